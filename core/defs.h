@@ -1,0 +1,91 @@
+/*
+ * core/defs.h
+ *		The numbers of format/records.def as C enums, and the sizes that the
+ *		trail format fixes.
+ *
+ * core/ is plain C11 and knows nothing of the server.
+ */
+#ifndef STENO_DEFS_H
+#define STENO_DEFS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STENO_FORMAT_VERSION 1
+#define STENO_SEGMENT_MAGIC "STENOSEG"
+#define STENO_SEGMENT_HEADER 128
+#define STENO_BLOCK_MAGIC "SBLK"
+#define STENO_BLOCK_HEADER 112
+#define STENO_HASH_SIZE 32
+#define STENO_MAX_RAW (16u * 1024 * 1024)
+
+enum
+{
+#define STENO_KIND(n, id, name, doc) STENO_KIND_##id = n,
+#define STENO_FIELD(n, id, name, doc) STENO_FIELD_##id = 1 << n,
+#define STENO_OUTCOME(n, id, name, doc) STENO_OUTCOME_##id = n,
+#define STENO_CLASS(n, id, name, doc) STENO_CLASS_##id = n,
+#define STENO_SESSION_KEY(n, id, name, doc) STENO_SESSION_##id = n,
+#define STENO_ACCESS(n, id, name, doc) STENO_ACCESS_##id = 1 << n,
+#define STENO_RELTYPE(n, id, name, doc) STENO_RELTYPE_##id = n,
+#define STENO_REPR(n, id, name, doc) STENO_REPR_##id = n,
+#define STENO_CODEC(n, id, name, doc) STENO_CODEC_##id = n,
+#include "../format/records.def"
+#undef STENO_KIND
+#undef STENO_FIELD
+#undef STENO_OUTCOME
+#undef STENO_CLASS
+#undef STENO_SESSION_KEY
+#undef STENO_ACCESS
+#undef STENO_RELTYPE
+#undef STENO_REPR
+#undef STENO_CODEC
+};
+
+/* What a data part continues. */
+enum
+{
+	STENO_PART_TEXT = 0,
+	STENO_PART_VALUES = 1,
+	STENO_PART_MESSAGE = 2,
+	STENO_PARTS = 3
+};
+
+/* Longest varint: 64 bits in groups of 7. */
+#define STENO_VARINT_MAX 10
+
+/* Write v at p; returns the byte after it. */
+static inline uint8_t *
+steno_put_varint(uint8_t *p, uint64_t v)
+{
+	while (v >= 0x80)
+	{
+		*p++ = (uint8_t) (v | 0x80);
+		v >>= 7;
+	}
+	*p++ = (uint8_t) v;
+	return p;
+}
+
+/* Bytes that steno_put_varint(v) writes. */
+static inline uint32_t
+steno_varint_size(uint64_t v)
+{
+	uint32_t	n = 1;
+
+	while (v >= 0x80)
+	{
+		v >>= 7;
+		n++;
+	}
+	return n;
+}
+
+/* 0, -1, 1, -2 ... as 0, 1, 2, 3 ... */
+static inline uint64_t
+steno_zigzag(int64_t v)
+{
+	return ((uint64_t) v << 1) ^ (uint64_t) (v >> 63);
+}
+
+#endif							/* STENO_DEFS_H */

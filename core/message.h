@@ -1,0 +1,94 @@
+/*
+ * core/message.h
+ *		What the messages in a ring look like: a record before the writer has
+ *		made it compact.
+ *
+ * A message is a fixed part and then byte strings, one after the other, in the
+ * order of their lengths in the fixed part.  The producer encodes it in the
+ * ring, in place; the writer turns it into an item of a block (block.h).
+ */
+#ifndef STENO_MESSAGE_H
+#define STENO_MESSAGE_H
+
+#include "ring.h"
+
+/*
+ * Kind STENO_KIND_DEF_SESSION: the session that the following messages belong
+ * to.  Its body is that of the format's session definition from the start
+ * time on: start time, process id, keys and values.
+ */
+typedef struct StenoSessionMessage
+{
+	StenoMessage m;
+	uint32_t	body_len;
+	uint32_t	pad;
+	uint64_t	seq;			/* last sequence number before */
+	uint64_t	statement;		/* last finished top-level statement before */
+	/* body follows */
+} StenoSessionMessage;
+
+/* Offsets in the body. */
+#define STENO_SESSION_START 0	/* int64: start time */
+#define STENO_SESSION_PID 8		/* uint32 */
+#define STENO_SESSION_FACTS 12	/* key, string ... */
+
+/*
+ * Bits of StenoRecordMessage.m.flags: optional fixed parts, which stand after
+ * StenoRecordMessage and before the strings, in this order.
+ */
+#define STENO_MESSAGE_PARTS 1	/* StenoParts */
+#define STENO_MESSAGE_CUT 2		/* StenoCut */
+#define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even of length 0 */
+
+/* Kinds 1-63: a record. */
+typedef struct StenoRecordMessage
+{
+	StenoMessage m;
+	uint64_t	seq;
+	int64_t		time;
+	uint64_t	duration;		/* microseconds; STENO_NONE64: none */
+	uint64_t	rows;			/* STENO_NONE64: none */
+	uint64_t	statement;		/* 0: none */
+	uint32_t	substatement;
+	uint16_t	depth;
+	uint8_t		outcome;
+	uint8_t		extra_count;	/* pairs in the extra string */
+	uint32_t	xid;			/* 0: none */
+	char		sqlstate[8];	/* five characters; first byte 0: no error */
+	/* lengths of the strings that follow, in this order */
+	uint32_t	shape_len;		/* body of a shape definition; 0: none */
+	uint32_t	text_len;		/* STENO_NONE32: no text */
+	uint32_t	nulls_len;
+	uint32_t	values_len;
+	uint32_t	message_len;
+	uint32_t	extra_len;		/* pairs of strings, as in the format */
+	uint32_t	pad;
+} StenoRecordMessage;
+
+/* Bytes that went ahead in data parts, for text, values, message. */
+typedef struct StenoParts
+{
+	uint64_t	bytes[STENO_PARTS];
+} StenoParts;
+
+/* A text that a setting cut: its full length and hash. */
+typedef struct StenoCut
+{
+	uint64_t	len;
+	uint8_t		hash[STENO_HASH_SIZE];
+} StenoCut;
+
+#define STENO_NONE64 UINT64_MAX
+#define STENO_NONE32 UINT32_MAX
+
+/* Kind STENO_KIND_DATA: a part of the record with this sequence number. */
+typedef struct StenoDataMessage
+{
+	StenoMessage m;
+	uint64_t	seq;
+	uint32_t	part;			/* STENO_PART_* */
+	uint32_t	len;
+	/* bytes follow */
+} StenoDataMessage;
+
+#endif							/* STENO_MESSAGE_H */

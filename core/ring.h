@@ -1,0 +1,324 @@
+/*
+ * core/ring.h
+ *		The ring: a single-producer single-consumer byte ring in a mapped file,
+ *		one for each backend slot of a server.
+ *
+ * The producer reserves room, encodes a message in place, and publishes it with
+ * one release store.  The consumer reads all that is published, and frees it
+ * only when it is safe in a file: until then a reader of the ring file finds it
+ * there, whoever died.
+ *
+ * Positions count bytes since the ring was made and never wrap (2^64 bytes);
+ * the offset in the data is position mod size.  A message never wraps: where it
+ * does not fit before the end of the data, a filler takes the rest.
+ *
+ * The file (layout version STENO_RING_VERSION; read only by the same version
+ * on the same machine, it is not an archive):
+ *
+ *		StenoRingFile		one page
+ *		StenoRing[nrings]	headers, each a multiple of the cache line
+ *		data[nrings]		page-aligned, size bytes each
+ */
+#ifndef STENO_RING_H
+#define STENO_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "defs.h"
+
+#define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
+#define STENO_RING_VERSION 1
+#define STENO_CACHE_LINE 64
+#define STENO_MAX_WRITERS 64
+#define STENO_SESSION_MAX 1000
+#define STENO_INFLIGHT_TEXT 232
+
+/* A message is at most this share of a ring; bigger records go in parts. */
+#define STENO_RING_SHARE 8
+#define STENO_RING_MIN (16 * 1024)
+
+/*
+ * Every message starts with this, at a multiple of 8.  len is the whole message's,
+ * rounded up to 8; kind 0 is filler.
+ */
+typedef struct StenoMessage
+{
+	uint32_t	len;
+	uint16_t	kind;
+	uint16_t	flags;
+} StenoMessage;
+
+/*
+ * What a session runs now.  Written by the ring's producer only, with relaxed
+ * stores between two increments of version (odd while it changes), so that a
+ * live reader (version read before with acquire, after with an acquire fence)
+ * can tell a torn copy.  After the producer's death it is read by whoever
+ * drains the ring.
+ *
+ * done is the head at which the statement's own record will be visible; it is
+ * set before that head is published.  A dead producer's statement is
+ * interrupted when active and (done == 0 or head < done).
+ */
+typedef struct StenoInFlight
+{
+	_Atomic uint32_t version;
+	uint32_t	active;
+	uint64_t	done;
+	uint64_t	statement;
+	int64_t		time;
+	uint32_t	text_len;		/* full length of the statement's text */
+	uint32_t	text_kept;		/* bytes of it in text[] */
+	char		text[STENO_INFLIGHT_TEXT];
+} StenoInFlight;
+
+/*
+ * Ring header.  Fields are grouped by who writes them, a cache line or more each.
+ */
+typedef struct StenoRing
+{
+	/* Producer.  head: release store pairs with the consumer's acquire load. */
+	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t head;
+	uint64_t	seq;			/* last sequence number of the session */
+	_Atomic uint64_t records;	/* since the ring was made; relaxed */
+	_Atomic uint64_t waits;
+	_Atomic uint64_t drops;
+	_Atomic uint64_t wait_us;
+
+	/*
+	 * Consumer.  tail: release store pairs with the producer's acquire load,
+	 * so that the producer writes into freed bytes only after the consumer
+	 * has read them.  pending is where tail will be once the block that the
+	 * writer is about to write is whole (see StenoIntent).
+	 */
+	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
+	uint64_t	pending;
+	uint32_t	session_len;	/* of session[] below */
+	uint64_t	session_seq;	/* last sequence number before tail */
+	uint64_t	session_statement;
+
+	/* Owner: the producer's process; set on attach, 0 on detach. */
+	_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
+	_Atomic uint32_t owner_flags;
+
+	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
+
+	/*
+	 * Consumer: the session definition (body of a StenoSessionMessage) in
+	 * force at tail, so that a new writer can go on.  It is copied before
+	 * tail moves past the session message; a consumer that dies between the
+	 * two leaves pending > tail, and recovery takes the definition from the
+	 * messages between them.
+	 */
+	_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
+} StenoRing;
+
+#define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
+
+/*
+ * What a writer was about to write, set before write() and cleared after its
+ * rings' tails have moved: recovery looks whether the block is whole in the
+ * file, and then takes pending for tail, so nothing is written twice.
+ */
+typedef struct StenoIntent
+{
+	_Alignas(STENO_CACHE_LINE) uint32_t valid;
+	uint32_t	stream;
+	uint64_t	segment;
+	uint64_t	offset;			/* of the block in the segment */
+	uint64_t	block;			/* block number */
+	uint8_t		hash[STENO_HASH_SIZE];
+} StenoIntent;
+
+typedef struct StenoRingFile
+{
+	uint64_t	magic;
+	uint32_t	version;
+	uint32_t	nrings;
+	uint32_t	size;			/* bytes of data in a ring */
+	uint32_t	nwriters;		/* ring i belongs to writer i mod nwriters */
+	uint32_t	ring_stride;	/* sizeof(StenoRing) of the maker */
+	uint32_t	postmaster;		/* process id */
+	uint64_t	system_identifier;
+	int64_t		created;
+	uint64_t	rings_offset;
+	uint64_t	data_offset;
+	uint64_t	total;			/* bytes of the file */
+	StenoIntent intents[STENO_MAX_WRITERS];
+} StenoRingFile;
+
+/* A mapped ring file. */
+typedef struct StenoRings
+{
+	StenoRingFile *file;
+	size_t		mapped;
+} StenoRings;
+
+/* Both return false with errno set and a short description in *what. */
+extern bool steno_rings_create(StenoRings *rings, const char *path,
+							   uint32_t nrings, uint32_t size, uint32_t nwriters,
+							   uint64_t system_identifier, int64_t now,
+							   const char **what);
+extern bool steno_rings_open(StenoRings *rings, const char *path,
+							 const char **what);
+extern void steno_rings_close(StenoRings *rings);
+extern uint64_t steno_rings_total(uint32_t nrings, uint32_t size);
+
+static inline StenoRing *
+steno_ring_at(const StenoRings *rings, uint32_t i)
+{
+	return (StenoRing *) ((char *) rings->file + rings->file->rings_offset +
+						  (size_t) i * rings->file->ring_stride);
+}
+
+static inline uint8_t *
+steno_ring_data(const StenoRings *rings, uint32_t i)
+{
+	return (uint8_t *) rings->file + rings->file->data_offset +
+		(size_t) i * rings->file->size;
+}
+
+/* ---- producer ---- */
+
+/*
+ * The producer's own view, in its private memory.  head runs ahead of
+ * ring->head between reserve and publish.
+ */
+typedef struct StenoProducer
+{
+	StenoRing  *ring;
+	uint8_t    *data;
+	uint32_t	size;
+	uint32_t	max_message;
+	uint64_t	head;
+	uint64_t	tail;			/* cached; the true tail is never behind it */
+} StenoProducer;
+
+static inline void
+steno_producer_init(StenoProducer *p, const StenoRings *rings, uint32_t i)
+{
+	p->ring = steno_ring_at(rings, i);
+	p->data = steno_ring_data(rings, i);
+	p->size = rings->file->size;
+	p->max_message = p->size / STENO_RING_SHARE;
+	p->head = atomic_load_explicit(&p->ring->head, memory_order_relaxed);
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+}
+
+/*
+ * Room for a message of len bytes (header included, at most max_message), or
+ * NULL when the ring is too full.  Nothing is visible before publish.
+ */
+static inline void *
+steno_ring_reserve(StenoProducer *p, uint32_t len)
+{
+	uint32_t	offset = (uint32_t) (p->head & (p->size - 1));
+	uint32_t	left = p->size - offset;
+	uint32_t	need;
+	StenoMessage *m;
+
+	len = (len + 7) & ~UINT32_C(7);
+	need = len <= left ? len : left + len;
+	if (p->head + need - p->tail > p->size)
+	{
+		/* pairs with the release store in steno_ring_free */
+		p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+		if (p->head + need - p->tail > p->size)
+			return NULL;
+	}
+	m = (StenoMessage *) (p->data + offset);
+	if (len > left)
+	{
+		m->len = left;
+		m->kind = 0;
+		m->flags = 0;
+		p->head += left;
+		m = (StenoMessage *) p->data;
+	}
+	m->len = len;
+	return m;
+}
+
+/* The head once a reserved message is published. */
+static inline uint64_t
+steno_ring_after(const StenoProducer *p, const void *message)
+{
+	return p->head + ((const StenoMessage *) message)->len;
+}
+
+/* Publish the message that was reserved last. */
+static inline void
+steno_ring_publish(StenoProducer *p, const void *message)
+{
+	p->head += ((const StenoMessage *) message)->len;
+	/* pairs with the acquire load in steno_ring_published */
+	atomic_store_explicit(&p->ring->head, p->head, memory_order_release);
+}
+
+/* Bytes that the consumer has not freed, as far as the producer knows. */
+static inline uint64_t
+steno_ring_used(const StenoProducer *p)
+{
+	return p->head - p->tail;
+}
+
+/* ---- consumer ---- */
+
+static inline uint64_t
+steno_ring_published(const StenoRing *ring)
+{
+	return atomic_load_explicit(&ring->head, memory_order_acquire);
+}
+
+/* The message at a position below the published head. */
+static inline const StenoMessage *
+steno_ring_message(const uint8_t *data, uint32_t size, uint64_t position)
+{
+	return (const StenoMessage *) (data + (position & (size - 1)));
+}
+
+/* All before position has been read and is safe. */
+static inline void
+steno_ring_free(StenoRing *ring, uint64_t position)
+{
+	atomic_store_explicit(&ring->tail, position, memory_order_release);
+}
+
+/* ---- in-flight slot, producer's side ---- */
+
+static inline void
+steno_inflight_begin(StenoInFlight *f, uint64_t statement, int64_t time,
+					 const char *text, uint32_t len)
+{
+	uint32_t	v = atomic_load_explicit(&f->version, memory_order_relaxed);
+	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
+
+	atomic_store_explicit(&f->version, v + 1, memory_order_relaxed);
+	/* pairs with the reader's acquire fence: odd version before the change */
+	atomic_thread_fence(memory_order_release);
+	f->done = 0;
+	f->statement = statement;
+	f->time = time;
+	f->text_len = len;
+	f->text_kept = kept;
+	memcpy(f->text, text, kept);
+	f->active = 1;
+	/* pairs with the reader's first acquire load: the change before even */
+	atomic_store_explicit(&f->version, v + 2, memory_order_release);
+}
+
+/* Before the statement's own record is published. */
+static inline void
+steno_inflight_done(StenoInFlight *f, uint64_t head)
+{
+	f->done = head;
+}
+
+static inline void
+steno_inflight_end(StenoInFlight *f)
+{
+	f->active = 0;
+}
+
+#endif							/* STENO_RING_H */

@@ -1,0 +1,86 @@
+/*
+ * core/segment.h
+ *		A stream of segments: append blocks, rotate, and go on after a crash.
+ */
+#ifndef STENO_SEGMENT_H
+#define STENO_SEGMENT_H
+
+#include <sys/types.h>
+
+#include "block.h"
+
+typedef struct StenoStream
+{
+	int			fd;				/* of the open segment; -1: none */
+	uint32_t	number;
+	uint64_t	segment;		/* number of the open segment */
+	uint64_t	offset;			/* its length */
+	int64_t		created;		/* its time of creation */
+	uint64_t	next_block;
+	uint64_t	next_record;
+	uint8_t		chain[STENO_HASH_SIZE];	/* previous hash of the next block */
+	uint64_t	system_identifier;
+	uint32_t	server_version;
+	mode_t		file_mode;
+	bool		dirty;			/* written since the last sync */
+	char		directory[1024];	/* of the stream */
+} StenoStream;
+
+/* Why a call failed: errno and what was being done, to which file. */
+typedef struct StenoError
+{
+	int			error;			/* errno; 0: not a system error, see what */
+	char		what[256];
+	char		path[1100];
+} StenoError;
+
+/* What open found. */
+typedef struct StenoFound
+{
+	uint64_t	torn_bytes;		/* cut off the end of the last segment */
+	bool		damaged;		/* the last segment is damaged: left as it is, a new one begun */
+	uint64_t	damaged_offset;
+} StenoFound;
+
+/*
+ * Open a stream for appending; makes its folder and first segment when there is
+ * none.  A torn last segment is cut at its last whole block.  A segment of
+ * another system identifier or a newer format is refused.
+ * number, system_identifier, server_version and file_mode are taken from the
+ * arguments.
+ */
+extern bool steno_stream_open(StenoStream *stream, const char *trail,
+							  uint32_t number, uint64_t system_identifier,
+							  uint32_t server_version, mode_t file_mode,
+							  int64_t now, StenoFound *found, StenoError *error);
+
+/*
+ * Append one finished block (its block number must be next_block), with one
+ * write() where the kernel takes it whole.  On failure the file is cut back to
+ * where it was, and the call can be repeated.  Updates chain, next_block,
+ * next_record, offset.
+ */
+extern bool steno_stream_append(StenoStream *stream, const uint8_t *bytes,
+								size_t len, uint32_t records,
+								const uint8_t chain[STENO_HASH_SIZE],
+								StenoError *error);
+
+/* Make what was written durable (fdatasync). */
+extern bool steno_stream_sync(StenoStream *stream, StenoError *error);
+
+/* Sync and close the segment, begin the next one. */
+extern bool steno_stream_rotate(StenoStream *stream, int64_t now,
+								StenoError *error);
+
+extern void steno_stream_close(StenoStream *stream);
+
+/*
+ * Whether the file has, at this place, the whole block with this number and
+ * chain hash: how recovery learns if an intended write happened.
+ */
+extern bool steno_segment_has_block(const char *trail, uint32_t stream,
+									uint64_t segment, uint64_t offset,
+									uint64_t block,
+									const uint8_t hash[STENO_HASH_SIZE]);
+
+#endif							/* STENO_SEGMENT_H */
