@@ -1,0 +1,12 @@
+// Command steno reads the audit trail of a PostgreSQL server.
+package main
+
+import (
+	"os"
+
+	"github.com/pg-steno/pg_steno/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main())
+}

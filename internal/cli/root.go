@@ -1,0 +1,52 @@
+// Package cli is the program steno: its command tree, and the one place where
+// errors become text and exit codes.
+package cli
+
+import (
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+)
+
+// Version is set by the linker: -X github.com/pg-steno/pg_steno/internal/cli.Version=1.2.3.
+var Version = ""
+
+func version() string {
+	if Version != "" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "development"
+}
+
+// New returns the root command with all subcommands.
+func New(streams *iostreams.IOStreams) *cobra.Command {
+	f := &cmdutil.Factory{IO: streams, Version: version()}
+	root := &cobra.Command{
+		Use:   "steno",
+		Short: "Read, search and prove the audit trail of a PostgreSQL server",
+		Long: `steno reads the trail that the PostgreSQL extension pg_steno writes: every
+statement, connection and failure of a server.
+
+Exit codes: 0 fine; 1 the trail is damaged, or a check failed; 2 wrong usage.
+A closed pipe, as in "steno cat | head", is no error.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return &cmdutil.UsageError{Err: err}
+	})
+	root.AddCommand(
+		newVersionCmd(f),
+	)
+	return root
+}

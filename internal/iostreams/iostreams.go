@@ -1,0 +1,78 @@
+// Package iostreams is the one way in which commands read and write: real
+// files in the program, buffers in tests.
+package iostreams
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+)
+
+// IOStreams are a command's input and outputs, and what is known of the
+// terminal behind them.
+type IOStreams struct {
+	In     io.Reader
+	Out    io.Writer
+	ErrOut io.Writer
+
+	outTerminal bool
+	errTerminal bool
+	color       bool
+	width       int
+}
+
+// System returns the streams of this process.
+func System() *IOStreams {
+	s := &IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	var width int
+	width, s.outTerminal = terminal(os.Stdout)
+	_, s.errTerminal = terminal(os.Stderr)
+	s.width = width
+	s.color = s.outTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return s
+}
+
+// Test returns streams over buffers that are no terminals: input, output,
+// error output.
+func Test() (s *IOStreams, in, out, errOut *bytes.Buffer) {
+	in, out, errOut = &bytes.Buffer{}, &bytes.Buffer{}, &bytes.Buffer{}
+	return &IOStreams{In: in, Out: out, ErrOut: errOut}, in, out, errOut
+}
+
+// IsTerminal says whether Out is a terminal.
+func (s *IOStreams) IsTerminal() bool { return s.outTerminal }
+
+// IsErrTerminal says whether ErrOut is a terminal.
+func (s *IOStreams) IsErrTerminal() bool { return s.errTerminal }
+
+// ColorEnabled says whether Out takes colour: a terminal, and the environment
+// variable NO_COLOR empty.
+func (s *IOStreams) ColorEnabled() bool { return s.color }
+
+// SetTerminal makes a test's streams look like a terminal of that width, or
+// not, with or without colour.
+func (s *IOStreams) SetTerminal(terminal, color bool, width int) {
+	s.outTerminal, s.errTerminal, s.color, s.width = terminal, terminal, color, width
+}
+
+// Width is the terminal's width in columns: $COLUMNS when it is set, else the
+// terminal's own, else 80.
+func (s *IOStreams) Width() int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if s.width > 0 {
+		return s.width
+	}
+	return 80
+}
+
+// terminal asks for the window size, which only a terminal has.
+func terminal(f *os.File) (width int, ok bool) {
+	var size struct{ row, col, xpixel, ypixel uint16 }
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
+	return int(size.col), errno == 0
+}
