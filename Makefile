@@ -1,0 +1,73 @@
+# pg_steno: the extension (extension/, on core/) and steno, the program that reads what it records.
+#
+#	PG_CONFIG	the PostgreSQL to build for (scripts/pg-config says which by default)
+#	PREFIX		where `make install` puts steno (DESTDIR is honoured)
+
+.DEFAULT_GOAL := help
+PREFIX ?= /usr/local
+PG_CONFIG ?= $(shell scripts/pg-config)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+GO ?= go
+export GO
+
+# A passed check of the needs holds until the list of needs changes.
+SETUP := build/setup.stamp
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## record real traffic on a throw-away server and read it back
+	@scripts/with-stage bin/steno demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: $(SETUP) ## every test: build, lint, core, Go, extension, README
+	@scripts/test
+
+.PHONY: build
+build: build-core build-extension bin/steno ## core, the extension and bin/steno
+
+.PHONY: build-core build-extension bin/steno
+build-core: $(SETUP)
+	@$(MAKE) -C core --no-print-directory all
+
+build-extension: build-core
+	@$(MAKE) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
+
+bin/steno: $(SETUP)
+	@$(GO) build -trimpath -ldflags '-X github.com/pg-steno/pg_steno/internal/cli.Version=$(VERSION)' -o $@ ./cmd/steno
+
+.PHONY: install
+install: ## the extension into PG_CONFIG's PostgreSQL, steno into PREFIX/bin
+	@$(MAKE) -C extension --no-print-directory install PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/steno $(DESTDIR)$(PREFIX)/bin/steno
+
+.PHONY: bench
+bench: build ## measure what recording costs here; results in bench/results
+	@scripts/bench $(BENCH_FLAGS)
+
+.PHONY: lint
+lint: $(SETUP) ## form of C, Go and shell sources
+	@scripts/lint
+
+.PHONY: format
+format: $(SETUP) ## C and Go sources in their style
+	@scripts/indent
+	@gofmt -l -w cmd internal
+
+.PHONY: fuzz
+fuzz: $(SETUP) ## the decoders of core and Go against random input, FUZZ_SECONDS each
+	@$(MAKE) -C core --no-print-directory fuzz
+	@scripts/fuzz-go $(or $(FUZZ_SECONDS),30)
+
+.PHONY: clean
+clean: ## what the build and the tests made
+	@$(MAKE) -C core --no-print-directory clean
+	-@$(MAKE) -C extension --no-print-directory clean PG_CONFIG=$(PG_CONFIG)
+	rm -rf bin build
+
+$(SETUP): scripts/setup
+	@scripts/setup
+	@mkdir -p $(@D) && touch $@
