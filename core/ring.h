@@ -15,7 +15,7 @@
  * The file (layout version STENO_RING_VERSION; read only by the same version
  * on the same machine, it is not an archive):
  *
- *		StenoRingFile		one page
+ *		StenoRingFile		whole pages of 4 kB
  *		StenoRing[nrings]	headers, each a multiple of the cache line
  *		data[nrings]		page-aligned, size bytes each
  */

@@ -1,0 +1,840 @@
+/*
+ * core/segment.c
+ *		The files of a stream: append blocks, rotate, and go on after a crash.
+ *
+ * Opening looks at the last segment only.  It walks the block headers, then
+ * checks the last block's payload, and tells two things apart.  Torn: the file
+ * ends with what a write that a crash cut short leaves behind, a part of a
+ * block or zeros; that was never durable, and is cut off.  Damaged: anything
+ * else that is not a whole block; that is evidence, so the file is left as it
+ * is and a new segment goes on from its last good block.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <openssl/sha.h>
+
+#include "header.h"
+#include "segment.h"
+
+#define SECTOR 512
+
+/*
+ * Fewer zeros than this at the end are taken for content: a payload ends with
+ * one by chance often enough.
+ */
+#define ZEROS_MIN 16
+
+/* What walking the blocks of a segment found. */
+typedef struct Walk
+{
+	int			fd;
+	uint64_t	size;			/* of the file */
+	bool		anchored;		/* next_block and next_record are known */
+	uint64_t	next_block;
+	uint64_t	next_record;
+	uint8_t		hash[STENO_HASH_SIZE];	/* chain hash of the last block */
+	uint64_t	last;			/* offset of the last block; 0: none */
+	StenoBlockHeader last_header;
+	uint64_t	end;			/* after the last block */
+	bool		torn;
+	bool		damaged;
+	uint64_t	damaged_offset;
+} Walk;
+
+/* ---- errors, paths, bytes ---- */
+
+static bool
+fail(StenoError *error, int number, const char *what, const char *path)
+{
+	error->error = number;
+	snprintf(error->what, sizeof(error->what), "%s", what);
+	snprintf(error->path, sizeof(error->path), "%s", path);
+	return false;
+}
+
+static void
+segment_path(char *path, size_t size, const char *directory, uint64_t segment)
+{
+	snprintf(path, size, "%s/%010llu.steno", directory, (unsigned long long) segment);
+}
+
+static bool
+fail_segment(StenoError *error, int number, const char *what, const StenoStream *stream)
+{
+	char		path[1100];
+
+	segment_path(path, sizeof(path), stream->directory, stream->segment);
+	return fail(error, number, what, path);
+}
+
+static bool
+write_at(int fd, const uint8_t *bytes, size_t len, uint64_t offset)
+{
+	while (len > 0)
+	{
+		ssize_t		n = pwrite(fd, bytes, len, (off_t) offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+		{
+			if (n == 0)
+				errno = ENOSPC;
+			return false;
+		}
+		bytes += n;
+		len -= (size_t) n;
+		offset += (uint64_t) n;
+	}
+	return true;
+}
+
+/* Whether all of len bytes could be read. */
+static bool
+read_at(int fd, uint8_t *bytes, size_t len, uint64_t offset)
+{
+	while (len > 0)
+	{
+		ssize_t		n = pread(fd, bytes, len, (off_t) offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+		{
+			if (n == 0)
+				errno = 0;
+			return false;
+		}
+		bytes += n;
+		len -= (size_t) n;
+		offset += (uint64_t) n;
+	}
+	return true;
+}
+
+static int
+sync_directory(const char *path)
+{
+	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int			result;
+
+	if (fd < 0)
+		return -1;
+	result = fsync(fd);
+	/* some file systems cannot sync a folder, and need not */
+	if (result != 0 && (errno == EINVAL || errno == EBADF))
+		result = 0;
+	close(fd);
+	return result;
+}
+
+static bool
+all_zeros(const uint8_t *p, size_t len)
+{
+	size_t		i;
+
+	for (i = 0; i < len; i++)
+		if (p[i] != 0)
+			return false;
+	return true;
+}
+
+/* ---- torn or damaged ---- */
+
+/*
+ * Whether these bytes of the file have a part that was never written: zeros at
+ * the end, or a sector of zeros.
+ */
+static bool
+has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len)
+{
+	uint64_t	at = 0;
+
+	if (len >= ZEROS_MIN && all_zeros(bytes + len - ZEROS_MIN, ZEROS_MIN))
+		return true;
+	while (at < len)
+	{
+		uint64_t	n = SECTOR - (offset + at) % SECTOR;
+
+		if (n > len - at)
+			n = len - at;
+		if (n >= ZEROS_MIN && all_zeros(bytes + at, n))
+			return true;
+		at += n;
+	}
+	return false;
+}
+
+/* The next whole header of a later block, or size when there is none. */
+static uint64_t
+find_block(const Walk *w, uint64_t from)
+{
+	uint8_t		window[64 * 1024];
+	StenoBlockHeader h;
+
+	while (from + STENO_BLOCK_HEADER <= w->size)
+	{
+		uint64_t	n = w->size - from < sizeof(window) ? w->size - from : sizeof(window);
+		uint64_t	i;
+
+		if (!read_at(w->fd, window, n, from))
+			break;
+		for (i = 0; i + STENO_BLOCK_HEADER <= n; i++)
+			if (memcmp(window + i, STENO_BLOCK_MAGIC, 4) == 0 &&
+				steno_block_header_read(window + i, &h) &&
+				(!w->anchored || h.block >= w->next_block))
+				return from + i;
+		from += i;
+	}
+	return w->size;
+}
+
+static void
+note_damage(Walk *w, uint64_t offset)
+{
+	if (!w->damaged)
+		w->damaged_offset = offset;
+	w->damaged = true;
+}
+
+/*
+ * A block header that is none: returns where to go on.  Without any block after
+ * it, it is the end of an unfinished write if it has a hole.
+ */
+static uint64_t
+skip_bad_header(Walk *w, uint64_t offset, const uint8_t *bytes)
+{
+	uint64_t	next = find_block(w, offset + 1);
+
+	if (next == w->size && has_hole(bytes, offset, STENO_BLOCK_HEADER))
+		w->torn = true;
+	else
+		note_damage(w, offset);
+	return next;
+}
+
+static void
+accept_block(Walk *w, uint64_t offset, const StenoBlockHeader *h)
+{
+	if (w->anchored && (h->block != w->next_block || h->first_record != w->next_record))
+		note_damage(w, offset);
+	/* a block that is out of place must not make numbers that are taken free */
+	if (!w->anchored || h->block >= w->next_block)
+	{
+		w->next_block = h->block + 1;
+		w->next_record = h->first_record + h->records;
+		memcpy(w->hash, h->chain, STENO_HASH_SIZE);
+	}
+	w->anchored = true;
+	w->last = offset;
+	w->last_header = *h;
+	w->end = offset + STENO_BLOCK_HEADER + h->stored;
+}
+
+/* Walk the block headers up to limit; false when a read failed. */
+static bool
+walk_blocks(Walk *w, uint64_t limit)
+{
+	uint64_t	offset = STENO_SEGMENT_HEADER;
+	uint8_t		bytes[STENO_BLOCK_HEADER];
+	StenoBlockHeader h;
+
+	w->last = 0;
+	w->end = STENO_SEGMENT_HEADER;
+	while (offset < limit)
+	{
+		if (limit - offset < STENO_BLOCK_HEADER)
+		{
+			w->torn = true;
+			break;
+		}
+		if (!read_at(w->fd, bytes, sizeof(bytes), offset))
+			return false;
+		if (!steno_block_header_read(bytes, &h))
+		{
+			offset = skip_bad_header(w, offset, bytes);
+			continue;
+		}
+		if (h.stored > limit - offset - STENO_BLOCK_HEADER)
+		{
+			w->torn = true;
+			break;
+		}
+		accept_block(w, offset, &h);
+		offset = w->end;
+	}
+	return true;
+}
+
+typedef enum
+{
+	PAYLOAD_GOOD,
+	PAYLOAD_TORN,
+	PAYLOAD_DAMAGED,
+	PAYLOAD_UNREADABLE
+} PayloadState;
+
+static PayloadState
+check_payload(int fd, uint64_t offset, const StenoBlockHeader *h)
+{
+	uint8_t    *payload = malloc((size_t) h->stored + 1);
+	PayloadState state = PAYLOAD_DAMAGED;
+
+	offset += STENO_BLOCK_HEADER;
+	if (payload == NULL || !read_at(fd, payload, h->stored, offset))
+		state = PAYLOAD_UNREADABLE;
+	else if (XXH64(payload, h->stored, 0) == h->payload_sum)
+		state = PAYLOAD_GOOD;
+	else if (has_hole(payload, offset, h->stored))
+		state = PAYLOAD_TORN;
+	free(payload);
+	return state;
+}
+
+/*
+ * Walk, and cut unfinished blocks off the end until the last one is whole: when
+ * the machine went down, several that were not yet synced can have holes.
+ */
+static bool
+walk_segment(Walk *w, const Walk *start)
+{
+	uint64_t	limit = w->size;
+	bool		torn = false;
+
+	for (;;)
+	{
+		PayloadState state;
+
+		w->anchored = start->anchored;
+		w->next_block = start->next_block;
+		w->next_record = start->next_record;
+		memcpy(w->hash, start->hash, STENO_HASH_SIZE);
+		w->damaged = start->damaged;
+		w->damaged_offset = start->damaged_offset;
+		w->torn = torn;
+		if (!walk_blocks(w, limit))
+			return false;
+		if (w->last == 0)
+			return true;
+		state = check_payload(w->fd, w->last, &w->last_header);
+		if (state == PAYLOAD_UNREADABLE)
+			return false;
+		if (state == PAYLOAD_DAMAGED)
+			note_damage(w, w->last);
+		if (state != PAYLOAD_TORN)
+			return true;
+		limit = w->last;
+		torn = true;
+	}
+}
+
+/* ---- the last segment ---- */
+
+typedef enum
+{
+	HEADER_GOOD,
+	HEADER_UNWRITTEN,			/* shorter than a header, or all zeros */
+	HEADER_DAMAGED,
+	HEADER_FAILED				/* cannot be read, or must not be */
+} HeaderState;
+
+static bool
+file_is_zeros(int fd, uint64_t size)
+{
+	uint8_t		window[64 * 1024];
+	uint64_t	at;
+
+	for (at = 0; at < size; at += sizeof(window))
+	{
+		uint64_t	n = size - at < sizeof(window) ? size - at : sizeof(window);
+
+		if (!read_at(fd, window, n, at) || !all_zeros(window, n))
+			return false;
+	}
+	return true;
+}
+
+/* Segments that this code must not touch, whatever their state. */
+static bool
+refuse(const StenoStream *stream, const uint8_t *bytes, const StenoSegmentHeader *h,
+	   bool whole, const char *path, StenoError *error)
+{
+	if (memcmp(bytes, STENO_SEGMENT_MAGIC, 8) != 0)
+		return true;
+	if (h->version > STENO_FORMAT_VERSION && (whole || h->length != STENO_SEGMENT_HEADER))
+		return fail(error, 0, "segment has a newer format version", path);
+	if (!whole)
+		return true;
+	if (h->flags != 0)
+		return fail(error, 0, "segment has unknown flags", path);
+	if (h->system_identifier != stream->system_identifier)
+		return fail(error, 0, "segment belongs to another database cluster", path);
+	return true;
+}
+
+static HeaderState
+read_header(const StenoStream *stream, uint64_t segment, int fd, uint64_t size,
+			StenoSegmentHeader *h, const char *path, StenoError *error)
+{
+	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	bool		whole;
+
+	if (size < STENO_SEGMENT_HEADER || file_is_zeros(fd, size))
+		return HEADER_UNWRITTEN;
+	if (!read_at(fd, bytes, sizeof(bytes), 0))
+	{
+		fail(error, errno, "could not read segment", path);
+		return HEADER_FAILED;
+	}
+	whole = steno_segment_header_read(bytes, h);
+	if (!refuse(stream, bytes, h, whole, path, error))
+		return HEADER_FAILED;
+	if (!whole || h->version != STENO_FORMAT_VERSION || h->length != STENO_SEGMENT_HEADER ||
+		h->stream != stream->number || h->segment != segment)
+		return HEADER_DAMAGED;
+	return HEADER_GOOD;
+}
+
+/*
+ * Read a segment into *w and *h.  w->fd stays open, but when the result is
+ * HEADER_FAILED.
+ */
+static HeaderState
+read_segment(const StenoStream *stream, uint64_t segment, Walk *w,
+			 StenoSegmentHeader *h, StenoError *error)
+{
+	char		path[1100];
+	struct stat st;
+	HeaderState state = HEADER_FAILED;
+	Walk		start = {0};
+
+	memset(w, 0, sizeof(*w));
+	memset(h, 0, sizeof(*h));
+	segment_path(path, sizeof(path), stream->directory, segment);
+	w->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (w->fd < 0)
+	{
+		fail(error, errno, "could not open segment", path);
+		return HEADER_FAILED;
+	}
+	if (fstat(w->fd, &st) != 0)
+		fail(error, errno, "could not examine segment", path);
+	else
+	{
+		w->size = (uint64_t) st.st_size;
+		state = read_header(stream, segment, w->fd, w->size, h, path, error);
+	}
+	if (state == HEADER_GOOD)
+	{
+		start.anchored = true;
+		start.next_block = h->first_block;
+		start.next_record = h->first_record;
+		memcpy(start.hash, h->previous, STENO_HASH_SIZE);
+	}
+	start.damaged = state == HEADER_DAMAGED;
+	if ((state == HEADER_GOOD || state == HEADER_DAMAGED) && !walk_segment(w, &start))
+	{
+		fail(error, errno, "could not read segment", path);
+		state = HEADER_FAILED;
+	}
+	if (state == HEADER_FAILED)
+		close(w->fd);
+	return state;
+}
+
+/* The highest segment number in the stream's folder below limit; 0 when there is none. */
+static bool
+find_last_segment(const StenoStream *stream, uint64_t limit, uint64_t *last, StenoError *error)
+{
+	DIR		   *dir = opendir(stream->directory);
+	struct dirent *entry;
+
+	*last = 0;
+	if (dir == NULL)
+		return fail(error, errno, "could not open folder", stream->directory);
+	errno = 0;
+	while ((entry = readdir(dir)) != NULL)
+	{
+		const char *name = entry->d_name;
+		uint64_t	n;
+
+		if (strlen(name) != 16 || strspn(name, "0123456789") != 10 ||
+			strcmp(name + 10, ".steno") != 0)
+			continue;
+		n = strtoull(name, NULL, 10);
+		if (n > *last && n < limit)
+			*last = n;
+	}
+	if (errno != 0)
+	{
+		fail(error, errno, "could not read folder", stream->directory);
+		closedir(dir);
+		return false;
+	}
+	closedir(dir);
+	return true;
+}
+
+/* Take where the stream stands from a walk, if the walk knows. */
+static bool
+take_state(StenoStream *stream, const Walk *w)
+{
+	if (!w->anchored)
+		return false;
+	stream->next_block = w->next_block;
+	stream->next_record = w->next_record;
+	memcpy(stream->chain, w->hash, STENO_HASH_SIZE);
+	return true;
+}
+
+/*
+ * Where the stream stands before a segment that does not tell: the end of the
+ * nearest one before it that does.
+ */
+static bool
+state_before(StenoStream *stream, uint64_t segment, StenoError *error)
+{
+	Walk		w;
+	StenoSegmentHeader h;
+	bool		known = false;
+
+	while (!known && segment > 1)
+	{
+		uint64_t	before;
+
+		if (!find_last_segment(stream, segment, &before, error))
+			return false;
+		if (before == 0)
+			return fail_segment(error, 0, "no segment before it tells where the stream stands", stream);
+		if (read_segment(stream, before, &w, &h, error) == HEADER_FAILED)
+			return false;
+		known = take_state(stream, &w);
+		close(w.fd);
+		segment = before;
+	}
+	if (known)
+		return true;
+	stream->next_block = 1;
+	stream->next_record = 1;
+	memset(stream->chain, 0, STENO_HASH_SIZE);
+	return true;
+}
+
+/* ---- beginning a segment ---- */
+
+/*
+ * Write the header of stream->segment into stream->fd, an empty file; the chain
+ * then goes on from the header.  stream->chain is the last block's hash.
+ */
+static bool
+write_header(StenoStream *stream, int64_t now, StenoError *error)
+{
+	StenoSegmentHeader h = {0};
+	uint8_t		bytes[STENO_SEGMENT_HEADER];
+
+	h.version = STENO_FORMAT_VERSION;
+	h.length = STENO_SEGMENT_HEADER;
+	h.system_identifier = stream->system_identifier;
+	h.stream = stream->number;
+	h.server_version = stream->server_version;
+	h.segment = stream->segment;
+	h.created = now;
+	h.first_block = stream->next_block;
+	h.first_record = stream->next_record;
+	memcpy(h.previous, stream->chain, STENO_HASH_SIZE);
+	steno_segment_header_write(bytes, &h);
+	if (!write_at(stream->fd, bytes, sizeof(bytes), 0))
+		return fail_segment(error, errno, "could not write segment", stream);
+	if (fsync(stream->fd) != 0)
+		return fail_segment(error, errno, "could not sync segment", stream);
+	if (sync_directory(stream->directory) != 0)
+		return fail(error, errno, "could not sync folder", stream->directory);
+	SHA256(bytes, sizeof(bytes), stream->chain);
+	stream->created = now;
+	stream->offset = STENO_SEGMENT_HEADER;
+	stream->dirty = false;
+	return true;
+}
+
+/* Make stream->segment; on failure there is no such file. */
+static bool
+begin_segment(StenoStream *stream, int64_t now, StenoError *error)
+{
+	char		path[1100];
+
+	segment_path(path, sizeof(path), stream->directory, stream->segment);
+	stream->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
+	if (stream->fd < 0)
+		return fail(error, errno, "could not create segment", path);
+	/* the umask must not narrow what was asked for, such as group access */
+	if (fchmod(stream->fd, stream->file_mode) != 0)
+		fail(error, errno, "could not set mode of segment", path);
+	else if (write_header(stream, now, error))
+		return true;
+	close(stream->fd);
+	stream->fd = -1;
+	unlink(path);
+	return false;
+}
+
+static bool
+make_folder(const char *path, const char *parent, StenoError *error)
+{
+	if (mkdir(path, 0700) != 0)
+	{
+		if (errno == EEXIST)
+			return true;
+		return fail(error, errno, "could not create folder", path);
+	}
+	if (sync_directory(parent) != 0)
+		return fail(error, errno, "could not sync folder", parent);
+	return true;
+}
+
+static bool
+make_folders(const char *trail, const char *directory, StenoError *error)
+{
+	char		parent[1024];
+	char	   *slash;
+
+	snprintf(parent, sizeof(parent), "%s", trail);
+	slash = strrchr(parent, '/');
+	if (slash == NULL)
+		strcpy(parent, ".");
+	else
+		slash[slash == parent ? 1 : 0] = '\0';
+	return make_folder(trail, parent, error) && make_folder(directory, trail, error);
+}
+
+/* ---- opening ---- */
+
+/* Go on in a segment whose blocks are whole up to w->end. */
+static bool
+continue_segment(StenoStream *stream, const Walk *w, const StenoSegmentHeader *h,
+				 StenoFound *found, StenoError *error)
+{
+	uint8_t		bytes[STENO_SEGMENT_HEADER];
+
+	stream->fd = w->fd;
+	stream->offset = w->end;
+	stream->created = h->created;
+	take_state(stream, w);
+	if (w->last == 0)
+	{
+		if (!read_at(stream->fd, bytes, sizeof(bytes), 0))
+			return fail_segment(error, errno, "could not read segment", stream);
+		SHA256(bytes, sizeof(bytes), stream->chain);
+	}
+	if (w->size > w->end)
+	{
+		found->torn_bytes = w->size - w->end;
+		if (ftruncate(stream->fd, (off_t) w->end) != 0)
+			return fail_segment(error, errno, "could not truncate segment", stream);
+	}
+	/* what is built upon must be there after the next crash */
+	if (fsync(stream->fd) != 0)
+		return fail_segment(error, errno, "could not sync segment", stream);
+	return true;
+}
+
+/* The header never reached the disk: nothing can stand behind it. */
+static bool
+restart_segment(StenoStream *stream, const Walk *w, int64_t now, StenoFound *found, StenoError *error)
+{
+	stream->fd = w->fd;
+	found->torn_bytes = w->size;
+	if (!state_before(stream, stream->segment, error))
+		return false;
+	if (ftruncate(stream->fd, 0) != 0)
+		return fail_segment(error, errno, "could not truncate segment", stream);
+	return write_header(stream, now, error);
+}
+
+static bool
+leave_damaged(StenoStream *stream, const Walk *w, int64_t now, StenoFound *found, StenoError *error)
+{
+	close(w->fd);
+	found->damaged = true;
+	found->damaged_offset = w->damaged_offset;
+	if (!take_state(stream, w) && !state_before(stream, stream->segment, error))
+		return false;
+	stream->segment++;
+	return begin_segment(stream, now, error);
+}
+
+static bool
+open_last(StenoStream *stream, int64_t now, StenoFound *found, StenoError *error)
+{
+	Walk		w;
+	StenoSegmentHeader h;
+	bool		ok = false;
+
+	switch (read_segment(stream, stream->segment, &w, &h, error))
+	{
+		case HEADER_FAILED:
+			return false;
+		case HEADER_UNWRITTEN:
+			ok = restart_segment(stream, &w, now, found, error);
+			break;
+		case HEADER_DAMAGED:
+			return leave_damaged(stream, &w, now, found, error);
+		case HEADER_GOOD:
+			if (w.damaged)
+				return leave_damaged(stream, &w, now, found, error);
+			ok = continue_segment(stream, &w, &h, found, error);
+			break;
+	}
+	if (!ok)
+	{
+		close(w.fd);
+		stream->fd = -1;
+	}
+	return ok;
+}
+
+bool
+steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
+				  uint64_t system_identifier, uint32_t server_version,
+				  mode_t file_mode, int64_t now, StenoFound *found,
+				  StenoError *error)
+{
+	int			n;
+
+	memset(stream, 0, sizeof(*stream));
+	memset(found, 0, sizeof(*found));
+	memset(error, 0, sizeof(*error));
+	stream->fd = -1;
+	stream->number = number;
+	stream->system_identifier = system_identifier;
+	stream->server_version = server_version;
+	stream->file_mode = file_mode;
+	n = snprintf(stream->directory, sizeof(stream->directory), "%s/%u", trail, number);
+	if (n < 0 || (size_t) n >= sizeof(stream->directory))
+		return fail(error, ENAMETOOLONG, "could not open stream", trail);
+	if (!make_folders(trail, stream->directory, error) ||
+		!find_last_segment(stream, UINT64_MAX, &stream->segment, error))
+		return false;
+	if (stream->segment > 0)
+		return open_last(stream, now, found, error);
+	stream->segment = 1;
+	stream->next_block = 1;
+	stream->next_record = 1;
+	return begin_segment(stream, now, error);
+}
+
+/* ---- writing ---- */
+
+bool
+steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
+					uint32_t records, const uint8_t chain[STENO_HASH_SIZE],
+					StenoError *error)
+{
+	if (!write_at(stream->fd, bytes, len, stream->offset))
+	{
+		int			number = errno;
+
+		/*
+		 * Readers follow the file: they should not find half a block.  If
+		 * this fails too, the repeated call writes over it.
+		 */
+		while (ftruncate(stream->fd, (off_t) stream->offset) != 0 && errno == EINTR)
+			;
+		return fail_segment(error, number, "could not write segment", stream);
+	}
+	stream->offset += len;
+	stream->next_block++;
+	stream->next_record += records;
+	memcpy(stream->chain, chain, STENO_HASH_SIZE);
+	stream->dirty = true;
+	return true;
+}
+
+bool
+steno_stream_sync(StenoStream *stream, StenoError *error)
+{
+	if (!stream->dirty)
+		return true;
+	while (fdatasync(stream->fd) != 0)
+		if (errno != EINTR)
+			return fail_segment(error, errno, "could not sync segment", stream);
+	stream->dirty = false;
+	return true;
+}
+
+/*
+ * The hash of the last block.  A segment without blocks has only its header's
+ * hash in stream->chain, and the block's in the header itself.
+ */
+static bool
+last_block_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
+{
+	if (stream->offset > STENO_SEGMENT_HEADER)
+		memcpy(hash, stream->chain, STENO_HASH_SIZE);
+	else if (!read_at(stream->fd, hash, STENO_HASH_SIZE, STENO_SEGMENT_PREVIOUS))
+		return false;
+	return true;
+}
+
+/* On failure the old segment is still open, and the call can be repeated. */
+bool
+steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
+{
+	StenoStream next = *stream;
+
+	if (!steno_stream_sync(stream, error))
+		return false;
+	if (!last_block_hash(stream, next.chain))
+		return fail_segment(error, errno, "could not read segment", stream);
+	next.segment++;
+	if (!begin_segment(&next, now, error))
+		return false;
+	close(stream->fd);
+	*stream = next;
+	return true;
+}
+
+void
+steno_stream_close(StenoStream *stream)
+{
+	if (stream->fd >= 0)
+		close(stream->fd);
+	stream->fd = -1;
+}
+
+/* ---- recovery ---- */
+
+bool
+steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
+						uint64_t offset, uint64_t block,
+						const uint8_t hash[STENO_HASH_SIZE])
+{
+	char		directory[1024];
+	char		path[1100];
+	uint8_t		bytes[STENO_BLOCK_HEADER];
+	StenoBlockHeader h;
+	struct stat st;
+	bool		has;
+	int			fd;
+
+	snprintf(directory, sizeof(directory), "%s/%u", trail, stream);
+	segment_path(path, sizeof(path), directory, segment);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	has = fstat(fd, &st) == 0 &&
+		offset <= (uint64_t) st.st_size &&
+		read_at(fd, bytes, sizeof(bytes), offset) &&
+		steno_block_header_read(bytes, &h) &&
+		h.block == block &&
+		memcmp(h.chain, hash, STENO_HASH_SIZE) == 0 &&
+		h.stored <= (uint64_t) st.st_size - offset - STENO_BLOCK_HEADER &&
+		check_payload(fd, offset, &h) == PAYLOAD_GOOD;
+	close(fd);
+	return has;
+}
