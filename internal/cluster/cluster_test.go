@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func installation(t *testing.T) *Installation {
+	t.Helper()
+	i, err := Find("")
+	if err != nil {
+		t.Skipf("no PostgreSQL here: %v", err)
+	}
+	return i
+}
+
+func TestServersAreCopiesOfTheTemplateWithTheirOwnSettings(t *testing.T) {
+	ctx := context.Background()
+	lab, err := NewLab(ctx, installation(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lab.Close()
+
+	err = lab.Prepare(ctx, nil, func(s *Server) error {
+		_, err := s.Psql(ctx, "CREATE TABLE t AS SELECT 42 AS n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []string{"3MB", "it's"} {
+		s, err := lab.Start(ctx, "server-"+size, []Setting{{"application_name", size}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Psql(ctx, "SELECT n, current_setting('listen_addresses'), (SELECT reset_val FROM pg_settings WHERE name = 'application_name') FROM t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// psql names itself in application_name.
+		if want := "42||psql"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		text, _ := os.ReadFile(filepath.Join(s.DataDir, "lab.conf"))
+		if want := fmt.Sprintf("application_name = '%s'", strings.ReplaceAll(size, "'", "''")); !strings.Contains(string(text), want) {
+			t.Errorf("settings lack %q:\n%s", want, text)
+		}
+	}
+	dir := lab.Dir
+	if err := lab.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the lab's folder is still there: %v", err)
+	}
+}
+
+func TestStartReportsWhatTheServerSays(t *testing.T) {
+	ctx := context.Background()
+	lab, err := NewLab(ctx, installation(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lab.Close()
+	_, err = lab.Start(ctx, "bad", []Setting{{"shared_buffers", "none"}})
+	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers": "none"`) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// The test starts itself as a process that starts a server and is killed.
+func TestServerEndsWhenItsParentIsKilled(t *testing.T) {
+	if os.Getenv("STENO_TEST_PARENT") != "" {
+		lab, err := NewLab(context.Background(), installation(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := lab.Start(context.Background(), "orphan", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("server %d %s\n", s.PID(), lab.Dir)
+		time.Sleep(time.Minute)
+		return
+	}
+	installation(t)
+	parent := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	parent.Env = append(os.Environ(), "STENO_TEST_PARENT=1")
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	var dir string
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if n, _ := fmt.Sscanf(in.Text(), "server %d %s", &pid, &dir); n == 2 {
+			break
+		}
+	}
+	_ = parent.Process.Kill()
+	_, _ = io.Copy(io.Discard, out)
+	_ = parent.Wait()
+	if pid == 0 {
+		t.Fatal("the child started no server")
+	}
+	defer os.RemoveAll(dir)
+	for range 1000 {
+		if err := syscall.Kill(pid, 0); err == syscall.ESRCH || zombie(pid) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("server %d outlives its parent", pid)
+}
+
+func zombie(pid int) bool {
+	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return strings.Contains(string(stat), ") Z ")
+}
+
+func TestReachable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if reachable(dir) {
+		t.Error("a folder that others may not pass through counts as reachable")
+	}
+	if !reachable("/") {
+		t.Error("the root folder does not count as reachable")
+	}
+}

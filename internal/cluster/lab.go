@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// A Unix socket's path has at most 107 bytes; this is for ours inside the lab.
+const (
+	maxSocketPath = 107
+	socketInLab   = "/run/.s.PGSQL.65535"
+)
+
+// Setting is a line of postgresql.conf.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Lab is a temporary folder with a template cluster and servers made from it.
+type Lab struct {
+	*Installation
+	Dir string
+
+	mu      sync.Mutex
+	servers []*Server
+}
+
+// NewLab makes the folder and the template cluster. The superuser is
+// postgres, and everyone is let in, but for what the given lines of
+// pg_hba.conf say first.
+func NewLab(ctx context.Context, installation *Installation, hba ...string) (*Lab, error) {
+	dir, err := temporaryFolder(installation)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Installation: installation, Dir: dir}
+	if err := l.initialize(ctx, hba); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// temporaryFolder makes a folder that the server's user can reach, with a path
+// short enough for a socket.
+func temporaryFolder(installation *Installation) (string, error) {
+	parent := os.TempDir()
+	const example = "/steno-1234567890"
+	if len(parent)+len(example)+len(socketInLab) > maxSocketPath || installation.credential != nil && !reachable(parent) {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "steno-")
+	if err != nil {
+		return "", err
+	}
+	return dir, installation.own(dir)
+}
+
+// reachable says whether any user may pass through dir and all above it.
+func reachable(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+func (l *Lab) initialize(ctx context.Context, hba []string) error {
+	run := filepath.Join(l.Dir, "run")
+	if err := os.Mkdir(run, 0o700); err != nil {
+		return err
+	}
+	if err := l.own(run); err != nil {
+		return err
+	}
+	initdb := l.server(ctx, l.Program("initdb"), "--pgdata", l.template(), "--username", "postgres",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb failed: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	path := filepath.Join(l.template(), "pg_hba.conf")
+	lines, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	all := strings.Join(append(hba, string(lines)), "\n")
+	return os.WriteFile(path, []byte(all), 0o600)
+}
+
+func (l *Lab) template() string { return filepath.Join(l.Dir, "template") }
+
+// Prepare starts the template as a server, lets fill put things in it that all
+// servers started later have, and stops it.
+func (l *Lab) Prepare(ctx context.Context, settings []Setting, fill func(*Server) error) error {
+	s, err := l.start(ctx, "template", l.template(), settings)
+	if err != nil {
+		return err
+	}
+	err = fill(s)
+	return errors.Join(err, s.Stop())
+}
+
+// Start starts a server that is a copy of the template with these settings.
+// The name names its folder and its log.
+func (l *Lab) Start(ctx context.Context, name string, settings []Setting) (*Server, error) {
+	data := filepath.Join(l.Dir, name)
+	if _, err := os.Stat(data); err == nil {
+		return nil, fmt.Errorf("there is already a server \"%s\"", name)
+	}
+	// As the server's user, so that the copy is theirs.
+	copying := l.server(ctx, "cp", "-a", "--reflink=auto", l.template(), data)
+	if out, err := copying.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot copy the template: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return l.start(ctx, name, data, settings)
+}
+
+// Close stops all servers and removes the folder.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	servers := l.servers
+	l.servers = nil
+	l.mu.Unlock()
+
+	var wg sync.WaitGroup
+	failures := make([]error, len(servers))
+	for i, s := range servers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			failures[i] = s.Stop()
+		}()
+	}
+	wg.Wait()
+	return errors.Join(append(failures, os.RemoveAll(l.Dir))...)
+}

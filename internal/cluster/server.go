@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	startTimeout = 60 * time.Second
+	stopTimeout  = 60 * time.Second
+	firstPort    = 5432
+)
+
+// Server is a running PostgreSQL server of a lab.
+type Server struct {
+	Name    string
+	DataDir string
+	Port    int // names its socket
+
+	lab  *Lab
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the postmaster has ended
+	err  error         // how it ended; to be read after done
+}
+
+// start starts a server on a data folder and waits until it accepts
+// connections.
+func (l *Lab) start(ctx context.Context, name, data string, settings []Setting) (*Server, error) {
+	l.mu.Lock()
+	port := firstPort
+	for _, other := range l.servers {
+		port = max(port, other.Port+1)
+	}
+	s := &Server{Name: name, DataDir: data, Port: port, lab: l, done: make(chan struct{})}
+	l.servers = append(l.servers, s)
+	l.mu.Unlock()
+
+	if err := s.configure(settings); err != nil {
+		close(s.done)
+		return nil, err
+	}
+	if err := s.launch(); err != nil {
+		return nil, err
+	}
+	if err := s.waitReady(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// configure writes the settings into a file of their own, which replaces what
+// an earlier start wrote.
+func (s *Server) configure(settings []Setting) error {
+	var b strings.Builder
+	write := func(name, value string) {
+		fmt.Fprintf(&b, "%s = '%s'\n", name, strings.ReplaceAll(value, "'", "''"))
+	}
+	write("listen_addresses", "")
+	write("unix_socket_directories", s.SocketDir())
+	write("port", strconv.Itoa(s.Port))
+	for _, setting := range settings {
+		write(setting.Name, setting.Value)
+	}
+	path := filepath.Join(s.DataDir, "lab.conf")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	if err := s.lab.own(path); err != nil {
+		return err
+	}
+
+	const include = "include 'lab.conf'\n"
+	main := filepath.Join(s.DataDir, "postgresql.conf")
+	text, err := os.ReadFile(main)
+	if err != nil || bytes.HasSuffix(text, []byte(include)) {
+		return err
+	}
+	return os.WriteFile(main, append(text, include...), 0o600)
+}
+
+// launch starts the postmaster as our child. Were we to die, the kernel would
+// send it SIGINT, its fast shutdown. The kernel takes the end of the thread
+// that started the child for the end of the parent, so that thread waits.
+// Ctrl-C on a terminal does not reach it: it has its own process group.
+func (s *Server) launch() error {
+	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	s.cmd = s.lab.server(context.Background(), s.lab.Program("postgres"), "-D", s.DataDir)
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.SysProcAttr.Setpgid = true
+	s.cmd.SysProcAttr.Pdeathsig = syscall.SIGINT
+
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer log.Close()
+		err := s.cmd.Start()
+		if err != nil {
+			close(s.done)
+		}
+		started <- err
+		if err == nil {
+			s.err = s.cmd.Wait()
+			close(s.done)
+		}
+	}()
+	return <-started
+}
+
+// waitReady waits until the postmaster writes into its lock file that it is
+// ready, as pg_ctl does.
+func (s *Server) waitReady(ctx context.Context) error {
+	const statusLine = 7 // LOCK_FILE_LINE_PM_STATUS, from zero
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(startTimeout)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout:
+			return fmt.Errorf("server \"%s\" was not ready within %s; its log ends:\n%s", s.Name, startTimeout, s.LogTail(10))
+		case <-s.done:
+			return fmt.Errorf("server \"%s\" did not start; its log ends:\n%s", s.Name, s.LogTail(10))
+		case <-tick.C:
+		}
+		text, _ := os.ReadFile(filepath.Join(s.DataDir, "postmaster.pid"))
+		lines := strings.Split(string(text), "\n")
+		if len(lines) > statusLine && strings.TrimSpace(lines[statusLine]) == "ready" {
+			return nil
+		}
+	}
+}
+
+// Stop shuts the server down, fast, and waits for its end. A server that does
+// not end within a minute is killed, which is an error. Stopping twice is
+// fine.
+func (s *Server) Stop() error {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return nil
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+		select {
+		case <-s.done:
+			return nil
+		default:
+		}
+		_ = s.cmd.Process.Signal(sig)
+		select {
+		case <-s.done:
+			if sig != syscall.SIGINT {
+				return fmt.Errorf("server \"%s\" had to be killed (%s); its log ends:\n%s", s.Name, sig, s.LogTail(10))
+			}
+			return nil
+		case <-time.After(stopTimeout):
+		}
+	}
+	return fmt.Errorf("server \"%s\" cannot be killed", s.Name)
+}
+
+// PID is the postmaster's process id.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// SocketDir is the folder of the server's socket.
+func (s *Server) SocketDir() string { return filepath.Join(s.lab.Dir, "run") }
+
+// LogFile is where the postmaster's standard error goes.
+func (s *Server) LogFile() string { return filepath.Join(s.lab.Dir, s.Name+".log") }
+
+// LogTail is the last lines of the log file.
+func (s *Server) LogTail(lines int) string {
+	text, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Conninfo is a connection string for libpq and its kin.
+func (s *Server) Conninfo(user, database string) string {
+	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", s.SocketDir(), s.Port, user, database)
+}
+
+// Psql runs a script as the superuser and returns its output: bare values, a
+// row a line.
+func (s *Server) Psql(ctx context.Context, script string) (string, error) {
+	psql := s.lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", s.Conninfo("postgres", "postgres"))
+	psql.Stdin = strings.NewReader(script)
+	var stderr bytes.Buffer
+	psql.Stderr = &stderr
+	out, err := psql.Output()
+	if err != nil {
+		return "", fmt.Errorf("psql on server \"%s\": %w\n%s", s.Name, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Pgbench runs pgbench as the superuser and returns its report.
+func (s *Server) Pgbench(ctx context.Context, args ...string) (string, error) {
+	pgbench := s.lab.Client(ctx, "pgbench", append(args, s.Conninfo("postgres", "postgres"))...)
+	var stderr bytes.Buffer
+	pgbench.Stderr = &stderr
+	out, err := pgbench.Output()
+	if err != nil {
+		return "", fmt.Errorf("pgbench on server \"%s\": %w\n%s", s.Name, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(out), nil
+}
