@@ -1,0 +1,171 @@
+package trail
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// BlockHeader is the header of a block.
+type BlockHeader struct {
+	Codec       Codec
+	Flags       uint8
+	Stored      uint32 // length of the payload in the file
+	Raw         uint32 // and before compression
+	Records     uint32
+	Number      uint64
+	FirstRecord uint64
+	FirstTime   int64
+	FirstEnd    int64
+	LastEnd     int64
+	PayloadSum  uint64
+	Chain       [32]byte
+}
+
+// ParseBlockHeader reads a block header and checks its checksum. Whether this
+// program can read the payload is for Load to say: a header with unknown flags
+// still tells where the next block starts.
+func ParseBlockHeader(b []byte) (BlockHeader, error) {
+	var h BlockHeader
+	le := binary.LittleEndian
+	if len(b) < BlockHeaderSize {
+		return h, corruptf(0, "block header is incomplete: %d of %d bytes", len(b), BlockHeaderSize)
+	}
+	b = b[:BlockHeaderSize]
+	if string(b[:4]) != blockMagic {
+		return h, corruptf(0, "no block starts here: found % x instead of %q", b[:4], blockMagic)
+	}
+	if xxhash.Sum64(b[:104]) != le.Uint64(b[104:]) {
+		return h, corruptf(104, "checksum of the block header does not match")
+	}
+	if n := le.Uint16(b[4:]); n != BlockHeaderSize {
+		return h, corruptf(4, "block header says that it is %d bytes long instead of %d", n, BlockHeaderSize)
+	}
+	h = BlockHeader{
+		Codec:       Codec(b[6]),
+		Flags:       b[7],
+		Stored:      le.Uint32(b[8:]),
+		Raw:         le.Uint32(b[12:]),
+		Records:     le.Uint32(b[16:]),
+		Number:      le.Uint64(b[24:]),
+		FirstRecord: le.Uint64(b[32:]),
+		FirstTime:   int64(le.Uint64(b[40:])),
+		FirstEnd:    int64(le.Uint64(b[48:])),
+		LastEnd:     int64(le.Uint64(b[56:])),
+		PayloadSum:  le.Uint64(b[64:]),
+	}
+	copy(h.Chain[:], b[72:104])
+	if h.Raw > MaxRaw {
+		return h, corruptf(12, "payload of %d bytes before compression: the limit is %d", h.Raw, MaxRaw)
+	}
+	return h, nil
+}
+
+// A Block is one block in memory. It is made for being used again: Load reuses
+// its buffers, and everything that records of the block point to is then gone.
+type Block struct {
+	Header BlockHeader
+	File   string
+	Offset int64
+
+	// Image is the block as it is in the file, header and stored payload.
+	Image []byte
+
+	raw []byte // the decompressed payload; may be a part of Image
+	buf []byte // what raw is decompressed into
+
+	decoder
+}
+
+// Load makes the bytes of a whole block in b.Image readable: checksums,
+// decompression. The chain is checked by CheckChain.
+func (b *Block) Load() error {
+	if err := b.load(); err != nil {
+		return inFile(err, b.File, b.Offset)
+	}
+	return nil
+}
+
+func (b *Block) load() error {
+	h, err := ParseBlockHeader(b.Image)
+	if err != nil {
+		return err
+	}
+	b.Header = h
+	b.raw = nil
+	b.Rewind()
+	stored := b.Image[BlockHeaderSize:]
+	if len(stored) != int(h.Stored) {
+		return corruptf(8, "payload of %d bytes where %d bytes are left", h.Stored, len(stored))
+	}
+	if xxhash.Sum64(stored) != h.PayloadSum {
+		return corruptf(BlockHeaderSize, "checksum of the payload does not match")
+	}
+	if h.Flags != 0 {
+		return corruptf(7, "block has flags 0x%x, which this program does not know", h.Flags)
+	}
+	if b.raw, err = b.decompress(stored); err != nil {
+		return err
+	}
+	b.Rewind()
+	return nil
+}
+
+func (b *Block) decompress(stored []byte) ([]byte, error) {
+	n := int(b.Header.Raw)
+	if b.Header.Codec == CodecNone {
+		if len(stored) != n {
+			return nil, corruptf(12, "uncompressed payload of %d bytes is said to be %d bytes long", len(stored), n)
+		}
+		return stored, nil
+	}
+	if cap(b.buf) < n {
+		b.buf = make([]byte, n)
+	}
+	dst := b.buf[:n]
+	var err error
+	var got int
+	switch b.Header.Codec {
+	case CodecLz4:
+		got, err = lz4.UncompressBlock(stored, dst)
+	case CodecZstd:
+		var out []byte
+		out, err = zstdReader().DecodeAll(stored, dst[:0:n])
+		got = len(out)
+		dst = out
+	default:
+		return nil, corruptf(6, "unknown codec %d", b.Header.Codec)
+	}
+	if err != nil {
+		return nil, corruptf(BlockHeaderSize, "payload cannot be decompressed: %s", err)
+	}
+	if got != n {
+		return nil, corruptf(12, "payload is %d bytes long after decompression instead of %d", got, n)
+	}
+	return dst, nil
+}
+
+// zstdReader is shared: DecodeAll may be called by many goroutines.
+var zstdReader = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(2*MaxRaw))
+	if err != nil {
+		panic(err)
+	}
+	return d
+})
+
+// ChainHash computes the chain hash that the block must have after a block
+// with the hash previous.
+func (b *Block) ChainHash(previous [32]byte) [32]byte {
+	h := sha256.New()
+	h.Write(previous[:])
+	h.Write(b.Image[:72])
+	h.Write(b.Image[BlockHeaderSize:])
+	var sum [32]byte
+	h.Sum(sum[:0])
+	return sum
+}

@@ -1,0 +1,22 @@
+// Package trail reads the trail of a pg_steno server. It knows the format
+// from format/FORMAT.md and format/records.def alone and shares no code with
+// the writer, so that each checks the other.
+//
+// From the disk to a record, in the order of the files:
+//
+//	reader.go   a trail's streams and segments, the index of a segment's blocks
+//	segment.go  the segment header
+//	block.go    the block header, checksums, chain, decompression
+//	record.go   the items of a block: definitions, records, data parts
+//	parts.go    big records put together from their data parts
+//	param.go    parameter values as PostgreSQL prints them
+//	merge.go    all streams in one order
+//	live.go     a trail that is being written
+//
+// Nothing here trusts its input: a length is checked against the file or the
+// block before anything is allocated, and what is wrong is a *CorruptionError
+// with file and offset, after which reading goes on where it can. A file that
+// ends inside a block is a *TornError: an unfinished write, or one in progress.
+package trail
+
+//go:generate go run ./gen

@@ -1,0 +1,54 @@
+package trail
+
+import "strconv"
+
+// name is the name of n in a list of records.def, or prefix_n for a number that
+// this program does not know: a newer writer may use it.
+func name(names []string, prefix string, n uint64) string {
+	if n < uint64(len(names)) && names[n] != "" {
+		return names[n]
+	}
+	return prefix + "_" + strconv.FormatUint(n, 10)
+}
+
+func (k Kind) String() string         { return name(namesKind[:], "kind", uint64(k)) }
+func (o Outcome) String() string      { return name(namesOutcome[:], "outcome", uint64(o)) }
+func (c Class) String() string        { return name(namesClass[:], "class", uint64(c)) }
+func (k Key) String() string          { return name(namesKey[:], "key", uint64(k)) }
+func (t RelationType) String() string { return name(namesRelationType[:], "type", uint64(t)) }
+func (r Repr) String() string         { return name(namesRepr[:], "repr", uint64(r)) }
+func (c Codec) String() string        { return name(namesCodec[:], "codec", uint64(c)) }
+
+// AppendNames appends the names of the bits that are set, with commas between.
+func (a Access) AppendNames(dst []byte) []byte {
+	first := true
+	for bit := uint64(0); bit < 64; bit++ {
+		if a&(1<<bit) == 0 {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(dst, name(namesAccess[:], "access", bit)...)
+	}
+	return dst
+}
+
+// IsRecord says whether the kind is a record's: counted, and with a number.
+func (k Kind) IsRecord() bool { return k >= 1 && k <= 63 }
+
+// Names of all kinds, classes and outcomes that can stand in a filter.
+func Names() (kinds, classes, outcomes []string) {
+	for k := Kind(1); k <= 63; k++ {
+		if int(k) < len(namesKind) && namesKind[k] != "" {
+			kinds = append(kinds, namesKind[k])
+		}
+	}
+	for _, c := range namesClass {
+		if c != "" {
+			classes = append(classes, c)
+		}
+	}
+	return kinds, classes, namesOutcome[:]
+}

@@ -1,0 +1,430 @@
+package trail
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Trail is a trail directory, one stream of it, or a single segment.
+type Trail struct {
+	Path    string
+	Streams []*Stream
+	// Foreign are files and folders that do not belong to a trail.
+	Foreign []string
+	// Errors are folders that could not be read.
+	Errors []error
+	// Whole says that Path is a trail or a stream, so that a segment that is
+	// not there is missing.
+	Whole bool
+}
+
+// Stream is one stream of a trail.
+type Stream struct {
+	Number   uint32
+	Path     string
+	Segments []*Segment // by number
+}
+
+// Segment is one file of a stream.
+type Segment struct {
+	Path   string
+	Stream *Stream
+	Number uint64 // as the file's name has it, or its header when the name says nothing
+	Size   int64  // when it was opened
+	Header SegmentHeader
+	// Err is why the segment cannot be read. A *TornError means that even its
+	// header is unfinished.
+	Err error
+	// Last says that no segment of its stream follows.
+	Last bool
+}
+
+// segmentSuffix is what the name of a segment ends with.
+const segmentSuffix = ".steno"
+
+// parseSegmentName reads the number of a segment from its file's name.
+func parseSegmentName(name string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(digits) != 10 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil && n > 0
+}
+
+// parseStreamName reads the number of a stream from its folder's name.
+func parseStreamName(name string) (uint32, bool) {
+	n, err := strconv.ParseUint(name, 10, 32)
+	return uint32(n), err == nil && strconv.FormatUint(n, 10) == name
+}
+
+// Open opens a trail directory, the folder of a stream, or a segment. Only a
+// path that cannot be read at all is an error; what is wrong further down is in
+// the result.
+func Open(path string) (*Trail, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trail{Path: path}
+	if !info.IsDir() {
+		s := &Stream{Path: filepath.Dir(path)}
+		seg := openSegment(path, s)
+		seg.Last = true
+		s.Number, s.Segments = seg.Header.Stream, []*Segment{seg}
+		t.Streams = []*Stream{s}
+		return t, nil
+	}
+	t.Whole = true
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { _, ok := parseSegmentName(e.Name()); return ok }) {
+		s := &Stream{Path: path}
+		s.Number, _ = parseStreamName(filepath.Base(path))
+		t.addSegments(s, entries)
+		return t, nil
+	}
+	for _, e := range entries {
+		number, ok := parseStreamName(e.Name())
+		p := filepath.Join(path, e.Name())
+		if !ok || !isDir(p, e) {
+			t.Foreign = append(t.Foreign, p)
+			continue
+		}
+		inside, err := os.ReadDir(p)
+		if err != nil {
+			t.Errors = append(t.Errors, err)
+			continue
+		}
+		t.addSegments(&Stream{Number: number, Path: p}, inside)
+	}
+	slices.SortFunc(t.Streams, func(a, b *Stream) int { return cmp.Compare(a.Number, b.Number) })
+	return t, nil
+}
+
+func isDir(path string, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink != 0 {
+		info, err := os.Stat(path)
+		return err == nil && info.IsDir()
+	}
+	return e.IsDir()
+}
+
+func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
+	for _, e := range entries {
+		p := filepath.Join(s.Path, e.Name())
+		number, ok := parseSegmentName(e.Name())
+		if !ok || e.IsDir() {
+			t.Foreign = append(t.Foreign, p)
+			continue
+		}
+		seg := openSegment(p, s)
+		seg.Number = number
+		s.Segments = append(s.Segments, seg)
+	}
+	slices.SortFunc(s.Segments, func(a, b *Segment) int { return cmp.Compare(a.Number, b.Number) })
+	if n := len(s.Segments); n > 0 {
+		s.Segments[n-1].Last = true
+	}
+	t.Streams = append(t.Streams, s)
+}
+
+// Merge makes one trail of several, for commands that take several arguments.
+func Merge(trails ...*Trail) *Trail {
+	if len(trails) == 1 {
+		return trails[0]
+	}
+	all := &Trail{}
+	for _, t := range trails {
+		all.Streams = append(all.Streams, t.Streams...)
+		all.Foreign = append(all.Foreign, t.Foreign...)
+		all.Errors = append(all.Errors, t.Errors...)
+	}
+	return all
+}
+
+// Size is the size of all segments in bytes.
+func (t *Trail) Size() int64 {
+	var n int64
+	for _, s := range t.Streams {
+		for _, seg := range s.Segments {
+			n += seg.Size
+		}
+	}
+	return n
+}
+
+// openSegment reads a segment's header. The file is not kept open.
+func openSegment(path string, s *Stream) *Segment {
+	seg := &Segment{Path: path, Stream: s}
+	f, err := os.Open(path)
+	if err != nil {
+		seg.Err = err
+		return seg
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		seg.Err = err
+		return seg
+	}
+	if !info.Mode().IsRegular() {
+		seg.Err = &CorruptionError{File: path, Reason: "not a regular file"}
+		return seg
+	}
+	seg.Size = info.Size()
+	var b [SegmentHeaderSize]byte
+	n, err := f.ReadAt(b[:], 0)
+	if err != nil && err != io.EOF {
+		seg.Err = err
+		return seg
+	}
+	if seg.Size < SegmentHeaderSize && (n < len(segmentMagic) || string(b[:len(segmentMagic)]) == segmentMagic) {
+		seg.Err = &TornError{path, 0, seg.Size, fmt.Sprintf("unfinished segment header: %d of %d bytes", seg.Size, SegmentHeaderSize)}
+		return seg
+	}
+	seg.Header, err = ParseSegmentHeader(b[:n])
+	seg.Err = inFile(err, path, 0)
+	seg.Number = seg.Header.Number
+	return seg
+}
+
+// BlockRef is where a block is, and what its header says that readers need
+// before they read it.
+type BlockRef struct {
+	Segment   *Segment
+	Offset    int64
+	Number    uint64
+	FirstTime int64
+	FirstEnd  int64
+	LastEnd   int64
+	Stored    uint32
+	Raw       uint32
+	Records   uint32
+	// AfterDamage says that what stands before the block could not be read, so
+	// that the chain cannot be followed to it.
+	AfterDamage bool
+}
+
+// Length is the length of the block in the file.
+func (r *BlockRef) Length() int64 { return BlockHeaderSize + int64(r.Stored) }
+
+// Index reads the headers of the segment's blocks. What is wrong is in errs,
+// and the index goes on with the next block that can be found.
+func (seg *Segment) Index() (refs []BlockRef, errs []error) {
+	if seg.Err != nil {
+		return nil, []error{seg.Err}
+	}
+	f, err := os.Open(seg.Path)
+	if err != nil {
+		return nil, []error{err}
+	}
+	defer f.Close()
+	w := window{r: f, size: seg.Size}
+	damaged := false
+	for offset := int64(SegmentHeaderSize); offset < seg.Size; {
+		h, err := w.header(offset)
+		if err == nil {
+			if left := seg.Size - offset - BlockHeaderSize; int64(h.Stored) > left {
+				return refs, append(errs, &TornError{seg.Path, offset, seg.Size - offset,
+					fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, left+BlockHeaderSize, int64(h.Stored)+BlockHeaderSize)})
+			}
+			refs = append(refs, BlockRef{
+				Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
+				LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records, AfterDamage: damaged,
+			})
+			damaged = false
+			offset += BlockHeaderSize + int64(h.Stored)
+			continue
+		}
+		if torn := w.torn(offset); torn != "" {
+			return refs, append(errs, &TornError{seg.Path, offset, seg.Size - offset, torn})
+		}
+		next := w.resync(offset + 1)
+		err = inFile(err, seg.Path, offset)
+		if c := (*CorruptionError)(nil); errors.As(err, &c) {
+			c.Reason += fmt.Sprintf("; %d bytes skipped", next-offset)
+		}
+		errs = append(errs, err)
+		damaged = true
+		offset = next
+	}
+	return refs, errs
+}
+
+// window reads headers, several at once where blocks are small.
+type window struct {
+	r    io.ReaderAt
+	size int64
+	base int64
+	buf  []byte
+	last int64 // offset of the header read before
+}
+
+const windowSize = 64 << 10
+
+// at returns up to n bytes at offset, fewer only at the end of the file.
+func (w *window) at(offset int64, n int) ([]byte, error) {
+	n = int(min(int64(n), w.size-offset))
+	if offset >= w.base && offset+int64(n) <= w.base+int64(len(w.buf)) {
+		return w.buf[offset-w.base:][:n], nil
+	}
+	length := int64(n)
+	if offset-w.last < windowSize/4 {
+		length = max(length, windowSize)
+	}
+	length = min(length, w.size-offset)
+	if int64(cap(w.buf)) < length {
+		w.buf = make([]byte, max(length, windowSize))
+	}
+	w.buf, w.base = w.buf[:length], offset
+	got, err := w.r.ReadAt(w.buf, offset)
+	w.buf = w.buf[:got]
+	if got < n {
+		return nil, err
+	}
+	return w.buf[:n], nil
+}
+
+func (w *window) header(offset int64) (BlockHeader, error) {
+	b, err := w.at(offset, BlockHeaderSize)
+	w.last = offset
+	if err != nil {
+		return BlockHeader{}, err
+	}
+	return ParseBlockHeader(b)
+}
+
+// torn says whether what is left of the file from offset on is an unfinished
+// write: the start of a header, or zeros, which some file systems leave after a
+// crash.
+func (w *window) torn(offset int64) string {
+	left := w.size - offset
+	if left < BlockHeaderSize {
+		b, err := w.at(offset, int(left))
+		if n := min(len(b), len(blockMagic)); err == nil && string(b[:n]) == blockMagic[:n] {
+			return fmt.Sprintf("unfinished block header: %d of %d bytes", left, BlockHeaderSize)
+		}
+	}
+	for at := offset; at < w.size; {
+		b, err := w.at(at, windowSize)
+		if err != nil || len(bytes.Trim(b, "\x00")) > 0 {
+			return ""
+		}
+		at += int64(len(b))
+	}
+	return fmt.Sprintf("unfinished block: only zeros to the end of the file, %d bytes", left)
+}
+
+// resync finds the next sane block header at or after offset, or the end.
+func (w *window) resync(offset int64) int64 {
+	for offset < w.size {
+		b, err := w.at(offset, windowSize)
+		if err != nil {
+			return w.size
+		}
+		i := bytes.Index(b, []byte(blockMagic))
+		if i < 0 {
+			offset += max(int64(len(b)-len(blockMagic)+1), 1)
+			continue
+		}
+		offset += int64(i)
+		if h, err := w.header(offset); err == nil && int64(h.Stored) <= w.size-offset-BlockHeaderSize {
+			return offset
+		}
+		offset++
+	}
+	return w.size
+}
+
+// Files keeps the most recently read segments open. It may be used by many
+// goroutines.
+type Files struct {
+	mu   sync.Mutex
+	open []*openFile // most recently used last
+}
+
+type openFile struct {
+	path string
+	f    *os.File
+	refs int
+}
+
+const maxOpenFiles = 64
+
+func (fs *Files) acquire(path string) (*openFile, error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for i, o := range fs.open {
+		if o.path == path {
+			fs.open = append(slices.Delete(fs.open, i, i+1), o)
+			o.refs++
+			return o, nil
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	o := &openFile{path, f, 1}
+	fs.open = append(fs.open, o)
+	for i := 0; len(fs.open) > maxOpenFiles && i < len(fs.open); {
+		if old := fs.open[i]; old.refs == 0 {
+			old.f.Close()
+			fs.open = slices.Delete(fs.open, i, i+1)
+		} else {
+			i++
+		}
+	}
+	return o, nil
+}
+
+func (fs *Files) release(o *openFile) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	o.refs--
+}
+
+// Close closes all files.
+func (fs *Files) Close() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, o := range fs.open {
+		o.f.Close()
+	}
+	fs.open = nil
+}
+
+// Read reads a block into b and loads it.
+func (fs *Files) Read(ref *BlockRef, b *Block) error {
+	o, err := fs.acquire(ref.Segment.Path)
+	if err != nil {
+		return err
+	}
+	defer fs.release(o)
+	b.File, b.Offset = ref.Segment.Path, ref.Offset
+	n := int(ref.Length())
+	if cap(b.Image) < n {
+		b.Image = make([]byte, n+n/8)
+	}
+	b.Image = b.Image[:n]
+	if got, err := o.f.ReadAt(b.Image, ref.Offset); got < n {
+		if err == io.EOF {
+			return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d is gone: the file became shorter", ref.Number)}
+		}
+		return err
+	}
+	return b.Load()
+}

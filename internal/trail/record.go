@@ -1,0 +1,480 @@
+package trail
+
+import (
+	"encoding/binary"
+	"io"
+	"math/bits"
+)
+
+// Record is one record of a block, or a data part (Kind is KindData). All
+// slices and pointers are into the block and end with it.
+type Record struct {
+	Kind    Kind
+	Outcome Outcome
+	Depth   uint64
+	// Fields says which of the fields below are present.
+	Fields Field
+	// Number is the record's number in its stream.
+	Number uint64
+	// Session, Shape and Text point to definitions of the block. The indexes
+	// are those of the block's dictionaries, -1 for none: what is computed
+	// from a definition can be kept by its index.
+	Session      *Session
+	Shape        *Shape
+	Text         []byte
+	SessionIndex int
+	ShapeIndex   int
+	TextIndex    int
+
+	Seq          uint64
+	Statement    uint64
+	Substatement uint64
+	Time         int64  // microseconds since 2000-01-01 UTC
+	Duration     uint64 // microseconds
+	Rows         uint64
+	XID          uint64
+	Nulls        []byte
+	Values       []byte
+	SQLState     []byte
+	Message      []byte
+	TextBytes    uint64 // full length of a cut text
+	TextHash     []byte // and its SHA-256
+	Parts        [3]uint64
+	ExtraCount   int
+	Extra        []byte
+
+	// Part and Data are what a data part continues, and its bytes.
+	Part PartKind
+	Data []byte
+}
+
+// PartKind is what a data part continues.
+type PartKind uint8
+
+// What a data part continues.
+const (
+	PartText PartKind = iota
+	PartValues
+	PartMessage
+)
+
+// Has says whether the record has a field.
+func (r *Record) Has(f Field) bool { return r.Fields&f != 0 }
+
+// End is the time at which what the record tells of ended.
+func (r *Record) End() int64 {
+	if r.Kind == KindStatement {
+		return r.Time + int64(r.Duration)
+	}
+	return r.Time
+}
+
+// ExtraPairs yields the record's further names and values.
+func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
+	c := cursor{b: r.Extra}
+	for range r.ExtraCount {
+		name, value := c.str(), c.str()
+		if c.bad || !yield(name, value) {
+			return
+		}
+	}
+}
+
+// ExtraValue is the value of one of the record's further names.
+func (r *Record) ExtraValue(name string) (value []byte, ok bool) {
+	for n, v := range r.ExtraPairs {
+		if string(n) == name {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+// Session is a session definition: a session and its context from a record on.
+type Session struct {
+	Start int64 // microseconds since 2000-01-01 UTC
+	PID   uint32
+	facts [len(namesKey)][]byte
+
+	seq       uint64 // of the last record
+	statement uint64 // last finished top-level statement
+}
+
+// Fact is one fact of the session, empty when it is absent.
+func (s *Session) Fact(k Key) []byte { return s.facts[k] }
+
+// ID is what identifies the session.
+func (s *Session) ID() SessionID { return SessionID{s.Start, s.PID} }
+
+// SessionID identifies a session across restarts of the server.
+type SessionID struct {
+	Start int64
+	PID   uint32
+}
+
+// epoch is 2000-01-01 00:00:00 UTC in seconds since 1970.
+const epoch = 946684800
+
+// Append appends the id as PostgreSQL's %c shows it.
+func (id SessionID) Append(dst []byte) []byte {
+	dst = appendHex(dst, uint64(floorDiv(id.Start, 1e6)+epoch))
+	dst = append(dst, '.')
+	return appendHex(dst, uint64(id.PID))
+}
+
+func (id SessionID) String() string { return string(id.Append(nil)) }
+
+// Shape is a shape definition: what executions of one statement share.
+type Shape struct {
+	Class     Class
+	QueryID   uint64
+	Command   []byte
+	Relations []Relation
+	Params    []ParamType
+}
+
+// Relation is a relation that a statement uses.
+type Relation struct {
+	Type   RelationType
+	Access Access
+	Name   []byte
+}
+
+// ParamType is the type of a parameter.
+type ParamType struct {
+	OID  uint64
+	Repr Repr
+}
+
+// cursor reads values from bytes; bad is set, and stays set, when they end too
+// early.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) varint() uint64 {
+	if len(c.b) > 0 && c.b[0] < 0x80 {
+		v := uint64(c.b[0])
+		c.b = c.b[1:]
+		return v
+	}
+	return c.longVarint()
+}
+
+func (c *cursor) longVarint() uint64 {
+	v, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.bad = true
+		c.b = nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *cursor) zigzag() int64 {
+	v := c.varint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+func (c *cursor) bytes(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.bad = true
+		c.b = nil
+		return nil
+	}
+	s := c.b[:n:n]
+	c.b = c.b[n:]
+	return s
+}
+
+func (c *cursor) byte() byte {
+	if len(c.b) == 0 {
+		c.bad = true
+		return 0
+	}
+	v := c.b[0]
+	c.b = c.b[1:]
+	return v
+}
+
+func (c *cursor) str() []byte { return c.bytes(c.varint()) }
+
+// decoder is the state of reading a block's items, and its dictionaries.
+type decoder struct {
+	pos      int
+	records  uint32
+	lastTime int64
+
+	sessions  []Session
+	shapes    []Shape
+	texts     [][]byte
+	relations []Relation
+	params    []ParamType
+}
+
+// Rewind makes Next start with the block's first item again.
+func (b *Block) Rewind() {
+	d := &b.decoder
+	d.pos, d.records, d.lastTime = 0, 0, b.Header.FirstTime
+	d.sessions, d.shapes, d.texts = d.sessions[:0], d.shapes[:0], d.texts[:0]
+	d.relations, d.params = d.relations[:0], d.params[:0]
+}
+
+// Next reads the next record or data part into r. It returns io.EOF after the
+// last, and a *CorruptionError where an item is not understood; the items
+// after that one are lost, because the dictionaries may be wrong.
+func (b *Block) Next(r *Record) error {
+	for b.pos < len(b.raw) {
+		start := b.pos
+		n, w := uvarint(b.raw[start:])
+		if w <= 0 || n == 0 || n > uint64(len(b.raw)-start-w) {
+			return b.corrupt(start, "item has no possible length")
+		}
+		b.pos = start + w + int(n)
+		kind := Kind(b.raw[start+w])
+		c := cursor{b: b.raw[start+w+1 : b.pos : b.pos]}
+		var reason string
+		switch {
+		case kind == 0:
+			reason = "kind 0 does not exist"
+		case kind < 64:
+			if reason = b.record(&c, kind, r); reason == "" {
+				return nil
+			}
+		case kind == KindData:
+			if reason = b.data(&c, r); reason == "" {
+				return nil
+			}
+		case kind == KindDefSession:
+			reason = b.defineSession(&c)
+		case kind == KindDefShape:
+			reason = b.defineShape(&c)
+		case kind == KindDefText:
+			b.texts = append(b.texts, c.b)
+		}
+		if reason != "" {
+			b.pos = start
+			return b.corrupt(start, kind.String()+": "+reason)
+		}
+	}
+	if b.records != b.Header.Records {
+		return inFile(corruptf(16, "block has %d records, its header says %d", b.records, b.Header.Records), b.File, b.Offset)
+	}
+	return io.EOF
+}
+
+func uvarint(b []byte) (uint64, int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	return binary.Uvarint(b)
+}
+
+// corrupt is an error about an item. Offsets in a compressed payload mean
+// nothing to a file, so the error is at the block and says which byte inside.
+func (b *Block) corrupt(pos int, reason string) error {
+	return inFile(corruptf(0, "block %d: byte %d of the decompressed payload: %s", b.Header.Number, pos, reason), b.File, b.Offset)
+}
+
+const cutShort = "ends too early"
+
+func (b *Block) defineSession(c *cursor) string {
+	b.sessions = append(b.sessions, Session{})
+	s := &b.sessions[len(b.sessions)-1]
+	s.seq, s.statement = c.varint(), c.varint()
+	if fixed := c.bytes(12); fixed != nil {
+		s.Start = int64(binary.LittleEndian.Uint64(fixed))
+		s.PID = binary.LittleEndian.Uint32(fixed[8:])
+	}
+	for len(c.b) > 0 {
+		key, value := c.byte(), c.str()
+		if int(key) < len(s.facts) {
+			s.facts[key] = value
+		}
+	}
+	if c.bad {
+		return cutShort
+	}
+	return ""
+}
+
+func (b *Block) defineShape(c *cursor) string {
+	s := Shape{Class: Class(c.varint()), QueryID: c.varint(), Command: c.str()}
+	// A relation takes at least three bytes and a parameter two, so no count
+	// makes the dictionaries longer than the item itself.
+	n := c.varint()
+	if n > uint64(len(c.b))/3 {
+		return "more relations than fit"
+	}
+	from := len(b.relations)
+	for range n {
+		b.relations = append(b.relations, Relation{RelationType(c.byte()), Access(c.varint()), c.str()})
+	}
+	s.Relations = b.relations[from:len(b.relations):len(b.relations)]
+	if n = c.varint(); n > uint64(len(c.b))/2 {
+		return "more parameters than fit"
+	}
+	from = len(b.params)
+	for range n {
+		b.params = append(b.params, ParamType{c.varint(), Repr(c.byte())})
+	}
+	s.Params = b.params[from:len(b.params):len(b.params)]
+	if c.bad {
+		return cutShort
+	}
+	b.shapes = append(b.shapes, s)
+	return ""
+}
+
+func (b *Block) data(c *cursor, r *Record) string {
+	i := c.varint()
+	seq, part := c.varint(), PartKind(c.byte())
+	switch {
+	case c.bad:
+		return cutShort
+	case i >= uint64(len(b.sessions)):
+		return "its session is not defined"
+	case part > PartMessage:
+		return "it continues nothing known"
+	}
+	*r = Record{Kind: KindData, SessionIndex: int(i), Session: &b.sessions[i], ShapeIndex: -1, TextIndex: -1, Seq: seq, Part: part, Data: c.b}
+	return ""
+}
+
+// knownFields are all bits that records.def lists.
+const knownFields = 1<<len(namesField) - 1
+
+func (b *Block) record(c *cursor, kind Kind, r *Record) string {
+	i, mask := c.varint(), c.varint()
+	if c.bad {
+		return cutShort
+	}
+	if i >= uint64(len(b.sessions)) {
+		return "its session is not defined"
+	}
+	s := &b.sessions[i]
+	*r = Record{
+		Kind: kind, Fields: Field(mask), Session: s,
+		SessionIndex: int(i), ShapeIndex: -1, TextIndex: -1,
+		Number: b.Header.FirstRecord + uint64(b.records),
+	}
+	if reason := b.fields(c, r); reason != "" {
+		return reason
+	}
+	if c.bad {
+		return cutShort
+	}
+	if len(c.b) > 0 && mask&^knownFields == 0 {
+		return "bytes are left after its fields"
+	}
+	b.records++
+	b.lastTime = r.Time
+	s.seq = r.Seq
+	if kind == KindStatement || kind == KindStart {
+		s.statement = r.Statement
+		if kind == KindStart || r.Depth > 0 {
+			s.statement--
+		}
+	}
+	return ""
+}
+
+// fields reads what the mask says is there, in the order of the bits.
+func (b *Block) fields(c *cursor, r *Record) string {
+	s := r.Session
+	r.Time, r.Seq = b.lastTime, s.seq+1
+	if r.Kind == KindStatement || r.Kind == KindStart {
+		r.Statement = s.statement + 1
+	}
+	for mask := uint64(r.Fields) & knownFields; mask != 0; mask &= mask - 1 {
+		switch Field(1) << bits.TrailingZeros64(mask) {
+		case FieldShape:
+			i := c.varint()
+			if i >= uint64(len(b.shapes)) {
+				return "its shape is not defined"
+			}
+			r.ShapeIndex, r.Shape = int(i), &b.shapes[i]
+		case FieldText:
+			i := c.varint()
+			if i >= uint64(len(b.texts)) {
+				return "its text is not defined"
+			}
+			r.TextIndex, r.Text = int(i), b.texts[i]
+		case FieldRows:
+			r.Rows = c.varint()
+		case FieldTime:
+			r.Time += c.zigzag()
+		case FieldDuration:
+			r.Duration = c.varint()
+		case FieldNulls:
+			if r.Shape == nil {
+				return "NULL parameters without a shape"
+			}
+			r.Nulls = c.bytes(uint64(len(r.Shape.Params)+7) / 8)
+		case FieldValues:
+			r.Values = c.str()
+		case FieldSeq:
+			r.Seq += uint64(c.zigzag())
+		case FieldStatement:
+			d := uint64(c.zigzag())
+			if r.Kind == KindStatement || r.Kind == KindStart {
+				r.Statement += d
+			}
+		case FieldNesting:
+			r.Depth, r.Substatement = c.varint(), c.varint()
+		case FieldOutcome:
+			r.Outcome = Outcome(c.byte())
+		case FieldError:
+			r.SQLState, r.Message = c.bytes(5), c.str()
+		case FieldXID:
+			r.XID = c.varint()
+		case FieldCut:
+			r.TextBytes, r.TextHash = c.varint(), c.bytes(32)
+		case FieldParts:
+			r.Parts = [3]uint64{c.varint(), c.varint(), c.varint()}
+		case FieldExtra:
+			if reason := extra(c, r); reason != "" {
+				return reason
+			}
+		}
+		if c.bad {
+			return cutShort
+		}
+	}
+	return ""
+}
+
+func extra(c *cursor, r *Record) string {
+	n := c.varint()
+	if n > uint64(len(c.b))/2 {
+		return "more names and values than fit"
+	}
+	all := c.b
+	for range 2 * n {
+		c.str()
+	}
+	if c.bad {
+		return cutShort
+	}
+	r.ExtraCount, r.Extra = int(n), all[:len(all)-len(c.b)]
+	return ""
+}
+
+func appendHex(dst []byte, v uint64) []byte {
+	const digits = "0123456789abcdef"
+	n := max(1, (bits.Len64(v)+3)/4)
+	for i := n - 1; i >= 0; i-- {
+		dst = append(dst, digits[v>>(4*i)&15])
+	}
+	return dst
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

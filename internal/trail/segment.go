@@ -1,0 +1,73 @@
+package trail
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Sizes and limits that the format fixes.
+const (
+	FormatVersion     = 1
+	SegmentHeaderSize = 128
+	BlockHeaderSize   = 112
+	// MaxRaw is the longest payload of a block before compression.
+	MaxRaw = 16 << 20
+
+	segmentMagic = "STENOSEG"
+	blockMagic   = "SBLK"
+)
+
+// SegmentHeader is the header of a segment.
+type SegmentHeader struct {
+	SystemID      uint64
+	Stream        uint32
+	ServerVersion uint32
+	Number        uint64
+	Created       int64 // microseconds since 2000-01-01 UTC
+	FirstBlock    uint64
+	FirstRecord   uint64
+	// PreviousHash is the chain hash of the stream's last block before this
+	// segment.
+	PreviousHash [32]byte
+	// Hash is the segment's start of the chain: SHA-256 of the header.
+	Hash [32]byte
+}
+
+// ParseSegmentHeader reads the first bytes of a segment.
+func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
+	var h SegmentHeader
+	le := binary.LittleEndian
+	if len(b) < SegmentHeaderSize {
+		return h, corruptf(0, "segment header is incomplete: %d of %d bytes", len(b), SegmentHeaderSize)
+	}
+	b = b[:SegmentHeaderSize]
+	if string(b[:8]) != segmentMagic {
+		return h, corruptf(0, "not a segment of a trail: it does not start with %q", segmentMagic)
+	}
+	if sum := xxhash.Sum64(b[:120]); sum != le.Uint64(b[120:]) {
+		return h, corruptf(120, "checksum of the segment header does not match")
+	}
+	if v := le.Uint16(b[8:]); v != FormatVersion {
+		return h, corruptf(8, "format version is %d, this program reads version %d", v, FormatVersion)
+	}
+	if n := le.Uint16(b[10:]); n != SegmentHeaderSize {
+		return h, corruptf(10, "segment header says that it is %d bytes long instead of %d", n, SegmentHeaderSize)
+	}
+	if flags := le.Uint32(b[12:]); flags != 0 {
+		return h, corruptf(12, "segment has flags 0x%x, which this program does not know", flags)
+	}
+	h = SegmentHeader{
+		SystemID:      le.Uint64(b[16:]),
+		Stream:        le.Uint32(b[24:]),
+		ServerVersion: le.Uint32(b[28:]),
+		Number:        le.Uint64(b[32:]),
+		Created:       int64(le.Uint64(b[40:])),
+		FirstBlock:    le.Uint64(b[48:]),
+		FirstRecord:   le.Uint64(b[56:]),
+		Hash:          sha256.Sum256(b),
+	}
+	copy(h.PreviousHash[:], b[64:96])
+	return h, nil
+}

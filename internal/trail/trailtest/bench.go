@@ -1,0 +1,75 @@
+package trailtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Pgbench writes a trail of about n statements like those of pgbench -S -M
+// prepared with that many sessions in each of so many streams.
+func Pgbench(t testing.TB, dir string, n, sessions, streams int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	shape := &Shape{
+		Class: trail.ClassRead, QueryID: 0x8765432187654321, Command: "SELECT",
+		Relations: []Relation{{trail.RelationTypeTable, trail.AccessSelect, "public.pgbench_accounts"}},
+		Params:    []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}},
+	}
+	const text = "SELECT abalance FROM pgbench_accounts WHERE aid = $1;"
+	type client struct {
+		session *Session
+		now     int64
+	}
+	var all []*Stream
+	clients := make([][]*client, streams)
+	for i := range streams {
+		all = append(all, NewStream(t, dir, uint32(i)))
+		for j := range sessions {
+			pid := uint32(1000 + i*sessions + j)
+			s := NewSession(Epoch+int64(j), pid,
+				Fact{trail.KeyBackendType, "client backend"}, Fact{trail.KeyUser, "postgres"},
+				Fact{trail.KeyDatabase, "bench"}, Fact{trail.KeyApplication, "pgbench"}, Fact{trail.KeyClient, fmt.Sprintf("127.0.0.1:%d", 40000+pid)})
+			clients[i] = append(clients[i], &client{s, Epoch + int64(rng.IntN(1000))})
+		}
+	}
+	// A pass of the writer takes what each ring got in 10 ms.
+	const pass = 10_000
+	now := Epoch
+	written := 0
+	builders := make([]*Builder, streams)
+	for written < n {
+		from := now
+		now += pass
+		for i, s := range all {
+			if builders[i] == nil {
+				builders[i] = NewBuilder(from)
+			}
+			b := builders[i]
+			for _, c := range clients[i] {
+				for c.now < now {
+					duration := uint64(20 + rng.IntN(60))
+					b.Add(&Record{
+						Kind: trail.KindStatement, Session: c.session, Shape: shape, Text: text, Rows: 1,
+						Time: c.now, Duration: duration,
+						Values: binary.LittleEndian.AppendUint32(nil, uint32(1+rng.IntN(1_000_000))),
+					})
+					c.now += int64(duration) + int64(300+rng.IntN(400))
+					written++
+				}
+			}
+			if len(b.Payload) > 900_000 {
+				s.Write(t, b)
+				builders[i] = nil
+			}
+		}
+	}
+	for i, s := range all {
+		if builders[i] != nil {
+			s.Write(t, builders[i])
+		}
+	}
+}

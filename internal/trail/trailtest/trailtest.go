@@ -1,0 +1,420 @@
+// Package trailtest writes trails for tests: a small encoder of the format that
+// shares nothing with the decoder but the generated numbers.
+package trailtest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Epoch is 2026-11-21 20:45:13 UTC in the trail's microseconds: a moment for
+// tests to start from.
+const Epoch int64 = 848609113 * 1e6
+
+// Session is a session and its context. A changed context is another Session
+// with the same Start and PID, made by With.
+type Session struct {
+	Start int64
+	PID   uint32
+	Facts []Fact
+	state *state
+}
+
+// Fact is one fact of a session.
+type Fact struct {
+	Key   trail.Key
+	Value string
+}
+
+// state is what the expected numbers come from.
+type state struct{ seq, statement uint64 }
+
+// NewSession returns a session with facts in pairs of key and value.
+func NewSession(start int64, pid uint32, facts ...Fact) *Session {
+	return &Session{start, pid, facts, &state{}}
+}
+
+// With returns the same session with further facts.
+func (s *Session) With(facts ...Fact) *Session {
+	return &Session{s.Start, s.PID, append(append([]Fact(nil), s.Facts...), facts...), s.state}
+}
+
+// Shape is a shape definition.
+type Shape struct {
+	Class     trail.Class
+	QueryID   uint64
+	Command   string
+	Relations []Relation
+	Params    []trail.ParamType
+}
+
+// Relation is a relation of a shape.
+type Relation struct {
+	Type   trail.RelationType
+	Access trail.Access
+	Name   string
+}
+
+// Record is a record to write. Seq 0 is the session's next; Statement 0 too.
+type Record struct {
+	Kind         trail.Kind
+	Session      *Session
+	Fields       trail.Field // which of the fields below are there, beside those that follow from them
+	Seq          uint64
+	Statement    uint64
+	Depth        uint64
+	Substatement uint64
+	Shape        *Shape
+	Text         string
+	Rows         uint64
+	Time         int64
+	Duration     uint64
+	Nulls        []byte
+	Values       []byte
+	Outcome      trail.Outcome
+	SQLState     string
+	Message      string
+	XID          uint64
+	TextBytes    uint64
+	TextHash     [32]byte
+	Parts        [3]uint64
+	Extra        []string // name, value, name, value ...
+	Unknown      []byte   // bytes of a field that readers do not know
+}
+
+// Builder makes the payload of one block.
+type Builder struct {
+	Payload   []byte
+	Records   uint32
+	FirstTime int64
+	FirstEnd  int64
+	LastEnd   int64
+
+	lastTime int64
+	sessions map[*Session]int
+	defined  []state
+	shapes   map[string]int
+	texts    map[string]int
+	item     []byte
+}
+
+// NewBuilder returns a builder of a block whose first time is known: it must
+// not be later than any record's.
+func NewBuilder(firstTime int64) *Builder {
+	return &Builder{
+		FirstTime: firstTime, FirstEnd: firstTime, LastEnd: firstTime, lastTime: firstTime,
+		sessions: map[*Session]int{}, shapes: map[string]int{}, texts: map[string]int{},
+	}
+}
+
+func str[S string | []byte](b []byte, s S) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Item appends an item of any kind.
+func (b *Builder) Item(kind trail.Kind, body []byte) {
+	b.Payload = binary.AppendUvarint(b.Payload, uint64(len(body)+1))
+	b.Payload = append(b.Payload, byte(kind))
+	b.Payload = append(b.Payload, body...)
+}
+
+func (b *Builder) session(s *Session) int {
+	if i, ok := b.sessions[s]; ok && b.defined[i] == *s.state {
+		return i
+	}
+	body := binary.AppendUvarint(nil, s.state.seq)
+	body = binary.AppendUvarint(body, s.state.statement)
+	body = binary.LittleEndian.AppendUint64(body, uint64(s.Start))
+	body = binary.LittleEndian.AppendUint32(body, s.PID)
+	for _, f := range s.Facts {
+		body = str(append(body, byte(f.Key)), f.Value)
+	}
+	b.Item(trail.KindDefSession, body)
+	b.sessions[s] = len(b.defined)
+	b.defined = append(b.defined, *s.state)
+	return len(b.defined) - 1
+}
+
+func (b *Builder) shape(s *Shape) int {
+	body := binary.AppendUvarint(nil, uint64(s.Class))
+	body = binary.AppendUvarint(body, s.QueryID)
+	body = str(body, s.Command)
+	body = binary.AppendUvarint(body, uint64(len(s.Relations)))
+	for _, r := range s.Relations {
+		body = append(body, byte(r.Type))
+		body = binary.AppendUvarint(body, uint64(r.Access))
+		body = str(body, r.Name)
+	}
+	body = binary.AppendUvarint(body, uint64(len(s.Params)))
+	for _, p := range s.Params {
+		body = append(binary.AppendUvarint(body, p.OID), byte(p.Repr))
+	}
+	if i, ok := b.shapes[string(body)]; ok {
+		return i
+	}
+	b.shapes[string(body)] = len(b.shapes)
+	b.Item(trail.KindDefShape, body)
+	return len(b.shapes) - 1
+}
+
+func (b *Builder) text(s string) int {
+	if i, ok := b.texts[s]; ok {
+		return i
+	}
+	b.texts[s] = len(b.texts)
+	b.Item(trail.KindDefText, []byte(s))
+	return len(b.texts) - 1
+}
+
+// Data adds a data part of the record with that sequence number.
+func (b *Builder) Data(s *Session, seq uint64, part trail.PartKind, data string) {
+	body := binary.AppendUvarint(nil, uint64(b.session(s)))
+	body = binary.AppendUvarint(body, seq)
+	b.Item(trail.KindData, append(append(body, byte(part)), data...))
+}
+
+// Add adds a record. The builder fills in Seq and Statement when they are 0.
+func (b *Builder) Add(r *Record) {
+	s := r.Session
+	index := b.session(s)
+	f := r.Fields
+	if r.Seq == 0 {
+		r.Seq = s.state.seq + 1
+	}
+	counted := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
+	if r.Statement == 0 && counted {
+		r.Statement = s.state.statement + 1
+	}
+	set := func(bit trail.Field, on bool) {
+		if on {
+			f |= bit
+		}
+	}
+	set(trail.FieldShape, r.Shape != nil)
+	set(trail.FieldText, r.Text != "")
+	set(trail.FieldRows, r.Rows != 0)
+	set(trail.FieldTime, r.Time != b.lastTime)
+	set(trail.FieldDuration, r.Duration != 0)
+	set(trail.FieldNulls, r.Nulls != nil)
+	set(trail.FieldValues, r.Values != nil)
+	set(trail.FieldSeq, r.Seq != s.state.seq+1)
+	set(trail.FieldStatement, counted && r.Statement != s.state.statement+1)
+	set(trail.FieldNesting, r.Depth != 0 || r.Substatement != 0)
+	set(trail.FieldOutcome, r.Outcome != trail.OutcomeOk)
+	set(trail.FieldError, r.SQLState != "")
+	set(trail.FieldXID, r.XID != 0)
+	set(trail.FieldCut, r.TextBytes != 0)
+	set(trail.FieldParts, r.Parts != [3]uint64{})
+	set(trail.FieldExtra, r.Extra != nil)
+	var shape, text int
+	if f&trail.FieldShape != 0 {
+		shape = b.shape(r.Shape)
+	}
+	if f&trail.FieldText != 0 {
+		text = b.text(r.Text)
+	}
+	item := binary.AppendUvarint(b.item[:0], uint64(index))
+	item = binary.AppendUvarint(item, uint64(f))
+	put := func(bit trail.Field, write func()) {
+		if f&bit != 0 {
+			write()
+		}
+	}
+	varint := func(bit trail.Field, v uint64) {
+		if f&bit != 0 {
+			item = binary.AppendUvarint(item, v)
+		}
+	}
+	zigzag := func(bit trail.Field, v int64) {
+		if f&bit != 0 {
+			item = binary.AppendVarint(item, v)
+		}
+	}
+	varint(trail.FieldShape, uint64(shape))
+	varint(trail.FieldText, uint64(text))
+	varint(trail.FieldRows, r.Rows)
+	zigzag(trail.FieldTime, r.Time-b.lastTime)
+	varint(trail.FieldDuration, r.Duration)
+	put(trail.FieldNulls, func() { item = append(item, r.Nulls...) })
+	put(trail.FieldValues, func() { item = str(item, r.Values) })
+	zigzag(trail.FieldSeq, int64(r.Seq-s.state.seq-1))
+	zigzag(trail.FieldStatement, int64(r.Statement-s.state.statement-1))
+	put(trail.FieldNesting, func() {
+		item = binary.AppendUvarint(binary.AppendUvarint(item, r.Depth), r.Substatement)
+	})
+	put(trail.FieldOutcome, func() { item = append(item, byte(r.Outcome)) })
+	put(trail.FieldError, func() { item = str(append(item, r.SQLState...), r.Message) })
+	varint(trail.FieldXID, r.XID)
+	put(trail.FieldCut, func() { item = append(binary.AppendUvarint(item, r.TextBytes), r.TextHash[:]...) })
+	put(trail.FieldParts, func() {
+		for _, n := range r.Parts {
+			item = binary.AppendUvarint(item, n)
+		}
+	})
+	put(trail.FieldExtra, func() {
+		item = binary.AppendUvarint(item, uint64(len(r.Extra)/2))
+		for _, e := range r.Extra {
+			item = str(item, e)
+		}
+	})
+	item = append(item, r.Unknown...)
+	b.item = item
+	b.Item(r.Kind, item)
+
+	end := r.Time
+	if r.Kind == trail.KindStatement {
+		end += int64(r.Duration)
+	}
+	if b.Records == 0 {
+		b.FirstEnd, b.LastEnd = end, end
+	}
+	b.FirstEnd, b.LastEnd = min(b.FirstEnd, end), max(b.LastEnd, end)
+	b.Records++
+	b.lastTime = r.Time
+	s.state.seq = r.Seq
+	if counted {
+		s.state.statement = r.Statement
+		if r.Kind == trail.KindStart || r.Depth > 0 {
+			s.state.statement--
+		}
+	}
+	b.defined[index] = *s.state
+}
+
+var zstdWriter, _ = zstd.NewWriter(nil)
+
+// Finish returns the block, and its chain hash in chain.
+func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[32]byte) []byte {
+	payload := b.Payload
+	switch codec {
+	case trail.CodecLz4:
+		dst := make([]byte, lz4.CompressBlockBound(len(payload)))
+		n, err := lz4.CompressBlock(payload, dst, nil)
+		if err != nil || n == 0 {
+			codec = trail.CodecNone
+		} else {
+			payload = dst[:n]
+		}
+	case trail.CodecZstd:
+		payload = zstdWriter.EncodeAll(payload, nil)
+	}
+	le := binary.LittleEndian
+	h := append([]byte("SBLK"), 112, 0, byte(codec), 0)
+	h = le.AppendUint32(h, uint32(len(payload)))
+	h = le.AppendUint32(h, uint32(len(b.Payload)))
+	h = le.AppendUint32(h, b.Records)
+	h = le.AppendUint32(h, 0)
+	h = le.AppendUint64(h, number)
+	h = le.AppendUint64(h, firstRecord)
+	h = le.AppendUint64(h, uint64(b.FirstTime))
+	h = le.AppendUint64(h, uint64(b.FirstEnd))
+	h = le.AppendUint64(h, uint64(b.LastEnd))
+	h = le.AppendUint64(h, xxhash.Sum64(payload))
+	sum := sha256.New()
+	sum.Write(chain[:])
+	sum.Write(h)
+	sum.Write(payload)
+	sum.Sum(chain[:0])
+	h = append(h, chain[:]...)
+	h = le.AppendUint64(h, xxhash.Sum64(h))
+	return append(h, payload...)
+}
+
+// SystemID is the system identifier of all trails that this package writes.
+const SystemID = 7654321098765432109
+
+// Stream writes one stream of a trail.
+type Stream struct {
+	Dir    string
+	Number uint32
+	Codec  trail.Codec
+
+	file    *os.File
+	segment uint64
+	block   uint64
+	record  uint64
+	chain   [32]byte
+}
+
+// NewStream makes a stream's folder and first segment below dir.
+func NewStream(t testing.TB, dir string, number uint32) *Stream {
+	t.Helper()
+	s := &Stream{Dir: filepath.Join(dir, fmt.Sprint(number)), Number: number, Codec: trail.CodecLz4, block: 1, record: 1}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.Rotate(t, Epoch)
+	t.Cleanup(func() { s.file.Close() })
+	return s
+}
+
+// SegmentPath is the path of a segment.
+func (s *Stream) SegmentPath(number uint64) string {
+	return filepath.Join(s.Dir, fmt.Sprintf("%010d.steno", number))
+}
+
+// Rotate starts a new segment.
+func (s *Stream) Rotate(t testing.TB, created int64) {
+	t.Helper()
+	if s.file != nil {
+		s.file.Close()
+	}
+	s.segment++
+	h := SegmentHeader(s.Number, s.segment, created, s.block, s.record, s.chain)
+	s.chain = sha256.Sum256(h)
+	var err error
+	if s.file, err = os.Create(s.SegmentPath(s.segment)); err == nil {
+		_, err = s.file.Write(h)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SegmentHeader returns the header of a segment.
+func SegmentHeader(stream uint32, number uint64, created int64, block, record uint64, chain [32]byte) []byte {
+	le := binary.LittleEndian
+	h := append([]byte("STENOSEG"), 1, 0, 128, 0, 0, 0, 0, 0)
+	h = le.AppendUint64(h, SystemID)
+	h = le.AppendUint32(h, stream)
+	h = le.AppendUint32(h, 150008)
+	h = le.AppendUint64(h, number)
+	h = le.AppendUint64(h, uint64(created))
+	h = le.AppendUint64(h, block)
+	h = le.AppendUint64(h, record)
+	h = append(h, chain[:]...)
+	h = append(h, make([]byte, 24)...)
+	return le.AppendUint64(h, xxhash.Sum64(h))
+}
+
+// Write appends a block to the segment.
+func (s *Stream) Write(t testing.TB, b *Builder) {
+	t.Helper()
+	s.Raw(t, s.Finish(b))
+}
+
+// Finish makes the bytes of the stream's next block.
+func (s *Stream) Finish(b *Builder) []byte {
+	image := b.Finish(s.Codec, s.block, s.record, &s.chain)
+	s.block++
+	s.record += uint64(b.Records)
+	return image
+}
+
+// Raw appends bytes to the segment.
+func (s *Stream) Raw(t testing.TB, b []byte) {
+	t.Helper()
+	if _, err := s.file.Write(b); err != nil {
+		t.Fatal(err)
+	}
+}
