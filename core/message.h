@@ -91,4 +91,49 @@ typedef struct StenoDataMessage
 	/* bytes follow */
 } StenoDataMessage;
 
+/*
+ * Whether a message that starts where left bytes of data and of published
+ * messages remain is whole: its length is possible, and its strings are inside
+ * it.  The consumer of a living producer need not ask; recovery, which reads
+ * what others have left, must before it hands a message to the block.
+ */
+static inline bool
+steno_message_is_whole(const StenoMessage *m, uint64_t left)
+{
+	uint64_t	need = sizeof(StenoMessage);
+
+	if (left < sizeof(StenoMessage) || m->len > left || (m->len & 7) != 0)
+		return false;
+	if (m->kind > 0 && m->kind < STENO_KIND_DATA)
+	{
+		const StenoRecordMessage *r = (const StenoRecordMessage *) m;
+
+		need = sizeof(StenoRecordMessage);
+		if (m->len < need)
+			return false;
+		need += (m->flags & STENO_MESSAGE_PARTS) ? sizeof(StenoParts) : 0;
+		need += (m->flags & STENO_MESSAGE_CUT) ? sizeof(StenoCut) : 0;
+		need += r->text_len != STENO_NONE32 ? r->text_len : 0;
+		need += (uint64_t) r->shape_len + r->nulls_len + r->values_len +
+			r->message_len + r->extra_len;
+	}
+	else if (m->kind == STENO_KIND_DATA)
+	{
+		need = sizeof(StenoDataMessage);
+		if (m->len < need)
+			return false;
+		need += ((const StenoDataMessage *) m)->len;
+	}
+	else if (m->kind == STENO_KIND_DEF_SESSION)
+	{
+		const StenoSessionMessage *s = (const StenoSessionMessage *) m;
+
+		need = sizeof(StenoSessionMessage);
+		if (m->len < need || s->body_len < STENO_SESSION_FACTS || s->body_len > STENO_SESSION_MAX)
+			return false;
+		need += s->body_len;
+	}
+	return m->len >= need;
+}
+
 #endif							/* STENO_MESSAGE_H */

@@ -285,8 +285,48 @@ steno_ring_free(StenoRing *ring, uint64_t position)
 	atomic_store_explicit(&ring->tail, position, memory_order_release);
 }
 
-/* ---- in-flight slot, producer's side ---- */
+/* ---- in-flight slot ---- */
 
+/*
+ * ThreadSanitizer knows no fences.  Under it the slot's bytes are copied with
+ * atomics that carry the same order; the compiled code differs, the protocol
+ * (version odd, change, version even) does not.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define STENO_NO_FENCES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STENO_NO_FENCES 1
+#endif
+#endif
+
+#ifdef STENO_NO_FENCES
+#define STENO_FENCE(order) ((void) 0)
+#define STENO_STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
+#define STENO_LOAD(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+
+static inline void
+steno_copy_in(char *to, const char *from, uint32_t len)
+{
+	while (len-- > 0)
+		STENO_STORE(to[len], from[len]);
+}
+
+static inline void
+steno_copy_out(char *to, const char *from, uint32_t len)
+{
+	while (len-- > 0)
+		to[len] = STENO_LOAD(from[len]);
+}
+#else
+#define STENO_FENCE(order) atomic_thread_fence(order)
+#define STENO_STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#define STENO_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define steno_copy_in(to, from, len) memcpy(to, from, len)
+#define steno_copy_out(to, from, len) memcpy(to, from, len)
+#endif
+
+/* Producer: a statement starts. */
 static inline void
 steno_inflight_begin(StenoInFlight *f, uint64_t statement, int64_t time,
 					 const char *text, uint32_t len)
@@ -296,29 +336,54 @@ steno_inflight_begin(StenoInFlight *f, uint64_t statement, int64_t time,
 
 	atomic_store_explicit(&f->version, v + 1, memory_order_relaxed);
 	/* pairs with the reader's acquire fence: odd version before the change */
-	atomic_thread_fence(memory_order_release);
-	f->done = 0;
-	f->statement = statement;
-	f->time = time;
-	f->text_len = len;
-	f->text_kept = kept;
-	memcpy(f->text, text, kept);
-	f->active = 1;
+	STENO_FENCE(memory_order_release);
+	STENO_STORE(f->done, 0);
+	STENO_STORE(f->statement, statement);
+	STENO_STORE(f->time, time);
+	STENO_STORE(f->text_len, len);
+	STENO_STORE(f->text_kept, kept);
+	steno_copy_in(f->text, text, kept);
+	STENO_STORE(f->active, 1);
 	/* pairs with the reader's first acquire load: the change before even */
 	atomic_store_explicit(&f->version, v + 2, memory_order_release);
 }
 
-/* Before the statement's own record is published. */
+/* Producer, before the statement's own record is published. */
 static inline void
 steno_inflight_done(StenoInFlight *f, uint64_t head)
 {
-	f->done = head;
+	STENO_STORE(f->done, head);
 }
 
 static inline void
 steno_inflight_end(StenoInFlight *f)
 {
-	f->active = 0;
+	STENO_STORE(f->active, 0);
+}
+
+/*
+ * Live reader: copy the slot; false when the producer changed it meanwhile,
+ * then try again, but not forever: the producer may have died halfway.
+ * done and active change without the version, each alone.
+ */
+static inline bool
+steno_inflight_read(const StenoInFlight *f, StenoInFlight *copy)
+{
+	/* pairs with the producer's last store of version */
+	uint32_t	v = atomic_load_explicit(&f->version, memory_order_acquire);
+
+	if (v & 1)
+		return false;
+	copy->active = STENO_LOAD(f->active);
+	copy->done = STENO_LOAD(f->done);
+	copy->statement = STENO_LOAD(f->statement);
+	copy->time = STENO_LOAD(f->time);
+	copy->text_len = STENO_LOAD(f->text_len);
+	copy->text_kept = STENO_LOAD(f->text_kept);
+	steno_copy_out(copy->text, f->text, STENO_INFLIGHT_TEXT);
+	/* pairs with the producer's release fence: the copy before this look */
+	STENO_FENCE(memory_order_acquire);
+	return atomic_load_explicit(&f->version, memory_order_relaxed) == v;
 }
 
 #endif							/* STENO_RING_H */
