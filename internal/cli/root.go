@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
@@ -46,6 +47,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		return &cmdutil.UsageError{Err: err}
 	})
 	root.AddCommand(
+		bench.NewCmdBench(f),
 		newVersionCmd(f),
 	)
 	return root

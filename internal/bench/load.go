@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+)
+
+// Load is what pgbench does to a server.
+type Load struct {
+	Workload string `json:"workload"`
+	Protocol string `json:"protocol"`
+	Clients  int    `json:"clients"`
+	Scale    int    `json:"scale"`
+}
+
+// workloads are pgbench's built-in scripts by our names.
+var workloads = map[string]struct{ script, title string }{
+	"select": {"select-only", "pgbench -S"},
+	"tpcb":   {"tpcb-like", "pgbench, TPC-B-like"},
+}
+
+var protocols = []string{"simple", "extended", "prepared"}
+
+func (l *Load) check() error {
+	switch {
+	case workloads[l.Workload].script == "":
+		return fmt.Errorf("no workload \"%s\"; there are select and tpcb", l.Workload)
+	case !slices.Contains(protocols, l.Protocol):
+		return fmt.Errorf("no protocol \"%s\"; there are simple, extended and prepared", l.Protocol)
+	case l.Clients < 1 || l.Clients > 90:
+		return fmt.Errorf("%d clients: between 1 and 90 fit the servers", l.Clients)
+	case l.Scale < 1:
+		return fmt.Errorf("the scale must be at least 1")
+	}
+	return nil
+}
+
+// title is how a person would say it.
+func (l *Load) title() string {
+	return fmt.Sprintf("%s -M %s, %d clients, scale %d", workloads[l.Workload].title, l.Protocol, l.Clients, l.Scale)
+}
+
+// args are pgbench's for a slice of that many seconds.
+func (l *Load) args(seconds int) []string {
+	return []string{
+		"--no-vacuum", "--builtin=" + workloads[l.Workload].script, "--protocol=" + l.Protocol,
+		"--client=" + strconv.Itoa(l.Clients), "--jobs=" + strconv.Itoa(min(l.Clients, runtime.NumCPU())),
+		"--time=" + strconv.Itoa(seconds),
+	}
+}
+
+// target is a server under load.
+type target interface {
+	Pgbench(ctx context.Context, args ...string) (string, error)
+}
+
+// slice is what one run of pgbench reports.
+type slice struct {
+	TPS          float64
+	Transactions int64
+}
+
+var (
+	tpsLine          = regexp.MustCompile(`(?m)^tps = ([0-9.]+) \(without initial connection time\)`)
+	transactionsLine = regexp.MustCompile(`(?m)^number of transactions actually processed: ([0-9]+)`)
+	failedLine       = regexp.MustCompile(`(?m)^number of failed transactions: ([0-9]+)`)
+)
+
+func (l *Load) run(ctx context.Context, t target, seconds int) (slice, error) {
+	report, err := t.Pgbench(ctx, l.args(seconds)...)
+	if err != nil {
+		return slice{}, err
+	}
+	return parseReport(report)
+}
+
+func parseReport(report string) (slice, error) {
+	var s slice
+	tps, n := tpsLine.FindStringSubmatch(report), transactionsLine.FindStringSubmatch(report)
+	if tps == nil || n == nil {
+		return s, fmt.Errorf("cannot read pgbench's report:\n%s", report)
+	}
+	if failed := failedLine.FindStringSubmatch(report); failed != nil && failed[1] != "0" {
+		return s, fmt.Errorf("%s transactions failed in pgbench", failed[1])
+	}
+	s.TPS, _ = strconv.ParseFloat(tps[1], 64)
+	s.Transactions, _ = strconv.ParseInt(n[1], 10, 64)
+	if s.TPS <= 0 {
+		return s, fmt.Errorf("pgbench made no transaction:\n%s", report)
+	}
+	return s, nil
+}

@@ -1,0 +1,34 @@
+package bench
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+)
+
+// Machine is where a measurement was made.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory string `json:"memory"`
+	Kernel string `json:"kernel"`
+	System string `json:"system"`
+}
+
+func thisMachine() Machine {
+	field := func(path, pattern string) string {
+		text, _ := os.ReadFile(path)
+		if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(text); m != nil {
+			return strings.TrimSpace(string(m[1]))
+		}
+		return "unknown"
+	}
+	return Machine{
+		CPU:    field("/proc/cpuinfo", `^model name\s*: (.*)$`),
+		Cores:  runtime.NumCPU(),
+		Memory: field("/proc/meminfo", `^MemTotal:\s*(.*)$`),
+		Kernel: field("/proc/sys/kernel/osrelease", `^(.*)$`),
+		System: field("/etc/os-release", `^PRETTY_NAME="?(.*?)"?$`),
+	}
+}

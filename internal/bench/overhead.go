@@ -1,0 +1,269 @@
+// Package bench measures what recording costs a server.
+//
+// The servers to compare are all up at the same time and get short slices of
+// load in turn, in a new order each round. A round's slices are close in time,
+// so that their ratios cancel what the machine's other work does to all of
+// them; the median over the rounds is quoted with its interval. What is too
+// small for throughput to show, the share of CPU samples does (profile.go).
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/cluster"
+)
+
+// Options say what to measure.
+type Options struct {
+	Load     Load
+	Compare  []string // names of variants; the first is the base
+	Rounds   int
+	Seconds  int               // of a slice
+	Settings []cluster.Setting // further ones of every server
+	Pause    time.Duration     // after a slice, for writers and the log to catch up
+	Profile  ProfileOptions
+
+	Command string // how it was called, for the archive
+	Version string // of steno
+	// Progress is called when step done of all begins.
+	Progress func(what string, done, all int)
+}
+
+// Bench is a set of servers that are compared.
+type Bench struct {
+	Lab     *cluster.Lab
+	Options Options
+
+	contenders []*contender
+}
+
+// contender is a server of one variant.
+type contender struct {
+	variant
+	name   string // unique: the second "off" is "off-2"
+	server *cluster.Server
+
+	tps, ratio   []float64
+	transactions int64
+	bytesBefore  int64
+}
+
+// Open starts the servers. The lab's template is filled with pgbench's tables
+// first.
+func Open(ctx context.Context, lab *cluster.Lab, o Options) (*Bench, error) {
+	b := &Bench{Lab: lab, Options: o}
+	seen := map[string]int{}
+	for _, name := range o.Compare {
+		v, err := findVariant(name, lab.Installation)
+		if err != nil {
+			return nil, err
+		}
+		c := &contender{variant: v, name: name}
+		if seen[name]++; seen[name] > 1 {
+			c.name += "-" + strconv.Itoa(seen[name])
+			c.title += " (" + strconv.Itoa(seen[name]) + ")"
+		}
+		b.contenders = append(b.contenders, c)
+	}
+
+	b.progress("pgbench -i, scale "+strconv.Itoa(o.Load.Scale), 0, len(b.contenders)+1)
+	fast := []cluster.Setting{{Name: "fsync", Value: "off"}, {Name: "shared_buffers", Value: "256MB"}, {Name: "max_wal_size", Value: "8GB"}}
+	err := lab.Prepare(ctx, fast, func(s *cluster.Server) error {
+		_, err := s.Pgbench(ctx, "-iq", "--init-steps=dtgvp", "--scale="+strconv.Itoa(o.Load.Scale))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range b.contenders {
+		b.progress("starting "+c.title, i+1, len(b.contenders)+1)
+		if c.server, err = lab.Start(ctx, c.name, b.settings(c.variant)); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *Bench) settings(v variant) []cluster.Setting {
+	all := append([]cluster.Setting{}, baseSettings...)
+	all = append(all, v.settings...)
+	return append(all, b.Options.Settings...)
+}
+
+func (b *Bench) progress(what string, done, all int) {
+	if b.Options.Progress != nil {
+		b.Options.Progress(what, done, all)
+	}
+}
+
+// Server returns the server of a variant, or nil.
+func (b *Bench) Server(name string) *cluster.Server {
+	for _, c := range b.contenders {
+		if c.name == name {
+			return c.server
+		}
+	}
+	return nil
+}
+
+// profiled is the server whose CPU samples are counted, or nil.
+func (b *Bench) profiled() *cluster.Server {
+	for _, c := range b.contenders {
+		if c.output == trail {
+			return c.server
+		}
+	}
+	return nil
+}
+
+// Measure runs the rounds.
+func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
+	o := &b.Options
+	r := &Report{
+		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version,
+		Postgres: b.Lab.Version, Machine: thisMachine(),
+		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Settings: append(append([]cluster.Setting{}, baseSettings...), o.Settings...),
+	}
+	for _, c := range b.contenders {
+		c.tps, c.ratio, c.transactions = nil, nil, 0
+		// The first connections read the tables into the cache.
+		if _, err := load.run(ctx, c.server, 1); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.settle(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range b.contenders {
+		var err error
+		if c.bytesBefore, err = c.written(); err != nil {
+			return nil, err
+		}
+	}
+	for round := range o.Rounds {
+		if err := b.round(ctx, load, round, r); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.settle(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range b.contenders {
+		v, err := c.report()
+		if err != nil {
+			return nil, err
+		}
+		r.Variants = append(r.Variants, v)
+	}
+	r.Variants[0].Ratio = nil // to itself
+	return r, nil
+}
+
+// round gives every server a slice. The order is rotated, and turned round in
+// every other round: nobody has always the same neighbour or is always first.
+func (b *Bench) round(ctx context.Context, load Load, round int, r *Report) error {
+	n := len(b.contenders)
+	results := make([]slice, n)
+	for position := range n {
+		i := (position + round/2) % n
+		if round%2 == 1 {
+			i = (n - 1 - position + round/2) % n
+		}
+		c := b.contenders[i]
+		b.progress(c.title, round*n+position, b.Options.Rounds*n)
+		s, err := load.run(ctx, c.server, b.Options.Seconds)
+		if err != nil {
+			return err
+		}
+		results[i] = s
+		r.slices = append(r.slices, sliceRow{round + 1, position + 1, c.name, s})
+		if err := sleep(ctx, b.Options.Pause); err != nil {
+			return err
+		}
+	}
+	for i, c := range b.contenders {
+		c.tps = append(c.tps, results[i].TPS)
+		c.ratio = append(c.ratio, results[i].TPS/results[0].TPS)
+		c.transactions += results[i].Transactions
+	}
+	return nil
+}
+
+// settle waits until logs and trails hold what was recorded, and writes a
+// checkpoint, so that none comes by itself soon.
+func (b *Bench) settle(ctx context.Context) error {
+	for _, c := range b.contenders {
+		if _, err := c.server.Psql(ctx, "CHECKPOINT"); err != nil {
+			return err
+		}
+	}
+	return sleep(ctx, 1500*time.Millisecond)
+}
+
+func (c *contender) report() (VariantReport, error) {
+	ratio := estimate(c.ratio)
+	v := VariantReport{Name: c.name, Title: c.title, Settings: c.settings, TPS: estimate(c.tps), Ratio: &ratio, Transactions: c.transactions}
+	after, err := c.written()
+	if err != nil {
+		return v, err
+	}
+	if v.Bytes = after - c.bytesBefore; c.output != nothing {
+		per := float64(v.Bytes) / float64(c.transactions)
+		v.BytesPerTransaction = &per
+	}
+	return v, nil
+}
+
+// TrailDir is where the server's trail is by default.
+func TrailDir(s *cluster.Server) string { return filepath.Join(s.DataDir, "pg_steno") }
+
+// written is the size of the variant's log or trail.
+func (c *contender) written() (int64, error) {
+	switch c.output {
+	case serverLog:
+		return treeSize(filepath.Join(c.server.DataDir, "log"))
+	case trail:
+		return treeSize(TrailDir(c.server))
+	default:
+		return 0, nil
+	}
+}
+
+// treeSize adds up the files below dir; one that goes away meanwhile is none.
+func treeSize(dir string) (int64, error) {
+	var size int64
+	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		size += info.Size()
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure \"%s\": %w", dir, err)
+	}
+	return size, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,354 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/cluster"
+)
+
+// ProfileOptions say how CPU samples are taken.
+type ProfileOptions struct {
+	Seconds int // of a run; 0: no profile
+	Runs    int
+	Unwind  string // fp or dwarf
+}
+
+// ProfileReport is the extension's share of a server's CPU samples.
+type ProfileReport struct {
+	Command string       `json:"command"`
+	Runs    []ProfileRun `json:"runs"`
+}
+
+// ProfileRun counts samples. A sample is the extension's when it is in a
+// writer, or when the innermost frame of the extension on its stack has not
+// handed over to the server or another hook.
+type ProfileRun struct {
+	Samples  int `json:"samples"`  // of all processes of the server
+	Backends int `json:"backends"` // of them the extension's, outside writers
+	Writers  int `json:"writers"`  // of them in writers
+	// Places are where the extension's samples outside writers were, with
+	// the most frequent first: its innermost function, and the innermost of all.
+	Places []Place `json:"places"`
+	TPS    float64 `json:"tps"`
+}
+
+// Place is a number of samples with the same functions.
+type Place struct {
+	Function string `json:"function"`
+	Leaf     string `json:"leaf"`
+	Samples  int    `json:"samples"`
+}
+
+// Share is the extension's share in per cent: all, in backends, in writers.
+func (r ProfileRun) Share() (all, backends, writers float64) {
+	n := float64(max(r.Samples, 1)) / 100
+	return float64(r.Backends+r.Writers) / n, float64(r.Backends) / n, float64(r.Writers) / n
+}
+
+// WriteText shows the runs and their spread.
+func (p *ProfileReport) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "Share of PostgreSQL's CPU samples in the extension's code and its writers, system calls included (%s):\n", p.Command)
+	for i, run := range p.Runs {
+		all, backends, writers := run.Share()
+		fmt.Fprintf(w, "  run %d: %.2f %% (backends %.2f %%, writers %.2f %%) of %d samples, %.0f tps\n", i+1, all, backends, writers, run.Samples, run.TPS)
+	}
+	if len(p.Runs) > 0 {
+		low, high := p.spread()
+		fmt.Fprintf(w, "  from %.2f to %.2f %%\n", low, high)
+	}
+}
+
+// spread is the smallest and the largest share of the runs.
+func (p *ProfileReport) spread() (low, high float64) {
+	var shares []float64
+	for _, run := range p.Runs {
+		all, _, _ := run.Share()
+		shares = append(shares, all)
+	}
+	return slices.Min(shares), slices.Max(shares)
+}
+
+const (
+	library     = "pg_steno.so"
+	writerTitle = "steno writer" // in the process title
+)
+
+// sampling is perf's way of sampling: the clock, for virtual machines have no
+// counters, on all processors, with stacks.
+func sampling(unwind string) ([]string, error) {
+	switch unwind {
+	case "fp": // PostgreSQL's packages keep frame pointers
+		return []string{"record", "-e", "cpu-clock", "-F", "2999", "-a", "-g"}, nil
+	case "dwarf": // sees through the C library too, with a copy of the stack for each sample
+		return []string{"record", "-e", "cpu-clock", "-F", "999", "-a", "--call-graph", "dwarf,4096"}, nil
+	default:
+		return nil, fmt.Errorf("no way to unwind stacks called \"%s\"; there are fp and dwarf", unwind)
+	}
+}
+
+// CanProfile says why CPU samples cannot be taken here, if so.
+func CanProfile(ctx context.Context, unwind string) error {
+	args, err := sampling(unwind)
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "perf", append(args, "-o", os.DevNull, "--", "true")...).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return errors.New("no perf here (Debian's package linux-perf)")
+	}
+	if err != nil {
+		return fmt.Errorf("perf may not sample here: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// Profile loads the server of the variant and takes samples in the middle of it.
+func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions, s *cluster.Server) (*ProfileReport, error) {
+	args, err := sampling(o.Unwind)
+	if err != nil {
+		return nil, err
+	}
+	p := &ProfileReport{Command: "perf " + strings.Join(args, " ") + " -- sleep " + strconv.Itoa(o.Seconds)}
+	for i := range o.Runs {
+		b.progress("CPU samples", i, o.Runs)
+		run, err := b.profileOnce(ctx, load, o, args, s)
+		if err != nil {
+			return nil, err
+		}
+		p.Runs = append(p.Runs, run)
+	}
+	return p, nil
+}
+
+func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, args []string, s *cluster.Server) (ProfileRun, error) {
+	const margin = 2 // seconds of load around the samples
+	data := filepath.Join(b.Lab.Dir, "perf.data")
+	defer os.Remove(data)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		slice
+		error
+	}
+	loaded := make(chan result, 1)
+	go func() {
+		s, err := load.run(ctx, s, o.Seconds+margin)
+		loaded <- result{s, err}
+	}()
+	defer func() { cancel(); <-loaded }()
+
+	if err := sleep(ctx, margin*time.Second/2); err != nil {
+		return ProfileRun{}, err
+	}
+	a := attribution{pids: map[int]bool{}, writers: map[int]bool{}}
+	if err := a.find(s.PID()); err != nil {
+		return ProfileRun{}, err
+	}
+	args = append(slices.Clone(args), "-o", data, "--", "sleep", strconv.Itoa(o.Seconds))
+	if out, err := exec.CommandContext(ctx, "perf", args...).CombinedOutput(); err != nil {
+		return ProfileRun{}, fmt.Errorf("perf record: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	if err := a.find(s.PID()); err != nil {
+		return ProfileRun{}, err
+	}
+	done := <-loaded
+	loaded <- done // for the deferred wait
+	if done.error != nil {
+		return ProfileRun{}, done.error
+	}
+	if err := a.count(ctx, data); err != nil {
+		return ProfileRun{}, err
+	}
+	run := a.run()
+	run.TPS = done.TPS
+	return run, nil
+}
+
+// attribution decides whose each sample is.
+type attribution struct {
+	pids    map[int]bool // the server's processes
+	writers map[int]bool // of them the extension's writers
+
+	samples, backends, inWriters int
+	places                       map[[2]string]int
+}
+
+// find adds the processes that the server has now.
+func (a *attribution) find(postmaster int) error {
+	a.pids[postmaster] = true
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // gone
+		}
+		// The command name, in parentheses, may hold anything.
+		_, rest, _ := bytes.Cut(text[max(0, bytes.LastIndexByte(text, ')')):], []byte(") "))
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(string(rest), &state, &parent); err != nil || parent != postmaster {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			continue
+		}
+		a.pids[pid] = true
+		title, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if bytes.Contains(title, []byte(writerTitle)) {
+			a.writers[pid] = true
+		}
+	}
+	return nil
+}
+
+// count reads the samples as perf prints them.
+func (a *attribution) count(ctx context.Context, data string) error {
+	script := exec.CommandContext(ctx, "perf", "script", "--no-inline", "-i", data, "-F", "pid,ip,sym,dso")
+	out, err := script.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	var stderr bytes.Buffer
+	script.Stderr = &stderr
+	if err := script.Start(); err != nil {
+		return err
+	}
+	err = scanStacks(out, a.add)
+	_, _ = io.Copy(io.Discard, out)
+	if err := errors.Join(err, script.Wait()); err != nil {
+		return fmt.Errorf("perf script: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return nil
+}
+
+// frame is a function on a stack, and the file that it is in.
+type frame struct{ symbol, object string }
+
+// scanStacks reads the output of "perf script -F pid,ip,sym,dso": for each
+// sample a line with the process id, a line for each frame with the innermost
+// first, and an empty line.
+func scanStacks(r io.Reader, sample func(pid int, stack []frame)) error {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<20)
+	pid, open := 0, false
+	var stack []frame
+	flush := func() {
+		if open {
+			sample(pid, stack)
+		}
+		open, stack = false, stack[:0]
+	}
+	for in.Scan() {
+		line := in.Text()
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "":
+			flush()
+		case open && line[0] == '\t':
+			stack = append(stack, parseFrame(text))
+		default:
+			flush()
+			var err error
+			if pid, err = strconv.Atoi(strings.TrimSuffix(text, ":")); err != nil {
+				return fmt.Errorf("unexpected line %q", line)
+			}
+			open = true
+		}
+	}
+	flush()
+	return in.Err()
+}
+
+// parseFrame reads "55d1c0 symbol (file)"; both may have spaces in them. A
+// file is a path or has a name in brackets.
+func parseFrame(text string) frame {
+	_, text, _ = strings.Cut(text, " ")
+	for _, start := range []string{" (/", " (["} {
+		if i := strings.Index(text, start); i >= 0 {
+			return frame{text[:i], strings.TrimSuffix(text[i+2:], ")")}
+		}
+	}
+	symbol, object, _ := strings.Cut(text, " (")
+	return frame{symbol, strings.TrimSuffix(object, ")")}
+}
+
+// add counts one sample.
+func (a *attribution) add(pid int, stack []frame) {
+	if !a.pids[pid] {
+		return
+	}
+	a.samples++
+	if a.writers[pid] {
+		a.inWriters++
+		return
+	}
+	for i, f := range stack {
+		if path.Base(f.object) != library {
+			if handsOver(f) {
+				return // and what the extension's frame further out waits for
+			}
+			continue
+		}
+		a.backends++
+		if a.places == nil {
+			a.places = map[[2]string]int{}
+		}
+		leaf := ""
+		if i > 0 {
+			leaf = stack[0].symbol
+		}
+		a.places[[2]string{f.symbol, leaf}]++
+		return
+	}
+}
+
+// handsOver says whether a frame that is further in than the extension's does
+// the server's own work again: what a hook calls to go on.
+func handsOver(f frame) bool {
+	return strings.HasPrefix(f.symbol, "standard_") || otherHook(f)
+}
+
+// otherHook recognizes the hook functions of the modules that are most often
+// loaded beside this one.
+func otherHook(f frame) bool {
+	switch path.Base(f.object) {
+	case "pgaudit.so", "pg_stat_statements.so", "auto_explain.so", "sepgsql.so":
+		return true
+	}
+	return false
+}
+
+// run returns the counts.
+func (a *attribution) run() ProfileRun {
+	r := ProfileRun{Samples: a.samples, Backends: a.backends, Writers: a.inWriters}
+	for key, n := range a.places {
+		r.Places = append(r.Places, Place{Function: key[0], Leaf: key[1], Samples: n})
+	}
+	sort.Slice(r.Places, func(i, j int) bool {
+		p, q := r.Places[i], r.Places[j]
+		if p.Samples != q.Samples {
+			return p.Samples > q.Samples
+		}
+		return p.Function+"\x00"+p.Leaf < q.Function+"\x00"+q.Leaf
+	})
+	return r
+}

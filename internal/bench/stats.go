@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"math"
+	"slices"
+)
+
+// Estimate is a median with its interval.
+type Estimate struct {
+	Median float64 `json:"median"`
+	// Low and High bound the median with at least the confidence below; with
+	// fewer than six values no interval reaches it, and they are the
+	// smallest and the largest.
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	// Confidence is what the interval really has.
+	Confidence float64 `json:"confidence"`
+	N          int     `json:"n"`
+}
+
+const confidence = 0.95
+
+// estimate gives the median of the values and its distribution-free interval:
+// the pair of order statistics, the same distance from both ends, of which the
+// binomial distribution says that the median lies between them (Conover,
+// Practical Nonparametric Statistics, 3rd edition, section 3.2; Hahn and
+// Meeker, Statistical Intervals, section 5.2). It assumes no shape of the noise.
+func estimate(values []float64) Estimate {
+	n := len(values)
+	if n == 0 {
+		return Estimate{Median: math.NaN(), Low: math.NaN(), High: math.NaN()}
+	}
+	x := slices.Sorted(slices.Values(values))
+	e := Estimate{Median: (x[(n-1)/2] + x[n/2]) / 2, Low: x[0], High: x[n-1], N: n}
+	// x[k] and x[n-1-k] enclose the median unless at most k of n values fall on one side of it.
+	e.Confidence = 1 - 2*binomialTail(n, 0)
+	for k := 1; k < n-1-k; k++ {
+		c := 1 - 2*binomialTail(n, k)
+		if c < confidence {
+			break
+		}
+		e.Low, e.High, e.Confidence = x[k], x[n-1-k], c
+	}
+	return e
+}
+
+// binomialTail is the probability of at most k heads in n throws of a coin.
+func binomialTail(n, k int) float64 {
+	sum := 0.0
+	for i := 0; i <= k; i++ {
+		sum += math.Exp(logChoose(n, i) - float64(n)*math.Ln2)
+	}
+	return sum
+}
+
+func logChoose(n, k int) float64 {
+	a, _ := math.Lgamma(float64(n + 1))
+	b, _ := math.Lgamma(float64(k + 1))
+	c, _ := math.Lgamma(float64(n - k + 1))
+	return a - b - c
+}
