@@ -1,0 +1,63 @@
+/*
+ * extension/compat.h
+ *		Everything that differs between PostgreSQL versions, as wrappers with the
+ *		newest signature.
+ */
+#ifndef STENO_COMPAT_H
+#define STENO_COMPAT_H
+
+#include "executor/executor.h"
+#include "libpq/libpq-be.h"
+#include "storage/proc.h"
+
+#ifdef EXEC_BACKEND
+#error "pg_steno needs the ring file to be inherited by fork"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "pg_steno needs PostgreSQL 15 or newer"
+#endif
+
+/* PostgreSQL 18 dropped execute_once (3eea7a0c97e). */
+#if PG_VERSION_NUM >= 180000
+#define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count
+#define STENO_RUN_PASS query, direction, count
+#else
+#define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count, \
+	bool execute_once
+#define STENO_RUN_PASS query, direction, count, execute_once
+#endif
+
+/* PostgreSQL 16 moved permissions out of range table entries (a61b1f74823). */
+#if PG_VERSION_NUM >= 160000
+#include "parser/parse_relation.h"
+#define STENO_CHECK_PERMS_ARGS List *range_table, List *perminfos, bool ereport_on_violation
+#define STENO_CHECK_PERMS_PASS range_table, perminfos, ereport_on_violation
+#define STENO_PERMISSIONS_LIST perminfos
+#define STENO_PLAN_PERMISSIONS(plan) ((plan)->permInfos)
+typedef RTEPermissionInfo StenoPermission;
+#define STENO_IS_PERMISSION(p) ((p)->requiredPerms != 0)
+#else
+#define STENO_CHECK_PERMS_ARGS List *range_table, bool ereport_on_violation
+#define STENO_CHECK_PERMS_PASS range_table, ereport_on_violation
+#define STENO_PERMISSIONS_LIST range_table
+#define STENO_PLAN_PERMISSIONS(plan) ((plan)->rtable)
+typedef RangeTblEntry StenoPermission;
+#define STENO_IS_PERMISSION(p) ((p)->rtekind == RTE_RELATION && (p)->requiredPerms != 0)
+#endif
+
+/* PostgreSQL 17 calls a process's slot its number (024c5211171). */
+#if PG_VERSION_NUM >= 170000
+#define STENO_MY_SLOT MyProcNumber
+#else
+#define STENO_MY_SLOT (MyProc->pgprocno)
+#endif
+
+/* PostgreSQL 16 moved the authenticated identity to MyClientConnectionInfo. */
+#if PG_VERSION_NUM >= 160000
+#define STENO_IDENTITY(port) (MyClientConnectionInfo.authn_id)
+#else
+#define STENO_IDENTITY(port) ((port)->authn_id)
+#endif
+
+#endif							/* STENO_COMPAT_H */

@@ -1,0 +1,118 @@
+/*
+ * extension/failure.c
+ *		Failures that no executor or utility hook sees: syntax errors, unknown
+ *		tables, statements refused in an aborted transaction, failures at commit,
+ *		clients that are refused, sessions that are terminated.
+ *
+ * They are seen where the server's log would get them.
+ */
+#include "steno.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "libpq/libpq-be.h"
+#include "postmaster/postmaster.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "mb/pg_wchar.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+static emit_log_hook_type previous_emit;
+
+/*
+ * The failed statement's own text.  source holds one or more statements; the
+ * error's position, or where the last one ended, tells which.
+ */
+static const char *
+failed_text(const char *source, const ErrorData *edata, int *len)
+{
+	const char *done_source;
+	int			done_end;
+	int			from = 0;
+	int			position = -1;
+	const char *text;
+
+	/* a new message's source can have the old one's address: compare times */
+	if (steno_statement_source(&done_source, &done_end) == GetCurrentStatementStartTimestamp() &&
+		done_source == source && done_end > 0)
+		from = done_end;
+	if (edata->cursorpos > 0 && edata->internalpos == 0)
+		position = pg_mbcharcliplen(source, strlen(source), edata->cursorpos - 1);
+	steno_split_at(source, from, position, &text, len);
+	return text;
+}
+
+static void
+record_failure(const ErrorData *edata)
+{
+	StenoRecord record;
+	uint8		shape[8];
+	uint8	   *p = shape;
+	int			len;
+	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
+
+	steno_session_context();
+	steno_record_init(&record, STENO_KIND_STATEMENT);
+	p = steno_put_varint(p, STENO_CLASS_ERROR);
+	memset(p, 0, 4);			/* no query id, command tag, relations, parameters */
+	p += 4;
+	record.shape = shape;
+	record.shape_len = p - shape;
+	record.time = GetCurrentStatementStartTimestamp();
+	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
+	record.statement = ++steno_session.statement;
+	record.xid = GetTopTransactionIdIfAny();
+	record.outcome = STENO_OUTCOME_ERROR;
+	record.sqlerrcode = edata->sqlerrcode;
+	record.message = edata->message ? edata->message : "missing error text";
+	record.text = failed_text(debug_query_string, edata, &len);
+	record.text_len = len;
+	steno_record_put(&record, false);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(steno_scratch);
+}
+
+static void
+failure(ErrorData *edata)
+{
+	static bool busy;
+
+	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
+		steno_log_mask == 0 || !steno_active() || steno_session.dead ||
+		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
+		return;
+	busy = true;
+	if (MyProcPort != NULL && (ClientAuthInProgress || (edata->elevel == FATAL && !OidIsValid(MyDatabaseId))))
+		steno_session_failed(edata);
+	else
+	{
+		bool		recorded = steno_statement_take_reported();
+
+		if (edata->elevel == FATAL)
+		{
+			steno_session_died(edata);
+			recorded |= steno_statement_fatal(edata);
+		}
+		if (!recorded && debug_query_string != NULL &&
+			steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
+			record_failure(edata);
+	}
+	busy = false;
+}
+
+static void
+emit_log(ErrorData *edata)
+{
+	failure(edata);
+	if (previous_emit)
+		previous_emit(edata);
+}
+
+void
+steno_failure_install(void)
+{
+	previous_emit = emit_log_hook;
+	emit_log_hook = emit_log;
+}

@@ -1,0 +1,380 @@
+/*
+ * extension/param.c
+ *		Parameter values: common built-in types as they are in memory, to be
+ *		rendered by whoever reads the trail; others through their output function.
+ */
+#include "steno.h"
+
+#include <sys/socket.h>
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/date.h"
+#include "utils/hsearch.h"
+#include "utils/inet.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#define FEW_PARAMS 32
+
+/* Output function of a type that has no binary representation here. */
+typedef struct Output
+{
+	Oid			type;			/* key */
+	bool		valid;
+	bool		varlena;
+	FmgrInfo	function;
+} Output;
+
+bool		steno_paused;
+
+static HTAB *outputs;
+
+static StenoParam few[FEW_PARAMS];
+static uint64 fixed[FEW_PARAMS];	/* by-value datums of few */
+
+static int
+representation(Oid type)
+{
+	switch (type)
+	{
+		case BOOLOID:
+			return STENO_REPR_BOOL;
+		case INT2OID:
+			return STENO_REPR_INT2;
+		case INT4OID:
+			return STENO_REPR_INT4;
+		case INT8OID:
+			return STENO_REPR_INT8;
+		case FLOAT4OID:
+			return STENO_REPR_FLOAT4;
+		case FLOAT8OID:
+			return STENO_REPR_FLOAT8;
+		case OIDOID:
+			return STENO_REPR_OID;
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case JSONOID:
+		case XMLOID:
+		case UNKNOWNOID:
+		case CSTRINGOID:
+		case NAMEOID:
+			return STENO_REPR_TEXT;
+		case BYTEAOID:
+			return STENO_REPR_BYTEA;
+		case NUMERICOID:
+			return STENO_REPR_NUMERIC;
+		case UUIDOID:
+			return STENO_REPR_UUID;
+		case DATEOID:
+			return STENO_REPR_DATE;
+		case TIMEOID:
+			return STENO_REPR_TIME;
+		case TIMETZOID:
+			return STENO_REPR_TIMETZ;
+		case TIMESTAMPOID:
+			return STENO_REPR_TIMESTAMP;
+		case TIMESTAMPTZOID:
+			return STENO_REPR_TIMESTAMPTZ;
+		case INTERVALOID:
+			return STENO_REPR_INTERVAL;
+		case INETOID:
+			return STENO_REPR_INET;
+		case CIDROID:
+			return STENO_REPR_CIDR;
+		case CHAROID:
+			return STENO_REPR_CHAR;
+		default:
+			return STENO_REPR_NONE;
+	}
+}
+
+static void
+forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS all;
+	Output	   *o;
+
+	hash_seq_init(&all, outputs);
+	while ((o = hash_seq_search(&all)) != NULL)
+		o->valid = false;
+}
+
+static Output *
+find_output(Oid type)
+{
+	Output	   *o;
+	bool		found;
+
+	if (outputs == NULL)
+	{
+		HASHCTL		info = {0};
+
+		info.keysize = sizeof(Oid);
+		info.entrysize = sizeof(Output);
+		outputs = hash_create("pg_steno output functions", 16, &info,
+							  HASH_ELEM | HASH_BLOBS);
+		CacheRegisterSyscacheCallback(TYPEOID, forget_outputs, (Datum) 0);
+	}
+	o = hash_search(outputs, &type, HASH_ENTER, &found);
+	if (!found)
+		o->valid = false;
+	if (!o->valid)
+	{
+		Oid			function;
+
+		getTypeOutputInfo(type, &function, &o->varlena);
+		fmgr_info_cxt(function, &o->function, TopMemoryContext);
+		o->valid = true;
+	}
+	return o;
+}
+
+/*
+ * A value through its type's output function.  That may be anybody's code: an
+ * error of it must not become the statement's, so it is swallowed, and the
+ * value recorded as one that could not be taken down.  A cancel waits until we
+ * are through.
+ */
+static bool
+output_text(Oid type, Datum value, StenoParam *p)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ok = false;
+
+	HOLD_INTERRUPTS();
+	steno_paused = true;		/* statements of the function are not ours to record */
+	PG_TRY();
+	{
+		char	   *text = OutputFunctionCall(&find_output(type)->function, value);
+
+		p->data = (uint8 *) text;
+		p->len = strlen(text);
+		p->prefixed = true;
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	steno_paused = false;
+	RESUME_INTERRUPTS();
+	return ok;
+}
+
+/* Likewise for a value that is compressed or stored elsewhere. */
+static struct varlena *
+detoast(struct varlena *v)
+{
+	MemoryContext context = CurrentMemoryContext;
+	struct varlena *volatile result = NULL;
+
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		result = pg_detoast_datum_packed(v);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	RESUME_INTERRUPTS();
+	return result;
+}
+
+static inline void
+set_bytes(StenoParam *p, const void *data, uint32 len, bool prefixed)
+{
+	p->data = data;
+	p->len = len;
+	p->prefixed = prefixed;
+}
+
+/* Header of the pieces that take no memory of their own. */
+static bool
+set_varlena(Datum value, bool failing, StenoParam *p)
+{
+	struct varlena *v = (struct varlena *) DatumGetPointer(value);
+
+	if (VARATT_IS_EXTENDED(v) && !VARATT_IS_SHORT(v))
+	{
+		if (failing || (v = detoast(v)) == NULL)
+			return false;		/* no table access now */
+	}
+	set_bytes(p, VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v), true);
+	return true;
+}
+
+/* PostgreSQL pads an interval and a timetz; the format does not. */
+static void
+set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_len)
+{
+	uint8	   *bytes = palloc(a_len + b_len);
+
+	memcpy(bytes, a, a_len);
+	memcpy(bytes + a_len, b, b_len);
+	set_bytes(p, bytes, a_len + b_len, false);
+}
+
+/* inet: family, prefix length, address. */
+static bool
+set_inet(Datum value, bool failing, StenoParam *p)
+{
+	struct varlena *v = (struct varlena *) DatumGetPointer(value);
+	inet_struct *i;
+
+	if (VARATT_IS_EXTENDED(v) && !VARATT_IS_SHORT(v))
+		return false;
+	i = (inet_struct *) VARDATA_ANY(v);
+	set_bytes(p, i, 2 + (i->family == PGSQL_AF_INET ? 4 : 16), true);
+	return true;
+}
+
+/* Returns the representation that was taken. */
+static int
+set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
+{
+	int			repr = representation(type);
+	bool		ok = true;
+
+	switch (repr)
+	{
+		case STENO_REPR_BOOL:
+		case STENO_REPR_CHAR:
+			*room = DatumGetUInt8(value);
+			set_bytes(p, room, 1, false);
+			break;
+		case STENO_REPR_INT2:
+			*room = DatumGetUInt16(value);
+			set_bytes(p, room, 2, false);
+			break;
+		case STENO_REPR_INT4:
+		case STENO_REPR_OID:
+		case STENO_REPR_FLOAT4:
+		case STENO_REPR_DATE:
+			*room = DatumGetUInt32(value);
+			set_bytes(p, room, 4, false);
+			break;
+		case STENO_REPR_INT8:
+		case STENO_REPR_FLOAT8:
+		case STENO_REPR_TIME:
+		case STENO_REPR_TIMESTAMP:
+		case STENO_REPR_TIMESTAMPTZ:
+			*room = DatumGetInt64(value);
+			set_bytes(p, room, 8, false);
+			break;
+		case STENO_REPR_UUID:
+			set_bytes(p, DatumGetPointer(value), UUID_LEN, false);
+			break;
+		case STENO_REPR_TIMETZ:
+			{
+				TimeTzADT  *t = DatumGetTimeTzADTP(value);
+
+				set_packed(p, &t->time, sizeof(t->time), &t->zone, sizeof(t->zone));
+				break;
+			}
+		case STENO_REPR_INTERVAL:
+			{
+				Interval   *i = DatumGetIntervalP(value);
+
+				set_packed(p, &i->time, sizeof(i->time), &i->day, 8);
+				break;
+			}
+		case STENO_REPR_INET:
+		case STENO_REPR_CIDR:
+			ok = set_inet(value, failing, p);
+			break;
+		case STENO_REPR_TEXT:
+			if (type == CSTRINGOID || type == UNKNOWNOID)
+				set_bytes(p, DatumGetCString(value), strlen(DatumGetCString(value)), true);
+			else if (type == NAMEOID)
+				set_bytes(p, DatumGetPointer(value), strnlen(DatumGetPointer(value), NAMEDATALEN), true);
+			else
+				ok = set_varlena(value, failing, p);
+			break;
+		case STENO_REPR_BYTEA:
+		case STENO_REPR_NUMERIC:
+			ok = set_varlena(value, failing, p);
+			break;
+		default:
+			ok = !failing && output_text(type, value, p);
+			repr = STENO_REPR_TEXT;
+			break;
+	}
+	if (ok)
+		return repr;
+	set_bytes(p, "", 0, false);
+	return STENO_REPR_NONE;
+}
+
+/*
+ * Collect a statement's parameters: types into the shape, values into result,
+ * which stands until the scratch context is reset.  failing: we are handling
+ * an error, and can run no other code.  Returns false when they cannot be had.
+ */
+bool
+steno_params_collect(ParamListInfo params, bool failing,
+					 StringInfo shape, StenoParams *result)
+{
+	int			count = params->numParams;
+	uint64	   *room = fixed;
+	int			i;
+
+	if (failing && params->paramFetch != NULL)
+		return false;
+	result->count = count;
+	result->nulls_len = 0;
+	result->values_len = 0;
+	result->values = few;
+	if (unlikely(count > FEW_PARAMS))
+	{
+		result->values = palloc(count * sizeof(StenoParam));
+		room = palloc(count * sizeof(uint64));
+	}
+
+	steno_put_number(shape, count);
+	for (i = 0; i < count; i++)
+	{
+		StenoParam *p = &result->values[i];
+		ParamExternData *external = &params->params[i];
+		ParamExternData fetched;
+		int			repr = STENO_REPR_NONE;
+
+		if (params->paramFetch != NULL)
+			external = params->paramFetch(params, i + 1, true, &fetched);
+		if (external->isnull || !OidIsValid(external->ptype))
+		{
+			p->data = NULL;
+			p->len = 0;
+			p->prefixed = false;
+			result->nulls_len = (count + 7) / 8;
+			repr = representation(external->ptype);
+			if (repr == STENO_REPR_NONE && OidIsValid(external->ptype))
+				repr = STENO_REPR_TEXT;
+		}
+		else
+		{
+			repr = set_value(external->ptype, external->value, failing, p, &room[i]);
+			result->values_len += p->len + (p->prefixed ? steno_varint_size(p->len) : 0);
+		}
+		steno_put_number(shape, external->ptype);
+		appendStringInfoCharMacro(shape, repr);
+	}
+	return true;
+}
+
+void
+steno_params_none(StringInfo shape)
+{
+	steno_put_number(shape, 0);
+}

@@ -1,0 +1,72 @@
+/* pg_steno 0.1: views and functions of the statement recorder */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION pg_steno" to load this file. \quit
+
+CREATE FUNCTION steno.writers(
+    OUT writer int4,
+    OUT pid int4,
+    OUT records int8,
+    OUT blocks int8,
+    OUT raw_bytes int8,
+    OUT stored_bytes int8,
+    OUT segment int8,
+    OUT lag_bytes int8,
+    OUT passes int8,
+    OUT syncs int8,
+    OUT errors int8,
+    OUT last_write timestamptz,
+    OUT last_sync timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'steno_sql_writers'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION steno.rings(
+    OUT ring int4,
+    OUT writer int4,
+    OUT pid int4,
+    OUT records int8,
+    OUT bytes int8,
+    OUT lag_bytes int8,
+    OUT size int8,
+    OUT fill float8,
+    OUT waits int8,
+    OUT wait_ms float8,
+    OUT drops int8)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'steno_sql_rings'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION steno.flush()
+RETURNS void
+AS 'MODULE_PATHNAME', 'steno_sql_flush'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION steno.rotate()
+RETURNS void
+AS 'MODULE_PATHNAME', 'steno_sql_rotate'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION steno.note(note text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'steno_sql_note'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW steno.writers AS SELECT * FROM steno.writers();
+CREATE VIEW steno.rings AS SELECT * FROM steno.rings();
+
+COMMENT ON VIEW steno.writers IS 'what each writer has written since the server started';
+COMMENT ON VIEW steno.rings IS 'rings of processes: how full they are, and how often a statement had to wait';
+COMMENT ON FUNCTION steno.flush() IS 'write all records so far to the trail and flush it to disk';
+COMMENT ON FUNCTION steno.rotate() IS 'begin new segments';
+COMMENT ON FUNCTION steno.note(text) IS 'write a note into the trail';
+
+REVOKE ALL ON FUNCTION steno.writers() FROM PUBLIC;
+REVOKE ALL ON FUNCTION steno.rings() FROM PUBLIC;
+REVOKE ALL ON FUNCTION steno.flush() FROM PUBLIC;
+REVOKE ALL ON FUNCTION steno.rotate() FROM PUBLIC;
+REVOKE ALL ON FUNCTION steno.note(text) FROM PUBLIC;
+
+GRANT USAGE ON SCHEMA steno TO pg_monitor;
+GRANT SELECT ON steno.writers, steno.rings TO pg_monitor;
+GRANT EXECUTE ON FUNCTION steno.writers(), steno.rings() TO pg_monitor;

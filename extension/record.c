@@ -1,0 +1,431 @@
+/*
+ * extension/record.c
+ *		A record, encoded in place in this process's ring.
+ *
+ * The usual record takes one reservation, one pass of copying, and one
+ * publishing store.  A record too big for that sends parts of its text,
+ * parameters and message ahead (data messages), each as large as the ring
+ * allows, and then itself.
+ *
+ * When the ring is full, steno.delivery says whether to wait or to drop.
+ * Nothing here raises an error, takes a lock or allocates.
+ */
+#include "steno.h"
+
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "storage/proc.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* How long a process that is to exit waits for room, in milliseconds. */
+#define EXIT_PATIENCE 5000
+
+void
+steno_record_init(StenoRecord *record, int kind)
+{
+	memset(record, 0, sizeof(*record));
+	record->kind = kind;
+	record->duration = STENO_NONE64;
+	record->rows = STENO_NONE64;
+}
+
+void
+steno_put_number(StringInfo buf, uint64 v)
+{
+	enlargeStringInfo(buf, STENO_VARINT_MAX);
+	buf->len = (char *) steno_put_varint((uint8 *) buf->data + buf->len, v) - buf->data;
+}
+
+void
+steno_put_string(StringInfo buf, const char *s, uint32 len)
+{
+	steno_put_number(buf, len);
+	appendBinaryStringInfo(buf, s, len);
+}
+
+/* A pair of a record's extra facts. */
+void
+steno_put_pair(StringInfo buf, const char *name, const char *value)
+{
+	steno_put_string(buf, name, strlen(name));
+	steno_put_string(buf, value, strlen(value));
+}
+
+/*
+ * Wait for the writer to free some of the ring.  Our latch may be set for other
+ * reasons meanwhile; it is set again at the end so that nobody misses it.
+ */
+static void *
+wait_for_room(uint32 len)
+{
+	StenoProducer *p = &steno_session.producer;
+	int64		start = steno_monotonic();
+	bool		latch_was_set = false;
+	long		nap = 1;
+	void	   *m;
+
+	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
+	while ((m = steno_ring_reserve(p, len)) == NULL)
+	{
+		int			events;
+
+		if ((proc_exit_inprogress || ProcDiePending || !PostmasterIsAlive()) &&
+			steno_monotonic() - start > EXIT_PATIENCE * INT64CONST(1000))
+			break;
+		steno_writer_wake(steno_session.writer);
+		if (proc_exit_inprogress || MyLatch == NULL)
+		{
+			pg_usleep(nap * 1000L);
+			nap = Min(nap * 2, 10);
+			continue;
+		}
+		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT, nap,
+						   PG_WAIT_EXTENSION);
+		nap = Min(nap * 2, 10);
+		if (events & WL_LATCH_SET)
+		{
+			latch_was_set = true;
+			ResetLatch(MyLatch);
+		}
+	}
+	if (latch_was_set)
+		SetLatch(MyLatch);
+	atomic_fetch_add_explicit(&p->ring->wait_us, steno_monotonic() - start,
+							  memory_order_relaxed);
+	return m;
+}
+
+/* Room for a message, by steno.delivery; NULL when it is to be dropped. */
+void *
+steno_record_room(uint32 len)
+{
+	void	   *m = steno_ring_reserve(&steno_session.producer, len);
+
+	if (likely(m != NULL))
+		return m;
+	steno_writer_wake(steno_session.writer);
+	if (steno_delivery == STENO_DELIVERY_DROP)
+		return NULL;
+	return wait_for_room(len);
+}
+
+/* A record could not be taken down: remember it for the gap record. */
+static void
+drop(uint64 seq)
+{
+	if (steno_session.dropped++ == 0)
+		steno_session.dropped_first = seq;
+	atomic_fetch_add_explicit(&steno_session.producer.ring->drops, 1,
+							  memory_order_relaxed);
+}
+
+/* A stretch of messages that are sent ahead of a big record. */
+typedef struct Ahead
+{
+	uint64		seq;
+	uint32		part;
+	StenoDataMessage *message;
+	uint32		capacity;
+} Ahead;
+
+static void
+ahead_publish(Ahead *a)
+{
+	uint32		full = a->message->m.len;
+	uint32		used = (sizeof(StenoDataMessage) + a->message->len + 7) & ~7u;
+
+	/* give back what the last part did not need */
+	Assert(used <= full);
+	(void) full;
+	a->message->m.len = used;
+	steno_ring_publish(&steno_session.producer, a->message);
+	a->message = NULL;
+}
+
+static bool
+ahead_put(Ahead *a, const void *bytes, uint64 len)
+{
+	const char *from = bytes;
+
+	while (len > 0)
+	{
+		uint32		n;
+
+		if (a->message == NULL)
+		{
+			a->message = steno_record_room(steno_session.producer.max_message);
+			if (a->message == NULL)
+				return false;
+			a->capacity = steno_session.producer.max_message - sizeof(StenoDataMessage);
+			a->message->m.kind = STENO_KIND_DATA;
+			a->message->m.flags = 0;
+			a->message->seq = a->seq;
+			a->message->part = a->part;
+			a->message->len = 0;
+		}
+		n = Min(len, a->capacity - a->message->len);
+		memcpy((char *) (a->message + 1) + a->message->len, from, n);
+		a->message->len += n;
+		from += n;
+		len -= n;
+		if (a->message->len == a->capacity)
+			ahead_publish(a);
+	}
+	return true;
+}
+
+/* Send all of a part ahead. */
+static bool
+send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
+{
+	Ahead		a = {seq, part, NULL, 0};
+
+	if (!ahead_put(&a, bytes, len))
+		return false;
+	if (a.message != NULL)
+		ahead_publish(&a);
+	return true;
+}
+
+static bool
+send_values_ahead(uint64 seq, const StenoParams *params)
+{
+	Ahead		a = {seq, STENO_PART_VALUES, NULL, 0};
+	int			i;
+
+	for (i = 0; i < params->count; i++)
+	{
+		const StenoParam *v = &params->values[i];
+		uint8		prefix[STENO_VARINT_MAX];
+
+		if (v->data == NULL)
+			continue;
+		if (v->prefixed &&
+			!ahead_put(&a, prefix, steno_put_varint(prefix, v->len) - prefix))
+			return false;
+		if (!ahead_put(&a, v->data, v->len))
+			return false;
+	}
+	if (a.message != NULL)
+		ahead_publish(&a);
+	return true;
+}
+
+static uint8 *
+put_params(uint8 *p, const StenoParams *params, bool values)
+{
+	int			i;
+
+	if (params->nulls_len > 0)
+	{
+		memset(p, 0, params->nulls_len);
+		for (i = 0; i < params->count; i++)
+			if (params->values[i].data == NULL)
+				p[i / 8] |= 1 << (i % 8);
+		p += params->nulls_len;
+	}
+	if (!values)
+		return p;
+	for (i = 0; i < params->count; i++)
+	{
+		const StenoParam *v = &params->values[i];
+
+		if (v->data == NULL)
+			continue;
+		if (v->prefixed)
+			p = steno_put_varint(p, v->len);
+		memcpy(p, v->data, v->len);
+		p += v->len;
+	}
+	return p;
+}
+
+static inline uint8 *
+put_bytes(uint8 *p, const void *bytes, uint32 len)
+{
+	if (len > 0)
+		memcpy(p, bytes, len);
+	return p + len;
+}
+
+/* One record into the ring; false when there was no room. */
+static bool
+put(const StenoRecord *r, uint64 seq, bool top_level)
+{
+	StenoSession *s = &steno_session;
+	StenoRecordMessage *m;
+	uint64		text_len = r->text ? r->text_len : 0;
+	uint64		message_len = r->message ? strlen(r->message) : 0;
+	uint64		values_len = r->params ? r->params->values_len : 0;
+	uint32		nulls_len = r->params ? r->params->nulls_len : 0;
+	uint64		total;
+	StenoParts	parts = {{0, 0, 0}};
+	bool		ahead = false;
+	uint8	   *p;
+
+	total = sizeof(StenoRecordMessage) + r->shape_len + text_len + nulls_len +
+		values_len + message_len + r->extra_len;
+	if (unlikely(total > s->producer.max_message))
+	{
+		/* the largest goes first, until the rest fits */
+		total += sizeof(StenoParts);
+		ahead = true;
+		if (text_len > 0)
+		{
+			if (!send_bytes_ahead(seq, STENO_PART_TEXT, r->text, text_len))
+				return false;
+			parts.bytes[STENO_PART_TEXT] = text_len;
+			total -= text_len;
+		}
+		if (total > s->producer.max_message && values_len > 0)
+		{
+			if (!send_values_ahead(seq, r->params))
+				return false;
+			parts.bytes[STENO_PART_VALUES] = values_len;
+			total -= values_len;
+		}
+		if (total > s->producer.max_message && message_len > 0)
+		{
+			if (!send_bytes_ahead(seq, STENO_PART_MESSAGE, r->message, message_len))
+				return false;
+			parts.bytes[STENO_PART_MESSAGE] = message_len;
+			total -= message_len;
+		}
+		if (total > s->producer.max_message)
+			return false;		/* thousands of relations in a small ring */
+	}
+
+	m = steno_record_room((uint32) total);
+	if (unlikely(m == NULL))
+		return false;
+	m->m.kind = r->kind;
+	m->m.flags = (ahead ? STENO_MESSAGE_PARTS : 0) |
+		(r->params ? STENO_MESSAGE_VALUES : 0);
+	m->seq = seq;
+	m->time = r->time;
+	m->duration = r->duration;
+	m->rows = r->rows;
+	m->statement = r->statement;
+	m->substatement = r->substatement;
+	m->depth = r->depth;
+	m->outcome = r->outcome;
+	m->extra_count = r->extra_count;
+	m->xid = r->xid;
+	if (r->sqlerrcode != 0)
+		memcpy(m->sqlstate, unpack_sql_state(r->sqlerrcode), 6);
+	else
+		m->sqlstate[0] = '\0';
+	m->shape_len = r->shape_len;
+	m->text_len = r->text == NULL ? STENO_NONE32 :
+		parts.bytes[STENO_PART_TEXT] ? 0 : (uint32) text_len;
+	m->nulls_len = nulls_len;
+	m->values_len = parts.bytes[STENO_PART_VALUES] ? 0 : (uint32) values_len;
+	m->message_len = parts.bytes[STENO_PART_MESSAGE] ? 0 : (uint32) message_len;
+	m->extra_len = r->extra_len;
+	m->pad = 0;
+
+	p = (uint8 *) (m + 1);
+	if (unlikely(ahead))
+		p = put_bytes(p, &parts, sizeof(parts));
+	p = put_bytes(p, r->shape, r->shape_len);
+	if (m->text_len != STENO_NONE32)
+		p = put_bytes(p, r->text, m->text_len);
+	if (r->params)
+		p = put_params(p, r->params, parts.bytes[STENO_PART_VALUES] == 0);
+	p = put_bytes(p, r->message, m->message_len);
+	p = put_bytes(p, r->extra, r->extra_len);
+	Assert(p <= (uint8 *) m + m->m.len);
+
+	/* should we die between the next two lines, this tells which of them ran */
+	if (top_level)
+		steno_inflight_done(&s->producer.ring->inflight,
+							steno_ring_after(&s->producer, m));
+	steno_ring_publish(&s->producer, m);
+	atomic_store_explicit(&s->producer.ring->records,
+						  atomic_load_explicit(&s->producer.ring->records, memory_order_relaxed) + 1,
+						  memory_order_relaxed);
+	return true;
+}
+
+/* Before the first record after dropped ones: how many, and which. */
+static bool
+put_gap(void)
+{
+	StenoSession *s = &steno_session;
+	StenoRecord gap;
+	uint8		extra[128];
+	uint8	   *p = extra;
+	char		number[32];
+	int			i;
+	const char *names[] = {"count", "first_seq", "last_seq", "reason"};
+	uint64		values[] = {s->dropped, s->dropped_first, s->seq};
+
+	for (i = 0; i < 4; i++)
+	{
+		const char *value = "ring full";
+
+		if (i < 3)
+		{
+			snprintf(number, sizeof(number), UINT64_FORMAT, values[i]);
+			value = number;
+		}
+		p = steno_put_varint(p, strlen(names[i]));
+		p = put_bytes(p, names[i], strlen(names[i]));
+		p = steno_put_varint(p, strlen(value));
+		p = put_bytes(p, value, strlen(value));
+	}
+	steno_record_init(&gap, STENO_KIND_GAP);
+	gap.time = GetCurrentTimestamp();
+	gap.extra = extra;
+	gap.extra_len = p - extra;
+	gap.extra_count = 4;
+	if (!put(&gap, s->seq + 1, false))
+		return false;
+	s->seq++;
+	s->dropped = 0;
+	return true;
+}
+
+/*
+ * Take a record down.  The caller has seen to it that the session is ready.
+ * top_level: it is the record of the statement in the in-flight slot.
+ */
+void
+steno_record_put(StenoRecord *record, bool top_level)
+{
+	StenoSession *s = &steno_session;
+	uint64		used;
+
+	if (unlikely(!s->described) || (unlikely(s->dropped > 0) && !put_gap()))
+		drop(++s->seq);
+	else
+	{
+		s->seq++;
+		if (unlikely(!put(record, s->seq, top_level)))
+			drop(s->seq);
+	}
+	if (top_level)
+		steno_inflight_end(&s->producer.ring->inflight);
+
+	/*
+	 * Wake the writer when it sleeps deeply, or when the ring is half full. No
+	 * fence between publishing and reading "sleeping": a wake-up missed by
+	 * reordering costs one period of the writer's deep sleep, a second.
+	 */
+	if (unlikely(atomic_load_explicit(&s->writer->sleeping, memory_order_relaxed)))
+		steno_writer_wake(s->writer);
+	used = steno_ring_used(&s->producer);
+	if (unlikely(used > s->producer.size / 2))
+	{
+		/* pairs with the release store in steno_ring_free */
+		s->producer.tail = atomic_load_explicit(&s->producer.ring->tail,
+												memory_order_acquire);
+		if (steno_ring_used(&s->producer) > s->producer.size / 2)
+			steno_writer_wake(s->writer);
+	}
+}

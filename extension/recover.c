@@ -1,0 +1,261 @@
+/*
+ * extension/recover.c
+ *		Drains the ring files of earlier runs of this server.
+ *
+ * 1. What a dead writer was about to write: if its block is whole in the trail,
+ *	  its rings are taken to be freed up to there, else up to where they were.
+ * 2. The rings' messages are written, as a living writer would have.
+ * 3. What nobody could write any more: for each ring whose statement was running,
+ *	  a record with outcome "interrupted", and for each whose process was there, a
+ *	  disconnect record.  These make one block, which is written last; then the
+ *	  file goes.
+ *
+ * Recovery may die at any point, and is then done again from where it was.
+ */
+#include "writer.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* The last intent of a ring file is for those who recover it. */
+#define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
+
+/* Intents: 1: a block of messages, 2: the block of step 3 */
+#define FINAL_BLOCK 2
+
+/*
+ * Take a ring's session from the messages that its dead writer had written but
+ * not freed, and free them.
+ */
+static void
+skip_written(StenoRings *rings, uint32 i)
+{
+	StenoRing  *ring = steno_ring_at(rings, i);
+	uint8_t    *data = steno_ring_data(rings, i);
+	uint64		position = atomic_load(&ring->tail);
+
+	while (position < ring->pending && position < atomic_load(&ring->head))
+	{
+		const StenoMessage *m = steno_ring_message(data, rings->file->size, position);
+
+		if (m->len == 0)
+			break;
+		if (m->kind == STENO_KIND_DEF_SESSION)
+		{
+			const StenoSessionMessage *session = (const StenoSessionMessage *) m;
+
+			if (session->body_len <= STENO_SESSION_MAX)
+			{
+				memcpy(ring->session, session + 1, session->body_len);
+				ring->session_len = session->body_len;
+			}
+			ring->session_seq = session->seq;
+			ring->session_statement = session->statement;
+		}
+		else if (m->kind > 0 && m->kind < STENO_KIND_DATA)
+		{
+			const StenoRecordMessage *record = (const StenoRecordMessage *) m;
+
+			ring->session_seq = record->seq;
+			if (record->statement != 0 && m->kind == STENO_KIND_STATEMENT)
+				ring->session_statement = record->depth == 0 ? record->statement : record->statement - 1;
+		}
+		position += m->len;
+	}
+	steno_ring_free(ring, position);
+}
+
+/* Step 1; returns whether the final block is written already. */
+static bool
+resolve_intents(StenoRings *rings)
+{
+	uint32		w;
+
+	for (w = 0; w < STENO_MAX_WRITERS; w++)
+	{
+		StenoIntent *intent = &rings->file->intents[w];
+		uint32		step = w == RECOVERY_INTENT ? 1 : rings->file->nwriters;
+		uint32		i;
+
+		if (intent->valid == 0)
+			continue;
+		if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
+									intent->offset, intent->block, intent->hash))
+		{
+			if (intent->valid == FINAL_BLOCK)
+				return true;
+			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
+				skip_written(rings, i);
+		}
+		intent->valid = 0;
+	}
+	return false;
+}
+
+/* The statement that was running when the ring's process died. */
+static void
+add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		StenoCut	cut;
+		char		text[STENO_INFLIGHT_TEXT + 8];
+	}			buf;
+	uint32		kept = Min(f->text_kept, STENO_INFLIGHT_TEXT);
+
+	memset(&buf, 0, sizeof(buf));
+	buf.m.m.kind = STENO_KIND_STATEMENT;
+	buf.m.seq = source->seq + 1;
+	buf.m.time = f->time;
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.statement = f->statement;
+	buf.m.outcome = STENO_OUTCOME_INTERRUPTED;
+	buf.m.text_len = kept;
+	if (f->text_len > kept)
+	{
+		buf.m.m.flags = STENO_MESSAGE_CUT;
+		buf.cut.len = f->text_len;	/* the hash stays zero: nobody has the rest */
+		memcpy(buf.text, f->text, kept);
+	}
+	else
+		memcpy(&buf.cut, f->text, kept);
+	buf.m.m.len = sizeof(buf.m) + (buf.m.m.flags ? sizeof(buf.cut) : 0) + kept;
+	buf.m.m.len = (buf.m.m.len + 7) & ~7u;
+	steno_writer_add(w, source, &buf.m.m);
+}
+
+static void
+add_disconnect(StenoWriter *w, StenoSource *source)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		shape[8];
+	}			buf;
+	int64		start;
+
+	memset(&buf, 0, sizeof(buf));
+	memcpy(&start, source->body + STENO_SESSION_START, sizeof(start));
+	buf.m.m.kind = STENO_KIND_DISCONNECT;
+	buf.m.seq = source->seq + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = Max(buf.m.time - start, 0);
+	buf.m.rows = STENO_NONE64;
+	buf.m.outcome = STENO_OUTCOME_INTERRUPTED;
+	buf.m.text_len = STENO_NONE32;
+	buf.shape[0] = STENO_CLASS_CONNECT;
+	buf.m.shape_len = 5;
+	buf.m.m.len = sizeof(buf);
+	steno_writer_add(w, source, &buf.m.m);
+}
+
+/* Step 3; returns the number of interrupted statements. */
+static int
+add_finals(StenoWriter *w, StenoDrain *drain)
+{
+	uint32		i;
+	int			interrupted = 0;
+
+	for (i = 0; i < drain->rings->file->nrings; i++)
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+		StenoInFlight *f = &ring->inflight;
+		StenoSource *source = &drain->sources[i];
+
+		if (source->body_len == 0 || atomic_load(&ring->owner) == 0)
+			continue;
+		if (f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done))
+		{
+			add_interrupted(w, source, f);
+			interrupted++;
+		}
+		add_disconnect(w, source);
+	}
+	return interrupted;
+}
+
+static void
+recover_file(StenoWriter *w, const char *path)
+{
+	StenoRings	rings;
+	StenoDrain	drain;
+	const char *what;
+	uint64		before = atomic_load(&w->control->records);
+	int			interrupted;
+	char		number[32];
+
+	if (!steno_rings_open(&rings, path, &what))
+	{
+		ereport(WARNING,
+				(errcode_for_file_access(),
+				 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
+				 errdetail("Records that it holds are not in the trail."),
+				 errhint("It is left as it is.")));
+		return;
+	}
+	if (resolve_intents(&rings))
+	{
+		unlink(path);
+		steno_rings_close(&rings);
+		return;
+	}
+	steno_drain_init(&drain, &rings, 0);
+	drain.intent = &rings.file->intents[RECOVERY_INTENT];
+	drain.first = 0;
+	drain.step = 1;
+	if (!steno_writer_drain(w, &drain) || !steno_writer_write(w))
+		proc_exit(0);			/* shutting down, and the trail cannot be written */
+
+	interrupted = add_finals(w, &drain);
+	snprintf(number, sizeof(number), UINT64_FORMAT,
+			 atomic_load(&w->control->records) - before + steno_block_records(w->block));
+	steno_writer_event(w, "recover", "records", number);
+	ereport(LOG,
+			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",
+					w->number, number, interrupted)));
+	if (!steno_writer_write(w) || !steno_writer_sync(w))
+		proc_exit(0);
+	unlink(path);
+	w->drain = NULL;
+	steno_drain_free(&drain);
+	steno_rings_close(&rings);
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+/* All ring files of this server but the present one, oldest first. */
+void
+steno_recover_rings(StenoWriter *w)
+{
+	char	   *prefix = steno_ring_prefix();
+	char	   *base = strrchr(prefix, '/') + 1;
+	const char *own = strrchr(steno_ring_path(), '/') + 1;
+	DIR		   *dir = AllocateDir(steno_ring_directory);
+	struct dirent *entry;
+	char	   *names[1000];
+	int			count = 0;
+	int			i;
+
+	while (dir && count < (int) lengthof(names) &&
+		   (entry = ReadDirExtended(dir, steno_ring_directory, LOG)) != NULL)
+		if (strncmp(entry->d_name, base, strlen(base)) == 0 &&
+			strcmp(entry->d_name, own) != 0)
+			names[count++] = pstrdup(entry->d_name);
+	FreeDir(dir);
+	qsort(names, count, sizeof(names[0]), compare_names);
+	for (i = 0; i < count; i++)
+		recover_file(w, psprintf("%s/%s", steno_ring_directory, names[i]));
+	pfree(prefix);
+}

@@ -1,0 +1,377 @@
+/*
+ * extension/session.c
+ *		This process as a session: its ring, the facts that its records share,
+ *		and the records of its beginning and end.
+ *
+ * A process attaches to the ring of its slot when it has its first record.  The
+ * facts (user, role, database, application, client ...) go into the ring as a
+ * session message before the first record, and again whenever one of them has
+ * changed by the time of a record.
+ */
+#include "steno.h"
+
+#include "common/ip.h"
+#include "commands/dbcommands.h"
+#include "libpq/auth.h"
+#include "libpq/hba.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker_internals.h"
+#include "replication/walsender.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "access/xact.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+
+StenoSession steno_session;
+
+static ClientAuthentication_hook_type previous_authentication;
+
+/* What the last session message said, to see changes. */
+static struct
+{
+	Oid			user_id;
+	Oid			session_user_id;
+	Oid			database_id;
+	char		user[NAMEDATALEN];
+	char		role[NAMEDATALEN];
+	char		database[NAMEDATALEN];
+	char		application[NAMEDATALEN];
+	char		client[128];
+	char		identity[256];
+	const char *auth_method;
+}			known;
+
+/* FATAL message that ends the session, for its disconnect record. */
+static int	death_code;
+static char death_message[512];
+
+static uint8 *
+put_fact(uint8 *p, int key, const char *value)
+{
+	size_t		len = value ? strlen(value) : 0;
+
+	if (len == 0)
+		return p;
+	*p++ = key;
+	p = steno_put_varint(p, len);
+	memcpy(p, value, len);
+	return p + len;
+}
+
+/* The largest body that send_context can make must fit the writer's copy. */
+StaticAssertDecl(STENO_SESSION_FACTS + 8 * 3 + NAMEDATALEN * 5 + 128 + 256 + 64 <= STENO_SESSION_MAX,
+				 "session facts fit");
+
+static void
+send_context(void)
+{
+	uint8		body[STENO_SESSION_MAX];
+	uint8	   *p = body + STENO_SESSION_FACTS;
+	int64		start = MyStartTimestamp;
+	uint32		pid = MyProcPid;
+	const char *type;
+	StenoSessionMessage *m;
+
+	memcpy(body + STENO_SESSION_START, &start, sizeof(start));
+	memcpy(body + STENO_SESSION_PID, &pid, sizeof(pid));
+	if (MyBackendType == B_BG_WORKER && MyBgworkerEntry)
+		type = MyBgworkerEntry->bgw_type;
+	else
+		type = GetBackendTypeDesc(MyBackendType);
+	p = put_fact(p, STENO_SESSION_BACKEND_TYPE, type);
+	p = put_fact(p, STENO_SESSION_USER, known.user);
+	p = put_fact(p, STENO_SESSION_DATABASE, known.database);
+	if (strcmp(known.role, known.user) != 0)
+		p = put_fact(p, STENO_SESSION_ROLE, known.role);
+	p = put_fact(p, STENO_SESSION_APPLICATION, known.application);
+	p = put_fact(p, STENO_SESSION_CLIENT, known.client);
+	p = put_fact(p, STENO_SESSION_AUTH_METHOD, known.auth_method);
+	p = put_fact(p, STENO_SESSION_IDENTITY, known.identity);
+
+	steno_session.described = false;
+	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
+	if (m == NULL)
+		return;					/* tried again with the next record */
+	m->m.kind = STENO_KIND_DEF_SESSION;
+	m->m.flags = 0;
+	m->body_len = p - body;
+	m->pad = 0;
+	m->seq = steno_session.seq;
+	m->statement = steno_session.statement;
+	memcpy(m + 1, body, p - body);
+	steno_ring_publish(&steno_session.producer, m);
+	steno_session.described = true;
+}
+
+/* Name of a role: needs a transaction; keeps the old name without one. */
+static void
+copy_role(char *to, Oid role)
+{
+	char	   *name = GetUserNameFromId(role, true);
+
+	if (name)
+	{
+		strlcpy(to, name, NAMEDATALEN);
+		pfree(name);
+	}
+	else
+		snprintf(to, NAMEDATALEN, "%u", role);
+}
+
+static bool
+find_roles(void)
+{
+	Oid			user_id,
+				session_user_id;
+	int			context;
+
+	if (!IsTransactionState())
+		return false;
+	GetUserIdAndSecContext(&user_id, &context);
+	session_user_id = OidIsValid(user_id) ? GetSessionUserId() : InvalidOid;
+	if (user_id == known.user_id && session_user_id == known.session_user_id)
+		return false;
+	if (!OidIsValid(user_id))
+		return false;
+	copy_role(known.user, session_user_id);
+	copy_role(known.role, user_id);
+	known.user_id = user_id;
+	known.session_user_id = session_user_id;
+	return true;
+}
+
+static bool
+find_database(void)
+{
+	char	   *name;
+
+	if (MyDatabaseId == known.database_id || !IsTransactionState())
+		return false;
+	name = get_database_name(MyDatabaseId);
+	if (name == NULL)
+		return false;
+	strlcpy(known.database, name, NAMEDATALEN);
+	known.database_id = MyDatabaseId;
+	return true;
+}
+
+static bool
+find_application(void)
+{
+	const char *name = application_name ? application_name : "";
+
+	if (strncmp(name, known.application, NAMEDATALEN - 1) == 0)
+		return false;
+	strlcpy(known.application, name, NAMEDATALEN);
+	return true;
+}
+
+/*
+ * Before a record: tell the writer whose it is, if that has changed.  Looks
+ * at catalogs only when a role or the database is another than before.
+ */
+void
+steno_session_context(void)
+{
+	bool		changed = !steno_session.described;
+
+	changed |= find_roles();
+	changed |= find_database();
+	changed |= find_application();
+	if (unlikely(changed))
+		send_context();
+}
+
+/* Facts of a client's connection, which never change. */
+static void
+find_client(void)
+{
+	Port	   *port = MyProcPort;
+	char		host[64];
+	char		service[16];
+
+	if (port == NULL)
+		return;
+	if (port->user_name)
+		strlcpy(known.user, port->user_name, NAMEDATALEN);
+	if (port->database_name)
+		strlcpy(known.database, port->database_name, NAMEDATALEN);
+	if (port->application_name && known.application[0] == '\0')
+		strlcpy(known.application, port->application_name, NAMEDATALEN);
+	strlcpy(known.role, known.user, NAMEDATALEN);
+	if (port->raddr.addr.ss_family == AF_UNIX)
+		strlcpy(known.client, "[local]", sizeof(known.client));
+	else if (pg_getnameinfo_all(&port->raddr.addr, port->raddr.salen,
+								host, sizeof(host), service, sizeof(service),
+								NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(known.client, sizeof(known.client),
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, service);
+}
+
+static void
+find_authentication(void)
+{
+	const char *identity;
+
+	if (MyProcPort == NULL || MyProcPort->hba == NULL)
+		return;
+	known.auth_method = hba_authname(MyProcPort->hba->auth_method);
+	identity = STENO_IDENTITY(MyProcPort);
+	strlcpy(known.identity, identity ? identity : "", sizeof(known.identity));
+}
+
+/* The last thing a session does with its ring. */
+static void
+session_end(int code, Datum arg)
+{
+	StenoRing  *ring = steno_session.producer.ring;
+
+	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_session.described)
+	{
+		StenoRecord record;
+		uint8		shape[64];
+		uint8	   *p = shape;
+
+		p = steno_put_varint(p, STENO_CLASS_CONNECT);
+		memset(p, 0, 4);		/* no query id, command tag, relations, parameters */
+		p += 4;
+		steno_record_init(&record, STENO_KIND_DISCONNECT);
+		record.time = GetCurrentTimestamp();
+		record.duration = record.time - MyStartTimestamp;
+		record.shape = shape;
+		record.shape_len = p - shape;
+		if (death_code != 0)
+		{
+			record.outcome = STENO_OUTCOME_ERROR;
+			record.sqlerrcode = death_code;
+			record.message = death_message;
+		}
+		steno_record_put(&record, false);
+	}
+	steno_session.ready = false;
+	steno_session.dead = true;
+	steno_inflight_end(&ring->inflight);
+	atomic_store(&ring->owner_flags, 0);
+	/* after our last message: the writer may stop waiting for us */
+	atomic_store_explicit(&ring->owner, 0, memory_order_release);
+}
+
+/*
+ * Take the ring of this process's slot.  Called before authentication for a
+ * refused client, else by the first record.
+ */
+bool
+steno_session_attach(void)
+{
+	StenoRing  *ring;
+	uint32		slot;
+
+	if (!steno_active() || MyProc == NULL || !IsUnderPostmaster ||
+		proc_exit_inprogress)
+		return false;
+	slot = STENO_MY_SLOT;
+	if (slot >= steno_rings.file->nrings)
+	{
+		steno_session.dead = true;	/* an auxiliary process */
+		return false;
+	}
+	steno_producer_init(&steno_session.producer, &steno_rings, slot);
+	ring = steno_session.producer.ring;
+	steno_session.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
+	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
+	atomic_store(&ring->owner, (uint32) MyProcPid);
+	find_client();
+	steno_settings_baseline();
+	/* after ProcKill's registration, so before it is run: the slot is still ours */
+	on_shmem_exit(session_end, (Datum) 0);
+	steno_session.ready = true;
+	return true;
+}
+
+static void
+put_connect(int kind, const ErrorData *edata)
+{
+	StenoRecord record;
+	StringInfoData extra;
+	uint8		shape[8];
+	uint8	   *p = shape;
+	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
+
+	p = steno_put_varint(p, STENO_CLASS_CONNECT);
+	memset(p, 0, 4);
+	p += 4;
+	steno_session_context();
+	steno_record_init(&record, kind);
+	record.time = GetCurrentTimestamp();
+	record.shape = shape;
+	record.shape_len = p - shape;
+	initStringInfo(&extra);
+	if (known.auth_method)
+	{
+		steno_put_pair(&extra, "method", known.auth_method);
+		record.extra = (uint8 *) extra.data;
+		record.extra_len = extra.len;
+		record.extra_count = 1;
+	}
+	if (edata)
+	{
+		record.outcome = STENO_OUTCOME_ERROR;
+		record.sqlerrcode = edata->sqlerrcode;
+		record.message = edata->message ? edata->message : "missing error text";
+	}
+	steno_record_put(&record, false);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(steno_scratch);
+}
+
+/* A client is refused, or its session cannot begin. */
+void
+steno_session_failed(const ErrorData *edata)
+{
+	if (!steno_class_logged(STENO_CLASS_CONNECT))
+		return;
+	if (!steno_session_ready())
+	{
+		if (steno_active())
+			atomic_fetch_add(&steno_control->lost, 1);
+		return;
+	}
+	find_authentication();
+	put_connect(STENO_KIND_AUTH_FAILED, edata);
+	steno_session.described = false;	/* no disconnect record for it */
+	steno_session.dead = true;
+	steno_session.ready = false;
+}
+
+/* The message that ends this session, for the disconnect record. */
+void
+steno_session_died(const ErrorData *edata)
+{
+	death_code = edata->sqlerrcode;
+	strlcpy(death_message, edata->message ? edata->message : "",
+			sizeof(death_message));
+}
+
+static void
+authentication(Port *port, int status)
+{
+	if (previous_authentication)
+		previous_authentication(port, status);
+	if (status != STATUS_OK || !steno_class_logged(STENO_CLASS_CONNECT) ||
+		!steno_session_ready())
+		return;
+	find_authentication();
+	put_connect(STENO_KIND_CONNECT, NULL);
+}
+
+void
+steno_session_install(void)
+{
+	previous_authentication = ClientAuthentication_hook;
+	ClientAuthentication_hook = authentication;
+}

@@ -1,0 +1,206 @@
+/*
+ * extension/settings.c
+ *		Defines the settings of settings.def, and checks their values.
+ */
+#include "steno.h"
+
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+char	   *steno_log;
+char	   *steno_directory;
+char	   *steno_ring_directory;
+int			steno_ring_size;
+int			steno_writers;
+int			steno_flush_interval;
+int			steno_fsync_interval;
+int			steno_delivery;
+int			steno_segment_size;
+int			steno_rotation_age;
+int			steno_compression;
+int			steno_block_size;
+int			steno_file_mode;
+bool		steno_log_nested;
+bool		steno_log_parameter;
+
+uint32		steno_log_mask;
+
+static const struct config_enum_entry delivery_options[] = {
+	{"wait", STENO_DELIVERY_WAIT, false},
+	{"drop", STENO_DELIVERY_DROP, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry compression_options[] = {
+	{"lz4", STENO_CODEC_LZ4, false},
+	{"none", STENO_CODEC_NONE, false},
+	{NULL, 0, false}
+};
+
+static const struct
+{
+	const char *name;
+	uint32		mask;
+}			log_classes[] =
+{
+#define STENO_CLASS(n, id, name, doc) {name, 1u << n},
+#include "../format/records.def"
+#undef STENO_CLASS
+	{"all", ~0u}
+};
+
+static bool
+check_log(char **newval, void **extra, GucSource source)
+{
+	char	   *copy = pstrdup(*newval);
+	List	   *names;
+	ListCell   *lc;
+	uint32		mask = 0;
+	bool		none = false;
+
+	if (!SplitIdentifierString(copy, ',', &names))
+	{
+		GUC_check_errdetail("List syntax is invalid.");
+		goto refuse;
+	}
+	foreach(lc, names)
+	{
+		const char *name = (const char *) lfirst(lc);
+		int			i;
+
+		if (strcmp(name, "none") == 0)
+		{
+			none = true;
+			continue;
+		}
+		for (i = 0; i < (int) lengthof(log_classes); i++)
+			if (strcmp(name, log_classes[i].name) == 0)
+				break;
+		if (i == (int) lengthof(log_classes))
+		{
+			GUC_check_errdetail("Unrecognized class: \"%s\".", name);
+			GUC_check_errhint("Classes are all, none, read, write, function, role, ddl, misc, misc_set, connect, error, transaction, setting.");
+			goto refuse;
+		}
+		mask |= log_classes[i].mask;
+	}
+	if (names == NIL)
+	{
+		GUC_check_errdetail("The list is empty; use \"none\" to record nothing.");
+		goto refuse;
+	}
+	if (none && mask != 0)
+	{
+		GUC_check_errdetail("\"none\" cannot be combined with classes.");
+		goto refuse;
+	}
+	list_free(names);
+	pfree(copy);
+
+	*extra = malloc(sizeof(uint32));
+	if (*extra == NULL)
+		return false;
+	*(uint32 *) *extra = mask;
+	return true;
+
+refuse:
+	list_free(names);
+	pfree(copy);
+	return false;
+}
+
+static void
+assign_log(const char *newval, void *extra)
+{
+	steno_log_mask = *(uint32 *) extra;
+	steno_settings_dirty = true;
+}
+
+static void
+assign_bool(bool newval, void *extra)
+{
+	steno_settings_dirty = true;
+}
+
+static void
+assign_int(int newval, void *extra)
+{
+	steno_settings_dirty = true;
+}
+
+static void
+assign_enum(int newval, void *extra)
+{
+	steno_settings_dirty = true;
+}
+
+static bool
+check_path(char **newval, void **extra, GucSource source)
+{
+	if ((*newval)[0] == '\0')
+	{
+		GUC_check_errdetail("The path is empty.");
+		return false;
+	}
+	if (strlen(*newval) >= MAXPGPATH - 64)
+	{
+		GUC_check_errdetail("The path is too long.");
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_ring_size(int *newval, void **extra, GucSource source)
+{
+	if ((*newval & (*newval - 1)) != 0)
+	{
+		GUC_check_errdetail("\"steno.ring_size\" must be a power of two, in kilobytes.");
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_file_mode(int *newval, void **extra, GucSource source)
+{
+	if (*newval != 0600 && *newval != 0640 && *newval != 0644)
+	{
+		GUC_check_errdetail("\"steno.file_mode\" must be 0600, 0640, or 0644.");
+		return false;
+	}
+	return true;
+}
+
+static const char *
+show_file_mode(void)
+{
+	static char buf[12];
+
+	snprintf(buf, sizeof(buf), "%04o", steno_file_mode);
+	return buf;
+}
+
+void
+steno_settings_define(void)
+{
+#define STENO_SETTING_BOOL(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomBoolVariable("steno." #name, short_desc, long_desc, &var, def, \
+							 context, flags, check, assign, show);
+#define STENO_SETTING_INT(name, var, def, min, max, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomIntVariable("steno." #name, short_desc, long_desc, &var, def, min, max, \
+							context, flags, check, assign, show);
+#define STENO_SETTING_ENUM(name, var, def, options, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomEnumVariable("steno." #name, short_desc, long_desc, &var, def, options, \
+							 context, flags, check, assign, show);
+#define STENO_SETTING_STRING(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomStringVariable("steno." #name, short_desc, long_desc, &var, def, \
+							   context, flags, check, assign, show);
+#include "settings.def"
+#undef STENO_SETTING_BOOL
+#undef STENO_SETTING_INT
+#undef STENO_SETTING_ENUM
+#undef STENO_SETTING_STRING
+
+	MarkGUCPrefixReserved("steno");
+}

@@ -1,0 +1,178 @@
+/*
+ * extension/shmem.c
+ *		The ring file and the control area.
+ *
+ * Every run of the server (a start, or a restart after a crash of one of its
+ * processes) makes a ring file of its own, before it starts any process.  The
+ * files of earlier runs stay until a writer has drained them (recover.c), so
+ * that no process ever finds another run's data in its ring.  The mapping is
+ * inherited by fork.  At a clean shutdown, when all is drained, the file goes.
+ *
+ * The control area is ordinary shared memory of the server: latches, requests
+ * and counters, nothing that must outlive a crash.
+ */
+#include "steno.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "access/xlog.h"
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+StenoControl *steno_control;
+StenoRings	steno_rings;
+
+static char ring_path[MAXPGPATH];
+static shmem_request_hook_type previous_request;
+static shmem_startup_hook_type previous_startup;
+
+const char *
+steno_ring_path(void)
+{
+	return ring_path;
+}
+
+/*
+ * The path of this server's ring files up to the run: cluster and data
+ * directory tell servers of one machine apart.  Palloc'd.
+ */
+char *
+steno_ring_prefix(void)
+{
+	char		real[PATH_MAX];
+	uint64		id = GetSystemIdentifier();
+
+	if (realpath(DataDir, real) == NULL)
+		strlcpy(real, DataDir, sizeof(real));
+	return psprintf("%s/pg_steno.%016llx.", steno_ring_directory,
+					(unsigned long long) XXH64(real, strlen(real), id));
+}
+
+/* The trail's directory must be there, ours, and writable, or we do not start. */
+static void
+check_trail_directory(void)
+{
+	char		probe[MAXPGPATH];
+	int			fd;
+
+	if (mkdir(steno_directory, pg_dir_create_mode) < 0 && errno != EEXIST)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not create trail directory \"%s\": %m",
+						steno_directory),
+				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
+	snprintf(probe, sizeof(probe), "%s/.write_test", steno_directory);
+	fd = open(probe, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write to trail directory \"%s\": %m",
+						steno_directory),
+				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
+	close(fd);
+	unlink(probe);
+}
+
+/* Whether every ring is drained, and nobody was in the middle of something. */
+static bool
+all_drained(void)
+{
+	uint32		i;
+
+	for (i = 0; i < steno_rings.file->nrings; i++)
+	{
+		StenoRing  *ring = steno_ring_at(&steno_rings, i);
+
+		if (atomic_load(&ring->head) != atomic_load(&ring->tail) ||
+			ring->inflight.active || atomic_load(&ring->owner) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* The postmaster's last act: what is not drained waits for the next start. */
+static void
+remove_drained(int code, Datum arg)
+{
+	if (MyProcPid == PostmasterPid && steno_active() && all_drained())
+		unlink(ring_path);
+}
+
+static void
+create_rings(void)
+{
+	char	   *prefix = steno_ring_prefix();
+	TimestampTz now = GetCurrentTimestamp();
+	const char *what;
+	bool		first = steno_rings.file == NULL;
+
+	if (!first)
+		steno_rings_close(&steno_rings);
+	snprintf(ring_path, sizeof(ring_path), "%s%016llx", prefix,
+			 (unsigned long long) now);
+	pfree(prefix);
+	if (!steno_rings_create(&steno_rings, ring_path, MaxBackends,
+							(uint32) steno_ring_size * 1024, steno_writers,
+							GetSystemIdentifier(), now, &what))
+	{
+		int			save_errno = errno;
+
+		steno_rings.file = NULL;
+		errno = save_errno;
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not create ring file \"%s\": %s: %m",
+						ring_path, what),
+				 errdetail("%d rings need %llu bytes.", MaxBackends,
+						   (unsigned long long) steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024)),
+				 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
+						 steno_ring_directory)));
+	}
+	if (first)
+		on_proc_exit(remove_drained, (Datum) 0);
+}
+
+static void
+request_shmem(void)
+{
+	if (previous_request)
+		previous_request();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(StenoControl)));
+}
+
+static void
+startup_shmem(void)
+{
+	bool		found;
+
+	if (previous_startup)
+		previous_startup();
+	if (!IsPostmasterEnvironment)
+		return;
+
+	steno_control = ShmemInitStruct("pg_steno", sizeof(StenoControl), &found);
+	if (!found)
+	{
+		memset(steno_control, 0, sizeof(StenoControl));
+		ConditionVariableInit(&steno_control->answered);
+	}
+	steno_settings_publish();
+	if (steno_rings.file == NULL)
+		check_trail_directory();
+	create_rings();
+}
+
+void
+steno_shmem_install(void)
+{
+	previous_request = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}

@@ -1,0 +1,285 @@
+/*
+ * extension/steno.h
+ *		What the extension's files share.
+ *
+ * The files, in the order in which the data flows:
+ *
+ *		pg_steno.c			loading: settings, hooks, shared memory, workers
+ *		settings.def, .c	the settings
+ *		shmem.c				the ring file and the control area
+ *		statement.c			statements: executor and utility hooks
+ *		failure.c, split.c	failures that never reach the executor
+ *		relation.c, param.c	what a statement touched, and with which values
+ *		setting_change.c	changes of our own settings
+ *		session.c			connect, disconnect, and what is known of a session
+ *		record.c			a record, encoded in place in the ring
+ *		writer.c			the background workers that write the trail
+ *		recover.c			ring files that dead servers left
+ *		views.c				SQL functions
+ */
+#ifndef STENO_H
+#define STENO_H
+
+#include "postgres.h"
+
+/*
+ * Port is laid out alike with and without GSSAPI, for the sake of extensions;
+ * so that its headers need not be installed, do without.
+ */
+#undef ENABLE_GSS
+
+#include "datatype/timestamp.h"
+#include "executor/execdesc.h"
+#include "lib/stringinfo.h"
+#include "nodes/params.h"
+#include "portability/instr_time.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+
+#include "message.h"
+
+/* ---- settings.c ---- */
+
+typedef enum StenoDelivery
+{
+	STENO_DELIVERY_WAIT,
+	STENO_DELIVERY_DROP
+} StenoDelivery;
+
+extern char *steno_log;
+extern char *steno_directory;
+extern char *steno_ring_directory;
+extern int	steno_ring_size;
+extern int	steno_writers;
+extern int	steno_flush_interval;
+extern int	steno_fsync_interval;
+extern int	steno_delivery;
+extern int	steno_segment_size;
+extern int	steno_rotation_age;
+extern int	steno_compression;
+extern int	steno_block_size;
+extern int	steno_file_mode;
+extern bool steno_log_nested;
+extern bool steno_log_parameter;
+
+/* Classes of steno.log, a bit for each STENO_CLASS_*. */
+extern uint32 steno_log_mask;
+
+extern void steno_settings_define(void);
+
+static inline bool
+steno_class_logged(int class)
+{
+	return (steno_log_mask & (1u << class)) != 0;
+}
+
+/* ---- shmem.c ---- */
+
+#define STENO_SETTINGS_MOST 32
+#define STENO_SETTING_VALUE 160
+
+/*
+ * One writer's part of the control area.  latch, pid: the writer's, set at its
+ * start.  sleeping: set by the writer before it sleeps deeply, cleared by
+ * whoever wakes it.  requested: added to by any backend; done: the writer's
+ * answer.  The counters are the writer's; readers may see them a little apart.
+ */
+typedef struct StenoWriterControl
+{
+	Latch	   *latch;
+	_Atomic uint32_t pid;
+	_Atomic uint32_t sleeping;
+	_Atomic uint64_t flush_requested;
+	_Atomic uint64_t flush_done;
+	_Atomic uint64_t rotate_requested;
+	_Atomic uint64_t rotate_done;
+	_Atomic uint64_t records;
+	_Atomic uint64_t blocks;
+	_Atomic uint64_t raw_bytes;
+	_Atomic uint64_t stored_bytes;
+	_Atomic uint64_t segment;
+	_Atomic uint64_t passes;
+	_Atomic uint64_t syncs;
+	_Atomic uint64_t errors;
+	_Atomic int64_t last_write;
+	_Atomic int64_t last_sync;
+} StenoWriterControl;
+
+typedef struct StenoControl
+{
+	ConditionVariable answered; /* a writer has changed one of its done */
+	_Atomic uint64_t lost;		/* records for which there was no ring */
+
+	/*
+	 * The server's own values of the settings that can change while it runs:
+	 * set by the postmaster, then by writer 0 on a reload.  A reader that
+	 * sees half a change records a change too many, no harm.
+	 */
+	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
+	StenoWriterControl writers[STENO_MAX_WRITERS];
+} StenoControl;
+
+extern StenoControl *steno_control;
+extern StenoRings steno_rings;
+
+extern void steno_shmem_install(void);
+extern const char *steno_ring_path(void);
+extern char *steno_ring_prefix(void);
+
+/* Whether this server records at all: not in single-user or bootstrap mode. */
+static inline bool
+steno_active(void)
+{
+	return steno_rings.file != NULL;
+}
+
+/* ---- session.c ---- */
+
+/*
+ * This process as a producer.  ready: attached to its ring.
+ */
+typedef struct StenoSession
+{
+	bool		ready;
+	bool		dead;			/* ended, or there is no ring for this process */
+	bool		described;		/* the ring has our present session message */
+	StenoProducer producer;
+	StenoWriterControl *writer;
+	uint64		seq;			/* last sequence number given */
+	uint64		statement;		/* last top-level statement number given */
+	uint64		dropped;		/* records dropped since the last gap record */
+	uint64		dropped_first;	/* sequence number of the first of them */
+} StenoSession;
+
+extern StenoSession steno_session;
+
+extern void steno_session_install(void);
+extern bool steno_session_attach(void);
+extern void steno_session_context(void);
+extern void steno_session_failed(const ErrorData *edata);
+extern void steno_session_died(const ErrorData *edata);
+
+/* Attach if need be; false when this process cannot record. */
+static inline bool
+steno_session_ready(void)
+{
+	return steno_session.ready ||
+		(!steno_session.dead && steno_session_attach());
+}
+
+/* ---- record.c ---- */
+
+typedef struct StenoParam
+{
+	const uint8 *data;
+	uint32		len;
+	bool		prefixed;		/* a varint length goes before the data */
+} StenoParam;
+
+/* The parameter values of a statement, as they will be encoded. */
+typedef struct StenoParams
+{
+	int			count;			/* parameters, NULLs included */
+	uint32		nulls_len;		/* 0: none is NULL */
+	uint64		values_len;		/* encoded */
+	StenoParam *values;			/* data NULL: a NULL */
+} StenoParams;
+
+/* A record's facts, on their way into the ring. */
+typedef struct StenoRecord
+{
+	int			kind;
+	TimestampTz time;
+	uint64		duration;		/* microseconds; STENO_NONE64 */
+	uint64		rows;			/* STENO_NONE64 */
+	uint64		statement;
+	uint32		substatement;
+	uint16		depth;
+	int			outcome;
+	TransactionId xid;
+	int			sqlerrcode;		/* 0: no error */
+	const char *message;
+	const uint8 *shape;
+	uint32		shape_len;
+	const char *text;			/* NULL: none */
+	uint64		text_len;
+	const StenoParams *params;	/* NULL: none */
+	int			extra_count;
+	const uint8 *extra;
+	uint32		extra_len;
+} StenoRecord;
+
+extern void steno_record_init(StenoRecord *record, int kind);
+extern void steno_record_put(StenoRecord *record, bool top_level);
+extern void *steno_record_room(uint32 len);
+extern void steno_put_string(StringInfo buf, const char *s, uint32 len);
+extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
+extern void steno_put_number(StringInfo buf, uint64 v);
+
+/* ---- statement.c ---- */
+
+extern void steno_statement_install(void);
+extern bool steno_statement_fatal(const ErrorData *edata);
+extern bool steno_statement_take_reported(void);
+extern TimestampTz steno_statement_source(const char **source, int *end);
+
+/* ---- failure.c ---- */
+
+extern void steno_failure_install(void);
+
+/* ---- split.c ---- */
+
+extern void steno_split_at(const char *source, int from, int position,
+						   const char **text, int *len);
+
+/* ---- param.c ---- */
+
+/* An output function runs for us: what it does is not recorded. */
+extern bool steno_paused;
+
+extern bool steno_params_collect(ParamListInfo params, bool failing,
+								 StringInfo shape, StenoParams *result);
+extern void steno_params_none(StringInfo shape);
+
+/* ---- relation.c ---- */
+
+typedef struct StenoAccess
+{
+	Oid			relid;
+	uint32		access;			/* STENO_ACCESS_* */
+} StenoAccess;
+
+extern uint32 steno_access_of(AclMode mode);
+extern void steno_relation_know(Oid relid);
+extern void steno_relation_put(StringInfo shape, Oid relid, uint32 access);
+
+/* ---- setting_change.c ---- */
+
+extern bool steno_settings_dirty;
+extern void steno_settings_record(void);
+extern void steno_settings_baseline(void);
+extern void steno_settings_publish(void);
+extern void steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
+
+/* ---- writer.c, recover.c ---- */
+
+struct StenoWriter;
+extern void steno_writer_register(void);
+extern PGDLLEXPORT void steno_writer_main(Datum main_arg);
+extern void steno_writer_wake(StenoWriterControl *writer);
+extern void steno_recover_rings(struct StenoWriter *writer);
+
+/* Scratch memory for one record; reset after it. */
+extern MemoryContext steno_scratch;
+
+/* Microseconds of the monotonic clock. */
+static inline int64
+steno_monotonic(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+#endif							/* STENO_H */

@@ -1,0 +1,189 @@
+/*
+ * extension/views.c
+ *		The SQL functions, and those behind the views.
+ */
+#include "steno.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+PG_FUNCTION_INFO_V1(steno_sql_writers);
+PG_FUNCTION_INFO_V1(steno_sql_rings);
+PG_FUNCTION_INFO_V1(steno_sql_flush);
+PG_FUNCTION_INFO_V1(steno_sql_rotate);
+PG_FUNCTION_INFO_V1(steno_sql_note);
+
+static void
+require_active(void)
+{
+	if (!steno_active())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_steno is not active"),
+				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
+}
+
+static Datum
+timestamp_or_null(int64 t, bool *isnull)
+{
+	*isnull = t == 0;
+	return TimestampTzGetDatum(t);
+}
+
+/* A row for each writer. */
+Datum
+steno_sql_writers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	uint32		i;
+
+	require_active();
+	InitMaterializedSRF(fcinfo, 0);
+	for (i = 0; i < steno_rings.file->nwriters; i++)
+	{
+		StenoWriterControl *w = &steno_control->writers[i];
+		Datum		values[14];
+		bool		nulls[14] = {0};
+		uint64		lag = 0;
+		uint32		r;
+		int			n = 0;
+		uint32		pid = atomic_load(&w->pid);
+
+		for (r = i; r < steno_rings.file->nrings; r += steno_rings.file->nwriters)
+		{
+			StenoRing  *ring = steno_ring_at(&steno_rings, r);
+			uint64		tail = atomic_load(&ring->tail);
+
+			lag += atomic_load(&ring->head) - tail;
+		}
+		values[n++] = Int32GetDatum(i);
+		nulls[n] = pid == 0;
+		values[n++] = Int32GetDatum(pid);
+		values[n++] = Int64GetDatum(atomic_load(&w->records));
+		values[n++] = Int64GetDatum(atomic_load(&w->blocks));
+		values[n++] = Int64GetDatum(atomic_load(&w->raw_bytes));
+		values[n++] = Int64GetDatum(atomic_load(&w->stored_bytes));
+		values[n++] = Int64GetDatum(atomic_load(&w->segment));
+		values[n++] = Int64GetDatum(lag);
+		values[n++] = Int64GetDatum(atomic_load(&w->passes));
+		values[n++] = Int64GetDatum(atomic_load(&w->syncs));
+		values[n++] = Int64GetDatum(atomic_load(&w->errors));
+		values[n] = timestamp_or_null(atomic_load(&w->last_write), &nulls[n]);
+		n++;
+		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
+		n++;
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* A row for each ring that a process has or that holds records. */
+Datum
+steno_sql_rings(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	uint32		i;
+
+	require_active();
+	InitMaterializedSRF(fcinfo, 0);
+	for (i = 0; i < steno_rings.file->nrings; i++)
+	{
+		StenoRing  *ring = steno_ring_at(&steno_rings, i);
+		uint32		owner = atomic_load(&ring->owner);
+		uint64		tail = atomic_load(&ring->tail);
+		uint64		head = atomic_load(&ring->head);
+		Datum		values[11];
+		bool		nulls[11] = {0};
+		int			n = 0;
+
+		if (owner == 0 && head == 0)
+			continue;
+		values[n++] = Int32GetDatum(i);
+		values[n++] = Int32GetDatum(i % steno_rings.file->nwriters);
+		nulls[n] = owner == 0;
+		values[n++] = Int32GetDatum(owner);
+		values[n++] = Int64GetDatum(atomic_load(&ring->records));
+		values[n++] = Int64GetDatum(head);
+		values[n++] = Int64GetDatum(head - tail);
+		values[n++] = Int64GetDatum(steno_rings.file->size);
+		values[n++] = Float8GetDatum((double) (head - tail) / steno_rings.file->size);
+		values[n++] = Int64GetDatum(atomic_load(&ring->waits));
+		values[n++] = Float8GetDatum(atomic_load(&ring->wait_us) / 1000.0);
+		values[n++] = Int64GetDatum(atomic_load(&ring->drops));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Ask all writers for something, and wait until all have done it.  requested
+ * and done are offsets in StenoWriterControl.
+ */
+static void
+ask_writers(size_t requested, size_t done)
+{
+	uint64		tickets[STENO_MAX_WRITERS];
+	uint32		n = steno_rings.file->nwriters;
+	uint32		i;
+
+#define FIELD(i, offset) ((_Atomic uint64_t *) ((char *) &steno_control->writers[i] + (offset)))
+	for (i = 0; i < n; i++)
+	{
+		tickets[i] = atomic_fetch_add(FIELD(i, requested), 1) + 1;
+		steno_writer_wake(&steno_control->writers[i]);
+	}
+	ConditionVariablePrepareToSleep(&steno_control->answered);
+	for (i = 0; i < n; i++)
+		while (atomic_load(FIELD(i, done)) < tickets[i])
+			ConditionVariableSleep(&steno_control->answered, PG_WAIT_EXTENSION);
+	ConditionVariableCancelSleep();
+#undef FIELD
+}
+
+/* All that was recorded before is on disk when this returns. */
+Datum
+steno_sql_flush(PG_FUNCTION_ARGS)
+{
+	require_active();
+	ask_writers(offsetof(StenoWriterControl, flush_requested),
+				offsetof(StenoWriterControl, flush_done));
+	PG_RETURN_VOID();
+}
+
+/* Every stream has begun a new segment when this returns, unless its segment was empty. */
+Datum
+steno_sql_rotate(PG_FUNCTION_ARGS)
+{
+	require_active();
+	ask_writers(offsetof(StenoWriterControl, rotate_requested),
+				offsetof(StenoWriterControl, rotate_done));
+	PG_RETURN_VOID();
+}
+
+/* A record with the caller's text. */
+Datum
+steno_sql_note(PG_FUNCTION_ARGS)
+{
+	text	   *note = PG_GETARG_TEXT_PP(0);
+	StenoRecord record;
+
+	require_active();
+	if (!steno_session_ready())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this process has no ring to record a note in")));
+	steno_session_context();
+	steno_record_init(&record, STENO_KIND_NOTE);
+	record.time = GetCurrentTimestamp();
+	record.text = VARDATA_ANY(note);
+	record.text_len = VARSIZE_ANY_EXHDR(note);
+	record.xid = GetTopTransactionIdIfAny();
+	steno_record_put(&record, false);
+	PG_RETURN_VOID();
+}

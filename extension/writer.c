@@ -1,0 +1,657 @@
+/*
+ * extension/writer.c
+ *		The writers: background workers that turn rings into the trail.
+ *
+ * A writer makes passes.  A pass reads all that its rings hold into a block,
+ * writes the block, and only then frees the rings: whatever dies in between,
+ * the records are in the file or still in the ring file.  The intent that is
+ * left before each write tells recovery (recover.c) which of the two.
+ *
+ * Between passes it sleeps for steno.flush_interval, or less when rings fill up
+ * faster.  Nobody wakes it for a record; a backend does when its ring is half
+ * full, when it waits for room or for an answer, and when the writer has said
+ * that it sleeps deeply, after a while without records.
+ *
+ * When the trail cannot be written, the writer says so once, keeps the block and
+ * tries again every second; rings fill up meanwhile, and statements wait or drop
+ * their records, as steno.delivery says.
+ */
+#include "writer.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* Without records for this long, the writer sleeps deeply. */
+#define IDLE_MS 2000
+
+/* A deep sleep's length: bounds what a missed wake-up costs. */
+#define DEEP_SLEEP_MS 1000
+
+/* Time between attempts to write when it fails. */
+#define RETRY_MS 1000
+
+/* Shortest sleep between two passes of a busy writer. */
+#define SHORTEST_NAP_MS 2
+
+static StenoWriter *me;
+
+static volatile bool postmaster_dead;
+
+void
+steno_writer_wake(StenoWriterControl *writer)
+{
+	Latch	   *latch = writer->latch;
+
+	atomic_store_explicit(&writer->sleeping, 0, memory_order_relaxed);
+	if (latch)
+		SetLatch(latch);
+}
+
+static inline void
+count(_Atomic uint64_t *counter, uint64 n)
+{
+	atomic_store_explicit(counter,
+						  atomic_load_explicit(counter, memory_order_relaxed) + n,
+						  memory_order_relaxed);
+}
+
+/* ---- rings being drained ---- */
+
+/* The state of a ring's reader, as its last writer left it. */
+void
+steno_drain_load(StenoDrain *drain, uint32 i)
+{
+	StenoRing  *ring = steno_ring_at(drain->rings, i);
+	StenoSource *source = &drain->sources[i];
+
+	drain->positions[i] = atomic_load(&ring->tail);
+	memset(source, 0, sizeof(*source));
+	source->generation = UINT64_MAX;	/* of no block */
+	if (ring->session_len <= STENO_SESSION_MAX)
+	{
+		source->body_len = ring->session_len;
+		memcpy(source->body, ring->session, ring->session_len);
+	}
+	source->seq = ring->session_seq;
+	source->statement = ring->session_statement;
+}
+
+void
+steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
+{
+	uint32		n = rings->file->nrings;
+	uint32		i;
+
+	drain->rings = rings;
+	drain->intent = &rings->file->intents[writer];
+	drain->first = writer;
+	drain->step = rings->file->nwriters;
+	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
+	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
+	for (i = 0; i < n; i++)
+		steno_drain_load(drain, i);
+}
+
+void
+steno_drain_free(StenoDrain *drain)
+{
+	pfree(drain->sources);
+	pfree(drain->positions);
+}
+
+/* ---- failures ---- */
+
+static void
+report_failure(StenoWriter *w, const StenoError *error)
+{
+	count(&w->control->errors, 1);
+	if (w->failing)
+		return;
+	w->failing = true;
+	errno = error->error;
+	if (error->error != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
+						w->number, error->what, error->path),
+				 errdetail("Records stay in the rings; when these are full, statements wait or records are dropped, as \"steno.delivery\" says."),
+				 errhint("The writer tries again every second and goes on by itself.")));
+	else
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
+						w->number, error->what, error->path),
+				 errhint("The writer tries again every second and goes on by itself.")));
+}
+
+static void
+report_recovery(StenoWriter *w)
+{
+	if (!w->failing)
+		return;
+	w->failing = false;
+	ereport(LOG,
+			(errmsg("steno writer %d can write the trail again", w->number)));
+}
+
+static bool
+producers_left(StenoWriter *w)
+{
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+	{
+		StenoRing  *ring = steno_ring_at(&steno_rings, i);
+		/* pairs with the release store in session_end */
+		uint32		owner = atomic_load_explicit(&ring->owner, memory_order_acquire);
+
+		if (owner != 0 && owner != (uint32) MyProcPid &&
+			!(atomic_load(&ring->owner_flags) & STENO_OWNER_LINGERS) &&
+			(kill(owner, 0) == 0 || errno != ESRCH))
+			return true;
+	}
+	return false;
+}
+
+static bool
+leaving(void)
+{
+	return ShutdownRequestPending || postmaster_dead;
+}
+
+/* Sleep; notices signals and the postmaster's death. */
+static void
+nap(long ms)
+{
+	int			events = WL_LATCH_SET | WL_TIMEOUT;
+	int			rc;
+
+	if (!postmaster_dead)
+		events |= WL_POSTMASTER_DEATH;
+	rc = WaitLatch(MyLatch, events, ms, PG_WAIT_EXTENSION);
+	if (rc & WL_POSTMASTER_DEATH)
+		postmaster_dead = true;
+	ResetLatch(MyLatch);
+}
+
+/*
+ * After a failure: wait a little.  Returns false when there is nobody left to
+ * wait for; what the rings hold is then for the next start.
+ */
+static bool
+wait_to_retry(StenoWriter *w)
+{
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MS);
+
+	while (GetCurrentTimestamp() < until)
+	{
+		if (leaving() && !producers_left(w))
+			return false;
+		nap(100);
+	}
+	return true;
+}
+
+/* ---- writing ---- */
+
+/*
+ * Write the block that is being built, and free what it holds from its rings.
+ * Returns false, with the block kept, when we are to leave and cannot write.
+ */
+bool
+steno_writer_write(StenoWriter *w)
+{
+	StenoDrain *drain = w->drain;
+	StenoIntent *intent = drain ? drain->intent : NULL;
+	uint32		records = steno_block_records(w->block);
+	uint8		chain[STENO_HASH_SIZE];
+	const uint8_t *bytes;
+	size_t		len;
+	uint32		i;
+	StenoError	error;
+
+	if (steno_block_bytes(w->block) == 0)
+		return true;
+	memcpy(chain, w->stream.chain, sizeof(chain));
+	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
+							   w->stream.next_record, GetCurrentTimestamp(),
+							   chain, &len);
+	if (drain)
+	{
+		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+			steno_ring_at(drain->rings, i)->pending = drain->positions[i];
+		intent->stream = w->stream.number;
+		intent->segment = w->stream.segment;
+		intent->offset = w->stream.offset;
+		intent->block = w->stream.next_block;
+		memcpy(intent->hash, chain, sizeof(chain));
+		/* recovery must not see valid before the rest */
+		atomic_thread_fence(memory_order_release);
+		intent->valid = 1;
+	}
+	while (!steno_stream_append(&w->stream, bytes, len, records, chain, &error))
+	{
+		report_failure(w, &error);
+		if (!wait_to_retry(w))
+			return false;
+	}
+	report_recovery(w);
+	if (drain)
+	{
+		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+		{
+			StenoRing  *ring = steno_ring_at(drain->rings, i);
+			StenoSource *source = &drain->sources[i];
+
+			if (drain->positions[i] == atomic_load_explicit(&ring->tail, memory_order_relaxed))
+				continue;
+			if (ring->session_len != source->body_len ||
+				memcmp(ring->session, source->body, source->body_len) != 0)
+			{
+				memcpy(ring->session, source->body, source->body_len);
+				ring->session_len = source->body_len;
+			}
+			ring->session_seq = source->seq;
+			ring->session_statement = source->statement;
+			steno_ring_free(ring, drain->positions[i]);
+		}
+		atomic_thread_fence(memory_order_release);
+		intent->valid = 0;
+	}
+	count(&w->control->records, records);
+	count(&w->control->blocks, 1);
+	count(&w->control->raw_bytes, steno_block_bytes(w->block));
+	count(&w->control->stored_bytes, len);
+	atomic_store_explicit(&w->control->segment, w->stream.segment, memory_order_relaxed);
+	atomic_store_explicit(&w->control->last_write, GetCurrentTimestamp(), memory_order_relaxed);
+	steno_block_reset(w->block);
+	return true;
+}
+
+bool
+steno_writer_sync(StenoWriter *w)
+{
+	StenoError	error;
+
+	if (!w->stream.dirty)
+		return true;
+	if (!steno_stream_sync(&w->stream, &error))
+	{
+		report_failure(w, &error);
+		return false;
+	}
+	report_recovery(w);
+	count(&w->control->syncs, 1);
+	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
+	return true;
+}
+
+/* Add a message to the block; writes the block when that is full. */
+bool
+steno_writer_add(StenoWriter *w, StenoSource *source, const StenoMessage *message)
+{
+	if (steno_block_add(w->block, source, message))
+		return true;
+	if (!steno_writer_write(w))
+		return false;
+	if (!steno_block_add(w->block, source, message))
+		elog(PANIC, "message of %u bytes does not fit a block", message->len);
+	return true;
+}
+
+/*
+ * Read into blocks what the rings hold now.  Returns false when we are to leave
+ * and cannot write.
+ */
+bool
+steno_writer_drain(StenoWriter *w, StenoDrain *drain)
+{
+	uint32		size = drain->rings->file->size;
+	uint32		i;
+
+	w->drain = drain;
+	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+		uint64		head = steno_ring_published(ring);
+		uint8_t    *data;
+
+		if (head == drain->positions[i])
+			continue;
+		data = steno_ring_data(drain->rings, i);
+		while (drain->positions[i] != head)
+		{
+			const StenoMessage *m = steno_ring_message(data, size, drain->positions[i]);
+
+			if (m->kind != 0 && !steno_writer_add(w, &drain->sources[i], m))
+				return false;
+			drain->positions[i] += m->len;
+		}
+	}
+	return true;
+}
+
+/* ---- the writer's own records ---- */
+
+static uint8 *
+put_bytes(uint8 *p, const char *s)
+{
+	size_t		len = strlen(s);
+
+	p = steno_put_varint(p, len);
+	memcpy(p, s, len);
+	return p + len;
+}
+
+/* A record of this writer with up to four pairs of extra facts. */
+static void
+put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
+{
+	union
+	{
+		StenoRecordMessage m;
+		uint8		bytes[4096];
+	}			buf;
+	uint8	   *p = (uint8 *) (&buf.m + 1);
+	uint8	   *extra;
+	int			i;
+
+	memset(&buf.m, 0, sizeof(buf.m));
+	buf.m.m.kind = kind;
+	buf.m.seq = w->self.seq + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	if (class != 0)
+	{
+		*p++ = class;
+		memset(p, 0, 4);		/* no query id, command tag, relations, parameters */
+		p += 4;
+		buf.m.shape_len = 5;
+	}
+	extra = p;
+	for (i = 0; i < count * 2; i++)
+		p = put_bytes(p, pairs[i]);
+	buf.m.extra_count = count;
+	buf.m.extra_len = p - extra;
+	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
+	steno_writer_add(w, &w->self, &buf.m.m);
+}
+
+void
+steno_writer_event(StenoWriter *w, const char *event, const char *name, const char *value)
+{
+	const char *pairs[] = {"event", event, "version", PG_VERSION, name, value};
+
+	put_own(w, STENO_KIND_SERVER, 0, pairs, name ? 3 : 2);
+}
+
+static void
+setting_reloaded(const char *name, const char *from, const char *to)
+{
+	const char *pairs[] = {"name", name, "old", from, "new", to, "source", "server"};
+
+	put_own(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, 4);
+}
+
+static void
+describe_self(StenoWriter *w)
+{
+	uint8	   *p = w->self.body;
+	int64		start = MyStartTimestamp;
+	uint32		pid = MyProcPid;
+
+	memcpy(p, &start, sizeof(start));
+	memcpy(p + STENO_SESSION_PID, &pid, sizeof(pid));
+	p += STENO_SESSION_FACTS;
+	*p++ = STENO_SESSION_BACKEND_TYPE;
+	p = put_bytes(p, "steno writer");
+	w->self.body_len = p - w->self.body;
+	w->self.generation = UINT64_MAX;
+}
+
+/* ---- start ---- */
+
+static void
+open_stream(StenoWriter *w)
+{
+	StenoFound	found;
+	StenoError	error;
+
+	while (!steno_stream_open(&w->stream, steno_directory, w->number,
+							  GetSystemIdentifier(), PG_VERSION_NUM,
+							  (mode_t) steno_file_mode, GetCurrentTimestamp(),
+							  &found, &error))
+	{
+		report_failure(w, &error);
+		if (!wait_to_retry(w))
+			proc_exit(0);
+	}
+	report_recovery(w);
+	if (found.torn_bytes > 0)
+	{
+		char		bytes[32];
+
+		snprintf(bytes, sizeof(bytes), UINT64_FORMAT, found.torn_bytes);
+		ereport(LOG,
+				(errmsg("steno writer %d cut an unfinished block of %s bytes off stream %d",
+						w->number, bytes, w->number)));
+		steno_writer_event(w, "torn", "bytes", bytes);
+	}
+	if (found.damaged)
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("last segment of stream %d of the trail is damaged at offset %llu",
+						w->number, (unsigned long long) found.damaged_offset),
+				 errdetail("It is left as it is; the stream goes on in a new segment."),
+				 errhint("Run \"steno verify\".")));
+	atomic_store(&w->control->segment, w->stream.segment);
+}
+
+static StenoWriter *
+start(int number)
+{
+	StenoWriter *w = MemoryContextAllocZero(TopMemoryContext, sizeof(StenoWriter));
+
+	w->number = number;
+	w->control = &steno_control->writers[number];
+	w->block = steno_block_create((uint32) steno_block_size * 1024);
+	if (w->block == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	describe_self(w);
+	w->control->latch = MyLatch;
+	atomic_store(&w->control->pid, (uint32) MyProcPid);
+	open_stream(w);
+	return w;
+}
+
+/* ---- the main loop ---- */
+
+static void
+rotate_if_due(StenoWriter *w, bool requested)
+{
+	StenoError	error;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		due = w->stream.offset >= (uint64) steno_segment_size * 1024 * 1024;
+
+	if (steno_rotation_age > 0 &&
+		now - w->stream.created >= (int64) steno_rotation_age * SECS_PER_MINUTE * USECS_PER_SEC)
+		due = true;
+	if (w->stream.offset <= STENO_SEGMENT_HEADER || !(due || requested))
+		return;
+	if (!steno_stream_rotate(&w->stream, now, &error))
+		report_failure(w, &error);
+	else
+		atomic_store(&w->control->segment, w->stream.segment);
+}
+
+/* How full the fullest of our rings is, in percent. */
+static int
+fullest(StenoWriter *w, const StenoDrain *drain)
+{
+	uint64		most = 0;
+	uint32		i;
+
+	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+		uint64		used = steno_ring_published(ring) - atomic_load(&ring->tail);
+
+		most = Max(most, used);
+	}
+	return (int) (most * 100 / drain->rings->file->size);
+}
+
+/* One pass; returns whether there was anything to write, -1: we cannot write. */
+static int
+pass(StenoWriter *w, StenoDrain *live)
+{
+	uint64		flush = atomic_load(&w->control->flush_requested);
+	uint64		rotate = atomic_load(&w->control->rotate_requested);
+	uint64		blocks = atomic_load(&w->control->blocks);
+	static TimestampTz last_sync;
+	TimestampTz now;
+	bool		sync;
+
+	count(&w->control->passes, 1);
+	if (!steno_writer_drain(w, live) || !steno_writer_write(w))
+		return -1;
+
+	now = GetCurrentTimestamp();
+	sync = flush != w->served_flush || steno_fsync_interval == 0 ||
+		(steno_fsync_interval > 0 &&
+		 now - last_sync >= steno_fsync_interval * INT64CONST(1000)) || leaving();
+	if (sync && w->stream.dirty && steno_writer_sync(w))
+		last_sync = now;
+	rotate_if_due(w, rotate != w->served_rotate);
+	if ((flush != w->served_flush && !w->stream.dirty) || rotate != w->served_rotate)
+	{
+		w->served_flush = flush;
+		w->served_rotate = rotate;
+		atomic_store(&w->control->flush_done, flush);
+		atomic_store(&w->control->rotate_done, rotate);
+		ConditionVariableBroadcast(&steno_control->answered);
+	}
+	return atomic_load(&w->control->blocks) != blocks;
+}
+
+static void
+run(StenoWriter *w, StenoDrain *live)
+{
+	long		interval = steno_flush_interval;
+	int64		last_busy = steno_monotonic();
+
+	for (;;)
+	{
+		int			fill = fullest(w, live);
+		int			busy = pass(w, live);
+
+		if (busy < 0)
+			return;
+		if (busy)
+			last_busy = steno_monotonic();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			if (w->number == 0)
+				steno_settings_reloaded(setting_reloaded);
+			interval = steno_flush_interval;
+			continue;
+		}
+		if (leaving())
+		{
+			if (!producers_left(w))
+				return;
+			nap(10);
+			continue;
+		}
+
+		/* aim at rings a third full */
+		if (fill > 50)
+			interval = Max(interval / 2, SHORTEST_NAP_MS);
+		else if (fill < 20)
+			interval = Min(interval + interval / 4 + 1, steno_flush_interval);
+		interval = Min(interval, steno_flush_interval);
+		if (!w->stream.dirty && steno_monotonic() - last_busy > IDLE_MS * INT64CONST(1000))
+		{
+			atomic_store(&w->control->sleeping, 1);
+			/* what was published before a backend could see the flag */
+			if (fullest(w, live) > 0)
+				atomic_store(&w->control->sleeping, 0);
+			else
+				nap(DEEP_SLEEP_MS);
+			atomic_store(&w->control->sleeping, 0);
+		}
+		else
+			nap(interval);
+	}
+}
+
+void
+steno_writer_main(Datum main_arg)
+{
+	StenoDrain	live;
+	StenoWriter *w;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+
+	w = me = start(DatumGetInt32(main_arg));
+	if (w->number == 0)
+	{
+		steno_recover_rings(w);
+		steno_writer_event(w, "start", NULL, NULL);
+	}
+	steno_drain_init(&live, &steno_rings, w->number);
+	run(w, &live);
+
+	if (w->number == 0)
+		steno_writer_event(w, "stop", NULL, NULL);
+	if (steno_writer_drain(w, &live) && steno_writer_write(w))
+		steno_writer_sync(w);
+	steno_stream_close(&w->stream);
+	atomic_store(&w->control->pid, 0);
+	proc_exit(postmaster_dead ? 1 : 0);
+}
+
+void
+steno_writer_register(void)
+{
+	int			i;
+
+	for (i = 0; i < steno_writers; i++)
+	{
+		BackgroundWorker worker;
+
+		memset(&worker, 0, sizeof(worker));
+		worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+		worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+		worker.bgw_restart_time = 1;
+		snprintf(worker.bgw_name, BGW_MAXLEN, "steno writer %d", i);
+		snprintf(worker.bgw_type, BGW_MAXLEN, "steno writer");
+		snprintf(worker.bgw_library_name, BGW_MAXLEN, "pg_steno");
+		snprintf(worker.bgw_function_name, BGW_MAXLEN, "steno_writer_main");
+		worker.bgw_main_arg = Int32GetDatum(i);
+		RegisterBackgroundWorker(&worker);
+	}
+}

@@ -1,0 +1,53 @@
+/*
+ * extension/writer.h
+ *		A writer's private state, shared by writer.c and recover.c.
+ */
+#ifndef STENO_WRITER_H
+#define STENO_WRITER_H
+
+#include "steno.h"
+
+#include "block.h"
+#include "segment.h"
+
+/*
+ * Rings being drained: those of the running server, or a ring file that a dead
+ * server left.  positions: how far each ring has been read into blocks; it is
+ * ahead of the ring's tail by what is not in a file yet.
+ */
+typedef struct StenoDrain
+{
+	StenoRings *rings;
+	StenoIntent *intent;
+	uint32		first;			/* rings first, first + step, ... */
+	uint32		step;
+	StenoSource *sources;
+	uint64	   *positions;
+} StenoDrain;
+
+typedef struct StenoWriter
+{
+	int			number;
+	StenoWriterControl *control;
+	StenoBlock *block;
+	StenoStream stream;
+	StenoSource self;			/* for records of the writer's own */
+	StenoDrain *drain;			/* whose messages the block holds */
+	bool		failing;		/* the last write or sync failed, and was logged */
+	uint64		served_flush;
+	uint64		served_rotate;
+} StenoWriter;
+
+extern void steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer);
+extern void steno_drain_free(StenoDrain *drain);
+extern void steno_drain_load(StenoDrain *drain, uint32 i);
+
+extern bool steno_writer_drain(StenoWriter *writer, StenoDrain *drain);
+extern bool steno_writer_write(StenoWriter *writer);
+extern bool steno_writer_sync(StenoWriter *writer);
+extern void steno_writer_event(StenoWriter *writer, const char *event,
+							   const char *name, const char *value);
+extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
+							 const StenoMessage *message);
+
+#endif							/* STENO_WRITER_H */
