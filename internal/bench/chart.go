@@ -46,7 +46,7 @@ func WriteChart(w io.Writer, reports []*Report) error {
 	text(12, y-10, "title", "Throughput while everything is recorded")
 	for _, r := range reports {
 		y += 22
-		text(12, y, "group", fmt.Sprintf("%s, PostgreSQL %s", r.Load.title(), shortVersion(r.Postgres)))
+		text(12, y, "group", fmt.Sprintf("%s, PostgreSQL %s", r.Load.Title(), shortVersion(r.Postgres)))
 		if r.Profile != nil && len(r.Profile.Runs) > 0 {
 			low, high := r.Profile.spread()
 			text(12, y+16, "note", fmt.Sprintf("pg_steno's share of PostgreSQL's CPU samples: %s", interval(low, high)))

@@ -186,7 +186,7 @@ func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.
 	if err != nil {
 		return nil, err
 	}
-	progress.Phase(fmt.Sprintf("measuring %s", o.Load.title()))
+	progress.Phase(fmt.Sprintf("measuring %s", o.Load.Title()))
 	if report, err = b.Measure(ctx, o.Load); err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (o *overheadOptions) measureGiven(ctx context.Context, installation *cluste
 			return nil, errors.New("nothing changed (--yes answers the question)")
 		}
 	}
-	progress.Phase("measuring " + o.Load.title())
+	progress.Phase("measuring " + o.Load.Title())
 	return g.Measure(ctx, o.Options)
 }
 

@@ -70,7 +70,7 @@ func (g *Given) look(ctx context.Context, load Load) error {
 func (g *Given) Intention(o Options) string {
 	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload), so that nothing is recorded while it is none, "+
 		"and runs \"%s\" in database \"%s\" at %s. At the end the setting is what it is now.",
-		logSetting, 2*o.Rounds, o.Load.title(), g.conn.Config().Database, g.conn.Config().Host)
+		logSetting, 2*o.Rounds, o.Load.Title(), g.conn.Config().Database, g.conn.Config().Host)
 }
 
 // Close ends the connection.

@@ -39,8 +39,8 @@ func (l *Load) check() error {
 	return nil
 }
 
-// title is how a person would say it.
-func (l *Load) title() string {
+// Title is how a person would say it.
+func (l *Load) Title() string {
 	return fmt.Sprintf("%s -M %s, %d clients, scale %d", workloads[l.Workload].title, l.Protocol, l.Clients, l.Scale)
 }
 

@@ -83,7 +83,7 @@ func (r *Report) WriteFiles(dir string) error {
 
 // WriteText shows the report to a person.
 func (r *Report) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "%s; %d rounds of %d s a server\n", r.Load.title(), r.Rounds, r.Seconds)
+	fmt.Fprintf(w, "%s; %d rounds of %d s a server\n", r.Load.Title(), r.Rounds, r.Seconds)
 	fmt.Fprintf(w, "%s; %s, %d cores, Linux %s\n\n", r.Postgres, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel)
 	r.WriteTable(w)
 	if r.Profile != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
@@ -48,6 +49,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 	})
 	root.AddCommand(
 		bench.NewCmdBench(f),
+		demo.NewCmdDemo(f),
 		newVersionCmd(f),
 	)
 	return root
