@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
+	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
@@ -48,6 +49,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		return &cmdutil.UsageError{Err: err}
 	})
 	root.AddCommand(
+		cat.NewCmdCat(f, nil),
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),

@@ -17,12 +17,14 @@ func (e *CorruptionError) Error() string {
 }
 
 // TornError is a file that ends inside a block: Bytes after Offset belong to
-// an unfinished write.
+// an unfinished write. Last says that nothing follows it in its stream; anywhere
+// else the writer has gone on without cutting it off, which is damage.
 type TornError struct {
 	File   string
 	Offset int64
 	Bytes  int64
 	Reason string
+	Last   bool
 }
 
 func (e *TornError) Error() string {

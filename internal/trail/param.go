@@ -483,3 +483,23 @@ func appendIPv6(dst, a []byte) []byte {
 	}
 	return dst
 }
+
+// AppendSecond appends date and time of a number of seconds since 2000-01-01
+// UTC, with a byte between them. A year before Christ is negative.
+func AppendSecond(dst []byte, seconds int64, between byte) []byte {
+	days := floorDiv(seconds, 86400)
+	rest := int(seconds - days*86400)
+	year, month, day := civil(days)
+	if year < 0 {
+		dst, year = append(dst, '-'), -year
+	}
+	for limit := int64(1000); limit > 1 && year < limit; limit /= 10 {
+		dst = append(dst, '0')
+	}
+	dst = strconv.AppendInt(dst, year, 10)
+	dst = append2(append(dst, '-'), month)
+	dst = append2(append(dst, '-'), day)
+	dst = append2(append(dst, between), rest/3600)
+	dst = append2(append(dst, ':'), rest/60%60)
+	return append2(append(dst, ':'), rest%60)
+}

@@ -141,8 +141,8 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	t.Streams = append(t.Streams, s)
 }
 
-// Merge makes one trail of several, for commands that take several arguments.
-func Merge(trails ...*Trail) *Trail {
+// Join makes one trail of several, for commands that take several arguments.
+func Join(trails ...*Trail) *Trail {
 	if len(trails) == 1 {
 		return trails[0]
 	}
@@ -192,7 +192,7 @@ func openSegment(path string, s *Stream) *Segment {
 		return seg
 	}
 	if seg.Size < SegmentHeaderSize && (n < len(segmentMagic) || string(b[:len(segmentMagic)]) == segmentMagic) {
-		seg.Err = &TornError{path, 0, seg.Size, fmt.Sprintf("unfinished segment header: %d of %d bytes", seg.Size, SegmentHeaderSize)}
+		seg.Err = &TornError{File: path, Bytes: seg.Size, Reason: fmt.Sprintf("unfinished segment header: %d of %d bytes", seg.Size, SegmentHeaderSize)}
 		return seg
 	}
 	seg.Header, err = ParseSegmentHeader(b[:n])
@@ -224,6 +224,13 @@ func (r *BlockRef) Length() int64 { return BlockHeaderSize + int64(r.Stored) }
 // Index reads the headers of the segment's blocks. What is wrong is in errs,
 // and the index goes on with the next block that can be found.
 func (seg *Segment) Index() (refs []BlockRef, errs []error) {
+	defer func() {
+		for _, err := range errs {
+			if torn := (*TornError)(nil); errors.As(err, &torn) {
+				torn.Last = seg.Last
+			}
+		}
+	}()
 	if seg.Err != nil {
 		return nil, []error{seg.Err}
 	}
@@ -238,8 +245,7 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 		h, err := w.header(offset)
 		if err == nil {
 			if left := seg.Size - offset - BlockHeaderSize; int64(h.Stored) > left {
-				return refs, append(errs, &TornError{seg.Path, offset, seg.Size - offset,
-					fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, left+BlockHeaderSize, int64(h.Stored)+BlockHeaderSize)})
+				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, left+BlockHeaderSize, int64(h.Stored)+BlockHeaderSize)})
 			}
 			refs = append(refs, BlockRef{
 				Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
@@ -250,7 +256,7 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 			continue
 		}
 		if torn := w.torn(offset); torn != "" {
-			return refs, append(errs, &TornError{seg.Path, offset, seg.Size - offset, torn})
+			return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: torn})
 		}
 		next := w.resync(offset + 1)
 		err = inFile(err, seg.Path, offset)

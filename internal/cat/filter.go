@@ -1,0 +1,263 @@
+package cat
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// FilterFlags are the flags that choose records, shared by cat and tail.
+type FilterFlags struct {
+	Since, Until string
+	Users        []string
+	Roles        []string
+	AppUsers     []string
+	Databases    []string
+	Applications []string
+	Clients      []string
+	Sessions     []string
+	Classes      []string
+	Kinds        []string
+	Commands     []string
+	Grep         []string
+	Failed       bool
+}
+
+// Add adds the flags to a command.
+func (o *FilterFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
+	f.StringVar(&o.Until, "until", "", "only records that started before this `time`")
+	f.StringSliceVarP(&o.Users, "user", "u", nil, "only these session `users`")
+	f.StringSliceVar(&o.Roles, "role", nil, "only these current `roles`, the session user where no other role was set")
+	f.StringSliceVar(&o.AppUsers, "app-user", nil, "only these end `users` of pooled connections")
+	f.StringSliceVarP(&o.Databases, "database", "d", nil, "only these `databases`")
+	f.StringSliceVarP(&o.Applications, "application", "a", nil, "only these `application` names")
+	f.StringSliceVar(&o.Clients, "client", nil, "only these client `addresses`, with or without port, or networks such as 10.0.0.0/8, or [local]")
+	f.StringSliceVar(&o.Sessions, "session", nil, "only these `sessions`")
+	f.StringSliceVar(&o.Classes, "class", nil, "only these `classes` of statements: read, write, ddl, role ...")
+	f.StringSliceVar(&o.Kinds, "kind", nil, "only these `kinds` of records: statement, connect, auth_failed, setting ...")
+	f.StringSliceVar(&o.Commands, "command", nil, "only these `commands`, by their first words: SELECT, \"CREATE TABLE\", DROP")
+	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text matches this `regexp` (RE2; begin with (?i) to ignore case)")
+	f.BoolVar(&o.Failed, "failed", false, "only what failed, was refused or was interrupted")
+	kinds, classes, _ := trail.Names()
+	complete := func(values []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return values, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	_ = cmd.RegisterFlagCompletionFunc("kind", complete(kinds))
+	_ = cmd.RegisterFlagCompletionFunc("class", complete(classes))
+}
+
+// Filter is the flags made ready for use. It may be used by many goroutines.
+type Filter struct {
+	Since, Until int64
+	sessions     []func(*trail.Session) bool
+	shapes       []func(*trail.Shape) bool
+	kinds        []string
+	grep         []*regexp.Regexp
+	failed       bool
+}
+
+// Filter checks the flags.
+func (o *FilterFlags) Filter(now time.Time) (*Filter, error) {
+	f := &Filter{Since: trail.MinTime, Until: trail.MaxTime, failed: o.Failed}
+	var err error
+	if o.Since != "" {
+		if f.Since, err = ParseWhen(o.Since, now); err != nil {
+			return nil, cmdutil.Usagef("--since: %w", err)
+		}
+	}
+	if o.Until != "" {
+		if f.Until, err = ParseWhen(o.Until, now); err != nil {
+			return nil, cmdutil.Usagef("--until: %w", err)
+		}
+	}
+	if f.Until <= f.Since {
+		return nil, cmdutil.Usagef("--until %s is not later than --since %s", o.Until, o.Since)
+	}
+	kinds, classes, _ := trail.Names()
+	if f.kinds, err = known("kind", o.Kinds, kinds); err != nil {
+		return nil, err
+	}
+	wanted, err := known("class", o.Classes, classes)
+	if err != nil {
+		return nil, err
+	}
+	if len(wanted) > 0 {
+		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && slices.Contains(wanted, s.Class.String()) })
+	}
+	if len(o.Commands) > 0 {
+		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && hasCommand(o.Commands, string(s.Command)) })
+	}
+	f.fact(trail.KeyUser, o.Users)
+	f.fact(trail.KeyAppUser, o.AppUsers)
+	f.fact(trail.KeyDatabase, o.Databases)
+	f.fact(trail.KeyApplication, o.Applications)
+	if len(o.Roles) > 0 {
+		f.sessions = append(f.sessions, func(s *trail.Session) bool {
+			role := s.Fact(trail.KeyRole)
+			if len(role) == 0 {
+				role = s.Fact(trail.KeyUser)
+			}
+			return slices.Contains(o.Roles, string(role))
+		})
+	}
+	if len(o.Sessions) > 0 {
+		f.sessions = append(f.sessions, func(s *trail.Session) bool { return slices.Contains(o.Sessions, s.ID().String()) })
+	}
+	if err := f.clients(o.Clients); err != nil {
+		return nil, err
+	}
+	for _, pattern := range o.Grep {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, cmdutil.Usagef("--grep: %w", err)
+		}
+		f.grep = append(f.grep, re)
+	}
+	return f, nil
+}
+
+// known checks names of a list without regard to case.
+func known(flag string, names, list []string) ([]string, error) {
+	var out []string
+	for _, n := range names {
+		lower := strings.ToLower(n)
+		if !slices.Contains(list, lower) {
+			return nil, cmdutil.Usagef("--%s: %q is none of %s", flag, n, strings.Join(list, ", "))
+		}
+		out = append(out, lower)
+	}
+	return out, nil
+}
+
+// hasCommand compares the first words of a command tag without regard to case.
+func hasCommand(wanted []string, tag string) bool {
+	return slices.ContainsFunc(wanted, func(w string) bool {
+		return len(tag) >= len(w) && strings.EqualFold(tag[:len(w)], w) && (len(tag) == len(w) || tag[len(w)] == ' ')
+	})
+}
+
+func (f *Filter) fact(key trail.Key, values []string) {
+	if len(values) > 0 {
+		f.sessions = append(f.sessions, func(s *trail.Session) bool { return slices.Contains(values, string(s.Fact(key))) })
+	}
+}
+
+func (f *Filter) clients(values []string) error {
+	if len(values) == 0 {
+		return nil
+	}
+	var nets []netip.Prefix
+	for _, v := range values {
+		if !strings.Contains(v, "/") {
+			continue
+		}
+		p, err := netip.ParsePrefix(v)
+		if err != nil {
+			return cmdutil.Usagef("--client: %q is not a network", v)
+		}
+		nets = append(nets, p.Masked())
+	}
+	f.sessions = append(f.sessions, func(s *trail.Session) bool {
+		client := string(s.Fact(trail.KeyClient))
+		host := client
+		if i := strings.LastIndexByte(client, ':'); i >= 0 {
+			host = strings.Trim(client[:i], "[]")
+		}
+		if slices.Contains(values, client) || host != "" && slices.Contains(values, host) {
+			return true
+		}
+		addr, err := netip.ParseAddr(host)
+		return err == nil && slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(addr.Unmap().WithZone("")) })
+	})
+	return nil
+}
+
+// verdict is what is kept of a definition that was looked at.
+type verdict uint8
+
+const (
+	unknown verdict = iota
+	yes
+	no
+)
+
+// matcher applies a filter to the records of one block after the other. Each
+// definition is looked at once.
+type matcher struct {
+	*Filter
+	sessionOK, shapeOK, textOK []verdict
+}
+
+// reset forgets the definitions of the block before.
+func (m *matcher) reset() {
+	m.sessionOK, m.shapeOK, m.textOK = m.sessionOK[:0], m.shapeOK[:0], m.textOK[:0]
+}
+
+// once returns the verdict at an index, which is judged the first time.
+func once(list *[]verdict, i int, judge func() bool) bool {
+	for len(*list) <= i {
+		*list = append(*list, unknown)
+	}
+	v := (*list)[i]
+	if v == unknown {
+		v = no
+		if judge() {
+			v = yes
+		}
+		(*list)[i] = v
+	}
+	return v == yes
+}
+
+func all[T any](tests []func(T) bool, v T) bool {
+	for _, test := range tests {
+		if !test(v) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *matcher) keep(r *trail.Record) bool {
+	if m.failed && r.Outcome != trail.OutcomeError && r.Outcome != trail.OutcomeInterrupted && r.Kind != trail.KindAuthFailed {
+		return false
+	}
+	if len(m.kinds) > 0 && !slices.Contains(m.kinds, r.Kind.String()) {
+		return false
+	}
+	if len(m.sessions) > 0 && !once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) }) {
+		return false
+	}
+	if len(m.shapes) > 0 {
+		if r.Shape == nil {
+			return false
+		}
+		if !once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) }) {
+			return false
+		}
+	}
+	if len(m.grep) == 0 {
+		return true
+	}
+	if r.Text == nil {
+		return false
+	}
+	matches := func() bool {
+		return slices.ContainsFunc(m.grep, func(re *regexp.Regexp) bool { return re.Match(r.Text) })
+	}
+	if r.TextIndex < 0 {
+		return matches()
+	}
+	return once(&m.textOK, r.TextIndex, matches)
+}

@@ -1,0 +1,127 @@
+package cat
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// OutputFlags say how records are shown, shared by cat and tail.
+type OutputFlags struct {
+	Format   string
+	NoHeader bool
+}
+
+// Add adds the flags to a command.
+func (o *OutputFlags) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: text, json (one object a line) or csv")
+	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "no line with the names of the columns in csv")
+	_ = cmd.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return render.Formats, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// formatter is a trail.Formatter made of a filter and a renderer.
+type formatter struct {
+	render.Renderer
+	matcher
+}
+
+func (f *formatter) Start(ref *trail.BlockRef) {
+	f.Renderer.Start(ref)
+	f.matcher.reset()
+}
+
+func (f *formatter) Keep(r *trail.Record) bool { return f.matcher.keep(r) }
+
+// newFormatter returns the maker of formatters for a merge.
+func newFormatter(filter *Filter, format render.Format, color bool) func() trail.Formatter {
+	return func() trail.Formatter {
+		return &formatter{render.New(format, color), matcher{Filter: filter}}
+	}
+}
+
+// writer buffers lines on their way out.
+func writer(out io.Writer) *bufio.Writer { return bufio.NewWriterSize(out, 256<<10) }
+
+// DefaultTrail is the trail of the environment: $STENO_DIRECTORY, else pg_steno
+// in $PGDATA.
+func DefaultTrail() (string, error) {
+	if dir := os.Getenv("STENO_DIRECTORY"); dir != "" {
+		return dir, nil
+	}
+	if data := os.Getenv("PGDATA"); data != "" {
+		return filepath.Join(data, "pg_steno"), nil
+	}
+	return "", cmdutil.Usagef("no trail is named, and neither STENO_DIRECTORY nor PGDATA is set")
+}
+
+// OpenTrails opens the trails and segments that a command was given, or the
+// default one.
+func OpenTrails(args []string) (*trail.Trail, error) {
+	if len(args) == 0 {
+		dir, err := DefaultTrail()
+		if err != nil {
+			return nil, err
+		}
+		args = []string{dir}
+	}
+	var all []*trail.Trail
+	for _, arg := range args {
+		t, err := trail.Open(arg)
+		if err != nil {
+			return nil, openError(err)
+		}
+		all = append(all, t)
+	}
+	return trail.Join(all...), nil
+}
+
+// openError says in a few words why a path cannot be opened.
+func openError(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s: %w", p.Path, p.Err)
+	}
+	return err
+}
+
+// warner prints what is wrong in a trail and remembers whether it is damage.
+type warner struct {
+	io      *iostreams.IOStreams
+	before  func() // cleans the line, when a progress bar is on it
+	damaged bool
+}
+
+func (w *warner) warn(err error) {
+	var torn *trail.TornError
+	level := "damaged"
+	if errors.As(err, &torn) && torn.Last {
+		level = "unfinished"
+	} else {
+		w.damaged = true
+	}
+	if w.before != nil {
+		w.before()
+	}
+	fmt.Fprintf(w.io.ErrOut, "steno: %s: %s\n", level, render.Safe(openError(err).Error()))
+}
+
+// result is the command's error after the trail was read.
+func (w *warner) result(err error) error {
+	if err == nil && w.damaged {
+		return cmdutil.ErrFailed
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package render
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Columns are the columns of CSV, in their order: the fields of JSON.
+var Columns = []string{
+	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role", "app_user", "database",
+	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
+	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block",
+}
+
+// csvFormat makes lines of comma-separated values after RFC 4180, which end with
+// CR LF. What is a list in JSON is that JSON in its column.
+type csvFormat struct {
+	clock    clock
+	ref      *trail.BlockRef
+	contexts cache
+	scratch  []byte
+	nested   []byte
+}
+
+// csvHeader is the first line.
+func csvHeader() []byte { return []byte(strings.Join(Columns, ",") + "\r\n") }
+
+func (f *csvFormat) Start(ref *trail.BlockRef) {
+	f.ref = ref
+	f.contexts.reset()
+}
+
+func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
+	dst = append(f.clock.append(dst, r.Time, 'T'), 'Z', ',')
+	dst = append(append(dst, r.Kind.String()...), ',')
+	dst = append(r.Session.ID().Append(dst), ',')
+	dst = append(strconv.AppendUint(dst, r.Seq, 10), ',')
+	dst = csvNumber(dst, r.Statement, r.Statement != 0)
+	dst = csvNumber(dst, r.Substatement, r.Substatement != 0)
+	dst = csvNumber(dst, r.Depth, r.Depth != 0)
+	context := f.contexts.get(r.SessionIndex)
+	if context == nil {
+		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return csvContext(dst, r.Session) })
+	}
+	dst = append(dst, context...)
+	if atDoor(r.Kind) {
+		dst = csvString(dst, r.Session.Fact(trail.KeyBackendType))
+		dst = csvString(dst, r.Session.Fact(trail.KeyAuthMethod))
+		dst = csvString(dst, r.Session.Fact(trail.KeyIdentity))
+	} else {
+		dst = append(dst, ",,,"...)
+	}
+	if s := r.Shape; s == nil {
+		dst = append(dst, ",,,"...)
+	} else {
+		if s.Class != 0 {
+			dst = append(dst, s.Class.String()...)
+		}
+		dst = csvString(append(dst, ','), s.Command)
+		f.nested = f.nested[:0]
+		if len(s.Relations) > 0 {
+			f.nested = appendRelations(f.nested, s)
+		}
+		dst = csvString(dst, f.nested)
+	}
+	dst = csvString(dst, r.Text)
+	dst = csvNumber(dst, r.TextBytes, r.Has(trail.FieldCut))
+	f.nested = f.nested[:0]
+	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
+		f.nested = appendParamArray(f.nested, r, &f.scratch)
+	}
+	dst = csvString(dst, f.nested)
+	return f.result(dst, r)
+}
+
+func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
+	if r.Shape != nil && r.Shape.QueryID != 0 {
+		dst = strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
+	}
+	dst = append(dst, ',')
+	dst = csvNumber(dst, r.Rows, r.Has(trail.FieldRows))
+	dst = csvNumber(dst, r.Duration, r.Has(trail.FieldDuration))
+	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+		dst = append(dst, r.Outcome.String()...)
+	}
+	dst = csvString(append(dst, ','), r.SQLState)
+	dst = csvString(dst, r.Message)
+	dst = csvNumber(dst, r.XID, r.XID != 0)
+	f.nested = f.nested[:0]
+	if r.ExtraCount > 0 {
+		f.nested = appendExtra(f.nested, r)
+	}
+	dst = csvString(dst, f.nested)
+	dst = csvNumber(dst, uint64(f.ref.Segment.Stream.Number), true)
+	dst = csvNumber(dst, f.ref.Segment.Number, true)
+	dst = strconv.AppendUint(dst, f.ref.Number, 10)
+	return append(dst, '\r', '\n')
+}
+
+func csvContext(dst []byte, s *trail.Session) []byte {
+	dst = csvNumber(dst, uint64(s.PID), true)
+	for _, k := range []trail.Key{trail.KeyUser, trail.KeyRole, trail.KeyAppUser, trail.KeyDatabase, trail.KeyApplication, trail.KeyClient} {
+		dst = csvString(dst, s.Fact(k))
+	}
+	return dst
+}
+
+func csvNumber(dst []byte, n uint64, present bool) []byte {
+	if present {
+		dst = strconv.AppendUint(dst, n, 10)
+	}
+	return append(dst, ',')
+}
+
+// csvString appends a value and the comma after it. Line breaks stay what they
+// are, as the RFC has it, but other controls and bytes that are not UTF-8 are
+// escaped as in text.
+func csvString(dst, s []byte) []byte {
+	if len(s) == 0 {
+		return append(dst, ',')
+	}
+	quote := bytes.ContainsAny(s, ",\"\r\n")
+	if !quote {
+		return append(appendSafe(dst, s), ',')
+	}
+	dst = append(dst, '"')
+	for len(s) > 0 {
+		i := bytes.IndexAny(s, "\"\r\n\t")
+		if i < 0 {
+			dst = appendSafe(dst, s)
+			break
+		}
+		dst = appendSafe(dst, s[:i])
+		if s[i] == '"' {
+			dst = append(dst, '"')
+		}
+		dst = append(dst, s[i])
+		s = s[i+1:]
+	}
+	return append(dst, '"', ',')
+}

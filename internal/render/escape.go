@@ -1,0 +1,118 @@
+package render
+
+import "unicode/utf8"
+
+const hexDigits = "0123456789abcdef"
+
+// plain are the bytes that stand for themselves in JSON and on a terminal.
+var plain = func() (t [256]bool) {
+	for c := ' '; c < 0x7f; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// appendJSON appends a JSON string. Control characters, C1 and DEL among them,
+// and characters that change the direction of text are escaped, and bytes that
+// are not UTF-8 become U+FFFD, so that a line is always valid JSON and safe to
+// print.
+func appendJSON[S string | []byte](dst []byte, s S) []byte {
+	return append(appendJSONBody(append(dst, '"'), s), '"')
+}
+
+func appendJSONBody[S string | []byte](dst []byte, s S) []byte {
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if plain[c] {
+			i++
+			continue
+		}
+		if c < utf8.RuneSelf {
+			dst = append(dst, s[from:i]...)
+			switch c {
+			case '"', '\\':
+				dst = append(dst, '\\', c)
+			case '\n':
+				dst = append(dst, '\\', 'n')
+			case '\r':
+				dst = append(dst, '\\', 'r')
+			case '\t':
+				dst = append(dst, '\\', 't')
+			default:
+				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			}
+			i++
+			from = i
+			continue
+		}
+		r, n := decodeRune(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(append(dst, s[from:i]...), `\ufffd`...)
+			from = i + n
+		case unsafeRune(r):
+			dst = append(append(dst, s[from:i]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+			from = i + n
+		}
+		i += n
+	}
+	return append(dst, s[from:]...)
+}
+
+func decodeRune[S string | []byte](s S) (rune, int) {
+	// A rune is at most four bytes; the conversion does not leave the stack.
+	var b [utf8.UTFMax]byte
+	return utf8.DecodeRune(b[:copy(b[:], s)])
+}
+
+// unsafeRune says whether a character above ASCII must not reach a terminal: C1
+// controls, line separators, and what turns the direction of text around.
+func unsafeRune(r rune) bool {
+	return r < 0xa0 || r >= 0x200e && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0xfeff || r == 0x61c
+}
+
+// appendSafe appends text so that it stays on one line and leaves a terminal
+// alone: \n, \t, \xHH for other controls and for bytes that are not UTF-8,
+// \uHHHH for the rest that is unsafe. A backslash stays as it is, for SQL is
+// full of them.
+func appendSafe[S string | []byte](dst []byte, s S) []byte {
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c < 0x7f {
+			i++
+			continue
+		}
+		if c < utf8.RuneSelf {
+			dst = append(dst, s[from:i]...)
+			switch c {
+			case '\n':
+				dst = append(dst, '\\', 'n')
+			case '\r':
+				dst = append(dst, '\\', 'r')
+			case '\t':
+				dst = append(dst, '\\', 't')
+			default:
+				dst = append(dst, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
+			}
+			i++
+			from = i
+			continue
+		}
+		r, n := decodeRune(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(append(dst, s[from:i]...), '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
+			from = i + n
+		case unsafeRune(r):
+			dst = append(append(dst, s[from:i]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+			from = i + n
+		}
+		i += n
+	}
+	return append(dst, s[from:]...)
+}
+
+// Safe is text as it may be printed on a terminal.
+func Safe(s string) string { return string(appendSafe(nil, s)) }

@@ -1,0 +1,253 @@
+package render
+
+import (
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// jsonFormat makes one JSON object a line. What comes from a definition of the
+// block is made once and kept by its index.
+type jsonFormat struct {
+	clock    clock
+	ref      *trail.BlockRef
+	place    []byte // stream, segment, block and the end of the line
+	sessions cache
+	contexts cache
+	shapes   cache
+	texts    cache
+	scratch  []byte
+}
+
+// cache keeps what was made from definitions, by their index.
+type cache struct {
+	made [][]byte
+	used int
+}
+
+func (c *cache) reset() { c.used = 0 }
+
+// get returns what is kept for index i, nil when there is nothing yet.
+func (c *cache) get(i int) []byte {
+	if i < c.used {
+		return c.made[i]
+	}
+	return nil
+}
+
+// put keeps what make appends to a buffer that is used again.
+func (c *cache) put(i int, fill func(dst []byte) []byte) []byte {
+	for c.used <= i {
+		if c.used == len(c.made) {
+			c.made = append(c.made, nil)
+		}
+		c.made[c.used] = c.made[c.used][:0]
+		c.used++
+	}
+	c.made[i] = fill(c.made[i])
+	return c.made[i]
+}
+
+func (f *jsonFormat) Start(ref *trail.BlockRef) {
+	f.ref = ref
+	f.sessions.reset()
+	f.contexts.reset()
+	f.shapes.reset()
+	f.texts.reset()
+	dst := append(f.place[:0], `,"stream":`...)
+	dst = strconv.AppendUint(dst, uint64(ref.Segment.Stream.Number), 10)
+	dst = append(dst, `,"segment":`...)
+	dst = strconv.AppendUint(dst, ref.Segment.Number, 10)
+	dst = append(dst, `,"block":`...)
+	dst = strconv.AppendUint(dst, ref.Number, 10)
+	f.place = append(dst, "}\n"...)
+}
+
+func appendField(dst []byte, key string, value []byte) []byte {
+	if len(value) == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, ',', '"'), key...), '"', ':')
+	return appendJSON(dst, value)
+}
+
+func appendNumber(dst []byte, key string, n uint64) []byte {
+	dst = append(append(append(dst, ',', '"'), key...), '"', ':')
+	return strconv.AppendUint(dst, n, 10)
+}
+
+// atDoor says whether a record tells of how a session came in or left, where
+// the means of authentication are shown.
+func atDoor(k trail.Kind) bool {
+	return k == trail.KindConnect || k == trail.KindAuthFailed || k == trail.KindDisconnect
+}
+
+// hasOutcome says whether a kind of record always shows its outcome.
+func hasOutcome(k trail.Kind) bool {
+	switch k {
+	case trail.KindStatement, trail.KindStart, trail.KindConnect, trail.KindAuthFailed:
+		return true
+	}
+	return false
+}
+
+func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
+	dst = f.clock.append(append(dst, `{"time":"`...), r.Time, 'T')
+	dst = append(append(dst, `Z","kind":"`...), r.Kind.String()...)
+	id := f.sessions.get(r.SessionIndex)
+	if id == nil {
+		id = f.sessions.put(r.SessionIndex, func(dst []byte) []byte {
+			return append(r.Session.ID().Append(append(dst, `","session":"`...)), '"')
+		})
+	}
+	dst = append(dst, id...)
+	dst = appendNumber(dst, "seq", r.Seq)
+	if r.Statement != 0 {
+		dst = appendNumber(dst, "statement", r.Statement)
+	}
+	if r.Substatement != 0 {
+		dst = appendNumber(dst, "substatement", r.Substatement)
+	}
+	if r.Depth != 0 {
+		dst = appendNumber(dst, "depth", r.Depth)
+	}
+	context := f.contexts.get(r.SessionIndex)
+	if context == nil {
+		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return appendContext(dst, r.Session) })
+	}
+	dst = append(dst, context...)
+	if atDoor(r.Kind) {
+		dst = appendField(dst, "backend_type", r.Session.Fact(trail.KeyBackendType))
+		dst = appendField(dst, "auth_method", r.Session.Fact(trail.KeyAuthMethod))
+		dst = appendField(dst, "identity", r.Session.Fact(trail.KeyIdentity))
+	}
+	if r.Shape != nil {
+		shape := f.shapes.get(r.ShapeIndex)
+		if shape == nil {
+			shape = f.shapes.put(r.ShapeIndex, func(dst []byte) []byte { return appendShape(dst, r.Shape) })
+		}
+		dst = append(dst, shape...)
+	}
+	if r.Text != nil {
+		dst = append(dst, `,"text":`...)
+		if r.TextIndex < 0 {
+			dst = appendJSON(dst, r.Text)
+		} else {
+			text := f.texts.get(r.TextIndex)
+			if len(text) == 0 {
+				text = f.texts.put(r.TextIndex, func(dst []byte) []byte { return appendJSON(dst, r.Text) })
+			}
+			dst = append(dst, text...)
+		}
+	}
+	if r.Has(trail.FieldCut) {
+		dst = appendNumber(dst, "text_bytes", r.TextBytes)
+	}
+	dst = f.appendParams(dst, r)
+	return f.appendResult(dst, r)
+}
+
+func appendContext(dst []byte, s *trail.Session) []byte {
+	dst = appendNumber(dst, "pid", uint64(s.PID))
+	dst = appendField(dst, "user", s.Fact(trail.KeyUser))
+	dst = appendField(dst, "role", s.Fact(trail.KeyRole))
+	dst = appendField(dst, "app_user", s.Fact(trail.KeyAppUser))
+	dst = appendField(dst, "database", s.Fact(trail.KeyDatabase))
+	dst = appendField(dst, "application", s.Fact(trail.KeyApplication))
+	return appendField(dst, "client", s.Fact(trail.KeyClient))
+}
+
+func appendShape(dst []byte, s *trail.Shape) []byte {
+	if s.Class != 0 {
+		dst = append(append(append(dst, `,"class":"`...), s.Class.String()...), '"')
+	}
+	dst = appendField(dst, "command", s.Command)
+	if len(s.Relations) > 0 {
+		dst = append(dst, `,"relations":`...)
+		dst = appendRelations(dst, s)
+	}
+	return dst
+}
+
+func appendRelations(dst []byte, s *trail.Shape) []byte {
+	for i, rel := range s.Relations {
+		sep := byte(',')
+		if i == 0 {
+			sep = '['
+		}
+		dst = appendJSON(append(append(dst, sep), `{"name":`...), rel.Name)
+		dst = append(append(append(dst, `,"type":"`...), rel.Type.String()...), '"')
+		dst = append(rel.Access.AppendNames(append(dst, `,"access":"`...)), '"', '}')
+	}
+	return append(dst, ']')
+}
+
+func (f *jsonFormat) appendParams(dst []byte, r *trail.Record) []byte {
+	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+		return dst
+	}
+	return appendParamArray(append(dst, `,"params":`...), r, &f.scratch)
+}
+
+func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
+	sep := byte('[')
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		dst = append(dst, sep)
+		sep = ','
+		switch {
+		case null:
+			dst = append(dst, "null"...)
+		case p.Repr == trail.ReprText || p.Repr == trail.ReprChar || int(p.Repr) > int(trail.ReprChar):
+			*scratch = trail.AppendParam((*scratch)[:0], p.Repr, value)
+			dst = appendJSON(dst, *scratch)
+		default:
+			// All other types print plain characters, but for bytea's backslash.
+			dst = append(dst, '"')
+			if p.Repr == trail.ReprBytea {
+				dst = append(dst, '\\')
+			}
+			dst = append(trail.AppendParam(dst, p.Repr, value), '"')
+		}
+		return true
+	})
+	if sep == '[' {
+		dst = append(dst, '[')
+	}
+	return append(dst, ']')
+}
+
+func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
+	if r.Shape != nil && r.Shape.QueryID != 0 {
+		dst = strconv.AppendInt(append(dst, `,"query_id":`...), int64(r.Shape.QueryID), 10)
+	}
+	if r.Has(trail.FieldRows) {
+		dst = appendNumber(dst, "rows", r.Rows)
+	}
+	if r.Has(trail.FieldDuration) {
+		dst = appendNumber(dst, "duration_us", r.Duration)
+	}
+	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+		dst = append(append(append(dst, `,"outcome":"`...), r.Outcome.String()...), '"')
+	}
+	if r.Has(trail.FieldError) {
+		dst = appendField(dst, "sqlstate", r.SQLState)
+	}
+	dst = appendField(dst, "message", r.Message)
+	if r.XID != 0 {
+		dst = appendNumber(dst, "xid", r.XID)
+	}
+	if r.ExtraCount > 0 {
+		dst = appendExtra(append(dst, `,"extra":`...), r)
+	}
+	return append(dst, f.place...)
+}
+
+func appendExtra(dst []byte, r *trail.Record) []byte {
+	sep := byte('{')
+	for name, value := range r.ExtraPairs {
+		dst = appendJSON(append(dst, sep), name)
+		dst = appendJSON(append(dst, ':'), value)
+		sep = ','
+	}
+	return append(dst, '}')
+}

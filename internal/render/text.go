@@ -1,0 +1,200 @@
+package render
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Colours of the text format, as escape sequences of terminals.
+const (
+	dim    = "\x1b[2m"
+	bold   = "\x1b[1m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+	plainC = "\x1b[0m"
+)
+
+// textFormat makes one line a record for people.
+type textFormat struct {
+	clock   clock
+	color   bool
+	scratch []byte
+}
+
+func (f *textFormat) Start(*trail.BlockRef) {}
+
+// paint appends text in a colour.
+func (f *textFormat) paint(dst []byte, color, text string) []byte {
+	if !f.color {
+		return append(dst, text...)
+	}
+	return append(append(append(dst, color...), text...), plainC...)
+}
+
+func (f *textFormat) on(dst []byte, color string) []byte {
+	if f.color {
+		dst = append(dst, color...)
+	}
+	return dst
+}
+
+func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
+	dst = f.on(dst, dim)
+	dst = append(f.clock.append(dst, r.Time, ' '), 'Z')
+	dst = f.on(dst, plainC)
+	dst = append(dst, ' ')
+	dst = f.who(dst, r)
+	dst = append(dst, ' ')
+	dst = f.what(dst, r)
+	if r.Depth > 0 {
+		dst = append(append(dst, " depth "...), strconv.FormatUint(r.Depth, 10)...)
+	}
+	if r.Has(trail.FieldDuration) {
+		dst = appendDuration(append(dst, ' '), r.Duration)
+	}
+	if r.Has(trail.FieldRows) {
+		dst = strconv.AppendUint(append(dst, ' '), r.Rows, 10)
+		dst = append(dst, " row"...)
+		if r.Rows != 1 {
+			dst = append(dst, 's')
+		}
+	}
+	if len(r.Message) > 0 || len(r.SQLState) > 0 {
+		dst = f.on(append(dst, ' '), red)
+		dst = appendSafe(dst, r.SQLState)
+		if len(r.Message) > 0 && len(r.SQLState) > 0 {
+			dst = append(dst, ' ')
+		}
+		dst = appendSafe(dst, r.Message)
+		dst = f.on(dst, plainC)
+	}
+	if r.Text != nil {
+		dst = appendSafe(append(dst, " | "...), r.Text)
+		if r.Has(trail.FieldCut) {
+			dst = f.on(append(dst, ' '), yellow)
+			dst = append(dst, "... cut from "...)
+			dst = append(strconv.AppendUint(dst, r.TextBytes, 10), " bytes"...)
+			dst = f.on(dst, plainC)
+		}
+	}
+	dst = f.params(dst, r)
+	for name, value := range r.ExtraPairs {
+		dst = append(appendSafe(append(dst, ' '), name), '=')
+		dst = appendSafe(dst, value)
+	}
+	return append(dst, '\n')
+}
+
+// who appends user@database, the roles that matter, and the session.
+func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
+	s := r.Session
+	dst = f.on(dst, cyan)
+	if user := s.Fact(trail.KeyUser); len(user) > 0 {
+		dst = appendSafe(dst, user)
+	} else if kind := s.Fact(trail.KeyBackendType); len(kind) > 0 {
+		dst = appendSafe(dst, kind)
+	} else {
+		dst = append(dst, '-')
+	}
+	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
+		dst = appendSafe(append(dst, '@'), db)
+	}
+	dst = f.on(dst, plainC)
+	if role := s.Fact(trail.KeyRole); len(role) > 0 {
+		dst = appendSafe(append(dst, " role="...), role)
+	}
+	if user := s.Fact(trail.KeyAppUser); len(user) > 0 {
+		dst = appendSafe(append(dst, " app_user="...), user)
+	}
+	dst = f.on(append(dst, ' '), dim)
+	dst = append(r.Session.ID().Append(append(dst, '[')), ' ')
+	dst = append(strconv.AppendUint(dst, r.Seq, 10), ']')
+	return f.on(dst, plainC)
+}
+
+// what appends the mark of the outcome, and class and command or the kind.
+func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
+	switch {
+	case r.Outcome == trail.OutcomeError || r.Kind == trail.KindAuthFailed:
+		dst = f.paint(dst, red, "ERROR")
+	case r.Outcome == trail.OutcomeInterrupted:
+		dst = f.paint(dst, red, "INTERRUPTED")
+	case r.Kind == trail.KindGap:
+		dst = f.paint(dst, red, "LOST")
+	case r.Outcome == trail.OutcomeRunning || r.Kind == trail.KindStart:
+		dst = f.paint(dst, yellow, "running")
+	case r.Outcome == trail.OutcomeOk:
+		dst = f.paint(dst, green, "ok")
+	default:
+		dst = append(dst, r.Outcome.String()...)
+	}
+	dst = append(dst, ' ')
+	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+		dst = f.paint(dst, bold, r.Kind.String())
+		if atDoor(r.Kind) {
+			if client := r.Session.Fact(trail.KeyClient); len(client) > 0 {
+				dst = appendSafe(append(dst, " from "...), client)
+			}
+			if method := r.Session.Fact(trail.KeyAuthMethod); len(method) > 0 {
+				dst = appendSafe(append(dst, " by "...), method)
+			}
+		}
+	}
+	if s := r.Shape; s != nil {
+		if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+			dst = append(dst, ' ')
+		}
+		if s.Class != 0 {
+			dst = append(append(dst, s.Class.String()...), '/')
+		}
+		dst = f.on(dst, bold)
+		dst = appendSafe(dst, s.Command)
+		dst = f.on(dst, plainC)
+	} else if r.Kind == trail.KindStatement || r.Kind == trail.KindStart {
+		dst = append(dst, r.Kind.String()...)
+	}
+	return dst
+}
+
+// params appends the parameters as SQL would write them: $1=42, $2='text',
+// $3=NULL.
+func (f *textFormat) params(dst []byte, r *trail.Record) []byte {
+	n := 0
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		n++
+		if n == 1 {
+			dst = append(dst, " | "...)
+		} else {
+			dst = append(dst, ", "...)
+		}
+		dst = append(strconv.AppendInt(append(dst, '$'), int64(n), 10), '=')
+		switch {
+		case null:
+			dst = append(dst, "NULL"...)
+		case p.Repr >= trail.ReprBool && p.Repr <= trail.ReprOID || p.Repr == trail.ReprNumeric || p.Repr == trail.ReprNone:
+			dst = trail.AppendParam(dst, p.Repr, value)
+		default:
+			f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
+			dst = appendQuoted(dst, f.scratch)
+		}
+		return true
+	})
+	return dst
+}
+
+// appendQuoted appends a value as a string of SQL.
+func appendQuoted(dst, value []byte) []byte {
+	dst = append(dst, '\'')
+	for {
+		before, after, found := bytes.Cut(value, []byte{'\''})
+		dst = appendSafe(dst, before)
+		if !found {
+			return append(dst, '\'')
+		}
+		dst, value = append(dst, "''"...), after
+	}
+}

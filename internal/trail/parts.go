@@ -1,0 +1,186 @@
+package trail
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Index is the blocks of all streams of a trail.
+type Index struct {
+	Streams []StreamIndex
+	// Errs is what is wrong with the segments' block headers.
+	Errs []error
+}
+
+// StreamIndex is the blocks of one stream in the order in which they were
+// written.
+type StreamIndex struct {
+	Stream *Stream
+	Refs   []BlockRef
+}
+
+// Index reads the headers of all blocks.
+func (t *Trail) Index() *Index {
+	x := &Index{Errs: slices.Clone(t.Errors)}
+	for _, s := range t.Streams {
+		si := StreamIndex{Stream: s}
+		for _, seg := range s.Segments {
+			refs, errs := seg.Index()
+			si.Refs = append(si.Refs, refs...)
+			x.Errs = append(x.Errs, errs...)
+		}
+		x.Streams = append(x.Streams, si)
+	}
+	return x
+}
+
+// A RecordID identifies a record by what its data parts know of it.
+type RecordID struct {
+	Session SessionID
+	Seq     uint64
+}
+
+// parts are the data parts of records in one block, in their order.
+type parts map[RecordID]*[3][][]byte
+
+// add keeps a data part; its bytes are the block's.
+func (p parts) add(r *Record) {
+	id := RecordID{r.Session.ID(), r.Seq}
+	kept := p[id]
+	if kept == nil {
+		kept = &[3][][]byte{}
+		p[id] = kept
+	}
+	kept[r.Part] = append(kept[r.Part], r.Data)
+}
+
+// joiner puts big records together.
+type joiner struct {
+	index *Index
+	files *Files
+}
+
+// join completes a record of the block ref, the first parts of which may be in
+// earlier blocks. The result is nil, or says what is missing; the record then
+// has what there is.
+func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
+	id := RecordID{r.Session.ID(), r.Seq}
+	need := r.Parts
+	var found [3][]byte
+	take := func(p parts) bool {
+		if kept := p[id]; kept != nil {
+			for i := range kept {
+				all := slices.Concat(kept[i]...)
+				if uint64(len(all)) > need[i] {
+					// More than the record says: the last ones are its own.
+					all = all[uint64(len(all))-need[i]:]
+				}
+				need[i] -= uint64(len(all))
+				found[i] = append(all, found[i]...)
+			}
+		}
+		return need == [3]uint64{}
+	}
+	if !take(here) && j != nil {
+		for b := range j.earlier(r, ref) {
+			p := parts{}
+			var part Record
+			for b.Next(&part) == nil {
+				if part.Kind == KindData && part.Seq == id.Seq && part.Session.ID() == id.Session {
+					p.add(&part)
+				}
+			}
+			if take(p) {
+				break
+			}
+		}
+	}
+	own := r.Parts
+	r.Parts = [3]uint64{}
+	if own[PartText] > 0 {
+		r.Text, r.TextIndex = append(found[PartText], r.Text...), -1
+	}
+	if own[PartMessage] > 0 {
+		r.Message = append(found[PartMessage], r.Message...)
+	}
+	if own[PartValues] > 0 {
+		r.Values = append(found[PartValues], r.Values...)
+		r.Fields |= FieldValues
+		if need[PartValues] > 0 {
+			r.Values, r.Nulls = nil, nil
+			r.Fields &^= FieldValues | FieldNulls
+		}
+	}
+	if missing := need[0] + need[1] + need[2]; missing > 0 {
+		return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes of its data parts",
+			ref.Number, id.Session, id.Seq, missing, own[0]+own[1]+own[2])}
+	}
+	return nil
+}
+
+// earlier yields the blocks that can hold parts of the record, the nearest
+// first: its own stream backwards, and then those of other streams, where its
+// session's records went before the server was restarted.
+func (j *joiner) earlier(r *Record, ref *BlockRef) func(yield func(*Block) bool) {
+	return func(yield func(*Block) bool) {
+		var b Block
+		var others []*BlockRef
+		read := func(ref *BlockRef) bool { return j.files.Read(ref, &b) != nil || yield(&b) }
+		for i := range j.index.Streams {
+			refs := j.index.Streams[i].Refs
+			own := ref.Segment.Stream == j.index.Streams[i].Stream
+			for k := len(refs) - 1; k >= 0; k-- {
+				c := &refs[k]
+				switch {
+				case c.LastEnd < r.Session.Start:
+				case !own:
+					if c.FirstEnd <= r.Time+int64(r.Duration) {
+						others = append(others, c)
+					}
+				case c.Number < ref.Number:
+					if !read(c) {
+						return
+					}
+				}
+			}
+		}
+		slices.SortStableFunc(others, func(a, b *BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
+		for _, c := range others {
+			if !read(c) {
+				return
+			}
+		}
+	}
+}
+
+// Records yields the records of a block with their data parts joined, and then
+// what was wrong, if anything. A record and its bytes may be kept for as long
+// as the block is not loaded again.
+func (j *joiner) records(b *Block, ref *BlockRef, yield func(r *Record)) (errs []error) {
+	var r Record
+	var here parts
+	for {
+		switch err := b.Next(&r); {
+		case err == io.EOF:
+			return errs
+		case err != nil:
+			return append(errs, err)
+		}
+		if r.Kind == KindData {
+			if here == nil {
+				here = parts{}
+			}
+			here.add(&r)
+			continue
+		}
+		if r.Parts != [3]uint64{} {
+			if err := j.join(&r, ref, here); err != nil {
+				errs = append(errs, err)
+			}
+			delete(here, RecordID{r.Session.ID(), r.Seq})
+		}
+		yield(&r)
+	}
+}
