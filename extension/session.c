@@ -165,6 +165,9 @@ find_application(void)
 {
 	const char *name = application_name ? application_name : "";
 
+	/* before its options are processed, a client's is in the startup packet */
+	if (*name == '\0' && !OidIsValid(MyDatabaseId) && MyProcPort && MyProcPort->application_name)
+		name = MyProcPort->application_name;
 	if (strncmp(name, known.application, NAMEDATALEN - 1) == 0)
 		return false;
 	strlcpy(known.application, name, NAMEDATALEN);
@@ -201,8 +204,6 @@ find_client(void)
 		strlcpy(known.user, port->user_name, NAMEDATALEN);
 	if (port->database_name)
 		strlcpy(known.database, port->database_name, NAMEDATALEN);
-	if (port->application_name && known.application[0] == '\0')
-		strlcpy(known.application, port->application_name, NAMEDATALEN);
 	strlcpy(known.role, known.user, NAMEDATALEN);
 	if (port->raddr.addr.ss_family == AF_UNIX)
 		strlcpy(known.client, "[local]", sizeof(known.client));
@@ -297,7 +298,6 @@ static void
 put_connect(int kind, const ErrorData *edata)
 {
 	StenoRecord record;
-	StringInfoData extra;
 	uint8		shape[8];
 	uint8	   *p = shape;
 	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
@@ -310,14 +310,6 @@ put_connect(int kind, const ErrorData *edata)
 	record.time = GetCurrentTimestamp();
 	record.shape = shape;
 	record.shape_len = p - shape;
-	initStringInfo(&extra);
-	if (known.auth_method)
-	{
-		steno_put_pair(&extra, "method", known.auth_method);
-		record.extra = (uint8 *) extra.data;
-		record.extra_len = extra.len;
-		record.extra_count = 1;
-	}
 	if (edata)
 	{
 		record.outcome = STENO_OUTCOME_ERROR;

@@ -77,6 +77,7 @@ typedef struct Level
 	const char *command;
 	int			inside;			/* depth of statements that it runs */
 	bool		forces;			/* their record does not depend on log_nested */
+	bool		declares;		/* DECLARE CURSOR */
 	int			relations_count;
 	int			relations_room;
 	StenoAccess *relations;
@@ -230,7 +231,7 @@ own_text(const char *source, int location, int length, uint64 *len)
 		text++;
 		n--;
 	}
-	while (n > 0 && scanner_isspace(text[n - 1]))
+	while (n > 0 && (scanner_isspace(text[n - 1]) || text[n - 1] == ';'))
 		n--;
 	*len = n;
 	return text;
@@ -525,6 +526,7 @@ enter(Level *l, QueryDesc *query, Statement *utility, int depth, bool forces)
 	l->utility = utility;
 	l->inside = depth + 1;
 	l->forces = forces;
+	l->declares = false;
 	l->relations_count = 0;
 	l->relations_room = FEW_RELATIONS;
 	l->relations = l->few;
@@ -690,6 +692,12 @@ executor_start(QueryDesc *query, int eflags)
 	begin_statement(&o->s, query->sourceText, query->plannedstmt->stmt_location,
 					query->plannedstmt->stmt_len, query_class(query),
 					level && level->forces);
+	if (level && level->declares)
+	{
+		/* its plan does not know where in the source the DECLARE stands */
+		o->s.location = level->utility->location;
+		o->s.length = level->utility->length;
+	}
 	o->subid = GetCurrentSubTransactionId();
 	o->rows = 0;
 	o->portal = ActivePortal && ActivePortal->status == PORTAL_DEFINED &&
@@ -937,6 +945,7 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 
 	enter(&l, NULL, &s, s.depth,
 		  IsA(statement, ExecuteStmt) || IsA(statement, DeclareCursorStmt));
+	l.declares = IsA(statement, DeclareCursorStmt);
 	PG_TRY();
 	{
 		call_utility(plan, source, read_only_tree, context, params,
