@@ -203,16 +203,27 @@ note_damage(Walk *w, uint64_t offset)
 	w->damaged = true;
 }
 
+static bool
+ends_with_zeros(const Walk *w)
+{
+	uint8_t		end[ZEROS_MIN];
+
+	return read_at(w->fd, end, sizeof(end), w->size - sizeof(end)) &&
+		all_zeros(end, sizeof(end));
+}
+
 /*
  * A block header that is none: returns where to go on.  Without any block after
- * it, it is the end of an unfinished write if it has a hole.
+ * it, it is the end of an unfinished write if it, or the end of the file, was
+ * never written.
  */
 static uint64_t
 skip_bad_header(Walk *w, uint64_t offset, const uint8_t *bytes)
 {
 	uint64_t	next = find_block(w, offset + 1);
 
-	if (next == w->size && has_hole(bytes, offset, STENO_BLOCK_HEADER))
+	if (next == w->size &&
+		(has_hole(bytes, offset, STENO_BLOCK_HEADER) || ends_with_zeros(w)))
 		w->torn = true;
 	else
 		note_damage(w, offset);

@@ -1,0 +1,327 @@
+/*
+ * core/bench/bench.c
+ *		What a record costs: the producer in the backend, the builder in the
+ *		writer, and a finished block.
+ *
+ * Every figure is taken several times, and the spread is shown with it: on a
+ * machine with other work the minimum is the code's own cost, and the maximum
+ * the machine's.  The text stands for a statement that repeats: of a few
+ * different ones, with one parameter.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "block.h"
+
+#define RUNS 9
+#define MESSAGE 200				/* bytes of a record in the ring, header included */
+#define RING_SIZE (128 * 1024)
+#define BLOCK_SIZE (1024 * 1024)
+#define TEXT 60
+#define SHAPE 36
+#define VALUES 8
+
+static const char text[TEXT + 1] = "SELECT abalance FROM pgbench_accounts WHERE aid = $1 -- 4711";
+static StenoRings rings;
+static uint64_t records;
+
+static double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double) t.tv_sec * 1e9 + (double) t.tv_nsec;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	double		x = *(const double *) a;
+	double		y = *(const double *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void
+report(const char *what, const char *unit, double (*run) (void))
+{
+	double		v[RUNS];
+	int			i;
+
+	for (i = 0; i < RUNS; i++)
+		v[i] = run();
+	qsort(v, RUNS, sizeof(v[0]), compare);
+	printf("%-44s %9.1f %9.1f %9.1f  %s\n", what, v[0], v[RUNS / 2], v[RUNS - 1], unit);
+	fflush(stdout);
+}
+
+/* ---- the producer ---- */
+
+/* Encode in place, as the extension does: all fields, then the strings. */
+static inline bool
+produce_one(StenoProducer *p, uint64_t i)
+{
+	StenoRecordMessage *r = steno_ring_reserve(p, MESSAGE);
+	uint8_t    *s;
+
+	if (r == NULL)
+		return false;
+	r->m.kind = STENO_KIND_STATEMENT;
+	r->m.flags = STENO_MESSAGE_VALUES;
+	r->seq = i;
+	r->time = (int64_t) i * 90;
+	r->duration = 70;
+	r->rows = 1;
+	r->statement = i;
+	r->substatement = 0;
+	r->depth = 0;
+	r->outcome = STENO_OUTCOME_OK;
+	r->extra_count = 0;
+	r->xid = 0;
+	r->sqlstate[0] = '\0';
+	r->shape_len = SHAPE;
+	r->text_len = TEXT;
+	r->nulls_len = 0;
+	r->values_len = VALUES;
+	r->message_len = 0;
+	r->extra_len = 0;
+	s = (uint8_t *) (r + 1);
+	memset(s, (int) (i & 3) + 1, SHAPE);
+	memcpy(s + SHAPE, text, TEXT);
+	s[SHAPE] = (uint8_t) (i & 15);
+	memcpy(s + SHAPE + TEXT, &i, VALUES);
+	steno_ring_publish(p, r);
+	return true;
+}
+
+_Static_assert(sizeof(StenoRecordMessage) + SHAPE + TEXT + VALUES == MESSAGE,
+			   "the record must be as long as the table says");
+
+/* One thread: a quarter of the ring at a time, which the consumer then frees unread. */
+static double
+run_producer(void)
+{
+	StenoProducer p;
+	uint64_t	n = 20000000;
+	uint64_t	i = 0;
+	double		start = now();
+
+	steno_producer_init(&p, &rings, 0);
+	while (i < n)
+	{
+		uint64_t	end = i + RING_SIZE / MESSAGE / 4;
+
+		for (; i < end; i++)
+			if (!produce_one(&p, i))
+				abort();
+		steno_ring_free(p.ring, p.head);
+	}
+	return (now() - start) / (double) i;
+}
+
+static void *
+consume(void *unused)
+{
+	StenoRing  *ring = steno_ring_at(&rings, 0);
+	const uint8_t *data = steno_ring_data(&rings, 0);
+	uint64_t	position = atomic_load(&ring->tail);
+	uint64_t	left = records;
+
+	while (left > 0)
+	{
+		uint64_t	head = steno_ring_published(ring);
+
+		if (head == position)
+			sched_yield();
+		while (position < head)
+		{
+			const StenoMessage *m = steno_ring_message(data, RING_SIZE, position);
+
+			left -= m->kind != 0;
+			position += m->len;
+		}
+		steno_ring_free(ring, position);
+	}
+	return unused;
+}
+
+/* Two threads: the wait for a consumer that is not scheduled counts, too. */
+static double
+run_two_threads(void)
+{
+	StenoProducer p;
+	pthread_t	thread;
+	uint64_t	i;
+	double		start;
+
+	records = 10000000;
+	if (pthread_create(&thread, NULL, consume, NULL) != 0)
+		abort();
+	steno_producer_init(&p, &rings, 0);
+	start = now();
+	for (i = 0; i < records; i++)
+		while (!produce_one(&p, i))
+			sched_yield();
+	start = (now() - start) / (double) records;
+	pthread_join(thread, NULL);
+	return start;
+}
+
+static double
+run_inflight(void)
+{
+	StenoInFlight *f = &steno_ring_at(&rings, 0)->inflight;
+	uint64_t	n = 10000000;
+	uint64_t	i;
+	double		start = now();
+
+	for (i = 0; i < n; i++)
+	{
+		steno_inflight_begin(f, i, (int64_t) i, text, TEXT);
+		steno_inflight_done(f, i);
+		steno_inflight_end(f);
+	}
+	return (now() - start) / (double) n;
+}
+
+/* ---- the writer ---- */
+
+static StenoSource source;
+static double finish_time;
+static uint64_t finished;
+static uint64_t stored;
+static uint64_t added;
+
+static void
+announce(StenoBlock *block)
+{
+	uint64_t	buffer[16] = {0};
+	StenoSessionMessage *s = (StenoSessionMessage *) buffer;
+
+	memset(&source, 0, sizeof(source));
+	s->m.len = sizeof(*s) + 64;
+	s->m.kind = STENO_KIND_DEF_SESSION;
+	s->body_len = 64;
+	steno_block_add(block, &source, &s->m);
+}
+
+static void
+finish(StenoBlock *block, int codec)
+{
+	static uint8_t chain[STENO_HASH_SIZE];
+	double		start = now();
+	size_t		len;
+
+	if (steno_block_finish(block, codec, 1, 1, 0, chain, &len) == NULL)
+		abort();
+	steno_block_reset(block);
+	finish_time += now() - start;
+	finished++;
+	stored += len;
+}
+
+static double
+run_writer(int codec)
+{
+	StenoBlock *block = steno_block_create(BLOCK_SIZE);
+	StenoProducer p;
+	uint64_t	position;
+	uint64_t	i = 0;
+	double		spent = 0;
+
+	announce(block);
+	finish_time = 0;
+	finished = stored = added = 0;
+	steno_producer_init(&p, &rings, 0);
+	position = p.head;
+	while (i < 3000000)
+	{
+		uint64_t	end = i + RING_SIZE / MESSAGE / 4;
+		double		start;
+		double		before = finish_time;
+
+		for (; i < end; i++)
+			produce_one(&p, i);
+		start = now();
+		while (position < p.head)
+		{
+			const StenoMessage *m = steno_ring_message(p.data, p.size, position);
+
+			if (!steno_block_add(block, &source, m))
+				finish(block, codec);
+			else
+				position += m->len;
+		}
+		spent += now() - start - (finish_time - before);
+		steno_ring_free(p.ring, position);
+	}
+	added = i;
+	steno_block_destroy(block);
+	return spent / (double) i;
+}
+
+static double
+run_add(void)
+{
+	return run_writer(STENO_CODEC_NONE);
+}
+
+static double
+run_finish_none(void)
+{
+	run_writer(STENO_CODEC_NONE);
+	return finish_time / (double) finished / 1000;
+}
+
+static double
+run_finish_lz4(void)
+{
+	run_writer(STENO_CODEC_LZ4);
+	return finish_time / (double) finished / 1000;
+}
+
+static double
+run_bytes_none(void)
+{
+	run_writer(STENO_CODEC_NONE);
+	return (double) stored / (double) added;
+}
+
+static double
+run_bytes_lz4(void)
+{
+	run_writer(STENO_CODEC_LZ4);
+	return (double) stored / (double) added;
+}
+
+int
+main(void)
+{
+	const char *path = "/dev/shm/steno-bench-rings";
+	const char *what;
+
+	unlink(path);
+	if (!steno_rings_create(&rings, path, 1, RING_SIZE, 1, 1, 1, &what))
+	{
+		perror(what);
+		return 1;
+	}
+	unlink(path);
+	printf("%d runs each; record of %d bytes, ring of %d kB, blocks of %d kB\n\n",
+		   RUNS, MESSAGE, RING_SIZE / 1024, BLOCK_SIZE / 1024);
+	printf("%-44s %9s %9s %9s\n", "", "min", "median", "max");
+	report("producer: encode in place and publish", "ns/record", run_producer);
+	report("producer: the same, consumer in a thread", "ns/record", run_two_threads);
+	report("producer: in-flight slot, begin to end", "ns/record", run_inflight);
+	report("builder: add", "ns/record", run_add);
+	report("builder: finish, not compressed", "us/block", run_finish_none);
+	report("builder: finish, LZ4", "us/block", run_finish_lz4);
+	report("trail, not compressed", "bytes/record", run_bytes_none);
+	report("trail, LZ4", "bytes/record", run_bytes_lz4);
+	return 0;
+}

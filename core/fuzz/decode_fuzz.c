@@ -1,0 +1,130 @@
+/*
+ * core/fuzz/decode_fuzz.c
+ *		Any bytes, as a payload: the decoder must end, read nothing else, and
+ *		decode the part before what is malformed the same when it stands alone.
+ *
+ * The first eight bytes are the block's first time.  An input that begins with
+ * the magic of a block goes through the checks of a whole block first.
+ */
+#include <stdlib.h>
+
+#include "decode.h"
+
+int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A digest of all that a record says; also touches every byte of it. */
+static uint64_t
+digest(uint64_t sum, const StenoRecord *r)
+{
+	const StenoBytes strings[] = {
+		r->session, r->shape, r->text, r->nulls, r->values, r->sqlstate,
+		r->message, r->cut_hash, r->extra
+	};
+	const uint64_t numbers[] = {
+		r->kind, r->mask, r->session_index, r->seq, r->statement, (uint64_t) r->time,
+		r->nparams, r->rows, r->duration, r->depth, r->substatement, r->outcome, r->xid,
+		r->cut_len, r->parts[0], r->parts[1], r->parts[2], r->extra_count, r->part
+	};
+	size_t		i;
+
+	for (i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+		sum = XXH64(strings[i].p, strings[i].len, sum + strings[i].len);
+	return XXH64(numbers, sizeof(numbers), sum);
+}
+
+/* Take the record's shape and values apart; the decoder has accepted the shape. */
+static void
+take_values(const StenoRecord *r)
+{
+	StenoBytes	shape = r->shape;
+	StenoBytes	values = r->values;
+	StenoBytes	s;
+	uint64_t	v;
+	uint64_t	i;
+	uint64_t	n;
+	uint8_t		byte;
+
+	if (!(r->mask & STENO_FIELD_SHAPE))
+		return;
+	if (!steno_take_shape_head(&shape, &v, &v, &s, &n))
+		abort();
+	for (i = 0; i < n; i++)
+		if (!steno_take_relation(&shape, &byte, &v, &s))
+			abort();
+	if (!steno_take_varint(&shape, &n) || n != r->nparams)
+		abort();
+	for (i = 0; i < n; i++)
+	{
+		if (!steno_take_param(&shape, &v, &byte))
+			abort();
+		if (r->nulls.len > i / 8 && r->nulls.p[i / 8] & 1 << i % 8)
+			continue;
+		if (!steno_take_value(&values, byte, &s))
+			break;
+	}
+}
+
+/* Decode all; the number of records, their digest, and where decoding ended. */
+static StenoDecoded
+decode(const uint8_t *payload, size_t len, int64_t first_time, uint64_t *records,
+	   uint64_t *sum, size_t *end)
+{
+	StenoDecoder d;
+	StenoRecord r;
+	StenoDecoded result;
+
+	*records = 0;
+	*sum = 0;
+	steno_decoder_begin(&d, payload, len, first_time);
+	while ((result = steno_decoder_next(&d, &r)) == STENO_DECODED_RECORD)
+	{
+		++*records;
+		*sum = digest(*sum, &r);
+		take_values(&r);
+	}
+	*end = (size_t) (d.p - d.start);
+	if (*end > len || (result == STENO_DECODED_END && *end != len))
+		abort();
+	steno_decoder_end(&d);
+	return result;
+}
+
+static void
+check(const uint8_t *payload, size_t len, int64_t first_time)
+{
+	uint64_t	records;
+	uint64_t	again;
+	uint64_t	sum;
+	uint64_t	sum_again;
+	size_t		end;
+	size_t		end_again;
+	uint8_t    *prefix;
+
+	decode(payload, len, first_time, &records, &sum, &end);
+	/* a copy of exactly that size, so that a byte too many is found */
+	prefix = malloc(end > 0 ? end : 1);
+	if (end > 0)
+		memcpy(prefix, payload, end);
+	if (decode(prefix, end, first_time, &again, &sum_again, &end_again) != STENO_DECODED_END ||
+		records != again || sum != sum_again || end != end_again)
+		abort();
+	free(prefix);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	uint8_t    *buffer;
+
+	if (size >= 4 && memcmp(data, STENO_BLOCK_MAGIC, 4) == 0)
+	{
+		if (steno_block_open(data, size, &h, &payload, &buffer))
+			check(payload.p, payload.len, h.first_time);
+		free(buffer);
+	}
+	else if (size >= 8)
+		check(data + 8, size - 8, (int64_t) steno_get_le(data, 8));
+	return 0;
+}

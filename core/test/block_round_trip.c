@@ -1,0 +1,396 @@
+/*
+ * core/test/block_round_trip.c
+ *		What goes into a block comes out of it: every field, for several
+ *		sessions at once, up to full blocks, with both codecs; and what repeats
+ *		is stored once.
+ */
+#include <openssl/sha.h>
+
+#include "model.h"
+#include "test.h"
+
+#define NSOURCES 4
+#define ROOM 8192
+#define MAX_KEPT 20000
+
+/* A copy of what was added, and the session it was added for. */
+typedef struct Kept
+{
+	StenoMessage *m;
+	uint8_t    *body;
+	uint32_t	body_len;
+} Kept;
+
+static Kept kept[MAX_KEPT];
+static int	nkept;
+
+static void
+keep(const StenoMessage *m, const uint8_t *body, uint32_t body_len)
+{
+	Kept	   *k = &kept[nkept++];
+
+	CHECK(nkept <= MAX_KEPT);
+	k->m = malloc(m->len);
+	memcpy(k->m, m, m->len);
+	k->body = malloc(body_len);
+	memcpy(k->body, body, body_len);
+	k->body_len = body_len;
+}
+
+static void
+forget(void)
+{
+	while (nkept > 0)
+	{
+		nkept--;
+		free(kept[nkept].m);
+		free(kept[nkept].body);
+	}
+}
+
+/* The header's times, from the messages. */
+static void
+check_header(const StenoBlockHeader *h, uint64_t number)
+{
+	int64_t		first = INT64_MAX;
+	int64_t		first_end = INT64_MAX;
+	int64_t		last_end = INT64_MIN;
+	uint32_t	records = 0;
+	int			i;
+
+	for (i = 0; i < nkept; i++)
+	{
+		const StenoRecordMessage *r = (const StenoRecordMessage *) kept[i].m;
+		int64_t		end;
+
+		if (r->m.kind == STENO_KIND_DATA)
+			continue;
+		records++;
+		end = r->time;
+		if (r->m.kind == STENO_KIND_STATEMENT && r->duration != STENO_NONE64 &&
+			__builtin_add_overflow(r->time, (int64_t) r->duration, &end))
+			end = INT64_MAX;
+		first = r->time < first ? r->time : first;
+		first_end = end < first_end ? end : first_end;
+		last_end = end > last_end ? end : last_end;
+	}
+	CHECK(h->records == records);
+	CHECK(h->block == number);
+	CHECK(h->first_record == number * 10);
+	CHECK(records == 0 || h->first_time == first);
+	CHECK(records == 0 || h->first_end == first_end);
+	CHECK(records == 0 || h->last_end == last_end);
+}
+
+/* Finish, decode, and compare with what was kept. */
+static StenoBlockHeader
+finish_and_compare(StenoBlock *block, int codec, uint64_t number, StenoDecoder *decoder)
+{
+	static uint8_t chain[STENO_HASH_SIZE];
+	uint8_t		copy[STENO_HASH_SIZE + STENO_BLOCK_CHAINED];
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoRecord r;
+	uint8_t    *buffer;
+	size_t		len;
+	const uint8_t *bytes;
+	int			i;
+
+	memcpy(copy, chain, STENO_HASH_SIZE);
+	bytes = steno_block_finish(block, codec, number, number * 10, 77, chain, &len);
+	CHECK(bytes != NULL);
+	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	CHECK(memcmp(h.chain, chain, STENO_HASH_SIZE) == 0);
+	CHECK(h.codec == codec || h.stored == h.raw);
+	check_header(&h, number);
+	steno_decoder_begin(decoder, payload.p, payload.len, h.first_time);
+	for (i = 0; i < nkept; i++)
+	{
+		CHECK(steno_decoder_next(decoder, &r) == STENO_DECODED_RECORD);
+		CHECK(model_matches(kept[i].m, kept[i].body, kept[i].body_len, &r));
+	}
+	CHECK(steno_decoder_next(decoder, &r) == STENO_DECODED_END);
+	free(buffer);
+	forget();
+	return h;
+}
+
+static uint32_t
+random_session(uint8_t *body, uint64_t *random, int source)
+{
+	static const char *const names[] = {"alice", "bob", "", "a role with a long name and \"quotes\""};
+	const uint8_t keys[] = {STENO_SESSION_USER, STENO_SESSION_ROLE};
+	const char *values[2];
+
+	values[0] = names[source];
+	values[1] = names[test_below(random, 4)];
+	return model_body(body, 1000 + source, (uint32_t) source, 2, keys, values);
+}
+
+/* Adds to the block, or finishes it and begins the next. */
+static void
+add(StenoBlock *block, StenoSource *source, const StenoMessage *m, uint64_t *number)
+{
+	StenoDecoder d;
+
+	if (!steno_block_add(block, source, m))
+	{
+		uint32_t	used = steno_block_bytes(block);
+
+		CHECK(!steno_block_add(block, source, m));
+		CHECK(steno_block_bytes(block) == used);
+		finish_and_compare(block, (int) (*number & 1), *number, &d);
+		steno_decoder_end(&d);
+		++*number;
+		steno_block_reset(block);
+		CHECK(steno_block_bytes(block) == 0 && steno_block_records(block) == 0);
+		CHECK(steno_block_add(block, source, m));
+	}
+	if (m->kind != STENO_KIND_DEF_SESSION)
+		keep(m, source->body, source->body_len);
+}
+
+TEST(block_round_trip_of_random_records)
+{
+	static StenoSource sources[NSOURCES];
+	uint64_t	random = test_seed();
+	uint64_t	seq[NSOURCES] = {0};
+	uint64_t	statement[NSOURCES] = {1, 1, 1, 1};
+	uint64_t	number = 1;
+	uint64_t	buffer[ROOM / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoDecoder d;
+	uint64_t	i;
+	uint64_t	n = test_parameter("BLOCK_RECORDS", 200000);
+
+	for (i = 0; i < n; i++)
+	{
+		int			s = (int) test_below(&random, NSOURCES);
+
+		if (seq[s] == 0 || test_below(&random, 100) == 0)
+		{
+			model_encode_session(buffer, body, random_session(body, &random, s),
+								 seq[s], statement[s] - 1);
+			add(block, &sources[s], (StenoMessage *) buffer, &number);
+		}
+		if (test_below(&random, 50) == 0)
+			seq[s] = test_random(&random);
+		if (test_below(&random, 30) == 0)
+			model_encode_data(buffer, seq[s] + 1, (uint32_t) test_below(&random, 3), body,
+							  (uint32_t) test_below(&random, sizeof(body)));
+		else
+			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);
+		CHECK(steno_message_is_whole((StenoMessage *) buffer, ROOM));
+		add(block, &sources[s], (StenoMessage *) buffer, &number);
+	}
+	CHECK(number > 100);
+	finish_and_compare(block, STENO_CODEC_LZ4, number, &d);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+static void
+announce(StenoBlock *block, StenoSource *source, uint32_t pid, uint64_t seq, uint64_t statement)
+{
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+
+	memset(source, 0, sizeof(*source));
+	model_encode_session(buffer, body, model_body(body, 5, pid, 0, NULL, NULL), seq, statement);
+	CHECK(steno_block_add(block, source, (StenoMessage *) buffer));
+}
+
+static bool
+add_text(StenoBlock *block, StenoSource *source, uint64_t seq, const void *text, uint32_t len)
+{
+	uint64_t	buffer[64];
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, seq, (int64_t) seq);
+	ModelStrings s = {0};
+
+	r.statement = seq;
+	s.text = text;
+	s.text_len = len;
+	model_encode(buffer, &r, &s);
+	if (!steno_block_add(block, source, (StenoMessage *) buffer))
+		return false;
+	if (nkept < MAX_KEPT)
+		keep((StenoMessage *) buffer, source->body, source->body_len);
+	return true;
+}
+
+/* More unique texts than the dictionary can remember: all must still be right. */
+static void
+unique_texts(uint32_t capacity, uint32_t n)
+{
+	StenoBlock *block = steno_block_create(capacity);
+	static StenoSource source;
+	StenoDecoder d;
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoRecord r;
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	uint8_t    *buffer;
+	size_t		len;
+	const uint8_t *bytes;
+	uint32_t	i;
+	uint32_t	seen = 0;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < n && add_text(block, &source, i + 1, &i, sizeof(i)); i++)
+		forget();
+	n = i;
+	CHECK(n > 30000);
+	bytes = steno_block_finish(block, STENO_CODEC_NONE, 1, 1, 0, chain, &len);
+	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+	while (steno_decoder_next(&d, &r) == STENO_DECODED_RECORD)
+	{
+		CHECK(r.text.len == sizeof(seen) && memcmp(r.text.p, &seen, sizeof(seen)) == 0);
+		seen++;
+	}
+	CHECK(seen == n);
+	CHECK(d.texts.n == n);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_holds_unique_texts_beyond_its_dictionary)
+{
+	unique_texts(1024 * 1024, 100000);
+	unique_texts(8 * 1024 * 1024, 100000);
+}
+
+TEST(block_defines_what_repeats_once)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint64_t	i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 1; i <= 100; i++)
+		CHECK(add_text(block, &source, i, "SELECT 1", 8));
+	/* the same session again, also from a writer that forgot it */
+	model_encode_session(buffer, source.body, source.body_len, 100, 100);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	CHECK(add_text(block, &source, 101, "SELECT 1", 8));
+	announce(block, &source, 1, 101, 101);
+	CHECK(add_text(block, &source, 102, "SELECT 1", 8));
+	/* 102 records of kind, session, mask, text, time; and three definitions */
+	CHECK(steno_block_bytes(block) < 102 * 6 + 60);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == 1);
+	CHECK(d.texts.n == 1);
+	steno_decoder_end(&d);
+
+	/* the next block knows nothing of this one's definitions */
+	steno_block_reset(block);
+	CHECK(add_text(block, &source, 103, "SELECT 1", 8));
+	finish_and_compare(block, STENO_CODEC_NONE, 2, &d);
+	CHECK(d.sessions.n == 1);
+	CHECK(d.texts.n == 1);
+	CHECK(d.sessions.list[0].a == 103);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_returns_to_an_earlier_role_without_defining_it_again)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	const uint8_t key = STENO_SESSION_ROLE;
+	const char *roles[] = {"a", "b"};
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	StenoDecoder d;
+	uint64_t	i;
+
+	for (i = 0; i < 10; i++)
+	{
+		model_encode_session(buffer, body, model_body(body, 5, 1, 1, &key, &roles[i & 1]), i, i);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		CHECK(add_text(block, &source, i + 1, "x", 1));
+	}
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == 2);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_first_time_is_the_earliest)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[64];
+	const int64_t times[] = {500, -100, 700, INT64_MAX / 2};
+	ModelStrings s = {0};
+	StenoDecoder d;
+	StenoBlockHeader h;
+	int			i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < 4; i++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_NOTE, (uint64_t) i + 1, times[i]);
+
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	h = finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(h.first_time == -100);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_without_records_has_the_time_of_its_creation)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoDecoder d;
+	StenoBlockHeader h = finish_and_compare(block, STENO_CODEC_LZ4, 1, &d);
+
+	CHECK(h.records == 0 && h.raw == 0 && h.stored == 0 && h.codec == STENO_CODEC_NONE);
+	CHECK(h.first_time == 77 && h.first_end == 77 && h.last_end == 77);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* Until the reset the block can be finished again, say with another number. */
+TEST(block_can_be_finished_again)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint8_t		zero[STENO_HASH_SIZE] = {0};
+	uint8_t		one[STENO_HASH_SIZE];
+	uint8_t		two[STENO_HASH_SIZE];
+	size_t		len;
+	uint64_t	i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 1; i < 100; i++)
+		CHECK(add_text(block, &source, i, "SELECT 1", 8));
+	memcpy(one, zero, sizeof(one));
+	memcpy(two, zero, sizeof(two));
+	steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 0, one, &len);
+	steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 0, two, &len);
+	CHECK(memcmp(one, two, sizeof(one)) == 0);
+	forget();
+	steno_block_destroy(block);
+}
+
+TEST(block_keeps_the_identity_of_a_session_whose_facts_are_too_long)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[400];
+	uint8_t		body[3000];
+
+	memset(body, 3, sizeof(body));
+	model_encode_session(buffer, body, 3000, 0, 0);
+	CHECK(!steno_message_is_whole((StenoMessage *) buffer, sizeof(buffer)));
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	CHECK(source.body_len == STENO_SESSION_FACTS && memcmp(source.body, body, STENO_SESSION_FACTS) == 0);
+	steno_block_destroy(block);
+}

@@ -1,0 +1,90 @@
+/*
+ * core/test/inflight_detects_torn_copies.c
+ *		A live reader of the in-flight slot never takes a mix of two statements
+ *		for one.
+ */
+#include <pthread.h>
+#include <time.h>
+
+#include "ring.h"
+#include "test.h"
+
+static StenoInFlight slot;
+static _Atomic bool stop;
+
+/* Statement n is n everywhere: length, time, and every byte of the text. */
+static void *
+produce(void *unused)
+{
+	char		text[400];
+	uint64_t	n = 0;
+
+	while (!atomic_load_explicit(&stop, memory_order_relaxed))
+	{
+		n++;
+		memset(text, (int) (n & 0x7f), sizeof(text));
+		steno_inflight_begin(&slot, n, (int64_t) n * 3, text, (uint32_t) (n % sizeof(text)));
+	}
+	return unused;
+}
+
+static void
+check(const StenoInFlight *copy)
+{
+	uint32_t	i;
+
+	CHECK(copy->time == (int64_t) copy->statement * 3);
+	CHECK(copy->text_len == copy->statement % 400);
+	CHECK(copy->text_kept == (copy->text_len < STENO_INFLIGHT_TEXT ? copy->text_len : STENO_INFLIGHT_TEXT));
+	for (i = 0; i < copy->text_kept; i++)
+		CHECK(copy->text[i] == (char) (copy->statement & 0x7f));
+}
+
+THREADED_TEST(inflight_torn_copies_are_detected)
+{
+	uint64_t	wanted = test_parameter("INFLIGHT_READS", 1000000);
+	uint64_t	good = 0;
+	uint64_t	torn = 0;
+	time_t		end = time(NULL) + 20;
+	StenoInFlight copy = {0};
+	pthread_t	thread;
+
+	CHECK(pthread_create(&thread, NULL, produce, NULL) == 0);
+	while ((good < wanted || torn == 0) && time(NULL) < end)
+	{
+		if (steno_inflight_read(&slot, &copy))
+		{
+			check(&copy);
+			good++;
+		}
+		else
+			torn++;
+	}
+	atomic_store(&stop, true);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(good > 0 && torn > 0);
+}
+
+TEST(inflight_of_a_producer_that_died_halfway_is_not_read)
+{
+	StenoInFlight copy;
+
+	steno_inflight_begin(&slot, 1, 3, "SELECT 1", 8);
+	CHECK(steno_inflight_read(&slot, &copy));
+	CHECK(copy.active == 1 && copy.done == 0 && memcmp(copy.text, "SELECT 1", 8) == 0);
+	atomic_fetch_add(&slot.version, 1);
+	CHECK(!steno_inflight_read(&slot, &copy));
+}
+
+TEST(inflight_tells_when_the_statement_is_recorded)
+{
+	StenoInFlight copy;
+
+	steno_inflight_begin(&slot, 1, 3, "SELECT 1", 8);
+	steno_inflight_done(&slot, 4711);
+	CHECK(steno_inflight_read(&slot, &copy) && copy.done == 4711 && copy.active == 1);
+	steno_inflight_end(&slot);
+	CHECK(steno_inflight_read(&slot, &copy) && copy.active == 0);
+	steno_inflight_begin(&slot, 2, 6, "", 0);
+	CHECK(steno_inflight_read(&slot, &copy) && copy.done == 0 && copy.statement == 2);
+}

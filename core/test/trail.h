@@ -1,0 +1,44 @@
+/*
+ * core/test/trail.h
+ *		Small trails for tests, and an independent check of whole streams.
+ */
+#ifndef STENO_TRAIL_H
+#define STENO_TRAIL_H
+
+#include "segment.h"
+
+#define TRAIL_SYSTEM 4711
+#define TRAIL_NOW INT64_C(800000000000000)
+
+/* A stream being written, by a writer with one source. */
+typedef struct Trail
+{
+	StenoStream stream;
+	StenoFound	found;
+	StenoError	error;
+	StenoBlock *block;
+	StenoSource source;
+	uint64_t	seq;
+} Trail;
+
+/* Open, and fail the test if that fails. */
+extern void trail_open(Trail *t, const char *trail);
+extern bool trail_try_open(Trail *t, const char *trail);
+extern void trail_close(Trail *t);
+
+/* Append a block of n records (0: none), about 60 bytes each. */
+extern bool trail_append(Trail *t, int n);
+extern void trail_must_append(Trail *t, int n);
+
+/*
+ * Check a stream by FORMAT.md alone: checksums, numbers, and the SHA-256 chain
+ * over all segments.  Returns the number of blocks, or -1 with a message.
+ */
+extern int	trail_verify(const char *trail, uint32_t stream, uint64_t *records);
+
+/* Whole files. */
+extern uint8_t *file_read(const char *path, size_t *len);
+extern void file_write(const char *path, const void *bytes, size_t len);
+extern void segment_name(char *path, size_t size, const char *trail, uint32_t stream, uint64_t segment);
+
+#endif							/* STENO_TRAIL_H */
