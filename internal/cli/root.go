@@ -12,6 +12,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
 // Version is set by the linker: -X github.com/pg-steno/pg_steno/internal/cli.Version=1.2.3.
@@ -50,6 +51,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 	})
 	root.AddCommand(
 		cat.NewCmdCat(f, nil),
+		verify.NewCmdVerify(f, nil),
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),

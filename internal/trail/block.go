@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"sync"
@@ -168,4 +169,20 @@ func (b *Block) ChainHash(previous [32]byte) [32]byte {
 	var sum [32]byte
 	h.Sum(sum[:0])
 	return sum
+}
+
+// sector is what a disk writes as a whole.
+const sector = 512
+
+// HasHole says whether a sector of the block is zeros: after a crash of the
+// machine, a part that never reached the disk.
+func (b *Block) HasHole() bool {
+	for at := 0; at < len(b.Image); {
+		n := min(sector-int((b.Offset+int64(at))%sector), len(b.Image)-at)
+		if n >= 64 && len(bytes.Trim(b.Image[at:at+n], "\x00")) == 0 {
+			return true
+		}
+		at += n
+	}
+	return false
 }

@@ -56,7 +56,7 @@ const (
 	FieldOutcome   Field = 1 << 10 // one byte: outcome; absent means ok
 	FieldError     Field = 1 << 11 // five ASCII bytes: SQLSTATE, string: message
 	FieldXID       Field = 1 << 12 // varint: transaction id
-	FieldCut       Field = 1 << 13 // varint: full length of a text that a setting cut, 32 bytes: its SHA-256
+	FieldCut       Field = 1 << 13 // varint: full length of a text of which only the beginning is there, 32 bytes: its SHA-256, or zeros when it is not known
 	FieldParts     Field = 1 << 14 // three varints: bytes of text, values and message that stand in preceding data parts
 	FieldExtra     Field = 1 << 15 // varint: count, then that many pairs of strings: name, value
 )

@@ -14,11 +14,17 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return true
 	}
-	c := cursor{b: r.Values}
+	c, lost := cursor{b: r.Values}, false
 	for i, p := range r.Shape.Params {
 		null := i/8 < len(r.Nulls) && r.Nulls[i/8]&(1<<(i%8)) != 0
 		var value []byte
-		if !null {
+		if int(p.Repr) >= len(fixedSize) {
+			// Nobody knows where this value ends, nor the ones after it.
+			c.b, lost = nil, true
+		}
+		if lost {
+			p.Repr = unknownRepr
+		} else if !null {
 			value = c.param(p.Repr)
 			if c.bad {
 				return false
@@ -43,12 +49,11 @@ var fixedSize = [...]int8{
 	ReprTimestamp: 8, ReprTimestamptz: 8, ReprInterval: 16, ReprInet: -1, ReprCidr: -1, ReprChar: 1,
 }
 
-// param takes the next value. Where the representation is not known, its end is
-// not either, and the value is all the rest.
+// unknownRepr stands for a representation that this program does not know.
+const unknownRepr Repr = 255
+
+// param takes the next value.
 func (c *cursor) param(repr Repr) []byte {
-	if int(repr) >= len(fixedSize) {
-		return c.bytes(uint64(len(c.b)))
-	}
 	if n := fixedSize[repr]; n >= 0 {
 		return c.bytes(uint64(n))
 	}

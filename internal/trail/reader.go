@@ -151,6 +151,7 @@ func Join(trails ...*Trail) *Trail {
 		all.Streams = append(all.Streams, t.Streams...)
 		all.Foreign = append(all.Foreign, t.Foreign...)
 		all.Errors = append(all.Errors, t.Errors...)
+		all.Whole = all.Whole || t.Whole
 	}
 	return all
 }
@@ -433,4 +434,15 @@ func (fs *Files) Read(ref *BlockRef, b *Block) error {
 		return err
 	}
 	return b.Load()
+}
+
+// ChainOf reads the chain hash that a block's header has.
+func (fs *Files) ChainOf(ref *BlockRef) (hash [32]byte, err error) {
+	o, err := fs.acquire(ref.Segment.Path)
+	if err != nil {
+		return hash, err
+	}
+	defer fs.release(o)
+	_, err = o.f.ReadAt(hash[:], ref.Offset+72)
+	return hash, err
 }

@@ -214,6 +214,9 @@ type decoder struct {
 	params    []ParamType
 }
 
+// SessionID is the session of the block's session definition with that index.
+func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
+
 // Rewind makes Next start with the block's first item again.
 func (b *Block) Rewind() {
 	d := &b.decoder

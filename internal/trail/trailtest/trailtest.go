@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
@@ -101,6 +102,13 @@ type Builder struct {
 	LastEnd   int64
 
 	lastTime int64
+	// The first record's item stands at payload[at:end]; its time is written
+	// by Finish, when the block's first time is known.
+	at, end  int
+	kind     trail.Kind
+	pre      []byte
+	post     []byte
+	time     int64
 	sessions map[*Session]int
 	defined  []state
 	shapes   map[string]int
@@ -108,11 +116,10 @@ type Builder struct {
 	item     []byte
 }
 
-// NewBuilder returns a builder of a block whose first time is known: it must
-// not be later than any record's.
-func NewBuilder(firstTime int64) *Builder {
+// NewBuilder returns a builder of a block that is begun at a time.
+func NewBuilder(now int64) *Builder {
 	return &Builder{
-		FirstTime: firstTime, FirstEnd: firstTime, LastEnd: firstTime, lastTime: firstTime,
+		FirstTime: now, FirstEnd: now, LastEnd: now,
 		sessions: map[*Session]int{}, shapes: map[string]int{}, texts: map[string]int{},
 	}
 }
@@ -203,7 +210,7 @@ func (b *Builder) Add(r *Record) {
 	set(trail.FieldShape, r.Shape != nil)
 	set(trail.FieldText, r.Text != "")
 	set(trail.FieldRows, r.Rows != 0)
-	set(trail.FieldTime, r.Time != b.lastTime)
+	set(trail.FieldTime, b.Records == 0 || r.Time != b.lastTime)
 	set(trail.FieldDuration, r.Duration != 0)
 	set(trail.FieldNulls, r.Nulls != nil)
 	set(trail.FieldValues, r.Values != nil)
@@ -243,7 +250,9 @@ func (b *Builder) Add(r *Record) {
 	varint(trail.FieldShape, uint64(shape))
 	varint(trail.FieldText, uint64(text))
 	varint(trail.FieldRows, r.Rows)
+	pre := len(item)
 	zigzag(trail.FieldTime, r.Time-b.lastTime)
+	post := len(item)
 	varint(trail.FieldDuration, r.Duration)
 	put(trail.FieldNulls, func() { item = append(item, r.Nulls...) })
 	put(trail.FieldValues, func() { item = str(item, r.Values) })
@@ -269,15 +278,23 @@ func (b *Builder) Add(r *Record) {
 	})
 	item = append(item, r.Unknown...)
 	b.item = item
+	if b.Records == 0 {
+		b.at, b.kind, b.time = len(b.Payload), r.Kind, r.Time
+		b.pre, b.post = slices.Clone(item[:pre]), slices.Clone(item[post:])
+	}
 	b.Item(r.Kind, item)
+	if b.Records == 0 {
+		b.end = len(b.Payload)
+	}
 
 	end := r.Time
 	if r.Kind == trail.KindStatement {
 		end += int64(r.Duration)
 	}
 	if b.Records == 0 {
-		b.FirstEnd, b.LastEnd = end, end
+		b.FirstTime, b.FirstEnd, b.LastEnd = r.Time, end, end
 	}
+	b.FirstTime = min(b.FirstTime, r.Time)
 	b.FirstEnd, b.LastEnd = min(b.FirstEnd, end), max(b.LastEnd, end)
 	b.Records++
 	b.lastTime = r.Time
@@ -295,6 +312,13 @@ var zstdWriter, _ = zstd.NewWriter(nil)
 
 // Finish returns the block, and its chain hash in chain.
 func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[32]byte) []byte {
+	if b.Records > 0 {
+		tail := slices.Clone(b.Payload[b.end:])
+		b.Payload = b.Payload[:b.at]
+		b.Item(b.kind, slices.Concat(b.pre, binary.AppendVarint(nil, b.time-b.FirstTime), b.post))
+		b.end = len(b.Payload)
+		b.Payload = append(b.Payload, tail...)
+	}
 	payload := b.Payload
 	switch codec {
 	case trail.CodecLz4:
@@ -343,7 +367,8 @@ type Stream struct {
 	segment uint64
 	block   uint64
 	record  uint64
-	chain   [32]byte
+	chain   [32]byte // what the next block starts from
+	last    [32]byte // the last block's
 }
 
 // NewStream makes a stream's folder and first segment below dir.
@@ -370,7 +395,7 @@ func (s *Stream) Rotate(t testing.TB, created int64) {
 		s.file.Close()
 	}
 	s.segment++
-	h := SegmentHeader(s.Number, s.segment, created, s.block, s.record, s.chain)
+	h := SegmentHeader(s.Number, s.segment, created, s.block, s.record, s.last)
 	s.chain = sha256.Sum256(h)
 	var err error
 	if s.file, err = os.Create(s.SegmentPath(s.segment)); err == nil {
@@ -406,6 +431,7 @@ func (s *Stream) Write(t testing.TB, b *Builder) {
 // Finish makes the bytes of the stream's next block.
 func (s *Stream) Finish(b *Builder) []byte {
 	image := b.Finish(s.Codec, s.block, s.record, &s.chain)
+	s.last = s.chain
 	s.block++
 	s.record += uint64(b.Records)
 	return image

@@ -1,0 +1,162 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// span is a run of sequence numbers of one session.
+type span struct {
+	session     trail.SessionID
+	first, last uint64
+}
+
+// finding is what one block says, for the checks that need all blocks.
+type finding struct {
+	header trail.BlockHeader
+	ok     bool // the header was read
+	errs   []error
+	torn   bool // the errors are those of an unfinished write
+
+	spans     []span
+	explained []span // numbers that gap records stand for
+	lost      uint64 // records that gap records count
+	gaps      uint64 // gap records
+	ended     []trail.SessionID
+	first     int64 // earliest time and latest end
+	last      int64
+
+	parts       map[trail.RecordID]uint64 // bytes of data parts
+	whole       []trail.RecordID          // records that have data parts ...
+	wholeBytes  []uint64                  // ... of so many bytes
+	interrupted []trail.RecordID
+}
+
+// checker reads blocks; each worker has one.
+type checker struct {
+	files *trail.Files
+	block trail.Block
+	open  []openSpan // by the index of the session definition
+}
+
+// openSpan is the run of numbers that a session definition is in.
+type openSpan struct{ first, last uint64 }
+
+// check reads one block whole. previous is the hash before it, known when the
+// place before it could be read.
+func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool) *finding {
+	f := &finding{}
+	b := &c.block
+	err := c.files.Read(ref, b)
+	f.header, f.ok = b.Header, b.Header.Number == ref.Number
+	if err != nil {
+		f.errs = append(f.errs, err)
+		f.torn = last && b.HasHole()
+	}
+	if known && f.ok && !f.torn && b.ChainHash(previous) != b.Header.Chain {
+		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 72,
+			Reason: fmt.Sprintf("chain is broken: block %d does not follow from what stands before it", ref.Number)})
+	}
+	if err == nil {
+		c.items(f)
+	}
+	return f
+}
+
+// items decodes all items of the block.
+func (c *checker) items(f *finding) {
+	b := &c.block
+	h := &b.Header
+	c.open = c.open[:0]
+	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
+	var r trail.Record
+	for {
+		err := b.Next(&r)
+		if err != nil {
+			if err != io.EOF {
+				f.errs = append(f.errs, err)
+				return
+			}
+			break
+		}
+		if r.Kind == trail.KindData {
+			if f.parts == nil {
+				f.parts = map[trail.RecordID]uint64{}
+			}
+			f.parts[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] += uint64(len(r.Data))
+			continue
+		}
+		for r.SessionIndex >= len(c.open) {
+			c.open = append(c.open, openSpan{})
+		}
+		if o := &c.open[r.SessionIndex]; o.last != 0 && r.Seq == o.last+1 {
+			o.last++
+		} else {
+			if o.last != 0 {
+				f.spans = append(f.spans, span{r.Session.ID(), o.first, o.last})
+			}
+			o.first, o.last = r.Seq, r.Seq
+		}
+		end := r.End()
+		firstTime, firstEnd, lastEnd = min(firstTime, r.Time), min(firstEnd, end), max(lastEnd, end)
+		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
+			f.rare(&r)
+		}
+		if r.Shape != nil && len(r.Shape.Params) > 0 && r.Parts[trail.PartValues] == 0 && !r.Params(anyParam) {
+			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
+				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters are not as their types say", h.Number, r.Session.ID(), r.Seq)})
+		}
+	}
+	for i, o := range c.open {
+		if o.last != 0 {
+			f.spans = append(f.spans, span{b.SessionID(i), o.first, o.last})
+		}
+	}
+	if h.Records == 0 {
+		return
+	}
+	f.first, f.last = firstTime, lastEnd
+	if firstTime != h.FirstTime || firstEnd != h.FirstEnd || lastEnd != h.LastEnd {
+		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
+			Reason: fmt.Sprintf("block %d: times in the header are not those of its records", h.Number)})
+	}
+}
+
+func anyParam(trail.ParamType, []byte, bool) bool { return true }
+
+// rare takes notice of the records that the checks over all blocks need.
+func (f *finding) rare(r *trail.Record) {
+	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
+	if n := r.Parts[0] + r.Parts[1] + r.Parts[2]; n > 0 {
+		f.whole, f.wholeBytes = append(f.whole, id), append(f.wholeBytes, n)
+	}
+	if r.Outcome == trail.OutcomeInterrupted {
+		f.interrupted = append(f.interrupted, id)
+	}
+	switch r.Kind {
+	case trail.KindDisconnect:
+		f.ended = append(f.ended, id.Session)
+	case trail.KindGap:
+		f.gaps++
+		number := func(name string) uint64 {
+			value, _ := r.ExtraValue(name)
+			n, _ := strconv.ParseUint(string(value), 10, 64)
+			return n
+		}
+		first, last := number("first_seq"), number("last_seq")
+		f.lost += number("count")
+		if first > 0 && last >= first {
+			f.explained = append(f.explained, span{id.Session, first, last})
+		}
+	}
+}
+
+// isTorn says whether an error is an unfinished write at the end of a stream.
+func isTorn(err error) bool {
+	var torn *trail.TornError
+	return errors.As(err, &torn) && torn.Last
+}

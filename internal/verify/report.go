@@ -1,0 +1,114 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/render"
+)
+
+// Problem is one thing that is wrong, or worth knowing.
+type Problem struct {
+	File   string `json:"file,omitempty"`
+	Offset *int64 `json:"offset,omitempty"`
+	What   string `json:"what"`
+}
+
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(render.Safe(p.File))
+		b.WriteString(": ")
+	}
+	if p.Offset != nil {
+		fmt.Fprintf(&b, "offset %d: ", *p.Offset)
+	}
+	b.WriteString(render.Safe(p.What))
+	return b.String()
+}
+
+// Report is the result of a verification.
+type Report struct {
+	Whole        bool      `json:"whole"`
+	Trail        []string  `json:"trail"`
+	Streams      int       `json:"streams"`
+	Segments     int       `json:"segments"`
+	Blocks       int64     `json:"blocks"`
+	Records      int64     `json:"records"`
+	Sessions     int       `json:"sessions"`
+	OpenSessions int       `json:"open_sessions"`
+	Bytes        int64     `json:"bytes"`
+	First        string    `json:"first_time,omitempty"`
+	Last         string    `json:"last_time,omitempty"`
+	GapRecords   uint64    `json:"gap_records"`
+	LostRecords  uint64    `json:"lost_records"`
+	Problems     []Problem `json:"problems"`
+	MoreProblems int       `json:"more_problems,omitempty"`
+	Warnings     []Problem `json:"warnings"`
+	MoreWarnings int       `json:"more_warnings,omitempty"`
+}
+
+// WriteJSON writes the report as one line of JSON.
+func (r *Report) WriteJSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(out io.Writer, color bool) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("trail", "%s", render.Safe(strings.Join(r.Trail, " ")))
+	row("streams", "%s", Group(int64(r.Streams)))
+	row("segments", "%s", Group(int64(r.Segments)))
+	row("blocks", "%s", Group(r.Blocks))
+	row("records", "%s", Group(r.Records))
+	row("sessions", "%s, %s of them open", Group(int64(r.Sessions)), Group(int64(r.OpenSessions)))
+	row("bytes", "%s (%s)", Group(r.Bytes), progress.Bytes(r.Bytes))
+	if r.First != "" {
+		row("time", "%s to %s", r.First, r.Last)
+	}
+	if r.GapRecords > 0 {
+		row("dropped", "%s records, as %s gap records say", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
+	}
+	list := func(title string, problems []Problem, more int) {
+		for _, p := range problems {
+			fmt.Fprintf(&b, "%s: %s\n", title, p)
+		}
+		if more > 0 {
+			fmt.Fprintf(&b, "%s: and %s more\n", title, Group(int64(more)))
+		}
+	}
+	list("warning", r.Warnings, r.MoreWarnings)
+	list("damage", r.Problems, r.MoreProblems)
+	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
+	if !r.Whole {
+		n := len(r.Problems) + r.MoreProblems
+		verdict, paint = "DAMAGED: "+Group(int64(n))+" problem", "\x1b[31m"
+		if n != 1 {
+			verdict += "s"
+		}
+	}
+	if color {
+		verdict = paint + verdict + "\x1b[0m"
+	}
+	row("verdict", "%s", verdict)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// Group is a number with commas between thousands.
+func Group(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

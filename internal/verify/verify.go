@@ -1,0 +1,490 @@
+// Package verify is the command that proves a trail whole: every checksum, the
+// hash chain of every stream, the numbers of blocks and records, and every
+// session's sequence numbers.
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// maxListed bounds how many problems, and how many warnings, are listed one by
+// one.
+const maxListed = 100
+
+// Trail verifies a trail.
+func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, error) {
+	v := &verifier{
+		trail: t, bar: bar,
+		report:   &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
+		sessions: map[trail.SessionID]*session{},
+		parts:    map[trail.RecordID]uint64{},
+		wants:    map[trail.RecordID]uint64{},
+		cutShort: map[trail.RecordID]bool{},
+	}
+	v.files()
+	err := v.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.sequences()
+	v.dataParts()
+	v.finish()
+	return v.report, nil
+}
+
+type verifier struct {
+	trail  *trail.Trail
+	bar    *progress.Bar
+	report *Report
+
+	sessions map[trail.SessionID]*session
+	parts    map[trail.RecordID]uint64
+	wants    map[trail.RecordID]uint64
+	cutShort map[trail.RecordID]bool
+	systemID *trail.Segment
+	// partial says that the beginning of a stream is not there, so that
+	// sessions may begin in the middle.
+	partial     bool
+	first, last int64
+	done        int64
+}
+
+// session is what is known of a session's sequence numbers.
+type session struct {
+	seen      []openSpan
+	explained []openSpan
+	ended     bool
+}
+
+func (v *verifier) damage(file string, offset *int64, format string, args ...any) {
+	if len(v.report.Problems) == maxListed {
+		v.report.MoreProblems++
+		return
+	}
+	v.report.Problems = append(v.report.Problems, Problem{file, offset, fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) warning(file string, offset *int64, format string, args ...any) {
+	if len(v.report.Warnings) == maxListed {
+		v.report.MoreWarnings++
+		return
+	}
+	v.report.Warnings = append(v.report.Warnings, Problem{file, offset, fmt.Sprintf(format, args...)})
+}
+
+// fail takes an error of the reader.
+func (v *verifier) fail(err error) {
+	var corrupt *trail.CorruptionError
+	var torn *trail.TornError
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &torn) && torn.Last:
+		v.warning(torn.File, &torn.Offset, "%s; everything before it counts", torn.Reason)
+	case errors.As(err, &torn):
+		v.damage(torn.File, &torn.Offset, "%s, though segments follow", torn.Reason)
+	case errors.As(err, &corrupt):
+		v.damage(corrupt.File, &corrupt.Offset, "%s", corrupt.Reason)
+	case errors.As(err, &path):
+		v.damage(path.Path, nil, "cannot be read: %s", path.Err)
+	default:
+		v.damage("", nil, "%s", err)
+	}
+}
+
+// files checks what lies in the directories.
+func (v *verifier) files() {
+	for _, err := range v.trail.Errors {
+		v.fail(err)
+	}
+	for _, path := range v.trail.Foreign {
+		v.warning(path, nil, "does not belong to a trail")
+	}
+	if v.trail.Whole && len(v.trail.Streams) == 0 {
+		v.warning(v.trail.Path, nil, "there is no stream in this directory")
+	}
+	for _, s := range v.trail.Streams {
+		v.report.Streams++
+		v.report.Segments += len(s.Segments)
+	}
+}
+
+// job is a block on its way through the workers.
+type job struct {
+	ref      *trail.BlockRef
+	previous [32]byte
+	known    bool
+	last     bool
+	found    *finding
+	done     chan struct{}
+}
+
+// run sends all blocks through the workers, and takes what they found in the
+// order of the streams.
+func (v *verifier) run(ctx context.Context) error {
+	workers := runtime.GOMAXPROCS(0)
+	jobs := make(chan *job)
+	pending := make(chan *job, 4*workers)
+	files := &trail.Files{}
+	defer files.Close()
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer close(jobs)
+	for range workers {
+		wait.Go(func() {
+			c := &checker{files: files}
+			for j := range jobs {
+				j.found = c.check(j.ref, j.previous, j.known, j.last)
+				close(j.done)
+			}
+		})
+	}
+	for _, s := range v.trail.Streams {
+		st := &state{v: v, stream: s}
+		for i, seg := range s.Segments {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			refs, errs := st.enter(seg, i)
+			// The errors are those of places between blocks: they are told
+			// when all blocks of the segment are done.
+			take := func(j *job) { <-j.done; st.take(j) }
+			for k := range refs {
+				j := &job{ref: &refs[k], done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
+				j.previous, j.known = st.previous(seg, refs, k, files)
+				for len(pending) == cap(pending) {
+					take(<-pending)
+				}
+				pending <- j
+				select {
+				case jobs <- j:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			for len(pending) > 0 {
+				take(<-pending)
+			}
+			for _, err := range errs {
+				v.fail(err)
+			}
+			st.leave(seg, refs, errs)
+		}
+	}
+	return nil
+}
+
+// state follows one stream.
+type state struct {
+	v      *verifier
+	stream *trail.Stream
+
+	known      bool // the following are known
+	nextNumber uint64
+	nextBlock  uint64
+	nextRecord uint64
+	hash       [32]byte // of the last block
+	before     *trail.Segment
+}
+
+// enter checks a segment's place in the stream and reads its index.
+func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
+	v := st.v
+	refs, errs := seg.Index()
+	if v.trail.Whole {
+		expected := uint64(1)
+		if st.before != nil {
+			expected = st.before.Number + 1
+		}
+		switch {
+		case seg.Number == expected+1:
+			v.damage(st.stream.Path, nil, "segment %d is missing", expected)
+		case seg.Number > expected:
+			v.damage(st.stream.Path, nil, "segments %d to %d are missing", expected, seg.Number-1)
+		}
+		if seg.Number != expected {
+			st.known = false
+			v.partial = v.partial || i == 0
+		}
+	} else {
+		v.partial = true
+		st.known = false
+	}
+	st.before = seg
+	if seg.Err != nil {
+		st.known = false
+		return refs, errs
+	}
+	h := &seg.Header
+	at := func(offset int64) *int64 { return &offset }
+	if h.Number != seg.Number {
+		v.damage(seg.Path, at(32), "header says that this is segment %d", h.Number)
+	}
+	if v.trail.Whole && h.Stream != st.stream.Number {
+		v.damage(seg.Path, at(24), "header says that this is stream %d", h.Stream)
+	}
+	if v.systemID == nil {
+		v.systemID = seg
+	} else if id := v.systemID.Header.SystemID; id != h.SystemID {
+		v.damage(seg.Path, at(16), "system identifier is %d, that of %s is %d: it is another server's", h.SystemID, v.systemID.Path, id)
+	}
+	if h.Number == 1 && h.PreviousHash != [32]byte{} {
+		v.damage(seg.Path, at(64), "the first segment says that blocks stand before it")
+	}
+	if st.known || h.Number == 1 {
+		if h.Number == 1 {
+			st.nextBlock, st.nextRecord, st.hash = 1, 1, [32]byte{}
+		}
+		if h.FirstBlock != st.nextBlock {
+			v.damage(seg.Path, at(48), "segment begins with block %d instead of %d", h.FirstBlock, st.nextBlock)
+		}
+		if h.FirstRecord != st.nextRecord {
+			v.damage(seg.Path, at(56), "segment begins with record %d instead of %d", h.FirstRecord, st.nextRecord)
+		}
+		if h.PreviousHash != st.hash {
+			v.damage(seg.Path, at(64), "chain is broken: the segment does not follow from the one before")
+		}
+	}
+	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
+	return refs, errs
+}
+
+// previous finds the hash that a block's chain hash starts from: what the block
+// before it says of itself, so that each place is checked alone, and one that is
+// broken does not make all that follow look broken.
+func (st *state) previous(seg *trail.Segment, refs []trail.BlockRef, k int, files *trail.Files) ([32]byte, bool) {
+	switch {
+	case refs[k].AfterDamage:
+		return [32]byte{}, false
+	case k == 0:
+		return seg.Header.Hash, true
+	}
+	hash, err := files.ChainOf(&refs[k-1])
+	return hash, err == nil
+}
+
+// take adds up what a block says.
+func (st *state) take(j *job) {
+	v, f := st.v, j.found
+	if f.torn {
+		v.warning(j.ref.Segment.Path, &j.ref.Offset, "unfinished block %d: a part of it was never written; everything before it counts", j.ref.Number)
+		return
+	}
+	for _, err := range f.errs {
+		v.fail(err)
+	}
+	v.report.Blocks++
+	v.done += j.ref.Length()
+	v.bar.Set(v.done)
+	if !f.ok {
+		st.known = false
+		return
+	}
+	h := &f.header
+	offset := j.ref.Offset
+	if j.ref.AfterDamage {
+		st.known = false
+	}
+	if st.known && h.Number != st.nextBlock {
+		offset += 24
+		v.damage(j.ref.Segment.Path, &offset, "block %d stands where block %d is expected", h.Number, st.nextBlock)
+	} else if st.known && h.FirstRecord != st.nextRecord {
+		offset += 32
+		v.damage(j.ref.Segment.Path, &offset, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.nextRecord)
+	}
+	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
+	v.add(f)
+}
+
+// leave ends a segment: after damage at its end nobody knows what follows.
+func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
+	for _, err := range errs {
+		var c *trail.CorruptionError
+		var t *trail.TornError
+		behind := int64(-1)
+		if len(refs) > 0 {
+			behind = refs[len(refs)-1].Offset
+		}
+		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) {
+			st.known = false
+		}
+	}
+}
+
+func (v *verifier) add(f *finding) {
+	r := v.report
+	if f.header.Records > 0 && len(f.spans) > 0 {
+		if r.Records == 0 {
+			v.first, v.last = f.first, f.last
+		}
+		v.first, v.last = min(v.first, f.first), max(v.last, f.last)
+	}
+	for _, s := range f.spans {
+		r.Records += int64(s.last - s.first + 1)
+		seen := &v.session(s.session).seen
+		if n := len(*seen); n > 0 && (*seen)[n-1].last+1 == s.first {
+			(*seen)[n-1].last = s.last
+		} else {
+			*seen = append(*seen, openSpan{s.first, s.last})
+		}
+	}
+	for _, s := range f.explained {
+		e := v.session(s.session)
+		e.explained = append(e.explained, openSpan{s.first, s.last})
+	}
+	for _, id := range f.ended {
+		v.session(id).ended = true
+	}
+	r.GapRecords += f.gaps
+	r.LostRecords += f.lost
+	for id, n := range f.parts {
+		v.parts[id] += n
+	}
+	for i, id := range f.whole {
+		v.wants[id] = f.wholeBytes[i]
+	}
+	for _, id := range f.interrupted {
+		v.cutShort[id] = true
+	}
+	v.settle(f)
+}
+
+// settle forgets the data parts of records that are complete, so that memory
+// does not grow with the trail.
+func (v *verifier) settle(f *finding) {
+	for _, id := range f.whole {
+		if v.parts[id] == v.wants[id] {
+			delete(v.parts, id)
+			delete(v.wants, id)
+		}
+	}
+}
+
+func (v *verifier) session(id trail.SessionID) *session {
+	s := v.sessions[id]
+	if s == nil {
+		s = &session{}
+		v.sessions[id] = s
+	}
+	return s
+}
+
+// sortedSessions are the sessions in the order of their starts.
+func (v *verifier) sortedSessions() []trail.SessionID {
+	ids := make([]trail.SessionID, 0, len(v.sessions))
+	for id := range v.sessions {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b trail.SessionID) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
+	return ids
+}
+
+// sequences looks for numbers that are missing from sessions, or there twice.
+func (v *verifier) sequences() {
+	middle := 0
+	for _, id := range v.sortedSessions() {
+		s := v.sessions[id]
+		if !s.ended {
+			v.report.OpenSessions++
+		}
+		byFirst := func(a, b openSpan) int { return cmp.Compare(a.first, b.first) }
+		slices.SortFunc(s.seen, byFirst)
+		slices.SortFunc(s.explained, byFirst)
+		next := uint64(1)
+		if v.partial && len(s.seen) > 0 && s.seen[0].first > 1 {
+			next = s.seen[0].first
+			middle++
+		}
+		for _, span := range s.seen {
+			if span.first < next {
+				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.first, min(span.last, next-1)))
+			}
+			for _, hole := range unexplained(s.explained, next, span.first) {
+				v.damage("", nil, "session %s: %s missing", id, numbers(hole.first, hole.last))
+			}
+			next = max(next, span.last+1)
+		}
+	}
+	if middle > 0 {
+		v.warning("", nil, "%d sessions begin before the first segment that is there", middle)
+	}
+}
+
+// unexplained is what of the numbers from first up to, but without, end no gap
+// record stands for.
+func unexplained(explained []openSpan, first, end uint64) (holes []openSpan) {
+	for _, e := range explained {
+		if first >= end {
+			break
+		}
+		if e.last < first {
+			continue
+		}
+		if e.first > first {
+			holes = append(holes, openSpan{first, min(e.first, end) - 1})
+		}
+		first = max(first, e.last+1)
+	}
+	if first < end {
+		holes = append(holes, openSpan{first, end - 1})
+	}
+	return holes
+}
+
+func numbers(first, last uint64) string {
+	if first == last {
+		return fmt.Sprintf("record %d is", first)
+	}
+	return fmt.Sprintf("records %d to %d are", first, last)
+}
+
+// dataParts checks that every big record got all its data parts, and that no
+// parts are left but those of interrupted statements.
+func (v *verifier) dataParts() {
+	order := func(a, b trail.RecordID) int {
+		return cmp.Or(cmp.Compare(a.Session.Start, b.Session.Start), cmp.Compare(a.Session.PID, b.Session.PID), cmp.Compare(a.Seq, b.Seq))
+	}
+	ids := make([]trail.RecordID, 0, len(v.wants)+len(v.parts))
+	for id := range v.wants {
+		ids = append(ids, id)
+	}
+	for id := range v.parts {
+		if _, wanted := v.wants[id]; !wanted && !v.cutShort[id] {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, order)
+	for _, id := range ids {
+		want, wanted := v.wants[id]
+		have := v.parts[id]
+		switch {
+		case !wanted:
+			v.warning("", nil, "session %s: %d bytes of record %d are there, but not the record: its statement was interrupted", id.Session, have, id.Seq)
+		case have < want && v.partial:
+			v.warning("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session, id.Seq, want-have, want)
+		case have != want:
+			v.damage("", nil, "session %s: record %d has %d bytes of data parts instead of %d", id.Session, id.Seq, have, want)
+		}
+	}
+}
+
+func (v *verifier) finish() {
+	r := v.report
+	r.Sessions = len(v.sessions)
+	r.Whole = len(r.Problems) == 0
+	if r.Records > 0 {
+		r.First, r.Last = render.Time(v.first), render.Time(v.last)
+	}
+}
