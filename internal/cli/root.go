@@ -11,6 +11,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/demo"
+	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
@@ -51,7 +52,9 @@ A closed pipe, as in "steno cat | head", is no error.`,
 	})
 	root.AddCommand(
 		cat.NewCmdCat(f, nil),
+		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
+		info.NewCmdInfo(f, nil),
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),

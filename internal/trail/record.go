@@ -214,6 +214,12 @@ type decoder struct {
 	params    []ParamType
 }
 
+// SessionAt is the block's session definition with that index.
+func (b *Block) SessionAt(i int) *Session { return &b.sessions[i] }
+
+// ShapeAt is the block's shape definition with that index.
+func (b *Block) ShapeAt(i int) *Shape { return &b.shapes[i] }
+
 // SessionID is the session of the block's session definition with that index.
 func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
 

@@ -1,0 +1,137 @@
+package cat
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// TailOptions are tail's.
+type TailOptions struct {
+	IO     *iostreams.IOStreams
+	Trails []string
+	FilterFlags
+	OutputFlags
+	Follow bool
+	Lines  int
+	Now    time.Time
+	// Interval is how often a trail is looked at.
+	Interval time.Duration
+}
+
+// pollInterval is how often tail looks for new blocks. The server writes every
+// steno.flush_interval, 200 ms by default.
+const pollInterval = 200 * time.Millisecond
+
+// NewCmdTail returns the command. Tests give a run function of their own.
+func NewCmdTail(f *cmdutil.Factory, run func(context.Context, *TailOptions) error) *cobra.Command {
+	opts := &TailOptions{IO: f.IO, Interval: pollInterval}
+	cmd := &cobra.Command{
+		Use:   "tail [TRAIL]",
+		Short: "Show the last records, and follow the trail as it is written",
+		Long: `Show the last records of a trail and, with --follow, those to come: across new
+segments, and restarts and crashes of the server. New records are shown in the
+order in which they arrive; those that arrive together in the order of their
+times. A statement arrives when it has ended and the server has written its
+block, after steno.flush_interval.
+
+With --since, all records from that time on are shown first. The filters are
+those of "steno cat". Ctrl-C ends it with exit code 0.`,
+		Example: `  steno tail -f
+  steno tail -f --failed
+  steno tail -n 100 --user alice --format json
+  steno tail -f --since 5m --kind connect,disconnect,auth_failed`,
+		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Trails, opts.Now = args, time.Now()
+			if opts.Since != "" && !cmd.Flags().Changed("lines") {
+				opts.Lines = -1
+			}
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return tailRun(cmd.Context(), opts)
+		},
+	}
+	opts.FilterFlags.Add(cmd)
+	opts.OutputFlags.Add(cmd)
+	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with records as they are written")
+	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "how many of the last records to show first, -1 for `all`")
+	return cmd
+}
+
+func tailRun(ctx context.Context, opts *TailOptions) error {
+	format, err := render.Parse(opts.Format)
+	if err != nil {
+		return &cmdutil.UsageError{Err: err}
+	}
+	filter, err := opts.Filter(opts.Now)
+	if err != nil {
+		return err
+	}
+	t, err := OpenTrails(opts.Trails)
+	if err != nil {
+		return err
+	}
+	w := &warner{io: opts.IO}
+	out := writer(opts.IO.Out)
+	if !opts.NoHeader {
+		out.Write(render.Header(format))
+	}
+	emit := func(line []byte) error {
+		_, err := out.Write(line)
+		return err
+	}
+	makeFormatter := newFormatter(filter, format, opts.IO.ColorEnabled())
+	f := makeFormatter()
+	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, NewFormatter: makeFormatter, Warn: func(err error) {
+		out.Flush()
+		w.warn(err)
+	}}
+	index := t.Index()
+	if opts.Lines < 0 {
+		err = index.Merge(ctx, merge, emit)
+	} else if opts.Lines > 0 {
+		err = index.Last(opts.Lines, f, merge, emit)
+	}
+	if flushErr := out.Flush(); err == nil {
+		err = flushErr
+	}
+	if err == nil && opts.Follow {
+		live := index.Follow(t.Path)
+		defer live.Close()
+		err = follow(ctx, opts.Interval, func() error {
+			if err := live.Poll(f, merge, emit); err != nil {
+				return err
+			}
+			return out.Flush()
+		})
+	}
+	if ctx.Err() != nil {
+		// Ctrl-C is how one ends it.
+		return nil
+	}
+	return w.result(err)
+}
+
+// follow calls poll until the context ends.
+func follow(ctx context.Context, interval time.Duration, poll func() error) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		if err := poll(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

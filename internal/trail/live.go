@@ -1,0 +1,304 @@
+package trail
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Live follows a trail that is being written: across new segments, new streams
+// and restarts of the server. It never changes a file and holds no lock.
+//
+// A block counts when it is whole. While nothing follows in its stream, what is
+// not whole may become so, and is looked at again; the server cuts off an
+// unfinished block after a crash and writes another one in its place.
+type Live struct {
+	path    string
+	streams []*liveStream
+	index   *Index
+	files   *Files
+	block   Block
+	batch   []liveLine
+}
+
+type liveStream struct {
+	index   int // in Live.index.Streams
+	segment *Segment
+	offset  int64 // after the last whole block
+	told    int64 // offset of the damage that was told, -1 for none
+}
+
+type liveLine struct {
+	time int64
+	line []byte
+}
+
+// keptRefs bounds the blocks of a stream that are remembered for the data parts
+// of records to come.
+const keptRefs = 10_000
+
+// Follow starts to follow the trail directory from where the index ends.
+func (x *Index) Follow(path string) *Live {
+	l := &Live{path: path, index: x, files: &Files{}}
+	for i := range x.Streams {
+		s := &x.Streams[i]
+		ls := &liveStream{index: i, told: -1}
+		if n := len(s.Stream.Segments); n > 0 {
+			ls.segment = s.Stream.Segments[n-1]
+			ls.offset = SegmentHeaderSize
+		}
+		if n := len(s.Refs); n > 0 && s.Refs[n-1].Segment == ls.segment {
+			ls.offset = s.Refs[n-1].Offset + s.Refs[n-1].Length()
+		}
+		l.streams = append(l.streams, ls)
+	}
+	return l
+}
+
+// Close closes the files.
+func (l *Live) Close() { l.files.Close() }
+
+// Poll looks for new blocks and emits the lines of their records: what is found
+// in one call is in the order of the records' times, and calls in the order of
+// arrival. It tells warn of damage, once.
+func (l *Live) Poll(f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+	l.discover()
+	for _, s := range l.streams {
+		if err := l.stream(s, f, opts, emit); err != nil {
+			return err
+		}
+	}
+	return l.flush(emit)
+}
+
+// discover finds streams that are new.
+func (l *Live) discover() {
+	entries, err := os.ReadDir(l.path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		number, ok := parseStreamName(e.Name())
+		if !ok || !isDir(filepath.Join(l.path, e.Name()), e) {
+			continue
+		}
+		if slices.ContainsFunc(l.index.Streams, func(s StreamIndex) bool { return s.Stream.Number == number }) {
+			continue
+		}
+		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name())}})
+		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1, told: -1})
+	}
+}
+
+// stream takes all that is new in one stream.
+func (l *Live) stream(s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+	for {
+		// Whether a segment follows is asked before this one is read to its
+		// end: what is written between the two must not be overlooked.
+		next := l.next(s)
+		if s.segment != nil {
+			if err := l.segment(s, next != nil, f, opts, emit); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		s.segment, s.offset, s.told = next, SegmentHeaderSize, -1
+	}
+}
+
+// next is the segment that follows the current one; nil when there is none.
+func (l *Live) next(s *liveStream) *Segment {
+	stream := l.index.Streams[s.index].Stream
+	number := uint64(0)
+	if s.segment != nil {
+		number = s.segment.Number
+		path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix))
+		if _, err := os.Lstat(path); err == nil {
+			return l.open(stream, number+1, path)
+		}
+		if _, err := os.Lstat(s.segment.Path); err == nil {
+			return nil
+		}
+	}
+	// The first segment of a new stream, or what is left after old ones were
+	// removed.
+	entries, err := os.ReadDir(stream.Path)
+	if err != nil {
+		return nil
+	}
+	var best uint64
+	for _, e := range entries {
+		if n, ok := parseSegmentName(e.Name()); ok && n > number && (best == 0 || n < best) {
+			best = n
+		}
+	}
+	if best == 0 {
+		return nil
+	}
+	return l.open(stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)))
+}
+
+// open opens a segment that is new. One whose header is not written yet is none
+// yet.
+func (l *Live) open(stream *Stream, number uint64, path string) *Segment {
+	seg := openSegment(path, stream)
+	seg.Number = number
+	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || errors.Is(seg.Err, fs.ErrNotExist) {
+		return nil
+	}
+	stream.Segments = append(stream.Segments, seg)
+	return seg
+}
+
+// segment takes all whole blocks from the current offset on. closed says that a
+// segment follows, so that what is not whole now never will be.
+func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+	seg := s.segment
+	if seg.Err != nil {
+		if s.told < 0 {
+			s.told = 0
+			opts.Warn(seg.Err)
+		}
+		return nil
+	}
+	file, err := os.Open(seg.Path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	seg.Size = info.Size()
+	if seg.Size < s.offset {
+		opts.Warn(&CorruptionError{seg.Path, seg.Size, fmt.Sprintf("file became shorter: it was at least %d bytes long", s.offset)})
+		s.offset = max(seg.Size, SegmentHeaderSize)
+	}
+	w := window{r: file, size: seg.Size}
+	for s.offset < seg.Size {
+		ref, err := l.whole(&w, seg, s.offset)
+		if err == nil {
+			if err := l.take(s, ref, f, opts, emit); err != nil {
+				return err
+			}
+			s.offset += ref.Length()
+			continue
+		}
+		next := w.resync(s.offset + 1)
+		if next == seg.Size && !closed {
+			return nil // not whole yet
+		}
+		if s.told != s.offset {
+			s.told = s.offset
+			opts.Warn(err)
+		}
+		s.offset = next
+	}
+	return nil
+}
+
+// whole reads the block at an offset, if all of it is there and right.
+func (l *Live) whole(w *window, seg *Segment, offset int64) (*BlockRef, error) {
+	h, err := w.header(offset)
+	if err == io.EOF || w.size-offset < BlockHeaderSize || err == nil && int64(h.Stored) > w.size-offset-BlockHeaderSize {
+		return nil, &TornError{File: seg.Path, Offset: offset, Bytes: w.size - offset, Reason: "unfinished block"}
+	}
+	if err != nil {
+		return nil, inFile(err, seg.Path, offset)
+	}
+	ref := &BlockRef{
+		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
+		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
+	}
+	return ref, l.files.Read(ref, &l.block)
+}
+
+// take makes lines of the block that was just read.
+func (l *Live) take(s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+	x := &l.index.Streams[s.index]
+	if len(x.Refs) >= 2*keptRefs {
+		x.Refs = slices.Clone(x.Refs[keptRefs:])
+	}
+	x.Refs = append(x.Refs, *ref)
+	f.Start(ref)
+	size := 0
+	errs := (&joiner{l.index, l.files}).records(&l.block, ref, func(r *Record) {
+		if r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime) && f.Keep(r) {
+			line := f.Append(nil, r)
+			size += len(line)
+			l.batch = append(l.batch, liveLine{time: r.Time, line: line})
+		}
+	})
+	for _, err := range errs {
+		opts.Warn(err)
+	}
+	if size > inMemory {
+		return l.flush(emit)
+	}
+	return nil
+}
+
+func (l *Live) flush(emit func(line []byte) error) error {
+	slices.SortStableFunc(l.batch, func(a, b liveLine) int { return cmp.Compare(a.time, b.time) })
+	for _, line := range l.batch {
+		if err := emit(line.line); err != nil {
+			return err
+		}
+	}
+	clear(l.batch)
+	l.batch = l.batch[:0]
+	return nil
+}
+
+// Last emits the lines of the last n records that the formatter keeps, in the
+// order of their times. Blocks are read from the end until there are enough.
+func (x *Index) Last(n int, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+	var refs []*BlockRef
+	for i := range x.Streams {
+		for k := range x.Streams[i].Refs {
+			refs = append(refs, &x.Streams[i].Refs[k])
+		}
+	}
+	slices.SortStableFunc(refs, func(a, b *BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
+	files := &Files{}
+	defer files.Close()
+	j := &joiner{x, files}
+	var lines []liveLine
+	var b Block
+	byTime := func(a, b liveLine) int { return cmp.Compare(a.time, b.time) }
+	for _, ref := range refs {
+		if len(lines) >= n && ref.LastEnd < lines[len(lines)-n].time {
+			break
+		}
+		if err := files.Read(ref, &b); err != nil {
+			opts.Warn(err)
+			continue
+		}
+		f.Start(ref)
+		for _, err := range j.records(&b, ref, func(r *Record) {
+			if r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime) && f.Keep(r) {
+				lines = append(lines, liveLine{time: r.Time, line: f.Append(nil, r)})
+			}
+		}) {
+			opts.Warn(err)
+		}
+		slices.SortStableFunc(lines, byTime)
+		if len(lines) > n {
+			lines = slices.Clone(lines[len(lines)-n:])
+		}
+	}
+	for _, l := range lines {
+		if err := emit(l.line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
