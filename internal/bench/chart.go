@@ -46,7 +46,7 @@ func WriteChart(w io.Writer, reports []*Report) error {
 	text(12, y-10, "title", "Throughput while everything is recorded")
 	for _, r := range reports {
 		y += 22
-		text(12, y, "group", fmt.Sprintf("%s, PostgreSQL %s", r.Load.Title(), shortVersion(r.Postgres)))
+		text(12, y, "group", r.Load.Title())
 		if r.Profile != nil && len(r.Profile.Runs) > 0 {
 			low, high := r.Profile.spread()
 			text(12, y+16, "note", fmt.Sprintf("pg_steno's share of PostgreSQL's CPU samples: %s", interval(low, high)))
@@ -54,13 +54,16 @@ func WriteChart(w io.Writer, reports []*Report) error {
 		}
 		y += 10
 		for i, v := range r.Variants {
-			y = drawVariant(&b, text, r, v, i, y)
+			y = drawVariant(&b, text, v, i, y)
 		}
 	}
 	y += 10
 	last := reports[len(reports)-1]
-	text(12, y+8, "note", fmt.Sprintf("Medians of ratios within %d rounds of %d s a server; lines are 95 %% intervals. %s, %d cores.",
-		last.Rounds, last.Seconds, last.Machine.CPU, last.Machine.Cores))
+	text(12, y+8, "note", fmt.Sprintf("Median of the ratios within %d rounds of %d s a server, and its 95 %% interval. B: bytes of log or trail a transaction.",
+		last.Rounds, last.Seconds))
+	y += 18
+	text(12, y+8, "note", fmt.Sprintf("%s, %d cores, Linux %s, PostgreSQL %s.",
+		last.Machine.CPU, last.Machine.Cores, last.Machine.Kernel, shortVersion(last.Postgres)))
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Throughput while everything is recorded">
 <style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -76,7 +79,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 }
 
 // drawVariant draws one bar below y and returns where the next one starts.
-func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *Report, v VariantReport, i, y int) int {
+func drawVariant(b *strings.Builder, text func(x, y int, class, s string), v VariantReport, i, y int) int {
 	ratio, label := 1.0, "1"
 	if i > 0 {
 		ratio = v.Ratio.Median
@@ -95,10 +98,7 @@ func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *Re
 		ratio = max(ratio, v.Ratio.High)
 	}
 	if v.BytesPerTransaction != nil {
-		label += fmt.Sprintf(", %.0f bytes", *v.BytesPerTransaction)
-		if i == len(r.Variants)-1 {
-			label += " a transaction"
-		}
+		label += fmt.Sprintf(", %.0f B", *v.BytesPerTransaction)
 	}
 	text(x(ratio)+8, y+15, "small", label)
 	return y + rowHeight

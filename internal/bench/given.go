@@ -66,7 +66,7 @@ func (g *Given) look(ctx context.Context, load Load) error {
 	return err
 }
 
-// What Measure will do, for the question whether it may.
+// Intention is what Measure will do, for the question whether it may.
 func (g *Given) Intention(o Options) string {
 	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload), so that nothing is recorded while it is none, "+
 		"and runs \"%s\" in database \"%s\" at %s. At the end the setting is what it is now.",
@@ -195,6 +195,9 @@ func (g *Given) Pgbench(ctx context.Context, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	pgbench.Stderr = &stderr
 	out, err := pgbench.Output()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	if err != nil {
 		return "", fmt.Errorf("pgbench: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
 	}

@@ -202,6 +202,9 @@ func (s *Server) Psql(ctx context.Context, script string) (string, error) {
 	var stderr bytes.Buffer
 	psql.Stderr = &stderr
 	out, err := psql.Output()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	if err != nil {
 		return "", fmt.Errorf("psql on server \"%s\": %w\n%s", s.Name, err, bytes.TrimSpace(stderr.Bytes()))
 	}
@@ -214,6 +217,9 @@ func (s *Server) Pgbench(ctx context.Context, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	pgbench.Stderr = &stderr
 	out, err := pgbench.Output()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	if err != nil {
 		return "", fmt.Errorf("pgbench on server \"%s\": %w\n%s", s.Name, err, bytes.TrimSpace(stderr.Bytes()))
 	}
