@@ -31,9 +31,19 @@ extern const char *test_folder(void);
 /* STENO_TEST_<name>, or otherwise; for lengths of runs. */
 extern uint64_t test_parameter(const char *name, uint64_t otherwise);
 
-/* Pseudo-random numbers; the seed is test_seed()'s. */
+/* Where random tests begin. */
 extern uint64_t test_seed(void);
-extern uint64_t test_random(uint64_t *state);
+
+/* Pseudo-random numbers (splitmix64). */
+static inline uint64_t
+test_random(uint64_t *state)
+{
+	uint64_t	z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
 
 static inline uint64_t
 test_below(uint64_t *state, uint64_t n)

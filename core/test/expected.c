@@ -1,0 +1,351 @@
+/*
+ * core/test/expected.c
+ *		A trail as text, one JSON object a record, in the layout that
+ *		format/golden/README.md describes.
+ *
+ * It reads streams in the order of their numbers, and each from its first
+ * segment on; data parts are kept until their record comes.
+ */
+#include "decode.h"
+#include "golden.h"
+#include "test.h"
+#include "trail.h"
+
+#define MAX_PARTS 100
+
+typedef struct Part
+{
+	uint8_t		session[12];	/* start time and process id */
+	uint64_t	seq;
+	uint8_t		what;
+	uint8_t    *bytes;
+	uint64_t	len;
+} Part;
+
+static Part parts[MAX_PARTS];
+static int	nparts;
+
+/* ---- values as JSON ---- */
+
+static void
+put_hex(FILE *out, const uint8_t *p, uint64_t len)
+{
+	while (len-- > 0)
+		fprintf(out, "%02x", *p++);
+}
+
+/* Printable ASCII as a string, anything else as {"hex":...}. */
+static void
+put_string(FILE *out, const uint8_t *p, uint64_t len)
+{
+	bool		plain = true;
+	uint64_t	i;
+
+	for (i = 0; i < len; i++)
+		plain = plain && p[i] >= 0x20 && p[i] < 0x7f;
+	if (!plain)
+	{
+		fprintf(out, "{\"hex\":\"");
+		put_hex(out, p, len);
+		fprintf(out, "\"}");
+		return;
+	}
+	fputc('"', out);
+	for (i = 0; i < len; i++)
+	{
+		if (p[i] == '"' || p[i] == '\\')
+			fputc('\\', out);
+		fputc(p[i], out);
+	}
+	fputc('"', out);
+}
+
+static void
+put_number(FILE *out, const char *name, uint64_t v)
+{
+	fprintf(out, ",\"%s\":%llu", name, (unsigned long long) v);
+}
+
+static void
+put_signed(FILE *out, const char *name, int64_t v)
+{
+	fprintf(out, ",\"%s\":%lld", name, (long long) v);
+}
+
+/* ---- parts ---- */
+
+static void
+keep_part(const StenoRecord *r)
+{
+	Part	   *p = &parts[nparts++];
+
+	CHECK(nparts <= MAX_PARTS);
+	memcpy(p->session, r->session.p, sizeof(p->session));
+	p->seq = r->seq;
+	p->what = r->part;
+	p->len = r->values.len;
+	p->bytes = malloc(p->len + 1);
+	memcpy(p->bytes, r->values.p, p->len);
+}
+
+/* The parts of one string, and then what stands in the record. */
+static StenoBytes
+join(const StenoRecord *r, uint8_t what, StenoBytes own)
+{
+	static uint8_t buffers[STENO_PARTS][100 * 1024];
+	StenoBytes	whole = {buffers[what], 0};
+	int			i;
+
+	for (i = 0; i < nparts; i++)
+	{
+		const Part *p = &parts[i];
+
+		if (p->seq != r->seq || p->what != what || memcmp(p->session, r->session.p, 12) != 0)
+			continue;
+		memcpy(buffers[what] + whole.len, p->bytes, p->len);
+		whole.len += p->len;
+	}
+	CHECK(whole.len == r->parts[what]);
+	if (own.len > 0)
+		memcpy(buffers[what] + whole.len, own.p, own.len);
+	whole.len += own.len;
+	return whole;
+}
+
+/* ---- pieces of a record ---- */
+
+static void
+put_session(FILE *out, StenoBytes in)
+{
+	StenoBytes	fixed;
+	StenoBytes	value;
+	const char *comma = "";
+
+	CHECK(steno_take_bytes(&in, 12, &fixed));
+	fprintf(out, ",\"session\":{\"start\":%lld,\"pid\":%u,\"facts\":{",
+			(long long) steno_get_le(fixed.p, 8), (unsigned) steno_get_le(fixed.p + 8, 4));
+	while (in.len > 0)
+	{
+		CHECK(steno_take_bytes(&in, 1, &fixed) && steno_take_string(&in, &value));
+		fprintf(out, "%s\"%u\":", comma, fixed.p[0]);
+		put_string(out, value.p, value.len);
+		comma = ",";
+	}
+	fprintf(out, "}}");
+}
+
+static void
+put_params(FILE *out, const StenoRecord *r, StenoBytes shape, StenoBytes values)
+{
+	uint64_t	n;
+	uint64_t	i;
+
+	CHECK(steno_take_varint(&shape, &n));
+	fprintf(out, ",\"params\":[");
+	for (i = 0; i < n; i++)
+	{
+		uint64_t	type;
+		uint8_t		repr;
+		StenoBytes	value;
+
+		CHECK(steno_take_param(&shape, &type, &repr));
+		fprintf(out, "%s{\"type\":%llu,\"repr\":%u", i > 0 ? "," : "", (unsigned long long) type, repr);
+		if (r->nulls.len > i / 8 && r->nulls.p[i / 8] & 1 << i % 8)
+			fprintf(out, ",\"value\":null");
+		else if (r->mask & STENO_FIELD_VALUES)
+		{
+			CHECK(steno_take_value(&values, repr, &value));
+			fprintf(out, ",\"value\":\"");
+			put_hex(out, value.p, value.len);
+			fprintf(out, "\"");
+		}
+		fprintf(out, "}");
+	}
+	fprintf(out, "]");
+	CHECK(values.len == 0);
+}
+
+static void
+put_shape(FILE *out, const StenoRecord *r, StenoBytes values)
+{
+	StenoBytes	shape = r->shape;
+	StenoBytes	s;
+	uint64_t	class;
+	uint64_t	query_id;
+	uint64_t	n;
+	uint64_t	i;
+
+	CHECK(steno_take_shape_head(&shape, &class, &query_id, &s, &n));
+	put_number(out, "class", class);
+	put_number(out, "query_id", query_id);
+	fprintf(out, ",\"tag\":");
+	put_string(out, s.p, s.len);
+	fprintf(out, ",\"relations\":[");
+	for (i = 0; i < n; i++)
+	{
+		uint8_t		type;
+		uint64_t	access;
+
+		CHECK(steno_take_relation(&shape, &type, &access, &s));
+		fprintf(out, "%s{\"type\":%u,\"access\":%llu,\"name\":", i > 0 ? "," : "", type,
+				(unsigned long long) access);
+		put_string(out, s.p, s.len);
+		fprintf(out, "}");
+	}
+	fprintf(out, "]");
+	put_params(out, r, shape, values);
+}
+
+static void
+put_extra(FILE *out, StenoBytes in)
+{
+	StenoBytes	name;
+	StenoBytes	value;
+	const char *comma = "";
+
+	fprintf(out, ",\"extra\":[");
+	while (in.len > 0)
+	{
+		CHECK(steno_take_string(&in, &name) && steno_take_string(&in, &value));
+		fprintf(out, "%s[", comma);
+		put_string(out, name.p, name.len);
+		fprintf(out, ",");
+		put_string(out, value.p, value.len);
+		fprintf(out, "]");
+		comma = ",";
+	}
+	fprintf(out, "]");
+}
+
+static void
+put_rest(FILE *out, const StenoRecord *r)
+{
+	uint32_t	mask = r->mask;
+
+	if (mask & STENO_FIELD_ROWS)
+		put_number(out, "rows", r->rows);
+	if (mask & STENO_FIELD_DURATION)
+		put_number(out, "duration_us", r->duration);
+	if (mask & STENO_FIELD_NESTING)
+	{
+		put_number(out, "depth", r->depth);
+		put_number(out, "substatement", r->substatement);
+	}
+	put_number(out, "outcome", r->outcome);
+	if (mask & STENO_FIELD_ERROR)
+	{
+		StenoBytes	message = join(r, STENO_PART_MESSAGE, r->message);
+
+		fprintf(out, ",\"sqlstate\":\"%.5s\",\"message\":", (const char *) r->sqlstate.p);
+		put_string(out, message.p, message.len);
+	}
+	if (mask & STENO_FIELD_XID)
+		put_number(out, "xid", r->xid);
+	if (mask & STENO_FIELD_CUT)
+	{
+		put_number(out, "text_bytes", r->cut_len);
+		fprintf(out, ",\"text_sha256\":\"");
+		put_hex(out, r->cut_hash.p, STENO_HASH_SIZE);
+		fprintf(out, "\"");
+	}
+	if (mask & STENO_FIELD_PARTS)
+		fprintf(out, ",\"parts\":[%llu,%llu,%llu]", (unsigned long long) r->parts[0],
+				(unsigned long long) r->parts[1], (unsigned long long) r->parts[2]);
+	if (mask & STENO_FIELD_EXTRA)
+		put_extra(out, r->extra);
+}
+
+static void
+put_record(FILE *out, const StenoRecord *r)
+{
+	put_number(out, "kind", r->kind);
+	put_session(out, r->session);
+	put_number(out, "seq", r->seq);
+	if (r->kind == STENO_KIND_STATEMENT || r->kind == STENO_KIND_START)
+		put_number(out, "statement", r->statement);
+	put_signed(out, "time", r->time);
+	if (r->mask & STENO_FIELD_SHAPE)
+		put_shape(out, r, join(r, STENO_PART_VALUES, r->values));
+	if ((r->mask & STENO_FIELD_TEXT) || r->parts[STENO_PART_TEXT] > 0)
+	{
+		StenoBytes	text = join(r, STENO_PART_TEXT, r->text);
+
+		fprintf(out, ",\"text\":");
+		put_string(out, text.p, text.len);
+	}
+	put_rest(out, r);
+}
+
+/* ---- files ---- */
+
+static void
+put_block(FILE *out, const char *place, const uint8_t *bytes, size_t len)
+{
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoDecoder d;
+	StenoRecord r;
+	uint8_t    *buffer;
+	uint64_t	number;
+
+	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	number = h.first_record;
+	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+	while (steno_decoder_next(&d, &r) == STENO_DECODED_RECORD)
+	{
+		if (r.kind == STENO_KIND_DATA)
+		{
+			keep_part(&r);
+			continue;
+		}
+		fprintf(out, "{%s,\"block\":%llu,\"record\":%llu", place,
+				(unsigned long long) h.block, (unsigned long long) number++);
+		put_record(out, &r);
+		fprintf(out, "}\n");
+	}
+	CHECK(d.p == d.end && number == h.first_record + h.records);
+	steno_decoder_end(&d);
+	free(buffer);
+}
+
+static bool
+put_segment(FILE *out, const char *trail, uint32_t stream, uint64_t segment)
+{
+	char		path[700];
+	char		place[100];
+	size_t		len;
+	size_t		at;
+	size_t		n;
+	uint8_t    *bytes;
+
+	segment_name(path, sizeof(path), trail, stream, segment);
+	bytes = file_read(path, &len);
+	if (bytes == NULL)
+		return false;
+	snprintf(place, sizeof(place), "\"stream\":%u,\"segment\":%llu", stream, (unsigned long long) segment);
+	for (at = STENO_SEGMENT_HEADER; at < len; at += n)
+	{
+		n = STENO_BLOCK_HEADER + (size_t) steno_get_le(bytes + at + 8, 4);
+		put_block(out, place, bytes + at, n);
+	}
+	free(bytes);
+	return true;
+}
+
+void
+expected_write(FILE *out, const char *trail)
+{
+	uint32_t	stream = 0;
+	uint64_t	segment;
+
+	for (;; stream++)
+	{
+		segment = 1;
+		while (put_segment(out, trail, stream, segment))
+			segment++;
+		if (segment == 1)
+			break;
+	}
+	while (nparts > 0)
+		free(parts[--nparts].bytes);
+}
