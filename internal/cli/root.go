@@ -58,6 +58,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),
+		newManCmd(f),
 	)
 	return root
 }

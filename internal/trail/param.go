@@ -3,6 +3,7 @@ package trail
 import (
 	"encoding/binary"
 	"math"
+	"math/big"
 	"strconv"
 )
 
@@ -161,7 +162,8 @@ func appendFloat(dst []byte, v float64, bits int) []byte {
 		limit = 6
 	}
 	mark := len(dst)
-	dst = strconv.AppendFloat(dst, v, 'e', -1, bits)
+	precision := shortest(v, bits)
+	dst = strconv.AppendFloat(dst, v, 'e', precision, bits)
 	exp := 0
 	for i := len(dst) - 1; i > mark; i-- {
 		if dst[i] == 'e' {
@@ -170,9 +172,52 @@ func appendFloat(dst []byte, v float64, bits int) []byte {
 		}
 	}
 	if exp >= -4 && exp < limit {
-		dst = strconv.AppendFloat(dst[:mark], v, 'f', -1, bits)
+		if precision >= 0 {
+			precision = max(0, precision-exp)
+		}
+		dst = strconv.AppendFloat(dst[:mark], v, 'f', precision, bits)
 	}
 	return dst
+}
+
+// shortest is the number of decimals after the first digit with which
+// PostgreSQL prints a number, -1 for as many as strconv finds. The two differ
+// where strconv's digits stand exactly half-way between the number and the next
+// one: PostgreSQL takes more digits then. Only whole numbers of more bits than
+// the mantissa has can be such a middle and still be short.
+func shortest(v float64, bits int) int {
+	abs := math.Abs(v)
+	low, digits := float64(1<<54), 17
+	if bits == 32 {
+		low, digits = 1<<25, 9
+	}
+	if abs < low || abs > 1e40 {
+		return -1
+	}
+	var up, down float64
+	if bits == 32 {
+		up, down = float64(math.Nextafter32(float32(abs), math.MaxFloat32)), float64(math.Nextafter32(float32(abs), 0))
+	} else {
+		up, down = math.Nextafter(abs, math.MaxFloat64), math.Nextafter(abs, 0)
+	}
+	middle := func(s []byte) bool {
+		text, _ := new(big.Rat).SetString(string(s))
+		double := text.Add(text, text)
+		exact, other := new(big.Rat).SetFloat64(abs), new(big.Rat)
+		return double.Cmp(other.Add(exact, other.SetFloat64(up))) == 0 ||
+			double.Cmp(other.Add(exact, other.SetFloat64(down))) == 0
+	}
+	s := strconv.AppendFloat(nil, abs, 'e', -1, bits)
+	if !middle(s) {
+		return -1
+	}
+	for n := 0; n < digits; n++ {
+		s = strconv.AppendFloat(s[:0], abs, 'e', n, bits)
+		if back, err := strconv.ParseFloat(string(s), bits); err == nil && back == abs && !middle(s) {
+			return n
+		}
+	}
+	return -1
 }
 
 // Bits of the packed numeric's header word, as numeric.c has them.

@@ -1,0 +1,58 @@
+package trail
+
+import (
+	"encoding/hex"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParametersPrintAsPostgreSQLDoes(t *testing.T) {
+	data, err := os.ReadFile("testdata/params.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 3)
+		repr := slices.Index(namesRepr[:], f[0])
+		value, err := hex.DecodeString(f[1])
+		if repr < 0 || err != nil {
+			t.Fatalf("bad line %q", line)
+		}
+		n++
+		if got := string(AppendParam(nil, Repr(repr), value)); got != f[2] {
+			t.Errorf("%s %s: got %q, PostgreSQL prints %q", f[0], f[1], got, f[2])
+		}
+	}
+	if n < 300 {
+		t.Errorf("only %d values tested", n)
+	}
+}
+
+func TestDamagedParametersAreNotTrusted(t *testing.T) {
+	for repr := range 256 {
+		for n := range 20 {
+			for _, fill := range []byte{0, 1, 2, 3, 0x7f, 0x80, 0xff} {
+				v := slices.Repeat([]byte{fill}, n)
+				// It must neither panic nor run away: the longest honest
+				// output is a numeric with 16383 decimals and 32768 digits of weight.
+				if got := AppendParam(nil, Repr(repr), v); len(got) > 200_000 {
+					t.Errorf("representation %d, %d bytes of %x: %d bytes of text", repr, n, fill, len(got))
+				}
+			}
+		}
+	}
+}
+
+func TestCharPrintsHighBytesInOctal(t *testing.T) {
+	for in, want := range map[byte]string{0: "", 'a': "a", 0x80: `\200`, 0xff: `\377`} {
+		if got := string(AppendParam(nil, ReprChar, []byte{in})); got != want {
+			t.Errorf("%#x: got %q, want %q", in, got, want)
+		}
+	}
+}
