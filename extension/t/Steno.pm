@@ -1,0 +1,245 @@
+
+# What the tests share: servers that record, and their trails.
+#
+# Records are read with the steno program, as users read them.
+
+package Steno;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Temp ();
+use IPC::Run ();
+use JSON::PP ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+our @EXPORT = qw(
+  new_node rings_of trail flush lines records statements the_record
+  verify_ok gapless wait_until value
+);
+
+# Ring files of servers that a test kills must not stay behind in memory.
+my $shm = -w '/dev/shm' ? '/dev/shm' : PostgreSQL::Test::Utils::tempdir();
+my %rings;
+
+# Our own sessions, which tests do not want to see among the records.
+my $own = 'steno_test_helper';
+
+my $json = JSON::PP->new->utf8;
+
+# new_node($name, streaming => 1 | 'logical', conf => text, start => 0): a
+# server with pg_steno, and its SQL functions in database postgres.
+sub new_node
+{
+	my ($name, %o) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(
+		allows_streaming => $o{streaming} || 0,
+		auth_extra => $o{auth_extra} || [],
+		extra => [ '--locale=C', '--encoding=UTF8' ]);
+	configure($node);
+	$node->append_conf('postgresql.conf', $o{conf}) if defined $o{conf};
+	return $node if defined $o{start} && !$o{start};
+	$node->start;
+	$node->safe_psql(
+		'postgres', 'CREATE EXTENSION pg_steno',
+		connstr => connstr($node));
+	return $node;
+}
+
+# Also for a server made from a backup.
+sub configure
+{
+	my ($node) = @_;
+
+	$rings{ $node->name } =
+	  File::Temp->newdir('steno_rings.XXXXXX', DIR => $shm);
+	$node->append_conf(
+		'postgresql.conf', qq(
+shared_preload_libraries = 'pg_steno'
+steno.ring_directory = '$rings{$node->name}'
+log_statement = none
+autovacuum = off
+));
+	return;
+}
+
+# The directory of a server's ring files.
+sub rings_of
+{
+	my ($node) = @_;
+
+	return "$rings{$node->name}";
+}
+
+sub connstr
+{
+	my ($node) = @_;
+
+	return $node->connstr('postgres') . " application_name=$own";
+}
+
+# A single value from a session that records() leaves out.
+sub value
+{
+	my ($node, $sql) = @_;
+
+	return $node->safe_psql('postgres', $sql, connstr => connstr($node));
+}
+
+sub trail
+{
+	my ($node) = @_;
+
+	return $node->data_dir . '/pg_steno';
+}
+
+# All that was recorded so far is in the trail when this returns.
+sub flush
+{
+	my ($node) = @_;
+
+	value($node, 'SELECT steno.flush()');
+	return;
+}
+
+# Lines of JSON from the trail of a server or in a directory.
+sub lines
+{
+	my ($node, @args) = @_;
+	my $directory = ref $node ? trail($node) : $node;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run([ $ENV{STENO}, 'cat', '--format', 'json', @args, $directory ],
+		'>', \$out, '2>', \$err)
+	  or die "steno cat failed: $err";
+	return split /\n/, $out;
+}
+
+# records($node, field => value | regexp | undef ...): the records whose fields
+# are all as given, in the order of the trail.  A running server is flushed.
+sub records
+{
+	my ($node, %filter) = @_;
+	my (@found, @args);
+
+	# what the program can leave out need not be decoded
+	foreach my $field (qw(application kind))
+	{
+		push @args, "--$field", $filter{$field}
+		  if defined $filter{$field} && !ref $filter{$field};
+	}
+	flush($node) if ref $node && $node->{_pid} && !$node->{steno_down};
+  RECORD:
+	foreach my $line (lines($node, @args))
+	{
+		my $r = $json->decode($line);
+
+		next if ($r->{application} // '') eq $own;
+		foreach my $field (keys %filter)
+		{
+			my ($is, $want) = ($r->{$field}, $filter{$field});
+
+			if (ref $want eq 'Regexp')
+			{
+				next RECORD if !defined $is || $is !~ $want;
+			}
+			elsif (defined $want)
+			{
+				next RECORD if !defined $is || $is ne $want;
+			}
+			elsif (defined $is)
+			{
+				next RECORD;
+			}
+		}
+		push @found, $r;
+	}
+	return @found;
+}
+
+sub statements
+{
+	my ($node, %filter) = @_;
+
+	return records($node, kind => 'statement', %filter);
+}
+
+# The one record that is as given; the test fails when there is none or another.
+sub the_record
+{
+	my ($node, $what, %filter) = @_;
+	my @found = records($node, %filter);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(scalar @found, 1, "$what: one record");
+	return $found[0] // {};
+}
+
+# Whether the program calls the trail whole, and what it says.
+sub verify_ok
+{
+	my ($node, $what) = @_;
+	my $directory = ref $node ? trail($node) : $node;
+	my ($out, $err) = ('', '');
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $ok = IPC::Run::run([ $ENV{STENO}, 'verify', $directory ],
+		'>', \$out, '2>', \$err);
+	ok($ok, $what) or diag("steno verify: $out$err");
+	return $out;
+}
+
+# Every session's sequence numbers count from 1 without gaps or repetition:
+# checked without the program that the project verifies trails with.
+sub gapless
+{
+	my ($node, $what) = @_;
+	my %seqs;
+	my @wrong;
+
+	flush($node) if ref $node && $node->{_pid} && !$node->{steno_down};
+	foreach my $line (lines($node))
+	{
+		my ($session) = $line =~ /"session":"([^"]*)"/;
+		my ($seq) = $line =~ /"seq":(\d+)/;
+
+		push @{ $seqs{$session} }, $seq;
+	}
+	foreach my $session (sort keys %seqs)
+	{
+		my $expected = 1;
+
+		foreach my $seq (sort { $a <=> $b } @{ $seqs{$session} })
+		{
+			push @wrong, "$session: $seq instead of $expected"
+			  if $seq != $expected;
+			$expected = $seq + 1;
+		}
+	}
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is_deeply([ @wrong[ 0 .. ($#wrong > 9 ? 9 : $#wrong) ] ], [], $what);
+	return;
+}
+
+# Polls, for as long as the server's own tests wait; returns what was true.
+sub wait_until
+{
+	my ($what, $condition) = @_;
+	my $attempts = 10 * $PostgreSQL::Test::Utils::timeout_default;
+
+	for (1 .. $attempts)
+	{
+		my $result = $condition->();
+		return $result if $result;
+		usleep(100_000);
+	}
+	die "timed out waiting until $what";
+}
+
+1;

@@ -1,0 +1,201 @@
+
+# A client that speaks the frontend/backend protocol itself: messages that psql
+# has no command for, and many connections of one process.
+
+package Steno::Client;
+
+use strict;
+use warnings;
+
+use IO::Select;
+use IO::Socket::UNIX;
+use PostgreSQL::Test::Utils;
+
+# new($node, user => ..., database => ..., application_name => ...)
+sub new
+{
+	my ($class, $node, %facts) = @_;
+	my $self = bless { buffer => '', out => '' }, $class;
+	my $packet = '';
+
+	$facts{user} //= $node->{steno_user} // getpwuid($>);
+	$facts{database} //= 'postgres';
+	$self->{socket} = IO::Socket::UNIX->new(
+		Type => SOCK_STREAM,
+		Peer => $node->host . '/.s.PGSQL.' . $node->port) or return;
+	binmode $self->{socket};
+	$packet .= pack('Z* Z*', $_, $facts{$_}) foreach sort keys %facts;
+	$packet .= "\0";
+	$self->{out} .= pack('N N', length($packet) + 8, 0x30000) . $packet;
+	$self->{greeting} = $self->finish;
+	return if !$self->{greeting};
+	return $self;
+}
+
+sub put
+{
+	my ($self, $type, $body) = @_;
+
+	$self->{out} .= $type . pack('N', length($body) + 4) . $body;
+	return $self;
+}
+
+# Returns nothing when the server has gone.
+sub send_all
+{
+	my ($self) = @_;
+
+	local $SIG{PIPE} = 'IGNORE';
+	while ($self->{out} ne '')
+	{
+		my $n = syswrite $self->{socket}, $self->{out};
+
+		return if !defined $n;
+		substr($self->{out}, 0, $n) = '';
+	}
+	return 1;
+}
+
+sub receive
+{
+	my ($self) = @_;
+
+	while (length $self->{buffer} < 5
+		|| length $self->{buffer} < 1 + unpack('x N', $self->{buffer}))
+	{
+		my $n;
+
+		die 'timed out waiting for the server'
+		  if !IO::Select->new($self->{socket})
+		  ->can_read($PostgreSQL::Test::Utils::timeout_default);
+		$n = sysread $self->{socket}, $self->{buffer}, 65536,
+		  length $self->{buffer};
+		return if !$n;
+	}
+	my ($type, $len) = unpack 'a N', $self->{buffer};
+	my $body = substr $self->{buffer}, 5, $len - 4;
+	substr($self->{buffer}, 0, $len + 1) = '';
+	return ($type, $body);
+}
+
+# Sends what was put, and reads to the end of the answer: a hash of rows, tags,
+# the error (SQLSTATE and message), the transaction's state.  Nothing when the
+# server has gone before.
+sub finish
+{
+	my ($self) = @_;
+	my %answer = (rows => [], tags => [], messages => '');
+
+	$self->send_all or return;
+	while (1)
+	{
+		my ($type, $body) = $self->receive or return;
+
+		last if !defined $type;
+		$answer{messages} .= $type;
+		if ($type eq 'D')
+		{
+			my ($count, $at) = (unpack('n', $body), 2);
+			my @row;
+
+			for (1 .. $count)
+			{
+				my $len = unpack 'l>', substr($body, $at, 4);
+
+				push @row, $len < 0 ? undef : substr($body, $at + 4, $len);
+				$at += 4 + ($len < 0 ? 0 : $len);
+			}
+			push @{ $answer{rows} }, \@row;
+		}
+		elsif ($type eq 'C')
+		{
+			push @{ $answer{tags} }, unpack 'Z*', $body;
+		}
+		elsif ($type eq 'E')
+		{
+			my %field = map { (substr($_, 0, 1), substr($_, 1)) }
+			  grep { $_ ne '' } split /\0/, $body;
+
+			$answer{sqlstate} = $field{C};
+			$answer{message} = $field{M};
+			return \%answer if $field{S} eq 'FATAL';
+		}
+		elsif ($type eq 'K')
+		{
+			$self->{pid} = unpack 'N', $body;
+		}
+		elsif ($type eq 'Z')
+		{
+			$answer{transaction} = $body;
+			return \%answer;
+		}
+		elsif ($type eq 'G' || $type eq 'W')
+		{
+			return \%answer;    # COPY: the caller's turn
+		}
+	}
+	return;
+}
+
+sub query
+{
+	my ($self, $sql) = @_;
+
+	return $self->put('Q', "$sql\0")->finish;
+}
+
+sub parse
+{
+	my ($self, $name, $sql, @types) = @_;
+
+	return $self->put('P',
+		pack('Z* Z* n N*', $name, $sql, scalar @types, @types));
+}
+
+# Values in text format.
+sub bind_values
+{
+	my ($self, $portal, $statement, @values) = @_;
+
+	return $self->put(
+		'B',
+		pack('Z* Z* n n', $portal, $statement, 0, scalar @values)
+		  . join('',
+			map { defined $_ ? pack('N a*', length $_, $_) : pack('l>', -1) }
+			  @values)
+		  . pack('n', 0));
+}
+
+sub execute
+{
+	my ($self, $portal, $rows) = @_;
+
+	return $self->put('E', pack('Z* N', $portal, $rows // 0));
+}
+
+sub sync
+{
+	my ($self) = @_;
+
+	return $self->put('S', '');
+}
+
+# One statement by the extended protocol, unnamed.
+sub extended
+{
+	my ($self, $sql, @values) = @_;
+
+	return $self->parse('', $sql)->bind_values('', '', @values)
+	  ->execute('')->sync->finish;
+}
+
+sub quit
+{
+	my ($self) = @_;
+
+	$self->put('X', '')->send_all;
+	close $self->{socket};
+	return;
+}
+
+1;

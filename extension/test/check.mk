@@ -1,0 +1,47 @@
+# make check: the tests, on throw-away servers of an installation that has the extension.
+#
+#	PG_CONFIG	of that installation
+#	STENO		the steno program
+#	PROVE_TESTS	TAP tests to run, and nothing else; by default all, with the regression tests
+#	PROVE_FLAGS	for prove, such as --verbose
+
+STENO ?= $(abspath ../bin/steno)
+PROVE ?= prove
+PROVE_TESTS ?= t/*.pl
+BINDIR := $(shell $(PG_CONFIG) --bindir)
+TOOLS := $(abspath $(dir $(PGXS))/../test)
+
+REGRESS = settings functions extension record_nothing_breaks
+ISOLATION = requests_together
+
+# Tests that were asked for by name run alone.
+PARTS = $(if $(filter command,$(origin PROVE_TESTS)),,regress isolation) tap
+
+# --no-locale: messages are compared.
+REGRESS_FLAGS = --bindir=$(BINDIR) --inputdir=test --temp-config=test/steno.conf --no-locale
+
+.PHONY: check check-regress check-isolation check-tap
+check:
+	@result=0; \
+	for part in $(PARTS); do \
+		$(MAKE) --no-print-directory check-$$part || result=1; \
+	done; \
+	exit $$result
+
+check-regress:
+	rm -rf tmp_check/regress
+	$(TOOLS)/regress/pg_regress $(REGRESS_FLAGS) --temp-instance=tmp_check/regress $(REGRESS)
+
+check-isolation:
+	rm -rf tmp_check/isolation output_iso
+	mkdir -p output_iso
+	$(TOOLS)/isolation/pg_isolation_regress $(REGRESS_FLAGS) --outputdir=output_iso \
+		--temp-instance=tmp_check/isolation $(ISOLATION)
+
+# PostgreSQL::Test keeps its servers and logs in tmp_check.
+check-tap:
+	rm -rf tmp_check
+	mkdir -p tmp_check
+	PATH='$(BINDIR):$(PATH)' PG_REGRESS='$(TOOLS)/regress/pg_regress' STENO='$(STENO)' \
+	TESTDIR='$(CURDIR)' PGPORT=65432 TZ=UTC \
+	$(PROVE) -I $(TOOLS)/perl -I t $(PROVE_FLAGS) $(PROVE_TESTS)
