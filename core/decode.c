@@ -48,7 +48,9 @@ steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out)
 		return false;
 	out->p = in->p;
 	out->len = len;
-	in->p += len;
+	/* no bytes at all may have no address */
+	if (len > 0)
+		in->p += len;
 	in->len -= len;
 	return true;
 }

@@ -87,6 +87,12 @@ typedef struct StenoRing
 	_Atomic uint64_t wait_us;
 
 	/*
+	 * Set by the consumer before it sleeps deeply, cleared by either side: it
+	 * stands here because the producer has this line at hand.
+	 */
+	_Atomic uint32_t asleep;
+
+	/*
 	 * Consumer.  tail: release store pairs with the producer's acquire load,
 	 * so that the producer writes into freed bytes only after the consumer
 	 * has read them.  pending is where tail will be once the block that the
