@@ -51,9 +51,8 @@ record_failure(const ErrorData *edata)
 	uint8		shape[8];
 	uint8	   *p = shape;
 	int			len;
-	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
 
-	steno_session_context();
+	steno_session_check();
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	p = steno_put_varint(p, STENO_CLASS_ERROR);
 	memset(p, 0, 4);			/* no query id, command tag, relations, parameters */
@@ -62,7 +61,7 @@ record_failure(const ErrorData *edata)
 	record.shape_len = p - shape;
 	record.time = GetCurrentStatementStartTimestamp();
 	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
-	record.statement = ++steno_session.statement;
+	record.statement = ++steno_my.statement;
 	record.xid = GetTopTransactionIdIfAny();
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = edata->sqlerrcode;
@@ -70,8 +69,6 @@ record_failure(const ErrorData *edata)
 	record.text = failed_text(debug_query_string, edata, &len);
 	record.text_len = len;
 	steno_record_put(&record, false);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(steno_scratch);
 }
 
 static void
@@ -80,7 +77,7 @@ failure(ErrorData *edata)
 	static bool busy;
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
-		steno_log_mask == 0 || !steno_active() || steno_session.dead ||
+		steno_my.log_mask == 0 || !steno_active() || steno_my.state == STENO_DEAD ||
 		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	busy = true;

@@ -31,8 +31,6 @@ typedef struct Output
 	FmgrInfo	function;
 } Output;
 
-bool		steno_paused;
-
 static HTAB *outputs;
 
 static StenoParam few[FEW_PARAMS];
@@ -148,8 +146,9 @@ output_text(Oid type, Datum value, StenoParam *p)
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool ok = false;
 
+	steno_my.scratch_used = true;
 	HOLD_INTERRUPTS();
-	steno_paused = true;		/* statements of the function are not ours to record */
+	steno_my.paused = true;		/* statements of the function are not ours to record */
 	PG_TRY();
 	{
 		char	   *text = OutputFunctionCall(&find_output(type)->function, value);
@@ -165,7 +164,7 @@ output_text(Oid type, Datum value, StenoParam *p)
 		FlushErrorState();
 	}
 	PG_END_TRY();
-	steno_paused = false;
+	steno_my.paused = false;
 	RESUME_INTERRUPTS();
 	return ok;
 }
@@ -177,6 +176,7 @@ detoast(struct varlena *v)
 	MemoryContext context = CurrentMemoryContext;
 	struct varlena *volatile result = NULL;
 
+	steno_my.scratch_used = true;
 	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
@@ -221,6 +221,7 @@ set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_l
 {
 	uint8	   *bytes = palloc(a_len + b_len);
 
+	steno_my.scratch_used = true;
 	memcpy(bytes, a, a_len);
 	memcpy(bytes + a_len, b, b_len);
 	set_bytes(p, bytes, a_len + b_len, false);
@@ -317,32 +318,41 @@ set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 	return STENO_REPR_NONE;
 }
 
+/* Room that the parameters need in the shape. */
+uint32
+steno_params_shape_size(ParamListInfo params)
+{
+	return 5 + params->numParams * 6;
+}
+
 /*
  * Collect a statement's parameters: types into the shape, values into result,
  * which stands until the scratch context is reset.  failing: we are handling
- * an error, and can run no other code.  Returns false when they cannot be had.
+ * an error, and can run no other code.  Returns the end of the shape, or NULL
+ * when the values cannot be had.
  */
-bool
+uint8 *
 steno_params_collect(ParamListInfo params, bool failing,
-					 StringInfo shape, StenoParams *result)
+					 uint8 *shape, StenoParams *result)
 {
 	int			count = params->numParams;
 	uint64	   *room = fixed;
 	int			i;
 
 	if (failing && params->paramFetch != NULL)
-		return false;
+		return NULL;
 	result->count = count;
 	result->nulls_len = 0;
 	result->values_len = 0;
 	result->values = few;
 	if (unlikely(count > FEW_PARAMS))
 	{
+		steno_my.scratch_used = true;
 		result->values = palloc(count * sizeof(StenoParam));
 		room = palloc(count * sizeof(uint64));
 	}
 
-	steno_put_number(shape, count);
+	shape = steno_put_varint(shape, count);
 	for (i = 0; i < count; i++)
 	{
 		StenoParam *p = &result->values[i];
@@ -367,14 +377,8 @@ steno_params_collect(ParamListInfo params, bool failing,
 			repr = set_value(external->ptype, external->value, failing, p, &room[i]);
 			result->values_len += p->len + (p->prefixed ? steno_varint_size(p->len) : 0);
 		}
-		steno_put_number(shape, external->ptype);
-		appendStringInfoCharMacro(shape, repr);
+		shape = steno_put_varint(shape, external->ptype);
+		*shape++ = repr;
 	}
-	return true;
-}
-
-void
-steno_params_none(StringInfo shape)
-{
-	steno_put_number(shape, 0);
+	return shape;
 }

@@ -26,6 +26,7 @@ _PG_init(void)
 	steno_settings_define();
 	steno_scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
 										  ALLOCSET_DEFAULT_SIZES);
+	steno_clock_init(&steno_my.clock);
 	steno_shmem_install();
 	steno_session_install();
 	steno_statement_install();

@@ -19,6 +19,7 @@
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -34,26 +35,32 @@ steno_record_init(StenoRecord *record, int kind)
 	record->rows = STENO_NONE64;
 }
 
-void
-steno_put_number(StringInfo buf, uint64 v)
+static void
+put_number(StringInfo buf, uint64 v)
 {
 	enlargeStringInfo(buf, STENO_VARINT_MAX);
 	buf->len = (char *) steno_put_varint((uint8 *) buf->data + buf->len, v) - buf->data;
 }
 
-void
-steno_put_string(StringInfo buf, const char *s, uint32 len)
+static void
+put_string(StringInfo buf, const char *s)
 {
-	steno_put_number(buf, len);
-	appendBinaryStringInfo(buf, s, len);
+	put_number(buf, strlen(s));
+	appendBinaryStringInfo(buf, s, strlen(s));
 }
 
 /* A pair of a record's extra facts. */
 void
 steno_put_pair(StringInfo buf, const char *name, const char *value)
 {
-	steno_put_string(buf, name, strlen(name));
-	steno_put_string(buf, value, strlen(value));
+	put_string(buf, name);
+	put_string(buf, value);
+}
+
+static uint64
+waited(uint64 since)
+{
+	return steno_clock_us(&steno_my.clock, since, steno_clock_ticks(&steno_my.clock));
 }
 
 /*
@@ -63,8 +70,8 @@ steno_put_pair(StringInfo buf, const char *name, const char *value)
 static void *
 wait_for_room(uint32 len)
 {
-	StenoProducer *p = &steno_session.producer;
-	int64		start = steno_monotonic();
+	StenoProducer *p = &steno_my.producer;
+	uint64		start = steno_clock_ticks(&steno_my.clock);
 	bool		latch_was_set = false;
 	long		nap = 1;
 	void	   *m;
@@ -75,9 +82,9 @@ wait_for_room(uint32 len)
 		int			events;
 
 		if ((proc_exit_inprogress || ProcDiePending || !PostmasterIsAlive()) &&
-			steno_monotonic() - start > EXIT_PATIENCE * INT64CONST(1000))
+			waited(start) > EXIT_PATIENCE * UINT64CONST(1000))
 			break;
-		steno_writer_wake(steno_session.writer);
+		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
 		{
 			pg_usleep(nap * 1000L);
@@ -95,8 +102,7 @@ wait_for_room(uint32 len)
 	}
 	if (latch_was_set)
 		SetLatch(MyLatch);
-	atomic_fetch_add_explicit(&p->ring->wait_us, steno_monotonic() - start,
-							  memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->ring->wait_us, waited(start), memory_order_relaxed);
 	return m;
 }
 
@@ -104,12 +110,12 @@ wait_for_room(uint32 len)
 void *
 steno_record_room(uint32 len)
 {
-	void	   *m = steno_ring_reserve(&steno_session.producer, len);
+	void	   *m = steno_ring_reserve(&steno_my.producer, len);
 
 	if (likely(m != NULL))
 		return m;
-	steno_writer_wake(steno_session.writer);
-	if (steno_delivery == STENO_DELIVERY_DROP)
+	steno_writer_wake(steno_my.writer);
+	if (steno_my.delivery == STENO_DELIVERY_DROP)
 		return NULL;
 	return wait_for_room(len);
 }
@@ -118,9 +124,9 @@ steno_record_room(uint32 len)
 static void
 drop(uint64 seq)
 {
-	if (steno_session.dropped++ == 0)
-		steno_session.dropped_first = seq;
-	atomic_fetch_add_explicit(&steno_session.producer.ring->drops, 1,
+	if (steno_my.dropped++ == 0)
+		steno_my.dropped_first = seq;
+	atomic_fetch_add_explicit(&steno_my.producer.ring->drops, 1,
 							  memory_order_relaxed);
 }
 
@@ -143,7 +149,7 @@ ahead_publish(Ahead *a)
 	Assert(used <= full);
 	(void) full;
 	a->message->m.len = used;
-	steno_ring_publish(&steno_session.producer, a->message);
+	steno_ring_publish(&steno_my.producer, a->message);
 	a->message = NULL;
 }
 
@@ -158,10 +164,10 @@ ahead_put(Ahead *a, const void *bytes, uint64 len)
 
 		if (a->message == NULL)
 		{
-			a->message = steno_record_room(steno_session.producer.max_message);
+			a->message = steno_record_room(steno_my.producer.max_message);
 			if (a->message == NULL)
 				return false;
-			a->capacity = steno_session.producer.max_message - sizeof(StenoDataMessage);
+			a->capacity = steno_my.producer.max_message - sizeof(StenoDataMessage);
 			a->message->m.kind = STENO_KIND_DATA;
 			a->message->m.flags = 0;
 			a->message->seq = a->seq;
@@ -257,7 +263,7 @@ put_bytes(uint8 *p, const void *bytes, uint32 len)
 static bool
 put(const StenoRecord *r, uint64 seq, bool top_level)
 {
-	StenoSession *s = &steno_session;
+	StenoLocal *s = &steno_my;
 	StenoRecordMessage *m;
 	uint64		text_len = r->text ? r->text_len : 0;
 	uint64		message_len = r->message ? strlen(r->message) : 0;
@@ -356,7 +362,7 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 static bool
 put_gap(void)
 {
-	StenoSession *s = &steno_session;
+	StenoLocal *s = &steno_my;
 	StenoRecord gap;
 	uint8		extra[128];
 	uint8	   *p = extra;
@@ -398,7 +404,7 @@ put_gap(void)
 void
 steno_record_put(StenoRecord *record, bool top_level)
 {
-	StenoSession *s = &steno_session;
+	StenoLocal *s = &steno_my;
 	uint64		used;
 
 	if (unlikely(!s->described) || (unlikely(s->dropped > 0) && !put_gap()))
@@ -411,14 +417,22 @@ steno_record_put(StenoRecord *record, bool top_level)
 	}
 	if (top_level)
 		steno_inflight_end(&s->producer.ring->inflight);
+	if (unlikely(s->scratch_used))
+	{
+		s->scratch_used = false;
+		MemoryContextReset(steno_scratch);
+	}
 
 	/*
 	 * Wake the writer when it sleeps deeply, or when the ring is half full. No
-	 * fence between publishing and reading "sleeping": a wake-up missed by
+	 * fence between publishing and reading "asleep": a wake-up missed by
 	 * reordering costs one period of the writer's deep sleep, a second.
 	 */
-	if (unlikely(atomic_load_explicit(&s->writer->sleeping, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&s->producer.ring->asleep, memory_order_relaxed)))
+	{
+		atomic_store_explicit(&s->producer.ring->asleep, 0, memory_order_relaxed);
 		steno_writer_wake(s->writer);
+	}
 	used = steno_ring_used(&s->producer);
 	if (unlikely(used > s->producer.size / 2))
 	{

@@ -37,9 +37,6 @@ typedef struct Known
 static HTAB *cache;
 static MemoryContext cache_context;
 
-/* The two relations asked for last: most statements need no search. */
-static Known *recent[2];
-
 static int
 relation_type(char relkind)
 {
@@ -74,6 +71,10 @@ invalidate(Datum arg, Oid relid)
 	HASH_SEQ_STATUS all;
 	Known	   *k;
 
+	if (!OidIsValid(relid) || steno_my.relations[0].relid == relid)
+		steno_my.relations[0].relid = InvalidOid;
+	if (!OidIsValid(relid) || steno_my.relations[1].relid == relid)
+		steno_my.relations[1].relid = InvalidOid;
 	if (cache == NULL)
 		return;
 	if (OidIsValid(relid))
@@ -107,7 +108,6 @@ start_cache(void)
 	else
 		MemoryContextReset(cache_context);
 	cache = NULL;
-	recent[0] = recent[1] = NULL;
 	info.keysize = sizeof(Oid);
 	info.entrysize = sizeof(Known);
 	info.hcxt = cache_context;
@@ -150,17 +150,28 @@ look_up(Known *k)
 	k->valid = true;
 }
 
-/* Have the relation's name ready for steno_relation_put. */
+/* Keep the name at hand; most statements need no more than the last two. */
+static void
+keep_near(const Known *k)
+{
+	StenoNearRelation *near = steno_my.relations;
+
+	if (k->len > STENO_NEAR_NAME)
+		return;
+	near[1] = near[0];
+	near[0].relid = k->relid;
+	near[0].type = k->type;
+	near[0].len = k->len;
+	memcpy(near[0].name, k->name, k->len);
+}
+
+/* Look the name up, if the cache has it not. */
 void
-steno_relation_know(Oid relid)
+steno_relation_learn(Oid relid)
 {
 	Known	   *k;
 	bool		found;
 
-	if (recent[0] && recent[0]->relid == relid && recent[0]->valid)
-		return;
-	if (recent[1] && recent[1]->relid == relid && recent[1]->valid)
-		return;
 	if (cache == NULL || hash_get_num_entries(cache) >= MOST_RELATIONS)
 		start_cache();
 	k = hash_search(cache, &relid, HASH_ENTER, &found);
@@ -174,32 +185,68 @@ steno_relation_know(Oid relid)
 		k->name = MemoryContextAlloc(cache_context, NAME_MAX_LEN);
 	if (!k->valid)
 		look_up(k);
-	recent[1] = recent[0];
-	recent[0] = k;
+	keep_near(k);
+}
+
+static Known *
+find_known(Oid relid)
+{
+	return cache ? hash_search(cache, &relid, HASH_FIND, NULL) : NULL;
+}
+
+static inline const StenoNearRelation *
+find_near(Oid relid)
+{
+	if (steno_my.relations[0].relid == relid)
+		return &steno_my.relations[0];
+	if (steno_my.relations[1].relid == relid)
+		return &steno_my.relations[1];
+	return NULL;
+}
+
+/* Room that steno_relation_put needs. */
+uint32
+steno_relation_size(Oid relid)
+{
+	const StenoNearRelation *near = find_near(relid);
+	Known	   *k;
+
+	if (near)
+		return near->len + 8;
+	k = find_known(relid);
+	return (k ? k->len : 10) + 8;
 }
 
 /* Put type, access and name of a relation, as a shape has them. */
-void
-steno_relation_put(StringInfo shape, Oid relid, uint32 access)
+uint8 *
+steno_relation_put(uint8 *p, Oid relid, uint32 access)
 {
-	Known	   *k = NULL;
+	const StenoNearRelation *near = find_near(relid);
+	Known	   *k = near ? NULL : find_known(relid);
+	char		number[16];
+	const char *name = number;
+	uint32		len;
+	uint8		type = STENO_RELTYPE_OTHER;
 
-	if (recent[0] && recent[0]->relid == relid)
-		k = recent[0];
-	else if (recent[1] && recent[1]->relid == relid)
-		k = recent[1];
-	else if (cache)
-		k = hash_search(cache, &relid, HASH_FIND, NULL);
-	appendStringInfoCharMacro(shape, k ? k->type : STENO_RELTYPE_OTHER);
-	steno_put_number(shape, access);
-	if (k)
-		steno_put_string(shape, k->name, k->len);
-	else
+	if (near)
 	{
-		char		number[16];
-
-		steno_put_string(shape, number, snprintf(number, sizeof(number), "%u", relid));
+		name = near->name;
+		len = near->len;
+		type = near->type;
 	}
+	else if (k)
+	{
+		name = k->name;
+		len = k->len;
+		type = k->type;
+	}
+	else
+		len = snprintf(number, sizeof(number), "%u", relid);
+	*p++ = type;
+	p = steno_put_varint(p, access);
+	p = steno_put_varint(p, len);
+	memcpy(p, name, len);
+	return p + len;
 }
 
 uint32

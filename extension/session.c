@@ -10,11 +10,13 @@
  */
 #include "steno.h"
 
+#include "access/parallel.h"
 #include "common/ip.h"
 #include "commands/dbcommands.h"
 #include "libpq/auth.h"
 #include "libpq/hba.h"
 #include "miscadmin.h"
+#include "postmaster/autovacuum.h"
 #include "postmaster/bgworker_internals.h"
 #include "replication/walsender.h"
 #include "storage/ipc.h"
@@ -27,15 +29,13 @@
 
 #include "compat.h"
 
-StenoSession steno_session;
+StenoLocal	steno_my __attribute__((aligned(4096)));
 
 static ClientAuthentication_hook_type previous_authentication;
 
 /* What the last session message said, to see changes. */
 static struct
 {
-	Oid			user_id;
-	Oid			session_user_id;
 	Oid			database_id;
 	char		user[NAMEDATALEN];
 	char		role[NAMEDATALEN];
@@ -93,7 +93,7 @@ send_context(void)
 	p = put_fact(p, STENO_SESSION_AUTH_METHOD, known.auth_method);
 	p = put_fact(p, STENO_SESSION_IDENTITY, known.identity);
 
-	steno_session.described = false;
+	steno_my.described = false;
 	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
 	if (m == NULL)
 		return;					/* tried again with the next record */
@@ -101,11 +101,11 @@ send_context(void)
 	m->m.flags = 0;
 	m->body_len = p - body;
 	m->pad = 0;
-	m->seq = steno_session.seq;
-	m->statement = steno_session.statement;
+	m->seq = steno_my.seq;
+	m->statement = steno_my.statement;
 	memcpy(m + 1, body, p - body);
-	steno_ring_publish(&steno_session.producer, m);
-	steno_session.described = true;
+	steno_ring_publish(&steno_my.producer, m);
+	steno_my.described = true;
 }
 
 /* Name of a role: needs a transaction; keeps the old name without one. */
@@ -134,14 +134,14 @@ find_roles(void)
 		return false;
 	GetUserIdAndSecContext(&user_id, &context);
 	session_user_id = OidIsValid(user_id) ? GetSessionUserId() : InvalidOid;
-	if (user_id == known.user_id && session_user_id == known.session_user_id)
+	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
 		return false;
 	if (!OidIsValid(user_id))
 		return false;
 	copy_role(known.user, session_user_id);
 	copy_role(known.role, user_id);
-	known.user_id = user_id;
-	known.session_user_id = session_user_id;
+	steno_my.user_id = user_id;
+	steno_my.session_user_id = session_user_id;
 	return true;
 }
 
@@ -179,14 +179,15 @@ find_application(void)
  * at catalogs only when a role or the database is another than before.
  */
 void
-steno_session_context(void)
+steno_session_check(void)
 {
-	bool		changed = !steno_session.described;
+	bool		changed = !steno_my.described;
 
 	changed |= find_roles();
 	changed |= find_database();
 	changed |= find_application();
-	if (unlikely(changed))
+	steno_my.application = application_name;
+	if (changed)
 		send_context();
 }
 
@@ -230,9 +231,9 @@ find_authentication(void)
 static void
 session_end(int code, Datum arg)
 {
-	StenoRing  *ring = steno_session.producer.ring;
+	StenoRing  *ring = steno_my.producer.ring;
 
-	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_session.described)
+	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.described)
 	{
 		StenoRecord record;
 		uint8		shape[64];
@@ -254,8 +255,7 @@ session_end(int code, Datum arg)
 		}
 		steno_record_put(&record, false);
 	}
-	steno_session.ready = false;
-	steno_session.dead = true;
+	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
 	atomic_store(&ring->owner_flags, 0);
 	/* after our last message: the writer may stop waiting for us */
@@ -272,25 +272,30 @@ steno_session_attach(void)
 	StenoRing  *ring;
 	uint32		slot;
 
-	if (!steno_active() || MyProc == NULL || !IsUnderPostmaster ||
-		proc_exit_inprogress)
+	if (MyProc == NULL || proc_exit_inprogress)
 		return false;
+	if (!steno_active() || !IsUnderPostmaster || IsParallelWorker() ||
+		IsAutoVacuumWorkerProcess())
+	{
+		steno_my.state = STENO_DEAD;	/* a parallel query is its leader's record */
+		return false;
+	}
 	slot = STENO_MY_SLOT;
 	if (slot >= steno_rings.file->nrings)
 	{
-		steno_session.dead = true;	/* an auxiliary process */
+		steno_my.state = STENO_DEAD;	/* an auxiliary process */
 		return false;
 	}
-	steno_producer_init(&steno_session.producer, &steno_rings, slot);
-	ring = steno_session.producer.ring;
-	steno_session.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
+	steno_producer_init(&steno_my.producer, &steno_rings, slot);
+	ring = steno_my.producer.ring;
+	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
 	atomic_store(&ring->owner, (uint32) MyProcPid);
 	find_client();
 	steno_settings_baseline();
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
 	on_shmem_exit(session_end, (Datum) 0);
-	steno_session.ready = true;
+	steno_my.state = STENO_READY;
 	return true;
 }
 
@@ -300,12 +305,11 @@ put_connect(int kind, const ErrorData *edata)
 	StenoRecord record;
 	uint8		shape[8];
 	uint8	   *p = shape;
-	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
 
 	p = steno_put_varint(p, STENO_CLASS_CONNECT);
 	memset(p, 0, 4);
 	p += 4;
-	steno_session_context();
+	steno_session_check();
 	steno_record_init(&record, kind);
 	record.time = GetCurrentTimestamp();
 	record.shape = shape;
@@ -317,8 +321,6 @@ put_connect(int kind, const ErrorData *edata)
 		record.message = edata->message ? edata->message : "missing error text";
 	}
 	steno_record_put(&record, false);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(steno_scratch);
 }
 
 /* A client is refused, or its session cannot begin. */
@@ -335,9 +337,8 @@ steno_session_failed(const ErrorData *edata)
 	}
 	find_authentication();
 	put_connect(STENO_KIND_AUTH_FAILED, edata);
-	steno_session.described = false;	/* no disconnect record for it */
-	steno_session.dead = true;
-	steno_session.ready = false;
+	steno_my.described = false;	/* no disconnect record for it */
+	steno_my.state = STENO_DEAD;
 }
 
 /* The message that ends this session, for the disconnect record. */

@@ -14,8 +14,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-bool		steno_settings_dirty;
-
 /* Settings that can change while the server runs. */
 static const struct
 {
@@ -68,7 +66,7 @@ steno_settings_baseline(void)
 {
 	memcpy(recorded, steno_control->settings, sizeof(recorded));
 	memset(of_session, 0, sizeof(of_session));
-	steno_settings_dirty = true;
+	steno_my.settings_dirty = true;
 }
 
 /* Writer 0 has reloaded the configuration: change is called for each change. */
@@ -99,6 +97,7 @@ record_change(int i, const char *value)
 	uint8	   *p = shape;
 	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
 
+	steno_my.scratch_used = true;
 	initStringInfo(&extra);
 	steno_put_pair(&extra, "name", settings[i].name);
 	steno_put_pair(&extra, "old", recorded[i]);
@@ -107,7 +106,7 @@ record_change(int i, const char *value)
 	p = steno_put_varint(p, STENO_CLASS_SETTING);
 	memset(p, 0, 4);			/* no query id, command tag, relations, parameters */
 	p += 4;
-	steno_session_context();
+	steno_session_check();
 	steno_record_init(&record, STENO_KIND_SETTING);
 	record.time = GetCurrentTimestamp();
 	record.shape = shape;
@@ -117,7 +116,6 @@ record_change(int i, const char *value)
 	record.extra_count = 4;
 	steno_record_put(&record, false);
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(steno_scratch);
 }
 
 /* Record what has changed in this session since the last call. */
@@ -129,7 +127,7 @@ steno_settings_record(void)
 
 	if (!steno_session_ready())
 		return;
-	steno_settings_dirty = false;
+	steno_my.settings_dirty = false;
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{
 		bool		servers;

@@ -14,16 +14,11 @@ int			steno_ring_size;
 int			steno_writers;
 int			steno_flush_interval;
 int			steno_fsync_interval;
-int			steno_delivery;
 int			steno_segment_size;
 int			steno_rotation_age;
 int			steno_compression;
 int			steno_block_size;
 int			steno_file_mode;
-bool		steno_log_nested;
-bool		steno_log_parameter;
-
-uint32		steno_log_mask;
 
 static const struct config_enum_entry delivery_options[] = {
 	{"wait", STENO_DELIVERY_WAIT, false},
@@ -112,26 +107,26 @@ refuse:
 static void
 assign_log(const char *newval, void *extra)
 {
-	steno_log_mask = *(uint32 *) extra;
-	steno_settings_dirty = true;
+	steno_my.log_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = true;
 }
 
 static void
 assign_bool(bool newval, void *extra)
 {
-	steno_settings_dirty = true;
+	steno_my.settings_dirty = true;
 }
 
 static void
 assign_int(int newval, void *extra)
 {
-	steno_settings_dirty = true;
+	steno_my.settings_dirty = true;
 }
 
 static void
 assign_enum(int newval, void *extra)
 {
-	steno_settings_dirty = true;
+	steno_my.settings_dirty = true;
 }
 
 static bool

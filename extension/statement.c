@@ -21,96 +21,46 @@
  */
 #include "steno.h"
 
-#include "access/parallel.h"
 #include "access/xact.h"
 #include "commands/copy.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/scansup.h"
-#include "postmaster/autovacuum.h"
 #include "tcop/cmdtag.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 
 /* Relations that fit a utility's level before memory is taken. */
 #define FEW_RELATIONS 16
-#define FIRST_OPEN 16
 
-/* What is the same for queries and utility statements. */
-typedef struct Statement
+/* A statement that runs, on the stack of its hook. */
+typedef struct StenoLevel
 {
-	TimestampTz time;
-	int64		start;			/* monotonic */
-	uint64		statement;
-	uint32		substatement;
-	uint16		depth;
-	uint8		class;
-	bool		recorded;		/* by class and nesting; failures by class error */
-	bool		failures;		/* recorded if it fails */
-	bool		top_level;		/* is in the in-flight slot */
-	const char *source;
-	int			location;
-	int			length;
-} Statement;
-
-typedef struct Open
-{
-	Statement	s;
-	QueryDesc  *query;
-	Portal		portal;			/* NULL: not a portal's query */
-	SubTransactionId subid;
-	uint64		rows;
-} Open;
-
-typedef struct Level
-{
-	struct Level *outer;
+	struct StenoLevel *outer;
 	QueryDesc  *query;			/* NULL: a utility statement */
-	Statement  *utility;
-	const char *command;
+	StenoStatement *utility;
 	int			inside;			/* depth of statements that it runs */
 	bool		forces;			/* their record does not depend on log_nested */
 	bool		declares;		/* DECLARE CURSOR */
+	ErrorContextCallback callback;
+
+	/* utility statements only */
+	const char *command;
 	int			relations_count;
 	int			relations_room;
 	StenoAccess *relations;
 	StenoAccess few[FEW_RELATIONS];
-	ErrorContextCallback callback;
-} Level;
+} StenoLevel;
 
-static Level *level;			/* innermost running statement */
-static Open *open_queries;
-static int	open_count;
-static int	open_room;
-static bool starting_own;		/* in ExecutorStart of a query with its own record */
-
-static uint32 substatements;	/* of the current top-level statement */
-static TimestampTz anchor_time; /* statement timestamp ... */
-static int64 anchor_start;		/* ... and the monotonic clock then */
-
-/* End of the last statement in its source, for failure.c. */
-static const char *last_source;
-static int	last_end;
-static TimestampTz last_time;
-
-/* The failure of the running top-level statement is recorded. */
-static bool reported;
-
-/* An error that was raised, and that no hook of ours has seen yet. */
-static struct
-{
-	int			code;			/* 0: none */
-	char	   *message;
-	char	   *query;			/* text of a nested statement, if known */
-}			raised;
-
+/* The message and query of the error in steno_my.raised_code. */
+static char *raised_message;
+static char *raised_query;		/* text of a nested statement, if known */
 static MemoryContext raised_context;
 
 static ExecutorStart_hook_type previous_start;
@@ -123,8 +73,22 @@ static ProcessUtility_hook_type previous_utility;
 static inline bool
 recording(void)
 {
-	return steno_log_mask != 0 && steno_active() && !steno_session.dead &&
-		!steno_paused && !IsParallelWorker() && !IsAutoVacuumWorkerProcess();
+	return steno_my.log_mask != 0 && !steno_my.paused && steno_session_ready();
+}
+
+/*
+ * Has a session fact changed since our session message?  A setting's new value
+ * has another address than its old one, which stands at least to the end of the
+ * transaction; to rely on that, we must look at the end of every statement.
+ */
+static inline void
+describe_session(void)
+{
+	if (unlikely(!steno_my.described || steno_my.log_mask != ~0u ||
+				 steno_my.application != application_name ||
+				 steno_my.user_id != GetUserId() ||
+				 steno_my.session_user_id != GetSessionUserId()))
+		steno_session_check();
 }
 
 /* ---- errors that were raised ---- */
@@ -132,9 +96,10 @@ recording(void)
 static void
 forget_raised(void)
 {
-	if (raised.code != 0)
+	if (steno_my.raised_code != 0)
 	{
-		raised.code = 0;
+		steno_my.raised_code = 0;
+		raised_query = NULL;
 		MemoryContextReset(raised_context);
 	}
 }
@@ -150,9 +115,8 @@ note_raised(void *arg)
 	int			code = geterrcode();
 	MemoryContext old;
 	ErrorData  *edata;
-	Level	   *l = arg;
 
-	if (l != level || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
+	if (arg != steno_my.level || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
 		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING)
 		return;
 	forget_raised();
@@ -160,64 +124,76 @@ note_raised(void *arg)
 	edata = CopyErrorData();
 	if (edata->elevel >= ERROR)
 	{
-		raised.code = edata->sqlerrcode;
-		raised.message = edata->message;
-		raised.query = edata->internalquery;
+		steno_my.raised_code = edata->sqlerrcode;
+		raised_message = edata->message;
+		raised_query = edata->internalquery;
 	}
 	MemoryContextSwitchTo(old);
-	if (raised.code == 0)
+	if (steno_my.raised_code == 0)
 		MemoryContextReset(raised_context);
 }
 
 /* ---- open queries ---- */
 
-static inline Open *
+static inline StenoOpen *
 find_open(QueryDesc *query)
 {
 	int			i;
 
-	for (i = open_count - 1; i >= 0; i--)
-		if (open_queries[i].query == query)
-			return &open_queries[i];
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+		if (steno_my.open[i].query == query)
+			return &steno_my.open[i];
 	return NULL;
 }
 
-static void
-forget_open(Open *o)
+static inline void
+forget_open(StenoOpen *o)
 {
-	int			i = o - open_queries;
+	int			i = o - steno_my.open;
 
-	open_count--;
-	if (i < open_count)
-		memmove(o, o + 1, (open_count - i) * sizeof(Open));
+	steno_my.open_count--;
+	if (unlikely(i < steno_my.open_count))
+		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
 }
 
-static Open *
+static bool
+more_open(void)
+{
+	int			room = steno_my.open_room * 2;
+	StenoOpen  *more = MemoryContextAllocExtended(TopMemoryContext,
+												  room * sizeof(StenoOpen),
+												  MCXT_ALLOC_NO_OOM);
+
+	if (more == NULL)
+		return false;
+	memcpy(more, steno_my.open, steno_my.open_count * sizeof(StenoOpen));
+	if (steno_my.open != steno_my.few_open)
+		pfree(steno_my.open);
+	steno_my.open = more;
+	steno_my.open_room = room;
+	return true;
+}
+
+static inline StenoOpen *
 add_open(QueryDesc *query)
 {
-	if (unlikely(open_count == open_room))
-	{
-		int			room = open_room * 2;
-		Open	   *more = MemoryContextAllocExtended(TopMemoryContext,
-													  room * sizeof(Open),
-													  MCXT_ALLOC_NO_OOM);
-
-		if (more == NULL)
-			return NULL;
-		memcpy(more, open_queries, open_count * sizeof(Open));
-		pfree(open_queries);
-		open_queries = more;
-		open_room = room;
-	}
-	open_queries[open_count].query = query;
-	return &open_queries[open_count++];
+	if (unlikely(steno_my.open_count == steno_my.open_room) && !more_open())
+		return NULL;
+	steno_my.open[steno_my.open_count].query = query;
+	return &steno_my.open[steno_my.open_count++];
 }
 
-/* ---- text ---- */
+/* ---- beginning ---- */
 
-/* The statement's own text in its source. */
-static const char *
-own_text(const char *source, int location, int length, uint64 *len)
+static inline bool
+is_blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f';
+}
+
+/* Find the statement's own text in its source. */
+static void
+find_text(StenoStatement *s, const char *source, int location, int length)
 {
 	const char *text;
 	size_t		n;
@@ -225,92 +201,82 @@ own_text(const char *source, int location, int length, uint64 *len)
 	if (source == NULL)
 		source = "";
 	text = location > 0 ? source + location : source;
-	n = location >= 0 && length > 0 ? (size_t) length : strlen(text);
-	while (n > 0 && scanner_isspace(*text))
+	if (location >= 0 && length > 0)
+	{
+		n = length;
+		s->end = location + length;
+	}
+	else
+	{
+		n = strlen(text);
+		s->end = -1;
+	}
+	while (n > 0 && is_blank(*text))
 	{
 		text++;
 		n--;
 	}
-	while (n > 0 && (scanner_isspace(text[n - 1]) || text[n - 1] == ';'))
+	while (n > 0 && (is_blank(text[n - 1]) || text[n - 1] == ';'))
 		n--;
-	*len = n;
-	return text;
+	s->source = source;
+	s->text = text;
+	s->text_len = n;
 }
 
-/* ---- beginning ---- */
-
-static void
-begin_statement(Statement *s, const char *source, int location, int length,
+static inline void
+begin_statement(StenoStatement *s, const char *source, int location, int length,
 				int class, bool forced)
 {
+	StenoLevel *level = steno_my.level;
+	TimestampTz message = GetCurrentStatementStartTimestamp();
+
 	s->depth = level ? level->inside : 0;
-	s->start = steno_monotonic();
+	s->start = steno_clock_ticks(&steno_my.clock);
 	s->class = class;
-	s->source = source;
-	s->location = location;
-	s->length = length;
 	s->top_level = s->depth == 0;
+	find_text(s, source, location, length);
 
 	/*
 	 * Statements of one message share its timestamp; the later ones add what
-	 * the monotonic clock says.
+	 * the clock says.
 	 */
-	if (anchor_time != GetCurrentStatementStartTimestamp())
+	if (steno_my.anchor_time != message)
 	{
-		anchor_time = GetCurrentStatementStartTimestamp();
-		anchor_start = s->start;
+		steno_my.anchor_time = message;
+		steno_my.anchor_start = s->start;
+		s->time = message;
 	}
-	s->time = anchor_time + (s->start - anchor_start);
+	else
+		s->time = message + steno_clock_us(&steno_my.clock, steno_my.anchor_start, s->start);
 
 	if (s->top_level)
 	{
-		reported = false;
-		forget_raised();
-		s->statement = ++steno_session.statement;
+		steno_my.reported = false;
+		if (unlikely(steno_my.raised_code != 0))
+			forget_raised();
+		s->statement = ++steno_my.statement;
 		s->substatement = 0;
-		substatements = 0;
+		steno_my.substatements = 0;
 	}
 	else
 	{
-		s->statement = steno_session.statement;
-		s->substatement = ++substatements;
+		s->statement = steno_my.statement;
+		s->substatement = ++steno_my.substatements;
 	}
-	s->failures = steno_class_logged(STENO_CLASS_ERROR) &&
-		(s->depth == 0 || steno_log_nested || forced);
-	s->recorded = steno_class_logged(class) &&
-		(s->depth == 0 || steno_log_nested || forced);
-	if (s->top_level && s->recorded && steno_session_ready())
+	s->recorded = s->top_level || steno_my.log_nested || forced;
+	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
+	s->recorded = s->recorded && steno_class_logged(class);
+	if (s->top_level && s->recorded)
 	{
-		uint64		len;
-		const char *text = own_text(source, location, length, &len);
-
-		steno_inflight_begin(&steno_session.producer.ring->inflight,
-							 s->statement, s->time, text, (uint32) len);
+		/* should we die now, whose statement it is must be known */
+		if (unlikely(!steno_my.described))
+			steno_session_check();
+		steno_inflight_begin(&steno_my.producer.ring->inflight, s->statement,
+							 s->time, s->text, (uint32) s->text_len);
 	}
 }
 
 /* ---- records ---- */
-
-static StringInfoData shape;
-
-static void
-begin_shape(int class, uint64 query_id, const char *command)
-{
-	resetStringInfo(&shape);
-	steno_put_number(&shape, class);
-	steno_put_number(&shape, query_id);
-	steno_put_string(&shape, command, strlen(command));
-}
-
-static void
-put_relations(const StenoAccess *relations, int count)
-{
-	int			i;
-
-	steno_put_number(&shape, count);
-	for (i = 0; i < count; i++)
-		steno_relation_put(&shape, relations[i].relid, relations[i].access);
-}
 
 /* Relations that a plan names, each once; returns their number. */
 static int
@@ -341,40 +307,63 @@ plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
 	return count;
 }
 
-static void
-put_plan_relations(PlannedStmt *plan)
+/* Memory for one record; NULL when there is none. */
+static void *
+scratch(size_t size)
 {
-	StenoAccess few[64];
-	StenoAccess *found = few;
-	int			room = lengthof(few);
-	int			most = list_length(STENO_PLAN_PERMISSIONS(plan));
+	steno_my.scratch_used = true;
+	return MemoryContextAllocExtended(steno_scratch, size, MCXT_ALLOC_NO_OOM);
+}
 
-	if (unlikely(most > room))
+/*
+ * Make the record's shape: all of it but the parameters, for which there is room
+ * at the returned end.
+ */
+static uint8 *
+make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
+		   const StenoAccess *relations, int count, ParamListInfo params)
+{
+	uint32		command_len = strlen(command);
+	uint32		room = 3 * STENO_VARINT_MAX + command_len;
+	uint8	   *p = steno_my.shape;
+	int			i;
+
+	for (i = 0; i < count; i++)
+		room += steno_relation_size(relations[i].relid);
+	if (params)
+		room += steno_params_shape_size(params);
+	if (unlikely(room > STENO_SHAPE_ROOM))
 	{
-		found = MemoryContextAllocExtended(steno_scratch, most * sizeof(StenoAccess),
-										   MCXT_ALLOC_NO_OOM);
-		if (found)
-			room = most;
-		else
-			found = few;
+		p = scratch(room);
+		if (p == NULL)
+			return NULL;
 	}
-	put_relations(found, plan_relations(plan, found, room));
+	record->shape = p;
+	p = steno_put_varint(p, class);
+	p = steno_put_varint(p, query_id);
+	p = steno_put_varint(p, command_len);
+	memcpy(p, command, command_len);
+	p += command_len;
+	p = steno_put_varint(p, count);
+	for (i = 0; i < count; i++)
+		p = steno_relation_put(p, relations[i].relid, relations[i].access);
+	return p;
 }
 
 /* Fill in what queries and utility statements have alike, and put the record. */
-static void
-put_statement(Statement *s, StenoRecord *record, const ErrorData *edata)
+static inline void
+put_statement(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
 {
 	record->time = s->time;
-	record->duration = steno_monotonic() - s->start;
+	record->duration = steno_clock_us(&steno_my.clock, s->start,
+									  steno_clock_ticks(&steno_my.clock));
 	record->statement = s->statement;
 	record->substatement = s->substatement;
 	record->depth = s->depth;
 	record->xid = GetTopTransactionIdIfAny();
-	record->text = own_text(s->source, s->location, s->length, &record->text_len);
-	record->shape = (uint8 *) shape.data;
-	record->shape_len = shape.len;
-	if (edata)
+	record->text = s->text;
+	record->text_len = s->text_len;
+	if (unlikely(edata != NULL))
 	{
 		record->outcome = STENO_OUTCOME_ERROR;
 		record->sqlerrcode = edata->sqlerrcode;
@@ -385,17 +374,17 @@ put_statement(Statement *s, StenoRecord *record, const ErrorData *edata)
 
 /* Where the statement ended in its source, for one that fails after it. */
 static inline void
-remember_end(const Statement *s)
+remember_end(const StenoStatement *s)
 {
 	if (s->top_level)
 	{
-		last_source = s->source;
-		last_end = s->location >= 0 && s->length > 0 ? s->location + s->length : -1;
-		last_time = anchor_time;
+		steno_my.last_source = s->source;
+		steno_my.last_end = s->end;
+		steno_my.last_time = steno_my.anchor_time;
 	}
 }
 
-static const char *
+static inline const char *
 query_command(CmdType operation)
 {
 	switch (operation)
@@ -415,65 +404,97 @@ query_command(CmdType operation)
 	}
 }
 
+/* The parameters of a query go into its shape and the record. */
+static uint8 *
+add_params(StenoRecord *record, ParamListInfo params, bool failing,
+		   uint8 *shape, StenoParams *values)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
+	uint8	   *end = steno_params_collect(params, failing, shape, values);
+
+	MemoryContextSwitchTo(old);
+	if (end == NULL)
+		return NULL;
+	record->params = values;
+	return end;
+}
+
 /* edata: it failed.  closed: its portal was closed by the end of a transaction. */
 static void
-record_query(Open *o, const ErrorData *edata, bool closed)
+record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 {
 	QueryDesc  *query = o->query;
+	ParamListInfo params = steno_my.log_parameter ? query->params : NULL;
 	StenoRecord record;
-	StenoParams params;
-	MemoryContext old;
+	StenoParams values;
+	StenoAccess few[32];
+	StenoAccess *relations = few;
+	int			room = lengthof(few);
+	int			count = 0;
+	uint8	   *end;
 
 	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
 		return;
-	if (edata == NULL && !closed && steno_settings_dirty)
+	if (unlikely(steno_my.settings_dirty) && edata == NULL && !closed)
 		steno_settings_record();
-	old = MemoryContextSwitchTo(steno_scratch);
-	steno_session_context();
+	if (edata == NULL && !closed)
+		describe_session();
+	else
+		steno_session_check();
+
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	if (!closed)
+	if (params && params->numParams == 0)
+		params = NULL;
+	if (!closed)				/* then the plan may be gone with its transaction */
 	{
-		begin_shape(o->s.class, query->plannedstmt->queryId,
-					query_command(query->operation));
-		put_plan_relations(query->plannedstmt);
+		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
+
+		if (unlikely(most > room))
+		{
+			relations = scratch(most * sizeof(StenoAccess));
+			if (relations)
+				room = most;
+			else
+				relations = few;
+		}
+		count = plan_relations(query->plannedstmt, relations, room);
 	}
-	else
+	end = make_shape(&record, o->s.class, closed ? 0 : query->plannedstmt->queryId,
+					 query_command(query->operation), relations, count, params);
+	if (end != NULL)
 	{
-		/* the plan may be gone with the transaction */
-		begin_shape(o->s.class, 0, query_command(query->operation));
-		put_relations(NULL, 0);
+		uint8	   *after = NULL;
+
+		if (params)
+			after = add_params(&record, params, edata != NULL || closed, end, &values);
+		if (after == NULL)
+			after = steno_put_varint(end, 0);
+		record.shape_len = after - record.shape;
 	}
-	if (query->params && query->params->numParams > 0 && steno_log_parameter &&
-		steno_params_collect(query->params, edata != NULL || closed, &shape, &params))
-		record.params = &params;
-	else
-		steno_params_none(&shape);
 	if (edata == NULL)
 		record.rows = o->rows;
 	put_statement(&o->s, &record, edata);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(steno_scratch);
 }
 
 static void
-record_utility(Level *l, const ErrorData *edata, uint64 rows)
+record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
-	Statement  *s = l->utility;
+	StenoStatement *s = l->utility;
 	StenoRecord record;
-	MemoryContext old;
+	uint8	   *end;
 
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
-	old = MemoryContextSwitchTo(steno_scratch);
+	if (edata)
+		steno_session_check();
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	begin_shape(s->class, 0, l->command);
-	put_relations(l->relations, l->relations_count);
-	steno_params_none(&shape);
+	end = make_shape(&record, s->class, 0, l->command, l->relations,
+					 l->relations_count, NULL);
+	if (end)
+		record.shape_len = steno_put_varint(end, 0) - record.shape;
 	if (edata == NULL)
 		record.rows = rows;
 	put_statement(s, &record, edata);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(steno_scratch);
 }
 
 /*
@@ -484,34 +505,28 @@ static void
 record_raised(void)
 {
 	StenoRecord record;
-	MemoryContext old;
+	uint8	   *end;
 
-	if (raised.code == 0)
-		return;
-	if (raised.query && level && steno_log_nested &&
+	if (raised_query && steno_my.level && steno_my.log_nested &&
 		steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 	{
-		old = MemoryContextSwitchTo(steno_scratch);
 		steno_record_init(&record, STENO_KIND_STATEMENT);
-		begin_shape(STENO_CLASS_ERROR, 0, "");
-		put_relations(NULL, 0);
-		steno_params_none(&shape);
-		record.time = anchor_time + (steno_monotonic() - anchor_start);
+		end = make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, NULL);
+		record.shape_len = steno_put_varint(end, 0) - record.shape;
+		record.time = steno_my.anchor_time +
+			steno_clock_us(&steno_my.clock, steno_my.anchor_start,
+						   steno_clock_ticks(&steno_my.clock));
 		record.duration = 0;
-		record.statement = steno_session.statement;
-		record.substatement = ++substatements;
-		record.depth = level->inside;
+		record.statement = steno_my.statement;
+		record.substatement = ++steno_my.substatements;
+		record.depth = steno_my.level->inside;
 		record.xid = GetTopTransactionIdIfAny();
-		record.text = raised.query;
-		record.text_len = strlen(raised.query);
-		record.shape = (uint8 *) shape.data;
-		record.shape_len = shape.len;
+		record.text = raised_query;
+		record.text_len = strlen(raised_query);
 		record.outcome = STENO_OUTCOME_ERROR;
-		record.sqlerrcode = raised.code;
-		record.message = raised.message ? raised.message : "missing error text";
+		record.sqlerrcode = steno_my.raised_code;
+		record.message = raised_message ? raised_message : "missing error text";
 		steno_record_put(&record, false);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(steno_scratch);
 	}
 	forget_raised();
 }
@@ -519,33 +534,30 @@ record_raised(void)
 /* ---- levels ---- */
 
 static inline void
-enter(Level *l, QueryDesc *query, Statement *utility, int depth, bool forces)
+enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 {
-	l->outer = level;
+	l->outer = steno_my.level;
 	l->query = query;
 	l->utility = utility;
 	l->inside = depth + 1;
-	l->forces = forces;
+	l->forces = false;
 	l->declares = false;
-	l->relations_count = 0;
-	l->relations_room = FEW_RELATIONS;
-	l->relations = l->few;
 	l->callback.callback = note_raised;
 	l->callback.arg = l;
 	l->callback.previous = error_context_stack;
 	error_context_stack = &l->callback;
-	level = l;
+	steno_my.level = l;
 }
 
 static inline void
-leave(Level *l)
+leave(StenoLevel *l)
 {
 	error_context_stack = l->callback.previous;
-	level = l->outer;
+	steno_my.level = l->outer;
 }
 
 static void
-free_relations(Level *l)
+free_relations(StenoLevel *l)
 {
 	if (l->relations != l->few)
 		pfree(l->relations);
@@ -557,22 +569,19 @@ free_relations(Level *l)
  * handler has put error_context_stack back already.
  */
 static void
-fail(Level *l)
+fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
 	ErrorData  *edata;
 
-	if (raised.query)
-		record_raised();
-	else
-		forget_raised();
+	record_raised();
 
 	MemoryContextSwitchTo(raised_context);
 	edata = CopyErrorData();
-	level = l->outer;
+	steno_my.level = l->outer;
 	if (l->query)
 	{
-		Open	   *o = find_open(l->query);
+		StenoOpen  *o = find_open(l->query);
 
 		if (o)
 		{
@@ -588,7 +597,7 @@ fail(Level *l)
 		free_relations(l);
 	}
 	if (l->outer == NULL)
-		reported = true;
+		steno_my.reported = true;
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
 }
@@ -600,18 +609,18 @@ fail(Level *l)
 bool
 steno_statement_fatal(const ErrorData *edata)
 {
-	bool		any = level != NULL;
+	bool		any = steno_my.level != NULL;
 
-	while (level)
+	while (steno_my.level)
 	{
-		Level	   *l = level;
+		StenoLevel *l = steno_my.level;
 
-		level = l->outer;
+		steno_my.level = l->outer;
 		if (l->query == NULL)
 			record_utility(l, edata, 0);
 		else
 		{
-			Open	   *o = find_open(l->query);
+			StenoOpen  *o = find_open(l->query);
 
 			if (o)
 			{
@@ -627,9 +636,9 @@ steno_statement_fatal(const ErrorData *edata)
 bool
 steno_statement_take_reported(void)
 {
-	bool		result = reported;
+	bool		result = steno_my.reported;
 
-	reported = false;
+	steno_my.reported = false;
 	return result;
 }
 
@@ -640,9 +649,9 @@ steno_statement_take_reported(void)
 TimestampTz
 steno_statement_source(const char **source, int *end)
 {
-	*source = last_source;
-	*end = last_end;
-	return last_time;
+	*source = steno_my.last_source;
+	*end = steno_my.last_end;
+	return steno_my.last_time;
 }
 
 /* ---- executor hooks ---- */
@@ -667,44 +676,40 @@ call_start(QueryDesc *query, int eflags)
 static void
 executor_start(QueryDesc *query, int eflags)
 {
-	Open	   *o;
-	Level		l;
-	bool		saved_own = starting_own;
+	StenoLevel *outer = steno_my.level;
+	PlannedStmt *plan = query->plannedstmt;
+	StenoOpen  *o;
+	StenoLevel	l;
+	bool		saved_own = steno_my.starting_own;
 	ListCell   *lc;
 
 	if (!recording() ||
-		(level && level->utility && level->utility->source == query->sourceText &&
-		 !level->forces))
+		(outer && outer->utility && outer->utility->source == query->sourceText &&
+		 !outer->forces) ||
+		(o = add_open(query)) == NULL)
 	{
 		/* part of the utility's record, or of none */
-		starting_own = false;
+		steno_my.starting_own = false;
 		call_start(query, eflags);
-		starting_own = saved_own;
+		steno_my.starting_own = saved_own;
 		return;
 	}
 
-	o = add_open(query);
-	if (o == NULL)
-	{
-		call_start(query, eflags);
-		return;
-	}
-	begin_statement(&o->s, query->sourceText, query->plannedstmt->stmt_location,
-					query->plannedstmt->stmt_len, query_class(query),
-					level && level->forces);
-	if (level && level->declares)
-	{
-		/* its plan does not know where in the source the DECLARE stands */
-		o->s.location = level->utility->location;
-		o->s.length = level->utility->length;
-	}
+	/* a cursor's plan does not know where in the source the DECLARE stands */
+	if (unlikely(outer && outer->declares))
+		begin_statement(&o->s, query->sourceText,
+						outer->utility->text - outer->utility->source,
+						(int) outer->utility->text_len, query_class(query), true);
+	else
+		begin_statement(&o->s, query->sourceText, plan->stmt_location,
+						plan->stmt_len, query_class(query), outer && outer->forces);
 	o->subid = GetCurrentSubTransactionId();
 	o->rows = 0;
 	o->portal = ActivePortal && ActivePortal->status == PORTAL_DEFINED &&
 		ActivePortal->sourceText == query->sourceText ? ActivePortal : NULL;
 
 	/* names while catalogs can be read: not at the end, which may be a failure */
-	foreach(lc, STENO_PLAN_PERMISSIONS(query->plannedstmt))
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
 	{
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
 
@@ -712,20 +717,20 @@ executor_start(QueryDesc *query, int eflags)
 			steno_relation_know(p->relid);
 	}
 
-	enter(&l, query, NULL, o->s.depth, false);
-	starting_own = true;
+	enter(&l, query, NULL, o->s.depth);
+	steno_my.starting_own = true;
 	PG_TRY();
 	{
 		call_start(query, eflags);
 	}
 	PG_CATCH();
 	{
-		starting_own = saved_own;
+		steno_my.starting_own = saved_own;
 		fail(&l);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	starting_own = saved_own;
+	steno_my.starting_own = saved_own;
 	leave(&l);
 }
 
@@ -741,15 +746,15 @@ call_run(STENO_RUN_ARGS)
 static void
 executor_run(STENO_RUN_ARGS)
 {
-	Open	   *o = open_count > 0 ? find_open(query) : NULL;
-	Level		l;
+	StenoOpen  *o = find_open(query);
+	StenoLevel	l;
 
 	if (o == NULL)
 	{
 		call_run(STENO_RUN_PASS);
 		return;
 	}
-	enter(&l, query, NULL, o->s.depth, false);
+	enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
 		call_run(STENO_RUN_PASS);
@@ -778,15 +783,18 @@ call_finish(QueryDesc *query)
 static void
 executor_finish(QueryDesc *query)
 {
-	Open	   *o = open_count > 0 ? find_open(query) : NULL;
-	Level		l;
+	StenoOpen  *o = NULL;
+	StenoLevel	l;
 
+	/* a query that writes nothing runs nothing at its end */
+	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
+		o = find_open(query);
 	if (o == NULL)
 	{
 		call_finish(query);
 		return;
 	}
-	enter(&l, query, NULL, o->s.depth, false);
+	enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
 		call_finish(query);
@@ -803,7 +811,7 @@ executor_finish(QueryDesc *query)
 static void
 executor_end(QueryDesc *query)
 {
-	Open	   *o = open_count > 0 ? find_open(query) : NULL;
+	StenoOpen  *o = find_open(query);
 
 	if (o)
 	{
@@ -821,7 +829,9 @@ executor_end(QueryDesc *query)
 static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
-	if (!starting_own && level && level->utility && level->inside == level->utility->depth + 1)
+	StenoLevel *level = steno_my.level;
+
+	if (!steno_my.starting_own && level && level->utility)
 	{
 		ListCell   *lc;
 
@@ -920,8 +930,8 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 				QueryCompletion *completion)
 {
 	Node	   *statement = plan->utilityStmt;
-	Statement	s;
-	Level		l;
+	StenoStatement s;
+	StenoLevel	l;
 	bool		changes_context;
 	uint64		rows = STENO_NONE64;
 
@@ -930,22 +940,25 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	{
 		call_utility(plan, source, read_only_tree, context, params,
 					 environment, dest, completion);
-		if (steno_settings_dirty && level == NULL)
+		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
 			steno_settings_record();	/* recording may have been switched on */
 		return;
 	}
 
 	begin_statement(&s, source, plan->stmt_location, plan->stmt_len,
-					utility_class(statement), level && level->forces);
+					utility_class(statement), steno_my.level && steno_my.level->forces);
 	l.command = GetCommandTagName(CreateCommandTag(statement));
 	changes_context = IsA(statement, VariableSetStmt) ||
 		IsA(statement, DiscardStmt) || IsA(statement, TransactionStmt);
-	if (changes_context && s.recorded && steno_session_ready())
-		steno_session_context();	/* SET ROLE was run by the role before */
+	if (changes_context && s.recorded)
+		steno_session_check();	/* SET ROLE was run by the role before */
 
-	enter(&l, NULL, &s, s.depth,
-		  IsA(statement, ExecuteStmt) || IsA(statement, DeclareCursorStmt));
+	enter(&l, NULL, &s, s.depth);
 	l.declares = IsA(statement, DeclareCursorStmt);
+	l.forces = l.declares || IsA(statement, ExecuteStmt);
+	l.relations_count = 0;
+	l.relations_room = FEW_RELATIONS;
+	l.relations = l.few;
 	PG_TRY();
 	{
 		call_utility(plan, source, read_only_tree, context, params,
@@ -966,9 +979,9 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 					   completion->commandTag == CMDTAG_REFRESH_MATERIALIZED_VIEW))
 		rows = completion->nprocessed;
 	if (!changes_context && s.recorded && steno_session_ready())
-		steno_session_context();
+		steno_session_check();
 	record_utility(&l, NULL, rows);
-	if (steno_settings_dirty)
+	if (steno_my.settings_dirty)
 		steno_settings_record();
 	remember_end(&s);
 	free_relations(&l);
@@ -987,9 +1000,9 @@ close_open(SubTransactionId from)
 {
 	int			i;
 
-	for (i = open_count - 1; i >= 0; i--)
+	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		Open	   *o = &open_queries[i];
+		StenoOpen  *o = &steno_my.open[i];
 
 		if (o->subid < from)
 			continue;
@@ -1009,8 +1022,8 @@ transaction_end(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
-			if (level == NULL)
-				open_count = 0;
+			if (steno_my.level == NULL)
+				steno_my.open_count = 0;
 			break;
 		default:
 			break;
@@ -1027,12 +1040,13 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	{
 		case SUBXACT_EVENT_ABORT_SUB:
 			close_open(mine);
-			record_raised();
+			if (steno_my.raised_code != 0)
+				record_raised();
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
-			for (i = 0; i < open_count; i++)
-				if (open_queries[i].subid == mine)
-					open_queries[i].subid = parent;
+			for (i = 0; i < steno_my.open_count; i++)
+				if (steno_my.open[i].subid == mine)
+					steno_my.open[i].subid = parent;
 			break;
 		default:
 			break;
@@ -1042,14 +1056,10 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 void
 steno_statement_install(void)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	initStringInfo(&shape);
-	MemoryContextSwitchTo(old);
 	raised_context = AllocSetContextCreate(TopMemoryContext, "pg_steno error",
 										   ALLOCSET_SMALL_SIZES);
-	open_room = FIRST_OPEN;
-	open_queries = MemoryContextAlloc(TopMemoryContext, open_room * sizeof(Open));
+	steno_my.open = steno_my.few_open;
+	steno_my.open_room = STENO_FEW_OPEN;
 
 	previous_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;

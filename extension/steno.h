@@ -6,6 +6,7 @@
  *
  *		pg_steno.c			loading: settings, hooks, shared memory, workers
  *		settings.def, .c	the settings
+ *		local.h				what this process touches for every statement
  *		shmem.c				the ring file and the control area
  *		statement.c			statements: executor and utility hooks
  *		failure.c, split.c	failures that never reach the executor
@@ -36,6 +37,10 @@
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
 
+/* Our symbols are our own: calls among our files are direct. */
+#pragma GCC visibility push(hidden)
+
+#include "clock.h"
 #include "message.h"
 
 /* ---- settings.c ---- */
@@ -53,25 +58,13 @@ extern int	steno_ring_size;
 extern int	steno_writers;
 extern int	steno_flush_interval;
 extern int	steno_fsync_interval;
-extern int	steno_delivery;
 extern int	steno_segment_size;
 extern int	steno_rotation_age;
 extern int	steno_compression;
 extern int	steno_block_size;
 extern int	steno_file_mode;
-extern bool steno_log_nested;
-extern bool steno_log_parameter;
-
-/* Classes of steno.log, a bit for each STENO_CLASS_*. */
-extern uint32 steno_log_mask;
 
 extern void steno_settings_define(void);
-
-static inline bool
-steno_class_logged(int class)
-{
-	return (steno_log_mask & (1u << class)) != 0;
-}
 
 /* ---- shmem.c ---- */
 
@@ -80,15 +73,12 @@ steno_class_logged(int class)
 
 /*
  * One writer's part of the control area.  latch, pid: the writer's, set at its
- * start.  sleeping: set by the writer before it sleeps deeply, cleared by
- * whoever wakes it.  requested: added to by any backend; done: the writer's
- * answer.  The counters are the writer's; readers may see them a little apart.
+ * start.  requested: added to by any backend; done: the writer's answer.  The counters are the writer's; readers may see them a little apart.
  */
 typedef struct StenoWriterControl
 {
 	Latch	   *latch;
 	_Atomic uint32_t pid;
-	_Atomic uint32_t sleeping;
 	_Atomic uint64_t flush_requested;
 	_Atomic uint64_t flush_done;
 	_Atomic uint64_t rotate_requested;
@@ -133,39 +123,16 @@ steno_active(void)
 	return steno_rings.file != NULL;
 }
 
+/* ---- local.h: this process ---- */
+
+#include "local.h"
+
 /* ---- session.c ---- */
-
-/*
- * This process as a producer.  ready: attached to its ring.
- */
-typedef struct StenoSession
-{
-	bool		ready;
-	bool		dead;			/* ended, or there is no ring for this process */
-	bool		described;		/* the ring has our present session message */
-	StenoProducer producer;
-	StenoWriterControl *writer;
-	uint64		seq;			/* last sequence number given */
-	uint64		statement;		/* last top-level statement number given */
-	uint64		dropped;		/* records dropped since the last gap record */
-	uint64		dropped_first;	/* sequence number of the first of them */
-} StenoSession;
-
-extern StenoSession steno_session;
 
 extern void steno_session_install(void);
 extern bool steno_session_attach(void);
-extern void steno_session_context(void);
 extern void steno_session_failed(const ErrorData *edata);
 extern void steno_session_died(const ErrorData *edata);
-
-/* Attach if need be; false when this process cannot record. */
-static inline bool
-steno_session_ready(void)
-{
-	return steno_session.ready ||
-		(!steno_session.dead && steno_session_attach());
-}
 
 /* ---- record.c ---- */
 
@@ -212,9 +179,7 @@ typedef struct StenoRecord
 extern void steno_record_init(StenoRecord *record, int kind);
 extern void steno_record_put(StenoRecord *record, bool top_level);
 extern void *steno_record_room(uint32 len);
-extern void steno_put_string(StringInfo buf, const char *s, uint32 len);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
-extern void steno_put_number(StringInfo buf, uint64 v);
 
 /* ---- statement.c ---- */
 
@@ -234,12 +199,9 @@ extern void steno_split_at(const char *source, int from, int position,
 
 /* ---- param.c ---- */
 
-/* An output function runs for us: what it does is not recorded. */
-extern bool steno_paused;
-
-extern bool steno_params_collect(ParamListInfo params, bool failing,
-								 StringInfo shape, StenoParams *result);
-extern void steno_params_none(StringInfo shape);
+extern uint32 steno_params_shape_size(ParamListInfo params);
+extern uint8 *steno_params_collect(ParamListInfo params, bool failing,
+								   uint8 *shape, StenoParams *result);
 
 /* ---- relation.c ---- */
 
@@ -250,12 +212,20 @@ typedef struct StenoAccess
 } StenoAccess;
 
 extern uint32 steno_access_of(AclMode mode);
-extern void steno_relation_know(Oid relid);
-extern void steno_relation_put(StringInfo shape, Oid relid, uint32 access);
+extern void steno_relation_learn(Oid relid);
+extern uint32 steno_relation_size(Oid relid);
+extern uint8 *steno_relation_put(uint8 *p, Oid relid, uint32 access);
+
+/* Have the relation's name ready for steno_relation_put. */
+static inline void
+steno_relation_know(Oid relid)
+{
+	if (steno_my.relations[0].relid != relid && steno_my.relations[1].relid != relid)
+		steno_relation_learn(relid);
+}
 
 /* ---- setting_change.c ---- */
 
-extern bool steno_settings_dirty;
 extern void steno_settings_record(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_publish(void);
@@ -265,21 +235,18 @@ extern void steno_settings_reloaded(void (*change) (const char *name, const char
 
 struct StenoWriter;
 extern void steno_writer_register(void);
-extern PGDLLEXPORT void steno_writer_main(Datum main_arg);
 extern void steno_writer_wake(StenoWriterControl *writer);
 extern void steno_recover_rings(struct StenoWriter *writer);
 
-/* Scratch memory for one record; reset after it. */
+/*
+ * Scratch memory for one record.  Who takes memory from it sets
+ * steno_my.scratch_used; steno_record_put resets it then.
+ */
 extern MemoryContext steno_scratch;
 
-/* Microseconds of the monotonic clock. */
-static inline int64
-steno_monotonic(void)
-{
-	struct timespec ts;
+#pragma GCC visibility pop
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
+/* The server finds these by name. */
+extern PGDLLEXPORT void steno_writer_main(Datum main_arg);
 
 #endif							/* STENO_H */

@@ -56,7 +56,6 @@ steno_writer_wake(StenoWriterControl *writer)
 {
 	Latch	   *latch = writer->latch;
 
-	atomic_store_explicit(&writer->sleeping, 0, memory_order_relaxed);
 	if (latch)
 		SetLatch(latch);
 }
@@ -502,6 +501,15 @@ rotate_if_due(StenoWriter *w, bool requested)
 		atomic_store(&w->control->segment, w->stream.segment);
 }
 
+static void
+set_asleep(const StenoDrain *drain, uint32 asleep)
+{
+	uint32		i;
+
+	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+		atomic_store(&steno_ring_at(drain->rings, i)->asleep, asleep);
+}
+
 /* How full the fullest of our rings is, in percent. */
 static int
 fullest(StenoWriter *w, const StenoDrain *drain)
@@ -516,7 +524,7 @@ fullest(StenoWriter *w, const StenoDrain *drain)
 
 		most = Max(most, used);
 	}
-	return (int) (most * 100 / drain->rings->file->size);
+	return (int) ((most * 100 + drain->rings->file->size - 1) / drain->rings->file->size);
 }
 
 /* One pass; returns whether there was anything to write, -1: we cannot write. */
@@ -556,7 +564,7 @@ static void
 run(StenoWriter *w, StenoDrain *live)
 {
 	long		interval = steno_flush_interval;
-	int64		last_busy = steno_monotonic();
+	uint64		last_busy = steno_clock_ticks(&steno_my.clock);
 
 	for (;;)
 	{
@@ -566,7 +574,7 @@ run(StenoWriter *w, StenoDrain *live)
 		if (busy < 0)
 			return;
 		if (busy)
-			last_busy = steno_monotonic();
+			last_busy = steno_clock_ticks(&steno_my.clock);
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -590,15 +598,14 @@ run(StenoWriter *w, StenoDrain *live)
 		else if (fill < 20)
 			interval = Min(interval + interval / 4 + 1, steno_flush_interval);
 		interval = Min(interval, steno_flush_interval);
-		if (!w->stream.dirty && steno_monotonic() - last_busy > IDLE_MS * INT64CONST(1000))
+		if (!w->stream.dirty &&
+			steno_clock_us(&steno_my.clock, last_busy, steno_clock_ticks(&steno_my.clock)) > IDLE_MS * UINT64CONST(1000))
 		{
-			atomic_store(&w->control->sleeping, 1);
-			/* what was published before a backend could see the flag */
-			if (fullest(w, live) > 0)
-				atomic_store(&w->control->sleeping, 0);
-			else
+			set_asleep(live, 1);
+			/* what was published before a backend could see that */
+			if (fullest(w, live) == 0)
 				nap(DEEP_SLEEP_MS);
-			atomic_store(&w->control->sleeping, 0);
+			set_asleep(live, 0);
 		}
 		else
 			nap(interval);

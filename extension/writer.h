@@ -7,6 +7,8 @@
 
 #include "steno.h"
 
+#pragma GCC visibility push(hidden)
+
 #include "block.h"
 #include "segment.h"
 
@@ -49,5 +51,7 @@ extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
+
+#pragma GCC visibility pop
 
 #endif							/* STENO_WRITER_H */

@@ -1,0 +1,131 @@
+/*
+ * extension/local.h
+ *		What this process touches for every statement, in one place.
+ *
+ * Between two statements of a session other processes run: each cache line that a
+ * statement touches is then in no cache near, and each page in no TLB.  At
+ * that scale the lines are the cost, not the instructions, so the state that
+ * the hooks need is kept together, in the order of its use.
+ */
+#ifndef STENO_LOCAL_H
+#define STENO_LOCAL_H
+
+#include "utils/portal.h"
+
+/* What is the same for queries and utility statements. */
+typedef struct StenoStatement
+{
+	TimestampTz time;
+	uint64		start;			/* ticks of steno_my.clock */
+	uint64		statement;
+	const char *source;
+	const char *text;			/* its own part of the source */
+	uint64		text_len;
+	int			end;			/* of its part, as an offset; -1: of the source */
+	uint32		substatement;
+	uint16		depth;
+	uint8		class;
+	bool		recorded;		/* by class and nesting */
+	bool		failures;		/* recorded if it fails */
+	bool		top_level;		/* is in the in-flight slot */
+} StenoStatement;
+
+/* A query between ExecutorStart and ExecutorEnd. */
+typedef struct StenoOpen
+{
+	QueryDesc  *query;
+	StenoStatement s;
+	uint64		rows;
+	Portal		portal;			/* NULL: not a portal's query */
+	SubTransactionId subid;
+} StenoOpen;
+
+/* Relations whose names are at hand; relid 0: none. */
+#define STENO_NEAR_NAME 82
+
+typedef struct StenoNearRelation
+{
+	Oid			relid;
+	uint8		type;
+	uint8		len;
+	char		name[STENO_NEAR_NAME];
+} StenoNearRelation;
+
+/* Whether this process records. */
+typedef enum StenoState
+{
+	STENO_UNDECIDED,			/* not attached to its ring yet */
+	STENO_READY,
+	STENO_DEAD					/* ended, or there is no ring for this process */
+} StenoState;
+
+#define STENO_FEW_OPEN 8
+#define STENO_SHAPE_ROOM 1024
+
+struct StenoLevel;
+
+typedef struct StenoLocal
+{
+	uint32		log_mask;		/* steno.log, a bit for each STENO_CLASS_* */
+	int			delivery;		/* steno.delivery */
+	bool		log_nested;		/* steno.log_nested */
+	bool		log_parameter;	/* steno.log_parameter */
+	uint8		state;			/* StenoState */
+	bool		described;		/* the ring has our present session message */
+	bool		paused;			/* what runs now, runs for us: not recorded */
+	bool		settings_dirty; /* our settings may have changed */
+	bool		scratch_used;	/* steno_scratch is to be reset */
+	bool		reported;		/* the top-level statement's failure has its record */
+	bool		starting_own;	/* in ExecutorStart of a query with its own record */
+	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
+	int			open_count;
+	int			open_room;
+	uint32		substatements;	/* of the current top-level statement */
+	StenoOpen  *open;			/* queries; first few_open */
+	struct StenoLevel *level;	/* innermost running statement */
+	StenoClock	clock;
+	TimestampTz anchor_time;	/* statement timestamp ... */
+	uint64		anchor_start;	/* ... and the clock then */
+
+	uint64		seq;			/* last sequence number given */
+	uint64		statement;		/* last top-level statement number given */
+	StenoProducer producer;
+	StenoWriterControl *writer;
+	uint64		dropped;		/* records dropped since the last gap record */
+	uint64		dropped_first;	/* sequence number of the first of them */
+
+	/* what the session message said */
+	Oid			user_id;
+	Oid			session_user_id;
+	const char *application;	/* the setting's value, for its address alone */
+
+	/* end of the last top-level statement in its source */
+	const char *last_source;
+	int			last_end;
+	TimestampTz last_time;
+
+	StenoOpen	few_open[STENO_FEW_OPEN];
+	StenoNearRelation relations[2];
+	uint8		shape[STENO_SHAPE_ROOM];
+} StenoLocal;
+
+extern StenoLocal steno_my;
+
+static inline bool
+steno_class_logged(int class)
+{
+	return (steno_my.log_mask & (1u << class)) != 0;
+}
+
+extern bool steno_session_attach(void);
+extern void steno_session_check(void);
+
+/* Attach if need be; false when this process cannot record. */
+static inline bool
+steno_session_ready(void)
+{
+	return likely(steno_my.state == STENO_READY) ||
+		(steno_my.state == STENO_UNDECIDED && steno_session_attach());
+}
+
+#endif							/* STENO_LOCAL_H */
