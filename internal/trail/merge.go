@@ -242,14 +242,13 @@ func (m *merger) emit(bound int64, emit func(line []byte) error) error {
 	var scratch []byte
 	for len(m.runs) > 0 {
 		r := m.runs[0]
-		limit := bound
+		if r.keys[r.next].time >= bound && !last {
+			return nil
+		}
 		second := m.runs.second()
 		for r.next < len(r.keys) {
 			k := r.keys[r.next]
-			if k.time >= limit && !last {
-				return nil
-			}
-			if second != nil && compare(r, second) > 0 {
+			if k.time >= bound && !last || second != nil && compare(r, second) > 0 {
 				break
 			}
 			e := &r.lines[k.line]

@@ -444,3 +444,9 @@ func (s *Stream) Raw(t testing.TB, b []byte) {
 		t.Fatal(err)
 	}
 }
+
+// SealHeader gives a block whose header was changed the checksum that goes with
+// it.
+func SealHeader(image []byte) {
+	binary.LittleEndian.PutUint64(image[104:], xxhash.Sum64(image[:104]))
+}

@@ -1,0 +1,124 @@
+package trail_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// note is a short record.
+func note(s *trailtest.Session, time int64, text string) *trailtest.Record {
+	return &trailtest.Record{Kind: trail.KindNote, Session: s, Time: time, Text: text}
+}
+
+func smallBlock(codec trail.Codec, chain *[32]byte) []byte {
+	s := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for i := range int64(5) {
+		b.Add(note(s, trailtest.Epoch+i, strings.Repeat("same ", 20)))
+	}
+	return b.Finish(codec, 1, 1, chain)
+}
+
+func TestEveryChangedBitIsDetected(t *testing.T) {
+	var previous [32]byte
+	for _, codec := range []trail.Codec{trail.CodecNone, trail.CodecLz4, trail.CodecZstd} {
+		chain := previous
+		image := smallBlock(codec, &chain)
+		for i := range image {
+			for bit := range 8 {
+				damaged := slices.Clone(image)
+				damaged[i] ^= 1 << bit
+				b := trail.Block{Image: damaged}
+				err := b.Load()
+				if err == nil && b.ChainHash(previous) == b.Header.Chain {
+					t.Fatalf("%s: byte %d, bit %d: not detected", codec, i, bit)
+				}
+			}
+		}
+	}
+}
+
+func TestChainHashDependsOnTheBlockBefore(t *testing.T) {
+	var chain [32]byte
+	image := smallBlock(trail.CodecLz4, &chain)
+	b := load(t, image)
+	if b.ChainHash([32]byte{}) != b.Header.Chain {
+		t.Error("the chain hash of an untouched block does not match")
+	}
+	if b.ChainHash([32]byte{1}) == b.Header.Chain {
+		t.Error("the chain hash does not depend on the hash before")
+	}
+}
+
+func TestSegmentHeaderIsChecked(t *testing.T) {
+	good := trailtest.SegmentHeader(3, 9, trailtest.Epoch, 100, 2000, [32]byte{1, 2})
+	h, err := trail.ParseSegmentHeader(good)
+	if err != nil || h.Stream != 3 || h.Number != 9 || h.FirstBlock != 100 || h.FirstRecord != 2000 || h.SystemID != trailtest.SystemID || h.PreviousHash != [32]byte{1, 2} {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	for i := range good {
+		damaged := slices.Clone(good)
+		damaged[i] ^= 4
+		if _, err := trail.ParseSegmentHeader(damaged); err == nil {
+			t.Errorf("byte %d changed: not detected", i)
+		}
+	}
+	for _, n := range []int{0, 7, 8, 127} {
+		if _, err := trail.ParseSegmentHeader(good[:n]); err == nil {
+			t.Errorf("%d bytes are accepted as a header", n)
+		}
+	}
+}
+
+func TestBlocksThatThisProgramCannotReadAreRefused(t *testing.T) {
+	var chain [32]byte
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(s, trailtest.Epoch, "x"))
+	for name, c := range map[string]struct {
+		change func(header []byte)
+		reason string
+	}{
+		"unknown codec":  {func(h []byte) { h[6] = 9 }, "unknown codec 9"},
+		"unknown flags":  {func(h []byte) { h[7] = 2 }, "flags 0x2"},
+		"wrong length":   {func(h []byte) { h[12]++ }, "said to be"},
+		"too much":       {func(h []byte) { h[15] = 2 }, "the limit is"},
+		"not lz4":        {func(h []byte) { h[6] = 1 }, "cannot be decompressed"},
+		"not zstd":       {func(h []byte) { h[6] = 2 }, "cannot be decompressed"},
+		"records differ": {func(h []byte) { h[16]++ }, "its header says"},
+	} {
+		image := slices.Clone(b.Finish(trail.CodecNone, 1, 1, &chain))
+		c.change(image)
+		trailtest.SealHeader(image)
+		block := trail.Block{File: "f", Offset: 128, Image: image}
+		err := block.Load()
+		for err == nil {
+			var r trail.Record
+			err = block.Next(&r)
+		}
+		var corrupt *trail.CorruptionError
+		if !errors.As(err, &corrupt) || !strings.Contains(corrupt.Reason, c.reason) || corrupt.File != "f" || corrupt.Offset < 128 {
+			t.Errorf("%s: got %v, want %q", name, err, c.reason)
+		}
+	}
+}
+
+func TestDecompressionIsBounded(t *testing.T) {
+	// A zstd frame of 64 MB in a block that says 1 kB.
+	var chain [32]byte
+	b := trailtest.NewBuilder(0)
+	b.Payload = bytes.Repeat([]byte{0}, 64<<20)
+	image := b.Finish(trail.CodecZstd, 1, 1, &chain)
+	copy(image[12:], []byte{0, 4, 0, 0})
+	trailtest.SealHeader(image)
+	block := trail.Block{Image: image}
+	if err := block.Load(); err == nil {
+		t.Error("a payload longer than its header says was accepted")
+	}
+}

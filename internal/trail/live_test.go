@@ -1,0 +1,164 @@
+package trail_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// follower is a trail being followed, in a test.
+type follower struct {
+	t        *testing.T
+	live     *trail.Live
+	warnings []string
+}
+
+func follow(t *testing.T, dir string) *follower {
+	f := &follower{t: t, live: open(t, dir).Index().Follow(dir)}
+	t.Cleanup(f.live.Close)
+	return f
+}
+
+// poll returns the texts of the records that one look at the trail gives.
+func (f *follower) poll() (texts []string) {
+	f.t.Helper()
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { f.warnings = append(f.warnings, err.Error()) }}
+	if err := f.live.Poll(&lines{}, opts, func(line []byte) error {
+		texts = append(texts, string(line[strings.LastIndexByte(string(line), ' ')+1:]))
+		return nil
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+	return texts
+}
+
+func (f *follower) expect(texts ...string) {
+	f.t.Helper()
+	if got := f.poll(); !slices.Equal(got, texts) {
+		f.t.Errorf("got %q, want %q", got, texts)
+	}
+}
+
+func TestFollowingGoesAcrossSegmentsAndStreams(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	now := trailtest.Epoch
+	write := func(s *trailtest.Stream, text string) {
+		now++
+		b := trailtest.NewBuilder(now)
+		b.Add(note(session, now, text))
+		s.Write(t, b)
+	}
+	write(s, "before")
+	f := follow(t, dir)
+	f.expect()
+	write(s, "one")
+	write(s, "two")
+	f.expect("one", "two")
+	s.Rotate(t, now)
+	f.expect()
+	write(s, "three")
+	f.expect("three")
+	write(s, "four")
+	s.Rotate(t, now)
+	write(s, "five")
+	s.Rotate(t, now)
+	write(s, "six")
+	f.expect("four", "five", "six")
+	other := trailtest.NewStream(t, dir, 7)
+	write(other, "seven")
+	write(s, "eight")
+	f.expect("seven", "eight")
+	// Retention removes what is read, and what is not.
+	write(s, "nine")
+	for n := uint64(1); n <= 4; n++ {
+		if n < 4 {
+			os.Remove(s.SegmentPath(n))
+		}
+	}
+	f.expect("nine")
+	if f.warnings != nil {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+func TestFollowingWaitsForTheRestOfABlock(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	f := follow(t, dir)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch, "whole"))
+	image := s.Finish(b)
+	for i := range image {
+		s.Raw(t, image[i:i+1])
+		if i < len(image)-1 {
+			f.expect()
+		}
+	}
+	f.expect("whole")
+
+	// A crash leaves half a block; the server cuts it off and goes on.
+	path := s.SegmentPath(1)
+	whole, _ := os.ReadFile(path)
+	os.WriteFile(path, append(whole, image[:100]...), 0o600)
+	f.expect()
+	os.WriteFile(path, whole, 0o600)
+	f.expect()
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch, "after"))
+	os.WriteFile(path, append(whole, s.Finish(b)...), 0o600)
+	f.expect("after")
+	if f.warnings != nil {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+func TestFollowingTellsOfDamageOnceAndGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	f := follow(t, dir)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch, "damaged"))
+	image := s.Finish(b)
+	image[130] ^= 1
+	s.Raw(t, image)
+	f.expect() // it may still be in writing
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch, "good"))
+	s.Write(t, b)
+	f.expect("good")
+	f.expect()
+	if len(f.warnings) != 1 || !strings.Contains(f.warnings[0], "offset 240: checksum of the payload") {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+func TestLastRecordsOfAllStreams(t *testing.T) {
+	dir := t.TempDir()
+	for n := range uint32(3) {
+		s := trailtest.NewStream(t, dir, n)
+		session := trailtest.NewSession(trailtest.Epoch, n)
+		for i := range int64(5) {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			b.Add(note(session, trailtest.Epoch+10*i+int64(n), string(rune('a'+3*i+int64(n)))))
+			s.Write(t, b)
+		}
+	}
+	os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600)
+	var got strings.Builder
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}
+	if err := open(t, dir).Index().Last(7, &lines{}, opts, func(line []byte) error {
+		got.WriteByte(line[len(line)-1])
+		return nil
+	}); err != nil || got.String() != "ijklmno" {
+		t.Errorf("got %q, %v", got.String(), err)
+	}
+}

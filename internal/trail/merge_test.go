@@ -1,0 +1,175 @@
+package trail_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// lines is a formatter whose lines tell what a test looks at.
+type lines struct{ ref *trail.BlockRef }
+
+func (l *lines) Start(ref *trail.BlockRef) { l.ref = ref }
+func (l *lines) Keep(*trail.Record) bool   { return true }
+func (l *lines) Append(dst []byte, r *trail.Record) []byte {
+	return fmt.Appendf(dst, "%020d %s %d %s", r.Time, r.Session.ID(), r.Seq, r.Text)
+}
+
+// merged returns all lines of a trail, in their order.
+func merged(t testing.TB, x *trail.Index, since, until int64) (out []string) {
+	t.Helper()
+	err := x.Merge(context.Background(), trail.MergeOptions{
+		Since: since, Until: until,
+		NewFormatter: func() trail.Formatter { return &lines{} },
+		Warn:         func(err error) { t.Errorf("warning: %v", err) },
+	}, func(line []byte) error {
+		out = append(out, string(line))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// randomTrail writes several streams of blocks whose statements last from
+// microseconds to minutes, and returns the lines that it must give.
+func randomTrail(t testing.TB, dir string, rng *rand.Rand, streams, blocks int) (want []string, times []int64) {
+	for n := range streams {
+		s := trailtest.NewStream(t, dir, uint32(n))
+		var sessions []*trailtest.Session
+		for i := range 3 {
+			sessions = append(sessions, trailtest.NewSession(trailtest.Epoch+int64(i), uint32(10*n+i)))
+		}
+		now := trailtest.Epoch
+		for k := range blocks {
+			b := trailtest.NewBuilder(now)
+			for range rng.IntN(60) {
+				now += rng.Int64N(100_000)
+				duration := rng.Uint64N(1000)
+				switch rng.IntN(20) {
+				case 0:
+					duration = rng.Uint64N(5e6)
+				case 1:
+					duration = rng.Uint64N(300e6)
+				}
+				r := &trailtest.Record{Kind: trail.KindStatement, Session: sessions[rng.IntN(3)], Time: now - int64(duration), Duration: duration, Text: fmt.Sprint("t", rng.IntN(5))}
+				b.Add(r)
+				id := trail.SessionID{Start: r.Session.Start, PID: r.Session.PID}
+				want = append(want, fmt.Sprintf("%020d %s %d %s", r.Time, id, r.Seq, r.Text))
+				times = append(times, r.Time)
+			}
+			s.Write(t, b)
+			if k%7 == 6 {
+				s.Rotate(t, now)
+			}
+		}
+	}
+	return want, times
+}
+
+func TestMergeSortsWhateverTheDurations(t *testing.T) {
+	for seed := range uint64(15) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		dir := t.TempDir()
+		want, times := randomTrail(t, dir, rng, 1+rng.IntN(4), 25)
+		got := merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime)
+		if !slices.IsSortedFunc(got, func(a, b string) int { return strings.Compare(a[:20], b[:20]) }) {
+			t.Fatalf("seed %d: not in the order of times", seed)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %d lines, want %d", seed, len(got), len(want))
+		}
+		slices.Sort(times)
+		since, until := times[len(times)/4], times[len(times)/2]
+		n := 0
+		for _, tm := range times {
+			if tm >= since && tm < until {
+				n++
+			}
+		}
+		if got := merged(t, open(t, dir).Index(), since, until); len(got) != n {
+			t.Fatalf("seed %d: since and until: %d lines, want %d", seed, len(got), n)
+		}
+	}
+}
+
+func TestRecordsOfTheSameMomentAreInTheOrderOfSessions(t *testing.T) {
+	dir := t.TempDir()
+	early, late := trailtest.NewSession(trailtest.Epoch-2e6, 9), trailtest.NewSession(trailtest.Epoch-1e6, 3)
+	for i, session := range []*trailtest.Session{late, early} {
+		s := trailtest.NewStream(t, dir, uint32(i))
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch, "first"))
+		b.Add(note(session, trailtest.Epoch, "second"))
+		s.Write(t, b)
+	}
+	var got []string
+	for _, l := range merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime) {
+		got = append(got, l[21:])
+	}
+	want := []string{"6b0202d7.9 1 first", "6b0202d7.9 2 second", "6b0202d8.3 1 first", "6b0202d8.3 2 second"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestMergeEndsWhenItIsTold(t *testing.T) {
+	dir := t.TempDir()
+	randomTrail(t, dir, rand.New(rand.NewPCG(1, 1)), 2, 20)
+	x := open(t, dir).Index()
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(error) {}}
+	n := 0
+	if err := x.Merge(context.Background(), opts, func([]byte) error {
+		if n++; n == 5 {
+			return trail.ErrStop
+		}
+		return nil
+	}); err != nil || n != 5 {
+		t.Errorf("stopped with %v after %d lines", err, n)
+	}
+	broken := errors.New("broken pipe")
+	if err := x.Merge(context.Background(), opts, func([]byte) error { return broken }); err != broken {
+		t.Errorf("error is %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := x.Merge(ctx, opts, func([]byte) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled merge ends with %v", err)
+	}
+}
+
+func TestLongTextsOfManyRecordsAreNotHeldInMemory(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	text := strings.Repeat("x", 1<<20)
+	const n = 100
+	for i := range int64(n) {
+		b.Add(note(session, trailtest.Epoch+i, text))
+	}
+	s.Write(t, b)
+	got := 0
+	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+		Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(error) {},
+	}, func(line []byte) error {
+		if len(line) < len(text) || !strings.HasPrefix(string(line[:20]), fmt.Sprintf("%020d", trailtest.Epoch+int64(got))) {
+			t.Fatalf("line %d is wrong", got)
+		}
+		got++
+		return nil
+	})
+	if err != nil || got != n {
+		t.Errorf("%d lines, %v", got, err)
+	}
+}

@@ -1,0 +1,102 @@
+package trail_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// bigRecord writes a record whose text went ahead in three parts, in the given
+// streams, one block each.
+func bigRecord(t *testing.T, dir string, streams [3]uint32) {
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	open := map[uint32]*trailtest.Stream{}
+	for i, n := range streams {
+		if open[n] == nil {
+			open[n] = trailtest.NewStream(t, dir, n)
+		}
+		b := trailtest.NewBuilder(trailtest.Epoch + int64(i)*1e6)
+		b.Data(session, 1, trail.PartText, strings.Repeat(string(rune('a'+i)), 5))
+		if i == 2 {
+			r := note(session, trailtest.Epoch+2e6, "end")
+			r.Parts = [3]uint64{15, 0, 0}
+			b.Add(r)
+		}
+		open[n].Write(t, b)
+	}
+}
+
+func TestDataPartsAreJoinedAcrossBlocksAndStreams(t *testing.T) {
+	for _, streams := range [][3]uint32{{0, 0, 0}, {1, 1, 0}, {1, 0, 0}} {
+		dir := t.TempDir()
+		bigRecord(t, dir, streams)
+		got := merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime)
+		if len(got) != 1 || !strings.HasSuffix(got[0], " aaaaabbbbbcccccend") {
+			t.Errorf("%v: got %q", streams, got)
+		}
+	}
+}
+
+func TestRecordWithoutAllItsPartsIsShownAndTold(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Data(session, 1, trail.PartText, "there ")
+	r := note(session, trailtest.Epoch, "end")
+	r.Parts = [3]uint64{100, 0, 0}
+	b.Add(r)
+	s.Write(t, b)
+	var lineText, warning string
+	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+		Since: trail.MinTime, Until: trail.MaxTime,
+		NewFormatter: func() trail.Formatter { return &lines{} },
+		Warn:         func(err error) { warning = err.Error() },
+	}, func(line []byte) error {
+		lineText = string(line)
+		return nil
+	})
+	if err != nil || !strings.HasSuffix(lineText, "there end") || !strings.Contains(warning, "lacks 94 of 100 bytes") {
+		t.Errorf("line %q, warning %q, %v", lineText, warning, err)
+	}
+}
+
+func TestValuesAreJoined(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Data(session, 1, trail.PartValues, "\x09big")
+	b.Add(&trailtest.Record{
+		Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, Parts: [3]uint64{0, 4, 0}, Values: []byte(" value\x2a\x00"),
+		Shape: &trailtest.Shape{Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 21, Repr: trail.ReprInt2}}},
+	})
+	s.Write(t, b)
+	var got []string
+	f := &each{func(r *trail.Record) {
+		r.Params(func(p trail.ParamType, v []byte, null bool) bool {
+			got = append(got, string(trail.AppendParam(nil, p.Repr, v)))
+			return true
+		})
+	}}
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}
+	if err := open(t, dir).Index().Last(1, f, opts, func([]byte) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Join(got, ",") != "big value,42" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// each calls a function for each record.
+type each struct{ do func(r *trail.Record) }
+
+func (e *each) Start(*trail.BlockRef)   {}
+func (e *each) Keep(*trail.Record) bool { return true }
+func (e *each) Append(dst []byte, r *trail.Record) []byte {
+	e.do(r)
+	return dst
+}

@@ -1,0 +1,153 @@
+package trail_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// open opens a trail that must be there.
+func open(t testing.TB, path string) *trail.Trail {
+	t.Helper()
+	tr, err := trail.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// threeBlocks writes a stream of three blocks and returns their offsets.
+func threeBlocks(t *testing.T, dir string) (s *trailtest.Stream, offsets []int64) {
+	s = trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for i := range int64(3) {
+		info, _ := os.Stat(s.SegmentPath(1))
+		offsets = append(offsets, info.Size())
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch+i, "block"))
+		s.Write(t, b)
+	}
+	return s, offsets
+}
+
+func numbers(refs []trail.BlockRef) (n []uint64) {
+	for _, r := range refs {
+		n = append(n, r.Number)
+	}
+	return n
+}
+
+func TestTornTailIsNotDamage(t *testing.T) {
+	dir := t.TempDir()
+	s, offsets := threeBlocks(t, dir)
+	path := s.SegmentPath(1)
+	whole, _ := os.ReadFile(path)
+	for size := offsets[2] + 1; size < int64(len(whole)); size++ {
+		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		x := open(t, dir).Index()
+		var torn *trail.TornError
+		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || torn.Offset != offsets[2] || torn.Bytes != size-offsets[2] || !torn.Last {
+			t.Fatalf("cut at %d: %v", size, x.Errs)
+		}
+		if len(x.Streams[0].Refs) != 2 {
+			t.Fatalf("cut at %d: %d blocks", size, len(x.Streams[0].Refs))
+		}
+	}
+	for size := int64(0); size < trail.SegmentHeaderSize; size++ {
+		os.WriteFile(path, whole[:size], 0o600)
+		x := open(t, dir).Index()
+		var torn *trail.TornError
+		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) {
+			t.Fatalf("header cut at %d: %v", size, x.Errs)
+		}
+	}
+	os.WriteFile(path, append(whole, make([]byte, 5000)...), 0o600)
+	x := open(t, dir).Index()
+	var torn *trail.TornError
+	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs) != 3 {
+		t.Errorf("zeros at the end: %v", x.Errs)
+	}
+}
+
+func TestTornTailBeforeAnotherSegmentIsDamage(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := threeBlocks(t, dir)
+	s.Raw(t, []byte("SBLKunfinished"))
+	s.Rotate(t, trailtest.Epoch)
+	x := open(t, dir).Index()
+	var torn *trail.TornError
+	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || torn.Last {
+		t.Errorf("got %v", x.Errs)
+	}
+}
+
+func TestReadingGoesOnAfterADamagedHeader(t *testing.T) {
+	dir := t.TempDir()
+	s, offsets := threeBlocks(t, dir)
+	path := s.SegmentPath(1)
+	whole, _ := os.ReadFile(path)
+	whole[offsets[1]+20] ^= 1
+	os.WriteFile(path, whole, 0o600)
+	x := open(t, dir).Index()
+	var corrupt *trail.CorruptionError
+	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &corrupt) || corrupt.Offset != offsets[1]+104 || corrupt.File != path {
+		t.Errorf("got %v", x.Errs)
+	}
+	refs := x.Streams[0].Refs
+	if n := numbers(refs); len(n) != 2 || n[0] != 1 || n[1] != 3 || !refs[1].AfterDamage {
+		t.Errorf("blocks %v", n)
+	}
+}
+
+func TestForeignFilesAndFoldersAreTold(t *testing.T) {
+	dir := t.TempDir()
+	threeBlocks(t, dir)
+	for _, p := range []string{"notes.txt", "0/README", "0/0000000000.steno", "01/0000000001.steno"} {
+		os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755)
+		os.WriteFile(filepath.Join(dir, p), []byte("hello"), 0o644)
+	}
+	tr := open(t, dir)
+	if len(tr.Streams) != 1 || len(tr.Streams[0].Segments) != 1 {
+		t.Errorf("streams: %+v", tr.Streams)
+	}
+	if len(tr.Foreign) != 4 {
+		t.Errorf("foreign: %q", tr.Foreign)
+	}
+}
+
+func TestWhatIsNoSegmentIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"empty": "", "text": "hello", "long": strings.Repeat("no segment ", 100)} {
+		path := filepath.Join(dir, name)
+		os.WriteFile(path, []byte(content), 0o644)
+		x := open(t, path).Index()
+		if len(x.Errs) != 1 || len(x.Streams[0].Refs) != 0 {
+			t.Errorf("%s: %v", name, x.Errs)
+		}
+	}
+	os.MkdirAll(filepath.Join(dir, "0", "0000000001.steno"), 0o755)
+	if tr := open(t, dir); len(tr.Foreign) == 0 {
+		t.Error("a folder named as a segment was taken for one")
+	}
+	if _, err := trail.Open(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing path: %v", err)
+	}
+}
+
+func TestOneSegmentAndOneStreamCanBeOpened(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := threeBlocks(t, dir)
+	for _, path := range []string{s.SegmentPath(1), s.Dir, dir} {
+		x := open(t, path).Index()
+		if len(x.Errs) != 0 || len(x.Streams) != 1 || len(x.Streams[0].Refs) != 3 {
+			t.Errorf("%s: %+v", path, x)
+		}
+	}
+}

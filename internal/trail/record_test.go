@@ -1,0 +1,307 @@
+package trail_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// load makes a block of bytes readable.
+func load(t testing.TB, image []byte) *trail.Block {
+	t.Helper()
+	b := &trail.Block{File: "test", Image: image}
+	if err := b.Load(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// next reads a record that must be there.
+func next(t testing.TB, b *trail.Block) trail.Record {
+	t.Helper()
+	var r trail.Record
+	if err := b.Next(&r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func finish(b *trailtest.Builder) []byte {
+	var chain [32]byte
+	return b.Finish(trail.CodecNone, 1, 1, &chain)
+}
+
+// randomRecord makes a record with any of the fields.
+func randomRecord(rng *rand.Rand, s *trailtest.Session, time int64) *trailtest.Record {
+	some := func() bool { return rng.IntN(3) == 0 }
+	text := func() string {
+		b := make([]byte, rng.IntN(40))
+		for i := range b {
+			b[i] = byte(rng.IntN(256))
+		}
+		return string(b)
+	}
+	r := &trailtest.Record{Kind: trail.Kind(1 + rng.IntN(12)), Session: s, Time: time}
+	if some() {
+		r.Shape = &trailtest.Shape{Class: trail.Class(rng.IntN(12)), QueryID: rng.Uint64(), Command: fmt.Sprint("COMMAND ", rng.IntN(4))}
+		for range rng.IntN(3) {
+			r.Shape.Relations = append(r.Shape.Relations, trailtest.Relation{
+				Type: trail.RelationType(rng.IntN(9)), Access: trail.Access(rng.IntN(64)), Name: text()})
+		}
+		for range rng.IntN(10) {
+			r.Shape.Params = append(r.Shape.Params, trail.ParamType{OID: uint64(rng.Uint32()), Repr: trail.ReprInt4})
+		}
+		if n := len(r.Shape.Params); n > 0 && some() {
+			r.Nulls = make([]byte, (n+7)/8)
+			r.Nulls[0] = byte(rng.IntN(256))
+		}
+		if some() {
+			r.Values = []byte(text())
+		}
+	}
+	if some() {
+		r.Text = text()
+	}
+	if some() {
+		r.Rows = rng.Uint64()
+	}
+	if some() {
+		r.Duration = uint64(rng.IntN(1e9))
+	}
+	if some() {
+		r.Seq = rng.Uint64() >> rng.IntN(63)
+	}
+	if some() && r.Kind <= trail.KindStart {
+		r.Statement = rng.Uint64() >> rng.IntN(63)
+	}
+	if some() {
+		r.Depth, r.Substatement = uint64(rng.IntN(4)), uint64(rng.IntN(100))
+	}
+	if some() {
+		r.Outcome = trail.Outcome(rng.IntN(5))
+	}
+	if some() {
+		r.SQLState, r.Message = "42P01", text()
+	}
+	if some() {
+		r.XID = uint64(rng.Uint32())
+	}
+	if some() {
+		r.TextBytes = 1 + rng.Uint64()>>1
+		r.TextHash[3] = byte(rng.IntN(256))
+	}
+	if some() {
+		r.Parts = [3]uint64{uint64(rng.IntN(9)), uint64(rng.IntN(9)), uint64(rng.IntN(9))}
+	}
+	if some() {
+		r.Extra = []string{text(), text(), text(), text()}
+	}
+	return r
+}
+
+func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		base := trailtest.Epoch + rng.Int64N(1e12)
+		sessions := []*trailtest.Session{
+			trailtest.NewSession(base-5, 100, trailtest.Fact{Key: trail.KeyUser, Value: "alice"}),
+			trailtest.NewSession(base-9, 200),
+		}
+		sessions = append(sessions, sessions[0].With(trailtest.Fact{Key: trail.KeyRole, Value: "bob"}))
+		b := trailtest.NewBuilder(base)
+		var want []*trailtest.Record
+		for range rng.IntN(50) {
+			r := randomRecord(rng, sessions[rng.IntN(len(sessions))], base+rng.Int64N(1e9)-5e8)
+			b.Add(r)
+			want = append(want, r)
+			if rng.IntN(5) == 0 {
+				b.Item(trail.Kind(65+rng.IntN(60)), []byte("a part that is not known"))
+				b.Item(trail.Kind(131+rng.IntN(120)), []byte("a definition that is not known"))
+			}
+		}
+		for _, codec := range []trail.Codec{trail.CodecNone, trail.CodecLz4, trail.CodecZstd} {
+			var chain [32]byte
+			block := load(t, b.Finish(codec, 7, 1000, &chain))
+			for i, w := range want {
+				r := next(t, block)
+				if msg := differs(&r, w); msg != "" {
+					t.Fatalf("seed %d, record %d: %s\ngot  %+v\nwant %+v", seed, i, msg, r, *w)
+				}
+				if r.Number != 1000+uint64(i) {
+					t.Fatalf("record %d has number %d", i, r.Number)
+				}
+			}
+			var r trail.Record
+			if err := block.Next(&r); err != io.EOF {
+				t.Fatalf("seed %d: after the last record: %v", seed, err)
+			}
+		}
+	}
+}
+
+func differs(r *trail.Record, w *trailtest.Record) string {
+	var extra []string
+	for name, value := range r.ExtraPairs {
+		extra = append(extra, string(name), string(value))
+	}
+	facts := map[trail.Key]string{}
+	for _, f := range w.Session.Facts {
+		facts[f.Key] = f.Value
+	}
+	for k := trail.KeyBackendType; k <= trail.KeyIdentity; k++ {
+		if string(r.Session.Fact(k)) != facts[k] {
+			return "session's " + k.String()
+		}
+	}
+	switch {
+	case r.Kind != w.Kind:
+		return "kind"
+	case r.Session.Start != w.Session.Start || r.Session.PID != w.Session.PID:
+		return "session"
+	case r.Seq != w.Seq:
+		return "seq"
+	case r.Statement != w.Statement:
+		return "statement"
+	case r.Time != w.Time || r.Duration != w.Duration:
+		return "time or duration"
+	case r.Rows != w.Rows || r.XID != w.XID || r.Depth != w.Depth || r.Substatement != w.Substatement || r.Outcome != w.Outcome:
+		return "a number"
+	case string(r.Text) != w.Text || (r.Text != nil) != (w.Text != ""):
+		return "text"
+	case string(r.SQLState) != w.SQLState || string(r.Message) != w.Message:
+		return "error"
+	case !bytes.Equal(r.Nulls, w.Nulls) || !bytes.Equal(r.Values, w.Values):
+		return "parameters"
+	case r.TextBytes != w.TextBytes || w.TextBytes != 0 && !bytes.Equal(r.TextHash, w.TextHash[:]):
+		return "cut"
+	case r.Parts != w.Parts:
+		return "parts"
+	case !slices.Equal(extra, w.Extra):
+		return "extra"
+	case (r.Shape != nil) != (w.Shape != nil):
+		return "shape"
+	}
+	if w.Shape == nil {
+		return ""
+	}
+	var relations []trailtest.Relation
+	for _, rel := range r.Shape.Relations {
+		relations = append(relations, trailtest.Relation{Type: rel.Type, Access: rel.Access, Name: string(rel.Name)})
+	}
+	if r.Shape.Class != w.Shape.Class || r.Shape.QueryID != w.Shape.QueryID || string(r.Shape.Command) != w.Shape.Command ||
+		!slices.Equal(relations, w.Shape.Relations) || !slices.Equal(r.Shape.Params, w.Shape.Params) {
+		return "shape"
+	}
+	return ""
+}
+
+func TestFieldsOfNewerWritersAreIgnored(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: 40, Session: s, Time: trailtest.Epoch, Text: "x", Fields: 1 << 20, Unknown: []byte{1, 2, 3}})
+	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: s, Time: trailtest.Epoch, Text: "y"})
+	block := load(t, finish(b))
+	if r := next(t, block); string(r.Text) != "x" || r.Kind.String() != "kind_40" || r.Seq != 1 {
+		t.Errorf("first record: %+v", r)
+	}
+	if r := next(t, block); string(r.Text) != "y" || r.Seq != 2 {
+		t.Errorf("second record: %+v", r)
+	}
+}
+
+func TestStatementNumbers(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	add := func(kind trail.Kind, depth uint64) {
+		b.Add(&trailtest.Record{Kind: kind, Session: s, Time: trailtest.Epoch, Depth: depth})
+	}
+	add(trail.KindConnect, 0)
+	add(trail.KindStart, 0)
+	add(trail.KindStatement, 1) // nested in the one that has started
+	add(trail.KindStatement, 0)
+	add(trail.KindNote, 0)
+	add(trail.KindStatement, 0)
+	block := load(t, finish(b))
+	for i, want := range []uint64{0, 1, 1, 1, 0, 2} {
+		if r := next(t, block); r.Statement != want {
+			t.Errorf("record %d: statement %d, want %d", i, r.Statement, want)
+		}
+	}
+}
+
+func TestMalformedItemsAreCorruption(t *testing.T) {
+	def := func(kind trail.Kind, body ...byte) []byte {
+		return append(binary.AppendUvarint(nil, uint64(len(body)+1)), append([]byte{byte(kind)}, body...)...)
+	}
+	session := def(trail.KindDefSession, append([]byte{0, 0}, make([]byte, 12)...)...)
+	for name, c := range map[string]struct {
+		payload []byte
+		reason  string
+	}{
+		"no length":              {[]byte{0x80}, "no possible length"},
+		"empty item":             {[]byte{0}, "no possible length"},
+		"longer than the block":  {[]byte{200, 1, 1}, "no possible length"},
+		"kind 0":                 {def(0), "kind 0"},
+		"session too short":      {def(trail.KindDefSession, 1, 2, 3), "ends too early"},
+		"no session":             {def(trail.KindStatement, 0, 0), "session is not defined"},
+		"no text":                {append(slices.Clone(session), def(trail.KindStatement, 0, 2, 0)...), "text is not defined"},
+		"no shape":               {append(slices.Clone(session), def(trail.KindStatement, 0, 1, 0)...), "shape is not defined"},
+		"nulls without shape":    {append(slices.Clone(session), def(trail.KindStatement, 0, 32, 0)...), "NULL parameters without a shape"},
+		"bytes left":             {append(slices.Clone(session), def(trail.KindStatement, 0, 0, 9)...), "bytes are left"},
+		"endless relations":      {def(trail.KindDefShape, 1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0), "more relations than fit"},
+		"endless parameters":     {def(trail.KindDefShape, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f), "more parameters than fit"},
+		"endless extra":          {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x80, 2, 0xff, 0xff, 3)...), "more names and values than fit"},
+		"message longer than it": {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x10, '4', '2', 'P', '0', '1', 90)...), "ends too early"},
+		"part of nothing":        {append(slices.Clone(session), def(trail.KindData, 0, 1, 7)...), "continues nothing known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := trailtest.NewBuilder(0)
+			b.Payload = c.payload
+			var chain [32]byte
+			image := b.Finish(trail.CodecNone, 1, 1, &chain)
+			block := load(t, image)
+			var r trail.Record
+			err := block.Next(&r)
+			if err == nil || !strings.Contains(err.Error(), c.reason) {
+				t.Errorf("got %v, want %q", err, c.reason)
+			}
+		})
+	}
+}
+
+func TestParametersAreTakenInOrder(t *testing.T) {
+	shape := &trailtest.Shape{Command: "SELECT", Params: []trail.ParamType{
+		{OID: 23, Repr: trail.ReprInt4}, {OID: 25, Repr: trail.ReprText}, {OID: 16, Repr: trail.ReprBool}, {OID: 1, Repr: 77}, {OID: 23, Repr: trail.ReprInt4},
+	}}
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Shape: shape, Nulls: []byte{0b10}, Values: []byte{42, 0, 0, 0, 1, 9, 9, 9}})
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Shape: shape, Values: []byte{42, 0, 0}})
+	block := load(t, finish(b))
+	r := next(t, block)
+	var got []string
+	ok := r.Params(func(p trail.ParamType, v []byte, null bool) bool {
+		if null {
+			got = append(got, "NULL")
+		} else {
+			got = append(got, string(trail.AppendParam(nil, p.Repr, v)))
+		}
+		return true
+	})
+	want := []string{"42", "NULL", "t", "<unknown representation>", "<unknown representation>"}
+	if !ok || !slices.Equal(got, want) {
+		t.Errorf("got %q %v, want %q", got, ok, want)
+	}
+	r = next(t, block)
+	if r.Params(func(trail.ParamType, []byte, bool) bool { return true }) {
+		t.Error("values that end too early are said to be right")
+	}
+}
