@@ -34,7 +34,8 @@ extern void steno_block_destroy(StenoBlock *block);
 /*
  * Add a message.  A session message changes the source only.  Returns false,
  * with nothing changed, when the block has no room: write it and add again.
- * A message of a ring always fits an empty block.
+ * An empty block has room for any message that is 2 kB shorter than its
+ * capacity, so a ring's max_message must be.
  */
 extern bool steno_block_add(StenoBlock *block, StenoSource *source,
 							const StenoMessage *message);
@@ -47,7 +48,9 @@ extern uint32_t steno_block_bytes(const StenoBlock *block);
  * Compress, fill in the header and chain: the block is then *bytes long at the
  * returned address until the next reset.  chain is the previous hash on entry
  * and this block's on return.  now is used as the times of a block without
- * records.
+ * records.  A payload that compression does not make smaller is stored as it
+ * is.  NULL, should hashing fail.  To finish the same block again, give it the
+ * same previous hash again.
  */
 extern const uint8_t *steno_block_finish(StenoBlock *block, int codec,
 										 uint64_t block_number,
