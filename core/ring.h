@@ -246,6 +246,17 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 	return m;
 }
 
+/* Have the next message's first lines brought near; it costs no waiting. */
+static inline void
+steno_ring_prefetch(const StenoProducer *p)
+{
+	const uint8_t *next = p->data + (p->head & (p->size - 1));
+	int			i;
+
+	for (i = 0; i < 5; i++)
+		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
+}
+
 /* The head once a reserved message is published. */
 static inline uint64_t
 steno_ring_after(const StenoProducer *p, const void *message)

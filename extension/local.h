@@ -62,6 +62,13 @@ typedef enum StenoState
 #define STENO_FEW_OPEN 8
 #define STENO_SHAPE_ROOM 1024
 
+/*
+ * Functions that every statement runs through stand together in the library,
+ * those that it hardly ever needs apart.
+ */
+#define STENO_HOT __attribute__((hot))
+#define STENO_COLD __attribute__((cold, noinline))
+
 struct StenoLevel;
 
 typedef struct StenoLocal

@@ -36,7 +36,7 @@ static HTAB *outputs;
 static StenoParam few[FEW_PARAMS];
 static uint64 fixed[FEW_PARAMS];	/* by-value datums of few */
 
-static int
+STENO_HOT static int
 representation(Oid type)
 {
 	switch (type)
@@ -104,7 +104,7 @@ forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
 		o->valid = false;
 }
 
-static Output *
+STENO_COLD static Output *
 find_output(Oid type)
 {
 	Output	   *o;
@@ -140,7 +140,7 @@ find_output(Oid type)
  * value recorded as one that could not be taken down.  A cancel waits until we
  * are through.
  */
-static bool
+STENO_COLD static bool
 output_text(Oid type, Datum value, StenoParam *p)
 {
 	MemoryContext context = CurrentMemoryContext;
@@ -170,7 +170,7 @@ output_text(Oid type, Datum value, StenoParam *p)
 }
 
 /* Likewise for a value that is compressed or stored elsewhere. */
-static struct varlena *
+STENO_COLD static struct varlena *
 detoast(struct varlena *v)
 {
 	MemoryContext context = CurrentMemoryContext;
@@ -216,7 +216,7 @@ set_varlena(Datum value, bool failing, StenoParam *p)
 }
 
 /* PostgreSQL pads an interval and a timetz; the format does not. */
-static void
+STENO_COLD static void
 set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_len)
 {
 	uint8	   *bytes = palloc(a_len + b_len);
@@ -228,7 +228,7 @@ set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_l
 }
 
 /* inet: family, prefix length, address. */
-static bool
+STENO_COLD static bool
 set_inet(Datum value, bool failing, StenoParam *p)
 {
 	struct varlena *v = (struct varlena *) DatumGetPointer(value);
@@ -242,7 +242,7 @@ set_inet(Datum value, bool failing, StenoParam *p)
 }
 
 /* Returns the representation that was taken. */
-static int
+STENO_HOT static int
 set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 {
 	int			repr = representation(type);
@@ -319,7 +319,7 @@ set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 }
 
 /* Room that the parameters need in the shape. */
-uint32
+STENO_HOT uint32
 steno_params_shape_size(ParamListInfo params)
 {
 	return 5 + params->numParams * 6;
@@ -331,7 +331,7 @@ steno_params_shape_size(ParamListInfo params)
  * an error, and can run no other code.  Returns the end of the shape, or NULL
  * when the values cannot be had.
  */
-uint8 *
+STENO_HOT uint8 *
 steno_params_collect(ParamListInfo params, bool failing,
 					 uint8 *shape, StenoParams *result)
 {

@@ -26,7 +26,7 @@
 /* How long a process that is to exit waits for room, in milliseconds. */
 #define EXIT_PATIENCE 5000
 
-void
+STENO_HOT void
 steno_record_init(StenoRecord *record, int kind)
 {
 	memset(record, 0, sizeof(*record));
@@ -67,7 +67,7 @@ waited(uint64 since)
  * Wait for the writer to free some of the ring.  Our latch may be set for other
  * reasons meanwhile; it is set again at the end so that nobody misses it.
  */
-static void *
+STENO_COLD static void *
 wait_for_room(uint32 len)
 {
 	StenoProducer *p = &steno_my.producer;
@@ -107,7 +107,7 @@ wait_for_room(uint32 len)
 }
 
 /* Room for a message, by steno.delivery; NULL when it is to be dropped. */
-void *
+STENO_HOT void *
 steno_record_room(uint32 len)
 {
 	void	   *m = steno_ring_reserve(&steno_my.producer, len);
@@ -121,7 +121,7 @@ steno_record_room(uint32 len)
 }
 
 /* A record could not be taken down: remember it for the gap record. */
-static void
+STENO_COLD static void
 drop(uint64 seq)
 {
 	if (steno_my.dropped++ == 0)
@@ -139,7 +139,7 @@ typedef struct Ahead
 	uint32		capacity;
 } Ahead;
 
-static void
+STENO_COLD static void
 ahead_publish(Ahead *a)
 {
 	uint32		full = a->message->m.len;
@@ -153,7 +153,7 @@ ahead_publish(Ahead *a)
 	a->message = NULL;
 }
 
-static bool
+STENO_COLD static bool
 ahead_put(Ahead *a, const void *bytes, uint64 len)
 {
 	const char *from = bytes;
@@ -186,7 +186,7 @@ ahead_put(Ahead *a, const void *bytes, uint64 len)
 }
 
 /* Send all of a part ahead. */
-static bool
+STENO_COLD static bool
 send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
 {
 	Ahead		a = {seq, part, NULL, 0};
@@ -198,7 +198,7 @@ send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
 	return true;
 }
 
-static bool
+STENO_COLD static bool
 send_values_ahead(uint64 seq, const StenoParams *params)
 {
 	Ahead		a = {seq, STENO_PART_VALUES, NULL, 0};
@@ -222,7 +222,7 @@ send_values_ahead(uint64 seq, const StenoParams *params)
 	return true;
 }
 
-static uint8 *
+STENO_HOT static uint8 *
 put_params(uint8 *p, const StenoParams *params, bool values)
 {
 	int			i;
@@ -260,7 +260,7 @@ put_bytes(uint8 *p, const void *bytes, uint32 len)
 }
 
 /* One record into the ring; false when there was no room. */
-static bool
+STENO_HOT static bool
 put(const StenoRecord *r, uint64 seq, bool top_level)
 {
 	StenoLocal *s = &steno_my;
@@ -359,7 +359,7 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 }
 
 /* Before the first record after dropped ones: how many, and which. */
-static bool
+STENO_COLD static bool
 put_gap(void)
 {
 	StenoLocal *s = &steno_my;
@@ -401,7 +401,7 @@ put_gap(void)
  * Take a record down.  The caller has seen to it that the session is ready.
  * top_level: it is the record of the statement in the in-flight slot.
  */
-void
+STENO_HOT void
 steno_record_put(StenoRecord *record, bool top_level)
 {
 	StenoLocal *s = &steno_my;

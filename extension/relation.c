@@ -166,7 +166,7 @@ keep_near(const Known *k)
 }
 
 /* Look the name up, if the cache has it not. */
-void
+STENO_COLD void
 steno_relation_learn(Oid relid)
 {
 	Known	   *k;
@@ -188,7 +188,7 @@ steno_relation_learn(Oid relid)
 	keep_near(k);
 }
 
-static Known *
+STENO_COLD static Known *
 find_known(Oid relid)
 {
 	return cache ? hash_search(cache, &relid, HASH_FIND, NULL) : NULL;
@@ -205,7 +205,7 @@ find_near(Oid relid)
 }
 
 /* Room that steno_relation_put needs. */
-uint32
+STENO_HOT uint32
 steno_relation_size(Oid relid)
 {
 	const StenoNearRelation *near = find_near(relid);
@@ -218,7 +218,7 @@ steno_relation_size(Oid relid)
 }
 
 /* Put type, access and name of a relation, as a shape has them. */
-uint8 *
+STENO_HOT uint8 *
 steno_relation_put(uint8 *p, Oid relid, uint32 access)
 {
 	const StenoNearRelation *near = find_near(relid);
@@ -249,7 +249,7 @@ steno_relation_put(uint8 *p, Oid relid, uint32 access)
 	return p + len;
 }
 
-uint32
+STENO_HOT uint32
 steno_access_of(AclMode mode)
 {
 	uint32		access = 0;

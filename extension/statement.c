@@ -93,7 +93,7 @@ describe_session(void)
 
 /* ---- errors that were raised ---- */
 
-static void
+STENO_COLD static void
 forget_raised(void)
 {
 	if (steno_my.raised_code != 0)
@@ -109,7 +109,7 @@ forget_raised(void)
  * of what runs inside have been called before, so the text of a nested
  * statement that failed in analysis is known.
  */
-static void
+STENO_COLD static void
 note_raised(void *arg)
 {
 	int			code = geterrcode();
@@ -156,7 +156,7 @@ forget_open(StenoOpen *o)
 		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
 }
 
-static bool
+STENO_COLD static bool
 more_open(void)
 {
 	int			room = steno_my.open_room * 2;
@@ -192,7 +192,7 @@ is_blank(char c)
 }
 
 /* Find the statement's own text in its source. */
-static void
+STENO_HOT static void
 find_text(StenoStatement *s, const char *source, int location, int length)
 {
 	const char *text;
@@ -268,6 +268,8 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 	s->recorded = s->recorded && steno_class_logged(class);
 	if (s->top_level && s->recorded)
 	{
+		/* the record will be there: have its lines on their way meanwhile */
+		steno_ring_prefetch(&steno_my.producer);
 		/* should we die now, whose statement it is must be known */
 		if (unlikely(!steno_my.described))
 			steno_session_check();
@@ -279,7 +281,7 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 /* ---- records ---- */
 
 /* Relations that a plan names, each once; returns their number. */
-static int
+STENO_HOT static int
 plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
 {
 	ListCell   *lc;
@@ -308,7 +310,7 @@ plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
 }
 
 /* Memory for one record; NULL when there is none. */
-static void *
+STENO_COLD static void *
 scratch(size_t size)
 {
 	steno_my.scratch_used = true;
@@ -319,7 +321,7 @@ scratch(size_t size)
  * Make the record's shape: all of it but the parameters, for which there is room
  * at the returned end.
  */
-static uint8 *
+STENO_HOT static uint8 *
 make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
 		   const StenoAccess *relations, int count, ParamListInfo params)
 {
@@ -405,7 +407,7 @@ query_command(CmdType operation)
 }
 
 /* The parameters of a query go into its shape and the record. */
-static uint8 *
+STENO_HOT static uint8 *
 add_params(StenoRecord *record, ParamListInfo params, bool failing,
 		   uint8 *shape, StenoParams *values)
 {
@@ -420,7 +422,7 @@ add_params(StenoRecord *record, ParamListInfo params, bool failing,
 }
 
 /* edata: it failed.  closed: its portal was closed by the end of a transaction. */
-static void
+STENO_HOT static void
 record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 {
 	QueryDesc  *query = o->query;
@@ -476,7 +478,7 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	put_statement(&o->s, &record, edata);
 }
 
-static void
+STENO_HOT static void
 record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
 	StenoStatement *s = l->utility;
@@ -501,7 +503,7 @@ record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
  * A statement inside a function that failed before the executor saw it, such as
  * one with a syntax error in EXECUTE.
  */
-static void
+STENO_COLD static void
 record_raised(void)
 {
 	StenoRecord record;
@@ -556,7 +558,7 @@ leave(StenoLevel *l)
 	steno_my.level = l->outer;
 }
 
-static void
+STENO_COLD static void
 free_relations(StenoLevel *l)
 {
 	if (l->relations != l->few)
@@ -568,7 +570,7 @@ free_relations(StenoLevel *l)
  * In a hook's PG_CATCH: the statement of this level has failed.  The server's
  * handler has put error_context_stack back already.
  */
-static void
+STENO_COLD static void
 fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
@@ -606,7 +608,7 @@ fail(StenoLevel *l)
  * The process is about to exit with a FATAL error: nothing unwinds, so all that
  * runs is recorded now.  Returns whether a statement was running.
  */
-bool
+STENO_COLD bool
 steno_statement_fatal(const ErrorData *edata)
 {
 	bool		any = steno_my.level != NULL;
@@ -673,7 +675,7 @@ call_start(QueryDesc *query, int eflags)
 		standard_ExecutorStart(query, eflags);
 }
 
-static void
+STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
 	StenoLevel *outer = steno_my.level;
@@ -743,7 +745,7 @@ call_run(STENO_RUN_ARGS)
 		standard_ExecutorRun(STENO_RUN_PASS);
 }
 
-static void
+STENO_HOT static void
 executor_run(STENO_RUN_ARGS)
 {
 	StenoOpen  *o = find_open(query);
@@ -780,7 +782,7 @@ call_finish(QueryDesc *query)
 		standard_ExecutorFinish(query);
 }
 
-static void
+STENO_HOT static void
 executor_finish(QueryDesc *query)
 {
 	StenoOpen  *o = NULL;
@@ -808,7 +810,7 @@ executor_finish(QueryDesc *query)
 	leave(&l);
 }
 
-static void
+STENO_HOT static void
 executor_end(QueryDesc *query)
 {
 	StenoOpen  *o = find_open(query);
@@ -826,7 +828,7 @@ executor_end(QueryDesc *query)
 }
 
 /* Permissions of relations that a utility statement, such as COPY, checks. */
-static bool
+STENO_HOT static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
 	StenoLevel *level = steno_my.level;
@@ -923,7 +925,7 @@ call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 								environment, dest, completion);
 }
 
-static void
+STENO_HOT static void
 process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *environment, DestReceiver *dest,
@@ -995,7 +997,7 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
  * little later; of others nothing is left, and the statement that ran them has
  * its own record.
  */
-static void
+STENO_COLD static void
 close_open(SubTransactionId from)
 {
 	int			i;
@@ -1012,7 +1014,7 @@ close_open(SubTransactionId from)
 	}
 }
 
-static void
+STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
 	switch (event)
@@ -1030,7 +1032,7 @@ transaction_end(XactEvent event, void *arg)
 	}
 }
 
-static void
+STENO_COLD static void
 subtransaction_end(SubXactEvent event, SubTransactionId mine,
 				   SubTransactionId parent, void *arg)
 {
