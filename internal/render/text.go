@@ -149,7 +149,10 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 			dst = append(dst, ' ')
 		}
 		if s.Class != 0 {
-			dst = append(append(dst, s.Class.String()...), '/')
+			dst = append(dst, s.Class.String()...)
+			if len(s.Command) > 0 {
+				dst = append(dst, '/')
+			}
 		}
 		dst = f.on(dst, bold)
 		dst = appendSafe(dst, s.Command)

@@ -1,9 +1,9 @@
 package trail
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -98,7 +98,6 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		}
 	}
 	own := r.Parts
-	r.Parts = [3]uint64{}
 	if own[PartText] > 0 {
 		r.Text, r.TextIndex = append(found[PartText], r.Text...), -1
 	}
@@ -109,7 +108,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		r.Values = append(found[PartValues], r.Values...)
 		r.Fields |= FieldValues
 		if need[PartValues] > 0 {
-			r.Values, r.Nulls = nil, nil
+			r.Values, r.Nulls, r.Parts[PartValues] = nil, nil, 0
 			r.Fields &^= FieldValues | FieldNulls
 		}
 	}
@@ -121,43 +120,38 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 }
 
 // earlier yields the blocks that can hold parts of the record, the nearest
-// first: its own stream backwards, and then those of other streams, where its
-// session's records went before the server was restarted.
+// first: its own stream backwards, and then the others, where its session's
+// records went before the server was restarted.
 func (j *joiner) earlier(r *Record, ref *BlockRef) func(yield func(*Block) bool) {
 	return func(yield func(*Block) bool) {
 		var b Block
-		var others []*BlockRef
-		read := func(ref *BlockRef) bool { return j.files.Read(ref, &b) != nil || yield(&b) }
-		for i := range j.index.Streams {
-			refs := j.index.Streams[i].Refs
-			own := ref.Segment.Stream == j.index.Streams[i].Stream
+		stream := func(refs []BlockRef, before uint64) bool {
 			for k := len(refs) - 1; k >= 0; k-- {
 				c := &refs[k]
-				switch {
-				case c.LastEnd < r.Session.Start:
-				case !own:
-					if c.FirstEnd <= r.Time+int64(r.Duration) {
-						others = append(others, c)
-					}
-				case c.Number < ref.Number:
-					if !read(c) {
-						return
-					}
+				if c.Number < before && c.LastEnd >= r.Session.Start && j.files.Read(c, &b) == nil && !yield(&b) {
+					return false
 				}
 			}
+			return true
 		}
-		slices.SortStableFunc(others, func(a, b *BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
-		for _, c := range others {
-			if !read(c) {
-				return
+		for _, own := range []bool{true, false} {
+			for i := range j.index.Streams {
+				s := &j.index.Streams[i]
+				before := uint64(math.MaxUint64)
+				if own {
+					before = ref.Number
+				}
+				if own == (s.Stream == ref.Segment.Stream) && !stream(s.Refs, before) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// Records yields the records of a block with their data parts joined, and then
-// what was wrong, if anything. A record and its bytes may be kept for as long
-// as the block is not loaded again.
+// records calls yield for the records of a block, with their data parts joined,
+// and returns what was wrong. A record and its bytes may be kept for as long as
+// the block is not loaded again.
 func (j *joiner) records(b *Block, ref *BlockRef, yield func(r *Record)) (errs []error) {
 	var r Record
 	var here parts

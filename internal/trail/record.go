@@ -246,9 +246,7 @@ func (b *Block) Next(r *Record) error {
 		c := cursor{b: b.raw[start+w+1 : b.pos : b.pos]}
 		var reason string
 		switch {
-		case kind == 0:
-			reason = "kind 0 does not exist"
-		case kind < 64:
+		case kind.IsRecord():
 			if reason = b.record(&c, kind, r); reason == "" {
 				return nil
 			}

@@ -249,7 +249,6 @@ func TestMalformedItemsAreCorruption(t *testing.T) {
 		"no length":              {[]byte{0x80}, "no possible length"},
 		"empty item":             {[]byte{0}, "no possible length"},
 		"longer than the block":  {[]byte{200, 1, 1}, "no possible length"},
-		"kind 0":                 {def(0), "kind 0"},
 		"session too short":      {def(trail.KindDefSession, 1, 2, 3), "ends too early"},
 		"no session":             {def(trail.KindStatement, 0, 0), "session is not defined"},
 		"no text":                {append(slices.Clone(session), def(trail.KindStatement, 0, 2, 0)...), "text is not defined"},

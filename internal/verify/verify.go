@@ -110,12 +110,12 @@ func (v *verifier) files() {
 	for _, path := range v.trail.Foreign {
 		v.warning(path, nil, "does not belong to a trail")
 	}
-	if v.trail.Whole && len(v.trail.Streams) == 0 {
-		v.warning(v.trail.Path, nil, "there is no stream in this directory")
-	}
 	for _, s := range v.trail.Streams {
 		v.report.Streams++
 		v.report.Segments += len(s.Segments)
+	}
+	if v.report.Segments == 0 {
+		v.damage(v.trail.Path, nil, "there is no segment of a trail in this directory")
 	}
 }
 

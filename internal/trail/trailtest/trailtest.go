@@ -450,3 +450,8 @@ func (s *Stream) Raw(t testing.TB, b []byte) {
 func SealHeader(image []byte) {
 	binary.LittleEndian.PutUint64(image[104:], xxhash.Sum64(image[:104]))
 }
+
+// SealSegment does the same for a segment header.
+func SealSegment(header []byte) {
+	binary.LittleEndian.PutUint64(header[120:], xxhash.Sum64(header[:120]))
+}

@@ -1,0 +1,180 @@
+package trail_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+const golden = "../../format/golden"
+
+// TestGoldenTrails reads the trails that core/ wrote and compares every record
+// with what format/golden/README.md says must be found.
+func TestGoldenTrails(t *testing.T) {
+	expected, _ := filepath.Glob(golden + "/*.expected")
+	if len(expected) < 8 {
+		t.Fatalf("only %d golden trails", len(expected))
+	}
+	for _, path := range expected {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".expected"), func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []map[string]any
+			for line := range bytes.Lines(data) {
+				want = append(want, object(t, line))
+			}
+			got := goldenRecords(t, strings.TrimSuffix(path, ".expected"))
+			for i := range min(len(got), len(want)) {
+				if !reflect.DeepEqual(got[i], want[i]) {
+					for _, key := range slices.Sorted(maps.Keys(want[i])) {
+						if !reflect.DeepEqual(got[i][key], want[i][key]) {
+							t.Errorf("record %d: %s: got %v, want %v", i+1, key, got[i][key], want[i][key])
+						}
+					}
+					for key := range got[i] {
+						if _, ok := want[i][key]; !ok {
+							t.Errorf("record %d: %s should not be there", i+1, key)
+						}
+					}
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%d records, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// object parses a line with its numbers as they are written.
+func object(t *testing.T, line []byte) map[string]any {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	var o map[string]any
+	if err := d.Decode(&o); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := o["session"].(map[string]any); ok {
+		// Facts that this program does not know are skipped.
+		maps.DeleteFunc(s["facts"].(map[string]any), func(key string, _ any) bool { n, _ := strconv.Atoi(key); return n > 9 })
+	}
+	return o
+}
+
+// goldenRecords reads a trail into the form of the .expected files, in the order
+// of streams and records.
+func goldenRecords(t *testing.T, dir string) []map[string]any {
+	t.Helper()
+	f := &goldenFormat{}
+	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+		Since: trail.MinTime, Until: trail.MaxTime,
+		NewFormatter: func() trail.Formatter { return &goldenFormat{} },
+		Warn:         func(err error) { t.Error(err) },
+	}, func(line []byte) error {
+		f.records = append(f.records, object(t, line))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(f.records, func(a, b map[string]any) int {
+		place := func(o map[string]any) string {
+			return fmt.Sprintf("%10s %10s %10s %10s", o["stream"], o["segment"], o["block"], o["record"])
+		}
+		return strings.Compare(place(a), place(b))
+	})
+	return f.records
+}
+
+type goldenFormat struct {
+	ref     *trail.BlockRef
+	records []map[string]any
+}
+
+func (f *goldenFormat) Start(ref *trail.BlockRef) { f.ref = ref }
+func (f *goldenFormat) Keep(*trail.Record) bool   { return true }
+
+// text is a string as the .expected files have it.
+func text(b []byte) any {
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return map[string]any{"hex": hex.EncodeToString(b)}
+		}
+	}
+	return string(b)
+}
+
+func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
+	facts := map[string]any{}
+	for k := trail.KeyBackendType; k <= trail.KeyIdentity; k++ {
+		if v := r.Session.Fact(k); v != nil {
+			facts[strconv.Itoa(int(k))] = text(v)
+		}
+	}
+	o := map[string]any{
+		"stream": f.ref.Segment.Stream.Number, "segment": f.ref.Segment.Number, "block": f.ref.Number, "record": r.Number,
+		"kind": r.Kind, "seq": r.Seq, "time": r.Time, "outcome": r.Outcome,
+		"session": map[string]any{"start": r.Session.Start, "pid": r.Session.PID, "facts": facts},
+	}
+	if r.Kind == trail.KindStatement || r.Kind == trail.KindStart {
+		o["statement"] = r.Statement
+	}
+	if s := r.Shape; s != nil {
+		relations, params := []any{}, []any{}
+		for _, rel := range s.Relations {
+			relations = append(relations, map[string]any{"type": rel.Type, "access": rel.Access, "name": text(rel.Name)})
+		}
+		r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+			v := map[string]any{"type": p.OID, "repr": p.Repr, "value": nil}
+			if !null {
+				v["value"] = hex.EncodeToString(value)
+			}
+			params = append(params, v)
+			return true
+		})
+		o["class"], o["query_id"], o["tag"], o["relations"], o["params"] = s.Class, s.QueryID, text(s.Command), relations, params
+	}
+	set := func(key string, present bool, value any) {
+		if present {
+			o[key] = value
+		}
+	}
+	set("text", r.Text != nil, text(r.Text))
+	set("rows", r.Has(trail.FieldRows), r.Rows)
+	set("duration_us", r.Has(trail.FieldDuration), r.Duration)
+	set("depth", r.Has(trail.FieldNesting), r.Depth)
+	set("substatement", r.Has(trail.FieldNesting), r.Substatement)
+	failed := r.Has(trail.FieldError) || r.Parts[trail.PartMessage] > 0
+	set("sqlstate", failed, text(r.SQLState))
+	set("message", failed, text(r.Message))
+	set("xid", r.Has(trail.FieldXID), r.XID)
+	set("text_bytes", r.Has(trail.FieldCut), r.TextBytes)
+	set("text_sha256", r.Has(trail.FieldCut), hex.EncodeToString(r.TextHash))
+	set("parts", r.Has(trail.FieldParts), r.Parts)
+	if r.Has(trail.FieldExtra) {
+		pairs := []any{}
+		for name, value := range r.ExtraPairs {
+			pairs = append(pairs, []any{text(name), text(value)})
+		}
+		o["extra"] = pairs
+	}
+	line, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return append(dst, line...)
+}
