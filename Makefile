@@ -1,6 +1,7 @@
 # pg_steno: the extension (extension/, on core/) and steno, the program that reads what it records.
 #
 #	PG_CONFIG	the PostgreSQL to build for (scripts/pg-config says which by default)
+#	V=1		show every command
 #	PREFIX		where `make install` puts steno (DESTDIR is honoured)
 
 .DEFAULT_GOAL := help
@@ -9,6 +10,9 @@ PG_CONFIG ?= $(shell scripts/pg-config)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 GO ?= go
 export GO
+
+# V=1 shows every command of the build.
+QUIET := $(if $(filter 1,$(V)),,-s)
 
 # A passed check of the needs holds until the list of needs changes.
 SETUP := build/setup.stamp
@@ -30,12 +34,15 @@ build: build-core build-extension bin/steno ## core, the extension and bin/steno
 
 .PHONY: build-core build-extension bin/steno
 build-core: $(SETUP)
-	@$(MAKE) -C core --no-print-directory all
+	@echo 'building core'
+	@$(MAKE) $(QUIET) -C core --no-print-directory all
 
 build-extension: build-core
-	@$(MAKE) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
+	@echo 'building the extension for $(PG_CONFIG)'
+	@$(MAKE) $(QUIET) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
 
 bin/steno: $(SETUP)
+	@echo 'building bin/steno'
 	@$(GO) build -trimpath -ldflags '-X github.com/pg-steno/pg_steno/internal/cli.Version=$(VERSION)' -o $@ ./cmd/steno
 
 .PHONY: install
