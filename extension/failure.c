@@ -81,7 +81,8 @@ failure(ErrorData *edata)
 		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	busy = true;
-	if (MyProcPort != NULL && (ClientAuthInProgress || (edata->elevel == FATAL && !OidIsValid(MyDatabaseId))))
+	if (MyProcPort != NULL &&
+		(ClientAuthInProgress || (edata->elevel == FATAL && !IsNormalProcessingMode())))
 		steno_session_failed(edata);
 	else
 	{
