@@ -1,0 +1,229 @@
+
+# Connections, refused ones, disconnections, and processes of the server that
+# run statements.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main', streaming => 'logical');
+
+$node->safe_psql(
+	'postgres', q{
+SET password_encryption = 'scram-sha-256';
+CREATE ROLE scram_role LOGIN PASSWORD 'pass';
+SET password_encryption = 'md5';
+CREATE ROLE md5_role LOGIN PASSWORD 'pass';
+CREATE ROLE shut_out LOGIN;
+CREATE ROLE limited LOGIN CONNECTION LIMIT 0;
+CREATE ROLE cannot_login;
+CREATE DATABASE closed ALLOW_CONNECTIONS false;
+});
+my $superuser = getpwuid($>);
+unlink($node->data_dir . '/pg_hba.conf');
+$node->append_conf(
+	'pg_hba.conf', "
+local postgres scram_role scram-sha-256
+local postgres md5_role md5
+local postgres shut_out reject
+local all $superuser trust
+local postgres limited trust
+local postgres cannot_login trust
+local missing all trust
+local replication $superuser trust
+");
+$node->reload;
+wait_until 'the reload is done', sub { value($node, q{SELECT count(*) FROM pg_hba_file_rules WHERE 'md5_role' = ANY (user_name)}) eq '1' };
+
+# connect_as(user, database, password): whether psql could run a statement.
+my $names = 0;
+my $name;
+
+sub connect_as
+{
+	my ($user, $database, $password) = @_;
+
+	$name = 'connection ' . ++$names;
+	local $ENV{PGPASSWORD} = $password;
+	return $node->psql(
+		$database, 'SELECT 1',
+		connstr => $node->connstr($database)
+		  . " user=$user application_name='$name'") == 0;
+}
+
+sub ended
+{
+	my ($application) = @_;
+
+	return the_record($node, "$application ended",
+		kind => 'disconnect', application => $application)
+	  if wait_until "$application has ended",
+	  sub {
+		scalar records($node, kind => 'disconnect', application => $application);
+	  };
+}
+
+foreach my $case (
+	[ $superuser, 'trust' ],
+	[ 'scram_role', 'scram-sha-256', 'pass', 'scram_role' ],
+	[ 'md5_role', 'md5', 'pass', 'md5_role' ])
+{
+	my ($user, $method, $password, $identity) = @$case;
+	my ($connect, $disconnect, @all);
+
+	ok(connect_as($user, 'postgres', $password), "$method: connected");
+	$disconnect = ended($name);
+	$connect = the_record($node, "$method: connect", kind => 'connect', application => $name);
+	is_deeply(
+		[
+			@$connect{
+				qw(user database client auth_method backend_type outcome class)}
+		],
+		[ $user, 'postgres', '[local]', $method, 'client backend', 'ok', 'connect' ],
+		"$method: fields of connect");
+	is($connect->{identity}, $identity, "$method: identity");
+	is($connect->{seq}, 1, "$method: it is the session's first record");
+	@all = sort { $a->{seq} <=> $b->{seq} } records($node, session => $connect->{session});
+	is($all[-1]{kind}, 'disconnect', "$method: its last is the disconnect");
+	cmp_ok($disconnect->{duration_us}, '>', $all[-2]{duration_us},
+		"$method: session time is longer than the statement's");
+	is($disconnect->{sqlstate}, undef, "$method: an ordinary end");
+	like($disconnect->{outcome} // 'ok', qr/^ok$/, "$method: an ordinary outcome");
+}
+
+# Refused, each with what the server's log says.
+foreach my $case (
+	[ 'scram_role', 'postgres', 'wrong', '28P01', 'password authentication failed for user "scram_role"', 'scram-sha-256' ],
+	[ 'md5_role', 'postgres', 'wrong', '28P01', 'password authentication failed for user "md5_role"', 'md5' ],
+	[ 'shut_out', 'postgres', undef, '28000', qr/^pg_hba.conf rejects connection for host "\[local\]", user "shut_out", database "postgres"/ ],
+	[ 'stranger', 'postgres', undef, '28000', qr/^no pg_hba.conf entry for host "\[local\]", user "stranger", database "postgres"/ ],
+	[ 'unknown_role', 'missing', undef, '28000', 'role "unknown_role" does not exist', 'trust' ],
+	[ $superuser, 'missing', undef, '3D000', 'database "missing" does not exist', 'trust' ],
+	[ $superuser, 'closed', undef, '55000', 'database "closed" is not currently accepting connections', 'trust' ],
+	[ 'limited', 'postgres', undef, '53300', 'too many connections for role "limited"', 'trust' ],
+	[ 'cannot_login', 'postgres', undef, '28000', 'role "cannot_login" is not permitted to log in', 'trust' ])
+{
+	my ($user, $database, $password, $sqlstate, $message, $method) = @$case;
+	my $what = "$user to $database";
+	my $r;
+
+	ok(!connect_as($user, $database, $password), "$what: refused");
+	wait_until "$what is recorded", sub { scalar records($node, kind => 'auth_failed', user => $user, database => $database) };
+	$r = the_record($node, $what, kind => 'auth_failed', user => $user, database => $database);
+	is_deeply(
+		[ @$r{qw(sqlstate outcome client)} ],
+		[ $sqlstate, 'error', '[local]' ],
+		"$what: fields");
+	ref $message
+	  ? like($r->{message}, $message, "$what: message")
+	  : is($r->{message}, $message, "$what: message");
+	is($r->{auth_method}, $method, "$what: method") if $method;
+	is(scalar(statements($node, session => $r->{session})), 0, "$what: no statement");
+}
+
+# Ended by somebody else, while idle.
+{
+	my $c = Steno::Client->new($node, application_name => 'idle');
+	my $r;
+
+	$c->query('SELECT 1');
+	value($node, "SELECT pg_terminate_backend($c->{pid})");
+	$r = ended('idle');
+	is_deeply(
+		[ @$r{qw(outcome sqlstate message)} ],
+		[
+			'error', '57P01',
+			'terminating connection due to administrator command'
+		],
+		'terminated while idle');
+	is(scalar(statements($node, session => $r->{session}, outcome => 'error')),
+		0, 'no statement of it has failed');
+}
+
+# A client that goes without a word.
+{
+	my $c = Steno::Client->new($node, application_name => 'vanished');
+
+	$c->query('SELECT 1');
+	close $c->{socket};
+	ended('vanished');
+}
+
+# In a database that has never heard of the extension.
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE plain');
+	$node->safe_psql('plain', "SELECT 'without extension'");
+	is( scalar(statements($node, database => 'plain', text => "SELECT 'without extension'")),
+		1, 'a database without the extension');
+}
+
+# A parallel query is one record.
+{
+	my $plan;
+
+	$node->safe_psql('postgres', 'CREATE TABLE big AS SELECT i FROM generate_series(1, 100000) i');
+	$node->safe_psql('postgres', 'ANALYZE big');
+	$node->safe_psql(
+		'postgres', q{
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SET max_parallel_workers_per_gather = 2;
+SELECT count(*) FROM big WHERE i % 2 = 0;
+EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM big WHERE i % 2 = 0;
+});
+	is(scalar(statements($node, text => 'SELECT count(*) FROM big WHERE i % 2 = 0')),
+		1, 'a parallel query is one record');
+	is( scalar(grep { ($_->{backend_type} // '') eq 'parallel worker' } records($node)),
+		0, 'its workers have none');
+}
+
+# Background workers that run statements: a subscription's, whose trigger does.
+{
+	my $subscriber = new_node('subscriber', streaming => 'logical');
+	my $connstr = $node->connstr('postgres');
+	my $r;
+
+	$node->safe_psql('postgres', 'CREATE TABLE news (id int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE news');
+	$subscriber->safe_psql(
+		'postgres', q{
+CREATE TABLE news (id int PRIMARY KEY);
+CREATE TABLE seen (id int);
+CREATE FUNCTION note_news() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN INSERT INTO seen VALUES (new.id); RETURN new; END $$;
+CREATE TRIGGER t AFTER INSERT ON news FOR EACH ROW EXECUTE FUNCTION note_news();
+ALTER TABLE news ENABLE ALWAYS TRIGGER t;
+});
+	$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION p");
+	$subscriber->wait_for_subscription_sync($node, 's');
+	$node->safe_psql('postgres', 'INSERT INTO news VALUES (77)');
+	wait_until 'it is there', sub { value($subscriber, 'SELECT count(*) FROM seen') eq '1' };
+	$r = the_record($subscriber, 'a statement of a background worker',
+		kind => 'statement', text => 'INSERT INTO seen VALUES (new.id)');
+	is($r->{rows}, 1, 'its rows');
+	is($r->{database}, 'postgres', 'its database');
+	is($r->{user}, $superuser, 'its user');
+
+	# the publisher's side: a replication connection
+	wait_until 'the walsender is recorded',
+	  sub { scalar records($node, kind => 'connect', application => 's') };
+	$subscriber->stop;
+	verify_ok($subscriber, 'the trail of the subscriber is whole');
+	gapless($subscriber, 'none of its sessions has gaps');
+}
+
+# Start and stop of the server.
+$node->restart;
+$node->stop;
+{
+	my @events = map { $_->{extra}{event} } records($node, kind => 'server');
+
+	is_deeply(\@events, [qw(start stop start stop)], 'start and stop');
+}
+is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
+verify_ok($node, 'the trail is whole');
+gapless($node, 'no session has gaps');
+done_testing();
