@@ -28,6 +28,7 @@ type Options struct {
 	Seconds  int               // of a slice
 	Settings []cluster.Setting // further ones of every server
 	Pause    time.Duration     // after a slice, for writers and the log to catch up
+	Budget   time.Duration     // no round begins after it but the first few; 0: no limit
 	Profile  ProfileOptions
 
 	Command string // how it was called, for the archive
@@ -35,6 +36,9 @@ type Options struct {
 	// Progress is called when step done of all begins.
 	Progress func(what string, done, all int)
 }
+
+// fewRounds are made whatever the budget.
+const fewRounds = 3
 
 // Bench is a set of servers that are compared.
 type Bench struct {
@@ -147,7 +151,12 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 			return nil, err
 		}
 	}
+	start := time.Now()
 	for round := range o.Rounds {
+		if o.Budget > 0 && round >= fewRounds && time.Since(start) > o.Budget {
+			r.Rounds = round
+			break
+		}
 		if err := b.round(ctx, load, round, r); err != nil {
 			return nil, err
 		}

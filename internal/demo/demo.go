@@ -21,6 +21,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
+// budget is how long a workload is measured at most; a busy machine gets fewer
+// rounds.
+const budget = 50 * time.Second
+
 // options are the flags of "steno demo".
 type options struct {
 	*cmdutil.Factory
@@ -54,7 +58,7 @@ trail stays in a folder of its own.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
-	flags.IntVar(&o.Rounds, "pairs", 8, "rounds of each workload; each server gets a second in each")
+	flags.IntVar(&o.Rounds, "pairs", 8, "rounds of each workload at most; each server gets a second in each")
 	flags.StringVar(&o.Keep, "keep", "", "new folder to keep the trail in (default one in the temporary folder)")
 	return cmd
 }
@@ -105,7 +109,7 @@ func (o *options) record(ctx context.Context, installation *cluster.Installation
 	load := bench.Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10}
 	b, err := bench.Open(ctx, lab, bench.Options{
 		Load: load, Compare: bench.DefaultCompare(installation), Rounds: o.Rounds, Seconds: 1,
-		Pause: 100 * time.Millisecond, Version: o.Version, Progress: progress.Step,
+		Pause: 100 * time.Millisecond, Budget: budget, Version: o.Version, Progress: progress.Step,
 	})
 	if err != nil {
 		return begin, err
