@@ -246,13 +246,17 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 	return m;
 }
 
-/* Have the next message's first lines brought near; it costs no waiting. */
+/*
+ * Have what the next message will need brought near: its first lines, and the
+ * header's.  It costs no waiting.
+ */
 static inline void
 steno_ring_prefetch(const StenoProducer *p)
 {
 	const uint8_t *next = p->data + (p->head & (p->size - 1));
 	int			i;
 
+	__builtin_prefetch(&p->ring->head, 1);
 	for (i = 0; i < 5; i++)
 		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
 }
@@ -343,12 +347,15 @@ steno_copy_out(char *to, const char *from, uint32_t len)
 #define steno_copy_out(to, from, len) memcpy(to, from, len)
 #endif
 
-/* Producer: a statement starts. */
-static inline void
-steno_inflight_begin(StenoInFlight *f, uint64_t statement, int64_t time,
+/*
+ * Producer: a statement starts.  v is the slot's version so far, which the
+ * producer counts on its own: reading it here would wait for its cache line.
+ * Returns the new one.
+ */
+static inline uint32_t
+steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
 					 const char *text, uint32_t len)
 {
-	uint32_t	v = atomic_load_explicit(&f->version, memory_order_relaxed);
 	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
 
 	atomic_store_explicit(&f->version, v + 1, memory_order_relaxed);
@@ -363,6 +370,7 @@ steno_inflight_begin(StenoInFlight *f, uint64_t statement, int64_t time,
 	STENO_STORE(f->active, 1);
 	/* pairs with the reader's first acquire load: the change before even */
 	atomic_store_explicit(&f->version, v + 2, memory_order_release);
+	return v + 2;
 }
 
 /* Producer, before the statement's own record is published. */

@@ -97,6 +97,7 @@ typedef struct StenoLocal
 	uint64		seq;			/* last sequence number given */
 	uint64		statement;		/* last top-level statement number given */
 	StenoProducer producer;
+	uint32		inflight_version;
 	StenoWriterControl *writer;
 	uint64		dropped;		/* records dropped since the last gap record */
 	uint64		dropped_first;	/* sequence number of the first of them */

@@ -245,8 +245,17 @@ set_inet(Datum value, bool failing, StenoParam *p)
 STENO_HOT static int
 set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 {
-	int			repr = representation(type);
+	int			repr;
 	bool		ok = true;
+
+	/* the commonest, without the tables of the switches */
+	if (type == INT4OID)
+	{
+		*room = DatumGetUInt32(value);
+		set_bytes(p, room, 4, false);
+		return STENO_REPR_INT4;
+	}
+	repr = representation(type);
 
 	switch (repr)
 	{

@@ -26,15 +26,6 @@
 /* How long a process that is to exit waits for room, in milliseconds. */
 #define EXIT_PATIENCE 5000
 
-STENO_HOT void
-steno_record_init(StenoRecord *record, int kind)
-{
-	memset(record, 0, sizeof(*record));
-	record->kind = kind;
-	record->duration = STENO_NONE64;
-	record->rows = STENO_NONE64;
-}
-
 static void
 put_number(StringInfo buf, uint64 v)
 {

@@ -223,7 +223,7 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 	s->text_len = n;
 }
 
-static inline void
+STENO_HOT static void
 begin_statement(StenoStatement *s, const char *source, int location, int length,
 				int class, bool forced)
 {
@@ -270,11 +270,14 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 	{
 		/* the record will be there: have its lines on their way meanwhile */
 		steno_ring_prefetch(&steno_my.producer);
+		__builtin_prefetch(&application_name);
 		/* should we die now, whose statement it is must be known */
 		if (unlikely(!steno_my.described))
 			steno_session_check();
-		steno_inflight_begin(&steno_my.producer.ring->inflight, s->statement,
-							 s->time, s->text, (uint32) s->text_len);
+		steno_my.inflight_version =
+			steno_inflight_begin(&steno_my.producer.ring->inflight,
+								 steno_my.inflight_version, s->statement,
+								 s->time, s->text, (uint32) s->text_len);
 	}
 }
 
@@ -319,13 +322,14 @@ scratch(size_t size)
 
 /*
  * Make the record's shape: all of it but the parameters, for which there is room
- * at the returned end.
+ * at the returned end.  command NULL is SELECT, which then is in the code: the
+ * page of our constants is another one to miss.
  */
 STENO_HOT static uint8 *
 make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
 		   const StenoAccess *relations, int count, ParamListInfo params)
 {
-	uint32		command_len = strlen(command);
+	uint32		command_len = command ? strlen(command) : strlen("SELECT");
 	uint32		room = 3 * STENO_VARINT_MAX + command_len;
 	uint8	   *p = steno_my.shape;
 	int			i;
@@ -344,7 +348,10 @@ make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
 	p = steno_put_varint(p, class);
 	p = steno_put_varint(p, query_id);
 	p = steno_put_varint(p, command_len);
-	memcpy(p, command, command_len);
+	if (likely(command == NULL))
+		memcpy(p, "SELECT", strlen("SELECT"));
+	else
+		memcpy(p, command, command_len);
 	p += command_len;
 	p = steno_put_varint(p, count);
 	for (i = 0; i < count; i++)
@@ -386,13 +393,11 @@ remember_end(const StenoStatement *s)
 	}
 }
 
-static inline const char *
+static const char *
 query_command(CmdType operation)
 {
 	switch (operation)
 	{
-		case CMD_SELECT:
-			return "SELECT";
 		case CMD_INSERT:
 			return "INSERT";
 		case CMD_UPDATE:
@@ -462,7 +467,8 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 		count = plan_relations(query->plannedstmt, relations, room);
 	}
 	end = make_shape(&record, o->s.class, closed ? 0 : query->plannedstmt->queryId,
-					 query_command(query->operation), relations, count, params);
+					 query->operation == CMD_SELECT ? NULL : query_command(query->operation),
+					 relations, count, params);
 	if (end != NULL)
 	{
 		uint8	   *after = NULL;

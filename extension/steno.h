@@ -176,7 +176,15 @@ typedef struct StenoRecord
 	uint32		extra_len;
 } StenoRecord;
 
-extern void steno_record_init(StenoRecord *record, int kind);
+static inline void
+steno_record_init(StenoRecord *record, int kind)
+{
+	memset(record, 0, sizeof(*record));
+	record->kind = kind;
+	record->duration = STENO_NONE64;
+	record->rows = STENO_NONE64;
+}
+
 extern void steno_record_put(StenoRecord *record, bool top_level);
 extern void *steno_record_room(uint32 len);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);

@@ -18,12 +18,13 @@ produce(void *unused)
 {
 	char		text[400];
 	uint64_t	n = 0;
+	uint32_t	version = 0;
 
 	while (!atomic_load_explicit(&stop, memory_order_relaxed))
 	{
 		n++;
 		memset(text, (int) (n & 0x7f), sizeof(text));
-		steno_inflight_begin(&slot, n, (int64_t) n * 3, text, (uint32_t) (n % sizeof(text)));
+		version = steno_inflight_begin(&slot, version, n, (int64_t) n * 3, text, (uint32_t) (n % sizeof(text)));
 	}
 	return unused;
 }
@@ -69,7 +70,7 @@ TEST(inflight_of_a_producer_that_died_halfway_is_not_read)
 {
 	StenoInFlight copy;
 
-	steno_inflight_begin(&slot, 1, 3, "SELECT 1", 8);
+	steno_inflight_begin(&slot, slot.version, 1, 3, "SELECT 1", 8);
 	CHECK(steno_inflight_read(&slot, &copy));
 	CHECK(copy.active == 1 && copy.done == 0 && memcmp(copy.text, "SELECT 1", 8) == 0);
 	atomic_fetch_add(&slot.version, 1);
@@ -80,11 +81,11 @@ TEST(inflight_tells_when_the_statement_is_recorded)
 {
 	StenoInFlight copy;
 
-	steno_inflight_begin(&slot, 1, 3, "SELECT 1", 8);
+	steno_inflight_begin(&slot, slot.version, 1, 3, "SELECT 1", 8);
 	steno_inflight_done(&slot, 4711);
 	CHECK(steno_inflight_read(&slot, &copy) && copy.done == 4711 && copy.active == 1);
 	steno_inflight_end(&slot);
 	CHECK(steno_inflight_read(&slot, &copy) && copy.active == 0);
-	steno_inflight_begin(&slot, 2, 6, "", 0);
+	steno_inflight_begin(&slot, slot.version, 2, 6, "", 0);
 	CHECK(steno_inflight_read(&slot, &copy) && copy.done == 0 && copy.statement == 2);
 }
