@@ -82,8 +82,10 @@ wait_for_room(uint32 len)
 			nap = Min(nap * 2, 10);
 			continue;
 		}
-		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT, nap,
-						   PG_WAIT_EXTENSION);
+		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
+						   nap, PG_WAIT_EXTENSION);
+		if (events & WL_POSTMASTER_DEATH)
+			pg_usleep(nap * 1000L);	/* the writers are still there, for a while */
 		nap = Min(nap * 2, 10);
 		if (events & WL_LATCH_SET)
 		{
