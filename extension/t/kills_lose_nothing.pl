@@ -112,8 +112,8 @@ sub compare
 
 	foreach my $line (lines($node, '--kind', 'statement', '--application', 'load'))
 	{
-		$count{$1}++
-		  if $line =~ /"text":"[^"]*'(load [\d.]+)'[^"]*"/ && $line =~ /"outcome":"ok"/;
+		next if $line !~ /"outcome":"ok"/;
+		$count{$1}++ if $line =~ /"text":"[^"]*'(load [\d.]+)'[^"]*"/;
 	}
 	@missing = grep { !$count{$_} } answered();
 	@twice = grep { $count{$_} > 1 } keys %count;
@@ -153,7 +153,7 @@ stop_load();
 flush($node);
 compare('a backend killed');
 
-# A writer.
+# A writer.  It has shared memory in its hands: the server restarts all here, too.
 foreach my $i (0, 1)
 {
 	my $pid = writer_pid($i);

@@ -135,7 +135,7 @@ foreach my $key (keys %log)
 
 my $total = 0;
 $total += $_ foreach values %log;
-cmp_ok($total, '>', 6000, 'thousands of statements');
+cmp_ok($total, '>', 5000, 'thousands of statements');
 my @missing = grep { ($trail{$_} // 0) < $log{$_} } sort keys %log;
 my @extra = grep { ($log{$_} // 0) < $trail{$_} } sort keys %trail;
 

@@ -197,7 +197,7 @@ $$ BEGIN INSERT INTO seen VALUES (new.id); RETURN new; END $$;
 CREATE TRIGGER t AFTER INSERT ON news FOR EACH ROW EXECUTE FUNCTION note_news();
 ALTER TABLE news ENABLE ALWAYS TRIGGER t;
 });
-	$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION p");
+	$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION \$\$$connstr\$\$ PUBLICATION p");
 	$subscriber->wait_for_subscription_sync($node, 's');
 	$node->safe_psql('postgres', 'INSERT INTO news VALUES (77)');
 	wait_until 'it is there', sub { value($subscriber, 'SELECT count(*) FROM seen') eq '1' };

@@ -1,0 +1,62 @@
+
+# pg_steno works from shared_preload_libraries only, and says so.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+my $message =
+  qr/ERROR:  pg_steno must be loaded by "shared_preload_libraries"\nHINT:  Add "pg_steno" to "shared_preload_libraries" in postgresql\.conf and restart the server\./;
+my ($status, $out, $err);
+
+$node->init;
+$node->start;
+
+foreach my $sql (
+	q{LOAD 'pg_steno'},
+	q{CREATE EXTENSION pg_steno})
+{
+	($status, $out, $err) = $node->psql('postgres', $sql);
+	isnt($status, 0, "refused: $sql");
+	like($err, $message, 'with the reason');
+}
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_settings WHERE name LIKE 'steno.%'}),
+	0, 'no setting was defined');
+is($node->safe_psql('postgres', 'SELECT 1'), 1, 'the session can go on');
+
+# For a session of its own it is refused, too, and the server stays.
+($status, $out, $err) = $node->psql(
+	'postgres', 'SELECT 1',
+	connstr => $node->connstr('postgres') . " options='-c session_preload_libraries=pg_steno'");
+isnt($status, 0, 'refused: session_preload_libraries');
+like($err, qr/pg_steno must be loaded by "shared_preload_libraries"/, 'with the reason');
+
+# Made with the library loaded, its functions are called without.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_steno'");
+$node->restart;
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_steno; SELECT steno.flush()');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+($status, $out, $err) = $node->psql('postgres', 'SELECT steno.flush()');
+like($err, $message, 'functions are refused without the library');
+is($node->safe_psql('postgres', 'DROP EXTENSION pg_steno; SELECT 1'),
+	1, 'the extension can be dropped without the library');
+
+# Without a postmaster there are no writers, and nothing to record for.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_steno'");
+$node->stop;
+command_like(
+	[
+		'sh', '-c',
+		'echo "SELECT 40 + 2 AS answer" | postgres --single -D "$0" postgres',
+		$node->data_dir
+	],
+	qr/answer = "42"/,
+	'single-user mode works, without recording');
+ok($node->start(fail_ok => 1), 'the server starts after it');
+$node->stop;
+done_testing();

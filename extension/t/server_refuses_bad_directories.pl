@@ -1,0 +1,136 @@
+
+# What pg_steno cannot do without is said at the start: the server refuses to
+# start, and its log says why and what to do.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Test::More;
+
+my $node = new_node('main');
+my $base = PostgreSQL::Test::Utils::tempdir();
+my $file = "$base/file";
+my $closed = "$base/closed";
+
+$node->stop;
+append_to_file($file, 'not a directory');
+mkdir $closed;
+chmod 0500, $closed or die;
+
+# A file in memory cannot be larger than the file system.
+my ($shm_kb) = (split ' ', (split /\n/, `df -Pk @{[ rings_of($node) ]}`)[1])[1];
+my $many = int($shm_kb / 65536) + 1;
+
+foreach my $case (
+	[
+		'a trail directory without parent',
+		"steno.directory = '$base/none/trail'",
+		qr{FATAL:  could not create trail directory "$base/none/trail": No such file or directory},
+		qr{HINT:  Set "steno.directory" to a directory that the server can write\.}
+	],
+	[
+		'a trail directory that cannot be made',
+		"steno.directory = '$closed/trail'",
+		qr{FATAL:  could not create trail directory "$closed/trail": Permission denied},
+		qr{HINT:  Set "steno.directory"}
+	],
+	[
+		'a trail directory that cannot be written',
+		"steno.directory = '$closed'",
+		qr{FATAL:  could not write to trail directory "$closed": Permission denied},
+		qr{HINT:  Set "steno.directory"}
+	],
+	[
+		'a trail directory that is a file',
+		"steno.directory = '$file'",
+		qr{FATAL:  could not write to trail directory "$file": Not a directory},
+		qr{HINT:  Set "steno.directory"}
+	],
+	[
+		'an empty trail directory',
+		"steno.directory = ''",
+		qr{invalid value for parameter "steno.directory": ""},
+		qr{DETAIL:  The path is empty\.}
+	],
+	[
+		'no ring directory',
+		"steno.ring_directory = '$base/none'",
+		qr{FATAL:  could not create ring file "$base/none/pg_steno\.[^"]*": .*No such file or directory},
+		qr{HINT:  Free space in "$base/none", set "steno.ring_directory" to another memory file system, or lower "steno.ring_size"}
+	],
+	[
+		'a ring directory that cannot be written',
+		"steno.ring_directory = '$closed'",
+		qr{FATAL:  could not create ring file "$closed/pg_steno\.[^"]*": .*Permission denied},
+		qr{HINT:  Free space}
+	],
+	[
+		'a ring directory that is too small',
+		"steno.ring_size = 64MB\nmax_connections = " . ($many < 10 ? 10 : $many),
+		qr{FATAL:  could not create ring file "[^"]*": .*No space left on device},
+		qr{DETAIL:  \d+ rings need \d+ bytes\.}
+	],
+	[
+		'a ring size that is no power of two',
+		'steno.ring_size = 100kB',
+		qr{invalid value for parameter "steno.ring_size": 100},
+		qr{DETAIL:  "steno.ring_size" must be a power of two, in kilobytes\.}
+	],
+	[
+		'a file mode for everybody',
+		'steno.file_mode = 0666',
+		qr{invalid value for parameter "steno.file_mode": 438},
+		qr{DETAIL:  "steno.file_mode" must be 0600, 0640, or 0644\.}
+	],
+	[
+		'more writers than there can be',
+		'steno.writers = 33',
+		qr{33 is outside the valid range for parameter "steno.writers" \(1 \.\. 32\)},
+		qr{FATAL|HINT|LOG}
+	])
+{
+	my ($what, $conf, @messages) = @$case;
+	my $start = -s $node->logfile;
+	my $saved = slurp_file($node->data_dir . '/postgresql.conf');
+	my $log;
+
+  SKIP:
+	{
+		skip "the ring directory has room for $many rings of 64 MB", 3
+		  if $what =~ /too small/ && $many > 5000;
+		$node->append_conf('postgresql.conf', $conf);
+		ok(!$node->start(fail_ok => 1), "$what: the server does not start");
+		$log = slurp_file($node->logfile, $start);
+		like($log, $_, "$what: the log says why") foreach @messages;
+	}
+	open my $handle, '>', $node->data_dir . '/postgresql.conf' or die;
+	print $handle $saved;
+	close $handle;
+}
+is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
+
+ok($node->start(fail_ok => 1), 'with what it needs, it starts');
+$node->stop;
+
+# Files are the server's alone, or as wide as asked for.
+{
+	my ($segment) = glob trail($node) . '/0/*.steno';
+
+	is((stat $segment)[2] & 07777, 0600, 'segments are for the owner only');
+	is((stat trail($node))[2] & 07777, 0700, 'so is the directory');
+	$node->append_conf('postgresql.conf', "steno.directory = 'elsewhere'\nsteno.file_mode = 0640");
+	$node->start;
+	flush($node);
+	my ($ring) = glob rings_of($node) . '/*';
+	is((stat $ring)[2] & 07777, 0600, 'the ring file is for the owner only');
+	($segment) = glob $node->data_dir . '/elsewhere/0/*.steno';
+	is((stat $segment)[2] & 07777, 0640, 'steno.file_mode');
+	is(value($node, 'SHOW steno.file_mode'), '0640', 'which is shown in octal');
+	$node->stop;
+}
+
+chmod 0700, $closed;
+done_testing();
