@@ -225,22 +225,24 @@ func (r *BlockRef) Length() int64 { return BlockHeaderSize + int64(r.Stored) }
 // Index reads the headers of the segment's blocks. What is wrong is in errs,
 // and the index goes on with the next block that can be found.
 func (seg *Segment) Index() (refs []BlockRef, errs []error) {
-	defer func() {
-		for _, err := range errs {
-			if torn := (*TornError)(nil); errors.As(err, &torn) {
-				torn.Last = seg.Last
-			}
-		}
-	}()
 	if seg.Err != nil {
-		return nil, []error{seg.Err}
+		errs = []error{seg.Err}
+	} else if f, err := os.Open(seg.Path); err != nil {
+		errs = []error{err}
+	} else {
+		defer f.Close()
+		refs, errs = seg.index(f)
 	}
-	f, err := os.Open(seg.Path)
-	if err != nil {
-		return nil, []error{err}
+	for _, err := range errs {
+		if torn := (*TornError)(nil); errors.As(err, &torn) {
+			torn.Last = seg.Last
+		}
 	}
-	defer f.Close()
-	w := window{r: f, size: seg.Size}
+	return refs, errs
+}
+
+func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
+	w := window{r: r, size: seg.Size}
 	damaged := false
 	for offset := int64(SegmentHeaderSize); offset < seg.Size; {
 		h, err := w.header(offset)

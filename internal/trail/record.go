@@ -214,6 +214,10 @@ type decoder struct {
 	params    []ParamType
 }
 
+// Position is how many bytes of the payload Next has read; after an error, those
+// before the item that is wrong.
+func (b *Block) Position() int { return b.pos }
+
 // SessionAt is the block's session definition with that index.
 func (b *Block) SessionAt(i int) *Session { return &b.sessions[i] }
 

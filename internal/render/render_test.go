@@ -1,0 +1,219 @@
+package render
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+var ref = &trail.BlockRef{Segment: &trail.Segment{Number: 2, Stream: &trail.Stream{Number: 1}}, Number: 7}
+
+// render makes the lines of records through a block.
+func render(t testing.TB, f Renderer, records ...*trailtest.Record) string {
+	t.Helper()
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for _, r := range records {
+		b.Add(r)
+	}
+	var chain [32]byte
+	block := trail.Block{Image: b.Finish(trail.CodecNone, 7, 1, &chain)}
+	if err := block.Load(); err != nil {
+		t.Fatal(err)
+	}
+	f.Start(ref)
+	var out []byte
+	var r trail.Record
+	for {
+		err := block.Next(&r)
+		if err == io.EOF {
+			return string(out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = f.Append(out, &r)
+	}
+}
+
+// full is a record with all fields.
+func full() *trailtest.Record {
+	s := trailtest.NewSession(trailtest.Epoch, 0xabc,
+		trailtest.Fact{Key: trail.KeyBackendType, Value: "client backend"}, trailtest.Fact{Key: trail.KeyUser, Value: "alice"},
+		trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"}, trailtest.Fact{Key: trail.KeyRole, Value: "admin"},
+		trailtest.Fact{Key: trail.KeyApplication, Value: "psql"}, trailtest.Fact{Key: trail.KeyAppUser, Value: "bob"},
+		trailtest.Fact{Key: trail.KeyClient, Value: "10.0.0.1:5000"})
+	return &trailtest.Record{
+		Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch + 123456, Duration: 1500, Rows: 2, Statement: 3, Depth: 1, Substatement: 4,
+		Text: "SELECT \"a\"\n FROM t", TextBytes: 99, Outcome: trail.OutcomeError, SQLState: "42P01", Message: "no t", XID: 77,
+		Shape: &trailtest.Shape{
+			Class: trail.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT",
+			Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessSelect | trail.AccessUpdate, Name: "public.t"}},
+			Params:    []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 25, Repr: trail.ReprText}, {OID: 17, Repr: trail.ReprBytea}},
+		},
+		Nulls: []byte{2}, Values: append(binary.LittleEndian.AppendUint32(nil, 42), 2, 0xff, 0x01), Extra: []string{"reason", "x"},
+	}
+}
+
+func TestJSONFieldsAndTheirOrder(t *testing.T) {
+	got := render(t, New(JSON, false), full())
+	want := `{"time":"2026-11-21T20:45:13.123456Z","kind":"statement","session":"6b0202d9.abc","seq":1,"statement":3,"substatement":4,"depth":1,"pid":2748,"user":"alice","role":"admin","app_user":"bob","database":"shop","application":"psql","client":"10.0.0.1:5000","class":"read","command":"SELECT","relations":[{"name":"public.t","type":"table","access":"select,update"}],"text":"SELECT \"a\"\n FROM t","text_bytes":99,"params":["42",null,"\\xff01"],"query_id":-5,"rows":2,"duration_us":1500,"outcome":"error","sqlstate":"42P01","message":"no t","xid":77,"extra":{"reason":"x"},"stream":1,"segment":2,"block":7}` + "\n"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
+	got := render(t, New(JSON, false), &trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch})
+	want := `{"time":"2026-11-21T20:45:13.000000Z","kind":"server","session":"6b0202d9.1","seq":1,"pid":1,"stream":1,"segment":2,"block":7}` + "\n"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestTextFormat(t *testing.T) {
+	got := render(t, New(Text, false), full())
+	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' reason=x\n"
+	if got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if colored := render(t, New(Text, true), full()); !strings.Contains(colored, "\x1b[31mERROR\x1b[0m") {
+		t.Errorf("no colour: %q", colored)
+	}
+}
+
+func TestCSVHasAColumnForEachField(t *testing.T) {
+	out := string(Header(CSV)) + render(t, New(CSV, false), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d rows, %v\n%s", len(rows), err, out)
+	}
+	want := map[string]string{
+		"time": "2026-11-21T20:45:13.123456Z", "text": "SELECT \"a\"\n FROM t", "params": `["42",null,"\\xff01"]`, "query_id": "-5",
+		"relations": `[{"name":"public.t","type":"table","access":"select,update"}]`, "extra": `{"reason":"x"}`, "block": "7", "role": "admin",
+	}
+	for i, name := range rows[0] {
+		if v, ok := want[name]; ok && rows[1][i] != v {
+			t.Errorf("%s: got %q, want %q", name, rows[1][i], v)
+		}
+	}
+	if !slices.Contains(rows[2], "a,b") {
+		t.Errorf("got %q", rows[2])
+	}
+}
+
+// nasty makes text of what breaks output.
+func nasty(rng *rand.Rand) string {
+	pieces := []string{"\x1b[31m", "\n", "\r", "\t", "\x00", "\x7f", "\u0085", "\u009b31m", "\u202e", "\u2028", "\"", "\\", "'", ",", "\xff", "\xc3", "ä", "日本", "\U0001f600", "\xed\xa0\x80", "plain text", "\ufeff"}
+	var b strings.Builder
+	for range rng.IntN(12) {
+		b.WriteString(pieces[rng.IntN(len(pieces))])
+	}
+	return b.String()
+}
+
+// TestNoTextBreaksALineOrATerminal puts nasty text everywhere.
+func TestNoTextBreaksALineOrATerminal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 2000 {
+		r := full()
+		r.Text, r.Message, r.SQLState = nasty(rng), nasty(rng), "\x1b\n\xff\"x"
+		r.Extra = []string{nasty(rng), nasty(rng)}
+		r.Shape.Command, r.Shape.Relations[0].Name = nasty(rng), nasty(rng)
+		r.Nulls = []byte{0}
+		value := nasty(rng)
+		r.Values = append(binary.LittleEndian.AppendUint32(nil, 42), byte(len(value)))
+		r.Values = append(append(r.Values, value...), 0)
+		for i := range r.Session.Facts {
+			r.Session.Facts[i].Value = nasty(rng)
+		}
+		for _, f := range []Format{Text, JSON, CSV} {
+			out := render(t, New(f, false), r)
+			if !utf8.ValidString(out) {
+				t.Fatalf("%s: not UTF-8: %q", f, out)
+			}
+			for _, c := range strings.TrimSuffix(strings.TrimSuffix(out, "\n"), "\r") {
+				if c < ' ' && !(f == CSV && strings.ContainsRune("\n\r\t", c)) || c >= 0x7f && c < 0xa0 || unsafeRune(c) && c >= 0x80 {
+					t.Fatalf("%s: %U in %q", f, c, out)
+				}
+			}
+			switch f {
+			case JSON:
+				var o map[string]any
+				if err := json.Unmarshal([]byte(out), &o); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				if want := strings.ToValidUTF8(r.Text, ""); utf8.ValidString(r.Text) && r.Text != "" && o["text"] != want {
+					t.Fatalf("text became %q, was %q", o["text"], r.Text)
+				}
+			case CSV:
+				if row, err := csv.NewReader(strings.NewReader(out)).Read(); err != nil || len(row) != len(Columns) {
+					t.Fatalf("%d columns, %v: %q", len(row), err, out)
+				}
+			}
+		}
+	}
+}
+
+func TestTimesFarAway(t *testing.T) {
+	for usec, want := range map[int64]string{
+		0: "2000-01-01T00:00:00.000000Z", -1: "1999-12-31T23:59:59.999999Z", 848609113123456: "2026-11-21T20:45:13.123456Z",
+		-(2000*365 + 485) * 86400 * 1e6: "0000-01-01T00:00:00.000000Z",
+	} {
+		if got := Time(usec); got != want {
+			t.Errorf("%d: got %s, want %s", usec, got, want)
+		}
+	}
+	Time(trail.MinTime)
+	Time(trail.MaxTime)
+}
+
+func TestDurations(t *testing.T) {
+	for usec, want := range map[uint64]string{0: "0µs", 999: "999µs", 1500: "1.50ms", 15_000: "15.0ms", 150_000: "150ms", 2_500_000: "2.50s", 61e6: "1m1s", 3660e6: "1h1m"} {
+		if got := Duration(usec); got != want {
+			t.Errorf("%d: got %s, want %s", usec, got, want)
+		}
+	}
+}
+
+func BenchmarkJSON(b *testing.B) { benchmark(b, JSON) }
+func BenchmarkText(b *testing.B) { benchmark(b, Text) }
+func BenchmarkCSV(b *testing.B)  { benchmark(b, CSV) }
+
+func benchmark(b *testing.B, format Format) {
+	builder := trailtest.NewBuilder(trailtest.Epoch)
+	r := full()
+	for i := range int64(1000) {
+		r.Time, r.Seq, r.Statement = trailtest.Epoch+i, 0, 0
+		builder.Add(r)
+	}
+	var chain [32]byte
+	block := trail.Block{Image: builder.Finish(trail.CodecLz4, 7, 1, &chain)}
+	f := New(format, false)
+	var out []byte
+	for b.Loop() {
+		if err := block.Load(); err != nil {
+			b.Fatal(err)
+		}
+		f.Start(ref)
+		out = out[:0]
+		var r trail.Record
+		for block.Next(&r) == nil {
+			out = f.Append(out, &r)
+		}
+	}
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds()/1e6, "Mrecords/s")
+	if n := bytes.Count(out, []byte{'\n'}); n < 1000 {
+		b.Fatal(fmt.Sprint(n))
+	}
+}

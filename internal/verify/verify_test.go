@@ -1,0 +1,247 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+func verified(t *testing.T, path string) *Report {
+	t.Helper()
+	tr, err := trail.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Trail(context.Background(), tr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestGoldenDamage finds the one fault of each damaged golden trail.
+func TestGoldenDamage(t *testing.T) {
+	expected, _ := filepath.Glob("../../format/golden/damaged/*.expected")
+	if len(expected) < 10 {
+		t.Fatalf("only %d damaged trails", len(expected))
+	}
+	for _, path := range expected {
+		dir := strings.TrimSuffix(path, ".expected")
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want struct {
+				Fault   string
+				Stream  int
+				Segment int
+				Offset  int64
+			}
+			if err := json.Unmarshal(data, &want); err != nil {
+				t.Fatal(err)
+			}
+			r := verified(t, dir)
+			if want.Fault == "torn" {
+				if !r.Whole || len(r.Warnings) != 1 || *r.Warnings[0].Offset != want.Offset || !strings.Contains(r.Warnings[0].What, "unfinished") {
+					t.Errorf("want a torn tail at %d, got %+v", want.Offset, r)
+				}
+				return
+			}
+			if r.Whole || len(r.Problems) == 0 {
+				t.Fatalf("%s is not found", want.Fault)
+			}
+			words := map[string]string{"damaged": "checksum|not a segment", "chain": "chain is broken", "number": "expected|instead of|says that this is", "missing": "missing"}[want.Fault]
+			file := fmt.Sprintf("%d/%010d.steno", want.Stream, want.Segment)
+			found := slices.ContainsFunc(r.Problems, func(p Problem) bool {
+				if !slices.ContainsFunc(strings.Split(words, "|"), func(w string) bool { return strings.Contains(p.What, w) }) {
+					return false
+				}
+				if want.Fault == "missing" {
+					return strings.Contains(p.What, fmt.Sprintf("segment %d is", want.Segment))
+				}
+				return strings.HasSuffix(p.File, file) && p.Offset != nil && *p.Offset >= want.Offset && *p.Offset <= want.Offset+trail.BlockHeaderSize+16
+			})
+			if !found {
+				t.Errorf("want %+v, got %v", want, r.Problems)
+			}
+		})
+	}
+}
+
+func TestWholeGoldenTrailsAreWhole(t *testing.T) {
+	for _, name := range []string{"kinds", "values", "streams", "lz4", "parts", "empty", "later"} {
+		if r := verified(t, "../../format/golden/"+name); !r.Whole {
+			t.Errorf("%s: %v", name, r.Problems)
+		}
+	}
+}
+
+// writeSession writes records with these sequence numbers, one block each.
+func writeSession(t *testing.T, dir string, kinds map[uint64]trail.Kind, extra []string, seqs ...uint64) *trailtest.Stream {
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for _, seq := range seqs {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		r := &trailtest.Record{Kind: trail.KindNote, Session: session, Seq: seq, Time: trailtest.Epoch, Text: "x"}
+		if kind, ok := kinds[seq]; ok {
+			r.Kind = kind
+		}
+		if r.Kind == trail.KindGap {
+			r.Extra = extra
+		}
+		b.Add(r)
+		s.Write(t, b)
+	}
+	return s
+}
+
+func TestMissingSequenceNumbersAreDamage(t *testing.T) {
+	for name, c := range map[string]struct {
+		seqs  []uint64
+		kinds map[uint64]trail.Kind
+		extra []string
+		want  string
+	}{
+		"none":           {seqs: []uint64{1, 2, 3}},
+		"out of order":   {seqs: []uint64{3, 1, 2}},
+		"the first":      {seqs: []uint64{2, 3}, want: "record 1 is missing"},
+		"in the middle":  {seqs: []uint64{1, 5}, want: "records 2 to 4 are missing"},
+		"twice":          {seqs: []uint64{1, 2, 2, 3}, want: "record 2 is in the trail more than once"},
+		"explained":      {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}},
+		"partly":         {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "2", "first_seq", "3", "last_seq", "4"}, want: "record 2 is missing"},
+		"without number": {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3"}, want: "records 2 to 4 are missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeSession(t, dir, c.kinds, c.extra, c.seqs...)
+			r := verified(t, dir)
+			if c.want == "" {
+				if !r.Whole {
+					t.Errorf("got %v", r.Problems)
+				}
+				return
+			}
+			if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, c.want) {
+				t.Errorf("got %v, want %q", r.Problems, c.want)
+			}
+		})
+	}
+}
+
+func TestSessionsWithoutADisconnectAreOpen(t *testing.T) {
+	dir := t.TempDir()
+	writeSession(t, dir, nil, nil, 1, 2)
+	if r := verified(t, dir); r.Sessions != 1 || r.OpenSessions != 1 {
+		t.Errorf("got %+v", r)
+	}
+	dir = t.TempDir()
+	writeSession(t, dir, map[uint64]trail.Kind{2: trail.KindDisconnect}, nil, 1, 2)
+	if r := verified(t, dir); r.Sessions != 1 || r.OpenSessions != 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// TestForgeriesAreFound changes a trail as someone would who knows the format
+// and makes all checksums right again.
+func TestForgeriesAreFound(t *testing.T) {
+	write := func(t *testing.T) (dir, path string, offsets []int64) {
+		dir = t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		path = s.SegmentPath(1)
+		one := trailtest.NewSession(trailtest.Epoch, 1)
+		for i := range 4 {
+			info, _ := os.Stat(path)
+			offsets = append(offsets, info.Size())
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: one, Time: trailtest.Epoch, Text: fmt.Sprint("text ", i)})
+			s.Write(t, b)
+		}
+		return dir, path, offsets
+	}
+	t.Run("last block removed and another one put in its place", func(t *testing.T) {
+		dir, path, offsets := write(t)
+		data, _ := os.ReadFile(path)
+		var wrong [32]byte
+		one := trailtest.NewSession(trailtest.Epoch, 1)
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: one, Seq: 4, Time: trailtest.Epoch, Text: "forged"})
+		os.WriteFile(path, append(data[:offsets[3]], b.Finish(trail.CodecLz4, 4, 4, &wrong)...), 0o600)
+		r := verified(t, dir)
+		if len(r.Problems) != 1 || *r.Problems[0].Offset != offsets[3]+72 || !strings.Contains(r.Problems[0].What, "chain is broken") {
+			t.Errorf("got %v", r.Problems)
+		}
+	})
+	t.Run("block removed", func(t *testing.T) {
+		dir, path, offsets := write(t)
+		data, _ := os.ReadFile(path)
+		os.WriteFile(path, append(data[:offsets[1]:offsets[1]], data[offsets[2]:]...), 0o600)
+		r := verified(t, dir)
+		if len(r.Problems) != 3 { // its number, the chain, the session's sequence
+			t.Errorf("got %v", r.Problems)
+		}
+	})
+	t.Run("one place broken", func(t *testing.T) {
+		dir, path, offsets := write(t)
+		data, _ := os.ReadFile(path)
+		data[offsets[1]+115] ^= 0x40
+		os.WriteFile(path, data, 0o600)
+		r := verified(t, dir)
+		for _, p := range r.Problems {
+			if p.File != "" && (*p.Offset < offsets[1] || *p.Offset >= offsets[2]) {
+				t.Errorf("damage is told at another place, too: %v", p)
+			}
+		}
+		if r.Records != 3 {
+			t.Errorf("%d records counted beside the damage", r.Records)
+		}
+	})
+}
+
+func TestTimesInTheHeaderAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "x"})
+	b.LastEnd++
+	s.Write(t, b)
+	if r := verified(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "times in the header") {
+		t.Errorf("got %v", r.Problems)
+	}
+}
+
+func TestSegmentsOfAnotherServerAreFound(t *testing.T) {
+	dir := t.TempDir()
+	writeSession(t, dir, nil, nil, 1)
+	other := filepath.Join(dir, "1", "0000000001.steno")
+	os.MkdirAll(filepath.Dir(other), 0o755)
+	h := trailtest.SegmentHeader(1, 1, trailtest.Epoch, 1, 1, [32]byte{})
+	h[16]++
+	trailtest.SealSegment(h)
+	os.WriteFile(other, h, 0o600)
+	if r := verified(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "another server's") {
+		t.Errorf("got %v", r.Problems)
+	}
+}
+
+func TestDirectoryWithoutTrailIsNotWhole(t *testing.T) {
+	if r := verified(t, t.TempDir()); r.Whole {
+		t.Error("an empty directory is said to be a whole trail")
+	}
+}
+
+func TestGroup(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		if got := Group(n); got != want {
+			t.Errorf("%d: got %s", n, got)
+		}
+	}
+}
