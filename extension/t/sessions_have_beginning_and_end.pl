@@ -193,7 +193,7 @@ EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM big WHERE i % 2 = 0;
 CREATE TABLE news (id int PRIMARY KEY);
 CREATE TABLE seen (id int);
 CREATE FUNCTION note_news() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN INSERT INTO seen VALUES (new.id); RETURN new; END $$;
+$$ BEGIN INSERT INTO public.seen VALUES (new.id); RETURN new; END $$;
 CREATE TRIGGER t AFTER INSERT ON news FOR EACH ROW EXECUTE FUNCTION note_news();
 ALTER TABLE news ENABLE ALWAYS TRIGGER t;
 });
@@ -202,7 +202,7 @@ ALTER TABLE news ENABLE ALWAYS TRIGGER t;
 	$node->safe_psql('postgres', 'INSERT INTO news VALUES (77)');
 	wait_until 'it is there', sub { value($subscriber, 'SELECT count(*) FROM seen') eq '1' };
 	$r = the_record($subscriber, 'a statement of a background worker',
-		kind => 'statement', text => 'INSERT INTO seen VALUES (new.id)');
+		kind => 'statement', text => 'INSERT INTO public.seen VALUES (new.id)');
 	is($r->{rows}, 1, 'its rows');
 	is($r->{database}, 'postgres', 'its database');
 	is($r->{user}, $superuser, 'its user');

@@ -1,0 +1,161 @@
+
+# A writer that does not come: statements wait for it and nothing is lost, or,
+# with steno.delivery = drop, records are dropped, counted, and named by a gap
+# record.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
+my $writer = value($node, 'SELECT pid FROM steno.writers');
+my $stopped = 0;
+
+sub stop_writer
+{
+	kill 'STOP', $writer or die;
+	$stopped = 1;
+	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+	return;
+}
+
+sub continue_writer
+{
+	kill 'CONT', $writer or die;
+	$stopped = 0;
+	return;
+}
+
+# A test that dies must not leave a server that cannot stop.
+END { kill 'CONT', $writer if $stopped; }
+
+# One column of a session's ring.
+sub ring
+{
+	my ($client, $column) = @_;
+
+	return value($node, "SELECT $column FROM steno.rings WHERE pid = $client->{pid}");
+}
+
+# Drop.
+{
+	my $c = Steno::Client->new($node, application_name => 'dropping');
+	my ($dropped, $gap, @r, @seqs);
+
+	$c->query('SET steno.delivery = drop');
+	stop_writer();
+	ok(!$c->query("SELECT 'dropping $_', '" . 'x' x 500 . "'")->{sqlstate},
+		"statement $_ is not held up") foreach 1 .. 60;
+	$dropped = ring($c, 'drops');
+	cmp_ok($dropped, '>', 10, 'records were dropped, and counted');
+	cmp_ok($dropped, '<', 60, 'not all of them');
+	is(ring($c, 'waits'), 0, 'nothing waited');
+	cmp_ok(ring($c, 'fill'), '>', 0.5, 'the ring is full');
+	continue_writer();
+	flush($node);
+	$c->query("SELECT 'after'");
+	$c->quit;
+
+	@r = records($node, application => 'dropping');
+	$gap = the_record($node, 'a gap record', application => 'dropping', kind => 'gap');
+	is($gap->{extra}{count}, $dropped, 'with the number that was counted');
+	is($gap->{extra}{last_seq} - $gap->{extra}{first_seq} + 1, $dropped, 'and their sequence numbers');
+	is($gap->{seq}, $gap->{extra}{last_seq} + 1, 'it comes after them');
+	is($gap->{extra}{reason}, 'ring full', 'and says why');
+	@seqs = sort { $a <=> $b } map { $_->{seq} } grep { $_->{kind} ne 'gap' } @r;
+	is(scalar(grep { $_ >= $gap->{extra}{first_seq} && $_ <= $gap->{extra}{last_seq} } @seqs),
+		0, 'no record has one of these numbers');
+	is(scalar(grep { ($_->{text} // '') =~ /^SELECT 'dropping/ } @r) + $dropped,
+		60, 'records and dropped ones are all');
+	is(scalar(grep { ($_->{text} // '') eq q{SELECT 'after'} } @r), 1, 'then it goes on');
+	verify_ok($node, 'a gap that is accounted for is no damage');
+}
+
+# A big record that does not fit is dropped as one.
+{
+	my $c = Steno::Client->new($node, application_name => 'dropping big');
+	my ($gap);
+
+	$c->query('SET steno.delivery = drop');
+	stop_writer();
+	$c->query("SELECT 'big', '" . 'x' x 100_000 . "'");
+	is(ring($c, 'drops'), 1, 'a big record is dropped as one');
+	continue_writer();
+	flush($node);
+	$c->query("SELECT 'after'");
+	$c->quit;
+	$gap = the_record($node, 'its gap', application => 'dropping big', kind => 'gap');
+	is($gap->{extra}{count}, 1, 'of one record');
+	is(scalar(statements($node, application => 'dropping big', text => q{SELECT 'after'})),
+		1, 'then it goes on');
+	verify_ok($node, 'parts without a record are no damage');
+}
+
+# Wait.
+{
+	my $c = Steno::Client->new($node, application_name => 'waiting');
+	my ($n, $waiting, @texts, @r) = (0, 0);
+
+	stop_writer();
+	until ($waiting)
+	{
+		$n++;
+		push @texts, "SELECT 'waiting $n', '" . 'x' x 500 . "'";
+		$c->put('Q', "$texts[-1]\0")->send_all;
+
+		# it is answered, or it waits
+		wait_until 'either', sub {
+			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
+			$waiting = ring($c, 'waits') > 0;
+			return $waiting;
+		};
+		$c->finish if !$waiting;
+		die 'the ring is never full' if $n > 1000;
+	}
+	pass("statement $n waits");
+	is(ring($c, 'waits'), 1, 'it is counted');
+	ok(!IO::Select->new($c->{socket})->can_read(0), 'and not answered');
+	is(value($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $c->{pid}"),
+		'Extension', 'and seen to wait in pg_stat_activity');
+	continue_writer();
+	ok(!$c->finish->{sqlstate}, 'then it goes on');
+	is(ring($c, 'waits'), 1, 'it was one wait');
+	cmp_ok(ring($c, 'wait_ms'), '>', 0, 'which took time');
+	is(ring($c, 'drops'), 0, 'and nothing was dropped');
+	$c->query("SELECT 'after'");
+	$c->quit;
+	is_deeply(
+		[
+			map { $_->{text} } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'waiting')
+		],
+		[ @texts, q{SELECT 'after'} ],
+		'every statement is there');
+}
+
+# The writer comes back when the server shuts down: what waited is not lost.
+{
+	my @clients = map { Steno::Client->new($node, application_name => "leaving $_") } 1 .. 3;
+	my $postmaster = $node->{_pid};
+
+	stop_writer();
+	$_->query("SELECT 'last words'") foreach @clients;
+	$node->command_ok([ 'pg_ctl', '-D', $node->data_dir, '-m', 'fast', '-W', 'stop' ],
+		'shutdown with a writer that does not come');
+	$node->wait_for_log(qr/received fast shutdown request/);
+	continue_writer();
+	wait_until 'the server is down', sub { !-e $node->data_dir . '/postmaster.pid' };
+	$node->{_pid} = undef;
+	is(scalar(statements($node, text => "SELECT 'last words'")), 3, 'the last statements are there');
+	is(scalar(grep { $_->{application} =~ /^leaving/ } records($node, kind => 'disconnect')),
+		3, 'and the ends of the sessions');
+	is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
+}
+
+verify_ok($node, 'the trail is whole');
+done_testing();
