@@ -192,8 +192,9 @@ func openSegment(path string, s *Stream) *Segment {
 		seg.Err = err
 		return seg
 	}
-	if seg.Size < SegmentHeaderSize && (n < len(segmentMagic) || string(b[:len(segmentMagic)]) == segmentMagic) {
-		seg.Err = &TornError{File: path, Bytes: seg.Size, Reason: fmt.Sprintf("unfinished segment header: %d of %d bytes", seg.Size, SegmentHeaderSize)}
+	if begun := b[:min(n, len(segmentMagic))]; seg.Size < SegmentHeaderSize && string(begun) == segmentMagic[:len(begun)] ||
+		len(bytes.Trim(b[:n], "\x00")) == 0 {
+		seg.Err = &TornError{File: path, Bytes: seg.Size, Reason: fmt.Sprintf("unfinished segment header: the file is %d bytes long", seg.Size)}
 		return seg
 	}
 	seg.Header, err = ParseSegmentHeader(b[:n])

@@ -39,13 +39,13 @@ type SegmentHeader struct {
 func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	var h SegmentHeader
 	le := binary.LittleEndian
+	if len(b) < len(segmentMagic) || string(b[:len(segmentMagic)]) != segmentMagic {
+		return h, corruptf(0, "not a segment of a trail: it does not start with %q", segmentMagic)
+	}
 	if len(b) < SegmentHeaderSize {
 		return h, corruptf(0, "segment header is incomplete: %d of %d bytes", len(b), SegmentHeaderSize)
 	}
 	b = b[:SegmentHeaderSize]
-	if string(b[:8]) != segmentMagic {
-		return h, corruptf(0, "not a segment of a trail: it does not start with %q", segmentMagic)
-	}
 	if sum := xxhash.Sum64(b[:120]); sum != le.Uint64(b[120:]) {
 		return h, corruptf(120, "checksum of the segment header does not match")
 	}

@@ -76,7 +76,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		row("time", "%s to %s", r.First, r.Last)
 	}
 	if r.GapRecords > 0 {
-		row("dropped", "%s records, as %s gap records say", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
+		row("dropped", "%s records, told by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
 	}
 	list := func(title string, problems []Problem, more int) {
 		for _, p := range problems {
