@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -153,10 +152,4 @@ func (f *finding) rare(r *trail.Record) {
 			f.explained = append(f.explained, span{id.Session, first, last})
 		}
 	}
-}
-
-// isTorn says whether an error is an unfinished write at the end of a stream.
-func isTorn(err error) bool {
-	var torn *trail.TornError
-	return errors.As(err, &torn) && torn.Last
 }

@@ -190,7 +190,6 @@ type state struct {
 	stream *trail.Stream
 
 	known      bool // the following are known
-	nextNumber uint64
 	nextBlock  uint64
 	nextRecord uint64
 	hash       [32]byte // of the last block
