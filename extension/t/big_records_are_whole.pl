@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Digest::MD5 qw(md5_hex);
+use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -32,23 +33,15 @@ sub content
 	return substr $content, 0, $length;
 }
 
-# The one line of the trail that contains a text; without decoding it, which
-# takes Perl long.
-sub line
+# Parts that the one line of the trail with a mark must have; looked at in the
+# end, all at once and without decoding, which takes Perl long.
+my @expected;
+
+sub expect
 {
-	my ($what, $mark) = @_;
-	my @found = grep { index($_, $mark) >= 0 } lines($node);
+	my ($what, $mark, @parts) = @_;
 
-	is(scalar @found, 1, "$what: one record");
-	return $found[0] // '';
-}
-
-sub has
-{
-	my ($what, $line, $part) = @_;
-
-	ok(index($line, $part) >= 0, $what)
-	  or diag(length($line) . ' bytes: ' . substr $line, 0, 300);
+	push @expected, { what => $what, mark => $mark, parts => \@parts, lines => [] };
 	return;
 }
 
@@ -61,59 +54,64 @@ foreach my $length (
 {
 	my $content = content($length, "text $length");
 	my $answer = $c->query("SELECT length('$content')");
-	my $line;
 
 	is($answer->{rows}[0][0], $length, "a statement of $length bytes");
-	flush($node);
-	$line = line("text of $length bytes", substr $content, 0, 40);
-	has("text of $length bytes is whole", $line, qq{"text":"SELECT length('$content')"});
+	expect("text of $length bytes", substr($content, 0, 40),
+		qq{"text":"SELECT length('$content')"});
 }
 
 # A parameter.
 {
 	my $content = content(10_000_000, 'parameter');
-	my $line;
 
 	$c->extended('SELECT length($1::bytea), $2::int', '\x' . $content, 5);
-	flush($node);
-	$line = line('parameter of 5 MB', substr $content, 0, 40);
-	has('it is whole, and the next one after it', $line, qq{"params":["\\\\x$content","5"]});
-	has('so is the text', $line, '"text":"SELECT length($1::bytea), $2::int"');
+	expect('parameter of 5 MB, and the next one', substr($content, 0, 40),
+		qq{"params":["\\\\x$content","5"]},
+		'"text":"SELECT length($1::bytea), $2::int"');
 }
 
 # Both, and NULLs.
 {
 	my $text = content(300_000, 'text of both');
 	my $value = content(300_000, 'value of both');
-	my $line;
 
 	$c->extended("SELECT \$1::text, \$2::int, \$3::text, '$text'", $value, undef, 'end');
-	flush($node);
-	$line = line('big text and parameter', substr $value, 0, 40);
-	has('the text', $line, $text);
-	has('the parameters', $line, qq{"params":["$value",null,"end"]});
+	expect('big text and parameter', substr($value, 0, 40), $text,
+		qq{"params":["$value",null,"end"]});
 }
 
 # A message, with text and parameter.
 {
 	my $content = content(1_000_000, 'message');
-	my ($line);
 
 	$c->query("DO \$\$ BEGIN RAISE EXCEPTION '%', '$content'; END \$\$");
-	flush($node);
-	($line) = line('big message', substr $content, 0, 40);
-	has('the message', $line, qq{"message":"$content"});
-	has('the text', $line, qq{RAISE EXCEPTION '%', '$content'});
+	expect('big message', substr($content, 0, 40),
+		qq{"message":"$content"}, qq{RAISE EXCEPTION '%', '$content'});
+}
+
+# All of them.
+flush($node);
+foreach my $line (lines($node, '--application', 'big'))
+{
+	next if length $line < 1000;
+	index($line, $_->{mark}) >= 0 and push @{ $_->{lines} }, $line foreach @expected;
+}
+foreach my $e (@expected)
+{
+	is(scalar @{ $e->{lines} }, 1, "$e->{what}: one record");
+	ok(index($e->{lines}[0] // '', $_) >= 0, "$e->{what}: byte for byte")
+	  foreach @{ $e->{parts} };
 }
 
 # Many relations.
 {
 	my @relations;
-	my $r;
+	my ($r);
 
 	$c->query(join ';', map { "CREATE TABLE relation_with_a_rather_long_name_so_as_to_fill_space_$_ (a int)" } 1 .. 120);
 	$c->query('SELECT 1 AS many FROM ' . join ', ', map { "relation_with_a_rather_long_name_so_as_to_fill_space_$_" } 1 .. 120);
-	$r = the_record($node, 'many relations', kind => 'statement', text => qr/^SELECT 1 AS many/);
+	flush($node);
+	$r = JSON::PP->new->utf8->decode((lines($node, '--grep', '^SELECT 1 AS many'))[0]);
 	is(scalar @{ $r->{relations} // [] }, 120, 'all of them');
 }
 

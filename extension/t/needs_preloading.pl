@@ -52,7 +52,7 @@ $node->stop;
 command_like(
 	[
 		'sh', '-c',
-		'echo "SELECT 40 + 2 AS answer" | postgres --single -D "$0" postgres',
+		'echo "SELECT 40 + 2 AS answer" | postgres --single -D "$0" postgres 2>/dev/null',
 		$node->data_dir
 	],
 	qr/answer = "42"/,

@@ -50,12 +50,6 @@ foreach my $case (
 		qr{HINT:  Set "steno.directory"}
 	],
 	[
-		'an empty trail directory',
-		"steno.directory = ''",
-		qr{invalid value for parameter "steno.directory": ""},
-		qr{DETAIL:  The path is empty\.}
-	],
-	[
 		'no ring directory',
 		"steno.ring_directory = '$base/none'",
 		qr{FATAL:  could not create ring file "$base/none/pg_steno\.[^"]*": .*No such file or directory},
@@ -72,24 +66,6 @@ foreach my $case (
 		"steno.ring_size = 64MB\nmax_connections = " . ($many < 10 ? 10 : $many),
 		qr{FATAL:  could not create ring file "[^"]*": .*No space left on device},
 		qr{DETAIL:  \d+ rings need \d+ bytes\.}
-	],
-	[
-		'a ring size that is no power of two',
-		'steno.ring_size = 100kB',
-		qr{invalid value for parameter "steno.ring_size": 100},
-		qr{DETAIL:  "steno.ring_size" must be a power of two, in kilobytes\.}
-	],
-	[
-		'a file mode for everybody',
-		'steno.file_mode = 0666',
-		qr{invalid value for parameter "steno.file_mode": 438},
-		qr{DETAIL:  "steno.file_mode" must be 0600, 0640, or 0644\.}
-	],
-	[
-		'more writers than there can be',
-		'steno.writers = 33',
-		qr{33 is outside the valid range for parameter "steno.writers" \(1 \.\. 32\)},
-		qr{FATAL|HINT|LOG}
 	])
 {
 	my ($what, $conf, @messages) = @$case;
@@ -112,8 +88,39 @@ foreach my $case (
 }
 is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 
-ok($node->start(fail_ok => 1), 'with what it needs, it starts');
-$node->stop;
+# A value that cannot be is PostgreSQL's to refuse: it warns, and takes the
+# default, as it does for every extension.
+{
+	my $saved = slurp_file($node->data_dir . '/postgresql.conf');
+	my $start = -s $node->logfile;
+	my $log;
+
+	$node->append_conf(
+		'postgresql.conf', q{
+steno.directory = ''
+steno.ring_size = 100kB
+steno.file_mode = 0666
+steno.writers = 33
+steno.log = 'read, everything'
+steno.unknown = 1
+});
+	ok($node->start(fail_ok => 1), 'with what it needs, it starts');
+	$log = slurp_file($node->logfile, $start);
+	like($log, $_, "warning: $_") foreach (
+		qr/WARNING:  invalid value for parameter "steno.directory": ""\n.*DETAIL:  The path is empty\./,
+		qr/WARNING:  invalid value for parameter "steno.ring_size": 100\n.*DETAIL:  "steno.ring_size" must be a power of two, in kilobytes\./,
+		qr/WARNING:  invalid value for parameter "steno.file_mode": 438\n.*DETAIL:  "steno.file_mode" must be 0600, 0640, or 0644\./,
+		qr/WARNING:  33 is outside the valid range for parameter "steno.writers" \(1 \.\. 32\)/,
+		qr/WARNING:  invalid value for parameter "steno.log": "read, everything"\n.*DETAIL:  Unrecognized class: "everything"\./,
+		qr/WARNING:  invalid configuration parameter name "steno.unknown"/);
+	is( value($node, q{SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings
+WHERE name IN ('steno.directory', 'steno.ring_size', 'steno.file_mode', 'steno.writers', 'steno.log')}),
+		'pg_steno 0600 all 128 1', 'the defaults hold');
+	$node->stop;
+	open my $handle, '>', $node->data_dir . '/postgresql.conf' or die;
+	print $handle $saved;
+	close $handle;
+}
 
 # Files are the server's alone, or as wide as asked for.
 {

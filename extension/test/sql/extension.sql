@@ -1,0 +1,36 @@
+-- The SQL functions come and go; recording does not depend on them.
+CREATE EXTENSION pg_steno;
+SELECT extname, extversion, extrelocatable, extnamespace::regnamespace FROM pg_extension WHERE extname = 'pg_steno';
+\dx+ pg_steno
+CREATE EXTENSION pg_steno;
+CREATE EXTENSION IF NOT EXISTS pg_steno;
+ALTER EXTENSION pg_steno SET SCHEMA public;
+DROP EXTENSION pg_steno;
+SELECT steno.flush();
+SELECT count(*) FROM pg_namespace WHERE nspname = 'steno';
+CREATE EXTENSION pg_steno SCHEMA public;
+CREATE EXTENSION pg_steno;
+SELECT steno.flush();
+DROP EXTENSION pg_steno;
+
+-- in a transaction that is rolled back
+BEGIN;
+CREATE EXTENSION pg_steno;
+SELECT steno.flush();
+ROLLBACK;
+SELECT steno.flush();
+
+-- not everybody's to make
+CREATE ROLE regress_steno_role;
+GRANT CREATE ON DATABASE contrib_regression TO regress_steno_role;
+SET ROLE regress_steno_role;
+CREATE EXTENSION pg_steno;
+RESET ROLE;
+DROP OWNED BY regress_steno_role;
+DROP ROLE regress_steno_role;
+
+-- again in a session that has the library already
+LOAD 'pg_steno';
+CREATE EXTENSION pg_steno;
+SELECT count(*) FROM steno.writers;
+DROP EXTENSION pg_steno;
