@@ -358,7 +358,9 @@ steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t t
 {
 	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
 
-	atomic_store_explicit(&f->version, v + 1, memory_order_relaxed);
+	/* it is odd when the slot's last producer died halfway */
+	v |= 1;
+	atomic_store_explicit(&f->version, v, memory_order_relaxed);
 	/* pairs with the reader's acquire fence: odd version before the change */
 	STENO_FENCE(memory_order_release);
 	STENO_STORE(f->done, 0);
@@ -369,8 +371,8 @@ steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t t
 	steno_copy_in(f->text, text, kept);
 	STENO_STORE(f->active, 1);
 	/* pairs with the reader's first acquire load: the change before even */
-	atomic_store_explicit(&f->version, v + 2, memory_order_release);
-	return v + 2;
+	atomic_store_explicit(&f->version, v + 1, memory_order_release);
+	return v + 1;
 }
 
 /* Producer, before the statement's own record is published. */

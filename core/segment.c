@@ -42,7 +42,6 @@ typedef struct Walk
 	uint64_t	last;			/* offset of the last block; 0: none */
 	StenoBlockHeader last_header;
 	uint64_t	end;			/* after the last block */
-	bool		torn;
 	bool		damaged;
 	uint64_t	damaged_offset;
 } Walk;
@@ -171,7 +170,7 @@ has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len)
 	return false;
 }
 
-/* The next whole header of a later block, or size when there is none. */
+/* The next whole block header, or size when there is none. */
 static uint64_t
 find_block(const Walk *w, uint64_t from)
 {
@@ -187,8 +186,7 @@ find_block(const Walk *w, uint64_t from)
 			break;
 		for (i = 0; i + STENO_BLOCK_HEADER <= n; i++)
 			if (memcmp(window + i, STENO_BLOCK_MAGIC, 4) == 0 &&
-				steno_block_header_read(window + i, &h) &&
-				(!w->anchored || h.block >= w->next_block))
+				steno_block_header_read(window + i, &h))
 				return from + i;
 		from += i;
 	}
@@ -224,9 +222,8 @@ skip_bad_header(Walk *w, uint64_t offset, const uint8_t *bytes)
 
 	if (next == w->size &&
 		(has_hole(bytes, offset, STENO_BLOCK_HEADER) || ends_with_zeros(w)))
-		w->torn = true;
-	else
-		note_damage(w, offset);
+		return next;
+	note_damage(w, offset);
 	return next;
 }
 
@@ -248,7 +245,10 @@ accept_block(Walk *w, uint64_t offset, const StenoBlockHeader *h)
 	w->end = offset + STENO_BLOCK_HEADER + h->stored;
 }
 
-/* Walk the block headers up to limit; false when a read failed. */
+/*
+ * Walk the block headers up to limit; false when a read failed.  What is left
+ * after w->end is torn.
+ */
 static bool
 walk_blocks(Walk *w, uint64_t limit)
 {
@@ -261,10 +261,7 @@ walk_blocks(Walk *w, uint64_t limit)
 	while (offset < limit)
 	{
 		if (limit - offset < STENO_BLOCK_HEADER)
-		{
-			w->torn = true;
 			break;
-		}
 		if (!read_at(w->fd, bytes, sizeof(bytes), offset))
 			return false;
 		if (!steno_block_header_read(bytes, &h))
@@ -273,10 +270,7 @@ walk_blocks(Walk *w, uint64_t limit)
 			continue;
 		}
 		if (h.stored > limit - offset - STENO_BLOCK_HEADER)
-		{
-			w->torn = true;
 			break;
-		}
 		accept_block(w, offset, &h);
 		offset = w->end;
 	}
@@ -316,7 +310,6 @@ static bool
 walk_segment(Walk *w, const Walk *start)
 {
 	uint64_t	limit = w->size;
-	bool		torn = false;
 
 	for (;;)
 	{
@@ -328,7 +321,6 @@ walk_segment(Walk *w, const Walk *start)
 		memcpy(w->hash, start->hash, STENO_HASH_SIZE);
 		w->damaged = start->damaged;
 		w->damaged_offset = start->damaged_offset;
-		w->torn = torn;
 		if (!walk_blocks(w, limit))
 			return false;
 		if (w->last == 0)
@@ -341,7 +333,6 @@ walk_segment(Walk *w, const Walk *start)
 		if (state != PAYLOAD_TORN)
 			return true;
 		limit = w->last;
-		torn = true;
 	}
 }
 
@@ -475,7 +466,7 @@ find_last_segment(const StenoStream *stream, uint64_t limit, uint64_t *last, Ste
 		const char *name = entry->d_name;
 		uint64_t	n;
 
-		if (strlen(name) != 16 || strspn(name, "0123456789") != 10 ||
+		if (strspn(name, "0123456789") != 10 ||
 			strcmp(name + 10, ".steno") != 0)
 			continue;
 		n = strtoull(name, NULL, 10);

@@ -178,11 +178,12 @@ run_inflight(void)
 	StenoInFlight *f = &steno_ring_at(&rings, 0)->inflight;
 	uint64_t	n = 10000000;
 	uint64_t	i;
+	uint32_t	version = 0;
 	double		start = now();
 
 	for (i = 0; i < n; i++)
 	{
-		steno_inflight_begin(f, i, (int64_t) i, text, TEXT);
+		version = steno_inflight_begin(f, version, i, (int64_t) i, text, TEXT);
 		steno_inflight_done(f, i);
 		steno_inflight_end(f);
 	}

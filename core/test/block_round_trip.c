@@ -101,7 +101,7 @@ finish_and_compare(StenoBlock *block, int codec, uint64_t number, StenoDecoder *
 	CHECK(bytes != NULL);
 	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
 	CHECK(memcmp(h.chain, chain, STENO_HASH_SIZE) == 0);
-	CHECK(h.codec == codec || h.stored == h.raw);
+	CHECK(h.codec == STENO_CODEC_NONE ? h.stored == h.raw : h.codec == codec && h.stored < h.raw);
 	check_header(&h, number);
 	steno_decoder_begin(decoder, payload.p, payload.len, h.first_time);
 	for (i = 0; i < nkept; i++)
@@ -292,6 +292,7 @@ TEST(block_defines_what_repeats_once)
 	CHECK(d.sessions.n == 1);
 	CHECK(d.texts.n == 1);
 	CHECK(d.sessions.list[0].a == 103);
+	CHECK(source.seq == 103 && source.statement == 103);
 	steno_decoder_end(&d);
 	steno_block_destroy(block);
 }
@@ -378,6 +379,209 @@ TEST(block_can_be_finished_again)
 	CHECK(memcmp(one, two, sizeof(one)) == 0);
 	forget();
 	steno_block_destroy(block);
+}
+
+TEST(block_that_does_not_shrink_is_stored_as_it_is)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	static uint64_t buffer[2 * 1024];
+	uint64_t	random = test_seed();
+	uint64_t	bytes[1500];
+	StenoDecoder d;
+	StenoBlockHeader h;
+	size_t		i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < sizeof(bytes) / 8; i++)
+		bytes[i] = test_random(&random);
+	model_encode_data(buffer, 1, 0, bytes, sizeof(bytes));
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source.body, source.body_len);
+	h = finish_and_compare(block, STENO_CODEC_LZ4, 1, &d);
+	CHECK(h.codec == STENO_CODEC_NONE && h.records == 0);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* The end of a statement that lasts beyond what a time can say is the last time there is. */
+TEST(block_last_end_does_not_overflow)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[64];
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, 1, 1000);
+	ModelStrings s = {0};
+	StenoDecoder d;
+	StenoBlockHeader h;
+
+	announce(block, &source, 1, 0, 0);
+	r.statement = 1;
+	r.duration = INT64_MAX;
+	model_encode(buffer, &r, &s);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source.body, source.body_len);
+	h = finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(h.last_end == INT64_MAX && h.first_end == INT64_MAX);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* A record without strings, all of whose numbers take their full length. */
+static void
+widest_record(uint64_t *buffer, uint64_t seq)
+{
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, seq << 32, seq & 1 ? INT64_MIN : INT64_MAX);
+	StenoParts	parts = {{UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+	StenoCut	cut = {UINT64_MAX, {1}};
+	ModelStrings s = {0};
+
+	r.rows = r.duration = UINT64_MAX - 1;
+	r.statement = seq & 1 ? UINT64_C(1) << 63 : 1;
+	r.substatement = r.xid = UINT32_MAX;
+	r.depth = UINT16_MAX;
+	r.outcome = 1;
+	r.extra_count = 1;
+	memcpy(r.sqlstate, "XX000", 5);
+	s.parts = &parts;
+	s.cut = &cut;
+	s.values = "";
+	s.extra = "\0";
+	s.extra_len = 2;
+	model_encode(buffer, &r, &s);
+}
+
+/* From every distance to the end, with records that grow the most, each of a session of its own. */
+TEST(block_never_grows_beyond_its_capacity)
+{
+	const uint32_t capacity = 64 * 1024;
+	StenoBlock *block = steno_block_create(capacity);
+	static StenoSource source;
+	static uint64_t buffer[2 * 1024];
+	static uint8_t filler[STENO_SESSION_MAX + 64 * 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	uint32_t	distance;
+	uint32_t	most = 0;
+	uint64_t	seq;
+
+	memset(body, 0, sizeof(body));
+	for (distance = 0; distance < 1400; distance += 3)
+	{
+		steno_block_reset(block);
+		announce(block, &source, 1, 0, 0);
+		while (steno_block_bytes(block) < capacity - 4000 - distance)
+		{
+			model_encode_data(buffer, 1, 0, filler, distance % 300 + 200);
+			CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		}
+		for (seq = 1;; seq++)
+		{
+			memcpy(body, &seq, sizeof(seq));
+			model_encode_session(buffer, body, sizeof(body), UINT64_MAX, UINT64_MAX);
+			CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+			widest_record(buffer, seq);
+			if (!steno_block_add(block, &source, (StenoMessage *) buffer))
+				break;
+			CHECK(steno_block_bytes(block) <= capacity);
+			most = steno_block_bytes(block) > most ? steno_block_bytes(block) : most;
+		}
+	}
+	/* the bound is not too careful, either */
+	CHECK(most > capacity - 400);
+	steno_block_destroy(block);
+}
+
+TEST(block_of_many_sessions_is_full_when_it_cannot_follow_more)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[64];
+	uint32_t	n = 0;
+	StenoDecoder d;
+
+	for (;; n++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_CONNECT, 1, 1);
+		ModelStrings s = {0};
+
+		announce(block, &source, n, 0, 0);
+		model_encode(buffer, &r, &s);
+		if (!steno_block_add(block, &source, (StenoMessage *) buffer))
+			break;
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	CHECK(n == 1024 && steno_block_bytes(block) < 60 * 1024);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == n);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/*
+ * Pairs of texts (the number's eight bytes) that the dictionary cannot tell
+ * apart by what it keeps of their hash: its low 32 bits, and the slot, one of
+ * 1024 in a block of 64 kB.
+ */
+static const uint64_t twins[][2] = {
+	{886833, 3196663}, {1869083, 3787962}, {2061740, 3143592},
+	{351496, 2583249}, {344636, 3342139}, {239898, 1359672},
+};
+
+TEST(block_tells_texts_of_the_same_hash_apart)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint64_t	seq = 0;
+	size_t		i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < sizeof(twins) / sizeof(twins[0]); i++)
+	{
+		uint64_t	one = XXH3_64bits(&twins[i][0], 8);
+		uint64_t	two = XXH3_64bits(&twins[i][1], 8);
+
+		CHECK(((one ^ two) & UINT64_C(0x3ffffffffff)) == 0);
+		CHECK(add_text(block, &source, ++seq, &twins[i][0], 8));
+		CHECK(add_text(block, &source, ++seq, &twins[i][1], 8));
+	}
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.texts.n == seq);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* Recovery asks before it hands on what others have left. */
+TEST(message_whose_strings_reach_beyond_it_is_not_whole)
+{
+	static uint64_t buffer[2 * 1024];
+	StenoMessage *m = (StenoMessage *) buffer;
+	uint64_t	random = test_seed();
+	uint64_t	statement = 1;
+	uint8_t		body[100] = {0};
+	uint32_t	len;
+	int			i;
+
+	for (i = 0; i < 2000; i++)
+	{
+		if (i % 10 == 0)
+			model_encode_session(buffer, body, (uint32_t) (12 + test_below(&random, 80)), 1, 1);
+		else if (i % 10 == 1)
+			model_encode_data(buffer, 1, 0, body, (uint32_t) test_below(&random, 100));
+		else
+			model_random(buffer, ROOM, &random, 1, &statement);
+		len = m->len;
+		CHECK(steno_message_is_whole(m, len));
+		CHECK(steno_message_is_whole(m, len + 8));
+		CHECK(!steno_message_is_whole(m, len - 8));
+		CHECK(!steno_message_is_whole(m, 0));
+		m->len = len - 8;
+		CHECK(!steno_message_is_whole(m, len));
+		m->len = 8;
+		CHECK(!steno_message_is_whole(m, len));
+		m->len = len + 1;
+		CHECK(!steno_message_is_whole(m, len + 8));
+	}
 }
 
 TEST(block_keeps_the_identity_of_a_session_whose_facts_are_too_long)

@@ -144,6 +144,23 @@ TEST(decoder_refuses_what_cannot_be)
 	CHECK(decode_first(empty_item, 0, &r) == STENO_DECODED_END);
 }
 
+TEST(decoder_takes_varints_of_64_bits_and_not_more)
+{
+	const uint8_t most[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01};
+	const uint8_t more[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02};
+	const uint8_t padded[] = {0x85, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00};
+	StenoBytes	in = {most, sizeof(most)};
+	uint64_t	v;
+
+	CHECK(steno_take_varint(&in, &v) && v == UINT64_MAX && in.len == 0);
+	in = (StenoBytes) {more, sizeof(more)};
+	CHECK(!steno_take_varint(&in, &v));
+	in = (StenoBytes) {padded, sizeof(padded)};
+	CHECK(steno_take_varint(&in, &v) && v == 5 && in.len == 0);
+	in = (StenoBytes) {padded, sizeof(padded) - 1};
+	CHECK(!steno_take_varint(&in, &v));
+}
+
 /* Every single bit of a block is covered by one of its two checksums. */
 TEST(decoder_refuses_a_block_with_any_bit_flipped)
 {

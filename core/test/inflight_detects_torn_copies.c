@@ -75,6 +75,9 @@ TEST(inflight_of_a_producer_that_died_halfway_is_not_read)
 	CHECK(copy.active == 1 && copy.done == 0 && memcmp(copy.text, "SELECT 1", 8) == 0);
 	atomic_fetch_add(&slot.version, 1);
 	CHECK(!steno_inflight_read(&slot, &copy));
+	/* the next producer of the slot puts it right */
+	CHECK(steno_inflight_begin(&slot, slot.version, 2, 3, "SELECT 2", 8) % 2 == 0);
+	CHECK(steno_inflight_read(&slot, &copy) && copy.statement == 2);
 }
 
 TEST(inflight_tells_when_the_statement_is_recorded)

@@ -136,7 +136,9 @@ TEST(ring_can_retry_a_reservation)
 	for (i = 0; i < 16; i++)
 		CHECK(((const uint8_t *) (take(&p, &at) + 1))[0] == i);
 	steno_ring_free(p.ring, at);
+	at = steno_ring_published(p.ring) - 384;
 	CHECK(steno_ring_reserve(&p, 1000) != NULL);
+	CHECK(steno_ring_published(p.ring) == at + 384);
 	CHECK(put(&p, 500, 17));
 	CHECK(((const uint8_t *) (take(&p, &at) + 1))[0] == 99);
 	CHECK(((const uint8_t *) (take(&p, &at) + 1))[0] == 17);

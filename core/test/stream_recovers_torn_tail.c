@@ -104,6 +104,15 @@ TEST(stream_recovers_from_zeros_at_the_end)
 	free(bytes);
 }
 
+/* The file's end was written, but not the sectors before it. */
+TEST(stream_recovers_from_a_hole_where_the_last_block_begins)
+{
+	make(3);
+	memset(whole + offsets[2], 0, STENO_BLOCK_HEADER);
+	file_write(path, whole, whole_len);
+	recovers(2, offsets[3] - offsets[2]);
+}
+
 TEST(stream_recovers_from_zeros_after_the_end)
 {
 	static uint8_t zeros[10000];
