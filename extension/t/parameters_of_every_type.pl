@@ -174,6 +174,27 @@ foreach my $i (0 .. $#expected)
 	is(scalar(grep { /secret/ } lines($node)), 0, 'nor anywhere else');
 }
 
+# A type whose output function fails: the value cannot be had, the rest can.
+{
+	my $client = Steno::Client->new($node, application_name => 'broken');
+	my ($r);
+
+	$node->safe_psql(
+		'postgres', q{
+CREATE TYPE broken;
+CREATE FUNCTION broken_in(cstring) RETURNS broken LANGUAGE internal STRICT IMMUTABLE AS 'oidin';
+CREATE FUNCTION broken_out(broken) RETURNS cstring LANGUAGE internal STRICT IMMUTABLE AS 'enum_out';
+CREATE TYPE broken (INPUT = broken_in, OUTPUT = broken_out, INTERNALLENGTH = 4, PASSEDBYVALUE, ALIGNMENT = int4);
+});
+	is($client->extended('SELECT $1::broken IS NULL, $2::text', '5', 'next')->{rows}[0][1],
+		'next', 'an output function that fails does not fail the statement');
+	$client->quit;
+	($r) = statements($node, application => 'broken');
+	is($r->{outcome}, 'ok', 'which is recorded');
+	is($r->{params}[1], 'next', 'with the values that can be had');
+	isnt($r->{params}[0], '5', 'and without the one that cannot') or diag(explain($r));
+}
+
 verify_ok($node, 'the trail is whole');
 $node->stop;
 done_testing();

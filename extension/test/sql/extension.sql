@@ -22,7 +22,7 @@ SELECT steno.flush();
 
 -- not everybody's to make
 CREATE ROLE regress_steno_role;
-GRANT CREATE ON DATABASE contrib_regression TO regress_steno_role;
+GRANT CREATE ON DATABASE :"DBNAME" TO regress_steno_role;
 SET ROLE regress_steno_role;
 CREATE EXTENSION pg_steno;
 RESET ROLE;

@@ -100,18 +100,25 @@ SET LOCAL steno.log = 'all';
 FETCH 1 FROM c;
 COMMIT;
 
--- an output function that runs statements of its own, or fails, is no business
--- of the statement whose parameter it prints
-CREATE TYPE odd AS (a int, b text);
-PREPARE q(odd) AS SELECT ($1).a;
-EXECUTE q('(1,x)');
+-- an output function that fails is no business of the statement whose parameter
+-- it prints
+CREATE TYPE broken;
+CREATE FUNCTION broken_in(cstring) RETURNS broken LANGUAGE internal STRICT IMMUTABLE AS 'oidin';
+CREATE FUNCTION broken_out(broken) RETURNS cstring LANGUAGE internal STRICT IMMUTABLE AS 'enum_out';
+CREATE TYPE broken (INPUT = broken_in, OUTPUT = broken_out, INTERNALLENGTH = 4,
+                    PASSEDBYVALUE, ALIGNMENT = int4);
+SELECT '5'::broken;
+PREPARE q(broken) AS INSERT INTO t VALUES (500, CASE WHEN $1 IS NULL THEN 'null' ELSE 'value' END) RETURNING v;
+EXECUTE q('5');
+BEGIN;
+DELETE FROM t WHERE id = 500;
 EXECUTE q(NULL);
+COMMIT;
 
 -- nothing left behind
 SELECT count(*) FROM pg_cursors;
 DROP TABLE t;
 DROP FUNCTION fails(), catches(int), some_rows(), gives_cursor();
 DROP PROCEDURE steps();
-DROP TYPE odd CASCADE;
 DEALLOCATE ALL;
-DROP TYPE odd;
+DROP TYPE broken CASCADE;

@@ -1,0 +1,125 @@
+
+# steno.log: what is recorded of each class, and nothing else; for the server, a
+# database, a role, a session.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main');
+my $runs = 0;
+
+$node->safe_psql('postgres', 'CREATE TABLE t (a int); CREATE ROLE r');
+
+# One statement of each class.
+my %of_class = (
+	read => 'SELECT a FROM t',
+	write => 'INSERT INTO t VALUES (1)',
+	function => 'DO $$ BEGIN END $$',
+	role => 'ALTER ROLE r NOLOGIN',
+	ddl => q{COMMENT ON TABLE t IS 'x'},
+	misc => 'DISCARD PLANS',
+	misc_set => 'SET work_mem = 64',
+	error => 'SELEC',
+	transaction => 'ROLLBACK');
+
+# The kinds and texts of a new session that runs them all.
+sub run
+{
+	my (%facts) = @_;
+	my $name = 'run ' . ++$runs;
+	my $c = Steno::Client->new($node, application_name => $name, %facts);
+
+	$c->query($of_class{$_}) foreach sort keys %of_class;
+	$c->quit;
+	wait_until 'it has gone',
+	  sub { value($node, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '$name'") eq '0' };
+	return map { $_->{text} // $_->{kind} }
+	  sort { $a->{seq} <=> $b->{seq} } records($node, application => $name);
+}
+
+is_deeply(
+	[ run() ],
+	[ 'connect', (map { $of_class{$_} } sort keys %of_class), 'disconnect' ],
+	'all');
+
+# A role for each list, so that a session is of that list from its beginning.
+foreach my $case (
+	[ 'none' ],
+	(map { [$_] } sort keys %of_class),
+	[ 'connect' ],
+	[ 'read, write' ],
+	[ 'ddl, role, connect' ])
+{
+	my $list = $case->[0];
+	my %in = map { $_ => 1 } split /, /, $list;
+	my $role = 'logs_' . ($list =~ s/, /_/gr);
+	my @expected = map { $of_class{$_} } grep { $in{$_} } sort keys %of_class;
+	my @seen;
+
+	value($node, "CREATE ROLE $role SUPERUSER LOGIN");
+	value($node, "ALTER ROLE $role SET steno.log = '$list'");
+	@seen = grep { $_ ne 'setting' } run(user => $role);
+
+	# The connection is recorded as the server's own setting says: before it is
+	# authenticated, the session has no role.
+	shift @seen if @seen && $seen[0] eq 'connect';
+	push @expected, 'disconnect' if $in{connect};
+	is_deeply(\@seen, \@expected, "steno.log = '$list' for a role");
+}
+
+# For a database.
+value($node, 'CREATE DATABASE quiet');
+value($node, q{ALTER DATABASE quiet SET steno.log = 'none'});
+is_deeply(
+	[ grep { $_ ne 'setting' && $_ ne 'connect' } run(database => 'quiet') ],
+	[], 'none for a database');
+
+# For the server: not even connections; its own start and stop all the same.
+$node->append_conf('postgresql.conf', q{steno.log = 'none'});
+$node->restart;
+is_deeply([ run() ], [], 'none for the server');
+is(Steno::Client->new($node, user => 'nobody_at_all')->{greeting}{sqlstate},
+	'28000', 'a client is refused');
+is(scalar(records($node, kind => 'auth_failed')), 0, 'which is not recorded');
+$node->safe_psql('postgres', q{SELECT steno.note('all the same')},
+	connstr => $node->connstr('postgres') . ' application_name=noting');
+is(scalar(records($node, kind => 'note', text => 'all the same')),
+	1, 'a note is recorded all the same');
+{
+	my $c = Steno::Client->new($node, application_name => 'switched on');
+
+	$c->query('SELECT 1');
+	$c->query(q{SET steno.log = 'all'});
+	$c->query('SELECT 2');
+	$c->quit;
+	is_deeply(
+		[
+			map { $_->{text} // $_->{extra}{new} // $_->{kind} }
+			  sort { $a->{seq} <=> $b->{seq} } records($node, application => 'switched on')
+		],
+		[ 'all', 'SELECT 2', 'disconnect' ],
+		'a session that is switched on');
+}
+{
+	my $postmaster = $node->{_pid};
+	my $c = Steno::Client->new($node, application_name => 'killed');
+
+	$c->query('SELECT 1');
+	$node->stop('immediate');
+	$node->start;
+	is_deeply([ records($node, application => 'killed') ], [], 'an immediate stop adds nothing');
+}
+$node->stop;
+is_deeply(
+	[ map { $_->{extra}{event} } grep { $_->{extra}{event} !~ /recover|torn/ } records($node, kind => 'server') ],
+	[qw(start stop start start stop)],
+	'start and stop of the server');
+verify_ok($node, 'the trail is whole');
+gapless($node, 'no session has gaps');
+done_testing();
