@@ -40,12 +40,12 @@ typedef struct StenoOpen
 	SubTransactionId subid;
 } StenoOpen;
 
-/* Relations whose names are at hand; relid 0: none. */
-#define STENO_NEAR_NAME 82
+/* Relations whose names are at hand. */
+#define STENO_NEAR_RELATIONS 8
+#define STENO_NEAR_NAME 94
 
 typedef struct StenoNearRelation
 {
-	Oid			relid;
 	uint8		type;
 	uint8		len;
 	char		name[STENO_NEAR_NAME];
@@ -112,8 +112,11 @@ typedef struct StenoLocal
 	int			last_end;
 	TimestampTz last_time;
 
+	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
+	int			near_next;		/* to be replaced next */
+
 	StenoOpen	few_open[STENO_FEW_OPEN];
-	StenoNearRelation relations[2];
+	StenoNearRelation near[STENO_NEAR_RELATIONS];
 	uint8		shape[STENO_SHAPE_ROOM];
 } StenoLocal;
 

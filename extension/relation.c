@@ -71,10 +71,11 @@ invalidate(Datum arg, Oid relid)
 	HASH_SEQ_STATUS all;
 	Known	   *k;
 
-	if (!OidIsValid(relid) || steno_my.relations[0].relid == relid)
-		steno_my.relations[0].relid = InvalidOid;
-	if (!OidIsValid(relid) || steno_my.relations[1].relid == relid)
-		steno_my.relations[1].relid = InvalidOid;
+	int			i;
+
+	for (i = 0; i < STENO_NEAR_RELATIONS; i++)
+		if (!OidIsValid(relid) || steno_my.near_relids[i] == relid)
+			steno_my.near_relids[i] = InvalidOid;
 	if (cache == NULL)
 		return;
 	if (OidIsValid(relid))
@@ -150,19 +151,19 @@ look_up(Known *k)
 	k->valid = true;
 }
 
-/* Keep the name at hand; most statements need no more than the last two. */
+/* Keep the name at hand: most statements need no more. */
 static void
 keep_near(const Known *k)
 {
-	StenoNearRelation *near = steno_my.relations;
+	StenoNearRelation *near = &steno_my.near[steno_my.near_next];
 
 	if (k->len > STENO_NEAR_NAME)
 		return;
-	near[1] = near[0];
-	near[0].relid = k->relid;
-	near[0].type = k->type;
-	near[0].len = k->len;
-	memcpy(near[0].name, k->name, k->len);
+	steno_my.near_relids[steno_my.near_next] = k->relid;
+	steno_my.near_next = (steno_my.near_next + 1) % STENO_NEAR_RELATIONS;
+	near->type = k->type;
+	near->len = k->len;
+	memcpy(near->name, k->name, k->len);
 }
 
 /* Look the name up, if the cache has it not. */
@@ -194,25 +195,15 @@ find_known(Oid relid)
 	return cache ? hash_search(cache, &relid, HASH_FIND, NULL) : NULL;
 }
 
-static inline const StenoNearRelation *
-find_near(Oid relid)
-{
-	if (steno_my.relations[0].relid == relid)
-		return &steno_my.relations[0];
-	if (steno_my.relations[1].relid == relid)
-		return &steno_my.relations[1];
-	return NULL;
-}
-
 /* Room that steno_relation_put needs. */
 STENO_HOT uint32
 steno_relation_size(Oid relid)
 {
-	const StenoNearRelation *near = find_near(relid);
+	int			i = steno_relation_near(relid);
 	Known	   *k;
 
-	if (near)
-		return near->len + 8;
+	if (likely(i >= 0))
+		return steno_my.near[i].len + 8;
 	k = find_known(relid);
 	return (k ? k->len : 10) + 8;
 }
@@ -221,18 +212,18 @@ steno_relation_size(Oid relid)
 STENO_HOT uint8 *
 steno_relation_put(uint8 *p, Oid relid, uint32 access)
 {
-	const StenoNearRelation *near = find_near(relid);
-	Known	   *k = near ? NULL : find_known(relid);
+	int			i = steno_relation_near(relid);
+	Known	   *k = i >= 0 ? NULL : find_known(relid);
 	char		number[16];
 	const char *name = number;
 	uint32		len;
 	uint8		type = STENO_RELTYPE_OTHER;
 
-	if (near)
+	if (i >= 0)
 	{
-		name = near->name;
-		len = near->len;
-		type = near->type;
+		name = steno_my.near[i].name;
+		len = steno_my.near[i].len;
+		type = steno_my.near[i].type;
 	}
 	else if (k)
 	{

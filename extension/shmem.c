@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 StenoControl *steno_control;
@@ -164,7 +165,14 @@ startup_shmem(void)
 	}
 	steno_settings_publish();
 	if (steno_rings.file == NULL)
+	{
 		check_trail_directory();
+		if (log_min_messages > ERROR)
+			ereport(WARNING,
+					(errmsg("statements that fail before they are planned will not be recorded"),
+					 errdetail("pg_steno sees them where the server's log does, and \"log_min_messages\" keeps errors from it."),
+					 errhint("Set \"log_min_messages\" to \"error\" or lower.")));
+	}
 	create_rings();
 }
 

@@ -959,7 +959,7 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	changes_context = IsA(statement, VariableSetStmt) ||
 		IsA(statement, DiscardStmt) || IsA(statement, TransactionStmt);
 	if (changes_context && s.recorded)
-		steno_session_check();	/* SET ROLE was run by the role before */
+		describe_session();	/* SET ROLE was run by the role before */
 
 	enter(&l, NULL, &s, s.depth);
 	l.declares = IsA(statement, DeclareCursorStmt);
@@ -987,7 +987,7 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 					   completion->commandTag == CMDTAG_REFRESH_MATERIALIZED_VIEW))
 		rows = completion->nprocessed;
 	if (!changes_context && s.recorded && steno_session_ready())
-		steno_session_check();
+		describe_session();
 	record_utility(&l, NULL, rows);
 	if (steno_my.settings_dirty)
 		steno_settings_record();

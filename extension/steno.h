@@ -224,12 +224,28 @@ extern void steno_relation_learn(Oid relid);
 extern uint32 steno_relation_size(Oid relid);
 extern uint8 *steno_relation_put(uint8 *p, Oid relid, uint32 access);
 
+/* Where the relation's name is at hand; -1: nowhere. */
+static inline int
+steno_relation_near(Oid relid)
+{
+	int			i;
+
+	for (i = 0; i < STENO_NEAR_RELATIONS; i++)
+		if (steno_my.near_relids[i] == relid)
+			return i;
+	return -1;
+}
+
 /* Have the relation's name ready for steno_relation_put. */
 static inline void
 steno_relation_know(Oid relid)
 {
-	if (steno_my.relations[0].relid != relid && steno_my.relations[1].relid != relid)
+	int			i = steno_relation_near(relid);
+
+	if (unlikely(i < 0))
 		steno_relation_learn(relid);
+	else
+		__builtin_prefetch(&steno_my.near[i]);
 }
 
 /* ---- setting_change.c ---- */
