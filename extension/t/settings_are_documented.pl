@@ -1,0 +1,48 @@
+
+# The manual's table of settings is what the server has.
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Test::More;
+
+my $manual = "$FindBin::RealBin/../../docs/settings.md";
+
+my $node = new_node('main');
+my $text = slurp_file($manual);
+my ($table) = $text =~ /<!-- settings:.*?-->\n\| setting .*?\n\|---.*?\n(.*?)<!-- end -->/s;
+my @documented = split /\n/, $table;
+my @settings = split /\n/, value($node, q{
+SELECT format('| `%s` | %s | %s | %s | %s |', name,
+	CASE name WHEN 'steno.file_mode' THEN '`0600`'
+	ELSE '`' || boot_val || coalesce(CASE WHEN boot_val <> '0' THEN unit END, '') || '`' END,
+	CASE vartype WHEN 'bool' THEN '`on`, `off`'
+		WHEN 'enum' THEN (SELECT string_agg('`' || v || '`', ', ') FROM unnest(enumvals) v)
+		WHEN 'integer' THEN CASE name WHEN 'steno.file_mode' THEN '`0600`, `0640`, `0644`'
+			ELSE min_val || ' – ' || max_val || coalesce(' ' || unit, '') END
+		ELSE CASE name WHEN 'steno.log' THEN 'list of classes' ELSE 'path' END END,
+	CASE context WHEN 'postmaster' THEN 'restart' WHEN 'sighup' THEN 'reload' ELSE context END,
+	concat_ws(' ', short_desc, extra_desc))
+FROM pg_settings WHERE name LIKE 'steno.%' ORDER BY name});
+
+is_deeply(\@documented, \@settings, 'docs/settings.md')
+  or diag("The table should be:\n" . join("\n", @settings));
+
+# Every setting that needs more words has them under its own name.
+my %names = map { /`(steno\.\w+)`/ ? ($1 => 1) : () } @settings;
+my @mentioned = map { split /, / } $text =~ /^### (steno\..*)$/mg;
+
+is_deeply([ grep { !$names{$_} } @mentioned ], [], 'no heading names a setting that does not exist');
+is_deeply(
+	[ grep { my $n = $_; !grep { $_ eq $n } @mentioned } sort keys %names ],
+	[], 'every setting has a paragraph');
+foreach my $class (split /, /, value($node, q{SELECT substring(extra_desc FROM 'classes: (.*)\.') FROM pg_settings WHERE name = 'steno.log'}))
+{
+	like($text, qr/`$class`/, "class $class is named");
+}
+$node->stop;
+done_testing();
