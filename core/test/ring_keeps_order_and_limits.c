@@ -108,6 +108,9 @@ TEST(ring_fills_the_rest_where_a_message_does_not_fit)
 	for (i = 0; i < 1; i++)
 		take(&p, &at);
 	steno_ring_free(p.ring, at);
+	/* the filler shows only together with what comes after it */
+	CHECK(steno_ring_reserve(&p, 1000) != NULL);
+	CHECK(steno_ring_published(p.ring) == 16000);
 	CHECK(put(&p, 1000, 16));
 	CHECK(p.head == SIZE + 1000);
 	for (i = 1; i <= 16; i++)
