@@ -136,29 +136,32 @@ foreach my $size (0, 50)
 	verify_ok($node, "a segment of $size bytes: the trail is whole");
 }
 
-# Damage in the middle is no unfinished block: nothing is cut, and it is told.
+# Damage in the middle is no unfinished block: nothing is cut, and it is told.  (A
+# start reads the headers of all blocks of the segment, and the payload of the last.)
 {
 	my $damaged;
-	my ($log, @torn, $size);
+	my ($log, $size, $start, $out, $err);
 
 	round_of();
 	$damaged = last_segment();
 	$size = -s $damaged;
 	open my $handle, '+<:raw', $damaged or die;
-	seek $handle, 128 + 112 + 20, 0;
+	seek $handle, 128 + 40, 0;
 	print $handle "\xff\xff\xff\xff";
 	close $handle;
-	($log, @torn) = start_again();
+	$start = -s $node->logfile;
+	$node->start;
+	flush($node);
+	$log = slurp_file($node->logfile, $start);
 	like($log, qr/WARNING:  last segment of stream 0 of the trail is damaged at offset 128/,
 		'damage: the log says where');
 	like($log, qr/HINT:  Run "steno verify"\./, 'and what to do');
-	is_deeply(\@torn, [], 'damage: nothing is cut');
+	unlike($log, qr/cut an unfinished block/, 'damage: nothing is cut');
 	is(-s $damaged, $size, 'the damaged segment is left as it is');
 	isnt(last_segment(), $damaged, 'the stream goes on in a new one');
 	$node->safe_psql('postgres', q{SELECT 'after the damage'});
 	flush($node);
 	$node->stop;
-	my ($out, $err);
 	isnt(IPC::Run::run([ $ENV{STENO}, 'verify', trail($node) ], '>', \$out, '2>', \$err),
 		1, 'steno verify calls the trail damaged');
 	like("$out$err", qr/\Q@{[ basename($damaged) ]}\E/, 'and names the segment');
