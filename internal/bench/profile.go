@@ -3,10 +3,12 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -70,6 +72,33 @@ func (p *ProfileReport) WriteText(w io.Writer) {
 		low, high := p.spread()
 		fmt.Fprintf(w, "  from %.2f to %.2f %%\n", low, high)
 	}
+	p.writeFunctions(w, 8)
+}
+
+// writeFunctions shows the extension's functions, in backends, that most
+// samples were in or below.
+func (p *ProfileReport) writeFunctions(w io.Writer, most int) {
+	all, counts := 0, map[string]int{}
+	for _, run := range p.Runs {
+		all += run.Samples
+		for _, place := range run.Places {
+			counts[place.Function] += place.Samples
+		}
+	}
+	functions := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
+	})
+	if len(functions) == 0 {
+		return
+	}
+	fmt.Fprint(w, "  in backends:")
+	for i, f := range functions[:min(most, len(functions))] {
+		if i > 0 {
+			fmt.Fprint(w, ",")
+		}
+		fmt.Fprintf(w, " %s %.2f %%", f, 100*float64(counts[f])/float64(max(all, 1)))
+	}
+	fmt.Fprintln(w)
 }
 
 // spread is the smallest and the largest share of the runs.

@@ -21,7 +21,8 @@ func exampleReport() *Report {
 			{Name: "log_statement", Title: "log_statement=all", TPS: Estimate{Median: 14000},
 				Ratio: &Estimate{Median: 0.7, Low: 0.65, High: 0.75, Confidence: 0.96}, BytesPerTransaction: &per},
 		},
-		Profile: &ProfileReport{Runs: []ProfileRun{{Samples: 1000, Backends: 10, Writers: 5}, {Samples: 1000, Backends: 11, Writers: 5}}},
+		Profile: &ProfileReport{Runs: []ProfileRun{{Samples: 1000, Backends: 10, Writers: 5,
+			Places: []Place{{"a", "", 3}, {"b", "x", 4}, {"a", "y", 3}}}, {Samples: 1000, Backends: 11, Writers: 5}}},
 		slices:  []sliceRow{{1, 1, "off", slice{20000, 19000}}, {1, 2, "log_statement", slice{14000.25, 13000}}},
 	}
 }
@@ -34,7 +35,7 @@ func TestReportText(t *testing.T) {
 		"log_statement=all     14000  ███████████████▍       0.700 [0.650, 0.750]    215.9\n",
 		"[96 % interval of that median]",
 		"run 1: 1.50 % (backends 1.00 %, writers 0.50 %) of 1000 samples",
-		"from 1.50 to 1.60 %",
+		"from 1.50 to 1.60 %\n  in backends: a 0.30 %, b 0.20 %\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
