@@ -52,7 +52,7 @@ record_failure(const ErrorData *edata)
 	uint8	   *p = shape;
 	int			len;
 
-	steno_session_check();
+	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	p = steno_put_varint(p, STENO_CLASS_ERROR);
 	memset(p, 0, 4);			/* no query id, command tag, relations, parameters */

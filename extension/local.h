@@ -23,6 +23,7 @@ typedef struct StenoStatement
 	uint64		text_len;
 	int			end;			/* of its part, as an offset; -1: of the source */
 	uint32		substatement;
+	Oid			user_id;		/* current role at its start */
 	uint16		depth;
 	uint8		class;
 	bool		recorded;		/* by class and nesting */
@@ -130,6 +131,7 @@ steno_class_logged(int class)
 
 extern bool steno_session_attach(void);
 extern void steno_session_check(void);
+extern void steno_session_failing(Oid user_id);
 
 /* Attach if need be; false when this process cannot record. */
 static inline bool

@@ -25,6 +25,8 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -36,7 +38,6 @@ static ClientAuthentication_hook_type previous_authentication;
 /* What the last session message said, to see changes. */
 static struct
 {
-	Oid			database_id;
 	char		user[NAMEDATALEN];
 	char		role[NAMEDATALEN];
 	char		database[NAMEDATALEN];
@@ -108,55 +109,87 @@ send_context(void)
 	steno_my.described = true;
 }
 
-/* Name of a role: needs a transaction; keeps the old name without one. */
-static void
-copy_role(char *to, Oid role)
-{
-	char	   *name = GetUserNameFromId(role, true);
+/*
+ * Names of roles that this session has had.  They are asked for in the middle of
+ * failures too, when catalogs cannot be read; statement.c sees to it that a role
+ * is known before a statement of it can fail.
+ */
+#define MOST_ROLES 8
 
-	if (name)
+static struct
+{
+	Oid			role;
+	char		name[NAMEDATALEN];
+}			roles[MOST_ROLES];
+
+static int	next_role;
+
+static void
+forget_roles(Datum arg, int cacheid, uint32 hashvalue)
+{
+	memset(roles, 0, sizeof(roles));
+}
+
+static void
+copy_role(char *to, Oid role, bool failing)
+{
+	static bool registered;
+	char	   *name;
+	int			i;
+
+	for (i = 0; i < MOST_ROLES; i++)
+		if (roles[i].role == role)
+		{
+			strlcpy(to, roles[i].name, NAMEDATALEN);
+			return;
+		}
+	name = failing ? NULL : GetUserNameFromId(role, true);
+	if (name == NULL)
 	{
-		strlcpy(to, name, NAMEDATALEN);
-		pfree(name);
-	}
-	else
 		snprintf(to, NAMEDATALEN, "%u", role);
+		return;
+	}
+	if (!registered)
+	{
+		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
+		registered = true;
+	}
+	strlcpy(to, name, NAMEDATALEN);
+	strlcpy(roles[next_role].name, name, NAMEDATALEN);
+	roles[next_role].role = role;
+	next_role = (next_role + 1) % MOST_ROLES;
+	pfree(name);
 }
 
 static bool
-find_roles(void)
+find_roles(Oid user_id, bool failing)
 {
-	Oid			user_id,
-				session_user_id;
-	int			context;
+	Oid			session_user_id;
 
-	if (!IsTransactionState())
+	if (!OidIsValid(user_id) || !(failing || IsTransactionState()))
 		return false;
-	GetUserIdAndSecContext(&user_id, &context);
-	session_user_id = OidIsValid(user_id) ? GetSessionUserId() : InvalidOid;
+	session_user_id = GetSessionUserId();
 	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
 		return false;
-	if (!OidIsValid(user_id))
-		return false;
-	copy_role(known.user, session_user_id);
-	copy_role(known.role, user_id);
+	copy_role(known.user, session_user_id, failing);
+	copy_role(known.role, user_id, failing);
 	steno_my.user_id = user_id;
 	steno_my.session_user_id = session_user_id;
 	return true;
 }
 
+/* A client has named its database; other processes ask the catalog once. */
 static bool
 find_database(void)
 {
 	char	   *name;
 
-	if (MyDatabaseId == known.database_id || !IsTransactionState())
+	if (known.database[0] != '\0' || !OidIsValid(MyDatabaseId) || !IsTransactionState())
 		return false;
 	name = get_database_name(MyDatabaseId);
 	if (name == NULL)
 		return false;
 	strlcpy(known.database, name, NAMEDATALEN);
-	known.database_id = MyDatabaseId;
 	return true;
 }
 
@@ -165,6 +198,7 @@ find_application(void)
 {
 	const char *name = application_name ? application_name : "";
 
+	steno_my.application = application_name;
 	/* before its options are processed, a client's is in the startup packet */
 	if (*name == '\0' && !OidIsValid(MyDatabaseId) && MyProcPort && MyProcPort->application_name)
 		name = MyProcPort->application_name;
@@ -176,17 +210,37 @@ find_application(void)
 
 /*
  * Before a record: tell the writer whose it is, if that has changed.  Looks
- * at catalogs only when a role or the database is another than before.
+ * at catalogs only for a role that the session has not had lately.
  */
 void
 steno_session_check(void)
 {
 	bool		changed = !steno_my.described;
+	Oid			user_id;
+	int			context;
 
-	changed |= find_roles();
+	GetUserIdAndSecContext(&user_id, &context);
+	changed |= find_roles(user_id, false);
 	changed |= find_database();
 	changed |= find_application();
-	steno_my.application = application_name;
+	if (changed)
+		send_context();
+}
+
+/*
+ * The same in the middle of a failure: without catalogs, and with the role that
+ * the failed statement had at its start, InvalidOid for the present one.
+ */
+void
+steno_session_failing(Oid user_id)
+{
+	bool		changed = !steno_my.described;
+	int			context;
+
+	if (!OidIsValid(user_id))
+		GetUserIdAndSecContext(&user_id, &context);
+	changed |= find_roles(user_id, true);
+	changed |= find_application();
 	if (changed)
 		send_context();
 }
@@ -310,7 +364,10 @@ put_connect(int kind, const ErrorData *edata)
 	p = steno_put_varint(p, STENO_CLASS_CONNECT);
 	memset(p, 0, 4);
 	p += 4;
-	steno_session_check();
+	if (edata)
+		steno_session_failing(InvalidOid);
+	else
+		steno_session_check();
 	steno_record_init(&record, kind);
 	record.time = GetCurrentTimestamp();
 	record.shape = shape;

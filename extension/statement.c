@@ -233,6 +233,7 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 	s->depth = level ? level->inside : 0;
 	s->start = steno_clock_ticks(&steno_my.clock);
 	s->class = class;
+	s->user_id = GetUserId();
 	s->top_level = s->depth == 0;
 	find_text(s, source, location, length);
 
@@ -266,6 +267,10 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 	s->recorded = s->top_level || steno_my.log_nested || forced;
 	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
 	s->recorded = s->recorded && steno_class_logged(class);
+
+	/* a function may run as its owner: the role must be known should it fail */
+	if (!s->top_level && s->recorded)
+		describe_session();
 	if (s->top_level && s->recorded)
 	{
 		/* the record will be there: have its lines on their way meanwhile */
@@ -447,7 +452,7 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	if (edata == NULL && !closed)
 		describe_session();
 	else
-		steno_session_check();
+		steno_session_failing(o->s.user_id);
 
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	if (params && params->numParams == 0)
@@ -494,7 +499,7 @@ record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
 	if (edata)
-		steno_session_check();
+		steno_session_failing(s->user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	end = make_shape(&record, s->class, 0, l->command, l->relations,
 					 l->relations_count, NULL);
@@ -518,6 +523,7 @@ record_raised(void)
 	if (raised_query && steno_my.level && steno_my.log_nested &&
 		steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 	{
+		steno_session_failing(InvalidOid);
 		steno_record_init(&record, STENO_KIND_STATEMENT);
 		end = make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, NULL);
 		record.shape_len = steno_put_varint(end, 0) - record.shape;
@@ -989,6 +995,8 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	if (!changes_context && s.recorded && steno_session_ready())
 		describe_session();
 	record_utility(&l, NULL, rows);
+	if (changes_context && s.recorded && steno_session_ready() && IsTransactionState())
+		describe_session();		/* should the next statement fail */
 	if (steno_my.settings_dirty)
 		steno_settings_record();
 	remember_end(&s);
