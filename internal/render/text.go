@@ -133,7 +133,8 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 		dst = append(dst, r.Outcome.String()...)
 	}
 	dst = append(dst, ' ')
-	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+	statement := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
+	if !statement {
 		dst = f.paint(dst, bold, r.Kind.String())
 		if atDoor(r.Kind) {
 			if client := r.Session.Fact(trail.KeyClient); len(client) > 0 {
@@ -144,8 +145,8 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 			}
 		}
 	}
-	if s := r.Shape; s != nil {
-		if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+	if s := r.Shape; s != nil && (statement || len(s.Command) > 0) {
+		if !statement {
 			dst = append(dst, ' ')
 		}
 		if s.Class != 0 {
@@ -157,7 +158,7 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 		dst = f.on(dst, bold)
 		dst = appendSafe(dst, s.Command)
 		dst = f.on(dst, plainC)
-	} else if r.Kind == trail.KindStatement || r.Kind == trail.KindStart {
+	} else if statement {
 		dst = append(dst, r.Kind.String()...)
 	}
 	return dst

@@ -137,7 +137,7 @@ func (f *finding) rare(r *trail.Record) {
 		f.interrupted = append(f.interrupted, id)
 	}
 	switch r.Kind {
-	case trail.KindDisconnect:
+	case trail.KindDisconnect, trail.KindAuthFailed:
 		f.ended = append(f.ended, id.Session)
 	case trail.KindGap:
 		f.gaps++
