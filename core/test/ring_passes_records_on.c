@@ -171,6 +171,8 @@ TEST(ring_passes_records_between_processes)
 	CHECK(pid >= 0);
 	if (pid == 0)
 	{
+		/* do not wait for ever for a consumer that has failed */
+		alarm(150);
 		produce(NULL);
 		_exit(0);
 	}

@@ -93,6 +93,8 @@ run(const TestCase *t)
 	pid = fork();
 	if (pid == 0)
 	{
+		/* a test that hangs has failed */
+		alarm(150);
 		t->run();
 		exit(0);
 	}
