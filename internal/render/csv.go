@@ -21,6 +21,8 @@ type csvFormat struct {
 	clock    clock
 	ref      *trail.BlockRef
 	contexts cache
+	shapes   cache
+	texts    cache
 	scratch  []byte
 	nested   []byte
 }
@@ -31,6 +33,8 @@ func csvHeader() []byte { return []byte(strings.Join(Columns, ",") + "\r\n") }
 func (f *csvFormat) Start(ref *trail.BlockRef) {
 	f.ref = ref
 	f.contexts.reset()
+	f.shapes.reset()
+	f.texts.reset()
 }
 
 func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
@@ -42,7 +46,7 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = csvNumber(dst, r.Substatement, r.Substatement != 0)
 	dst = csvNumber(dst, r.Depth, r.Depth != 0)
 	context := f.contexts.get(r.SessionIndex)
-	if context == nil {
+	if len(context) == 0 {
 		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return csvContext(dst, r.Session) })
 	}
 	dst = append(dst, context...)
@@ -53,20 +57,24 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	} else {
 		dst = append(dst, ",,,"...)
 	}
-	if s := r.Shape; s == nil {
+	if r.Shape == nil {
 		dst = append(dst, ",,,"...)
 	} else {
-		if s.Class != 0 {
-			dst = append(dst, s.Class.String()...)
+		shape := f.shapes.get(r.ShapeIndex)
+		if len(shape) == 0 {
+			shape = f.shapes.put(r.ShapeIndex, func(dst []byte) []byte { return csvShape(dst, r.Shape) })
 		}
-		dst = csvString(append(dst, ','), s.Command)
-		f.nested = f.nested[:0]
-		if len(s.Relations) > 0 {
-			f.nested = appendRelations(f.nested, s)
-		}
-		dst = csvString(dst, f.nested)
+		dst = append(dst, shape...)
 	}
-	dst = csvString(dst, r.Text)
+	if r.TextIndex < 0 {
+		dst = csvString(dst, r.Text)
+	} else {
+		text := f.texts.get(r.TextIndex)
+		if len(text) == 0 {
+			text = f.texts.put(r.TextIndex, func(dst []byte) []byte { return csvString(dst, r.Text) })
+		}
+		dst = append(dst, text...)
+	}
 	dst = csvNumber(dst, r.TextBytes, r.Has(trail.FieldCut))
 	f.nested = f.nested[:0]
 	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
@@ -106,6 +114,18 @@ func csvContext(dst []byte, s *trail.Session) []byte {
 		dst = csvString(dst, s.Fact(k))
 	}
 	return dst
+}
+
+func csvShape(dst []byte, s *trail.Shape) []byte {
+	if s.Class != 0 {
+		dst = append(dst, s.Class.String()...)
+	}
+	dst = csvString(append(dst, ','), s.Command)
+	var relations []byte
+	if len(s.Relations) > 0 {
+		relations = appendRelations(relations, s)
+	}
+	return csvString(dst, relations)
 }
 
 func csvNumber(dst []byte, n uint64, present bool) []byte {

@@ -27,7 +27,7 @@ type cache struct {
 
 func (c *cache) reset() { c.used = 0 }
 
-// get returns what is kept for index i, nil when there is nothing yet.
+// get returns what is kept for index i, empty when there is nothing yet.
 func (c *cache) get(i int) []byte {
 	if i < c.used {
 		return c.made[i]
@@ -95,7 +95,7 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.clock.append(append(dst, `{"time":"`...), r.Time, 'T')
 	dst = append(append(dst, `Z","kind":"`...), r.Kind.String()...)
 	id := f.sessions.get(r.SessionIndex)
-	if id == nil {
+	if len(id) == 0 {
 		id = f.sessions.put(r.SessionIndex, func(dst []byte) []byte {
 			return append(r.Session.ID().Append(append(dst, `","session":"`...)), '"')
 		})
@@ -112,7 +112,7 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 		dst = appendNumber(dst, "depth", r.Depth)
 	}
 	context := f.contexts.get(r.SessionIndex)
-	if context == nil {
+	if len(context) == 0 {
 		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return appendContext(dst, r.Session) })
 	}
 	dst = append(dst, context...)
@@ -123,7 +123,7 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	if r.Shape != nil {
 		shape := f.shapes.get(r.ShapeIndex)
-		if shape == nil {
+		if len(shape) == 0 {
 			shape = f.shapes.put(r.ShapeIndex, func(dst []byte) []byte { return appendShape(dst, r.Shape) })
 		}
 		dst = append(dst, shape...)

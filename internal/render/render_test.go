@@ -217,3 +217,46 @@ func benchmark(b *testing.B, format Format) {
 		b.Fatal(fmt.Sprint(n))
 	}
 }
+
+// TestDefinitionsAreShownWhateverTheirOrder renders a second block whose records
+// use the dictionaries in another order, and not all of them.
+func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
+	for _, format := range []Format{JSON, CSV, Text} {
+		f := New(format, false)
+		var b trail.Block
+		block := func(order ...int) (lines []string) {
+			builder := trailtest.NewBuilder(trailtest.Epoch)
+			var records []*trailtest.Record
+			for i := range 3 {
+				r := full()
+				r.Session.PID, r.Text = uint32(100+i), fmt.Sprint("text ", i)
+				r.Shape.Command = fmt.Sprint("COMMAND ", i)
+				records = append(records, r)
+			}
+			for _, r := range records {
+				builder.Add(r)
+			}
+			var chain [32]byte
+			b.Image = builder.Finish(trail.CodecNone, 7, 1, &chain)
+			if err := b.Load(); err != nil {
+				t.Fatal(err)
+			}
+			all := make([]trail.Record, 3)
+			for i := range all {
+				if err := b.Next(&all[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.Start(ref)
+			for _, i := range order {
+				lines = append(lines, string(f.Append(nil, &all[i])))
+			}
+			return lines
+		}
+		want := block(0, 1, 2)
+		got := block(2, 0, 1)
+		if !slices.Equal([]string{got[1], got[2], got[0]}, want) {
+			t.Errorf("%s: got %q, want %q", format, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A Formatter chooses the records of a block and makes lines of them. One
@@ -129,6 +130,8 @@ type merger struct {
 
 	runs runs // decoded, with lines left
 	done int64
+
+	lineLength atomic.Int64 // of the block decoded last, on average
 }
 
 // job is a task that is being worked on.
@@ -187,10 +190,10 @@ func (m *merger) run(emit func(line []byte) error) error {
 	}
 }
 
-// start keeps as many blocks in work as there are processors, and one more for
-// each so that none waits.
+// start keeps as many blocks in work as there are processors, and one more so
+// that none waits.
 func (m *merger) start() {
-	window := 2 * runtime.GOMAXPROCS(0)
+	window := runtime.GOMAXPROCS(0) + 1
 	for len(m.queue) > 0 && (len(m.upcoming) < window || m.queue[0].due < m.upcoming[len(m.upcoming)-1].due) {
 		t := heap.Pop(&m.queue).(task)
 		j := &job{task: t, done: make(chan struct{})}
@@ -295,6 +298,10 @@ func (r *run) load(m *merger, t *task) {
 		}
 	}
 	r.formatter.Start(t.ref)
+	if !split {
+		// Lines are about as long as those of the block before.
+		r.text = slices.Grow(r.text, min(int(t.ref.Records)*int(m.lineLength.Load()), inMemory))
+	}
 	errs := m.joiner.records(&r.block, t.ref, func(rec *Record) {
 		if rec.Time < t.from || rec.Time >= until && until != MaxTime || !r.formatter.Keep(rec) {
 			return
@@ -312,6 +319,9 @@ func (r *run) load(m *merger, t *task) {
 	})
 	if !split {
 		r.errs = append(r.errs, errs...)
+	}
+	if n := len(r.lines) - len(r.lazy); n > 0 {
+		m.lineLength.Store(int64(len(r.text)/n + 8))
 	}
 	byTime := func(a, b sortKey) int {
 		if c := cmp.Compare(a.time, b.time); c != 0 {
