@@ -225,12 +225,11 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 
 STENO_HOT static void
 begin_statement(StenoStatement *s, const char *source, int location, int length,
-				int class, bool forced)
+				int class, int depth, bool forced)
 {
-	StenoLevel *level = steno_my.level;
 	TimestampTz message = GetCurrentStatementStartTimestamp();
 
-	s->depth = level ? level->inside : 0;
+	s->depth = depth;
 	s->start = steno_clock_ticks(&steno_my.clock);
 	s->class = class;
 	s->user_id = GetUserId();
@@ -587,6 +586,7 @@ fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
 	ErrorData  *edata;
+	bool		top_level = false;
 
 	record_raised();
 
@@ -599,6 +599,7 @@ fail(StenoLevel *l)
 
 		if (o)
 		{
+			top_level = o->s.top_level;
 			record_query(o, edata, false);
 			remember_end(&o->s);
 			forget_open(o);
@@ -606,11 +607,12 @@ fail(StenoLevel *l)
 	}
 	else
 	{
+		top_level = l->utility->top_level;
 		record_utility(l, edata, 0);
 		remember_end(l->utility);
 		free_relations(l);
 	}
-	if (l->outer == NULL)
+	if (top_level)
 		steno_my.reported = true;
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
@@ -695,6 +697,7 @@ executor_start(QueryDesc *query, int eflags)
 	StenoOpen  *o;
 	StenoLevel	l;
 	bool		saved_own = steno_my.starting_own;
+	int			depth;
 	ListCell   *lc;
 
 	if (!recording() ||
@@ -709,18 +712,25 @@ executor_start(QueryDesc *query, int eflags)
 		return;
 	}
 
+	/*
+	 * A client's query that has no portal is no statement of its own: a
+	 * function that the planner has called, a constraint checked at commit.
+	 */
+	o->portal = ActivePortal && ActivePortal->status == PORTAL_DEFINED &&
+		ActivePortal->sourceText == query->sourceText ? ActivePortal : NULL;
+	depth = outer ? outer->inside : o->portal == NULL && MyBackendType == B_BACKEND;
+
 	/* a cursor's plan does not know where in the source the DECLARE stands */
 	if (unlikely(outer && outer->declares))
 		begin_statement(&o->s, query->sourceText,
 						outer->utility->text - outer->utility->source,
-						(int) outer->utility->text_len, query_class(query), true);
+						(int) outer->utility->text_len, query_class(query), depth, true);
 	else
 		begin_statement(&o->s, query->sourceText, plan->stmt_location,
-						plan->stmt_len, query_class(query), outer && outer->forces);
+						plan->stmt_len, query_class(query), depth,
+						outer && outer->forces);
 	o->subid = GetCurrentSubTransactionId();
 	o->rows = 0;
-	o->portal = ActivePortal && ActivePortal->status == PORTAL_DEFINED &&
-		ActivePortal->sourceText == query->sourceText ? ActivePortal : NULL;
 
 	/* names while catalogs can be read: not at the end, which may be a failure */
 	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
@@ -960,7 +970,9 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	}
 
 	begin_statement(&s, source, plan->stmt_location, plan->stmt_len,
-					utility_class(statement), steno_my.level && steno_my.level->forces);
+					utility_class(statement),
+					steno_my.level ? steno_my.level->inside : 0,
+					steno_my.level && steno_my.level->forces);
 	l.command = GetCommandTagName(CreateCommandTag(statement));
 	changes_context = IsA(statement, VariableSetStmt) ||
 		IsA(statement, DiscardStmt) || IsA(statement, TransactionStmt);
