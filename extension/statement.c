@@ -697,6 +697,7 @@ executor_start(QueryDesc *query, int eflags)
 	StenoOpen  *o;
 	StenoLevel	l;
 	bool		saved_own = steno_my.starting_own;
+	bool		of_portal;
 	int			depth;
 	ListCell   *lc;
 
@@ -716,9 +717,9 @@ executor_start(QueryDesc *query, int eflags)
 	 * A client's query that has no portal is no statement of its own: a
 	 * function that the planner has called, a constraint checked at commit.
 	 */
-	o->portal = ActivePortal && ActivePortal->status == PORTAL_DEFINED &&
-		ActivePortal->sourceText == query->sourceText ? ActivePortal : NULL;
-	depth = outer ? outer->inside : o->portal == NULL && MyBackendType == B_BACKEND;
+	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
+	o->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	depth = outer ? outer->inside : !of_portal && MyBackendType == B_BACKEND;
 
 	/* a cursor's plan does not know where in the source the DECLARE stands */
 	if (unlikely(outer && outer->declares))
