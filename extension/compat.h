@@ -9,6 +9,7 @@
 #include "executor/executor.h"
 #include "libpq/libpq-be.h"
 #include "storage/proc.h"
+#include "utils/guc_tables.h"
 
 #ifdef EXEC_BACKEND
 #error "pg_steno needs the ring file to be inherited by fork"
@@ -58,6 +59,23 @@ typedef RangeTblEntry StenoPermission;
 #define STENO_IDENTITY(port) (MyClientConnectionInfo.authn_id)
 #else
 #define STENO_IDENTITY(port) ((port)->authn_id)
+#endif
+
+/* PostgreSQL 16 exports the search for a setting. */
+#if PG_VERSION_NUM >= 160000
+#define steno_find_setting(name) find_option(name, false, true, LOG)
+#else
+static inline struct config_generic *
+steno_find_setting(const char *name)
+{
+	struct config_generic **all = get_guc_variables();
+	int			i;
+
+	for (i = 0; i < GetNumConfigOptions(); i++)
+		if (strcmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+}
 #endif
 
 #endif							/* STENO_COMPAT_H */

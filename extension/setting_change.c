@@ -3,16 +3,18 @@
  *		Records of changes of our own settings.
  *
  * An assign hook only says that something may have changed; the next end of a
- * statement compares the values with those last recorded.  A value that is the
- * server's own came by a reload, which writer 0 records once for all sessions;
- * any other was set in this session, by whatever way: SET, set_config(),
- * connection options, ALTER ROLE ... SET.
+ * statement compares the values with those last recorded.  A value from the
+ * server's configuration came by a reload, which writer 0 records once for all
+ * sessions; any other was set in this session, by whatever way: SET,
+ * set_config(), connection options, ALTER ROLE ... SET.
  */
 #include "steno.h"
 
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+
+#include "compat.h"
 
 /* Settings that can change while the server runs. */
 static const struct
@@ -47,6 +49,14 @@ current_value(int i, char *value)
 	const char *v = GetConfigOption(settings[i].name, true, false);
 
 	strlcpy(value, v ? v : "", STENO_SETTING_VALUE);
+}
+
+static GucSource
+source_of(const char *name)
+{
+	struct config_generic *setting = steno_find_setting(name);
+
+	return setting ? setting->source : PGC_S_SESSION;
 }
 
 /* Put the values where all processes see them: the postmaster's. */
@@ -137,7 +147,9 @@ steno_settings_record(void)
 		current_value(i, value);
 		if (strcmp(value, recorded[i]) == 0)
 			continue;
-		servers = strcmp(value, steno_control->settings[i]) == 0;
+		/* writer 0 may not have read the new configuration yet: ask for the source */
+		servers = strcmp(value, steno_control->settings[i]) == 0 ||
+			source_of(settings[i].name) <= PGC_S_ARGV;
 		if (!servers || of_session[i])
 			record_change(i, value);
 		of_session[i] = !servers;

@@ -29,19 +29,19 @@ check:
 	exit $$result
 
 check-regress:
-	rm -rf tmp_check/regress
+	@rm -rf tmp_check/regress
 	$(TOOLS)/regress/pg_regress $(REGRESS_FLAGS) --temp-instance=tmp_check/regress $(REGRESS)
 
 check-isolation:
-	rm -rf tmp_check/isolation output_iso
-	mkdir -p output_iso
+	@rm -rf tmp_check/isolation output_iso
+	@mkdir -p output_iso
 	$(TOOLS)/isolation/pg_isolation_regress $(REGRESS_FLAGS) --outputdir=output_iso \
 		--temp-instance=tmp_check/isolation $(ISOLATION)
 
 # PostgreSQL::Test keeps its servers and logs in tmp_check.
 check-tap:
-	rm -rf tmp_check
-	mkdir -p tmp_check
-	PATH='$(BINDIR):$(PATH)' PG_REGRESS='$(TOOLS)/regress/pg_regress' STENO='$(STENO)' \
+	@rm -rf tmp_check
+	@mkdir -p tmp_check
+	@PATH='$(BINDIR):$(PATH)' PG_REGRESS='$(TOOLS)/regress/pg_regress' STENO='$(STENO)' \
 	TESTDIR='$(CURDIR)' PGPORT=65432 TZ=UTC \
 	$(PROVE) -I $(TOOLS)/perl -I t $(PROVE_FLAGS) $(PROVE_TESTS)

@@ -1,0 +1,172 @@
+
+# A trail that cannot be written for a while, such as on a full disk: said once,
+# statements go on until their rings are full, and nothing is lost when it can be
+# written again.  The writer's limit on the size of files stands in for the disk.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main', conf => "steno.ring_size = 16kB\nsteno.compression = none\n");
+my $numbers = 0;
+
+# Who looks on must not wait for room itself.
+my $watch = watch();
+
+sub watch
+{
+	my $c = Steno::Client->new($node, application_name => 'watch');
+
+	$c->query(q{SET steno.log = 'none'});
+	return $c;
+}
+
+sub look
+{
+	my ($sql) = @_;
+
+	return $watch->query($sql)->{rows}[0][0];
+}
+
+sub writer
+{
+	return look('SELECT pid FROM steno.writers');
+}
+
+# The disk is full, but for some bytes; and not any more.
+sub fill_disk
+{
+	my ($left) = @_;
+	my ($segment) = (sort glob trail($node) . '/0/*.steno')[-1];
+
+	flush($node);
+	system_or_bail('prlimit', '--pid', writer(), '--fsize=' . ((-s $segment) + $left) . ':unlimited');
+	return;
+}
+
+sub free_disk
+{
+	my ($pid) = @_;
+
+	system_or_bail('prlimit', '--pid', $pid, '--fsize=unlimited:unlimited');
+	return;
+}
+
+sub statement
+{
+	$numbers++;
+	return "SELECT 'number $numbers', '" . 'x' x 300 . "'";
+}
+
+# Run statements until one waits; returns its client's part in the end.
+sub run_until_waiting
+{
+	my ($c) = @_;
+	my $waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
+
+	for (1 .. 1000)
+	{
+		my $waiting;
+
+		$c->put('Q', statement() . "\0")->send_all;
+		wait_until 'it is answered, or waits', sub {
+			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
+			$waiting = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
+			return $waiting;
+		};
+		return if $waiting;
+		$c->finish;
+	}
+	die 'no statement ever waited';
+}
+
+sub numbers_are_there
+{
+	my ($what) = @_;
+	my %seen;
+
+	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
+	is_deeply([ grep { ($seen{$_} // 0) != 1 } 1 .. $numbers ],
+		[], "$what: every statement is there once");
+	return;
+}
+
+my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": File too large/;
+
+# Statements wait, and go on.
+{
+	my $c = Steno::Client->new($node, application_name => 'waiting');
+	my $start = -s $node->logfile;
+	my ($pid, $log);
+
+	$c->query('SELECT 1');
+	$pid = writer();
+	fill_disk(1000);
+	run_until_waiting($c);
+	pass('a statement waits when the disk and its ring are full');
+	$node->wait_for_log($failed, $start);
+	wait_until 'it tries again',
+	  sub { look('SELECT errors FROM steno.writers') >= 3 };
+	$log = slurp_file($node->logfile, $start);
+	is(scalar(my @lines = $log =~ /$failed/g), 1, 'the log says so once');
+	like($log, qr/HINT:  The writer tries again every second and goes on by itself\./, 'and what comes');
+
+	free_disk($pid);
+	ok(!$c->finish->{sqlstate}, 'the statement goes on when there is room again');
+	$node->wait_for_log(qr/LOG:  steno writer 0 can write the trail again/, $start);
+	$c->quit;
+	flush($node);
+	is(writer(), $pid, 'the writer is the same process');
+	numbers_are_there('a full disk');
+	verify_ok($node, 'a full disk: the trail is whole');
+}
+
+# A session that waits can be ended.
+{
+	my $c = Steno::Client->new($node, application_name => 'terminated');
+	my $pid = writer();
+
+	$c->query('SELECT 1');
+	fill_disk(1000);
+	run_until_waiting($c);
+	look("SELECT pg_terminate_backend($c->{pid})");
+	wait_until 'it is gone',
+	  sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid}") eq '0' };
+	pass('a session that waits for room can be terminated');
+	free_disk($pid);
+	flush($node);
+
+	# what did not fit is in no record, but its number is missed or accounted for
+	verify_ok($node, 'the trail is whole');
+	$numbers--;
+	numbers_are_there('terminated');
+	$numbers++;
+}
+
+# The server can stop with a full disk; the next start writes the rest.
+{
+	my $c = Steno::Client->new($node, application_name => 'stopped');
+	my @left;
+
+	fill_disk(100);
+	$c->query(statement()) for 1 .. 5;
+	$c->quit;
+	$node->stop('fast');
+	@left = glob rings_of($node) . '/*';
+	is(scalar @left, 1, 'stopped with a full disk: the ring file stays');
+	$node->start;
+	$watch = watch();
+	wait_until 'it is drained', sub { !-e $left[0] };
+	flush($node);
+	is(scalar(statements($node, application => 'stopped')), 5, 'the next start writes what was left');
+	is(scalar(records($node, application => 'stopped', kind => 'disconnect')), 1, 'and the end of the session');
+}
+$node->stop;
+verify_ok($node, 'the trail is whole');
+done_testing();
