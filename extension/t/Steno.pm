@@ -231,14 +231,14 @@ sub gapless
 sub wait_until
 {
 	my ($what, $condition) = @_;
-	my $attempts = 10 * $PostgreSQL::Test::Utils::timeout_default;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $result;
 
-	for (1 .. $attempts)
+	while (!($result = $condition->()) && time < $end)
 	{
-		my $result = $condition->();
-		return $result if $result;
 		usleep(100_000);
 	}
+	return $result if $result;
 	die "timed out waiting until $what";
 }
 
