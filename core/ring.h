@@ -32,7 +32,7 @@
 #define STENO_RING_VERSION 1
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
-#define STENO_SESSION_MAX 1000
+#define STENO_SESSION_MAX 1512
 #define STENO_INFLIGHT_TEXT 232
 
 /* A message is at most this share of a ring; bigger records go in parts. */
@@ -119,6 +119,9 @@ typedef struct StenoRing
 	 */
 	_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
 } StenoRing;
+
+/* A power of two, so that what a statement touches of it never lies in two pages. */
+_Static_assert(sizeof(StenoRing) == 2048, "size of a ring's header");
 
 #define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
 

@@ -10,8 +10,6 @@
 #ifndef STENO_LOCAL_H
 #define STENO_LOCAL_H
 
-#include "utils/portal.h"
-
 /* What is the same for queries and utility statements. */
 typedef struct StenoStatement
 {
@@ -64,10 +62,11 @@ typedef enum StenoState
 #define STENO_SHAPE_ROOM 1024
 
 /*
- * Functions that every statement runs through stand together in the library,
- * those that it hardly ever needs apart.
+ * Functions that every query runs through stand together in the library, from the
+ * beginning of a page on; those that it hardly ever needs stand apart.
  */
 #define STENO_HOT __attribute__((hot))
+#define STENO_HOT_FIRST __attribute__((hot, aligned(4096)))
 #define STENO_COLD __attribute__((cold, noinline))
 
 struct StenoLevel;
@@ -82,7 +81,7 @@ typedef struct StenoLocal
 	bool		described;		/* the ring has our present session message */
 	bool		paused;			/* what runs now, runs for us: not recorded */
 	bool		settings_dirty; /* our settings may have changed */
-	bool		scratch_used;	/* steno_scratch is to be reset */
+	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
 	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
@@ -112,6 +111,20 @@ typedef struct StenoLocal
 	const char *last_source;
 	int			last_end;
 	TimestampTz last_time;
+
+	/*
+	 * Memory for one record.  Who takes some of it sets scratch_used;
+	 * steno_record_put resets it then.
+	 */
+	MemoryContext scratch;
+
+	/* hooks to chain to, or what the server would have called */
+	ExecutorStart_hook_type previous_start;
+	ExecutorRun_hook_type previous_run;
+	ExecutorFinish_hook_type previous_finish;
+	ExecutorEnd_hook_type previous_end;
+	ExecutorCheckPerms_hook_type previous_check;
+	ProcessUtility_hook_type previous_utility;
 
 	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
 	int			near_next;		/* to be replaced next */

@@ -20,8 +20,6 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#define FEW_PARAMS 32
-
 /* Output function of a type that has no binary representation here. */
 typedef struct Output
 {
@@ -33,10 +31,7 @@ typedef struct Output
 
 static HTAB *outputs;
 
-static StenoParam few[FEW_PARAMS];
-static uint64 fixed[FEW_PARAMS];	/* by-value datums of few */
-
-STENO_HOT static int
+static int
 representation(Oid type)
 {
 	switch (type)
@@ -242,20 +237,11 @@ set_inet(Datum value, bool failing, StenoParam *p)
 }
 
 /* Returns the representation that was taken. */
-STENO_HOT static int
-set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
+STENO_COLD static int
+set_other(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 {
-	int			repr;
+	int			repr = representation(type);
 	bool		ok = true;
-
-	/* the commonest, without the tables of the switches */
-	if (type == INT4OID)
-	{
-		*room = DatumGetUInt32(value);
-		set_bytes(p, room, 4, false);
-		return STENO_REPR_INT4;
-	}
-	repr = representation(type);
 
 	switch (repr)
 	{
@@ -327,6 +313,19 @@ set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 	return STENO_REPR_NONE;
 }
 
+/* The commonest here, without the tables of the switches. */
+static inline int
+set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
+{
+	if (type == INT4OID)
+	{
+		*room = DatumGetUInt32(value);
+		set_bytes(p, room, 4, false);
+		return STENO_REPR_INT4;
+	}
+	return set_other(type, value, failing, p, room);
+}
+
 /* Room that the parameters need in the shape. */
 STENO_HOT uint32
 steno_params_shape_size(ParamListInfo params)
@@ -345,7 +344,7 @@ steno_params_collect(ParamListInfo params, bool failing,
 					 uint8 *shape, StenoParams *result)
 {
 	int			count = params->numParams;
-	uint64	   *room = fixed;
+	uint64	   *room = result->fixed;
 	int			i;
 
 	if (failing && params->paramFetch != NULL)
@@ -353,8 +352,8 @@ steno_params_collect(ParamListInfo params, bool failing,
 	result->count = count;
 	result->nulls_len = 0;
 	result->values_len = 0;
-	result->values = few;
-	if (unlikely(count > FEW_PARAMS))
+	result->values = result->few;
+	if (unlikely(count > STENO_FEW_PARAMS))
 	{
 		steno_my.scratch_used = true;
 		result->values = palloc(count * sizeof(StenoParam));

@@ -10,8 +10,6 @@
 
 PG_MODULE_MAGIC;
 
-MemoryContext steno_scratch;
-
 PGDLLEXPORT void _PG_init(void);
 
 void
@@ -24,7 +22,7 @@ _PG_init(void)
 				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
 
 	steno_settings_define();
-	steno_scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
+	steno_my.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
 										  ALLOCSET_DEFAULT_SIZES);
 	steno_clock_init(&steno_my.clock);
 	steno_shmem_install();

@@ -100,7 +100,7 @@ wait_for_room(uint32 len)
 }
 
 /* Room for a message, by steno.delivery; NULL when it is to be dropped. */
-STENO_HOT void *
+STENO_HOT_FIRST void *
 steno_record_room(uint32 len)
 {
 	void	   *m = steno_ring_reserve(&steno_my.producer, len);
@@ -413,7 +413,7 @@ steno_record_put(StenoRecord *record, bool top_level)
 	if (unlikely(s->scratch_used))
 	{
 		s->scratch_used = false;
-		MemoryContextReset(steno_scratch);
+		MemoryContextReset(steno_my.scratch);
 	}
 
 	/*

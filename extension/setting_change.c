@@ -105,7 +105,7 @@ record_change(int i, const char *value)
 	StringInfoData extra;
 	uint8		shape[8];
 	uint8	   *p = shape;
-	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
 
 	steno_my.scratch_used = true;
 	initStringInfo(&extra);

@@ -63,13 +63,6 @@ static char *raised_message;
 static char *raised_query;		/* text of a nested statement, if known */
 static MemoryContext raised_context;
 
-static ExecutorStart_hook_type previous_start;
-static ExecutorRun_hook_type previous_run;
-static ExecutorFinish_hook_type previous_finish;
-static ExecutorEnd_hook_type previous_end;
-static ExecutorCheckPerms_hook_type previous_check;
-static ProcessUtility_hook_type previous_utility;
-
 static inline bool
 recording(void)
 {
@@ -321,7 +314,7 @@ STENO_COLD static void *
 scratch(size_t size)
 {
 	steno_my.scratch_used = true;
-	return MemoryContextAllocExtended(steno_scratch, size, MCXT_ALLOC_NO_OOM);
+	return MemoryContextAllocExtended(steno_my.scratch, size, MCXT_ALLOC_NO_OOM);
 }
 
 /*
@@ -420,7 +413,7 @@ STENO_HOT static uint8 *
 add_params(StenoRecord *record, ParamListInfo params, bool failing,
 		   uint8 *shape, StenoParams *values)
 {
-	MemoryContext old = MemoryContextSwitchTo(steno_scratch);
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
 	uint8	   *end = steno_params_collect(params, failing, shape, values);
 
 	MemoryContextSwitchTo(old);
@@ -488,7 +481,7 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	put_statement(&o->s, &record, edata);
 }
 
-STENO_HOT static void
+static void
 record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
 	StenoStatement *s = l->utility;
@@ -680,15 +673,6 @@ query_class(QueryDesc *query)
 	return STENO_CLASS_WRITE;
 }
 
-static void
-call_start(QueryDesc *query, int eflags)
-{
-	if (previous_start)
-		previous_start(query, eflags);
-	else
-		standard_ExecutorStart(query, eflags);
-}
-
 STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
@@ -708,7 +692,7 @@ executor_start(QueryDesc *query, int eflags)
 	{
 		/* part of the utility's record, or of none */
 		steno_my.starting_own = false;
-		call_start(query, eflags);
+		steno_my.previous_start(query, eflags);
 		steno_my.starting_own = saved_own;
 		return;
 	}
@@ -746,7 +730,7 @@ executor_start(QueryDesc *query, int eflags)
 	steno_my.starting_own = true;
 	PG_TRY();
 	{
-		call_start(query, eflags);
+		steno_my.previous_start(query, eflags);
 	}
 	PG_CATCH();
 	{
@@ -759,15 +743,6 @@ executor_start(QueryDesc *query, int eflags)
 	leave(&l);
 }
 
-static void
-call_run(STENO_RUN_ARGS)
-{
-	if (previous_run)
-		previous_run(STENO_RUN_PASS);
-	else
-		standard_ExecutorRun(STENO_RUN_PASS);
-}
-
 STENO_HOT static void
 executor_run(STENO_RUN_ARGS)
 {
@@ -776,13 +751,13 @@ executor_run(STENO_RUN_ARGS)
 
 	if (o == NULL)
 	{
-		call_run(STENO_RUN_PASS);
+		steno_my.previous_run(STENO_RUN_PASS);
 		return;
 	}
 	enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
-		call_run(STENO_RUN_PASS);
+		steno_my.previous_run(STENO_RUN_PASS);
 	}
 	PG_CATCH();
 	{
@@ -796,15 +771,6 @@ executor_run(STENO_RUN_ARGS)
 		o->rows += query->estate->es_processed;
 }
 
-static void
-call_finish(QueryDesc *query)
-{
-	if (previous_finish)
-		previous_finish(query);
-	else
-		standard_ExecutorFinish(query);
-}
-
 STENO_HOT static void
 executor_finish(QueryDesc *query)
 {
@@ -816,13 +782,13 @@ executor_finish(QueryDesc *query)
 		o = find_open(query);
 	if (o == NULL)
 	{
-		call_finish(query);
+		steno_my.previous_finish(query);
 		return;
 	}
 	enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
-		call_finish(query);
+		steno_my.previous_finish(query);
 	}
 	PG_CATCH();
 	{
@@ -844,58 +810,57 @@ executor_end(QueryDesc *query)
 		remember_end(&o->s);
 		forget_open(o);
 	}
-	if (previous_end)
-		previous_end(query);
-	else
-		standard_ExecutorEnd(query);
+	steno_my.previous_end(query);
 }
 
 /* Permissions of relations that a utility statement, such as COPY, checks. */
+STENO_COLD static void
+add_relations(StenoLevel *level, List *permissions)
+{
+	ListCell   *lc;
+
+	foreach(lc, permissions)
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		int			i;
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		for (i = 0; i < level->relations_count; i++)
+			if (level->relations[i].relid == p->relid)
+				break;
+		if (i == level->relations_room)
+		{
+			int			room = level->relations_room * 2;
+			StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
+														   room * sizeof(StenoAccess),
+														   MCXT_ALLOC_NO_OOM);
+
+			if (more == NULL)
+				break;
+			memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
+			free_relations(level);
+			level->relations = more;
+			level->relations_room = room;
+		}
+		if (i == level->relations_count)
+		{
+			steno_relation_know(p->relid);
+			level->relations[i].relid = p->relid;
+			level->relations[i].access = 0;
+			level->relations_count++;
+		}
+		level->relations[i].access |= steno_access_of(p->requiredPerms);
+	}
+}
+
 STENO_HOT static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
-	StenoLevel *level = steno_my.level;
-
-	if (!steno_my.starting_own && level && level->utility)
-	{
-		ListCell   *lc;
-
-		foreach(lc, STENO_PERMISSIONS_LIST)
-		{
-			StenoPermission *p = (StenoPermission *) lfirst(lc);
-			int			i;
-
-			if (!STENO_IS_PERMISSION(p))
-				continue;
-			for (i = 0; i < level->relations_count; i++)
-				if (level->relations[i].relid == p->relid)
-					break;
-			if (i == level->relations_room)
-			{
-				int			room = level->relations_room * 2;
-				StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
-															   room * sizeof(StenoAccess),
-															   MCXT_ALLOC_NO_OOM);
-
-				if (more == NULL)
-					break;
-				memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
-				free_relations(level);
-				level->relations = more;
-				level->relations_room = room;
-			}
-			if (i == level->relations_count)
-			{
-				steno_relation_know(p->relid);
-				level->relations[i].relid = p->relid;
-				level->relations[i].access = 0;
-				level->relations_count++;
-			}
-			level->relations[i].access |= steno_access_of(p->requiredPerms);
-		}
-	}
-	if (previous_check)
-		return previous_check(STENO_CHECK_PERMS_PASS);
+	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility)
+		add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
+	if (steno_my.previous_check)
+		return steno_my.previous_check(STENO_CHECK_PERMS_PASS);
 	return true;
 }
 
@@ -940,15 +905,15 @@ call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 			 QueryEnvironment *environment, DestReceiver *dest,
 			 QueryCompletion *completion)
 {
-	if (previous_utility)
-		previous_utility(plan, source, read_only_tree, context, params,
+	if (steno_my.previous_utility)
+		steno_my.previous_utility(plan, source, read_only_tree, context, params,
 						 environment, dest, completion);
 	else
 		standard_ProcessUtility(plan, source, read_only_tree, context, params,
 								environment, dest, completion);
 }
 
-STENO_HOT static void
+static void
 process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *environment, DestReceiver *dest,
@@ -1090,17 +1055,17 @@ steno_statement_install(void)
 	steno_my.open = steno_my.few_open;
 	steno_my.open_room = STENO_FEW_OPEN;
 
-	previous_start = ExecutorStart_hook;
+	steno_my.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = executor_start;
-	previous_run = ExecutorRun_hook;
+	steno_my.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = executor_run;
-	previous_finish = ExecutorFinish_hook;
+	steno_my.previous_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
 	ExecutorFinish_hook = executor_finish;
-	previous_end = ExecutorEnd_hook;
+	steno_my.previous_end = ExecutorEnd_hook ? ExecutorEnd_hook : standard_ExecutorEnd;
 	ExecutorEnd_hook = executor_end;
-	previous_check = ExecutorCheckPerms_hook;
+	steno_my.previous_check = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = check_perms;
-	previous_utility = ProcessUtility_hook;
+	steno_my.previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 	RegisterXactCallback(transaction_end, NULL);
 	RegisterSubXactCallback(subtransaction_end, NULL);

@@ -30,12 +30,14 @@
 #undef ENABLE_GSS
 
 #include "datatype/timestamp.h"
-#include "executor/execdesc.h"
+#include "executor/executor.h"
 #include "lib/stringinfo.h"
 #include "nodes/params.h"
 #include "portability/instr_time.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
+#include "tcop/utility.h"
+#include "utils/portal.h"
 
 /* Our symbols are our own: calls among our files are direct. */
 #pragma GCC visibility push(hidden)
@@ -136,6 +138,8 @@ extern void steno_session_died(const ErrorData *edata);
 
 /* ---- record.c ---- */
 
+#define STENO_FEW_PARAMS 8
+
 typedef struct StenoParam
 {
 	const uint8 *data;
@@ -150,6 +154,8 @@ typedef struct StenoParams
 	uint32		nulls_len;		/* 0: none is NULL */
 	uint64		values_len;		/* encoded */
 	StenoParam *values;			/* data NULL: a NULL */
+	StenoParam	few[STENO_FEW_PARAMS];
+	uint64		fixed[STENO_FEW_PARAMS];	/* by-value datums of few */
 } StenoParams;
 
 /* A record's facts, on their way into the ring. */
@@ -261,12 +267,6 @@ struct StenoWriter;
 extern void steno_writer_register(void);
 extern void steno_writer_wake(StenoWriterControl *writer);
 extern void steno_recover_rings(struct StenoWriter *writer);
-
-/*
- * Scratch memory for one record.  Who takes memory from it sets
- * steno_my.scratch_used; steno_record_put resets it then.
- */
-extern MemoryContext steno_scratch;
 
 #pragma GCC visibility pop
 
