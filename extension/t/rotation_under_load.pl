@@ -35,7 +35,7 @@ foreach my $i (1 .. 3)
 		my $c = Steno::Client->new($node, application_name => 'load');
 
 		# each text is long and different, so that the dictionary does not help
-		$c->query(sprintf "SELECT 'load %d.%d', '%s'", $i, $_, join ',', map { rand } 1 .. 80)
+		$c->query(sprintf "SELECT 'load %d.%d', '%s'", $i, $_, join ',', map { rand } 1 .. 160)
 		  foreach 1 .. 1000;
 		$c->quit;
 		POSIX::_exit(0);
@@ -55,7 +55,7 @@ waitpid $_, 0 foreach @children;
 flush($node);
 
 @segments = segments();
-cmp_ok(scalar @segments, '>=', 8, 'segments by size and by request');
+cmp_ok(scalar @segments, '>', 6, 'segments by size and by request');
 cmp_ok((sort { $b <=> $a } @segments)[0], '<', 1024 * 1024 + 1200 * 1024,
 	'none is larger than steno.segment_size by more than a block');
 foreach my $line (lines($node, '--application', 'load', '--kind', 'statement'))
