@@ -168,6 +168,9 @@ find_roles(Oid user_id, bool failing)
 
 	if (!OidIsValid(user_id) || !(failing || IsTransactionState()))
 		return false;
+	/* what the client gave as its name holds until it can be looked up */
+	if (failing && !OidIsValid(steno_my.user_id) && known.user[0] != '\0')
+		return false;
 	session_user_id = GetSessionUserId();
 	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
 		return false;
