@@ -32,7 +32,9 @@
 #define STENO_RING_VERSION 1
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
-#define STENO_SESSION_MAX 1512
+#define STENO_PAGE 4096
+#define STENO_SESSION_MAX 1000
+#define STENO_OWN_MAX 2560
 #define STENO_INFLIGHT_TEXT 232
 
 /* A message is at most this share of a ring; bigger records go in parts. */
@@ -118,10 +120,13 @@ typedef struct StenoRing
 	 * messages between them.
 	 */
 	_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
+
+	/* Producer: what it likes to have in the same page as the rest. */
+	_Alignas(STENO_CACHE_LINE) uint8_t own[STENO_OWN_MAX];
 } StenoRing;
 
-/* A power of two, so that what a statement touches of it never lies in two pages. */
-_Static_assert(sizeof(StenoRing) == 2048, "size of a ring's header");
+/* A page each, so that what a statement touches of it lies in one. */
+_Static_assert(sizeof(StenoRing) == STENO_PAGE, "size of a ring's header");
 
 #define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
 
@@ -250,16 +255,23 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 }
 
 /*
- * Have what the next message will need brought near: its first lines, and the
- * header's.  It costs no waiting.
+ * Touch the page of the next message.  After a context switch both pages of the
+ * ring, the header's and this one, are in no TLB; a load here lets the two
+ * walks of the page tables run side by side.  A prefetch would be dropped.
  */
+static inline void
+steno_ring_touch(const StenoProducer *p)
+{
+	(void) *(const volatile uint8_t *) (p->data + (p->head & (p->size - 1)));
+}
+
+/* Have the next message's lines brought near, once its page has been touched. */
 static inline void
 steno_ring_prefetch(const StenoProducer *p)
 {
 	const uint8_t *next = p->data + (p->head & (p->size - 1));
 	int			i;
 
-	__builtin_prefetch(&p->ring->head, 1);
 	for (i = 0; i < 5; i++)
 		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
 }

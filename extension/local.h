@@ -5,7 +5,7 @@
  * Between two statements of a session other processes run: each cache line that a
  * statement touches is then in no cache near, and each page in no TLB.  At
  * that scale the lines are the cost, not the instructions, so the state that
- * the hooks need is kept together, in the order of its use.
+ * the hooks need is kept together, in the order of its use, and in one page.
  */
 #ifndef STENO_LOCAL_H
 #define STENO_LOCAL_H
@@ -40,7 +40,7 @@ typedef struct StenoOpen
 } StenoOpen;
 
 /* Relations whose names are at hand. */
-#define STENO_NEAR_RELATIONS 8
+#define STENO_NEAR_RELATIONS 4
 #define STENO_NEAR_NAME 94
 
 typedef struct StenoNearRelation
@@ -58,8 +58,8 @@ typedef enum StenoState
 	STENO_DEAD					/* ended, or there is no ring for this process */
 } StenoState;
 
-#define STENO_FEW_OPEN 8
-#define STENO_SHAPE_ROOM 1024
+#define STENO_FEW_OPEN 4
+#define STENO_SHAPE_ROOM 640
 
 /*
  * Functions that every query runs through stand together in the library, from the
@@ -130,11 +130,37 @@ typedef struct StenoLocal
 	int			near_next;		/* to be replaced next */
 
 	StenoOpen	few_open[STENO_FEW_OPEN];
-	StenoNearRelation near[STENO_NEAR_RELATIONS];
-	uint8		shape[STENO_SHAPE_ROOM];
+	uint8		shape[STENO_SHAPE_ROOM] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
 } StenoLocal;
 
-extern StenoLocal steno_my;
+/*
+ * It stands in the page of the ring's header: the page steno_page, at first one of
+ * this process alone, is replaced by that of the ring when the process attaches
+ * to it.  So one page, not two, is touched for state and ring.
+ */
+extern StenoRing steno_page;
+
+#define steno_my (*(StenoLocal *) steno_page.own)
+
+StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
+
+/*
+ * First thing of a statement: have all of it on its way at once, so that the first
+ * touch waits for one trip to memory, and the others for none.
+ */
+static inline void
+steno_local_prefetch(void)
+{
+	const char *lines = (const char *) &steno_my;
+	size_t		i;
+
+	for (i = 0; i < offsetof(StenoLocal, few_open) + sizeof(StenoOpen); i += STENO_CACHE_LINE)
+		__builtin_prefetch(lines + i, 1);
+	__builtin_prefetch(steno_my.near);
+	for (i = 0; i < 2 * STENO_CACHE_LINE; i += STENO_CACHE_LINE)
+		__builtin_prefetch(steno_my.shape + i, 1);
+}
 
 static inline bool
 steno_class_logged(int class)

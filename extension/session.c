@@ -10,6 +10,9 @@
  */
 #include "steno.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "access/parallel.h"
 #include "common/ip.h"
 #include "commands/dbcommands.h"
@@ -31,7 +34,7 @@
 
 #include "compat.h"
 
-StenoLocal	steno_my __attribute__((aligned(4096)));
+StenoRing	steno_page __attribute__((aligned(STENO_PAGE)));
 
 static ClientAuthentication_hook_type previous_authentication;
 
@@ -320,6 +323,22 @@ session_end(int code, Datum arg)
 }
 
 /*
+ * Put the page of our ring's header, with a copy of our state in it, in the place of
+ * steno_page.  Should that fail, both stay where they are, and all works.
+ */
+static StenoRing *
+share_page(StenoRing *ring)
+{
+	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
+		return ring;
+	memcpy(ring->own, steno_page.own, sizeof(ring->own));
+	/* an old size of 0 maps the same pages once more */
+	if (mremap(ring, 0, STENO_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, &steno_page) == MAP_FAILED)
+		return ring;
+	return &steno_page;
+}
+
+/*
  * Take the ring of this process's slot.  Called before authentication for a
  * refused client, else by the first record.
  */
@@ -343,8 +362,9 @@ steno_session_attach(void)
 		steno_my.state = STENO_DEAD;	/* an auxiliary process */
 		return false;
 	}
+	ring = share_page(steno_ring_at(&steno_rings, slot));
 	steno_producer_init(&steno_my.producer, &steno_rings, slot);
-	ring = steno_my.producer.ring;
+	steno_my.producer.ring = ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);

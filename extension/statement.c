@@ -265,8 +265,7 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 		describe_session();
 	if (s->top_level && s->recorded)
 	{
-		/* the record will be there: have its lines on their way meanwhile */
-		steno_ring_prefetch(&steno_my.producer);
+		steno_ring_touch(&steno_my.producer);
 		__builtin_prefetch(&application_name);
 		/* should we die now, whose statement it is must be known */
 		if (unlikely(!steno_my.described))
@@ -275,6 +274,7 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 			steno_inflight_begin(&steno_my.producer.ring->inflight,
 								 steno_my.inflight_version, s->statement,
 								 s->time, s->text, (uint32) s->text_len);
+		steno_ring_prefetch(&steno_my.producer);
 	}
 }
 
@@ -685,6 +685,7 @@ executor_start(QueryDesc *query, int eflags)
 	int			depth;
 	ListCell   *lc;
 
+	steno_local_prefetch();
 	if (!recording() ||
 		(outer && outer->utility && outer->utility->source == query->sourceText &&
 		 !outer->forces) ||
@@ -924,6 +925,8 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	StenoLevel	l;
 	bool		changes_context;
 	uint64		rows = STENO_NONE64;
+
+	steno_local_prefetch();
 
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
 	if (!recording() || context == PROCESS_UTILITY_SUBCOMMAND)
