@@ -34,7 +34,7 @@
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
 #define STENO_SESSION_MAX 1000
-#define STENO_OWN_MAX 2560
+#define STENO_OWN_MAX 2496
 #define STENO_INFLIGHT_TEXT 232
 
 /* A message is at most this share of a ring; bigger records go in parts. */
@@ -93,6 +93,15 @@ typedef struct StenoRing
 	 * stands here because the producer has this line at hand.
 	 */
 	_Atomic uint32_t asleep;
+
+	/*
+	 * Left by a producer that ended with records dropped and no room to say so:
+	 * how many, and their sequence numbers.  The next producer, or recovery,
+	 * writes the gap record in the ended session's name.
+	 */
+	uint64_t	gap;
+	uint64_t	gap_first;
+	uint64_t	gap_last;
 
 	/*
 	 * Consumer.  tail: release store pairs with the producer's acquire load,

@@ -351,21 +351,21 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 	return true;
 }
 
-/* Before the first record after dropped ones: how many, and which. */
-STENO_COLD static bool
-put_gap(void)
+/*
+ * The extra pairs of a gap record; buf has room for STENO_GAP_EXTRA bytes.
+ * Returns their length.
+ */
+uint32
+steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
 {
-	StenoLocal *s = &steno_my;
-	StenoRecord gap;
-	uint8		extra[128];
-	uint8	   *p = extra;
-	char		number[32];
+	const char *names[STENO_GAP_PAIRS] = {"count", "first_seq", "last_seq", "reason"};
+	uint64		values[] = {count, first, last};
+	uint8	   *p = buf;
 	int			i;
-	const char *names[] = {"count", "first_seq", "last_seq", "reason"};
-	uint64		values[] = {s->dropped, s->dropped_first, s->seq};
 
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < STENO_GAP_PAIRS; i++)
 	{
+		char		number[32];
 		const char *value = "ring full";
 
 		if (i < 3)
@@ -378,16 +378,66 @@ put_gap(void)
 		p = steno_put_varint(p, strlen(value));
 		p = put_bytes(p, value, strlen(value));
 	}
+	return p - buf;
+}
+
+/* The gap record takes the number after the last dropped one. */
+static bool
+put_gap_record(uint64 count, uint64 first, uint64 last)
+{
+	StenoRecord gap;
+	uint8		extra[STENO_GAP_EXTRA];
+
 	steno_record_init(&gap, STENO_KIND_GAP);
 	gap.time = GetCurrentTimestamp();
+	gap.extra_len = steno_gap_extra(extra, count, first, last);
 	gap.extra = extra;
-	gap.extra_len = p - extra;
-	gap.extra_count = 4;
-	if (!put(&gap, s->seq + 1, false))
+	gap.extra_count = STENO_GAP_PAIRS;
+	return put(&gap, last + 1, false);
+}
+
+/* Before the first record after dropped ones: how many, and which. */
+STENO_COLD static bool
+put_gap(void)
+{
+	StenoLocal *s = &steno_my;
+
+	if (!put_gap_record(s->dropped, s->dropped_first, s->seq))
 		return false;
 	s->seq++;
 	s->dropped = 0;
 	return true;
+}
+
+/* At the end of a session: what it could not say, somebody else will. */
+void
+steno_record_leave(void)
+{
+	StenoLocal *s = &steno_my;
+	StenoRing  *ring = s->producer.ring;
+
+	if (s->dropped == 0 || (s->described && put_gap()))
+		return;
+	if (!s->described)
+	{
+		/* the writer does not know this session: only count them */
+		atomic_fetch_add(&steno_control->lost, s->dropped);
+		return;
+	}
+	ring->gap_first = s->dropped_first;
+	ring->gap_last = s->seq;
+	ring->gap = s->dropped;
+}
+
+/* At the beginning of a session: say what the one before could not. */
+void
+steno_record_take_over(void)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+
+	if (unlikely(ring->gap != 0) &&
+		put_gap_record(ring->gap, ring->gap_first, ring->gap_last))
+		ring->gap = 0;
 }
 
 /*

@@ -6,9 +6,9 @@
  *	  its rings are taken to be freed up to there, else up to where they were.
  * 2. The rings' messages are written, as a living writer would have.
  * 3. What nobody could write any more: for each ring whose statement was running,
- *	  a record with outcome "interrupted", and for each whose process was there, a
- *	  disconnect record.  These make one block, which is written last; then the
- *	  file goes.
+ *	  a record with outcome "interrupted", for each whose process was there, a
+ *	  disconnect record, and gap records that ended sessions left.  These make
+ *	  one block, which is written last; then the file goes.
  *
  * Recovery may die at any point, and is then done again from where it was.
  */
@@ -157,6 +157,29 @@ add_disconnect(StenoWriter *w, StenoSource *source)
 	steno_writer_add(w, source, &buf.m.m);
 }
 
+/* What a session dropped and could not say any more. */
+static void
+add_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		extra[STENO_GAP_EXTRA + 8];
+	}			buf;
+
+	memset(&buf, 0, sizeof(buf));
+	buf.m.m.kind = STENO_KIND_GAP;
+	buf.m.seq = ring->gap_last + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	buf.m.extra_count = STENO_GAP_PAIRS;
+	buf.m.extra_len = steno_gap_extra(buf.extra, ring->gap, ring->gap_first, ring->gap_last);
+	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
+	steno_writer_add(w, source, &buf.m.m);
+}
+
 /* Step 3; returns the number of interrupted statements. */
 static int
 add_finals(StenoWriter *w, StenoDrain *drain)
@@ -170,7 +193,11 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 		StenoInFlight *f = &ring->inflight;
 		StenoSource *source = &drain->sources[i];
 
-		if (source->body_len == 0 || atomic_load(&ring->owner) == 0)
+		if (source->body_len == 0)
+			continue;
+		if (ring->gap != 0)
+			add_gap(w, source, ring);
+		if (atomic_load(&ring->owner) == 0)
 			continue;
 		if (f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done))
 		{

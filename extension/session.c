@@ -315,6 +315,7 @@ session_end(int code, Datum arg)
 		}
 		steno_record_put(&record, false);
 	}
+	steno_record_leave();
 	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
 	atomic_store(&ring->owner_flags, 0);
@@ -374,6 +375,7 @@ steno_session_attach(void)
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
 	on_shmem_exit(session_end, (Datum) 0);
 	steno_my.state = STENO_READY;
+	steno_record_take_over();
 	return true;
 }
 

@@ -318,6 +318,35 @@ scratch(size_t size)
 }
 
 /*
+ * The shape is the one part of a record that cannot go in parts: what does not
+ * fit half a message is left out, and the record says how much.
+ */
+static inline uint32
+shape_limit(void)
+{
+	return steno_my.producer.max_message / 2;
+}
+
+STENO_COLD static void
+omit(StenoRecord *record, const char *name, int count)
+{
+	StringInfoData extra;
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	char		number[16];
+
+	steno_my.scratch_used = true;
+	initStringInfo(&extra);
+	if (record->extra)
+		appendBinaryStringInfo(&extra, (const char *) record->extra, record->extra_len);
+	snprintf(number, sizeof(number), "%d", count);
+	steno_put_pair(&extra, name, number);
+	record->extra = (uint8 *) extra.data;
+	record->extra_len = extra.len;
+	record->extra_count++;
+	MemoryContextSwitchTo(old);
+}
+
+/*
  * Make the record's shape: all of it but the parameters, for which there is room
  * at the returned end.  command NULL is SELECT, which then is in the code: the
  * page of our constants is another one to miss.
@@ -331,10 +360,18 @@ make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
 	uint8	   *p = steno_my.shape;
 	int			i;
 
-	for (i = 0; i < count; i++)
-		room += steno_relation_size(relations[i].relid);
 	if (params)
 		room += steno_params_shape_size(params);
+	for (i = 0; i < count; i++)
+	{
+		room += steno_relation_size(relations[i].relid);
+		if (unlikely(room > shape_limit()))
+		{
+			omit(record, "relations_omitted", count - i);
+			count = i;
+			break;
+		}
+	}
 	if (unlikely(room > STENO_SHAPE_ROOM))
 	{
 		p = scratch(room);
@@ -449,6 +486,11 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	if (params && params->numParams == 0)
 		params = NULL;
+	if (unlikely(params && steno_params_shape_size(params) > shape_limit() / 2))
+	{
+		omit(&record, "parameters_omitted", params->numParams);
+		params = NULL;
+	}
 	if (!closed)				/* then the plan may be gone with its transaction */
 	{
 		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));

@@ -191,6 +191,12 @@ steno_record_init(StenoRecord *record, int kind)
 
 extern void steno_record_put(StenoRecord *record, bool top_level);
 extern void *steno_record_room(uint32 len);
+
+#define STENO_GAP_PAIRS 4
+#define STENO_GAP_EXTRA 128
+extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last);
+extern void steno_record_leave(void);
+extern void steno_record_take_over(void);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
 
 /* ---- statement.c ---- */
