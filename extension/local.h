@@ -135,13 +135,22 @@ typedef struct StenoLocal
 } StenoLocal;
 
 /*
- * It stands in the page of the ring's header: the page steno_page, at first one of
- * this process alone, is replaced by that of the ring when the process attaches
- * to it.  So one page, not two, is touched for state and ring.
+ * It stands in the page of the ring's header: the page, at first one of this
+ * process alone, is replaced by that of the ring when the process attaches to
+ * it, and the ring's data comes right behind.  So one page, not two, is touched
+ * for state and header, and the data's page table entries are near theirs.
  */
-extern StenoRing steno_page;
+#define STENO_NEAR_DATA (1024 * 1024)
 
-#define steno_my (*(StenoLocal *) steno_page.own)
+typedef struct StenoArea
+{
+	StenoRing	page;
+	uint8		data[STENO_NEAR_DATA];	/* for rings up to this size */
+} StenoArea;
+
+extern StenoArea steno_area;
+
+#define steno_my (*(StenoLocal *) steno_area.page.own)
 
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
 

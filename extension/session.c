@@ -34,7 +34,7 @@
 
 #include "compat.h"
 
-StenoRing	steno_page __attribute__((aligned(STENO_PAGE)));
+StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
 
 static ClientAuthentication_hook_type previous_authentication;
 
@@ -323,20 +323,34 @@ session_end(int code, Datum arg)
 	atomic_store_explicit(&ring->owner, 0, memory_order_release);
 }
 
-/*
- * Put the page of our ring's header, with a copy of our state in it, in the place of
- * steno_page.  Should that fail, both stay where they are, and all works.
- */
-static StenoRing *
-share_page(StenoRing *ring)
+/* Map the pages at from once more, at to. */
+static bool
+map_again(void *from, size_t size, void *to)
 {
+	/* an old size of 0 says that the old mapping is to stay */
+	return mremap(from, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+}
+
+/*
+ * Become the producer of a ring: put the page of its header, with a copy of our
+ * state in it, in the place of steno_area's, and its data behind.  Should that
+ * fail, things stay where they are, and all works.
+ */
+static void
+become_producer(uint32 slot)
+{
+	StenoRing  *ring = steno_ring_at(&steno_rings, slot);
+	StenoProducer *producer = &steno_my.producer;
+
+	steno_producer_init(producer, &steno_rings, slot);
 	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
-		return ring;
-	memcpy(ring->own, steno_page.own, sizeof(ring->own));
-	/* an old size of 0 maps the same pages once more */
-	if (mremap(ring, 0, STENO_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, &steno_page) == MAP_FAILED)
-		return ring;
-	return &steno_page;
+		return;
+	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));
+	if (map_again(ring, STENO_PAGE, &steno_area.page))
+		producer->ring = &steno_area.page;
+	if (producer->size <= STENO_NEAR_DATA &&
+		map_again(producer->data, producer->size, steno_area.data))
+		producer->data = steno_area.data;
 }
 
 /*
@@ -363,9 +377,8 @@ steno_session_attach(void)
 		steno_my.state = STENO_DEAD;	/* an auxiliary process */
 		return false;
 	}
-	ring = share_page(steno_ring_at(&steno_rings, slot));
-	steno_producer_init(&steno_my.producer, &steno_rings, slot);
-	steno_my.producer.ring = ring;
+	become_producer(slot);
+	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
