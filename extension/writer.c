@@ -114,20 +114,31 @@ steno_drain_free(StenoDrain *drain)
 
 /* ---- failures ---- */
 
+/*
+ * Say so once, until the action succeeds: a trail that takes blocks can still
+ * refuse to be synced, or to begin a segment.
+ */
 static void
-report_failure(StenoWriter *w, const StenoError *error)
+report_failure(StenoWriter *w, StenoAction action, const StenoError *error)
 {
+	static const char *const consequences[] = {
+		[STENO_WRITE] = "Records stay in the rings; when these are full, statements wait or records are dropped, as \"steno.delivery\" says.",
+		[STENO_SYNC] = "What was written since the last sync may not be on disk.",
+		[STENO_ROTATE] = "Records go on into the present segment.",
+	};
+
 	count(&w->control->errors, 1);
-	if (w->failing)
+	w->retry_at[action] = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MS);
+	if (w->failing[action])
 		return;
-	w->failing = true;
+	w->failing[action] = true;
 	errno = error->error;
 	if (error->error != 0)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
 						w->number, error->what, error->path),
-				 errdetail("Records stay in the rings; when these are full, statements wait or records are dropped, as \"steno.delivery\" says."),
+				 errdetail_internal("%s", consequences[action]),
 				 errhint("The writer tries again every second and goes on by itself.")));
 	else
 		ereport(LOG,
@@ -138,13 +149,19 @@ report_failure(StenoWriter *w, const StenoError *error)
 }
 
 static void
-report_recovery(StenoWriter *w)
+report_success(StenoWriter *w, StenoAction action)
 {
-	if (!w->failing)
+	static const char *const messages[] = {
+		[STENO_WRITE] = "steno writer %d can write the trail again",
+		[STENO_SYNC] = "steno writer %d can sync the trail again",
+		[STENO_ROTATE] = "steno writer %d can begin segments of the trail again",
+	};
+
+	if (!w->failing[action])
 		return;
-	w->failing = false;
+	w->failing[action] = false;
 	ereport(LOG,
-			(errmsg("steno writer %d can write the trail again", w->number)));
+			(errmsg(messages[action], w->number)));
 }
 
 static bool
@@ -244,11 +261,11 @@ steno_writer_write(StenoWriter *w)
 	}
 	while (!steno_stream_append(&w->stream, bytes, len, records, chain, &error))
 	{
-		report_failure(w, &error);
+		report_failure(w, STENO_WRITE, &error);
 		if (!wait_to_retry(w))
 			return false;
 	}
-	report_recovery(w);
+	report_success(w, STENO_WRITE);
 	if (drain)
 	{
 		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
@@ -290,10 +307,10 @@ steno_writer_sync(StenoWriter *w)
 		return true;
 	if (!steno_stream_sync(&w->stream, &error))
 	{
-		report_failure(w, &error);
+		report_failure(w, STENO_SYNC, &error);
 		return false;
 	}
-	report_recovery(w);
+	report_success(w, STENO_SYNC);
 	count(&w->control->syncs, 1);
 	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
 	return true;
@@ -437,11 +454,11 @@ open_stream(StenoWriter *w)
 							  (mode_t) steno_file_mode, GetCurrentTimestamp(),
 							  &found, &error))
 	{
-		report_failure(w, &error);
+		report_failure(w, STENO_WRITE, &error);
 		if (!wait_to_retry(w))
 			proc_exit(0);
 	}
-	report_recovery(w);
+	report_success(w, STENO_WRITE);
 	if (found.torn_bytes > 0)
 	{
 		char		bytes[32];
@@ -483,7 +500,15 @@ start(int number)
 
 /* ---- the main loop ---- */
 
-static void
+/* Whether it is worth trying, after a failure of it. */
+static bool
+may_try(const StenoWriter *w, StenoAction action, TimestampTz now)
+{
+	return !w->failing[action] || now >= w->retry_at[action];
+}
+
+/* Returns false when a new segment was wanted and could not be begun. */
+static bool
 rotate_if_due(StenoWriter *w, bool requested)
 {
 	StenoError	error;
@@ -494,11 +519,28 @@ rotate_if_due(StenoWriter *w, bool requested)
 		now - w->stream.created >= (int64) steno_rotation_age * SECS_PER_MINUTE * USECS_PER_SEC)
 		due = true;
 	if (w->stream.offset <= STENO_SEGMENT_HEADER || !(due || requested))
-		return;
+		return true;
+	if (!may_try(w, STENO_ROTATE, now))
+		return false;
 	if (!steno_stream_rotate(&w->stream, now, &error))
-		report_failure(w, &error);
-	else
-		atomic_store(&w->control->segment, w->stream.segment);
+	{
+		report_failure(w, STENO_ROTATE, &error);
+		return false;
+	}
+	report_success(w, STENO_ROTATE);
+	atomic_store(&w->control->segment, w->stream.segment);
+	return true;
+}
+
+/* A request that was seen before the pass is served. */
+static void
+answer(uint64 *served, uint64 request, _Atomic uint64_t *done)
+{
+	if (*served == request)
+		return;
+	*served = request;
+	atomic_store(done, request);
+	ConditionVariableBroadcast(&steno_control->answered);
 }
 
 static void
@@ -546,17 +588,13 @@ pass(StenoWriter *w, StenoDrain *live)
 	sync = flush != w->served_flush || steno_fsync_interval == 0 ||
 		(steno_fsync_interval > 0 &&
 		 now - last_sync >= steno_fsync_interval * INT64CONST(1000)) || leaving();
-	if (sync && w->stream.dirty && steno_writer_sync(w))
+	if (sync && w->stream.dirty && may_try(w, STENO_SYNC, now) && steno_writer_sync(w))
 		last_sync = now;
-	rotate_if_due(w, rotate != w->served_rotate);
-	if ((flush != w->served_flush && !w->stream.dirty) || rotate != w->served_rotate)
-	{
-		w->served_flush = flush;
-		w->served_rotate = rotate;
-		atomic_store(&w->control->flush_done, flush);
-		atomic_store(&w->control->rotate_done, rotate);
-		ConditionVariableBroadcast(&steno_control->answered);
-	}
+	/* each is retried in later passes until it has succeeded itself */
+	if (rotate_if_due(w, rotate != w->served_rotate))
+		answer(&w->served_rotate, rotate, &w->control->rotate_done);
+	if (!w->stream.dirty)
+		answer(&w->served_flush, flush, &w->control->flush_done);
 	return atomic_load(&w->control->blocks) != blocks;
 }
 
@@ -599,7 +637,8 @@ run(StenoWriter *w, StenoDrain *live)
 			interval = Min(interval + interval / 4 + 1, steno_flush_interval);
 		interval = Min(interval, steno_flush_interval);
 		if (!w->stream.dirty &&
-			steno_clock_us(&steno_my.clock, last_busy, steno_clock_ticks(&steno_my.clock)) > IDLE_MS * UINT64CONST(1000))
+			steno_clock_us(&steno_my.clock, last_busy,
+						   steno_clock_ticks(&steno_my.clock)) > IDLE_MS * UINT64CONST(1000))
 		{
 			set_asleep(live, 1);
 			/* what was published before a backend could see that */

@@ -27,6 +27,16 @@ typedef struct StenoDrain
 	uint64	   *positions;
 } StenoDrain;
 
+/* What can fail, each by itself. */
+typedef enum StenoAction
+{
+	STENO_WRITE,
+	STENO_SYNC,
+	STENO_ROTATE
+} StenoAction;
+
+#define STENO_ACTIONS 3
+
 typedef struct StenoWriter
 {
 	int			number;
@@ -35,7 +45,8 @@ typedef struct StenoWriter
 	StenoStream stream;
 	StenoSource self;			/* for records of the writer's own */
 	StenoDrain *drain;			/* whose messages the block holds */
-	bool		failing;		/* the last write or sync failed, and was logged */
+	bool		failing[STENO_ACTIONS]; /* the last try failed, and was logged */
+	TimestampTz retry_at[STENO_ACTIONS];	/* when failing */
 	uint64		served_flush;
 	uint64		served_rotate;
 } StenoWriter;

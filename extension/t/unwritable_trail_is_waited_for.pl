@@ -149,6 +149,39 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	$numbers++;
 }
 
+# No segment can be begun: who asked for one waits, and nobody else does.
+{
+	my $c = Steno::Client->new($node, application_name => 'rotating');
+	my $stream = trail($node) . '/0';
+	my $start = -s $node->logfile;
+	my $segments = () = glob "$stream/*.steno";
+	my $refused = qr/LOG:  steno writer 0 could not write the trail: could not create segment "[^"]*": Permission denied/;
+	my ($errors, $log);
+
+	$c->query(statement());
+	chmod(0500, $stream) or die "could not change mode of $stream: $!";
+	$c->put('Q', "SELECT steno.rotate()\0")->send_all;
+	$node->wait_for_log($refused, $start);
+	flush($node);
+	pass('others are served');
+	$errors = look('SELECT errors FROM steno.writers');
+	wait_until 'it tries again', sub { look('SELECT errors FROM steno.writers') > $errors };
+	$watch->query(statement()) for 1 .. 3;
+	flush($node);
+	ok(!IO::Select->new($c->{socket})->can_read(0), 'rotate() does not return before there is a new segment');
+	$log = slurp_file($node->logfile, $start);
+	is(scalar(my @lines = $log =~ /$refused/g), 1, 'the log says so once');
+	like($log, qr/DETAIL:  Records go on into the present segment\./, 'and where records go');
+	$numbers -= 3;    # of a session that is not recorded
+
+	chmod(0700, $stream) or die "could not change mode of $stream: $!";
+	ok(!$c->finish->{sqlstate}, 'rotate() returns when it can');
+	is(scalar(() = glob "$stream/*.steno"), $segments + 1, 'and there is one more segment');
+	$node->wait_for_log(qr/LOG:  steno writer 0 can begin segments of the trail again/, $start);
+	$c->quit;
+	verify_ok($node, 'the trail is whole');
+}
+
 # The server can stop with a full disk; the next start writes the rest.
 {
 	my $c = Steno::Client->new($node, application_name => 'stopped');
