@@ -5,8 +5,9 @@
  *
  * Every figure is taken several times, and the spread is shown with it.  It is
  * processor time, but for the one with two threads: on a machine with other work
- * that one's minimum is the code's own cost, and its maximum the machine's.  The text stands for a statement that repeats: of a few
- * different ones, with one parameter.
+ * that one's minimum is the code's own cost, and its maximum the machine's.  The
+ * text stands for a statement that repeats: of a few different ones, with one
+ * parameter.
  */
 #include <pthread.h>
 #include <sched.h>

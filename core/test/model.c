@@ -226,8 +226,10 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 	}
 	if (test_below(random, 2))
 	{
+		uint64_t	most = test_below(random, 4) ? 40 : sizeof(values);
+
 		s.values = values;
-		s.values_len = random_bytes(values, (uint32_t) test_below(random, test_below(random, 4) ? 40 : sizeof(values)), random);
+		s.values_len = random_bytes(values, (uint32_t) test_below(random, most), random);
 	}
 	if (test_below(random, 8) == 0)
 	{
