@@ -53,7 +53,7 @@ func writeTrail(t *testing.T, dir string) {
 		fact(trail.KeyDatabase, "postgres"), fact(trail.KeyApplication, "backup"), fact(trail.KeyClient, "[local]"))
 	mallory := trailtest.NewSession(start+2*second, 4003, fact(trail.KeyUser, "mallory"), fact(trail.KeyDatabase, "shop"),
 		fact(trail.KeyClient, "[2001:db8::7]:40000"), fact(trail.KeyAuthMethod, "scram-sha-256"))
-	server := trailtest.NewSession(start-second, 3999, fact(trail.KeyBackendType, "pg_steno writer"))
+	server := trailtest.NewSession(start-second, 3999, fact(trail.KeyBackendType, trail.WriterBackendType))
 	table := func(name string, access trail.Access) []trailtest.Relation {
 		return []trailtest.Relation{{Type: trail.RelationTypeTable, Access: access, Name: name}}
 	}
@@ -68,7 +68,7 @@ func writeTrail(t *testing.T, dir string) {
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(start)
 	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: server, Time: start - second, Extra: []string{"event", "start", "version", "1.0"}})
-	b.Add(&trailtest.Record{Kind: trail.KindConnect, Session: alice, Time: start})
+	b.Add(&trailtest.Record{Kind: trail.KindConnect, Session: alice, Time: start, Shape: shape(trail.ClassConnect, "")})
 	b.Add(&trailtest.Record{
 		Kind: trail.KindStatement, Session: alice, Time: start + second/2, Duration: 420, Rows: 1, Shape: orders,
 		Text: "SELECT * FROM orders WHERE id = $1 AND note = $2", Values: append(binary.LittleEndian.AppendUint32(nil, 42), "\x05it's "...),

@@ -143,6 +143,9 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 			if method := r.Session.Fact(trail.KeyAuthMethod); len(method) > 0 {
 				dst = appendSafe(append(dst, " by "...), method)
 			}
+			if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 && r.Kind != trail.KindDisconnect {
+				dst = appendSafe(append(dst, " application="...), name)
+			}
 		}
 	}
 	if s := r.Shape; s != nil && (statement || len(s.Command) > 0) {

@@ -52,3 +52,7 @@ func Names() (kinds, classes, outcomes []string) {
 	}
 	return kinds, classes, namesOutcome[:]
 }
+
+// WriterBackendType is the backend type in the sessions of writers. These have
+// no disconnect record: a writer's last record stands in the last block.
+const WriterBackendType = "steno writer"

@@ -22,11 +22,11 @@ type finding struct {
 	torn   bool // the errors are those of an unfinished write
 
 	spans     []span
-	explained []span // numbers that gap records stand for
-	lost      uint64 // records that gap records count
-	gaps      uint64 // gap records
-	ended     []trail.SessionID
-	first     int64 // earliest time and latest end
+	explained []span            // numbers that gap records stand for
+	lost      uint64            // records that gap records count
+	gaps      uint64            // gap records
+	ended     []trail.SessionID // those with a disconnect record, and those that have none
+	first     int64             // earliest time and latest end
 	last      int64
 
 	parts       map[trail.RecordID]uint64 // bytes of data parts
@@ -111,8 +111,12 @@ func (c *checker) items(f *finding) {
 		}
 	}
 	for i, o := range c.open {
-		if o.last != 0 {
-			f.spans = append(f.spans, span{b.SessionID(i), o.first, o.last})
+		if o.last == 0 {
+			continue
+		}
+		f.spans = append(f.spans, span{b.SessionID(i), o.first, o.last})
+		if string(b.SessionAt(i).Fact(trail.KeyBackendType)) == trail.WriterBackendType {
+			f.ended = append(f.ended, b.SessionID(i))
 		}
 	}
 	if h.Records == 0 {

@@ -148,6 +148,16 @@ func TestSessionsWithoutADisconnectAreOpen(t *testing.T) {
 	if r := verified(t, dir); r.Sessions != 1 || r.OpenSessions != 0 {
 		t.Errorf("got %+v", r)
 	}
+
+	// Writers have no disconnect record.
+	dir = t.TempDir()
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	writer := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType})
+	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: writer, Time: trailtest.Epoch, Extra: []string{"event", "start"}})
+	trailtest.NewStream(t, dir, 0).Write(t, b)
+	if r := verified(t, dir); r.Sessions != 1 || r.OpenSessions != 0 {
+		t.Errorf("a writer: got %+v", r)
+	}
 }
 
 // TestForgeriesAreFound changes a trail as someone would who knows the format
