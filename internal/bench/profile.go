@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -38,10 +39,17 @@ type ProfileReport struct {
 // ProfileRun counts samples. A sample is the extension's when it is in a
 // writer, or when the innermost frame of the extension on its stack has not
 // handed over to the server or another hook.
+//
+// A function without a frame of its own hides its caller from frame pointers:
+// below executor_run then seems to be ExecShutdownNode, where
+// standard_ExecutorRun was in between. Such samples are Hidden: right above the
+// extension's frame is a function of the server that the extension does not
+// import, so it cannot have called it.
 type ProfileRun struct {
 	Samples  int `json:"samples"`  // of all processes of the server
 	Backends int `json:"backends"` // of them the extension's, outside writers
 	Writers  int `json:"writers"`  // of them in writers
+	Hidden   int `json:"hidden"`   // of them the server's, though the frames seem to say the extension's
 	// Places are where the extension's samples outside writers were, with
 	// the most frequent first: its innermost function, and the innermost of all.
 	Places []Place `json:"places"`
@@ -66,7 +74,11 @@ func (p *ProfileReport) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "Share of PostgreSQL's CPU samples in the extension's code and its writers, system calls included (%s):\n", p.Command)
 	for i, run := range p.Runs {
 		all, backends, writers := run.Share()
-		fmt.Fprintf(w, "  run %d: %.2f %% (backends %.2f %%, writers %.2f %%) of %d samples, %.0f tps\n", i+1, all, backends, writers, run.Samples, run.TPS)
+		fmt.Fprintf(w, "  run %d: %.2f %% (backends %.2f %%, writers %.2f %%) of %d samples, %.0f tps", i+1, all, backends, writers, run.Samples, run.TPS)
+		if run.Hidden > 0 {
+			fmt.Fprintf(w, "; not counted: %.2f %% of functions that the extension does not call", 100*float64(run.Hidden)/float64(max(run.Samples, 1)))
+		}
+		fmt.Fprintln(w)
 	}
 	if len(p.Runs) > 0 {
 		low, high := p.spread()
@@ -113,6 +125,7 @@ func (p *ProfileReport) spread() (low, high float64) {
 
 const (
 	library     = "pg_steno.so"
+	server      = "postgres"     // the server's program
 	writerTitle = "steno writer" // in the process title
 )
 
@@ -213,8 +226,26 @@ type attribution struct {
 	pids    map[int]bool // the server's processes
 	writers map[int]bool // of them the extension's writers
 
-	samples, backends, inWriters int
-	places                       map[[2]string]int
+	// imports are the extension's imported symbols, nil before its file is
+	// known. They need not be known: then nothing is hidden.
+	imports map[string]bool
+
+	samples, backends, inWriters, hidden int
+	places                               map[[2]string]int
+}
+
+// learnImports reads what the extension's file imports.
+func (a *attribution) learnImports(file string) {
+	a.imports = map[string]bool{}
+	f, err := elf.Open(file)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	symbols, _ := f.ImportedSymbols()
+	for _, s := range symbols {
+		a.imports[s.Name] = true
+	}
 }
 
 // find adds the processes that the server has now.
@@ -337,6 +368,13 @@ func (a *attribution) add(pid int, stack []frame) {
 			}
 			continue
 		}
+		if a.imports == nil {
+			a.learnImports(f.object)
+		}
+		if i > 0 && path.Base(stack[i-1].object) == server && len(a.imports) > 0 && !a.imports[stack[i-1].symbol] {
+			a.hidden++
+			return
+		}
 		a.backends++
 		if a.places == nil {
 			a.places = map[[2]string]int{}
@@ -368,7 +406,7 @@ func otherHook(f frame) bool {
 
 // run returns the counts.
 func (a *attribution) run() ProfileRun {
-	r := ProfileRun{Samples: a.samples, Backends: a.backends, Writers: a.inWriters}
+	r := ProfileRun{Samples: a.samples, Backends: a.backends, Writers: a.inWriters, Hidden: a.hidden}
 	for key, n := range a.places {
 		r.Places = append(r.Places, Place{Function: key[0], Leaf: key[1], Samples: n})
 	}

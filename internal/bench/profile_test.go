@@ -36,6 +36,19 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
+func TestAttributionSeesHiddenCallers(t *testing.T) {
+	const stacks = "100\n\t1 ExecShutdownNode (/usr/bin/postgres)\n\t2 executor_run (/usr/lib/pg_steno.so)\n\n" +
+		"100\n\t1 GetUserId (/usr/bin/postgres)\n\t2 executor_run (/usr/lib/pg_steno.so)\n\n" +
+		"100\n\t1 page_fault ([kernel.kallsyms])\n\t2 executor_run (/usr/lib/pg_steno.so)\n\n"
+	a := attribution{pids: map[int]bool{100: true}, imports: map[string]bool{"GetUserId": true}}
+	if err := scanStacks(strings.NewReader(stacks), a.add); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.run(); got.Samples != 3 || got.Backends != 2 || got.Hidden != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestShare(t *testing.T) {
 	all, backends, writers := ProfileRun{Samples: 400, Backends: 5, Writers: 3}.Share()
 	if all != 2 || backends != 1.25 || writers != 0.75 {
