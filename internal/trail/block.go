@@ -171,18 +171,36 @@ func (b *Block) ChainHash(previous [32]byte) [32]byte {
 	return sum
 }
 
-// sector is what a disk writes as a whole.
-const sector = 512
+// sector is what a disk writes as a whole. Fewer than minZeros zeros are taken
+// for content.
+const (
+	sector   = 512
+	minZeros = 16
+)
 
-// HasHole says whether a sector of the block is zeros: after a crash of the
-// machine, a part that never reached the disk.
+// HasHole says whether a part of the block's payload was never written: after a
+// crash of the machine, zeros at its end, or a sector of zeros.
 func (b *Block) HasHole() bool {
-	for at := 0; at < len(b.Image); {
-		n := min(sector-int((b.Offset+int64(at))%sector), len(b.Image)-at)
-		if n >= 64 && len(bytes.Trim(b.Image[at:at+n], "\x00")) == 0 {
+	return len(b.Image) > BlockHeaderSize && hasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize)
+}
+
+// hasHole says this of bytes at an offset of a file.
+func hasHole(b []byte, offset int64) bool {
+	if endsWithZeros(b) {
+		return true
+	}
+	for len(b) > 0 {
+		n := min(sector-int(offset%sector), len(b))
+		if n >= minZeros && onlyZeros(b[:n]) {
 			return true
 		}
-		at += n
+		b, offset = b[n:], offset+int64(n)
 	}
 	return false
 }
+
+func endsWithZeros(b []byte) bool {
+	return len(b) >= minZeros && onlyZeros(b[len(b)-minZeros:])
+}
+
+func onlyZeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }

@@ -193,7 +193,7 @@ func openSegment(path string, s *Stream) *Segment {
 		return seg
 	}
 	if begun := b[:min(n, len(segmentMagic))]; seg.Size < SegmentHeaderSize && string(begun) == segmentMagic[:len(begun)] ||
-		len(bytes.Trim(b[:n], "\x00")) == 0 {
+		onlyZeros(b[:n]) && fileIsZeros(f) {
 		seg.Err = &TornError{File: path, Bytes: seg.Size, Reason: fmt.Sprintf("unfinished segment header: the file is %d bytes long", seg.Size)}
 		return seg
 	}
@@ -201,6 +201,19 @@ func openSegment(path string, s *Stream) *Segment {
 	seg.Err = inFile(err, path, 0)
 	seg.Number = seg.Header.Number
 	return seg
+}
+
+func fileIsZeros(f *os.File) bool {
+	b := make([]byte, windowSize)
+	for at := int64(0); ; at += windowSize {
+		n, err := f.ReadAt(b, at)
+		if err != nil && err != io.EOF || !onlyZeros(b[:n]) {
+			return false
+		}
+		if err == io.EOF {
+			return true
+		}
+	}
 }
 
 // BlockRef is where a block is, and what its header says that readers need
@@ -259,10 +272,12 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 			offset += BlockHeaderSize + int64(h.Stored)
 			continue
 		}
-		if torn := w.torn(offset); torn != "" {
-			return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: torn})
-		}
 		next := w.resync(offset + 1)
+		if next == seg.Size {
+			if torn := w.torn(offset); torn != "" {
+				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: torn})
+			}
+		}
 		err = inFile(err, seg.Path, offset)
 		if c := (*CorruptionError)(nil); errors.As(err, &c) {
 			c.Reason += fmt.Sprintf("; %d bytes skipped", next-offset)
@@ -317,25 +332,21 @@ func (w *window) header(offset int64) (BlockHeader, error) {
 	return ParseBlockHeader(b)
 }
 
-// torn says whether what is left of the file from offset on is an unfinished
-// write: the start of a header, or zeros, which some file systems leave after a
-// crash.
+// torn says whether what is left of the file from offset on, in which no block
+// starts, is an unfinished write: less than a header, or a header that has a
+// part, or is followed by an end, of zeros, which file systems leave after a crash
+// for what was not written yet.
 func (w *window) torn(offset int64) string {
 	left := w.size - offset
 	if left < BlockHeaderSize {
-		b, err := w.at(offset, int(left))
-		if n := min(len(b), len(blockMagic)); err == nil && string(b[:n]) == blockMagic[:n] {
-			return fmt.Sprintf("unfinished block header: %d of %d bytes", left, BlockHeaderSize)
-		}
+		return fmt.Sprintf("unfinished block header: %d of %d bytes", left, BlockHeaderSize)
 	}
-	for at := offset; at < w.size; {
-		b, err := w.at(at, windowSize)
-		if err != nil || len(bytes.Trim(b, "\x00")) > 0 {
+	if b, err := w.at(offset, BlockHeaderSize); err != nil || !hasHole(b, offset) {
+		if b, err = w.at(w.size-minZeros, minZeros); err != nil || !endsWithZeros(b) {
 			return ""
 		}
-		at += int64(len(b))
 	}
-	return fmt.Sprintf("unfinished block: only zeros to the end of the file, %d bytes", left)
+	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", left)
 }
 
 // resync finds the next sane block header at or after offset, or the end.

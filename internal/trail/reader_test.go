@@ -68,11 +68,23 @@ func TestTornTailIsNotDamage(t *testing.T) {
 			t.Fatalf("header cut at %d: %v", size, x.Errs)
 		}
 	}
-	os.WriteFile(path, append(whole, make([]byte, 5000)...), 0o600)
-	x := open(t, dir).Index()
-	var torn *trail.TornError
-	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs) != 3 {
-		t.Errorf("zeros at the end: %v", x.Errs)
+	holes := append([]byte{}, whole...)
+	clear(holes[offsets[2]+50:])
+	for name, c := range map[string]struct {
+		image []byte
+		refs  int
+	}{
+		"zeros at the end":                    {append(whole[:len(whole):len(whole)], make([]byte, 5000)...), 3},
+		"zeros from inside a header on":       {holes, 2},
+		"zeros before the last byte":          {append(append(whole[:len(whole):len(whole)], make([]byte, 5000)...), 1), 3},
+		"less than a header, of other things": {append(whole[:len(whole):len(whole)], "garbage"...), 3},
+	} {
+		os.WriteFile(path, c.image, 0o600)
+		x := open(t, dir).Index()
+		var torn *trail.TornError
+		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs) != c.refs {
+			t.Errorf("%s: %v", name, x.Errs)
+		}
 	}
 }
 
