@@ -9,6 +9,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Path ();
 use File::Temp ();
 use IPC::Run ();
 use JSON::PP ();
@@ -22,7 +23,8 @@ our @EXPORT = qw(
   verify_ok gapless wait_until value
 );
 
-# Ring files of servers that a test kills must not stay behind in memory.
+# Ring files of servers that a test kills must not stay behind in memory, even when
+# it fails: their directories go last, when the servers have.
 my $shm = -w '/dev/shm' ? '/dev/shm' : PostgreSQL::Test::Utils::tempdir();
 my %rings;
 
@@ -57,12 +59,11 @@ sub configure
 {
 	my ($node) = @_;
 
-	$rings{ $node->name } =
-	  File::Temp->newdir('steno_rings.XXXXXX', DIR => $shm);
+	$rings{ $node->name } = Steno::Directory->new;
 	$node->append_conf(
 		'postgresql.conf', qq(
 shared_preload_libraries = 'pg_steno'
-steno.ring_directory = '$rings{$node->name}'
+steno.ring_directory = '$rings{$node->name}{path}'
 log_statement = none
 autovacuum = off
 ));
@@ -74,7 +75,7 @@ sub rings_of
 {
 	my ($node) = @_;
 
-	return "$rings{$node->name}";
+	return $rings{ $node->name }{path};
 }
 
 sub connstr
@@ -240,6 +241,29 @@ sub wait_until
 	}
 	return $result if $result;
 	die "timed out waiting until $what";
+}
+
+# A directory in memory that goes with the object.  File::Temp's would stay after
+# a test that failed, as PostgreSQL::Test::Utils has it.
+package Steno::Directory;
+
+sub new
+{
+	my ($class) = @_;
+
+	return bless {
+		path => File::Temp::tempdir('steno_rings.XXXXXX', DIR => $shm),
+		owner => $$
+	}, $class;
+}
+
+sub DESTROY
+{
+	my ($self) = @_;
+	local ($?, $!, $@);
+
+	File::Path::rmtree($self->{path}) if $self->{owner} == $$;
+	return;
 }
 
 1;

@@ -18,7 +18,16 @@ ISOLATION = requests_together
 PARTS = $(if $(filter command,$(origin PROVE_TESTS)),,regress isolation) tap
 
 # --no-locale: messages are compared.
-REGRESS_FLAGS = --bindir=$(BINDIR) --inputdir=test --temp-config=test/steno.conf --no-locale
+REGRESS_FLAGS = --bindir=$(BINDIR) --inputdir=test --temp-config=tmp_check/steno.conf --no-locale
+
+# Ring files go with the test, whatever becomes of its server.
+define with_rings
+mkdir -p tmp_check; \
+rings=$$(mktemp -d $(or $(wildcard /dev/shm),/tmp)/steno_rings.XXXXXX) || exit; \
+trap 'rm -rf "$$rings"' EXIT; \
+trap 'exit 1' INT TERM; \
+(cat test/steno.conf; echo "steno.ring_directory = '$$rings'") >tmp_check/steno.conf;
+endef
 
 .PHONY: check check-regress check-isolation check-tap
 check:
@@ -30,11 +39,13 @@ check:
 
 check-regress:
 	@rm -rf tmp_check/regress
+	@$(with_rings) \
 	$(TOOLS)/regress/pg_regress $(REGRESS_FLAGS) --temp-instance=tmp_check/regress $(REGRESS)
 
 check-isolation:
 	@rm -rf tmp_check/isolation output_iso
 	@mkdir -p output_iso
+	@$(with_rings) \
 	$(TOOLS)/isolation/pg_isolation_regress $(REGRESS_FLAGS) --outputdir=output_iso \
 		--temp-instance=tmp_check/isolation $(ISOLATION)
 

@@ -2,7 +2,8 @@
 \set VERBOSITY default
 
 -- as they are
-SELECT name, setting, unit, context FROM pg_settings
+SELECT name, CASE name WHEN 'steno.ring_directory' THEN boot_val ELSE setting END AS setting,
+    unit, context FROM pg_settings
   WHERE name LIKE 'steno.%' ORDER BY name;
 
 -- steno.log takes a list of classes
@@ -65,7 +66,8 @@ ALTER SYSTEM SET steno.fsync_interval = '-1';
 ALTER SYSTEM SET steno.rotation_age = '1d';
 ALTER SYSTEM SET steno.segment_size = '1GB';
 ALTER SYSTEM SET steno.ring_size = '1MB';
-SELECT name, setting FROM pg_file_settings WHERE name LIKE 'steno.%' ORDER BY name;
+SELECT name, setting FROM pg_file_settings
+  WHERE name LIKE 'steno.%' AND sourcefile LIKE '%/postgresql.auto.conf' ORDER BY name;
 ALTER SYSTEM RESET ALL;
 
 -- a setting that does not exist
