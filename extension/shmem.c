@@ -147,6 +147,23 @@ request_shmem(void)
 	RequestAddinShmemSpace(MAXALIGN(sizeof(StenoControl)));
 }
 
+/* The setting that keeps errors from us would keep the warning from the log. */
+static void
+warn_of_silence(void)
+{
+	int			level = log_min_messages;
+
+	/* to a server's log, LOG stands between ERROR and FATAL */
+	if (level <= ERROR && level != LOG)
+		return;
+	log_min_messages = WARNING;
+	ereport(WARNING,
+			(errmsg("statements that fail before they are planned will not be recorded"),
+			 errdetail("pg_steno sees them where the server's log does, and \"log_min_messages\" keeps errors from it."),
+			 errhint("Set \"log_min_messages\" to \"error\" or lower.")));
+	log_min_messages = level;
+}
+
 static void
 startup_shmem(void)
 {
@@ -167,11 +184,7 @@ startup_shmem(void)
 	if (steno_rings.file == NULL)
 	{
 		check_trail_directory();
-		if (log_min_messages > ERROR)
-			ereport(WARNING,
-					(errmsg("statements that fail before they are planned will not be recorded"),
-					 errdetail("pg_steno sees them where the server's log does, and \"log_min_messages\" keeps errors from it."),
-					 errhint("Set \"log_min_messages\" to \"error\" or lower.")));
+		warn_of_silence();
 	}
 	create_rings();
 }

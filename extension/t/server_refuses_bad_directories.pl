@@ -122,6 +122,20 @@ WHERE name IN ('steno.directory', 'steno.ring_size', 'steno.file_mode', 'steno.w
 	close $handle;
 }
 
+# Errors that the log does not get are kept from us as well.
+foreach my $level (qw(log fatal panic))
+{
+	my $start = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', "log_min_messages = $level");
+	$node->start;
+	like(slurp_file($node->logfile, $start),
+		qr/WARNING:  statements that fail before they are planned will not be recorded/,
+		"log_min_messages = $level is warned of");
+	$node->stop;
+	$node->append_conf('postgresql.conf', 'log_min_messages = warning');
+}
+
 # Files are the server's alone, or as wide as asked for.
 {
 	my ($segment) = glob trail($node) . '/0/*.steno';
