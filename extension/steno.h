@@ -75,7 +75,8 @@ extern void steno_settings_define(void);
 
 /*
  * One writer's part of the control area.  latch, pid: the writer's, set at its
- * start.  requested: added to by any backend; done: the writer's answer.  The counters are the writer's; readers may see them a little apart.
+ * start.  requested: added to by any backend; done: the writer's answer.  The
+ * counters are the writer's; readers may see them a little apart.
  */
 typedef struct StenoWriterControl
 {
