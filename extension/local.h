@@ -88,6 +88,7 @@ typedef struct StenoLocal
 	int			open_count;
 	int			open_room;
 	uint32		substatements;	/* of the current top-level statement */
+	SubTransactionId subid;		/* the present one */
 	StenoOpen  *open;			/* queries; first few_open */
 	struct StenoLevel *level;	/* innermost running statement */
 	StenoClock	clock;
@@ -154,23 +155,6 @@ extern StenoArea steno_area;
 
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
 
-/*
- * First thing of a statement: have all of it on its way at once, so that the first
- * touch waits for one trip to memory, and the others for none.
- */
-static inline void
-steno_local_prefetch(void)
-{
-	const char *lines = (const char *) &steno_my;
-	size_t		i;
-
-	for (i = 0; i < offsetof(StenoLocal, few_open) + sizeof(StenoOpen); i += STENO_CACHE_LINE)
-		__builtin_prefetch(lines + i, 1);
-	__builtin_prefetch(steno_my.near);
-	for (i = 0; i < 2 * STENO_CACHE_LINE; i += STENO_CACHE_LINE)
-		__builtin_prefetch(steno_my.shape + i, 1);
-}
-
 static inline bool
 steno_class_logged(int class)
 {
@@ -178,7 +162,7 @@ steno_class_logged(int class)
 }
 
 extern bool steno_session_attach(void);
-extern void steno_session_check(void);
+extern void steno_session_check(Oid user_id);
 extern void steno_session_failing(Oid user_id);
 
 /* Attach if need be; false when this process cannot record. */

@@ -214,19 +214,27 @@ find_application(void)
 	return true;
 }
 
-/*
- * Before a record: tell the writer whose it is, if that has changed.  Looks
- * at catalogs only for a role that the session has not had lately.
- */
-void
-steno_session_check(void)
+static Oid
+present_role(void)
 {
-	bool		changed = !steno_my.described;
 	Oid			user_id;
 	int			context;
 
 	GetUserIdAndSecContext(&user_id, &context);
-	changed |= find_roles(user_id, false);
+	return user_id;
+}
+
+/*
+ * Before a record: tell the writer whose it is, if that has changed.  user_id is the
+ * role of the statement, InvalidOid for the present one.  Looks at catalogs
+ * only for a role that the session has not had lately.
+ */
+void
+steno_session_check(Oid user_id)
+{
+	bool		changed = !steno_my.described;
+
+	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), false);
 	changed |= find_database();
 	changed |= find_application();
 	if (changed)
@@ -241,11 +249,8 @@ void
 steno_session_failing(Oid user_id)
 {
 	bool		changed = !steno_my.described;
-	int			context;
 
-	if (!OidIsValid(user_id))
-		GetUserIdAndSecContext(&user_id, &context);
-	changed |= find_roles(user_id, true);
+	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), true);
 	changed |= find_application();
 	if (changed)
 		send_context();
@@ -405,7 +410,7 @@ put_connect(int kind, const ErrorData *edata)
 	if (edata)
 		steno_session_failing(InvalidOid);
 	else
-		steno_session_check();
+		steno_session_check(InvalidOid);
 	steno_record_init(&record, kind);
 	record.time = GetCurrentTimestamp();
 	record.shape = shape;

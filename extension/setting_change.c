@@ -116,7 +116,7 @@ record_change(int i, const char *value)
 	p = steno_put_varint(p, STENO_CLASS_SETTING);
 	memset(p, 0, 4);			/* no query id, command tag, relations, parameters */
 	p += 4;
-	steno_session_check();
+	steno_session_check(InvalidOid);
 	steno_record_init(&record, STENO_KIND_SETTING);
 	record.time = GetCurrentTimestamp();
 	record.shape = shape;

@@ -70,18 +70,19 @@ recording(void)
 }
 
 /*
- * Has a session fact changed since our session message?  A setting's new value
- * has another address than its old one, which stands at least to the end of the
- * transaction; to rely on that, we must look at the end of every statement.
+ * Has a session fact changed since our session message?  user_id is the statement's
+ * role.  A setting's new value has another address than its old one, which
+ * stands at least to the end of the transaction; to rely on that, we must look
+ * at the end of every statement.  The session user changes in utility
+ * statements, which look for themselves.
  */
 static inline void
-describe_session(void)
+describe_session(Oid user_id)
 {
 	if (unlikely(!steno_my.described || steno_my.log_mask != ~0u ||
 				 steno_my.application != application_name ||
-				 steno_my.user_id != GetUserId() ||
-				 steno_my.session_user_id != GetSessionUserId()))
-		steno_session_check();
+				 steno_my.user_id != user_id))
+		steno_session_check(user_id);
 }
 
 /* ---- errors that were raised ---- */
@@ -262,14 +263,14 @@ begin_statement(StenoStatement *s, const char *source, int location, int length,
 
 	/* a function may run as its owner: the role must be known should it fail */
 	if (!s->top_level && s->recorded)
-		describe_session();
+		describe_session(s->user_id);
 	if (s->top_level && s->recorded)
 	{
 		steno_ring_touch(&steno_my.producer);
 		__builtin_prefetch(&application_name);
 		/* should we die now, whose statement it is must be known */
 		if (unlikely(!steno_my.described))
-			steno_session_check();
+			steno_session_check(s->user_id);
 		steno_my.inflight_version =
 			steno_inflight_begin(&steno_my.producer.ring->inflight,
 								 steno_my.inflight_version, s->statement,
@@ -479,7 +480,7 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	if (unlikely(steno_my.settings_dirty) && edata == NULL && !closed)
 		steno_settings_record();
 	if (edata == NULL && !closed)
-		describe_session();
+		describe_session(o->s.user_id);
 	else
 		steno_session_failing(o->s.user_id);
 
@@ -727,7 +728,6 @@ executor_start(QueryDesc *query, int eflags)
 	int			depth;
 	ListCell   *lc;
 
-	steno_local_prefetch();
 	if (!recording() ||
 		(outer && outer->utility && outer->utility->source == query->sourceText &&
 		 !outer->forces) ||
@@ -757,7 +757,7 @@ executor_start(QueryDesc *query, int eflags)
 		begin_statement(&o->s, query->sourceText, plan->stmt_location,
 						plan->stmt_len, query_class(query), depth,
 						outer && outer->forces);
-	o->subid = GetCurrentSubTransactionId();
+	o->subid = steno_my.subid;
 	o->rows = 0;
 
 	/* names while catalogs can be read: not at the end, which may be a failure */
@@ -968,8 +968,6 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	bool		changes_context;
 	uint64		rows = STENO_NONE64;
 
-	steno_local_prefetch();
-
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
 	if (!recording() || context == PROCESS_UTILITY_SUBCOMMAND)
 	{
@@ -988,7 +986,7 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 	changes_context = IsA(statement, VariableSetStmt) ||
 		IsA(statement, DiscardStmt) || IsA(statement, TransactionStmt);
 	if (changes_context && s.recorded)
-		describe_session();	/* SET ROLE was run by the role before */
+		describe_session(s.user_id);	/* SET ROLE was run by the role before */
 
 	enter(&l, NULL, &s, s.depth);
 	l.declares = IsA(statement, DeclareCursorStmt);
@@ -1016,10 +1014,10 @@ process_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 					   completion->commandTag == CMDTAG_REFRESH_MATERIALIZED_VIEW))
 		rows = completion->nprocessed;
 	if (!changes_context && s.recorded && steno_session_ready())
-		describe_session();
+		describe_session(s.user_id);
 	record_utility(&l, NULL, rows);
 	if (changes_context && s.recorded && steno_session_ready() && IsTransactionState())
-		describe_session();		/* should the next statement fail */
+		steno_session_check(InvalidOid);	/* should the next statement fail */
 	if (steno_my.settings_dirty)
 		steno_settings_record();
 	remember_end(&s);
@@ -1057,10 +1055,12 @@ transaction_end(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_ABORT:
+			steno_my.subid = TopSubTransactionId;
 			close_open(InvalidSubTransactionId);
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
+			steno_my.subid = TopSubTransactionId;
 			if (steno_my.level == NULL)
 				steno_my.open_count = 0;
 			break;
@@ -1077,12 +1077,17 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 
 	switch (event)
 	{
+		case SUBXACT_EVENT_START_SUB:
+			steno_my.subid = mine;
+			break;
 		case SUBXACT_EVENT_ABORT_SUB:
+			steno_my.subid = parent;
 			close_open(mine);
 			if (steno_my.raised_code != 0)
 				record_raised();
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
+			steno_my.subid = parent;
 			for (i = 0; i < steno_my.open_count; i++)
 				if (steno_my.open[i].subid == mine)
 					steno_my.open[i].subid = parent;
@@ -1097,6 +1102,7 @@ steno_statement_install(void)
 {
 	raised_context = AllocSetContextCreate(TopMemoryContext, "pg_steno error",
 										   ALLOCSET_SMALL_SIZES);
+	steno_my.subid = TopSubTransactionId;
 	steno_my.open = steno_my.few_open;
 	steno_my.open_room = STENO_FEW_OPEN;
 

@@ -178,7 +178,7 @@ steno_sql_note(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this process has no ring to record a note in")));
-	steno_session_check();
+	steno_session_check(InvalidOid);
 	steno_record_init(&record, STENO_KIND_NOTE);
 	record.time = GetCurrentTimestamp();
 	record.text = VARDATA_ANY(note);
