@@ -320,12 +320,13 @@ scratch(size_t size)
 
 /*
  * The shape is the one part of a record that cannot go in parts: what does not
- * fit half a message is left out, and the record says how much.
+ * fit three quarters of a message is left out, and the record says how much.
+ * Types of parameters come first, but leave room for a few relations.
  */
 static inline uint32
 shape_limit(void)
 {
-	return steno_my.producer.max_message / 2;
+	return steno_my.producer.max_message / 4 * 3;
 }
 
 STENO_COLD static void
@@ -487,7 +488,7 @@ record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	if (params && params->numParams == 0)
 		params = NULL;
-	if (unlikely(params && steno_params_shape_size(params) > shape_limit() / 2))
+	if (unlikely(params && steno_params_shape_size(params) > shape_limit() / 8 * 7))
 	{
 		omit(&record, "parameters_omitted", params->numParams);
 		params = NULL;
