@@ -82,7 +82,6 @@ typedef struct StenoRing
 {
 	/* Producer.  head: release store pairs with the consumer's acquire load. */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t head;
-	uint64_t	seq;			/* last sequence number of the session */
 	_Atomic uint64_t records;	/* since the ring was made; relaxed */
 	_Atomic uint64_t waits;
 	_Atomic uint64_t drops;

@@ -133,7 +133,6 @@ steno_active(void)
 /* ---- session.c ---- */
 
 extern void steno_session_install(void);
-extern bool steno_session_attach(void);
 extern void steno_session_failed(const ErrorData *edata);
 extern void steno_session_died(const ErrorData *edata);
 
