@@ -417,6 +417,8 @@ record_mask(const StenoRecordMessage *r)
 		mask |= STENO_FIELD_PARTS;
 	if (r->extra_count > 0)
 		mask |= STENO_FIELD_EXTRA;
+	if (r->audited != 0)
+		mask |= STENO_FIELD_AUDITED;
 	return mask;
 }
 
@@ -483,6 +485,8 @@ put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 		p = steno_put_varint(p, r->extra_count);
 		p = put_bytes(p, m->extra, r->extra_len);
 	}
+	if (mask & STENO_FIELD_AUDITED)
+		*p++ = (uint8_t) r->audited;
 	return p;
 }
 

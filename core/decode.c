@@ -324,7 +324,9 @@ take_rare(StenoBytes *in, StenoRecord *r)
 		(!steno_take_varint(in, &r->parts[0]) || !steno_take_varint(in, &r->parts[1]) ||
 		 !steno_take_varint(in, &r->parts[2])))
 		return false;
-	return !(mask & STENO_FIELD_EXTRA) || take_extra(in, r);
+	if ((mask & STENO_FIELD_EXTRA) && !take_extra(in, r))
+		return false;
+	return !(mask & STENO_FIELD_AUDITED) || take_byte(in, &r->audited);
 }
 
 /*
@@ -346,7 +348,7 @@ take_record(StenoDecoder *d, StenoBytes in, StenoRecord *r)
 		!steno_take_varint(&in, &mask))
 		return false;
 	s = &d->sessions.list[session];
-	r->mask = (uint32_t) mask & (2 * STENO_FIELD_EXTRA - 1);
+	r->mask = (uint32_t) mask & (2 * STENO_FIELD_AUDITED - 1);
 	if (!take_references(d, &in, r) ||
 		!take_common(&in, r, &elapsed, &seq, &statement) || !take_rare(&in, r))
 		return false;

@@ -43,6 +43,7 @@ typedef struct StenoRecord
 	uint64_t	cut_len;
 	StenoBytes	cut_hash;
 	uint64_t	parts[3];
+	uint8_t		audited;		/* 0: by session alone */
 	uint64_t	extra_count;
 	StenoBytes	extra;			/* pairs of strings */
 	uint8_t		part;			/* what a part continues */

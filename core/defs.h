@@ -28,6 +28,8 @@ enum
 #define STENO_SESSION_KEY(n, id, name, doc) STENO_SESSION_##id = n,
 #define STENO_ACCESS(n, id, name, doc) STENO_ACCESS_##id = 1 << n,
 #define STENO_RELTYPE(n, id, name, doc) STENO_RELTYPE_##id = n,
+#define STENO_AUDITED(n, id, name, doc) STENO_AUDITED_##id = 1 << n,
+#define STENO_ACTION(n, id, name, doc) STENO_ACTION_##id = n,
 #define STENO_REPR(n, id, name, doc) STENO_REPR_##id = n,
 #define STENO_CODEC(n, id, name, doc) STENO_CODEC_##id = n,
 #include "../format/records.def"
@@ -38,6 +40,8 @@ enum
 #undef STENO_SESSION_KEY
 #undef STENO_ACCESS
 #undef STENO_RELTYPE
+#undef STENO_AUDITED
+#undef STENO_ACTION
 #undef STENO_REPR
 #undef STENO_CODEC
 };

@@ -62,7 +62,7 @@ typedef struct StenoRecordMessage
 	uint32_t	values_len;
 	uint32_t	message_len;
 	uint32_t	extra_len;		/* pairs of strings, as in the format */
-	uint32_t	pad;
+	uint32_t	audited;		/* STENO_AUDITED_*; 0: by session alone */
 } StenoRecordMessage;
 
 /* Bytes that went ahead in data parts, for text, values, message. */

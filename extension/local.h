@@ -73,10 +73,21 @@ struct StenoLevel;
 
 typedef struct StenoLocal
 {
-	uint32		log_mask;		/* steno.log, a bit for each STENO_CLASS_* */
+	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
+								 * bit for each STENO_CLASS_* */
+	uint32		session_mask;	/* steno.log alone */
+	uint32		start_mask;		/* steno.log_start */
 	int			delivery;		/* steno.delivery */
-	bool		log_nested;		/* steno.log_nested */
-	bool		log_parameter;	/* steno.log_parameter */
+	int			log_parameter_max_size;
+	bool		log_nested;
+	bool		log_parameter;
+	bool		log_catalog;
+	bool		log_referential;
+	bool		log_scripts;
+	bool		log_statement;
+	bool		log_relation;
+	bool		log_rows;
+	bool		role_set;		/* steno.role is not empty */
 	uint8		state;			/* StenoState */
 	bool		described;		/* the ring has our present session message */
 	bool		paused;			/* what runs now, runs for us: not recorded */

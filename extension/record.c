@@ -326,7 +326,7 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 	m->values_len = parts.bytes[STENO_PART_VALUES] ? 0 : (uint32) values_len;
 	m->message_len = parts.bytes[STENO_PART_MESSAGE] ? 0 : (uint32) message_len;
 	m->extra_len = r->extra_len;
-	m->pad = 0;
+	m->audited = r->audited;
 
 	p = (uint8 *) (m + 1);
 	if (unlikely(ahead))

@@ -43,6 +43,16 @@ StaticAssertDecl(lengthof(settings) <= STENO_SETTINGS_MOST, "room for all settin
 static char recorded[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
 static bool of_session[STENO_SETTINGS_MOST];	/* recorded as set in this session */
 
+/*
+ * Those that need a restart cannot change; what applications say of themselves
+ * (steno.app_user) stands in every record.
+ */
+static inline bool
+watched(int i)
+{
+	return settings[i].context != PGC_POSTMASTER && settings[i].context != PGC_USERSET;
+}
+
 static void
 current_value(int i, char *value)
 {
@@ -66,7 +76,7 @@ steno_settings_publish(void)
 	int			i;
 
 	for (i = 0; i < (int) lengthof(settings); i++)
-		if (settings[i].context != PGC_POSTMASTER)
+		if (watched(i))
 			current_value(i, steno_control->settings[i]);
 }
 
@@ -88,7 +98,7 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{
-		if (settings[i].context == PGC_POSTMASTER)
+		if (!watched(i))
 			continue;
 		current_value(i, value);
 		if (strcmp(value, steno_control->settings[i]) == 0)
@@ -142,7 +152,7 @@ steno_settings_record(void)
 	{
 		bool		servers;
 
-		if (settings[i].context == PGC_POSTMASTER)
+		if (!watched(i))
 			continue;
 		current_value(i, value);
 		if (strcmp(value, recorded[i]) == 0)

@@ -8,6 +8,14 @@
 #include "utils/varlena.h"
 
 char	   *steno_log;
+char	   *steno_mandatory;
+char	   *steno_role;
+char	   *steno_rules_file;
+char	   *steno_log_start;
+char	   *steno_app_user;
+char	   *steno_app_context;
+int			steno_start_after;
+uint32		steno_mandatory_mask;
 char	   *steno_directory;
 char	   *steno_ring_directory;
 int			steno_ring_size;
@@ -44,8 +52,12 @@ static const struct
 	{"all", ~0u}
 };
 
+/*
+ * A list of classes: all, none, classes, and, from those, -class.  How the list
+ * is named in messages is up to the server, which names the setting.
+ */
 static bool
-check_log(char **newval, void **extra, GucSource source)
+check_classes(char **newval, void **extra, GucSource source)
 {
 	char	   *copy = pstrdup(*newval);
 	List	   *names;
@@ -61,6 +73,7 @@ check_log(char **newval, void **extra, GucSource source)
 	foreach(lc, names)
 	{
 		const char *name = (const char *) lfirst(lc);
+		const char *class = name + (*name == '-');
 		int			i;
 
 		if (strcmp(name, "none") == 0)
@@ -69,22 +82,31 @@ check_log(char **newval, void **extra, GucSource source)
 			continue;
 		}
 		for (i = 0; i < (int) lengthof(log_classes); i++)
-			if (strcmp(name, log_classes[i].name) == 0)
+			if (strcmp(class, log_classes[i].name) == 0)
 				break;
 		if (i == (int) lengthof(log_classes))
 		{
-			GUC_check_errdetail("Unrecognized class: \"%s\".", name);
-			GUC_check_errhint("Classes are all, none, read, write, function, role, ddl, misc, misc_set, connect, error, transaction, setting.");
+			GUC_check_errdetail("Unrecognized class: \"%s\".", class);
+			GUC_check_errhint("Classes are all, none, read, write, function, role, ddl, misc, misc_set, connect, error, transaction, setting; \"-\" before a class takes it off the list.");
 			goto refuse;
 		}
-		mask |= log_classes[i].mask;
+		if (class == name)
+			mask |= log_classes[i].mask;
+		else if (lc == list_head(names))
+		{
+			GUC_check_errdetail("There is no class before \"%s\" to take it off.", name);
+			GUC_check_errhint("Write \"all, %s\".", name);
+			goto refuse;
+		}
+		else
+			mask &= ~log_classes[i].mask;
 	}
 	if (names == NIL)
 	{
-		GUC_check_errdetail("The list is empty; use \"none\" to record nothing.");
+		GUC_check_errdetail("The list is empty; use \"none\".");
 		goto refuse;
 	}
-	if (none && mask != 0)
+	if (none && list_length(names) > 1)
 	{
 		GUC_check_errdetail("\"none\" cannot be combined with classes.");
 		goto refuse;
@@ -107,7 +129,60 @@ refuse:
 static void
 assign_log(const char *newval, void *extra)
 {
-	steno_my.log_mask = *(uint32 *) extra;
+	steno_my.session_mask = *(uint32 *) extra;
+	steno_my.log_mask = steno_my.session_mask | steno_mandatory_mask;
+	steno_my.settings_dirty = true;
+}
+
+static void
+assign_mandatory(const char *newval, void *extra)
+{
+	steno_mandatory_mask = *(uint32 *) extra;
+	steno_my.log_mask = steno_my.session_mask | steno_mandatory_mask;
+}
+
+static void
+assign_log_start(const char *newval, void *extra)
+{
+	steno_my.start_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = true;
+}
+
+/* The role need not exist yet: its name is looked up when it is needed. */
+static bool
+check_role(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) >= NAMEDATALEN)
+	{
+		GUC_check_errdetail("The name is too long.");
+		return false;
+	}
+	return true;
+}
+
+static void
+assign_role(const char *newval, void *extra)
+{
+	steno_my.role_set = newval != NULL && *newval != '\0';
+	steno_my.settings_dirty = true;
+}
+
+static bool
+check_app(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) >= STENO_APP_MAX)
+	{
+		GUC_check_errdetail("The value is longer than %d bytes.", STENO_APP_MAX - 1);
+		return false;
+	}
+	return true;
+}
+
+/* The next record says so in a new session message. */
+static void
+assign_app(const char *newval, void *extra)
+{
+	steno_my.application = NULL;
 	steno_my.settings_dirty = true;
 }
 

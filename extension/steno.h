@@ -53,7 +53,18 @@ typedef enum StenoDelivery
 	STENO_DELIVERY_DROP
 } StenoDelivery;
 
+/* Longest steno.app_user and steno.app_context, with the zero. */
+#define STENO_APP_MAX 128
+
 extern char *steno_log;
+extern char *steno_mandatory;
+extern char *steno_role;
+extern char *steno_rules_file;
+extern char *steno_log_start;
+extern char *steno_app_user;
+extern char *steno_app_context;
+extern int	steno_start_after;
+extern uint32 steno_mandatory_mask; /* steno.mandatory, a bit for each class */
 extern char *steno_directory;
 extern char *steno_ring_directory;
 extern int	steno_ring_size;
@@ -169,6 +180,7 @@ typedef struct StenoRecord
 	uint32		substatement;
 	uint16		depth;
 	int			outcome;
+	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
 	TransactionId xid;
 	int			sqlerrcode;		/* 0: no error */
 	const char *message;

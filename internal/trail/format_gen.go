@@ -59,6 +59,7 @@ const (
 	FieldCut       Field = 1 << 13 // varint: full length of a text of which only the beginning is there, 32 bytes: its SHA-256, or zeros when it is not known
 	FieldParts     Field = 1 << 14 // three varints: bytes of text, values and message that stand in preceding data parts
 	FieldExtra     Field = 1 << 15 // varint: count, then that many pairs of strings: name, value
+	FieldAudited   Field = 1 << 16 // one byte: why it is recorded, a bit for each reason; absent means session alone
 )
 
 var namesField = [...]string{
@@ -78,6 +79,7 @@ var namesField = [...]string{
 	13: "text_bytes",
 	14: "parts",
 	15: "extra",
+	16: "audited",
 }
 
 // Outcome is how a statement ended.
@@ -132,27 +134,29 @@ var namesClass = [...]string{
 type Key uint8
 
 const (
-	KeyBackendType Key = 1 // kind of process, as pg_stat_activity.backend_type has it
-	KeyUser        Key = 2 // session user
-	KeyDatabase    Key = 3 // database
-	KeyRole        Key = 4 // current role, when it is not the session user
-	KeyApplication Key = 5 // application_name
-	KeyAppUser     Key = 6 // end user of a pooled connection, as the application named it
-	KeyClient      Key = 7 // client's address and port, address:port or [address]:port; [local] for a Unix socket
-	KeyAuthMethod  Key = 8 // authentication method, as pg_hba.conf names it
-	KeyIdentity    Key = 9 // authenticated identity
+	KeyBackendType Key = 1  // kind of process, as pg_stat_activity.backend_type has it
+	KeyUser        Key = 2  // session user
+	KeyDatabase    Key = 3  // database
+	KeyRole        Key = 4  // current role, when it is not the session user
+	KeyApplication Key = 5  // application_name
+	KeyAppUser     Key = 6  // end user of a pooled connection, as the application named it
+	KeyClient      Key = 7  // client's address and port, address:port or [address]:port; [local] for a Unix socket
+	KeyAuthMethod  Key = 8  // authentication method, as pg_hba.conf names it
+	KeyIdentity    Key = 9  // authenticated identity
+	KeyAppContext  Key = 10 // what the application says of its statements, such as a request number
 )
 
 var namesKey = [...]string{
-	1: "backend_type",
-	2: "user",
-	3: "database",
-	4: "role",
-	5: "application",
-	6: "app_user",
-	7: "client",
-	8: "auth_method",
-	9: "identity",
+	1:  "backend_type",
+	2:  "user",
+	3:  "database",
+	4:  "role",
+	5:  "application",
+	6:  "app_user",
+	7:  "client",
+	8:  "auth_method",
+	9:  "identity",
+	10: "app_context",
 }
 
 // Access is a bit of the access that a relation got.
@@ -165,6 +169,7 @@ const (
 	AccessDelete     Access = 1 << 3 // rows removed
 	AccessTruncate   Access = 1 << 4 // emptied
 	AccessReferences Access = 1 << 5 // named by a foreign key
+	AccessAudited    Access = 1 << 6 // steno.role has one of the privileges that were used
 )
 
 var namesAccess = [...]string{
@@ -174,6 +179,45 @@ var namesAccess = [...]string{
 	3: "delete",
 	4: "truncate",
 	5: "references",
+	6: "audited",
+}
+
+// Audited is a bit of why a record was written.
+type Audited uint8
+
+const (
+	AuditedSession   Audited = 1 << 0 // its class is in steno.log
+	AuditedObject    Audited = 1 << 1 // steno.role has a privilege that it used
+	AuditedMandatory Audited = 1 << 2 // its class is in steno.mandatory
+	AuditedRule      Audited = 1 << 3 // a rule of steno.rules_file asked for it
+)
+
+var namesAudited = [...]string{
+	0: "session",
+	1: "object",
+	2: "mandatory",
+	3: "rule",
+}
+
+// Action is what a statement did to an object.
+type Action uint8
+
+const (
+	ActionUse     Action = 0 // named by the statement
+	ActionCreate  Action = 1 // made
+	ActionAlter   Action = 2 // changed
+	ActionDrop    Action = 3 // removed
+	ActionRename  Action = 4 // given another name; to says which
+	ActionExecute Action = 5 // called
+)
+
+var namesAction = [...]string{
+	0: "use",
+	1: "create",
+	2: "alter",
+	3: "drop",
+	4: "rename",
+	5: "execute",
 }
 
 // RelationType is what a relation is.

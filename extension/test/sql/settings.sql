@@ -13,6 +13,10 @@ SET steno.log = READ, Write, "ddl";
 SHOW steno.log;
 SET steno.log = 'all';
 SET steno.log = 'none';
+SET steno.log = 'all, -misc, -MISC_SET';
+SHOW steno.log;
+SET steno.log = '-misc';
+SET steno.log = 'all, -everything';
 SET steno.log = 'read, everything';
 SET steno.log = '';
 SET steno.log = 'read,,write';
@@ -28,7 +32,18 @@ SET steno.delivery = 'perhaps';
 RESET steno.delivery;
 SET steno.log_nested = 'maybe';
 
+-- what applications say of themselves
+SET steno.app_user = 'alice';
+SET steno.app_context = 'request 1';
+SELECT set_config('steno.app_user', repeat('x', 128), false);
+RESET steno.app_user;
+RESET steno.app_context;
+SELECT set_config('steno.role', repeat('x', 64), false);
+
 -- what a session cannot set
+SET steno.mandatory = 'none';
+SET steno.rules_file = '/elsewhere';
+SET steno.start_after = '2s';
 SET steno.directory = '/elsewhere';
 SET steno.ring_directory = '/elsewhere';
 SET steno.ring_size = '64kB';

@@ -95,6 +95,8 @@ var kinds = map[string]struct {
 	"SESSION_KEY": {"Key", "uint8", "Key is a fact of a session definition.", false},
 	"ACCESS":      {"Access", "uint64", "Access is a bit of the access that a relation got.", true},
 	"RELTYPE":     {"RelationType", "uint8", "RelationType is what a relation is.", false},
+	"AUDITED":     {"Audited", "uint8", "Audited is a bit of why a record was written.", true},
+	"ACTION":      {"Action", "uint8", "Action is what a statement did to an object.", false},
 	"REPR":        {"Repr", "uint8", "Repr is how a parameter's value is stored.", false},
 	"CODEC":       {"Codec", "uint8", "Codec is how a block's payload is compressed.", false},
 }
