@@ -41,7 +41,7 @@ is_deeply([ grep { !$names{$_} } @mentioned ], [], 'no heading names a setting t
 is_deeply(
 	[ grep { my $n = $_; !grep { $_ eq $n } @mentioned } sort keys %names ],
 	[], 'every setting has a paragraph');
-foreach my $class (split /, /, value($node, q{SELECT substring(extra_desc FROM 'classes: (.*)\.') FROM pg_settings WHERE name = 'steno.log'}))
+foreach my $class (split /, /, value($node, q{SELECT substring(extra_desc FROM 'classes: ([^.]*)\.') FROM pg_settings WHERE name = 'steno.log'}))
 {
 	like($text, qr/`$class`/, "class $class is named");
 }
