@@ -136,4 +136,20 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 	return m->len >= need;
 }
 
+/*
+ * The staged record of the statement in a dead producer's in-flight slot, or NULL
+ * when there is none, or it cannot be one.
+ */
+static inline const StenoRecordMessage *
+steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size)
+{
+	uint32_t	offset = (uint32_t) (f->position & (size - 1));
+	const StenoRecordMessage *r = (const StenoRecordMessage *) (data + offset);
+
+	if (!f->staged || (offset & 7) != 0 || !steno_message_is_whole(&r->m, size - offset) ||
+		r->m.kind != STENO_KIND_STATEMENT || r->statement != f->statement || r->time != f->time)
+		return NULL;
+	return r;
+}
+
 #endif							/* STENO_MESSAGE_H */

@@ -29,7 +29,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 1
+#define STENO_RING_VERSION 2
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -62,6 +62,10 @@ typedef struct StenoMessage
  * done is the head at which the statement's own record will be visible; it is
  * set before that head is published.  A dead producer's statement is
  * interrupted when active and (done == 0 or head < done).
+ *
+ * A staged statement's record stands in the ring already, at position, whole but
+ * not published; its text is there and not in text[].  Before anything else
+ * overwrites it, the text moves here and staged becomes 0.
  */
 typedef struct StenoInFlight
 {
@@ -72,6 +76,9 @@ typedef struct StenoInFlight
 	int64_t		time;
 	uint32_t	text_len;		/* full length of the statement's text */
 	uint32_t	text_kept;		/* bytes of it in text[] */
+	uint32_t	staged;
+	uint32_t	pad;
+	uint64_t	position;
 	char		text[STENO_INFLIGHT_TEXT];
 } StenoInFlight;
 
@@ -371,13 +378,13 @@ steno_copy_out(char *to, const char *from, uint32_t len)
 #endif
 
 /*
- * Producer: a statement starts.  v is the slot's version so far, which the
- * producer counts on its own: reading it here would wait for its cache line.
- * Returns the new one.
+ * The change of the slot that the functions below share.  v is the slot's version
+ * so far, which the producer counts on its own: reading it here would wait for
+ * its cache line.  Returns the new one.
  */
 static inline uint32_t
-steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
-					 const char *text, uint32_t len)
+steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
+					  const char *text, uint32_t len, bool staged, uint64_t position)
 {
 	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
 
@@ -391,11 +398,36 @@ steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t t
 	STENO_STORE(f->time, time);
 	STENO_STORE(f->text_len, len);
 	STENO_STORE(f->text_kept, kept);
-	steno_copy_in(f->text, text, kept);
-	STENO_STORE(f->active, 1);
+	if (staged)
+		STENO_STORE(f->position, position);
+	else
+		steno_copy_in(f->text, text, kept);
+
+	/*
+	 * Recovery does not look at the version.  To it, these two make the
+	 * change, in this order, whenever the producer dies.
+	 */
+	__atomic_store_n(&f->staged, staged, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->active, 1, __ATOMIC_RELEASE);
 	/* pairs with the reader's first acquire load: the change before even */
 	atomic_store_explicit(&f->version, v + 1, memory_order_release);
 	return v + 1;
+}
+
+/* Producer: a statement starts, or what was staged is no more. */
+static inline uint32_t
+steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
+					 const char *text, uint32_t len)
+{
+	return steno_inflight_change(f, v, statement, time, text, len, false, 0);
+}
+
+/* Producer: a statement starts whose record is staged. */
+static inline uint32_t
+steno_inflight_stage(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
+					 uint64_t position)
+{
+	return steno_inflight_change(f, v, statement, time, NULL, 0, true, position);
 }
 
 /* Producer, before the statement's own record is published. */
@@ -430,6 +462,8 @@ steno_inflight_read(const StenoInFlight *f, StenoInFlight *copy)
 	copy->time = STENO_LOAD(f->time);
 	copy->text_len = STENO_LOAD(f->text_len);
 	copy->text_kept = STENO_LOAD(f->text_kept);
+	copy->staged = STENO_LOAD(f->staged);
+	copy->position = STENO_LOAD(f->position);
 	steno_copy_out(copy->text, f->text, STENO_INFLIGHT_TEXT);
 	/* pairs with the producer's release fence: the copy before this look */
 	STENO_FENCE(memory_order_acquire);

@@ -86,13 +86,19 @@ failure(ErrorData *edata)
 		steno_session_failed(edata);
 	else
 	{
-		bool		recorded = steno_statement_take_reported();
+		bool		recorded;
 
 		if (edata->elevel == FATAL)
 		{
 			steno_session_died(edata);
-			recorded |= steno_statement_fatal(edata);
+			recorded = steno_statement_fatal(edata);
 		}
+		else
+		{
+			steno_statement_failed(edata);
+			recorded = false;
+		}
+		recorded |= steno_statement_take_reported();
 		if (!recorded && debug_query_string != NULL &&
 			steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 			record_failure(edata);

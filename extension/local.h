@@ -37,6 +37,7 @@ typedef struct StenoOpen
 	uint64		rows;
 	Portal		portal;			/* NULL: not a portal's query */
 	SubTransactionId subid;
+	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
 } StenoOpen;
 
 /* Relations whose names are at hand. */
@@ -95,6 +96,7 @@ typedef struct StenoLocal
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
+	bool		client;			/* a client's backend */
 	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
 	int			open_count;
 	int			open_room;
@@ -109,6 +111,7 @@ typedef struct StenoLocal
 	uint64		seq;			/* last sequence number given */
 	uint64		statement;		/* last top-level statement number given */
 	StenoProducer producer;
+	StenoRecordMessage *staged; /* in the ring, not published yet; NULL: none */
 	uint32		inflight_version;
 	StenoWriterControl *writer;
 	uint64		dropped;		/* records dropped since the last gap record */

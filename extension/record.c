@@ -103,8 +103,11 @@ wait_for_room(uint32 len)
 STENO_HOT_FIRST void *
 steno_record_room(uint32 len)
 {
-	void	   *m = steno_ring_reserve(&steno_my.producer, len);
+	void	   *m;
 
+	if (unlikely(steno_my.staged != NULL))
+		steno_record_unstage();
+	m = steno_ring_reserve(&steno_my.producer, len);
 	if (likely(m != NULL))
 		return m;
 	steno_writer_wake(steno_my.writer);
@@ -252,56 +255,25 @@ put_bytes(uint8 *p, const void *bytes, uint32 len)
 	return p + len;
 }
 
-/* One record into the ring; false when there was no room. */
-STENO_HOT static bool
-put(const StenoRecord *r, uint64 seq, bool top_level)
+/* Lengths of a record's strings that are in the ring with it, not ahead. */
+static inline uint64
+plain_size(const StenoRecord *r)
 {
-	StenoLocal *s = &steno_my;
-	StenoRecordMessage *m;
-	uint64		text_len = r->text ? r->text_len : 0;
-	uint64		message_len = r->message ? strlen(r->message) : 0;
-	uint64		values_len = r->params ? r->params->values_len : 0;
-	uint32		nulls_len = r->params ? r->params->nulls_len : 0;
-	uint64		total;
-	StenoParts	parts = {{0, 0, 0}};
-	bool		ahead = false;
+	return sizeof(StenoRecordMessage) + r->shape_len + (r->text ? r->text_len : 0) +
+		(r->params ? r->params->nulls_len + r->params->values_len : 0) +
+		(r->message ? strlen(r->message) : 0) + r->extra_len;
+}
+
+/* Write the record at m; what parts counts has gone ahead. */
+static inline void
+encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts)
+{
+	bool		ahead = parts != NULL;
+	bool		text_ahead = ahead && parts->bytes[STENO_PART_TEXT] > 0;
+	bool		values_ahead = ahead && parts->bytes[STENO_PART_VALUES] > 0;
+	bool		message_ahead = ahead && parts->bytes[STENO_PART_MESSAGE] > 0;
 	uint8	   *p;
 
-	total = sizeof(StenoRecordMessage) + r->shape_len + text_len + nulls_len +
-		values_len + message_len + r->extra_len;
-	if (unlikely(total > s->producer.max_message))
-	{
-		/* the largest goes first, until the rest fits */
-		total += sizeof(StenoParts);
-		ahead = true;
-		if (text_len > 0)
-		{
-			if (!send_bytes_ahead(seq, STENO_PART_TEXT, r->text, text_len))
-				return false;
-			parts.bytes[STENO_PART_TEXT] = text_len;
-			total -= text_len;
-		}
-		if (total > s->producer.max_message && values_len > 0)
-		{
-			if (!send_values_ahead(seq, r->params))
-				return false;
-			parts.bytes[STENO_PART_VALUES] = values_len;
-			total -= values_len;
-		}
-		if (total > s->producer.max_message && message_len > 0)
-		{
-			if (!send_bytes_ahead(seq, STENO_PART_MESSAGE, r->message, message_len))
-				return false;
-			parts.bytes[STENO_PART_MESSAGE] = message_len;
-			total -= message_len;
-		}
-		if (total > s->producer.max_message)
-			return false;		/* thousands of relations in a small ring */
-	}
-
-	m = steno_record_room((uint32) total);
-	if (unlikely(m == NULL))
-		return false;
 	m->m.kind = r->kind;
 	m->m.flags = (ahead ? STENO_MESSAGE_PARTS : 0) |
 		(r->params ? STENO_MESSAGE_VALUES : 0);
@@ -320,34 +292,91 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 	else
 		m->sqlstate[0] = '\0';
 	m->shape_len = r->shape_len;
-	m->text_len = r->text == NULL ? STENO_NONE32 :
-		parts.bytes[STENO_PART_TEXT] ? 0 : (uint32) text_len;
-	m->nulls_len = nulls_len;
-	m->values_len = parts.bytes[STENO_PART_VALUES] ? 0 : (uint32) values_len;
-	m->message_len = parts.bytes[STENO_PART_MESSAGE] ? 0 : (uint32) message_len;
+	m->text_len = r->text == NULL ? STENO_NONE32 : text_ahead ? 0 : (uint32) r->text_len;
+	m->nulls_len = r->params ? r->params->nulls_len : 0;
+	m->values_len = r->params && !values_ahead ? (uint32) r->params->values_len : 0;
+	m->message_len = r->message && !message_ahead ? strlen(r->message) : 0;
 	m->extra_len = r->extra_len;
 	m->audited = r->audited;
 
 	p = (uint8 *) (m + 1);
 	if (unlikely(ahead))
-		p = put_bytes(p, &parts, sizeof(parts));
+		p = put_bytes(p, parts, sizeof(*parts));
 	p = put_bytes(p, r->shape, r->shape_len);
 	if (m->text_len != STENO_NONE32)
 		p = put_bytes(p, r->text, m->text_len);
 	if (r->params)
-		p = put_params(p, r->params, parts.bytes[STENO_PART_VALUES] == 0);
+		p = put_params(p, r->params, !values_ahead);
 	p = put_bytes(p, r->message, m->message_len);
 	p = put_bytes(p, r->extra, r->extra_len);
 	Assert(p <= (uint8 *) m + m->m.len);
+}
 
-	/* should we die between the next two lines, this tells which of them ran */
+/*
+ * Publish a record.  top_level: it is that of the statement in the in-flight
+ * slot; should we die on the way, the slot tells how far we came.
+ */
+static inline void
+publish(StenoRecordMessage *m, bool top_level)
+{
+	StenoProducer *p = &steno_my.producer;
+
 	if (top_level)
-		steno_inflight_done(&s->producer.ring->inflight,
-							steno_ring_after(&s->producer, m));
-	steno_ring_publish(&s->producer, m);
-	atomic_store_explicit(&s->producer.ring->records,
-						  atomic_load_explicit(&s->producer.ring->records, memory_order_relaxed) + 1,
+		steno_inflight_done(&p->ring->inflight, steno_ring_after(p, m));
+	steno_ring_publish(p, m);
+	atomic_store_explicit(&p->ring->records,
+						  atomic_load_explicit(&p->ring->records, memory_order_relaxed) + 1,
 						  memory_order_relaxed);
+}
+
+/* Send the largest parts ahead, until the rest fits; false when there was no room. */
+STENO_COLD static bool
+send_ahead(const StenoRecord *r, uint64 seq, uint64 *total, StenoParts *parts)
+{
+	uint32		most = steno_my.producer.max_message;
+	uint64		message_len = r->message ? strlen(r->message) : 0;
+
+	*total += sizeof(StenoParts);
+	if (r->text && r->text_len > 0)
+	{
+		if (!send_bytes_ahead(seq, STENO_PART_TEXT, r->text, r->text_len))
+			return false;
+		parts->bytes[STENO_PART_TEXT] = r->text_len;
+		*total -= r->text_len;
+	}
+	if (*total > most && r->params && r->params->values_len > 0)
+	{
+		if (!send_values_ahead(seq, r->params))
+			return false;
+		parts->bytes[STENO_PART_VALUES] = r->params->values_len;
+		*total -= r->params->values_len;
+	}
+	if (*total > most && message_len > 0)
+	{
+		if (!send_bytes_ahead(seq, STENO_PART_MESSAGE, r->message, message_len))
+			return false;
+		parts->bytes[STENO_PART_MESSAGE] = message_len;
+		*total -= message_len;
+	}
+	return *total <= most;		/* not with thousands of relations in a small ring */
+}
+
+/* One record into the ring; false when there was no room. */
+STENO_HOT static bool
+put(const StenoRecord *r, uint64 seq, bool top_level)
+{
+	StenoRecordMessage *m;
+	uint64		total = plain_size(r);
+	StenoParts	parts = {{0, 0, 0}};
+	bool		ahead = unlikely(total > steno_my.producer.max_message);
+
+	if (ahead && !send_ahead(r, seq, &total, &parts))
+		return false;
+	m = steno_record_room((uint32) total);
+	if (unlikely(m == NULL))
+		return false;
+	encode(m, r, seq, ahead ? &parts : NULL);
+	publish(m, top_level);
 	return true;
 }
 
@@ -441,6 +470,41 @@ steno_record_take_over(void)
 }
 
 /*
+ * After a record: wake the writer when it sleeps deeply, or when the ring is half
+ * full.  No fence between publishing and reading "asleep": a wake-up missed by
+ * reordering costs one period of the writer's deep sleep, a second.
+ */
+static inline void
+wake_writer(void)
+{
+	StenoProducer *p = &steno_my.producer;
+
+	if (unlikely(atomic_load_explicit(&p->ring->asleep, memory_order_relaxed)))
+	{
+		atomic_store_explicit(&p->ring->asleep, 0, memory_order_relaxed);
+		steno_writer_wake(steno_my.writer);
+	}
+	if (unlikely(steno_ring_used(p) > p->size / 2))
+	{
+		/* pairs with the release store in steno_ring_free */
+		p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+		if (steno_ring_used(p) > p->size / 2)
+			steno_writer_wake(steno_my.writer);
+	}
+}
+
+/* What was taken for one record is free again. */
+static inline void
+reset_scratch(void)
+{
+	if (unlikely(steno_my.scratch_used))
+	{
+		steno_my.scratch_used = false;
+		MemoryContextReset(steno_my.scratch);
+	}
+}
+
+/*
  * Take a record down.  The caller has seen to it that the session is ready.
  * top_level: it is the record of the statement in the in-flight slot.
  */
@@ -448,7 +512,6 @@ STENO_HOT void
 steno_record_put(StenoRecord *record, bool top_level)
 {
 	StenoLocal *s = &steno_my;
-	uint64		used;
 
 	if (unlikely(!s->described) || (unlikely(s->dropped > 0) && !put_gap()))
 		drop(++s->seq);
@@ -460,29 +523,98 @@ steno_record_put(StenoRecord *record, bool top_level)
 	}
 	if (top_level)
 		steno_inflight_end(&s->producer.ring->inflight);
-	if (unlikely(s->scratch_used))
-	{
-		s->scratch_used = false;
-		MemoryContextReset(steno_my.scratch);
-	}
+	reset_scratch();
+	wake_writer();
+}
 
-	/*
-	 * Wake the writer when it sleeps deeply, or when the ring is half full. No
-	 * fence between publishing and reading "asleep": a wake-up missed by
-	 * reordering costs one period of the writer's deep sleep, a second.
-	 */
-	if (unlikely(atomic_load_explicit(&s->producer.ring->asleep, memory_order_relaxed)))
-	{
-		atomic_store_explicit(&s->producer.ring->asleep, 0, memory_order_relaxed);
-		steno_writer_wake(s->writer);
-	}
-	used = steno_ring_used(&s->producer);
-	if (unlikely(used > s->producer.size / 2))
-	{
-		/* pairs with the release store in steno_ring_free */
-		s->producer.tail = atomic_load_explicit(&s->producer.ring->tail,
-												memory_order_acquire);
-		if (steno_ring_used(&s->producer) > s->producer.size / 2)
-			steno_writer_wake(s->writer);
-	}
+/* ---- the staged record ---- */
+
+/*
+ * At the start of a statement: write its record at the head of the ring, without
+ * publishing it, and show it in the in-flight slot.  What is known at the end
+ * only is filled in then.  False when it must be done the other way: what is
+ * too big, or finds no room, waits at the end if it has to.
+ */
+STENO_HOT bool
+steno_record_stage(const StenoRecord *record)
+{
+	StenoLocal *s = &steno_my;
+	uint64		total = plain_size(record);
+	StenoRecordMessage *m;
+
+	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
+				 total > s->producer.max_message))
+		return false;
+	m = steno_ring_reserve(&s->producer, (uint32) total);
+	if (unlikely(m == NULL))
+		return false;
+	encode(m, record, 0, NULL);
+	s->inflight_version =
+		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
+							 record->statement, record->time, s->producer.head);
+	s->staged = m;
+	reset_scratch();
+	return true;
+}
+
+/*
+ * Something else needs the ring: the staged record is given up, and its text moves
+ * to the in-flight slot.
+ */
+STENO_COLD void
+steno_record_unstage(void)
+{
+	StenoLocal *s = &steno_my;
+	const StenoRecordMessage *m = s->staged;
+	const char *text = (const char *) (m + 1) + m->shape_len;
+
+	s->staged = NULL;
+	s->inflight_version =
+		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
+							 m->statement, m->time, text,
+							 m->text_len == STENO_NONE32 ? 0 : m->text_len);
+}
+
+/* Publish the staged record. */
+STENO_HOT void
+steno_record_finish(uint64 duration, uint64 rows, TransactionId xid)
+{
+	StenoLocal *s = &steno_my;
+	StenoRecordMessage *m = s->staged;
+
+	s->staged = NULL;
+	m->seq = ++s->seq;
+	m->duration = duration;
+	m->rows = rows;
+	m->xid = xid;
+	publish(m, true);
+	steno_inflight_end(&s->producer.ring->inflight);
+	wake_writer();
+}
+
+/*
+ * Publish the staged record as that of a statement that has failed.  False when
+ * there is no room behind it for the message: then it is still staged.
+ */
+STENO_COLD bool
+steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, const char *message)
+{
+	StenoLocal *s = &steno_my;
+	StenoProducer *p = &s->producer;
+	StenoRecordMessage *m = s->staged;
+	uint64		body = sizeof(StenoRecordMessage) + m->shape_len +
+		(m->text_len == STENO_NONE32 ? 0 : m->text_len) + m->nulls_len + m->values_len;
+	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
+
+	if (m->extra_len > 0 || total > p->max_message ||
+		(uint8 *) m + total > p->data + p->size ||
+		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->size)
+		return false;
+	m->m.len = (uint32) total;
+	m->message_len = strlen(message);
+	memcpy((uint8 *) m + body, message, m->message_len);
+	m->outcome = STENO_OUTCOME_ERROR;
+	memcpy(m->sqlstate, unpack_sql_state(sqlerrcode), 6);
+	steno_record_finish(duration, STENO_NONE64, xid);
+	return true;
 }

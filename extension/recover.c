@@ -98,6 +98,22 @@ resolve_intents(StenoRings *rings)
 	return false;
 }
 
+/* Its record was staged: all that was known at its start. */
+static void
+add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged)
+{
+	StenoRecordMessage *m = palloc(staged->m.len);
+
+	memcpy(m, staged, staged->m.len);
+	m->seq = source->seq + 1;
+	m->duration = STENO_NONE64;
+	m->rows = STENO_NONE64;
+	m->xid = 0;
+	m->outcome = STENO_OUTCOME_INTERRUPTED;
+	steno_writer_add(w, source, &m->m);
+	pfree(m);
+}
+
 /* The statement that was running when the ring's process died. */
 static void
 add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
@@ -201,7 +217,13 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 			continue;
 		if (f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done))
 		{
-			add_interrupted(w, source, f);
+			const StenoRecordMessage *staged =
+				steno_inflight_record(f, steno_ring_data(drain->rings, i), drain->rings->file->size);
+
+			if (staged)
+				add_staged(w, source, staged);
+			else
+				add_interrupted(w, source, f);
 			interrupted++;
 		}
 		add_disconnect(w, source);

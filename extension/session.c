@@ -383,6 +383,7 @@ steno_session_attach(void)
 		return false;
 	}
 	become_producer(slot);
+	steno_my.client = MyBackendType == B_BACKEND;
 	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];

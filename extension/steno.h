@@ -8,7 +8,8 @@
  *		settings.def, .c	the settings
  *		local.h				what this process touches for every statement
  *		shmem.c				the ring file and the control area
- *		statement.c			statements: executor and utility hooks
+ *		statement.h, .c		statements: beginning, shape, failure
+ *		query.c, utility.c	the hooks of the executor and of utility statements
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
  *		setting_change.c	changes of our own settings
@@ -203,6 +204,11 @@ steno_record_init(StenoRecord *record, int kind)
 
 extern void steno_record_put(StenoRecord *record, bool top_level);
 extern void *steno_record_room(uint32 len);
+extern bool steno_record_stage(const StenoRecord *record);
+extern void steno_record_unstage(void);
+extern void steno_record_finish(uint64 duration, uint64 rows, TransactionId xid);
+extern bool steno_record_finish_failed(uint64 duration, TransactionId xid,
+									   int sqlerrcode, const char *message);
 
 #define STENO_GAP_PAIRS 4
 #define STENO_GAP_EXTRA 128
@@ -214,6 +220,7 @@ extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
 /* ---- statement.c ---- */
 
 extern void steno_statement_install(void);
+extern void steno_statement_failed(const ErrorData *edata);
 extern bool steno_statement_fatal(const ErrorData *edata);
 extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "ring.h"
+#include "message.h"
 #include "test.h"
 
 static StenoInFlight slot;
@@ -78,6 +78,37 @@ TEST(inflight_of_a_producer_that_died_halfway_is_not_read)
 	/* the next producer of the slot puts it right */
 	CHECK(steno_inflight_begin(&slot, slot.version, 2, 3, "SELECT 2", 8) % 2 == 0);
 	CHECK(steno_inflight_read(&slot, &copy) && copy.statement == 2);
+}
+
+TEST(inflight_points_to_a_staged_record)
+{
+	uint8_t		data[1024] = {0};
+	StenoRecordMessage *r = (StenoRecordMessage *) (data + 512);
+	StenoInFlight f = {0};
+
+	r->m.len = sizeof(*r);
+	r->m.kind = STENO_KIND_STATEMENT;
+	r->statement = 7;
+	r->time = 3;
+	r->text_len = STENO_NONE32;
+	steno_inflight_stage(&f, 0, 7, 3, 3 * sizeof(data) + 512);
+	CHECK(f.active && steno_inflight_record(&f, data, sizeof(data)) == r);
+	/* it must be that statement's, whole, and inside the ring */
+	r->statement = 8;
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
+	r->statement = 7;
+	r->m.len = 520;
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
+	r->m.len = sizeof(*r) - 8;
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
+	r->m.len = sizeof(*r);
+	steno_inflight_stage(&f, f.version, 7, 3, 516);
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
+	/* given up: the text stands in the slot */
+	steno_inflight_stage(&f, f.version, 7, 3, 512);
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == r);
+	steno_inflight_begin(&f, f.version, 7, 3, "SELECT 7", 8);
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL && f.text_kept == 8);
 }
 
 TEST(inflight_tells_when_the_statement_is_recorded)

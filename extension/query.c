@@ -1,0 +1,443 @@
+/*
+ * extension/query.c
+ *		Queries: the executor's hooks, and the records of what they run.
+ *
+ * A client's query has its record encoded at its start, in the ring and not yet
+ * published (steno_record_stage): what it says is at hand then, in the caches,
+ * and the in-flight slot has only to point to it.  At the end a few numbers are
+ * filled in.  When something else needs the ring meanwhile, such as the record of
+ * a statement that a function runs, the record is made at the end instead, as
+ * are those of nested queries and of failures that leave no room for the message.
+ */
+#include "steno.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "tcop/pquery.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "statement.h"
+
+/* ---- records ---- */
+
+/* Relations that a plan names, each once; returns their number. */
+STENO_HOT static int
+plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
+{
+	ListCell   *lc;
+	int			count = 0;
+
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		int			i;
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		for (i = 0; i < count; i++)
+			if (found[i].relid == p->relid)
+				break;
+		if (i == room)
+			break;
+		if (i == count)
+		{
+			found[count].relid = p->relid;
+			found[count++].access = 0;
+		}
+		found[i].access |= steno_access_of(p->requiredPerms);
+	}
+	return count;
+}
+
+static const char *
+query_command(CmdType operation)
+{
+	switch (operation)
+	{
+		case CMD_INSERT:
+			return "INSERT";
+		case CMD_UPDATE:
+			return "UPDATE";
+		case CMD_DELETE:
+			return "DELETE";
+		case CMD_MERGE:
+			return "MERGE";
+		default:
+			return "";
+	}
+}
+
+/* The parameters of a query go into its shape and the record. */
+STENO_HOT static uint8 *
+add_params(StenoRecord *record, ParamListInfo params, bool failing,
+		   uint8 *shape, StenoParams *values)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	uint8	   *end = steno_params_collect(params, failing, shape, values);
+
+	MemoryContextSwitchTo(old);
+	if (end == NULL)
+		return NULL;
+	record->params = values;
+	return end;
+}
+
+/*
+ * Make the record of a query, but for what is known at its end only.  failing: we
+ * are handling an error.  closed: its portal was closed by the end of a
+ * transaction, and its plan may be gone.
+ */
+STENO_HOT static void
+make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
+{
+	QueryDesc  *query = o->query;
+	ParamListInfo params = steno_my.log_parameter ? query->params : NULL;
+	StenoAccess few[32];
+	StenoAccess *relations = few;
+	int			room = lengthof(few);
+	int			count = 0;
+	uint8	   *end;
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	if (params && params->numParams == 0)
+		params = NULL;
+	if (unlikely(params && steno_params_shape_size(params) > steno_shape_limit() / 8 * 7))
+	{
+		steno_omit(record, "parameters_omitted", params->numParams);
+		params = NULL;
+	}
+	if (!closed)
+	{
+		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
+
+		if (unlikely(most > room))
+		{
+			relations = steno_scratch(most * sizeof(StenoAccess));
+			if (relations)
+				room = most;
+			else
+				relations = few;
+		}
+		count = plan_relations(query->plannedstmt, relations, room);
+	}
+	end = steno_make_shape(record, o->s.class, closed ? 0 : query->plannedstmt->queryId,
+						   query->operation == CMD_SELECT ? NULL : query_command(query->operation),
+						   relations, count, params);
+	if (end != NULL)
+	{
+		uint8	   *after = NULL;
+
+		if (params)
+			after = add_params(record, params, failing, end, values);
+		if (after == NULL)
+			after = steno_put_varint(end, 0);
+		record->shape_len = after - record->shape;
+	}
+}
+
+static inline bool
+is_staged(const StenoOpen *o)
+{
+	return o->staged && steno_my.staged != NULL;
+}
+
+/* The query has ended; edata: it failed; closed: see make_record. */
+STENO_HOT void
+steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
+{
+	StenoRecord record;
+	StenoParams values;
+
+	if (likely(is_staged(o)))
+	{
+		if (likely(edata == NULL && !closed))
+		{
+			steno_record_finish(steno_duration(&o->s), o->rows, GetTopTransactionIdIfAny());
+			return;
+		}
+		if (edata && steno_record_finish_failed(steno_duration(&o->s), GetTopTransactionIdIfAny(),
+												edata->sqlerrcode,
+												edata->message ? edata->message : "missing error text"))
+			return;
+		steno_record_unstage();
+	}
+	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
+		return;
+	if (edata == NULL && !closed)
+		steno_describe(o->s.user_id);
+	else
+		steno_session_failing(o->s.user_id);
+	make_record(o, &record, &values, edata != NULL || closed, closed);
+	if (edata == NULL)
+		record.rows = o->rows;
+	steno_put_ended(&o->s, &record, edata);
+}
+
+/* At the start of a client's query. */
+STENO_HOT static void
+stage(StenoOpen *o)
+{
+	StenoRecord record;
+	StenoParams values;
+
+	make_record(o, &record, &values, false, false);
+	steno_fill(&record, &o->s);
+	o->staged = steno_record_stage(&record);
+	if (unlikely(!o->staged))
+		steno_show(&o->s);
+}
+
+/* ---- hooks ---- */
+
+static inline int
+query_class(QueryDesc *query)
+{
+	if (query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE)
+		return STENO_CLASS_READ;
+	return STENO_CLASS_WRITE;
+}
+
+/*
+ * Begin a query's statement: false when it is part of a utility's record, or of
+ * none.
+ */
+STENO_HOT static StenoOpen *
+begin_query(QueryDesc *query)
+{
+	StenoLevel *outer = steno_my.level;
+	PlannedStmt *plan = query->plannedstmt;
+	StenoOpen  *o;
+	bool		of_portal;
+	int			depth;
+	ListCell   *lc;
+
+	if (!steno_recording() ||
+		(outer && outer->utility && outer->utility->source == query->sourceText &&
+		 !outer->forces) ||
+		(o = steno_add_open(query)) == NULL)
+		return NULL;
+
+	/*
+	 * A client's query that has no portal is no statement of its own: a
+	 * function that the planner has called, a constraint checked at commit.
+	 */
+	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
+	o->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	o->subid = steno_my.subid;
+	o->rows = 0;
+	o->staged = false;
+	depth = outer ? outer->inside : !of_portal && steno_my.client;
+
+	/* a cursor's plan does not know where in the source the DECLARE stands */
+	if (unlikely(outer && outer->declares))
+		steno_begin(&o->s, query->sourceText,
+					outer->utility->text - outer->utility->source,
+					(int) outer->utility->text_len, query_class(query), depth, true);
+	else
+		steno_begin(&o->s, query->sourceText, plan->stmt_location,
+					plan->stmt_len, query_class(query), depth,
+					outer && outer->forces);
+
+	/* names while catalogs can be read: not at the end, which may be a failure */
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (STENO_IS_PERMISSION(p))
+			steno_relation_know(p->relid);
+	}
+	return o;
+}
+
+STENO_HOT_FIRST static void
+executor_start(QueryDesc *query, int eflags)
+{
+	StenoOpen  *o = begin_query(query);
+	StenoLevel	l;
+	bool		saved_own = steno_my.starting_own;
+
+	if (o == NULL)
+	{
+		steno_my.starting_own = false;
+		steno_my.previous_start(query, eflags);
+		steno_my.starting_own = saved_own;
+		return;
+	}
+	steno_my.starting_own = true;
+	if (o->s.top_level && steno_my.client && steno_my.level == NULL)
+	{
+		if (o->s.recorded)
+			stage(o);
+		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_my.previous_start(query, eflags);
+		steno_leave(&steno_top_level);
+		steno_my.starting_own = saved_own;
+		return;
+	}
+	steno_show(&o->s);
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_start(query, eflags);
+	}
+	PG_CATCH();
+	{
+		steno_my.starting_own = saved_own;
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_my.starting_own = saved_own;
+	steno_leave(&l);
+}
+
+/* Whether the query runs as a client's statement, whose failure nobody need catch. */
+static inline bool
+runs_at_top(const StenoOpen *o)
+{
+	return likely(steno_my.level == NULL && steno_my.client && o->s.top_level);
+}
+
+static void
+run_nested(StenoOpen *o, STENO_RUN_ARGS)
+{
+	StenoLevel	l;
+
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_run(STENO_RUN_PASS);
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_leave(&l);
+}
+
+STENO_HOT static void
+executor_run(STENO_RUN_ARGS)
+{
+	StenoOpen  *o = steno_find_open(query);
+
+	if (o == NULL)
+	{
+		steno_my.previous_run(STENO_RUN_PASS);
+		return;
+	}
+	if (runs_at_top(o))
+	{
+		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_my.previous_run(STENO_RUN_PASS);
+		steno_leave(&steno_top_level);
+	}
+	else
+		run_nested(o, STENO_RUN_PASS);
+	o = steno_find_open(query);	/* the array may have moved */
+	if (o)
+		o->rows += query->estate->es_processed;
+}
+
+static void
+finish_nested(StenoOpen *o, QueryDesc *query)
+{
+	StenoLevel	l;
+
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_finish(query);
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_leave(&l);
+}
+
+STENO_HOT static void
+executor_finish(QueryDesc *query)
+{
+	StenoOpen  *o = NULL;
+
+	/* a query that writes nothing runs nothing at its end */
+	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
+		o = steno_find_open(query);
+	if (o == NULL)
+		steno_my.previous_finish(query);
+	else if (runs_at_top(o))
+	{
+		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_my.previous_finish(query);
+		steno_leave(&steno_top_level);
+	}
+	else
+		finish_nested(o, query);
+}
+
+STENO_HOT static void
+executor_end(QueryDesc *query)
+{
+	StenoOpen  *o = steno_find_open(query);
+
+	if (o)
+	{
+		steno_record_query(o, NULL, false);
+		steno_remember_end(&o->s);
+		steno_forget_open(o);
+		if (unlikely(steno_my.settings_dirty))
+			steno_settings_record();
+	}
+	steno_my.previous_end(query);
+}
+
+STENO_HOT static bool
+check_perms(STENO_CHECK_PERMS_ARGS)
+{
+	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility)
+		steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
+	if (steno_my.previous_check)
+		return steno_my.previous_check(STENO_CHECK_PERMS_PASS);
+	return true;
+}
+
+STENO_HOT static void
+transaction_end(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_ABORT:
+			steno_statement_aborted();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			steno_my.subid = TopSubTransactionId;
+			if (steno_my.level == NULL)
+				steno_my.open_count = 0;
+			break;
+		default:
+			break;
+	}
+}
+
+void
+steno_query_install(void)
+{
+	steno_my.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
+	ExecutorStart_hook = executor_start;
+	steno_my.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
+	ExecutorRun_hook = executor_run;
+	steno_my.previous_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
+	ExecutorFinish_hook = executor_finish;
+	steno_my.previous_end = ExecutorEnd_hook ? ExecutorEnd_hook : standard_ExecutorEnd;
+	ExecutorEnd_hook = executor_end;
+	steno_my.previous_check = ExecutorCheckPerms_hook;
+	ExecutorCheckPerms_hook = check_perms;
+	RegisterXactCallback(transaction_end, NULL);
+}

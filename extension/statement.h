@@ -1,0 +1,196 @@
+/*
+ * extension/statement.h
+ *		What the files that take statements down share: statement.c, query.c,
+ *		utility.c.
+ */
+#ifndef STENO_STATEMENT_H
+#define STENO_STATEMENT_H
+
+/*
+ * A statement that runs.  That of a client is steno_top_level; nested ones stand
+ * on the stack of their hooks.
+ */
+typedef struct StenoLevel
+{
+	struct StenoLevel *outer;
+	QueryDesc  *query;			/* NULL: a utility statement */
+	StenoStatement *utility;
+	int			inside;			/* depth of statements that it runs */
+	bool		forces;			/* their record does not depend on log_nested */
+	bool		declares;		/* DECLARE CURSOR */
+	bool		changes;		/* the session may be another one after it */
+	ErrorContextCallback callback;
+
+	/* utility statements only */
+	const char *command;
+	int			relations_count;
+	int			relations_room;
+	StenoAccess *relations;
+	StenoAccess *few;			/* where relations begins */
+} StenoLevel;
+
+/* Relations that fit a utility's level before memory is taken. */
+#define STENO_FEW_RELATIONS 16
+
+extern StenoLevel steno_top_level;
+
+static inline bool
+steno_recording(void)
+{
+	return steno_my.log_mask != 0 && !steno_my.paused && steno_session_ready();
+}
+
+/*
+ * Has a session fact changed since our session message?  user_id is the statement's
+ * role.  A setting's new value has another address than its old one, which
+ * stands at least to the end of the transaction; to rely on that, we must look
+ * at each statement.  The session user changes in utility statements, which look
+ * for themselves.
+ */
+static inline void
+steno_describe(Oid user_id)
+{
+	if (unlikely(!steno_my.described || steno_my.log_mask != ~0u ||
+				 steno_my.application != application_name ||
+				 steno_my.user_id != user_id))
+		steno_session_check(user_id);
+}
+
+/* ---- statement.c ---- */
+
+extern void steno_note_raised(void *arg);
+extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
+						int class, int depth, bool forced);
+extern void steno_show(const StenoStatement *s);
+extern void steno_fail(StenoLevel *l);
+extern void steno_statement_aborted(void);
+extern StenoOpen *steno_more_open(QueryDesc *query);
+extern void *steno_scratch(size_t size);
+extern void steno_omit(StenoRecord *record, const char *name, int count);
+extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
+							   const char *command, const StenoAccess *relations,
+							   int count, ParamListInfo params);
+
+/*
+ * The shape is the one part of a record that cannot go in parts: what does not
+ * fit three quarters of a message is left out, and the record says how much.
+ * Types of parameters come first, but leave room for a few relations.
+ */
+static inline uint32
+steno_shape_limit(void)
+{
+	return steno_my.producer.max_message / 4 * 3;
+}
+
+static inline StenoOpen *
+steno_find_open(QueryDesc *query)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+		if (steno_my.open[i].query == query)
+			return &steno_my.open[i];
+	return NULL;
+}
+
+static inline StenoOpen *
+steno_add_open(QueryDesc *query)
+{
+	if (unlikely(steno_my.open_count == steno_my.open_room))
+		return steno_more_open(query);
+	steno_my.open[steno_my.open_count].query = query;
+	return &steno_my.open[steno_my.open_count++];
+}
+
+static inline void
+steno_forget_open(StenoOpen *o)
+{
+	int			i = o - steno_my.open;
+
+	steno_my.open_count--;
+	if (unlikely(i < steno_my.open_count))
+		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
+}
+
+static inline void
+steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
+{
+	l->outer = steno_my.level;
+	l->query = query;
+	l->utility = utility;
+	l->inside = depth + 1;
+	l->forces = false;
+	l->declares = false;
+	l->callback.callback = steno_note_raised;
+	l->callback.arg = l;
+	l->callback.previous = error_context_stack;
+	error_context_stack = &l->callback;
+	steno_my.level = l;
+}
+
+static inline void
+steno_leave(StenoLevel *l)
+{
+	error_context_stack = l->callback.previous;
+	steno_my.level = l->outer;
+}
+
+static inline uint64
+steno_duration(const StenoStatement *s)
+{
+	return steno_clock_us(&steno_my.clock, s->start, steno_clock_ticks(&steno_my.clock));
+}
+
+/* Fill in what queries and utility statements have alike. */
+static inline void
+steno_fill(StenoRecord *record, const StenoStatement *s)
+{
+	record->time = s->time;
+	record->statement = s->statement;
+	record->substatement = s->substatement;
+	record->depth = s->depth;
+	record->text = s->text;
+	record->text_len = s->text_len;
+}
+
+/* The statement has ended, edata: in failure; its record is put. */
+static inline void
+steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
+{
+	steno_fill(record, s);
+	record->duration = steno_duration(s);
+	record->xid = GetTopTransactionIdIfAny();
+	if (unlikely(edata != NULL))
+	{
+		record->outcome = STENO_OUTCOME_ERROR;
+		record->sqlerrcode = edata->sqlerrcode;
+		record->message = edata->message ? edata->message : "missing error text";
+	}
+	steno_record_put(record, s->top_level);
+}
+
+/* Where the statement ended in its source, for one that fails after it. */
+static inline void
+steno_remember_end(const StenoStatement *s)
+{
+	if (s->top_level)
+	{
+		steno_my.last_source = s->source;
+		steno_my.last_end = s->end;
+		steno_my.last_time = steno_my.anchor_time;
+	}
+}
+
+/* ---- query.c ---- */
+
+extern void steno_query_install(void);
+extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
+
+/* ---- utility.c ---- */
+
+extern void steno_utility_install(void);
+extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
+extern void steno_add_relations(StenoLevel *level, List *permissions);
+extern void steno_free_relations(StenoLevel *l);
+
+#endif							/* STENO_STATEMENT_H */

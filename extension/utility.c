@@ -1,0 +1,263 @@
+/*
+ * extension/utility.c
+ *		Utility statements: their hook, and their records.
+ */
+#include "steno.h"
+
+#include "access/xact.h"
+#include "commands/copy.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/cmdtag.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "statement.h"
+
+void
+steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
+{
+	StenoStatement *s = l->utility;
+	StenoRecord record;
+	uint8	   *end;
+
+	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
+		return;
+	if (edata)
+		steno_session_failing(s->user_id);
+	steno_record_init(&record, STENO_KIND_STATEMENT);
+	end = steno_make_shape(&record, s->class, 0, l->command, l->relations,
+						   l->relations_count, NULL);
+	if (end)
+		record.shape_len = steno_put_varint(end, 0) - record.shape;
+	if (edata == NULL)
+		record.rows = rows;
+	steno_put_ended(s, &record, edata);
+}
+
+/* ---- relations ---- */
+
+void
+steno_free_relations(StenoLevel *l)
+{
+	if (l->relations != l->few)
+		pfree(l->relations);
+	l->relations = l->few;
+}
+
+/* Permissions of relations that a utility statement, such as COPY, checks. */
+STENO_COLD void
+steno_add_relations(StenoLevel *level, List *permissions)
+{
+	ListCell   *lc;
+
+	foreach(lc, permissions)
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		int			i;
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		for (i = 0; i < level->relations_count; i++)
+			if (level->relations[i].relid == p->relid)
+				break;
+		if (i == level->relations_room)
+		{
+			int			room = level->relations_room * 2;
+			StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
+														   room * sizeof(StenoAccess),
+														   MCXT_ALLOC_NO_OOM);
+
+			if (more == NULL)
+				break;
+			memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
+			steno_free_relations(level);
+			level->relations = more;
+			level->relations_room = room;
+		}
+		if (i == level->relations_count)
+		{
+			steno_relation_know(p->relid);
+			level->relations[i].relid = p->relid;
+			level->relations[i].access = 0;
+			level->relations_count++;
+		}
+		level->relations[i].access |= steno_access_of(p->requiredPerms);
+	}
+}
+
+/* ---- the hook ---- */
+
+static int
+utility_class(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CopyStmt:
+			return ((CopyStmt *) statement)->is_from ? STENO_CLASS_WRITE : STENO_CLASS_READ;
+		case T_TruncateStmt:
+			return STENO_CLASS_WRITE;
+		case T_DoStmt:
+			return STENO_CLASS_FUNCTION;
+		case T_GrantStmt:
+		case T_GrantRoleStmt:
+		case T_CreateRoleStmt:
+		case T_AlterRoleStmt:
+		case T_AlterRoleSetStmt:
+		case T_DropRoleStmt:
+		case T_AlterDefaultPrivilegesStmt:
+		case T_ReassignOwnedStmt:
+		case T_DropOwnedStmt:
+			return STENO_CLASS_ROLE;
+		case T_VariableSetStmt:
+		case T_AlterSystemStmt:
+			return STENO_CLASS_MISC_SET;
+		case T_TransactionStmt:
+			return STENO_CLASS_TRANSACTION;
+		default:
+			if (GetCommandLogLevel(statement) == LOGSTMT_DDL)
+				return STENO_CLASS_DDL;
+			return STENO_CLASS_MISC;
+	}
+}
+
+static void
+call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *environment, DestReceiver *dest,
+			 QueryCompletion *completion)
+{
+	if (steno_my.previous_utility)
+		steno_my.previous_utility(plan, source, read_only_tree, context, params,
+						 environment, dest, completion);
+	else
+		standard_ProcessUtility(plan, source, read_only_tree, context, params,
+								environment, dest, completion);
+}
+
+static inline uint64
+utility_rows(const QueryCompletion *completion)
+{
+	switch (completion ? completion->commandTag : CMDTAG_UNKNOWN)
+	{
+		case CMDTAG_COPY:
+		case CMDTAG_FETCH:
+		case CMDTAG_MOVE:
+		case CMDTAG_SELECT:
+		case CMDTAG_REFRESH_MATERIALIZED_VIEW:
+			return completion->nprocessed;
+		default:
+			return STENO_NONE64;
+	}
+}
+
+/* Statements after which the session may be another one than before. */
+static inline bool
+changes_session(Node *statement)
+{
+	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt) ||
+		IsA(statement, TransactionStmt);
+}
+
+static void
+enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
+{
+	steno_enter(l, NULL, s, s->depth);
+	l->command = GetCommandTagName(CreateCommandTag(statement));
+	l->declares = IsA(statement, DeclareCursorStmt);
+	l->changes = changes_session(statement);
+	l->forces = l->declares || IsA(statement, ExecuteStmt);
+	l->relations_count = 0;
+	l->relations_room = STENO_FEW_RELATIONS;
+	l->few = few;
+	l->relations = few;
+}
+
+static void
+leave_utility(StenoLevel *l, const QueryCompletion *completion)
+{
+	StenoStatement *s = l->utility;
+
+	steno_leave(l);
+	steno_record_utility(l, NULL, utility_rows(completion));
+	if (l->changes && s->recorded && steno_session_ready() && IsTransactionState())
+		steno_session_check(InvalidOid);	/* should the next statement fail */
+	if (steno_my.settings_dirty)
+		steno_settings_record();
+	steno_remember_end(s);
+	steno_free_relations(l);
+}
+
+#define UTILITY_ARGS PlannedStmt *plan, const char *source, bool read_only_tree, \
+	ProcessUtilityContext context, ParamListInfo params, \
+	QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion
+#define UTILITY_PASS plan, source, read_only_tree, context, params, environment, \
+	dest, completion
+
+/* A client's statement: what it throws, only the server's main loop catches. */
+static void
+client_utility(UTILITY_ARGS)
+{
+	static StenoStatement s;
+	static StenoAccess few[STENO_FEW_RELATIONS];
+	Node	   *statement = plan->utilityStmt;
+
+	steno_my.level = NULL;		/* should a failure have been kept from us */
+	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
+				utility_class(statement), 0, false);
+	steno_show(&s);
+	enter_utility(&steno_top_level, &s, statement, few);
+	call_utility(UTILITY_PASS);
+	leave_utility(&steno_top_level, completion);
+}
+
+static void
+nested_utility(UTILITY_ARGS)
+{
+	Node	   *statement = plan->utilityStmt;
+	StenoStatement s;
+	StenoAccess few[STENO_FEW_RELATIONS];
+	StenoLevel	l;
+
+	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
+				utility_class(statement),
+				steno_my.level ? steno_my.level->inside : 0,
+				steno_my.level && steno_my.level->forces);
+	steno_show(&s);
+	enter_utility(&l, &s, statement, few);
+	PG_TRY();
+	{
+		call_utility(UTILITY_PASS);
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	leave_utility(&l, completion);
+}
+
+static void
+process_utility(UTILITY_ARGS)
+{
+	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
+	if (!steno_recording() || context == PROCESS_UTILITY_SUBCOMMAND)
+	{
+		call_utility(UTILITY_PASS);
+		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
+			steno_settings_record();	/* recording may have been switched on */
+	}
+	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
+		client_utility(UTILITY_PASS);
+	else
+		nested_utility(UTILITY_PASS);
+}
+
+void
+steno_utility_install(void)
+{
+	steno_my.previous_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}
