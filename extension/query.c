@@ -51,39 +51,6 @@ plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
 	return count;
 }
 
-static const char *
-query_command(CmdType operation)
-{
-	switch (operation)
-	{
-		case CMD_INSERT:
-			return "INSERT";
-		case CMD_UPDATE:
-			return "UPDATE";
-		case CMD_DELETE:
-			return "DELETE";
-		case CMD_MERGE:
-			return "MERGE";
-		default:
-			return "";
-	}
-}
-
-/* The parameters of a query go into its shape and the record. */
-STENO_HOT static uint8 *
-add_params(StenoRecord *record, ParamListInfo params, bool failing,
-		   uint8 *shape, StenoParams *values)
-{
-	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
-	uint8	   *end = steno_params_collect(params, failing, shape, values);
-
-	MemoryContextSwitchTo(old);
-	if (end == NULL)
-		return NULL;
-	record->params = values;
-	return end;
-}
-
 /*
  * Make the record of a query, but for what is known at its end only.  failing: we
  * are handling an error.  closed: its portal was closed by the end of a
@@ -93,21 +60,12 @@ STENO_HOT static void
 make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
 {
 	QueryDesc  *query = o->query;
-	ParamListInfo params = steno_my.log_parameter ? query->params : NULL;
 	StenoAccess few[32];
 	StenoAccess *relations = few;
 	int			room = lengthof(few);
 	int			count = 0;
-	uint8	   *end;
 
 	steno_record_init(record, STENO_KIND_STATEMENT);
-	if (params && params->numParams == 0)
-		params = NULL;
-	if (unlikely(params && steno_params_shape_size(params) > steno_shape_limit() / 8 * 7))
-	{
-		steno_omit(record, "parameters_omitted", params->numParams);
-		params = NULL;
-	}
 	if (!closed)
 	{
 		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
@@ -122,19 +80,9 @@ make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing
 		}
 		count = plan_relations(query->plannedstmt, relations, room);
 	}
-	end = steno_make_shape(record, o->s.class, closed ? 0 : query->plannedstmt->queryId,
-						   query->operation == CMD_SELECT ? NULL : query_command(query->operation),
-						   relations, count, params);
-	if (end != NULL)
-	{
-		uint8	   *after = NULL;
-
-		if (params)
-			after = add_params(record, params, failing, end, values);
-		if (after == NULL)
-			after = steno_put_varint(end, 0);
-		record->shape_len = after - record->shape;
-	}
+	steno_add_shape(record, &o->s, closed ? 0 : query->plannedstmt->queryId,
+					steno_query_command(query->operation), relations, count,
+					query->params, failing, values);
 }
 
 static inline bool
@@ -191,14 +139,6 @@ stage(StenoOpen *o)
 
 /* ---- hooks ---- */
 
-static inline int
-query_class(QueryDesc *query)
-{
-	if (query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE)
-		return STENO_CLASS_READ;
-	return STENO_CLASS_WRITE;
-}
-
 /*
  * Begin a query's statement: false when it is part of a utility's record, or of
  * none.
@@ -234,10 +174,10 @@ begin_query(QueryDesc *query)
 	if (unlikely(outer && outer->declares))
 		steno_begin(&o->s, query->sourceText,
 					outer->utility->text - outer->utility->source,
-					(int) outer->utility->text_len, query_class(query), depth, true);
+					(int) outer->utility->text_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth, true);
 	else
 		steno_begin(&o->s, query->sourceText, plan->stmt_location,
-					plan->stmt_len, query_class(query), depth,
+					plan->stmt_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth,
 					outer && outer->forces);
 
 	/* names while catalogs can be read: not at the end, which may be a failure */

@@ -143,9 +143,10 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 	s->text_len = n;
 }
 
-STENO_HOT void
-steno_begin(StenoStatement *s, const char *source, int location, int length,
-			int class, int depth, bool forced)
+/* Number and time a statement, and decide whether it is recorded. */
+static inline void
+number(StenoStatement *s, const char *source, int location, int length,
+	   int class, int depth, bool forced)
 {
 	TimestampTz message = GetCurrentStatementStartTimestamp();
 
@@ -186,6 +187,14 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 	s->recorded = s->top_level || steno_my.log_nested || forced;
 	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
 	s->recorded = s->recorded && steno_class_logged(class);
+}
+
+/* A statement begins. */
+STENO_HOT void
+steno_begin(StenoStatement *s, const char *source, int location, int length,
+			int class, int depth, bool forced)
+{
+	number(s, source, location, length, class, depth, forced);
 
 	/*
 	 * Whose statement it is must be known should it fail, when catalogs cannot
@@ -286,6 +295,50 @@ steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *co
 	return p;
 }
 
+/* The parameters of a query go into its shape and the record. */
+static inline uint8 *
+add_params(StenoRecord *record, ParamListInfo params, bool failing,
+		   uint8 *shape, StenoParams *values)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	uint8	   *end = steno_params_collect(params, failing, shape, values);
+
+	MemoryContextSwitchTo(old);
+	if (end == NULL)
+		return NULL;
+	record->params = values;
+	return end;
+}
+
+/*
+ * Give a query's record its shape and its parameters.  command NULL is SELECT.
+ * failing: we are handling an error.
+ */
+STENO_HOT void
+steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
+				const char *command, const StenoAccess *relations, int count,
+				ParamListInfo params, bool failing, StenoParams *values)
+{
+	uint8	   *end;
+	uint8	   *after = NULL;
+
+	if (params && (params->numParams == 0 || !steno_my.log_parameter))
+		params = NULL;
+	if (unlikely(params && steno_params_shape_size(params) > steno_shape_limit() / 8 * 7))
+	{
+		steno_omit(record, "parameters_omitted", params->numParams);
+		params = NULL;
+	}
+	end = steno_make_shape(record, s->class, query_id, command, relations, count, params);
+	if (end == NULL)
+		return;
+	if (params)
+		after = add_params(record, params, failing, end, values);
+	if (after == NULL)
+		after = steno_put_varint(end, 0);
+	record->shape_len = after - record->shape;
+}
+
 /* ---- failures ---- */
 
 /*
@@ -319,6 +372,38 @@ record_raised(void)
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = raised_message ? raised_message : "missing error text";
 	steno_record_put(&record, false);
+}
+
+/*
+ * A query has failed before the executor saw it, in the planner.  Catalogs cannot
+ * be read any more: the relations stay unnamed.
+ */
+STENO_COLD void
+steno_record_unplanned(const StenoUnplanned *q)
+{
+	MemoryContext old = CurrentMemoryContext;
+	StenoStatement s;
+	StenoRecord record;
+	StenoParams values;
+	ErrorData  *edata;
+
+	forget_raised();
+	number(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
+	if (s.failures && steno_session_ready())
+	{
+		s.start = q->start;
+		MemoryContextSwitchTo(raised_context);
+		edata = CopyErrorData();
+		steno_session_failing(s.user_id);
+		steno_record_init(&record, STENO_KIND_STATEMENT);
+		steno_add_shape(&record, &s, 0, q->command, NULL, 0, q->params, true, &values);
+		steno_put_ended(&s, &record, edata);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(raised_context);
+	}
+	if (s.top_level)
+		steno_my.reported = true;
+	steno_remember_end(&s);
 }
 
 /* The statement of this level has failed; nothing of it runs any more. */
@@ -509,6 +594,7 @@ steno_statement_install(void)
 	steno_my.subid = TopSubTransactionId;
 	steno_my.open = steno_my.few_open;
 	steno_my.open_room = STENO_FEW_OPEN;
+	steno_planner_install();
 	steno_query_install();
 	steno_utility_install();
 	RegisterSubXactCallback(subtransaction_end, NULL);

@@ -6,6 +6,8 @@
 #ifndef STENO_STATEMENT_H
 #define STENO_STATEMENT_H
 
+#include "access/xact.h"
+
 /*
  * A statement that runs.  That of a client is steno_top_level; nested ones stand
  * on the stack of their hooks.
@@ -56,6 +58,50 @@ steno_describe(Oid user_id)
 		steno_session_check(user_id);
 }
 
+/* A query that the planner could not plan. */
+typedef struct StenoUnplanned
+{
+	const char *source;
+	int			location;
+	int			length;
+	int			class;
+	const char *command;		/* NULL: SELECT */
+	ParamListInfo params;
+	int			depth;
+	bool		forced;
+	uint64		start;
+} StenoUnplanned;
+
+static inline int
+steno_query_class(CmdType operation, bool modifying_cte)
+{
+	return operation == CMD_SELECT && !modifying_cte ? STENO_CLASS_READ : STENO_CLASS_WRITE;
+}
+
+/*
+ * The command tag of a query.  NULL is SELECT, which then is in the code: the
+ * page of our constants is another one to miss.
+ */
+static inline const char *
+steno_query_command(CmdType operation)
+{
+	switch (operation)
+	{
+		case CMD_SELECT:
+			return NULL;
+		case CMD_INSERT:
+			return "INSERT";
+		case CMD_UPDATE:
+			return "UPDATE";
+		case CMD_DELETE:
+			return "DELETE";
+		case CMD_MERGE:
+			return "MERGE";
+		default:
+			return "";
+	}
+}
+
 /* ---- statement.c ---- */
 
 extern void steno_note_raised(void *arg);
@@ -63,10 +109,14 @@ extern void steno_begin(StenoStatement *s, const char *source, int location, int
 						int class, int depth, bool forced);
 extern void steno_show(const StenoStatement *s);
 extern void steno_fail(StenoLevel *l);
+extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);
 extern StenoOpen *steno_more_open(QueryDesc *query);
 extern void *steno_scratch(size_t size);
 extern void steno_omit(StenoRecord *record, const char *name, int count);
+extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
+							const char *command, const StenoAccess *relations, int count,
+							ParamListInfo params, bool failing, StenoParams *values);
 extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
 							   const char *command, const StenoAccess *relations,
 							   int count, ParamListInfo params);
@@ -185,6 +235,10 @@ steno_remember_end(const StenoStatement *s)
 
 extern void steno_query_install(void);
 extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
+
+/* ---- planner.c ---- */
+
+extern void steno_planner_install(void);
 
 /* ---- utility.c ---- */
 

@@ -9,7 +9,8 @@
  *		local.h				what this process touches for every statement
  *		shmem.c				the ring file and the control area
  *		statement.h, .c		statements: beginning, shape, failure
- *		query.c, utility.c	the hooks of the executor and of utility statements
+ *		planner.c, query.c, utility.c
+ *							the hooks of planner, executor, and utility statements
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
  *		setting_change.c	changes of our own settings
