@@ -166,12 +166,15 @@ func csvString(dst, s []byte) []byte {
 	if !quote {
 		return append(appendSafe(dst, s), ',')
 	}
-	dst = append(dst, '"')
+	return append(csvInside(append(dst, '"'), s), '"', ',')
+}
+
+// csvInside appends what stands between the quotes of a value.
+func csvInside(dst, s []byte) []byte {
 	for len(s) > 0 {
 		i := bytes.IndexAny(s, "\"\r\n\t")
 		if i < 0 {
-			dst = appendSafe(dst, s)
-			break
+			return appendSafe(dst, s)
 		}
 		dst = appendSafe(dst, s[:i])
 		if s[i] == '"' {
@@ -180,5 +183,5 @@ func csvString(dst, s []byte) []byte {
 		dst = append(dst, s[i])
 		s = s[i+1:]
 	}
-	return append(dst, '"', ',')
+	return dst
 }

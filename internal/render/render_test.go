@@ -71,7 +71,7 @@ func full() *trailtest.Record {
 }
 
 func TestJSONFieldsAndTheirOrder(t *testing.T) {
-	got := render(t, New(JSON, false), full())
+	got := render(t, New(JSON, Options{}), full())
 	want := `{"time":"2026-11-21T20:45:13.123456Z","kind":"statement","session":"6b0202d9.abc","seq":1,"statement":3,"substatement":4,"depth":1,"pid":2748,"user":"alice","role":"admin","app_user":"bob","app_context":"it's 4711","database":"shop","application":"psql","client":"10.0.0.1:5000","class":"read","command":"SELECT","relations":[{"name":"public.t","type":"table","access":"select,update","audited":true}],"objects":[{"name":"public.f","type":"function","action":"execute"},{"name":"a","type":"event trigger","action":"rename","to":"b"}],"text":"SELECT \"a\"\n FROM t","text_bytes":99,"params":["42",null,"\\xff01"],"query_id":-5,"rows":2,"duration_us":1500,"outcome":"error","sqlstate":"42P01","message":"no t","xid":77,"extra":{"reason":"x"},"audited":["session","object"],"stream":1,"segment":2,"block":7}` + "\n"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -79,7 +79,7 @@ func TestJSONFieldsAndTheirOrder(t *testing.T) {
 }
 
 func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
-	got := render(t, New(JSON, false), &trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch})
+	got := render(t, New(JSON, Options{}), &trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch})
 	want := `{"time":"2026-11-21T20:45:13.000000Z","kind":"server","session":"6b0202d9.1","seq":1,"pid":1,"stream":1,"segment":2,"block":7}` + "\n"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -87,18 +87,18 @@ func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
 }
 
 func TestTextFormat(t *testing.T) {
-	got := render(t, New(Text, false), full())
+	got := render(t, New(Text, Options{}), full())
 	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob app_context='it''s 4711' [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows by session,object 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' | execute function public.f, rename event trigger a to b reason=x\n"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if colored := render(t, New(Text, true), full()); !strings.Contains(colored, "\x1b[31mERROR\x1b[0m") {
+	if colored := render(t, New(Text, Options{Color: true}), full()); !strings.Contains(colored, "\x1b[31mERROR\x1b[0m") {
 		t.Errorf("no colour: %q", colored)
 	}
 }
 
 func TestCSVHasAColumnForEachField(t *testing.T) {
-	out := string(Header(CSV)) + render(t, New(CSV, false), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
+	out := string(Header(CSV)) + render(t, New(CSV, Options{}), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%d rows, %v\n%s", len(rows), err, out)
@@ -145,7 +145,7 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 			r.Session.Facts[i].Value = nasty(rng)
 		}
 		for _, f := range []Format{Text, JSON, CSV} {
-			out := render(t, New(f, false), r)
+			out := render(t, New(f, Options{}), r)
 			if !utf8.ValidString(out) {
 				t.Fatalf("%s: not UTF-8: %q", f, out)
 			}
@@ -206,7 +206,7 @@ func benchmark(b *testing.B, format Format) {
 	}
 	var chain [32]byte
 	block := trail.Block{Image: builder.Finish(trail.CodecLz4, 7, 1, &chain)}
-	f := New(format, false)
+	f := New(format, Options{})
 	var out []byte
 	for b.Loop() {
 		if err := block.Load(); err != nil {
@@ -229,7 +229,7 @@ func benchmark(b *testing.B, format Format) {
 // use the dictionaries in another order, and not all of them.
 func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
 	for _, format := range []Format{JSON, CSV, Text} {
-		f := New(format, false)
+		f := New(format, Options{})
 		var b trail.Block
 		block := func(order ...int) (lines []string) {
 			builder := trailtest.NewBuilder(trailtest.Epoch)
