@@ -6,14 +6,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// CSVLogColumns are the columns of csvlog, as PostgreSQL 15 writes them.
-var CSVLogColumns = []string{
-	"log_time", "user_name", "database_name", "process_id", "connection_from", "session_id", "session_line_num",
-	"command_tag", "session_start_time", "virtual_transaction_id", "transaction_id", "error_severity", "sql_state_code",
-	"message", "detail", "hint", "internal_query", "internal_query_pos", "context", "query", "query_pos", "location",
-	"application_name", "backend_type", "leader_pid", "query_id",
-}
-
 // csvlogFormat makes the lines that a server with log_destination = csvlog,
 // log_min_duration_statement = 0, log_connections and log_disconnections
 // writes. Its log has no lines of nested statements, of their start, and of

@@ -21,7 +21,7 @@ const otelSchema = `"https://opentelemetry.io/schemas/` + OTelVersion + `"`
 const otelBegin = `{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"postgresql"}}]},` +
 	`"scopeLogs":[{"scope":{"name":"pg_steno"},"logRecords":[{"timeUnixNano":"`
 
-const otelEnd = `]}],"schemaUrl":` + otelSchema + `}],"schemaUrl":` + otelSchema + "}]}\n"
+const otelEnd = `],"schemaUrl":` + otelSchema + `}],"schemaUrl":` + otelSchema + "}]}\n"
 
 // Severities of OpenTelemetry.
 const (

@@ -193,13 +193,16 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-func BenchmarkJSON(b *testing.B) { benchmark(b, JSON) }
-func BenchmarkText(b *testing.B) { benchmark(b, Text) }
-func BenchmarkCSV(b *testing.B)  { benchmark(b, CSV) }
+func BenchmarkFormats(b *testing.B) {
+	for _, f := range Formats {
+		b.Run(f, func(b *testing.B) { benchmark(b, Format(f)) })
+	}
+}
 
 func benchmark(b *testing.B, format Format) {
 	builder := trailtest.NewBuilder(trailtest.Epoch)
 	r := full()
+	r.Depth, r.Outcome, r.SQLState, r.Message, r.Audited = 0, trail.OutcomeOk, "", "", 0
 	for i := range int64(1000) {
 		r.Time, r.Seq, r.Statement = trailtest.Epoch+i, 0, 0
 		builder.Add(r)
