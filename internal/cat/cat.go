@@ -58,9 +58,9 @@ regard to case. Times without a zone are UTC.`,
 }
 
 func catRun(ctx context.Context, opts *Options) error {
-	format, err := render.Parse(opts.Format)
+	format, options, err := opts.options(opts.IO.ColorEnabled())
 	if err != nil {
-		return &cmdutil.UsageError{Err: err}
+		return err
 	}
 	if opts.Limit < 0 {
 		return cmdutil.Usagef("--limit must not be negative")
@@ -85,9 +85,10 @@ func catRun(ctx context.Context, opts *Options) error {
 		out.Write(render.Header(format))
 	}
 	shown := 0
+	order := render.NewOrder(format)
 	err = t.Index().Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until,
-		NewFormatter: newFormatter(filter, format, opts.IO.ColorEnabled()),
+		NewFormatter: newFormatter(filter, format, options),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
 			out.Flush()
@@ -95,6 +96,9 @@ func catRun(ctx context.Context, opts *Options) error {
 		},
 		Progress: bar.Set,
 	}, func(line []byte) error {
+		if line = order.Next(line); len(line) == 0 {
+			return nil
+		}
 		shown++
 		if _, err := out.Write(line); err != nil {
 			return err

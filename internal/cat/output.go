@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,15 +22,36 @@ import (
 type OutputFlags struct {
 	Format   string
 	NoHeader bool
+	Pgaudit  []string
 }
 
 // Add adds the flags to a command.
 func (o *OutputFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: text, json (one object a line) or csv")
+	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
+	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit that format pgaudit follows, with =off to turn them off: "+strings.Join(render.PgauditSettings, ", "))
 	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "no line with the names of the columns in csv")
 	_ = cmd.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return render.Formats, cobra.ShellCompDirectiveNoFileComp
 	})
+	_ = cmd.RegisterFlagCompletionFunc("pgaudit", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return render.PgauditSettings, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// options checks the flags.
+func (o *OutputFlags) options(color bool) (render.Format, render.Options, error) {
+	format, err := render.Parse(o.Format)
+	if err != nil {
+		return "", render.Options{}, &cmdutil.UsageError{Err: err}
+	}
+	pgaudit, err := render.ParsePgauditOptions(o.Pgaudit)
+	if err != nil {
+		return "", render.Options{}, cmdutil.Usagef("--pgaudit: %w", err)
+	}
+	if len(o.Pgaudit) > 0 && format != render.Pgaudit {
+		return "", render.Options{}, cmdutil.Usagef("--pgaudit goes with --format pgaudit")
+	}
+	return format, render.Options{Color: color, Pgaudit: pgaudit}, nil
 }
 
 // formatter is a trail.Formatter made of a filter and a renderer.
@@ -46,9 +68,9 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 func (f *formatter) Keep(r *trail.Record) bool { return f.matcher.keep(r) }
 
 // newFormatter returns the maker of formatters for a merge.
-func newFormatter(filter *Filter, format render.Format, color bool) func() trail.Formatter {
+func newFormatter(filter *Filter, format render.Format, options render.Options) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, color), matcher{Filter: filter}}
+		return &formatter{render.New(format, options), matcher{Filter: filter}}
 	}
 }
 

@@ -67,9 +67,9 @@ those of "steno cat". Ctrl-C ends it with exit code 0.`,
 }
 
 func tailRun(ctx context.Context, opts *TailOptions) error {
-	format, err := render.Parse(opts.Format)
+	format, options, err := opts.options(opts.IO.ColorEnabled())
 	if err != nil {
-		return &cmdutil.UsageError{Err: err}
+		return err
 	}
 	filter, err := opts.Filter(opts.Now)
 	if err != nil {
@@ -84,11 +84,12 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if !opts.NoHeader {
 		out.Write(render.Header(format))
 	}
+	order := render.NewOrder(format)
 	emit := func(line []byte) error {
-		_, err := out.Write(line)
+		_, err := out.Write(order.Next(line))
 		return err
 	}
-	makeFormatter := newFormatter(filter, format, opts.IO.ColorEnabled())
+	makeFormatter := newFormatter(filter, format, options)
 	f := makeFormatter()
 	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, NewFormatter: makeFormatter, Warn: func(err error) {
 		out.Flush()

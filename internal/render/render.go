@@ -1,10 +1,13 @@
 // Package render makes lines of records: text for people, JSON and CSV for
-// programs. No line breaks out of its place or reaches a terminal with a
-// control character, whatever a record has in it.
+// programs, and the formats of other programs: the server's csvlog, pgaudit's
+// lines, and three schemas of the world of monitoring. docs/formats.md has what
+// becomes of each field. No line breaks out of its place or reaches a terminal
+// with a control character, whatever a record has in it.
 package render
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -14,13 +17,18 @@ type Format string
 
 // The output formats.
 const (
-	Text Format = "text"
-	JSON Format = "json"
-	CSV  Format = "csv"
+	Text    Format = "text"
+	JSON    Format = "json"
+	CSV     Format = "csv"
+	CSVLog  Format = "csvlog"
+	Pgaudit Format = "pgaudit"
+	ECS     Format = "ecs"
+	OCSF    Format = "ocsf"
+	OTel    Format = "otel"
 )
 
 // Formats are the names of all formats.
-var Formats = []string{string(Text), string(JSON), string(CSV)}
+var Formats = []string{string(Text), string(JSON), string(CSV), string(CSVLog), string(Pgaudit), string(ECS), string(OCSF), string(OTel)}
 
 // Parse checks the name of a format.
 func Parse(name string) (Format, error) {
@@ -29,25 +37,63 @@ func Parse(name string) (Format, error) {
 			return Format(f), nil
 		}
 	}
-	return "", fmt.Errorf("invalid format %q: use text, json or csv", name)
+	last := len(Formats) - 1
+	return "", fmt.Errorf("invalid format %q: use %s or %s", name, strings.Join(Formats[:last], ", "), Formats[last])
 }
 
-// A Renderer appends records as lines; see trail.Formatter.
+// A Renderer appends records as lines; see trail.Formatter. Of a record that a
+// format has no place for it appends nothing.
 type Renderer interface {
 	Start(ref *trail.BlockRef)
 	Append(dst []byte, r *trail.Record) []byte
 }
 
-// New returns a renderer of a format. Colour is for text only.
-func New(f Format, color bool) Renderer {
+// Options say how a format is filled in.
+type Options struct {
+	Color   bool // text only
+	Pgaudit PgauditOptions
+}
+
+// New returns a renderer of a format.
+func New(f Format, o Options) Renderer {
 	switch f {
 	case JSON:
 		return &jsonFormat{}
 	case CSV:
 		return &csvFormat{}
+	case CSVLog:
+		return &csvlogFormat{}
+	case Pgaudit:
+		return &pgauditFormat{options: o.Pgaudit}
+	case ECS:
+		return &ecsFormat{}
+	case OCSF:
+		return &ocsfFormat{}
+	case OTel:
+		return &otelFormat{}
 	}
-	return &textFormat{color: color}
+	return &textFormat{color: o.Color}
 }
+
+// An Order finishes what a renderer of the same format made, given all records
+// that are shown, one after the other.
+type Order interface {
+	// Next returns the record's lines, none when there is nothing to show. They
+	// are valid until the next call.
+	Next(record []byte) []byte
+}
+
+// NewOrder returns the order of a format, which most have no need of.
+func NewOrder(f Format) Order {
+	if f == Pgaudit {
+		return &pgauditOrder{sessions: map[trail.SessionID]*pgauditCount{}}
+	}
+	return asTheyAre{}
+}
+
+type asTheyAre struct{}
+
+func (asTheyAre) Next(record []byte) []byte { return record }
 
 // Header is what comes before the first line.
 func Header(f Format) []byte {

@@ -1,0 +1,213 @@
+package render
+
+import (
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// csvlogFormat makes the lines that a server with log_destination = csvlog,
+// log_min_duration_statement = 0, log_connections and log_disconnections
+// writes. Its log has no lines of nested statements, of their start, and of
+// transactions.
+type csvlogFormat struct {
+	definitions
+	message []byte
+	detail  []byte
+}
+
+// csvlogRow is what differs between the rows.
+type csvlogRow struct {
+	tag, severity, sqlstate string
+	message, detail, query  []byte
+}
+
+func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
+	switch r.Kind {
+	case trail.KindStatement:
+		if r.Depth == 0 {
+			dst = f.statement(dst, r)
+		}
+	case trail.KindConnect:
+		client := csvlogHost(nil, r.Session, " port=")
+		f.message = append(append(f.message[:0], "connection received: host="...), client...)
+		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.message})
+		f.message = csvlogWho(append(f.message[:0], "connection authorized:"...), r.Session)
+		if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 {
+			f.message = append(append(f.message, " application_name="...), name...)
+		}
+		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "LOG", sqlstate: "00000", message: f.message})
+	case trail.KindAuthFailed:
+		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "FATAL", sqlstate: string(r.SQLState), message: r.Message})
+	case trail.KindDisconnect:
+		f.message = appendClockTime(append(f.message[:0], "disconnection: session time: "...), r.Duration)
+		f.message = csvlogWho(f.message, r.Session)
+		f.message = append(append(f.message, " host="...), csvlogHost(nil, r.Session, " port=")...)
+		dst = f.row(dst, r, csvlogRow{tag: "idle", severity: "LOG", sqlstate: "00000", message: f.message})
+	case trail.KindStart, trail.KindTransaction:
+	default:
+		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.told(r)})
+	}
+	return dst
+}
+
+// told is the message of what a server's own log does not know.
+func (f *csvlogFormat) told(r *trail.Record) []byte {
+	f.message = append(append(f.message[:0], "pg_steno "...), r.Kind.String()...)
+	sep := ": "
+	if len(r.Text) > 0 {
+		f.message = append(append(f.message, sep...), r.Text...)
+		sep = " "
+	}
+	for name, value := range r.ExtraPairs {
+		f.message = append(append(append(f.message, sep...), name...), '=')
+		f.message = append(f.message, value...)
+		sep = " "
+	}
+	return f.message
+}
+
+func (f *csvlogFormat) statement(dst []byte, r *trail.Record) []byte {
+	row := csvlogRow{severity: "LOG", sqlstate: "00000"}
+	if r.Shape != nil {
+		row.tag = string(r.Shape.Command)
+	}
+	f.detail = f.csvlogParams(f.detail[:0], r)
+	if r.Outcome == trail.OutcomeError {
+		row.severity, row.sqlstate = csvlogSeverity(r.SQLState), string(r.SQLState)
+		row.message, row.query = r.Message, r.Text
+		return f.row(dst, r, row)
+	}
+	row.detail = f.detail
+	f.message = append(f.message[:0], "duration: "...)
+	f.message = strconv.AppendUint(f.message, r.Duration/1000, 10)
+	f.message = append(f.message, '.', byte('0'+r.Duration/100%10), byte('0'+r.Duration/10%10), byte('0'+r.Duration%10))
+	if len(f.detail) > 0 {
+		f.message = append(f.message, " ms  execute <unnamed>: "...)
+	} else {
+		f.message = append(f.message, " ms  statement: "...)
+	}
+	f.message = append(f.message, r.Text...)
+	row.message = f.message
+	return f.row(dst, r, row)
+}
+
+// csvlogSeverity says whether an error ended its session.
+func csvlogSeverity(sqlstate []byte) string {
+	if len(sqlstate) == 5 && (string(sqlstate[:4]) == "57P0" || string(sqlstate[:2]) == "08") {
+		return "FATAL"
+	}
+	return "ERROR"
+}
+
+// csvlogParams appends parameters as the server's DETAIL has them.
+func (f *csvlogFormat) csvlogParams(dst []byte, r *trail.Record) []byte {
+	n := int64(0)
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		n++
+		if n == 1 {
+			dst = append(dst, "parameters: $"...)
+		} else {
+			dst = append(dst, ", $"...)
+		}
+		dst = append(strconv.AppendInt(dst, n, 10), " = "...)
+		if null {
+			dst = append(dst, "NULL"...)
+			return true
+		}
+		f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
+		dst = append(dst, '\'')
+		for _, c := range f.scratch {
+			if c == '\'' {
+				dst = append(dst, c)
+			}
+			dst = append(dst, c)
+		}
+		dst = append(dst, '\'')
+		return true
+	})
+	return dst
+}
+
+// row appends one line.
+func (f *csvlogFormat) row(dst []byte, r *trail.Record, row csvlogRow) []byte {
+	dst = f.stamp(dst, r.End())
+	dst = append(f.context(dst, r, csvlogContext), ',')
+	dst = append(strconv.AppendUint(dst, r.Seq, 10), ',')
+	dst = append(csvlogQuoted(dst, []byte(row.tag)), ',')
+	dst = append(trail.AppendSecond(dst, floorDiv(r.Session.Start, 1e6), ' '), " UTC,,"...)
+	dst = append(strconv.AppendUint(dst, r.XID, 10), ',')
+	dst = append(append(dst, row.severity...), ',')
+	dst = append(appendSafe(dst, row.sqlstate), ',')
+	dst = append(csvlogQuoted(dst, row.message), ',')
+	if len(row.detail) > 0 {
+		dst = csvlogQuoted(dst, row.detail)
+	}
+	dst = append(dst, ",,,,,"...)
+	if len(row.query) > 0 {
+		dst = csvlogQuoted(dst, row.query)
+	}
+	dst = append(dst, ",,,"...)
+	dst = append(csvlogQuoted(dst, r.Session.Fact(trail.KeyApplication)), ',')
+	dst = append(csvlogQuoted(dst, r.Session.Fact(trail.KeyBackendType)), ",,"...)
+	if r.Shape != nil {
+		dst = strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
+	} else {
+		dst = append(dst, '0')
+	}
+	return append(dst, '\n')
+}
+
+// stamp appends a time as log_time has it: to the millisecond.
+func (f *csvlogFormat) stamp(dst []byte, usec int64) []byte {
+	dst = f.clock.append(dst, usec, ' ')
+	return append(dst[:len(dst)-3], " UTC,"...)
+}
+
+// csvlogContext appends user_name to session_id.
+func csvlogContext(dst []byte, s *trail.Session) []byte {
+	for _, k := range []trail.Key{trail.KeyUser, trail.KeyDatabase} {
+		if v := s.Fact(k); len(v) > 0 {
+			dst = csvlogQuoted(dst, v)
+		}
+		dst = append(dst, ',')
+	}
+	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), ',')
+	if client := s.Fact(trail.KeyClient); len(client) > 0 {
+		dst = csvlogQuoted(dst, csvlogHost(nil, s, ":"))
+	}
+	return s.ID().Append(append(dst, ','))
+}
+
+// csvlogHost appends the client's address, and its port after a separator.
+func csvlogHost(dst []byte, s *trail.Session, separator string) []byte {
+	address, port, _ := endpoint(s.Fact(trail.KeyClient))
+	dst = append(dst, address...)
+	if len(port) > 0 {
+		dst = append(append(dst, separator...), port...)
+	}
+	return dst
+}
+
+// csvlogWho appends user and database, as messages about connections have them.
+func csvlogWho(dst []byte, s *trail.Session) []byte {
+	dst = append(append(dst, " user="...), s.Fact(trail.KeyUser)...)
+	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
+		dst = append(append(dst, " database="...), db...)
+	}
+	return dst
+}
+
+// appendClockTime appends a duration as hours, minutes, seconds: 0:00:05.000.
+func appendClockTime(dst []byte, usec uint64) []byte {
+	two := func(n uint64) { dst = append(dst, byte('0'+n/10), byte('0'+n%10)) }
+	ms := usec / 1000
+	dst = append(strconv.AppendUint(dst, ms/3600000, 10), ':')
+	two(ms / 60000 % 60)
+	dst = append(dst, ':')
+	two(ms / 1000 % 60)
+	return append(dst, '.', byte('0'+ms/100%10), byte('0'+ms/10%10), byte('0'+ms%10))
+}
+
+// csvlogQuoted appends a value in quotes; what is inside is as in csv.
+func csvlogQuoted(dst, s []byte) []byte { return append(csvInside(append(dst, '"'), s), '"') }

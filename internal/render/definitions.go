@@ -1,0 +1,141 @@
+package render
+
+import (
+	"bytes"
+	"net/netip"
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// definitions keeps what was made from the definitions of a block, for
+// renderers that share no more than that.
+type definitions struct {
+	clock    clock
+	ref      *trail.BlockRef
+	contexts cache
+	shapes   cache
+	texts    cache
+	place    []byte
+	scratch  []byte
+}
+
+func (d *definitions) Start(ref *trail.BlockRef) {
+	d.ref = ref
+	d.contexts.reset()
+	d.shapes.reset()
+	d.texts.reset()
+	dst := strconv.AppendUint(append(d.place[:0], `,"stream":`...), uint64(ref.Segment.Stream.Number), 10)
+	dst = strconv.AppendUint(append(dst, `,"segment":`...), ref.Segment.Number, 10)
+	d.place = strconv.AppendUint(append(dst, `,"block":`...), ref.Number, 10)
+}
+
+// context appends what fill makes of the record's session definition.
+func (d *definitions) context(dst []byte, r *trail.Record, fill func(dst []byte, s *trail.Session) []byte) []byte {
+	made := d.contexts.get(r.SessionIndex)
+	if len(made) == 0 {
+		made = d.contexts.put(r.SessionIndex, func(dst []byte) []byte { return fill(dst, r.Session) })
+	}
+	return append(dst, made...)
+}
+
+// shape appends what fill makes of the record's shape, nothing when it has none.
+func (d *definitions) shape(dst []byte, r *trail.Record, fill func(dst []byte, s *trail.Shape) []byte) []byte {
+	if r.Shape == nil {
+		return dst
+	}
+	made := d.shapes.get(r.ShapeIndex)
+	if len(made) == 0 {
+		made = d.shapes.put(r.ShapeIndex, func(dst []byte) []byte { return fill(dst, r.Shape) })
+	}
+	return append(dst, made...)
+}
+
+// text appends what fill makes of the record's text.
+func (d *definitions) text(dst []byte, r *trail.Record, fill func(dst, text []byte) []byte) []byte {
+	if r.TextIndex < 0 {
+		return fill(dst, r.Text)
+	}
+	made := d.texts.get(r.TextIndex)
+	if len(made) == 0 {
+		made = d.texts.put(r.TextIndex, func(dst []byte) []byte { return fill(dst, r.Text) })
+	}
+	return append(dst, made...)
+}
+
+// facts appends those facts of the session that are there, as JSON fields.
+func facts(dst []byte, s *trail.Session, keys ...trail.Key) []byte {
+	for _, k := range keys {
+		dst = appendField(dst, k.String(), s.Fact(k))
+	}
+	return dst
+}
+
+// numbers appends, as JSON fields, what of a record no common schema has a
+// place for, and what stands in its shape.
+func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
+	if r.Statement != 0 {
+		dst = appendNumber(dst, "statement", r.Statement)
+	}
+	if r.Substatement != 0 {
+		dst = appendNumber(dst, "substatement", r.Substatement)
+	}
+	if r.Depth != 0 {
+		dst = appendNumber(dst, "depth", r.Depth)
+	}
+	dst = d.shape(dst, r, func(dst []byte, s *trail.Shape) []byte {
+		dst = appendShape(dst, s)
+		if s.QueryID != 0 {
+			dst = strconv.AppendInt(append(dst, `,"query_id":`...), int64(s.QueryID), 10)
+		}
+		return dst
+	})
+	if r.Has(trail.FieldCut) {
+		dst = appendNumber(dst, "text_bytes", r.TextBytes)
+	}
+	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
+		dst = appendParamArray(append(dst, `,"params":`...), r, &d.scratch)
+	}
+	if r.Has(trail.FieldRows) {
+		dst = appendNumber(dst, "rows", r.Rows)
+	}
+	if r.XID != 0 {
+		dst = appendNumber(dst, "xid", r.XID)
+	}
+	if r.ExtraCount > 0 {
+		dst = appendExtra(append(dst, `,"extra":`...), r)
+	}
+	if r.Reasons() != trail.AuditedSession {
+		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
+	}
+	return append(dst, d.place...)
+}
+
+// endpoint takes a client apart: address and port; ip says that the address is
+// one of the Internet's, rather than [local].
+func endpoint(client []byte) (address, port []byte, ip bool) {
+	i := bytes.LastIndexByte(client, ':')
+	if i < 0 {
+		_, err := netip.ParseAddr(string(client))
+		return client, nil, err == nil
+	}
+	address, port = bytes.Trim(client[:i], "[]"), client[i+1:]
+	if n, err := strconv.ParseUint(string(port), 10, 16); err != nil || n == 0 {
+		return client, nil, false
+	}
+	_, err := netip.ParseAddr(string(address))
+	return address, port, err == nil
+}
+
+// failed says whether the record tells of something that did not succeed.
+func failed(r *trail.Record) bool {
+	return r.Outcome == trail.OutcomeError || r.Kind == trail.KindAuthFailed
+}
+
+// begins says whether a record was written at the end of what began at its time.
+func begins(r *trail.Record) bool {
+	return r.Kind == trail.KindStatement && r.Has(trail.FieldDuration)
+}
+
+// unixMicroseconds is a time of the trail as microseconds since 1970.
+func unixMicroseconds(usec int64) int64 { return usec + 946684800*1e6 }

@@ -1,0 +1,175 @@
+package render
+
+import (
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// ECSVersion is the version of the Elastic Common Schema that records follow.
+const ECSVersion = "8.17.0"
+
+// ecsFormat makes a JSON object a line after the Elastic Common Schema. What
+// the schema has no field for stands in pg_steno.
+type ecsFormat struct{ definitions }
+
+// ecsEvents are event.category and event.type of the kinds of records that are
+// no statements.
+var ecsEvents = map[trail.Kind]string{
+	trail.KindConnect:     `"category":["authentication","session"],"type":["start"]`,
+	trail.KindAuthFailed:  `"category":["authentication"],"type":["start"]`,
+	trail.KindDisconnect:  `"category":["session"],"type":["end"]`,
+	trail.KindSetting:     `"category":["configuration"],"type":["change"]`,
+	trail.KindTransaction: `"category":["database"],"type":["info"]`,
+	trail.KindGap:         `"category":["database"],"type":["error"]`,
+}
+
+// ecsTypes are event.category and the beginning of event.type of the classes of
+// statements.
+var ecsTypes = map[trail.Class]string{
+	trail.ClassRead:     `"category":["database"],"type":["access"`,
+	trail.ClassFunction: `"category":["database"],"type":["access"`,
+	trail.ClassWrite:    `"category":["database"],"type":["change"`,
+	trail.ClassDDL:      `"category":["database"],"type":["change"`,
+	trail.ClassRole:     `"category":["database","iam"],"type":["change","admin"`,
+}
+
+func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
+	dst = f.clock.append(append(dst, `{"@timestamp":"`...), r.Time, 'T')
+	dst = append(dst, `Z","ecs":{"version":"`+ECSVersion+`"}`...)
+	if r.Text != nil {
+		dst = f.text(append(dst, `,"message":`...), r, appendJSON[[]byte])
+	}
+	dst = f.event(dst, r)
+	dst = f.context(dst, r, ecsContext)
+	if r.Has(trail.FieldError) {
+		dst = appendJSON(append(dst, `,"error":{"code":`...), r.SQLState)
+		dst = append(appendField(dst, "message", r.Message), '}')
+	}
+	dst = append(append(append(dst, `,"pg_steno":{"kind":"`...), r.Kind.String()...), '"')
+	dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
+	dst = facts(dst, r.Session, trail.KeyDatabase, trail.KeyApplication, trail.KeyAppContext)
+	if atDoor(r.Kind) {
+		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity)
+	}
+	return append(f.numbers(dst, r), "}}\n"...)
+}
+
+func (f *ecsFormat) event(dst []byte, r *trail.Record) []byte {
+	dst = append(dst, `,"event":{"kind":"event",`...)
+	statement := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
+	if event, ok := ecsEvents[r.Kind]; ok {
+		dst = append(dst, event...)
+	} else {
+		types, ok := "", false
+		if statement && r.Shape != nil {
+			types, ok = ecsTypes[r.Shape.Class]
+		}
+		if !ok {
+			types = `"category":["database"],"type":["info"`
+		}
+		dst = append(dst, types...)
+		if failed(r) {
+			dst = append(dst, `,"error"`...)
+		}
+		dst = append(dst, ']')
+	}
+	dst = append(dst, `,"action":`...)
+	if statement && r.Shape != nil && len(r.Shape.Command) > 0 {
+		dst = appendJSON(dst, r.Shape.Command)
+	} else {
+		dst = append(append(append(dst, '"'), r.Kind.String()...), '"')
+	}
+	dst = append(append(append(dst, `,"outcome":"`...), ecsOutcome(r)...), '"')
+	dst = r.Session.ID().Append(append(dst, `,"id":"`...))
+	dst = append(strconv.AppendUint(append(dst, '/'), r.Seq, 10), '"')
+	dst = appendNumber(dst, "sequence", r.Seq)
+	if r.Has(trail.FieldDuration) && r.Duration < 1<<53 {
+		dst = strconv.AppendUint(append(dst, `,"duration":`...), r.Duration*1000, 10)
+	}
+	if begins(r) {
+		dst = f.clock.append(append(dst, `,"start":"`...), r.Time, 'T')
+		dst = f.clock.append(append(dst, `Z","end":"`...), r.End(), 'T')
+		dst = append(dst, `Z"`...)
+	}
+	return append(dst, `,"module":"pg_steno","dataset":"pg_steno.trail"}`...)
+}
+
+func ecsOutcome(r *trail.Record) string {
+	switch {
+	case failed(r):
+		return "failure"
+	case r.Outcome == trail.OutcomeOk && r.Kind != trail.KindStart && r.Kind != trail.KindGap:
+		return "success"
+	}
+	return "unknown"
+}
+
+func ecsContext(dst []byte, s *trail.Session) []byte {
+	dst = append(dst, `,"service":{"type":"postgresql"},"process":{"pid":`...)
+	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
+	user, role, appUser := s.Fact(trail.KeyUser), s.Fact(trail.KeyRole), s.Fact(trail.KeyAppUser)
+	if len(user) > 0 {
+		dst = appendJSON(append(dst, `,"user":{"name":`...), user)
+		if len(role) > 0 {
+			dst = append(appendJSON(append(dst, `,"effective":{"name":`...), role), '}')
+		}
+		dst = append(dst, '}')
+	}
+	if len(appUser) > 0 {
+		dst = append(appendJSON(append(dst, `,"client":{"user":{"name":`...), appUser), "}}"...)
+	}
+	address, port, ip := endpoint(s.Fact(trail.KeyClient))
+	if len(address) > 0 {
+		dst = appendJSON(append(dst, `,"source":{"address":`...), address)
+		if ip {
+			dst = appendField(dst, "ip", address)
+		}
+		if len(port) > 0 {
+			dst = append(append(dst, `,"port":`...), port...)
+		}
+		dst = append(dst, '}')
+	}
+	return ecsRelated(dst, ip, address, user, role, appUser, s.Fact(trail.KeyIdentity))
+}
+
+// ecsRelated appends all users and addresses of an event.
+func ecsRelated(dst []byte, ip bool, address []byte, users ...[]byte) []byte {
+	from := len(dst)
+	for i, u := range users {
+		if len(u) == 0 || contains(users[:i], u) {
+			continue
+		}
+		if len(dst) == from {
+			dst = append(dst, `,"related":{"user":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendJSON(dst, u)
+	}
+	named := len(dst) > from
+	if named {
+		dst = append(dst, ']')
+	}
+	if ip {
+		if named {
+			dst = append(dst, ',')
+		} else {
+			dst = append(dst, `,"related":{`...)
+		}
+		dst = append(appendJSON(append(dst, `"ip":[`...), address), ']')
+	}
+	if named || ip {
+		dst = append(dst, '}')
+	}
+	return dst
+}
+
+func contains(list [][]byte, s []byte) bool {
+	for _, l := range list {
+		if string(l) == string(s) {
+			return true
+		}
+	}
+	return false
+}

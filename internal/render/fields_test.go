@@ -1,0 +1,325 @@
+package render
+
+import (
+	"encoding/binary"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// everything is records of all kinds, classes and outcomes, with all fields and
+// with as few as possible.
+func everything() []*trailtest.Record {
+	var records []*trailtest.Record
+	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	network := trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, "alice"),
+		fact(trail.KeyDatabase, "shop"), fact(trail.KeyRole, "admin"), fact(trail.KeyApplication, "psql"), fact(trail.KeyAppUser, "bob"),
+		fact(trail.KeyClient, "[2001:db8::7]:50022"), fact(trail.KeyAuthMethod, "gss"), fact(trail.KeyIdentity, "alice@EXAMPLE.ORG"),
+		fact(trail.KeyAppContext, "request 4711"))
+	socket := trailtest.NewSession(trailtest.Epoch, 2, fact(trail.KeyUser, "alice"), fact(trail.KeyClient, "[local]"), fact(trail.KeyAuthMethod, "peer"))
+	worker := trailtest.NewSession(trailtest.Epoch, 3, fact(trail.KeyBackendType, trail.WriterBackendType))
+	for kind := trail.KindStatement; kind <= trail.KindServer+1; kind++ {
+		for _, s := range []*trailtest.Session{network, socket, worker} {
+			records = append(records, &trailtest.Record{Kind: kind, Session: s, Time: trailtest.Epoch})
+			r := full()
+			r.Kind, r.Session, r.Statement = kind, s, 0
+			if kind > trail.KindStart {
+				r.Depth, r.Substatement = 0, 0
+			}
+			records = append(records, r)
+		}
+	}
+	for class := trail.ClassRead; class <= trail.ClassSetting+1; class++ {
+		for outcome := trail.OutcomeOk; outcome <= trail.OutcomeRunning+1; outcome++ {
+			for _, command := range []string{"SELECT", "INSERT", "VACUUM", ""} {
+				r := full()
+				r.Session, r.Depth, r.Substatement, r.Outcome = network, 0, 0, outcome
+				r.Statement, r.Shape.Class, r.Shape.Command, r.Audited = 0, class, command, 0
+				if outcome != trail.OutcomeError {
+					r.SQLState, r.Message = "", ""
+				}
+				records = append(records, r)
+			}
+		}
+	}
+	return records
+}
+
+// object parses one line of JSON.
+func object(t testing.TB, line string) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := json.Unmarshal([]byte(line), &o); err != nil {
+		t.Fatalf("%v: %s", err, line)
+	}
+	return o
+}
+
+// paths adds the names of all fields of an object, but those inside of lists and
+// of extra.
+func paths(to map[string]bool, prefix string, o map[string]any) {
+	for k, v := range o {
+		if inner, ok := v.(map[string]any); ok && k != "extra" {
+			paths(to, prefix+k+".", inner)
+		} else {
+			to[prefix+k] = true
+		}
+	}
+}
+
+// otelRecord is the log record of a line, and the keys of its attributes.
+func otelRecord(t testing.TB, line string) (record map[string]any, attributes map[string]any) {
+	t.Helper()
+	one := func(o map[string]any, key string) map[string]any {
+		list, _ := o[key].([]any)
+		if len(list) != 1 {
+			t.Fatalf("%s has not one element: %s", key, line)
+		}
+		return list[0].(map[string]any)
+	}
+	logs := one(object(t, line), "resourceLogs")
+	scope := one(logs, "scopeLogs")
+	record = one(scope, "logRecords")
+	for _, o := range []map[string]any{logs, scope} {
+		if o["schemaUrl"] != "https://opentelemetry.io/schemas/"+OTelVersion {
+			t.Fatalf("schemaUrl is %v", o["schemaUrl"])
+		}
+	}
+	attributes = map[string]any{}
+	for _, a := range record["attributes"].([]any) {
+		a := a.(map[string]any)
+		key := a["key"].(string)
+		value, ok := a["value"].(map[string]any)
+		if attributes[key] != nil || !ok || len(a) != 2 || len(value) > 1 || len(value) == 0 && !strings.HasPrefix(key, "db.query.parameter.") {
+			t.Fatalf("attribute %s: %s", key, line)
+		}
+		attributes[key] = value
+	}
+	resource := logs["resource"].(map[string]any)["attributes"].([]any)[0].(map[string]any)
+	attributes["resource "+resource["key"].(string)] = resource["value"]
+	return record, attributes
+}
+
+func TestFieldsAreThoseOfTheRenderers(t *testing.T) {
+	found := map[Format]map[string]bool{ECS: {}, OCSF: {}, OTel: {}}
+	for f := range found {
+		for line := range strings.Lines(render(t, New(f, Options{}), everything()...)) {
+			if f != OTel {
+				paths(found[f], "", object(t, line))
+				continue
+			}
+			record, attributes := otelRecord(t, line)
+			for key := range record {
+				found[f][key] = true
+			}
+			for key := range attributes {
+				if strings.HasPrefix(key, "db.query.parameter.") {
+					key = "db.query.parameter.<key>"
+				}
+				found[f][key] = true
+			}
+			delete(found[f], "attributes")
+		}
+		want := map[string]bool{}
+		for _, field := range Fields(f) {
+			if want[field.Name] {
+				t.Errorf("%s: %s is there twice", f, field.Name)
+			}
+			want[field.Name] = true
+			if !found[f][field.Name] {
+				t.Errorf("%s: %s is in no record", f, field.Name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(found[f])) {
+			if !want[name] {
+				t.Errorf("%s: %s is not in the list of fields", f, name)
+			}
+		}
+	}
+	rows, err := csv.NewReader(strings.NewReader(render(t, New(CSVLog, Options{}), everything()...))).ReadAll()
+	if err != nil || len(rows) == 0 || len(rows[0]) != len(Fields(CSVLog)) {
+		t.Errorf("csvlog: %v, %d rows", err, len(rows))
+	}
+}
+
+// TestTablesOfFieldsAreUpToDate compares docs/formats.md with the lists.
+func TestTablesOfFieldsAreUpToDate(t *testing.T) {
+	const path = "../../docs/formats.md"
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	for _, f := range []Format{CSVLog, Pgaudit, ECS, OCSF, OTel} {
+		begin, end := "<!-- fields of "+string(f)+" -->\n", "<!-- end -->"
+		before, rest, ok := strings.Cut(page, begin)
+		_, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("%s: no place for the fields of %s", path, f)
+		}
+		var table strings.Builder
+		table.WriteString("| field | from |\n|---|---|\n")
+		for _, field := range Fields(f) {
+			fmt.Fprintf(&table, "| `%s` | %s |\n", field.Name, field.From)
+		}
+		page = before + begin + table.String() + end + after
+	}
+	if os.Getenv("STENO_UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if page != string(data) {
+		t.Errorf("%s: the tables differ from the lists: run STENO_UPDATE=1 go test ./internal/render", path)
+	}
+}
+
+// required checks that every path is there and not empty.
+func required(t *testing.T, o map[string]any, line string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		var v any = o
+		for part := range strings.SplitSeq(name, ".") {
+			m, _ := v.(map[string]any)
+			v = m[part]
+		}
+		if v == nil || v == "" {
+			t.Fatalf("%s is missing: %s", name, line)
+		}
+	}
+}
+
+func TestECSHasWhatItRequires(t *testing.T) {
+	kinds := map[string]bool{}
+	// event.type that are expected of each event.category, of those that are used.
+	expected := map[string][]string{
+		"database": {"access", "change", "info", "error"}, "iam": {"admin", "change"}, "authentication": {"start"},
+		"session": {"start", "end"}, "configuration": {"change"},
+	}
+	for line := range strings.Lines(render(t, New(ECS, Options{}), everything()...)) {
+		o := object(t, line)
+		required(t, o, line, "@timestamp", "ecs.version", "event.kind", "event.category", "event.type", "event.action", "event.outcome", "event.id", "event.dataset")
+		event := o["event"].(map[string]any)
+		kinds[o["pg_steno"].(map[string]any)["kind"].(string)] = true
+		for _, typ := range event["type"].([]any) {
+			if !slices.ContainsFunc(event["category"].([]any), func(c any) bool { return slices.Contains(expected[c.(string)], typ.(string)) }) {
+				t.Fatalf("type %v of category %v", typ, event["category"])
+			}
+		}
+		if o := event["outcome"]; o != "success" && o != "failure" && o != "unknown" {
+			t.Fatalf("outcome %v", o)
+		}
+	}
+	if len(kinds) != 11 {
+		t.Errorf("kinds %v", kinds)
+	}
+}
+
+func TestOCSFHasWhatItRequires(t *testing.T) {
+	classes := map[float64]int{}
+	for line := range strings.Lines(render(t, New(OCSF, Options{}), everything()...)) {
+		o := object(t, line)
+		required(t, o, line, "class_uid", "category_uid", "activity_id", "type_uid", "time", "severity_id", "metadata.version", "metadata.product.name")
+		class, activity := o["class_uid"].(float64), o["activity_id"].(float64)
+		classes[class]++
+		if o["type_uid"] != class*100+activity || o["category_uid"] != float64(int(class)/1000) {
+			t.Fatalf("type_uid and category_uid: %s", line)
+		}
+		if o["status_id"] == 99.0 {
+			required(t, o, line, "status")
+		}
+		switch class {
+		case 6005:
+			required(t, o, line, "actor.session.uid", "actor.process.pid", "database.name", "database.type_id", "src_endpoint")
+		case 3002:
+			required(t, o, line, "user.name", "service.name", "src_endpoint")
+		}
+		if class != 0 {
+			src := o["src_endpoint"].(map[string]any)
+			if src["ip"] == nil && src["name"] == nil {
+				t.Fatalf("src_endpoint: %s", line)
+			}
+		}
+		if q, ok := o["query_info"].(map[string]any); ok && q["query_string"] == nil {
+			t.Fatalf("query_info: %s", line)
+		}
+	}
+	if len(classes) != 3 {
+		t.Errorf("classes %v", classes)
+	}
+}
+
+func TestOTelHasWhatItRequires(t *testing.T) {
+	for line := range strings.Lines(render(t, New(OTel, Options{}), everything()...)) {
+		record, attributes := otelRecord(t, line)
+		required(t, record, line, "timeUnixNano", "observedTimeUnixNano", "severityNumber", "severityText", "eventName")
+		for _, key := range []string{"db.system.name", "session.id", "process.pid", "pg_steno.kind"} {
+			if attributes[key] == nil {
+				t.Fatalf("%s is missing: %s", key, line)
+			}
+		}
+		nano, ok := record["timeUnixNano"].(string)
+		if !ok || !strings.HasSuffix(nano, "000") || len(nano) != 19 {
+			t.Fatalf("timeUnixNano: %s", line)
+		}
+		if failed := attributes["db.response.status_code"] != nil; failed && attributes["error.type"] == nil {
+			t.Fatalf("error.type: %s", line)
+		}
+		for key, v := range attributes {
+			if n, ok := v.(map[string]any)["intValue"]; ok {
+				if _, ok := n.(string); !ok {
+					t.Fatalf("%s is not a string: %s", key, line)
+				}
+			}
+		}
+	}
+}
+
+func TestOTelTakesTheOperationFromTheCommandTag(t *testing.T) {
+	r := full()
+	r.Text, r.Shape.Command = "/* DELETE */ WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x", "INSERT"
+	_, attributes := otelRecord(t, render(t, New(OTel, Options{}), r))
+	if v := attributes["db.operation.name"].(map[string]any)["stringValue"]; v != "INSERT" {
+		t.Errorf("db.operation.name is %v", v)
+	}
+	if v := attributes["db.collection.name"].(map[string]any)["stringValue"]; v != "public.t" {
+		t.Errorf("db.collection.name is %v", v)
+	}
+	if v := attributes["db.query.parameter.1"].(map[string]any); len(v) != 0 {
+		t.Errorf("NULL is %v", v)
+	}
+	if v := attributes["db.query.parameter.0"].(map[string]any)["stringValue"]; v != "42" {
+		t.Errorf("parameter 0 is %v", v)
+	}
+}
+
+func TestClientsAreTakenApart(t *testing.T) {
+	for client, want := range map[string][3]string{
+		"":                   {"", "", "false"},
+		"[local]":            {"[local]", "", "false"},
+		"10.0.0.1:50022":     {"10.0.0.1", "50022", "true"},
+		"[2001:db8::7]:1":    {"2001:db8::7", "1", "true"},
+		"[fe80::1%eth0]:99":  {"fe80::1%eth0", "99", "true"},
+		"10.0.0.1":           {"10.0.0.1", "", "true"},
+		"host:port":          {"host:port", "", "false"},
+		"host:70000":         {"host:70000", "", "false"},
+		"10.0.0.1:1\",\"x\"": {"10.0.0.1:1\",\"x\"", "", "false"},
+	} {
+		address, port, ip := endpoint([]byte(client))
+		if got := [3]string{string(address), string(port), fmt.Sprint(ip)}; got != want {
+			t.Errorf("%q: got %q, want %q", client, got, want)
+		}
+	}
+}
+
+// params makes the values of full's parameters with another text.
+func params(value string) []byte {
+	return append(binary.LittleEndian.AppendUint32(nil, 42), append(append([]byte{byte(len(value))}, value...), 0)...)
+}

@@ -1,0 +1,248 @@
+package render
+
+import (
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// OCSFVersion is the version of the Open Cybersecurity Schema Framework that
+// records follow.
+const OCSFVersion = "1.5.0"
+
+// Classes of OCSF: category_uid and class_uid.
+const (
+	ocsfBase           = 0
+	ocsfAuthentication = 3002
+	ocsfDatastore      = 6005
+)
+
+// ocsfOther is the activity of what a class has no other for.
+const ocsfOther = 99
+
+// ocsfCommands are the activities of Datastore Activity by command.
+var ocsfCommands = map[string]int{
+	"SELECT": 4, "INSERT": 6, "UPDATE": 2, "DELETE": 7, "TRUNCATE TABLE": 7, "MERGE": 5,
+}
+
+// ocsfClasses are those by class, for the commands that are not listed.
+var ocsfClasses = map[trail.Class]int{trail.ClassRead: 1, trail.ClassWrite: 5}
+
+// ocsfFormat makes a JSON object a line after OCSF: statements are Datastore
+// Activity, how sessions begin and end is Authentication, the rest Base Event.
+// What a class has no attribute for stands in unmapped.
+type ocsfFormat struct{ definitions }
+
+func ocsfClass(k trail.Kind) int {
+	switch {
+	case k == trail.KindStatement || k == trail.KindStart || k == trail.KindTransaction:
+		return ocsfDatastore
+	case atDoor(k):
+		return ocsfAuthentication
+	}
+	return ocsfBase
+}
+
+func ocsfActivity(r *trail.Record) int {
+	switch {
+	case r.Kind == trail.KindConnect || r.Kind == trail.KindAuthFailed:
+		return 1 // Logon
+	case r.Kind == trail.KindDisconnect:
+		return 2 // Logoff
+	case ocsfClass(r.Kind) != ocsfDatastore || r.Shape == nil:
+		return ocsfOther
+	}
+	if a, ok := ocsfCommands[string(r.Shape.Command)]; ok {
+		return a
+	}
+	if a, ok := ocsfClasses[r.Shape.Class]; ok {
+		return a
+	}
+	return ocsfOther
+}
+
+func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
+	class, activity := ocsfClass(r.Kind), ocsfActivity(r)
+	dst = strconv.AppendInt(append(dst, `{"class_uid":`...), int64(class), 10)
+	dst = strconv.AppendInt(append(dst, `,"category_uid":`...), int64(class/1000), 10)
+	dst = strconv.AppendInt(append(dst, `,"activity_id":`...), int64(activity), 10)
+	dst = strconv.AppendInt(append(dst, `,"type_uid":`...), int64(class*100+activity), 10)
+	if activity == ocsfOther {
+		dst = append(dst, `,"activity_name":`...)
+		if r.Shape != nil && len(r.Shape.Command) > 0 {
+			dst = appendJSON(dst, r.Shape.Command)
+		} else {
+			dst = append(append(append(dst, '"'), r.Kind.String()...), '"')
+		}
+	}
+	dst = f.times(dst, r)
+	dst = f.status(dst, r)
+	dst = append(dst, `,"metadata":{"version":"`+OCSFVersion+`","product":{"name":"pg_steno","vendor_name":"pg_steno"},"log_name":"trail","event_code":"`...)
+	dst = append(append(dst, r.Kind.String()...), `","uid":"`...)
+	dst = append(r.Session.ID().Append(dst), '/')
+	dst = append(strconv.AppendUint(dst, r.Seq, 10), '"')
+	dst = appendNumber(dst, "sequence", r.Seq)
+	dst = f.clock.append(append(dst, `,"original_time":"`...), r.Time, 'T')
+	dst = append(dst, `Z"}`...)
+	switch class {
+	case ocsfDatastore:
+		dst = f.context(dst, r, ocsfDatastoreContext)
+		dst = f.statement(dst, r)
+	case ocsfAuthentication:
+		dst = ocsfAuthenticationContext(dst, r.Session)
+	default:
+		dst = f.text(append(dst, `,"message":`...), r, func(dst, text []byte) []byte {
+			if len(text) == 0 {
+				text = []byte(r.Kind.String())
+			}
+			return appendJSON(dst, text)
+		})
+	}
+	dst = f.clock.append(append(dst, `,"unmapped":{"time":"`...), r.Time, 'T')
+	dst = append(dst, `Z"`...)
+	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext)
+	if atDoor(r.Kind) {
+		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)
+	}
+	switch class {
+	case ocsfBase:
+		dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
+		dst = facts(dst, r.Session, trail.KeyUser, trail.KeyDatabase)
+	case ocsfAuthentication:
+		dst = facts(dst, r.Session, trail.KeyDatabase)
+	}
+	return append(f.numbers(dst, r), "}}\n"...)
+}
+
+// times appends the times, in milliseconds since 1970.
+func (f *ocsfFormat) times(dst []byte, r *trail.Record) []byte {
+	ms := floorDiv(unixMicroseconds(r.Time), 1000)
+	dst = strconv.AppendInt(append(dst, `,"time":`...), ms, 10)
+	if begins(r) {
+		dst = strconv.AppendInt(append(dst, `,"start_time":`...), ms, 10)
+		dst = strconv.AppendInt(append(dst, `,"end_time":`...), floorDiv(unixMicroseconds(r.End()), 1000), 10)
+	}
+	if r.Has(trail.FieldDuration) {
+		dst = appendNumber(dst, "duration", r.Duration/1000)
+	}
+	return dst
+}
+
+func (f *ocsfFormat) status(dst []byte, r *trail.Record) []byte {
+	severity := "1"
+	switch {
+	case r.Kind == trail.KindGap:
+		severity = "4"
+	case r.Kind == trail.KindAuthFailed:
+		severity = "3"
+	case failed(r) || r.Outcome == trail.OutcomeInterrupted:
+		severity = "2"
+	}
+	dst = append(append(dst, `,"severity_id":`...), severity...)
+	switch {
+	case failed(r):
+		dst = append(dst, `,"status_id":2,"status":"Failure"`...)
+	case r.Outcome == trail.OutcomeOk && r.Kind != trail.KindStart && r.Kind != trail.KindGap:
+		dst = append(dst, `,"status_id":1,"status":"Success"`...)
+	default:
+		status := r.Outcome.String()
+		if r.Outcome == trail.OutcomeOk {
+			status = r.Kind.String()
+		}
+		dst = append(append(append(dst, `,"status_id":99,"status":"`...), status...), '"')
+	}
+	if r.Has(trail.FieldError) {
+		dst = appendField(dst, "status_code", r.SQLState)
+		dst = appendField(dst, "status_detail", r.Message)
+	}
+	return dst
+}
+
+// statement appends what Datastore Activity says of a statement.
+func (f *ocsfFormat) statement(dst []byte, r *trail.Record) []byte {
+	if r.Text != nil {
+		dst = append(f.text(append(dst, `,"query_info":{"query_string":`...), r, appendJSON[[]byte]), '}')
+	}
+	if r.Shape != nil && len(r.Shape.Relations) == 1 {
+		if name := r.Shape.Relations[0].Name; len(name) > 0 {
+			dst = append(appendJSON(append(dst, `,"table":{"name":`...), name), '}')
+		}
+	}
+	return dst
+}
+
+// ocsfName appends a name, or another word where it must not be absent.
+func ocsfName(dst, name []byte, absent string) []byte {
+	if len(name) == 0 {
+		return appendJSON(dst, absent)
+	}
+	return appendJSON(dst, name)
+}
+
+func ocsfDatastoreContext(dst []byte, s *trail.Session) []byte {
+	dst = append(dst, `,"actor":{`...)
+	if user := s.Fact(trail.KeyUser); len(user) > 0 {
+		dst = append(appendJSON(append(dst, `"user":{"name":`...), user), "},"...)
+	}
+	dst = append(ocsfSession(dst, s), `,"process":{"pid":`...)
+	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
+	dst = appendField(dst, "app_name", s.Fact(trail.KeyApplication))
+	dst = ocsfName(append(dst, `},"database":{"name":`...), s.Fact(trail.KeyDatabase), "unknown")
+	dst = append(dst, `,"type_id":1,"type":"Relational"},"type_id":1,"type":"Database"`...)
+	return ocsfSource(dst, s)
+}
+
+func ocsfSession(dst []byte, s *trail.Session) []byte {
+	dst = s.ID().Append(append(dst, `"session":{"uid":"`...))
+	dst = strconv.AppendInt(append(dst, `","created_time":`...), floorDiv(unixMicroseconds(s.Start), 1000), 10)
+	dst = strconv.AppendBool(append(dst, `,"is_remote":`...), isRemote(s))
+	return append(dst, '}')
+}
+
+func isRemote(s *trail.Session) bool {
+	_, _, ip := endpoint(s.Fact(trail.KeyClient))
+	return ip
+}
+
+func ocsfSource(dst []byte, s *trail.Session) []byte {
+	address, port, ip := endpoint(s.Fact(trail.KeyClient))
+	if !ip {
+		// A Unix socket, or a process of the server itself.
+		return append(ocsfName(append(dst, `,"src_endpoint":{"name":`...), address, "server"), '}')
+	}
+	dst = appendJSON(append(dst, `,"src_endpoint":{"ip":`...), address)
+	if len(port) > 0 {
+		dst = append(append(dst, `,"port":`...), port...)
+	}
+	return append(dst, '}')
+}
+
+// ocsfProtocols are the numbers of authentication methods.
+var ocsfProtocols = map[string]string{"gss": "2", "sspi": "2", "ldap": "12", "radius": "10"}
+
+func ocsfAuthenticationContext(dst []byte, s *trail.Session) []byte {
+	dst = ocsfName(append(dst, `,"user":{"name":`...), s.Fact(trail.KeyUser), "unknown")
+	dst = append(ocsfSession(append(dst, "},"...), s), `,"actor":{"process":{"pid":`...)
+	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
+	dst = append(appendField(dst, "app_name", s.Fact(trail.KeyApplication)), '}')
+	dst = ocsfSource(dst, s)
+	dst = append(dst, `,"service":{"name":"postgresql"}`...)
+	if method := s.Fact(trail.KeyAuthMethod); len(method) > 0 {
+		id := ocsfProtocols[string(method)]
+		if id == "" {
+			id = "99"
+		}
+		dst = append(appendField(dst, "auth_protocol", method), `,"auth_protocol_id":`...)
+		dst = append(dst, id...)
+	}
+	dst = strconv.AppendBool(append(dst, `,"is_remote":`...), isRemote(s))
+	return append(dst, `,"logon_type_id":3,"logon_type":"Network"`...)
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,254 @@
+package render
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// OTelVersion is the version of OpenTelemetry's semantic conventions that the
+// attributes follow.
+const OTelVersion = "1.44.0"
+
+// otelFormat makes an OTLP/JSON ExportLogsServiceRequest of one log record a
+// line, with the semantic conventions for databases. What they have no
+// attribute for has a name that begins with pg_steno.
+type otelFormat struct{ definitions }
+
+const otelSchema = `"https://opentelemetry.io/schemas/` + OTelVersion + `"`
+
+const otelBegin = `{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"postgresql"}}]},` +
+	`"scopeLogs":[{"scope":{"name":"pg_steno"},"logRecords":[{"timeUnixNano":"`
+
+const otelEnd = `],"schemaUrl":` + otelSchema + `}],"schemaUrl":` + otelSchema + "}]}\n"
+
+// Severities of OpenTelemetry.
+const (
+	otelInfo  = `,"severityNumber":9,"severityText":"INFO"`
+	otelWarn  = `,"severityNumber":13,"severityText":"WARN"`
+	otelError = `,"severityNumber":17,"severityText":"ERROR"`
+)
+
+func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
+	dst = appendNano(append(dst, otelBegin...), r.Time)
+	dst = append(appendNano(append(dst, `","observedTimeUnixNano":"`...), r.End()), '"')
+	switch {
+	case failed(r) || r.Kind == trail.KindGap:
+		dst = append(dst, otelError...)
+	case r.Outcome == trail.OutcomeInterrupted:
+		dst = append(dst, otelWarn...)
+	default:
+		dst = append(dst, otelInfo...)
+	}
+	dst = append(append(dst, `,"eventName":"pg_steno.`...), r.Kind.String()...)
+	dst = append(dst, '"')
+	if len(r.Message) > 0 {
+		dst = append(appendJSON(append(dst, `,"body":{"stringValue":`...), r.Message), '}')
+	} else if r.Text != nil && r.Kind == trail.KindNote {
+		dst = append(f.text(append(dst, `,"body":{"stringValue":`...), r, appendJSON[[]byte]), '}')
+	}
+	dst = append(dst, `,"attributes":[{"key":"db.system.name","value":{"stringValue":"postgresql"}}`...)
+	dst = f.context(dst, r, otelContext)
+	if atDoor(r.Kind) {
+		for _, k := range []trail.Key{trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity} {
+			dst = otelString(dst, "pg_steno."+k.String(), r.Session.Fact(k))
+		}
+	}
+	dst = f.shape(dst, r, otelShape)
+	if r.Text != nil && r.Kind != trail.KindNote {
+		dst = f.text(dst, r, func(dst, text []byte) []byte { return otelString(dst, "db.query.text", text) })
+	}
+	dst = f.params(dst, r)
+	return append(f.result(dst, r), otelEnd...)
+}
+
+// appendNano appends a time as nanoseconds since 1970, 0 for one that cannot be
+// said so.
+func appendNano(dst []byte, usec int64) []byte {
+	if usec < -946684800*1e6 || usec > (math.MaxInt64/1000)-946684800*1e6 {
+		return append(dst, '0')
+	}
+	return strconv.AppendInt(dst, unixMicroseconds(usec)*1000, 10)
+}
+
+func otelKey(dst []byte, key string) []byte {
+	return append(append(append(dst, `,{"key":"`...), key...), `","value":{`...)
+}
+
+// otelString appends an attribute, none when the value is empty.
+func otelString(dst []byte, key string, value []byte) []byte {
+	if len(value) == 0 {
+		return dst
+	}
+	return append(appendJSON(append(otelKey(dst, key), `"stringValue":`...), value), "}}"...)
+}
+
+// otelInt appends a number, which OTLP/JSON writes as a string.
+func otelInt(dst []byte, key string, n int64) []byte {
+	dst = strconv.AppendInt(append(otelKey(dst, key), `"intValue":"`...), n, 10)
+	return append(dst, `"}}`...)
+}
+
+// otelUint appends an unsigned number, as a string when it is too big.
+func otelUint(dst []byte, key string, n uint64) []byte {
+	if n > math.MaxInt64 {
+		return otelString(dst, key, strconv.AppendUint(nil, n, 10))
+	}
+	return otelInt(dst, key, int64(n))
+}
+
+func otelContext(dst []byte, s *trail.Session) []byte {
+	dst = otelString(dst, "db.namespace", s.Fact(trail.KeyDatabase))
+	dst = otelString(dst, "user.name", s.Fact(trail.KeyUser))
+	dst = otelString(dst, "session.id", s.ID().Append(nil))
+	dst = otelInt(dst, "process.pid", int64(s.PID))
+	address, port, ip := endpoint(s.Fact(trail.KeyClient))
+	dst = otelString(dst, "client.address", address)
+	if ip && len(port) > 0 {
+		n, _ := strconv.ParseUint(string(port), 10, 16)
+		dst = otelInt(dst, "client.port", int64(n))
+	}
+	for _, k := range []trail.Key{trail.KeyRole, trail.KeyApplication, trail.KeyAppUser, trail.KeyAppContext} {
+		dst = otelString(dst, "pg_steno."+k.String(), s.Fact(k))
+	}
+	return dst
+}
+
+// otelShape takes the operation's name from the command tag: no text is parsed.
+func otelShape(dst []byte, s *trail.Shape) []byte {
+	dst = otelString(dst, "db.operation.name", s.Command)
+	if len(s.Relations) == 1 {
+		dst = otelString(dst, "db.collection.name", s.Relations[0].Name)
+	}
+	if s.Class != 0 {
+		dst = otelString(dst, "pg_steno.class", []byte(s.Class.String()))
+	}
+	if s.QueryID != 0 {
+		dst = otelInt(dst, "pg_steno.query_id", int64(s.QueryID))
+	}
+	if len(s.Relations) > 0 {
+		dst = otelArray(dst, "pg_steno.relations", len(s.Relations), func(dst []byte, i int) []byte {
+			rel := &s.Relations[i]
+			access := rel.Access &^ trail.AccessAudited
+			dst = otelMember(dst, "name", rel.Name)
+			dst = otelMember(dst, "type", []byte(rel.Type.String()))
+			dst = otelMember(dst, "access", access.AppendNames(nil))
+			if access != rel.Access {
+				dst = append(dst, `,{"key":"audited","value":{"boolValue":true}}`...)
+			}
+			return dst
+		})
+	}
+	if len(s.Objects) > 0 {
+		dst = otelArray(dst, "pg_steno.objects", len(s.Objects), func(dst []byte, i int) []byte {
+			o := &s.Objects[i]
+			dst = otelMember(dst, "name", o.Name)
+			dst = otelMember(dst, "type", o.Type)
+			dst = otelMember(dst, "action", []byte(o.Action.String()))
+			if len(o.To) > 0 {
+				dst = otelMember(dst, "to", o.To)
+			}
+			return dst
+		})
+	}
+	return dst
+}
+
+// otelArray appends an array of key-value lists; member appends the pairs of
+// one, each with a comma before it.
+func otelArray(dst []byte, key string, n int, member func(dst []byte, i int) []byte) []byte {
+	dst = append(otelKey(dst, key), `"arrayValue":{"values":[`...)
+	for i := range n {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"kvlistValue":{"values":[`...)
+		from := len(dst)
+		dst = member(dst, i)
+		dst = append(dst[:from], dst[from+1:]...)
+		dst = append(dst, "]}}"...)
+	}
+	return append(dst, "]}}}"...)
+}
+
+func otelMember(dst []byte, key string, value []byte) []byte {
+	dst = append(append(append(dst, `,{"key":"`...), key...), `","value":{"stringValue":`...)
+	return append(appendJSON(dst, value), "}}"...)
+}
+
+// params appends the parameters; NULL is a value that is not set.
+func (f *otelFormat) params(dst []byte, r *trail.Record) []byte {
+	n := int64(0)
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		dst = strconv.AppendInt(append(dst, `,{"key":"db.query.parameter.`...), n, 10)
+		dst = append(dst, `","value":{`...)
+		if !null {
+			f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
+			dst = appendJSON(append(dst, `"stringValue":`...), f.scratch)
+		}
+		dst = append(dst, "}}"...)
+		n++
+		return true
+	})
+	return dst
+}
+
+func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
+	if r.Has(trail.FieldError) {
+		dst = otelString(dst, "db.response.status_code", r.SQLState)
+		dst = otelString(dst, "error.type", r.SQLState)
+	}
+	if r.Has(trail.FieldRows) {
+		dst = otelUint(dst, "db.response.returned_rows", r.Rows)
+	}
+	dst = append(otelKey(dst, "pg_steno.kind"), `"stringValue":"`...)
+	dst = append(append(dst, r.Kind.String()...), `"}}`...)
+	dst = otelUint(dst, "pg_steno.seq", r.Seq)
+	if r.Statement != 0 {
+		dst = otelUint(dst, "pg_steno.statement", r.Statement)
+	}
+	if r.Substatement != 0 {
+		dst = otelUint(dst, "pg_steno.substatement", r.Substatement)
+	}
+	if r.Depth != 0 {
+		dst = otelUint(dst, "pg_steno.depth", r.Depth)
+	}
+	if r.Has(trail.FieldCut) {
+		dst = otelUint(dst, "pg_steno.text_bytes", r.TextBytes)
+	}
+	if r.Has(trail.FieldDuration) {
+		dst = otelUint(dst, "pg_steno.duration_us", r.Duration)
+	}
+	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+		dst = append(otelKey(dst, "pg_steno.outcome"), `"stringValue":"`...)
+		dst = append(append(dst, r.Outcome.String()...), `"}}`...)
+	}
+	if r.XID != 0 {
+		dst = otelUint(dst, "pg_steno.xid", r.XID)
+	}
+	if r.Reasons() != trail.AuditedSession {
+		dst = append(otelKey(dst, "pg_steno.audited"), `"arrayValue":{"values":[`...)
+		sep := ""
+		for name := range r.Reasons().Names {
+			dst = append(append(append(dst, sep...), `{"stringValue":"`...), name...)
+			dst = append(dst, `"}`...)
+			sep = ","
+		}
+		dst = append(dst, "]}}}"...)
+	}
+	if r.ExtraCount > 0 {
+		dst = append(otelKey(dst, "pg_steno.extra"), `"kvlistValue":{"values":[`...)
+		sep := ""
+		for name, value := range r.ExtraPairs {
+			dst = appendJSON(append(append(dst, sep...), `{"key":`...), name)
+			dst = append(appendJSON(append(dst, `,"value":{"stringValue":`...), value), "}}"...)
+			sep = ","
+		}
+		dst = append(dst, "]}}}"...)
+	}
+	dst = otelInt(dst, "pg_steno.stream", int64(f.ref.Segment.Stream.Number))
+	dst = otelUint(dst, "pg_steno.segment", f.ref.Segment.Number)
+	dst = otelUint(dst, "pg_steno.block", f.ref.Number)
+	return append(dst, `]}`...)
+}
