@@ -107,6 +107,13 @@ steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr)
 }
 
 bool
+steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name, StenoBytes *to)
+{
+	return take_byte(in, action) && steno_take_string(in, type) &&
+		steno_take_string(in, name) && steno_take_string(in, to);
+}
+
+bool
 steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value)
 {
 	switch (repr)
@@ -201,8 +208,9 @@ define_session(StenoDecoder *d, StenoBytes in)
 	return true;
 }
 
+/* Whether this is a whole shape; what follows its objects came later. */
 static bool
-count_params(StenoBytes shape, uint64_t *nparams)
+check_shape(StenoBytes shape, uint64_t *nparams)
 {
 	uint64_t	v;
 	uint64_t	n;
@@ -220,6 +228,13 @@ count_params(StenoBytes shape, uint64_t *nparams)
 	for (i = 0; i < *nparams; i++)
 		if (!steno_take_param(&shape, &v, &byte))
 			return false;
+	if (shape.len == 0)
+		return true;
+	if (!steno_take_varint(&shape, &n))
+		return false;
+	for (i = 0; i < n; i++)
+		if (!steno_take_object(&shape, &byte, &s, &s, &s))
+			return false;
 	return true;
 }
 
@@ -229,7 +244,7 @@ define_shape(StenoDecoder *d, StenoBytes in)
 	uint64_t	nparams;
 	StenoDefinition *s;
 
-	if (!count_params(in, &nparams) || (s = new_definition(&d->shapes)) == NULL)
+	if (!check_shape(in, &nparams) || (s = new_definition(&d->shapes)) == NULL)
 		return false;
 	s->body = in;
 	s->a = nparams;

@@ -102,11 +102,17 @@ extern bool steno_take_varint(StenoBytes *in, uint64_t *v);
 extern bool steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out);
 extern bool steno_take_string(StenoBytes *in, StenoBytes *out);
 
-/* The parts of a shape: head, then nrelations times relation, then a count, then that many parameters. */
+/*
+ * The parts of a shape: head, then nrelations times relation, then a count and
+ * that many parameters, then, unless it ends there, a count and that many
+ * objects.
+ */
 extern bool steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *query_id,
 								  StenoBytes *tag, uint64_t *nrelations);
 extern bool steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access, StenoBytes *name);
 extern bool steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr);
+extern bool steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name,
+							  StenoBytes *to);
 
 /* One value of this representation; false also when the representation is unknown. */
 extern bool steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value);

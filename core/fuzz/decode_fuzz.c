@@ -23,7 +23,8 @@ digest(uint64_t sum, const StenoRecord *r)
 	const uint64_t numbers[] = {
 		r->kind, r->mask, r->session_index, r->seq, r->statement, (uint64_t) r->time,
 		r->nparams, r->rows, r->duration, r->depth, r->substatement, r->outcome, r->xid,
-		r->cut_len, r->parts[0], r->parts[1], r->parts[2], r->extra_count, r->part
+		r->cut_len, r->parts[0], r->parts[1], r->parts[2], r->extra_count, r->part,
+		r->audited
 	};
 	size_t		i;
 
@@ -32,7 +33,7 @@ digest(uint64_t sum, const StenoRecord *r)
 	return XXH64(numbers, sizeof(numbers), sum);
 }
 
-/* Take the record's shape and values apart; the decoder has accepted the shape. */
+/* Take the record's shape and values apart, the shape to its end; the decoder has accepted the shape. */
 static void
 take_values(const StenoRecord *r)
 {
@@ -43,6 +44,7 @@ take_values(const StenoRecord *r)
 	uint64_t	i;
 	uint64_t	n;
 	uint8_t		byte;
+	bool		left = true;
 
 	if (!(r->mask & STENO_FIELD_SHAPE))
 		return;
@@ -59,9 +61,16 @@ take_values(const StenoRecord *r)
 			abort();
 		if (r->nulls.len > i / 8 && r->nulls.p[i / 8] & 1 << i % 8)
 			continue;
-		if (!steno_take_value(&values, byte, &s))
-			break;
+		if (left && !steno_take_value(&values, byte, &s))
+			left = false;
 	}
+	if (shape.len == 0)
+		return;
+	if (!steno_take_varint(&shape, &n))
+		abort();
+	for (i = 0; i < n; i++)
+		if (!steno_take_object(&shape, &byte, &s, &s, &s))
+			abort();
 }
 
 /* Decode all; the number of records, their digest, and where decoding ended. */

@@ -111,9 +111,9 @@ TEST(decoder_reads_what_it_does_not_know)
 	/* unknown kinds 0, 100 and 200 are skipped; a record of kind 63 has the fields of all */
 	const uint8_t kinds[] = {1, 0, 3, 100, 9, 9, 2, 200, 1, 15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0,
 		4, 63, 0, 4, 42};
-	/* field bit 16, and bytes of it at the end of the item */
+	/* field bit 20, and bytes of it at the end of the item */
 	const uint8_t fields[] = {15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0,
-		9, 1, 0, 0x84, 0x80, 0x04, 42, 9, 9, 9};
+		9, 1, 0, 0x84, 0x80, 0x40, 42, 9, 9, 9};
 
 	CHECK(decode_first(kinds, sizeof(kinds), &r) == STENO_DECODED_RECORD);
 	CHECK(r.kind == 63 && r.rows == 42 && r.seq == 5 && r.time == 1000 && r.statement == 0);
@@ -132,6 +132,8 @@ TEST(decoder_refuses_what_cannot_be)
 	const uint8_t no_room[] = {15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 5, 1, 0, 64, 2, 1};
 	const uint8_t short_session[] = {14, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0};
 	const uint8_t short_shape[] = {3, 129, 0, 0};
+	const uint8_t no_object[] = {7, 129, 0, 0, 0, 0, 0, 1};
+	const uint8_t short_object[] = {10, 129, 0, 0, 0, 0, 0, 1, 1, 0, 0};
 
 	CHECK(decode_first(empty_item, sizeof(empty_item), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(long_item, sizeof(long_item), &r) == STENO_DECODED_BAD);
@@ -141,6 +143,8 @@ TEST(decoder_refuses_what_cannot_be)
 	CHECK(decode_first(no_room, sizeof(no_room), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(short_session, sizeof(short_session), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(short_shape, sizeof(short_shape), &r) == STENO_DECODED_BAD);
+	CHECK(decode_first(no_object, sizeof(no_object), &r) == STENO_DECODED_BAD);
+	CHECK(decode_first(short_object, sizeof(short_object), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(empty_item, 0, &r) == STENO_DECODED_END);
 }
 

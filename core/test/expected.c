@@ -134,13 +134,14 @@ put_session(FILE *out, StenoBytes in)
 	fprintf(out, "}}");
 }
 
+/* The rest of the shape is left in *shape. */
 static void
-put_params(FILE *out, const StenoRecord *r, StenoBytes shape, StenoBytes values)
+put_params(FILE *out, const StenoRecord *r, StenoBytes *shape, StenoBytes values)
 {
 	uint64_t	n;
 	uint64_t	i;
 
-	CHECK(steno_take_varint(&shape, &n));
+	CHECK(steno_take_varint(shape, &n));
 	fprintf(out, ",\"params\":[");
 	for (i = 0; i < n; i++)
 	{
@@ -148,7 +149,7 @@ put_params(FILE *out, const StenoRecord *r, StenoBytes shape, StenoBytes values)
 		uint8_t		repr;
 		StenoBytes	value;
 
-		CHECK(steno_take_param(&shape, &type, &repr));
+		CHECK(steno_take_param(shape, &type, &repr));
 		fprintf(out, "%s{\"type\":%llu,\"repr\":%u", i > 0 ? "," : "", (unsigned long long) type, repr);
 		if (r->nulls.len > i / 8 && r->nulls.p[i / 8] & 1 << i % 8)
 			fprintf(out, ",\"value\":null");
@@ -163,6 +164,33 @@ put_params(FILE *out, const StenoRecord *r, StenoBytes shape, StenoBytes values)
 	}
 	fprintf(out, "]");
 	CHECK(values.len == 0);
+}
+
+static void
+put_objects(FILE *out, StenoBytes shape)
+{
+	uint64_t	n = 0;
+	uint64_t	i;
+
+	CHECK(shape.len == 0 || steno_take_varint(&shape, &n));
+	fprintf(out, ",\"objects\":[");
+	for (i = 0; i < n; i++)
+	{
+		uint8_t		action;
+		StenoBytes	type;
+		StenoBytes	name;
+		StenoBytes	to;
+
+		CHECK(steno_take_object(&shape, &action, &type, &name, &to));
+		fprintf(out, "%s{\"action\":%u,\"type\":", i > 0 ? "," : "", action);
+		put_string(out, type.p, type.len);
+		fprintf(out, ",\"name\":");
+		put_string(out, name.p, name.len);
+		fprintf(out, ",\"to\":");
+		put_string(out, to.p, to.len);
+		fprintf(out, "}");
+	}
+	fprintf(out, "]");
 }
 
 static void
@@ -193,7 +221,8 @@ put_shape(FILE *out, const StenoRecord *r, StenoBytes values)
 		fprintf(out, "}");
 	}
 	fprintf(out, "]");
-	put_params(out, r, shape, values);
+	put_params(out, r, &shape, values);
+	put_objects(out, shape);
 }
 
 static void
@@ -253,6 +282,8 @@ put_rest(FILE *out, const StenoRecord *r)
 				(unsigned long long) r->parts[1], (unsigned long long) r->parts[2]);
 	if (mask & STENO_FIELD_EXTRA)
 		put_extra(out, r->extra);
+	if (mask & STENO_FIELD_AUDITED)
+		put_number(out, "audited", r->audited);
 }
 
 static void

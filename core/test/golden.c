@@ -160,7 +160,7 @@ statement(Maker *w, const char *text)
 	put(w, &r, &s);
 }
 
-/* A shape; relations and parameters are appended in the order of the format. */
+/* A shape; relations, parameters and objects are appended in the order of the format. */
 typedef struct Shape
 {
 	uint8_t		bytes[1000];
@@ -203,6 +203,15 @@ shape_param(Shape *sh, uint32_t type, int repr)
 {
 	sh->p = steno_put_varint(sh->p, type);
 	*sh->p++ = (uint8_t) repr;
+}
+
+static void
+shape_object(Shape *sh, int action, const char *type, const char *name, const char *to)
+{
+	*sh->p++ = (uint8_t) action;
+	shape_string(sh, type);
+	shape_string(sh, name);
+	shape_string(sh, to);
 }
 
 static void
@@ -251,12 +260,12 @@ full_session(Maker *w)
 {
 	const uint8_t keys[] = {STENO_SESSION_BACKEND_TYPE, STENO_SESSION_USER, STENO_SESSION_DATABASE,
 		STENO_SESSION_ROLE, STENO_SESSION_APPLICATION, STENO_SESSION_APP_USER, STENO_SESSION_CLIENT,
-		STENO_SESSION_AUTH_METHOD, STENO_SESSION_IDENTITY, 200};
+		STENO_SESSION_AUTH_METHOD, STENO_SESSION_IDENTITY, STENO_SESSION_APP_CONTEXT, 200};
 	const char *const values[] = {"client backend", "alice", "shop", "auditor", "psql",
 		"j\xc3\xb6rg", "[2001:db8::7]:50022", "scram-sha-256", "alice@EXAMPLE.ORG",
-	"a key of a later version"};
+	"request \"4711\"", "a key of a later version"};
 
-	session(w, 4242, 10, keys, values);
+	session(w, 4242, 11, keys, values);
 }
 
 /* Every kind, as each is used. */
@@ -264,6 +273,7 @@ static void
 make_kinds(const char *folder)
 {
 	static const char *const method[] = {"method", "scram-sha-256", NULL};
+	static const char *const commit[] = {"event", "commit", "statements", "3", NULL};
 	static const char *const setting[] = {"name", "steno.log", "old", "all", "new", "write", "source", "session", NULL};
 	static const char *const gap[] = {"count", "7", "first_seq", "9", "last_seq", "15", "reason", "ring full", NULL};
 	static const char *const torn[] = {"event", "torn", "version", "1.0", "bytes", "1234", NULL};
@@ -280,7 +290,10 @@ make_kinds(const char *folder)
 	statement(&w, "SELECT 1");
 	r = record(&w, STENO_KIND_TRANSACTION);
 	r.xid = 771;
-	put(&w, &r, &(ModelStrings) {0});
+	r.duration = 5000;
+	s = (ModelStrings) {0};
+	use_extra(&r, &s, commit);
+	put(&w, &r, &s);
 	with_extra(&w, STENO_KIND_SETTING, NULL, setting);
 	with_extra(&w, STENO_KIND_NOTE, "ticket 17: \"four eyes\" \\ agreed", NULL);
 	/* seven records were lost before the statement that would be number 16 */
@@ -342,6 +355,7 @@ full_statement(Maker *w)
 	s.cut = &cut;
 	s.parts = &none;
 	use_extra(&r, &s, pairs);
+	r.audited = STENO_AUDITED_SESSION | STENO_AUDITED_OBJECT | STENO_AUDITED_RULE;
 	put(w, &r, &s);
 }
 
@@ -399,6 +413,68 @@ make_fields(const char *folder)
 	s.values = "";
 	r = record(&w, STENO_KIND_STATEMENT);
 	put(&w, &r, &s);
+	end(&w);
+}
+
+/* A statement of one shape. */
+static void
+of_shape(Maker *w, const Shape *sh, const char *text, uint8_t audited)
+{
+	StenoRecordMessage r = record(w, STENO_KIND_STATEMENT);
+	ModelStrings s = {0};
+
+	use_shape(&s, sh);
+	set_text(&s, text);
+	r.audited = audited;
+	put(w, &r, &s);
+}
+
+/* What DDL made, changed and removed, what was called, and what was audited and why. */
+static void
+make_objects(const char *folder)
+{
+	const uint8_t keys[] = {STENO_SESSION_USER, STENO_SESSION_APP_CONTEXT};
+	const char *values[] = {"alice", "request 4711"};
+	Shape		sh;
+	Maker		w;
+
+	begin(&w, folder, "objects", 0, STENO_CODEC_NONE);
+	session(&w, 1, 2, keys, values);
+	shape_begin(&sh, STENO_CLASS_DDL, 0, "CREATE TABLE", 0);
+	shape_count(&sh, 0);
+	shape_count(&sh, 2);
+	shape_object(&sh, STENO_ACTION_CREATE, "table", "public.staff", "");
+	shape_object(&sh, STENO_ACTION_CREATE, "index", "public.staff_pkey", "");
+	of_shape(&w, &sh, "CREATE TABLE staff (id int PRIMARY KEY)", STENO_AUDITED_MANDATORY);
+	shape_begin(&sh, STENO_CLASS_DDL, 0, "ALTER TABLE", 1);
+	shape_relation(&sh, STENO_RELTYPE_TABLE, 0, "public.staff");
+	shape_count(&sh, 0);
+	shape_count(&sh, 2);
+	shape_object(&sh, STENO_ACTION_RENAME, "table", "public.staff", "public.\"old staff\"");
+	shape_object(&sh, STENO_ACTION_ALTER, "materialized view", "public.\"w\xc3\xa4hlen\"", "");
+	of_shape(&w, &sh, "ALTER TABLE staff RENAME TO \"old staff\"", STENO_AUDITED_SESSION | STENO_AUDITED_MANDATORY);
+	shape_begin(&sh, STENO_CLASS_DDL, 0, "DROP OWNED", 0);
+	shape_count(&sh, 0);
+	shape_count(&sh, 3);
+	shape_object(&sh, STENO_ACTION_DROP, "table", "public.\"old staff\"", "");
+	shape_object(&sh, STENO_ACTION_DROP, "event trigger", "guard", "");
+	shape_object(&sh, STENO_ACTION_USE, "", "", "");
+	of_shape(&w, &sh, "DROP OWNED BY alice", 0);
+	/* objects after relations and parameters, and an action of a later version */
+	shape_begin(&sh, STENO_CLASS_READ, 17, "SELECT", 2);
+	shape_relation(&sh, STENO_RELTYPE_TABLE, STENO_ACCESS_SELECT | STENO_ACCESS_AUDITED, "public.salary");
+	shape_relation(&sh, STENO_RELTYPE_VIEW, STENO_ACCESS_SELECT, "public.v");
+	shape_count(&sh, 1);
+	shape_param(&sh, 23, STENO_REPR_NONE);
+	shape_count(&sh, 2);
+	shape_object(&sh, STENO_ACTION_EXECUTE, "function", "public.raise", "");
+	shape_object(&sh, 250, "thing", "public.t", "public.u");
+	of_shape(&w, &sh, "SELECT raise($1) FROM salary, v", STENO_AUDITED_OBJECT);
+	/* a list that is there and empty, and a reason of a later version */
+	shape_begin(&sh, STENO_CLASS_FUNCTION, 0, "DO", 0);
+	shape_count(&sh, 0);
+	shape_count(&sh, 0);
+	of_shape(&w, &sh, "DO ''", 0x80);
 	end(&w);
 }
 
@@ -636,12 +712,12 @@ make_later(const char *folder)
 		9, 130, 'S', 'E', 'L', 'E', 'C', 'T', ' ', '1',
 		/* kind 42, with text and rows */
 		5, 42, 0, 6, 0, 17,
-		/* a statement with an unknown field, bit 16, after rows */
-		12, 1, 0, 0x86, 0x80, 0x04, 0, 18, 'w', 'h', 'a', 't', '?',
+		/* a statement with an unknown field, bit 20, after rows */
+		12, 1, 0, 0x86, 0x80, 0x40, 0, 18, 'w', 'h', 'a', 't', '?',
 		/* a statement whose mask has 63 bits, all of them unknown but rows */
-		13, 1, 0, 0x84, 0x80, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 19, 0,
-		/* class, access, relation type, and outcome that are unknown */
-		15, 129, 99, 0, 1, 'X', 1, 77, 0x80, 0x80, 0x01, 3, 'a', '.', 'b', 0,
+		13, 1, 0, 0x84, 0x80, 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 19, 0,
+		/* class, access, relation type, and outcome that are unknown, and a shape that goes on after its objects */
+		24, 129, 99, 0, 1, 'X', 1, 77, 0x80, 0x80, 0x01, 3, 'a', '.', 'b', 0, 1, 9, 1, 't', 0, 0, 'm', 'o', 'r',
 		6, 1, 0, 0x81, 0x08, 0, 99,
 		/* varints that are longer than they need be */
 		0x87, 0, 1, 0x80, 0, 4, 0x94, 0x80, 0,
@@ -865,7 +941,7 @@ golden_make(const char *folder)
 		void		(*make) (const char *);
 	}			trails[] =
 	{
-		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values},
+		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty},
 	};

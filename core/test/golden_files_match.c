@@ -90,6 +90,7 @@ TEST(golden_trails_are_whole)
 	CHECK(trail_verify(STENO_GOLDEN "/kinds", 0, NULL) == 1);
 	CHECK(trail_verify(STENO_GOLDEN "/fields", 0, NULL) == 1);
 	CHECK(trail_verify(STENO_GOLDEN "/values", 0, NULL) == 1);
+	CHECK(trail_verify(STENO_GOLDEN "/objects", 0, NULL) == 1);
 	CHECK(trail_verify(STENO_GOLDEN "/streams", 0, NULL) == 3);
 	CHECK(trail_verify(STENO_GOLDEN "/streams", 1, NULL) == 3);
 	CHECK(trail_verify(STENO_GOLDEN "/lz4", 0, NULL) == 2);

@@ -115,6 +115,29 @@ random_bytes(uint8_t *to, uint32_t len, uint64_t *random)
 	return len;
 }
 
+/* The trailing list of a shape, which may be there and empty. */
+static uint8_t *
+random_objects(uint8_t *p, uint64_t *state)
+{
+	uint64_t	n = test_below(state, 4);
+
+	p = steno_put_varint(p, n);
+	while (n-- > 0)
+	{
+		uint32_t	i;
+
+		*p++ = (uint8_t) test_random(state);
+		for (i = 0; i < 3; i++)
+		{
+			uint32_t	len = (uint32_t) test_below(state, 30);
+
+			p = steno_put_varint(p, len);
+			p += random_bytes(p, len, state);
+		}
+	}
+	return p;
+}
+
 /* One of a few shapes, or with luck one of many. */
 static uint32_t
 random_shape(uint8_t *to, uint64_t *random, uint32_t *nparams)
@@ -143,6 +166,8 @@ random_shape(uint8_t *to, uint64_t *random, uint32_t *nparams)
 		p = steno_put_varint(p, test_below(&state, 5000));
 		*p++ = (uint8_t) test_below(&state, 21);
 	}
+	if (test_below(&state, 2))
+		p = random_objects(p, &state);
 	return (uint32_t) (p - to);
 }
 
@@ -268,6 +293,8 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 		r.outcome = (uint8_t) test_random(random);
 	if (test_below(random, 4) == 0)
 		r.xid = (uint32_t) random_number(random);
+	if (test_below(random, 4) == 0)
+		r.audited = (uint8_t) test_random(random);
 	if (r.m.kind <= STENO_KIND_START)
 	{
 		if (test_below(random, 10) == 0)
@@ -328,6 +355,8 @@ matches_fixed(const StenoRecordMessage *m, const StenoRecord *r)
 	AGREE(r->substatement == m->substatement);
 	AGREE(r->outcome == m->outcome);
 	AGREE(r->xid == m->xid);
+	AGREE(((r->mask & STENO_FIELD_AUDITED) != 0) == (m->audited != 0));
+	AGREE(r->audited == m->audited);
 	AGREE(r->extra_count == m->extra_count);
 	return true;
 }
