@@ -425,6 +425,7 @@ of_shape(Maker *w, const Shape *sh, const char *text, uint8_t audited)
 
 	use_shape(&s, sh);
 	set_text(&s, text);
+	s.values = "";
 	r.audited = audited;
 	put(w, &r, &s);
 }

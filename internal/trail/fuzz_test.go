@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -22,6 +23,7 @@ func decodeAll(b *trail.Block, limit int) (out []string, err error) {
 			return out, err
 		}
 		line := fmt.Sprintf("%d %v %d %d %d %d %q %q %q %q", r.Kind, r.Session.ID(), r.Seq, r.Statement, r.Time, r.Duration, r.Text, r.Values, r.Message, r.Extra)
+		line += fmt.Sprintf(" %v %v", slices.Collect(r.Reasons().Names), r.Shape)
 		r.Params(func(p trail.ParamType, v []byte, null bool) bool {
 			// Rendering is bounded by the value, but for numerics, which
 			// can stand for 130,000 digits in a few bytes.
@@ -47,9 +49,11 @@ func FuzzBlock(f *testing.F) {
 		Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Text: "SELECT $1", Rows: 1, Duration: 100,
 		Shape: &trailtest.Shape{
 			Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Type: 1, Access: 1, Name: "public.t"}},
-			Params: []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 1700, Repr: trail.ReprNumeric}},
+			Params:  []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 1700, Repr: trail.ReprNumeric}},
+			Objects: []trailtest.Object{{Action: trail.ActionRename, Type: "table", Name: "public.t", To: "public.u"}},
 		},
-		Nulls: []byte{2}, Values: []byte{1, 0, 0, 0}, SQLState: "42P01", Message: "m", Extra: []string{"a", "b"},
+		Audited: trail.AuditedObject,
+		Nulls:   []byte{2}, Values: []byte{1, 0, 0, 0}, SQLState: "42P01", Message: "m", Extra: []string{"a", "b"},
 	})
 	b.Data(s, 2, trail.PartText, "part")
 	add(b)

@@ -24,7 +24,7 @@ const golden = "../../format/golden"
 // with what format/golden/README.md says must be found.
 func TestGoldenTrails(t *testing.T) {
 	expected, _ := filepath.Glob(golden + "/*.expected")
-	if len(expected) < 8 {
+	if len(expected) < 9 {
 		t.Fatalf("only %d golden trails", len(expected))
 	}
 	for _, path := range expected {
@@ -70,7 +70,7 @@ func object(t *testing.T, line []byte) map[string]any {
 	}
 	if s, ok := o["session"].(map[string]any); ok {
 		// Facts that this program does not know are skipped.
-		maps.DeleteFunc(s["facts"].(map[string]any), func(key string, _ any) bool { n, _ := strconv.Atoi(key); return n > 9 })
+		maps.DeleteFunc(s["facts"].(map[string]any), func(key string, _ any) bool { n, _ := strconv.Atoi(key); return n > int(trail.KeyAppContext) })
 	}
 	return o
 }
@@ -120,7 +120,7 @@ func text(b []byte) any {
 
 func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 	facts := map[string]any{}
-	for k := trail.KeyBackendType; k <= trail.KeyIdentity; k++ {
+	for k := trail.KeyBackendType; k <= trail.KeyAppContext; k++ {
 		if v := r.Session.Fact(k); v != nil {
 			facts[strconv.Itoa(int(k))] = text(v)
 		}
@@ -134,7 +134,7 @@ func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 		o["statement"] = r.Statement
 	}
 	if s := r.Shape; s != nil {
-		relations, params := []any{}, []any{}
+		relations, params, objects := []any{}, []any{}, []any{}
 		for _, rel := range s.Relations {
 			relations = append(relations, map[string]any{"type": rel.Type, "access": rel.Access, "name": text(rel.Name)})
 		}
@@ -146,7 +146,10 @@ func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 			params = append(params, v)
 			return true
 		})
-		o["class"], o["query_id"], o["tag"], o["relations"], o["params"] = s.Class, s.QueryID, text(s.Command), relations, params
+		for _, obj := range s.Objects {
+			objects = append(objects, map[string]any{"action": obj.Action, "type": text(obj.Type), "name": text(obj.Name), "to": text(obj.To)})
+		}
+		o["class"], o["query_id"], o["tag"], o["relations"], o["params"], o["objects"] = s.Class, s.QueryID, text(s.Command), relations, params, objects
 	}
 	set := func(key string, present bool, value any) {
 		if present {
@@ -172,6 +175,7 @@ func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 		}
 		o["extra"] = pairs
 	}
+	set("audited", r.Has(trail.FieldAudited), r.Audited)
 	line, err := json.Marshal(o)
 	if err != nil {
 		panic(err)

@@ -19,20 +19,37 @@ func (t RelationType) String() string { return name(namesRelationType[:], "type"
 func (r Repr) String() string         { return name(namesRepr[:], "repr", uint64(r)) }
 func (c Codec) String() string        { return name(namesCodec[:], "codec", uint64(c)) }
 
+func (a Action) String() string { return name(namesAction[:], "action", uint64(a)) }
+
 // AppendNames appends the names of the bits that are set, with commas between.
 func (a Access) AppendNames(dst []byte) []byte {
 	first := true
-	for bit := uint64(0); bit < 64; bit++ {
-		if a&(1<<bit) == 0 {
-			continue
-		}
+	for name := range a.Names {
 		if !first {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = append(dst, name(namesAccess[:], "access", bit)...)
+		dst = append(dst, name...)
 	}
 	return dst
+}
+
+// Names yields the names of the bits that are set.
+func (a Access) Names(yield func(string) bool) {
+	for bit := uint64(0); bit < 64; bit++ {
+		if a&(1<<bit) != 0 && !yield(name(namesAccess[:], "access", bit)) {
+			return
+		}
+	}
+}
+
+// Names yields the names of the bits that are set.
+func (a Audited) Names(yield func(string) bool) {
+	for bit := uint64(0); bit < 8; bit++ {
+		if a&(1<<bit) != 0 && !yield(name(namesAudited[:], "audited", bit)) {
+			return
+		}
+	}
 }
 
 // IsRecord says whether the kind is a record's: counted, and with a number.
@@ -52,6 +69,9 @@ func Names() (kinds, classes, outcomes []string) {
 	}
 	return kinds, classes, namesOutcome[:]
 }
+
+// Reasons are the names of why a record can have been written.
+func Reasons() []string { return namesAudited[:] }
 
 // WriterBackendType is the backend type in the sessions of writers. These have
 // no disconnect record: a writer's last record stands in the last block.

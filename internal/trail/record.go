@@ -42,6 +42,7 @@ type Record struct {
 	Parts        [3]uint64
 	ExtraCount   int
 	Extra        []byte
+	Audited      Audited // 0: by session alone
 
 	// Part and Data are what a data part continues, and its bytes.
 	Part PartKind
@@ -90,6 +91,14 @@ func (r *Record) ExtraValue(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
+// Reasons are why the record was written.
+func (r *Record) Reasons() Audited {
+	if r.Audited == 0 {
+		return AuditedSession
+	}
+	return r.Audited
+}
+
 // Session is a session definition: a session and its context from a record on.
 type Session struct {
 	Start int64 // microseconds since 2000-01-01 UTC
@@ -131,6 +140,7 @@ type Shape struct {
 	Command   []byte
 	Relations []Relation
 	Params    []ParamType
+	Objects   []Object
 }
 
 // Relation is a relation that a statement uses.
@@ -138,6 +148,15 @@ type Relation struct {
 	Type   RelationType
 	Access Access
 	Name   []byte
+}
+
+// Object is what DDL made, changed, renamed or removed, or a function that a
+// statement called.
+type Object struct {
+	Action Action
+	Type   []byte
+	Name   []byte
+	To     []byte // the new name of what was renamed
 }
 
 // ParamType is the type of a parameter.
@@ -212,6 +231,7 @@ type decoder struct {
 	texts     [][]byte
 	relations []Relation
 	params    []ParamType
+	objects   []Object
 }
 
 // Position is how many bytes of the payload Next has read; after an error, those
@@ -232,7 +252,7 @@ func (b *Block) Rewind() {
 	d := &b.decoder
 	d.pos, d.records, d.lastTime = 0, 0, b.Header.FirstTime
 	d.sessions, d.shapes, d.texts = d.sessions[:0], d.shapes[:0], d.texts[:0]
-	d.relations, d.params = d.relations[:0], d.params[:0]
+	d.relations, d.params, d.objects = d.relations[:0], d.params[:0], d.objects[:0]
 }
 
 // Next reads the next record or data part into r. It returns io.EOF after the
@@ -313,8 +333,8 @@ func (b *Block) defineSession(c *cursor) string {
 
 func (b *Block) defineShape(c *cursor) string {
 	s := Shape{Class: Class(c.varint()), QueryID: c.varint(), Command: c.str()}
-	// A relation takes at least three bytes and a parameter two, so no count
-	// makes the dictionaries longer than the item itself.
+	// A relation takes at least three bytes, a parameter two and an object
+	// four, so no count makes the dictionaries longer than the item itself.
 	n := c.varint()
 	if n > uint64(len(c.b))/3 {
 		return "more relations than fit"
@@ -332,6 +352,16 @@ func (b *Block) defineShape(c *cursor) string {
 		b.params = append(b.params, ParamType{c.varint(), Repr(c.byte())})
 	}
 	s.Params = b.params[from:len(b.params):len(b.params)]
+	if len(c.b) > 0 {
+		if n = c.varint(); n > uint64(len(c.b))/4 {
+			return "more objects than fit"
+		}
+		from = len(b.objects)
+		for range n {
+			b.objects = append(b.objects, Object{Action(c.byte()), c.str(), c.str(), c.str()})
+		}
+		s.Objects = b.objects[from:len(b.objects):len(b.objects)]
+	}
 	if c.bad {
 		return cutShort
 	}
@@ -449,6 +479,8 @@ func (b *Block) fields(c *cursor, r *Record) string {
 			if reason := extra(c, r); reason != "" {
 				return reason
 			}
+		case FieldAudited:
+			r.Audited = Audited(c.byte())
 		}
 		if c.bad {
 			return cutShort

@@ -59,6 +59,9 @@ func randomRecord(rng *rand.Rand, s *trailtest.Session, time int64) *trailtest.R
 		for range rng.IntN(10) {
 			r.Shape.Params = append(r.Shape.Params, trail.ParamType{OID: uint64(rng.Uint32()), Repr: trail.ReprInt4})
 		}
+		for range rng.IntN(4) {
+			r.Shape.Objects = append(r.Shape.Objects, trailtest.Object{Action: trail.Action(rng.IntN(8)), Type: text(), Name: text(), To: text()})
+		}
 		if n := len(r.Shape.Params); n > 0 && some() {
 			r.Nulls = make([]byte, (n+7)/8)
 			r.Nulls[0] = byte(rng.IntN(256))
@@ -103,6 +106,9 @@ func randomRecord(rng *rand.Rand, s *trailtest.Session, time int64) *trailtest.R
 	}
 	if some() {
 		r.Extra = []string{text(), text(), text(), text()}
+	}
+	if some() {
+		r.Audited = trail.Audited(rng.IntN(256))
 	}
 	return r
 }
@@ -156,7 +162,7 @@ func differs(r *trail.Record, w *trailtest.Record) string {
 	for _, f := range w.Session.Facts {
 		facts[f.Key] = f.Value
 	}
-	for k := trail.KeyBackendType; k <= trail.KeyIdentity; k++ {
+	for k := trail.KeyBackendType; k <= trail.KeyAppContext; k++ {
 		if string(r.Session.Fact(k)) != facts[k] {
 			return "session's " + k.String()
 		}
@@ -186,6 +192,8 @@ func differs(r *trail.Record, w *trailtest.Record) string {
 		return "parts"
 	case !slices.Equal(extra, w.Extra):
 		return "extra"
+	case r.Audited != w.Audited:
+		return "audited"
 	case (r.Shape != nil) != (w.Shape != nil):
 		return "shape"
 	}
@@ -199,6 +207,13 @@ func differs(r *trail.Record, w *trailtest.Record) string {
 	if r.Shape.Class != w.Shape.Class || r.Shape.QueryID != w.Shape.QueryID || string(r.Shape.Command) != w.Shape.Command ||
 		!slices.Equal(relations, w.Shape.Relations) || !slices.Equal(r.Shape.Params, w.Shape.Params) {
 		return "shape"
+	}
+	var objects []trailtest.Object
+	for _, o := range r.Shape.Objects {
+		objects = append(objects, trailtest.Object{Action: o.Action, Type: string(o.Type), Name: string(o.Name), To: string(o.To)})
+	}
+	if !slices.Equal(objects, w.Shape.Objects) {
+		return "objects"
 	}
 	return ""
 }
@@ -257,6 +272,8 @@ func TestMalformedItemsAreCorruption(t *testing.T) {
 		"bytes left":             {append(slices.Clone(session), def(trail.KindStatement, 0, 0, 9)...), "bytes are left"},
 		"endless relations":      {def(trail.KindDefShape, 1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0), "more relations than fit"},
 		"endless parameters":     {def(trail.KindDefShape, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f), "more parameters than fit"},
+		"endless objects":        {def(trail.KindDefShape, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f), "more objects than fit"},
+		"object too short":       {def(trail.KindDefShape, 1, 0, 0, 0, 0, 1, 1, 0, 3, 0), "ends too early"},
 		"endless extra":          {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x80, 2, 0xff, 0xff, 3)...), "more names and values than fit"},
 		"message longer than it": {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x10, '4', '2', 'P', '0', '1', 90)...), "ends too early"},
 		"part of nothing":        {append(slices.Clone(session), def(trail.KindData, 0, 1, 7)...), "continues nothing known"},

@@ -57,6 +57,13 @@ type Shape struct {
 	Command   string
 	Relations []Relation
 	Params    []trail.ParamType
+	Objects   []Object
+}
+
+// Object is an object of a shape.
+type Object struct {
+	Action         trail.Action
+	Type, Name, To string
 }
 
 // Relation is a relation of a shape.
@@ -90,7 +97,8 @@ type Record struct {
 	TextHash     [32]byte
 	Parts        [3]uint64
 	Extra        []string // name, value, name, value ...
-	Unknown      []byte   // bytes of a field that readers do not know
+	Audited      trail.Audited
+	Unknown      []byte // bytes of a field that readers do not know
 }
 
 // Builder makes the payload of one block.
@@ -166,6 +174,12 @@ func (b *Builder) shape(s *Shape) int {
 	for _, p := range s.Params {
 		body = append(binary.AppendUvarint(body, p.OID), byte(p.Repr))
 	}
+	if s.Objects != nil {
+		body = binary.AppendUvarint(body, uint64(len(s.Objects)))
+		for _, o := range s.Objects {
+			body = str(str(str(append(body, byte(o.Action)), o.Type), o.Name), o.To)
+		}
+	}
 	if i, ok := b.shapes[string(body)]; ok {
 		return i
 	}
@@ -223,6 +237,7 @@ func (b *Builder) Add(r *Record) {
 	set(trail.FieldCut, r.TextBytes != 0)
 	set(trail.FieldParts, r.Parts != [3]uint64{})
 	set(trail.FieldExtra, r.Extra != nil)
+	set(trail.FieldAudited, r.Audited != 0)
 	var shape, text int
 	if f&trail.FieldShape != 0 {
 		shape = b.shape(r.Shape)
@@ -276,6 +291,7 @@ func (b *Builder) Add(r *Record) {
 			item = str(item, e)
 		}
 	})
+	put(trail.FieldAudited, func() { item = append(item, byte(r.Audited)) })
 	item = append(item, r.Unknown...)
 	b.item = item
 	if b.Records == 0 {
