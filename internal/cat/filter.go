@@ -26,6 +26,8 @@ type FilterFlags struct {
 	Classes      []string
 	Kinds        []string
 	Commands     []string
+	Objects      []string
+	Audited      []string
 	Grep         []string
 	Failed       bool
 }
@@ -45,6 +47,8 @@ func (o *FilterFlags) Add(cmd *cobra.Command) {
 	f.StringSliceVar(&o.Classes, "class", nil, "only these `classes` of statements: read, write, ddl, role ...")
 	f.StringSliceVar(&o.Kinds, "kind", nil, "only these `kinds` of records: statement, connect, auth_failed, setting ...")
 	f.StringSliceVar(&o.Commands, "command", nil, "only these `commands`, by their first words: SELECT, \"CREATE TABLE\", DROP")
+	f.StringArrayVar(&o.Objects, "object", nil, "only statements that use this `relation` or object; * stands for any characters: public.staff, staff, hr.*")
+	f.StringSliceVar(&o.Audited, "audited", nil, "only records written for these `reasons`: session, object, mandatory, rule")
 	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text matches this `regexp` (RE2; begin with (?i) to ignore case)")
 	f.BoolVar(&o.Failed, "failed", false, "only what failed, was refused or was interrupted")
 	kinds, classes, _ := trail.Names()
@@ -55,6 +59,7 @@ func (o *FilterFlags) Add(cmd *cobra.Command) {
 	}
 	_ = cmd.RegisterFlagCompletionFunc("kind", complete(kinds))
 	_ = cmd.RegisterFlagCompletionFunc("class", complete(classes))
+	_ = cmd.RegisterFlagCompletionFunc("audited", complete(trail.Reasons()))
 }
 
 // Filter is the flags made ready for use. It may be used by many goroutines.
@@ -63,6 +68,7 @@ type Filter struct {
 	sessions     []func(*trail.Session) bool
 	shapes       []func(*trail.Shape) bool
 	kinds        []string
+	reasons      trail.Audited // any of these; 0: whatever they are
 	grep         []*regexp.Regexp
 	failed       bool
 }
@@ -97,6 +103,17 @@ func (o *FilterFlags) Filter(now time.Time) (*Filter, error) {
 	}
 	if len(o.Commands) > 0 {
 		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && hasCommand(o.Commands, string(s.Command)) })
+	}
+	if len(o.Objects) > 0 {
+		patterns := objectPatterns(o.Objects)
+		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return usesObject(s, patterns) })
+	}
+	reasons, err := known("audited", o.Audited, trail.Reasons())
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range reasons {
+		f.reasons |= 1 << slices.Index(trail.Reasons(), r)
 	}
 	f.fact(trail.KeyUser, o.Users)
 	f.fact(trail.KeyAppUser, o.AppUsers)
@@ -234,6 +251,9 @@ func (m *matcher) keep(r *trail.Record) bool {
 		return false
 	}
 	if len(m.kinds) > 0 && !slices.Contains(m.kinds, r.Kind.String()) {
+		return false
+	}
+	if m.reasons != 0 && r.Reasons()&m.reasons == 0 {
 		return false
 	}
 	if len(m.sessions) > 0 && !once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) }) {

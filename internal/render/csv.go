@@ -8,11 +8,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Columns are the columns of CSV, in their order: the fields of JSON.
+// Columns are the columns of CSV, in their order: the fields of JSON. New ones
+// come at the end.
 var Columns = []string{
 	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role", "app_user", "database",
 	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
-	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block",
+	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
 }
 
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
@@ -104,8 +105,27 @@ func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
 	dst = csvString(dst, f.nested)
 	dst = csvNumber(dst, uint64(f.ref.Segment.Stream.Number), true)
 	dst = csvNumber(dst, f.ref.Segment.Number, true)
-	dst = strconv.AppendUint(dst, f.ref.Number, 10)
-	return append(dst, '\r', '\n')
+	dst = csvNumber(dst, f.ref.Number, true)
+	return append(f.appended(dst, r), '\r', '\n')
+}
+
+// appended appends the columns that came after the place of the record.
+func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
+	dst = csvString(dst, r.Session.Fact(trail.KeyAppContext))
+	f.nested = f.nested[:0]
+	if r.Shape != nil && len(r.Shape.Objects) > 0 {
+		f.nested = appendObjects(f.nested, r.Shape)
+	}
+	dst = csvString(dst, f.nested)
+	sep := ""
+	for name := range r.Reasons().Names {
+		if r.Reasons() == trail.AuditedSession {
+			break
+		}
+		dst = append(append(dst, sep...), name...)
+		sep = " "
+	}
+	return dst
 }
 
 func csvContext(dst []byte, s *trail.Session) []byte {

@@ -152,6 +152,7 @@ func appendContext(dst []byte, s *trail.Session) []byte {
 	dst = appendField(dst, "user", s.Fact(trail.KeyUser))
 	dst = appendField(dst, "role", s.Fact(trail.KeyRole))
 	dst = appendField(dst, "app_user", s.Fact(trail.KeyAppUser))
+	dst = appendField(dst, "app_context", s.Fact(trail.KeyAppContext))
 	dst = appendField(dst, "database", s.Fact(trail.KeyDatabase))
 	dst = appendField(dst, "application", s.Fact(trail.KeyApplication))
 	return appendField(dst, "client", s.Fact(trail.KeyClient))
@@ -166,6 +167,10 @@ func appendShape(dst []byte, s *trail.Shape) []byte {
 		dst = append(dst, `,"relations":`...)
 		dst = appendRelations(dst, s)
 	}
+	if len(s.Objects) > 0 {
+		dst = append(dst, `,"objects":`...)
+		dst = appendObjects(dst, s)
+	}
 	return dst
 }
 
@@ -177,7 +182,36 @@ func appendRelations(dst []byte, s *trail.Shape) []byte {
 		}
 		dst = appendJSON(append(append(dst, sep), `{"name":`...), rel.Name)
 		dst = append(append(append(dst, `,"type":"`...), rel.Type.String()...), '"')
-		dst = append(rel.Access.AppendNames(append(dst, `,"access":"`...)), '"', '}')
+		access := rel.Access &^ trail.AccessAudited
+		dst = append(access.AppendNames(append(dst, `,"access":"`...)), '"')
+		if access != rel.Access {
+			dst = append(dst, `,"audited":true`...)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
+func appendObjects(dst []byte, s *trail.Shape) []byte {
+	for i, o := range s.Objects {
+		sep := byte(',')
+		if i == 0 {
+			sep = '['
+		}
+		dst = appendJSON(append(append(dst, sep), `{"name":`...), o.Name)
+		dst = appendJSON(append(dst, `,"type":`...), o.Type)
+		dst = append(append(append(dst, `,"action":"`...), o.Action.String()...), '"')
+		dst = append(appendField(dst, "to", o.To), '}')
+	}
+	return append(dst, ']')
+}
+
+// appendReasons appends why a record was written.
+func appendReasons(dst []byte, reasons trail.Audited) []byte {
+	sep := byte('[')
+	for name := range reasons.Names {
+		dst = append(append(append(dst, sep, '"'), name...), '"')
+		sep = ','
 	}
 	return append(dst, ']')
 }
@@ -238,6 +272,9 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 	}
 	if r.ExtraCount > 0 {
 		dst = appendExtra(append(dst, `,"extra":`...), r)
+	}
+	if r.Reasons() != trail.AuditedSession {
+		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
 	}
 	return append(dst, f.place...)
 }

@@ -52,22 +52,27 @@ func full() *trailtest.Record {
 		trailtest.Fact{Key: trail.KeyBackendType, Value: "client backend"}, trailtest.Fact{Key: trail.KeyUser, Value: "alice"},
 		trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"}, trailtest.Fact{Key: trail.KeyRole, Value: "admin"},
 		trailtest.Fact{Key: trail.KeyApplication, Value: "psql"}, trailtest.Fact{Key: trail.KeyAppUser, Value: "bob"},
-		trailtest.Fact{Key: trail.KeyClient, Value: "10.0.0.1:5000"})
+		trailtest.Fact{Key: trail.KeyClient, Value: "10.0.0.1:5000"}, trailtest.Fact{Key: trail.KeyAppContext, Value: "it's 4711"})
 	return &trailtest.Record{
 		Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch + 123456, Duration: 1500, Rows: 2, Statement: 3, Depth: 1, Substatement: 4,
 		Text: "SELECT \"a\"\n FROM t", TextBytes: 99, Outcome: trail.OutcomeError, SQLState: "42P01", Message: "no t", XID: 77,
 		Shape: &trailtest.Shape{
 			Class: trail.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT",
-			Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessSelect | trail.AccessUpdate, Name: "public.t"}},
+			Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessSelect | trail.AccessUpdate | trail.AccessAudited, Name: "public.t"}},
 			Params:    []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 25, Repr: trail.ReprText}, {OID: 17, Repr: trail.ReprBytea}},
+			Objects: []trailtest.Object{
+				{Action: trail.ActionExecute, Type: "function", Name: "public.f"},
+				{Action: trail.ActionRename, Type: "event trigger", Name: "a", To: "b"},
+			},
 		},
-		Nulls: []byte{2}, Values: append(binary.LittleEndian.AppendUint32(nil, 42), 2, 0xff, 0x01), Extra: []string{"reason", "x"},
+		Audited: trail.AuditedSession | trail.AuditedObject,
+		Nulls:   []byte{2}, Values: append(binary.LittleEndian.AppendUint32(nil, 42), 2, 0xff, 0x01), Extra: []string{"reason", "x"},
 	}
 }
 
 func TestJSONFieldsAndTheirOrder(t *testing.T) {
 	got := render(t, New(JSON, false), full())
-	want := `{"time":"2026-11-21T20:45:13.123456Z","kind":"statement","session":"6b0202d9.abc","seq":1,"statement":3,"substatement":4,"depth":1,"pid":2748,"user":"alice","role":"admin","app_user":"bob","database":"shop","application":"psql","client":"10.0.0.1:5000","class":"read","command":"SELECT","relations":[{"name":"public.t","type":"table","access":"select,update"}],"text":"SELECT \"a\"\n FROM t","text_bytes":99,"params":["42",null,"\\xff01"],"query_id":-5,"rows":2,"duration_us":1500,"outcome":"error","sqlstate":"42P01","message":"no t","xid":77,"extra":{"reason":"x"},"stream":1,"segment":2,"block":7}` + "\n"
+	want := `{"time":"2026-11-21T20:45:13.123456Z","kind":"statement","session":"6b0202d9.abc","seq":1,"statement":3,"substatement":4,"depth":1,"pid":2748,"user":"alice","role":"admin","app_user":"bob","app_context":"it's 4711","database":"shop","application":"psql","client":"10.0.0.1:5000","class":"read","command":"SELECT","relations":[{"name":"public.t","type":"table","access":"select,update","audited":true}],"objects":[{"name":"public.f","type":"function","action":"execute"},{"name":"a","type":"event trigger","action":"rename","to":"b"}],"text":"SELECT \"a\"\n FROM t","text_bytes":99,"params":["42",null,"\\xff01"],"query_id":-5,"rows":2,"duration_us":1500,"outcome":"error","sqlstate":"42P01","message":"no t","xid":77,"extra":{"reason":"x"},"audited":["session","object"],"stream":1,"segment":2,"block":7}` + "\n"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -83,7 +88,7 @@ func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
 
 func TestTextFormat(t *testing.T) {
 	got := render(t, New(Text, false), full())
-	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' reason=x\n"
+	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob app_context='it''s 4711' [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows by session,object 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' | execute function public.f, rename event trigger a to b reason=x\n"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -100,7 +105,8 @@ func TestCSVHasAColumnForEachField(t *testing.T) {
 	}
 	want := map[string]string{
 		"time": "2026-11-21T20:45:13.123456Z", "text": "SELECT \"a\"\n FROM t", "params": `["42",null,"\\xff01"]`, "query_id": "-5",
-		"relations": `[{"name":"public.t","type":"table","access":"select,update"}]`, "extra": `{"reason":"x"}`, "block": "7", "role": "admin",
+		"relations": `[{"name":"public.t","type":"table","access":"select,update","audited":true}]`, "extra": `{"reason":"x"}`, "block": "7", "role": "admin", "app_context": "it's 4711", "audited": "session object",
+		"objects": `[{"name":"public.f","type":"function","action":"execute"},{"name":"a","type":"event trigger","action":"rename","to":"b"}]`,
 	}
 	for i, name := range rows[0] {
 		if v, ok := want[name]; ok && rows[1][i] != v {
@@ -130,6 +136,7 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 		r.Text, r.Message, r.SQLState = nasty(rng), nasty(rng), "\x1b\n\xff\"x"
 		r.Extra = []string{nasty(rng), nasty(rng)}
 		r.Shape.Command, r.Shape.Relations[0].Name = nasty(rng), nasty(rng)
+		r.Shape.Objects[1] = trailtest.Object{Action: trail.Action(rng.IntN(9)), Type: nasty(rng), Name: nasty(rng), To: nasty(rng)}
 		r.Nulls = []byte{0}
 		value := nasty(rng)
 		r.Values = append(binary.LittleEndian.AppendUint32(nil, 42), byte(len(value)))

@@ -63,6 +63,9 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 			dst = append(dst, 's')
 		}
 	}
+	if r.Reasons() != trail.AuditedSession {
+		dst = f.reasons(dst, r)
+	}
 	if len(r.Message) > 0 || len(r.SQLState) > 0 {
 		dst = f.on(append(dst, ' '), red)
 		dst = appendSafe(dst, r.SQLState)
@@ -82,6 +85,7 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 		}
 	}
 	dst = f.params(dst, r)
+	dst = f.objects(dst, r)
 	for name, value := range r.ExtraPairs {
 		dst = append(appendSafe(append(dst, ' '), name), '=')
 		dst = appendSafe(dst, value)
@@ -109,6 +113,9 @@ func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
 	}
 	if user := s.Fact(trail.KeyAppUser); len(user) > 0 {
 		dst = appendSafe(append(dst, " app_user="...), user)
+	}
+	if context := s.Fact(trail.KeyAppContext); len(context) > 0 {
+		dst = appendQuoted(append(dst, " app_context="...), context)
 	}
 	dst = f.on(append(dst, ' '), dim)
 	dst = append(r.Session.ID().Append(append(dst, '[')), ' ')
@@ -163,6 +170,37 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 		dst = f.on(dst, plainC)
 	} else if statement {
 		dst = append(dst, r.Kind.String()...)
+	}
+	return dst
+}
+
+// reasons appends why the record was written.
+func (f *textFormat) reasons(dst []byte, r *trail.Record) []byte {
+	dst = f.on(dst, yellow)
+	sep := " by "
+	for name := range r.Reasons().Names {
+		dst = append(append(dst, sep...), name...)
+		sep = ","
+	}
+	return f.on(dst, plainC)
+}
+
+// objects appends what was done to which objects: create table public.t.
+func (f *textFormat) objects(dst []byte, r *trail.Record) []byte {
+	if r.Shape == nil {
+		return dst
+	}
+	for i, o := range r.Shape.Objects {
+		sep := ", "
+		if i == 0 {
+			sep = " | "
+		}
+		dst = append(append(append(dst, sep...), o.Action.String()...), ' ')
+		dst = append(appendSafe(dst, o.Type), ' ')
+		dst = appendSafe(dst, o.Name)
+		if len(o.To) > 0 {
+			dst = appendSafe(append(dst, " to "...), o.To)
+		}
 	}
 	return dst
 }
