@@ -210,6 +210,8 @@ sub gapless
 		my ($session) = $line =~ /"session":"([^"]*)"/;
 		my ($seq) = $line =~ /"seq":(\d+)/;
 
+		# a start record that the writer made has no number
+		next if !defined $seq && $line =~ /"kind":"start"/;
 		push @{ $seqs{$session} }, $seq;
 	}
 	foreach my $session (sort keys %seqs)
