@@ -11,6 +11,7 @@
  */
 #include "steno.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -361,9 +362,17 @@ transaction_end(XactEvent event, void *arg)
 			if (steno_my.level == NULL)
 				steno_my.open_count = 0;
 			break;
+		case XACT_EVENT_PRE_COMMIT:
+			if (unlikely(!steno_my.described))
+				steno_transaction_ending();
+			return;
 		default:
-			break;
+			return;
 	}
+	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		steno_transaction_record(event);
+	steno_transaction_ended(event);
 }
 
 void

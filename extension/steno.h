@@ -11,6 +11,7 @@
  *		statement.h, .c		statements: beginning, shape, failure
  *		planner.c, query.c, utility.c
  *							the hooks of planner, executor, and utility statements
+ *		transaction.c		ends of transactions that wrote
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
  *		setting_change.c	changes of our own settings
@@ -31,10 +32,12 @@
  */
 #undef ENABLE_GSS
 
+#include "access/xact.h"
 #include "datatype/timestamp.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
 #include "nodes/params.h"
+#include "nodes/parsenodes.h"
 #include "portability/instr_time.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
@@ -225,6 +228,14 @@ extern void steno_statement_failed(const ErrorData *edata);
 extern bool steno_statement_fatal(const ErrorData *edata);
 extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);
+
+/* ---- transaction.c ---- */
+
+extern void steno_transaction_record(XactEvent event);
+extern void steno_transaction_ended(XactEvent event);
+extern void steno_transaction_ending(void);
+extern void steno_transaction_statement(const TransactionStmt *statement);
+extern void steno_transaction_statement_done(const TransactionStmt *statement);
 
 /* ---- failure.c ---- */
 

@@ -172,15 +172,19 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->relations_room = STENO_FEW_RELATIONS;
 	l->few = few;
 	l->relations = few;
+	if (IsA(statement, TransactionStmt))
+		steno_transaction_statement((TransactionStmt *) statement);
 }
 
 static void
-leave_utility(StenoLevel *l, const QueryCompletion *completion)
+leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
 	StenoStatement *s = l->utility;
 
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
+	if (IsA(statement, TransactionStmt))
+		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && s->recorded && steno_session_ready() && IsTransactionState())
 		steno_session_check(InvalidOid);	/* should the next statement fail */
 	if (steno_my.settings_dirty)
@@ -209,7 +213,7 @@ client_utility(UTILITY_ARGS)
 	steno_show(&s);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
-	leave_utility(&steno_top_level, completion);
+	leave_utility(&steno_top_level, statement, completion);
 }
 
 static void
@@ -236,7 +240,7 @@ nested_utility(UTILITY_ARGS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	leave_utility(&l, completion);
+	leave_utility(&l, statement, completion);
 }
 
 static void
