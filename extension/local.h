@@ -95,6 +95,7 @@ typedef struct StenoLocal
 	bool		settings_dirty; /* our settings may have changed */
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
+	bool		transaction_over;	/* it has aborted; its block may still be there */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
 	bool		client;			/* a client's backend */
 	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */

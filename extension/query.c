@@ -138,6 +138,17 @@ stage(StenoOpen *o)
 		steno_show(&o->s);
 }
 
+/* What the record of its end will say, but for the end, when it starts. */
+STENO_COLD static void
+record_start(StenoOpen *o)
+{
+	StenoRecord record;
+	StenoParams values;
+
+	make_record(o, &record, &values, false, false);
+	steno_running_record(&o->s, &record);
+}
+
 /* ---- hooks ---- */
 
 /*
@@ -189,6 +200,8 @@ begin_query(QueryDesc *query)
 		if (STENO_IS_PERMISSION(p))
 			steno_relation_know(p->relid);
 	}
+	if (steno_wants_start(&o->s))
+		record_start(o);
 	return o;
 }
 

@@ -12,6 +12,7 @@
  *		planner.c, query.c, utility.c
  *							the hooks of planner, executor, and utility statements
  *		transaction.c		ends of transactions that wrote
+ *		running.c			start records
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
  *		setting_change.c	changes of our own settings
@@ -232,10 +233,29 @@ extern TimestampTz steno_statement_source(const char **source, int *end);
 /* ---- transaction.c ---- */
 
 extern void steno_transaction_record(XactEvent event);
-extern void steno_transaction_ended(XactEvent event);
 extern void steno_transaction_ending(void);
 extern void steno_transaction_statement(const TransactionStmt *statement);
 extern void steno_transaction_statement_done(const TransactionStmt *statement);
+
+/* The end of any transaction: statements are counted anew. */
+static inline void
+steno_transaction_ended(XactEvent event)
+{
+	steno_my.transaction_over = event == XACT_EVENT_ABORT;
+	/* a statement that is running goes on in the next transaction */
+	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
+}
+
+/* ---- running.c ---- */
+
+extern void steno_running_record(const StenoStatement *s, StenoRecord *record);
+
+/* Whether a statement that begins has a start record by its class. */
+static inline bool
+steno_wants_start(const StenoStatement *s)
+{
+	return unlikely((steno_my.start_mask & (1u << s->class)) != 0) && s->recorded;
+}
 
 /* ---- failure.c ---- */
 

@@ -23,9 +23,6 @@
 /* What PREPARE TRANSACTION has named the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
 
-/* The transaction has its record, its block is still there: it refuses statements. */
-static bool over;
-
 /* Room for the pairs event, statements, gid, with their lengths. */
 #define EXTRA_ROOM (8 * 3 + 5 + 17 + 10 + 20 + 3 + GIDSIZE)
 
@@ -126,15 +123,6 @@ steno_transaction_record(XactEvent event)
 	put_transaction(&record, extra, p, gid);
 }
 
-/* The end of a transaction that wrote nothing, too. */
-void
-steno_transaction_ended(XactEvent event)
-{
-	over = event == XACT_EVENT_ABORT;
-	/* a statement that is running goes on in the next transaction */
-	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
-}
-
 /*
  * A process that has no statements, such as one that applies changes of another
  * server, makes itself known while names can be looked up.
@@ -154,8 +142,8 @@ steno_transaction_statement(const TransactionStmt *statement)
 	if (statement->kind == TRANS_STMT_PREPARE)
 		strlcpy(prepared_gid, statement->gid, sizeof(prepared_gid));
 	if (!IsAbortedTransactionBlockState())
-		over = false;
-	else if (over)
+		steno_my.transaction_over = false;
+	else if (steno_my.transaction_over)
 		/* this ends the block of a transaction that has its record: count anew */
 		steno_my.transaction_base = steno_my.statement;
 }

@@ -36,6 +36,19 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	steno_put_ended(s, &record, edata);
 }
 
+STENO_COLD static void
+record_start(StenoLevel *l)
+{
+	StenoRecord record;
+	uint8	   *end;
+
+	steno_record_init(&record, STENO_KIND_START);
+	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL);
+	if (end)
+		record.shape_len = steno_put_varint(end, 0) - record.shape;
+	steno_running_record(l->utility, &record);
+}
+
 /* ---- relations ---- */
 
 void
@@ -174,6 +187,9 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->relations = few;
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);
+	if (steno_wants_start(s))
+		record_start(l);
+	steno_show(s);
 }
 
 static void
@@ -210,7 +226,6 @@ client_utility(UTILITY_ARGS)
 	steno_my.level = NULL;		/* should a failure have been kept from us */
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
 				utility_class(statement), 0, false);
-	steno_show(&s);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
 	leave_utility(&steno_top_level, statement, completion);
@@ -228,7 +243,6 @@ nested_utility(UTILITY_ARGS)
 				utility_class(statement),
 				steno_my.level ? steno_my.level->inside : 0,
 				steno_my.level && steno_my.level->forces);
-	steno_show(&s);
 	enter_utility(&l, &s, statement, few);
 	PG_TRY();
 	{
