@@ -428,7 +428,9 @@ advance_seq(Expected *e, const StenoRecordMessage *r)
 {
 	int64_t		difference = (int64_t) (r->seq - (e->seq + 1));
 
-	e->seq = r->seq;
+	/* 0 is no number: the count goes on from the record before */
+	if (r->seq != 0)
+		e->seq = r->seq;
 	return difference;
 }
 
@@ -593,7 +595,7 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
 
 	note_times(block, r);
-	source->seq = r->seq;
+	source->seq = e->seq;
 	if (r->m.kind <= STENO_KIND_START)
 		source->statement = e->statement;
 }

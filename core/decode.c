@@ -372,7 +372,8 @@ take_record(StenoDecoder *d, StenoBytes in, StenoRecord *r)
 	d->time = (int64_t) ((uint64_t) d->time + (uint64_t) elapsed);
 	r->time = d->time;
 	r->seq = s->a + 1 + (uint64_t) seq;
-	s->a = r->seq;
+	if (r->seq != 0)
+		s->a = r->seq;
 	if (r->kind == STENO_KIND_STATEMENT || r->kind == STENO_KIND_START)
 	{
 		r->statement = s->b + 1 + (uint64_t) statement;

@@ -44,7 +44,7 @@ typedef struct StenoSessionMessage
 typedef struct StenoRecordMessage
 {
 	StenoMessage m;
-	uint64_t	seq;
+	uint64_t	seq;			/* 0: not numbered */
 	int64_t		time;
 	uint64_t	duration;		/* microseconds; STENO_NONE64: none */
 	uint64_t	rows;			/* STENO_NONE64: none */

@@ -66,6 +66,9 @@ typedef struct StenoMessage
  * A staged statement's record stands in the ring already, at position, whole but
  * not published; its text is there and not in text[].  Before anything else
  * overwrites it, the text moves here and staged becomes 0.
+ *
+ * announced is set, by itself, before the slot shows its statement; a new session
+ * sets it back.
  */
 typedef struct StenoInFlight
 {
@@ -79,6 +82,7 @@ typedef struct StenoInFlight
 	uint32_t	staged;
 	uint32_t	pad;
 	uint64_t	position;
+	uint64_t	announced;		/* statement that has a start record; relaxed */
 	char		text[STENO_INFLIGHT_TEXT];
 } StenoInFlight;
 
@@ -464,6 +468,8 @@ steno_inflight_read(const StenoInFlight *f, StenoInFlight *copy)
 	copy->text_kept = STENO_LOAD(f->text_kept);
 	copy->staged = STENO_LOAD(f->staged);
 	copy->position = STENO_LOAD(f->position);
+	copy->announced = STENO_LOAD(f->announced);
+	atomic_store_explicit(&copy->version, v, memory_order_relaxed);
 	steno_copy_out(copy->text, f->text, STENO_INFLIGHT_TEXT);
 	/* pairs with the producer's release fence: the copy before this look */
 	STENO_FENCE(memory_order_acquire);

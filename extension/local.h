@@ -95,6 +95,7 @@ typedef struct StenoLocal
 	bool		settings_dirty; /* our settings may have changed */
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
+	bool		transaction_over;	/* it has aborted; its block may still be there */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
 	bool		client;			/* a client's backend */
 	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
@@ -110,6 +111,7 @@ typedef struct StenoLocal
 
 	uint64		seq;			/* last sequence number given */
 	uint64		statement;		/* last top-level statement number given */
+	uint64		transaction_base;	/* the last one before the present transaction */
 	StenoProducer producer;
 	StenoRecordMessage *staged; /* in the ring, not published yet; NULL: none */
 	uint32		inflight_version;
@@ -173,6 +175,13 @@ static inline bool
 steno_class_logged(int class)
 {
 	return (steno_my.log_mask & (1u << class)) != 0;
+}
+
+/* Why a record of this class is written, when it is not by steno.log alone. */
+static inline uint8
+steno_audit_reason(int class)
+{
+	return (steno_my.session_mask & (1u << class)) ? 0 : STENO_AUDITED_MANDATORY;
 }
 
 extern bool steno_session_attach(void);

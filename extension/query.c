@@ -11,6 +11,7 @@
  */
 #include "steno.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -137,6 +138,17 @@ stage(StenoOpen *o)
 		steno_show(&o->s);
 }
 
+/* What the record of its end will say, but for the end, when it starts. */
+STENO_COLD static void
+record_start(StenoOpen *o)
+{
+	StenoRecord record;
+	StenoParams values;
+
+	make_record(o, &record, &values, false, false);
+	steno_running_record(&o->s, &record);
+}
+
 /* ---- hooks ---- */
 
 /*
@@ -188,6 +200,8 @@ begin_query(QueryDesc *query)
 		if (STENO_IS_PERMISSION(p))
 			steno_relation_know(p->relid);
 	}
+	if (steno_wants_start(&o->s))
+		record_start(o);
 	return o;
 }
 
@@ -361,9 +375,17 @@ transaction_end(XactEvent event, void *arg)
 			if (steno_my.level == NULL)
 				steno_my.open_count = 0;
 			break;
+		case XACT_EVENT_PRE_COMMIT:
+			if (unlikely(!steno_my.described))
+				steno_transaction_ending();
+			return;
 		default:
-			break;
+			return;
 	}
+	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		steno_transaction_record(event);
+	steno_transaction_ended(event);
 }
 
 void

@@ -118,34 +118,16 @@ add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged
 static void
 add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 {
-	struct
+	union
 	{
-		StenoRecordMessage m;
-		StenoCut	cut;
-		char		text[STENO_INFLIGHT_TEXT + 8];
+		uint64		aligned;
+		uint8		bytes[STENO_RUNNING_ROOM];
 	}			buf;
-	uint32		kept = Min(f->text_kept, STENO_INFLIGHT_TEXT);
+	StenoRecordMessage *m = steno_running_message(&buf, sizeof(buf), f);
 
-	memset(&buf, 0, sizeof(buf));
-	buf.m.m.kind = STENO_KIND_STATEMENT;
-	buf.m.seq = source->seq + 1;
-	buf.m.time = f->time;
-	buf.m.duration = STENO_NONE64;
-	buf.m.rows = STENO_NONE64;
-	buf.m.statement = f->statement;
-	buf.m.outcome = STENO_OUTCOME_INTERRUPTED;
-	buf.m.text_len = kept;
-	if (f->text_len > kept)
-	{
-		buf.m.m.flags = STENO_MESSAGE_CUT;
-		buf.cut.len = f->text_len;	/* the hash stays zero: nobody has the rest */
-		memcpy(buf.text, f->text, kept);
-	}
-	else
-		memcpy(&buf.cut, f->text, kept);
-	buf.m.m.len = sizeof(buf.m) + (buf.m.m.flags ? sizeof(buf.cut) : 0) + kept;
-	buf.m.m.len = (buf.m.m.len + 7) & ~7u;
-	steno_writer_add(w, source, &buf.m.m);
+	m->seq = source->seq + 1;
+	m->outcome = STENO_OUTCOME_INTERRUPTED;
+	steno_writer_add(w, source, &m->m);
 }
 
 static void

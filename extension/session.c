@@ -386,6 +386,7 @@ steno_session_attach(void)
 	steno_my.client = MyBackendType == B_BACKEND;
 	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
+	STENO_STORE(ring->inflight.announced, 0);
 	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
 	atomic_store(&ring->owner, (uint32) MyProcPid);

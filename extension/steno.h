@@ -11,6 +11,8 @@
  *		statement.h, .c		statements: beginning, shape, failure
  *		planner.c, query.c, utility.c
  *							the hooks of planner, executor, and utility statements
+ *		transaction.c		ends of transactions that wrote
+ *		running.c			start records
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
  *		setting_change.c	changes of our own settings
@@ -31,10 +33,12 @@
  */
 #undef ENABLE_GSS
 
+#include "access/xact.h"
 #include "datatype/timestamp.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
 #include "nodes/params.h"
+#include "nodes/parsenodes.h"
 #include "portability/instr_time.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
@@ -225,6 +229,33 @@ extern void steno_statement_failed(const ErrorData *edata);
 extern bool steno_statement_fatal(const ErrorData *edata);
 extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);
+
+/* ---- transaction.c ---- */
+
+extern void steno_transaction_record(XactEvent event);
+extern void steno_transaction_ending(void);
+extern void steno_transaction_statement(const TransactionStmt *statement);
+extern void steno_transaction_statement_done(const TransactionStmt *statement);
+
+/* The end of any transaction: statements are counted anew. */
+static inline void
+steno_transaction_ended(XactEvent event)
+{
+	steno_my.transaction_over = event == XACT_EVENT_ABORT;
+	/* a statement that is running goes on in the next transaction */
+	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
+}
+
+/* ---- running.c ---- */
+
+extern void steno_running_record(const StenoStatement *s, StenoRecord *record);
+
+/* Whether a statement that begins has a start record by its class. */
+static inline bool
+steno_wants_start(const StenoStatement *s)
+{
+	return unlikely((steno_my.start_mask & (1u << s->class)) != 0) && s->recorded;
+}
 
 /* ---- failure.c ---- */
 

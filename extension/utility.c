@@ -36,6 +36,19 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	steno_put_ended(s, &record, edata);
 }
 
+STENO_COLD static void
+record_start(StenoLevel *l)
+{
+	StenoRecord record;
+	uint8	   *end;
+
+	steno_record_init(&record, STENO_KIND_START);
+	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL);
+	if (end)
+		record.shape_len = steno_put_varint(end, 0) - record.shape;
+	steno_running_record(l->utility, &record);
+}
+
 /* ---- relations ---- */
 
 void
@@ -172,15 +185,22 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->relations_room = STENO_FEW_RELATIONS;
 	l->few = few;
 	l->relations = few;
+	if (IsA(statement, TransactionStmt))
+		steno_transaction_statement((TransactionStmt *) statement);
+	if (steno_wants_start(s))
+		record_start(l);
+	steno_show(s);
 }
 
 static void
-leave_utility(StenoLevel *l, const QueryCompletion *completion)
+leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
 	StenoStatement *s = l->utility;
 
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
+	if (IsA(statement, TransactionStmt))
+		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && s->recorded && steno_session_ready() && IsTransactionState())
 		steno_session_check(InvalidOid);	/* should the next statement fail */
 	if (steno_my.settings_dirty)
@@ -206,10 +226,9 @@ client_utility(UTILITY_ARGS)
 	steno_my.level = NULL;		/* should a failure have been kept from us */
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
 				utility_class(statement), 0, false);
-	steno_show(&s);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
-	leave_utility(&steno_top_level, completion);
+	leave_utility(&steno_top_level, statement, completion);
 }
 
 static void
@@ -224,7 +243,6 @@ nested_utility(UTILITY_ARGS)
 				utility_class(statement),
 				steno_my.level ? steno_my.level->inside : 0,
 				steno_my.level && steno_my.level->forces);
-	steno_show(&s);
 	enter_utility(&l, &s, statement, few);
 	PG_TRY();
 	{
@@ -236,7 +254,7 @@ nested_utility(UTILITY_ARGS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	leave_utility(&l, completion);
+	leave_utility(&l, statement, completion);
 }
 
 static void

@@ -330,34 +330,40 @@ steno_writer_add(StenoWriter *w, StenoSource *source, const StenoMessage *messag
 }
 
 /*
- * Read into blocks what the rings hold now.  Returns false when we are to leave
- * and cannot write.
+ * Read into blocks what a ring holds now.  Returns false when we are to leave and
+ * cannot write.
  */
+bool
+steno_writer_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
+{
+	uint64		head = steno_ring_published(steno_ring_at(drain->rings, i));
+	uint32		size = drain->rings->file->size;
+	uint8_t    *data;
+
+	if (head == drain->positions[i])
+		return true;
+	data = steno_ring_data(drain->rings, i);
+	while (drain->positions[i] != head)
+	{
+		const StenoMessage *m = steno_ring_message(data, size, drain->positions[i]);
+
+		if (m->kind != 0 && !steno_writer_add(w, &drain->sources[i], m))
+			return false;
+		drain->positions[i] += m->len;
+	}
+	return true;
+}
+
+/* The same, of all rings. */
 bool
 steno_writer_drain(StenoWriter *w, StenoDrain *drain)
 {
-	uint32		size = drain->rings->file->size;
 	uint32		i;
 
 	w->drain = drain;
 	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
-	{
-		StenoRing  *ring = steno_ring_at(drain->rings, i);
-		uint64		head = steno_ring_published(ring);
-		uint8_t    *data;
-
-		if (head == drain->positions[i])
-			continue;
-		data = steno_ring_data(drain->rings, i);
-		while (drain->positions[i] != head)
-		{
-			const StenoMessage *m = steno_ring_message(data, size, drain->positions[i]);
-
-			if (m->kind != 0 && !steno_writer_add(w, &drain->sources[i], m))
-				return false;
-			drain->positions[i] += m->len;
-		}
-	}
+		if (!steno_writer_drain_ring(w, drain, i))
+			return false;
 	return true;
 }
 
@@ -581,7 +587,8 @@ pass(StenoWriter *w, StenoDrain *live)
 	bool		sync;
 
 	count(&w->control->passes, 1);
-	if (!steno_writer_drain(w, live) || !steno_writer_write(w))
+	if (!steno_writer_drain(w, live) || !steno_running_announce(w, live) ||
+		!steno_writer_write(w))
 		return -1;
 
 	now = GetCurrentTimestamp();

@@ -55,6 +55,7 @@ extern void steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer);
 extern void steno_drain_free(StenoDrain *drain);
 extern void steno_drain_load(StenoDrain *drain, uint32 i);
 
+extern bool steno_writer_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_writer_drain(StenoWriter *writer, StenoDrain *drain);
 extern bool steno_writer_write(StenoWriter *writer);
 extern bool steno_writer_sync(StenoWriter *writer);
@@ -62,6 +63,14 @@ extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
+
+/* ---- running.c ---- */
+
+#define STENO_RUNNING_ROOM \
+	(sizeof(StenoRecordMessage) + sizeof(StenoCut) + STENO_INFLIGHT_TEXT + 8)
+
+extern bool steno_running_announce(StenoWriter *writer, StenoDrain *drain);
+extern StenoRecordMessage *steno_running_message(void *buf, uint32 room, const StenoInFlight *f);
 
 #pragma GCC visibility pop
 

@@ -297,6 +297,47 @@ TEST(block_defines_what_repeats_once)
 	steno_block_destroy(block);
 }
 
+/* Records without a number leave the session's count as it was, across blocks too. */
+TEST(block_counts_past_records_without_a_number)
+{
+	static const uint64_t numbers[] = {41, 0, 0, 42, 0};
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint32_t	numbered;
+	size_t		i;
+
+	announce(block, &source, 1, 40, 7);
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	{
+		uint64_t	buffer[64];
+		StenoRecordMessage r = model_record(numbers[i] ? STENO_KIND_NOTE : STENO_KIND_START,
+											numbers[i], 5);
+		ModelStrings s = {0};
+
+		r.statement = 8;
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	CHECK(source.seq == 42 && source.statement == 7);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == 1 && d.sessions.list[0].a == 42);
+	steno_decoder_end(&d);
+
+	/* the next number is the expected one: it takes no bytes */
+	steno_block_reset(block);
+	CHECK(add_text(block, &source, 43, "", 0));
+	numbered = steno_block_bytes(block);
+	finish_and_compare(block, STENO_CODEC_NONE, 2, &d);
+	steno_decoder_end(&d);
+	steno_block_reset(block);
+	CHECK(add_text(block, &source, 99, "", 0));
+	CHECK(steno_block_bytes(block) > numbered);
+	forget();
+	steno_block_destroy(block);
+}
+
 TEST(block_returns_to_an_earlier_role_without_defining_it_again)
 {
 	StenoBlock *block = steno_block_create(64 * 1024);

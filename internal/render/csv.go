@@ -42,7 +42,7 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = append(f.clock.append(dst, r.Time, 'T'), 'Z', ',')
 	dst = append(append(dst, r.Kind.String()...), ',')
 	dst = append(r.Session.ID().Append(dst), ',')
-	dst = append(strconv.AppendUint(dst, r.Seq, 10), ',')
+	dst = csvNumber(dst, r.Seq, r.Seq != 0)
 	dst = csvNumber(dst, r.Statement, r.Statement != 0)
 	dst = csvNumber(dst, r.Substatement, r.Substatement != 0)
 	dst = csvNumber(dst, r.Depth, r.Depth != 0)

@@ -101,7 +101,9 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 		})
 	}
 	dst = append(dst, id...)
-	dst = appendNumber(dst, "seq", r.Seq)
+	if r.Seq != 0 {
+		dst = appendNumber(dst, "seq", r.Seq)
+	}
 	if r.Statement != 0 {
 		dst = appendNumber(dst, "statement", r.Statement)
 	}

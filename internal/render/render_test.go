@@ -97,6 +97,22 @@ func TestTextFormat(t *testing.T) {
 	}
 }
 
+func TestRecordsWithoutANumberShowNone(t *testing.T) {
+	for format, want := range map[Format][2]string{
+		Text: {"[6b0202d9.1] ", "[6b0202d9.1 "},
+		JSON: {`"session":"6b0202d9.1","statement":1`, `"seq"`},
+		CSV:  {"start,6b0202d9.1,,1,", "6b0202d9.1,0"},
+	} {
+		got := render(t, New(format, Options{}), &trailtest.Record{
+			Kind: trail.KindStart, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Unnumbered: true,
+			Outcome: trail.OutcomeRunning, Text: "SELECT 1",
+		})
+		if !strings.Contains(got, want[0]) || strings.Contains(got, want[1]) {
+			t.Errorf("%s: got %s", format, got)
+		}
+	}
+}
+
 func TestCSVHasAColumnForEachField(t *testing.T) {
 	out := string(Header(CSV)) + render(t, New(CSV, Options{}), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()

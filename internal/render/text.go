@@ -118,8 +118,11 @@ func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
 		dst = appendQuoted(append(dst, " app_context="...), context)
 	}
 	dst = f.on(append(dst, ' '), dim)
-	dst = append(r.Session.ID().Append(append(dst, '[')), ' ')
-	dst = append(strconv.AppendUint(dst, r.Seq, 10), ']')
+	dst = r.Session.ID().Append(append(dst, '['))
+	if r.Seq != 0 {
+		dst = strconv.AppendUint(append(dst, ' '), r.Seq, 10)
+	}
+	dst = append(dst, ']')
 	return f.on(dst, plainC)
 }
 

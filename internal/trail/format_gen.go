@@ -7,11 +7,11 @@ type Kind uint8
 
 const (
 	KindStatement   Kind = 1   // a statement, written when it ended
-	KindStart       Kind = 2   // a statement that has started; its statement record follows
+	KindStart       Kind = 2   // a statement that has started and had not ended; its statement record follows
 	KindConnect     Kind = 3   // a session was authenticated
 	KindAuthFailed  Kind = 4   // a session was refused before it could run a statement
 	KindDisconnect  Kind = 5   // a session ended; duration is the session time
-	KindTransaction Kind = 6   // a transaction that wrote ended
+	KindTransaction Kind = 6   // a transaction that wrote ended; time is its end, duration its length
 	KindSetting     Kind = 7   // a setting of pg_steno changed
 	KindNote        Kind = 8   // a text written by steno.note()
 	KindGap         Kind = 9   // records that were dropped, with their number
@@ -112,7 +112,7 @@ const (
 	ClassMiscSet     Class = 7  // SET and RESET
 	ClassConnect     Class = 8  // connections, refused connections, and disconnections
 	ClassError       Class = 9  // statements that failed before they had a class, such as syntax errors
-	ClassTransaction Class = 10 // BEGIN, COMMIT, ROLLBACK, savepoints, and two-phase commands
+	ClassTransaction Class = 10 // BEGIN, COMMIT, ROLLBACK, savepoints, two-phase commands, and the ends of transactions that wrote
 	ClassSetting     Class = 11 // changes of pg_steno's settings
 )
 

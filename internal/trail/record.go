@@ -26,7 +26,7 @@ type Record struct {
 	ShapeIndex   int
 	TextIndex    int
 
-	Seq          uint64
+	Seq          uint64 // 0: not numbered
 	Statement    uint64
 	Substatement uint64
 	Time         int64  // microseconds since 2000-01-01 UTC
@@ -412,7 +412,9 @@ func (b *Block) record(c *cursor, kind Kind, r *Record) string {
 	}
 	b.records++
 	b.lastTime = r.Time
-	s.seq = r.Seq
+	if r.Seq != 0 {
+		s.seq = r.Seq
+	}
 	if kind == KindStatement || kind == KindStart {
 		s.statement = r.Statement
 		if kind == KindStart || r.Depth > 0 {

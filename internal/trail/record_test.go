@@ -252,6 +252,32 @@ func TestStatementNumbers(t *testing.T) {
 	}
 }
 
+func TestRecordsWithoutANumberLeaveTheCount(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for _, unnumbered := range []bool{false, true, true, false} {
+		kind := trail.KindStatement
+		if unnumbered {
+			kind = trail.KindStart
+		}
+		b.Add(&trailtest.Record{Kind: kind, Session: s, Time: trailtest.Epoch, Unnumbered: unnumbered})
+	}
+	block := load(t, finish(b))
+	for i, want := range []uint64{1, 0, 0, 2} {
+		if r := next(t, block); r.Seq != want {
+			t.Errorf("record %d: number %d, want %d", i, r.Seq, want)
+		}
+	}
+	// The one with a number after one without has the expected number.
+	block.Rewind()
+	for range 3 {
+		next(t, block)
+	}
+	if r := next(t, block); r.Has(trail.FieldSeq) {
+		t.Error("the number after records without is not the expected one")
+	}
+}
+
 func TestMalformedItemsAreCorruption(t *testing.T) {
 	def := func(kind trail.Kind, body ...byte) []byte {
 		return append(binary.AppendUvarint(nil, uint64(len(body)+1)), append([]byte{byte(kind)}, body...)...)

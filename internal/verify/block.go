@@ -22,12 +22,14 @@ type finding struct {
 	torn   bool // the errors are those of an unfinished write
 
 	spans     []span
-	explained []span            // numbers that gap records stand for
-	lost      uint64            // records that gap records count
-	gaps      uint64            // gap records
-	ended     []trail.SessionID // those with a disconnect record, and those that have none
-	first     int64             // earliest time and latest end
-	last      int64
+	explained []span // numbers that gap records stand for
+	lost      uint64 // records that gap records count
+	gaps      uint64 // gap records
+
+	unnumbered int64             // records that take no number of their session
+	ended      []trail.SessionID // those with a disconnect record, and those that have none
+	first      int64             // earliest time and latest end
+	last       int64
 
 	parts       map[trail.RecordID]uint64 // bytes of data parts
 	whole       []trail.RecordID          // records that have data parts ...
@@ -92,7 +94,13 @@ func (c *checker) items(f *finding) {
 		for r.SessionIndex >= len(c.open) {
 			c.open = append(c.open, openSpan{})
 		}
-		if o := &c.open[r.SessionIndex]; o.last != 0 && r.Seq == o.last+1 {
+		if o := &c.open[r.SessionIndex]; r.Seq == 0 {
+			f.unnumbered++
+			if r.Kind != trail.KindStart {
+				f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
+					Reason: fmt.Sprintf("block %d: session %s: %s record without a sequence number", h.Number, r.Session.ID(), r.Kind)})
+			}
+		} else if o.last != 0 && r.Seq == o.last+1 {
 			o.last++
 		} else {
 			if o.last != 0 {

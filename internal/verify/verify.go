@@ -322,7 +322,7 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 
 func (v *verifier) add(f *finding) {
 	r := v.report
-	if f.header.Records > 0 && len(f.spans) > 0 {
+	if f.header.Records > 0 && (len(f.spans) > 0 || f.unnumbered > 0) {
 		if r.Records == 0 {
 			v.first, v.last = f.first, f.last
 		}
@@ -337,6 +337,7 @@ func (v *verifier) add(f *finding) {
 			*seen = append(*seen, openSpan{s.first, s.last})
 		}
 	}
+	r.Records += f.unnumbered
 	for _, s := range f.explained {
 		e := v.session(s.session)
 		e.explained = append(e.explained, openSpan{s.first, s.last})

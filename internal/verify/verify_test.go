@@ -137,6 +137,35 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 	}
 }
 
+func TestOnlyStartRecordsGoWithoutANumber(t *testing.T) {
+	for kind, want := range map[trail.Kind]string{
+		trail.KindStart:     "",
+		trail.KindStatement: "record without a sequence number",
+		trail.KindGap:       "record without a sequence number",
+	} {
+		dir := t.TempDir()
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		s := trailtest.NewSession(trailtest.Epoch, 1)
+		for _, r := range []*trailtest.Record{
+			{Kind: trail.KindStatement}, {Kind: kind, Unnumbered: true}, {Kind: kind, Unnumbered: true}, {Kind: trail.KindStatement},
+		} {
+			r.Session, r.Time = s, trailtest.Epoch
+			b.Add(r)
+		}
+		trailtest.NewStream(t, dir, 0).Write(t, b)
+		r := verified(t, dir)
+		if r.Records != 4 {
+			t.Errorf("%s: %d records", kind, r.Records)
+		}
+		if want == "" && !r.Whole {
+			t.Errorf("%s: %v", kind, r.Problems)
+		}
+		if want != "" && (len(r.Problems) == 0 || !strings.Contains(r.Problems[0].What, want)) {
+			t.Errorf("%s: got %v, want %q", kind, r.Problems, want)
+		}
+	}
+}
+
 func TestSessionsWithoutADisconnectAreOpen(t *testing.T) {
 	dir := t.TempDir()
 	writeSession(t, dir, nil, nil, 1, 2)

@@ -79,6 +79,7 @@ type Record struct {
 	Session      *Session
 	Fields       trail.Field // which of the fields below are there, beside those that follow from them
 	Seq          uint64
+	Unnumbered   bool // sequence number 0
 	Statement    uint64
 	Depth        uint64
 	Substatement uint64
@@ -209,7 +210,7 @@ func (b *Builder) Add(r *Record) {
 	s := r.Session
 	index := b.session(s)
 	f := r.Fields
-	if r.Seq == 0 {
+	if r.Seq == 0 && !r.Unnumbered {
 		r.Seq = s.state.seq + 1
 	}
 	counted := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
@@ -314,7 +315,9 @@ func (b *Builder) Add(r *Record) {
 	b.FirstEnd, b.LastEnd = min(b.FirstEnd, end), max(b.LastEnd, end)
 	b.Records++
 	b.lastTime = r.Time
-	s.state.seq = r.Seq
+	if r.Seq != 0 {
+		s.state.seq = r.Seq
+	}
 	if counted {
 		s.state.statement = r.Statement
 		if r.Kind == trail.KindStart || r.Depth > 0 {
