@@ -466,8 +466,8 @@ is_call(const Token *token)
 		"crypt", "digest", "hmac", "encrypt", "decrypt", "encrypt_iv", "decrypt_iv", NULL
 	};
 
-	return strncmp(token->word, "pgp_sym_", 8) == 0 || strncmp(token->word, "pgp_pub_", 8) == 0 ||
-		is_one_of(token, functions);
+	return is_one_of(token, functions) ||
+		(strncmp(token->word, "pgp_", 4) == 0 && strstr(token->word, "crypt") != NULL);
 }
 
 /* ---- what is found ---- */
@@ -696,7 +696,7 @@ look_into(Text *t, const Token *token)
 		return;
 	if (inner.depth > STENO_REDACT_DEPTH)
 	{
-		if (steno_redact_suspect(t->search->text + inner.at, inner.end - inner.at, false))
+		if (steno_redact_suspect(t->search->text + inner.at, inner.end - inner.at))
 			report(t, inner.at, inner.end, token->quoting, true);
 		return;
 	}

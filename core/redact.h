@@ -17,6 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 /* What stands in the place of a secret. */
 #define STENO_REDACTED "<redacted>"
 #define STENO_REDACTED_LEN (sizeof(STENO_REDACTED) - 1)
@@ -44,11 +48,8 @@ typedef struct StenoSecret
 
 typedef void (*StenoSecretFound) (void *arg, const StenoSecret *secret);
 
-/*
- * Whether a text may have secrets: false for nearly all.  literals: only literals
- * count, as in a query that the server's parser has accepted.
- */
-extern bool steno_redact_suspect(const char *text, size_t len, bool literals);
+/* Whether a text may have secrets, by its words: false for nearly all. */
+extern bool steno_redact_suspect(const char *text, size_t len);
 
 /*
  * Calls found for each secret, in the order of the text; they do not overlap.
@@ -105,6 +106,63 @@ static inline bool
 steno_redact_is_space(int c)
 {
 	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* A quote, or a dollar that is not that of a parameter. */
+static inline bool
+steno_redact_literal_at(const char *text, size_t len, size_t at)
+{
+	return text[at] == '\'' ||
+		(text[at] == '$' && (at + 1 == len || text[at + 1] < '0' || text[at + 1] > '9'));
+}
+
+#ifdef __SSE2__
+
+/* 16 times the same byte, without a constant in memory: its page would be one more to miss. */
+static inline __m128i
+steno_redact_fill(uint32_t four)
+{
+	__asm__("":"+r"(four));
+	return _mm_set1_epi32((int) four);
+}
+
+#endif
+
+/*
+ * Whether a text has a literal: most queries that clients send have none, and a query that
+ * the server's parser has accepted has its secrets in literals.
+ */
+static inline bool
+steno_redact_any_literal(const char *text, size_t len)
+{
+	size_t		i = 0;
+
+#ifdef __SSE2__
+	const __m128i quote = steno_redact_fill(0x27272727);
+	const __m128i dollar = steno_redact_fill(0x24242424);
+
+	while (i < len)
+	{
+		size_t		from = i;
+		__m128i		v;
+		unsigned	found;
+
+		if (len < 16)
+			break;
+		if (len - i < 16)
+			from = len - 16;	/* the last ones, some of them again */
+		v = _mm_loadu_si128((const __m128i *) (text + from));
+		found = (unsigned) _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, dollar)));
+		for (; found != 0; found &= found - 1)
+			if (steno_redact_literal_at(text, len, from + (size_t) __builtin_ctz(found)))
+				return true;
+		i = from + 16;
+	}
+#endif
+	for (; i < len; i++)
+		if (steno_redact_literal_at(text, len, i))
+			return true;
+	return false;
 }
 
 #endif							/* STENO_REDACT_H */

@@ -1,10 +1,9 @@
 /*
  * core/redact_check.c
- *		Whether a text may have a secret: what every statement pays.
+ *		Whether a text may have a secret: what every statement with a literal pays.
  *
- * First, a query without literals has none.  Second, a text without any of a few words
- * has none that redact.c would find.  Both are one pass over the text.  The words
- * are found by a pair of adjacent letters each, which is looked up in whole
+ * A text without any of a few words has none that redact.c would find.  The words are
+ * found in one pass, by a pair of adjacent letters each, which is looked for in
  * blocks of 16 bytes where the processor can do so:
  *
  *		pass (password, passwd, passphrase)		ss
@@ -20,10 +19,6 @@
 #include "redact.h"
 
 #include <string.h>
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 /* Is it word, written in small letters, at text + at - before? */
 static bool
@@ -92,30 +87,12 @@ is_pair(int a, int b)
 	}
 }
 
-/* A quote, or a dollar that is not that of a parameter. */
-static inline bool
-literal_at(const char *text, size_t len, size_t at)
-{
-	return text[at] == '\'' ||
-		(text[at] == '$' && (at + 1 == len || text[at + 1] < '0' || text[at + 1] > '9'));
-}
-
 #ifdef __SSE2__
 
 static inline __m128i
 load(const char *p)
 {
 	return _mm_loadu_si128((const __m128i *) p);
-}
-
-/* A bit for each byte of 16 that is a quote or a dollar. */
-static inline unsigned
-literal_block(const char *p)
-{
-	__m128i		v = load(p);
-
-	return (unsigned) _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('\'')),
-													 _mm_cmpeq_epi8(v, _mm_set1_epi8('$'))));
 }
 
 static inline __m128i
@@ -150,41 +127,8 @@ pair_block(const char *p)
 
 #endif
 
-/* Where the text's first literal begins; len: it has none. */
-static size_t
-first_literal(const char *text, size_t len)
-{
-	size_t		i = 0;
-
-#ifdef __SSE2__
-	while (len - i >= 16)
-	{
-		unsigned	found = literal_block(text + i);
-
-		for (; found != 0; found &= found - 1)
-			if (literal_at(text, len, i + (size_t) __builtin_ctz(found)))
-				return i + (size_t) __builtin_ctz(found);
-		i += 16;
-	}
-	if (i > 0 && i < len)
-	{
-		/* the last 16 bytes, without those that have been seen */
-		unsigned	found = literal_block(text + len - 16) >> (16 - (len - i));
-
-		for (; found != 0; found &= found - 1)
-			if (literal_at(text, len, i + (size_t) __builtin_ctz(found)))
-				return i + (size_t) __builtin_ctz(found);
-		return len;
-	}
-#endif
-	for (; i < len; i++)
-		if (literal_at(text, len, i))
-			break;
-	return i;
-}
-
-static bool
-any_trigger(const char *text, size_t len)
+bool
+steno_redact_suspect(const char *text, size_t len)
 {
 	size_t		i = 0;
 
@@ -213,12 +157,4 @@ any_trigger(const char *text, size_t len)
 		if (is_pair((unsigned char) text[i], (unsigned char) text[i + 1]) && trigger_at(text, len, i))
 			return true;
 	return false;
-}
-
-bool
-steno_redact_suspect(const char *text, size_t len, bool literals)
-{
-	if (literals && first_literal(text, len) == len)
-		return false;
-	return any_trigger(text, len);
 }

@@ -29,9 +29,12 @@ scratch(uint64 size)
 									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 
-/* The text without its secrets.  When there is no memory for it, nothing is left of it. */
-STENO_COLD static void
-hide_text(const char *text, uint64 len, const char **out, uint64 *out_len)
+/*
+ * The text without its secrets; it stands until the next record is put.  When
+ * there is no memory for it, nothing is left of it.
+ */
+STENO_COLD void
+steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len)
 {
 	size_t		secrets;
 	uint64		needed = steno_redact_measure(text, len, standard_conforming_strings, &secrets);
@@ -80,7 +83,7 @@ steno_secret_hide_message(const char *text, uint64 len, const char *message)
 	if (remembered_len > 0 && strlen(message) == remembered_len &&
 		strncmp(message, remembered, sizeof(remembered) - 1) == 0)
 		message = remembered_hidden;
-	if (text == NULL || !steno_redact_suspect(text, len, false))
+	if (text == NULL || !steno_redact_suspect(text, len))
 		return message;
 	steno_redact_collect(&secrets, text, len, standard_conforming_strings);
 	needed = steno_redact_message(&secrets, message, strlen(message), NULL, &hidden);
@@ -95,16 +98,6 @@ steno_secret_hide_message(const char *text, uint64 len, const char *message)
 	return p;
 }
 
-/*
- * The text of a statement that begins, for the in-flight slot.  What is returned in
- * *out is to be given to steno_secret_forget.
- */
-STENO_COLD void
-steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len)
-{
-	hide_text(text, len, out, out_len);
-}
-
 /* Hide the secrets of a record that is about to be put. */
 STENO_COLD void
 steno_secret_hide(StenoRecord *record)
@@ -114,6 +107,6 @@ steno_secret_hide(StenoRecord *record)
 
 	if (record->message)
 		record->message = steno_secret_hide_message(text, len, record->message);
-	if (text && steno_redact_suspect(text, len, false))
-		hide_text(text, len, &record->text, &record->text_len);
+	if (text && steno_redact_suspect(text, len))
+		steno_secret_hide_text(text, len, &record->text, &record->text_len);
 }

@@ -13,6 +13,7 @@
  *							the hooks of planner, executor, and utility statements
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
+ *		secret.c			passwords and the like kept out of texts and messages
  *		setting_change.c	changes of our own settings
  *		session.c			connect, disconnect, and what is known of a session
  *		record.c			a record, encoded in place in the ring
@@ -225,6 +226,12 @@ extern void steno_statement_failed(const ErrorData *edata);
 extern bool steno_statement_fatal(const ErrorData *edata);
 extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);
+
+/* ---- secret.c ---- */
+
+extern void steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len);
+extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
+extern void steno_secret_hide(StenoRecord *record);
 
 /* ---- failure.c ---- */
 

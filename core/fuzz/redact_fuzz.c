@@ -126,9 +126,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text = copy(data + 1, --size);
 	f.len = size;
 	steno_redact_find(text, size, standard_strings, found, &f);
-	if (steno_redact_suspect(text, size, false) != has_trigger(text, size))
+	if (steno_redact_suspect(text, size) != has_trigger(text, size))
 		abort();
-	if (steno_redact_suspect(text, size, true) != (has_trigger(text, size) && has_literal(text, size)))
+	if (steno_redact_any_literal(text, size) != has_literal(text, size))
 		abort();
 	if (f.count > 0 && !has_trigger(text, size))
 		abort();
