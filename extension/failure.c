@@ -68,6 +68,7 @@ record_failure(const ErrorData *edata)
 	record.message = edata->message ? edata->message : "missing error text";
 	record.text = failed_text(debug_query_string, edata, &len);
 	record.text_len = len;
+	steno_secret_hide(&record);
 	steno_record_put(&record, false);
 }
 

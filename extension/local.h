@@ -27,6 +27,7 @@ typedef struct StenoStatement
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
 	bool		top_level;		/* is in the in-flight slot */
+	bool		suspect;		/* its text may have a secret */
 } StenoStatement;
 
 /* A query between ExecutorStart and ExecutorEnd. */

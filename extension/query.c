@@ -107,8 +107,7 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 			return;
 		}
 		if (edata && steno_record_finish_failed(steno_duration(&o->s), GetTopTransactionIdIfAny(),
-												edata->sqlerrcode,
-												edata->message ? edata->message : "missing error text"))
+												edata->sqlerrcode, steno_failure_message(&o->s, edata)))
 			return;
 		steno_record_unstage();
 	}

@@ -25,6 +25,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "access/xact.h"
+#include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -448,8 +449,11 @@ steno_session_failed(const ErrorData *edata)
 void
 steno_session_died(const ErrorData *edata)
 {
+	const char *text = debug_query_string;
+	const char *message = edata->message ? edata->message : "";
+
 	death_code = edata->sqlerrcode;
-	strlcpy(death_message, edata->message ? edata->message : "",
+	strlcpy(death_message, steno_secret_hide_message(text, text ? strlen(text) : 0, message),
 			sizeof(death_message));
 }
 

@@ -32,6 +32,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "redact.h"
 #include "statement.h"
 
 StenoLevel	steno_top_level;
@@ -187,6 +188,9 @@ number(StenoStatement *s, const char *source, int location, int length,
 	s->recorded = s->top_level || steno_my.log_nested || forced;
 	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
 	s->recorded = s->recorded && steno_class_logged(class);
+	/* a query that the parser has accepted has its secrets in literals */
+	s->suspect = (class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
+		steno_redact_suspect(s->text, s->text_len);
 }
 
 /* A statement begins. */
@@ -212,11 +216,17 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 void
 steno_show(const StenoStatement *s)
 {
-	if (s->top_level && s->recorded)
-		steno_my.inflight_version =
-			steno_inflight_begin(&steno_my.producer.ring->inflight,
-								 steno_my.inflight_version, s->statement,
-								 s->time, s->text, (uint32) s->text_len);
+	const char *text = s->text;
+	uint64		len = s->text_len;
+
+	if (!s->top_level || !s->recorded)
+		return;
+	if (s->suspect)
+		steno_secret_hide_text(text, len, &text, &len);
+	steno_my.inflight_version =
+		steno_inflight_begin(&steno_my.producer.ring->inflight,
+							 steno_my.inflight_version, s->statement,
+							 s->time, text, (uint32) len);
 }
 
 /* ---- the shape of a record ---- */
@@ -351,6 +361,9 @@ record_raised(void)
 	StenoRecord record;
 	uint8	   *end;
 
+	/* the outer statements fail with the same message */
+	if (raised_query)
+		(void) steno_secret_hide_message(raised_query, strlen(raised_query), raised_message);
 	if (raised_query == NULL || steno_my.level == NULL || !steno_my.log_nested ||
 		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
 		return;
@@ -371,6 +384,7 @@ record_raised(void)
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = raised_message ? raised_message : "missing error text";
+	steno_secret_hide(&record);
 	steno_record_put(&record, false);
 }
 
@@ -420,6 +434,7 @@ record_failed(StenoLevel *l, const ErrorData *edata)
 		if (o)
 		{
 			top_level = o->s.top_level;
+			(void) steno_failure_message(&o->s, edata);	/* known to outer statements, if not recorded */
 			steno_record_query(o, edata, false);
 			steno_remember_end(&o->s);
 			steno_forget_open(o);
@@ -428,6 +443,7 @@ record_failed(StenoLevel *l, const ErrorData *edata)
 	else
 	{
 		top_level = l->utility->top_level;
+		(void) steno_failure_message(l->utility, edata);
 		steno_record_utility(l, edata, 0);
 		steno_remember_end(l->utility);
 		steno_free_relations(l);

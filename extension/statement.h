@@ -201,6 +201,16 @@ steno_fill(StenoRecord *record, const StenoStatement *s)
 	record->depth = s->depth;
 	record->text = s->text;
 	record->text_len = s->text_len;
+	if (unlikely(s->suspect))
+		steno_secret_hide_text(s->text, s->text_len, &record->text, &record->text_len);
+}
+
+/* What a statement failed with, without its secrets. */
+static inline const char *
+steno_failure_message(const StenoStatement *s, const ErrorData *edata)
+{
+	return steno_secret_hide_message(s->text, s->text_len,
+									 edata->message ? edata->message : "missing error text");
 }
 
 /* The statement has ended, edata: in failure; its record is put. */
@@ -214,7 +224,7 @@ steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
 	{
 		record->outcome = STENO_OUTCOME_ERROR;
 		record->sqlerrcode = edata->sqlerrcode;
-		record->message = edata->message ? edata->message : "missing error text";
+		record->message = steno_failure_message(s, edata);
 	}
 	steno_record_put(record, s->top_level);
 }

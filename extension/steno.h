@@ -15,6 +15,7 @@
  *		running.c			start records
  *		failure.c, split.c	failures that never reach the executor
  *		relation.c, param.c	what a statement touched, and with which values
+ *		secret.c			passwords and the like kept out of texts and messages
  *		setting_change.c	changes of our own settings
  *		session.c			connect, disconnect, and what is known of a session
  *		record.c			a record, encoded in place in the ring
@@ -256,6 +257,11 @@ steno_wants_start(const StenoStatement *s)
 {
 	return unlikely((steno_my.start_mask & (1u << s->class)) != 0) && s->recorded;
 }
+/* ---- secret.c ---- */
+
+extern void steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len);
+extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
+extern void steno_secret_hide(StenoRecord *record);
 
 /* ---- failure.c ---- */
 

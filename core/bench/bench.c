@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "block.h"
+#include "redact.h"
 
 #define RUNS 9
 #define MESSAGE 200				/* bytes of a record in the ring, header included */
@@ -198,6 +199,92 @@ run_inflight(void)
 	return (now() - start) / (double) n;
 }
 
+/* ---- secrets ---- */
+
+static const char plain_query[] =
+	"UPDATE pgbench_accounts SET abalance = abalance + 4711 WHERE aid = 1234567 /* no literal in it, 100 */ ";
+static const char literal_query[] =
+	"SELECT abalance, filler FROM pgbench_accounts WHERE aid = 1234567 AND filler <> 'some text' LIMIT 100000";
+static const char secret_query[] =
+	"CREATE ROLE somebody LOGIN PASSWORD 'some secret or other' VALID UNTIL '2030-01-01' CONNECTION LIMIT 4711";
+
+_Static_assert(sizeof(plain_query) > 100 && sizeof(plain_query) < 110 &&
+			   sizeof(literal_query) > 100 && sizeof(literal_query) < 110 &&
+			   sizeof(secret_query) > 100 && sizeof(secret_query) < 110, "as long as the table says");
+
+/* What a query pays before it starts. */
+static double
+run_check(const char *query, size_t len)
+{
+	uint64_t	n = 20000000;
+	uint64_t	found = 0;
+	uint64_t	i;
+	double		start = now();
+
+	for (i = 0; i < n; i++)
+	{
+		/* it must be looked at again */
+		__asm__ volatile("" : "+r"(query) : : "memory");
+		found += steno_redact_any_literal(query, len) && steno_redact_suspect(query, len);
+	}
+	if (found != 0)
+		abort();
+	return (now() - start) / (double) n;
+}
+
+static double
+run_check_plain(void)
+{
+	return run_check(plain_query, sizeof(plain_query) - 1);
+}
+
+static double
+run_check_literal(void)
+{
+	return run_check(literal_query, sizeof(literal_query) - 1);
+}
+
+/* What a statement with a secret pays for each of its two texts. */
+static double
+run_hide(void)
+{
+	char		out[200];
+	uint64_t	n = 200000;
+	uint64_t	i;
+	size_t		secrets;
+	double		start = now();
+
+	for (i = 0; i < n; i++)
+	{
+		if (steno_redact_measure(secret_query, sizeof(secret_query) - 1, true, &secrets) > sizeof(out) ||
+			secrets != 1)
+			abort();
+		steno_redact_write(secret_query, sizeof(secret_query) - 1, true, out);
+	}
+	return (now() - start) / (double) n;
+}
+
+/* A text of 100 MB, nearly all of it in a literal with words that are looked at. */
+static double
+run_hide_huge(void)
+{
+	size_t		len = 100 * 1000 * 1000;
+	char	   *huge = malloc(len);
+	size_t		secrets;
+	size_t		i;
+	double		start;
+
+	for (i = 0; i + 16 <= len; i += 16)
+		memcpy(huge + i, "pass it''s fine ", 16);
+	memcpy(huge, "SELECT crypt(a),'", 17);
+	start = now();
+	if (steno_redact_measure(huge, i, true, &secrets) == 0)
+		abort();
+	start = now() - start;
+	free(huge);
+	return start / (double) len;
+}
+
 /* ---- the writer ---- */
 
 static StenoSource source;
@@ -327,6 +414,10 @@ main(void)
 	report("producer: encode in place and publish", "ns/record", run_producer);
 	report("producer: consumer in a thread, elapsed", "ns/record", run_two_threads);
 	report("producer: in-flight slot, begin to end", "ns/record", run_inflight);
+	report("secrets: 100 bytes without a literal", "ns/statement", run_check_plain);
+	report("secrets: 100 bytes with one", "ns/statement", run_check_literal);
+	report("secrets: hide one in 100 bytes", "ns/statement", run_hide);
+	report("secrets: a text of 100 MB that may have some", "ns/byte", run_hide_huge);
 	report("builder: add", "ns/record", run_add);
 	report("builder: finish, not compressed", "us/block", run_finish_none);
 	report("builder: finish, LZ4", "us/block", run_finish_lz4);

@@ -1,0 +1,143 @@
+/*
+ * core/fuzz/redact_fuzz.c
+ *		Any bytes, as a text: its secrets are in order and inside it, and redact_check.c,
+ *		which takes whole blocks, suspects what a comparison byte by byte suspects.
+ *
+ * The first byte is standard_conforming_strings, and how much of the end stands for a
+ * message.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "redact.h"
+
+int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct Found
+{
+	size_t		len;
+	size_t		end;			/* of the last secret */
+	size_t		count;
+} Found;
+
+static void
+found(void *arg, const StenoSecret *secret)
+{
+	Found	   *f = arg;
+
+	if (secret->from < f->end || secret->to < secret->from || secret->to > f->len)
+		abort();
+	f->end = secret->to;
+	f->count++;
+}
+
+/* A copy of exactly that size, so that a byte too many is found. */
+static char *
+copy(const void *data, size_t len)
+{
+	char	   *p = malloc(len > 0 ? len : 1);
+
+	if (len > 0)
+		memcpy(p, data, len);
+	return p;
+}
+
+static char *
+redact(const char *text, size_t len, bool standard_strings, size_t *out_len)
+{
+	size_t		secrets;
+	char	   *out;
+
+	*out_len = steno_redact_measure(text, len, standard_strings, &secrets);
+	out = malloc(*out_len > 0 ? *out_len : 1);
+	steno_redact_write(text, len, standard_strings, out);
+	return out;
+}
+
+static void
+check_message(const char *text, size_t len, bool standard_strings, size_t message_len)
+{
+	char	   *message = copy(text + len - message_len, message_len);
+	StenoSecrets secrets;
+	size_t		hidden;
+	size_t		n;
+	char	   *out;
+
+	steno_redact_collect(&secrets, text, len, standard_strings);
+	n = steno_redact_message(&secrets, message, message_len, NULL, &hidden);
+	out = malloc(n > 0 ? n : 1);
+	if (steno_redact_message(&secrets, message, message_len, out, &hidden) != n)
+		abort();
+	if (hidden == 0 && (n != message_len || memcmp(out, message, n) != 0))
+		abort();
+	free(out);
+	free(message);
+}
+
+/* What redact_check.c does with whole blocks, byte by byte. */
+static bool
+has_trigger(const char *text, size_t len)
+{
+	static const char *const words[] = {
+		"pass", "pwd", "crypt", "options", "secret", "program", "digest", "hmac", "://"
+	};
+	size_t		i;
+	size_t		w;
+	size_t		k;
+
+	for (i = 0; i < len; i++)
+		for (w = 0; w < sizeof(words) / sizeof(words[0]); w++)
+		{
+			for (k = 0; words[w][k] != 0 && i + k < len && (text[i + k] | 0x20) == words[w][k]; k++)
+				;
+			if (words[w][k] == 0)
+				return true;
+		}
+	return false;
+}
+
+static bool
+has_literal(const char *text, size_t len)
+{
+	size_t		i;
+
+	for (i = 0; i < len; i++)
+		if (text[i] == '\'' || (text[i] == '$' && !(i + 1 < len && text[i + 1] >= '0' && text[i + 1] <= '9')))
+			return true;
+	return false;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	bool		standard_strings;
+	size_t		message_len;
+	Found		f = {0, 0, 0};
+	char	   *text;
+	char	   *out;
+	char	   *again;
+	size_t		out_len;
+	size_t		again_len;
+
+	if (size == 0)
+		return 0;
+	standard_strings = data[0] & 1;
+	message_len = (size_t) (data[0] >> 1) % size;
+	text = copy(data + 1, --size);
+	f.len = size;
+	steno_redact_find(text, size, standard_strings, found, &f);
+	if (steno_redact_suspect(text, size) != has_trigger(text, size))
+		abort();
+	if (steno_redact_any_literal(text, size) != has_literal(text, size))
+		abort();
+	if (f.count > 0 && !has_trigger(text, size))
+		abort();
+	out = redact(text, size, standard_strings, &out_len);
+	/* where quotes do not pair, hiding can pair them otherwise: more may be hidden then, and no more is asked */
+	again = redact(out, out_len, standard_strings, &again_len);
+	check_message(text, size, standard_strings, message_len);
+	free(text);
+	free(out);
+	free(again);
+	return 0;
+}

@@ -1,0 +1,112 @@
+/*
+ * extension/secret.c
+ *		Secrets are kept out: a record's text and message without them, before it goes
+ *		into the ring.  core/redact.h says what a secret is.
+ *
+ * An error inside a function is recorded for each statement that it ends, and its message
+ * may quote a secret that only the innermost one's text has: what a message became is
+ * remembered, and whoever comes with the same message gets the same.
+ */
+#include "steno.h"
+
+#include "parser/parser.h"
+#include "redact.h"
+#include "utils/memutils.h"
+
+/* Longest message that is remembered; of a longer one nothing is kept then. */
+#define REMEMBERED_MAX 1024
+
+static char remembered[REMEMBERED_MAX]; /* a message that had a secret; empty: none */
+static uint64 remembered_len;
+static char remembered_hidden[REMEMBERED_MAX];	/* what was left of it */
+
+/* Memory for one record, or less; NULL when there is none. */
+static char *
+scratch(uint64 size)
+{
+	steno_my.scratch_used = true;
+	return MemoryContextAllocExtended(steno_my.scratch, size,
+									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+}
+
+/*
+ * The text without its secrets; it stands until the next record is put.  When
+ * there is no memory for it, nothing is left of it.
+ */
+STENO_COLD void
+steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len)
+{
+	size_t		secrets;
+	uint64		needed = steno_redact_measure(text, len, standard_conforming_strings, &secrets);
+	char	   *p;
+
+	*out = text;
+	*out_len = len;
+	if (secrets == 0)
+		return;
+	p = scratch(needed);
+	if (p == NULL)
+	{
+		*out = STENO_REDACTED;
+		*out_len = STENO_REDACTED_LEN;
+		return;
+	}
+	steno_redact_write(text, len, standard_conforming_strings, p);
+	*out = p;
+	*out_len = needed;
+}
+
+static void
+remember(const char *message, const char *hidden)
+{
+	remembered_len = strlen(message);
+	strlcpy(remembered, message, sizeof(remembered));
+	strlcpy(remembered_hidden, strlen(hidden) < REMEMBERED_MAX ? hidden : STENO_REDACTED,
+			sizeof(remembered_hidden));
+}
+
+/*
+ * The message of the text's failure without the text's secrets.  Either may be
+ * NULL; the result stands at least until the next record is put.
+ */
+STENO_COLD const char *
+steno_secret_hide_message(const char *text, uint64 len, const char *message)
+{
+	StenoSecrets secrets;
+	const char *original = message;
+	size_t		hidden;
+	size_t		needed;
+	char	   *p;
+
+	if (message == NULL)
+		return NULL;
+	if (remembered_len > 0 && strlen(message) == remembered_len &&
+		strncmp(message, remembered, sizeof(remembered) - 1) == 0)
+		message = remembered_hidden;
+	if (text == NULL || !steno_redact_suspect(text, len))
+		return message;
+	steno_redact_collect(&secrets, text, len, standard_conforming_strings);
+	needed = steno_redact_message(&secrets, message, strlen(message), NULL, &hidden);
+	if (hidden == 0)
+		return message;
+	p = scratch(needed + 1);
+	if (p == NULL)
+		return STENO_REDACTED;
+	steno_redact_message(&secrets, message, strlen(message), p, &hidden);
+	p[needed] = '\0';
+	remember(original, p);
+	return p;
+}
+
+/* Hide the secrets of a record that is about to be put. */
+STENO_COLD void
+steno_secret_hide(StenoRecord *record)
+{
+	const char *text = record->text;
+	uint64		len = record->text_len;
+
+	if (record->message)
+		record->message = steno_secret_hide_message(text, len, record->message);
+	if (text && steno_redact_suspect(text, len))
+		steno_secret_hide_text(text, len, &record->text, &record->text_len);
+}
