@@ -96,6 +96,7 @@ typedef struct StenoRule
 	const char *redact;			/* NULL: none */
 	const char *statement;		/* pattern; NULL: any */
 	uint64_t	seen;			/* statements that it has decided on here */
+	uint32_t	tag;			/* the caller's */
 } StenoRule;
 
 typedef struct StenoRuleError

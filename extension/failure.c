@@ -68,6 +68,8 @@ record_failure(const ErrorData *edata)
 	record.message = edata->message ? edata->message : "missing error text";
 	record.text = failed_text(debug_query_string, edata, &len);
 	record.text_len = len;
+	if (steno_my.policy != 0 && !steno_policy_failed(&record))
+		return;
 	steno_record_put(&record, false);
 }
 
