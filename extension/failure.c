@@ -69,6 +69,8 @@ record_failure(const ErrorData *edata)
 	record.text = failed_text(debug_query_string, edata, &len);
 	record.text_len = len;
 	steno_secret_hide(&record);
+	if (steno_my.policy != 0 && !steno_policy_failed(&record))
+		return;
 	steno_record_put(&record, false);
 }
 

@@ -24,6 +24,8 @@ typedef struct StenoStatement
 	Oid			user_id;		/* current role at its start */
 	uint16		depth;
 	uint8		class;
+	uint8		policy;			/* STENO_S_* */
+	uint16		redact;			/* what a rule redacts; 0: nothing */
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
 	bool		top_level;		/* is in the in-flight slot */
@@ -78,6 +80,8 @@ typedef struct StenoLocal
 	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
 								 * bit for each STENO_CLASS_* */
 	uint32		session_mask;	/* steno.log alone */
+	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
+	_Atomic uint32_t news;		/* set by writer 0: there are other rules */
 	uint32		start_mask;		/* steno.log_start */
 	int			delivery;		/* steno.delivery */
 	int			log_parameter_max_size;
@@ -178,12 +182,47 @@ steno_class_logged(int class)
 	return (steno_my.log_mask & (1u << class)) != 0;
 }
 
+/* ---- policy.c ---- */
+
+/* Why statements must be looked at; bits of steno_my.policy. */
+#define STENO_POLICY_STALE 1	/* the session's rules are to be chosen */
+#define STENO_POLICY_RULES 2	/* there are rules */
+#define STENO_POLICY_FAR 4		/* our state is not where writer 0 leaves news */
+#define STENO_POLICY_CATALOG 8	/* steno.log_catalog is off */
+#define STENO_POLICY_REFERENTIAL 16 /* steno.log_referential_checks is off */
+#define STENO_POLICY_SCRIPTS 32 /* steno.log_extension_scripts is off */
+
+/* What was found of a statement; bits of its policy. */
+#define STENO_S_RULE 1			/* a rule records it */
+#define STENO_S_SKIPPED 2		/* a rule leaves it out */
+#define STENO_S_NOISE 4			/* a switch leaves it out, unless a rule records it */
+#define STENO_S_NO_TEXT 8
+#define STENO_S_NO_PARAMETERS 16
+#define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
+#define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
+
+extern void steno_policy_masks(void);
+extern void steno_policy_switch(uint32 flag, bool on);
+extern void steno_policy_refresh(void);
+extern void steno_policy_begin(StenoStatement *s, const StenoStatement *outer);
+
+/* To be called before a statement's class is looked at. */
+static inline void
+steno_policy_check(void)
+{
+	if (unlikely((steno_my.policy |
+				  atomic_load_explicit(&steno_my.news, memory_order_relaxed)) != 0))
+		steno_policy_refresh();
+}
+
 /* Why a record of this class is written, when it is not by steno.log alone. */
 static inline uint8
 steno_audit_reason(int class)
 {
 	return (steno_my.session_mask & (1u << class)) ? 0 : STENO_AUDITED_MANDATORY;
 }
+
+/* ---- session.c ---- */
 
 extern bool steno_session_attach(void);
 extern void steno_session_check(Oid user_id);

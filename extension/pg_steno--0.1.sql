@@ -37,6 +37,23 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'steno_sql_rings'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+CREATE FUNCTION steno.rules(
+    OUT rule_number int4,
+    OUT file_name text,
+    OUT line_number int4,
+    OUT action text,
+    OUT users text[],
+    OUT databases text[],
+    OUT applications text[],
+    OUT clients text[],
+    OUT classes text[],
+    OUT objects text[],
+    OUT options text,
+    OUT error text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'steno_sql_rules'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+
 CREATE FUNCTION steno.flush()
 RETURNS void
 AS 'MODULE_PATHNAME', 'steno_sql_flush'
@@ -54,19 +71,24 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE VIEW steno.writers AS SELECT * FROM steno.writers();
 CREATE VIEW steno.rings AS SELECT * FROM steno.rings();
+CREATE VIEW steno.rules AS SELECT * FROM steno.rules();
 
 COMMENT ON VIEW steno.writers IS 'what each writer has written since the server started';
 COMMENT ON VIEW steno.rings IS 'rings of processes: how full they are, and how often a statement had to wait';
+COMMENT ON VIEW steno.rules IS 'rules and errors of the rules file as it is now';
 COMMENT ON FUNCTION steno.flush() IS 'write all records so far to the trail and flush it to disk';
 COMMENT ON FUNCTION steno.rotate() IS 'begin new segments';
 COMMENT ON FUNCTION steno.note(text) IS 'write a note into the trail';
 
 REVOKE ALL ON FUNCTION steno.writers() FROM PUBLIC;
 REVOKE ALL ON FUNCTION steno.rings() FROM PUBLIC;
+REVOKE ALL ON FUNCTION steno.rules() FROM PUBLIC;
 REVOKE ALL ON FUNCTION steno.flush() FROM PUBLIC;
 REVOKE ALL ON FUNCTION steno.rotate() FROM PUBLIC;
 REVOKE ALL ON FUNCTION steno.note(text) FROM PUBLIC;
 
-GRANT USAGE ON SCHEMA steno TO pg_monitor;
+GRANT USAGE ON SCHEMA steno TO pg_monitor, pg_read_all_settings;
 GRANT SELECT ON steno.writers, steno.rings TO pg_monitor;
 GRANT EXECUTE ON FUNCTION steno.writers(), steno.rings() TO pg_monitor;
+GRANT SELECT ON steno.rules TO pg_monitor, pg_read_all_settings;
+GRANT EXECUTE ON FUNCTION steno.rules() TO pg_monitor, pg_read_all_settings;

@@ -22,6 +22,7 @@ _PG_init(void)
 				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
 
 	steno_settings_define();
+	steno_my.policy |= STENO_POLICY_STALE;	/* each session chooses its rules */
 	steno_my.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
 										  ALLOCSET_DEFAULT_SIZES);
 	steno_clock_init(&steno_my.clock);

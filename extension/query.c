@@ -106,11 +106,14 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 			steno_record_finish(steno_duration(&o->s), o->rows, GetTopTransactionIdIfAny());
 			return;
 		}
-		if (edata && steno_record_finish_failed(steno_duration(&o->s), GetTopTransactionIdIfAny(),
-												edata->sqlerrcode, steno_failure_message(&o->s, edata)))
+		if (edata && o->s.redact == 0 &&
+			steno_record_finish_failed(steno_duration(&o->s), GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
 			return;
 		steno_record_unstage();
 	}
+	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
+		steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
 	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
 		return;
 	if (edata == NULL && !closed)
@@ -132,6 +135,8 @@ stage(StenoOpen *o)
 
 	make_record(o, &record, &values, false, false);
 	steno_fill(&record, &o->s);
+	if (unlikely(o->s.policy != 0))
+		steno_policy_apply(&o->s, &record);
 	o->staged = steno_record_stage(&record);
 	if (unlikely(!o->staged))
 		steno_show(&o->s);
@@ -199,6 +204,8 @@ begin_query(QueryDesc *query)
 		if (STENO_IS_PERMISSION(p))
 			steno_relation_know(p->relid);
 	}
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_judge_plan(&o->s, plan, false);
 	if (steno_wants_start(&o->s))
 		record_start(o);
 	return o;

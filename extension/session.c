@@ -462,6 +462,8 @@ authentication(Port *port, int status)
 {
 	if (previous_authentication)
 		previous_authentication(port, status);
+	if (status == STATUS_OK)
+		steno_policy_check();
 	if (status != STATUS_OK || !steno_class_logged(STENO_CLASS_CONNECT) ||
 		!steno_session_ready())
 		return;

@@ -130,7 +130,7 @@ static void
 assign_log(const char *newval, void *extra)
 {
 	steno_my.session_mask = *(uint32 *) extra;
-	steno_my.log_mask = steno_my.session_mask | steno_mandatory_mask;
+	steno_policy_masks();
 	steno_my.settings_dirty = true;
 }
 
@@ -138,7 +138,7 @@ static void
 assign_mandatory(const char *newval, void *extra)
 {
 	steno_mandatory_mask = *(uint32 *) extra;
-	steno_my.log_mask = steno_my.session_mask | steno_mandatory_mask;
+	steno_policy_masks();
 }
 
 static void
@@ -189,6 +189,28 @@ assign_app(const char *newval, void *extra)
 static void
 assign_bool(bool newval, void *extra)
 {
+	steno_my.settings_dirty = true;
+}
+
+/* Switches for noise: what is off must be looked for. */
+static void
+assign_catalog(bool newval, void *extra)
+{
+	steno_policy_switch(STENO_POLICY_CATALOG, !newval);
+	steno_my.settings_dirty = true;
+}
+
+static void
+assign_referential(bool newval, void *extra)
+{
+	steno_policy_switch(STENO_POLICY_REFERENTIAL, !newval);
+	steno_my.settings_dirty = true;
+}
+
+static void
+assign_scripts(bool newval, void *extra)
+{
+	steno_policy_switch(STENO_POLICY_SCRIPTS, !newval);
 	steno_my.settings_dirty = true;
 }
 

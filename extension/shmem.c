@@ -181,6 +181,7 @@ startup_shmem(void)
 		ConditionVariableInit(&steno_control->answered);
 	}
 	steno_settings_publish();
+	steno_rules_load();
 	if (steno_rings.file == NULL)
 	{
 		check_trail_directory();

@@ -144,6 +144,21 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 	s->text_len = n;
 }
 
+/* The rules, and the switches for noise, have something to say. */
+STENO_COLD static void
+look_at_policy(StenoStatement *s)
+{
+	const StenoStatement *outer = NULL;
+
+	if (steno_my.level)
+	{
+		StenoOpen  *o = steno_my.level->query ? steno_find_open(steno_my.level->query) : NULL;
+
+		outer = o ? &o->s : steno_my.level->utility;
+	}
+	steno_policy_begin(s, outer);
+}
+
 /* Number and time a statement, and decide whether it is recorded. */
 static inline void
 number(StenoStatement *s, const char *source, int location, int length,
@@ -188,6 +203,10 @@ number(StenoStatement *s, const char *source, int location, int length,
 	s->recorded = s->top_level || steno_my.log_nested || forced;
 	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
 	s->recorded = s->recorded && steno_class_logged(class);
+	s->policy = 0;
+	s->redact = 0;
+	if (unlikely(steno_my.policy != 0))
+		look_at_policy(s);
 	/* a query that the parser has accepted has its secrets in literals */
 	s->suspect = (class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
 		steno_redact_suspect(s->text, s->text_len);
@@ -221,7 +240,9 @@ steno_show(const StenoStatement *s)
 
 	if (!s->top_level || !s->recorded)
 		return;
-	if (s->suspect)
+	if (s->policy & STENO_S_HIDDEN)
+		len = 0;
+	else if (s->suspect)
 		steno_secret_hide_text(text, len, &text, &len);
 	steno_my.inflight_version =
 		steno_inflight_begin(&steno_my.producer.ring->inflight,
@@ -332,7 +353,8 @@ steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 	uint8	   *end;
 	uint8	   *after = NULL;
 
-	if (params && (params->numParams == 0 || !steno_my.log_parameter))
+	if (params && (params->numParams == 0 || !steno_my.log_parameter ||
+				   (s->policy & STENO_S_NO_PARAMETERS)))
 		params = NULL;
 	if (unlikely(params && steno_params_shape_size(params) > steno_shape_limit() / 8 * 7))
 	{
@@ -385,7 +407,8 @@ record_raised(void)
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = raised_message ? raised_message : "missing error text";
 	steno_secret_hide(&record);
-	steno_record_put(&record, false);
+	if (steno_my.policy == 0 || steno_policy_failed(&record))
+		steno_record_put(&record, false);
 }
 
 /*
@@ -403,6 +426,12 @@ steno_record_unplanned(const StenoUnplanned *q)
 
 	forget_raised();
 	number(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
+	if (unlikely(steno_my.policy != 0))
+	{
+		steno_policy_judge(&s, NULL, 0, true);
+		if (!s.recorded)
+			steno_policy_judge_failure(&s, NULL, 0);
+	}
 	if (s.failures && steno_session_ready())
 	{
 		s.start = q->start;

@@ -39,6 +39,7 @@ extern StenoLevel steno_top_level;
 static inline bool
 steno_recording(void)
 {
+	steno_policy_check();
 	return steno_my.log_mask != 0 && !steno_my.paused && steno_session_ready();
 }
 
@@ -226,6 +227,8 @@ steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
 		record->sqlerrcode = edata->sqlerrcode;
 		record->message = steno_failure_message(s, edata);
 	}
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
 	steno_record_put(record, s->top_level);
 }
 

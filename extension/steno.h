@@ -14,6 +14,8 @@
  *		transaction.c		ends of transactions that wrote
  *		running.c			start records
  *		failure.c, split.c	failures that never reach the executor
+ *		rules.c				the rules file
+ *		policy.c			what rules and the switches for noise say of statements
  *		relation.c, param.c	what a statement touched, and with which values
  *		secret.c			passwords and the like kept out of texts and messages
  *		setting_change.c	changes of our own settings
@@ -120,6 +122,7 @@ typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */
 	_Atomic uint64_t lost;		/* records for which there was no ring */
+	_Atomic uint64_t rules_generation;	/* counted up by writer 0 when rules change */
 
 	/*
 	 * The server's own values of the settings that can change while it runs:
@@ -314,6 +317,35 @@ steno_relation_know(Oid relid)
 	else
 		__builtin_prefetch(&steno_my.near[i]);
 }
+
+/* ---- policy.c: see local.h, too ---- */
+
+extern void steno_policy_know(Oid relid);
+extern void steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count,
+							   bool failing);
+extern void steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int count);
+extern void steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed);
+extern void steno_policy_apply(const StenoStatement *s, StenoRecord *record);
+extern bool steno_policy_failed(StenoRecord *record);
+
+/* ---- rules.c ---- */
+
+struct StenoRules;
+struct StenoChoice;
+
+/* Called before a change of the rules takes effect. */
+typedef void (*StenoRulesChange) (const char *from, const char *to, const char *errors,
+								  const char *hash);
+
+extern struct StenoRules *steno_rules;	/* in force in this process; NULL: none */
+
+extern void steno_rules_load(void);
+extern bool steno_rules_renew(void (*drop) (void));
+extern void steno_rules_started(StenoRulesChange change);
+extern void steno_rules_reload(StenoRulesChange change);
+extern struct StenoRules *steno_rules_now(void);
+extern void steno_rules_prepare(struct StenoChoice *choice);
+extern char *steno_rules_redact(uint32 tag, const char *text, size_t len);
 
 /* ---- setting_change.c ---- */
 

@@ -22,6 +22,12 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	StenoRecord record;
 	uint8	   *end;
 
+	if (unlikely(steno_my.policy != 0))
+	{
+		steno_policy_judge(s, l->relations, l->relations_count, edata != NULL);
+		if (edata && !s->recorded)
+			steno_policy_judge_failure(s, l->relations, l->relations_count);
+	}
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
 	if (edata)
@@ -92,6 +98,8 @@ steno_add_relations(StenoLevel *level, List *permissions)
 		if (i == level->relations_count)
 		{
 			steno_relation_know(p->relid);
+			if (unlikely(steno_my.policy != 0))
+				steno_policy_know(p->relid);
 			level->relations[i].relid = p->relid;
 			level->relations[i].access = 0;
 			level->relations_count++;

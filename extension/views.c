@@ -5,16 +5,21 @@
 #include "steno.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "rules.h"
+
 PG_FUNCTION_INFO_V1(steno_sql_writers);
 PG_FUNCTION_INFO_V1(steno_sql_rings);
+PG_FUNCTION_INFO_V1(steno_sql_rules);
 PG_FUNCTION_INFO_V1(steno_sql_flush);
 PG_FUNCTION_INFO_V1(steno_sql_rotate);
 PG_FUNCTION_INFO_V1(steno_sql_note);
@@ -118,6 +123,89 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 		values[n++] = Int64GetDatum(atomic_load(&ring->drops));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
+	return (Datum) 0;
+}
+
+/* The values of a rule's column, as they are written. */
+static Datum
+rule_list(const StenoRuleList *list)
+{
+	Datum	   *items = palloc(Max(list->count, 1) * sizeof(Datum));
+	uint32		i;
+
+	for (i = 0; i < list->count; i++)
+		items[i] = CStringGetTextDatum(list->items[i].raw);
+	return PointerGetDatum(construct_array(items, list->count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+#define RULE_COLUMNS 12
+
+static void
+put_rule(ReturnSetInfo *rsinfo, const StenoRule *rule, int number)
+{
+	Datum		values[RULE_COLUMNS];
+	bool		nulls[RULE_COLUMNS] = {0};
+	int			n = 0;
+	int			i;
+
+	values[n++] = Int32GetDatum(number);
+	values[n++] = CStringGetTextDatum(rule->file);
+	values[n++] = Int32GetDatum(rule->line);
+	values[n++] = CStringGetTextDatum(steno_rule_action(rule->action));
+	for (i = 0; i < STENO_RULE_COLUMNS; i++)
+		values[n++] = rule_list(&rule->columns[i]);
+	nulls[n] = rule->options == NULL;
+	values[n] = rule->options ? CStringGetTextDatum(rule->options) : (Datum) 0;
+	nulls[n + 1] = true;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static void
+put_rule_error(ReturnSetInfo *rsinfo, const StenoRuleError *e)
+{
+	Datum		values[RULE_COLUMNS];
+	bool		nulls[RULE_COLUMNS];
+
+	memset(nulls, true, sizeof(nulls));
+	nulls[1] = nulls[2] = nulls[RULE_COLUMNS - 1] = false;
+	values[1] = CStringGetTextDatum(e->file);
+	values[2] = Int32GetDatum(e->line);
+	values[RULE_COLUMNS - 1] = CStringGetTextDatum(e->message);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* A row for each rule and error of the rules file, as it is now. */
+Datum
+steno_sql_rules(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	StenoRules *rules;
+
+	require_active();
+	InitMaterializedSRF(fcinfo, 0);
+	rules = steno_rules_now();
+	if (rules == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	PG_TRY();
+	{
+		uint32		e = 0;
+		uint32		i;
+
+		for (i = 0; i <= rules->count; i++)
+		{
+			for (; e < rules->error_count && rules->errors[e].before <= i; e++)
+				put_rule_error(rsinfo, &rules->errors[e]);
+			if (i < rules->count)
+				put_rule(rsinfo, &rules->rules[i], i + 1);
+		}
+	}
+	PG_FINALLY();
+	{
+		steno_rules_free(rules);
+	}
+	PG_END_TRY();
 	return (Datum) 0;
 }
 

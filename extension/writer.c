@@ -379,7 +379,7 @@ put_bytes(uint8 *p, const char *s)
 	return p + len;
 }
 
-/* A record of this writer with up to four pairs of extra facts. */
+/* A record of this writer with a few pairs of extra facts. */
 static void
 put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
 {
@@ -429,6 +429,19 @@ setting_reloaded(const char *name, const char *from, const char *to)
 	const char *pairs[] = {"name", name, "old", from, "new", to, "source", "server"};
 
 	put_own(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, 4);
+}
+
+/* In the trail before it takes effect. */
+static void
+rules_changed(const char *from, const char *to, const char *errors, const char *hash)
+{
+	const char *pairs[] = {
+		"name", "steno.rules_file", "old", from, "new", to, "source", "server",
+		"errors", errors, "sha256", hash
+	};
+
+	put_own(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, lengthof(pairs) / 2);
+	steno_writer_write(me);
 }
 
 static void
@@ -625,7 +638,10 @@ run(StenoWriter *w, StenoDrain *live)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 			if (w->number == 0)
+			{
 				steno_settings_reloaded(setting_reloaded);
+				steno_rules_reload(rules_changed);
+			}
 			interval = steno_flush_interval;
 			continue;
 		}
@@ -674,6 +690,7 @@ steno_writer_main(Datum main_arg)
 	{
 		steno_recover_rings(w);
 		steno_writer_event(w, "start", NULL, NULL);
+		steno_rules_started(rules_changed);
 	}
 	steno_drain_init(&live, &steno_rings, w->number);
 	run(w, &live);
