@@ -100,6 +100,7 @@ steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
 	drain->intent = &rings->file->intents[writer];
 	drain->first = writer;
 	drain->step = rings->file->nwriters;
+	drain->ended = 0;
 	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
 	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	for (i = 0; i < n; i++)
@@ -177,9 +178,10 @@ report_lost(StenoWriter *w)
 	snprintf(blocks, sizeof(blocks), UINT64_FORMAT "-" UINT64_FORMAT, lost->first, lost->last);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("%llu blocks of stream %d of the trail are lost, between block %llu and block %llu",
-					(unsigned long long) lost->count, w->number,
-					(unsigned long long) lost->first, (unsigned long long) lost->last),
+			 errmsg_plural("stream %d of the trail has lost %llu block, of numbers %llu to %llu",
+						   "stream %d of the trail has lost %llu blocks, of numbers %llu to %llu",
+						   (unsigned long) lost->count, w->number, (unsigned long long) lost->count,
+						   (unsigned long long) lost->first, (unsigned long long) lost->last),
 			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and do not read any more as they were written.",
 					   (unsigned long long) w->stream.segment, (unsigned long long) lost->offset),
 			 errhint("Check the disk, and run \"steno verify\".")));
@@ -280,7 +282,7 @@ steno_writer_write(StenoWriter *w)
 		memcpy(intent->hash, chain, sizeof(chain));
 		/* recovery must not see valid before the rest */
 		atomic_thread_fence(memory_order_release);
-		intent->valid = 1;
+		intent->valid = drain->ended > 0 ? STENO_INTENT_ENDS + drain->ended : STENO_INTENT_MESSAGES;
 	}
 	while (!steno_stream_append(&w->stream, bytes, len, records, chain, &error))
 	{
@@ -308,6 +310,8 @@ steno_writer_write(StenoWriter *w)
 			ring->session_statement = source->statement;
 			steno_ring_free(ring, drain->positions[i]);
 		}
+		if (drain->ended > 0)
+			steno_recover_ended(drain->rings, drain->ended);
 		atomic_thread_fence(memory_order_release);
 		intent->valid = 0;
 	}
