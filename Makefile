@@ -29,6 +29,10 @@ demo: build ## record real traffic on a throw-away server and read it back
 test: $(SETUP) ## every test: build, lint, core, Go, extension, README
 	@scripts/test
 
+.PHONY: regress
+regress: bin/steno ## PostgreSQL's own suite, everything recorded; SOURCE=folder of its source
+	@scripts/regress-postgres "$(SOURCE)"
+
 .PHONY: build
 build: build-core build-extension bin/steno ## core, the extension and bin/steno
 

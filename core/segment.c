@@ -530,6 +530,15 @@ state_before(StenoStream *stream, uint64_t segment, StenoError *error)
 
 /* ---- beginning a segment ---- */
 
+static void
+mark_synced(StenoStream *stream)
+{
+	stream->dirty = false;
+	stream->doubtful = false;
+	stream->synced = stream->offset;
+	stream->synced_block = stream->next_block;
+}
+
 /*
  * Write the header of stream->segment into stream->fd, an empty file; the chain
  * then goes on from the header.  stream->chain is the last block's hash.
@@ -560,7 +569,7 @@ write_header(StenoStream *stream, int64_t now, StenoError *error)
 	SHA256(bytes, sizeof(bytes), stream->chain);
 	stream->created = now;
 	stream->offset = STENO_SEGMENT_HEADER;
-	stream->dirty = false;
+	mark_synced(stream);
 	return true;
 }
 
@@ -642,6 +651,7 @@ continue_segment(StenoStream *stream, const Walk *w, const StenoSegmentHeader *h
 	/* what is built upon must be there after the next crash */
 	if (fsync(stream->fd) != 0)
 		return fail_segment(error, errno, "could not sync segment", stream);
+	mark_synced(stream);
 	return true;
 }
 
@@ -757,15 +767,90 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 	return true;
 }
 
+/* One whole block, written again as it reads now. */
+static bool
+write_block_again(const StenoStream *stream, uint64_t offset, size_t len, StenoError *error)
+{
+	uint8_t    *bytes = malloc(len);
+	bool		ok = false;
+
+	if (bytes == NULL)
+		fail_segment(error, ENOMEM, "could not read segment", stream);
+	else if (!read_at(stream->fd, bytes, len, offset))
+		fail_segment(error, errno, "could not read segment", stream);
+	else if (!write_at(stream->fd, bytes, len, offset))
+		fail_segment(error, errno, "could not write segment", stream);
+	else
+		ok = true;
+	free(bytes);
+	return ok;
+}
+
+/*
+ * After a sync that failed, the kernel may call pages clean that the disk does not
+ * have; it reports that once, so that another sync alone would succeed and mean
+ * nothing.  Write what is in doubt again, as the file reads now: that makes its
+ * pages dirty.  Blocks that do not read as they were written are lost.
+ */
+static bool
+write_again(StenoStream *stream, StenoError *error)
+{
+	Walk		w = {.fd = stream->fd, .size = stream->offset};
+	StenoLost	lost = {0};
+	uint64_t	offset = stream->synced;
+	uint64_t	block = stream->synced_block;
+
+	while (offset < stream->offset)
+	{
+		uint8_t		bytes[STENO_BLOCK_HEADER];
+		StenoBlockHeader h;
+
+		if (stream->offset - offset >= STENO_BLOCK_HEADER &&
+			read_at(stream->fd, bytes, sizeof(bytes), offset) &&
+			steno_block_header_read(bytes, &h) && h.block >= block &&
+			h.stored <= stream->offset - offset - STENO_BLOCK_HEADER &&
+			check_payload(stream->fd, offset, &h) == PAYLOAD_GOOD)
+		{
+			if (!write_block_again(stream, offset, STENO_BLOCK_HEADER + h.stored, error))
+				return false;
+			lost.count += h.block - block;
+			if (h.block > block)
+				lost.last = h.block - 1;
+			block = h.block + 1;
+			offset += STENO_BLOCK_HEADER + h.stored;
+			continue;
+		}
+		if (lost.first == 0)
+		{
+			lost.first = block;
+			lost.offset = offset;
+		}
+		offset = find_block(&w, offset + 1);
+	}
+	if (block < stream->next_block)
+	{
+		lost.count += stream->next_block - block;
+		lost.last = stream->next_block - 1;
+	}
+	stream->lost = lost;
+	return true;
+}
+
 bool
 steno_stream_sync(StenoStream *stream, StenoError *error)
 {
 	if (!stream->dirty)
 		return true;
+	if (stream->doubtful && !write_again(stream, error))
+		return false;
 	while (fdatasync(stream->fd) != 0)
-		if (errno != EINTR)
-			return fail_segment(error, errno, "could not sync segment", stream);
-	stream->dirty = false;
+	{
+		if (errno == EINTR)
+			continue;
+		stream->doubtful = true;
+		return fail_segment(error, errno, "could not sync segment", stream);
+	}
+	mark_synced(stream);
 	return true;
 }
 

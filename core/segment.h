@@ -9,6 +9,15 @@
 
 #include "block.h"
 
+/* Blocks that were written and are gone, since a sync failed. */
+typedef struct StenoLost
+{
+	uint64_t	count;
+	uint64_t	first;			/* number of the first */
+	uint64_t	last;
+	uint64_t	offset;			/* of the first */
+} StenoLost;
+
 typedef struct StenoStream
 {
 	int			fd;				/* of the open segment; -1: none */
@@ -23,6 +32,10 @@ typedef struct StenoStream
 	uint32_t	server_version;
 	mode_t		file_mode;
 	bool		dirty;			/* written since the last sync */
+	bool		doubtful;		/* a sync has failed since the last one that did not */
+	uint64_t	synced;			/* what is known to be on disk ends here ... */
+	uint64_t	synced_block;	/* ... with the block before this one */
+	StenoLost	lost;			/* found by a sync; the caller resets count */
 	char		directory[1024];	/* of the stream */
 } StenoStream;
 
@@ -65,7 +78,12 @@ extern bool steno_stream_append(StenoStream *stream, const uint8_t *bytes,
 								const uint8_t chain[STENO_HASH_SIZE],
 								StenoError *error);
 
-/* Make what was written durable (fdatasync). */
+/*
+ * Make what was written durable (fdatasync).  After a failure the call can be
+ * repeated: it first writes once more what the failed one may have dropped.
+ * What cannot be read back any more is told in stream->lost once a call has
+ * succeeded.
+ */
 extern bool steno_stream_sync(StenoStream *stream, StenoError *error);
 
 /* Sync and close the segment, begin the next one. */

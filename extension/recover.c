@@ -5,10 +5,11 @@
  * 1. What a dead writer was about to write: if its block is whole in the trail,
  *	  its rings are taken to be freed up to there, else up to where they were.
  * 2. The rings' messages are written, as a living writer would have.
- * 3. What nobody could write any more: for each ring whose statement was running,
- *	  a record with outcome "interrupted", for each whose process was there, a
- *	  disconnect record, and gap records that ended sessions left.  These make
- *	  one block, which is written last; then the file goes.
+ * 3. What nobody could write any more, the ends of sessions: for each ring whose
+ *	  statement was running, a record with outcome "interrupted", for each whose
+ *	  process was there, a disconnect record, and gap records that ended
+ *	  sessions left.  A block of these has an intent, too, that tells whose ends
+ *	  it has.  Then the file goes.
  *
  * Recovery may die at any point, and is then done again from where it was.
  */
@@ -25,9 +26,6 @@
 
 /* The last intent of a ring file is for those who recover it. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
-
-/* Intents: 1: a block of messages, 2: the block of step 3 */
-#define FINAL_BLOCK 2
 
 /*
  * Take a ring's session from the messages that its dead writer had written but
@@ -71,7 +69,23 @@ skip_written(StenoRings *rings, uint32 i)
 	steno_ring_free(ring, position);
 }
 
-/* Step 1; returns whether the final block is written already. */
+/* The sessions of the first rings have their ends in the trail: nothing is left of them. */
+void
+steno_recover_ended(StenoRings *rings, uint32 count)
+{
+	uint32		i;
+
+	for (i = 0; i < count; i++)
+	{
+		StenoRing  *ring = steno_ring_at(rings, i);
+
+		ring->gap = 0;
+		ring->inflight.active = 0;
+		atomic_store(&ring->owner, 0);
+	}
+}
+
+/* Step 1; returns whether all is in the trail, the ends of all sessions, too. */
 static bool
 resolve_intents(StenoRings *rings)
 {
@@ -81,6 +95,7 @@ resolve_intents(StenoRings *rings)
 	{
 		StenoIntent *intent = &rings->file->intents[w];
 		uint32		step = w == RECOVERY_INTENT ? 1 : rings->file->nwriters;
+		uint32		ended = 0;
 		uint32		i;
 
 		if (intent->valid == 0)
@@ -88,10 +103,14 @@ resolve_intents(StenoRings *rings)
 		if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
 									intent->offset, intent->block, intent->hash))
 		{
-			if (intent->valid == FINAL_BLOCK)
+			if (intent->valid >= STENO_INTENT_ENDS)
+				ended = intent->valid - STENO_INTENT_ENDS;
+			if (ended >= rings->file->nrings)
 				return true;
-			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
-				skip_written(rings, i);
+			steno_recover_ended(rings, ended);
+			if (ended == 0)
+				for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
+					skip_written(rings, i);
 		}
 		intent->valid = 0;
 	}
@@ -178,7 +197,10 @@ add_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 	steno_writer_add(w, source, &buf.m.m);
 }
 
-/* Step 3; returns the number of interrupted statements. */
+/*
+ * Step 3; returns the number of interrupted statements.  What one session needs
+ * must not be spread over two blocks: a block that is half full is written.
+ */
 static int
 add_finals(StenoWriter *w, StenoDrain *drain)
 {
@@ -193,6 +215,10 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 
 		if (source->body_len == 0)
 			continue;
+		if (steno_block_bytes(w->block) > (size_t) steno_block_size * 1024 / 2 &&
+			!steno_writer_write(w))
+			proc_exit(0);
+		drain->ended = i + 1;
 		if (ring->gap != 0)
 			add_gap(w, source, ring);
 		if (atomic_load(&ring->owner) == 0)
@@ -246,6 +272,7 @@ recover_file(StenoWriter *w, const char *path)
 		proc_exit(0);			/* shutting down, and the trail cannot be written */
 
 	interrupted = add_finals(w, &drain);
+	drain.ended = rings.file->nrings;
 	snprintf(number, sizeof(number), UINT64_FORMAT,
 			 atomic_load(&w->control->records) - before + steno_block_records(w->block));
 	steno_writer_event(w, "recover", "records", number);

@@ -14,7 +14,8 @@
  *
  * When the trail cannot be written, the writer says so once, keeps the block and
  * tries again every second; rings fill up meanwhile, and statements wait or drop
- * their records, as steno.delivery says.
+ * their records, as steno.delivery says.  When it cannot be synced, what is in
+ * doubt is written again before the next try (core/segment.c).
  */
 #include "writer.h"
 
@@ -99,6 +100,7 @@ steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
 	drain->intent = &rings->file->intents[writer];
 	drain->first = writer;
 	drain->step = rings->file->nwriters;
+	drain->ended = 0;
 	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
 	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	for (i = 0; i < n; i++)
@@ -123,7 +125,7 @@ report_failure(StenoWriter *w, StenoAction action, const StenoError *error)
 {
 	static const char *const consequences[] = {
 		[STENO_WRITE] = "Records stay in the rings; when these are full, statements wait or records are dropped, as \"steno.delivery\" says.",
-		[STENO_SYNC] = "What was written since the last sync may not be on disk.",
+		[STENO_SYNC] = "What was written since the last sync may not be on disk; it will be written again.",
 		[STENO_ROTATE] = "Records go on into the present segment.",
 	};
 
@@ -162,6 +164,29 @@ report_success(StenoWriter *w, StenoAction action)
 	w->failing[action] = false;
 	ereport(LOG,
 			(errmsg(messages[action], w->number)));
+}
+
+/* Blocks that a failing disk has not kept: in the log, and in the trail. */
+static void
+report_lost(StenoWriter *w)
+{
+	StenoLost  *lost = &w->stream.lost;
+	char		blocks[64];
+
+	if (lost->count == 0)
+		return;
+	snprintf(blocks, sizeof(blocks), UINT64_FORMAT "-" UINT64_FORMAT, lost->first, lost->last);
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg_plural("stream %d of the trail has lost %llu block, of numbers %llu to %llu",
+						   "stream %d of the trail has lost %llu blocks, of numbers %llu to %llu",
+						   (unsigned long) lost->count, w->number, (unsigned long long) lost->count,
+						   (unsigned long long) lost->first, (unsigned long long) lost->last),
+			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and do not read any more as they were written.",
+					   (unsigned long long) w->stream.segment, (unsigned long long) lost->offset),
+			 errhint("Check the disk, and run \"steno verify\".")));
+	lost->count = 0;
+	steno_writer_event(w, "lost", "blocks", blocks);
 }
 
 static bool
@@ -257,7 +282,7 @@ steno_writer_write(StenoWriter *w)
 		memcpy(intent->hash, chain, sizeof(chain));
 		/* recovery must not see valid before the rest */
 		atomic_thread_fence(memory_order_release);
-		intent->valid = 1;
+		intent->valid = drain->ended > 0 ? STENO_INTENT_ENDS + drain->ended : STENO_INTENT_MESSAGES;
 	}
 	while (!steno_stream_append(&w->stream, bytes, len, records, chain, &error))
 	{
@@ -285,6 +310,8 @@ steno_writer_write(StenoWriter *w)
 			ring->session_statement = source->statement;
 			steno_ring_free(ring, drain->positions[i]);
 		}
+		if (drain->ended > 0)
+			steno_recover_ended(drain->rings, drain->ended);
 		atomic_thread_fence(memory_order_release);
 		intent->valid = 0;
 	}
@@ -311,6 +338,7 @@ steno_writer_sync(StenoWriter *w)
 		return false;
 	}
 	report_success(w, STENO_SYNC);
+	report_lost(w);
 	count(&w->control->syncs, 1);
 	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
 	return true;

@@ -25,7 +25,16 @@ typedef struct StenoDrain
 	uint32		step;
 	StenoSource *sources;
 	uint64	   *positions;
+	uint32		ended;			/* recovery: rings below this have their ends in
+								 * the block that is written next */
 } StenoDrain;
+
+/*
+ * What a valid intent is about: a block of messages, or, from STENO_INTENT_ENDS on,
+ * one that ends the sessions of as many rings as it is more than that.
+ */
+#define STENO_INTENT_MESSAGES 1
+#define STENO_INTENT_ENDS 2
 
 /* What can fail, each by itself. */
 typedef enum StenoAction
@@ -56,6 +65,8 @@ extern void steno_drain_free(StenoDrain *drain);
 extern void steno_drain_load(StenoDrain *drain, uint32 i);
 
 extern bool steno_writer_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
+extern void steno_recover_ended(StenoRings *rings, uint32 count);
+
 extern bool steno_writer_drain(StenoWriter *writer, StenoDrain *drain);
 extern bool steno_writer_write(StenoWriter *writer);
 extern bool steno_writer_sync(StenoWriter *writer);

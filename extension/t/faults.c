@@ -1,0 +1,282 @@
+/*
+ * extension/t/faults.c
+ *		A disk that fails, and a writer that dies, as tests ask for it.
+ *
+ * A library for LD_PRELOAD, between the server and the C library.  It looks at
+ * segments of a trail (*.steno) alone, and only at blocks, which come after a
+ * segment's header.  Files in the folder STENO_FAULTS say what happens.  An empty
+ * one holds while it is there; one of n bytes holds n times, and goes.
+ *
+ *		write_fails			pwrite: ENOSPC, nothing is written
+ *		write_stops			pwrite: half is written, then ENOSPC
+ *		hold_write			pwrite waits, while the file is there
+ *		kill_before_write.N	pwrite of stream N: SIGKILL, nothing is written
+ *		kill_in_write.N		half is written, then SIGKILL
+ *		kill_after_write.N	all is written, then SIGKILL
+ *		sync_fails			fdatasync: EIO; nothing more of it is known to be on disk
+ *		sync_loses			the same, and what was written since the last one is gone
+ *		hold_sync			fdatasync waits, while the file is there
+ *		begin_fails			fsync, of a segment that is begun or opened: EIO
+ *		clock				gettimeofday is as many seconds ahead as it says, in writers
+ *
+ * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
+ * succeeded though bytes that an earlier one had failed to sync were not written
+ * again: the disk would not have them.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SEGMENT_HEADER 128
+
+typedef struct Range
+{
+	off_t		from;			/* from >= to: empty */
+	off_t		to;
+} Range;
+
+/* Of the one segment that this process, a writer, writes. */
+static bool is_writer;
+static Range written;			/* since the last sync */
+static Range not_on_disk;		/* since a sync that failed */
+static bool full;				/* the rest of a write that stops */
+static char stream[16];			/* its number */
+
+static bool
+path_of(char *path, size_t size, const char *name)
+{
+	const char *folder = getenv("STENO_FAULTS");
+
+	return folder != NULL && snprintf(path, size, "%s/%s", folder, name) < (int) size;
+}
+
+static bool
+is_there(const char *name)
+{
+	char		path[4096];
+
+	return path_of(path, sizeof(path), name) && access(path, F_OK) == 0;
+}
+
+static void
+touch(const char *name)
+{
+	char		path[4096];
+	int			fd;
+
+	if (path_of(path, sizeof(path), name) &&
+		(fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) >= 0)
+		close(fd);
+}
+
+static bool
+fires(const char *name)
+{
+	char		path[4096];
+	struct stat st;
+
+	if (!path_of(path, sizeof(path), name) || stat(path, &st) != 0)
+		return false;
+	if (st.st_size == 1)
+		unlink(path);
+	else if (st.st_size > 1 && truncate(path, st.st_size - 1) != 0)
+		abort();
+	return true;
+}
+
+static bool
+fires_here(const char *name)
+{
+	char		with_stream[64];
+
+	snprintf(with_stream, sizeof(with_stream), "%s.%s", name, stream);
+	return fires(with_stream);
+}
+
+static void
+hold(const char *name)
+{
+	char		holding[64];
+	char		path[4096];
+	struct timespec nap = {0, 5 * 1000 * 1000};
+
+	if (!is_there(name))
+		return;
+	snprintf(holding, sizeof(holding), "holding.%s", stream);
+	touch(holding);
+	while (is_there(name))
+		nanosleep(&nap, NULL);
+	if (path_of(path, sizeof(path), holding))
+		unlink(path);
+}
+
+static bool
+is_segment(int fd)
+{
+	char		link[64];
+	char		path[4096];
+	ssize_t		n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 6 || memcmp(path + n - 6, ".steno", 6) != 0)
+		return false;
+	is_writer = true;
+	/* .../<stream>/<segment>.steno */
+	path[n] = '\0';
+	*strrchr(path, '/') = '\0';
+	snprintf(stream, sizeof(stream), "%.15s", strrchr(path, '/') + 1);
+	return true;
+}
+
+static void
+note_written(off_t from, off_t to)
+{
+	if (written.from >= written.to)
+		written = (Range) {from, to};
+	if (from < written.from)
+		written.from = from;
+	if (to > written.to)
+		written.to = to;
+	/* written again, from the beginning on */
+	if (from <= not_on_disk.from && to > not_on_disk.from)
+		not_on_disk.from = to;
+}
+
+static void
+not_synced(void)
+{
+	if (not_on_disk.from >= not_on_disk.to)
+		not_on_disk = written;
+	if (written.from < written.to && written.from < not_on_disk.from)
+		not_on_disk.from = written.from;
+	if (written.to > not_on_disk.to)
+		not_on_disk.to = written.to;
+}
+
+ssize_t
+pwrite(int fd, const void *bytes, size_t len, off_t offset)
+{
+	static ssize_t (*next) (int, const void *, size_t, off_t);
+	ssize_t		n;
+
+	if (next == NULL)
+		next = (ssize_t (*) (int, const void *, size_t, off_t)) dlsym(RTLD_NEXT, "pwrite");
+	if (!is_segment(fd))
+		return next(fd, bytes, len, offset);
+	if (offset < SEGMENT_HEADER)
+	{
+		written = not_on_disk = (Range) {0, 0};
+		return next(fd, bytes, len, offset);
+	}
+	hold("hold_write");
+	if (full || fires("write_fails"))
+	{
+		full = false;
+		errno = ENOSPC;
+		return -1;
+	}
+	if (fires_here("kill_before_write"))
+		kill(getpid(), SIGKILL);
+	if (fires_here("kill_in_write"))
+	{
+		if (next(fd, bytes, len / 2, offset) > 0)
+			kill(getpid(), SIGKILL);
+		abort();
+	}
+	full = fires("write_stops");
+	n = next(fd, bytes, full ? len / 2 : len, offset);
+	if (n > 0)
+		note_written(offset, offset + n);
+	if (fires_here("kill_after_write"))
+		kill(getpid(), SIGKILL);
+	return n;
+}
+
+ssize_t
+pwrite64(int fd, const void *bytes, size_t len, off_t offset)
+{
+	return pwrite(fd, bytes, len, offset);
+}
+
+int
+fdatasync(int fd)
+{
+	static int	(*next) (int);
+	int			result;
+
+	if (next == NULL)
+		next = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
+	if (!is_segment(fd))
+		return next(fd);
+	hold("hold_sync");
+	if (fires("sync_fails"))
+	{
+		not_synced();
+		errno = EIO;
+		return -1;
+	}
+	if (fires("sync_loses"))
+	{
+		/* a hole reads as zeros: the space is there, its contents are not */
+		if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					  written.from, written.to - written.from) != 0)
+			abort();
+		errno = EIO;
+		return -1;
+	}
+	result = next(fd);
+	if (result == 0)
+	{
+		if (not_on_disk.from < not_on_disk.to)
+			touch("lied");
+		written = not_on_disk = (Range) {0, 0};
+	}
+	return result;
+}
+
+int
+fsync(int fd)
+{
+	static int	(*next) (int);
+
+	if (next == NULL)
+		next = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
+	if (is_segment(fd) && fires("begin_fails"))
+	{
+		errno = EIO;
+		return -1;
+	}
+	return next(fd);
+}
+
+int
+gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+	static int	(*next) (struct timeval *restrict, void *restrict);
+	char		path[4096];
+	long		ahead;
+	int			result;
+	FILE	   *file;
+
+	if (next == NULL)
+		next = (int (*) (struct timeval *restrict, void *restrict)) dlsym(RTLD_NEXT, "gettimeofday");
+	result = next(now, zone);
+	if (is_writer && path_of(path, sizeof(path), "clock") && (file = fopen(path, "re")) != NULL)
+	{
+		if (fscanf(file, "%ld", &ahead) == 1)
+			now->tv_sec += ahead;
+		fclose(file);
+	}
+	return result;
+}

@@ -1,0 +1,163 @@
+
+# A writer that is killed just before, in the middle of, or just after its write
+# of a block, and before it has freed the rings: those who recover know which it
+# was, and each record is in the trail once.  So they do when they are killed
+# themselves.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Steno::Faults;
+use Test::More;
+
+my $faults = Steno::Faults->new;
+my $node = new_node(
+	'main',
+	start => 0,
+	conf => q{
+restart_after_crash = on
+steno.writers = 2
+steno.ring_size = 16kB
+steno.block_size = 64kB
+steno.mandatory = ''
+});
+my $rounds = 0;
+
+# The server is back, and what its last run left is in the trail.
+sub back
+{
+	wait_until 'the rings of before are drained', sub {
+		$node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
+		  && scalar(my @files = glob rings_of($node) . '/*') == 1;
+	};
+	return;
+}
+
+# Sessions, at least two of each writer.
+sub sessions_of
+{
+	my ($watch, $name) = @_;
+	my (@sessions, %of);
+
+	until (($of{0} // 0) >= 2 && ($of{1} // 0) >= 2)
+	{
+		push @sessions, Steno::Client->new($node, application_name => $name);
+		$of{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $sessions[-1]{pid}")->{rows}[0][0] }++;
+	}
+	return @sessions;
+}
+
+# Sessions of both writers; each has its statements in the trail, statements
+# in the block whose write is the end of the writer, and statements after these, which
+# tell of another application, in its ring alone.
+sub round_of
+{
+	my ($fault, $stream, $kills) = @_;
+	my $what = "$fault of stream $stream, $kills times";
+	my $start = -s $node->logfile;
+	my (@sessions, %texts, %seen, %seqs, @r);
+	my $name = 'round ' . ++$rounds;
+	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+
+	$watch->query(q{SET steno.log = 'none'});
+	@sessions = sessions_of($watch, $name);
+	my $run = sub {
+		my ($phase) = @_;
+
+		foreach my $i (0 .. $#sessions)
+		{
+			foreach my $n (1 .. 3)
+			{
+				my $text = "SELECT '$name $phase $i $n'";
+
+				$sessions[$i]->query($text);
+				$texts{$text} = $phase eq 'ring' ? "$name changed" : $name;
+			}
+		}
+	};
+
+	$run->('trail');
+	$watch->query('SELECT steno.flush()');
+	$faults->set('hold_write');
+	$run->('block');
+	wait_until 'the writer is at it', sub { $faults->is_set("holding.$stream") };
+	$_->query("SET application_name = '$name changed'") foreach @sessions;
+	$run->('ring');
+	$faults->set_times("$fault.$stream", $kills);
+	$faults->unset('hold_write');
+	wait_until 'the last kill', sub { !$faults->is_set("$fault.$stream") };
+	back();
+	is(scalar(() = slurp_file($node->logfile, $start) =~ /was terminated by signal 9/g),
+		$kills, "$what: killed as often");
+
+	@r = grep { ($_->{application} // '') =~ /^$name( changed)?$/ } records($node);
+	foreach my $r (@r)
+	{
+		push @{ $seqs{ $r->{session} } }, $r->{seq};
+		next if $r->{kind} ne 'statement' || $r->{text} !~ /^SELECT '/;
+		$seen{ $r->{text} }++;
+		is($r->{application}, $texts{ $r->{text} }, "$what: facts of the session")
+		  if ($r->{application} // '') ne ($texts{ $r->{text} } // '-');
+	}
+	is_deeply([ grep { ($seen{$_} // 0) != 1 } sort keys %texts ], [], "$what: each statement is there once");
+	is(scalar keys %seqs, scalar @sessions, "$what: all sessions");
+	is_deeply(
+		[ map { [ sort { $a <=> $b } @$_ ] } values %seqs ],
+		[ map { [ 1 .. 12 ] } @sessions ],
+		"$what: and their ends, numbered without gaps");
+	is_deeply(
+		[ map { $_->{outcome} } grep { $_->{kind} eq 'disconnect' } @r ],
+		[ ('interrupted') x @sessions ],
+		"$what: one end each");
+	verify_ok($node, "$what: the trail is whole");
+	close $_->{socket} foreach @sessions, $watch;
+	return;
+}
+
+$faults->start($node);
+value($node, 'CREATE EXTENSION pg_steno');
+
+# Of stream 0, the second kill meets who recovers from the first, the third who
+# recovers from that.
+foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
+{
+	round_of($fault, 0, $_) foreach 1 .. 3;
+	round_of($fault, 1, 1);
+}
+# The ends of many sessions make several blocks, and he who writes them is killed
+# after each.
+{
+	my $padding = 'x' x 220;
+	my (@sessions, @others, %ends);
+	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+
+	@sessions = map { Steno::Client->new($node, application_name => 'many') } 1 .. 80;
+	$_->put('Q', "SELECT pg_sleep(1000), '$padding'\0")->send_all foreach @sessions;
+	wait_until 'all are running', sub {
+		$watch->query(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'many' AND wait_event = 'PgSleep'})->{rows}[0][0] eq '80';
+	};
+	@others = sessions_of($watch, 'others');
+	$watch->query('SELECT steno.flush()');
+	$faults->set_times('kill_after_write.0', 3);
+	$_->query(q{SELECT 'for a write'}) foreach @others;
+	wait_until 'the last kill', sub { !$faults->is_set('kill_after_write.0') };
+	back();
+	foreach my $r (records($node, application => 'many'))
+	{
+		push @{ $ends{ $r->{session} } }, "$r->{kind} $r->{outcome}" if $r->{outcome} eq 'interrupted';
+	}
+	is_deeply(
+		[ map { join ', ', sort @$_ } values %ends ],
+		[ ('disconnect interrupted, statement interrupted') x 80 ],
+		'many sessions: each has its end once');
+	verify_ok($node, 'many sessions: the trail is whole');
+}
+$node->stop;
+is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
+verify_ok($node, 'the trail is whole');
+gapless($node, 'no session has gaps');
+done_testing();
