@@ -30,6 +30,7 @@ typedef struct StenoStatement
 	bool		failures;		/* recorded if it fails */
 	bool		top_level;		/* is in the in-flight slot */
 	bool		suspect;		/* its text may have a secret */
+	struct StenoObjects *objects;	/* NULL: none */
 } StenoStatement;
 
 /* A query between ExecutorStart and ExecutorEnd. */
@@ -101,6 +102,7 @@ typedef struct StenoLocal
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		transaction_over;	/* it has aborted; its block may still be there */
+	bool		objects_pending;	/* functions wait for their query */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
 	bool		client;			/* a client's backend */
 	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */

@@ -29,6 +29,7 @@ _PG_init(void)
 	steno_shmem_install();
 	steno_session_install();
 	steno_statement_install();
+	steno_objects_install();
 	steno_failure_install();
 	steno_writer_register();
 }

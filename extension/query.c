@@ -348,6 +348,8 @@ executor_end(QueryDesc *query)
 
 	if (o)
 	{
+		if (unlikely(o->s.objects != NULL))
+			steno_objects_finish(&o->s, NULL);
 		steno_record_query(o, NULL, false);
 		steno_remember_end(&o->s);
 		steno_forget_open(o);
@@ -378,8 +380,13 @@ transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
-			if (steno_my.level == NULL)
+			if (unlikely(steno_my.objects_pending))
+				steno_objects_forget_pending();
+			if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
+			{
 				steno_my.open_count = 0;
+				steno_objects_release_all();
+			}
 			break;
 		case XACT_EVENT_PRE_COMMIT:
 			if (unlikely(!steno_my.described))

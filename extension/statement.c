@@ -203,6 +203,9 @@ number(StenoStatement *s, const char *source, int location, int length,
 	s->recorded = s->top_level || steno_my.log_nested || forced;
 	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
 	s->recorded = s->recorded && steno_class_logged(class);
+	s->objects = NULL;
+	if (unlikely(steno_my.objects_pending) && s->top_level)
+		steno_objects_adopt(s);
 	s->policy = 0;
 	s->redact = 0;
 	if (unlikely(steno_my.policy != 0))
@@ -280,13 +283,14 @@ steno_omit(StenoRecord *record, const char *name, int count)
 }
 
 /*
- * Make the record's shape: all of it but the parameters, for which there is room
- * at the returned end.  command NULL is SELECT, which then is in the code: the
- * page of our constants is another one to miss.
+ * Make the record's shape: all of it but the parameters and objects, for which
+ * there is room at the returned end.  command NULL is SELECT, which then is in the
+ * code: the page of our constants is another one to miss.
  */
 STENO_HOT uint8 *
 steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
-				 const StenoAccess *relations, int count, ParamListInfo params)
+				 const StenoAccess *relations, int count, ParamListInfo params,
+				 StenoObjects *objects)
 {
 	uint32		command_len = command ? strlen(command) : strlen("SELECT");
 	uint32		room = 3 * STENO_VARINT_MAX + command_len;
@@ -304,6 +308,15 @@ steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *co
 			count = i;
 			break;
 		}
+	}
+	if (unlikely(objects != NULL))
+	{
+		uint32		limit = steno_shape_limit();
+		int			omitted;
+
+		room += steno_objects_size(objects, limit > room ? limit - room : 0, &omitted);
+		if (omitted > 0)
+			steno_omit(record, "objects_omitted", omitted);
 	}
 	if (unlikely(room > STENO_SHAPE_ROOM))
 	{
@@ -361,14 +374,50 @@ steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 		steno_omit(record, "parameters_omitted", params->numParams);
 		params = NULL;
 	}
-	end = steno_make_shape(record, s->class, query_id, command, relations, count, params);
+	end = steno_make_shape(record, s->class, query_id, command, relations, count, params, s->objects);
 	if (end == NULL)
 		return;
 	if (params)
 		after = add_params(record, params, failing, end, values);
 	if (after == NULL)
 		after = steno_put_varint(end, 0);
+	if (unlikely(s->objects != NULL))
+		after = steno_objects_put(after, s->objects);
 	record->shape_len = after - record->shape;
+}
+
+/* ---- objects ---- */
+
+/*
+ * The statement whose record tells of what happens to objects now: the innermost
+ * that runs, or, when steno.log_nested leaves it out, the one around it.
+ * NULL: none.  function: one is called, for which a statement is recorded
+ * whatever its own class.
+ */
+STENO_COLD StenoStatement *
+steno_statement_of_event(bool function)
+{
+	StenoLevel *l;
+
+	for (l = steno_my.level; l; l = l->outer)
+	{
+		StenoOpen  *o = l->utility ? NULL : steno_find_open(l->query);
+		StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
+
+		if (s == NULL)
+			continue;
+		if (function && !s->recorded && (s->top_level || steno_my.log_nested) &&
+			!(s->policy & (STENO_S_SKIPPED | STENO_S_NOISE)))
+		{
+			s->recorded = true;
+			steno_describe(s->user_id);
+		}
+		if (s->recorded)
+			return s;
+		if (!function && !steno_class_logged(s->class))
+			return NULL;
+	}
+	return NULL;
 }
 
 /* ---- failures ---- */
@@ -391,7 +440,7 @@ record_raised(void)
 		return;
 	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	end = steno_make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, NULL);
+	end = steno_make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, NULL, NULL);
 	record.shape_len = steno_put_varint(end, 0) - record.shape;
 	record.time = steno_my.anchor_time +
 		steno_clock_us(&steno_my.clock, steno_my.anchor_start,
@@ -447,6 +496,8 @@ steno_record_unplanned(const StenoUnplanned *q)
 	if (s.top_level)
 		steno_my.reported = true;
 	steno_remember_end(&s);
+	if (s.objects)
+		steno_objects_release(&s.objects);
 }
 
 /* The statement of this level has failed; nothing of it runs any more. */
@@ -475,7 +526,7 @@ record_failed(StenoLevel *l, const ErrorData *edata)
 		(void) steno_failure_message(l->utility, edata);
 		steno_record_utility(l, edata, 0);
 		steno_remember_end(l->utility);
-		steno_free_relations(l);
+		steno_forget_utility(l);
 	}
 	if (top_level)
 		steno_my.reported = true;
@@ -598,6 +649,7 @@ steno_statement_aborted(void)
 	fail_unreported();
 	steno_my.subid = TopSubTransactionId;
 	close_open(InvalidSubTransactionId);
+	steno_objects_forget_pending();
 }
 
 STENO_COLD static void
@@ -614,6 +666,7 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 		case SUBXACT_EVENT_ABORT_SUB:
 			steno_my.subid = parent;
 			close_open(mine);
+			steno_objects_forget_pending();
 			if (steno_my.raised_code != 0)
 			{
 				record_raised();

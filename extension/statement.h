@@ -120,7 +120,7 @@ extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64
 							ParamListInfo params, bool failing, StenoParams *values);
 extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
 							   const char *command, const StenoAccess *relations,
-							   int count, ParamListInfo params);
+							   int count, ParamListInfo params, StenoObjects *objects);
 
 /*
  * The shape is the one part of a record that cannot go in parts: what does not
@@ -158,6 +158,8 @@ steno_forget_open(StenoOpen *o)
 {
 	int			i = o - steno_my.open;
 
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_release(&o->s.objects);
 	steno_my.open_count--;
 	if (unlikely(i < steno_my.open_count))
 		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
@@ -200,6 +202,7 @@ steno_fill(StenoRecord *record, const StenoStatement *s)
 	record->statement = s->statement;
 	record->substatement = s->substatement;
 	record->depth = s->depth;
+	record->audited = steno_class_audited(s->class);
 	record->text = s->text;
 	record->text_len = s->text_len;
 	if (unlikely(s->suspect))
@@ -258,6 +261,6 @@ extern void steno_planner_install(void);
 extern void steno_utility_install(void);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
-extern void steno_free_relations(StenoLevel *l);
+extern void steno_forget_utility(StenoLevel *l);
 
 #endif							/* STENO_STATEMENT_H */

@@ -13,6 +13,9 @@
  *							the hooks of planner, executor, and utility statements
  *		transaction.c		ends of transactions that wrote
  *		running.c			start records
+ *		class.c				classes of utility statements
+ *		object.h, object*.c, function.c
+ *							objects that statements change, functions that they call
  *		failure.c, split.c	failures that never reach the executor
  *		rules.c				the rules file
  *		policy.c			what rules and the switches for noise say of statements
@@ -233,6 +236,26 @@ extern void steno_statement_failed(const ErrorData *edata);
 extern bool steno_statement_fatal(const ErrorData *edata);
 extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);
+extern StenoStatement *steno_statement_of_event(bool function);
+extern void steno_statement_add_relation(Oid relid, uint32 access);
+
+/* ---- class.c ---- */
+
+extern int	steno_class_of_utility(Node *statement);
+extern uint8 steno_class_audited(int class);
+
+/* ---- object.c ---- */
+
+typedef struct StenoObjects StenoObjects;
+
+extern void steno_objects_install(void);
+extern void steno_objects_adopt(StenoStatement *s);
+extern void steno_objects_finish(StenoStatement *s, Node *utility);
+extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *omitted);
+extern uint8 *steno_objects_put(uint8 *p, const StenoObjects *list);
+extern void steno_objects_release(StenoObjects **mine);
+extern void steno_objects_release_all(void);
+extern void steno_objects_forget_pending(void);
 
 /* ---- transaction.c ---- */
 

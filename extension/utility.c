@@ -34,9 +34,14 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		steno_session_failing(s->user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	end = steno_make_shape(&record, s->class, 0, l->command, l->relations,
-						   l->relations_count, NULL);
+						   l->relations_count, NULL, s->objects);
 	if (end)
-		record.shape_len = steno_put_varint(end, 0) - record.shape;
+	{
+		end = steno_put_varint(end, 0);
+		if (s->objects)
+			end = steno_objects_put(end, s->objects);
+		record.shape_len = end - record.shape;
+	}
 	if (edata == NULL)
 		record.rows = rows;
 	steno_put_ended(s, &record, edata);
@@ -49,7 +54,7 @@ record_start(StenoLevel *l)
 	uint8	   *end;
 
 	steno_record_init(&record, STENO_KIND_START);
-	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL);
+	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL, NULL);
 	if (end)
 		record.shape_len = steno_put_varint(end, 0) - record.shape;
 	steno_running_record(l->utility, &record);
@@ -57,12 +62,55 @@ record_start(StenoLevel *l)
 
 /* ---- relations ---- */
 
-void
-steno_free_relations(StenoLevel *l)
+static void
+free_relations(StenoLevel *l)
 {
 	if (l->relations != l->few)
 		pfree(l->relations);
 	l->relations = l->few;
+}
+
+/* The statement has its record. */
+void
+steno_forget_utility(StenoLevel *l)
+{
+	free_relations(l);
+	if (l->utility->objects)
+		steno_objects_release(&l->utility->objects);
+}
+
+STENO_COLD static void
+add_relation(StenoLevel *level, Oid relid, uint32 access)
+{
+	int			i;
+
+	for (i = 0; i < level->relations_count; i++)
+		if (level->relations[i].relid == relid)
+			break;
+	if (i == level->relations_room)
+	{
+		int			room = level->relations_room * 2;
+		StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
+													   room * sizeof(StenoAccess),
+													   MCXT_ALLOC_NO_OOM);
+
+		if (more == NULL)
+			return;
+		memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
+		free_relations(level);
+		level->relations = more;
+		level->relations_room = room;
+	}
+	if (i == level->relations_count)
+	{
+		steno_relation_know(relid);
+		if (unlikely(steno_my.policy != 0))
+			steno_policy_know(relid);
+		level->relations[i].relid = relid;
+		level->relations[i].access = 0;
+		level->relations_count++;
+	}
+	level->relations[i].access |= access;
 }
 
 /* Permissions of relations that a utility statement, such as COPY, checks. */
@@ -74,74 +122,21 @@ steno_add_relations(StenoLevel *level, List *permissions)
 	foreach(lc, permissions)
 	{
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
-		int			i;
 
-		if (!STENO_IS_PERMISSION(p))
-			continue;
-		for (i = 0; i < level->relations_count; i++)
-			if (level->relations[i].relid == p->relid)
-				break;
-		if (i == level->relations_room)
-		{
-			int			room = level->relations_room * 2;
-			StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
-														   room * sizeof(StenoAccess),
-														   MCXT_ALLOC_NO_OOM);
-
-			if (more == NULL)
-				break;
-			memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
-			steno_free_relations(level);
-			level->relations = more;
-			level->relations_room = room;
-		}
-		if (i == level->relations_count)
-		{
-			steno_relation_know(p->relid);
-			if (unlikely(steno_my.policy != 0))
-				steno_policy_know(p->relid);
-			level->relations[i].relid = p->relid;
-			level->relations[i].access = 0;
-			level->relations_count++;
-		}
-		level->relations[i].access |= steno_access_of(p->requiredPerms);
+		if (STENO_IS_PERMISSION(p))
+			add_relation(level, p->relid, steno_access_of(p->requiredPerms));
 	}
+}
+
+/* A relation that the utility statement which runs has used without such a check. */
+void
+steno_statement_add_relation(Oid relid, uint32 access)
+{
+	if (steno_my.level && steno_my.level->utility)
+		add_relation(steno_my.level, relid, access);
 }
 
 /* ---- the hook ---- */
-
-static int
-utility_class(Node *statement)
-{
-	switch (nodeTag(statement))
-	{
-		case T_CopyStmt:
-			return ((CopyStmt *) statement)->is_from ? STENO_CLASS_WRITE : STENO_CLASS_READ;
-		case T_TruncateStmt:
-			return STENO_CLASS_WRITE;
-		case T_DoStmt:
-			return STENO_CLASS_FUNCTION;
-		case T_GrantStmt:
-		case T_GrantRoleStmt:
-		case T_CreateRoleStmt:
-		case T_AlterRoleStmt:
-		case T_AlterRoleSetStmt:
-		case T_DropRoleStmt:
-		case T_AlterDefaultPrivilegesStmt:
-		case T_ReassignOwnedStmt:
-		case T_DropOwnedStmt:
-			return STENO_CLASS_ROLE;
-		case T_VariableSetStmt:
-		case T_AlterSystemStmt:
-			return STENO_CLASS_MISC_SET;
-		case T_TransactionStmt:
-			return STENO_CLASS_TRANSACTION;
-		default:
-			if (GetCommandLogLevel(statement) == LOGSTMT_DDL)
-				return STENO_CLASS_DDL;
-			return STENO_CLASS_MISC;
-	}
-}
 
 static void
 call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
@@ -205,6 +200,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
 	StenoStatement *s = l->utility;
 
+	steno_objects_finish(s, statement);
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
 	if (IsA(statement, TransactionStmt))
@@ -214,7 +210,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	if (steno_my.settings_dirty)
 		steno_settings_record();
 	steno_remember_end(s);
-	steno_free_relations(l);
+	steno_forget_utility(l);
 }
 
 #define UTILITY_ARGS PlannedStmt *plan, const char *source, bool read_only_tree, \
@@ -233,7 +229,7 @@ client_utility(UTILITY_ARGS)
 
 	steno_my.level = NULL;		/* should a failure have been kept from us */
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
-				utility_class(statement), 0, false);
+				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
 	leave_utility(&steno_top_level, statement, completion);
@@ -248,7 +244,7 @@ nested_utility(UTILITY_ARGS)
 	StenoLevel	l;
 
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
-				utility_class(statement),
+				steno_class_of_utility(statement),
 				steno_my.level ? steno_my.level->inside : 0,
 				steno_my.level && steno_my.level->forces);
 	enter_utility(&l, &s, statement, few);
