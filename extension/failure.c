@@ -71,6 +71,8 @@ record_failure(const ErrorData *edata)
 	steno_secret_hide(&record);
 	if (steno_my.policy != 0 && !steno_policy_failed(&record))
 		return;
+	if (!steno_my.log_statement)
+		record.text = NULL;
 	steno_record_put(&record, false);
 }
 

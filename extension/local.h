@@ -33,6 +33,28 @@ typedef struct StenoStatement
 	struct StenoObjects *objects;	/* NULL: none */
 } StenoStatement;
 
+/*
+ * Shapes of queries that ran lately.  A shape is found by what it was made from,
+ * so it cannot be that of another query; the names in it are as good as those in
+ * the cache of relations, and go when any of them may have changed.
+ */
+#define STENO_KEPT_SHAPES 6
+#define STENO_KEPT_RELATIONS 2
+#define STENO_KEPT_ROOM 160
+
+typedef struct StenoKept
+{
+	uint64		query_id;
+	Oid			relids[STENO_KEPT_RELATIONS];
+	uint32		permissions[STENO_KEPT_RELATIONS];
+	uint8		count;			/* of relations */
+	uint8		operation;		/* CmdType */
+	uint8		class;
+	uint8		len;			/* of shape; 0: nothing is kept */
+	uint8		params;			/* where its parameters begin */
+	uint8		shape[STENO_KEPT_ROOM];
+} StenoKept;
+
 /* A query between ExecutorStart and ExecutorEnd. */
 typedef struct StenoOpen
 {
@@ -42,6 +64,7 @@ typedef struct StenoOpen
 	Portal		portal;			/* NULL: not a portal's query */
 	SubTransactionId subid;
 	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
+	StenoKept  *kept;			/* its shape, unless that is empty now; NULL: none */
 } StenoOpen;
 
 /* Relations whose names are at hand. */
@@ -64,7 +87,6 @@ typedef enum StenoState
 } StenoState;
 
 #define STENO_FEW_OPEN 4
-#define STENO_SHAPE_ROOM 640
 
 /*
  * Functions that every query runs through stand together in the library, from the
@@ -154,7 +176,8 @@ typedef struct StenoLocal
 	int			near_next;		/* to be replaced next */
 
 	StenoOpen	few_open[STENO_FEW_OPEN];
-	uint8		shape[STENO_SHAPE_ROOM] __attribute__((aligned(STENO_CACHE_LINE)));
+	int			kept_next;		/* to be replaced next */
+	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
 } StenoLocal;
 
@@ -207,6 +230,16 @@ extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);
 extern void steno_policy_refresh(void);
 extern void steno_policy_begin(StenoStatement *s, const StenoStatement *outer);
+
+/* Names in the kept shapes may have changed. */
+static inline void
+steno_forget_shapes(void)
+{
+	int			i;
+
+	for (i = 0; i < STENO_KEPT_SHAPES; i++)
+		steno_my.kept[i].len = 0;
+}
 
 /* To be called before a statement's class is looked at. */
 static inline void

@@ -498,17 +498,19 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 	}
 }
 
-static void
+STENO_HOT static void
 object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
-	if (previous)
+	if (unlikely(previous != NULL))
 		previous(event, class, oid, sub, arg);
+	/* the functions of pg_catalog: operators, mostly */
+	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId))
+		return;
 	if (event == OAT_NAMESPACE_SEARCH || steno_my.state != STENO_READY || steno_my.paused)
 		return;
 	if (event == OAT_FUNCTION_EXECUTE)
 	{
-		/* all functions below are of pg_catalog: operators, mostly */
-		if (oid >= FirstUnpinnedObjectId && steno_class_logged(STENO_CLASS_FUNCTION))
+		if (steno_class_logged(STENO_CLASS_FUNCTION))
 			function_called(oid);
 	}
 	else if (steno_my.level != NULL)

@@ -129,6 +129,14 @@ find_output(Oid type)
 	return o;
 }
 
+/* steno.log_parameter_max_size, for types of variable length. */
+static inline bool
+too_long(uint32 len)
+{
+	return unlikely(steno_my.log_parameter_max_size > 0) &&
+		len > (uint32) steno_my.log_parameter_max_size;
+}
+
 /*
  * A value through its type's output function.  That may be anybody's code: an
  * error of it must not become the statement's, so it is swallowed, and the
@@ -146,12 +154,13 @@ output_text(Oid type, Datum value, StenoParam *p)
 	steno_my.paused = true;		/* statements of the function are not ours to record */
 	PG_TRY();
 	{
-		char	   *text = OutputFunctionCall(&find_output(type)->function, value);
+		Output	   *o = find_output(type);
+		char	   *text = OutputFunctionCall(&o->function, value);
 
 		p->data = (uint8 *) text;
 		p->len = strlen(text);
 		p->prefixed = true;
-		ok = true;
+		ok = !(o->varlena && too_long(p->len));
 	}
 	PG_CATCH();
 	{
@@ -207,7 +216,7 @@ set_varlena(Datum value, bool failing, StenoParam *p)
 			return false;		/* no table access now */
 	}
 	set_bytes(p, VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v), true);
-	return true;
+	return !too_long(p->len);
 }
 
 /* PostgreSQL pads an interval and a timetz; the format does not. */
@@ -233,7 +242,7 @@ set_inet(Datum value, bool failing, StenoParam *p)
 		return false;
 	i = (inet_struct *) VARDATA_ANY(v);
 	set_bytes(p, i, 2 + (i->family == PGSQL_AF_INET ? 4 : 16), true);
-	return true;
+	return !too_long(p->len);
 }
 
 /* Returns the representation that was taken. */
@@ -359,6 +368,7 @@ steno_params_collect(ParamListInfo params, bool failing,
 {
 	int			count = params->numParams;
 	uint64	   *room = result->fixed;
+	uint8	   *begin;
 	int			i;
 
 	if (failing && params->paramFetch != NULL)
@@ -374,6 +384,7 @@ steno_params_collect(ParamListInfo params, bool failing,
 		room = palloc(count * sizeof(uint64));
 	}
 
+	begin = shape;
 	shape = steno_put_varint(shape, count);
 	for (i = 0; i < count; i++)
 	{
@@ -402,5 +413,6 @@ steno_params_collect(ParamListInfo params, bool failing,
 		shape = steno_put_varint(shape, external->ptype);
 		*shape++ = repr;
 	}
+	result->shape_len = shape - begin;
 	return shape;
 }

@@ -57,7 +57,7 @@ plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
  * are handling an error.  closed: its portal was closed by the end of a
  * transaction, and its plan may be gone.
  */
-STENO_HOT static void
+static void
 make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
 {
 	QueryDesc  *query = o->query;
@@ -86,6 +86,139 @@ make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing
 					query->params, failing, values);
 }
 
+/* Have names at hand while catalogs can be read: a statement's end may be a failure. */
+STENO_COLD static void
+know_relations(PlannedStmt *plan)
+{
+	ListCell   *lc;
+
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (STENO_IS_PERMISSION(p))
+			steno_relation_know(p->relid);
+	}
+}
+
+/* ---- shapes of queries that ran lately ---- */
+
+/* What a shape is made from, but for its parameters; false: too much to be kept. */
+static inline bool
+key_of(const StenoOpen *o, StenoKept *key)
+{
+	PlannedStmt *plan = o->query->plannedstmt;
+	ListCell   *lc;
+	int			n = 0;
+
+	if (unlikely(steno_my.role_set || !steno_my.log_relation))
+		return false;
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		if (unlikely(n == STENO_KEPT_RELATIONS || p->requiredPerms > PG_UINT32_MAX))
+			return false;
+		key->relids[n] = p->relid;
+		key->permissions[n++] = (uint32) p->requiredPerms;
+	}
+	key->count = n;
+	key->query_id = plan->queryId;
+	key->operation = o->query->operation;
+	key->class = o->s.class;
+	return true;
+}
+
+static inline StenoKept *
+find_kept(const StenoOpen *o)
+{
+	StenoKept	own;
+	const StenoKept *key = &own;
+	StenoKept  *k;
+	int			i;
+
+	if (!key_of(o, &own))
+		return NULL;
+
+	for (k = steno_my.kept; k < steno_my.kept + STENO_KEPT_SHAPES; k++)
+	{
+		if (k->query_id != key->query_id || k->operation != key->operation ||
+			k->class != key->class || k->count != key->count || k->len == 0)
+			continue;
+		for (i = 0; i < key->count; i++)
+			if (k->relids[i] != key->relids[i] || k->permissions[i] != key->permissions[i])
+				break;
+		if (i == key->count)
+			return k;
+	}
+	return NULL;
+}
+
+/* Parameters of at most this many go with a kept shape. */
+#define KEPT_PARAMS 8
+
+/* The record's parameters; false when they are others than those of the shape. */
+static inline bool
+use_kept(const StenoKept *k, const StenoOpen *o, StenoRecord *record, StenoParams *values)
+{
+	ParamListInfo params = o->query->params;
+	uint8		types[1 + KEPT_PARAMS * (STENO_VARINT_MAX + 1)];
+	uint8	   *end;
+	MemoryContext old;
+
+	record->shape = k->shape;
+	record->shape_len = k->len;
+	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter ||
+		unlikely(o->s.policy & STENO_S_NO_PARAMETERS))
+		return k->shape[k->params] == 0;
+	if (unlikely(params->numParams > KEPT_PARAMS))
+		return false;
+	record->params = values;
+	old = MemoryContextSwitchTo(steno_my.scratch);
+	end = steno_params_collect(params, false, types, values);
+	MemoryContextSwitchTo(old);
+	return end - types == k->len - k->params &&
+		memcmp(types, k->shape + k->params, end - types) == 0;
+}
+
+STENO_COLD static void
+keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *values)
+{
+	StenoKept  *k = &steno_my.kept[steno_my.kept_next];
+	uint32		params = 1;
+
+	if (record->shape_len > STENO_KEPT_ROOM || record->extra_len > 0)
+		return;
+	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
+	*k = *key;
+	memcpy(k->shape, record->shape, record->shape_len);
+	if (record->params)
+		params = values->shape_len;
+	k->params = record->shape_len - params;
+	k->len = record->shape_len;
+}
+
+/* make_record for the usual query, which has run lately. */
+STENO_HOT static void
+make_usual_record(StenoOpen *o, StenoRecord *record, StenoParams *values)
+{
+	StenoKept	key;
+
+	/* an invalidation empties what is kept */
+	if (likely(o->kept && o->kept->len > 0 && o->s.objects == NULL))
+	{
+		steno_record_init(record, STENO_KIND_STATEMENT);
+		if (likely(use_kept(o->kept, o, record, values)))
+			return;
+	}
+	know_relations(o->query->plannedstmt);
+	make_record(o, record, values, false, false);
+	if (o->s.objects == NULL && key_of(o, &key))
+		keep_shape(&key, record, values);
+}
+
 static inline bool
 is_staged(const StenoOpen *o)
 {
@@ -103,7 +236,8 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	{
 		if (likely(edata == NULL && !closed))
 		{
-			steno_record_finish(steno_duration(&o->s), o->rows, GetTopTransactionIdIfAny());
+			steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
+								GetTopTransactionIdIfAny());
 			return;
 		}
 		if (edata && o->s.redact == 0 &&
@@ -121,7 +255,7 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	else
 		steno_session_failing(o->s.user_id);
 	make_record(o, &record, &values, edata != NULL || closed, closed);
-	if (edata == NULL)
+	if (edata == NULL && steno_my.log_rows)
 		record.rows = o->rows;
 	steno_put_ended(&o->s, &record, edata);
 }
@@ -133,7 +267,7 @@ stage(StenoOpen *o)
 	StenoRecord record;
 	StenoParams values;
 
-	make_record(o, &record, &values, false, false);
+	make_usual_record(o, &record, &values);
 	steno_fill(&record, &o->s);
 	if (unlikely(o->s.policy != 0))
 		steno_policy_apply(&o->s, &record);
@@ -167,7 +301,6 @@ begin_query(QueryDesc *query)
 	StenoOpen  *o;
 	bool		of_portal;
 	int			depth;
-	ListCell   *lc;
 
 	if (!steno_recording() ||
 		(outer && outer->utility && outer->utility->source == query->sourceText &&
@@ -196,14 +329,9 @@ begin_query(QueryDesc *query)
 					plan->stmt_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth,
 					outer && outer->forces);
 
-	/* names while catalogs can be read: not at the end, which may be a failure */
-	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
-	{
-		StenoPermission *p = (StenoPermission *) lfirst(lc);
-
-		if (STENO_IS_PERMISSION(p))
-			steno_relation_know(p->relid);
-	}
+	o->kept = o->s.top_level ? find_kept(o) : NULL;
+	if (unlikely(o->kept == NULL))
+		know_relations(plan);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_plan(&o->s, plan, false);
 	if (steno_wants_start(&o->s))
@@ -228,12 +356,14 @@ executor_start(QueryDesc *query, int eflags)
 	steno_my.starting_own = true;
 	if (o->s.top_level && steno_my.client && steno_my.level == NULL)
 	{
-		if (o->s.recorded)
-			stage(o);
 		steno_enter(&steno_top_level, query, NULL, 0);
 		steno_my.previous_start(query, eflags);
 		steno_leave(&steno_top_level);
 		steno_my.starting_own = saved_own;
+		/* it knows the functions that it calls now; the array may have moved */
+		o = steno_find_open(query);
+		if (o && o->s.recorded)
+			stage(o);
 		return;
 	}
 	steno_show(&o->s);

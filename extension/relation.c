@@ -70,9 +70,9 @@ invalidate(Datum arg, Oid relid)
 {
 	HASH_SEQ_STATUS all;
 	Known	   *k;
-
 	int			i;
 
+	steno_forget_shapes();
 	for (i = 0; i < STENO_NEAR_RELATIONS; i++)
 		if (!OidIsValid(relid) || steno_my.near_relids[i] == relid)
 			steno_my.near_relids[i] = InvalidOid;

@@ -132,12 +132,13 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 		n = strlen(text);
 		s->end = -1;
 	}
-	while (n > 0 && is_blank(*text))
+	/* nothing to do, as a rule */
+	while (n > 0 && *text <= ' ' && is_blank(*text))
 	{
 		text++;
 		n--;
 	}
-	while (n > 0 && (is_blank(text[n - 1]) || text[n - 1] == ';'))
+	while (n > 0 && text[n - 1] <= ';' && (is_blank(text[n - 1]) || text[n - 1] == ';'))
 		n--;
 	s->source = source;
 	s->text = text;
@@ -243,7 +244,7 @@ steno_show(const StenoStatement *s)
 
 	if (!s->top_level || !s->recorded)
 		return;
-	if (s->policy & STENO_S_HIDDEN)
+	if ((s->policy & STENO_S_HIDDEN) || !steno_my.log_statement)
 		len = 0;
 	else if (s->suspect)
 		steno_secret_hide_text(text, len, &text, &len);
@@ -282,6 +283,17 @@ steno_omit(StenoRecord *record, const char *name, int count)
 	MemoryContextSwitchTo(old);
 }
 
+static inline bool
+is_shown(const StenoAccess *relation)
+{
+	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
+}
+
+/* Room for most shapes. */
+#define SHAPE_ROOM 640
+
+static uint8 usual_shape[SHAPE_ROOM];
+
 /*
  * Make the record's shape: all of it but the parameters and objects, for which
  * there is room at the returned end.  command NULL is SELECT, which then is in the
@@ -294,16 +306,21 @@ steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *co
 {
 	uint32		command_len = command ? strlen(command) : strlen("SELECT");
 	uint32		room = 3 * STENO_VARINT_MAX + command_len;
-	uint8	   *p = steno_my.shape;
+	uint8	   *p = usual_shape;
+	int			shown = 0;
 	int			i;
 
 	if (params)
 		room += steno_params_shape_size(params);
 	for (i = 0; i < count; i++)
 	{
+		if (unlikely(!is_shown(&relations[i])))
+			continue;
+		shown++;
 		room += steno_relation_size(relations[i].relid);
 		if (unlikely(room > steno_shape_limit()))
 		{
+			shown--;
 			steno_omit(record, "relations_omitted", count - i);
 			count = i;
 			break;
@@ -318,7 +335,7 @@ steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *co
 		if (omitted > 0)
 			steno_omit(record, "objects_omitted", omitted);
 	}
-	if (unlikely(room > STENO_SHAPE_ROOM))
+	if (unlikely(room > SHAPE_ROOM))
 	{
 		p = steno_scratch(room);
 		if (p == NULL)
@@ -333,9 +350,10 @@ steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *co
 	else
 		memcpy(p, command, command_len);
 	p += command_len;
-	p = steno_put_varint(p, count);
+	p = steno_put_varint(p, shown);
 	for (i = 0; i < count; i++)
-		p = steno_relation_put(p, relations[i].relid, relations[i].access);
+		if (likely(is_shown(&relations[i])))
+			p = steno_relation_put(p, relations[i].relid, relations[i].access);
 	return p;
 }
 
@@ -456,8 +474,11 @@ record_raised(void)
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = raised_message ? raised_message : "missing error text";
 	steno_secret_hide(&record);
-	if (steno_my.policy == 0 || steno_policy_failed(&record))
-		steno_record_put(&record, false);
+	if (steno_my.policy != 0 && !steno_policy_failed(&record))
+		return;
+	if (!steno_my.log_statement)
+		record.text = NULL;
+	steno_record_put(&record, false);
 }
 
 /*

@@ -8,6 +8,8 @@
 
 #include "access/xact.h"
 
+#pragma GCC visibility push(hidden)
+
 /*
  * A statement that runs.  That of a client is steno_top_level; nested ones stand
  * on the stack of their hooks.
@@ -21,6 +23,7 @@ typedef struct StenoLevel
 	bool		forces;			/* their record does not depend on log_nested */
 	bool		declares;		/* DECLARE CURSOR */
 	bool		changes;		/* the session may be another one after it */
+	bool		command_ends;	/* may end the transaction that it began in */
 	ErrorContextCallback callback;
 
 	/* utility statements only */
@@ -202,10 +205,10 @@ steno_fill(StenoRecord *record, const StenoStatement *s)
 	record->statement = s->statement;
 	record->substatement = s->substatement;
 	record->depth = s->depth;
-	record->audited = steno_class_audited(s->class);
-	record->text = s->text;
+	record->audited = steno_audit_reason(s->class);
+	record->text = likely(steno_my.log_statement) ? s->text : NULL;
 	record->text_len = s->text_len;
-	if (unlikely(s->suspect))
+	if (unlikely(s->suspect) && record->text)
 		steno_secret_hide_text(s->text, s->text_len, &record->text, &record->text_len);
 }
 
@@ -262,5 +265,7 @@ extern void steno_utility_install(void);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_forget_utility(StenoLevel *l);
+
+#pragma GCC visibility pop
 
 #endif							/* STENO_STATEMENT_H */

@@ -177,6 +177,7 @@ typedef struct StenoParams
 	int			count;			/* parameters, NULLs included */
 	uint32		nulls_len;		/* 0: none is NULL */
 	uint64		values_len;		/* encoded */
+	uint32		shape_len;		/* of their part of the shape */
 	StenoParam *values;			/* data NULL: a NULL */
 	StenoParam	few[STENO_FEW_PARAMS];
 	uint64		fixed[STENO_FEW_PARAMS];	/* by-value datums of few */
@@ -242,7 +243,6 @@ extern void steno_statement_add_relation(Oid relid, uint32 access);
 /* ---- class.c ---- */
 
 extern int	steno_class_of_utility(Node *statement);
-extern uint8 steno_class_audited(int class);
 
 /* ---- object.c ---- */
 

@@ -183,6 +183,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->command = GetCommandTagName(CreateCommandTag(statement));
 	l->declares = IsA(statement, DeclareCursorStmt);
 	l->changes = changes_session(statement);
+	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
 	l->forces = l->declares || IsA(statement, ExecuteStmt);
 	l->relations_count = 0;
 	l->relations_room = STENO_FEW_RELATIONS;
@@ -200,10 +201,13 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
 	StenoStatement *s = l->utility;
 
+	/* a procedure that ended its transaction may have taken its tree with it */
+	if (l->command_ends)
+		statement = NULL;
 	steno_objects_finish(s, statement);
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
-	if (IsA(statement, TransactionStmt))
+	if (statement && IsA(statement, TransactionStmt))
 		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && s->recorded && steno_session_ready() && IsTransactionState())
 		steno_session_check(InvalidOid);	/* should the next statement fail */
