@@ -63,6 +63,11 @@ typedef enum StenoState
 	STENO_DEAD					/* ended, or there is no ring for this process */
 } StenoState;
 
+/* What settings ask for, and what is in force. */
+#define STENO_SETTINGS_SAME 0
+#define STENO_SETTINGS_ASSIGNED 1	/* may differ */
+#define STENO_SETTINGS_WAITING 2	/* differ: writer 0 is about to record it */
+
 #define STENO_FEW_OPEN 4
 #define STENO_SHAPE_ROOM 640
 
@@ -98,7 +103,7 @@ typedef struct StenoLocal
 	uint8		state;			/* StenoState */
 	bool		described;		/* the ring has our present session message */
 	bool		paused;			/* what runs now, runs for us: not recorded */
-	bool		settings_dirty; /* our settings may have changed */
+	uint8		settings_dirty; /* STENO_SETTINGS_* */
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		transaction_over;	/* it has aborted; its block may still be there */
