@@ -228,7 +228,7 @@ SKIP:
 	connected(
 		'a certificate',
 		"host=127.0.0.1 sslmode=require sslcert=$data/client.crt sslkey=$data/client.key sslrootcert=$data/server.crt user=cert_role",
-		[ 'cert_role', 'cert', '/O=Steno/CN=cert_role' ]);
+		[ 'cert_role', 'cert', 'CN=cert_role,O=Steno' ]);
 }
 
 # The method is known when connections are not recorded.
