@@ -226,7 +226,9 @@ steno_policy_check(void)
 static inline uint8
 steno_audit_reason(int class)
 {
-	return (steno_my.session_mask & (1u << class)) ? 0 : STENO_AUDITED_MANDATORY;
+	if (steno_my.session_mask & (1u << class))
+		return 0;
+	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : STENO_AUDITED_RULE;
 }
 
 /* ---- session.c ---- */
