@@ -82,7 +82,7 @@ failure(ErrorData *edata)
 	static bool busy;
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
-		steno_my.log_mask == 0 || !steno_active() || steno_my.state == STENO_DEAD ||
+		(steno_my.log_mask == 0 && steno_my.state == STENO_READY) || !steno_active() || steno_my.state == STENO_DEAD ||
 		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	busy = true;
@@ -104,6 +104,8 @@ failure(ErrorData *edata)
 			recorded = false;
 		}
 		recorded |= steno_statement_take_reported();
+		if (unlikely(steno_my.settings_dirty) && !recorded)
+			steno_settings_record_failing();
 		if (!recorded && debug_query_string != NULL &&
 			steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 			record_failure(edata);

@@ -86,6 +86,11 @@ typedef enum StenoState
 	STENO_DEAD					/* ended, or there is no ring for this process */
 } StenoState;
 
+/* What settings ask for, and what is in force. */
+#define STENO_SETTINGS_SAME 0
+#define STENO_SETTINGS_ASSIGNED 1	/* may differ */
+#define STENO_SETTINGS_WAITING 2	/* differ: writer 0 is about to record it */
+
 #define STENO_FEW_OPEN 4
 
 /*
@@ -120,7 +125,7 @@ typedef struct StenoLocal
 	uint8		state;			/* StenoState */
 	bool		described;		/* the ring has our present session message */
 	bool		paused;			/* what runs now, runs for us: not recorded */
-	bool		settings_dirty; /* our settings may have changed */
+	uint8		settings_dirty; /* STENO_SETTINGS_* */
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		transaction_over;	/* it has aborted; its block may still be there */
@@ -254,7 +259,9 @@ steno_policy_check(void)
 static inline uint8
 steno_audit_reason(int class)
 {
-	return (steno_my.session_mask & (1u << class)) ? 0 : STENO_AUDITED_MANDATORY;
+	if (steno_my.session_mask & (1u << class))
+		return 0;
+	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : STENO_AUDITED_RULE;
 }
 
 /* ---- session.c ---- */

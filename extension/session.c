@@ -46,9 +46,11 @@ static struct
 	char		role[NAMEDATALEN];
 	char		database[NAMEDATALEN];
 	char		application[NAMEDATALEN];
-	char		client[128];
+	char		app_user[STENO_APP_MAX];
+	char		app_context[STENO_APP_MAX];
+	char		client[88];		/* [address%interface]:port */
 	char		identity[256];
-	const char *auth_method;
+	char		auth_method[16];
 }			known;
 
 /* FATAL message that ends the session, for its disconnect record. */
@@ -68,9 +70,13 @@ put_fact(uint8 *p, int key, const char *value)
 	return p + len;
 }
 
-/* The largest body that send_context can make must fit the writer's copy. */
-StaticAssertDecl(STENO_SESSION_FACTS + 8 * 3 + NAMEDATALEN * 5 + 128 + 256 + 64 <= STENO_SESSION_MAX,
-				 "session facts fit");
+/*
+ * The largest body that send_context can make must fit the writer's copy: ten
+ * facts with key and length, the identity's length taking two bytes.
+ */
+StaticAssertDecl(STENO_SESSION_FACTS + 10 * 2 + 1 + BGW_MAXLEN - 1 +
+				 sizeof(known) - 9 <= STENO_SESSION_MAX &&
+				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
 static void
 send_context(void)
@@ -94,6 +100,8 @@ send_context(void)
 	if (strcmp(known.role, known.user) != 0)
 		p = put_fact(p, STENO_SESSION_ROLE, known.role);
 	p = put_fact(p, STENO_SESSION_APPLICATION, known.application);
+	p = put_fact(p, STENO_SESSION_APP_USER, known.app_user);
+	p = put_fact(p, STENO_SESSION_APP_CONTEXT, known.app_context);
 	p = put_fact(p, STENO_SESSION_CLIENT, known.client);
 	p = put_fact(p, STENO_SESSION_AUTH_METHOD, known.auth_method);
 	p = put_fact(p, STENO_SESSION_IDENTITY, known.identity);
@@ -200,19 +208,36 @@ find_database(void)
 	return true;
 }
 
+/* Take a fact that has changed; values are cut as the settings' own limits do. */
+static bool
+take_fact(char *fact, size_t size, const char *value)
+{
+	if (value == NULL)
+		value = "";
+	if (strncmp(value, fact, size - 1) == 0)
+		return false;
+	strlcpy(fact, value, size);
+	return true;
+}
+
+/*
+ * What the application says of itself.  Its name has another address when it has
+ * changed; when one of the others is assigned, that address is forgotten.
+ */
 static bool
 find_application(void)
 {
 	const char *name = application_name ? application_name : "";
+	bool		changed = false;
 
 	steno_my.application = application_name;
 	/* before its options are processed, a client's is in the startup packet */
 	if (*name == '\0' && !OidIsValid(MyDatabaseId) && MyProcPort && MyProcPort->application_name)
 		name = MyProcPort->application_name;
-	if (strncmp(name, known.application, NAMEDATALEN - 1) == 0)
-		return false;
-	strlcpy(known.application, name, NAMEDATALEN);
-	return true;
+	changed |= take_fact(known.application, sizeof(known.application), name);
+	changed |= take_fact(known.app_user, sizeof(known.app_user), steno_app_user);
+	changed |= take_fact(known.app_context, sizeof(known.app_context), steno_app_context);
+	return changed;
 }
 
 static Oid
@@ -288,7 +313,8 @@ find_authentication(void)
 
 	if (MyProcPort == NULL || MyProcPort->hba == NULL)
 		return;
-	known.auth_method = hba_authname(MyProcPort->hba->auth_method);
+	strlcpy(known.auth_method, hba_authname(MyProcPort->hba->auth_method),
+			sizeof(known.auth_method));
 	identity = STENO_IDENTITY(MyProcPort);
 	strlcpy(known.identity, identity ? identity : "", sizeof(known.identity));
 }
@@ -431,14 +457,15 @@ put_connect(int kind, const ErrorData *edata)
 void
 steno_session_failed(const ErrorData *edata)
 {
-	if (!steno_class_logged(STENO_CLASS_CONNECT))
-		return;
+	/* first: what is in force, a process learns with its ring */
 	if (!steno_session_ready())
 	{
-		if (steno_active())
+		if (steno_active() && steno_class_logged(STENO_CLASS_CONNECT))
 			atomic_fetch_add(&steno_control->lost, 1);
 		return;
 	}
+	if (!steno_class_logged(STENO_CLASS_CONNECT))
+		return;
 	find_authentication();
 	put_connect(STENO_KIND_AUTH_FAILED, edata);
 	steno_my.described = false;	/* no disconnect record for it */
@@ -462,13 +489,13 @@ authentication(Port *port, int status)
 {
 	if (previous_authentication)
 		previous_authentication(port, status);
-	if (status == STATUS_OK)
-		steno_policy_check();
-	if (status != STATUS_OK || !steno_class_logged(STENO_CLASS_CONNECT) ||
-		!steno_session_ready())
+	if (status != STATUS_OK || !steno_session_ready())
 		return;
+	/* for all records of the session: later it cannot be known */
 	find_authentication();
-	put_connect(STENO_KIND_CONNECT, NULL);
+	steno_policy_check();
+	if (steno_class_logged(STENO_CLASS_CONNECT))
+		put_connect(STENO_KIND_CONNECT, NULL);
 }
 
 void

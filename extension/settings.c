@@ -15,6 +15,8 @@ char	   *steno_log_start;
 char	   *steno_app_user;
 char	   *steno_app_context;
 int			steno_start_after;
+StenoWanted steno_wanted;
+char		steno_audit_role[NAMEDATALEN];
 uint32		steno_mandatory_mask;
 char	   *steno_directory;
 char	   *steno_ring_directory;
@@ -129,23 +131,21 @@ refuse:
 static void
 assign_log(const char *newval, void *extra)
 {
-	steno_my.session_mask = *(uint32 *) extra;
-	steno_policy_masks();
-	steno_my.settings_dirty = true;
+	steno_wanted.session_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static void
 assign_mandatory(const char *newval, void *extra)
 {
 	steno_mandatory_mask = *(uint32 *) extra;
-	steno_policy_masks();
 }
 
 static void
 assign_log_start(const char *newval, void *extra)
 {
-	steno_my.start_mask = *(uint32 *) extra;
-	steno_my.settings_dirty = true;
+	steno_wanted.start_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 /* The role need not exist yet: its name is looked up when it is needed. */
@@ -163,8 +163,8 @@ check_role(char **newval, void **extra, GucSource source)
 static void
 assign_role(const char *newval, void *extra)
 {
-	steno_my.role_set = newval != NULL && *newval != '\0';
-	steno_my.settings_dirty = true;
+	strlcpy(steno_wanted.role, newval ? newval : "", NAMEDATALEN);
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static bool
@@ -183,47 +183,28 @@ static void
 assign_app(const char *newval, void *extra)
 {
 	steno_my.application = NULL;
-	steno_my.settings_dirty = true;
 }
 
+/*
+ * Assign hooks only say that something may have changed: they run in the middle of
+ * aborts, too.
+ */
 static void
 assign_bool(bool newval, void *extra)
 {
-	steno_my.settings_dirty = true;
-}
-
-/* Switches for noise: what is off must be looked for. */
-static void
-assign_catalog(bool newval, void *extra)
-{
-	steno_policy_switch(STENO_POLICY_CATALOG, !newval);
-	steno_my.settings_dirty = true;
-}
-
-static void
-assign_referential(bool newval, void *extra)
-{
-	steno_policy_switch(STENO_POLICY_REFERENTIAL, !newval);
-	steno_my.settings_dirty = true;
-}
-
-static void
-assign_scripts(bool newval, void *extra)
-{
-	steno_policy_switch(STENO_POLICY_SCRIPTS, !newval);
-	steno_my.settings_dirty = true;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static void
 assign_int(int newval, void *extra)
 {
-	steno_my.settings_dirty = true;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static void
 assign_enum(int newval, void *extra)
 {
-	steno_my.settings_dirty = true;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static bool
@@ -271,6 +252,31 @@ show_file_mode(void)
 
 	snprintf(buf, sizeof(buf), "%04o", steno_file_mode);
 	return buf;
+}
+
+/* From here on this process records as these values say. */
+void
+steno_settings_adopt(const StenoWanted *wanted)
+{
+	steno_my.session_mask = wanted->session_mask;
+	steno_policy_masks();
+	steno_my.start_mask = wanted->start_mask;
+	steno_my.delivery = wanted->delivery;
+	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
+	steno_my.log_nested = wanted->log_nested;
+	steno_my.log_parameter = wanted->log_parameter;
+	steno_my.log_catalog = wanted->log_catalog;
+	steno_my.log_referential = wanted->log_referential;
+	steno_my.log_scripts = wanted->log_scripts;
+	steno_my.log_statement = wanted->log_statement;
+	steno_my.log_relation = wanted->log_relation;
+	steno_my.log_rows = wanted->log_rows;
+	/* noise that is not recorded must be looked for */
+	steno_policy_switch(STENO_POLICY_CATALOG, !wanted->log_catalog);
+	steno_policy_switch(STENO_POLICY_REFERENTIAL, !wanted->log_referential);
+	steno_policy_switch(STENO_POLICY_SCRIPTS, !wanted->log_scripts);
+	steno_my.role_set = wanted->role[0] != '\0';
+	memcpy(steno_audit_role, wanted->role, sizeof(steno_audit_role));
 }
 
 void

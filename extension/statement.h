@@ -42,8 +42,12 @@ extern StenoLevel steno_top_level;
 static inline bool
 steno_recording(void)
 {
+	if (unlikely(steno_my.paused || !steno_session_ready()))
+		return false;
+	if (unlikely(steno_my.settings_dirty))
+		steno_settings_record();
 	steno_policy_check();
-	return steno_my.log_mask != 0 && !steno_my.paused && steno_session_ready();
+	return steno_my.log_mask != 0;
 }
 
 /*

@@ -89,7 +89,32 @@ extern int	steno_compression;
 extern int	steno_block_size;
 extern int	steno_file_mode;
 
+/*
+ * What the settings ask for that say what a session records.  It is in force, and
+ * then in steno_my, once the change has its record (setting_change.c).
+ */
+typedef struct StenoWanted
+{
+	uint32		session_mask;	/* steno.log, a bit for each class */
+	uint32		start_mask;		/* steno.log_start */
+	int			delivery;
+	int			log_parameter_max_size;
+	bool		log_nested;
+	bool		log_parameter;
+	bool		log_catalog;
+	bool		log_referential;
+	bool		log_scripts;
+	bool		log_statement;
+	bool		log_relation;
+	bool		log_rows;
+	char		role[NAMEDATALEN];
+} StenoWanted;
+
+extern StenoWanted steno_wanted;
+extern char steno_audit_role[NAMEDATALEN];	/* steno.role, in force */
+
 extern void steno_settings_define(void);
+extern void steno_settings_adopt(const StenoWanted *wanted);
 
 /* ---- shmem.c ---- */
 
@@ -129,9 +154,13 @@ typedef struct StenoControl
 
 	/*
 	 * The server's own values of the settings that can change while it runs:
-	 * set by the postmaster, then by writer 0 on a reload.  A reader that
-	 * sees half a change records a change too many, no harm.
+	 * set by the postmaster, then by writer 0 when a reload has its records in
+	 * the trail: wanted, settings, generation, in this order.  A reader takes
+	 * settings before wanted; if it sees half a change, it finds the other
+	 * half by comparing.
 	 */
+	_Atomic uint32_t settings_generation;
+	StenoWanted wanted;
 	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
 	StenoWriterControl writers[STENO_MAX_WRITERS];
 } StenoControl;
@@ -373,9 +402,10 @@ extern char *steno_rules_redact(uint32 tag, const char *text, size_t len);
 /* ---- setting_change.c ---- */
 
 extern void steno_settings_record(void);
+extern void steno_settings_record_failing(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_publish(void);
-extern void steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
+extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
 
 /* ---- writer.c, recover.c ---- */
 

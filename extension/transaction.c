@@ -130,8 +130,8 @@ steno_transaction_record(XactEvent event)
 STENO_COLD void
 steno_transaction_ending(void)
 {
-	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(GetTopTransactionIdIfAny()) && steno_session_ready())
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && steno_session_ready() &&
+		steno_class_logged(STENO_CLASS_TRANSACTION))
 		steno_session_check(InvalidOid);
 }
 

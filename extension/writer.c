@@ -667,7 +667,13 @@ run(StenoWriter *w, StenoDrain *live)
 			ProcessConfigFile(PGC_SIGHUP);
 			if (w->number == 0)
 			{
-				steno_settings_reloaded(setting_reloaded);
+				/* sessions wait for the records of the changes to be in the trail */
+				if (steno_settings_reloaded(setting_reloaded))
+				{
+					if (!steno_writer_write(w))
+						return;
+					steno_settings_publish();
+				}
 				steno_rules_reload(rules_changed);
 			}
 			interval = steno_flush_interval;

@@ -11,7 +11,7 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $node = new_node('main');
+my $node = new_node('main', conf => "steno.mandatory = 'setting'\n");
 my $runs = 0;
 
 $node->safe_psql('postgres', 'CREATE TABLE t (a int); CREATE ROLE r');
@@ -27,6 +27,21 @@ my %of_class = (
 	misc_set => 'SET work_mem = 64',
 	error => 'SELEC',
 	transaction => 'ROLLBACK');
+
+# Those that write have a transaction to be recorded.
+my %writes = map { $_ => 1 } qw(write role ddl);
+
+# What is recorded of them when these classes are.
+sub expected
+{
+	my %in = map { $_ => 1 } @_;
+
+	return map {
+		(
+			$in{$_} ? $of_class{$_} : (),
+			$in{transaction} && $writes{$_} ? 'transaction' : ())
+	} sort keys %of_class;
+}
 
 # The kinds and texts of a new session that runs them all.
 sub run
@@ -45,7 +60,7 @@ sub run
 
 is_deeply(
 	[ run() ],
-	[ 'connect', (map { $of_class{$_} } sort keys %of_class), 'disconnect' ],
+	[ 'connect', expected(keys %of_class), 'disconnect' ],
 	'all');
 
 # A role for each list, so that a session is of that list from its beginning.
@@ -59,7 +74,7 @@ foreach my $case (
 	my $list = $case->[0];
 	my %in = map { $_ => 1 } split /, /, $list;
 	my $role = 'logs_' . ($list =~ s/, /_/gr);
-	my @expected = map { $of_class{$_} } grep { $in{$_} } sort keys %of_class;
+	my @expected = expected(keys %in);
 	my @seen;
 
 	value($node, "CREATE ROLE $role SUPERUSER LOGIN");

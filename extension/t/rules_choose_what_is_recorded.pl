@@ -177,7 +177,7 @@ RULES
 	@r = sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'hide');
 	is($r[0]{text}, undef, 'text=off');
 	ok(!defined $r[0]{text_bytes}, 'and nothing of it');
-	is_deeply([ map { [ $_->{text}, $_->{params} ? $_->{params}[0]{value} // $_->{params}[0] : undef ] } @r[ 1, 2 ] ],
+	is_deeply([ map { [ $_->{text}, $_->{params} ? $_->{params}[0] : undef ] } @r[ 1, 2 ] ],
 		[ [ 'SELECT $1::text -- off', undef ], [ 'SELECT $1::text -- on', 'shown' ] ], 'parameters=off')
 	  or diag explain \@r;
 	is($r[3]{text}, q{SELECT 'card <redacted>, <redacted> and 99'}, 'redact');

@@ -75,10 +75,83 @@ is_deeply(
 	[ [ 'steno.log', 'all', 'read, write', 'session' ] ],
 	'a list is recorded as it is, even without class setting');
 is_deeply(
-	run('CREATE FUNCTION quiet() RETURNS int LANGUAGE sql SET steno.log_nested = off AS $$ SELECT 1 $$',
+	run('CREATE FUNCTION quiet() RETURNS int LANGUAGE plpgsql SET steno.log_nested = off AS $$ BEGIN PERFORM 1; RETURN 1; END $$',
 		'SELECT quiet()'),
-	[],
-	'a function whose setting ends with it leaves no change');
+	[
+		[ 'steno.log_nested', 'on', 'off', 'session' ],
+		[ 'steno.log_nested', 'off', 'on', 'session' ]
+	],
+	'a function with a setting of its own');
+is_deeply(
+	run('BEGIN', 'SAVEPOINT a', 'SET steno.log_nested = off', 'ROLLBACK TO a', 'SET LOCAL steno.log_parameter = off', 'ROLLBACK', 'SELECT 1'),
+	[
+		[ 'steno.log_nested', 'on', 'off', 'session' ],
+		[ 'steno.log_nested', 'off', 'on', 'session' ],
+		[ 'steno.log_parameter', 'on', 'off', 'session' ],
+		[ 'steno.log_parameter', 'off', 'on', 'session' ]
+	],
+	'ROLLBACK TO, and ROLLBACK');
+is_deeply(
+	run('SET steno.log_nested = off', 'SET steno.delivery = drop', 'RESET ALL'),
+	[
+		[ 'steno.log_nested', 'on', 'off', 'session' ],
+		[ 'steno.delivery', 'wait', 'drop', 'session' ],
+		[ 'steno.log_nested', 'off', 'on', 'session' ],
+		[ 'steno.delivery', 'drop', 'wait', 'session' ]
+	],
+	'RESET ALL');
+is_deeply(run('BEGIN', 'SELECT 1 / 0', 'SET steno.log = none', 'ROLLBACK'), [], 'a SET that is refused');
+is_deeply(
+	run(q{SET steno.app_user = 'alice'}, q{SET steno.app_context = 'request 1'}),
+	[], 'what an application says of itself is no setting of the audit');
+
+# A value that has no room is not mistaken for another.
+{
+	my ($long, $longer) = map { 'all, ' . join ', ', ('read') x 50, $_ } '-read', '-write';
+	my $changes = run("SET steno.log = '$long'", "SET steno.log = '$longer'");
+
+	is(scalar @$changes, 2, 'long values differ');
+	is($changes->[0][2], $changes->[1][1], 'the second change is from the first value');
+	isnt($changes->[1][1], $changes->[1][2], 'to another');
+}
+
+# The record of a change stands before all that follows from it; what comes before
+# it follows from the value before.
+sub sequence
+{
+	my @sql = @_;
+	my $name = 'run ' . ++$runs;
+	my $c = Steno::Client->new($node, application_name => $name);
+
+	$c->query($_) foreach @sql;
+	$c->quit;
+	return [
+		map { $_->{kind} eq 'setting' ? "$_->{extra}{name} $_->{extra}{new}" : ($_->{text} // $_->{kind}) }
+		  sort { $a->{seq} <=> $b->{seq} } records($node, application => $name)
+	];
+}
+
+is_deeply(
+	sequence('SELECT 1', 'SET steno.log = none', 'SELECT 2', 'SET steno.log = "all"', 'SELECT 3'),
+	[
+		'connect', 'SELECT 1', 'SET steno.log = none', 'steno.log none', 'steno.log all', 'SELECT 3', 'disconnect'
+	],
+	'SET: its own record is by the old value');
+is_deeply(
+	sequence('BEGIN', 'SET LOCAL steno.log = none', 'SELECT 1', 'SELECT 1 / 0', 'SELECT 2', 'ROLLBACK', 'SELECT 3'),
+	[
+		'connect', 'BEGIN', 'SET LOCAL steno.log = none', 'steno.log none', 'steno.log all',
+		'SELECT 2', 'ROLLBACK', 'SELECT 3', 'disconnect'
+	],
+	'an abort puts the old value in force before the next statement, which is refused');
+is_deeply(
+	sequence(q{DO $$ BEGIN PERFORM 1; PERFORM set_config('steno.log_nested', 'off', true); PERFORM 2; END $$}, 'SELECT 3'),
+	[
+		'connect', 'SELECT 1', q{SELECT set_config('steno.log_nested', 'off', true)}, 'steno.log_nested off',
+		q{DO $$ BEGIN PERFORM 1; PERFORM set_config('steno.log_nested', 'off', true); PERFORM 2; END $$},
+		'steno.log_nested on', 'SELECT 3', 'disconnect'
+	],
+	'in a function, it holds for the next statement');
 
 # At the beginning of a session.
 $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quiet SET steno.log_nested = off');
@@ -89,8 +162,19 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 	$c->quit;
 	is_deeply(
 		changes(application => 'by role'),
-		[ [ 'steno.log_nested', 'on', 'off', 'session' ] ],
+		[ [ 'steno.log_nested', 'on', 'off', 'role' ] ],
 		'ALTER ROLE SET, at the next connection');
+	is((sort { $a->{seq} <=> $b->{seq} } records($node, application => 'by role'))[1]{kind},
+		'setting', 'before the first statement');
+	$node->safe_psql('postgres', 'CREATE DATABASE quiet; ALTER DATABASE quiet SET steno.log = none');
+	$c = Steno::Client->new($node, database => 'quiet', application_name => 'by database');
+	$c->query('SELECT 1');
+	$c->quit;
+	is_deeply(
+		changes(application => 'by database'),
+		[ [ 'steno.log', 'all', 'none', 'database' ] ],
+		'ALTER DATABASE SET');
+	is(scalar(statements($node, application => 'by database')), 0, 'which holds for the first statement');
 	$c = Steno::Client->new(
 		$node,
 		application_name => 'by option',
@@ -99,7 +183,7 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 	$c->quit;
 	is_deeply(
 		changes(application => 'by option'),
-		[ [ 'steno.log_parameter', 'on', 'off', 'session' ] ],
+		[ [ 'steno.log_parameter', 'on', 'off', 'connection' ] ],
 		'connection options');
 }
 
@@ -128,6 +212,37 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 		1, 'the ALTER SYSTEM itself is a statement');
 }
 
+# What a reload changes is in force when it is in the trail, for old sessions and new.
+{
+	my $old = Steno::Client->new($node, application_name => 'old');
+	my ($change, $new);
+
+	$old->query('SELECT 1');
+	$node->append_conf('postgresql.conf', "steno.log = 'all, -read'\n");
+	$node->reload;
+	wait_until 'the old session has it', sub {
+		$old->query("SELECT 'before' AS " . ('x' . ++$runs));
+		flush($node);
+		scalar(grep { $_->{extra}{name} eq 'steno.log' } records($node, kind => 'setting', user => undef));
+	};
+	flush($node);
+	($change) = grep { $_->{extra}{name} eq 'steno.log' } records($node, kind => 'setting', user => undef);
+	$old->query("SELECT 'after'");
+	$old->quit;
+	$new = Steno::Client->new($node, application_name => 'new');
+	$new->query("SELECT 'new'");
+	$new->query('SET work_mem = 1000');
+	$new->quit;
+	is_deeply([ @{ $change->{extra} }{qw(old new source)} ], [ 'all', 'all, -read', 'server' ], 'a reload that leaves out a class');
+	is_deeply([ map { $_->{text} } statements($node, application => 'new') ], ['SET work_mem = 1000'], 'a new session');
+	is_deeply([ map { $_->{text} } statements($node, text => qr/'after'/) ], [], 'an old session');
+	is_deeply(changes(application => 'old'), [], 'which has no record of it');
+	$node->append_conf('postgresql.conf', "steno.log = 'all'\n");
+	$node->reload;
+	wait_until 'the second reload is recorded', sub { @{ changes(user => undef) } == 3 };
+	flush($node);
+}
+
 # A role without rights changes nothing.
 {
 	$node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
@@ -141,8 +256,8 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 	{
 		like(
 			$c->query("SET $setting = DEFAULT")->{sqlstate} // 'none',
-			qr/^(42501|55P02)$/,
-			"a role without rights cannot set $setting");
+			$setting =~ /app_/ ? qr/^none$/ : qr/^(42501|55P02)$/,
+			"what a role without rights can do to $setting");
 	}
 	$c->quit;
 	is_deeply(changes(application => 'plain'), [], 'and no change is recorded');
@@ -152,6 +267,16 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 {
 	my %other = (
 		'steno.log' => 'all, error',
+		'steno.role' => 'auditor',
+		'steno.log_catalog' => 'off',
+		'steno.log_extension_scripts' => 'off',
+		'steno.log_parameter_max_size' => '100',
+		'steno.log_referential_checks' => 'off',
+		'steno.log_relation' => 'off',
+		'steno.log_rows' => 'off',
+		'steno.log_start' => 'ddl',
+		'steno.log_statement' => 'off',
+		'steno.start_after' => '2000',
 		'steno.log_nested' => 'on',
 		'steno.log_parameter' => 'off',
 		'steno.delivery' => 'drop',
@@ -160,7 +285,7 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 		'steno.segment_size' => '2',
 		'steno.rotation_age' => '120',
 		'steno.compression' => 'none');
-	my @reloadable = split /\n/, value($node, "SELECT name FROM pg_settings WHERE name LIKE 'steno.%' AND context NOT IN ('postmaster', 'internal') ORDER BY 1");
+	my @reloadable = split /\n/, value($node, "SELECT name FROM pg_settings WHERE name LIKE 'steno.%' AND context NOT IN ('postmaster', 'internal', 'user') ORDER BY 1");
 
 	is_deeply(\@reloadable, [ sort keys %other ], 'settings that a reload can change');
 	foreach my $setting (@reloadable)
@@ -182,5 +307,16 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 }
 
 verify_ok($node, 'the trail is whole');
+
+# Without class setting, when that is not mandatory.
+$node->append_conf('postgresql.auto.conf', "steno.mandatory = 'none'\nsteno.log = 'all'\nsteno.log_statement = on\n");
+$node->restart;
+is_deeply(
+	run(q{SET steno.log = 'all, -setting'}, 'SET steno.log_nested = off', q{SET steno.log = 'all'}, 'SET steno.log_nested = on'),
+	[
+		[ 'steno.log', 'all', 'all, -setting', 'session' ],
+		[ 'steno.log_nested', 'off', 'on', 'session' ]
+	],
+	'class setting can be left out when it is not mandatory: by the value before the change');
 $node->stop;
 done_testing();
