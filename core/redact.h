@@ -41,7 +41,8 @@ typedef struct StenoSecret
 {
 	size_t		from;
 	size_t		to;
-	bool		pieces;			/* white space or quotes divide it: each part is a secret */
+	bool		pieces;			/* white space or quotes divide it: each part
+								 * is a secret */
 	uint8_t		layers;			/* of quoting around it, outermost first */
 	uint8_t		layer[STENO_REDACT_DEPTH + 1];
 } StenoSecret;
@@ -122,7 +123,7 @@ steno_redact_literal_at(const char *text, size_t len, size_t at)
 static inline __m128i
 steno_redact_fill(uint32_t four)
 {
-	__asm__("":"+r"(four));
+__asm__("":"+r"(four));
 	return _mm_set1_epi32((int) four);
 }
 
@@ -138,8 +139,8 @@ steno_redact_any_literal(const char *text, size_t len)
 	size_t		i = 0;
 
 #ifdef __SSE2__
-	const __m128i quote = steno_redact_fill(0x27272727);
-	const __m128i dollar = steno_redact_fill(0x24242424);
+	const		__m128i quote = steno_redact_fill(0x27272727);
+	const		__m128i dollar = steno_redact_fill(0x24242424);
 
 	while (i < len)
 	{

@@ -20,7 +20,8 @@
 #include "redact.h"
 
 #define RUNS 9
-#define MESSAGE 200				/* bytes of a record in the ring, header included */
+#define MESSAGE 200				/* bytes of a record in the ring, header
+								 * included */
 #define RING_SIZE (128 * 1024)
 #define BLOCK_SIZE (1024 * 1024)
 #define TEXT 60
@@ -202,11 +203,11 @@ run_inflight(void)
 /* ---- secrets ---- */
 
 static const char plain_query[] =
-	"UPDATE pgbench_accounts SET abalance = abalance + 4711 WHERE aid = 1234567 /* no literal in it, 100 */ ";
+"UPDATE pgbench_accounts SET abalance = abalance + 4711 WHERE aid = 1234567 /* no literal in it, 100 */ ";
 static const char literal_query[] =
-	"SELECT abalance, filler FROM pgbench_accounts WHERE aid = 1234567 AND filler <> 'some text' LIMIT 100000";
+"SELECT abalance, filler FROM pgbench_accounts WHERE aid = 1234567 AND filler <> 'some text' LIMIT 100000";
 static const char secret_query[] =
-	"CREATE ROLE somebody LOGIN PASSWORD 'some secret or other' VALID UNTIL '2030-01-01' CONNECTION LIMIT 4711";
+"CREATE ROLE somebody LOGIN PASSWORD 'some secret or other' VALID UNTIL '2030-01-01' CONNECTION LIMIT 4711";
 
 _Static_assert(sizeof(plain_query) > 100 && sizeof(plain_query) < 110 &&
 			   sizeof(literal_query) > 100 && sizeof(literal_query) < 110 &&
@@ -224,7 +225,8 @@ run_check(const char *query, size_t len)
 	for (i = 0; i < n; i++)
 	{
 		/* it must be looked at again */
-		__asm__ volatile("" : "+r"(query) : : "memory");
+		__asm__ volatile ("":"+r" (query)::"memory");
+
 		found += steno_redact_any_literal(query, len) && steno_redact_suspect(query, len);
 	}
 	if (found != 0)
