@@ -701,7 +701,8 @@ static void
 look_into(Text *t, const Token *token)
 {
 	Text		inner = {
-		.search = t->search, .text = t->text, .begin = token->body, .at = token->body, .end = token->body_end, .before = ' ',
+		.search = t->search, .text = t->text, .begin = token->body, .at = token->body,
+		.end = token->body_end, .before = ' ',
 		.depth = t->depth + 1, .layers = t->layers
 	};
 
