@@ -73,6 +73,7 @@ typedef enum Language
 typedef struct Text
 {
 	const Search *search;
+	const char *text;			/* of search */
 	Language	language;
 	size_t		begin;
 	size_t		at;
@@ -154,18 +155,28 @@ steno_redact_read(const char *text, size_t end, size_t *at, const uint8_t *layer
 	return c;
 }
 
+/* The character at *at, which moves behind it; most stand for themselves in any layer. */
+static inline int
+read_at(const Text *t, size_t *at)
+{
+	if (*at < t->end)
+	{
+		int			c = (unsigned char) t->text[*at];
+
+		if ((c != '\'' && c != '\\') || t->layers == 0)
+		{
+			++*at;
+			return c;
+		}
+	}
+	return steno_redact_read(t->text, t->end, at, t->layer, t->layers);
+}
+
 /* The next character, which is passed. */
 static inline int
 take(Text *t)
 {
-	int			c;
-
-	if (t->layers == 0)
-		c = t->at < t->end ? (unsigned char) t->search->text[t->at++] : -1;
-	else
-		c = steno_redact_read(t->search->text, t->end, &t->at, t->layer, t->layers);
-	t->before = c;
-	return c;
+	return t->before = read_at(t, &t->at);
 }
 
 /* The next character but n. */
@@ -176,7 +187,7 @@ peek(const Text *t, int n)
 	int			c;
 
 	do
-		c = steno_redact_read(t->search->text, t->end, &at, t->layer, t->layers);
+		c = read_at(t, &at);
 	while (n-- > 0);
 	return c;
 }
@@ -304,7 +315,7 @@ read_literal(Text *t, Token *token, bool backslashes)
 static bool
 read_dollar(Text *t, Token *token)
 {
-	const char *text = t->search->text;
+	const char *text = t->text;
 	size_t		tag = t->at;
 	size_t		at = tag;
 	size_t		len;
@@ -410,10 +421,10 @@ next_token(Text *t, Token *token)
 
 /* ---- names ---- */
 
-static bool
+static inline bool
 is(const Token *token, const char *word)
 {
-	return strcmp(token->word, word) == 0;
+	return token->word[0] == word[0] && strcmp(token->word, word) == 0;
 }
 
 static bool
@@ -466,6 +477,8 @@ is_call(const Token *token)
 		"crypt", "digest", "hmac", "encrypt", "decrypt", "encrypt_iv", "decrypt_iv", NULL
 	};
 
+	if (strchr("cdehp", token->word[0]) == NULL)
+		return false;
 	return is_one_of(token, functions) ||
 		(strncmp(token->word, "pgp_", 4) == 0 && strstr(token->word, "crypt") != NULL);
 }
@@ -517,7 +530,7 @@ bare_end(Text *t, const char *ends_too)
 static void
 hide_literal(Text *t, const Token *token)
 {
-	const char *text = t->search->text;
+	const char *text = t->text;
 
 	if (is_placeholder(text + token->body, token->body_end - token->body))
 		t->hide_rest = true;
@@ -569,7 +582,7 @@ at_key(Text t)
 static void
 hide_value(Text *t, bool in_uri)
 {
-	const char *text = t->search->text;
+	const char *text = t->text;
 	bool		pieces = false;
 	bool		closed = true;
 	size_t		from;
@@ -644,7 +657,7 @@ hide_userinfo(Text *t)
 	}
 	if (to <= from)
 		return;
-	if (is_placeholder(t->search->text + from, to - from))
+	if (is_placeholder(t->text + from, to - from))
 		t->hide_rest = true;
 	else
 		report(t, from, to, STENO_PLAIN, false);
@@ -688,16 +701,16 @@ static void
 look_into(Text *t, const Token *token)
 {
 	Text		inner = {
-		.search = t->search, .begin = token->body, .at = token->body, .end = token->body_end, .before = ' ',
+		.search = t->search, .text = t->text, .begin = token->body, .at = token->body,
+		.end = token->body_end, .before = ' ',
 		.depth = t->depth + 1, .layers = t->layers
 	};
 
-	if (inner.at == inner.end)
-		return;
+	if (!steno_redact_suspect(t->text + inner.at, inner.end - inner.at))
+		return;					/* nearly all */
 	if (inner.depth > STENO_REDACT_DEPTH)
 	{
-		if (steno_redact_suspect(t->search->text + inner.at, inner.end - inner.at))
-			report(t, inner.at, inner.end, token->quoting, true);
+		report(t, inner.at, inner.end, token->quoting, true);
 		return;
 	}
 	memcpy(inner.layer, t->layer, sizeof(inner.layer));
@@ -716,7 +729,7 @@ names_secret(const Text *t, const Token *literal)
 	size_t		at;
 
 	for (at = literal->body; at < literal->body_end; at++)
-		add_to_word(&name, (unsigned char) t->search->text[at]);
+		add_to_word(&name, (unsigned char) t->text[at]);
 	return is_strong(&name);
 }
 
@@ -787,7 +800,7 @@ take_word(Text *t, const Token *token)
 	t->opens_call = is_call(token);
 	t->opens_options = plain && is(token, "options");
 	t->opens_config = is(token, "set_config");
-	t->before_name = token->from > t->begin ? (unsigned char) t->search->text[token->from - 1] : ' ';
+	t->before_name = token->from > t->begin ? (unsigned char) t->text[token->from - 1] : ' ';
 }
 
 static void
@@ -905,7 +918,7 @@ steno_redact_find(const char *text, size_t len, bool standard_strings,
 				  StenoSecretFound found, void *arg)
 {
 	Search		search = {text, standard_strings, found, arg};
-	Text		t = {.search = &search, .language = SQL, .end = len, .before = ' '};
+	Text		t = {.search = &search, .text = text, .language = SQL, .end = len, .before = ' '};
 
 	search_text(&t);
 }

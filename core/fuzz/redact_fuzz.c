@@ -35,7 +35,7 @@ found(void *arg, const StenoSecret *secret)
 static char *
 copy(const void *data, size_t len)
 {
-	char	   *p = malloc(len > 0 ? len : 1);
+	char	   *p = calloc(1, len > 0 ? len : 1);
 
 	if (len > 0)
 		memcpy(p, data, len);
@@ -49,7 +49,7 @@ redact(const char *text, size_t len, bool standard_strings, size_t *out_len)
 	char	   *out;
 
 	*out_len = steno_redact_measure(text, len, standard_strings, &secrets);
-	out = malloc(*out_len > 0 ? *out_len : 1);
+	out = calloc(1, *out_len > 0 ? *out_len : 1);
 	steno_redact_write(text, len, standard_strings, out);
 	return out;
 }
@@ -65,7 +65,7 @@ check_message(const char *text, size_t len, bool standard_strings, size_t messag
 
 	steno_redact_collect(&secrets, text, len, standard_strings);
 	n = steno_redact_message(&secrets, message, message_len, NULL, &hidden);
-	out = malloc(n > 0 ? n : 1);
+	out = calloc(1, n > 0 ? n : 1);
 	if (steno_redact_message(&secrets, message, message_len, out, &hidden) != n)
 		abort();
 	if (hidden == 0 && (n != message_len || memcmp(out, message, n) != 0))

@@ -340,6 +340,34 @@ kept_out(q{SET my.password = 'SECRET'}, q{SET my.password = '<redacted>'});
 		'standard_conforming_strings = off');
 }
 
+# Start records.
+{
+	my $c = client();
+
+	$c->query(q{SET steno.log_start = 'all'});
+	$c->query(with_secrets($_)) foreach
+	  q{SELECT crypt('SECRET', 'x'), 'kept'},
+	  q{ALTER ROLE r1 PASSWORD 'SECRET'};
+	$c->quit;
+	is_deeply(
+		[
+			map { $_->{text} } sort { $a->{seq} <=> $b->{seq} }
+			  records($node, kind => 'start', application => "run $runs")
+		],
+		[
+			q{SELECT crypt('<redacted>', '<redacted>'), 'kept'},
+			q{ALTER ROLE r1 PASSWORD '<redacted>'}
+		],
+		'start records');
+	is_deeply(
+		[ @{ seen() }[ 1, 2 ] ],
+		[
+			q{SELECT crypt('<redacted>', '<redacted>'), 'kept'},
+			q{ALTER ROLE r1 PASSWORD '<redacted>'}
+		],
+		'and those of the ends');
+}
+
 # ---- killed in the middle ----
 
 foreach my $case (

@@ -1,0 +1,79 @@
+/*
+ * core/test/redaction_survives_any_text.c
+ *		The corpus of the fuzz target, replayed, cut off everywhere, and with random
+ *		changes.
+ */
+#include <dirent.h>
+#include <string.h>
+
+/* One program has only one of the name. */
+#define LLVMFuzzerTestOneInput redact_fuzz_input
+#include "../fuzz/redact_fuzz.c"
+
+#include "test.h"
+#include "trail.h"
+
+typedef void (*Visit) (uint8_t *bytes, size_t len);
+
+static void
+each_input(Visit visit)
+{
+	DIR		   *dir = opendir(STENO_CORPUS_REDACT);
+	struct dirent *entry;
+	int			n = 0;
+
+	CHECK(dir != NULL);
+	while ((entry = readdir(dir)) != NULL)
+	{
+		char		path[700];
+		size_t		len;
+		uint8_t    *bytes;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", STENO_CORPUS_REDACT, entry->d_name);
+		bytes = file_read(path, &len);
+		CHECK(bytes != NULL && len > 0);
+		visit(bytes, len);
+		free(bytes);
+		n++;
+	}
+	closedir(dir);
+	CHECK(n > 0);
+}
+
+static void
+cut_off(uint8_t *bytes, size_t len)
+{
+	size_t		n;
+
+	for (n = 1; n <= len; n++)
+		redact_fuzz_input(bytes, n);
+}
+
+static void
+change(uint8_t *bytes, size_t len)
+{
+	static const char of[] = "'\"$\\;=%:/@(, -*\n";
+	static uint64_t random;
+	int			i;
+
+	if (random == 0)
+		random = test_seed();
+	for (i = 0; i < 200; i++)
+	{
+		bytes[test_below(&random, len)] = (uint8_t) (i % 2 ? (int) test_below(&random, 256) :
+													 of[test_below(&random, sizeof(of))]);
+		redact_fuzz_input(bytes, len);
+	}
+}
+
+TEST(redaction_survives_texts_that_are_cut_off)
+{
+	each_input(cut_off);
+}
+
+TEST(redaction_survives_texts_that_are_changed)
+{
+	each_input(change);
+}
