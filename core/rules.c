@@ -92,14 +92,13 @@ steno_rule_action(StenoRuleAction action)
 
 /* ---- memory ---- */
 
-static void *
-take(Parser *p, size_t size)
+static char *
+take_bytes(Parser *p, size_t size)
 {
 	StenoArenaChunk *chunk = p->rules->arena;
 	char	   *result;
 
-	size = (size + 15) & ~(size_t) 15;
-	if (chunk == NULL || chunk->size - chunk->used < size)
+	if (chunk == NULL || chunk->used > chunk->size || chunk->size - chunk->used < size)
 	{
 		size_t		room = size > CHUNK ? size : CHUNK;
 
@@ -116,10 +115,21 @@ take(Parser *p, size_t size)
 	return result;
 }
 
+/* Memory for any type. */
+static void *
+take(Parser *p, size_t size)
+{
+	StenoArenaChunk *chunk = p->rules->arena;
+
+	if (chunk)
+		chunk->used = (chunk->used + 15) & ~(size_t) 15;
+	return take_bytes(p, size);
+}
+
 static char *
 copy(Parser *p, const char *s, size_t len)
 {
-	char	   *result = take(p, len + 1);
+	char	   *result = take_bytes(p, len + 1);
 
 	if (len > 0)
 		memcpy(result, s, len);
@@ -211,8 +221,11 @@ next_token(Parser *p, const char **line, Token *t, bool *comma)
 	*comma = *c == ',';
 	*line = *comma ? c + 1 : c;
 	t->raw = copy(p, from, (size_t) (c - from));
-	t->text = text = take(p, (size_t) (c - from) + 1);
-	t->pattern = pattern = take(p, (size_t) (c - from) * 2 + 1);
+	t->text = t->pattern = t->raw;
+	if (memchr(from, '"', (size_t) (c - from)) == NULL)
+		return true;
+	t->text = text = take_bytes(p, (size_t) (c - from) + 1);
+	t->pattern = pattern = take_bytes(p, (size_t) (c - from) * 2 + 1);
 	for (; from < c; from++)
 	{
 		if (*from == '"')
