@@ -12,17 +12,15 @@ use Steno::Client;
 use Test::More;
 
 my $node = new_node('main', conf => "steno.mandatory = 'role'\n");
+my $database = 'postgres';
 my $rules_file = $node->data_dir . '/pg_steno_rules.conf';
 
 sub run
 {
 	my @sql = @_;
-	my $c = Steno::Client->new($node, application_name => 'run');
+	my $c = Steno::Client->new($node, application_name => 'run', database => $database);
 
-	foreach my $sql (@sql)
-	{
-		my $answer = $c->query($sql);
-	}
+	$c->query($_) foreach @sql;
 	$c->quit;
 	return [
 		grep { !/^SET steno/ } map { $_->{text} }
@@ -97,13 +95,14 @@ my $of_key = qr/ONLY "public"\./;
 	my $steps = [ 'CREATE EXTENSION pg_steno', 'DROP EXTENSION pg_steno' ];
 	my @all;
 
-	$node->safe_psql('postgres', 'DROP EXTENSION pg_steno');
+	# where the tests do not need it
+	$node->safe_psql('postgres', 'CREATE DATABASE scripts');
+	$database = 'scripts';
 	@all = @{ run(@$steps) };
 	cmp_ok(scalar(grep { /^CREATE FUNCTION steno\.flush/ } @all), '>', 0, 'on: an extension script is recorded');
 	@all = @{ run('SET steno.log_extension_scripts = off', @$steps) };
 	is_deeply([ grep { !/^(GRANT|REVOKE) / } @all ], $steps, 'off: it is not');
 	cmp_ok(scalar(grep { /^GRANT / } @all), '>', 0, 'but for what is mandatory');
-	$node->safe_psql('postgres', 'CREATE EXTENSION pg_steno');
 }
 
 # ---- a rule records all the same ----

@@ -206,22 +206,6 @@ unlink "$folder/pg_steno_rules.conf" or die;
 is_deeply(reload_changes(), [ [ '1 rules', '0 rules', '0', 'server' ] ], 'the file has gone');
 is(is_recorded(q{SELECT 'crash'}), 1, 'and so have its rules');
 
-# ---- a writer's death ----
-{
-	write_file('pg_steno_rules.conf', qq{skip all all all all read all statement="SELECT 'again'"\n});
-	is_deeply(reload_changes(), [ [ '0 rules', '1 rules', '0', 'server' ] ], 'rules once more');
-	my $pid = value($node, 'SELECT pid FROM steno.writers');
-
-	kill TERM => $pid;
-	wait_until 'there is another writer', sub {
-		value($node, "SELECT count(*) FROM steno.writers WHERE pid <> $pid") eq '1';
-	};
-	is(is_recorded(q{SELECT 'again'}), 0, 'a new writer leaves them as they are');
-	changes();
-	unlink "$folder/pg_steno_rules.conf" or die;
-	is_deeply(reload_changes(), [ [ '1 rules', '0 rules', '0', 'server' ] ], 'and knows what they were');
-}
-
 # ---- the records of changes have a fingerprint, and are written before ----
 {
 	my @all = grep { $_->{extra}{name} eq 'steno.rules_file' } records($node, kind => 'setting');
