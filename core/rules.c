@@ -66,6 +66,7 @@ static const struct
 	const char *name;
 	uint32_t	mask;
 }			classes[] =
+
 {
 #define STENO_CLASS(n, id, name, doc) {name, 1u << n},
 #include "../format/records.def"
@@ -153,7 +154,7 @@ grow(Parser *p, void *old, uint32_t count, uint32_t *room, size_t size)
 /* ---- errors ---- */
 
 __attribute__((format(printf, 2, 3))) static void
-complain(Parser *p, const char *format, ...)
+complain(Parser *p, const char *format,...)
 {
 	StenoRules *rules = p->rules;
 	char		message[1024];
@@ -899,7 +900,7 @@ steno_rules_free(StenoRules *rules)
 
 /* ---- writing ---- */
 
-char *
+char	   *
 steno_rules_write(const StenoRules *rules, size_t *len)
 {
 	FILE	   *f;
@@ -921,7 +922,8 @@ steno_rules_write(const StenoRules *rules, size_t *len)
 				fprintf(f, "%c%s", j == 0 ? ' ' : ',', rule->columns[column].items[j].raw);
 		if (rule->options)
 			fprintf(f, " %s", rule->options);
-		fputs(" \n", f);			/* a backslash at the end is none of the line's */
+		fputs(" \n", f);		/* a backslash at the end is none of the
+								 * line's */
 	}
 	if (ferror(f) | (fclose(f) != 0))
 	{

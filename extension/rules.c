@@ -46,7 +46,8 @@
 StenoRules *steno_rules;
 
 static uint64 generation;		/* of steno_rules: the postmaster's have 0 */
-static uint32 file_errors;		/* that the file had when it was last read here */
+static uint32 file_errors;		/* that the file had when it was last read
+								 * here */
 
 /* ---- files ---- */
 
@@ -171,7 +172,7 @@ widen(const char *text, size_t len, size_t *wide_len)
  * raises no error; that of newer ones may.
  */
 static bool
-compile(regex_t *regex, const char *pattern, char *reason)
+compile(regex_t * regex, const char *pattern, char *reason)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	pg_wchar   *wide;
@@ -268,7 +269,7 @@ steno_rules_prepare(StenoChoice *choice)
 
 /* Matches of the regex in wide text are replaced; false: it could not be applied. */
 static bool
-replace(regex_t *regex, const pg_wchar *wide, size_t len, StringInfo to)
+replace(regex_t * regex, const pg_wchar *wide, size_t len, StringInfo to)
 {
 	size_t		from = 0;
 	char	   *piece = MemoryContextAllocExtended(CurrentMemoryContext,
@@ -308,7 +309,7 @@ replace(regex_t *regex, const pg_wchar *wide, size_t len, StringInfo to)
  * The text without what the pattern finds, in scratch memory; NULL when it could
  * not be applied.  No error escapes, whatever state the transaction is in.
  */
-char *
+char	   *
 steno_rules_redact(uint32 tag, const char *text, size_t len)
 {
 	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);

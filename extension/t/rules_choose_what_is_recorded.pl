@@ -233,6 +233,32 @@ is_deeply(run({}, 'SELECT 1', 'SELECT 2', 'ALTER ROLE staff NOLOGIN', 'ALTER ROL
 	[ '(none)', 'ALTER ROLE staff NOLOGIN', 'ALTER ROLE staff LOGIN' ],
 	'nor does it hide what is mandatory');
 
+# ---- start records ----
+rules(<<'RULES');
+record all all starts all read,misc all text=off statement="*hidden*"
+record all all starts all read all redact=secret
+skip all all starts all all all statement="*skipped*"
+RULES
+{
+	my $c = Steno::Client->new($node, application_name => 'starts');
+
+	$c->query(q{SET steno.log_start = 'all'});
+	$c->query($_) foreach q{SELECT 'hidden'}, q{SELECT 'a secret'}, q{SELECT 'skipped' AS misc}, 'DISCARD PLANS -- hidden',
+	  'DISCARD PLANS -- skipped', 'DISCARD PLANS', 'TRUNCATE app.t -- skipped', 'TRUNCATE app.t';
+	$c->quit;
+	foreach my $kind (qw(start statement))
+	{
+		is_deeply(
+			[ grep { !defined $_ || !/^SET/ } map { $_->{text} } sort { $a->{seq} <=> $b->{seq} }
+				  records($node, application => 'starts', kind => $kind) ],
+			[
+				undef, q{SELECT 'a <redacted>'}, q{SELECT 'skipped' AS misc}, undef,
+			 'DISCARD PLANS', 'TRUNCATE app.t'
+			],
+			"kind $kind: rules hold for it");
+	}
+}
+
 # ---- a statement that is cut short by a crash ----
 rules(<<'RULES');
 record all all hidden all read all text=off
