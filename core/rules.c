@@ -60,7 +60,7 @@ typedef struct Parser
 	uint32_t	field_room;
 } Parser;
 
-/* Classes, and how messages list them. */
+/* The names of classes. */
 static const struct
 {
 	const char *name;
@@ -72,12 +72,6 @@ static const struct
 #include "../format/records.def"
 #undef STENO_CLASS
 };
-
-#define STENO_CLASS(n, id, name, doc) ", " name
-static const char class_names[] = "all"
-#include "../format/records.def"
-;
-#undef STENO_CLASS
 
 static const char *const actions[] = {"record", "skip", "sync"};
 
@@ -479,6 +473,7 @@ read_client(Parser *p, StenoRuleItem *item)
 static void
 read_class(Parser *p, StenoRule *rule, const StenoRuleItem *item)
 {
+	char		names[512] = "all";
 	size_t		i;
 
 	for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
@@ -487,7 +482,9 @@ read_class(Parser *p, StenoRule *rule, const StenoRuleItem *item)
 			rule->classes |= classes[i].mask;
 			return;
 		}
-	complain(p, "unrecognized class \"%s\" (allowed: %s)", item->text, class_names);
+	for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), ", %s", classes[i].name);
+	complain(p, "unrecognized class \"%s\" (allowed: %s)", item->text, names);
 }
 
 /* Split schema.name where the dot is not quoted. */
