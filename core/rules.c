@@ -60,7 +60,7 @@ typedef struct Parser
 	uint32_t	field_room;
 } Parser;
 
-/* Classes, and how messages list them. */
+/* The names of classes. */
 static const struct
 {
 	const char *name;
@@ -72,12 +72,6 @@ static const struct
 #include "../format/records.def"
 #undef STENO_CLASS
 };
-
-#define STENO_CLASS(n, id, name, doc) ", " name
-static const char class_names[] = "all"
-#include "../format/records.def"
-		   ;
-#undef STENO_CLASS
 
 static const char *const actions[] = {"record", "skip", "sync"};
 
@@ -93,14 +87,13 @@ steno_rule_action(StenoRuleAction action)
 
 /* ---- memory ---- */
 
-static void *
-take(Parser *p, size_t size)
+static char *
+take_bytes(Parser *p, size_t size)
 {
 	StenoArenaChunk *chunk = p->rules->arena;
 	char	   *result;
 
-	size = (size + 15) & ~(size_t) 15;
-	if (chunk == NULL || chunk->size - chunk->used < size)
+	if (chunk == NULL || chunk->used > chunk->size || chunk->size - chunk->used < size)
 	{
 		size_t		room = size > CHUNK ? size : CHUNK;
 
@@ -117,10 +110,21 @@ take(Parser *p, size_t size)
 	return result;
 }
 
+/* Memory for any type. */
+static void *
+take(Parser *p, size_t size)
+{
+	StenoArenaChunk *chunk = p->rules->arena;
+
+	if (chunk)
+		chunk->used = (chunk->used + 15) & ~(size_t) 15;
+	return take_bytes(p, size);
+}
+
 static char *
 copy(Parser *p, const char *s, size_t len)
 {
-	char	   *result = take(p, len + 1);
+	char	   *result = take_bytes(p, len + 1);
 
 	if (len > 0)
 		memcpy(result, s, len);
@@ -212,8 +216,11 @@ next_token(Parser *p, const char **line, Token *t, bool *comma)
 	*comma = *c == ',';
 	*line = *comma ? c + 1 : c;
 	t->raw = copy(p, from, (size_t) (c - from));
-	t->text = text = take(p, (size_t) (c - from) + 1);
-	t->pattern = pattern = take(p, (size_t) (c - from) * 2 + 1);
+	t->text = t->pattern = t->raw;
+	if (memchr(from, '"', (size_t) (c - from)) == NULL)
+		return true;
+	t->text = text = take_bytes(p, (size_t) (c - from) + 1);
+	t->pattern = pattern = take_bytes(p, (size_t) (c - from) * 2 + 1);
 	for (; from < c; from++)
 	{
 		if (*from == '"')
@@ -466,6 +473,7 @@ read_client(Parser *p, StenoRuleItem *item)
 static void
 read_class(Parser *p, StenoRule *rule, const StenoRuleItem *item)
 {
+	char		names[512] = "all";
 	size_t		i;
 
 	for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
@@ -474,7 +482,9 @@ read_class(Parser *p, StenoRule *rule, const StenoRuleItem *item)
 			rule->classes |= classes[i].mask;
 			return;
 		}
-	complain(p, "unrecognized class \"%s\" (allowed: %s)", item->text, class_names);
+	for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), ", %s", classes[i].name);
+	complain(p, "unrecognized class \"%s\" (allowed: %s)", item->text, names);
 }
 
 /* Split schema.name where the dot is not quoted. */

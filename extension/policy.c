@@ -450,6 +450,20 @@ obey(StenoStatement *s, const StenoRule *rule)
 		s->redact = (uint16) rule->tag;
 }
 
+static bool
+hides_text(const StenoRule *rule)
+{
+	return rule->no_text || rule->redact;
+}
+
+/* Its text may be shown while it runs, unless a rule would hide that of its failure. */
+static void
+reveal(StenoStatement *s)
+{
+	if (!(choice.hiding & BIT(STENO_CLASS_ERROR)))
+		s->policy &= ~STENO_S_HIDDEN;
+}
+
 /*
  * Its relations are known: whether it is recorded, and with what.  Called when
  * policy is not zero.  failing: in the middle of a failure, where catalogs cannot
@@ -459,14 +473,17 @@ void
 steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, bool failing)
 {
 	uint32		bit = BIT(s->class);
-	StenoRule  *rule;
+	StenoRule  *rule = NULL;
 
 	if (!s->recorded || (steno_mandatory_mask & bit) || (s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
 		return;
 	if (!failing)
 		know_all(relations, count);
-	if (choice.looked_at & bit &&
-		(rule = rule_of(s->class, relations, count, s->text, s->text_len)) != NULL)
+	if (choice.looked_at & bit)
+		rule = rule_of(s->class, relations, count, s->text, s->text_len);
+	if (rule == NULL || !hides_text(rule))
+		reveal(s);
+	if (rule != NULL)
 	{
 		if (rule->action != STENO_RULE_SKIP && steno_rule_sampled(rule))
 			obey(s, rule);
@@ -480,6 +497,14 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 	if (!(steno_my.session_mask & bit) || (s->policy & STENO_S_NOISE) ||
 		((steno_my.policy & STENO_POLICY_CATALOG) && all_in_catalog(s, relations, count)))
 		leave_out(s);
+}
+
+/* A utility statement begins: what can be said without its relations is said now. */
+void
+steno_policy_judge_early(StenoStatement *s)
+{
+	if (!choice.objects)
+		steno_policy_judge(s, NULL, 0, true);
 }
 
 /*
@@ -571,7 +596,9 @@ steno_policy_apply(const StenoStatement *s, StenoRecord *record)
 		if (steno_my.session_mask & BIT(s->class))
 			record->audited |= STENO_AUDITED_SESSION;
 	}
-	if (s->policy & STENO_S_NO_TEXT)
+	/* a utility statement that starts is not judged yet */
+	if ((s->policy & STENO_S_NO_TEXT) ||
+		(record->kind == STENO_KIND_START && (s->policy & STENO_S_HIDDEN) && s->redact == 0))
 	{
 		record->text = NULL;
 		record->text_len = 0;

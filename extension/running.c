@@ -31,6 +31,8 @@ steno_running_record(const StenoStatement *s, StenoRecord *record)
 	record->kind = STENO_KIND_START;
 	record->outcome = STENO_OUTCOME_RUNNING;
 	record->xid = GetTopTransactionIdIfAny();
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
 	if (s->top_level)
 		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
 	steno_record_put(record, false);

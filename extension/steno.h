@@ -375,6 +375,7 @@ steno_relation_know(Oid relid)
 extern void steno_policy_know(Oid relid);
 extern void steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count,
 							   bool failing);
+extern void steno_policy_judge_early(StenoStatement *s);
 extern void steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int count);
 extern void steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed);
 extern void steno_policy_apply(const StenoStatement *s, StenoRecord *record);

@@ -191,6 +191,8 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->relations = few;
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_judge_early(s);
 	if (steno_wants_start(s))
 		record_start(l);
 	steno_show(s);

@@ -140,7 +140,7 @@ RULES
 is_deeply(
 	run({}, 'SELECT a FROM app.t', 'INSERT INTO app.u VALUES (1)', 'SELECT t.a FROM app.t, app.u',
 		'SELECT t.a FROM app.t, public.log', 'SELECT a FROM log', 'SELECT a FROM secret."T.x"',
-		'SELECT count(*) FROM secret.s, app.t', 'COPY app.t TO STDOUT', 'TRUNCATE app.t', 'SELECT 1'),
+		'SELECT count(*) FROM secret.s, app.t', 'COPY app.t TO STDOUT', 'SELECT 1'),
 	[ 'SELECT t.a FROM app.t, public.log', '(none)', 'SELECT 1' ],
 	'object patterns: skip takes all relations, record any');
 {
@@ -177,8 +177,8 @@ RULES
 	@r = sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'hide');
 	is($r[0]{text}, undef, 'text=off');
 	ok(!defined $r[0]{text_bytes}, 'and nothing of it');
-	is_deeply([ map { [ $_->{text}, $_->{params} ? $_->{params}[0] : undef ] } @r[ 1, 2 ] ],
-		[ [ 'SELECT $1::text -- off', undef ], [ 'SELECT $1::text -- on', 'shown' ] ], 'parameters=off')
+	is_deeply([ map { [ $_->{text}, $_->{params} ] } @r[ 1, 2 ] ],
+		[ [ 'SELECT $1::text -- off', undef ], [ 'SELECT $1::text -- on', ['shown'] ] ], 'parameters=off')
 	  or diag explain \@r;
 	is($r[3]{text}, q{SELECT 'card <redacted>, <redacted> and 99'}, 'redact');
 	is($r[4]{text}, q{SELECT '<redacted>'::int}, 'of a statement that fails');
@@ -229,9 +229,35 @@ is_deeply([ map { $_->{kind} } grep { $_->{kind} ne 'statement' } sort { $a->{se
 rules(<<'RULES');
 record all all all all all all text=off redact=. sample=1/1000 parameters=off
 RULES
-is_deeply(run({}, 'SELECT 1', 'ALTER ROLE staff NOLOGIN', 'ALTER ROLE staff LOGIN'),
-	[ 'ALTER ROLE staff NOLOGIN', 'ALTER ROLE staff LOGIN' ],
-	'nor hides it what is mandatory');
+is_deeply(run({}, 'SELECT 1', 'SELECT 2', 'ALTER ROLE staff NOLOGIN', 'ALTER ROLE staff LOGIN'),
+	[ '(none)', 'ALTER ROLE staff NOLOGIN', 'ALTER ROLE staff LOGIN' ],
+	'nor does it hide what is mandatory');
+
+# ---- start records ----
+rules(<<'RULES');
+record all all starts all read,misc all text=off statement="*hidden*"
+record all all starts all read all redact=secret
+skip all all starts all all all statement="*skipped*"
+RULES
+{
+	my $c = Steno::Client->new($node, application_name => 'starts');
+
+	$c->query(q{SET steno.log_start = 'all'});
+	$c->query($_) foreach q{SELECT 'hidden'}, q{SELECT 'a secret'}, q{SELECT 'skipped' AS misc}, 'DISCARD PLANS -- hidden',
+	  'DISCARD PLANS -- skipped', 'DISCARD PLANS', 'TRUNCATE app.t -- skipped', 'TRUNCATE app.t';
+	$c->quit;
+	foreach my $kind (qw(start statement))
+	{
+		is_deeply(
+			[ grep { !defined $_ || !/^SET/ } map { $_->{text} } sort { $a->{seq} <=> $b->{seq} }
+				  records($node, application => 'starts', kind => $kind) ],
+			[
+				undef, q{SELECT 'a <redacted>'}, q{SELECT 'skipped' AS misc}, undef,
+			 'DISCARD PLANS', 'TRUNCATE app.t'
+			],
+			"kind $kind: rules hold for it");
+	}
+}
 
 # ---- a statement that is cut short by a crash ----
 rules(<<'RULES');

@@ -3,6 +3,7 @@ CREATE EXTENSION pg_steno;
 
 \d steno.writers
 \d steno.rings
+\d steno.rules
 SELECT p.oid::regprocedure, provolatile, proparallel, proisstrict, prosecdef
   FROM pg_proc p WHERE pronamespace = 'steno'::regnamespace ORDER BY 1;
 SELECT c.relname, obj_description(c.oid) FROM pg_class c
@@ -48,6 +49,7 @@ CREATE ROLE regress_steno_role;
 SET ROLE regress_steno_role;
 SELECT count(*) FROM steno.writers;
 SELECT count(*) FROM steno.rings;
+SELECT count(*) FROM steno.rules;
 SELECT steno.flush();
 SELECT steno.note('x');
 RESET ROLE;
@@ -57,6 +59,7 @@ SELECT count(*) FROM steno.writers;
 SELECT count(*) FROM steno.rings;
 SELECT count(*) FROM steno.writers();
 SELECT count(*) FROM steno.rings();
+SELECT count(*) FROM steno.rules();
 SELECT steno.flush();
 SELECT steno.rotate();
 SELECT steno.note('x');
@@ -68,11 +71,22 @@ GRANT pg_monitor TO regress_steno_role;
 SET ROLE regress_steno_role;
 SELECT count(*) FROM steno.writers;
 SELECT count(*) > 0 AS rings FROM steno.rings;
+SELECT count(*) FROM steno.rules;
 SELECT steno.flush();
 SELECT steno.rotate();
 SELECT steno.note('x');
 DELETE FROM steno.rings;
 RESET ROLE;
+
+-- pg_read_all_settings reads the rules
+REVOKE pg_monitor FROM regress_steno_role;
+GRANT pg_read_all_settings TO regress_steno_role;
+SET ROLE regress_steno_role;
+SELECT count(*) FROM steno.rules;
+SELECT count(*) FROM steno.rings;
+RESET ROLE;
+REVOKE pg_read_all_settings FROM regress_steno_role;
+GRANT pg_monitor TO regress_steno_role;
 
 -- what was granted
 GRANT USAGE ON SCHEMA steno TO regress_steno_role;
