@@ -1,6 +1,6 @@
 /*
  * extension/class.c
- *		Classes of utility statements, and which settings ask for a class.
+ *		Classes of utility statements.
  *
  * The classes are pgaudit's, which go by the server's own division of commands
  * (GetCommandLogLevel): what changes data writes, what defines something is DDL,
@@ -65,19 +65,4 @@ steno_class_of_utility(Node *statement)
 		default:
 			return reads(statement) ? STENO_CLASS_READ : STENO_CLASS_MISC;
 	}
-}
-
-/*
- * Why a statement of this class is recorded: the AUDITED byte of its record,
- * 0 when it is for steno.log alone.
- */
-uint8
-steno_class_audited(int class)
-{
-	uint32		bit = 1u << class;
-
-	if ((steno_mandatory_mask & bit) == 0)
-		return 0;
-	return STENO_AUDITED_MANDATORY |
-		((steno_my.session_mask & bit) != 0 ? STENO_AUDITED_SESSION : 0);
 }

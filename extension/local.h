@@ -80,6 +80,7 @@ typedef struct StenoLocal
 {
 	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
 								 * bit for each STENO_CLASS_* */
+	uint32		mandatory_mask; /* steno.mandatory alone */
 	uint32		session_mask;	/* steno.log alone */
 	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
 	_Atomic uint32_t news;		/* set by writer 0: there are other rules */

@@ -138,6 +138,7 @@ static void
 assign_mandatory(const char *newval, void *extra)
 {
 	steno_mandatory_mask = *(uint32 *) extra;
+	steno_my.mandatory_mask = steno_mandatory_mask;
 	steno_policy_masks();
 }
 

@@ -242,7 +242,21 @@ extern void steno_statement_add_relation(Oid relid, uint32 access);
 /* ---- class.c ---- */
 
 extern int	steno_class_of_utility(Node *statement);
-extern uint8 steno_class_audited(int class);
+
+/*
+ * Why a statement of this class is recorded: the AUDITED byte of its record,
+ * 0 when it is for steno.log alone.
+ */
+static inline uint8
+steno_class_audited(int class)
+{
+	uint32		bit = 1u << class;
+
+	if (likely((steno_my.mandatory_mask & bit) == 0))
+		return 0;
+	return STENO_AUDITED_MANDATORY |
+		((steno_my.session_mask & bit) != 0 ? STENO_AUDITED_SESSION : 0);
+}
 
 /* ---- object.c ---- */
 
