@@ -1,6 +1,6 @@
 /*
  * extension/class.c
- *		Classes of utility statements, and which settings ask for a class.
+ *		Classes of utility statements.
  *
  * The classes are pgaudit's, which go by the server's own division of commands
  * (GetCommandLogLevel): what changes data writes, what defines something is DDL,

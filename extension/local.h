@@ -257,11 +257,11 @@ steno_policy_check(void)
 
 /* Why a record of this class is written, when it is not by steno.log alone. */
 static inline uint8
-steno_audit_reason(int class)
+steno_audit_reason(int class, uint8 otherwise)
 {
 	if (steno_my.session_mask & (1u << class))
 		return 0;
-	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : STENO_AUDITED_RULE;
+	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
 }
 
 /* ---- session.c ---- */

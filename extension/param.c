@@ -147,6 +147,7 @@ STENO_COLD static bool
 output_text(Oid type, Datum value, StenoParam *p)
 {
 	MemoryContext context = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
 	volatile bool ok = false;
 
 	steno_my.scratch_used = true;
@@ -169,7 +170,7 @@ output_text(Oid type, Datum value, StenoParam *p)
 	}
 	PG_END_TRY();
 	steno_my.paused = false;
-	RESUME_INTERRUPTS();
+	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
 	return ok;
 }
 
@@ -178,6 +179,7 @@ STENO_COLD static struct varlena *
 detoast(struct varlena *v)
 {
 	MemoryContext context = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
 	struct varlena *volatile result = NULL;
 
 	steno_my.scratch_used = true;
@@ -192,7 +194,7 @@ detoast(struct varlena *v)
 		FlushErrorState();
 	}
 	PG_END_TRY();
-	RESUME_INTERRUPTS();
+	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
 	return result;
 }
 

@@ -314,6 +314,7 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 {
 	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
 	Redaction  *r = tag <= (uint32) redaction_count ? &redactions[tag - 1] : NULL;
+	uint32		holdoff = InterruptHoldoffCount;
 	char	   *volatile result = NULL;
 	pg_wchar   *wide;
 	size_t		wide_len;
@@ -342,7 +343,7 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 		result = NULL;
 	}
 	PG_END_TRY();
-	RESUME_INTERRUPTS();
+	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
 	MemoryContextSwitchTo(old);
 	return result;
 }

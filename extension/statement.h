@@ -209,7 +209,7 @@ steno_fill(StenoRecord *record, const StenoStatement *s)
 	record->statement = s->statement;
 	record->substatement = s->substatement;
 	record->depth = s->depth;
-	record->audited = steno_audit_reason(s->class);
+	record->audited = steno_audit_reason(s->class, 0);
 	record->text = likely(steno_my.log_statement) ? s->text : NULL;
 	record->text_len = s->text_len;
 	if (unlikely(s->suspect) && record->text)

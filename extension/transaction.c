@@ -74,7 +74,7 @@ put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 	}
 	record->shape = shape;
 	record->shape_len = sizeof(shape);
-	record->audited = steno_audit_reason(STENO_CLASS_TRANSACTION);
+	record->audited = steno_audit_reason(STENO_CLASS_TRANSACTION, STENO_AUDITED_RULE);
 	record->extra = extra;
 	record->extra_len = end - extra;
 	steno_record_put(record, false);

@@ -1,5 +1,5 @@
 
-# The classes of utility statements are those that pgaudit itself gives them, in
+# The classes of statements are those that pgaudit itself gives them, in
 # one server that has both; where they differ on purpose, the table says so.
 
 use strict;
@@ -17,7 +17,7 @@ plan skip_all => 'pgaudit is not installed' if !-e "$libraries/pgaudit.so";
 
 # Command => our class, where pgaudit calls it MISC.  Transactions have a class of
 # their own here; SET is in pgaudit's misc_set, which it calls MISC in its lines;
-# CALL runs a function as DO does.
+# CALL runs a function as DO does; and of MERGE, pgaudit knows not even the command.
 my %differs = (
 	(
 		map { $_ => 'transaction' } 'BEGIN', 'START TRANSACTION', 'COMMIT',
@@ -26,7 +26,8 @@ my %differs = (
 	),
 	SET => 'misc_set',
 	RESET => 'misc_set',
-	CALL => 'function');
+	CALL => 'function',
+	MERGE => 'write');
 
 # A statement of every kind, each with another text; order matters.
 my @statements = grep { /\S/ } split /\n/, <<'END';
@@ -170,6 +171,12 @@ COPY t FROM '/dev/null'
 COPY t TO '/dev/null'
 COPY (SELECT 1) TO '/dev/null'
 COPY (INSERT INTO t VALUES (4) RETURNING id) TO '/dev/null'
+SELECT 1 FROM t
+SELECT 1 FROM t FOR UPDATE
+INSERT INTO t VALUES (1)
+UPDATE t SET a = 1
+DELETE FROM t WHERE id = 1
+MERGE INTO t USING d ON t.id = d.id WHEN MATCHED THEN DELETE
 TRUNCATE d
 PREPARE reads AS SELECT 1
 PREPARE writes(int) AS INSERT INTO t VALUES ($1)
@@ -258,7 +265,7 @@ foreach my $text (@statements)
 {
 	my $r = $ours{$text} // {};
 	my $command = $r->{command} // 'none';
-	my $class = $theirs{"$command: $text"};
+	my $class = $theirs{"$command: $text"} // $theirs{"???: $text"};
 
 	if ($differs{$command})
 	{

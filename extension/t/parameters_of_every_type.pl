@@ -188,6 +188,9 @@ CREATE TYPE broken (INPUT = broken_in, OUTPUT = broken_out, INTERNALLENGTH = 4, 
 });
 	is($client->extended('SELECT $1::broken IS NULL, $2::text', '5', 'next')->{rows}[0][1],
 		'next', 'an output function that fails does not fail the statement');
+	$client->query(q{SET statement_timeout = '100ms'});
+	is($client->query('SELECT pg_sleep(600)')->{sqlstate},
+		'57014', 'and leaves the session one that can be cancelled');
 	$client->quit;
 	($r) = statements($node, application => 'broken');
 	is($r->{outcome}, 'ok', 'which is recorded');
