@@ -209,7 +209,7 @@ record_change(int i, const char *value, bool failing)
 		steno_session_check(InvalidOid);
 	steno_record_init(&record, STENO_KIND_SETTING);
 	record.time = GetCurrentTimestamp();
-	record.audited = steno_audit_reason(STENO_CLASS_SETTING);
+	record.audited = steno_audit_reason(STENO_CLASS_SETTING, 0);
 	record.shape = shape;
 	record.shape_len = sizeof(shape);
 	record.extra = extra;
