@@ -159,28 +159,35 @@ find_kept(const StenoOpen *o)
 /* Parameters of at most this many go with a kept shape. */
 #define KEPT_PARAMS 8
 
-/* The record's parameters; false when they are others than those of the shape. */
+/*
+ * Stage the record of a query that ran lately; false: it must be made anew.  Its
+ * parameters must be of the same types.
+ */
 static inline bool
-use_kept(const StenoKept *k, const StenoOpen *o, StenoRecord *record, StenoParams *values)
+stage_kept(StenoOpen *o)
 {
+	const StenoKept *k = o->kept;
 	ParamListInfo params = o->query->params;
 	uint8		types[1 + KEPT_PARAMS * (STENO_VARINT_MAX + 1)];
-	uint8	   *end;
+	uint32		types_len;
+	StenoParams values;
 	MemoryContext old;
 
-	record->shape = k->shape;
-	record->shape_len = k->len;
-	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter ||
-		unlikely(o->s.policy & STENO_S_NO_PARAMETERS))
-		return k->shape[k->params] == 0;
+	/* an invalidation empties what is kept */
+	if (unlikely(k == NULL || k->len == 0 || o->s.objects != NULL || o->s.suspect ||
+				 o->s.policy != 0 || !steno_my.log_statement))
+		return false;
+	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
+		return k->shape[k->params] == 0 &&
+			steno_record_stage_usual(&o->s, k->shape, k->len, NULL);
 	if (unlikely(params->numParams > KEPT_PARAMS))
 		return false;
-	record->params = values;
 	old = MemoryContextSwitchTo(steno_my.scratch);
-	end = steno_params_collect(params, false, types, values);
+	types_len = steno_params_collect(params, false, types, &values) - types;
 	MemoryContextSwitchTo(old);
-	return end - types == k->len - k->params &&
-		memcmp(types, k->shape + k->params, end - types) == 0;
+	return types_len == k->len - k->params &&
+		memcmp(types, k->shape + k->params, types_len) == 0 &&
+		steno_record_stage_usual(&o->s, k->shape, k->len, &values);
 }
 
 STENO_COLD static void
@@ -198,25 +205,6 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 		params = values->shape_len;
 	k->params = record->shape_len - params;
 	k->len = record->shape_len;
-}
-
-/* make_record for the usual query, which has run lately. */
-STENO_HOT static void
-make_usual_record(StenoOpen *o, StenoRecord *record, StenoParams *values)
-{
-	StenoKept	key;
-
-	/* an invalidation empties what is kept */
-	if (likely(o->kept && o->kept->len > 0 && o->s.objects == NULL))
-	{
-		steno_record_init(record, STENO_KIND_STATEMENT);
-		if (likely(use_kept(o->kept, o, record, values)))
-			return;
-	}
-	know_relations(o->query->plannedstmt);
-	make_record(o, record, values, false, false);
-	if (o->s.objects == NULL && key_of(o, &key))
-		keep_shape(&key, record, values);
 }
 
 static inline bool
@@ -260,20 +248,33 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	steno_put_ended(&o->s, &record, edata);
 }
 
-/* At the start of a client's query. */
-STENO_HOT static void
-stage(StenoOpen *o)
+STENO_COLD static void
+stage_anew(StenoOpen *o)
 {
 	StenoRecord record;
 	StenoParams values;
+	StenoKept	key;
 
-	make_usual_record(o, &record, &values);
+	know_relations(o->query->plannedstmt);
+	make_record(o, &record, &values, false, false);
+	if (o->s.objects == NULL && !(o->s.policy & STENO_S_NO_PARAMETERS) && key_of(o, &key))
+		keep_shape(&key, &record, &values);
 	steno_fill(&record, &o->s);
 	if (unlikely(o->s.policy != 0))
 		steno_policy_apply(&o->s, &record);
 	o->staged = steno_record_stage(&record);
 	if (unlikely(!o->staged))
 		steno_show(&o->s);
+}
+
+/* At the start of a client's query. */
+static inline void
+stage(StenoOpen *o)
+{
+	if (likely(stage_kept(o)))
+		o->staged = true;
+	else
+		stage_anew(o);
 }
 
 /* What the record of its end will say, but for the end, when it starts. */

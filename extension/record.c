@@ -558,6 +558,57 @@ steno_record_stage(const StenoRecord *record)
 }
 
 /*
+ * The same for the usual query, whose shape is at hand and whose text goes as it
+ * is: without a StenoRecord between.
+ */
+STENO_HOT bool
+steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
+						 const StenoParams *params)
+{
+	StenoLocal *s = &steno_my;
+	uint64		total = sizeof(StenoRecordMessage) + shape_len + q->text_len +
+		(params ? params->nulls_len + params->values_len : 0);
+	StenoRecordMessage *m;
+	uint8	   *p;
+
+	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
+				 total > s->producer.max_message))
+		return false;
+	m = steno_ring_reserve(&s->producer, (uint32) total);
+	if (unlikely(m == NULL))
+		return false;
+	m->m.kind = STENO_KIND_STATEMENT;
+	m->m.flags = params ? STENO_MESSAGE_VALUES : 0;
+	m->time = q->time;
+	m->statement = q->statement;
+	m->substatement = 0;
+	m->depth = 0;
+	m->outcome = STENO_OUTCOME_OK;
+	m->extra_count = 0;
+	m->sqlstate[0] = '\0';
+	m->shape_len = shape_len;
+	m->text_len = (uint32) q->text_len;
+	m->nulls_len = params ? params->nulls_len : 0;
+	m->values_len = params ? (uint32) params->values_len : 0;
+	m->message_len = 0;
+	m->extra_len = 0;
+	m->audited = steno_audit_reason(q->class, 0);
+	p = (uint8 *) (m + 1);
+	memcpy(p, shape, shape_len);
+	p += shape_len;
+	memcpy(p, q->text, q->text_len);
+	p += q->text_len;
+	if (params)
+		(void) put_params(p, params, true);
+	s->inflight_version =
+		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
+							 q->statement, q->time, s->producer.head);
+	s->staged = m;
+	reset_scratch();
+	return true;
+}
+
+/*
  * Something else needs the ring: the staged record is given up, and its text moves
  * to the in-flight slot.
  */
