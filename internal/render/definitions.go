@@ -99,6 +99,9 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if r.Has(trail.FieldRows) {
 		dst = appendNumber(dst, "rows", r.Rows)
 	}
+	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+		dst = append(append(append(dst, `,"outcome":"`...), r.Outcome.String()...), '"')
+	}
 	if r.XID != 0 {
 		dst = appendNumber(dst, "xid", r.XID)
 	}

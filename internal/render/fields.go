@@ -153,6 +153,7 @@ var ocsfFields = []Field{
 	{"logon_type", "`Network`"},
 	{"message", "`text`, or `kind`; in Base Event"},
 	{"unmapped.time", "`time`, with microseconds"},
+	{"unmapped.duration_us", "`duration_us`"},
 	{"unmapped.role", "`role`"},
 	{"unmapped.app_user", "`app_user`"},
 	{"unmapped.app_context", "`app_context`"},
@@ -168,7 +169,7 @@ func restFields(prefix string) []Field {
 	var fields []Field
 	for _, name := range []string{
 		"statement", "substatement", "depth", "class", "command", "relations", "objects", "query_id", "text_bytes", "params",
-		"rows", "xid", "extra", "audited", "stream", "segment", "block",
+		"rows", "outcome", "xid", "extra", "audited", "stream", "segment", "block",
 	} {
 		fields = append(fields, Field{prefix + name, "`" + name + "`"})
 	}

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -317,9 +316,4 @@ func TestClientsAreTakenApart(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", client, got, want)
 		}
 	}
-}
-
-// params makes the values of full's parameters with another text.
-func params(value string) []byte {
-	return append(binary.LittleEndian.AppendUint32(nil, 42), append(append([]byte{byte(len(value))}, value...), 0)...)
 }

@@ -100,6 +100,9 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.clock.append(append(dst, `,"unmapped":{"time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"`...)
+	if r.Has(trail.FieldDuration) {
+		dst = appendNumber(dst, "duration_us", r.Duration)
+	}
 	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext)
 	if atDoor(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)
