@@ -119,6 +119,9 @@ func pgauditSees(r *trail.Record) bool {
 	return query && !bytes.HasPrefix(r.SQLState, []byte("42")) && string(r.SQLState) != "25P02"
 }
 
+// pgauditCountsRows are the commands whose rows pgaudit counts.
+var pgauditCountsRows = map[string]bool{"SELECT": true, "INSERT": true, "UPDATE": true, "DELETE": true, "MERGE": true}
+
 // pgauditLine is what differs between the lines of a statement.
 type pgauditLine struct {
 	mark          byte
@@ -126,7 +129,7 @@ type pgauditLine struct {
 	class         string
 	command       string
 	kind, name    string
-	first, params bool // the statement was not logged before; it has parameters
+	first, params bool // the statement was not logged before; it is the statement, not a function
 }
 
 func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
@@ -137,55 +140,19 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 		dst = f.line(dst, r, l)
 		line.mark, line.first = pgauditSame, false
 	}
-	objects := 0
-	for _, o := range s.Objects {
-		if o.Action != trail.ActionExecute {
-			objects++
+	if s.Class == trail.ClassRead || s.Class == trail.ClassWrite {
+		if len(s.Relations) > 0 {
+			f.relations(r, line, session, put)
+		} else if session {
+			put(line)
 		}
-	}
-	switch {
-	case objects > 0 && session:
-		for _, o := range s.Objects {
-			if o.Action == trail.ActionExecute {
-				continue
-			}
-			l := line
-			l.kind, l.name = strings.ToUpper(string(o.Type)), string(o.Name)
-			if o.Action == trail.ActionRename {
-				l.name = string(o.To)
-			}
-			l.command = pgauditCommand(s, o.Action, l.kind)
-			put(l)
-		}
-	case len(s.Relations) > 0 && (s.Class == trail.ClassRead || s.Class == trail.ClassWrite):
-		f.relations(r, line, session, put)
-	case session:
-		put(line)
+	} else if session {
+		f.objects(s, line, put)
 	}
 	if session {
 		f.functions(r, &dst)
 	}
 	return dst
-}
-
-// pgauditCommand is the command of the line of one object: what was done to it,
-// in statements that make and change several.
-func pgauditCommand(s *trail.Shape, a trail.Action, kind string) string {
-	command := string(s.Command)
-	verb, rest, _ := strings.Cut(command, " ")
-	if verb != "CREATE" && verb != "ALTER" || command == "CREATE TABLE AS" || rest == kind {
-		return command
-	}
-	if i := strings.LastIndex(kind, " COLUMN"); i > 0 {
-		kind = kind[:i]
-	}
-	switch a {
-	case trail.ActionCreate:
-		return "CREATE " + kind
-	case trail.ActionAlter, trail.ActionRename:
-		return "ALTER " + kind
-	}
-	return command
 }
 
 // relations puts a line for the statement, and those of its relations.
@@ -275,7 +242,11 @@ func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine) []byte 
 		dst = f.parameters(dst, r, l.params)
 	}
 	if f.options.LogRows {
-		dst = strconv.AppendUint(append(dst, ','), r.Rows, 10)
+		rows := uint64(0)
+		if l.params && pgauditCountsRows[string(r.Shape.Command)] {
+			rows = r.Rows
+		}
+		dst = strconv.AppendUint(append(dst, ','), rows, 10)
 	}
 	return append(dst, '\n')
 }
