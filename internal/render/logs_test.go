@@ -145,13 +145,18 @@ func TestPgauditLeavesOutWhatPgauditDoesNotSee(t *testing.T) {
 }
 
 func TestPgauditSettingsAreChecked(t *testing.T) {
-	for _, bad := range []string{"log_level", "log_rows=1", "", "log_rows=", "LOG_ROWS"} {
+	for list, want := range map[string]uint32{"all": pgauditAll, "READ ddl": 1<<trail.ClassRead | 1<<trail.ClassDDL, "all -misc -misc_set": pgauditAll &^ (1<<trail.ClassMisc | 1<<trail.ClassTransaction | 1<<trail.ClassMiscSet), "none": 0} {
+		if o, err := ParsePgauditOptions([]string{"log=" + list}); err != nil || o.Log != want {
+			t.Errorf("%s: %b, %v", list, o.Log, err)
+		}
+	}
+	for _, bad := range []string{"log=connect", "log=+read", "log_level", "log_rows=1", "", "log_rows=", "LOG_ROWS"} {
 		if _, err := ParsePgauditOptions([]string{bad}); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
 	o, err := ParsePgauditOptions([]string{"log_catalog=off", "pgaudit.log_rows=on"})
-	if err != nil || o != (PgauditOptions{LogRows: true, LogStatement: true}) {
+	if err != nil || o != (PgauditOptions{Log: pgauditAll, LogRows: true, LogStatement: true}) {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }
@@ -224,5 +229,119 @@ func TestCSVLogOfConnections(t *testing.T) {
 	gap := &trailtest.Record{Kind: trail.KindGap, Session: s, Time: trailtest.Epoch, Extra: []string{"count", "3", "reason", "ring full"}}
 	if rows := csvlogRows(t, gap); len(rows) != 1 || rows[0][13] != "pg_steno gap: count=3 reason=ring full" {
 		t.Errorf("gap: %q", rows)
+	}
+}
+
+// TestPgauditLinesOfObjects has what pgaudit 1.7 said of these statements.
+func TestPgauditLinesOfObjects(t *testing.T) {
+	object := func(action trail.Action, typ, name string) trailtest.Object {
+		return trailtest.Object{Action: action, Type: typ, Name: name}
+	}
+	renamed := func(typ, name, to string) trailtest.Object {
+		return trailtest.Object{Action: trail.ActionRename, Type: typ, Name: name, To: to}
+	}
+	const use, create, alter, drop = trail.ActionUse, trail.ActionCreate, trail.ActionAlter, trail.ActionDrop
+	for _, c := range []struct {
+		command string
+		class   trail.Class
+		objects []trailtest.Object
+		want    string // command, type and name, one line each
+	}{
+		{"CREATE TABLE", trail.ClassDDL, []trailtest.Object{object(create, "table", "public.t"), object(create, "index", "public.t_pkey")},
+			"CREATE TABLE,TABLE,public.t\nCREATE INDEX,INDEX,public.t_pkey\n"},
+		{"CREATE TABLE", trail.ClassDDL, []trailtest.Object{object(create, "sequence", "public.s_a_seq"), object(create, "table", "public.s")},
+			"CREATE SEQUENCE,SEQUENCE,public.s_a_seq\nCREATE TABLE,TABLE,public.s\nALTER SEQUENCE,SEQUENCE,public.s_a_seq\n"},
+		{"CREATE TABLE", trail.ClassDDL, nil, "CREATE TABLE,,\n"},
+		{"CREATE TABLE AS", trail.ClassDDL, []trailtest.Object{object(create, "table", "public.made")}, "CREATE TABLE AS,TABLE,public.made\n"},
+		{"CREATE SCHEMA", trail.ClassDDL, []trailtest.Object{object(create, "schema", "s"), object(create, "table", "s.a"), object(create, "view", "s.b")},
+			"CREATE SCHEMA,SCHEMA,s\nCREATE TABLE,TABLE,s.a\nCREATE VIEW,VIEW,s.b\n"},
+		{"CREATE VIEW", trail.ClassDDL, []trailtest.Object{object(alter, "view", "public.v")}, "CREATE VIEW,VIEW,public.v\n"},
+		{"CREATE DOMAIN", trail.ClassDDL, []trailtest.Object{object(create, "domain constraint", "c on public.d"), object(create, "type", "public.d")},
+			"CREATE DOMAIN,TYPE,public.d\n"},
+		{"CREATE INDEX", trail.ClassDDL, []trailtest.Object{object(create, "index", "public.i"), object(create, "index", "public.p1_i")},
+			"CREATE INDEX,INDEX,public.i\n"},
+		{"CREATE EXTENSION", trail.ClassDDL, []trailtest.Object{object(create, "schema", "e"), object(create, "function", "e.f()"), object(create, "extension", "x")},
+			"CREATE EXTENSION,,\nCREATE SCHEMA,SCHEMA,e\nCREATE EXTENSION,EXTENSION,x\n"},
+		{"CREATE ROLE", trail.ClassRole, []trailtest.Object{object(create, "role", "r")}, "CREATE ROLE,,\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{object(create, "table constraint", "c on public.t"), object(alter, "table", "public.t")},
+			"ALTER TABLE,TABLE,public.t\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{object(alter, "table", "public.t"), object(drop, "table column", "public.t.c")},
+			"ALTER TABLE,TABLE COLUMN,public.t.c\nALTER TABLE,TABLE,public.t\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{renamed("table", "public.t", "s.t"), renamed("index", "public.i", "s.i")}, "ALTER TABLE,TABLE,s.t\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{renamed("table column", "public.t.a", "public.t.b")}, "ALTER TABLE,TABLE COLUMN,public.t.b\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{object(alter, "trigger", "tr on public.t"), object(alter, "table", "public.t")}, "ALTER TABLE,TABLE,public.t\n"},
+		{"COMMENT", trail.ClassDDL, []trailtest.Object{object(alter, "table", "public.t")}, "COMMENT,TABLE,public.t\n"},
+		{"DROP TABLE", trail.ClassDDL, []trailtest.Object{object(drop, "index", "public.i"), object(drop, "type", "public.t"), object(drop, "table", "public.t")},
+			"DROP TABLE,TABLE,public.t\nDROP TABLE,INDEX,public.i\n"},
+		{"DROP SCHEMA", trail.ClassDDL, []trailtest.Object{object(drop, "schema", "s")}, "DROP SCHEMA,,\n"},
+		{"GRANT", trail.ClassRole, []trailtest.Object{object(alter, "view", "public.v"), object(alter, "table", "public.t")}, "GRANT,TABLE,\n"},
+		{"GRANT", trail.ClassRole, []trailtest.Object{object(alter, "database", "d")}, "GRANT,,\n"},
+		{"GRANT ROLE", trail.ClassRole, []trailtest.Object{object(use, "role", "a"), object(alter, "role", "b")}, "GRANT ROLE,,\n"},
+		{"ALTER DEFAULT PRIVILEGES", trail.ClassRole, []trailtest.Object{object(create, "default acl", "for role r in schema s on tables")},
+			"ALTER DEFAULT PRIVILEGES,TABLES,\n"},
+		{"VACUUM", trail.ClassMisc, []trailtest.Object{object(use, "table", "public.t")}, "VACUUM,,\n"},
+	} {
+		r := statement(trailtest.NewSession(trailtest.Epoch, 1), c.class, c.command, "x")
+		r.Shape.Objects = c.objects
+		var got strings.Builder
+		for line := range strings.Lines(pgauditLines(t, nil, r)) {
+			fields := strings.Split(line, ",")
+			if fields[1] != "1" || fields[2] != "1" {
+				t.Errorf("%s: %s", c.command, line)
+			}
+			got.WriteString(strings.Join(fields[4:7], ",") + "\n")
+		}
+		if got.String() != c.want {
+			t.Errorf("%s %v:\ngot\n%swant\n%s", c.command, c.objects, got.String(), c.want)
+		}
+	}
+}
+
+func TestPgauditLinesOfQueriesInsideOfUtilityStatements(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	for _, c := range []struct {
+		settings string
+		record   *trailtest.Record
+		want     string
+	}{
+		{"log_catalog=off", statement(s, trail.ClassRead, "COPY", "COPY pg_am TO STDOUT", table("pg_catalog.pg_am", trail.AccessSelect)), "1 READ,COPY,,\n"},
+		{"log_relation", statement(s, trail.ClassRead, "COPY", "COPY t TO STDOUT", table("public.t", trail.AccessSelect)), "1 READ,SELECT,TABLE,public.t\n"},
+		{"log_relation", statement(s, trail.ClassRead, "COPY", " copy\t(SELECT) TO STDOUT", table("public.t", trail.AccessSelect)),
+			"1 READ,SELECT,TABLE,public.t\n2 READ,COPY,,\n"},
+		{"log_relation", statement(s, trail.ClassWrite, "TRUNCATE TABLE", "TRUNCATE t", table("public.t", trail.AccessTruncate|trail.AccessAudited)), "1 WRITE,TRUNCATE TABLE,,\n"},
+		{"log=write", statement(s, trail.ClassWrite, "SELECT", "WITH ...", table("public.t", trail.AccessSelect)), ""},
+		{"log=all", statement(s, trail.ClassWrite, "SELECT", "WITH ...", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n"},
+		{"log=misc", statement(s, trail.ClassFunction, "CALL", "CALL f()"), "1 MISC,CALL,,\n"},
+		{"log=function", statement(s, trail.ClassFunction, "CALL", "CALL f()"), ""},
+		{"log=all -misc_set", statement(s, trail.ClassMiscSet, "SET", "SET a = b"), ""},
+		{"log=misc", statement(s, trail.ClassTransaction, "BEGIN", "BEGIN"), "1 MISC,BEGIN,,\n"},
+		{"log=ddl", statement(s, trail.ClassDDL, "CREATE TABLE AS", "x", table("public.t", trail.AccessSelect)), "1 DDL,CREATE TABLE AS,,\n"},
+		{"log=all", statement(s, trail.ClassDDL, "CREATE TABLE AS", "x", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n2 DDL,CREATE TABLE AS,,\n"},
+		{"log=all", statement(s, trail.ClassMisc, "EXPLAIN", "x", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n2 MISC,EXPLAIN,,\n"},
+	} {
+		var got strings.Builder
+		for line := range strings.Lines(pgauditLines(t, []string{c.settings}, c.record)) {
+			fields := strings.Split(line, ",")
+			got.WriteString(fields[2] + " " + strings.Join(fields[3:7], ",") + "\n")
+		}
+		if got.String() != c.want {
+			t.Errorf("%s %s: got %q, want %q", c.settings, c.record.Text, got.String(), c.want)
+		}
+	}
+}
+
+func TestPgauditLeavesOutScriptsOfExtensions(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	extension, inside, after, other := statement(s, trail.ClassDDL, "CREATE EXTENSION", "create extension x"), statement(s, trail.ClassDDL, "CREATE FUNCTION", "create function f"),
+		statement(s, trail.ClassDDL, "CREATE FUNCTION", "create function g"), statement(s, trail.ClassFunction, "DO", "do")
+	extension.Statement, inside.Statement, inside.Depth, inside.Substatement = 1, 1, 1, 1
+	other.Statement, after.Statement, after.Depth, after.Substatement = 2, 2, 1, 1
+	got := pgauditLines(t, nil, extension, inside, other, after)
+	want := `AUDIT: SESSION,1,1,DDL,CREATE EXTENSION,,,create extension x,<not logged>
+AUDIT: SESSION,2,1,FUNCTION,DO,,,do,<not logged>
+AUDIT: SESSION,2,2,DDL,CREATE FUNCTION,,,create function g,<not logged>
+`
+	if got != want {
+		t.Errorf("got\n%s", got)
 	}
 }

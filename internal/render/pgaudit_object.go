@@ -18,7 +18,7 @@ var pgauditUnseen = []string{"role", "database", "tablespace", "event trigger", 
 // what is in no schema, and types.
 var pgauditNoSchema = []string{
 	"type", "schema", "publication", "publication relation", "publication namespace", "subscription", "language", "access method",
-	"cast", "extension", "server", "foreign-data wrapper", "user mapping", "transform", "default acl", "large object",
+	"rule", "cast", "extension", "server", "foreign-data wrapper", "user mapping", "transform", "default acl", "large object",
 }
 
 // pgauditGranted are the types in GRANT and REVOKE that are not called what the
@@ -34,9 +34,6 @@ func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgaud
 	shown := 0
 	object := func(command, kind, name string) {
 		l := line
-		if shown > 0 {
-			l.mark, l.first = pgauditSame, false
-		}
 		l.command, l.kind, l.name = command, kind, name
 		put(l)
 		shown++
@@ -77,10 +74,13 @@ func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgaud
 // changed tells of objects that were removed, and then of the others.
 func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name string)) {
 	command := string(s.Command)
-	for _, o := range s.Objects {
-		kind := string(o.Type)
-		if o.Action == trail.ActionDrop && !slices.Contains(pgauditUnseen, kind) && !slices.Contains(pgauditNoSchema, kind) {
-			object(command, strings.ToUpper(kind), string(o.Name))
+	for _, named := range []bool{true, false} {
+		for _, o := range s.Objects {
+			kind := string(o.Type)
+			if o.Action == trail.ActionDrop && !slices.Contains(pgauditUnseen, kind) && !slices.Contains(pgauditNoSchema, kind) &&
+				strings.HasSuffix(command, " "+strings.ToUpper(kind)) == named {
+				object(command, strings.ToUpper(kind), string(o.Name))
+			}
 		}
 	}
 	renamed, indexes := false, 0
@@ -102,8 +102,8 @@ func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name 
 			if kind == "index" {
 				indexes++
 			}
-			// Parts of ALTER TABLE, and the indexes of partitions.
-			part := strings.HasPrefix(command, "ALTER ") && (kind == "index" || strings.HasSuffix(kind, " constraint")) ||
+			// What it is a part of has a line; so has the first of the indexes of partitions.
+			part := strings.HasSuffix(kind, " constraint") || strings.HasPrefix(command, "ALTER ") && kind == "index" ||
 				command == "CREATE INDEX" && indexes > 1
 			if part {
 				continue
@@ -113,6 +113,9 @@ func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name 
 				sequences = append(sequences, name)
 			}
 		case trail.ActionAlter:
+			if command == "ALTER TABLE" && (kind == "trigger" || kind == "rule" || strings.HasSuffix(kind, " constraint")) {
+				continue
+			}
 			object(pgauditCommand(command, "ALTER", upper), upper, name)
 		}
 	}

@@ -163,7 +163,7 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 		r.Kind = trail.Kind(1 + rng.IntN(11))
 		for _, name := range Formats {
 			f := Format(name)
-			out := render(t, New(f, Options{Pgaudit: PgauditOptions{LogParameter: true, LogStatement: true}}), r)
+			out := render(t, New(f, Options{Pgaudit: PgauditOptions{Log: pgauditAll, LogParameter: true, LogStatement: true}}), r)
 			if f == Pgaudit {
 				out = string(NewOrder(f).Next([]byte(out)))
 			}
