@@ -32,6 +32,11 @@ func statement(s *trailtest.Session, class trail.Class, command, text string, re
 	}
 }
 
+func withRows(r *trailtest.Record) *trailtest.Record {
+	r.Rows = 3
+	return r
+}
+
 func table(name string, access trail.Access) trailtest.Relation {
 	return trailtest.Relation{Type: trail.RelationTypeTable, Access: access, Name: name}
 }
@@ -309,6 +314,9 @@ func TestPgauditLinesOfQueriesInsideOfUtilityStatements(t *testing.T) {
 		{"log_relation", statement(s, trail.ClassRead, "COPY", " copy\t(SELECT) TO STDOUT", table("public.t", trail.AccessSelect)),
 			"1 READ,SELECT,TABLE,public.t\n2 READ,COPY,,\n"},
 		{"log_relation", statement(s, trail.ClassWrite, "TRUNCATE TABLE", "TRUNCATE t", table("public.t", trail.AccessTruncate|trail.AccessAudited)), "1 WRITE,TRUNCATE TABLE,,\n"},
+		{"log_rows", withRows(statement(s, trail.ClassRead, "COPY", "COPY (SELECT) TO STDOUT")), "1 READ,SELECT,, 3\n2 READ,COPY,, 0\n"},
+		{"log_rows", withRows(statement(s, trail.ClassRead, "COPY", "COPY t TO STDOUT")), "1 READ,COPY,, 0\n"},
+		{"log_rows", withRows(statement(s, trail.ClassRead, "SELECT", "SELECT")), "1 READ,SELECT,, 3\n"},
 		{"log=write", statement(s, trail.ClassWrite, "SELECT", "WITH ...", table("public.t", trail.AccessSelect)), ""},
 		{"log=all", statement(s, trail.ClassWrite, "SELECT", "WITH ...", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n"},
 		{"log=misc", statement(s, trail.ClassFunction, "CALL", "CALL f()"), "1 MISC,CALL,,\n"},
@@ -322,7 +330,11 @@ func TestPgauditLinesOfQueriesInsideOfUtilityStatements(t *testing.T) {
 		var got strings.Builder
 		for line := range strings.Lines(pgauditLines(t, []string{c.settings}, c.record)) {
 			fields := strings.Split(line, ",")
-			got.WriteString(fields[2] + " " + strings.Join(fields[3:7], ",") + "\n")
+			got.WriteString(fields[2] + " " + strings.Join(fields[3:7], ","))
+			if len(fields) == 10 {
+				got.WriteString(" " + strings.TrimSpace(fields[9]))
+			}
+			got.WriteString("\n")
 		}
 		if got.String() != c.want {
 			t.Errorf("%s %s: got %q, want %q", c.settings, c.record.Text, got.String(), c.want)

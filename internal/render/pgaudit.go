@@ -178,7 +178,7 @@ var pgauditCountsRows = map[string]bool{"SELECT": true, "INSERT": true, "UPDATE"
 
 // pgauditLine is what differs between the lines of a statement.
 type pgauditLine struct {
-	item       int // of pgaudit's stack: lines of one item share a substatement
+	item       int // of pgaudit's stack: 0 the statement, 1 a query in it; lines of one item share a substatement
 	object     bool
 	class      string
 	command    string
@@ -340,7 +340,7 @@ func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine, first b
 	}
 	if f.options.LogRows {
 		rows := uint64(0)
-		if l.params && pgauditCountsRows[string(r.Shape.Command)] {
+		if l.item == 1 || l.params && pgauditCountsRows[string(r.Shape.Command)] {
 			rows = r.Rows
 		}
 		dst = strconv.AppendUint(append(dst, ','), rows, 10)
