@@ -155,7 +155,10 @@ func TestPgauditSettingsAreChecked(t *testing.T) {
 			t.Errorf("%s: %b, %v", list, o.Log, err)
 		}
 	}
-	for _, bad := range []string{"log=connect", "log=+read", "log_level", "log_rows=1", "", "log_rows=", "LOG_ROWS"} {
+	if o, err := ParsePgauditOptions([]string{"log=read", "write", "log_rows", "-read"}); err != nil || o.Log != 1<<trail.ClassWrite || !o.LogRows {
+		t.Errorf("list with commas: %+v, %v", o, err)
+	}
+	for _, bad := range []string{"read", "log=connect", "log=+read", "log_level", "log_rows=1", "", "log_rows=", "LOG_ROWS"} {
 		if _, err := ParsePgauditOptions([]string{bad}); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}

@@ -28,20 +28,26 @@ var PgauditDefaults = PgauditOptions{Log: pgauditAll, LogCatalog: true, LogState
 
 // ParsePgauditOptions reads names of settings, each with =on or =off; on can be
 // left out. The value of log is a list of classes with blanks between, those with
-// - before them taken off.
+// - before them taken off; settings that are classes go on with that list.
 func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 	o := PgauditDefaults
 	known := map[string]*bool{
 		"log_catalog": &o.LogCatalog, "log_parameter": &o.LogParameter, "log_relation": &o.LogRelation,
 		"log_rows": &o.LogRows, "log_statement": &o.LogStatement, "log_statement_once": &o.LogStatementOnce,
 	}
+	listed := false
 	for _, s := range settings {
 		name, value, found := strings.Cut(s, "=")
 		if strings.TrimPrefix(name, "pgaudit.") == "log" {
 			var err error
-			if o.Log, err = pgauditLog(value); err != nil {
+			if o.Log, err = pgauditLog(0, value); err != nil {
 				return o, err
 			}
+			listed = true
+			continue
+		}
+		if _, class := pgauditBits[strings.TrimPrefix(name, "-")]; class && listed && !found {
+			o.Log, _ = pgauditLog(o.Log, name)
 			continue
 		}
 		target := known[strings.TrimPrefix(name, "pgaudit.")]
@@ -70,9 +76,8 @@ var pgauditBits = map[string]uint32{
 const pgauditAll = 1<<trail.ClassRead | 1<<trail.ClassWrite | 1<<trail.ClassFunction | 1<<trail.ClassRole | 1<<trail.ClassDDL |
 	1<<trail.ClassMisc | 1<<trail.ClassMiscSet | 1<<trail.ClassTransaction
 
-// pgauditLog reads a list of classes.
-func pgauditLog(list string) (uint32, error) {
-	var mask uint32
+// pgauditLog reads a list of classes that goes on with mask.
+func pgauditLog(mask uint32, list string) (uint32, error) {
 	for _, name := range strings.Fields(strings.ToLower(list)) {
 		class, off := strings.CutPrefix(name, "-")
 		bits, ok := pgauditBits[class]
