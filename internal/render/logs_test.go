@@ -281,6 +281,7 @@ func TestPgauditLinesOfObjects(t *testing.T) {
 		{"COMMENT", trail.ClassDDL, []trailtest.Object{object(alter, "table", "public.t")}, "COMMENT,TABLE,public.t\n"},
 		{"DROP TABLE", trail.ClassDDL, []trailtest.Object{object(drop, "index", "public.i"), object(drop, "type", "public.t"), object(drop, "table", "public.t")},
 			"DROP TABLE,TABLE,public.t\nDROP TABLE,INDEX,public.i\n"},
+		{"DROP VIEW", trail.ClassDDL, []trailtest.Object{object(drop, "rule", "r on public.v"), object(drop, "view", "public.v")}, "DROP VIEW,VIEW,public.v\n"},
 		{"DROP SCHEMA", trail.ClassDDL, []trailtest.Object{object(drop, "schema", "s")}, "DROP SCHEMA,,\n"},
 		{"GRANT", trail.ClassRole, []trailtest.Object{object(alter, "view", "public.v"), object(alter, "table", "public.t")}, "GRANT,TABLE,\n"},
 		{"GRANT", trail.ClassRole, []trailtest.Object{object(alter, "database", "d")}, "GRANT,,\n"},
