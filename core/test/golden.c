@@ -406,6 +406,11 @@ make_fields(const char *folder)
 	r = record(&w, STENO_KIND_START);
 	r.outcome = STENO_OUTCOME_RUNNING;
 	put(&w, &r, &s);
+	/* a start record without a number, which leaves the count as it is */
+	r = record(&w, STENO_KIND_START);
+	r.seq = 0;
+	w.seq--;
+	put(&w, &r, &s);
 	/* a shape without tag, relations and parameters, and VALUES of length 0 */
 	shape_begin(&sh, STENO_CLASS_MISC, 0, "", 0);
 	shape_count(&sh, 0);

@@ -42,7 +42,10 @@ regard to case. Times without a zone are UTC.`,
 		Example: `  steno cat --since 10m
   steno cat --failed --since yesterday /var/lib/postgresql/15/main/pg_steno
   steno cat --user alice,bob --class write,ddl --format json | jq .text
-  steno cat --command "DROP" --grep "(?i)customers" --format csv > drops.csv`,
+  steno cat --command "DROP" --grep "(?i)customers" --format csv > drops.csv
+  steno cat --object public.staff --audited object,mandatory
+  steno cat --format pgaudit --pgaudit log_parameter,log_relation,log=all,-misc
+  steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
 			if run != nil {

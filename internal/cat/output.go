@@ -28,7 +28,7 @@ type OutputFlags struct {
 // Add adds the flags to a command.
 func (o *OutputFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
-	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit that format pgaudit follows, with =off to turn them off: "+strings.Join(render.PgauditSettings, ", "))
+	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit that format pgaudit follows, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
 	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "no line with the names of the columns in csv")
 	_ = cmd.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return render.Formats, cobra.ShellCompDirectiveNoFileComp

@@ -46,7 +46,8 @@ those of "steno cat". Ctrl-C ends it with exit code 0.`,
 		Example: `  steno tail -f
   steno tail -f --failed
   steno tail -n 100 --user alice --format json
-  steno tail -f --since 5m --kind connect,disconnect,auth_failed`,
+  steno tail -f --since 5m --kind connect,disconnect,auth_failed
+  steno tail -f --format ecs | curl -sT - https://siem.example.org/ingest`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()

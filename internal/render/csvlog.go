@@ -138,7 +138,7 @@ func (f *csvlogFormat) row(dst []byte, r *trail.Record, row csvlogRow) []byte {
 	dst = append(trail.AppendSecond(dst, floorDiv(r.Session.Start, 1e6), ' '), " UTC,,"...)
 	dst = append(strconv.AppendUint(dst, r.XID, 10), ',')
 	dst = append(append(dst, row.severity...), ',')
-	dst = append(appendSafe(dst, row.sqlstate), ',')
+	dst = csvString(dst, []byte(row.sqlstate))
 	dst = append(csvlogQuoted(dst, row.message), ',')
 	if len(row.detail) > 0 {
 		dst = csvlogQuoted(dst, row.detail)

@@ -99,6 +99,9 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if r.Has(trail.FieldRows) {
 		dst = appendNumber(dst, "rows", r.Rows)
 	}
+	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+		dst = append(append(append(dst, `,"outcome":"`...), r.Outcome.String()...), '"')
+	}
 	if r.XID != 0 {
 		dst = appendNumber(dst, "xid", r.XID)
 	}
@@ -109,6 +112,17 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
 	}
 	return append(dst, d.place...)
+}
+
+// appendID appends what identifies a record: session and sequence number, or
+// the statement, for those that have none.
+func appendID(dst []byte, r *trail.Record) []byte {
+	dst = append(r.Session.ID().Append(dst), '/')
+	if r.Seq != 0 {
+		return strconv.AppendUint(dst, r.Seq, 10)
+	}
+	dst = strconv.AppendUint(append(append(dst, r.Kind.String()...), '/'), r.Statement, 10)
+	return strconv.AppendUint(append(dst, '.'), r.Substatement, 10)
 }
 
 // endpoint takes a client apart: address and port; ip says that the address is

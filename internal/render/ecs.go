@@ -81,9 +81,10 @@ func (f *ecsFormat) event(dst []byte, r *trail.Record) []byte {
 		dst = append(append(append(dst, '"'), r.Kind.String()...), '"')
 	}
 	dst = append(append(append(dst, `,"outcome":"`...), ecsOutcome(r)...), '"')
-	dst = r.Session.ID().Append(append(dst, `,"id":"`...))
-	dst = append(strconv.AppendUint(append(dst, '/'), r.Seq, 10), '"')
-	dst = appendNumber(dst, "sequence", r.Seq)
+	dst = append(appendID(append(dst, `,"id":"`...), r), '"')
+	if r.Seq != 0 {
+		dst = appendNumber(dst, "sequence", r.Seq)
+	}
 	if r.Has(trail.FieldDuration) && r.Duration < 1<<53 {
 		dst = strconv.AppendUint(append(dst, `,"duration":`...), r.Duration*1000, 10)
 	}

@@ -73,7 +73,7 @@ var ecsFields = []Field{
 	{"event.type", "`access`, `change`, `info`, `error`, `admin`, `start` or `end`"},
 	{"event.action", "`command`, or `kind` when there is none"},
 	{"event.outcome", "`success`, `failure`, or `unknown` for what runs or was interrupted"},
-	{"event.id", "`session` and `seq`, with a slash between"},
+	{"event.id", "`session` and `seq`, or, when it has no number, `start`, `statement` and `substatement`: `6b0202d9.fa1/3`, `6b0202d9.fa1/start/2.0`"},
 	{"event.sequence", "`seq`"},
 	{"event.duration", "`duration_us`, in nanoseconds"},
 	{"event.start", "`time` of a statement"},
@@ -122,7 +122,7 @@ var ocsfFields = []Field{
 	{"metadata.product.vendor_name", "`pg_steno`"},
 	{"metadata.log_name", "`trail`"},
 	{"metadata.event_code", "`kind`"},
-	{"metadata.uid", "`session` and `seq`, with a slash between"},
+	{"metadata.uid", "`session` and `seq`, or, when it has no number, `start`, `statement` and `substatement`: `6b0202d9.fa1/3`, `6b0202d9.fa1/start/2.0`"},
 	{"metadata.sequence", "`seq`"},
 	{"metadata.original_time", "`time`"},
 	{"actor.user.name", "`user`; in Datastore Activity"},
@@ -153,6 +153,7 @@ var ocsfFields = []Field{
 	{"logon_type", "`Network`"},
 	{"message", "`text`, or `kind`; in Base Event"},
 	{"unmapped.time", "`time`, with microseconds"},
+	{"unmapped.duration_us", "`duration_us`"},
 	{"unmapped.role", "`role`"},
 	{"unmapped.app_user", "`app_user`"},
 	{"unmapped.app_context", "`app_context`"},
@@ -168,7 +169,7 @@ func restFields(prefix string) []Field {
 	var fields []Field
 	for _, name := range []string{
 		"statement", "substatement", "depth", "class", "command", "relations", "objects", "query_id", "text_bytes", "params",
-		"rows", "xid", "extra", "audited", "stream", "segment", "block",
+		"rows", "outcome", "xid", "extra", "audited", "stream", "segment", "block",
 	} {
 		fields = append(fields, Field{prefix + name, "`" + name + "`"})
 	}

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -37,6 +36,9 @@ func everything() []*trailtest.Record {
 			records = append(records, r)
 		}
 	}
+	unnumbered := full()
+	unnumbered.Kind, unnumbered.Session, unnumbered.Statement, unnumbered.Unnumbered = trail.KindStart, network, 0, true
+	records = append(records, unnumbered)
 	for class := trail.ClassRead; class <= trail.ClassSetting+1; class++ {
 		for outcome := trail.OutcomeOk; outcome <= trail.OutcomeRunning+1; outcome++ {
 			for _, command := range []string{"SELECT", "INSERT", "VACUUM", ""} {
@@ -300,6 +302,24 @@ func TestOTelTakesTheOperationFromTheCommandTag(t *testing.T) {
 	}
 }
 
+func TestEventsHaveIDsOfTheirOwn(t *testing.T) {
+	for f, path := range map[Format][2]string{ECS: {"event", "id"}, OCSF: {"metadata", "uid"}} {
+		seen := map[any]bool{}
+		for line := range strings.Lines(render(t, New(f, Options{}), everything()...)) {
+			id := object(t, line)[path[0]].(map[string]any)[path[1]]
+			if seen[id] {
+				t.Fatalf("%s: %v is there twice", f, id)
+			}
+			seen[id] = true
+		}
+		start := trailtest.Record{Kind: trail.KindStart, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Unnumbered: true}
+		o := object(t, render(t, New(f, Options{}), &start))[path[0]].(map[string]any)
+		if o[path[1]] != "6b0202d9.1/start/1.0" || o["sequence"] != nil {
+			t.Errorf("%s: %v", f, o)
+		}
+	}
+}
+
 func TestClientsAreTakenApart(t *testing.T) {
 	for client, want := range map[string][3]string{
 		"":                   {"", "", "false"},
@@ -317,9 +337,4 @@ func TestClientsAreTakenApart(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", client, got, want)
 		}
 	}
-}
-
-// params makes the values of full's parameters with another text.
-func params(value string) []byte {
-	return append(binary.LittleEndian.AppendUint32(nil, 42), append(append([]byte{byte(len(value))}, value...), 0)...)
 }

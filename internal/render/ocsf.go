@@ -79,9 +79,10 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.status(dst, r)
 	dst = append(dst, `,"metadata":{"version":"`+OCSFVersion+`","product":{"name":"pg_steno","vendor_name":"pg_steno"},"log_name":"trail","event_code":"`...)
 	dst = append(append(dst, r.Kind.String()...), `","uid":"`...)
-	dst = append(r.Session.ID().Append(dst), '/')
-	dst = append(strconv.AppendUint(dst, r.Seq, 10), '"')
-	dst = appendNumber(dst, "sequence", r.Seq)
+	dst = append(appendID(dst, r), '"')
+	if r.Seq != 0 {
+		dst = appendNumber(dst, "sequence", r.Seq)
+	}
 	dst = f.clock.append(append(dst, `,"original_time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"}`...)
 	switch class {
@@ -100,6 +101,9 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.clock.append(append(dst, `,"unmapped":{"time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"`...)
+	if r.Has(trail.FieldDuration) {
+		dst = appendNumber(dst, "duration_us", r.Duration)
+	}
 	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext)
 	if atDoor(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)

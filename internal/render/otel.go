@@ -204,7 +204,9 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 	}
 	dst = append(otelKey(dst, "pg_steno.kind"), `"stringValue":"`...)
 	dst = append(append(dst, r.Kind.String()...), `"}}`...)
-	dst = otelUint(dst, "pg_steno.seq", r.Seq)
+	if r.Seq != 0 {
+		dst = otelUint(dst, "pg_steno.seq", r.Seq)
+	}
 	if r.Statement != 0 {
 		dst = otelUint(dst, "pg_steno.statement", r.Statement)
 	}

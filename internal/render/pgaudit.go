@@ -13,6 +13,8 @@ import (
 // PgauditOptions are the settings of pgaudit that say what is in its lines,
 // with the same names.
 type PgauditOptions struct {
+	// Log is the classes of SESSION lines, a bit for each trail.Class.
+	Log              uint32
 	LogCatalog       bool
 	LogParameter     bool
 	LogRelation      bool
@@ -22,18 +24,32 @@ type PgauditOptions struct {
 }
 
 // PgauditDefaults are pgaudit's.
-var PgauditDefaults = PgauditOptions{LogCatalog: true, LogStatement: true}
+var PgauditDefaults = PgauditOptions{Log: pgauditAll, LogCatalog: true, LogStatement: true}
 
 // ParsePgauditOptions reads names of settings, each with =on or =off; on can be
-// left out.
+// left out. The value of log is a list of classes with blanks between, those with
+// - before them taken off; settings that are classes go on with that list.
 func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 	o := PgauditDefaults
 	known := map[string]*bool{
 		"log_catalog": &o.LogCatalog, "log_parameter": &o.LogParameter, "log_relation": &o.LogRelation,
 		"log_rows": &o.LogRows, "log_statement": &o.LogStatement, "log_statement_once": &o.LogStatementOnce,
 	}
+	listed := false
 	for _, s := range settings {
 		name, value, found := strings.Cut(s, "=")
+		if strings.TrimPrefix(name, "pgaudit.") == "log" {
+			var err error
+			if o.Log, err = pgauditLog(0, value); err != nil {
+				return o, err
+			}
+			listed = true
+			continue
+		}
+		if _, class := pgauditBits[strings.TrimPrefix(name, "-")]; class && listed && !found {
+			o.Log, _ = pgauditLog(o.Log, name)
+			continue
+		}
 		target := known[strings.TrimPrefix(name, "pgaudit.")]
 		if target == nil {
 			return o, fmt.Errorf("%q is none of %s", name, strings.Join(PgauditSettings, ", "))
@@ -50,8 +66,35 @@ func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 	return o, nil
 }
 
+// pgauditBits are the names of pgaudit.log.
+var pgauditBits = map[string]uint32{
+	"none": 0, "all": pgauditAll, "read": 1 << trail.ClassRead, "write": 1 << trail.ClassWrite, "function": 1 << trail.ClassFunction,
+	"role": 1 << trail.ClassRole, "ddl": 1 << trail.ClassDDL, "misc": 1<<trail.ClassMisc | 1<<trail.ClassTransaction,
+	"misc_set": 1 << trail.ClassMiscSet,
+}
+
+const pgauditAll = 1<<trail.ClassRead | 1<<trail.ClassWrite | 1<<trail.ClassFunction | 1<<trail.ClassRole | 1<<trail.ClassDDL |
+	1<<trail.ClassMisc | 1<<trail.ClassMiscSet | 1<<trail.ClassTransaction
+
+// pgauditLog reads a list of classes that goes on with mask.
+func pgauditLog(mask uint32, list string) (uint32, error) {
+	for _, name := range strings.Fields(strings.ToLower(list)) {
+		class, off := strings.CutPrefix(name, "-")
+		bits, ok := pgauditBits[class]
+		switch {
+		case !ok:
+			return 0, fmt.Errorf("log: %q is none of all, ddl, function, misc, misc_set, none, read, role, write", class)
+		case off:
+			mask &^= bits
+		default:
+			mask |= bits
+		}
+	}
+	return mask, nil
+}
+
 // PgauditSettings are the names of the options.
-var PgauditSettings = []string{"log_catalog", "log_parameter", "log_relation", "log_rows", "log_statement", "log_statement_once"}
+var PgauditSettings = []string{"log", "log_catalog", "log_parameter", "log_relation", "log_rows", "log_statement", "log_statement_once"}
 
 // pgauditFormat makes the lines that pgaudit 1.7 would have logged. A line has
 // numbers that count what was logged in its session before, which only what
@@ -71,8 +114,15 @@ const (
 )
 
 // pgauditHeader is the length of: start of the session, process id, statement
-// number, length of the lines.
-const pgauditHeader = 8 + 4 + 8 + 4
+// number, marks.
+const pgauditHeader = 8 + 4 + 8 + 1
+
+// Marks of a record.
+const (
+	pgauditEnds   = 1 << iota // its session ended
+	pgauditScript             // it runs the script of an extension
+	pgauditNested             // another statement ran it
+)
 
 // pgauditClasses are pgaudit's names. What is in none of its classes was not
 // seen by it.
@@ -90,12 +140,21 @@ func (f *pgauditFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Session.Start))
 	dst = binary.LittleEndian.AppendUint32(dst, r.Session.PID)
 	dst = binary.LittleEndian.AppendUint64(dst, r.Statement)
-	dst = append(dst, 0, 0, 0, 0)
-	if !ends {
-		dst = f.lines(dst, r)
+	if ends {
+		return append(dst, pgauditEnds)
 	}
-	n := len(dst) - from - pgauditHeader
-	binary.LittleEndian.PutUint32(dst[from+pgauditHeader-4:], uint32(n))
+	marks := byte(0)
+	switch string(r.Shape.Command) {
+	case "CREATE EXTENSION", "ALTER EXTENSION":
+		marks |= pgauditScript
+	}
+	if r.Depth > 0 {
+		marks |= pgauditNested
+	}
+	dst = f.lines(append(dst, marks), r)
+	if len(dst) == from+pgauditHeader && marks&pgauditScript == 0 {
+		dst = dst[:from]
+	}
 	return dst
 }
 
@@ -111,7 +170,7 @@ func pgauditSees(r *trail.Record) bool {
 	}
 	command := string(r.Shape.Command)
 	switch command {
-	case "DO", "CREATE EXTENSION", "ALTER EXTENSION":
+	case "DO", "CREATE EXTENSION":
 		return true
 	}
 	query := (r.Shape.Class == trail.ClassRead || r.Shape.Class == trail.ClassWrite) && command != "TRUNCATE TABLE"
@@ -119,78 +178,88 @@ func pgauditSees(r *trail.Record) bool {
 	return query && !bytes.HasPrefix(r.SQLState, []byte("42")) && string(r.SQLState) != "25P02"
 }
 
+// pgauditCountsRows are the commands whose rows pgaudit counts.
+var pgauditCountsRows = map[string]bool{"SELECT": true, "INSERT": true, "UPDATE": true, "DELETE": true, "MERGE": true}
+
 // pgauditLine is what differs between the lines of a statement.
 type pgauditLine struct {
-	mark          byte
-	object        bool
-	class         string
-	command       string
-	kind, name    string
-	first, params bool // the statement was not logged before; it has parameters
+	item       int // of pgaudit's stack: 0 the statement, 1 a query in it; lines of one item share a substatement
+	object     bool
+	class      string
+	command    string
+	kind, name string
+	params     bool // it is the statement, not a function
 }
 
 func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 	s := r.Shape
 	session := r.Reasons()&^trail.AuditedObject != 0
-	line := pgauditLine{mark: pgauditNew, class: pgauditClasses[s.Class], command: string(s.Command), first: true, params: true}
+	line := pgauditLine{class: pgauditClasses[s.Class], command: string(s.Command), params: true}
+	switch line.command {
+	case "SELECT":
+		// Whatever it has in WITH.
+		line.class = "READ"
+	case "CALL":
+		line.class = "MISC"
+	}
+	item := -1
 	put := func(l pgauditLine) {
-		dst = f.line(dst, r, l)
-		line.mark, line.first = pgauditSame, false
-	}
-	objects := 0
-	for _, o := range s.Objects {
-		if o.Action != trail.ActionExecute {
-			objects++
+		if l.object || session && f.options.Log&f.bits(s.Class, l.class) != 0 {
+			dst = f.line(dst, r, l, l.item != item)
+			item = l.item
 		}
 	}
-	switch {
-	case objects > 0 && session:
-		for _, o := range s.Objects {
-			if o.Action == trail.ActionExecute {
-				continue
-			}
-			l := line
-			l.kind, l.name = strings.ToUpper(string(o.Type)), string(o.Name)
-			if o.Action == trail.ActionRename {
-				l.name = string(o.To)
-			}
-			l.command = pgauditCommand(s, o.Action, l.kind)
-			put(l)
+	query := line
+	query.item, query.class, query.command = 1, "READ", "SELECT"
+	switch line.command {
+	case "COPY":
+		if copiesQuery(r.Text) {
+			f.relations(r, query, put)
+			put(line)
+		} else if !f.relations(r, line, put) {
+			put(line)
 		}
-	case len(s.Relations) > 0 && (s.Class == trail.ClassRead || s.Class == trail.ClassWrite):
-		f.relations(r, line, session, put)
-	case session:
+	case "TRUNCATE TABLE":
 		put(line)
+	case "CREATE TABLE AS", "SELECT INTO", "CREATE MATERIALIZED VIEW", "REFRESH MATERIALIZED VIEW", "EXPLAIN":
+		if len(s.Relations) > 0 {
+			f.relations(r, query, put)
+		}
+		f.objects(s, line, put)
+	default:
+		if s.Class == trail.ClassRead || s.Class == trail.ClassWrite {
+			f.relations(r, line, put)
+		} else {
+			f.objects(s, line, put)
+		}
 	}
-	if session {
-		f.functions(r, &dst)
-	}
+	f.functions(r, put)
 	return dst
 }
 
-// pgauditCommand is the command of the line of one object: what was done to it,
-// in statements that make and change several.
-func pgauditCommand(s *trail.Shape, a trail.Action, kind string) string {
-	command := string(s.Command)
-	verb, rest, _ := strings.Cut(command, " ")
-	if verb != "CREATE" && verb != "ALTER" || command == "CREATE TABLE AS" || rest == kind {
-		return command
+// bits are those of a line's class in Log; a statement's own class may be one
+// that is shown as another.
+func (f *pgauditFormat) bits(class trail.Class, shown string) uint32 {
+	if pgauditClasses[class] == shown {
+		return 1 << class
 	}
-	if i := strings.LastIndex(kind, " COLUMN"); i > 0 {
-		kind = kind[:i]
-	}
-	switch a {
-	case trail.ActionCreate:
-		return "CREATE " + kind
-	case trail.ActionAlter, trail.ActionRename:
-		return "ALTER " + kind
-	}
-	return command
+	return pgauditBits[strings.ToLower(shown)]
 }
 
-// relations puts a line for the statement, and those of its relations.
-func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, session bool, put func(pgauditLine)) {
-	first := true
+// copiesQuery says whether a COPY has a query rather than a table.
+func copiesQuery(text []byte) bool {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	return len(text) > 4 && bytes.EqualFold(text[:4], []byte("COPY")) && bytes.HasPrefix(bytes.TrimLeft(text[4:], " \t\r\n"), []byte("("))
+}
+
+// relations puts a line for the query, and those of its relations. It says
+// whether there were any, or none that are left out.
+func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pgauditLine)) bool {
+	if len(r.Shape.Relations) == 0 {
+		put(line)
+		return true
+	}
+	first, shown := true, false
 	for i := range r.Shape.Relations {
 		rel := &r.Shape.Relations[i]
 		if !f.options.LogCatalog && bytes.HasPrefix(rel.Name, []byte("pg_catalog.")) {
@@ -198,25 +267,22 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, session boo
 		}
 		if first && !f.options.LogRelation {
 			first = false
-			if session {
-				put(line)
-				line.mark, line.first = pgauditSame, false
-			}
+			put(line)
 		}
+		shown = true
 		l := line
 		l.class, l.command = pgauditAccess(rel.Access, r.Shape.Class)
 		l.kind, l.name = pgauditType(rel.Type), string(rel.Name)
 		if rel.Access&trail.AccessAudited != 0 {
 			l.object = true
 			put(l)
-			line.mark, line.first = pgauditSame, false
 		}
-		if f.options.LogRelation && session {
-			l.object, l.mark, l.first = false, line.mark, line.first
+		if f.options.LogRelation {
+			l.object = false
 			put(l)
-			line.mark, line.first = pgauditSame, false
 		}
 	}
+	return shown
 }
 
 // pgauditAccess is class and command of the line of a relation.
@@ -243,39 +309,46 @@ func pgauditType(t trail.RelationType) string {
 	}
 }
 
-// functions appends a line for each function that was called.
-func (f *pgauditFormat) functions(r *trail.Record, dst *[]byte) {
-	for _, o := range r.Shape.Objects {
+// functions puts a line for each function that was called.
+func (f *pgauditFormat) functions(r *trail.Record, put func(pgauditLine)) {
+	for i, o := range r.Shape.Objects {
 		if o.Action == trail.ActionExecute {
-			*dst = f.line(*dst, r, pgauditLine{
-				mark: pgauditNew, class: "FUNCTION", command: "EXECUTE", kind: "FUNCTION", name: string(o.Name), first: true,
-			})
+			put(pgauditLine{item: 2 + i, class: "FUNCTION", command: "EXECUTE", kind: "FUNCTION", name: string(o.Name)})
 		}
 	}
 }
 
-func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine) []byte {
+// line appends a line; first says that it is the first of its item.
+func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine, first bool) []byte {
 	dst = append(dst, "AUDIT: "...)
 	if l.object {
 		dst = append(dst, "OBJECT,"...)
 	} else {
 		dst = append(dst, "SESSION,"...)
 	}
-	dst = append(append(append(dst, l.mark, ','), l.class...), ',')
+	mark := byte(pgauditSame)
+	if first {
+		mark = pgauditNew
+	}
+	dst = append(append(append(dst, mark, ','), l.class...), ',')
 	dst = append(pgauditValue(dst, []byte(l.command)), ',')
 	dst = append(pgauditValue(dst, []byte(l.kind)), ',')
 	dst = append(pgauditValue(dst, []byte(l.name)), ',')
 	switch {
 	case !f.options.LogStatement:
 		dst = append(dst, "<not logged>,<not logged>"...)
-	case f.options.LogStatementOnce && !l.first:
+	case f.options.LogStatementOnce && !first:
 		dst = append(dst, "<previously logged>,<previously logged>"...)
 	default:
 		dst = append(f.text(dst, r, pgauditValue), ',')
 		dst = f.parameters(dst, r, l.params)
 	}
 	if f.options.LogRows {
-		dst = strconv.AppendUint(append(dst, ','), r.Rows, 10)
+		rows := uint64(0)
+		if l.item == 1 || l.params && pgauditCountsRows[string(r.Shape.Command)] {
+			rows = r.Rows
+		}
+		dst = strconv.AppendUint(append(dst, ','), rows, 10)
 	}
 	return append(dst, '\n')
 }
@@ -338,6 +411,7 @@ type pgauditOrder struct {
 
 type pgauditCount struct {
 	statement    uint64 // of the trail
+	script       uint64 // the one that runs an extension's script
 	total        uint64
 	substatement uint64
 }
@@ -353,8 +427,8 @@ func (o *pgauditOrder) Next(record []byte) []byte {
 		PID:   binary.LittleEndian.Uint32(record[8:]),
 	}
 	statement := binary.LittleEndian.Uint64(record[12:])
-	lines := record[pgauditHeader:]
-	if len(lines) == 0 {
+	marks, lines := record[pgauditHeader-1], record[pgauditHeader:]
+	if marks&pgauditEnds != 0 {
 		delete(o.sessions, id)
 		return nil
 	}
@@ -362,6 +436,15 @@ func (o *pgauditOrder) Next(record []byte) []byte {
 	if c == nil {
 		c = &pgauditCount{}
 		o.sessions[id] = c
+	}
+	if marks&pgauditScript != 0 && marks&pgauditNested == 0 {
+		c.script = statement
+	} else if marks&pgauditNested != 0 && c.script == statement {
+		// pgaudit leaves out what scripts of extensions do.
+		return nil
+	}
+	if len(lines) == 0 {
+		return nil
 	}
 	if c.total == 0 || statement != c.statement {
 		c.statement, c.substatement = statement, 0

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -160,30 +159,54 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 		for i := range r.Session.Facts {
 			r.Session.Facts[i].Value = nasty(rng)
 		}
-		for _, f := range []Format{Text, JSON, CSV} {
-			out := render(t, New(f, Options{}), r)
-			if !utf8.ValidString(out) {
-				t.Fatalf("%s: not UTF-8: %q", f, out)
+		r.Depth = uint64(rng.IntN(2))
+		r.Kind = trail.Kind(1 + rng.IntN(11))
+		for _, name := range Formats {
+			f := Format(name)
+			out := render(t, New(f, Options{Pgaudit: PgauditOptions{Log: pgauditAll, LogParameter: true, LogStatement: true}}), r)
+			if f == Pgaudit {
+				out = string(NewOrder(f).Next([]byte(out)))
 			}
-			for _, c := range strings.TrimSuffix(strings.TrimSuffix(out, "\n"), "\r") {
-				if c < ' ' && !(f == CSV && strings.ContainsRune("\n\r\t", c)) || c >= 0x7f && c < 0xa0 || unsafeRune(c) && c >= 0x80 {
-					t.Fatalf("%s: %U in %q", f, c, out)
-				}
-			}
+			checkSafe(t, f, out)
 			switch f {
 			case JSON:
-				var o map[string]any
-				if err := json.Unmarshal([]byte(out), &o); err != nil {
-					t.Fatalf("%v: %s", err, out)
+				if want := strings.ToValidUTF8(r.Text, ""); utf8.ValidString(r.Text) && r.Text != "" && object(t, out)["text"] != want {
+					t.Fatalf("text became %q, was %q", object(t, out)["text"], r.Text)
 				}
-				if want := strings.ToValidUTF8(r.Text, ""); utf8.ValidString(r.Text) && r.Text != "" && o["text"] != want {
-					t.Fatalf("text became %q, was %q", o["text"], r.Text)
-				}
+			case ECS, OCSF:
+				object(t, out)
+			case OTel:
+				otelRecord(t, out)
 			case CSV:
 				if row, err := csv.NewReader(strings.NewReader(out)).Read(); err != nil || len(row) != len(Columns) {
 					t.Fatalf("%d columns, %v: %q", len(row), err, out)
 				}
+			case CSVLog:
+				rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+				if err != nil || len(rows) > 2 || len(rows) > 0 && len(rows[0]) != len(Fields(CSVLog)) {
+					t.Fatalf("%v: %q", err, out)
+				}
+			case Pgaudit:
+				rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+				if err != nil || len(rows) > 0 && len(rows[0]) != 9 {
+					t.Fatalf("%v: %q", err, out)
+				}
 			}
+		}
+	}
+}
+
+// checkSafe checks that what was made of one record has no byte that a terminal
+// acts on, and no line but its own.
+func checkSafe(t *testing.T, f Format, out string) {
+	t.Helper()
+	if !utf8.ValidString(out) {
+		t.Fatalf("%s: not UTF-8: %q", f, out)
+	}
+	columns := f == CSV || f == CSVLog || f == Pgaudit
+	for _, c := range strings.TrimSuffix(strings.TrimSuffix(out, "\n"), "\r") {
+		if c < ' ' && !(columns && strings.ContainsRune("\n\r\t", c)) || c >= 0x7f && c < 0xa0 || unsafeRune(c) && c >= 0x80 {
+			t.Fatalf("%s: %U in %q", f, c, out)
 		}
 	}
 }
@@ -247,8 +270,9 @@ func benchmark(b *testing.B, format Format) {
 // TestDefinitionsAreShownWhateverTheirOrder renders a second block whose records
 // use the dictionaries in another order, and not all of them.
 func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
-	for _, format := range []Format{JSON, CSV, Text} {
-		f := New(format, Options{})
+	for _, name := range Formats {
+		format := Format(name)
+		f := New(format, Options{Pgaudit: PgauditDefaults})
 		var b trail.Block
 		block := func(order ...int) (lines []string) {
 			builder := trailtest.NewBuilder(trailtest.Epoch)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -275,6 +276,33 @@ func TestRecordsWithoutANumberLeaveTheCount(t *testing.T) {
 	}
 	if r := next(t, block); r.Has(trail.FieldSeq) {
 		t.Error("the number after records without is not the expected one")
+	}
+}
+
+func TestReadingABlockAgainTakesNoMemory(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for i := range 50 {
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Text: fmt.Sprint(i), Shape: &trailtest.Shape{
+			Command: fmt.Sprint(i), Relations: []trailtest.Relation{{Name: "t"}}, Params: []trail.ParamType{{OID: 23, Repr: trail.ReprNone}},
+			Objects: []trailtest.Object{{Action: trail.ActionDrop, Type: "table", Name: "t"}},
+		}})
+	}
+	block := load(t, finish(b))
+	var r trail.Record
+	var before, after runtime.MemStats
+	for i := range 101 {
+		if i == 1 {
+			runtime.ReadMemStats(&before)
+		}
+		block.Rewind()
+		for block.Next(&r) == nil {
+		}
+	}
+	runtime.ReadMemStats(&after)
+	// A dictionary that is not emptied would grow by 50 entries each time.
+	if used := after.TotalAlloc - before.TotalAlloc; used > 50_000 {
+		t.Errorf("%d bytes", used)
 	}
 }
 

@@ -1,0 +1,363 @@
+package render
+
+import (
+	"encoding/csv"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// pgauditLines are the lines of records in their order.
+func pgauditLines(t *testing.T, settings []string, records ...*trailtest.Record) string {
+	t.Helper()
+	options, err := ParsePgauditOptions(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, order := New(Pgaudit, Options{Pgaudit: options}), NewOrder(Pgaudit)
+	var out strings.Builder
+	for _, r := range records {
+		out.Write(order.Next([]byte(render(t, f, r))))
+	}
+	return out.String()
+}
+
+func statement(s *trailtest.Session, class trail.Class, command, text string, relations ...trailtest.Relation) *trailtest.Record {
+	return &trailtest.Record{
+		Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Text: text,
+		Shape: &trailtest.Shape{Class: class, Command: command, Relations: relations},
+	}
+}
+
+func withRows(r *trailtest.Record) *trailtest.Record {
+	r.Rows = 3
+	return r
+}
+
+func table(name string, access trail.Access) trailtest.Relation {
+	return trailtest.Relation{Type: trail.RelationTypeTable, Access: access, Name: name}
+}
+
+func TestPgauditLinesOfQueries(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	query := func() *trailtest.Record {
+		r := statement(s, trail.ClassWrite, "INSERT", "insert into a select b from b, pg_class where c = $1 and d = $2 and e = $3",
+			table("public.a", trail.AccessInsert), table("public.b", trail.AccessSelect|trail.AccessAudited), table("pg_catalog.pg_class", trail.AccessSelect))
+		r.Rows, r.Audited = 3, trail.AuditedSession|trail.AuditedObject
+		r.Shape.Params = []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 25, Repr: trail.ReprText}, {OID: 25, Repr: trail.ReprText}}
+		r.Nulls, r.Values = []byte{2}, []byte("\x05x,\"y\"\x01z")
+		return r
+	}
+	const text = `"insert into a select b from b, pg_class where c = $1 and d = $2 and e = $3"`
+	for _, c := range []struct {
+		settings string
+		want     string
+	}{
+		{"", "SESSION,1,1,WRITE,INSERT,,,#,<not logged>\nOBJECT,1,1,READ,SELECT,TABLE,public.b,#,<not logged>\n"},
+		{"log_statement=off", "SESSION,1,1,WRITE,INSERT,,,<not logged>,<not logged>\nOBJECT,1,1,READ,SELECT,TABLE,public.b,<not logged>,<not logged>\n"},
+		{"log_statement_once,log_rows=on", "SESSION,1,1,WRITE,INSERT,,,#,<not logged>,3\nOBJECT,1,1,READ,SELECT,TABLE,public.b,<previously logged>,<previously logged>,3\n"},
+		{"pgaudit.log_parameter", "SESSION,1,1,WRITE,INSERT,,,#,\"\"\"x,\"\"\"\"y\"\"\"\"\"\",,z\"\nOBJECT,1,1,READ,SELECT,TABLE,public.b,#,\"\"\"x,\"\"\"\"y\"\"\"\"\"\",,z\"\n"},
+		{"log_relation", "SESSION,1,1,WRITE,INSERT,TABLE,public.a,#,<not logged>\nOBJECT,1,1,READ,SELECT,TABLE,public.b,#,<not logged>\n" +
+			"SESSION,1,1,READ,SELECT,TABLE,public.b,#,<not logged>\nSESSION,1,1,READ,SELECT,TABLE,pg_catalog.pg_class,#,<not logged>\n"},
+		{"log_relation,log_catalog=off", "SESSION,1,1,WRITE,INSERT,TABLE,public.a,#,<not logged>\nOBJECT,1,1,READ,SELECT,TABLE,public.b,#,<not logged>\nSESSION,1,1,READ,SELECT,TABLE,public.b,#,<not logged>\n"},
+	} {
+		var settings []string
+		if c.settings != "" {
+			settings = strings.Split(c.settings, ",")
+		}
+		want := "AUDIT: " + strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(c.want, "\n", "\nAUDIT: "), "AUDIT: "), "#", text)
+		if got := pgauditLines(t, settings, query()); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.settings, got, want)
+		}
+	}
+	r := query()
+	r.Audited = trail.AuditedObject
+	if got := pgauditLines(t, nil, r); got != "AUDIT: OBJECT,1,1,READ,SELECT,TABLE,public.b,"+text+",<not logged>\n" {
+		t.Errorf("by object alone: %s", got)
+	}
+	r = statement(s, trail.ClassRead, "SELECT", "select 1 from pg_class", table("pg_catalog.pg_class", trail.AccessSelect))
+	if got := pgauditLines(t, []string{"log_catalog=off"}, r); got != "" {
+		t.Errorf("catalog alone: %s", got)
+	}
+}
+
+func TestPgauditCountsStatementsAndSubstatements(t *testing.T) {
+	a, b := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2)
+	call := statement(a, trail.ClassRead, "SELECT", "select f()")
+	call.Shape.Objects = []trailtest.Object{{Action: trail.ActionExecute, Type: "function", Name: "public.f"}}
+	call.Statement = 2
+	nested := statement(a, trail.ClassRead, "SELECT", "SELECT 1")
+	nested.Statement, nested.Depth, nested.Substatement = 2, 1, 1
+	other := statement(b, trail.ClassMisc, "VACUUM", "vacuum")
+	other.Statement = 9
+	failed := statement(a, trail.ClassError, "", "selct")
+	failed.Outcome, failed.SQLState, failed.Statement = trail.OutcomeError, "42601", 3
+	begin := statement(a, trail.ClassTransaction, "BEGIN", "begin")
+	begin.Statement = 4
+	end := &trailtest.Record{Kind: trail.KindDisconnect, Session: a, Time: trailtest.Epoch}
+	again := statement(a, trail.ClassMiscSet, "SET", "set a = b")
+	again.Statement = 7
+	got := pgauditLines(t, []string{"log_parameter"}, call, other, nested, failed, begin, end, again)
+	want := `AUDIT: SESSION,1,1,READ,SELECT,,,select f(),<none>
+AUDIT: SESSION,1,2,FUNCTION,EXECUTE,FUNCTION,public.f,select f(),<none>
+AUDIT: SESSION,1,1,MISC,VACUUM,,,vacuum,<none>
+AUDIT: SESSION,1,3,READ,SELECT,,,SELECT 1,<none>
+AUDIT: SESSION,2,1,MISC,BEGIN,,,begin,<none>
+AUDIT: SESSION,1,1,MISC,SET,,,set a = b,<none>
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestPgauditLeavesOutWhatPgauditDoesNotSee(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	for _, c := range []struct {
+		class          trail.Class
+		command, state string
+		want           bool
+	}{
+		{trail.ClassRead, "SELECT", "", true},
+		{trail.ClassRead, "SELECT", "22012", true},
+		{trail.ClassRead, "SELECT", "42501", false},
+		{trail.ClassWrite, "INSERT", "23505", true},
+		{trail.ClassWrite, "INSERT", "25P02", false},
+		{trail.ClassDDL, "CREATE TABLE", "42P07", false},
+		{trail.ClassDDL, "CREATE TABLE", "", true},
+		{trail.ClassDDL, "CREATE EXTENSION", "58P01", true},
+		{trail.ClassFunction, "DO", "P0001", true},
+		{trail.ClassError, "", "42601", false},
+		{trail.ClassSetting, "", "", false},
+	} {
+		r := statement(s, c.class, c.command, "x")
+		if c.state != "" {
+			r.Outcome, r.SQLState = trail.OutcomeError, c.state
+		}
+		if got := pgauditLines(t, nil, r); (got != "") != c.want {
+			t.Errorf("%v %s %s: %q", c.class, c.command, c.state, got)
+		}
+	}
+	for kind := trail.KindStart; kind <= trail.KindServer; kind++ {
+		r := full()
+		r.Kind, r.Session = kind, s
+		if got := pgauditLines(t, nil, r); got != "" {
+			t.Errorf("%v: %s", kind, got)
+		}
+	}
+}
+
+func TestPgauditSettingsAreChecked(t *testing.T) {
+	for list, want := range map[string]uint32{"all": pgauditAll, "READ ddl": 1<<trail.ClassRead | 1<<trail.ClassDDL, "all -misc -misc_set": pgauditAll &^ (1<<trail.ClassMisc | 1<<trail.ClassTransaction | 1<<trail.ClassMiscSet), "none": 0} {
+		if o, err := ParsePgauditOptions([]string{"log=" + list}); err != nil || o.Log != want {
+			t.Errorf("%s: %b, %v", list, o.Log, err)
+		}
+	}
+	if o, err := ParsePgauditOptions([]string{"log=read", "write", "log_rows", "-read"}); err != nil || o.Log != 1<<trail.ClassWrite || !o.LogRows {
+		t.Errorf("list with commas: %+v, %v", o, err)
+	}
+	for _, bad := range []string{"read", "log=connect", "log=+read", "log_level", "log_rows=1", "", "log_rows=", "LOG_ROWS"} {
+		if _, err := ParsePgauditOptions([]string{bad}); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+	o, err := ParsePgauditOptions([]string{"log_catalog=off", "pgaudit.log_rows=on"})
+	if err != nil || o != (PgauditOptions{Log: pgauditAll, LogRows: true, LogStatement: true}) {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+// csvlogRows are the rows of records, without the columns that are the same.
+func csvlogRows(t *testing.T, records ...*trailtest.Record) [][]string {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(render(t, New(CSVLog, Options{}), records...))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// TestCSVLogIsWhatTheServerWrites has lines of a PostgreSQL 15 server, but for
+// line numbers and the virtual transaction id.
+func TestCSVLogIsWhatTheServerWrites(t *testing.T) {
+	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	start := trailtest.Epoch + 123
+	s := trailtest.NewSession(start, 0x7a6a, fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, "postgres"),
+		fact(trail.KeyDatabase, "postgres"), fact(trail.KeyApplication, "psql"), fact(trail.KeyClient, "[local]"))
+	ok := statement(s, trail.ClassWrite, "INSERT", "insert into t values (1, E'x\ny \"q\"')")
+	ok.Duration, ok.XID, ok.Shape.QueryID = 7776, 731, 1<<64-9
+	failed := statement(s, trail.ClassRead, "SELECT", "select nope")
+	failed.Outcome, failed.SQLState, failed.Message = trail.OutcomeError, "42703", `column "nope" does not exist`
+	killed := statement(s, trail.ClassRead, "SELECT", "select pg_sleep(9)")
+	killed.Outcome, killed.SQLState, killed.Message = trail.OutcomeError, "57P01", "terminating connection due to administrator command"
+	prepared := statement(s, trail.ClassRead, "SELECT", "select abs($1), $2, $3;")
+	prepared.Shape.Params = []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 25, Repr: trail.ReprText}, {OID: 16, Repr: trail.ReprBool}}
+	prepared.Duration, prepared.Nulls, prepared.Values = 6, []byte{2}, []byte("\x04it's\x01")
+	end := &trailtest.Record{Kind: trail.KindDisconnect, Session: s, Time: start + 3723004567, Duration: 3723004567}
+	got := render(t, New(CSVLog, Options{}), ok, failed, killed, prepared, end)
+	const who, session = `"postgres","postgres",31338,"[local]",6b0202d9.7a6a,`, `2026-11-21 20:45:13 UTC,,`
+	want := `2026-11-21 20:45:13.007 UTC,` + who + `1,"INSERT",` + session + `731,LOG,00000,"duration: 7.776 ms  statement: insert into t values (1, E'x
+y ""q""')",,,,,,,,,"psql","client backend",,-9
+2026-11-21 20:45:13.000 UTC,` + who + `2,"SELECT",` + session + `0,ERROR,42703,"column ""nope"" does not exist",,,,,,"select nope",,,"psql","client backend",,0
+2026-11-21 20:45:13.000 UTC,` + who + `3,"SELECT",` + session + `0,FATAL,57P01,"terminating connection due to administrator command",,,,,,"select pg_sleep(9)",,,"psql","client backend",,0
+2026-11-21 20:45:13.000 UTC,` + who + `4,"SELECT",` + session + `0,LOG,00000,"duration: 0.006 ms  execute <unnamed>: select abs($1), $2, $3;","parameters: $1 = 'it''s', $2 = NULL, $3 = 't'",,,,,,,,"psql","client backend",,0
+2026-11-21 21:47:16.004 UTC,` + who + `5,"idle",` + session + `0,LOG,00000,"disconnection: session time: 1:02:03.004 user=postgres database=postgres host=[local]",,,,,,,,,"psql","client backend",,0
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestCSVLogOfConnections(t *testing.T) {
+	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	s := trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyUser, "alice"), fact(trail.KeyDatabase, "shop"), fact(trail.KeyApplication, "a b"),
+		fact(trail.KeyClient, "[2001:db8::7]:50022"))
+	rows := csvlogRows(t, &trailtest.Record{Kind: trail.KindConnect, Session: s, Time: trailtest.Epoch},
+		&trailtest.Record{Kind: trail.KindAuthFailed, Session: s, Time: trailtest.Epoch, Outcome: trail.OutcomeError, SQLState: "28P01", Message: "no"})
+	var got []string
+	for _, r := range rows {
+		got = append(got, strings.Join([]string{r[4], r[7], r[11], r[12], r[13]}, "|"))
+	}
+	want := []string{
+		"2001:db8::7:50022||LOG|00000|connection received: host=2001:db8::7 port=50022",
+		"2001:db8::7:50022|authentication|LOG|00000|connection authorized: user=alice database=shop application_name=a b",
+		"2001:db8::7:50022|authentication|FATAL|28P01|no",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	nested := full()
+	start := statement(s, trail.ClassRead, "SELECT", "select 1")
+	start.Kind = trail.KindStart
+	if rows := csvlogRows(t, nested, start, &trailtest.Record{Kind: trail.KindTransaction, Session: s, Time: trailtest.Epoch}); len(rows) != 0 {
+		t.Errorf("a server's log has no %q", rows)
+	}
+	gap := &trailtest.Record{Kind: trail.KindGap, Session: s, Time: trailtest.Epoch, Extra: []string{"count", "3", "reason", "ring full"}}
+	if rows := csvlogRows(t, gap); len(rows) != 1 || rows[0][13] != "pg_steno gap: count=3 reason=ring full" {
+		t.Errorf("gap: %q", rows)
+	}
+}
+
+// TestPgauditLinesOfObjects has what pgaudit 1.7 said of these statements.
+func TestPgauditLinesOfObjects(t *testing.T) {
+	object := func(action trail.Action, typ, name string) trailtest.Object {
+		return trailtest.Object{Action: action, Type: typ, Name: name}
+	}
+	renamed := func(typ, name, to string) trailtest.Object {
+		return trailtest.Object{Action: trail.ActionRename, Type: typ, Name: name, To: to}
+	}
+	const use, create, alter, drop = trail.ActionUse, trail.ActionCreate, trail.ActionAlter, trail.ActionDrop
+	for _, c := range []struct {
+		command string
+		class   trail.Class
+		objects []trailtest.Object
+		want    string // command, type and name, one line each
+	}{
+		{"CREATE TABLE", trail.ClassDDL, []trailtest.Object{object(create, "table", "public.t"), object(create, "index", "public.t_pkey")},
+			"CREATE TABLE,TABLE,public.t\nCREATE INDEX,INDEX,public.t_pkey\n"},
+		{"CREATE TABLE", trail.ClassDDL, []trailtest.Object{object(create, "sequence", "public.s_a_seq"), object(create, "table", "public.s")},
+			"CREATE SEQUENCE,SEQUENCE,public.s_a_seq\nCREATE TABLE,TABLE,public.s\nALTER SEQUENCE,SEQUENCE,public.s_a_seq\n"},
+		{"CREATE TABLE", trail.ClassDDL, nil, "CREATE TABLE,,\n"},
+		{"CREATE TABLE AS", trail.ClassDDL, []trailtest.Object{object(create, "table", "public.made")}, "CREATE TABLE AS,TABLE,public.made\n"},
+		{"CREATE SCHEMA", trail.ClassDDL, []trailtest.Object{object(create, "schema", "s"), object(create, "table", "s.a"), object(create, "view", "s.b")},
+			"CREATE SCHEMA,SCHEMA,s\nCREATE TABLE,TABLE,s.a\nCREATE VIEW,VIEW,s.b\n"},
+		{"CREATE VIEW", trail.ClassDDL, []trailtest.Object{object(alter, "view", "public.v")}, "CREATE VIEW,VIEW,public.v\n"},
+		{"CREATE DOMAIN", trail.ClassDDL, []trailtest.Object{object(create, "domain constraint", "c on public.d"), object(create, "type", "public.d")},
+			"CREATE DOMAIN,TYPE,public.d\n"},
+		{"CREATE INDEX", trail.ClassDDL, []trailtest.Object{object(create, "index", "public.i"), object(create, "index", "public.p1_i")},
+			"CREATE INDEX,INDEX,public.i\n"},
+		{"CREATE EXTENSION", trail.ClassDDL, []trailtest.Object{object(create, "schema", "e"), object(create, "function", "e.f()"), object(create, "extension", "x")},
+			"CREATE EXTENSION,,\nCREATE SCHEMA,SCHEMA,e\nCREATE EXTENSION,EXTENSION,x\n"},
+		{"CREATE ROLE", trail.ClassRole, []trailtest.Object{object(create, "role", "r")}, "CREATE ROLE,,\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{object(create, "table constraint", "c on public.t"), object(alter, "table", "public.t")},
+			"ALTER TABLE,TABLE,public.t\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{object(alter, "table", "public.t"), object(drop, "table column", "public.t.c")},
+			"ALTER TABLE,TABLE COLUMN,public.t.c\nALTER TABLE,TABLE,public.t\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{renamed("table", "public.t", "s.t"), renamed("index", "public.i", "s.i")}, "ALTER TABLE,TABLE,s.t\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{renamed("table column", "public.t.a", "public.t.b")}, "ALTER TABLE,TABLE COLUMN,public.t.b\n"},
+		{"ALTER TABLE", trail.ClassDDL, []trailtest.Object{object(alter, "trigger", "tr on public.t"), object(alter, "table", "public.t")}, "ALTER TABLE,TABLE,public.t\n"},
+		{"COMMENT", trail.ClassDDL, []trailtest.Object{object(alter, "table", "public.t")}, "COMMENT,TABLE,public.t\n"},
+		{"DROP TABLE", trail.ClassDDL, []trailtest.Object{object(drop, "index", "public.i"), object(drop, "type", "public.t"), object(drop, "table", "public.t")},
+			"DROP TABLE,TABLE,public.t\nDROP TABLE,INDEX,public.i\n"},
+		{"DROP VIEW", trail.ClassDDL, []trailtest.Object{object(drop, "rule", "r on public.v"), object(drop, "view", "public.v")}, "DROP VIEW,VIEW,public.v\n"},
+		{"DROP SCHEMA", trail.ClassDDL, []trailtest.Object{object(drop, "schema", "s")}, "DROP SCHEMA,,\n"},
+		{"GRANT", trail.ClassRole, []trailtest.Object{object(alter, "view", "public.v"), object(alter, "table", "public.t")}, "GRANT,TABLE,\n"},
+		{"GRANT", trail.ClassRole, []trailtest.Object{object(alter, "database", "d")}, "GRANT,,\n"},
+		{"GRANT ROLE", trail.ClassRole, []trailtest.Object{object(use, "role", "a"), object(alter, "role", "b")}, "GRANT ROLE,,\n"},
+		{"ALTER DEFAULT PRIVILEGES", trail.ClassRole, []trailtest.Object{object(create, "default acl", "for role r in schema s on tables")},
+			"ALTER DEFAULT PRIVILEGES,TABLES,\n"},
+		{"VACUUM", trail.ClassMisc, []trailtest.Object{object(use, "table", "public.t")}, "VACUUM,,\n"},
+	} {
+		r := statement(trailtest.NewSession(trailtest.Epoch, 1), c.class, c.command, "x")
+		r.Shape.Objects = c.objects
+		var got strings.Builder
+		for line := range strings.Lines(pgauditLines(t, nil, r)) {
+			fields := strings.Split(line, ",")
+			if fields[1] != "1" || fields[2] != "1" {
+				t.Errorf("%s: %s", c.command, line)
+			}
+			got.WriteString(strings.Join(fields[4:7], ",") + "\n")
+		}
+		if got.String() != c.want {
+			t.Errorf("%s %v:\ngot\n%swant\n%s", c.command, c.objects, got.String(), c.want)
+		}
+	}
+}
+
+func TestPgauditLinesOfQueriesInsideOfUtilityStatements(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	for _, c := range []struct {
+		settings string
+		record   *trailtest.Record
+		want     string
+	}{
+		{"log_catalog=off", statement(s, trail.ClassRead, "COPY", "COPY pg_am TO STDOUT", table("pg_catalog.pg_am", trail.AccessSelect)), "1 READ,COPY,,\n"},
+		{"log_relation", statement(s, trail.ClassRead, "COPY", "COPY t TO STDOUT", table("public.t", trail.AccessSelect)), "1 READ,SELECT,TABLE,public.t\n"},
+		{"log_relation", statement(s, trail.ClassRead, "COPY", " copy\t(SELECT) TO STDOUT", table("public.t", trail.AccessSelect)),
+			"1 READ,SELECT,TABLE,public.t\n2 READ,COPY,,\n"},
+		{"log_relation", statement(s, trail.ClassWrite, "TRUNCATE TABLE", "TRUNCATE t", table("public.t", trail.AccessTruncate|trail.AccessAudited)), "1 WRITE,TRUNCATE TABLE,,\n"},
+		{"log_rows", withRows(statement(s, trail.ClassRead, "COPY", "COPY (SELECT) TO STDOUT")), "1 READ,SELECT,, 3\n2 READ,COPY,, 0\n"},
+		{"log_rows", withRows(statement(s, trail.ClassRead, "COPY", "COPY t TO STDOUT")), "1 READ,COPY,, 0\n"},
+		{"log_rows", withRows(statement(s, trail.ClassRead, "SELECT", "SELECT")), "1 READ,SELECT,, 3\n"},
+		{"log=write", statement(s, trail.ClassWrite, "SELECT", "WITH ...", table("public.t", trail.AccessSelect)), ""},
+		{"log=all", statement(s, trail.ClassWrite, "SELECT", "WITH ...", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n"},
+		{"log=misc", statement(s, trail.ClassFunction, "CALL", "CALL f()"), "1 MISC,CALL,,\n"},
+		{"log=function", statement(s, trail.ClassFunction, "CALL", "CALL f()"), ""},
+		{"log=all -misc_set", statement(s, trail.ClassMiscSet, "SET", "SET a = b"), ""},
+		{"log=misc", statement(s, trail.ClassTransaction, "BEGIN", "BEGIN"), "1 MISC,BEGIN,,\n"},
+		{"log=ddl", statement(s, trail.ClassDDL, "CREATE TABLE AS", "x", table("public.t", trail.AccessSelect)), "1 DDL,CREATE TABLE AS,,\n"},
+		{"log=all", statement(s, trail.ClassDDL, "CREATE TABLE AS", "x", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n2 DDL,CREATE TABLE AS,,\n"},
+		{"log=all", statement(s, trail.ClassMisc, "EXPLAIN", "x", table("public.t", trail.AccessSelect)), "1 READ,SELECT,,\n2 MISC,EXPLAIN,,\n"},
+	} {
+		var got strings.Builder
+		for line := range strings.Lines(pgauditLines(t, []string{c.settings}, c.record)) {
+			fields := strings.Split(line, ",")
+			got.WriteString(fields[2] + " " + strings.Join(fields[3:7], ","))
+			if len(fields) == 10 {
+				got.WriteString(" " + strings.TrimSpace(fields[9]))
+			}
+			got.WriteString("\n")
+		}
+		if got.String() != c.want {
+			t.Errorf("%s %s: got %q, want %q", c.settings, c.record.Text, got.String(), c.want)
+		}
+	}
+}
+
+func TestPgauditLeavesOutScriptsOfExtensions(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	extension, inside, after, other := statement(s, trail.ClassDDL, "CREATE EXTENSION", "create extension x"), statement(s, trail.ClassDDL, "CREATE FUNCTION", "create function f"),
+		statement(s, trail.ClassDDL, "CREATE FUNCTION", "create function g"), statement(s, trail.ClassFunction, "DO", "do")
+	extension.Statement, inside.Statement, inside.Depth, inside.Substatement = 1, 1, 1, 1
+	other.Statement, after.Statement, after.Depth, after.Substatement = 2, 2, 1, 1
+	got := pgauditLines(t, nil, extension, inside, other, after)
+	want := `AUDIT: SESSION,1,1,DDL,CREATE EXTENSION,,,create extension x,<not logged>
+AUDIT: SESSION,2,1,FUNCTION,DO,,,do,<not logged>
+AUDIT: SESSION,2,2,DDL,CREATE FUNCTION,,,create function g,<not logged>
+`
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+}

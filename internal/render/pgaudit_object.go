@@ -1,0 +1,146 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// pgaudit learns of objects from PostgreSQL's event triggers. These tell of
+// fewer than the trail does, and of some of them in another way.
+
+// pgauditUnseen are types that event triggers do not tell of: what belongs to
+// the cluster, and event triggers themselves.
+var pgauditUnseen = []string{"role", "database", "tablespace", "event trigger", "parameter", "role membership"}
+
+// pgauditNoSchema are types whose removal pgaudit does not log: it leaves out
+// what is in no schema, and types.
+var pgauditNoSchema = []string{
+	"type", "schema", "publication", "publication relation", "publication namespace", "subscription", "language", "access method",
+	"rule", "cast", "extension", "server", "foreign-data wrapper", "user mapping", "transform", "default acl", "large object",
+}
+
+// pgauditGranted are the types in GRANT and REVOKE that are not called what the
+// object is.
+var pgauditGranted = map[string]string{
+	"view": "TABLE", "materialized view": "TABLE", "foreign table": "TABLE", "table column": "TABLE",
+	"server": "FOREIGN SERVER", "foreign-data wrapper": "FOREIGN DATA WRAPPER",
+}
+
+// objects puts the lines of DDL: one for each object that pgaudit would have
+// told of, and one without when there is none.
+func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgauditLine)) {
+	shown := 0
+	object := func(command, kind, name string) {
+		l := line
+		l.command, l.kind, l.name = command, kind, name
+		put(l)
+		shown++
+	}
+	command := string(s.Command)
+	switch command {
+	case "GRANT", "REVOKE":
+		for _, o := range s.Objects {
+			if kind := string(o.Type); o.Action == trail.ActionAlter && shown == 0 && !slices.Contains(pgauditUnseen, kind) {
+				if as, ok := pgauditGranted[kind]; ok {
+					kind = as
+				}
+				object(command, strings.ToUpper(kind), "")
+			}
+		}
+	case "ALTER DEFAULT PRIVILEGES":
+		for _, o := range s.Objects {
+			if i := strings.LastIndex(string(o.Name), " on "); i >= 0 && shown == 0 && string(o.Type) == "default acl" {
+				object(command, strings.ToUpper(string(o.Name[i+len(" on "):])), "")
+			}
+		}
+	case "CREATE EXTENSION":
+		object(command, "", "")
+		for _, o := range s.Objects {
+			if kind := string(o.Type); o.Action == trail.ActionCreate && (kind == "extension" || kind == "schema") {
+				kind = strings.ToUpper(kind)
+				object("CREATE "+kind, kind, string(o.Name))
+			}
+		}
+	default:
+		f.changed(s, object)
+	}
+	if shown == 0 {
+		put(line)
+	}
+}
+
+// changed tells of objects that were removed, and then of the others.
+func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name string)) {
+	command := string(s.Command)
+	for _, named := range []bool{true, false} {
+		for _, o := range s.Objects {
+			kind := string(o.Type)
+			if o.Action == trail.ActionDrop && !slices.Contains(pgauditUnseen, kind) && !slices.Contains(pgauditNoSchema, kind) &&
+				strings.HasSuffix(command, " "+strings.ToUpper(kind)) == named {
+				object(command, strings.ToUpper(kind), string(o.Name))
+			}
+		}
+	}
+	renamed, indexes := false, 0
+	var sequences []string
+	for _, o := range s.Objects {
+		kind := string(o.Type)
+		if slices.Contains(pgauditUnseen, kind) {
+			continue
+		}
+		upper, name := strings.ToUpper(kind), string(o.Name)
+		switch o.Action {
+		case trail.ActionRename:
+			// What moves along with it has no line.
+			if !renamed {
+				object(command, upper, string(o.To))
+			}
+			renamed = true
+		case trail.ActionCreate:
+			if kind == "index" {
+				indexes++
+			}
+			// What it is a part of has a line; so has the first of the indexes of partitions.
+			part := strings.HasSuffix(kind, " constraint") || strings.HasPrefix(command, "ALTER ") && kind == "index" ||
+				command == "CREATE INDEX" && indexes > 1
+			if part {
+				continue
+			}
+			object(pgauditCommand(command, "CREATE", upper), upper, name)
+			if kind == "sequence" && command != "CREATE SEQUENCE" {
+				sequences = append(sequences, name)
+			}
+		case trail.ActionAlter:
+			if command == "ALTER TABLE" && (kind == "trigger" || kind == "rule" || strings.HasSuffix(kind, " constraint")) {
+				continue
+			}
+			object(pgauditCommand(command, "ALTER", upper), upper, name)
+		}
+	}
+	for _, name := range sequences {
+		// That of a column is tied to it in the end.
+		object("ALTER SEQUENCE", "SEQUENCE", name)
+	}
+}
+
+// pgauditCommand is the command of the line of one object: that of the
+// statement, but for statements that make objects of several types, and for
+// objects that are not of the type that the command names.
+func pgauditCommand(command, verb, kind string) string {
+	switch kind {
+	case "TABLE", "FOREIGN TABLE", "SEQUENCE", "INDEX", "VIEW", "TRIGGER":
+	default:
+		return command
+	}
+	switch command {
+	case "CREATE TABLE", "CREATE FOREIGN TABLE", "CREATE SCHEMA", "IMPORT FOREIGN SCHEMA":
+		return verb + " " + kind
+	case "ALTER TABLE":
+		if verb == "CREATE" || kind == "SEQUENCE" {
+			return verb + " " + kind
+		}
+	}
+	return command
+}
