@@ -27,6 +27,7 @@ typedef struct Output
 	bool		valid;
 	bool		varlena;
 	FmgrInfo	function;
+	MemoryContext context;		/* of what the function keeps */
 } Output;
 
 static HTAB *outputs;
@@ -117,13 +118,20 @@ find_output(Oid type)
 	}
 	o = hash_search(outputs, &type, HASH_ENTER, &found);
 	if (!found)
+	{
 		o->valid = false;
+		o->context = NULL;
+	}
 	if (!o->valid)
 	{
 		Oid			function;
 
+		if (o->context == NULL)
+			o->context = AllocSetContextCreate(TopMemoryContext, "pg_steno output function",
+											   ALLOCSET_SMALL_SIZES);
+		MemoryContextReset(o->context);
 		getTypeOutputInfo(type, &function, &o->varlena);
-		fmgr_info_cxt(function, &o->function, TopMemoryContext);
+		fmgr_info_cxt(function, &o->function, o->context);
 		o->valid = true;
 	}
 	return o;

@@ -226,8 +226,6 @@ foreach my $case (
 
 	$c->query(q{SET statement_timeout = '20ms'});
 	$c->query('SELECT pg_sleep(100)');
-	$c->query('RESET statement_timeout');
-	$c->query(q{SET lock_timeout = '10ms'});
 	$c->quit;
 	is_deeply(
 		seen()->[1],
@@ -253,6 +251,26 @@ foreach my $case (
 			]
 		],
 		'cancel');
+}
+
+# lock_timeout, on a table that another session has locked.
+{
+	my $holder = client();
+	my $c = client();
+
+	$holder->query('BEGIN; LOCK TABLE t');
+	$c->query(q{SET lock_timeout = '10ms'});
+	is($c->query('SELECT count(*) FROM t')->{sqlstate}, '55P03', 'a table could not be locked');
+	is($c->query('UPDATE t SET v = 2')->{sqlstate}, '55P03', 'nor written');
+	$holder->query('ROLLBACK');
+	$_->quit foreach $c, $holder;
+	is_deeply(
+		[ map { [ @$_[ 0 .. 3 ] ] } grep { defined $_->[1] } @{ seen() } ],
+		[
+			map { [ $_, '55P03', 'canceling statement due to lock timeout', 0 ] }
+			  'SELECT count(*) FROM t', 'UPDATE t SET v = 2'
+		],
+		'lock_timeout');
 }
 
 # Deadlock: the victim's statement, and only that.

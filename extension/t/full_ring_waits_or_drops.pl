@@ -84,6 +84,66 @@ sub ring
 	verify_ok($node, 'a gap that is accounted for is no damage');
 }
 
+# A session that ends with dropped records, which it could not tell of any more: who
+# has its ring next does, or who recovers.
+foreach my $next ('a session', 'a start')
+{
+	my $name = "dropping before $next";
+	my $c = Steno::Client->new($node, application_name => $name);
+	my ($watch, $ring, $pid, $dropped, $gap, @r, @next);
+	my $named = 0;
+
+	# who looks on must be there before: a new session would get the full ring
+	$watch = Steno::Client->new($node, application_name => 'watch');
+	$watch->query(q{SET steno.log = 'none'});
+	my $look = sub { $watch->query($_[0])->{rows}[0][0] };
+	$c->query('SET steno.delivery = drop');
+	flush($node);
+	($ring, $pid, $dropped) = (ring($c, 'ring'), $c->{pid}, ring($c, 'drops'));
+	stop_writer();
+
+	# so full that no gap record finds room
+	$c->query("SELECT 'dropping $_', '" . 'x' x 500 . "'") foreach 1 .. 60;
+	$c->query("SELECT $_") foreach 1 .. 60;
+	$dropped = $look->("SELECT drops FROM steno.rings WHERE ring = $ring") - $dropped;
+	$c->quit;
+	wait_until 'it has gone', sub { $look->("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' };
+
+	# its own end is dropped, too
+	$dropped++;
+	if ($next eq 'a session')
+	{
+		continue_writer();
+		until (grep { ring($_, 'ring') == $ring } @next)
+		{
+			push @next, Steno::Client->new($node, application_name => 'next');
+			die 'no session has its ring' if @next > 50;
+		}
+		$_->quit foreach @next, $watch;
+	}
+	else
+	{
+		$node->command_ok([ 'pg_ctl', '-D', $node->data_dir, '-m', 'fast', '-W', 'stop' ], 'a stop');
+		$node->wait_for_log(qr/received fast shutdown request/);
+		continue_writer();
+		wait_until 'the server is down', sub { !-e $node->data_dir . '/postmaster.pid' };
+		$node->{_pid} = undef;
+		is(scalar(() = glob rings_of($node) . '/*'), 1, 'a ring that has something to tell stays');
+		$node->start;
+		wait_until 'it is drained', sub { scalar(() = glob rings_of($node) . '/*') == 1 };
+		$writer = value($node, 'SELECT pid FROM steno.writers');
+	}
+	@r = sort { $a->{seq} <=> $b->{seq} } records($node, application => $name);
+	$gap = $r[-1];
+	is($gap->{kind}, 'gap', "dropped before $next: a gap record is the last of the session");
+	is($gap->{extra}{last_seq} - $gap->{extra}{first_seq} + 1, $gap->{extra}{count}, 'it says how many and which');
+	is($gap->{seq}, $gap->{extra}{last_seq} + 1, 'it comes after them');
+	$named += $_->{extra}{count} foreach grep { $_->{kind} eq 'gap' } @r;
+	is($named, $dropped, 'all that were dropped are named');
+	is(scalar(grep { $_->{kind} eq 'disconnect' } @r), 0, 'its end among the dropped ones');
+	verify_ok($node, 'the trail is whole');
+}
+
 # A big record that does not fit is dropped as one.
 {
 	my $c = Steno::Client->new($node, application_name => 'dropping big');

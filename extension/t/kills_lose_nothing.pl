@@ -157,10 +157,15 @@ compare('a backend killed');
 foreach my $i (0, 1)
 {
 	my $pid = writer_pid($i);
+	my $start;
 
 	start_load();
 	wait_for_load();
+	$start = -s $node->logfile;
 	kill 'KILL', $pid;
+
+	# before that, a session could begin that the restart ends
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'another has taken over',
 	  sub { connectable() && (writer_pid($i) || $pid) ne $pid };
 	wait_for_load();

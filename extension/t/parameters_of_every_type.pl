@@ -157,6 +157,50 @@ foreach my $i (0 .. $#expected)
 	is_deeply($sql[$i]{params}, [$shown], "EXECUTE, $what");
 }
 
+# Values that the client sends in binary format, as most drivers do: the form in the
+# record is the same.  The server itself makes the bytes.
+{
+	my $client = Steno::Client->new($node, application_name => 'binary');
+	my (@sent, @r);
+
+	$client->query($_) foreach @settings;
+	foreach my $type (sort keys %values)
+	{
+		my $send = $client->query("SELECT typsend FROM pg_type WHERE oid = '$type'::regtype")->{rows}[0][0];
+
+		foreach my $value (@{ $values{$type} }, undef)
+		{
+			my ($bytes, $shown);
+
+			if (defined $value)
+			{
+				my $answer = $client->query(
+					sprintf "SELECT encode(%s(%s::%s), 'hex'), format('%%s', %s::%s)",
+					$send, (map { ("'" . ($value =~ s/'/''/gr) . "'", $type) } 1 .. 2));
+
+				die "$type: $answer->{message}" if $answer->{sqlstate};
+				($bytes, $shown) = @{ $answer->{rows}[0] };
+				utf8::decode($shown);
+			}
+			$client->parse('', "SELECT \$1::$type AS binary")
+			  ->bind_binary('', '', defined $bytes ? pack('H*', $bytes) : undef)
+			  ->execute('')->sync;
+			die "$type: could not be sent" if $client->finish->{sqlstate};
+			push @sent, [ $type, $shown ];
+		}
+	}
+	$client->quit;
+	@r = sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'binary', text => qr/ AS binary$/);
+	cmp_ok(scalar @sent, '>', 200, 'values in binary format');
+	is(scalar @r, scalar @sent, 'all their statements');
+	foreach my $i (0 .. $#sent)
+	{
+		my ($type, $shown) = @{ $sent[$i] };
+
+		is_deeply($r[$i]{params}, [$shown], "binary, $type: " . substr($shown // 'NULL', 0, 40));
+	}
+}
+
 # Many parameters at once, and none of them written down when that is off.
 {
 	my $client = Steno::Client->new($node, application_name => 'many');

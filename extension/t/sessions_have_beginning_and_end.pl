@@ -11,7 +11,7 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $node = new_node('main', streaming => 'logical');
+my $node = new_node('main', streaming => 'logical', conf => "listen_addresses = '127.0.0.1'\n");
 
 $node->safe_psql(
 	'postgres', q{
@@ -36,6 +36,8 @@ local postgres limited trust
 local postgres cannot_login trust
 local missing all trust
 local replication $superuser trust
+host postgres $superuser 127.0.0.1/32 trust
+host postgres shut_out 127.0.0.1/32 reject
 ");
 $node->reload;
 wait_until 'the reload is done', sub { value($node, q{SELECT count(*) FROM pg_hba_file_rules WHERE 'md5_role' = ANY (user_name)}) eq '1' };
@@ -126,6 +128,45 @@ foreach my $case (
 	is(scalar(statements($node, session => $r->{session})), 0, "$what: no statement");
 }
 
+# Over TCP, the client has an address and a port.
+{
+	my $c = Steno::Client->new($node, tcp => 1, application_name => 'tcp');
+	my $port = $c->{socket}->sockport;
+	my ($r, $refused, @r);
+
+	is($c->query('SELECT inet_client_port()')->{rows}[0][0], $port, 'TCP: connected');
+	$c->quit;
+	ended('tcp');
+	@r = records($node, application => 'tcp');
+	is_deeply([ map { $_->{client} } @r ], [ ("127.0.0.1:$port") x 3 ], 'TCP: address and port in each record');
+
+	foreach my $case ([ 'shut_out', 'pg_hba.conf rejects connection' ], [ 'scram_role', 'no pg_hba.conf entry' ])
+	{
+		my ($user, $message) = @$case;
+
+		$c = Steno::Client->new($node, tcp => 1, user => $user);
+		is($c->{greeting}{sqlstate}, '28000', "TCP: $user is refused");
+		$port = $c->{socket}->sockport;
+		wait_until 'that is recorded', sub { scalar records($node, kind => 'auth_failed', client => "127.0.0.1:$port") };
+		$r = the_record($node, "TCP, $user", kind => 'auth_failed', client => "127.0.0.1:$port");
+		like($r->{message}, qr/^$message for host "127\.0\.0\.1", user "$user", database "postgres"/, 'with the message');
+		is($r->{user}, $user, 'and the user');
+	}
+}
+
+# Ended by the server itself.
+{
+	my $c = Steno::Client->new($node, application_name => 'idle in transaction');
+	my $r;
+
+	$c->query(q{BEGIN; SELECT 'in a transaction'; SET LOCAL idle_in_transaction_session_timeout = '10ms'});
+	$r = ended('idle in transaction');
+	is_deeply(
+		[ @$r{qw(outcome sqlstate message)} ],
+		[ 'error', '25P03', 'terminating connection due to idle-in-transaction timeout' ],
+		'a FATAL error of its own');
+}
+
 # Ended by somebody else, while idle.
 {
 	my $c = Steno::Client->new($node, application_name => 'idle');
@@ -179,6 +220,36 @@ EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM big WHERE i % 2 = 0;
 		1, 'a parallel query is one record');
 	is( scalar(grep { ($_->{backend_type} // '') eq 'parallel worker' } records($node)),
 		0, 'its workers have none');
+}
+
+# Workers of a parallel query, and autovacuum, run functions with statements in
+# them: the query's are its leader's, autovacuum's are nobody's.
+{
+	my $plan = $node->safe_psql(
+		'postgres', q{
+CREATE FUNCTION counts(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS
+$$ BEGIN RETURN (SELECT i + count(*) FROM (VALUES (1)) v); END $$;
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation = off;
+EXPLAIN (ANALYZE, COSTS off, TIMING off) SELECT sum(counts(i)) FROM big WHERE i <= 100;
+});
+	like($plan, qr/Workers Launched: [12]/, 'workers have run functions');
+	is( scalar(grep { ($_->{backend_type} // '') eq 'parallel worker' } records($node)),
+		0, 'without records of their own');
+
+	$node->append_conf('postgresql.conf', "autovacuum = on\nautovacuum_naptime = 1s\n");
+	$node->reload;
+	$node->safe_psql(
+		'postgres', q{
+CREATE TABLE indexed (a int) WITH (autovacuum_analyze_threshold = 0, autovacuum_analyze_scale_factor = 0);
+CREATE INDEX ON indexed (counts(a));
+INSERT INTO indexed SELECT generate_series(1, 10);
+});
+	wait_until 'autovacuum has run the function',
+	  sub { value($node, q{SELECT count(*) FROM pg_stats WHERE tablename LIKE 'indexed%idx'}) ne '0' };
+	is(scalar(grep { ($_->{backend_type} // '') =~ /^autovacuum/ } records($node)), 0, 'autovacuum has no records');
+	$node->append_conf('postgresql.conf', 'autovacuum = off');
+	$node->reload;
 }
 
 # Background workers that run statements: a subscription's, whose trigger does.

@@ -8,21 +8,27 @@ use strict;
 use warnings;
 
 use IO::Select;
+use IO::Socket::INET;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 
-# new($node, user => ..., database => ..., application_name => ...)
+# new($node, user => ..., database => ..., application_name => ..., tcp => 1)
 sub new
 {
 	my ($class, $node, %facts) = @_;
 	my $self = bless { buffer => '', out => '' }, $class;
 	my $packet = '';
+	my $tcp = delete $facts{tcp};
 
 	$facts{user} //= $node->{steno_user} // getpwuid($>);
 	$facts{database} //= 'postgres';
-	$self->{socket} = IO::Socket::UNIX->new(
+	$self->{socket} =
+	  $tcp
+	  ? IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $node->port)
+	  : IO::Socket::UNIX->new(
 		Type => SOCK_STREAM,
-		Peer => $node->host . '/.s.PGSQL.' . $node->port) or return;
+		Peer => $node->host . '/.s.PGSQL.' . $node->port);
+	return if !$self->{socket};
 	binmode $self->{socket};
 	$packet .= pack('Z* Z*', $_, $facts{$_}) foreach sort keys %facts;
 	$packet .= "\0";
@@ -160,6 +166,20 @@ sub bind_values
 	return $self->put(
 		'B',
 		pack('Z* Z* n n', $portal, $statement, 0, scalar @values)
+		  . join('',
+			map { defined $_ ? pack('N a*', length $_, $_) : pack('l>', -1) }
+			  @values)
+		  . pack('n', 0));
+}
+
+# Values in binary format.
+sub bind_binary
+{
+	my ($self, $portal, $statement, @values) = @_;
+
+	return $self->put(
+		'B',
+		pack('Z* Z* n n n', $portal, $statement, 1, 1, scalar @values)
 		  . join('',
 			map { defined $_ ? pack('N a*', length $_, $_) : pack('l>', -1) }
 			  @values)
