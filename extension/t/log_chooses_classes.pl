@@ -56,7 +56,7 @@ sub run
 	  sub { value($node, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '$name'") eq '0' };
 	return map { $_->{text} // $_->{kind} }
 	  sort { $a->{seq} <=> $b->{seq} }
-	  grep { $_->{kind} ne 'transaction' } records($node, application => $name);
+	  records($node, application => $name);
 }
 
 is_deeply(

@@ -40,10 +40,10 @@ is_deeply(
 is_deeply(
 	run('t_some', 'ddl, read'),
 	[
-		[ 'CREATE TABLE t_some (a int)', 'session,mandatory' ],
+		[ 'CREATE TABLE t_some (a int)', '' ],
 		[ 'SELECT 1', '' ],
 		[ 'DISCARD PLANS', 'mandatory' ],
-		[ 'DROP TABLE t_some', 'session,mandatory' ]
+		[ 'DROP TABLE t_some', '' ]
 	],
 	'with some classes');
 isnt($node->psql('postgres', q{SET steno.mandatory = 'none'}), 0, 'it cannot be changed in a session');
