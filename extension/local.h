@@ -64,6 +64,7 @@ typedef struct StenoOpen
 	Portal		portal;			/* NULL: not a portal's query */
 	SubTransactionId subid;
 	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
+	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
 	StenoKept  *kept;			/* its shape, unless that is empty now; NULL: none */
 } StenoOpen;
 

@@ -235,7 +235,12 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 		steno_record_unstage();
 	}
 	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
-		steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
+	{
+		if (closed)
+			steno_policy_judge_failure(&o->s, NULL, 0);
+		else
+			steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
+	}
 	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
 		return;
 	if (edata == NULL && !closed)
@@ -315,6 +320,7 @@ begin_query(QueryDesc *query)
 	 */
 	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
 	o->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	o->plan_cached = of_portal && ActivePortal->cplan != NULL;
 	o->subid = steno_my.subid;
 	o->rows = 0;
 	o->staged = false;

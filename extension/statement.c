@@ -28,6 +28,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -521,9 +522,12 @@ steno_record_unplanned(const StenoUnplanned *q)
 		steno_objects_release(&s.objects);
 }
 
-/* The statement of this level has failed; nothing of it runs any more. */
+/*
+ * The statement of this level has failed; nothing of it runs any more.  late: its
+ * transaction has begun to abort, and portals have let go of cached plans.
+ */
 STENO_COLD static void
-record_failed(StenoLevel *l, const ErrorData *edata)
+record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 {
 	bool		top_level = false;
 
@@ -536,7 +540,7 @@ record_failed(StenoLevel *l, const ErrorData *edata)
 		{
 			top_level = o->s.top_level;
 			(void) steno_failure_message(&o->s, edata);	/* known to outer statements, if not recorded */
-			steno_record_query(o, edata, false);
+			steno_record_query(o, edata, late && o->plan_cached);
 			steno_remember_end(&o->s);
 			steno_forget_open(o);
 		}
@@ -565,7 +569,7 @@ steno_fail(StenoLevel *l)
 	record_raised();
 	forget_raised();
 	MemoryContextSwitchTo(raised_context);
-	record_failed(l, CopyErrorData());
+	record_failed(l, CopyErrorData(), false);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
 }
@@ -579,27 +583,7 @@ steno_statement_failed(const ErrorData *edata)
 		return;
 	record_raised();
 	forget_raised();
-	record_failed(&steno_top_level, edata);
-}
-
-/*
- * The transaction aborts, and a client's statement is still running.  If an error
- * was raised in it, it has failed, and the report was kept from us; else it is a
- * procedure that rolls back.
- */
-STENO_COLD static void
-fail_unreported(void)
-{
-	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code};
-
-	steno_my.starting_own = false;
-	if (steno_my.level != &steno_top_level || steno_my.raised_code == 0)
-		return;
-	edata.message = raised_message;
-	record_raised();
-	record_failed(&steno_top_level, &edata);
-	steno_my.reported = false;	/* nobody will ask */
-	forget_raised();
+	record_failed(&steno_top_level, edata, false);
 }
 
 /*
@@ -612,8 +596,44 @@ steno_statement_fatal(const ErrorData *edata)
 	bool		any = steno_my.level != NULL;
 
 	while (steno_my.level)
-		record_failed(steno_my.level, edata);
+		record_failed(steno_my.level, edata, false);
 	return any;
+}
+
+/*
+ * The transaction aborts, and a client's statement is still running.  When the
+ * process exits, or the server's main loop is at work, it has failed, and the
+ * report was kept from us; else it is a procedure that rolls back.  The main
+ * loop still has the error at hand, which may have got there in ways that call
+ * none of our callbacks.  At an exit, nothing is left of what the statement runs.
+ */
+STENO_COLD static void
+fail_unreported(void)
+{
+	ErrorData	noted = {.elevel = FATAL, .sqlerrcode = steno_my.raised_code};
+	ErrorData  *edata = &noted;
+	MemoryContext old = CurrentMemoryContext;
+
+	if (steno_my.level == NULL || (error_context_stack != NULL && !proc_exit_inprogress))
+		return;
+	steno_my.starting_own = false;
+	while (steno_my.level && steno_my.level != &steno_top_level)
+		steno_my.level = steno_my.level->outer;
+	if (proc_exit_inprogress)
+		noted.message = steno_my.raised_code != 0 ? raised_message : NULL;
+	else
+	{
+		record_raised();
+		forget_raised();
+		MemoryContextSwitchTo(raised_context);
+		edata = CopyErrorData();
+	}
+	if (steno_my.level)
+		record_failed(steno_my.level, edata, true);
+	MemoryContextSwitchTo(old);
+	forget_raised();
+	MemoryContextReset(raised_context);
+	steno_my.reported = false;	/* nobody will ask */
 }
 
 /* Whether the top-level failure has its record; asked once. */
