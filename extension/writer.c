@@ -218,13 +218,11 @@ leaving(void)
 static void
 nap(long ms)
 {
-	int			events = WL_LATCH_SET | WL_TIMEOUT;
-	int			rc;
-
-	if (!postmaster_dead)
-		events |= WL_POSTMASTER_DEATH;
-	rc = WaitLatch(MyLatch, events, ms, PG_WAIT_EXTENSION);
-	if (rc & WL_POSTMASTER_DEATH)
+	/* a wait must watch the postmaster, and returns at once when that is gone */
+	if (postmaster_dead)
+		pg_usleep(ms * 1000L);
+	else if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, ms, PG_WAIT_EXTENSION) &
+			 WL_POSTMASTER_DEATH)
 		postmaster_dead = true;
 	ResetLatch(MyLatch);
 }
