@@ -9,6 +9,7 @@
 #include "steno.h"
 
 #include "optimizer/planner.h"
+#include "tcop/tcopprot.h"
 
 #include "statement.h"
 
@@ -23,6 +24,16 @@ call_planner(Query *query, const char *source, int options, ParamListInfo params
 	if (previous_planner)
 		return previous_planner(query, source, options, params);
 	return standard_planner(query, source, options, params);
+}
+
+/*
+ * Whether a query that no statement runs is the client's own.  If not, it is that of
+ * a trigger which a commit runs.
+ */
+static bool
+is_of_client(const char *source)
+{
+	return !steno_my.client || source == debug_query_string;
 }
 
 static PlannedStmt *
@@ -53,7 +64,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 			.class = steno_query_class(query->commandType, query->hasModifyingCTE),
 			.command = steno_query_command(query->commandType),
 			.params = params,
-			.depth = outer ? outer->inside : before > 0,
+			.depth = outer ? outer->inside : before > 0 || !is_of_client(source),
 			.forced = outer && outer->forces,
 			.start = start,
 		};
