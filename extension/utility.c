@@ -198,15 +198,21 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	steno_show(s);
 }
 
+/*
+ * The tree of a statement that has run; NULL when a procedure that ended its
+ * transaction may have taken it along.
+ */
+static inline Node *
+tree_after(const StenoLevel *l, Node *statement)
+{
+	return l->command_ends ? NULL : statement;
+}
+
 static void
 leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
 	StenoStatement *s = l->utility;
 
-	/* a procedure that ended its transaction may have taken its tree with it */
-	if (l->command_ends)
-		statement = NULL;
-	steno_objects_finish(s, statement);
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
 	if (statement && IsA(statement, TransactionStmt))
@@ -238,6 +244,8 @@ client_utility(UTILITY_ARGS)
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
+	statement = tree_after(&steno_top_level, statement);
+	steno_objects_finish(&s, statement);
 	leave_utility(&steno_top_level, statement, completion);
 }
 
@@ -257,6 +265,8 @@ nested_utility(UTILITY_ARGS)
 	PG_TRY();
 	{
 		call_utility(UTILITY_PASS);
+		/* a disk that fails now fails the statement */
+		steno_objects_finish(&s, tree_after(&l, statement));
 	}
 	PG_CATCH();
 	{
@@ -264,7 +274,7 @@ nested_utility(UTILITY_ARGS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	leave_utility(&l, statement, completion);
+	leave_utility(&l, tree_after(&l, statement), completion);
 }
 
 static void
