@@ -302,6 +302,7 @@ begin_query(QueryDesc *query)
 	StenoOpen  *o;
 	bool		of_portal;
 	int			depth;
+	int			class;
 
 	if (!steno_recording() ||
 		(outer && outer->utility && outer->utility->source == query->sourceText &&
@@ -319,16 +320,16 @@ begin_query(QueryDesc *query)
 	o->rows = 0;
 	o->staged = false;
 	depth = outer ? outer->inside : !of_portal && steno_my.client;
+	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/* a cursor's plan does not know where in the source the DECLARE stands */
 	if (unlikely(outer && outer->declares))
 		steno_begin(&o->s, query->sourceText,
 					outer->utility->text - outer->utility->source,
-					(int) outer->utility->text_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth, true);
+					(int) outer->utility->text_len, class, depth, true);
 	else
-		steno_begin(&o->s, query->sourceText, plan->stmt_location,
-					plan->stmt_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth,
-					outer && outer->forces);
+		steno_begin(&o->s, query->sourceText, plan->stmt_location, plan->stmt_len,
+					class, depth, outer && outer->forces);
 
 	o->kept = o->s.top_level ? find_kept(o) : NULL;
 	if (unlikely(o->kept == NULL))
