@@ -150,11 +150,11 @@ check(
 	'COPY in a function',
 	[ 'SELECT copies()' => '', 'SELECT copies_wrong()' => '38000', 'SELECT count(*) FROM log' => '' ],
 	[
-		q{1 ok COPY t TO PROGRAM 'cat >/dev/null'},
-		q{1 ok COPY log FROM PROGRAM 'echo copied'},
+		q{1 ok COPY t TO PROGRAM '<redacted>'},
+		q{1 ok COPY log FROM PROGRAM '<redacted>'},
 		'0 ok SELECT copies()',
-		q{1 22P02 COPY t FROM PROGRAM 'echo no number'},
-		q{1 38000 COPY t FROM PROGRAM 'false'},
+		q{1 22P02 COPY t FROM PROGRAM '<redacted>'},
+		q{1 38000 COPY t FROM PROGRAM '<redacted>'},
 		'0 38000 SELECT copies_wrong()',
 		'0 ok SELECT count(*) FROM log'
 	]);
@@ -213,6 +213,7 @@ check(
 		'1 ok ANALYZE made',
 		'1 ok INSERT INTO made VALUES (1)',
 		'1 ok DROP TABLE made',
+		'2 22012 1/0',
 		'1 22012 SELECT fails(0)',
 		'0 22012 CALL commits()',
 		'0 ok SELECT 6'
