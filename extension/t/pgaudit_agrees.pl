@@ -18,7 +18,7 @@ my $corpus = $ENV{TESTDIR} . '/test/pgaudit';
 
 # The settings that both have, and what the reader is told instead.
 my %shared = map { $_ => 1 } qw(log role log_catalog log_parameter log_rows log_statement);
-my %of_reader = map { $_ => 1 } qw(log_catalog log_parameter log_relation log_rows log_statement log_statement_once);
+my %of_reader = map { $_ => 1 } qw(log_catalog log_parameter log log_relation log_rows log_statement log_statement_once);
 
 # The settings of a corpus file, in its first line.
 sub settings_of
@@ -42,6 +42,7 @@ log_line_prefix = '@\@%a|'
 log_error_verbosity = default
 steno.mandatory = 'none'
 steno.log = 'none'
+steno.log_extension_scripts = off
 max_prepared_transactions = 2
 });
 
@@ -90,23 +91,26 @@ sub parse
 
 	while ($line =~ /\G(?:"((?:[^"]|"")*)"|([^,]*))(,|\z)/gc)
 	{
-		push @values, defined $1 ? $1 =~ s/""/"/gr : $2;
-		last if $3 eq '';
+		my ($quoted, $plain, $end) = ($1, $2, $3);
+
+		push @values, defined $quoted ? $quoted =~ s/""/"/gr : $plain;
+		last if $end eq '';
 	}
-	my %fields;
-	@fields{@fields} = @values;
-	$fields{rows} //= '';
-	$fields{text} =~ s/\A\s+//;
-	$fields{text} =~ s/[;\s]+\z//;
-	return \%fields;
+	my %line;
+	@line{@fields} = @values;
+	$line{rows} //= '';
+	$line{text} =~ s/\A\s+//;
+	$line{text} =~ s/[;\s]+\z//;
+	return \%line;
 }
 
-# What is compared of a line, all but its numbers.
+# What is compared of a line, all but its numbers.  once: the text stands in one line of
+# a statement only, and which one that is, is not compared.
 sub essence
 {
-	my ($line) = @_;
+	my ($line, $once) = @_;
 
-	return join '|', map { $line->{$_} } grep { !/statement$/ } @fields;
+	return join '|', map { $line->{$_} } grep { !/statement$/ && !($once && /^(text|parameters)$/) } @fields;
 }
 
 # What pgaudit said of each run: lists of lines.
@@ -128,49 +132,247 @@ sub said_by_pgaudit
 sub said_by_steno
 {
 	my ($node, $name, %settings) = @_;
-	my @options = map { ('--pgaudit', "$_=$settings{$_}") } grep { $of_reader{$_} } sort keys %settings;
+	my @options = map { ('--pgaudit', "$_=" . $settings{$_} =~ s/,//gr) } grep { $of_reader{$_} } sort keys %settings;
 	my ($out, $err) = ('', '');
 
 	IPC::Run::run(
 		[ $ENV{STENO}, 'cat', '--format', 'pgaudit', '--application', $name, @options, trail($node) ],
 		'>', \$out, '2>', \$err) or die "steno cat failed: $err";
-	# the queries of pgaudit's own event triggers, which it keeps to itself
-	return grep { !/pg_catalog\.pg_event_trigger_(ddl_commands|dropped_objects)/ }
-	  map { s/^AUDIT: //r =~ s/\n\z//r } split /^(?=AUDIT: )/m, $out;
+
+	# but for the queries of pgaudit's own event triggers, which it keeps to itself
+	return grep { $_->{text} !~ /pg_catalog\.pg_event_trigger_(ddl_commands|dropped_objects)/ }
+	  map { parse(s/^AUDIT: //r =~ s/\n\z//r) } split /^(?=AUDIT: )/m, $out;
 }
 
-# Compare two lists of lines: what only one of them has.
-sub compare
+# ---- what differs on purpose
+
+# Each has the title of its section in docs/pgaudit.md, and is: only_pgaudit, only_steno:
+# lines that only one of them has; both: a line of each that stand for one another.
+my @differences = (
+	{
+		name => 'Statements of one message',
+		both => sub { same($_[0], $_[1], 'text') && $_[0]{text} =~ /;.*\S/s && index($_[0]{text}, $_[1]{text}) >= 0 },
+	},
+	{
+		name => 'Secrets',
+		both => sub { same($_[0], $_[1], 'text') && $_[1]{text} =~ /'<redacted>'/ && $_[0]{text} =~ /<REDACTED>|PROGRAM '/ },
+	},
+	{
+		name => 'MERGE',
+		both => sub {
+			same($_[0], $_[1], 'class', 'command') && $_[0]{command} eq '???' && $_[1]{command} eq 'MERGE' && $_[1]{class} eq 'WRITE';
+		},
+		only_steno => sub { $_[0]{command} eq 'MERGE' && $_[0]{class} eq 'WRITE' },
+	},
+	{
+		name => 'CALL',
+		only_pgaudit => sub { $_[0]{class} eq 'MISC' && $_[0]{command} eq 'CALL' },
+	},
+	{
+		name => 'Failures of the planner',
+		only_steno => sub { $_[0]{text} =~ m{^SELECT 1/0} && $_[0]{command} eq 'SELECT' },
+	},
+	{
+		name => 'Functions that are called twice',
+		only_pgaudit => sub { $_[0]{command} eq 'EXECUTE' && $_[0]{text} =~ /(\w+)\(\d\), \1\(/ },
+	},
+	{
+		name => 'Whole rows',
+		only_steno => sub { $_[0]{type} eq 'OBJECT' && $_[0]{text} eq 'SELECT columns FROM columns' },
+	},
+	{
+		name => 'Relations of which nothing is asked',
+		only_pgaudit => sub { $_[0]{class} eq 'MISC' && $_[0]{command} eq '???' && $_[0]{name} ne '' },
+	},
+	{
+		name => 'Relations that are named twice',
+		only_pgaudit => sub { $_[0]{name} eq 'public.t' && $_[0]{text} =~ /FROM t, t t2/ },
+	},
+	{
+		name => 'Objects that are changed twice',
+		only_pgaudit => sub { $_[0]{command} eq 'CREATE VIEW' && $_[0]{text} =~ /OR REPLACE/ },
+	},
+	{
+		name => 'Catalogs in COPY',
+		only_pgaudit => sub { $_[0]{command} eq 'COPY' && $_[0]{text} =~ /pg_am/ },
+	},
+	{
+		name => 'Rows of cursors',
+		only_steno => sub { $_[0]{command} eq 'SELECT' && $_[0]{text} =~ /^DECLARE c/ && $_[0]{rows} ne '' },
+	},
+	{
+		name => 'Comments on columns',
+		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{kind} eq 'TABLE COLUMN' && $_[1]{kind} eq 'TABLE' },
+	},
+	{
+		name => 'Composite types that are dropped',
+		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{kind} eq 'COMPOSITE TYPE' && $_[0]{command} eq 'DROP TYPE' },
+	},
+	{
+		name => 'Defaults that are dropped',
+		only_pgaudit => sub { $_[0]{kind} eq 'DEFAULT VALUE' },
+	},
+	{
+		name => 'Partitions that are detached',
+		only_steno => sub { $_[0]{text} =~ /DETACH PARTITION/ && $_[0]{name} eq 'public.part1' },
+	},
+	{
+		name => 'Grants on all tables',
+		both => sub { same($_[0], $_[1], 'kind') && $_[0]{kind} eq 'TABLE' && $_[0]{text} =~ /^GRANT ALL ON ALL/ },
+	},
+	{
+		name => 'DROP OWNED',
+		only_pgaudit => sub { $_[0]{command} eq 'REVOKE' && $_[0]{text} =~ /^DROP OWNED/ },
+	},
+	{
+		name => 'CREATE TABLE AS EXECUTE',
+		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{text} =~ /^CREATE TABLE \w+ AS EXECUTE/ && $_[1]{name} eq '' },
+	});
+
+# Whether two lines have the same in all fields but those.
+sub same
+{
+	my ($p, $s, @but) = @_;
+
+	return !grep {
+		my $field = $_;
+		$field !~ /statement$/ && !(grep { $_ eq $field } @but) && $p->{$field} ne $s->{$field}
+	} @fields;
+}
+
+my %occurred;
+
+# Take away what the listed differences account for; returns the rest.
+sub account
 {
 	my ($pgaudit, $steno) = @_;
-	my %count;
-	my (@only_pgaudit, @only_steno);
+	my @p = @$pgaudit;
+	my @s = @$steno;
 
-	$count{ essence($_) }++ foreach @$steno;
+	foreach my $d (@differences)
+	{
+		my @left;
+
+		foreach my $p (@p)
+		{
+			my ($with) = $d->{both} ? grep { $d->{both}->($p, $s[$_]) } 0 .. $#s : ();
+
+			if (defined $with)
+			{
+				splice @s, $with, 1;
+			}
+			elsif (!($d->{only_pgaudit} && $d->{only_pgaudit}->($p)))
+			{
+				push @left, $p;
+				next;
+			}
+			$occurred{ $d->{name} }++;
+		}
+		@p = @left;
+		next if !$d->{only_steno};
+		@left = grep { !$d->{only_steno}->($_) } @s;
+		$occurred{ $d->{name} } += @s - @left if @left < @s;
+		@s = @left;
+	}
+	return (\@p, \@s);
+}
+
+# ---- comparing
+
+# Compare two lists of lines: what only one of them has, and the pairs that are alike.
+sub compare
+{
+	my ($pgaudit, $steno, $once) = @_;
+	my (%with, @only_pgaudit, @pairs);
+
+	push @{ $with{ essence($_, $once) } }, $_ foreach @$steno;
 	foreach my $line (@$pgaudit)
 	{
-		push @only_pgaudit, $line if ($count{ essence($line) } // 0) == 0 || $count{ essence($line) }-- == 0;
+		my $alike = shift @{ $with{ essence($line, $once) } // [] };
+
+		if ($alike)
+		{
+			push @pairs, [ $line, $alike ];
+		}
+		else
+		{
+			push @only_pgaudit, $line;
+		}
 	}
-	foreach my $line (reverse @$steno)
-	{
-		unshift @only_steno, $line if $count{ essence($line) } > 0 && $count{ essence($line) }-- > 0;
-	}
-	return (\@only_pgaudit, \@only_steno);
+	my %left = map { $_ => 1 } map { @$_ } values %with;
+	return (\@only_pgaudit, [ grep { $left{$_} } @$steno ], \@pairs);
 }
 
-my $node = server('main', 'pg_steno,pgaudit');
-my @names = map { m{(\w+)\.sql$} } sort glob "$corpus/*.sql";
-run_file($node, $_) foreach @names;
-my %said = said_by_pgaudit($node);
-flush($node);
-foreach my $name (@names)
+# Lines with one statement's number have one statement's number on the other side, too,
+# and the numbers rise alike.
+sub numbered_alike
 {
-	my @steno = map { parse($_) } said_by_steno($node, $name, settings_of("$corpus/$name.sql"));
-	my ($p, $s) = compare($said{$name} // [], \@steno);
-	diag("== $name: ", scalar @{ $said{$name} // [] });
-	diag("P ", essence($_)) foreach @$p;
-	diag("S ", essence($_)) foreach @$s;
+	my (@pairs) = @_;
+	my (%of, @wrong);
+	my $last = 0;
+
+	foreach my $pair (@pairs)
+	{
+		my ($p, $s) = map { $_->{statement} } @$pair;
+
+		push @wrong, "$p is $s, and was $of{$p}" if defined $of{$p} && $of{$p} != $s;
+		push @wrong, "$p is $s, after $last" if $s < $last;
+		$of{$p} = $last = $s;
+	}
+	return @wrong;
 }
-ok(1);
-$node->stop;
+
+my $alike = 0;
+my $lines = 0;
+my ($same_statement, $same_substatement) = (0, 0);
+
+sub check
+{
+	my ($what, $pgaudit, $steno, $once) = @_;
+	my ($p, $s, $pairs) = compare($pgaudit, $steno, $once);
+	my ($only_p, $only_s) = account($p, $s);
+
+	$lines += @$pgaudit;
+	$alike += @$pairs;
+	foreach my $pair (@$pairs)
+	{
+		$same_statement++ if $pair->[0]{statement} == $pair->[1]{statement};
+		$same_substatement++ if $pair->[0]{substatement} == $pair->[1]{substatement};
+	}
+	is_deeply(
+		[ (map { 'pgaudit: ' . essence($_) } @$only_p), (map { 'pg_steno: ' . essence($_) } @$only_s) ],
+		[], "$what: the same, but for what differs on purpose");
+	is_deeply([ numbered_alike(@$pairs) ], [], "$what: statements are numbered alike");
+	is(scalar(grep { $_->{text} eq '<previously logged>' } @$steno),
+		scalar(grep { $_->{text} eq '<previously logged>' } @$pgaudit), "$what: texts are shown once")
+	  if $once;
+	return;
+}
+
+my @names = map { m{(\w+)\.sql$} } sort glob "$corpus/*.sql";
+
+foreach my $libraries ('pg_steno,pgaudit', 'pgaudit,pg_steno')
+{
+	my $node = server($libraries =~ s/,/_/r, $libraries);
+	my %said;
+
+	run_file($node, $_) foreach @names;
+	flush($node);
+	%said = said_by_pgaudit($node);
+	foreach my $name (@names)
+	{
+		my %settings = settings_of("$corpus/$name.sql");
+
+		check("$libraries: $name", $said{$name} // [], [ said_by_steno($node, $name, %settings) ],
+			($settings{log_statement_once} // 'off') eq 'on');
+	}
+	$node->stop;
+	verify_ok($node, "$libraries: the trail is whole");
+}
+
+note "$alike of $lines lines of pgaudit's are the same";
+note "$same_statement with the same statement number, $same_substatement with the same substatement number";
+note "$_: $occurred{$_}" foreach sort keys %occurred;
+cmp_ok($alike, '>', 600, 'lines that are the same');
+is_deeply([ grep { !$occurred{$_} } map { $_->{name} } @differences ], [], 'every listed difference occurs');
 done_testing();
