@@ -374,5 +374,10 @@ note "$alike of $lines lines of pgaudit's are the same";
 note "$same_statement with the same statement number, $same_substatement with the same substatement number";
 note "$_: $occurred{$_}" foreach sort keys %occurred;
 cmp_ok($alike, '>', 600, 'lines that are the same');
+{
+	my ($section) = slurp_file("$ENV{TESTDIR}/../docs/pgaudit.md") =~ /^## What differs\n(.*?)^## /ms;
+
+	is_deeply([ $section =~ /^### (.*)$/mg ], [ map { $_->{name} } @differences ], 'the manual lists what differs');
+}
 is_deeply([ grep { !$occurred{$_} } map { $_->{name} } @differences ], [], 'every listed difference occurs');
 done_testing();
