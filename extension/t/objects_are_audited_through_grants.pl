@@ -310,8 +310,8 @@ is_deeply(
 	],
 	[ 'SELECT a FROM t: t +select', 'SELECT FROM t: t +select' ],
 	'the setting of a session and of a transaction');
-is_deeply([ recorded({}, q{SET steno.role = 'second'}, 'SELECT FROM plain', 'SELECT FROM whole') ],
-	['SELECT FROM plain: plain +select'], 'another role');
+is_deeply([ recorded({}, 'TABLE whole', q{SET steno.role = 'second'}, 'SELECT FROM plain', 'SELECT FROM whole') ],
+	[ 'TABLE whole: whole +select', 'SELECT FROM plain: plain +select' ], 'another role');
 is(Steno::Client->new($node, user => 'outsider')->query(q{SET steno.role = ''})->{sqlstate},
 	'42501', 'a user may not take it away');
 
