@@ -12,6 +12,7 @@
 #include "tcop/utility.h"
 #include "utils/memutils.h"
 
+#include "audit_role.h"
 #include "compat.h"
 #include "statement.h"
 
@@ -60,6 +61,20 @@ record_start(StenoLevel *l)
 	steno_running_record(l->utility, &record);
 }
 
+/*
+ * The utility statement runs a query that is part of its record, as CREATE TABLE AS
+ * and EXPLAIN ANALYZE do: it is recorded if the query's class is.
+ */
+STENO_COLD void
+steno_utility_queries(StenoLevel *l, int class)
+{
+	bool		shown = l->utility->recorded;
+
+	steno_begin_also(l->utility, class);
+	if (!shown)
+		steno_show(l->utility);
+}
+
 /* ---- relations ---- */
 
 static void
@@ -79,11 +94,21 @@ steno_forget_utility(StenoLevel *l)
 		steno_objects_release(&l->utility->objects);
 }
 
+/* A relation that a utility statement touches. */
 STENO_COLD static void
-add_relation(StenoLevel *level, Oid relid, uint32 access)
+add_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 {
+	StenoStatement *s = level->utility;
 	int			i;
 
+	if (audited)
+	{
+		bool		shown = s->recorded;
+
+		steno_begin_audited(s);
+		if (!shown)
+			steno_show(s);
+	}
 	for (i = 0; i < level->relations_count; i++)
 		if (level->relations[i].relid == relid)
 			break;
@@ -110,7 +135,7 @@ add_relation(StenoLevel *level, Oid relid, uint32 access)
 		level->relations[i].access = 0;
 		level->relations_count++;
 	}
-	level->relations[i].access |= access;
+	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
 }
 
 /* Permissions of relations that a utility statement, such as COPY, checks. */
@@ -124,7 +149,8 @@ steno_add_relations(StenoLevel *level, List *permissions)
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
 
 		if (STENO_IS_PERMISSION(p))
-			add_relation(level, p->relid, steno_access_of(p->requiredPerms));
+			add_relation(level, p->relid, steno_access_of(p->requiredPerms),
+						 steno_my.role_set && steno_audit_permission(p));
 	}
 }
 
@@ -133,7 +159,9 @@ void
 steno_statement_add_relation(Oid relid, uint32 access)
 {
 	if (steno_my.level && steno_my.level->utility)
-		add_relation(steno_my.level, relid, access);
+		add_relation(steno_my.level, relid, access,
+					 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
+					 steno_audit_relation(relid, ACL_TRUNCATE));
 }
 
 /* ---- the hook ---- */
@@ -225,6 +253,33 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	steno_forget_utility(l);
 }
 
+/*
+ * COMMIT and PREPARE TRANSACTION only ask for the transaction's end, which comes
+ * after the hook, takes its time, and can fail: a deferred constraint.  So the
+ * statement goes on running until then.  Not when it turned into a rollback.
+ */
+static inline bool
+ends_later(Node *statement, const QueryCompletion *completion)
+{
+	TransactionStmtKind kind;
+
+	if (!IsA(statement, TransactionStmt))
+		return false;
+	kind = ((TransactionStmt *) statement)->kind;
+	return (kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) &&
+		completion && completion->commandTag != CMDTAG_ROLLBACK;
+}
+
+/* The end that a COMMIT asked for has come. */
+void
+steno_utility_ended(StenoLevel *l)
+{
+	steno_my.level = l->outer;
+	steno_record_utility(l, NULL, STENO_NONE64);
+	steno_remember_end(l->utility);
+	steno_forget_utility(l);
+}
+
 #define UTILITY_ARGS PlannedStmt *plan, const char *source, bool read_only_tree, \
 	ProcessUtilityContext context, ParamListInfo params, \
 	QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion
@@ -239,11 +294,20 @@ client_utility(UTILITY_ARGS)
 	static StenoAccess few[STENO_FEW_RELATIONS];
 	Node	   *statement = plan->utilityStmt;
 
-	steno_my.level = NULL;		/* should a failure have been kept from us */
+	/* should its end, or its failure, have been kept from us */
+	if (unlikely(steno_my.level == &steno_top_level && steno_top_level.ending))
+		steno_utility_ended(&steno_top_level);
+	steno_my.level = NULL;
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
+	if (ends_later(statement, completion))
+	{
+		error_context_stack = steno_top_level.callback.previous;
+		steno_top_level.ending = true;
+		return;
+	}
 	statement = tree_after(&steno_top_level, statement);
 	steno_objects_finish(&s, statement);
 	leave_utility(&steno_top_level, statement, completion);
