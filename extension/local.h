@@ -26,6 +26,7 @@ typedef struct StenoStatement
 	uint8		class;
 	uint8		policy;			/* STENO_S_* */
 	uint16		redact;			/* what a rule redacts; 0: nothing */
+	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
 	bool		top_level;		/* is in the in-flight slot */
@@ -230,6 +231,7 @@ steno_class_logged(int class)
 #define STENO_S_NO_PARAMETERS 16
 #define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
 #define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
+#define STENO_S_ALSO 128		/* recorded for another class that it has besides */
 
 extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);

@@ -490,9 +490,6 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 				return;
 			altered(s, class, oid, sub, arg ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
 			break;
-		case OAT_TRUNCATE:
-			steno_statement_add_relation(oid, STENO_ACCESS_TRUNCATE);
-			break;
 		default:
 			break;
 	}
@@ -513,6 +510,8 @@ object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 		if (steno_class_logged(STENO_CLASS_FUNCTION))
 			function_called(oid);
 	}
+	else if (event == OAT_TRUNCATE)
+		steno_statement_add_relation(oid, STENO_ACCESS_TRUNCATE);
 	else if (steno_my.level != NULL)
 		object_event(event, class, oid, sub, arg);
 }

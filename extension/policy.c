@@ -381,10 +381,15 @@ steno_policy_begin(StenoStatement *s, const StenoStatement *outer)
 		s->policy |= STENO_S_NOISE;
 }
 
-/* It is not recorded, unless it fails: should we die, there is nothing to say of it. */
+/*
+ * It is not recorded, unless it fails: should we die, there is nothing to say of
+ * it.  Object auditing keeps it.
+ */
 static void
 leave_out(StenoStatement *s)
 {
+	if (s->audited & STENO_AUDITED_OBJECT)
+		return;
 	s->recorded = false;
 	if (s->top_level)
 		steno_inflight_end(&steno_my.producer.ring->inflight);
@@ -494,7 +499,8 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 		}
 		return;
 	}
-	if (!(steno_my.session_mask & bit) || (s->policy & STENO_S_NOISE) ||
+	if (((steno_my.session_mask & bit) == 0 && !(s->policy & STENO_S_ALSO)) ||
+		(s->policy & STENO_S_NOISE) ||
 		((steno_my.policy & STENO_POLICY_CATALOG) && all_in_catalog(s, relations, count)))
 		leave_out(s);
 }

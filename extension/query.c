@@ -18,6 +18,7 @@
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
 
+#include "audit_role.h"
 #include "compat.h"
 #include "statement.h"
 
@@ -25,7 +26,7 @@
 
 /* Relations that a plan names, each once; returns their number. */
 STENO_HOT static int
-plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
+plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
 {
 	ListCell   *lc;
 	int			count = 0;
@@ -48,6 +49,8 @@ plan_relations(PlannedStmt *plan, StenoAccess *found, int room)
 			found[count++].access = 0;
 		}
 		found[i].access |= steno_access_of(p->requiredPerms);
+		if (unlikely(audited) && steno_audit_known(p))
+			found[i].access |= STENO_ACCESS_AUDITED;
 	}
 	return count;
 }
@@ -79,7 +82,8 @@ make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing
 			else
 				relations = few;
 		}
-		count = plan_relations(query->plannedstmt, relations, room);
+		count = plan_relations(query->plannedstmt, relations, room,
+							   (o->s.audited & STENO_AUDITED_OBJECT) != 0);
 	}
 	steno_add_shape(record, &o->s, closed ? 0 : query->plannedstmt->queryId,
 					steno_query_command(query->operation), relations, count,
@@ -302,11 +306,18 @@ begin_query(QueryDesc *query)
 	StenoOpen  *o;
 	bool		of_portal;
 	int			depth;
+	int			class;
 
-	if (!steno_recording() ||
-		(outer && outer->utility && outer->utility->source == query->sourceText &&
-		 !outer->forces) ||
-		(o = steno_add_open(query)) == NULL)
+	if (!steno_recording())
+		return NULL;
+	if (outer && outer->utility && outer->utility->source == query->sourceText &&
+		!outer->forces)
+	{
+		steno_utility_queries(outer, steno_query_class(query->operation, query->plannedstmt->hasModifyingCTE));
+		return NULL;
+	}
+	o = steno_add_open(query);
+	if (o == NULL)
 		return NULL;
 
 	/*
@@ -319,22 +330,28 @@ begin_query(QueryDesc *query)
 	o->rows = 0;
 	o->staged = false;
 	depth = outer ? outer->inside : !of_portal && steno_my.client;
+	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/* a cursor's plan does not know where in the source the DECLARE stands */
 	if (unlikely(outer && outer->declares))
 		steno_begin(&o->s, query->sourceText,
 					outer->utility->text - outer->utility->source,
-					(int) outer->utility->text_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth, true);
+					(int) outer->utility->text_len, class, depth, true);
 	else
-		steno_begin(&o->s, query->sourceText, plan->stmt_location,
-					plan->stmt_len, steno_query_class(query->operation, plan->hasModifyingCTE), depth,
-					outer && outer->forces);
+		steno_begin(&o->s, query->sourceText, plan->stmt_location, plan->stmt_len,
+					class, depth, outer && outer->forces);
+
+	/* one that writes and returns what it reads */
+	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
+		steno_begin_also(&o->s, STENO_CLASS_READ);
 
 	o->kept = o->s.top_level ? find_kept(o) : NULL;
 	if (unlikely(o->kept == NULL))
 		know_relations(plan);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_plan(&o->s, plan, false);
+	if (unlikely(steno_my.role_set) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))
+		steno_begin_audited(&o->s);
 	if (steno_wants_start(&o->s))
 		record_start(o);
 	return o;

@@ -276,7 +276,11 @@ steno_settings_adopt(const StenoWanted *wanted)
 	steno_policy_switch(STENO_POLICY_REFERENTIAL, !wanted->log_referential);
 	steno_policy_switch(STENO_POLICY_SCRIPTS, !wanted->log_scripts);
 	steno_my.role_set = wanted->role[0] != '\0';
-	memcpy(steno_audit_role, wanted->role, sizeof(steno_audit_role));
+	if (strcmp(steno_audit_role, wanted->role) != 0)
+	{
+		memcpy(steno_audit_role, wanted->role, sizeof(steno_audit_role));
+		steno_audit_role_changed();
+	}
 }
 
 void

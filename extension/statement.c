@@ -203,6 +203,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 	}
 	s->recorded = s->top_level || steno_my.log_nested || forced;
 	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
+	s->audited = 0;
 	s->recorded = s->recorded && steno_class_logged(class);
 	s->objects = NULL;
 	if (unlikely(steno_my.objects_pending) && s->top_level)
@@ -233,6 +234,40 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 			steno_ring_touch(&steno_my.producer);
 		steno_describe(s->user_id);
 	}
+}
+
+/* The statement that began is recorded after all. */
+STENO_COLD static void
+begin_recorded(StenoStatement *s)
+{
+	if (!s->recorded && !s->failures)
+		steno_describe(s->user_id);
+	s->recorded = true;
+}
+
+/*
+ * It uses a privilege that steno.role has: it is recorded, whatever its class and
+ * the rules say, unless it is noise that a switch leaves out.
+ */
+STENO_COLD void
+steno_begin_audited(StenoStatement *s)
+{
+	if (s->policy & STENO_S_NOISE)
+		return;
+	s->audited |= STENO_AUDITED_OBJECT;
+	if (steno_my.session_mask & (1u << s->class))
+		s->audited |= STENO_AUDITED_SESSION;
+	begin_recorded(s);
+}
+
+/* It does what another class is about, too: it is recorded if that is. */
+STENO_COLD void
+steno_begin_also(StenoStatement *s, int class)
+{
+	if (s->recorded || !steno_class_logged(class) || !(s->top_level || steno_my.log_nested))
+		return;
+	s->policy |= STENO_S_ALSO;
+	begin_recorded(s);
 }
 
 /* A top-level statement that has no staged record: show it in the in-flight slot. */

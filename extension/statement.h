@@ -47,7 +47,7 @@ steno_recording(void)
 	if (unlikely(steno_my.settings_dirty))
 		steno_settings_record();
 	steno_policy_check();
-	return steno_my.log_mask != 0;
+	return likely(steno_my.log_mask != 0) || steno_my.role_set;
 }
 
 /*
@@ -115,6 +115,8 @@ steno_query_command(CmdType operation)
 extern void steno_note_raised(void *arg);
 extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
 						int class, int depth, bool forced);
+extern void steno_begin_audited(StenoStatement *s);
+extern void steno_begin_also(StenoStatement *s, int class);
 extern void steno_show(const StenoStatement *s);
 extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
@@ -209,7 +211,7 @@ steno_fill(StenoRecord *record, const StenoStatement *s)
 	record->statement = s->statement;
 	record->substatement = s->substatement;
 	record->depth = s->depth;
-	record->audited = steno_audit_reason(s->class, 0);
+	record->audited = steno_audit_reason(s->class, 0) | s->audited;
 	record->text = likely(steno_my.log_statement) ? s->text : NULL;
 	record->text_len = s->text_len;
 	if (unlikely(s->suspect) && record->text)
@@ -267,6 +269,7 @@ extern void steno_planner_install(void);
 
 extern void steno_utility_install(void);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
+extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_forget_utility(StenoLevel *l);
 

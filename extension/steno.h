@@ -21,6 +21,7 @@
  *		policy.c			what rules and the switches for noise say of statements
  *		relation.c, param.c	what a statement touched, and with which values
  *		secret.c			passwords and the like kept out of texts and messages
+ *		audit_role.c, .h	object auditing: what steno.role has a privilege of
  *		setting_change.c	changes of our own settings
  *		session.c			connect, disconnect, and what is known of a session
  *		record.c			a record, encoded in place in the ring
@@ -328,6 +329,10 @@ extern void steno_failure_install(void);
 
 extern void steno_split_at(const char *source, int from, int position,
 						   const char **text, int *len);
+
+/* ---- audit_role.c, see audit_role.h ---- */
+
+extern void steno_audit_role_changed(void);
 
 /* ---- param.c ---- */
 

@@ -12,6 +12,7 @@
 #include "tcop/utility.h"
 #include "utils/memutils.h"
 
+#include "audit_role.h"
 #include "compat.h"
 #include "statement.h"
 
@@ -60,6 +61,20 @@ record_start(StenoLevel *l)
 	steno_running_record(l->utility, &record);
 }
 
+/*
+ * The utility statement runs a query that is part of its record, as CREATE TABLE AS
+ * and EXPLAIN ANALYZE do: it is recorded if the query's class is.
+ */
+STENO_COLD void
+steno_utility_queries(StenoLevel *l, int class)
+{
+	bool		shown = l->utility->recorded;
+
+	steno_begin_also(l->utility, class);
+	if (!shown)
+		steno_show(l->utility);
+}
+
 /* ---- relations ---- */
 
 static void
@@ -79,11 +94,21 @@ steno_forget_utility(StenoLevel *l)
 		steno_objects_release(&l->utility->objects);
 }
 
+/* A relation that a utility statement touches. */
 STENO_COLD static void
-add_relation(StenoLevel *level, Oid relid, uint32 access)
+add_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 {
+	StenoStatement *s = level->utility;
 	int			i;
 
+	if (audited)
+	{
+		bool		shown = s->recorded;
+
+		steno_begin_audited(s);
+		if (!shown)
+			steno_show(s);
+	}
 	for (i = 0; i < level->relations_count; i++)
 		if (level->relations[i].relid == relid)
 			break;
@@ -110,7 +135,7 @@ add_relation(StenoLevel *level, Oid relid, uint32 access)
 		level->relations[i].access = 0;
 		level->relations_count++;
 	}
-	level->relations[i].access |= access;
+	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
 }
 
 /* Permissions of relations that a utility statement, such as COPY, checks. */
@@ -124,7 +149,8 @@ steno_add_relations(StenoLevel *level, List *permissions)
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
 
 		if (STENO_IS_PERMISSION(p))
-			add_relation(level, p->relid, steno_access_of(p->requiredPerms));
+			add_relation(level, p->relid, steno_access_of(p->requiredPerms),
+						 steno_my.role_set && steno_audit_permission(p));
 	}
 }
 
@@ -133,7 +159,9 @@ void
 steno_statement_add_relation(Oid relid, uint32 access)
 {
 	if (steno_my.level && steno_my.level->utility)
-		add_relation(steno_my.level, relid, access);
+		add_relation(steno_my.level, relid, access,
+					 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
+					 steno_audit_relation(relid, ACL_TRUNCATE));
 }
 
 /* ---- the hook ---- */

@@ -1,0 +1,27 @@
+-- settings: log = 'all, -misc'
+CREATE TABLE t (a int PRIMARY KEY);
+CREATE ROLE failing_role;
+SELEC 1;
+SELECT * FROM missing;
+SELECT 1/0;
+SELECT 1/(a - 1) FROM t;
+INSERT INTO t VALUES (1), (1);
+CREATE TABLE t (a int);
+DROP TABLE missing;
+ALTER TABLE t ADD COLUMN a int;
+BEGIN;
+INSERT INTO t VALUES (7);
+SELECT 1/0 AS second;
+SELECT 'refused';
+CREATE TABLE refused (a int);
+ROLLBACK;
+SET ROLE failing_role;
+SELECT a FROM t;
+DELETE FROM t;
+CREATE TABLE not_allowed (a int);
+RESET ROLE;
+DO $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+DO $$ BEGIN PERFORM 1/0; END $$;
+BEGIN;
+CREATE TABLE rolled_back (a int);
+ROLLBACK;

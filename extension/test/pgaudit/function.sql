@@ -1,0 +1,24 @@
+-- settings: log = 'function'
+CREATE SCHEMA s;
+CREATE TABLE t (a int);
+CREATE FUNCTION s.sqlf(i int) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) + $1 FROM t';
+CREATE FUNCTION plf(i int) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (i); RETURN s.sqlf(i); END $$;
+CREATE FUNCTION "Odd, name"() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM plf(1); PERFORM plf(2); END $$;
+CREATE FUNCTION inlined(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1';
+CREATE FUNCTION tf() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM s.sqlf(1); RETURN NEW; END $$;
+CREATE TABLE triggered (a int);
+CREATE TRIGGER tr BEFORE INSERT ON triggered FOR EACH ROW EXECUTE FUNCTION tf();
+CREATE PROCEDURE proc(i int) LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (i); COMMIT; INSERT INTO t VALUES (i + 1); ROLLBACK; PERFORM plf(3); END $$;
+CREATE AGGREGATE agg(int) (sfunc = int4pl, stype = int);
+SELECT upper('x');
+SELECT s.sqlf(1);
+SELECT plf(1), plf(2);
+SELECT "Odd, name"();
+SELECT inlined(1);
+SELECT inlined(a) FROM t;
+SELECT agg(a) FROM t;
+INSERT INTO triggered VALUES (1);
+CALL proc(10);
+DO $$ BEGIN PERFORM plf(5); END $$;
+DO $$ BEGIN EXECUTE 'SELECT plf(6)'; END $$;
+SELECT * FROM plf(7);

@@ -1,0 +1,27 @@
+-- settings: log = 'role'
+CREATE ROLE role_a;
+CREATE USER role_b PASSWORD 'secret' NOLOGIN;
+CREATE GROUP role_c;
+ALTER ROLE role_a WITH PASSWORD 'very secret';
+ALTER ROLE role_a CREATEDB;
+ALTER ROLE role_a SET work_mem = '1MB';
+ALTER ROLE role_a RESET ALL;
+ALTER ROLE role_c RENAME TO role_d;
+GRANT role_a TO role_b;
+REVOKE role_a FROM role_b;
+CREATE TABLE t (a int, b int);
+GRANT SELECT ON t TO role_a;
+GRANT SELECT (a), UPDATE (b) ON t TO role_a, role_b;
+GRANT ALL ON ALL TABLES IN SCHEMA public TO role_a;
+REVOKE ALL ON t FROM role_a;
+GRANT USAGE ON SCHEMA public TO role_a;
+GRANT CONNECT ON DATABASE role TO role_a;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO role_a;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE SELECT ON TABLES FROM role_a;
+REASSIGN OWNED BY role_a TO role_d;
+DROP OWNED BY role_a, role_b;
+ALTER TABLE t OWNER TO role_d;
+DROP TABLE t;
+DROP ROLE role_a, role_b;
+DROP USER role_d;
+DROP ROLE IF EXISTS role_missing;

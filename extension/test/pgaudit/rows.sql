@@ -1,0 +1,19 @@
+-- settings: log = 'read, write, misc, role'; log_rows = on
+CREATE TABLE t (a int);
+INSERT INTO t SELECT generate_series(1, 5);
+SELECT a FROM t;
+SELECT a FROM t LIMIT 2;
+UPDATE t SET a = a + 1 WHERE a > 3;
+DELETE FROM t WHERE a = 1;
+SELECT 1;
+CREATE TABLE made AS SELECT a FROM t;
+COPY t TO STDOUT;
+COPY (SELECT a FROM t LIMIT 1) TO STDOUT;
+BEGIN;
+DECLARE c CURSOR FOR SELECT a FROM t;
+FETCH 2 FROM c;
+MOVE 1 FROM c;
+CLOSE c;
+COMMIT;
+TRUNCATE t;
+CREATE ROLE rows_role;

@@ -1,0 +1,33 @@
+-- settings: log = 'read'
+CREATE TABLE t (a int, b text);
+CREATE VIEW v AS SELECT a FROM t;
+CREATE MATERIALIZED VIEW m AS SELECT a FROM t;
+CREATE SEQUENCE s;
+INSERT INTO t VALUES (1, 'one');
+SELECT 1;
+SELECT * FROM t;
+SELECT 'with "quotes", commas
+and lines' AS x FROM t;
+SELECT a FROM v;
+SELECT a FROM m;
+SELECT t.a FROM t, v, m WHERE t.a = v.a;
+SELECT last_value FROM s;
+SELECT nextval('s');
+SELECT relname FROM pg_class WHERE relname = 't';
+SELECT relname FROM pg_class c JOIN t ON c.relnatts = t.a WHERE false;
+TABLE t;
+VALUES (1), (2);
+SELECT a FROM t FOR UPDATE;
+SELECT a FROM t FOR KEY SHARE;
+WITH w AS (SELECT a FROM t) SELECT count(*) FROM w;
+WITH w AS (INSERT INTO t VALUES (2, 'two') RETURNING a) SELECT a FROM w;
+SELECT a, (SELECT max(a) FROM v) FROM t WHERE EXISTS (SELECT FROM m);
+SELECT a INTO made FROM t;
+CREATE TABLE made_too AS SELECT a FROM t;
+COPY t TO STDOUT;
+COPY (SELECT a FROM t) TO STDOUT;
+EXPLAIN SELECT a FROM t;
+EXPLAIN ANALYZE SELECT a AS analyzed FROM t;
+REFRESH MATERIALIZED VIEW m;
+SELECT count(*) FROM (VALUES (1)) AS x;
+SELECT a FROM t UNION ALL SELECT a FROM v ORDER BY 1;
