@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -29,17 +30,20 @@ func contents(t *testing.T, path string) string {
 	return string(data)
 }
 
-// documents are the Markdown files of the sources, by their paths from the top.
-func documents(t *testing.T) []string {
+// sources are the files of the sources, by their paths from the top.
+func sources(t *testing.T) []string {
 	var paths []string
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // what others make and remove meanwhile
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		if d.IsDir() && path != top && (d.Name() == "build" || strings.HasPrefix(d.Name(), ".")) {
 			return filepath.SkipDir
 		}
-		if strings.HasSuffix(path, ".md") {
+		if !d.IsDir() {
 			paths = append(paths, strings.TrimPrefix(path, top+"/"))
 		}
 		return nil
@@ -47,6 +51,12 @@ func documents(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return paths
+}
+
+// documents are the Markdown files among them.
+func documents(t *testing.T) []string {
+	paths := slices.DeleteFunc(sources(t), func(path string) bool { return !strings.HasSuffix(path, ".md") })
 	if len(paths) < 10 {
 		t.Fatalf("only %d documents found", len(paths))
 	}
@@ -230,6 +240,30 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	wrong := n.wrongNames("`steno.log` `steno.logg` (steno.flush()) see steno.md\n`steno cat --failed --fail` `steno cut`\n\n    steno tail -f -z  what --now\n    steno verify | cat --x\n")
 	if want := []string{"steno.logg", "steno cat has no option fail", "no command cut", "steno tail has no option z"}; !slices.Equal(wrong, want) {
 		t.Errorf("of a page with wrong names: got %q, want %q", wrong, want)
+	}
+}
+
+// TestDocumentsNameFilesThatExist looks for the source files that the maps of the
+// sources name, by their paths or the ends of these.
+func TestDocumentsNameFilesThatExist(t *testing.T) {
+	files := sources(t)
+	name := regexp.MustCompile("[`│ ]([a-z_][\\w/*.-]*\\.(?:c|h|go|def|pl|pm|sql|md))\\b")
+	for _, document := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		found := name.FindAllStringSubmatch(contents(t, document), -1)
+		if len(found) < 4 {
+			t.Errorf("%s: only %d files found", document, len(found))
+		}
+		for _, m := range found {
+			if !slices.ContainsFunc(files, func(f string) bool {
+				if dir, pattern := filepath.Split("/" + m[1]); strings.Contains(pattern, "*") {
+					ok, _ := filepath.Match(pattern, filepath.Base(f))
+					return ok && (dir == "/" || strings.HasSuffix("/"+filepath.Dir(f)+"/", dir))
+				}
+				return strings.HasSuffix("/"+f, "/"+m[1])
+			}) {
+				t.Errorf("%s: there is no file %s", document, m[1])
+			}
+		}
 	}
 }
 
