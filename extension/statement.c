@@ -56,6 +56,23 @@ forget_raised(void)
 }
 
 /*
+ * A nested statement has failed, and has its record: the one around it is about
+ * to.  edata is in raised_context.
+ */
+STENO_COLD static void
+keep_raised(const ErrorData *edata)
+{
+	if (steno_my.level == NULL)
+	{
+		MemoryContextReset(raised_context);
+		return;
+	}
+	steno_my.raised_code = edata->sqlerrcode;
+	raised_message = edata->message;
+	raised_query = NULL;
+}
+
+/*
  * Called for every message that is raised while a statement runs.  The callbacks
  * of what runs inside have been called before, so the text of a nested
  * statement that failed in analysis is known.
@@ -537,18 +554,18 @@ steno_record_unplanned(const StenoUnplanned *q)
 		if (!s.recorded)
 			steno_policy_judge_failure(&s, NULL, 0);
 	}
+	MemoryContextSwitchTo(raised_context);
+	edata = CopyErrorData();
 	if (s.failures && steno_session_ready())
 	{
 		s.start = q->start;
-		MemoryContextSwitchTo(raised_context);
-		edata = CopyErrorData();
 		steno_session_failing(s.user_id);
 		steno_record_init(&record, STENO_KIND_STATEMENT);
 		steno_add_shape(&record, &s, 0, q->command, NULL, 0, q->params, true, &values);
 		steno_put_ended(&s, &record, edata);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(raised_context);
 	}
+	MemoryContextSwitchTo(old);
+	keep_raised(edata);
 	if (s.top_level)
 		steno_my.reported = true;
 	steno_remember_end(&s);
@@ -596,13 +613,15 @@ STENO_COLD void
 steno_fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
+	ErrorData  *edata;
 
 	record_raised();
 	forget_raised();
 	MemoryContextSwitchTo(raised_context);
-	record_failed(l, CopyErrorData());
+	edata = CopyErrorData();
+	record_failed(l, edata);
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(raised_context);
+	keep_raised(edata);
 }
 
 /* An error is reported, and a client's statement is running: it is its failure. */
