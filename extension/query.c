@@ -528,6 +528,8 @@ transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
+			if (steno_my.level == &steno_top_level && steno_top_level.ending)
+				steno_utility_ended(&steno_top_level);
 			if (unlikely(steno_my.objects_pending))
 				steno_objects_forget_pending();
 			if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))

@@ -618,8 +618,12 @@ steno_record_unstage(void)
 	StenoLocal *s = &steno_my;
 	const StenoRecordMessage *m = s->staged;
 	const char *text = (const char *) (m + 1) + m->shape_len;
+	int			i;
 
 	s->staged = NULL;
+	/* the next one that is staged is another query's */
+	for (i = 0; i < s->open_count; i++)
+		s->open[i].staged = false;
 	s->inflight_version =
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,

@@ -647,9 +647,17 @@ fail_unreported(void)
 	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code};
 
 	steno_my.starting_own = false;
-	if (steno_my.level != &steno_top_level || steno_my.raised_code == 0)
+	if (steno_my.level != &steno_top_level)
 		return;
 	edata.message = raised_message;
+	if (steno_my.raised_code == 0)
+	{
+		if (!steno_top_level.ending)
+			return;
+		/* a COMMIT that failed: its context has gone, and the error with it */
+		edata.sqlerrcode = ERRCODE_TRANSACTION_ROLLBACK;
+		edata.message = "transaction could not be committed";
+	}
 	record_raised();
 	record_failed(&steno_top_level, &edata);
 	steno_my.reported = false;	/* nobody will ask */

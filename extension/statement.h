@@ -24,6 +24,7 @@ typedef struct StenoLevel
 	bool		declares;		/* DECLARE CURSOR */
 	bool		changes;		/* the session may be another one after it */
 	bool		command_ends;	/* may end the transaction that it began in */
+	bool		ending;			/* has run; its record waits for the transaction's end */
 	ErrorContextCallback callback;
 
 	/* utility statements only */
@@ -183,6 +184,7 @@ steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 	l->inside = depth + 1;
 	l->forces = false;
 	l->declares = false;
+	l->ending = false;
 	l->callback.callback = steno_note_raised;
 	l->callback.arg = l;
 	l->callback.previous = error_context_stack;
@@ -269,6 +271,7 @@ extern void steno_planner_install(void);
 
 extern void steno_utility_install(void);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
+extern void steno_utility_ended(StenoLevel *l);
 extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_forget_utility(StenoLevel *l);

@@ -247,6 +247,33 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	steno_forget_utility(l);
 }
 
+/*
+ * COMMIT and PREPARE TRANSACTION only ask for the transaction's end, which comes
+ * after the hook, takes its time, and can fail: a deferred constraint.  So the
+ * statement goes on running until then.  Not when it turned into a rollback.
+ */
+static inline bool
+ends_later(Node *statement, const QueryCompletion *completion)
+{
+	TransactionStmtKind kind;
+
+	if (!IsA(statement, TransactionStmt))
+		return false;
+	kind = ((TransactionStmt *) statement)->kind;
+	return (kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) &&
+		completion && completion->commandTag != CMDTAG_ROLLBACK;
+}
+
+/* The end that a COMMIT asked for has come. */
+void
+steno_utility_ended(StenoLevel *l)
+{
+	steno_my.level = l->outer;
+	steno_record_utility(l, NULL, STENO_NONE64);
+	steno_remember_end(l->utility);
+	steno_forget_utility(l);
+}
+
 #define UTILITY_ARGS PlannedStmt *plan, const char *source, bool read_only_tree, \
 	ProcessUtilityContext context, ParamListInfo params, \
 	QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion
@@ -261,11 +288,20 @@ client_utility(UTILITY_ARGS)
 	static StenoAccess few[STENO_FEW_RELATIONS];
 	Node	   *statement = plan->utilityStmt;
 
-	steno_my.level = NULL;		/* should a failure have been kept from us */
+	/* should its end, or its failure, have been kept from us */
+	if (unlikely(steno_my.level == &steno_top_level && steno_top_level.ending))
+		steno_utility_ended(&steno_top_level);
+	steno_my.level = NULL;
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, &s, statement, few);
 	call_utility(UTILITY_PASS);
+	if (ends_later(statement, completion))
+	{
+		error_context_stack = steno_top_level.callback.previous;
+		steno_top_level.ending = true;
+		return;
+	}
 	leave_utility(&steno_top_level, statement, completion);
 }
 

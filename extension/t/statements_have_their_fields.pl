@@ -413,8 +413,8 @@ $$ BEGIN INSERT INTO triggered VALUES (1); COMMIT; INSERT INTO five VALUES (1); 
 			],
 			[ 'BEGIN', undef, undef ],
 			# the commit closes the portal
-			[ 'COMMIT', undef, undef ],
 			[ 'SELECT id FROM accounts WHERE id > $1 ORDER BY id', ['0'], 9 ],
+			[ 'COMMIT', undef, undef ],
 			[ 'LISTEN news', undef, undef ]
 		],
 		'extended protocol: one record for each execution, with its values');

@@ -128,10 +128,29 @@ is_deeply(
 	run('BEGIN', 'SAVEPOINT a', 'INSERT INTO t VALUES (1)', 'SELECT 1 / 0', 'ROLLBACK', 'INSERT INTO t VALUES (2)'),
 	[ 'abort 5', 'commit 1' ],
 	'an error in a savepoint ends no transaction, ROLLBACK does');
-# An error at commit, when no statement runs, has a record and a number of its own.
+# A COMMIT has ended when its transaction has, well or not; what that runs is nested.
+sub commits
+{
+	return [
+		map { [ @$_{qw(outcome sqlstate)}, $_->{depth} // 0 ] }
+		  sort { $a->{seq} <=> $b->{seq} } statements($node, application => $name, text => qr/^COMMIT|FROM ONLY/)
+	];
+}
+
 is_deeply(run('BEGIN', 'INSERT INTO child VALUES (1)', 'COMMIT', 'INSERT INTO t VALUES (1)'),
-	[ 'abort 4', 'commit 1' ], 'an error at COMMIT');
-is_deeply(run('INSERT INTO child VALUES (1)'), ['abort 2'], 'an error after the statement');
+	[ 'abort 3', 'commit 1' ], 'an error at COMMIT');
+is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'error', '23503', 0 ] ], 'is its own');
+is_deeply(
+	run('SET log_min_messages = panic', 'BEGIN', 'INSERT INTO child VALUES (1)', 'COMMIT', 'SELECT 1'),
+	['abort 3'], 'an error at COMMIT that the log does not get');
+is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'error', '40000', 0 ] ], 'is recorded, without its reason');
+is_deeply(run('INSERT INTO parent VALUES (1)', 'BEGIN', 'INSERT INTO child VALUES (1)', 'COMMIT', 'COMMIT'),
+	[ 'commit 1', 'commit 3' ], 'a COMMIT that checks');
+is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'ok', undef, 0 ], [ 'ok', undef, 0 ] ], 'and one without a block');
+is_deeply(run('BEGIN', 'SELECT 1 / 0', 'COMMIT', 'COMMIT AND CHAIN'), [], 'COMMIT of a failed block');
+is_deeply([ map { $_->[1] } @{ commits() } ], [ undef, '25P01' ], 'has ended');
+# An error after a statement of its own has a record and a number of its own.
+is_deeply(run('INSERT INTO child VALUES (2)'), ['abort 2'], 'an error after the statement');
 
 # A client that goes in the middle.
 {

@@ -1,0 +1,438 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+)
+
+// The manual against what it speaks of: its links, the commands, settings, views
+// and functions that it names, and the tests of docs/compliance.md.
+
+const top = "../.."
+
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(top, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// sources are the files of the sources, by their paths from the top.
+func sources(t *testing.T) []string {
+	var paths []string
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // what others make and remove meanwhile
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != top && (d.Name() == "build" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() {
+			paths = append(paths, strings.TrimPrefix(path, top+"/"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// documents are the Markdown files among them.
+func documents(t *testing.T) []string {
+	paths := slices.DeleteFunc(sources(t), func(path string) bool { return !strings.HasSuffix(path, ".md") })
+	if len(paths) < 10 {
+		t.Fatalf("only %d documents found", len(paths))
+	}
+	return paths
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
+	span    = regexp.MustCompile("`[^`\n]+`")
+	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+)
+
+// anchors are the names that a page's headings have, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r > 127:
+				return r
+			}
+			return -1
+		}, strings.ToLower(m[1]))
+		unique := name
+		for i := 1; found[unique]; i++ {
+			unique = fmt.Sprintf("%s-%d", name, i)
+		}
+		found[unique] = true
+	}
+	return found
+}
+
+// brokenLinks returns the links of a page to files and headings that do not exist.
+func brokenLinks(path, text string, read func(path string) (string, error)) []string {
+	var broken []string
+	for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(fence.ReplaceAllString(text, ""), ""), -1) {
+		if strings.Contains(m[1], "://") {
+			continue
+		}
+		file, anchor, _ := strings.Cut(m[1], "#")
+		to, err := text, error(nil)
+		if file != "" {
+			to, err = read(filepath.Join(filepath.Dir(path), file))
+		}
+		if err != nil || anchor != "" && !anchors(to)[anchor] {
+			broken = append(broken, m[1])
+		}
+	}
+	return broken
+}
+
+func TestLinksOfDocumentsResolve(t *testing.T) {
+	read := func(path string) (string, error) {
+		data, err := os.ReadFile(filepath.Join(top, path))
+		return string(data), err
+	}
+	links := 0
+	for _, path := range documents(t) {
+		text := contents(t, path)
+		links += len(link.FindAllString(text, -1))
+		for _, to := range brokenLinks(path, text, read) {
+			t.Errorf("%s: %s leads nowhere", path, to)
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d links found", links)
+	}
+	page := "# One `two`\n## x.y_z\n## x.y_z\n[a](#one-two) [b](#xy_z-1) [c](other.md#there) `[d](code)` [e](https://example.org/)\n" +
+		"```\n[f](code)\n# Not a heading\n```\n[g](#not-a-heading) [h](missing.md) [i](other.md#missing)"
+	broken := brokenLinks("docs/page.md", page, func(path string) (string, error) {
+		if path == "docs/other.md" {
+			return "# There", nil
+		}
+		return "", os.ErrNotExist
+	})
+	if want := []string{"#not-a-heading", "missing.md", "other.md#missing"}; !slices.Equal(broken, want) {
+		t.Errorf("of a page with broken links: got %q, want %q", broken, want)
+	}
+}
+
+// named is what the manual can name.
+type named struct {
+	settings map[string]bool
+	sql      map[string]bool // views and functions
+	columns  map[string]bool // of views
+	classes  map[string]bool
+	root     *cobra.Command
+}
+
+func names(pattern, text string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		found[m[1]] = true
+	}
+	return found
+}
+
+func whatExists(t *testing.T) *named {
+	streams, _, _, _ := iostreams.Test()
+	sql := contents(t, "extension/pg_steno--0.1.sql")
+	n := &named{
+		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/settings.def")),
+		sql:      names(`CREATE (?:VIEW|FUNCTION) steno\.(\w+)`, sql),
+		columns:  names(`OUT (\w+) `, sql),
+		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
+		root:     New(streams),
+	}
+	n.root.InitDefaultCompletionCmd()
+	n.root.InitDefaultHelpCmd()
+	if len(n.settings) < 20 || len(n.sql) < 5 || len(n.columns) < 10 || len(n.classes) < 10 {
+		t.Fatalf("definitions are not understood: %d settings, %d of SQL, %d columns, %d classes", len(n.settings), len(n.sql), len(n.columns), len(n.classes))
+	}
+	return n
+}
+
+// wrongCommand says what is wrong in a command line of steno, "" if nothing.
+func (n *named) wrongCommand(line string) string {
+	words := strings.Fields(line)
+	c := n.root
+	for _, w := range words[1:] {
+		if sub, _, err := c.Find([]string{w}); err == nil && sub != c {
+			c = sub
+			continue
+		}
+		break
+	}
+	if c == n.root && len(words) > 1 && regexp.MustCompile(`^[a-z]+$`).MatchString(words[1]) {
+		return "no command " + words[1]
+	}
+	c.InitDefaultHelpFlag()
+	for _, m := range regexp.MustCompile(`(?:^|[ \[])--?([a-z][a-z-]*)`).FindAllStringSubmatch(line, -1) {
+		if c == n.root && m[1] == "version" {
+			continue
+		}
+		if len(m[1]) > 1 && c.Flags().Lookup(m[1]) == nil || len(m[1]) == 1 && c.Flags().ShorthandLookup(m[1]) == nil {
+			return c.CommandPath() + " has no option " + m[1]
+		}
+	}
+	return ""
+}
+
+// wrongNames returns the settings, views and functions of a text that do not
+// exist, and what is wrong in its command lines.
+func (n *named) wrongNames(text string) []string {
+	var wrong []string
+	for _, m := range regexp.MustCompile(`(?:^|[^\w./-])steno\.([a-z_]+)`).FindAllStringSubmatch(text, -1) {
+		if !n.settings[m[1]] && !n.sql[m[1]] && m[1] != "h" && m[1] != "md" {
+			wrong = append(wrong, "steno."+m[1])
+		}
+	}
+	lines := span.FindAllString(fence.ReplaceAllString(text, ""), -1)
+	for i := range lines {
+		lines[i] = strings.Trim(lines[i], "`")
+	}
+	lines = append(lines, strings.Split(text, "\n")...) // of code
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "steno ") && !strings.HasPrefix(line, "steno writer") { // which is a process
+			line, _, _ = strings.Cut(line, " # ")
+			line, _, _ = strings.Cut(line, "  ")
+			line, _, _ = strings.Cut(line, "|")
+			line, _, _ = strings.Cut(line, " > ")
+			if what := n.wrongCommand(line); what != "" {
+				wrong = append(wrong, what)
+			}
+		}
+	}
+	return wrong
+}
+
+func TestDocumentsNameWhatExists(t *testing.T) {
+	n := whatExists(t)
+	for _, path := range documents(t) {
+		for _, what := range n.wrongNames(contents(t, path)) {
+			t.Errorf("%s: %s", path, what)
+		}
+	}
+	wrong := n.wrongNames("`steno.log` `steno.logg` (steno.flush()) see steno.md\n`steno cat --failed --fail` `steno cut`\n\n    steno tail -f -z  what --now\n    steno verify | cat --x\n")
+	if want := []string{"steno.logg", "steno cat has no option fail", "no command cut", "steno tail has no option z"}; !slices.Equal(wrong, want) {
+		t.Errorf("of a page with wrong names: got %q, want %q", wrong, want)
+	}
+}
+
+// TestDocumentsNameFilesThatExist looks for the source files that the maps of the
+// sources name, by their paths or the ends of these.
+func TestDocumentsNameFilesThatExist(t *testing.T) {
+	files := sources(t)
+	name := regexp.MustCompile("[`│ ]([a-z_][\\w/*.-]*\\.(?:c|h|go|def|pl|pm|sql|md))\\b")
+	for _, document := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		found := name.FindAllStringSubmatch(contents(t, document), -1)
+		if len(found) < 4 {
+			t.Errorf("%s: only %d files found", document, len(found))
+		}
+		for _, m := range found {
+			if !slices.ContainsFunc(files, func(f string) bool {
+				if dir, pattern := filepath.Split("/" + m[1]); strings.Contains(pattern, "*") {
+					ok, _ := filepath.Match(pattern, filepath.Base(f))
+					return ok && (dir == "/" || strings.HasSuffix("/"+filepath.Dir(f)+"/", dir))
+				}
+				return strings.HasSuffix("/"+f, "/"+m[1])
+			}) {
+				t.Errorf("%s: there is no file %s", document, m[1])
+			}
+		}
+	}
+}
+
+// complianceTables checks the tables of a compliance map, and returns how many
+// rows there are in each.
+func complianceTables(n *named, text string, test func(name string) bool) (rows map[string]int, wrong []string) {
+	rows = map[string]int{}
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?s)(\d+) rows: (\d+) yes, (\d+) partly, (\d+) no, (\d+) other\.\n\n<!-- requirements: (\w+) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(text, -1) {
+		table := m[6]
+		counts := map[string]int{}
+		lines := strings.Split(strings.TrimSpace(m[7]), "\n")
+		if lines[0] != "| id | asks for | covered | by | shown by | left to you |" {
+			wrong = append(wrong, table+": has other columns")
+			continue
+		}
+		for _, line := range lines[2:] {
+			cells := strings.Split(strings.Trim(line, "| "), " | ")
+			if len(cells) != 6 || slices.ContainsFunc(cells, func(c string) bool { return strings.TrimSpace(c) == "" }) {
+				wrong = append(wrong, "not six cells: "+line)
+				continue
+			}
+			for _, what := range complianceRow(n, cells, test) {
+				wrong = append(wrong, cells[0]+": "+what)
+			}
+			if seen[cells[0]] {
+				wrong = append(wrong, cells[0]+": stands there twice")
+			}
+			seen[cells[0]] = true
+			counts[cells[2]]++
+			rows[table]++
+		}
+		if said, are := strings.Join(m[1:6], " "), fmt.Sprint(rows[table], counts["yes"], counts["partly"], counts["no"], counts["other"]); said != are {
+			wrong = append(wrong, fmt.Sprintf("%s: says %s, has %s", table, said, are))
+		}
+	}
+	return rows, wrong
+}
+
+// complianceRow says what is wrong in one row.
+func complianceRow(n *named, cells []string, test func(name string) bool) (wrong []string) {
+	const nothing = "–"
+	covered, by, shown, left := cells[2], cells[3], cells[4], cells[5]
+	if covered != "yes" && covered != "partly" && covered != "no" && covered != "other" {
+		wrong = append(wrong, "covered is "+covered)
+	}
+	does := covered == "yes" || covered == "partly"
+	if does != (by != nothing) || does != (shown != nothing) {
+		wrong = append(wrong, "what is covered, and only that, has a setting or command and a test")
+	}
+	if covered != "yes" && left == nothing {
+		wrong = append(wrong, "what is left to do is not said")
+	}
+	known := 0
+	for _, s := range span.FindAllString(by, -1) {
+		s = strings.Trim(s, "`")
+		name, _, _ := strings.Cut(strings.TrimPrefix(s, "steno."), " = ")
+		name = strings.TrimSuffix(name, "()")
+		switch {
+		case strings.HasPrefix(s, "steno "):
+			if what := n.wrongCommand(s); what != "" {
+				wrong = append(wrong, what)
+			}
+			known++
+		case strings.HasPrefix(s, "steno."):
+			if !n.settings[name] && !n.sql[name] {
+				wrong = append(wrong, "there is no "+s)
+			}
+			known++
+		case name == "shared_preload_libraries":
+			known++
+		case !n.classes[s] && !n.columns[s] && strings.ToUpper(s) != s: // SQL is in capitals
+			wrong = append(wrong, "there is no "+s)
+		}
+	}
+	if does && known == 0 {
+		wrong = append(wrong, "no setting and no command")
+	}
+	tests := span.FindAllString(shown, -1)
+	for _, s := range tests {
+		if !test(strings.Trim(s, "`")) {
+			wrong = append(wrong, "there is no test "+s)
+		}
+	}
+	if does && (len(tests) == 0 || strings.Trim(span.ReplaceAllString(shown, ""), ", ") != "") {
+		wrong = append(wrong, "tests are not a list of names")
+	}
+	return wrong
+}
+
+func TestComplianceMapIsRight(t *testing.T) {
+	n := whatExists(t)
+	functions := map[string]bool{}
+	tests, _ := filepath.Glob(top + "/internal/*/*_test.go")
+	for _, path := range tests {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for f := range names(`(?m)^func (Test\w+)\(`, string(data)) {
+			functions[f] = true
+		}
+	}
+	exists := func(name string) bool {
+		folders := map[string]string{".pl": "extension/t", ".sql": "extension/test/sql", ".txtar": "internal/cli/testdata/script"}
+		folder, ok := folders[filepath.Ext(name)]
+		if !ok {
+			return functions[name]
+		}
+		_, err := os.Stat(filepath.Join(top, folder, name))
+		return err == nil
+	}
+	text := contents(t, "docs/compliance.md")
+	rows, wrong := complianceTables(n, text, exists)
+	for _, what := range wrong {
+		t.Error(what)
+	}
+	for _, table := range []string{"stig", "cis", "pci", "hipaa", "soc2"} {
+		if rows[table] == 0 {
+			t.Errorf("there is no table %s", table)
+		}
+	}
+	if got := len(regexp.MustCompile(`(?m)^\| V-\d{6} CD12-00-\d{6} \| `).FindAllString(text, -1)); got != rows["stig"] {
+		t.Errorf("%d of %d requirements of the STIG have both numbers", got, rows["stig"])
+	}
+}
+
+// TestComplianceMapIsChecked breaks a row in every way that matters.
+func TestComplianceMapIsChecked(t *testing.T) {
+	n := whatExists(t)
+	const (
+		head = "1 rows: 1 yes, 0 partly, 0 no, 0 other.\n\n<!-- requirements: x -->\n| id | asks for | covered | by | shown by | left to you |\n|---|---|---|---|---|---|\n"
+		row  = "| 1 | something | yes | `steno.log` with `ddl`; `steno cat --failed` | `a.pl`, `TestB` | – |\n"
+	)
+	check := func(head, row string) []string {
+		rows, wrong := complianceTables(n, head+row+"<!-- end -->\n", func(name string) bool { return name == "a.pl" || name == "TestB" })
+		if len(rows) == 0 && len(wrong) == 0 {
+			return []string{"nothing is seen"}
+		}
+		return wrong
+	}
+	if wrong := check(head, row); len(wrong) != 0 {
+		t.Fatalf("a right row: %q", wrong)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"`steno.log`", "`steno.logs`", "there is no steno.logs"},
+		{"`ddl`", "`dll`", "there is no dll"},
+		{"--failed", "--failing", "has no option failing"},
+		{"steno cat", "steno cut", "no command cut"},
+		{"`a.pl`", "`b.pl`", "there is no test `b.pl`"},
+		{"`TestB`", "`TestA`", "there is no test `TestA`"},
+		{"`a.pl`, `TestB`", "by looking at it", "not a list of names"},
+		{"`steno.log` with `ddl`; `steno cat --failed`", "good will", "no setting and no command"},
+		{"`a.pl`, `TestB`", "–", "what is covered"},
+		{" | – |", " |", "not six cells"},
+		{"something", " ", "not six cells"},
+		{"yes", "maybe", "covered is maybe"},
+		{"yes", "no", "what is covered"},
+		{"yes", "partly", "what is left"},
+		{"yes | `steno.log` with `ddl`; `steno cat --failed` | `a.pl`, `TestB`", "other | – | –", "what is left"},
+		{row, row + row, "stands there twice"},
+		{row, row + strings.Replace(row, "| 1", "| 2", 1), "says 1 1 0 0 0, has 2 2 0 0 0"},
+	} {
+		wrong := check(head, strings.Replace(row, c.old, c.new, 1))
+		if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, c.want) }) {
+			t.Errorf("%s for %s: got %q, want %q", c.new, c.old, wrong, c.want)
+		}
+	}
+	if wrong := check(strings.Replace(head, "| shown by ", "", 1), row); len(wrong) == 0 {
+		t.Error("a table without a column passes")
+	}
+}
