@@ -214,13 +214,20 @@ set_bytes(StenoParam *p, const void *data, uint32 len, bool prefixed)
 	p->prefixed = prefixed;
 }
 
+/* Whether a value's bytes are not its own.  VARATT_IS_SHORT is true of pointers, too. */
+static inline bool
+is_toasted(const struct varlena *v)
+{
+	return VARATT_IS_EXTERNAL(v) || VARATT_IS_COMPRESSED(v);
+}
+
 /* Header of the pieces that take no memory of their own. */
 static bool
 set_varlena(Datum value, bool failing, StenoParam *p)
 {
 	struct varlena *v = (struct varlena *) DatumGetPointer(value);
 
-	if (VARATT_IS_EXTENDED(v) && !VARATT_IS_SHORT(v))
+	if (is_toasted(v))
 	{
 		if (failing || (v = detoast(v)) == NULL)
 			return false;		/* no table access now */
@@ -248,7 +255,7 @@ set_inet(Datum value, bool failing, StenoParam *p)
 	struct varlena *v = (struct varlena *) DatumGetPointer(value);
 	inet_struct *i;
 
-	if (VARATT_IS_EXTENDED(v) && !VARATT_IS_SHORT(v))
+	if (is_toasted(v))
 		return false;
 	i = (inet_struct *) VARDATA_ANY(v);
 	set_bytes(p, i, 2 + (i->family == PGSQL_AF_INET ? 4 : 16), true);

@@ -43,7 +43,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 			end = steno_objects_put(end, s->objects);
 		record.shape_len = end - record.shape;
 	}
-	if (edata == NULL)
+	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;
 	steno_put_ended(s, &record, edata);
 }

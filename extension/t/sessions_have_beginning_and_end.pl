@@ -297,4 +297,11 @@ $node->stop;
 is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
 like(verify_ok($node, 'the trail is whole'), qr/^sessions  \d+, 0 of them open$/m, 'and every session has ended');
 gapless($node, 'no session has gaps');
+{
+	my %refused = map { $_->{session} => 1 } records($node, kind => 'auth_failed');
+
+	cmp_ok(scalar keys %refused, '>=', 8, 'clients that were refused');
+	is(scalar(grep { $refused{ $_->{session} } } records($node, kind => 'disconnect')), 0,
+		'and had no session that could end');
+}
 done_testing();
