@@ -274,17 +274,9 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 }
 
 /*
- * Touch the page of the next message.  After a context switch both pages of the
- * ring, the header's and this one, are in no TLB; a load here lets the two
- * walks of the page tables run side by side.  A prefetch would be dropped.
+ * Have the next message's lines brought near: nobody has touched them since the
+ * last round of the ring.
  */
-static inline void
-steno_ring_touch(const StenoProducer *p)
-{
-	(void) *(const volatile uint8_t *) (p->data + (p->head & (p->size - 1)));
-}
-
-/* Have the next message's lines brought near, once its page has been touched. */
 static inline void
 steno_ring_prefetch(const StenoProducer *p)
 {

@@ -100,10 +100,33 @@ typedef enum StenoState
  * beginning of a page on; those that it hardly ever needs stand apart.
  */
 #define STENO_HOT __attribute__((hot))
-#define STENO_HOT_FIRST __attribute__((hot, aligned(4096)))
 #define STENO_COLD __attribute__((cold, noinline))
 
-struct StenoLevel;
+
+/*
+ * A statement that runs.  That of a client is steno_top_level; nested ones stand
+ * on the stack of their hooks.
+ */
+typedef struct StenoLevel
+{
+	struct StenoLevel *outer;
+	QueryDesc  *query;			/* NULL: a utility statement */
+	StenoStatement *utility;
+	int			inside;			/* depth of statements that it runs */
+	bool		forces;			/* their record does not depend on log_nested */
+	bool		declares;		/* DECLARE CURSOR */
+	bool		changes;		/* the session may be another one after it */
+	bool		command_ends;	/* may end the transaction that it began in */
+	bool		ending;			/* has run; its record waits for the transaction's end */
+	ErrorContextCallback callback;
+
+	/* utility statements only */
+	const char *command;
+	int			relations_count;
+	int			relations_room;
+	struct StenoAccess *relations;
+	struct StenoAccess *few;			/* where relations begins */
+} StenoLevel;
 
 typedef struct StenoLocal
 {
@@ -178,10 +201,12 @@ typedef struct StenoLocal
 	ExecutorEnd_hook_type previous_end;
 	ExecutorCheckPerms_hook_type previous_check;
 	ProcessUtility_hook_type previous_utility;
+	object_access_hook_type previous_access;
 
 	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
 	int			near_next;		/* to be replaced next */
 
+	StenoLevel	top;			/* of a client's statement */
 	StenoOpen	few_open[STENO_FEW_OPEN];
 	int			kept_next;		/* to be replaced next */
 	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));

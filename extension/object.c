@@ -69,7 +69,6 @@ struct StenoObjects
 	uint32		bytes_room;
 };
 
-static object_access_hook_type previous;
 static MemoryContext context;
 static StenoObjects *used;
 static StenoObjects *unused;
@@ -495,25 +494,32 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 	}
 }
 
-STENO_HOT static void
-object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+STENO_COLD static void
+object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
-	if (unlikely(previous != NULL))
-		previous(event, class, oid, sub, arg);
-	/* the functions of pg_catalog: operators, mostly */
-	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId))
-		return;
+	if (steno_my.previous_access)
+		steno_my.previous_access(event, class, oid, sub, arg);
 	if (event == OAT_NAMESPACE_SEARCH || steno_my.state != STENO_READY || steno_my.paused)
 		return;
 	if (event == OAT_FUNCTION_EXECUTE)
 	{
-		if (steno_class_logged(STENO_CLASS_FUNCTION))
+		if (oid >= FirstUnpinnedObjectId && steno_class_logged(STENO_CLASS_FUNCTION))
 			function_called(oid);
 	}
 	else if (event == OAT_TRUNCATE)
 		steno_statement_add_relation(oid, STENO_ACCESS_TRUNCATE);
 	else if (steno_my.level != NULL)
 		object_event(event, class, oid, sub, arg);
+}
+
+STENO_HOT static void
+object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	/* the functions of pg_catalog: operators, mostly */
+	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId &&
+			   steno_my.previous_access == NULL))
+		return;
+	object_accessed(event, class, oid, sub, arg);
 }
 
 /* ---- at the end of a statement ---- */
@@ -715,6 +721,6 @@ steno_objects_install(void)
 {
 	context = AllocSetContextCreate(TopMemoryContext, "pg_steno objects",
 									ALLOCSET_DEFAULT_SIZES);
-	previous = object_access_hook;
+	steno_my.previous_access = object_access_hook;
 	object_access_hook = object_access;
 }

@@ -25,7 +25,7 @@
 /* ---- records ---- */
 
 /* Relations that a plan names, each once; returns their number. */
-STENO_HOT static int
+static int
 plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
 {
 	ListCell   *lc;
@@ -217,19 +217,26 @@ is_staged(const StenoOpen *o)
 	return o->staged && steno_my.staged != NULL;
 }
 
+/* Its record needs but the numbers of its end. */
+static inline void
+finish_staged(const StenoOpen *o)
+{
+	steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
+						GetTopTransactionIdIfAny());
+}
+
 /* The query has ended; edata: it failed; closed: see make_record. */
-STENO_HOT void
+void
 steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 {
 	StenoRecord record;
 	StenoParams values;
 
-	if (likely(is_staged(o)))
+	if (is_staged(o))
 	{
-		if (likely(edata == NULL && !closed))
+		if (edata == NULL && !closed)
 		{
-			steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
-								GetTopTransactionIdIfAny());
+			finish_staged(o);
 			return;
 		}
 		if (edata && o->s.redact == 0 &&
@@ -315,6 +322,7 @@ begin_query(QueryDesc *query)
 
 	if (!steno_recording())
 		return NULL;
+	steno_ring_prefetch(&steno_my.producer);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{
@@ -363,7 +371,7 @@ begin_query(QueryDesc *query)
 	return o;
 }
 
-STENO_HOT_FIRST static void
+STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
 	StenoOpen  *o = begin_query(query);
@@ -504,7 +512,10 @@ executor_end(QueryDesc *query)
 	{
 		if (unlikely(o->s.objects != NULL))
 			steno_objects_finish(&o->s, NULL);
-		steno_record_query(o, NULL, false);
+		if (likely(is_staged(o)))
+			finish_staged(o);
+		else
+			steno_record_query(o, NULL, false);
 		steno_remember_end(&o->s);
 		steno_forget_open(o);
 		if (unlikely(steno_my.settings_dirty))

@@ -100,7 +100,7 @@ wait_for_room(uint32 len)
 }
 
 /* Room for a message, by steno.delivery; NULL when it is to be dropped. */
-STENO_HOT_FIRST void *
+STENO_HOT void *
 steno_record_room(uint32 len)
 {
 	void	   *m;
@@ -535,7 +535,7 @@ steno_record_put(StenoRecord *record, bool top_level)
  * only is filled in then.  False when it must be done the other way: what is
  * too big, or finds no room, waits at the end if it has to.
  */
-STENO_HOT bool
+bool
 steno_record_stage(const StenoRecord *record)
 {
 	StenoLocal *s = &steno_my;

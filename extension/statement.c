@@ -37,8 +37,6 @@
 #include "redact.h"
 #include "statement.h"
 
-StenoLevel	steno_top_level;
-
 /* The message and query of the error in steno_my.raised_code. */
 static char *raised_message;
 static char *raised_query;		/* text of a nested statement, if known */
@@ -115,7 +113,7 @@ is_blank(char c)
 }
 
 /* Find the statement's own text in its source. */
-STENO_HOT static void
+static pg_attribute_always_inline void
 find_text(StenoStatement *s, const char *source, int location, int length)
 {
 	const char *text;
@@ -163,7 +161,7 @@ look_at_policy(StenoStatement *s)
 }
 
 /* Number and time a statement, and decide whether it is recorded. */
-static inline void
+static pg_attribute_always_inline void
 number(StenoStatement *s, const char *source, int location, int length,
 	   int class, int depth, bool forced)
 {
@@ -232,8 +230,6 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 	 */
 	if (s->recorded || s->failures)
 	{
-		if (s->top_level)
-			steno_ring_touch(&steno_my.producer);
 		steno_describe(s->user_id);
 	}
 }
@@ -336,7 +332,7 @@ static uint8 usual_shape[SHAPE_ROOM];
  * there is room at the returned end.  command NULL is SELECT, which then is in the
  * code: the page of our constants is another one to miss.
  */
-STENO_HOT uint8 *
+uint8 *
 steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
 				 const StenoAccess *relations, int count, ParamListInfo params,
 				 StenoObjects *objects)
@@ -413,7 +409,7 @@ add_params(StenoRecord *record, ParamListInfo params, bool failing,
  * Give a query's record its shape and its parameters.  command NULL is SELECT.
  * failing: we are handling an error.
  */
-STENO_HOT void
+void
 steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 				const char *command, const StenoAccess *relations, int count,
 				ParamListInfo params, bool failing, StenoParams *values)

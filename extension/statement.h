@@ -10,35 +10,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/*
- * A statement that runs.  That of a client is steno_top_level; nested ones stand
- * on the stack of their hooks.
- */
-typedef struct StenoLevel
-{
-	struct StenoLevel *outer;
-	QueryDesc  *query;			/* NULL: a utility statement */
-	StenoStatement *utility;
-	int			inside;			/* depth of statements that it runs */
-	bool		forces;			/* their record does not depend on log_nested */
-	bool		declares;		/* DECLARE CURSOR */
-	bool		changes;		/* the session may be another one after it */
-	bool		command_ends;	/* may end the transaction that it began in */
-	bool		ending;			/* has run; its record waits for the transaction's end */
-	ErrorContextCallback callback;
-
-	/* utility statements only */
-	const char *command;
-	int			relations_count;
-	int			relations_room;
-	StenoAccess *relations;
-	StenoAccess *few;			/* where relations begins */
-} StenoLevel;
-
 /* Relations that fit a utility's level before memory is taken. */
 #define STENO_FEW_RELATIONS 16
 
-extern StenoLevel steno_top_level;
+#define steno_top_level (steno_my.top)
 
 static inline bool
 steno_recording(void)

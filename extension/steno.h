@@ -41,6 +41,7 @@
 #undef ENABLE_GSS
 
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
 #include "datatype/timestamp.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
