@@ -68,12 +68,7 @@ record_failure(const ErrorData *edata)
 	record.message = edata->message ? edata->message : "missing error text";
 	record.text = failed_text(debug_query_string, edata, &len);
 	record.text_len = len;
-	steno_secret_hide(&record);
-	if (steno_my.policy != 0 && !steno_policy_failed(&record))
-		return;
-	if (!steno_my.log_statement)
-		record.text = NULL;
-	steno_record_put(&record, false);
+	steno_record_put_failed(&record);
 }
 
 static void

@@ -96,8 +96,8 @@ typedef enum StenoState
 #define STENO_FEW_OPEN 4
 
 /*
- * Functions that every query runs through stand together in the library, from the
- * beginning of a page on; those that it hardly ever needs stand apart.
+ * Functions that every query runs through stand together in the library; those
+ * that it hardly ever needs stand apart.
  */
 #define STENO_HOT __attribute__((hot))
 #define STENO_COLD __attribute__((cold, noinline))

@@ -527,6 +527,21 @@ steno_record_put(StenoRecord *record, bool top_level)
 	wake_writer();
 }
 
+/*
+ * Take down the record of a failure that no hook has seen begin.  Secrets go
+ * first: they are found in the text as it was.
+ */
+STENO_COLD void
+steno_record_put_failed(StenoRecord *record)
+{
+	steno_secret_hide(record);
+	if (steno_my.policy != 0 && !steno_policy_failed(record))
+		return;
+	if (!steno_my.log_statement)
+		record->text = NULL;
+	steno_record_put(record, false);
+}
+
 /* ---- the staged record ---- */
 
 /*

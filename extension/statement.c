@@ -506,12 +506,7 @@ record_raised(void)
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = raised_message ? raised_message : "missing error text";
-	steno_secret_hide(&record);
-	if (steno_my.policy != 0 && !steno_policy_failed(&record))
-		return;
-	if (!steno_my.log_statement)
-		record.text = NULL;
-	steno_record_put(&record, false);
+	steno_record_put_failed(&record);
 }
 
 /*

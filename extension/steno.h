@@ -247,6 +247,7 @@ steno_record_init(StenoRecord *record, int kind)
 }
 
 extern void steno_record_put(StenoRecord *record, bool top_level);
+extern void steno_record_put_failed(StenoRecord *record);
 extern void *steno_record_room(uint32 len);
 extern bool steno_record_stage(const StenoRecord *record);
 extern bool steno_record_stage_usual(const StenoStatement *q, const uint8 *shape,
