@@ -573,25 +573,23 @@ steno_record_stage(const StenoRecord *record)
 }
 
 /*
- * The same for the usual query, whose shape is at hand and whose text goes as it
- * is: without a StenoRecord between.
+ * Room for the record of a usual query, with all that is written at its start but
+ * shape, text and values; NULL: it must be done the other way.
  */
-STENO_HOT bool
-steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
-						 const StenoParams *params)
+static pg_attribute_always_inline StenoRecordMessage *
+begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 values_len,
+			bool params)
 {
 	StenoLocal *s = &steno_my;
-	uint64		total = sizeof(StenoRecordMessage) + shape_len + q->text_len +
-		(params ? params->nulls_len + params->values_len : 0);
+	uint64		total = sizeof(StenoRecordMessage) + shape_len + q->text_len + nulls_len + values_len;
 	StenoRecordMessage *m;
-	uint8	   *p;
 
 	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
 				 total > s->producer.max_message))
-		return false;
+		return NULL;
 	m = steno_ring_reserve(&s->producer, (uint32) total);
 	if (unlikely(m == NULL))
-		return false;
+		return NULL;
 	m->m.kind = STENO_KIND_STATEMENT;
 	m->m.flags = params ? STENO_MESSAGE_VALUES : 0;
 	m->time = q->time;
@@ -603,23 +601,101 @@ steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 sha
 	m->sqlstate[0] = '\0';
 	m->shape_len = shape_len;
 	m->text_len = (uint32) q->text_len;
-	m->nulls_len = params ? params->nulls_len : 0;
-	m->values_len = params ? (uint32) params->values_len : 0;
+	m->nulls_len = nulls_len;
+	m->values_len = values_len;
 	m->message_len = 0;
 	m->extra_len = 0;
-	m->audited = steno_audit_reason(q->class, 0);
-	p = (uint8 *) (m + 1);
-	memcpy(p, shape, shape_len);
-	p += shape_len;
-	memcpy(p, q->text, q->text_len);
-	p += q->text_len;
-	if (params)
-		(void) put_params(p, params, true);
+	return m;
+}
+
+/* It is whole: show it in the in-flight slot. */
+static pg_attribute_always_inline void
+show_staged(const StenoStatement *q, StenoRecordMessage *m)
+{
+	StenoLocal *s = &steno_my;
+
 	s->inflight_version =
 		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
 							 q->statement, q->time, s->producer.head);
 	s->staged = m;
+}
+
+/*
+ * The same for the usual query, whose shape is at hand and whose text goes as it
+ * is: without a StenoRecord between.
+ */
+bool
+steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
+						 const StenoParams *params)
+{
+	StenoRecordMessage *m = begin_usual(q, shape_len, params ? params->nulls_len : 0,
+										params ? (uint32) params->values_len : 0, params != NULL);
+	uint8	   *p = (uint8 *) (m + 1);
+
+	if (unlikely(m == NULL))
+		return false;
+	m->audited = steno_audit_reason(q->class, 0);
+	p = put_bytes(p, shape, shape_len);
+	p = put_bytes(p, q->text, q->text_len);
+	if (params)
+		(void) put_params(p, params, true);
+	show_staged(q, m);
 	reset_scratch();
+	return true;
+}
+
+/* As put_bytes, by the library's memcpy, however short the compiler takes it for. */
+static inline uint8 *
+put_called(uint8 *p, const void *bytes, size_t len)
+{
+	__asm__("":"+r"(len));
+	memcpy(p, bytes, len);
+	return p + len;
+}
+
+/*
+ * And for one that is prepared, whose parameters are of the widths that its plan
+ * says.  False, too, when one of them is NULL.
+ */
+STENO_HOT bool
+steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepared,
+							ParamListInfo params)
+{
+	const StenoKept *k = &steno_my.kept[prepared->kept];
+	uint32		widths = prepared->widths;
+	int			count = prepared->count;
+	StenoRecordMessage *m;
+	uint8	   *p;
+	int			i;
+
+	for (i = 0; i < count; i++)
+		if (unlikely(params->params[i].isnull))
+			return false;
+	m = begin_usual(q, k->len, 0, prepared->values_len, count > 0);
+	if (unlikely(m == NULL))
+		return false;
+	m->audited = 0;
+	p = put_called((uint8 *) (m + 1), k->shape, k->len);
+	p = put_called(p, q->text, q->text_len);
+	for (i = 0; i < count; i++, widths >>= 2)
+	{
+		/* a datum by value is a number of the whole word */
+		uint64		value = params->params[i].value;
+
+		if (likely((widths & 3) == 2))
+			memcpy(p, &value, 4);
+		else if ((widths & 3) == 3)
+			memcpy(p, &value, 8);
+		else
+		{
+			p[0] = (uint8) value;
+			if (widths & 3)
+				p[1] = (uint8) (value >> 8);
+		}
+		p += 1 << (widths & 3);
+	}
+	Assert(p <= (uint8 *) m + m->m.len);
+	show_staged(q, m);
 	return true;
 }
 
