@@ -223,7 +223,7 @@ STENO_COLD static void
 learn_prepared(const StenoOpen *o, const StenoParams *values)
 {
 	const PlannedStmt *plan = o->query->plannedstmt;
-	CachedPlan *cached = o->portal ? o->portal->cplan : NULL;
+	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == o->s.source ? ActivePortal->cplan : NULL;
 	StenoPrepared p = {.plan = plan};
 	uint64		offset = o->s.text - o->s.source;
 	int			i;
@@ -261,7 +261,6 @@ find_prepared(const QueryDesc *query)
 	if (unlikely(p->count != (params ? params->numParams : 0) ||
 				 (params && params->paramFetch != NULL) ||
 				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
-				 ActivePortal->status != PORTAL_DEFINED ||
 				 steno_my.kept[p->kept].len == 0 ||
 				 steno_my.application != application_name))
 		return NULL;
@@ -545,7 +544,7 @@ start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
 	steno_ring_prefetch(&steno_my.producer);
 	steno_my.open_count = 1;
 	o->query = query;
-	o->portal = ActivePortal;
+	o->portal = ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
 	o->plan_cached = true;
 	o->subid = steno_my.subid;
 	o->rows = 0;
