@@ -90,7 +90,7 @@ typedef struct StenoOpen
 } StenoOpen;
 
 /* Relations whose names are at hand. */
-#define STENO_NEAR_RELATIONS 3
+#define STENO_NEAR_RELATIONS 2
 #define STENO_NEAR_NAME 94
 
 typedef struct StenoNearRelation
@@ -138,6 +138,7 @@ typedef struct StenoLevel
 	bool		changes;		/* the session may be another one after it */
 	bool		command_ends;	/* may end the transaction that it began in */
 	bool		ending;			/* has run; its record waits for the transaction's end */
+	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
 	ErrorContextCallback callback;
 
 	/* utility statements only */
@@ -241,6 +242,7 @@ typedef struct StenoLocal
 	int			near_next;		/* to be replaced next */
 
 	StenoLevel	top;			/* of a client's statement */
+	StenoStatement top_utility; /* if it is a utility statement */
 	StenoOpen	few_open[STENO_FEW_OPEN];
 	uint8		kept_next;		/* to be replaced next */
 	uint8		prepared_next;	/* likewise */

@@ -85,7 +85,8 @@ wait_for_room(uint32 len)
 		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 						   nap, PG_WAIT_EXTENSION);
 		if (events & WL_POSTMASTER_DEATH)
-			pg_usleep(nap * 1000L);	/* the writers are still there, for a while */
+			pg_usleep(nap * 1000L); /* the writers are still there, for a
+									 * while */
 		nap = Min(nap * 2, 10);
 		if (events & WL_LATCH_SET)
 		{
@@ -358,7 +359,8 @@ send_ahead(const StenoRecord *r, uint64 seq, uint64 *total, StenoParts *parts)
 		parts->bytes[STENO_PART_MESSAGE] = message_len;
 		*total -= message_len;
 	}
-	return *total <= most;		/* not with thousands of relations in a small ring */
+	return *total <= most;		/* not with thousands of relations in a small
+								 * ring */
 }
 
 /* One record into the ring; false when there was no room. */
@@ -648,7 +650,7 @@ steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 sha
 static inline uint8 *
 put_called(uint8 *p, const void *bytes, size_t len)
 {
-	__asm__("":"+r"(len));
+__asm__("":"+r"(len));
 	memcpy(p, bytes, len);
 	return p + len;
 }
@@ -715,6 +717,7 @@ steno_record_unstage(void)
 	/* the next one that is staged is another query's */
 	for (i = 0; i < s->open_count; i++)
 		s->open[i].staged = false;
+	s->top.staged = false;
 	s->inflight_version =
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,
@@ -749,7 +752,7 @@ steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, c
 	StenoProducer *p = &s->producer;
 	StenoRecordMessage *m = s->staged;
 	uint64		body = sizeof(StenoRecordMessage) + m->shape_len +
-		(m->text_len == STENO_NONE32 ? 0 : m->text_len) + m->nulls_len + m->values_len;
+	(m->text_len == STENO_NONE32 ? 0 : m->text_len) + m->nulls_len + m->values_len;
 	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
 
 	if (m->extra_len > 0 || total > p->max_message ||

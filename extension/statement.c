@@ -237,7 +237,8 @@ number(StenoStatement *s, const char *source, int location, int length,
 	if (unlikely(steno_my.policy != 0))
 		look_at_policy(s);
 	/* a query that the parser has accepted has its secrets in literals */
-	s->suspect = (class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
+	s->suspect = s->text_len >= STENO_REDACT_SHORTEST &&
+		(class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
 		steno_redact_suspect(s->text, s->text_len);
 }
 

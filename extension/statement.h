@@ -160,6 +160,7 @@ steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 	l->forces = false;
 	l->declares = false;
 	l->ending = false;
+	l->staged = false;
 	l->callback.callback = steno_note_raised;
 	l->callback.arg = l;
 	l->callback.previous = error_context_stack;
