@@ -155,7 +155,6 @@ typedef struct StenoLevel
  */
 typedef struct StenoLocal
 {
-	/* all bits set, as a rule */
 	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
 								 * bit for each STENO_CLASS_* */
 	uint32		session_mask;	/* steno.log alone */
@@ -276,22 +275,20 @@ typedef uint64 __attribute__((may_alias)) StenoWord;
 /* The word of steno_my that begins with a field. */
 #define steno_word(field) (*(const StenoWord *) &steno_my.field)
 
-StaticAssertDecl(offsetof(StenoLocal, log_mask) == 0 &&
-				 offsetof(StenoLocal, policy) == 8 &&
+StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
 				 offsetof(StenoLocal, start_mask) == 16 &&
 				 offsetof(StenoLocal, raised_code) == 24 &&
 				 offsetof(StenoLocal, log_parameter) == 32 &&
 				 offsetof(StenoLocal, log_nested) == 40, "words that are looked at in one go");
 
 /*
- * Whether nothing asks for a special look at a client's statement that begins: all
- * is recorded, no rules, nothing runs or is open, the session is described.
+ * Whether nothing asks for a special look at a client's statement that begins: no
+ * rules, nothing runs or is open, the session is described.
  */
 static inline bool
 steno_all_usual(void)
 {
-	return steno_word(log_mask) == ~UINT64CONST(0) &&
-		(steno_word(policy) | steno_word(start_mask) | steno_word(raised_code)) == 0 &&
+	return (steno_word(policy) | steno_word(start_mask) | steno_word(raised_code)) == 0 &&
 		steno_word(log_parameter) == UINT64CONST(0x0101010101010101) &&
 		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped) == 0;
 }

@@ -262,6 +262,7 @@ find_prepared(const QueryDesc *query)
 				 (params && params->paramFetch != NULL) ||
 				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
 				 steno_my.kept[p->kept].len == 0 ||
+				 !(steno_my.log_mask & steno_my.session_mask & (1u << steno_my.kept[p->kept].class)) ||
 				 steno_my.application != application_name))
 		return NULL;
 	return p;

@@ -261,6 +261,7 @@ steno_settings_adopt(const StenoWanted *wanted)
 	steno_my.session_mask = wanted->session_mask;
 	steno_policy_masks();
 	steno_my.start_mask = wanted->start_mask;
+	steno_my.application = NULL;	/* while nothing was recorded, nobody looked */
 	steno_my.delivery = wanted->delivery;
 	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
 	steno_my.log_nested = wanted->log_nested;

@@ -278,7 +278,7 @@ steno_begin_prepared(StenoStatement *s, const QueryDesc *query, const StenoPrepa
 	s->redact = 0;
 	s->audited = 0;
 	s->recorded = true;
-	s->failures = true;
+	s->failures = steno_class_logged(STENO_CLASS_ERROR);
 	s->top_level = true;
 	s->suspect = false;
 	s->objects = NULL;

@@ -36,8 +36,7 @@ steno_recording(void)
 static inline void
 steno_describe(Oid user_id)
 {
-	if (unlikely(!steno_my.described || steno_my.log_mask != ~0u ||
-				 steno_my.application != application_name ||
+	if (unlikely(!steno_my.described || steno_my.application != application_name ||
 				 steno_my.user_id != user_id))
 		steno_session_check(user_id);
 }

@@ -299,7 +299,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	steno_record_utility(l, NULL, utility_rows(completion));
 	if (statement && IsA(statement, TransactionStmt))
 		steno_transaction_statement_done((TransactionStmt *) statement);
-	if (l->changes && s->recorded && steno_session_ready() && IsTransactionState())
+	if (l->changes && steno_session_ready() && IsTransactionState())
 		steno_session_check(InvalidOid);	/* should the next statement fail */
 	if (steno_my.settings_dirty)
 		steno_settings_record();

@@ -24,6 +24,9 @@ $node->safe_psql(
 		$$BEGIN INSERT INTO history VALUES (new.id); RETURN new; END$$;
 	CREATE ROLE poor;
 	GRANT SELECT ON account TO poor;
+	CREATE ROLE readers;
+	GRANT readers TO poor;
+	GRANT SELECT ON account TO readers;
 	CREATE SCHEMA other;
 	CREATE TABLE other.account (LIKE public.account);
 });
@@ -129,7 +132,7 @@ sub steps
 	$client->query('ANALYZE account');
 	repeat(2, 'one', 2);
 	foreach my $setting ('log_parameter = off', 'log_statement = off', 'log_relation = off',
-		'log_rows = off', q{log = 'all, -read'}, q{app_user = 'somebody'})
+		'log_rows = off', q{log = 'all, -read'}, q{log = 'read, connect'}, q{log = 'all, -misc'}, q{app_user = 'somebody'})
 	{
 		my ($name) = $setting =~ /^(\w+)/;
 
@@ -146,6 +149,34 @@ sub steps
 	$client->query(q{SELECT set_config('application_name', 'prepared again', false)});
 	repeat(2, 'one', 4);
 	$client->query(q{RESET application_name});
+	# who runs it, while nothing of that is recorded
+	foreach my $log ('read', 'none')
+	{
+		repeat(2, 'one', 1);
+		$client->query("SET steno.log = '$log'");
+		$client->query('SET ROLE poor');
+		repeat(2, 'one', 3);
+		$client->query(q{SELECT set_config('role', 'none', false)});
+		repeat(2, 'one', 4);
+		$client->query(q{SET steno.log_start = 'role'});
+		$client->query('SET SESSION AUTHORIZATION poor');
+		repeat(2, 'one', 1);
+		run('division', 0);
+		$client->query('RESET SESSION AUTHORIZATION');
+		repeat(2, 'one', 2);
+		$client->query('RESET steno.log_start');
+		$client->query('RESET steno.log');
+		repeat(2, 'one', 5);
+		$client->query("SET steno.log = '$log'");
+		$client->query('SET ROLE readers');
+		repeat(2, 'one', 6);
+		$client->query('SET SESSION AUTHORIZATION poor');
+		$client->query('SET ROLE readers');
+		repeat(2, 'one', 7);
+		$client->query('RESET SESSION AUTHORIZATION');
+		$client->query('RESET ROLE');
+		$client->query('RESET steno.log');
+	}
 	$client->query(q{SET steno.log_start = 'read'});
 	repeat(2, 'one', 99);
 	$client->query(q{RESET steno.log_start});
@@ -207,7 +238,8 @@ sub taken_down
 	steps();
 	$node->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
-	foreach my $r (records($node, pid => $pid))
+	# two that end in the same microsecond have no order but that of their numbers
+	foreach my $r (sort { $a->{seq} <=> $b->{seq} } records($node, pid => $pid))
 	{
 		next if $r->{kind} !~ /^(?:statement|start|transaction)$/;
 		delete @{$r}{qw(time session pid seq duration_us xid query_id block stream segment client)};
@@ -231,6 +263,12 @@ is_deeply(
 	[ map { $_->{params}[0] } @one[ 0 .. 6 ] ],
 	[ 1 .. 5, undef, 7 ],
 	'each run has its own values');
+my %present;
+
+$present{"$_->{user} as $_->{role}"}++
+  foreach statements($node, application => 'fast', text => $texts{one}, role => 'readers');
+is_deeply(\%present, { 'postgres as readers' => 2, 'poor as readers' => 2 }, 'the session user is the present one')
+  or diag explain \%present;
 is(scalar(records($node, application => 'fast', kind => 'start')), 2, 'start records are written when they are wanted');
 is(scalar(grep { $_->{params}[0] eq '1' } statements($node, application => 'fast', text => $texts{catalog})),
 	0, 'what is switched off is not recorded');
