@@ -23,9 +23,9 @@ typedef struct StenoStatement
 	uint32		substatement;
 	Oid			user_id;		/* current role at its start */
 	uint16		depth;
-	uint8		class;
-	uint8		policy;			/* STENO_S_* */
 	uint16		redact;			/* what a rule redacts; 0: nothing */
+	uint16		policy;			/* STENO_S_* */
+	uint8		class;
 	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
@@ -135,7 +135,8 @@ typedef struct StenoLocal
 	uint32		session_mask;	/* steno.log alone */
 	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
 	_Atomic uint32_t news;		/* set by writer 0: there are other rules */
-	uint32		start_mask;		/* steno.log_start */
+	uint32		start_mask;		/* classes that may have start records, and
+								 * STENO_START_* (delivery.h) */
 	int			delivery;		/* steno.delivery */
 	int			log_parameter_max_size;
 	bool		log_nested;
@@ -258,6 +259,7 @@ steno_class_logged(int class)
 #define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
 #define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
 #define STENO_S_ALSO 128		/* recorded for another class that it has besides */
+#define STENO_S_SYNC 256		/* a rule wants it on disk */
 
 extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);

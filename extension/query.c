@@ -300,8 +300,11 @@ record_start(StenoOpen *o)
 	StenoRecord record;
 	StenoParams values;
 
+	if (!steno_delivery_starts(&o->s))
+		return;
 	make_record(o, &record, &values, false, false);
 	steno_running_record(&o->s, &record);
+	steno_delivery_hold_query(o);
 }
 
 /* ---- hooks ---- */
@@ -515,7 +518,11 @@ executor_end(QueryDesc *query)
 		if (likely(is_staged(o)))
 			finish_staged(o);
 		else
+		{
 			steno_record_query(o, NULL, false);
+			if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+				steno_delivery_end_query(o);
+		}
 		steno_remember_end(&o->s);
 		steno_forget_open(o);
 		if (unlikely(steno_my.settings_dirty))
@@ -565,6 +572,8 @@ transaction_end(XactEvent event, void *arg)
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		steno_transaction_record(event);
+	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
+		steno_delivery_transaction(event);
 	steno_transaction_ended(event);
 }
 
