@@ -113,7 +113,7 @@ sub account
 # At the end of a statement, in each way: it fails, and nothing of it stays.
 foreach my $how (qw(cancel timeout terminate))
 {
-	my $c = session("end, $how", q{steno.log = 'all, -transaction'});
+	my $c = session("end $how", q{steno.log = 'all, -transaction'});
 	my $code = $how eq 'terminate' ? '57P01' : '57014';
 	my $drops = ring($c, 'drops');
 	my ($n, $answer, @r, $pid);
@@ -142,7 +142,7 @@ foreach my $how (qw(cancel timeout terminate))
 		continue_writer();
 		wait_until 'it has gone', sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
 	}
-	@r = account("end, $how", $how eq 'terminate' ? undef : 1);
+	@r = account("end $how", $how eq 'terminate' ? undef : 1);
 	is(scalar(grep { ($_->{text} // '') =~ /VALUES \($n\)/ && $_->{outcome} eq 'ok' } @r),
 		0, "$how: no record says that it has succeeded");
 	is(scalar(grep { ($_->{text} // '') =~ /^INSERT INTO t VALUES/ && $_->{outcome} eq 'ok' } @r),
@@ -154,7 +154,7 @@ foreach my $how (qw(cancel timeout terminate))
 # The text is too big for the ring, so that a part of it was sent, or not at all.
 foreach my $size (2000, 9000)
 {
-	my $c = session("room, $size", q{steno.log = 'all, -transaction'});
+	my $c = session("room $size", q{steno.log = 'all, -transaction'});
 	my ($n, @r);
 
 	stop_writer();
@@ -165,7 +165,7 @@ foreach my $size (2000, 9000)
 	look('SELECT steno.flush()');
 	$c->query("SELECT 'after'");
 	$c->quit;
-	@r = account("room, $size");
+	@r = account("room $size");
 	is(scalar(grep { ($_->{text} // '') =~ /^DO .* -- $n / && $_->{outcome} eq 'ok' } @r), 0, "$size bytes: it has failed");
 	is(scalar(grep { ($_->{text} // '') =~ /^DO / && $_->{outcome} eq 'ok' && $_->{text} !~ /x{$size}$/ } @r),
 		0, "$size bytes: all others are whole");
@@ -226,7 +226,7 @@ foreach my $size (2000, 9000)
 # After the commit: nothing can be undone.
 foreach my $how (qw(cancel terminate))
 {
-	my $c = session("commit, $how", q{steno.log = 'transaction'});
+	my $c = session("commit $how", q{steno.log = 'transaction'});
 	my ($n, $answer, $pid);
 
 	$pid = $c->{pid};
@@ -253,7 +253,7 @@ foreach my $how (qw(cancel terminate))
 		wait_until 'it has gone', sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
 	}
 	is(look("SELECT count(*) FROM t WHERE i = $n"), 1, "$how: it has committed");
-	account("commit, $how", $how eq 'cancel' ? 1 : undef);
+	account("commit $how", $how eq 'cancel' ? 1 : undef);
 	value($node, 'TRUNCATE t');
 }
 
