@@ -23,9 +23,9 @@ typedef struct StenoStatement
 	uint32		substatement;
 	Oid			user_id;		/* current role at its start */
 	uint16		depth;
-	uint8		class;
-	uint8		policy;			/* STENO_S_* */
 	uint16		redact;			/* what a rule redacts; 0: nothing */
+	uint16		policy;			/* STENO_S_* */
+	uint8		class;
 	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
@@ -163,8 +163,8 @@ typedef struct StenoLocal
 	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
 	_Atomic uint32_t news;		/* set by writer 0: there are other rules */
 
-	/* zero, as a rule */
-	uint32		start_mask;		/* steno.log_start */
+	uint32		start_mask;		/* classes that may have start records, and
+								 * STENO_START_* (delivery.h) */
 	int			open_count;
 
 	/* zero, as a rule */
@@ -276,7 +276,6 @@ typedef uint64 __attribute__((may_alias)) StenoWord;
 #define steno_word(field) (*(const StenoWord *) &steno_my.field)
 
 StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
-				 offsetof(StenoLocal, start_mask) == 16 &&
 				 offsetof(StenoLocal, raised_code) == 24 &&
 				 offsetof(StenoLocal, log_parameter) == 32 &&
 				 offsetof(StenoLocal, log_nested) == 40, "words that are looked at in one go");
@@ -288,9 +287,9 @@ StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
 static inline bool
 steno_all_usual(void)
 {
-	return (steno_word(policy) | steno_word(start_mask) | steno_word(raised_code)) == 0 &&
+	return (steno_word(policy) | steno_word(raised_code)) == 0 &&
 		steno_word(log_parameter) == UINT64CONST(0x0101010101010101) &&
-		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped) == 0;
+		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped | steno_my.open_count) == 0;
 }
 
 static inline bool
@@ -318,6 +317,7 @@ steno_class_logged(int class)
 #define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
 #define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
 #define STENO_S_ALSO 128		/* recorded for another class that it has besides */
+#define STENO_S_SYNC 256		/* a rule wants it on disk */
 
 extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);

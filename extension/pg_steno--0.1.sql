@@ -15,6 +15,9 @@ CREATE FUNCTION steno.writers(
     OUT passes int8,
     OUT syncs int8,
     OUT errors int8,
+    OUT sync_waits int8,
+    OUT wakes int8,
+    OUT woken int8,
     OUT last_write timestamptz,
     OUT last_sync timestamptz)
 RETURNS SETOF record

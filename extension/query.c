@@ -262,7 +262,8 @@ find_prepared(const QueryDesc *query)
 				 (params && params->paramFetch != NULL) ||
 				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
 				 steno_my.kept[p->kept].len == 0 ||
-				 !(steno_my.log_mask & steno_my.session_mask & (1u << steno_my.kept[p->kept].class)) ||
+				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask &
+				   (1u << steno_my.kept[p->kept].class)) ||
 				 steno_my.application != application_name))
 		return NULL;
 	return p;
@@ -420,8 +421,11 @@ record_start(StenoOpen *o)
 	StenoRecord record;
 	StenoParams values;
 
+	if (!steno_delivery_starts(&o->s))
+		return;
 	make_record(o, &record, &values, false, false);
 	steno_running_record(&o->s, &record);
+	steno_delivery_hold_query(o);
 }
 
 /* ---- hooks ---- */
@@ -677,7 +681,11 @@ executor_end(QueryDesc *query)
 		if (likely(is_staged(o)))
 			finish_staged(o);
 		else
+		{
 			steno_record_query(o, NULL, false);
+			if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+				steno_delivery_end_query(o);
+		}
 		steno_remember_end(&o->s);
 		steno_forget_open(o);
 		if (unlikely(steno_my.settings_dirty))
@@ -735,6 +743,8 @@ transaction_end(XactEvent event, void *arg)
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		steno_transaction_record(event);
+	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
+		steno_delivery_transaction(event);
 	steno_transaction_ended(event);
 }
 

@@ -7,7 +7,8 @@
  * parameters and message ahead (data messages), each as large as the ring
  * allows, and then itself.
  *
- * When the ring is full, steno.delivery says whether to wait or to drop.
+ * When the ring is full, steno.delivery says whether to wait or to drop.  A wait
+ * that is cancelled ends in a drop, too; delivery.c says what becomes of that.
  * Nothing here raises an error, takes a lock or allocates.
  */
 #include "steno.h"
@@ -25,6 +26,12 @@
 
 /* How long a process that is to exit waits for room, in milliseconds. */
 #define EXIT_PATIENCE 5000
+
+/* Numbers of the last record whose wait was cancelled, and of the last that has parts in the ring. */
+static uint64 cancelled_seq;
+static uint64 ahead_seq;
+
+static bool dying;				/* a FATAL error ends this process */
 
 static void
 put_number(StringInfo buf, uint64 v)
@@ -55,6 +62,29 @@ waited(uint64 since)
 }
 
 /*
+ * Whether to wait no longer for room.  A process that is to exit is patient for a
+ * while; a cancel, by whomever, or a timeout of the statement ends the wait at
+ * once.  It stays pending: who can raises it (delivery.c).
+ */
+static bool
+end_wait(uint64 start)
+{
+	if (proc_exit_inprogress || dying || !PostmasterIsAlive())
+		return waited(start) > EXIT_PATIENCE * UINT64CONST(1000);
+	if (!ProcDiePending && !QueryCancelPending)
+		return false;
+	steno_my.start_mask |= STENO_START_CANCELLED;
+	return true;
+}
+
+/* A FATAL error is being reported: this process is to exit. */
+void
+steno_record_dying(void)
+{
+	dying = true;
+}
+
+/*
  * Wait for the writer to free some of the ring.  Our latch may be set for other
  * reasons meanwhile; it is set again at the end so that nobody misses it.
  */
@@ -67,13 +97,16 @@ wait_for_room(uint32 len)
 	long		nap = 1;
 	void	   *m;
 
+	if (steno_delivery_can_raise())
+		steno_my.start_mask &= ~STENO_START_HURRY;
+	else if (steno_my.start_mask & STENO_START_HURRY)
+		return NULL;
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
 	while ((m = steno_ring_reserve(p, len)) == NULL)
 	{
 		int			events;
 
-		if ((proc_exit_inprogress || ProcDiePending || !PostmasterIsAlive()) &&
-			waited(start) > EXIT_PATIENCE * UINT64CONST(1000))
+		if (end_wait(start))
 			break;
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
@@ -112,7 +145,7 @@ steno_record_room(uint32 len)
 	if (likely(m != NULL))
 		return m;
 	steno_writer_wake(steno_my.writer);
-	if (steno_my.delivery == STENO_DELIVERY_DROP)
+	if (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC))
 		return NULL;
 	return wait_for_room(len);
 }
@@ -125,6 +158,35 @@ drop(uint64 seq)
 		steno_my.dropped_first = seq;
 	atomic_fetch_add_explicit(&steno_my.producer.ring->drops, 1,
 							  memory_order_relaxed);
+}
+
+/* The next number is that of a record which nobody will see. */
+STENO_COLD void
+steno_record_drop(void)
+{
+	drop(++steno_my.seq);
+}
+
+/*
+ * The last record was dropped when its wait was cancelled: true, and its statement
+ * is about to fail.  Its number is free again, unless parts of it were sent:
+ * taken_back.
+ */
+STENO_COLD bool
+steno_record_take_back(bool *taken_back)
+{
+	StenoLocal *s = &steno_my;
+
+	if (s->dropped == 0 || cancelled_seq != s->seq)
+		return false;
+	*taken_back = ahead_seq != s->seq;
+	if (*taken_back)
+	{
+		s->seq--;
+		s->dropped--;
+		atomic_fetch_sub_explicit(&s->producer.ring->drops, 1, memory_order_relaxed);
+	}
+	return true;
 }
 
 /* A stretch of messages that are sent ahead of a big record. */
@@ -146,6 +208,7 @@ ahead_publish(Ahead *a)
 	Assert(used <= full);
 	(void) full;
 	a->message->m.len = used;
+	ahead_seq = a->seq;
 	steno_ring_publish(&steno_my.producer, a->message);
 	a->message = NULL;
 }
@@ -523,6 +586,8 @@ steno_record_put(StenoRecord *record, bool top_level)
 		if (unlikely(!put(record, s->seq, top_level)))
 			drop(s->seq);
 	}
+	if (unlikely(s->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))
+		cancelled_seq = s->seq;
 	if (top_level)
 		steno_inflight_end(&s->producer.ring->inflight);
 	reset_scratch();

@@ -12,6 +12,7 @@ char	   *steno_mandatory;
 char	   *steno_role;
 char	   *steno_rules_file;
 char	   *steno_log_start;
+char	   *steno_sync;
 char	   *steno_app_user;
 char	   *steno_app_context;
 int			steno_start_after;
@@ -148,6 +149,13 @@ assign_log_start(const char *newval, void *extra)
 	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
+static void
+assign_sync(const char *newval, void *extra)
+{
+	steno_wanted.sync_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
 /* The role need not exist yet: its name is looked up when it is needed. */
 static bool
 check_role(char **newval, void **extra, GucSource source)
@@ -260,7 +268,7 @@ steno_settings_adopt(const StenoWanted *wanted)
 {
 	steno_my.session_mask = wanted->session_mask;
 	steno_policy_masks();
-	steno_my.start_mask = wanted->start_mask;
+	steno_delivery_adopt(wanted);
 	steno_my.application = NULL;	/* while nothing was recorded, nobody looked */
 	steno_my.delivery = wanted->delivery;
 	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;

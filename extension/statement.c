@@ -291,6 +291,7 @@ begin_recorded(StenoStatement *s)
 	if (!s->recorded && !s->failures)
 		steno_describe(s->user_id);
 	s->recorded = true;
+	steno_delivery_late(s);
 }
 
 /*
@@ -512,6 +513,7 @@ steno_statement_of_event(bool function)
 		{
 			s->recorded = true;
 			steno_describe(s->user_id);
+			steno_delivery_late(s);
 		}
 		if (s->recorded)
 			return s;
@@ -572,6 +574,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoParams values;
 	ErrorData  *edata;
 
+	HOLD_INTERRUPTS();
 	forget_raised();
 	number(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
 	if (unlikely(steno_my.policy != 0))
@@ -597,6 +600,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	steno_remember_end(&s);
 	if (s.objects)
 		steno_objects_release(&s.objects);
+	RESUME_INTERRUPTS();
 }
 
 /*
@@ -643,12 +647,14 @@ steno_fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
 
+	HOLD_INTERRUPTS();
 	record_raised();
 	forget_raised();
 	MemoryContextSwitchTo(raised_context);
 	record_failed(l, CopyErrorData(), false);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
+	RESUME_INTERRUPTS();
 }
 
 /* An error is reported, and a client's statement is running: it is its failure. */
@@ -797,6 +803,7 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 				record_raised();
 				forget_raised();
 			}
+			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
 			steno_my.subid = parent;

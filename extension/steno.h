@@ -13,6 +13,7 @@
  *							the hooks of planner, executor, and utility statements
  *		transaction.c		ends of transactions that wrote
  *		running.c			start records
+ *		delivery.h, .c		statements that wait for the disk, waits that are cancelled
  *		class.c				classes of utility statements
  *		object.h, object*.c, function.c
  *							objects that statements change, functions that they call
@@ -58,6 +59,7 @@
 
 #include "clock.h"
 #include "message.h"
+#include "wake.h"
 
 /* ---- settings.c ---- */
 
@@ -75,6 +77,7 @@ extern char *steno_mandatory;
 extern char *steno_role;
 extern char *steno_rules_file;
 extern char *steno_log_start;
+extern char *steno_sync;
 extern char *steno_app_user;
 extern char *steno_app_context;
 extern int	steno_start_after;
@@ -99,6 +102,7 @@ typedef struct StenoWanted
 {
 	uint32		session_mask;	/* steno.log, a bit for each class */
 	uint32		start_mask;		/* steno.log_start */
+	uint32		sync_mask;		/* steno.sync */
 	int			delivery;
 	int			log_parameter_max_size;
 	bool		log_nested;
@@ -146,6 +150,7 @@ typedef struct StenoWriterControl
 	_Atomic uint64_t errors;
 	_Atomic int64_t last_write;
 	_Atomic int64_t last_sync;
+	StenoWake	wake;			/* see wake.h */
 } StenoWriterControl;
 
 typedef struct StenoControl
@@ -184,6 +189,7 @@ steno_active(void)
 /* ---- local.h: this process ---- */
 
 #include "local.h"
+#include "delivery.h"
 
 /* ---- session.c ---- */
 
@@ -263,6 +269,9 @@ extern bool steno_record_finish_failed(uint64 duration, TransactionId xid,
 #define STENO_GAP_EXTRA 128
 extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last);
 extern void steno_record_leave(void);
+extern void steno_record_drop(void);
+extern bool steno_record_take_back(bool *taken_back);
+extern void steno_record_dying(void);
 extern void steno_record_take_over(void);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
 

@@ -66,11 +66,14 @@ record_start(StenoLevel *l)
 	StenoRecord record;
 	uint8	   *end;
 
+	if (!steno_delivery_starts(l->utility))
+		return;
 	steno_record_init(&record, STENO_KIND_START);
 	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL, NULL);
 	if (end)
 		record.shape_len = steno_put_varint(end, 0) - record.shape;
 	steno_running_record(l->utility, &record);
+	steno_delivery_hold_utility(l);
 }
 
 /*
@@ -297,6 +300,8 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+		steno_delivery_end_utility(l);
 	if (statement && IsA(statement, TransactionStmt))
 		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && steno_session_ready() && IsTransactionState())

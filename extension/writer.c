@@ -323,6 +323,18 @@ steno_writer_write(StenoWriter *w)
 	return true;
 }
 
+/* All that was written is on disk: tell who waits for that. */
+static void
+announce_synced(StenoWriter *w)
+{
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+		steno_ring_synced(steno_ring_at(&steno_rings, i));
+	steno_wake_finish(&w->control->wake);
+	w->sync_asked = false;
+}
+
 bool
 steno_writer_sync(StenoWriter *w)
 {
@@ -330,11 +342,13 @@ steno_writer_sync(StenoWriter *w)
 
 	if (!w->stream.dirty)
 		return true;
+	steno_wake_start(&w->control->wake);
 	if (!steno_stream_sync(&w->stream, &error))
 	{
 		report_failure(w, STENO_SYNC, &error);
 		return false;
 	}
+	announce_synced(w);
 	report_success(w, STENO_SYNC);
 	report_lost(w);
 	count(&w->control->syncs, 1);
@@ -626,12 +640,13 @@ pass(StenoWriter *w, StenoDrain *live)
 	bool		sync;
 
 	count(&w->control->passes, 1);
+	w->sync_asked |= steno_wake_take(&w->control->wake);
 	if (!steno_writer_drain(w, live) || !steno_running_announce(w, live) ||
 		!steno_writer_write(w))
 		return -1;
 
 	now = GetCurrentTimestamp();
-	sync = flush != w->served_flush || steno_fsync_interval == 0 ||
+	sync = w->sync_asked || flush != w->served_flush || steno_fsync_interval == 0 ||
 		(steno_fsync_interval > 0 &&
 		 now - last_sync >= steno_fsync_interval * INT64CONST(1000)) || leaving();
 	if (sync && w->stream.dirty && may_try(w, STENO_SYNC, now) && steno_writer_sync(w))
@@ -639,6 +654,12 @@ pass(StenoWriter *w, StenoDrain *live)
 	/* each is retried in later passes until it has succeeded itself */
 	if (rotate_if_due(w, rotate != w->served_rotate))
 		answer(&w->served_rotate, rotate, &w->control->rotate_done);
+	if (w->sync_asked && !w->stream.dirty)
+	{
+		/* a new segment, or nothing new */
+		steno_wake_start(&w->control->wake);
+		announce_synced(w);
+	}
 	if (!w->stream.dirty)
 		answer(&w->served_flush, flush, &w->control->flush_done);
 	return atomic_load(&w->control->blocks) != blocks;
@@ -684,6 +705,10 @@ run(StenoWriter *w, StenoDrain *live)
 			nap(10);
 			continue;
 		}
+
+		/* who came while we were at it waits for the next pass */
+		if (atomic_load(&w->control->wake.asked) != 0 && !w->failing[STENO_SYNC])
+			continue;
 
 		/* aim at rings a third full */
 		if (fill > 50)

@@ -58,6 +58,7 @@ typedef struct StenoWriter
 	TimestampTz retry_at[STENO_ACTIONS];	/* when failing */
 	uint64		served_flush;
 	uint64		served_rotate;
+	bool		sync_asked;		/* somebody waits for the disk */
 } StenoWriter;
 
 extern void steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer);

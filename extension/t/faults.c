@@ -19,6 +19,9 @@
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *
+ *		note_syncs			synced.<stream>.<segment> says how long the segment was when it was last
+ *							synced: what a loss of power would leave of it, at least
+ *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
  * succeeded though bytes that an earlier one had failed to sync were not written
  * again: the disk would not have them.
@@ -51,6 +54,7 @@ static Range written;			/* since the last sync */
 static Range not_on_disk;		/* since a sync that failed */
 static bool full;				/* the rest of a write that stops */
 static char stream[16];			/* its number */
+static char segment[32];		/* its file, without .steno */
 
 static bool
 path_of(char *path, size_t size, const char *name)
@@ -133,10 +137,39 @@ is_segment(int fd)
 		return false;
 	is_writer = true;
 	/* .../<stream>/<segment>.steno */
-	path[n] = '\0';
+	path[n - 6] = '\0';
+	snprintf(segment, sizeof(segment), "%.31s", strrchr(path, '/') + 1);
 	*strrchr(path, '/') = '\0';
 	snprintf(stream, sizeof(stream), "%.15s", strrchr(path, '/') + 1);
 	return true;
+}
+
+/* So much of the segment is on disk. */
+static void
+note_synced(off_t len)
+{
+	char		name[128];
+	char		path[4096];
+	char		new_path[4100];
+	FILE	   *file;
+
+	if (!is_there("note_syncs"))
+		return;
+	snprintf(name, sizeof(name), "synced.%s.%s", stream, segment);
+	if (!path_of(path, sizeof(path), name))
+		return;
+	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	if ((file = fopen(new_path, "we")) == NULL || fprintf(file, "%lld", (long long) len) < 0 ||
+		fclose(file) != 0 || rename(new_path, path) != 0)
+		abort();
+}
+
+static off_t
+length_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? st.st_size : 0;
 }
 
 static void
@@ -214,11 +247,13 @@ fdatasync(int fd)
 {
 	static int	(*next) (int);
 	int			result;
+	off_t		len;
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
 	if (!is_segment(fd))
 		return next(fd);
+	len = length_of(fd);
 	hold("hold_sync");
 	if (fires("sync_fails"))
 	{
@@ -241,6 +276,7 @@ fdatasync(int fd)
 		if (not_on_disk.from < not_on_disk.to)
 			touch("lied");
 		written = not_on_disk = (Range) {0, 0};
+		note_synced(len);
 	}
 	return result;
 }
@@ -252,12 +288,17 @@ fsync(int fd)
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
-	if (is_segment(fd) && fires("begin_fails"))
+	if (!is_segment(fd))
+		return next(fd);
+	if (fires("begin_fails"))
 	{
 		errno = EIO;
 		return -1;
 	}
-	return next(fd);
+	if (next(fd) != 0)
+		return -1;
+	note_synced(length_of(fd));
+	return 0;
 }
 
 int
