@@ -53,8 +53,8 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	for (i = 0; i < steno_rings.file->nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
-		Datum		values[14];
-		bool		nulls[14] = {0};
+		Datum		values[20];
+		bool		nulls[20] = {0};
 		uint64		lag = 0;
 		uint32		r;
 		int			n = 0;
@@ -83,6 +83,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		n++;
 		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
 		n++;
+		n = steno_trouble_columns(&w->trouble, values, nulls, n);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
