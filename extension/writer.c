@@ -553,7 +553,8 @@ rotate_if_due(StenoWriter *w, bool requested)
 		due = true;
 	if (w->stream.offset <= STENO_SEGMENT_HEADER || !(due || requested))
 		return true;
-	if (!may_try(w, STENO_ROTATE, now))
+	/* what is closed cannot be restored any more */
+	if (!may_try(w, STENO_ROTATE, now) || !steno_trouble_place(w, true))
 		return false;
 	if (!steno_stream_rotate(&w->stream, now, &error))
 	{

@@ -206,7 +206,11 @@ sub check_numbers
 }
 
 $node->start;
-value($node, 'CREATE EXTENSION pg_steno; CREATE ROLE app LOGIN; CREATE TABLE t (n int); GRANT ALL ON t TO app');
+value($node, 'CREATE EXTENSION pg_steno; CREATE ROLE app LOGIN; CREATE TABLE t (n int); GRANT ALL ON t TO app;
+CREATE TABLE fired (); GRANT ALL ON fired TO app;
+CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM 1 FROM fired; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER fire AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW WHEN (new.n = 7) EXECUTE FUNCTION fire()');
 $node->stop;
 begin();
 
@@ -250,6 +254,23 @@ foreach my $fault (@names)
 	is(event('recovered')->{extra}{refused}, 65, "$what: the trail has their number");
 	check_numbers($what, $lost);
 	verify_ok($node, "$what: the trail is whole");
+}
+
+# error: what runs goes on, with all that it runs, to its commit.
+{
+	my $c = client();
+	my $number = look('SELECT count(*) FROM t');
+
+	look('SELECT pg_advisory_lock(1)');
+	$c->put('Q', "INSERT INTO t SELECT 7 FROM pg_advisory_lock_shared(1)\0")->send_all;
+	wait_until 'it waits', sub { look("SELECT count(*) FROM pg_locks WHERE pid = $c->{pid} AND NOT granted") };
+	break('error', 'full');
+	look('SELECT pg_advisory_unlock(1)');
+	is($c->finish->{tags}[0], 'INSERT 0 1', 'a statement that runs goes on, also in what fires at its commit');
+	is(look('SELECT count(*) FROM t') - $number, 1, 'and is committed');
+	mend('full');
+	is(scalar(statements($node, text => 'SELECT 1 FROM fired', pid => $c->{pid})), 1, 'that had queries of its own');
+	$c->quit;
 }
 
 # wait: statements go on until their ring is full, then one waits.
