@@ -221,8 +221,8 @@ my $lost = 0;    # numbers that were dropped, on purpose
 foreach my $fault (@names)
 {
 	my $what = "error, $fault";
-	my ($c, $open) = (client(), client());
-	my ($start, $answer, $refused);
+	my ($c, $open, $super) = (client(), client(), Steno::Client->new($node));
+	my ($start, $answer, $refused, $late);
 
 	run_numbers($c, 2);
 	$open->query('BEGIN');
@@ -237,21 +237,25 @@ foreach my $fault (@names)
 	}
 	is($answer->{message}, 'statement refused: the audit trail cannot be written', "$what: and says why");
 	is($c->extended('SELECT $1::int', 1)->{sqlstate}, '58S01', "$what: also by the extended protocol");
+	$late = client();
+	is($late->query('SELECT 1')->{sqlstate}, '58S01', "$what: as is who comes now");
+	$late->quit;
+	ok(!$super->query('SELECT 1')->{sqlstate}, "$what: superusers are not");
 	is($open->query('COMMIT')->{tags}[0], 'COMMIT', "$what: a transaction can be committed");
 
 	# no end of refusals keeps others from ending
 	$c->query("SELECT 'refused', '" . 'x' x 400 . "'") foreach 1 .. 60;
 	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', "$what: also by who was refused often");
-	is(look('SELECT refused FROM steno.status') - $refused, 65, "$what: refusals are counted");
+	is(look('SELECT refused FROM steno.status') - $refused, 66, "$what: refusals are counted");
 	like(look('SELECT failure FROM steno.writers'),
 		$faults{$fault}[3] // $faults{$fault}[2],
 		"$what: the view says what is the matter");
 
 	mend($fault);
 	run_numbers($c, 2);
-	$_->quit foreach $c, $open;
+	$_->quit foreach $c, $open, $super;
 	check_told($what, $fault, $start);
-	is(event('recovered')->{extra}{refused}, 65, "$what: the trail has their number");
+	is(event('recovered')->{extra}{refused}, 66, "$what: the trail has their number");
 	check_numbers($what, $lost);
 	verify_ok($node, "$what: the trail is whole");
 }

@@ -11,13 +11,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
+use Steno::Faults;
 use Test::More;
 
 # Nothing is synced but what flush() asks for.
-my $node = new_node('main', conf => "steno.fsync_interval = -1\nsteno.compression = none\n");
+my $faults = Steno::Faults->new;
+my $node = new_node('main', start => 0, conf => "steno.fsync_interval = -1\nsteno.compression = none\n");
 my $trail = trail($node);
-my $c = Steno::Client->new($node, application_name => 'numbers');
 my $numbers = 0;
+my $c;
 
 sub run_numbers
 {
@@ -30,7 +32,7 @@ sub run_numbers
 # In the file, not on disk.
 sub written
 {
-	my $want = "'number $numbers'";
+	my ($want) = (@_, "'number $numbers'");
 
 	wait_until 'it is written', sub {
 		return grep { index(slurp_file($_), $want) >= 0 } glob "$trail/0/*.steno";
@@ -58,6 +60,10 @@ sub verify_says
 	like("$out$err", $expected, "$what: and says what is missing");
 	return;
 }
+
+$faults->start($node);
+value($node, 'CREATE EXTENSION pg_steno');
+$c = Steno::Client->new($node, application_name => 'numbers');
 
 # The only segment, with what was never synced.
 {
@@ -116,12 +122,30 @@ sub verify_says
 	$numbers = 0;
 }
 
-# A flush is no lie: what it has waited for is where readers look.
+# A flush is no lie: a segment that is removed while it is synced is there when it returns.
 {
-	unlink "$trail/0/0000000003.steno" or die;
+	my $f = Steno::Client->new($node, application_name => 'flush');
+
+	$faults->set('hold_sync');
 	$c->query(q{SELECT 'before the flush'});
-	flush($node);
+	$f->put('Q', "SELECT steno.flush()\0")->send_all;
+	wait_until 'it is synced', sub { $faults->is_set('holding.0') };
+	unlink "$trail/0/0000000003.steno" or die;
+	$faults->unset('hold_sync');
+	$f->finish;
 	is(scalar(grep { /before the flush/ } lines($node, '--kind', 'statement')), 1, 'flush() waits for the restored segment');
+	$f->quit;
+}
+
+# One that is removed is not closed, but restored and then closed.
+{
+	my $first = "$trail/0/0000000003.steno";
+
+	$c->query(q{SELECT 'before the rotation'});
+	written(q{before the rotation});
+	unlink $first or die;
+	$c->query('SELECT steno.rotate()');
+	ok(-e $first && -e "$trail/0/0000000004.steno", 'a removed segment is restored before the next begins');
 }
 
 # The server starts with a trail that was removed meanwhile: a new one begins.
