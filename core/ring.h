@@ -103,6 +103,7 @@ typedef struct StenoRing
 	 * stands here because the producer has this line at hand.
 	 */
 	_Atomic uint32_t asleep;
+	uint32_t	gap_reason;		/* STENO_GAP_*; belongs to gap below */
 
 	/*
 	 * Left by a producer that ended with records dropped and no room to say so:
@@ -148,6 +149,10 @@ typedef struct StenoRing
 
 /* A page each, so that what a statement touches of it lies in one. */
 _Static_assert(sizeof(StenoRing) == STENO_PAGE, "size of a ring's header");
+
+/* Why records were dropped. */
+#define STENO_GAP_FULL 0		/* the ring was full */
+#define STENO_GAP_TRAIL 1		/* and the trail could not be written */
 
 #define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
 

@@ -149,6 +149,7 @@ wait_to_start(void)
 	while (!is_on_disk())
 	{
 		CHECK_FOR_INTERRUPTS();
+		steno_trouble_refuse_waiter();
 		if (!sleep_once(&turn) && !PostmasterIsAlive())
 			proc_exit(1);
 	}

@@ -161,7 +161,7 @@ typedef struct StenoLocal
 
 	/* zero, as a rule */
 	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
-	_Atomic uint32_t news;		/* set by writer 0: there are other rules */
+	_Atomic uint32_t news;		/* STENO_NEWS_*, set by writers */
 
 	uint32		start_mask;		/* classes that may have start records, and
 								 * STENO_START_* (delivery.h) */
@@ -298,6 +298,10 @@ steno_class_logged(int class)
 	return (steno_my.log_mask & (1u << class)) != 0;
 }
 
+/* What writers leave in steno_my.news. */
+#define STENO_NEWS_RULES 1		/* there are other rules */
+#define STENO_NEWS_FAILING 2	/* statements may have to be refused */
+
 /* ---- policy.c ---- */
 
 /* Why statements must be looked at; bits of steno_my.policy. */
@@ -350,6 +354,23 @@ steno_audit_reason(int class, uint8 otherwise)
 	if (steno_my.session_mask & (1u << class))
 		return 0;
 	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
+}
+
+/* ---- trouble.c ---- */
+
+extern void steno_trouble_refuse(const Node *utility);
+extern void steno_trouble_refuse_waiter(void);
+
+/*
+ * A statement begins, utility unless it is a query: an error when steno.on_failure
+ * says so.
+ */
+static inline void
+steno_trouble_check(const Node *utility)
+{
+	if (unlikely((atomic_load_explicit(&steno_my.news, memory_order_relaxed) & STENO_NEWS_FAILING) ||
+				 (steno_my.policy & STENO_POLICY_FAR)))
+		steno_trouble_refuse(utility);
 }
 
 /* ---- session.c ---- */

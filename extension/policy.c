@@ -341,10 +341,11 @@ steno_policy_refresh(void)
 	stale = (steno_my.policy & STENO_POLICY_STALE) != 0;
 	if (stale && steno_my.producer.ring != &steno_area.page)
 		steno_my.policy |= STENO_POLICY_FAR;	/* no news come to our state */
-	if (stale || atomic_load(&steno_my.news) != 0 || (steno_my.policy & STENO_POLICY_FAR))
+	if (stale || (atomic_load(&steno_my.news) & STENO_NEWS_RULES) ||
+		(steno_my.policy & STENO_POLICY_FAR))
 	{
 		/* before the generation is read: see announce in rules.c */
-		atomic_store(&steno_my.news, 0);
+		atomic_fetch_and(&steno_my.news, ~STENO_NEWS_RULES);
 		stale |= steno_rules_renew(drop_choice);
 	}
 	if (steno_my.policy & STENO_POLICY_RULES)

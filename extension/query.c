@@ -446,6 +446,7 @@ begin_query(QueryDesc *query)
 
 	if (!steno_recording())
 		return NULL;
+	steno_trouble_check(NULL);
 	steno_ring_prefetch(&steno_my.producer);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)

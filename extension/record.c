@@ -108,6 +108,8 @@ wait_for_room(uint32 len)
 
 		if (end_wait(start))
 			break;
+		if (steno_trouble_drops())
+			break;
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
 		{
@@ -145,7 +147,8 @@ steno_record_room(uint32 len)
 	if (likely(m != NULL))
 		return m;
 	steno_writer_wake(steno_my.writer);
-	if (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC))
+	if ((steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
+		steno_trouble_drops())
 		return NULL;
 	return wait_for_room(len);
 }
@@ -154,6 +157,7 @@ steno_record_room(uint32 len)
 STENO_COLD static void
 drop(uint64 seq)
 {
+	(void) steno_trouble_reason(steno_my.dropped == 0);
 	if (steno_my.dropped++ == 0)
 		steno_my.dropped_first = seq;
 	atomic_fetch_add_explicit(&steno_my.producer.ring->drops, 1,
@@ -450,7 +454,7 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
  * Returns their length.
  */
 uint32
-steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
+steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason)
 {
 	const char *names[STENO_GAP_PAIRS] = {"count", "first_seq", "last_seq", "reason"};
 	uint64		values[] = {count, first, last};
@@ -460,7 +464,7 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
 	for (i = 0; i < STENO_GAP_PAIRS; i++)
 	{
 		char		number[32];
-		const char *value = "ring full";
+		const char *value = reason == STENO_GAP_TRAIL ? "trail not writable" : "ring full";
 
 		if (i < 3)
 		{
@@ -477,14 +481,14 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
 
 /* The gap record takes the number after the last dropped one. */
 static bool
-put_gap_record(uint64 count, uint64 first, uint64 last)
+put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason)
 {
 	StenoRecord gap;
 	uint8		extra[STENO_GAP_EXTRA];
 
 	steno_record_init(&gap, STENO_KIND_GAP);
 	gap.time = GetCurrentTimestamp();
-	gap.extra_len = steno_gap_extra(extra, count, first, last);
+	gap.extra_len = steno_gap_extra(extra, count, first, last, reason);
 	gap.extra = extra;
 	gap.extra_count = STENO_GAP_PAIRS;
 	return put(&gap, last + 1, false);
@@ -496,7 +500,7 @@ put_gap(void)
 {
 	StenoLocal *s = &steno_my;
 
-	if (!put_gap_record(s->dropped, s->dropped_first, s->seq))
+	if (!put_gap_record(s->dropped, s->dropped_first, s->seq, steno_trouble_reason(false)))
 		return false;
 	s->seq++;
 	s->dropped = 0;
@@ -520,6 +524,7 @@ steno_record_leave(void)
 	}
 	ring->gap_first = s->dropped_first;
 	ring->gap_last = s->seq;
+	ring->gap_reason = steno_trouble_reason(false);
 	ring->gap = s->dropped;
 }
 
@@ -530,7 +535,7 @@ steno_record_take_over(void)
 	StenoRing  *ring = steno_my.producer.ring;
 
 	if (unlikely(ring->gap != 0) &&
-		put_gap_record(ring->gap, ring->gap_first, ring->gap_last))
+		put_gap_record(ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason))
 		ring->gap = 0;
 }
 
@@ -606,7 +611,10 @@ steno_record_put_failed(StenoRecord *record)
 		return;
 	if (!steno_my.log_statement)
 		record->text = NULL;
-	steno_record_put(record, false);
+	if (unlikely(steno_trouble_spares(record)))
+		drop(++steno_my.seq);
+	else
+		steno_record_put(record, false);
 }
 
 /* ---- the staged record ---- */

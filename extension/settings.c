@@ -37,6 +37,14 @@ static const struct config_enum_entry delivery_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry on_failure_options[] = {
+	{"wait", STENO_ON_FAILURE_WAIT, false},
+	{"error", STENO_ON_FAILURE_ERROR, false},
+	{"continue", STENO_ON_FAILURE_CONTINUE, false},
+	{"shutdown", STENO_ON_FAILURE_SHUTDOWN, false},
+	{NULL, 0, false}
+};
+
 static const struct config_enum_entry compression_options[] = {
 	{"lz4", STENO_CODEC_LZ4, false},
 	{"none", STENO_CODEC_NONE, false},

@@ -28,6 +28,9 @@
  *		record.c			a record, encoded in place in the ring
  *		writer.c			the background workers that write the trail
  *		recover.c			ring files that dead servers left
+ *		trouble.h, .c		a trail that cannot be written: steno.on_failure
+ *		alert.h, .c			steno.alert_command
+ *		claim.c				one trail, one server
  *		views.c				SQL functions
  */
 #ifndef STENO_H
@@ -60,6 +63,7 @@
 #include "clock.h"
 #include "message.h"
 #include "wake.h"
+#include "trouble.h"
 
 /* ---- settings.c ---- */
 
@@ -124,7 +128,7 @@ extern void steno_settings_adopt(const StenoWanted *wanted);
 
 /* ---- shmem.c ---- */
 
-#define STENO_SETTINGS_MOST 32
+#define STENO_SETTINGS_MOST 64
 #define STENO_SETTING_VALUE 160
 
 /*
@@ -151,12 +155,14 @@ typedef struct StenoWriterControl
 	_Atomic int64_t last_write;
 	_Atomic int64_t last_sync;
 	StenoWake	wake;			/* see wake.h */
+	StenoTrouble trouble;
 } StenoWriterControl;
 
 typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */
 	_Atomic uint64_t lost;		/* records for which there was no ring */
+	_Atomic uint32_t shutdown_asked;	/* by a writer: steno.on_failure */
 	_Atomic uint64_t rules_generation;	/* counted up by writer 0 when rules change */
 
 	/*
@@ -267,7 +273,7 @@ extern bool steno_record_finish_failed(uint64 duration, TransactionId xid,
 
 #define STENO_GAP_PAIRS 4
 #define STENO_GAP_EXTRA 128
-extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last);
+extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason);
 extern void steno_record_leave(void);
 extern void steno_record_drop(void);
 extern bool steno_record_take_back(bool *taken_back);
@@ -427,6 +433,15 @@ extern void steno_settings_record_failing(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_publish(void);
 extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
+
+/* ---- trouble.c, claim.c ---- */
+
+extern bool steno_trouble_drops(void);
+extern uint32 steno_trouble_reason(bool first);
+extern bool steno_trouble_spares(const StenoRecord *record);
+extern void steno_trouble_attached(void);
+extern int	steno_trouble_columns(StenoTrouble *t, Datum *values, bool *nulls, int n);
+extern void steno_trail_claim(void);
 
 /* ---- writer.c, recover.c ---- */
 

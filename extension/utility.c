@@ -411,7 +411,10 @@ process_utility(UTILITY_ARGS)
 			steno_settings_record();	/* recording may have been switched on */
 	}
 	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
+	{
+		steno_trouble_check(plan->utilityStmt);
 		client_utility(UTILITY_PASS);
+	}
 	else
 		nested_utility(UTILITY_PASS);
 }

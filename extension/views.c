@@ -53,8 +53,8 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	for (i = 0; i < steno_rings.file->nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
-		Datum		values[17];
-		bool		nulls[17] = {0};
+		Datum		values[22];
+		bool		nulls[22] = {0};
 		uint64		lag = 0;
 		uint32		r;
 		int			n = 0;
@@ -86,6 +86,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		n++;
 		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
 		n++;
+		n = steno_trouble_columns(&w->trouble, values, nulls, n);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

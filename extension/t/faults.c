@@ -9,6 +9,7 @@
  *
  *		write_fails			pwrite: ENOSPC, nothing is written
  *		write_stops			pwrite: half is written, then ENOSPC
+ *		write_breaks		pwrite: EIO, nothing is written
  *		hold_write			pwrite waits, while the file is there
  *		kill_before_write.N	pwrite of stream N: SIGKILL, nothing is written
  *		kill_in_write.N		half is written, then SIGKILL
@@ -17,6 +18,7 @@
  *		sync_loses			the same, and what was written since the last one is gone
  *		hold_sync			fdatasync waits, while the file is there
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
+ *		disk				statvfs: percent of the file system in use, and megabytes free, as it says
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *
  *		note_syncs			synced.<stream>.<segment> says how long the segment was when it was last
@@ -36,6 +38,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -219,6 +222,11 @@ pwrite(int fd, const void *bytes, size_t len, off_t offset)
 		errno = ENOSPC;
 		return -1;
 	}
+	if (fires("write_breaks"))
+	{
+		errno = EIO;
+		return -1;
+	}
 	if (fires_here("kill_before_write"))
 		kill(getpid(), SIGKILL);
 	if (fires_here("kill_in_write"))
@@ -299,6 +307,32 @@ fsync(int fd)
 		return -1;
 	note_synced(length_of(fd));
 	return 0;
+}
+
+int
+statvfs(const char *restrict name, struct statvfs *restrict fs)
+{
+	static int	(*next) (const char *restrict, struct statvfs *restrict);
+	char		path[4096];
+	unsigned	used;
+	unsigned	megabytes;
+	int			result;
+	FILE	   *file;
+
+	if (next == NULL)
+		next = (int (*) (const char *restrict, struct statvfs *restrict)) dlsym(RTLD_NEXT, "statvfs");
+	result = next(name, fs);
+	if (result == 0 && path_of(path, sizeof(path), "disk") && (file = fopen(path, "re")) != NULL)
+	{
+		if (fscanf(file, "%u %u", &used, &megabytes) == 2 && used < 100)
+		{
+			fs->f_frsize = 1024 * 1024;
+			fs->f_bavail = fs->f_bfree = megabytes;
+			fs->f_blocks = (fsblkcnt_t) megabytes * 100 / (100 - used);
+		}
+		fclose(file);
+	}
+	return result;
 }
 
 int

@@ -97,6 +97,9 @@ func Open(path string) (*Trail, error) {
 		return t, nil
 	}
 	for _, e := range entries {
+		if isServers(e) {
+			continue
+		}
 		number, ok := parseStreamName(e.Name())
 		p := filepath.Join(path, e.Name())
 		if !ok || !isDir(p, e) {
@@ -122,8 +125,16 @@ func isDir(path string, e fs.DirEntry) bool {
 	return e.IsDir()
 }
 
+// isServers tells a file that the server keeps for itself.
+func isServers(e fs.DirEntry) bool {
+	return e.Name() == ".lock" || e.Name() == ".restoring"
+}
+
 func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	for _, e := range entries {
+		if isServers(e) {
+			continue
+		}
 		p := filepath.Join(s.Path, e.Name())
 		number, ok := parseSegmentName(e.Name())
 		if !ok || e.IsDir() {
