@@ -87,6 +87,9 @@ extern int	steno_flush_interval;
 extern int	steno_fsync_interval;
 extern int	steno_segment_size;
 extern int	steno_rotation_age;
+extern int	steno_retention_size;
+extern int	steno_retention_age;
+extern int	steno_slot_max_size;
 extern int	steno_compression;
 extern int	steno_block_size;
 extern int	steno_file_mode;
@@ -120,7 +123,7 @@ extern void steno_settings_adopt(const StenoWanted *wanted);
 
 /* ---- shmem.c ---- */
 
-#define STENO_SETTINGS_MOST 32
+#define STENO_SETTINGS_MOST 48
 #define STENO_SETTING_VALUE 160
 
 /*

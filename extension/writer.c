@@ -449,6 +449,13 @@ steno_writer_event(StenoWriter *w, const char *event, const char *name, const ch
 	put_own(w, STENO_KIND_SERVER, 0, pairs, name ? 3 : 2);
 }
 
+/* The same, with any facts. */
+void
+steno_writer_facts(StenoWriter *w, const char *const *pairs, int count)
+{
+	put_own(w, STENO_KIND_SERVER, 0, pairs, count);
+}
+
 static void
 setting_reloaded(const char *name, const char *from, const char *to)
 {
@@ -641,6 +648,8 @@ pass(StenoWriter *w, StenoDrain *live)
 		answer(&w->served_rotate, rotate, &w->control->rotate_done);
 	if (!w->stream.dirty)
 		answer(&w->served_flush, flush, &w->control->flush_done);
+	if (w->number == 0 && !leaving())
+		steno_retention(w);
 	return atomic_load(&w->control->blocks) != blocks;
 }
 

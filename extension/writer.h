@@ -72,6 +72,7 @@ extern bool steno_writer_write(StenoWriter *writer);
 extern bool steno_writer_sync(StenoWriter *writer);
 extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
+extern void steno_writer_facts(StenoWriter *writer, const char *const *pairs, int count);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
 
@@ -82,6 +83,10 @@ extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 
 extern bool steno_running_announce(StenoWriter *writer, StenoDrain *drain);
 extern StenoRecordMessage *steno_running_message(void *buf, uint32 room, const StenoInFlight *f);
+
+/* ---- retention.c ---- */
+
+extern void steno_retention(StenoWriter *writer);
 
 #pragma GCC visibility pop
 
