@@ -48,8 +48,8 @@ segment_path(char *path, size_t size, const char *trail, uint32_t stream, uint64
 static int
 by_segment(const void *a, const void *b)
 {
-	uint64_t	x = ((const StenoKept *) a)->segment;
-	uint64_t	y = ((const StenoKept *) b)->segment;
+	uint64_t	x = ((const StenoKeptSegment *) a)->segment;
+	uint64_t	y = ((const StenoKeptSegment *) b)->segment;
 
 	return (x > y) - (x < y);
 }
@@ -60,14 +60,14 @@ add_kept(StenoKeptStream *s, uint64_t segment, uint64_t bytes)
 	if (s->count == s->room)
 	{
 		uint32_t	room = s->room ? s->room * 2 : 64;
-		StenoKept  *list = realloc(s->segments, room * sizeof(StenoKept));
+		StenoKeptSegment  *list = realloc(s->segments, room * sizeof(StenoKeptSegment));
 
 		if (list == NULL)
 			return false;
 		s->segments = list;
 		s->room = room;
 	}
-	s->segments[s->count++] = (StenoKept) {segment, bytes};
+	s->segments[s->count++] = (StenoKeptSegment) {segment, bytes};
 	return true;
 }
 
@@ -107,7 +107,7 @@ list_stream(const char *trail, uint32_t number, StenoKeptStream *s, StenoError *
 		ok = fail(error, errno, "could not read folder", path);
 	closedir(dir);
 	if (s->count > 1)
-		qsort(s->segments, s->count, sizeof(StenoKept), by_segment);
+		qsort(s->segments, s->count, sizeof(StenoKeptSegment), by_segment);
 	if (s->count > 0)
 		s->open = s->segments[s->count - 1].segment;
 	return ok;

@@ -13,24 +13,24 @@
 #include "slot.h"
 
 /* As many as a server has writers; folders of other numbers are left alone. */
-#define STENO_RETENTION_STREAMS 32
+#define STENO_RETENTION_STREAMS 64
 
 #define STENO_RETENTION_FILE "retention"
 
 /* ---- what is there ---- */
 
-typedef struct StenoKept
+typedef struct StenoKeptSegment
 {
 	uint64_t	segment;
 	uint64_t	bytes;
-} StenoKept;
+} StenoKeptSegment;
 
 typedef struct StenoKeptStream
 {
 	bool		exists;
 	uint32_t	count;
 	uint32_t	room;
-	StenoKept  *segments;		/* by number */
+	StenoKeptSegment  *segments;		/* by number */
 	uint64_t	open;			/* this segment and later ones may still be written */
 } StenoKeptStream;
 

@@ -386,7 +386,8 @@ is_wanted(void)
 	static bool first = true;
 	char		path[MAXPGPATH];
 
-	if (steno_retention_size > 0 || steno_retention_age > 0 || is_pending || trouble[0] != '\0')
+	if (steno_retention_size > 0 || steno_retention_age > 0 || is_pending || look_again ||
+		trouble[0] != '\0')
 		return true;
 	if (!first)
 		return false;
