@@ -17,6 +17,8 @@
  *		sync_loses			the same, and what was written since the last one is gone
  *		hold_sync			fdatasync waits, while the file is there
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
+ *		kill_before_unlink	unlink of a segment: SIGKILL, it stays
+ *		unlink_fails		unlink of a segment: EIO
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
@@ -258,6 +260,27 @@ fsync(int fd)
 		return -1;
 	}
 	return next(fd);
+}
+
+int
+unlink(const char *path)
+{
+	static int	(*next) (const char *);
+	size_t		len = strlen(path);
+
+	if (next == NULL)
+		next = (int (*) (const char *)) dlsym(RTLD_NEXT, "unlink");
+	if (len > 6 && memcmp(path + len - 6, ".steno", 6) == 0)
+	{
+		if (fires("kill_before_unlink"))
+			kill(getpid(), SIGKILL);
+		if (fires("unlink_fails"))
+		{
+			errno = EIO;
+			return -1;
+		}
+	}
+	return next(path);
 }
 
 int
