@@ -82,13 +82,20 @@ func (v *verifier) settleDeletions() {
 		if len(all) == 0 {
 			continue
 		}
+		latest, missing := &all[0], &all[0]
 		for i := range all {
-			v.follows(s, &all[i])
+			d := &all[i]
+			v.follows(s, d)
+			if d.LastSegment >= latest.LastSegment {
+				latest = d
+			}
+			if d.Missing >= missing.Missing {
+				missing = d
+			}
 		}
-		latest := slices.MaxFunc(all, func(a, b trail.Deletion) int { return cmp.Compare(a.LastSegment, b.LastSegment) })
-		v.report.Deleted = append(v.report.Deleted, DeletedOf(&latest))
-		if latest.Missing > 0 {
-			v.damage(s.Path, nil, "%d of the segments %d to %d had gone before the server deleted them by policy", latest.Missing, latest.SinceSegment, latest.LastSegment)
+		v.report.Deleted = append(v.report.Deleted, DeletedOf(latest))
+		if missing.Missing > 0 {
+			v.damage(s.Path, nil, "%d of the segments %d to %d had gone before the server deleted them by policy", missing.Missing, missing.SinceSegment, missing.LastSegment)
 		}
 	}
 }

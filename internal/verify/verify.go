@@ -345,11 +345,12 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 	for _, err := range errs {
 		var c *trail.CorruptionError
 		var t *trail.TornError
+		var gone *trail.GoneError
 		behind := int64(-1)
 		if len(refs) > 0 {
 			behind = refs[len(refs)-1].Offset
 		}
-		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) {
+		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) || errors.As(err, &gone) {
 			st.known = false
 		}
 	}
