@@ -15,7 +15,7 @@
 extern int	steno_fuzz_slot(const uint8_t *data, size_t size);
 
 static const char good[] = "pg_steno slot 1\ncreated 848609113000000\n"
-	"stream 0 segment 12 block 3456\nstream 7 segment 3 block 99\n";
+"stream 0 segment 12 block 3456\nstream 7 segment 3 block 99\n";
 
 static bool
 parse(const char *text)
