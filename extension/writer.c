@@ -653,6 +653,8 @@ pass(StenoWriter *w, StenoDrain *live)
 	}
 	if (!w->stream.dirty)
 		answer(&w->served_flush, flush, &w->control->flush_done);
+	if (w->number == 0 && !leaving())
+		steno_retention(w);
 	return atomic_load(&w->control->blocks) != blocks;
 }
 

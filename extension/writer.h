@@ -117,6 +117,10 @@ extern void steno_trouble_tell(StenoWriter *writer);
 extern bool steno_running_announce(StenoWriter *writer, StenoDrain *drain);
 extern StenoRecordMessage *steno_running_message(void *buf, uint32 room, const StenoInFlight *f);
 
+/* ---- retention.c ---- */
+
+extern void steno_retention(StenoWriter *writer);
+
 #pragma GCC visibility pop
 
 #endif							/* STENO_WRITER_H */

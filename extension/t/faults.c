@@ -19,6 +19,10 @@
  *		hold_sync			fdatasync waits, while the file is there
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
  *		disk				statvfs: percent of the file system in use, and megabytes free, as it says
+ *		kill_before_unlink	unlink of a segment: SIGKILL, it stays
+ *		unlink_fails		unlink of a segment: EIO
+ *		after_state			when retention has written its state file, the fault that this
+ *							file names is set, once: for the write of the record
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *
  *		note_syncs			synced.<stream>.<segment> says how long the segment was when it was last
@@ -332,6 +336,51 @@ statvfs(const char *restrict name, struct statvfs *restrict fs)
 		}
 		fclose(file);
 	}
+	return result;
+}
+
+int
+unlink(const char *path)
+{
+	static int	(*next) (const char *);
+	size_t		len = strlen(path);
+
+	if (next == NULL)
+		next = (int (*) (const char *)) dlsym(RTLD_NEXT, "unlink");
+	if (len > 6 && memcmp(path + len - 6, ".steno", 6) == 0)
+	{
+		if (fires("kill_before_unlink"))
+			kill(getpid(), SIGKILL);
+		if (fires("unlink_fails"))
+		{
+			errno = EIO;
+			return -1;
+		}
+	}
+	return next(path);
+}
+
+int
+rename(const char *from, const char *to)
+{
+	static int	(*next) (const char *, const char *);
+	char		path[4096];
+	char		fault[64] = "";
+	char		armed[4096];
+	size_t		len = strlen(to);
+	int			result;
+	FILE	   *file;
+
+	if (next == NULL)
+		next = (int (*) (const char *, const char *)) dlsym(RTLD_NEXT, "rename");
+	result = next(from, to);
+	if (result != 0 || len < 10 || memcmp(to + len - 10, "/retention", 10) != 0 ||
+		!path_of(path, sizeof(path), "after_state") || (file = fopen(path, "re")) == NULL)
+		return result;
+	if (fscanf(file, "%63s", fault) == 1 && path_of(armed, sizeof(armed), fault) &&
+		truncate(path, 1) == 0)
+		next(path, armed);
+	fclose(file);
 	return result;
 }
 

@@ -19,7 +19,7 @@ my @documented = split /\n/, $table;
 my @settings = split /\n/, value($node, q{
 SELECT format('| `%s` | %s | %s | %s | %s |', name,
 	CASE name WHEN 'steno.file_mode' THEN '`0600`'
-	ELSE '`' || coalesce(nullif(boot_val, ''), ' ') || coalesce(CASE WHEN boot_val <> '0' THEN unit END, '') || '`' END,
+	ELSE '`' || coalesce(nullif(boot_val, ''), ' ') || coalesce(CASE WHEN boot_val NOT IN ('0', '-1') THEN unit END, '') || '`' END,
 	CASE vartype WHEN 'bool' THEN '`on`, `off`'
 		WHEN 'enum' THEN (SELECT string_agg('`' || v || '`', ', ') FROM unnest(enumvals) v)
 		WHEN 'integer' THEN CASE name WHEN 'steno.file_mode' THEN '`0600`, `0640`, `0644`'

@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
@@ -55,6 +56,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
 		info.NewCmdInfo(f, nil),
+		slot.NewCmdSlot(f),
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),

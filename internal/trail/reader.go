@@ -102,6 +102,9 @@ func Open(path string) (*Trail, error) {
 		}
 		number, ok := parseStreamName(e.Name())
 		p := filepath.Join(path, e.Name())
+		if isOwn(e.Name()) {
+			continue
+		}
 		if !ok || !isDir(p, e) {
 			t.Foreign = append(t.Foreign, p)
 			continue
@@ -183,7 +186,7 @@ func openSegment(path string, s *Stream) *Segment {
 	seg := &Segment{Path: path, Stream: s}
 	f, err := os.Open(path)
 	if err != nil {
-		seg.Err = err
+		seg.Err = seg.gone(err)
 		return seg
 	}
 	defer f.Close()
@@ -253,7 +256,7 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	if seg.Err != nil {
 		errs = []error{seg.Err}
 	} else if f, err := os.Open(seg.Path); err != nil {
-		errs = []error{err}
+		errs = []error{seg.gone(err)}
 	} else {
 		defer f.Close()
 		refs, errs = seg.index(f)
@@ -443,7 +446,7 @@ func (fs *Files) Close() {
 func (fs *Files) Read(ref *BlockRef, b *Block) error {
 	o, err := fs.acquire(ref.Segment.Path)
 	if err != nil {
-		return err
+		return ref.Segment.gone(err)
 	}
 	defer fs.release(o)
 	b.File, b.Offset = ref.Segment.Path, ref.Offset
