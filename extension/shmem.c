@@ -185,6 +185,7 @@ startup_shmem(void)
 	if (steno_rings.file == NULL)
 	{
 		check_trail_directory();
+		steno_seal_check_key();
 		warn_of_silence();
 	}
 	create_rings();

@@ -257,6 +257,7 @@ steno_writer_write(StenoWriter *w)
 	StenoDrain *drain = w->drain;
 	StenoIntent *intent = drain ? drain->intent : NULL;
 	uint32		records = steno_block_records(w->block);
+	uint32		raw;
 	uint8		chain[STENO_HASH_SIZE];
 	const uint8_t *bytes;
 	size_t		len;
@@ -319,7 +320,9 @@ steno_writer_write(StenoWriter *w)
 	count(&w->control->stored_bytes, len);
 	atomic_store_explicit(&w->control->segment, w->stream.segment, memory_order_relaxed);
 	atomic_store_explicit(&w->control->last_write, GetCurrentTimestamp(), memory_order_relaxed);
+	raw = steno_block_bytes(w->block);
 	steno_block_reset(w->block);
+	steno_seal_written(w, raw);
 	return true;
 }
 
@@ -567,6 +570,8 @@ rotate_if_due(StenoWriter *w, bool requested)
 		return true;
 	if (!may_try(w, STENO_ROTATE, now))
 		return false;
+	if (!steno_seal_segment(w))
+		return false;
 	if (!steno_stream_rotate(&w->stream, now, &error))
 	{
 		report_failure(w, STENO_ROTATE, &error);
@@ -626,6 +631,7 @@ pass(StenoWriter *w, StenoDrain *live)
 	bool		sync;
 
 	count(&w->control->passes, 1);
+	steno_seal_if_due(w);
 	if (!steno_writer_drain(w, live) || !steno_running_announce(w, live) ||
 		!steno_writer_write(w))
 		return -1;
@@ -674,6 +680,8 @@ run(StenoWriter *w, StenoDrain *live)
 				}
 				steno_rules_reload(rules_changed);
 			}
+			if (!steno_seal_reload(w))
+				return;
 			interval = steno_flush_interval;
 			continue;
 		}
@@ -718,6 +726,8 @@ steno_writer_main(Datum main_arg)
 	BackgroundWorkerUnblockSignals();
 
 	w = me = start(DatumGetInt32(main_arg));
+	if (!steno_seal_start(w))
+		proc_exit(0);
 	if (w->number == 0)
 	{
 		steno_recover_rings(w);
@@ -729,7 +739,7 @@ steno_writer_main(Datum main_arg)
 
 	if (w->number == 0)
 		steno_writer_event(w, "stop", NULL, NULL);
-	if (steno_writer_drain(w, &live) && steno_writer_write(w))
+	if (steno_writer_drain(w, &live) && steno_writer_write(w) && steno_seal_stop(w))
 		steno_writer_sync(w);
 	steno_stream_close(&w->stream);
 	atomic_store(&w->control->pid, 0);

@@ -75,6 +75,15 @@ extern void steno_writer_event(StenoWriter *writer, const char *event,
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
 
+/* ---- seal.c ---- */
+
+extern bool steno_seal_start(StenoWriter *writer);
+extern void steno_seal_written(StenoWriter *writer, uint32 bytes);
+extern void steno_seal_if_due(StenoWriter *writer);
+extern bool steno_seal_segment(StenoWriter *writer);
+extern bool steno_seal_reload(StenoWriter *writer);
+extern bool steno_seal_stop(StenoWriter *writer);
+
 /* ---- running.c ---- */
 
 #define STENO_RUNNING_ROOM \
