@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -31,6 +32,9 @@ type finding struct {
 	first      int64             // earliest time and latest end
 	last       int64
 
+	seals     []*seal.Seal
+	sealsOnly bool // nothing else is in the block
+
 	parts       map[trail.RecordID]uint64 // bytes of data parts
 	whole       []trail.RecordID          // records that have data parts ...
 	wholeBytes  []uint64                  // ... of so many bytes
@@ -39,9 +43,10 @@ type finding struct {
 
 // checker reads blocks; each worker has one.
 type checker struct {
-	files *trail.Files
-	block trail.Block
-	open  []openSpan // by the index of the session definition
+	files   *trail.Files
+	segment *trail.SegmentHeader // of the block
+	block   trail.Block
+	open    []openSpan // by the index of the session definition
 }
 
 // openSpan is the run of numbers that a session definition is in.
@@ -52,6 +57,7 @@ type openSpan struct{ first, last uint64 }
 func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool) *finding {
 	f := &finding{}
 	b := &c.block
+	c.segment = &ref.Segment.Header
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
 	if err != nil {
@@ -72,6 +78,7 @@ func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool
 func (c *checker) items(f *finding) {
 	b := &c.block
 	h := &b.Header
+	others := false
 	c.open = c.open[:0]
 	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
 	var r trail.Record
@@ -88,6 +95,7 @@ func (c *checker) items(f *finding) {
 			if f.parts == nil {
 				f.parts = map[trail.RecordID]uint64{}
 			}
+			others = true
 			f.parts[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] += uint64(len(r.Data))
 			continue
 		}
@@ -110,6 +118,11 @@ func (c *checker) items(f *finding) {
 		}
 		end := r.End()
 		firstTime, firstEnd, lastEnd = min(firstTime, r.Time), min(firstEnd, end), max(lastEnd, end)
+		if r.Kind == trail.KindSeal {
+			c.seal(f, &r)
+		} else {
+			others = true
+		}
 		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
 			f.rare(&r)
 		}
@@ -118,6 +131,7 @@ func (c *checker) items(f *finding) {
 				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters are not as their types say", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
+	f.sealsOnly = len(f.seals) > 0 && !others
 	for i, o := range c.open {
 		if o.last == 0 {
 			continue
@@ -135,6 +149,17 @@ func (c *checker) items(f *finding) {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
 			Reason: fmt.Sprintf("block %d: times in the header are not those of its records", h.Number)})
 	}
+}
+
+// seal takes a record that is a seal.
+func (c *checker) seal(f *finding, r *trail.Record) {
+	one, err := seal.Parse(r, c.segment)
+	if err != nil {
+		f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
+			Reason: fmt.Sprintf("block %d: seal is not as the format says: %s", c.block.Header.Number, err)})
+		return
+	}
+	f.seals = append(f.seals, one)
 }
 
 func anyParam(trail.ParamType, []byte, bool) bool { return true }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -22,8 +23,14 @@ import (
 // one.
 const maxListed = 100
 
+// Checks are what a trail is held against beside itself.
+type Checks struct {
+	Keys    seal.Keys      // seals are checked with; none: they are counted
+	Anchors []*seal.Anchor // must be in the trail
+}
+
 // Trail verifies a trail.
-func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, error) {
+func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks) (*Report, error) {
 	v := &verifier{
 		trail: t, bar: bar,
 		report:   &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
@@ -31,7 +38,11 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, err
 		parts:    map[trail.RecordID]uint64{},
 		wants:    map[trail.RecordID]uint64{},
 		cutShort: map[trail.RecordID]bool{},
+
+		keys: checks.Keys, firstBlock: map[uint32]uint64{},
 	}
+	v.report.Keyed = len(checks.Keys) > 0
+	v.setAnchors(checks.Anchors)
 	v.files()
 	err := v.run(ctx)
 	if err != nil {
@@ -39,6 +50,7 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, err
 	}
 	v.sequences()
 	v.dataParts()
+	v.finishAnchors()
 	v.finish()
 	return v.report, nil
 }
@@ -58,6 +70,10 @@ type verifier struct {
 	partial     bool
 	first, last int64
 	done        int64
+
+	keys       seal.Keys
+	anchors    []*anchorState
+	firstBlock map[uint32]uint64 // of each stream
 }
 
 // session is what is known of a session's sequence numbers.
@@ -150,7 +166,7 @@ func (v *verifier) run(ctx context.Context) error {
 		})
 	}
 	for _, s := range v.trail.Streams {
-		st := &state{v: v, stream: s}
+		st := &state{v: v, stream: s, seals: v.newSealState(s.Number)}
 		for i, seg := range s.Segments {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -180,6 +196,7 @@ func (v *verifier) run(ctx context.Context) error {
 			}
 			st.leave(seg, refs, errs)
 		}
+		st.seals.finish(s.Path)
 	}
 	return nil
 }
@@ -194,6 +211,7 @@ type state struct {
 	nextRecord uint64
 	hash       [32]byte // of the last block
 	before     *trail.Segment
+	seals      *sealState
 }
 
 // enter checks a segment's place in the stream and reads its index.
@@ -220,6 +238,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 		st.known = false
 	}
 	st.before = seg
+	st.seals.segment = seg.Number
 	if seg.Err != nil {
 		st.known = false
 		return refs, errs
@@ -282,6 +301,11 @@ func (st *state) take(j *job) {
 	for _, err := range f.errs {
 		v.fail(err)
 	}
+	if f.ok {
+		place := blockPlace{number: f.header.Number, file: j.ref.Segment.Path, offset: j.ref.Offset}
+		st.seals.block(f, place, seal.Seal{Hash: st.hash, Record: st.nextRecord - 1}, st.known && !j.ref.AfterDamage)
+		v.anchor(st.stream.Number, place, j.ref.Segment.Header.SystemID, &f.header)
+	}
 	v.report.Blocks++
 	v.done += j.ref.Length()
 	v.bar.Set(v.done)
@@ -317,6 +341,9 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) {
 			st.known = false
 		}
+	}
+	if !seg.Last && len(errs) == 0 {
+		st.seals.leave(seg)
 	}
 }
 

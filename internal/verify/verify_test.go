@@ -20,7 +20,7 @@ func verified(t *testing.T, path string) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Trail(context.Background(), tr, nil)
+	r, err := Trail(context.Background(), tr, nil, Checks{})
 	if err != nil {
 		t.Fatal(err)
 	}
