@@ -16,10 +16,12 @@
  */
 #include "writer.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
+#include <openssl/objects.h>
+#include <openssl/x509.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,23 +53,6 @@ static bool refused;			/* the last attempt to sign failed, and was
 
 #define HINT_NO_KEY \
 	errhint("Make a key with \"steno keygen\" as the server's user, or set \"steno.signing_key_file\" to an empty string to have no seals.")
-
-/* Never ask for a passphrase. */
-static int
-no_passphrase(char *buf, int size, int rwflag, void *arg)
-{
-	return 0;
-}
-
-static const char *
-openssl_reason(void)
-{
-	unsigned long code = ERR_peek_last_error();
-	const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
-
-	ERR_clear_error();
-	return reason ? reason : "no reason given";
-}
 
 /* The rules that PostgreSQL has for ssl_key_file. */
 static bool
@@ -105,32 +90,65 @@ check_key_file(int fd, int elevel, off_t *size)
 	return false;
 }
 
-static EVP_PKEY *
-parse_key(const char *pem, size_t len, int elevel)
+/*
+ * The bytes of a private key in PEM, PKCS #8.  They are nowhere else when this
+ * returns: what OpenSSL's own readers of PEM leave behind in the heap, the
+ * postmaster would hand on to every process.
+ */
+static bool
+parse_key(char *pem, size_t len, uint8 private_key[STENO_KEY_SIZE], int elevel)
 {
-	BIO		   *bio = BIO_new_mem_buf(pem, (int) len);
-	EVP_PKEY   *pkey = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL) : NULL;
-	uint8		raw[STENO_KEY_SIZE];
+	static const char begin[] = "-----BEGIN PRIVATE KEY-----";
+	const unsigned char *octets = NULL;
+	const unsigned char *der;
+	const ASN1_OBJECT *algorithm = NULL;
+	PKCS8_PRIV_KEY_INFO *info = NULL;
+	char	   *from;
+	char	   *end;
+	char	   *to;
+	int			octets_len = 0;
+	int			n = -1;
+	bool		ok = false;
 
-	BIO_free(bio);
-	if (pkey == NULL)
+	pem[len] = '\0';
+	from = strstr(pem, begin);
+	end = from ? strstr(from, "-----END PRIVATE KEY-----") : NULL;
+	if (end != NULL)
+	{
+		for (to = from += sizeof(begin) - 1; from < end; from++)
+			if (!isspace((unsigned char) *from))
+				*to++ = *from;
+		from = strstr(pem, begin) + sizeof(begin) - 1;
+		/* in place: three bytes are written when four were read */
+		n = EVP_DecodeBlock((unsigned char *) from, (unsigned char *) from, (int) (to - from));
+	}
+	if (n > 0)
+	{
+		der = (const unsigned char *) from;
+		info = d2i_PKCS8_PRIV_KEY_INFO(NULL, &der, n);
+	}
+	if (info == NULL || PKCS8_pkey_get0(&algorithm, &octets, &octets_len, NULL, info) != 1)
 		ereport(elevel,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("signing key file \"%s\" has no private key that can be read: %s",
-						steno_signing_key_file, openssl_reason()),
+				 errmsg("signing key file \"%s\" has no private key that can be read", steno_signing_key_file),
 				 errdetail("It must be an Ed25519 key in PEM, PKCS #8, without a passphrase."),
 				 HINT_NO_KEY));
-	else if (!steno_key_public(pkey, raw))
-	{
+	/* the key is an octet string in the octet string */
+	else if (OBJ_obj2nid(algorithm) != EVP_PKEY_ED25519 || octets_len != 2 + STENO_KEY_SIZE ||
+			 octets[0] != V_ASN1_OCTET_STRING || octets[1] != STENO_KEY_SIZE)
 		ereport(elevel,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("key in signing key file \"%s\" is of type %s, not Ed25519",
-						steno_signing_key_file, OBJ_nid2sn(EVP_PKEY_base_id(pkey))),
+						steno_signing_key_file, OBJ_nid2sn(OBJ_obj2nid(algorithm))),
 				 HINT_NO_KEY));
-		EVP_PKEY_free(pkey);
-		pkey = NULL;
+	else
+	{
+		memcpy(private_key, octets + 2, STENO_KEY_SIZE);
+		ok = true;
 	}
-	return pkey;
+	PKCS8_PRIV_KEY_INFO_free(info);
+	ERR_clear_error();
+	return ok;
 }
 
 static bool
@@ -152,12 +170,12 @@ read_whole(int fd, char *to, size_t size, size_t *len)
 	return true;
 }
 
-/* The key that the setting names; NULL, with the reason reported, when there is none. */
-static EVP_PKEY *
-load_key(int elevel)
+/* The key that the setting names; false, with the reason reported, when there is none. */
+static bool
+read_key(uint8 private_key[STENO_KEY_SIZE], int elevel)
 {
-	EVP_PKEY   *pkey = NULL;
 	int			fd = open(steno_signing_key_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool		ok = false;
 	off_t		size;
 	size_t		len;
 	char	   *pem;
@@ -168,13 +186,13 @@ load_key(int elevel)
 				(errcode_for_file_access(),
 				 errmsg("could not open signing key file \"%s\": %m", steno_signing_key_file),
 				 HINT_NO_KEY));
-		return NULL;
+		return false;
 	}
 	if (check_key_file(fd, elevel, &size))
 	{
 		pem = palloc(size + 1);
 		if (read_whole(fd, pem, size, &len))
-			pkey = parse_key(pem, len, elevel);
+			ok = parse_key(pem, len, private_key, elevel);
 		else
 			ereport(elevel,
 					(errcode_for_file_access(),
@@ -184,6 +202,23 @@ load_key(int elevel)
 		pfree(pem);
 	}
 	close(fd);
+	return ok;
+}
+
+static EVP_PKEY *
+load_key(int elevel)
+{
+	uint8		private_key[STENO_KEY_SIZE];
+	EVP_PKEY   *pkey = NULL;
+
+	if (!read_key(private_key, elevel))
+		return NULL;
+	pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, private_key, sizeof(private_key));
+	OPENSSL_cleanse(private_key, sizeof(private_key));
+	if (pkey == NULL)
+		ereport(elevel,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not use the key in signing key file \"%s\"", steno_signing_key_file)));
 	return pkey;
 }
 
@@ -191,8 +226,12 @@ load_key(int elevel)
 void
 steno_seal_check_key(void)
 {
-	if (steno_signing_key_file[0] != '\0')
-		EVP_PKEY_free(load_key(FATAL));
+	uint8		private_key[STENO_KEY_SIZE];
+
+	if (steno_signing_key_file[0] == '\0')
+		return;
+	read_key(private_key, FATAL);
+	OPENSSL_cleanse(private_key, sizeof(private_key));
 }
 
 static void

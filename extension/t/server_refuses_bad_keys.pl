@@ -5,6 +5,8 @@
 use strict;
 use warnings;
 
+use MIME::Base64;
+
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -54,7 +56,7 @@ refused('a key that others may read', $open,
 	qr{DETAIL:  File must have permissions u=rw \(0600\) or less},
 	qr{HINT:  Change its permissions with "chmod 0600"});
 refused('no key', "$base/garbage",
-	qr{FATAL:  signing key file "$base/garbage" has no private key that can be read: },
+	qr{FATAL:  signing key file "$base/garbage" has no private key that can be read},
 	qr{DETAIL:  It must be an Ed25519 key in PEM});
 refused('a public key', "$good.pub", qr{FATAL:  signing key file "$good\.pub" has group or world access});
 refused('a key of another kind', "$base/p256",
@@ -64,7 +66,7 @@ refused('a key of another kind', "$base/p256",
 keygen($node->data_dir . '/server.steno.key');
 $node->append_conf('postgresql.conf', "steno.signing_key_file = 'server.steno.key'");
 ok($node->start(fail_ok => 1), 'a key in the data directory is found');
-flush_sealed();
+value($node, 'SELECT 1');
 $node->stop;
 my ($code, $report) = verified($node, '--key', $node->data_dir . '/server.steno.key.pub');
 is($code, 0, 'and used');
@@ -73,38 +75,21 @@ is($code, 0, 'and used');
 SKIP:
 {
 	my $pem = slurp_file($node->data_dir . '/server.steno.key');
-	my ($seed, %has, $writer, $session);
+	my ($seed, $psql, %pids, %has);
 
-	$pem =~ s/-----[^\n]*-----\n//g;
-	$pem = unpack('u', join '', map { tr{A-Za-z0-9+/}{ -_}; tr/=//d; chr(32 + length($_) * 3 / 4) . "$_\n" } split /\n/, $pem);
-	$seed = substr $pem, -32;
+	$pem =~ s/-----[^\n]*-----//g;
+	$seed = substr decode_base64($pem), -32;
 	$node->start;
-	my $psql = $node->background_psql('postgres');
-	$session = $psql->query('SELECT pg_backend_pid()');
-	$writer = value_of(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'steno writer'});
-	foreach my $pid ($node->{_pid}, $session, $writer)
-	{
-		$has{$pid} = in_memory($pid, $seed);
-	}
+	$psql = $node->background_psql('postgres');
+	%pids = (
+		postmaster => (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0],
+		session => scalar $psql->query('SELECT pg_backend_pid()'),
+		writer => value($node, 'CREATE EXTENSION pg_steno; SELECT pid FROM steno.writers'));
+	$has{$_} = in_memory($pids{$_}, $seed) foreach keys %pids;
 	$psql->quit;
 	$node->stop;
-	skip "the memory of other processes cannot be read here", 3 if grep { !defined $_ } values %has;
-	is($has{$writer}, 1, 'the writer has the private key');
-	is($has{$session}, 0, 'a session has not');
-	is($has{ $node->{_pid} // -1 } // $has{ (grep { $_ != $writer && $_ != $session } keys %has)[0] }, 0, 'nor has the postmaster');
-}
-
-sub value_of
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', $sql);
-}
-
-sub flush_sealed
-{
-	value_of('SELECT 1');
-	return;
+	skip "the memory of other processes cannot be read here", 1 if grep { !defined $_ } values %has;
+	is_deeply(\%has, { postmaster => 0, session => 0, writer => 1 }, 'only the writer has the private key in its memory');
 }
 
 # Whether bytes stand in what a process can write to; undef if that cannot be read.
