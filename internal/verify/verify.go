@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -126,7 +127,20 @@ func (v *verifier) files() {
 	for _, path := range v.trail.Foreign {
 		v.warning(path, nil, "does not belong to a trail")
 	}
-	for _, s := range v.trail.Streams {
+	for i, s := range v.trail.Streams {
+		if v.trail.Whole && s.Path != v.trail.Path && filepath.Dir(s.Path) == v.trail.Path {
+			next := uint32(0)
+			if i > 0 && filepath.Dir(v.trail.Streams[i-1].Path) == v.trail.Path {
+				next = v.trail.Streams[i-1].Number + 1
+			}
+			// The server makes the folders of all its writers.
+			switch {
+			case s.Number == next+1:
+				v.damage(v.trail.Path, nil, "stream %d is missing", next)
+			case s.Number > next:
+				v.damage(v.trail.Path, nil, "streams %d to %d are missing", next, s.Number-1)
+			}
+		}
 		v.report.Streams++
 		v.report.Segments += len(s.Segments)
 	}
