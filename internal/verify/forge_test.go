@@ -103,6 +103,18 @@ type forgedBlock struct {
 	codec   trail.Codec
 	created int64
 	items   []*forgedItem
+	image   []byte // as it was, with what stood in it and before it
+	were    []*forgedItem
+	before  [32]byte
+}
+
+// same says whether nothing was changed in the block.
+func (b *forgedBlock) same() bool {
+	return slices.Equal(b.items, b.were) && !slices.ContainsFunc(b.items, func(i *forgedItem) bool {
+		r, was := i.record, &i.was
+		return r.Kind != was.Kind || r.Session != was.Session || r.Shape != was.Shape || r.Seq != was.Seq || r.Time != was.Time || r.Text != was.Text ||
+			r.Rows != was.Rows || r.Duration != was.Duration || r.Outcome != was.Outcome || r.SQLState != was.SQLState || r.Message != was.Message
+	})
 }
 
 // forgedItem is a record or a data part.
@@ -112,6 +124,7 @@ type forgedItem struct {
 	part   trail.PartKind
 	data   []byte // of a part
 	seq    uint64
+	was    trailtest.Record
 }
 
 // apart takes a trail apart.
@@ -126,8 +139,16 @@ func apart(t testing.TB, f files) *forgery {
 			seg := &forgedSegment{header: data[:trail.SegmentHeaderSize]}
 			s.segments = append(s.segments, seg)
 			at := blocks(data)
+			chain := sha256.Sum256(seg.header)
 			for i := range len(at) - 1 {
-				seg.blocks = append(seg.blocks, all.block(t, data[at[i]:at[i+1]]))
+				b := all.block(t, data[at[i]:at[i+1]])
+				b.before, b.were = chain, slices.Clone(b.items)
+				for _, i := range b.items {
+					i.record.Seq = i.seq
+					i.was = *i.record
+				}
+				copy(chain[:], b.image[72:])
+				seg.blocks = append(seg.blocks, b)
 			}
 		}
 	}
@@ -140,7 +161,7 @@ func (f *forgery) block(t testing.TB, image []byte) *forgedBlock {
 	if err := b.Load(); err != nil {
 		t.Fatal(err)
 	}
-	to := &forgedBlock{codec: b.Header.Codec, created: b.Header.FirstTime}
+	to := &forgedBlock{codec: b.Header.Codec, created: b.Header.FirstTime, image: image}
 	var r trail.Record
 	for {
 		err := b.Next(&r)
@@ -219,10 +240,25 @@ func (s sealing) String() string {
 
 var forgersKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{66}, ed25519.SeedSize))
 
-// together writes the trail, everything right but the seals' signatures.
+// together writes the trail, everything right but the seals' signatures. What
+// stands before the first change of a stream stays as it is, seals included.
 func (f *forgery) together(how sealing) files {
 	if how == sealsGone {
-		f.removeItems(func(i *forgedItem) bool { return i.data == nil && i.record.Kind == trail.KindSeal })
+		behind := map[*forgedItem]bool{}
+		for _, s := range f.streams {
+			changed := false
+			for _, seg := range s.segments {
+				chain := sha256.Sum256(seg.header)
+				for _, b := range seg.blocks {
+					changed = changed || b.before != chain || !b.same()
+					copy(chain[:], b.image[72:])
+					for _, i := range b.items {
+						behind[i] = changed
+					}
+				}
+			}
+		}
+		f.removeItems(func(i *forgedItem) bool { return i.data == nil && i.record.Kind == trail.KindSeal && behind[i] })
 	}
 	out := files{}
 	for number, s := range f.streams {
@@ -245,6 +281,14 @@ func (f *forgery) together(how sealing) files {
 			chain := sha256.Sum256(h)
 			data := h
 			for _, b := range seg.blocks {
+				if b.before == chain && b.same() {
+					data = append(data, b.image...)
+					copy(chain[:], b.image[72:])
+					last = chain
+					block++
+					record += uint64(binary.LittleEndian.Uint32(b.image[16:]))
+					continue
+				}
 				builder := trailtest.NewBuilder(b.created)
 				for _, item := range b.items {
 					if item.data != nil {
