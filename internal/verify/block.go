@@ -29,6 +29,7 @@ type finding struct {
 
 	unnumbered int64             // records that take no number of their session
 	ended      []trail.SessionID // those with a disconnect record, and those that have none
+	ends       []trail.RecordID  // disconnect records
 	first      int64             // earliest time and latest end
 	last       int64
 
@@ -124,7 +125,7 @@ func (c *checker) items(f *finding) {
 			others = true
 		}
 		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
-			f.rare(&r)
+			c.rare(f, &r)
 		}
 		if r.Shape != nil && len(r.Shape.Params) > 0 && r.Parts[trail.PartValues] == 0 && !r.Params(anyParam) {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
@@ -165,7 +166,7 @@ func (c *checker) seal(f *finding, r *trail.Record) {
 func anyParam(trail.ParamType, []byte, bool) bool { return true }
 
 // rare takes notice of the records that the checks over all blocks need.
-func (f *finding) rare(r *trail.Record) {
+func (c *checker) rare(f *finding, r *trail.Record) {
 	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	if n := r.Parts[0] + r.Parts[1] + r.Parts[2]; n > 0 {
 		f.whole, f.wholeBytes = append(f.whole, id), append(f.wholeBytes, n)
@@ -176,6 +177,9 @@ func (f *finding) rare(r *trail.Record) {
 	switch r.Kind {
 	case trail.KindDisconnect, trail.KindAuthFailed:
 		f.ended = append(f.ended, id.Session)
+		if r.Kind == trail.KindDisconnect && r.Seq != 0 {
+			f.ends = append(f.ends, id)
+		}
 	case trail.KindGap:
 		f.gaps++
 		number := func(name string) uint64 {
@@ -187,6 +191,10 @@ func (f *finding) rare(r *trail.Record) {
 		f.lost += number("count")
 		if first > 0 && last >= first {
 			f.explained = append(f.explained, span{id.Session, first, last})
+			if r.Seq != last+1 {
+				f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
+					Reason: fmt.Sprintf("block %d: session %s: gap record has number %d, not %d, the one after what it says was lost", c.block.Header.Number, id.Session, r.Seq, last+1)})
+			}
 		}
 	}
 }

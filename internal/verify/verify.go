@@ -82,6 +82,7 @@ type session struct {
 	seen      []openSpan
 	explained []openSpan
 	ended     bool
+	end       uint64 // number of the disconnect record, 0 for none
 }
 
 func (v *verifier) damage(file string, offset *int64, format string, args ...any) {
@@ -386,6 +387,9 @@ func (v *verifier) add(f *finding) {
 	for _, id := range f.ended {
 		v.session(id).ended = true
 	}
+	for _, id := range f.ends {
+		v.session(id.Session).end = id.Seq
+	}
 	r.GapRecords += f.gaps
 	r.LostRecords += f.lost
 	for id, n := range f.parts {
@@ -457,9 +461,28 @@ func (v *verifier) sequences() {
 			}
 			next = max(next, span.last+1)
 		}
+		if s.end != 0 && next > s.end+1 {
+			v.damage("", nil, "session %s: %s in the trail, though it ended with record %d", id, numbers(s.end+1, next-1), s.end)
+		}
+		v.contradictions(id, s)
 	}
 	if middle > 0 {
 		v.warning("", nil, "%d sessions begin before the first segment that is there", middle)
+	}
+}
+
+// contradictions looks for records that are there, though a gap record says that
+// they were lost.
+func (v *verifier) contradictions(id trail.SessionID, s *session) {
+	i := 0
+	for _, e := range s.explained {
+		for i < len(s.seen) && s.seen[i].last < e.first {
+			i++
+		}
+		if i < len(s.seen) && s.seen[i].first <= e.last {
+			v.damage("", nil, "session %s: a gap record says that records %d to %d were lost, but %s there", id, e.first, e.last,
+				numbers(max(e.first, s.seen[i].first), min(e.last, s.seen[i].last)))
+		}
 	}
 }
 
