@@ -858,8 +858,8 @@ steno_stream_sync(StenoStream *stream, StenoError *error)
  * The hash of the last block.  A segment without blocks has only its header's
  * hash in stream->chain, and the block's in the header itself.
  */
-static bool
-last_block_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
+bool
+steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
 {
 	if (stream->offset > STENO_SEGMENT_HEADER)
 		memcpy(hash, stream->chain, STENO_HASH_SIZE);
@@ -876,7 +876,7 @@ steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 
 	if (!steno_stream_sync(stream, error))
 		return false;
-	if (!last_block_hash(stream, next.chain))
+	if (!steno_stream_last_hash(stream, next.chain))
 		return fail_segment(error, errno, "could not read segment", stream);
 	next.segment++;
 	if (!begin_segment(&next, now, error))
@@ -988,7 +988,7 @@ begin_elsewhere(StenoStream *stream, int64_t now, StenoError *error)
 	/* what cannot be helped is no reason to wait */
 	(void) steno_stream_sync(stream, error);
 	next = *stream;
-	if (!last_block_hash(stream, next.chain))
+	if (!steno_stream_last_hash(stream, next.chain))
 		return fail_segment(error, errno, "could not read segment", stream);
 	if (!find_last_segment(stream, UINT64_MAX, &last, error))
 		return false;

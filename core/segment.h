@@ -90,6 +90,9 @@ extern bool steno_stream_sync(StenoStream *stream, StenoError *error);
 extern bool steno_stream_rotate(StenoStream *stream, int64_t now,
 								StenoError *error);
 
+/* The chain hash of the last block, also when the open segment has none yet. */
+extern bool steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE]);
+
 extern void steno_stream_close(StenoStream *stream);
 
 /* Where the open segment is: a file that is not in its place takes writes as ever. */

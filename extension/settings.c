@@ -215,6 +215,12 @@ assign_bool(bool newval, void *extra)
 }
 
 static void
+assign_string(const char *newval, void *extra)
+{
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
 assign_int(int newval, void *extra)
 {
 	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;

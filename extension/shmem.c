@@ -189,6 +189,7 @@ startup_shmem(void)
 	{
 		check_trail_directory();
 		steno_trail_claim();
+		steno_seal_check_key();
 		warn_of_silence();
 	}
 	create_rings();

@@ -27,6 +27,7 @@
  *		session.c			connect, disconnect, and what is known of a session
  *		record.c			a record, encoded in place in the ring
  *		writer.c			the background workers that write the trail
+ *		seal.c				seals of the trail, the signing key
  *		recover.c			ring files that dead servers left
  *		trouble.h, .c		a trail that cannot be written: steno.on_failure
  *		alert.h, .c			steno.alert_command
@@ -100,6 +101,8 @@ extern int	steno_slot_max_size;
 extern int	steno_compression;
 extern int	steno_block_size;
 extern int	steno_file_mode;
+extern char *steno_signing_key_file;
+extern int	steno_seal_interval;
 
 /*
  * What the settings ask for that say what a session records.  It is in force, and
@@ -452,6 +455,10 @@ struct StenoWriter;
 extern void steno_writer_register(void);
 extern void steno_writer_wake(StenoWriterControl *writer);
 extern void steno_recover_rings(struct StenoWriter *writer);
+
+/* ---- seal.c ---- */
+
+extern void steno_seal_check_key(void);
 
 #pragma GCC visibility pop
 

@@ -241,6 +241,7 @@ steno_writer_write(StenoWriter *w)
 	StenoIntent *intent = drain ? drain->intent : NULL;
 	uint32		records = steno_block_records(w->block);
 	uint64		finished = 0;	/* no segment has this number */
+	uint32		raw;
 	uint8		chain[STENO_HASH_SIZE];
 	const uint8_t *bytes = NULL;
 	size_t		len = 0;
@@ -297,7 +298,9 @@ steno_writer_write(StenoWriter *w)
 	count(&w->control->stored_bytes, len);
 	atomic_store_explicit(&w->control->segment, w->stream.segment, memory_order_relaxed);
 	atomic_store_explicit(&w->control->last_write, GetCurrentTimestamp(), memory_order_relaxed);
+	raw = steno_block_bytes(w->block);
 	steno_block_reset(w->block);
+	steno_seal_written(w, raw);
 	return true;
 }
 
@@ -570,6 +573,8 @@ rotate_if_due(StenoWriter *w, bool requested)
 	/* what is closed cannot be restored any more */
 	if (!may_try(w, STENO_ROTATE, now) || !steno_trouble_place(w, true))
 		return false;
+	if (!steno_seal_segment(w))
+		return false;
 	if (!steno_stream_rotate(&w->stream, now, &error))
 	{
 		steno_trouble_failed(w, STENO_ROTATE, &error);
@@ -632,6 +637,7 @@ pass(StenoWriter *w, StenoDrain *live)
 	if (!steno_trouble_look(w))
 		return -1;
 	w->sync_asked |= steno_wake_take(&w->control->wake);
+	steno_seal_if_due(w);
 	if (!steno_writer_drain(w, live) || !steno_running_announce(w, live) ||
 		!steno_writer_write(w))
 		return -1;
@@ -689,6 +695,8 @@ run(StenoWriter *w, StenoDrain *live)
 				}
 				steno_rules_reload(rules_changed);
 			}
+			if (!steno_seal_reload(w))
+				return;
 			interval = steno_flush_interval;
 			continue;
 		}
@@ -737,6 +745,8 @@ steno_writer_main(Datum main_arg)
 	BackgroundWorkerUnblockSignals();
 
 	w = me = start(DatumGetInt32(main_arg));
+	if (!steno_seal_start(w))
+		proc_exit(0);
 	if (w->number == 0)
 	{
 		steno_recover_rings(w);
@@ -749,7 +759,7 @@ steno_writer_main(Datum main_arg)
 	steno_trouble_tell(w);
 	if (w->number == 0)
 		steno_writer_event(w, "stop", NULL, NULL);
-	if (steno_writer_drain(w, &live) && steno_writer_write(w))
+	if (steno_writer_drain(w, &live) && steno_writer_write(w) && steno_seal_stop(w))
 		steno_writer_sync(w);
 	steno_stream_close(&w->stream);
 	steno_alert_finish();

@@ -109,6 +109,15 @@ extern bool steno_trouble_look(StenoWriter *writer);
 extern void steno_trouble_tick(StenoWriter *writer);
 extern void steno_trouble_tell(StenoWriter *writer);
 
+/* ---- seal.c ---- */
+
+extern bool steno_seal_start(StenoWriter *writer);
+extern void steno_seal_written(StenoWriter *writer, uint32 bytes);
+extern void steno_seal_if_due(StenoWriter *writer);
+extern bool steno_seal_segment(StenoWriter *writer);
+extern bool steno_seal_reload(StenoWriter *writer);
+extern bool steno_seal_stop(StenoWriter *writer);
+
 /* ---- running.c ---- */
 
 #define STENO_RUNNING_ROOM \

@@ -7,6 +7,7 @@
  * later version, is put together by hand.
  */
 #include <errno.h>
+#include <openssl/pem.h>
 #include <openssl/sha.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "golden.h"
 #include "header.h"
 #include "model.h"
+#include "seal.h"
 #include "test.h"
 #include "trail.h"
 
@@ -755,6 +757,74 @@ make_empty(const char *folder)
 	end(&w);
 }
 
+/* A key that is no secret: its bytes are first, first + 1, ... */
+static EVP_PKEY *
+seal_key(uint8_t first)
+{
+	uint8_t		bytes[32];
+	int			i;
+
+	for (i = 0; i < 32; i++)
+		bytes[i] = (uint8_t) (first + i);
+	return EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, bytes, sizeof(bytes));
+}
+
+/* A seal of the last block; the writer's session is the one of the trail. */
+static void
+seal(Maker *w, EVP_PKEY *key, const char *reason, EVP_PKEY *next)
+{
+	uint64_t	buffer[STENO_SEAL_ROOM / 8];
+	StenoSeal	s = {.system_identifier = TRAIL_SYSTEM,.stream = w->stream.number,.interval = 60,
+		.segment = w->stream.segment,.block = w->stream.next_block - 1,.record = w->stream.next_record - 1,
+	.first = 1,.reason = reason};
+
+	w->time += 1000;
+	s.time = w->time;
+	CHECK(steno_stream_last_hash(&w->stream, s.hash));
+	if (next != NULL)
+		CHECK(steno_key_public(next, s.next_key));
+	add(w, steno_seal_message((uint8_t *) buffer, &s, key, ++w->seq));
+}
+
+/* Seals for each reason, by two keys; seals.pub has the first one. */
+static void
+make_seals(const char *folder)
+{
+	EVP_PKEY   *one = seal_key(1);
+	EVP_PKEY   *two = seal_key(101);
+	char		path[700];
+	FILE	   *f;
+	Maker		w;
+
+	begin(&w, folder, "seals", 0, STENO_CODEC_NONE);
+	simple_session(&w, 1, "alice", NULL);
+	statement(&w, "SELECT 1");
+	write_block(&w);
+	seal(&w, one, "start", NULL);
+	statement(&w, "SELECT 2");
+	write_block(&w);
+	seal(&w, one, "interval", NULL);
+	write_block(&w);
+	statement(&w, "SELECT 3");
+	write_block(&w);
+	seal(&w, one, "segment", NULL);
+	write_block(&w);
+	rotate(&w);
+	seal(&w, one, "key", two);
+	seal(&w, two, "start", NULL);
+	statement(&w, "SELECT 4");
+	write_block(&w);
+	seal(&w, two, "stop", NULL);
+	end(&w);
+
+	snprintf(path, sizeof(path), "%s/seals.pub", folder);
+	f = fopen(path, "w");
+	CHECK(f != NULL && PEM_write_PUBKEY(f, one) == 1);
+	CHECK(fclose(f) == 0);
+	EVP_PKEY_free(one);
+	EVP_PKEY_free(two);
+}
+
 /* ---- damaged trails ---- */
 
 static uint64_t offsets[4];		/* of the blocks of segment 1 of the trail made last */
@@ -949,7 +1019,7 @@ golden_make(const char *folder)
 	{
 		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
-		{"later", make_later}, {"empty", make_empty},
+		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals},
 	};
 	char		path[600];
 	char		trail[600];

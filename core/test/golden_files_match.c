@@ -98,6 +98,7 @@ TEST(golden_trails_are_whole)
 	CHECK(trail_verify(STENO_GOLDEN "/parts", 1, NULL) == 1);
 	CHECK(trail_verify(STENO_GOLDEN "/later", 0, NULL) == 2);
 	CHECK(trail_verify(STENO_GOLDEN "/empty", 0, NULL) == 3);
+	CHECK(trail_verify(STENO_GOLDEN "/seals", 0, NULL) == 7);
 }
 
 TEST(golden_damage_is_found)

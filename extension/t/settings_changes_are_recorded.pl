@@ -284,6 +284,8 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 		'steno.fsync_interval' => '500',
 		'steno.segment_size' => '2',
 		'steno.rotation_age' => '120',
+		'steno.seal_interval' => '30',
+		'steno.signing_key_file' => 'none.key',
 		'steno.compression' => 'none');
 	my @reloadable = split /\n/, value($node, "SELECT name FROM pg_settings WHERE name LIKE 'steno.%' AND context NOT IN ('postmaster', 'internal', 'user') ORDER BY 1");
 

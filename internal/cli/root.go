@@ -13,6 +13,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/keygen"
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
@@ -55,6 +57,8 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		cat.NewCmdCat(f, nil),
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
+		seal.NewCmdSeal(f),
+		keygen.NewCmdKeygen(f, nil),
 		info.NewCmdInfo(f, nil),
 		slot.NewCmdSlot(f),
 		bench.NewCmdBench(f),

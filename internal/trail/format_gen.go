@@ -16,6 +16,7 @@ const (
 	KindNote        Kind = 8   // a text written by steno.note()
 	KindGap         Kind = 9   // records that were dropped, with their number
 	KindServer      Kind = 10  // the server or a writer started, stopped or recovered
+	KindSeal        Kind = 11  // a signature over the chain hash of the block before
 	KindData        Kind = 64  // a part of a big record's text, parameters or message
 	KindDefSession  Kind = 128 // dictionary: a session and its context
 	KindDefShape    Kind = 129 // dictionary: what executions of one statement share
@@ -33,6 +34,7 @@ var namesKind = [...]string{
 	8:   "note",
 	9:   "gap",
 	10:  "server",
+	11:  "seal",
 	64:  "data",
 	128: "session",
 	129: "shape",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -30,8 +31,12 @@ type finding struct {
 
 	unnumbered int64             // records that take no number of their session
 	ended      []trail.SessionID // those with a disconnect record, and those that have none
+	ends       []trail.RecordID  // disconnect records
 	first      int64             // earliest time and latest end
 	last       int64
+
+	seals     []*seal.Seal
+	sealsOnly bool // nothing else is in the block
 
 	parts       map[trail.RecordID]uint64 // bytes of data parts
 	whole       []trail.RecordID          // records that have data parts ...
@@ -41,9 +46,10 @@ type finding struct {
 
 // checker reads blocks; each worker has one.
 type checker struct {
-	files *trail.Files
-	block trail.Block
-	open  []openSpan // by the index of the session definition
+	files   *trail.Files
+	segment *trail.SegmentHeader // of the block
+	block   trail.Block
+	open    []openSpan // by the index of the session definition
 }
 
 // openSpan is the run of numbers that a session definition is in.
@@ -54,6 +60,7 @@ type openSpan struct{ first, last uint64 }
 func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool) *finding {
 	f := &finding{}
 	b := &c.block
+	c.segment = &ref.Segment.Header
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
 	if gone := (*trail.GoneError)(nil); errors.As(err, &gone) {
@@ -78,6 +85,7 @@ func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool
 func (c *checker) items(f *finding) {
 	b := &c.block
 	h := &b.Header
+	others := false
 	c.open = c.open[:0]
 	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
 	var r trail.Record
@@ -94,6 +102,7 @@ func (c *checker) items(f *finding) {
 			if f.parts == nil {
 				f.parts = map[trail.RecordID]uint64{}
 			}
+			others = true
 			f.parts[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] += uint64(len(r.Data))
 			continue
 		}
@@ -116,14 +125,20 @@ func (c *checker) items(f *finding) {
 		}
 		end := r.End()
 		firstTime, firstEnd, lastEnd = min(firstTime, r.Time), min(firstEnd, end), max(lastEnd, end)
+		if r.Kind == trail.KindSeal {
+			c.seal(f, &r)
+		} else {
+			others = true
+		}
 		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
-			f.rare(&r)
+			c.rare(f, &r)
 		}
 		if r.Shape != nil && len(r.Shape.Params) > 0 && r.Parts[trail.PartValues] == 0 && !r.Params(anyParam) {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
 				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters are not as their types say", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
+	f.sealsOnly = len(f.seals) > 0 && !others
 	for i, o := range c.open {
 		if o.last == 0 {
 			continue
@@ -143,10 +158,21 @@ func (c *checker) items(f *finding) {
 	}
 }
 
+// seal takes a record that is a seal.
+func (c *checker) seal(f *finding, r *trail.Record) {
+	one, err := seal.Parse(r, c.segment)
+	if err != nil {
+		f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
+			Reason: fmt.Sprintf("block %d: seal is not as the format says: %s", c.block.Header.Number, err)})
+		return
+	}
+	f.seals = append(f.seals, one)
+}
+
 func anyParam(trail.ParamType, []byte, bool) bool { return true }
 
 // rare takes notice of the records that the checks over all blocks need.
-func (f *finding) rare(r *trail.Record) {
+func (c *checker) rare(f *finding, r *trail.Record) {
 	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	if n := r.Parts[0] + r.Parts[1] + r.Parts[2]; n > 0 {
 		f.whole, f.wholeBytes = append(f.whole, id), append(f.wholeBytes, n)
@@ -161,6 +187,9 @@ func (f *finding) rare(r *trail.Record) {
 		}
 	case trail.KindDisconnect, trail.KindAuthFailed:
 		f.ended = append(f.ended, id.Session)
+		if r.Kind == trail.KindDisconnect && r.Seq != 0 {
+			f.ends = append(f.ends, id)
+		}
 	case trail.KindGap:
 		f.gaps++
 		number := func(name string) uint64 {
@@ -172,6 +201,10 @@ func (f *finding) rare(r *trail.Record) {
 		f.lost += number("count")
 		if first > 0 && last >= first {
 			f.explained = append(f.explained, span{id.Session, first, last})
+			if r.Seq != last+1 {
+				f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
+					Reason: fmt.Sprintf("block %d: session %s: gap record has number %d, not %d, the one after what it says was lost", c.block.Header.Number, id.Session, r.Seq, last+1)})
+			}
 		}
 	}
 }

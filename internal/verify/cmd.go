@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -9,13 +10,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
 // Options are verify's.
 type Options struct {
-	IO     *iostreams.IOStreams
-	Trails []string
-	Format string
+	IO      *iostreams.IOStreams
+	Trails  []string
+	Format  string
+	Keys    []string
+	Anchors []string
 }
 
 // NewCmdVerify returns the command. Tests give a run function of their own.
@@ -28,10 +32,21 @@ func NewCmdVerify(f *cmdutil.Factory, run func(context.Context, *Options) error)
 the numbers of segments, blocks and records, and that no session lacks a
 sequence number that no gap record stands for.
 
+That proves that nothing was changed by somebody who does not know the format.
+Who does, and can write the files, can make all of it right again, but for two
+things. With --key, which names the public key of steno.signing_key_file or a
+directory of such keys, every seal is checked, too, and it is an error when
+there is none. With --anchor, which names a file of lines that steno seal export
+has printed, or - for the standard input, the trail must have all that it had
+then: the only way to find out that its end was cut off, or that it is an older
+copy. A key that a trusted one names as its successor is trusted from there on.
+
 The exit code is 0 when the trail is whole and 1 when it is damaged. A last
 block that the server did not finish writing is a warning, not damage.`,
 		Example: `  steno verify
   steno verify /var/lib/postgresql/15/main/pg_steno
+  steno verify --key /etc/pg_steno/2026.key.pub
+  ssh vault cat anchors | steno verify --key keys/ --anchor -
   steno verify --format json | jq .problems`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails = args
@@ -42,6 +57,8 @@ block that the server did not finish writing is a warning, not damage.`,
 		},
 	}
 	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
+	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
+	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must have what the anchors in this `file` name, - for standard input; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -50,7 +67,11 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if opts.Format != "text" && opts.Format != "json" {
 		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
 	}
-	report, err := verifyNow(ctx, opts)
+	checks, err := opts.checks()
+	if err != nil {
+		return err
+	}
+	report, err := verifyNow(ctx, opts, checks)
 	if err != nil {
 		return err
 	}
@@ -70,14 +91,14 @@ const tries = 3
 
 // verifyNow verifies the trail as it is: when the server deletes segments in the
 // middle of it, what is left is read again.
-func verifyNow(ctx context.Context, opts *Options) (*Report, error) {
+func verifyNow(ctx context.Context, opts *Options, checks Checks) (*Report, error) {
 	for try := 1; ; try++ {
 		t, err := cat.OpenTrails(opts.Trails)
 		if err != nil {
 			return nil, err
 		}
 		bar := progress.New(opts.IO, t.Size())
-		report, err := Trail(ctx, t, bar)
+		report, err := Trail(ctx, t, bar, checks)
 		bar.Done()
 		if err != nil {
 			return nil, err
@@ -90,4 +111,30 @@ func verifyNow(ctx context.Context, opts *Options) (*Report, error) {
 			return report, nil
 		}
 	}
+}
+
+// checks reads keys and anchors.
+func (opts *Options) checks() (checks Checks, err error) {
+	if len(opts.Keys) > 0 {
+		if checks.Keys, err = seal.LoadKeys(opts.Keys); err != nil {
+			return checks, err
+		}
+	}
+	for _, name := range opts.Anchors {
+		in := opts.IO.In
+		if name != "-" {
+			f, err := os.Open(name)
+			if err != nil {
+				return checks, cmdutil.Usagef("anchor %w", err)
+			}
+			defer f.Close()
+			in = f
+		}
+		anchors, err := seal.ParseAnchors(in, name)
+		if err != nil {
+			return checks, cmdutil.Usagef("anchor %w", err)
+		}
+		checks.Anchors = append(checks.Anchors, anchors...)
+	}
+	return checks, nil
 }

@@ -107,7 +107,7 @@ func TestSegmentsMayBeDeletedWhileTheyAreVerified(t *testing.T) {
 			for _, n := range gone {
 				os.Remove(s.SegmentPath(n))
 			}
-			r, err := Trail(context.Background(), tr, nil)
+			r, err := Trail(context.Background(), tr, nil, Checks{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,20 +33,25 @@ func (p Problem) String() string {
 
 // Report is the result of a verification.
 type Report struct {
-	Whole        bool      `json:"whole"`
-	Trail        []string  `json:"trail"`
-	Streams      int       `json:"streams"`
-	Segments     int       `json:"segments"`
-	Blocks       int64     `json:"blocks"`
-	Records      int64     `json:"records"`
-	Sessions     int       `json:"sessions"`
-	OpenSessions int       `json:"open_sessions"`
-	Bytes        int64     `json:"bytes"`
-	First        string    `json:"first_time,omitempty"`
-	Last         string    `json:"last_time,omitempty"`
-	GapRecords   uint64    `json:"gap_records"`
-	LostRecords  uint64    `json:"lost_records"`
-	Deleted      []Deleted `json:"deleted,omitempty"`
+	Whole        bool     `json:"whole"`
+	Trail        []string `json:"trail"`
+	Streams      int      `json:"streams"`
+	Segments     int      `json:"segments"`
+	Blocks       int64    `json:"blocks"`
+	Records      int64    `json:"records"`
+	Sessions     int      `json:"sessions"`
+	OpenSessions int      `json:"open_sessions"`
+	Bytes        int64    `json:"bytes"`
+	First        string   `json:"first_time,omitempty"`
+	Last         string   `json:"last_time,omitempty"`
+	GapRecords   uint64   `json:"gap_records"`
+	LostRecords  uint64   `json:"lost_records"`
+
+	Deleted []Deleted     `json:"deleted,omitempty"`
+	Keyed   bool          `json:"seals_checked"` // a key was given
+	Seals   []StreamSeals `json:"seals,omitempty"`
+	Anchors int           `json:"anchors,omitempty"`
+
 	Problems     []Problem `json:"problems"`
 	MoreProblems int       `json:"more_problems,omitempty"`
 	Warnings     []Problem `json:"warnings"`
@@ -84,6 +89,12 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	for i := range r.Deleted {
 		row("deleted", "%s", &r.Deleted[i])
 	}
+	for i := range r.Seals {
+		row("seals", "%s", r.Seals[i].line(r.Keyed))
+	}
+	if r.Anchors > 0 {
+		row("anchors", "%s", Group(int64(r.Anchors)))
+	}
 	list := func(title string, problems []Problem, more int) {
 		for _, p := range problems {
 			fmt.Fprintf(&b, "%s: %s\n", title, p)
@@ -95,6 +106,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("damage", r.Problems, r.MoreProblems)
 	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
+	if r.Keyed {
+		verdict = "whole: every checksum, chain hash, sequence number and seal is right"
+	}
 	if !r.Whole {
 		n := len(r.Problems) + r.MoreProblems
 		verdict, paint = "DAMAGED: "+Group(int64(n))+" problem", "\x1b[31m"

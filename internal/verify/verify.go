@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -22,8 +24,14 @@ import (
 // one.
 const maxListed = 100
 
+// Checks are what a trail is held against beside itself.
+type Checks struct {
+	Keys    seal.Keys      // seals are checked with; none: they are counted
+	Anchors []*seal.Anchor // must be in the trail
+}
+
 // Trail verifies a trail.
-func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, error) {
+func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks) (*Report, error) {
 	v := &verifier{
 		trail: t, bar: bar,
 		report:    &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
@@ -32,7 +40,11 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, err
 		wants:     map[trail.RecordID]uint64{},
 		cutShort:  map[trail.RecordID]bool{},
 		deletions: map[home][]trail.Deletion{},
+
+		keys: checks.Keys, firstBlock: map[uint32]uint64{},
 	}
+	v.report.Keyed = len(checks.Keys) > 0
+	v.setAnchors(checks.Anchors)
 	v.files()
 	err := v.run(ctx)
 	if err != nil {
@@ -41,6 +53,7 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, err
 	v.settleDeletions()
 	v.sequences()
 	v.dataParts()
+	v.finishAnchors()
 	v.finish()
 	return v.report, nil
 }
@@ -64,6 +77,10 @@ type verifier struct {
 	gone        map[*trail.Segment]bool
 	first, last int64
 	done        int64
+
+	keys       seal.Keys
+	anchors    []*anchorState
+	firstBlock map[uint32]uint64 // of each stream
 }
 
 // session is what is known of a session's sequence numbers.
@@ -71,6 +88,7 @@ type session struct {
 	seen      []openSpan
 	explained []openSpan
 	ended     bool
+	end       uint64 // number of the disconnect record, 0 for none
 }
 
 func (v *verifier) damage(file string, offset *int64, format string, args ...any) {
@@ -143,7 +161,20 @@ func (v *verifier) files() {
 	for _, path := range v.trail.Foreign {
 		v.warning(path, nil, "does not belong to a trail")
 	}
-	for _, s := range v.trail.Streams {
+	for i, s := range v.trail.Streams {
+		if v.trail.Whole && s.Path != v.trail.Path && filepath.Dir(s.Path) == v.trail.Path {
+			next := uint32(0)
+			if i > 0 && filepath.Dir(v.trail.Streams[i-1].Path) == v.trail.Path {
+				next = v.trail.Streams[i-1].Number + 1
+			}
+			// The server makes the folders of all its writers.
+			switch {
+			case s.Number == next+1:
+				v.damage(v.trail.Path, nil, "stream %d is missing", next)
+			case s.Number > next:
+				v.damage(v.trail.Path, nil, "streams %d to %d are missing", next, s.Number-1)
+			}
+		}
 		v.report.Streams++
 		v.report.Segments += len(s.Segments)
 	}
@@ -183,7 +214,7 @@ func (v *verifier) run(ctx context.Context) error {
 		})
 	}
 	for _, s := range v.trail.Streams {
-		st := &state{v: v, stream: s, home: homeOf(s)}
+		st := &state{v: v, stream: s, home: homeOf(s), seals: v.newSealState(s.Number)}
 		for i, seg := range s.Segments {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -213,6 +244,7 @@ func (v *verifier) run(ctx context.Context) error {
 			}
 			st.leave(seg, refs, errs)
 		}
+		st.seals.finish(s.Path)
 	}
 	return nil
 }
@@ -228,6 +260,7 @@ type state struct {
 	nextRecord uint64
 	hash       [32]byte // of the last block
 	before     *trail.Segment
+	seals      *sealState
 }
 
 // enter checks a segment's place in the stream and reads its index.
@@ -251,6 +284,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 		st.known = false
 	}
 	st.before = seg
+	st.seals.segment = seg.Number
 	if seg.Err != nil {
 		st.known = false
 		return refs, errs
@@ -313,6 +347,11 @@ func (st *state) take(j *job) {
 	for _, err := range f.errs {
 		v.fail(err)
 	}
+	if f.ok {
+		place := blockPlace{number: f.header.Number, file: j.ref.Segment.Path, offset: j.ref.Offset}
+		st.seals.block(f, place, seal.Seal{Hash: st.hash, Record: st.nextRecord - 1}, st.known && !j.ref.AfterDamage)
+		v.anchor(st.stream.Number, place, j.ref.Segment.Header.SystemID, &f.header)
+	}
 	v.report.Blocks++
 	v.done += j.ref.Length()
 	v.bar.Set(v.done)
@@ -354,6 +393,9 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 			st.known = false
 		}
 	}
+	if !seg.Last && len(errs) == 0 {
+		st.seals.leave(seg)
+	}
 }
 
 func (v *verifier) add(f *finding) {
@@ -380,6 +422,9 @@ func (v *verifier) add(f *finding) {
 	}
 	for _, id := range f.ended {
 		v.session(id).ended = true
+	}
+	for _, id := range f.ends {
+		v.session(id.Session).end = id.Seq
 	}
 	r.GapRecords += f.gaps
 	r.LostRecords += f.lost
@@ -456,9 +501,28 @@ func (v *verifier) sequences() {
 			}
 			next = max(next, span.last+1)
 		}
+		if s.end != 0 && next > s.end+1 {
+			v.damage("", nil, "session %s: %s in the trail, though it ended with record %d", id, numbers(s.end+1, next-1), s.end)
+		}
+		v.contradictions(id, s)
 	}
 	if middle > 0 {
 		v.warning("", nil, "%d sessions begin before the first segment that is there", middle)
+	}
+}
+
+// contradictions looks for records that are there, though a gap record says that
+// they were lost.
+func (v *verifier) contradictions(id trail.SessionID, s *session) {
+	i := 0
+	for _, e := range s.explained {
+		for i < len(s.seen) && s.seen[i].last < e.first {
+			i++
+		}
+		if i < len(s.seen) && s.seen[i].first <= e.last {
+			v.damage("", nil, "session %s: a gap record says that records %d to %d were lost, but %s there", id, e.first, e.last,
+				numbers(max(e.first, s.seen[i].first), min(e.last, s.seen[i].last)))
+		}
 	}
 }
 

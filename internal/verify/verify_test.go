@@ -20,7 +20,7 @@ func verified(t *testing.T, path string) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Trail(context.Background(), tr, nil)
+	r, err := Trail(context.Background(), tr, nil, Checks{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +118,9 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 		"twice":          {seqs: []uint64{1, 2, 2, 3}, want: "record 2 is in the trail more than once"},
 		"explained":      {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}},
 		"partly":         {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "2", "first_seq", "3", "last_seq", "4"}, want: "record 2 is missing"},
+		"gap elsewhere":  {seqs: []uint64{1, 5, 6}, kinds: map[uint64]trail.Kind{6: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "gap record has number 6, not 5"},
+		"lost but there": {seqs: []uint64{1, 3, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "a gap record says that records 2 to 4 were lost, but record 3 is there"},
+		"behind the end": {seqs: []uint64{1, 2, 3, 4}, kinds: map[uint64]trail.Kind{2: trail.KindDisconnect}, want: "records 3 to 4 are in the trail, though it ended with record 2"},
 		"without number": {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3"}, want: "records 2 to 4 are missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,115 @@
+package seal
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+)
+
+// Anchor is where a stream stood: the number and chain hash of a block. When
+// that block has a seal, the anchor is signed.
+type Anchor struct {
+	Seal
+	Signed bool
+	From   string // file and line, for messages
+}
+
+// anchorWord and anchorVersion begin each line.
+const (
+	anchorWord    = "pg_steno-anchor"
+	anchorVersion = "1"
+)
+
+// String is the anchor's line.
+func (a *Anchor) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s system=%d stream=%d segment=%d block=%d record=%d hash=%x time=%s", anchorWord, anchorVersion,
+		a.SystemID, a.Stream, a.Segment, a.Block, a.Record, a.Hash, render.Time(a.Time))
+	if a.Signed {
+		fmt.Fprintf(&b, " reason=%s first=%d interval=%d key=%s", a.Reason, a.First, a.Interval, a.Key)
+		if a.NextKey != nil {
+			fmt.Fprintf(&b, " next_key=%x", []byte(a.NextKey))
+		}
+		fmt.Fprintf(&b, " signature=%x", a.Signature)
+	}
+	return b.String()
+}
+
+// pgEpoch is 2000-01-01 in microseconds since 1970.
+const pgEpoch = 946684800 * 1e6
+
+// ParseAnchors reads anchors, one a line; empty lines and those that begin with
+// # are skipped.
+func ParseAnchors(in io.Reader, name string) ([]*Anchor, error) {
+	var anchors []*Anchor
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		from := fmt.Sprintf("%s:%d", name, n)
+		a, err := parseAnchor(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", from, err)
+		}
+		a.From = from
+		anchors = append(anchors, a)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(anchors) == 0 {
+		return nil, fmt.Errorf("%s: there is no anchor in it", name)
+	}
+	return anchors, nil
+}
+
+func parseAnchor(line string) (*Anchor, error) {
+	words := strings.Fields(line)
+	if words[0] != anchorWord || len(words) < 2 {
+		return nil, fmt.Errorf("not an anchor: it does not begin with %q", anchorWord)
+	}
+	if words[1] != anchorVersion {
+		return nil, fmt.Errorf("anchor of version %q, this program reads version %s", words[1], anchorVersion)
+	}
+	values := map[string]string{}
+	for _, w := range words[2:] {
+		name, value, ok := strings.Cut(w, "=")
+		if _, twice := values[name]; !ok || twice {
+			return nil, fmt.Errorf("%q is no name and value, or is there twice", w)
+		}
+		values[name] = value
+	}
+	a := &Anchor{}
+	var err error
+	number := func(name string, bits int) uint64 {
+		n, e := strconv.ParseUint(values[name], 10, bits)
+		if err == nil && e != nil {
+			err = fmt.Errorf("%s is no number: %q", name, values[name])
+		}
+		return n
+	}
+	a.SystemID, a.Stream, a.Segment = number("system", 64), uint32(number("stream", 32)), number("segment", 64)
+	a.Block, a.Record = number("block", 64), number("record", 64)
+	hash, e := hex.DecodeString(values["hash"])
+	if err == nil && (e != nil || len(hash) != len(a.Hash)) {
+		err = fmt.Errorf("hash is not %d hexadecimal digits: %q", 2*len(a.Hash), values["hash"])
+	}
+	copy(a.Hash[:], hash)
+	t, e := time.Parse(time.RFC3339Nano, values["time"])
+	if err == nil && e != nil {
+		err = fmt.Errorf("time is none: %q", values["time"])
+	}
+	a.Time = t.UnixMicro() - pgEpoch
+	if _, a.Signed = values["signature"]; a.Signed && err == nil {
+		err = a.fill(values)
+	}
+	return a, err
+}

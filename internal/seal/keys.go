@@ -1,0 +1,98 @@
+package seal
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+)
+
+// Keys are public keys by their ids.
+type Keys map[string]ed25519.PublicKey
+
+// PublicSuffix is what the names of public keys end with.
+const PublicSuffix = ".pub"
+
+// LoadKeys reads public keys from files, and from directories all files whose
+// names end with .pub.
+func LoadKeys(paths []string) (Keys, error) {
+	keys := Keys{}
+	for _, path := range paths {
+		files := []string{path}
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			entries, err := os.ReadDir(path)
+			if err != nil {
+				return nil, err
+			}
+			files = nil
+			for _, e := range entries {
+				if strings.HasSuffix(e.Name(), PublicSuffix) {
+					files = append(files, filepath.Join(path, e.Name()))
+				}
+			}
+			if len(files) == 0 {
+				return nil, cmdutil.Usagef("no public key in %s: there is no file whose name ends with %s", path, PublicSuffix)
+			}
+		}
+		for _, file := range files {
+			key, err := loadKey(file)
+			if err != nil {
+				return nil, err
+			}
+			keys[KeyID(key)] = key
+		}
+	}
+	return keys, nil
+}
+
+func loadKey(path string) (ed25519.PublicKey, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		if p, ok := err.(*fs.PathError); ok {
+			err = p.Err
+		}
+		return nil, cmdutil.Usagef("key %s: %w", path, err)
+	}
+	block, _ := pem.Decode(data)
+	switch {
+	case block == nil:
+		return nil, cmdutil.Usagef("key %s: not a key in PEM", path)
+	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
+		return nil, cmdutil.Usagef("key %s is a private key, which nobody needs for checking: use the file with %s", path, PublicSuffix)
+	case block.Type != "PUBLIC KEY":
+		return nil, cmdutil.Usagef("key %s: PEM of type %q instead of PUBLIC KEY", path, block.Type)
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, cmdutil.Usagef("key %s: %w", path, err)
+	}
+	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, cmdutil.Usagef("key %s: not an Ed25519 key", path)
+	}
+	return key, nil
+}
+
+// EncodePublic returns a public key as a file has it.
+func EncodePublic(key ed25519.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("public key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}
+
+// EncodePrivate returns a private key as a file has it.
+func EncodePrivate(key ed25519.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("private key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}

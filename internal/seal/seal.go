@@ -1,0 +1,126 @@
+// Package seal knows seals: the signatures over a stream's chain that its
+// writer puts into the trail, the keys that they are checked with, and anchors,
+// what one keeps elsewhere of where a stream stood.
+package seal
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Reasons of seals that readers act upon.
+const (
+	ReasonSegment = "segment"
+	ReasonStop    = "stop"
+	ReasonKey     = "key"
+	ReasonEnd     = "end"
+)
+
+// Seal is what a seal says.
+type Seal struct {
+	SystemID  uint64
+	Stream    uint32
+	Segment   uint64 // that it stands in
+	Block     uint64 // that is sealed
+	Record    uint64
+	First     uint64 // block of the run that sealed it
+	Interval  uint32 // seconds
+	Time      int64
+	Hash      [32]byte
+	Reason    string
+	Key       string            // id
+	NextKey   ed25519.PublicKey // of the seals after this one, nil for none
+	Signature []byte
+}
+
+// size is the length of what is signed.
+const (
+	domain    = "pg_steno seal v1"
+	size      = 144
+	reasonMax = 8
+)
+
+// Bytes are what the signature is over.
+func (s *Seal) Bytes() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, size), domain...)
+	b = le.AppendUint64(b, s.SystemID)
+	b = le.AppendUint32(b, s.Stream)
+	b = le.AppendUint32(b, s.Interval)
+	for _, v := range []uint64{s.Segment, s.Block, s.Record, s.First, uint64(s.Time)} {
+		b = le.AppendUint64(b, v)
+	}
+	b = append(b, s.Hash[:]...)
+	if s.NextKey != nil {
+		b = append(b, s.NextKey...)
+	} else {
+		b = append(b, make([]byte, ed25519.PublicKeySize)...)
+	}
+	return append(append(b, s.Reason...), make([]byte, reasonMax-len(s.Reason))...)
+}
+
+// Verify says whether the signature is that of a key.
+func (s *Seal) Verify(key ed25519.PublicKey) bool {
+	return len(s.Reason) <= reasonMax && ed25519.Verify(key, s.Bytes(), s.Signature)
+}
+
+// KeyID is the short name of a key.
+func KeyID(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Parse reads a seal from its record; the rest of what is signed stands in the
+// header of the record's segment.
+func Parse(r *trail.Record, h *trail.SegmentHeader) (*Seal, error) {
+	s := &Seal{SystemID: h.SystemID, Stream: h.Stream, Segment: h.Number, Time: r.Time}
+	values := map[string]string{}
+	for name, value := range r.ExtraPairs {
+		if _, twice := values[string(name)]; twice {
+			return nil, fmt.Errorf("%s is there twice", name)
+		}
+		values[string(name)] = string(value)
+	}
+	return s, s.fill(values)
+}
+
+// fill takes what is not said by the place of a seal.
+func (s *Seal) fill(values map[string]string) (err error) {
+	number := func(name string, bits int) uint64 {
+		n, e := strconv.ParseUint(values[name], 10, bits)
+		if err == nil && (e != nil || strconv.FormatUint(n, 10) != values[name]) {
+			err = fmt.Errorf("%s is no number: %q", name, values[name])
+		}
+		return n
+	}
+	digits := func(name string, bytes int) []byte {
+		b, e := hex.DecodeString(values[name])
+		if err == nil && (e != nil || len(b) != bytes || hex.EncodeToString(b) != values[name]) {
+			err = fmt.Errorf("%s is not %d hexadecimal digits: %q", name, 2*bytes, values[name])
+		}
+		return b
+	}
+	s.Block, s.Record, s.First = number("block", 64), number("record", 64), number("first", 64)
+	s.Interval = uint32(number("interval", 32))
+	copy(s.Hash[:], digits("hash", 32))
+	s.Key = hex.EncodeToString(digits("key", 8))
+	s.Signature = digits("signature", ed25519.SignatureSize)
+	if _, ok := values["next_key"]; ok {
+		s.NextKey = digits("next_key", ed25519.PublicKeySize)
+	}
+	s.Reason = values["reason"]
+	if err == nil && (s.Reason == "" || len(s.Reason) > reasonMax) {
+		err = fmt.Errorf("reason is %q", s.Reason)
+	}
+	if err == nil && (s.NextKey != nil) != (s.Reason == ReasonKey) {
+		err = errors.New("a next key goes with reason \"key\", and with no other")
+	}
+	return err
+}

@@ -1,0 +1,269 @@
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// slack is how much later than promised a seal may come, in microseconds: times
+// of records and of seals are taken by different processes.
+const slack = 10 * 1e6
+
+// StreamSeals is what the seals of a stream prove.
+type StreamSeals struct {
+	Stream  uint32 `json:"stream"`
+	Seals   int    `json:"seals"`
+	Checked int    `json:"checked"` // whose signature is right
+	// Of the last one that is right; Block is that which it is about.
+	Block    uint64 `json:"sealed_block"`
+	Time     string `json:"sealed_time,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Last     uint64 `json:"last_block"`
+	Unsealed uint64 `json:"unsealed_blocks"` // behind it, but for those of seals only
+	Seconds  int64  `json:"unsealed_seconds"`
+	// Found are blocks that no seal of the run that wrote them is about: the
+	// ends of runs that were killed.
+	Found uint64 `json:"found_blocks"`
+}
+
+// blockPlace is a block that problems can name.
+type blockPlace struct {
+	number uint64
+	time   int64
+	file   string
+	offset int64
+}
+
+// sealState follows the seals of one stream.
+type sealState struct {
+	v    *verifier
+	sum  StreamSeals
+	keys seal.Keys // that are trusted here
+	last *seal.Seal
+
+	wrong     map[string]int // problems that were told once, and how often they came
+	end       int64          // last end of what is behind the last seal
+	unsealed  uint64         // blocks behind it with more than seals in them
+	late      *blockPlace    // the first behind it that ended after the time of the next one
+	onlySeals bool           // the last block has nothing else
+	blocks    uint64
+	segment   uint64 // the last one
+}
+
+func (v *verifier) newSealState(stream uint32) *sealState {
+	s := &sealState{v: v, sum: StreamSeals{Stream: stream}, keys: seal.Keys{}, wrong: map[string]int{}}
+	for id, key := range v.keys {
+		s.keys[id] = key
+	}
+	return s
+}
+
+// once tells the first problem of a kind, and counts the others.
+func (s *sealState) once(kind string, p blockPlace, format string, args ...any) {
+	s.wrong[kind]++
+	if s.wrong[kind] == 1 {
+		s.v.damage(p.file, &p.offset, format, args...)
+	}
+}
+
+// block takes a block and its seals. before is the place before the block, and
+// known says whether it is known.
+func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool) {
+	s.blocks++
+	for _, one := range f.seals {
+		s.sum.Seals++
+		if s.check(one, p, before, known) {
+			s.accept(one)
+		}
+	}
+	s.onlySeals = f.sealsOnly
+	s.sum.Last = p.number
+	if !f.sealsOnly {
+		s.unsealed++
+		s.end = max(s.end, f.header.LastEnd)
+	}
+	if s.late == nil && s.last != nil && s.last.Interval > 0 && f.header.LastEnd > s.last.Time+int64(s.last.Interval)*1e6+slack {
+		p.time = f.header.LastEnd
+		s.late = &p
+	}
+}
+
+// check says whether a seal is right.
+func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known bool) bool {
+	switch {
+	case one.Block != p.number-1:
+		s.once("place", p, "seal of %s is about block %d, but stands behind block %d", render.Time(one.Time), one.Block, p.number-1)
+		return false
+	case known && one.Hash != before.Hash:
+		s.once("hash", p, "block %d is not the one that was sealed at %s: its chain hash was another, so blocks up to it were changed", one.Block, render.Time(one.Time))
+		return false
+	case known && one.Record != before.Record:
+		s.once("record", p, "seal of %s says that block %d ends with record %d, not %d", render.Time(one.Time), one.Block, one.Record, before.Record)
+		return false
+	case len(s.keys) == 0:
+		return false
+	}
+	key, ok := s.keys[one.Key]
+	switch {
+	case !ok:
+		s.once("key "+one.Key, p, "seal of block %d is by key %s, which is not trusted: give its public key with --key", one.Block, one.Key)
+		return false
+	case !one.Verify(key):
+		s.once("signature", p, "signature of the seal of block %d at %s is not that of key %s", one.Block, render.Time(one.Time), one.Key)
+		return false
+	}
+	return true
+}
+
+// accept takes a seal whose signature is right.
+func (s *sealState) accept(one *seal.Seal) {
+	s.sum.Checked++
+	from := uint64(0)
+	if s.last != nil {
+		from = s.last.Block
+	}
+	if one.First > from+1 {
+		// What a killed run left without a seal, its next run only found.
+		s.sum.Found += min(s.unsealed, one.First-1-from)
+		s.missed(one.First - 1)
+	}
+	if one.NextKey != nil {
+		s.keys[seal.KeyID(one.NextKey)] = one.NextKey
+	}
+	s.last, s.late, s.unsealed, s.end = one, nil, 0, one.Time
+}
+
+// missed tells that a seal is not there that must be, if so: all blocks behind
+// the last seal up to, but without, the last one of their run end before the
+// next seal is due.
+func (s *sealState) missed(end uint64) {
+	if s.late == nil || s.late.number >= end {
+		return
+	}
+	s.once("missing", *s.late, "seals are missing: the last one before is of %s, and its writer seals every %d seconds, but block %d ended at %s",
+		render.Time(s.last.Time), s.last.Interval, s.late.number, render.Time(s.late.time))
+}
+
+// sealing says whether the stream's writer seals, as far as is proved.
+func (s *sealState) sealing() bool { return s.last != nil && s.last.Reason != seal.ReasonEnd }
+
+// leave ends a segment that another one follows.
+func (s *sealState) leave(seg *trail.Segment) {
+	if s.sealing() && s.blocks > 0 && !s.onlySeals {
+		s.once("segment", blockPlace{file: seg.Path, offset: seg.Size}, "segment %d ends without a seal, though its writer seals at ends of segments", seg.Number)
+	}
+}
+
+// finish ends the stream.
+func (s *sealState) finish(path string) {
+	v, sum := s.v, &s.sum
+	if len(v.keys) > 0 && sum.Seals == 0 && s.blocks > 0 {
+		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.wrong)) {
+		if n := s.wrong[kind]; n > 1 {
+			v.damage(path, nil, "stream %d: %d more seals are wrong in the same way (%s)", sum.Stream, n-1, kind)
+		}
+	}
+	if s.sealing() {
+		s.missed(sum.Last)
+	}
+	if s.last != nil {
+		sum.Block, sum.Time, sum.Key, sum.Reason = s.last.Block, render.Time(s.last.Time), s.last.Key, s.last.Reason
+		sum.Unsealed = s.unsealed
+		if s.unsealed > 0 {
+			sum.Seconds = max(0, (s.end-s.last.Time)/1e6)
+		}
+		if s.last.Reason == seal.ReasonSegment && s.onlySeals && s.unsealed == 0 && s.last.Segment == s.segment {
+			v.warning(path, nil, "stream %d ends with a seal that was made for the end of a segment: unless the server was killed just then, segments behind it are missing", sum.Stream)
+		}
+		if sum.Found > 0 {
+			v.warning(path, nil, "stream %d: %d blocks have no seal of the run of the server that wrote them, which was killed or did not seal yet: they are sealed as the next run found them", sum.Stream, sum.Found)
+		}
+		if s.last.Reason == seal.ReasonEnd {
+			v.warning(path, nil, "stream %d: sealing was ended by the server's configuration at %s", sum.Stream, sum.Time)
+		}
+	}
+	if s.sum.Seals > 0 || len(v.keys) > 0 {
+		v.report.Seals = append(v.report.Seals, *sum)
+	}
+}
+
+// line is a stream's row of the report for people.
+func (s *StreamSeals) line(checked bool) string {
+	count := fmt.Sprintf("stream %d: %s", s.Stream, Group(int64(s.Seals)))
+	switch {
+	case !checked:
+		return count + ", not checked: no key was given"
+	case s.Time == "":
+		return fmt.Sprintf("%s, none of them right; %s blocks", count, Group(int64(s.Last)))
+	}
+	line := fmt.Sprintf("%s, sealed up to block %s of %s at %s by key %s", count, Group(int64(s.Block)), Group(int64(s.Last)), s.Time, s.Key)
+	switch {
+	case s.Unsealed > 0:
+		line += fmt.Sprintf("; not yet sealed: %s blocks, %s", Group(int64(s.Unsealed)), time.Duration(s.Seconds)*time.Second)
+	case s.Reason == seal.ReasonStop:
+		line += ", when the server was stopped"
+	}
+	return line
+}
+
+// anchorState is an anchor, and whether its block was there.
+type anchorState struct {
+	*seal.Anchor
+	seen bool
+}
+
+func (v *verifier) setAnchors(list []*seal.Anchor) {
+	v.report.Anchors = len(list)
+	for _, a := range list {
+		v.anchors = append(v.anchors, &anchorState{Anchor: a})
+	}
+}
+
+// anchor compares a block with the anchors that name it.
+func (v *verifier) anchor(stream uint32, p blockPlace, systemID uint64, h *trail.BlockHeader) {
+	if _, there := v.firstBlock[stream]; !there {
+		v.firstBlock[stream] = h.Number
+	}
+	end := h.FirstRecord + uint64(h.Records) - 1
+	for _, a := range v.anchors {
+		if a.Stream != stream || a.Block != h.Number {
+			continue
+		}
+		a.seen = true
+		switch {
+		case systemID != a.SystemID:
+			v.damage(p.file, &p.offset, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, systemID)
+		case h.Chain != a.Hash:
+			v.damage(p.file, &p.offset, "block %d is not the one of anchor %s, of %s: its chain hash was another, so blocks up to it were changed", h.Number, a.From, render.Time(a.Time))
+		case end != a.Record:
+			v.damage(p.file, &p.offset, "block %d ends with record %d, but with %d in anchor %s", h.Number, end, a.Record, a.From)
+		}
+	}
+}
+
+// finishAnchors tells which anchors name blocks that are not there.
+func (v *verifier) finishAnchors() {
+	for _, a := range v.anchors {
+		if key, ok := v.keys[a.Key]; a.Signed && ok && !a.Verify(key) {
+			v.damage("", nil, "anchor %s: its signature is not that of key %s", a.From, a.Key)
+		}
+		first, there := v.firstBlock[a.Stream]
+		switch {
+		case a.seen:
+		case there && a.Block < first:
+			v.warning("", nil, "anchor %s names block %d of stream %d, before the first one that is there: it proves nothing here", a.From, a.Block, a.Stream)
+		default:
+			v.damage("", nil, "block %d of stream %d, which anchor %s of %s names, is not there: the end of the stream was cut off, or the trail is an older copy",
+				a.Block, a.Stream, a.From, render.Time(a.Time))
+		}
+	}
+}

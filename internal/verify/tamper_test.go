@@ -1,0 +1,609 @@
+package verify
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// The tamper suite: a trail that a server has recorded (two streams of four
+// segments, two runs, two keys, LZ4) is altered at random places in every way that
+// docs/proof.md lists, and every alteration must be found.
+//
+//	STENO_TAMPER=1000 STENO_TAMPER_SEED=1 go test ./internal/verify -run Alteration -v
+
+const sealedTrail = "testdata/sealed"
+
+// finder is the least that finds an alteration.
+type finder int
+
+const (
+	byItself finder = iota // the trail alone
+	byKey
+	byAnchor
+)
+
+// tampering is one way to alter a trail.
+type tampering struct {
+	name  string
+	found finder
+	what  string // regular expression: one of the problems says this
+	alter func(r *rand.Rand, f files) files
+}
+
+// pick takes a stream and a segment; of several, that are not the last, if so.
+func pick(r *rand.Rand, f files, last bool) (stream uint32, segment uint64) {
+	stream = uint32(r.IntN(len(f)))
+	n := len(f[stream])
+	if !last {
+		n--
+	}
+	return stream, uint64(1 + r.IntN(n))
+}
+
+// inside picks a place in a segment's bytes, and how many from there on; never in
+// the last block of a stream, where an unfinished write looks alike.
+func inside(r *rand.Rand, f files, most int) (data []byte, at, n int) {
+	s, seg := pick(r, f, true)
+	data = f[s][seg]
+	end := len(data)
+	if b := blocks(data); seg == uint64(len(f[s])) {
+		end = b[len(b)-2]
+	}
+	at = r.IntN(end)
+	return data, at, 1 + r.IntN(min(most, end-at))
+}
+
+func fill(r *rand.Rand, b []byte) {
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+}
+
+// segmentOf puts a segment's bytes back.
+func (f files) replace(old, data []byte) {
+	for _, segments := range f {
+		for n := range segments {
+			if &segments[n][0] == &old[0] {
+				segments[n] = data
+				return
+			}
+		}
+	}
+	panic("no such segment")
+}
+
+// blockOf picks one block of a segment, and another one after it.
+func blockOf(r *rand.Rand, f files) (data []byte, at []int, i, j int) {
+	for {
+		s, seg := pick(r, f, true)
+		data = f[s][seg]
+		at = blocks(data)
+		if n := len(at) - 1; n >= 3 {
+			i = r.IntN(n - 2)
+			return data, at, i, i + 1 + r.IntN(n-2-i)
+		}
+	}
+}
+
+var bytewise = []tampering{
+	{"a bit flipped", byItself, `checksum|chain is broken|no block starts here|not a segment|unfinished|missing|format version|flags`, func(r *rand.Rand, f files) files {
+		s, seg := pick(r, f, true)
+		f[s][seg][r.IntN(len(f[s][seg]))] ^= 1 << r.IntN(8)
+		return f
+	}},
+	{"bytes overwritten", byItself, `checksum|no block starts here|not a segment|unfinished`, func(r *rand.Rand, f files) files {
+		data, at, n := inside(r, f, 300)
+		data[at] ^= 0x55
+		fill(r, data[at+1:at+n])
+		return f
+	}},
+	{"bytes zeroed", byItself, `checksum|no block starts here|not a segment|unfinished`, func(r *rand.Rand, f files) files {
+		data, at, n := inside(r, f, 2000)
+		clear(data[at : at+n])
+		data[at] = ^data[at]
+		return f
+	}},
+	{"bytes taken out", byItself, `checksum|no block starts here|not a segment|unfinished|cannot be|expected|more than once|missing`, func(r *rand.Rand, f files) files {
+		data, at, n := inside(r, f, 500)
+		f.replace(data, slices.Delete(slices.Clone(data), at, at+n))
+		return f
+	}},
+	{"bytes put in", byItself, `checksum|no block starts here|not a segment|unfinished`, func(r *rand.Rand, f files) files {
+		data, at, n := inside(r, f, 500)
+		put := make([]byte, n)
+		fill(r, put)
+		f.replace(data, slices.Insert(slices.Clone(data), at, put...))
+		return f
+	}},
+	{"block removed", byItself, `stands where block \d+ is expected`, func(r *rand.Rand, f files) files {
+		data, at, i, _ := blockOf(r, f)
+		f.replace(data, slices.Delete(slices.Clone(data), at[i], at[i+1]))
+		return f
+	}},
+	{"block doubled", byItself, `stands where block \d+ is expected`, func(r *rand.Rand, f files) files {
+		data, at, i, j := blockOf(r, f)
+		f.replace(data, slices.Insert(slices.Clone(data), at[j+1], data[at[i]:at[i+1]]...))
+		return f
+	}},
+	{"blocks swapped", byItself, `stands where block \d+ is expected`, func(r *rand.Rand, f files) files {
+		data, at, i, j := blockOf(r, f)
+		f.replace(data, slices.Concat(data[:at[i]], data[at[j]:at[j+1]], data[at[i+1]:at[j]], data[at[i]:at[i+1]], data[at[j+1]:]))
+		return f
+	}},
+	{"block of another stream put in", byItself, `chain is broken`, func(r *rand.Rand, f files) files {
+		data, at, i, _ := blockOf(r, f)
+		other := f[1-binary.LittleEndian.Uint32(data[24:])]
+		from := other[uint64(1+r.IntN(len(other)))]
+		b := blocks(from)
+		k := r.IntN(len(b) - 1)
+		f.replace(data, slices.Concat(data[:at[i]], from[b[k]:b[k+1]], data[at[i+1]:]))
+		return f
+	}},
+	{"segment removed", byItself, `segments? \d+ (is|to \d+ are) missing`, func(r *rand.Rand, f files) files {
+		s, seg := pick(r, f, false)
+		delete(f[s], seg)
+		return f
+	}},
+	{"segments swapped", byItself, `header says that this is segment`, func(r *rand.Rand, f files) files {
+		s, seg := pick(r, f, false)
+		f[s][seg], f[s][seg+1] = f[s][seg+1], f[s][seg]
+		return f
+	}},
+	{"segment copied over another", byItself, `header says that this is segment`, func(r *rand.Rand, f files) files {
+		s, seg := pick(r, f, false)
+		f[s][seg] = f[s][seg+1]
+		return f
+	}},
+	{"stream copied over another", byItself, `header says that this is stream`, func(r *rand.Rand, f files) files {
+		f[1] = f[0]
+		return f
+	}},
+	{"stream copied beside the others", byItself, `header says that this is stream`, func(r *rand.Rand, f files) files {
+		f[2] = f[uint32(r.IntN(2))]
+		return f
+	}},
+	{"streams swapped", byItself, `header says that this is stream`, func(r *rand.Rand, f files) files {
+		f[0], f[1] = f[1], f[0]
+		return f
+	}},
+	{"stream of another server", byItself, `another server's`, func(r *rand.Rand, f files) files {
+		other := r.Uint64()
+		for _, data := range f[uint32(r.IntN(2))] {
+			binary.LittleEndian.PutUint64(data[16:], other)
+			trailtest.SealSegment(data[:trail.SegmentHeaderSize])
+		}
+		return f
+	}},
+	{"first stream removed", byItself, `stream 0 is missing`, func(r *rand.Rand, f files) files {
+		delete(f, 0)
+		return f
+	}},
+	{"last stream removed", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+		delete(f, 1)
+		return f
+	}},
+	{"end cut off", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+		return f.cut(r, uint32(r.IntN(2)), false)
+	}},
+	{"end cut off after a block", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+		return f.cut(r, uint32(r.IntN(2)), true)
+	}},
+	{"last segments removed", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+		s := uint32(r.IntN(2))
+		from := uint64(2 + r.IntN(len(f[s])-1))
+		maps.DeleteFunc(f[s], func(n uint64, _ []byte) bool { return n >= from })
+		return f
+	}},
+	{"an older copy", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+		return f.cut(r, 0, true).cut(r, 1, true)
+	}},
+}
+
+// cut takes off the end of a stream, at least the last sealed block.
+func (f files) cut(r *rand.Rand, s uint32, whole bool) files {
+	seg := uint64(1 + r.IntN(len(f[s])))
+	data := f[s][seg]
+	at := blocks(data)
+	if len(at) < 3 {
+		return f.cut(r, s, whole)
+	}
+	end := at[r.IntN(len(at)-2)]
+	if !whole {
+		end = trail.SegmentHeaderSize + r.IntN(at[len(at)-3]-trail.SegmentHeaderSize+1)
+	}
+	f[s][seg] = data[:end]
+	maps.DeleteFunc(f[s], func(n uint64, _ []byte) bool { return n > seg })
+	return f
+}
+
+// forging is a change of records by somebody who makes everything else right.
+type forging struct {
+	name   string
+	change func(r *rand.Rand, f *forgery)
+}
+
+// item picks an item that matches, with its block.
+func (f *forgery) item(r *rand.Rand, match func(*forgedItem) bool) (*forgedBlock, int) {
+	for {
+		list := f.streams[uint32(r.IntN(len(f.streams)))].all()
+		b := list[r.IntN(len(list))]
+		if len(b.items) == 0 {
+			continue
+		}
+		if i := r.IntN(len(b.items)); match(b.items[i]) {
+			return b, i
+		}
+	}
+}
+
+func ofKind(kinds ...trail.Kind) func(*forgedItem) bool {
+	return func(i *forgedItem) bool {
+		return i.data == nil && i.record.Parts == [3]uint64{} && slices.Contains(kinds, i.record.Kind)
+	}
+}
+
+var forgings = []forging{
+	{"record removed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement, trail.KindTransaction, trail.KindConnect))
+		gone := b.items[i]
+		f.removeItems(func(item *forgedItem) bool { return item == gone })
+	}},
+	{"record inserted", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		before := b.items[i]
+		forged := *before.record
+		forged.Text = "SELECT 'never run'"
+		f.renumber(func(id trail.SessionID, seq uint64) int64 {
+			if id == before.id && seq > before.seq {
+				return 1
+			}
+			return 0
+		})
+		forged.Seq = before.seq + 1
+		b.items = slices.Insert(b.items, i+1, &forgedItem{id: before.id, seq: forged.Seq, record: &forged})
+	}},
+	{"records exchanged", func(r *rand.Rand, f *forgery) {
+		a, i := f.item(r, ofKind(trail.KindStatement))
+		x := a.items[i].record
+		b, j := f.item(r, func(item *forgedItem) bool {
+			return ofKind(trail.KindStatement)(item) && item.record.Duration != x.Duration
+		})
+		y := b.items[j].record
+		ofX, ofY := *x, *y
+		exchange := func(to *trailtest.Record, place, content *trailtest.Record) {
+			*to = *content
+			to.Session, to.Seq, to.Statement, to.Time, to.Depth, to.Substatement = place.Session, place.Seq, place.Statement, place.Time, place.Depth, place.Substatement
+		}
+		exchange(x, &ofX, &ofY)
+		exchange(y, &ofY, &ofX)
+	}},
+	{"text changed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		b.items[i].record.Text = "SELECT 'harmless'"
+	}},
+	{"rows changed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		b.items[i].record.Rows += 1 + uint64(r.IntN(5))
+	}},
+	{"time changed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		b.items[i].record.Time -= 1 + r.Int64N(3600*1e6)
+	}},
+	{"user changed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		item := b.items[i].record
+		item.Session = item.Session.With(trailtest.Fact{Key: trail.KeyUser, Value: "nobody"})
+	}},
+	{"outcome changed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		item := b.items[i].record
+		if item.Outcome = trail.OutcomeOk; item.SQLState == "" {
+			item.Outcome, item.SQLState, item.Message = trail.OutcomeError, "42501", "permission denied"
+		} else {
+			item.SQLState, item.Message = "", ""
+			item.Fields &^= trail.FieldError | trail.FieldOutcome
+		}
+	}},
+	{"session removed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindConnect))
+		id := b.items[i].id
+		f.removeItems(func(item *forgedItem) bool { return item.id == id })
+	}},
+	{"records removed under a gap record", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		gone := b.items[i]
+		forged := &trailtest.Record{Kind: trail.KindGap, Session: gone.record.Session, Seq: gone.seq + 1, Time: gone.record.Time, Extra: []string{
+			"count", "1", "first_seq", fmt.Sprint(gone.seq), "last_seq", fmt.Sprint(gone.seq), "reason", "ring full",
+		}}
+		f.renumber(func(id trail.SessionID, seq uint64) int64 {
+			if id == gone.id && seq > gone.seq {
+				return 1
+			}
+			return 0
+		})
+		b.items[i] = &forgedItem{id: gone.id, seq: gone.seq + 1, record: forged}
+	}},
+	{"block removed", func(r *rand.Rand, f *forgery) {
+		b, i := f.item(r, ofKind(trail.KindStatement))
+		gone := map[*forgedItem]bool{}
+		for _, item := range b.items {
+			gone[item] = true
+		}
+		_ = i
+		f.removeItems(func(item *forgedItem) bool { return gone[item] })
+	}},
+	{"blocks reordered", func(r *rand.Rand, f *forgery) {
+		for {
+			list := f.streams[uint32(r.IntN(len(f.streams)))].segments
+			seg := list[r.IntN(len(list))].blocks
+			if len(seg) < 2 {
+				continue
+			}
+			i := r.IntN(len(seg) - 1)
+			seg[i], seg[i+1] = seg[i+1], seg[i]
+			return
+		}
+	}},
+	{"segment removed", func(r *rand.Rand, f *forgery) {
+		s := f.streams[uint32(r.IntN(len(f.streams)))]
+		at := r.IntN(len(s.segments) - 1)
+		gone := map[*forgedItem]bool{}
+		for _, b := range s.segments[at].blocks {
+			for _, item := range b.items {
+				gone[item] = true
+			}
+		}
+		s.segments = slices.Delete(s.segments, at, at+1)
+		lost := map[trail.SessionID][]uint64{}
+		for item := range gone {
+			if item.data == nil && item.seq != 0 {
+				lost[item.id] = append(lost[item.id], item.seq)
+			}
+		}
+		f.renumber(func(id trail.SessionID, seq uint64) int64 {
+			n := int64(0)
+			for _, g := range lost[id] {
+				if g < seq {
+					n--
+				}
+			}
+			return n
+		})
+	}},
+	{"stream copied over another", func(r *rand.Rand, f *forgery) {
+		f.streams[1] = f.streams[0]
+		// its sessions get other process ids, as if they were others
+		f.streams[0] = f.streams[0].copy()
+		sessions := map[*trailtest.Session]*trailtest.Session{}
+		states := map[trail.SessionID]*trailtest.Session{}
+		for _, b := range f.streams[1].all() {
+			for _, item := range b.items {
+				old := item.record.Session
+				if sessions[old] == nil {
+					id := trail.SessionID{Start: old.Start, PID: old.PID + 100000}
+					if states[id] == nil {
+						states[id] = trailtest.NewSession(id.Start, id.PID)
+					}
+					sessions[old] = states[id].With(old.Facts...)
+				}
+				item.record.Session, item.id = sessions[old], trail.SessionID{Start: old.Start, PID: old.PID + 100000}
+			}
+		}
+	}},
+	{"another server's trail", func(r *rand.Rand, f *forgery) {
+		for _, s := range f.streams {
+			for _, seg := range s.segments {
+				seg.header = slices.Clone(seg.header)
+				binary.LittleEndian.PutUint64(seg.header[16:], 4711)
+			}
+		}
+	}},
+}
+
+// copy gives a stream items of its own.
+func (s *forgedStream) copy() *forgedStream {
+	c := &forgedStream{}
+	for _, seg := range s.segments {
+		cs := &forgedSegment{header: seg.header}
+		for _, b := range seg.blocks {
+			cb := &forgedBlock{codec: b.codec, created: b.created, image: b.image, before: b.before}
+			for _, i := range b.items {
+				ci, cr := *i, *i.record
+				ci.record, cr.Extra = &cr, slices.Clone(cr.Extra)
+				cb.items = append(cb.items, &ci)
+			}
+			cb.were = slices.Clone(cb.items)
+			cs.blocks = append(cs.blocks, cb)
+		}
+		c.segments = append(c.segments, cs)
+	}
+	return c
+}
+
+// suite is the trail, and what it is held against.
+type suite struct {
+	original files
+	keys     seal.Keys
+	anchors  []*seal.Anchor
+}
+
+func newSuite(t testing.TB) *suite {
+	t.Helper()
+	keys, err := seal.LoadKeys([]string{sealedTrail + ".pub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(sealedTrail + ".anchors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	anchors, err := seal.ParseAnchors(in, "anchors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &suite{readFiles(t, sealedTrail), keys, anchors}
+}
+
+// verify returns what is found with the trail alone, with the key, and with the
+// anchors, too.
+func (s *suite) verify(t testing.TB, f files) (reports [3]*Report) {
+	t.Helper()
+	dir := t.TempDir()
+	f.write(t, dir)
+	for i, checks := range []Checks{{}, {Keys: s.keys}, {Keys: s.keys, Anchors: s.anchors}} {
+		tr, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reports[i], err = Trail(context.Background(), tr, nil, checks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reports
+}
+
+func says(r *Report, what string) bool {
+	re := regexp.MustCompile(what)
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return re.MatchString(p.What) })
+}
+
+// TestUntouchedTrailIsWhole is what the tamper suite is to be measured by: no
+// false alarm.
+func TestUntouchedTrailIsWhole(t *testing.T) {
+	s := newSuite(t)
+	for i, r := range s.verify(t, s.original) {
+		if !r.Whole || len(r.Warnings) > 0 {
+			t.Errorf("%d: %v %v", i, r.Problems, r.Warnings)
+		}
+	}
+	// A beginning that ends with a whole block was once the trail.
+	for end := 2; end < 30; end++ {
+		f := s.original.clone()
+		for n := range f {
+			seg := f[n][3]
+			at := blocks(seg)
+			f[n][3] = seg[:at[min(end, len(at)-1)]]
+			delete(f[n], 4)
+		}
+		if r := s.verify(t, f); !r[0].Whole || !r[1].Whole {
+			t.Errorf("as it was after %d blocks of its third segments: %v", end, r[1].Problems)
+		}
+	}
+}
+
+// TestForgerMakesEverythingRight checks the suite itself: with seals by another
+// key, what it writes is a whole trail to who has not the key.
+func TestForgerMakesEverythingRight(t *testing.T) {
+	s := newSuite(t)
+	for _, how := range []sealing{sealsOwn, sealsFaked, sealsGone} {
+		f := apart(t, s.original)
+		for _, stream := range f.streams {
+			stream.segments[0].blocks[0].items[0].record.Time--
+		}
+		r := s.verify(t, f.together(how))
+		if !r[0].Whole {
+			t.Errorf("%s: %v", how, r[0].Problems)
+		}
+		if r[1].Whole {
+			t.Errorf("%s: not found with the key", how)
+		}
+	}
+}
+
+func TestEveryAlterationIsFound(t *testing.T) {
+	runs, seed := 300, uint64(time.Now().UnixNano())
+	for name, value := range map[string]func(uint64){
+		"STENO_TAMPER":      func(n uint64) { runs = int(n) },
+		"STENO_TAMPER_SEED": func(n uint64) { seed = n },
+	} {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			value(n)
+		}
+	}
+	t.Logf("STENO_TAMPER=%d STENO_TAMPER_SEED=%d", runs, seed)
+	s := newSuite(t)
+	found := 0
+	by := map[string]*[4]int{}
+	count := func(name string, reports [3]*Report) int {
+		if by[name] == nil {
+			by[name] = &[4]int{}
+		}
+		by[name][0]++
+		for i, r := range reports {
+			if !r.Whole {
+				by[name][i+1]++
+			}
+		}
+		if !reports[2].Whole {
+			found++
+		}
+		return by[name][0]
+	}
+	for i := range runs {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		wrong := func(name string, report *Report, format string, args ...any) {
+			t.Errorf("STENO_TAMPER_SEED=%d, run %d: %s: %s: %v, warnings %v", seed, i, name, fmt.Sprintf(format, args...), report.Problems, report.Warnings)
+		}
+		if k := i % (len(bytewise) + 2*len(forgings)); k < len(bytewise) {
+			one := bytewise[k]
+			f := one.alter(r, s.original.clone())
+			reports := s.verify(t, f)
+			count(one.name, reports)
+			for least, report := range reports {
+				if finder(least) >= one.found && report.Whole {
+					wrong(one.name, report, "not found by %d", least)
+				}
+			}
+			if !says(reports[2], one.what) {
+				wrong(one.name, reports[2], "nothing says %q", one.what)
+			}
+			continue
+		}
+		one := forgings[(i-len(bytewise))%len(forgings)]
+		how := sealing(r.IntN(int(sealings)))
+		forged := apart(t, s.original)
+		one.change(r, forged)
+		reports := s.verify(t, forged.together(how))
+		name := "forged: " + one.name + ", " + how.String()
+		count(name, reports)
+		what := map[sealing]string{
+			sealsKept:  `is not the one that was sealed|stands behind block|not that of key`,
+			sealsOwn:   `is by key \w+, which is not trusted`,
+			sealsFaked: `signature of the seal of block \d+ at .* is not that of key|which is not trusted`,
+			sealsGone:  `there is no seal in stream \d|seals are missing|ends without a seal|is not the one of anchor|is not there`,
+		}[how]
+		at := 1
+		if how == sealsGone {
+			at = 2 // what comes soon enough after the last seal that is left
+		}
+		if !says(reports[at], what) {
+			wrong(name, reports[at], "nothing says %q", what)
+		}
+		if reports[2].Whole || how != sealsKept && !reports[0].Whole {
+			wrong(name, reports[0], "not found, or not forged well")
+		}
+	}
+	var table strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		fmt.Fprintf(&table, "%4d %4d %4d %4d  %s\n", by[name][0], by[name][1], by[name][2], by[name][3], name)
+	}
+	t.Logf("%d of %d alterations found; runs, found without key, with it, and with anchors:\n%s", found, runs, table.String())
+	if found != runs {
+		t.Errorf("only %d of %d alterations are found", found, runs)
+	}
+}
