@@ -260,8 +260,13 @@ static void
 publish(StenoWriter *w)
 {
 	StenoTrouble *t = &w->control->trouble;
-	uint32		failing = is_failing(w) ? (uint32) steno_on_failure + 1 : 0;
+	int			policy = steno_on_failure;
+	uint32		failing;
 
+	/* what cannot be synced is taken all the same: a full ring is only slow */
+	if (policy == STENO_ON_FAILURE_CONTINUE && !w->failing[STENO_WRITE])
+		policy = STENO_ON_FAILURE_WAIT;
+	failing = is_failing(w) ? (uint32) policy + 1 : 0;
 	if (atomic_exchange(&t->failing, failing) == failing)
 		return;
 	tell_sessions(w, failing == STENO_ON_FAILURE_ERROR + 1);

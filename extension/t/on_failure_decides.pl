@@ -287,7 +287,8 @@ foreach my $fault (@names)
 	run_numbers($c, 2);
 	$start = break('wait', $fault);
 	$waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
-	foreach (1 .. ($fault eq 'not synced' ? 60 : 1000))
+	# of the others, all find room
+	foreach (1 .. ($fault eq 'not synced' ? 20 : 1000))
 	{
 		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 300 . "'\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
@@ -324,7 +325,7 @@ foreach my $fault (@names)
 	run_numbers($c, 2);
 	$start = break('continue', $fault);
 	$drops = look("SELECT drops FROM steno.rings WHERE pid = $c->{pid}");
-	run_numbers($c, 60);
+	run_numbers($c, $fault eq 'not synced' ? 20 : 60);
 	$drops = look("SELECT drops FROM steno.rings WHERE pid = $c->{pid}") - $drops;
 	if ($fault eq 'not synced')
 	{
