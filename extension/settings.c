@@ -29,6 +29,7 @@ int			steno_rotation_age;
 int			steno_compression;
 int			steno_block_size;
 int			steno_file_mode;
+char	   *steno_encryption_key_command;
 
 static const struct config_enum_entry delivery_options[] = {
 	{"wait", STENO_DELIVERY_WAIT, false},
@@ -203,6 +204,12 @@ assign_int(int newval, void *extra)
 
 static void
 assign_enum(int newval, void *extra)
+{
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
+assign_string(const char *newval, void *extra)
 {
 	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }

@@ -26,6 +26,8 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "key.h"
+
 StenoControl *steno_control;
 StenoRings	steno_rings;
 
@@ -185,6 +187,7 @@ startup_shmem(void)
 	if (steno_rings.file == NULL)
 	{
 		check_trail_directory();
+		steno_key_check();
 		warn_of_silence();
 	}
 	create_rings();

@@ -27,6 +27,7 @@
  *		record.c			a record, encoded in place in the ring
  *		writer.c			the background workers that write the trail
  *		recover.c			ring files that dead servers left
+ *		key.c, .h			the encryption key of the trail
  *		views.c				SQL functions
  */
 #ifndef STENO_H
@@ -90,6 +91,7 @@ extern int	steno_rotation_age;
 extern int	steno_compression;
 extern int	steno_block_size;
 extern int	steno_file_mode;
+extern char *steno_encryption_key_command;
 
 /*
  * What the settings ask for that say what a session records.  It is in force, and

@@ -36,6 +36,8 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "key.h"
+
 /* Without records for this long, the writer sleeps deeply. */
 #define IDLE_MS 2000
 
@@ -266,9 +268,15 @@ steno_writer_write(StenoWriter *w)
 	if (steno_block_bytes(w->block) == 0)
 		return true;
 	memcpy(chain, w->stream.chain, sizeof(chain));
-	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
-							   w->stream.next_record, GetCurrentTimestamp(),
-							   chain, &len);
+	while ((bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
+									   w->stream.next_record, GetCurrentTimestamp(),
+									   chain, &len)) == NULL)
+	{
+		steno_key_block_error(w, &error);
+		report_failure(w, STENO_WRITE, &error);
+		if (!wait_to_retry(w))
+			return false;
+	}
 	if (drain)
 	{
 		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
@@ -494,16 +502,25 @@ open_stream(StenoWriter *w)
 	StenoFound	found;
 	StenoError	error;
 
-	while (!steno_stream_open(&w->stream, steno_directory, w->number,
-							  GetSystemIdentifier(), PG_VERSION_NUM,
-							  (mode_t) steno_file_mode, GetCurrentTimestamp(),
-							  &found, &error))
+	/* without the key, nothing is written: it would be plain */
+	while (!steno_key_answered(w))
+	{
+		if (leaving() && !producers_left(w))
+			proc_exit(0);
+		nap(20);
+	}
+	while (!steno_stream_open_crypt(&w->stream, steno_directory, w->number,
+									GetSystemIdentifier(), PG_VERSION_NUM,
+									(mode_t) steno_file_mode, steno_key_crypt(),
+									GetCurrentTimestamp(), &found, &error))
 	{
 		report_failure(w, STENO_WRITE, &error);
 		if (!wait_to_retry(w))
 			proc_exit(0);
 	}
 	report_success(w, STENO_WRITE);
+	if (steno_crypt_active(w->stream.crypt))
+		steno_key_report(w);
 	if (found.torn_bytes > 0)
 	{
 		char		bytes[32];
@@ -536,6 +553,8 @@ start(int number)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
+	steno_block_set_crypt(w->block, steno_key_crypt());
+	steno_key_ask();
 	describe_self(w);
 	w->control->latch = MyLatch;
 	atomic_store(&w->control->pid, (uint32) MyProcPid);
@@ -559,11 +578,12 @@ rotate_if_due(StenoWriter *w, bool requested)
 	StenoError	error;
 	TimestampTz now = GetCurrentTimestamp();
 	bool		due = w->stream.offset >= (uint64) steno_segment_size * 1024 * 1024;
+	bool		stale = steno_crypt_stale(w->stream.crypt);
 
 	if (steno_rotation_age > 0 &&
 		now - w->stream.created >= (int64) steno_rotation_age * SECS_PER_MINUTE * USECS_PER_SEC)
 		due = true;
-	if (w->stream.offset <= STENO_SEGMENT_HEADER || !(due || requested))
+	if (!stale && (w->stream.offset <= w->stream.header || !(due || requested)))
 		return true;
 	if (!may_try(w, STENO_ROTATE, now))
 		return false;
@@ -573,6 +593,8 @@ rotate_if_due(StenoWriter *w, bool requested)
 		return false;
 	}
 	report_success(w, STENO_ROTATE);
+	if (stale)
+		steno_key_report(w);
 	atomic_store(&w->control->segment, w->stream.segment);
 	return true;
 }
@@ -653,7 +675,10 @@ run(StenoWriter *w, StenoDrain *live)
 	for (;;)
 	{
 		int			fill = fullest(w, live);
-		int			busy = pass(w, live);
+		int			busy;
+
+		(void) steno_key_answered(w);
+		busy = pass(w, live);
 
 		if (busy < 0)
 			return;
@@ -674,6 +699,7 @@ run(StenoWriter *w, StenoDrain *live)
 				}
 				steno_rules_reload(rules_changed);
 			}
+			steno_key_ask();
 			interval = steno_flush_interval;
 			continue;
 		}
