@@ -92,7 +92,9 @@ func runKeyCommand(command string) ([][trail.KeySize]byte, error) {
 	if text := strings.TrimSpace(said.String()); text != "" {
 		err = fmt.Errorf("%w: %s", err, render.Safe(text))
 	}
-	return nil, fmt.Errorf("encryption key command \"%s\": %w", render.Safe(command), err)
+	// Only its name: a key may stand in the rest.
+	name, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+	return nil, fmt.Errorf("encryption key command \"%s\": %w", render.Safe(name), err)
 }
 
 // parseKeys reads keys, one a line. It never repeats what it was given.
@@ -137,4 +139,3 @@ func needKeys(err error) error {
 	}
 	return err
 }
-

@@ -30,6 +30,9 @@ type BlockHeader struct {
 // blockEncrypted is the flag of encrypted blocks.
 const blockEncrypted = 1
 
+// Encrypted says whether the payload is encrypted.
+func (h *BlockHeader) Encrypted() bool { return h.Flags&blockEncrypted != 0 }
+
 // ParseBlockHeader reads a block header and checks its checksum. Whether this
 // program can read the payload is for Load to say: a header with unknown flags
 // still tells where the next block starts.
@@ -115,7 +118,7 @@ func (b *Block) load() error {
 	if h.Flags&^blockEncrypted != 0 {
 		return corruptf(7, "block has flags 0x%x, which this program does not know", h.Flags)
 	}
-	encrypted := h.Flags&blockEncrypted != 0
+	encrypted := h.Encrypted()
 	if encrypted != (b.segment != nil && b.segment.Header.Encrypted) {
 		return corruptf(7, "block and segment are not both encrypted")
 	}

@@ -84,16 +84,16 @@ func (k *Keys) find(id KeyID, again bool) (key [KeySize]byte, ok bool) {
 type MissingKeyError struct {
 	File string
 	ID   KeyID
-	More int // other segments, of this key or others
+	More int // other segments without their key, this one or another
 }
 
 func (e *MissingKeyError) Error() string {
 	more := ""
 	switch {
 	case e.More == 1:
-		more = ", as one more segment that cannot be read"
+		more = ", and 1 more segment lacks its key"
 	case e.More > 1:
-		more = fmt.Sprintf(", as %d more segments that cannot be read", e.More)
+		more = fmt.Sprintf(", and %d more segments lack theirs", e.More)
 	}
 	return fmt.Sprintf("%s: encrypted with key %s, which was not given%s; give it with --encryption-key-command or --encryption-key-file", e.File, e.ID, more)
 }

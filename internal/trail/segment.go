@@ -14,7 +14,7 @@ const (
 	SegmentHeaderSize = 128
 	// EncryptedHeaderSize is the length of an encrypted segment's header.
 	EncryptedHeaderSize = 208
-	BlockHeaderSize   = 112
+	BlockHeaderSize     = 112
 	// MaxRaw is the longest payload of a block before compression.
 	MaxRaw = 16 << 20
 

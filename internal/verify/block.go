@@ -20,6 +20,7 @@ type finding struct {
 	ok     bool // the header was read
 	errs   []error
 	torn   bool // the errors are those of an unfinished write
+	sealed bool // encrypted, and not decrypted
 
 	spans     []span
 	explained []span // numbers that gap records stand for
@@ -54,7 +55,9 @@ func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool
 	b := &c.block
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
-	if err != nil {
+	if err != nil && err == ref.Segment.KeyErr {
+		f.sealed = true
+	} else if err != nil {
 		f.errs = append(f.errs, err)
 		f.torn = last && b.HasHole()
 	}

@@ -16,6 +16,7 @@ type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
 	Format string
+	cat.KeyFlags
 }
 
 // NewCmdVerify returns the command. Tests give a run function of their own.
@@ -27,6 +28,11 @@ func NewCmdVerify(f *cmdutil.Factory, run func(context.Context, *Options) error)
 		Long: `Read all of a trail and check every checksum, the hash chain of every stream,
 the numbers of segments, blocks and records, and that no session lacks a
 sequence number that no gap record stands for.
+
+Checksums and chain are those of what is stored, so an encrypted trail is checked
+without its keys, but for what stands in its records: sequence numbers, times,
+data parts. With the keys, these are checked, too, and that it was encrypted
+with them.
 
 The exit code is 0 when the trail is whole and 1 when it is damaged. A last
 block that the server did not finish writing is a warning, not damage.`,
@@ -41,6 +47,7 @@ block that the server did not finish writing is a warning, not damage.`,
 			return verifyRun(cmd.Context(), opts)
 		},
 	}
+	opts.KeyFlags.Add(cmd)
 	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -50,7 +57,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if opts.Format != "text" && opts.Format != "json" {
 		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
 	}
-	t, err := cat.OpenTrails(opts.Trails)
+	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
 	}

@@ -33,17 +33,22 @@ func (p Problem) String() string {
 
 // Report is the result of a verification.
 type Report struct {
-	Whole        bool      `json:"whole"`
-	Trail        []string  `json:"trail"`
-	Streams      int       `json:"streams"`
-	Segments     int       `json:"segments"`
-	Blocks       int64     `json:"blocks"`
-	Records      int64     `json:"records"`
-	Sessions     int       `json:"sessions"`
-	OpenSessions int       `json:"open_sessions"`
-	Bytes        int64     `json:"bytes"`
-	First        string    `json:"first_time,omitempty"`
-	Last         string    `json:"last_time,omitempty"`
+	Whole        bool     `json:"whole"`
+	Trail        []string `json:"trail"`
+	Streams      int      `json:"streams"`
+	Segments     int      `json:"segments"`
+	Blocks       int64    `json:"blocks"`
+	Records      int64    `json:"records"`
+	Sessions     int      `json:"sessions"`
+	OpenSessions int      `json:"open_sessions"`
+	Bytes        int64    `json:"bytes"`
+	First        string   `json:"first_time,omitempty"`
+	Last         string   `json:"last_time,omitempty"`
+	// EncryptedBlocks are those with encrypted payloads; UnreadBlocks those of
+	// them for which there was no key.
+	EncryptedBlocks int64 `json:"encrypted_blocks,omitempty"`
+	UnreadBlocks    int64 `json:"unread_blocks,omitempty"`
+
 	GapRecords   uint64    `json:"gap_records"`
 	LostRecords  uint64    `json:"lost_records"`
 	Problems     []Problem `json:"problems"`
@@ -75,6 +80,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	if r.First != "" {
 		row("time", "%s to %s", r.First, r.Last)
 	}
+	if r.EncryptedBlocks > 0 {
+		row("encrypted", "%s blocks, %s of them not decrypted", Group(r.EncryptedBlocks), Group(r.UnreadBlocks))
+	}
 	if r.GapRecords > 0 {
 		row("dropped", "%s records, told by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
 	}
@@ -89,6 +97,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("damage", r.Problems, r.MoreProblems)
 	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
+	if r.UnreadBlocks > 0 {
+		verdict = "whole: every checksum and chain hash is right; encrypted records were not looked at"
+	}
 	if !r.Whole {
 		n := len(r.Problems) + r.MoreProblems
 		verdict, paint = "DAMAGED: "+Group(int64(n))+" problem", "\x1b[31m"

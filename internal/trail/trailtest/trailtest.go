@@ -487,7 +487,7 @@ func gcm(key []byte) cipher.AEAD {
 }
 
 func randomBytes(n int) []byte {
-	b := make([]byte, n, n+1<<10)
+	b := make([]byte, n)
 	rand.Read(b)
 	return b
 }
