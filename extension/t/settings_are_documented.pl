@@ -25,7 +25,7 @@ SELECT format('| `%s` | %s | %s | %s | %s |', name,
 		WHEN 'integer' THEN CASE name WHEN 'steno.file_mode' THEN '`0600`, `0640`, `0644`'
 			ELSE min_val || ' – ' || max_val || coalesce(' ' || unit, '') END
 		ELSE CASE WHEN name IN ('steno.log', 'steno.log_start', 'steno.mandatory') THEN 'list of classes'
-			WHEN name = 'steno.role' THEN 'name of a role' WHEN name LIKE 'steno.app%' THEN 'text' ELSE 'path' END END,
+			WHEN name = 'steno.role' THEN 'name of a role' WHEN name LIKE '%\_command' THEN 'shell command' WHEN name LIKE 'steno.app%' THEN 'text' ELSE 'path' END END,
 	CASE context WHEN 'postmaster' THEN 'restart' WHEN 'sighup' THEN 'reload' WHEN 'user' THEN 'anyone' ELSE context END,
 	concat_ws(' ', short_desc, extra_desc))
 FROM pg_settings WHERE name LIKE 'steno.%' ORDER BY name});
