@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "decode.h"
@@ -426,6 +428,7 @@ TEST(encrypted_segment_with_a_damaged_key_part_is_left)
 TEST(failed_rotation_keeps_the_data_key)
 {
 	char		next[600];
+	struct rlimit limit;
 
 	begin(key_a);
 	trail_must_append(&t, 2);
@@ -436,10 +439,22 @@ TEST(failed_rotation_keeps_the_data_key)
 	CHECK(steno_crypt_stale(t.crypt));
 	trail_must_append(&t, 2);
 	CHECK(unlink(next) == 0);
+
+	/* in the middle of the header, when the next data key is made already */
+	signal(SIGXFSZ, SIG_IGN);
+	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+	limit.rlim_cur = 150;
+	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	CHECK(!steno_stream_rotate(&t.stream, TRAIL_NOW, &t.error) && t.error.error == EFBIG);
+	limit.rlim_cur = limit.rlim_max;
+	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	CHECK(access(next, F_OK) != 0 && steno_crypt_stale(t.crypt));
+	trail_must_append(&t, 2);
+
 	CHECK(steno_stream_rotate(&t.stream, TRAIL_NOW, &t.error));
 	trail_must_append(&t, 2);
-	CHECK(records_of(1, key_a) == 4 && records_of(2, key_b) == 2);
-	CHECK(trail_verify(trail, 0, NULL) == 3);
+	CHECK(records_of(1, key_a) == 6 && records_of(2, key_b) == 2);
+	CHECK(trail_verify(trail, 0, NULL) == 4);
 }
 
 static bool
