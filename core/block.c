@@ -72,7 +72,8 @@ struct StenoBlock
 	Dictionary	texts;
 	Expected   *expected;		/* by session definition */
 	uint32_t	max_sessions;
-	uint8_t    *packed;			/* header, then compressed payload */
+	uint8_t    *packed;			/* header, then compressed or encrypted payload */
+	StenoCrypt *crypt;
 	void	   *lz4;
 	EVP_MD_CTX *sha;
 };
@@ -118,7 +119,7 @@ allocate(StenoBlock *block, uint32_t capacity)
 
 	block->capacity = capacity;
 	block->buffer = malloc(STENO_BLOCK_HEADER + (size_t) capacity);
-	block->packed = malloc(STENO_BLOCK_HEADER + packed);
+	block->packed = malloc(STENO_BLOCK_HEADER + packed + STENO_PAYLOAD_EXTRA);
 	block->lz4 = malloc((size_t) LZ4_sizeofState());
 	block->sha = EVP_MD_CTX_new();
 	block->max_sessions = capacity / 64;
@@ -195,6 +196,12 @@ steno_block_reset(StenoBlock *block)
 	dictionary_reset(&block->sessions, clear);
 	dictionary_reset(&block->shapes, clear);
 	dictionary_reset(&block->texts, clear);
+}
+
+void
+steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt)
+{
+	block->crypt = crypt;
 }
 
 uint32_t
@@ -683,22 +690,39 @@ patch_first_time(StenoBlock *block)
 	p[i] = (uint8_t) v;
 }
 
-/* Compress the payload if that makes it smaller; the codec that was used. */
+/* Compress the payload to out if that makes it smaller; the codec that was used. */
 static int
-compress_payload(StenoBlock *block, int codec, uint32_t *stored)
+compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 {
 	int			n = 0;
 
 	*stored = block->used;
 	if (codec == STENO_CODEC_LZ4 && block->used > 0)
 		n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload,
-									   (char *) block->packed + STENO_BLOCK_HEADER,
-									   (int) block->used,
+									   (char *) out, (int) block->used,
 									   LZ4_compressBound((int) block->capacity), 1);
 	if (n <= 0 || (uint32_t) n >= block->used)
 		return STENO_CODEC_NONE;
 	*stored = (uint32_t) n;
 	return STENO_CODEC_LZ4;
+}
+
+/*
+ * Encrypt the payload, which compression has put where its encrypted bytes go, or
+ * left where it was.
+ */
+static bool
+encrypt_payload(StenoBlock *block, StenoBlockHeader *h)
+{
+	uint8_t    *out = block->packed + STENO_BLOCK_HEADER;
+	uint32_t	len = h->stored;
+
+	h->flags |= STENO_BLOCK_ENCRYPTED;
+	h->stored = len + STENO_PAYLOAD_EXTRA;
+	steno_block_header_write(block->packed, h);
+	return steno_crypt_payload(block->crypt, block->packed,
+							   h->codec == STENO_CODEC_NONE ? block->payload : out + STENO_NONCE_SIZE,
+							   len, out);
 }
 
 static bool
@@ -719,12 +743,15 @@ steno_block_finish(StenoBlock *block, int codec, uint64_t block_number,
 				   uint8_t chain[STENO_HASH_SIZE], size_t *bytes)
 {
 	StenoBlockHeader h = {0};
+	bool		encrypted = steno_crypt_active(block->crypt);
+	uint8_t    *packed = block->packed + STENO_BLOCK_HEADER;
 	uint8_t    *out;
 
 	if (block->records > 0)
 		patch_first_time(block);
-	h.codec = (uint8_t) compress_payload(block, codec, &h.stored);
-	out = h.codec == STENO_CODEC_NONE ? block->buffer : block->packed;
+	h.codec = (uint8_t) compress_payload(block, codec, encrypted ? packed + STENO_NONCE_SIZE : packed,
+										 &h.stored);
+	out = h.codec == STENO_CODEC_NONE && !encrypted ? block->buffer : block->packed;
 	h.raw = block->used;
 	h.records = block->records;
 	h.block = block_number;
@@ -732,6 +759,8 @@ steno_block_finish(StenoBlock *block, int codec, uint64_t block_number,
 	h.first_time = block->records > 0 ? block->first_time : now;
 	h.first_end = block->records > 0 ? block->first_end : now;
 	h.last_end = block->records > 0 ? block->last_end : now;
+	if (encrypted && !encrypt_payload(block, &h))
+		return NULL;
 	h.payload_sum = XXH64(out + STENO_BLOCK_HEADER, h.stored, 0);
 	steno_block_header_write(out, &h);
 	if (!chain_block(block->sha, out, h.stored, chain))

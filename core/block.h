@@ -9,6 +9,7 @@
 #ifndef STENO_BLOCK_H
 #define STENO_BLOCK_H
 
+#include "crypt.h"
 #include "message.h"
 
 /* What the writer knows of the producer of one ring. */
@@ -49,14 +50,20 @@ extern uint32_t steno_block_bytes(const StenoBlock *block);
  * returned address until the next reset.  chain is the previous hash on entry
  * and this block's on return.  now is used as the times of a block without
  * records.  A payload that compression does not make smaller is stored as it
- * is.  NULL, should hashing fail.  To finish the same block again, give it the
- * same previous hash again.
+ * is.  NULL, with chain as it was, should hashing or encryption fail.  To finish
+ * the same block again, give it the same previous hash again.
  */
 extern const uint8_t *steno_block_finish(StenoBlock *block, int codec,
 										 uint64_t block_number,
 										 uint64_t first_record, int64_t now,
 										 uint8_t chain[STENO_HASH_SIZE],
 										 size_t *bytes);
+
+/*
+ * Encrypt the blocks that are finished from now on while the open segment of
+ * these keys' stream is encrypted.  NULL: never.
+ */
+extern void steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt);
 
 /* Empty the builder, dictionaries included. */
 extern void steno_block_reset(StenoBlock *block);

@@ -471,29 +471,74 @@ unpack(StenoBytes stored, uint32_t raw, StenoBytes *payload, uint8_t **buffer)
 							   (int) stored.len, (int) raw) == (int) raw;
 }
 
+static bool
+decompress(const StenoBlockHeader *header, StenoBytes stored, StenoBytes *payload, uint8_t **buffer)
+{
+	if (header->codec == STENO_CODEC_NONE)
+	{
+		*payload = stored;
+		return header->raw == stored.len;
+	}
+	return header->codec == STENO_CODEC_LZ4 && unpack(stored, header->raw, payload, buffer);
+}
+
+/* Of an encrypted payload; what is decrypted is in *buffer, unless decompression puts its own there. */
+static bool
+open_encrypted(const uint8_t *bytes, const uint8_t *data_key, const StenoBlockHeader *header,
+			   StenoBytes stored, StenoBytes *payload, uint8_t **buffer)
+{
+	uint8_t    *plain;
+	bool		ok;
+
+	if (data_key == NULL || stored.len < STENO_PAYLOAD_EXTRA)
+		return false;
+	plain = malloc(stored.len);
+	if (plain == NULL)
+		return false;
+	ok = steno_payload_decrypt(data_key, bytes, stored.p, stored.len, plain);
+	stored.p = plain;
+	stored.len -= STENO_PAYLOAD_EXTRA;
+	ok = ok && decompress(header, stored, payload, buffer);
+	if (*buffer == NULL)
+		*buffer = plain;
+	else
+		free(plain);
+	return ok;
+}
+
 bool
-steno_block_open(const uint8_t *bytes, size_t len, StenoBlockHeader *header,
-				 StenoBytes *payload, uint8_t **buffer)
+steno_block_decrypt(const uint8_t *bytes, size_t len, const uint8_t *data_key,
+					StenoBlockHeader *header, StenoBytes *payload, uint8_t **buffer)
 {
 	StenoBytes	stored;
+	bool		ok;
 
 	*buffer = NULL;
 	if (len < STENO_BLOCK_HEADER || !steno_block_header_read(bytes, header) ||
-		header->flags != 0 || header->stored != len - STENO_BLOCK_HEADER ||
-		header->stored > STENO_MAX_RAW)
+		(header->flags & ~STENO_BLOCK_ENCRYPTED) || header->stored != len - STENO_BLOCK_HEADER ||
+		header->stored > STENO_MAX_RAW + STENO_PAYLOAD_EXTRA)
+		return false;
+	/* of an encrypted segment no block is plain, and of a plain one none is encrypted */
+	if ((data_key != NULL) != (header->flags == STENO_BLOCK_ENCRYPTED))
 		return false;
 	stored.p = bytes + STENO_BLOCK_HEADER;
 	stored.len = header->stored;
 	if (XXH64(stored.p, stored.len, 0) != header->payload_sum)
 		return false;
-	if (header->codec == STENO_CODEC_NONE)
-	{
-		*payload = stored;
-		return header->raw == header->stored;
-	}
-	if (header->codec == STENO_CODEC_LZ4 && unpack(stored, header->raw, payload, buffer))
+	if (header->flags & STENO_BLOCK_ENCRYPTED)
+		ok = open_encrypted(bytes, data_key, header, stored, payload, buffer);
+	else
+		ok = decompress(header, stored, payload, buffer);
+	if (ok)
 		return true;
 	free(*buffer);
 	*buffer = NULL;
 	return false;
+}
+
+bool
+steno_block_open(const uint8_t *bytes, size_t len, StenoBlockHeader *header,
+				 StenoBytes *payload, uint8_t **buffer)
+{
+	return steno_block_decrypt(bytes, len, NULL, header, payload, buffer);
 }

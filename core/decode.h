@@ -9,7 +9,7 @@
 #ifndef STENO_DECODE_H
 #define STENO_DECODE_H
 
-#include "header.h"
+#include "crypt.h"
 
 typedef struct StenoBytes
 {
@@ -95,6 +95,10 @@ extern void steno_decoder_end(StenoDecoder *d);
  */
 extern bool steno_block_open(const uint8_t *bytes, size_t len, StenoBlockHeader *header,
 							 StenoBytes *payload, uint8_t **buffer);
+
+/* The same of an encrypted block too, when there is the data key of its segment. */
+extern bool steno_block_decrypt(const uint8_t *bytes, size_t len, const uint8_t *data_key,
+								StenoBlockHeader *header, StenoBytes *payload, uint8_t **buffer);
 
 /* ---- pieces; each takes what it reads off the front of *in ---- */
 

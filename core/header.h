@@ -42,6 +42,25 @@ steno_get_le(const uint8_t *p, int bytes)
 #define STENO_SEGMENT_PREVIOUS 64	/* offset of the previous chain hash */
 #define STENO_SEGMENT_SUM 120
 
+/* Flags. */
+#define STENO_SEGMENT_ENCRYPTED 1u
+
+/* The key part, behind the first 128 bytes of an encrypted segment's header. */
+#define STENO_SEGMENT_KEY_ID 128
+#define STENO_SEGMENT_NONCE 136
+#define STENO_SEGMENT_DATA_KEY 148
+#define STENO_SEGMENT_TAG 180
+#define STENO_SEGMENT_KEY_SUM 200
+
+#define STENO_KEY_ID_SIZE 8
+
+/* The length of the header of a segment with these flags. */
+static inline uint16_t
+steno_segment_header_length(uint32_t flags)
+{
+	return flags & STENO_SEGMENT_ENCRYPTED ? STENO_SEGMENT_HEADER_ENCRYPTED : STENO_SEGMENT_HEADER;
+}
+
 typedef struct StenoSegmentHeader
 {
 	uint16_t	version;
@@ -57,6 +76,7 @@ typedef struct StenoSegmentHeader
 	uint8_t		previous[STENO_HASH_SIZE];
 } StenoSegmentHeader;
 
+/* The first 128 bytes; core/crypt.c writes the key part. */
 static inline void
 steno_segment_header_write(uint8_t *p, const StenoSegmentHeader *h)
 {
@@ -95,10 +115,23 @@ steno_segment_header_read(const uint8_t *p, StenoSegmentHeader *h)
 		steno_get_le(p + STENO_SEGMENT_SUM, 8) == XXH64(p, STENO_SEGMENT_SUM, 0);
 }
 
+/* Whether the checksum of the key part of an encrypted segment's header is right. */
+static inline bool
+steno_segment_key_whole(const uint8_t *p)
+{
+	return steno_get_le(p + STENO_SEGMENT_KEY_SUM, 8) == XXH64(p, STENO_SEGMENT_KEY_SUM, 0);
+}
+
 /* ---- block header ---- */
 
 #define STENO_BLOCK_CHAINED 72	/* header bytes that the chain hash covers */
 #define STENO_BLOCK_SUM 104
+
+/* Header bytes that an encrypted payload is bound to: what is known before it is encrypted. */
+#define STENO_BLOCK_BOUND 64
+
+/* Flags. */
+#define STENO_BLOCK_ENCRYPTED 1
 
 typedef struct StenoBlockHeader
 {

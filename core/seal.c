@@ -13,7 +13,7 @@
 #define DOMAIN "pg_steno seal v1"
 #define REASON 8
 
-_Static_assert(sizeof(DOMAIN) - 1 + 8 + 4 + 4 + 5 * 8 + STENO_HASH_SIZE + STENO_KEY_SIZE + REASON == STENO_SEAL_SIZE,
+_Static_assert(sizeof(DOMAIN) - 1 + 8 + 4 + 4 + 5 * 8 + STENO_HASH_SIZE + STENO_SEAL_KEY_SIZE + REASON == STENO_SEAL_SIZE,
 			   "the fields fill what is signed");
 
 void
@@ -32,19 +32,19 @@ steno_seal_bytes(const StenoSeal *seal, uint8_t bytes[STENO_SEAL_SIZE])
 	p = steno_put_le(p, (uint64_t) seal->time, 8);
 	memcpy(p, seal->hash, STENO_HASH_SIZE);
 	p += STENO_HASH_SIZE;
-	memcpy(p, seal->next_key, STENO_KEY_SIZE);
-	p += STENO_KEY_SIZE;
+	memcpy(p, seal->next_key, STENO_SEAL_KEY_SIZE);
+	p += STENO_SEAL_KEY_SIZE;
 	memset(p, 0, REASON);
 	memcpy(p, seal->reason, strnlen(seal->reason, REASON));
 }
 
 bool
-steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_KEY_SIZE])
+steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_SEAL_KEY_SIZE])
 {
-	size_t		len = STENO_KEY_SIZE;
+	size_t		len = STENO_SEAL_KEY_SIZE;
 
 	return EVP_PKEY_id(key) == EVP_PKEY_ED25519 &&
-		EVP_PKEY_get_raw_public_key(key, public_key, &len) == 1 && len == STENO_KEY_SIZE;
+		EVP_PKEY_get_raw_public_key(key, public_key, &len) == 1 && len == STENO_SEAL_KEY_SIZE;
 }
 
 static void
@@ -62,12 +62,12 @@ hex(char *to, const uint8_t *bytes, size_t len)
 }
 
 void
-steno_key_id(const uint8_t public_key[STENO_KEY_SIZE], char id[STENO_KEY_ID])
+steno_seal_key_id(const uint8_t public_key[STENO_SEAL_KEY_SIZE], char id[STENO_SEAL_KEY_ID])
 {
 	uint8_t		hash[SHA256_DIGEST_LENGTH];
 
-	SHA256(public_key, STENO_KEY_SIZE, hash);
-	hex(id, hash, (STENO_KEY_ID - 1) / 2);
+	SHA256(public_key, STENO_SEAL_KEY_SIZE, hash);
+	hex(id, hash, (STENO_SEAL_KEY_ID - 1) / 2);
 }
 
 static bool
@@ -123,17 +123,17 @@ const StenoMessage *
 steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
 				   EVP_PKEY * key, uint64_t seq)
 {
-	static const uint8_t none[STENO_KEY_SIZE];
+	static const uint8_t none[STENO_SEAL_KEY_SIZE];
 	StenoRecordMessage *r = (StenoRecordMessage *) buffer;
 	uint8_t    *extra = buffer + sizeof(*r);
 	uint8_t    *p = extra;
 	uint8_t		signature[STENO_SIGNATURE_SIZE];
-	uint8_t		public_key[STENO_KEY_SIZE];
-	char		id[STENO_KEY_ID];
+	uint8_t		public_key[STENO_SEAL_KEY_SIZE];
+	char		id[STENO_SEAL_KEY_ID];
 
 	if (!steno_key_public(key, public_key) || !sign(seal, key, signature))
 		return NULL;
-	steno_key_id(public_key, id);
+	steno_seal_key_id(public_key, id);
 	memset(buffer, 0, STENO_SEAL_ROOM);
 	r->m.kind = STENO_KIND_SEAL;
 	r->seq = seq;
@@ -148,8 +148,8 @@ steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
 	p = put_number(p, r, "first", seal->first);
 	p = put_number(p, r, "interval", seal->interval);
 	p = put_pair(p, r, "key", id);
-	if (memcmp(seal->next_key, none, STENO_KEY_SIZE) != 0)
-		p = put_hex(p, r, "next_key", seal->next_key, STENO_KEY_SIZE);
+	if (memcmp(seal->next_key, none, STENO_SEAL_KEY_SIZE) != 0)
+		p = put_hex(p, r, "next_key", seal->next_key, STENO_SEAL_KEY_SIZE);
 	p = put_hex(p, r, "signature", signature, STENO_SIGNATURE_SIZE);
 	r->extra_len = (uint32_t) (p - extra);
 	r->m.len = (uint32_t) ((p - buffer + 7) & ~7);

@@ -14,8 +14,8 @@
 
 #include "message.h"
 
-#define STENO_KEY_SIZE 32		/* of a public key */
-#define STENO_KEY_ID 17			/* its id in hexadecimal, with the zero */
+#define STENO_SEAL_KEY_SIZE 32		/* of a public key */
+#define STENO_SEAL_KEY_ID 17			/* its id in hexadecimal, with the zero */
 #define STENO_SIGNATURE_SIZE 64
 #define STENO_SEAL_SIZE 144		/* of what is signed */
 #define STENO_SEAL_ROOM 1024	/* for the message */
@@ -32,7 +32,7 @@ typedef struct StenoSeal
 								 * itself */
 	int64_t		time;
 	uint8_t		hash[STENO_HASH_SIZE];	/* of the block */
-	uint8_t		next_key[STENO_KEY_SIZE];	/* zeros: none */
+	uint8_t		next_key[STENO_SEAL_KEY_SIZE];	/* zeros: none */
 	const char *reason;			/* at most 8 characters */
 } StenoSeal;
 
@@ -40,8 +40,8 @@ typedef struct StenoSeal
 extern void steno_seal_bytes(const StenoSeal *seal, uint8_t bytes[STENO_SEAL_SIZE]);
 
 /* Of an Ed25519 key, private or public. */
-extern bool steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_KEY_SIZE]);
-extern void steno_key_id(const uint8_t public_key[STENO_KEY_SIZE], char id[STENO_KEY_ID]);
+extern bool steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_SEAL_KEY_SIZE]);
+extern void steno_seal_key_id(const uint8_t public_key[STENO_SEAL_KEY_SIZE], char id[STENO_SEAL_KEY_ID]);
 
 /*
  * Sign, and write the seal's record at buffer, which is aligned to 8 bytes.  NULL

@@ -35,6 +35,7 @@ typedef struct Walk
 {
 	int			fd;
 	uint64_t	size;			/* of the file */
+	uint64_t	begin;			/* where the first block is */
 	bool		anchored;		/* next_block and next_record are known */
 	uint64_t	next_block;
 	uint64_t	next_record;
@@ -252,12 +253,12 @@ accept_block(Walk *w, uint64_t offset, const StenoBlockHeader *h)
 static bool
 walk_blocks(Walk *w, uint64_t limit)
 {
-	uint64_t	offset = STENO_SEGMENT_HEADER;
+	uint64_t	offset = w->begin;
 	uint8_t		bytes[STENO_BLOCK_HEADER];
 	StenoBlockHeader h;
 
 	w->last = 0;
-	w->end = STENO_SEGMENT_HEADER;
+	w->end = w->begin;
 	while (offset < limit)
 	{
 		if (limit - offset < STENO_BLOCK_HEADER)
@@ -373,7 +374,7 @@ refuse(const StenoStream *stream, const uint8_t *bytes, const StenoSegmentHeader
 		return fail(error, 0, "segment has a newer format version", path);
 	if (!whole)
 		return true;
-	if (h->flags != 0)
+	if (h->flags & ~STENO_SEGMENT_ENCRYPTED)
 		return fail(error, 0, "segment has unknown flags", path);
 	if (h->system_identifier != stream->system_identifier)
 		return fail(error, 0, "segment belongs to another database cluster", path);
@@ -384,12 +385,12 @@ static HeaderState
 read_header(const StenoStream *stream, uint64_t segment, int fd, uint64_t size,
 			StenoSegmentHeader *h, const char *path, StenoError *error)
 {
-	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
 	bool		whole;
 
 	if (size < STENO_SEGMENT_HEADER || file_is_zeros(fd, size))
 		return HEADER_UNWRITTEN;
-	if (!read_at(fd, bytes, sizeof(bytes), 0))
+	if (!read_at(fd, bytes, size < sizeof(bytes) ? size : sizeof(bytes), 0))
 	{
 		fail(error, errno, "could not read segment", path);
 		return HEADER_FAILED;
@@ -397,8 +398,13 @@ read_header(const StenoStream *stream, uint64_t segment, int fd, uint64_t size,
 	whole = steno_segment_header_read(bytes, h);
 	if (!refuse(stream, bytes, h, whole, path, error))
 		return HEADER_FAILED;
-	if (!whole || h->version != STENO_FORMAT_VERSION || h->length != STENO_SEGMENT_HEADER ||
+	if (!whole || h->version != STENO_FORMAT_VERSION ||
+		h->length != steno_segment_header_length(h->flags) ||
 		h->stream != stream->number || h->segment != segment)
+		return HEADER_DAMAGED;
+	if (size < h->length)
+		return HEADER_UNWRITTEN;
+	if (h->length > STENO_SEGMENT_HEADER && !steno_segment_key_whole(bytes))
 		return HEADER_DAMAGED;
 	return HEADER_GOOD;
 }
@@ -432,6 +438,7 @@ read_segment(const StenoStream *stream, uint64_t segment, Walk *w,
 		w->size = (uint64_t) st.st_size;
 		state = read_header(stream, segment, w->fd, w->size, h, path, error);
 	}
+	w->begin = state == HEADER_GOOD ? h->length : STENO_SEGMENT_HEADER;
 	if (state == HEADER_GOOD)
 	{
 		start.anchored = true;
@@ -547,10 +554,10 @@ static bool
 write_header(StenoStream *stream, int64_t now, StenoError *error)
 {
 	StenoSegmentHeader h = {0};
-	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
 
 	h.version = STENO_FORMAT_VERSION;
-	h.length = STENO_SEGMENT_HEADER;
+	steno_crypt_describe(stream->crypt, &h);
 	h.system_identifier = stream->system_identifier;
 	h.stream = stream->number;
 	h.server_version = stream->server_version;
@@ -560,15 +567,19 @@ write_header(StenoStream *stream, int64_t now, StenoError *error)
 	h.first_record = stream->next_record;
 	memcpy(h.previous, stream->chain, STENO_HASH_SIZE);
 	steno_segment_header_write(bytes, &h);
-	if (!write_at(stream->fd, bytes, sizeof(bytes), 0))
+	if (!steno_crypt_begin(stream->crypt, bytes))
+		return fail_segment(error, 0, "could not make a data key for segment", stream);
+	if (!write_at(stream->fd, bytes, h.length, 0))
 		return fail_segment(error, errno, "could not write segment", stream);
 	if (fsync(stream->fd) != 0)
 		return fail_segment(error, errno, "could not sync segment", stream);
 	if (sync_directory(stream->directory) != 0)
 		return fail(error, errno, "could not sync folder", stream->directory);
-	SHA256(bytes, sizeof(bytes), stream->chain);
+	SHA256(bytes, h.length, stream->chain);
+	steno_crypt_begun(stream->crypt);
 	stream->created = now;
-	stream->offset = STENO_SEGMENT_HEADER;
+	stream->header = h.length;
+	stream->offset = h.length;
 	mark_synced(stream);
 	return true;
 }
@@ -630,17 +641,18 @@ static bool
 continue_segment(StenoStream *stream, const Walk *w, const StenoSegmentHeader *h,
 				 StenoFound *found, StenoError *error)
 {
-	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
 
 	stream->fd = w->fd;
+	stream->header = h->length;
 	stream->offset = w->end;
 	stream->created = h->created;
 	take_state(stream, w);
 	if (w->last == 0)
 	{
-		if (!read_at(stream->fd, bytes, sizeof(bytes), 0))
+		if (!read_at(stream->fd, bytes, h->length, 0))
 			return fail_segment(error, errno, "could not read segment", stream);
-		SHA256(bytes, sizeof(bytes), stream->chain);
+		SHA256(bytes, h->length, stream->chain);
 	}
 	if (w->size > w->end)
 	{
@@ -700,6 +712,8 @@ open_last(StenoStream *stream, int64_t now, StenoFound *found, StenoError *error
 			if (w.damaged)
 				return leave_damaged(stream, &w, now, found, error);
 			ok = continue_segment(stream, &w, &h, found, error);
+			if (ok && (h.flags & STENO_SEGMENT_ENCRYPTED || steno_crypt_has_key(stream->crypt)))
+				ok = steno_stream_rotate(stream, now, error);
 			break;
 	}
 	if (!ok)
@@ -716,6 +730,16 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 				  mode_t file_mode, int64_t now, StenoFound *found,
 				  StenoError *error)
 {
+	return steno_stream_open_crypt(stream, trail, number, system_identifier, server_version,
+								   file_mode, NULL, now, found, error);
+}
+
+bool
+steno_stream_open_crypt(StenoStream *stream, const char *trail, uint32_t number,
+						uint64_t system_identifier, uint32_t server_version,
+						mode_t file_mode, StenoCrypt *crypt, int64_t now,
+						StenoFound *found, StenoError *error)
+{
 	int			n;
 
 	memset(stream, 0, sizeof(*stream));
@@ -726,6 +750,8 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 	stream->system_identifier = system_identifier;
 	stream->server_version = server_version;
 	stream->file_mode = file_mode;
+	stream->crypt = crypt;
+	steno_crypt_forget(crypt);
 	n = snprintf(stream->directory, sizeof(stream->directory), "%s/%u", trail, number);
 	if (n < 0 || (size_t) n >= sizeof(stream->directory))
 		return fail(error, ENAMETOOLONG, "could not open stream", trail);
@@ -861,7 +887,7 @@ steno_stream_sync(StenoStream *stream, StenoError *error)
 bool
 steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
 {
-	if (stream->offset > STENO_SEGMENT_HEADER)
+	if (stream->offset > stream->header)
 		memcpy(hash, stream->chain, STENO_HASH_SIZE);
 	else if (!read_at(stream->fd, hash, STENO_HASH_SIZE, STENO_SEGMENT_PREVIOUS))
 		return false;

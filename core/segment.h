@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "block.h"
+#include "crypt.h"
 
 /* Blocks that were written and are gone, since a sync failed. */
 typedef struct StenoLost
@@ -24,6 +25,7 @@ typedef struct StenoStream
 	uint32_t	number;
 	uint64_t	segment;		/* number of the open segment */
 	uint64_t	offset;			/* its length */
+	uint16_t	header;			/* the length of its header */
 	int64_t		created;		/* its time of creation */
 	uint64_t	next_block;
 	uint64_t	next_record;
@@ -36,6 +38,7 @@ typedef struct StenoStream
 	uint64_t	synced;			/* what is known to be on disk ends here ... */
 	uint64_t	synced_block;	/* ... with the block before this one */
 	StenoLost	lost;			/* found by a sync; the caller resets count */
+	StenoCrypt *crypt;			/* NULL: segments are never encrypted */
 	char		directory[1024];	/* of the stream */
 } StenoStream;
 
@@ -66,6 +69,16 @@ extern bool steno_stream_open(StenoStream *stream, const char *trail,
 							  uint32_t number, uint64_t system_identifier,
 							  uint32_t server_version, mode_t file_mode,
 							  int64_t now, StenoFound *found, StenoError *error);
+
+/*
+ * The same with keys.  An encrypted segment is never continued, and none is after
+ * a plain one when there is a key: the stream goes on in a new one.
+ */
+extern bool steno_stream_open_crypt(StenoStream *stream, const char *trail,
+									uint32_t number, uint64_t system_identifier,
+									uint32_t server_version, mode_t file_mode,
+									StenoCrypt *crypt, int64_t now,
+									StenoFound *found, StenoError *error);
 
 /*
  * Append one finished block (its block number must be next_block), with one

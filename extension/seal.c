@@ -36,8 +36,8 @@ int			steno_seal_interval;
 #define KEY_FILE_MOST (64 * 1024)
 
 static EVP_PKEY * key;			/* NULL: no seals */
-static uint8 public_key[STENO_KEY_SIZE];
-static char key_id[STENO_KEY_ID];
+static uint8 public_key[STENO_SEAL_KEY_SIZE];
+static char key_id[STENO_SEAL_KEY_ID];
 
 static uint64 first_block;		/* of this run */
 static TimestampTz sealed_at;	/* time of the last seal; 0: none in this run */
@@ -96,7 +96,7 @@ check_key_file(int fd, int elevel, off_t *size)
  * postmaster would hand on to every process.
  */
 static bool
-parse_key(char *pem, size_t len, uint8 private_key[STENO_KEY_SIZE], int elevel)
+parse_key(char *pem, size_t len, uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
 {
 	static const char begin[] = "-----BEGIN PRIVATE KEY-----";
 	const unsigned char *octets = NULL;
@@ -134,8 +134,8 @@ parse_key(char *pem, size_t len, uint8 private_key[STENO_KEY_SIZE], int elevel)
 				 errdetail("It must be an Ed25519 key in PEM, PKCS #8, without a passphrase."),
 				 HINT_NO_KEY));
 	/* the key is an octet string in the octet string */
-	else if (OBJ_obj2nid(algorithm) != EVP_PKEY_ED25519 || octets_len != 2 + STENO_KEY_SIZE ||
-			 octets[0] != V_ASN1_OCTET_STRING || octets[1] != STENO_KEY_SIZE)
+	else if (OBJ_obj2nid(algorithm) != EVP_PKEY_ED25519 || octets_len != 2 + STENO_SEAL_KEY_SIZE ||
+			 octets[0] != V_ASN1_OCTET_STRING || octets[1] != STENO_SEAL_KEY_SIZE)
 		ereport(elevel,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("key in signing key file \"%s\" is of type %s, not Ed25519",
@@ -143,7 +143,7 @@ parse_key(char *pem, size_t len, uint8 private_key[STENO_KEY_SIZE], int elevel)
 				 HINT_NO_KEY));
 	else
 	{
-		memcpy(private_key, octets + 2, STENO_KEY_SIZE);
+		memcpy(private_key, octets + 2, STENO_SEAL_KEY_SIZE);
 		ok = true;
 	}
 	PKCS8_PRIV_KEY_INFO_free(info);
@@ -172,7 +172,7 @@ read_whole(int fd, char *to, size_t size, size_t *len)
 
 /* The key that the setting names; false, with the reason reported, when there is none. */
 static bool
-read_key(uint8 private_key[STENO_KEY_SIZE], int elevel)
+read_key(uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
 {
 	int			fd = open(steno_signing_key_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	bool		ok = false;
@@ -208,7 +208,7 @@ read_key(uint8 private_key[STENO_KEY_SIZE], int elevel)
 static EVP_PKEY *
 load_key(int elevel)
 {
-	uint8		private_key[STENO_KEY_SIZE];
+	uint8		private_key[STENO_SEAL_KEY_SIZE];
 	EVP_PKEY   *pkey = NULL;
 
 	if (!read_key(private_key, elevel))
@@ -226,7 +226,7 @@ load_key(int elevel)
 void
 steno_seal_check_key(void)
 {
-	uint8		private_key[STENO_KEY_SIZE];
+	uint8		private_key[STENO_SEAL_KEY_SIZE];
 
 	if (steno_signing_key_file[0] == '\0')
 		return;
@@ -240,7 +240,7 @@ use_key(EVP_PKEY * pkey)
 	EVP_PKEY_free(key);
 	key = pkey;
 	if (key && steno_key_public(key, public_key))
-		steno_key_id(public_key, key_id);
+		steno_seal_key_id(public_key, key_id);
 }
 
 /* ---- seals ---- */
@@ -268,7 +268,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 	const StenoMessage *m = NULL;
 
 	if (next_key)
-		memcpy(seal.next_key, next_key, STENO_KEY_SIZE);
+		memcpy(seal.next_key, next_key, STENO_SEAL_KEY_SIZE);
 	if (steno_stream_last_hash(&w->stream, seal.hash))
 		m = steno_seal_message(buf.bytes, &seal, key, w->self.seq + 1);
 	/* so that it is not tried again with every block */
@@ -392,7 +392,7 @@ steno_seal_start(StenoWriter *w)
 static bool
 change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
 {
-	char		before[STENO_KEY_ID];
+	char		before[STENO_SEAL_KEY_ID];
 
 	strlcpy(before, key ? key_id : "none", sizeof(before));
 	if (!seal_now(w, pkey ? "key" : "end", pkey ? raw : NULL, true))
@@ -415,7 +415,7 @@ bool
 steno_seal_reload(StenoWriter *w)
 {
 	EVP_PKEY   *pkey = NULL;
-	uint8		raw[STENO_KEY_SIZE];
+	uint8		raw[STENO_SEAL_KEY_SIZE];
 
 	if (steno_signing_key_file[0] != '\0')
 	{

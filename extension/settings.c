@@ -33,6 +33,7 @@ int			steno_slot_max_size;
 int			steno_compression;
 int			steno_block_size;
 int			steno_file_mode;
+char	   *steno_encryption_key_command;
 
 static const struct config_enum_entry delivery_options[] = {
 	{"wait", STENO_DELIVERY_WAIT, false},

@@ -26,6 +26,8 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "key.h"
+
 StenoControl *steno_control;
 StenoRings	steno_rings;
 
@@ -190,6 +192,7 @@ startup_shmem(void)
 		check_trail_directory();
 		steno_trail_claim();
 		steno_seal_check_key();
+		steno_key_check();
 		warn_of_silence();
 	}
 	create_rings();

@@ -32,6 +32,7 @@
  *		trouble.h, .c		a trail that cannot be written: steno.on_failure
  *		alert.h, .c			steno.alert_command
  *		claim.c				one trail, one server
+ *		key.c, .h			the encryption key of the trail
  *		views.c				SQL functions
  */
 #ifndef STENO_H
@@ -103,6 +104,7 @@ extern int	steno_block_size;
 extern int	steno_file_mode;
 extern char *steno_signing_key_file;
 extern int	steno_seal_interval;
+extern char *steno_encryption_key_command;
 
 /*
  * What the settings ask for that say what a session records.  It is in force, and

@@ -38,6 +38,7 @@
 #include "utils/wait_event.h"
 
 #include "alert.h"
+#include "key.h"
 
 /* Without records for this long, the writer sleeps deeply. */
 #define IDLE_MS 2000
@@ -201,7 +202,10 @@ steno_writer_wait(StenoWriter *w)
 
 /* ---- writing ---- */
 
-/* The block's bytes, and the intent to write them where the stream now ends. */
+/*
+ * The block's bytes, and the intent to write them where the stream now ends; NULL:
+ * it could not be encrypted.
+ */
 static const uint8_t *
 finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 {
@@ -214,7 +218,7 @@ finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
 							   w->stream.next_record, GetCurrentTimestamp(),
 							   chain, len);
-	if (drain == NULL)
+	if (bytes == NULL || drain == NULL)
 		return bytes;
 	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
 		steno_ring_at(drain->rings, i)->pending = drain->positions[i];
@@ -260,7 +264,12 @@ steno_writer_write(StenoWriter *w)
 			finished = w->stream.segment;
 			bytes = finish_block(w, chain, &len);
 		}
-		if (steno_trouble_room(w, len, &error) &&
+		if (bytes == NULL)
+		{
+			finished = 0;
+			steno_key_block_error(w, &error);
+		}
+		else if (steno_trouble_room(w, len, &error) &&
 			steno_stream_append(&w->stream, bytes, len, records, chain, &error))
 			break;
 		steno_trouble_failed(w, STENO_WRITE, &error);
@@ -499,16 +508,25 @@ open_stream(StenoWriter *w)
 	StenoFound	found;
 	StenoError	error;
 
-	while (!steno_stream_open(&w->stream, steno_directory, w->number,
-							  GetSystemIdentifier(), PG_VERSION_NUM,
-							  (mode_t) steno_file_mode, GetCurrentTimestamp(),
-							  &found, &error))
+	/* without the key, nothing is written: it would be plain */
+	while (!steno_key_answered(w))
+	{
+		if (leaving() && !producers_left(w))
+			proc_exit(0);
+		nap(20);
+	}
+	while (!steno_stream_open_crypt(&w->stream, steno_directory, w->number,
+									GetSystemIdentifier(), PG_VERSION_NUM,
+									(mode_t) steno_file_mode, steno_key_crypt(),
+									GetCurrentTimestamp(), &found, &error))
 	{
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (!steno_writer_wait(w))
 			proc_exit(0);
 	}
 	steno_trouble_over(w, STENO_WRITE);
+	if (steno_crypt_active(w->stream.crypt))
+		steno_key_report(w);
 	if (found.torn_bytes > 0)
 	{
 		char		bytes[32];
@@ -541,6 +559,8 @@ start(int number)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
+	steno_block_set_crypt(w->block, steno_key_crypt());
+	steno_key_ask();
 	describe_self(w);
 	w->control->latch = MyLatch;
 	atomic_store(&w->control->pid, (uint32) MyProcPid);
@@ -564,11 +584,12 @@ rotate_if_due(StenoWriter *w, bool requested)
 	StenoError	error;
 	TimestampTz now = GetCurrentTimestamp();
 	bool		due = w->stream.offset >= (uint64) steno_segment_size * 1024 * 1024;
+	bool		stale = steno_crypt_stale(w->stream.crypt);
 
 	if (steno_rotation_age > 0 &&
 		now - w->stream.created >= (int64) steno_rotation_age * SECS_PER_MINUTE * USECS_PER_SEC)
 		due = true;
-	if (w->stream.offset <= STENO_SEGMENT_HEADER || !(due || requested))
+	if (!stale && (w->stream.offset <= w->stream.header || !(due || requested)))
 		return true;
 	/* what is closed cannot be restored any more */
 	if (!may_try(w, STENO_ROTATE, now) || !steno_trouble_place(w, true))
@@ -581,6 +602,8 @@ rotate_if_due(StenoWriter *w, bool requested)
 		return false;
 	}
 	steno_trouble_over(w, STENO_ROTATE);
+	if (stale)
+		steno_key_report(w);
 	atomic_store(&w->control->segment, w->stream.segment);
 	return true;
 }
@@ -673,7 +696,10 @@ run(StenoWriter *w, StenoDrain *live)
 	for (;;)
 	{
 		int			fill = fullest(w, live);
-		int			busy = pass(w, live);
+		int			busy;
+
+		(void) steno_key_answered(w);
+		busy = pass(w, live);
 
 		if (busy < 0)
 			return;
@@ -697,6 +723,7 @@ run(StenoWriter *w, StenoDrain *live)
 			}
 			if (!steno_seal_reload(w))
 				return;
+			steno_key_ask();
 			interval = steno_flush_interval;
 			continue;
 		}

@@ -309,8 +309,36 @@ put_record(FILE *out, const StenoRecord *r)
 
 /* ---- files ---- */
 
+/* The data key of an encrypted segment, by one of the keys in <trail>.keys. */
+static const uint8_t *
+find_data_key(const char *trail, const uint8_t *segment, uint8_t data_key[STENO_KEY_SIZE])
+{
+	char		path[700];
+	size_t		len;
+	size_t		at;
+	uint8_t    *text;
+	uint8_t		key[STENO_KEY_SIZE];
+	uint8_t		id[STENO_KEY_ID_SIZE];
+	bool		found = false;
+
+	if (steno_get_le(segment + 12, 4) == 0)
+		return NULL;
+	snprintf(path, sizeof(path), "%s.keys", trail);
+	text = file_read(path, &len);
+	CHECK(text != NULL);
+	for (at = 0; at + STENO_KEY_DIGITS <= len && !found; at += STENO_KEY_DIGITS + 1)
+	{
+		CHECK(steno_key_parse((char *) text + at, STENO_KEY_DIGITS, key) && steno_key_id(key, id));
+		if (memcmp(segment + STENO_SEGMENT_KEY_ID, id, sizeof(id)) == 0)
+			found = steno_data_key_read(segment, key, data_key);
+	}
+	CHECK(found);
+	free(text);
+	return data_key;
+}
+
 static void
-put_block(FILE *out, const char *place, const uint8_t *bytes, size_t len)
+put_block(FILE *out, const char *place, const uint8_t *bytes, size_t len, const uint8_t *data_key)
 {
 	StenoBlockHeader h;
 	StenoBytes	payload;
@@ -319,7 +347,7 @@ put_block(FILE *out, const char *place, const uint8_t *bytes, size_t len)
 	uint8_t    *buffer;
 	uint64_t	number;
 
-	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	CHECK(steno_block_decrypt(bytes, len, data_key, &h, &payload, &buffer));
 	number = h.first_record;
 	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
 	while (steno_decoder_next(&d, &r) == STENO_DECODED_RECORD)
@@ -348,16 +376,19 @@ put_segment(FILE *out, const char *trail, uint32_t stream, uint64_t segment)
 	size_t		at;
 	size_t		n;
 	uint8_t    *bytes;
+	uint8_t		room[STENO_KEY_SIZE];
+	const uint8_t *data_key;
 
 	segment_name(path, sizeof(path), trail, stream, segment);
 	bytes = file_read(path, &len);
 	if (bytes == NULL)
 		return false;
+	data_key = find_data_key(trail, bytes, room);
 	snprintf(place, sizeof(place), "\"stream\":%u,\"segment\":%llu", stream, (unsigned long long) segment);
-	for (at = STENO_SEGMENT_HEADER; at < len; at += n)
+	for (at = steno_get_le(bytes + 10, 2); at < len; at += n)
 	{
 		n = STENO_BLOCK_HEADER + (size_t) steno_get_le(bytes + at + 8, 4);
-		put_block(out, place, bytes + at, n);
+		put_block(out, place, bytes + at, n, data_key);
 	}
 	free(bytes);
 	return true;

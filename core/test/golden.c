@@ -34,12 +34,14 @@ typedef struct Maker
 	int64_t		time;
 	uint64_t	seq;
 	uint64_t	statement;
+	StenoCrypt *crypt;
 } Maker;
 
 /* ---- the writer ---- */
 
 static void
-begin(Maker *w, const char *folder, const char *name, uint32_t stream, int codec)
+begin_crypt(Maker *w, const char *folder, const char *name, uint32_t stream, int codec,
+			StenoCrypt *crypt)
 {
 	StenoFound	found;
 	StenoError	error;
@@ -49,11 +51,20 @@ begin(Maker *w, const char *folder, const char *name, uint32_t stream, int codec
 	w->codec = codec;
 	w->time = NOW;
 	w->block = steno_block_create(64 * 1024);
-	if (!steno_stream_open(&w->stream, w->trail, stream, TRAIL_SYSTEM, SERVER_VERSION, 0644, NOW, &found, &error))
+	w->crypt = crypt;
+	steno_block_set_crypt(w->block, crypt);
+	if (!steno_stream_open_crypt(&w->stream, w->trail, stream, TRAIL_SYSTEM, SERVER_VERSION, 0644,
+								 crypt, NOW, &found, &error))
 	{
 		fprintf(stderr, "%s: %s: %s\n", error.path, error.what, strerror(error.error));
 		CHECK(!"golden trail can be made");
 	}
+}
+
+static void
+begin(Maker *w, const char *folder, const char *name, uint32_t stream, int codec)
+{
+	begin_crypt(w, folder, name, stream, codec, NULL);
 }
 
 static void
@@ -92,6 +103,7 @@ end(Maker *w)
 		write_block(w);
 	steno_stream_close(&w->stream);
 	steno_block_destroy(w->block);
+	steno_crypt_destroy(w->crypt);
 }
 
 /* ---- sessions and records ---- */
@@ -610,6 +622,64 @@ make_lz4(const char *folder)
 	end(&w);
 }
 
+static uint8_t random_next;
+
+/* The same bytes every time: for golden files alone. */
+static bool
+not_random(uint8_t *bytes, size_t len)
+{
+	while (len-- > 0)
+		*bytes++ = random_next += 37;
+	return true;
+}
+
+/*
+ * Plain and encrypted segments in one stream, with two keys, which encrypted.keys
+ * has as text.
+ */
+static void
+make_encrypted(const char *folder)
+{
+	StenoCrypt *crypt = steno_crypt_create();
+	uint8_t		keys[2][STENO_KEY_SIZE];
+	char		path[600];
+	FILE	   *f;
+	Maker		w;
+	int			i;
+
+	snprintf(path, sizeof(path), "%s/encrypted.keys", folder);
+	f = fopen(path, "w");
+	CHECK(f != NULL);
+	for (i = 0; i < 2 * STENO_KEY_SIZE; i++)
+	{
+		keys[i / STENO_KEY_SIZE][i % STENO_KEY_SIZE] = (uint8_t) (i * 5 + 1);
+		fprintf(f, "%02x%s", (i * 5 + 1) & 255, i % STENO_KEY_SIZE == STENO_KEY_SIZE - 1 ? "\n" : "");
+	}
+	CHECK(fclose(f) == 0);
+
+	random_next = 0;
+	CHECK(crypt != NULL);
+	steno_crypt_set_random(crypt, not_random);
+	begin_crypt(&w, folder, "encrypted", 0, STENO_CODEC_NONE, crypt);
+	simple_session(&w, 1, "alice", NULL);
+	statement(&w, "SELECT 'plain'");
+	write_block(&w);
+	for (i = 0; i < 2; i++)
+	{
+		CHECK(steno_crypt_set_key(crypt, keys[i]));
+		rotate(&w);
+		statement(&w, "SELECT 'secret'");
+		statement(&w, "SELECT 'secret'");
+		write_block(&w);
+		statement(&w, "DROP TABLE secret");
+		write_block(&w);
+	}
+	CHECK(steno_crypt_set_key(crypt, NULL));
+	rotate(&w);
+	statement(&w, "SELECT 'plain'");
+	end(&w);
+}
+
 static void
 part(Maker *w, uint32_t what, const char *bytes)
 {
@@ -1019,7 +1089,7 @@ golden_make(const char *folder)
 	{
 		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
-		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals},
+		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};
 	char		path[600];
 	char		trail[600];

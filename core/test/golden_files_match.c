@@ -83,6 +83,8 @@ TEST(golden_lz4_trail_holds_what_is_expected)
 	a = file_read(path, &la);
 	b = file_read(written, &lb);
 	CHECK(a != NULL && la == lb && la > 1000 && memcmp(a, b, la) == 0);
+	free(a);
+	free(b);
 }
 
 TEST(golden_trails_are_whole)
@@ -99,6 +101,7 @@ TEST(golden_trails_are_whole)
 	CHECK(trail_verify(STENO_GOLDEN "/later", 0, NULL) == 2);
 	CHECK(trail_verify(STENO_GOLDEN "/empty", 0, NULL) == 3);
 	CHECK(trail_verify(STENO_GOLDEN "/seals", 0, NULL) == 7);
+	CHECK(trail_verify(STENO_GOLDEN "/encrypted", 0, NULL) == 6);
 }
 
 TEST(golden_damage_is_found)

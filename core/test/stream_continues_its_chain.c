@@ -128,7 +128,7 @@ newer_version(StenoSegmentHeader *h)
 static void
 unknown_flag(StenoSegmentHeader *h)
 {
-	h->flags = 1;
+	h->flags = 2;
 }
 
 static void

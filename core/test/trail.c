@@ -26,12 +26,16 @@ announce(Trail *t)
 bool
 trail_try_open(Trail *t, const char *trail)
 {
+	StenoCrypt *crypt = t->crypt;
+
 	memset(t, 0, sizeof(*t));
-	if (!steno_stream_open(&t->stream, trail, 0, TRAIL_SYSTEM, 150000, 0600, TRAIL_NOW,
-						   &t->found, &t->error))
+	t->crypt = crypt;
+	if (!steno_stream_open_crypt(&t->stream, trail, 0, TRAIL_SYSTEM, 150000, 0600, crypt, TRAIL_NOW,
+								 &t->found, &t->error))
 		return false;
 	t->block = steno_block_create(64 * 1024);
 	CHECK(t->block != NULL);
+	steno_block_set_crypt(t->block, crypt);
 	announce(t);
 	return true;
 }
@@ -191,10 +195,15 @@ verify_segment(const uint8_t *p, size_t len, uint32_t stream, uint64_t segment, 
 {
 	size_t		at = 0;
 	size_t		n;
+	size_t		header;
 
-	if (len < 128 || memcmp(p, "STENOSEG", 8) != 0 || le(p + 8, 2) != 1 || le(p + 10, 2) != 128 ||
-		le(p + 12, 4) != 0)
+	if (len < 128 || memcmp(p, "STENOSEG", 8) != 0 || le(p + 8, 2) != 1 || le(p + 12, 4) > 1)
 		WRONG("no segment");
+	header = le(p + 12, 4) == 1 ? 208 : 128;
+	if (len < header || le(p + 10, 2) != header)
+		WRONG("segment header length");
+	if (header == 208 && le(p + 200, 8) != XXH64(p, 200, 0))
+		WRONG("checksum of the key part");
 	if (le(p + 120, 8) != XXH64(p, 120, 0))
 		WRONG("segment header checksum");
 	if (le(p + 24, 4) != stream || le(p + 32, 8) != segment)
@@ -203,9 +212,11 @@ verify_segment(const uint8_t *p, size_t len, uint32_t stream, uint64_t segment, 
 		WRONG("first numbers");
 	if (memcmp(p + 64, c->last, 32) != 0)
 		WRONG("previous hash");
-	sha256(c->previous, p, 128, NULL, 0, NULL, 0);
-	for (at = 128; at < len; at += n)
-		if (!verify_block(p + at, len - at, segment, at, c, &n))
+	sha256(c->previous, p, header, NULL, 0, NULL, 0);
+	for (at = header; at < len; at += n)
+		if (p[at + (len - at > 7 ? 7 : 0)] != (header == 208 ? 1 : 0))
+			WRONG("block flags");
+		else if (!verify_block(p + at, len - at, segment, at, c, &n))
 			return false;
 	return true;
 }

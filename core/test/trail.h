@@ -19,6 +19,7 @@ typedef struct Trail
 	StenoBlock *block;
 	StenoSource source;
 	uint64_t	seq;
+	StenoCrypt *crypt;			/* set before it is opened */
 } Trail;
 
 /* Open, and fail the test if that fails. */

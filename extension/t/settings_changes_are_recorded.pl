@@ -264,6 +264,7 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 }
 
 # Every setting that a reload can change, changes.
+$ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 1';
 {
 	my %other = (
 		'steno.log' => 'all, error',
@@ -290,7 +291,8 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 		'steno.rotation_age' => '120',
 		'steno.seal_interval' => '30',
 		'steno.signing_key_file' => 'none.key',
-		'steno.compression' => 'none');
+		'steno.compression' => 'none',
+		'steno.encryption_key_command' => 'printf %064d 1');
 	my @reloadable = split /\n/, value($node, "SELECT name FROM pg_settings WHERE name LIKE 'steno.%' AND context NOT IN ('postmaster', 'internal', 'user') ORDER BY 1");
 
 	is_deeply(\@reloadable, [ sort keys %other ], 'settings that a reload can change');

@@ -21,6 +21,7 @@ type Options struct {
 	Trails []string
 	FilterFlags
 	OutputFlags
+	KeyFlags
 	Limit int
 	Now   time.Time
 }
@@ -56,6 +57,7 @@ regard to case. Times without a zone are UTC.`,
 	}
 	opts.FilterFlags.Add(cmd)
 	opts.OutputFlags.Add(cmd)
+	opts.KeyFlags.Add(cmd)
 	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records")
 	return cmd
 }
@@ -72,9 +74,13 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	t, err := OpenTrails(opts.Trails)
+	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
+	}
+	index := t.Index()
+	if err := index.CheckKeys(filter.Since, filter.Until); err != nil {
+		return needKeys(err)
 	}
 	bar := progress.New(opts.IO, t.Size())
 	if opts.IO.IsTerminal() {
@@ -89,7 +95,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	}
 	shown := 0
 	order := render.NewOrder(format)
-	err = t.Index().Merge(ctx, trail.MergeOptions{
+	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until,
 		NewFormatter: newFormatter(filter, format, options),
 		Warn: func(err error) {

@@ -91,7 +91,9 @@ func DefaultTrail() (string, error) {
 
 // OpenTrails opens the trails and segments that a command was given, or the
 // default one.
-func OpenTrails(args []string) (*trail.Trail, error) {
+func OpenTrails(args []string) (*trail.Trail, error) { return openTrails(args, nil) }
+
+func openTrails(args []string, keys *trail.Keys) (*trail.Trail, error) {
 	if len(args) == 0 {
 		dir, err := DefaultTrail()
 		if err != nil {
@@ -101,7 +103,7 @@ func OpenTrails(args []string) (*trail.Trail, error) {
 	}
 	var all []*trail.Trail
 	for _, arg := range args {
-		t, err := trail.Open(arg)
+		t, err := trail.OpenEncrypted(arg, keys)
 		if err != nil {
 			return nil, openError(err)
 		}

@@ -18,6 +18,7 @@ type TailOptions struct {
 	Trails []string
 	FilterFlags
 	OutputFlags
+	KeyFlags
 	Follow bool
 	Lines  int
 	Now    time.Time
@@ -62,6 +63,7 @@ those of "steno cat". Ctrl-C ends it with exit code 0.`,
 	}
 	opts.FilterFlags.Add(cmd)
 	opts.OutputFlags.Add(cmd)
+	opts.KeyFlags.Add(cmd)
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with records as they are written")
 	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "how many of the last records to show first, -1 for `all`")
 	return cmd
@@ -76,9 +78,15 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if err != nil {
 		return err
 	}
-	t, err := OpenTrails(opts.Trails)
+	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
+	}
+	index := t.Index()
+	if opts.Lines < 0 {
+		if err := index.CheckKeys(filter.Since, filter.Until); err != nil {
+			return needKeys(err)
+		}
 	}
 	w := &warner{io: opts.IO}
 	out := writer(opts.IO.Out)
@@ -96,7 +104,6 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		out.Flush()
 		w.warn(err)
 	}}
-	index := t.Index()
 	if opts.Lines < 0 {
 		err = index.Merge(ctx, merge, emit)
 	} else if opts.Lines > 0 {
@@ -119,7 +126,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		// Ctrl-C is how one ends it.
 		return nil
 	}
-	return w.result(err)
+	return w.result(needKeys(err))
 }
 
 // follow calls poll until the context ends.

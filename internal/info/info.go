@@ -32,6 +32,7 @@ type Options struct {
 	Trails []string
 	Format string
 	Detail bool
+	cat.KeyFlags
 }
 
 // NewCmdInfo returns the command. Tests give a run function of their own.
@@ -42,7 +43,8 @@ func NewCmdInfo(f *cmdutil.Factory, run func(context.Context, *Options) error) *
 		Short: "Show what a trail consists of",
 		Long: `Show the streams and segments of a trail, with sizes, times and compression.
 This reads the headers only; --detail reads all records, and counts them by kind,
-class, user and database.
+class, user and database, for which it needs the keys of encrypted segments. Of
+these, the id of the key is shown that they are encrypted with.
 
 The exit code is 1 when a header is damaged. Only "steno verify" reads and checks
 everything.`,
@@ -57,6 +59,7 @@ everything.`,
 			return infoRun(cmd.Context(), opts)
 		},
 	}
+	opts.KeyFlags.Add(cmd)
 	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
 	cmd.Flags().BoolVar(&opts.Detail, "detail", false, "read all records and count them by kind, class, user and database")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
@@ -73,6 +76,7 @@ type Segment struct {
 	Created       string `json:"created,omitempty"`
 	FirstBlock    uint64 `json:"first_block,omitempty"`
 	FirstRecord   uint64 `json:"first_record,omitempty"`
+	KeyID         string `json:"encryption_key,omitempty"`
 	Totals
 	Errors []string `json:"errors,omitempty"`
 }
@@ -156,9 +160,14 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if opts.Format != "text" && opts.Format != "json" {
 		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
 	}
-	t, err := cat.OpenTrails(opts.Trails)
+	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
+	}
+	if opts.Detail {
+		if err := t.Index().CheckKeys(trail.MinTime, trail.MaxTime); err != nil {
+			return err
+		}
 	}
 	info := &Info{Trail: opts.Trails, Streams: len(t.Streams), Segments: []Segment{}}
 	if len(info.Trail) == 0 {
@@ -230,6 +239,9 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged bo
 	if seg.Err == nil {
 		out.SystemID, out.ServerVersion = fmt.Sprint(h.SystemID), version(h.ServerVersion)
 		out.Created, out.FirstBlock, out.FirstRecord = render.Time(h.Created), h.FirstBlock, h.FirstRecord
+		if h.Encrypted {
+			out.KeyID = h.KeyID.String()
+		}
 	}
 	refs, errs := seg.Index()
 	for _, err := range errs {
@@ -372,7 +384,12 @@ func (i *Info) writeText(out io.Writer) error {
 	for k := range i.Deleted {
 		fmt.Fprintf(&b, "deleted   %s, %s\n", &i.Deleted[k], progress.Bytes(int64(i.Deleted[k].Bytes)))
 	}
-	b.WriteString("\n  stream    segment   blocks      records     bytes  ratio  first time                   server\n")
+	encrypted := slices.ContainsFunc(i.Segments, func(s Segment) bool { return s.KeyID != "" })
+	b.WriteString("\n  stream    segment   blocks      records     bytes  ratio  first time                   server")
+	if encrypted {
+		b.WriteString("   encrypted with")
+	}
+	b.WriteString("\n")
 	for _, s := range i.Segments {
 		first := s.First
 		if first == "" {
@@ -381,6 +398,13 @@ func (i *Info) writeText(out io.Writer) error {
 		server := s.ServerVersion
 		if server == "" {
 			server = "-"
+		}
+		if encrypted {
+			key := s.KeyID
+			if key == "" {
+				key = "-"
+			}
+			server = fmt.Sprintf("%-7s  %s", server, key)
 		}
 		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-27s  %s\n", s.Stream, s.Segment, verify.Group(s.Blocks), verify.Group(s.Records), progress.Bytes(s.Bytes), s.Ratio, first, server)
 		for _, e := range s.Errors {

@@ -27,6 +27,12 @@ type BlockHeader struct {
 	Chain       [32]byte
 }
 
+// blockEncrypted is the flag of encrypted blocks.
+const blockEncrypted = 1
+
+// Encrypted says whether the payload is encrypted.
+func (h *BlockHeader) Encrypted() bool { return h.Flags&blockEncrypted != 0 }
+
 // ParseBlockHeader reads a block header and checks its checksum. Whether this
 // program can read the payload is for Load to say: a header with unknown flags
 // still tells where the next block starts.
@@ -76,8 +82,11 @@ type Block struct {
 	// Image is the block as it is in the file, header and stored payload.
 	Image []byte
 
-	raw []byte // the decompressed payload; may be a part of Image
-	buf []byte // what raw is decompressed into
+	segment *Segment // nil: one that is not encrypted
+
+	raw   []byte // the decompressed payload; may be a part of Image or plain
+	buf   []byte // what raw is decompressed into
+	plain []byte // the decrypted payload
 
 	decoder
 }
@@ -106,8 +115,20 @@ func (b *Block) load() error {
 	if xxhash.Sum64(stored) != h.PayloadSum {
 		return corruptf(BlockHeaderSize, "checksum of the payload does not match")
 	}
-	if h.Flags != 0 {
+	if h.Flags&^blockEncrypted != 0 {
 		return corruptf(7, "block has flags 0x%x, which this program does not know", h.Flags)
+	}
+	encrypted := h.Encrypted()
+	if encrypted != (b.segment != nil && b.segment.Header.Encrypted) {
+		return corruptf(7, "block and segment are not both encrypted")
+	}
+	if encrypted {
+		if b.segment.KeyErr != nil {
+			return b.segment.KeyErr
+		}
+		if stored, err = b.decrypt(stored); err != nil {
+			return err
+		}
 	}
 	if b.raw, err = b.decompress(stored); err != nil {
 		return err

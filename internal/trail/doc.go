@@ -7,6 +7,7 @@
 //	reader.go   a trail's streams and segments, the index of a segment's blocks
 //	segment.go  the segment header
 //	block.go    the block header, checksums, chain, decompression
+//	crypt.go    keys, and the payloads of encrypted segments
 //	record.go   the items of a block: definitions, records, data parts
 //	parts.go    big records put together from their data parts
 //	param.go    parameter values as PostgreSQL prints them

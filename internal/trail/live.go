@@ -51,7 +51,7 @@ func (x *Index) Follow(path string) *Live {
 		ls := &liveStream{index: i, told: -1}
 		if n := len(s.Stream.Segments); n > 0 {
 			ls.segment = s.Stream.Segments[n-1]
-			ls.offset = SegmentHeaderSize
+			ls.offset = ls.segment.Header.Length()
 		}
 		if n := len(s.Refs); n > 0 && s.Refs[n-1].Segment == ls.segment {
 			ls.offset = s.Refs[n-1].Offset + s.Refs[n-1].Length()
@@ -92,7 +92,7 @@ func (l *Live) discover() {
 		if slices.ContainsFunc(l.index.Streams, func(s StreamIndex) bool { return s.Stream.Number == number }) {
 			continue
 		}
-		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name())}})
+		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name()), keys: l.index.keys}})
 		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1, told: -1})
 	}
 }
@@ -112,7 +112,7 @@ func (l *Live) stream(s *liveStream, f Formatter, opts MergeOptions, emit func(l
 			return nil
 		}
 		s.skipped(next, opts)
-		s.segment, s.offset, s.told = next, SegmentHeaderSize, -1
+		s.segment, s.offset, s.told = next, next.Header.Length(), -1
 	}
 }
 
@@ -169,7 +169,7 @@ func (l *Live) next(s *liveStream) *Segment {
 // open opens a segment that is new. One whose header is not written yet is none
 // yet.
 func (l *Live) open(stream *Stream, number uint64, path string) *Segment {
-	seg := openSegment(path, stream)
+	seg := openSegmentAgain(path, stream, true)
 	seg.Number = number
 	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || isGone(seg.Err) {
 		return nil
@@ -201,7 +201,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 	seg.Size = info.Size()
 	if seg.Size < s.offset {
 		opts.Warn(&CorruptionError{seg.Path, seg.Size, fmt.Sprintf("file became shorter: it was at least %d bytes long", s.offset)})
-		s.offset = max(seg.Size, SegmentHeaderSize)
+		s.offset = max(seg.Size, seg.Header.Length())
 	}
 	w := window{r: file, size: seg.Size}
 	for s.offset < seg.Size {
@@ -213,6 +213,9 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 			s.offset += ref.Length()
 			s.block = ref.Number
 			continue
+		}
+		if err == seg.KeyErr {
+			return err
 		}
 		next := w.resync(s.offset + 1)
 		if next == seg.Size && !closed {
@@ -301,6 +304,9 @@ func (x *Index) Last(n int, f Formatter, opts MergeOptions, emit func(line []byt
 			break
 		}
 		if err := files.Read(ref, &b); err != nil {
+			if missing := (*MissingKeyError)(nil); errors.As(err, &missing) {
+				return err
+			}
 			opts.Warn(err)
 			continue
 		}

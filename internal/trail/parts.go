@@ -12,6 +12,8 @@ type Index struct {
 	Streams []StreamIndex
 	// Errs is what is wrong with the segments' block headers.
 	Errs []error
+
+	keys *Keys
 }
 
 // StreamIndex is the blocks of one stream in the order in which they were
@@ -23,7 +25,7 @@ type StreamIndex struct {
 
 // Index reads the headers of all blocks.
 func (t *Trail) Index() *Index {
-	x := &Index{Errs: slices.Clone(t.Errors)}
+	x := &Index{Errs: slices.Clone(t.Errors), keys: t.keys}
 	for _, s := range t.Streams {
 		si := StreamIndex{Stream: s}
 		for _, seg := range s.Segments {

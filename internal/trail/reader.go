@@ -3,6 +3,7 @@ package trail
 import (
 	"bytes"
 	"cmp"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,8 @@ type Trail struct {
 	// Whole says that Path is a trail or a stream, so that a segment that is
 	// not there is missing.
 	Whole bool
+
+	keys *Keys
 }
 
 // Stream is one stream of a trail.
@@ -33,6 +36,8 @@ type Stream struct {
 	Number   uint32
 	Path     string
 	Segments []*Segment // by number
+
+	keys *Keys
 }
 
 // Segment is one file of a stream.
@@ -45,6 +50,10 @@ type Segment struct {
 	// Err is why the segment cannot be read. A *TornError means that even its
 	// header is unfinished.
 	Err error
+	// KeyErr is why the payloads of an encrypted segment cannot be decrypted, a
+	// *MissingKeyError as a rule.
+	KeyErr error
+	aead   cipher.AEAD
 	// Last says that no segment of its stream follows.
 	Last bool
 }
@@ -71,14 +80,18 @@ func parseStreamName(name string) (uint32, bool) {
 // Open opens a trail directory, the folder of a stream, or a segment. Only a
 // path that cannot be read at all is an error; what is wrong further down is in
 // the result.
-func Open(path string) (*Trail, error) {
+func Open(path string) (*Trail, error) { return OpenEncrypted(path, nil) }
+
+// OpenEncrypted does the same with keys for segments that are encrypted. Without
+// its key, a segment can be indexed and its chain checked, but no record read.
+func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	t := &Trail{Path: path}
+	t := &Trail{Path: path, keys: keys}
 	if !info.IsDir() {
-		s := &Stream{Path: filepath.Dir(path)}
+		s := &Stream{Path: filepath.Dir(path), keys: keys}
 		seg := openSegment(path, s)
 		seg.Last = true
 		s.Number, s.Segments = seg.Header.Stream, []*Segment{seg}
@@ -91,7 +104,7 @@ func Open(path string) (*Trail, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { _, ok := parseSegmentName(e.Name()); return ok }) {
-		s := &Stream{Path: path}
+		s := &Stream{Path: path, keys: keys}
 		s.Number, _ = parseStreamName(filepath.Base(path))
 		t.addSegments(s, entries)
 		return t, nil
@@ -114,7 +127,7 @@ func Open(path string) (*Trail, error) {
 			t.Errors = append(t.Errors, err)
 			continue
 		}
-		t.addSegments(&Stream{Number: number, Path: p}, inside)
+		t.addSegments(&Stream{Number: number, Path: p, keys: keys}, inside)
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int { return cmp.Compare(a.Number, b.Number) })
 	return t, nil
@@ -160,7 +173,7 @@ func Join(trails ...*Trail) *Trail {
 	if len(trails) == 1 {
 		return trails[0]
 	}
-	all := &Trail{}
+	all := &Trail{keys: trails[0].keys}
 	for _, t := range trails {
 		all.Streams = append(all.Streams, t.Streams...)
 		all.Foreign = append(all.Foreign, t.Foreign...)
@@ -182,7 +195,11 @@ func (t *Trail) Size() int64 {
 }
 
 // openSegment reads a segment's header. The file is not kept open.
-func openSegment(path string, s *Stream) *Segment {
+func openSegment(path string, s *Stream) *Segment { return openSegmentAgain(path, s, false) }
+
+// openSegmentAgain does the same; with again, a key that is not known is asked
+// for again.
+func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	seg := &Segment{Path: path, Stream: s}
 	f, err := os.Open(path)
 	if err != nil {
@@ -200,7 +217,7 @@ func openSegment(path string, s *Stream) *Segment {
 		return seg
 	}
 	seg.Size = info.Size()
-	var b [SegmentHeaderSize]byte
+	var b [EncryptedHeaderSize]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && err != io.EOF {
 		seg.Err = err
@@ -212,8 +229,12 @@ func openSegment(path string, s *Stream) *Segment {
 		return seg
 	}
 	seg.Header, err = ParseSegmentHeader(b[:n])
+	if torn, ok := err.(*TornError); ok {
+		torn.File = path
+	}
 	seg.Err = inFile(err, path, 0)
 	seg.Number = seg.Header.Number
+	seg.unlock(b[:n], again)
 	return seg
 }
 
@@ -272,7 +293,7 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 	w := window{r: r, size: seg.Size}
 	damaged := false
-	for offset := int64(SegmentHeaderSize); offset < seg.Size; {
+	for offset := seg.Header.Length(); offset < seg.Size; {
 		h, err := w.header(offset)
 		if err == nil {
 			if left := seg.Size - offset - BlockHeaderSize; int64(h.Stored) > left {
@@ -449,7 +470,7 @@ func (fs *Files) Read(ref *BlockRef, b *Block) error {
 		return ref.Segment.gone(err)
 	}
 	defer fs.release(o)
-	b.File, b.Offset = ref.Segment.Path, ref.Offset
+	b.File, b.Offset, b.segment = ref.Segment.Path, ref.Offset, ref.Segment
 	n := int(ref.Length())
 	if cap(b.Image) < n {
 		b.Image = make([]byte, n+n/8)

@@ -3,6 +3,7 @@ package trail
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -11,7 +12,9 @@ import (
 const (
 	FormatVersion     = 1
 	SegmentHeaderSize = 128
-	BlockHeaderSize   = 112
+	// EncryptedHeaderSize is the length of an encrypted segment's header.
+	EncryptedHeaderSize = 208
+	BlockHeaderSize     = 112
 	// MaxRaw is the longest payload of a block before compression.
 	MaxRaw = 16 << 20
 
@@ -33,9 +36,25 @@ type SegmentHeader struct {
 	PreviousHash [32]byte
 	// Hash is the segment's start of the chain: SHA-256 of the header.
 	Hash [32]byte
+	// Encrypted says that the payloads of the blocks are encrypted, with a data
+	// key that stands in the header, encrypted with the key of this id.
+	Encrypted bool
+	KeyID     KeyID
 }
 
-// ParseSegmentHeader reads the first bytes of a segment.
+// segmentEncrypted is the flag of encrypted segments.
+const segmentEncrypted = 1
+
+// Length is the length of the header.
+func (h *SegmentHeader) Length() int64 {
+	if h.Encrypted {
+		return EncryptedHeaderSize
+	}
+	return SegmentHeaderSize
+}
+
+// ParseSegmentHeader reads the first bytes of a segment, EncryptedHeaderSize of
+// them where there are as many.
 func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	var h SegmentHeader
 	le := binary.LittleEndian
@@ -45,6 +64,7 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	if len(b) < SegmentHeaderSize {
 		return h, corruptf(0, "segment header is incomplete: %d of %d bytes", len(b), SegmentHeaderSize)
 	}
+	all := b
 	b = b[:SegmentHeaderSize]
 	if sum := xxhash.Sum64(b[:120]); sum != le.Uint64(b[120:]) {
 		return h, corruptf(120, "checksum of the segment header does not match")
@@ -52,13 +72,24 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	if v := le.Uint16(b[8:]); v != FormatVersion {
 		return h, corruptf(8, "format version is %d, this program reads version %d", v, FormatVersion)
 	}
-	if n := le.Uint16(b[10:]); n != SegmentHeaderSize {
-		return h, corruptf(10, "segment header says that it is %d bytes long instead of %d", n, SegmentHeaderSize)
-	}
-	if flags := le.Uint32(b[12:]); flags != 0 {
+	flags := le.Uint32(b[12:])
+	if flags&^segmentEncrypted != 0 {
 		return h, corruptf(12, "segment has flags 0x%x, which this program does not know", flags)
 	}
+	encrypted := flags&segmentEncrypted != 0
+	length := (&SegmentHeader{Encrypted: encrypted}).Length()
+	if n := le.Uint16(b[10:]); int64(n) != length {
+		return h, corruptf(10, "segment header says that it is %d bytes long instead of %d", n, length)
+	}
+	if int64(len(all)) < length {
+		return h, &TornError{Bytes: int64(len(all)), Reason: fmt.Sprintf("unfinished segment header: %d of %d bytes", len(all), length)}
+	}
+	b = all[:length]
+	if encrypted && xxhash.Sum64(b[:200]) != le.Uint64(b[200:]) {
+		return h, corruptf(200, "checksum of the segment header's key part does not match")
+	}
 	h = SegmentHeader{
+		Encrypted:     encrypted,
 		SystemID:      le.Uint64(b[16:]),
 		Stream:        le.Uint32(b[24:]),
 		ServerVersion: le.Uint32(b[28:]),
@@ -69,5 +100,8 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		Hash:          sha256.Sum256(b),
 	}
 	copy(h.PreviousHash[:], b[64:96])
+	if encrypted {
+		copy(h.KeyID[:], b[128:136])
+	}
 	return h, nil
 }

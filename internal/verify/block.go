@@ -22,6 +22,7 @@ type finding struct {
 	ok     bool // the header was read
 	errs   []error
 	torn   bool // the errors are those of an unfinished write
+	sealed bool // encrypted, and not decrypted
 
 	spans     []span
 	explained []span // numbers that gap records stand for
@@ -67,7 +68,9 @@ func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool
 		f.errs, f.ok = append(f.errs, err), false
 		return f
 	}
-	if err != nil {
+	if err != nil && err == ref.Segment.KeyErr {
+		f.sealed = true
+	} else if err != nil {
 		f.errs = append(f.errs, err)
 		f.torn = last && b.HasHole()
 	}

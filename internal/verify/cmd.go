@@ -20,6 +20,7 @@ type Options struct {
 	Format  string
 	Keys    []string
 	Anchors []string
+	cat.KeyFlags
 }
 
 // NewCmdVerify returns the command. Tests give a run function of their own.
@@ -41,6 +42,11 @@ has printed, or - for the standard input, the trail must have all that it had
 then: the only way to find out that its end was cut off, or that it is an older
 copy. A key that a trusted one names as its successor is trusted from there on.
 
+Checksums and chain are those of what is stored, so an encrypted trail is checked
+without its keys, but for what stands in its records: sequence numbers, times,
+data parts. With the keys, these are checked, too, and that it was encrypted
+with them.
+
 The exit code is 0 when the trail is whole and 1 when it is damaged. A last
 block that the server did not finish writing is a warning, not damage.`,
 		Example: `  steno verify
@@ -56,6 +62,7 @@ block that the server did not finish writing is a warning, not damage.`,
 			return verifyRun(cmd.Context(), opts)
 		},
 	}
+	opts.KeyFlags.Add(cmd)
 	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must have what the anchors in this `file` name, - for standard input; repeatable")
@@ -93,7 +100,7 @@ const tries = 3
 // middle of it, what is left is read again.
 func verifyNow(ctx context.Context, opts *Options, checks Checks) (*Report, error) {
 	for try := 1; ; try++ {
-		t, err := cat.OpenTrails(opts.Trails)
+		t, err := opts.OpenEncrypted(opts.Trails)
 		if err != nil {
 			return nil, err
 		}

@@ -44,8 +44,13 @@ type Report struct {
 	Bytes        int64    `json:"bytes"`
 	First        string   `json:"first_time,omitempty"`
 	Last         string   `json:"last_time,omitempty"`
-	GapRecords   uint64   `json:"gap_records"`
-	LostRecords  uint64   `json:"lost_records"`
+	// EncryptedBlocks are those with encrypted payloads; UnreadBlocks those of
+	// them for which there was no key.
+	EncryptedBlocks int64 `json:"encrypted_blocks,omitempty"`
+	UnreadBlocks    int64 `json:"unread_blocks,omitempty"`
+
+	GapRecords  uint64 `json:"gap_records"`
+	LostRecords uint64 `json:"lost_records"`
 
 	Deleted []Deleted     `json:"deleted,omitempty"`
 	Keyed   bool          `json:"seals_checked"` // a key was given
@@ -83,6 +88,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	if r.First != "" {
 		row("time", "%s to %s", r.First, r.Last)
 	}
+	if r.EncryptedBlocks > 0 {
+		row("encrypted", "%s blocks, %s of them not decrypted", Group(r.EncryptedBlocks), Group(r.UnreadBlocks))
+	}
 	if r.GapRecords > 0 {
 		row("dropped", "%s records, told by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
 	}
@@ -108,6 +116,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
 	if r.Keyed {
 		verdict = "whole: every checksum, chain hash, sequence number and seal is right"
+	}
+	if r.UnreadBlocks > 0 {
+		verdict = "whole: every checksum and chain hash is right; encrypted records were not looked at"
 	}
 	if !r.Whole {
 		n := len(r.Problems) + r.MoreProblems

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -39,6 +40,7 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 		parts:     map[trail.RecordID]uint64{},
 		wants:     map[trail.RecordID]uint64{},
 		cutShort:  map[trail.RecordID]bool{},
+		sealed:    map[string]int{},
 		deletions: map[home][]trail.Deletion{},
 
 		keys: checks.Keys, firstBlock: map[uint32]uint64{},
@@ -70,11 +72,13 @@ type verifier struct {
 	systemID *trail.Segment
 	// partial says that the beginning of a stream is not there, so that
 	// sessions may begin in the middle.
-	partial     bool
-	holes       []hole
-	deletions   map[home][]trail.Deletion
-	told        map[*trail.Segment]bool
-	gone        map[*trail.Segment]bool
+	partial   bool
+	holes     []hole
+	deletions map[home][]trail.Deletion
+	told      map[*trail.Segment]bool
+	gone      map[*trail.Segment]bool
+	// sealed are encrypted segments whose records could not be looked at.
+	sealed      map[string]int
 	first, last int64
 	done        int64
 
@@ -290,6 +294,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 		return refs, errs
 	}
 	h := &seg.Header
+	v.key(seg)
 	at := func(offset int64) *int64 { return &offset }
 	if h.Number != seg.Number {
 		v.damage(seg.Path, at(32), "header says that this is segment %d", h.Number)
@@ -321,6 +326,15 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
 	return refs, errs
+}
+
+// key notices an encrypted segment whose records cannot be looked at.
+func (v *verifier) key(seg *trail.Segment) {
+	if missing := (*trail.MissingKeyError)(nil); errors.As(seg.KeyErr, &missing) {
+		v.sealed[missing.ID.String()]++
+	} else if seg.KeyErr != nil {
+		v.fail(seg.KeyErr)
+	}
 }
 
 // previous finds the hash that a block's chain hash starts from: what the block
@@ -400,11 +414,17 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 
 func (v *verifier) add(f *finding) {
 	r := v.report
-	if f.header.Records > 0 && (len(f.spans) > 0 || f.unnumbered > 0) {
-		if r.Records == 0 {
-			v.first, v.last = f.first, f.last
-		}
-		v.first, v.last = min(v.first, f.first), max(v.last, f.last)
+	if f.header.Encrypted() {
+		r.EncryptedBlocks++
+	}
+	if f.sealed {
+		r.UnreadBlocks++
+		v.times(int64(f.header.Records), f.header.FirstTime, f.header.LastEnd)
+		r.Records += int64(f.header.Records)
+		return
+	}
+	if len(f.spans) > 0 || f.unnumbered > 0 {
+		v.times(int64(f.header.Records), f.first, f.last)
 	}
 	for _, s := range f.spans {
 		r.Records += int64(s.last - s.first + 1)
@@ -438,6 +458,17 @@ func (v *verifier) add(f *finding) {
 		v.cutShort[id] = true
 	}
 	v.settle(f)
+}
+
+// times takes notice of when a block's records were, before they are counted.
+func (v *verifier) times(records, first, last int64) {
+	switch {
+	case records == 0:
+	case v.report.Records == 0:
+		v.first, v.last = first, last
+	default:
+		v.first, v.last = min(v.first, first), max(v.last, last)
+	}
 }
 
 // settle forgets the data parts of records that are complete, so that memory
@@ -491,6 +522,10 @@ func (v *verifier) sequences() {
 		for _, span := range s.seen {
 			if span.first < next {
 				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.first, min(span.last, next-1)))
+			}
+			// What was not read may hold the numbers that are missing.
+			if v.report.UnreadBlocks > 0 {
+				next = span.first
 			}
 			for _, hole := range unexplained(s.explained, next, span.first) {
 				tell := v.damage
@@ -560,6 +595,9 @@ func (v *verifier) dataParts() {
 	order := func(a, b trail.RecordID) int {
 		return cmp.Or(cmp.Compare(a.Session.Start, b.Session.Start), cmp.Compare(a.Session.PID, b.Session.PID), cmp.Compare(a.Seq, b.Seq))
 	}
+	if v.report.UnreadBlocks > 0 {
+		return
+	}
 	ids := make([]trail.RecordID, 0, len(v.wants)+len(v.parts))
 	for id := range v.wants {
 		ids = append(ids, id)
@@ -588,6 +626,9 @@ func (v *verifier) finish() {
 	r := v.report
 	r.Sessions = len(v.sessions)
 	r.Whole = len(r.Problems) == 0
+	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
+		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; their checksums and chain were checked, their records were not", id, v.sealed[id])
+	}
 	if r.Records > 0 {
 		r.First, r.Last = render.Time(v.first), render.Time(v.last)
 	}

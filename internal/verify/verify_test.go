@@ -2,6 +2,8 @@ package verify
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -285,5 +289,122 @@ func TestGroup(t *testing.T) {
 		if got := Group(n); got != want {
 			t.Errorf("%d: got %s", n, got)
 		}
+	}
+}
+
+// encryptedTrail writes a trail whose second segment is encrypted, and which its
+// session spans.
+func encryptedTrail(t *testing.T) (dir string, keys *trail.Keys) {
+	dir = t.TempDir()
+	key := [trail.KeySize]byte{1}
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for i, key := range []*[trail.KeySize]byte{nil, &key, nil} {
+		if i > 0 {
+			s.Key = key
+			s.Rotate(t, trailtest.Epoch)
+		}
+		for range 2 {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			for range 3 {
+				b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch + int64(i), Text: "text"})
+			}
+			s.Write(t, b)
+		}
+	}
+	return dir, trail.NewKeys(func() ([][trail.KeySize]byte, error) { return [][trail.KeySize]byte{key}, nil })
+}
+
+func verifiedWith(t *testing.T, dir string, keys *trail.Keys) *Report {
+	t.Helper()
+	tr, err := trail.OpenEncrypted(dir, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Trail(context.Background(), tr, nil, Checks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestEncryptedTrailIsVerifiedWithoutItsKey, as far as that goes: what is stored,
+// and the chain.
+func TestEncryptedTrailIsVerifiedWithoutItsKey(t *testing.T) {
+	dir, keys := encryptedTrail(t)
+	with, without := verifiedWith(t, dir, keys), verified(t, dir)
+	if !with.Whole || len(with.Warnings) != 0 || with.EncryptedBlocks != 2 || with.UnreadBlocks != 0 || with.Records != 18 {
+		t.Errorf("with the key: %+v", with)
+	}
+	if !without.Whole || len(without.Warnings) != 1 || !strings.Contains(without.Warnings[0].What, "was not given: 1;") ||
+		without.EncryptedBlocks != 2 || without.UnreadBlocks != 2 || without.Records != 18 {
+		t.Errorf("without the key: %+v", without)
+	}
+	if with.First != without.First || with.Last != without.Last || with.First == "" {
+		t.Errorf("times: %s to %s, %s to %s", with.First, with.Last, without.First, without.Last)
+	}
+
+	// Each byte matters to the chain, the key part of the header included.
+	path := filepath.Join(dir, "0", "0000000002.steno")
+	whole, _ := os.ReadFile(path)
+	for at := range whole {
+		changed := slices.Clone(whole)
+		changed[at] ^= 4
+		if at >= 128 && at < 200 {
+			// with the checksum that belongs to it
+			binary.LittleEndian.PutUint64(changed[200:], xxhash.Sum64(changed[:200]))
+		}
+		if err := os.WriteFile(path, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := verified(t, dir); r.Whole {
+			t.Fatalf("byte %d changed: the trail is called whole", at)
+		}
+		if r := verifiedWith(t, dir, keys); r.Whole {
+			t.Fatalf("byte %d changed: with its key, the trail is called whole", at)
+		}
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// A segment that is gone is missed with and without the key.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if r := verified(t, dir); r.Whole {
+		t.Error("a missing segment is not missed")
+	}
+}
+
+// TestForgedEncryptionIsFoundWithTheKey: a payload that somebody without the key
+// has replaced, with checksums and chain made anew.
+func TestForgedEncryptionIsFoundWithTheKey(t *testing.T) {
+	dir, keys := encryptedTrail(t)
+	for _, name := range []string{"0000000003.steno"} {
+		if err := os.Remove(filepath.Join(dir, "0", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "0", "0000000002.steno")
+	data, _ := os.ReadFile(path)
+	previous := sha256.Sum256(data[:208])
+	for at := 208; at < len(data); {
+		block := data[at:][:112+binary.LittleEndian.Uint32(data[at+8:])]
+		block[len(block)-1] ^= 1
+		binary.LittleEndian.PutUint64(block[64:], xxhash.Sum64(block[112:]))
+		previous = sha256.Sum256(slices.Concat(previous[:], block[:72], block[112:]))
+		copy(block[72:], previous[:])
+		trailtest.SealHeader(block)
+		at += len(block)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := verified(t, dir); !r.Whole {
+		t.Errorf("without the key, checksums and chain are right: %+v", r)
+	}
+	if r := verifiedWith(t, dir, keys); r.Whole || len(r.Problems) < 2 || !strings.Contains(r.Problems[0].What, "cannot be decrypted") {
+		t.Errorf("with the key: %+v", r)
 	}
 }

@@ -13,6 +13,12 @@ import (
 // prepared with that many sessions in each of so many streams.
 func Pgbench(t testing.TB, dir string, n, sessions, streams int) {
 	t.Helper()
+	PgbenchEncrypted(t, dir, n, sessions, streams, nil)
+}
+
+// PgbenchEncrypted writes the same trail encrypted with a key, if there is one.
+func PgbenchEncrypted(t testing.TB, dir string, n, sessions, streams int, key *[32]byte) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	shape := &Shape{
 		Class: trail.ClassRead, QueryID: 0x8765432187654321, Command: "SELECT",
@@ -27,7 +33,11 @@ func Pgbench(t testing.TB, dir string, n, sessions, streams int) {
 	var all []*Stream
 	clients := make([][]*client, streams)
 	for i := range streams {
-		all = append(all, NewStream(t, dir, uint32(i)))
+		s := NewStream(t, dir, uint32(i))
+		if s.Key = key; key != nil {
+			s.Rotate(t, Epoch)
+		}
+		all = append(all, s)
 		for j := range sessions {
 			pid := uint32(1000 + i*sessions + j)
 			s := NewSession(Epoch+int64(j), pid,

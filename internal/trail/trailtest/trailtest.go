@@ -3,6 +3,9 @@
 package trailtest
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -109,6 +112,9 @@ type Builder struct {
 	FirstTime int64
 	FirstEnd  int64
 	LastEnd   int64
+
+	// Cipher encrypts the payload, when there is one.
+	Cipher cipher.AEAD
 
 	lastTime int64
 	// The first record's item stands at payload[at:end]; its time is written
@@ -352,8 +358,12 @@ func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[
 		payload = zstdWriter.EncodeAll(payload, nil)
 	}
 	le := binary.LittleEndian
-	h := append([]byte("SBLK"), 112, 0, byte(codec), 0)
-	h = le.AppendUint32(h, uint32(len(payload)))
+	flags, stored := byte(0), len(payload)
+	if b.Cipher != nil {
+		flags, stored = 1, len(payload)+28
+	}
+	h := append([]byte("SBLK"), 112, 0, byte(codec), flags)
+	h = le.AppendUint32(h, uint32(stored))
 	h = le.AppendUint32(h, uint32(len(b.Payload)))
 	h = le.AppendUint32(h, b.Records)
 	h = le.AppendUint32(h, 0)
@@ -362,6 +372,10 @@ func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[
 	h = le.AppendUint64(h, uint64(b.FirstTime))
 	h = le.AppendUint64(h, uint64(b.FirstEnd))
 	h = le.AppendUint64(h, uint64(b.LastEnd))
+	if b.Cipher != nil {
+		nonce := randomBytes(12)
+		payload = b.Cipher.Seal(nonce, nonce, payload, h)
+	}
 	h = le.AppendUint64(h, xxhash.Sum64(payload))
 	sum := sha256.New()
 	sum.Write(chain[:])
@@ -381,7 +395,10 @@ type Stream struct {
 	Dir    string
 	Number uint32
 	Codec  trail.Codec
+	// Key encrypts the segments that are begun from now on, when there is one.
+	Key *[32]byte
 
+	cipher  cipher.AEAD // of the open segment
 	file    *os.File
 	segment uint64
 	block   uint64
@@ -415,6 +432,9 @@ func (s *Stream) Rotate(t testing.TB, created int64) {
 	}
 	s.segment++
 	h := SegmentHeader(s.Number, s.segment, created, s.block, s.record, s.last)
+	if s.cipher = nil; s.Key != nil {
+		h, s.cipher = encrypt(h, *s.Key)
+	}
 	s.chain = sha256.Sum256(h)
 	var err error
 	if s.file, err = os.Create(s.SegmentPath(s.segment)); err == nil {
@@ -441,6 +461,37 @@ func SegmentHeader(stream uint32, number uint64, created int64, block, record ui
 	return le.AppendUint64(h, xxhash.Sum64(h))
 }
 
+// encrypt gives a segment header a key part, and makes the data key in it.
+func encrypt(h []byte, key [32]byte) ([]byte, cipher.AEAD) {
+	le := binary.LittleEndian
+	le.PutUint16(h[10:], 208)
+	le.PutUint32(h[12:], 1)
+	SealSegment(h)
+	id := trail.IDOf(key)
+	data, nonce := randomBytes(32), randomBytes(12)
+	sealed := gcm(key[:]).Seal(nil, nonce, data, h[:40])
+	h = slices.Concat(h, id[:], nonce, sealed, make([]byte, 4))
+	return le.AppendUint64(h, xxhash.Sum64(h)), gcm(data)
+}
+
+func gcm(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return aead
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
+
 // Write appends a block to the segment.
 func (s *Stream) Write(t testing.TB, b *Builder) {
 	t.Helper()
@@ -449,6 +500,7 @@ func (s *Stream) Write(t testing.TB, b *Builder) {
 
 // Finish makes the bytes of the stream's next block.
 func (s *Stream) Finish(b *Builder) []byte {
+	b.Cipher = s.cipher
 	image := b.Finish(s.Codec, s.block, s.record, &s.chain)
 	s.last = s.chain
 	s.block++

@@ -1,0 +1,141 @@
+package cat
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// KeyFlags say where the keys of encrypted segments come from, shared by all
+// commands that read trails.
+type KeyFlags struct {
+	Commands []string
+	Files    []string
+}
+
+// Add adds the flags to a command.
+func (o *KeyFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&o.Commands, "encryption-key-command", nil, "shell `command` that prints keys of encrypted segments, by default $STENO_ENCRYPTION_KEY_COMMAND; may be repeated")
+	f.StringArrayVar(&o.Files, "encryption-key-file", nil, "`file` of keys of encrypted segments, one a line, in 64 hexadecimal digits; may be repeated")
+}
+
+// keys are asked for when they are needed.
+func (o *KeyFlags) keys() *trail.Keys {
+	commands := o.Commands
+	if env := os.Getenv("STENO_ENCRYPTION_KEY_COMMAND"); env != "" && len(commands)+len(o.Files) == 0 {
+		commands = []string{env}
+	}
+	if len(commands)+len(o.Files) == 0 {
+		return nil
+	}
+	return trail.NewKeys(func() (keys [][trail.KeySize]byte, err error) {
+		for _, file := range o.Files {
+			found, err := readKeyFile(file)
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, found...)
+		}
+		for _, command := range commands {
+			found, err := runKeyCommand(command)
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, found...)
+		}
+		return keys, nil
+	})
+}
+
+func readKeyFile(path string) ([][trail.KeySize]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, openError(err)
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s: others than its owner have access to this key file: its mode is %04o, make it 0600 or less", path, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, openError(err)
+	}
+	keys, err := parseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// runKeyCommand runs a command as the server does. What it says on standard
+// error is for the user.
+func runKeyCommand(command string) ([][trail.KeySize]byte, error) {
+	var out, said bytes.Buffer
+	c := exec.Command("/bin/sh", "-c", command)
+	c.Stdout, c.Stderr = &out, &said
+	err := c.Run()
+	if err == nil {
+		var keys [][trail.KeySize]byte
+		if keys, err = parseKeys(out.Bytes()); err == nil {
+			return keys, nil
+		}
+	}
+	if text := strings.TrimSpace(said.String()); text != "" {
+		err = fmt.Errorf("%w: %s", err, render.Safe(text))
+	}
+	// Only its name: a key may stand in the rest.
+	name, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+	return nil, fmt.Errorf("encryption key command \"%s\": %w", render.Safe(name), err)
+}
+
+// parseKeys reads keys, one a line. It never repeats what it was given.
+func parseKeys(text []byte) (keys [][trail.KeySize]byte, err error) {
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		line = bytes.TrimRight(line, " \t\r")
+		if len(line) == 0 {
+			continue
+		}
+		var key [trail.KeySize]byte
+		if n := hex.DecodedLen(len(line)); n != len(key) || len(line)%2 != 0 {
+			return nil, fmt.Errorf("line %d has %d characters: a key is 64 hexadecimal digits", i+1, len(line))
+		}
+		if _, err := hex.Decode(key[:], line); err != nil {
+			return nil, fmt.Errorf("line %d: a key is 64 hexadecimal digits", i+1)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("there is no key")
+	}
+	return keys, nil
+}
+
+// OpenEncrypted opens trails and segments as OpenTrails does, with the keys of
+// the flags.
+func (o *KeyFlags) OpenEncrypted(args []string) (*trail.Trail, error) {
+	keys := o.keys()
+	t, err := openTrails(args, keys)
+	if err == nil {
+		err = keys.Err()
+	}
+	return t, err
+}
+
+// needKeys turns a missing key into the command's error, before anything is
+// shown.
+func needKeys(err error) error {
+	var missing *trail.MissingKeyError
+	if errors.As(err, &missing) {
+		return errors.New(render.Safe(missing.Error()))
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package trail
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// KeySize is the length of an encryption key.
+const KeySize = 32
+
+const (
+	nonceSize = 12
+	tagSize   = 16
+	// headerBound is what of a segment header its data key is bound to.
+	headerBound = 40
+	// blockBound is what of a block header its encrypted payload is bound to.
+	blockBound = 64
+)
+
+// KeyID tells which key a segment is encrypted with.
+type KeyID [8]byte
+
+func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
+
+// IDOf is the id of a key.
+func IDOf(key [KeySize]byte) KeyID {
+	sum := sha256.Sum256(append([]byte("pg_steno key id\x00"), key[:]...))
+	return KeyID(sum[:8])
+}
+
+// Keys are the keys for encrypted segments. They are asked for when the first
+// such segment is met. They may be used by many goroutines; nil has none.
+type Keys struct {
+	ask func() ([][KeySize]byte, error)
+
+	mu    sync.Mutex
+	asked bool
+	err   error
+	known map[KeyID][KeySize]byte
+}
+
+// NewKeys returns the keys that ask will give.
+func NewKeys(ask func() ([][KeySize]byte, error)) *Keys { return &Keys{ask: ask} }
+
+// Err is why the keys that were asked for could not be had.
+func (k *Keys) Err() error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// find returns the key with that id. With again, it asks once more for one that
+// it does not have.
+func (k *Keys) find(id KeyID, again bool) (key [KeySize]byte, ok bool) {
+	if k == nil {
+		return key, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.known[id]; !ok && (again || !k.asked) {
+		k.asked = true
+		var keys [][KeySize]byte
+		keys, k.err = k.ask()
+		if k.known == nil {
+			k.known = map[KeyID][KeySize]byte{}
+		}
+		for _, key := range keys {
+			k.known[IDOf(key)] = key
+		}
+	}
+	key, ok = k.known[id]
+	return key, ok
+}
+
+// A MissingKeyError is an encrypted segment for which there is no key.
+type MissingKeyError struct {
+	File string
+	ID   KeyID
+	More int // other segments without their key, this one or another
+}
+
+func (e *MissingKeyError) Error() string {
+	more := ""
+	switch {
+	case e.More == 1:
+		more = ", and 1 more segment lacks its key"
+	case e.More > 1:
+		more = fmt.Sprintf(", and %d more segments lack theirs", e.More)
+	}
+	return fmt.Sprintf("%s: encrypted with key %s, which was not given%s; give it with --encryption-key-command or --encryption-key-file", e.File, e.ID, more)
+}
+
+func gcm(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // the length is right
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return aead
+}
+
+// unlock takes the data key out of an encrypted segment's header.
+func (seg *Segment) unlock(header []byte, again bool) {
+	h := &seg.Header
+	if !h.Encrypted || seg.Err != nil {
+		return
+	}
+	key, ok := seg.Stream.keys.find(h.KeyID, again)
+	if !ok {
+		seg.KeyErr = &MissingKeyError{File: seg.Path, ID: h.KeyID}
+		return
+	}
+	nonce, sealed := header[136:148], header[148:196]
+	data, err := gcm(key[:]).Open(nil, nonce, sealed, header[:headerBound])
+	if err != nil {
+		seg.KeyErr = &CorruptionError{seg.Path, 136, "data key of the segment cannot be decrypted: the header is not what the server wrote"}
+		return
+	}
+	seg.aead, seg.KeyErr = gcm(data), nil
+}
+
+// decrypt decrypts the stored payload of a block.
+func (b *Block) decrypt(stored []byte) ([]byte, error) {
+	if len(stored) < nonceSize+tagSize {
+		return nil, corruptf(8, "encrypted payload of %d bytes is too short", len(stored))
+	}
+	if n := len(stored); cap(b.plain) < n {
+		b.plain = make([]byte, 0, n+n/8)
+	}
+	plain, err := b.segment.aead.Open(b.plain[:0], stored[:nonceSize], stored[nonceSize:], b.Image[:blockBound])
+	if err != nil {
+		return nil, corruptf(BlockHeaderSize, "payload cannot be decrypted: it, or its header, is not what the server wrote")
+	}
+	return plain, nil
+}
+
+// CheckKeys says which key is missing for the blocks of a time: nil when all can
+// be read.
+func (x *Index) CheckKeys(since, until int64) error {
+	var first *MissingKeyError
+	seen := map[*Segment]bool{}
+	for i := range x.Streams {
+		for k := range x.Streams[i].Refs {
+			ref := &x.Streams[i].Refs[k]
+			var missing *MissingKeyError
+			if seen[ref.Segment] || ref.Records == 0 || ref.LastEnd < since || ref.FirstTime >= until || !errors.As(ref.Segment.KeyErr, &missing) {
+				continue
+			}
+			seen[ref.Segment] = true
+			if first == nil {
+				found := *missing
+				first = &found
+			} else {
+				first.More++
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first
+}
