@@ -124,6 +124,7 @@ steno_segment_key_whole(const uint8_t *p)
 
 /* ---- block header ---- */
 
+#define STENO_BLOCK_FLAGS 7		/* offset of the flags */
 #define STENO_BLOCK_CHAINED 72	/* header bytes that the chain hash covers */
 #define STENO_BLOCK_SUM 104
 

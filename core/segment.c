@@ -773,6 +773,8 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 					uint32_t records, const uint8_t chain[STENO_HASH_SIZE],
 					StenoError *error)
 {
+	if (((bytes[STENO_BLOCK_FLAGS] & STENO_BLOCK_ENCRYPTED) != 0) != steno_crypt_active(stream->crypt))
+		return fail_segment(error, 0, "block and segment are not both encrypted: segment", stream);
 	if (!write_at(stream->fd, bytes, len, stream->offset))
 	{
 		int			number = errno;

@@ -290,6 +290,7 @@ run_hide_huge(void)
 /* ---- the writer ---- */
 
 static StenoSource source;
+static StenoCrypt *crypt_of_blocks;	/* NULL: not encrypted */
 static double finish_time;
 static uint64_t finished;
 static uint64_t stored;
@@ -333,6 +334,7 @@ run_writer(int codec)
 	double		spent = 0;
 
 	announce(block);
+	steno_block_set_crypt(block, crypt_of_blocks);
 	finish_time = 0;
 	finished = stored = added = 0;
 	steno_producer_init(&p, &rings, 0);
@@ -383,6 +385,37 @@ run_finish_lz4(void)
 	return finish_time / (double) finished / 1000;
 }
 
+/* The same, encrypted. */
+static double
+run_encrypted(double (*run) (void))
+{
+	static const uint8_t key[STENO_KEY_SIZE];
+	uint8_t		header[STENO_SEGMENT_HEADER_ENCRYPTED] = {0};
+	double		result;
+
+	crypt_of_blocks = steno_crypt_create();
+	if (crypt_of_blocks == NULL || !steno_crypt_set_key(crypt_of_blocks, key) ||
+		!steno_crypt_begin(crypt_of_blocks, header))
+		abort();
+	steno_crypt_begun(crypt_of_blocks);
+	result = run();
+	steno_crypt_destroy(crypt_of_blocks);
+	crypt_of_blocks = NULL;
+	return result;
+}
+
+static double
+run_finish_none_encrypted(void)
+{
+	return run_encrypted(run_finish_none);
+}
+
+static double
+run_finish_lz4_encrypted(void)
+{
+	return run_encrypted(run_finish_lz4);
+}
+
 static double
 run_bytes_none(void)
 {
@@ -423,6 +456,8 @@ main(void)
 	report("builder: add", "ns/record", run_add);
 	report("builder: finish, not compressed", "us/block", run_finish_none);
 	report("builder: finish, LZ4", "us/block", run_finish_lz4);
+	report("builder: finish, not compressed, encrypted", "us/block", run_finish_none_encrypted);
+	report("builder: finish, LZ4, encrypted", "us/block", run_finish_lz4_encrypted);
 	report("trail, not compressed", "bytes/record", run_bytes_none);
 	report("trail, LZ4", "bytes/record", run_bytes_lz4);
 	return 0;

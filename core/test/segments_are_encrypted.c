@@ -457,6 +457,19 @@ TEST(failed_rotation_keeps_the_data_key)
 	CHECK(trail_verify(trail, 0, NULL) == 4);
 }
 
+/* Whoever builds blocks and forgets the keys is not let write them. */
+TEST(plain_block_is_refused_by_an_encrypted_segment)
+{
+	begin(key_a);
+	trail_must_append(&t, 2);
+	steno_block_set_crypt(t.block, NULL);
+	CHECK(!trail_append(&t, 2));
+	CHECK(t.error.error == 0 && strstr(t.error.what, "not both encrypted") != NULL);
+	steno_block_set_crypt(t.block, t.crypt);
+	trail_must_append(&t, 2);
+	CHECK(trail_verify(trail, 0, NULL) == 2 && records_of(1, key_a) == 4);
+}
+
 static bool
 exhausted(uint8_t *bytes, size_t len)
 {
