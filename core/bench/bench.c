@@ -18,6 +18,7 @@
 
 #include "block.h"
 #include "redact.h"
+#include "seal.h"
 
 #define RUNS 9
 #define MESSAGE 200				/* bytes of a record in the ring, header
@@ -416,6 +417,29 @@ run_finish_lz4_encrypted(void)
 	return run_encrypted(run_finish_lz4);
 }
 
+/* One a writer every steno.seal_interval. */
+static double
+run_seal(void)
+{
+	static const uint8_t private_key[32] = {1};
+	EVP_PKEY   *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, private_key, sizeof(private_key));
+	uint64_t	buffer[STENO_SEAL_ROOM / 8];
+	StenoSeal	seal = {.system_identifier = 1,.interval = 60,.reason = "interval"};
+	uint64_t	n = 5000;
+	uint64_t	i;
+	double		start = now();
+
+	for (i = 0; i < n; i++)
+	{
+		seal.block = i;
+		if (steno_seal_message((uint8_t *) buffer, &seal, key, i) == NULL)
+			abort();
+	}
+	start = (now() - start) / (double) n / 1000;
+	EVP_PKEY_free(key);
+	return start;
+}
+
 static double
 run_bytes_none(void)
 {
@@ -458,6 +482,7 @@ main(void)
 	report("builder: finish, LZ4", "us/block", run_finish_lz4);
 	report("builder: finish, not compressed, encrypted", "us/block", run_finish_none_encrypted);
 	report("builder: finish, LZ4, encrypted", "us/block", run_finish_lz4_encrypted);
+	report("seal: sign, and encode its record", "us/seal", run_seal);
 	report("trail, not compressed", "bytes/record", run_bytes_none);
 	report("trail, LZ4", "bytes/record", run_bytes_lz4);
 	return 0;

@@ -7,6 +7,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Seals;
 use Steno::Client;
 use Test::More;
 
@@ -290,12 +291,13 @@ $ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 1';
 		'steno.segment_size' => '2',
 		'steno.rotation_age' => '120',
 		'steno.seal_interval' => '30',
-		'steno.signing_key_file' => 'none.key',
+		'steno.signing_key_file' => 'other.key',
 		'steno.compression' => 'none',
 		'steno.encryption_key_command' => 'printf %064d 1');
 	my @reloadable = split /\n/, value($node, "SELECT name FROM pg_settings WHERE name LIKE 'steno.%' AND context NOT IN ('postmaster', 'internal', 'user') ORDER BY 1");
 
 	is_deeply(\@reloadable, [ sort keys %other ], 'settings that a reload can change');
+	keygen($node->data_dir . '/other.key');
 	foreach my $setting (@reloadable)
 	{
 		my $before = scalar @{ changes(user => undef) };

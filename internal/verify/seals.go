@@ -54,6 +54,7 @@ type sealState struct {
 	late      *blockPlace    // the first behind it that ended after the time of the next one
 	onlySeals bool           // the last block has nothing else
 	blocks    uint64
+	begin     uint64 // number of the block before the first one that is there
 	segment   uint64 // the last one
 }
 
@@ -76,6 +77,9 @@ func (s *sealState) once(kind string, p blockPlace, format string, args ...any) 
 // block takes a block and its seals. before is the place before the block, and
 // known says whether it is known.
 func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool) {
+	if s.blocks == 0 {
+		s.begin = p.number - 1
+	}
 	s.blocks++
 	for _, one := range f.seals {
 		s.sum.Seals++
@@ -125,7 +129,7 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 // accept takes a seal whose signature is right.
 func (s *sealState) accept(one *seal.Seal) {
 	s.sum.Checked++
-	from := uint64(0)
+	from := s.begin // a stream can begin in the middle of a run
 	if s.last != nil {
 		from = s.last.Block
 	}

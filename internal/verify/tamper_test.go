@@ -525,6 +525,27 @@ func TestForgerMakesEverythingRight(t *testing.T) {
 	}
 }
 
+// TestSealsThatAreTakenOutAreMissed takes out the seals behind a change: the last
+// one that is left says when the next one is due.
+func TestSealsThatAreTakenOutAreMissed(t *testing.T) {
+	s := newSuite(t)
+	for want, segment := range map[string]int{
+		"segment 2 ends without a seal, though its writer seals": 1,
+		"seals are missing: the last one before is of":           2,
+		"there is no seal in stream":                             0,
+	} {
+		f := apart(t, s.original)
+		for _, stream := range f.streams {
+			b := stream.segments[segment].blocks[0]
+			b.items[len(b.items)-1].record.Time--
+		}
+		reports := s.verify(t, f.together(sealsGone))
+		if !reports[0].Whole || !says(reports[1], want) {
+			t.Errorf("%q: %v, with the key %v", want, reports[0].Problems, reports[1].Problems)
+		}
+	}
+}
+
 func TestEveryAlterationIsFound(t *testing.T) {
 	runs, seed := 300, uint64(time.Now().UnixNano())
 	for name, value := range map[string]func(uint64){

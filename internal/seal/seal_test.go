@@ -1,0 +1,165 @@
+package seal
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+func golden(t *testing.T) []*Seal {
+	t.Helper()
+	tr, err := trail.Open("../../format/golden/seals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seals []*Seal
+	files := &trail.Files{}
+	defer files.Close()
+	for _, seg := range tr.Streams[0].Segments {
+		refs, _ := seg.Index()
+		for i := range refs {
+			var b trail.Block
+			if err := files.Read(&refs[i], &b); err != nil {
+				t.Fatal(err)
+			}
+			var r trail.Record
+			for b.Next(&r) == nil {
+				if r.Kind != trail.KindSeal {
+					continue
+				}
+				s, err := Parse(&r, &seg.Header)
+				if err != nil {
+					t.Fatal(err)
+				}
+				seals = append(seals, s)
+			}
+		}
+	}
+	return seals
+}
+
+// TestSealsOfTheServerAreRight checks what core/ has signed, and that each part of
+// a seal is signed.
+func TestSealsOfTheServerAreRight(t *testing.T) {
+	keys, err := LoadKeys([]string{"../../format/golden/seals.pub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seals := golden(t)
+	if len(seals) != 6 {
+		t.Fatalf("%d seals", len(seals))
+	}
+	for i, s := range seals {
+		if s.NextKey != nil {
+			keys[KeyID(s.NextKey)] = s.NextKey
+		}
+		if !s.Verify(keys[s.Key]) {
+			t.Errorf("seal %d is not right", i)
+		}
+	}
+	for name, change := range map[string]func(s *Seal){
+		"system":   func(s *Seal) { s.SystemID++ },
+		"stream":   func(s *Seal) { s.Stream++ },
+		"segment":  func(s *Seal) { s.Segment++ },
+		"block":    func(s *Seal) { s.Block++ },
+		"record":   func(s *Seal) { s.Record++ },
+		"first":    func(s *Seal) { s.First++ },
+		"interval": func(s *Seal) { s.Interval++ },
+		"time":     func(s *Seal) { s.Time++ },
+		"hash":     func(s *Seal) { s.Hash[31] ^= 1 },
+		"reason":   func(s *Seal) { s.Reason = "stop" },
+		"next key": func(s *Seal) { s.NextKey = ed25519.PublicKey(make([]byte, 31, 32))[:32]; s.NextKey[0] = 1 },
+	} {
+		s := *seals[0]
+		if change(&s); s.Verify(keys[s.Key]) {
+			t.Errorf("%s is not signed", name)
+		}
+	}
+}
+
+func TestSealsThatAreNotAsTheFormatSaysAreRefused(t *testing.T) {
+	good := map[string]string{
+		"block": "1", "record": "2", "first": "1", "interval": "60", "hash": strings.Repeat("ab", 32), "key": strings.Repeat("01", 8),
+		"signature": strings.Repeat("cd", 64), "reason": "interval",
+	}
+	if err := (&Seal{}).fill(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[string][]string{
+		"block": {"", "-1", "01", "1x", "18446744073709551616"}, "interval": {"4294967296"}, "hash": {"", "ab", strings.Repeat("AB", 32), strings.Repeat("xy", 32)},
+		"key": {"", "01"}, "signature": {strings.Repeat("cd", 63)}, "reason": {"", "key", "more than 8"}, "next_key": {strings.Repeat("00", 32), "0"},
+	} {
+		for _, value := range values {
+			bad := map[string]string{}
+			for n, v := range good {
+				bad[n] = v
+			}
+			bad[name] = value
+			if err := (&Seal{}).fill(bad); err == nil {
+				t.Errorf("%s = %q is taken", name, value)
+			}
+		}
+	}
+}
+
+func TestAnchorsAreReadAsTheyAreWritten(t *testing.T) {
+	for _, s := range golden(t) {
+		for _, signed := range []bool{true, false} {
+			a := &Anchor{Seal: *s, Signed: signed}
+			got, err := ParseAnchors(strings.NewReader("# a comment\n\n"+a.String()+" later=value\n"), "x")
+			if err != nil || len(got) != 1 {
+				t.Fatal(got, err)
+			}
+			if got[0].String() != a.String() || got[0].From != "x:3" || signed && string(got[0].Bytes()) != string(s.Bytes()) {
+				t.Errorf("%s is read as %s", a, got[0])
+			}
+		}
+	}
+	line := (&Anchor{Seal: *golden(t)[0], Signed: true}).String()
+	for _, bad := range []string{
+		"", "hello", strings.Replace(line, "anchor 1", "anchor 2", 1), strings.Replace(line, "block=1", "block=x", 1),
+		strings.Replace(line, " hash=", " hash=0", 1), strings.Replace(line, " time=2", " time=x", 1), line + " block=1", line + " word",
+		strings.Replace(line, " signature=", " signature=0", 1), strings.Replace(line, " reason=start", "", 1),
+	} {
+		if _, err := ParseAnchors(strings.NewReader(bad), "x"); err == nil {
+			t.Errorf("taken: %s", bad)
+		}
+	}
+}
+
+func TestKeysAreReadAsTheyAreWritten(t *testing.T) {
+	dir := t.TempDir()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := EncodePublic(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := EncodePrivate(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"one.pub": pem, "secret": secret, "garbage": []byte("x"), "notes.txt": []byte("x")} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "one.pub")} {
+		keys, err := LoadKeys([]string{path})
+		if err != nil || len(keys) != 1 || !keys[KeyID(public)].Equal(public) {
+			t.Errorf("%s: %v, %v", path, keys, err)
+		}
+	}
+	for name, want := range map[string]string{"secret": "is a private key", "garbage": "not a key in PEM", "none": "no such file"} {
+		if _, err := LoadKeys([]string{filepath.Join(dir, name)}); err == nil || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
