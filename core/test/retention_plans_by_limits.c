@@ -53,9 +53,12 @@ write_stream(uint32_t number, int n, int64_t closed)
 static void
 make_plan(void)
 {
-	steno_kept_free(&kept);
+	static StenoKeptTrail before;
+
+	steno_kept_free(&before);
+	before = kept;
 	steno_plan_free(&plan);
-	CHECK(steno_kept_list(trail, &kept, &error));
+	CHECK(steno_kept_list(trail, &before, &kept, &error));
 	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan));
 }
 
@@ -64,6 +67,7 @@ begin(int n)
 {
 	memset(deleted, 0, sizeof(deleted));
 	memset(&slots, 0, sizeof(slots));
+	steno_kept_free(&kept);
 	limits = (StenoLimits) {.slot_max_size = -1, .now = TRAIL_NOW, .most = 1000};
 	write_stream(0, n, TRAIL_NOW - 10 * DAY);
 }
