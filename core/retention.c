@@ -71,8 +71,24 @@ add_kept(StenoKeptStream *s, uint64_t segment, uint64_t bytes)
 	return true;
 }
 
+/* The length of a segment that was closed before; false when that is not known. */
 static bool
-list_stream(const char *trail, uint32_t number, StenoKeptStream *s, StenoError *error)
+length_before(const StenoKeptStream *before, uint64_t segment, uint64_t *bytes)
+{
+	StenoKeptSegment key = {segment, 0};
+	StenoKeptSegment *found;
+
+	if (before == NULL || before->count == 0 || segment >= before->open)
+		return false;
+	found = bsearch(&key, before->segments, before->count, sizeof(key), by_segment);
+	if (found != NULL)
+		*bytes = found->bytes;
+	return found != NULL;
+}
+
+static bool
+list_stream(const char *trail, uint32_t number, const StenoKeptStream *before, StenoKeptStream *s,
+			StenoError *error)
 {
 	char		path[1100];
 	DIR		   *dir;
@@ -88,6 +104,7 @@ list_stream(const char *trail, uint32_t number, StenoKeptStream *s, StenoError *
 	{
 		const char *name = entry->d_name;
 		uint64_t	segment;
+		uint64_t	bytes;
 		struct stat st;
 
 		if (strspn(name, "0123456789") != 10 || strcmp(name + 10, ".steno") != 0)
@@ -95,12 +112,17 @@ list_stream(const char *trail, uint32_t number, StenoKeptStream *s, StenoError *
 		segment = strtoull(name, NULL, 10);
 		if (segment == 0)
 			continue;
-		if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		if (!length_before(before, segment, &bytes))
 		{
-			if (errno != ENOENT)
-				ok = fail(error, errno, "could not examine segment in folder", path);
+			if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+			{
+				if (errno != ENOENT)
+					ok = fail(error, errno, "could not examine segment in folder", path);
+				continue;
+			}
+			bytes = (uint64_t) st.st_size;
 		}
-		else if (!add_kept(s, segment, (uint64_t) st.st_size))
+		if (!add_kept(s, segment, bytes))
 			ok = fail(error, ENOMEM, "could not read folder", path);
 	}
 	if (ok && errno != 0)
@@ -114,14 +136,15 @@ list_stream(const char *trail, uint32_t number, StenoKeptStream *s, StenoError *
 }
 
 bool
-steno_kept_list(const char *trail, StenoKeptTrail *kept, StenoError *error)
+steno_kept_list(const char *trail, const StenoKeptTrail *before, StenoKeptTrail *kept,
+				StenoError *error)
 {
 	uint32_t	i;
 
 	memset(kept, 0, sizeof(*kept));
 	kept->path = trail;
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
-		if (!list_stream(trail, i, &kept->streams[i], error))
+		if (!list_stream(trail, i, before ? &before->streams[i] : NULL, &kept->streams[i], error))
 		{
 			steno_kept_free(kept);
 			return false;

@@ -40,7 +40,12 @@ typedef struct StenoKeptTrail
 	StenoKeptStream streams[STENO_RETENTION_STREAMS];	/* by number */
 } StenoKeptTrail;
 
-extern bool steno_kept_list(const char *trail, StenoKeptTrail *kept, StenoError *error);
+/*
+ * before: an earlier list, or NULL; the lengths of segments that were closed then
+ * are taken from it.
+ */
+extern bool steno_kept_list(const char *trail, const StenoKeptTrail *before, StenoKeptTrail *kept,
+							StenoError *error);
 extern void steno_kept_free(StenoKeptTrail *kept);
 
 /* ---- what was deleted ---- */

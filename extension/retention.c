@@ -401,6 +401,7 @@ void
 steno_retention(StenoWriter *w)
 {
 	static int	refused;
+	static StenoKeptTrail before;
 	StenoError	error = {0};
 	StenoKeptTrail kept;
 	int			lock;
@@ -418,12 +419,13 @@ steno_retention(StenoWriter *w)
 	}
 	refused = 0;
 	/* after the lock: what is made from now on is not wanted by a slot of before */
-	if (!steno_kept_list(steno_directory, &kept, &error))
+	if (!steno_kept_list(steno_directory, &before, &kept, &error))
 		cannot(&error, kept_all);
 	else
 	{
 		run(w, &kept);
-		steno_kept_free(&kept);
+		steno_kept_free(&before);
+		before = kept;
 	}
 	close(lock);
 }

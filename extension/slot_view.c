@@ -79,7 +79,7 @@ steno_sql_slots(PG_FUNCTION_ARGS)
 				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
 	InitMaterializedSRF(fcinfo, 0);
 	/* the trail first: a slot that moves on meanwhile must not look lost */
-	if (!steno_kept_list(steno_directory, &kept, &error) ||
+	if (!steno_kept_list(steno_directory, NULL, &kept, &error) ||
 		!steno_slots_read(steno_directory, &slots, &error))
 	{
 		steno_kept_free(&kept);

@@ -35,7 +35,12 @@ write_stream(uint32_t number, int n, int64_t closed)
 	memset(&t, 0, sizeof(t));
 	snprintf(trail, sizeof(trail), "%s/trail", test_folder());
 	trail_open(&t, trail);
-	CHECK(number == 0);
+	if (number > 0)
+	{
+		steno_stream_close(&t.stream);
+		CHECK(steno_stream_open(&t.stream, trail, number, TRAIL_SYSTEM, 150000, 0600, TRAIL_NOW,
+								&t.found, &t.error));
+	}
 	for (i = 0; i < n; i++)
 	{
 		trail_must_append(&t, 10);
@@ -48,9 +53,12 @@ write_stream(uint32_t number, int n, int64_t closed)
 static void
 make_plan(void)
 {
-	steno_kept_free(&kept);
+	static StenoKeptTrail before;
+
+	steno_kept_free(&before);
+	before = kept;
 	steno_plan_free(&plan);
-	CHECK(steno_kept_list(trail, &kept, &error));
+	CHECK(steno_kept_list(trail, &before, &kept, &error));
 	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan));
 }
 
@@ -59,6 +67,7 @@ begin(int n)
 {
 	memset(deleted, 0, sizeof(deleted));
 	memset(&slots, 0, sizeof(slots));
+	steno_kept_free(&kept);
 	limits = (StenoLimits) {.slot_max_size = -1, .now = TRAIL_NOW, .most = 1000};
 	write_stream(0, n, TRAIL_NOW - 10 * DAY);
 }
@@ -69,6 +78,18 @@ first_kept_by(uint64_t size)
 	limits.size = size;
 	make_plan();
 	return plan.next[0].last + 1;
+}
+
+static void
+slot_at(uint64_t segment)
+{
+	static StenoSlot slot;
+
+	memset(&slot, 0, sizeof(slot));
+	slot.readable = true;
+	slot.count = 1;
+	slot.positions[0] = (StenoSlotPosition) {0, segment, 1};
+	slots = (StenoSlots) {&slot, 1};
 }
 
 TEST(retention_keeps_everything_without_limits)
@@ -122,6 +143,29 @@ TEST(retention_by_age_counts_from_the_closing)
 	limits.now--;
 	make_plan();
 	CHECK(plan.next[0].last == 2);
+}
+
+/* Oldest first, whichever stream it is of; a slot holds its own stream up alone. */
+TEST(retention_takes_streams_in_the_order_of_time)
+{
+	begin(4);					/* closed 10, 9, 8, 7 days ago */
+	write_stream(1, 4, TRAIL_NOW - 9 * DAY - DAY / 2);	/* 9.5, 8.5, 7.5, 6.5 */
+	make_plan();
+	limits.size = steno_kept_bytes(&kept.streams[0], 1) + steno_kept_bytes(&kept.streams[1], 1) -
+		kept.streams[0].segments[0].bytes - kept.streams[0].segments[1].bytes -
+		kept.streams[1].segments[0].bytes;
+	make_plan();
+	CHECK(plan.next[0].last == 2 && plan.next[1].last == 1);
+	slot_at(1);
+	slots.list[0].positions[0].segment = 1;
+	slots.list[0].positions[1] = (StenoSlotPosition) {1, 99, 1};
+	slots.list[0].count = 2;
+	make_plan();
+	CHECK(plan.next[0].last == 0 && plan.next[1].last == 3);
+	/* of a stream that it does not name, a slot wants all */
+	slots.list[0].count = 1;
+	make_plan();
+	CHECK(plan.files == 0);
 }
 
 TEST(retention_says_what_went)
@@ -190,18 +234,6 @@ TEST(retention_takes_a_segment_with_its_damaged_successor)
 	limits.age = 9 * DAY;
 	make_plan();
 	CHECK(plan.next[0].last == 2 && plan.next[0].last_block == 2);
-}
-
-static void
-slot_at(uint64_t segment)
-{
-	static StenoSlot slot;
-
-	memset(&slot, 0, sizeof(slot));
-	slot.readable = true;
-	slot.count = 1;
-	slot.positions[0] = (StenoSlotPosition) {0, segment, 1};
-	slots = (StenoSlots) {&slot, 1};
 }
 
 TEST(retention_respects_slots)

@@ -84,6 +84,7 @@ foreach my $fault ('kill_before_write.0', 'kill_in_write.0', 'kill_after_write.0
 	verify_ok($node, "$fault: the trail is whole");
 	my @all = deletions($node);
 	my %seen;
+	is($all[-1]{since_segment}, 1, "$fault: what had gone before is not forgotten");
 	is(scalar(grep { $seen{ $_->{first_segment} }++ } @all), 0, "$fault: no second record of the same deletion");
 }
 

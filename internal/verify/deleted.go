@@ -52,7 +52,7 @@ func DeletedOf(d *trail.Deletion) Deleted {
 	}
 }
 
-// deletions settles which segments that are not there were deleted by policy:
+// settleDeletions settles which segments that are not there were deleted by policy:
 // that is known when all records were read, for the record stands after what it
 // is about.
 func (v *verifier) settleDeletions() {
