@@ -280,6 +280,7 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 		'steno.log_nested' => 'on',
 		'steno.log_parameter' => 'off',
 		'steno.delivery' => 'drop',
+		'steno.sync' => 'ddl',
 		'steno.flush_interval' => '100',
 		'steno.fsync_interval' => '500',
 		'steno.segment_size' => '2',
