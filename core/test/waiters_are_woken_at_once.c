@@ -68,7 +68,7 @@ wait_long(void *arg)
 {
 	StenoRing  *ring = arg;
 
-	while (!steno_wake_wait(&wake, ring, atomic_load(&ring->head), 100000))
+	while (!steno_wake_wait(&wake, ring, atomic_load(&ring->head), 1000000))
 		;
 	atomic_fetch_add(&woken, 1);
 	return NULL;
@@ -185,7 +185,7 @@ THREADED_TEST(wake_serves_what_is_being_synced)
 
 static _Atomic bool stop;
 
-/* As sessions do; a wake-up that is missed makes the wait last 20 seconds. */
+/* As sessions do; who is forgotten, waits longer than a test may last. */
 static void *
 sessions(void *arg)
 {
@@ -195,12 +195,10 @@ sessions(void *arg)
 
 	for (i = 0; i < n; i++)
 	{
-		double		began = now();
-
 		publish(ring);
 		(void) steno_wake_ask(&wake);
-		while (!steno_wake_wait(&wake, ring, atomic_load(&ring->head), 20000))
-			CHECK(now() - began < 15);
+		while (!steno_wake_wait(&wake, ring, atomic_load(&ring->head), 1000000))
+			;
 		CHECK(atomic_load(&ring->durable) == atomic_load(&ring->head));
 	}
 	return NULL;

@@ -286,6 +286,7 @@ $ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 1';
 		'steno.disk_reserve' => '128',
 		'steno.disk_warning' => '80',
 		'steno.alert_command' => 'true',
+		'steno.sync' => 'ddl',
 		'steno.flush_interval' => '100',
 		'steno.fsync_interval' => '500',
 		'steno.segment_size' => '2',
