@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/recovery"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
@@ -54,6 +55,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		cat.NewCmdCat(f, nil),
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
+		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
