@@ -246,7 +246,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 
 	# in the copy, the interrupted query has what was known of it
 	my $r = the_record("$saved/1/copy", 'interrupted', text => 'SELECT pg_sleep(1000)');
-	is_deeply([ @$r{qw(outcome command class statement)} ], [ 'interrupted', 'SELECT', 'read', 13 ], 'an interrupted query');
+	is_deeply([ @$r{qw(outcome command class statement)} ], [ 'interrupted', 'SELECT', 'read', 15 ], 'an interrupted query');
 	$r = the_record("$saved/1/copy", 'a long one', text => qr/^SELECT pg_sleep\(1003\)/);
 	is($r->{text_bytes}, 50_025, 'its length');
 	is(scalar(records("$saved/1/copy", kind => 'auth_failed', application => 'nobody')), 1, 'who was refused');
