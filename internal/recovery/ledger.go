@@ -79,6 +79,15 @@ func (l *ledger) has(id trail.SessionID, seq uint64) bool {
 	return i < len(n.seen) && n.seen[i].first <= seq
 }
 
+// last is the greatest number of a session that is known.
+func (l *ledger) last(id trail.SessionID) (seq uint64, known bool) {
+	n := l.sessions[id]
+	if n == nil || len(n.seen) == 0 {
+		return 0, false
+	}
+	return n.seen[len(n.seen)-1].last, true
+}
+
 func (l *ledger) ended(id trail.SessionID) bool {
 	n := l.sessions[id]
 	return n != nil && n.ended

@@ -23,7 +23,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -394,9 +393,7 @@ func (r *recovery) salvage() error {
 			continue
 		}
 		all, _ := decodeDamaged(b)
-		all = slices.DeleteFunc(all, func(u unproven) bool {
-			return u.record.Seq == 0 || r.ledger.has(u.source.ID(), u.record.Seq)
-		})
+		all = r.believable(all)
 		if len(all) == 0 {
 			continue
 		}
@@ -415,6 +412,30 @@ func (r *recovery) salvage() error {
 		r.report.salvaged(d, len(all))
 	}
 	return nil
+}
+
+// farthest is how far behind the last record of its session one of a damaged block
+// may be: farther on, its number is more likely to be damaged than to be right.
+const farthest = 10_000
+
+// believable leaves out the records of a damaged block that are elsewhere, and those
+// whose session or number are nothing that the rest of the trail knows: a changed byte
+// can make another session of a session.
+func (r *recovery) believable(all []unproven) (kept []unproven) {
+	begun := map[trail.SessionID]bool{} // in this block
+	for _, u := range all {
+		id, seq := u.source.ID(), u.record.Seq
+		last, known := r.ledger.last(id)
+		begun[id] = begun[id] || seq == 1
+		switch {
+		case seq == 0 || r.ledger.has(id, seq):
+		case !known && !begun[id] && !r.partial && !r.ledger.blind:
+		case known && seq > last+uint64(len(all))+farthest:
+		default:
+			kept = append(kept, u)
+		}
+	}
+	return kept
 }
 
 // put adds a record to the new stream.

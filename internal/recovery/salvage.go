@@ -120,25 +120,24 @@ func whole(b *trail.Block) bool {
 
 const windowSize = 64 << 10
 
-// until is the offset of the first block header from offset from on whose number is
-// greater than after, or end.
+// until is the offset of the first block header that begins from offset from on and
+// before end, and whose number is greater than after; or end.
 func (s *scanner) until(from, end int64, after uint64) (int64, error) {
-	for from+trail.BlockHeaderSize <= end {
-		b, err := s.at(from, min(windowSize, end-from))
+	for from < end {
+		b, err := s.at(from, min(windowSize, end-from+trail.BlockHeaderSize))
 		if err != nil {
 			return end, err
 		}
 		for i := 0; ; i++ {
 			k := bytes.Index(b[i:], []byte("SBLK"))
-			if k < 0 || i+k+trail.BlockHeaderSize > len(b) {
+			if i += k; k < 0 || i+trail.BlockHeaderSize > len(b) || from+int64(i) >= end {
 				break
 			}
-			i += k
 			if h, err := trail.ParseBlockHeader(b[i:]); err == nil && h.Number > after {
 				return from + int64(i), nil
 			}
 		}
-		from += int64(len(b) - trail.BlockHeaderSize + 1)
+		from += max(int64(len(b)-trail.BlockHeaderSize+1), 1)
 	}
 	return end, nil
 }
