@@ -121,18 +121,20 @@ func recoverRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err == nil {
-		dir, err = filepath.Abs(dir)
+	dir = filepath.Clean(dir)
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		real, err = filepath.Abs(real)
 	}
 	if err != nil {
-		return cmdutil.Usagef("%s", err)
+		return cmdutil.Usagef("%s: %s", dir, pathReason(err))
 	}
 	t, err := trail.Open(dir)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(t.Streams, func(s *trail.Stream) bool { return s.Path == dir }) {
-		return cmdutil.Usagef("%s is one stream of a trail: name the trail, %s", dir, filepath.Dir(dir))
+		return cmdutil.Usagef("%s is one stream of a trail: name the trail, %s", dir, filepath.Dir(real))
 	}
 	r := &recovery{trail: t, now: now, program: opts.Program, report: &Report{
 		Trail: dir, Streams: []Stream{}, Rings: []Ring{}, Gaps: []SessionGap{}, Foreign: t.Foreign,
@@ -151,7 +153,7 @@ func recoverRun(ctx context.Context, opts *Options) error {
 	if r.systemID != 0 {
 		r.report.SystemID = fmt.Sprint(r.systemID)
 	}
-	final, err := opts.destination(r, dir)
+	final, err := opts.destination(r, dir, real)
 	if err != nil {
 		return err
 	}
@@ -227,17 +229,17 @@ func (r *recovery) openRings(paths []string) error {
 	return nil
 }
 
-// destination is the name that the copy is to have.
-func (o *Options) destination(r *recovery, dir string) (string, error) {
-	pid := writerOf(dir)
+// destination is the name that the copy is to have. real is the trail's, without links.
+func (o *Options) destination(r *recovery, dir, real string) (string, error) {
+	pid := writerOf(real)
 	if !o.InPlace {
-		if inside(o.Out, dir) {
+		if inside(o.Out, real) {
 			return "", cmdutil.Usagef("%s is inside the trail", o.Out)
 		}
 		if pid != 0 {
 			fmt.Fprintf(o.IO.ErrOut, "steno: process %d has the trail open: the copy is of what is there now, and an unfinished block may be one that is being written\n", pid)
 		}
-		return filepath.Abs(o.Out)
+		return filepath.Clean(o.Out), nil
 	}
 	switch {
 	case r.systemID == 0:
@@ -247,7 +249,7 @@ func (o *Options) destination(r *recovery, dir string) (string, error) {
 	case o.Confirm != fmt.Sprint(r.systemID):
 		return "", cmdutil.Usagef("%s is the trail of cluster %d. To have it replaced by its copy, add --confirm %d; steno recover --out DIR shows first what that would be", dir, r.systemID, r.systemID)
 	}
-	return dir, nil
+	return real, nil
 }
 
 // make makes the copy under another name, and gives it its own.

@@ -285,7 +285,11 @@ func disconnect(s *write.Source, now int64) *write.Record {
 // gapRecord is what a session dropped and could not say any more.
 func gapRecord(r *ring.Ring, now int64) *write.Record {
 	w := &write.Record{Kind: trail.KindGap, Seq: r.GapLast + 1, Time: now, Duration: write.None, Rows: write.None}
+	reason := "ring full"
+	if r.GapReason != 0 {
+		reason = "trail not writable"
+	}
 	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(r.Gap), "first_seq", fmt.Sprint(r.GapFirst),
-		"last_seq", fmt.Sprint(r.GapLast), "reason", "ring full")
+		"last_seq", fmt.Sprint(r.GapLast), "reason", reason)
 	return w
 }

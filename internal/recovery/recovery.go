@@ -129,12 +129,15 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if seg.Number > expected {
-			if i == 0 {
-				// Nobody can say here whether they were removed on purpose.
-				r.partial = true
-				st.follow.known = false
-			}
+		switch {
+		case seg.Number > expected && i == 0:
+			// They may have been removed on purpose: verify knows what is said of that.
+			r.partial = true
+			st.follow.known = false
+			st.mine().FirstSegment = seg.Number
+		case seg.Number == expected+1:
+			st.lose(Place{File: s.Path, What: fmt.Sprintf("segment %d is missing", expected)}, nil)
+		case seg.Number > expected:
 			st.lose(Place{File: s.Path, What: fmt.Sprintf("segments %d to %d are missing", expected, seg.Number-1)}, nil)
 		}
 		expected = seg.Number + 1

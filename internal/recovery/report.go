@@ -33,15 +33,17 @@ type Report struct {
 
 // Stream is a stream of the trail.
 type Stream struct {
-	Stream   uint32   `json:"stream"`
-	Segments int      `json:"segments"`
-	Blocks   int64    `json:"blocks"`
-	Records  int64    `json:"records"`
-	Bytes    int64    `json:"bytes"`
-	Unread   int64    `json:"unreadable_blocks,omitempty"` // whole, but encrypted, or of a later format
-	Headers  []Header `json:"headers_made_anew,omitempty"`
-	Losses   []Loss   `json:"losses"`
-	Torn     []Torn   `json:"unfinished,omitempty"`
+	Stream   uint32 `json:"stream"`
+	Segments int    `json:"segments"`
+	Blocks   int64  `json:"blocks"`
+	Records  int64  `json:"records"`
+	Bytes    int64  `json:"bytes"`
+	Unread   int64  `json:"unreadable_blocks,omitempty"` // whole, but encrypted, or of a later format
+	// FirstSegment is the first that is there, when it is not segment 1.
+	FirstSegment uint64   `json:"first_segment,omitempty"`
+	Headers      []Header `json:"headers_made_anew,omitempty"`
+	Losses       []Loss   `json:"losses"`
+	Torn         []Torn   `json:"unfinished,omitempty"`
 
 	present numbers // of blocks
 }
@@ -304,6 +306,9 @@ func (r *Report) verdict() string {
 func (s *Stream) text(line func(name, format string, args ...any)) {
 	line(fmt.Sprintf("stream %d", s.Stream), "%s, %s, %s (%s) copied as they are", plural(uint64(s.Segments), "segment"),
 		plural(uint64(s.Blocks), "block"), plural(uint64(s.Records), "record"), progress.Bytes(s.Bytes))
+	if s.FirstSegment > 0 {
+		line("", "  begins with segment %d: what stood before is not counted here", s.FirstSegment)
+	}
 	if s.Unread > 0 {
 		line("", "  %s of them encrypted or of a later format: copied, not looked into", plural(uint64(s.Unread), "block"))
 	}

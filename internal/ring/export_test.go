@@ -9,8 +9,8 @@ import (
 func Read(b []byte) (*File, error) { return read("memory", bytes.NewReader(b), int64(len(b))) }
 
 // Fields are offset and size of all fields that the reader knows, by structure and
-// name, of the present layout, and the sizes of the structures.
-func Fields() (fields map[string]map[string][2]int, sizes map[string]int) {
+// name, of a version, and the sizes of the structures.
+func Fields(version uint32) (fields map[string]map[string][2]int, sizes map[string]int) {
 	plain := func(m map[string]field) map[string][2]int {
 		out := map[string][2]int{}
 		for name, f := range m {
@@ -18,7 +18,7 @@ func Fields() (fields map[string]map[string][2]int, sizes map[string]int) {
 		}
 		return out
 	}
-	l := version2
+	l := layouts[version]
 	return map[string]map[string][2]int{
 			"StenoRingFile": plain(l.file), "StenoIntent": plain(l.intent), "StenoRing": plain(l.ring), "StenoInFlight": plain(l.inFlight),
 		}, map[string]int{

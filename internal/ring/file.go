@@ -199,6 +199,7 @@ type Ring struct {
 	Gap              uint64 // records dropped that no gap record tells of
 	GapFirst         uint64
 	GapLast          uint64
+	GapReason        uint64
 	Owner            uint32 // process id; 0: none
 	Session          []byte // body of the session in force at Tail
 	SessionSeq       uint64
@@ -233,6 +234,9 @@ func (f *File) Ring(i int) (*Ring, error) {
 		Gap: s.uint("gap"), GapFirst: s.uint("gap_first"), GapLast: s.uint("gap_last"),
 		Owner: uint32(s.uint("owner")), SessionSeq: s.uint("session_seq"), SessionStatement: s.uint("session_statement"),
 		size: uint64(f.Size),
+	}
+	if _, ok := f.layout.ring["gap_reason"]; ok {
+		r.GapReason = s.uint("gap_reason")
 	}
 	if n := s.uint("session_len"); n <= sessionMax {
 		r.Session = s.bytes("session")[:n]

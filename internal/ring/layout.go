@@ -8,6 +8,8 @@
 // Nothing here trusts its input, and nothing is written.
 package ring
 
+import "maps"
+
 // layout is where things stand in a file of one version. Offsets are those of the
 // tables in format/RING.md, which a test compares.
 type layout struct {
@@ -64,6 +66,17 @@ var version2 = layout{
 	},
 }
 
-// layouts are the versions that can be read. Version 3 has one field more, durable,
-// where version 2 has nothing; draining does not need it.
-var layouts = map[uint32]*layout{2: &version2, 3: &version2}
+// version3 has two fields more, of which one moves others.
+var version3 = func() layout {
+	l := version2
+	l.ring = maps.Clone(l.ring)
+	l.ring["gap_reason"] = field{44, 4}
+	l.ring["durable"] = field{144, 8}
+	l.ring["session_len"] = field{152, 4}
+	l.ring["session_seq"] = field{160, 8}
+	l.ring["session_statement"] = field{168, 8}
+	return l
+}()
+
+// layouts are the versions that can be read.
+var layouts = map[uint32]*layout{2: &version2, 3: &version3}

@@ -25,7 +25,7 @@ func TestLayoutIsAsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented, documentedSizes, versions := map[string]map[string][2]int{}, map[string]int{}, map[uint32]bool{}
+	documented, documentedSizes, versions := map[uint32]map[string]map[string][2]int{}, map[string]int{}, map[uint32]bool{}
 	structure := ""
 	heading := regexp.MustCompile(`^#+ (Steno\w+): (\d+) bytes`)
 	row := regexp.MustCompile(`^\| (\d+) \| (\d+) \| (\w+) \| (\d+) \|`)
@@ -38,26 +38,42 @@ func TestLayoutIsAsDocumented(t *testing.T) {
 		}
 		if m := heading.FindStringSubmatch(line); m != nil {
 			structure = m[1]
-			documented[structure], documentedSizes[structure] = map[string][2]int{}, number(m[2])
+			documentedSizes[structure] = number(m[2])
+			for version := range versions {
+				if documented[version] == nil {
+					documented[version] = map[string]map[string][2]int{}
+				}
+				documented[version][structure] = map[string][2]int{}
+			}
 		}
 		if m := row.FindStringSubmatch(line); m != nil {
-			documented[structure][m[3]] = [2]int{number(m[1]), number(m[2])}
+			for version := range versions {
+				// the rows of a field stand in the order of their versions
+				if uint32(number(m[4])) <= version {
+					documented[version][structure][m[3]] = [2]int{number(m[1]), number(m[2])}
+				}
+			}
 			if since := uint32(number(m[4])); !versions[since] {
 				t.Errorf("%s.%s is there since version %d, of which the title says nothing", structure, m[3], since)
 			}
 		}
 	}
-	fields, sizes := ring.Fields()
-	if !maps.Equal(sizes, documentedSizes) {
-		t.Errorf("sizes are %v, documented %v", sizes, documentedSizes)
-	}
 	if known := ring.Versions(); !maps.Equal(known, versions) {
 		t.Errorf("versions %v are read, documented are %v", known, versions)
 	}
-	for structure, names := range fields {
-		for name, f := range names {
-			if documented[structure][name] != f {
-				t.Errorf("%s.%s is read at %v, documented %v", structure, name, f, documented[structure][name])
+	for version := range versions {
+		fields, sizes := ring.Fields(version)
+		if !maps.Equal(sizes, documentedSizes) {
+			t.Errorf("sizes are %v, documented %v", sizes, documentedSizes)
+		}
+		for structure, names := range fields {
+			if len(documented[version][structure]) == 0 {
+				t.Errorf("%s is not documented", structure)
+			}
+			for name, f := range names {
+				if documented[version][structure][name] != f {
+					t.Errorf("version %d: %s.%s is read at %v, documented %v", version, structure, name, f, documented[version][structure][name])
+				}
 			}
 		}
 	}

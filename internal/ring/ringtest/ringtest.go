@@ -35,6 +35,7 @@ type Ring struct {
 	Session                  []byte
 	Seq, Statement           uint64
 	Owner                    uint32
+	GapReason                uint32
 	Gap, GapFirst, GapLast   uint64
 	Active, Staged           bool
 	Done, Running            uint64 // of the in-flight slot; Running is its statement
@@ -97,12 +98,12 @@ func (f *File) Bytes() []byte {
 		copy(p[32:64], in.Hash[:])
 	}
 	for i := range f.Rings {
-		f.Rings[i].put(b[rings+4096*i:][:4096], b[data+int(size)*i:][:size])
+		f.Rings[i].put(b[rings+4096*i:][:4096], b[data+int(size)*i:][:size], or(f.Version, 2))
 	}
 	return b
 }
 
-func (r *Ring) put(b, data []byte) {
+func (r *Ring) put(b, data []byte, version uint32) {
 	position := r.Tail
 	place := func(m []byte) uint64 {
 		offset := position % uint64(len(data))
@@ -128,9 +129,15 @@ func (r *Ring) put(b, data []byte) {
 	at(b, 64, r.GapLast)
 	at(b, 128, r.Tail)
 	at(b, 136, r.Pending)
-	at(b, 144, or(r.SessionLength, uint32(len(r.Session))))
-	at(b, 152, r.Seq)
-	at(b, 160, r.Statement)
+	session := 144
+	if version >= 3 {
+		at(b, 144, r.Tail)
+		at(b, 44, r.GapReason)
+		session = 152
+	}
+	at(b, session, or(r.SessionLength, uint32(len(r.Session))))
+	at(b, session+8, r.Seq)
+	at(b, session+16, r.Statement)
 	at(b, 192, r.Owner)
 	slot := b[256:552]
 	at(slot, 4, r.Active)
