@@ -269,6 +269,41 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	$node->stop;
 }
 
+# The copy in the trail's place: the server goes on with it, and finds no ring file.
+{
+	my $node = new_node('in_place', conf => "restart_after_crash = off\nsteno.mandatory = ''\n");
+	my ($id) = value($node, 'SELECT system_identifier FROM pg_control_system()');
+	my ($writer) = value($node, 'SELECT pid FROM steno.writers');
+	my $c = Steno::Client->new($node, application_name => 'app');
+	my ($code, $report, $err, %told);
+
+	kill 'STOP', $writer;
+	foreach my $i (1 .. 10)
+	{
+		$c->query("SELECT 'in place $i'");
+		$told{"SELECT 'in place $i'"} = [ 'app', 'ok', '-', 0 ];
+	}
+	($code, $report, $err) = recover(trail($node), '--in-place', '--confirm', $id);
+	is($code, 2, 'the trail of a server that runs is not replaced');
+	like($err, qr/process \d+ has the trail open: stop the server first/, 'with the reason');
+	kill_all($node);
+	($code, $report, $err) = recover(trail($node), '--in-place', '--rings', rings_of($node));
+	is($code, 2, 'nor is any without a confirmation');
+	like($err, qr/add --confirm $id/, 'which it asks for');
+	($code, $report, $err) = recover(trail($node), '--in-place', '--confirm', $id, '--rings', rings_of($node));
+	is($code, 0, 'in place: nothing is lost') or diag($err);
+	is_deeply([ glob rings_of($node) . '/*' ], [], 'the ring file is not where it was');
+	is(scalar(my @kept = glob "$report->{evidence}/rings/*"), 1, 'it was kept');
+	$node->start;
+	compare_with_told($node, \%told, 'in place');
+	$c = Steno::Client->new($node, application_name => 'after');
+	$c->query("SELECT 'after'");
+	is(scalar(statements($node, application => 'after', text => "SELECT 'after'")), 1, 'the server goes on');
+	$node->stop;
+	verify_ok($node, 'in place: the trail is whole');
+	gapless($node, 'in place: no session has gaps');
+}
+
 # A writer dies just before, in the middle of, or just after its write of a block, and the whole server with it.
 {
 	my $node = new_node(

@@ -236,6 +236,14 @@ func TestRingsOfTheDirectoryAreThoseOfTheCluster(t *testing.T) {
 	}
 }
 
+// TestRingsAloneMakeATrail has a directory with nothing in it for the trail.
+func TestRingsAloneMakeATrail(t *testing.T) {
+	r, got, err := drained(t, t.TempDir(), &ringtest.File{Rings: []ringtest.Ring{{Messages: [][]byte{statement(1)}, Session: sessionBody(1), Owner: 1}}})
+	if err != nil || len(got) != 2 || r.NewStream == nil || *r.NewStream != 0 || r.SystemID != fmt.Sprint(uint64(trailtest.SystemID)) {
+		t.Errorf("%v: %+v, %v", err, r, got)
+	}
+}
+
 // TestInPlaceTakesTheRingFilesAway so that no server drains them again.
 func TestInPlaceTakesTheRingFilesAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "trail")
