@@ -90,7 +90,7 @@ func (d *drainer) hasBlock(in *ring.Intent) bool {
 		return false
 	}
 	b := trail.Block{Image: make([]byte, trail.BlockHeaderSize)}
-	if readAt(path, b.Image, int64(in.Offset)) != nil {
+	if _, err := readAt(path, b.Image, int64(in.Offset)); err != nil {
 		return false
 	}
 	h, err := trail.ParseBlockHeader(b.Image)
@@ -99,7 +99,8 @@ func (d *drainer) hasBlock(in *ring.Intent) bool {
 		return false
 	}
 	b.Image = make([]byte, trail.BlockHeaderSize+int(h.Stored))
-	return readAt(path, b.Image, int64(in.Offset)) == nil && whole(&b)
+	_, err = readAt(path, b.Image, int64(in.Offset))
+	return err == nil && whole(&b)
 }
 
 func (d *drainer) lost(i int, format string, args ...any) {

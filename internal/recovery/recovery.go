@@ -212,9 +212,8 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 		return nil
 	}
 	head := make([]byte, min(seg.Size, 4096))
-	if _, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
-		st.lose(Place{File: seg.Path, What: "cannot be read: " + pathReason(err)}, nil)
-		return nil
+	if n, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
+		clear(head[n:]) // the disk does not give it: scan tells
 	}
 	c := &segmentCopy{streamCopy: st, seg: seg, header: head[:min(headerLength(head), int64(len(head)))]}
 	sc := &scanner{r: src, size: seg.Size, last: seg.Last, each: c.piece}
@@ -392,10 +391,8 @@ func (r *recovery) salvage() error {
 	for i := range r.damaged {
 		d := &r.damaged[i]
 		b := make([]byte, min(d.piece.length, longestBlock))
-		if err := readAt(d.segment.Path, b, d.piece.offset); err != nil {
-			continue
-		}
-		all, _ := decodeDamaged(b)
+		n, _ := readAt(d.segment.Path, b, d.piece.offset)
+		all, _ := decodeDamaged(b[:n])
 		all = r.believable(all)
 		if len(all) == 0 {
 			continue
@@ -455,14 +452,14 @@ func (r *recovery) put(source *write.Source, w *write.Record) error {
 	return s.Add(source, w)
 }
 
-func readAt(path string, b []byte, offset int64) error {
+// readAt reads bytes of a file, and returns how many there were before an error.
+func readAt(path string, b []byte, offset int64) (int, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
-	_, err = f.ReadAt(b, offset)
-	return err
+	return f.ReadAt(b, offset)
 }
 
 // settleTorn finds the unfinished writes whose records a ring file had.

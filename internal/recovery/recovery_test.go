@@ -362,6 +362,52 @@ func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
 	}
 }
 
+// badDisk does not give the bytes from one offset to another.
+type badDisk struct {
+	data     []byte
+	from, to int64
+}
+
+func (d *badDisk) ReadAt(b []byte, offset int64) (int, error) {
+	n := min(int64(len(b)), int64(len(d.data))-offset)
+	if offset >= d.from && offset < d.to {
+		return 0, fs.ErrInvalid
+	}
+	if offset < d.from && offset+n > d.from {
+		return copy(b, d.data[offset:d.from]), fs.ErrInvalid
+	}
+	return copy(b, d.data[offset:offset+n]), nil
+}
+
+// TestWhatTheDiskDoesNotGiveIsDamage has a page that cannot be read.
+func TestWhatTheDiskDoesNotGiveIsDamage(t *testing.T) {
+	paths, offsets := blocks(t, t.TempDir(), 60, trail.CodecNone)
+	data, _ := os.ReadFile(paths[0])
+	d := &badDisk{data, 8192, 12288}
+	var want []int64
+	for k := range 60 {
+		end := int64(len(data))
+		if k < 59 {
+			end = offsets[k+1]
+		}
+		if end <= d.from || offsets[k] >= d.to {
+			want = append(want, offsets[k])
+		}
+	}
+	var got []int64
+	s := &scanner{r: d, size: int64(len(data)), each: func(p *piece, _ []byte) error {
+		if p.whole {
+			got = append(got, p.offset)
+		} else if !strings.Contains(p.what, "cannot be read") {
+			t.Errorf("at %d: %s", p.offset, p.what)
+		}
+		return nil
+	}}
+	if err := s.scan(trail.SegmentHeaderSize); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v: got blocks at %d, want %d", err, got, want)
+	}
+}
+
 func TestWhatIsNotForThisIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	paths, _ := blocks(t, dir, 2, trail.CodecLz4)

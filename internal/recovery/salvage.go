@@ -53,10 +53,7 @@ func (s *scanner) at(offset int64, n int64) ([]byte, error) {
 // scan finds the whole blocks of the segment from offset from on.
 func (s *scanner) scan(from int64) error {
 	for offset := from; offset < s.size; {
-		p, image, err := s.piece(offset)
-		if err != nil {
-			return err
-		}
+		p, image := s.piece(offset)
 		if err := s.each(&p, image); err != nil {
 			return err
 		}
@@ -70,41 +67,40 @@ func (s *scanner) scan(from int64) error {
 }
 
 // piece looks at what stands at an offset: a whole block, or damage up to the next.
-func (s *scanner) piece(offset int64) (p piece, image []byte, err error) {
+// What the disk does not give is damage, too.
+func (s *scanner) piece(offset int64) (p piece, image []byte) {
 	p = piece{offset: offset}
 	b, err := s.at(offset, trail.BlockHeaderSize)
-	if err != nil {
-		return p, nil, err
+	var h trail.BlockHeader
+	if err == nil || err == io.ErrUnexpectedEOF {
+		h, err = trail.ParseBlockHeader(b)
 	}
-	h, err := trail.ParseBlockHeader(b)
 	if err != nil {
 		p.what = reason(err)
-		p.length, err = s.until(offset+1, s.size, 0)
-		p.length -= offset
-		return p, nil, err
+		p.length = s.until(offset+1, s.size, 0) - offset
+		return p, nil
 	}
 	p.header = &h
 	end := offset + trail.BlockHeaderSize + int64(h.Stored)
 	if end > s.size {
 		p.what = fmt.Sprintf("block %d is cut short: %d of %d bytes", h.Number, s.size-offset, end-offset)
-		p.length, err = s.until(offset+1, s.size, h.Number)
-		p.length -= offset
-		return p, nil, err
+		p.length = s.until(offset+1, s.size, h.Number) - offset
+		return p, nil
 	}
 	image, err = s.at(offset, end-offset)
-	if err != nil {
-		return p, nil, err
-	}
 	block := trail.Block{Image: image}
-	if whole(&block) {
+	switch {
+	case err != nil:
+		p.what = fmt.Sprintf("block %d %s", h.Number, reason(err))
+	case whole(&block):
 		p.whole, p.length = true, end-offset
-		return p, image, nil
+		return p, image
+	default:
+		p.what = fmt.Sprintf("checksum of the payload of block %d does not match", h.Number)
 	}
-	p.what = fmt.Sprintf("checksum of the payload of block %d does not match", h.Number)
 	// Bytes may be missing from it: then the next block stands inside.
-	end, err = s.until(offset+1, end, h.Number)
-	p.length = end - offset
-	return p, nil, err
+	p.length = s.until(offset+1, end, h.Number) - offset
+	return p, nil
 }
 
 // whole says whether the block's bytes are as they were written. What they hold,
@@ -120,26 +116,31 @@ func whole(b *trail.Block) bool {
 
 const windowSize = 64 << 10
 
+// unreadable is what a disk loses at once, at least.
+const unreadable = 4096
+
 // until is the offset of the first block header that begins from offset from on and
 // before end, and whose number is greater than after; or end.
-func (s *scanner) until(from, end int64, after uint64) (int64, error) {
+func (s *scanner) until(from, end int64, after uint64) int64 {
 	for from < end {
 		b, err := s.at(from, min(windowSize, end-from+trail.BlockHeaderSize))
-		if err != nil {
-			return end, err
-		}
 		for i := 0; ; i++ {
 			k := bytes.Index(b[i:], []byte("SBLK"))
 			if i += k; k < 0 || i+trail.BlockHeaderSize > len(b) || from+int64(i) >= end {
 				break
 			}
 			if h, err := trail.ParseBlockHeader(b[i:]); err == nil && h.Number > after {
-				return from + int64(i), nil
+				return from + int64(i)
 			}
+		}
+		if err != nil {
+			// go on behind what cannot be read
+			from = (from + int64(len(b)) + unreadable) &^ (unreadable - 1)
+			continue
 		}
 		from += max(int64(len(b)-trail.BlockHeaderSize+1), 1)
 	}
-	return end, nil
+	return end
 }
 
 // tear finds what at the end is only an unfinished write: everything from there on
@@ -181,7 +182,7 @@ func reason(err error) string {
 	if errors.As(err, &c) {
 		return c.Reason
 	}
-	return err.Error()
+	return "cannot be read: " + pathReason(err)
 }
 
 // headerLength is the length of a segment's header, as that says itself.
