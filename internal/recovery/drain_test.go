@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -265,28 +267,44 @@ func TestInPlaceTakesTheRingFilesAway(t *testing.T) {
 	}
 }
 
-// TestProcessesThatHaveAFileMappedAreFound looks for a mapping of our own.
+// TestProcessesThatHaveAFileMappedAreFound has a process map ring files: the tests
+// themselves, which the command leaves out, or a server would never be found.
 func TestProcessesThatHaveAFileMappedAreFound(t *testing.T) {
-	self, err := os.Executable()
+	dir := t.TempDir()
+	file := func(name string) (string, os.FileInfo) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path, info
+	}
+	present, presentInfo := file("pg_steno.1.b")
+	earlier, earlierInfo := file("pg_steno.1.a")
+	others, othersInfo := file("pg_steno.2.a")
+	f, err := os.Open(present)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(self)
+	defer f.Close()
+	m, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mapped, known := mapping(os.Getpid(), self, info); !mapped || !known {
-		t.Error("our own program is not mapped")
+	defer unix.Munmap(m)
+	for _, c := range []struct {
+		path             string
+		info             os.FileInfo
+		mapped, ofServer bool
+	}{{present, presentInfo, true, true}, {earlier, earlierInfo, false, true}, {others, othersInfo, false, false}} {
+		if mapped, ofServer, known := mapping(os.Getpid(), c.path, c.info); mapped != c.mapped || ofServer != c.ofServer || !known {
+			t.Errorf("%s: mapped %v, of the server %v, known %v", c.path, mapped, ofServer, known)
+		}
 	}
-	other := filepath.Join(t.TempDir(), "other")
-	os.WriteFile(other, nil, 0o600)
-	if info, err = os.Stat(other); err != nil {
-		t.Fatal(err)
-	}
-	if mapped, known := mapping(os.Getpid(), other, info); mapped || !known {
-		t.Error("a file is mapped that nobody has opened")
-	}
-	if pid := serverOf(other, 1<<22); pid != 0 {
-		t.Errorf("process %d uses it", pid)
+	if pid := serverOf(others, 1<<22); pid != 0 {
+		t.Errorf("process %d uses %s", pid, others)
 	}
 }

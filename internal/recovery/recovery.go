@@ -45,6 +45,7 @@ type recovery struct {
 
 	ledger        *ledger
 	report        *Report
+	reader        trail.Files
 	systemID      uint64
 	serverVersion uint32
 	partial       bool      // the first segments of a stream are not there
@@ -67,6 +68,7 @@ type damaged struct {
 // run makes the copy in r.out, an empty directory.
 func (r *recovery) run(ctx context.Context) error {
 	r.ledger = newLedger()
+	defer r.reader.Close()
 	for _, s := range r.trail.Streams {
 		if err := r.copyStream(ctx, s); err != nil {
 			return err
@@ -290,8 +292,7 @@ func (c *segmentCopy) piece(p *piece, image []byte) error {
 		c.damage(&c.pending[i])
 	}
 	c.pending = c.pending[:0]
-	c.b.Image, c.b.File, c.b.Offset = image, c.seg.Path, p.offset
-	err := c.b.Load()
+	err := c.reader.Read(&trail.BlockRef{Segment: c.seg, Offset: p.offset, Number: p.header.Number, Stored: p.header.Stored}, &c.b)
 	if err == nil {
 		err = c.ledger.block(&c.b)
 	}
