@@ -103,7 +103,7 @@ sub recovered_as_by_server
 {
 	my ($node, $told, $what) = @_;
 	my $folder = "$saved/" . ++$rounds;
-	my ($code, $report, $err, $before, %ours, $ours, $theirs);
+	my ($code, $report, $err, $before, $file, %ours, $ours, $theirs);
 
 	mkdir $folder or die;
 	PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$folder/trail");
@@ -115,7 +115,11 @@ sub recovered_as_by_server
 	is_deeply({ %{ contents("$folder/trail") }, %{ contents("$folder/rings") } },
 		$before, "$what: the evidence is as it was");
 	is(scalar @{ $report->{ring_files} }, 1, "$what: one ring file");
-	cmp_ok($report->{ring_files}[0]{recovered_records}, '>', 0, "$what: with records");
+	$file = $report->{ring_files}[0];
+	note("$what: $file->{published_records} records published, $file->{already_in_trail} of them written, $file->{recovered_records} recovered");
+	is($file->{recovered_records},
+		$file->{published_records} - $file->{already_in_trail} + $file->{interrupted_statements} + $file->{interrupted_sessions},
+		"$what: all that was published, and the ends of sessions");
 	verify_ok("$folder/copy", "$what: the copy is whole");
 	gapless("$folder/copy", "$what: no session has gaps");
 	compare_with_told("$folder/copy", $told, "$what, recovered");

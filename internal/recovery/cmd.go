@@ -197,6 +197,8 @@ func (r *recovery) openRings(paths []string) error {
 		switch {
 		case errors.As(err, &version):
 			return cmdutil.Usagef("%s", err)
+		case errors.Is(err, ring.ErrUnfinished):
+			continue
 		case err != nil:
 			r.report.Errors = append(r.report.Errors, err.Error())
 			continue

@@ -73,8 +73,11 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s: ring file of version %d, and this program reads %s: use the steno of the server's own version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
 }
 
-// ErrNoRingFile is what a file is that is no ring file, or was never finished.
+// ErrNoRingFile is what a file is that is no ring file.
 var ErrNoRingFile = errors.New("not a ring file")
+
+// ErrUnfinished is a ring file whose server died while it made it: it holds nothing.
+var ErrUnfinished = errors.New("ring file that was never finished")
 
 // Open opens a ring file for reading. A link is not followed, as the server does not.
 func Open(path string) (*File, error) {
@@ -139,7 +142,11 @@ func read(path string, r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	// These two stand where they are in every version.
-	if binary.LittleEndian.Uint64(head) != magic {
+	switch binary.LittleEndian.Uint64(head) {
+	case magic:
+	case 0:
+		return nil, fmt.Errorf("%s: %w", path, ErrUnfinished)
+	default:
 		return nil, no
 	}
 	version := binary.LittleEndian.Uint32(head[8:])

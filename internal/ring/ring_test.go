@@ -174,7 +174,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	}{
 		"another magic":       {func(b []byte) []byte { b[0]++; return b }, "not a ring file"},
 		"empty":               {func([]byte) []byte { return nil }, "not a ring file"},
-		"never finished":      {func(b []byte) []byte { clear(b[:8]); return b }, "not a ring file"},
+		"never finished":      {func(b []byte) []byte { clear(b[:8]); return b }, "never finished"},
 		"version 1":           {func(b []byte) []byte { b[8] = 1; return b }, "ring file of version 1, and this program reads 2, 3"},
 		"another build":       {func(b []byte) []byte { b[25] = 1; return b }, "another build has made it"},
 		"no rings":            {func(b []byte) []byte { b[12] = 0; return b }, "header cannot be"},
