@@ -184,12 +184,6 @@ func (b *Block) HasHole() bool {
 	return len(b.Image) > BlockHeaderSize && hasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize)
 }
 
-// PayloadSum is the checksum that the stored payload has.
-func (b *Block) PayloadSum() uint64 { return xxhash.Sum64(b.Image[BlockHeaderSize:]) }
-
-// HasHole says whether a part of the bytes at an offset of a file was never written.
-func HasHole(b []byte, offset int64) bool { return hasHole(b, offset) }
-
 // hasHole says this of bytes at an offset of a file.
 func hasHole(b []byte, offset int64) bool {
 	if endsWithZeros(b) {

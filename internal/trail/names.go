@@ -76,7 +76,3 @@ func Reasons() []string { return namesAudited[:] }
 // WriterBackendType is the backend type in the sessions of writers. These have
 // no disconnect record: a writer's last record stands in the last block.
 const WriterBackendType = "steno writer"
-
-// RecoverBackendType is the backend type in the session of `steno recover`, which has
-// no disconnect record either.
-const RecoverBackendType = "steno recover"

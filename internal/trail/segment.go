@@ -35,13 +35,6 @@ type SegmentHeader struct {
 	Hash [32]byte
 }
 
-// SegmentHeaderWhole says whether a header is as it was written, whether this program
-// understands it or not.
-func SegmentHeaderWhole(b []byte) bool {
-	return len(b) == SegmentHeaderSize && string(b[:len(segmentMagic)]) == segmentMagic &&
-		xxhash.Sum64(b[:120]) == binary.LittleEndian.Uint64(b[120:])
-}
-
 // ParseSegmentHeader reads the first bytes of a segment.
 func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	var h SegmentHeader
