@@ -74,6 +74,55 @@ func adopt(dir, like string, modes bool) error {
 	})
 }
 
+// slotsFolder is where a trail keeps the positions of its readers, in small files.
+const slotsFolder = "slots"
+
+// copySlots copies them: without, a server that goes on with the copy would delete
+// what they want.
+func copySlots(dir, out string) error {
+	from := filepath.Join(dir, slotsFolder)
+	entries, err := os.ReadDir(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Mkdir(filepath.Join(out, slotsFolder), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(out, slotsFolder, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFile copies a file, which is then on disk.
+func copyFile(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if err == nil {
+		err = dst.Sync()
+	}
+	if closed := dst.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
 // syncDirectories makes the names in the copy durable; its files are.
 func syncDirectories(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -126,22 +175,7 @@ func keepRing(path, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := os.OpenFile(filepath.Join(dir, filepath.Base(path)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	if err == nil {
-		err = to.Sync()
-	}
-	if closed := to.Close(); err == nil {
-		err = closed
-	}
+	err := copyFile(path, filepath.Join(dir, filepath.Base(path)))
 	if err == nil {
 		err = syncDirectory(dir)
 	}

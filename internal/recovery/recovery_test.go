@@ -455,6 +455,8 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 	}
 	os.Truncate(paths[3], offsets[3]+20)
 	os.Chmod(paths[0], 0o640)
+	os.Mkdir(filepath.Join(dir, "slots"), 0o700)
+	os.WriteFile(filepath.Join(dir, "slots", "siem"), []byte("a position"), 0o600)
 	before := contents(t, dir)
 	r, _, err := recovered(t, Options{InPlace: true, Confirm: confirm}, dir)
 	if !errors.Is(err, cmdutil.ErrFailed) || !strings.HasPrefix(r.Evidence, dir+".damaged-") {
@@ -468,6 +470,9 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 	}
 	if info, _ := os.Stat(dir); info.Mode().Perm() != 0o750 {
 		t.Errorf("mode %v", info.Mode())
+	}
+	if slot, _ := os.ReadFile(filepath.Join(dir, "slots", "siem")); string(slot) != "a position" {
+		t.Error("the slot is not there")
 	}
 	if len(records(t, dir)) != 9 {
 		t.Error("records are missing")
