@@ -49,6 +49,9 @@ typedef struct StenoSecret
 
 typedef void (*StenoSecretFound) (void *arg, const StenoSecret *secret);
 
+/* A word of three letters and a literal that is not empty: nothing shorter has a secret. */
+#define STENO_REDACT_SHORTEST 6
+
 /* Whether a text may have secrets, by its words: false for nearly all. */
 extern bool steno_redact_suspect(const char *text, size_t len);
 

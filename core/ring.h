@@ -29,7 +29,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 2
+#define STENO_RING_VERSION 3
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -103,6 +103,7 @@ typedef struct StenoRing
 	 * stands here because the producer has this line at hand.
 	 */
 	_Atomic uint32_t asleep;
+	uint32_t	gap_reason;		/* STENO_GAP_*; belongs to gap below */
 
 	/*
 	 * Left by a producer that ended with records dropped and no room to say so:
@@ -117,10 +118,12 @@ typedef struct StenoRing
 	 * Consumer.  tail: release store pairs with the producer's acquire load,
 	 * so that the producer writes into freed bytes only after the consumer
 	 * has read them.  pending is where tail will be once the block that the
-	 * writer is about to write is whole (see StenoIntent).
+	 * writer is about to write is whole (see StenoIntent).  durable: all
+	 * before it is on disk; never ahead of tail.
 	 */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
 	uint64_t	pending;
+	_Atomic uint64_t durable;
 	uint32_t	session_len;	/* of session[] below */
 	uint64_t	session_seq;	/* last sequence number before tail */
 	uint64_t	session_statement;
@@ -146,6 +149,10 @@ typedef struct StenoRing
 
 /* A page each, so that what a statement touches of it lies in one. */
 _Static_assert(sizeof(StenoRing) == STENO_PAGE, "size of a ring's header");
+
+/* Why records were dropped. */
+#define STENO_GAP_FULL 0		/* the ring was full */
+#define STENO_GAP_TRAIL 1		/* and the trail could not be written */
 
 #define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
 
@@ -330,6 +337,17 @@ static inline void
 steno_ring_free(StenoRing *ring, uint64_t position)
 {
 	atomic_store_explicit(&ring->tail, position, memory_order_release);
+}
+
+/* All that was freed so far is on disk. */
+static inline void
+steno_ring_synced(StenoRing *ring)
+{
+	uint64_t	tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+
+	/* pairs with the acquire load in steno_wake_wait */
+	if (atomic_load_explicit(&ring->durable, memory_order_relaxed) != tail)
+		atomic_store_explicit(&ring->durable, tail, memory_order_release);
 }
 
 /* ---- in-flight slot ---- */

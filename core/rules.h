@@ -32,7 +32,7 @@ typedef enum StenoRuleAction
 {
 	STENO_RULE_RECORD,
 	STENO_RULE_SKIP,
-	STENO_RULE_SYNC				/* as record */
+	STENO_RULE_SYNC				/* as record, and to be on disk */
 } StenoRuleAction;
 
 typedef enum StenoRuleColumn
@@ -176,6 +176,8 @@ typedef struct StenoChoice
 	uint32_t	looked_at;		/* classes whose statements must be looked at */
 	uint32_t	may_record;		/* of these, those that a rule may force */
 	uint32_t	hiding;			/* of these, those whose text a rule may hide */
+	uint32_t	syncing;		/* classes of which a rule may sync statements */
+	uint32_t	synced;			/* of these, those of which all are */
 	bool		objects;		/* some of them depend on relations */
 } StenoChoice;
 

@@ -168,7 +168,11 @@ sum_up(StenoChoice *choice, const StenoRule *rule, uint32_t *open)
 			choice->skipped |= mask & ~looked_at;
 		else
 			choice->forced |= mask & ~looked_at;
+		if (rule->action == STENO_RULE_SYNC)
+			choice->synced |= mask & ~looked_at;
 	}
+	if (rule->action == STENO_RULE_SYNC)
+		choice->syncing |= mask;
 	choice->looked_at |= looked_at;
 	if (rule->action != STENO_RULE_SKIP)
 		choice->may_record |= looked_at;

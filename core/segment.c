@@ -886,6 +886,168 @@ steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 	return true;
 }
 
+/* ---- a segment that is not in its place ---- */
+
+StenoPlace
+steno_stream_place(const StenoStream *stream, StenoError *error)
+{
+	char		path[1100];
+	struct stat ours;
+	struct stat there;
+	bool		found;
+
+	segment_path(path, sizeof(path), stream->directory, stream->segment);
+	found = lstat(path, &there) == 0;
+	if (!found && errno != ENOENT && errno != ENOTDIR)
+	{
+		fail(error, errno, "could not look for segment", path);
+		return STENO_PLACE_UNKNOWN;
+	}
+	if (fstat(stream->fd, &ours) != 0)
+	{
+		fail(error, errno, "could not examine segment", path);
+		return STENO_PLACE_UNKNOWN;
+	}
+	if (found && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
+		return STENO_PLACE_KEPT;
+	if (found)
+		fail(error, EEXIST, "another file has taken the place of segment", path);
+	else if (ours.st_nlink == 0)
+		fail(error, ENOENT, "somebody has removed segment", path);
+	else
+		fail(error, ENOENT, "somebody has moved segment", path);
+	return ours.st_nlink == 0 && !found ? STENO_PLACE_REMOVED : STENO_PLACE_MOVED;
+}
+
+/* Copy the open segment; *readable: it is not its fault if that fails. */
+static bool
+copy_segment(const StenoStream *stream, int to, bool *readable, const char *path, StenoError *error)
+{
+	uint8_t		window[64 * 1024];
+	uint64_t	at;
+	uint64_t	n;
+
+	for (at = 0; at < stream->offset; at += n)
+	{
+		n = stream->offset - at < sizeof(window) ? stream->offset - at : sizeof(window);
+		*readable = read_at(stream->fd, window, n, at);
+		if (!*readable)
+			return fail_segment(error, errno, "could not read removed segment", stream);
+		if (!write_at(to, window, n, at))
+			return fail(error, errno, "could not write segment", path);
+	}
+	if (fsync(to) != 0)
+		return fail(error, errno, "could not sync segment", path);
+	return true;
+}
+
+/* Put the removed segment back: nobody sees a part of it. */
+static bool
+restore_segment(StenoStream *stream, bool *readable, StenoError *error)
+{
+	char		path[1100];
+	char		copy[1100];
+	int			fd;
+
+	*readable = true;
+	segment_path(path, sizeof(path), stream->directory, stream->segment);
+	snprintf(copy, sizeof(copy), "%s/.restoring", stream->directory);
+	fd = open(copy, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
+	if (fd < 0)
+		return fail(error, errno, "could not create segment", copy);
+	if (fchmod(fd, stream->file_mode) != 0)
+		fail(error, errno, "could not set mode of segment", copy);
+	else if (copy_segment(stream, fd, readable, copy, error))
+	{
+		if (rename(copy, path) != 0)
+			fail(error, errno, "could not create segment", path);
+		else if (sync_directory(stream->directory) != 0)
+			fail(error, errno, "could not sync folder", stream->directory);
+		else
+		{
+			close(stream->fd);
+			stream->fd = fd;
+			/* what a failed sync has put in doubt is still to be checked */
+			if (!stream->doubtful)
+				mark_synced(stream);
+			return true;
+		}
+	}
+	close(fd);
+	unlink(copy);
+	return false;
+}
+
+/* Leave the open segment where it is, and begin the next. */
+static bool
+begin_elsewhere(StenoStream *stream, int64_t now, StenoError *error)
+{
+	StenoStream next;
+	uint64_t	last;
+
+	/* what cannot be helped is no reason to wait */
+	(void) steno_stream_sync(stream, error);
+	next = *stream;
+	if (!last_block_hash(stream, next.chain))
+		return fail_segment(error, errno, "could not read segment", stream);
+	if (!find_last_segment(stream, UINT64_MAX, &last, error))
+		return false;
+	next.segment = (last > stream->segment ? last : stream->segment) + 1;
+	if (!begin_segment(&next, now, error))
+		return false;
+	close(stream->fd);
+	*stream = next;
+	return true;
+}
+
+bool
+steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
+					 int64_t now, StenoError *error)
+{
+	bool		readable;
+
+	if (!make_folders(trail, stream->directory, error))
+		return false;
+	if (place == STENO_PLACE_REMOVED)
+	{
+		if (restore_segment(stream, &readable, error))
+			return true;
+		if (readable)
+			return false;
+	}
+	return begin_elsewhere(stream, now, error);
+}
+
+bool
+steno_trail_is_of_other(const char *trail, uint32_t streams, uint64_t system_identifier,
+						uint64_t *other, char *path, size_t size)
+{
+	StenoStream stream;
+	StenoError	error;
+	uint64_t	last;
+	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	StenoSegmentHeader h;
+	bool		found = false;
+	int			fd;
+
+	for (stream.number = 0; stream.number < streams && !found; stream.number++)
+	{
+		snprintf(stream.directory, sizeof(stream.directory), "%s/%u", trail, stream.number);
+		if (!find_last_segment(&stream, UINT64_MAX, &last, &error) || last == 0)
+			continue;
+		segment_path(path, size, stream.directory, last);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0)
+			continue;
+		found = read_at(fd, bytes, sizeof(bytes), 0) &&
+			steno_segment_header_read(bytes, &h) && h.system_identifier != system_identifier;
+		close(fd);
+	}
+	if (found)
+		*other = h.system_identifier;
+	return found;
+}
+
 void
 steno_stream_close(StenoStream *stream)
 {

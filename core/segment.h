@@ -92,6 +92,35 @@ extern bool steno_stream_rotate(StenoStream *stream, int64_t now,
 
 extern void steno_stream_close(StenoStream *stream);
 
+/* Where the open segment is: a file that is not in its place takes writes as ever. */
+typedef enum StenoPlace
+{
+	STENO_PLACE_KEPT,
+	STENO_PLACE_REMOVED,		/* nothing but our descriptor has it */
+	STENO_PLACE_MOVED,			/* it is somewhere else */
+	STENO_PLACE_UNKNOWN			/* it could not be looked for */
+} StenoPlace;
+
+/* Unless it is kept, *error says what is the matter. */
+extern StenoPlace steno_stream_place(const StenoStream *stream, StenoError *error);
+
+/*
+ * Go on after the segment was removed or moved; makes the folders anew.  A removed
+ * segment is restored, byte for byte, as long as it can be read.  Else the next
+ * number begins, and continues the chain: stream->segment tells.  On failure the
+ * old segment is still open, and the call can be repeated.
+ */
+extern bool steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
+								 int64_t now, StenoError *error);
+
+/*
+ * Whether a stream of this trail ends with a segment of another database cluster;
+ * if so, which (*other) and where (path).
+ */
+extern bool steno_trail_is_of_other(const char *trail, uint32_t streams,
+									uint64_t system_identifier, uint64_t *other,
+									char *path, size_t size);
+
 /*
  * Whether the file has, at this place, the whole block with this number and
  * chain hash: how recovery learns if an intended write happened.

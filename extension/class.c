@@ -31,7 +31,6 @@ static const struct
 	{T_ExecuteStmt, STENO_CLASS_MISC},	/* what it executes has a record of its own */
 	{T_GrantRoleStmt, STENO_CLASS_ROLE},
 	{T_GrantStmt, STENO_CLASS_ROLE},
-	{T_TransactionStmt, STENO_CLASS_TRANSACTION},
 	{T_VariableSetStmt, STENO_CLASS_MISC_SET},
 };
 
@@ -49,6 +48,9 @@ steno_class_of_utility(Node *statement)
 	NodeTag		tag = nodeTag(statement);
 	int			i;
 
+	/* the commonest, without the table */
+	if (likely(tag == T_TransactionStmt))
+		return STENO_CLASS_TRANSACTION;
 	for (i = 0; i < (int) lengthof(classes); i++)
 		if (classes[i].tag == tag)
 			return classes[i].class;

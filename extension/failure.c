@@ -81,6 +81,7 @@ failure(ErrorData *edata)
 		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	busy = true;
+	HOLD_INTERRUPTS();
 	if (MyProcPort != NULL &&
 		(ClientAuthInProgress || (edata->elevel == FATAL && !IsNormalProcessingMode())))
 		steno_session_failed(edata);
@@ -91,6 +92,7 @@ failure(ErrorData *edata)
 		if (edata->elevel == FATAL)
 		{
 			steno_session_died(edata);
+			steno_record_dying();
 			recorded = steno_statement_fatal(edata);
 		}
 		else
@@ -105,6 +107,7 @@ failure(ErrorData *edata)
 			steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 			record_failure(edata);
 	}
+	RESUME_INTERRUPTS();
 	busy = false;
 }
 

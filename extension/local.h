@@ -23,9 +23,9 @@ typedef struct StenoStatement
 	uint32		substatement;
 	Oid			user_id;		/* current role at its start */
 	uint16		depth;
-	uint8		class;
-	uint8		policy;			/* STENO_S_* */
 	uint16		redact;			/* what a rule redacts; 0: nothing */
+	uint16		policy;			/* STENO_S_* */
+	uint8		class;
 	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
@@ -56,6 +56,26 @@ typedef struct StenoKept
 	uint8		shape[STENO_KEPT_ROOM];
 } StenoKept;
 
+/*
+ * Plans of prepared statements that ran lately, and what is the same each time:
+ * where their text stands in the source, their kept shape, and their parameters,
+ * which are all of fixed width.  A plan is known by its address, for as long as
+ * the memory context that it lives in.
+ */
+#define STENO_PREPARED 6
+#define STENO_PREPARED_PARAMS 8
+
+typedef struct StenoPrepared
+{
+	const PlannedStmt *plan;	/* NULL: none */
+	uint32		text_offset;
+	uint32		text_len;
+	uint16		widths;			/* of parameters: two bits each, 2^n bytes */
+	uint8		count;			/* of parameters */
+	uint8		values_len;		/* of parameters, encoded */
+	uint8		kept;			/* index of its shape */
+} StenoPrepared;
+
 /* A query between ExecutorStart and ExecutorEnd. */
 typedef struct StenoOpen
 {
@@ -70,7 +90,7 @@ typedef struct StenoOpen
 } StenoOpen;
 
 /* Relations whose names are at hand. */
-#define STENO_NEAR_RELATIONS 4
+#define STENO_NEAR_RELATIONS 2
 #define STENO_NEAR_NAME 94
 
 typedef struct StenoNearRelation
@@ -84,7 +104,7 @@ typedef struct StenoNearRelation
 typedef enum StenoState
 {
 	STENO_UNDECIDED,			/* not attached to its ring yet */
-	STENO_READY,
+	STENO_READY = 1,
 	STENO_DEAD					/* ended, or there is no ring for this process */
 } StenoState;
 
@@ -93,7 +113,7 @@ typedef enum StenoState
 #define STENO_SETTINGS_ASSIGNED 1	/* may differ */
 #define STENO_SETTINGS_WAITING 2	/* differ: writer 0 is about to record it */
 
-#define STENO_FEW_OPEN 4
+#define STENO_FEW_OPEN 3
 
 /*
  * Functions that every query runs through stand together in the library; those
@@ -118,6 +138,7 @@ typedef struct StenoLevel
 	bool		changes;		/* the session may be another one after it */
 	bool		command_ends;	/* may end the transaction that it began in */
 	bool		ending;			/* has run; its record waits for the transaction's end */
+	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
 	ErrorContextCallback callback;
 
 	/* utility statements only */
@@ -128,37 +149,50 @@ typedef struct StenoLevel
 	struct StenoAccess *few;			/* where relations begins */
 } StenoLevel;
 
+/*
+ * What decides whether a statement is one of the usual ones is in whole words,
+ * each looked at in one go.
+ */
 typedef struct StenoLocal
 {
 	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
 								 * bit for each STENO_CLASS_* */
 	uint32		session_mask;	/* steno.log alone */
+
+	/* zero, as a rule */
 	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
-	_Atomic uint32_t news;		/* set by writer 0: there are other rules */
-	uint32		start_mask;		/* steno.log_start */
-	int			delivery;		/* steno.delivery */
-	int			log_parameter_max_size;
-	bool		log_nested;
+	_Atomic uint32_t news;		/* STENO_NEWS_*, set by writers */
+
+	uint32		start_mask;		/* classes that may have start records, and
+								 * STENO_START_* (delivery.h) */
+	int			open_count;
+
+	/* zero, as a rule */
+	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
+	bool		role_set;		/* steno.role is not empty */
+	bool		paused;			/* what runs now, runs for us: not recorded */
+	uint8		settings_dirty; /* STENO_SETTINGS_* */
+	bool		objects_pending;	/* functions wait for their query */
+
+	/* each 1, as a rule */
 	bool		log_parameter;
 	bool		log_catalog;
-	bool		log_referential;
-	bool		log_scripts;
 	bool		log_statement;
 	bool		log_relation;
 	bool		log_rows;
-	bool		role_set;		/* steno.role is not empty */
-	uint8		state;			/* StenoState */
 	bool		described;		/* the ring has our present session message */
-	bool		paused;			/* what runs now, runs for us: not recorded */
-	uint8		settings_dirty; /* STENO_SETTINGS_* */
+	bool		client;			/* a client's backend */
+	uint8		state;			/* StenoState */
+
+	bool		log_nested;
+	bool		log_referential;
+	bool		log_scripts;
 	bool		scratch_used;	/* scratch is to be reset */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		transaction_over;	/* it has aborted; its block may still be there */
-	bool		objects_pending;	/* functions wait for their query */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
-	bool		client;			/* a client's backend */
-	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
-	int			open_count;
+	int			delivery;		/* steno.delivery */
+	int			log_parameter_max_size;
 	int			open_room;
 	uint32		substatements;	/* of the current top-level statement */
 	SubTransactionId subid;		/* the present one */
@@ -207,8 +241,11 @@ typedef struct StenoLocal
 	int			near_next;		/* to be replaced next */
 
 	StenoLevel	top;			/* of a client's statement */
+	StenoStatement top_utility; /* if it is a utility statement */
 	StenoOpen	few_open[STENO_FEW_OPEN];
-	int			kept_next;		/* to be replaced next */
+	uint8		kept_next;		/* to be replaced next */
+	uint8		prepared_next;	/* likewise */
+	StenoPrepared prepared[STENO_PREPARED];
 	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
 } StenoLocal;
@@ -233,11 +270,37 @@ extern StenoArea steno_area;
 
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
 
+typedef uint64 __attribute__((may_alias)) StenoWord;
+
+/* The word of steno_my that begins with a field. */
+#define steno_word(field) (*(const StenoWord *) &steno_my.field)
+
+StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
+				 offsetof(StenoLocal, raised_code) == 24 &&
+				 offsetof(StenoLocal, log_parameter) == 32 &&
+				 offsetof(StenoLocal, log_nested) == 40, "words that are looked at in one go");
+
+/*
+ * Whether nothing asks for a special look at a client's statement that begins: no
+ * rules, nothing runs or is open, the session is described.
+ */
+static inline bool
+steno_all_usual(void)
+{
+	return (steno_word(policy) | steno_word(raised_code)) == 0 &&
+		steno_word(log_parameter) == UINT64CONST(0x0101010101010101) &&
+		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped | steno_my.open_count) == 0;
+}
+
 static inline bool
 steno_class_logged(int class)
 {
 	return (steno_my.log_mask & (1u << class)) != 0;
 }
+
+/* What writers leave in steno_my.news. */
+#define STENO_NEWS_RULES 1		/* there are other rules */
+#define STENO_NEWS_FAILING 2	/* statements may have to be refused */
 
 /* ---- policy.c ---- */
 
@@ -258,6 +321,7 @@ steno_class_logged(int class)
 #define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
 #define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
 #define STENO_S_ALSO 128		/* recorded for another class that it has besides */
+#define STENO_S_SYNC 256		/* a rule wants it on disk */
 
 extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);
@@ -290,6 +354,23 @@ steno_audit_reason(int class, uint8 otherwise)
 	if (steno_my.session_mask & (1u << class))
 		return 0;
 	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
+}
+
+/* ---- trouble.c ---- */
+
+extern void steno_trouble_refuse(const Node *utility);
+extern void steno_trouble_refuse_waiter(void);
+
+/*
+ * A statement begins, utility unless it is a query: an error when steno.on_failure
+ * says so.
+ */
+static inline void
+steno_trouble_check(const Node *utility)
+{
+	if (unlikely((atomic_load_explicit(&steno_my.news, memory_order_relaxed) & STENO_NEWS_FAILING) ||
+				 (steno_my.policy & STENO_POLICY_FAR)))
+		steno_trouble_refuse(utility);
 }
 
 /* ---- session.c ---- */

@@ -49,6 +49,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 		(outer && outer->utility && outer->utility->source == source && !outer->forces))
 		return call_planner(query, source, options, params);
 
+	steno_trouble_check(NULL);
 	start = steno_clock_ticks(&steno_my.clock);
 	planning = before + 1;
 	PG_TRY();

@@ -56,6 +56,7 @@ steno_policy_masks(void)
 	uint32		mask = (steno_my.session_mask & ~choice.skipped) | choice.forced;
 
 	steno_my.log_mask = mask | (choice.looked_at & choice.may_record) | steno_mandatory_mask;
+	steno_delivery_rules(choice.syncing, choice.synced);
 }
 
 void
@@ -340,10 +341,11 @@ steno_policy_refresh(void)
 	stale = (steno_my.policy & STENO_POLICY_STALE) != 0;
 	if (stale && steno_my.producer.ring != &steno_area.page)
 		steno_my.policy |= STENO_POLICY_FAR;	/* no news come to our state */
-	if (stale || atomic_load(&steno_my.news) != 0 || (steno_my.policy & STENO_POLICY_FAR))
+	if (stale || (atomic_load(&steno_my.news) & STENO_NEWS_RULES) ||
+		(steno_my.policy & STENO_POLICY_FAR))
 	{
 		/* before the generation is read: see announce in rules.c */
-		atomic_store(&steno_my.news, 0);
+		atomic_fetch_and(&steno_my.news, ~STENO_NEWS_RULES);
 		stale |= steno_rules_renew(drop_choice);
 	}
 	if (steno_my.policy & STENO_POLICY_RULES)
@@ -453,6 +455,8 @@ obey(StenoStatement *s, const StenoRule *rule)
 		s->policy |= STENO_S_NO_PARAMETERS;
 	if (rule->redact)
 		s->redact = (uint16) rule->tag;
+	if (rule->action == STENO_RULE_SYNC)
+		s->policy |= STENO_S_SYNC;
 }
 
 static bool
@@ -469,6 +473,18 @@ reveal(StenoStatement *s)
 		s->policy &= ~STENO_S_HIDDEN;
 }
 
+/* One of steno.mandatory is recorded anyway; rules say whether it waits for the disk. */
+static void
+judge_mandatory(StenoStatement *s, const StenoAccess *relations, int count)
+{
+	StenoRule  *rule;
+
+	know_all(relations, count);
+	rule = rule_of(s->class, relations, count, s->text, s->text_len);
+	if (rule && rule->action == STENO_RULE_SYNC)
+		s->policy |= STENO_S_SYNC;
+}
+
 /*
  * Its relations are known: whether it is recorded, and with what.  Called when
  * policy is not zero.  failing: in the middle of a failure, where catalogs cannot
@@ -480,6 +496,8 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 	uint32		bit = BIT(s->class);
 	StenoRule  *rule = NULL;
 
+	if ((steno_mandatory_mask & choice.syncing & bit) && s->recorded && !failing)
+		judge_mandatory(s, relations, count);
 	if (!s->recorded || (steno_mandatory_mask & bit) || (s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
 		return;
 	if (!failing)
@@ -505,12 +523,22 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 		leave_out(s);
 }
 
-/* A utility statement begins: what can be said without its relations is said now. */
+/*
+ * A utility statement begins: what can be said without its relations is said now.
+ * If a rule that looks at relations may want it on disk, it goes there.
+ */
 void
 steno_policy_judge_early(StenoStatement *s)
 {
-	if (!choice.objects)
-		steno_policy_judge(s, NULL, 0, true);
+	if (choice.objects)
+	{
+		if (choice.syncing & BIT(s->class))
+			s->policy |= STENO_S_SYNC;
+		return;
+	}
+	if ((steno_mandatory_mask & choice.syncing & BIT(s->class)) && s->recorded)
+		judge_mandatory(s, NULL, 0);
+	steno_policy_judge(s, NULL, 0, true);
 }
 
 /*

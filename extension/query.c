@@ -15,8 +15,11 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "tcop/pquery.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 
 #include "audit_role.h"
 #include "compat.h"
@@ -160,8 +163,114 @@ find_kept(const StenoOpen *o)
 	return NULL;
 }
 
+/* ---- prepared statements that ran lately ---- */
+
+/* The memory context of a plan goes. */
+static void
+plan_gone(void *plan)
+{
+	int			i;
+
+	for (i = 0; i < STENO_PREPARED; i++)
+		if (steno_my.prepared[i].plan == plan)
+			steno_my.prepared[i].plan = NULL;
+}
+
+/* Have plan_gone called in time; false: memory is short. */
+static bool
+watch_plan(MemoryContext context, const PlannedStmt *plan)
+{
+	MemoryContextCallback *c;
+
+	for (c = context->reset_cbs; c; c = c->next)
+		if (c->func == plan_gone && c->arg == plan)
+			return true;
+	c = MemoryContextAllocExtended(context, sizeof(*c), MCXT_ALLOC_NO_OOM);
+	if (c == NULL)
+		return false;
+	c->func = plan_gone;
+	c->arg = unconstify(PlannedStmt *, plan);
+	MemoryContextRegisterResetCallback(context, c);
+	return true;
+}
+
+/* Widths of values that are datums of fixed width; false: some are not. */
+static bool
+widths_of(const StenoParams *values, StenoPrepared *p)
+{
+	int			i;
+
+	if (values->count > STENO_PREPARED_PARAMS || values->nulls_len > 0)
+		return false;
+	for (i = 0; i < values->count; i++)
+	{
+		const StenoParam *v = &values->values[i];
+
+		if (v->data != (const uint8 *) &values->fixed[i] || !(v->len == 1 || v->len == 2 || v->len == 4 || v->len == 8))
+			return false;
+		p->widths |= pg_leftmost_one_pos32(v->len) << (2 * i);
+	}
+	p->count = values->count;
+	p->values_len = values->values_len;
+	return true;
+}
+
+/*
+ * A query that was staged with a kept shape: when its plan will come again, as
+ * the generic plan of a prepared statement does, remember what is the same then.
+ */
+STENO_COLD static void
+learn_prepared(const StenoOpen *o, const StenoParams *values)
+{
+	const PlannedStmt *plan = o->query->plannedstmt;
+	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == o->s.source ? ActivePortal->cplan : NULL;
+	StenoPrepared p = {.plan = plan};
+	uint64		offset = o->s.text - o->s.source;
+	int			i;
+
+	if (cached == NULL || !cached->is_saved || !list_member_ptr(cached->stmt_list, plan) ||
+		!steno_my.log_parameter || offset > PG_UINT32_MAX || o->s.text_len > PG_UINT32_MAX)
+		return;
+	for (i = 0; i < STENO_PREPARED; i++)
+		if (steno_my.prepared[i].plan == plan)
+			return;
+	if ((values && !widths_of(values, &p)) || !watch_plan(cached->context, plan))
+		return;
+	p.text_offset = (uint32) offset;
+	p.text_len = (uint32) o->s.text_len;
+	p.kept = o->kept - steno_my.kept;
+	steno_my.prepared[steno_my.prepared_next] = p;
+	steno_my.prepared_next = (steno_my.prepared_next + 1) % STENO_PREPARED;
+}
+
+/*
+ * What is known of a query that begins; NULL: it is no prepared one that ran
+ * lately, or anything asks for a special look.
+ */
+static inline const StenoPrepared *
+find_prepared(const QueryDesc *query)
+{
+	const StenoPrepared *p = steno_my.prepared;
+	ParamListInfo params = query->params;
+
+	if (unlikely(!steno_all_usual()))
+		return NULL;
+	while (p->plan != query->plannedstmt)
+		if (++p == steno_my.prepared + STENO_PREPARED)
+			return NULL;
+	if (unlikely(p->count != (params ? params->numParams : 0) ||
+				 (params && params->paramFetch != NULL) ||
+				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
+				 steno_my.kept[p->kept].len == 0 ||
+				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask &
+				   (1u << steno_my.kept[p->kept].class)) ||
+				 steno_my.application != application_name))
+		return NULL;
+	return p;
+}
+
 /* Parameters of at most this many go with a kept shape. */
-#define KEPT_PARAMS 8
+#define KEPT_PARAMS STENO_PREPARED_PARAMS
 
 /*
  * Stage the record of a query that ran lately; false: it must be made anew.  Its
@@ -182,16 +291,24 @@ stage_kept(StenoOpen *o)
 				 o->s.policy != 0 || !steno_my.log_statement))
 		return false;
 	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
-		return k->shape[k->params] == 0 &&
-			steno_record_stage_usual(&o->s, k->shape, k->len, NULL);
+	{
+		if (k->shape[k->params] != 0 ||
+			!steno_record_stage_usual(&o->s, k->shape, k->len, NULL))
+			return false;
+		learn_prepared(o, NULL);
+		return true;
+	}
 	if (unlikely(params->numParams > KEPT_PARAMS))
 		return false;
 	old = MemoryContextSwitchTo(steno_my.scratch);
 	types_len = steno_params_collect(params, false, types, &values) - types;
 	MemoryContextSwitchTo(old);
-	return types_len == k->len - k->params &&
-		memcmp(types, k->shape + k->params, types_len) == 0 &&
-		steno_record_stage_usual(&o->s, k->shape, k->len, &values);
+	if (types_len != k->len - k->params ||
+		memcmp(types, k->shape + k->params, types_len) != 0 ||
+		!steno_record_stage_usual(&o->s, k->shape, k->len, &values))
+		return false;
+	learn_prepared(o, &values);
+	return true;
 }
 
 STENO_COLD static void
@@ -199,9 +316,13 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 {
 	StenoKept  *k = &steno_my.kept[steno_my.kept_next];
 	uint32		params = 1;
+	int			i;
 
 	if (record->shape_len > STENO_KEPT_ROOM || record->extra_len > 0)
 		return;
+	for (i = 0; i < STENO_PREPARED; i++)
+		if (steno_my.prepared[i].kept == steno_my.kept_next)
+			steno_my.prepared[i].plan = NULL;
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
 	*k = *key;
 	memcpy(k->shape, record->shape, record->shape_len);
@@ -300,8 +421,11 @@ record_start(StenoOpen *o)
 	StenoRecord record;
 	StenoParams values;
 
+	if (!steno_delivery_starts(&o->s))
+		return;
 	make_record(o, &record, &values, false, false);
 	steno_running_record(&o->s, &record);
+	steno_delivery_hold_query(o);
 }
 
 /* ---- hooks ---- */
@@ -310,7 +434,7 @@ record_start(StenoOpen *o)
  * Begin a query's statement: false when it is part of a utility's record, or of
  * none.
  */
-STENO_HOT static StenoOpen *
+static StenoOpen *
 begin_query(QueryDesc *query)
 {
 	StenoLevel *outer = steno_my.level;
@@ -322,6 +446,7 @@ begin_query(QueryDesc *query)
 
 	if (!steno_recording())
 		return NULL;
+	steno_trouble_check(NULL);
 	steno_ring_prefetch(&steno_my.producer);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
@@ -371,8 +496,8 @@ begin_query(QueryDesc *query)
 	return o;
 }
 
-STENO_HOT static void
-executor_start(QueryDesc *query, int eflags)
+static pg_noinline void
+start_query(QueryDesc *query, int eflags)
 {
 	StenoOpen  *o = begin_query(query);
 	StenoLevel	l;
@@ -415,6 +540,48 @@ executor_start(QueryDesc *query, int eflags)
 	steno_leave(&l);
 }
 
+/* A client's query starts, nothing else is open, and all of it is known but its numbers. */
+static inline void
+start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
+{
+	StenoOpen  *o = steno_my.open;
+	bool		saved_own = steno_my.starting_own;
+
+	steno_ring_prefetch(&steno_my.producer);
+	steno_my.open_count = 1;
+	o->query = query;
+	o->portal = ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	o->plan_cached = true;
+	o->subid = steno_my.subid;
+	o->rows = 0;
+	o->staged = false;
+	o->kept = &steno_my.kept[p->kept];
+	steno_begin_prepared(&o->s, query, p, o->kept->class);
+	steno_my.starting_own = true;
+	steno_enter_top(query);
+	steno_my.previous_start(query, eflags);
+	steno_leave(&steno_top_level);
+	steno_my.starting_own = saved_own;
+	o = steno_find_open(query);
+	if (unlikely(o == NULL))
+		return;
+	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt && o->kept->len != 0))
+		o->staged = steno_record_stage_prepared(&o->s, p, query->params);
+	if (unlikely(!o->staged))
+		stage(o);
+}
+
+STENO_HOT static void
+executor_start(QueryDesc *query, int eflags)
+{
+	const StenoPrepared *p = find_prepared(query);
+
+	if (likely(p != NULL && steno_my.user_id == GetUserId()))
+		start_prepared(query, eflags, p);
+	else
+		start_query(query, eflags);
+}
+
 /* Whether the query runs as a client's statement, whose failure nobody need catch. */
 static inline bool
 runs_at_top(const StenoOpen *o)
@@ -453,7 +620,7 @@ executor_run(STENO_RUN_ARGS)
 	}
 	if (runs_at_top(o))
 	{
-		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_enter_top(query);
 		steno_my.previous_run(STENO_RUN_PASS);
 		steno_leave(&steno_top_level);
 	}
@@ -495,7 +662,7 @@ executor_finish(QueryDesc *query)
 		steno_my.previous_finish(query);
 	else if (runs_at_top(o))
 	{
-		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_enter_top(query);
 		steno_my.previous_finish(query);
 		steno_leave(&steno_top_level);
 	}
@@ -515,7 +682,11 @@ executor_end(QueryDesc *query)
 		if (likely(is_staged(o)))
 			finish_staged(o);
 		else
+		{
 			steno_record_query(o, NULL, false);
+			if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+				steno_delivery_end_query(o);
+		}
 		steno_remember_end(&o->s);
 		steno_forget_open(o);
 		if (unlikely(steno_my.settings_dirty))
@@ -534,37 +705,47 @@ check_perms(STENO_CHECK_PERMS_ARGS)
 	return true;
 }
 
+/* A transaction has ended well, but not as most do. */
+static pg_noinline void
+transaction_closed(void)
+{
+	if (steno_my.level == &steno_top_level && steno_top_level.ending)
+		steno_utility_ended(&steno_top_level);
+	if (unlikely(steno_my.objects_pending))
+		steno_objects_forget_pending();
+	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
+	{
+		steno_my.open_count = 0;
+		steno_objects_release_all();
+	}
+}
+
 STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
 	switch (event)
 	{
-		case XACT_EVENT_ABORT:
-			steno_statement_aborted();
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-			steno_my.subid = TopSubTransactionId;
-			if (steno_my.level == &steno_top_level && steno_top_level.ending)
-				steno_utility_ended(&steno_top_level);
-			if (unlikely(steno_my.objects_pending))
-				steno_objects_forget_pending();
-			if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
-			{
-				steno_my.open_count = 0;
-				steno_objects_release_all();
-			}
-			break;
 		case XACT_EVENT_PRE_COMMIT:
 			if (unlikely(!steno_my.described))
 				steno_transaction_ending();
 			return;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			steno_my.subid = TopSubTransactionId;
+			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+				transaction_closed();
+			break;
+		case XACT_EVENT_ABORT:
+			steno_statement_aborted();
+			break;
 		default:
 			return;
 	}
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		steno_transaction_record(event);
+	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
+		steno_delivery_transaction(event);
 	steno_transaction_ended(event);
 }
 

@@ -7,7 +7,8 @@
  * parameters and message ahead (data messages), each as large as the ring
  * allows, and then itself.
  *
- * When the ring is full, steno.delivery says whether to wait or to drop.
+ * When the ring is full, steno.delivery says whether to wait or to drop.  A wait
+ * that is cancelled ends in a drop, too; delivery.c says what becomes of that.
  * Nothing here raises an error, takes a lock or allocates.
  */
 #include "steno.h"
@@ -25,6 +26,12 @@
 
 /* How long a process that is to exit waits for room, in milliseconds. */
 #define EXIT_PATIENCE 5000
+
+/* Numbers of the last record whose wait was cancelled, and of the last that has parts in the ring. */
+static uint64 cancelled_seq;
+static uint64 ahead_seq;
+
+static bool dying;				/* a FATAL error ends this process */
 
 static void
 put_number(StringInfo buf, uint64 v)
@@ -55,6 +62,29 @@ waited(uint64 since)
 }
 
 /*
+ * Whether to wait no longer for room.  A process that is to exit is patient for a
+ * while; a cancel, by whomever, or a timeout of the statement ends the wait at
+ * once.  It stays pending: who can raises it (delivery.c).
+ */
+static bool
+end_wait(uint64 start)
+{
+	if (proc_exit_inprogress || dying || !PostmasterIsAlive())
+		return waited(start) > EXIT_PATIENCE * UINT64CONST(1000);
+	if (!ProcDiePending && !QueryCancelPending)
+		return false;
+	steno_my.start_mask |= STENO_START_CANCELLED;
+	return true;
+}
+
+/* A FATAL error is being reported: this process is to exit. */
+void
+steno_record_dying(void)
+{
+	dying = true;
+}
+
+/*
  * Wait for the writer to free some of the ring.  Our latch may be set for other
  * reasons meanwhile; it is set again at the end so that nobody misses it.
  */
@@ -67,13 +97,18 @@ wait_for_room(uint32 len)
 	long		nap = 1;
 	void	   *m;
 
+	if (steno_delivery_can_raise())
+		steno_my.start_mask &= ~STENO_START_HURRY;
+	else if (steno_my.start_mask & STENO_START_HURRY)
+		return NULL;
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
 	while ((m = steno_ring_reserve(p, len)) == NULL)
 	{
 		int			events;
 
-		if ((proc_exit_inprogress || ProcDiePending || !PostmasterIsAlive()) &&
-			waited(start) > EXIT_PATIENCE * UINT64CONST(1000))
+		if (end_wait(start))
+			break;
+		if (steno_trouble_drops())
 			break;
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
@@ -85,7 +120,8 @@ wait_for_room(uint32 len)
 		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 						   nap, PG_WAIT_EXTENSION);
 		if (events & WL_POSTMASTER_DEATH)
-			pg_usleep(nap * 1000L);	/* the writers are still there, for a while */
+			pg_usleep(nap * 1000L); /* the writers are still there, for a
+									 * while */
 		nap = Min(nap * 2, 10);
 		if (events & WL_LATCH_SET)
 		{
@@ -111,7 +147,8 @@ steno_record_room(uint32 len)
 	if (likely(m != NULL))
 		return m;
 	steno_writer_wake(steno_my.writer);
-	if (steno_my.delivery == STENO_DELIVERY_DROP)
+	if ((steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
+		steno_trouble_drops())
 		return NULL;
 	return wait_for_room(len);
 }
@@ -120,10 +157,40 @@ steno_record_room(uint32 len)
 STENO_COLD static void
 drop(uint64 seq)
 {
+	(void) steno_trouble_reason(steno_my.dropped == 0);
 	if (steno_my.dropped++ == 0)
 		steno_my.dropped_first = seq;
 	atomic_fetch_add_explicit(&steno_my.producer.ring->drops, 1,
 							  memory_order_relaxed);
+}
+
+/* The next number is that of a record which nobody will see. */
+STENO_COLD void
+steno_record_drop(void)
+{
+	drop(++steno_my.seq);
+}
+
+/*
+ * The last record was dropped when its wait was cancelled: true, and its statement
+ * is about to fail.  Its number is free again, unless parts of it were sent:
+ * taken_back.
+ */
+STENO_COLD bool
+steno_record_take_back(bool *taken_back)
+{
+	StenoLocal *s = &steno_my;
+
+	if (s->dropped == 0 || cancelled_seq != s->seq)
+		return false;
+	*taken_back = ahead_seq != s->seq;
+	if (*taken_back)
+	{
+		s->seq--;
+		s->dropped--;
+		atomic_fetch_sub_explicit(&s->producer.ring->drops, 1, memory_order_relaxed);
+	}
+	return true;
 }
 
 /* A stretch of messages that are sent ahead of a big record. */
@@ -145,6 +212,7 @@ ahead_publish(Ahead *a)
 	Assert(used <= full);
 	(void) full;
 	a->message->m.len = used;
+	ahead_seq = a->seq;
 	steno_ring_publish(&steno_my.producer, a->message);
 	a->message = NULL;
 }
@@ -358,7 +426,8 @@ send_ahead(const StenoRecord *r, uint64 seq, uint64 *total, StenoParts *parts)
 		parts->bytes[STENO_PART_MESSAGE] = message_len;
 		*total -= message_len;
 	}
-	return *total <= most;		/* not with thousands of relations in a small ring */
+	return *total <= most;		/* not with thousands of relations in a small
+								 * ring */
 }
 
 /* One record into the ring; false when there was no room. */
@@ -385,7 +454,7 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
  * Returns their length.
  */
 uint32
-steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
+steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason)
 {
 	const char *names[STENO_GAP_PAIRS] = {"count", "first_seq", "last_seq", "reason"};
 	uint64		values[] = {count, first, last};
@@ -395,7 +464,7 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
 	for (i = 0; i < STENO_GAP_PAIRS; i++)
 	{
 		char		number[32];
-		const char *value = "ring full";
+		const char *value = reason == STENO_GAP_TRAIL ? "trail not writable" : "ring full";
 
 		if (i < 3)
 		{
@@ -412,14 +481,14 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last)
 
 /* The gap record takes the number after the last dropped one. */
 static bool
-put_gap_record(uint64 count, uint64 first, uint64 last)
+put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason)
 {
 	StenoRecord gap;
 	uint8		extra[STENO_GAP_EXTRA];
 
 	steno_record_init(&gap, STENO_KIND_GAP);
 	gap.time = GetCurrentTimestamp();
-	gap.extra_len = steno_gap_extra(extra, count, first, last);
+	gap.extra_len = steno_gap_extra(extra, count, first, last, reason);
 	gap.extra = extra;
 	gap.extra_count = STENO_GAP_PAIRS;
 	return put(&gap, last + 1, false);
@@ -431,7 +500,7 @@ put_gap(void)
 {
 	StenoLocal *s = &steno_my;
 
-	if (!put_gap_record(s->dropped, s->dropped_first, s->seq))
+	if (!put_gap_record(s->dropped, s->dropped_first, s->seq, steno_trouble_reason(false)))
 		return false;
 	s->seq++;
 	s->dropped = 0;
@@ -455,6 +524,7 @@ steno_record_leave(void)
 	}
 	ring->gap_first = s->dropped_first;
 	ring->gap_last = s->seq;
+	ring->gap_reason = steno_trouble_reason(false);
 	ring->gap = s->dropped;
 }
 
@@ -465,7 +535,7 @@ steno_record_take_over(void)
 	StenoRing  *ring = steno_my.producer.ring;
 
 	if (unlikely(ring->gap != 0) &&
-		put_gap_record(ring->gap, ring->gap_first, ring->gap_last))
+		put_gap_record(ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason))
 		ring->gap = 0;
 }
 
@@ -521,6 +591,8 @@ steno_record_put(StenoRecord *record, bool top_level)
 		if (unlikely(!put(record, s->seq, top_level)))
 			drop(s->seq);
 	}
+	if (unlikely(s->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))
+		cancelled_seq = s->seq;
 	if (top_level)
 		steno_inflight_end(&s->producer.ring->inflight);
 	reset_scratch();
@@ -539,7 +611,10 @@ steno_record_put_failed(StenoRecord *record)
 		return;
 	if (!steno_my.log_statement)
 		record->text = NULL;
-	steno_record_put(record, false);
+	if (unlikely(steno_trouble_spares(record)))
+		drop(++steno_my.seq);
+	else
+		steno_record_put(record, false);
 }
 
 /* ---- the staged record ---- */
@@ -573,25 +648,23 @@ steno_record_stage(const StenoRecord *record)
 }
 
 /*
- * The same for the usual query, whose shape is at hand and whose text goes as it
- * is: without a StenoRecord between.
+ * Room for the record of a usual query, with all that is written at its start but
+ * shape, text and values; NULL: it must be done the other way.
  */
-STENO_HOT bool
-steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
-						 const StenoParams *params)
+static pg_attribute_always_inline StenoRecordMessage *
+begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 values_len,
+			bool params)
 {
 	StenoLocal *s = &steno_my;
-	uint64		total = sizeof(StenoRecordMessage) + shape_len + q->text_len +
-		(params ? params->nulls_len + params->values_len : 0);
+	uint64		total = sizeof(StenoRecordMessage) + shape_len + q->text_len + nulls_len + values_len;
 	StenoRecordMessage *m;
-	uint8	   *p;
 
 	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
 				 total > s->producer.max_message))
-		return false;
+		return NULL;
 	m = steno_ring_reserve(&s->producer, (uint32) total);
 	if (unlikely(m == NULL))
-		return false;
+		return NULL;
 	m->m.kind = STENO_KIND_STATEMENT;
 	m->m.flags = params ? STENO_MESSAGE_VALUES : 0;
 	m->time = q->time;
@@ -603,23 +676,101 @@ steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 sha
 	m->sqlstate[0] = '\0';
 	m->shape_len = shape_len;
 	m->text_len = (uint32) q->text_len;
-	m->nulls_len = params ? params->nulls_len : 0;
-	m->values_len = params ? (uint32) params->values_len : 0;
+	m->nulls_len = nulls_len;
+	m->values_len = values_len;
 	m->message_len = 0;
 	m->extra_len = 0;
-	m->audited = steno_audit_reason(q->class, 0);
-	p = (uint8 *) (m + 1);
-	memcpy(p, shape, shape_len);
-	p += shape_len;
-	memcpy(p, q->text, q->text_len);
-	p += q->text_len;
-	if (params)
-		(void) put_params(p, params, true);
+	return m;
+}
+
+/* It is whole: show it in the in-flight slot. */
+static pg_attribute_always_inline void
+show_staged(const StenoStatement *q, StenoRecordMessage *m)
+{
+	StenoLocal *s = &steno_my;
+
 	s->inflight_version =
 		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
 							 q->statement, q->time, s->producer.head);
 	s->staged = m;
+}
+
+/*
+ * The same for the usual query, whose shape is at hand and whose text goes as it
+ * is: without a StenoRecord between.
+ */
+bool
+steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
+						 const StenoParams *params)
+{
+	StenoRecordMessage *m = begin_usual(q, shape_len, params ? params->nulls_len : 0,
+										params ? (uint32) params->values_len : 0, params != NULL);
+	uint8	   *p = (uint8 *) (m + 1);
+
+	if (unlikely(m == NULL))
+		return false;
+	m->audited = steno_audit_reason(q->class, 0);
+	p = put_bytes(p, shape, shape_len);
+	p = put_bytes(p, q->text, q->text_len);
+	if (params)
+		(void) put_params(p, params, true);
+	show_staged(q, m);
 	reset_scratch();
+	return true;
+}
+
+/* As put_bytes, by the library's memcpy, however short the compiler takes it for. */
+static inline uint8 *
+put_called(uint8 *p, const void *bytes, size_t len)
+{
+__asm__("":"+r"(len));
+	memcpy(p, bytes, len);
+	return p + len;
+}
+
+/*
+ * And for one that is prepared, whose parameters are of the widths that its plan
+ * says.  False, too, when one of them is NULL.
+ */
+STENO_HOT bool
+steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepared,
+							ParamListInfo params)
+{
+	const StenoKept *k = &steno_my.kept[prepared->kept];
+	uint32		widths = prepared->widths;
+	int			count = prepared->count;
+	StenoRecordMessage *m;
+	uint8	   *p;
+	int			i;
+
+	for (i = 0; i < count; i++)
+		if (unlikely(params->params[i].isnull))
+			return false;
+	m = begin_usual(q, k->len, 0, prepared->values_len, count > 0);
+	if (unlikely(m == NULL))
+		return false;
+	m->audited = 0;
+	p = put_called((uint8 *) (m + 1), k->shape, k->len);
+	p = put_called(p, q->text, q->text_len);
+	for (i = 0; i < count; i++, widths >>= 2)
+	{
+		/* a datum by value is a number of the whole word */
+		uint64		value = params->params[i].value;
+
+		if (likely((widths & 3) == 2))
+			memcpy(p, &value, 4);
+		else if ((widths & 3) == 3)
+			memcpy(p, &value, 8);
+		else
+		{
+			p[0] = (uint8) value;
+			if (widths & 3)
+				p[1] = (uint8) (value >> 8);
+		}
+		p += 1 << (widths & 3);
+	}
+	Assert(p <= (uint8 *) m + m->m.len);
+	show_staged(q, m);
 	return true;
 }
 
@@ -639,6 +790,7 @@ steno_record_unstage(void)
 	/* the next one that is staged is another query's */
 	for (i = 0; i < s->open_count; i++)
 		s->open[i].staged = false;
+	s->top.staged = false;
 	s->inflight_version =
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,
@@ -673,7 +825,7 @@ steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, c
 	StenoProducer *p = &s->producer;
 	StenoRecordMessage *m = s->staged;
 	uint64		body = sizeof(StenoRecordMessage) + m->shape_len +
-		(m->text_len == STENO_NONE32 ? 0 : m->text_len) + m->nulls_len + m->values_len;
+	(m->text_len == STENO_NONE32 ? 0 : m->text_len) + m->nulls_len + m->values_len;
 	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
 
 	if (m->extra_len > 0 || total > p->max_message ||

@@ -192,7 +192,8 @@ add_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 	buf.m.rows = STENO_NONE64;
 	buf.m.text_len = STENO_NONE32;
 	buf.m.extra_count = STENO_GAP_PAIRS;
-	buf.m.extra_len = steno_gap_extra(buf.extra, ring->gap, ring->gap_first, ring->gap_last);
+	buf.m.extra_len = steno_gap_extra(buf.extra, ring->gap, ring->gap_first, ring->gap_last,
+										  ring->gap_reason);
 	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
 	steno_writer_add(w, source, &buf.m.m);
 }

@@ -422,6 +422,7 @@ steno_session_attach(void)
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
 	on_shmem_exit(session_end, (Datum) 0);
 	steno_my.state = STENO_READY;
+	steno_trouble_attached();
 	steno_record_take_over();
 	return true;
 }

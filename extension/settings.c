@@ -12,6 +12,7 @@ char	   *steno_mandatory;
 char	   *steno_role;
 char	   *steno_rules_file;
 char	   *steno_log_start;
+char	   *steno_sync;
 char	   *steno_app_user;
 char	   *steno_app_context;
 int			steno_start_after;
@@ -26,6 +27,9 @@ int			steno_flush_interval;
 int			steno_fsync_interval;
 int			steno_segment_size;
 int			steno_rotation_age;
+int			steno_retention_size;
+int			steno_retention_age;
+int			steno_slot_max_size;
 int			steno_compression;
 int			steno_block_size;
 int			steno_file_mode;
@@ -33,6 +37,14 @@ int			steno_file_mode;
 static const struct config_enum_entry delivery_options[] = {
 	{"wait", STENO_DELIVERY_WAIT, false},
 	{"drop", STENO_DELIVERY_DROP, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry on_failure_options[] = {
+	{"wait", STENO_ON_FAILURE_WAIT, false},
+	{"error", STENO_ON_FAILURE_ERROR, false},
+	{"continue", STENO_ON_FAILURE_CONTINUE, false},
+	{"shutdown", STENO_ON_FAILURE_SHUTDOWN, false},
 	{NULL, 0, false}
 };
 
@@ -148,6 +160,13 @@ assign_log_start(const char *newval, void *extra)
 	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
+static void
+assign_sync(const char *newval, void *extra)
+{
+	steno_wanted.sync_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
 /* The role need not exist yet: its name is looked up when it is needed. */
 static bool
 check_role(char **newval, void **extra, GucSource source)
@@ -260,7 +279,8 @@ steno_settings_adopt(const StenoWanted *wanted)
 {
 	steno_my.session_mask = wanted->session_mask;
 	steno_policy_masks();
-	steno_my.start_mask = wanted->start_mask;
+	steno_delivery_adopt(wanted);
+	steno_my.application = NULL;	/* while nothing was recorded, nobody looked */
 	steno_my.delivery = wanted->delivery;
 	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
 	steno_my.log_nested = wanted->log_nested;

@@ -168,6 +168,7 @@ static void
 startup_shmem(void)
 {
 	bool		found;
+	int			i;
 
 	if (previous_startup)
 		previous_startup();
@@ -179,12 +180,15 @@ startup_shmem(void)
 	{
 		memset(steno_control, 0, sizeof(StenoControl));
 		ConditionVariableInit(&steno_control->answered);
+		for (i = 0; i < STENO_MAX_WRITERS; i++)
+			SpinLockInit(&steno_control->writers[i].trouble.mutex);
 	}
 	steno_settings_publish();
 	steno_rules_load();
 	if (steno_rings.file == NULL)
 	{
 		check_trail_directory();
+		steno_trail_claim();
 		warn_of_silence();
 	}
 	create_rings();

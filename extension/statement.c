@@ -104,6 +104,18 @@ steno_more_open(QueryDesc *query)
 	return steno_add_open(query);
 }
 
+/* With cursors, or nested queries. */
+StenoOpen *
+steno_find_of_many(QueryDesc *query)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+		if (steno_my.open[i].query == query)
+			return &steno_my.open[i];
+	return NULL;
+}
+
 /* ---- beginning ---- */
 
 static inline bool
@@ -160,24 +172,16 @@ look_at_policy(StenoStatement *s)
 	steno_policy_begin(s, outer);
 }
 
-/* Number and time a statement, and decide whether it is recorded. */
+/*
+ * When the statement began.  Statements of one message share its timestamp; the
+ * later ones add what the clock says.
+ */
 static pg_attribute_always_inline void
-number(StenoStatement *s, const char *source, int location, int length,
-	   int class, int depth, bool forced)
+take_time(StenoStatement *s)
 {
 	TimestampTz message = GetCurrentStatementStartTimestamp();
 
-	s->depth = depth;
 	s->start = steno_clock_ticks(&steno_my.clock);
-	s->class = class;
-	s->user_id = GetUserId();
-	s->top_level = s->depth == 0;
-	find_text(s, source, location, length);
-
-	/*
-	 * Statements of one message share its timestamp; the later ones add what
-	 * the clock says.
-	 */
 	if (steno_my.anchor_time != message)
 	{
 		steno_my.anchor_time = message;
@@ -186,15 +190,35 @@ number(StenoStatement *s, const char *source, int location, int length,
 	}
 	else
 		s->time = message + steno_clock_us(&steno_my.clock, steno_my.anchor_start, s->start);
+}
+
+/* The next statement of a client. */
+static pg_attribute_always_inline void
+take_number(StenoStatement *s)
+{
+	steno_my.reported = false;
+	s->statement = ++steno_my.statement;
+	s->substatement = 0;
+	steno_my.substatements = 0;
+}
+
+/* Number and time a statement, and decide whether it is recorded. */
+static pg_attribute_always_inline void
+number(StenoStatement *s, const char *source, int location, int length,
+	   int class, int depth, bool forced)
+{
+	take_time(s);
+	s->depth = depth;
+	s->class = class;
+	s->user_id = GetUserId();
+	s->top_level = s->depth == 0;
+	find_text(s, source, location, length);
 
 	if (s->top_level)
 	{
-		steno_my.reported = false;
 		if (unlikely(steno_my.raised_code != 0))
 			forget_raised();
-		s->statement = ++steno_my.statement;
-		s->substatement = 0;
-		steno_my.substatements = 0;
+		take_number(s);
 	}
 	else
 	{
@@ -213,12 +237,13 @@ number(StenoStatement *s, const char *source, int location, int length,
 	if (unlikely(steno_my.policy != 0))
 		look_at_policy(s);
 	/* a query that the parser has accepted has its secrets in literals */
-	s->suspect = (class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
+	s->suspect = s->text_len >= STENO_REDACT_SHORTEST &&
+		(class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
 		steno_redact_suspect(s->text, s->text_len);
 }
 
 /* A statement begins. */
-STENO_HOT void
+void
 steno_begin(StenoStatement *s, const char *source, int location, int length,
 			int class, int depth, bool forced)
 {
@@ -234,6 +259,31 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 	}
 }
 
+/* One of which all but its numbers is known. */
+STENO_HOT void
+steno_begin_prepared(StenoStatement *s, const QueryDesc *query, const StenoPrepared *p, int class)
+{
+	const PlannedStmt *plan = query->plannedstmt;
+
+	take_time(s);
+	take_number(s);
+	s->source = query->sourceText;
+	s->text = query->sourceText + p->text_offset;
+	s->text_len = p->text_len;
+	s->end = plan->stmt_location >= 0 && plan->stmt_len > 0 ? plan->stmt_location + plan->stmt_len : -1;
+	s->user_id = steno_my.user_id;
+	s->depth = 0;
+	s->class = class;
+	s->policy = 0;
+	s->redact = 0;
+	s->audited = 0;
+	s->recorded = true;
+	s->failures = steno_class_logged(STENO_CLASS_ERROR);
+	s->top_level = true;
+	s->suspect = false;
+	s->objects = NULL;
+}
+
 /* The statement that began is recorded after all. */
 STENO_COLD static void
 begin_recorded(StenoStatement *s)
@@ -241,6 +291,7 @@ begin_recorded(StenoStatement *s)
 	if (!s->recorded && !s->failures)
 		steno_describe(s->user_id);
 	s->recorded = true;
+	steno_delivery_late(s);
 }
 
 /*
@@ -462,6 +513,7 @@ steno_statement_of_event(bool function)
 		{
 			s->recorded = true;
 			steno_describe(s->user_id);
+			steno_delivery_late(s);
 		}
 		if (s->recorded)
 			return s;
@@ -522,6 +574,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoParams values;
 	ErrorData  *edata;
 
+	HOLD_INTERRUPTS();
 	forget_raised();
 	number(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
 	if (unlikely(steno_my.policy != 0))
@@ -547,6 +600,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	steno_remember_end(&s);
 	if (s.objects)
 		steno_objects_release(&s.objects);
+	RESUME_INTERRUPTS();
 }
 
 /*
@@ -593,12 +647,14 @@ steno_fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
 
+	HOLD_INTERRUPTS();
 	record_raised();
 	forget_raised();
 	MemoryContextSwitchTo(raised_context);
 	record_failed(l, CopyErrorData(), false);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
+	RESUME_INTERRUPTS();
 }
 
 /* An error is reported, and a client's statement is running: it is its failure. */
@@ -747,6 +803,7 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 				record_raised();
 				forget_raised();
 			}
+			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
 			steno_my.subid = parent;

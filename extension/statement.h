@@ -36,8 +36,7 @@ steno_recording(void)
 static inline void
 steno_describe(Oid user_id)
 {
-	if (unlikely(!steno_my.described || steno_my.log_mask != ~0u ||
-				 steno_my.application != application_name ||
+	if (unlikely(!steno_my.described || steno_my.application != application_name ||
 				 steno_my.user_id != user_id))
 		steno_session_check(user_id);
 }
@@ -98,6 +97,9 @@ extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);
 extern StenoOpen *steno_more_open(QueryDesc *query);
+extern StenoOpen *steno_find_of_many(QueryDesc *query);
+extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
+								 const StenoPrepared *p, int class);
 extern void *steno_scratch(size_t size);
 extern void steno_omit(StenoRecord *record, const char *name, int count);
 extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
@@ -121,12 +123,9 @@ steno_shape_limit(void)
 static inline StenoOpen *
 steno_find_open(QueryDesc *query)
 {
-	int			i;
-
-	for (i = steno_my.open_count - 1; i >= 0; i--)
-		if (steno_my.open[i].query == query)
-			return &steno_my.open[i];
-	return NULL;
+	if (likely(steno_my.open_count == 1))
+		return likely(steno_my.open->query == query) ? steno_my.open : NULL;
+	return steno_find_of_many(query);
 }
 
 static inline StenoOpen *
@@ -160,11 +159,19 @@ steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 	l->forces = false;
 	l->declares = false;
 	l->ending = false;
+	l->staged = false;
 	l->callback.callback = steno_note_raised;
 	l->callback.arg = l;
 	l->callback.previous = error_context_stack;
 	error_context_stack = &l->callback;
 	steno_my.level = l;
+}
+
+/* A client's query, when nothing else runs. */
+static inline void
+steno_enter_top(QueryDesc *query)
+{
+	steno_enter(&steno_top_level, query, NULL, 0);
 }
 
 static inline void

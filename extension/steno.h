@@ -13,6 +13,7 @@
  *							the hooks of planner, executor, and utility statements
  *		transaction.c		ends of transactions that wrote
  *		running.c			start records
+ *		delivery.h, .c		statements that wait for the disk, waits that are cancelled
  *		class.c				classes of utility statements
  *		object.h, object*.c, function.c
  *							objects that statements change, functions that they call
@@ -27,6 +28,9 @@
  *		record.c			a record, encoded in place in the ring
  *		writer.c			the background workers that write the trail
  *		recover.c			ring files that dead servers left
+ *		trouble.h, .c		a trail that cannot be written: steno.on_failure
+ *		alert.h, .c			steno.alert_command
+ *		claim.c				one trail, one server
  *		views.c				SQL functions
  */
 #ifndef STENO_H
@@ -58,6 +62,8 @@
 
 #include "clock.h"
 #include "message.h"
+#include "wake.h"
+#include "trouble.h"
 
 /* ---- settings.c ---- */
 
@@ -75,6 +81,7 @@ extern char *steno_mandatory;
 extern char *steno_role;
 extern char *steno_rules_file;
 extern char *steno_log_start;
+extern char *steno_sync;
 extern char *steno_app_user;
 extern char *steno_app_context;
 extern int	steno_start_after;
@@ -87,6 +94,9 @@ extern int	steno_flush_interval;
 extern int	steno_fsync_interval;
 extern int	steno_segment_size;
 extern int	steno_rotation_age;
+extern int	steno_retention_size;
+extern int	steno_retention_age;
+extern int	steno_slot_max_size;
 extern int	steno_compression;
 extern int	steno_block_size;
 extern int	steno_file_mode;
@@ -99,6 +109,7 @@ typedef struct StenoWanted
 {
 	uint32		session_mask;	/* steno.log, a bit for each class */
 	uint32		start_mask;		/* steno.log_start */
+	uint32		sync_mask;		/* steno.sync */
 	int			delivery;
 	int			log_parameter_max_size;
 	bool		log_nested;
@@ -120,7 +131,7 @@ extern void steno_settings_adopt(const StenoWanted *wanted);
 
 /* ---- shmem.c ---- */
 
-#define STENO_SETTINGS_MOST 32
+#define STENO_SETTINGS_MOST 64
 #define STENO_SETTING_VALUE 160
 
 /*
@@ -146,12 +157,15 @@ typedef struct StenoWriterControl
 	_Atomic uint64_t errors;
 	_Atomic int64_t last_write;
 	_Atomic int64_t last_sync;
+	StenoWake	wake;			/* see wake.h */
+	StenoTrouble trouble;
 } StenoWriterControl;
 
 typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */
 	_Atomic uint64_t lost;		/* records for which there was no ring */
+	_Atomic uint32_t shutdown_asked;	/* by a writer: steno.on_failure */
 	_Atomic uint64_t rules_generation;	/* counted up by writer 0 when rules change */
 
 	/*
@@ -184,6 +198,7 @@ steno_active(void)
 /* ---- local.h: this process ---- */
 
 #include "local.h"
+#include "delivery.h"
 
 /* ---- session.c ---- */
 
@@ -252,6 +267,8 @@ extern void *steno_record_room(uint32 len);
 extern bool steno_record_stage(const StenoRecord *record);
 extern bool steno_record_stage_usual(const StenoStatement *q, const uint8 *shape,
 									 uint32 shape_len, const StenoParams *params);
+extern bool steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepared,
+										ParamListInfo params);
 extern void steno_record_unstage(void);
 extern void steno_record_finish(uint64 duration, uint64 rows, TransactionId xid);
 extern bool steno_record_finish_failed(uint64 duration, TransactionId xid,
@@ -259,8 +276,11 @@ extern bool steno_record_finish_failed(uint64 duration, TransactionId xid,
 
 #define STENO_GAP_PAIRS 4
 #define STENO_GAP_EXTRA 128
-extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last);
+extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason);
 extern void steno_record_leave(void);
+extern void steno_record_drop(void);
+extern bool steno_record_take_back(bool *taken_back);
+extern void steno_record_dying(void);
 extern void steno_record_take_over(void);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
 
@@ -416,6 +436,15 @@ extern void steno_settings_record_failing(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_publish(void);
 extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
+
+/* ---- trouble.c, claim.c ---- */
+
+extern bool steno_trouble_drops(void);
+extern uint32 steno_trouble_reason(bool first);
+extern bool steno_trouble_spares(const StenoRecord *record);
+extern void steno_trouble_attached(void);
+extern int	steno_trouble_columns(StenoTrouble *t, Datum *values, bool *nulls, int n);
+extern void steno_trail_claim(void);
 
 /* ---- writer.c, recover.c ---- */
 

@@ -168,4 +168,5 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 	record.outcome = commit ? STENO_OUTCOME_OK : STENO_OUTCOME_ERROR;
 	record.time = GetCurrentTimestamp();
 	put_transaction(&record, extra, p, statement->gid);
+	steno_delivery_prepared();
 }

@@ -23,6 +23,18 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	StenoRecord record;
 	uint8	   *end;
 
+	if (l->staged && steno_my.staged != NULL)
+	{
+		if (edata == NULL)
+		{
+			steno_record_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
+			return;
+		}
+		if (steno_record_finish_failed(steno_duration(s), GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, steno_failure_message(s, edata)))
+			return;
+		steno_record_unstage();
+	}
 	if (unlikely(steno_my.policy != 0))
 	{
 		steno_policy_judge(s, l->relations, l->relations_count, edata != NULL);
@@ -54,11 +66,14 @@ record_start(StenoLevel *l)
 	StenoRecord record;
 	uint8	   *end;
 
+	if (!steno_delivery_starts(l->utility))
+		return;
 	steno_record_init(&record, STENO_KIND_START);
 	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL, NULL);
 	if (end)
 		record.shape_len = steno_put_varint(end, 0) - record.shape;
 	steno_running_record(l->utility, &record);
+	steno_delivery_hold_utility(l);
 }
 
 /*
@@ -200,15 +215,55 @@ utility_rows(const QueryCompletion *completion)
 static inline bool
 changes_session(Node *statement)
 {
-	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt) ||
-		IsA(statement, TransactionStmt);
+	if (IsA(statement, TransactionStmt))
+		return ((TransactionStmt *) statement)->kind != TRANS_STMT_BEGIN;
+	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt);
+}
+
+/* The command tag; of the commonest without the server's table. */
+static inline const char *
+command_of(Node *statement)
+{
+	if (IsA(statement, TransactionStmt))
+	{
+		TransactionStmtKind kind = ((TransactionStmt *) statement)->kind;
+
+		if (kind == TRANS_STMT_BEGIN)
+			return "BEGIN";
+		if (kind == TRANS_STMT_COMMIT)
+			return "COMMIT";
+	}
+	return GetCommandTagName(CreateCommandTag(statement));
+}
+
+/*
+ * The record of a statement of transaction control is staged, as those of queries
+ * are: all but its numbers is known.  False: it is made at the end, as others are.
+ */
+static bool
+stage_transaction(const StenoLevel *l)
+{
+	const StenoStatement *s = l->utility;
+	size_t		len = strlen(l->command);
+	uint8		shape[32];
+
+	if (unlikely(s->class != STENO_CLASS_TRANSACTION || !s->top_level || !s->recorded || s->suspect ||
+				 s->policy != 0 || !steno_my.log_statement || len > sizeof(shape) - 5))
+		return false;
+	shape[0] = STENO_CLASS_TRANSACTION;
+	shape[1] = 0;				/* no query id */
+	shape[2] = (uint8) len;
+	memcpy(shape + 3, l->command, len);
+	shape[3 + len] = 0;			/* no relations */
+	shape[4 + len] = 0;			/* no parameters */
+	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
 }
 
 static void
 enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
 {
 	steno_enter(l, NULL, s, s->depth);
-	l->command = GetCommandTagName(CreateCommandTag(statement));
+	l->command = command_of(statement);
 	l->declares = IsA(statement, DeclareCursorStmt);
 	l->changes = changes_session(statement);
 	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
@@ -223,7 +278,9 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 		steno_policy_judge_early(s);
 	if (steno_wants_start(s))
 		record_start(l);
-	steno_show(s);
+	l->staged = stage_transaction(l);
+	if (!l->staged)
+		steno_show(s);
 }
 
 /*
@@ -243,9 +300,11 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 
 	steno_leave(l);
 	steno_record_utility(l, NULL, utility_rows(completion));
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+		steno_delivery_end_utility(l);
 	if (statement && IsA(statement, TransactionStmt))
 		steno_transaction_statement_done((TransactionStmt *) statement);
-	if (l->changes && s->recorded && steno_session_ready() && IsTransactionState())
+	if (l->changes && steno_session_ready() && IsTransactionState())
 		steno_session_check(InvalidOid);	/* should the next statement fail */
 	if (steno_my.settings_dirty)
 		steno_settings_record();
@@ -290,17 +349,17 @@ steno_utility_ended(StenoLevel *l)
 static void
 client_utility(UTILITY_ARGS)
 {
-	static StenoStatement s;
 	static StenoAccess few[STENO_FEW_RELATIONS];
+	StenoStatement *s = &steno_my.top_utility;
 	Node	   *statement = plan->utilityStmt;
 
 	/* should its end, or its failure, have been kept from us */
 	if (unlikely(steno_my.level == &steno_top_level && steno_top_level.ending))
 		steno_utility_ended(&steno_top_level);
 	steno_my.level = NULL;
-	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
+	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
-	enter_utility(&steno_top_level, &s, statement, few);
+	enter_utility(&steno_top_level, s, statement, few);
 	call_utility(UTILITY_PASS);
 	if (ends_later(statement, completion))
 	{
@@ -309,7 +368,7 @@ client_utility(UTILITY_ARGS)
 		return;
 	}
 	statement = tree_after(&steno_top_level, statement);
-	steno_objects_finish(&s, statement);
+	steno_objects_finish(s, statement);
 	leave_utility(&steno_top_level, statement, completion);
 }
 
@@ -352,7 +411,10 @@ process_utility(UTILITY_ARGS)
 			steno_settings_record();	/* recording may have been switched on */
 	}
 	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
+	{
+		steno_trouble_check(plan->utilityStmt);
 		client_utility(UTILITY_PASS);
+	}
 	else
 		nested_utility(UTILITY_PASS);
 }

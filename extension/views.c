@@ -53,8 +53,8 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	for (i = 0; i < steno_rings.file->nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
-		Datum		values[14];
-		bool		nulls[14] = {0};
+		Datum		values[22];
+		bool		nulls[22] = {0};
 		uint64		lag = 0;
 		uint32		r;
 		int			n = 0;
@@ -79,10 +79,14 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		values[n++] = Int64GetDatum(atomic_load(&w->passes));
 		values[n++] = Int64GetDatum(atomic_load(&w->syncs));
 		values[n++] = Int64GetDatum(atomic_load(&w->errors));
+		values[n++] = Int64GetDatum(atomic_load(&w->wake.waits));
+		values[n++] = Int64GetDatum(atomic_load(&w->wake.wakes));
+		values[n++] = Int64GetDatum(atomic_load(&w->wake.woken));
 		values[n] = timestamp_or_null(atomic_load(&w->last_write), &nulls[n]);
 		n++;
 		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
 		n++;
+		n = steno_trouble_columns(&w->trouble, values, nulls, n);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
@@ -273,5 +277,6 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	record.text_len = VARSIZE_ANY_EXHDR(note);
 	record.xid = GetTopTransactionIdIfAny();
 	steno_record_put(&record, false);
+	steno_delivery_raise();
 	PG_RETURN_VOID();
 }

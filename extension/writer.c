@@ -13,9 +13,10 @@
  * that it sleeps deeply, after a while without records.
  *
  * When the trail cannot be written, the writer says so once, keeps the block and
- * tries again every second; rings fill up meanwhile, and statements wait or drop
- * their records, as steno.delivery says.  When it cannot be synced, what is in
- * doubt is written again before the next try (core/segment.c).
+ * tries again every second; rings fill up meanwhile, and statements wait, drop
+ * their records or are refused, as steno.delivery and steno.on_failure say
+ * (trouble.c).  When it cannot be synced, what is in doubt is written again before
+ * the next try (core/segment.c).
  */
 #include "writer.h"
 
@@ -35,6 +36,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
+
+#include "alert.h"
 
 /* Without records for this long, the writer sleeps deeply. */
 #define IDLE_MS 2000
@@ -116,56 +119,6 @@ steno_drain_free(StenoDrain *drain)
 
 /* ---- failures ---- */
 
-/*
- * Say so once, until the action succeeds: a trail that takes blocks can still
- * refuse to be synced, or to begin a segment.
- */
-static void
-report_failure(StenoWriter *w, StenoAction action, const StenoError *error)
-{
-	static const char *const consequences[] = {
-		[STENO_WRITE] = "Records stay in the rings; when these are full, statements wait or records are dropped, as \"steno.delivery\" says.",
-		[STENO_SYNC] = "What was written since the last sync may not be on disk; it will be written again.",
-		[STENO_ROTATE] = "Records go on into the present segment.",
-	};
-
-	count(&w->control->errors, 1);
-	w->retry_at[action] = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MS);
-	if (w->failing[action])
-		return;
-	w->failing[action] = true;
-	errno = error->error;
-	if (error->error != 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
-						w->number, error->what, error->path),
-				 errdetail_internal("%s", consequences[action]),
-				 errhint("The writer tries again every second and goes on by itself.")));
-	else
-		ereport(LOG,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
-						w->number, error->what, error->path),
-				 errhint("The writer tries again every second and goes on by itself.")));
-}
-
-static void
-report_success(StenoWriter *w, StenoAction action)
-{
-	static const char *const messages[] = {
-		[STENO_WRITE] = "steno writer %d can write the trail again",
-		[STENO_SYNC] = "steno writer %d can sync the trail again",
-		[STENO_ROTATE] = "steno writer %d can begin segments of the trail again",
-	};
-
-	if (!w->failing[action])
-		return;
-	w->failing[action] = false;
-	ereport(LOG,
-			(errmsg(messages[action], w->number)));
-}
-
 /* Blocks that a failing disk has not kept: in the log, and in the trail. */
 static void
 report_lost(StenoWriter *w)
@@ -231,8 +184,8 @@ nap(long ms)
  * After a failure: wait a little.  Returns false when there is nobody left to
  * wait for; what the rings hold is then for the next start.
  */
-static bool
-wait_to_retry(StenoWriter *w)
+bool
+steno_writer_wait(StenoWriter *w)
 {
 	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MS);
 
@@ -240,12 +193,42 @@ wait_to_retry(StenoWriter *w)
 	{
 		if (leaving() && !producers_left(w))
 			return false;
+		steno_trouble_tick(w);
 		nap(100);
 	}
 	return true;
 }
 
 /* ---- writing ---- */
+
+/* The block's bytes, and the intent to write them where the stream now ends. */
+static const uint8_t *
+finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
+{
+	StenoDrain *drain = w->drain;
+	StenoIntent *intent;
+	const uint8_t *bytes;
+	uint32		i;
+
+	memcpy(chain, w->stream.chain, STENO_HASH_SIZE);
+	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
+							   w->stream.next_record, GetCurrentTimestamp(),
+							   chain, len);
+	if (drain == NULL)
+		return bytes;
+	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+		steno_ring_at(drain->rings, i)->pending = drain->positions[i];
+	intent = drain->intent;
+	intent->stream = w->stream.number;
+	intent->segment = w->stream.segment;
+	intent->offset = w->stream.offset;
+	intent->block = w->stream.next_block;
+	memcpy(intent->hash, chain, STENO_HASH_SIZE);
+	/* recovery must not see valid before the rest */
+	atomic_thread_fence(memory_order_release);
+	intent->valid = drain->ended > 0 ? STENO_INTENT_ENDS + drain->ended : STENO_INTENT_MESSAGES;
+	return bytes;
+}
 
 /*
  * Write the block that is being built, and free what it holds from its rings.
@@ -257,38 +240,33 @@ steno_writer_write(StenoWriter *w)
 	StenoDrain *drain = w->drain;
 	StenoIntent *intent = drain ? drain->intent : NULL;
 	uint32		records = steno_block_records(w->block);
+	uint64		finished = 0;	/* no segment has this number */
 	uint8		chain[STENO_HASH_SIZE];
-	const uint8_t *bytes;
-	size_t		len;
+	const uint8_t *bytes = NULL;
+	size_t		len = 0;
 	uint32		i;
 	StenoError	error;
 
 	if (steno_block_bytes(w->block) == 0)
 		return true;
-	memcpy(chain, w->stream.chain, sizeof(chain));
-	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
-							   w->stream.next_record, GetCurrentTimestamp(),
-							   chain, &len);
-	if (drain)
+	for (;;)
 	{
-		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
-			steno_ring_at(drain->rings, i)->pending = drain->positions[i];
-		intent->stream = w->stream.number;
-		intent->segment = w->stream.segment;
-		intent->offset = w->stream.offset;
-		intent->block = w->stream.next_block;
-		memcpy(intent->hash, chain, sizeof(chain));
-		/* recovery must not see valid before the rest */
-		atomic_thread_fence(memory_order_release);
-		intent->valid = drain->ended > 0 ? STENO_INTENT_ENDS + drain->ended : STENO_INTENT_MESSAGES;
-	}
-	while (!steno_stream_append(&w->stream, bytes, len, records, chain, &error))
-	{
-		report_failure(w, STENO_WRITE, &error);
-		if (!wait_to_retry(w))
+		if (!steno_trouble_place(w, false))
+			return false;
+		/* in another segment, the chain goes on from another hash */
+		if (w->stream.segment != finished)
+		{
+			finished = w->stream.segment;
+			bytes = finish_block(w, chain, &len);
+		}
+		if (steno_trouble_room(w, len, &error) &&
+			steno_stream_append(&w->stream, bytes, len, records, chain, &error))
+			break;
+		steno_trouble_failed(w, STENO_WRITE, &error);
+		if (!steno_writer_wait(w))
 			return false;
 	}
-	report_success(w, STENO_WRITE);
+	steno_trouble_over(w, STENO_WRITE);
 	if (drain)
 	{
 		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
@@ -323,6 +301,18 @@ steno_writer_write(StenoWriter *w)
 	return true;
 }
 
+/* All that was written is on disk: tell who waits for that. */
+static void
+announce_synced(StenoWriter *w)
+{
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+		steno_ring_synced(steno_ring_at(&steno_rings, i));
+	steno_wake_finish(&w->control->wake);
+	w->sync_asked = false;
+}
+
 bool
 steno_writer_sync(StenoWriter *w)
 {
@@ -330,12 +320,17 @@ steno_writer_sync(StenoWriter *w)
 
 	if (!w->stream.dirty)
 		return true;
+	steno_wake_start(&w->control->wake);
 	if (!steno_stream_sync(&w->stream, &error))
 	{
-		report_failure(w, STENO_SYNC, &error);
+		steno_trouble_failed(w, STENO_SYNC, &error);
 		return false;
 	}
-	report_success(w, STENO_SYNC);
+	/* a sync of a file that nobody finds is none */
+	if (!steno_trouble_place(w, true))
+		return false;
+	announce_synced(w);
+	steno_trouble_over(w, STENO_SYNC);
 	report_lost(w);
 	count(&w->control->syncs, 1);
 	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
@@ -449,6 +444,13 @@ steno_writer_event(StenoWriter *w, const char *event, const char *name, const ch
 	put_own(w, STENO_KIND_SERVER, 0, pairs, name ? 3 : 2);
 }
 
+/* One with any pairs. */
+void
+steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
+{
+	put_own(w, STENO_KIND_SERVER, 0, pairs, count);
+}
+
 static void
 setting_reloaded(const char *name, const char *from, const char *to)
 {
@@ -499,11 +501,11 @@ open_stream(StenoWriter *w)
 							  (mode_t) steno_file_mode, GetCurrentTimestamp(),
 							  &found, &error))
 	{
-		report_failure(w, STENO_WRITE, &error);
-		if (!wait_to_retry(w))
+		steno_trouble_failed(w, STENO_WRITE, &error);
+		if (!steno_writer_wait(w))
 			proc_exit(0);
 	}
-	report_success(w, STENO_WRITE);
+	steno_trouble_over(w, STENO_WRITE);
 	if (found.torn_bytes > 0)
 	{
 		char		bytes[32];
@@ -565,14 +567,15 @@ rotate_if_due(StenoWriter *w, bool requested)
 		due = true;
 	if (w->stream.offset <= STENO_SEGMENT_HEADER || !(due || requested))
 		return true;
-	if (!may_try(w, STENO_ROTATE, now))
+	/* what is closed cannot be restored any more */
+	if (!may_try(w, STENO_ROTATE, now) || !steno_trouble_place(w, true))
 		return false;
 	if (!steno_stream_rotate(&w->stream, now, &error))
 	{
-		report_failure(w, STENO_ROTATE, &error);
+		steno_trouble_failed(w, STENO_ROTATE, &error);
 		return false;
 	}
-	report_success(w, STENO_ROTATE);
+	steno_trouble_over(w, STENO_ROTATE);
 	atomic_store(&w->control->segment, w->stream.segment);
 	return true;
 }
@@ -626,12 +629,15 @@ pass(StenoWriter *w, StenoDrain *live)
 	bool		sync;
 
 	count(&w->control->passes, 1);
+	if (!steno_trouble_look(w))
+		return -1;
+	w->sync_asked |= steno_wake_take(&w->control->wake);
 	if (!steno_writer_drain(w, live) || !steno_running_announce(w, live) ||
 		!steno_writer_write(w))
 		return -1;
 
 	now = GetCurrentTimestamp();
-	sync = flush != w->served_flush || steno_fsync_interval == 0 ||
+	sync = w->sync_asked || flush != w->served_flush || steno_fsync_interval == 0 ||
 		(steno_fsync_interval > 0 &&
 		 now - last_sync >= steno_fsync_interval * INT64CONST(1000)) || leaving();
 	if (sync && w->stream.dirty && may_try(w, STENO_SYNC, now) && steno_writer_sync(w))
@@ -639,8 +645,16 @@ pass(StenoWriter *w, StenoDrain *live)
 	/* each is retried in later passes until it has succeeded itself */
 	if (rotate_if_due(w, rotate != w->served_rotate))
 		answer(&w->served_rotate, rotate, &w->control->rotate_done);
+	if (w->sync_asked && !w->stream.dirty)
+	{
+		/* a new segment, or nothing new */
+		steno_wake_start(&w->control->wake);
+		announce_synced(w);
+	}
 	if (!w->stream.dirty)
 		answer(&w->served_flush, flush, &w->control->flush_done);
+	if (w->number == 0 && !leaving())
+		steno_retention(w);
 	return atomic_load(&w->control->blocks) != blocks;
 }
 
@@ -659,9 +673,10 @@ run(StenoWriter *w, StenoDrain *live)
 			return;
 		if (busy)
 			last_busy = steno_clock_ticks(&steno_my.clock);
-		if (ConfigReloadPending)
+		if (ConfigReloadPending || w->reload_later)
 		{
 			ConfigReloadPending = false;
+			w->reload_later = false;
 			ProcessConfigFile(PGC_SIGHUP);
 			if (w->number == 0)
 			{
@@ -684,6 +699,10 @@ run(StenoWriter *w, StenoDrain *live)
 			nap(10);
 			continue;
 		}
+
+		/* who came while we were at it waits for the next pass */
+		if (atomic_load(&w->control->wake.asked) != 0 && !w->failing[STENO_SYNC])
+			continue;
 
 		/* aim at rings a third full */
 		if (fill > 50)
@@ -727,11 +746,13 @@ steno_writer_main(Datum main_arg)
 	steno_drain_init(&live, &steno_rings, w->number);
 	run(w, &live);
 
+	steno_trouble_tell(w);
 	if (w->number == 0)
 		steno_writer_event(w, "stop", NULL, NULL);
 	if (steno_writer_drain(w, &live) && steno_writer_write(w))
 		steno_writer_sync(w);
 	steno_stream_close(&w->stream);
+	steno_alert_finish();
 	atomic_store(&w->control->pid, 0);
 	proc_exit(postmaster_dead ? 1 : 0);
 }

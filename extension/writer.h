@@ -46,6 +46,20 @@ typedef enum StenoAction
 
 #define STENO_ACTIONS 3
 
+/*
+ * A time during which the trail could not be written, until the trail knows of it.
+ * dropped, refused: the counts at its beginning.
+ */
+typedef struct StenoEpisode
+{
+	TimestampTz since;			/* 0: none */
+	TimestampTz over;			/* 0: not yet */
+	uint64		attempts;		/* that failed */
+	uint64		dropped;
+	uint64		refused;
+	char		reason[STENO_FAILURE_TEXT];
+} StenoEpisode;
+
 typedef struct StenoWriter
 {
 	int			number;
@@ -58,6 +72,14 @@ typedef struct StenoWriter
 	TimestampTz retry_at[STENO_ACTIONS];	/* when failing */
 	uint64		served_flush;
 	uint64		served_rotate;
+	bool		sync_asked;		/* somebody waits for the disk */
+	bool		reload_later;	/* changes of settings are to be recorded */
+
+	/* trouble.c */
+	StenoEpisode episode;
+	TimestampTz looked;			/* at the disk, and at the segment's place */
+	int64		disk_room;		/* bytes that may be written */
+	bool		disk_warned;
 } StenoWriter;
 
 extern void steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer);
@@ -72,8 +94,20 @@ extern bool steno_writer_write(StenoWriter *writer);
 extern bool steno_writer_sync(StenoWriter *writer);
 extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
+extern void steno_writer_server(StenoWriter *writer, const char *const *pairs, int count);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
+extern bool steno_writer_wait(StenoWriter *writer);
+
+/* ---- trouble.c ---- */
+
+extern void steno_trouble_failed(StenoWriter *writer, StenoAction action, const StenoError *error);
+extern void steno_trouble_over(StenoWriter *writer, StenoAction action);
+extern bool steno_trouble_place(StenoWriter *writer, bool idle);
+extern bool steno_trouble_room(StenoWriter *writer, size_t len, StenoError *error);
+extern bool steno_trouble_look(StenoWriter *writer);
+extern void steno_trouble_tick(StenoWriter *writer);
+extern void steno_trouble_tell(StenoWriter *writer);
 
 /* ---- running.c ---- */
 
@@ -82,6 +116,10 @@ extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 
 extern bool steno_running_announce(StenoWriter *writer, StenoDrain *drain);
 extern StenoRecordMessage *steno_running_message(void *buf, uint32 room, const StenoInFlight *f);
+
+/* ---- retention.c ---- */
+
+extern void steno_retention(StenoWriter *writer);
 
 #pragma GCC visibility pop
 

@@ -55,7 +55,8 @@ sub new_node
 }
 
 # Also for a server made from a backup.  Start records of long statements would
-# come by chance: who wants them sets steno.start_after.
+# come by chance: who wants them sets steno.start_after.  How full the disk is, is no
+# test's matter, unless it sets steno.disk_warning.
 sub configure
 {
 	my ($node) = @_;
@@ -68,6 +69,7 @@ steno.ring_directory = '$rings{$node->name}{path}'
 log_statement = none
 autovacuum = off
 steno.start_after = -1
+steno.disk_warning = 0
 ));
 	return;
 }

@@ -9,6 +9,7 @@
  *
  *		write_fails			pwrite: ENOSPC, nothing is written
  *		write_stops			pwrite: half is written, then ENOSPC
+ *		write_breaks		pwrite: EIO, nothing is written
  *		hold_write			pwrite waits, while the file is there
  *		kill_before_write.N	pwrite of stream N: SIGKILL, nothing is written
  *		kill_in_write.N		half is written, then SIGKILL
@@ -17,7 +18,15 @@
  *		sync_loses			the same, and what was written since the last one is gone
  *		hold_sync			fdatasync waits, while the file is there
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
+ *		disk				statvfs: percent of the file system in use, and megabytes free, as it says
+ *		kill_before_unlink	unlink of a segment: SIGKILL, it stays
+ *		unlink_fails		unlink of a segment: EIO
+ *		after_state			when retention has written its state file, the fault that this
+ *							file names is set, once: for the write of the record
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
+ *
+ *		note_syncs			synced.<stream>.<segment> says how long the segment was when it was last
+ *							synced: what a loss of power would leave of it, at least
  *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
  * succeeded though bytes that an earlier one had failed to sync were not written
@@ -33,6 +42,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +61,7 @@ static Range written;			/* since the last sync */
 static Range not_on_disk;		/* since a sync that failed */
 static bool full;				/* the rest of a write that stops */
 static char stream[16];			/* its number */
+static char segment[32];		/* its file, without .steno */
 
 static bool
 path_of(char *path, size_t size, const char *name)
@@ -133,10 +144,39 @@ is_segment(int fd)
 		return false;
 	is_writer = true;
 	/* .../<stream>/<segment>.steno */
-	path[n] = '\0';
+	path[n - 6] = '\0';
+	snprintf(segment, sizeof(segment), "%.31s", strrchr(path, '/') + 1);
 	*strrchr(path, '/') = '\0';
 	snprintf(stream, sizeof(stream), "%.15s", strrchr(path, '/') + 1);
 	return true;
+}
+
+/* So much of the segment is on disk. */
+static void
+note_synced(off_t len)
+{
+	char		name[128];
+	char		path[4096];
+	char		new_path[4100];
+	FILE	   *file;
+
+	if (!is_there("note_syncs"))
+		return;
+	snprintf(name, sizeof(name), "synced.%s.%s", stream, segment);
+	if (!path_of(path, sizeof(path), name))
+		return;
+	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	if ((file = fopen(new_path, "we")) == NULL || fprintf(file, "%lld", (long long) len) < 0 ||
+		fclose(file) != 0 || rename(new_path, path) != 0)
+		abort();
+}
+
+static off_t
+length_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? st.st_size : 0;
 }
 
 static void
@@ -186,6 +226,11 @@ pwrite(int fd, const void *bytes, size_t len, off_t offset)
 		errno = ENOSPC;
 		return -1;
 	}
+	if (fires("write_breaks"))
+	{
+		errno = EIO;
+		return -1;
+	}
 	if (fires_here("kill_before_write"))
 		kill(getpid(), SIGKILL);
 	if (fires_here("kill_in_write"))
@@ -214,11 +259,13 @@ fdatasync(int fd)
 {
 	static int	(*next) (int);
 	int			result;
+	off_t		len;
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
 	if (!is_segment(fd))
 		return next(fd);
+	len = length_of(fd);
 	hold("hold_sync");
 	if (fires("sync_fails"))
 	{
@@ -241,6 +288,7 @@ fdatasync(int fd)
 		if (not_on_disk.from < not_on_disk.to)
 			touch("lied");
 		written = not_on_disk = (Range) {0, 0};
+		note_synced(len);
 	}
 	return result;
 }
@@ -252,12 +300,88 @@ fsync(int fd)
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
-	if (is_segment(fd) && fires("begin_fails"))
+	if (!is_segment(fd))
+		return next(fd);
+	if (fires("begin_fails"))
 	{
 		errno = EIO;
 		return -1;
 	}
-	return next(fd);
+	if (next(fd) != 0)
+		return -1;
+	note_synced(length_of(fd));
+	return 0;
+}
+
+int
+statvfs(const char *restrict name, struct statvfs *restrict fs)
+{
+	static int	(*next) (const char *restrict, struct statvfs *restrict);
+	char		path[4096];
+	unsigned	used;
+	unsigned	megabytes;
+	int			result;
+	FILE	   *file;
+
+	if (next == NULL)
+		next = (int (*) (const char *restrict, struct statvfs *restrict)) dlsym(RTLD_NEXT, "statvfs");
+	result = next(name, fs);
+	if (result == 0 && path_of(path, sizeof(path), "disk") && (file = fopen(path, "re")) != NULL)
+	{
+		if (fscanf(file, "%u %u", &used, &megabytes) == 2 && used < 100)
+		{
+			fs->f_frsize = 1024 * 1024;
+			fs->f_bavail = fs->f_bfree = megabytes;
+			fs->f_blocks = (fsblkcnt_t) megabytes * 100 / (100 - used);
+		}
+		fclose(file);
+	}
+	return result;
+}
+
+int
+unlink(const char *path)
+{
+	static int	(*next) (const char *);
+	size_t		len = strlen(path);
+
+	if (next == NULL)
+		next = (int (*) (const char *)) dlsym(RTLD_NEXT, "unlink");
+	if (len > 6 && memcmp(path + len - 6, ".steno", 6) == 0)
+	{
+		if (fires("kill_before_unlink"))
+			kill(getpid(), SIGKILL);
+		if (fires("unlink_fails"))
+		{
+			errno = EIO;
+			return -1;
+		}
+	}
+	return next(path);
+}
+
+int
+rename(const char *from, const char *to)
+{
+	static int	(*next) (const char *, const char *);
+	char		path[4096];
+	char		fault[64] = "";
+	char		armed[4096];
+	size_t		len = strlen(to);
+	int			result;
+	FILE	   *file;
+
+	if (next == NULL)
+		next = (int (*) (const char *, const char *)) dlsym(RTLD_NEXT, "rename");
+	result = next(from, to);
+	if (result != 0 || len < 10 || memcmp(to + len - 10, "/retention", 10) != 0 ||
+		!path_of(path, sizeof(path), "after_state") || (file = fopen(path, "re")) == NULL)
+		return result;
+	if (fscanf(file, "%63s", fault) == 1 && path_of(armed, sizeof(armed), fault) &&
+		truncate(path, 1) == 0)
+		next(path, armed);
+	fclose(file);
+	return result;
 }
 
 int

@@ -88,6 +88,42 @@ foreach my $case (
 }
 is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 
+# One trail, one server: whoever comes second does not start, unless the first is
+# gone, however it went.
+{
+	my $second = new_node('second', start => 0, conf => "steno.directory = '@{[ trail($node) ]}'\n");
+	my $directory = $node->data_dir;
+	my ($start, $log);
+
+	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
+	$node->start;
+	ok(!$second->start(fail_ok => 1), 'a trail of a server that runs: the second does not start');
+	$log = slurp_file($second->logfile);
+	like($log, qr{FATAL:  trail directory "$directory/pg_steno" is in use by another server}, 'and says why');
+	like($log, qr{DETAIL:  It is that of data directory "$directory", with PID $node->{_pid}\.}, 'and whose it is');
+	like($log, qr{HINT:  Every server needs a trail of its own: set "steno.directory" to another directory\.}, 'and the way out');
+	ok(-e $node->data_dir . '/postmaster.pid' && value($node, 'SELECT 1'), 'the first runs on');
+
+	# after a crash of one of its processes, too
+	$start = -s $node->logfile;
+	kill 'KILL', value($node, 'SELECT pid FROM steno.writers');
+	$node->wait_for_log(qr/reinitializing.*ready to accept connections/s, $start);
+	$start = -s $second->logfile;
+	ok(!$second->start(fail_ok => 1), 'nor after a crash of the first, which restarts');
+	like(slurp_file($second->logfile, $start), qr/FATAL:  trail directory "[^"]*" is in use/, 'for the same reason');
+	$node->stop('immediate');
+	$start = -s $second->logfile;
+	ok(!$second->start(fail_ok => 1), 'a trail of another cluster: the server does not start');
+	$log = slurp_file($second->logfile, $start);
+	like($log, qr{FATAL:  trail directory "$directory/pg_steno" belongs to another database cluster}, 'and says why');
+	like($log, qr{DETAIL:  The system identifier of segment "[^"]*/0000000001.steno" is \d+, that of this cluster is \d+\.},
+		'and how it knows');
+	like($log, qr{HINT:  Set "steno.directory" to another directory}, 'and the way out');
+	$node->start;
+	$node->stop;
+	is_deeply([ glob rings_of($second) . '/*' ], [], 'no ring file is left');
+}
+
 # A value that cannot be is PostgreSQL's to refuse: it warns, and takes the
 # default, as it does for every extension.
 {
@@ -102,6 +138,8 @@ steno.ring_size = 100kB
 steno.file_mode = 0666
 steno.writers = 33
 steno.log = 'read, everything'
+steno.on_failure = panic
+steno.disk_warning = 101
 steno.unknown = 1
 });
 	ok($node->start(fail_ok => 1), 'with what it needs, it starts');
@@ -112,6 +150,8 @@ steno.unknown = 1
 		qr/WARNING:  invalid value for parameter "steno.file_mode": 438\n.*DETAIL:  "steno.file_mode" must be 0600, 0640, or 0644\./,
 		qr/WARNING:  33 is outside the valid range for parameter "steno.writers" \(1 \.\. 32\)/,
 		qr/WARNING:  invalid value for parameter "steno.log": "read, everything"\n.*DETAIL:  Unrecognized class: "everything"\./,
+		qr/WARNING:  invalid value for parameter "steno.on_failure": "panic"\n.*HINT:  Available values: wait, error, continue, shutdown\./,
+		qr/WARNING:  101 is outside the valid range for parameter "steno.disk_warning" \(0 \.\. 100\)/,
 		qr/WARNING:  invalid configuration parameter name "steno.unknown"/);
 	is( value($node, q{SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings
 WHERE name IN ('steno.directory', 'steno.ring_size', 'steno.file_mode', 'steno.writers', 'steno.log')}),

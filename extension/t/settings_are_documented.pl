@@ -19,13 +19,14 @@ my @documented = split /\n/, $table;
 my @settings = split /\n/, value($node, q{
 SELECT format('| `%s` | %s | %s | %s | %s |', name,
 	CASE name WHEN 'steno.file_mode' THEN '`0600`'
-	ELSE '`' || coalesce(nullif(boot_val, ''), ' ') || coalesce(CASE WHEN boot_val <> '0' THEN unit END, '') || '`' END,
+	ELSE '`' || coalesce(nullif(boot_val, ''), ' ') || coalesce(CASE WHEN boot_val NOT IN ('0', '-1') THEN unit END, '') || '`' END,
 	CASE vartype WHEN 'bool' THEN '`on`, `off`'
 		WHEN 'enum' THEN (SELECT string_agg('`' || v || '`', ', ') FROM unnest(enumvals) v)
 		WHEN 'integer' THEN CASE name WHEN 'steno.file_mode' THEN '`0600`, `0640`, `0644`'
 			ELSE min_val || ' – ' || max_val || coalesce(' ' || unit, '') END
 		ELSE CASE WHEN name IN ('steno.log', 'steno.log_start', 'steno.mandatory') THEN 'list of classes'
-			WHEN name = 'steno.role' THEN 'name of a role' WHEN name LIKE 'steno.app%' THEN 'text' ELSE 'path' END END,
+			WHEN name = 'steno.role' THEN 'name of a role' WHEN name LIKE 'steno.app%' THEN 'text'
+			WHEN name LIKE 'steno.%command' THEN 'shell command' ELSE 'path' END END,
 	CASE context WHEN 'postmaster' THEN 'restart' WHEN 'sighup' THEN 'reload' WHEN 'user' THEN 'anyone' ELSE context END,
 	concat_ws(' ', short_desc, extra_desc))
 FROM pg_settings WHERE name LIKE 'steno.%' ORDER BY name});

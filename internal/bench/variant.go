@@ -56,6 +56,13 @@ var variants = []variant{
 		{Name: "steno.log", Value: "all"},
 		{Name: "steno.compression", Value: "none"},
 	}},
+	{name: "steno_less", title: "pg_steno, no transaction, start and mandatory records", library: "pg_steno", output: trail,
+		settings: []cluster.Setting{
+			{Name: "shared_preload_libraries", Value: "pg_steno"},
+			{Name: "steno.log", Value: "all, -transaction"},
+			{Name: "steno.mandatory", Value: ""},
+			{Name: "steno.start_after", Value: "-1"},
+		}},
 	{name: "steno_none", title: "pg_steno, steno.log=none", library: "pg_steno", output: trail, settings: []cluster.Setting{
 		{Name: "shared_preload_libraries", Value: "pg_steno"},
 		{Name: "steno.log", Value: "none"},

@@ -124,16 +124,32 @@ type warner struct {
 	io      *iostreams.IOStreams
 	before  func() // cleans the line, when a progress bar is on it
 	damaged bool
+	gone    map[*trail.Segment]bool // told of
 }
 
 func (w *warner) warn(err error) {
 	var torn *trail.TornError
+	var gone *trail.GoneError
+	var incomplete *trail.IncompleteError
 	level := "damaged"
-	if errors.As(err, &torn) && torn.Last {
+	switch {
+	case errors.As(err, &torn) && torn.Last:
 		level = "unfinished"
-	} else {
-		w.damaged = true
+	case errors.As(err, &incomplete):
+		level = "incomplete"
+	case errors.As(err, &gone):
+		if w.gone[gone.Segment] {
+			return
+		}
+		if w.gone == nil {
+			w.gone = map[*trail.Segment]bool{}
+		}
+		w.gone[gone.Segment] = true
+		if gone.ByPolicy() {
+			level = "deleted"
+		}
 	}
+	w.damaged = w.damaged || level == "damaged"
 	if w.before != nil {
 		w.before()
 	}

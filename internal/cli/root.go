@@ -14,6 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/recovery"
+	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
@@ -57,6 +58,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		verify.NewCmdVerify(f, nil),
 		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
+		slot.NewCmdSlot(f),
 		bench.NewCmdBench(f),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -92,11 +94,12 @@ type Totals struct {
 
 // Info is the whole answer.
 type Info struct {
-	Trail    []string  `json:"trail"`
-	Streams  int       `json:"streams"`
-	Totals   Totals    `json:"total"`
-	Segments []Segment `json:"segments"`
-	Detail   *Detail   `json:"detail,omitempty"`
+	Trail    []string         `json:"trail"`
+	Streams  int              `json:"streams"`
+	Totals   Totals           `json:"total"`
+	Segments []Segment        `json:"segments"`
+	Deleted  []verify.Deleted `json:"deleted,omitempty"`
+	Detail   *Detail          `json:"detail,omitempty"`
 }
 
 // Detail counts records.
@@ -174,6 +177,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 		}
 	}
 	info.Totals.finish()
+	info.Deleted = deleted(t)
 	if opts.Detail {
 		bar := progress.New(opts.IO, t.Size())
 		detail, errs := count(ctx, refs, bar)
@@ -203,6 +207,23 @@ func infoRun(ctx context.Context, opts *Options) error {
 	return err
 }
 
+// deleted is what went by policy from the streams that are shown.
+func deleted(t *trail.Trail) (all []verify.Deleted) {
+	of := map[string][]trail.Deletion{}
+	for _, s := range t.Streams {
+		home := filepath.Dir(s.Path)
+		if _, known := of[home]; !known {
+			of[home] = trail.DeletionsIn(home)
+		}
+		for i := range of[home] {
+			if d := &of[home][i]; d.Stream == s.Number {
+				all = append(all, verify.DeletedOf(d))
+			}
+		}
+	}
+	return all
+}
+
 func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged bool) {
 	h := &seg.Header
 	out = Segment{File: seg.Path, Stream: seg.Stream.Number, Segment: seg.Number, Totals: Totals{Bytes: seg.Size}}
@@ -212,6 +233,10 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged bo
 	}
 	refs, errs := seg.Index()
 	for _, err := range errs {
+		var gone *trail.GoneError
+		if errors.As(err, &gone) && gone.ByPolicy() {
+			continue
+		}
 		out.Errors = append(out.Errors, err.Error())
 		var torn *trail.TornError
 		if !asTorn(err, &torn) || !torn.Last {
@@ -281,6 +306,9 @@ func count(ctx context.Context, refs []trail.BlockRef, bar *progress.Bar) (*Deta
 
 func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Detail) error {
 	if err := files.Read(ref, b); err != nil {
+		if gone := (*trail.GoneError)(nil); errors.As(err, &gone) && gone.ByPolicy() {
+			return nil
+		}
 		return err
 	}
 	d.Codecs[b.Header.Codec.String()]++
@@ -340,6 +368,9 @@ func (i *Info) writeText(out io.Writer) error {
 	fmt.Fprintf(&b, "bytes     %s (%s), payload compressed %.2f : 1\n", verify.Group(t.Bytes), progress.Bytes(t.Bytes), t.Ratio)
 	if t.First != "" {
 		fmt.Fprintf(&b, "time      %s to %s\n", t.First, t.Last)
+	}
+	for k := range i.Deleted {
+		fmt.Fprintf(&b, "deleted   %s, %s\n", &i.Deleted[k], progress.Bytes(int64(i.Deleted[k].Bytes)))
 	}
 	b.WriteString("\n  stream    segment   blocks      records     bytes  ratio  first time                   server\n")
 	for _, s := range i.Segments {

@@ -29,8 +29,9 @@ type Live struct {
 type liveStream struct {
 	index   int // in Live.index.Streams
 	segment *Segment
-	offset  int64 // after the last whole block
-	told    int64 // offset of the damage that was told, -1 for none
+	offset  int64  // after the last whole block
+	told    int64  // offset of the damage that was told, -1 for none
+	block   uint64 // number of the last block that was taken, 0 when it is not known
 }
 
 type liveLine struct {
@@ -54,6 +55,7 @@ func (x *Index) Follow(path string) *Live {
 		}
 		if n := len(s.Refs); n > 0 && s.Refs[n-1].Segment == ls.segment {
 			ls.offset = s.Refs[n-1].Offset + s.Refs[n-1].Length()
+			ls.block = s.Refs[n-1].Number
 		}
 		l.streams = append(l.streams, ls)
 	}
@@ -109,7 +111,26 @@ func (l *Live) stream(s *liveStream, f Formatter, opts MergeOptions, emit func(l
 		if next == nil {
 			return nil
 		}
+		s.skipped(next, opts)
 		s.segment, s.offset, s.told = next, SegmentHeaderSize, -1
+	}
+}
+
+// skipped tells of blocks before the next segment that were deleted before they
+// were taken.
+func (s *liveStream) skipped(next *Segment, opts MergeOptions) {
+	if s.segment == nil || next.Err != nil {
+		return
+	}
+	if _, err := os.Lstat(s.segment.Path); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	taken := s.block
+	if s.segment.Err == nil && taken+1 < s.segment.Header.FirstBlock {
+		taken = s.segment.Header.FirstBlock - 1
+	}
+	if first := next.Header.FirstBlock; first > taken+1 {
+		opts.Warn(&GoneError{s.segment, fmt.Sprintf("what the blocks %d to %d held", taken+1, first-1)})
 	}
 }
 
@@ -150,7 +171,7 @@ func (l *Live) next(s *liveStream) *Segment {
 func (l *Live) open(stream *Stream, number uint64, path string) *Segment {
 	seg := openSegment(path, stream)
 	seg.Number = number
-	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || errors.Is(seg.Err, fs.ErrNotExist) {
+	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || isGone(seg.Err) {
 		return nil
 	}
 	stream.Segments = append(stream.Segments, seg)
@@ -190,6 +211,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 				return err
 			}
 			s.offset += ref.Length()
+			s.block = ref.Number
 			continue
 		}
 		next := w.resync(s.offset + 1)

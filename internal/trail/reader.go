@@ -97,8 +97,14 @@ func Open(path string) (*Trail, error) {
 		return t, nil
 	}
 	for _, e := range entries {
+		if isServers(e) {
+			continue
+		}
 		number, ok := parseStreamName(e.Name())
 		p := filepath.Join(path, e.Name())
+		if isOwn(e.Name()) {
+			continue
+		}
 		if !ok || !isDir(p, e) {
 			t.Foreign = append(t.Foreign, p)
 			continue
@@ -122,8 +128,16 @@ func isDir(path string, e fs.DirEntry) bool {
 	return e.IsDir()
 }
 
+// isServers tells a file that the server keeps for itself.
+func isServers(e fs.DirEntry) bool {
+	return e.Name() == ".lock" || e.Name() == ".restoring"
+}
+
 func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	for _, e := range entries {
+		if isServers(e) {
+			continue
+		}
 		p := filepath.Join(s.Path, e.Name())
 		number, ok := parseSegmentName(e.Name())
 		if !ok || e.IsDir() {
@@ -172,7 +186,7 @@ func openSegment(path string, s *Stream) *Segment {
 	seg := &Segment{Path: path, Stream: s}
 	f, err := os.Open(path)
 	if err != nil {
-		seg.Err = err
+		seg.Err = seg.gone(err)
 		return seg
 	}
 	defer f.Close()
@@ -242,7 +256,7 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	if seg.Err != nil {
 		errs = []error{seg.Err}
 	} else if f, err := os.Open(seg.Path); err != nil {
-		errs = []error{err}
+		errs = []error{seg.gone(err)}
 	} else {
 		defer f.Close()
 		refs, errs = seg.index(f)
@@ -432,7 +446,7 @@ func (fs *Files) Close() {
 func (fs *Files) Read(ref *BlockRef, b *Block) error {
 	o, err := fs.acquire(ref.Segment.Path)
 	if err != nil {
-		return err
+		return ref.Segment.gone(err)
 	}
 	defer fs.release(o)
 	b.File, b.Offset = ref.Segment.Path, ref.Offset

@@ -121,7 +121,7 @@ func TestReadingGoesOnAfterADamagedHeader(t *testing.T) {
 func TestForeignFilesAndFoldersAreTold(t *testing.T) {
 	dir := t.TempDir()
 	threeBlocks(t, dir)
-	for _, p := range []string{"notes.txt", "0/README", "0/0000000000.steno", "01/0000000001.steno"} {
+	for _, p := range []string{"notes.txt", "0/README", "0/0000000000.steno", "01/0000000001.steno", ".lock", "0/.restoring"} {
 		os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755)
 		os.WriteFile(filepath.Join(dir, p), []byte("hello"), 0o644)
 	}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -25,6 +26,7 @@ type finding struct {
 	explained []span // numbers that gap records stand for
 	lost      uint64 // records that gap records count
 	gaps      uint64 // gap records
+	deletions []trail.Deletion
 
 	unnumbered int64             // records that take no number of their session
 	ended      []trail.SessionID // those with a disconnect record, and those that have none
@@ -54,6 +56,10 @@ func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool
 	b := &c.block
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
+	if gone := (*trail.GoneError)(nil); errors.As(err, &gone) {
+		f.errs, f.ok = append(f.errs, err), false
+		return f
+	}
 	if err != nil {
 		f.errs = append(f.errs, err)
 		f.torn = last && b.HasHole()
@@ -149,6 +155,10 @@ func (f *finding) rare(r *trail.Record) {
 		f.interrupted = append(f.interrupted, id)
 	}
 	switch r.Kind {
+	case trail.KindServer:
+		if d, ok := trail.ParseDeletion(r); ok {
+			f.deletions = append(f.deletions, d)
+		}
 	case trail.KindDisconnect, trail.KindAuthFailed:
 		f.ended = append(f.ended, id.Session)
 	case trail.KindGap:

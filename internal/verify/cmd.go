@@ -50,19 +50,9 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if opts.Format != "text" && opts.Format != "json" {
 		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
 	}
-	t, err := cat.OpenTrails(opts.Trails)
+	report, err := verifyNow(ctx, opts)
 	if err != nil {
 		return err
-	}
-	bar := progress.New(opts.IO, t.Size())
-	report, err := Trail(ctx, t, bar)
-	bar.Done()
-	if err != nil {
-		return err
-	}
-	report.Trail = opts.Trails
-	if len(report.Trail) == 0 {
-		report.Trail = []string{t.Path}
 	}
 	if opts.Format == "json" {
 		err = report.WriteJSON(opts.IO.Out)
@@ -73,4 +63,31 @@ func verifyRun(ctx context.Context, opts *Options) error {
 		err = cmdutil.ErrFailed
 	}
 	return err
+}
+
+// tries bounds how often a trail is read that loses segments by policy meanwhile.
+const tries = 3
+
+// verifyNow verifies the trail as it is: when the server deletes segments in the
+// middle of it, what is left is read again.
+func verifyNow(ctx context.Context, opts *Options) (*Report, error) {
+	for try := 1; ; try++ {
+		t, err := cat.OpenTrails(opts.Trails)
+		if err != nil {
+			return nil, err
+		}
+		bar := progress.New(opts.IO, t.Size())
+		report, err := Trail(ctx, t, bar)
+		bar.Done()
+		if err != nil {
+			return nil, err
+		}
+		report.Trail = opts.Trails
+		if len(report.Trail) == 0 {
+			report.Trail = []string{t.Path}
+		}
+		if !report.outdated || try == tries {
+			return report, nil
+		}
+	}
 }

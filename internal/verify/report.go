@@ -46,10 +46,13 @@ type Report struct {
 	Last         string    `json:"last_time,omitempty"`
 	GapRecords   uint64    `json:"gap_records"`
 	LostRecords  uint64    `json:"lost_records"`
+	Deleted      []Deleted `json:"deleted,omitempty"`
 	Problems     []Problem `json:"problems"`
 	MoreProblems int       `json:"more_problems,omitempty"`
 	Warnings     []Problem `json:"warnings"`
 	MoreWarnings int       `json:"more_warnings,omitempty"`
+
+	outdated bool // segments were deleted by policy while it was made
 }
 
 // WriteJSON writes the report as one line of JSON.
@@ -77,6 +80,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	}
 	if r.GapRecords > 0 {
 		row("dropped", "%s records, told by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
+	}
+	for i := range r.Deleted {
+		row("deleted", "%s", &r.Deleted[i])
 	}
 	list := func(title string, problems []Problem, more int) {
 		for _, p := range problems {

@@ -26,17 +26,19 @@ const maxListed = 100
 func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar) (*Report, error) {
 	v := &verifier{
 		trail: t, bar: bar,
-		report:   &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
-		sessions: map[trail.SessionID]*session{},
-		parts:    map[trail.RecordID]uint64{},
-		wants:    map[trail.RecordID]uint64{},
-		cutShort: map[trail.RecordID]bool{},
+		report:    &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
+		sessions:  map[trail.SessionID]*session{},
+		parts:     map[trail.RecordID]uint64{},
+		wants:     map[trail.RecordID]uint64{},
+		cutShort:  map[trail.RecordID]bool{},
+		deletions: map[home][]trail.Deletion{},
 	}
 	v.files()
 	err := v.run(ctx)
 	if err != nil {
 		return nil, err
 	}
+	v.settleDeletions()
 	v.sequences()
 	v.dataParts()
 	v.finish()
@@ -56,6 +58,10 @@ type verifier struct {
 	// partial says that the beginning of a stream is not there, so that
 	// sessions may begin in the middle.
 	partial     bool
+	holes       []hole
+	deletions   map[home][]trail.Deletion
+	told        map[*trail.Segment]bool
+	gone        map[*trail.Segment]bool
 	first, last int64
 	done        int64
 }
@@ -88,7 +94,10 @@ func (v *verifier) fail(err error) {
 	var corrupt *trail.CorruptionError
 	var torn *trail.TornError
 	var path *fs.PathError
+	var gone *trail.GoneError
 	switch {
+	case errors.As(err, &gone):
+		v.goes(gone)
 	case errors.As(err, &torn) && torn.Last:
 		v.warning(torn.File, &torn.Offset, "%s; everything before it counts", torn.Reason)
 	case errors.As(err, &torn):
@@ -100,6 +109,30 @@ func (v *verifier) fail(err error) {
 	default:
 		v.damage("", nil, "%s", err)
 	}
+}
+
+// goes takes notice of a segment that went while the trail was read. If that was
+// by policy, and segments before it were read, then the report is of no trail that
+// ever was: sessions have holes in it.
+func (v *verifier) goes(gone *trail.GoneError) {
+	if v.gone == nil {
+		v.gone = map[*trail.Segment]bool{}
+	}
+	if v.gone[gone.Segment] {
+		return
+	}
+	v.gone[gone.Segment] = true
+	if !gone.ByPolicy() {
+		v.damage(gone.Segment.Path, nil, "segment is gone since it was listed, and was not deleted by policy")
+		return
+	}
+	v.partial = true
+	for _, before := range gone.Segment.Stream.Segments {
+		if before.Number < gone.Segment.Number && !v.gone[before] {
+			v.report.outdated = true
+		}
+	}
+	v.warning(gone.Segment.Path, nil, "segment was deleted by policy while the trail was verified")
 }
 
 // files checks what lies in the directories.
@@ -150,7 +183,7 @@ func (v *verifier) run(ctx context.Context) error {
 		})
 	}
 	for _, s := range v.trail.Streams {
-		st := &state{v: v, stream: s}
+		st := &state{v: v, stream: s, home: homeOf(s)}
 		for i, seg := range s.Segments {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -188,6 +221,7 @@ func (v *verifier) run(ctx context.Context) error {
 type state struct {
 	v      *verifier
 	stream *trail.Stream
+	home   home
 
 	known      bool // the following are known
 	nextBlock  uint64
@@ -205,11 +239,8 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 		if st.before != nil {
 			expected = st.before.Number + 1
 		}
-		switch {
-		case seg.Number == expected+1:
-			v.damage(st.stream.Path, nil, "segment %d is missing", expected)
-		case seg.Number > expected:
-			v.damage(st.stream.Path, nil, "segments %d to %d are missing", expected, seg.Number-1)
+		if seg.Number > expected {
+			v.holes = append(v.holes, hole{st.stream, expected, seg.Number - 1})
 		}
 		if seg.Number != expected {
 			st.known = false
@@ -302,6 +333,10 @@ func (st *state) take(j *job) {
 		v.damage(j.ref.Segment.Path, &offset, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.nextRecord)
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
+	for _, d := range f.deletions {
+		of := home{st.home.trail, d.Stream}
+		v.deletions[of] = append(v.deletions[of], d)
+	}
 	v.add(f)
 }
 
@@ -310,11 +345,12 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 	for _, err := range errs {
 		var c *trail.CorruptionError
 		var t *trail.TornError
+		var gone *trail.GoneError
 		behind := int64(-1)
 		if len(refs) > 0 {
 			behind = refs[len(refs)-1].Offset
 		}
-		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) {
+		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) || errors.As(err, &gone) {
 			st.known = false
 		}
 	}
@@ -412,7 +448,11 @@ func (v *verifier) sequences() {
 				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.first, min(span.last, next-1)))
 			}
 			for _, hole := range unexplained(s.explained, next, span.first) {
-				v.damage("", nil, "session %s: %s missing", id, numbers(hole.first, hole.last))
+				tell := v.damage
+				if v.report.outdated {
+					tell = v.warning
+				}
+				tell("", nil, "session %s: %s missing", id, numbers(hole.first, hole.last))
 			}
 			next = max(next, span.last+1)
 		}

@@ -85,12 +85,12 @@ sub receive
 }
 
 # Sends what was put, and reads to the end of the answer: a hash of rows, tags,
-# the error (SQLSTATE and message), the transaction's state.  Nothing when the
+# the error (SQLSTATE and message), notices (messages), the transaction's state.  Nothing when the
 # server has gone before.
 sub finish
 {
 	my ($self) = @_;
-	my %answer = (rows => [], tags => [], messages => '');
+	my %answer = (rows => [], tags => [], notices => [], messages => '');
 
 	$self->send_all or return;
 	while (1)
@@ -125,6 +125,10 @@ sub finish
 			$answer{sqlstate} = $field{C};
 			$answer{message} = $field{M};
 			return \%answer if $field{S} eq 'FATAL';
+		}
+		elsif ($type eq 'N')
+		{
+			push @{ $answer{notices} }, map { substr $_, 1 } grep { /^M/ } split /\0/, $body;
 		}
 		elsif ($type eq 'K')
 		{

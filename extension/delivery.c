@@ -1,0 +1,398 @@
+/*
+ * extension/delivery.c
+ *		Statements that wait for their records: for the disk, as steno.sync and
+ *		rules with the action sync ask for, and what becomes of a wait, for the
+ *		disk or for room in the ring (record.c), that is cancelled.
+ *
+ * 1. A statement of such a class has a start record, and starts when that is on
+ *	  disk.  This is an ordinary wait: what ends it is an error of the statement.
+ * 2. From then on STENO_START_SYNC is set, and the end of the transaction waits
+ *	  until all that the session has recorded is on disk.  The transaction has
+ *	  committed then, so nothing can be undone any more: as with synchronous
+ *	  replication, a cancel only ends the wait, with a warning, and a terminated
+ *	  session ends without an answer.  An abort waits for nothing.
+ *
+ * A wait for room can be in the middle of anything, so it raises no errors: it
+ * ends, the record is dropped, and STENO_START_CANCELLED is set.  The hook at
+ * whose end the record was to be put takes it back and lets the statement fail,
+ * which then has one record, that of its failure.  That does not wait once more
+ * (STENO_START_HURRY).  After a commit, there is a warning instead.
+ *
+ * All of this is in bits of steno_my.start_mask, above those of classes, which
+ * every statement looks at anyway: who does not use it does not pay for it.
+ */
+#include "steno.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "tcop/dest.h"
+#include "utils/wait_event.h"
+
+#include "delivery.h"
+#include "statement.h"
+
+/* Longest sleep between two looks at interrupts, in milliseconds. */
+#define SLEEP_MS 50
+
+/* After so many of them, the writer is asked once more: it may be another one. */
+#define ASK_AGAIN 20
+
+/* What start_mask is made of. */
+static uint32 log_start_classes;	/* steno.log_start */
+static uint32 sync_classes;		/* steno.sync */
+static uint32 rule_classes;		/* a rule with the action sync may match */
+static uint32 rule_all;			/* of these, whose statements all match it */
+
+/* ---- which statements ---- */
+
+static void
+set_mask(void)
+{
+	steno_my.start_mask = (steno_my.start_mask & ~STENO_START_CLASSES) |
+		((log_start_classes | sync_classes | rule_classes) & STENO_START_CLASSES);
+}
+
+/* Settings have come into force. */
+void
+steno_delivery_adopt(const StenoWanted *wanted)
+{
+	log_start_classes = wanted->start_mask;
+	sync_classes = wanted->sync_mask;
+	set_mask();
+}
+
+/* The session's rules have been chosen: classes of which they sync some statements, and all. */
+void
+steno_delivery_rules(uint32 some, uint32 all)
+{
+	rule_classes = some;
+	rule_all = all;
+	set_mask();
+}
+
+static inline bool
+is_synced(const StenoStatement *s)
+{
+	return ((sync_classes | rule_all) & (1u << s->class)) != 0 || (s->policy & STENO_S_SYNC);
+}
+
+/* A statement begins whose class is in start_mask: whether it has a start record. */
+STENO_COLD bool
+steno_delivery_starts(const StenoStatement *s)
+{
+	if (is_synced(s))
+		steno_my.start_mask |= STENO_START_SYNC;
+	else if (!(log_start_classes & (1u << s->class)))
+		return false;
+	return true;
+}
+
+/* A statement is recorded that did not seem to be when it began. */
+STENO_COLD void
+steno_delivery_late(const StenoStatement *s)
+{
+	if ((steno_my.start_mask & (1u << s->class)) && is_synced(s))
+		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/* A prepared transaction is finished, and what was in it is not known. */
+STENO_COLD void
+steno_delivery_prepared(void)
+{
+	if ((sync_classes | rule_classes) & STENO_START_CLASSES)
+		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/* ---- waiting for the disk ---- */
+
+/*
+ * One sleep, until all that this session has recorded is on disk, or for SLEEP_MS;
+ * true when it is.  turn counts the sleeps.
+ */
+static bool
+sleep_once(int *turn)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+	StenoWake  *wake = &steno_my.writer->wake;
+	uint64		position = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	bool		done;
+
+	if (*turn == 0)
+		atomic_fetch_add_explicit(&wake->waits, 1, memory_order_relaxed);
+	if (steno_wake_ask(wake) || (*turn > 0 && *turn % ASK_AGAIN == 0))
+		steno_writer_wake(steno_my.writer);
+	(*turn)++;
+	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	done = steno_wake_wait(wake, ring, position, SLEEP_MS);
+	pgstat_report_wait_end();
+	return done;
+}
+
+static bool
+is_on_disk(void)
+{
+	const StenoRing *ring = steno_my.producer.ring;
+
+	return atomic_load_explicit(&ring->durable, memory_order_acquire) >=
+		atomic_load_explicit(&ring->head, memory_order_relaxed);
+}
+
+/* Before a statement starts: any interrupt is served, as anywhere. */
+static void
+wait_to_start(void)
+{
+	int			turn = 0;
+
+	while (!is_on_disk())
+	{
+		CHECK_FOR_INTERRUPTS();
+		steno_trouble_refuse_waiter();
+		if (!sleep_once(&turn) && !PostmasterIsAlive())
+			proc_exit(1);
+	}
+}
+
+/*
+ * The transaction has committed, and somebody wants no more waiting; false:
+ * nobody does.  The client of a session that is to end hears nothing: it must not
+ * believe what cannot be promised.
+ */
+static bool
+end_of_patience(const char *awaited, const char *detail)
+{
+	if (ProcDiePending)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("canceling the wait for %s and terminating connection due to administrator command",
+						awaited),
+				 errdetail_internal("%s", detail)));
+		whereToSendOutput = DestNone;
+		return true;
+	}
+	if (QueryCancelPending)
+	{
+		QueryCancelPending = false;
+		ereport(WARNING,
+				(errmsg("canceling wait for %s due to user request", awaited),
+				 errdetail_internal("%s", detail)));
+		return true;
+	}
+	return false;
+}
+
+static void
+wait_after_commit(void)
+{
+	int			turn = 0;
+
+	while (!is_on_disk())
+	{
+		if (end_of_patience("the audit trail",
+							"The transaction has already committed locally, but its audit records might not be on disk."))
+			return;
+		if (!sleep_once(&turn) && !PostmasterIsAlive())
+		{
+			ProcDiePending = true;
+			InterruptPending = true;
+			whereToSendOutput = DestNone;
+			return;
+		}
+	}
+}
+
+/* ---- inside a statement ---- */
+
+/* The statement of a query fails when f raises an error. */
+static void
+inside_query(const StenoOpen *o, void (*f) (void))
+{
+	QueryDesc  *query = o->query;
+	StenoLevel	l;
+
+	/* as the executor's hooks have it */
+	if (steno_my.level == NULL && steno_my.client && o->s.top_level)
+	{
+		steno_enter(&steno_top_level, query, NULL, 0);
+		f();
+		steno_leave(&steno_top_level);
+		return;
+	}
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		f();
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_leave(&l);
+}
+
+/* The same of a utility statement, which is the running one. */
+static void
+inside_utility(StenoLevel *l, void (*f) (void))
+{
+	if (l == &steno_top_level)
+	{
+		f();
+		return;
+	}
+	PG_TRY();
+	{
+		f();
+	}
+	PG_CATCH();
+	{
+		steno_fail(l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* ---- waits for room that were cancelled ---- */
+
+/* Whether an interrupt can be served here and now. */
+bool
+steno_delivery_can_raise(void)
+{
+	return InterruptHoldoffCount == 0 && QueryCancelHoldoffCount == 0 &&
+		CritSectionCount == 0 && !proc_exit_inprogress;
+}
+
+/* What is recorded of the failure does not wait. */
+static void
+raise_cancel(void)
+{
+	steno_my.start_mask |= STENO_START_HURRY;
+	CHECK_FOR_INTERRUPTS();
+	steno_my.start_mask &= ~STENO_START_HURRY;
+}
+
+/* A wait for room was cancelled, and nothing is left of the record but its number. */
+STENO_COLD void
+steno_delivery_raise(void)
+{
+	if (!(steno_my.start_mask & STENO_START_CANCELLED) || !steno_delivery_can_raise())
+		return;
+	steno_my.start_mask &= ~STENO_START_CANCELLED;
+	raise_cancel();
+}
+
+/*
+ * A statement has ended, and the wait for room for its record, the last one, was
+ * cancelled: whether it can fail instead.
+ */
+static bool
+can_fail(bool *taken_back)
+{
+	if (!steno_delivery_can_raise())
+		return false;			/* the transaction's end sees to it */
+	steno_my.start_mask &= ~STENO_START_CANCELLED;
+	return steno_record_take_back(taken_back);
+}
+
+STENO_COLD void
+steno_delivery_end_query(StenoOpen *o)
+{
+	bool		taken_back;
+
+	if (!can_fail(&taken_back))
+		return;
+	inside_query(o, raise_cancel);
+	if (taken_back)
+		steno_record_drop();
+}
+
+/* The same of a utility statement, whose level has been left. */
+STENO_COLD void
+steno_delivery_end_utility(StenoLevel *l)
+{
+	bool		taken_back;
+
+	if (!can_fail(&taken_back))
+		return;
+	l->callback.previous = error_context_stack;
+	error_context_stack = &l->callback;
+	steno_my.level = l;
+	inside_utility(l, raise_cancel);
+	steno_leave(l);
+	if (taken_back)
+		steno_record_drop();
+}
+
+/* ---- a statement starts ---- */
+
+/* Its start record was put. */
+STENO_COLD void
+steno_delivery_hold_query(const StenoOpen *o)
+{
+	steno_show(&o->s);
+	inside_query(o, steno_delivery_raise);
+	if (is_synced(&o->s))
+		inside_query(o, wait_to_start);
+}
+
+/* What ends a transaction that has failed, or undoes it, must not depend on a disk. */
+static bool
+is_rollback(const StenoLevel *l)
+{
+	return IsAbortedTransactionBlockState() || strcmp(l->command, "ROLLBACK") == 0;
+}
+
+STENO_COLD void
+steno_delivery_hold_utility(StenoLevel *l)
+{
+	steno_show(l->utility);
+	inside_utility(l, steno_delivery_raise);
+	if (is_synced(l->utility) && !is_rollback(l))
+		inside_utility(l, wait_to_start);
+}
+
+/* ---- a transaction ends ---- */
+
+/* One that runs now, such as a procedure, waits at the end of its next transaction, too. */
+static bool
+any_running(void)
+{
+	const StenoLevel *l;
+
+	for (l = steno_my.level; l; l = l->outer)
+	{
+		const StenoOpen *o = l->utility ? NULL : steno_find_open(l->query);
+		const StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
+
+		if (s && s->recorded && is_synced(s))
+			return true;
+	}
+	return false;
+}
+
+/* It has its records. */
+STENO_COLD void
+steno_delivery_transaction(XactEvent event)
+{
+	uint32		mask = steno_my.start_mask;
+	bool		sync = (mask & STENO_START_SYNC) != 0;
+
+	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
+	if (steno_my.state == STENO_READY && event != XACT_EVENT_ABORT)
+	{
+		if (((sync_classes | rule_all) & (1u << STENO_CLASS_TRANSACTION)) &&
+			TransactionIdIsValid(GetTopTransactionIdIfAny()))
+			sync = true;
+		if (!((mask & STENO_START_CANCELLED) &&
+			  end_of_patience("room for audit records",
+							  "The transaction has already committed locally, but its last audit records were dropped.")) &&
+			sync)
+			wait_after_commit();
+	}
+	if (any_running())
+		steno_my.start_mask |= STENO_START_SYNC;
+}

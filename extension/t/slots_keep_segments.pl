@@ -1,0 +1,123 @@
+
+# What a slot wants is not deleted, unless it wants more than steno.slot_max_size;
+# while a slot cannot be read, nothing is.
+
+use strict;
+use warnings;
+
+use JSON::PP ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Retention;
+use Test::More;
+
+my $json = JSON::PP->new->utf8;
+my $node = new_node('main', conf => "steno.compression = none\n");
+my $trail = trail($node);
+
+# The slots, by name, as the program and the view have them.
+sub slots
+{
+	my ($out) = steno('slot', 'list', '--format', 'json', $trail);
+
+	return { map { $_->{name} => $_ } @{ $json->decode($out)->{slots} } };
+}
+
+sub view
+{
+	my ($what, $name) = @_;
+
+	return value($node, "SELECT $what FROM steno.slots WHERE slot_name = '$name'");
+}
+
+# The writer has looked at the trail: one that nothing keeps loses its segments.
+sub looked_log
+{
+	my ($from, $what) = @_;
+
+	wait_until "the log says: $what", sub { slurp_file($node->logfile, $from) =~ /$what/ };
+	return;
+}
+
+fill($node, 3);
+my ($out, $err, $code) = steno('slot', 'create', 'reader', $trail);
+is("$out$err$code", '0', 'a slot at the beginning');
+($out, $err, $code) = steno('slot', 'create', 'late', '--from', 'end', $trail);
+is("$out$err$code", '0', 'a slot at the end');
+is((stat "$trail/slots/reader")[2] & 0777, 0600, 'its file is for its owner alone');
+fill($node, 3);
+my $all = slots();
+is("$all->{reader}{state} $all->{reader}{segments_behind}", 'active 7', 'the first one is 7 segments behind');
+is("$all->{late}{state} $all->{late}{segments_behind}", 'active 4', 'the other one 4');
+cmp_ok($all->{reader}{bytes_behind}, '>', 6 * 400_000, 'in bytes, too');
+is(view('state || stream || segment', 'reader'), 'active01', 'the view has it');
+cmp_ok(view('retained_bytes', 'reader'), '>', view('retained_bytes', 'late'), 'and what it keeps');
+
+set_and_reload($node, 'steno.retention_size', '1MB');
+fill($node, 2);
+is((segments($node))[0], 1, 'nothing goes that a slot wants');
+
+steno('slot', 'advance', 'reader', '--to', '0/3', $trail);
+fill($node, 1);
+wait_until 'what it has read goes', sub { (segments($node))[0] == 3 };
+fill($node, 1);
+is((segments($node))[0], 3, 'and no more');
+
+# forwards only
+($out, $err, $code) = steno('slot', 'advance', 'late', '--to', '0/3', $trail);
+is($code, 1, 'not backwards');
+like($err, qr/slot "late" would go backwards in stream 0.*use --force/, 'and it says how');
+($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', '0/2', '--force', $trail);
+like($err, qr/segment 2 of stream 0 is not there: there are 3 to/, 'not to what has gone');
+
+# limited
+my $log = -s $node->logfile;
+set_and_reload($node, 'steno.slot_max_size', '1MB');
+fill($node, 1);
+wait_until 'a slot that wants too much keeps nothing', sub { (segments($node))[0] >= 8 };
+my @said = slurp_file($node->logfile, $log) =~ /WARNING: +slot "(\w+)" of the trail is lost/g;
+is_deeply([ sort @said ], [ 'late', 'reader' ], 'the log has said so, once for each');
+ok(scalar(grep { $_->{reason} eq 'slot_max_size' } deletions($node)), 'a record says why');
+$all = slots();
+is($all->{reader}{state}, 'lost', 'the program says that the slot is lost');
+is(view('state', 'reader'), 'lost', 'the view, too');
+fill($node, 4);
+@said = slurp_file($node->logfile, $log) =~ /WARNING: +slot "(\w+)" of the trail is lost/g;
+is(scalar @said, 2, 'no more is said');
+verify_ok($node, 'the trail is whole');
+($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', 'end', $trail);
+is($code, 1, 'a lost slot does not go on by chance');
+like($err, qr/slot "reader" is lost: .* use --force/, 'it says so');
+($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', 'end', '--force', $trail);
+is("$err$code", '0', 'it does when that is meant');
+is(slots()->{reader}{state}, 'active', 'and is active again');
+steno('slot', 'drop', $_, $trail) foreach 'reader', 'late';
+is_deeply(slots(), {}, 'dropped slots are none');
+
+# unreadable
+append_to_file("$trail/slots/broken", "pg_steno slot 1\ncreated 1\nstream 0 segment 99");
+$log = -s $node->logfile;
+my ($first) = segments($node);
+fill($node, 2);
+looked_log($log, 'could not delete old segments of the trail: slot is not understood');
+fill($node, 2);
+is((segments($node))[0], $first, 'with a slot that cannot be read, nothing goes');
+@said = slurp_file($node->logfile, $log) =~ /slot is not understood/g;
+is(scalar @said, 1, 'that is said once');
+is(view('state', 'broken'), 'unreadable', 'the view says so');
+($out, $err, $code) = steno('slot', 'list', $trail);
+is($code, 1, 'and the program');
+steno('slot', 'drop', 'broken', $trail);
+fill($node, 1);
+wait_until 'they go when it has gone', sub { (segments($node))[0] > $first };
+verify_ok($node, 'the trail is whole');
+
+$node->safe_psql('postgres', 'CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE nobody');
+steno('slot', 'create', 'seen', $trail);
+is(value($node, 'SET ROLE watcher; SELECT slot_name FROM steno.slots'), 'seen', 'pg_monitor may look at slots');
+my ($result, $stdout, $stderr) = $node->psql('postgres', 'SET ROLE nobody; SELECT * FROM steno.slots');
+like($stderr, qr/permission denied/, 'others may not');
+
+$node->stop;
+done_testing();

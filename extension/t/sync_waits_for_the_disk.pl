@@ -1,0 +1,495 @@
+
+# steno.sync: a statement starts when its start record is on disk, and its
+# transaction is acknowledged when all its records are.  What was acknowledged
+# is in the trail after a loss of power.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Steno::Faults;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $faults = Steno::Faults->new;
+my $node = new_node(
+	'main',
+	start => 0,
+	conf => q{
+steno.fsync_interval = -1
+max_prepared_transactions = 5
+max_connections = 100
+});
+my $watch;
+
+sub begin
+{
+	$faults->start($node);
+	$watch = Steno::Client->new($node, application_name => 'watch');
+	$watch->query(q{SET steno.log = 'none'});
+	return;
+}
+
+# By a session that is not recorded.
+sub look
+{
+	my ($sql) = @_;
+
+	return $watch->query($sql)->{rows}[0][0];
+}
+
+sub session
+{
+	my ($name, $sync) = @_;
+	my $c = Steno::Client->new($node, application_name => $name);
+
+	$c->query("SET steno.sync = '$sync'");
+	return $c;
+}
+
+sub ask
+{
+	my ($c, $sql) = @_;
+
+	$c->put('Q', "$sql\0")->send_all;
+	return;
+}
+
+sub is_answered
+{
+	my ($c) = @_;
+
+	return IO::Select->new($c->{socket})->can_read(0);
+}
+
+# Until it sleeps where the records of pg_steno are waited for.
+sub await_wait
+{
+	my (@clients) = @_;
+	my $pids = join ',', map { $_->{pid} } @clients;
+
+	wait_until 'it waits', sub {
+		look("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event_type = 'Extension'") == @clients;
+	};
+	return;
+}
+
+sub await_lock
+{
+	my ($c) = @_;
+
+	wait_until 'it waits for a lock',
+	  sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'advisory'") };
+	return;
+}
+
+$node->start;
+value($node, 'CREATE EXTENSION pg_steno; CREATE TABLE t (i int); CREATE SEQUENCE s; CREATE TABLE ruled (i int)');
+$node->stop;
+begin();
+
+# The statement has not begun; a sequence shows what a transaction would hide.
+{
+	my $c = session('start', 'write, ddl');
+	my $r;
+
+	$faults->set('hold_sync');
+	ask($c, q{INSERT INTO t SELECT nextval('s')});
+	await_wait($c);
+	ok(!is_answered($c), 'a statement waits for its start record');
+	is(look('SELECT is_called FROM s'), 'f', 'it has not begun');
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'when that is on disk, it runs');
+	is(look('SELECT is_called FROM s'), 't', 'now it has');
+
+	$faults->set('hold_sync');
+	is($c->query('SELECT 1')->{rows}[0][0], '1', 'a statement of another class does not wait');
+	ask($c, 'CREATE TABLE u ()');
+	await_wait($c);
+	is(look("SELECT to_regclass('u') IS NULL"), 't', 'a utility statement does');
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'and runs then');
+	ok($c->query('DROP TABLE u, nothing')->{sqlstate}, 'a statement that fails has waited, too');
+	ok(!$c->query('DROP TABLE u')->{sqlstate}, 'which does no harm');
+	$c->quit;
+	$r = the_record($node, 'a start record', application => 'start', kind => 'start', text => 'CREATE TABLE u ()');
+	is($r->{outcome}, 'running', 'without steno.log_start');
+}
+
+# COMMIT is not acknowledged; nor is a transaction without one, nor one that has
+# written nothing.
+{
+	my $c = session('commit', 'write');
+	my $n = look('SELECT count(*) FROM t');
+
+	$c->query('BEGIN');
+	ok(!$c->query('INSERT INTO t VALUES (1)')->{sqlstate}, 'in a transaction, the end of a statement does not wait');
+	$faults->set('hold_sync');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	is(look('SELECT count(*) FROM t'), $n + 1, 'it has committed');
+	ok(!is_answered($c), 'and is not acknowledged');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'COMMIT', 'when its records are on disk, it is');
+
+	look('SELECT pg_advisory_lock(1)');
+	ask($c, 'INSERT INTO t SELECT 2 FROM (SELECT pg_advisory_lock_shared(1)) x');
+	await_lock($c);
+	$faults->set('hold_sync');
+	look('SELECT pg_advisory_unlock(1)');
+	await_wait($c);
+	is(look('SELECT count(*) FROM t'), $n + 2, 'without BEGIN: it has committed');
+	ok(!is_answered($c), 'and is not acknowledged');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'INSERT 0 1', 'then it is');
+	$c->query('SELECT pg_advisory_unlock_all()');
+
+	$c->query(q{SET steno.sync = 'read'});
+	look('SELECT pg_advisory_lock(1)');
+	ask($c, 'SELECT pg_advisory_lock_shared(1)');
+	await_lock($c);
+	$faults->set('hold_sync');
+	look('SELECT pg_advisory_unlock(1)');
+	await_wait($c);
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'SELECT 1', 'a read, too');
+
+	# without the class, in the same session
+	$c->query(q{SET steno.sync = 'none'});
+	$faults->set('hold_sync');
+	ok(!$c->query('INSERT INTO t VALUES (3)')->{sqlstate}, 'steno.sync = none does not wait');
+	$faults->unset('hold_sync');
+
+	# the setting is taken back before the transaction ends
+	$c->query(q{SET steno.sync = 'write'});
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (4)');
+	$c->query(q{SET steno.sync = 'none'});
+	$faults->set('hold_sync');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	ok(!is_answered($c), 'what began under it waits under it');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'COMMIT', 'then it is acknowledged');
+
+	# the transaction's record alone
+	$c->query(q{SET steno.sync = 'transaction'});
+	$faults->set('hold_sync');
+	is($c->query('SELECT 1')->{rows}[0][0], '1', 'class transaction: a read does not wait');
+	ask($c, 'INSERT INTO t VALUES (5)');
+	await_wait($c);
+	is(look('SELECT count(*) FROM t WHERE i = 5'), 1, 'the commit does');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'INSERT 0 1', 'then it is acknowledged');
+	$c->quit;
+}
+
+# A start that is cancelled, that takes too long, or whose session is terminated.
+{
+	my $c = session('cancelled start', 'write');
+	my $start = -s $node->logfile;
+	my $before;
+
+	$faults->set('hold_sync');
+	$before = look('SELECT last_value FROM s');
+	ask($c, q{INSERT INTO t SELECT nextval('s') -- cancelled});
+	await_wait($c);
+	look("SELECT pg_cancel_backend($c->{pid})");
+	is($c->finish->{sqlstate}, '57014', 'a start is cancelled');
+	$c->query(q{SET statement_timeout = '50ms'});
+	is($c->query(q{INSERT INTO t SELECT nextval('s') -- timeout})->{sqlstate}, '57014', 'a start takes too long');
+	$c->query('SET statement_timeout = 0');
+	ask($c, q{DO $$ BEGIN INSERT INTO t SELECT nextval('s') /* nested */;
+		EXCEPTION WHEN query_canceled THEN RAISE WARNING 'caught'; END $$});
+	await_wait($c);
+	look("SELECT pg_cancel_backend($c->{pid})");
+	$node->wait_for_log(qr/WARNING:  caught/, $start);
+	$faults->unset('hold_sync');
+	is($c->finish->{notices}[0], 'caught', 'that of a nested statement is an error like any other');
+	$faults->set('hold_sync');
+	ask($c, q{INSERT INTO t SELECT nextval('s') -- terminated});
+	await_wait($c);
+	look("SELECT pg_terminate_backend($c->{pid})");
+	is($c->finish->{sqlstate}, '57P01', 'a session is terminated');
+	is(look('SELECT last_value FROM s'), $before, 'nothing has begun');
+	$faults->unset('hold_sync');
+	foreach my $how (qw(cancelled timeout terminated nested))
+	{
+		my $code = $how eq 'terminated' ? '57P01' : '57014';
+		my $r = the_record($node, $how, application => 'cancelled start', kind => 'statement',
+			class => 'write', text => qr/$how/);
+
+		is($r->{outcome}, 'error', "$how: the record says that it failed");
+		is($r->{sqlstate}, $code, "$how: and of what");
+		the_record($node, "$how, at the start", application => 'cancelled start', kind => 'start', text => $r->{text});
+	}
+}
+
+# The same after the commit.
+{
+	my $c = session('cancelled commit', 'write');
+	my $answer;
+
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (100)');
+	$faults->set('hold_sync');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	look("SELECT pg_cancel_backend($c->{pid})");
+	$answer = $c->finish;
+	is($answer->{notices}[0], 'canceling wait for the audit trail due to user request', 'a wait of COMMIT is cancelled');
+	is($answer->{tags}[0], 'COMMIT', 'it stays committed');
+	$faults->unset('hold_sync');
+	is(look('SELECT count(*) FROM t WHERE i = 100'), 1, 'it is');
+	ok(!$c->query('INSERT INTO t VALUES (101)')->{sqlstate}, 'and the session goes on');
+
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (102)');
+	$faults->set('hold_sync');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	look("SELECT pg_terminate_backend($c->{pid})");
+	$answer = $c->finish;
+	ok(!$answer || !@{ $answer->{tags} }, 'terminated in COMMIT: it is not acknowledged');
+	$faults->unset('hold_sync');
+	is(look('SELECT count(*) FROM t WHERE i = 102'), 1, 'but committed');
+	is(scalar(records($node, application => 'cancelled commit', kind => 'transaction')), 3, 'all have their record');
+}
+
+# What has failed waits for nothing.
+{
+	my $c = session('rollback', 'all');
+
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (200)');
+	$faults->set('hold_sync');
+	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', 'ROLLBACK does not wait');
+	$faults->unset('hold_sync');
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (200)');
+	$c->query('SELECT 1/0');
+	$faults->set('hold_sync');
+	is($c->query('COMMIT')->{tags}[0], 'ROLLBACK', 'COMMIT of a failed transaction does not, either');
+	$faults->unset('hold_sync');
+	$c->quit;
+}
+
+# Rules, for classes that are mandatory, too.
+{
+	my $rules = $node->data_dir . '/pg_steno_rules.conf';
+	my $start = -s $node->logfile;
+	my $c;
+
+	append_to_file($rules, "sync all all ruled all write ruled\nsync all all \"ruled ddl\" all ddl all\n");
+	$node->reload;
+	wait_until 'they are loaded', sub { scalar records($node, kind => 'setting', application => undef) };
+	$c = session('ruled', 'none');
+	$faults->set('hold_sync');
+	ok(!$c->query('INSERT INTO t VALUES (300)')->{sqlstate}, 'a rule with action sync: another table does not wait');
+	ok(!$c->query('SELECT * FROM ruled')->{sqlstate}, 'nor another class');
+	ask($c, 'INSERT INTO ruled VALUES (1)');
+	await_wait($c);
+	ok(!is_answered($c), 'its table does');
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'then it goes on');
+	$faults->set('hold_sync');
+	ask($c, 'COPY ruled FROM PROGRAM $$echo 1$$');
+	await_wait($c);
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'so does a utility statement');
+	$c->quit;
+	$c = session('ruled ddl', 'none');
+	$faults->set('hold_sync');
+	ask($c, 'CREATE TABLE v ()');
+	await_wait($c);
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'and a statement of a mandatory class');
+	$c->quit;
+	unlink $rules;
+	$node->reload;
+}
+
+# Whatever ends its transaction in its own way.
+{
+	my $c = session('kinds', 'all');
+	my $before = look('SELECT sync_waits FROM steno.writers');
+
+	$c->query('CREATE PROCEDURE p() LANGUAGE plpgsql AS $$
+		BEGIN FOR i IN 1..3 LOOP INSERT INTO t VALUES (i); IF i = 2 THEN ROLLBACK; ELSE COMMIT; END IF; END LOOP; END $$');
+	foreach my $sql (
+		'CALL p()', 'VACUUM t, ruled', 'CREATE INDEX CONCURRENTLY ON t (i)', 'REINDEX TABLE CONCURRENTLY t',
+		'BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t; FETCH 1 FROM c; COMMIT', 'CLOSE c',
+		'BEGIN; SAVEPOINT a; INSERT INTO t VALUES (1); ROLLBACK TO a; COMMIT',
+		"BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'g'", "COMMIT PREPARED 'g'",
+		'CREATE DATABASE d', 'DROP DATABASE d',
+		'COPY (SELECT * FROM t) TO PROGRAM $$cat >/dev/null$$', 'SET work_mem = 1000', 'SELECT 1; SELECT 2; INSERT INTO t VALUES (1)')
+	{
+		my $answer = $c->query($sql);
+
+		ok(!$answer->{sqlstate}, "$sql runs") or diag($answer->{message});
+	}
+	ok(!$c->extended('INSERT INTO t VALUES ($1)', 1)->{sqlstate}, 'a statement with parameters runs');
+	cmp_ok(look('SELECT sync_waits FROM steno.writers'), '>', $before + 20, 'they have waited');
+
+	# a procedure's last words
+	look('SELECT pg_advisory_lock(1)');
+	$c->query('CREATE PROCEDURE q() LANGUAGE plpgsql AS $$ BEGIN COMMIT; PERFORM pg_advisory_lock(1); END $$');
+	$c->query(q{SET steno.sync = 'function'});
+	ask($c, 'CALL q()');
+	await_lock($c);
+	$faults->set('hold_sync');
+	look('SELECT pg_advisory_unlock(1)');
+	await_wait($c);
+	ok(!is_answered($c), 'a procedure that has committed waits at its end, too');
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'then it is acknowledged');
+	$c->quit;
+}
+
+# One sync and one system call for all who wait.
+{
+	my @clients = map { session("many $_", 'write') } 0 .. 64;
+	my ($first, @others) = @clients;
+	my ($syncs, $wakes, $woken);
+
+	$_->query('BEGIN') foreach @clients;
+	($syncs, $wakes, $woken) = @{ $watch->query('SELECT syncs, wakes, woken FROM steno.writers')->{rows}[0] };
+	$faults->set('hold_sync');
+	ask($first, 'INSERT INTO t VALUES (0)');
+	wait_until 'the disk is busy', sub { $faults->is_set('holding.0') };
+	ask($_, 'INSERT INTO t VALUES (1)') foreach @others;
+	await_wait(@clients);
+	$faults->unset('hold_sync');
+	ok(!(grep { $_->finish->{sqlstate} } @clients), 'one, and then 64');
+	is(look('SELECT syncs FROM steno.writers') - $syncs, 2, 'are two syncs');
+	cmp_ok(look('SELECT wakes FROM steno.writers') - $wakes, '<=', 2, 'and at most two system calls');
+	note('woken: ' . (look('SELECT woken FROM steno.writers') - $woken));
+	$_->quit foreach @clients;
+}
+
+# A disk that fails: the wait goes on until it has succeeded.
+{
+	my $c = session('failing', 'write');
+
+	$faults->set('sync_fails');
+	ask($c, q{INSERT INTO t VALUES (400)});
+	wait_until 'it has failed twice', sub { look('SELECT errors FROM steno.writers') >= 2 };
+	ok(!is_answered($c), 'a sync that fails is not taken for one');
+	$faults->unset('sync_fails');
+	ok(!$c->finish->{sqlstate}, 'a later one is');
+	ok(!$faults->is_set('lied'), 'which has synced it');
+	$c->quit;
+}
+$watch->quit;
+$node->stop;
+verify_ok($node, 'the trail is whole');
+gapless($node, 'no session has gaps');
+
+# A loss of power: of the trail, only what was synced is left, and of the rings
+# nothing.  (The server's own data is none of our concern.)
+my $folder = PostgreSQL::Test::Utils::tempdir();
+my @all_acknowledged;
+
+sub load
+{
+	my ($name) = @_;
+	my $n = 0;
+	my $c = session('load', 'write');
+
+	open my $acknowledged, '>', "$folder/$name" or die;
+	$acknowledged->autoflush(1);
+	while (1)
+	{
+		my $text = "$name." . ++$n;
+		my $in_block = $n % 3 == 0;
+		my $answer;
+
+		$c->query('BEGIN') or last if $in_block;
+		$answer = $c->query("INSERT INTO t SELECT length('$text')");
+		$answer = $c->query('COMMIT') if $in_block && $answer && !$answer->{sqlstate};
+		last if !$answer || $answer->{sqlstate};
+		print $acknowledged "$text\n";
+	}
+	return;
+}
+
+sub lose_power
+{
+	my ($trail) = @_;
+	my $lost = 0;
+
+	foreach my $path (glob "$trail/*/*.steno")
+	{
+		my ($stream, $segment) = $path =~ m{(\d+)/(\d+)\.steno$};
+		my $note = "$faults->{folder}/synced.$stream.$segment";
+		my $len = -e $note ? slurp_file($note) : undef;
+
+		next if !defined $len;    # of an earlier start
+		$lost += (-s $path) - $len;
+		truncate $path, $len or die "could not truncate $path: $!";
+	}
+	unlink glob rings_of($node) . '/*';
+	return $lost;
+}
+
+append_to_file($node->data_dir . '/postgresql.conf', "steno.writers = 2\nsteno.flush_interval = 10ms\n");
+$faults->set('note_syncs');
+foreach my $round (1 .. 3)
+{
+	my ($postmaster, @pids, @processes, $plain, %there);
+
+	begin();
+	$postmaster = $node->{_pid};
+	foreach my $i (1 .. 6)
+	{
+		my $pid = fork // die "fork: $!";
+
+		if (!$pid)
+		{
+			load("$round.$i");
+			POSIX::_exit(0);
+		}
+		push @pids, $pid;
+	}
+	wait_until 'there is load',
+	  sub { 150 < map { split /\n/, slurp_file($_) } grep { -e } map { "$folder/$round.$_" } 1 .. 6 };
+	@processes = ($postmaster, split ' ', `ps -o pid= --ppid $postmaster`);
+	kill 'STOP', $postmaster;
+	kill 'KILL', reverse @processes;
+	waitpid $_, 0 foreach @pids;
+	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @processes };
+	lose_power(trail($node));
+	push @all_acknowledged, map { split /\n/, slurp_file("$folder/$round.$_") } 1 .. 6;
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	begin();
+	flush($node);
+	/"outcome":"ok"/ && /'(\d+\.\d+\.\d+)'/ && $there{$1}++
+	  foreach lines($node, '--kind', 'statement', '--application', 'load');
+	is_deeply([ grep { ($there{$_} // 0) != 1 } @all_acknowledged ],
+		[], "loss of power $round: all that was acknowledged is there, once");
+
+	# what was not synced is gone: this is a loss of power
+	$plain = session("plain $round", 'none');
+	look('SELECT steno.flush()');
+	$plain->query("INSERT INTO t VALUES ($round)");
+	wait_until 'it is written', sub { look('SELECT sum(lag_bytes) FROM steno.writers') == 0 };
+	@processes = ($node->{_pid}, split ' ', `ps -o pid= --ppid $node->{_pid}`);
+	kill 'STOP', $node->{_pid};
+	kill 'KILL', reverse @processes;
+	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @processes };
+	cmp_ok(lose_power(trail($node)), '>', 0, 'something is lost');
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	begin();
+	is(scalar(statements($node, application => "plain $round", class => 'write')),
+		0, 'that of a session without steno.sync is gone');
+	$watch->quit;
+	$node->stop;
+	verify_ok($node, 'the trail is whole');
+}
+done_testing();

@@ -1,0 +1,366 @@
+package slot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cat"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// Options are those of slot's subcommands.
+type Options struct {
+	IO     *iostreams.IOStreams
+	Name   string
+	Trail  []string
+	From   string
+	To     string
+	Force  bool
+	Format string
+	Now    time.Time
+}
+
+// NewCmdSlot returns the command with its subcommands.
+func NewCmdSlot(f *cmdutil.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "slot",
+		Short: "Keep what a reader has not read yet from being deleted",
+		Long: `Make, move, list and drop slots. A slot is a named position in a trail: as long
+as it is there, the server deletes no segment that the slot still wants, whatever
+steno.retention_size and steno.retention_age say; only steno.slot_max_size bounds
+what a slot can keep. A reader makes a slot once, and advances it when what it has
+read is safe elsewhere.
+
+Slots are files in the folder "slots" of the trail. The server must be able to read
+them: run steno as the server's user, or as root.`,
+		Example: `  steno slot create siem
+  steno slot advance siem --to end
+  steno slot list`,
+	}
+	cmd.AddCommand(newCmdCreate(f), newCmdAdvance(f), newCmdList(f), newCmdDrop(f))
+	return cmd
+}
+
+func newCmdCreate(f *cmdutil.Factory) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	cmd := &cobra.Command{
+		Use:   "create NAME [TRAIL]",
+		Short: "Make a slot",
+		Long: `Make a slot at the beginning of what is in the trail now, or at its end. Its name
+has up to 63 lower-case letters, digits and underscores.`,
+		Example: `  steno slot create siem
+  steno slot create nightly_copy --from end /var/lib/postgresql/15/main/pg_steno`,
+		Args: cmdutil.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.Name, opts.Trail, opts.Now = args[0], args[1:], time.Now()
+			return create(opts)
+		},
+	}
+	cmd.Flags().StringVar(&opts.From, "from", "start", "`where` it begins: start or end of the trail")
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func newCmdAdvance(f *cmdutil.Factory) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	cmd := &cobra.Command{
+		Use:   "advance NAME [TRAIL]",
+		Short: "Move a slot on: what lies before it may be deleted",
+		Long: `Move a slot. --to is
+
+  end                    all that is in the trail now has been read
+  MOMENT                 all that ended before it has been read; as "steno cat --since" has it
+  STREAM/SEGMENT         the stream has been read up to this segment; others stay as they are
+  STREAM/SEGMENT/BLOCK   the same, up to this block
+
+A slot never goes backwards, and one that is lost stays so, unless --force says that
+this is meant; a lost slot then goes on with what is left.`,
+		Example: `  steno slot advance siem --to end
+  steno slot advance siem --to 0/17/20311
+  steno slot advance siem --to 2026-11-21T20:45:13Z
+  steno slot advance siem --to start --force`,
+		Args: cmdutil.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.Name, opts.Trail, opts.Now = args[0], args[1:], time.Now()
+			return advance(opts)
+		},
+	}
+	cmd.Flags().StringVar(&opts.To, "to", "", "`position` that the slot gets: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "go backwards, or on from what is left of what the slot wanted")
+	return cmd
+}
+
+func newCmdList(f *cmdutil.Factory) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	cmd := &cobra.Command{
+		Use:   "list [TRAIL]",
+		Short: "Show slots, and what they keep",
+		Long: `Show each slot's position in each stream, and how many segments and bytes it keeps.
+A slot is active; lost, when the server has deleted what it wanted, because of
+steno.slot_max_size; or unreadable, and then the server deletes nothing at all. The
+exit code is 1 when one is unreadable.`,
+		Example: `  steno slot list
+  steno slot list --format json | jq '.slots[] | select(.state != "active")'`,
+		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.Trail = args
+			return list(opts)
+		},
+	}
+	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func newCmdDrop(f *cmdutil.Factory) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	return &cobra.Command{
+		Use:     "drop NAME [TRAIL]",
+		Short:   "Remove a slot: it keeps nothing any more",
+		Example: `  steno slot drop siem`,
+		Args:    cmdutil.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.Name, opts.Trail = args[0], args[1:]
+			return drop(opts)
+		},
+	}
+}
+
+// open opens the trail, which must be a whole one.
+func (o *Options) open() (*trail.Trail, error) {
+	t, err := cat.OpenTrails(o.Trail)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Whole || len(t.Streams) == 0 || t.Streams[0].Path == t.Path {
+		return nil, fmt.Errorf("%s is not the directory of a trail", t.Path)
+	}
+	return t, nil
+}
+
+func (o *Options) checkName() error {
+	if !nameFormat.MatchString(o.Name) {
+		return cmdutil.Usagef("invalid slot name %q: use up to 63 lower-case letters, digits and underscores", o.Name)
+	}
+	return nil
+}
+
+// change opens the trail and calls f while nobody else changes slots or deletes
+// segments; the trail is as it is then.
+func (o *Options) change(f func(t *trail.Trail, folder *os.File) error) error {
+	if err := o.checkName(); err != nil {
+		return err
+	}
+	t, err := o.open()
+	if err != nil {
+		return err
+	}
+	err = locked(t.Path, func(folder *os.File) error {
+		if t, err = o.open(); err != nil {
+			return err
+		}
+		return f(t, folder)
+	})
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s: %w", p.Path, p.Err)
+	}
+	return err
+}
+
+func (o *Options) exists(folder *os.File) bool {
+	_, err := os.Lstat(filepath.Join(folder.Name(), o.Name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func create(opts *Options) error {
+	from := start
+	switch opts.From {
+	case "start":
+	case "end":
+		from = end
+	default:
+		return cmdutil.Usagef("invalid beginning %q: use start or end", opts.From)
+	}
+	return opts.change(func(t *trail.Trail, folder *os.File) error {
+		if opts.exists(folder) {
+			return fmt.Errorf("slot %q exists already", opts.Name)
+		}
+		s := &Slot{Name: opts.Name, Created: (opts.Now.Unix()-946684800)*1e6 + int64(opts.Now.Nanosecond()/1000)}
+		for _, stream := range t.Streams {
+			if p, ok := from(stream); ok {
+				s.set(p)
+			}
+		}
+		return write(folder, s)
+	})
+}
+
+func advance(opts *Options) error {
+	to, err := parseTarget(opts.To, opts.Now)
+	if err != nil {
+		return err
+	}
+	return opts.change(func(t *trail.Trail, folder *os.File) error {
+		if !opts.exists(folder) {
+			return fmt.Errorf("there is no slot %q", opts.Name)
+		}
+		s, err := read(folder.Name(), opts.Name)
+		if err != nil {
+			return err
+		}
+		for _, stream := range t.Streams {
+			p := s.wants(stream.Number)
+			if !lost(stream, p) {
+				continue
+			}
+			if !opts.Force {
+				return fmt.Errorf("slot %q is lost: it wants segment %d of stream %d, and the first that is there is %d; use --force to go on from what is left", opts.Name, p.Segment, stream.Number, stream.Segments[0].Number)
+			}
+			first, _ := start(stream)
+			s.set(first)
+		}
+		positions, err := to(t, &s, opts.Force)
+		if err != nil {
+			return err
+		}
+		for _, p := range positions {
+			if old := s.wants(p.Stream); p.before(old) && !opts.Force {
+				return fmt.Errorf("slot %q would go backwards in stream %d, from segment %d, block %d, to segment %d, block %d; use --force if that is meant", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
+			}
+			s.set(p)
+		}
+		return write(folder, &s)
+	})
+}
+
+func drop(opts *Options) error {
+	return opts.change(func(_ *trail.Trail, folder *os.File) error {
+		if !opts.exists(folder) {
+			return fmt.Errorf("there is no slot %q", opts.Name)
+		}
+		return remove(folder, opts.Name)
+	})
+}
+
+// Status is a slot and what it keeps.
+type Status struct {
+	Name     string         `json:"name"`
+	State    string         `json:"state"`
+	Created  string         `json:"created,omitempty"`
+	Segments int            `json:"segments_behind"`
+	Bytes    int64          `json:"bytes_behind"`
+	Error    string         `json:"error,omitempty"`
+	Streams  []StreamStatus `json:"streams,omitempty"`
+}
+
+// StreamStatus is the same of one stream.
+type StreamStatus struct {
+	Stream   uint32 `json:"stream"`
+	State    string `json:"state"`
+	Segment  uint64 `json:"segment"`
+	Block    uint64 `json:"block"`
+	Segments int    `json:"segments_behind"`
+	Bytes    int64  `json:"bytes_behind"`
+}
+
+const (
+	active     = "active"
+	isLost     = "lost"
+	unreadable = "unreadable"
+)
+
+func status(t *trail.Trail, s *Slot) Status {
+	st := Status{Name: s.Name, State: active}
+	if s.Err != nil {
+		st.State, st.Error = unreadable, s.Err.Error()
+		return st
+	}
+	st.Created = render.Time(s.Created)
+	for _, stream := range t.Streams {
+		p := s.wants(stream.Number)
+		one := StreamStatus{Stream: stream.Number, State: active, Segment: p.Segment, Block: p.Block}
+		one.Segments, one.Bytes = behind(stream, p)
+		if lost(stream, p) {
+			one.State, st.State = isLost, isLost
+		}
+		st.Segments += one.Segments
+		st.Bytes += one.Bytes
+		st.Streams = append(st.Streams, one)
+	}
+	return st
+}
+
+func list(opts *Options) error {
+	if opts.Format != "text" && opts.Format != "json" {
+		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	}
+	t, err := opts.open()
+	if err != nil {
+		return err
+	}
+	slots, err := readAll(t.Path)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Trail string   `json:"trail"`
+		Slots []Status `json:"slots"`
+	}{t.Path, []Status{}}
+	failed := false
+	for i := range slots {
+		st := status(t, &slots[i])
+		failed = failed || st.State == unreadable
+		answer.Slots = append(answer.Slots, st)
+	}
+	if opts.Format == "json" {
+		e := json.NewEncoder(opts.IO.Out)
+		e.SetEscapeHTML(false)
+		err = e.Encode(answer)
+	} else {
+		err = writeText(opts.IO.Out, answer.Slots)
+	}
+	if err == nil && failed {
+		return cmdutil.ErrFailed
+	}
+	return err
+}
+
+func writeText(out io.Writer, slots []Status) error {
+	var b strings.Builder
+	width := len("slot")
+	for i := range slots {
+		width = max(width, len(slots[i].Name))
+	}
+	fmt.Fprintf(&b, "%-*s  %-10s %6s %10s %12s %8s %9s\n", width, "slot", "state", "stream", "segment", "block", "segments", "bytes")
+	for i := range slots {
+		s := &slots[i]
+		if s.State == unreadable {
+			fmt.Fprintf(&b, "%-*s  %-10s %s\n", width, s.Name, s.State, render.Safe(s.Error))
+			continue
+		}
+		for _, p := range s.Streams {
+			state := s.State
+			if state == isLost && p.State == active {
+				state = "(lost)"
+			}
+			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, verify.Group(int64(p.Block)), p.Segments, progress.Bytes(p.Bytes))
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,240 @@
+// Package slot is the command that makes, moves, lists and drops slots: named
+// reader positions, before which the server may delete and after which it may
+// not.
+package slot
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// A Slot is what a slot's file says.
+type Slot struct {
+	Name      string
+	Created   int64      // microseconds since 2000-01-01 UTC
+	Positions []Position // by stream
+	// Err is why the file cannot be read; such a slot keeps everything.
+	Err error
+}
+
+// Position is what a slot wants of a stream: this block and all after it.
+type Position struct {
+	Stream  uint32
+	Segment uint64
+	Block   uint64
+}
+
+const (
+	firstLine = "pg_steno slot 1\n"
+	// maxFile and maxStreams are limits of the format.
+	maxFile    = 64 << 10
+	maxStreams = 256
+)
+
+var nameFormat = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// wants is the slot's position in a stream; of one that it does not name, all.
+func (s *Slot) wants(stream uint32) Position {
+	for _, p := range s.Positions {
+		if p.Stream == stream {
+			return p
+		}
+	}
+	return Position{stream, 1, 1}
+}
+
+// set changes one position.
+func (s *Slot) set(p Position) {
+	i, there := slices.BinarySearchFunc(s.Positions, p, func(a, b Position) int { return cmp.Compare(a.Stream, b.Stream) })
+	if there {
+		s.Positions[i] = p
+	} else {
+		s.Positions = slices.Insert(s.Positions, i, p)
+	}
+}
+
+func (s *Slot) encode() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%screated %d\n", firstLine, s.Created)
+	for _, p := range s.Positions {
+		fmt.Fprintf(&b, "stream %d segment %d block %d\n", p.Stream, p.Segment, p.Block)
+	}
+	return b.Bytes()
+}
+
+var errFormat = errors.New("this is no slot, or one of a newer version")
+
+// parse reads a slot's file.
+func parse(text []byte) (created int64, positions []Position, err error) {
+	rest, ok := strings.CutPrefix(string(text), firstLine)
+	if !ok || len(text) > maxFile {
+		return 0, nil, errFormat
+	}
+	line, rest, ok := strings.Cut(rest, "\n")
+	digits, named := strings.CutPrefix(line, "created ")
+	when, good := parseNumber(digits, 63)
+	if !ok || !named || !good {
+		return 0, nil, errFormat
+	}
+	for rest != "" {
+		line, rest, ok = strings.Cut(rest, "\n")
+		words := strings.Split(line, " ")
+		if !ok || len(words) != 6 || words[0] != "stream" || words[2] != "segment" || words[4] != "block" {
+			return 0, nil, errFormat
+		}
+		stream, a := parseNumber(words[1], 32)
+		segment, b := parseNumber(words[3], 63)
+		block, c := parseNumber(words[5], 63)
+		n := len(positions)
+		if !a || !b || !c || segment == 0 || block == 0 || n == maxStreams ||
+			n > 0 && uint32(stream) <= positions[n-1].Stream {
+			return 0, nil, errFormat
+		}
+		positions = append(positions, Position{uint32(stream), segment, block})
+	}
+	return int64(when), positions, nil
+}
+
+// parseNumber reads a number as numbers are written: without sign or leading
+// zeros.
+func parseNumber(s string, bits int) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 10, bits)
+	return n, err == nil && strconv.FormatUint(n, 10) == s
+}
+
+// readAll reads the slots of a trail, by name.
+func readAll(path string) ([]Slot, error) {
+	folder := filepath.Join(path, trail.SlotsFolder)
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Slot
+	for _, e := range entries {
+		if !nameFormat.MatchString(e.Name()) {
+			continue
+		}
+		s, err := read(folder, e.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func read(folder, name string) (Slot, error) {
+	s := Slot{Name: name}
+	path := filepath.Join(folder, name)
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	if err == nil {
+		if s.Created, s.Positions, err = parse(text); err != nil {
+			err = &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+	}
+	s.Err = err
+	return s, err
+}
+
+// locked calls f while the server deletes nothing, and nobody else changes a
+// slot. The folder of the slots is made when it is not there.
+func locked(path string, f func(folder *os.File) error) error {
+	name := filepath.Join(path, trail.SlotsFolder)
+	if err := os.Mkdir(name, 0o700); err == nil {
+		if err := giveToOwner(name, path); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	folder, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	for {
+		err = syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	return f(folder)
+}
+
+// giveToOwner makes what root has made belong to whom the trail belongs to: the
+// server must read it.
+func giveToOwner(name, of string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(of)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	return os.Lchown(name, int(owner.Uid), int(owner.Gid))
+}
+
+// write replaces a slot's file, or makes it: whatever happens, the old one or the
+// new one is there, whole.
+func write(folder *os.File, s *Slot) (err error) {
+	name := filepath.Join(folder.Name(), s.Name)
+	temporary := filepath.Join(folder.Name(), "."+s.Name+".new")
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(s.encode())
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = giveToOwner(temporary, folder.Name())
+	}
+	if err == nil {
+		err = os.Rename(temporary, name)
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return folder.Sync()
+}
+
+func remove(folder *os.File, name string) error {
+	if err := os.Remove(filepath.Join(folder.Name(), name)); err != nil {
+		return err
+	}
+	return folder.Sync()
+}

@@ -1,0 +1,188 @@
+package slot
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/cat"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// start is the first block of a stream that is there; ok is false in a stream
+// without segments, of which a slot wants all that comes.
+func start(s *trail.Stream) (p Position, ok bool) {
+	if len(s.Segments) == 0 {
+		return p, false
+	}
+	seg := s.Segments[0]
+	p = Position{s.Number, seg.Number, 1}
+	if seg.Err == nil {
+		p.Block = max(1, seg.Header.FirstBlock)
+	}
+	return p, true
+}
+
+// end is the block that comes next in a stream.
+func end(s *trail.Stream) (p Position, ok bool) {
+	if len(s.Segments) == 0 {
+		return p, false
+	}
+	p = Position{s.Number, s.Segments[len(s.Segments)-1].Number, 1}
+	for i := len(s.Segments) - 1; i >= 0; i-- {
+		seg := s.Segments[i]
+		refs, _ := seg.Index()
+		if n := len(refs); n > 0 {
+			p.Block = refs[n-1].Number + 1
+			return p, true
+		}
+		if seg.Err == nil {
+			p.Block = max(1, seg.Header.FirstBlock)
+			return p, true
+		}
+	}
+	return p, true
+}
+
+// at is the first block of a stream, from a position on, that has a record that
+// ended at a time or later: all blocks before it ended earlier.
+func at(s *trail.Stream, from Position, when int64) (p Position, ok bool) {
+	for _, seg := range s.Segments {
+		if seg.Number < from.Segment {
+			continue
+		}
+		refs, _ := seg.Index()
+		for i := range refs {
+			if refs[i].LastEnd >= when && refs[i].Number >= from.Block {
+				return Position{s.Number, seg.Number, refs[i].Number}, true
+			}
+		}
+	}
+	return end(s)
+}
+
+// before says whether p comes before q in their stream.
+func (p Position) before(q Position) bool {
+	return p.Segment < q.Segment || p.Segment == q.Segment && p.Block < q.Block
+}
+
+// target is where a slot is to go: all streams, or one.
+type target func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
+
+// parseTarget reads the value of --to.
+func parseTarget(to string, now time.Time) (target, error) {
+	switch to {
+	case "":
+		return nil, cmdutil.Usagef("say with --to how far: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
+	case "start":
+		return each(func(s *trail.Stream, _ Position, _ bool) (Position, bool) { return start(s) }), nil
+	case "end":
+		return each(func(s *trail.Stream, _ Position, _ bool) (Position, bool) { return end(s) }), nil
+	}
+	if words := strings.Split(to, "/"); len(words) == 2 || len(words) == 3 {
+		stream, a := parseNumber(words[0], 32)
+		segment, b := parseNumber(words[1], 63)
+		block, c := uint64(0), true
+		if len(words) == 3 {
+			block, c = parseNumber(words[2], 63)
+			c = c && block > 0
+		}
+		if a && b && c && segment > 0 {
+			return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
+				p, err := place(t, Position{uint32(stream), segment, block})
+				return []Position{p}, err
+			}, nil
+		}
+	}
+	when, err := cat.ParseWhen(to, now)
+	if err != nil {
+		return nil, cmdutil.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a moment such as 2026-11-21T20:45:13Z or 10m", to)
+	}
+	return each(func(s *trail.Stream, wanted Position, force bool) (Position, bool) {
+		if force {
+			wanted = Position{s.Number, 1, 1}
+		}
+		return at(s, wanted, when)
+	}), nil
+}
+
+// each makes a target of a position in each stream.
+func each(f func(s *trail.Stream, wanted Position, force bool) (Position, bool)) target {
+	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
+		var all []Position
+		for _, s := range t.Streams {
+			if p, ok := f(s, slot.wants(s.Number), force); ok {
+				all = append(all, p)
+			}
+		}
+		return all, nil
+	}
+}
+
+// place checks a position that was named; without a block it is the segment's
+// first.
+func place(t *trail.Trail, p Position) (Position, error) {
+	for _, s := range t.Streams {
+		if s.Number != p.Stream {
+			continue
+		}
+		for _, seg := range s.Segments {
+			if seg.Number != p.Segment {
+				continue
+			}
+			if seg.Err != nil {
+				return p, seg.Err
+			}
+			first := max(1, seg.Header.FirstBlock)
+			next := first
+			if refs, _ := seg.Index(); len(refs) > 0 {
+				next = refs[len(refs)-1].Number + 1
+			}
+			if p.Block == 0 {
+				p.Block = first
+			}
+			if p.Block < first || p.Block > next {
+				return p, fmt.Errorf("block %d is not in segment %d of stream %d, which has the blocks from %d up to %d", p.Block, p.Segment, p.Stream, first, next-1)
+			}
+			return p, nil
+		}
+		if n := len(s.Segments); n > 0 {
+			return p, fmt.Errorf("segment %d of stream %d is not there: there are %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[n-1].Number)
+		}
+	}
+	return p, fmt.Errorf("stream %d is not in the trail", p.Stream)
+}
+
+// lost says whether the server has deleted what a slot wants of a stream.
+func lost(s *trail.Stream, p Position) bool {
+	return len(s.Segments) > 0 && p.Segment < s.Segments[0].Number
+}
+
+// behind is what a slot keeps of a stream: the segments, and the bytes that are
+// not read yet.
+func behind(s *trail.Stream, p Position) (segments int, bytes int64) {
+	for _, seg := range s.Segments {
+		if seg.Number < p.Segment {
+			continue
+		}
+		segments++
+		bytes += seg.Size
+		if seg.Number != p.Segment {
+			continue
+		}
+		refs, _ := seg.Index()
+		read := int64(0)
+		for i := range refs {
+			if refs[i].Number >= p.Block {
+				break
+			}
+			read = refs[i].Offset + refs[i].Length()
+		}
+		if len(refs) == 0 {
+			read = seg.Size
+		}
+		bytes -= read
+	}
+	return segments, bytes
+}

@@ -1,0 +1,253 @@
+package slot
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+const second = 1_000_000
+
+// writeTrail writes two streams of three segments with two blocks each, a second
+// after each other.
+func writeTrail(t *testing.T) string {
+	dir := t.TempDir()
+	now := trailtest.Epoch
+	for number := range uint32(2) {
+		s := trailtest.NewStream(t, dir, number)
+		session := trailtest.NewSession(trailtest.Epoch, number+1)
+		for i := range 3 {
+			if i > 0 {
+				s.Rotate(t, now)
+			}
+			for range 2 {
+				b := trailtest.NewBuilder(now)
+				b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: now, Text: "x"})
+				s.Write(t, b)
+				now += second
+			}
+		}
+	}
+	return dir
+}
+
+// run runs a subcommand.
+func run(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	streams, _, stdout, _ := iostreams.Test()
+	cmd := NewCmdSlot(&cmdutil.Factory{IO: streams})
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.Execute()
+	return stdout.String(), err
+}
+
+func positions(t *testing.T, dir, name string) []Position {
+	t.Helper()
+	s, err := read(filepath.Join(dir, "slots"), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Positions
+}
+
+func TestSlotsBeginAtTheStartOrTheEnd(t *testing.T) {
+	dir := writeTrail(t)
+	for from, want := range map[string][]Position{
+		"start": {{0, 1, 1}, {1, 1, 1}},
+		"end":   {{0, 3, 7}, {1, 3, 7}},
+	} {
+		if _, err := run(t, "create", from, dir, "--from", from); err != nil {
+			t.Fatal(err)
+		}
+		if got := positions(t, dir, from); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", from, got)
+		}
+	}
+	path := filepath.Join(dir, "slots", "start")
+	text, _ := os.ReadFile(path)
+	if want := "stream 0 segment 1 block 1\nstream 1 segment 1 block 1\n"; !strings.HasPrefix(string(text), "pg_steno slot 1\ncreated ") || !strings.HasSuffix(string(text), want) {
+		t.Errorf("file: %q", text)
+	}
+	if info, _ := os.Stat(path); info.Mode() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "slots", ".*")); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+	if tr, _ := trail.Open(dir); len(tr.Foreign) != 0 {
+		t.Errorf("foreign: %v", tr.Foreign)
+	}
+}
+
+func TestSlotsAdvance(t *testing.T) {
+	moment := func(seconds int64) string {
+		return time.Unix(946684800+trailtest.Epoch/second+seconds, 0).UTC().Format(time.RFC3339)
+	}
+	for to, want := range map[string][]Position{
+		"end":      {{0, 3, 7}, {1, 3, 7}},
+		"0/3":      {{0, 3, 5}, {1, 1, 1}},
+		"1/2":      {{0, 1, 1}, {1, 2, 3}},
+		"1/2/4":    {{0, 1, 1}, {1, 2, 4}},
+		"1/3/7":    {{0, 1, 1}, {1, 3, 7}},
+		moment(3):  {{0, 2, 4}, {1, 1, 1}},
+		moment(11): {{0, 3, 7}, {1, 3, 6}},
+		moment(99): {{0, 3, 7}, {1, 3, 7}},
+	} {
+		dir := writeTrail(t)
+		run(t, "create", "a", dir)
+		if _, err := run(t, "advance", "a", dir, "--to", to); err != nil {
+			t.Errorf("%s: %v", to, err)
+		}
+		if got := positions(t, dir, "a"); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", to, got)
+		}
+	}
+}
+
+func TestSlotsDoNotGoBackwardsByChance(t *testing.T) {
+	dir := writeTrail(t)
+	run(t, "create", "a", dir, "--from", "end")
+	for _, to := range []string{"start", "0/2", "1/3/6", "2001-01-01"} {
+		_, err := run(t, "advance", "a", dir, "--to", to)
+		if to != "2001-01-01" && (err == nil || !strings.Contains(err.Error(), "would go backwards in stream")) {
+			t.Errorf("%s: %v", to, err)
+		}
+		if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 3, 7}, {1, 3, 7}}) {
+			t.Errorf("%s: %v", to, got)
+		}
+	}
+	if _, err := run(t, "advance", "a", dir, "--to", "0/2", "--force"); err != nil {
+		t.Error(err)
+	}
+	if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 2, 3}, {1, 3, 7}}) {
+		t.Errorf("forced: %v", got)
+	}
+	if _, err := run(t, "advance", "a", dir, "--to", "2001-01-01", "--force"); err != nil {
+		t.Error(err)
+	}
+	if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 1, 1}, {1, 1, 1}}) {
+		t.Errorf("forced to a moment: %v", got)
+	}
+}
+
+func TestLostSlotsSaySo(t *testing.T) {
+	dir := writeTrail(t)
+	run(t, "create", "a", dir)
+	os.Remove(filepath.Join(dir, "0", "0000000001.steno"))
+	out, err := run(t, "list", dir, "--format", "json")
+	if err != nil || !strings.Contains(out, `"name":"a","state":"lost"`) || !strings.Contains(out, `{"stream":1,"state":"active"`) {
+		t.Errorf("%s %v", out, err)
+	}
+	if _, err := run(t, "advance", "a", dir, "--to", "1/2"); err == nil || !strings.Contains(err.Error(), `slot "a" is lost: it wants segment 1 of stream 0, and the first that is there is 2`) {
+		t.Error(err)
+	}
+	if _, err := run(t, "advance", "a", dir, "--to", "1/2", "--force"); err != nil {
+		t.Error(err)
+	}
+	if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 2, 3}, {1, 2, 3}}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWrongUseIsRefused(t *testing.T) {
+	dir := writeTrail(t)
+	run(t, "create", "a", dir)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"create", "a", dir}, `slot "a" exists already`},
+		{[]string{"create", "A", dir}, `invalid slot name "A"`},
+		{[]string{"create", "../x", dir}, "invalid slot name"},
+		{[]string{"create", strings.Repeat("a", 64), dir}, "invalid slot name"},
+		{[]string{"create", "b", dir, "--from", "here"}, `invalid beginning "here"`},
+		{[]string{"create", "b", filepath.Join(dir, "0")}, "is not the directory of a trail"},
+		{[]string{"create", "b", t.TempDir()}, "is not the directory of a trail"},
+		{[]string{"drop", "b", dir}, `there is no slot "b"`},
+		{[]string{"advance", "b", dir, "--to", "end"}, `there is no slot "b"`},
+		{[]string{"advance", "a", dir}, "say with --to how far"},
+		{[]string{"advance", "a", dir, "--to", "soon"}, `invalid position "soon"`},
+		{[]string{"advance", "a", dir, "--to", "0/0"}, `invalid position "0/0"`},
+		{[]string{"advance", "a", dir, "--to", "5/1"}, "stream 5 is not in the trail"},
+		{[]string{"advance", "a", dir, "--to", "0/9"}, "segment 9 of stream 0 is not there: there are 1 to 3"},
+		{[]string{"advance", "a", dir, "--to", "0/2/9"}, "block 9 is not in segment 2 of stream 0, which has the blocks from 3 up to 4"},
+		{[]string{"list", dir, "--format", "xml"}, `invalid format "xml"`},
+	} {
+		if _, err := run(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v", c.args, err)
+		}
+	}
+	if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 1, 1}, {1, 1, 1}}) {
+		t.Errorf("changed by what was refused: %v", got)
+	}
+}
+
+func TestUnreadableSlotsAreShownAndCanBeDropped(t *testing.T) {
+	dir := writeTrail(t)
+	run(t, "create", "a", dir)
+	os.WriteFile(filepath.Join(dir, "slots", "b"), []byte("pg_steno slot 9\n"), 0o600)
+	out, err := run(t, "list", dir)
+	if err != cmdutil.ErrFailed || !strings.Contains(out, "b     unreadable") || !strings.Contains(out, "a     active") {
+		t.Errorf("%s%v", out, err)
+	}
+	if _, err := run(t, "advance", "b", dir, "--to", "end"); err == nil {
+		t.Error("an unreadable slot was advanced")
+	}
+	if _, err := run(t, "drop", "b", dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := run(t, "list", dir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSlotFilesHaveOneSpelling(t *testing.T) {
+	const good = "pg_steno slot 1\ncreated 5\nstream 0 segment 1 block 1\n"
+	if _, p, err := parse([]byte(good)); err != nil || len(p) != 1 {
+		t.Error(err)
+	}
+	for _, bad := range []string{
+		"", "pg_steno slot 1\n", "pg_steno slot 2\ncreated 5\n", good[:len(good)-1], good + "\n", good + "stream 0 segment 1 block 1\n",
+		strings.Replace(good, "segment 1", "segment 01", 1), strings.Replace(good, "segment 1", "segment 0", 1),
+		strings.Replace(good, "block 1", "block -1", 1), strings.ReplaceAll(good, "\n", "\r\n"),
+	} {
+		if _, _, err := parse([]byte(bad)); err == nil {
+			t.Errorf("%q is taken for a slot", bad)
+		}
+	}
+}
+
+func FuzzSlot(f *testing.F) {
+	corpus, _ := filepath.Glob("../../core/fuzz/slots/*")
+	if len(corpus) < 3 {
+		f.Fatal("no corpus")
+	}
+	for _, path := range corpus {
+		text, _ := os.ReadFile(path)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		created, positions, err := parse(text)
+		if err != nil {
+			return
+		}
+		s := Slot{Created: created, Positions: positions}
+		if again := s.encode(); !bytes.Equal(again, text) {
+			t.Errorf("%q was read, %q written", text, again)
+		}
+		if s.wants(math.MaxUint32).Segment == 0 {
+			t.Error("wants nothing")
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package trail
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Names in a trail's directory that are no streams.
+const (
+	SlotsFolder   = "slots"
+	retentionFile = "retention"
+)
+
+// isOwn says whether a name in a trail's directory belongs to the trail, though
+// it is no stream.
+func isOwn(name string) bool {
+	return name == SlotsFolder || name == retentionFile || name == retentionFile+".new"
+}
+
+// Deletion is what a deletion record says: segments of a stream that the server
+// deleted as its settings told it to.
+type Deletion struct {
+	Stream       uint32
+	Time         int64
+	Reason       string
+	FirstSegment uint64
+	LastSegment  uint64
+	FirstBlock   uint64
+	LastBlock    uint64
+	Records      uint64
+	LastRecord   uint64
+	Bytes        uint64
+	// SinceSegment is where an unbroken series of deletions began that ends with
+	// this one; the totals are its.
+	SinceSegment uint64
+	TotalRecords uint64
+	TotalBytes   uint64
+	// Missing counts segments of the series that had gone before their turn.
+	Missing uint64
+	// Chain is the chain hash of the last deleted block.
+	Chain [32]byte
+}
+
+// Covers says whether a segment went in this deletion or one before it.
+func (d *Deletion) Covers(segment uint64) bool {
+	return d.SinceSegment <= segment && segment <= d.LastSegment
+}
+
+// ParseDeletion reads a deletion record; ok says whether it is a whole one.
+func ParseDeletion(r *Record) (d Deletion, ok bool) {
+	if event, _ := r.ExtraValue("event"); r.Kind != KindServer || string(event) != "deleted" {
+		return d, false
+	}
+	ok = true
+	number := func(name string, bits int) uint64 {
+		value, _ := r.ExtraValue(name)
+		n, err := strconv.ParseUint(string(value), 10, bits)
+		ok = ok && err == nil
+		return n
+	}
+	d.Time, d.Stream = r.Time, uint32(number("stream", 32))
+	d.FirstSegment, d.LastSegment = number("first_segment", 63), number("last_segment", 63)
+	d.FirstBlock, d.LastBlock = number("first_block", 63), number("last_block", 63)
+	d.Records, d.LastRecord, d.Bytes = number("records", 63), number("last_record", 63), number("bytes", 63)
+	d.SinceSegment = number("since_segment", 63)
+	d.TotalRecords, d.TotalBytes = number("total_records", 63), number("total_bytes", 63)
+	if _, there := r.ExtraValue("missing"); there {
+		d.Missing = number("missing", 63)
+	}
+	reason, _ := r.ExtraValue("reason")
+	d.Reason = string(reason)
+	chain, _ := r.ExtraValue("chain")
+	n, err := hex.Decode(d.Chain[:], chain[:min(len(chain), 64)])
+	ok = ok && err == nil && n == 32 && len(chain) == 64 &&
+		0 < d.SinceSegment && d.SinceSegment <= d.FirstSegment && d.FirstSegment <= d.LastSegment
+	return d, ok
+}
+
+// DeletionsIn finds the latest deletion record of each stream of the trail in a
+// directory, in the order of the streams. The trail's file "retention" says in
+// which blocks they are; only what the blocks say counts.
+func DeletionsIn(path string) []Deletion {
+	text, err := os.ReadFile(filepath.Join(path, retentionFile))
+	if err != nil {
+		return nil
+	}
+	files := &Files{}
+	defer files.Close()
+	latest := map[uint32]Deletion{}
+	lines := strings.Split(string(text), "\n")
+	if lines[0] != "pg_steno retention 1" {
+		return nil
+	}
+	for _, line := range lines[1:] {
+		p, ok := parsePlace(line)
+		if !ok {
+			continue
+		}
+		if _, known := latest[p.of]; known {
+			continue
+		}
+		if d, ok := files.deletionAt(path, p); ok {
+			latest[p.of] = d
+		}
+	}
+	var all []Deletion
+	for _, d := range latest {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b Deletion) int { return int(a.Stream) - int(b.Stream) })
+	return all
+}
+
+// place is where a line of the file says that a deletion record is.
+type place struct {
+	of     uint32 // the stream that it is about
+	last   uint64 // the last segment that it names
+	stream uint32
+	seg    uint64
+	offset uint64
+	block  uint64
+}
+
+func parsePlace(line string) (p place, ok bool) {
+	words := strings.Split(line, " ")
+	ok = true
+	// after is the number that stands so many words after a word.
+	after := func(word string, n int, most uint64) uint64 {
+		i := slices.Index(words, word)
+		if i < 0 || i+n >= len(words) {
+			ok = false
+			return 0
+		}
+		v, err := strconv.ParseUint(words[i+n], 10, 64)
+		ok = ok && err == nil && v <= most
+		return v
+	}
+	p.of = uint32(after("stream", 1, math.MaxUint32))
+	p.last = after("segments", 2, math.MaxInt64)
+	p.stream, p.seg = uint32(after("at", 1, math.MaxUint32)), after("at", 2, math.MaxInt64)
+	p.offset, p.block = after("at", 3, math.MaxInt64), after("at", 4, math.MaxInt64)
+	return p, ok
+}
+
+// deletionAt reads the deletion record at a place, if it is there.
+func (fs *Files) deletionAt(path string, p place) (Deletion, bool) {
+	stream := &Stream{Number: p.stream, Path: filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10))}
+	seg := openSegment(filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix)), stream)
+	if seg.Err != nil || int64(p.offset)+BlockHeaderSize > seg.Size {
+		return Deletion{}, false
+	}
+	o, err := fs.acquire(seg.Path)
+	if err != nil {
+		return Deletion{}, false
+	}
+	w := window{r: o.f, size: seg.Size}
+	h, err := w.header(int64(p.offset))
+	fs.release(o)
+	if err != nil || h.Number != p.block || int64(h.Stored) > seg.Size-int64(p.offset)-BlockHeaderSize {
+		return Deletion{}, false
+	}
+	var b Block
+	if fs.Read(&BlockRef{Segment: seg, Offset: int64(p.offset), Number: h.Number, Stored: h.Stored, Raw: h.Raw}, &b) != nil {
+		return Deletion{}, false
+	}
+	var r Record
+	for b.Next(&r) == nil {
+		if d, ok := ParseDeletion(&r); ok && d.Stream == p.of && d.LastSegment == p.last {
+			return d, true
+		}
+	}
+	return Deletion{}, false
+}
+
+// GoneError is a segment that was there when the trail was opened, and went
+// before it was read.
+type GoneError struct {
+	Segment *Segment
+	// What says which part of it was not read; empty for all.
+	What string
+}
+
+func (e *GoneError) Error() string {
+	what := e.What
+	if what == "" {
+		what = "the segment"
+	}
+	if e.ByPolicy() {
+		return fmt.Sprintf("%s: %s was deleted by policy before it was read", e.Segment.Path, what)
+	}
+	return fmt.Sprintf("%s: %s is gone, and no record says that it was deleted", e.Segment.Path, what)
+}
+
+// ByPolicy says whether a record of the trail, as it is now, says that the segment
+// was deleted. The server writes that before it deletes.
+func (e *GoneError) ByPolicy() bool {
+	return slices.ContainsFunc(DeletionsIn(filepath.Dir(e.Segment.Stream.Path)), func(d Deletion) bool {
+		return d.Stream == e.Segment.Stream.Number && d.Covers(e.Segment.Number)
+	})
+}
+
+func isGone(err error) bool {
+	var gone *GoneError
+	return errors.As(err, &gone)
+}
+
+// gone makes a *GoneError of a segment's file that is not there.
+func (seg *Segment) gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &GoneError{Segment: seg}
+	}
+	return err
+}
+
+// IncompleteError is a record the first parts of which stood before the first
+// segment that is there.
+type IncompleteError struct {
+	File   string
+	Offset int64
+	Reason string
+}
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("%s: offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// beginsAfter says whether a stream of the index begins after a session began, so that
+// what the session wrote first may be gone.
+func (x *Index) beginsAfter(session *Session) bool {
+	return slices.ContainsFunc(x.Streams, func(s StreamIndex) bool {
+		if len(s.Stream.Segments) == 0 {
+			return false
+		}
+		first := s.Stream.Segments[0]
+		return first.Number > 1 && first.Header.Created >= session.Start
+	})
+}

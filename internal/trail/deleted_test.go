@@ -1,0 +1,146 @@
+package trail_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+func threeSegments(t *testing.T) (dir string, s *trailtest.Stream) {
+	dir = t.TempDir()
+	s = trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for i := range 3 {
+		if i > 0 {
+			s.Rotate(t, trailtest.Epoch+int64(i))
+		}
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch, fmt.Sprint("text", i+1)))
+		s.Write(t, b)
+	}
+	return dir, s
+}
+
+func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
+	dir, s := threeSegments(t)
+	writer := trailtest.NewSession(trailtest.Epoch, 2)
+	if all := trail.DeletionsIn(dir); all != nil {
+		t.Errorf("without a state file: %v", all)
+	}
+	want := s.Delete(t, writer, s, 1, 2)
+	if all := trail.DeletionsIn(dir); len(all) != 1 || all[0] != want {
+		t.Errorf("got %+v, want %+v", all, want)
+	}
+	if tr := open(t, dir); len(tr.Foreign) != 0 {
+		t.Errorf("foreign: %q", tr.Foreign)
+	}
+
+	// What the file says, and no record, counts for nothing.
+	path := filepath.Join(dir, "retention")
+	state, _ := os.ReadFile(path)
+	for _, forged := range []string{
+		strings.Replace(string(state), "segments 1 2", "segments 1 3", 1),
+		strings.Replace(string(state), "at 0 3", "at 0 2", 1),
+		strings.Replace(string(state), "at 0 3", "at 9 3", 1),
+		strings.Replace(string(state), "retention 1", "retention 2", 1),
+		string(state[:len(state)/3]),
+	} {
+		if forged == string(state) {
+			t.Fatal("the state file has another form")
+		}
+		os.WriteFile(path, []byte(forged), 0o600)
+		if all := trail.DeletionsIn(dir); all != nil {
+			t.Errorf("%q is believed: %v", forged, all)
+		}
+	}
+
+	// Of two lines, the first that a record bears out.
+	lines := strings.SplitAfter(string(state), "\n")
+	os.WriteFile(path, []byte(lines[0]+strings.Replace(lines[1], "segments 1 2", "segments 1 3", 1)+lines[1]), 0o600)
+	if all := trail.DeletionsIn(dir); len(all) != 1 || all[0] != want {
+		t.Errorf("got %+v, want %+v", all, want)
+	}
+}
+
+func TestSegmentsThatGoBeforeTheyAreReadAreToldApart(t *testing.T) {
+	dir, s := threeSegments(t)
+	tr := open(t, dir)
+	index := open(t, dir).Index()
+	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 1)
+	os.Remove(s.SegmentPath(1))
+	os.Remove(s.SegmentPath(2))
+	for i, policy := range []bool{true, false} {
+		var gone *trail.GoneError
+		_, errs := tr.Streams[0].Segments[i].Index()
+		if len(errs) != 1 || !errors.As(errs[0], &gone) || gone.ByPolicy() != policy {
+			t.Errorf("segment %d: %v", i+1, errs)
+		}
+		files := &trail.Files{}
+		var b trail.Block
+		if err := files.Read(&index.Streams[0].Refs[i], &b); !errors.As(err, &gone) || gone.ByPolicy() != policy {
+			t.Errorf("block of segment %d: %v", i+1, err)
+		}
+		files.Close()
+	}
+}
+
+func TestFollowingTellsWhatItMissed(t *testing.T) {
+	dir, s := threeSegments(t)
+	f := follow(t, dir)
+	f.expect()
+	session := trailtest.NewSession(trailtest.Epoch, 3)
+	for i := range 3 {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch, fmt.Sprint("more", i)))
+		s.Write(t, b)
+		s.Rotate(t, trailtest.Epoch+int64(10+i))
+	}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch, "last"))
+	s.Write(t, b)
+	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 4)
+	for n := uint64(1); n <= 4; n++ {
+		os.Remove(s.SegmentPath(n))
+	}
+	texts := f.poll()
+	if len(texts) == 0 || texts[0] != "more2" {
+		t.Errorf("got %q", texts)
+	}
+	if len(f.warnings) != 1 || !strings.Contains(f.warnings[0], "what the blocks 4 to 5 held was deleted by policy before it was read") {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+func TestRecordsThatLostTheirFirstPartsAreIncomplete(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Data(session, 1, trail.PartText, "first part, ")
+	s.Write(t, b)
+	s.Rotate(t, trailtest.Epoch+1)
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	r := note(session, trailtest.Epoch, "rest")
+	r.Parts = [3]uint64{12, 0, 0}
+	b.Add(r)
+	s.Write(t, b)
+	warned := func() (err error) {
+		opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(e error) { err = e }}
+		open(t, dir).Index().Merge(t.Context(), opts, func([]byte) error { return nil })
+		return err
+	}
+	if err := warned(); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(s.SegmentPath(1))
+	var incomplete *trail.IncompleteError
+	if err := warned(); !errors.As(err, &incomplete) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// home identifies a stream: its number alone would not, in trails that are
+// verified together.
+type home struct {
+	trail  string
+	stream uint32
+}
+
+func homeOf(s *trail.Stream) home { return home{filepath.Dir(s.Path), s.Number} }
+
+// hole is segments of a stream that are not there.
+type hole struct {
+	stream      *trail.Stream
+	first, last uint64
+}
+
+// Deleted is what went by policy from one stream.
+type Deleted struct {
+	Stream       uint32 `json:"stream"`
+	FirstSegment uint64 `json:"first_segment"`
+	LastSegment  uint64 `json:"last_segment"`
+	LastBlock    uint64 `json:"last_block"`
+	Records      uint64 `json:"records"`
+	Bytes        uint64 `json:"bytes"`
+	Reason       string `json:"reason"` // of the latest deletion
+}
+
+// String says it in a few words.
+func (d *Deleted) String() string {
+	which := fmt.Sprintf("segments %d to %d", d.FirstSegment, d.LastSegment)
+	if d.FirstSegment == d.LastSegment {
+		which = fmt.Sprintf("segment %d", d.FirstSegment)
+	}
+	return fmt.Sprintf("%s of stream %d, %s records, by policy (%s)", which, d.Stream, Group(int64(d.Records)), d.Reason)
+}
+
+// DeletedOf sums up a deletion record and those before it.
+func DeletedOf(d *trail.Deletion) Deleted {
+	return Deleted{
+		Stream: d.Stream, FirstSegment: d.SinceSegment, LastSegment: d.LastSegment, LastBlock: d.LastBlock,
+		Records: d.TotalRecords, Bytes: d.TotalBytes, Reason: d.Reason,
+	}
+}
+
+// deletions settles which segments that are not there were deleted by policy:
+// that is known when all records were read, for the record stands after what it
+// is about.
+func (v *verifier) settleDeletions() {
+	for _, h := range v.holes {
+		at := homeOf(h.stream)
+		left := uncovered(h.first, h.last, v.deletions[at])
+		if len(left) > 0 {
+			// The record can stand in a stream that was not asked for, or have
+			// been written since the trail was opened.
+			for _, d := range trail.DeletionsIn(at.trail) {
+				if d.Stream == at.stream {
+					v.deletions[at] = append(v.deletions[at], d)
+				}
+			}
+			left = uncovered(h.first, h.last, v.deletions[at])
+		}
+		for _, m := range left {
+			if m.first == m.last {
+				v.damage(h.stream.Path, nil, "segment %d is missing, and was not deleted by policy", m.first)
+			} else {
+				v.damage(h.stream.Path, nil, "segments %d to %d are missing, and were not deleted by policy", m.first, m.last)
+			}
+		}
+	}
+	for _, s := range v.trail.Streams {
+		all := v.deletions[homeOf(s)]
+		if len(all) == 0 {
+			continue
+		}
+		latest, missing := &all[0], &all[0]
+		for i := range all {
+			d := &all[i]
+			v.follows(s, d)
+			if d.LastSegment >= latest.LastSegment {
+				latest = d
+			}
+			if d.Missing >= missing.Missing {
+				missing = d
+			}
+		}
+		v.report.Deleted = append(v.report.Deleted, DeletedOf(latest))
+		if missing.Missing > 0 {
+			v.damage(s.Path, nil, "%d of the segments %d to %d had gone before the server deleted them by policy", missing.Missing, missing.SinceSegment, missing.LastSegment)
+		}
+	}
+}
+
+// follows checks that the stream goes on from what was deleted.
+func (v *verifier) follows(s *trail.Stream, d *trail.Deletion) {
+	i, there := slices.BinarySearchFunc(s.Segments, d.LastSegment+1, func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
+	if !there || s.Segments[i].Err != nil {
+		return
+	}
+	seg := s.Segments[i]
+	at := func(offset int64) *int64 { return &offset }
+	switch h := &seg.Header; {
+	case h.PreviousHash != d.Chain:
+		v.broken(seg, at(64), "chain is broken: the segment does not follow from segment %d, as the record of its deletion has it", d.LastSegment)
+	case h.FirstBlock != d.LastBlock+1:
+		v.broken(seg, at(48), "segment begins with block %d instead of %d, as the record of the deletion before it has it", h.FirstBlock, d.LastBlock+1)
+	case h.FirstRecord != d.LastRecord+1:
+		v.broken(seg, at(56), "segment begins with record %d instead of %d, as the record of the deletion before it has it", h.FirstRecord, d.LastRecord+1)
+	}
+}
+
+// broken is damage that several records of one deletion would tell again.
+func (v *verifier) broken(seg *trail.Segment, at *int64, format string, args ...any) {
+	if v.told == nil {
+		v.told = map[*trail.Segment]bool{}
+	}
+	if !v.told[seg] {
+		v.told[seg] = true
+		v.damage(seg.Path, at, format, args...)
+	}
+}
+
+// uncovered is what of the segments from first to last no deletion stands for.
+func uncovered(first, last uint64, deletions []trail.Deletion) []openSpan {
+	spans := make([]openSpan, 0, len(deletions))
+	for _, d := range deletions {
+		spans = append(spans, openSpan{d.SinceSegment, d.LastSegment})
+	}
+	slices.SortFunc(spans, func(a, b openSpan) int { return cmp.Compare(a.first, b.first) })
+	return unexplained(spans, first, last+1)
+}
