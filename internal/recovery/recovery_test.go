@@ -457,6 +457,7 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 	os.Chmod(paths[0], 0o640)
 	os.Mkdir(filepath.Join(dir, "slots"), 0o700)
 	os.WriteFile(filepath.Join(dir, "slots", "siem"), []byte("a position"), 0o600)
+	os.WriteFile(filepath.Join(dir, "retention"), []byte("what was deleted"), 0o600)
 	before := contents(t, dir)
 	r, _, err := recovered(t, Options{InPlace: true, Confirm: confirm}, dir)
 	if !errors.Is(err, cmdutil.ErrFailed) || !strings.HasPrefix(r.Evidence, dir+".damaged-") {
@@ -473,6 +474,9 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 	}
 	if slot, _ := os.ReadFile(filepath.Join(dir, "slots", "siem")); string(slot) != "a position" {
 		t.Error("the slot is not there")
+	}
+	if rest, _ := os.ReadFile(filepath.Join(dir, "retention")); string(rest) != "what was deleted" {
+		t.Error("what was deleted is not there")
 	}
 	if len(records(t, dir)) != 9 {
 		t.Error("records are missing")
