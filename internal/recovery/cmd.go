@@ -272,9 +272,6 @@ func (r *recovery) make(ctx context.Context, opts *Options, final string) error 
 	err := r.run(ctx)
 	r.bar.Done()
 	if err == nil {
-		err = copySlots(r.trail.Path, r.out)
-	}
-	if err == nil {
 		err = adopt(r.out, r.trail.Path, opts.InPlace)
 	}
 	if err == nil {

@@ -74,12 +74,21 @@ func adopt(dir, like string, modes bool) error {
 	})
 }
 
-// slotsFolder is where a trail keeps the positions of its readers, in small files.
-const slotsFolder = "slots"
+// What a server keeps in a trail beside the streams, in small files: the positions of
+// readers, and where it has recorded what it deleted.
+const (
+	slotsFolder   = "slots"
+	retentionFile = "retention"
+)
 
-// copySlots copies them: without, a server that goes on with the copy would delete
-// what they want.
-func copySlots(dir, out string) error {
+// copyRest copies them: without, a server that goes on with the copy would delete what
+// its readers want, and verify would not find what was deleted by policy.
+func copyRest(dir, out string) error {
+	if info, err := os.Lstat(filepath.Join(dir, retentionFile)); err == nil && info.Mode().IsRegular() {
+		if err := copyFile(filepath.Join(dir, retentionFile), filepath.Join(out, retentionFile)); err != nil {
+			return err
+		}
+	}
 	from := filepath.Join(dir, slotsFolder)
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -89,6 +89,9 @@ func (r *recovery) run(ctx context.Context) error {
 		n := int64(r.stream.Number)
 		r.report.NewStream = &n
 	}
+	if err := copyRest(r.trail.Path, r.out); err != nil {
+		return err
+	}
 	r.settleTorn()
 	r.report.missing(r.ledger, r.partial)
 	return r.verify(ctx)
