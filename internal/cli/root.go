@@ -14,6 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/keygen"
+	"github.com/pg-steno/pg_steno/internal/recovery"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/verify"
@@ -59,6 +60,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		verify.NewCmdVerify(f, nil),
 		seal.NewCmdSeal(f),
 		keygen.NewCmdKeygen(f, nil),
+		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
 		slot.NewCmdSlot(f),
 		bench.NewCmdBench(f),

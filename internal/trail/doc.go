@@ -13,6 +13,7 @@
 //	param.go    parameter values as PostgreSQL prints them
 //	merge.go    all streams in one order
 //	live.go     a trail that is being written
+//	whole.go    bytes that are as they were written, for those who copy them
 //	deleted.go  what the server deleted by policy
 //
 // Nothing here trusts its input: a length is checked against the file or the

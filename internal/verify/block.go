@@ -147,7 +147,7 @@ func (c *checker) items(f *finding) {
 			continue
 		}
 		f.spans = append(f.spans, span{b.SessionID(i), o.first, o.last})
-		if string(b.SessionAt(i).Fact(trail.KeyBackendType)) == trail.WriterBackendType {
+		if t := string(b.SessionAt(i).Fact(trail.KeyBackendType)); t == trail.WriterBackendType || t == trail.RecoverBackendType {
 			f.ended = append(f.ended, b.SessionID(i))
 		}
 	}

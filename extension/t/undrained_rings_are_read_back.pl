@@ -1,0 +1,381 @@
+
+# What is in the rings of a server that was killed, and in no block of the trail:
+# steno recover reads it back from the ring file, all of it and nothing twice, into a
+# copy of the trail; and the server itself, when it starts, finds the same records.
+
+use strict;
+use warnings;
+
+use Digest::SHA ();
+use IPC::Run ();
+use JSON::PP ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Steno::Faults;
+use Test::More;
+
+my $json = JSON::PP->new->utf8->canonical;
+my $saved = PostgreSQL::Test::Utils::tempdir();
+my $faults = Steno::Faults->new;
+my $rounds = 0;
+
+# Runs steno recover; returns the exit code, its report, and what it complained of.
+sub recover
+{
+	my (@args) = @_;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run([ $ENV{STENO}, 'recover', '--format', 'json', @args ], '>', \$out, '2>', \$err);
+	return ($? >> 8, $out ne '' ? $json->decode($out) : {}, $err);
+}
+
+# Name and hash of each file below a directory.
+sub contents
+{
+	my ($directory) = @_;
+
+	return { map { ($_ => Digest::SHA->new(256)->addfile($_)->hexdigest) }
+		  grep { -f $_ } glob "$directory/* $directory/*/*" };
+}
+
+# All processes of the server at once; it cannot notice.
+sub kill_all
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid};
+	my @children = split ' ', `ps -o pid= --ppid $postmaster`;
+
+	kill 'STOP', $postmaster;
+	kill 'KILL', @children, $postmaster;
+	gone($node, @children, $postmaster);
+	return;
+}
+
+sub gone
+{
+	my ($node, @pids) = @_;
+
+	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @pids };
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	return;
+}
+
+# A record, but for what tells by whom it was written, and when that was.
+sub essence
+{
+	my ($r) = @_;
+	my %copy = %$r;
+
+	delete @copy{qw(stream segment block)};
+	delete @copy{qw(time duration_us)}
+	  if $r->{kind} eq 'gap' || $r->{kind} eq 'disconnect' && ($r->{outcome} // '') eq 'interrupted';
+	return $json->encode(\%copy);
+}
+
+# Told is what clients know: text => [application, outcome, SQLSTATE, depth].
+sub compare_with_told
+{
+	my ($directory, $told, $what) = @_;
+	my (%seen, @wrong);
+
+	foreach my $r (records($directory, kind => 'statement'))
+	{
+		my $t = $told->{ $r->{text} };
+
+		next if !$t;
+		$seen{ $r->{text} }++;
+		push @wrong, substr($r->{text}, 0, 60) . ": $r->{application} $r->{outcome}"
+		  if "@$t" ne join ' ', $r->{application}, $r->{outcome}, $r->{sqlstate} // '-', $r->{depth} // 0;
+	}
+	is_deeply(\@wrong, [], "$what: what clients were told of each statement");
+	is_deeply(
+		[ map { substr $_, 0, 60 } grep { ($seen{$_} // 0) != 1 } sort keys %$told ],
+		[], "$what: each statement is there, once");
+	return;
+}
+
+# The server is dead.  steno recover reads its ring file; then the server does.
+sub recovered_as_by_server
+{
+	my ($node, $told, $what) = @_;
+	my $folder = "$saved/" . ++$rounds;
+	my ($code, $report, $err, $before, $file, %ours, $ours, $theirs);
+
+	mkdir $folder or die;
+	PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$folder/trail");
+	PostgreSQL::Test::RecursiveCopy::copypath(rings_of($node), "$folder/rings");
+	$before = { %{ contents("$folder/trail") }, %{ contents("$folder/rings") } };
+
+	($code, $report, $err) = recover("$folder/trail", '--out', "$folder/copy", '--rings', "$folder/rings");
+	is($code, 0, "$what: nothing is lost") or diag($err, explain $report);
+	is_deeply({ %{ contents("$folder/trail") }, %{ contents("$folder/rings") } },
+		$before, "$what: the evidence is as it was");
+	is(scalar @{ $report->{ring_files} }, 1, "$what: one ring file");
+	$file = $report->{ring_files}[0];
+	note("$what: $file->{published_records} records published, $file->{already_in_trail} of them written, $file->{recovered_records} recovered");
+	is($file->{recovered_records},
+		$file->{published_records} - $file->{already_in_trail} + $file->{interrupted_statements} + $file->{interrupted_sessions},
+		"$what: all that was published, and the ends of sessions");
+	verify_ok("$folder/copy", "$what: the copy is whole");
+	gapless("$folder/copy", "$what: no session has gaps");
+	compare_with_told("$folder/copy", $told, "$what, recovered");
+
+	# a further run finds all of it in the copy
+	($code, $report) = recover("$folder/copy", '--out', "$folder/again", '--rings', "$folder/rings");
+	is($code, 0, "$what: again");
+	is($report->{ring_files}[0]{recovered_records}, 0, "$what: all is there already");
+
+	$node->start;
+	wait_until 'the server has drained it', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	flush($node);
+	compare_with_told($node, $told, "$what, drained");
+	# by all, those included that records() leaves out
+	$ours = [ map { $json->decode($_) } lines("$folder/copy") ];
+	$ours{ $_->{session} } = 1 foreach grep { $_->{kind} ne 'server' } @$ours;
+	$theirs = [ map { $json->decode($_) } lines($node) ];
+	is_deeply(
+		[ sort map { essence($_) } grep { $ours{ $_->{session} } && $_->{kind} ne 'server' } @$ours ],
+		[ sort map { essence($_) } grep { $ours{ $_->{session} } && $_->{kind} ne 'server' } @$theirs ],
+		"$what: the server finds the same records");
+	($code, $report) = recover(trail($node), '--out', "$folder/drained", '--rings', "$folder/rings");
+	is($report->{ring_files}[0]{recovered_records}, 0, "$what: nothing more after that");
+	return;
+}
+
+# Waits for a session to sleep in a statement.
+sub sleeping
+{
+	my ($watch, $c) = @_;
+
+	wait_until 'it sleeps', sub {
+		$watch->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'PgSleep'")->{rows}[0][0] eq '1';
+	};
+	return;
+}
+
+# The writers are stopped while sessions run statements of all sorts, and then
+# everything is killed.
+{
+	my $node = new_node(
+		'stopped', conf => q{
+restart_after_crash = off
+steno.writers = 2
+steno.mandatory = ''
+});
+	my $what = 'writers stopped';
+	my (%told, @writers, @c, %writer);
+	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+
+	$node->safe_psql(
+		'postgres', q{
+CREATE TABLE t (a int, b text);
+CREATE FUNCTION nested(text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SELECT ' || quote_literal($1); RETURN 1; END $$;
+CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 1/0; RETURN 1; END $$});
+	$watch->query(q{SET steno.log = 'none'});
+	until (keys %writer == 2 && @c >= 6)
+	{
+		push @c, Steno::Client->new($node, application_name => 'app');
+		$writer{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $c[-1]{pid}")->{rows}[0][0] } = 1;
+	}
+
+	# run, as a client would, and take down what it was told
+	my $run = sub {
+		my ($c, $text, %o) = @_;
+		my $answer = $o{values} ? $c->extended($text, @{ $o{values} }) : $c->query($text);
+
+		$told{$text} = [ $o{application} // 'app', $answer->{sqlstate} ? 'error' : 'ok', $answer->{sqlstate} // '-', 0 ];
+		return $answer;
+	};
+	$run->($_, "SELECT 'in the trail', $_->{pid}") foreach @c;
+	$watch->query('SELECT steno.flush()');
+	@writers = map { $_->[0] } @{ $watch->query('SELECT pid FROM steno.writers')->{rows} };
+	is(scalar @writers, 2, "$what: two of them");
+	kill 'STOP', @writers;
+
+	foreach my $c (@c)
+	{
+		$run->($c, "SELECT 'plain', $c->{pid}");
+		$run->($c, "SELECT \$1::int, \$2::text, $c->{pid}", values => [ 42, undef ]);
+		$run->($c, "SELECT 1/0, $c->{pid}");
+		$run->($c, "SELEC $c->{pid}");
+		$run->($c, "SELECT no_such_column, $c->{pid}");
+		$told{"SELECT 'in a function $c->{pid}'"} = [ 'app', 'ok', '-', 1 ];
+		$run->($c, "SELECT nested('in a function $c->{pid}')");
+		$run->($c, "SELECT fails_inside(), $c->{pid}");
+		$run->($c, "INSERT INTO t VALUES ($c->{pid}, 'x')");
+		$run->($c, "CREATE TABLE t_$c->{pid} (a int)");
+		$run->($c, "SELECT length('" . "big $c->{pid} " x 3000 . "')");
+		$run->($c, "SELECT length(\$1), $c->{pid}", values => [ "value $c->{pid} " x 3000 ]);
+		$run->($c, "SET application_name = 'other'", application => 'other');
+		delete $told{"SET application_name = 'other'"};    # of all sessions
+		$run->($c, "SELECT 'with another name', $c->{pid}", application => 'other');
+	}
+	# one that ends, and one that begins and fails to log in
+	shift(@c)->quit;
+	Steno::Client->new($node, application_name => 'nobody', user => 'nobody');
+	# what runs when the server dies: a query, with all that is known of it; one that has run nested
+	# statements; a utility statement; one that does not fit its ring
+	foreach my $text (
+		'SELECT pg_sleep(1000)',
+		"SELECT nested('before'), pg_sleep(1001)",
+		q{DO $$ BEGIN PERFORM pg_sleep(1002); END $$})
+	{
+		my $c = shift @c;
+
+		$c->put('Q', "$text\0")->send_all;
+		sleeping($watch, $c);
+		$told{$text} = [ 'other', 'interrupted', '-', 0 ];
+	}
+	{
+		my $c = shift @c;
+		my $text = 'SELECT pg_sleep(1003), ' . "'" . 'long ' x 10_000 . "'";
+
+		$c->put('Q', "$text\0")->send_all;
+		sleeping($watch, $c);
+		$told{ substr $text, 0, 232 } = [ 'other', 'interrupted', '-', 0 ];
+	}
+
+	# a server that lives keeps its rings
+	my ($code, $report, $err) = recover(trail($node), '--out', "$saved/refused", '--rings', glob(rings_of($node) . '/*'));
+	is($code, 2, 'the ring file of a server that runs is refused');
+	like($err, qr/process \d+ uses this ring file/, 'with the reason');
+	ok(!-e "$saved/refused", 'and nothing is written');
+
+	kill_all($node);
+	recovered_as_by_server($node, \%told, $what);
+
+	# in the copy, the interrupted query has what was known of it
+	my $r = the_record("$saved/1/copy", 'interrupted', text => 'SELECT pg_sleep(1000)');
+	is_deeply([ @$r{qw(outcome command class statement)} ], [ 'interrupted', 'SELECT', 'read', 15 ], 'an interrupted query');
+	$r = the_record("$saved/1/copy", 'a long one', text => qr/^SELECT pg_sleep\(1003\)/);
+	is($r->{text_bytes}, 50_025, 'its length');
+	is(scalar(records("$saved/1/copy", kind => 'auth_failed', application => 'nobody')), 1, 'who was refused');
+
+	# files that are not for this
+	my ($ring) = glob "$saved/1/rings/*";
+	my $bytes = slurp_file($ring);
+	foreach my $case ([ 8, 'another version', qr/ring file of version 99, and this program reads/ ], [ 32, 'another cluster', qr/ring file of cluster \d+, and the trail is of cluster/ ])
+	{
+		my ($offset, $name, $message) = @$case;
+		my $changed = $bytes;
+
+		substr($changed, $offset, 1) = chr 99;
+		append_to_file("$saved/$offset", $changed);
+		($code, $report, $err) = recover("$saved/1/trail", '--out', "$saved/refused", '--rings', "$saved/$offset");
+		is($code, 2, "a ring file of $name is refused");
+		like($err, $message, 'with the reason');
+		ok(!-e "$saved/refused", 'and nothing is written');
+	}
+	$node->stop;
+}
+
+# The copy in the trail's place: the server goes on with it, and finds no ring file.
+{
+	my $node = new_node('in_place', conf => "restart_after_crash = off\nsteno.mandatory = ''\n");
+	my ($id) = value($node, 'SELECT system_identifier FROM pg_control_system()');
+	my ($writer) = value($node, 'SELECT pid FROM steno.writers');
+	my $c = Steno::Client->new($node, application_name => 'app');
+	my ($code, $report, $err, %told);
+
+	kill 'STOP', $writer;
+	foreach my $i (1 .. 10)
+	{
+		$c->query("SELECT 'in place $i'");
+		$told{"SELECT 'in place $i'"} = [ 'app', 'ok', '-', 0 ];
+	}
+	($code, $report, $err) = recover(trail($node), '--in-place', '--confirm', $id);
+	is($code, 2, 'the trail of a server that runs is not replaced');
+	like($err, qr/process \d+ has the trail open: stop the server first/, 'with the reason');
+	kill_all($node);
+	($code, $report, $err) = recover(trail($node), '--in-place', '--rings', rings_of($node));
+	is($code, 2, 'nor is any without a confirmation');
+	like($err, qr/add --confirm $id/, 'which it asks for');
+	($code, $report, $err) = recover(trail($node), '--in-place', '--confirm', $id, '--rings', rings_of($node));
+	is($code, 0, 'in place: nothing is lost') or diag($err);
+	is_deeply([ glob rings_of($node) . '/*' ], [], 'the ring file is not where it was');
+	is(scalar(my @kept = glob "$report->{evidence}/rings/*"), 1, 'it was kept');
+	$node->start;
+	compare_with_told($node, \%told, 'in place');
+	$c = Steno::Client->new($node, application_name => 'after');
+	$c->query("SELECT 'after'");
+	is(scalar(statements($node, application => 'after', text => "SELECT 'after'")), 1, 'the server goes on');
+	$node->stop;
+	verify_ok($node, 'in place: the trail is whole');
+	gapless($node, 'in place: no session has gaps');
+}
+
+# A writer dies just before, in the middle of, or just after its write of a block, and the whole server with it.
+{
+	my $node = new_node(
+		'between',
+		start => 0,
+		conf => q{
+restart_after_crash = off
+steno.writers = 2
+steno.ring_size = 16kB
+steno.block_size = 64kB
+steno.mandatory = ''
+});
+	my ($n, $first) = (0, 1);
+
+	$faults->start($node);
+	value($node, 'CREATE EXTENSION pg_steno');
+	foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
+	{
+		foreach my $stream (0, 1)
+		{
+			my $what = "$fault of stream $stream";
+			my $name = 'round ' . ++$n;
+			my (%told, @c, %of, @pids);
+			my $watch;
+
+			if (!$first)
+			{
+				$node->stop;
+				$faults->start($node);
+			}
+			$first = 0;
+			$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+			$watch->query(q{SET steno.log = 'none'});
+			until (($of{0} // 0) >= 2 && ($of{1} // 0) >= 2)
+			{
+				push @c, Steno::Client->new($node, application_name => $name);
+				$of{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $c[-1]{pid}")->{rows}[0][0] }++;
+			}
+			my $run = sub {
+				my ($phase, $application) = @_;
+
+				foreach my $c (@c)
+				{
+					foreach my $i (1 .. 3)
+					{
+						my $text = "SELECT '$name $phase $c->{pid} $i'";
+
+						$c->query($text);
+						$told{$text} = [ $application, 'ok', '-', 0 ];
+					}
+				}
+			};
+			$run->('trail', $name);
+			$watch->query('SELECT steno.flush()');
+			$faults->set('hold_write');
+			$run->('block', $name);
+			wait_until 'the writer is at it', sub { $faults->is_set("holding.$stream") };
+			$_->query("SET application_name = '$name changed'") foreach @c;
+			$run->('ring', "$name changed");
+			@pids = ($node->{_pid}, split ' ', `ps -o pid= --ppid $node->{_pid}`);
+			# the other writer waits on, until it is killed with the rest
+			$faults->set_times("$fault.$stream", 1);
+			$faults->unset('hold_write');
+			gone($node, @pids);
+			close $_->{socket} foreach @c, $watch;
+			recovered_as_by_server($node, \%told, $what);
+		}
+	}
+	$node->stop;
+}
+done_testing();

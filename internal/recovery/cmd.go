@@ -1,0 +1,303 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cat"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/ring"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Options are recover's.
+type Options struct {
+	IO      *iostreams.IOStreams
+	Program string
+	Args    []string
+	Out     string
+	Rings   []string
+	InPlace bool
+	Confirm string
+	Format  string
+}
+
+// NewCmdRecover returns the command. Tests give a run function of their own.
+func NewCmdRecover(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{IO: f.IO, Program: "steno " + f.Version}
+	cmd := &cobra.Command{
+		Use:   "recover [TRAIL] (--out DIR | --in-place) [--rings FILE...]",
+		Short: "Save what can be saved of a damaged trail and of ring files",
+		Long: `Copy a trail without what is damaged in it, add what is in the ring files that a
+dead server left, and say exactly what is lost. Nothing is changed where it is.
+
+Whole blocks are copied byte for byte, so that their own hashes still prove them;
+an unfinished write at the end is cut off. What is in ring files and not in the
+trail makes a new stream of the copy, with the statements that were running and
+the ends of their sessions, as a starting server writes them. Records that can
+still be read in a damaged block are added there, too, each marked with the extra
+name "salvaged": nothing proves them any more.
+
+A server drains its ring files by itself when it starts: this is for when it
+cannot start. Ring files of a server that runs, of another cluster, or of a
+version that this program does not know are refused. --rings takes files, or a
+directory, of which it takes all ring files of the trail's cluster.
+
+--in-place puts the copy in the trail's place. The trail is kept beside it, under
+its name with .damaged and the time, and the ring files with it. Nothing happens
+unless --confirm repeats the system identifier of the cluster, which the refusal
+shows, and no process has the trail open.
+
+The exit code is 0 when nothing is lost, 1 when something is lost or damaged, and
+2, with nothing written, when the files named are not for this.`,
+		Example: `  steno recover /var/lib/postgresql/15/main/pg_steno --out /srv/saved
+  steno recover /mnt/old/pg_steno --out saved --rings /dev/shm
+  steno recover pg_steno --out saved --rings pg_steno.0f3c2a9d5b7e6148.0002f1e5a6b3c4d5
+  steno recover --out saved --format json | jq '.streams[].losses'
+  steno recover pg_steno --in-place --confirm 7654321098765432109`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Args = args
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return recoverRun(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.Out, "out", "", "`directory` for the copy; it must not exist, or be empty")
+	fl.StringArrayVar(&opts.Rings, "rings", nil, "ring `file` of a dead server, or a directory of them; may be repeated")
+	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the trail beside it")
+	fl.StringVar(&opts.Confirm, "confirm", "", "system `identifier` of the cluster, for --in-place")
+	fl.StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// arguments finds the trail and the ring files. A shell makes several words of
+// --rings /dev/shm/pg_steno.*: files that are named without an option are ring files,
+// when there is one with it.
+func (o *Options) arguments() (dir string, rings []string, err error) {
+	rings = slices.Clone(o.Rings)
+	for _, arg := range o.Args {
+		info, err := os.Stat(arg)
+		switch {
+		case err != nil:
+			return "", nil, cmdutil.Usagef("%s: %s", arg, pathReason(err))
+		case !info.IsDir() && len(o.Rings) > 0:
+			rings = append(rings, arg)
+		case !info.IsDir():
+			return "", nil, cmdutil.Usagef("%s is not the directory of a trail", arg)
+		case dir != "":
+			return "", nil, cmdutil.Usagef("one trail at a time: %s and %s are directories", dir, arg)
+		default:
+			dir = arg
+		}
+	}
+	if dir == "" {
+		if dir, err = cat.DefaultTrail(); err != nil {
+			return "", nil, err
+		}
+	}
+	return dir, rings, nil
+}
+
+func recoverRun(ctx context.Context, opts *Options) error {
+	if opts.Format != "text" && opts.Format != "json" {
+		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	}
+	if (opts.Out != "") == opts.InPlace {
+		return cmdutil.Usagef("say where the copy goes: either --out DIR, or --in-place")
+	}
+	dir, rings, err := opts.arguments()
+	if err != nil {
+		return err
+	}
+	dir = filepath.Clean(dir)
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return cmdutil.Usagef("%s: %s", dir, pathReason(err))
+	}
+	t, err := trail.Open(dir)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(t.Streams, func(s *trail.Stream) bool { return s.Path == dir }) {
+		return cmdutil.Usagef("%s is one stream of a trail: name the trail, %s", dir, filepath.Dir(real))
+	}
+	r := &recovery{trail: t, now: now, program: opts.Program, report: &Report{
+		Trail: dir, Streams: []Stream{}, Rings: []Ring{}, Gaps: []SessionGap{}, Foreign: t.Foreign,
+	}}
+	for _, err := range t.Errors {
+		r.report.Errors = append(r.report.Errors, err.Error())
+	}
+	if err := r.openRings(rings); err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range r.files {
+			f.Close()
+		}
+	}()
+	if r.systemID != 0 {
+		r.report.SystemID = fmt.Sprint(r.systemID)
+	}
+	final, err := opts.destination(r, dir, real)
+	if err != nil {
+		return err
+	}
+	if err := r.make(ctx, opts, final); err != nil {
+		return err
+	}
+	r.report.settle()
+	if opts.Format == "json" {
+		err = r.report.WriteJSON(opts.IO.Out)
+	} else {
+		err = r.report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
+	}
+	if err == nil && r.report.Lost {
+		err = cmdutil.ErrFailed
+	}
+	return err
+}
+
+// openRings opens the ring files, oldest first. One that cannot be read is an error of the
+// report; one that must not be is an error of usage.
+func (r *recovery) openRings(paths []string) error {
+	r.identify()
+	type candidate struct {
+		path  string
+		found bool // in a directory: of another cluster, it is not meant
+	}
+	var all []candidate
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			all = append(all, candidate{path, false})
+			continue
+		}
+		found, _ := filepath.Glob(filepath.Join(path, "pg_steno.*"))
+		for _, f := range found {
+			all = append(all, candidate{f, true})
+		}
+	}
+	for _, c := range all {
+		f, err := ring.Open(c.path)
+		var version *ring.VersionError
+		switch {
+		case errors.As(err, &version):
+			return cmdutil.Usagef("%s", err)
+		case errors.Is(err, ring.ErrUnfinished):
+			continue
+		case err != nil:
+			r.report.Errors = append(r.report.Errors, err.Error())
+			continue
+		}
+		if r.systemID == 0 {
+			r.systemID = f.SystemID
+		}
+		if f.SystemID != r.systemID {
+			f.Close()
+			if c.found {
+				continue
+			}
+			return cmdutil.Usagef("%s: ring file of cluster %d, and the trail is of cluster %d", c.path, f.SystemID, r.systemID)
+		}
+		if pid := serverOf(c.path, f.Postmaster); pid != 0 {
+			f.Close()
+			return cmdutil.Usagef("%s: process %d uses this ring file: its server runs, and will write what is in it to the trail. Stop the server first", c.path, pid)
+		}
+		r.files = append(r.files, f)
+	}
+	slices.SortFunc(r.files, func(a, b *ring.File) int {
+		if a.Created != b.Created {
+			if a.Created < b.Created {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Path, b.Path)
+	})
+	return nil
+}
+
+// destination is the name that the copy is to have. real is the trail's, without links.
+func (o *Options) destination(r *recovery, dir, real string) (string, error) {
+	pid := writerOf(real)
+	if !o.InPlace {
+		if inside(o.Out, real) {
+			return "", cmdutil.Usagef("%s is inside the trail", o.Out)
+		}
+		if pid != 0 {
+			fmt.Fprintf(o.IO.ErrOut, "steno: process %d has the trail open: the copy is of what is there now, and an unfinished block may be one that is being written\n", pid)
+		}
+		return filepath.Clean(o.Out), nil
+	}
+	switch {
+	case r.systemID == 0:
+		return "", cmdutil.Usagef("%s: no segment says which cluster's trail this is: use --out", dir)
+	case pid != 0:
+		return "", cmdutil.Usagef("%s: process %d has the trail open: stop the server first", dir, pid)
+	case o.Confirm != fmt.Sprint(r.systemID):
+		return "", cmdutil.Usagef("%s is the trail of cluster %d. To have it replaced by its copy, add --confirm %d; steno recover --out DIR shows first what that would be", dir, r.systemID, r.systemID)
+	}
+	return real, nil
+}
+
+// make makes the copy under another name, and gives it its own.
+func (r *recovery) make(ctx context.Context, opts *Options, final string) error {
+	if !opts.InPlace {
+		if err := emptyOrNew(final); err != nil {
+			return err
+		}
+	}
+	r.out, r.final = final+".partial", final
+	if err := os.Mkdir(r.out, 0o700); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return cmdutil.Usagef("%s is left of a run that did not end: remove it", r.out)
+		}
+		return err
+	}
+	r.bar = progress.New(opts.IO, r.trail.Size())
+	err := r.run(ctx)
+	r.bar.Done()
+	if err == nil {
+		err = adopt(r.out, r.trail.Path, opts.InPlace)
+	}
+	if err == nil {
+		err = syncDirectories(r.out)
+	}
+	if err != nil {
+		os.RemoveAll(r.out)
+		return err
+	}
+	r.report.Copy = final
+	if !opts.InPlace {
+		if err := os.Rename(r.out, final); err != nil {
+			return err
+		}
+		return syncDirectory(filepath.Dir(final))
+	}
+	if r.report.unchanged() {
+		return os.RemoveAll(r.out)
+	}
+	var rings []string
+	for _, f := range r.files {
+		rings = append(rings, f.Path)
+	}
+	r.report.Evidence, err = swap(r.out, final, rings)
+	if err != nil && r.report.Evidence == "" {
+		os.RemoveAll(r.out)
+	}
+	return err
+}

@@ -1,0 +1,296 @@
+package recovery
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/ring"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// drain writes what a ring file has and the trail has not, in the three steps of a
+// server that finds the file at its start (extension/recover.c):
+//
+//  1. What a dead writer was about to write: if its block is whole in the trail, its
+//     rings are free up to there, else up to where they were.
+//  2. The rings' messages.
+//  3. What nobody could write any more: statements that were running, the ends of
+//     sessions, and gap records that ended sessions left.
+//
+// Beside the intents, the sequence numbers tell what the trail has already: the
+// file may be a copy of one that a server has drained since.
+func (r *recovery) drain(f *ring.File) error {
+	d := &drainer{recovery: r, file: f, report: Ring{File: f.Path, Created: render.Time(f.Created), Rings: f.Rings, Lost: []string{}}}
+	if !d.resolve() {
+		for i := range f.Rings {
+			if err := d.ring(i); err != nil {
+				return err
+			}
+		}
+		if err := d.ends(); err != nil {
+			return err
+		}
+	}
+	if d.report.Records > 0 || d.report.parts > 0 {
+		if err := r.event("event", "recover", "program", r.program, "ring_file", filepath.Base(f.Path),
+			"postmaster", fmt.Sprint(f.Postmaster), "records", fmt.Sprint(d.report.Records)); err != nil {
+			return err
+		}
+	}
+	r.report.Rings = append(r.report.Rings, d.report)
+	return nil
+}
+
+// drainer is a ring file on its way.
+type drainer struct {
+	*recovery
+	file   *ring.File
+	report Ring
+	freed  map[int]bool // rings that are free up to pending
+	ended  int          // rings below have their ends in the trail
+	left   []end
+}
+
+// end is a ring whose messages are written, and its session.
+type end struct {
+	ring   *ring.Ring
+	source write.Source
+}
+
+// resolve is step 1; it says whether all is in the trail, the ends of all sessions,
+// too.
+func (d *drainer) resolve() bool {
+	d.freed = map[int]bool{}
+	for i := range d.file.Intents {
+		in := &d.file.Intents[i]
+		if !d.hasBlock(in) {
+			continue
+		}
+		if in.Ends() >= d.file.Rings {
+			return true
+		}
+		d.ended = max(d.ended, in.Ends())
+		for k := range d.file.Rings {
+			if in.Frees(d.file, k) {
+				d.freed[k] = true
+			}
+		}
+	}
+	return false
+}
+
+// hasBlock says whether the block of an intent is whole in the trail.
+func (d *drainer) hasBlock(in *ring.Intent) bool {
+	path := filepath.Join(d.trail.Path, fmt.Sprint(in.Stream), fmt.Sprintf("%010d.steno", in.Segment))
+	info, err := os.Stat(path)
+	if err != nil || in.Offset > uint64(info.Size()) {
+		return false
+	}
+	b := trail.Block{Image: make([]byte, trail.BlockHeaderSize)}
+	if _, err := readAt(path, b.Image, int64(in.Offset)); err != nil {
+		return false
+	}
+	h, err := trail.ParseBlockHeader(b.Image)
+	if err != nil || h.Number != in.Block || h.Chain != in.Hash ||
+		uint64(h.Stored) > uint64(info.Size())-in.Offset-trail.BlockHeaderSize {
+		return false
+	}
+	b.Image = make([]byte, trail.BlockHeaderSize+int(h.Stored))
+	_, err = readAt(path, b.Image, int64(in.Offset))
+	return err == nil && whole(&b)
+}
+
+func (d *drainer) lost(i int, format string, args ...any) {
+	d.report.Lost = append(d.report.Lost, fmt.Sprintf("ring %d: ", i)+fmt.Sprintf(format, args...))
+}
+
+// ring is step 2, for one ring.
+func (d *drainer) ring(i int) error {
+	r, err := d.file.Ring(i)
+	if err != nil {
+		d.lost(i, "cannot be read: %s", pathReason(err))
+		return nil
+	}
+	if !r.Sane() {
+		d.lost(i, "its head is %d and its tail %d, which cannot be: nothing was taken from it", r.Head, r.Tail)
+		return nil
+	}
+	source := write.Source{Body: r.Session, Seq: r.SessionSeq, Statement: r.SessionStatement}
+	if len(source.Body) > 0 {
+		d.setBody(&source, i, source.Body)
+	}
+	for position := r.Tail; position != r.Head; {
+		m, ok := r.Message(position, r.Head)
+		if !ok {
+			d.lost(i, "no whole message stands at %d: %d bytes, of session %s after record %d", position, r.Head-position, source.ID(), source.Seq)
+			break
+		}
+		written := d.freed[i] && position < r.Pending
+		if err := d.message(i, &source, &m, written); err != nil {
+			return err
+		}
+		position += m.Length
+	}
+	if i < d.ended {
+		return nil
+	}
+	d.left = append(d.left, end{r, source})
+	return nil
+}
+
+// setBody takes over a session's definition; of one that cannot be read, what
+// identifies the session is left.
+func (d *drainer) setBody(s *write.Source, i int, body []byte) {
+	if !write.CheckBody(body) {
+		body = body[:min(len(body), write.SessionFacts)]
+		if len(body) < write.SessionFacts {
+			body = nil
+		}
+		d.lost(i, "the facts of a session cannot be read: user, database and what else there was")
+	}
+	s.Body = body
+}
+
+// message writes a message, unless the trail has it. A session message changes the
+// source only.
+func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool) error {
+	switch {
+	case m.Kind == trail.KindDefSession:
+		d.setBody(s, i, m.Body)
+		s.Seq, s.Statement = m.Seq, m.Statement
+		return nil
+	case m.Kind != trail.KindData && !m.Kind.IsRecord():
+		return nil
+	case len(s.Body) < write.SessionFacts:
+		// no session was announced: an anonymous one keeps the block valid
+		s.Body = make([]byte, write.SessionFacts)
+	}
+	if m.Kind == trail.KindData {
+		if written || d.ledger.has(s.ID(), m.Seq) {
+			return nil
+		}
+		if len(m.Data) > longestPart {
+			d.lost(i, "a part of record %d of session %s is %d bytes long, which cannot be", m.Seq, s.ID(), len(m.Data))
+			return nil
+		}
+		return d.data(s, m)
+	}
+	w := &m.Record
+	d.report.Published++
+	if written || d.ledger.has(s.ID(), w.Seq) {
+		d.report.InTrail++
+		s.Advance(w)
+		return nil
+	}
+	if err := write.Check(s, w); err != nil {
+		d.lost(i, "record %d of session %s cannot be read: %s", w.Seq, s.ID(), err)
+		s.Advance(w)
+		return nil
+	}
+	d.report.Records++
+	return d.put(s, w)
+}
+
+// longestPart is the longest data part that a block has room for.
+const longestPart = trail.MaxRaw - 4096
+
+// data writes a data part.
+func (d *drainer) data(s *write.Source, m *ring.Message) error {
+	stream, err := d.newStream()
+	if err != nil {
+		return err
+	}
+	d.report.parts++
+	return stream.AddData(s, m.Seq, m.Part, m.Data)
+}
+
+// ends is step 3.
+func (d *drainer) ends() error {
+	for i := range d.left {
+		e := &d.left[i]
+		s := &e.source
+		if len(s.Body) < write.SessionFacts {
+			continue
+		}
+		if e.ring.Gap != 0 {
+			if err := d.final(s, gapRecord(e.ring, d.now()), nil); err != nil {
+				return err
+			}
+		}
+		if e.ring.Owner == 0 || d.ledger.ended(s.ID()) {
+			continue
+		}
+		d.report.Sessions++
+		if e.ring.Interrupted() {
+			if err := d.final(s, interrupted(e.ring, s), &d.report.Interrupted); err != nil {
+				return err
+			}
+		}
+		if err := d.final(s, disconnect(s, d.now()), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// final writes a record that nobody could write any more, unless the trail has one
+// of that number.
+func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
+	if d.ledger.has(s.ID(), w.Seq) {
+		s.Advance(w)
+		return nil
+	}
+	if write.Check(s, w) != nil {
+		return nil
+	}
+	d.report.Records++
+	if count != nil {
+		*count++
+	}
+	return d.put(s, w)
+}
+
+// interrupted is the record of the statement that was running when its process died:
+// the staged one, with all that was known at its start, or the beginning of the text.
+func interrupted(r *ring.Ring, s *write.Source) *write.Record {
+	f := &r.InFlight
+	if staged, ok := r.Staged(); ok {
+		w := *staged
+		w.Seq = s.Seq + 1
+		w.Duration, w.Rows, w.XID, w.Outcome = write.None, write.None, 0, trail.OutcomeInterrupted
+		if write.Check(s, &w) == nil {
+			return &w
+		}
+	}
+	w := &write.Record{
+		Kind: trail.KindStatement, Seq: s.Seq + 1, Time: f.Time, Duration: write.None, Rows: write.None,
+		Statement: f.Statement, Text: f.Text, Outcome: trail.OutcomeInterrupted,
+	}
+	if uint64(f.TextLen) > uint64(len(f.Text)) {
+		w.HasCut, w.CutLength = true, uint64(f.TextLen) // no hash: nobody has the rest
+	}
+	return w
+}
+
+// disconnect is the end of a session whose process died.
+func disconnect(s *write.Source, now int64) *write.Record {
+	return &write.Record{
+		Kind: trail.KindDisconnect, Seq: s.Seq + 1, Time: now, Duration: uint64(max(now-s.ID().Start, 0)), Rows: write.None,
+		Outcome: trail.OutcomeInterrupted, Shape: []byte{byte(trail.ClassConnect), 0, 0, 0, 0},
+	}
+}
+
+// gapRecord is what a session dropped and could not say any more.
+func gapRecord(r *ring.Ring, now int64) *write.Record {
+	w := &write.Record{Kind: trail.KindGap, Seq: r.GapLast + 1, Time: now, Duration: write.None, Rows: write.None}
+	reason := "ring full"
+	if r.GapReason != 0 {
+		reason = "trail not writable"
+	}
+	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(r.Gap), "first_seq", fmt.Sprint(r.GapFirst),
+		"last_seq", fmt.Sprint(r.GapLast), "reason", reason)
+	return w
+}

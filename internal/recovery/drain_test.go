@@ -1,0 +1,310 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// statement is a message of a session's statement of the same number.
+func statement(seq uint64) []byte {
+	r := ringtest.Record{Kind: 1, Seq: seq, Statement: seq, Time: trailtest.Epoch + int64(seq), Duration: 1, Text: fmt.Sprintf("SELECT %d", seq), Shape: "\x01\x00\x06SELECT\x00\x00"}
+	return r.Bytes()
+}
+
+func sessionBody(pid uint32) []byte { return write.Body(trailtest.Epoch, pid, "client backend") }
+
+func id(pid uint32, seq uint64) trail.RecordID {
+	return trail.RecordID{Session: trail.SessionID{Start: trailtest.Epoch, PID: pid}, Seq: seq}
+}
+
+// trailOf writes a trail of one block, with so many statements of session 1, and
+// returns the intent of him who wrote it.
+func trailOf(t *testing.T, dir string, n int) ringtest.Intent {
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for i := range n {
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch + int64(i+1), Text: fmt.Sprint("SELECT ", i+1)})
+	}
+	image := s.Finish(b)
+	s.Raw(t, image)
+	in := ringtest.Intent{Valid: 1, Stream: 0, Segment: 1, Offset: trail.SegmentHeaderSize, Block: 1}
+	copy(in.Hash[:], image[72:104])
+	return in
+}
+
+// drained recovers a trail with a ring file.
+func drained(t *testing.T, dir string, f *ringtest.File) (*Report, map[trail.RecordID]found, error) {
+	t.Helper()
+	f.SystemID = trailtest.SystemID
+	path := f.Write(t, filepath.Join(t.TempDir(), "pg_steno.1.1"))
+	r, out, err := recovered(t, Options{Rings: []string{path}}, dir)
+	if err != nil && !errors.Is(err, cmdutil.ErrFailed) {
+		t.Fatal(err)
+	}
+	return r, records(t, out), err
+}
+
+// TestIntentsDecideWhatIsWrittenAlready has a ring whose first messages were about to
+// be written when the writer died. Where the intent does not tell, the records' numbers
+// do.
+func TestIntentsDecideWhatIsWrittenAlready(t *testing.T) {
+	first, second := statement(1), statement(2)
+	for name, c := range map[string]struct {
+		change func(in *ringtest.Intent)
+		writer int
+		ring   int // the ring of the session
+	}{
+		"its block is whole":     {},
+		"of those who recover":   {writer: 63, ring: 1},
+		"there is none":          {change: func(in *ringtest.Intent) { in.Valid = 0 }},
+		"another block's number": {change: func(in *ringtest.Intent) { in.Block++ }},
+	} {
+		for _, version := range []uint32{2, 3} {
+			dir := t.TempDir()
+			in := trailOf(t, dir, 1)
+			if c.change != nil {
+				c.change(&in)
+			}
+			rings := []ringtest.Ring{{}, {}}
+			rings[c.ring] = ringtest.Ring{
+				Tail: 64, Pending: 64 + uint64(len(first)), Messages: [][]byte{first, second}, Session: sessionBody(1), Owner: 1,
+			}
+			r, got, err := drained(t, dir, &ringtest.File{Version: version, Writers: 2, Intents: map[int]ringtest.Intent{c.writer: in}, Rings: rings})
+			if err != nil {
+				t.Errorf("%s: %v %+v", name, err, r)
+			}
+			for seq, stream := range map[uint64]uint32{1: 0, 2: 1} {
+				if f, ok := got[id(1, seq)]; !ok || f.stream != stream {
+					t.Errorf("%s: record %d: %v %+v", name, seq, ok, f)
+				}
+			}
+			if f := got[id(1, 3)]; f.kind != trail.KindDisconnect || f.outcome != trail.OutcomeInterrupted {
+				t.Errorf("%s: the session's end is %+v", name, f)
+			}
+			if rf := r.Rings[0]; rf.Published != 2 || rf.InTrail != 1 || rf.Records != 2 || rf.Sessions != 1 {
+				t.Errorf("%s: %+v", name, rf)
+			}
+		}
+	}
+}
+
+// TestIntentsGoWithoutNumbers has data parts, which have no numbers of their own: what
+// the block that was about to be written has of them is not taken again.
+func TestIntentsGoWithoutNumbers(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Data(trailtest.NewSession(trailtest.Epoch, 1), 1, trail.PartText, "SELECT 'hello ")
+	image := s.Finish(b)
+	s.Raw(t, image)
+	in := ringtest.Intent{Valid: 1, Segment: 1, Offset: trail.SegmentHeaderSize, Block: 1}
+	copy(in.Hash[:], image[72:104])
+	part := ringtest.Data(1, 0, "SELECT 'hello ")
+	record := (&ringtest.Record{Kind: 1, Seq: 1, Statement: 1, Time: trailtest.Epoch, Duration: 1, Text: "world'", Parts: []uint64{14, 0, 0}}).Bytes()
+	f := &ringtest.File{Intents: map[int]ringtest.Intent{0: in}, Rings: []ringtest.Ring{
+		{Pending: uint64(len(part)), Messages: [][]byte{part, record}, Session: sessionBody(1)},
+	}}
+	if r, _, err := drained(t, dir, f); err != nil {
+		t.Errorf("%v %+v", err, r)
+	}
+	// were it taken again, verify would find too many bytes
+	f.Intents = nil
+	if r, _, err := drained(t, dir, f); err == nil || len(r.Verify.Problems) == 0 {
+		t.Errorf("a part twice is not noticed: %+v", r)
+	}
+}
+
+func TestEndsAreWrittenOnce(t *testing.T) {
+	rings := func() []ringtest.Ring {
+		running := ringtest.Ring{Active: true, Time: trailtest.Epoch + 5, Text: "SELECT pg_sleep(1)"}
+		var all []ringtest.Ring
+		for pid := uint32(1); pid <= 3; pid++ {
+			r := running
+			r.Session, r.Owner, r.Seq, r.Running = sessionBody(pid), pid, 1, 2
+			r.Gap, r.GapFirst, r.GapLast = 2, 2, 3
+			all = append(all, r)
+		}
+		return all
+	}
+	// the block of the first rings' ends
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for pid := uint32(1); pid <= 3; pid++ {
+		session := trailtest.NewSession(trailtest.Epoch, pid)
+		b.Add(&trailtest.Record{Kind: trail.KindConnect, Session: session, Time: trailtest.Epoch})
+		if pid < 3 {
+			b.Add(&trailtest.Record{Kind: trail.KindGap, Session: session, Seq: 4, Time: trailtest.Epoch, Extra: []string{"count", "2", "first_seq", "2", "last_seq", "3"}})
+			b.Add(&trailtest.Record{Kind: trail.KindDisconnect, Session: session, Time: trailtest.Epoch})
+		}
+	}
+	image := s.Finish(b)
+	s.Raw(t, image)
+	in := ringtest.Intent{Valid: 4, Segment: 1, Offset: trail.SegmentHeaderSize, Block: 1}
+	copy(in.Hash[:], image[72:104])
+	r, got, err := drained(t, dir, &ringtest.File{Intents: map[int]ringtest.Intent{63: in}, Rings: rings()})
+	if err != nil || r.Rings[0].Records != 3 || r.Rings[0].Interrupted != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+	for seq, kind := range map[uint64]trail.Kind{1: trail.KindConnect, 4: trail.KindGap, 5: trail.KindStatement, 6: trail.KindDisconnect} {
+		if f := got[id(3, seq)]; f.kind != kind {
+			t.Errorf("record %d: %+v", seq, f)
+		}
+	}
+	if f := got[id(3, 5)]; f.text != "SELECT pg_sleep(1)" || f.outcome != trail.OutcomeInterrupted {
+		t.Errorf("what was running: %+v", f)
+	}
+	in.Valid = 5 // all of them
+	r, _, _ = drained(t, dir, &ringtest.File{Intents: map[int]ringtest.Intent{63: in}, Rings: rings()})
+	if r.Rings[0].Records != 0 || r.NewStream != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestDamagedRingsAreNamed has what a server never writes.
+func TestDamagedRingsAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		ring ringtest.Ring
+		want string
+		kept []uint64
+	}{
+		"head before tail": {ringtest.Ring{Tail: 64, Head: 8}, "which cannot be", nil},
+		"too much":         {ringtest.Ring{Head: 64 << 10}, "which cannot be", nil},
+		"odd":              {ringtest.Ring{Head: 9}, "which cannot be", nil},
+		"no length":        {ringtest.Ring{Messages: [][]byte{statement(1), make([]byte, 8)}}, "no whole message stands at 120: 8 bytes", []uint64{1}},
+		"beyond the head":  {ringtest.Ring{Messages: [][]byte{statement(1)}, Head: 64}, "no whole message stands at 0: 64 bytes", nil},
+		"a shape that is none": {ringtest.Ring{Messages: [][]byte{statement(1), (&ringtest.Record{Kind: 1, Seq: 2, Statement: 2, Shape: "\x01\x00\x99"}).Bytes(), statement(3)}},
+			"record 2 of session", []uint64{1, 3}},
+		"a text too long": {ringtest.Ring{Messages: [][]byte{(&ringtest.Record{Kind: 1, Seq: 1, TextLength: 1 << 30}).Bytes()}}, "no whole message stands at 0", nil},
+		"facts that are none": {ringtest.Ring{Messages: [][]byte{ringtest.Session(append(sessionBody(1), 5), 0, 0), statement(1)}},
+			"the facts of a session cannot be read", []uint64{1}},
+	} {
+		dir := t.TempDir()
+		trailOf(t, dir, 0)
+		if c.ring.Session == nil {
+			c.ring.Session = sessionBody(1)
+		}
+		r, got, err := drained(t, dir, &ringtest.File{Rings: []ringtest.Ring{c.ring}})
+		if err == nil || !slices.ContainsFunc(r.Rings[0].Lost, func(s string) bool { return strings.Contains(s, c.want) }) {
+			t.Errorf("%s: %v, %q", name, err, r.Rings[0].Lost)
+		}
+		if len(got) != len(c.kept) {
+			t.Errorf("%s: got %v", name, got)
+		}
+		for _, seq := range c.kept {
+			if _, ok := got[id(1, seq)]; !ok {
+				t.Errorf("%s: record %d is not there", name, seq)
+			}
+		}
+	}
+}
+
+// TestRingsOfTheDirectoryAreThoseOfTheCluster names a directory.
+func TestRingsOfTheDirectoryAreThoseOfTheCluster(t *testing.T) {
+	dir, rings := t.TempDir(), t.TempDir()
+	trailOf(t, dir, 1)
+	for i, system := range []uint64{trailtest.SystemID, 1, trailtest.SystemID} {
+		f := &ringtest.File{SystemID: system, Created: int64(10 - i), Rings: []ringtest.Ring{{Messages: [][]byte{statement(uint64(3 - i))}, Session: sessionBody(1)}}}
+		f.Rings[0].Seq = uint64(2 - i)
+		f.Write(t, filepath.Join(rings, fmt.Sprintf("pg_steno.x.%d", i)))
+	}
+	r, out, err := recovered(t, Options{Rings: []string{rings}}, dir)
+	if got := records(t, out); len(r.Rings) != 2 || r.Rings[0].File < r.Rings[1].File || len(got) != 2 {
+		t.Errorf("%v: %+v, %v", err, r.Rings, got)
+	}
+	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "pg_steno.x.0")}}, dir, filepath.Join(rings, "pg_steno.x.1"))
+	if err == nil || !strings.Contains(err.Error(), "ring file of cluster 1") {
+		t.Errorf("another cluster's: %v", err)
+	}
+	// what is no ring file does not keep the rest from being recovered
+	os.WriteFile(filepath.Join(rings, "no"), []byte("x"), 0o600)
+	r, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "no")}}, dir)
+	if !errors.Is(err, cmdutil.ErrFailed) || len(r.Errors) != 1 || r.Streams[0].Blocks != 1 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// TestRingsAloneMakeATrail has a directory with nothing in it for the trail.
+func TestRingsAloneMakeATrail(t *testing.T) {
+	r, got, err := drained(t, t.TempDir(), &ringtest.File{Rings: []ringtest.Ring{{Messages: [][]byte{statement(1)}, Session: sessionBody(1), Owner: 1}}})
+	if err != nil || len(got) != 2 || r.NewStream == nil || *r.NewStream != 0 || r.SystemID != fmt.Sprint(uint64(trailtest.SystemID)) {
+		t.Errorf("%v: %+v, %v", err, r, got)
+	}
+}
+
+// TestInPlaceTakesTheRingFilesAway so that no server drains them again.
+func TestInPlaceTakesTheRingFilesAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trail")
+	trailOf(t, dir, 1)
+	f := &ringtest.File{SystemID: trailtest.SystemID, Rings: []ringtest.Ring{{Messages: [][]byte{statement(2)}, Session: sessionBody(1), Seq: 1}}}
+	path := f.Write(t, filepath.Join(t.TempDir(), "pg_steno.1.1"))
+	r, _, err := recovered(t, Options{InPlace: true, Confirm: fmt.Sprint(uint64(trailtest.SystemID)), Rings: []string{path}}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the ring file is still there")
+	}
+	if kept, err := os.ReadFile(filepath.Join(r.Evidence, "rings", "pg_steno.1.1")); err != nil || string(kept) != string(f.Bytes()) {
+		t.Errorf("it was not kept: %v", err)
+	}
+	if len(records(t, dir)) != 2 {
+		t.Error("its record is not in the trail")
+	}
+}
+
+// TestProcessesThatHaveAFileMappedAreFound has a process map ring files: the tests
+// themselves, which the command leaves out, or a server would never be found.
+func TestProcessesThatHaveAFileMappedAreFound(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) (string, os.FileInfo) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path, info
+	}
+	present, presentInfo := file("pg_steno.1.b")
+	earlier, earlierInfo := file("pg_steno.1.a")
+	others, othersInfo := file("pg_steno.2.a")
+	f, err := os.Open(present)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(m)
+	for _, c := range []struct {
+		path             string
+		info             os.FileInfo
+		mapped, ofServer bool
+	}{{present, presentInfo, true, true}, {earlier, earlierInfo, false, true}, {others, othersInfo, false, false}} {
+		if mapped, ofServer, known := mapping(os.Getpid(), c.path, c.info); mapped != c.mapped || ofServer != c.ofServer || !known {
+			t.Errorf("%s: mapped %v, of the server %v, known %v", c.path, mapped, ofServer, known)
+		}
+	}
+	if pid := serverOf(others, 1<<22); pid != 0 {
+		t.Errorf("process %d uses %s", pid, others)
+	}
+}

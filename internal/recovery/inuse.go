@@ -1,0 +1,101 @@
+package recovery
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// processes are the ids of all processes but this one.
+func processes() (pids []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// family is what the names of all ring files of a server begin with, "" if the path is
+// not that of a ring file.
+func family(path string) string {
+	name := filepath.Base(path)
+	if w := strings.Split(name, "."); len(w) == 3 && w[0] == "pg_steno" {
+		return w[0] + "." + w[1] + "."
+	}
+	return ""
+}
+
+// mapping says whether a process has a file mapped, or another ring file of its server;
+// known is false when it is not ours to look.
+func mapping(pid int, path string, info os.FileInfo) (mapped, ofServer, known bool) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return false, false, os.IsNotExist(err)
+	}
+	defer f.Close()
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false, false, false
+	}
+	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// address permissions offset device inode path
+		w := strings.Fields(lines.Text())
+		if len(w) >= 5 && (w[3] == device && w[4] == fmt.Sprint(st.Ino) || len(w) == 6 && w[5] == path) {
+			return true, true, true
+		}
+		if len(w) == 6 && family(path) != "" && family(w[5]) == family(path) {
+			ofServer = true
+		}
+	}
+	return false, ofServer, lines.Err() == nil
+}
+
+// serverOf is the id of a process that still uses a ring file, 0 when there is none:
+// the postmaster that its header names, or one that has the file mapped, such as a
+// writer that outlives the postmaster or drains the file. A postmaster that has gone on
+// after a crash of its processes has a newer file, and will have this one drained. That
+// the id is in use again by somebody else is no reason to refuse, when that can be seen.
+func serverOf(path string, postmaster uint32) int {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	for _, pid := range processes() {
+		mapped, ofServer, known := mapping(pid, path, info)
+		if mapped || pid == int(postmaster) && (ofServer || !known) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// writerOf is the id of a process that has a segment of the trail open, 0 when there
+// is none that can be seen.
+func writerOf(dir string) int {
+	for _, pid := range processes() {
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		for _, fd := range fds {
+			to, err := os.Readlink(fd)
+			if err == nil && strings.HasPrefix(to, dir+"/") && strings.HasSuffix(to, ".steno") {
+				return pid
+			}
+		}
+	}
+	return 0
+}

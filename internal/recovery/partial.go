@@ -1,0 +1,235 @@
+package recovery
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// What a damaged block still has. Its checksum does not match, so that nothing proves
+// these records: a changed byte of a text is decoded as well as an unchanged one.
+// What can be checked is, and decoding ends with the first record that cannot be.
+
+// unproven is a record of a damaged block, and its session.
+type unproven struct {
+	source write.Source
+	record write.Record
+}
+
+// decodeDamaged reads the records of a damaged block that stand before what cannot be
+// decoded. b is the block from its header on, up to the next one or to the end.
+// total is how many records the header says there are.
+func decodeDamaged(b []byte) (records []unproven, total uint32) {
+	if len(b) < trail.BlockHeaderSize {
+		return nil, 0
+	}
+	h, err := trail.ParseBlockHeader(b)
+	sound := err == nil
+	if !sound {
+		h = looseHeader(b)
+	}
+	if h.Flags != 0 || h.Raw > trail.MaxRaw {
+		return nil, h.Records // encrypted, or of a later format
+	}
+	stored := b[trail.BlockHeaderSize:]
+	if sound && int(h.Stored) < len(stored) {
+		stored = stored[:h.Stored]
+	}
+	payload := decompressPrefix(h.Codec, stored, int(h.Raw))
+	records, times := readPrefix(h, payload)
+	if !sound {
+		// The records' times are counted from the header's first time: nothing tells
+		// that it is right but that all three times are those of all records.
+		if uint32(len(records)) != h.Records || times != [3]int64{h.FirstTime, h.FirstEnd, h.LastEnd} {
+			return nil, 0
+		}
+	}
+	return records, h.Records
+}
+
+// looseHeader reads a block header whose checksum does not match.
+func looseHeader(b []byte) trail.BlockHeader {
+	le := binary.LittleEndian
+	return trail.BlockHeader{
+		Codec: trail.Codec(b[6]), Flags: b[7], Stored: le.Uint32(b[8:]), Raw: le.Uint32(b[12:]), Records: le.Uint32(b[16:]),
+		Number: le.Uint64(b[24:]), FirstRecord: le.Uint64(b[32:]),
+		FirstTime: int64(le.Uint64(b[40:])), FirstEnd: int64(le.Uint64(b[48:])), LastEnd: int64(le.Uint64(b[56:])),
+	}
+}
+
+// decompressPrefix is the payload up to where it cannot be decompressed, at most
+// limit bytes.
+func decompressPrefix(codec trail.Codec, stored []byte, limit int) []byte {
+	switch codec {
+	case trail.CodecNone:
+		return stored[:min(len(stored), limit)]
+	case trail.CodecLz4:
+		return lz4Prefix(stored, limit)
+	case trail.CodecZstd:
+		d, err := zstd.NewReader(bytes.NewReader(stored), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*trail.MaxRaw))
+		if err != nil {
+			return nil
+		}
+		defer d.Close()
+		var out bytes.Buffer
+		_, _ = io.Copy(&out, io.LimitReader(d, int64(limit)))
+		return out.Bytes()
+	}
+	return nil
+}
+
+// lz4Prefix decompresses an LZ4 block as far as it goes: libraries say only that it
+// does not.
+func lz4Prefix(src []byte, limit int) []byte {
+	out := make([]byte, 0, min(limit, 16*len(src)))
+	length := func(n int) (int, bool) {
+		if n < 15 {
+			return n, true
+		}
+		for len(src) > 0 {
+			c := src[0]
+			src = src[1:]
+			n += int(c)
+			if c != 255 {
+				return n, true
+			}
+			if n > limit {
+				break
+			}
+		}
+		return n, false
+	}
+	for len(src) > 0 {
+		token := src[0]
+		src = src[1:]
+		n, ok := length(int(token >> 4))
+		if !ok {
+			return out
+		}
+		n = min(n, len(src), limit-len(out))
+		out = append(out, src[:n]...)
+		src = src[n:]
+		if len(src) < 2 || len(out) == limit {
+			return out
+		}
+		offset := int(src[0]) | int(src[1])<<8
+		src = src[2:]
+		n, ok = length(int(token & 15))
+		if !ok || offset == 0 || offset > len(out) {
+			return out
+		}
+		for n = min(n+4, limit-len(out)); n > 0; {
+			k := min(n, offset)
+			out = append(out, out[len(out)-offset:len(out)-offset+k]...)
+			n -= k
+		}
+	}
+	return out
+}
+
+// readPrefix reads the records of a payload up to the first that cannot be right, and
+// returns the earliest time, the earliest end, and the latest end of them.
+func readPrefix(h trail.BlockHeader, payload []byte) (records []unproven, times [3]int64) {
+	b, err := write.Readable(h, payload)
+	if err != nil {
+		return nil, times
+	}
+	var definitions definitions
+	var r trail.Record
+	for uint32(len(records)) < h.Records {
+		from := b.Position()
+		if err := b.Next(&r); err != nil {
+			break
+		}
+		definitions.read(payload[from:b.Position()])
+		if r.Kind == trail.KindData {
+			continue
+		}
+		end := r.End()
+		if r.Time < h.FirstTime || end < h.FirstEnd || end > h.LastEnd || end < r.Time {
+			break
+		}
+		u, err := copyRecord(&r, &definitions)
+		if err != nil {
+			break
+		}
+		if len(records) == 0 {
+			times = [3]int64{r.Time, end, end}
+		}
+		times = [3]int64{min(times[0], r.Time), min(times[1], end), max(times[2], end)}
+		records = append(records, u)
+	}
+	return records, times
+}
+
+// definitions are the bodies of a block's definitions as they stand in it.
+type definitions struct{ sessions, shapes [][]byte }
+
+// read takes the definitions in a run of items that a reader has read.
+func (d *definitions) read(items []byte) {
+	for len(items) > 0 {
+		n, w := binary.Uvarint(items)
+		body := items[w+1 : w+int(n)]
+		switch trail.Kind(items[w]) {
+		case trail.KindDefSession:
+			for range 2 {
+				_, k := binary.Uvarint(body)
+				body = body[k:]
+			}
+			d.sessions = append(d.sessions, body)
+		case trail.KindDefShape:
+			d.shapes = append(d.shapes, body)
+		}
+		items = items[w+int(n):]
+	}
+}
+
+var errUnreadable = errors.New("record that cannot be right")
+
+// copyRecord copies a record that was read for one that is written.
+func copyRecord(r *trail.Record, d *definitions) (u unproven, err error) {
+	u.source.Body = slices.Clone(d.sessions[r.SessionIndex])
+	w := &u.record
+	*w = write.Record{
+		Kind: r.Kind, Seq: r.Seq, Time: r.Time, Duration: write.None, Rows: write.None, Statement: r.Statement,
+		Substatement: r.Substatement, Depth: r.Depth, Outcome: r.Outcome, XID: r.XID,
+		Nulls: slices.Clone(r.Nulls), Values: slices.Clone(r.Values), HasValues: r.Has(trail.FieldValues),
+		ExtraCount: r.ExtraCount, Extra: slices.Clone(r.Extra), Audited: r.Audited,
+		Parts: r.Parts, HasParts: r.Has(trail.FieldParts), HasCut: r.Has(trail.FieldCut), CutLength: r.TextBytes,
+	}
+	copy(w.CutHash[:], r.TextHash)
+	if r.Has(trail.FieldDuration) {
+		w.Duration = r.Duration
+	}
+	if r.Has(trail.FieldRows) {
+		w.Rows = r.Rows
+	}
+	if r.Has(trail.FieldText) {
+		w.Text = append([]byte{}, r.Text...)
+	}
+	if r.Has(trail.FieldError) {
+		w.SQLState, w.Message = slices.Clone(r.SQLState), slices.Clone(r.Message)
+	}
+	if r.ShapeIndex >= 0 {
+		w.Shape = slices.Clone(d.shapes[r.ShapeIndex])
+	}
+	u.source.Seq = max(r.Seq, 1) - 1
+	if w.Seq == 0 && w.Kind != trail.KindStart || write.Check(&u.source, w) != nil {
+		return u, errUnreadable
+	}
+	return u, nil
+}
+
+// mark says of a record that nothing proves it.
+func (u *unproven) mark(where string) {
+	_, pair := write.Pairs("salvaged", where)
+	u.record.Extra = append(u.record.Extra, pair...)
+	u.record.ExtraCount++
+}

@@ -1,0 +1,516 @@
+// Package recovery is the command that saves what can be saved of a damaged trail,
+// and of the ring files that a dead server left. It reads the evidence and writes a
+// copy.
+//
+//	cmd.go       the command line
+//	recovery.go  the copy: streams, rings, salvage, in this order
+//	salvage.go   the whole blocks of a segment, and what stands between them
+//	partial.go   what a damaged block still has
+//	drain.go     the records of a ring file
+//	ledger.go    which records there are
+//	inuse.go     who has the files open
+//	place.go     where the copy goes
+//	report.go    what was done, and what is lost
+//
+// A whole block is copied byte for byte, so that its own hash still proves it. What
+// comes out of ring files and damaged blocks makes a new stream of the copy.
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/ring"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// recovery is one run.
+type recovery struct {
+	trail   *trail.Trail
+	out     string // where the copy is made
+	final   string // and where it goes then
+	files   []*ring.File
+	now     func() int64
+	program string
+	bar     *progress.Bar
+
+	ledger        *ledger
+	report        *Report
+	reader        trail.Files
+	systemID      uint64
+	serverVersion uint32
+	partial       bool      // the first segments of a stream are not there
+	damaged       []damaged // blocks of which a part may be readable
+
+	stream *write.Stream // the new one, once it is needed
+	self   write.Source
+	done   int64
+}
+
+// damaged is a damaged place of a segment.
+type damaged struct {
+	segment *trail.Segment
+	stream  int // index in the report's streams
+	loss    int // index in the stream's losses, -1: none
+	torn    int // index in the stream's unfinished writes, -1: none
+	piece   piece
+}
+
+// run makes the copy in r.out, an empty directory.
+func (r *recovery) run(ctx context.Context) error {
+	r.ledger = newLedger()
+	defer r.reader.Close()
+	for _, s := range r.trail.Streams {
+		if err := r.copyStream(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.files {
+		if err := r.drain(f); err != nil {
+			return err
+		}
+	}
+	if err := r.salvage(); err != nil {
+		return err
+	}
+	if r.stream != nil {
+		if err := r.stream.Close(); err != nil {
+			return err
+		}
+		n := int64(r.stream.Number)
+		r.report.NewStream = &n
+	}
+	if err := copyRest(r.trail.Path, r.out); err != nil {
+		return err
+	}
+	r.settleTorn()
+	r.report.missing(r.ledger, r.partial)
+	return r.verify(ctx)
+}
+
+// identify finds whose trail it is.
+func (r *recovery) identify() {
+	for _, s := range r.trail.Streams {
+		for _, seg := range s.Segments {
+			if seg.Err == nil {
+				r.systemID, r.serverVersion = seg.Header.SystemID, max(r.serverVersion, seg.Header.ServerVersion)
+			}
+		}
+	}
+	for _, f := range r.files {
+		if r.systemID == 0 {
+			r.systemID = f.SystemID
+		}
+	}
+}
+
+// follow is where a stream's blocks have got to.
+type follow struct {
+	known  bool
+	block  uint64 // number of the next
+	record uint64
+	hash   [32]byte // chain hash of the last block
+	open   int      // index of a loss whose end is not known yet; -1: none
+}
+
+// copyStream copies the whole blocks of a stream.
+func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
+	if err := os.Mkdir(filepath.Join(r.out, fmt.Sprint(s.Number)), 0o700); err != nil {
+		return err
+	}
+	r.report.Streams = append(r.report.Streams, Stream{Stream: s.Number, Losses: []Loss{}})
+	st := &streamCopy{recovery: r, index: len(r.report.Streams) - 1, follow: follow{known: true, block: 1, record: 1, open: -1}}
+	expected := uint64(1)
+	for i, seg := range s.Segments {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		switch {
+		case seg.Number > expected && i == 0:
+			// They may have been removed on purpose: verify knows what is said of that.
+			r.partial = true
+			st.follow.known = false
+			st.mine().FirstSegment = seg.Number
+		case seg.Number == expected+1:
+			st.lose(Place{File: s.Path, What: fmt.Sprintf("segment %d is missing", expected)}, nil)
+		case seg.Number > expected:
+			st.lose(Place{File: s.Path, What: fmt.Sprintf("segments %d to %d are missing", expected, seg.Number-1)}, nil)
+		}
+		expected = seg.Number + 1
+		if err := st.copySegment(seg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// streamCopy is a stream on its way.
+type streamCopy struct {
+	*recovery
+	follow
+	index int
+}
+
+func (st *streamCopy) mine() *Stream { return &st.report.Streams[st.index] }
+
+// lose notes a place where something is missing; places without a whole block
+// between them are one loss.
+func (st *streamCopy) lose(p Place, h *trail.BlockHeader) int {
+	s := st.mine()
+	if st.open < 0 {
+		s.Losses = append(s.Losses, Loss{})
+		st.open = len(s.Losses) - 1
+		if st.known {
+			s.Losses[st.open].FirstBlock, s.Losses[st.open].firstRecord = st.block, st.record
+		}
+	}
+	l := &s.Losses[st.open]
+	l.Places = append(l.Places, p)
+	if h != nil {
+		l.headers = append(l.headers, *h)
+	}
+	return st.open
+}
+
+// met ends an open loss: a whole block follows.
+func (st *streamCopy) met(h *trail.BlockHeader, file string, offset int64) {
+	if st.open < 0 && st.known && (h.Number != st.block || h.FirstRecord != st.record) {
+		st.lose(Place{File: file, Offset: &offset, What: fmt.Sprintf("block %d stands where block %d is expected", h.Number, st.block)}, nil)
+	}
+	if st.open >= 0 {
+		st.mine().Losses[st.open].until(h)
+		st.open = -1
+	}
+	st.mine().present.add(h.Number)
+	st.known, st.block, st.record, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
+}
+
+// copySegment copies what is whole of a segment.
+func (st *streamCopy) copySegment(seg *trail.Segment) error {
+	src, err := os.Open(seg.Path)
+	if err != nil {
+		st.lose(Place{File: seg.Path, What: "cannot be read: " + pathReason(err)}, nil)
+		return nil
+	}
+	defer src.Close()
+	var torn *trail.TornError
+	if errors.As(seg.Err, &torn) {
+		p := Place{File: seg.Path, Offset: new(int64), Bytes: seg.Size, What: torn.Reason}
+		if !seg.Last {
+			st.lose(p, nil)
+			return nil
+		}
+		t := Torn{Place: p, segment: seg.Number}
+		if seg.Size <= trail.SegmentHeaderSize {
+			t.Records = new(uint32) // the header comes before any block
+		}
+		st.mine().Torn = append(st.mine().Torn, t)
+		return nil
+	}
+	head := make([]byte, min(seg.Size, 4096))
+	if n, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
+		clear(head[n:]) // the disk does not give it: scan tells
+	}
+	c := &segmentCopy{streamCopy: st, seg: seg, header: head[:min(headerLength(head), int64(len(head)))]}
+	sc := &scanner{r: src, size: seg.Size, last: seg.Last, each: c.piece}
+	err = sc.scan(int64(len(c.header)))
+	if err == nil {
+		err = c.finish(sc)
+	}
+	if c.dst != nil {
+		if err == nil {
+			err = c.dst.Sync()
+		}
+		if closed := c.dst.Close(); err == nil {
+			err = closed
+		}
+	}
+	return err
+}
+
+// segmentCopy is a segment on its way.
+type segmentCopy struct {
+	*streamCopy
+	seg     *trail.Segment
+	header  []byte // as it is in the file
+	dst     *os.File
+	pending []piece // damage, until it is known whether a whole block follows
+	b       trail.Block
+}
+
+// begin makes the copy's file, with the header. first is the first whole block.
+func (c *segmentCopy) begin(first []byte) error {
+	header := c.header
+	if c.badHeader() {
+		at := place{systemID: c.systemID, serverVersion: c.serverVersion, stream: c.seg.Stream.Number, segment: c.seg.Number}
+		if c.known && c.open < 0 {
+			hash := c.hash
+			at.previous = &hash
+		}
+		var proven bool
+		header, proven = rebuild(c.header, at, first)
+		what := "segment header is damaged; made anew, as the first block's chain hash proves"
+		if !proven {
+			what = "segment header is damaged; made anew, which nothing proves: the chain is broken here"
+		}
+		c.mine().Headers = append(c.mine().Headers, Header{Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: what}, proven})
+	}
+	dst, err := os.OpenFile(filepath.Join(c.out, fmt.Sprint(c.seg.Stream.Number), fmt.Sprintf("%010d.steno", c.seg.Number)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	c.dst = dst
+	c.mine().Segments++
+	_, err = dst.Write(header)
+	return err
+}
+
+// badHeader says whether the header is not as it was written. One of a later format
+// is copied as it is.
+func (c *segmentCopy) badHeader() bool {
+	return c.seg.Err != nil && len(c.header) <= trail.SegmentHeaderSize && !trail.SegmentHeaderWhole(c.header)
+}
+
+// piece takes what the scan has found, in its order.
+func (c *segmentCopy) piece(p *piece, image []byte) error {
+	if !p.whole {
+		c.pending = append(c.pending, *p)
+		return nil
+	}
+	if c.dst == nil {
+		if err := c.begin(image); err != nil {
+			return err
+		}
+	}
+	for i := range c.pending {
+		c.damage(&c.pending[i])
+	}
+	c.pending = c.pending[:0]
+	err := c.reader.Read(&trail.BlockRef{Segment: c.seg, Offset: p.offset, Number: p.header.Number, Stored: p.header.Stored}, &c.b)
+	if err == nil {
+		err = c.ledger.block(&c.b)
+	}
+	if err != nil {
+		// Whole, but encrypted, or of a later format, or not as the format says.
+		c.ledger.blind = true
+		c.mine().Unread++
+	}
+	c.met(p.header, c.seg.Path, p.offset)
+	s := c.mine()
+	s.Blocks++
+	s.Records += int64(p.header.Records)
+	s.Bytes += p.length
+	c.done += p.length
+	c.bar.Set(c.done)
+	_, err = c.dst.Write(image)
+	return err
+}
+
+// damage notes a piece that is not whole.
+func (c *segmentCopy) damage(p *piece) {
+	offset := p.offset
+	loss := c.lose(Place{File: c.seg.Path, Offset: &offset, Bytes: p.length, What: p.what}, p.header)
+	c.damaged = append(c.damaged, damaged{segment: c.seg, stream: c.index, loss: loss, torn: -1, piece: *p})
+}
+
+// finish is called when the segment has been scanned.
+func (c *segmentCopy) finish(s *scanner) error {
+	if c.dst == nil && c.badHeader() {
+		c.lose(Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: "segment header is damaged, and no whole block is there to tell it by"}, nil)
+		for i := range s.pieces {
+			c.damage(&s.pieces[i])
+		}
+		return nil
+	}
+	if c.dst == nil {
+		if err := c.begin(nil); err != nil {
+			return err
+		}
+	}
+	end := s.pieces[len(s.pieces)-len(c.pending):]
+	for i := range end {
+		p := &end[i]
+		if !p.torn {
+			c.damage(p)
+			continue
+		}
+		offset := p.offset
+		t := Torn{Place: Place{File: c.seg.Path, Offset: &offset, Bytes: p.length, What: p.what}, segment: c.seg.Number}
+		if p.header != nil {
+			t.Block, t.Records = p.header.Number, &p.header.Records
+		}
+		r := c.mine()
+		r.Torn = append(r.Torn, t)
+		c.damaged = append(c.damaged, damaged{segment: c.seg, stream: c.index, loss: -1, torn: len(r.Torn) - 1, piece: *p})
+	}
+	return nil
+}
+
+// newStream is the stream of what was recovered, made when it is first needed.
+func (r *recovery) newStream() (*write.Stream, error) {
+	if r.stream != nil {
+		return r.stream, nil
+	}
+	number := uint32(0)
+	for _, s := range r.trail.Streams {
+		number = max(number, s.Number+1)
+	}
+	s, err := write.NewStream(r.out, number, r.systemID, r.serverVersion, r.now)
+	if err != nil {
+		return nil, err
+	}
+	r.stream = s
+	start := r.now()
+	r.self = write.Source{Body: write.Body(start, uint32(os.Getpid()), trail.RecoverBackendType)}
+	return s, nil
+}
+
+// event writes a record of our own, which says where what follows it comes from.
+func (r *recovery) event(pairs ...string) error {
+	s, err := r.newStream()
+	if err != nil {
+		return err
+	}
+	w := &write.Record{Kind: trail.KindServer, Seq: r.self.Seq + 1, Time: r.now(), Duration: write.None, Rows: write.None}
+	w.ExtraCount, w.Extra = write.Pairs(pairs...)
+	r.ledger.note(r.self.ID(), w.Kind, w.Seq, nil)
+	return s.Add(&r.self, w)
+}
+
+// longestBlock bounds what is read of a damaged place.
+const longestBlock = trail.MaxRaw + trail.MaxRaw/8 + trail.BlockHeaderSize
+
+// salvage takes from damaged blocks the records that are nowhere else, and marks
+// them: nothing proves them any more.
+func (r *recovery) salvage() error {
+	for i := range r.damaged {
+		d := &r.damaged[i]
+		b := make([]byte, min(d.piece.length, longestBlock))
+		n, _ := readAt(d.segment.Path, b, d.piece.offset)
+		all, _ := decodeDamaged(b[:n])
+		all = r.believable(all)
+		if len(all) == 0 {
+			continue
+		}
+		stream, segment := fmt.Sprint(d.segment.Stream.Number), fmt.Sprint(d.segment.Number)
+		if err := r.event("event", "salvage", "program", r.program, "stream", stream, "segment", segment,
+			"offset", fmt.Sprint(d.piece.offset), "records", fmt.Sprint(len(all))); err != nil {
+			return err
+		}
+		for k := range all {
+			u := &all[k]
+			u.mark(fmt.Sprintf("stream %s segment %s offset %d", stream, segment, d.piece.offset))
+			if err := r.put(&u.source, &u.record); err != nil {
+				return err
+			}
+		}
+		r.report.salvaged(d, len(all))
+	}
+	return nil
+}
+
+// farthest is how far behind the last record of its session one of a damaged block
+// may be: farther on, its number is more likely to be damaged than to be right.
+const farthest = 10_000
+
+// believable leaves out the records of a damaged block that are elsewhere, and those
+// whose session or number are nothing that the rest of the trail knows: a changed byte
+// can make another session of a session.
+func (r *recovery) believable(all []unproven) (kept []unproven) {
+	begun := map[trail.SessionID]bool{} // in this block
+	for _, u := range all {
+		id, seq := u.source.ID(), u.record.Seq
+		last, known := r.ledger.last(id)
+		begun[id] = begun[id] || seq == 1
+		switch {
+		case seq == 0 || r.ledger.has(id, seq):
+		case !known && !begun[id] && !r.partial && !r.ledger.blind:
+		case known && seq > last+uint64(len(all))+farthest:
+		default:
+			kept = append(kept, u)
+		}
+	}
+	return kept
+}
+
+// put adds a record to the new stream.
+func (r *recovery) put(source *write.Source, w *write.Record) error {
+	s, err := r.newStream()
+	if err != nil {
+		return err
+	}
+	if err := s.Room(len(w.Text) + len(w.Values) + len(w.Message) + len(w.Shape) + len(w.Extra)); err != nil {
+		return err
+	}
+	extra := trail.Record{ExtraCount: w.ExtraCount, Extra: w.Extra}
+	r.ledger.note(source.ID(), w.Kind, w.Seq, extra.ExtraValue)
+	return s.Add(source, w)
+}
+
+// readAt reads bytes of a file, and returns how many there were before an error.
+func readAt(path string, b []byte, offset int64) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.ReadAt(b, offset)
+}
+
+// settleTorn finds the unfinished writes whose records a ring file had.
+func (r *recovery) settleTorn() {
+	for i := range r.report.Streams {
+		s := &r.report.Streams[i]
+		for k := range s.Torn {
+			t := &s.Torn[k]
+			for _, f := range r.files {
+				for _, in := range f.Intents {
+					if in.Stream == s.Stream && in.Segment == t.segment && t.Offset != nil && in.Offset == uint64(*t.Offset) {
+						t.InRings = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// verify has the copy proved, as far as it can be.
+func (r *recovery) verify(ctx context.Context) error {
+	t, err := trail.Open(r.out)
+	if err != nil {
+		return err
+	}
+	v, err := verify.Trail(ctx, t, nil)
+	if err != nil {
+		return err
+	}
+	for _, list := range [][]verify.Problem{v.Problems, v.Warnings} {
+		for i := range list {
+			if name, ok := strings.CutPrefix(list[i].File, r.out); ok {
+				list[i].File = r.final + name
+			}
+		}
+	}
+	r.report.Verify = Verified{v.Whole, v.Problems, v.MoreProblems, v.Warnings, v.MoreWarnings}
+	return nil
+}
+
+// now is the present in the trail's microseconds.
+func now() int64 { return time.Now().UnixMicro() - 946684800*1e6 }
+
+func pathReason(err error) string {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

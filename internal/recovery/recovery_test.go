@@ -1,0 +1,582 @@
+package recovery
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+const golden = "../../format/golden/"
+
+// recovered runs the command and returns its report, where the copy is, and its error.
+func recovered(t *testing.T, opts Options, args ...string) (*Report, string, error) {
+	t.Helper()
+	streams, _, out, _ := iostreams.Test()
+	opts.IO, opts.Args, opts.Format, opts.Program = streams, args, "json", "steno test"
+	if opts.Out == "" && !opts.InPlace {
+		opts.Out = filepath.Join(t.TempDir(), "copy")
+	}
+	err := recoverRun(context.Background(), &opts)
+	r := &Report{}
+	if out.Len() > 0 {
+		if bad := json.Unmarshal(out.Bytes(), r); bad != nil {
+			t.Fatal(bad)
+		}
+	}
+	return r, opts.Out, err
+}
+
+// contents are the files below a directory.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			var data []byte
+			data, err = os.ReadFile(path)
+			files[strings.TrimPrefix(path, dir)] = string(data)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// found is a record of a copy.
+type found struct {
+	stream   uint32
+	text     string
+	salvaged bool
+	outcome  trail.Outcome
+	kind     trail.Kind
+}
+
+// records are those of a trail, by session and number; none may be there twice.
+func records(t *testing.T, dir string) map[trail.RecordID]found {
+	t.Helper()
+	tr, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[trail.RecordID]found{}
+	files := &trail.Files{}
+	defer files.Close()
+	x := tr.Index()
+	for _, s := range x.Streams {
+		for i := range s.Refs {
+			var b trail.Block
+			if err := files.Read(&s.Refs[i], &b); err != nil {
+				t.Fatal(err)
+			}
+			var r trail.Record
+			for {
+				if err := b.Next(&r); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if r.Kind == trail.KindData || string(r.Session.Fact(trail.KeyBackendType)) == trail.RecoverBackendType {
+					continue
+				}
+				_, salvaged := r.ExtraValue("salvaged")
+				id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
+				if _, twice := all[id]; twice {
+					t.Errorf("record %v is there twice", id)
+				}
+				all[id] = found{s.Stream.Number, string(r.Text), salvaged, r.Outcome, r.Kind}
+			}
+		}
+	}
+	if len(x.Errs) > 0 {
+		t.Error(x.Errs)
+	}
+	return all
+}
+
+func TestWholeTrailsAreCopiedByteForByte(t *testing.T) {
+	for _, name := range []string{"kinds", "values", "streams", "lz4", "parts", "empty", "later", "objects"} {
+		r, out, err := recovered(t, Options{}, golden+name)
+		if err != nil || r.Lost || r.NewStream != nil {
+			t.Errorf("%s: %v, %+v", name, err, r)
+		}
+		want, got := contents(t, golden+name), contents(t, out)
+		if len(want) != len(got) {
+			t.Errorf("%s: %d files instead of %d", name, len(got), len(want))
+		}
+		for path := range want {
+			if got[path] != want[path] {
+				t.Errorf("%s: %s is another", name, path)
+			}
+		}
+	}
+}
+
+// TestGoldenDamageIsLeftOut recovers each damaged golden trail. What is copied reads
+// without an error, and a copy of the copy loses nothing further.
+func TestGoldenDamageIsLeftOut(t *testing.T) {
+	dirs, _ := filepath.Glob(golden + "damaged/*.expected")
+	if len(dirs) < 10 {
+		t.Fatalf("only %d damaged trails", len(dirs))
+	}
+	for _, dir := range dirs {
+		dir = strings.TrimSuffix(dir, ".expected")
+		name := filepath.Base(dir)
+		before := contents(t, dir)
+		r, out, err := recovered(t, Options{}, dir)
+		if fmt.Sprint(contents(t, dir)) != fmt.Sprint(before) {
+			t.Errorf("%s: the evidence is not as it was", name)
+		}
+		if (err == nil) == r.Lost || err != nil && !errors.Is(err, cmdutil.ErrFailed) {
+			t.Errorf("%s: %v, %+v", name, err, r)
+		}
+		again, second, _ := recovered(t, Options{}, out)
+		if name != "swapped_segments" && fmt.Sprint(contents(t, second)) != fmt.Sprint(contents(t, out)) {
+			t.Errorf("%s: the copy of the copy is another: %+v", name, again)
+		}
+		if name != "forged_payload" && name != "swapped_segments" {
+			records(t, out)
+		}
+	}
+}
+
+// blocks writes a trail of two segments, n blocks each of 3 records of one session,
+// and returns where each block is.
+func blocks(t *testing.T, dir string, n int, codec trail.Codec) (paths []string, offsets []int64) {
+	s := trailtest.NewStream(t, dir, 0)
+	s.Codec = codec
+	session := trailtest.NewSession(trailtest.Epoch, 7, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	for segment := uint64(1); segment <= 2; segment++ {
+		if segment > 1 {
+			s.Rotate(t, trailtest.Epoch+1)
+		}
+		for range n {
+			info, err := os.Stat(s.SegmentPath(segment))
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths, offsets = append(paths, s.SegmentPath(segment)), append(offsets, info.Size())
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			for k := range 3 {
+				b.Add(&trailtest.Record{
+					Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch + int64(len(offsets)*100+k), Duration: uint64(k),
+					Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"},
+					Text:  fmt.Sprintf("SELECT 'a text of block %d and of record %d that repeats a text, and repeats a text'", len(offsets), k),
+				})
+			}
+			s.Write(t, b)
+		}
+	}
+	return paths, offsets
+}
+
+// TestDamageAnywhereIsNamed changes, removes and inserts bytes at random places. The
+// blocks that were not hit are in the copy, unmarked; each of the others is named; a
+// record is in the copy, or its number is reported missing, or stands at the end.
+func TestDamageAnywhereIsNamed(t *testing.T) {
+	const n = 5
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		dir := t.TempDir()
+		paths, offsets := blocks(t, dir, n, []trail.Codec{trail.CodecNone, trail.CodecLz4, trail.CodecZstd}[seed%3])
+		k := rng.IntN(2 * n)
+		data, err := os.ReadFile(paths[k])
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := int64(len(data))
+		if k+1 < 2*n && paths[k+1] == paths[k] {
+			end = offsets[k+1]
+		}
+		at := offsets[k] + rng.Int64N(end-offsets[k])
+		length := min(1+rng.Int64N(20), end-at)
+		what := []string{"changed", "removed", "inserted"}[rng.IntN(3)]
+		switch what {
+		case "changed":
+			data[at] ^= byte(1 + rng.IntN(255))
+		case "removed":
+			data = slices.Delete(data, int(at), int(at+length))
+		case "inserted":
+			data = slices.Insert(data, int(at), []byte("XXXXXXXXXXXXXXXXXXXXXXX")[:length]...)
+		}
+		if err := os.WriteFile(paths[k], data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		between := what == "inserted" && at == offsets[k]
+		r, out, err := recovered(t, Options{}, dir)
+		name := fmt.Sprintf("seed %d: %d bytes at %d %s, in block %d at %d", seed, length, at, what, k+1, offsets[k])
+		if !errors.Is(err, cmdutil.ErrFailed) || !r.Lost {
+			t.Errorf("%s: nothing is lost: %v %+v", name, err, r)
+			continue
+		}
+		s := &r.Streams[0]
+		// of bytes that are too many in the last block, some look unfinished
+		if places := len(s.Losses) + len(s.Torn); places != 1 && (k != 2*n-1 || places != 2) {
+			t.Errorf("%s: losses %+v, torn %+v", name, s.Losses, s.Torn)
+			continue
+		}
+		if len(s.Losses) == 1 && s.Losses[0].Blocks != nil && !between {
+			if l := s.Losses[0]; *l.Blocks != 1 || l.FirstBlock != uint64(k+1) || l.LastBlock != l.FirstBlock || *l.Records != 3 {
+				t.Errorf("%s: told as %+v", name, l)
+			}
+		}
+		if k != 2*n-1 && (len(s.Torn) > 0 || s.Losses[0].Blocks == nil) {
+			t.Errorf("%s: what follows is there, but the loss is not known: %+v", name, s)
+		}
+		all := records(t, out)
+		missing := map[uint64]bool{}
+		for _, g := range r.Gaps {
+			for seq := g.First; seq <= g.Last; seq++ {
+				missing[seq] = true
+			}
+		}
+		for seq := uint64(1); seq <= 6*n; seq++ {
+			f, there := all[trail.RecordID{Session: trail.SessionID{Start: trailtest.Epoch, PID: 7}, Seq: seq}]
+			hit := int(seq-1)/3 == k && !between
+			switch {
+			case !hit && (!there || f.salvaged || f.stream != 0):
+				t.Errorf("%s: record %d of a whole block: %v %+v", name, seq, there, f)
+			case hit && there && (!f.salvaged || f.stream != 1):
+				t.Errorf("%s: record %d of the damaged block is not marked", name, seq)
+			case !there && !missing[seq] && k != 2*n-1:
+				t.Errorf("%s: record %d is missing, and not told", name, seq)
+			case there && missing[seq]:
+				t.Errorf("%s: record %d is there, and told as missing", name, seq)
+			}
+		}
+		if between && (len(missing) > 0 || *s.Losses[0].Blocks != 0) {
+			t.Errorf("%s: nothing was lost: %+v", name, s.Losses)
+		}
+	}
+}
+
+// TestSegmentHeaderIsMadeAnew changes bytes of a segment's header. Its blocks are
+// in the copy, and the header is proven to be the one that was there, but where nobody
+// knows what stood in it.
+func TestSegmentHeaderIsMadeAnew(t *testing.T) {
+	for segment := 1; segment <= 2; segment++ {
+		for at := 0; at < trail.SegmentHeaderSize; at += 8 {
+			dir := t.TempDir()
+			paths, _ := blocks(t, dir, 2, trail.CodecLz4)
+			path := paths[2*(segment-1)]
+			whole, _ := os.ReadFile(path)
+			data := slices.Clone(whole)
+			data[at] ^= 0x11
+			os.WriteFile(path, data, 0o600)
+			r, out, err := recovered(t, Options{}, dir)
+			if len(r.Streams[0].Headers) != 1 || r.Streams[0].Blocks != 4 {
+				t.Fatalf("byte %d of segment %d: %+v", at, segment, r)
+			}
+			copied, _ := os.ReadFile(filepath.Join(out, "0", filepath.Base(path)))
+			// The time of creation stands nowhere else.
+			known := at < 40 || at >= 48
+			if proven := r.Streams[0].Headers[0].Proven; proven != known || bytes.Equal(copied, whole) != known || (err == nil) != known {
+				t.Errorf("byte %d of segment %d: proven %v, %v", at, segment, proven, err)
+			}
+			if len(records(t, out)) != 12 {
+				t.Errorf("byte %d of segment %d: records are missing", at, segment)
+			}
+		}
+	}
+}
+
+func TestLZ4IsDecompressedUpToTheDamage(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var plain []byte
+		for len(plain) < rng.IntN(5000) {
+			if len(plain) > 0 && rng.IntN(2) == 0 {
+				from := rng.IntN(len(plain))
+				plain = append(plain, plain[from:from+rng.IntN(len(plain)-from)]...)
+			}
+			for range rng.IntN(40) {
+				plain = append(plain, byte(rng.IntN(256)))
+			}
+		}
+		packed := make([]byte, lz4.CompressBlockBound(len(plain)))
+		n, err := lz4.CompressBlock(plain, packed, nil)
+		if err != nil || n == 0 {
+			continue
+		}
+		packed = packed[:n]
+		if got := lz4Prefix(packed, len(plain)); !bytes.Equal(got, plain) {
+			t.Fatalf("%d bytes come back as %d others", len(plain), len(got))
+		}
+		if got := lz4Prefix(packed[:rng.IntN(n)], len(plain)); !bytes.HasPrefix(plain, got) {
+			t.Fatal("the beginning of a block gives something else than the beginning")
+		}
+		if limit := rng.IntN(len(plain) + 1); !bytes.Equal(lz4Prefix(packed, limit), plain[:limit]) {
+			t.Fatal("the limit does not hold")
+		}
+	}
+}
+
+func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(data []byte, last int64) []byte
+		torn   int
+	}{
+		"zeros behind":          {func(d []byte, _ int64) []byte { return append(d, make([]byte, 1000)...) }, 1},
+		"zeros for the last":    {func(d []byte, last int64) []byte { clear(d[last:]); return d }, 1},
+		"zeros for its payload": {func(d []byte, last int64) []byte { clear(d[last+112:]); return d }, 1},
+		"a part of it":          {func(d []byte, last int64) []byte { return d[:last+150] }, 1},
+		"a part of its header":  {func(d []byte, last int64) []byte { return d[:last+50] }, 1},
+		"another payload":       {func(d []byte, last int64) []byte { d[last+120]++; return d }, 0},
+	} {
+		dir := t.TempDir()
+		paths, offsets := blocks(t, dir, 2, trail.CodecLz4)
+		data, _ := os.ReadFile(paths[3])
+		os.WriteFile(paths[3], c.change(data, offsets[3]), 0o600)
+		r, _, _ := recovered(t, Options{}, dir)
+		if s := &r.Streams[0]; len(s.Torn) != c.torn || len(s.Losses) != 1-c.torn {
+			t.Errorf("%s: torn %+v, losses %+v", name, s.Torn, s.Losses)
+		} else if c.torn == 1 && *s.Torn[0].Offset < offsets[3] {
+			t.Errorf("%s: cut at %d", name, *s.Torn[0].Offset)
+		}
+		// in the middle of a stream it is damage
+		dir = t.TempDir()
+		paths, offsets = blocks(t, dir, 2, trail.CodecLz4)
+		data, _ = os.ReadFile(paths[1])
+		os.WriteFile(paths[1], c.change(data, offsets[1]), 0o600)
+		if r, _, err := recovered(t, Options{}, dir); len(r.Streams[0].Torn) != 0 || len(r.Streams[0].Losses) != 1 || err == nil {
+			t.Errorf("%s, where a segment follows: %+v", name, r.Streams[0])
+		}
+	}
+}
+
+// badDisk does not give the bytes from one offset to another.
+type badDisk struct {
+	data     []byte
+	from, to int64
+}
+
+func (d *badDisk) ReadAt(b []byte, offset int64) (int, error) {
+	n := min(int64(len(b)), int64(len(d.data))-offset)
+	if offset >= d.from && offset < d.to {
+		return 0, fs.ErrInvalid
+	}
+	if offset < d.from && offset+n > d.from {
+		return copy(b, d.data[offset:d.from]), fs.ErrInvalid
+	}
+	return copy(b, d.data[offset:offset+n]), nil
+}
+
+// TestWhatTheDiskDoesNotGiveIsDamage has a page that cannot be read.
+func TestWhatTheDiskDoesNotGiveIsDamage(t *testing.T) {
+	paths, offsets := blocks(t, t.TempDir(), 60, trail.CodecNone)
+	data, _ := os.ReadFile(paths[0])
+	d := &badDisk{data, 8192, 12288}
+	var want []int64
+	for k := range 60 {
+		end := int64(len(data))
+		if k < 59 {
+			end = offsets[k+1]
+		}
+		if end <= d.from || offsets[k] >= d.to {
+			want = append(want, offsets[k])
+		}
+	}
+	var got []int64
+	s := &scanner{r: d, size: int64(len(data)), each: func(p *piece, _ []byte) error {
+		if p.whole {
+			got = append(got, p.offset)
+		} else if !strings.Contains(p.what, "cannot be read") {
+			t.Errorf("at %d: %s", p.offset, p.what)
+		}
+		return nil
+	}}
+	if err := s.scan(trail.SegmentHeaderSize); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v: got blocks at %d, want %d", err, got, want)
+	}
+}
+
+func TestWhatIsNotForThisIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	paths, _ := blocks(t, dir, 2, trail.CodecLz4)
+	full := t.TempDir()
+	os.WriteFile(filepath.Join(full, "x"), nil, 0o600)
+	left := filepath.Join(t.TempDir(), "copy")
+	os.Mkdir(left+".partial", 0o700)
+	before := contents(t, dir)
+	for name, c := range map[string]struct {
+		opts Options
+		args []string
+		want string
+	}{
+		"both ways":         {Options{Out: "x", InPlace: true}, []string{dir}, "either --out DIR, or --in-place"},
+		"a full directory":  {Options{Out: full}, []string{dir}, "is not empty"},
+		"inside the trail":  {Options{Out: filepath.Join(dir, "copy")}, []string{dir}, "is inside the trail"},
+		"left of a run":     {Options{Out: left}, []string{dir}, "left of a run that did not end"},
+		"a segment":         {Options{}, []string{paths[0]}, "is not the directory of a trail"},
+		"a stream":          {Options{}, []string{filepath.Dir(paths[0])}, "is one stream of a trail"},
+		"two trails":        {Options{}, []string{dir, full}, "one trail at a time"},
+		"nothing":           {Options{}, []string{filepath.Join(dir, "none")}, "no such file"},
+		"no confirmation":   {Options{InPlace: true}, []string{dir}, fmt.Sprintf("add --confirm %d", uint64(trailtest.SystemID))},
+		"another's":         {Options{InPlace: true, Confirm: "1"}, []string{dir}, fmt.Sprintf("is the trail of cluster %d", uint64(trailtest.SystemID))},
+		"nobody's in place": {Options{InPlace: true, Confirm: "1"}, []string{full}, "no segment says which cluster's"},
+	} {
+		_, _, err := recovered(t, c.opts, c.args...)
+		var usage *cmdutil.UsageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	if fmt.Sprint(contents(t, dir)) != fmt.Sprint(before) {
+		t.Error("the trail is not as it was")
+	}
+}
+
+// TestInPlaceKeepsTheEvidence replaces a trail by its copy.
+func TestInPlaceKeepsTheEvidence(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trail")
+	os.Mkdir(dir, 0o750)
+	paths, offsets := blocks(t, dir, 2, trail.CodecLz4)
+	confirm := fmt.Sprint(uint64(trailtest.SystemID))
+	if r, _, err := recovered(t, Options{InPlace: true, Confirm: confirm}, dir); err != nil || r.Evidence != "" {
+		t.Fatalf("a whole trail: %v, %+v", err, r)
+	}
+	os.Truncate(paths[3], offsets[3]+20)
+	os.Chmod(paths[0], 0o640)
+	os.Mkdir(filepath.Join(dir, "slots"), 0o700)
+	os.WriteFile(filepath.Join(dir, "slots", "siem"), []byte("a position"), 0o600)
+	os.WriteFile(filepath.Join(dir, "retention"), []byte("what was deleted"), 0o600)
+	before := contents(t, dir)
+	r, _, err := recovered(t, Options{InPlace: true, Confirm: confirm}, dir)
+	if !errors.Is(err, cmdutil.ErrFailed) || !strings.HasPrefix(r.Evidence, dir+".damaged-") {
+		t.Fatalf("got %v, %+v", err, r)
+	}
+	if fmt.Sprint(contents(t, r.Evidence)) != fmt.Sprint(before) {
+		t.Error("the evidence is not as it was")
+	}
+	if info, _ := os.Stat(paths[3]); info.Size() != offsets[3] || info.Mode().Perm() != 0o640 {
+		t.Errorf("in its place: %v", info)
+	}
+	if info, _ := os.Stat(dir); info.Mode().Perm() != 0o750 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	if slot, _ := os.ReadFile(filepath.Join(dir, "slots", "siem")); string(slot) != "a position" {
+		t.Error("the slot is not there")
+	}
+	if rest, _ := os.ReadFile(filepath.Join(dir, "retention")); string(rest) != "what was deleted" {
+		t.Error("what was deleted is not there")
+	}
+	if len(records(t, dir)) != 9 {
+		t.Error("records are missing")
+	}
+}
+
+// FuzzSalvage scans a segment of any bytes. The pieces make up the file; each whole
+// block can be loaded as far as its checksums; the whole blocks alone are all whole
+// blocks, and the same.
+func FuzzSalvage(f *testing.F) {
+	segments, _ := filepath.Glob(golden + "*/*/*.steno")
+	damaged, _ := filepath.Glob(golden + "damaged/*/*/*.steno")
+	for _, path := range append(segments, damaged...) {
+		if data, err := os.ReadFile(path); err == nil && len(data) < 4096 {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			return
+		}
+		start := int64(min(trail.SegmentHeaderSize, len(data)))
+		if n := headerLength(data); n > start && n < int64(len(data)) {
+			start = n
+		}
+		var images []byte
+		scan := func(data []byte, from int64) []piece {
+			s := &scanner{r: bytes.NewReader(data), size: int64(len(data)), last: true, each: func(p *piece, image []byte) error {
+				if p.whole != (image != nil) {
+					t.Fatal("a whole block without bytes")
+				}
+				b := trail.Block{Image: image}
+				if p.whole && !whole(&b) {
+					t.Fatal("a block that is not whole")
+				}
+				images = append(images, image...)
+				return nil
+			}}
+			if err := s.scan(from); err != nil {
+				t.Fatal(err)
+			}
+			return s.pieces
+		}
+		pieces := scan(data, start)
+		at := start
+		for _, p := range pieces {
+			if p.offset != at || p.length <= 0 {
+				t.Fatalf("a piece of %d bytes at %d, and the one before ends at %d", p.length, p.offset, at)
+			}
+			at += p.length
+			if !p.whole {
+				if all, total := decodeDamaged(data[p.offset:at]); uint32(len(all)) > total {
+					t.Fatalf("%d of %d records", len(all), total)
+				}
+			}
+		}
+		if at != int64(len(data)) && len(pieces) > 0 {
+			t.Fatalf("pieces end at %d of %d", at, len(data))
+		}
+		first := images
+		images = nil
+		for _, p := range scan(first, 0) {
+			if !p.whole {
+				t.Fatal("between whole blocks is damage")
+			}
+		}
+		if !bytes.Equal(first, images) {
+			t.Fatal("other blocks")
+		}
+	})
+}
+
+// FuzzDecodeDamaged decodes a damaged block of any bytes behind a header that is right.
+func FuzzDecodeDamaged(f *testing.F) {
+	for _, codec := range []trail.Codec{trail.CodecNone, trail.CodecLz4, trail.CodecZstd} {
+		var chain [32]byte
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		s := trailtest.NewSession(trailtest.Epoch, 1)
+		for range 3 {
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: s, Time: trailtest.Epoch, Text: "some text, some text, some text"})
+		}
+		f.Add(byte(codec), uint32(len(b.Payload)), b.Finish(codec, 1, 1, &chain)[trail.BlockHeaderSize:])
+	}
+	f.Fuzz(func(t *testing.T, codec byte, raw uint32, stored []byte) {
+		if len(stored) > 1<<16 || raw > 1<<20 {
+			return
+		}
+		var chain [32]byte
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		image := b.Finish(trail.CodecNone, 1, 1, &chain)
+		image[6], image[16] = codec, 5
+		for i, n := range []uint32{uint32(len(stored)), raw} {
+			for k := range 4 {
+				image[8+4*i+k] = byte(n >> (8 * k))
+			}
+		}
+		trailtest.SealHeader(image)
+		all, total := decodeDamaged(append(image, stored...))
+		if total != 5 || len(all) > 5 {
+			t.Fatalf("%d of %d records", len(all), total)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package recovery
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// piece is a whole block of a segment, or what stands between two.
+type piece struct {
+	offset, length int64
+	whole          bool
+	header         *trail.BlockHeader // of a whole block; of another, when it could be read
+	torn           bool               // an unfinished write at the end of a stream
+	what           string             // what is wrong, unless whole
+}
+
+// scanner goes through a segment's file.
+type scanner struct {
+	r    io.ReaderAt
+	size int64
+	last bool // no segment of the stream follows
+	// each is called for every piece in turn, with its bytes when it is a whole block
+	each func(p *piece, image []byte) error
+
+	pieces []piece
+	buf    []byte
+}
+
+// at reads n bytes, or what there is of them.
+func (s *scanner) at(offset int64, n int64) ([]byte, error) {
+	n = max(min(n, s.size-offset), 0)
+	if int64(cap(s.buf)) < n {
+		s.buf = make([]byte, n+n/8)
+	}
+	b := s.buf[:n]
+	got, err := s.r.ReadAt(b, offset)
+	if int64(got) == n {
+		return b, nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return b[:got], err
+}
+
+// scan finds the whole blocks of the segment from offset from on.
+func (s *scanner) scan(from int64) error {
+	for offset := from; offset < s.size; {
+		p, image := s.piece(offset)
+		if err := s.each(&p, image); err != nil {
+			return err
+		}
+		s.pieces = append(s.pieces, p)
+		offset += p.length
+	}
+	if s.last {
+		s.tear()
+	}
+	return nil
+}
+
+// piece looks at what stands at an offset: a whole block, or damage up to the next.
+// What the disk does not give is damage, too.
+func (s *scanner) piece(offset int64) (p piece, image []byte) {
+	p = piece{offset: offset}
+	b, err := s.at(offset, trail.BlockHeaderSize)
+	var h trail.BlockHeader
+	if err == nil || err == io.ErrUnexpectedEOF {
+		h, err = trail.ParseBlockHeader(b)
+	}
+	if err != nil {
+		p.what = reason(err)
+		p.length = s.until(offset+1, s.size, 0) - offset
+		return p, nil
+	}
+	p.header = &h
+	end := offset + trail.BlockHeaderSize + int64(h.Stored)
+	if end > s.size {
+		p.what = fmt.Sprintf("block %d is cut short: %d of %d bytes", h.Number, s.size-offset, end-offset)
+		p.length = s.until(offset+1, s.size, h.Number) - offset
+		return p, nil
+	}
+	image, err = s.at(offset, end-offset)
+	block := trail.Block{Image: image}
+	switch {
+	case err != nil:
+		p.what = fmt.Sprintf("block %d %s", h.Number, reason(err))
+	case whole(&block):
+		p.whole, p.length = true, end-offset
+		return p, image
+	default:
+		p.what = fmt.Sprintf("checksum of the payload of block %d does not match", h.Number)
+	}
+	// Bytes may be missing from it: then the next block stands inside.
+	p.length = s.until(offset+1, end, h.Number) - offset
+	return p, nil
+}
+
+// whole says whether the block's bytes are as they were written. What they hold,
+// encrypted or not, is another matter.
+func whole(b *trail.Block) bool {
+	h, err := trail.ParseBlockHeader(b.Image)
+	if err != nil || int64(len(b.Image)) != trail.BlockHeaderSize+int64(h.Stored) {
+		return false
+	}
+	b.Header = h
+	return b.PayloadSum() == h.PayloadSum
+}
+
+const windowSize = 64 << 10
+
+// unreadable is what a disk loses at once, at least.
+const unreadable = 4096
+
+// until is the offset of the first block header that begins from offset from on and
+// before end, and whose number is greater than after; or end.
+func (s *scanner) until(from, end int64, after uint64) int64 {
+	for from < end {
+		b, err := s.at(from, min(windowSize, end-from+trail.BlockHeaderSize))
+		for i := 0; ; i++ {
+			k := bytes.Index(b[i:], []byte("SBLK"))
+			if i += k; k < 0 || i+trail.BlockHeaderSize > len(b) || from+int64(i) >= end {
+				break
+			}
+			if h, err := trail.ParseBlockHeader(b[i:]); err == nil && h.Number > after {
+				return from + int64(i)
+			}
+		}
+		if err != nil {
+			// go on behind what cannot be read
+			from = (from + int64(len(b)) + unreadable) &^ (unreadable - 1)
+			continue
+		}
+		from += max(int64(len(b)-trail.BlockHeaderSize+1), 1)
+	}
+	return end
+}
+
+// tear finds what at the end is only an unfinished write: everything from there on
+// was never durable.
+func (s *scanner) tear() {
+	for i := len(s.pieces) - 1; i >= 0; i-- {
+		p := &s.pieces[i]
+		last := i == len(s.pieces)-1
+		switch {
+		case p.whole:
+			return
+		case p.header != nil && p.offset+trail.BlockHeaderSize+int64(p.header.Stored) > p.offset+p.length:
+			if !last {
+				return
+			}
+		case p.header != nil:
+			b, err := s.at(p.offset, p.length)
+			if err != nil || !trail.HasHole(b[trail.BlockHeaderSize:], p.offset+trail.BlockHeaderSize) {
+				return
+			}
+		case !last:
+			return
+		case p.length >= trail.BlockHeaderSize:
+			b, err := s.at(p.offset, trail.BlockHeaderSize)
+			if err != nil {
+				return
+			}
+			hole := trail.HasHole(b, p.offset)
+			if end, err := s.at(s.size-16, 16); err != nil || !hole && !trail.HasHole(end, 0) {
+				return
+			}
+		}
+		p.torn = true
+	}
+}
+
+func reason(err error) string {
+	var c *trail.CorruptionError
+	if errors.As(err, &c) {
+		return c.Reason
+	}
+	return "cannot be read: " + pathReason(err)
+}
+
+// headerLength is the length of a segment's header, as that says itself.
+func headerLength(b []byte) int64 {
+	if len(b) < trail.SegmentHeaderSize || string(b[:8]) != "STENOSEG" {
+		return trail.SegmentHeaderSize
+	}
+	n := int64(binary.LittleEndian.Uint16(b[10:]))
+	if n <= trail.SegmentHeaderSize || n > 4096 {
+		return trail.SegmentHeaderSize
+	}
+	if _, err := trail.ParseBlockHeader(b[trail.SegmentHeaderSize:]); err == nil {
+		return trail.SegmentHeaderSize // the length is what is damaged
+	}
+	return n
+}
+
+// place is what the neighbours of a segment say of its header.
+type place struct {
+	systemID      uint64
+	serverVersion uint32
+	stream        uint32
+	segment       uint64
+	previous      *[32]byte // chain hash of the block before, when it is known
+}
+
+// rebuild makes a segment's header anew of what is left of it, what its neighbours
+// say, and its first block. It is proven when that block's chain hash follows from
+// it: then it is the very header that was there.
+func rebuild(old []byte, at place, first []byte) (header []byte, proven bool) {
+	le := binary.LittleEndian
+	b := make([]byte, trail.SegmentHeaderSize)
+	copy(b, old)
+	block := trail.Block{Image: first}
+	if !whole(&block) {
+		return nil, false
+	}
+	h := trail.SegmentHeader{
+		SystemID: at.systemID, Stream: at.stream, ServerVersion: le.Uint32(b[28:]), Number: at.segment,
+		Created: int64(le.Uint64(b[40:])), FirstBlock: block.Header.Number, FirstRecord: block.Header.FirstRecord,
+	}
+	copy(h.PreviousHash[:], b[64:96])
+	versions := []uint32{h.ServerVersion, at.serverVersion}
+	hashes := [][32]byte{h.PreviousHash}
+	if at.previous != nil {
+		hashes = append(hashes, *at.previous)
+	}
+	for _, version := range versions {
+		for _, hash := range hashes {
+			h.ServerVersion, h.PreviousHash = version, hash
+			header = write.SegmentHeader(h)
+			if block.ChainHash(sha256.Sum256(header)) == block.Header.Chain {
+				return header, true
+			}
+		}
+	}
+	return header, false
+}

@@ -1,0 +1,280 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// File is a ring file.
+type File struct {
+	Path       string
+	Version    uint32
+	Rings      int    // number of rings
+	Size       uint32 // bytes of data in each
+	Writers    int    // ring i belongs to writer i mod Writers
+	Postmaster uint32 // process id
+	SystemID   uint64
+	Created    int64 // microseconds since 2000-01-01 UTC
+	Intents    []Intent
+
+	r       io.ReaderAt
+	closer  io.Closer
+	layout  *layout
+	ringsAt int64
+	dataAt  int64
+}
+
+// Intent is what a writer was about to write when it died: a block, and that its
+// rings are then free up to what they say is pending.
+type Intent struct {
+	Writer  int
+	Valid   uint32
+	Stream  uint32
+	Segment uint64
+	Offset  uint64
+	Block   uint64
+	Hash    [32]byte
+}
+
+// Ends says of how many rings the block ends the sessions; 0: it is one of messages.
+func (in *Intent) Ends() int {
+	if in.Valid < intentEnds {
+		return 0
+	}
+	return int(in.Valid - intentEnds)
+}
+
+// Frees says whether the ring is free up to pending once the block is in the trail.
+func (in *Intent) Frees(f *File, ring int) bool {
+	if in.Valid != intentMessages {
+		return false
+	}
+	return in.Writer == recoveryIntent || ring%f.Writers == in.Writer
+}
+
+// VersionError is a ring file of a version that this program cannot read.
+type VersionError struct {
+	Path    string
+	Version uint32
+}
+
+func (e *VersionError) Error() string {
+	known := make([]string, 0, len(layouts))
+	for v := range layouts {
+		known = append(known, fmt.Sprint(v))
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("%s: ring file of version %d, and this program reads %s: use the steno of the server's own version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
+}
+
+// ErrNoRingFile is what a file is that is no ring file.
+var ErrNoRingFile = errors.New("not a ring file")
+
+// ErrUnfinished is a ring file whose server died while it made it: it holds nothing.
+var ErrUnfinished = errors.New("ring file that was never finished")
+
+// Open opens a ring file for reading. A link is not followed, as the server does not.
+func Open(path string) (*File, error) {
+	o, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.Stat()
+	var f *File
+	if err == nil {
+		err = fmt.Errorf("%s: %w", path, ErrNoRingFile)
+		if info.Mode().IsRegular() {
+			f, err = read(path, o, info.Size())
+		}
+	}
+	if err != nil {
+		o.Close()
+		return nil, err
+	}
+	f.closer = o
+	return f, nil
+}
+
+// Close closes the file.
+func (f *File) Close() {
+	if f.closer != nil {
+		f.closer.Close()
+	}
+}
+
+// bytes of a struct, by the names of its fields.
+type bytesOf struct {
+	b      []byte
+	fields map[string]field
+}
+
+func (s bytesOf) uint(name string) uint64 {
+	f := s.fields[name]
+	switch f.size {
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(s.b[f.offset:]))
+	default:
+		return binary.LittleEndian.Uint64(s.b[f.offset:])
+	}
+}
+
+func (s bytesOf) bytes(name string) []byte {
+	f := s.fields[name]
+	return s.b[f.offset : f.offset+f.size]
+}
+
+func roundUp(n int64) int64 { return (n + page - 1) &^ (page - 1) }
+
+// read reads the file's header, and checks that every ring lies in the file.
+func read(path string, r io.ReaderAt, size int64) (*File, error) {
+	no := fmt.Errorf("%s: %w", path, ErrNoRingFile)
+	if size < page || size > maxFile {
+		return nil, no
+	}
+	head := make([]byte, page)
+	if _, err := r.ReadAt(head, 0); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	// These two stand where they are in every version.
+	switch binary.LittleEndian.Uint64(head) {
+	case magic:
+	case 0:
+		return nil, fmt.Errorf("%s: %w", path, ErrUnfinished)
+	default:
+		return nil, no
+	}
+	version := binary.LittleEndian.Uint32(head[8:])
+	l := layouts[version]
+	if l == nil {
+		return nil, &VersionError{path, version}
+	}
+	if size < int64(l.fileSize) {
+		return nil, fmt.Errorf("%s: ring file is damaged: it is %d bytes long", path, size)
+	}
+	head = make([]byte, l.fileSize)
+	if _, err := r.ReadAt(head, 0); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s := bytesOf{head, l.file}
+	f := &File{
+		Path: path, Version: version, r: r, layout: l,
+		Rings: int(s.uint("nrings")), Size: uint32(s.uint("size")), Writers: int(s.uint("nwriters")),
+		Postmaster: uint32(s.uint("postmaster")), SystemID: s.uint("system_identifier"), Created: int64(s.uint("created")),
+	}
+	f.ringsAt = roundUp(int64(l.fileSize))
+	f.dataAt = roundUp(f.ringsAt + int64(f.Rings)*int64(l.ringSize))
+	total := f.dataAt + int64(f.Rings)*int64(f.Size)
+	switch {
+	case s.uint("ring_stride") != uint64(l.ringSize):
+		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: another build has made it", path, version, s.uint("ring_stride"), l.ringSize)
+	case f.Rings == 0, f.Size < minSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
+		s.uint("rings_offset") != uint64(f.ringsAt), s.uint("data_offset") != uint64(f.dataAt), s.uint("total") != uint64(total):
+		return nil, fmt.Errorf("%s: ring file is damaged: its header cannot be", path)
+	case total != size:
+		return nil, fmt.Errorf("%s: ring file is damaged: it is %d bytes long instead of %d", path, size, total)
+	}
+	f.readIntents(s.bytes("intents"))
+	return f, nil
+}
+
+// readIntents keeps those that are valid.
+func (f *File) readIntents(b []byte) {
+	for i := range maxWriters {
+		s := bytesOf{b[i*f.layout.intentSize:], f.layout.intent}
+		if s.uint("valid") == 0 {
+			continue
+		}
+		in := Intent{
+			Writer: i, Valid: uint32(s.uint("valid")), Stream: uint32(s.uint("stream")),
+			Segment: s.uint("segment"), Offset: s.uint("offset"), Block: s.uint("block"),
+		}
+		copy(in.Hash[:], s.bytes("hash"))
+		f.Intents = append(f.Intents, in)
+	}
+}
+
+// Ring is one ring, and what its header says.
+type Ring struct {
+	Head, Tail       uint64
+	Pending          uint64
+	Gap              uint64 // records dropped that no gap record tells of
+	GapFirst         uint64
+	GapLast          uint64
+	GapReason        uint64
+	Owner            uint32 // process id; 0: none
+	Session          []byte // body of the session in force at Tail
+	SessionSeq       uint64
+	SessionStatement uint64
+	InFlight         InFlight
+
+	data []byte
+	size uint64
+}
+
+// InFlight is what a session was running.
+type InFlight struct {
+	Active    bool
+	Done      uint64
+	Statement uint64
+	Time      int64
+	TextLen   uint32 // full length of the text
+	Staged    bool
+	Position  uint64
+	Text      []byte // as much of the text as there is
+}
+
+// Ring reads a ring.
+func (f *File) Ring(i int) (*Ring, error) {
+	header := make([]byte, f.layout.ringSize)
+	if _, err := f.r.ReadAt(header, f.ringsAt+int64(i)*int64(f.layout.ringSize)); err != nil {
+		return nil, err
+	}
+	s := bytesOf{header, f.layout.ring}
+	r := &Ring{
+		Head: s.uint("head"), Tail: s.uint("tail"), Pending: s.uint("pending"),
+		Gap: s.uint("gap"), GapFirst: s.uint("gap_first"), GapLast: s.uint("gap_last"),
+		Owner: uint32(s.uint("owner")), SessionSeq: s.uint("session_seq"), SessionStatement: s.uint("session_statement"),
+		size: uint64(f.Size),
+	}
+	if _, ok := f.layout.ring["gap_reason"]; ok {
+		r.GapReason = s.uint("gap_reason")
+	}
+	if n := s.uint("session_len"); n <= sessionMax {
+		r.Session = s.bytes("session")[:n]
+	}
+	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
+	text := s.bytes("text")
+	r.InFlight = InFlight{
+		Active: s.uint("active") != 0, Done: s.uint("done"), Statement: s.uint("statement"), Time: int64(s.uint("time")),
+		TextLen: uint32(s.uint("text_len")), Staged: s.uint("staged") != 0, Position: s.uint("position"),
+		Text: text[:min(s.uint("text_kept"), uint64(len(text)))],
+	}
+	if r.Used() == 0 && !r.InFlight.Staged {
+		return r, nil
+	}
+	r.data = make([]byte, f.Size)
+	if _, err := f.r.ReadAt(r.data, f.dataAt+int64(i)*int64(f.Size)); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Used is how many published bytes the ring holds.
+func (r *Ring) Used() uint64 { return r.Head - r.Tail }
+
+// Sane says whether head and tail can be.
+func (r *Ring) Sane() bool {
+	return r.Head >= r.Tail && r.Used() <= r.size && r.Head%8 == 0 && r.Tail%8 == 0
+}
+
+// Interrupted says whether the in-flight statement had not ended.
+func (r *Ring) Interrupted() bool {
+	f := &r.InFlight
+	return f.Active && (f.Done == 0 || r.Head < f.Done)
+}

@@ -1,0 +1,82 @@
+// Package ring reads the ring file of a server that is no more. It knows the layout
+// from format/RING.md alone.
+//
+//	layout.go   where things stand, by version
+//	file.go     the file: header, intents, rings
+//	message.go  what stands in a ring
+//
+// Nothing here trusts its input, and nothing is written.
+package ring
+
+import "maps"
+
+// layout is where things stand in a file of one version. Offsets are those of the
+// tables in format/RING.md, which a test compares.
+type layout struct {
+	file     map[string]field
+	intent   map[string]field
+	ring     map[string]field
+	inFlight map[string]field
+	// sizes
+	fileSize, intentSize, ringSize, inFlightSize int
+}
+
+type field struct{ offset, size int }
+
+const (
+	magic      = 0x474e49524e455453 // "STENRING"
+	page       = 4096
+	maxWriters = 64
+	minSize    = 16 << 10
+	sessionMax = 1000
+	// maxFile bounds the file: 2^18 rings of 64 MiB are more than any server has.
+	maxFile = 1 << 44
+)
+
+// recoveryIntent is the intent of those who recover the file.
+const recoveryIntent = maxWriters - 1
+
+// What a valid intent is about: a block of messages, or, from intentEnds on, one
+// that ends the sessions of as many rings as it is more than that.
+const (
+	intentMessages = 1
+	intentEnds     = 2
+)
+
+var version2 = layout{
+	fileSize: 4224, intentSize: 64, ringSize: 4096, inFlightSize: 296,
+	file: map[string]field{
+		"magic": {0, 8}, "version": {8, 4}, "nrings": {12, 4}, "size": {16, 4}, "nwriters": {20, 4},
+		"ring_stride": {24, 4}, "postmaster": {28, 4}, "system_identifier": {32, 8}, "created": {40, 8},
+		"rings_offset": {48, 8}, "data_offset": {56, 8}, "total": {64, 8}, "intents": {128, 4096},
+	},
+	intent: map[string]field{
+		"valid": {0, 4}, "stream": {4, 4}, "segment": {8, 8}, "offset": {16, 8}, "block": {24, 8}, "hash": {32, 32},
+	},
+	ring: map[string]field{
+		"head": {0, 8}, "records": {8, 8}, "waits": {16, 8}, "drops": {24, 8}, "wait_us": {32, 8}, "asleep": {40, 4},
+		"gap": {48, 8}, "gap_first": {56, 8}, "gap_last": {64, 8},
+		"tail": {128, 8}, "pending": {136, 8}, "session_len": {144, 4}, "session_seq": {152, 8}, "session_statement": {160, 8},
+		"owner": {192, 4}, "owner_flags": {196, 4},
+		"inflight": {256, 296}, "session": {576, 1000}, "own": {1600, 2496},
+	},
+	inFlight: map[string]field{
+		"version": {0, 4}, "active": {4, 4}, "done": {8, 8}, "statement": {16, 8}, "time": {24, 8},
+		"text_len": {32, 4}, "text_kept": {36, 4}, "staged": {40, 4}, "position": {48, 8}, "announced": {56, 8}, "text": {64, 232},
+	},
+}
+
+// version3 has two fields more, of which one moves others.
+var version3 = func() layout {
+	l := version2
+	l.ring = maps.Clone(l.ring)
+	l.ring["gap_reason"] = field{44, 4}
+	l.ring["durable"] = field{144, 8}
+	l.ring["session_len"] = field{152, 4}
+	l.ring["session_seq"] = field{160, 8}
+	l.ring["session_statement"] = field{168, 8}
+	return l
+}()
+
+// layouts are the versions that can be read.
+var layouts = map[uint32]*layout{2: &version2, 3: &version3}

@@ -1,0 +1,156 @@
+package ring
+
+import (
+	"encoding/binary"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// Message is a message of a ring: of kind 0, which fills the end of the ring, the
+// length alone.
+type Message struct {
+	Kind   trail.Kind
+	Length uint64
+
+	Record write.Record // kinds 1-63
+
+	// a data part
+	Part trail.PartKind
+	Data []byte
+
+	// The sequence number that a data part belongs to; of a session message, the
+	// session's last one and its last finished statement before it, and its body.
+	Seq       uint64
+	Statement uint64
+	Body      []byte
+}
+
+// Fixed parts of the messages, in bytes.
+const (
+	messageFixed = 8
+	recordFixed  = 96
+	dataFixed    = 24
+	sessionFixed = 32
+	partsFixed   = 24
+	cutFixed     = 40
+)
+
+// Bits of a record message's flags.
+const (
+	flagParts  = 1
+	flagCut    = 2
+	flagValues = 4
+)
+
+// none32 as the length of a text: there is none.
+const none32 = ^uint32(0)
+
+// Message reads the message at a position. ok is false when no whole message stands
+// there.
+func (r *Ring) Message(position, end uint64) (m Message, ok bool) {
+	offset := position % r.size
+	left := min(r.size-offset, end-position)
+	return parse(r.data[offset : offset+left])
+}
+
+// Staged is the record of the in-flight statement, as far as it was known at its
+// start; ok is false when there is none, or it cannot be one.
+func (r *Ring) Staged() (record *write.Record, ok bool) {
+	f := &r.InFlight
+	offset := f.Position % r.size
+	if !f.Staged || r.data == nil || offset%8 != 0 {
+		return nil, false
+	}
+	m, ok := parse(r.data[offset:])
+	if !ok || m.Kind != trail.KindStatement || m.Record.Statement != f.Statement || m.Record.Time != f.Time {
+		return nil, false
+	}
+	return &m.Record, true
+}
+
+// parse reads the message that b starts with.
+func parse(b []byte) (m Message, ok bool) {
+	le := binary.LittleEndian
+	if len(b) < messageFixed {
+		return m, false
+	}
+	length, kind, flags := uint64(le.Uint32(b)), le.Uint16(b[4:]), le.Uint16(b[6:])
+	if length < messageFixed || length > uint64(len(b)) || length%8 != 0 || kind > 255 {
+		return m, false
+	}
+	b = b[:length]
+	m.Length, m.Kind = length, trail.Kind(kind)
+	switch {
+	case m.Kind.IsRecord():
+		return m, m.parseRecord(b, flags)
+	case m.Kind == trail.KindData:
+		if len(b) < dataFixed {
+			return m, false
+		}
+		n := uint64(le.Uint32(b[20:]))
+		if part := le.Uint32(b[16:]); n > length-dataFixed || part > uint32(trail.PartMessage) {
+			return m, false
+		}
+		m.Seq, m.Part, m.Data = le.Uint64(b[8:]), trail.PartKind(b[16]), b[dataFixed:dataFixed+n]
+	case m.Kind == trail.KindDefSession:
+		if len(b) < sessionFixed {
+			return m, false
+		}
+		n := uint64(le.Uint32(b[8:]))
+		if n < write.SessionFacts || n > sessionMax || n > length-sessionFixed {
+			return m, false
+		}
+		m.Seq, m.Statement, m.Body = le.Uint64(b[16:]), le.Uint64(b[24:]), b[sessionFixed:sessionFixed+n]
+	}
+	return m, true
+}
+
+func (m *Message) parseRecord(b []byte, flags uint16) bool {
+	le := binary.LittleEndian
+	if len(b) < recordFixed {
+		return false
+	}
+	r := &m.Record
+	*r = write.Record{
+		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]), Rows: le.Uint64(b[32:]),
+		Statement: le.Uint64(b[40:]), Substatement: uint64(le.Uint32(b[48:])), Depth: uint64(le.Uint16(b[52:])),
+		Outcome: trail.Outcome(b[54]), ExtraCount: int(b[55]), XID: uint64(le.Uint32(b[56:])), Audited: trail.Audited(b[92]),
+		HasParts: flags&flagParts != 0, HasCut: flags&flagCut != 0, HasValues: flags&flagValues != 0,
+	}
+	m.Seq = r.Seq
+	if b[60] != 0 {
+		r.SQLState = b[60:65]
+	}
+	rest := b[recordFixed:]
+	ok := true
+	take := func(n uint32) []byte {
+		if uint64(n) > uint64(len(rest)) {
+			ok = false
+			return nil
+		}
+		taken := rest[:n:n]
+		rest = rest[n:]
+		return taken
+	}
+	if r.HasParts {
+		if p := take(partsFixed); ok {
+			r.Parts = [3]uint64{le.Uint64(p), le.Uint64(p[8:]), le.Uint64(p[16:])}
+		}
+	}
+	if r.HasCut {
+		if p := take(cutFixed); ok {
+			r.CutLength = le.Uint64(p)
+			copy(r.CutHash[:], p[8:])
+		}
+	}
+	r.Shape = take(le.Uint32(b[68:]))
+	if n := le.Uint32(b[72:]); n != none32 {
+		r.Text = take(n)
+	}
+	r.Nulls = take(le.Uint32(b[76:]))
+	r.Values = take(le.Uint32(b[80:]))
+	r.Message = take(le.Uint32(b[84:]))
+	r.Extra = take(le.Uint32(b[88:]))
+	return ok
+}

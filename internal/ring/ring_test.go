@@ -1,0 +1,317 @@
+package ring_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/ring"
+	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// TestLayoutIsAsDocumented compares the reader's tables with those of RING.md.
+func TestLayoutIsAsDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../format/RING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, documentedSizes, versions := map[uint32]map[string]map[string][2]int{}, map[string]int{}, map[uint32]bool{}
+	structure := ""
+	heading := regexp.MustCompile(`^#+ (Steno\w+): (\d+) bytes`)
+	row := regexp.MustCompile(`^\| (\d+) \| (\d+) \| (\w+) \| (\d+) \|`)
+	title := regexp.MustCompile(`^# The ring file, versions (\d+) and (\d+)$`)
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := title.FindStringSubmatch(line); m != nil {
+			versions[uint32(number(m[1]))], versions[uint32(number(m[2]))] = true, true
+		}
+		if m := heading.FindStringSubmatch(line); m != nil {
+			structure = m[1]
+			documentedSizes[structure] = number(m[2])
+			for version := range versions {
+				if documented[version] == nil {
+					documented[version] = map[string]map[string][2]int{}
+				}
+				documented[version][structure] = map[string][2]int{}
+			}
+		}
+		if m := row.FindStringSubmatch(line); m != nil {
+			for version := range versions {
+				// the rows of a field stand in the order of their versions
+				if uint32(number(m[4])) <= version {
+					documented[version][structure][m[3]] = [2]int{number(m[1]), number(m[2])}
+				}
+			}
+			if since := uint32(number(m[4])); !versions[since] {
+				t.Errorf("%s.%s is there since version %d, of which the title says nothing", structure, m[3], since)
+			}
+		}
+	}
+	if known := ring.Versions(); !maps.Equal(known, versions) {
+		t.Errorf("versions %v are read, documented are %v", known, versions)
+	}
+	for version := range versions {
+		fields, sizes := ring.Fields(version)
+		if !maps.Equal(sizes, documentedSizes) {
+			t.Errorf("sizes are %v, documented %v", sizes, documentedSizes)
+		}
+		for structure, names := range fields {
+			if len(documented[version][structure]) == 0 {
+				t.Errorf("%s is not documented", structure)
+			}
+			for name, f := range names {
+				if documented[version][structure][name] != f {
+					t.Errorf("version %d: %s.%s is read at %v, documented %v", version, structure, name, f, documented[version][structure][name])
+				}
+			}
+		}
+	}
+}
+
+var body = write.Body(trailtest.Epoch, 4711, "client backend")
+
+// sample is a file of two rings, in which something of each sort is.
+func sample() *ringtest.File {
+	record := ringtest.Record{
+		Kind: 1, Seq: 4, Time: trailtest.Epoch + 5, Duration: 7, Rows: 1, Statement: 3, Substatement: 2, XID: 77, Depth: 1, Outcome: 1,
+		SQLState: "22012", Message: "division by zero", Shape: "\x01\x00\x06SELECT\x00\x02\x17\x03\x19\x08", Text: "SELECT $1, $2", Nulls: "\x01", Values: "\x02ab",
+		Extra: "\x01a\x01b", ExtraCount: 1, Audited: 2, CutLength: 1000, Parts: []uint64{5, 0, 0},
+	}
+	staged := ringtest.Record{Kind: 1, Time: trailtest.Epoch + 9, Statement: 4, Text: "SELECT pg_sleep(10)"}
+	return &ringtest.File{
+		Writers: 2, SystemID: trailtest.SystemID, Created: trailtest.Epoch, Postmaster: 1234567,
+		Intents: map[int]ringtest.Intent{0: {Valid: 1, Stream: 0, Segment: 1, Offset: 128, Block: 1, Hash: [32]byte{1, 2, 3}}, 63: {Valid: 4, Stream: 1}},
+		Rings: []ringtest.Ring{
+			{
+				Tail: 16<<10 - 64, Pending: 16 << 10, Session: body, Seq: 3, Statement: 2, Owner: 4711, Gap: 1, GapFirst: 9, GapLast: 9,
+				Messages: [][]byte{ringtest.Data(4, 0, "hello"), record.Bytes(), ringtest.Session(body, 4, 3), ringtest.Data(5, 1, "x")},
+				Active:   true, Staged: true, Running: 4, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
+			},
+			{Active: true, Done: 8, Running: 1, Time: 1, Text: strings.Repeat("x", 300)},
+		},
+	}
+}
+
+func TestRingFileIsRead(t *testing.T) {
+	path := sample().Write(t, filepath.Join(t.TempDir(), "rings"))
+	f, err := ring.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Version != 2 || f.Rings != 2 || f.Writers != 2 || f.Size != 16<<10 || f.Postmaster != 1234567 || f.SystemID != trailtest.SystemID || f.Created != trailtest.Epoch {
+		t.Errorf("got %+v", f)
+	}
+	if len(f.Intents) != 2 || f.Intents[0].Hash != [32]byte{1, 2, 3} || f.Intents[0].Offset != 128 || f.Intents[1].Writer != 63 {
+		t.Fatalf("intents: %+v", f.Intents)
+	}
+	of, all := &f.Intents[0], &f.Intents[1]
+	if !of.Frees(f, 0) || of.Frees(f, 1) || of.Ends() != 0 || all.Frees(f, 0) || all.Ends() != 2 {
+		t.Errorf("what intents are about: %v %v", of, all)
+	}
+	r, err := f.Ring(0)
+	if err != nil || !r.Sane() {
+		t.Fatal(err, r)
+	}
+	var kinds []trail.Kind
+	for p := r.Tail; p != r.Head; {
+		m, ok := r.Message(p, r.Head)
+		if !ok {
+			t.Fatalf("no message at %d", p)
+		}
+		kinds = append(kinds, m.Kind)
+		switch m.Kind {
+		case trail.KindData:
+			if m.Seq == 4 && (string(m.Data) != "hello" || m.Part != trail.PartText) {
+				t.Errorf("data part: %+v", m)
+			}
+		case trail.KindDefSession:
+			if m.Seq != 4 || m.Statement != 3 || string(m.Body) != string(body) {
+				t.Errorf("session: %+v", m)
+			}
+		case trail.KindStatement:
+			w := m.Record
+			if w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.Substatement != 2 || w.Depth != 1 ||
+				w.Outcome != trail.OutcomeError || w.XID != 77 || string(w.SQLState) != "22012" || string(w.Message) != "division by zero" ||
+				string(w.Text) != "SELECT $1, $2" || string(w.Nulls) != "\x01" || string(w.Values) != "\x02ab" || !w.HasValues ||
+				w.ExtraCount != 1 || string(w.Extra) != "\x01a\x01b" || w.Audited != 2 || !w.HasCut || w.CutLength != 1000 || w.Parts != [3]uint64{5, 0, 0} {
+				t.Errorf("record: %+v", w)
+			}
+			if err := write.Check(&write.Source{Body: body, Seq: 3, Statement: 2}, &w); err != nil {
+				t.Error(err)
+			}
+		}
+		p += m.Length
+	}
+	if want := []trail.Kind{trail.KindData, 0, trail.KindStatement, trail.KindDefSession, trail.KindData}; !slices.Equal(kinds, want) {
+		t.Errorf("messages of kinds %v, want %v", kinds, want)
+	}
+	if w, ok := r.Staged(); !ok || string(w.Text) != "SELECT pg_sleep(10)" || !r.Interrupted() {
+		t.Errorf("staged: %+v", w)
+	}
+	r, err = f.Ring(1)
+	if err != nil || len(r.InFlight.Text) != 232 || r.InFlight.TextLen != 300 || !r.Interrupted() {
+		t.Errorf("in flight: %+v, %v", r, err)
+	}
+}
+
+func TestOtherFilesAreRefused(t *testing.T) {
+	good := sample().Bytes()
+	for name, c := range map[string]struct {
+		change func(b []byte) []byte
+		want   string
+	}{
+		"another magic":       {func(b []byte) []byte { b[0]++; return b }, "not a ring file"},
+		"empty":               {func([]byte) []byte { return nil }, "not a ring file"},
+		"never finished":      {func(b []byte) []byte { clear(b[:8]); return b }, "never finished"},
+		"version 1":           {func(b []byte) []byte { b[8] = 1; return b }, "ring file of version 1, and this program reads 2, 3"},
+		"another build":       {func(b []byte) []byte { b[25] = 1; return b }, "another build has made it"},
+		"no rings":            {func(b []byte) []byte { b[12] = 0; return b }, "header cannot be"},
+		"too many rings":      {func(b []byte) []byte { b[15] = 0xff; return b }, "header cannot be"},
+		"odd size":            {func(b []byte) []byte { b[16]++; return b }, "header cannot be"},
+		"no writers":          {func(b []byte) []byte { b[20] = 0; return b }, "header cannot be"},
+		"too many writers":    {func(b []byte) []byte { b[20] = 65; return b }, "header cannot be"},
+		"rings elsewhere":     {func(b []byte) []byte { b[49]++; return b }, "header cannot be"},
+		"data elsewhere":      {func(b []byte) []byte { b[57]++; return b }, "header cannot be"},
+		"too short":           {func(b []byte) []byte { return b[:len(b)-1] }, "bytes long instead of"},
+		"shorter than that":   {func(b []byte) []byte { return b[:4096] }, "it is 4096 bytes long"},
+		"shorter than a page": {func(b []byte) []byte { return b[:100] }, "not a ring file"},
+	} {
+		_, err := ring.Read(c.change(slices.Clone(good)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	if _, err := ring.Open(t.TempDir()); !errors.Is(err, ring.ErrNoRingFile) {
+		t.Errorf("a directory: %v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	os.Symlink(sample().Write(t, link+".to"), link)
+	if _, err := ring.Open(link); err == nil {
+		t.Error("a link was followed")
+	}
+	version3 := slices.Clone(good)
+	version3[8] = 3
+	if f, err := ring.Read(version3); err != nil || f.Version != 3 {
+		t.Errorf("version 3: %v", err)
+	}
+}
+
+// FuzzRingFile reads a ring whose header and data begin with any bytes. No panic;
+// positions go forward and end; what write.Check lets pass makes blocks that a reader
+// reads, with as many records.
+func FuzzRingFile(f *testing.F) {
+	one := sample()
+	one.Rings = one.Rings[:1]
+	one.Rings[0].Tail = 0
+	all := one.Bytes()
+	const ringAt, dataAt = 8192, 8192 + 4096
+	f.Add(all[ringAt:ringAt+600], all[dataAt:dataAt+700])
+	f.Add(all[ringAt:ringAt+200], all[dataAt:dataAt+300])
+	f.Add([]byte{}, all[dataAt:dataAt+100])
+	f.Fuzz(func(t *testing.T, header, data []byte) {
+		if len(header) > 4096 || len(data) > 4096 {
+			return
+		}
+		b := slices.Clone(all)
+		copy(b[ringAt:], header)
+		copy(b[dataAt:], data)
+		file, err := ring.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := file.Ring(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w, ok := r.Staged(); ok {
+			_ = write.Check(&write.Source{Body: body}, w)
+		}
+		if !r.Sane() {
+			return
+		}
+		s := write.Source{Body: body}
+		if write.CheckBody(r.Session) {
+			s.Body = r.Session
+		}
+		drain(t, r, s)
+	})
+}
+
+func drain(t *testing.T, r *ring.Ring, s write.Source) {
+	b := write.NewBlock()
+	records := uint32(0)
+	for p := r.Tail; p != r.Head; {
+		m, ok := r.Message(p, r.Head)
+		if !ok {
+			break
+		}
+		if m.Length == 0 || m.Length > r.Head-p {
+			t.Fatalf("message of %d bytes where %d are left", m.Length, r.Head-p)
+		}
+		p += m.Length
+		switch {
+		case m.Kind == trail.KindDefSession && write.CheckBody(m.Body):
+			s = write.Source{Body: m.Body, Seq: m.Seq, Statement: m.Statement}
+		case m.Kind == trail.KindData:
+			b.AddData(&s, m.Seq, m.Part, m.Data)
+		case m.Kind.IsRecord() && write.Check(&s, &m.Record) == nil:
+			b.Add(&s, &m.Record)
+			records++
+		}
+	}
+	image, _ := b.Finish(1, 1, 0, [32]byte{})
+	read := trail.Block{Image: image}
+	if err := read.Load(); err != nil {
+		t.Fatal(err)
+	}
+	var rec trail.Record
+	n := uint32(0)
+	for {
+		err := read.Next(&rec)
+		if err != nil {
+			if err.Error() != "EOF" {
+				t.Fatal(err)
+			}
+			break
+		}
+		if rec.Kind != trail.KindData {
+			n++
+		}
+	}
+	if n != records {
+		t.Fatalf("%d records were written and %d read", records, n)
+	}
+}
+
+// FuzzRingHeader reads a ring file whose header is of any bytes: refused, or every
+// ring lies in the file.
+func FuzzRingHeader(f *testing.F) {
+	all := sample().Bytes()
+	f.Add(all[:80])
+	f.Add(binary.LittleEndian.AppendUint32([]byte("STENRING"), 3))
+	f.Fuzz(func(t *testing.T, header []byte) {
+		b := slices.Clone(all)
+		copy(b, header)
+		file, err := ring.Read(b)
+		if err != nil {
+			return
+		}
+		for i := range file.Rings {
+			if _, err := file.Ring(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

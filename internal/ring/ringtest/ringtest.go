@@ -1,0 +1,250 @@
+// Package ringtest makes ring files for tests, from format/RING.md as well as the
+// reader, and sharing nothing with it.
+package ringtest
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+)
+
+// File is a ring file to make.
+type File struct {
+	Version    uint32 // 0: 2
+	Size       uint32 // of each ring; 0: 16 kB
+	Writers    uint32 // 0: 1
+	Postmaster uint32
+	SystemID   uint64
+	Created    int64
+	Rings      []Ring
+	Intents    map[int]Intent // by writer
+}
+
+// Intent is what a writer was about to write.
+type Intent struct {
+	Valid, Stream          uint32
+	Segment, Offset, Block uint64
+	Hash                   [32]byte
+}
+
+// Ring is one ring. Its messages begin at Tail.
+type Ring struct {
+	Tail, Pending            uint64
+	Messages                 [][]byte
+	Head                     uint64 // 0: after the messages
+	Session                  []byte
+	Seq, Statement           uint64
+	Owner                    uint32
+	GapReason                uint32
+	Gap, GapFirst, GapLast   uint64
+	Active, Staged           bool
+	Done, Running            uint64 // of the in-flight slot; Running is its statement
+	Time                     int64
+	TextLength               uint32 // 0: that of Text
+	Text                     string
+	Unpublished              []byte // a message behind the head
+	DamageAt, DamageWith     int    // a byte of the data to change
+	SessionLength, KeptBytes uint32 // 0: as they are
+}
+
+func at(b []byte, offset int, v any) {
+	switch v := v.(type) {
+	case uint32:
+		binary.LittleEndian.PutUint32(b[offset:], v)
+	case uint64:
+		binary.LittleEndian.PutUint64(b[offset:], v)
+	case int64:
+		binary.LittleEndian.PutUint64(b[offset:], uint64(v))
+	case bool:
+		if v {
+			b[offset] = 1
+		}
+	}
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Bytes are the file's.
+func (f *File) Bytes() []byte {
+	size := or(f.Size, 16<<10)
+	const rings = 8192
+	data := rings + 4096*len(f.Rings)
+	b := make([]byte, data+int(size)*len(f.Rings))
+	copy(b, "STENRING")
+	at(b, 8, or(f.Version, 2))
+	at(b, 12, uint32(len(f.Rings)))
+	at(b, 16, size)
+	at(b, 20, or(f.Writers, 1))
+	at(b, 24, uint32(4096))
+	at(b, 28, f.Postmaster)
+	at(b, 32, f.SystemID)
+	at(b, 40, f.Created)
+	at(b, 48, uint64(rings))
+	at(b, 56, uint64(data))
+	at(b, 64, uint64(len(b)))
+	for i, in := range f.Intents {
+		p := b[128+64*i:]
+		at(p, 0, in.Valid)
+		at(p, 4, in.Stream)
+		at(p, 8, in.Segment)
+		at(p, 16, in.Offset)
+		at(p, 24, in.Block)
+		copy(p[32:64], in.Hash[:])
+	}
+	for i := range f.Rings {
+		f.Rings[i].put(b[rings+4096*i:][:4096], b[data+int(size)*i:][:size], or(f.Version, 2))
+	}
+	return b
+}
+
+func (r *Ring) put(b, data []byte, version uint32) {
+	position := r.Tail
+	place := func(m []byte) uint64 {
+		offset := position % uint64(len(data))
+		if left := uint64(len(data)) - offset; uint64(len(m)) > left {
+			at(data[offset:], 0, uint32(left)) // filler
+			position += left
+			offset = 0
+		}
+		copy(data[offset:], m)
+		from := position
+		position += uint64(len(m))
+		return from
+	}
+	for _, m := range r.Messages {
+		place(m)
+	}
+	at(b, 0, or(r.Head, position))
+	if r.Unpublished != nil {
+		at(b, 256+48, place(r.Unpublished))
+	}
+	at(b, 48, r.Gap)
+	at(b, 56, r.GapFirst)
+	at(b, 64, r.GapLast)
+	at(b, 128, r.Tail)
+	at(b, 136, r.Pending)
+	session := 144
+	if version >= 3 {
+		at(b, 144, r.Tail)
+		at(b, 44, r.GapReason)
+		session = 152
+	}
+	at(b, session, or(r.SessionLength, uint32(len(r.Session))))
+	at(b, session+8, r.Seq)
+	at(b, session+16, r.Statement)
+	at(b, 192, r.Owner)
+	slot := b[256:552]
+	at(slot, 4, r.Active)
+	at(slot, 8, r.Done)
+	at(slot, 16, r.Running)
+	at(slot, 24, r.Time)
+	at(slot, 32, or(r.TextLength, uint32(len(r.Text))))
+	at(slot, 36, or(r.KeptBytes, uint32(min(len(r.Text), 232))))
+	at(slot, 40, r.Staged)
+	copy(slot[64:296], r.Text)
+	copy(b[576:1576], r.Session)
+	if r.DamageWith != 0 {
+		data[r.DamageAt] ^= byte(r.DamageWith)
+	}
+}
+
+// Write writes the file and returns its path.
+func (f *File) Write(t testing.TB, path string) string {
+	t.Helper()
+	if err := os.WriteFile(path, f.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func message(kind, flags uint16, body []byte) []byte {
+	m := make([]byte, (8+len(body)+7)&^7)
+	binary.LittleEndian.PutUint32(m, uint32(len(m)))
+	binary.LittleEndian.PutUint16(m[4:], kind)
+	binary.LittleEndian.PutUint16(m[6:], flags)
+	copy(m[8:], body)
+	return m
+}
+
+// Session is a session message.
+func Session(body []byte, seq, statement uint64) []byte {
+	b := make([]byte, 24+len(body))
+	at(b, 0, uint32(len(body)))
+	at(b, 8, seq)
+	at(b, 16, statement)
+	copy(b[24:], body)
+	return message(128, 0, b)
+}
+
+// Data is a data part.
+func Data(seq uint64, part uint32, bytes string) []byte {
+	b := make([]byte, 16+len(bytes))
+	at(b, 0, seq)
+	at(b, 8, part)
+	at(b, 12, uint32(len(bytes)))
+	copy(b[16:], bytes)
+	return message(64, 0, b)
+}
+
+// Record is a record message.
+type Record struct {
+	Kind                                       uint16
+	Seq                                        uint64
+	Time                                       int64
+	Duration, Rows                             uint64 // 0: none
+	Statement                                  uint64
+	Substatement, XID                          uint32
+	Depth                                      uint16
+	Outcome, ExtraCount, Audited               byte
+	SQLState                                   string
+	Shape, Text, Nulls, Values, Message, Extra string
+	NoText, HasValues                          bool
+	Parts                                      []uint64 // three
+	CutLength                                  uint64
+	ShapeLength, TextLength                    uint32 // 0: as they are
+}
+
+// Bytes are the message's.
+func (r *Record) Bytes() []byte {
+	b := make([]byte, 88)
+	at(b, 0, r.Seq)
+	at(b, 8, r.Time)
+	at(b, 16, or(r.Duration, ^uint64(0)))
+	at(b, 24, or(r.Rows, ^uint64(0)))
+	at(b, 32, r.Statement)
+	at(b, 40, r.Substatement)
+	binary.LittleEndian.PutUint16(b[44:], r.Depth)
+	b[46], b[47] = r.Outcome, r.ExtraCount
+	at(b, 48, r.XID)
+	copy(b[52:60], r.SQLState)
+	text := uint32(len(r.Text))
+	if r.NoText {
+		text = ^uint32(0)
+	}
+	for i, n := range []uint32{or(r.ShapeLength, uint32(len(r.Shape))), or(r.TextLength, text), uint32(len(r.Nulls)), uint32(len(r.Values)), uint32(len(r.Message)), uint32(len(r.Extra))} {
+		at(b, 60+4*i, n)
+	}
+	at(b, 84, uint32(r.Audited))
+	var flags uint16
+	for _, n := range r.Parts {
+		flags |= 1
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	if r.CutLength > 0 {
+		flags |= 2
+		b = append(binary.LittleEndian.AppendUint64(b, r.CutLength), make([]byte, 32)...)
+	}
+	if r.HasValues || r.Values != "" {
+		flags |= 4
+	}
+	for _, s := range []string{r.Shape, r.Text, r.Nulls, r.Values, r.Message, r.Extra} {
+		b = append(b, s...)
+	}
+	return message(r.Kind, flags, b)
+}

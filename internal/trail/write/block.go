@@ -1,0 +1,455 @@
+// Package write makes blocks and streams of a trail, for `steno recover`. It knows
+// the format from format/FORMAT.md alone, as the reader does.
+//
+//	block.go   records in, one block out
+//	stream.go  blocks in, segments out
+package write
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// None stands for a duration, or a number of rows, that there is not.
+const None = ^uint64(0)
+
+// SessionFacts is where the facts begin in the body of a session: after the start
+// time and the process id.
+const SessionFacts = 12
+
+// Source is a session as far as it has been read: what its next record adds to.
+type Source struct {
+	Body      []byte // a session definition from the start time on
+	Seq       uint64 // of the last record
+	Statement uint64 // last finished top-level statement
+}
+
+// ID is the session's, of no session when there is none yet.
+func (s *Source) ID() trail.SessionID {
+	if len(s.Body) < SessionFacts {
+		return trail.SessionID{}
+	}
+	return trail.SessionID{
+		Start: int64(binary.LittleEndian.Uint64(s.Body)),
+		PID:   binary.LittleEndian.Uint32(s.Body[8:]),
+	}
+}
+
+// Body makes the body of a session with one fact, the kind of its process.
+func Body(start int64, pid uint32, backendType string) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(start))
+	b = binary.LittleEndian.AppendUint32(b, pid)
+	return appendString(append(b, byte(trail.KeyBackendType)), backendType)
+}
+
+// Pairs makes the EXTRA of a record from names and values in turn.
+func Pairs(pairs ...string) (count int, extra []byte) {
+	for _, s := range pairs {
+		extra = appendString(extra, s)
+	}
+	return len(pairs) / 2, extra
+}
+
+// Record is a record to be written. Its byte strings are parts of items, as the
+// format has them.
+type Record struct {
+	Kind         trail.Kind
+	Seq          uint64 // 0: not numbered
+	Time         int64
+	Duration     uint64 // None: there is none
+	Rows         uint64 // None: there are none
+	Statement    uint64
+	Substatement uint64
+	Depth        uint64
+	Outcome      trail.Outcome
+	XID          uint64
+	SQLState     []byte // five bytes, or nil
+	Message      []byte
+	Shape        []byte // body of a shape definition, or nil
+	Text         []byte // nil: there is none
+	Nulls        []byte
+	Values       []byte
+	HasValues    bool
+	ExtraCount   int
+	Extra        []byte
+	Audited      trail.Audited
+	Parts        [3]uint64
+	HasParts     bool
+	HasCut       bool
+	CutLength    uint64
+	CutHash      [32]byte
+}
+
+// paddedTime is the length of the first record's time, which is known only when
+// the block is full.
+const paddedTime = binary.MaxVarintLen64
+
+type expected struct{ seq, statement uint64 }
+
+// Block makes one block.
+type Block struct {
+	payload   []byte
+	records   uint32
+	lastTime  int64
+	timeAt    int // of the first record's time in the payload
+	time      int64
+	firstTime int64
+	firstEnd  int64
+	lastEnd   int64
+	expected  []expected // by session definition
+	sessions  map[string]int
+	shapes    map[string]int
+	texts     map[string]int
+	item      []byte
+}
+
+// NewBlock returns an empty block.
+func NewBlock() *Block {
+	return &Block{sessions: map[string]int{}, shapes: map[string]int{}, texts: map[string]int{}}
+}
+
+// Bytes is the length of the payload so far.
+func (b *Block) Bytes() int { return len(b.payload) }
+
+// Records is the number of records so far.
+func (b *Block) Records() uint32 { return b.records }
+
+func appendString[S string | []byte](dst []byte, s S) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// put appends an item, and returns where its body begins.
+func (b *Block) put(kind trail.Kind, body []byte) int {
+	b.payload = binary.AppendUvarint(b.payload, uint64(len(body)+1))
+	b.payload = append(b.payload, byte(kind))
+	b.payload = append(b.payload, body...)
+	return len(b.payload) - len(body)
+}
+
+// session is the index of the source's definition. One that returns after another
+// of its session has kept its own expectations, as it has for a reader.
+func (b *Block) session(s *Source) int {
+	if i, ok := b.sessions[string(s.Body)]; ok {
+		return i
+	}
+	body := binary.AppendUvarint(nil, s.Seq)
+	body = append(binary.AppendUvarint(body, s.Statement), s.Body...)
+	b.put(trail.KindDefSession, body)
+	i := len(b.expected)
+	b.sessions[string(s.Body)] = i
+	b.expected = append(b.expected, expected{s.Seq, s.Statement})
+	return i
+}
+
+func (b *Block) intern(known map[string]int, kind trail.Kind, body []byte) int {
+	if i, ok := known[string(body)]; ok {
+		return i
+	}
+	i := len(known)
+	known[string(body)] = i
+	b.put(kind, body)
+	return i
+}
+
+// AddData adds a data part of the record with that sequence number.
+func (b *Block) AddData(s *Source, seq uint64, part trail.PartKind, data []byte) {
+	body := binary.AppendUvarint(b.item[:0], uint64(b.session(s)))
+	body = append(binary.AppendUvarint(body, seq), byte(part))
+	b.item = append(body, data...)
+	b.put(trail.KindData, b.item)
+}
+
+// fields are those that the record itself asks for; TIME, SEQ and STATEMENT depend
+// on what came before.
+func (r *Record) fields() trail.Field {
+	var f trail.Field
+	for _, x := range []struct {
+		is  bool
+		bit trail.Field
+	}{
+		{len(r.Shape) > 0, trail.FieldShape},
+		{r.Text != nil, trail.FieldText},
+		{r.Rows != None, trail.FieldRows},
+		{r.Duration != None, trail.FieldDuration},
+		{len(r.Nulls) > 0, trail.FieldNulls},
+		{r.HasValues, trail.FieldValues},
+		{r.Depth != 0 || r.Substatement != 0, trail.FieldNesting},
+		{r.Outcome != trail.OutcomeOk, trail.FieldOutcome},
+		{len(r.SQLState) == 5, trail.FieldError},
+		{r.XID != 0, trail.FieldXID},
+		{r.HasCut, trail.FieldCut},
+		{r.HasParts, trail.FieldParts},
+		{r.ExtraCount > 0, trail.FieldExtra},
+		{r.Audited != 0, trail.FieldAudited},
+	} {
+		if x.is {
+			f |= x.bit
+		}
+	}
+	return f
+}
+
+// isStatement says whether records of the kind have a statement number.
+func isStatement(k trail.Kind) bool { return k == trail.KindStatement || k == trail.KindStart }
+
+// Advance is what a record does to the numbers that are expected next.
+func (s *Source) Advance(r *Record) {
+	if r.Seq != 0 {
+		s.Seq = r.Seq
+	}
+	if isStatement(r.Kind) {
+		s.Statement = r.Statement
+		if r.Kind == trail.KindStart || r.Depth != 0 {
+			s.Statement--
+		}
+	}
+}
+
+// Add adds a record of the source, and advances it.
+func (b *Block) Add(s *Source, r *Record) {
+	index := b.session(s)
+	f := r.fields()
+	var shape, text int
+	if f&trail.FieldShape != 0 {
+		shape = b.intern(b.shapes, trail.KindDefShape, r.Shape)
+	}
+	if f&trail.FieldText != 0 {
+		text = b.intern(b.texts, trail.KindDefText, r.Text)
+	}
+	e := &b.expected[index]
+	first := b.records == 0
+	if first || r.Time != b.lastTime {
+		f |= trail.FieldTime
+	}
+	if r.Seq != e.seq+1 {
+		f |= trail.FieldSeq
+	}
+	if isStatement(r.Kind) && r.Statement != e.statement+1 {
+		f |= trail.FieldStatement
+	}
+	item := binary.AppendUvarint(b.item[:0], uint64(index))
+	item = binary.AppendUvarint(item, uint64(f))
+	if f&trail.FieldShape != 0 {
+		item = binary.AppendUvarint(item, uint64(shape))
+	}
+	if f&trail.FieldText != 0 {
+		item = binary.AppendUvarint(item, uint64(text))
+	}
+	if f&trail.FieldRows != 0 {
+		item = binary.AppendUvarint(item, r.Rows)
+	}
+	timeAt := len(item)
+	if first {
+		item = append(item, make([]byte, paddedTime)...)
+	} else if f&trail.FieldTime != 0 {
+		item = binary.AppendVarint(item, r.Time-b.lastTime)
+	}
+	if f&trail.FieldDuration != 0 {
+		item = binary.AppendUvarint(item, r.Duration)
+	}
+	if f&trail.FieldNulls != 0 {
+		item = append(item, r.Nulls...)
+	}
+	if f&trail.FieldValues != 0 {
+		item = appendString(item, r.Values)
+	}
+	if f&trail.FieldSeq != 0 {
+		item = binary.AppendVarint(item, int64(r.Seq-(e.seq+1)))
+	}
+	if f&trail.FieldStatement != 0 {
+		item = binary.AppendVarint(item, int64(r.Statement-(e.statement+1)))
+	}
+	item = r.appendRare(item, f)
+	b.item = item
+	at := b.put(r.Kind, item)
+	if first {
+		b.timeAt, b.time = at+timeAt, r.Time
+	}
+	b.note(r)
+	now := Source{Seq: e.seq, Statement: e.statement}
+	now.Advance(r)
+	e.seq, e.statement = now.Seq, now.Statement
+	s.Advance(r)
+}
+
+// appendRare appends the fields that few records have.
+func (r *Record) appendRare(item []byte, f trail.Field) []byte {
+	if f&trail.FieldNesting != 0 {
+		item = binary.AppendUvarint(binary.AppendUvarint(item, r.Depth), r.Substatement)
+	}
+	if f&trail.FieldOutcome != 0 {
+		item = append(item, byte(r.Outcome))
+	}
+	if f&trail.FieldError != 0 {
+		item = appendString(append(item, r.SQLState...), r.Message)
+	}
+	if f&trail.FieldXID != 0 {
+		item = binary.AppendUvarint(item, r.XID)
+	}
+	if f&trail.FieldCut != 0 {
+		item = append(binary.AppendUvarint(item, r.CutLength), r.CutHash[:]...)
+	}
+	if f&trail.FieldParts != 0 {
+		for _, n := range r.Parts {
+			item = binary.AppendUvarint(item, n)
+		}
+	}
+	if f&trail.FieldExtra != 0 {
+		item = append(binary.AppendUvarint(item, uint64(r.ExtraCount)), r.Extra...)
+	}
+	if f&trail.FieldAudited != 0 {
+		item = append(item, byte(r.Audited))
+	}
+	return item
+}
+
+// note keeps the times of the header.
+func (b *Block) note(r *Record) {
+	end := r.Time
+	if r.Kind == trail.KindStatement && r.Duration != None {
+		end += int64(r.Duration)
+	}
+	if b.records == 0 {
+		b.firstTime, b.firstEnd, b.lastEnd = r.Time, end, end
+	}
+	b.firstTime = min(b.firstTime, r.Time)
+	b.firstEnd, b.lastEnd = min(b.firstEnd, end), max(b.lastEnd, end)
+	b.records++
+	b.lastTime = r.Time
+}
+
+// patchTime writes the first record's time, in its padded form.
+func (b *Block) patchTime() {
+	d := b.time - b.firstTime
+	v := uint64(d<<1) ^ uint64(d>>63)
+	p := b.payload[b.timeAt : b.timeAt+paddedTime]
+	for i := range p {
+		p[i] = byte(v) | 0x80
+		v >>= 7
+	}
+	p[paddedTime-1] &= 0x7f
+}
+
+// Finish returns the block's bytes, with the chain hash that follows previous, and
+// that hash. now is the time of a block without records.
+func (b *Block) Finish(number, firstRecord uint64, now int64, previous [32]byte) (image []byte, chain [32]byte) {
+	if b.records > 0 {
+		b.patchTime()
+	} else {
+		b.firstTime, b.firstEnd, b.lastEnd = now, now, now
+	}
+	codec, stored := trail.CodecNone, b.payload
+	packed := make([]byte, lz4.CompressBlockBound(len(b.payload)))
+	if n, err := lz4.CompressBlock(b.payload, packed, nil); err == nil && n > 0 && n < len(b.payload) {
+		codec, stored = trail.CodecLz4, packed[:n]
+	}
+	h := trail.BlockHeader{
+		Codec: codec, Stored: uint32(len(stored)), Raw: uint32(len(b.payload)), Records: b.records,
+		Number: number, FirstRecord: firstRecord, FirstTime: b.firstTime, FirstEnd: b.firstEnd, LastEnd: b.lastEnd,
+	}
+	return Image(h, stored, previous)
+}
+
+// Image makes a whole block of a header and the payload as it is stored: lengths are
+// the header's, checksums and chain hash are computed.
+func Image(h trail.BlockHeader, stored []byte, previous [32]byte) (image []byte, chain [32]byte) {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, trail.BlockHeaderSize+len(stored)), "SBLK"...)
+	b = le.AppendUint16(b, trail.BlockHeaderSize)
+	b = append(b, byte(h.Codec), h.Flags)
+	b = le.AppendUint32(b, h.Stored)
+	b = le.AppendUint32(b, h.Raw)
+	b = le.AppendUint32(b, h.Records)
+	b = le.AppendUint32(b, 0)
+	for _, v := range []uint64{h.Number, h.FirstRecord, uint64(h.FirstTime), uint64(h.FirstEnd), uint64(h.LastEnd), xxhash.Sum64(stored)} {
+		b = le.AppendUint64(b, v)
+	}
+	sum := sha256.New()
+	sum.Write(previous[:])
+	sum.Write(b)
+	sum.Write(stored)
+	sum.Sum(chain[:0])
+	b = append(b, chain[:]...)
+	b = le.AppendUint64(b, xxhash.Sum64(b))
+	return append(b, stored...), chain
+}
+
+// longest is the longest payload that a record alone may make.
+const longest = trail.MaxRaw - 4096
+
+// Check says what a reader would find wrong with a record of the source, nil when
+// nothing.
+func Check(s *Source, r *Record) error {
+	if n := len(s.Body) + len(r.Shape) + len(r.Text) + len(r.Nulls) + len(r.Values) + len(r.Message) + len(r.Extra); n > longest {
+		return fmt.Errorf("%d bytes are too many for a block", n)
+	}
+	copied := *s
+	b := NewBlock()
+	b.Add(&copied, r)
+	var got trail.Record
+	read, err := b.read()
+	if err == nil {
+		err = read.Next(&got)
+	}
+	switch {
+	case err != nil:
+		return reason(err)
+	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[trail.PartValues] == 0 && !got.Params(func(trail.ParamType, []byte, bool) bool { return true }):
+		return errors.New("parameters are not as their types say")
+	case r.Kind == trail.KindStatement && r.Duration != None && (int64(r.Duration) < 0 || got.End() < got.Time):
+		return errors.New("its duration cannot be")
+	}
+	if err := read.Next(&got); err != io.EOF {
+		return reason(err)
+	}
+	return nil
+}
+
+// CheckBody says whether the body of a session can be read.
+func CheckBody(body []byte) bool {
+	if len(body) < SessionFacts {
+		return false
+	}
+	b := NewBlock()
+	b.session(&Source{Body: body})
+	read, err := b.read()
+	var r trail.Record
+	return err == nil && read.Next(&r) == io.EOF
+}
+
+// read is the block so far, for a reader.
+func (b *Block) read() (*trail.Block, error) {
+	if b.records > 0 {
+		b.patchTime()
+	}
+	return Readable(trail.BlockHeader{Records: b.records, FirstTime: b.firstTime}, b.payload)
+}
+
+// Readable gives a reader a payload that is not in a file, or not any more as it
+// was: of the header, only the number of records and the first time count.
+func Readable(h trail.BlockHeader, payload []byte) (*trail.Block, error) {
+	h.Codec, h.Flags, h.Stored, h.Raw = trail.CodecNone, 0, uint32(len(payload)), uint32(len(payload))
+	image, _ := Image(h, payload, [32]byte{})
+	b := &trail.Block{Image: image}
+	return b, b.Load()
+}
+
+func reason(err error) error {
+	var c *trail.CorruptionError
+	if errors.As(err, &c) {
+		return errors.New(string(bytes.TrimSpace([]byte(c.Reason))))
+	}
+	if err == nil {
+		return errors.New("more than a record")
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package write
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// blockSize is the payload that a block is written at, segmentSize the length that
+// a segment ends at.
+const (
+	blockSize   = 1 << 20
+	segmentSize = 64 << 20
+)
+
+// Stream writes a new stream of a trail.
+type Stream struct {
+	Number        uint32
+	SystemID      uint64
+	ServerVersion uint32
+	Now           func() int64
+
+	dir     string
+	file    *os.File
+	block   *Block
+	segment uint64
+	size    int64
+	next    uint64 // number of the next block
+	record  uint64 // number of the next block's first record
+	start   [32]byte
+	last    [32]byte // chain hash of the last block
+	written uint64
+}
+
+// NewStream makes the stream's folder in a trail, which must not have it.
+func NewStream(dir string, number uint32, systemID uint64, serverVersion uint32, now func() int64) (*Stream, error) {
+	s := &Stream{
+		Number: number, SystemID: systemID, ServerVersion: serverVersion, Now: now,
+		dir: filepath.Join(dir, fmt.Sprint(number)), block: NewBlock(), next: 1, record: 1,
+	}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	return s, s.begin()
+}
+
+// SegmentHeader makes the header of a segment. Hash is not looked at.
+func SegmentHeader(h trail.SegmentHeader) []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, trail.SegmentHeaderSize), "STENOSEG"...)
+	b = le.AppendUint16(b, trail.FormatVersion)
+	b = le.AppendUint16(b, trail.SegmentHeaderSize)
+	b = le.AppendUint32(b, 0)
+	b = le.AppendUint64(b, h.SystemID)
+	b = le.AppendUint32(b, h.Stream)
+	b = le.AppendUint32(b, h.ServerVersion)
+	for _, v := range []uint64{h.Number, uint64(h.Created), h.FirstBlock, h.FirstRecord} {
+		b = le.AppendUint64(b, v)
+	}
+	b = append(b, h.PreviousHash[:]...)
+	b = append(b, make([]byte, 24)...)
+	return le.AppendUint64(b, xxhash.Sum64(b))
+}
+
+// begin begins the next segment.
+func (s *Stream) begin() error {
+	if s.file != nil {
+		if err := s.end(); err != nil {
+			return err
+		}
+	}
+	s.segment++
+	header := SegmentHeader(trail.SegmentHeader{
+		SystemID: s.SystemID, Stream: s.Number, ServerVersion: s.ServerVersion, Number: s.segment,
+		Created: s.Now(), FirstBlock: s.next, FirstRecord: s.record, PreviousHash: s.last,
+	})
+	f, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%010d.steno", s.segment)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	s.file, s.start, s.size = f, sha256.Sum256(header), int64(len(header))
+	_, err = f.Write(header)
+	return err
+}
+
+// end closes the segment, which is then on disk.
+func (s *Stream) end() error {
+	err := s.file.Sync()
+	if closed := s.file.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Add adds a record of the source, and advances it.
+func (s *Stream) Add(source *Source, r *Record) error {
+	s.block.Add(source, r)
+	s.written++
+	return s.writeIfFull()
+}
+
+// AddData adds a data part.
+func (s *Stream) AddData(source *Source, seq uint64, part trail.PartKind, data []byte) error {
+	if s.block.Bytes() > 0 && s.block.Bytes()+len(data) > blockSize {
+		if err := s.write(); err != nil {
+			return err
+		}
+	}
+	s.block.AddData(source, seq, part, data)
+	return s.writeIfFull()
+}
+
+// Room makes room for an item of about that length: no block may be longer than
+// the format allows.
+func (s *Stream) Room(length int) error {
+	if s.block.Bytes() > 0 && s.block.Bytes()+length > blockSize {
+		return s.write()
+	}
+	return nil
+}
+
+func (s *Stream) writeIfFull() error {
+	if s.block.Bytes() < blockSize {
+		return nil
+	}
+	return s.write()
+}
+
+// write writes the block that is being made.
+func (s *Stream) write() error {
+	if s.block.Bytes() == 0 {
+		return nil
+	}
+	if s.size >= segmentSize {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	image, chain := s.block.Finish(s.next, s.record, s.Now(), s.start)
+	if _, err := s.file.Write(image); err != nil {
+		return err
+	}
+	s.start, s.last = chain, chain
+	s.next++
+	s.record += uint64(s.block.Records())
+	s.size += int64(len(image))
+	s.block = NewBlock()
+	return nil
+}
+
+// Records is how many were added.
+func (s *Stream) Records() uint64 { return s.written }
+
+// Close writes what is left and closes the stream.
+func (s *Stream) Close() error {
+	err := s.write()
+	if ended := s.end(); err == nil {
+		err = ended
+	}
+	return err
+}
