@@ -489,7 +489,7 @@ func (r *recovery) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v, err := verify.Trail(ctx, t, nil)
+	v, err := verify.Trail(ctx, t, nil, verify.Checks{})
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := verify.Trail(context.Background(), tr, nil)
+		v, err := verify.Trail(context.Background(), tr, nil, verify.Checks{})
 		if err != nil || !v.Whole {
 			t.Fatal(err, v.Problems)
 		}
