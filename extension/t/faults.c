@@ -17,7 +17,12 @@
  *		sync_loses			the same, and what was written since the last one is gone
  *		hold_sync			fdatasync waits, while the file is there
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
+ *		kill_before_begin.N	fsync of a segment that is begun or opened: SIGKILL before it
+ *		kill_after_begin.N	SIGKILL after it
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
+ *
+ * In a folder "durable", if there is one, it notes for each segment, in a file
+ * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
  *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
  * succeeded though bytes that an earlier one had failed to sync were not written
@@ -51,6 +56,7 @@ static Range written;			/* since the last sync */
 static Range not_on_disk;		/* since a sync that failed */
 static bool full;				/* the rest of a write that stops */
 static char stream[16];			/* its number */
+static char segment[32];		/* its file's name */
 
 static bool
 path_of(char *path, size_t size, const char *name)
@@ -134,9 +140,36 @@ is_segment(int fd)
 	is_writer = true;
 	/* .../<stream>/<segment>.steno */
 	path[n] = '\0';
+	snprintf(segment, sizeof(segment), "%.31s", strrchr(path, '/') + 1);
 	*strrchr(path, '/') = '\0';
 	snprintf(stream, sizeof(stream), "%.15s", strrchr(path, '/') + 1);
 	return true;
+}
+
+static off_t
+size_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? st.st_size : 0;
+}
+
+/* All of the segment up to there is on disk. */
+static void
+note_durable(off_t size)
+{
+	char		name[64];
+	char		path[4096];
+	int			fd;
+
+	snprintf(name, sizeof(name), "durable/%s.%s", stream, segment);
+	if (!path_of(path, sizeof(path), name) ||
+		(fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0)
+		return;
+	/* of the same length always, so that it is whole at any time */
+	if (dprintf(fd, "%020lld\n", (long long) size) != 21)
+		abort();
+	close(fd);
 }
 
 static void
@@ -213,12 +246,14 @@ int
 fdatasync(int fd)
 {
 	static int	(*next) (int);
+	off_t		size;
 	int			result;
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
 	if (!is_segment(fd))
 		return next(fd);
+	size = size_of(fd);
 	hold("hold_sync");
 	if (fires("sync_fails"))
 	{
@@ -240,6 +275,7 @@ fdatasync(int fd)
 	{
 		if (not_on_disk.from < not_on_disk.to)
 			touch("lied");
+		note_durable(size);
 		written = not_on_disk = (Range) {0, 0};
 	}
 	return result;
@@ -249,15 +285,27 @@ int
 fsync(int fd)
 {
 	static int	(*next) (int);
+	off_t		size;
+	int			result;
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
-	if (is_segment(fd) && fires("begin_fails"))
+	if (!is_segment(fd))
+		return next(fd);
+	if (fires("begin_fails"))
 	{
 		errno = EIO;
 		return -1;
 	}
-	return next(fd);
+	if (fires_here("kill_before_begin"))
+		kill(getpid(), SIGKILL);
+	size = size_of(fd);
+	result = next(fd);
+	if (result == 0)
+		note_durable(size);
+	if (fires_here("kill_after_begin"))
+		kill(getpid(), SIGKILL);
+	return result;
 }
 
 int
