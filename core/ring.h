@@ -195,6 +195,7 @@ extern bool steno_rings_create(StenoRings *rings, const char *path,
 							   const char **what);
 extern bool steno_rings_open(StenoRings *rings, const char *path,
 							 const char **what);
+extern bool steno_rings_unfinished(const char *path);
 extern void steno_rings_close(StenoRings *rings);
 extern uint64_t steno_rings_total(uint32_t nrings, uint32_t size);
 

@@ -251,6 +251,14 @@ recover_file(StenoWriter *w, const char *path)
 
 	if (!steno_rings_open(&rings, path, &what))
 	{
+		int			save_errno = errno;
+
+		if (steno_rings_unfinished(path))
+		{
+			unlink(path);		/* its server was killed at its start */
+			return;
+		}
+		errno = save_errno;
 		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),

@@ -139,7 +139,7 @@ var fixed = []cluster.Setting{
 	{Name: "max_wal_size", Value: "256MB"},
 	{Name: "log_checkpoints", Value: "off"},
 	{Name: "log_line_prefix", Value: "%m [%p] %a "},
-	{Name: "log_min_messages", Value: "error"},
+	{Name: "log_min_messages", Value: "warning"},
 	{Name: "log_min_error_statement", Value: "panic"},
 	{Name: "log_error_verbosity", Value: "terse"},
 	{Name: "client_min_messages", Value: "error"},
