@@ -112,6 +112,18 @@ typedef struct StenoRing
 	uint64_t	gap;
 	uint64_t	gap_first;
 	uint64_t	gap_last;
+	int64_t		gap_start;		/* of its session */
+	uint32_t	gap_pid;		/* 0: an older version's */
+	uint32_t	gap_described;	/* that session is the last that was described here */
+
+	/*
+	 * What the present producer has dropped and not said yet, for recovery, and
+	 * when its session began: it may have dropped its own description.
+	 */
+	uint64_t	own_gap;
+	uint64_t	own_first;
+	uint64_t	own_last;
+	int64_t		owner_start;
 
 	/*
 	 * Consumer.  tail: release store pairs with the producer's acquire load,

@@ -120,10 +120,15 @@ steno_record_room(uint32 len)
 STENO_COLD static void
 drop(uint64 seq)
 {
+	StenoRing  *ring = steno_my.producer.ring;
+
 	if (steno_my.dropped++ == 0)
 		steno_my.dropped_first = seq;
-	atomic_fetch_add_explicit(&steno_my.producer.ring->drops, 1,
-							  memory_order_relaxed);
+	atomic_fetch_add_explicit(&ring->drops, 1, memory_order_relaxed);
+	/* should we die, recovery says it */
+	ring->own_first = steno_my.dropped_first;
+	ring->own_last = seq;
+	ring->own_gap = steno_my.dropped;
 }
 
 /* A stretch of messages that are sent ahead of a big record. */
@@ -435,6 +440,7 @@ put_gap(void)
 		return false;
 	s->seq++;
 	s->dropped = 0;
+	s->producer.ring->own_gap = 0;
 	return true;
 }
 
@@ -447,14 +453,18 @@ steno_record_leave(void)
 
 	if (s->dropped == 0 || (s->described && put_gap()))
 		return;
-	if (!s->described)
+	ring->own_gap = 0;
+	if (ring->gap != 0)
 	{
-		/* the writer does not know this session: only count them */
+		/* that of the session before could not be said yet: only count them */
 		atomic_fetch_add(&steno_control->lost, s->dropped);
 		return;
 	}
 	ring->gap_first = s->dropped_first;
 	ring->gap_last = s->seq;
+	ring->gap_start = MyStartTimestamp;
+	ring->gap_pid = MyProcPid;
+	ring->gap_described = s->described;
 	ring->gap = s->dropped;
 }
 
@@ -463,8 +473,13 @@ void
 steno_record_take_over(void)
 {
 	StenoRing  *ring = steno_my.producer.ring;
+	bool		described = ring->gap_described || ring->gap_pid == 0;
 
-	if (unlikely(ring->gap != 0) &&
+	if (likely(ring->gap == 0))
+		return;
+	/* from here on, others are described */
+	ring->gap_described = false;
+	if ((described || steno_session_name(ring->gap_start, ring->gap_pid, ring->gap_last)) &&
 		put_gap_record(ring->gap, ring->gap_first, ring->gap_last))
 		ring->gap = 0;
 }

@@ -274,6 +274,9 @@ func (c *client) parallel(ctx context.Context) {
 
 // flush: what was answered to anyone before is on disk then.
 func (c *client) flush(ctx context.Context) {
+	if c.load.calm.Load() {
+		return
+	}
 	n := len(c.statements)
 	_ = c.simple(ctx, "SELECT /**/ steno.flush()")
 	c.statements[n].flush = true

@@ -20,6 +20,7 @@ import (
 type record struct {
 	Kind        string            `json:"kind"`
 	Session     string            `json:"session"`
+	PID         uint32            `json:"pid"`
 	Seq         uint64            `json:"seq"`
 	Depth       int               `json:"depth"`
 	Application string            `json:"application"`
@@ -49,14 +50,14 @@ type span struct{ first, last uint64 }
 
 // seen is a session as the trail has it.
 type seen struct {
-	seqs          []uint64
-	gaps          []span
-	connects      int
-	disconnects   int
-	commits       map[uint64]bool // transaction ids
-	transactions  map[uint64]int
-	application   string // of its connect record
-	lastStatement uint64
+	seqs         []uint64
+	gaps         []span
+	connects     int
+	disconnects  int
+	commits      map[uint64]bool // transaction ids
+	transactions map[uint64]int
+	application  string
+	pid          uint32
 }
 
 // result is what a round's check has counted.
@@ -156,8 +157,12 @@ func (k *checker) take(r *record) {
 	k.round.result.records++
 	s := k.sessions[r.Session]
 	if s == nil {
-		s = &seen{commits: map[uint64]bool{}, transactions: map[uint64]int{}}
+		s = &seen{pid: r.PID, commits: map[uint64]bool{}, transactions: map[uint64]int{}}
 		k.sessions[r.Session] = s
+	}
+	if s.application == "" && r.Application != "" {
+		s.application = r.Application
+		k.byName[r.Application] = append(k.byName[r.Application], r.Session)
 	}
 	if r.Seq != 0 {
 		s.seqs = append(s.seqs, r.Seq)
@@ -167,8 +172,6 @@ func (k *checker) take(r *record) {
 	switch r.Kind {
 	case "connect":
 		s.connects++
-		s.application = r.Application
-		k.byName[r.Application] = append(k.byName[r.Application], r.Session)
 	case "disconnect":
 		s.disconnects++
 	case "transaction":
@@ -316,11 +319,11 @@ func (k *checker) connection(s *session) {
 	mode := k.round.config.mode
 	lossy := mode.gaps || mode.mayMiss != nil
 	if len(ids) == 0 && !lossy {
-		k.complain("%s: no connect record", s.name)
+		k.complain("%s: nothing of the session is there", s.name)
 	}
 	for _, id := range ids {
-		if n := k.sessions[id].disconnects; n != 1 && !lossy {
-			k.complain("%s: %d disconnect records in session %s", s.name, n, id)
+		if seen := k.sessions[id]; (seen.connects != 1 || seen.disconnects != 1) && !lossy {
+			k.complain("%s: session %s has %d connect records, %d disconnect records", s.name, id, seen.connects, seen.disconnects)
 		}
 	}
 }
@@ -340,9 +343,9 @@ func (k *checker) session(statements []*statement) {
 		for _, id := range k.byName[name] {
 			drops = k.sessions[id].dropsBetween(last+1, next)
 		}
-		// its connect record may be dropped, too
+		// all that it said of itself may be dropped, too
 		if len(k.byName[name]) == 0 {
-			drops = k.anyDrops(name)
+			drops = k.namelessDrops(missing[0].session.pid)
 		}
 		for i, s := range missing {
 			if i < drops && mode.gaps {
@@ -448,15 +451,14 @@ func (k *checker) committed(s *statement, f *found) {
 	}
 }
 
-// anyDrops counts what all sessions of a name have dropped that has no connect
-// record.
-func (k *checker) anyDrops(name string) int {
+// namelessDrops counts what sessions of that process have dropped of which the trail
+// knows nothing else.
+func (k *checker) namelessDrops(pid uint32) int {
 	n := 0
 	for _, s := range k.sessions {
-		if s.application == "" && s.connects == 0 {
+		if s.application == "" && s.pid == pid {
 			n += s.dropsBetween(0, 1<<62)
 		}
 	}
-	_ = name
 	return n
 }

@@ -367,6 +367,8 @@ func (r *round) moveTrail(_ context.Context) error {
 // powerLoss ends all at once, and takes what no sync had brought to disk. What
 // stood still before is no part of it: the load runs freely for a while.
 func (r *round) powerLoss(ctx context.Context) error {
+	r.load.calm.Store(true)
+	defer r.load.calm.Store(false)
 	time.Sleep(r.window() + r.moment(1000))
 	family := r.children()
 	r.killAll()

@@ -57,6 +57,8 @@ type load struct {
 
 	mu   sync.Mutex
 	hung string // the first statement without answer for too long
+
+	calm atomic.Bool // no client asks for a flush any more
 }
 
 // client is one connection after the other. Its goroutine alone uses it until
@@ -161,7 +163,7 @@ func (c *client) connect(ctx context.Context) bool {
 		return false
 	}
 	c.conn, c.session, c.prepared = conn, s, false
-	s.connected = true
+	s.connected, s.pid = true, conn.PID()
 	return true
 }
 
@@ -274,8 +276,8 @@ func (c *client) execute(ctx context.Context) error {
 	if !c.prepared {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
+		// should a cancel meet it, its text has no marker, and is not looked for
 		if _, err := c.conn.Prepare(ctx, "find", text, nil); err != nil {
-			c.prepareFailed(text, err)
 			return err
 		}
 		c.prepared = true
@@ -288,10 +290,6 @@ func (c *client) execute(ctx context.Context) error {
 		return c.answer(s, err)
 	})
 }
-
-// prepareFailed is when a cancel or the like met the Parse message: its text has
-// no marker, and is not looked for.
-func (c *client) prepareFailed(string, error) {}
 
 // batch sends statements of the extended protocol together, with one Sync.
 func (c *client) batch(ctx context.Context, templates ...string) error {

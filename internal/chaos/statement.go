@@ -66,5 +66,5 @@ type session struct {
 	name      string // its application name
 	began     time.Time
 	connected bool
-	told      bool // that it is connected
+	pid       uint32
 }
