@@ -250,10 +250,35 @@ func (r *round) until(ctx context.Context, what string, condition func() bool) e
 	return nil
 }
 
-// progress waits for so many answers.
+// progress waits for so many answers. A postmaster whose startup process was
+// killed gives up, and is started again.
 func (r *round) progress(ctx context.Context, n int) error {
 	wanted := r.load.acks.Load() + int64(n)
-	return r.until(ctx, "the load goes on", func() bool { return r.load.acks.Load() >= wanted })
+	for again := true; again; {
+		again = false
+		err := r.until(ctx, "the load goes on", func() bool {
+			select {
+			case <-r.server.Ended():
+				again = true
+				return true
+			default:
+				return r.load.acks.Load() >= wanted
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if !again {
+			break
+		}
+		if tail := r.server.LogTail(20); !strings.Contains(tail, "due to startup process failure") {
+			return fmt.Errorf("the server has ended by itself; its log ends:\n%s", tail)
+		}
+		if err := r.relaunch(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold waits for so many answers, or a moment: a fault that is held may stop
