@@ -65,6 +65,7 @@ wait_for_room(uint32 len)
 	uint64		start = steno_clock_ticks(&steno_my.clock);
 	bool		latch_was_set = false;
 	long		nap = 1;
+	static bool out_of_patience;	/* once for all records of a process that is to exit */
 	void	   *m;
 
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
@@ -73,8 +74,18 @@ wait_for_room(uint32 len)
 		int			events;
 
 		if ((proc_exit_inprogress || ProcDiePending || !PostmasterIsAlive()) &&
-			waited(start) > EXIT_PATIENCE * UINT64CONST(1000))
+			(out_of_patience || waited(start) > EXIT_PATIENCE * UINT64CONST(1000)))
+		{
+			/*
+			 * Without a postmaster we would end at the next word of the client:
+			 * end now, before it is told of a statement that has no record.  What
+			 * recovery wants is in the ring file; nobody needs the rest.
+			 */
+			if (!proc_exit_inprogress && !PostmasterIsAlive())
+				_exit(2);
+			out_of_patience = true;
 			break;
+		}
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
 		{

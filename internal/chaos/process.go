@@ -122,14 +122,15 @@ func (r *round) ended(ctx context.Context, family []process) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return r.until(ctx, "the dead server's processes end", func() bool {
-		for _, p := range family {
-			if !gone(p.pid) {
-				return false
-			}
-		}
-		return true
+	var left []process
+	err := r.until(ctx, "the dead server's processes end", func() bool {
+		left = slices.DeleteFunc(slices.Clone(family), func(p process) bool { return gone(p.pid) })
+		return len(left) == 0
 	})
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, where(left))
+	}
+	return err
 }
 
 // relaunch starts the server again. Processes of the dead one that were not seen
@@ -151,8 +152,12 @@ func (r *round) processes() string {
 	if r.server == nil {
 		return ""
 	}
+	return where(append(r.children(), process{pid: r.server.PID(), title: "postmaster"})) + r.server.LogTail(15)
+}
+
+// where shows where processes stand.
+func where(ps []process) string {
 	var b strings.Builder
-	ps := append(r.children(), process{pid: r.server.PID(), title: "postmaster"})
 	for i, p := range ps {
 		if i >= 20 && p.title != "postmaster" {
 			continue
@@ -168,5 +173,5 @@ func (r *round) processes() string {
 			}
 		}
 	}
-	return b.String() + r.server.LogTail(15)
+	return b.String()
 }
