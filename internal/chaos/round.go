@@ -184,7 +184,7 @@ func (r *round) finish(ctx context.Context) error {
 	if len(wrong) == 0 {
 		wrong = append(wrong, r.settle(ctx))
 	}
-	return errors.Join(append(wrong, r.stop())...)
+	return errors.Join(append(wrong, r.stop(ctx))...)
 }
 
 // settle waits until all is in the trail, and asks what was committed.
@@ -199,10 +199,23 @@ func (r *round) settle(ctx context.Context) error {
 	return r.until(ctx, "earlier ring files are drained", func() bool { return len(r.ringFiles()) <= 1 })
 }
 
-// stop ends the server; afterwards nothing is left in the rings.
-func (r *round) stop() error {
+// stop ends the server; afterwards nothing is left in the rings, but gaps that
+// sessions could not tell of any more: the next start does.
+func (r *round) stop(ctx context.Context) error {
 	if err := r.server.Stop(); err != nil {
 		return err
+	}
+	if r.config.mode.gaps && len(r.ringFiles()) > 0 {
+		err := r.relaunch(ctx)
+		if err == nil {
+			_, err = r.ask(ctx, "SELECT steno.flush()")
+		}
+		if err == nil {
+			err = r.until(ctx, "earlier ring files are drained", func() bool { return len(r.ringFiles()) <= 1 })
+		}
+		if err = errors.Join(err, r.server.Stop()); err != nil {
+			return err
+		}
 	}
 	if left := r.ringFiles(); len(left) > 0 {
 		return fmt.Errorf("a clean stop left ring files: %s", strings.Join(left, " "))
