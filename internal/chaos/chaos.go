@@ -194,6 +194,9 @@ func (t *Totals) write(out io.Writer, took time.Duration) {
 	fmt.Fprintf(out, "kills by mode: %s\n", list(t.killsInMode))
 	fmt.Fprintf(out, "statements acknowledged: %d (%s); without an answer: %d; records read: %d\n", t.Acknowledged, list(t.acknowledgedInMode), t.Unanswered, t.Records)
 	fmt.Fprintf(out, "acknowledged and missing: %d, of them within the guarantee: %d\n", t.Missing, t.Accounted)
+	if t.Untold > 0 {
+		fmt.Fprintf(out, "missing of sessions that found no room for anything, and that no gap record tells of: %d\n", t.Untold)
+	}
 	if t.OldestLost > 0 {
 		fmt.Fprintf(out, "oldest statement that a power loss took: %s before it\n", t.OldestLost.Round(time.Millisecond))
 	}

@@ -64,6 +64,7 @@ type seen struct {
 type result struct {
 	records, acknowledged, unanswered int
 	missing, accounted                int
+	untold                            int // of missing: of sessions that left nothing
 	dropped                           uint64
 	oldestLost                        time.Duration
 }
@@ -346,6 +347,13 @@ func (k *checker) session(statements []*statement) {
 		// all that it said of itself may be dropped, too
 		if len(k.byName[name]) == 0 {
 			drops = k.namelessDrops(missing[0].session.pid)
+			// Of sessions that had the same full ring one after the other, and found
+			// no room in it at all, only the first leaves a gap record.
+			if drops == 0 && mode.gaps {
+				res.untold += len(missing)
+				missing = missing[:0]
+				return
+			}
 		}
 		for i, s := range missing {
 			if i < drops && mode.gaps {

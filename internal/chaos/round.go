@@ -335,6 +335,7 @@ func (r *round) count(t *Totals) {
 	t.Records += r.result.records
 	t.Missing += r.result.missing
 	t.Accounted += r.result.accounted
+	t.Untold += r.result.untold
 	t.OldestLost = max(t.OldestLost, r.result.oldestLost)
 	t.perMode[r.config.mode.name]++
 	t.killsInMode[r.config.mode.name] += r.killed
