@@ -57,6 +57,7 @@ type Totals struct {
 	Unanswered         int // whose client lost its server
 	Records            int
 	Missing, Accounted int // acknowledged statements without record; of these, within the guarantee
+	Untold             int // of those missing, of sessions that left nothing at all
 	OldestLost         time.Duration
 	perFault           map[string]int
 	perMode            map[string]int
