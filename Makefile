@@ -29,6 +29,10 @@ demo: build ## record real traffic on a throw-away server and read it back
 test: $(SETUP) ## every test: build, lint, core, Go, extension, README
 	@scripts/test
 
+.PHONY: chaos
+chaos: build ## random load meets random faults, for CHAOS_MINUTES; CHAOS_SEED repeats a run
+	@scripts/chaos $(CHAOS_FLAGS)
+
 .PHONY: regress
 regress: bin/steno ## PostgreSQL's own suite, everything recorded; SOURCE=folder of its source
 	@scripts/regress-postgres "$(SOURCE)"

@@ -202,6 +202,24 @@ steno_rings_open(StenoRings *rings, const char *path, const char **what)
 	return error == 0;
 }
 
+/*
+ * Whether this is a ring file that its maker, killed, had not finished: nothing was
+ * ever put into it.
+ */
+bool
+steno_rings_unfinished(const char *path)
+{
+	uint64_t	magic = 0;
+	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	ssize_t		n;
+
+	if (fd < 0)
+		return false;
+	n = pread(fd, &magic, sizeof(magic), offsetof(StenoRingFile, magic));
+	close(fd);
+	return n == 0 || (n == sizeof(magic) && magic == 0);
+}
+
 /* The file stays. */
 void
 steno_rings_close(StenoRings *rings)

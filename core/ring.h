@@ -113,6 +113,18 @@ typedef struct StenoRing
 	uint64_t	gap;
 	uint64_t	gap_first;
 	uint64_t	gap_last;
+	int64_t		gap_start;		/* of its session */
+	uint32_t	gap_pid;		/* 0: an older version's */
+	uint32_t	gap_described;	/* that session is the last that was described here */
+
+	/*
+	 * What the present producer has dropped and not said yet, for recovery, and
+	 * when its session began: it may have dropped its own description.
+	 */
+	uint64_t	own_gap;
+	uint64_t	own_first;
+	uint64_t	own_last;
+	int64_t		owner_start;
 
 	/*
 	 * Consumer.  tail: release store pairs with the producer's acquire load,
@@ -202,6 +214,7 @@ extern bool steno_rings_create(StenoRings *rings, const char *path,
 							   const char **what);
 extern bool steno_rings_open(StenoRings *rings, const char *path,
 							 const char **what);
+extern bool steno_rings_unfinished(const char *path);
 extern void steno_rings_close(StenoRings *rings);
 extern uint64_t steno_rings_total(uint32_t nrings, uint32_t size);
 

@@ -75,6 +75,7 @@ static void
 failure(ErrorData *edata)
 {
 	static bool busy;
+	static TimestampTz reported;	/* message of the client whose failure was reported last */
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
 		(steno_my.log_mask == 0 && steno_my.state == STENO_READY) || !steno_active() || steno_my.state == STENO_DEAD ||
@@ -94,11 +95,14 @@ failure(ErrorData *edata)
 			steno_session_died(edata);
 			steno_record_dying();
 			recorded = steno_statement_fatal(edata);
+			/* while the failure of the statement was being sent: that one has its record */
+			recorded |= reported == GetCurrentStatementStartTimestamp();
 		}
 		else
 		{
 			steno_statement_failed(edata);
 			recorded = false;
+			reported = GetCurrentStatementStartTimestamp();
 		}
 		recorded |= steno_statement_take_reported();
 		if (unlikely(steno_my.settings_dirty) && !recorded)

@@ -69,8 +69,23 @@ waited(uint64 since)
 static bool
 end_wait(uint64 start)
 {
+	static bool out_of_patience;	/* once for all records of a process that is to exit */
+
 	if (proc_exit_inprogress || dying || !PostmasterIsAlive())
-		return waited(start) > EXIT_PATIENCE * UINT64CONST(1000);
+	{
+		if (!out_of_patience && waited(start) <= EXIT_PATIENCE * UINT64CONST(1000))
+			return false;
+
+		/*
+		 * Without a postmaster we would end at the next word of the client: end
+		 * now, before it is told of a statement that has no record.  What recovery
+		 * wants is in the ring file; nobody needs the rest.
+		 */
+		if (!proc_exit_inprogress && !PostmasterIsAlive())
+			_exit(2);
+		out_of_patience = true;
+		return true;
+	}
 	if (!ProcDiePending && !QueryCancelPending)
 		return false;
 	steno_my.start_mask |= STENO_START_CANCELLED;
@@ -106,9 +121,7 @@ wait_for_room(uint32 len)
 	{
 		int			events;
 
-		if (end_wait(start))
-			break;
-		if (steno_trouble_drops())
+		if (end_wait(start) || steno_trouble_drops())
 			break;
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
@@ -157,11 +170,18 @@ steno_record_room(uint32 len)
 STENO_COLD static void
 drop(uint64 seq)
 {
-	(void) steno_trouble_reason(steno_my.dropped == 0);
+	StenoRing  *ring = steno_my.producer.ring;
+	uint32		reason = steno_trouble_reason(steno_my.dropped == 0);
+
 	if (steno_my.dropped++ == 0)
 		steno_my.dropped_first = seq;
-	atomic_fetch_add_explicit(&steno_my.producer.ring->drops, 1,
-							  memory_order_relaxed);
+	atomic_fetch_add_explicit(&ring->drops, 1, memory_order_relaxed);
+	/* should we die, recovery says it */
+	if (ring->gap == 0)
+		ring->gap_reason = reason;
+	ring->own_first = steno_my.dropped_first;
+	ring->own_last = seq;
+	ring->own_gap = steno_my.dropped;
 }
 
 /* The next number is that of a record which nobody will see. */
@@ -188,6 +208,8 @@ steno_record_take_back(bool *taken_back)
 	{
 		s->seq--;
 		s->dropped--;
+		s->producer.ring->own_last = s->seq;
+		s->producer.ring->own_gap = s->dropped;
 		atomic_fetch_sub_explicit(&s->producer.ring->drops, 1, memory_order_relaxed);
 	}
 	return true;
@@ -504,6 +526,7 @@ put_gap(void)
 		return false;
 	s->seq++;
 	s->dropped = 0;
+	s->producer.ring->own_gap = 0;
 	return true;
 }
 
@@ -516,15 +539,19 @@ steno_record_leave(void)
 
 	if (s->dropped == 0 || (s->described && put_gap()))
 		return;
-	if (!s->described)
+	ring->own_gap = 0;
+	if (ring->gap != 0)
 	{
-		/* the writer does not know this session: only count them */
+		/* that of the session before could not be said yet: only count them */
 		atomic_fetch_add(&steno_control->lost, s->dropped);
 		return;
 	}
 	ring->gap_first = s->dropped_first;
 	ring->gap_last = s->seq;
 	ring->gap_reason = steno_trouble_reason(false);
+	ring->gap_start = MyStartTimestamp;
+	ring->gap_pid = MyProcPid;
+	ring->gap_described = s->described;
 	ring->gap = s->dropped;
 }
 
@@ -533,8 +560,13 @@ void
 steno_record_take_over(void)
 {
 	StenoRing  *ring = steno_my.producer.ring;
+	bool		described = ring->gap_described || ring->gap_pid == 0;
 
-	if (unlikely(ring->gap != 0) &&
+	if (likely(ring->gap == 0))
+		return;
+	/* from here on, others are described */
+	ring->gap_described = false;
+	if ((described || steno_session_name(ring->gap_start, ring->gap_pid, ring->gap_last)) &&
 		put_gap_record(ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason))
 		ring->gap = 0;
 }

@@ -80,6 +80,7 @@ steno_recover_ended(StenoRings *rings, uint32 count)
 		StenoRing  *ring = steno_ring_at(rings, i);
 
 		ring->gap = 0;
+		ring->own_gap = 0;
 		ring->inflight.active = 0;
 		atomic_store(&ring->owner, 0);
 	}
@@ -176,7 +177,8 @@ add_disconnect(StenoWriter *w, StenoSource *source)
 
 /* What a session dropped and could not say any more. */
 static void
-add_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
+add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last,
+		uint32 reason)
 {
 	struct
 	{
@@ -186,16 +188,47 @@ add_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 
 	memset(&buf, 0, sizeof(buf));
 	buf.m.m.kind = STENO_KIND_GAP;
-	buf.m.seq = ring->gap_last + 1;
+	buf.m.seq = last + 1;
 	buf.m.time = GetCurrentTimestamp();
 	buf.m.duration = STENO_NONE64;
 	buf.m.rows = STENO_NONE64;
 	buf.m.text_len = STENO_NONE32;
 	buf.m.extra_count = STENO_GAP_PAIRS;
-	buf.m.extra_len = steno_gap_extra(buf.extra, ring->gap, ring->gap_first, ring->gap_last,
-										  ring->gap_reason);
+	buf.m.extra_len = steno_gap_extra(buf.extra, gap, first, last, reason);
 	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
 	steno_writer_add(w, source, &buf.m.m);
+}
+
+/* A session of which no more is known: what described it was dropped, too. */
+static StenoSource *
+nameless(StenoSource *source, int64 start, uint32 pid)
+{
+	memset(source, 0, sizeof(*source));
+	source->generation = UINT64_MAX;	/* of no block */
+	source->body_len = STENO_SESSION_FACTS;
+	memcpy(source->body + STENO_SESSION_START, &start, sizeof(start));
+	memcpy(source->body + STENO_SESSION_PID, &pid, sizeof(pid));
+	return source;
+}
+
+/* Whether the ring's last description is of this session. */
+static bool
+describes(const StenoSource *source, int64 start, uint32 pid)
+{
+	return source->body_len > 0 &&
+		memcmp(source->body + STENO_SESSION_START, &start, sizeof(start)) == 0 &&
+		memcmp(source->body + STENO_SESSION_PID, &pid, sizeof(pid)) == 0;
+}
+
+/* What the session before had dropped, and nobody could say yet. */
+static void
+add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
+{
+	StenoSource other;
+
+	if (ring->gap_pid != 0 && !describes(source, ring->gap_start, ring->gap_pid))
+		source = nameless(&other, ring->gap_start, ring->gap_pid);
+	add_gap(w, source, ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason);
 }
 
 /*
@@ -213,18 +246,31 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 		StenoInFlight *f = &ring->inflight;
 		StenoSource *source = &drain->sources[i];
+		StenoSource other;
+		uint32		owner = atomic_load(&ring->owner);
+		bool		running = f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done);
 
-		if (source->body_len == 0)
+		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
 			continue;
 		if (steno_block_bytes(w->block) > (size_t) steno_block_size * 1024 / 2 &&
 			!steno_writer_write(w))
 			proc_exit(0);
 		drain->ended = i + 1;
 		if (ring->gap != 0)
-			add_gap(w, source, ring);
-		if (atomic_load(&ring->owner) == 0)
+			add_left_gap(w, source, ring);
+		if (owner == 0)
 			continue;
-		if (f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done))
+		if (ring->owner_start != 0 && !describes(source, ring->owner_start, owner))
+		{
+			/* nothing of it is in the trail, and nothing was to be */
+			if (ring->own_gap == 0 && !running)
+				continue;
+			source = nameless(&other, ring->owner_start, owner);
+		}
+		/* unless it has just said so itself */
+		if (ring->own_gap != 0 && source->seq <= ring->own_last)
+			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
+		if (running)
 		{
 			const StenoRecordMessage *staged =
 				steno_inflight_record(f, steno_ring_data(drain->rings, i), drain->rings->file->size);
@@ -252,6 +298,14 @@ recover_file(StenoWriter *w, const char *path)
 
 	if (!steno_rings_open(&rings, path, &what))
 	{
+		int			save_errno = errno;
+
+		if (steno_rings_unfinished(path))
+		{
+			unlink(path);		/* its server was killed at its start */
+			return;
+		}
+		errno = save_errno;
 		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),

@@ -121,6 +121,27 @@ send_context(void)
 	steno_my.described = true;
 }
 
+/* Tell the writer that what comes next is of another session, of which no more is known. */
+bool
+steno_session_name(int64 start, uint32 pid, uint64 seq)
+{
+	StenoSessionMessage *m = steno_record_room(sizeof(StenoSessionMessage) + STENO_SESSION_FACTS);
+
+	if (m == NULL)
+		return false;
+	m->m.kind = STENO_KIND_DEF_SESSION;
+	m->m.flags = 0;
+	m->body_len = STENO_SESSION_FACTS;
+	m->pad = 0;
+	m->seq = seq;
+	m->statement = 0;
+	memset(m + 1, 0, STENO_SESSION_FACTS);
+	memcpy((uint8 *) (m + 1) + STENO_SESSION_START, &start, sizeof(start));
+	memcpy((uint8 *) (m + 1) + STENO_SESSION_PID, &pid, sizeof(pid));
+	steno_ring_publish(&steno_my.producer, m);
+	return true;
+}
+
 /*
  * Names of roles that this session has had.  They are asked for in the middle of
  * failures too, when catalogs cannot be read; statement.c sees to it that a role
@@ -416,6 +437,8 @@ steno_session_attach(void)
 	STENO_STORE(ring->inflight.announced, 0);
 	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
+	ring->own_gap = 0;
+	ring->owner_start = MyStartTimestamp;
 	atomic_store(&ring->owner, (uint32) MyProcPid);
 	find_client();
 	steno_settings_baseline();

@@ -154,3 +154,22 @@ TEST(ring_file_of_another_length_is_refused)
 	CHECK(unlink(path) == 0);
 	CHECK(!steno_rings_open(&rings, path, &what) && errno == ENOENT);
 }
+
+TEST(ring_file_that_was_never_finished_is_known)
+{
+	StenoRings	rings;
+	const char *what;
+
+	make(&rings);
+	CHECK(!steno_rings_unfinished(path));
+	rings.file->magic = 0;
+	CHECK(steno_rings_unfinished(path));
+	change_magic(rings.file);
+	CHECK(!steno_rings_unfinished(path));
+	steno_rings_close(&rings);
+	CHECK(!steno_rings_open(&rings, path, &what));
+	CHECK(truncate(path, 0) == 0);
+	CHECK(steno_rings_unfinished(path));
+	CHECK(unlink(path) == 0);
+	CHECK(!steno_rings_unfinished(path));
+}

@@ -23,10 +23,12 @@
  *		unlink_fails		unlink of a segment: EIO
  *		after_state			when retention has written its state file, the fault that this
  *							file names is set, once: for the write of the record
+ *		kill_before_begin.N	fsync of a segment that is begun or opened: SIGKILL before it
+ *		kill_after_begin.N	SIGKILL after it
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *
- *		note_syncs			synced.<stream>.<segment> says how long the segment was when it was last
- *							synced: what a loss of power would leave of it, at least
+ * In a folder "durable", if there is one, it notes for each segment, in a file
+ * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
  *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
  * succeeded though bytes that an earlier one had failed to sync were not written
@@ -61,7 +63,7 @@ static Range written;			/* since the last sync */
 static Range not_on_disk;		/* since a sync that failed */
 static bool full;				/* the rest of a write that stops */
 static char stream[16];			/* its number */
-static char segment[32];		/* its file, without .steno */
+static char segment[32];		/* its file's name */
 
 static bool
 path_of(char *path, size_t size, const char *name)
@@ -144,39 +146,37 @@ is_segment(int fd)
 		return false;
 	is_writer = true;
 	/* .../<stream>/<segment>.steno */
-	path[n - 6] = '\0';
+	path[n] = '\0';
 	snprintf(segment, sizeof(segment), "%.31s", strrchr(path, '/') + 1);
 	*strrchr(path, '/') = '\0';
 	snprintf(stream, sizeof(stream), "%.15s", strrchr(path, '/') + 1);
 	return true;
 }
 
-/* So much of the segment is on disk. */
-static void
-note_synced(off_t len)
-{
-	char		name[128];
-	char		path[4096];
-	char		new_path[4100];
-	FILE	   *file;
-
-	if (!is_there("note_syncs"))
-		return;
-	snprintf(name, sizeof(name), "synced.%s.%s", stream, segment);
-	if (!path_of(path, sizeof(path), name))
-		return;
-	snprintf(new_path, sizeof(new_path), "%s.new", path);
-	if ((file = fopen(new_path, "we")) == NULL || fprintf(file, "%lld", (long long) len) < 0 ||
-		fclose(file) != 0 || rename(new_path, path) != 0)
-		abort();
-}
-
 static off_t
-length_of(int fd)
+size_of(int fd)
 {
 	struct stat st;
 
 	return fstat(fd, &st) == 0 ? st.st_size : 0;
+}
+
+/* All of the segment up to there is on disk. */
+static void
+note_durable(off_t size)
+{
+	char		name[64];
+	char		path[4096];
+	int			fd;
+
+	snprintf(name, sizeof(name), "durable/%s.%s", stream, segment);
+	if (!path_of(path, sizeof(path), name) ||
+		(fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0)
+		return;
+	/* of the same length always, so that it is whole at any time */
+	if (dprintf(fd, "%020lld\n", (long long) size) != 21)
+		abort();
+	close(fd);
 }
 
 static void
@@ -258,14 +258,14 @@ int
 fdatasync(int fd)
 {
 	static int	(*next) (int);
+	off_t		size;
 	int			result;
-	off_t		len;
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
 	if (!is_segment(fd))
 		return next(fd);
-	len = length_of(fd);
+	size = size_of(fd);
 	hold("hold_sync");
 	if (fires("sync_fails"))
 	{
@@ -287,8 +287,8 @@ fdatasync(int fd)
 	{
 		if (not_on_disk.from < not_on_disk.to)
 			touch("lied");
+		note_durable(size);
 		written = not_on_disk = (Range) {0, 0};
-		note_synced(len);
 	}
 	return result;
 }
@@ -297,6 +297,8 @@ int
 fsync(int fd)
 {
 	static int	(*next) (int);
+	off_t		size;
+	int			result;
 
 	if (next == NULL)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fsync");
@@ -307,10 +309,15 @@ fsync(int fd)
 		errno = EIO;
 		return -1;
 	}
-	if (next(fd) != 0)
-		return -1;
-	note_synced(length_of(fd));
-	return 0;
+	if (fires_here("kill_before_begin"))
+		kill(getpid(), SIGKILL);
+	size = size_of(fd);
+	result = next(fd);
+	if (result == 0)
+		note_durable(size);
+	if (fires_here("kill_after_begin"))
+		kill(getpid(), SIGKILL);
+	return result;
 }
 
 int

@@ -425,8 +425,8 @@ sub lose_power
 	foreach my $path (glob "$trail/*/*.steno")
 	{
 		my ($stream, $segment) = $path =~ m{(\d+)/(\d+)\.steno$};
-		my $note = "$faults->{folder}/synced.$stream.$segment";
-		my $len = -e $note ? slurp_file($note) : undef;
+		my $note = "$faults->{folder}/durable/$stream.$segment.steno";
+		my $len = -e $note ? 0 + slurp_file($note) : undef;
 
 		next if !defined $len;    # of an earlier start
 		$lost += (-s $path) - $len;
@@ -437,7 +437,7 @@ sub lose_power
 }
 
 append_to_file($node->data_dir . '/postgresql.conf', "steno.writers = 2\nsteno.flush_interval = 10ms\n");
-$faults->set('note_syncs');
+mkdir "$faults->{folder}/durable" or die "mkdir: $!";
 foreach my $round (1 .. 3)
 {
 	my ($postmaster, @pids, @processes, $plain, %there);

@@ -24,7 +24,7 @@ func NewCmdBench(f *cmdutil.Factory) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what recording costs",
 	}
-	cmd.AddCommand(newCmdOverhead(f, overheadRun), newCmdChart(f))
+	cmd.AddCommand(newCmdOverhead(f, overheadRun), newCmdStall(f), newCmdChart(f))
 	return cmd
 }
 

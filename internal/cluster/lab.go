@@ -27,6 +27,7 @@ type Setting struct {
 type Lab struct {
 	*Installation
 	Dir string
+	Env []string // for the servers that are started from now on
 
 	mu      sync.Mutex
 	servers []*Server
@@ -124,6 +125,9 @@ func (l *Lab) Start(ctx context.Context, name string, settings []Setting) (*Serv
 	}
 	return l.start(ctx, name, data, settings)
 }
+
+// Own gives a file or folder to the user who runs the servers.
+func (l *Lab) Own(path string) error { return l.own(path) }
 
 // Close stops all servers and removes the folder.
 func (l *Lab) Close() error {

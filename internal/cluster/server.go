@@ -52,7 +52,7 @@ func (l *Lab) start(ctx context.Context, name, data string, settings []Setting) 
 	if err := s.launch(); err != nil {
 		return nil, err
 	}
-	if err := s.waitReady(ctx); err != nil {
+	if err := s.WaitReady(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -98,6 +98,7 @@ func (s *Server) launch() error {
 		return err
 	}
 	s.cmd = s.lab.server(context.Background(), s.lab.Program("postgres"), "-D", s.DataDir)
+	s.cmd.Env = append(s.cmd.Env, s.lab.Env...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr.Setpgid = true
 	s.cmd.SysProcAttr.Pdeathsig = syscall.SIGINT
@@ -119,9 +120,17 @@ func (s *Server) launch() error {
 	return <-started
 }
 
-// waitReady waits until the postmaster writes into its lock file that it is
+// Launch starts the postmaster again, after its end, and does not wait until it
+// accepts connections.
+func (s *Server) Launch() error {
+	<-s.done
+	s.done = make(chan struct{})
+	return s.launch()
+}
+
+// WaitReady waits until the postmaster writes into its lock file that it is
 // ready, as pg_ctl does.
-func (s *Server) waitReady(ctx context.Context) error {
+func (s *Server) WaitReady(ctx context.Context) error {
 	const statusLine = 7 // LOCK_FILE_LINE_PM_STATUS, from zero
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -138,7 +147,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 		}
 		text, _ := os.ReadFile(filepath.Join(s.DataDir, "postmaster.pid"))
 		lines := strings.Split(string(text), "\n")
-		if len(lines) > statusLine && strings.TrimSpace(lines[statusLine]) == "ready" {
+		// a killed postmaster leaves its file behind
+		if len(lines) > statusLine && lines[0] == strconv.Itoa(s.PID()) && strings.TrimSpace(lines[statusLine]) == "ready" {
 			return nil
 		}
 	}
@@ -169,6 +179,12 @@ func (s *Server) Stop() error {
 	}
 	return fmt.Errorf("server \"%s\" cannot be killed", s.Name)
 }
+
+// Signal sends the postmaster a signal.
+func (s *Server) Signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
+
+// Ended is closed when the postmaster has ended.
+func (s *Server) Ended() <-chan struct{} { return s.done }
 
 // PID is the postmaster's process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }

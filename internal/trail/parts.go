@@ -86,15 +86,21 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		return need == [3]uint64{}
 	}
 	if !take(here) && j != nil {
-		for b := range j.earlier(r, ref) {
+		for b := range j.earlier(ref) {
 			p := parts{}
+			preceded := false
 			var part Record
 			for b.Next(&part) == nil {
-				if part.Kind == KindData && part.Seq == id.Seq && part.Session.ID() == id.Session {
+				if part.Session.ID() != id.Session {
+					continue
+				}
+				if part.Kind == KindData && part.Seq == id.Seq {
 					p.add(&part)
 				}
+				preceded = preceded || part.Seq != 0 && part.Seq < id.Seq
 			}
-			if take(p) {
+			// no part comes before what the session recorded before
+			if take(p) || preceded {
 				break
 			}
 		}
@@ -126,14 +132,16 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 
 // earlier yields the blocks that can hold parts of the record, the nearest
 // first: its own stream backwards, and then the others, where its session's
-// records went before the server was restarted.
-func (j *joiner) earlier(r *Record, ref *BlockRef) func(yield func(*Block) bool) {
+// records went before the server was restarted. The blocks' times say nothing of
+// parts, which have none: a block of parts and of start records of long
+// statements ends before the record's session begins.
+func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
 	return func(yield func(*Block) bool) {
 		var b Block
 		stream := func(refs []BlockRef, before uint64) bool {
 			for k := len(refs) - 1; k >= 0; k-- {
 				c := &refs[k]
-				if c.Number < before && c.LastEnd >= r.Session.Start && j.files.Read(c, &b) == nil && !yield(&b) {
+				if c.Number < before && j.files.Read(c, &b) == nil && !yield(&b) {
 					return false
 				}
 			}

@@ -40,6 +40,27 @@ func TestDataPartsAreJoinedAcrossBlocksAndStreams(t *testing.T) {
 	}
 }
 
+// A writer's start record of a long statement is as old as that: its block's times
+// are before those of a session whose parts stand beside it.
+func TestDataPartsAreFoundBesideOldRecords(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	old, young := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch+60e6, 2)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(old, trailtest.Epoch, "old"))
+	b.Data(young, 1, trail.PartText, "there ")
+	s.Write(t, b)
+	b = trailtest.NewBuilder(trailtest.Epoch + 61e6)
+	r := note(young, trailtest.Epoch+61e6, "end")
+	r.Parts = [3]uint64{6, 0, 0}
+	b.Add(r)
+	s.Write(t, b)
+	got := merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime)
+	if len(got) != 2 || !strings.HasSuffix(got[1], " there end") {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestRecordWithoutAllItsPartsIsShownAndTold(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)

@@ -1,0 +1,442 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A fault is one thing that goes wrong. When inflict returns, the server is up,
+// or on its way up by itself, and nothing is held up any more.
+type fault struct {
+	name    string
+	weight  int // 0: only where a mode or the command line asks for it
+	inflict func(r *round, ctx context.Context) error
+}
+
+// faults is filled below: some of them are made of others.
+var faults []fault
+
+func init() {
+	faults = []fault{
+		// processes
+		{"backend killed", 8, func(r *round, _ context.Context) error { r.killOneOf(r.backends()); return nil }},
+		{"writer killed", 8, func(r *round, _ context.Context) error { r.killOneOf(r.writers()); return nil }},
+		{"any child killed", 4, func(r *round, _ context.Context) error { r.killOneOf(r.children()); return nil }},
+		{"server killed", 6, (*round).killServer},
+		{"killed while it recovers", 6, (*round).killWhileRecovering},
+		{"killed while it starts", 5, (*round).killWhileStarting},
+		{"writer killed again and again", 4, (*round).killWriterAgain},
+		{"writer killed at a write", 6, (*round).killAtWrite},
+		{"killed at a rotation", 5, (*round).killAtRotation},
+		{"terminated and canceled", 5, (*round).signalBackends},
+		{"immediate stop", 4, func(r *round, ctx context.Context) error { return r.stopBy(ctx, syscall.SIGQUIT) }},
+		{"fast stop", 4, func(r *round, ctx context.Context) error { return r.stopBy(ctx, syscall.SIGINT) }},
+		{"writer stopped", 6, (*round).stopWriter},
+		{"fast stop of a stopped writer", 3, (*round).stopServerWithStoppedWriter},
+		{"fast stop while it recovers", 4, (*round).stopServerWhileRecovering},
+		// the disk
+		{"disk full", 5, (*round).fullDisk},
+		{"killed while the disk is full", 4, (*round).killWithFullDisk},
+		{"write stops short", 3, held("write_stops")},
+		{"sync fails", 4, held("sync_fails")},
+		{"sync is slow", 4, held("hold_sync")},
+		{"write hangs", 4, held("hold_write")},
+		{"killed while a sync is slow", 4, (*round).killWhileSyncing},
+		{"segment cannot be begun", 3, (*round).failRotation},
+		{"trail moved away", 4, (*round).moveTrail},
+		{"power loss", 0, (*round).powerLoss},
+		// what administrators do
+		{"rotation", 4, func(r *round, ctx context.Context) error { r.request(ctx, "SELECT steno.rotate()"); return nil }},
+		{"reload", 4, (*round).reload},
+		{"rules", 3, (*round).changeRules},
+	}
+}
+
+func faultNames() []string {
+	var names []string
+	for _, f := range faults {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func findFault(name string) *fault {
+	for i := range faults {
+		if faults[i].name == name {
+			return &faults[i]
+		}
+	}
+	return nil
+}
+
+func (r *round) chooseFault() *fault {
+	if n := len(r.options.Faults); n > 0 {
+		return findFault(r.options.Faults[r.rng.IntN(n)])
+	}
+	total := 0
+	for _, f := range faults {
+		total += f.weight
+	}
+	n := r.rng.IntN(total)
+	for i := range faults {
+		if n -= faults[i].weight; n < 0 {
+			return &faults[i]
+		}
+	}
+	panic("unreachable")
+}
+
+// ---- kills ----
+
+// killServer kills the postmaster first, its children first, it alone, or all at
+// once.
+func (r *round) killServer(ctx context.Context) error {
+	family := r.children()
+	switch r.rng.IntN(4) {
+	case 0:
+		r.kill(r.server.PID())
+	case 1:
+		r.kill(r.server.PID())
+		for _, p := range family {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	case 2:
+		// stopped, it cannot restart what dies
+		_ = r.server.Signal(syscall.SIGSTOP)
+		family = r.children()
+		for _, i := range r.rng.Perm(len(family)) {
+			_ = syscall.Kill(family[i].pid, syscall.SIGKILL)
+		}
+		r.kill(r.server.PID())
+	default:
+		r.killAll()
+	}
+	if err := r.ended(ctx, family); err != nil {
+		return err
+	}
+	return r.relaunch(ctx)
+}
+
+// killWhileRecovering kills again what comes up after a kill, or drains what the
+// last run left.
+func (r *round) killWhileRecovering(ctx context.Context) error {
+	r.killOneOf(r.backends())
+	for range 1 + r.rng.IntN(3) {
+		time.Sleep(r.moment(400))
+		if r.rng.IntN(2) == 0 {
+			r.killOneOf(r.writers())
+		} else {
+			r.killOneOf(r.children())
+		}
+	}
+	return nil
+}
+
+// killWhileStarting kills all, and all again at any moment of the next start.
+func (r *round) killWhileStarting(ctx context.Context) error {
+	for n := 1 + r.rng.IntN(3); n >= 0; n-- {
+		family := r.children()
+		r.killAll()
+		if err := r.ended(ctx, family); err != nil {
+			return err
+		}
+		if n > 0 {
+			if err := r.server.Launch(); err != nil {
+				return err
+			}
+			time.Sleep(r.moment(400))
+		}
+	}
+	return r.relaunch(ctx)
+}
+
+// killWriterAgain kills each successor of a writer as soon as it is there, or
+// nearly.
+func (r *round) killWriterAgain(ctx context.Context) error {
+	last := 0
+	for range 2 + r.rng.IntN(4) {
+		var p process
+		err := r.until(ctx, "a writer is back", func() bool {
+			var ok bool
+			p, ok = r.oneOf(r.writers())
+			return ok && p.pid != last
+		})
+		if err != nil {
+			return err
+		}
+		time.Sleep(r.moment(60))
+		r.kill(p.pid)
+		last = p.pid
+	}
+	return nil
+}
+
+// dieAt lets a writer die at a place in its code, and its successors, too.
+func (r *round) dieAt(ctx context.Context, place string, then func()) error {
+	stream := r.rng.IntN(r.config.writers)
+	name := fmt.Sprintf("%s.%d", place, stream)
+	kills := 1 + r.rng.IntN(3)
+	if err := r.shim.set(name, kills); err != nil {
+		return err
+	}
+	then()
+	err := r.until(ctx, place+" has happened", func() bool { return !r.shim.isSet(name) })
+	if err == nil {
+		r.killed += kills
+	}
+	return err
+}
+
+func (r *round) killAtWrite(ctx context.Context) error {
+	return r.dieAt(ctx, pick(r.rng, "kill_before_write", "kill_in_write", "kill_after_write"), func() {})
+}
+
+func (r *round) killAtRotation(ctx context.Context) error {
+	return r.dieAt(ctx, pick(r.rng, "kill_before_begin", "kill_after_begin"), func() {
+		// there must be something to rotate; the session dies with the writer
+		go r.request(ctx, "SELECT steno.rotate()")
+	})
+}
+
+// signalBackends terminates and cancels some.
+func (r *round) signalBackends(_ context.Context) error {
+	for _, p := range r.backends() {
+		switch r.rng.IntN(6) {
+		case 0:
+			_ = syscall.Kill(p.pid, syscall.SIGTERM)
+		case 1, 2:
+			_ = syscall.Kill(p.pid, syscall.SIGINT)
+		}
+	}
+	return nil
+}
+
+// ---- stops ----
+
+func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
+	family := r.children()
+	if err := r.server.Signal(sig); err != nil {
+		return err
+	}
+	if err := r.ended(ctx, family); err != nil {
+		return err
+	}
+	return r.relaunch(ctx)
+}
+
+func (r *round) stopWriter(_ context.Context) error {
+	if p, ok := r.oneOf(r.writers()); ok {
+		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+		r.hold(200)
+		_ = syscall.Kill(p.pid, syscall.SIGCONT)
+	}
+	return nil
+}
+
+// stopServerWithStoppedWriter asks for a fast stop that the writer comes late
+// to.
+func (r *round) stopServerWithStoppedWriter(ctx context.Context) error {
+	for _, p := range r.writers() {
+		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+	}
+	time.Sleep(r.moment(500))
+	family := r.children()
+	if err := r.server.Signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	time.Sleep(r.moment(1000))
+	r.resume()
+	if err := r.ended(ctx, family); err != nil {
+		return err
+	}
+	return r.relaunch(ctx)
+}
+
+// stopServerWhileRecovering asks for a fast stop at any time of a restart after
+// a crash, with a writer that is stopped on the way. PostgreSQL by itself may
+// never come to the end of a fast stop that it is asked for before its recovery
+// has begun to redo: it waits for a checkpointer that nobody has told. An
+// administrator loses patience then, and so do we.
+func (r *round) stopServerWhileRecovering(ctx context.Context) error {
+	r.killOneOf(r.backends())
+	time.Sleep(r.moment(300))
+	if p, ok := r.oneOf(r.writers()); ok && r.rng.IntN(4) > 0 {
+		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+	}
+	time.Sleep(r.moment(200))
+	family := r.children()
+	if err := r.server.Signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	time.Sleep(r.moment(1000))
+	r.resume()
+	select {
+	case <-r.server.Ended():
+	case <-time.After(20 * time.Second):
+		if left := r.writers(); len(left) > 0 {
+			return fmt.Errorf("a writer does not end\n%s", where(left))
+		}
+		family = append(family, r.children()...)
+		if err := r.server.Signal(syscall.SIGQUIT); err != nil {
+			return err
+		}
+	}
+	if err := r.ended(ctx, family); err != nil {
+		return err
+	}
+	return r.relaunch(ctx)
+}
+
+// ---- disks ----
+
+// held is a fault of the shim that holds for a while.
+func held(name string) func(*round, context.Context) error {
+	return func(r *round, _ context.Context) error {
+		if err := r.shim.set(name, 0); err != nil {
+			return err
+		}
+		r.hold(100)
+		r.shim.unset(name)
+		return nil
+	}
+}
+
+// noRoom is a full disk, of the real kind where there is one; the function makes
+// room again.
+func (r *round) noRoom() (func(), error) {
+	if r.config.tmpfs && r.rng.IntN(4) > 0 {
+		return r.fillDisk()
+	}
+	return func() { r.shim.unset("write_fails") }, r.shim.set("write_fails", 0)
+}
+
+func (r *round) fullDisk(_ context.Context) error {
+	room, err := r.noRoom()
+	if err != nil {
+		return err
+	}
+	defer room()
+	r.hold(200)
+	return nil
+}
+
+// killWithFullDisk kills a process, or stops the server, while nothing can be
+// written.
+func (r *round) killWithFullDisk(ctx context.Context) error {
+	room, err := r.noRoom()
+	if err != nil {
+		return err
+	}
+	time.Sleep(r.moment(400))
+	switch r.rng.IntN(4) {
+	case 0:
+		r.killOneOf(r.backends())
+	case 1:
+		r.killOneOf(r.writers())
+	case 2:
+		err = r.killServer(ctx)
+	default:
+		err = r.stopBy(ctx, syscall.SIGQUIT)
+	}
+	time.Sleep(r.moment(1500))
+	room()
+	return err
+}
+
+func (r *round) killWhileSyncing(_ context.Context) error {
+	if err := r.shim.set("hold_sync", 0); err != nil {
+		return err
+	}
+	defer r.shim.unset("hold_sync")
+	time.Sleep(r.moment(1500))
+	r.killOneOf(pick(r.rng, r.writers(), r.backends()))
+	time.Sleep(r.moment(300))
+	return nil
+}
+
+func (r *round) failRotation(ctx context.Context) error {
+	if err := r.shim.set("begin_fails", 1+r.rng.IntN(2)); err != nil {
+		return err
+	}
+	defer r.shim.unset("begin_fails")
+	r.request(ctx, "SELECT steno.rotate()")
+	return nil
+}
+
+// moveTrail takes the directory away, and puts it back where it was.
+func (r *round) moveTrail(_ context.Context) error {
+	away := r.trail() + ".away"
+	if err := os.Rename(r.trail(), away); err != nil {
+		return err
+	}
+	r.hold(200)
+	return os.Rename(away, r.trail())
+}
+
+// powerLoss ends all at once, and takes what no sync had brought to disk. What
+// stood still before is no part of it: the load runs freely for a while.
+func (r *round) powerLoss(ctx context.Context) error {
+	r.load.calm.Store(true)
+	defer r.load.calm.Store(false)
+	time.Sleep(r.window() + r.moment(1000))
+	family := r.children()
+	r.killAll()
+	r.lost = time.Now()
+	if err := r.ended(ctx, family); err != nil {
+		return err
+	}
+	if err := r.losePower(); err != nil {
+		return err
+	}
+	r.back = time.Now()
+	return r.relaunch(ctx)
+}
+
+// ---- administrators ----
+
+func (r *round) reload(ctx context.Context) error {
+	settings := [][2]string{
+		{"steno.segment_size", pick(r.rng, "1MB", "64MB")},
+		{"steno.compression", pick(r.rng, "lz4", "none")},
+		{"steno.start_after", pick(r.rng, "50", "1000", "-1")},
+		{"steno.log_start", pick(r.rng, "none", "write", "read")},
+		{"steno.log_relation", pick(r.rng, "on", "off")},
+		{"steno.log_catalog", "on"},
+	}
+	if r.config.mode.last == "" {
+		settings = append(settings, [2]string{"steno.flush_interval", pick(r.rng, "1", "50", "200", "1000")},
+			[2]string{"steno.fsync_interval", pick(r.rng, "0", "100", "1000", "-1")})
+	}
+	var sql strings.Builder
+	for range 1 + r.rng.IntN(3) {
+		s := pick(r.rng, settings...)
+		fmt.Fprintf(&sql, "ALTER SYSTEM SET %s = '%s';\n", s[0], s[1])
+	}
+	r.request(ctx, sql.String())
+	return r.server.Signal(syscall.SIGHUP)
+}
+
+// changeRules puts other rules in force, or some that are refused; none of them
+// is about the load.
+func (r *round) changeRules(_ context.Context) error {
+	path := filepath.Join(r.dataDir(), "pg_steno_rules.conf")
+	var rules strings.Builder
+	for range r.rng.IntN(5) {
+		fmt.Fprintf(&rules, "%s nobody_%d all all all %s\n", pick(r.rng, "skip", "record"), r.rng.IntN(100), pick(r.rng, "all", "read", "read,write public.*"))
+	}
+	if r.rng.IntN(4) == 0 {
+		rules.WriteString("forget everything\n")
+	}
+	if err := os.WriteFile(path, []byte(rules.String()), 0o600); err != nil {
+		return err
+	}
+	if err := r.lab.Own(path); err != nil {
+		return err
+	}
+	return r.server.Signal(syscall.SIGHUP)
+}

@@ -1,0 +1,177 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is one of the server's, by its title.
+type process struct {
+	pid   int
+	title string
+}
+
+// parentAndState of a process; 0 when it is gone.
+func parentAndState(pid int) (int, byte) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0
+	}
+	// the name in parentheses may have any character
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 2 {
+		return 0, 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent, fields[0][0]
+}
+
+func gone(pid int) bool {
+	parent, state := parentAndState(pid)
+	return parent == 0 && state == 0 || state == 'Z'
+}
+
+// children are the server's processes but the postmaster.
+func (r *round) children() []process {
+	entries, _ := os.ReadDir("/proc")
+	var found []process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if parent, state := parentAndState(pid); parent != r.server.PID() || state == 'Z' {
+			continue
+		}
+		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		found = append(found, process{pid, strings.TrimRight(string(bytes.ReplaceAll(title, []byte{0}, []byte{' '})), " ")})
+	}
+	return found
+}
+
+// named are the children whose titles have that in them.
+func (r *round) named(what string) []process {
+	return slices.DeleteFunc(r.children(), func(p process) bool { return !strings.Contains(p.title, what) })
+}
+
+func (r *round) writers() []process { return r.named("postgres: steno writer") }
+
+func (r *round) backends() []process { return r.named("postgres: postgres postgres [local]") }
+
+// oneOf takes any; false when there is none.
+func (r *round) oneOf(ps []process) (process, bool) {
+	if len(ps) == 0 {
+		return process{}, false
+	}
+	return ps[r.rng.IntN(len(ps))], true
+}
+
+func (r *round) kill(pid int) {
+	if syscall.Kill(pid, syscall.SIGKILL) == nil {
+		r.killed++
+	}
+}
+
+// killOneOf kills any of these processes.
+func (r *round) killOneOf(ps []process) {
+	if p, ok := r.oneOf(ps); ok {
+		r.kill(p.pid)
+	}
+}
+
+// killAll ends the whole server at once: stopped first, no process sees another
+// one die. It counts as one kill.
+func (r *round) killAll() {
+	_ = r.server.Signal(syscall.SIGSTOP)
+	ps := r.children()
+	for _, p := range ps {
+		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+	}
+	ps = r.children()
+	for _, p := range ps {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+	_ = r.server.Signal(syscall.SIGKILL)
+	r.killed++
+}
+
+// resume lets all stopped processes go on.
+func (r *round) resume() {
+	for _, p := range append(r.children(), process{pid: r.server.PID()}) {
+		if _, state := parentAndState(p.pid); state == 'T' {
+			_ = syscall.Kill(p.pid, syscall.SIGCONT)
+		}
+	}
+}
+
+// ended waits for the end of the postmaster and of these children of it.
+func (r *round) ended(ctx context.Context, family []process) error {
+	select {
+	case <-r.server.Ended():
+	case <-time.After(limit):
+		return fmt.Errorf("the server does not end")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var left []process
+	err := r.until(ctx, "the dead server's processes end", func() bool {
+		left = slices.DeleteFunc(slices.Clone(family), func(p process) bool { return gone(p.pid) })
+		return len(left) == 0
+	})
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, where(left))
+	}
+	return err
+}
+
+// relaunch starts the server again. Processes of the dead one that were not seen
+// in time may keep it from starting, for a moment.
+func (r *round) relaunch(ctx context.Context) error {
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		if err := r.server.Launch(); err != nil {
+			return err
+		}
+		err := r.server.WaitReady(ctx)
+		if err == nil || time.Now().After(end) || !strings.Contains(err.Error(), "pre-existing shared memory block") {
+			return err
+		}
+	}
+}
+
+// processes shows what the server is at, and where it stands if gdb is here.
+func (r *round) processes() string {
+	if r.server == nil {
+		return ""
+	}
+	return where(append(r.children(), process{pid: r.server.PID(), title: "postmaster"})) + r.server.LogTail(15)
+}
+
+// where shows where processes stand.
+func where(ps []process) string {
+	var b strings.Builder
+	for i, p := range ps {
+		if i >= 20 && p.title != "postmaster" {
+			continue
+		}
+		_, state := parentAndState(p.pid)
+		wait, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.pid))
+		fmt.Fprintf(&b, "  %d %c %s %s\n", p.pid, state, p.title, wait)
+		if stack, err := exec.Command("gdb", "-p", strconv.Itoa(p.pid), "-batch", "-ex", "bt 12").Output(); err == nil && state != 'T' {
+			for line := range strings.Lines(string(stack)) {
+				if strings.HasPrefix(line, "#") {
+					b.WriteString("      " + line)
+				}
+			}
+		}
+	}
+	return b.String()
+}
