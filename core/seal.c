@@ -13,7 +13,8 @@
 #define DOMAIN "pg_steno seal v1"
 #define REASON 8
 
-_Static_assert(sizeof(DOMAIN) - 1 + 8 + 4 + 4 + 5 * 8 + STENO_HASH_SIZE + STENO_SEAL_KEY_SIZE + REASON == STENO_SEAL_SIZE,
+_Static_assert(sizeof(DOMAIN) - 1 + 8 + 4 + 4 + 5 * 8 + STENO_HASH_SIZE + STENO_SEAL_KEY_SIZE +
+			   REASON == STENO_SEAL_SIZE,
 			   "the fields fill what is signed");
 
 void
