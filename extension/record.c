@@ -643,6 +643,8 @@ steno_record_unstage(void)
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,
 							 m->text_len == STENO_NONE32 ? 0 : m->text_len);
+	/* the next message overwrites the record: recovery must then see that it is staged no more */
+	atomic_thread_fence(memory_order_release);
 }
 
 /* Publish the staged record. */
