@@ -77,6 +77,14 @@ fuzz: $(SETUP) ## the decoders of core and Go against random input, FUZZ_SECONDS
 	@$(MAKE) -C core --no-print-directory fuzz
 	@scripts/fuzz-go $(or $(FUZZ_SECONDS),30)
 
+.PHONY: model
+model: ## check the models of ring, wake-ups and recovery (needs spin)
+	@$(MAKE) -C core --no-print-directory model
+
+.PHONY: valgrind
+valgrind: bin/steno build-extension ## servers under valgrind; SOURCE=folder of PostgreSQL's source
+	@scripts/valgrind "$(SOURCE)"
+
 .PHONY: clean
 clean: ## what the build and the tests made
 	@$(MAKE) -C core --no-print-directory clean

@@ -464,10 +464,11 @@ steno_inflight_done(StenoInFlight *f, uint64_t head)
 	STENO_STORE(f->done, head);
 }
 
+/* Release: recovery must not see this without the head that was published before. */
 static inline void
 steno_inflight_end(StenoInFlight *f)
 {
-	STENO_STORE(f->active, 0);
+	__atomic_store_n(&f->active, 0, __ATOMIC_RELEASE);
 }
 
 /*

@@ -471,8 +471,11 @@ begin_query(QueryDesc *query)
 	depth = outer ? outer->inside : !of_portal && steno_my.client;
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
-	/* a cursor's plan does not know where in the source the DECLARE stands */
-	if (unlikely(outer && outer->declares))
+	/*
+	 * A cursor's plan does not know where in the source the DECLARE stands.  A function's
+	 * query that planning it runs has another source.
+	 */
+	if (unlikely(outer && outer->declares) && strcmp(query->sourceText, outer->utility->source) == 0)
 		steno_begin(&o->s, query->sourceText,
 					outer->utility->text - outer->utility->source,
 					(int) outer->utility->text_len, class, depth, true);

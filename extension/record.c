@@ -827,6 +827,8 @@ steno_record_unstage(void)
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,
 							 m->text_len == STENO_NONE32 ? 0 : m->text_len);
+	/* the next message overwrites the record: recovery must then see that it is staged no more */
+	atomic_thread_fence(memory_order_release);
 }
 
 /* Publish the staged record. */
@@ -865,8 +867,10 @@ steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, c
 		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->size)
 		return false;
 	m->m.len = (uint32) total;
+	memcpy((uint8 *) m + body, message, strlen(message));
+	/* should we die here, recovery reads the record as it is: bytes before their length */
+	atomic_thread_fence(memory_order_release);
 	m->message_len = strlen(message);
-	memcpy((uint8 *) m + body, message, m->message_len);
 	m->outcome = STENO_OUTCOME_ERROR;
 	memcpy(m->sqlstate, unpack_sql_state(sqlerrcode), 6);
 	steno_record_finish(duration, STENO_NONE64, xid);

@@ -299,7 +299,9 @@ steno_writer_write(StenoWriter *w)
 		if (drain->ended > 0)
 			steno_recover_ended(drain->rings, drain->ended);
 		atomic_thread_fence(memory_order_release);
-		intent->valid = 0;
+		/* that of a recovery's last block stands until the file has gone */
+		if (drain->ended < drain->rings->file->nrings)
+			intent->valid = 0;
 	}
 	count(&w->control->records, records);
 	count(&w->control->blocks, 1);

@@ -26,6 +26,7 @@ steno.block_size = 64kB
 steno.mandatory = ''
 });
 my $rounds = 0;
+my $total_kills = 0;
 
 # The server has restarted so often since start, a place in its log, is back, and
 # what its last run left is in the trail.
@@ -121,6 +122,8 @@ sub round_of
 		"$what: one end each");
 	verify_ok($node, "$what: the trail is whole");
 	close $_->{socket} foreach @sessions, $watch;
+	$total_kills += $kills;
+	is(scalar(grep { /"event":"recover"/ } lines($node, '--kind', 'server')), $total_kills, "$what: each ring file was recovered once");
 	return;
 }
 
