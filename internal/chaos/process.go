@@ -79,6 +79,7 @@ func (r *round) oneOf(ps []process) (process, bool) {
 func (r *round) kill(pid int) {
 	if syscall.Kill(pid, syscall.SIGKILL) == nil {
 		r.killed++
+		r.lastKilled = pid
 	}
 }
 
