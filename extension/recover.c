@@ -334,7 +334,8 @@ recover_file(StenoWriter *w, const char *path)
 	ereport(LOG,
 			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",
 					w->number, number, interrupted)));
-	if (!steno_writer_write(w) || !steno_writer_sync(w))
+	/* only when the server stops: a worker that exits so is not started again */
+	if (!steno_writer_write(w) || !steno_writer_sync_surely(w))
 		proc_exit(0);
 	unlink(path);
 	w->drain = NULL;

@@ -351,6 +351,16 @@ steno_writer_sync(StenoWriter *w)
 	return true;
 }
 
+/* The same, however often it takes.  Returns false when we are to leave and cannot. */
+bool
+steno_writer_sync_surely(StenoWriter *w)
+{
+	while (!steno_writer_sync(w))
+		if (!wait_to_retry(w))
+			return false;
+	return true;
+}
+
 /* Add a message to the block; writes the block when that is full. */
 bool
 steno_writer_add(StenoWriter *w, StenoSource *source, const StenoMessage *message)

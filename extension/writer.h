@@ -92,6 +92,7 @@ extern void steno_recover_ended(StenoRings *rings, uint32 count);
 extern bool steno_writer_drain(StenoWriter *writer, StenoDrain *drain);
 extern bool steno_writer_write(StenoWriter *writer);
 extern bool steno_writer_sync(StenoWriter *writer);
+extern bool steno_writer_sync_surely(StenoWriter *writer);
 extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
 extern void steno_writer_server(StenoWriter *writer, const char *const *pairs, int count);

@@ -368,8 +368,20 @@ func (r *round) failRotation(ctx context.Context) error {
 	return nil
 }
 
-// moveTrail takes the directory away, and puts it back where it was.
-func (r *round) moveTrail(_ context.Context) error {
+// moveTrail takes the directory away, and puts it back where it was. The writers
+// are at work then: one that starts without it begins another trail.
+func (r *round) moveTrail(ctx context.Context) error {
+	err := r.until(ctx, "the last kill is noticed", func() bool {
+		parent, state := parentAndState(r.lastKilled)
+		return parent == 0 && state == 0
+	})
+	if err != nil {
+		return err
+	}
+	time.Sleep(300 * time.Millisecond)
+	if _, err := r.ask(ctx, "SELECT steno.flush()"); err != nil {
+		return err
+	}
 	away := r.trail() + ".away"
 	if err := os.Rename(r.trail(), away); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,7 @@ func (r *round) oneOf(ps []process) (process, bool) {
 func (r *round) kill(pid int) {
 	if syscall.Kill(pid, syscall.SIGKILL) == nil {
 		r.killed++
+		r.lastKilled = pid
 	}
 }
 
@@ -133,6 +135,8 @@ func (r *round) ended(ctx context.Context, family []process) error {
 	return err
 }
 
+var emptyLock = regexp.MustCompile(`FATAL:  lock file "(/[^"]*)" is empty`)
+
 // relaunch starts the server again. Processes of the dead one that were not seen
 // in time may keep it from starting, for a moment.
 func (r *round) relaunch(ctx context.Context) error {
@@ -141,7 +145,15 @@ func (r *round) relaunch(ctx context.Context) error {
 			return err
 		}
 		err := r.server.WaitReady(ctx)
-		if err == nil || time.Now().After(end) || !strings.Contains(err.Error(), "pre-existing shared memory block") {
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		if m := emptyLock.FindStringSubmatch(err.Error()); m != nil {
+			// its maker was killed before it wrote into it; PostgreSQL wants that done by hand
+			if err := os.Remove(m[1]); err != nil {
+				return err
+			}
+		} else if !strings.Contains(err.Error(), "pre-existing shared memory block") {
 			return err
 		}
 	}

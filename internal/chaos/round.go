@@ -36,12 +36,13 @@ type round struct {
 	shim   shim
 	load   *load
 
-	done      []string // names of the faults
-	killed    int
-	lost      time.Time // when the power failed; zero: it did not
-	back      time.Time // and when it came again
-	committed map[string]bool
-	result    result
+	done       []string // names of the faults
+	killed     int
+	lastKilled int
+	lost       time.Time // when the power failed; zero: it did not
+	back       time.Time // and when it came again
+	committed  map[string]bool
+	result     result
 }
 
 func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
