@@ -356,7 +356,7 @@ bool
 steno_writer_sync_surely(StenoWriter *w)
 {
 	while (!steno_writer_sync(w))
-		if (!wait_to_retry(w))
+		if (!steno_writer_wait(w))
 			return false;
 	return true;
 }
