@@ -9,6 +9,8 @@ package bench
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
 // Options say what to measure.
@@ -80,6 +83,9 @@ func Open(ctx context.Context, lab *cluster.Lab, o Options) (*Bench, error) {
 	b.progress("pgbench -i, scale "+strconv.Itoa(o.Load.Scale), 0, len(b.contenders)+1)
 	fast := []cluster.Setting{{Name: "fsync", Value: "off"}, {Name: "shared_buffers", Value: "256MB"}, {Name: "max_wal_size", Value: "8GB"}}
 	err := lab.Prepare(ctx, fast, func(s *cluster.Server) error {
+		if err := writeKey(lab, filepath.Join(s.DataDir, sealKey)); err != nil {
+			return err
+		}
 		_, err := s.Pgbench(ctx, "-iq", "--init-steps=dtgvp", "--scale="+strconv.Itoa(o.Load.Scale))
 		return err
 	})
@@ -93,6 +99,24 @@ func Open(ctx context.Context, lab *cluster.Lab, o Options) (*Bench, error) {
 		}
 	}
 	return b, nil
+}
+
+// sealKey is a file in each server's data folder, for variants with seals.
+const sealKey = "steno.key"
+
+func writeKey(lab *cluster.Lab, path string) error {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	pem, err := seal.EncodePrivate(private)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, pem, 0o600); err != nil {
+		return err
+	}
+	return lab.Own(path)
 }
 
 func (b *Bench) settings(v variant) []cluster.Setting {
