@@ -204,6 +204,20 @@ steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt)
 	block->crypt = crypt;
 }
 
+bool
+steno_block_replace(StenoBlock *block, const void *from, const void *to, size_t len)
+{
+	size_t		at;
+
+	for (at = 0; at + len <= block->used; at++)
+		if (memcmp(block->payload + at, from, len) == 0)
+		{
+			memcpy(block->payload + at, to, len);
+			return true;
+		}
+	return false;
+}
+
 uint32_t
 steno_block_records(const StenoBlock *block)
 {

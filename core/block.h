@@ -41,6 +41,12 @@ extern void steno_block_destroy(StenoBlock *block);
 extern bool steno_block_add(StenoBlock *block, StenoSource *source,
 							const StenoMessage *message);
 
+/*
+ * Put other bytes in the place of some that were added, where they stand first; false
+ * when they are not there.
+ */
+extern bool steno_block_replace(StenoBlock *block, const void *from, const void *to, size_t len);
+
 /* Records (kinds 1-63), and bytes of payload, added since the last reset. */
 extern uint32_t steno_block_records(const StenoBlock *block);
 extern uint32_t steno_block_bytes(const StenoBlock *block);

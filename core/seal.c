@@ -88,6 +88,17 @@ sign(const StenoSeal *seal, EVP_PKEY * key, uint8_t signature[STENO_SIGNATURE_SI
 	return ok;
 }
 
+bool
+steno_seal_signature(const StenoSeal *seal, EVP_PKEY * key, char digits[STENO_SIGNATURE_DIGITS + 1])
+{
+	uint8_t		signature[STENO_SIGNATURE_SIZE];
+
+	if (!sign(seal, key, signature))
+		return false;
+	hex(digits, signature, sizeof(signature));
+	return true;
+}
+
 static uint8_t *
 put_pair(uint8_t *p, StenoRecordMessage *r, const char *name, const char *value)
 {

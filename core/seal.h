@@ -17,6 +17,7 @@
 #define STENO_SEAL_KEY_SIZE 32		/* of a public key */
 #define STENO_SEAL_KEY_ID 17			/* its id in hexadecimal, with the zero */
 #define STENO_SIGNATURE_SIZE 64
+#define STENO_SIGNATURE_DIGITS (2 * STENO_SIGNATURE_SIZE)
 #define STENO_SEAL_SIZE 144		/* of what is signed */
 #define STENO_SEAL_ROOM 1024	/* for the message */
 
@@ -42,6 +43,10 @@ extern void steno_seal_bytes(const StenoSeal *seal, uint8_t bytes[STENO_SEAL_SIZ
 /* Of an Ed25519 key, private or public. */
 extern bool steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_SEAL_KEY_SIZE]);
 extern void steno_seal_key_id(const uint8_t public_key[STENO_SEAL_KEY_SIZE], char id[STENO_SEAL_KEY_ID]);
+
+/* A seal's signature, always the same, as it stands in its record, with a zero. */
+extern bool steno_seal_signature(const StenoSeal *seal, EVP_PKEY * key,
+								 char digits[STENO_SIGNATURE_DIGITS + 1]);
 
 /*
  * Sign, and write the seal's record at buffer, which is aligned to 8 bytes.  NULL

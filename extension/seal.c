@@ -48,6 +48,19 @@ static uint32 alone;			/* bytes of the open block with nothing in it
 static uint64 seq_before;		/* ... and the number before they took theirs */
 static bool refused;			/* the last attempt to sign failed, and was
 								 * logged */
+static bool moved;				/* the segment is another one than expected, and
+								 * no seal says so yet */
+
+/* The seals of the open block: they name the segment that it is written to. */
+#define MOST_OPEN 8
+
+static struct
+{
+	StenoSeal	seal;
+	EVP_PKEY   *key;
+}			open_seals[MOST_OPEN];
+
+static int	open_count;
 
 /* ---- keys ---- */
 
@@ -245,6 +258,22 @@ use_key(EVP_PKEY * pkey)
 
 /* ---- seals ---- */
 
+static void
+forget_open(void)
+{
+	while (open_count > 0)
+		EVP_PKEY_free(open_seals[--open_count].key);
+}
+
+static void
+remember_open(const StenoSeal *seal)
+{
+	if (open_count == MOST_OPEN || EVP_PKEY_up_ref(key) != 1)
+		return;
+	open_seals[open_count].seal = *seal;
+	open_seals[open_count++].key = key;
+}
+
 /* Put a seal of the last block into the open one, which has nothing in it but seals. */
 static bool
 put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
@@ -288,6 +317,8 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 	if (alone == 0)
 		seq_before = w->self.seq;
 	steno_writer_add(w, &w->self, m);
+	remember_open(&seal);
+	moved = false;
 	alone = steno_block_bytes(w->block);
 	promised = steno_seal_interval;
 	unsealed = false;
@@ -302,7 +333,7 @@ due(const StenoWriter *w)
 	if (key == NULL || !unsealed || w->stream.next_block == 1)
 		return false;
 	now = GetCurrentTimestamp();
-	return sealed_at == 0 || now < sealed_at ||
+	return moved || sealed_at == 0 || now < sealed_at ||
 		(steno_seal_interval > 0 && now - sealed_at >= steno_seal_interval * USECS_PER_SEC);
 }
 
@@ -313,8 +344,9 @@ steno_seal_written(StenoWriter *w, uint32 bytes)
 	if (bytes != alone)
 		unsealed = true;
 	alone = 0;
+	forget_open();
 	if (due(w))
-		put_seal(w, "interval", NULL);
+		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
 /* A seal that was not written yet is to be made anew. */
@@ -324,6 +356,7 @@ take_back(StenoWriter *w)
 	if (alone == 0 || steno_block_bytes(w->block) != alone)
 		return;
 	steno_block_reset(w->block);
+	forget_open();
 	w->self.seq = seq_before;
 	alone = 0;
 	unsealed = true;
@@ -355,7 +388,37 @@ steno_seal_if_due(StenoWriter *w)
 {
 	/* what is in the open block is written first: then it is looked at again */
 	if (steno_block_bytes(w->block) == 0 && due(w))
-		put_seal(w, "interval", NULL);
+		put_seal(w, moved ? "start" : "interval", NULL);
+}
+
+/*
+ * The stream goes on in another segment, and the one before has no seal at its end.
+ * To readers that is the beginning of a run, and the next seal says so.  Seals of
+ * the open block are signed again: they name the segment.
+ */
+void
+steno_seal_moved(StenoWriter *w)
+{
+	int			i;
+
+	first_block = w->stream.next_block;
+	moved = unsealed = key != NULL;
+	for (i = 0; i < open_count; i++)
+	{
+		char		before[STENO_SIGNATURE_DIGITS + 1];
+		char		after[STENO_SIGNATURE_DIGITS + 1];
+		StenoSeal  *seal = &open_seals[i].seal;
+		bool		ok = steno_seal_signature(seal, open_seals[i].key, before);
+
+		seal->segment = w->stream.segment;
+		if (!ok || !steno_seal_signature(seal, open_seals[i].key, after) ||
+			!steno_block_replace(w->block, before, after, STENO_SIGNATURE_DIGITS))
+			ereport(WARNING,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("steno writer %d could not seal block %llu of its stream", w->number,
+							(unsigned long long) seal->block),
+					 errdetail("Its seal is of another segment; \"steno verify\" will say that it is wrong.")));
+	}
 }
 
 bool

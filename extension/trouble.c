@@ -76,14 +76,17 @@ copy_text(StenoTrouble *t, char *to)
 	SpinLockRelease(&t->mutex);
 }
 
-/* Whether a record that finds no room is dropped, whatever steno.delivery says. */
+/*
+ * Whether a record that finds no room is dropped, whatever steno.delivery says.  What
+ * steno.sync has promised is kept: its statements wait.
+ */
 STENO_COLD bool
 steno_trouble_drops(void)
 {
 	const StenoTrouble *t = my_trouble();
 
 	if (failing_by(t, STENO_ON_FAILURE_CONTINUE))
-		return true;
+		return (steno_my.start_mask & STENO_START_SYNC) == 0;
 	/* the server is to stop, and nobody will make room */
 	return failing_by(t, STENO_ON_FAILURE_SHUTDOWN) && (ProcDiePending || proc_exit_inprogress);
 }
@@ -494,6 +497,8 @@ steno_trouble_place(StenoWriter *w, bool idle)
 			if (steno_stream_replace(&w->stream, steno_directory, place, GetCurrentTimestamp(), &error))
 			{
 				log_replaced(w, place, segment);
+				if (w->stream.segment != segment)
+					steno_seal_moved(w);
 				atomic_store(&w->control->segment, w->stream.segment);
 				break;
 			}

@@ -537,6 +537,9 @@ open_stream(StenoWriter *w)
 			proc_exit(0);
 	}
 	steno_trouble_over(w, STENO_WRITE);
+	/* first of all: who looks for the end of the run before finds this one's beginning */
+	if (!steno_seal_start(w))
+		proc_exit(0);
 	if (steno_crypt_active(w->stream.crypt))
 		steno_key_report(w);
 	if (found.torn_bytes > 0)
@@ -784,8 +787,6 @@ steno_writer_main(Datum main_arg)
 	BackgroundWorkerUnblockSignals();
 
 	w = me = start(DatumGetInt32(main_arg));
-	if (!steno_seal_start(w))
-		proc_exit(0);
 	if (w->number == 0)
 	{
 		steno_recover_rings(w);

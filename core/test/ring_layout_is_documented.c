@@ -6,6 +6,7 @@
  * A change of the layout is a new STENO_RING_VERSION, a row of a table there with
  * that version as its "since", and a line of fields[] here.
  */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -41,7 +42,9 @@ static const Field fields[] = {
 	FIELD(StenoRing, owner), FIELD(StenoRing, owner_flags), FIELD(StenoRing, inflight),
 	FIELD(StenoRing, session), FIELD(StenoRing, own),
 #if STENO_RING_VERSION >= 3
-	FIELD(StenoRing, durable), FIELD(StenoRing, gap_reason),
+	FIELD(StenoRing, durable), FIELD(StenoRing, gap_reason), FIELD(StenoRing, gap_start),
+	FIELD(StenoRing, gap_pid), FIELD(StenoRing, gap_described), FIELD(StenoRing, own_gap),
+	FIELD(StenoRing, own_first), FIELD(StenoRing, own_last), FIELD(StenoRing, owner_start),
 #endif
 	FIELD(StenoInFlight, version), FIELD(StenoInFlight, active), FIELD(StenoInFlight, done),
 	FIELD(StenoInFlight, statement), FIELD(StenoInFlight, time), FIELD(StenoInFlight, text_len),
@@ -160,6 +163,106 @@ TEST(ring_layout_is_as_documented)
 					fields[i].size, fields[i].offset, rows[i].size, rows[i].offset);
 		CHECK(same);
 	}
+}
+
+static bool
+is_field(const char *structure, const char *name)
+{
+	size_t		i;
+
+	for (i = 0; i < NFIELDS; i++)
+		if (strcmp(fields[i].structure, structure) == 0 && strcmp(fields[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* A declaration without its comments: the name is its last word, before any "[". */
+static void
+check_member(const char *structure, char *declaration)
+{
+	char	   *end = strchr(declaration, '[');
+	char	   *begin;
+
+	if (end == NULL)
+		end = declaration + strlen(declaration);
+	while (end > declaration && isspace((unsigned char) end[-1]))
+		end--;
+	*end = '\0';
+	begin = end;
+	while (begin > declaration && (isalnum((unsigned char) begin[-1]) || begin[-1] == '_'))
+		begin--;
+	/* the common beginning of messages has a table of its own */
+	if (strncmp(begin, "pad", 3) == 0 || strcmp(begin, "m") == 0)
+		return;
+	if (!is_field(structure, begin))
+		fprintf(stderr, "RING.md and this test do not know %s.%s\n", structure, begin);
+	CHECK(is_field(structure, begin));
+}
+
+static void
+without_comments(char *text)
+{
+	char	   *comment;
+
+	while ((comment = strstr(text, "/*")) != NULL)
+	{
+		char	   *end = strstr(comment, "*/");
+
+		CHECK(end != NULL);
+		memset(comment, ' ', (size_t) (end + 2 - comment));
+	}
+}
+
+/* Each member of a struct of the ring file is in fields[], wherever it stands. */
+static size_t
+check_header(const char *path)
+{
+	static char text[64 * 1024];
+	FILE	   *f = fopen(path, "r");
+	size_t		len;
+	size_t		members = 0;
+	size_t		i;
+
+	CHECK(f != NULL);
+	len = fread(text, 1, sizeof(text) - 1, f);
+	CHECK(feof(f));
+	fclose(f);
+	text[len] = '\0';
+	without_comments(text);
+	for (i = 0; i < NSTRUCTURES; i++)
+	{
+		char		begin[80];
+		char	   *at;
+		char	   *end;
+		char	   *semicolon;
+
+		snprintf(begin, sizeof(begin), "typedef struct %s\n{", structures[i].name);
+		at = strstr(text, begin);
+		if (at == NULL)
+			continue;
+		at += strlen(begin);
+		end = strchr(at, '}');
+		CHECK(end != NULL);
+		for (; (semicolon = strchr(at, ';')) != NULL && semicolon < end; at = semicolon + 1)
+		{
+			char		declaration[4096];
+
+			CHECK((size_t) (semicolon - at) < sizeof(declaration));
+			memcpy(declaration, at, (size_t) (semicolon - at));
+			declaration[semicolon - at] = '\0';
+			check_member(structures[i].name, declaration);
+			members++;
+		}
+	}
+	return members;
+}
+
+TEST(ring_layout_has_no_other_fields)
+{
+	size_t		members = check_header(STENO_GOLDEN "/../../core/ring.h") +
+		check_header(STENO_GOLDEN "/../../core/message.h");
+
+	CHECK(members >= NFIELDS);
 }
 
 /* What is neither an offset nor a size. */

@@ -222,7 +222,7 @@ func deleted(t *trail.Trail) (all []verify.Deleted) {
 	for _, s := range t.Streams {
 		home := filepath.Dir(s.Path)
 		if _, known := of[home]; !known {
-			of[home] = trail.DeletionsIn(home)
+			of[home] = s.Deletions()
 		}
 		for i := range of[home] {
 			if d := &of[home][i]; d.Stream == s.Number {

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -210,35 +211,70 @@ func (d *drainer) data(s *write.Source, m *ring.Message) error {
 // ends is step 3.
 func (d *drainer) ends() error {
 	for i := range d.left {
-		e := &d.left[i]
-		s := &e.source
-		if len(s.Body) < write.SessionFacts {
-			continue
-		}
-		if e.ring.Gap != 0 {
-			if err := d.final(s, gapRecord(e.ring, d.now()), nil); err != nil {
-				return err
-			}
-		}
-		if e.ring.Owner == 0 || d.ledger.ended(s.ID()) {
-			continue
-		}
-		d.report.Sessions++
-		if e.ring.Interrupted() {
-			if err := d.final(s, interrupted(e.ring, s), &d.report.Interrupted); err != nil {
-				return err
-			}
-		}
-		if err := d.final(s, disconnect(s, d.now()), nil); err != nil {
+		if err := d.end(&d.left[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (d *drainer) end(e *end) error {
+	r := e.ring
+	if gap := &r.Left; gap.Count != 0 {
+		s := &e.source
+		if id := (trail.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {
+			s = nameless(id)
+		}
+		if err := d.final(s, gapRecord(gap, d.now()), nil); err != nil {
+			return err
+		}
+	}
+	if r.Owner == 0 {
+		return nil
+	}
+	s := &e.source
+	if id := (trail.SessionID{Start: r.OwnerStart, PID: r.Owner}); r.OwnerStart != 0 && !describes(s, id) {
+		if r.Own.Count == 0 && !r.Interrupted() {
+			return nil // nothing of it is in the trail, and nothing was to be
+		}
+		s = nameless(id)
+	}
+	if len(s.Body) < write.SessionFacts || d.ledger.ended(s.ID()) {
+		return nil
+	}
+	// unless it has just said so itself
+	if r.Own.Count != 0 && s.Seq <= r.Own.Last {
+		if err := d.final(s, gapRecord(&r.Own, d.now()), nil); err != nil {
+			return err
+		}
+	}
+	d.report.Sessions++
+	if r.Interrupted() {
+		if err := d.final(s, interrupted(r, s), &d.report.Interrupted); err != nil {
+			return err
+		}
+	}
+	return d.final(s, disconnect(s, d.now()), nil)
+}
+
+// describes says whether a session is the one that was described last.
+func describes(s *write.Source, id trail.SessionID) bool {
+	return len(s.Body) >= write.SessionFacts && s.ID() == id
+}
+
+// nameless is a session of which no more is known: what described it was dropped,
+// too.
+func nameless(id trail.SessionID) *write.Source {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(id.Start))
+	return &write.Source{Body: binary.LittleEndian.AppendUint32(b, id.PID)}
+}
+
 // final writes a record that nobody could write any more, unless the trail has one
 // of that number.
 func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
+	if len(s.Body) < write.SessionFacts {
+		return nil
+	}
 	if d.ledger.has(s.ID(), w.Seq) {
 		s.Advance(w)
 		return nil
@@ -284,13 +320,13 @@ func disconnect(s *write.Source, now int64) *write.Record {
 }
 
 // gapRecord is what a session dropped and could not say any more.
-func gapRecord(r *ring.Ring, now int64) *write.Record {
-	w := &write.Record{Kind: trail.KindGap, Seq: r.GapLast + 1, Time: now, Duration: write.None, Rows: write.None}
+func gapRecord(gap *ring.Gap, now int64) *write.Record {
+	w := &write.Record{Kind: trail.KindGap, Seq: gap.Last + 1, Time: now, Duration: write.None, Rows: write.None}
 	reason := "ring full"
-	if r.GapReason != 0 {
+	if gap.Reason != 0 {
 		reason = "trail not writable"
 	}
-	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(r.Gap), "first_seq", fmt.Sprint(r.GapFirst),
-		"last_seq", fmt.Sprint(r.GapLast), "reason", reason)
+	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(gap.Count), "first_seq", fmt.Sprint(gap.First),
+		"last_seq", fmt.Sprint(gap.Last), "reason", reason)
 	return w
 }

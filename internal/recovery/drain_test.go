@@ -175,6 +175,46 @@ func TestEndsAreWrittenOnce(t *testing.T) {
 	}
 }
 
+// TestGapsOfTheDeadAreTold has sessions that died with records dropped, the first of which
+// dropped its own description, and one before it that had ended.
+func TestGapsOfTheDeadAreTold(t *testing.T) {
+	dir := t.TempDir()
+	trailOf(t, dir, 0)
+	r, got, err := drained(t, dir, &ringtest.File{Version: 3, Rings: []ringtest.Ring{
+		{
+			Session: sessionBody(1), Seq: 7, Gap: 2, GapFirst: 3, GapLast: 4, GapPID: 2, GapStart: trailtest.Epoch, GapReason: 1,
+			Owner: 3, OwnerStart: trailtest.Epoch, Own: 5, OwnFirst: 1, OwnLast: 5, Active: true, Running: 4, Text: "SELECT pg_sleep(1)",
+		},
+		{Session: sessionBody(4), Seq: 5, Owner: 4, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 6, OwnLast: 7},
+		// it has told of them just before it died
+		{Session: sessionBody(5), Seq: 8, Owner: 5, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 6, OwnLast: 7},
+		// nothing of this session was to be recorded
+		{Session: sessionBody(6), Seq: 8, Owner: 7, OwnerStart: trailtest.Epoch},
+		// a left gap of the session that is described
+		{Session: sessionBody(8), Seq: 1, Gap: 1, GapFirst: 2, GapLast: 2, GapPID: 8, GapStart: trailtest.Epoch},
+	}})
+	if err != nil && !errors.Is(err, cmdutil.ErrFailed) || r.Rings[0].Sessions != 3 {
+		t.Errorf("%v %+v", err, r)
+	}
+	want := map[trail.RecordID]trail.Kind{
+		id(2, 5): trail.KindGap,
+		id(3, 6): trail.KindGap, id(3, 7): trail.KindStatement, id(3, 8): trail.KindDisconnect,
+		id(4, 8): trail.KindGap, id(4, 9): trail.KindDisconnect,
+		id(5, 9): trail.KindDisconnect,
+		id(8, 3): trail.KindGap,
+	}
+	for id, kind := range want {
+		if f := got[id]; f.kind != kind {
+			t.Errorf("%v: got %+v, want %s", id, f, kind)
+		}
+	}
+	for id, f := range got {
+		if _, wanted := want[id]; !wanted && f.kind != trail.KindServer {
+			t.Errorf("%v: %+v", id, f)
+		}
+	}
+}
+
 // TestDamagedRingsAreNamed has what a server never writes.
 func TestDamagedRingsAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -203,11 +203,10 @@ func (f *File) readIntents(b []byte) {
 type Ring struct {
 	Head, Tail       uint64
 	Pending          uint64
-	Gap              uint64 // records dropped that no gap record tells of
-	GapFirst         uint64
-	GapLast          uint64
-	GapReason        uint64
+	Left             Gap    // of a session that ended
+	Own              Gap    // of the present one
 	Owner            uint32 // process id; 0: none
+	OwnerStart       int64  // of its session; 0: not known
 	Session          []byte // body of the session in force at Tail
 	SessionSeq       uint64
 	SessionStatement uint64
@@ -215,6 +214,16 @@ type Ring struct {
 
 	data []byte
 	size uint64
+}
+
+// Gap is records dropped that no gap record tells of.
+type Gap struct {
+	Count       uint64 // 0: none
+	First, Last uint64 // sequence numbers
+	Reason      uint64
+	// The session, when PID is not 0; else the one that is described last.
+	Start int64
+	PID   uint32
 }
 
 // InFlight is what a session was running.
@@ -238,12 +247,14 @@ func (f *File) Ring(i int) (*Ring, error) {
 	s := bytesOf{header, f.layout.ring}
 	r := &Ring{
 		Head: s.uint("head"), Tail: s.uint("tail"), Pending: s.uint("pending"),
-		Gap: s.uint("gap"), GapFirst: s.uint("gap_first"), GapLast: s.uint("gap_last"),
+		Left:  Gap{Count: s.uint("gap"), First: s.uint("gap_first"), Last: s.uint("gap_last")},
 		Owner: uint32(s.uint("owner")), SessionSeq: s.uint("session_seq"), SessionStatement: s.uint("session_statement"),
 		size: uint64(f.Size),
 	}
-	if _, ok := f.layout.ring["gap_reason"]; ok {
-		r.GapReason = s.uint("gap_reason")
+	if f.Version >= 3 {
+		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")), uint32(s.uint("gap_pid"))
+		r.Own = Gap{Count: s.uint("own_gap"), First: s.uint("own_first"), Last: s.uint("own_last"), Reason: s.uint("gap_reason")}
+		r.OwnerStart = int64(s.uint("owner_start"))
 	}
 	if n := s.uint("session_len"); n <= sessionMax {
 		r.Session = s.bytes("session")[:n]

@@ -66,11 +66,18 @@ var version2 = layout{
 	},
 }
 
-// version3 has two fields more, of which one moves others.
+// version3 has more fields, of which one moves others.
 var version3 = func() layout {
 	l := version2
 	l.ring = maps.Clone(l.ring)
 	l.ring["gap_reason"] = field{44, 4}
+	l.ring["gap_start"] = field{72, 8}
+	l.ring["gap_pid"] = field{80, 4}
+	l.ring["gap_described"] = field{84, 4}
+	l.ring["own_gap"] = field{88, 8}
+	l.ring["own_first"] = field{96, 8}
+	l.ring["own_last"] = field{104, 8}
+	l.ring["owner_start"] = field{112, 8}
 	l.ring["durable"] = field{144, 8}
 	l.ring["session_len"] = field{152, 4}
 	l.ring["session_seq"] = field{160, 8}

@@ -70,6 +70,11 @@ func TestLayoutIsAsDocumented(t *testing.T) {
 			if len(documented[version][structure]) == 0 {
 				t.Errorf("%s is not documented", structure)
 			}
+			for name := range documented[version][structure] {
+				if _, known := names[name]; !known {
+					t.Errorf("version %d: %s.%s is documented, and not known to the reader", version, structure, name)
+				}
+			}
 			for name, f := range names {
 				if documented[version][structure][name] != f {
 					t.Errorf("version %d: %s.%s is read at %v, documented %v", version, structure, name, f, documented[version][structure][name])

@@ -21,6 +21,7 @@ type ExportOptions struct {
 	IO     *iostreams.IOStreams
 	Trails []string
 	Format string
+	cat.KeyFlags
 }
 
 // NewCmdSeal returns the command with its subcommands.
@@ -44,7 +45,10 @@ func newCmdExport(f *cmdutil.Factory, run func(context.Context, *ExportOptions) 
 last block, with its seal when that block is sealed and nothing but seals
 follows it. Kept where nobody who can change the trail can change it, on another
 machine, in a mail, on paper, the line proves later that the trail still has
-everything up to there: see steno verify --anchor.`,
+everything up to there: see steno verify --anchor.
+
+Seals stand in the encrypted part of a trail: without its keys, the lines of an
+encrypted trail have no seals, and prove as much.`,
 		Example: `  steno seal export /var/lib/postgresql/15/main/pg_steno | ssh vault 'cat >> anchors'
   ssh vault cat anchors | steno verify --anchor - /var/lib/postgresql/15/main/pg_steno`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
@@ -56,6 +60,7 @@ everything up to there: see steno verify --anchor.`,
 			return exportRun(opts)
 		},
 	}
+	opts.KeyFlags.Add(cmd)
 	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -65,7 +70,7 @@ func exportRun(opts *ExportOptions) error {
 	if opts.Format != "text" && opts.Format != "json" {
 		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
 	}
-	t, err := cat.OpenTrails(opts.Trails)
+	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
 	}
@@ -149,13 +154,16 @@ func Last(s *trail.Stream) (*Anchor, []error) {
 		}
 		for k := len(refs) - 1; k >= 0; k-- {
 			var b trail.Block
-			if err := files.Read(&refs[k], &b); err != nil {
+			err := files.Read(&refs[k], &b)
+			if err != nil && err != seg.KeyErr {
 				if seg.Last && k == len(refs)-1 && b.HasHole() {
 					continue // unfinished
 				}
 				return nil, []error{err}
 			}
-			if sealed := sealOf(&b, &seg.Header); sealed != nil {
+			// without the key of the segment, only the header can be read
+			if err != nil {
+			} else if sealed := sealOf(&b, &seg.Header); sealed != nil {
 				return &Anchor{Seal: *sealed, Signed: true}, nil
 			}
 			h := &b.Header

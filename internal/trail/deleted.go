@@ -47,6 +47,9 @@ type Deletion struct {
 	Missing uint64
 	// Chain is the chain hash of the last deleted block.
 	Chain [32]byte
+	// Unread says that the record itself is encrypted, and there is no key for it:
+	// this is what the trail's file "retention" says of it.
+	Unread bool
 }
 
 // Covers says whether a segment went in this deletion or one before it.
@@ -87,7 +90,7 @@ func ParseDeletion(r *Record) (d Deletion, ok bool) {
 // DeletionsIn finds the latest deletion record of each stream of the trail in a
 // directory, in the order of the streams. The trail's file "retention" says in
 // which blocks they are; only what the blocks say counts.
-func DeletionsIn(path string) []Deletion {
+func DeletionsIn(path string, keys *Keys) []Deletion {
 	text, err := os.ReadFile(filepath.Join(path, retentionFile))
 	if err != nil {
 		return nil
@@ -107,7 +110,7 @@ func DeletionsIn(path string) []Deletion {
 		if _, known := latest[p.of]; known {
 			continue
 		}
-		if d, ok := files.deletionAt(path, p); ok {
+		if d, ok := files.deletionAt(path, p, keys); ok {
 			latest[p.of] = d
 		}
 	}
@@ -119,10 +122,16 @@ func DeletionsIn(path string) []Deletion {
 	return all
 }
 
+// Deletions are the latest ones that the stream's trail knows of, of all its streams.
+func (s *Stream) Deletions() []Deletion { return DeletionsIn(filepath.Dir(s.Path), s.keys) }
+
 // place is where a line of the file says that a deletion record is.
 type place struct {
 	of     uint32 // the stream that it is about
 	last   uint64 // the last segment that it names
+	says   Deletion
+	hash   [32]byte // chain hash of the block
+	known  bool     // says and hash are known
 	stream uint32
 	seg    uint64
 	offset uint64
@@ -147,12 +156,38 @@ func parsePlace(line string) (p place, ok bool) {
 	p.last = after("segments", 2, math.MaxInt64)
 	p.stream, p.seg = uint32(after("at", 1, math.MaxUint32)), after("at", 2, math.MaxInt64)
 	p.offset, p.block = after("at", 3, math.MaxInt64), after("at", 4, math.MaxInt64)
-	return p, ok
+	if !ok {
+		return p, false
+	}
+	d := &p.says
+	d.Stream, d.SinceSegment = p.of, after("since", 1, math.MaxInt64)
+	d.FirstSegment, d.LastSegment = after("segments", 1, math.MaxInt64), p.last
+	d.FirstBlock, d.LastBlock = after("blocks", 1, math.MaxInt64), after("blocks", 2, math.MaxInt64)
+	d.LastRecord, d.Bytes = after("records", 2, math.MaxInt64), after("bytes", 1, math.MaxInt64)
+	d.Records = d.LastRecord + 1 - after("records", 1, math.MaxInt64)
+	d.TotalRecords, d.TotalBytes = after("total", 1, math.MaxInt64), after("total", 2, math.MaxInt64)
+	d.Missing = after("missing", 1, math.MaxInt64)
+	d.Unread = true
+	if i := slices.Index(words, "reason"); i >= 0 && i+1 < len(words) {
+		d.Reason = words[i+1]
+	}
+	hash := func(word string, to *[32]byte) {
+		i := slices.Index(words, word)
+		ok = ok && i >= 0 && i+1 < len(words) && len(words[i+1]) == 64
+		if ok {
+			_, err := hex.Decode(to[:], []byte(words[i+1]))
+			ok = err == nil
+		}
+	}
+	hash("chain", &d.Chain)
+	hash("block", &p.hash)
+	p.known = ok && d.SinceSegment > 0 && d.SinceSegment <= d.FirstSegment && d.FirstSegment <= d.LastSegment
+	return p, true
 }
 
 // deletionAt reads the deletion record at a place, if it is there.
-func (fs *Files) deletionAt(path string, p place) (Deletion, bool) {
-	stream := &Stream{Number: p.stream, Path: filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10))}
+func (fs *Files) deletionAt(path string, p place, keys *Keys) (Deletion, bool) {
+	stream := &Stream{Number: p.stream, Path: filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10)), keys: keys}
 	seg := openSegment(filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix)), stream)
 	if seg.Err != nil || int64(p.offset)+BlockHeaderSize > seg.Size {
 		return Deletion{}, false
@@ -168,8 +203,8 @@ func (fs *Files) deletionAt(path string, p place) (Deletion, bool) {
 		return Deletion{}, false
 	}
 	var b Block
-	if fs.Read(&BlockRef{Segment: seg, Offset: int64(p.offset), Number: h.Number, Stored: h.Stored, Raw: h.Raw}, &b) != nil {
-		return Deletion{}, false
+	if err := fs.Read(&BlockRef{Segment: seg, Offset: int64(p.offset), Number: h.Number, Stored: h.Stored, Raw: h.Raw}, &b); err != nil {
+		return p.says, p.known && p.hash == h.Chain && seg.KeyErr != nil && err == seg.KeyErr
 	}
 	var r Record
 	for b.Next(&r) == nil {
@@ -202,7 +237,7 @@ func (e *GoneError) Error() string {
 // ByPolicy says whether a record of the trail, as it is now, says that the segment
 // was deleted. The server writes that before it deletes.
 func (e *GoneError) ByPolicy() bool {
-	return slices.ContainsFunc(DeletionsIn(filepath.Dir(e.Segment.Stream.Path)), func(d Deletion) bool {
+	return slices.ContainsFunc(DeletionsIn(filepath.Dir(e.Segment.Stream.Path), e.Segment.Stream.keys), func(d Deletion) bool {
 		return d.Stream == e.Segment.Stream.Number && d.Covers(e.Segment.Number)
 	})
 }

@@ -30,11 +30,11 @@ func threeSegments(t *testing.T) (dir string, s *trailtest.Stream) {
 func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
 	dir, s := threeSegments(t)
 	writer := trailtest.NewSession(trailtest.Epoch, 2)
-	if all := trail.DeletionsIn(dir); all != nil {
+	if all := trail.DeletionsIn(dir, nil); all != nil {
 		t.Errorf("without a state file: %v", all)
 	}
 	want := s.Delete(t, writer, s, 1, 2)
-	if all := trail.DeletionsIn(dir); len(all) != 1 || all[0] != want {
+	if all := trail.DeletionsIn(dir, nil); len(all) != 1 || all[0] != want {
 		t.Errorf("got %+v, want %+v", all, want)
 	}
 	if tr := open(t, dir); len(tr.Foreign) != 0 {
@@ -55,7 +55,7 @@ func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
 			t.Fatal("the state file has another form")
 		}
 		os.WriteFile(path, []byte(forged), 0o600)
-		if all := trail.DeletionsIn(dir); all != nil {
+		if all := trail.DeletionsIn(dir, nil); all != nil {
 			t.Errorf("%q is believed: %v", forged, all)
 		}
 	}
@@ -63,7 +63,7 @@ func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
 	// Of two lines, the first that a record bears out.
 	lines := strings.SplitAfter(string(state), "\n")
 	os.WriteFile(path, []byte(lines[0]+strings.Replace(lines[1], "segments 1 2", "segments 1 3", 1)+lines[1]), 0o600)
-	if all := trail.DeletionsIn(dir); len(all) != 1 || all[0] != want {
+	if all := trail.DeletionsIn(dir, nil); len(all) != 1 || all[0] != want {
 		t.Errorf("got %+v, want %+v", all, want)
 	}
 }

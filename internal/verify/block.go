@@ -38,6 +38,7 @@ type finding struct {
 
 	seals     []*seal.Seal
 	sealsOnly bool // nothing else is in the block
+	recovered bool // steno recover says in it what it did
 
 	parts       map[trail.RecordID]uint64 // bytes of data parts
 	whole       []trail.RecordID          // records that have data parts ...
@@ -149,6 +150,7 @@ func (c *checker) items(f *finding) {
 		f.spans = append(f.spans, span{b.SessionID(i), o.first, o.last})
 		if t := string(b.SessionAt(i).Fact(trail.KeyBackendType)); t == trail.WriterBackendType || t == trail.RecoverBackendType {
 			f.ended = append(f.ended, b.SessionID(i))
+			f.recovered = f.recovered || t == trail.RecoverBackendType
 		}
 	}
 	if h.Records == 0 {

@@ -62,7 +62,7 @@ func (v *verifier) settleDeletions() {
 		if len(left) > 0 {
 			// The record can stand in a stream that was not asked for, or have
 			// been written since the trail was opened.
-			for _, d := range trail.DeletionsIn(at.trail) {
+			for _, d := range h.stream.Deletions() {
 				if d.Stream == at.stream {
 					v.deletions[at] = append(v.deletions[at], d)
 				}
@@ -70,10 +70,17 @@ func (v *verifier) settleDeletions() {
 			left = uncovered(h.first, h.last, v.deletions[at])
 		}
 		for _, m := range left {
+			policy := ", and were not deleted by policy"
 			if m.first == m.last {
-				v.damage(h.stream.Path, nil, "segment %d is missing, and was not deleted by policy", m.first)
+				policy = ", and was not deleted by policy"
+			}
+			if v.report.UnreadBlocks > 0 {
+				policy = "; if by policy, then the record of it is in blocks that were not decrypted: give the encryption keys"
+			}
+			if m.first == m.last {
+				v.damage(h.stream.Path, nil, "segment %d is missing%s", m.first, policy)
 			} else {
-				v.damage(h.stream.Path, nil, "segments %d to %d are missing, and were not deleted by policy", m.first, m.last)
+				v.damage(h.stream.Path, nil, "segments %d to %d are missing%s", m.first, m.last, policy)
 			}
 		}
 	}
@@ -94,6 +101,10 @@ func (v *verifier) settleDeletions() {
 			}
 		}
 		v.report.Deleted = append(v.report.Deleted, DeletedOf(latest))
+		if latest.Unread {
+			v.warning(s.Path, nil, "segments %d to %d were deleted by policy, as the file \"retention\" says; the record of it is encrypted: give the encryption keys to have it checked",
+				latest.SinceSegment, latest.LastSegment)
+		}
 		if missing.Missing > 0 {
 			v.damage(s.Path, nil, "%d of the segments %d to %d had gone before the server deleted them by policy", missing.Missing, missing.SinceSegment, missing.LastSegment)
 		}

@@ -114,7 +114,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("damage", r.Problems, r.MoreProblems)
 	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
-	if r.Keyed {
+	if r.Keyed && r.UnreadBlocks == 0 {
 		verdict = "whole: every checksum, chain hash, sequence number and seal is right"
 	}
 	if r.UnreadBlocks > 0 {

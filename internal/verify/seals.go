@@ -31,6 +31,8 @@ type StreamSeals struct {
 	// Found are blocks that no seal of the run that wrote them is about: the
 	// ends of runs that were killed.
 	Found uint64 `json:"found_blocks"`
+	// Unread are encrypted blocks for which there was no key.
+	Unread uint64 `json:"unread_blocks,omitempty"`
 }
 
 // blockPlace is a block that problems can name.
@@ -56,10 +58,23 @@ type sealState struct {
 	blocks    uint64
 	begin     uint64 // number of the block before the first one that is there
 	segment   uint64 // the last one
+	ends      []segmentEnd
+	runs      map[uint64]bool // first blocks of runs, as their seals say
+	unread    uint64          // encrypted blocks whose seals nobody here can read
+	recovered bool            // steno recover wrote it
+}
+
+// segmentEnd is the end of a segment that another one follows, without a seal. That is
+// right when a run begins with the next block: the one before was killed, or lost the
+// segment's place.
+type segmentEnd struct {
+	place  blockPlace
+	number uint64
+	next   uint64 // block
 }
 
 func (v *verifier) newSealState(stream uint32) *sealState {
-	s := &sealState{v: v, sum: StreamSeals{Stream: stream}, keys: seal.Keys{}, wrong: map[string]int{}}
+	s := &sealState{v: v, sum: StreamSeals{Stream: stream}, keys: seal.Keys{}, wrong: map[string]int{}, runs: map[uint64]bool{}}
 	for id, key := range v.keys {
 		s.keys[id] = key
 	}
@@ -81,6 +96,13 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 		s.begin = p.number - 1
 	}
 	s.blocks++
+	s.recovered = s.recovered || f.recovered
+	if f.sealed {
+		// what it has is not known, and neither is what would follow from it
+		s.unread++
+		s.sum.Last, s.onlySeals, s.late = p.number, true, nil
+		return
+	}
 	for _, one := range f.seals {
 		s.sum.Seals++
 		if s.check(one, p, before, known) {
@@ -129,6 +151,7 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 // accept takes a seal whose signature is right.
 func (s *sealState) accept(one *seal.Seal) {
 	s.sum.Checked++
+	s.runs[one.First] = true
 	from := s.begin // a stream can begin in the middle of a run
 	if s.last != nil {
 		from = s.last.Block
@@ -161,16 +184,44 @@ func (s *sealState) sealing() bool { return s.last != nil && s.last.Reason != se
 // leave ends a segment that another one follows.
 func (s *sealState) leave(seg *trail.Segment) {
 	if s.sealing() && s.blocks > 0 && !s.onlySeals {
-		s.once("segment", blockPlace{file: seg.Path, offset: seg.Size}, "segment %d ends without a seal, though its writer seals at ends of segments", seg.Number)
+		s.ends = append(s.ends, segmentEnd{blockPlace{file: seg.Path, offset: seg.Size}, seg.Number, s.sum.Last + 1})
+	}
+}
+
+// openEnds tells which segments lack the seal at their end.
+func (s *sealState) openEnds() {
+	for _, e := range s.ends {
+		switch {
+		case s.runs[e.next]:
+		case s.sum.Last < e.next && s.unread == 0:
+			// the next segment has no block yet: who has begun it was killed at once
+		case s.unread > 0:
+		default:
+			s.once("segment", e.place, "segment %d ends without a seal, though its writer seals at ends of segments", e.number)
+		}
+	}
+}
+
+// none says why there is no seal to check in the stream, or in a part of it.
+func (s *sealState) none(path string) {
+	v, sum := s.v, &s.sum
+	switch {
+	case len(v.keys) == 0:
+	case s.unread > 0:
+		v.damage(path, nil, "seals of stream %d cannot be checked without the encryption keys: %d blocks could not be decrypted; give the keys with --encryption-key-command or --encryption-key-file",
+			sum.Stream, s.unread)
+	case sum.Seals == 0 && s.recovered:
+		v.damage(path, nil, "there is no seal in stream %d: steno recover wrote it, which has no key; nothing but the hash chain is proved of it", sum.Stream)
+	case sum.Seals == 0 && s.blocks > 0:
+		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
 	}
 }
 
 // finish ends the stream.
 func (s *sealState) finish(path string) {
 	v, sum := s.v, &s.sum
-	if len(v.keys) > 0 && sum.Seals == 0 && s.blocks > 0 {
-		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
-	}
+	s.none(path)
+	s.openEnds()
 	for _, kind := range slices.Sorted(maps.Keys(s.wrong)) {
 		if n := s.wrong[kind]; n > 1 {
 			v.damage(path, nil, "stream %d: %d more seals are wrong in the same way (%s)", sum.Stream, n-1, kind)
@@ -195,6 +246,7 @@ func (s *sealState) finish(path string) {
 			v.warning(path, nil, "stream %d: sealing was ended by the server's configuration at %s", sum.Stream, sum.Time)
 		}
 	}
+	sum.Unread = s.unread
 	if s.sum.Seals > 0 || len(v.keys) > 0 {
 		v.report.Seals = append(v.report.Seals, *sum)
 	}
@@ -206,6 +258,8 @@ func (s *StreamSeals) line(checked bool) string {
 	switch {
 	case !checked:
 		return count + ", not checked: no key was given"
+	case s.Time == "" && s.Unread > 0:
+		return fmt.Sprintf("%s, of %s blocks; %s could not be decrypted", count, Group(int64(s.Last)), Group(int64(s.Unread)))
 	case s.Time == "":
 		return fmt.Sprintf("%s, none of them right; %s blocks", count, Group(int64(s.Last)))
 	}

@@ -37,6 +37,10 @@ type Ring struct {
 	Owner                    uint32
 	GapReason                uint32
 	Gap, GapFirst, GapLast   uint64
+	GapStart                 int64
+	GapPID                   uint32
+	Own, OwnFirst, OwnLast   uint64
+	OwnerStart               int64
 	Active, Staged           bool
 	Done, Running            uint64 // of the in-flight slot; Running is its statement
 	Time                     int64
@@ -133,6 +137,12 @@ func (r *Ring) put(b, data []byte, version uint32) {
 	if version >= 3 {
 		at(b, 144, r.Tail)
 		at(b, 44, r.GapReason)
+		at(b, 72, r.GapStart)
+		at(b, 80, r.GapPID)
+		at(b, 88, r.Own)
+		at(b, 96, r.OwnFirst)
+		at(b, 104, r.OwnLast)
+		at(b, 112, r.OwnerStart)
 		session = 152
 	}
 	at(b, session, or(r.SessionLength, uint32(len(r.Session))))

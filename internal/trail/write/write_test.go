@@ -60,7 +60,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
-		s, err := write.NewStream(dir, 3, trailtest.SystemID, 150018, func() int64 { return trailtest.Epoch })
+		s, err := write.NewStream(dir, 0, trailtest.SystemID, 150018, func() int64 { return trailtest.Epoch })
 		if err != nil {
 			t.Fatal(err)
 		}

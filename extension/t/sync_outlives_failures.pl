@@ -1,0 +1,118 @@
+
+# steno.sync while the trail cannot be written or synced: with steno.on_failure = error,
+# a statement that waits to start is refused; with continue, it waits until its record is
+# on disk, though records of others are dropped.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Steno::Faults;
+use Test::More;
+
+my $faults = Steno::Faults->new;
+my $node = new_node('main', start => 0, conf => q{
+steno.ring_size = 16kB
+steno.compression = none
+steno.mandatory = 'none'
+steno.flush_interval = 20ms
+steno.fsync_interval = -1
+});
+my $watch;
+
+# By a session that is not recorded.
+sub look
+{
+	my ($sql) = @_;
+	my $answer = $watch->query($sql);
+
+	die "$sql: $answer->{message}" if $answer->{sqlstate};
+	return $answer->{rows}[0][0];
+}
+
+sub policy
+{
+	my ($policy) = @_;
+
+	look("ALTER SYSTEM SET steno.on_failure = '$policy'");
+	look('SELECT pg_reload_conf()');
+	wait_until 'the setting is in force', sub { look(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
+	look('SELECT steno.flush()');
+	return;
+}
+
+sub ask
+{
+	my ($c, $sql) = @_;
+
+	$c->put('Q', "$sql\0")->send_all;
+	return;
+}
+
+sub waits
+{
+	my ($c, $sql) = @_;
+
+	wait_until 'it waits', sub {
+		look("SELECT count(*) FROM pg_stat_activity WHERE query = '$sql' AND wait_event_type = 'Extension'") == 1;
+	};
+	return !IO::Select->new($c->{socket})->can_read(0);
+}
+
+$faults->start($node);
+value($node, q{CREATE EXTENSION pg_steno; CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; ALTER ROLE app SET steno.sync = 'ddl'});
+$watch = Steno::Client->new($node, application_name => 'watch');
+$watch->query(q{SET steno.log = 'none'});
+
+# error: it has not begun, so it is refused like a new one
+policy('error');
+{
+	my $c = Steno::Client->new($node, user => 'app', application_name => 'error');
+	my $answer;
+
+	$faults->set('hold_sync');
+	ask($c, 'CREATE TABLE refused ()');
+	wait_until 'its start record is synced', sub { $faults->is_set('holding.0') };
+	ok(waits($c, 'CREATE TABLE refused ()'), 'a statement waits for its start record');
+	$faults->set('sync_fails');
+	$faults->unset('hold_sync');
+	$answer = $c->finish;
+	is($answer->{sqlstate}, '58S01', 'when the sync fails, it is refused');
+	is(look(q{SELECT count(*) FROM pg_class WHERE relname = 'refused'}), 0, 'and has had no effect');
+	$faults->unset('sync_fails');
+	wait_until 'it goes on by itself', sub { look('SELECT state FROM steno.status') eq 'ok' };
+	is($c->query('CREATE TABLE accepted ()')->{sqlstate}, undef, 'the same session goes on');
+	$c->quit;
+}
+
+# continue: others go on, and their records are dropped
+policy('continue');
+{
+	my $c = Steno::Client->new($node, user => 'app', application_name => 'continue');
+	my $answer;
+
+	$faults->set('write_fails');
+	Steno::Client->new($node, application_name => 'x')->quit;
+	wait_until 'it is failing', sub { look('SELECT state FROM steno.status') eq 'failing' };
+	foreach (1 .. 60)
+	{
+		$c->query("SELECT '" . 'x' x 1000 . "'");
+	}
+	cmp_ok(look('SELECT dropped FROM steno.status'), '>', 0, 'records that find no room are dropped');
+	ask($c, 'CREATE TABLE waits ()');
+	ok(waits($c, 'CREATE TABLE waits ()'), 'but a statement of steno.sync waits');
+	$faults->unset('write_fails');
+	$answer = $c->finish;
+	is($answer->{sqlstate}, undef, 'until the trail can be written');
+	look('SELECT steno.flush()');
+	is(scalar(records($node, kind => 'start', text => 'CREATE TABLE waits ()')), 1, 'and its start record is there');
+	is(scalar(records($node, kind => 'statement', text => 'CREATE TABLE waits ()')), 1, 'and its record');
+	$c->quit;
+}
+$node->stop;
+verify_ok($node, 'the trail is whole');
+done_testing();
