@@ -86,17 +86,13 @@ sub control
 	append_to_file($rules_file, <<'RULES');
 record all all all all read,transaction public.t
 skip all all all all transaction all statement="SAVEPOINT *"
-record all all all all transaction all redact="secret\w*"
 RULES
 	$node->reload;
 	wait_until 'the rules have changed', sub { (() = records($node, kind => 'setting')) > $changes };
 	$c = session('ruled');
-	$c->query($_) foreach 'BEGIN', 'SAVEPOINT a', 'COMMIT', q{PREPARE TRANSACTION 'secret1'},
-	  q{ROLLBACK PREPARED 'secret2'};
+	$c->query($_) foreach 'BEGIN', 'SAVEPOINT a', 'COMMIT';
 	$c->quit;
-	is_deeply(
-		control('ruled'),
-		[ 'BEGIN', 'COMMIT', q{PREPARE TRANSACTION '<redacted>'}, q{ROLLBACK PREPARED '<redacted>'} ],
+	is_deeply(control('ruled'), [ 'BEGIN', 'COMMIT' ],
 		'rules hold for them');
 }
 
