@@ -36,6 +36,7 @@ static Alert waiting[WAITING];
 static int	count;
 static pid_t running;			/* 0: none */
 static TimestampTz started;
+static bool killed;				/* the one that runs */
 static bool failure_said;
 static bool overflow_said;
 
@@ -185,6 +186,7 @@ run_first(void)
 		return;
 	}
 	started = GetCurrentTimestamp();
+	killed = false;
 }
 
 /* Take the end of the command that runs, if it has come. */
@@ -197,18 +199,19 @@ reap(int seconds)
 
 	if (pid == 0)
 	{
-		if (TimestampDifferenceExceeds(started, GetCurrentTimestamp(), seconds * 1000))
+		/* one that hangs in the kernel, on the disk that fails, ends later: we must not wait */
+		if (!killed && TimestampDifferenceExceeds(started, GetCurrentTimestamp(), seconds * 1000))
 		{
 			kill(-running, SIGKILL);
-			while (waitpid(running, &status, 0) < 0 && errno == EINTR)
-				;
-			running = 0;
+			killed = true;
 			snprintf(how, sizeof(how), "it took longer than %d seconds, and was killed", seconds);
 			say_failure(how);
 		}
 		return;
 	}
 	running = 0;
+	if (killed)
+		return;
 	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		failure_said = false;
 	else if (pid > 0)

@@ -228,17 +228,23 @@ learn_prepared(const StenoOpen *o, const StenoParams *values)
 	uint64		offset = o->s.text - o->s.source;
 	int			i;
 
-	if (cached == NULL || !cached->is_saved || !list_member_ptr(cached->stmt_list, plan) ||
+	/* a custom plan, which goes with its portal, has no other user than that */
+	if (cached == NULL || !cached->is_saved || cached->refcount < 2 ||
+		!list_member_ptr(cached->stmt_list, plan) ||
 		!steno_my.log_parameter || offset > PG_UINT32_MAX || o->s.text_len > PG_UINT32_MAX)
 		return;
-	for (i = 0; i < STENO_PREPARED; i++)
-		if (steno_my.prepared[i].plan == plan)
-			return;
 	if ((values && !widths_of(values, &p)) || !watch_plan(cached->context, plan))
 		return;
 	p.text_offset = (uint32) offset;
 	p.text_len = (uint32) o->s.text_len;
 	p.kept = o->kept - steno_my.kept;
+	/* the plan may have outlived the shape that it had */
+	for (i = 0; i < STENO_PREPARED; i++)
+		if (steno_my.prepared[i].plan == plan)
+		{
+			steno_my.prepared[i] = p;
+			return;
+		}
 	steno_my.prepared[steno_my.prepared_next] = p;
 	steno_my.prepared_next = (steno_my.prepared_next + 1) % STENO_PREPARED;
 }
@@ -729,8 +735,13 @@ transaction_end(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
 			if (unlikely(!steno_my.described))
 				steno_transaction_ending();
+			/* what deferred triggers have made can be named for the last time */
+			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
+				unlikely(steno_my.top_utility.objects != NULL))
+				steno_objects_finish(&steno_my.top_utility, NULL);
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:

@@ -25,13 +25,16 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 
 	if (l->staged && steno_my.staged != NULL)
 	{
-		if (edata == NULL)
+		/* what has been added since it was staged is not in there */
+		bool		whole = s->objects == NULL && l->relations_count == 0 && s->audited == 0;
+
+		if (likely(whole && edata == NULL))
 		{
 			steno_record_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
 			return;
 		}
-		if (steno_record_finish_failed(steno_duration(s), GetTopTransactionIdIfAny(),
-									   edata->sqlerrcode, steno_failure_message(s, edata)))
+		if (whole && steno_record_finish_failed(steno_duration(s), GetTopTransactionIdIfAny(),
+												edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_record_unstage();
 	}
@@ -237,8 +240,10 @@ command_of(Node *statement)
 }
 
 /*
- * The record of a statement of transaction control is staged, as those of queries
- * are: all but its numbers is known.  False: it is made at the end, as others are.
+ * The record of a client's statement of transaction control is staged, as those of
+ * queries are: all but its numbers is known.  False: it is made at the end, as others
+ * are: when rules judge it then, or when it has the functions that were called to
+ * plan a query which never ran.
  */
 static bool
 stage_transaction(const StenoLevel *l)
@@ -247,8 +252,9 @@ stage_transaction(const StenoLevel *l)
 	size_t		len = strlen(l->command);
 	uint8		shape[32];
 
-	if (unlikely(s->class != STENO_CLASS_TRANSACTION || !s->top_level || !s->recorded || s->suspect ||
-				 s->policy != 0 || !steno_my.log_statement || len > sizeof(shape) - 5))
+	if (unlikely(s->class != STENO_CLASS_TRANSACTION || l != &steno_top_level || !s->recorded ||
+				 s->suspect || s->objects != NULL || steno_my.policy != 0 ||
+				 !steno_my.log_statement || len > sizeof(shape) - 5))
 		return false;
 	shape[0] = STENO_CLASS_TRANSACTION;
 	shape[1] = 0;				/* no query id */
