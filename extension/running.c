@@ -84,18 +84,28 @@ running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void 
 	return (StenoRecordMessage *) steno_inflight_record(&of_copy, copied, n);
 }
 
+/*
+ * Whether a statement of that time has run for long enough; one that the clock,
+ * when it was set back, has put into the future has.
+ */
+static bool
+is_long(TimestampTz now, TimestampTz time)
+{
+	int64		limit = steno_start_after * INT64CONST(1000);
+
+	return now - time >= limit || time - now > Max(limit, USECS_PER_SEC);
+}
+
 /* Whether the slot's statement has run for long enough, and has no record. */
 static bool
 is_due(const StenoDrain *drain, uint32 i, TimestampTz now, StenoInFlight *f)
 {
 	const StenoInFlight *slot = &steno_ring_at(drain->rings, i)->inflight;
 
-	if (!STENO_LOAD(slot->active) ||
-		now - STENO_LOAD(slot->time) < steno_start_after * INT64CONST(1000))
+	if (!STENO_LOAD(slot->active) || !is_long(now, STENO_LOAD(slot->time)))
 		return false;
 	if (!steno_inflight_read(slot, f) || !f->active || f->done != 0 ||
-		f->announced == f->statement ||
-		now - f->time < steno_start_after * INT64CONST(1000))
+		f->announced == f->statement || !is_long(now, f->time))
 		return false;
 	return announced[i] != atomic_load_explicit(&f->version, memory_order_relaxed);
 }

@@ -188,9 +188,11 @@ nap(long ms)
 bool
 steno_writer_wait(StenoWriter *w)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RETRY_MS);
+	uint64		start = steno_clock_ticks(&steno_my.clock);
 
-	while (GetCurrentTimestamp() < until)
+	/* the time of day may be set back meanwhile */
+	while (steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) <
+		   RETRY_MS * UINT64CONST(1000))
 	{
 		if (leaving() && !producers_left(w))
 			return false;
@@ -585,11 +587,12 @@ start(int number)
 
 /* ---- the main loop ---- */
 
-/* Whether it is worth trying, after a failure of it. */
+/* Whether it is worth trying, after a failure of it; also after the clock was set back. */
 static bool
 may_try(const StenoWriter *w, StenoAction action, TimestampTz now)
 {
-	return !w->failing[action] || now >= w->retry_at[action];
+	return !w->failing[action] || now >= w->retry_at[action] ||
+		now < w->retry_at[action] - RETRY_MS * INT64CONST(1000);
 }
 
 /* Returns false when a new segment was wanted and could not be begun. */
@@ -683,7 +686,8 @@ pass(StenoWriter *w, StenoDrain *live)
 	now = GetCurrentTimestamp();
 	sync = w->sync_asked || flush != w->served_flush || steno_fsync_interval == 0 ||
 		(steno_fsync_interval > 0 &&
-		 now - last_sync >= steno_fsync_interval * INT64CONST(1000)) || leaving();
+		 (now < last_sync ||	/* the clock was set back */
+		  now - last_sync >= steno_fsync_interval * INT64CONST(1000))) || leaving();
 	if (sync && w->stream.dirty && may_try(w, STENO_SYNC, now) && steno_writer_sync(w))
 		last_sync = now;
 	/* each is retried in later passes until it has succeeded itself */

@@ -26,6 +26,7 @@
  *		kill_before_begin.N	fsync of a segment that is begun or opened: SIGKILL before it
  *		kill_after_begin.N	SIGKILL after it
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
+ *		clock_of_all		the same, in all processes
  *
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
@@ -391,23 +392,35 @@ rename(const char *from, const char *to)
 	return result;
 }
 
+/* What a file says, in seconds; 0 without one.  For signal handlers, too. */
+static long
+seconds_of(const char *name)
+{
+	char		path[4096];
+	char		text[32];
+	int			save_errno = errno;
+	int			fd;
+	ssize_t		n = 0;
+
+	if (path_of(path, sizeof(path), name) && (fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
+	{
+		n = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = '\0';
+	errno = save_errno;
+	return strtol(text, NULL, 10);
+}
+
 int
 gettimeofday(struct timeval *restrict now, void *restrict zone)
 {
 	static int	(*next) (struct timeval *restrict, void *restrict);
-	char		path[4096];
-	long		ahead;
 	int			result;
-	FILE	   *file;
 
 	if (next == NULL)
 		next = (int (*) (struct timeval *restrict, void *restrict)) dlsym(RTLD_NEXT, "gettimeofday");
 	result = next(now, zone);
-	if (is_writer && path_of(path, sizeof(path), "clock") && (file = fopen(path, "re")) != NULL)
-	{
-		if (fscanf(file, "%ld", &ahead) == 1)
-			now->tv_sec += ahead;
-		fclose(file);
-	}
+	now->tv_sec += seconds_of("clock_of_all") + (is_writer ? seconds_of("clock") : 0);
 	return result;
 }

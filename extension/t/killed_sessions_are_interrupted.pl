@@ -109,6 +109,25 @@ sub back
 		1, 'what had ended inside it is there');
 }
 
+# A query of the extended protocol ends when its portal is closed: by the next query that
+# takes its place, or the end of the transaction.  What changes data has ended before.
+{
+	my $c = Steno::Client->new($node, application_name => 'portal');
+	my $start = -s $node->logfile;
+
+	$node->safe_psql('postgres', 'CREATE TABLE t (n int)');
+	$c->query('BEGIN');
+	is($c->extended('INSERT INTO t VALUES ($1)', 1)->{tags}[0], 'INSERT 0 1', 'a client was told of an insert');
+	is($c->extended('SELECT $1::int', 2)->{rows}[0][0], '2', 'it has the rows of a query, in a transaction that is open');
+	kill 'KILL', $c->{pid};
+	close $c->{socket};
+	back($start);
+	is_deeply(
+		[ map { "$_->{text}: $_->{outcome}" } statements($node, application => 'portal', text => qr/\$1/) ],
+		[ 'INSERT INTO t VALUES ($1): ok', 'SELECT $1::int: interrupted' ],
+		'the insert has ended, the query is interrupted');
+}
+
 # The whole server, killed with a statement running.
 {
 	my $c = Steno::Client->new($node, application_name => 'server');

@@ -17,7 +17,7 @@ import (
 )
 
 // The manual against what it speaks of: its links, the commands, settings, views
-// and functions that it names, and the tests of docs/compliance.md.
+// and functions that it names, and the tests of docs/compliance.md and docs/guarantees.md.
 
 const top = "../.."
 
@@ -354,8 +354,9 @@ func complianceRow(n *named, cells []string, test func(name string) bool) (wrong
 	return wrong
 }
 
-func TestComplianceMapIsRight(t *testing.T) {
-	n := whatExists(t)
+// testExists returns a function that says whether there is a test of that name: a
+// file, by its extension, or a function of Go.
+func testExists(t *testing.T) func(name string) bool {
 	functions := map[string]bool{}
 	tests, _ := filepath.Glob(top + "/internal/*/*_test.go")
 	for _, path := range tests {
@@ -367,8 +368,8 @@ func TestComplianceMapIsRight(t *testing.T) {
 			functions[f] = true
 		}
 	}
-	exists := func(name string) bool {
-		folders := map[string]string{".pl": "extension/t", ".sql": "extension/test/sql", ".txtar": "internal/cli/testdata/script"}
+	folders := map[string]string{".pl": "extension/t", ".sql": "extension/test/sql", ".txtar": "internal/cli/testdata/script", ".c": "core/test"}
+	return func(name string) bool {
 		folder, ok := folders[filepath.Ext(name)]
 		if !ok {
 			return functions[name]
@@ -376,6 +377,11 @@ func TestComplianceMapIsRight(t *testing.T) {
 		_, err := os.Stat(filepath.Join(top, folder, name))
 		return err == nil
 	}
+}
+
+func TestComplianceMapIsRight(t *testing.T) {
+	n := whatExists(t)
+	exists := testExists(t)
 	text := contents(t, "docs/compliance.md")
 	rows, wrong := complianceTables(n, text, exists)
 	for _, what := range wrong {
@@ -434,5 +440,121 @@ func TestComplianceMapIsChecked(t *testing.T) {
 	}
 	if wrong := check(strings.Replace(head, "| shown by ", "", 1), row); len(wrong) == 0 {
 		t.Error("a table without a column passes")
+	}
+}
+
+// guaranteedFaults are what docs/guarantees.md must speak of.
+var guaranteedFaults = []string{
+	"backend killed", "writer killed", "postmaster killed", "crash-restart", "immediate shutdown", "fast shutdown",
+	"writer stopped", "system crash or power loss", "disk full", "I/O error on write", "failed sync",
+	"slow or hung disk", "ring directory full at start", "ring file removed while running",
+	"trail directory removed", "trail directory moved", "permissions taken away", "trail files changed",
+	"end cut off", "segments deleted by retention", "clock set back",
+}
+
+// wrongGuarantees says what is wrong in the tables of the guarantees: each fault
+// stands once in a table of what can be missing and once in one of what is seen,
+// says something in each cell, and names tests, all of which exist.
+func wrongGuarantees(text string, faults []string, test func(name string) bool) (wrong []string) {
+	heads := map[string]string{
+		"missing": "| fault | `wait` | `drop` | `steno.sync` | shown by |",
+		"seen":    "| fault | the server meanwhile | what one sees | shown by |",
+	}
+	rows := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?s)<!-- (missing|seen) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(text, -1) {
+		lines := strings.Split(strings.TrimSpace(m[2]), "\n")
+		if lines[0] != heads[m[1]] {
+			wrong = append(wrong, m[1]+": has other columns")
+			continue
+		}
+		for _, line := range lines[2:] {
+			cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |"), " | ")
+			if len(cells) != strings.Count(heads[m[1]], "|")-1 || slices.ContainsFunc(cells, func(c string) bool { return strings.TrimSpace(c) == "" }) {
+				wrong = append(wrong, "not all cells: "+line)
+				continue
+			}
+			rows[m[1]+": "+cells[0]]++
+			shown := cells[len(cells)-1]
+			tests := span.FindAllString(shown, -1)
+			if len(tests) == 0 || strings.Trim(span.ReplaceAllString(shown, ""), ", ") != "" {
+				wrong = append(wrong, cells[0]+": tests are not a list of names")
+			}
+			for _, s := range tests {
+				if !test(strings.Trim(s, "`")) {
+					wrong = append(wrong, cells[0]+": there is no test "+s)
+				}
+			}
+		}
+	}
+	for _, table := range []string{"missing", "seen"} {
+		for _, fault := range faults {
+			if n := rows[table+": "+fault]; n != 1 {
+				wrong = append(wrong, fmt.Sprintf("%s: %s has %d rows", table, fault, n))
+			}
+			delete(rows, table+": "+fault)
+		}
+	}
+	for row := range rows {
+		wrong = append(wrong, row+" is no fault that is known")
+	}
+	// tests that the text names
+	text = regexp.MustCompile(`(?s)<!-- (missing|seen) -->\n.*?<!-- end -->`).ReplaceAllString(text, "")
+	for _, m := range regexp.MustCompile("`(\\w+\\.(?:pl|c)|Test\\w+)`").FindAllStringSubmatch(text, -1) {
+		if !test(m[1]) {
+			wrong = append(wrong, "there is no test "+m[1])
+		}
+	}
+	return wrong
+}
+
+func TestGuaranteesAreShown(t *testing.T) {
+	exists := testExists(t)
+	faults := names(`(?m)^\t\t\{"([^"]+)", \d+, `, contents(t, "internal/chaos/fault.go"))
+	modes := names(`\{name: "(\w+)", weight`, contents(t, "internal/chaos/mode.go"))
+	if len(faults) < 20 || len(modes) < 3 {
+		t.Fatalf("the chaos suite is not understood: %d faults, %d modes", len(faults), len(modes))
+	}
+	for _, what := range wrongGuarantees(contents(t, "docs/guarantees.md"), guaranteedFaults, func(name string) bool {
+		if fault, ok := strings.CutPrefix(name, "chaos: "); ok {
+			return faults[fault]
+		}
+		if mode, ok := strings.CutPrefix(name, "chaos mode "); ok {
+			return modes[mode]
+		}
+		return exists(name)
+	}) {
+		t.Error(what)
+	}
+}
+
+// TestGuaranteesAreChecked breaks a page in every way that matters.
+func TestGuaranteesAreChecked(t *testing.T) {
+	const page = "Text (`a.pl`).\n<!-- missing -->\n| fault | `wait` | `drop` | `steno.sync` | shown by |\n|---|---|---|---|---|\n" +
+		"| flood | nothing | all | some | `a.pl`, `TestB` |\n<!-- end -->\n" +
+		"<!-- seen -->\n| fault | the server meanwhile | what one sees | shown by |\n|---|---|---|---|\n" +
+		"| flood | swims | water | `chaos: flood` |\n<!-- end -->\n"
+	check := func(page string) []string {
+		return wrongGuarantees(page, []string{"flood"}, func(name string) bool { return name == "a.pl" || name == "TestB" || name == "chaos: flood" })
+	}
+	if wrong := check(page); len(wrong) != 0 {
+		t.Fatalf("a right page: %q", wrong)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"`a.pl`, `TestB`", "`b.pl`, `TestB`", "no test `b.pl`"},
+		{"`TestB`", "`TestC`", "no test `TestC`"},
+		{"`chaos: flood`", "`chaos: fire`", "no test `chaos: fire`"},
+		{"`a.pl`, `TestB`", "by looking", "not a list"},
+		{"(`a.pl`)", "(`c.pl`)", "no test c.pl"},
+		{"| flood | swims", "| fire | burns", "seen: flood has 0 rows"},
+		{"| flood | swims", "| fire | burns", "seen: fire is no fault"},
+		{"| all |", "| |", "not all cells"},
+		{"| all |", "|", "not all cells"},
+		{"| `drop` ", "", "missing: has other columns"},
+		{"| flood | swims", "| flood | sinks | mud | `a.pl` |\n| flood | swims", "seen: flood has 2 rows"},
+	} {
+		wrong := check(strings.Replace(page, c.old, c.new, 1))
+		if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, c.want) }) {
+			t.Errorf("%s for %s: got %q, want %q", c.new, c.old, wrong, c.want)
+		}
 	}
 }

@@ -1,0 +1,121 @@
+
+# A disk that does not answer is no failure: nothing says that it will not.  Whatever
+# steno.on_failure is, statements go on until their rings are full, and wait or are
+# dropped then, as steno.delivery says; the views show how far the writer is behind.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Steno::Faults;
+use Test::More;
+
+my $faults = Steno::Faults->new;
+my $node = new_node('main', start => 0, conf => "steno.ring_size = 16kB\nsteno.mandatory = 'none'\nsteno.fsync_interval = 0\n");
+my $numbers = 0;
+my $watch;
+
+sub look
+{
+	my ($sql) = @_;
+
+	return $watch->query($sql)->{rows}[0][0];
+}
+
+# Statements until one waits, which is left running, or so many; whether one waits.
+sub run_numbers
+{
+	my ($c, $most) = @_;
+	my $waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
+
+	foreach (1 .. $most)
+	{
+		my $waiting;
+
+		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 500 . "'\0")->send_all;
+		wait_until 'it is answered, or waits', sub {
+			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
+			$waiting = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
+			return $waiting;
+		};
+		return 1 if $waiting;
+		die "number $numbers failed" if $c->finish->{sqlstate};
+	}
+	return 0;
+}
+
+sub missing
+{
+	my %seen;
+
+	look('SELECT steno.flush()');
+	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
+	return grep { ($seen{$_} // 0) != 1 } 1 .. $numbers;
+}
+
+$node->start;
+value($node, 'CREATE EXTENSION pg_steno; CREATE ROLE app LOGIN');
+$node->stop;
+$faults->start($node);
+$watch = Steno::Client->new($node, application_name => 'watch');
+$watch->query(q{SET steno.log = 'none'});
+
+foreach my $policy (qw(wait error continue shutdown))
+{
+	look("ALTER SYSTEM SET steno.on_failure = '$policy'");
+	look('SELECT pg_reload_conf()');
+	wait_until 'the writer has it',
+	  sub { look(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
+	look('SELECT steno.flush()');
+	foreach my $hang (qw(hold_write hold_sync))
+	{
+		my $what = "$policy, $hang";
+		my $c = Steno::Client->new($node, user => 'app', application_name => 'waits');
+		my $d = Steno::Client->new($node, application_name => 'drops');
+		my ($waiting, $lag, $named) = (0, 0, 0);
+
+		$d->query(q{SET steno.delivery = 'drop'});
+		look('SELECT steno.flush()');
+		$faults->set($hang);
+		$d->query(q{SELECT 'for a write'});
+		wait_until 'the disk hangs', sub { $faults->is_set('holding.0') };
+		ok(run_numbers($c, 100), "$what: a statement waits when its ring is full");
+		ok(!$d->query("SELECT 'goes on', '" . 'x' x 500 . "'")->{sqlstate}, "$what: with drop, none does") foreach 1 .. 40;
+		cmp_ok(look("SELECT drops FROM steno.rings WHERE pid = $d->{pid}"), '>', 0, "$what: but is dropped");
+		is(look('SELECT state FROM steno.status'), 'ok', "$what: it is no failure");
+		is(look('SELECT refused FROM steno.status'), 0, "$what: nobody is refused");
+		cmp_ok(look('SELECT lag_bytes FROM steno.writers'), '>', 10_000, "$what: the view shows what waits to be written");
+		cmp_ok(look('SELECT max(fill) FROM steno.rings'), '>', 0.8, "$what: and that a ring is full");
+		$faults->unset($hang);
+		ok(!$c->finish->{sqlstate}, "$what: when the disk answers, all goes on");
+		$d->query(q{SELECT 'has room'});
+		is_deeply([ missing() ], [], "$what: of those that waited, none is missing");
+		$named += $_->{extra}{count} foreach records($node, kind => 'gap', pid => $d->{pid});
+		is(scalar(records($node, kind => 'statement', pid => $d->{pid}, text => qr/^SELECT 'goes on'/)) + $named,
+			40, "$what: gap records name the others");
+		$_->quit foreach $c, $d;
+	}
+}
+is(scalar(() = slurp_file($node->logfile) =~ /could not write the trail|asks for a fast shutdown/g), 0, 'the log says nothing of it');
+
+# What hangs holds up a fast stop, but no immediate one.
+{
+	my $c = Steno::Client->new($node, application_name => 'stop');
+
+	$faults->set('hold_write');
+	$c->query(q{SELECT 'before the stop'});
+	wait_until 'the disk hangs', sub { $faults->is_set('holding.0') };
+	$node->stop('immediate');
+	$faults->unset('hold_write');
+	$faults->start($node);
+	wait_until 'the rings of before are drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	is(scalar(statements($node, application => 'stop', text => q{SELECT 'before the stop'})), 1,
+		'an immediate stop of a server whose disk hangs loses nothing');
+	$node->stop;
+}
+verify_ok($node, 'the trail is whole');
+done_testing();
