@@ -66,7 +66,9 @@ func (r *round) named(what string) []process {
 
 func (r *round) writers() []process { return r.named("postgres: steno writer") }
 
-func (r *round) backends() []process { return r.named("postgres: postgres postgres [local]") }
+func (r *round) backends() []process {
+	return append(r.named("postgres: postgres postgres [local]"), r.named("postgres: clerk postgres [local]")...)
+}
 
 // oneOf takes any; false when there is none.
 func (r *round) oneOf(ps []process) (process, bool) {
