@@ -56,6 +56,15 @@ type sealState struct {
 	blocks    uint64
 	begin     uint64 // number of the block before the first one that is there
 	segment   uint64 // the last one
+	open      []openEnd
+}
+
+// openEnd is the end of a segment that has no seal: all right only if the run that
+// wrote it was killed, as the next seal tells, and the next one began another segment.
+type openEnd struct {
+	place   blockPlace
+	segment uint64
+	block   uint64 // the last one
 }
 
 func (v *verifier) newSealState(stream uint32) *sealState {
@@ -138,6 +147,12 @@ func (s *sealState) accept(one *seal.Seal) {
 		s.sum.Found += min(s.unsealed, one.First-1-from)
 		s.missed(one.First - 1)
 	}
+	for _, o := range s.open {
+		if one.First <= o.block {
+			s.unended(o)
+		}
+	}
+	s.open = nil
 	if one.NextKey != nil {
 		s.keys[seal.KeyID(one.NextKey)] = one.NextKey
 	}
@@ -161,8 +176,12 @@ func (s *sealState) sealing() bool { return s.last != nil && s.last.Reason != se
 // leave ends a segment that another one follows.
 func (s *sealState) leave(seg *trail.Segment) {
 	if s.sealing() && s.blocks > 0 && !s.onlySeals {
-		s.once("segment", blockPlace{file: seg.Path, offset: seg.Size}, "segment %d ends without a seal, though its writer seals at ends of segments", seg.Number)
+		s.open = append(s.open, openEnd{blockPlace{file: seg.Path, offset: seg.Size}, seg.Number, s.sum.Last})
 	}
+}
+
+func (s *sealState) unended(o openEnd) {
+	s.once("segment", o.place, "segment %d ends without a seal, though its writer seals at ends of segments", o.segment)
 }
 
 // finish ends the stream.
@@ -170,6 +189,9 @@ func (s *sealState) finish(path string) {
 	v, sum := s.v, &s.sum
 	if len(v.keys) > 0 && sum.Seals == 0 && s.blocks > 0 {
 		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
+	}
+	for _, o := range s.open {
+		s.unended(o)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.wrong)) {
 		if n := s.wrong[kind]; n > 1 {
