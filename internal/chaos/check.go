@@ -449,7 +449,9 @@ func (k *checker) mustBeThere(s *statement) bool {
 		res.missing++
 	}
 	if k.deleted(s.ended) {
-		res.accounted++
+		if s.told != unanswered {
+			res.missing--
+		}
 		res.gone++
 		return false
 	}
@@ -503,7 +505,7 @@ func (k *checker) committed(s *statement, f *found) {
 		!k.round.lost.IsZero() && s.began.Before(k.round.back) && !s.assured {
 		return
 	}
-	if seen := k.sessions[f.session]; !seen.commits[f.xid] && len(seen.gaps) == 0 {
+	if seen := k.sessions[f.session]; !seen.commits[f.xid] && len(seen.gaps) == 0 && !k.deleted(s.ended) {
 		k.complain("%s: %s: transaction %d was committed and has no record", s.session.name, s.marker, f.xid)
 	}
 }
