@@ -6,6 +6,8 @@
 use strict;
 use warnings;
 
+use File::Path qw(rmtree);
+use POSIX qw(strftime);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -81,17 +83,27 @@ steno.seal_interval = 0
 	$check->('moved back');
 	is((seals($node, 0))[-1]{extra}{reason}, 'start', "$with: the next segment begins a run");
 
-	# while the writer has a block with a seal in it at hand
-	$faults->set('hold_write');
-	$run->(2);
-	$node->append_conf('postgresql.conf', 'steno.seal_interval = 1000');
-	wait_until 'it is at it', sub { $faults->is_set('holding.0') };
+	# while the writer has the next seal at hand, which names the segment: it is signed again
+	$node->append_conf('postgresql.conf', 'steno.seal_interval = 1');
 	$node->reload;
-	$faults->set('write_fails');
+	$run->(1);
+	flush($node);
+	wait_until 'all is sealed, and the next seal is due with the next block', sub {
+		($code, $report) = verified($node, '--key', "$key.pub");
+		my $seal = $report->{seals}[0];
+		return !$seal->{unsealed_blocks} && $seal->{sealed_time} lt strftime('%Y-%m-%dT%H:%M:%S', gmtime(time - 2));
+	};
+	$faults->set('hold_write');
+	$run->(1);
+	wait_until 'it is at it', sub { $faults->is_set('holding.0') };
+	rmtree("$trail.moved");
+	rename "$trail/0", "$trail.moved" or die;
 	$faults->unset('hold_write');
-	$node->wait_for_log(qr/steno writer 0 could not write the trail/, $start);
-	$faults->unset('write_fails');
-	$check->('a failing disk');
+	wait_until 'the stream goes on elsewhere', sub { -e "$trail/0/0000000004.steno" };
+	rename $_, "$trail/0/" . s/.*\///r or die foreach glob "$trail.moved/*.steno";
+	$check->('moved with a seal at hand');
+	is(scalar(grep { $_->{segment} == 4 && $_->{extra}{block} >= $_->{extra}{first} } seals($node, 0)) > 0,
+		1, "$with: the seal of the run before stands in the next segment");
 
 	# a segment that cannot be begun for a while
 	$faults->set('write_fails');
