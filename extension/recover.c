@@ -233,11 +233,13 @@ add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 
 /*
  * Step 3; returns the number of interrupted statements.  What one session needs
- * must not be spread over two blocks: a block that is half full is written.
+ * must not be spread over two blocks, or an intent would call it ended too early:
+ * a block without room for all of it is written before.
  */
 static int
 add_finals(StenoWriter *w, StenoDrain *drain)
 {
+	uint32		most = drain->rings->file->size / STENO_RING_SHARE + STENO_BESIDE;
 	uint32		i;
 	int			interrupted = 0;
 
@@ -252,8 +254,7 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 
 		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
 			continue;
-		if (steno_block_bytes(w->block) > (size_t) steno_block_size * 1024 / 2 &&
-			!steno_writer_write(w))
+		if (steno_block_bytes(w->block) + most > w->capacity && !steno_writer_write(w))
 			proc_exit(0);
 		drain->ended = i + 1;
 		if (ring->gap != 0)
@@ -323,7 +324,8 @@ recover_file(StenoWriter *w, const char *path)
 	drain.intent = &rings.file->intents[RECOVERY_INTENT];
 	drain.first = 0;
 	drain.step = 1;
-	if (!steno_writer_drain(w, &drain) || !steno_writer_write(w))
+	if (!steno_writer_fit(w, rings.file->size) || !steno_writer_drain(w, &drain) ||
+		!steno_writer_write(w))
 		proc_exit(0);			/* shutting down, and the trail cannot be written */
 
 	interrupted = add_finals(w, &drain);

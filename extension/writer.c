@@ -363,6 +363,35 @@ steno_writer_sync_surely(StenoWriter *w)
 	return true;
 }
 
+/*
+ * See to it that a block can hold whatever stands in rings of this size, also when
+ * steno.block_size says less.  Returns false when we are to leave and cannot write.
+ */
+bool
+steno_writer_fit(StenoWriter *w, uint32 ring_size)
+{
+	uint32		capacity = Max((uint32) steno_block_size * 1024,
+							   ring_size / STENO_RING_SHARE + 2 * STENO_BESIDE);
+
+	if (capacity <= w->capacity)
+		return true;
+	if (w->block != NULL)
+	{
+		if (!steno_writer_write(w))
+			return false;
+		steno_block_destroy(w->block);
+	}
+	w->block = steno_block_create(capacity);
+	if (w->block == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	steno_block_set_crypt(w->block, steno_key_crypt());
+	w->capacity = capacity;
+	w->self.generation = UINT64_MAX;	/* it has no definition of us */
+	return true;
+}
+
 /* Add a message to the block; writes the block when that is full. */
 bool
 steno_writer_add(StenoWriter *w, StenoSource *source, const StenoMessage *message)
@@ -571,12 +600,7 @@ start(int number)
 
 	w->number = number;
 	w->control = &steno_control->writers[number];
-	w->block = steno_block_create((uint32) steno_block_size * 1024);
-	if (w->block == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	steno_block_set_crypt(w->block, steno_key_crypt());
+	(void) steno_writer_fit(w, steno_rings.file->size);
 	steno_key_ask();
 	describe_self(w);
 	w->control->latch = MyLatch;

@@ -60,11 +60,18 @@ typedef struct StenoEpisode
 	char		reason[STENO_FAILURE_TEXT];
 } StenoEpisode;
 
+/*
+ * A block has room for the longest message of a ring and this much: the definitions
+ * that it needs, or whatever else ends a session.
+ */
+#define STENO_BESIDE 8192
+
 typedef struct StenoWriter
 {
 	int			number;
 	StenoWriterControl *control;
 	StenoBlock *block;
+	uint32		capacity;		/* of the block */
 	StenoStream stream;
 	StenoSource self;			/* for records of the writer's own */
 	StenoDrain *drain;			/* whose messages the block holds */
@@ -99,6 +106,7 @@ extern void steno_writer_server(StenoWriter *writer, const char *const *pairs, i
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
 extern bool steno_writer_wait(StenoWriter *writer);
+extern bool steno_writer_fit(StenoWriter *writer, uint32 ring_size);
 
 /* ---- trouble.c ---- */
 

@@ -40,7 +40,7 @@ func main() {
 	flags.IntVar(&o.Kills, "kills", 0, "stop when so many processes were killed")
 	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
 	flags.IntVar(&o.First, "first", 1, "number of the first round")
-	flags.StringVar(&o.Mode, "mode", "", "only rounds of this mode: wait, drop or power")
+	flags.StringVar(&o.Mode, "mode", "", "only rounds of this mode: wait, drop, power or sync")
 	flags.StringSliceVar(&o.Faults, "fault", nil, "only these faults, named as the reports do")
 	flags.IntVar(&o.Clients, "clients", 0, "so many clients in every round")
 	flags.BoolVar(&o.Keep, "keep", false, "keep what rounds leave that went well, too")

@@ -1,7 +1,8 @@
 
 # A writer that encrypts is killed before, in and after its write of a block:
 # those who recover know without any key whether the write happened, and each
-# record is in the trail once, in a segment that was begun anew.
+# record is in the trail once, in a segment that was begun anew.  It is sealed, too: that a killed run's last segment
+# has no seal at its end is no damage.
 
 use strict;
 use warnings;
@@ -14,13 +15,16 @@ use Steno::Faults;
 use Test::More;
 
 my $command = 'printf %064d 7';
+my $key = PostgreSQL::Test::Utils::tempdir() . '/key';
 my $faults = Steno::Faults->new;
+system_or_bail($ENV{STENO}, 'keygen', '--out', $key);
 my $node = new_node(
 	'main',
 	start => 0,
 	conf => qq{
 restart_after_crash = on
 steno.encryption_key_command = '$command'
+steno.signing_key_file = '$key'
 });
 my @texts;
 
@@ -60,5 +64,6 @@ foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 is(scalar(grep { index(slurp_file($_), 'kill_') >= 0 } glob trail($node) . '/0/*.steno'), 0, 'and encrypted');
 $node->stop;
 verify_ok($node, 'the trail is whole in the end');
+command_like([ $ENV{STENO}, 'verify', '--key', "$key.pub", trail($node) ], qr/number and seal is right$/m, 'and every seal is right');
 gapless($node, 'no session has gaps');
 done_testing();

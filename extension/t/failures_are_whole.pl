@@ -71,6 +71,40 @@ sub recorded
 	is(@there + $dropped, 100, 'the others are counted');
 }
 
+# ---- a ring that is full of what nobody has read ----
+# The message of the last failure has room behind its record, or reaches the ring's
+# unread beginning, or has none: as much is left as the round says.
+{
+	my $writer = value($node, 'SELECT pid FROM steno.writers');
+	my $pad = 'x' x 1000;
+	my (@there, @wrong, $dropped);
+
+	$c = Steno::Client->new($node, application_name => 'unread');
+	$c->query(q{SET steno.delivery = 'drop'});
+	foreach my $round (1 .. 20)
+	{
+		flush($node);
+		kill 'STOP', $writer or die;
+		wait_until 'the writer has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+		$c->query("SELECT '$round.$_ $pad'") foreach 1 .. 12;
+		$c->query("SELECT '$round.13 " . 'x' x (60 * $round) . q{'});
+		$c->query("SELECT fails($round, 1500)");
+		kill 'CONT', $writer or die;
+	}
+	$c->query('SELECT 1');
+	$c->quit;
+	@there = grep { $_->{text} =~ /^SELECT (?:'|fails)/ } statements($node, pid => $c->{pid});
+	@wrong = grep {
+		!($_->{outcome} eq 'ok' && $_->{text} =~ /^SELECT '\d+\.\d+ x+'$/
+			|| $_->{outcome} eq 'error' && $_->{text} =~ /^SELECT fails\((\d+), 1500\)$/ && $_->{message} eq "$1 " . 'm' x 1500)
+	} @there;
+	is_deeply([ map { $_->{text} } @wrong ], [], 'unread: what is there is whole');
+	$dropped += $_->{extra}{count} foreach records($node, pid => $c->{pid}, kind => 'gap');
+	cmp_ok($dropped, '>', 0, 'unread: some found no room');
+	cmp_ok(scalar(grep { $_->{outcome} eq 'error' } @there), '>', 0, 'unread: some did');
+	is(@there + $dropped, 20 * 14, 'unread: each is there, or counted');
+}
+
 # ---- not for the server's log ----
 {
 	my @sql = (

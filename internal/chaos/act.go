@@ -18,6 +18,7 @@ type action struct {
 var actions = []action{
 	{20, func(c *client, ctx context.Context) { _ = c.simple(ctx, "SELECT /**/ 1") }},
 	{15, func(c *client, ctx context.Context) { _ = c.execute(ctx) }},
+	{4, (*client).repeat},
 	{10, func(c *client, ctx context.Context) {
 		_ = c.extended(ctx, "SELECT /**/ balance FROM accounts WHERE id = $1::int", c.account())
 	}},
@@ -83,6 +84,7 @@ func (c *client) write(ctx context.Context) {
 // transaction takes accounts in turn, so that there is no deadlock but with
 // another that has begun in the middle: that one is an error as good as any.
 func (c *client) transaction(ctx context.Context) {
+	first := len(c.statements)
 	if c.simple(ctx, "BEGIN /**/") != nil {
 		return
 	}
@@ -96,7 +98,12 @@ func (c *client) transaction(ctx context.Context) {
 			return
 		}
 	}
-	_ = c.simple(ctx, pick(c.rng, "COMMIT /**/", "COMMIT /**/", "ROLLBACK /**/"))
+	end := pick(c.rng, "COMMIT /**/", "COMMIT /**/", "ROLLBACK /**/")
+	if c.simple(ctx, end) == nil && strings.HasPrefix(end, "COMMIT") {
+		for _, s := range c.statements[first:] {
+			s.alone = true // told of its transaction's end
+		}
+	}
 }
 
 func (c *client) savepoints(ctx context.Context) {

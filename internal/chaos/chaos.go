@@ -164,7 +164,7 @@ func newLab(ctx context.Context, o *Options) (*cluster.Lab, error) {
 	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", library, o.Source, "-ldl").CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w\n%s", o.Source, err, out), lab.Close())
 	}
-	if err := errors.Join(os.Chmod(library, 0o755), prepare(ctx, lab)); err != nil {
+	if err := errors.Join(os.Chmod(library, 0o755), makeKeys(lab, o.Steno), prepare(ctx, lab)); err != nil {
 		return nil, errors.Join(err, lab.Close())
 	}
 	return lab, nil

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 // record is what the check wants of a line of "steno cat --format json".
 type record struct {
 	Kind        string            `json:"kind"`
+	Time        time.Time         `json:"time"`
 	Session     string            `json:"session"`
 	PID         uint32            `json:"pid"`
 	Seq         uint64            `json:"seq"`
@@ -66,6 +66,8 @@ type result struct {
 	missing, accounted                int
 	untold                            int // of missing: of sessions that left nothing
 	dropped                           uint64
+	deleted                           uint64 // records that deletion records tell of
+	refused, gone                     int    // statements: refused; in segments that were deleted
 	oldestLost                        time.Duration
 }
 
@@ -73,6 +75,12 @@ func (c *result) String() string {
 	s := fmt.Sprintf("%d statements acknowledged, %d unanswered, %d records", c.acknowledged, c.unanswered, c.records)
 	if c.missing > 0 || c.dropped > 0 {
 		s += fmt.Sprintf(", %d missing, %d of them accounted for", c.missing, c.accounted)
+	}
+	if c.refused > 0 {
+		s += fmt.Sprintf(", %d refusals without a record", c.refused)
+	}
+	if c.deleted > 0 {
+		s += fmt.Sprintf(", %d records deleted by policy with %d statements", c.deleted, c.gone)
 	}
 	if c.oldestLost > 0 {
 		s += fmt.Sprintf(", the oldest from %s before the power loss", c.oldestLost.Round(time.Millisecond))
@@ -88,9 +96,13 @@ type checker struct {
 	byName     map[string][]string // sessions by application name
 	wrong      []string
 	more       int
+	deletion   time.Time // the last one by policy; zero: none
 }
 
 const maxWrong = 25
+
+// refusal is the SQLSTATE of statements that steno.on_failure = error refuses.
+const refusal = "58S01"
 
 func (k *checker) complain(format string, args ...any) {
 	if len(k.wrong) == maxWrong {
@@ -124,7 +136,7 @@ func (r *round) check(ctx context.Context) error {
 // ---- reading ----
 
 func (k *checker) read(ctx context.Context) error {
-	cat := exec.CommandContext(ctx, k.round.options.Steno, "cat", "--format", "json", k.round.trail())
+	cat := k.round.steno(ctx, "cat", "--format", "json")
 	var stderr bytes.Buffer
 	cat.Stderr = &stderr
 	out, err := cat.StdoutPipe()
@@ -189,6 +201,8 @@ func (k *checker) take(r *record) {
 		}
 		s.gaps = append(s.gaps, span{first, last})
 		k.round.result.dropped += last - first + 1
+	case "server":
+		k.takeDeletion(r)
 	case "statement":
 		k.takeStatement(r)
 	}
@@ -228,6 +242,9 @@ func (k *checker) numbers() {
 	for id, s := range k.sessions {
 		slices.Sort(s.seqs)
 		expected := uint64(1)
+		if !k.deletion.IsZero() && len(s.seqs) > 0 {
+			expected = s.seqs[0] // steno verify knows what was deleted of it
+		}
 		for i, seq := range s.seqs {
 			if i > 0 && seq == s.seqs[i-1] {
 				k.complain("session %s (%s): sequence number %d is there twice", id, s.application, seq)
@@ -268,7 +285,11 @@ func (s *seen) dropsBetween(from, to uint64) int {
 }
 
 func (k *checker) verify(ctx context.Context) {
-	out, err := exec.CommandContext(ctx, k.round.options.Steno, "verify", k.round.trail()).CombinedOutput()
+	args := []string{"verify"}
+	if k.round.config.sealed {
+		args = append(args, "--key", signingKey(k.round.lab)+".pub")
+	}
+	out, err := k.round.steno(ctx, args...).CombinedOutput()
 	if err != nil {
 		k.complain("steno verify: %s\n%s\n%s", err, out, k.round.segmentsOf())
 	}
@@ -317,13 +338,13 @@ func (k *checker) connection(s *session) {
 	if !s.connected {
 		return
 	}
-	mode := k.round.config.mode
-	lossy := mode.gaps || mode.mayMiss != nil
+	config := k.round.config
+	lossy := config.gaps || config.mode.mayMiss != nil || !k.deletion.IsZero()
 	if len(ids) == 0 && !lossy {
 		k.complain("%s: nothing of the session is there", s.name)
 	}
 	for _, id := range ids {
-		if seen := k.sessions[id]; (seen.connects != 1 || seen.disconnects != 1) && !lossy {
+		if seen := k.sessions[id]; (seen.connects != 1 || seen.disconnects != 1) && !lossy && len(seen.gaps) == 0 {
 			k.complain("%s: session %s has %d connect records, %d disconnect records", s.name, id, seen.connects, seen.disconnects)
 		}
 	}
@@ -331,7 +352,7 @@ func (k *checker) connection(s *session) {
 
 // session checks the statements of one, in their order.
 func (k *checker) session(statements []*statement) {
-	mode := k.round.config.mode
+	gaps := k.round.config.gaps
 	res := &k.round.result
 	var last uint64 // sequence number of the last statement that is there
 	var missing []*statement
@@ -349,14 +370,14 @@ func (k *checker) session(statements []*statement) {
 			drops = k.namelessDrops(missing[0].session.pid)
 			// Of sessions that had the same full ring one after the other, and found
 			// no room in it at all, only the first leaves a gap record.
-			if drops == 0 && mode.gaps {
+			if drops == 0 && gaps {
 				res.untold += len(missing)
 				missing = missing[:0]
 				return
 			}
 		}
 		for i, s := range missing {
-			if i < drops && mode.gaps {
+			if i < drops && (gaps || s.mayBeDropped()) {
 				res.accounted++
 			} else {
 				k.complain("%s: %s, told %s %s, is missing (sequence numbers %d to %d have %d drops for %d statements)",
@@ -397,14 +418,28 @@ func (k *checker) session(statements []*statement) {
 	account(1 << 62)
 }
 
+// mayBeDropped says whether a wait for room for its record may have been canceled:
+// then a gap record tells of it, whatever steno.delivery says.
+func (s *statement) mayBeDropped() bool { return s.told != succeeded || s.warned }
+
 // mustBeThere says whether a statement without a record is one too few, unless
 // a gap record stands for it; those of its mode's own excuse are counted.
 func (k *checker) mustBeThere(s *statement) bool {
 	r := k.round
 	res := &r.result
+	if s.told == failed && s.sqlstate == refusal && r.committed[s.marker] {
+		k.complain("%s: %s was refused, and its work is there", s.session.name, s.marker)
+	}
 	switch s.told {
 	case skipped:
 		return false
+	case failed:
+		// so many refusals are recorded as leave room for what runs
+		if s.sqlstate == refusal && r.config.onFailure == "error" {
+			res.refused++
+			return false
+		}
+		res.missing++
 	case unanswered:
 		// but its work is there
 		if !s.leaves || !r.committed[s.marker] || !r.lost.IsZero() && s.began.Before(r.back) {
@@ -412,6 +447,13 @@ func (k *checker) mustBeThere(s *statement) bool {
 		}
 	default:
 		res.missing++
+	}
+	if k.deleted(s.ended) {
+		if s.told != unanswered {
+			res.missing--
+		}
+		res.gone++
+		return false
 	}
 	if r.config.mode.mayMiss != nil && s.ended.Before(r.back) && r.config.mode.mayMiss(r, s) {
 		res.accounted++
@@ -427,6 +469,9 @@ func (k *checker) agrees(s *statement, f *found) {
 	whole := s.text == f.text && !f.cut && (s.parameter.length == 0 || f.outcome == "error" || s.parameter == f.parameter)
 	switch s.told {
 	case succeeded:
+		if s.early && f.outcome == "interrupted" {
+			return
+		}
 		if f.outcome != "ok" {
 			k.complain("%s: %s: told ok, recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
 		}
@@ -437,7 +482,7 @@ func (k *checker) agrees(s *statement, f *found) {
 	case skipped:
 		k.complain("%s: %s was not run, and is recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
 		return
-	default:
+	case unanswered:
 		// not answered: all may be, and of an interrupted one there may be a beginning only
 		if f.outcome == "interrupted" {
 			return
@@ -456,10 +501,11 @@ func (k *checker) agrees(s *statement, f *found) {
 // committed: what a client was told to be committed by a statement of its own
 // has a transaction record that says so.
 func (k *checker) committed(s *statement, f *found) {
-	if s.told != succeeded || !s.leaves || !s.alone || f.xid == 0 || k.round.config.mode.gaps || !k.round.lost.IsZero() && s.began.Before(k.round.back) {
+	if s.told != succeeded || !s.leaves || !s.alone || f.xid == 0 || k.round.config.gaps ||
+		!k.round.lost.IsZero() && s.began.Before(k.round.back) && !s.assured {
 		return
 	}
-	if !k.sessions[f.session].commits[f.xid] {
+	if seen := k.sessions[f.session]; !seen.commits[f.xid] && len(seen.gaps) == 0 && !k.deleted(s.ended) {
 		k.complain("%s: %s: transaction %d was committed and has no record", s.session.name, s.marker, f.xid)
 	}
 }

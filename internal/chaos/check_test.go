@@ -34,7 +34,7 @@ func clientOf() *client {
 // complaints of the check about a trail.
 func complaints(mode string, c *client, records []record, change func(*round)) string {
 	m := chooseMode(nil, mode)
-	r := &round{config: &config{mode: m}, load: &load{clients: []*client{c}}, committed: map[string]bool{}}
+	r := &round{config: &config{mode: m, gaps: m.gaps}, load: &load{clients: []*client{c}}, committed: map[string]bool{}}
 	if change != nil {
 		change(r)
 	}

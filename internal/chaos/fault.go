@@ -220,9 +220,7 @@ func (r *round) signalBackends(_ context.Context) error {
 
 func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
 	family := r.children()
-	if err := r.server.Signal(sig); err != nil {
-		return err
-	}
+	_ = r.server.Signal(sig) // it can have ended by itself: steno.on_failure
 	if err := r.ended(ctx, family); err != nil {
 		return err
 	}
@@ -368,9 +366,12 @@ func (r *round) failRotation(ctx context.Context) error {
 	return nil
 }
 
-// moveTrail takes the directory away, and puts it back where it was. The writers
-// are at work then: one that starts without it begins another trail.
+// moveTrail takes the directory away, and puts back where it was what was in it: the writers
+// are at work meanwhile, and go on with new segments.
 func (r *round) moveTrail(ctx context.Context) error {
+	if r.config.retention {
+		return nil // the slots and its state are in there, too
+	}
 	err := r.until(ctx, "the last kill is noticed", func() bool {
 		parent, state := parentAndState(r.lastKilled)
 		return parent == 0 && state == 0
@@ -387,7 +388,53 @@ func (r *round) moveTrail(ctx context.Context) error {
 		return err
 	}
 	r.hold(200)
-	return os.Rename(away, r.trail())
+	return putBack(away, r.trail())
+}
+
+// putBack moves the segments of a trail to where their successors may be already.
+func putBack(away, trail string) error {
+	files, err := filepath.Glob(filepath.Join(away, "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		name, err := filepath.Rel(away, file)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(trail, name)
+		if _, err := os.Stat(filepath.Dir(to)); err != nil {
+			// the folder as a whole, if its writer does not make one just now
+			if err := os.Mkdir(trail, 0o700); err == nil {
+				err = chownLike(away, trail)
+				if err != nil {
+					return err
+				}
+			}
+			if os.Rename(filepath.Dir(file), filepath.Dir(to)) == nil {
+				continue
+			}
+		}
+		if _, err := os.Stat(file); err != nil {
+			continue // gone with its folder
+		}
+		if _, err := os.Stat(to); err == nil {
+			return fmt.Errorf("\"%s\" is there twice", name)
+		}
+		if err := os.Rename(file, to); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(away)
+}
+
+// chownLike gives a file to the owner of another.
+func chownLike(other, file string) error {
+	var st syscall.Stat_t
+	if err := syscall.Stat(other, &st); err != nil {
+		return err
+	}
+	return os.Chown(file, int(st.Uid), int(st.Gid))
 }
 
 // powerLoss ends all at once, and takes what no sync had brought to disk. What

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,9 @@ CREATE FUNCTION shouts(n int) RETURNS int LANGUAGE plpgsql AS
 	$$BEGIN RAISE EXCEPTION '%', repeat('e', n); END$$;
 CREATE PROCEDURE commits(n int) LANGUAGE plpgsql AS
 	$$BEGIN FOR i IN 1..n LOOP UPDATE accounts SET balance = balance + 1 WHERE id = i; COMMIT; END LOOP; END$$;
+CREATE ROLE clerk LOGIN;
+GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk;
+GRANT ALL ON SCHEMA public TO clerk;
 `)
 		return err
 	})
@@ -72,6 +76,10 @@ type client struct {
 	sessions   []*session
 	statements []*statement
 	prepared   bool
+	inserts    bool       // prepared, too
+	synced     bool       // the transaction has a statement of steno.sync
+	warned     bool       // a wait for the disk, or for room, was canceled
+	answered   *statement // the last one
 }
 
 func (r *round) startLoad() *load {
@@ -148,11 +156,19 @@ func (c *client) run() {
 func (c *client) connect(ctx context.Context) bool {
 	s := &session{name: fmt.Sprintf("chaos %d.%d", c.number, len(c.sessions)), began: time.Now()}
 	c.sessions = append(c.sessions, s)
-	config, err := pgconn.ParseConfig(c.load.round.server.Conninfo("postgres", "postgres") + " sslmode=disable")
+	// superusers are never refused
+	user := "postgres"
+	if c.load.round.config.onFailure == "error" && c.number%4 != 0 {
+		user = "clerk"
+	}
+	config, err := pgconn.ParseConfig(c.load.round.server.Conninfo(user, "postgres") + " sslmode=disable")
 	if err != nil {
 		panic(err)
 	}
 	config.RuntimeParams["application_name"] = s.name
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		c.warned = c.warned || strings.HasPrefix(n.Message, "cancel")
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, config)
@@ -162,7 +178,7 @@ func (c *client) connect(ctx context.Context) bool {
 		}
 		return false
 	}
-	c.conn, c.session, c.prepared = conn, s, false
+	c.conn, c.session, c.prepared, c.inserts, c.synced, c.warned = conn, s, false, false, false, false
 	s.connected, s.pid = true, conn.PID()
 	return true
 }
@@ -185,11 +201,12 @@ func (c *client) vanish() {
 
 // begin numbers a statement. The template has the marker's place: /**/.
 func (c *client) begin(template string) (*statement, string) {
-	s := &statement{session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
+	s := &statement{undoes: strings.HasPrefix(template, "ROLLBACK"), session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
 	text := strings.Replace(template, "/**/", "/*"+s.marker+"*/", 1)
 	text = strings.ReplaceAll(text, "@marker", s.marker)
 	s.text = digestOf(text)
 	c.statements = append(c.statements, s)
+	c.synced = c.synced || c.load.round != nil && isSynced(c.load.round.config.sync, template)
 	return s, text
 }
 
@@ -207,6 +224,7 @@ func (c *client) within(ctx context.Context, s *statement, do func(context.Conte
 	if ctx.Err() != nil {
 		c.load.hang(fmt.Sprintf("statement %s of %s", s.marker, s.session.name))
 	}
+	c.assure(err)
 	return err
 }
 
@@ -269,6 +287,63 @@ func (c *client) extended(ctx context.Context, template string, params ...string
 	})
 }
 
+var syncedCommand = regexp.MustCompile(`^(INSERT|UPDATE|COPY .* FROM|CREATE|ALTER|DROP)\b`)
+
+// isSynced says whether that is surely a statement of steno.sync.
+func isSynced(sync, template string) bool {
+	return sync != "" && (syncedCommand.MatchString(template) || sync == "all" && strings.HasPrefix(template, "SELECT"))
+}
+
+// assure: the answer to a commit of what steno.sync names promises that all that
+// the session has done so far is on disk.
+func (c *client) assure(err error) {
+	for i := len(c.statements) - 1; c.warned && i >= 0 && c.statements[i].session == c.session && c.statements[i] != c.answered; i-- {
+		c.statements[i].warned = true
+	}
+	c.answered = c.statements[len(c.statements)-1]
+	if c.conn == nil || c.conn.IsClosed() || c.conn.TxStatus() != 'I' {
+		return
+	}
+	last := c.statements[len(c.statements)-1]
+	if c.synced && !c.warned && err == nil && !last.undoes {
+		for i := len(c.statements) - 1; i >= 0 && c.statements[i].session == c.session && !c.statements[i].assured; i-- {
+			c.statements[i].assured = true
+		}
+	}
+	c.synced, c.warned = false, false
+}
+
+// repeat runs prepared statements again and again, so that their plans become
+// generic ones.
+func (c *client) repeat(ctx context.Context) {
+	const text = "INSERT INTO marks VALUES ($1)"
+	if !c.inserts {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if _, err := c.conn.Prepare(ctx, "insert", text, nil); err != nil {
+			return
+		}
+		c.inserts = true
+	}
+	for range 3 + c.rng.IntN(15) {
+		if c.rng.IntN(2) == 0 {
+			if c.execute(ctx) != nil {
+				return
+			}
+			continue
+		}
+		s, _ := c.begin(text)
+		s.text, s.parameter, s.leaves, s.alone = digestOf(text), digestOf(s.marker), true, true
+		err := c.within(ctx, s, func(ctx context.Context) error {
+			_, err := c.conn.ExecPrepared(ctx, "insert", [][]byte{[]byte(s.marker)}, nil, nil).Close()
+			return c.answer(s, err)
+		})
+		if err != nil {
+			return
+		}
+	}
+}
+
 // execute runs the session's prepared statement, whose first parameter is the
 // marker.
 func (c *client) execute(ctx context.Context) error {
@@ -301,7 +376,13 @@ func (c *client) batch(ctx context.Context, templates ...string) error {
 		b.ExecParams(text, nil, nil, nil, nil)
 	}
 	return c.within(ctx, all[0], func(ctx context.Context) error {
-		return c.answers(all, c.conn.ExecBatch(ctx, b))
+		err := c.answers(all, c.conn.ExecBatch(ctx, b))
+		// An answer before that to the Sync can overtake the statement's end, when a
+		// server that is killed sends what it has.
+		for _, s := range all {
+			s.early = err != nil && all[len(all)-1].told == unanswered
+		}
+		return err
 	})
 }
 

@@ -21,6 +21,8 @@ type mode struct {
 	mayMiss func(r *round, s *statement) bool
 	// gaps says that what is missing must be told by gap records.
 	gaps bool
+	// syncs says that statements wait for the disk.
+	syncs bool
 }
 
 var modes = []mode{
@@ -35,6 +37,13 @@ var modes = []mode{
 	{name: "power", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss",
 		mayMiss: func(r *round, s *statement) bool {
 			return s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
+		}},
+
+	// The same, but what a client was told of the classes of steno.sync, and all of
+	// its session before, is there.
+	{name: "sync", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss", syncs: true,
+		mayMiss: func(r *round, s *statement) bool {
+			return !s.assured && s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
 		}},
 }
 
@@ -78,6 +87,10 @@ type config struct {
 	fsync    time.Duration
 	tmpfs    bool // the trail on a small file system of its own
 	parallel bool // parallel workers and autovacuum at work
+	sync     string
+	// gaps says that what is missing must be told by gap records.
+	gaps bool
+	keeping
 	settings []cluster.Setting
 }
 
@@ -124,7 +137,14 @@ func newConfig(o *Options, n int) *config {
 	} else {
 		set("autovacuum", "off")
 	}
+	set("plan_cache_mode", pick(rng, "auto", "auto", "force_generic_plan"))
+	c.keeping.choose(rng, set)
+	c.gaps = c.mode.gaps || c.onFailure == "continue" || c.onFailure == "shutdown"
 	c.settings = append(c.settings, c.mode.settings...)
+	if c.mode.syncs {
+		c.sync = pick(rng, "write, ddl, role", "write, ddl, role", "all")
+		set("steno.sync", c.sync)
+	}
 	return c
 }
 
@@ -142,5 +162,5 @@ var fixed = []cluster.Setting{
 	{Name: "log_min_messages", Value: "warning"},
 	{Name: "log_min_error_statement", Value: "panic"},
 	{Name: "log_error_verbosity", Value: "terse"},
-	{Name: "client_min_messages", Value: "error"},
+	{Name: "client_min_messages", Value: "warning"}, /* waits that are canceled */
 }

@@ -66,7 +66,9 @@ func (r *round) named(what string) []process {
 
 func (r *round) writers() []process { return r.named("postgres: steno writer") }
 
-func (r *round) backends() []process { return r.named("postgres: postgres postgres [local]") }
+func (r *round) backends() []process {
+	return append(r.named("postgres: postgres postgres [local]"), r.named("postgres: clerk postgres [local]")...)
+}
 
 // oneOf takes any; false when there is none.
 func (r *round) oneOf(ps []process) (process, bool) {
@@ -135,7 +137,7 @@ func (r *round) ended(ctx context.Context, family []process) error {
 	return err
 }
 
-var emptyLock = regexp.MustCompile(`FATAL:  lock file "(/[^"]*)" is empty`)
+var emptyLock = regexp.MustCompile(`FATAL:  lock file "([^"]*)" is empty`)
 
 // relaunch starts the server again. Processes of the dead one that were not seen
 // in time may keep it from starting, for a moment.
@@ -150,9 +152,15 @@ func (r *round) relaunch(ctx context.Context) error {
 		}
 		if m := emptyLock.FindStringSubmatch(err.Error()); m != nil {
 			// its maker was killed before it wrote into it; PostgreSQL wants that done by hand
-			if err := os.Remove(m[1]); err != nil {
+			lock := m[1]
+			if !filepath.IsAbs(lock) {
+				lock = filepath.Join(r.dataDir(), lock)
+			}
+			if err := os.Remove(lock); err != nil {
 				return err
 			}
+		} else if r.config.onFailure == "shutdown" && r.shutdownsAsked() > r.shutdowns {
+			return nil // it cannot run before the fault is over: recoverFromShutdown
 		} else if !strings.Contains(err.Error(), "pre-existing shared memory block") {
 			return err
 		}

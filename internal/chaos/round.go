@@ -36,13 +36,16 @@ type round struct {
 	shim   shim
 	load   *load
 
-	done       []string // names of the faults
-	killed     int
-	lastKilled int
-	lost       time.Time // when the power failed; zero: it did not
-	back       time.Time // and when it came again
-	committed  map[string]bool
-	result     result
+	done   []string // names of the faults
+	killed int
+	// kills that the shim was asked for, and has not been seen to make
+	killsAtUnlink int
+	shutdowns     int // that writers asked for
+	lastKilled    int
+	lost          time.Time // when the power failed; zero: it did not
+	back          time.Time // and when it came again
+	committed     map[string]bool
+	result        result
 }
 
 func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
@@ -87,6 +90,10 @@ func (r *round) describe() string {
 	if r.config.tmpfs {
 		s += ", trail on a small file system"
 	}
+	if r.config.sync != "" {
+		s += ", steno.sync " + r.config.sync
+	}
+	s += r.config.describe()
 	if r.config.parallel {
 		s += ", parallel workers, autovacuum"
 	}
@@ -119,8 +126,12 @@ func (r *round) run(ctx context.Context) error {
 	settings = append(settings,
 		cluster.Setting{Name: "steno.directory", Value: r.trail()},
 		cluster.Setting{Name: "steno.ring_directory", Value: r.rings})
+	settings = append(settings, r.keySettings()...)
 	var err error
 	if r.server, err = r.lab.Start(ctx, r.name, settings); err != nil {
+		return err
+	}
+	if err := r.keepAll(ctx); err != nil {
 		return err
 	}
 	r.load = r.startLoad()
@@ -159,11 +170,17 @@ func (r *round) inflict(ctx context.Context, f *fault) error {
 	if err := f.inflict(r, ctx); err != nil {
 		return err
 	}
+	if err := r.recoverFromShutdown(ctx); err != nil {
+		return err
+	}
 	return r.progress(ctx, 20+r.rng.IntN(200))
 }
 
 // finish lifts all faults, and ends the load and the server in order.
 func (r *round) finish(ctx context.Context) error {
+	if r.killsAtUnlink > 0 && !r.shim.isSet("kill_before_unlink") {
+		r.killed += r.killsAtUnlink
+	}
 	r.shim.lift()
 	r.resume()
 	var wrong []error
@@ -201,12 +218,12 @@ func (r *round) settle(ctx context.Context) error {
 }
 
 // stop ends the server; afterwards nothing is left in the rings, but gaps that
-// sessions could not tell of any more: the next start does.
+// sessions could not tell of any more, in any mode if they were terminated: the next start does.
 func (r *round) stop(ctx context.Context) error {
 	if err := r.server.Stop(); err != nil {
 		return err
 	}
-	if r.config.mode.gaps && len(r.ringFiles()) > 0 {
+	if len(r.ringFiles()) > 0 {
 		err := r.relaunch(ctx)
 		if err == nil {
 			_, err = r.ask(ctx, "SELECT steno.flush()")

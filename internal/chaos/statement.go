@@ -33,6 +33,10 @@ type statement struct {
 	flush     bool // it waits for all before to be on disk
 	leaves    bool // a row with its marker, if it commits
 	alone     bool // a transaction of its own
+	warned    bool // a wait for its record was canceled
+	early     bool // answered before its transaction was
+	undoes    bool // a rollback
+	assured   bool // answered after a wait for the disk
 }
 
 // digest stands for a string that need not be kept.
