@@ -71,46 +71,73 @@ record_failure(const ErrorData *edata)
 	steno_record_put_failed(&record);
 }
 
+/* message of the client whose failure was reported last */
+static TimestampTz reported;
+
+static void
+record_reported(ErrorData *edata)
+{
+	bool		recorded;
+
+	if (MyProcPort != NULL &&
+		(ClientAuthInProgress || (edata->elevel == FATAL && !IsNormalProcessingMode())))
+	{
+		steno_session_failed(edata);
+		return;
+	}
+	if (edata->elevel == FATAL)
+	{
+		steno_session_died(edata);
+		steno_record_dying();
+		recorded = steno_statement_fatal(edata);
+		/* while the failure of the statement was being sent: that one has its record */
+		recorded |= reported == GetCurrentStatementStartTimestamp();
+	}
+	else
+	{
+		steno_statement_failed(edata);
+		recorded = false;
+		reported = GetCurrentStatementStartTimestamp();
+	}
+	recorded |= steno_statement_take_reported();
+	if (unlikely(steno_my.settings_dirty) && !recorded)
+		steno_settings_record_failing();
+	if (!recorded && debug_query_string != NULL &&
+		steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
+		record_failure(edata);
+}
+
 static void
 failure(ErrorData *edata)
 {
 	static bool busy;
-	static TimestampTz reported;	/* message of the client whose failure was reported last */
+	static TimestampTz raised;	/* message of the client at whose failure we failed ourselves */
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
 		(steno_my.log_mask == 0 && steno_my.state == STENO_READY) || !steno_active() || steno_my.state == STENO_DEAD ||
 		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
+	/* the main loop reports our own error now: another attempt would raise it again, for ever */
+	if (edata->elevel == ERROR && raised != 0 && raised == GetCurrentStatementStartTimestamp())
+		return;
 	busy = true;
 	HOLD_INTERRUPTS();
-	if (MyProcPort != NULL &&
-		(ClientAuthInProgress || (edata->elevel == FATAL && !IsNormalProcessingMode())))
-		steno_session_failed(edata);
-	else
+	PG_TRY();
 	{
-		bool		recorded;
-
-		if (edata->elevel == FATAL)
-		{
-			steno_session_died(edata);
-			steno_record_dying();
-			recorded = steno_statement_fatal(edata);
-			/* while the failure of the statement was being sent: that one has its record */
-			recorded |= reported == GetCurrentStatementStartTimestamp();
-		}
-		else
-		{
-			steno_statement_failed(edata);
-			recorded = false;
-			reported = GetCurrentStatementStartTimestamp();
-		}
-		recorded |= steno_statement_take_reported();
-		if (unlikely(steno_my.settings_dirty) && !recorded)
-			steno_settings_record_failing();
-		if (!recorded && debug_query_string != NULL &&
-			steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
-			record_failure(edata);
+		record_reported(edata);
 	}
+	PG_CATCH();
+	{
+		/*
+		 * Out of memory, at most: what we call raises nothing else.  The failures
+		 * of later messages are recorded again.  The throw itself has set the
+		 * count of held interrupts to zero, so there is none to resume.
+		 */
+		busy = false;
+		raised = GetCurrentStatementStartTimestamp();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	RESUME_INTERRUPTS();
 	busy = false;
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-func golden(t *testing.T) []*Seal {
+func golden(t testing.TB) []*Seal {
 	t.Helper()
 	tr, err := trail.Open("../../format/golden/seals")
 	if err != nil {

@@ -1,0 +1,494 @@
+/*
+ * core/fuzz/record_fuzz.c
+ *		Any bytes, as a recipe of records: sessions put them into a ring, a writer
+ *		reads it into blocks, and what the decoder finds there is what went in,
+ *		plain and encrypted.
+ *
+ * Whatever a recipe lacks at its end is zeros, so each makes whole records.
+ */
+#include <stdlib.h>
+
+#include "../test/model.h"
+
+int			steno_fuzz_records(const uint8_t *data, size_t size);
+
+#define SOURCES 3
+#define RING (64 * 1024)
+#define LONGEST (RING / STENO_RING_SHARE)
+#define MOST_RECORDS 400
+
+/* ---- the recipe ---- */
+
+typedef struct Recipe
+{
+	const uint8_t *p;
+	const uint8_t *end;
+	uint8_t		filler;			/* strings repeat, as texts do */
+} Recipe;
+
+static uint8_t
+byte(Recipe *r)
+{
+	return r->p < r->end ? *r->p++ : 0;
+}
+
+/* A number of up to eight bytes; how many, the first says. */
+static uint64_t
+number(Recipe *r)
+{
+	uint64_t	v = 0;
+	int			n = byte(r) % 9;
+
+	while (n-- > 0)
+		v = v << 8 | byte(r);
+	return v;
+}
+
+/* A string of at most most bytes: short ones are the recipe's, long ones repeat a byte of it. */
+static uint32_t
+string(Recipe *r, uint8_t *to, uint32_t most)
+{
+	uint32_t	len = byte(r);
+	uint32_t	i;
+
+	if (len >= 240)
+		len = (len - 239) * 200;
+	len = len > most ? most : len;
+	for (i = 0; i < len; i++)
+		to[i] = i < 16 ? byte(r) : (uint8_t) (to[i % 16] + r->filler);
+	return len;
+}
+
+/* A whole shape definition, as FORMAT.md has it. */
+static uint32_t
+shape(Recipe *r, uint8_t *to, uint32_t *nparams)
+{
+	uint8_t    *p = to;
+	uint32_t	n = byte(r) % 4;
+	uint32_t	len;
+
+	p = steno_put_varint(p, number(r));
+	p = steno_put_varint(p, number(r));
+	len = byte(r) % 20;
+	p = steno_put_varint(p, len);
+	while (len-- > 0)
+		*p++ = byte(r);
+	p = steno_put_varint(p, n);
+	while (n-- > 0)
+	{
+		*p++ = byte(r);
+		p = steno_put_varint(p, number(r));
+		len = byte(r) % 70;
+		p = steno_put_varint(p, len);
+		while (len-- > 0)
+			*p++ = byte(r);
+	}
+	*nparams = byte(r) % 40;
+	p = steno_put_varint(p, *nparams);
+	for (n = 0; n < *nparams; n++)
+	{
+		p = steno_put_varint(p, number(r));
+		*p++ = byte(r);
+	}
+	if (byte(r) & 1)
+	{
+		n = byte(r) % 3;
+		p = steno_put_varint(p, n);
+		while (n-- > 0)
+		{
+			int			i;
+
+			*p++ = byte(r);
+			for (i = 0; i < 3; i++)
+			{
+				len = byte(r) % 40;
+				p = steno_put_varint(p, len);
+				while (len-- > 0)
+					*p++ = byte(r);
+			}
+		}
+	}
+	return (uint32_t) (p - to);
+}
+
+static uint32_t
+extra(Recipe *r, uint8_t *to, uint8_t *count)
+{
+	uint8_t    *p = to;
+	int			i;
+
+	*count = (uint8_t) (byte(r) % 5);
+	for (i = 0; i < 2 * *count; i++)
+	{
+		uint32_t	len = byte(r) % 50;
+
+		p = steno_put_varint(p, len);
+		while (len-- > 0)
+			*p++ = byte(r);
+	}
+	return (uint32_t) (p - to);
+}
+
+/* One record at to, which has room for the longest message. */
+static void
+record(Recipe *r, void *to, uint64_t seq)
+{
+	static uint8_t text[4000];
+	static uint8_t values[1000];
+	uint8_t		shapes[1200];
+	uint8_t		nulls[8];
+	uint8_t		message[600];
+	uint8_t		pairs[600];
+	uint16_t	has = (uint16_t) (byte(r) | byte(r) << 8);
+	StenoRecordMessage m = model_record((uint16_t) (1 + byte(r) % 63), seq, (int64_t) number(r));
+	ModelStrings s = {0};
+	StenoParts	parts;
+	StenoCut	cut;
+	uint32_t	nparams = 0;
+	size_t		i;
+
+	if (has & 1)
+	{
+		s.shape = shapes;
+		s.shape_len = shape(r, shapes, &nparams);
+	}
+	if (has & 2)
+	{
+		s.text = text;
+		s.text_len = string(r, text, sizeof(text));
+	}
+	if (has & 4 && nparams > 0)
+	{
+		s.nulls = nulls;
+		s.nulls_len = (nparams + 7) / 8;
+		for (i = 0; i < s.nulls_len; i++)
+			nulls[i] = byte(r);
+	}
+	if (has & 8)
+	{
+		s.values = values;
+		s.values_len = string(r, values, sizeof(values));
+	}
+	if (has & 16)
+	{
+		s.message = message;
+		s.message_len = string(r, message, sizeof(message));
+		for (i = 0; i < 5; i++)
+			m.sqlstate[i] = (char) ('0' + byte(r) % 43);
+	}
+	if (has & 32)
+	{
+		s.extra = pairs;
+		s.extra_len = extra(r, pairs, &m.extra_count);
+	}
+	if (has & 64)
+	{
+		for (i = 0; i < STENO_PARTS; i++)
+			parts.bytes[i] = number(r);
+		s.parts = &parts;
+	}
+	if (has & 128)
+	{
+		cut.len = number(r);
+		for (i = 0; i < sizeof(cut.hash); i++)
+			cut.hash[i] = byte(r);
+		s.cut = &cut;
+	}
+	if (has & 256)
+		m.rows = number(r) >> 1;
+	if (has & 512)
+		m.duration = number(r) >> 1;
+	if (has & 1024)
+	{
+		m.depth = (uint16_t) number(r);
+		m.substatement = (uint32_t) number(r);
+	}
+	if (has & 2048)
+		m.outcome = byte(r);
+	if (has & 4096)
+		m.xid = (uint32_t) number(r);
+	if (has & 8192)
+		m.audited = byte(r);
+	if (m.m.kind <= STENO_KIND_START)
+		m.statement = number(r);
+	r->filler = byte(r);
+	model_encode(to, &m, &s);
+}
+
+/* ---- ring and block ---- */
+
+typedef struct Session
+{
+	StenoRings	rings;			/* of one ring */
+	StenoProducer producer;
+	StenoSource source;			/* the writer's */
+	uint64_t	position;
+	uint64_t	seq;
+} Session;
+
+/* What the block holds: a copy of each message, and its session. */
+typedef struct Kept
+{
+	uint64_t	bytes[LONGEST / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	uint32_t	body_len;
+} Kept;
+
+typedef struct Bench
+{
+	Session		sessions[SOURCES];
+	StenoBlock *block;
+	StenoCrypt *crypt;
+	uint8_t		data_key[STENO_KEY_SIZE];
+	uint64_t	blocks;
+	Kept		kept[MOST_RECORDS];
+	int			nkept;
+} Bench;
+
+static void
+must(bool right)
+{
+	if (!right)
+		abort();
+}
+
+/* A ring file of one ring, as empty as a new one. */
+static void
+make_rings(StenoRings *rings)
+{
+	size_t		total = (size_t) steno_rings_total(1, RING);
+	StenoRingFile *f = rings->file;
+
+	if (f == NULL)
+	{
+		f = rings->file = aligned_alloc(STENO_PAGE, total);
+		must(f != NULL);
+		memset(f, 0, total);
+		f->nrings = 1;
+		f->size = RING;
+		f->nwriters = 1;
+		f->ring_stride = sizeof(StenoRing);
+		f->rings_offset = (sizeof(StenoRingFile) + STENO_PAGE - 1) / STENO_PAGE * STENO_PAGE;
+		f->data_offset = f->rings_offset + sizeof(StenoRing);
+		f->total = total;
+		must(f->data_offset + RING <= total);
+	}
+	memset(steno_ring_at(rings, 0), 0, sizeof(StenoRing));
+}
+
+/* As a stream does when it begins an encrypted segment. */
+static void
+begin_encryption(Bench *b)
+{
+	const uint8_t key[STENO_KEY_SIZE] = {7};
+	StenoSegmentHeader sh = {.version = STENO_FORMAT_VERSION, .segment = 1, .first_block = 1, .first_record = 1};
+	uint8_t		header[1024] = {0};
+
+	b->crypt = steno_crypt_create();
+	must(b->crypt != NULL && steno_crypt_set_key(b->crypt, key));
+	steno_crypt_describe(b->crypt, &sh);
+	steno_segment_header_write(header, &sh);
+	must(steno_crypt_begin(b->crypt, header));
+	steno_crypt_begun(b->crypt);
+	must(steno_data_key_read(header, key, b->data_key));
+}
+
+/* The block says what went in. */
+static void
+check(Bench *b, StenoCrypt *crypt)
+{
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoDecoder d;
+	StenoRecord r;
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	uint8_t    *buffer;
+	size_t		len;
+	const uint8_t *bytes;
+	int			i;
+
+	steno_block_set_crypt(b->block, crypt);
+	bytes = steno_block_finish(b->block, b->blocks & 1 ? STENO_CODEC_LZ4 : STENO_CODEC_NONE,
+							   b->blocks + 1, 1, 77, chain, &len);
+	must(bytes != NULL);
+	must(steno_block_decrypt(bytes, len, crypt ? b->data_key : NULL, &h, &payload, &buffer));
+	must(((h.flags & STENO_BLOCK_ENCRYPTED) != 0) == (crypt != NULL));
+	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+	for (i = 0; i < b->nkept; i++)
+	{
+		const Kept *k = &b->kept[i];
+
+		must(steno_decoder_next(&d, &r) == STENO_DECODED_RECORD);
+		must(model_matches((const StenoMessage *) k->bytes, k->body, k->body_len, &r));
+	}
+	must(steno_decoder_next(&d, &r) == STENO_DECODED_END);
+	steno_decoder_end(&d);
+	free(buffer);
+}
+
+/* The block is full, or all is in. */
+static void
+finish(Bench *b)
+{
+	check(b, NULL);
+	check(b, b->crypt);
+	b->blocks++;
+	b->nkept = 0;
+	steno_block_reset(b->block);
+}
+
+/* The writer's part: all that is published. */
+static void
+drain(Bench *b, Session *s)
+{
+	StenoRing  *ring = steno_ring_at(&s->rings, 0);
+	uint64_t	head = steno_ring_published(ring);
+
+	while (s->position != head)
+	{
+		const StenoMessage *m = steno_ring_message(steno_ring_data(&s->rings, 0), RING, s->position);
+
+		must(steno_message_is_whole(m, head - s->position) || m->kind == 0);
+		if (m->kind != 0)
+		{
+			if (b->nkept == MOST_RECORDS)
+				finish(b);
+			if (!steno_block_add(b->block, &s->source, m))
+			{
+				finish(b);
+				must(steno_block_add(b->block, &s->source, m));
+			}
+			if (m->kind != STENO_KIND_DEF_SESSION)
+			{
+				Kept	   *k = &b->kept[b->nkept++];
+
+				memcpy(k->bytes, m, m->len);
+				memcpy(k->body, s->source.body, s->source.body_len);
+				k->body_len = s->source.body_len;
+			}
+		}
+		s->position += m->len;
+	}
+	steno_ring_free(ring, s->position);
+}
+
+/* The session's part. */
+static void
+put(Bench *b, Session *s, const StenoMessage *m)
+{
+	uint32_t	total;
+	StenoMessage *to = steno_ring_reserve(&s->producer, m->len);
+
+	if (to == NULL)
+	{
+		drain(b, s);
+		to = steno_ring_reserve(&s->producer, m->len);
+		must(to != NULL);
+	}
+	total = to->len;
+	memcpy(to, m, m->len);
+	to->len = total;
+	steno_ring_publish(&s->producer, to);
+}
+
+static void
+describe(Bench *b, Session *s, Recipe *r, void *buffer)
+{
+	uint8_t		body[STENO_SESSION_MAX];
+	uint8_t		keys[2];
+	char		values[2][200];
+	const char *list[2] = {values[0], values[1]};
+	int			i;
+
+	for (i = 0; i < 2; i++)
+	{
+		uint32_t	len = string(r, (uint8_t *) values[i], sizeof(values[i]) - 1);
+
+		values[i][len] = '\0';
+		keys[i] = byte(r);
+	}
+	model_encode_session(buffer, body,
+						 model_body(body, (int64_t) number(r), (uint32_t) number(r), byte(r) % 3, keys, list),
+						 s->seq, number(r));
+	put(b, s, buffer);
+}
+
+static void
+one(Bench *b, Recipe *r)
+{
+	static uint64_t buffer[LONGEST / 8];
+	uint8_t		what = byte(r);
+	Session    *s = &b->sessions[what % SOURCES];
+	uint8_t		bytes[2000];
+
+	/* a session begins with its description */
+	if (s->source.body_len == 0 && s->producer.head == 0)
+		describe(b, s, r, buffer);
+	switch (what / SOURCES % 8)
+	{
+		case 0:
+			describe(b, s, r, buffer);
+			return;
+		case 1:
+			model_encode_data(buffer, number(r), byte(r) % STENO_PARTS, bytes, string(r, bytes, sizeof(bytes)));
+			break;
+		case 2:
+			s->seq = number(r);
+			record(r, buffer, s->seq);
+			break;
+		case 3:
+			record(r, buffer, 0);	/* a writer's */
+			break;
+		case 4:
+			drain(b, s);
+			return;
+		default:
+			record(r, buffer, ++s->seq);
+			break;
+	}
+	put(b, s, (StenoMessage *) buffer);
+}
+
+int
+steno_fuzz_records(const uint8_t *data, size_t size)
+{
+	static Bench b;
+	Recipe		r = {data, data + size, 0};
+	int			i;
+
+	if (b.block == NULL)
+	{
+		b.block = steno_block_create(64 * 1024);
+		must(b.block != NULL);
+		begin_encryption(&b);
+	}
+	steno_block_reset(b.block);
+	b.blocks = 0;
+	for (i = 0; i < SOURCES; i++)
+	{
+		Session    *s = &b.sessions[i];
+
+		make_rings(&s->rings);
+		steno_producer_init(&s->producer, &s->rings, 0);
+		memset(&s->source, 0, sizeof(s->source));
+		s->source.generation = UINT64_MAX;
+		s->position = 0;
+		s->seq = 0;
+	}
+	while (r.p < r.end)
+		one(&b, &r);
+	for (i = 0; i < SOURCES; i++)
+		drain(&b, &b.sessions[i]);
+	finish(&b);
+	return 0;
+}
+
+#ifdef STENO_FUZZER
+int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	return steno_fuzz_records(data, size);
+}
+#endif

@@ -1,0 +1,55 @@
+/*
+ * core/test/records_round_trip.c
+ *		Random recipes of records, and those of the fuzzer's corpus, through rings
+ *		and blocks to the decoder: fuzz/record_fuzz.c.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+
+#include "test.h"
+#include "trail.h"
+
+int			steno_fuzz_records(const uint8_t *data, size_t size);
+
+TEST(records_come_out_of_blocks_as_they_went_into_rings)
+{
+	uint64_t	random = test_seed();
+	uint64_t	runs = test_parameter("RECORD_RUNS", 300);
+	static uint8_t recipe[20000];
+
+	for (; runs > 0; runs--)
+	{
+		size_t		len = test_below(&random, runs % 10 == 0 ? sizeof(recipe) : 500);
+		size_t		i;
+
+		for (i = 0; i < len; i++)
+			recipe[i] = (uint8_t) (test_random(&random) >> test_below(&random, 8));
+		steno_fuzz_records(recipe, len);
+	}
+}
+
+TEST(records_of_the_corpus_come_out_as_they_went_in)
+{
+	DIR		   *dir = opendir(STENO_CORPUS_RECORDS);
+	struct dirent *entry;
+	int			n = 0;
+
+	CHECK(dir != NULL);
+	while ((entry = readdir(dir)) != NULL)
+	{
+		char		path[600];
+		uint8_t    *bytes;
+		size_t		len;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", STENO_CORPUS_RECORDS, entry->d_name);
+		bytes = file_read(path, &len);
+		CHECK(bytes != NULL);
+		steno_fuzz_records(bytes, len);
+		free(bytes);
+		n++;
+	}
+	closedir(dir);
+	CHECK(n > 5);
+}
