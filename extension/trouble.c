@@ -494,6 +494,8 @@ steno_trouble_place(StenoWriter *w, bool idle)
 			if (steno_stream_replace(&w->stream, steno_directory, place, GetCurrentTimestamp(), &error))
 			{
 				log_replaced(w, place, segment);
+				if (w->stream.segment != segment)
+					steno_seal_moved(w);
 				atomic_store(&w->control->segment, w->stream.segment);
 				break;
 			}

@@ -116,6 +116,7 @@ extern bool steno_seal_start(StenoWriter *writer);
 extern void steno_seal_written(StenoWriter *writer, uint32 bytes);
 extern void steno_seal_if_due(StenoWriter *writer);
 extern bool steno_seal_segment(StenoWriter *writer);
+extern void steno_seal_moved(const StenoWriter *writer);
 extern bool steno_seal_reload(StenoWriter *writer);
 extern bool steno_seal_stop(StenoWriter *writer);
 
