@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/cmdtag.h"
+#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/memutils.h"
 
@@ -371,6 +372,12 @@ client_utility(UTILITY_ARGS)
 	{
 		error_context_stack = steno_top_level.callback.previous;
 		steno_top_level.ending = true;
+		/* its source goes with its portal, before its record is made: the server has a copy */
+		if (s->source != debug_query_string && debug_query_string && strcmp(s->source, debug_query_string) == 0)
+		{
+			s->text = debug_query_string + (s->text - s->source);
+			s->source = debug_query_string;
+		}
 		return;
 	}
 	statement = tree_after(&steno_top_level, statement);
