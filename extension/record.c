@@ -99,13 +99,6 @@ steno_record_dying(void)
 	dying = true;
 }
 
-/* Whether steno.on_failure drops what finds no room now; what steno.sync has promised stays. */
-static bool
-may_drop(void)
-{
-	return !(steno_my.start_mask & STENO_START_SYNC) && steno_trouble_drops();
-}
-
 /*
  * Wait for the writer to free some of the ring.  Our latch may be set for other
  * reasons meanwhile; it is set again at the end so that nobody misses it.
@@ -128,7 +121,7 @@ wait_for_room(uint32 len)
 	{
 		int			events;
 
-		if (end_wait(start) || may_drop())
+		if (end_wait(start) || steno_trouble_drops())
 			break;
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
@@ -167,7 +160,8 @@ steno_record_room(uint32 len)
 	if (likely(m != NULL))
 		return m;
 	steno_writer_wake(steno_my.writer);
-	if (steno_my.delivery == STENO_DELIVERY_DROP ? !(steno_my.start_mask & STENO_START_SYNC) : may_drop())
+	if ((steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
+		steno_trouble_drops())
 		return NULL;
 	return wait_for_room(len);
 }

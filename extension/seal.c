@@ -433,13 +433,6 @@ steno_seal_stop(StenoWriter *w)
 	return seal_now(w, "stop", NULL, true) && steno_writer_write(w);
 }
 
-/* The segment was moved away without a seal at its end: what is put back is only found. */
-void
-steno_seal_moved(const StenoWriter *w)
-{
-	first_block = w->stream.next_block;
-}
-
 /* The stream is open: what was found there. */
 bool
 steno_seal_start(StenoWriter *w)

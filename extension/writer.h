@@ -125,7 +125,6 @@ extern void steno_seal_written(StenoWriter *writer, uint32 bytes);
 extern void steno_seal_if_due(StenoWriter *writer);
 extern void steno_seal_moved(StenoWriter *writer);
 extern bool steno_seal_segment(StenoWriter *writer);
-extern void steno_seal_moved(const StenoWriter *writer);
 extern bool steno_seal_reload(StenoWriter *writer);
 extern bool steno_seal_stop(StenoWriter *writer);
 
