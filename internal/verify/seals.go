@@ -193,8 +193,9 @@ func (s *sealState) openEnds() {
 	for _, e := range s.ends {
 		switch {
 		case s.runs[e.next]:
-		case s.sum.Last < e.next && s.unread == 0:
-			// the next segment has no block yet: who has begun it was killed at once
+		case s.sum.Last <= e.next && s.unread == 0:
+			// no block stands behind the first one of the next segment, and only that
+			// has the seal which says that a run began there
 		case s.unread > 0:
 		default:
 			s.once("segment", e.place, "segment %d ends without a seal, though its writer seals at ends of segments", e.number)
