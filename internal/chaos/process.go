@@ -142,6 +142,7 @@ var emptyLock = regexp.MustCompile(`FATAL:  lock file "([^"]*)" is empty`)
 // relaunch starts the server again. Processes of the dead one that were not seen
 // in time may keep it from starting, for a moment.
 func (r *round) relaunch(ctx context.Context) error {
+	r.shutdowns = r.shutdownsAsked()
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		if err := r.server.Launch(); err != nil {
 			return err

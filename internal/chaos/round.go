@@ -302,7 +302,7 @@ func (r *round) progress(ctx context.Context, n int) error {
 		if !again {
 			break
 		}
-		if tail := r.server.LogTail(20); !strings.Contains(tail, "due to startup process failure") {
+		if tail := r.server.LogTail(20); r.shutdownsAsked() == r.shutdowns && !strings.Contains(tail, "due to startup process failure") {
 			return fmt.Errorf("the server has ended by itself; its log ends:\n%s", tail)
 		}
 		if err := r.relaunch(ctx); err != nil {
