@@ -216,7 +216,7 @@ inside_query(const StenoOpen *o, void (*f) (void))
 	/* as the executor's hooks have it */
 	if (steno_my.level == NULL && steno_my.client && o->s.top_level)
 	{
-		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_enter_top(query);
 		f();
 		steno_leave(&steno_top_level);
 		return;

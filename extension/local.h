@@ -122,7 +122,6 @@ typedef enum StenoState
 #define STENO_HOT __attribute__((hot))
 #define STENO_COLD __attribute__((cold, noinline))
 
-
 /*
  * A statement that runs.  That of a client is steno_top_level; nested ones stand
  * on the stack of their hooks.

@@ -275,9 +275,6 @@ find_prepared(const QueryDesc *query)
 	return p;
 }
 
-/* Parameters of at most this many go with a kept shape. */
-#define KEPT_PARAMS STENO_PREPARED_PARAMS
-
 /*
  * Stage the record of a query that ran lately; false: it must be made anew.  Its
  * parameters must be of the same types.
@@ -287,7 +284,7 @@ stage_kept(StenoOpen *o)
 {
 	const StenoKept *k = o->kept;
 	ParamListInfo params = o->query->params;
-	uint8		types[1 + KEPT_PARAMS * (STENO_VARINT_MAX + 1)];
+	uint8		types[1 + STENO_PREPARED_PARAMS * (STENO_VARINT_MAX + 1)];
 	uint32		types_len;
 	StenoParams values;
 	MemoryContext old;
@@ -304,7 +301,7 @@ stage_kept(StenoOpen *o)
 		learn_prepared(o, NULL);
 		return true;
 	}
-	if (unlikely(params->numParams > KEPT_PARAMS))
+	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
 		return false;
 	old = MemoryContextSwitchTo(steno_my.scratch);
 	types_len = steno_params_collect(params, false, types, &values) - types;
@@ -522,7 +519,7 @@ start_query(QueryDesc *query, int eflags)
 	steno_my.starting_own = true;
 	if (o->s.top_level && steno_my.client && steno_my.level == NULL)
 	{
-		steno_enter(&steno_top_level, query, NULL, 0);
+		steno_enter_top(query);
 		steno_my.previous_start(query, eflags);
 		steno_leave(&steno_top_level);
 		steno_my.starting_own = saved_own;

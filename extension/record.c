@@ -651,6 +651,30 @@ steno_record_put_failed(StenoRecord *record)
 
 /* ---- the staged record ---- */
 
+/* Room for it; NULL: it is too big, finds none, or must not be staged. */
+static pg_attribute_always_inline StenoRecordMessage *
+reserve_staged(uint64 total)
+{
+	StenoLocal *s = &steno_my;
+
+	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
+				 total > s->producer.max_message))
+		return NULL;
+	return steno_ring_reserve(&s->producer, (uint32) total);
+}
+
+/* It is whole: show it in the in-flight slot. */
+static pg_attribute_always_inline void
+show_staged(StenoRecordMessage *m, uint64 statement, TimestampTz time)
+{
+	StenoLocal *s = &steno_my;
+
+	s->inflight_version =
+		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
+							 statement, time, s->producer.head);
+	s->staged = m;
+}
+
 /*
  * At the start of a statement: write its record at the head of the ring, without
  * publishing it, and show it in the in-flight slot.  What is known at the end
@@ -660,21 +684,12 @@ steno_record_put_failed(StenoRecord *record)
 bool
 steno_record_stage(const StenoRecord *record)
 {
-	StenoLocal *s = &steno_my;
-	uint64		total = plain_size(record);
-	StenoRecordMessage *m;
+	StenoRecordMessage *m = reserve_staged(plain_size(record));
 
-	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
-				 total > s->producer.max_message))
-		return false;
-	m = steno_ring_reserve(&s->producer, (uint32) total);
 	if (unlikely(m == NULL))
 		return false;
 	encode(m, record, 0, NULL);
-	s->inflight_version =
-		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
-							 record->statement, record->time, s->producer.head);
-	s->staged = m;
+	show_staged(m, record->statement, record->time);
 	reset_scratch();
 	return true;
 }
@@ -687,14 +702,9 @@ static pg_attribute_always_inline StenoRecordMessage *
 begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 values_len,
 			bool params)
 {
-	StenoLocal *s = &steno_my;
-	uint64		total = sizeof(StenoRecordMessage) + shape_len + q->text_len + nulls_len + values_len;
-	StenoRecordMessage *m;
+	StenoRecordMessage *m = reserve_staged(sizeof(StenoRecordMessage) + shape_len + q->text_len +
+										   nulls_len + values_len);
 
-	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
-				 total > s->producer.max_message))
-		return NULL;
-	m = steno_ring_reserve(&s->producer, (uint32) total);
 	if (unlikely(m == NULL))
 		return NULL;
 	m->m.kind = STENO_KIND_STATEMENT;
@@ -713,18 +723,6 @@ begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 
 	m->message_len = 0;
 	m->extra_len = 0;
 	return m;
-}
-
-/* It is whole: show it in the in-flight slot. */
-static pg_attribute_always_inline void
-show_staged(const StenoStatement *q, StenoRecordMessage *m)
-{
-	StenoLocal *s = &steno_my;
-
-	s->inflight_version =
-		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
-							 q->statement, q->time, s->producer.head);
-	s->staged = m;
 }
 
 /*
@@ -746,7 +744,7 @@ steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 sha
 	p = put_bytes(p, q->text, q->text_len);
 	if (params)
 		(void) put_params(p, params, true);
-	show_staged(q, m);
+	show_staged(m, q->statement, q->time);
 	reset_scratch();
 	return true;
 }
@@ -802,7 +800,7 @@ steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepar
 		p += 1 << (widths & 3);
 	}
 	Assert(p <= (uint8 *) m + m->m.len);
-	show_staged(q, m);
+	show_staged(m, q->statement, q->time);
 	return true;
 }
 

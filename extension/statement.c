@@ -254,9 +254,7 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 	 * be read: a function may run as its owner.
 	 */
 	if (s->recorded || s->failures)
-	{
 		steno_describe(s->user_id);
-	}
 }
 
 /* One of which all but its numbers is known. */

@@ -250,12 +250,14 @@ static bool
 stage_transaction(const StenoLevel *l)
 {
 	const StenoStatement *s = l->utility;
-	size_t		len = strlen(l->command);
 	uint8		shape[32];
+	size_t		len;
 
-	if (unlikely(s->class != STENO_CLASS_TRANSACTION || l != &steno_top_level || !s->recorded ||
-				 s->suspect || s->objects != NULL || steno_my.policy != 0 ||
-				 !steno_my.log_statement || len > sizeof(shape) - 5))
+	if (s->class != STENO_CLASS_TRANSACTION || l != &steno_top_level || !s->recorded ||
+		s->suspect || s->objects != NULL || steno_my.policy != 0 || !steno_my.log_statement)
+		return false;
+	len = strlen(l->command);
+	if (len > sizeof(shape) - 5)
 		return false;
 	shape[0] = STENO_CLASS_TRANSACTION;
 	shape[1] = 0;				/* no query id */
