@@ -18,13 +18,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
-// NewCmdBench returns "steno bench".
-func NewCmdBench(f *cmdutil.Factory) *cobra.Command {
+// NewCmdBench returns "steno bench", with the commands of other packages.
+func NewCmdBench(f *cmdutil.Factory, more ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what recording costs",
 	}
 	cmd.AddCommand(newCmdOverhead(f, overheadRun), newCmdStall(f), newCmdChart(f))
+	cmd.AddCommand(more...)
 	return cmd
 }
 

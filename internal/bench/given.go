@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 // Given is a server that somebody runs, with pg_steno loaded. It is measured
@@ -83,7 +85,7 @@ func (g *Given) Close() {
 // Measure compares. It puts the setting back however it ends.
 func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
 	r = &Report{
-		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version, Machine: thisMachine(),
+		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version, Machine: machine.This(),
 		Load: o.Load, Rounds: o.Rounds, Seconds: o.Seconds,
 	}
 	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&r.Postgres); err != nil {
@@ -122,10 +124,10 @@ func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
 		}
 	}
 	for i, value := range values {
-		v := VariantReport{Name: value, Title: logSetting + "=" + value, TPS: estimate(tps[i]), Transactions: transactions[i],
+		v := VariantReport{Name: value, Title: logSetting + "=" + value, TPS: stats.Of(tps[i]), Transactions: transactions[i],
 			Settings: []cluster.Setting{{Name: logSetting, Value: value}}}
 		if i > 0 {
-			e := estimate(ratio[i])
+			e := stats.Of(ratio[i])
 			v.Ratio = &e
 		}
 		r.Variants = append(r.Variants, v)

@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 // Options say what to measure.
@@ -156,7 +158,7 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 	o := &b.Options
 	r := &Report{
 		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version,
-		Postgres: b.Lab.Version, Machine: thisMachine(),
+		Postgres: b.Lab.Version, Machine: machine.This(),
 		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Settings: append(append([]cluster.Setting{}, baseSettings...), o.Settings...),
 	}
 	for _, c := range b.contenders {
@@ -241,8 +243,8 @@ func (b *Bench) settle(ctx context.Context) error {
 }
 
 func (c *contender) report() (VariantReport, error) {
-	ratio := estimate(c.ratio)
-	v := VariantReport{Name: c.name, Title: c.title, Settings: c.settings, TPS: estimate(c.tps), Ratio: &ratio, Transactions: c.transactions}
+	ratio := stats.Of(c.ratio)
+	v := VariantReport{Name: c.name, Title: c.title, Settings: c.settings, TPS: stats.Of(c.tps), Ratio: &ratio, Transactions: c.transactions}
 	after, err := c.written()
 	if err != nil {
 		return v, err

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 // Report is a measurement of what recording costs: what was compared, where
@@ -22,7 +24,7 @@ type Report struct {
 	Command  string            `json:"command"`
 	Steno    string            `json:"steno"`
 	Postgres string            `json:"postgres"`
-	Machine  Machine           `json:"machine"`
+	Machine  machine.Machine   `json:"machine"`
 	Load     Load              `json:"load"`
 	Rounds   int               `json:"rounds"`
 	Seconds  int               `json:"seconds"`
@@ -38,10 +40,10 @@ type VariantReport struct {
 	Name     string            `json:"name"`
 	Title    string            `json:"title"`
 	Settings []cluster.Setting `json:"settings"`
-	TPS      Estimate          `json:"tps"`
+	TPS      stats.Estimate    `json:"tps"`
 	// Ratio is the throughput against the base's in the same round.
-	Ratio        *Estimate `json:"ratio,omitempty"`
-	Transactions int64     `json:"transactions"`
+	Ratio        *stats.Estimate `json:"ratio,omitempty"`
+	Transactions int64           `json:"transactions"`
 	// Bytes that the variant wrote to its log or trail.
 	Bytes               int64    `json:"bytes,omitempty"`
 	BytesPerTransaction *float64 `json:"bytes_per_transaction,omitempty"`

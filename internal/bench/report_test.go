@@ -7,19 +7,22 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 func exampleReport() *Report {
 	per := 215.9
 	return &Report{
 		Postgres: "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)",
-		Machine:  Machine{CPU: "A & B <CPU>", Cores: 2, Kernel: "6.1"},
+		Machine:  machine.Machine{CPU: "A & B <CPU>", Cores: 2, Kernel: "6.1"},
 		Load:     Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10},
 		Rounds:   100, Seconds: 1,
 		Variants: []VariantReport{
-			{Name: "off", Title: "off", TPS: Estimate{Median: 20000}},
-			{Name: "log_statement", Title: "log_statement=all", TPS: Estimate{Median: 14000},
-				Ratio: &Estimate{Median: 0.7, Low: 0.65, High: 0.75, Confidence: 0.96}, BytesPerTransaction: &per},
+			{Name: "off", Title: "off", TPS: stats.Estimate{Median: 20000}},
+			{Name: "log_statement", Title: "log_statement=all", TPS: stats.Estimate{Median: 14000},
+				Ratio: &stats.Estimate{Median: 0.7, Low: 0.65, High: 0.75, Confidence: 0.96}, BytesPerTransaction: &per},
 		},
 		Profile: &ProfileReport{Runs: []ProfileRun{{Samples: 1000, Backends: 10, Writers: 5,
 			Places: []Place{{"a", "", 3}, {"b", "x", 4}, {"a", "y", 3}}}, {Samples: 1000, Backends: 11, Writers: 5}}},

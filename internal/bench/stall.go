@@ -19,6 +19,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 // stallOptions are the flags of "steno bench stall".
@@ -42,8 +43,8 @@ type StallReport struct {
 	Stopped float64 `json:"stopped_ms"`
 	// Ratio compares slices with stopped writers to slices with running ones
 	// of the same round; Noise compares two with running ones.
-	Ratio Estimate `json:"ratio"`
-	Noise Estimate `json:"noise"`
+	Ratio stats.Estimate `json:"ratio"`
+	Noise stats.Estimate `json:"noise"`
 	// Waits is how often a statement waited for room in its ring.
 	Waits int `json:"waits"`
 }
@@ -151,8 +152,8 @@ func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, progress *
 		ratio = append(ratio, ms[0]/ms[1])
 		noise = append(noise, ms[2]/ms[1])
 	}
-	report.Running, report.Stopped = estimate(running).Median, estimate(stopped).Median
-	report.Ratio, report.Noise = estimate(ratio), estimate(noise)
+	report.Running, report.Stopped = stats.Of(running).Median, stats.Of(stopped).Median
+	report.Ratio, report.Noise = stats.Of(ratio), stats.Of(noise)
 	waits, err := s.Psql(ctx, "SELECT sum(waits) FROM steno.rings")
 	if err == nil {
 		report.Waits, err = strconv.Atoi(waits)
@@ -233,7 +234,7 @@ func latencies(all []float64, file string) ([]float64, error) {
 }
 
 func (r *StallReport) write(out io.Writer) error {
-	ratio := func(e Estimate) string {
+	ratio := func(e stats.Estimate) string {
 		return fmt.Sprintf("%.3f (%.3f to %.3f)", e.Median, e.Low, e.High)
 	}
 	_, err := fmt.Fprintf(out, `%s; %d rounds of slices of %d s

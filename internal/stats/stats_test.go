@@ -1,4 +1,4 @@
-package bench
+package stats
 
 import (
 	"math"
@@ -31,7 +31,7 @@ func TestEstimateHasTheRanksOfPublishedTables(t *testing.T) {
 		{25, 8, 18, 0.9567},
 		{100, 40, 61, 0.9648},
 	} {
-		e := estimate(sequence(c.n))
+		e := Of(sequence(c.n))
 		if e.Low != c.low || e.High != c.high || math.Abs(e.Confidence-c.confidence) > 5e-5 {
 			t.Errorf("n = %d: [%g, %g] with %.4f, want [%g, %g] with %.4f", c.n, e.Low, e.High, e.Confidence, c.low, c.high, c.confidence)
 		}
@@ -42,11 +42,11 @@ func TestEstimateHasTheRanksOfPublishedTables(t *testing.T) {
 }
 
 func TestEstimateOfFewValuesSaysHowLittleItKnows(t *testing.T) {
-	e := estimate([]float64{3, 1, 2})
+	e := Of([]float64{3, 1, 2})
 	if e.Low != 1 || e.High != 3 || e.Median != 2 || e.Confidence != 0.75 {
 		t.Errorf("got %+v", e)
 	}
-	if e := estimate([]float64{7}); e.Median != 7 || e.Low != 7 || e.High != 7 || e.Confidence != 0 {
+	if e := Of([]float64{7}); e.Median != 7 || e.Low != 7 || e.High != 7 || e.Confidence != 0 {
 		t.Errorf("of one value got %+v", e)
 	}
 }
@@ -62,7 +62,7 @@ func TestEstimateCoversTheMedian(t *testing.T) {
 		for i := range x {
 			x[i] = random.ExpFloat64()
 		}
-		e := estimate(x)
+		e := Of(x)
 		promised = e.Confidence
 		if e.Low <= math.Ln2 && math.Ln2 <= e.High {
 			covered++

@@ -1,4 +1,5 @@
-package bench
+// Package machine says where a measurement is made, and what else went on there.
+package machine
 
 import (
 	"os"
@@ -16,7 +17,8 @@ type Machine struct {
 	System string `json:"system"`
 }
 
-func thisMachine() Machine {
+// This is the machine that the program runs on.
+func This() Machine {
 	field := func(path, pattern string) string {
 		text, _ := os.ReadFile(path)
 		if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(text); m != nil {

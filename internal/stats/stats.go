@@ -1,4 +1,5 @@
-package bench
+// Package stats summarizes noisy measurements without assuming a shape of the noise.
+package stats
 
 import (
 	"math"
@@ -20,12 +21,12 @@ type Estimate struct {
 
 const confidence = 0.95
 
-// estimate gives the median of the values and its distribution-free interval:
+// Of gives the median of the values and its distribution-free interval:
 // the pair of order statistics, the same distance from both ends, of which the
 // binomial distribution says that the median lies between them (Conover,
 // Practical Nonparametric Statistics, 3rd edition, section 3.2; Hahn and
 // Meeker, Statistical Intervals, section 5.2). It assumes no shape of the noise.
-func estimate(values []float64) Estimate {
+func Of(values []float64) Estimate {
 	n := len(values)
 	if n == 0 {
 		return Estimate{Median: math.NaN(), Low: math.NaN(), High: math.NaN()}
