@@ -1,0 +1,156 @@
+
+# The records of a prepared statement that runs again and again refer to its text,
+# which stands once beside the ring.  What they mean must outlive other statements
+# that take its place, the writer, and the server.
+
+use strict;
+use warnings;
+
+use IPC::Run ();
+use JSON::PP ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main', conf => "plan_cache_mode = force_generic_plan\nsteno.writers = 1\nsteno.start_after = 100ms");
+
+$node->safe_psql('postgres',
+	'CREATE TABLE account (id int PRIMARY KEY, balance int); INSERT INTO account SELECT i, 0 FROM generate_series(1, 1000) i');
+
+# more of them than there are templates
+my @texts = ('UPDATE account SET balance = balance + 1 WHERE id = $1',
+	map { "SELECT balance + $_ AS wanted_$_ FROM account WHERE id = \$1" } 2 .. 9);
+my $client = Steno::Client->new($node, application_name => 'brief');
+my (@told, $next);
+
+$client->parse("s$_", $texts[$_])->sync->finish foreach 0 .. $#texts;
+
+# Runs the statement of that number, and remembers what must be in the trail.
+sub run
+{
+	my ($number, $id) = @_;
+	my $result;
+
+	$id //= ++$next;
+	$result = $client->bind_values('', "s$number", $id)->execute('')->sync->finish or die 'the server has gone';
+	die $result->{error}[1] if $result->{error};
+	push @told, "$texts[$number] $id";
+	return;
+}
+
+# In turns, one after the other, and some more often than others.
+sub run_all
+{
+	my ($rounds) = @_;
+
+	foreach my $round (1 .. $rounds)
+	{
+		run($_) foreach 0 .. $#texts;
+		run($round % 3) for 1 .. 4;
+	}
+	return;
+}
+
+sub found
+{
+	my ($where) = @_;
+
+	return map { "$_->{text} $_->{params}[0]" } records($where, kind => 'statement', application => 'brief', outcome => 'ok');
+}
+
+sub kill_all
+{
+	my $postmaster = $node->{_pid};
+	my @pids = (split(' ', `ps -o pid= --ppid $postmaster`), $postmaster);
+
+	kill 'STOP', $postmaster;
+	kill 'KILL', @pids;
+	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @pids };
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	return;
+}
+
+# How often a text stands in the ring file.
+sub in_ring_file
+{
+	my ($text) = @_;
+	my ($file) = glob rings_of($node) . '/*';
+	my $bytes = slurp_file($file);
+
+	return scalar(() = $bytes =~ /\Q$text\E/g);
+}
+
+# more statements than there are templates take turns, and what refers to those is drained now and then
+foreach (1 .. 3)
+{
+	run_all(2);
+	flush($node);
+}
+# a few run again and again
+foreach (1 .. 3)
+{
+	run($_) foreach (0 .. 3) x 2;
+	flush($node);
+}
+is_deeply([ found($node) ], \@told, 'what was drained');
+
+# now nothing is drained, until the server dies
+my $writer = value($node, 'SELECT pid FROM steno.writers');
+my @before;
+
+kill 'STOP', $writer;
+@before = map { in_ring_file($_) } @texts[ 0 .. 3 ];
+run($_) foreach (0 .. 3) x 10;
+is_deeply([ map { in_ring_file($_) } @texts[ 0 .. 3 ] ], \@before, 'the text of brief records stands beside the ring');
+# others want their templates
+run_all(3);
+
+# one that runs when it dies
+my $other = $node->background_psql('postgres');
+$other->query_safe('BEGIN; SELECT FROM account FOR UPDATE');
+$client->bind_values('', 's0', 77)->execute('')->sync->send_all;
+wait_until 'the statement waits', sub {
+	value($node, q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'brief' AND wait_event_type = 'Lock'}) eq '1';
+};
+kill_all();
+
+my $saved = PostgreSQL::Test::Utils::tempdir();
+PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
+PostgreSQL::Test::RecursiveCopy::copypath(rings_of($node), "$saved/rings");
+IPC::Run::run([ $ENV{STENO}, 'recover', '--out', "$saved/copy", '--rings', "$saved/rings", "$saved/trail" ], '>', \my $out, '2>', \my $err);
+is($? >> 8, 0, 'steno recover reads the ring file') or diag $err;
+verify_ok("$saved/copy", 'the copy is whole');
+is_deeply([ found("$saved/copy") ], \@told, 'what steno recover read from the ring');
+
+$node->start;
+wait_until 'the server has drained it', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+is_deeply([ found($node) ], \@told, 'what the server drained');
+foreach my $where ("$saved/copy", $node)
+{
+	my $r = the_record($where, 'what ran', kind => 'statement', application => 'brief', outcome => 'interrupted');
+
+	is("$r->{text} $r->{params}[0]", "$texts[0] 77", 'what ran has its text and its parameter');
+}
+verify_ok($node, 'the trail is whole');
+
+# a start record of what runs for long is made from the template; so is that of a failure
+$client = Steno::Client->new($node, application_name => 'late');
+$client->parse('s0', $texts[0])->sync->finish;
+run(0) for 1 .. 4;
+$other = $node->background_psql('postgres');
+$other->query_safe('BEGIN; SELECT FROM account FOR UPDATE');
+$client->bind_values('', 's0', 78)->execute('')->sync->send_all;
+wait_until 'it has a start record', sub { scalar(records($node, kind => 'start', application => 'late')) == 1 };
+my ($start) = records($node, kind => 'start', application => 'late');
+is("$start->{text} $start->{params}[0]", "$texts[0] 78", 'the start record');
+value($node, q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'late'});
+$client->finish;
+my $failed = the_record($node, 'its failure', kind => 'statement', application => 'late', outcome => 'error');
+is("$failed->{text} $failed->{params}[0] $failed->{sqlstate}", "$texts[0] 78 57014", 'the record of its failure');
+$other->quit;
+
+done_testing();
