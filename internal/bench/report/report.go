@@ -1,5 +1,5 @@
 // Package report shows results: as text on a terminal, and as one page that
-// needs no network.
+// needs no network. Both find what tables and charts refer to in view.go.
 package report
 
 import (
@@ -8,14 +8,6 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 )
-
-// Text shows a result to a person at a terminal.
-func Text(w io.Writer, r *result.Result) {
-	fmt.Fprintf(w, "%s\n", r.Title)
-	for _, m := range r.Measures {
-		fmt.Fprintf(w, "%v %s %.4g [%.4g, %.4g]\n", m.Case, m.Metric, m.Value.Median, m.Value.Low, m.Value.High)
-	}
-}
 
 // HTML writes a page with all of a result.
 func HTML(w io.Writer, r *result.Result) error {
