@@ -1,16 +1,5 @@
-// Package report shows results: as text on a terminal, and as one page that
-// needs no network. Both find what tables and charts refer to in view.go.
+// Package report shows results: as text on a terminal (text.go), and as one page
+// that needs no network (html.go, page.*), with charts that are drawn here
+// (chart.go, bars.go, lines.go). Both find what tables and charts refer to in
+// view.go and grid.go.
 package report
-
-import (
-	"fmt"
-	"io"
-
-	"github.com/pg-steno/pg_steno/internal/bench/result"
-)
-
-// HTML writes a page with all of a result.
-func HTML(w io.Writer, r *result.Result) error {
-	_, err := fmt.Fprintf(w, "<!doctype html><title>%s</title>\n", r.Title)
-	return err
-}

@@ -173,6 +173,12 @@ func (t Terminal) grid(w io.Writer, v *view, g *grid) {
 		for n < len(columns) && width(keys)+width(columns[:n+1]) <= t.Width {
 			n++
 		}
+		for m := n; n < len(columns) && m > 0; m-- {
+			if !columns[m].glued {
+				n = m
+				break
+			}
+		}
 		writeColumns(w, append(slices.Clone(keys), columns[:n]...))
 		if columns = columns[n:]; len(columns) > 0 {
 			fmt.Fprintln(w)
@@ -185,6 +191,7 @@ type column struct {
 	head  []string
 	cells []string
 	right bool
+	glued bool // to the column before
 }
 
 const gap = "  "
@@ -230,7 +237,7 @@ func (g *grid) columns(v *view, short bool) []column {
 		if h.Bar {
 			columns = append(columns, g.barColumn(i))
 		}
-		var c column
+		c := column{glued: i > 0 && (h.Published && !g.Heads[i-1].Published || h.Bar)}
 		mains, ranges := make([]string, len(g.Rows)), make([]string, len(g.Rows))
 		for j, r := range g.Rows {
 			mains[j], ranges[j] = r.Cells[i].text(v, short)
@@ -286,8 +293,8 @@ func pad(s string, width int, right bool) string {
 	return s + space
 }
 
-// barColumn draws the figures of a column from zero on. Ratios up to 1 share a scale that ends there.
-func (g *grid) barColumn(i int) column {
+// top is where the bars of a column end: at its largest figure, but at 1 for ratios below.
+func (g *grid) top(i int) float64 {
 	top := 0.0
 	if g.Heads[i].Ratio {
 		top = 1
@@ -297,6 +304,12 @@ func (g *grid) barColumn(i int) column {
 			top = max(top, e.Median)
 		}
 	}
+	return top
+}
+
+// barColumn draws the figures of a column from zero on.
+func (g *grid) barColumn(i int) column {
+	top := g.top(i)
 	c := column{head: []string{""}}
 	for _, r := range g.Rows {
 		text := ""
