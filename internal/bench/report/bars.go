@@ -41,6 +41,9 @@ func (b *barPicture) narrow() bool { return b.width < 600 }
 
 // label is the figure at the end of a bar.
 func (b *barPicture) label(x *point) string {
+	if x.estimate == one {
+		return "1"
+	}
 	s := figure(x.estimate.Median, b.chart.Ratio)
 	if r := interval(x.estimate, b.chart.Ratio); r != "" && !b.narrow() {
 		s += " " + r
@@ -163,9 +166,7 @@ func (b *barPicture) bar(x *point, class, name string) {
 	end := max(to, from)
 	if x.estimate.N > 1 {
 		low, high := b.scale.at(x.estimate.Low), b.scale.at(x.estimate.High)
-		b.line("whisker", low, middle, high, middle)
-		b.line("whisker", low, middle-4, low, middle+4)
-		b.line("whisker", high, middle-4, high, middle+4)
+		b.whisker(low, high, middle)
 		end = max(end, high)
 	}
 	for _, v := range x.published {
@@ -175,4 +176,13 @@ func (b *barPicture) bar(x *point, class, name string) {
 	b.text("v", end+7, middle+4.5, b.label(x))
 	b.end()
 	b.y += b.rowHeight()
+}
+
+// whisker draws an interval, with a rim that keeps it visible on any colour.
+func (d *drawing) whisker(low, high, y float64) {
+	for _, class := range []string{"rim", "whisker"} {
+		d.line(class, low, y, high, y)
+		d.line(class, low, y-4, low, y+4)
+		d.line(class, high, y-4, high, y+4)
+	}
 }

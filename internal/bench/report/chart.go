@@ -276,19 +276,19 @@ func (d *drawing) diamond(x, y float64) {
 	d.tag("path", "pub", "d", "M"+coordinate(x)+" "+coordinate(y-6)+"l6 6l-6 6l-6-6z")
 }
 
-// textWidth estimates how wide a text is in a sans-serif of that size.
+// textWidth estimates how wide a text is at most in common sans-serifs of that size.
 func textWidth(s string, size float64) float64 {
 	w := 0.0
 	for _, r := range s {
 		switch {
 		case strings.ContainsRune("iljtfrI.,:;'|!()[] ", r):
-			w += 0.33
+			w += 0.37
 		case strings.ContainsRune("mwMW@%", r):
-			w += 0.89
+			w += 0.97
 		case r >= 'A' && r <= 'Z':
-			w += 0.68
+			w += 0.71
 		default:
-			w += 0.57
+			w += 0.62
 		}
 	}
 	return w * size

@@ -241,9 +241,7 @@ func legend(panels []*panel) []keyEntry {
 	}
 	if intervals {
 		d := &drawing{}
-		d.line("whisker", 2, 7, 20, 7)
-		d.line("whisker", 2, 3, 2, 11)
-		d.line("whisker", 20, 3, 20, 11)
+		d.whisker(2, 20, 7)
 		entries = append(entries, keyEntry{"interval of the median", "", sign(d)})
 	}
 	if published {

@@ -9,8 +9,8 @@ import (
 func (p *panel) lines(width float64) (d *drawing, height float64) {
 	d = &drawing{}
 	l := &linePicture{panel: p, drawing: d, width: width, scale: p.scale(), right: width - 10}
-	top, bottom := 14.0, 330.0
-	if l.narrow() {
+	top, bottom := 30.0, 340.0
+	if l.narrow() || p.title != "" {
 		bottom = 270
 	}
 	l.scale.from, l.scale.to = bottom, top
@@ -52,6 +52,7 @@ func (l *linePicture) narrow() bool { return l.width < 600 }
 func (l *linePicture) x(g group) float64 { return l.left + g.position*(l.right-l.left) }
 
 func (l *linePicture) axes(bottom float64) {
+	l.text("t", 2, 12, shortened(l.panel.axis, small, l.width-4))
 	for _, v := range l.scale.ticks {
 		y := l.scale.at(v)
 		l.line("grid", l.left, y, l.right, y)
@@ -164,19 +165,26 @@ func (d *drawing) marker(shape int, x, y float64) {
 	d.tag("path", "f", "d", markers[shape%len(markers)], "transform", "translate("+coordinate(x)+" "+coordinate(y)+")")
 }
 
-// direct writes the series' names beside their ends, not over each other.
+// direct writes the series' names beside the right end, not over each other; of
+// those that end before, at their last point.
 func (l *linePicture) direct() {
 	type label struct {
 		series int
-		x, y   float64
+		y      float64
 	}
 	var all []label
 	for i := range l.panel.series {
-		for j := len(l.groups) - 1; j >= 0; j-- {
-			if x := l.groups[j].points[i]; x != nil {
-				all = append(all, label{i, l.x(l.groups[j]), l.scale.at(x.estimate.Median)})
-				break
-			}
+		runs := l.runs(i)
+		if runs == nil {
+			continue
+		}
+		run := runs[len(runs)-1]
+		g := l.groups[run[len(run)-1]]
+		if y := l.scale.at(g.points[i].estimate.Median); run[len(run)-1] == len(l.groups)-1 {
+			all = append(all, label{i, y})
+		} else {
+			s := l.panel.series[i].title
+			l.text("n", l.x(g)+10, y+4, shortened(s, small, l.right-l.x(g)-10))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b label) int { return int(a.y - b.y) })

@@ -33,8 +33,9 @@ func (t Terminal) Text(w io.Writer, r *result.Result) {
 		fmt.Fprintln(w)
 		t.warn(w, warning)
 	}
+	fmt.Fprintln(w)
+	t.wrap(w, "", r.Command)
 	if parameters := v.parameters(); parameters != "" {
-		fmt.Fprintln(w)
 		t.wrap(w, "", parameters)
 	}
 	for i := range r.Tables {
@@ -48,7 +49,7 @@ func (t Terminal) Text(w io.Writer, r *result.Result) {
 
 // where says what was measured, where and when.
 func (v *view) where() []string {
-	lines := []string{fmt.Sprintf("steno %s, %s, %s", v.Steno, v.Command, v.Time.UTC().Format("2006-01-02 15:04 MST"))}
+	lines := []string{fmt.Sprintf("%s, steno %s", v.Time.UTC().Format("2006-01-02 15:04 MST"), v.Steno)}
 	m := v.Machine
 	place := fmt.Sprintf("%s, %d cores, %s of memory, Linux %s, %s", m.CPU, m.Cores, memory(m.Memory), m.Kernel, m.System)
 	if v.Postgres != "" {
