@@ -102,9 +102,10 @@ func (b *barPicture) axis(top, bottom float64) {
 	for _, v := range b.scale.ticks {
 		x := b.scale.at(v)
 		b.line("grid", x, top, x, bottom)
-		if s := tick(v); x-textWidth(s, small)/2 > last+6 {
-			b.text("t mid", x, bottom+16, s)
-			last = x + textWidth(s, small)/2
+		s := tick(v)
+		if half := textWidth(s, small) / 2; x-half > last+6 {
+			b.text("t mid", max(x, half), bottom+16, s)
+			last = x + half
 		}
 	}
 	b.text("t end", b.width-2, bottom+34, shortened(b.panel.axis, small, b.width-8))

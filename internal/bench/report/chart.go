@@ -283,7 +283,7 @@ func textWidth(s string, size float64) float64 {
 		switch {
 		case strings.ContainsRune("iljtfrI.,:;'|!()[] ", r):
 			w += 0.37
-		case strings.ContainsRune("mwMW@%", r):
+		case strings.ContainsRune("mwMW@%<>=+~#&", r):
 			w += 0.97
 		case r >= 'A' && r <= 'Z':
 			w += 0.71
