@@ -29,7 +29,16 @@ var seen = {page: Number(location.pathname.slice(1)), errors: []};
 addEventListener("error", function (e) { seen.errors.push(String(e.message || e.target.outerHTML)); }, true);
 addEventListener("securitypolicyviolation", function (e) { seen.errors.push("policy: " + e.violatedDirective + " " + e.blockedURI); });
 console.error = console.warn = function () { seen.errors.push([].join.call(arguments, " ")); };
+function leave() {
+  var out = parent.document.createElement("pre");
+  out.textContent = JSON.stringify(seen);
+  parent.document.body.appendChild(out);
+}
 addEventListener("load", function () {
+  try { use(); } catch (e) { seen.errors.push(String(e)); }
+  leave();
+});
+function use() {
   seen.width = innerWidth;
   seen.scroll = document.documentElement.scrollWidth;
   seen.dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -52,10 +61,7 @@ addEventListener("load", function () {
     return [].map.call(table.tBodies[0].rows, function (row) { return row.cells[column].dataset.v; });
   });
   seen.text = document.body.innerText;
-  var out = parent.document.createElement("pre");
-  out.textContent = JSON.stringify(seen);
-  parent.document.body.appendChild(out);
-});
+}
 `
 
 // seen is what the probe has seen.
