@@ -177,7 +177,7 @@ func TestPageInABrowser(t *testing.T) {
 		}
 		for i, s := range all {
 			t.Run(fmt.Sprintf("%s in %d, dark %v", pages[i].name, pages[i].width, dark), func(t *testing.T) {
-				if !strings.Contains(s.Text, "How it was measured") || !strings.Contains(s.Text, "result.json") {
+				if !strings.Contains(s.Text, "How it was measured") || !strings.Contains(s.Text, "JSON") {
 					t.Fatalf("the page is not whole: %+v", s)
 				}
 				checkSeen(t, s, pages[i].width, dark)

@@ -76,6 +76,7 @@ func (v *view) factor(cases []result.Case, from int) []string {
 // are among them goes without saying.
 func (v *view) productTitle(values [][]string) string {
 	var parts []string
+	separator := ", "
 	for i, d := range v.Dimensions {
 		if values[i] == nil || slices.Equal(values[i], []string{""}) || len(values[i]) > 1 && len(values[i]) == len(d.Values) {
 			continue
@@ -92,10 +93,11 @@ func (v *view) productTitle(values [][]string) string {
 			continue
 		}
 		last := len(titles) - 1
+		separator = "; "
 		parts = append(parts, fmt.Sprintf("%s %s or %s", v.dimensionTitle(d.Name), strings.Join(titles[:last], ", "), titles[last]))
 	}
 	if parts == nil {
 		return "all"
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, separator)
 }

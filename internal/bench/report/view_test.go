@@ -169,8 +169,8 @@ func TestSkippedCasesAreNamedInFewWords(t *testing.T) {
 	want := []skipped{
 		{"absent", 6, []string{"io_uring"}},
 		{"not atomic", 4, []string{"pipe; size 2 B or 3 B"}},
-		{"slow", 4, []string{"pipe; 1 B", "io_uring; 2 B; processes 2", "io_uring; 3 B; processes 1"}},
-		{"any", 1, []string{"pipe; 1 B"}},
+		{"slow", 4, []string{"pipe, 1 B", "io_uring, 2 B, processes 2", "io_uring, 3 B, processes 1"}},
+		{"any", 1, []string{"pipe, 1 B"}},
 	}
 	if got := newView(r).skipped(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
