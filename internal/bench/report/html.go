@@ -241,7 +241,12 @@ func legend(panels []*panel) []keyEntry {
 	}
 	if intervals {
 		d := &drawing{}
-		d.whisker(2, 20, 7)
+		if p.chart.Kind == "lines" {
+			d.rect("band", 1, 2, 20, 10)
+			d.line("stem", 11, 2, 11, 12)
+		} else {
+			d.whisker(2, 20, 7)
+		}
 		entries = append(entries, keyEntry{"interval of the median", "", sign(d)})
 	}
 	if published {

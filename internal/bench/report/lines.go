@@ -121,7 +121,11 @@ func (l *linePicture) band(i int) {
 		}
 		if len(run) > 1 {
 			slices.Reverse(low)
-			l.path("band "+l.panel.series[i].class, append(high, low...), true)
+			class := "band "
+			if len(l.panel.series) > 4 {
+				class = "band thin "
+			}
+			l.path(class+l.panel.series[i].class, append(high, low...), true)
 		}
 	}
 }
@@ -143,7 +147,7 @@ func (l *linePicture) series(i int) {
 		l.begin(s.class, x.title)
 		at, y := l.x(l.groups[j]), l.scale.at(x.estimate.Median)
 		if x.estimate.N > 1 {
-			l.line("whisker", at, l.scale.at(x.estimate.Low), at, l.scale.at(x.estimate.High))
+			l.line("stem", at, l.scale.at(x.estimate.Low), at, l.scale.at(x.estimate.High))
 		}
 		l.marker(s.shape, at, y)
 		for _, v := range x.published {
@@ -162,6 +166,8 @@ var markers = []string{
 }
 
 func (d *drawing) marker(shape int, x, y float64) {
+	// Where colours begin anew, shapes are others.
+	shape += shape / colors
 	d.tag("path", "f", "d", markers[shape%len(markers)], "transform", "translate("+coordinate(x)+" "+coordinate(y)+")")
 }
 
