@@ -154,11 +154,11 @@ func (b *barPicture) bar(x *point, class, name string) {
 	}
 	middle := y + height/2
 	from, to := b.scale.at(0), b.scale.at(x.estimate.Median)
-	switch {
-	case b.scale.log && !b.chart.Ratio:
+	dot := b.scale.log && !b.chart.Ratio
+	if dot {
 		b.line("guide", b.scale.from, middle, to, middle)
-		b.tag("circle", "f", "cx", to, "cy", middle, "r", 5.5)
-	default:
+		from = to
+	} else {
 		if b.scale.log {
 			from = b.scale.at(1)
 		}
@@ -169,6 +169,10 @@ func (b *barPicture) bar(x *point, class, name string) {
 		low, high := b.scale.at(x.estimate.Low), b.scale.at(x.estimate.High)
 		b.whisker(low, high, middle)
 		end = max(end, high)
+	}
+	if dot {
+		b.tag("circle", "f", "cx", to, "cy", middle, "r", 5.5)
+		end = max(end, to+4)
 	}
 	for _, v := range x.published {
 		b.diamond(b.scale.at(v), middle)
