@@ -34,7 +34,7 @@ func (r *Report) Result() *result.Result {
 	for i, v := range r.Variants {
 		c := result.Case{"variant": v.Name}
 		if i == 0 {
-			x.Base = &result.Base{Dimension: "variant", Value: v.Name}
+			x.Bases = []result.Base{{Dimension: "variant", Value: v.Name}}
 		}
 		x.Dimensions[0].Values = append(x.Dimensions[0].Values, result.Value{Name: v.Name, Title: v.Title, Settings: v.Settings})
 		x.Measures = append(x.Measures, result.Measure{Case: c, Metric: "tps", Value: v.TPS, Ratio: v.Ratio})

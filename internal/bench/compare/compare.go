@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/bench/report"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
@@ -100,7 +101,7 @@ func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Compar
 	}
 	c := &Comparison{Bench: a.Bench, Rule: Rule, A: side(nameA, a), B: side(nameB, b), Differences: differences(a, b)}
 	names := report.NamesOf(a)
-	sameBase := a.Base == nil && b.Base == nil || a.Base != nil && b.Base != nil && *a.Base == *b.Base
+	sameBases := slices.Equal(a.Bases, b.Bases)
 	for i := range a.Measures {
 		x := &a.Measures[i]
 		y := b.Find(x.Case, x.Metric)
@@ -108,7 +109,7 @@ func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Compar
 			continue
 		}
 		c.add(names, a, x, false, x.Value, y.Value)
-		if sameBase && x.Ratio != nil && y.Ratio != nil {
+		if sameBases && x.Ratio != nil && y.Ratio != nil {
 			c.add(names, a, x, true, *x.Ratio, *y.Ratio)
 		}
 	}
@@ -225,7 +226,7 @@ func differences(a, b *result.Result) []Difference {
 	add("system", m.System, n.System)
 	add("PostgreSQL", a.Postgres, b.Postgres)
 	add("steno", a.Steno, b.Steno)
-	add("ratios are to", base(a), base(b))
+	add("ratios are to", bases(a), bases(b))
 	pairs(add, "", parameters(a.Parameters), parameters(b.Parameters))
 	pairs(add, "", a.Settings, b.Settings)
 	for _, d := range a.Dimensions {
@@ -238,11 +239,12 @@ func differences(a, b *result.Result) []Difference {
 	return all
 }
 
-func base(r *result.Result) string {
-	if r.Base == nil {
-		return ""
+func bases(r *result.Result) string {
+	var all []string
+	for _, b := range r.Bases {
+		all = append(all, b.Dimension+" "+b.Value)
 	}
-	return r.Base.Dimension + " " + r.Base.Value
+	return strings.Join(all, ", ")
 }
 
 func parameters(all []result.Parameter) []cluster.Setting {

@@ -38,7 +38,7 @@ func before() *result.Result {
 				{Name: "log", Title: "the log", Settings: []cluster.Setting{{Name: "log_statement", Value: "all"}}}, {Name: "pgaudit", Title: "pgaudit"}}},
 			{Name: "clients", Title: "clients", Values: []result.Value{{Name: "1", Title: "1"}, {Name: "16", Title: "16"}}},
 		},
-		Base: &result.Base{Dimension: "variant", Value: "off"},
+		Bases: []result.Base{{Dimension: "variant", Value: "off"}},
 		Metrics: []result.Metric{{Name: "tps", Title: "throughput", Unit: "1/s", Better: "higher"}, {Name: "p99", Title: "p99", Unit: "ms", Better: "lower"},
 			{Name: "switches", Title: "context switches"}},
 		Measures: []result.Measure{
@@ -121,7 +121,7 @@ func TestVerdictOfMetricsOfWhichLessIsBetter(t *testing.T) {
 
 func TestRatiosToOtherBasesAreNotCompared(t *testing.T) {
 	b := after()
-	b.Base.Value = "pgaudit"
+	b.Bases = []result.Base{{Dimension: "variant", Value: "pgaudit"}}
 	c, err := Of("a", before(), "b", b)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,7 @@
 package report
 
+import "slices"
+
 // Sizes of pictures, in their own units, which are pixels where there is room.
 const (
 	wide   = 860
@@ -35,6 +37,7 @@ type barPicture struct {
 	y      float64
 	gutter float64 // for names
 	right  float64 // for figures
+	short  bool    // the groups' names say little without that of the axis
 }
 
 func (b *barPicture) narrow() bool { return b.width < 600 }
@@ -52,6 +55,7 @@ func (b *barPicture) label(x *point) string {
 }
 
 func (b *barPicture) measure() {
+	b.short = !slices.ContainsFunc(b.groups, func(g group) bool { return textWidth(g.title, small) >= 60 })
 	for _, g := range b.groups {
 		for i, x := range g.points {
 			if x == nil {
@@ -123,7 +127,7 @@ func (b *barPicture) axis(top, bottom float64) {
 func (b *barPicture) group(g group) {
 	if b.chart.Series != "" {
 		name := g.title
-		if textWidth(name, small) < 60 {
+		if b.short {
 			name = b.x + " " + name
 		}
 		b.text("h", 2, b.y+20, shortened(name, small+1, b.width-4))

@@ -81,8 +81,8 @@ func (v *view) panels(c *result.Chart) []*panel {
 
 func (v *view) panel(c *result.Chart, where result.Case) *panel {
 	p := &panel{chart: c, axis: v.metricTitle(c.Metric, c.Ratio), x: v.dimensionTitle(c.X)}
-	if c.Ratio && v.Base != nil {
-		p.base = v.title(v.Base.Dimension, v.Base.Value)
+	if c.Ratio {
+		p.base = v.baseTitle(c.Metric)
 	}
 	switch v.metric(c.Metric).Better {
 	case "higher":
@@ -110,7 +110,7 @@ func (v *view) panel(c *result.Chart, where result.Case) *panel {
 	if p.groups == nil {
 		return nil
 	}
-	if c.Series == "" && (v.Base == nil || v.Base.Dimension != c.X) {
+	if c.Series == "" && v.baseOf(c.X) == "" {
 		for i := range p.groups {
 			p.groups[i].class = "c1"
 		}
@@ -127,8 +127,8 @@ func (v *view) entries(metric, dimension string, where result.Case) []entry {
 		name := c[dimension]
 		e := entry{name: name, title: v.title(dimension, name), shape: v.rank(dimension, name)}
 		color := e.shape
-		if v.Base != nil && v.Base.Dimension == dimension {
-			if base := v.rank(dimension, v.Base.Value); color == base {
+		if base := v.baseOf(dimension); base != "" {
+			if base := v.rank(dimension, base); color == base {
 				color = -1
 			} else if color > base {
 				color--

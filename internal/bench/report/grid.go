@@ -26,6 +26,7 @@ type head struct {
 	Bar       bool
 
 	metric string
+	name   string      // the metric's title, without a unit: ratios may stand there
 	where  result.Case // the value of the column's dimension
 	any    bool        // published figures of the other kind will do
 }
@@ -100,7 +101,10 @@ func (v *view) heads(t *result.Table) (heads []head, note string) {
 		note = v.metricTitle(t.Columns[0].Metric, t.Columns[0].Ratio)
 	}
 	for i, c := range t.Columns {
-		h := head{Title: v.metricTitle(c.Metric, c.Ratio), Ratio: c.Ratio, metric: c.Metric}
+		h := head{Title: v.metricTitle(c.Metric, c.Ratio), Ratio: c.Ratio, metric: c.Metric, name: v.metric(c.Metric).Title}
+		if c.Ratio {
+			h.name = h.Title
+		}
 		h.any = !slices.ContainsFunc(t.Columns, func(o result.Column) bool {
 			return o.Published && o.Metric == c.Metric && o.Ratio != c.Ratio
 		})
@@ -126,9 +130,10 @@ func (v *view) heads(t *result.Table) (heads []head, note string) {
 // shown are the columns for a measured figure and published ones.
 func shown(h head, published, separate bool) []head {
 	p := h
-	p.Published, p.Bar, p.Title = true, false, h.Title+", published"
+	p.Published, p.Bar = true, false
 	switch {
 	case separate:
+		p.Title = h.name + ", published"
 		return []head{p}
 	case published:
 		p.Title = "published"

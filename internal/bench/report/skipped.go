@@ -12,7 +12,8 @@ import (
 type skipped struct {
 	Reason string
 	Count  int
-	// Cases name them, many in one where they are all of some values' combinations.
+	// Cases name them, many in one where they are all of some values'
+	// combinations; none when the reason is not about cases.
 	Cases []string
 }
 
@@ -29,7 +30,9 @@ func (v *view) skipped() []skipped {
 	for i := range groups {
 		all := cases[groups[i].Reason]
 		groups[i].Count = len(all)
-		groups[i].Cases = v.factor(all, 0)
+		if slices.ContainsFunc(all, func(c result.Case) bool { return len(c) > 0 }) {
+			groups[i].Cases = v.factor(all, 0)
+		}
 	}
 	return groups
 }

@@ -93,6 +93,10 @@ func (t Terminal) lists(w io.Writer, v *view) {
 	if len(v.Skipped) > 0 {
 		fmt.Fprintf(w, "\n%s\n", t.strong("Not run"))
 		for _, s := range v.skipped() {
+			if s.Cases == nil {
+				t.wrap(w, "- ", s.Reason)
+				continue
+			}
 			t.wrap(w, "- ", fmt.Sprintf("%s (%d)", s.Reason, s.Count))
 			for _, c := range s.Cases {
 				t.wrap(w, "    ", c)

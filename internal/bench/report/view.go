@@ -191,8 +191,8 @@ func (v *view) metric(name string) result.Metric {
 func (v *view) metricTitle(name string, ratio bool) string {
 	m := v.metric(name)
 	switch {
-	case ratio && v.Base != nil:
-		return m.Title + " against " + v.title(v.Base.Dimension, v.Base.Value)
+	case ratio && v.baseTitle(name) != "":
+		return m.Title + " against " + v.baseTitle(name)
 	case ratio:
 		return m.Title + ", ratio"
 	case m.Unit == "" || m.Unit == "1/s" && strings.Contains(m.Title, "per second"):
@@ -223,9 +223,36 @@ func (v *view) caseTitle(c result.Case) string {
 	return strings.Join(parts, ", ")
 }
 
-// isBase says whether the case is the one that ratios are to.
+// isBase says whether the case is one that ratios are to.
 func (v *view) isBase(c result.Case) bool {
-	return v.Base != nil && c[v.Base.Dimension] == v.Base.Value
+	return slices.ContainsFunc(v.Bases, func(b result.Base) bool { return c[b.Dimension] == b.Value })
+}
+
+// baseOf is a dimension's base, or nothing.
+func (v *view) baseOf(dimension string) string {
+	for _, b := range v.Bases {
+		if b.Dimension == dimension {
+			return b.Value
+		}
+	}
+	return ""
+}
+
+// baseTitle names what a metric's ratios are to; nothing where that is not one.
+func (v *view) baseTitle(metric string) string {
+	title := ""
+	for _, b := range v.Bases {
+		for _, m := range v.having(metric, []string{b.Dimension}) {
+			if slices.ContainsFunc(m, func(m *result.Measure) bool { return m.Ratio != nil }) {
+				if title != "" {
+					return ""
+				}
+				title = v.title(b.Dimension, b.Value)
+				break
+			}
+		}
+	}
+	return title
 }
 
 // one is the base's ratio to itself.

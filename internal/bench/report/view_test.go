@@ -130,11 +130,12 @@ func TestPublishedFiguresStandOnceInATable(t *testing.T) {
 		columns []result.Column
 		heads   []string
 	}{
-		"beside":       {[]result.Column{{Metric: "tps", Ratio: true, Published: true}}, []string{"throughput against nothing", "published"}},
-		"alone":        {[]result.Column{{Metric: "tps", Ratio: true}, {Metric: "tps", Ratio: true, Published: true}}, []string{"throughput against nothing", "throughput against nothing, published"}},
-		"of a ratio":   {[]result.Column{{Metric: "tps", Published: true}}, []string{"throughput (1/s)", "published"}},
-		"of the other": {[]result.Column{{Metric: "tps", Published: true}, {Metric: "tps", Ratio: true, Published: true}}, []string{"throughput (1/s)", "throughput against nothing", "published"}},
-		"of none":      {[]result.Column{{Metric: "p99", Published: true}}, []string{"latency, 99th percentile (ms)"}},
+		"beside":                {[]result.Column{{Metric: "tps", Ratio: true, Published: true}}, []string{"throughput against nothing", "published"}},
+		"alone":                 {[]result.Column{{Metric: "tps", Ratio: true}, {Metric: "tps", Ratio: true, Published: true}}, []string{"throughput against nothing", "throughput against nothing, published"}},
+		"of a ratio":            {[]result.Column{{Metric: "tps", Published: true}}, []string{"throughput (1/s)", "published"}},
+		"of the other":          {[]result.Column{{Metric: "tps", Published: true}, {Metric: "tps", Ratio: true, Published: true}}, []string{"throughput (1/s)", "throughput against nothing", "published"}},
+		"of a ratio, elsewhere": {[]result.Column{{Metric: "tps"}, {Metric: "tps", Published: true}}, []string{"throughput (1/s)", "throughput, published"}},
+		"of none":               {[]result.Column{{Metric: "p99", Published: true}}, []string{"latency, 99th percentile (ms)"}},
 	} {
 		var heads []string
 		for _, h := range newView(r).grid(&result.Table{Rows: []string{"variant", "clients"}, Columns: c.columns}).Heads {
@@ -166,11 +167,13 @@ func TestSkippedCasesAreNamedInFewWords(t *testing.T) {
 	skip("not atomic", "pipe 3 1", "pipe 2 1", "pipe 2 2", "pipe 3 2")
 	skip("slow", "pipe 1 1", "pipe 1 2", "uring 2 2", "uring 3 1")
 	skip("any", "pipe 1")
+	r.Skipped = append(r.Skipped, result.Skipped{Reason: "no counters"})
 	want := []skipped{
 		{"absent", 6, []string{"io_uring"}},
 		{"not atomic", 4, []string{"pipe; size 2 B or 3 B"}},
 		{"slow", 4, []string{"pipe, 1 B", "io_uring, 2 B, processes 2", "io_uring, 3 B, processes 1"}},
 		{"any", 1, []string{"pipe, 1 B"}},
+		{"no counters", 1, nil},
 	}
 	if got := newView(r).skipped(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)

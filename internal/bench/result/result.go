@@ -39,8 +39,9 @@ type Result struct {
 	// Dimensions are what was varied, in the order of importance.
 	Dimensions []Dimension `json:"dimensions"`
 	Metrics    []Metric    `json:"metrics"`
-	// Base is what ratios are to; nil when there are none.
-	Base     *Base     `json:"base,omitempty"`
+	// Bases are what ratios are to, at most one for each dimension. A case is
+	// compared with the base of a dimension that it has.
+	Bases    []Base    `json:"bases,omitempty"`
 	Measures []Measure `json:"measures"`
 	Tables   []Table   `json:"tables"`
 	Charts   []Chart   `json:"charts"`

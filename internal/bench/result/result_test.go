@@ -49,8 +49,8 @@ func example() *Result {
 func TestSummarizeAsDoneByHand(t *testing.T) {
 	r := example()
 	r.Summarize("variant", "off")
-	if want := (&Base{"variant", "off"}); !reflect.DeepEqual(r.Base, want) {
-		t.Errorf("base %+v", r.Base)
+	if want := []Base{{"variant", "off"}}; !reflect.DeepEqual(r.Bases, want) {
+		t.Errorf("bases %+v", r.Bases)
 	}
 	c := func(variant, clients string) Case { return Case{"variant": variant, "clients": clients} }
 	for _, w := range []struct {
@@ -98,8 +98,8 @@ func TestSummarizeWithoutABaseMakesNoRatios(t *testing.T) {
 			t.Errorf("%v has %+v", m.Case, m.Ratio)
 		}
 	}
-	if r.Base != nil {
-		t.Errorf("base %+v", r.Base)
+	if r.Bases != nil {
+		t.Errorf("bases %+v", r.Bases)
 	}
 }
 

@@ -56,7 +56,7 @@ func (r *Result) Summarize(dimension, base string) {
 		rounds map[int]float64
 	}
 	if dimension != "" {
-		r.Base = &Base{dimension, base}
+		r.Bases = append(r.Bases, Base{dimension, base})
 	}
 	all := map[string]*series{}
 	var order []*series
