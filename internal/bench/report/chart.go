@@ -28,7 +28,7 @@ type panel struct {
 // entry is a value of a dimension.
 type entry struct {
 	name, title string
-	class       string // its colour: c0 of the base, c1 to c7
+	class       string // its colour: c0 of the base, c1 to c8
 	shape       int
 }
 
@@ -46,7 +46,7 @@ type point struct {
 	title     string // all about it, for a tooltip
 }
 
-const colors = 7
+const colors = 8
 
 // panels finds what a chart shows.
 func (v *view) panels(c *result.Chart) []*panel {

@@ -11,14 +11,29 @@ import (
 
 // number shows a figure with four digits or so: 0.1235, 12.35, 1,235, 12.35 M.
 func number(v float64) string {
-	a := math.Abs(v)
-	switch {
+	by, unit := magnitude(v)
+	return scaled(v, by) + unit
+}
+
+// magnitude is what large figures are divided by, and the sign of that.
+func magnitude(v float64) (by float64, unit string) {
+	switch a := math.Abs(v); {
+	case math.IsInf(v, 0):
+		return 1, ""
+	case a >= 999.95e6:
+		return 1e9, " G"
+	case a >= 999.95e3:
+		return 1e6, " M"
+	}
+	return 1, ""
+}
+
+// scaled shows a figure in a unit, without it.
+func scaled(v, by float64) string {
+	v /= by
+	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return "-"
-	case a >= 999.95e6:
-		return digits(v/1e9) + " G"
-	case a >= 999.95e3:
-		return digits(v/1e6) + " M"
 	case a >= 999.95:
 		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
 	case a > 0 && a < 1e-4:
@@ -71,10 +86,15 @@ func figure(v float64, ratio bool) string {
 	return number(v)
 }
 
-// interval shows where an estimate lies: "[0.98, 1.02]"; nothing for one sample.
+// interval shows where an estimate lies, in the unit of its median: "[0.98,
+// 1.02]"; nothing for one sample.
 func interval(e stats.Estimate, ratio bool) string {
 	if e.N < 2 {
 		return ""
+	}
+	if !ratio {
+		by, _ := magnitude(e.Median)
+		return "[" + scaled(e.Low, by) + ", " + scaled(e.High, by) + "]"
 	}
 	return "[" + figure(e.Low, ratio) + ", " + figure(e.High, ratio) + "]"
 }

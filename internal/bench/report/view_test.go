@@ -14,7 +14,7 @@ import (
 func TestNumbers(t *testing.T) {
 	for v, want := range map[float64]string{
 		0: "0", 7: "7", 0.5: "0.5000", 0.00012345: "0.0001", 0.00002: "2e-05", 9.99996: "10.00", 12.345: "12.35", 99.999: "100.0",
-		123.44: "123.4", 999.96: "1,000", 12345.6: "12,346", -12345.6: "-12,346", 999960: "1.000 M", 1234567: "1.235 M", 2e9: "2 G", 15e11: "1500 G",
+		123.44: "123.4", 999.96: "1,000", 12345.6: "12,346", -12345.6: "-12,346", 999960: "1.000 M", 1234567: "1.235 M", 2e9: "2 G", 15e11: "1,500 G",
 		math.Inf(1): "-",
 	} {
 		if got := number(v); got != want {
@@ -27,6 +27,14 @@ func TestNumbers(t *testing.T) {
 	for v, want := range map[float64]string{1: "1.000", 0.98765: "0.988", 0.012: "0.0120", 9.9999: "10.00", 47.3: "47.30", 1234: "1,234"} {
 		if got := ratioNumber(v); got != want {
 			t.Errorf("ratioNumber(%v) = %q, want %q", v, got, want)
+		}
+	}
+	for e, want := range map[stats.Estimate]string{
+		{Median: 1084000, Low: 617526, High: 1250000, N: 7}: "[0.6175, 1.250]", {Median: 617526, Low: 600000, High: 1250000, N: 7}: "[600,000, 1,250,000]",
+		{Median: 0.5, Low: 0.25, High: 2, N: 2}: "[0.2500, 2]", {Median: 1, Low: 1, High: 1, N: 1}: "",
+	} {
+		if got := interval(e, false); got != want {
+			t.Errorf("interval(%v) = %q, want %q", e, got, want)
 		}
 	}
 	for e, want := range map[stats.Estimate]string{
