@@ -14,9 +14,10 @@ import (
 // shown and compared by the same means. It has no samples.
 func (r *Report) Result() *result.Result {
 	x := &result.Result{
-		Version: result.Version, Bench: "overhead", Title: "What recording costs: " + r.Load.Title(), Time: r.Time, Command: r.Command,
-		Steno: r.Steno, Postgres: r.Postgres, Machine: r.Machine, Settings: r.Settings,
-		Parameters: []result.Parameter{{Name: "load", Value: r.Load.Title()}, {Name: "rounds", Value: strconv.Itoa(r.Rounds)},
+		Version: result.Version, Bench: "overhead", Title: "What recording costs: " + r.Load.Title(),
+		Time: r.Time, Command: r.Command, Steno: r.Steno, Postgres: r.Postgres, Machine: r.Machine, Settings: r.Settings,
+		Parameters: []result.Parameter{{Name: "load", Value: r.Load.Title()},
+			{Name: "rounds", Value: strconv.Itoa(r.Rounds)},
 			{Name: "seconds of a slice", Value: strconv.Itoa(r.Seconds)}},
 		Dimensions: []result.Dimension{{Name: "variant", Title: "recorded by"}},
 		Metrics: []result.Metric{
@@ -25,7 +26,8 @@ func (r *Report) Result() *result.Result {
 			{Name: "share", Title: "the extension's share of CPU samples", Unit: "%", Better: "lower"},
 		},
 		Tables: []result.Table{{Title: "Throughput", Rows: []string{"variant"}, Bar: 1,
-			Columns: []result.Column{{Metric: "tps"}, {Metric: "tps", Ratio: true}, {Metric: "bytes"}, {Metric: "share"}}}},
+			Columns: []result.Column{{Metric: "tps"}, {Metric: "tps", Ratio: true}, {Metric: "bytes"},
+				{Metric: "share"}}}},
 		Charts: []result.Chart{
 			{Title: "Throughput while everything is recorded", Kind: "bars", Metric: "tps", Ratio: true, X: "variant"},
 			{Title: "Bytes that are written", Kind: "bars", Metric: "bytes", X: "variant"},
@@ -36,10 +38,12 @@ func (r *Report) Result() *result.Result {
 		if i == 0 {
 			x.Bases = []result.Base{{Dimension: "variant", Value: v.Name}}
 		}
-		x.Dimensions[0].Values = append(x.Dimensions[0].Values, result.Value{Name: v.Name, Title: v.Title, Settings: v.Settings})
+		x.Dimensions[0].Values = append(x.Dimensions[0].Values,
+			result.Value{Name: v.Name, Title: v.Title, Settings: v.Settings})
 		x.Measures = append(x.Measures, result.Measure{Case: c, Metric: "tps", Value: v.TPS, Ratio: v.Ratio})
 		if v.BytesPerTransaction != nil {
-			x.Measures = append(x.Measures, result.Measure{Case: c, Metric: "bytes", Value: stats.Of([]float64{*v.BytesPerTransaction})})
+			x.Measures = append(x.Measures, result.Measure{Case: c, Metric: "bytes",
+				Value: stats.Of([]float64{*v.BytesPerTransaction})})
 		}
 	}
 	r.addShare(x)
@@ -59,7 +63,8 @@ func (r *Report) addShare(x *result.Result) {
 	for _, v := range r.Variants {
 		for _, known := range variants {
 			if known.name == v.Name && known.output == trail {
-				x.Measures = append(x.Measures, result.Measure{Case: result.Case{"variant": v.Name}, Metric: "share", Value: stats.Of(shares)})
+				x.Measures = append(x.Measures, result.Measure{Case: result.Case{"variant": v.Name}, Metric: "share",
+					Value: stats.Of(shares)})
 				return
 			}
 		}

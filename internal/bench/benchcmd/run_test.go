@@ -17,7 +17,8 @@ import (
 
 func measured() *result.Result {
 	r := result.New("example", "An example", "steno bench example", "1")
-	r.Dimensions = []result.Dimension{{Name: "a", Title: "a", Values: []result.Value{{Name: "x", Title: "X"}, {Name: "y", Title: "Y"}}}}
+	r.Dimensions = []result.Dimension{{Name: "a", Title: "a",
+		Values: []result.Value{{Name: "x", Title: "X"}, {Name: "y", Title: "Y"}}}}
 	r.Metrics = []result.Metric{{Name: "m", Title: "speed"}}
 	r.Tables = []result.Table{{Title: "Speeds", Rows: []string{"a"}, Columns: []result.Column{{Metric: "m"}}, Bar: -1}}
 	r.Charts = []result.Chart{{Title: "Speeds", Kind: "bars", Metric: "m", X: "a"}}
@@ -30,10 +31,13 @@ func measured() *result.Result {
 
 func TestResultsGoWhereTheFlagsSay(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	for format, want := range map[string]string{"text": "Speeds\na  speed\nX      4\nY      5\n", "json": `"title":"Speeds"`} {
+	for format, want := range map[string]string{"text": "Speeds\na  speed\nX      4\nY      5\n",
+		"json": `"title":"Speeds"`} {
 		streams, _, out, _ := iostreams.Test()
 		c := &Common{Factory: &cmdutil.Factory{IO: streams}, Format: format, Output: dir}
-		err := c.Run(t.Context(), func(context.Context, *bench.Progress) (*result.Result, error) { return measured(), nil })
+		err := c.Run(t.Context(), func(context.Context, *bench.Progress) (*result.Result, error) {
+			return measured(), nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +48,8 @@ func TestResultsGoWhereTheFlagsSay(t *testing.T) {
 			t.Errorf("no JSON:\n%s", out)
 		}
 	}
-	for name, want := range map[string]string{"report.html": "<h1>An example</h1>", "result.json": `"title": "An example"`, "samples.csv": "1,0,x,m,4\n"} {
+	for name, want := range map[string]string{"report.html": "<h1>An example</h1>",
+		"result.json": `"title": "An example"`, "samples.csv": "1,0,x,m,4\n"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s has no %q: %v", name, want, err)
@@ -64,7 +69,8 @@ func TestNothingIsWrittenWhenMeasuringFails(t *testing.T) {
 }
 
 func TestFlagsThatExcludeEachOther(t *testing.T) {
-	for want, c := range map[string]Common{"--quick and --full": {Quick: true, Full: true, Format: "text"}, `no format "x"`: {Format: "x"}} {
+	for want, c := range map[string]Common{"--quick and --full": {Quick: true, Full: true, Format: "text"},
+		`no format "x"`: {Format: "x"}} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

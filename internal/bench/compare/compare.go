@@ -20,7 +20,8 @@ import (
 const fewest = 4
 
 // Rule is when a figure has changed.
-var Rule = fmt.Sprintf("A figure has changed when the intervals of its two medians do not overlap. There is no verdict on fewer than %d samples.", fewest)
+var Rule = fmt.Sprintf("A figure has changed when the intervals of its two medians do not overlap. There is no "+
+	"verdict on fewer than %d samples.", fewest)
 
 // Verdicts.
 const (
@@ -97,7 +98,8 @@ func (f *Figure) size() float64 {
 // Of compares two results, which must be of the same bench.
 func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Comparison, error) {
 	if a.Bench != b.Bench {
-		return nil, fmt.Errorf("\"%s\" is a result of \"%s\" and \"%s\" one of \"%s\": they cannot be compared", nameA, a.Bench, nameB, b.Bench)
+		return nil, fmt.Errorf("\"%s\" is a result of \"%s\" and \"%s\" one of \"%s\": they cannot be compared",
+			nameA, a.Bench, nameB, b.Bench)
 	}
 	c := &Comparison{Bench: a.Bench, Rule: Rule, A: side(nameA, a), B: side(nameB, b), Differences: differences(a, b)}
 	names := report.NamesOf(a)
@@ -130,7 +132,8 @@ func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Compar
 }
 
 func side(name string, r *result.Result) Side {
-	return Side{Name: name, Time: r.Time.UTC().Format("2006-01-02 15:04 MST"), Title: r.Title, Warning: r.Busy.Warning()}
+	return Side{Name: name, Time: r.Time.UTC().Format("2006-01-02 15:04 MST"), Title: r.Title,
+		Warning: r.Busy.Warning()}
 }
 
 func (c *Comparison) add(names report.Names, r *result.Result, m *result.Measure, ratio bool, a, b stats.Estimate) {

@@ -29,17 +29,21 @@ func before() *result.Result {
 	c := func(variant, clients string) result.Case { return result.Case{"variant": variant, "clients": clients} }
 	ratio := estimate(0.7, 0.68, 0.72, 10)
 	return &result.Result{
-		Version: 1, Bench: "logging", Title: "Before", Time: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC), Steno: "0.1", Postgres: "PostgreSQL 15.20",
-		Machine: machine.Machine{CPU: "Old", Cores: 2, Memory: "1 kB", Kernel: "6.1", System: "Debian"}, Busy: machine.Busy{Before: 50},
+		Version: 1, Bench: "logging", Title: "Before", Steno: "0.1", Postgres: "PostgreSQL 15.20",
+		Time:       time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+		Machine:    machine.Machine{CPU: "Old", Cores: 2, Memory: "1 kB", Kernel: "6.1", System: "Debian"},
+		Busy:       machine.Busy{Before: 50},
 		Settings:   []cluster.Setting{{Name: "fsync", Value: "on"}, {Name: "shared_buffers", Value: "256MB"}},
 		Parameters: []result.Parameter{{Name: "rounds", Value: "10"}},
 		Dimensions: []result.Dimension{
 			{Name: "variant", Title: "recorded by", Values: []result.Value{{Name: "off", Title: "nothing"},
-				{Name: "log", Title: "the log", Settings: []cluster.Setting{{Name: "log_statement", Value: "all"}}}, {Name: "pgaudit", Title: "pgaudit"}}},
+				{Name: "log", Title: "the log", Settings: []cluster.Setting{{Name: "log_statement", Value: "all"}}},
+				{Name: "pgaudit", Title: "pgaudit"}}},
 			{Name: "clients", Title: "clients", Values: []result.Value{{Name: "1", Title: "1"}, {Name: "16", Title: "16"}}},
 		},
 		Bases: []result.Base{{Dimension: "variant", Value: "off"}},
-		Metrics: []result.Metric{{Name: "tps", Title: "throughput", Unit: "1/s", Better: "higher"}, {Name: "p99", Title: "p99", Unit: "ms", Better: "lower"},
+		Metrics: []result.Metric{{Name: "tps", Title: "throughput", Unit: "1/s", Better: "higher"},
+			{Name: "p99", Title: "p99", Unit: "ms", Better: "lower"},
 			{Name: "switches", Title: "context switches"}},
 		Measures: []result.Measure{
 			{Case: c("off", "16"), Metric: "tps", Value: estimate(1000, 950, 1050, 10)},
@@ -58,7 +62,8 @@ func before() *result.Result {
 func after() *result.Result {
 	r := before()
 	r.Title, r.Steno, r.Machine.CPU, r.Machine.Cores, r.Busy.Before = "After", "0.2", "New", 4, 0
-	r.Settings = []cluster.Setting{{Name: "shared_buffers", Value: "1GB"}, {Name: "fsync", Value: "on"}, {Name: "jit", Value: "off"}}
+	r.Settings = []cluster.Setting{{Name: "shared_buffers", Value: "1GB"}, {Name: "fsync", Value: "on"},
+		{Name: "jit", Value: "off"}}
 	r.Dimensions[0].Values[1].Settings[0].Value = "ddl"
 	ratio := estimate(0.6, 0.58, 0.63, 10)
 	r.Measures = r.Measures[:6]
@@ -68,7 +73,8 @@ func after() *result.Result {
 	r.Measures[3].Value = estimate(30, 28, 33, 10)
 	r.Measures[4].Value = estimate(2, 1, 3, 10)
 	r.Measures[5].Value = estimate(500, 400, 600, 10) // A has too few samples
-	r.Measures = append(r.Measures, result.Measure{Case: result.Case{"variant": "log", "clients": "1"}, Metric: "tps", Value: estimate(1, 1, 1, 10)})
+	r.Measures = append(r.Measures, result.Measure{Case: result.Case{"variant": "log", "clients": "1"},
+		Metric: "tps", Value: estimate(1, 1, 1, 10)})
 	return r
 }
 
@@ -106,7 +112,8 @@ func TestFiguresAreJudgedAndOrdered(t *testing.T) {
 
 func TestVerdictOfMetricsOfWhichLessIsBetter(t *testing.T) {
 	a, b := estimate(10, 9, 11, 9), estimate(20, 19, 21, 9)
-	for better, want := range map[string][2]string{"higher": {Better, Worse}, "lower": {Worse, Better}, "": {Higher, Lower}} {
+	for better, want := range map[string][2]string{"higher": {Better, Worse}, "lower": {Worse, Better},
+		"": {Higher, Lower}} {
 		if up, down := verdict(a, b, better), verdict(b, a, better); up != want[0] || down != want[1] {
 			t.Errorf("better %q: %s and %s, want %s", better, up, down, want)
 		}
@@ -227,7 +234,8 @@ func TestCommandReadsArchives(t *testing.T) {
 	}
 	text, err = compare(t, "--format", "json", a, b)
 	var c Comparison
-	if err := errors.Join(err, json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&c)); err != nil || c.Changed != 4 || len(c.Figures) != 7 {
+	if err := errors.Join(err, json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&c)); err != nil ||
+		c.Changed != 4 || len(c.Figures) != 7 {
 		t.Errorf("%v: %+v", err, c)
 	}
 	for want, args := range map[string][]string{
@@ -251,7 +259,8 @@ func TestCommandReadsReportsOfOverhead(t *testing.T) {
 	}
 	for _, want := range []string{
 		"worse  throughput (1/s): pg_steno\n                32,979 [30,132, 35,130] → 2,139 [1,956, 2,388]",
-		"noise  throughput against off: pg_steno", "?      bytes per transaction (B): pg_steno", "the extension's share of CPU samples (%): pg_steno",
+		"noise  throughput against off: pg_steno", "?      bytes per transaction (B): pg_steno",
+		"the extension's share of CPU samples (%): pg_steno",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

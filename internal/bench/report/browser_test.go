@@ -27,7 +27,9 @@ import (
 const probe = `
 var seen = {page: Number(location.pathname.slice(1)), errors: []};
 addEventListener("error", function (e) { seen.errors.push(String(e.message || e.target.outerHTML)); }, true);
-addEventListener("securitypolicyviolation", function (e) { seen.errors.push("policy: " + e.violatedDirective + " " + e.blockedURI); });
+addEventListener("securitypolicyviolation", function (e) {
+  seen.errors.push("policy: " + e.violatedDirective + " " + e.blockedURI);
+});
 console.error = console.warn = function () { seen.errors.push([].join.call(arguments, " ")); };
 function leave() {
   var out = parent.document.createElement("pre");
@@ -45,17 +47,20 @@ function use() {
   seen.paper = getComputedStyle(document.body).backgroundColor;
   seen.ink = getComputedStyle(document.querySelector("svg text")).fill;
   seen.fetched = performance.getEntriesByType("resource").map(function (e) { return e.name; });
-  seen.wide = [].filter.call(document.querySelectorAll("figure svg.wide"), function (e) { return e.getBoundingClientRect().width > 0; }).length;
-  seen.slim = [].filter.call(document.querySelectorAll("figure svg.slim"), function (e) { return e.getBoundingClientRect().width > 0; }).length;
+  function shown(selector) {
+    return [].filter.call(document.querySelectorAll(selector), function (e) { return e.getBoundingClientRect().width > 0; });
+  }
+  seen.wide = shown("figure svg.wide").length;
+  seen.slim = shown("figure svg.slim").length;
   seen.outside = [].filter.call(document.querySelectorAll("figure > svg text"), function (e) {
     var box = e.getBoundingClientRect(), picture = e.closest("svg").getBoundingClientRect();
     return picture.width > 0 && (box.left < picture.left - 1 || box.right > picture.right + 1);
   }).map(function (e) { return e.textContent; });
-  var mark = [].find.call(document.querySelectorAll("svg .m"), function (e) { return e.getBoundingClientRect().width > 0; });
-  mark.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 300, clientY: 300}));
+  shown("svg .m")[0].dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 300, clientY: 300}));
   var tip = document.getElementById("tip");
   seen.tip = tip.hidden ? "" : tip.textContent;
-  var table = document.querySelector("section[aria-labelledby=tables] table"), column = table.tBodies[0].rows[0].cells.length - 1;
+  var table = document.querySelector("section[aria-labelledby=tables] table");
+  var column = table.tBodies[0].rows[0].cells.length - 1;
   seen.columns = [0, 1].map(function () {
     table.tHead.rows[0].cells[column].querySelector("button").click();
     return [].map.call(table.tBodies[0].rows, function (row) { return row.cells[column].dataset.v; });
@@ -125,7 +130,8 @@ func open(t *testing.T, pages []framed, dark bool) (all []seen, asked []string) 
 }
 
 func withProbe(page string) string {
-	page = strings.Replace(page, "script-src &#39;", "script-src &#39;sha256-"+html.EscapeString(hash(probe))+"&#39; &#39;", 1)
+	page = strings.Replace(page, "script-src &#39;",
+		"script-src &#39;sha256-"+html.EscapeString(hash(probe))+"&#39; &#39;", 1)
 	return strings.Replace(page, "<title>", "<script>"+probe+"</script><title>", 1)
 }
 
@@ -146,7 +152,8 @@ func run(t *testing.T, path string, args ...string) string {
 	defer os.RemoveAll(profile)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	cmd := exec.CommandContext(ctx, path, append([]string{"--headless", "--no-sandbox", "--disable-gpu",
+		"--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir=" + profile}, args...)...)
 	var out, errOut bytes.Buffer
@@ -168,7 +175,8 @@ func run(t *testing.T, path string, args ...string) string {
 func TestPageInABrowser(t *testing.T) {
 	logging, ipc := exampleLogging(), exampleIPC()
 	evil, _ := hostile()
-	pages := []framed{{"logging", rendered(t, logging), 1200}, {"ipc", rendered(t, ipc), 360}, {"logging", rendered(t, logging), 360},
+	pages := []framed{{"logging", rendered(t, logging), 1200}, {"ipc", rendered(t, ipc), 360},
+		{"logging", rendered(t, logging), 360},
 		{"ipc", rendered(t, ipc), 1200}, {"hostile", rendered(t, evil), 360}}
 	for _, dark := range []bool{false, true} {
 		all, asked := open(t, pages, dark)
@@ -205,7 +213,8 @@ func checkSeen(t *testing.T, s seen, width int, dark bool) {
 	if dark {
 		paper, ink = "rgb(21, 24, 28)", "rgb(228, 232, 236)"
 	}
-	if s.Dark != dark || s.Paper != paper || s.Ink == "" || !strings.Contains("rgb(26, 30, 35) rgb(86, 96, 107) rgb(228, 232, 236) rgb(155, 165, 176)", s.Ink) {
+	if s.Dark != dark || s.Paper != paper || s.Ink == "" ||
+		!strings.Contains("rgb(26, 30, 35) rgb(86, 96, 107) rgb(228, 232, 236) rgb(155, 165, 176)", s.Ink) {
 		t.Errorf("dark: %v, paper %s, ink %s, want %s and %s", s.Dark, s.Paper, s.Ink, paper, ink)
 	}
 }

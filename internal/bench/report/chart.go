@@ -261,7 +261,8 @@ func (d *drawing) rect(class string, x, y, width, height float64) {
 
 // text writes a text that starts, ends or has its middle at x.
 func (d *drawing) text(class string, x, y float64, s string) {
-	d.WriteString(`<text class="` + class + `" x="` + coordinate(x) + `" y="` + coordinate(y) + `">` + html.EscapeString(s) + `</text>`)
+	d.WriteString(`<text class="` + class + `" x="` + coordinate(x) + `" y="` + coordinate(y) + `">` +
+		html.EscapeString(s) + `</text>`)
 }
 
 // begin opens the group of a mark, with its tooltip.
@@ -308,6 +309,7 @@ func shortened(s string, size, width float64) string {
 
 // svg puts a picture of that size around a drawing.
 func (d *drawing) svg(class, label string, width, height float64) string {
-	return `<svg xmlns="http://www.w3.org/2000/svg" class="` + class + `" viewBox="0 0 ` + coordinate(width) + " " + coordinate(height) +
+	return `<svg xmlns="http://www.w3.org/2000/svg" class="` + class +
+		`" viewBox="0 0 ` + coordinate(width) + " " + coordinate(height) +
 		`" role="img" aria-label="` + html.EscapeString(label) + `">` + d.String() + "</svg>"
 }

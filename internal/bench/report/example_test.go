@@ -37,8 +37,10 @@ func exampleLogging() *result.Result {
 	r.Bench, r.Title = "logging", "What the server's log costs, <b>and</b> what pg_steno does"
 	r.Command = `steno bench logging --clients 1,16 --output "a <b>"`
 	r.Busy = machine.Busy{Before: 37, Steal: 4.25, Load: 1.5}
-	r.Settings = []cluster.Setting{{Name: "shared_buffers", Value: "256MB"}, {Name: "log_line_prefix", Value: "%m [%p] <%u>"}}
-	r.Parameters = []result.Parameter{{Name: "rounds", Value: "7"}, {Name: "seconds of a slice", Value: "2"}, {Name: "scale", Value: "10"}}
+	r.Settings = []cluster.Setting{{Name: "shared_buffers", Value: "256MB"},
+		{Name: "log_line_prefix", Value: "%m [%p] <%u>"}}
+	r.Parameters = []result.Parameter{{Name: "rounds", Value: "7"}, {Name: "seconds of a slice", Value: "2"},
+		{Name: "scale", Value: "10"}}
 	r.Dimensions = []result.Dimension{
 		{Name: "variant", Title: "recorded by", Values: values("none", "nothing", "log_statement", "log_statement=all",
 			"both", "log_statement=all, log_duration", "pgaudit", "pgaudit", "steno", "pg_steno")},
@@ -70,7 +72,8 @@ func exampleLogging() *result.Result {
 		m := r.Find(result.Case{"variant": variant, "clients": "16"}, "tps")
 		for i, value := range values {
 			m.Published = append(m.Published, result.Published{Value: value, IsRatio: true,
-				Source: []string{"A, 2018", "B & <C>, 2019"}[i], Conditions: []string{"PostgreSQL 10, csvlog, 56 clients", "64 cores, 64 clients"}[i]})
+				Source:     []string{"A, 2018", "B & <C>, 2019"}[i],
+				Conditions: []string{"PostgreSQL 10, csvlog, 56 clients", "64 cores, 64 clients"}[i]})
 		}
 	}
 	publish("log_statement", 0.92, 0.85)
@@ -78,17 +81,21 @@ func exampleLogging() *result.Result {
 	r.Tables = []result.Table{
 		{Title: "Throughput", Rows: []string{"clients", "variant"}, Bar: 1, Columns: []result.Column{
 			{Metric: "tps"}, {Metric: "tps", Ratio: true, Published: true}, {Metric: "p99"}, {Metric: "bytes"}}},
-		{Title: "Throughput by clients", Rows: []string{"variant"}, Bar: -1, Columns: []result.Column{{Metric: "tps", Dimension: "clients"}}},
+		{Title: "Throughput by clients", Rows: []string{"variant"}, Bar: -1,
+			Columns: []result.Column{{Metric: "tps", Dimension: "clients"}}},
 	}
 	r.Charts = []result.Chart{
 		{Title: "Throughput against no log", Kind: "bars", Metric: "tps", Ratio: true, X: "clients", Series: "variant",
 			Note: "Diamonds are what others have found, on other machines & <versions>."},
-		{Title: "Bytes written", Kind: "bars", Metric: "bytes", X: "variant", Where: result.Case{"clients": "16"}, Log: true},
+		{Title: "Bytes written", Kind: "bars", Metric: "bytes", X: "variant", Where: result.Case{"clients": "16"},
+			Log: true},
 	}
 	for _, clients := range []string{"1", "16"} {
-		r.Skipped = append(r.Skipped, result.Skipped{Case: result.Case{"variant": "pgaudit", "clients": clients}, Reason: "pgaudit.so is not installed <here>"})
+		r.Skipped = append(r.Skipped, result.Skipped{Case: result.Case{"variant": "pgaudit", "clients": clients},
+			Reason: "pgaudit.so is not installed <here>"})
 	}
-	r.Notes = []string{"With log_statement=all and log_duration the server keeps about half of its throughput; the cause is the pipe to the logging collector, " +
+	r.Notes = []string{"With log_statement=all and log_duration the server keeps about half of its throughput; the " +
+		"cause is the pipe to the logging collector, " +
 		"which all sessions write to & wait for.", "Two cores cannot show how <many> cores would queue for one pipe."}
 	return &r
 }
@@ -100,8 +107,10 @@ func exampleIPC() *result.Result {
 	r.Parameters = []result.Parameter{{Name: "rounds", Value: "3"}}
 	sizes := []int{64, 512, 4096, 65536, 1048576}
 	r.Dimensions = []result.Dimension{
-		{Name: "channel", Title: "channel", Values: values("pipe", "pipe", "mutex", "pipe with a mutex", "socket", "socketpair", "rings", "one ring per producer")},
-		{Name: "size", Title: "bytes", Values: values("64", "64 B", "512", "512 B", "4096", "4 KB", "65536", "64 KB", "1048576", "1 MB")},
+		{Name: "channel", Title: "channel", Values: values("pipe", "pipe", "mutex", "pipe with a mutex", "socket",
+			"socketpair", "rings", "one ring per producer")},
+		{Name: "size", Title: "bytes", Values: values("64", "64 B", "512", "512 B", "4096", "4 KB", "65536", "64 KB",
+			"1048576", "1 MB")},
 		{Name: "producers", Title: "processes", Values: values("1", "1", "50", "50", "1000", "1000")},
 	}
 	r.Metrics = []result.Metric{{Name: "rate", Title: "messages per CPU-second", Unit: "1/s", Better: "higher"},
@@ -114,7 +123,8 @@ func exampleIPC() *result.Result {
 					c := result.Case{"channel": channel, "size": fmt.Sprint(size), "producers": fmt.Sprint(n)}
 					if channel == "pipe" && size > 4096 {
 						if round == 1 {
-							r.Skipped = append(r.Skipped, result.Skipped{Case: c, Reason: "a write of more than 4 KB to a pipe is not atomic"})
+							r.Skipped = append(r.Skipped,
+								result.Skipped{Case: c, Reason: "a write of more than 4 KB to a pipe is not atomic"})
 						}
 						continue
 					}
@@ -126,13 +136,17 @@ func exampleIPC() *result.Result {
 		}
 	}
 	r.Summarize("channel", "pipe")
-	r.Tables = []result.Table{{Title: "Messages", Rows: []string{"channel", "size"}, Bar: -1, Columns: []result.Column{{Metric: "rate", Dimension: "producers"}}},
-		{Title: "Against a pipe, 512 B", Rows: []string{"channel", "producers"}, Where: result.Case{"size": "512"}, Bar: 1,
+	r.Tables = []result.Table{{Title: "Messages", Rows: []string{"channel", "size"}, Bar: -1,
+		Columns: []result.Column{{Metric: "rate", Dimension: "producers"}}},
+		{Title: "Against a pipe, 512 B", Rows: []string{"channel", "producers"}, Where: result.Case{"size": "512"},
+			Bar:     1,
 			Columns: []result.Column{{Metric: "rate"}, {Metric: "rate", Ratio: true}, {Metric: "d_state"}}}}
 	r.Charts = []result.Chart{
 		{Title: "Messages per CPU-second", Kind: "lines", Metric: "rate", X: "size", Series: "channel", Log: true},
-		{Title: "Against a pipe, 512 B", Kind: "bars", Metric: "rate", Ratio: true, X: "producers", Series: "channel", Where: result.Case{"size": "512"}, Log: true},
-		{Title: "Processes that wait in the kernel", Kind: "lines", Metric: "d_state", X: "producers", Series: "channel", Where: result.Case{"size": "512"}},
+		{Title: "Against a pipe, 512 B", Kind: "bars", Metric: "rate", Ratio: true, X: "producers",
+			Series: "channel", Where: result.Case{"size": "512"}, Log: true},
+		{Title: "Processes that wait in the kernel", Kind: "lines", Metric: "d_state", X: "producers",
+			Series: "channel", Where: result.Case{"size": "512"}},
 	}
 	return &r
 }

@@ -101,7 +101,8 @@ func (v *view) heads(t *result.Table) (heads []head, note string) {
 		note = v.metricTitle(t.Columns[0].Metric, t.Columns[0].Ratio)
 	}
 	for i, c := range t.Columns {
-		h := head{Title: v.metricTitle(c.Metric, c.Ratio), Ratio: c.Ratio, metric: c.Metric, name: v.metric(c.Metric).Title}
+		h := head{Title: v.metricTitle(c.Metric, c.Ratio), Ratio: c.Ratio, metric: c.Metric,
+			name: v.metric(c.Metric).Title}
 		if c.Ratio {
 			h.name = h.Title
 		}

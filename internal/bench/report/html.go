@@ -27,7 +27,8 @@ var (
 
 // policy forbids the page everything but its own style and script: whatever a
 // result says, a browser will neither run nor fetch anything for it.
-var policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'",
+var policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; img-src data:; "+
+	"base-uri 'none'; form-action 'none'",
 	hash(pageStyle), hash(pageScript))
 
 func hash(s string) string {
@@ -155,8 +156,8 @@ func (v *view) table(g *grid) tableOf {
 		for i, c := range r.Cells {
 			x := v.cell(c)
 			if e := c.Estimate; g.Heads[i].Bar && e != nil && tops[i] > 0 {
-				x.HTML += template.HTML(fmt.Sprintf(`<svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">`+
-					`<rect class="f" width="%s" height="4"/></svg>`, coordinate(max(100*e.Median/tops[i], 0))))
+				x.HTML += template.HTML(fmt.Sprintf(`<svg viewBox="0 0 100 4" preserveAspectRatio="none" `+
+					`aria-hidden="true"><rect class="f" width="%s" height="4"/></svg>`, coordinate(max(100*e.Median/tops[i], 0))))
 			}
 			row.Cells = append(row.Cells, x)
 		}
@@ -193,10 +194,12 @@ func (v *view) facts() []result.Parameter {
 	all := []result.Parameter{
 		{Name: "Time", Value: v.Time.UTC().Format("2006-01-02 15:04:05 MST")},
 		{Name: "steno", Value: v.Steno}, {Name: "PostgreSQL", Value: strings.TrimPrefix(v.Postgres, "PostgreSQL ")},
-		{Name: "Processor", Value: m.CPU}, {Name: "Cores", Value: strconv.Itoa(m.Cores)}, {Name: "Memory", Value: memory(m.Memory)},
+		{Name: "Processor", Value: m.CPU}, {Name: "Cores", Value: strconv.Itoa(m.Cores)},
+		{Name: "Memory", Value: memory(m.Memory)},
 		{Name: "Kernel", Value: m.Kernel}, {Name: "System", Value: m.System},
 		{Name: "In use before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
-		{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the processors' time, by the host's other machines", v.Busy.Steal)},
+		{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the processors' time, by the host's other machines",
+			v.Busy.Steal)},
 	}
 	if v.Postgres == "" {
 		all = append(all[:2], all[3:]...)

@@ -100,16 +100,19 @@ func TestTextsAreNoMarkup(t *testing.T) {
 		t.Errorf("the hostile text is only there %d times", n)
 	}
 	// Bars cut long names short; all else is shown whole, as text.
-	if want := "<h1>&#34;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=http://x.test/&gt;&amp;amp;</h1>"; !strings.Contains(text, want) {
+	if want := "<h1>&#34;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img " +
+		"src=http://x.test/&gt;&amp;amp;</h1>"; !strings.Contains(text, want) {
 		t.Errorf("no %s", want)
 	}
 }
+
+var reference = regexp.MustCompile(`(?i)(?:href|src|srcset|action|data|poster)="([^"]*)"|url\(([^)]*)\)|@import`)
 
 // What a page may refer to is itself, and its policy lets its own style and script through.
 func TestPageRefersToNothing(t *testing.T) {
 	for name, r := range examples() {
 		text := rendered(t, r)
-		for _, m := range regexp.MustCompile(`(?i)(?:href|src|srcset|action|data|poster)="([^"]*)"|url\(([^)]*)\)|@import`).FindAllStringSubmatch(text, -1) {
+		for _, m := range reference.FindAllStringSubmatch(text, -1) {
 			if m[1] != "data:," {
 				t.Errorf("%s: %s", name, m[0])
 			}
@@ -119,7 +122,8 @@ func TestPageRefersToNothing(t *testing.T) {
 			if len(m) != 1 {
 				t.Fatalf("%s: %d elements %s", name, len(m), element)
 			}
-			if want := element + "-src &#39;sha256-" + strings.ReplaceAll(hash(m[0][1]), "+", "&#43;"); !strings.Contains(text, want) {
+			if want := element + "-src &#39;sha256-" + strings.ReplaceAll(hash(m[0][1]), "+",
+				"&#43;"); !strings.Contains(text, want) {
 				t.Errorf("%s: the policy has no %s", name, want)
 			}
 		}
@@ -133,10 +137,12 @@ func TestPageHasEverything(t *testing.T) {
 	text := rendered(t, exampleLogging())
 	for _, want := range []string{
 		`role="note">This machine was busy: 37 %`, "A &amp; B &lt;CPU&gt; 9000", "6.1.0-38-amd64", "7.7 GiB",
-		"15.20 (Debian 15.20-0&#43;deb12u1)", "<code>shared_buffers</code></dt><dd><code>256MB", "Settings of log_statement=all",
+		"15.20 (Debian 15.20-0&#43;deb12u1)", "<code>shared_buffers</code></dt><dd><code>256MB",
+		"Settings of log_statement=all",
 		"steno bench logging --clients 1,16 --output &#34;a &lt;b&gt;&#34;", "seconds of a slice</dt><dd>2",
 		"pgaudit.so is not installed &lt;here&gt; (2)", "Two cores cannot show how &lt;many&gt; cores",
-		"0.920<sup>1</sup>, 0.850<sup>2</sup>", "<li>A, 2018: PostgreSQL 10, csvlog, 56 clients</li>", "published by others",
+		"0.920<sup>1</sup>, 0.850<sup>2</sup>", "<li>A, 2018: PostgreSQL 10, csvlog, 56 clients</li>",
+		"published by others",
 		`<span class="range">[0.664, 0.742]</span>`, "medians of 7 samples", "98 % confidence",
 	} {
 		if !strings.Contains(text, want) {
@@ -147,5 +153,25 @@ func TestPageHasEverything(t *testing.T) {
 	r.Busy.Before, r.Busy.Steal = 0, 0
 	if text := rendered(t, r); strings.Contains(text, "busy") {
 		t.Error("a warning of a machine that was not busy")
+	}
+}
+
+// A run that was stopped early, or all of whose cases were skipped, still has a report.
+func TestResultWithoutFiguresIsShown(t *testing.T) {
+	empty := &result.Result{Title: "Nothing"}
+	skipped := exampleIPC()
+	skipped.Tables = skipped.Tables[:1]
+	skipped.Tables[0].Columns = []result.Column{{Metric: "rate"}}
+	skipped.Samples, skipped.Measures, skipped.Bases = nil, nil, nil
+	for name, r := range map[string]*result.Result{"empty": empty, "skipped": skipped} {
+		var b strings.Builder
+		Text(&b, r)
+		if text := rendered(t, r); !strings.Contains(text, "<h1>"+r.Title) || strings.Contains(text, "<figure>") {
+			t.Errorf("%s: %s", name, text)
+		}
+		none := strings.Contains(b.String(), "Messages\n  nothing was measured\n")
+		if !strings.HasPrefix(b.String(), r.Title+"\n") || none != (name == "skipped") {
+			t.Errorf("%s: %s", name, b.String())
+		}
 	}
 }

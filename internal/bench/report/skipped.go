@@ -81,7 +81,8 @@ func (v *view) productTitle(values [][]string) string {
 	var parts []string
 	separator := ", "
 	for i, d := range v.Dimensions {
-		if values[i] == nil || slices.Equal(values[i], []string{""}) || len(values[i]) > 1 && len(values[i]) == len(d.Values) {
+		if values[i] == nil || slices.Equal(values[i], []string{""}) || len(values[i]) > 1 &&
+			len(values[i]) == len(d.Values) {
 			continue
 		}
 		var titles []string
@@ -97,7 +98,8 @@ func (v *view) productTitle(values [][]string) string {
 		}
 		last := len(titles) - 1
 		separator = "; "
-		parts = append(parts, fmt.Sprintf("%s %s or %s", v.dimensionTitle(d.Name), strings.Join(titles[:last], ", "), titles[last]))
+		parts = append(parts, fmt.Sprintf("%s %s or %s", v.dimensionTitle(d.Name), strings.Join(titles[:last], ", "),
+			titles[last]))
 	}
 	if parts == nil {
 		return "all"

@@ -42,8 +42,10 @@ func (t Terminal) Text(w io.Writer, r *result.Result) {
 		fmt.Fprintln(w)
 		t.grid(w, v, v.grid(&r.Tables[i]))
 	}
-	fmt.Fprintln(w)
-	t.wrap(w, "", v.confidence())
+	if text := v.confidence(); text != "" {
+		fmt.Fprintln(w)
+		t.wrap(w, "", text)
+	}
 	t.lists(w, v)
 }
 
@@ -51,7 +53,8 @@ func (t Terminal) Text(w io.Writer, r *result.Result) {
 func (v *view) where() []string {
 	lines := []string{fmt.Sprintf("%s, steno %s", v.Time.UTC().Format("2006-01-02 15:04 MST"), v.Steno)}
 	m := v.Machine
-	place := fmt.Sprintf("%s, %d cores, %s of memory, Linux %s, %s", m.CPU, m.Cores, memory(m.Memory), m.Kernel, m.System)
+	place := fmt.Sprintf("%s, %d cores, %s of memory, Linux %s, %s", m.CPU, m.Cores, memory(m.Memory), m.Kernel,
+		m.System)
 	if v.Postgres != "" {
 		lines = append(lines, v.Postgres)
 	}
@@ -248,7 +251,8 @@ func (g *grid) columns(v *view, short bool) []column {
 			mains[j], ranges[j] = r.Cells[i].text(v, short)
 		}
 		c.cells = paired(mains, ranges)
-		c.head, c.right = wrapped(h.Title, max(c.width(), 12)), !slices.ContainsFunc(ranges, func(s string) bool { return s != "" })
+		c.head = wrapped(h.Title, max(c.width(), 12))
+		c.right = !slices.ContainsFunc(ranges, func(s string) bool { return s != "" })
 		columns = append(columns, c)
 	}
 	return columns

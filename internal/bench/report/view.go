@@ -312,10 +312,14 @@ func (v *view) confidence() string {
 		count(&v.Measures[i].Value)
 		count(v.Measures[i].Ratio)
 	}
+	if len(v.Measures) == 0 {
+		return ""
+	}
 	if many == 0 {
 		return "Each figure is one sample: nothing says how noisy it is."
 	}
-	text := fmt.Sprintf("Figures are medians of %s samples, with the interval that holds the median with %s %% confidence, whatever the noise looks like.",
+	text := fmt.Sprintf("Figures are medians of %s samples, with the interval that holds the median with %s %% "+
+		"confidence, whatever the noise looks like.",
 		span(fmt.Sprint(few), fmt.Sprint(many)), span(fmt.Sprintf("%.0f", 100*low), fmt.Sprintf("%.0f", 100*high)))
 	if low < 0.9 {
 		text += " Fewer than six samples cannot give 95 %: their interval is from the smallest to the largest."

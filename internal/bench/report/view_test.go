@@ -13,8 +13,10 @@ import (
 
 func TestNumbers(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 7: "7", 0.5: "0.5000", 0.00012345: "0.0001", 0.00002: "2e-05", 9.99996: "10.00", 12.345: "12.35", 99.999: "100.0",
-		123.44: "123.4", 999.96: "1,000", 12345.6: "12,346", -12345.6: "-12,346", 999960: "1.000 M", 1234567: "1.235 M", 2e9: "2 G", 15e11: "1,500 G",
+		0: "0", 7: "7", 0.5: "0.5000", 0.00012345: "0.0001", 0.00002: "2e-05", 9.99996: "10.00", 12.345: "12.35",
+		99.999: "100.0",
+		123.44: "123.4", 999.96: "1,000", 12345.6: "12,346", -12345.6: "-12,346", 999960: "1.000 M",
+		1234567: "1.235 M", 2e9: "2 G", 15e11: "1,500 G",
 		math.Inf(1): "-",
 	} {
 		if got := number(v); got != want {
@@ -24,13 +26,15 @@ func TestNumbers(t *testing.T) {
 	if got := number(math.NaN()); got != "-" {
 		t.Errorf("of no number: %q", got)
 	}
-	for v, want := range map[float64]string{1: "1.000", 0.98765: "0.988", 0.012: "0.0120", 9.9999: "10.00", 47.3: "47.30", 1234: "1,234"} {
+	for v, want := range map[float64]string{1: "1.000", 0.98765: "0.988", 0.012: "0.0120", 9.9999: "10.00",
+		47.3: "47.30", 1234: "1,234"} {
 		if got := ratioNumber(v); got != want {
 			t.Errorf("ratioNumber(%v) = %q, want %q", v, got, want)
 		}
 	}
 	for e, want := range map[stats.Estimate]string{
-		{Median: 1084000, Low: 617526, High: 1250000, N: 7}: "[0.6175, 1.250]", {Median: 617526, Low: 600000, High: 1250000, N: 7}: "[600,000, 1,250,000]",
+		{Median: 1084000, Low: 617526, High: 1250000, N: 7}: "[0.6175, 1.250]", {Median: 617526, Low: 600000,
+			High: 1250000, N: 7}: "[600,000, 1,250,000]",
 		{Median: 0.5, Low: 0.25, High: 2, N: 2}: "[0.2500, 2]", {Median: 1, Low: 1, High: 1, N: 1}: "",
 	} {
 		if got := interval(e, false); got != want {
@@ -38,8 +42,10 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	for e, want := range map[stats.Estimate]string{
-		{Median: 100, Low: 90, High: 104, N: 7}: "±10 %", {Median: 100, Low: 99.5, High: 101, N: 7}: "±1.0 %", {Median: 100, Low: 100, High: 100, N: 7}: "±0 %",
-		{Median: 100, Low: 100, High: 100, N: 1}: "", {Median: 0, Low: 0, High: 1, N: 7}: "", {Median: -100, Low: -101, High: -80, N: 7}: "±20 %",
+		{Median: 100, Low: 90, High: 104, N: 7}: "±10 %", {Median: 100, Low: 99.5, High: 101,
+			N: 7}: "±1.0 %", {Median: 100, Low: 100, High: 100, N: 7}: "±0 %",
+		{Median: 100, Low: 100, High: 100, N: 1}: "", {Median: 0, Low: 0, High: 1, N: 7}: "", {Median: -100,
+			Low: -101, High: -80, N: 7}: "±20 %",
 	} {
 		if got := spread(e); got != want {
 			t.Errorf("spread(%v) = %q, want %q", e, got, want)
@@ -69,7 +75,8 @@ func TestScalesHaveRoundEndsAndHoldTheirValues(t *testing.T) {
 			same = same && math.Abs(s.ticks[i]-c.ticks[i]) < 1e-9*c.high
 		}
 		if math.Abs(s.low-c.low) > 1e-12 || s.high != c.high || !same {
-			t.Errorf("of %v: %v to %v, ticks %v, want %v to %v, %v", c.values, s.low, s.high, s.ticks, c.low, c.high, c.ticks)
+			t.Errorf("of %v: %v to %v, ticks %v, want %v to %v, %v", c.values, s.low, s.high, s.ticks, c.low, c.high,
+				c.ticks)
 		}
 	}
 	s := newScale([]float64{1, 100}, true)
@@ -81,7 +88,8 @@ func TestScalesHaveRoundEndsAndHoldTheirValues(t *testing.T) {
 // small has two dimensions; measures of "m" say both or only one.
 func smallResult() *result.Result {
 	return &result.Result{
-		Dimensions: []result.Dimension{{Name: "a", Values: values("1", "", "2", "")}, {Name: "b", Values: values("x", "X", "y", "Y", "z", "Z")}},
+		Dimensions: []result.Dimension{{Name: "a", Values: values("1", "", "2", "")},
+			{Name: "b", Values: values("x", "X", "y", "Y", "z", "Z")}},
 		Measures: []result.Measure{
 			{Case: result.Case{"a": "1", "b": "y"}, Metric: "m", Value: stats.Estimate{Median: 1}},
 			{Case: result.Case{"a": "1", "b": "x"}, Metric: "m", Value: stats.Estimate{Median: 2}},
@@ -127,7 +135,8 @@ func TestTableShowsDimensionsThatItDoesNotMention(t *testing.T) {
 	if want := []string{"1 X", "1 Y", "2 X"}; !slices.Equal(keys, want) {
 		t.Errorf("rows %q, want %q", keys, want)
 	}
-	if panels := v.panels(&result.Chart{Metric: "m", X: "b"}); len(panels) != 2 || panels[0].title != "a 1" || len(panels[0].groups) != 2 || len(panels[1].groups) != 1 {
+	if panels := v.panels(&result.Chart{Metric: "m", X: "b"}); len(panels) != 2 || panels[0].title != "a 1" ||
+		len(panels[0].groups) != 2 || len(panels[1].groups) != 1 {
 		t.Errorf("panels %+v", panels)
 	}
 }
@@ -138,15 +147,24 @@ func TestPublishedFiguresStandOnceInATable(t *testing.T) {
 		columns []result.Column
 		heads   []string
 	}{
-		"beside":                {[]result.Column{{Metric: "tps", Ratio: true, Published: true}}, []string{"throughput against nothing", "published"}},
-		"alone":                 {[]result.Column{{Metric: "tps", Ratio: true}, {Metric: "tps", Ratio: true, Published: true}}, []string{"throughput against nothing", "throughput against nothing, published"}},
-		"of a ratio":            {[]result.Column{{Metric: "tps", Published: true}}, []string{"throughput (1/s)", "published"}},
-		"of the other":          {[]result.Column{{Metric: "tps", Published: true}, {Metric: "tps", Ratio: true, Published: true}}, []string{"throughput (1/s)", "throughput against nothing", "published"}},
-		"of a ratio, elsewhere": {[]result.Column{{Metric: "tps"}, {Metric: "tps", Published: true}}, []string{"throughput (1/s)", "throughput, published"}},
-		"of none":               {[]result.Column{{Metric: "p99", Published: true}}, []string{"latency, 99th percentile (ms)"}},
+		"beside": {[]result.Column{{Metric: "tps", Ratio: true, Published: true}},
+			[]string{"throughput against nothing", "published"}},
+		"alone": {[]result.Column{{Metric: "tps", Ratio: true},
+			{Metric: "tps", Ratio: true,
+				Published: true}}, []string{"throughput against nothing", "throughput against nothing, published"}},
+		"of a ratio": {[]result.Column{{Metric: "tps", Published: true}},
+			[]string{"throughput (1/s)", "published"}},
+		"of the other": {[]result.Column{{Metric: "tps", Published: true},
+			{Metric: "tps", Ratio: true,
+				Published: true}}, []string{"throughput (1/s)", "throughput against nothing", "published"}},
+		"of a ratio, elsewhere": {[]result.Column{{Metric: "tps"}, {Metric: "tps", Published: true}},
+			[]string{"throughput (1/s)", "throughput, published"}},
+		"of none": {[]result.Column{{Metric: "p99", Published: true}},
+			[]string{"latency, 99th percentile (ms)"}},
 	} {
 		var heads []string
-		for _, h := range newView(r).grid(&result.Table{Rows: []string{"variant", "clients"}, Columns: c.columns}).Heads {
+		for _, h := range newView(r).grid(&result.Table{Rows: []string{"variant", "clients"},
+			Columns: c.columns}).Heads {
 			heads = append(heads, h.Title)
 		}
 		if !slices.Equal(heads, c.heads) {
@@ -207,10 +225,12 @@ func TestColorIsOnlyThereWhenAskedFor(t *testing.T) {
 	var plain, colored strings.Builder
 	Text(&plain, exampleLogging())
 	Terminal{Width: 100, Color: true}.Text(&colored, exampleLogging())
-	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(colored.String(), "\x1b[33mThis machine was busy") {
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(colored.String(),
+		"\x1b[33mThis machine was busy") {
 		t.Error("colour where none was asked for, or none where it was")
 	}
-	if got := strings.NewReplacer("\x1b[0m", "", "\x1b[1m", "", "\x1b[33m", "").Replace(colored.String()); got != plain.String() {
+	if got := strings.NewReplacer("\x1b[0m", "", "\x1b[1m", "", "\x1b[33m",
+		"").Replace(colored.String()); got != plain.String() {
 		t.Error("colour changes more than colour")
 	}
 }

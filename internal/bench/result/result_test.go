@@ -18,13 +18,16 @@ import (
 // the last one, "on" with ten clients is missing, and "off" with one did nothing.
 func example() *Result {
 	r := &Result{
-		Version: Version, Bench: "logging", Title: "t", Time: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), Command: "steno bench", Steno: "1",
+		Version: Version, Bench: "logging", Title: "t", Time: time.Date(2026, 11, 22, 10, 0, 0, 0,
+			time.UTC), Command: "steno bench", Steno: "1",
 		Postgres: "PostgreSQL 15.20", Machine: machine.Machine{CPU: "c", Cores: 2}, Busy: machine.Busy{Before: 1.5},
 		Settings: []cluster.Setting{{Name: "a", Value: "b"}}, Parameters: []Parameter{{"p", "q"}},
-		Dimensions: []Dimension{{Name: "variant", Title: "variant", Values: []Value{{Name: "off", Title: "off"}, {Name: "on", Title: "on"}}},
+		Dimensions: []Dimension{{Name: "variant", Title: "variant",
+			Values: []Value{{Name: "off", Title: "off"}, {Name: "on", Title: "on"}}},
 			{Name: "clients", Title: "clients", Values: []Value{{Name: "1", Title: "1"}, {Name: "10", Title: "10"}}}},
 		Metrics: []Metric{{Name: "tps", Title: "throughput", Unit: "1/s", Better: "higher"}},
-		Tables:  []Table{{Title: "t", Rows: []string{"variant"}, Columns: []Column{{Metric: "tps", Ratio: true}}, Bar: -1}},
+		Tables: []Table{{Title: "t", Rows: []string{"variant"}, Columns: []Column{{Metric: "tps", Ratio: true}},
+			Bar: -1}},
 		Charts:  []Chart{{Title: "c", Kind: "bars", Metric: "tps", X: "variant"}},
 		Skipped: []Skipped{{Case: Case{"variant": "x"}, Reason: "absent"}}, Notes: []string{"n"},
 	}
@@ -62,10 +65,12 @@ func TestSummarizeAsDoneByHand(t *testing.T) {
 	}{
 		{c("off", "1"), "tps", 50, 0, 100, 3, nil},
 		// 90/100 and 44/50; no ratio to nothing.
-		{c("on", "1"), "tps", 70.123456789, 44, 90, 3, &stats.Estimate{Median: 0.89, Low: 0.88, High: 0.9, Confidence: 0.5, N: 2}},
+		{c("on", "1"), "tps", 70.123456789, 44, 90, 3,
+			&stats.Estimate{Median: 0.89, Low: 0.88, High: 0.9, Confidence: 0.5, N: 2}},
 		{c("off", "10"), "tps", 250, 200, 300, 3, nil},
 		// 100/200 and 150/250; the third round has no partner.
-		{c("on", "10"), "tps", 125, 100, 150, 2, &stats.Estimate{Median: 0.55, Low: 0.5, High: 0.6, Confidence: 0.5, N: 2}},
+		{c("on", "10"), "tps", 125, 100, 150, 2, &stats.Estimate{Median: 0.55, Low: 0.5, High: 0.6, Confidence: 0.5,
+			N: 2}},
 		{Case{"variant": "on"}, "bytes", 9.5, 9.5, 9.5, 1, nil},
 	} {
 		m := r.Find(w.c, w.metric)
@@ -87,7 +92,8 @@ func TestSummarizeAsDoneByHand(t *testing.T) {
 
 func close(a, b stats.Estimate) bool {
 	near := func(x, y float64) bool { return x-y < 1e-12 && y-x < 1e-12 }
-	return near(a.Median, b.Median) && near(a.Low, b.Low) && near(a.High, b.High) && near(a.Confidence, b.Confidence) && a.N == b.N
+	return near(a.Median, b.Median) && near(a.Low, b.Low) && near(a.High, b.High) && near(a.Confidence,
+		b.Confidence) && a.N == b.N
 }
 
 func TestSummarizeWithoutABaseMakesNoRatios(t *testing.T) {
@@ -161,7 +167,8 @@ func TestSamplesAreWrittenInTheirOrder(t *testing.T) {
 }
 
 func TestUnreadableResultsAreRefused(t *testing.T) {
-	for text, want := range map[string]string{`{"version": 2}`: "is of version 2; this program reads up to 1", `{`: "cannot read"} {
+	for text, want := range map[string]string{`{"version": 2}`: "is of version 2; this program reads up to 1",
+		`{`: "cannot read"} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, resultFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
