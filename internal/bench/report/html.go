@@ -12,6 +12,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 var (
@@ -197,12 +198,16 @@ func (v *view) facts() []result.Parameter {
 		{Name: "Processor", Value: m.CPU}, {Name: "Cores", Value: strconv.Itoa(m.Cores)},
 		{Name: "Memory", Value: memory(m.Memory)},
 		{Name: "Kernel", Value: m.Kernel}, {Name: "System", Value: m.System},
-		{Name: "In use before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
-		{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the processors' time, by the host's other machines",
-			v.Busy.Steal)},
 	}
 	if v.Postgres == "" {
 		all = append(all[:2], all[3:]...)
+	}
+	if v.Busy != (machine.Busy{}) { // else nobody has looked
+		all = append(all, []result.Parameter{
+			{Name: "In use before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
+			{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the processors' time, by the host's other machines",
+				v.Busy.Steal)},
+		}...)
 	}
 	return append(all, v.Parameters...)
 }

@@ -154,6 +154,12 @@ func TestPageHasEverything(t *testing.T) {
 	if text := rendered(t, r); strings.Contains(text, "busy") {
 		t.Error("a warning of a machine that was not busy")
 	}
+	if !strings.Contains(text, "37.0 % of the processors, load 1.50") || !strings.Contains(rendered(t, r), "load 1.50") {
+		t.Error("no facts of how busy the machine was")
+	}
+	if r.Busy.Load = 0; strings.Contains(rendered(t, r), "load 0") {
+		t.Error("facts where nobody has looked")
+	}
 }
 
 // A run that was stopped early, or all of whose cases were skipped, still has a report.
