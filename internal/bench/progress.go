@@ -15,17 +15,18 @@ type Progress struct {
 	phase   string
 	start   time.Time
 	open    bool // a line without its end
+	now     func() time.Time
 }
 
 // NewProgress returns a progress display.
 func NewProgress(streams *iostreams.IOStreams) *Progress {
-	return &Progress{streams: streams}
+	return &Progress{streams: streams, now: time.Now}
 }
 
 // Phase begins a phase.
 func (p *Progress) Phase(name string) {
 	p.End()
-	p.phase, p.start = name, time.Now()
+	p.phase, p.start = name, p.now()
 	if !p.streams.IsErrTerminal() {
 		fmt.Fprintf(p.streams.ErrOut, "%s ...\n", name)
 	}
@@ -37,7 +38,7 @@ func (p *Progress) Step(what string, done, all int) {
 		return
 	}
 	left := ""
-	if elapsed := time.Since(p.start); done > 0 && elapsed > 3*time.Second {
+	if elapsed := p.now().Sub(p.start); done > 0 && elapsed > 3*time.Second {
 		left = fmt.Sprintf(", %s left", (elapsed * time.Duration(all-done) / time.Duration(done)).Round(time.Second))
 	}
 	line := fmt.Sprintf("%s %s %d/%d%s: %s", p.phase, bar(float64(done)/float64(max(all, 1)), 20), done, all, left, what)

@@ -56,7 +56,7 @@ type sliceRow struct {
 	slice
 }
 
-// WriteFiles archives the report and its raw data in a folder.
+// WriteFiles archives the report, as a page too, and its raw data in a folder.
 func (r *Report) WriteFiles(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -66,6 +66,9 @@ func (r *Report) WriteFiles(dir string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "report.json"), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := r.writePage(dir); err != nil {
 		return err
 	}
 	f, err := os.Create(filepath.Join(dir, "slices.csv"))

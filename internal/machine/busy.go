@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -67,9 +66,7 @@ func Look(ctx context.Context) (*Watch, error) {
 	if w.start, err = readTicks(); err != nil {
 		return nil, err
 	}
-	if all := w.start.all - before.all; all > 0 {
-		w.busy.Before = 100 * (1 - (w.start.idle-before.idle)/all)
-	}
+	w.busy.Before = inUse(before, w.start)
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
 		w.busy.Load, _ = strconv.ParseFloat(first, 64)
@@ -80,25 +77,45 @@ func Look(ctx context.Context) (*Watch, error) {
 // End says what was seen.
 func (w *Watch) End() Busy {
 	if now, err := readTicks(); err == nil {
-		if all := now.all - w.start.all; all > 0 {
-			w.busy.Steal = 100 * (now.steal - w.start.steal) / all
-		}
+		w.busy.Steal = stolen(w.start, now)
 	}
 	return w.busy
 }
 
-func readTicks() (t ticks, err error) {
-	f, err := os.Open("/proc/stat")
-	if err != nil {
-		return t, err
+// inUse is the share of the time between two readings that was not idle, in per cent.
+func inUse(from, to ticks) float64 {
+	if all := to.all - from.all; all > 0 {
+		return 100 * (1 - (to.idle-from.idle)/all)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Scan()
-	// cpu user nice system idle iowait irq softirq steal guest guest_nice; the
-	// guests' are in the first two as well
-	fields := strings.Fields(lines.Text())
-	for i, text := range fields[min(1, len(fields)):min(9, len(fields))] {
+	return 0
+}
+
+// stolen is the share that the hypervisor gave to others, in per cent.
+func stolen(from, to ticks) float64 {
+	if all := to.all - from.all; all > 0 {
+		return 100 * (to.steal - from.steal) / all
+	}
+	return 0
+}
+
+func readTicks() (ticks, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return ticks{}, err
+	}
+	return parseTicks(string(text))
+}
+
+// parseTicks reads the first line of /proc/stat: cpu user nice system idle
+// iowait irq softirq steal guest guest_nice. The guests' are in the first two as
+// well.
+func parseTicks(stat string) (t ticks, err error) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 5 || fields[0] != "cpu" {
+		return t, fmt.Errorf("cannot read /proc/stat: it begins with \"%s\"", line)
+	}
+	for i, text := range fields[1:min(9, len(fields))] {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return t, fmt.Errorf("cannot read /proc/stat: %w", err)
@@ -111,5 +128,5 @@ func readTicks() (t ticks, err error) {
 			t.steal += n
 		}
 	}
-	return t, lines.Err()
+	return t, nil
 }

@@ -85,7 +85,11 @@ func (c *Common) Run(ctx context.Context, measure func(context.Context, *bench.P
 		return json.NewEncoder(c.IO.Out).Encode(r)
 	}
 	w := bufio.NewWriter(c.IO.Out)
-	report.Text(w, r)
+	terminal := report.Terminal{Width: 100, Color: c.IO.ColorEnabled()}
+	if c.IO.IsTerminal() {
+		terminal.Width = max(c.IO.Width(), 60)
+	}
+	terminal.Text(w, r)
 	return w.Flush()
 }
 

@@ -39,9 +39,12 @@ type Result struct {
 	// Dimensions are what was varied, in the order of importance.
 	Dimensions []Dimension `json:"dimensions"`
 	Metrics    []Metric    `json:"metrics"`
-	Measures   []Measure   `json:"measures"`
-	Tables     []Table     `json:"tables"`
-	Charts     []Chart     `json:"charts"`
+	// Bases are what ratios are to, at most one for each dimension. A case is
+	// compared with the base of a dimension that it has.
+	Bases    []Base    `json:"bases,omitempty"`
+	Measures []Measure `json:"measures"`
+	Tables   []Table   `json:"tables"`
+	Charts   []Chart   `json:"charts"`
 	// Skipped are combinations that were not run, with the reason.
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Notes are findings and limits, a sentence or a few each, made from what
@@ -71,6 +74,13 @@ type Value struct {
 	Name     string            `json:"name"`
 	Title    string            `json:"title"`
 	Settings []cluster.Setting `json:"settings,omitempty"`
+}
+
+// Base is the value of a dimension that the cases with its other values are
+// compared with. Summarize sets it.
+type Base struct {
+	Dimension string `json:"dimension"`
+	Value     string `json:"value"`
 }
 
 // Metric is what was measured of a case.
@@ -120,8 +130,10 @@ type Table struct {
 
 // Column is a metric, or with Dimension one column for each of its values.
 type Column struct {
-	Metric    string `json:"metric"`
-	Ratio     bool   `json:"ratio,omitempty"` // show Ratio instead of Value
+	Metric string `json:"metric"`
+	Ratio  bool   `json:"ratio,omitempty"` // show Ratio instead of Value
+	// Published shows the published figures of the same kind beside the
+	// measured ones, or alone when another column has the measured ones.
 	Published bool   `json:"published,omitempty"`
 	Dimension string `json:"dimension,omitempty"`
 }

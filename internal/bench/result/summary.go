@@ -55,6 +55,9 @@ func (r *Result) Summarize(dimension, base string) {
 		values []float64
 		rounds map[int]float64
 	}
+	if dimension != "" {
+		r.Bases = append(r.Bases, Base{dimension, base})
+	}
 	all := map[string]*series{}
 	var order []*series
 	for _, s := range r.Samples {

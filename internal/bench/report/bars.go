@@ -1,0 +1,197 @@
+package report
+
+import "slices"
+
+// Sizes of pictures, in their own units, which are pixels where there is room.
+const (
+	wide   = 860
+	narrow = 360
+	small  = 12 // size of texts but titles
+)
+
+// bars draws a panel as bars that lie, so that their names can be long; on a
+// narrow picture these stand above them.
+func (p *panel) bars(width float64) (d *drawing, height float64) {
+	d = &drawing{}
+	b := &barPicture{panel: p, drawing: d, width: width, scale: p.scale()}
+	b.measure()
+	b.y = 6
+	if p.base != "" {
+		b.y += 16
+	}
+	top := b.y
+	// The axis lies below the bars: it is drawn first, when its length is known.
+	bottom := top + b.height()
+	b.axis(top, bottom)
+	for _, g := range p.groups {
+		b.group(g)
+	}
+	return d, bottom + 40
+}
+
+type barPicture struct {
+	*panel
+	*drawing
+	width  float64
+	scale  scale
+	y      float64
+	gutter float64 // for names
+	right  float64 // for figures
+	short  bool    // the groups' names say little without that of the axis
+}
+
+func (b *barPicture) narrow() bool { return b.width < 600 }
+
+// label is the figure at the end of a bar.
+func (b *barPicture) label(x *point) string {
+	if x.estimate == one {
+		return "1"
+	}
+	s := figure(x.estimate.Median, b.chart.Ratio)
+	if r := interval(x.estimate, b.chart.Ratio); r != "" && !b.narrow() {
+		s += " " + r
+	}
+	return s
+}
+
+func (b *barPicture) measure() {
+	b.short = !slices.ContainsFunc(b.groups, func(g group) bool { return textWidth(g.title, small) >= 60 })
+	for _, g := range b.groups {
+		for i, x := range g.points {
+			if x == nil {
+				continue
+			}
+			b.right = max(b.right, textWidth(b.label(x), small)+14)
+			if !b.narrow() {
+				b.gutter = max(b.gutter, textWidth(b.name(g, i), small)+14)
+			}
+		}
+	}
+	b.gutter = min(b.gutter, 0.32*b.width)
+	b.scale.from, b.scale.to = b.gutter+2, b.width-max(b.right, 24)
+}
+
+// name is what a bar is called: its series, or its place when there are none.
+func (b *barPicture) name(g group, i int) string {
+	if b.chart.Series == "" {
+		return g.title
+	}
+	return b.series[i].title
+}
+
+func (b *barPicture) rowHeight() float64 {
+	if b.narrow() {
+		return 36
+	}
+	return 25
+}
+
+func (b *barPicture) height() float64 {
+	h := 0.0
+	for _, g := range b.groups {
+		if b.chart.Series != "" {
+			h += 30
+		}
+		for _, x := range g.points {
+			if x != nil {
+				h += b.rowHeight()
+			}
+		}
+	}
+	return h + 4
+}
+
+func (b *barPicture) axis(top, bottom float64) {
+	last := -1e9
+	for _, v := range b.scale.ticks {
+		x := b.scale.at(v)
+		b.line("grid", x, top, x, bottom)
+		s := tick(v)
+		if half := textWidth(s, small) / 2; x-half > last+6 {
+			b.text("t mid", max(x, half), bottom+16, s)
+			last = x + half
+		}
+	}
+	b.text("t end", b.width-2, bottom+34, shortened(b.panel.axis, small, b.width-8))
+	if b.chart.Ratio {
+		x := b.scale.at(1)
+		b.line("one", x, top-4, x, bottom)
+		if b.base != "" {
+			s := shortened("1 = "+b.base, small, b.width/2)
+			half := textWidth(s, small) / 2
+			b.text("t mid", min(max(x, half+2), b.width-half-2), top-9, s)
+		}
+	}
+}
+
+func (b *barPicture) group(g group) {
+	if b.chart.Series != "" {
+		name := g.title
+		if b.short {
+			name = b.x + " " + name
+		}
+		b.text("h", 2, b.y+20, shortened(name, small+1, b.width-4))
+		b.y += 30
+	}
+	for i, x := range g.points {
+		if x != nil {
+			class := b.series[i].class
+			if b.chart.Series == "" {
+				class = g.class
+			}
+			b.bar(x, class, b.name(g, i))
+		}
+	}
+}
+
+// bar draws one bar with its interval, published figures and label. On a
+// logarithmic axis a bar has no zero to begin at: ratios begin at 1, and of other
+// figures only the end is drawn.
+func (b *barPicture) bar(x *point, class, name string) {
+	height, y := 17.0, b.y+4
+	b.begin(class, x.title)
+	if b.narrow() {
+		b.text("n", 2, y+9, shortened(name, small, b.width-4))
+		height, y = 14, y+14
+	} else {
+		b.text("n end", b.gutter-8, y+13, shortened(name, small, b.gutter-10))
+	}
+	middle := y + height/2
+	from, to := b.scale.at(0), b.scale.at(x.estimate.Median)
+	dot := b.scale.log && !b.chart.Ratio
+	if dot {
+		b.line("guide", b.scale.from, middle, to, middle)
+		from = to
+	} else {
+		if b.scale.log {
+			from = b.scale.at(1)
+		}
+		b.rect("f", min(from, to), y, max(from, to)-min(from, to), height)
+	}
+	end := max(to, from)
+	if x.estimate.N > 1 {
+		low, high := b.scale.at(x.estimate.Low), b.scale.at(x.estimate.High)
+		b.whisker(low, high, middle)
+		end = max(end, high)
+	}
+	if dot {
+		b.tag("circle", "f", "cx", to, "cy", middle, "r", 5.5)
+		end = max(end, to+4)
+	}
+	for _, v := range x.published {
+		b.diamond(b.scale.at(v), middle)
+		end = max(end, b.scale.at(v)+6)
+	}
+	b.text("v", end+7, middle+4.5, b.label(x))
+	b.end()
+	b.y += b.rowHeight()
+}
+
+// whisker draws an interval, with a rim that keeps it visible on any colour.
+func (d *drawing) whisker(low, high, y float64) {
+	for _, class := range []string{"rim", "whisker"} {
+		d.line(class, low, y, high, y)
+		d.line(class, low, y-4, low, y+4)
+		d.line(class, high, y-4, high, y+4)
+	}
+}
