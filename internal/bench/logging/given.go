@@ -26,7 +26,7 @@ type given struct {
 	conn         *pgx.Conn
 	about        about
 	journal      *journalFile
-	lines        []journaledLine
+	noted        *journal          // nil: nothing can have been changed
 	now          map[string]string // what we have set
 	target       target
 }
@@ -285,6 +285,15 @@ func (g *given) begin(ctx context.Context, list []variant) error {
 	if err != nil {
 		return err
 	}
+	config := g.conn.Config()
+	content := &journal{
+		Server: config.Host + ":" + strconv.Itoa(int(config.Port)), Time: time.Now().UTC().Truncate(time.Second),
+	}
+	err = g.conn.QueryRow(ctx, "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").
+		Scan(&content.Session.PID, &content.Session.Started)
+	if err != nil {
+		return err
+	}
 	for _, s := range g.about.reloadable() {
 		line := journaledLine{Name: s.Name, Ours: []string{s.Value}}
 		if value, ok := before[s.Name]; ok {
@@ -297,12 +306,10 @@ func (g *given) begin(ctx context.Context, list []variant) error {
 				}
 			}
 		}
-		g.lines = append(g.lines, line)
+		content.Settings = append(content.Settings, line)
 	}
-	config := g.conn.Config()
-	return g.journal.write(&journal{
-		Server: config.Host + ":" + strconv.Itoa(int(config.Port)), Time: time.Now().UTC().Truncate(time.Second), Settings: g.lines,
-	})
+	g.noted = content
+	return g.journal.write(content)
 }
 
 // autoLines are the lines of postgresql.auto.conf.
@@ -374,10 +381,11 @@ func (g *given) awaitSettings(ctx context.Context) error {
 
 // end restores the settings, and only then lets the journal go.
 func (g *given) end() error {
-	if g.lines == nil {
+	if g.noted == nil {
 		return g.journal.remove()
 	}
-	if _, err := restore(g.dsn, g.lines); err != nil {
+	g.close()
+	if _, err := restore(g.dsn, g.noted); err != nil {
 		return errors.Join(fmt.Errorf("cannot restore the server's settings: %w; once it can be reached, "+
 			"run \"steno bench logging --restore\" with the same --dsn (they are noted in \"%s\")", err, g.journal.path),
 			g.journal.keep())
@@ -389,7 +397,7 @@ func (g *given) end() error {
 // another may have been interrupted in the middle of a query. What is neither
 // as it was nor ours, somebody else has set, and is left; their names are
 // returned.
-func restore(dsn string, lines []journaledLine) (left []string, err error) {
+func restore(dsn string, noted *journal) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, dsn)
@@ -397,16 +405,19 @@ func restore(dsn string, lines []journaledLine) (left []string, err error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
+	if err := awaitEnd(ctx, conn, noted.Session); err != nil {
+		return nil, err
+	}
 	now, err := autoLines(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range lines {
-		value, set := now[line.Name]
-		switch {
-		case !slices.Contains(baseNames(), line.Name):
+	for _, line := range noted.Settings {
+		if !slices.Contains(baseNames(), line.Name) {
 			return nil, fmt.Errorf("\"%s\" is no setting that was changed", line.Name)
-		case set && !slices.Contains(line.Ours, value) || !set:
+		}
+		value, set := now[line.Name]
+		if !set || !slices.Contains(line.Ours, value) {
 			if set != (line.Before != nil) || set && value != *line.Before {
 				left = append(left, line.Name)
 			}
@@ -422,6 +433,30 @@ func restore(dsn string, lines []journaledLine) (left []string, err error) {
 	}
 	_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
 	return left, err
+}
+
+// awaitEnd waits until a session that changes settings is over: it may do so for
+// a moment after its client is gone. One that stays is ended.
+func awaitEnd(ctx context.Context, conn *pgx.Conn, s session) error {
+	const poll, grace = 20 * time.Millisecond, time.Second
+	const same = " FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
+	for start := time.Now(); ; {
+		query := "SELECT true" + same
+		if time.Since(start) > grace {
+			query = "SELECT pg_terminate_backend(pid)" + same
+		}
+		var alive bool
+		err := conn.QueryRow(ctx, query, s.PID, s.Started).Scan(&alive)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := bench.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("the server's process %d, which changed settings, does not end: %w", s.PID, err)
+		}
+	}
 }
 
 // pgbench runs pgbench on the server.

@@ -20,7 +20,14 @@ import (
 type journal struct {
 	Server   string          `json:"server"` // for people: where it is
 	Time     time.Time       `json:"time"`
+	Session  session         `json:"session"`
 	Settings []journaledLine `json:"settings"`
+}
+
+// session is the server's side of the connection that changes settings.
+type session struct {
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
 }
 
 // journaledLine is one setting's line of postgresql.auto.conf.

@@ -69,7 +69,7 @@ func (g *given) recall(ctx context.Context, o *options, goOn bool) error {
 		}
 		return nil
 	}
-	left, err := restore(o.DSN, old.Settings)
+	left, err := restore(o.DSN, old)
 	if err != nil {
 		return errors.Join(err, g.journal.keep())
 	}

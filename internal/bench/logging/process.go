@@ -185,7 +185,7 @@ func (t tree) schedstat(pid int) (time.Duration, error) {
 
 // auxiliary matches the titles of processes that are no sessions. The
 // cluster's name may stand before the process's.
-var auxiliary = regexp.MustCompile(`^postgres: (?:\S+: )?(logger|steno writer \d+|steno writer|checkpointer|` +
+var auxiliary = regexp.MustCompile(`^postgres: (?:.+: )?(logger|steno writer \d+|steno writer|checkpointer|` +
 	`background writer|walwriter|autovacuum launcher|autovacuum worker.*|logical replication .*|stats collector|` +
 	`archiver.*|walreceiver.*|startup.*|walsender.*|io worker.*|slotsync worker.*|walsummarizer) *$`)
 
