@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 )
@@ -161,17 +159,4 @@ func (o *options) diskNeeded(servers, cores int) int64 {
 		}
 	}
 	return int64(servers+1) * (each + min(written, mostWAL))
-}
-
-// checkDisk compares what is needed with what a folder's file system has.
-func checkDisk(dir string, needed int64) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("cannot ask how much room \"%s\" has: %w", dir, err)
-	}
-	if free := int64(fs.Bavail) * fs.Bsize; free < needed {
-		return fmt.Errorf("the disk is too small: about %d MB are needed in \"%s\", and %d MB are free; "+
-			"use a smaller --scale, fewer variants (--compare), or another folder ($TMPDIR)", needed>>20, dir, free>>20)
-	}
-	return nil
 }

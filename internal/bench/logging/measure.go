@@ -156,7 +156,7 @@ func measureLab(ctx context.Context, o *options, p *bench.Progress) (r *result.R
 	if err := o.checkConnections(); err != nil {
 		return nil, err
 	}
-	if err := checkDisk(installation.TempDir(), o.diskNeeded(len(can), cores())); err != nil {
+	if err := bench.CheckDisk(installation.TempDir(), o.diskNeeded(len(can), cores())); err != nil {
 		return nil, err
 	}
 	p.Phase("making servers")

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/bench"
 )
 
 // What a server's processes did is read from /proc. A process that is there is
@@ -163,24 +165,12 @@ func (t tree) processes() (map[processKey]process, error) {
 			continue // gone
 		}
 		own := s.own
-		if fine, err := t.schedstat(pid); err == nil {
+		if fine, err := bench.ProcessTime(t.proc, pid); err == nil {
 			own = fine
 		}
 		living[processKey{pid, s.start}] = process{t.part(pid), own}
 	}
 	return living, nil
-}
-
-// schedstat is a process's time on a processor to the nanosecond. Not every
-// kernel keeps it.
-func (t tree) schedstat(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(t.file(pid, "schedstat"))
-	if err != nil {
-		return 0, err
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	n, err := strconv.ParseInt(first, 10, 64)
-	return time.Duration(n), err
 }
 
 // auxiliary matches the titles of processes that are no sessions. The
