@@ -52,7 +52,7 @@ type options struct {
 	variants []variant
 	points   []point
 	settings []cluster.Setting
-	budget   time.Duration // no round begins after it but the first few; 0: no limit
+	budget   time.Duration // no round but the first few would end after it; 0: no limit
 	stateDir string        // for journals
 	dir      string        // for pgbench's scripts and logs
 }
@@ -67,7 +67,7 @@ type size struct {
 }
 
 var (
-	quick = size{[]int{16}, []string{"select"}, []string{"prepared"}, 6, 1, 5, 75 * time.Second}
+	quick = size{[]int{16}, []string{"select"}, []string{"prepared"}, 6, 1, 5, 110 * time.Second}
 	usual = size{[]int{16}, []string{"select", "tpcb"}, []string{"prepared"}, 12, 1, 10, 0}
 	full  = size{[]int{1, 16, 56}, []string{"select", "select1", "update", "tpcb"}, bench.Protocols, 12, 2, 10, 0}
 )

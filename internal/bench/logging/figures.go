@@ -2,7 +2,6 @@ package logging
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
@@ -174,16 +173,4 @@ func (m *measurement) charts(l load) []result.Chart {
 		})
 	}
 	return charts
-}
-
-// title is a value's, for people.
-func title(r *result.Result, dimension, name string) string {
-	for _, d := range r.Dimensions {
-		for _, v := range d.Values {
-			if d.Name == dimension && v.Name == name {
-				return v.Title
-			}
-		}
-	}
-	return strings.ReplaceAll(name, "_", " ")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
@@ -51,7 +52,7 @@ func measureGiven(ctx context.Context, o *options, p *bench.Progress) (r *result
 	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&version); err != nil {
 		return nil, err
 	}
-	m := &measurement{o: o, place: g, variants: can, result: o.newResult(version, not)}
+	m := &measurement{o: o, place: g, variants: can, result: o.newResult(version, not), started: time.Now()}
 	m.result.Notes = g.limits()
 	return m.result, m.run(ctx, p)
 }

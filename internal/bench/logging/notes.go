@@ -34,7 +34,7 @@ type finding struct {
 	tps     stats.Estimate // the share of throughput that is kept
 }
 
-// findings of one point: what costs most and least, where its time goes, and what
+// findings of one point: what costs most and least, where time goes, and what
 // noise hides.
 func (m *measurement) findings(p point) []string {
 	all, hidden := m.compared(p)
@@ -48,11 +48,13 @@ func (m *measurement) findings(p point) []string {
 		if len(all) > 1 {
 			text += fmt.Sprintf(" %s costs least: %s.", least.variant.title, kept(least.tps))
 		}
-		text += m.whereTimeGoes(most.variant, p)
 	} else {
 		text += "no way to log costs more throughput than the noise of this run hides."
 	}
 	notes := []string{text}
+	if text := m.processorTime(p); text != "" {
+		notes = append(notes, text)
+	}
 	if hidden != nil && most.tps.High < 1 {
 		notes = append(notes, fmt.Sprintf("%s: the interval of %s encloses 1, so their cost is less than this run can tell.",
 			p.title(), strings.Join(hidden, ", ")))
@@ -82,34 +84,65 @@ func (m *measurement) compared(p point) (all []finding, hidden []string) {
 	return all, hidden
 }
 
-// whereTimeGoes splits what a variant takes more than the base.
-func (m *measurement) whereTimeGoes(v variant, p point) string {
-	median := func(v variant, of part) (float64, bool) {
-		c := caseOf(v, p)
-		if of != "" {
-			c = c.With("part", string(of))
+// processorTime says which variant takes most of the server's CPU time, and what
+// pg_steno takes: figures that the noise of throughput does not hide.
+func (m *measurement) processorTime(p point) string {
+	var costliest *variant
+	var most stats.Estimate
+	for i, v := range m.variants {
+		found := m.result.Find(caseOf(v, p), "cpu")
+		if found == nil || found.Ratio == nil || found.Ratio.Low <= 1 || costliest != nil && found.Ratio.Median <= most.Median {
+			continue
 		}
-		found := m.result.Find(c, "cpu")
-		if found == nil {
-			return 0, false
-		}
-		return found.Value.Median, true
+		costliest, most = &m.variants[i], *found.Ratio
 	}
-	with, ok1 := median(v, "")
-	without, ok2 := median(m.variants[0], "")
-	if !ok1 || !ok2 || with <= without {
+	if costliest == nil {
 		return ""
 	}
-	var where []string
-	for _, part := range parts {
-		a, _ := median(v, part)
-		b, _ := median(m.variants[0], part)
-		if share := (a - b) / (with - without); share >= 0.05 {
-			where = append(where, fmt.Sprintf("%.0f µs in %s", a-b, title(m.result, "part", string(part))))
+	text := p.title() + ": most of the server's CPU time goes to " + costliest.title + ": " + m.timeOf(*costliest, p) + m.split(*costliest, p) + "."
+	for _, v := range m.variants {
+		if v.name == "steno" && v.name != costliest.name {
+			text += " " + v.title + " takes " + m.timeOf(v, p) + "."
 		}
 	}
-	return fmt.Sprintf(" A transaction takes %.0f µs of the server's CPU time instead of %.0f: of the difference, %s.",
-		with, without, strings.Join(where, ", "))
+	return text
+}
+
+// cpu is a median of microseconds for each transaction; an empty part means all.
+func (m *measurement) cpu(v variant, p point, of part) float64 {
+	c := caseOf(v, p)
+	if of != "" {
+		c = c.With("part", string(of))
+	}
+	if found := m.result.Find(c, "cpu"); found != nil {
+		return found.Value.Median
+	}
+	return 0
+}
+
+func (m *measurement) timeOf(v variant, p point) string {
+	return fmt.Sprintf("%.1f µs for each transaction instead of %.1f", m.cpu(v, p, ""), m.cpu(m.variants[0], p, ""))
+}
+
+// split says where the difference to the base is.
+func (m *measurement) split(v variant, p point) string {
+	const worthSaying = 0.05
+	all := m.cpu(v, p, "") - m.cpu(m.variants[0], p, "")
+	var where []string
+	for _, part := range parts {
+		if more := m.cpu(v, p, part) - m.cpu(m.variants[0], p, part); more >= worthSaying*all {
+			where = append(where, fmt.Sprintf("%.1f µs in %s", more, partNames[part]))
+		}
+	}
+	if where == nil {
+		return ""
+	}
+	return ", of which " + strings.Join(where, " and ")
+}
+
+// partNames are those of a sentence.
+var partNames = map[part]string{
+	backends: "sessions", logger: "the logging collector", writers: "pg_steno's writers", other: "other processes",
 }
 
 // manyCores is where sessions fight for the log's pipe: the published figures
