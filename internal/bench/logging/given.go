@@ -279,6 +279,8 @@ func (g *given) remember(ctx context.Context, dir string) (*journal, error) {
 	return g.journal.read()
 }
 
+const ownSession = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+
 // begin notes what the settings are, and may become.
 func (g *given) begin(ctx context.Context, list []variant) error {
 	before, err := autoLines(ctx, g.conn)
@@ -289,8 +291,7 @@ func (g *given) begin(ctx context.Context, list []variant) error {
 	content := &journal{
 		Server: config.Host + ":" + strconv.Itoa(int(config.Port)), Time: time.Now().UTC().Truncate(time.Second),
 	}
-	err = g.conn.QueryRow(ctx, "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").
-		Scan(&content.Session.PID, &content.Session.Started)
+	err = g.conn.QueryRow(ctx, ownSession).Scan(&content.Session.PID, &content.Session.Started)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
@@ -120,6 +122,7 @@ func TestGivenServer(t *testing.T) {
 		{"is restored after an interrupt", restoredAfterInterrupt},
 		{"is restored after a kill", restoredAfterKill},
 		{"is refused before any change", refusedBeforeAnyChange},
+		{"is restored only after the session that changed it", awaitedSession},
 		{"is asked about, with what will change", questionSaysWhat},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
@@ -243,6 +246,40 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	}
 }
 
+// awaitedSession is one that stays when its client is gone. Its end is waited
+// for, and brought about.
+func awaitedSession(t *testing.T, s *cluster.Server) {
+	ctx := context.Background()
+	connect := func() (*pgx.Conn, session) {
+		conn, err := pgx.Connect(ctx, s.Conninfo("postgres", "postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var own session
+		if err := conn.QueryRow(ctx, ownSession).Scan(&own.PID, &own.Started); err != nil {
+			t.Fatal(err)
+		}
+		return conn, own
+	}
+	stays, old := connect()
+	defer stays.Close(ctx)
+	conn, _ := connect()
+	defer conn.Close(ctx)
+	later := session{old.PID, old.Started.Add(time.Microsecond)}
+	if err := awaitEnd(ctx, conn, later); err != nil {
+		t.Error(err)
+	}
+	if _, err := stays.Exec(ctx, "SELECT 1"); err != nil {
+		t.Fatalf("a session with the same process id as one before it is ended: %v", err)
+	}
+	if err := awaitEnd(ctx, conn, old); err != nil {
+		t.Error(err)
+	}
+	if _, err := stays.Exec(ctx, "SELECT 1"); err == nil {
+		t.Error("the session is still there")
+	}
+}
+
 func refusedBeforeAnyChange(t *testing.T, s *cluster.Server) {
 	before := autoConf(t, s)
 	const rest = " --rounds 1 --clients 1 --compare both"
@@ -307,6 +344,19 @@ func questionSaysWhat(t *testing.T, s *cluster.Server) {
 		if !strings.Contains(errOut.String(), want) {
 			t.Errorf("the question lacks %q:\n%s", want, errOut)
 		}
+	}
+}
+
+func TestQuestionThatIsInterruptedIsAnswered(t *testing.T) {
+	never, closing := io.Pipe()
+	defer closing.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := readLine(ctx, never); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v", err)
+	}
+	if line, err := readLine(context.Background(), strings.NewReader("y\nn\n")); err != nil || line != "y\n" {
+		t.Errorf("got %q, %v", line, err)
 	}
 }
 

@@ -317,13 +317,13 @@ func TestPublishedFiguresStandBesideTheNearestNumberOfClients(t *testing.T) {
 
 // measured is a measurement with made-up figures: none makes 1000 transactions a
 // second, both 600, steno 990 or 1010.
-func measured(t *testing.T, cores int) *measurement {
+func measured(t *testing.T, cores, rounds int) *measurement {
 	t.Helper()
 	streams, _, _, _ := iostreams.Test()
 	o := parse(t, streams, "--compare both,steno --workload select --clients 8")
 	m := &measurement{o: o, variants: o.variants, result: o.newResult("PostgreSQL 15", nil)}
 	m.result.Machine.Cores = cores
-	for round := range 6 {
+	for round := range rounds {
 		for i, v := range m.variants {
 			tps := []float64{1000, 600, 990 + 20*float64(round%2)}[i]
 			cpu := []map[part]float64{{backends: 20}, {backends: 38, logger: 10, other: 0.1}, {backends: 20.2, writers: 0.3}}[i]
@@ -337,7 +337,7 @@ func measured(t *testing.T, cores int) *measurement {
 }
 
 func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
-	text := strings.Join(measured(t, 2).result.Notes, "\n")
+	text := strings.Join(measured(t, 2, 6).result.Notes, "\n")
 	for _, want := range []string{
 		"log_statement + log_duration costs most: it keeps 60 % (60 to 60) of the throughput",
 		"pg_steno costs least: 100 %",
@@ -351,13 +351,19 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 			t.Errorf("the findings lack %q:\n%s", want, text)
 		}
 	}
-	if text := strings.Join(measured(t, 64).result.Notes, "\n"); strings.Contains(text, "mutex") {
+	if strings.Contains(text, "no 95 % interval") {
+		t.Errorf("6 rounds are said to be too few:\n%s", text)
+	}
+	if text := strings.Join(measured(t, 64, 5).result.Notes, "\n"); !strings.Contains(text, "5 rounds have no 95 % interval") {
+		t.Errorf("5 rounds are said to be enough:\n%s", text)
+	}
+	if text := strings.Join(measured(t, 64, 6).result.Notes, "\n"); strings.Contains(text, "mutex") {
 		t.Errorf("a large machine's findings speak of a small one:\n%s", text)
 	}
 }
 
 func TestTablesAndChartsFindTheirFigures(t *testing.T) {
-	r := measured(t, 2).result
+	r := measured(t, 2, 6).result
 	if len(r.Tables) != 2 || len(r.Charts) != 4 {
 		t.Fatalf("got %d tables and %d charts", len(r.Tables), len(r.Charts))
 	}

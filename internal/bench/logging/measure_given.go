@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func measureGiven(ctx context.Context, o *options, p *bench.Progress) (r *result
 	if err := g.find(ctx); err != nil {
 		return nil, err
 	}
-	if err := o.ask(g, can); err != nil {
+	if err := o.ask(ctx, g, can); err != nil {
 		return nil, err
 	}
 	p.Phase("trying the load")
@@ -108,7 +109,7 @@ func restoreOnly(ctx context.Context, o *options) error {
 }
 
 // ask tells what will be done to the server, and asks whether it may.
-func (o *options) ask(g *given, list []variant) error {
+func (o *options) ask(ctx context.Context, g *given, list []variant) error {
 	if o.Yes {
 		return nil
 	}
@@ -134,11 +135,29 @@ In database "%s" it runs: %s.
 		}
 	}
 	fmt.Fprint(o.IO.ErrOut, "At the end, also after Ctrl-C, the settings are what they are now.\nGo on? [y/N] ")
-	answer, _ := bufio.NewReader(o.IO.In).ReadString('\n')
+	answer, err := readLine(ctx, o.IO.In)
+	if err != nil {
+		return err
+	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return errors.New("nothing changed (--yes answers the question)")
 	}
 	return nil
+}
+
+// readLine reads an answer, but waits for it no longer than the context lives.
+func readLine(ctx context.Context, in io.Reader) (string, error) {
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(in).ReadString('\n')
+		line <- text
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case text := <-line:
+		return text, nil
+	}
 }
 
 // try makes one transaction of each client and script: what cannot work fails

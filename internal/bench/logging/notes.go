@@ -3,6 +3,7 @@ package logging
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,25 @@ func (m *measurement) notes() []string {
 	if m.has("p999") {
 		notes = append(notes, "Percentiles are medians over the slices of each slice's own percentile.")
 	}
+	if few := m.fewest(); few < enoughRounds {
+		notes = append(notes, fmt.Sprintf("Figures of %d rounds have no 95 %% interval: shown are the smallest and the largest. "+
+			"It takes %d rounds.", few, enoughRounds))
+	}
 	return append(notes, m.machineNotes()...)
+}
+
+// enoughRounds give medians a 95 % interval.
+const enoughRounds = 6
+
+// fewest is the number of samples that some throughput is the median of.
+func (m *measurement) fewest() int {
+	few := math.MaxInt
+	for i := range m.result.Measures {
+		if measure := &m.result.Measures[i]; measure.Metric == "tps" {
+			few = min(few, measure.Value.N)
+		}
+	}
+	return few
 }
 
 // busiest are the points with the most clients, one of each load.

@@ -111,6 +111,11 @@ func TestSwitchesAreThoseOfWhoWasThereBothTimes(t *testing.T) {
 	if want := (switches{2535 - 1165 + 47 - 31 + 75 - 52 + 48 - 31, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	// the sessions that came in between have no count to start from
+	got = between(count("before"), count("during"))
+	if want := (switches{1165 - 5 + 31 - 21 + 52 - 35 + 31 - 22, 7 - 5}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
 	if n := count("during")[4321]; n != (switches{348, 1183}) {
 		t.Errorf("a session has %v", n)
 	}
