@@ -70,7 +70,8 @@ Published figures stand beside the measured ones.`,
 	flags.IntVar(&o.Rounds, "rounds", usualRounds, "number of rounds")
 	flags.IntVar(&o.Queries, "queries", 10, "how often the query runs each way in a round")
 	flags.IntVar(&o.MB, "mb", 64, "size of the table that the query reads, in MB")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
+		"the one found)")
 	return cmd
 }
 
@@ -191,7 +192,8 @@ func (b *clockBench) fill(ctx context.Context) error {
 		}
 	}
 	for range 2 { // the first reads what the other needs
-		if err := b.conn.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) "+query).Scan(&plan); err != nil {
+		const explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) "
+		if err := b.conn.QueryRow(ctx, explain+query).Scan(&plan); err != nil {
 			return err
 		}
 	}
@@ -273,7 +275,8 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 }
 
 func newResult(o *options, postgres string) *result.Result {
-	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", benchcmd.Command(), o.Factory.Version)
+	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", benchcmd.Command(),
+		o.Factory.Version)
 	r.Postgres, r.Settings = postgres, settings
 	s := readSource(sourceDir)
 	r.Notes = []string{s.advice()}

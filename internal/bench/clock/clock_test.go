@@ -49,7 +49,8 @@ func TestReportsOfPgTestTiming(t *testing.T) {
 			t.Errorf("got %+v, slow %v, %v, want %v, %v", got, got.slow(), err, c.loop, c.slow)
 		}
 	}
-	for _, bad := range []string{"", "Per loop time including overhead: x ns", "Per loop time including overhead: 0.00 ns"} {
+	for _, bad := range []string{"", "Per loop time including overhead: x ns",
+		"Per loop time including overhead: 0.00 ns"} {
 		if _, err := parseTiming(bad); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
@@ -64,7 +65,8 @@ func TestAdviceFollowsFromTheClockSource(t *testing.T) {
 		{"acpi_pm\n", "acpi_pm \n", "every reading goes through the kernel"},
 		{"", "", "does not say"},
 	} {
-		for name, text := range map[string]string{"current_clocksource": c.current, "available_clocksource": c.available} {
+		for name, text := range map[string]string{"current_clocksource": c.current,
+			"available_clocksource": c.available} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +119,8 @@ func TestTooLargeATableIsRefusedBeforeAServerIsMade(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	o := &options{Rounds: 1, Queries: 1, MB: 1 << 40}
 	o.Factory = &cmdutil.Factory{IO: streams}
-	if _, err := measure(context.Background(), o, bench.NewProgress(streams)); err == nil || !strings.Contains(err.Error(), "the disk is too small") {
+	if _, err := measure(context.Background(), o, bench.NewProgress(streams)); err == nil ||
+		!strings.Contains(err.Error(), "the disk is too small") {
 		t.Errorf("got error %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); left != nil {
@@ -152,7 +155,8 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 	text := strings.Join(made(500, 90, 110, 100).Notes, "\n")
 	for _, want := range []string{
 		"PostgreSQL's reading takes 50 ns; through the kernel it would be 500 ns",
-		"A block took 1000 ns of CPU time without track_io_timing. Two readings of the clock, 100 ns, are 10.0 % of that; " +
+		"A block took 1000 ns of CPU time without track_io_timing. Two readings of the clock, 100 ns, are 10.0 % " +
+			"of that; " +
 			"measured were 100 ns (90 to 110) for each block",
 		"Up to 2.5 % of the readings took longer",
 	} {
@@ -194,7 +198,8 @@ func TestTablesAndChartsFindTheirFigures(t *testing.T) {
 			t.Errorf("nothing to draw for %+v", chart)
 		}
 	}
-	if p := r.Find(result.Case{"track": "on"}, "rate").Published; len(p) != 2 || math.Abs(p[0].Value-0.957) > 0.001 || !p[0].IsRatio {
+	if p := r.Find(result.Case{"track": "on"}, "rate").Published; len(p) != 2 || math.Abs(p[0].Value-0.957) > 0.001 ||
+		!p[0].IsRatio {
 		t.Errorf("published: got %+v", p)
 	}
 }
@@ -220,7 +225,8 @@ func TestClockIsMeasured(t *testing.T) {
 		metric string
 	}{
 		{result.Case{"way": "direct"}, "reading"}, {result.Case{"way": "kernel"}, "reading"},
-		{result.Case{"use": "block"}, "estimate"}, {result.Case{"track": "off"}, "block"}, {result.Case{"track": "on"}, "time"},
+		{result.Case{"use": "block"}, "estimate"}, {result.Case{"track": "off"},
+			"block"}, {result.Case{"track": "on"}, "time"},
 	} {
 		if m := r.Find(c.of, c.metric); m == nil || m.Value.Median <= 0 {
 			t.Errorf("%s of %v is %+v", c.metric, c.of, m)

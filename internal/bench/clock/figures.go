@@ -39,16 +39,20 @@ func (b *clockBench) finish() {
 			{Name: "kernel", Title: "by a system call (clock_gettime)"},
 		}},
 		{Name: "use", Title: "who reads it"},
-		{Name: "track", Title: "track_io_timing", Values: []result.Value{{Name: "off", Title: "off"}, {Name: "on", Title: "on"}}},
+		{Name: "track", Title: "track_io_timing", Values: []result.Value{
+			{Name: "off", Title: "off"}, {Name: "on", Title: "on"},
+		}},
 	}
 	for _, u := range uses {
 		times := "a reading"
 		if u.readings > 1 {
 			times = strconv.Itoa(u.readings) + " readings"
 		}
-		r.Dimensions[1].Values = append(r.Dimensions[1].Values, result.Value{Name: u.name, Title: u.title + " (" + times + ")"})
+		value := result.Value{Name: u.name, Title: u.title + " (" + times + ")"}
+		r.Dimensions[1].Values = append(r.Dimensions[1].Values, value)
 	}
-	r.Parameters = append(r.Parameters, result.Parameter{Name: "blocks that the query reads", Value: strconv.Itoa(int(b.blocks))})
+	r.Parameters = append(r.Parameters, result.Parameter{Name: "blocks that the query reads",
+		Value: strconv.Itoa(int(b.blocks))})
 	r.Summarize("track", "off")
 	addPublished(r)
 	reads := fmt.Sprintf("A query that reads %.0f blocks from the kernel's cache", b.blocks)
@@ -80,7 +84,8 @@ func addPublished(r *result.Result) {
 		}{{59684, 62370, 56}, {121725, 122479, 28}} {
 			m.Published = append(m.Published, result.Published{
 				Value: p.on / p.off, IsRatio: true, Source: "A (2018)",
-				Conditions: fmt.Sprintf("pgbench -S with log_statement and log_duration, PostgreSQL ~10, %d clients", p.clients),
+				Conditions: fmt.Sprintf("pgbench -S with log_statement and log_duration, PostgreSQL ~10, %d clients",
+					p.clients),
 			})
 		}
 	}
@@ -101,14 +106,17 @@ func (b *clockBench) notes() []string {
 	kernel := median(r, result.Case{"way": "kernel"}, "reading")
 	var notes []string
 	if direct > kernel/2 {
-		notes = append(notes, fmt.Sprintf("PostgreSQL's reading takes %.0f ns, a system call %.0f ns: it seems to go through the kernel.",
+		notes = append(notes, fmt.Sprintf("PostgreSQL's reading takes %.0f ns, a system call %.0f ns: it seems "+
+			"to go through the kernel.",
 			direct, kernel))
 	} else {
-		notes = append(notes, fmt.Sprintf("PostgreSQL's reading takes %.0f ns; through the kernel it would be %.0f ns.", direct, kernel))
+		notes = append(notes, fmt.Sprintf("PostgreSQL's reading takes %.0f ns; through the kernel it would be "+
+			"%.0f ns.", direct, kernel))
 	}
 	block := median(r, result.Case{"track": "off"}, "block")
 	if m := r.Find(result.Case{}, "added"); m != nil {
-		text := fmt.Sprintf("A block took %.0f ns of CPU time without track_io_timing. Two readings of the clock, %.0f ns, are %.1f %% of that; "+
+		text := fmt.Sprintf("A block took %.0f ns of CPU time without track_io_timing. Two readings of the "+
+			"clock, %.0f ns, are %.1f %% of that; "+
 			"measured were %.0f ns (%.0f to %.0f) for each block.",
 			block, 2*direct, 100*2*direct/block, m.Value.Median, m.Value.Low, m.Value.High)
 		if m.Value.Low <= 0 && m.Value.High >= 0 {

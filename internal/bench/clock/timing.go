@@ -136,9 +136,10 @@ func (s source) advice() string {
 	for _, better := range []string{"tsc", "kvm-clock"} {
 		for _, name := range s.available {
 			if name == better {
-				return text + fmt.Sprintf(" The kernel offers %s: \"echo %s > %s/current_clocksource\" changes it until the next "+
-					"boot, the kernel's parameter clocksource=%s for good. When the kernel has given it up itself "+
-					"(\"dmesg | grep -i clocksource\" says so), it is not to be trusted here.", better, better, sourceDir, better)
+				return text + fmt.Sprintf(" The kernel offers %s: \"echo %s > %s/current_clocksource\" changes it until "+
+					"the next boot, the kernel's parameter clocksource=%s for good. When the kernel has given it up itself "+
+					"(\"dmesg | grep -i clocksource\" says so), it is not to be trusted here.",
+					better, better, sourceDir, better)
 			}
 		}
 	}

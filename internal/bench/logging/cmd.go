@@ -129,13 +129,16 @@ func (o *options) flags(cmd *cobra.Command) {
 	flags.IntVar(&o.Rounds, "rounds", usual.rounds, "number of rounds; every combination gets a slice in each")
 	flags.IntVar(&o.Seconds, "seconds", usual.seconds, "length of a slice")
 	flags.IntVar(&o.Scale, "scale", usual.scale, "scale of pgbench's tables")
-	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to catch up")
+	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to "+
+		"catch up")
 	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
 	flags.StringVar(&o.Setup, "setup", "", "SQL script that makes what the workload needs")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
+		"the one found)")
 	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's settings without asking")
-	flags.BoolVar(&o.Restore, "restore", false, "with --dsn, only restore what a measurement that was killed has changed")
+	flags.BoolVar(&o.Restore, "restore", false, "with --dsn, only restore what a measurement that was killed has "+
+		"changed")
 }
 
 // wrapped is a list of names in lines of a manual.

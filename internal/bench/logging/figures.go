@@ -52,7 +52,8 @@ func (o *options) newResult(postgres string, not []missing) *result.Result {
 		add(2, result.Value{Name: p.workload.name, Title: p.workload.title})
 		add(3, result.Value{Name: p.protocol, Title: p.protocol})
 	}
-	titles := map[part]string{backends: "sessions", logger: "logging collector", writers: "pg_steno's writers", other: "other"}
+	titles := map[part]string{backends: "sessions", logger: "logging collector", writers: "pg_steno's writers",
+		other: "other"}
 	for _, part := range parts {
 		add(4, result.Value{Name: string(part), Title: titles[part]})
 	}
@@ -144,12 +145,14 @@ func (m *measurement) charts(l load) []result.Chart {
 		series = "clients"
 	}
 	charts := []result.Chart{{
-		Title: l.title + ": throughput kept", Kind: "bars", Metric: "tps", Ratio: true, X: "variant", Series: series, Where: l.where,
+		Title: l.title + ": throughput kept",
+		Kind:  "bars", Metric: "tps", Ratio: true, X: "variant", Series: series, Where: l.where,
 		Note: "1 is the throughput without logging.",
 	}}
 	if several {
 		charts = append(charts, result.Chart{
-			Title: l.title + ": throughput", Kind: "lines", Metric: "tps", X: "clients", Series: "variant", Where: l.where,
+			Title: l.title + ": throughput",
+			Kind:  "lines", Metric: "tps", X: "clients", Series: "variant", Where: l.where,
 		})
 	}
 	charts = append(charts, result.Chart{
@@ -158,12 +161,14 @@ func (m *measurement) charts(l load) []result.Chart {
 	})
 	if m.has("cpu") && !several {
 		charts = append(charts, result.Chart{
-			Title: l.title + ": where the server's CPU time goes", Kind: "bars", Metric: "cpu", X: "variant", Series: "part",
+			Title: l.title + ": where the server's CPU time goes",
+			Kind:  "bars", Metric: "cpu", X: "variant", Series: "part",
 			Where: l.where, Note: "Microseconds for each transaction; pgbench's own are not in it.",
 		})
 	} else if m.has("cpu") {
 		charts = append(charts, result.Chart{
-			Title: l.title + ": the server's CPU time", Kind: "bars", Metric: "cpu", X: "variant", Series: series, Where: l.where,
+			Title: l.title + ": the server's CPU time",
+			Kind:  "bars", Metric: "cpu", X: "variant", Series: series, Where: l.where,
 		})
 	}
 	if m.has("bytes") {

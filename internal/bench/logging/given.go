@@ -80,7 +80,8 @@ func (a *about) possible(list []variant) (can []variant, not []missing) {
 	})
 	for i, m := range not {
 		if library, ok := strings.CutSuffix(m.reason, " is not installed"); ok {
-			not[i].reason = library + " is not in the server's shared_preload_libraries, which takes a restart to change"
+			not[i].reason = library + " is not in the server's shared_preload_libraries, which takes a restart " +
+				"to change"
 		}
 	}
 	var left []variant
@@ -388,7 +389,8 @@ func (g *given) end() error {
 	g.close()
 	if _, err := restore(g.dsn, g.noted); err != nil {
 		return errors.Join(fmt.Errorf("cannot restore the server's settings: %w; once it can be reached, "+
-			"run \"steno bench logging --restore\" with the same --dsn (they are noted in \"%s\")", err, g.journal.path),
+			"run \"steno bench logging --restore\" with the same --dsn (they are noted in "+
+			"\"%s\")", err, g.journal.path),
 			g.journal.keep())
 	}
 	return g.journal.remove()

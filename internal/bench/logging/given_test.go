@@ -40,7 +40,8 @@ func someServer(t *testing.T) *cluster.Server {
 		}
 	})
 	s, err := lab.Start(ctx, "given", []cluster.Setting{
-		{Name: "logging_collector", Value: "on"}, {Name: "log_directory", Value: "log"}, {Name: "max_connections", Value: "12"},
+		{Name: "logging_collector", Value: "on"}, {Name: "log_directory", Value: "log"}, {Name: "max_connections",
+			Value: "12"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +131,8 @@ func TestGivenServer(t *testing.T) {
 }
 
 func measuredAndRestored(t *testing.T, s *cluster.Server) {
-	o, out, _ := onGiven(t, s, "--dsn x --yes --rounds 1 --workload select1 --clients 2 --compare both,csvlog --pause 0 --format json")
+	o, out, _ := onGiven(t, s, "--dsn x --yes --rounds 1 --workload select1 --clients 2 --compare both,csvlog "+
+		"--pause 0 --format json")
 	if err := run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +194,8 @@ func TestMeasurementToBeKilled(t *testing.T) {
 func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	killed := func() {
 		program := exec.Command(os.Args[0], "-test.run", "^TestMeasurementToBeKilled$")
-		program.Env = append(os.Environ(), dsnVariable+"="+s.Conninfo("postgres", "postgres"), stateVariable+"="+stateOf(s))
+		program.Env = append(os.Environ(), dsnVariable+"="+s.Conninfo("postgres", "postgres"),
+			stateVariable+"="+stateOf(s))
 		program.Stdout, program.Stderr = io.Discard, io.Discard
 		if err := program.Start(); err != nil {
 			t.Fatal(err)
@@ -232,7 +235,8 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	} else if got := strings.Replace(autoConf(t, s), want, "", 1); got != settledConf {
 		t.Errorf("after the next measurement the settings are\n%s", got)
 	}
-	if !strings.Contains(errOut.String(), "left alone, because somebody has changed it since: log_min_duration_statement") {
+	if !strings.Contains(errOut.String(), "left alone, because somebody has changed it since: "+
+		"log_min_duration_statement") {
 		t.Errorf("got messages %q", errOut)
 	}
 	if n := journals(t, stateOf(s)); n != 0 {
@@ -286,8 +290,10 @@ func refusedBeforeAnyChange(t *testing.T, s *cluster.Server) {
 	for _, c := range []struct{ user, line, want string }{
 		{"plain", "--dsn x --yes --workload select1" + rest, `takes a superuser; "plain" is none`},
 		{"postgres", "--dsn x --yes --workload select" + rest, "no pgbench tables"},
-		{"postgres", "--dsn x --yes --workload select1 --compare both --clients 12", "12 clients are too many: max_connections leaves room"},
-		{"postgres", "--dsn x --yes --workload select1 --clients 1 --compare pgaudit", "pgaudit is not in the server's shared_preload_libraries"},
+		{"postgres", "--dsn x --yes --workload select1 --compare both --clients 12",
+			"12 clients are too many: max_connections leaves room"},
+		{"postgres", "--dsn x --yes --workload select1 --clients 1 --compare pgaudit",
+			"pgaudit is not in the server's shared_preload_libraries"},
 		{"postgres", "--dsn x --workload select1" + rest, "nothing changed (--yes answers the question)"},
 		{"postgres", "--dsn x --yes --workload file:" + badScript(t) + rest, "does not work here"},
 	} {
@@ -340,7 +346,8 @@ func questionSaysWhat(t *testing.T, s *cluster.Server) {
 	if err := measureSoon(o); err == nil {
 		t.Error("the answer no goes on")
 	}
-	for _, want := range []string{"up to 16 times", "log_statement, log_duration, ", "SELECT 1 -M prepared, 2 clients", `database "postgres"`} {
+	for _, want := range []string{"up to 16 times", "log_statement, log_duration, ",
+		"SELECT 1 -M prepared, 2 clients", `database "postgres"`} {
 		if !strings.Contains(errOut.String(), want) {
 			t.Errorf("the question lacks %q:\n%s", want, errOut)
 		}
@@ -393,12 +400,14 @@ func TestHalfAJournalIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := "ddl"
-	whole := &journal{Server: "here", Settings: []journaledLine{{"log_statement", &value, []string{"all"}}, {"log_duration", nil, nil}}}
+	whole := &journal{Server: "here", Settings: []journaledLine{{"log_statement", &value, []string{"all"}},
+		{"log_duration", nil, nil}}}
 	if err := j.write(whole); err != nil {
 		t.Fatal(err)
 	}
 	got, err := j.read()
-	if err != nil || got == nil || len(got.Settings) != 2 || *got.Settings[0].Before != "ddl" || got.Settings[1].Before != nil {
+	if err != nil || got == nil || len(got.Settings) != 2 || *got.Settings[0].Before != "ddl" ||
+		got.Settings[1].Before != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if err := j.file.Truncate(20); err != nil {

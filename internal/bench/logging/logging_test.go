@@ -116,7 +116,8 @@ func TestVariantsThatAreNotInstalledAreSkippedWithAReason(t *testing.T) {
 	for _, v := range can {
 		names = append(names, v.name)
 	}
-	if want := []string{"none", "log_statement", "log_duration", "both", "both_io", "csvlog", "pgaudit"}; !slices.Equal(names, want) {
+	if want := []string{"none", "log_statement", "log_duration", "both", "both_io", "csvlog",
+		"pgaudit"}; !slices.Equal(names, want) {
 		t.Errorf("got %q", names)
 	}
 	want := []missing{
@@ -136,10 +137,12 @@ func TestVariantsThatAreNotInstalledAreSkippedWithAReason(t *testing.T) {
 
 // server is a given one with all that a reload changes.
 func server(preloaded string, collector bool) *about {
-	a := &about{version: 150020, preloaded: strings.Split(preloaded, ","), collector: collector, contexts: map[string]string{}}
+	a := &about{version: 150020, preloaded: strings.Split(preloaded, ","), collector: collector,
+		contexts: map[string]string{}}
 	for _, s := range bases {
 		library, _, ok := strings.Cut(s.Name, ".")
-		if !ok || slices.Contains(a.preloaded, library) || library == "steno" && slices.Contains(a.preloaded, "pg_steno") {
+		if !ok || slices.Contains(a.preloaded, library) || library == "steno" && slices.Contains(a.preloaded,
+			"pg_steno") {
 			a.contexts[s.Name] = "superuser"
 		}
 	}
@@ -152,11 +155,15 @@ func TestGivenServerHasWhatAReloadChanges(t *testing.T) {
 		can    string
 		not    string // words of the reasons
 	}{
-		{server("", true), "none log_statement log_duration both both_io csvlog jsonlog", "pgaudit: restart steno: restart"},
-		{server("", false), "none log_statement log_duration both both_io", "csvlog: logging_collector pgaudit: restart"},
-		{server("pgaudit,pg_steno", true), "none log_statement log_duration both both_io csvlog jsonlog pgaudit steno steno_sync",
+		{server("", true), "none log_statement log_duration both both_io csvlog jsonlog",
+			"pgaudit: restart steno: restart"},
+		{server("", false), "none log_statement log_duration both both_io",
+			"csvlog: logging_collector pgaudit: restart"},
+		{server("pgaudit,pg_steno", true), "none log_statement log_duration both both_io csvlog jsonlog pgaudit " +
+			"steno steno_sync",
 			"pgaudit_file: pgauditlogtofile"},
-		{server("pgaudit,pgauditlogtofile", true), "none log_statement log_duration both both_io csvlog jsonlog pgaudit_file",
+		{server("pgaudit,pgauditlogtofile", true), "none log_statement log_duration both both_io csvlog jsonlog " +
+			"pgaudit_file",
 			"pgaudit: takes"},
 	} {
 		can, not := c.server.possible(variants)
@@ -170,7 +177,10 @@ func TestGivenServerHasWhatAReloadChanges(t *testing.T) {
 		words := strings.Fields(c.not)
 		for i := 0; i < len(words); i += 2 {
 			name := strings.TrimSuffix(words[i], ":")
-			if !slices.ContainsFunc(not, func(m missing) bool { return m.name == name && strings.Contains(m.reason, words[i+1]) }) {
+			if !slices.ContainsFunc(not, func(m missing) bool {
+				return m.name == name && strings.Contains(m.reason,
+					words[i+1])
+			}) {
 				t.Errorf("%v: no reason with %q for %s in %q", c.server.preloaded, words[i+1], name, not)
 			}
 		}
@@ -192,7 +202,8 @@ func TestPercentilesAreThoseOfKnownData(t *testing.T) {
 		files[i%2].WriteString("3 " + strconv.Itoa(i) + " " + strconv.Itoa(us) + " 0 1175850568 995598\n")
 	}
 	for i := range files {
-		if err := os.WriteFile(filepath.Join(dir, "latency."+strconv.Itoa(i)), []byte(files[i].String()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "latency."+strconv.Itoa(i)), []byte(files[i].String()),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,11 +249,13 @@ func TestLabIsRefusedBeforeAServerIsMade(t *testing.T) {
 		t.Skipf("no PostgreSQL here: %v", err)
 	}
 	for line, want := range map[string]string{
-		"--scale 100000000 --compare both":                                   "the disk is too small",
-		"--compare both --set max_connections=10 --clients 16":               "16 clients are too many for max_connections = 10",
-		"--compare both --pg-config /nowhere/pg_config":                      "cannot ask",
-		"--compare both --pg-config " + withoutPgbench(t):                    "no pgbench in",
-		"--compare pgaudit_file --pg-config " + withoutLibraries(t, "15.20"): "cannot measure \"pgaudit_file\": pgaudit is not installed",
+		"--scale 100000000 --compare both": "the disk is too small",
+		"--compare both --set max_connections=10 --clients 16": "16 clients are too many for " +
+			"max_connections = 10",
+		"--compare both --pg-config /nowhere/pg_config":   "cannot ask",
+		"--compare both --pg-config " + withoutPgbench(t): "no pgbench in",
+		"--compare pgaudit_file --pg-config " + withoutLibraries(t, "15.20"): "cannot measure \"pgaudit_file\": " +
+			"pgaudit is not installed",
 	} {
 		streams, _, _, _ := iostreams.Test()
 		temp := t.TempDir()
@@ -270,7 +283,8 @@ func fakeInstallation(t *testing.T, version string, programs ...string) string {
 		}
 	}
 	config := filepath.Join(dir, "pg_config")
-	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'PostgreSQL " + version + "'; else echo " + dir + "; fi\n"
+	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'PostgreSQL " + version + "'; else echo " + dir +
+		"; fi\n"
 	if err := os.WriteFile(config, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +300,8 @@ func withoutLibraries(t *testing.T, version string) string {
 }
 
 func TestPublishedFiguresStandBesideTheNearestNumberOfClients(t *testing.T) {
-	r := &result.Result{Dimensions: []result.Dimension{{Name: "clients", Values: []result.Value{{Name: "16"}, {Name: "60"}}}}}
+	r := &result.Result{Dimensions: []result.Dimension{{Name: "clients", Values: []result.Value{{Name: "16"},
+		{Name: "60"}}}}}
 	add := func(variant, workload, protocol, clients string) {
 		c := result.Case{"variant": variant, "workload": workload, "protocol": protocol, "clients": clients}
 		r.Measures = append(r.Measures, result.Measure{Case: c, Metric: "tps", Ratio: &stats.Estimate{}})
@@ -317,18 +332,24 @@ func TestPublishedFiguresStandBesideTheNearestNumberOfClients(t *testing.T) {
 
 // measured is a measurement with made-up figures: none makes 1000 transactions a
 // second, both 600, steno 990 or 1010.
-func measured(t *testing.T, cores, rounds int) *measurement {
+func measured(t *testing.T, cores, rounds int, workloads ...string) *measurement {
 	t.Helper()
 	streams, _, _, _ := iostreams.Test()
-	o := parse(t, streams, "--compare both,steno --workload select --clients 8")
+	if workloads == nil {
+		workloads = []string{"select"}
+	}
+	o := parse(t, streams, "--compare both,steno --clients 8 --workload "+strings.Join(workloads, ","))
 	m := &measurement{o: o, variants: o.variants, result: o.newResult("PostgreSQL 15", nil)}
 	m.result.Machine.Cores = cores
 	for round := range rounds {
-		for i, v := range m.variants {
-			tps := []float64{1000, 600, 990 + 20*float64(round%2)}[i]
-			cpu := []map[part]float64{{backends: 20}, {backends: 38, logger: 10, other: 0.1}, {backends: 20.2, writers: 0.3}}[i]
-			m.add(round+1, i+1, caseOf(v, o.points[0]), &figures{cpu: cpu, metrics: map[string]float64{
-				"tps": tps, "p50": 1, "p99": 2, "p999": 3, "cpu": cpu[backends] + cpu[logger] + cpu[writers] + cpu[other], "bytes": 10,
+		for i := range len(m.variants) * len(o.points) {
+			v, p := i%len(m.variants), o.points[i/len(m.variants)]
+			tps := []float64{1000, 600, 990 + 20*float64(round%2)}[v]
+			cpu := []map[part]float64{{backends: 20}, {backends: 38, logger: 10, other: 0.1}, {backends: 20.2,
+				writers: 0.3}}[v]
+			m.add(round+1, v+1, caseOf(m.variants[v], p), &figures{cpu: cpu, metrics: map[string]float64{
+				"tps": tps, "p50": 1, "p99": 2, "p999": 3, "bytes": 10,
+				"cpu": cpu[backends] + cpu[logger] + cpu[writers] + cpu[other],
 			}})
 		}
 	}
@@ -341,7 +362,8 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 	for _, want := range []string{
 		"log_statement + log_duration costs most: it keeps 60 % (60 to 60) of the throughput",
 		"pg_steno costs least: 100 %",
-		"most of the server's CPU time goes to log_statement + log_duration: 48.1 µs for each transaction instead of 20.0, " +
+		"most of the server's CPU time goes to log_statement + log_duration: 48.1 µs for each transaction " +
+			"instead of 20.0, " +
 			"of which 18.0 µs in sessions and 10.0 µs in the logging collector. pg_steno takes 20.5 µs for each",
 		"the interval of pg_steno encloses 1",
 		"2 processors run 2 sessions at a time",
@@ -351,10 +373,24 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 			t.Errorf("the findings lack %q:\n%s", want, text)
 		}
 	}
+	published := strings.Join(measured(t, 2, 6, "select1", "select", "tpcb").result.Notes, "\n")
+	for _, want := range []string{
+		"pg_steno keeps 100 % (99 to 101) of the throughput. The best published redesign of the server's log " +
+			"itself (C) kept 93 %",
+		"60 % (60 to 60) of the throughput is left, of pgbench -S 60 % (60 to 60). B found SELECT 1",
+	} {
+		if !strings.Contains(published, want) {
+			t.Errorf("the findings lack %q:\n%s", want, published)
+		}
+	}
+	if strings.Contains(text, "(C)") || strings.Contains(text, "B found SELECT 1") {
+		t.Errorf("what was not measured is compared:\n%s", text)
+	}
 	if strings.Contains(text, "no 95 % interval") {
 		t.Errorf("6 rounds are said to be too few:\n%s", text)
 	}
-	if text := strings.Join(measured(t, 64, 5).result.Notes, "\n"); !strings.Contains(text, "5 rounds have no 95 % interval") {
+	if text := strings.Join(measured(t, 64, 5).result.Notes, "\n"); !strings.Contains(text,
+		"5 rounds have no 95 % interval") {
 		t.Errorf("5 rounds are said to be enough:\n%s", text)
 	}
 	if text := strings.Join(measured(t, 64, 6).result.Notes, "\n"); strings.Contains(text, "mutex") {
@@ -429,7 +465,8 @@ func TestLabMeasuresAllVariants(t *testing.T) {
 	}
 	streams, _, out, _ := iostreams.Test()
 	dir := t.TempDir()
-	o := parse(t, streams, "--rounds 1 --scale 1 --clients 2 --workload select --compare both --format json --output "+dir)
+	o := parse(t, streams, "--rounds 1 --scale 1 --clients 2 --workload select --compare both --format json "+
+		"--output "+dir)
 	if err := run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +479,8 @@ func TestLabMeasuresAllVariants(t *testing.T) {
 		t.Errorf("no voluntary context switches: %v", m)
 	}
 	samples, err := os.ReadFile(filepath.Join(dir, "samples.csv"))
-	if err != nil || !strings.HasPrefix(string(samples), "round,position,variant,clients,workload,protocol,part,metric,value\n") {
+	if err != nil || !strings.HasPrefix(string(samples),
+		"round,position,variant,clients,workload,protocol,part,metric,value\n") {
 		t.Errorf("samples.csv begins %.100q, %v", samples, err)
 	}
 	if _, err := os.Stat(o.dir); !os.IsNotExist(err) {

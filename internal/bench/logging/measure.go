@@ -141,7 +141,8 @@ func (m *measurement) parameters(rounds int) {
 		}
 	}
 	if sampled != nil {
-		list = append(list, result.Parameter{Name: "transactions in the percentiles", Value: strings.Join(sampled, "; ")})
+		list = append(list, result.Parameter{Name: "transactions in the percentiles", Value: strings.Join(sampled,
+			"; ")})
 	}
 	m.result.Parameters = list
 }
@@ -177,7 +178,8 @@ func measureLab(ctx context.Context, o *options, p *bench.Progress) (r *result.R
 	if err != nil {
 		return nil, err
 	}
-	m := &measurement{o: o, place: place, variants: can, result: o.newResult(installation.Version, not), started: started}
+	m := &measurement{o: o, place: place, variants: can, result: o.newResult(installation.Version, not),
+		started: started}
 	m.result.Settings = serverSettings(variant{}, o)
 	return m.result, m.run(ctx, p)
 }

@@ -50,7 +50,8 @@ func measureGiven(ctx context.Context, o *options, p *bench.Progress) (r *result
 		return nil, err
 	}
 	var version string
-	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&version); err != nil {
+	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || "+
+		"current_setting('server_version')").Scan(&version); err != nil {
 		return nil, err
 	}
 	m := &measurement{o: o, place: g, variants: can, result: o.newResult(version, not), started: time.Now()}
@@ -178,16 +179,19 @@ func (g *given) limits() []string {
 	notes := []string{"All variants shared one server and its tables; only what a reload changes was compared."}
 	for _, library := range g.about.preloaded {
 		if library == "pgaudit" || library == "pg_steno" {
-			notes = append(notes, library+" was loaded all the time, so that \"none\" has its hooks, which record nothing or "+
+			notes = append(notes, library+" was loaded all the time, so that \"none\" has its hooks, which "+
+				"record nothing or "+
 				"only what is mandatory: compare with throw-away servers to see the whole cost.")
 		}
 	}
 	if g.target.processes == nil {
-		notes = append(notes, "The server's processes are not on this machine, or cannot be seen: no CPU time and no context "+
+		notes = append(notes, "The server's processes are not on this machine, or cannot be seen: no CPU time "+
+			"and no context "+
 			"switches were measured. What the network takes is part of the latency.")
 	}
 	if g.target.written == nil {
-		notes = append(notes, "The server's log does not go through its logging collector: what it writes was not measured.")
+		notes = append(notes, "The server's log does not go through its logging collector: what it writes was "+
+			"not measured.")
 	}
 	return notes
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
@@ -17,11 +18,13 @@ func (m *measurement) notes() []string {
 	for _, p := range m.busiest() {
 		notes = append(notes, m.findings(p)...)
 	}
+	notes = append(notes, m.besidePublished()...)
 	if m.has("p999") {
 		notes = append(notes, "Percentiles are medians over the slices of each slice's own percentile.")
 	}
 	if few := m.fewest(); few < enoughRounds {
-		notes = append(notes, fmt.Sprintf("Figures of %d rounds have no 95 %% interval: shown are the smallest and the largest. "+
+		notes = append(notes, fmt.Sprintf("Figures of %d rounds have no 95 %% interval: shown are the smallest "+
+			"and the largest. "+
 			"It takes %d rounds.", few, enoughRounds))
 	}
 	return append(notes, m.machineNotes()...)
@@ -45,6 +48,37 @@ func (m *measurement) fewest() int {
 func (m *measurement) busiest() []point {
 	most := slices.Max(m.o.Clients)
 	return slices.DeleteFunc(slices.Clone(m.o.points), func(p point) bool { return p.clients != most })
+}
+
+// redesigned is what source C's own redesign of the server's log kept of the
+// throughput: TPC-B-like, scale 1000, 100 clients.
+const redesigned = 91347.0 / 98033
+
+// besidePublished are findings of others that are no figure of a variant.
+func (m *measurement) besidePublished() []string {
+	var notes []string
+	ratio := func(variant string, p point) *stats.Estimate {
+		c := result.Case{"variant": variant, "workload": p.workload.name, "protocol": p.protocol,
+			"clients": strconv.Itoa(p.clients)}
+		if found := m.result.Find(c, "tps"); found != nil {
+			return found.Ratio
+		}
+		return nil
+	}
+	for _, p := range m.busiest() {
+		if ours := ratio("steno", p); ours != nil && p.workload.name == "tpcb" {
+			notes = append(notes, fmt.Sprintf("%s: pg_steno keeps %s of the throughput. The best published "+
+				"redesign of the server's log itself (C) kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
+		}
+		reading := p
+		reading.workload.name = "select"
+		one, rows := ratio("both", p), ratio("both", reading)
+		if p.workload.name == "select1" && one != nil && rows != nil {
+			notes = append(notes, fmt.Sprintf("%s: with log_statement and log_duration %s of the throughput is "+
+				"left, of pgbench -S %s. B found that SELECT 1 suffers more.", p.title(), kept(*one), kept(*rows)))
+		}
+	}
+	return notes
 }
 
 // finding is a variant's figures of one point.
@@ -75,7 +109,8 @@ func (m *measurement) findings(p point) []string {
 		notes = append(notes, text)
 	}
 	if hidden != nil && most.tps.High < 1 {
-		notes = append(notes, fmt.Sprintf("%s: the interval of %s encloses 1, so their cost is less than this run can tell.",
+		notes = append(notes, fmt.Sprintf("%s: the interval of %s encloses 1, so their cost is less than this "+
+			"run can tell.",
 			p.title(), strings.Join(hidden, ", ")))
 	}
 	return notes
@@ -110,7 +145,8 @@ func (m *measurement) processorTime(p point) string {
 	var most stats.Estimate
 	for i, v := range m.variants {
 		found := m.result.Find(caseOf(v, p), "cpu")
-		if found == nil || found.Ratio == nil || found.Ratio.Low <= 1 || costliest != nil && found.Ratio.Median <= most.Median {
+		if found == nil || found.Ratio == nil || found.Ratio.Low <= 1 ||
+			costliest != nil && found.Ratio.Median <= most.Median {
 			continue
 		}
 		costliest, most = &m.variants[i], *found.Ratio
@@ -118,7 +154,8 @@ func (m *measurement) processorTime(p point) string {
 	if costliest == nil {
 		return ""
 	}
-	text := p.title() + ": most of the server's CPU time goes to " + costliest.title + ": " + m.timeOf(*costliest, p) + m.split(*costliest, p) + "."
+	text := p.title() + ": most of the server's CPU time goes to " + costliest.title + ": " +
+		m.timeOf(*costliest, p) + m.split(*costliest, p) + "."
 	for _, v := range m.variants {
 		if v.name == "steno" && v.name != costliest.name {
 			text += " " + v.title + " takes " + m.timeOf(v, p) + "."
@@ -184,8 +221,10 @@ func (m *measurement) machineNotes() []string {
 	if n == 1 {
 		text = "One processor runs one session at a time"
 	}
-	text += ": the fight of many for the mutex of the log's pipe, which A and B found on large machines, hardly shows here."
-	if both := m.result.Find(caseOf(variant{name: "both"}, m.busiest()[0]), "tps"); logged && both != nil && both.Ratio != nil {
+	text += ": the fight of many for the mutex of the log's pipe, which A and B found on large machines, hardly " +
+		"shows here."
+	if both := m.result.Find(caseOf(variant{name: "both"}, m.busiest()[0]), "tps"); logged && both != nil &&
+		both.Ratio != nil {
 		text += fmt.Sprintf(" What log_statement and log_duration leave here, %s, is without most of it.",
 			kept(*both.Ratio))
 	}

@@ -79,7 +79,8 @@ func nearest(r *result.Result, clients int) int {
 			continue
 		}
 		for _, v := range d.Values {
-			if n, err := strconv.Atoi(v.Name); err == nil && (best == 0 || distance(n, clients) < distance(best, clients)) {
+			if n, err := strconv.Atoi(v.Name); err == nil && (best == 0 || distance(n, clients) < distance(best,
+				clients)) {
 				best = n
 			}
 		}

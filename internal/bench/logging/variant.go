@@ -24,7 +24,8 @@ const base = "none"
 // change; only what they preload takes a start.
 var variants = []variant{
 	{name: base, title: "none"},
-	{name: "log_statement", title: "log_statement=all", settings: []cluster.Setting{{Name: "log_statement", Value: "all"}}},
+	{name: "log_statement", title: "log_statement=all", settings: []cluster.Setting{{Name: "log_statement",
+		Value: "all"}}},
 	{name: "log_duration", title: "log_duration", settings: []cluster.Setting{{Name: "log_duration", Value: "on"}}},
 	{name: "both", title: "log_statement + log_duration", settings: both()},
 	{name: "both_io", title: "both + track_io_timing",
