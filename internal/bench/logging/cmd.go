@@ -67,7 +67,7 @@ type size struct {
 }
 
 var (
-	quick = size{[]int{16}, []string{"select"}, []string{"prepared"}, 6, 1, 5, 110 * time.Second}
+	quick = size{[]int{16}, []string{"select"}, []string{"prepared"}, 6, 1, 5, 100 * time.Second}
 	usual = size{[]int{16}, []string{"select", "tpcb"}, []string{"prepared"}, 12, 1, 10, 0}
 	full  = size{[]int{1, 16, 56}, []string{"select", "select1", "update", "tpcb"}, bench.Protocols, 12, 2, 10, 0}
 )
