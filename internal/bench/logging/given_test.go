@@ -196,6 +196,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 		program := exec.Command(os.Args[0], "-test.run", "^TestMeasurementToBeKilled$")
 		program.Env = append(os.Environ(), dsnVariable+"="+s.Conninfo("postgres", "postgres"),
 			stateVariable+"="+stateOf(s))
+		program.Env = append(program.Env, "TMPDIR="+t.TempDir()) // which a killed program leaves behind
 		program.Stdout, program.Stderr = io.Discard, io.Discard
 		if err := program.Start(); err != nil {
 			t.Fatal(err)
