@@ -51,16 +51,21 @@ func NewLab(ctx context.Context, installation *Installation, hba ...string) (*La
 // temporaryFolder makes a folder that the server's user can reach, with a path
 // short enough for a socket.
 func temporaryFolder(installation *Installation) (string, error) {
-	parent := os.TempDir()
-	const example = "/steno-1234567890"
-	if len(parent)+len(example)+len(socketInLab) > maxSocketPath || installation.credential != nil && !reachable(parent) {
-		parent = "/tmp"
-	}
-	dir, err := os.MkdirTemp(parent, "steno-")
+	dir, err := os.MkdirTemp(installation.TempDir(), "steno-")
 	if err != nil {
 		return "", err
 	}
 	return dir, installation.own(dir)
+}
+
+// TempDir is where folders of labs are made.
+func (i *Installation) TempDir() string {
+	parent := os.TempDir()
+	const example = "/steno-1234567890"
+	if len(parent)+len(example)+len(socketInLab) > maxSocketPath || i.credential != nil && !reachable(parent) {
+		return "/tmp"
+	}
+	return parent
 }
 
 // reachable says whether any user may pass through dir and all above it.

@@ -53,7 +53,22 @@ func (c *Common) Check() error {
 }
 
 // Command is how the program was called, for the archive.
-func Command() string { return "steno " + strings.Join(os.Args[1:], " ") }
+func Command() string { return commandOf(os.Args[1:]) }
+
+// commandOf leaves connection strings out: there may be a password in them.
+func commandOf(args []string) string {
+	const flag = "--dsn"
+	command := "steno"
+	for i, arg := range args {
+		if strings.HasPrefix(arg, flag+"=") {
+			arg = flag + "=..."
+		} else if i > 0 && args[i-1] == flag {
+			arg = "..."
+		}
+		command += " " + arg
+	}
+	return command
+}
 
 // Run measures, with the machine watched meanwhile, and puts the result where
 // the flags say. The context that measure gets also ends with the terminal, so
