@@ -173,7 +173,7 @@ plan_gone(void *plan)
 
 	for (i = 0; i < STENO_PREPARED; i++)
 		if (steno_my.prepared[i].plan == plan)
-			steno_my.prepared[i].plan = NULL;
+			steno_forget_prepared(i);
 }
 
 /* Have plan_gone called in time; false: memory is short. */
@@ -224,7 +224,7 @@ learn_prepared(const StenoOpen *o, const StenoParams *values)
 {
 	const PlannedStmt *plan = o->query->plannedstmt;
 	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == o->s.source ? ActivePortal->cplan : NULL;
-	StenoPrepared p = {.plan = plan};
+	StenoPrepared p = {.plan = plan, .class = o->s.class};
 	uint64		offset = o->s.text - o->s.source;
 	int			i;
 
@@ -238,25 +238,34 @@ learn_prepared(const StenoOpen *o, const StenoParams *values)
 	p.text_offset = (uint32) offset;
 	p.text_len = (uint32) o->s.text_len;
 	p.kept = o->kept - steno_my.kept;
-	/* the plan may have outlived the shape that it had */
 	for (i = 0; i < STENO_PREPARED; i++)
-		if (steno_my.prepared[i].plan == plan)
-		{
-			steno_my.prepared[i] = p;
-			return;
-		}
-	steno_my.prepared[steno_my.prepared_next] = p;
-	steno_my.prepared_next = (steno_my.prepared_next + 1) % STENO_PREPARED;
+	{
+		const StenoPrepared *q = &steno_my.prepared[i];
+
+		if (q->plan != plan)
+			continue;
+		if (q->text_offset == p.text_offset && q->text_len == p.text_len && q->widths == p.widths &&
+			q->count == p.count && q->values_len == p.values_len && q->kept == p.kept)
+			return;				/* it is known, but something asked for a special look */
+		break;
+	}
+	if (i == STENO_PREPARED)
+	{
+		i = steno_my.prepared_next;
+		steno_my.prepared_next = (i + 1) % STENO_PREPARED;
+	}
+	steno_forget_prepared(i);
+	steno_my.prepared[i] = p;
 }
 
 /*
  * What is known of a query that begins; NULL: it is no prepared one that ran
  * lately, or anything asks for a special look.
  */
-static inline const StenoPrepared *
+static inline StenoPrepared *
 find_prepared(const QueryDesc *query)
 {
-	const StenoPrepared *p = steno_my.prepared;
+	StenoPrepared *p = steno_my.prepared;
 	ParamListInfo params = query->params;
 
 	if (unlikely(!steno_all_usual()))
@@ -267,9 +276,7 @@ find_prepared(const QueryDesc *query)
 	if (unlikely(p->count != (params ? params->numParams : 0) ||
 				 (params && params->paramFetch != NULL) ||
 				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
-				 steno_my.kept[p->kept].len == 0 ||
-				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask &
-				   (1u << steno_my.kept[p->kept].class)) ||
+				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
 				 steno_my.application != application_name))
 		return NULL;
 	return p;
@@ -325,7 +332,7 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 		return;
 	for (i = 0; i < STENO_PREPARED; i++)
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
-			steno_my.prepared[i].plan = NULL;
+			steno_forget_prepared(i);
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
 	*k = *key;
 	memcpy(k->shape, record->shape, record->shape_len);
@@ -450,7 +457,7 @@ begin_query(QueryDesc *query)
 	if (!steno_recording())
 		return NULL;
 	steno_trouble_check(NULL);
-	steno_ring_prefetch(&steno_my.producer);
+	steno_ring_prefetch(&steno_my.producer, 5);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{
@@ -548,12 +555,12 @@ start_query(QueryDesc *query, int eflags)
 
 /* A client's query starts, nothing else is open, and all of it is known but its numbers. */
 static inline void
-start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
+start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
 	StenoOpen  *o = steno_my.open;
 	bool		saved_own = steno_my.starting_own;
 
-	steno_ring_prefetch(&steno_my.producer);
+	steno_ring_prefetch(&steno_my.producer, 2);
 	steno_my.open_count = 1;
 	o->query = query;
 	o->portal = ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
@@ -562,7 +569,7 @@ start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
 	o->rows = 0;
 	o->staged = false;
 	o->kept = &steno_my.kept[p->kept];
-	steno_begin_prepared(&o->s, query, p, o->kept->class);
+	steno_begin_prepared(&o->s, query, p, p->class);
 	steno_my.starting_own = true;
 	steno_enter_top(query);
 	steno_my.previous_start(query, eflags);
@@ -571,7 +578,7 @@ start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
 	o = steno_find_open(query);
 	if (unlikely(o == NULL))
 		return;
-	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt && o->kept->len != 0))
+	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt))
 		o->staged = steno_record_stage_prepared(&o->s, p, query->params);
 	if (unlikely(!o->staged))
 		stage(o);
@@ -580,7 +587,7 @@ start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
 STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
-	const StenoPrepared *p = find_prepared(query);
+	StenoPrepared *p = find_prepared(query);
 
 	if (likely(p != NULL && steno_my.user_id == GetUserId()))
 		start_prepared(query, eflags, p);
