@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,7 +37,13 @@
 
 #define NAP_US 10000
 #define ROOM_MS 100
+
+/* The reader passes on and frees at least this often. */
 #define OUT_BYTES (1024 * 1024)
+#define PIECES 1024
+
+/* Cache lines that a sender has brought near. */
+#define PREFETCH 9
 
 /* Kinds of messages in the rings; 0 is filler. */
 #define WHOLE 1
@@ -88,36 +95,45 @@ wait_for_room(LabLink *link, Common *common, StenoRing *ring, uint64_t head, uin
 	return true;
 }
 
-/* What the reader copies messages to, and passes on from. */
+/* What the reader has taken and not passed on: messages where they lie in a ring. */
 typedef struct Out
 {
-	uint8_t    *bytes;
-	size_t		room;
-	size_t		used;
+	struct iovec pieces[PIECES];
+	int			n;
+	size_t		bytes;
 } Out;
 
-static void
-out_open(Out *out, size_t largest)
+static Out *
+out_open(void)
 {
-	out->room = largest > OUT_BYTES ? largest : OUT_BYTES;
-	out->used = 0;
-	out->bytes = malloc(out->room);
-	if (out->bytes == NULL)
+	Out		   *out = calloc(1, sizeof(*out));
+
+	if (out == NULL)
 		lab_fail("out of memory");
+	return out;
 }
 
-/* Whether the batch ends before a message of so many bytes. */
+/* Whether the batch ends before another message. */
 static bool
-batch_ends(const LabReader *r, const Out *out, uint32_t len)
+batch_ends(const LabReader *r, const Out *out)
 {
-	return out->used + len > out->room || (r->c->batch > 0 && r->taken >= r->c->batch);
+	return out->n == PIECES || out->bytes >= OUT_BYTES || (r->c->batch > 0 && r->taken >= r->c->batch);
 }
 
 static void
 out_add(Out *out, const void *bytes, uint32_t len)
 {
-	memcpy(out->bytes + out->used, bytes, len);
-	out->used += len;
+	out->pieces[out->n].iov_base = (void *) bytes;
+	out->pieces[out->n++].iov_len = len;
+	out->bytes += len;
+}
+
+static void
+out_pass_on(Out *out, LabReader *r)
+{
+	lab_pass_on(r, out->pieces, out->n);
+	out->n = 0;
+	out->bytes = 0;
 }
 
 /* ---- one ring for each sender ---- */
@@ -242,6 +258,7 @@ rings_publish(LabLink *link, const StenoMessage *m)
 	StenoProducer *p = link->mine;
 
 	steno_ring_publish(p, m);
+	steno_ring_prefetch(p, PREFETCH);
 	if (steno_ring_used(p) <= p->size / 2)
 		return;
 	/* pairs with the release store in steno_ring_free */
@@ -306,15 +323,14 @@ typedef struct RingsReader
 	RingsLink  *own;
 	uint64_t   *positions;
 	uint32_t	first;			/* rings from here on have bytes to be freed */
-	Out			out;
+	Out		   *out;
 } RingsReader;
 
 /* Pass on what was taken; then it may be overwritten. */
 static void
 rings_free(RingsReader *x, uint32_t last)
 {
-	lab_pass_on(x->r, x->out.bytes, x->out.used);
-	x->out.used = 0;
+	out_pass_on(x->out, x->r);
 	for (; x->first <= last; x->first++)
 	{
 		StenoRing  *ring = steno_ring_at(&x->own->rings, x->first);
@@ -344,10 +360,10 @@ rings_take(RingsReader *x, uint32_t i)
 		{
 			uint32_t	len = m->len - (uint32_t) sizeof(*m);
 
-			if (batch_ends(x->r, &x->out, len))
+			if (batch_ends(x->r, x->out))
 				rings_free(x, i);
 			lab_take_piece(x->r, sender, (const uint8_t *) (m + 1), len);
-			out_add(&x->out, m + 1, len);
+			out_add(x->out, m + 1, len);
 		}
 		x->positions[i] += m->len;
 	}
@@ -382,7 +398,7 @@ rings_receive(LabLink *link, LabReader *r)
 	x.positions = calloc(link->senders, sizeof(*x.positions));
 	if (x.positions == NULL)
 		lab_fail("out of memory");
-	out_open(&x.out, RING_BYTES);
+	x.out = out_open();
 	for (;;)
 	{
 		bool		done = atomic_load(&link->shared->done) != 0;
@@ -394,7 +410,7 @@ rings_receive(LabLink *link, LabReader *r)
 			nap(&x.own->common);
 	}
 	free(x.positions);
-	free(x.out.bytes);
+	free(x.out);
 }
 
 const LabChannel lab_ring_each = {
@@ -499,8 +515,7 @@ shared_free(SharedLink *own, LabReader *r, Out *out, uint64_t position)
 	uint64_t	from = tail & (own->size - 1);
 	uint64_t	len = position - tail;
 
-	lab_pass_on(r, out->bytes, out->used);
-	out->used = 0;
+	out_pass_on(out, r);
 	if (from + len > own->size)
 	{
 		memset(own->data + from, 0, own->size - from);
@@ -528,7 +543,7 @@ shared_pass(SharedLink *own, LabReader *r, Out *out)
 			const uint8_t *bytes = (const uint8_t *) length_at(own, position) + sizeof(uint64_t);
 			uint32_t	len = (uint32_t) (length - sizeof(uint64_t));
 
-			if (batch_ends(r, out, len))
+			if (batch_ends(r, out))
 				shared_free(own, r, out, position);
 			lab_take(r, bytes, len);
 			out_add(out, bytes, len);
@@ -547,20 +562,19 @@ static void
 shared_receive(LabLink *link, LabReader *r)
 {
 	SharedLink *own = link->own;
-	Out			out;
+	Out		   *out = out_open();
 
-	out_open(&out, r->c->size);
 	for (;;)
 	{
 		bool		done = atomic_load(&link->shared->done) != 0;
 
 		atomic_store(&own->common.bell, QUIET);
-		if (!shared_pass(own, r, &out) && done)
+		if (!shared_pass(own, r, out) && done)
 			break;
 		if (!done)
 			nap(&own->common);
 	}
-	free(out.bytes);
+	free(out);
 }
 
 static void

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "lab.h"
@@ -60,11 +61,13 @@ lab_receive_stream(LabReader *r, LabRead more, void *arg)
 		lab_fail("out of memory");
 	while ((n = more(arg, buffer + have, room - have)) > 0)
 	{
+		struct iovec whole = {buffer, 0};
 		size_t		at = 0;
 
 		for (have += (size_t) n; have - at >= size; at += size)
 			lab_take(r, buffer + at, size);
-		lab_pass_on(r, buffer, at);
+		whole.iov_len = at;
+		lab_pass_on(r, &whole, at > 0);
 		have -= at;
 		if (at > 0 && have > 0)
 			memmove(buffer, buffer + at, have);
@@ -328,7 +331,7 @@ datagram_receive(LabLink *link, LabReader *r)
 		for (i = 0; i < (uint32_t) n && headers[i].msg_len > 0; i++)
 			lab_take(r, pieces[i].iov_base, headers[i].msg_len);
 		over = i < (uint32_t) n;
-		lab_pass_on(r, buffer, (size_t) i * size);
+		lab_pass_on(r, pieces, (int) i);
 	}
 	free(buffer);
 	free(headers);

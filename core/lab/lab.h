@@ -55,7 +55,8 @@ typedef struct LabCase
 	uint32_t	batch;			/* messages that a reader takes at once; 0: all
 								 * there are */
 	bool		clock_each;		/* sender and reader read the clock for each
-								 * message; else the reader once a batch */
+								 * message; else the reader once a batch, and
+								 * the sender for a few, to see delays */
 	uint32_t	milliseconds;	/* senders begin no message after that */
 	uint64_t	bytes;			/* nor more than these together */
 	uint64_t	messages;		/* nor more than these each; 0: any number */
@@ -187,9 +188,9 @@ typedef struct LabFigures
 	LabUsage	readers;
 	uint64_t	looks;			/* at states of sending processes */
 	uint64_t	uninterruptible;	/* how many of them were in state D */
-	double		delay_50;		/* ns from a message's time to its reader's; 0
-								 * without clock_each */
+	double		delay_50;		/* ns from a message's time to its reader's */
 	double		delay_99;
+	double		own_ns;			/* a message's cost without any channel */
 } LabFigures;
 
 /* ---- message.c ---- */
@@ -204,7 +205,10 @@ extern void lab_take(LabReader *r, const uint8_t *bytes, uint32_t len);
 extern void lab_take_piece(LabReader *r, uint32_t sender, const uint8_t *bytes, uint32_t len);
 
 /* The reader passes on what it has taken. */
-extern void lab_pass_on(LabReader *r, const uint8_t *bytes, size_t len);
+extern double lab_own_cost(const LabCase *c);
+
+struct iovec;
+extern void lab_pass_on(LabReader *r, const struct iovec *pieces, int n);
 
 extern void lab_histogram_add(LabHistogram *h, uint64_t ns);
 extern double lab_histogram_at(const LabHistogram *h, double share);

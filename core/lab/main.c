@@ -30,7 +30,7 @@ static const char usage[] =
 "  --size=BYTES          of a message, a multiple of 8 from 64 to 4194304 (default 512)\n"
 "  --readers=N           each with a channel of its own (default 1)\n"
 "  --batch=N             messages that a reader takes at once; 0: all there are (default)\n"
-"  --clock=WHEN          message or pass (default message)\n"
+"  --clock=WHEN          message or pass (default pass)\n"
 "  --bytes=N             send no more than about these together (default 1073741824)\n"
 "  --messages=N          send no more than these each; 0: any number (default)\n"
 "  --folder=PATH         for files without a name (default $TMPDIR, else /tmp)\n"
@@ -108,8 +108,10 @@ print_send(const LabCase *c, const LabFigures *f)
 		   (unsigned long long) (f->messages * c->size), f->seconds);
 	print_usage("senders", &f->senders);
 	print_usage("readers", &f->readers);
-	printf(",\"looks\":%llu,\"uninterruptible\":%llu,\"delay_50_ns\":%.0f,\"delay_99_ns\":%.0f}\n",
-		   (unsigned long long) f->looks, (unsigned long long) f->uninterruptible, f->delay_50, f->delay_99);
+	printf(",\"looks\":%llu,\"uninterruptible\":%llu,\"delay_50_ns\":%.0f,\"delay_99_ns\":%.0f,"
+		   "\"own_ns\":%.1f}\n",
+		   (unsigned long long) f->looks, (unsigned long long) f->uninterruptible, f->delay_50, f->delay_99,
+		   f->own_ns);
 }
 
 static void
@@ -285,7 +287,7 @@ run_send(int argc, char **argv)
 {
 	const char *folder = getenv("TMPDIR");
 	LabCase		c = {
-		.channel = &lab_pipe, .processes = 50, .readers = 1, .size = 512, .clock_each = true,
+		.channel = &lab_pipe, .processes = 50, .readers = 1, .size = 512, .clock_each = false,
 		.milliseconds = 250, .bytes = UINT64_C(1) << 30, .folder = folder != NULL ? folder : "/tmp"
 	};
 	LabFigures	f;

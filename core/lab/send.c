@@ -386,6 +386,8 @@ lab_send(const LabCase *c, LabFigures *figures)
 		return true;
 	}
 	lab_messages_init();
+	if (c->fault == LAB_NO_FAULT)
+		figures->own_ns = lab_own_cost(c);
 	ok = prepare(&run, figures) && open_links(&run, figures) && measure(&run, figures);
 	if (run.group.refused)
 	{
