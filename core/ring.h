@@ -61,7 +61,7 @@ typedef struct StenoMessage
  * dead server, too.
  */
 #define STENO_TEMPLATES 6
-#define STENO_TEMPLATE_ROOM 312
+#define STENO_TEMPLATE_ROOM 304
 
 typedef struct StenoTemplate
 {
@@ -69,6 +69,7 @@ typedef struct StenoTemplate
 	uint16_t	shape_len;
 	uint16_t	text_len;
 	uint16_t	pad;
+	uint64_t	needed_until;	/* no record from this position on refers to it; the producer's own */
 	uint8_t		bytes[STENO_TEMPLATE_ROOM];	/* shape, then text */
 } StenoTemplate;
 
@@ -324,8 +325,9 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 }
 
 /*
- * Have the next message's lines brought near: nobody has touched them since the
- * last round of the ring.
+ * Have the next message's lines brought near, to be written: nobody has touched
+ * them since the last round of the ring.  A builtin would not do: GCC takes a
+ * function of nothing but prefetches for one without effect, and leaves it out.
  */
 static inline void
 steno_ring_prefetch(const StenoProducer *p, int lines)
@@ -334,7 +336,15 @@ steno_ring_prefetch(const StenoProducer *p, int lines)
 	int			i;
 
 	for (i = 0; i < lines; i++)
+	{
+#if defined(__x86_64__)
+		__asm__ volatile ("prefetchw %0" : : "m" (next[i * STENO_CACHE_LINE]));
+#elif defined(__aarch64__)
+		__asm__ volatile ("prfm pstl1keep, %0" : : "Q" (next[i * STENO_CACHE_LINE]));
+#else
 		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
+#endif
+	}
 }
 
 /* The head once a reserved message is published. */

@@ -231,12 +231,6 @@ typedef struct StenoLocal
 	int			last_end;
 	TimestampTz last_time;
 
-	/*
-	 * Memory for one record.  Who takes some of it sets scratch_used;
-	 * steno_record_put resets it then.
-	 */
-	MemoryContext scratch;
-
 	/* hooks to chain to, or what the server would have called */
 	ExecutorStart_hook_type previous_start;
 	ExecutorRun_hook_type previous_run;
@@ -246,16 +240,33 @@ typedef struct StenoLocal
 	ProcessUtility_hook_type previous_utility;
 	object_access_hook_type previous_access;
 
-	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
-	int			near_next;		/* to be replaced next */
+	/*
+	 * What a statement needs of the server, by address: the library's own
+	 * table of these is spread over many lines of another page.
+	 */
+	Portal	   *active_portal;
+	char	  **application_name;
+	ErrorContextCallback **error_context;
+	Oid			(*get_user_id) (void);
+	TimestampTz (*statement_start) (void);
+	TransactionId (*transaction_id) (void);
 
 	StenoLevel	top;			/* of a client's statement */
 	StenoStatement top_utility; /* if it is a utility statement */
-	StenoOpen	few_open[STENO_FEW_OPEN];
-	uint8		kept_next;		/* to be replaced next */
+
+	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
+	int			near_next;		/* to be replaced next */
+	uint8		kept_next;		/* likewise */
 	uint8		prepared_next;	/* likewise */
-	StenoPrepared prepared[STENO_PREPARED];
-	uint64		template_until[STENO_PREPARED];	/* no record from there on needs its template */
+
+	/*
+	 * Memory for one record.  Who takes some of it sets scratch_used;
+	 * steno_record_put resets it then.
+	 */
+	MemoryContext scratch;
+
+	StenoOpen	few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
 	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
 } StenoLocal;
@@ -346,7 +357,8 @@ steno_forget_prepared(int i)
 
 	p->plan = NULL;
 	if (p->brief == STENO_BRIEF_YES)
-		steno_my.template_until[i] = steno_my.producer.head + (steno_my.staged ? steno_my.staged->m.len : 0);
+		steno_my.producer.templates[i].needed_until = steno_my.producer.head +
+			(steno_my.staged ? steno_my.staged->m.len : 0);
 	p->brief = STENO_BRIEF_LATER;
 }
 

@@ -267,6 +267,7 @@ find_prepared(const QueryDesc *query)
 {
 	StenoPrepared *p = steno_my.prepared;
 	ParamListInfo params = query->params;
+	Portal		portal = *steno_my.active_portal;
 
 	if (unlikely(!steno_all_usual()))
 		return NULL;
@@ -275,9 +276,9 @@ find_prepared(const QueryDesc *query)
 			return NULL;
 	if (unlikely(p->count != (params ? params->numParams : 0) ||
 				 (params && params->paramFetch != NULL) ||
-				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
+				 portal == NULL || portal->sourceText != query->sourceText ||
 				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
-				 steno_my.application != application_name))
+				 steno_my.application != *steno_my.application_name))
 		return NULL;
 	return p;
 }
@@ -353,7 +354,7 @@ static inline void
 finish_staged(const StenoOpen *o)
 {
 	steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
-						GetTopTransactionIdIfAny());
+						steno_my.transaction_id());
 }
 
 /* The query has ended; edata: it failed; closed: see make_record. */
@@ -558,12 +559,12 @@ static inline void
 start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
 	StenoOpen  *o = steno_my.open;
+	Portal		portal = *steno_my.active_portal;
 	bool		saved_own = steno_my.starting_own;
 
-	steno_ring_prefetch(&steno_my.producer, 2);
 	steno_my.open_count = 1;
 	o->query = query;
-	o->portal = ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	o->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
 	o->plan_cached = true;
 	o->subid = steno_my.subid;
 	o->rows = 0;
@@ -587,9 +588,12 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
-	StenoPrepared *p = find_prepared(query);
+	StenoPrepared *p;
 
-	if (likely(p != NULL && steno_my.user_id == GetUserId()))
+	/* first of all: this wait and those of the looks below are then one */
+	steno_ring_prefetch(&steno_my.producer, 2);
+	p = find_prepared(query);
+	if (likely(p != NULL && steno_my.user_id == steno_my.get_user_id()))
 		start_prepared(query, eflags, p);
 	else
 		start_query(query, eflags);
@@ -736,31 +740,29 @@ transaction_closed(void)
 STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
-	switch (event)
+	/* no switch: its table would be another line of another page */
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
 	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			if (unlikely(!steno_my.described))
-				steno_transaction_ending();
-			/* what deferred triggers have made can be named for the last time */
-			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
-				unlikely(steno_my.top_utility.objects != NULL))
-				steno_objects_finish(&steno_my.top_utility, NULL);
-			return;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-			steno_my.subid = TopSubTransactionId;
-			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
-				transaction_closed();
-			break;
-		case XACT_EVENT_ABORT:
-			steno_statement_aborted();
-			break;
-		default:
-			return;
+		if (unlikely(!steno_my.described))
+			steno_transaction_ending();
+		/* what deferred triggers have made can be named for the last time */
+		if (steno_my.level == &steno_top_level && steno_top_level.ending &&
+			unlikely(steno_my.top_utility.objects != NULL))
+			steno_objects_finish(&steno_my.top_utility, NULL);
+		return;
 	}
+	if (likely(event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE))
+	{
+		steno_my.subid = TopSubTransactionId;
+		if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+			transaction_closed();
+	}
+	else if (event == XACT_EVENT_ABORT)
+		steno_statement_aborted();
+	else
+		return;
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		TransactionIdIsValid(steno_my.transaction_id()))
 		steno_transaction_record(event);
 	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
 		steno_delivery_transaction(event);
@@ -770,6 +772,12 @@ transaction_end(XactEvent event, void *arg)
 void
 steno_query_install(void)
 {
+	steno_my.active_portal = &ActivePortal;
+	steno_my.application_name = &application_name;
+	steno_my.error_context = &error_context_stack;
+	steno_my.get_user_id = GetUserId;
+	steno_my.statement_start = GetCurrentStatementStartTimestamp;
+	steno_my.transaction_id = GetTopTransactionIdIfAny;
 	steno_my.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = executor_start;
 	steno_my.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;

@@ -770,7 +770,7 @@ define(const StenoStatement *q, StenoPrepared *prepared)
 	}
 	/* pairs with the release store in steno_ring_free: the writer has read the last record that needs it */
 	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
-	if (p->tail < steno_my.template_until[i])
+	if (p->tail < t->needed_until)
 		return;
 	t->version++;
 	t->shape_len = k->len;

@@ -399,7 +399,7 @@ become_producer(uint32 slot)
 	steno_producer_init(producer, &steno_rings, slot);
 	/* records of the slot's last session may need its templates */
 	for (i = 0; i < STENO_PREPARED; i++)
-		steno_my.template_until[i] = producer->head;
+		producer->templates[i].needed_until = producer->head;
 	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
 		return;
 	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));
