@@ -96,7 +96,7 @@ choose values run all combinations of them; what is not chosen is 50 processes,
 	flags.StringSliceVar(&o.Batches, "batches", nil, "messages that a reader takes at once, or all")
 	flags.StringSliceVar(&o.Clocks, "clocks", nil, "when the clock is read: message or pass")
 	flags.IntSliceVar(&o.Sleepers, "sleepers", nil, "numbers of processes that sleep")
-	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 5; 3 with --quick and --full)")
+	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 4; 3 with --quick and --full)")
 	flags.DurationVar(&o.Slice, "slice", 150*time.Millisecond, "how long a case goes on")
 	flags.StringVar(&o.Folder, "folder", "", "for the files of file and io_uring (default $TMPDIR, else /tmp)")
 	return cmd

@@ -86,7 +86,7 @@ func TestPlanVariesOneDimensionAtATime(t *testing.T) {
 	if len(p.groups) != 5+6+2+1+1 {
 		t.Errorf("got %d groups: %v", len(p.groups), p.groups)
 	}
-	if len(p.channels) != len(channels) || len(p.wakers) != len(wakers) || len(p.sleepers) != 5 || p.rounds != 5 {
+	if len(p.channels) != len(channels) || len(p.wakers) != len(wakers) || len(p.sleepers) != 5 || p.rounds != 4 {
 		t.Errorf("got %v, %v, %v, %d rounds", p.channels, p.wakers, p.sleepers, p.rounds)
 	}
 	for i, g := range p.groups {

@@ -180,7 +180,7 @@ func makePlan(o *options, chosen axes) plan {
 	}
 	p.channels = orElse(chosen.channels, names(channels))
 	p.wakers, p.sleepers = names(wakers), orElse(unique(o.Sleepers), allSleepers)
-	p.rounds = 5
+	p.rounds = 4
 	if o.Quick || o.Full {
 		p.rounds = 3
 	}
