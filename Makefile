@@ -57,7 +57,7 @@ bin/steno: $(SETUP)
 install: ## the extension into PG_CONFIG's PostgreSQL, steno into PREFIX/bin
 	@$(MAKE) -C extension --no-print-directory install PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 bin/steno $(DESTDIR)$(PREFIX)/bin/steno
+	install -m 755 bin/steno core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: bench
 bench: build ## measure what recording costs here; results in bench/results
