@@ -129,7 +129,7 @@ func (s *Server) Launch() error {
 }
 
 // WaitReady waits until the postmaster writes into its lock file that it is
-// ready, as pg_ctl does.
+// ready, or a standby that is consistent, as pg_ctl does.
 func (s *Server) WaitReady(ctx context.Context) error {
 	const statusLine = 7 // LOCK_FILE_LINE_PM_STATUS, from zero
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -148,8 +148,10 @@ func (s *Server) WaitReady(ctx context.Context) error {
 		text, _ := os.ReadFile(filepath.Join(s.DataDir, "postmaster.pid"))
 		lines := strings.Split(string(text), "\n")
 		// a killed postmaster leaves its file behind
-		if len(lines) > statusLine && lines[0] == strconv.Itoa(s.PID()) && strings.TrimSpace(lines[statusLine]) == "ready" {
-			return nil
+		if len(lines) > statusLine && lines[0] == strconv.Itoa(s.PID()) {
+			if status := strings.TrimSpace(lines[statusLine]); status == "ready" || status == "standby" {
+				return nil
+			}
 		}
 	}
 }
