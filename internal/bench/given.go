@@ -101,7 +101,7 @@ func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
 	var tps, ratio [2][]float64
 	var transactions [2]int64
 	for round := range o.Rounds {
-		var results [2]slice
+		var results [2]Slice
 		for position := range values {
 			i := (position + round) % 2
 			if o.Progress != nil {
@@ -137,7 +137,7 @@ func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
 
 // set changes the setting for the server and waits until new sessions have it.
 func (g *Given) set(ctx context.Context, value string) error {
-	if _, err := g.conn.Exec(ctx, "ALTER SYSTEM SET "+logSetting+" = "+quote(value)); err != nil {
+	if _, err := g.conn.Exec(ctx, "ALTER SYSTEM SET "+logSetting+" = "+Quote(value)); err != nil {
 		return err
 	}
 	if _, err := g.conn.Exec(ctx, "SELECT pg_reload_conf()"); err != nil {
@@ -173,7 +173,7 @@ func (g *Given) restore() error {
 	defer conn.Close(ctx)
 	statement := "ALTER SYSTEM RESET " + logSetting
 	if g.before != nil {
-		statement = "ALTER SYSTEM SET " + logSetting + " = " + quote(*g.before)
+		statement = "ALTER SYSTEM SET " + logSetting + " = " + Quote(*g.before)
 	}
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		return err
@@ -189,7 +189,8 @@ func (g *Given) was() string {
 	return "\"" + *g.before + "\""
 }
 
-func quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
+// Quote makes a literal of SQL.
+func Quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
 
 // Pgbench runs pgbench on the server.
 func (g *Given) Pgbench(ctx context.Context, args ...string) (string, error) {

@@ -1,12 +1,15 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Load is what pgbench does to a server.
@@ -23,13 +26,14 @@ var workloads = map[string]struct{ script, title string }{
 	"tpcb":   {"tpcb-like", "pgbench, TPC-B-like"},
 }
 
-var protocols = []string{"simple", "extended", "prepared"}
+// Protocols are pgbench's.
+var Protocols = []string{"simple", "extended", "prepared"}
 
 func (l *Load) check() error {
 	switch {
 	case workloads[l.Workload].script == "":
 		return fmt.Errorf("no workload \"%s\"; there are select and tpcb", l.Workload)
-	case !slices.Contains(protocols, l.Protocol):
+	case !slices.Contains(Protocols, l.Protocol):
 		return fmt.Errorf("no protocol \"%s\"; there are simple, extended and prepared", l.Protocol)
 	case l.Clients < 1 || l.Clients > 90:
 		return fmt.Errorf("%d clients: between 1 and 90 fit the servers", l.Clients)
@@ -58,9 +62,9 @@ type target interface {
 	Pgbench(ctx context.Context, args ...string) (string, error)
 }
 
-// slice is what one run of pgbench reports.
-type slice struct {
-	TPS          float64
+// Slice is what one run of pgbench reports.
+type Slice struct {
+	TPS          float64 // without the time to connect
 	Transactions int64
 }
 
@@ -70,16 +74,17 @@ var (
 	failedLine       = regexp.MustCompile(`(?m)^number of failed transactions: ([0-9]+)`)
 )
 
-func (l *Load) run(ctx context.Context, t target, seconds int) (slice, error) {
+func (l *Load) run(ctx context.Context, t target, seconds int) (Slice, error) {
 	report, err := t.Pgbench(ctx, l.args(seconds)...)
 	if err != nil {
-		return slice{}, err
+		return Slice{}, err
 	}
-	return parseReport(report)
+	return ParseReport(report)
 }
 
-func parseReport(report string) (slice, error) {
-	var s slice
+// ParseReport reads what pgbench prints. Failed transactions are an error.
+func ParseReport(report string) (Slice, error) {
+	var s Slice
 	tps, n := tpsLine.FindStringSubmatch(report), transactionsLine.FindStringSubmatch(report)
 	if tps == nil || n == nil {
 		return s, fmt.Errorf("cannot read pgbench's report:\n%s", report)
@@ -93,4 +98,28 @@ func parseReport(report string) (slice, error) {
 		return s, fmt.Errorf("pgbench made no transaction:\n%s", report)
 	}
 	return s, nil
+}
+
+// Latencies reads a log that pgbench has written, and calls each with the
+// microseconds of every transaction.
+func Latencies(file string, each func(us float64)) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// client, number of the transaction, latency ...
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 {
+			return fmt.Errorf("cannot read pgbench's log: %s", lines.Text())
+		}
+		us, err := strconv.ParseFloat(fields[2], 64)
+		if err != nil {
+			return fmt.Errorf("cannot read pgbench's log: %w", err)
+		}
+		each(us)
+	}
+	return lines.Err()
 }

@@ -18,12 +18,12 @@ tps = 15116.904172 (without initial connection time)
 `
 
 func TestParseReport(t *testing.T) {
-	got, err := parseReport(report)
-	if want := (slice{TPS: 15116.904172, Transactions: 14874}); err != nil || got != want {
+	got, err := ParseReport(report)
+	if want := (Slice{TPS: 15116.904172, Transactions: 14874}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	for _, bad := range []string{"", "tps = 12", "number of transactions actually processed: 0\ntps = 0.0 (without initial connection time)"} {
-		if _, err := parseReport(bad); err == nil {
+		if _, err := ParseReport(bad); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
 	}

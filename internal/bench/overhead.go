@@ -122,7 +122,7 @@ func writeKey(lab *cluster.Lab, path string) error {
 }
 
 func (b *Bench) settings(v variant) []cluster.Setting {
-	all := append([]cluster.Setting{}, baseSettings...)
+	all := append([]cluster.Setting{}, BaseSettings...)
 	all = append(all, v.settings...)
 	return append(all, b.Options.Settings...)
 }
@@ -159,7 +159,7 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 	r := &Report{
 		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version,
 		Postgres: b.Lab.Version, Machine: machine.This(),
-		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Settings: append(append([]cluster.Setting{}, baseSettings...), o.Settings...),
+		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Settings: append(append([]cluster.Setting{}, BaseSettings...), o.Settings...),
 	}
 	for _, c := range b.contenders {
 		c.tps, c.ratio, c.transactions = nil, nil, 0
@@ -205,7 +205,7 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 // every other round: nobody has always the same neighbour or is always first.
 func (b *Bench) round(ctx context.Context, load Load, round int, r *Report) error {
 	n := len(b.contenders)
-	results := make([]slice, n)
+	results := make([]Slice, n)
 	for position := range n {
 		i := (position + round/2) % n
 		if round%2 == 1 {
@@ -263,16 +263,16 @@ func TrailDir(s *cluster.Server) string { return filepath.Join(s.DataDir, "pg_st
 func (c *contender) written() (int64, error) {
 	switch c.output {
 	case serverLog:
-		return treeSize(filepath.Join(c.server.DataDir, "log"))
+		return TreeSize(filepath.Join(c.server.DataDir, "log"))
 	case trail:
-		return treeSize(TrailDir(c.server))
+		return TreeSize(TrailDir(c.server))
 	default:
 		return 0, nil
 	}
 }
 
-// treeSize adds up the files below dir; one that goes away meanwhile is none.
-func treeSize(dir string) (int64, error) {
+// TreeSize adds up the bytes of the files below dir; one that goes away meanwhile is none.
+func TreeSize(dir string) (int64, error) {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

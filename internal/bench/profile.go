@@ -184,7 +184,7 @@ func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, ar
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
-		slice
+		Slice
 		error
 	}
 	loaded := make(chan result, 1)

@@ -53,7 +53,7 @@ type VariantReport struct {
 type sliceRow struct {
 	round, position int
 	variant         string
-	slice
+	Slice
 }
 
 // WriteFiles archives the report and its raw data in a folder.

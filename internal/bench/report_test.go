@@ -26,7 +26,7 @@ func exampleReport() *Report {
 		},
 		Profile: &ProfileReport{Runs: []ProfileRun{{Samples: 1000, Backends: 10, Writers: 5,
 			Places: []Place{{"a", "", 3}, {"b", "x", 4}, {"a", "y", 3}}}, {Samples: 1000, Backends: 11, Writers: 5}}},
-		slices: []sliceRow{{1, 1, "off", slice{20000, 19000}}, {1, 2, "log_statement", slice{14000.25, 13000}}},
+		slices: []sliceRow{{1, 1, "off", Slice{20000, 19000}}, {1, 2, "log_statement", Slice{14000.25, 13000}}},
 	}
 }
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -196,7 +194,7 @@ func (o *stallOptions) slice(ctx context.Context, lab *cluster.Lab, s *cluster.S
 	}
 	var all []float64
 	for _, file := range files {
-		if all, err = latencies(all, file); err != nil {
+		if err := Latencies(file, func(us float64) { all = append(all, us) }); err != nil {
 			return 0, err
 		}
 		if err := os.Remove(file); err != nil {
@@ -208,29 +206,6 @@ func (o *stallOptions) slice(ctx context.Context, lab *cluster.Lab, s *cluster.S
 	}
 	slices.Sort(all)
 	return all[len(all)*999/1000] / 1000, nil
-}
-
-// latencies appends those, in microseconds, of a log that pgbench has written.
-func latencies(all []float64, file string) ([]float64, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		// client, number of the transaction, latency ...
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 3 {
-			return nil, fmt.Errorf("cannot read pgbench's log: %s", lines.Text())
-		}
-		us, err := strconv.ParseFloat(fields[2], 64)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read pgbench's log: %w", err)
-		}
-		all = append(all, us)
-	}
-	return all, lines.Err()
 }
 
 func (r *StallReport) write(out io.Writer) error {

@@ -81,10 +81,10 @@ var variants = []variant{
 	}},
 }
 
-// baseSettings are every server's. What would disturb a slice of one server
+// BaseSettings are every server's. What would disturb a slice of one server
 // with work of another is off: vacuum, checkpoints by time. Statements go
 // through the logging collector as on a server that keeps its log.
-var baseSettings = []cluster.Setting{
+var BaseSettings = []cluster.Setting{
 	{Name: "max_connections", Value: "100"},
 	{Name: "shared_buffers", Value: "256MB"},
 	{Name: "fsync", Value: "on"},
