@@ -154,7 +154,7 @@ func (g *Given) set(ctx context.Context, value string) error {
 		if err != nil || now == value {
 			return err
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -201,16 +201,22 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 	return r, nil
 }
 
-// round gives every server a slice. The order is rotated, and turned round in
-// every other round: nobody has always the same neighbour or is always first.
+// Order says which of n is at a position, from zero, of a round. The order is
+// rotated, and turned round in every other round: nobody has always the same
+// neighbour or is always first.
+func Order(n, round, position int) int {
+	if round%2 == 1 {
+		position = n - 1 - position
+	}
+	return (position + round/2) % n
+}
+
+// round gives every server a slice.
 func (b *Bench) round(ctx context.Context, load Load, round int, r *Report) error {
 	n := len(b.contenders)
 	results := make([]Slice, n)
 	for position := range n {
-		i := (position + round/2) % n
-		if round%2 == 1 {
-			i = (n - 1 - position + round/2) % n
-		}
+		i := Order(n, round, position)
 		c := b.contenders[i]
 		b.progress(c.title, round*n+position, b.Options.Rounds*n)
 		s, err := load.run(ctx, c.server, b.Options.Seconds)
@@ -219,7 +225,7 @@ func (b *Bench) round(ctx context.Context, load Load, round int, r *Report) erro
 		}
 		results[i] = s
 		r.slices = append(r.slices, sliceRow{round + 1, position + 1, c.name, s})
-		if err := sleep(ctx, b.Options.Pause); err != nil {
+		if err := Sleep(ctx, b.Options.Pause); err != nil {
 			return err
 		}
 	}
@@ -239,7 +245,7 @@ func (b *Bench) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	return sleep(ctx, 1500*time.Millisecond)
+	return Sleep(ctx, 1500*time.Millisecond)
 }
 
 func (c *contender) report() (VariantReport, error) {
@@ -294,7 +300,8 @@ func TreeSize(dir string) (int64, error) {
 	return size, nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits, but no longer than the context lives.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -194,7 +194,7 @@ func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, ar
 	}()
 	defer func() { cancel(); <-loaded }()
 
-	if err := sleep(ctx, margin*time.Second/2); err != nil {
+	if err := Sleep(ctx, margin*time.Second/2); err != nil {
 		return ProfileRun{}, err
 	}
 	a := attribution{pids: map[int]bool{}, writers: map[int]bool{}}

@@ -166,7 +166,7 @@ func (o *stallOptions) slice(ctx context.Context, lab *cluster.Lab, s *cluster.S
 	if _, err := s.Psql(ctx, "SELECT steno.flush()"); err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, 250*time.Millisecond); err != nil {
+	if err := Sleep(ctx, 250*time.Millisecond); err != nil {
 		return 0, err
 	}
 	if stop {

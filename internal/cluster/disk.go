@@ -8,7 +8,7 @@ import (
 
 // CheckDisk says that so many bytes do not fit where labs are made, if so.
 func (i *Installation) CheckDisk(bytes uint64) error {
-	parent := i.temporaryParent()
+	parent := i.TempDir()
 	var fs unix.Statfs_t
 	if err := unix.Statfs(parent, &fs); err != nil {
 		return fmt.Errorf("cannot ask how much room there is in \"%s\": %w", parent, err)

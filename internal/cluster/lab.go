@@ -52,23 +52,24 @@ func NewLab(ctx context.Context, installation *Installation, hba ...string) (*La
 	return l, nil
 }
 
-// temporaryParent is where labs are made: in a folder that the server's user can
-// reach, with a path short enough for a socket.
-func (i *Installation) temporaryParent() string {
-	parent := os.TempDir()
-	const example = "/steno-1234567890"
-	if len(parent)+len(example)+len(socketInLab) > maxSocketPath || i.credential != nil && !reachable(parent) {
-		parent = "/tmp"
-	}
-	return parent
-}
-
+// temporaryFolder makes a folder that the server's user can reach, with a path
+// short enough for a socket.
 func temporaryFolder(installation *Installation) (string, error) {
-	dir, err := os.MkdirTemp(installation.temporaryParent(), "steno-")
+	dir, err := os.MkdirTemp(installation.TempDir(), "steno-")
 	if err != nil {
 		return "", err
 	}
 	return dir, installation.own(dir)
+}
+
+// TempDir is where folders of labs are made.
+func (i *Installation) TempDir() string {
+	parent := os.TempDir()
+	const example = "/steno-1234567890"
+	if len(parent)+len(example)+len(socketInLab) > maxSocketPath || i.credential != nil && !reachable(parent) {
+		return "/tmp"
+	}
+	return parent
 }
 
 // reachable says whether any user may pass through dir and all above it.

@@ -191,6 +191,24 @@ func (s *Server) Ended() <-chan struct{} { return s.done }
 // PID is the postmaster's process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
+// Processes are the ids of the server's processes: the postmaster, and its
+// children as they are now.
+func (s *Server) Processes() []int {
+	pids := []int{s.PID()}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, _ := os.ReadFile(path) // none: it has ended
+		// The command name, in parentheses, may hold anything.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(s.PID()) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
 // SocketDir is the folder of the server's socket.
 func (s *Server) SocketDir() string { return filepath.Join(s.lab.Dir, "run") }
 
