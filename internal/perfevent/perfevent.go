@@ -5,10 +5,12 @@
 package perfevent
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -87,11 +89,29 @@ func fileOffset(path, function string) (uint64, error) {
 		}
 		for _, p := range f.Progs {
 			if p.Type == elf.PT_LOAD && symbol.Value >= p.Vaddr && symbol.Value < p.Vaddr+p.Filesz {
-				return symbol.Value - p.Vaddr + p.Off, nil
+				start := symbol.Value - p.Vaddr
+				return p.Off + start + barrier(p, int64(start)), nil
 			}
 		}
 	}
 	return 0, fmt.Errorf("\"%s\" exports no function %s()", path, function)
+}
+
+// barriers are memory barriers of x86-64, lock add or lock or of 0 to the stack's
+// top. The kernel refuses probes on instructions with lock.
+var barriers = [][]byte{{0xf0, 0x83, 0x04, 0x24, 0}, {0xf0, 0x83, 0x0c, 0x24, 0}, {0xf0, 0x48, 0x83, 0x0c, 0x24, 0}}
+
+// barrier is the length of a memory barrier that a function begins with. What
+// follows it runs as often as the function is called.
+func barrier(code io.ReaderAt, at int64) uint64 {
+	var start [8]byte
+	_, _ = code.ReadAt(start[:], at) // the rest is zeros
+	for _, b := range barriers {
+		if bytes.HasPrefix(start[:], b) {
+			return uint64(len(b))
+		}
+	}
+	return 0
 }
 
 // Counter counts one event in processes: system calls also in all that they start

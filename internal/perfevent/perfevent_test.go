@@ -114,3 +114,18 @@ func TestProcessesThatHaveEndedAreLeftOut(t *testing.T) {
 		t.Error("an event that does not exist can be counted")
 	}
 }
+
+func TestProbesStandBehindABarrier(t *testing.T) {
+	for code, want := range map[string]uint64{
+		"\xf0\x83\x04\x24\x00\x8b\x07": 5,
+		"\xf0\x83\x0c\x24\x00":         5,
+		"\xf0\x48\x83\x0c\x24\x00\xc3": 6,
+		"\xf0\x83\x04\x24\x01":         0,
+		"\x55\x48\x89\xe5":             0,
+		"":                             0,
+	} {
+		if got := barrier(strings.NewReader(code), 0); got != want {
+			t.Errorf("% x: %d bytes of barrier, want %d", code, got, want)
+		}
+	}
+}
