@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
+	"github.com/pg-steno/pg_steno/internal/bench/commands"
 	"github.com/pg-steno/pg_steno/internal/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
@@ -64,7 +65,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
 		slot.NewCmdSlot(f),
-		bench.NewCmdBench(f, replication.NewCmd(f)),
+		bench.NewCmdBench(f, commands.NewCmd(f), replication.NewCmd(f)),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),
 		newManCmd(f),

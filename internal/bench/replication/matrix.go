@@ -86,7 +86,7 @@ func (p point) result() result.Case {
 
 // title says what a slice is about, for people who wait for it.
 func (p point) title() string {
-	title := fmt.Sprintf("synchronous_commit=%s, %d clients, %d inserts", p.sync, p.clients, p.inserts)
+	title := fmt.Sprintf("synchronous_commit=%s, %d clients, %s", p.sync, p.clients, insertsTitle(p.inserts))
 	if p.cores != allCores {
 		title += ", cores: " + p.cores
 	}

@@ -63,8 +63,8 @@ func (m *measurement) idleNote(sync string) string {
 	if !ok || !ok2 {
 		return ""
 	}
-	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %d inserts a transaction, %.0f %% of the sessions seen waited for a standby "+
-		"(%s), while the processors were idle for %.0f %% of the time", sync, p.clients, p.inserts, waits, waitStandby, idle)
+	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s a transaction, %.0f %% of the sessions seen waited for a standby "+
+		"(%s), while the processors were idle for %.0f %% of the time", sync, p.clients, insertsTitle(p.inserts), waits, waitStandby, idle)
 	local, ok := m.median(m.point(base, m.Steno[0]).result(), metricIdle)
 	if !ok {
 		return note + "."
@@ -74,10 +74,18 @@ func (m *measurement) idleNote(sync string) string {
 	case idle-local > muchIdle:
 		return note + " The machine could do more: the commits wait, not the processors."
 	case idle < muchIdle:
-		return note + " So the wait is for processor time here, which the standbys need, too: no idle processors as published."
+		return note + " So no processors are idle here while commits wait, as published: " +
+			"the standbys, the clients and whatever else ran use them."
 	default:
 		return note
 	}
+}
+
+func insertsTitle(n int) string {
+	if n == 1 {
+		return "1 insert"
+	}
+	return fmt.Sprintf("%d inserts", n)
 }
 
 // epollNote compares what the published cause was with what is called here.
