@@ -38,15 +38,15 @@ type way struct {
 }
 
 var ways = []way{
-	{name: viaPsql, title: "psql, a script"},
-	{name: "simple", title: "a connection, simple protocol", send: func(ctx context.Context, conn *pgconn.PgConn) error {
+	{name: viaPsql, title: "psql -f"},
+	{name: "simple", title: "simple protocol", send: func(ctx context.Context, conn *pgconn.PgConn) error {
 		return conn.Exec(ctx, statement).Close()
 	}},
-	{name: "extended", title: "a connection, extended protocol", send: func(ctx context.Context, conn *pgconn.PgConn) error {
+	{name: "extended", title: "extended protocol", send: func(ctx context.Context, conn *pgconn.PgConn) error {
 		_, err := conn.ExecParams(ctx, statement, nil, nil, nil, nil).Close()
 		return err
 	}},
-	{name: "prepared", title: "a connection, prepared",
+	{name: "prepared", title: "prepared statement",
 		prepare: func(ctx context.Context, conn *pgconn.PgConn) error {
 			_, err := conn.Prepare(ctx, "one", statement, nil)
 			return err
