@@ -105,7 +105,7 @@ func (m *measurement) addLooks() {
 func (m *measurement) addLookDimensions(top []string) {
 	events := result.Dimension{Name: dimEvent, Title: "waits for"}
 	for _, event := range append(slices.Clone(top), otherEvents) {
-		events.Values = append(events.Values, result.Value{Name: event, Title: event})
+		events.Values = append(events.Values, result.Value{Name: event, Title: eventTitle(event)})
 	}
 	calls := result.Dimension{Name: dimCall, Title: "system call"}
 	for _, name := range callNames {

@@ -271,6 +271,21 @@ func topEvents(looks []*look) []string {
 	return events[:min(mostEvents, len(events))]
 }
 
+// eventTitles say what some events are about.
+var eventTitles = map[string]string{
+	running:                "nothing: " + running,
+	waitStandby:            waitStandby + ", a standby",
+	"Client: ClientRead":   "Client: ClientRead, pgbench",
+	"Extension: Extension": "Extension: Extension, pg_steno's trail",
+}
+
+func eventTitle(event string) string {
+	if title := eventTitles[event]; title != "" {
+		return title
+	}
+	return event
+}
+
 // callName is a system call in cases and files.
 func callName(name string) string {
 	if name == "" {

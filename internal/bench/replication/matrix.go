@@ -153,8 +153,8 @@ func (m *matrix) check(cores int) error {
 	return nil
 }
 
-// mostClients is what ANY 1 of a thousand-session server still starts with in a
-// second or two; more sessions than that measure the fork.
+// mostClients is a limit of good sense: more would measure how a machine forks, and
+// each session has a ring in /dev/shm.
 const mostClients = 1000
 
 // dimensions are the matrix for a result.
