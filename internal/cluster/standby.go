@@ -51,7 +51,8 @@ func WaitCaughtUp(ctx context.Context, primary *pgx.Conn, standbys int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d standbys have replayed the primary's log up to %s: %w", n, standbys, lsn, ctx.Err())
+			return fmt.Errorf("%d of %d standbys have replayed the primary's log up to %s: %w", n, standbys, lsn,
+				ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 		if err != nil {

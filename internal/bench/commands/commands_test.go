@@ -76,12 +76,14 @@ func TestMissingLibraries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := o.prepare(); err == nil || !strings.Contains(err.Error(), `cannot measure "missing": no no_such_library.so in`) {
+	if _, _, _, err := o.prepare(); err == nil || !strings.Contains(err.Error(),
+		`cannot measure "missing": no no_such_library.so in`) {
 		t.Errorf("got %v", err)
 	}
 	o.changed = nil
 	_, chosen, skipped, err := o.prepare()
-	if err != nil || len(chosen) != 1 || chosen[0].name != base || len(skipped) != 1 || skipped[0].Case[dimVariant] != "missing" {
+	if err != nil || len(chosen) != 1 || chosen[0].name != base || len(skipped) != 1 ||
+		skipped[0].Case[dimVariant] != "missing" {
 		t.Errorf("got %v, skipped %v, %v", chosen, skipped, err)
 	}
 }
@@ -151,15 +153,18 @@ func TestVariantsDoWhatTheySay(t *testing.T) {
 			t.Fatal(err)
 		}
 		var settings, libraries string
-		err = conn.QueryRow(ctx, `SELECT concat_ws(' ', current_setting('track_activities'), current_setting('track_counts'),
-			current_setting('log_statement')), current_setting('shared_preload_libraries')`).Scan(&settings, &libraries)
+		err = conn.QueryRow(ctx, `
+			SELECT concat_ws(' ', current_setting('track_activities'), current_setting('track_counts'),
+				current_setting('log_statement')), current_setting('shared_preload_libraries')`).Scan(&settings, &libraries)
 		_ = conn.Close(ctx)
-		want := map[string]string{activities: "on off none", "track_counts": "off on none", "both": "on on none", "log_statement": "off off all"}[v.name]
+		want := map[string]string{activities: "on off none", "track_counts": "off on none", "both": "on on none",
+			"log_statement": "off off all"}[v.name]
 		if want == "" {
 			want = "off off none"
 		}
 		if settings != want || libraries != v.library || err != nil {
-			t.Errorf("%s: a session has %q and %q, %v, want %q and %q", v.name, settings, libraries, err, want, v.library)
+			t.Errorf("%s: a session has %q and %q, %v, want %q and %q", v.name, settings, libraries, err, want,
+				v.library)
 		}
 	}
 }
@@ -196,7 +201,8 @@ func TestEveryStatementArrives(t *testing.T) {
 	}
 	counts := map[string]int{}
 	var sessions []string
-	for _, m := range regexp.MustCompile(`(?m)\[(\d+)\] postgres@postgres LOG:  (?:statement|execute \S+): SELECT 1;?$`).FindAllSubmatch(text, -1) {
+	line := regexp.MustCompile(`(?m)\[(\d+)\] postgres@postgres LOG:  (?:statement|execute \S+): SELECT 1;?$`)
+	for _, m := range line.FindAllSubmatch(text, -1) {
 		pid := string(m[1])
 		if counts[pid]++; counts[pid] == 1 {
 			sessions = append(sessions, pid)
@@ -243,7 +249,8 @@ func TestFiguresOfKnownSamples(t *testing.T) {
 	}
 	m.finish()
 	c := point(findWay("simple"), activities)
-	for metric, want := range map[string]float64{metricSeconds: 1.25, metricOverhead: 250, metricCPU: 600, metricCPUMore: 100} {
+	for metric, want := range map[string]float64{metricSeconds: 1.25, metricOverhead: 250, metricCPU: 600,
+		metricCPUMore: 100} {
 		if x := m.r.Find(c, metric); x == nil || math.Abs(x.Value.Median-want) > 1e-6 {
 			t.Errorf("%s is %v, want %v", metric, x, want)
 		}

@@ -50,9 +50,11 @@ func (m *measurement) finish() {
 	m.r.Summarize(dimVariant, base)
 	m.publish()
 	m.r.Tables = []result.Table{
-		{Title: fmt.Sprintf("%d times \"%s\"", m.Statements, statement), Rows: []string{dimWay, dimVariant}, Bar: 0, Columns: []result.Column{
-			{Metric: metricSeconds}, {Metric: metricSeconds, Ratio: true}, {Metric: metricSeconds, Ratio: true, Published: true},
-			{Metric: metricOverhead}, {Metric: metricCPU}, {Metric: metricCPUMore}}},
+		{Title: fmt.Sprintf("%d times \"%s\"", m.Statements, statement), Rows: []string{dimWay, dimVariant}, Bar: 0,
+			Columns: []result.Column{
+				{Metric: metricSeconds}, {Metric: metricSeconds, Ratio: true},
+				{Metric: metricSeconds, Ratio: true, Published: true},
+				{Metric: metricOverhead}, {Metric: metricCPU}, {Metric: metricCPUMore}}},
 		{Title: "Added to a statement, µs", Rows: []string{dimVariant}, Bar: -1, Columns: []result.Column{
 			{Metric: metricOverhead, Dimension: dimWay}}},
 	}
@@ -68,17 +70,21 @@ func (m *measurement) finish() {
 // statements.
 func (m *measurement) publish() {
 	const source = "E, 2006"
-	const conditions = "10,000 SELECT 1 through psql, PostgreSQL's statistics collector of that time got a message for each"
+	const conditions = "10,000 SELECT 1 through psql, PostgreSQL's statistics collector of that time got a " +
+		"message for each"
 	w := findWay(viaPsql)
 	for _, p := range []struct {
 		variant, metric string
 		value           float64
 		isRatio         bool
 	}{
-		{base, metricSeconds, 3.5, false}, {activities, metricSeconds, 5.5 / 3.5, true}, {activities, metricOverhead, 200, false},
+		{base, metricSeconds, 3.5, false},
+		{activities, metricSeconds, 5.5 / 3.5, true},
+		{activities, metricOverhead, 200, false},
 	} {
 		if x := m.r.Find(point(w, p.variant), p.metric); x != nil {
-			x.Published = append(x.Published, result.Published{Value: p.value, IsRatio: p.isRatio, Source: source, Conditions: conditions})
+			x.Published = append(x.Published, result.Published{Value: p.value, IsRatio: p.isRatio, Source: source,
+				Conditions: conditions})
 		}
 	}
 }
@@ -90,10 +96,12 @@ func (m *measurement) notes() []string {
 		all = append(all, note)
 	}
 	if x := m.r.Find(point(findWay(viaPsql), activities), metricOverhead); x != nil {
-		all = append(all, fmt.Sprintf("track_activities added %.1f µs (%.1f to %.1f) to a statement through psql; published for 2006 are 200 µs. "+
-			"Since then a session writes what it runs into shared memory, without a message.", x.Value.Median, x.Value.Low, x.Value.High))
+		all = append(all, fmt.Sprintf("track_activities added %.1f µs (%.1f to %.1f) to a statement through psql; "+
+			"published for 2006 are 200 µs. Since then a session writes what it runs into shared memory, "+
+			"without a message.", x.Value.Median, x.Value.Low, x.Value.High))
 	}
-	return append(all, "Processor time is that of the session's server process alone: the logging collector and pg_steno's writer work beside it.")
+	return append(all, "Processor time is that of the session's server process alone: the logging collector and "+
+		"pg_steno's writer work beside it.")
 }
 
 // noiseNote says how far apart two equal things look.
@@ -107,5 +115,6 @@ func (m *measurement) noiseNote() string {
 			widest = max(widest, math.Abs(x.Value.Low), math.Abs(x.Value.High))
 		}
 	}
-	return fmt.Sprintf("Two equal runs differ by up to %.1f µs a statement here: smaller differences mean nothing.", widest)
+	return fmt.Sprintf("Two equal runs differ by up to %.1f µs a statement here: smaller differences mean nothing.",
+		widest)
 }

@@ -46,8 +46,10 @@ var variants = []variant{
 	{name: again, title: "nothing reported, again", session: bare},
 	{name: activities, title: "track_activities", session: []cluster.Setting{set("track_activities", "on"), noCounts}},
 	{name: "track_counts", title: "track_counts", session: []cluster.Setting{noActivities, set("track_counts", "on")}},
-	{name: "both", title: "both, the server's default", session: []cluster.Setting{set("track_activities", "on"), set("track_counts", "on")}},
-	{name: "log_statement", title: "log_statement=all", session: append([]cluster.Setting{set("log_statement", "all")}, bare...)},
+	{name: "both", title: "both, the server's default",
+		session: []cluster.Setting{set("track_activities", "on"), set("track_counts", "on")}},
+	{name: "log_statement", title: "log_statement=all",
+		session: append([]cluster.Setting{set("log_statement", "all")}, bare...)},
 	{name: "pg_stat_statements", title: "pg_stat_statements", library: "pg_stat_statements", session: bare},
 	{name: "steno", title: "pg_steno", library: "pg_steno", session: bare},
 }

@@ -79,14 +79,16 @@ On a large one:
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Sync, "sync", names(syncs), "values of synchronous_commit")
-	flags.StringSliceVar(&o.Steno, "steno", names(stenos), "off: without pg_steno; async: with it; sync: with steno.sync=write,ddl,role")
+	flags.StringSliceVar(&o.Steno, "steno", names(stenos), "off: without pg_steno; async: with it; sync: with "+
+		"steno.sync=write,ddl,role")
 	flags.IntSliceVar(&o.Inserts, "inserts", []int{1, 10}, "inserts in a transaction")
 	flags.IntSliceVar(&o.Clients, "clients", []int{16}, "sessions of pgbench")
 	flags.StringSliceVar(&o.Cores, "cores", []string{allCores}, "processors that the primary may use: numbers, or all")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
 	flags.IntVar(&o.Rounds, "rounds", 5, "how often each combination is timed")
 	flags.IntVar(&o.Looks, "looks", 1, "how often each is watched: waits, system calls, latches")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
+		"the one found)")
 	o.Add(flags)
 	return cmd
 }

@@ -47,7 +47,8 @@ func (o *options) newResult(installation *cluster.Installation, clients int) *re
 		{Name: "rounds", Value: strconv.Itoa(o.Rounds)},
 		{Name: "seconds of a slice", Value: strconv.Itoa(o.Seconds)},
 		{Name: "slices for waits and system calls", Value: strconv.Itoa(o.Looks)},
-		{Name: "servers", Value: "a primary and two standbys; with pg_steno on the primary another three, idle meanwhile"},
+		{Name: "servers", Value: "a primary and two standbys; with pg_steno on the primary another three, idle " +
+			"meanwhile"},
 		{Name: "protocol", Value: "prepared"},
 	}
 	return r
@@ -58,7 +59,8 @@ func (m *measurement) addTimed(round, position int, p point, f figures) {
 		metric string
 		value  float64
 	}{
-		{metricTPS, f.tps}, {metricInserts, f.tps * float64(p.inserts)}, {metricP50, f.p50}, {metricP99, f.p99}, {metricIdle, f.idle},
+		{metricTPS, f.tps}, {metricInserts, f.tps * float64(p.inserts)}, {metricP50, f.p50}, {metricP99, f.p99},
+		{metricIdle, f.idle},
 	} {
 		m.r.Add(round, position, p.result(), x.metric, x.value)
 	}
@@ -133,7 +135,8 @@ func (m *measurement) addReasons() {
 	skip("system calls were not counted", func(l *look) error { return l.noCalls })
 	skip("latches were not counted", func(l *look) error { return l.noLatches })
 	if len(m.looks) > 0 && m.looks[0].noCalls == nil {
-		m.r.Parameters = append(m.r.Parameters, result.Parameter{Name: "system calls counted by", Value: m.looks[0].callsBy})
+		m.r.Parameters = append(m.r.Parameters, result.Parameter{Name: "system calls counted by",
+			Value: m.looks[0].callsBy})
 	}
 }
 
@@ -158,7 +161,8 @@ func (m *measurement) publish() {
 		for _, clients := range m.Clients {
 			c := point{sync, stenoOff, 1, clients, allCores}.result()
 			if x := m.r.Find(c, metricTPS); x != nil && x.Ratio != nil {
-				x.Published = append(x.Published, result.Published{Value: ratio, IsRatio: true, Source: source, Conditions: conditions})
+				x.Published = append(x.Published, result.Published{Value: ratio, IsRatio: true, Source: source,
+					Conditions: conditions})
 			}
 		}
 	}
@@ -170,7 +174,8 @@ func (m *measurement) varied(without ...string) []string {
 	for _, d := range []struct {
 		name string
 		n    int
-	}{{dimClients, len(m.Clients)}, {dimCores, len(m.Cores)}, {dimInserts, len(m.Inserts)}, {dimSteno, len(m.Steno)}, {dimSync, len(m.Sync)}} {
+	}{{dimClients, len(m.Clients)}, {dimCores, len(m.Cores)}, {dimInserts, len(m.Inserts)}, {dimSteno, len(m.Steno)},
+		{dimSync, len(m.Sync)}} {
 		if (d.n > 1 || d.name == dimSync) && !slices.Contains(without, d.name) {
 			all = append(all, d.name)
 		}
@@ -199,7 +204,8 @@ func (m *measurement) tables() {
 		result.Table{Title: "What sessions wait for", Rows: m.varied(), Bar: -1,
 			Columns: []result.Column{{Metric: metricWaits, Dimension: dimEvent}}},
 		result.Table{Title: "System calls per commit, and latches", Rows: m.varied(), Bar: -1,
-			Columns: []result.Column{{Metric: metricCalls, Dimension: dimCall}, {Metric: metricLatches}, {Metric: metricLatchesPS}}})
+			Columns: []result.Column{{Metric: metricCalls, Dimension: dimCall}, {Metric: metricLatches},
+				{Metric: metricLatchesPS}}})
 }
 
 func (m *measurement) charts() {
@@ -215,10 +221,12 @@ func (m *measurement) charts() {
 		}
 		return c
 	}
-	m.r.Charts = []result.Chart{{Title: "Transactions per second", Kind: "bars", Metric: metricTPS, X: dimSync, Series: dimSteno, Where: where(dimSteno)}}
+	m.r.Charts = []result.Chart{{Title: "Transactions per second", Kind: "bars", Metric: metricTPS, X: dimSync,
+		Series: dimSteno, Where: where(dimSteno)}}
 	if len(m.looks) > 0 {
 		m.r.Charts = append(m.r.Charts, result.Chart{
-			Title: "What sessions wait for", Kind: "bars", Metric: metricWaits, X: dimSync, Series: dimEvent, Where: where()})
+			Title: "What sessions wait for", Kind: "bars", Metric: metricWaits, X: dimSync, Series: dimEvent,
+			Where: where()})
 	}
 	for _, d := range []struct {
 		name, title string
@@ -233,7 +241,8 @@ func (m *measurement) charts() {
 		}
 	}
 	if len(m.Inserts) > 1 {
-		m.r.Charts = append(m.r.Charts, result.Chart{Title: "Inserts per second by inserts per transaction", Kind: "bars",
+		m.r.Charts = append(m.r.Charts, result.Chart{Title: "Inserts per second by inserts per transaction",
+			Kind:   "bars",
 			Metric: metricInserts, X: dimSync, Series: dimInserts, Where: where(dimInserts)})
 	}
 }

@@ -159,7 +159,8 @@ func synthetic(cores int, idle map[string]float64, epollCtl float64) *measuremen
 func TestFiguresOfKnownSamples(t *testing.T) {
 	m := synthetic(2, map[string]float64{base: 20, "on": 60}, 0.01)
 	c := point{"on", stenoAsync, 10, 4, allCores}.result()
-	for metric, want := range map[string]float64{metricTPS: 450, metricInserts: 4500, metricOff: 0.9, metricLatches: 2.5, metricLatchesPS: 250} {
+	for metric, want := range map[string]float64{metricTPS: 450, metricInserts: 4500, metricOff: 0.9,
+		metricLatches: 2.5, metricLatchesPS: 250} {
 		if x := m.r.Find(c, metric); x == nil || math.Abs(x.Value.Median-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", metric, x, want)
 		}
@@ -204,7 +205,8 @@ func TestNotesFollowFromFigures(t *testing.T) {
 		{many, "4.00 of epoll_ctl()", true},
 		{few, "share 2 cores", true},
 		{many, "share 64 cores", false},
-		{few, "pg_steno kept 0.90 (0.90 to 0.90) of the throughput with synchronous_commit=on, a loss beyond noise", true},
+		{few, "pg_steno kept 0.90 (0.90 to 0.90) of the throughput with synchronous_commit=on, a loss beyond noise",
+			true},
 		{few, "10 inserts a transaction made 10.0 times as many inserts per second as 1", true},
 	} {
 		if strings.Contains(c.notes, c.want) != c.is {
@@ -215,13 +217,15 @@ func TestNotesFollowFromFigures(t *testing.T) {
 
 func TestWhatWasNotCountedIsSaid(t *testing.T) {
 	m := &measurement{options: &options{}, r: &result.Result{}}
-	m.looks = []looked{{look: &look{noCalls: errors.New("not allowed")}}, {look: &look{noLatches: errors.New("no uprobes")}}}
+	m.looks = []looked{{look: &look{noCalls: errors.New("not allowed")}},
+		{look: &look{noLatches: errors.New("no uprobes")}}}
 	m.addReasons()
 	var all []string
 	for _, s := range m.r.Skipped {
 		all = append(all, s.Reason)
 	}
-	want := []string{"system calls were not counted in 1 of 2 slices: not allowed", "latches were not counted in 1 of 2 slices: no uprobes"}
+	want := []string{"system calls were not counted in 1 of 2 slices: not allowed",
+		"latches were not counted in 1 of 2 slices: no uprobes"}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got %q, want %q", all, want)
 	}

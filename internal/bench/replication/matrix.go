@@ -147,7 +147,8 @@ func (m *matrix) check(cores int) error {
 	}
 	for _, c := range m.Cores {
 		if n, err := strconv.Atoi(c); c != allCores && (err != nil || n < 1 || n > cores) {
-			return fmt.Errorf("--cores: \"%s\" is neither \"%s\" nor between 1 and %d, which this machine has", c, allCores, cores)
+			return fmt.Errorf("--cores: \"%s\" is neither \"%s\" nor between 1 and %d, which this machine has", c,
+				allCores, cores)
 		}
 	}
 	return nil

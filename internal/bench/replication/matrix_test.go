@@ -78,7 +78,8 @@ func TestSizesOfRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Rounds != c.rounds || o.Seconds != c.seconds || o.Looks != c.looks || o.matrix.size() != c.points {
-			t.Errorf("%q: %d rounds of %d s, %d looks, %d points, want %+v", c.line, o.Rounds, o.Seconds, o.Looks, o.matrix.size(), c)
+			t.Errorf("%q: %d rounds of %d s, %d looks, %d points, want %+v", c.line, o.Rounds, o.Seconds, o.Looks,
+				o.matrix.size(), c)
 		}
 	}
 	o := &options{}

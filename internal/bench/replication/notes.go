@@ -31,8 +31,8 @@ func (m *measurement) notes() []string {
 	add(m.batchNote())
 	add("Waits, system calls and latches are from slices apart from the timed ones: watching slows a server down.")
 	if cores := m.r.Machine.Cores; cores < enoughCores {
-		add(fmt.Sprintf("Primary, standbys and pgbench share %d cores, so this run shows what commits wait for and what they call, "+
-			"but not the plateau of many cores that set latches for each other. On a large machine: "+
+		add(fmt.Sprintf("Primary, standbys and pgbench share %d cores, so this run shows what commits wait for "+
+			"and what they call, but not the plateau of many cores that set latches for each other. On a large machine: "+
 			"steno bench replication --full --clients 16,64,256 --cores all,10,16,32", cores))
 	}
 	return all
@@ -63,8 +63,9 @@ func (m *measurement) idleNote(sync string) string {
 	if !ok || !ok2 {
 		return ""
 	}
-	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s a transaction, %.0f %% of the sessions seen waited for a standby "+
-		"(%s), while the processors were idle for %.0f %% of the time", sync, p.clients, insertsTitle(p.inserts), waits, waitStandby, idle)
+	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s a transaction, %.0f %% of the sessions "+
+		"seen waited for a standby (%s), while the processors were idle for %.0f %% of the time", sync, p.clients, insertsTitle(p.inserts),
+		waits, waitStandby, idle)
 	local, ok := m.median(m.point(base, m.Steno[0]).result(), metricIdle)
 	if !ok {
 		return note + "."
@@ -100,11 +101,14 @@ func (m *measurement) epollNote() string {
 	if !ok || !ok2 {
 		return ""
 	}
-	note := fmt.Sprintf("Each commit with synchronous_commit=on took %.2f calls of epoll_wait() and %.2f of epoll_ctl() in the primary. ", wait, ctl)
+	note := fmt.Sprintf("Each commit with synchronous_commit=on took %.2f calls of epoll_wait() and %.2f of "+
+		"epoll_ctl() in the primary. ", wait, ctl)
 	if ctl < wait/2 {
-		return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), is gone: since PostgreSQL 14 a session keeps its set."
+		return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), is gone: since " +
+			"PostgreSQL 14 a session keeps its set."
 	}
-	return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), shows here, too; PostgreSQL 14 and later keep it."
+	return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), shows here, too; " +
+		"PostgreSQL 14 and later keep it."
 }
 
 // stenoNote says what pg_steno costs commits that wait for a standby.
@@ -143,6 +147,7 @@ func (m *measurement) batchNote() string {
 	if small == large || !ok || !ok2 {
 		return ""
 	}
-	return fmt.Sprintf("With synchronous_commit=on, %d inserts a transaction made %.1f times as many inserts per second as %d "+
+	return fmt.Sprintf("With synchronous_commit=on, %d inserts a transaction made %.1f times as many inserts "+
+		"per second as %d "+
 		"(published, 10 instead of 1 on 64 threads: 220,000 instead of 70,000).", large, many/one, small)
 }

@@ -28,7 +28,8 @@ type looked struct {
 }
 
 // measure starts the servers, runs all rounds, and removes everything.
-func (o *options) measure(ctx context.Context, installation *cluster.Installation, progress *bench.Progress) (r *result.Result, err error) {
+func (o *options) measure(ctx context.Context, installation *cluster.Installation,
+	progress *bench.Progress) (r *result.Result, err error) {
 	progress.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {

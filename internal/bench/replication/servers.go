@@ -173,12 +173,14 @@ func processors(cores string) (*unix.CPUSet, error) {
 
 // startSets starts the servers that the matrix needs: those without pg_steno, and
 // those with it. All are copies of one template, which has the table.
-func startSets(ctx context.Context, lab *cluster.Lab, m *matrix, clients int, progress *bench.Progress) (map[string]*set, error) {
+func startSets(ctx context.Context, lab *cluster.Lab, m *matrix, clients int,
+	progress *bench.Progress) (map[string]*set, error) {
 	// A standby needs what the log says that its primary had.
-	err := lab.Prepare(ctx, append(settings(clients), cluster.Setting{Name: "fsync", Value: "off"}), func(s *cluster.Server) error {
-		_, err := s.Psql(ctx, createTable)
-		return err
-	})
+	err := lab.Prepare(ctx, append(settings(clients), cluster.Setting{Name: "fsync", Value: "off"}),
+		func(s *cluster.Server) error {
+			_, err := s.Psql(ctx, createTable)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}

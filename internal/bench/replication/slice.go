@@ -28,8 +28,9 @@ func script(inserts int) string {
 	if inserts > 1 {
 		b.WriteString("BEGIN;\n")
 	}
+	const insert = "INSERT INTO inserted (client, number, filler) VALUES (:client_id, %d, 'as much as a small order has');\n"
 	for i := range inserts {
-		fmt.Fprintf(&b, "INSERT INTO inserted (client, number, filler) VALUES (:client_id, %d, 'about as much as a small order has');\n", i)
+		fmt.Fprintf(&b, insert, i)
 	}
 	if inserts > 1 {
 		b.WriteString("COMMIT;\n")
@@ -60,7 +61,8 @@ func pgbenchArgs(lab *cluster.Lab, p point, seconds int) []string {
 }
 
 // load runs pgbench at a point of the matrix.
-func (s *set) load(ctx context.Context, lab *cluster.Lab, p point, args []string, limit time.Duration) (bench.Slice, error) {
+func (s *set) load(ctx context.Context, lab *cluster.Lab, p point, args []string,
+	limit time.Duration) (bench.Slice, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errStuck)
 	defer cancel()
 	to := conninfo(s.primary, p.sync, find(stenos, p.steno).Settings...)
@@ -73,7 +75,8 @@ func (s *set) load(ctx context.Context, lab *cluster.Lab, p point, args []string
 		return bench.Slice{}, cause
 	}
 	if err != nil {
-		return bench.Slice{}, fmt.Errorf("pgbench on server \"%s\": %w\n%s", s.primary.Name, err, strings.TrimSpace(stderr.String()))
+		return bench.Slice{}, fmt.Errorf("pgbench on server \"%s\": %w\n%s", s.primary.Name, err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return bench.ParseReport(string(out))
 }
