@@ -155,7 +155,8 @@ func TestVariantsDoWhatTheySay(t *testing.T) {
 		var settings, libraries string
 		err = conn.QueryRow(ctx, `
 			SELECT concat_ws(' ', current_setting('track_activities'), current_setting('track_counts'),
-				current_setting('log_statement')), current_setting('shared_preload_libraries')`).Scan(&settings, &libraries)
+				current_setting('log_statement')), current_setting('shared_preload_libraries')`).
+			Scan(&settings, &libraries)
 		_ = conn.Close(ctx)
 		want := map[string]string{activities: "on off none", "track_counts": "off on none", "both": "on on none",
 			"log_statement": "off off all"}[v.name]

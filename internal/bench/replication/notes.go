@@ -3,6 +3,7 @@ package replication
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 )
@@ -29,10 +30,11 @@ func (m *measurement) notes() []string {
 		add(m.stenoNote(steno))
 	}
 	add(m.batchNote())
+	add(m.coresNote())
 	add("Waits, system calls and latches are from slices apart from the timed ones: watching slows a server down.")
 	if cores := m.r.Machine.Cores; cores < enoughCores {
-		add(fmt.Sprintf("Primary, standbys and pgbench share %d cores, so this run shows what commits wait for "+
-			"and what they call, but not the plateau of many cores that set latches for each other. On a large machine: "+
+		add(fmt.Sprintf("Primary, standbys and pgbench share %d cores, so this run shows what commits wait for and "+
+			"what they call, but not the plateau of many cores that set latches for each other. On a large machine: "+
 			"steno bench replication --full --clients 16,64,256 --cores all,10,16,32", cores))
 	}
 	return all
@@ -64,8 +66,8 @@ func (m *measurement) idleNote(sync string) string {
 		return ""
 	}
 	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s a transaction, %.0f %% of the sessions "+
-		"seen waited for a standby (%s), while the processors were idle for %.0f %% of the time", sync, p.clients, insertsTitle(p.inserts),
-		waits, waitStandby, idle)
+		"seen waited for a standby (%s), while the processors were idle for %.0f %% of the time",
+		sync, p.clients, insertsTitle(p.inserts), waits, waitStandby, idle)
 	local, ok := m.median(m.point(base, m.Steno[0]).result(), metricIdle)
 	if !ok {
 		return note + "."
@@ -150,4 +152,25 @@ func (m *measurement) batchNote() string {
 	return fmt.Sprintf("With synchronous_commit=on, %d inserts a transaction made %.1f times as many inserts "+
 		"per second as %d "+
 		"(published, 10 instead of 1 on 64 threads: 220,000 instead of 70,000).", large, many/one, small)
+}
+
+// coresNote says what fewer cores for the primary make of it.
+func (m *measurement) coresNote() string {
+	p := m.point("on", m.Steno[0])
+	if p.cores = allCores; !slices.Contains(m.Cores, allCores) {
+		return ""
+	}
+	all, ok := m.median(p.result(), metricTPS)
+	var found []string
+	for _, cores := range m.Cores {
+		p.cores = cores
+		if some, ok2 := m.median(p.result(), metricTPS); ok && ok2 && cores != allCores {
+			found = append(found, fmt.Sprintf("on %s %.2f", cores, some/all))
+		}
+	}
+	if found == nil {
+		return ""
+	}
+	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput against that on all %d cores was %s "+
+		"(published, on 10 to 15 of 64: 100,000 instead of 70,000).", m.r.Machine.Cores, strings.Join(found, ", "))
 }

@@ -28,7 +28,7 @@ func script(inserts int) string {
 	if inserts > 1 {
 		b.WriteString("BEGIN;\n")
 	}
-	const insert = "INSERT INTO inserted (client, number, filler) VALUES (:client_id, %d, 'as much as a small order has');\n"
+	const insert = "INSERT INTO inserted (client, number, filler) VALUES (:client_id, %d, 'as much as an order has');\n"
 	for i := range inserts {
 		fmt.Fprintf(&b, insert, i)
 	}
