@@ -210,7 +210,7 @@ func TestNotesFollowFromFigures(t *testing.T) {
 		{many, "share 64 cores", false},
 		{few, "pg_steno kept 0.90 (0.90 to 0.90) of the throughput with synchronous_commit=on, a loss beyond noise",
 			true},
-		{many, "that on all 64 cores was on 8 1.50 (", true},
+		{many, "that with all 64 cores was 1.50 with 8 (", true},
 		{few, "10 inserts a transaction made 10.0 times as many inserts per second as 1", true},
 	} {
 		if strings.Contains(c.notes, c.want) != c.is {

@@ -165,12 +165,12 @@ func (m *measurement) coresNote() string {
 	for _, cores := range m.Cores {
 		p.cores = cores
 		if some, ok2 := m.median(p.result(), metricTPS); ok && ok2 && cores != allCores {
-			found = append(found, fmt.Sprintf("on %s %.2f", cores, some/all))
+			found = append(found, fmt.Sprintf("%.2f with %s", some/all, cores))
 		}
 	}
 	if found == nil {
 		return ""
 	}
-	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput against that on all %d cores was %s "+
-		"(published, on 10 to 15 of 64: 100,000 instead of 70,000).", m.r.Machine.Cores, strings.Join(found, ", "))
+	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput against that with all %d cores was %s "+
+		"(published, with 10 to 15 of 64: 100,000 instead of 70,000).", m.r.Machine.Cores, strings.Join(found, ", "))
 }

@@ -53,6 +53,9 @@ func TestEveryRowArrivesOnBothStandbys(t *testing.T) {
 		s := sets[steno]
 		defer s.close()
 		p := point{"remote_apply", steno, 2, 3, allCores}
+		var latches latchWatch
+		defer latches.close()
+		latches.step(lab, s.primary)
 		args := []string{"--no-vacuum", "--file=" + scriptFile(lab, 2), "--client=3", "--transactions=5"}
 		if _, err := s.load(ctx, lab, p, args, patience); err != nil {
 			t.Fatal(err)
@@ -66,6 +69,11 @@ func TestEveryRowArrivesOnBothStandbys(t *testing.T) {
 			if got, err := standby.Psql(ctx, query); got != "30|6|t" || err != nil {
 				t.Errorf("standby \"%s\" has %q, %v", standby.Name, got, err)
 			}
+		}
+		latches.step(lab, s.primary)
+		// The WAL senders wake those who wait; that is, where we may count.
+		if latches.counter != nil && latches.count == 0 {
+			t.Error("commits waited for a standby, and no latch was set")
 		}
 		checkPrimary(ctx, t, s)
 	}
