@@ -44,7 +44,6 @@ func (o *options) newResult(installation *cluster.Installation, clients int) *re
 		Name: "synchronous_standby_names", Value: fmt.Sprintf("ANY 1 (%d standbys)", standbys)})
 	r.Dimensions, r.Metrics = o.dimensions(), metrics
 	r.Parameters = []result.Parameter{
-		{Name: "rounds", Value: strconv.Itoa(o.Rounds)},
 		{Name: "seconds of a slice", Value: strconv.Itoa(o.Seconds)},
 		{Name: "slices for waits and system calls", Value: strconv.Itoa(o.Looks)},
 		{Name: "servers", Value: "a primary and two standbys; with pg_steno on the primary another three, idle " +
@@ -142,6 +141,7 @@ func (m *measurement) addReasons() {
 
 // finish makes figures, tables, charts and notes of the samples.
 func (m *measurement) finish() {
+	m.r.Parameters = append([]result.Parameter{{Name: "rounds", Value: strconv.Itoa(m.rounded)}}, m.r.Parameters...)
 	m.addLooks()
 	m.addReasons()
 	m.r.Summarize(dimSync, base)

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 )
+
+// quickBudget is for the timed rounds of a quick run: one more begins only if it
+// will end within it.
+const quickBudget = 70 * time.Second
 
 // measurement is one run.
 type measurement struct {
@@ -17,6 +22,8 @@ type measurement struct {
 	sets     map[string]*set
 	progress *bench.Progress
 	r        *result.Result
+	rounded  int // timed rounds that were made
+	step     int // of all slices
 	looks    []looked
 }
 
@@ -56,49 +63,63 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 	return m.r, nil
 }
 
-// rounds times every combination in each round, and then watches it, in the first
-// rounds.
+// rounds times every combination in each round, and watches them all afterwards.
 func (m *measurement) rounds(ctx context.Context) error {
-	groups := m.groups()
+	if err := m.warmUp(ctx); err != nil {
+		return err
+	}
+	m.progress.Phase("measuring")
+	var err error
+	if m.rounded, err = m.pass(ctx, m.Rounds, false); err != nil {
+		return err
+	}
+	m.step = m.size() * m.Rounds
+	_, err = m.pass(ctx, m.Looks, true)
+	return err
+}
+
+// warmUp lets each primary work for a moment.
+func (m *measurement) warmUp(ctx context.Context) error {
 	m.progress.Phase("warming up")
 	for _, steno := range m.Steno {
-		warm := groups[0][0]
-		warm.sync, warm.steno = base, steno
-		if _, err := m.sets[steno].load(ctx, m.lab, warm, pgbenchArgs(m.lab, warm, 1), patience); err != nil {
+		p := m.groups()[0][0]
+		p.sync, p.steno = base, steno
+		if _, err := m.sets[steno].load(ctx, m.lab, p, pgbenchArgs(m.lab, p, 1), patience); err != nil {
 			return err
 		}
 		if err := m.sets[steno].settle(ctx); err != nil {
 			return err
 		}
 	}
-	m.progress.Phase("measuring")
-	steps := m.size() * (m.Rounds + m.Looks)
-	step := 0
-	for _, watch := range []bool{false, true} {
-		rounds := m.Rounds
-		if watch {
-			rounds = m.Looks
-		}
-		for round := range rounds {
-			for _, group := range groups {
-				if err := m.group(ctx, group, round, watch, &step, steps); err != nil {
-					return err
-				}
-			}
-		}
-	}
 	return nil
 }
 
+// pass makes so many rounds, of slices that are timed or watched, and returns how
+// many there was time for.
+func (m *measurement) pass(ctx context.Context, rounds int, watch bool) (int, error) {
+	start := time.Now()
+	for round := range rounds {
+		if m.Quick && round > 0 && time.Since(start)*time.Duration(round+1)/time.Duration(round) > quickBudget {
+			return round, nil
+		}
+		for _, group := range m.groups() {
+			if err := m.group(ctx, group, round, watch); err != nil {
+				return round, err
+			}
+		}
+	}
+	return rounds, nil
+}
+
 // group gives each point of a group its slice.
-func (m *measurement) group(ctx context.Context, group []point, round int, watch bool, step *int, steps int) error {
+func (m *measurement) group(ctx context.Context, group []point, round int, watch bool) error {
 	all := make([]figures, len(group))
 	for position := range group {
 		i := bench.Order(len(group), round, position)
 		p := group[i]
 		s := m.sets[p.steno]
-		m.progress.Step(p.title(), *step, steps)
-		*step++
+		m.progress.Step(p.title(), m.step, m.size()*(m.Rounds+m.Looks))
+		m.step++
 		if err := s.limit(p.cores); err != nil {
 			return err
 		}
