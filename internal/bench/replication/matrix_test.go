@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/cluster/labtest"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
@@ -58,6 +59,32 @@ func TestMissingThingsAreErrorsBeforeAnythingStarts(t *testing.T) {
 	}
 	if _, _, err := o.prepare(); err == nil || !strings.Contains(err.Error(), `cannot ask "/no/such/pg_config`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// pg_steno that is missing is an error when it was asked for, and skipped
+// otherwise.
+func TestMissingExtension(t *testing.T) {
+	if labtest.Installation(t).HasLibrary(stenoLibrary) {
+		t.Skip("pg_steno is installed")
+	}
+	for _, line := range []string{"--steno sync", "--steno off,async"} {
+		o, err := parse(t, line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.prepare(); err == nil || !strings.Contains(err.Error(),
+			"cannot measure pg_steno: no pg_steno.so in") {
+			t.Errorf("%s: got %v", line, err)
+		}
+	}
+	o, err := parse(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, skipped, err := o.prepare()
+	if err != nil || len(skipped) != 2 || !slices.Equal(o.Steno, []string{stenoOff}) {
+		t.Errorf("skipped %v, left %v, %v", skipped, o.Steno, err)
 	}
 }
 
