@@ -202,7 +202,7 @@ func TestNotesFollowFromFigures(t *testing.T) {
 		{few, "idle for 60 % of the time, with local for 20 %", true},
 		{few, "the commits wait, not the processors", true},
 		{many, "the commits wait, not the processors", false},
-		{many, "no processors are idle here", true},
+		{many, "Unlike in the published run, no processors are idle", true},
 		{few, "is gone: since PostgreSQL 14", true},
 		{many, "is gone: since PostgreSQL 14", false},
 		{many, "4.00 of epoll_ctl()", true},

@@ -77,7 +77,7 @@ func (m *measurement) idleNote(sync string) string {
 	case idle-local > muchIdle:
 		return note + " The machine could do more: the commits wait, not the processors."
 	case idle < muchIdle:
-		return note + " So no processors are idle here while commits wait, as published: " +
+		return note + " Unlike in the published run, no processors are idle here while commits wait: " +
 			"the standbys, the clients and whatever else ran use them."
 	default:
 		return note
@@ -107,7 +107,7 @@ func (m *measurement) epollNote() string {
 		"epoll_ctl() in the primary. ", wait, ctl)
 	if ctl < wait/2 {
 		return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), is gone: since " +
-			"PostgreSQL 14 a session keeps its set."
+			"PostgreSQL 14 (commit 3347c982bab) a session keeps its set."
 	}
 	return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), shows here, too; " +
 		"PostgreSQL 14 and later keep it."
