@@ -11,9 +11,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cluster"
 )
 
-// quickBudget is for the timed rounds of a quick run: one more begins only if it
-// will end within it.
-const quickBudget = 70 * time.Second
+// quickBudget is for a quick run up to the end of its timed rounds, the start of
+// the servers included: one more round begins only if it will end within it.
+const quickBudget = 75 * time.Second
 
 // measurement is one run.
 type measurement struct {
@@ -22,6 +22,7 @@ type measurement struct {
 	sets     map[string]*set
 	progress *bench.Progress
 	r        *result.Result
+	started  time.Time
 	rounded  int // timed rounds that were made
 	step     int // of all slices
 	looks    []looked
@@ -37,6 +38,7 @@ type looked struct {
 // measure starts the servers, runs all rounds, and removes everything.
 func (o *options) measure(ctx context.Context, installation *cluster.Installation,
 	progress *bench.Progress) (r *result.Result, err error) {
+	started := time.Now()
 	progress.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
@@ -47,7 +49,8 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 		return nil, err
 	}
 	clients := slices.Max(o.Clients)
-	m := &measurement{options: o, lab: lab, progress: progress, r: o.newResult(installation, clients)}
+	m := &measurement{options: o, lab: lab, progress: progress, started: started,
+		r: o.newResult(installation, clients)}
 	if m.sets, err = startSets(ctx, lab, &o.matrix, clients, progress); err != nil {
 		return nil, err
 	}
@@ -99,7 +102,7 @@ func (m *measurement) warmUp(ctx context.Context) error {
 func (m *measurement) pass(ctx context.Context, rounds int, watch bool) (int, error) {
 	start := time.Now()
 	for round := range rounds {
-		if m.Quick && round > 0 && time.Since(start)*time.Duration(round+1)/time.Duration(round) > quickBudget {
+		if m.Quick && round > 0 && time.Since(m.started)+time.Since(start)/time.Duration(round) > quickBudget {
 			return round, nil
 		}
 		for _, group := range m.groups() {
