@@ -8,10 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
-	"github.com/pg-steno/pg_steno/internal/bench/compare"
 	"github.com/pg-steno/pg_steno/internal/bench/clock"
-	"github.com/pg-steno/pg_steno/internal/bench/logging"
+	"github.com/pg-steno/pg_steno/internal/bench/commands"
+	"github.com/pg-steno/pg_steno/internal/bench/compare"
 	"github.com/pg-steno/pg_steno/internal/bench/ipc"
+	"github.com/pg-steno/pg_steno/internal/bench/logging"
+	"github.com/pg-steno/pg_steno/internal/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/demo"
@@ -67,7 +69,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
 		slot.NewCmdSlot(f),
-		bench.NewCmdBench(f, logging.NewCmd(f), clock.NewCmd(f), ipc.NewCmd(f), compare.NewCmd(f)),
+		bench.NewCmdBench(f, logging.NewCmd(f), clock.NewCmd(f), ipc.NewCmd(f), replication.NewCmd(f), commands.NewCmd(f), compare.NewCmd(f)),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),
 		newManCmd(f),

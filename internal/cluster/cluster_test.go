@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func installation(t *testing.T) *Installation {
@@ -79,8 +81,59 @@ func TestStartReportsWhatTheServerSays(t *testing.T) {
 	}
 }
 
+func TestStandbysStreamFromTheirPrimary(t *testing.T) {
+	ctx := context.Background()
+	lab, err := NewLab(ctx, installation(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lab.Close()
+	primary, err := lab.Start(ctx, "primary", []Setting{{"synchronous_standby_names", "ANY 1 (one, two)"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var standbys []*Server
+	for _, name := range []string{"one", "two"} {
+		s, err := lab.StartStandby(ctx, name, primary, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		standbys = append(standbys, s)
+	}
+	if _, err := primary.Psql(ctx, "SET synchronous_commit = off; CREATE TABLE t AS SELECT 42 AS n"); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, primary.Conninfo("postgres", "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if err := WaitCaughtUp(ctx, conn, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range standbys {
+		if got, err := s.Psql(ctx, "SELECT n, pg_is_in_recovery() FROM t"); got != "42|t" || err != nil {
+			t.Errorf("standby \"%s\" answers %q, %v", s.Name, got, err)
+		}
+	}
+	names, err := primary.Psql(ctx, "SELECT string_agg(application_name || ' ' || sync_state, ', ' ORDER BY application_name) FROM pg_stat_replication")
+	if want := "one quorum, two quorum"; names != want || err != nil {
+		t.Errorf("the primary has standbys %q, %v, want %q", names, err, want)
+	}
+}
+
+func TestCheckDiskRefusesWhatDoesNotFit(t *testing.T) {
+	i := &Installation{}
+	if err := i.CheckDisk(1); err != nil {
+		t.Error(err)
+	}
+	if err := i.CheckDisk(1 << 62); err == nil || !strings.Contains(err.Error(), "MB are free in") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The test starts itself as a process that starts a server and is killed.
-func TestServerEndsWhenItsParentIsKilled(t *testing.T) {
+func TestServersAndFilesGoWhenTheirParentIsKilled(t *testing.T) {
 	if os.Getenv("STENO_TEST_PARENT") != "" {
 		lab, err := NewLab(context.Background(), installation(t))
 		if err != nil {
@@ -90,7 +143,11 @@ func TestServerEndsWhenItsParentIsKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Printf("server %d %s\n", s.PID(), lab.Dir)
+		standby, err := lab.StartStandby(context.Background(), "orphan-2", s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("servers %d %d %s\n", s.PID(), standby.PID(), lab.Dir)
 		time.Sleep(time.Minute)
 		return
 	}
@@ -104,27 +161,39 @@ func TestServerEndsWhenItsParentIsKilled(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var pid int
+	var primary, standby int
 	var dir string
 	for in := bufio.NewScanner(out); in.Scan(); {
-		if n, _ := fmt.Sscanf(in.Text(), "server %d %s", &pid, &dir); n == 2 {
+		if n, _ := fmt.Sscanf(in.Text(), "servers %d %d %s", &primary, &standby, &dir); n == 3 {
 			break
 		}
 	}
 	_ = parent.Process.Kill()
 	_, _ = io.Copy(io.Discard, out)
 	_ = parent.Wait()
-	if pid == 0 {
-		t.Fatal("the child started no server")
+	if standby == 0 {
+		t.Fatal("the child started no servers")
 	}
-	defer os.RemoveAll(dir)
+	for _, pid := range []int{primary, standby} {
+		if !eventually(func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) }) {
+			t.Errorf("server %d outlives its parent", pid)
+		}
+	}
+	gone := func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }
+	if !eventually(gone) {
+		t.Errorf("\"%s\" outlives its maker", dir)
+		os.RemoveAll(dir)
+	}
+}
+
+func eventually(so func() bool) bool {
 	for range 1000 {
-		if err := syscall.Kill(pid, 0); err == syscall.ESRCH || zombie(pid) {
-			return
+		if so() {
+			return true
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Errorf("server %d outlives its parent", pid)
+	return false
 }
 
 func zombie(pid int) bool {

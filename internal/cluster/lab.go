@@ -29,6 +29,7 @@ type Lab struct {
 	Dir string
 	Env []string // for the servers that are started from now on
 
+	janitor *janitor
 	mu      sync.Mutex
 	servers []*Server
 }
@@ -42,6 +43,9 @@ func NewLab(ctx context.Context, installation *Installation, hba ...string) (*La
 		return nil, err
 	}
 	l := &Lab{Installation: installation, Dir: dir}
+	if l.janitor, err = hireJanitor(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	if err := l.initialize(ctx, hba); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -119,16 +123,24 @@ func (l *Lab) Prepare(ctx context.Context, settings []Setting, fill func(*Server
 // Start starts a server that is a copy of the template with these settings.
 // The name names its folder and its log.
 func (l *Lab) Start(ctx context.Context, name string, settings []Setting) (*Server, error) {
-	data := filepath.Join(l.Dir, name)
+	data, err := l.copyTemplate(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return l.start(ctx, name, data, settings)
+}
+
+func (l *Lab) copyTemplate(ctx context.Context, name string) (data string, err error) {
+	data = filepath.Join(l.Dir, name)
 	if _, err := os.Stat(data); err == nil {
-		return nil, fmt.Errorf("there is already a server \"%s\"", name)
+		return "", fmt.Errorf("there is already a server \"%s\"", name)
 	}
 	// As the server's user, so that the copy is theirs.
 	copying := l.server(ctx, "cp", "-a", "--reflink=auto", l.template(), data)
 	if out, err := copying.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot copy the template: %w\n%s", err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("cannot copy the template: %w\n%s", err, bytes.TrimSpace(out))
 	}
-	return l.start(ctx, name, data, settings)
+	return data, nil
 }
 
 // Own gives a file or folder to the user who runs the servers.
@@ -151,5 +163,6 @@ func (l *Lab) Close() error {
 		}()
 	}
 	wg.Wait()
-	return errors.Join(append(failures, os.RemoveAll(l.Dir))...)
+	failures = append(failures, os.RemoveAll(l.Dir))
+	return errors.Join(append(failures, l.janitor.dismiss())...)
 }

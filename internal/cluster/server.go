@@ -129,7 +129,7 @@ func (s *Server) Launch() error {
 }
 
 // WaitReady waits until the postmaster writes into its lock file that it is
-// ready, as pg_ctl does.
+// ready, or a standby that is consistent, as pg_ctl does.
 func (s *Server) WaitReady(ctx context.Context) error {
 	const statusLine = 7 // LOCK_FILE_LINE_PM_STATUS, from zero
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -148,8 +148,10 @@ func (s *Server) WaitReady(ctx context.Context) error {
 		text, _ := os.ReadFile(filepath.Join(s.DataDir, "postmaster.pid"))
 		lines := strings.Split(string(text), "\n")
 		// a killed postmaster leaves its file behind
-		if len(lines) > statusLine && lines[0] == strconv.Itoa(s.PID()) && strings.TrimSpace(lines[statusLine]) == "ready" {
-			return nil
+		if len(lines) > statusLine && lines[0] == strconv.Itoa(s.PID()) {
+			if status := strings.TrimSpace(lines[statusLine]); status == "ready" || status == "standby" {
+				return nil
+			}
 		}
 	}
 }
@@ -188,6 +190,24 @@ func (s *Server) Ended() <-chan struct{} { return s.done }
 
 // PID is the postmaster's process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Processes are the ids of the server's processes: the postmaster, and its
+// children as they are now.
+func (s *Server) Processes() []int {
+	pids := []int{s.PID()}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, _ := os.ReadFile(path) // none: it has ended
+		// The command name, in parentheses, may hold anything.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(s.PID()) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
 
 // SocketDir is the folder of the server's socket.
 func (s *Server) SocketDir() string { return filepath.Join(s.lab.Dir, "run") }

@@ -130,3 +130,21 @@ func parseTicks(stat string) (t ticks, err error) {
 	}
 	return t, nil
 }
+
+// Idle measures how idle all processors are together, waits for disks included.
+type Idle struct{ start ticks }
+
+// StartIdle begins.
+func StartIdle() (Idle, error) {
+	t, err := readTicks()
+	return Idle{t}, err
+}
+
+// Percent is the idle share of the time since the start.
+func (i Idle) Percent() (float64, error) {
+	now, err := readTicks()
+	if err != nil || now.all <= i.start.all {
+		return 0, err
+	}
+	return 100 * (now.idle - i.start.idle) / (now.all - i.start.all), nil
+}
