@@ -113,3 +113,15 @@ func readTicks() (t ticks, err error) {
 	}
 	return t, lines.Err()
 }
+
+// Switches is how many context switches the machine has made since its start.
+func Switches() uint64 {
+	text, _ := os.ReadFile("/proc/stat")
+	for line := range strings.Lines(string(text)) {
+		if count, ok := strings.CutPrefix(line, "ctxt "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(count), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
