@@ -21,6 +21,22 @@ type Process struct {
 
 // ReadProcess looks at a process.
 func ReadProcess(pid int) (Process, error) {
+	p, err := readStat(pid)
+	if err == nil {
+		p.readTitle()
+	}
+	return p, err
+}
+
+func (p *Process) readTitle() {
+	title, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
+	p.Title = strings.TrimSpace(string(bytes.ReplaceAll(title, []byte{0}, []byte(" "))))
+	if p.Title == "" {
+		p.Title = "[" + p.Name + "]"
+	}
+}
+
+func readStat(pid int) (Process, error) {
 	p := Process{PID: pid}
 	dir := "/proc/" + strconv.Itoa(pid)
 	text, err := os.ReadFile(dir + "/stat")
@@ -47,29 +63,57 @@ func ReadProcess(pid int) (Process, error) {
 		n, _ := strconv.ParseFloat(f, 64)
 		p.CPU += n / ticks
 	}
-	title, _ := os.ReadFile(dir + "/cmdline")
-	p.Title = strings.TrimSpace(string(bytes.ReplaceAll(title, []byte{0}, []byte(" "))))
-	if p.Title == "" {
-		p.Title = "[" + p.Name + "]"
-	}
 	return p, nil
 }
 
 // Children are the processes whose parent is the given one.
 func Children(parent int) ([]Process, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	pids, err := childrenListed(parent)
 	if err != nil {
-		return nil, err
+		if pids, err = allProcesses(); err != nil {
+			return nil, err
+		}
 	}
 	var found []Process
-	for _, path := range stats {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			continue
-		}
-		if p, err := ReadProcess(pid); err == nil && p.Parent == parent { // else gone
+	for _, pid := range pids {
+		if p, err := readStat(pid); err == nil && p.Parent == parent { // else gone
+			p.readTitle()
 			found = append(found, p)
 		}
 	}
 	return found, nil
+}
+
+// childrenListed reads the kernel's own list, which not every kernel has.
+func childrenListed(parent int) ([]int, error) {
+	var pids []int
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if len(lists) == 0 {
+		return nil, os.ErrNotExist
+	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, word := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(word)
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func allProcesses() ([]int, error) {
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	var pids []int
+	for _, folder := range folders {
+		if pid, err := strconv.Atoi(filepath.Base(folder)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
 }

@@ -78,6 +78,8 @@ var Causes = []*Cause{
 			"errstart*", "errfinish", "errmsg*", "errdetail*", "errcontext*", "errhint*", "EmitErrorReport", "send_message_to_server_log",
 			"log_line_prefix", "log_status_format", "write_csvlog", "write_jsonlog", "appendCSVLiteral", "check_log_statement",
 			"check_log_duration", "get_formatted_log_time", "setup_formatted_log_time", "GetErrorContextStack",
+			// the C library's translation of messages, which it is asked for even without one
+			"__dcigettext", "dcgettext", "_nl_find_domain", "_nl_make_l10nflist*", "_nl_find_msg",
 		},
 		Objects: []string{"auto_explain.so"},
 		Advice:  logAdvice,
@@ -142,7 +144,7 @@ var Causes = []*Cause{
 		ID: "locks", Title: "locks", Class: Cost,
 		Generic: []string{
 			"LWLock*", "LockAcquire*", "LockRelease*", "LockBuffer*", "s_lock", "perform_spin_delay", "ProcSleep", "WaitOnLock", "DeadLockCheck",
-			"PGSemaphoreLock", "PGSemaphoreUnlock", "do_futex_wait*", "__new_sem_wait*", "sem_post*", "XactLockTableWait", "GetLockStatusData",
+			"PGSemaphoreLock", "PGSemaphoreUnlock", "do_futex_wait*", "__futex_abstimed_wait*", "__new_sem_wait*", "sem_post*", "XactLockTableWait", "GetLockStatusData",
 		},
 		Waits: []string{"LWLock:*", "Lock:*", "BufferPin:*"},
 		Advice: []Advice{
@@ -196,7 +198,8 @@ var Causes = []*Cause{
 		ID: "executor", Title: "running statements", Class: Work,
 		Owner: []string{
 			"standard_Executor*", "Executor*", "Exec*", "PortalRun*", "PortalStart", "PortalDrop", "standard_ProcessUtility", "ProcessUtility*",
-			"CommitTransaction*", "StartTransaction*", "AbortTransaction*", "CreateQueryDesc", "ParallelWorkerMain",
+			"CommitTransaction*", "StartTransaction*", "AbortTransaction*", "CreateQueryDesc", "ParallelWorkerMain", "PostgresMain",
+			"exec_simple_query", "exec_*_message",
 		},
 		Waits: []string{"Timeout:*", "IPC:ExecuteGather", "IPC:Parallel*", "IPC:Hash*"},
 	},

@@ -141,7 +141,7 @@ type session struct {
 	target   *Target
 	conn     *connection
 	recorder *recorder // nil where perf cannot be used
-	watcher  watcher
+	watcher  *watcher
 	profile  Profile
 	report   Report
 	dir      string // temporary
@@ -201,7 +201,7 @@ func firstLine(err error) string {
 
 // measure takes all samples and makes the report.
 func (s *session) measure(ctx context.Context) (*Report, error) {
-	s.watcher = watcher{target: s.target, conn: s.conn, kinds: map[int]string{}}
+	s.watcher = newWatcher(s.target, s.conn)
 	if err := s.choosePerf(ctx); err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (s *session) measure(ctx context.Context) (*Report, error) {
 	s.describe()
 	var events *Profile
 	if s.conn != nil {
-		events = &s.watcher.stacks
+		events = &s.watcher.events
 	}
 	summarize(&s.report, &s.profile, events)
 	if s.target != nil {

@@ -89,6 +89,15 @@ type activity struct {
 	wait  string // as in "IPC:SyncRep"
 }
 
+// event is the session's wait event. The server gives none to a session that has
+// just become idle.
+func (a activity) event() string {
+	if a.wait == "" && strings.HasPrefix(a.state, "idle") {
+		return clientRead
+	}
+	return a.wait
+}
+
 // activities asks what all other sessions do.
 func (c *connection) activities(ctx context.Context) (map[int]activity, error) {
 	rows, err := c.conn.Query(ctx, `SELECT pid, coalesce(backend_type, ''), coalesce(state, ''), coalesce(wait_event_type || ':' || wait_event, '')

@@ -98,7 +98,7 @@ func frequency() int {
 
 // cpuArgs are perf's for samples of what runs.
 func (r *recorder) cpuArgs() []string {
-	args := append([]string{"record", "-q", "-e", r.event, "-F", strconv.Itoa(frequency())}, r.graph()...)
+	args := append([]string{"record", "-q", "-B", "-N", "-e", r.event, "-F", strconv.Itoa(frequency())}, r.graph()...)
 	return append(args, r.scope...)
 }
 
@@ -161,7 +161,7 @@ func (r *recorder) waitArgs(period int) ([]string, error) {
 	if r.userOnly {
 		return nil, errors.New("the kernel shows to root only when processes leave a processor")
 	}
-	args := append([]string{"record", "-q", "-e", "context-switches", "-c", strconv.Itoa(period), "--switch-events"}, r.graph()...)
+	args := append([]string{"record", "-q", "-B", "-N", "-e", "context-switches", "-c", strconv.Itoa(period), "--switch-events"}, r.graph()...)
 	return append(args, r.scope...), nil
 }
 

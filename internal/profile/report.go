@@ -80,7 +80,7 @@ type Wait struct {
 const FirstCausePercent = 5
 
 const (
-	evidenceFrames = 7
+	evidenceFrames = 4
 	evidenceLines  = 3
 )
 
@@ -184,35 +184,40 @@ func init() {
 	dull.add(causeByAdvice, []string{
 		"[unknown]", "do_syscall_64", "entry_SYSCALL_64*", "x64_sys_call", "asm_*", "sysvec_*", "schedule", "__schedule", "schedule_*", "__x64_sys_*",
 		"ksys_*", "vfs_*", "new_sync_write", "__sys_*", "exc_*", "invoke_syscall*", "el0*", "__libc_*", "__GI___libc_*", "_raw_spin*",
+		"finish_task_switch*", "PostmasterMain", "main", "_start",
 	})
 }
 
-// excerpt is the inner end of a stack up to what named the cause, without what
-// is dull.
+// excerpt is the function that named the cause with its neighbours on the stack,
+// without what is dull.
 func excerpt(s *Stack) string {
-	var words []string
-	switch {
-	case s.Wait != "":
-		words = append(words, "wait event "+s.Wait)
-	case s.Preempt:
+	if s.Preempt {
 		return "preempted"
 	}
+	var words []string
+	decided := -1
 	for _, f := range s.Frames {
 		n := name(f)
-		c := owners.find(n)
-		if o := objects.find(path.Base(f.Object)); o != nil {
-			c = o
+		o := objects.find(path.Base(f.Object))
+		if o != nil {
 			n += " (" + path.Base(f.Object) + ")"
 		}
-		if c == nil && dull.find(n) != nil {
+		decides := o == s.cause || owners.find(name(f)) == s.cause || generics.find(name(f)) == s.cause
+		if !decides && dull.find(n) != nil {
 			continue
 		}
-		if words = append(words, n); c != nil {
-			break
+		if decides && decided < 0 {
+			decided = len(words)
 		}
+		words = append(words, n)
 	}
-	if len(words) > evidenceFrames { // the innermost, and what decided
-		words = append(append(slices.Clone(words[:evidenceFrames-2]), "..."), words[len(words)-1])
+	if decided < 0 {
+		words = words[:min(evidenceFrames, len(words))]
+	} else {
+		words = words[max(0, decided-2):min(decided+3, len(words))]
+	}
+	if s.Wait != "" {
+		words = []string{"wait event " + s.Wait}
 	}
 	if len(words) == 0 {
 		return s.Process

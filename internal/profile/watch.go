@@ -3,7 +3,6 @@ package profile
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"runtime"
@@ -14,6 +13,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/perf"
 )
 
+const clientRead = "Client:ClientRead"
+
 // watcher looks at the sessions again and again: at /proc where the server is on
 // this machine, and at pg_stat_activity where there is a connection.
 type watcher struct {
@@ -21,10 +22,14 @@ type watcher struct {
 	conn   *connection // nil without one
 
 	kinds map[int]string // of all processes seen so far
-	// stacks are the sessions' states: running ones without frames, waiting
-	// ones with the kernel's, and wait events.
+	// stacks are what runs, without frames, and what waits, with the kernel's
+	// frames and wait events.
 	stacks Profile
+	// events are the sessions' wait events alone, as the server says them.
+	events Profile
 	passes int
+
+	cpu map[int]float64 // seconds that each process had run at the last look
 }
 
 // Passes are so far apart, or further when they take long: less than a
@@ -52,22 +57,47 @@ func (w *watcher) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		seconds := start.Sub(last).Seconds()
+		w.count(seen, start.Sub(last).Seconds())
 		last = start
-		w.passes++
-		w.stacks.CPUSeconds += seconds
-		w.stacks.WaitSeconds += seconds
-		for _, s := range seen {
-			s.Samples, s.Seconds = 1, seconds
-			w.stacks.Add(s)
-		}
 		interval = max(watchInterval, watchShare*time.Since(start))
 	}
 }
 
-// look returns what each session, and on this machine each running process of
-// another kind, does now.
-func (w *watcher) look(ctx context.Context) (map[int]Stack, error) {
+// count adds what was seen, for the time since the last look.
+func (w *watcher) count(seen []sight, seconds float64) {
+	w.passes++
+	w.stacks.CPUSeconds += seconds
+	w.stacks.WaitSeconds += seconds
+	w.events.CPUSeconds += seconds
+	w.events.WaitSeconds += seconds
+	for _, s := range seen {
+		if isSession(s.Process) && w.conn != nil {
+			w.events.Add(Stack{Process: s.Process, Wait: s.event, Samples: 1, Seconds: seconds})
+		}
+		// What it ran is known better than from its state: a process that
+		// could run, and did not, waited for a processor.
+		ran := min(s.ran, seconds)
+		if ran > 0 {
+			w.stacks.Add(Stack{Process: s.Process, Samples: 1, Seconds: ran})
+		}
+		s.Samples, s.Seconds = 1, seconds-ran
+		if isSession(s.Process) && s.Seconds > 0 {
+			w.stacks.Add(s.Stack)
+		}
+	}
+}
+
+// sight is what was seen of a process.
+type sight struct {
+	Stack // what it waits for when it does not run
+	pid   int
+	event string  // the server's wait event, "" for none
+	ran   float64 // seconds on a processor since the last look
+}
+
+// look returns what each session, and on this machine each other process, does
+// now.
+func (w *watcher) look(ctx context.Context) ([]sight, error) {
 	var sessions map[int]activity
 	if w.conn != nil {
 		var err error
@@ -76,41 +106,41 @@ func (w *watcher) look(ctx context.Context) (map[int]Stack, error) {
 		}
 	}
 	if w.target == nil {
-		return remoteStacks(sessions), nil
+		return remoteSights(sessions), nil
 	}
 	all, err := w.target.processes()
 	if err != nil {
 		return nil, err
 	}
-	seen := map[int]Stack{}
+	var seen []sight
 	for pid, p := range all {
 		if w.conn != nil && pid == w.conn.pid {
 			continue
 		}
-		a, known := sessions[pid]
-		if !known || a.kind == "" {
+		a := sessions[pid]
+		if a.kind == "" {
 			a.kind = kind(p, w.target.Postmaster)
 		}
 		w.kinds[pid] = a.kind
-		if s, ok := state(p, a); ok {
-			seen[pid] = s
+		s := sight{Stack: state(p, a), pid: pid, event: a.event()}
+		if before, ok := w.cpu[pid]; ok {
+			s.ran = p.CPU - before
 		}
+		w.cpu[pid] = p.CPU
+		seen = append(seen, s)
 	}
 	return seen, nil
 }
 
-// remoteStacks are what wait events alone tell.
-func remoteStacks(sessions map[int]activity) map[int]Stack {
-	seen := map[int]Stack{}
+// remoteSights are what wait events alone tell: sessions without one may run.
+func remoteSights(sessions map[int]activity) []sight {
+	var seen []sight
 	for pid, a := range sessions {
-		if !isSession(a.kind) {
-			continue
+		if isSession(a.kind) {
+			event := a.event()
+			s := sight{Stack: Stack{Process: a.kind, Wait: event, Waiting: event != ""}, pid: pid, event: event}
+			seen = append(seen, s)
 		}
-		s := Stack{Process: a.kind, Wait: a.wait, Waiting: a.wait != ""}
-		if a.wait == "" && strings.HasPrefix(a.state, "idle") {
-			s.Wait, s.Waiting = "Client:ClientRead", true
-		}
-		seen[pid] = s
 	}
 	return seen
 }
@@ -123,28 +153,28 @@ var (
 	idleTitle    = regexp.MustCompile(` (idle|idle in transaction|idle in transaction \(aborted\))$`)
 )
 
-// state is what a process of this machine does. A sleeping one that is no
-// session is of no interest.
-func state(p machine.Process, a activity) (Stack, bool) {
-	s := Stack{Process: a.kind, Waiting: p.State != 'R'}
-	if !s.Waiting {
-		return s, true
+// state is what a process of this machine waits for.
+func state(p machine.Process, a activity) Stack {
+	s := Stack{Process: a.kind, Waiting: true}
+	if !isSession(a.kind) {
+		return s
 	}
-	if !isSession(a.kind) || p.State == 'Z' {
-		return s, false
+	if p.State == 'R' {
+		s.Preempt = true
+		return s
 	}
-	s.Wait = a.wait
+	s.Wait = a.event()
 	switch {
 	case s.Wait != "":
 	case standbyTitle.MatchString(p.Title):
 		s.Wait = "IPC:SyncRep"
 	case strings.HasSuffix(p.Title, " waiting"):
 		s.Wait = "Lock:heavyweight"
-	case strings.HasPrefix(a.state, "idle"), a.state == "" && idleTitle.MatchString(p.Title):
-		s.Wait = "Client:ClientRead"
+	case a.state == "" && idleTitle.MatchString(p.Title):
+		s.Wait = clientRead
 	}
 	s.Frames = sleeping(p.PID)
-	return s, true
+	return s
 }
 
 // stderrWrite is a frame for a write to the server's standard error, where its
@@ -184,6 +214,15 @@ func isStderrWrite(text string) bool {
 // snapshot returns what waits now, by process.
 func (w *watcher) snapshot(ctx context.Context) (map[int]Stack, error) {
 	seen, err := w.look(ctx)
-	maps.DeleteFunc(seen, func(_ int, s Stack) bool { return !s.Waiting })
-	return seen, err
+	found := map[int]Stack{}
+	for _, s := range seen {
+		if isSession(s.Process) && !s.Preempt {
+			found[s.pid] = s.Stack
+		}
+	}
+	return found, err
+}
+
+func newWatcher(t *Target, c *connection) *watcher {
+	return &watcher{target: t, conn: c, kinds: map[int]string{}, cpu: map[int]float64{}}
 }
