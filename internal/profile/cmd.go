@@ -287,7 +287,7 @@ func (s *session) waits(ctx context.Context) error {
 	if s.recorder == nil || s.Waits == 0 {
 		return s.lookedAtWaits()
 	}
-	const most = 20000 // stacks a second
+	const most = 10000 // stacks a second
 	args, err := s.recorder.waitArgs(max(1, int(switches(ctx)/most)))
 	if err != nil {
 		s.note("Waits without the server's functions: %s.", err)
@@ -314,7 +314,14 @@ func (s *session) waits(ctx context.Context) error {
 	if i := slices.Index(args, "-c"); i >= 0 {
 		_, _ = fmt.Sscan(args[i+1], &period)
 	}
-	return s.recorder.readWaits(ctx, data, &offCPU{profile: &s.profile, kinds: s.watcher.kinds, own: s.ownPID(), period: period, snapshot: snapshot})
+	o := &offCPU{profile: &s.profile, kinds: s.watcher.kinds, own: s.ownPID(), period: period, snapshot: snapshot}
+	if err := s.recorder.readWaits(ctx, data, o); err != nil {
+		return err
+	}
+	if o.lost > 0 {
+		s.note("The machine was too busy to record all waits: %d times some were lost, and with them a part of the waiting time.", o.lost)
+	}
+	return nil
 }
 
 // switches is how many context switches a second the machine makes.

@@ -162,6 +162,9 @@ func (r *recorder) waitArgs(period int) ([]string, error) {
 		return nil, errors.New("the kernel shows to root only when processes leave a processor")
 	}
 	args := append([]string{"record", "-q", "-B", "-N", "-e", "context-switches", "-c", strconv.Itoa(period), "--switch-events"}, r.graph()...)
+	if r.allCPUs {
+		args = append(args, "-m", "2048") // pages, of which users have few: many events come in bursts
+	}
 	return append(args, r.scope...), nil
 }
 
@@ -177,6 +180,7 @@ type offCPU struct {
 	pending    map[int]*Stack
 	since      map[int]float64
 	seen       map[int]bool
+	lost       int // how often the kernel had no room for events
 }
 
 // readWaits adds the waits of sessions. What sleeps all the while leaves no
@@ -186,7 +190,7 @@ func (r *recorder) readWaits(ctx context.Context, data string, o *offCPU) error 
 	err := perf.Script(ctx, data, func(e perf.Event) {
 		r.learnFork(e.Record, o.kinds)
 		o.add(e)
-	}, "--show-switch-events", "--show-task-events")
+	}, "--show-switch-events", "--show-task-events", "--show-lost-events")
 	if err != nil {
 		return err
 	}
@@ -195,6 +199,11 @@ func (r *recorder) readWaits(ctx context.Context, data string, o *offCPU) error 
 }
 
 func (o *offCPU) add(e perf.Event) {
+	if strings.HasPrefix(e.Record, "PERF_RECORD_LOST") {
+		o.lost++
+		clear(o.pending) // their ends may be among what is lost
+		return
+	}
 	if e.Time == 0 { // what perf says of the processes that were there before
 		return
 	}

@@ -159,13 +159,15 @@ func state(p machine.Process, a activity) Stack {
 	if !isSession(a.kind) {
 		return s
 	}
-	if p.State == 'R' {
-		s.Preempt = true
-		return s
-	}
+	// One that is ready to run may have an event still: its wait is over, but
+	// it has to get a processor to go on. That is part of the wait, as it is in
+	// what the kernel records.
 	s.Wait = a.event()
 	switch {
 	case s.Wait != "":
+	case p.State == 'R':
+		s.Preempt = true
+		return s
 	case standbyTitle.MatchString(p.Title):
 		s.Wait = "IPC:SyncRep"
 	case strings.HasSuffix(p.Title, " waiting"):
@@ -205,9 +207,12 @@ func sleeping(pid int) []perf.Frame {
 	return append(stack, perf.Frame{Symbol: stderrWrite, Object: "[system call]"})
 }
 
+// writeCalls are the numbers of the system call write.
+var writeCalls = map[string]string{"amd64": "1", "arm64": "64", "riscv64": "64", "ppc64le": "4", "s390x": "4"}
+
 // isStderrWrite reads /proc/PID/syscall: the call's number and its arguments.
 func isStderrWrite(text string) bool {
-	write, ok := map[string]string{"amd64": "1", "arm64": "64", "riscv64": "64", "ppc64le": "4", "s390x": "4"}[runtime.GOARCH]
+	write, ok := writeCalls[runtime.GOARCH]
 	return ok && strings.HasPrefix(text, write+" 0x2 ")
 }
 
