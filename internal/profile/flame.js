@@ -15,7 +15,7 @@
       for (const child of node.k || []) link(child, node, depth + 1);
     })(v.root, null, 0);
   }
-  const hue = (i) => (data.causes[i].cost ? (i * 47) % 360 : 210 + (i * 7) % 30);
+  const hue = (i) => (data.causes[i].cost ? (i * 67) % 360 : 210 + (i * 7) % 30);
   const fill = (i) => `hsl(${hue(i)} ${data.causes[i].cost ? "var(--sat)" : "14%"} var(--light))`;
   const share = (part, whole) => (whole > 0 ? (100 * part / whole).toFixed(2) : "0.00") + " %";
   const matches = (node) => (pattern ? pattern.test(node.n) : cause >= 0 && node.c === cause && !node.k);

@@ -82,17 +82,23 @@ func load(t *testing.T, s *cluster.Server, args ...string) {
 			t.Errorf("pgbench: %v", err)
 		}
 	})
-	for range 1000 { // until it is at work
-		n, err := s.Psql(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench' AND xact_start IS NOT NULL")
+	waitFor(t, s, "SELECT least(1, count(*)) FROM pg_stat_activity WHERE application_name = 'pgbench' AND xact_start IS NOT NULL")
+}
+
+// waitFor asks again until the answer is 1.
+func waitFor(t *testing.T, s *cluster.Server, question string) {
+	t.Helper()
+	for range 1000 {
+		n, err := s.Psql(context.Background(), question)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n != "0" {
+		if n == "1" {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("pgbench does nothing")
+	t.Fatalf("never 1: %s", question)
 }
 
 // runProfile runs the command, and looks that it leaves nothing behind.
@@ -173,18 +179,8 @@ func pair(t *testing.T) *cluster.Server {
 		t.Fatal(err)
 	}
 	start(t, l, "standby", cluster.Setting{Name: "primary_conninfo", Value: primary.Conninfo("postgres", "postgres")})
-	for range 1000 {
-		n, err := primary.Psql(context.Background(), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == "1" {
-			return primary
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the standby does not connect")
-	return nil
+	waitFor(t, primary, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
+	return primary
 }
 
 func TestWaitForTheStandbyIsTheFirstCauseOfSyncReplication(t *testing.T) {
@@ -217,20 +213,15 @@ func TestSleepersAreSeen(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	for _, script := range []string{
-		"BEGIN; LOCK pgbench_history; SELECT pg_sleep(100)", "SET application_name = blocked; SELECT pg_sleep(0.1); SELECT count(*) FROM pgbench_history",
+	for _, session := range []struct{ script, event string }{
+		{"BEGIN; LOCK pgbench_history; SELECT pg_sleep(100)", "PgSleep"},
+		{"SELECT count(*) FROM pgbench_history", "relation"},
 	} {
 		go func() {
-			_, _ = s.Psql(ctx, script)
+			_, _ = s.Psql(ctx, session.script)
 			ended <- struct{}{}
 		}()
-		time.Sleep(10 * time.Millisecond)
-	}
-	for range 1000 {
-		if n, _ := s.Psql(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"); n == "1" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+		waitFor(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"+session.event+"'")
 	}
 	for _, more := range [][]string{nil, {"--no-perf"}} {
 		r, err := runProfile(t, context.Background(), append(more, "--pid", fmt.Sprint(s.PID()), "--seconds", "1", "--wait-seconds", "1")...)
