@@ -19,7 +19,8 @@ func TestScan(t *testing.T) {
 		"\n"
 	want := []Event{
 		{PID: 100, Time: 12.345678, Stack: []Frame{
-			{"osq_lock", "[kernel.kallsyms]"}, {"executor start", "/usr/lib/a module.so"}, {"operator() (deleted)", "/usr/lib/b.so"}}},
+			{"osq_lock", "[kernel.kallsyms]"}, {"executor start", "/usr/lib/a module.so"}, {"operator() (deleted)",
+				"/usr/lib/b.so"}}},
 		{Record: "PERF_RECORD_FORK(7:7):(3:3)"},
 		{PID: 100, Time: 12.345679, Record: "PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid:    15/15"},
 		{PID: 101},

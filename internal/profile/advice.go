@@ -71,7 +71,8 @@ func (e *evidence) fill(text string) string {
 	values := map[string]string{"clocksource": e.clockSource}
 	maps.Copy(values, e.settings)
 	if names := values["synchronous_standby_names"]; names != "" {
-		values["synchronous_standby_names"] = " (synchronous_standby_names = '" + names + "', synchronous_commit = " + values["synchronous_commit"] + ")"
+		values["synchronous_standby_names"] = " (synchronous_standby_names = '" + names + "', synchronous_commit = " +
+			values["synchronous_commit"] + ")"
 	}
 	var objects []string
 	for name := range e.frames {

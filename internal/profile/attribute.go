@@ -49,7 +49,8 @@ func (p *patterns) find(name string) *Cause {
 	}
 	best := prefix{}
 	for _, q := range p.prefixes {
-		if len(name) >= len(q.text)+len(q.suffix) && strings.HasPrefix(name, q.text) && strings.HasSuffix(name, q.suffix) &&
+		if len(name) >= len(q.text)+len(q.suffix) && strings.HasPrefix(name, q.text) && strings.HasSuffix(name,
+			q.suffix) &&
 			(best.cause == nil || len(q.text) > len(best.text)) {
 			best = q
 		}

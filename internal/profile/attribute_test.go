@@ -15,7 +15,8 @@ import (
 // recordedKinds are the kinds of process by the ids that the recorded stacks
 // have in the place of process ids.
 var recordedKinds = map[int]string{
-	1: backend, 2: "logger", 3: "walwriter", 4: "walsender", 5: "checkpointer", 6: "background writer", 7: parallelWorker, 8: "steno writer",
+	1: backend, 2: "logger", 3: "walwriter", 4: "walsender", 5: "checkpointer", 6: "background writer",
+	7: parallelWorker, 8: "steno writer",
 }
 
 // recorded reads stacks that perf recorded on real servers; the file is named
@@ -29,7 +30,8 @@ func recorded(t *testing.T, file string) []Stack {
 	defer f.Close()
 	var stacks []Stack
 	err = perf.Scan(f, func(e perf.Event) {
-		stacks = append(stacks, Stack{Process: recordedKinds[e.PID], Frames: slices.Clone(e.Stack), Waiting: strings.Contains(file, ".waiting.")})
+		stacks = append(stacks, Stack{Process: recordedKinds[e.PID], Frames: slices.Clone(e.Stack),
+			Waiting: strings.Contains(file, ".waiting.")})
 	})
 	if err != nil || len(stacks) == 0 {
 		t.Fatalf("%s: %d stacks, error %v", file, len(stacks), err)
@@ -70,8 +72,10 @@ func TestAttributionNeedsNoKernelNames(t *testing.T) {
 
 func TestWaitsHaveTheirCauses(t *testing.T) {
 	for wait, want := range map[string]string{
-		"IPC:SyncRep": syncRep, "LWLock:WALWrite": "wal", "IO:WALSync": "wal", "LWLock:LockManager": "locks", "Lock:transactionid": "locks",
-		"IO:DataFileRead": "data_files", "Client:ClientRead": idle, "Client:ClientWrite": "client", "Timeout:PgSleep": "executor",
+		"IPC:SyncRep": syncRep, "LWLock:WALWrite": "wal", "IO:WALSync": "wal", "LWLock:LockManager": "locks",
+		"Lock:transactionid": "locks",
+		"IO:DataFileRead":    "data_files", "Client:ClientRead": idle, "Client:ClientWrite": "client",
+		"Timeout:PgSleep":    "executor",
 		"IPC:ParallelFinish": "executor", "IPC:MessageQueueReceive": "latch", "": other, "Extension:Extension": other,
 	} {
 		if got := Attribute(&Stack{Process: backend, Wait: wait, Waiting: true}); got.ID != want {
@@ -83,7 +87,8 @@ func TestWaitsHaveTheirCauses(t *testing.T) {
 func TestProcessesHaveTheirCauses(t *testing.T) {
 	unnamed := []perf.Frame{{Symbol: "[unknown]", Object: "/usr/bin/postgres"}}
 	for process, want := range map[string]string{
-		"logger": "collector", "walwriter": "wal", "steno writer": "audit", "walsender": "replication", "checkpointer": "background",
+		"logger": "collector", "walwriter": "wal", "steno writer": "audit", "walsender": "replication",
+		"checkpointer":      "background",
 		"autovacuum worker": "background", backend: other, "something else": other,
 	} {
 		if got := Attribute(&Stack{Process: process, Frames: unnamed}); got.ID != want {
@@ -103,7 +108,8 @@ func TestCausesAreDefinedOnce(t *testing.T) {
 			t.Errorf("cause %+v", c)
 		}
 		ids[c.ID] = true
-		for what, names := range map[string][]string{"function ": slices.Concat(c.Owner, c.Generic), "file ": c.Objects, "process ": c.Processes, "wait ": c.Waits} {
+		for what, names := range map[string][]string{"function ": slices.Concat(c.Owner, c.Generic), "file ": c.Objects,
+			"process ": c.Processes, "wait ": c.Waits} {
 			for _, n := range names {
 				if other := seen[what+n]; other != "" {
 					t.Errorf("%s%q is of %s and %s", what, n, other, c.ID)
@@ -154,11 +160,13 @@ func TestWhatASleepingSessionSays(t *testing.T) {
 	if got := Attribute(&ready); got.ID != starved {
 		t.Errorf("one that is ready to run: got %s", got.ID)
 	}
-	known := state(machine.Process{PID: 1 << 30, State: 'R'}, activity{kind: backend, state: "active", wait: "IPC:SyncRep"})
+	known := state(machine.Process{PID: 1 << 30, State: 'R'}, activity{kind: backend, state: "active",
+		wait: "IPC:SyncRep"})
 	if got := Attribute(&known); got.ID != syncRep {
 		t.Errorf("one whose wait is just over: got %s", got.ID)
 	}
-	if write, ok := writeCalls[runtime.GOARCH]; ok && !isStderrWrite(write+" 0x2 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f\n") {
+	if write, ok := writeCalls[runtime.GOARCH]; ok &&
+		!isStderrWrite(write+" 0x2 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f\n") {
 		t.Error("a write to standard error is not recognized")
 	}
 	if isStderrWrite("running\n") || isStderrWrite("1 0x5 0x7ffc") {

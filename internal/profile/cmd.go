@@ -78,12 +78,14 @@ The best view is root's. Others see less, and are told what is missing.`,
 	flags.IntVar(&o.PID, "pid", 0, "id of a process of the server, its postmaster or any other")
 	flags.StringVar(&o.DSN, "dsn", "", "how to connect to the server")
 	flags.IntVar(&o.Seconds, "seconds", 10, "how long to watch")
-	flags.IntVar(&o.Waits, "wait-seconds", 2, "how long to record, after that, how long sessions wait and where; 0 does not")
+	flags.IntVar(&o.Waits, "wait-seconds", 2, "how long to record, after that, how long sessions wait and where; 0 "+
+		"does not")
 	flags.StringVar(&o.Unwind, "unwind", "fp", "how perf walks the stack: fp or dwarf")
 	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, look at /proc and wait events only")
 	flags.StringVarP(&o.Format, "format", "o", "text", "output `format`: text or json")
 	flags.StringVar(&o.Output, "output", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -218,7 +220,8 @@ func (s *session) measure(ctx context.Context) (*Report, error) {
 	}
 	summarize(&s.report, &s.profile, events)
 	if s.target != nil {
-		s.report.Notes = append(s.report.Notes, missingSymbols(&s.profile, s.target.Program, s.recorder != nil && s.recorder.userOnly)...)
+		s.report.Notes = append(s.report.Notes, missingSymbols(&s.profile, s.target.Program, s.recorder != nil &&
+			s.recorder.userOnly)...)
 	}
 	return &s.report, nil
 }
@@ -271,9 +274,10 @@ func (s *session) watch(ctx context.Context) error {
 	if s.recorder == nil {
 		s.report.CPUBy = fmt.Sprintf("%d looks at /proc", s.watcher.passes)
 		if s.target == nil {
-			s.report.CPUBy = fmt.Sprintf("%d looks at pg_stat_activity: sessions without a wait event", s.watcher.passes)
+			s.report.CPUBy = fmt.Sprintf("%d looks at pg_stat_activity: sessions without a wait event",
+				s.watcher.passes)
 		}
-		s.take(false)
+		s.take(&s.watcher.stacks, false)
 		return nil
 	}
 	s.progress.Phase("reading samples")
@@ -288,7 +292,8 @@ func (s *session) waits(ctx context.Context) error {
 		return s.lookedAtWaits()
 	}
 	const most = 10000 // stacks a second
-	args, err := s.recorder.waitArgs(max(1, int(switches(ctx)/most)))
+	period := max(1, int(switches(ctx)/most))
+	args, err := s.recorder.waitArgs(period)
 	if err != nil {
 		s.note("Waits without the server's functions: %s.", err)
 		return s.lookedAtWaits()
@@ -310,16 +315,23 @@ func (s *session) waits(ctx context.Context) error {
 	ticking()
 	s.progress.Phase("reading waits")
 	s.report.WaitsBy = "perf " + strings.Join(s.shown(args), " ")
-	period := 1
-	if i := slices.Index(args, "-c"); i >= 0 {
-		_, _ = fmt.Sscan(args[i+1], &period)
-	}
-	o := &offCPU{profile: &s.profile, kinds: s.watcher.kinds, own: s.ownPID(), period: period, snapshot: snapshot}
+	return s.addWaits(ctx, data, &offCPU{profile: &Profile{}, kinds: s.watcher.kinds, own: s.ownPID(), period: period,
+		snapshot: snapshot})
+}
+
+// addWaits makes what was recorded part of the profile.
+func (s *session) addWaits(ctx context.Context, data string, o *offCPU) error {
 	if err := s.recorder.readWaits(ctx, data, o); err != nil {
 		return err
 	}
+	if o.samples == 0 {
+		s.note("Waits without the server's functions: perf has recorded none.")
+		return s.lookedAtWaits()
+	}
+	s.take(o.profile, true)
 	if o.lost > 0 {
-		s.note("The machine was too busy to record all waits: %d times some were lost, and with them a part of the waiting time.", o.lost)
+		s.note("The machine was too busy to record all waits: %d times some were lost, and with them a part of the "+
+			"waiting time.", o.lost)
 	}
 	return nil
 }
@@ -344,13 +356,12 @@ func (s *session) lookedAtWaits() error {
 		by = append(by, "pg_stat_activity")
 	}
 	s.report.WaitsBy = fmt.Sprintf("%d looks at %s", s.watcher.passes, strings.Join(by, " and "))
-	s.take(true)
+	s.take(&s.watcher.stacks, true)
 	return nil
 }
 
-// take makes the watcher's stacks part of the profile: what waited, or what ran.
-func (s *session) take(waiting bool) {
-	from := &s.watcher.stacks
+// take makes what waited, or what ran, part of the profile.
+func (s *session) take(from *Profile, waiting bool) {
 	for _, stack := range from.Stacks {
 		if stack.Waiting == waiting {
 			s.profile.Add(*stack)

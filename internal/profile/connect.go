@@ -71,7 +71,8 @@ func (c *connection) look(ctx context.Context) error {
 
 // settingNames are what the advice and the report speak of.
 var settingNames = []string{
-	"log_statement", "log_duration", "log_min_duration_statement", "log_min_duration_sample", "log_destination", "logging_collector",
+	"log_statement", "log_duration", "log_min_duration_statement", "log_min_duration_sample", "log_destination",
+	"logging_collector",
 	"log_line_prefix", "track_io_timing", "synchronous_commit", "synchronous_standby_names", "shared_preload_libraries",
 	"shared_buffers", "fsync", "wal_sync_method", "data_directory", "max_connections",
 }
@@ -148,6 +149,9 @@ func isHere(address net.Addr) bool {
 
 // guess tries to connect to a server that was found by its files.
 func (t *Target) guess(ctx context.Context) (*connection, error) {
+	if t.DataDir == "" {
+		return nil, errors.New("this user may not read the server's postmaster.pid, which says where it listens")
+	}
 	if t.socketDir == "" || t.port == "" {
 		return nil, errors.New("the server listens on no socket")
 	}

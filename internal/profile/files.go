@@ -114,10 +114,12 @@ func writePprof(w io.Writer, p *Profile) error {
 		if s.Waiting {
 			value[1], value[2] = 0, value[1]
 		}
-		sample := &profile.Sample{Value: value, Label: map[string][]string{"process": {s.Process}, "cause": {s.cause.ID}}}
+		sample := &profile.Sample{Value: value, Label: map[string][]string{"process": {s.Process},
+			"cause": {s.cause.ID}}}
 		if s.Wait != "" {
 			sample.Label["wait_event"] = []string{s.Wait}
-			sample.Location = append(sample.Location, b.location(perf.Frame{Symbol: "wait event " + s.Wait, Object: "[wait event]"}))
+			sample.Location = append(sample.Location, b.location(perf.Frame{Symbol: "wait event " + s.Wait,
+				Object: "[wait event]"}))
 		}
 		for _, f := range s.Frames {
 			sample.Location = append(sample.Location, b.location(f))

@@ -28,7 +28,8 @@ func flame(t *testing.T, p *Profile) string {
 
 func TestFlameGraphHoldsTheStacks(t *testing.T) {
 	p := example()
-	p.Add(Stack{Process: backend, Frames: []perf.Frame{{Symbol: "</script><script>alert(1)", Object: "/x"}}, Samples: 1, Seconds: 0.1})
+	p.Add(Stack{Process: backend, Frames: []perf.Frame{{Symbol: "</script><script>alert(1)", Object: "/x"}}, Samples: 1,
+		Seconds: 0.1})
 	page := flame(t, p)
 	m := regexp.MustCompile(`(?s)id="data">(.*?)</script>`).FindStringSubmatch(page)
 	if m == nil {
@@ -108,7 +109,8 @@ addEventListener("load", () => {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+filepath.Join(dir, "user"),
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
+		"--user-data-dir="+filepath.Join(dir, "user"),
 		"--window-size=400,700", "--dump-dom", "file://"+file)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
@@ -117,7 +119,8 @@ addEventListener("load", () => {
 	}
 	title := regexp.MustCompile(`<title>(.*?)</title>`).FindSubmatch(out)
 	// of the 35 s on processors the executor has 20 below PortalRun, the pipe 5
-	want := "drawn 16; executor 57; tip standard_ExecutorRun — 2000 samples, 20.000 s, 57.14 % of processors; mostly: running statements; " +
+	want := "drawn 16; executor 57; tip standard_ExecutorRun — 2000 samples, 20.000 s, 57.14 % of processors; " +
+		"mostly: running statements; " +
 		"zoomed 100; found 14.29 % matched; hits 1; waits 100; theme true; wider false"
 	if title == nil || string(title[1]) != want {
 		t.Errorf("got\n%s, want\n%s", title, want)

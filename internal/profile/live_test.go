@@ -60,7 +60,8 @@ func start(t *testing.T, l *cluster.Lab, name string, settings ...cluster.Settin
 func needPerf(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{{"-e", "cpu-clock"}, {"-e", "context-switches", "--switch-events"}} {
-		cmd := exec.Command("perf", append(append([]string{"record", "-a", "-g", "-o", os.DevNull}, args...), "--", "true")...)
+		cmd := exec.Command("perf", append(append([]string{"record", "-a", "-g", "-o", os.DevNull}, args...), "--",
+			"true")...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Skipf("perf may not sample here: %v\n%s", err, out)
 		}
@@ -82,7 +83,8 @@ func load(t *testing.T, s *cluster.Server, args ...string) {
 			t.Errorf("pgbench: %v", err)
 		}
 	})
-	waitFor(t, s, "SELECT least(1, count(*)) FROM pg_stat_activity WHERE application_name = 'pgbench' AND xact_start IS NOT NULL")
+	waitFor(t, s, "SELECT least(1, count(*)) FROM pg_stat_activity WHERE application_name = 'pgbench' AND xact_start "+
+		"IS NOT NULL")
 }
 
 // waitFor asks again until the answer is 1.
@@ -147,11 +149,13 @@ func show(r *Report) string {
 
 func TestLogIsTheFirstCauseOfAServerThatLogs(t *testing.T) {
 	needPerf(t)
-	s := start(t, lab(t), "log", cluster.Setting{Name: "log_statement", Value: "all"}, cluster.Setting{Name: "log_duration", Value: "on"},
+	s := start(t, lab(t), "log", cluster.Setting{Name: "log_statement", Value: "all"},
+		cluster.Setting{Name: "log_duration", Value: "on"},
 		cluster.Setting{Name: "logging_collector", Value: "on"})
 	load(t, s, "--select-only", "--protocol=prepared", "--client=8")
 	dir := filepath.Join(t.TempDir(), "out")
-	r, err := runProfile(t, context.Background(), "--data-dir", s.DataDir, "--seconds", "3", "--wait-seconds", "1", "--output", dir)
+	r, err := runProfile(t, context.Background(), "--data-dir", s.DataDir, "--seconds", "3", "--wait-seconds", "1",
+		"--output", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +191,8 @@ func TestWaitForTheStandbyIsTheFirstCauseOfSyncReplication(t *testing.T) {
 	needPerf(t)
 	s := pair(t)
 	load(t, s, "--builtin=simple-update", "--client=8")
-	r, err := runProfile(t, context.Background(), "--dsn", s.Conninfo("postgres", "postgres"), "--seconds", "3", "--wait-seconds", "2")
+	r, err := runProfile(t, context.Background(), "--dsn", s.Conninfo("postgres", "postgres"), "--seconds", "3",
+		"--wait-seconds", "2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +204,12 @@ func TestWaitForTheStandbyIsTheFirstCauseOfSyncReplication(t *testing.T) {
 	}
 
 	// Without perf, /proc and wait events tell.
-	if r, err = runProfile(t, context.Background(), "--pid", fmt.Sprint(r.Server.PID), "--seconds", "2", "--no-perf"); err != nil {
+	if r, err = runProfile(t, context.Background(), "--pid", fmt.Sprint(r.Server.PID), "--seconds", "2",
+		"--no-perf"); err != nil {
 		t.Fatal(err)
 	}
-	if share := r.share(syncRep); share.Active < FirstCausePercent || share.Evidence[0].Stack != "wait event IPC:SyncRep" {
+	if share := r.share(syncRep); share.Active < FirstCausePercent ||
+		share.Evidence[0].Stack != "wait event IPC:SyncRep" {
 		t.Errorf("without perf:\n%s", show(r))
 	}
 }
@@ -224,7 +231,8 @@ func TestSleepersAreSeen(t *testing.T) {
 		waitFor(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"+session.event+"'")
 	}
 	for _, more := range [][]string{nil, {"--no-perf"}} {
-		r, err := runProfile(t, context.Background(), append(more, "--pid", fmt.Sprint(s.PID()), "--seconds", "1", "--wait-seconds", "1")...)
+		r, err := runProfile(t, context.Background(), append(more, "--pid", fmt.Sprint(s.PID()), "--seconds", "1",
+			"--wait-seconds", "1")...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +256,8 @@ func TestInterruptedProfileLeavesNothing(t *testing.T) {
 func TestServersThatAreNotThere(t *testing.T) {
 	empty := t.TempDir()
 	stopped := t.TempDir()
-	for name, text := range map[string]string{"PG_VERSION": "15\n", "postmaster.pid": fmt.Sprintf("%d\n", os.Getpid())} {
+	for name, text := range map[string]string{"PG_VERSION": "15\n", "postmaster.pid": fmt.Sprintf("%d\n",
+		os.Getpid())} {
 		if err := os.WriteFile(filepath.Join(stopped, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +276,8 @@ func TestServersThatAreNotThere(t *testing.T) {
 		{[]string{"--pid", "1", "--seconds", "0"}, "--seconds"},
 		{[]string{"--pid", "1", "--unwind", "lbr"}, "fp and dwarf"},
 	} {
-		if _, err := runProfile(t, context.Background(), test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := runProfile(t, context.Background(), test.args...); err == nil || !strings.Contains(err.Error(),
+			test.want) {
 			t.Errorf("%q: got error %v, want %q", test.args, err, test.want)
 		}
 	}

@@ -41,17 +41,20 @@ func missingSymbols(p *Profile, program string, userOnly bool) []string {
 	}
 	var notes []string
 	if percent(float64(unnamed), float64(server)) > muchUnnamed {
-		notes = append(notes, fmt.Sprintf("%.0f %% of the server's functions on the stacks have no names: install %s. Causes were found by the names that there are.",
+		notes = append(notes, fmt.Sprintf("%.0f %% of the server's functions on the stacks have no names: install "+
+			"%s. Causes were found by the names that there are.",
 			percent(float64(unnamed), float64(server)), debugSymbols(program)))
 	}
 	if percent(float64(unnamedKernel), float64(kernel)) > muchUnnamed {
 		notes = append(notes, "The kernel's functions have no names: run as root, or \"sysctl kernel.kptr_restrict=0\".")
 	}
 	if percent(float64(shallow), float64(samples)) > muchOneFrame {
-		notes = append(notes, "Most stacks end after two functions: the server was built without frame pointers. Try --unwind dwarf.")
+		notes = append(notes, "Most stacks end after two functions: the server was built without frame pointers. Try "+
+			"--unwind dwarf.")
 	}
 	if userOnly {
-		notes = append(notes, "The kernel was not sampled: what the log's pipe and its lock cost cannot be told from what write() costs. "+paranoidHint())
+		notes = append(notes, "The kernel was not sampled: what the log's pipe and its lock cost cannot be told from "+
+			"what write() costs. "+paranoidHint())
 	}
 	return notes
 }

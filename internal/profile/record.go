@@ -40,7 +40,8 @@ func (e *errNoPerf) Error() string { return e.why }
 // its processes, else them in user mode only.
 func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string) (*recorder, error) {
 	if _, err := exec.LookPath("perf"); err != nil {
-		return nil, &errNoPerf{"there is no perf on this machine", "Install it (Debian and Ubuntu: linux-perf or linux-tools; Red Hat: perf)."}
+		return nil, &errNoPerf{"there is no perf on this machine", "Install it (Debian and Ubuntu: linux-perf or " +
+			"linux-tools; Red Hat: perf)."}
 	}
 	event := "cpu-clock" // virtual machines mostly have no counters
 	if _, err := os.Stat("/sys/bus/event_source/devices/cpu"); err == nil {
@@ -64,14 +65,24 @@ func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
-	return nil, &errNoPerf{"perf may not sample the server (" + first + ")", paranoidHint()}
+	return nil, &errNoPerf{"perf may not sample the server (" + gist(said) + ")", paranoidHint()}
+}
+
+// gist is the first line of perf's complaint that says something.
+func gist(said []byte) string {
+	for line := range strings.Lines(string(said)) {
+		if line = strings.TrimSpace(line); line != "" && line != "Error:" {
+			return strings.TrimSuffix(line, ".")
+		}
+	}
+	return "it does not say why"
 }
 
 // paranoidHint is what lets perf sample.
 func paranoidHint() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
-	return fmt.Sprintf("Run steno profile as root, or as the server's user after \"sysctl kernel.perf_event_paranoid=1\" (it is %s).",
+	return fmt.Sprintf("Run steno profile as root, or as the server's user after \"sysctl "+
+		"kernel.perf_event_paranoid=1\" (it is %s).",
 		strings.TrimSpace(string(text)))
 }
 
@@ -144,15 +155,21 @@ func (r *recorder) learnFork(record string, kinds map[int]string) {
 // readCPU adds the samples of what ran.
 func (r *recorder) readCPU(ctx context.Context, data string, p *Profile, kinds map[int]string, own int) error {
 	each := 1 / float64(frequency())
-	return perf.Script(ctx, data, func(e perf.Event) {
+	samples, kernel := 0, false
+	err := perf.Script(ctx, data, func(e perf.Event) {
 		if e.Record != "" {
 			r.learnFork(e.Record, kinds)
 			return
 		}
+		samples++
+		kernel = kernel || len(e.Stack) > 0 && strings.HasPrefix(e.Stack[0].Object, "[kernel")
 		if k := kinds[e.PID]; k != "" && e.PID != own {
 			p.Add(Stack{Process: k, Frames: e.Stack, Samples: 1, Seconds: each})
 		}
 	}, "--show-task-events")
+	// perf leaves the kernel out by itself where it must.
+	r.userOnly = r.userOnly || samples >= 100 && !kernel
+	return err
 }
 
 // waitArgs are perf's for the moments in which processes leave a processor:
@@ -161,7 +178,8 @@ func (r *recorder) waitArgs(period int) ([]string, error) {
 	if r.userOnly {
 		return nil, errors.New("the kernel shows to root only when processes leave a processor")
 	}
-	args := append([]string{"record", "-q", "-B", "-N", "-e", "context-switches", "-c", strconv.Itoa(period), "--switch-events"}, r.graph()...)
+	args := append([]string{"record", "-q", "-B", "-N", "-e", "context-switches", "-c", strconv.Itoa(period),
+		"--switch-events"}, r.graph()...)
 	if r.allCPUs {
 		args = append(args, "-m", "2048") // pages, of which users have few: many events come in bursts
 	}
@@ -180,6 +198,7 @@ type offCPU struct {
 	pending    map[int]*Stack
 	since      map[int]float64
 	seen       map[int]bool
+	samples    int
 	lost       int // how often the kernel had no room for events
 }
 
@@ -217,6 +236,7 @@ func (o *offCPU) add(e perf.Event) {
 	}
 	switch {
 	case e.Record == "":
+		o.samples++
 		o.pending[e.PID] = &Stack{Process: kind, Frames: slices.Clone(e.Stack), Waiting: true, Samples: 1}
 		o.since[e.PID] = e.Time
 	case !strings.HasPrefix(e.Record, "PERF_RECORD_SWITCH"):

@@ -47,10 +47,12 @@ func readScript(t *testing.T, script string, period int) (*Profile, *offCPU) {
 	t.Helper()
 	p := &Profile{}
 	o := &offCPU{
-		profile: p, period: period, own: 16, kinds: map[int]string{11: backend, 12: backend, 13: backend, 15: "walsender", 16: backend},
+		profile: p, period: period, own: 16, kinds: map[int]string{11: backend, 12: backend, 13: backend,
+			15: "walsender", 16: backend},
 		// 12 waits for a lock till 10.2, 13 all the time
 		snapshot: map[int]Stack{
-			12: {Process: backend, Waiting: true, Wait: "Lock:relation"}, 13: {Process: backend, Waiting: true, Wait: "IO:DataFileRead"},
+			12: {Process: backend, Waiting: true, Wait: "Lock:relation"}, 13: {Process: backend, Waiting: true,
+				Wait: "IO:DataFileRead"},
 		},
 		pending: map[int]*Stack{}, since: map[int]float64{}, seen: map[int]bool{},
 	}
@@ -97,7 +99,8 @@ func TestWaitsAreTimedFromSwitches(t *testing.T) {
 }
 
 func TestLostSwitchesMakeNoLongWaits(t *testing.T) {
-	script := strings.Replace(waitScript, "   12   10.200000", "   12   10.150000: PERF_RECORD_LOST lost 7\n   12   10.200000", 1)
+	script := strings.Replace(waitScript, "   12   10.200000", "   12   10.150000: PERF_RECORD_LOST lost 7\n   12   "+
+		"10.200000", 1)
 	p, o := readScript(t, script, 1)
 	if got := secondsByCause(p); got[syncRep] != "" || o.lost != 1 {
 		t.Errorf("got %v, %d lost", got, o.lost)

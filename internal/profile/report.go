@@ -182,8 +182,10 @@ var dull patterns
 
 func init() {
 	dull.add(causeByAdvice, []string{
-		"[unknown]", "do_syscall_64", "entry_SYSCALL_64*", "x64_sys_call", "asm_*", "sysvec_*", "schedule", "__schedule", "schedule_*", "__x64_sys_*",
-		"ksys_*", "vfs_*", "new_sync_write", "__sys_*", "exc_*", "invoke_syscall*", "el0*", "__libc_*", "__GI___libc_*", "_raw_spin*",
+		"[unknown]", "do_syscall_64", "entry_SYSCALL_64*", "x64_sys_call", "asm_*", "sysvec_*", "schedule",
+		"__schedule", "schedule_*", "__x64_sys_*",
+		"ksys_*", "vfs_*", "new_sync_write", "__sys_*", "exc_*", "invoke_syscall*", "el0*", "__libc_*", "__GI___libc_*",
+		"_raw_spin*",
 		"finish_task_switch*", "PostmasterMain", "main", "_start",
 	})
 }
@@ -292,10 +294,12 @@ func (r *Report) writeHead(w io.Writer) {
 	}
 	fmt.Fprintln(w, server)
 	if r.CPUBy != "" {
-		fmt.Fprintf(w, "  processors: %.2f busy on average for %.0f s; %d samples (%s)\n", r.Processors, r.CPUSeconds, r.CPUSamples, r.CPUBy)
+		fmt.Fprintf(w, "  processors: %.2f busy on average for %.0f s; %d samples (%s)\n", r.Processors, r.CPUSeconds,
+			r.CPUSamples, r.CPUBy)
 	}
 	if r.WaitsBy != "" {
-		fmt.Fprintf(w, "  waits: %.2f sessions on average for %.0f s, and %.2f idle (%s)\n", r.Waiting, r.WaitSeconds, r.Idle, r.WaitsBy)
+		fmt.Fprintf(w, "  waits: %.2f sessions on average for %.0f s, and %.2f idle (%s)\n", r.Waiting, r.WaitSeconds,
+			r.Idle, r.WaitsBy)
 	}
 	first := "no cost beside the statements' own work has " + fmt.Sprint(FirstCausePercent) + " % of the active time"
 	if r.FirstCause != "" {

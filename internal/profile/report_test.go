@@ -27,15 +27,20 @@ func server(symbols ...string) []perf.Frame {
 // the log's pipe, 0.4 format, 2 execute.
 func example() *Profile {
 	p := &Profile{CPUSeconds: 10, WaitSeconds: 2}
-	pipe := append([]perf.Frame{{Symbol: "mutex_lock", Object: "[kernel.kallsyms]"}, {Symbol: "pipe_write", Object: "[kernel.kallsyms]"}},
+	pipe := append([]perf.Frame{{Symbol: "mutex_lock", Object: "[kernel.kallsyms]"}, {Symbol: "pipe_write",
+		Object: "[kernel.kallsyms]"}},
 		server("[unknown]", "EmitErrorReport", "errfinish", "PostgresMain")...)
 	p.Add(Stack{Process: backend, Frames: pipe, Waiting: true, Samples: 50, Seconds: 1})
 	p.Add(Stack{Process: backend, Frames: pipe, Samples: 500, Seconds: 5})
-	p.Add(Stack{Process: backend, Frames: server("pg_strftime", "EmitErrorReport", "errfinish", "PostgresMain"), Samples: 400, Seconds: 4})
-	p.Add(Stack{Process: backend, Frames: server("_bt_compare", "standard_ExecutorRun", "PortalRun", "PostgresMain"), Samples: 2000, Seconds: 20})
+	p.Add(Stack{Process: backend, Frames: server("pg_strftime", "EmitErrorReport", "errfinish", "PostgresMain"),
+		Samples: 400, Seconds: 4})
+	p.Add(Stack{Process: backend, Frames: server("_bt_compare", "standard_ExecutorRun", "PortalRun", "PostgresMain"),
+		Samples: 2000, Seconds: 20})
 	p.Add(Stack{Process: "logger", Frames: server("SysLogger_Start"), Samples: 200, Seconds: 2})
-	p.Add(Stack{Process: backend, Frames: server("LWLockAcquire", "standard_ExecutorRun", "PostgresMain"), Samples: 400, Seconds: 4})
-	p.Add(Stack{Process: backend, Frames: server("WaitEventSetWait", "secure_read", "PostgresMain"), Waiting: true, Samples: 9, Seconds: 60})
+	p.Add(Stack{Process: backend, Frames: server("LWLockAcquire", "standard_ExecutorRun", "PostgresMain"), Samples: 400,
+		Seconds: 4})
+	p.Add(Stack{Process: backend, Frames: server("WaitEventSetWait", "secure_read", "PostgresMain"), Waiting: true,
+		Samples: 9, Seconds: 60})
 	return p
 }
 
@@ -61,7 +66,8 @@ func TestCostsAreRankedBeforeWork(t *testing.T) {
 	if first.Active != 25 || first.Waiting != 100 || first.Samples != 550 {
 		t.Errorf("got %+v", first)
 	}
-	if want := "mutex_lock < pipe_write < EmitErrorReport < errfinish"; first.Evidence[0].Stack != want || first.Evidence[0].Percent != 25 {
+	if want := "mutex_lock < pipe_write < EmitErrorReport < errfinish"; first.Evidence[0].Stack != want ||
+		first.Evidence[0].Percent != 25 {
 		t.Errorf("evidence: got %+v", first.Evidence)
 	}
 	if r.Processors != 3.5 || r.Waiting != 0.5 || r.Idle != 30 {
@@ -85,13 +91,17 @@ func TestAdviceFollowsTheEvidence(t *testing.T) {
 		settings map[string]string
 		has, not string
 	}{
-		{map[string]string{"log_statement": "all", "log_duration": "on"}, "log_statement = all writes", "Many lines go"},
-		{map[string]string{"log_statement": "none", "log_duration": "on"}, "log_duration = on writes", "log_statement = none writes"},
-		{map[string]string{"log_statement": "none", "log_min_duration_statement": "0"}, "log_min_duration_statement = 0 logs", "log_duration = on"},
+		{map[string]string{"log_statement": "all", "log_duration": "on"}, "log_statement = all writes",
+			"Many lines go"},
+		{map[string]string{"log_statement": "none", "log_duration": "on"}, "log_duration = on writes",
+			"log_statement = none writes"},
+		{map[string]string{"log_statement": "none", "log_min_duration_statement": "0"}, "log_min_duration_statement " +
+			"= 0 logs", "log_duration = on"},
 		{nil, "Many lines go to the server's log", "log_duration = on writes"},
 	} {
 		advice := strings.Join(summarized(test.settings).Advice, "\n")
-		if !strings.Contains(advice, test.has) || strings.Contains(advice, test.not) || strings.ContainsAny(advice, "{}") {
+		if !strings.Contains(advice, test.has) || strings.Contains(advice, test.not) || strings.ContainsAny(advice,
+			"{}") {
 			t.Errorf("%v: got\n%s", test.settings, advice)
 		}
 		if strings.Contains(advice, "pgaudit.log") || strings.Contains(advice, "synchronous_commit") {
@@ -102,9 +112,11 @@ func TestAdviceFollowsTheEvidence(t *testing.T) {
 
 func TestMissingSymbolsAreNamed(t *testing.T) {
 	p := &Profile{CPUSeconds: 1}
-	p.Add(Stack{Process: backend, Frames: append([]perf.Frame{{Symbol: "[unknown]", Object: "[kernel.kallsyms]"}}, server("[unknown]", "[unknown]")...), Samples: 10, Seconds: 1})
+	p.Add(Stack{Process: backend, Frames: append([]perf.Frame{{Symbol: "[unknown]", Object: "[kernel.kallsyms]"}},
+		server("[unknown]", "[unknown]")...), Samples: 10, Seconds: 1})
 	notes := strings.Join(missingSymbols(p, "/usr/lib/postgresql/15/bin/postgres", true), "\n")
-	for _, want := range []string{"postgresql-15-dbgsym", "kptr_restrict", "--unwind dwarf", "The kernel was not sampled"} {
+	for _, want := range []string{"postgresql-15-dbgsym", "kptr_restrict", "--unwind dwarf",
+		"The kernel was not sampled"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}
@@ -179,7 +191,8 @@ func TestTextShowsProofAndAdvice(t *testing.T) {
 	r.WriteText(&b)
 	for _, want := range []string{
 		"First cause: writing log lines: the pipe and its lock (25.0 % of the active time)",
-		"mutex_lock < pipe_write < EmitErrorReport", "What could be saved", "What the server is for", "Advice\n  - log_statement = all writes",
+		"mutex_lock < pipe_write < EmitErrorReport", "What could be saved", "What the server is for",
+		"Advice\n  - log_statement = all writes",
 		"0.50 sessions on average for 2 s, and 30.00 idle", "100.0 %    1.00 sessions  none: on a processor",
 	} {
 		if !strings.Contains(b.String(), want) {

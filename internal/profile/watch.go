@@ -32,11 +32,11 @@ type watcher struct {
 	cpu map[int]float64 // seconds that each process had run at the last look
 }
 
-// Passes are so far apart, or further when they take long: less than a
-// twentieth of a processor is theirs.
+// Passes are so far apart, or further when they take long: looking is not to be
+// what the server waits for.
 const (
 	watchInterval = 50 * time.Millisecond
-	watchShare    = 20
+	watchShare    = 5
 )
 
 // run watches until the context ends.
