@@ -36,7 +36,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestScanRefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, text := range []string{"failed to open perf.data\n", "12 and more\n", "12 noon: PERF\n"} {
+	for _, text := range []string{"failed to open perf.data\n", "12 and more\n", "12 noon: PERF\n", "\t0 a (b)\n"} {
 		if err := Scan(strings.NewReader(text), func(Event) {}); err == nil {
 			t.Errorf("no error for %q", text)
 		}

@@ -110,6 +110,21 @@ func TestAdviceFollowsTheEvidence(t *testing.T) {
 	}
 }
 
+func TestAdviceNeedsAShareOfTheCause(t *testing.T) {
+	audit := append([]perf.Frame{{Symbol: "errfinish", Object: "/usr/bin/postgres"}},
+		perf.Frame{Symbol: "[unknown]", Object: "/usr/lib/postgresql/15/lib/pgaudit.so"})
+	for samples, want := range map[int]bool{10: false, 40: true} {
+		p := &Profile{CPUSeconds: 1}
+		p.Add(Stack{Process: backend, Frames: server("errfinish"), Samples: 90, Seconds: 0.9})
+		p.Add(Stack{Process: backend, Frames: audit, Samples: samples, Seconds: float64(samples) / 100})
+		r := &Report{}
+		summarize(r, p, nil)
+		if got := strings.Contains(strings.Join(r.Advice, "\n"), "pgaudit.log"); got != want {
+			t.Errorf("%d samples of pgaudit beside 90: advice %q", samples, r.Advice)
+		}
+	}
+}
+
 func TestMissingSymbolsAreNamed(t *testing.T) {
 	p := &Profile{CPUSeconds: 1}
 	p.Add(Stack{Process: backend, Frames: append([]perf.Frame{{Symbol: "[unknown]", Object: "[kernel.kallsyms]"}},
