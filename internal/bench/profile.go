@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -21,6 +20,8 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/perf"
 )
 
 // ProfileOptions say how CPU samples are taken.
@@ -251,108 +252,24 @@ func (a *attribution) learnImports(file string) {
 // find adds the processes that the server has now.
 func (a *attribution) find(postmaster int) error {
 	a.pids[postmaster] = true
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return err
-	}
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // gone
-		}
-		// The command name, in parentheses, may hold anything.
-		_, rest, _ := bytes.Cut(text[max(0, bytes.LastIndexByte(text, ')')):], []byte(") "))
-		var state string
-		var parent int
-		if _, err := fmt.Sscan(string(rest), &state, &parent); err != nil || parent != postmaster {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			continue
-		}
-		a.pids[pid] = true
-		title, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if bytes.Contains(title, []byte(writerTitle)) {
-			a.writers[pid] = true
+	children, err := machine.Children(postmaster)
+	for _, p := range children {
+		a.pids[p.PID] = true
+		if strings.Contains(p.Title, writerTitle) {
+			a.writers[p.PID] = true
 		}
 	}
-	return nil
+	return err
 }
 
-// count reads the samples as perf prints them.
+// count reads the samples.
 func (a *attribution) count(ctx context.Context, data string) error {
-	script := exec.CommandContext(ctx, "perf", "script", "--no-inline", "-i", data, "-F", "pid,ip,sym,dso")
-	out, err := script.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	var stderr bytes.Buffer
-	script.Stderr = &stderr
-	if err := script.Start(); err != nil {
-		return err
-	}
-	err = scanStacks(out, a.add)
-	_, _ = io.Copy(io.Discard, out)
-	if err := errors.Join(err, script.Wait()); err != nil {
-		return fmt.Errorf("perf script: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return nil
-}
-
-// frame is a function on a stack, and the file that it is in.
-type frame struct{ symbol, object string }
-
-// scanStacks reads the output of "perf script -F pid,ip,sym,dso": for each
-// sample a line with the process id, a line for each frame with the innermost
-// first, and an empty line.
-func scanStacks(r io.Reader, sample func(pid int, stack []frame)) error {
-	in := bufio.NewScanner(r)
-	in.Buffer(nil, 1<<20)
-	pid, open := 0, false
-	var stack []frame
-	flush := func() {
-		if open {
-			sample(pid, stack)
-		}
-		open, stack = false, stack[:0]
-	}
-	for in.Scan() {
-		line := in.Text()
-		text := strings.TrimSpace(line)
-		switch {
-		case text == "":
-			flush()
-		case open && line[0] == '\t':
-			stack = append(stack, parseFrame(text))
-		default:
-			flush()
-			var err error
-			if pid, err = strconv.Atoi(strings.TrimSuffix(text, ":")); err != nil {
-				return fmt.Errorf("unexpected line %q", line)
-			}
-			open = true
-		}
-	}
-	flush()
-	return in.Err()
-}
-
-// parseFrame reads "55d1c0 symbol (file)"; both may have spaces in them. A
-// file is a path or has a name in brackets.
-func parseFrame(text string) frame {
-	_, text, _ = strings.Cut(text, " ")
-	for _, start := range []string{" (/", " (["} {
-		if i := strings.Index(text, start); i >= 0 {
-			return frame{text[:i], strings.TrimSuffix(text[i+2:], ")")}
-		}
-	}
-	symbol, object, _ := strings.Cut(text, " (")
-	return frame{symbol, strings.TrimSuffix(object, ")")}
+	return perf.Script(ctx, data, a.add)
 }
 
 // add counts one sample.
-func (a *attribution) add(pid int, stack []frame) {
+func (a *attribution) add(e perf.Event) {
+	pid, stack := e.PID, e.Stack
 	if !a.pids[pid] {
 		return
 	}
@@ -362,16 +279,16 @@ func (a *attribution) add(pid int, stack []frame) {
 		return
 	}
 	for i, f := range stack {
-		if path.Base(f.object) != library {
+		if path.Base(f.Object) != library {
 			if handsOver(f) {
 				return // and what the extension's frame further out waits for
 			}
 			continue
 		}
 		if a.imports == nil {
-			a.learnImports(f.object)
+			a.learnImports(f.Object)
 		}
-		if i > 0 && path.Base(stack[i-1].object) == server && len(a.imports) > 0 && !a.imports[stack[i-1].symbol] {
+		if i > 0 && path.Base(stack[i-1].Object) == server && len(a.imports) > 0 && !a.imports[stack[i-1].Symbol] {
 			a.hidden++
 			return
 		}
@@ -381,23 +298,23 @@ func (a *attribution) add(pid int, stack []frame) {
 		}
 		leaf := ""
 		if i > 0 {
-			leaf = stack[0].symbol
+			leaf = stack[0].Symbol
 		}
-		a.places[[2]string{f.symbol, leaf}]++
+		a.places[[2]string{f.Symbol, leaf}]++
 		return
 	}
 }
 
 // handsOver says whether a frame that is further in than the extension's does
 // the server's own work again: what a hook calls to go on.
-func handsOver(f frame) bool {
-	return strings.HasPrefix(f.symbol, "standard_") || otherHook(f)
+func handsOver(f perf.Frame) bool {
+	return strings.HasPrefix(f.Symbol, "standard_") || otherHook(f)
 }
 
 // otherHook recognizes the hook functions of the modules that are most often
 // loaded beside this one.
-func otherHook(f frame) bool {
-	switch path.Base(f.object) {
+func otherHook(f perf.Frame) bool {
+	switch path.Base(f.Object) {
 	case "pgaudit.so", "pg_stat_statements.so", "auto_explain.so", "sepgsql.so":
 		return true
 	}

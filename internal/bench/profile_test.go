@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/perf"
 )
 
 func TestAttribution(t *testing.T) {
@@ -17,7 +19,7 @@ func TestAttribution(t *testing.T) {
 		pids:    map[int]bool{100: true, 101: true, 102: true, 103: true},
 		writers: map[int]bool{103: true},
 	}
-	if err := scanStacks(f, a.add); err != nil {
+	if err := perf.Scan(f, a.add); err != nil {
 		t.Fatal(err)
 	}
 	want := ProfileRun{
@@ -41,7 +43,7 @@ func TestAttributionSeesHiddenCallers(t *testing.T) {
 		"100\n\t1 GetUserId (/usr/bin/postgres)\n\t2 executor_run (/usr/lib/pg_steno.so)\n\n" +
 		"100\n\t1 page_fault ([kernel.kallsyms])\n\t2 executor_run (/usr/lib/pg_steno.so)\n\n"
 	a := attribution{pids: map[int]bool{100: true}, imports: map[string]bool{"GetUserId": true}}
-	if err := scanStacks(strings.NewReader(stacks), a.add); err != nil {
+	if err := perf.Scan(strings.NewReader(stacks), a.add); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.run(); got.Samples != 3 || got.Backends != 2 || got.Hidden != 1 {
@@ -53,12 +55,5 @@ func TestShare(t *testing.T) {
 	all, backends, writers := ProfileRun{Samples: 400, Backends: 5, Writers: 3}.Share()
 	if all != 2 || backends != 1.25 || writers != 0.75 {
 		t.Errorf("got %g %g %g", all, backends, writers)
-	}
-}
-
-func TestScanStacksRefusesWhatItDoesNotKnow(t *testing.T) {
-	err := scanStacks(strings.NewReader("failed to open perf.data\n"), func(int, []frame) {})
-	if err == nil {
-		t.Error("no error")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/keygen"
+	"github.com/pg-steno/pg_steno/internal/profile"
 	"github.com/pg-steno/pg_steno/internal/recovery"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/slot"
@@ -70,6 +71,8 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		info.NewCmdInfo(f, nil),
 		slot.NewCmdSlot(f),
 		bench.NewCmdBench(f, logging.NewCmd(f), clock.NewCmd(f), ipc.NewCmd(f), replication.NewCmd(f), commands.NewCmd(f), compare.NewCmd(f)),
+		bench.NewCmdBench(f),
+		profile.NewCmdProfile(f, nil),
 		demo.NewCmdDemo(f),
 		newVersionCmd(f),
 		newManCmd(f),

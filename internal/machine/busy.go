@@ -148,3 +148,15 @@ func (i Idle) Percent() (float64, error) {
 	}
 	return 100 * (now.idle - i.start.idle) / (now.all - i.start.all), nil
 }
+
+// Switches is how many context switches the machine has made since its start.
+func Switches() uint64 {
+	text, _ := os.ReadFile("/proc/stat")
+	for line := range strings.Lines(string(text)) {
+		if count, ok := strings.CutPrefix(line, "ctxt "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(count), 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,274 @@
+package profile
+
+// Class says what a cause's time is.
+type Class string
+
+// The classes. Only costs are ranked: work is what the statements are for, and
+// a server is not slow because it does it.
+const (
+	Cost Class = "cost" // beside the statements' own work; settings change it
+	Work Class = "work"
+	Idle Class = "idle" // sessions that wait for their client; in no share
+)
+
+// Cause is one reason for which time goes by. Names of functions, files,
+// processes and wait events may end with *, which stands for the rest.
+type Cause struct {
+	ID    string
+	Title string
+	Class Class
+
+	// Owner functions decide: the innermost of them on a stack, of all causes,
+	// names the cause.
+	Owner []string
+	// Generic functions serve many causes. They name the cause when no owner
+	// is further out before the statement's own work begins; the outermost
+	// wins.
+	Generic []string
+	// Objects decide as owners do: whole files, by their base names.
+	Objects []string
+	// Processes are kinds of which all samples are of this cause, but for
+	// what has an owner that is Strong.
+	Processes []string
+	Strong    bool
+	// Waits are wait events, as in "IPC:SyncRep".
+	Waits []string
+
+	Advice []Advice
+}
+
+// Advice is what to do about a cause. Its text may use the settings as
+// {setting}; it is left out when When says no.
+type Advice struct {
+	Min  float64 // per cent of the active time that the cause must have
+	When func(*evidence) bool
+	Text string
+}
+
+// The ids that the code knows.
+const (
+	logFormat = "log_format"
+	logWrite  = "log_write"
+	clock     = "clock"
+	syncRep   = "sync_rep"
+	starved   = "processors"
+	running   = "running"
+	idle      = "idle"
+	other     = "other"
+)
+
+// writing are functions that turn formatting a log line into writing it, when
+// they are further in.
+var writing = []string{
+	"write", "__write", "__libc_write", "__GI___libc_write", "__x64_sys_write", "__arm64_sys_write", "ksys_write",
+	"vfs_write",
+	"fwrite", "__GI__IO_fwrite", "_IO_fwrite", "fflush", "send", "__libc_send",
+}
+
+// preempted are functions of the kernel that take a processor away.
+var preempted = []string{"exit_to_user_mode_loop", "irqentry_exit*", "preempt_schedule*",
+	"raw_irqentry_exit_cond_resched"}
+
+// reading are functions in which a session waits for its client's next message.
+var reading = []string{"secure_read", "secure_raw_read", "pq_getbyte", "pq_getmessage", "pq_startmsgread",
+	"SocketBackend", "ReadCommand"}
+
+// Causes is the one list of causes.
+var Causes = []*Cause{
+	{
+		ID: logFormat, Title: "formatting log lines", Class: Cost,
+		Owner: []string{
+			"errstart*", "errfinish", "errmsg*", "errdetail*", "errcontext*", "errhint*", "EmitErrorReport",
+			"send_message_to_server_log",
+			"log_line_prefix", "log_status_format", "write_csvlog", "write_jsonlog", "appendCSVLiteral",
+			"check_log_statement",
+			"check_log_duration", "get_formatted_log_time", "setup_formatted_log_time", "GetErrorContextStack",
+			// the C library's translation of messages, which it is asked for even without one
+			"__dcigettext", "dcgettext", "_nl_find_domain", "_nl_make_l10nflist*", "_nl_find_msg",
+		},
+		Objects: []string{"auto_explain.so"},
+		Advice:  logAdvice,
+	},
+	{
+		ID: logWrite, Title: "writing log lines: the pipe and its lock", Class: Cost, Strong: true,
+		Owner: []string{
+			"write_pipe_chunks", "write_console", "write_syslog", "syslog", "__vsyslog_internal", "__vsyslog_chk",
+			"pipe_write", "anon_pipe_write", stderrWrite,
+		},
+		Advice: logAdvice,
+	},
+	{
+		ID: "collector", Title: "the log collector, a process of its own", Class: Cost,
+		Owner:     []string{"SysLoggerMain", "write_syslogger_file", "process_pipe_input"},
+		Processes: []string{"logger"},
+		Advice: []Advice{{Min: 5, Text: "One process takes all log lines from the pipe and writes them. " +
+			"What makes fewer or shorter lines (log_statement, log_duration, log_min_duration_statement, " +
+			"log_line_prefix) relieves it."}},
+	},
+	{
+		ID: clock, Title: "reading the clock", Class: Cost,
+		Owner: []string{
+			"clock_gettime*", "__clock_gettime*", "__GI___clock_gettime*", "gettimeofday*", "__gettimeofday*",
+			"__vdso_*", "__x64_sys_clock_gettime",
+			"__x64_sys_gettimeofday", "__arm64_sys_clock_gettime", "InstrStartNode", "InstrStopNode", "InstrEndLoop",
+			"GetCurrentTimestamp",
+		},
+		Objects: []string{"[vdso]"},
+		Advice: []Advice{
+			{Min: 3, When: set("track_io_timing", "on"), Text: "track_io_timing = on reads the clock twice for each " +
+				"block; off saves that."},
+			{Min: 3, When: slowClock, Text: "The kernel's clock source is {clocksource}, which cannot be read " +
+				"without a system call. " +
+				"Where the machine allows it, tsc is cheaper (/sys/devices/system/clocksource/clocksource0); " +
+				"\"pg_test_timing\" shows what a reading costs."},
+			{Min: 3, When: frames("InstrStartNode", "InstrStopNode"), Text: "EXPLAIN ANALYZE, or " +
+				"auto_explain.log_timing and pg_stat_statements' like, time every row of every plan node; " +
+				"auto_explain.log_timing = off keeps counts without times."},
+		},
+	},
+	{
+		ID: syncRep, Title: "sync replication: the wait for the standby", Class: Cost, Strong: true,
+		Owner: []string{"SyncRep*"},
+		Waits: []string{"IPC:SyncRep"},
+		Advice: []Advice{{Min: 5,
+			Text: "Each commit waits until the standby has answered{synchronous_standby_names}. " +
+				"Several inserts in one transaction share one wait. Where a lost commit after a failover is acceptable, " +
+				"set synchronous_commit = local for these transactions; " +
+				"remote_write waits for the standby's memory, not its disk."}},
+	},
+	{
+		ID: "replication", Title: "sending and receiving WAL", Class: Work,
+		Owner:     []string{"WalSnd*", "WalReceiverMain", "XLogSendPhysical", "XLogSendLogical"},
+		Processes: []string{"walsender", "walreceiver", "startup", "logical replication*"},
+		Waits:     []string{"Activity:WalSender*", "Client:WalSender*", "IPC:WalReceiver*"},
+	},
+	{
+		ID: "wal", Title: "WAL: inserting, writing and flushing", Class: Cost,
+		Owner: []string{
+			"XLogInsert*", "XLogFlush", "XLogWrite", "XLogBackgroundFlush", "XLogBeginInsert", "XLogRegister*",
+			"XLogSetRecordFlags", "XLogRecordAssemble",
+			"CopyXLogRecordToWAL", "AdvanceXLInsertBuffer", "GetXLogBuffer", "WALInsertLock*",
+			"WaitXLogInsertionsToFinish", "issue_xlog_fsync",
+		},
+		Processes: []string{"walwriter"},
+		Waits:     []string{"LWLock:WAL*", "IO:WAL*", "LWLock:CommitTs*"},
+		Advice: []Advice{
+			{Min: 15, When: frames("fdatasync*", "issue_xlog_fsync", "XLogFlush", "IO:WALSync", "LWLock:WALWrite"),
+				Text: "Commits wait for the WAL to be on disk. " +
+					"Several statements in one transaction share a flush; synchronous_commit = off, for transactions " +
+					"that may be lost in a crash, does not wait; a faster disk for pg_wal helps all."},
+		},
+	},
+	{
+		ID: "locks", Title: "locks", Class: Cost,
+		Generic: []string{
+			"LWLock*", "LockAcquire*", "LockRelease*", "LockBuffer*", "s_lock", "perform_spin_delay", "ProcSleep",
+			"WaitOnLock", "DeadLockCheck",
+			"PGSemaphoreLock", "PGSemaphoreUnlock", "do_futex_wait*", "__futex_abstimed_wait*", "__new_sem_wait*",
+			"sem_post*", "XactLockTableWait", "GetLockStatusData",
+		},
+		Waits: []string{"LWLock:*", "Lock:*", "BufferPin:*"},
+		Advice: []Advice{
+			{Min: 10, When: frames("Lock:*", "ProcSleep", "WaitOnLock"), Text: "Sessions wait for rows or tables " +
+				"that others have locked: " +
+				"pg_blocking_pids() names who; shorter transactions, lock_timeout."},
+			{Min: 10, When: frames("LWLock:LockManager"), Text: "The lock table itself is contended: many partitions " +
+				"or indexes per statement, in more relations than the 16 of the fast path. " +
+				"Prepared statements and fewer partitions help."},
+		},
+	},
+	{
+		ID: "latch", Title: "latches: sleeping and waking", Class: Cost,
+		Generic: []string{
+			"WaitLatch*", "WaitEventSet*", "SetLatch", "CreateWaitEventSet", "AddWaitEventToSet", "FreeWaitEventSet",
+			"epoll_*", "__x64_sys_epoll_*",
+			"do_epoll_*", "SendProcSignal", "kill", "__x64_sys_kill",
+		},
+		Waits: []string{"IPC:*"},
+	},
+	{
+		ID: "data_files", Title: "reading and writing data files", Class: Cost,
+		Generic: []string{
+			"mdread*", "mdwrite*", "mdextend*", "FileRead*", "FileWrite*", "FilePrefetch", "FileSync", "smgrread*",
+			"smgrwrite*",
+		},
+		Waits: []string{"IO:*"},
+		Advice: []Advice{{Min: 15, Text: "Blocks come from files rather than from shared_buffers: a larger " +
+			"shared_buffers, or an index where whole tables are read, reads fewer."}},
+	},
+	{
+		ID: "client", Title: "talking with clients", Class: Work,
+		Owner: []string{
+			"secure_read", "secure_write", "secure_raw_*", "pq_*", "internal_flush*", "internal_putbytes", "socket_*",
+			"printtup", "recv", "__libc_recv", "send", "__libc_send",
+			"__x64_sys_recvfrom", "__x64_sys_sendto", "SSL_read*", "SSL_write*", "be_tls_*", "SocketBackend",
+			"ReadyForQuery", "EndCommand",
+			"SendRowDescriptionMessage",
+		},
+		Waits: []string{"Client:ClientWrite", "Client:*"},
+		Advice: []Advice{{Min: 25, Text: "Much of the time goes to messages from and to clients: fewer round trips " +
+			"(pipelining, larger batches, " +
+			"prepared statements) save it."}},
+	},
+	{
+		ID: "audit", Title: "audit extensions", Class: Cost,
+		Objects:   []string{"pgaudit*.so", "pg_steno.so", "set_user.so", "audit*.so"},
+		Processes: []string{"steno writer*", "pgauditlogtofile*"},
+		Waits:     []string{"Extension:Steno*"},
+		Advice: []Advice{{Min: 5, Text: "The code of audit extensions itself takes this ({objects}). Recording " +
+			"fewer classes of statements saves it."}},
+	},
+	{
+		ID: "planner", Title: "parsing and planning", Class: Work,
+		Owner: []string{
+			"raw_parser", "base_yyparse", "core_yylex", "pg_parse_query", "parse_analyze*", "transformStmt",
+			"transformTopLevelStmt", "pg_analyze_and_rewrite*", "pg_rewrite_query",
+			"QueryRewrite", "pg_plan_quer*", "standard_planner", "planner", "subquery_planner", "GetCachedPlan",
+			"BuildCachedPlan", "RevalidateCachedQuery",
+		},
+		Advice: []Advice{{Min: 20, Text: "Statements are parsed and planned again each time; prepared statements are " +
+			"not."}},
+	},
+	{
+		ID: "executor", Title: "running statements", Class: Work,
+		Owner: []string{
+			"standard_Executor*", "Executor*", "Exec*", "PortalRun*", "PortalStart", "PortalDrop",
+			"standard_ProcessUtility", "ProcessUtility*",
+			"CommitTransaction*", "StartTransaction*", "AbortTransaction*", "CreateQueryDesc", "ParallelWorkerMain",
+			"PostgresMain",
+			"exec_simple_query", "exec_*_message",
+		},
+		Waits: []string{"Timeout:*", "IPC:ExecuteGather", "IPC:Parallel*", "IPC:Hash*"},
+	},
+	{
+		ID: "background", Title: "checkpoints and other background work", Class: Work,
+		Processes: []string{
+			"checkpointer", "background writer", "autovacuum*", "archiver*", "stats collector", "postmaster",
+		},
+	},
+	{ID: starved, Title: "ready to run, waiting for a processor", Class: Work},
+	{ID: running, Title: "on a processor, doing what only perf could say", Class: Work},
+	{ID: other, Title: "other", Class: Work},
+	{ID: idle, Title: "waiting for the client's next message", Class: Idle, Waits: []string{"Client:ClientRead"}},
+}
+
+// logAdvice goes for formatting and writing alike.
+var logAdvice = []Advice{
+	{Min: 5, When: anyOf("log_statement", "all", "mod", "ddl"), Text: "log_statement = {log_statement} writes a line " +
+		"for each such statement. " +
+		"If the lines serve people who look for slow statements, log_min_duration_statement = '100ms' with " +
+		"log_statement = none finds them; " +
+		"if they serve an audit, an audit extension that does not use the server's log, such as pg_steno, keeps them " +
+		"out of this pipe."},
+	{Min: 5, When: set("log_duration", "on"), Text: "log_duration = on writes a line more for each statement; " +
+		"log_min_duration_statement writes text and duration in one, and only of slow ones."},
+	{Min: 5, When: set("log_min_duration_statement", "0"),
+		Text: "log_min_duration_statement = 0 logs every statement; " +
+			"a threshold, or log_min_duration_sample with log_statement_sample_rate, logs a part."},
+	{Min: 5, When: frames("pgaudit*.so"), Text: "pgaudit sends its lines through the server's log: pgaudit.log with " +
+		"fewer classes, pgaudit.log_relation = off, " +
+		"pgaudit.log_statement_once = on write less."},
+	{Min: 5, When: unknownSettings, Text: "Many lines go to the server's log. Look at log_statement, log_duration " +
+		"and log_min_duration_statement: " +
+		"log_min_duration_statement = '100ms' alone logs slow statements only."},
+}

@@ -1,0 +1,142 @@
+package profile
+
+import (
+	"cmp"
+	_ "embed" // the page
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"slices"
+	"strings"
+)
+
+//go:embed flame.html
+var flamePage string
+
+//go:embed flame.js
+var flameScript string
+
+// node is a function on a path from the root, as the page's script reads it.
+type node struct {
+	Name     string  `json:"n"`
+	Samples  int     `json:"s"`
+	Seconds  float64 `json:"v"`
+	Cause    int     `json:"c"` // the one with most of the time
+	Children []*node `json:"k,omitempty"`
+
+	index  map[string]*node
+	causes map[int]float64
+}
+
+func (n *node) child(name string) *node {
+	if c := n.index[name]; c != nil {
+		return c
+	}
+	c := &node{Name: name}
+	if n.index == nil {
+		n.index = map[string]*node{}
+	}
+	n.index[name] = c
+	n.Children = append(n.Children, c)
+	return c
+}
+
+func (n *node) count(s *Stack, cause int) {
+	n.Samples += s.Samples
+	n.Seconds += s.Seconds
+	if n.causes == nil {
+		n.causes = map[int]float64{}
+	}
+	n.causes[cause] += s.Seconds
+}
+
+// leastShare of the root's time makes a node worth drawing: half a pixel on
+// a wide screen, zoomed in ten times.
+const leastShare = 0.00002
+
+// finish sorts, chooses causes, and drops what nobody could see.
+func (n *node) finish(least float64) {
+	best := 0.0
+	for c, seconds := range n.causes {
+		if seconds > best || seconds == best && c < n.Cause {
+			n.Cause, best = c, seconds
+		}
+	}
+	n.Children = slices.DeleteFunc(n.Children, func(c *node) bool { return c.Seconds < least })
+	slices.SortFunc(n.Children, func(a, b *node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, c := range n.Children {
+		c.finish(least)
+	}
+}
+
+type flameView struct {
+	Name string `json:"name"`
+	Root *node  `json:"root"`
+}
+
+type flameCause struct {
+	Title   string  `json:"title"`
+	Cost    bool    `json:"cost"`
+	Percent float64 `json:"percent"` // of the active time
+}
+
+// flameData is all that the page shows.
+type flameData struct {
+	Views  []flameView  `json:"views"`
+	Causes []flameCause `json:"causes"`
+}
+
+func newFlameData(r *Report, p *Profile) flameData {
+	var d flameData
+	index := map[string]int{}
+	for i, c := range r.Causes {
+		index[c.ID] = i
+		d.Causes = append(d.Causes, flameCause{c.Title, c.Class == Cost, c.Active})
+	}
+	cpu, waiting := &node{Name: "on processors"}, &node{Name: "waiting"}
+	for _, s := range p.sorted() {
+		if s.cause.Class == Idle || s.Seconds <= 0 {
+			continue
+		}
+		at := cpu
+		if s.Waiting {
+			at = waiting
+		}
+		at.count(s, index[s.cause.ID])
+		for _, name := range labels(s) {
+			at = at.child(name)
+			at.count(s, index[s.cause.ID])
+		}
+	}
+	for _, v := range []flameView{{"Processors", cpu}, {"Waits", waiting}} {
+		if v.Root.Seconds > 0 {
+			v.Root.finish(v.Root.Seconds * leastShare)
+			d.Views = append(d.Views, v)
+		}
+	}
+	if len(d.Views) == 0 {
+		d.Views = []flameView{{"Processors", cpu}}
+		d.Causes = []flameCause{{Title: causeByID[other].Title}}
+	}
+	return d
+}
+
+// writeFlame writes the page: all is inside, it loads nothing.
+func writeFlame(w io.Writer, r *Report, p *Profile) error {
+	data, err := json.Marshal(newFlameData(r, p)) // escapes < and >, so no text ends the script
+	if err != nil {
+		return err
+	}
+	title := "steno profile"
+	if r.Server.Version != "" {
+		title += ": PostgreSQL " + r.Server.Version
+	}
+	subtitle := fmt.Sprintf("%.2f processors busy on average for %.0f s; %.2f sessions waiting for %.0f s. Sessions "+
+		"that wait for their clients are left out.",
+		r.Processors, r.CPUSeconds, r.Waiting, r.WaitSeconds)
+	page := strings.NewReplacer("{{.Title}}", html.EscapeString(title), "{{.Subtitle}}", html.EscapeString(subtitle),
+		"{{.Data}}", string(data), "{{.Script}}", strings.TrimSpace(flameScript))
+	_, err = page.WriteString(w, flamePage)
+	return err
+}
