@@ -271,9 +271,14 @@ steno_writer_write(StenoWriter *w)
 			finished = 0;
 			steno_key_block_error(w, &error);
 		}
-		else if (steno_trouble_room(w, len, &error) &&
-			steno_stream_append(&w->stream, bytes, len, records, chain, &error))
-			break;
+		else if (steno_trouble_room(w, len, &error))
+		{
+			/* for the syncs to come */
+			if (w->sync_asked)
+				steno_stream_make_room(&w->stream, len);
+			if (steno_stream_append(&w->stream, bytes, len, records, chain, &error))
+				break;
+		}
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (!steno_writer_wait(w))
 			return false;
