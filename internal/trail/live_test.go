@@ -120,6 +120,39 @@ func TestFollowingWaitsForTheRestOfABlock(t *testing.T) {
 	}
 }
 
+func TestFollowingWaitsForRoomToBeFilled(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	f := follow(t, dir)
+	path := s.SegmentPath(1)
+	room := make([]byte, 3000)
+	for i := range 3 {
+		before, _ := os.ReadFile(path)
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch+int64(i), "block"))
+		s.Write(t, b)
+		whole, _ := os.ReadFile(path)
+		for _, have := range []int{0, 50, 112, len(whole) - len(before) - 20} {
+			part := append(whole[:len(before)+have:len(before)+have], room...)
+			os.WriteFile(path, part, 0o600)
+			f.expect()
+		}
+		os.WriteFile(path, append(whole[:len(whole):len(whole)], room...), 0o600)
+		f.expect("block")
+		f.expect()
+		os.WriteFile(path, whole, 0o600)
+	}
+	s.Rotate(t, trailtest.Epoch)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch+9, "next"))
+	s.Write(t, b)
+	f.expect("next")
+	if f.warnings != nil {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
 func TestFollowingTellsOfDamageOnceAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)

@@ -325,7 +325,7 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 				if seg.Last && w.grown() {
 					return refs, errs
 				}
-				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: w.content(offset), Reason: torn})
+				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: w.unfinished(offset), Reason: torn})
 			}
 		}
 		err = inFile(err, seg.Path, offset)
@@ -422,6 +422,15 @@ func (w *window) content(offset int64) int64 {
 	return end - offset
 }
 
+// unfinished is how long what is left from offset on is, without room.
+func (w *window) unfinished(offset int64) int64 {
+	n := w.content(offset)
+	if left := w.size - offset; left-n < minZeros {
+		return left
+	}
+	return n
+}
+
 // grown says whether the file is longer than when it was opened: it is being written,
 // and what it had room for may be a part of a block.
 func (w *window) grown() bool {
@@ -447,7 +456,7 @@ func (w *window) torn(offset int64) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", w.content(offset))
+	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
 }
 
 // resync finds the next sane block header at or after offset, or the end.
