@@ -355,7 +355,10 @@ walk_segment(Walk *w, const Walk *start)
 	}
 }
 
-/* Where what is not zero ends, behind from. */
+/*
+ * Where what was written ends, behind from: before zeros, unless they are so few that
+ * they can be of it.
+ */
 static bool
 find_content_end(const Walk *w, uint64_t from, uint64_t *end)
 {
@@ -375,6 +378,8 @@ find_content_end(const Walk *w, uint64_t from, uint64_t *end)
 		if (n > 0)
 			break;
 	}
+	if (*end > from && w->size - *end < ZEROS_MIN)
+		*end = w->size;
 	return true;
 }
 

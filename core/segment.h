@@ -54,7 +54,7 @@ typedef struct StenoError
 /* What open found. */
 typedef struct StenoFound
 {
-	uint64_t	torn_bytes;		/* cut off the end of the last segment, but for zeros at its end */
+	uint64_t	torn_bytes;		/* cut off the end of the last segment, but for room */
 	bool		damaged;		/* the last segment is damaged: left as it is, a new one begun */
 	uint64_t	damaged_offset;
 } StenoFound;

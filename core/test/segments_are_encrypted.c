@@ -377,10 +377,12 @@ TEST(encrypted_stream_recovers_torn_tail)
 	for (cut = 0; cut < len; cut += cut < 220 ? 1 : 13)
 	{
 		bool		key = cut % 2 == 0;
-		size_t		end = cut;	/* but for zeros */
+		size_t		end = cut;	/* but for 16 zeros and more */
 
 		while (end > STENO_SEGMENT_HEADER_ENCRYPTED && end != offset && bytes[end - 1] == 0)
 			end--;
+		if (cut - end < 16)
+			end = cut;
 		file_write(path, bytes, cut);
 		CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash));
 		reopen(key ? key_a : NULL);

@@ -60,13 +60,15 @@ recovers(int n, uint64_t torn)
 	CHECK(trail_verify(trail, 0, NULL) == n + 1);
 }
 
-/* What is cut off after n blocks of these bytes, but for zeros at the end. */
+/* What is cut off after n blocks of these bytes, but for room: all, or 16 zeros and more. */
 static uint64_t
 torn(const uint8_t *bytes, size_t len, int n)
 {
-	while (len > offsets[n] && bytes[len - 1] == 0)
-		len--;
-	return len - offsets[n];
+	size_t		end = len;
+
+	while (end > offsets[n] && bytes[end - 1] == 0)
+		end--;
+	return (end > offsets[n] && len - end < 16 ? len : end) - offsets[n];
 }
 
 TEST(stream_recovers_from_every_length_of_a_torn_block)
