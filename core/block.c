@@ -698,7 +698,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	if (mask & STENO_FIELD_DURATION)
 		p = steno_put_varint(p, b->duration);
 	if (mask & STENO_FIELD_VALUES)
-		p = put_string(p, (const uint8_t *) (b + 1), b->values_len);
+		p = put_string(p, b->values, b->values_len);
 	if (mask & STENO_FIELD_SEQ)
 		p = steno_put_varint(p, steno_zigzag(seq));
 	if (mask & STENO_FIELD_STATEMENT)

@@ -55,11 +55,11 @@ typedef struct StenoRecordMessage
 	uint64_t	duration;		/* microseconds; STENO_NONE64: none */
 	uint64_t	rows;			/* STENO_NONE64: none */
 	uint64_t	statement;		/* 0: none */
-	uint32_t	xid;			/* 0: none */
 	uint32_t	substatement;
 	uint16_t	depth;
 	uint8_t		outcome;
 	uint8_t		extra_count;	/* pairs in the extra string */
+	uint32_t	xid;			/* 0: none */
 	char		sqlstate[8];	/* five characters; first byte 0: no error */
 	/* lengths of the strings that follow, in this order */
 	uint32_t	shape_len;		/* body of a shape definition; 0: none */
@@ -74,7 +74,8 @@ typedef struct StenoRecordMessage
 /*
  * A statement of a client that went well, the same as before but for its numbers
  * and the values of its parameters: shape and text are one of the ring's
- * templates.  It begins as StenoRecordMessage does.
+ * templates.  What it has in common with StenoRecordMessage stands where it does
+ * there.
  */
 typedef struct StenoBriefMessage
 {
@@ -84,15 +85,19 @@ typedef struct StenoBriefMessage
 	uint64_t	duration;
 	uint64_t	rows;
 	uint64_t	statement;
-	uint32_t	xid;
 	uint16_t	version;		/* of the template */
 	uint8_t		template;
 	uint8_t		values_len;
-	/* values follow */
+	uint32_t	pad;
+	uint32_t	xid;
+	uint8_t		values[];
 } StenoBriefMessage;
 
-_Static_assert(offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
-			   sizeof(StenoBriefMessage) == 56, "brief and whole records begin alike");
+#define STENO_BRIEF_FIXED offsetof(StenoBriefMessage, values)
+
+_Static_assert(offsetof(StenoBriefMessage, statement) == offsetof(StenoRecordMessage, statement) &&
+			   offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
+			   STENO_BRIEF_FIXED == 60, "brief and whole records begin alike");
 
 /* Bytes that went ahead in data parts, for text, values, message. */
 typedef struct StenoParts
@@ -138,7 +143,7 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 		{
 			const StenoBriefMessage *b = (const StenoBriefMessage *) m;
 
-			need = sizeof(StenoBriefMessage);
+			need = STENO_BRIEF_FIXED;
 			return m->len >= need && m->len >= need + b->values_len &&
 				m->kind == STENO_KIND_STATEMENT && b->template < STENO_TEMPLATES;
 		}
@@ -208,18 +213,24 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, Steno
 	t = steno_brief_template(b, templates);
 	memset(r, 0, sizeof(*r));
 	memcpy(r, b, offsetof(StenoBriefMessage, version));
+	r->xid = b->xid;
 	r->m.flags &= ~STENO_MESSAGE_BRIEF;
-	r->text_len = STENO_NONE32;
 	if (t)
 	{
 		r->shape_len = t->shape_len;
 		r->text_len = t->text_len;
+		r->values_len = b->values_len;
 		memcpy(p, t->bytes, t->shape_len + t->text_len);
 		p += t->shape_len + t->text_len;
+		memcpy(p, b->values, b->values_len);
+		p += b->values_len;
 	}
-	r->values_len = b->values_len;
-	memcpy(p, b + 1, b->values_len);
-	p += b->values_len;
+	else
+	{
+		/* values mean nothing without the types, which are in the shape */
+		r->text_len = STENO_NONE32;
+		r->m.flags &= ~STENO_MESSAGE_VALUES;
+	}
 	r->m.len = ((uint32_t) (p - room->bytes) + 7) & ~7u;
 	return r;
 }

@@ -69,8 +69,9 @@ typedef struct StenoTemplate
 	uint16_t	shape_len;
 	uint16_t	text_len;
 	uint16_t	pad;
-	uint64_t	needed_until;	/* no record from this position on refers to it; the producer's own */
-	uint8_t		bytes[STENO_TEMPLATE_ROOM];	/* shape, then text */
+	uint64_t	needed_until;	/* no record from this position on refers to
+								 * it; the producer's own */
+	uint8_t		bytes[STENO_TEMPLATE_ROOM]; /* shape, then text */
 } StenoTemplate;
 
 /*
@@ -127,20 +128,21 @@ typedef struct StenoRing
 	uint32_t	gap_reason;		/* STENO_GAP_*; belongs to gap below */
 
 	/*
-	 * Left by a producer that ended with records dropped and no room to say so:
-	 * how many, and their sequence numbers.  The next producer, or recovery,
-	 * writes the gap record in the ended session's name.
+	 * Left by a producer that ended with records dropped and no room to say
+	 * so: how many, and their sequence numbers.  The next producer, or
+	 * recovery, writes the gap record in the ended session's name.
 	 */
 	uint64_t	gap;
 	uint64_t	gap_first;
 	uint64_t	gap_last;
 	int64_t		gap_start;		/* of its session */
 	uint32_t	gap_pid;		/* 0: an older version's */
-	uint32_t	gap_described;	/* that session is the last that was described here */
+	uint32_t	gap_described;	/* that session is the last that was described
+								 * here */
 
 	/*
-	 * What the present producer has dropped and not said yet, for recovery, and
-	 * when its session began: it may have dropped its own description.
+	 * What the present producer has dropped and not said yet, for recovery,
+	 * and when its session began: it may have dropped its own description.
 	 */
 	uint64_t	own_gap;
 	uint64_t	own_first;
@@ -154,7 +156,7 @@ typedef struct StenoRing
 	 * writer is about to write is whole (see StenoIntent).  durable: all
 	 * before it is on disk; never ahead of tail.
 	 */
-	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
+				_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
 	uint64_t	pending;
 	_Atomic uint64_t durable;
 	uint32_t	session_len;	/* of session[] below */
@@ -162,10 +164,10 @@ typedef struct StenoRing
 	uint64_t	session_statement;
 
 	/* Owner: the producer's process; set on attach, 0 on detach. */
-	_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
+				_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
 	_Atomic uint32_t owner_flags;
 
-	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
+				_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
 	/*
 	 * Consumer: the session definition (body of a StenoSessionMessage) in
@@ -174,10 +176,10 @@ typedef struct StenoRing
 	 * two leaves pending > tail, and recovery takes the definition from the
 	 * messages between them.
 	 */
-	_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
+				_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
 
 	/* Producer: what it likes to have in the same page as the rest. */
-	_Alignas(STENO_CACHE_LINE) uint8_t own[STENO_OWN_MAX];
+				_Alignas(STENO_CACHE_LINE) uint8_t own[STENO_OWN_MAX];
 } StenoRing;
 
 /* A page each, so that what a statement touches of it lies in one. */
@@ -338,9 +340,9 @@ steno_ring_prefetch(const StenoProducer *p, int lines)
 	for (i = 0; i < lines; i++)
 	{
 #if defined(__x86_64__)
-		__asm__ volatile ("prefetchw %0" : : "m" (next[i * STENO_CACHE_LINE]));
+		__asm__ volatile ("prefetchw %0"::"m" (next[i * STENO_CACHE_LINE]));
 #elif defined(__aarch64__)
-		__asm__ volatile ("prfm pstl1keep, %0" : : "Q" (next[i * STENO_CACHE_LINE]));
+		__asm__ volatile ("prfm pstl1keep, %0"::"Q" (next[i * STENO_CACHE_LINE]));
 #else
 		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
 #endif

@@ -785,7 +785,7 @@ define(const StenoStatement *q, StenoPrepared *prepared)
 static pg_attribute_always_inline StenoBriefMessage *
 begin_brief(const StenoStatement *q, const StenoPrepared *prepared)
 {
-	StenoBriefMessage *b = (StenoBriefMessage *) reserve_staged(sizeof(StenoBriefMessage) + prepared->values_len);
+	StenoBriefMessage *b = (StenoBriefMessage *) reserve_staged(STENO_BRIEF_FIXED + prepared->values_len);
 
 	if (unlikely(b == NULL))
 		return NULL;
@@ -837,7 +837,7 @@ steno_record_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, Pa
 		StenoBriefMessage *b = begin_brief(q, prepared);
 
 		m = (StenoRecordMessage *) b;
-		p = (uint8 *) (b + 1);
+		p = b ? b->values : NULL;
 	}
 	else
 		m = begin_whole(q, prepared, &p);

@@ -147,7 +147,54 @@ add(StenoBlock *block, StenoSource *source, const StenoMessage *m, uint64_t *num
 		CHECK(steno_block_add(block, source, m));
 	}
 	if (m->kind != STENO_KIND_DEF_SESSION)
-		keep(m, source->body, source->body_len);
+	{
+		StenoWhole	room;
+		const StenoRecordMessage *whole = steno_message_whole(m, source->templates, &room);
+
+		keep(&whole->m, source->body, source->body_len);
+	}
+}
+
+/* Now and then another template, which the next brief record refers to. */
+static void
+change_template(StenoTemplate *t, uint64_t *random)
+{
+	static const uint8_t shape[] = "\x01\x00\x06SELECT\x00\x01\x17\x03";
+	uint32_t	room = STENO_TEMPLATE_ROOM - (sizeof(shape) - 1);
+	uint32_t	i;
+
+	if (t->version != 0 && test_below(random, 20) != 0)
+		return;
+	t->version++;
+	t->shape_len = sizeof(shape) - 1;
+	memcpy(t->bytes, shape, t->shape_len);
+	t->bytes[1] = (uint8_t) test_below(random, 128);	/* the query id */
+	t->text_len = (uint16_t) test_below(random, room + 1);
+	for (i = 0; i < t->text_len; i++)
+		t->bytes[t->shape_len + i] = (uint8_t) ('a' + test_below(random, 26));
+}
+
+static void
+brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t seq, uint64_t statement)
+{
+	StenoBriefMessage *b = to;
+
+	memset(b, 0, STENO_BRIEF_FIXED);
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
+	b->seq = seq;
+	b->time = (int64_t) test_below(random, UINT64_C(1) << 50);
+	b->duration = test_below(random, 4) ? test_below(random, 1000000) : STENO_NONE64;
+	b->rows = test_below(random, 4) ? test_below(random, 1000) : STENO_NONE64;
+	b->statement = statement;
+	b->xid = test_below(random, 2) ? (uint32_t) test_random(random) : 0;
+	b->template = (uint8_t) test_below(random, STENO_TEMPLATES);
+	change_template(&templates[b->template], random);
+	/* sometimes of one that is not there */
+	b->version = (uint16_t) (templates[b->template].version + (test_below(random, 30) == 0));
+	b->values_len = 4;
+	memcpy(b->values, &b->xid, 4);
+	b->m.len = (STENO_BRIEF_FIXED + b->values_len + 7u) & ~7u;
 }
 
 TEST(block_round_trip_of_random_records)
@@ -159,10 +206,14 @@ TEST(block_round_trip_of_random_records)
 	uint64_t	number = 1;
 	uint64_t	buffer[ROOM / 8];
 	uint8_t		body[STENO_SESSION_MAX];
+	static StenoTemplate templates[NSOURCES][STENO_TEMPLATES];
 	StenoBlock *block = steno_block_create(64 * 1024);
 	StenoDecoder d;
 	uint64_t	i;
 	uint64_t	n = test_parameter("BLOCK_RECORDS", 200000);
+
+	for (i = 0; i < NSOURCES; i++)
+		sources[i].templates = templates[i];
 
 	for (i = 0; i < n; i++)
 	{
@@ -179,6 +230,8 @@ TEST(block_round_trip_of_random_records)
 		if (test_below(&random, 30) == 0)
 			model_encode_data(buffer, seq[s] + 1, (uint32_t) test_below(&random, 3), body,
 							  (uint32_t) test_below(&random, sizeof(body)));
+		else if (test_below(&random, 3) == 0)
+			brief_record(buffer, templates[s], &random, ++seq[s], statement[s]++);
 		else
 			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);
 		CHECK(steno_message_is_whole((StenoMessage *) buffer, ROOM));

@@ -32,7 +32,7 @@ static const Field fields[] = {
 	FIELD(StenoRingFile, size), FIELD(StenoRingFile, nwriters), FIELD(StenoRingFile, ring_stride),
 	FIELD(StenoRingFile, postmaster), FIELD(StenoRingFile, system_identifier), FIELD(StenoRingFile, created),
 	FIELD(StenoRingFile, rings_offset), FIELD(StenoRingFile, data_offset), FIELD(StenoRingFile, total),
-	FIELD(StenoRingFile, intents),
+	FIELD(StenoRingFile, intents), FIELD(StenoRingFile, templates_offset),
 	FIELD(StenoIntent, valid), FIELD(StenoIntent, stream), FIELD(StenoIntent, segment),
 	FIELD(StenoIntent, offset), FIELD(StenoIntent, block), FIELD(StenoIntent, hash),
 	FIELD(StenoRing, head), FIELD(StenoRing, records), FIELD(StenoRing, waits), FIELD(StenoRing, drops),
@@ -58,6 +58,12 @@ static const Field fields[] = {
 	FIELD(StenoRecordMessage, xid), FIELD(StenoRecordMessage, sqlstate), FIELD(StenoRecordMessage, shape_len),
 	FIELD(StenoRecordMessage, text_len), FIELD(StenoRecordMessage, nulls_len), FIELD(StenoRecordMessage, values_len),
 	FIELD(StenoRecordMessage, message_len), FIELD(StenoRecordMessage, extra_len), FIELD(StenoRecordMessage, audited),
+	FIELD(StenoTemplate, version), FIELD(StenoTemplate, shape_len), FIELD(StenoTemplate, text_len),
+	FIELD(StenoTemplate, needed_until), FIELD(StenoTemplate, bytes),
+	FIELD(StenoBriefMessage, seq), FIELD(StenoBriefMessage, time), FIELD(StenoBriefMessage, duration),
+	FIELD(StenoBriefMessage, rows), FIELD(StenoBriefMessage, statement), FIELD(StenoBriefMessage, version),
+	FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len), FIELD(StenoBriefMessage, xid),
+	{"StenoBriefMessage", "values", offsetof(StenoBriefMessage, values), 0},
 	FIELD(StenoParts, bytes),
 	FIELD(StenoCut, len), FIELD(StenoCut, hash),
 	FIELD(StenoDataMessage, seq), FIELD(StenoDataMessage, part), FIELD(StenoDataMessage, len)
@@ -74,7 +80,8 @@ static const struct
 	{"StenoRing", sizeof(StenoRing)}, {"StenoInFlight", sizeof(StenoInFlight)},
 	{"StenoMessage", sizeof(StenoMessage)}, {"StenoSessionMessage", sizeof(StenoSessionMessage)},
 	{"StenoRecordMessage", sizeof(StenoRecordMessage)}, {"StenoParts", sizeof(StenoParts)},
-	{"StenoCut", sizeof(StenoCut)}, {"StenoDataMessage", sizeof(StenoDataMessage)}
+	{"StenoCut", sizeof(StenoCut)}, {"StenoDataMessage", sizeof(StenoDataMessage)},
+	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED}
 };
 
 #define NSTRUCTURES (sizeof(structures) / sizeof(structures[0]))
@@ -272,6 +279,7 @@ TEST(ring_constants_are_as_documented)
 	CHECK(STENO_MAX_WRITERS == 64 && STENO_RING_MIN == 16 * 1024 && STENO_PAGE == 4096);
 	CHECK(STENO_RING_SHARE == 8 && STENO_SESSION_MAX == 1000);
 	CHECK(STENO_MESSAGE_PARTS == 1 && STENO_MESSAGE_CUT == 2 && STENO_MESSAGE_VALUES == 4);
+	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 6);
 	CHECK(STENO_NONE64 == UINT64_MAX && STENO_NONE32 == UINT32_MAX);
 	CHECK(STENO_SESSION_START == 0 && STENO_SESSION_PID == 8 && STENO_SESSION_FACTS == 12);
 	CHECK(STENO_PART_TEXT == 0 && STENO_PART_VALUES == 1 && STENO_PART_MESSAGE == 2);

@@ -19,13 +19,17 @@ func Fields(version uint32) (fields map[string]map[string][2]int, sizes map[stri
 		return out
 	}
 	l := layouts[version]
-	return map[string]map[string][2]int{
-			"StenoRingFile": plain(l.file), "StenoIntent": plain(l.intent), "StenoRing": plain(l.ring), "StenoInFlight": plain(l.inFlight),
-		}, map[string]int{
-			"StenoRingFile": l.fileSize, "StenoIntent": l.intentSize, "StenoRing": l.ringSize, "StenoInFlight": l.inFlightSize,
-			"StenoMessage": messageFixed, "StenoSessionMessage": sessionFixed, "StenoRecordMessage": recordFixed,
-			"StenoParts": partsFixed, "StenoCut": cutFixed, "StenoDataMessage": dataFixed,
-		}
+	fields = map[string]map[string][2]int{
+		"StenoRingFile": plain(l.file), "StenoIntent": plain(l.intent), "StenoRing": plain(l.ring), "StenoInFlight": plain(l.inFlight),
+	}
+	if l.template != nil {
+		fields["StenoTemplate"] = plain(l.template)
+	}
+	return fields, map[string]int{
+		"StenoRingFile": l.fileSize, "StenoIntent": l.intentSize, "StenoRing": l.ringSize, "StenoInFlight": l.inFlightSize,
+		"StenoMessage": messageFixed, "StenoSessionMessage": sessionFixed, "StenoRecordMessage": recordFixed,
+		"StenoParts": partsFixed, "StenoCut": cutFixed, "StenoDataMessage": dataFixed, "StenoBriefMessage": briefFixed, "StenoTemplate": version4.templateSize,
+	}
 }
 
 // Versions are those that can be read.

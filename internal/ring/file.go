@@ -23,11 +23,12 @@ type File struct {
 	Created    int64 // microseconds since 2000-01-01 UTC
 	Intents    []Intent
 
-	r       io.ReaderAt
-	closer  io.Closer
-	layout  *layout
-	ringsAt int64
-	dataAt  int64
+	r           io.ReaderAt
+	closer      io.Closer
+	layout      *layout
+	ringsAt     int64
+	templatesAt int64
+	dataAt      int64
 }
 
 // Intent is what a writer was about to write when it died: a block, and that its
@@ -117,6 +118,8 @@ type bytesOf struct {
 func (s bytesOf) uint(name string) uint64 {
 	f := s.fields[name]
 	switch f.size {
+	case 2:
+		return uint64(binary.LittleEndian.Uint16(s.b[f.offset:]))
 	case 4:
 		return uint64(binary.LittleEndian.Uint32(s.b[f.offset:]))
 	default:
@@ -168,13 +171,15 @@ func read(path string, r io.ReaderAt, size int64) (*File, error) {
 		Postmaster: uint32(s.uint("postmaster")), SystemID: s.uint("system_identifier"), Created: int64(s.uint("created")),
 	}
 	f.ringsAt = roundUp(int64(l.fileSize))
-	f.dataAt = roundUp(f.ringsAt + int64(f.Rings)*int64(l.ringSize))
+	f.templatesAt = f.ringsAt + int64(f.Rings)*int64(l.ringSize)
+	f.dataAt = roundUp(f.templatesAt + int64(f.Rings)*templates*int64(l.templateSize))
 	total := f.dataAt + int64(f.Rings)*int64(f.Size)
 	switch {
 	case s.uint("ring_stride") != uint64(l.ringSize):
 		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: another build has made it", path, version, s.uint("ring_stride"), l.ringSize)
 	case f.Rings == 0, f.Size < minSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
-		s.uint("rings_offset") != uint64(f.ringsAt), s.uint("data_offset") != uint64(f.dataAt), s.uint("total") != uint64(total):
+		s.uint("rings_offset") != uint64(f.ringsAt), l.template != nil && s.uint("templates_offset") != uint64(f.templatesAt),
+		s.uint("data_offset") != uint64(f.dataAt), s.uint("total") != uint64(total):
 		return nil, fmt.Errorf("%s: ring file is damaged: its header cannot be", path)
 	case total != size:
 		return nil, fmt.Errorf("%s: ring file is damaged: it is %d bytes long instead of %d", path, size, total)
@@ -212,8 +217,15 @@ type Ring struct {
 	SessionStatement uint64
 	InFlight         InFlight
 
-	data []byte
-	size uint64
+	data      []byte
+	size      uint64
+	templates []template // nil: the file has none
+}
+
+// template is what is the same in each record of a prepared statement.
+type template struct {
+	version     uint16
+	shape, text []byte // nil: its lengths cannot be
 }
 
 // Gap is records dropped that no gap record tells of.
@@ -273,7 +285,29 @@ func (f *File) Ring(i int) (*Ring, error) {
 	if _, err := f.r.ReadAt(r.data, f.dataAt+int64(i)*int64(f.Size)); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, f.readTemplates(r, i)
+}
+
+func (f *File) readTemplates(r *Ring, i int) error {
+	l := f.layout
+	if l.template == nil {
+		return nil
+	}
+	b := make([]byte, templates*l.templateSize)
+	if _, err := f.r.ReadAt(b, f.templatesAt+int64(i)*int64(len(b))); err != nil {
+		return err
+	}
+	r.templates = make([]template, templates)
+	for n := range r.templates {
+		s := bytesOf{b[n*l.templateSize:], l.template}
+		t := &r.templates[n]
+		t.version = uint16(s.uint("version"))
+		shape, text, all := s.uint("shape_len"), s.uint("text_len"), s.bytes("bytes")
+		if shape+text <= uint64(len(all)) {
+			t.shape, t.text = all[:shape:shape], all[shape:shape+text:shape+text]
+		}
+	}
+	return nil
 }
 
 // Used is how many published bytes the ring holds.

@@ -17,8 +17,9 @@ type layout struct {
 	intent   map[string]field
 	ring     map[string]field
 	inFlight map[string]field
+	template map[string]field
 	// sizes
-	fileSize, intentSize, ringSize, inFlightSize int
+	fileSize, intentSize, ringSize, inFlightSize, templateSize int
 }
 
 type field struct{ offset, size int }
@@ -85,5 +86,20 @@ var version3 = func() layout {
 	return l
 }()
 
+// version4 has templates, which brief records refer to.
+var version4 = func() layout {
+	l := version3
+	l.file = maps.Clone(l.file)
+	l.file["templates_offset"] = field{72, 8}
+	l.templateSize = 320
+	l.template = map[string]field{
+		"version": {0, 2}, "shape_len": {2, 2}, "text_len": {4, 2}, "needed_until": {8, 8}, "bytes": {16, 304},
+	}
+	return l
+}()
+
+// templates is how many of them a ring has.
+const templates = 6
+
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4}

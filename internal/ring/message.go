@@ -30,6 +30,7 @@ type Message struct {
 const (
 	messageFixed = 8
 	recordFixed  = 96
+	briefFixed   = 60
 	dataFixed    = 24
 	sessionFixed = 32
 	partsFixed   = 24
@@ -41,6 +42,7 @@ const (
 	flagParts  = 1
 	flagCut    = 2
 	flagValues = 4
+	flagBrief  = 8
 )
 
 // none32 as the length of a text: there is none.
@@ -51,7 +53,7 @@ const none32 = ^uint32(0)
 func (r *Ring) Message(position, end uint64) (m Message, ok bool) {
 	offset := position % r.size
 	left := min(r.size-offset, end-position)
-	return parse(r.data[offset : offset+left])
+	return r.parse(r.data[offset : offset+left])
 }
 
 // Staged is the record of the in-flight statement, as far as it was known at its
@@ -62,7 +64,7 @@ func (r *Ring) Staged() (record *write.Record, ok bool) {
 	if !f.Staged || r.data == nil || offset%8 != 0 {
 		return nil, false
 	}
-	m, ok := parse(r.data[offset:])
+	m, ok := r.parse(r.data[offset:])
 	if !ok || m.Kind != trail.KindStatement || m.Record.Statement != f.Statement || m.Record.Time != f.Time {
 		return nil, false
 	}
@@ -70,7 +72,7 @@ func (r *Ring) Staged() (record *write.Record, ok bool) {
 }
 
 // parse reads the message that b starts with.
-func parse(b []byte) (m Message, ok bool) {
+func (r *Ring) parse(b []byte) (m Message, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < messageFixed {
 		return m, false
@@ -82,6 +84,8 @@ func parse(b []byte) (m Message, ok bool) {
 	b = b[:length]
 	m.Length, m.Kind = length, trail.Kind(kind)
 	switch {
+	case m.Kind.IsRecord() && flags&flagBrief != 0 && r.templates != nil:
+		return m, m.parseBrief(b, flags, r.templates)
 	case m.Kind.IsRecord():
 		return m, m.parseRecord(b, flags)
 	case m.Kind == trail.KindData:
@@ -104,6 +108,28 @@ func parse(b []byte) (m Message, ok bool) {
 		m.Seq, m.Statement, m.Body = le.Uint64(b[16:]), le.Uint64(b[24:]), b[sessionFixed:sessionFixed+n]
 	}
 	return m, true
+}
+
+// parseBrief reads a record whose shape and text are a template's.
+func (m *Message) parseBrief(b []byte, flags uint16, templates []template) bool {
+	le := binary.LittleEndian
+	if len(b) < briefFixed || m.Kind != trail.KindStatement {
+		return false
+	}
+	number, values := int(b[50]), int(b[51])
+	if number >= len(templates) || values > len(b)-briefFixed {
+		return false
+	}
+	m.Record = write.Record{
+		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]), Rows: le.Uint64(b[32:]),
+		Statement: le.Uint64(b[40:]), XID: uint64(le.Uint32(b[56:])),
+	}
+	m.Seq = m.Record.Seq
+	if t := &templates[number]; t.version == le.Uint16(b[48:]) && t.shape != nil {
+		m.Record.Shape, m.Record.Text = t.shape, t.text
+		m.Record.HasValues, m.Record.Values = flags&flagValues != 0, b[briefFixed:briefFixed+values]
+	}
+	return true
 }
 
 func (m *Message) parseRecord(b []byte, flags uint16) bool {

@@ -29,12 +29,14 @@ func TestLayoutIsAsDocumented(t *testing.T) {
 	structure := ""
 	heading := regexp.MustCompile(`^#+ (Steno\w+): (\d+) bytes`)
 	row := regexp.MustCompile(`^\| (\d+) \| (\d+) \| (\w+) \| (\d+) \|`)
-	title := regexp.MustCompile(`^# The ring file, versions (\d+) and (\d+)$`)
+	title := regexp.MustCompile(`^# The ring file, versions (\d+) to (\d+)$`)
 	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSuffix(line, "\n")
 		if m := title.FindStringSubmatch(line); m != nil {
-			versions[uint32(number(m[1]))], versions[uint32(number(m[2]))] = true, true
+			for v := number(m[1]); v <= number(m[2]); v++ {
+				versions[uint32(v)] = true
+			}
 		}
 		if m := heading.FindStringSubmatch(line); m != nil {
 			structure = m[1]
@@ -168,6 +170,49 @@ func TestRingFileIsRead(t *testing.T) {
 	r, err = f.Ring(1)
 	if err != nil || len(r.InFlight.Text) != 232 || r.InFlight.TextLen != 300 || !r.Interrupted() {
 		t.Errorf("in flight: %+v, %v", r, err)
+	}
+}
+
+// TestBriefRecordsAreRead reads records whose shape and text stand in a template, and
+// one that refers to a template which is another one now.
+func TestBriefRecordsAreRead(t *testing.T) {
+	const shape, text = "\x01\x00\x06SELECT\x00\x01\x17\x03", "SELECT abalance FROM accounts WHERE aid = $1"
+	record := ringtest.Brief{Seq: 4, Time: trailtest.Epoch + 5, Duration: 7, Rows: 1, Statement: 3, XID: 77, Template: 5, Version: 9, Values: "\x01\x02\x03\x04"}
+	other, staged, wrong := record, record, record
+	other.Seq, other.Statement, other.Version = 5, 4, 8
+	staged.Statement, staged.Time = 5, trailtest.Epoch+9
+	wrong.Template = 6
+	ringFile := &ringtest.File{Version: 4, Rings: []ringtest.Ring{{}, {
+		Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{record.Bytes(), other.Bytes(), wrong.Bytes()},
+		Active: true, Staged: true, Running: 5, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
+		Templates: map[int]ringtest.Template{5: {Version: 9, Shape: shape, Text: text}},
+	}}}
+	f, err := ring.Read(ringFile.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Ring(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := r.Message(r.Tail, r.Head)
+	w := m.Record
+	if !ok || w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.XID != 77 ||
+		string(w.Shape) != shape || string(w.Text) != text || string(w.Values) != "\x01\x02\x03\x04" || !w.HasValues || m.Seq != 4 {
+		t.Errorf("record: %+v, %v", w, ok)
+	}
+	if err := write.Check(&write.Source{Body: body, Seq: 3, Statement: 2}, &w); err != nil {
+		t.Error(err)
+	}
+	position := r.Tail + m.Length
+	if m, ok = r.Message(position, r.Head); !ok || m.Seq != 5 || m.Record.Shape != nil || m.Record.Text != nil || m.Record.HasValues {
+		t.Errorf("record of another template: %+v, %v", m.Record, ok)
+	}
+	if m, ok = r.Message(position+m.Length, r.Head); ok {
+		t.Errorf("record of template 6: %+v", m.Record)
+	}
+	if w, ok := r.Staged(); !ok || string(w.Text) != text {
+		t.Errorf("staged: %+v, %v", w, ok)
 	}
 }
 

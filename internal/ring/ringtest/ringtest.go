@@ -49,6 +49,14 @@ type Ring struct {
 	Unpublished              []byte // a message behind the head
 	DamageAt, DamageWith     int    // a byte of the data to change
 	SessionLength, KeptBytes uint32 // 0: as they are
+	Templates                map[int]Template
+}
+
+// Template is what brief records refer to.
+type Template struct {
+	Version     uint16
+	Shape, Text string
+	ShapeLength uint16 // 0: as it is
 }
 
 func at(b []byte, offset int, v any) {
@@ -78,7 +86,11 @@ func or[T comparable](v, otherwise T) T {
 func (f *File) Bytes() []byte {
 	size := or(f.Size, 16<<10)
 	const rings = 8192
-	data := rings + 4096*len(f.Rings)
+	templates := rings + 4096*len(f.Rings)
+	data := templates
+	if f.Version >= 4 {
+		data = (templates + 6*320*len(f.Rings) + 4095) &^ 4095
+	}
 	b := make([]byte, data+int(size)*len(f.Rings))
 	copy(b, "STENRING")
 	at(b, 8, or(f.Version, 2))
@@ -92,6 +104,14 @@ func (f *File) Bytes() []byte {
 	at(b, 48, uint64(rings))
 	at(b, 56, uint64(data))
 	at(b, 64, uint64(len(b)))
+	if f.Version >= 4 {
+		at(b, 72, uint64(templates))
+		for i, r := range f.Rings {
+			for number, t := range r.Templates {
+				t.put(b[templates+320*(6*i+number):])
+			}
+		}
+	}
 	for i, in := range f.Intents {
 		p := b[128+64*i:]
 		at(p, 0, in.Valid)
@@ -105,6 +125,13 @@ func (f *File) Bytes() []byte {
 		f.Rings[i].put(b[rings+4096*i:][:4096], b[data+int(size)*i:][:size], or(f.Version, 2))
 	}
 	return b
+}
+
+func (t *Template) put(b []byte) {
+	binary.LittleEndian.PutUint16(b, t.Version)
+	binary.LittleEndian.PutUint16(b[2:], or(t.ShapeLength, uint16(len(t.Shape))))
+	binary.LittleEndian.PutUint16(b[4:], uint16(len(t.Text)))
+	copy(b[16:320], t.Shape+t.Text)
 }
 
 func (r *Ring) put(b, data []byte, version uint32) {
@@ -200,6 +227,32 @@ func Data(seq uint64, part uint32, bytes string) []byte {
 	at(b, 12, uint32(len(bytes)))
 	copy(b[16:], bytes)
 	return message(64, 0, b)
+}
+
+// Brief is a brief record message.
+type Brief struct {
+	Seq            uint64
+	Time           int64
+	Duration, Rows uint64
+	Statement      uint64
+	XID            uint32
+	Version        uint16
+	Template       byte
+	Values         string
+}
+
+// Bytes are the message's.
+func (r *Brief) Bytes() []byte {
+	b := make([]byte, 52)
+	at(b, 0, r.Seq)
+	at(b, 8, r.Time)
+	at(b, 16, r.Duration)
+	at(b, 24, r.Rows)
+	at(b, 32, r.Statement)
+	binary.LittleEndian.PutUint16(b[40:], r.Version)
+	b[42], b[43] = r.Template, byte(len(r.Values))
+	at(b, 48, r.XID)
+	return message(1, 8|4, append(b, r.Values...))
 }
 
 // Record is a record message.
