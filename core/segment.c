@@ -7,7 +7,8 @@
  * ends with what a write that a crash cut short leaves behind, a part of a
  * block or zeros; that was never durable, and is cut off.  Damaged: anything
  * else that is not a whole block; that is evidence, so the file is left as it
- * is and a new segment goes on from its last good block.
+ * is and a new segment goes on from its last good block.  Zeros after the last
+ * block are neither: they are room that was made for blocks to come.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +24,9 @@
 #include "segment.h"
 
 #define SECTOR 512
+
+/* How much room is made at once, and where it ends: a multiple of it. */
+#define ROOM (256 * 1024)
 
 /*
  * Fewer zeros than this at the end are taken for content: a payload ends with
@@ -149,10 +153,11 @@ all_zeros(const uint8_t *p, size_t len)
 
 /*
  * Whether these bytes of the file have a part that was never written: zeros at
- * the end, or a sector of zeros.
+ * the end, or a sector of zeros.  after is the number of zeros that follow in the
+ * file, as far as they count.
  */
 static bool
-has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len)
+has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len, uint64_t after)
 {
 	uint64_t	at = 0;
 
@@ -162,9 +167,13 @@ has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len)
 	{
 		uint64_t	n = SECTOR - (offset + at) % SECTOR;
 
-		if (n > len - at)
+		if (n >= len - at)
+		{
 			n = len - at;
-		if (n >= ZEROS_MIN && all_zeros(bytes + at, n))
+			if (n + after >= ZEROS_MIN && all_zeros(bytes + at, n))
+				return true;
+		}
+		else if (n >= ZEROS_MIN && all_zeros(bytes + at, n))
 			return true;
 		at += n;
 	}
@@ -222,7 +231,7 @@ skip_bad_header(Walk *w, uint64_t offset, const uint8_t *bytes)
 	uint64_t	next = find_block(w, offset + 1);
 
 	if (next == w->size &&
-		(has_hole(bytes, offset, STENO_BLOCK_HEADER) || ends_with_zeros(w)))
+		(has_hole(bytes, offset, STENO_BLOCK_HEADER, 0) || ends_with_zeros(w)))
 		return next;
 	note_damage(w, offset);
 	return next;
@@ -286,6 +295,15 @@ typedef enum
 	PAYLOAD_UNREADABLE
 } PayloadState;
 
+/* How many zeros stand at an offset, up to ZEROS_MIN; none, unless there is room for as many. */
+static uint64_t
+zeros_at(int fd, uint64_t offset)
+{
+	uint8_t		bytes[ZEROS_MIN];
+
+	return read_at(fd, bytes, sizeof(bytes), offset) && all_zeros(bytes, sizeof(bytes)) ? ZEROS_MIN : 0;
+}
+
 static PayloadState
 check_payload(int fd, uint64_t offset, const StenoBlockHeader *h)
 {
@@ -297,7 +315,7 @@ check_payload(int fd, uint64_t offset, const StenoBlockHeader *h)
 		state = PAYLOAD_UNREADABLE;
 	else if (XXH64(payload, h->stored, 0) == h->payload_sum)
 		state = PAYLOAD_GOOD;
-	else if (has_hole(payload, offset, h->stored))
+	else if (has_hole(payload, offset, h->stored, zeros_at(fd, offset + h->stored)))
 		state = PAYLOAD_TORN;
 	free(payload);
 	return state;
@@ -335,6 +353,34 @@ walk_segment(Walk *w, const Walk *start)
 			return true;
 		limit = w->last;
 	}
+}
+
+/*
+ * Where what was written ends, behind from: before zeros, unless they are so few that
+ * they can be of it.
+ */
+static bool
+find_content_end(const Walk *w, uint64_t from, uint64_t *end)
+{
+	uint8_t		window[64 * 1024];
+
+	for (*end = w->size; *end > from;)
+	{
+		uint64_t	n = *end - from < sizeof(window) ? *end - from : sizeof(window);
+
+		if (!read_at(w->fd, window, n, *end - n))
+			return false;
+		while (n > 0 && window[n - 1] == 0)
+		{
+			n--;
+			(*end)--;
+		}
+		if (n > 0)
+			break;
+	}
+	if (*end > from && w->size - *end < ZEROS_MIN)
+		*end = w->size;
+	return true;
 }
 
 /* ---- the last segment ---- */
@@ -580,6 +626,7 @@ write_header(StenoStream *stream, int64_t now, StenoError *error)
 	stream->created = now;
 	stream->header = h.length;
 	stream->offset = h.length;
+	stream->room = h.length;
 	mark_synced(stream);
 	return true;
 }
@@ -646,6 +693,7 @@ continue_segment(StenoStream *stream, const Walk *w, const StenoSegmentHeader *h
 	stream->fd = w->fd;
 	stream->header = h->length;
 	stream->offset = w->end;
+	stream->room = w->end;
 	stream->created = h->created;
 	take_state(stream, w);
 	if (w->last == 0)
@@ -656,7 +704,11 @@ continue_segment(StenoStream *stream, const Walk *w, const StenoSegmentHeader *h
 	}
 	if (w->size > w->end)
 	{
-		found->torn_bytes = w->size - w->end;
+		uint64_t	torn;
+
+		if (!find_content_end(w, w->end, &torn))
+			return fail_segment(error, errno, "could not read segment", stream);
+		found->torn_bytes = torn - w->end;
 		if (ftruncate(stream->fd, (off_t) w->end) != 0)
 			return fail_segment(error, errno, "could not truncate segment", stream);
 	}
@@ -768,6 +820,42 @@ steno_stream_open_crypt(StenoStream *stream, const char *trail, uint32_t number,
 
 /* ---- writing ---- */
 
+/* The file ends where the blocks do. */
+static bool
+cut_room(StenoStream *stream)
+{
+	while (ftruncate(stream->fd, (off_t) stream->offset) != 0)
+		if (errno != EINTR)
+			return false;
+	stream->room = stream->offset;
+	return true;
+}
+
+void
+steno_stream_make_room(StenoStream *stream, size_t len)
+{
+	static const uint8_t zeros[64 * 1024];
+	uint64_t	end = stream->offset + len;
+
+	/* after a failed sync, nobody knows what the disk has of it */
+	if (end <= stream->room || stream->doubtful)
+		return;
+	end += ROOM - end % ROOM;
+	while (stream->room < end)
+	{
+		uint64_t	n = end - stream->room < sizeof(zeros) ? end - stream->room : sizeof(zeros);
+
+		if (!write_at(stream->fd, zeros, n, stream->room))
+		{
+			/* the block may still fit; else its write says what is the matter */
+			(void) cut_room(stream);
+			return;
+		}
+		stream->room += n;
+	}
+	stream->dirty = true;
+}
+
 bool
 steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 					uint32_t records, const uint8_t chain[STENO_HASH_SIZE],
@@ -783,11 +871,12 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 		 * Readers follow the file: they should not find half a block.  If
 		 * this fails too, the repeated call writes over it.
 		 */
-		while (ftruncate(stream->fd, (off_t) stream->offset) != 0 && errno == EINTR)
-			;
+		cut_room(stream);
 		return fail_segment(error, number, "could not write segment", stream);
 	}
 	stream->offset += len;
+	if (stream->room < stream->offset)
+		stream->room = stream->offset;
 	stream->next_block++;
 	stream->next_record += records;
 	memcpy(stream->chain, chain, STENO_HASH_SIZE);
@@ -828,6 +917,8 @@ write_again(StenoStream *stream, StenoError *error)
 	uint64_t	offset = stream->synced;
 	uint64_t	block = stream->synced_block;
 
+	if (stream->room > stream->offset && !cut_room(stream))
+		return fail_segment(error, errno, "could not truncate segment", stream);
 	while (offset < stream->offset)
 	{
 		uint8_t		bytes[STENO_BLOCK_HEADER];
@@ -896,14 +987,28 @@ steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
 	return true;
 }
 
+/* Nothing but whole blocks, and on disk: so it must be where another segment follows. */
+static bool
+finish_file(StenoStream *stream, StenoError *error)
+{
+	if (stream->room > stream->offset)
+	{
+		if (!cut_room(stream))
+			return fail_segment(error, errno, "could not truncate segment", stream);
+		stream->dirty = true;
+	}
+	return steno_stream_sync(stream, error);
+}
+
 /* On failure the old segment is still open, and the call can be repeated. */
 bool
 steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 {
-	StenoStream next = *stream;
+	StenoStream next;
 
-	if (!steno_stream_sync(stream, error))
+	if (!finish_file(stream, error))
 		return false;
+	next = *stream;
 	if (!steno_stream_last_hash(stream, next.chain))
 		return fail_segment(error, errno, "could not read segment", stream);
 	next.segment++;
@@ -916,6 +1021,28 @@ steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 
 /* ---- a segment that is not in its place ---- */
 
+/*
+ * Whether it is where it should be, without a look at its times: who asks for
+ * these has the next write change them, and the sync after that write them, too.
+ */
+static bool
+is_kept(const StenoStream *stream, const char *path)
+{
+#ifdef STATX_INO
+	struct statx ours;
+	struct statx there;
+
+	return statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_INO, &there) == 0 &&
+		statx(stream->fd, "", AT_EMPTY_PATH, STATX_INO, &ours) == 0 &&
+		ours.stx_ino == there.stx_ino && ours.stx_dev_major == there.stx_dev_major &&
+		ours.stx_dev_minor == there.stx_dev_minor;
+#else
+	(void) stream;
+	(void) path;
+	return false;
+#endif
+}
+
 StenoPlace
 steno_stream_place(const StenoStream *stream, StenoError *error)
 {
@@ -925,6 +1052,8 @@ steno_stream_place(const StenoStream *stream, StenoError *error)
 	bool		found;
 
 	segment_path(path, sizeof(path), stream->directory, stream->segment);
+	if (is_kept(stream, path))
+		return STENO_PLACE_KEPT;
 	found = lstat(path, &there) == 0;
 	if (!found && errno != ENOENT && errno != ENOTDIR)
 	{
@@ -995,6 +1124,7 @@ restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 		{
 			close(stream->fd);
 			stream->fd = fd;
+			stream->room = stream->offset;
 			/* what a failed sync has put in doubt is still to be checked */
 			if (!stream->doubtful)
 				mark_synced(stream);
@@ -1014,7 +1144,7 @@ begin_elsewhere(StenoStream *stream, int64_t now, StenoError *error)
 	uint64_t	last;
 
 	/* what cannot be helped is no reason to wait */
-	(void) steno_stream_sync(stream, error);
+	(void) finish_file(stream, error);
 	next = *stream;
 	if (!steno_stream_last_hash(stream, next.chain))
 		return fail_segment(error, errno, "could not read segment", stream);
@@ -1080,7 +1210,12 @@ void
 steno_stream_close(StenoStream *stream)
 {
 	if (stream->fd >= 0)
+	{
+		/* for the looks of it: zeros mean nothing */
+		if (stream->room > stream->offset)
+			(void) cut_room(stream);
 		close(stream->fd);
+	}
 	stream->fd = -1;
 }
 

@@ -24,7 +24,8 @@ typedef struct StenoStream
 	int			fd;				/* of the open segment; -1: none */
 	uint32_t	number;
 	uint64_t	segment;		/* number of the open segment */
-	uint64_t	offset;			/* its length */
+	uint64_t	offset;			/* where its blocks end */
+	uint64_t	room;			/* its length: zeros from offset on */
 	uint16_t	header;			/* the length of its header */
 	int64_t		created;		/* its time of creation */
 	uint64_t	next_block;
@@ -53,7 +54,7 @@ typedef struct StenoError
 /* What open found. */
 typedef struct StenoFound
 {
-	uint64_t	torn_bytes;		/* cut off the end of the last segment */
+	uint64_t	torn_bytes;		/* cut off the end of the last segment, but for room */
 	bool		damaged;		/* the last segment is damaged: left as it is, a new one begun */
 	uint64_t	damaged_offset;
 } StenoFound;
@@ -90,6 +91,13 @@ extern bool steno_stream_append(StenoStream *stream, const uint8_t *bytes,
 								size_t len, uint32_t records,
 								const uint8_t chain[STENO_HASH_SIZE],
 								StenoError *error);
+
+/*
+ * Make room for a block of len bytes and for more: zeros, which blocks then take
+ * the place of.  A sync is cheaper when the file's length has not changed.  A disk
+ * without that room is no failure.
+ */
+extern void steno_stream_make_room(StenoStream *stream, size_t len);
 
 /*
  * Make what was written durable (fdatasync).  After a failure the call can be

@@ -377,7 +377,12 @@ TEST(encrypted_stream_recovers_torn_tail)
 	for (cut = 0; cut < len; cut += cut < 220 ? 1 : 13)
 	{
 		bool		key = cut % 2 == 0;
+		size_t		end = cut;	/* but for 16 zeros and more */
 
+		while (end > STENO_SEGMENT_HEADER_ENCRYPTED && end != offset && bytes[end - 1] == 0)
+			end--;
+		if (cut - end < 16)
+			end = cut;
 		file_write(path, bytes, cut);
 		CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash));
 		reopen(key ? key_a : NULL);
@@ -387,9 +392,9 @@ TEST(encrypted_stream_recovers_torn_tail)
 			CHECK(t.found.torn_bytes == cut && t.stream.segment == 1 && t.stream.next_block == 1);
 		else if (cut < offset)
 			CHECK(t.stream.segment == 2 && t.stream.next_block == 1 &&
-				  t.found.torn_bytes == cut - STENO_SEGMENT_HEADER_ENCRYPTED);
+				  t.found.torn_bytes == end - STENO_SEGMENT_HEADER_ENCRYPTED);
 		else
-			CHECK(t.stream.segment == 2 && t.stream.next_block == 2 && t.found.torn_bytes == cut - offset);
+			CHECK(t.stream.segment == 2 && t.stream.next_block == 2 && t.found.torn_bytes == end - offset);
 		trail_must_append(&t, 1);
 		CHECK(trail_verify(trail, 0, NULL) == (cut < offset ? 1 : 2));
 		CHECK(records_of(t.stream.segment, key ? key_a : NULL) == 1);

@@ -31,6 +31,9 @@
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
  *
+ * Zeros that are written are room for blocks (core/segment.c): no fault meets them, and
+ * they count for nothing.
+ *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
  * succeeded though bytes that an earlier one had failed to sync were not written
  * again: the disk would not have them.
@@ -62,6 +65,7 @@ typedef struct Range
 static bool is_writer;
 static Range written;			/* since the last sync */
 static Range not_on_disk;		/* since a sync that failed */
+static off_t content;			/* of the segment: what follows is room */
 static bool full;				/* the rest of a write that stops */
 static char stream[16];			/* its number */
 static char segment[32];		/* its file's name */
@@ -180,9 +184,17 @@ note_durable(off_t size)
 	close(fd);
 }
 
+static bool
+is_room(const char *bytes, size_t len)
+{
+	return len > 0 && bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
 static void
 note_written(off_t from, off_t to)
 {
+	if (to > content)
+		content = to;
 	if (written.from >= written.to)
 		written = (Range) {from, to};
 	if (from < written.from)
@@ -213,10 +225,11 @@ pwrite(int fd, const void *bytes, size_t len, off_t offset)
 
 	if (next == NULL)
 		next = (ssize_t (*) (int, const void *, size_t, off_t)) dlsym(RTLD_NEXT, "pwrite");
-	if (!is_segment(fd))
+	if (!is_segment(fd) || is_room(bytes, len))
 		return next(fd, bytes, len, offset);
 	if (offset < SEGMENT_HEADER)
 	{
+		content = 0;
 		written = not_on_disk = (Range) {0, 0};
 		return next(fd, bytes, len, offset);
 	}
@@ -266,7 +279,10 @@ fdatasync(int fd)
 		next = (int (*) (int)) dlsym(RTLD_NEXT, "fdatasync");
 	if (!is_segment(fd))
 		return next(fd);
+	/* a write that has failed was cut off again */
 	size = size_of(fd);
+	if (content > 0 && content < size)
+		size = content;
 	hold("hold_sync");
 	if (fires("sync_fails"))
 	{
@@ -315,7 +331,10 @@ fsync(int fd)
 	size = size_of(fd);
 	result = next(fd);
 	if (result == 0)
+	{
+		content = size;
 		note_durable(size);
+	}
 	if (fires_here("kill_after_begin"))
 		kill(getpid(), SIGKILL);
 	return result;

@@ -78,15 +78,31 @@ sub rounds_are_there
 	verify_ok($node, 'garbage: the trail is whole');
 }
 
-# Zeros, as of a file system that had made the file longer before a crash.
+# Zeros, as of a file that was made longer before a crash.
 {
 	round_of();
 	append_bytes(last_segment(), "\0" x 5000);
 	my ($log, @torn) = start_again();
 
-	is_deeply(\@torn, ['5000'], 'zeros are cut');
+	is_deeply(\@torn, [], 'zeros are room, and no unfinished block');
 	rounds_are_there('zeros');
 	verify_ok($node, 'zeros: the trail is whole');
+}
+
+# The beginning of a block, and the rest of the room that it was to fill.
+{
+	my ($bytes, $block, $log, @torn);
+
+	round_of();
+	$bytes = slurp_file(last_segment());
+	$block = substr $bytes, rindex($bytes, 'SBLK');
+	$block = substr $block, 0, 130;
+	$block =~ s/\0+\z//;
+	append_bytes(last_segment(), $block . "\0" x 5000);
+	($log, @torn) = start_again();
+	is_deeply(\@torn, [ length $block ], 'a part of a block is cut without the room');
+	rounds_are_there('room');
+	verify_ok($node, 'room: the trail is whole');
 }
 
 # The beginning of a block: everything but its end, half of it, and its header.

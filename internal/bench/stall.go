@@ -24,6 +24,7 @@ import (
 type stallOptions struct {
 	*cmdutil.Factory
 	Load     Load
+	Rate     float64
 	Rounds   int
 	Seconds  int
 	PGConfig string
@@ -35,10 +36,16 @@ type StallReport struct {
 	Load    Load `json:"load"`
 	Rounds  int  `json:"rounds"`
 	Seconds int  `json:"seconds"`
-	// Milliseconds of the slowest transaction of a thousand in a slice: medians
-	// of the slices.
-	Running float64 `json:"running_ms"`
+	// Rate is how many transactions a second are begun, the same in all slices; 0:
+	// as many as there can be.
+	Rate int `json:"rate"`
+	// Transactions is how many were measured of each of the three kinds.
+	Transactions int `json:"transactions"`
+	// Milliseconds that one transaction of a thousand exceeds, of all slices of a
+	// kind: with the writer stopped, running, and running once more.
 	Stopped float64 `json:"stopped_ms"`
+	Running float64 `json:"running_ms"`
+	Again   float64 `json:"running_again_ms"`
 	// Ratio compares slices with stopped writers to slices with running ones
 	// of the same round; Noise compares two with running ones.
 	Ratio stats.Estimate `json:"ratio"`
@@ -55,12 +62,19 @@ func newCmdStall(f *cmdutil.Factory) *cobra.Command {
 		Long: `Start a throw-away server that records everything, with rings that take more
 than a slice of load, and give it slices of pgbench. During some its writer is
 stopped (SIGSTOP). Quoted is the latency that one transaction of a thousand
-exceeds, with the writer stopped and with it running, and the median of the
-ratios of slices that were made close to each other, with its 95 % interval;
-beside it the same ratio of two slices with a running writer: what the machine
-itself makes of equal things.`,
+exceeds, with the writer stopped and with it running, of all slices, and the
+median of the ratios of slices that were made close to each other, with its 95 %
+interval; beside it the same ratio of two slices with a running writer: what the
+machine itself makes of equal things.
+
+Transactions are begun at times that do not depend on how long others take, a
+share (--rate) of what the server can do: at its limit, the slowest tell how
+processes wait for the processor. With --rate 1 there is no limit.
+
+A round takes three slices and about two seconds.`,
 		Example: `  steno bench stall
-  steno bench stall --pairs 50 --clients 4`,
+  steno bench stall --pairs 50 --clients 4
+  steno bench stall --rate 0.5 --seconds 2`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -71,7 +85,8 @@ itself makes of equal things.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Load.Clients, "clients", 8, "sessions of pgbench")
-	flags.IntVar(&o.Seconds, "seconds", 2, "length of a slice")
+	flags.Float64Var(&o.Rate, "rate", 0.25, "load, as a share of the most that is possible")
+	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
 	flags.IntVar(&o.Rounds, "pairs", 20, "number of rounds of three slices")
 	flags.StringVar(&o.Load.Workload, "workload", "select", "select or tpcb")
 	flags.StringVar(&o.Load.Protocol, "protocol", "prepared", "simple, extended or prepared")
@@ -87,6 +102,9 @@ func (o *stallOptions) check() error {
 	}
 	if o.Rounds < 1 || o.Seconds < 1 {
 		return errors.New("--pairs and --seconds must be at least 1")
+	}
+	if o.Rate <= 0 || o.Rate > 1 {
+		return errors.New("--rate must be greater than 0 and at most 1")
 	}
 	if o.Format != "text" && o.Format != "json" {
 		return fmt.Errorf("no format \"%s\"; there are text and json", o.Format)
@@ -130,27 +148,34 @@ func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, progress *
 	if _, err := s.Psql(ctx, "CREATE EXTENSION pg_steno"); err != nil {
 		return nil, err
 	}
-	if _, err := o.Load.run(ctx, s, 1); err != nil {
+	most, err := o.Load.run(ctx, s, 1)
+	if err != nil {
 		return nil, err
 	}
 	progress.Phase("measuring " + o.Load.Title())
 	report := &StallReport{Load: o.Load, Rounds: o.Rounds, Seconds: o.Seconds}
-	var running, stopped, ratio, noise []float64
+	if o.Rate < 1 {
+		report.Rate = max(int(most.TPS*o.Rate), 1)
+	}
+	var all [3][]float64
+	var ratio, noise []float64
 	for round := range o.Rounds {
 		progress.Step("slices", round, o.Rounds)
 		var ms [3]float64 // stopped, running, running; in another order each round
 		for i := range 3 {
 			kind := (round + i) % 3
-			if ms[kind], err = o.slice(ctx, lab, s, kind == 0); err != nil {
+			slice, err := o.slice(ctx, lab, s, report.Rate, kind == 0)
+			if err != nil {
 				return nil, err
 			}
+			ms[kind] = slowest(slice)
+			all[kind] = append(all[kind], slice...)
 		}
-		stopped = append(stopped, ms[0])
-		running = append(running, ms[1], ms[2])
 		ratio = append(ratio, ms[0]/ms[1])
 		noise = append(noise, ms[2]/ms[1])
 	}
-	report.Running, report.Stopped = stats.Of(running).Median, stats.Of(stopped).Median
+	report.Transactions = min(len(all[0]), len(all[1]), len(all[2]))
+	report.Stopped, report.Running, report.Again = slowest(all[0]), slowest(all[1]), slowest(all[2])
 	report.Ratio, report.Noise = stats.Of(ratio), stats.Of(noise)
 	waits, err := s.Psql(ctx, "SELECT sum(waits) FROM steno.rings")
 	if err == nil {
@@ -159,66 +184,81 @@ func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, progress *
 	return report, err
 }
 
-// slice gives the server some seconds of load, and returns the milliseconds that
-// one transaction of a thousand exceeds.
-func (o *stallOptions) slice(ctx context.Context, lab *cluster.Lab, s *cluster.Server, stop bool) (float64, error) {
+// slowest is the milliseconds that one of a thousand latencies, in microseconds,
+// exceeds.
+func slowest(us []float64) float64 {
+	slices.Sort(us)
+	return us[len(us)*999/1000] / 1000
+}
+
+// slice gives the server some seconds of load, and returns the latencies, in
+// microseconds. With a rate, a latency counts from when the transaction was due.
+func (o *stallOptions) slice(
+	ctx context.Context, lab *cluster.Lab, s *cluster.Server, rate int, stop bool,
+) ([]float64, error) {
 	// nothing is left to be written, or to be done by other programs
 	if _, err := s.Psql(ctx, "SELECT steno.flush()"); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := Sleep(ctx, 250*time.Millisecond); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if stop {
 		pid, err := s.Psql(ctx, "SELECT pid FROM steno.writers")
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		writer, err := strconv.Atoi(pid)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := syscall.Kill(writer, syscall.SIGSTOP); err != nil {
-			return 0, err
+			return nil, err
 		}
 		defer func() { _ = syscall.Kill(writer, syscall.SIGCONT) }()
 	}
 	prefix := filepath.Join(lab.Dir, "latency")
 	args := append(o.Load.args(o.Seconds), "--log", "--log-prefix="+prefix)
+	if rate > 0 {
+		args = append(args, "--rate="+strconv.Itoa(rate))
+	}
 	if _, err := s.Pgbench(ctx, args...); err != nil {
-		return 0, err
+		return nil, err
 	}
 	files, err := filepath.Glob(prefix + ".*")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var all []float64
 	for _, file := range files {
 		if err := Latencies(file, func(us float64) { all = append(all, us) }); err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := os.Remove(file); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	if len(all) < 1000 {
-		return 0, fmt.Errorf("a slice of %d transactions is too short to say what one of a thousand takes", len(all))
+		return nil, fmt.Errorf("a slice of %d transactions is too short to say what one of a thousand takes", len(all))
 	}
-	slices.Sort(all)
-	return all[len(all)*999/1000] / 1000, nil
+	return all, nil
 }
 
 func (r *StallReport) write(out io.Writer) error {
 	ratio := func(e stats.Estimate) string {
 		return fmt.Sprintf("%.3f (%.3f to %.3f)", e.Median, e.Low, e.High)
 	}
+	load := r.Load.Title()
+	if r.Rate > 0 {
+		load += fmt.Sprintf(", %d transactions a second", r.Rate)
+	}
 	_, err := fmt.Fprintf(out, `%s; %d rounds of slices of %d s
-99.9 %% of the transactions took at most, median of the slices:
-  writer running   %.3f ms
+99.9 %% of the transactions took at most, of %d of each:
+  writer running   %.3f ms, and %.3f ms
   writer stopped   %.3f ms
 ratio of neighbours, stopped to running:  %s
 ratio of neighbours, running to running:  %s
 waits for room in a ring: %d
-`, r.Load.Title(), r.Rounds, r.Seconds, r.Running, r.Stopped, ratio(r.Ratio), ratio(r.Noise), r.Waits)
+`, load, r.Rounds, r.Seconds, r.Transactions, r.Running, r.Again, r.Stopped, ratio(r.Ratio), ratio(r.Noise), r.Waits)
 	return err
 }

@@ -7,6 +7,26 @@ import (
 	"testing"
 )
 
+func TestOneOfAThousandIsSlower(t *testing.T) {
+	var us []float64
+	for i := range 2000 {
+		us = append(us, float64((i*7)%2000)) // 0 to 1999, in another order
+	}
+	if got := slowest(us); got != 1.998 {
+		t.Errorf("got %v ms", got)
+	}
+}
+
+func TestStallWantsALoadThatIsPossible(t *testing.T) {
+	for rate, ok := range map[float64]bool{0.25: true, 1: true, 0: false, -1: false, 1.01: false} {
+		load := Load{Workload: "select", Protocol: "prepared", Clients: 8, Scale: 1}
+		o := &stallOptions{Load: load, Rate: rate, Rounds: 1, Seconds: 1, Format: "text"}
+		if err := o.check(); (err == nil) != ok {
+			t.Errorf("--rate %v: %v", rate, err)
+		}
+	}
+}
+
 func TestLatenciesAreReadFromPgbenchsLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "latency.1")
 	if err := os.WriteFile(file, []byte("0 199 2241 0 1175850568 995598\n1 200 2465 0 1175850568 998079\n"), 0o600); err != nil {

@@ -117,9 +117,14 @@ func (r *round) losePower() error {
 		if rest <= 0 {
 			continue
 		}
-		switch r.rng.IntN(3) {
+		switch r.rng.IntN(4) {
 		case 0:
 			keep += r.rng.Int64N(rest + 1)
+		case 3: // the file has its length
+			if err := os.Truncate(path, keep+r.rng.Int64N(rest+1)); err != nil {
+				return err
+			}
+			keep += rest
 		case 1:
 			if err := os.Truncate(path, keep); err != nil {
 				return err

@@ -334,8 +334,7 @@ func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
 		change func(data []byte, last int64) []byte
 		torn   int
 	}{
-		"zeros behind":          {func(d []byte, _ int64) []byte { return append(d, make([]byte, 1000)...) }, 1},
-		"zeros for the last":    {func(d []byte, last int64) []byte { clear(d[last:]); return d }, 1},
+		"half, then zeros":      {func(d []byte, last int64) []byte { clear(d[last+180:]); return append(d, make([]byte, 1000)...) }, 1},
 		"zeros for its payload": {func(d []byte, last int64) []byte { clear(d[last+112:]); return d }, 1},
 		"a part of it":          {func(d []byte, last int64) []byte { return d[:last+150] }, 1},
 		"a part of its header":  {func(d []byte, last int64) []byte { return d[:last+50] }, 1},
@@ -359,6 +358,23 @@ func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
 		if r, _, err := recovered(t, Options{}, dir); len(r.Streams[0].Torn) != 0 || len(r.Streams[0].Losses) != 1 || err == nil {
 			t.Errorf("%s, where a segment follows: %+v", name, r.Streams[0])
 		}
+	}
+}
+
+func TestRoomForBlocksIsNotMissing(t *testing.T) {
+	dir := t.TempDir()
+	paths, _ := blocks(t, dir, 2, trail.CodecLz4)
+	data, _ := os.ReadFile(paths[3])
+	os.WriteFile(paths[3], append(data[:len(data):len(data)], make([]byte, 200_000)...), 0o600)
+	r, _, err := recovered(t, Options{}, dir)
+	if s := &r.Streams[0]; err != nil || len(s.Torn) != 0 || len(s.Losses) != 0 {
+		t.Errorf("%v: torn %+v, losses %+v", err, s.Torn, s.Losses)
+	}
+	// in the middle of a stream it is damage
+	data, _ = os.ReadFile(paths[1])
+	os.WriteFile(paths[1], append(data, make([]byte, 1000)...), 0o600)
+	if r, _, err := recovered(t, Options{}, dir); err == nil || len(r.Streams[0].Losses) != 1 {
+		t.Errorf("where a segment follows: %v, %+v", err, r.Streams[0])
 	}
 }
 

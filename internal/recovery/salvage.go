@@ -26,6 +26,7 @@ type scanner struct {
 	r    io.ReaderAt
 	size int64
 	last bool // no segment of the stream follows
+	cut  bool // size is without the room at the end
 	// each is called for every piece in turn, with its bytes when it is a whole block
 	each func(p *piece, image []byte) error
 
@@ -54,6 +55,10 @@ func (s *scanner) at(offset int64, n int64) ([]byte, error) {
 func (s *scanner) scan(from int64) error {
 	for offset := from; offset < s.size; {
 		p, image := s.piece(offset)
+		if s.last && !p.whole && s.room(p) {
+			s.size, s.cut = offset, true // room for blocks that never came
+			break
+		}
 		if err := s.each(&p, image); err != nil {
 			return err
 		}
@@ -64,6 +69,20 @@ func (s *scanner) scan(from int64) error {
 		s.tear()
 	}
 	return nil
+}
+
+// room says whether a piece is zeros up to the end of the file.
+func (s *scanner) room(p piece) bool {
+	if p.header != nil || p.offset+p.length != s.size {
+		return false
+	}
+	for at := p.offset; at < s.size; at += windowSize {
+		b, err := s.at(at, windowSize)
+		if err != nil || len(bytes.Trim(b, "\x00")) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // piece looks at what stands at an offset: a whole block, or damage up to the next.
@@ -158,7 +177,7 @@ func (s *scanner) tear() {
 			}
 		case p.header != nil:
 			b, err := s.at(p.offset, p.length)
-			if err != nil || !trail.HasHole(b[trail.BlockHeaderSize:], p.offset+trail.BlockHeaderSize) {
+			if err != nil || !trail.HasHole(b[trail.BlockHeaderSize:], p.offset+trail.BlockHeaderSize, s.cut && last) {
 				return
 			}
 		case !last:
@@ -168,8 +187,8 @@ func (s *scanner) tear() {
 			if err != nil {
 				return
 			}
-			hole := trail.HasHole(b, p.offset)
-			if end, err := s.at(s.size-16, 16); err != nil || !hole && !trail.HasHole(end, 0) {
+			hole := trail.HasHole(b, p.offset, false)
+			if end, err := s.at(s.size-16, 16); err != nil || !hole && !trail.HasHole(end, 0, false) {
 				return
 			}
 		}

@@ -171,7 +171,10 @@ func behind(s *trail.Stream, p Position) (segments int, bytes int64) {
 		if seg.Number != p.Segment {
 			continue
 		}
-		refs, _ := seg.Index()
+		refs, errs := seg.Index()
+		if n := len(refs); seg.Last && n > 0 && len(errs) == 0 {
+			bytes -= seg.Size - refs[n-1].Offset - refs[n-1].Length() // room
+		}
 		read := int64(0)
 		for i := range refs {
 			if refs[i].Number >= p.Block {

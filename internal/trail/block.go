@@ -83,6 +83,9 @@ type Block struct {
 	Image []byte
 
 	segment *Segment // nil: one that is not encrypted
+	// zerosAfter is how many zeros follow in the file, as far as they count: looked
+	// for when the block is not right.
+	zerosAfter int
 
 	raw   []byte // the decompressed payload; may be a part of Image or plain
 	buf   []byte // what raw is decompressed into
@@ -200,19 +203,25 @@ const (
 )
 
 // HasHole says whether a part of the block's payload was never written: after a
-// crash of the machine, zeros at its end, or a sector of zeros.
+// crash of the machine, or of a writer in its room, zeros at its end, or a sector of
+// zeros.
 func (b *Block) HasHole() bool {
-	return len(b.Image) > BlockHeaderSize && hasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize)
+	return len(b.Image) > BlockHeaderSize && hasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize, b.zerosAfter)
 }
 
-// hasHole says this of bytes at an offset of a file.
-func hasHole(b []byte, offset int64) bool {
+// hasHole says this of bytes at an offset of a file; after is how many zeros follow
+// there, as far as they count.
+func hasHole(b []byte, offset int64, after int) bool {
 	if endsWithZeros(b) {
 		return true
 	}
 	for len(b) > 0 {
 		n := min(sector-int(offset%sector), len(b))
-		if n >= minZeros && onlyZeros(b[:n]) {
+		zeros := n
+		if n == len(b) {
+			zeros += after
+		}
+		if zeros >= minZeros && onlyZeros(b[:n]) {
 			return true
 		}
 		b, offset = b[n:], offset+int64(n)

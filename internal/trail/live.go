@@ -204,6 +204,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 		s.offset = max(seg.Size, seg.Header.Length())
 	}
 	w := window{r: file, size: seg.Size}
+	again := false
 	for s.offset < seg.Size {
 		ref, err := l.whole(&w, seg, s.offset)
 		if err == nil {
@@ -212,22 +213,38 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 			}
 			s.offset += ref.Length()
 			s.block = ref.Number
+			again = false
 			continue
 		}
 		if err == seg.KeyErr {
 			return err
 		}
+		if !closed && w.unwritten(s.offset) {
+			return nil // room, as yet
+		}
 		next := w.resync(s.offset + 1)
 		if next == seg.Size && !closed {
 			return nil // not whole yet
+		}
+		if next < seg.Size && !again {
+			// blocks are written in their order: it may be whole by now
+			w.buf, again = w.buf[:0], true
+			continue
 		}
 		if s.told != s.offset {
 			s.told = s.offset
 			opts.Warn(err)
 		}
 		s.offset = next
+		again = false
 	}
 	return nil
+}
+
+// unwritten says whether there are zeros in the place of a block header.
+func (w *window) unwritten(offset int64) bool {
+	b, err := w.at(offset, BlockHeaderSize)
+	return err == nil && onlyZeros(b)
 }
 
 // whole reads the block at an offset, if all of it is there and right.

@@ -120,6 +120,68 @@ func TestFollowingWaitsForTheRestOfABlock(t *testing.T) {
 	}
 }
 
+func TestFollowingWaitsForRoomToBeFilled(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	f := follow(t, dir)
+	path := s.SegmentPath(1)
+	room := make([]byte, 3000)
+	for i := range 3 {
+		before, _ := os.ReadFile(path)
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch+int64(i), "block"))
+		s.Write(t, b)
+		whole, _ := os.ReadFile(path)
+		for _, have := range []int{0, 50, 112, len(whole) - len(before) - 20} {
+			part := append(whole[:len(before)+have:len(before)+have], room...)
+			os.WriteFile(path, part, 0o600)
+			f.expect()
+		}
+		os.WriteFile(path, append(whole[:len(whole):len(whole)], room...), 0o600)
+		f.expect("block")
+		f.expect()
+		os.WriteFile(path, whole, 0o600)
+	}
+	s.Rotate(t, trailtest.Epoch)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch+9, "next"))
+	s.Write(t, b)
+	f.expect("next")
+	if f.warnings != nil {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+// A look at the file can find a block's place unwritten and the next block there, for
+// both were written between its two reads.
+func TestFollowingSkipsNoBlockThatComesMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	f := follow(t, dir)
+	path := s.SegmentPath(1)
+	header, _ := os.ReadFile(path)
+	var ends [2]int
+	for i, text := range []string{"first", "second"} {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(note(session, trailtest.Epoch+int64(i), text))
+		s.Write(t, b)
+		now, _ := os.ReadFile(path)
+		ends[i] = len(now)
+	}
+	whole, _ := os.ReadFile(path)
+	seen := append([]byte{}, whole...)
+	clear(seen[len(header):ends[0]])
+	os.WriteFile(path, seen, 0o600)
+	f.expect()
+	os.WriteFile(path, whole, 0o600)
+	f.expect("first", "second")
+	if f.warnings != nil {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
 func TestFollowingTellsOfDamageOnceAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)

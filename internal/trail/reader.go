@@ -297,6 +297,9 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 		h, err := w.header(offset)
 		if err == nil {
 			if left := seg.Size - offset - BlockHeaderSize; int64(h.Stored) > left {
+				if seg.Last && w.grown() {
+					return refs, errs // there was room for its beginning when the segment was opened
+				}
 				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, left+BlockHeaderSize, int64(h.Stored)+BlockHeaderSize)})
 			}
 			refs = append(refs, BlockRef{
@@ -307,10 +310,22 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 			offset += BlockHeaderSize + int64(h.Stored)
 			continue
 		}
+		if seg.Last {
+			room, written := w.room(offset)
+			if room {
+				return refs, errs
+			}
+			if written {
+				continue
+			}
+		}
 		next := w.resync(offset + 1)
 		if next == seg.Size {
 			if torn := w.torn(offset); torn != "" {
-				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: torn})
+				if seg.Last && w.grown() {
+					return refs, errs
+				}
+				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: w.unfinished(offset), Reason: torn})
 			}
 		}
 		err = inFile(err, seg.Path, offset)
@@ -367,6 +382,66 @@ func (w *window) header(offset int64) (BlockHeader, error) {
 	return ParseBlockHeader(b)
 }
 
+// room says whether nothing but zeros is left from offset on, room for blocks to come,
+// or nothing at all any more. written says that a block begins there by now: the
+// window's bytes were older.
+func (w *window) room(offset int64) (room, written bool) {
+	w.buf = w.buf[:0]
+	b, err := w.at(offset, BlockHeaderSize)
+	if err == io.EOF {
+		return true, false // the segment was finished meanwhile
+	}
+	if err != nil || !onlyZeros(b) {
+		if err == nil {
+			_, err = ParseBlockHeader(b)
+		}
+		return false, err == nil
+	}
+	if w.content(offset) == 0 {
+		return true, false
+	}
+	// blocks are written in their order: one that stands behind was there later
+	w.buf = w.buf[:0]
+	b, err = w.at(offset, BlockHeaderSize)
+	return false, err == nil && !onlyZeros(b)
+}
+
+// content is how many bytes there are from offset on, but for zeros at the end.
+func (w *window) content(offset int64) int64 {
+	b := make([]byte, windowSize)
+	end := offset
+	for at := offset; at < w.size; {
+		n, err := w.r.ReadAt(b[:min(windowSize, w.size-at)], at)
+		if k := len(bytes.TrimRight(b[:n], "\x00")); k > 0 {
+			end = at + int64(k)
+		}
+		if at += int64(n); err != nil {
+			break
+		}
+	}
+	return end - offset
+}
+
+// unfinished is how long what is left from offset on is, without room.
+func (w *window) unfinished(offset int64) int64 {
+	n := w.content(offset)
+	if left := w.size - offset; left-n < minZeros {
+		return left
+	}
+	return n
+}
+
+// grown says whether the file is longer than when it was opened: it is being written,
+// and what it had room for may be a part of a block.
+func (w *window) grown() bool {
+	f, ok := w.r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Size() > w.size
+}
+
 // torn says whether what is left of the file from offset on, in which no block
 // starts, is an unfinished write: less than a header, or a header that has a
 // part, or is followed by an end, of zeros, which file systems leave after a crash
@@ -376,12 +451,12 @@ func (w *window) torn(offset int64) string {
 	if left < BlockHeaderSize {
 		return fmt.Sprintf("unfinished block header: %d of %d bytes", left, BlockHeaderSize)
 	}
-	if b, err := w.at(offset, BlockHeaderSize); err != nil || !hasHole(b, offset) {
+	if b, err := w.at(offset, BlockHeaderSize); err != nil || !hasHole(b, offset, 0) {
 		if b, err = w.at(w.size-minZeros, minZeros); err != nil || !endsWithZeros(b) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", left)
+	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
 }
 
 // resync finds the next sane block header at or after offset, or the end.
@@ -482,7 +557,15 @@ func (fs *Files) Read(ref *BlockRef, b *Block) error {
 		}
 		return err
 	}
-	return b.Load()
+	b.zerosAfter = 0
+	if err := b.Load(); err != nil {
+		var after [minZeros]byte
+		if _, err := o.f.ReadAt(after[:], ref.Offset+int64(n)); err == nil && onlyZeros(after[:]) {
+			b.zerosAfter = minZeros
+		}
+		return err
+	}
+	return nil
 }
 
 // ChainOf reads the chain hash that a block's header has.

@@ -74,9 +74,9 @@ func TestTornTailIsNotDamage(t *testing.T) {
 		image []byte
 		refs  int
 	}{
-		"zeros at the end":                    {append(whole[:len(whole):len(whole)], make([]byte, 5000)...), 3},
 		"zeros from inside a header on":       {holes, 2},
 		"zeros before the last byte":          {append(append(whole[:len(whole):len(whole)], make([]byte, 5000)...), 1), 3},
+		"half a block in its room":            {append(whole[:len(whole)-80:len(whole)-80], make([]byte, 5000)...), 2},
 		"less than a header, of other things": {append(whole[:len(whole):len(whole)], "garbage"...), 3},
 	} {
 		os.WriteFile(path, c.image, 0o600)
@@ -84,6 +84,57 @@ func TestTornTailIsNotDamage(t *testing.T) {
 		var torn *trail.TornError
 		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs) != c.refs {
 			t.Errorf("%s: %v", name, x.Errs)
+		}
+	}
+}
+
+func TestRoomForBlocksIsNothing(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := threeBlocks(t, dir)
+	session := trailtest.NewSession(trailtest.Epoch, 4)
+	whole, _ := os.ReadFile(s.SegmentPath(1))
+	for _, room := range []int{1, 15, 111, 112, 5000, 300_000} {
+		os.WriteFile(s.SegmentPath(1), append(whole[:len(whole):len(whole)], make([]byte, room)...), 0o600)
+		if x := open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs) != 3 {
+			t.Errorf("%d bytes: %v, %d blocks", room, x.Errs, len(x.Streams[0].Refs))
+		}
+	}
+	// where a segment follows, the writer has cut it off
+	s.Rotate(t, trailtest.Epoch)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(session, trailtest.Epoch, "block"))
+	s.Write(t, b)
+	if x := open(t, dir).Index(); len(x.Errs) != 1 || len(x.Streams[0].Refs) != 4 {
+		t.Errorf("before another segment: %v", x.Errs)
+	}
+}
+
+// What was room when the trail was opened has blocks in it when it is read, and the
+// last of them may go beyond.
+func TestRoomIsFilledMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		room, after int // bytes behind the first block: of zeros then, and of the others now
+		blocks      int
+	}{
+		"filled":       {5000, 5000, 3},
+		"overfilled":   {200, 5000, 2},
+		"nearly whole": {280, 5000, 2},
+		"finished":     {5000, -1, 3},
+	} {
+		dir := t.TempDir()
+		s, offsets := threeBlocks(t, dir)
+		path := s.SegmentPath(1)
+		whole, _ := os.ReadFile(path)
+		os.WriteFile(path, append(whole[:offsets[1]:offsets[1]], make([]byte, c.room)...), 0o600)
+		opened := open(t, dir)
+		image := whole
+		if c.after > 0 {
+			image = append(whole[:len(whole):len(whole)], make([]byte, c.after)...)
+		}
+		os.WriteFile(path, image, 0o600)
+		x := opened.Index()
+		if len(x.Errs) != 0 || len(x.Streams[0].Refs) != c.blocks {
+			t.Errorf("%s: %v, %d blocks", name, x.Errs, len(x.Streams[0].Refs))
 		}
 	}
 }

@@ -19,8 +19,15 @@ func SegmentHeaderWhole(b []byte) bool {
 // PayloadSum is the checksum that the stored payload has.
 func (b *Block) PayloadSum() uint64 { return xxhash.Sum64(b.Image[BlockHeaderSize:]) }
 
-// HasHole says whether a part of the bytes at an offset of a file was never written.
-func HasHole(b []byte, offset int64) bool { return hasHole(b, offset) }
+// HasHole says whether a part of the bytes at an offset of a file was never written;
+// room says that zeros follow in the file.
+func HasHole(b []byte, offset int64, room bool) bool {
+	after := 0
+	if room {
+		after = minZeros
+	}
+	return hasHole(b, offset, after)
+}
 
 // RecoverBackendType is the backend type in the session of `steno recover`, which has
 // no disconnect record either.
