@@ -140,9 +140,23 @@ typedef struct StenoRing
 	uint64_t	session_seq;	/* last sequence number before tail */
 	uint64_t	session_statement;
 
+	/*
+	 * Consumer: how much of untold below a gap record in the trail counts, and
+	 * how much will be once the block that the writer is about to write is whole.
+	 */
+	uint64_t	told;
+	uint64_t	telling;
+
 	/* Owner: the producer's process; set on attach, 0 on detach. */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
 	_Atomic uint32_t owner_flags;
+
+	/*
+	 * Owner, when its session ends: records that sessions have dropped since the
+	 * ring was made, and that could not even be left in gap above, as that of a
+	 * session before was there still.  The consumer tells their number.  relaxed
+	 */
+	_Atomic uint64_t untold;
 
 	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
