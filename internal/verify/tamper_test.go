@@ -584,6 +584,31 @@ func TestSealsThatAreTakenOutAreMissed(t *testing.T) {
 	}
 }
 
+// TestSegmentEndsThatNobodyExplainsAreTold takes out the seal at a segment's end, and all that
+// stands behind the next segment's first block: the writer may have lost the
+// segment's place just now, so it is a warning.
+func TestSegmentEndsThatNobodyExplainsAreTold(t *testing.T) {
+	s := newSuite(t)
+	f := apart(t, s.original)
+	for _, stream := range f.streams {
+		stream.segments = stream.segments[:3]
+		ended, next := stream.segments[1], stream.segments[2]
+		last := ended.blocks[len(ended.blocks)-1].items
+		f.removeItems(func(i *forgedItem) bool { return slices.Contains(last, i) })
+		next.blocks = next.blocks[:1]
+	}
+	r := s.verify(t, f.together(sealsGone))[1]
+	told := 0
+	for _, w := range r.Warnings {
+		if strings.Contains(w.What, "segment 2 ends without a seal, and no seal behind it says why") {
+			told++
+		}
+	}
+	if !r.Whole || told != len(f.streams) {
+		t.Errorf("%v, warnings %v", r.Problems, r.Warnings)
+	}
+}
+
 func TestEveryAlterationIsFound(t *testing.T) {
 	runs, seed := 300, uint64(1)
 	for name, value := range map[string]func(uint64){
