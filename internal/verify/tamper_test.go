@@ -690,3 +690,27 @@ func TestEveryAlterationIsFound(t *testing.T) {
 		t.Errorf("only %d of %d alterations are found", found, runs)
 	}
 }
+
+// TestStreamsOfRecoveryAreSaidToBe has streams without seals: that which steno recover
+// wrote is told from one that lacks them.
+func TestStreamsOfRecoveryAreSaidToBe(t *testing.T) {
+	for program, want := range map[string]string{
+		trail.RecoverBackendType: `^there is no seal in stream 0: steno recover wrote it, which has no key`,
+		trail.WriterBackendType:  `^there is no seal in stream 0$`,
+	} {
+		dir := t.TempDir()
+		stream := trailtest.NewStream(t, dir, 0)
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		session := trailtest.NewSession(trailtest.Epoch, 1).With(trailtest.Fact{Key: trail.KeyBackendType, Value: program})
+		b.Add(&trailtest.Record{Kind: trail.KindServer, Session: session, Time: trailtest.Epoch, Extra: []string{"event", "recover"}})
+		stream.Raw(t, stream.Finish(b))
+		tr, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Trail(context.Background(), tr, nil, Checks{Keys: newSuite(t).keys})
+		if err != nil || !says(r, want) {
+			t.Errorf("%s: %v %v", program, err, r.Problems)
+		}
+	}
+}
