@@ -445,24 +445,23 @@ record_mask(const StenoRecordMessage *r)
 
 /* The difference to the number that a reader expects, and what it expects then. */
 static inline int64_t
-advance_seq(Expected *e, const StenoRecordMessage *r)
+advance_seq(Expected *e, uint64_t seq)
 {
-	int64_t		difference = (int64_t) (r->seq - (e->seq + 1));
+	int64_t		difference = (int64_t) (seq - (e->seq + 1));
 
 	/* 0 is no number: the count goes on from the record before */
-	if (r->seq != 0)
-		e->seq = r->seq;
+	if (seq != 0)
+		e->seq = seq;
 	return difference;
 }
 
+/* last: of the records with this number */
 static inline int64_t
-advance_statement(Expected *e, const StenoRecordMessage *r)
+advance_statement(Expected *e, uint64_t statement, bool last)
 {
-	int64_t		difference = (int64_t) (r->statement - (e->statement + 1));
+	int64_t		difference = (int64_t) (statement - (e->statement + 1));
 
-	e->statement = r->statement;
-	if (r->m.kind != STENO_KIND_STATEMENT || r->depth != 0)
-		e->statement--;
+	e->statement = last ? statement : statement - 1;
 	return difference;
 }
 
@@ -513,39 +512,44 @@ put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 	return p;
 }
 
-/* When a record ended, for the times of the block header. */
+/* When a statement ended, for the times of the block header. */
 static inline int64_t
-record_end(const StenoRecordMessage *r)
+end_of(int64_t time, uint64_t duration)
 {
-	if (r->m.kind != STENO_KIND_STATEMENT || r->duration == STENO_NONE64)
-		return r->time;
-	if (r->duration > (uint64_t) INT64_MAX - (uint64_t) (r->time > 0 ? r->time : 0))
+	if (duration == STENO_NONE64)
+		return time;
+	if (duration > (uint64_t) INT64_MAX - (uint64_t) (time > 0 ? time : 0))
 		return INT64_MAX;
-	return r->time + (int64_t) r->duration;
+	return time + (int64_t) duration;
 }
 
 static inline void
-note_times(StenoBlock *block, const StenoRecordMessage *r)
+note_times(StenoBlock *block, int64_t time, int64_t end)
 {
-	int64_t		end = record_end(r);
-
 	if (block->records++ == 0)
 	{
-		block->first_time = r->time;
+		block->first_time = time;
 		block->first_end = end;
 		block->last_end = end;
-		block->first_record_time = r->time;
+		block->first_record_time = time;
 	}
 	else
 	{
-		if (r->time < block->first_time)
-			block->first_time = r->time;
+		if (time < block->first_time)
+			block->first_time = time;
 		if (end < block->first_end)
 			block->first_end = end;
 		if (end > block->last_end)
 			block->last_end = end;
 	}
-	block->previous_time = r->time;
+	block->previous_time = time;
+}
+
+/* The difference to the record before; wraps for times that are further apart than the type is wide, as a reader's sum does. */
+static inline int64_t
+elapsed_since(const StenoBlock *block, int64_t time)
+{
+	return (int64_t) ((uint64_t) time - (uint64_t) block->previous_time);
 }
 
 static void
@@ -556,8 +560,7 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	Expected   *e = &block->expected[session];
 	uint32_t	mask = record_mask(r);
 	bool		first = block->records == 0;
-	/* wraps for times that are further apart than the type is wide, as a reader's sum does */
-	int64_t		elapsed = (int64_t) ((uint64_t) r->time - (uint64_t) block->previous_time);
+	int64_t		elapsed = elapsed_since(block, r->time);
 	int64_t		seq;
 	int64_t		statement = 0;
 	uint32_t	shape = 0;
@@ -574,11 +577,11 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, m.text, r->text_len);
 	if (first || elapsed != 0)
 		mask |= STENO_FIELD_TIME;
-	seq = advance_seq(e, r);
+	seq = advance_seq(e, r->seq);
 	if (seq != 0)
 		mask |= STENO_FIELD_SEQ;
 	if (r->m.kind <= STENO_KIND_START)
-		statement = advance_statement(e, r);
+		statement = advance_statement(e, r->statement, r->m.kind == STENO_KIND_STATEMENT && r->depth == 0);
 	if (statement != 0)
 		mask |= STENO_FIELD_STATEMENT;
 
@@ -615,10 +618,98 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	if (first)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
 
-	note_times(block, r);
+	note_times(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_of(r->time, r->duration) : r->time);
 	source->seq = e->seq;
 	if (r->m.kind <= STENO_KIND_START)
 		source->statement = e->statement;
+}
+
+/*
+ * Where the block has a brief record's shape and text.  NULL: it refers to what is
+ * not there.
+ */
+static inline const StenoKnown *
+know(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+{
+	StenoKnown *k = &source->known[b->template];
+	const StenoTemplate *t;
+
+	if (k->generation == block->generation && k->version == b->version)
+		return k;
+	t = steno_brief_template(b, source->templates);
+	if (t == NULL)
+		return NULL;
+	k->shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, t->bytes, t->shape_len);
+	k->text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, t->bytes + t->shape_len, t->text_len);
+	k->generation = block->generation;
+	k->version = b->version;
+	return k;
+}
+
+/* The same record as add_record makes of the whole of a brief one. */
+static void
+add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+{
+	const StenoKnown *k = know(block, source, b);
+	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT;
+	int64_t		elapsed = elapsed_since(block, b->time);
+	uint32_t	session;
+	int64_t		seq;
+	int64_t		statement;
+	uint32_t	guess = 24 + b->values_len;
+	Expected   *e;
+	uint8_t    *p;
+
+	if (k == NULL || block->records == 0)
+	{
+		StenoWhole	room;
+
+		add_record(block, source, steno_message_whole(&b->m, source->templates, &room));
+		return;
+	}
+	session = session_index(block, source);
+	e = &block->expected[session];
+	seq = advance_seq(e, b->seq);
+	statement = advance_statement(e, b->statement, true);
+	if (b->rows != STENO_NONE64)
+		mask |= STENO_FIELD_ROWS;
+	if (elapsed != 0)
+		mask |= STENO_FIELD_TIME;
+	if (b->duration != STENO_NONE64)
+		mask |= STENO_FIELD_DURATION;
+	if (b->m.flags & STENO_MESSAGE_VALUES)
+		mask |= STENO_FIELD_VALUES;
+	if (seq != 0)
+		mask |= STENO_FIELD_SEQ;
+	if (statement != 0)
+		mask |= STENO_FIELD_STATEMENT;
+	if (b->xid != 0)
+		mask |= STENO_FIELD_XID;
+
+	p = begin_item(block, STENO_KIND_STATEMENT, guess);
+	p = steno_put_varint(p, session);
+	p = steno_put_varint(p, mask);
+	p = steno_put_varint(p, k->shape);
+	p = steno_put_varint(p, k->text);
+	if (mask & STENO_FIELD_ROWS)
+		p = steno_put_varint(p, b->rows);
+	if (mask & STENO_FIELD_TIME)
+		p = steno_put_varint(p, steno_zigzag(elapsed));
+	if (mask & STENO_FIELD_DURATION)
+		p = steno_put_varint(p, b->duration);
+	if (mask & STENO_FIELD_VALUES)
+		p = put_string(p, (const uint8_t *) (b + 1), b->values_len);
+	if (mask & STENO_FIELD_SEQ)
+		p = steno_put_varint(p, steno_zigzag(seq));
+	if (mask & STENO_FIELD_STATEMENT)
+		p = steno_put_varint(p, steno_zigzag(statement));
+	if (mask & STENO_FIELD_XID)
+		p = steno_put_varint(p, b->xid);
+	end_item(block, guess, p);
+
+	note_times(block, b->time, end_of(b->time, b->duration));
+	source->seq = e->seq;
+	source->statement = e->statement;
 }
 
 /* ---- other messages ---- */
@@ -678,6 +769,13 @@ steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *mess
 		memset(source->body, 0, STENO_SESSION_FACTS);
 		source->body_len = STENO_SESSION_FACTS;
 		source->generation = 0;
+	}
+	if (message->flags & STENO_MESSAGE_BRIEF && message->kind < STENO_KIND_DATA)
+	{
+		if (!has_room(block, source, message->len + sizeof(StenoWhole)))
+			return false;
+		add_brief(block, source, (const StenoBriefMessage *) message);
+		return true;
 	}
 	if (!has_room(block, source, message->len))
 		return false;

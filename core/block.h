@@ -12,6 +12,15 @@
 #include "crypt.h"
 #include "message.h"
 
+/* Where a template of a ring stands in the block of a generation. */
+typedef struct StenoKnown
+{
+	uint64_t	generation;
+	uint32_t	shape;
+	uint32_t	text;
+	uint16_t	version;
+} StenoKnown;
+
 /* What the writer knows of the producer of one ring. */
 typedef struct StenoSource
 {
@@ -20,6 +29,8 @@ typedef struct StenoSource
 	uint64_t	generation;		/* ... of this generation */
 	uint64_t	seq;			/* last sequence number added */
 	uint64_t	statement;		/* last finished top-level statement */
+	const StenoTemplate *templates; /* of the ring; NULL: none */
+	StenoKnown	known[STENO_TEMPLATES];
 	uint8_t		body[STENO_SESSION_MAX];
 } StenoSource;
 

@@ -10,6 +10,8 @@
 #ifndef STENO_MESSAGE_H
 #define STENO_MESSAGE_H
 
+#include <stddef.h>
+
 #include "ring.h"
 
 /*
@@ -39,6 +41,10 @@ typedef struct StenoSessionMessage
 #define STENO_MESSAGE_PARTS 1	/* StenoParts */
 #define STENO_MESSAGE_CUT 2		/* StenoCut */
 #define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even of length 0 */
+#define STENO_MESSAGE_BRIEF 8	/* it is a StenoBriefMessage */
+
+#define STENO_NONE64 UINT64_MAX
+#define STENO_NONE32 UINT32_MAX
 
 /* Kinds 1-63: a record. */
 typedef struct StenoRecordMessage
@@ -49,11 +55,11 @@ typedef struct StenoRecordMessage
 	uint64_t	duration;		/* microseconds; STENO_NONE64: none */
 	uint64_t	rows;			/* STENO_NONE64: none */
 	uint64_t	statement;		/* 0: none */
+	uint32_t	xid;			/* 0: none */
 	uint32_t	substatement;
 	uint16_t	depth;
 	uint8_t		outcome;
 	uint8_t		extra_count;	/* pairs in the extra string */
-	uint32_t	xid;			/* 0: none */
 	char		sqlstate[8];	/* five characters; first byte 0: no error */
 	/* lengths of the strings that follow, in this order */
 	uint32_t	shape_len;		/* body of a shape definition; 0: none */
@@ -64,6 +70,29 @@ typedef struct StenoRecordMessage
 	uint32_t	extra_len;		/* pairs of strings, as in the format */
 	uint32_t	audited;		/* STENO_AUDITED_*; 0: by session alone */
 } StenoRecordMessage;
+
+/*
+ * A statement of a client that went well, the same as before but for its numbers
+ * and the values of its parameters: shape and text are one of the ring's
+ * templates.  It begins as StenoRecordMessage does.
+ */
+typedef struct StenoBriefMessage
+{
+	StenoMessage m;
+	uint64_t	seq;
+	int64_t		time;
+	uint64_t	duration;
+	uint64_t	rows;
+	uint64_t	statement;
+	uint32_t	xid;
+	uint16_t	version;		/* of the template */
+	uint8_t		template;
+	uint8_t		values_len;
+	/* values follow */
+} StenoBriefMessage;
+
+_Static_assert(offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
+			   sizeof(StenoBriefMessage) == 56, "brief and whole records begin alike");
 
 /* Bytes that went ahead in data parts, for text, values, message. */
 typedef struct StenoParts
@@ -77,9 +106,6 @@ typedef struct StenoCut
 	uint64_t	len;
 	uint8_t		hash[STENO_HASH_SIZE];
 } StenoCut;
-
-#define STENO_NONE64 UINT64_MAX
-#define STENO_NONE32 UINT32_MAX
 
 /* Kind STENO_KIND_DATA: a part of the record with this sequence number. */
 typedef struct StenoDataMessage
@@ -108,6 +134,14 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 	{
 		const StenoRecordMessage *r = (const StenoRecordMessage *) m;
 
+		if (m->flags & STENO_MESSAGE_BRIEF)
+		{
+			const StenoBriefMessage *b = (const StenoBriefMessage *) m;
+
+			need = sizeof(StenoBriefMessage);
+			return m->len >= need && m->len >= need + b->values_len &&
+				m->kind == STENO_KIND_STATEMENT && b->template < STENO_TEMPLATES;
+		}
 		need = sizeof(StenoRecordMessage);
 		if (m->len < need)
 			return false;
@@ -136,9 +170,63 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 	return m->len >= need;
 }
 
+/* What a brief record refers to; NULL: that is not there. */
+static inline const StenoTemplate *
+steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
+{
+	const StenoTemplate *t;
+
+	if (templates == NULL)
+		return NULL;
+	t = &templates[b->template];
+	if (t->version != b->version || (uint32_t) t->shape_len + t->text_len > STENO_TEMPLATE_ROOM)
+		return NULL;
+	return t;
+}
+
+/* A record, and room for the whole of any brief one. */
+typedef union StenoWhole
+{
+	StenoRecordMessage m;
+	uint8_t		bytes[sizeof(StenoRecordMessage) + STENO_TEMPLATE_ROOM + UINT8_MAX + 8];
+} StenoWhole;
+
+/*
+ * The whole of a record: what a brief one stands for, made in room, and any other
+ * as it is.  templates are its ring's.
+ */
+static inline const StenoRecordMessage *
+steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, StenoWhole *room)
+{
+	const StenoBriefMessage *b = (const StenoBriefMessage *) m;
+	const StenoTemplate *t;
+	StenoRecordMessage *r = &room->m;
+	uint8_t    *p = (uint8_t *) (r + 1);
+
+	if (!(m->flags & STENO_MESSAGE_BRIEF))
+		return (const StenoRecordMessage *) m;
+	t = steno_brief_template(b, templates);
+	memset(r, 0, sizeof(*r));
+	memcpy(r, b, offsetof(StenoBriefMessage, version));
+	r->m.flags &= ~STENO_MESSAGE_BRIEF;
+	r->text_len = STENO_NONE32;
+	if (t)
+	{
+		r->shape_len = t->shape_len;
+		r->text_len = t->text_len;
+		memcpy(p, t->bytes, t->shape_len + t->text_len);
+		p += t->shape_len + t->text_len;
+	}
+	r->values_len = b->values_len;
+	memcpy(p, b + 1, b->values_len);
+	p += b->values_len;
+	r->m.len = ((uint32_t) (p - room->bytes) + 7) & ~7u;
+	return r;
+}
+
 /*
  * The staged record of the statement in a dead producer's in-flight slot, or NULL
- * when there is none, or it cannot be one.
+ * when there is none, or it cannot be one.  It may be brief.
  */
 static inline const StenoRecordMessage *
 steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size)

@@ -22,6 +22,7 @@
 #define ROUND_UP(n) (((n) + RING_PAGE - 1) & ~(RING_PAGE - 1))
 
 _Static_assert(sizeof(StenoRing) % STENO_CACHE_LINE == 0, "ring headers must not share a cache line");
+_Static_assert(sizeof(StenoTemplate) % STENO_CACHE_LINE == 0, "nor what brief records refer to");
 _Static_assert(sizeof(StenoMessage) == 8, "messages are multiples of 8");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the ring needs lock-free 64-bit atomics");
 
@@ -32,9 +33,16 @@ rings_offset(void)
 }
 
 static uint64_t
+templates_offset(uint32_t nrings)
+{
+	return rings_offset() + (uint64_t) nrings * sizeof(StenoRing);
+}
+
+static uint64_t
 data_offset(uint32_t nrings)
 {
-	return ROUND_UP(rings_offset() + (uint64_t) nrings * sizeof(StenoRing));
+	return ROUND_UP(templates_offset(nrings) +
+					(uint64_t) nrings * STENO_TEMPLATES * sizeof(StenoTemplate));
 }
 
 /* Bytes of a file with these rings. */
@@ -92,6 +100,7 @@ describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32_t nwriters,
 	file->system_identifier = system_identifier;
 	file->created = now;
 	file->rings_offset = rings_offset();
+	file->templates_offset = templates_offset(nrings);
 	file->data_offset = data_offset(nrings);
 	file->total = steno_rings_total(nrings, size);
 	/* last: a file without it was never finished, and holds nothing */
@@ -155,6 +164,7 @@ invalid(const StenoRingFile *file, uint64_t size)
 		return "ring file of another version";
 	if (!shape_is_valid(file->nrings, file->size, file->nwriters) ||
 		file->rings_offset != rings_offset() ||
+		file->templates_offset != templates_offset(file->nrings) ||
 		file->data_offset != data_offset(file->nrings) ||
 		file->total != steno_rings_total(file->nrings, file->size) ||
 		file->total != size)

@@ -17,6 +17,7 @@
  *
  *		StenoRingFile		whole pages of 4 kB
  *		StenoRing[nrings]	headers, each a multiple of the cache line
+ *		StenoTemplate[nrings][STENO_TEMPLATES]
  *		data[nrings]		page-aligned, size bytes each
  */
 #ifndef STENO_RING_H
@@ -29,7 +30,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 3
+#define STENO_RING_VERSION 4
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -51,6 +52,26 @@ typedef struct StenoMessage
 	uint16_t	kind;
 	uint16_t	flags;
 } StenoMessage;
+
+/*
+ * What is the same in each record of a prepared statement: brief records
+ * (message.h) refer to it.  Written by the ring's producer, before the first
+ * record that refers to it is published, and changed only after all such records
+ * have been freed; so who reads one of them finds what it means, in the file of a
+ * dead server, too.
+ */
+#define STENO_TEMPLATES 6
+#define STENO_TEMPLATE_ROOM 304
+
+typedef struct StenoTemplate
+{
+	uint16_t	version;		/* another one after each change */
+	uint16_t	shape_len;
+	uint16_t	text_len;
+	uint16_t	pad;
+	uint64_t	needed_until;	/* no record from this position on refers to it; the producer's own */
+	uint8_t		bytes[STENO_TEMPLATE_ROOM];	/* shape, then text */
+} StenoTemplate;
 
 /*
  * What a session runs now.  Written by the ring's producer only, with relaxed
@@ -211,6 +232,7 @@ typedef struct StenoRingFile
 	uint64_t	rings_offset;
 	uint64_t	data_offset;
 	uint64_t	total;			/* bytes of the file */
+	uint64_t	templates_offset;
 	StenoIntent intents[STENO_MAX_WRITERS];
 } StenoRingFile;
 
@@ -239,6 +261,13 @@ steno_ring_at(const StenoRings *rings, uint32_t i)
 						  (size_t) i * rings->file->ring_stride);
 }
 
+static inline StenoTemplate *
+steno_ring_templates(const StenoRings *rings, uint32_t i)
+{
+	return (StenoTemplate *) ((char *) rings->file + rings->file->templates_offset) +
+		(size_t) i * STENO_TEMPLATES;
+}
+
 static inline uint8_t *
 steno_ring_data(const StenoRings *rings, uint32_t i)
 {
@@ -256,6 +285,7 @@ typedef struct StenoProducer
 {
 	StenoRing  *ring;
 	uint8_t    *data;
+	StenoTemplate *templates;
 	uint32_t	size;
 	uint32_t	max_message;
 	uint64_t	head;
@@ -267,6 +297,7 @@ steno_producer_init(StenoProducer *p, const StenoRings *rings, uint32_t i)
 {
 	p->ring = steno_ring_at(rings, i);
 	p->data = steno_ring_data(rings, i);
+	p->templates = steno_ring_templates(rings, i);
 	p->size = rings->file->size;
 	p->max_message = p->size / STENO_RING_SHARE;
 	p->head = atomic_load_explicit(&p->ring->head, memory_order_relaxed);
@@ -308,17 +339,26 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 }
 
 /*
- * Have the next message's lines brought near: nobody has touched them since the
- * last round of the ring.
+ * Have the next message's lines brought near, to be written: nobody has touched
+ * them since the last round of the ring.  A builtin would not do: GCC takes a
+ * function of nothing but prefetches for one without effect, and leaves it out.
  */
 static inline void
-steno_ring_prefetch(const StenoProducer *p)
+steno_ring_prefetch(const StenoProducer *p, int lines)
 {
 	const uint8_t *next = p->data + (p->head & (p->size - 1));
 	int			i;
 
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < lines; i++)
+	{
+#if defined(__x86_64__)
+		__asm__ volatile ("prefetchw %0" : : "m" (next[i * STENO_CACHE_LINE]));
+#elif defined(__aarch64__)
+		__asm__ volatile ("prfm pstl1keep, %0" : : "Q" (next[i * STENO_CACHE_LINE]));
+#else
 		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
+#endif
+	}
 }
 
 /* The head once a reserved message is published. */

@@ -60,10 +60,17 @@ typedef struct StenoKept
  * Plans of prepared statements that ran lately, and what is the same each time:
  * where their text stands in the source, their kept shape, and their parameters,
  * which are all of fixed width.  A plan is known by its address, for as long as
- * the memory context that it lives in.
+ * the memory context that it lives in.  Each has the ring's template of its
+ * own number for its shape and text, once no record in the ring needs what that
+ * was before.
  */
-#define STENO_PREPARED 6
+#define STENO_PREPARED STENO_TEMPLATES
 #define STENO_PREPARED_PARAMS 8
+
+/* Whether the records of a prepared statement are brief. */
+#define STENO_BRIEF_LATER 0		/* its template may still be another one's */
+#define STENO_BRIEF_YES 1
+#define STENO_BRIEF_NEVER 2		/* its template finds no room */
 
 typedef struct StenoPrepared
 {
@@ -74,6 +81,9 @@ typedef struct StenoPrepared
 	uint8		count;			/* of parameters */
 	uint8		values_len;		/* of parameters, encoded */
 	uint8		kept;			/* index of its shape */
+	uint8		class;
+	uint8		brief;			/* STENO_BRIEF_* */
+	uint16		version;		/* of its template */
 } StenoPrepared;
 
 /* A query between ExecutorStart and ExecutorEnd. */
@@ -221,12 +231,6 @@ typedef struct StenoLocal
 	int			last_end;
 	TimestampTz last_time;
 
-	/*
-	 * Memory for one record.  Who takes some of it sets scratch_used;
-	 * steno_record_put resets it then.
-	 */
-	MemoryContext scratch;
-
 	/* hooks to chain to, or what the server would have called */
 	ExecutorStart_hook_type previous_start;
 	ExecutorRun_hook_type previous_run;
@@ -236,15 +240,33 @@ typedef struct StenoLocal
 	ProcessUtility_hook_type previous_utility;
 	object_access_hook_type previous_access;
 
-	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
-	int			near_next;		/* to be replaced next */
+	/*
+	 * What a statement needs of the server, by address: the library's own
+	 * table of these is spread over many lines of another page.
+	 */
+	Portal	   *active_portal;
+	char	  **application_name;
+	ErrorContextCallback **error_context;
+	Oid			(*get_user_id) (void);
+	TimestampTz (*statement_start) (void);
+	TransactionId (*transaction_id) (void);
 
 	StenoLevel	top;			/* of a client's statement */
 	StenoStatement top_utility; /* if it is a utility statement */
-	StenoOpen	few_open[STENO_FEW_OPEN];
-	uint8		kept_next;		/* to be replaced next */
+
+	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
+	int			near_next;		/* to be replaced next */
+	uint8		kept_next;		/* likewise */
 	uint8		prepared_next;	/* likewise */
-	StenoPrepared prepared[STENO_PREPARED];
+
+	/*
+	 * Memory for one record.  Who takes some of it sets scratch_used;
+	 * steno_record_put resets it then.
+	 */
+	MemoryContext scratch;
+
+	StenoOpen	few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
 	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
 } StenoLocal;
@@ -327,6 +349,19 @@ extern void steno_policy_switch(uint32 flag, bool on);
 extern void steno_policy_refresh(void);
 extern void steno_policy_begin(StenoStatement *s, const StenoStatement *outer);
 
+/* A prepared statement is known no more; what is in the ring, staged included, still needs its template. */
+static inline void
+steno_forget_prepared(int i)
+{
+	StenoPrepared *p = &steno_my.prepared[i];
+
+	p->plan = NULL;
+	if (p->brief == STENO_BRIEF_YES)
+		steno_my.producer.templates[i].needed_until = steno_my.producer.head +
+			(steno_my.staged ? steno_my.staged->m.len : 0);
+	p->brief = STENO_BRIEF_LATER;
+}
+
 /* Names in the kept shapes may have changed. */
 static inline void
 steno_forget_shapes(void)
@@ -335,6 +370,8 @@ steno_forget_shapes(void)
 
 	for (i = 0; i < STENO_KEPT_SHAPES; i++)
 		steno_my.kept[i].len = 0;
+	for (i = 0; i < STENO_PREPARED; i++)
+		steno_forget_prepared(i);
 }
 
 /* To be called before a statement's class is looked at. */

@@ -173,7 +173,7 @@ plan_gone(void *plan)
 
 	for (i = 0; i < STENO_PREPARED; i++)
 		if (steno_my.prepared[i].plan == plan)
-			steno_my.prepared[i].plan = NULL;
+			steno_forget_prepared(i);
 }
 
 /* Have plan_gone called in time; false: memory is short. */
@@ -224,7 +224,7 @@ learn_prepared(const StenoOpen *o, const StenoParams *values)
 {
 	const PlannedStmt *plan = o->query->plannedstmt;
 	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == o->s.source ? ActivePortal->cplan : NULL;
-	StenoPrepared p = {.plan = plan};
+	StenoPrepared p = {.plan = plan, .class = o->s.class};
 	uint64		offset = o->s.text - o->s.source;
 	int			i;
 
@@ -238,26 +238,36 @@ learn_prepared(const StenoOpen *o, const StenoParams *values)
 	p.text_offset = (uint32) offset;
 	p.text_len = (uint32) o->s.text_len;
 	p.kept = o->kept - steno_my.kept;
-	/* the plan may have outlived the shape that it had */
 	for (i = 0; i < STENO_PREPARED; i++)
-		if (steno_my.prepared[i].plan == plan)
-		{
-			steno_my.prepared[i] = p;
-			return;
-		}
-	steno_my.prepared[steno_my.prepared_next] = p;
-	steno_my.prepared_next = (steno_my.prepared_next + 1) % STENO_PREPARED;
+	{
+		const StenoPrepared *q = &steno_my.prepared[i];
+
+		if (q->plan != plan)
+			continue;
+		if (q->text_offset == p.text_offset && q->text_len == p.text_len && q->widths == p.widths &&
+			q->count == p.count && q->values_len == p.values_len && q->kept == p.kept)
+			return;				/* it is known, but something asked for a special look */
+		break;
+	}
+	if (i == STENO_PREPARED)
+	{
+		i = steno_my.prepared_next;
+		steno_my.prepared_next = (i + 1) % STENO_PREPARED;
+	}
+	steno_forget_prepared(i);
+	steno_my.prepared[i] = p;
 }
 
 /*
  * What is known of a query that begins; NULL: it is no prepared one that ran
  * lately, or anything asks for a special look.
  */
-static inline const StenoPrepared *
+static inline StenoPrepared *
 find_prepared(const QueryDesc *query)
 {
-	const StenoPrepared *p = steno_my.prepared;
+	StenoPrepared *p = steno_my.prepared;
 	ParamListInfo params = query->params;
+	Portal		portal = *steno_my.active_portal;
 
 	if (unlikely(!steno_all_usual()))
 		return NULL;
@@ -266,11 +276,9 @@ find_prepared(const QueryDesc *query)
 			return NULL;
 	if (unlikely(p->count != (params ? params->numParams : 0) ||
 				 (params && params->paramFetch != NULL) ||
-				 ActivePortal == NULL || ActivePortal->sourceText != query->sourceText ||
-				 steno_my.kept[p->kept].len == 0 ||
-				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask &
-				   (1u << steno_my.kept[p->kept].class)) ||
-				 steno_my.application != application_name))
+				 portal == NULL || portal->sourceText != query->sourceText ||
+				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
+				 steno_my.application != *steno_my.application_name))
 		return NULL;
 	return p;
 }
@@ -325,7 +333,7 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 		return;
 	for (i = 0; i < STENO_PREPARED; i++)
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
-			steno_my.prepared[i].plan = NULL;
+			steno_forget_prepared(i);
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
 	*k = *key;
 	memcpy(k->shape, record->shape, record->shape_len);
@@ -346,7 +354,7 @@ static inline void
 finish_staged(const StenoOpen *o)
 {
 	steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
-						GetTopTransactionIdIfAny());
+						steno_my.transaction_id());
 }
 
 /* The query has ended; edata: it failed; closed: see make_record. */
@@ -450,7 +458,7 @@ begin_query(QueryDesc *query)
 	if (!steno_recording())
 		return NULL;
 	steno_trouble_check(NULL);
-	steno_ring_prefetch(&steno_my.producer);
+	steno_ring_prefetch(&steno_my.producer, 5);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{
@@ -548,21 +556,21 @@ start_query(QueryDesc *query, int eflags)
 
 /* A client's query starts, nothing else is open, and all of it is known but its numbers. */
 static inline void
-start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
+start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
 	StenoOpen  *o = steno_my.open;
+	Portal		portal = *steno_my.active_portal;
 	bool		saved_own = steno_my.starting_own;
 
-	steno_ring_prefetch(&steno_my.producer);
 	steno_my.open_count = 1;
 	o->query = query;
-	o->portal = ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	o->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
 	o->plan_cached = true;
 	o->subid = steno_my.subid;
 	o->rows = 0;
 	o->staged = false;
 	o->kept = &steno_my.kept[p->kept];
-	steno_begin_prepared(&o->s, query, p, o->kept->class);
+	steno_begin_prepared(&o->s, query, p, p->class);
 	steno_my.starting_own = true;
 	steno_enter_top(query);
 	steno_my.previous_start(query, eflags);
@@ -571,7 +579,7 @@ start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
 	o = steno_find_open(query);
 	if (unlikely(o == NULL))
 		return;
-	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt && o->kept->len != 0))
+	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt))
 		o->staged = steno_record_stage_prepared(&o->s, p, query->params);
 	if (unlikely(!o->staged))
 		stage(o);
@@ -580,9 +588,12 @@ start_prepared(QueryDesc *query, int eflags, const StenoPrepared *p)
 STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
-	const StenoPrepared *p = find_prepared(query);
+	StenoPrepared *p;
 
-	if (likely(p != NULL && steno_my.user_id == GetUserId()))
+	/* first of all: this wait and those of the looks below are then one */
+	steno_ring_prefetch(&steno_my.producer, 2);
+	p = find_prepared(query);
+	if (likely(p != NULL && steno_my.user_id == steno_my.get_user_id()))
 		start_prepared(query, eflags, p);
 	else
 		start_query(query, eflags);
@@ -729,31 +740,29 @@ transaction_closed(void)
 STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
-	switch (event)
+	/* no switch: its table would be another line of another page */
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
 	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			if (unlikely(!steno_my.described))
-				steno_transaction_ending();
-			/* what deferred triggers have made can be named for the last time */
-			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
-				unlikely(steno_my.top_utility.objects != NULL))
-				steno_objects_finish(&steno_my.top_utility, NULL);
-			return;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-			steno_my.subid = TopSubTransactionId;
-			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
-				transaction_closed();
-			break;
-		case XACT_EVENT_ABORT:
-			steno_statement_aborted();
-			break;
-		default:
-			return;
+		if (unlikely(!steno_my.described))
+			steno_transaction_ending();
+		/* what deferred triggers have made can be named for the last time */
+		if (steno_my.level == &steno_top_level && steno_top_level.ending &&
+			unlikely(steno_my.top_utility.objects != NULL))
+			steno_objects_finish(&steno_my.top_utility, NULL);
+		return;
 	}
+	if (likely(event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE))
+	{
+		steno_my.subid = TopSubTransactionId;
+		if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+			transaction_closed();
+	}
+	else if (event == XACT_EVENT_ABORT)
+		steno_statement_aborted();
+	else
+		return;
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		TransactionIdIsValid(steno_my.transaction_id()))
 		steno_transaction_record(event);
 	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
 		steno_delivery_transaction(event);
@@ -763,6 +772,12 @@ transaction_end(XactEvent event, void *arg)
 void
 steno_query_install(void)
 {
+	steno_my.active_portal = &ActivePortal;
+	steno_my.application_name = &application_name;
+	steno_my.error_context = &error_context_stack;
+	steno_my.get_user_id = GetUserId;
+	steno_my.statement_start = GetCurrentStatementStartTimestamp;
+	steno_my.transaction_id = GetTopTransactionIdIfAny;
 	steno_my.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = executor_start;
 	steno_my.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;

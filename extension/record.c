@@ -749,13 +749,69 @@ steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 sha
 	return true;
 }
 
-/* As put_bytes, by the library's memcpy, however short the compiler takes it for. */
-static inline uint8 *
-put_called(uint8 *p, const void *bytes, size_t len)
+/*
+ * Have brief records of a prepared statement from now on, if no record in the ring
+ * needs the template that they will refer to.
+ */
+STENO_COLD static void
+define(const StenoStatement *q, StenoPrepared *prepared)
 {
-__asm__("":"+r"(len));
-	memcpy(p, bytes, len);
-	return p + len;
+	int			i = prepared - steno_my.prepared;
+	const StenoKept *k = &steno_my.kept[prepared->kept];
+	StenoProducer *p = &steno_my.producer;
+	StenoTemplate *t = &p->templates[i];
+
+	if (prepared->brief == STENO_BRIEF_NEVER)
+		return;
+	if (k->len + q->text_len > STENO_TEMPLATE_ROOM)
+	{
+		prepared->brief = STENO_BRIEF_NEVER;
+		return;
+	}
+	/* pairs with the release store in steno_ring_free: the writer has read the last record that needs it */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	if (p->tail < t->needed_until)
+		return;
+	t->version++;
+	t->shape_len = k->len;
+	t->text_len = (uint16) q->text_len;
+	memcpy(t->bytes, k->shape, k->len);
+	memcpy(t->bytes + k->len, q->text, q->text_len);
+	prepared->version = t->version;
+	prepared->brief = STENO_BRIEF_YES;
+}
+
+/* Room for a brief record, with all but its values; NULL: it must be done the other way. */
+static pg_attribute_always_inline StenoBriefMessage *
+begin_brief(const StenoStatement *q, const StenoPrepared *prepared)
+{
+	StenoBriefMessage *b = (StenoBriefMessage *) reserve_staged(sizeof(StenoBriefMessage) + prepared->values_len);
+
+	if (unlikely(b == NULL))
+		return NULL;
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = prepared->count > 0 ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
+	b->time = q->time;
+	b->statement = q->statement;
+	b->version = prepared->version;
+	b->template = prepared - steno_my.prepared;
+	b->values_len = prepared->values_len;
+	return b;
+}
+
+/* The same for one whose template is to come, whole: where its values go. */
+STENO_COLD static StenoRecordMessage *
+begin_whole(const StenoStatement *q, const StenoPrepared *prepared, uint8 **values)
+{
+	const StenoKept *k = &steno_my.kept[prepared->kept];
+	StenoRecordMessage *m = begin_usual(q, k->len, 0, prepared->values_len, prepared->count > 0);
+
+	if (m == NULL)
+		return NULL;
+	m->audited = 0;
+	*values = put_bytes((uint8 *) (m + 1), k->shape, k->len);
+	*values = put_bytes(*values, q->text, q->text_len);
+	return m;
 }
 
 /*
@@ -763,10 +819,8 @@ __asm__("":"+r"(len));
  * says.  False, too, when one of them is NULL.
  */
 STENO_HOT bool
-steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepared,
-							ParamListInfo params)
+steno_record_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params)
 {
-	const StenoKept *k = &steno_my.kept[prepared->kept];
 	uint32		widths = prepared->widths;
 	int			count = prepared->count;
 	StenoRecordMessage *m;
@@ -776,12 +830,19 @@ steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepar
 	for (i = 0; i < count; i++)
 		if (unlikely(params->params[i].isnull))
 			return false;
-	m = begin_usual(q, k->len, 0, prepared->values_len, count > 0);
+	if (unlikely(prepared->brief != STENO_BRIEF_YES))
+		define(q, prepared);
+	if (likely(prepared->brief == STENO_BRIEF_YES))
+	{
+		StenoBriefMessage *b = begin_brief(q, prepared);
+
+		m = (StenoRecordMessage *) b;
+		p = (uint8 *) (b + 1);
+	}
+	else
+		m = begin_whole(q, prepared, &p);
 	if (unlikely(m == NULL))
 		return false;
-	m->audited = 0;
-	p = put_called((uint8 *) (m + 1), k->shape, k->len);
-	p = put_called(p, q->text, q->text_len);
 	for (i = 0; i < count; i++, widths >>= 2)
 	{
 		/* a datum by value is a number of the whole word */
@@ -812,7 +873,8 @@ STENO_COLD void
 steno_record_unstage(void)
 {
 	StenoLocal *s = &steno_my;
-	const StenoRecordMessage *m = s->staged;
+	StenoWhole	room;
+	const StenoRecordMessage *m = steno_message_whole(&s->staged->m, s->producer.templates, &room);
 	const char *text = (const char *) (m + 1) + m->shape_len;
 	int			i;
 
@@ -856,14 +918,23 @@ steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, c
 	StenoLocal *s = &steno_my;
 	StenoProducer *p = &s->producer;
 	StenoRecordMessage *m = s->staged;
-	uint64		body = sizeof(StenoRecordMessage) + m->shape_len +
-	(m->text_len == STENO_NONE32 ? 0 : m->text_len) + m->nulls_len + m->values_len;
+	StenoWhole	room;
+	const StenoRecordMessage *whole = steno_message_whole(&m->m, p->templates, &room);
+	uint64		body = sizeof(StenoRecordMessage) + whole->shape_len +
+	(whole->text_len == STENO_NONE32 ? 0 : whole->text_len) + whole->nulls_len + whole->values_len;
 	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
 
-	if (m->extra_len > 0 || total > p->max_message ||
+	if (whole->extra_len > 0 || total > p->max_message ||
 		(uint8 *) m + total > p->data + p->size ||
 		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->size)
 		return false;
+	if (whole != m)
+	{
+		/* recovery must not take it for staged while it changes */
+		steno_record_unstage();
+		memcpy(m, whole, body);
+		s->staged = m;
+	}
 	m->m.len = (uint32) total;
 	memcpy((uint8 *) m + body, message, strlen(message));
 	/* should we die here, recovery reads the record as it is: bytes before their length */

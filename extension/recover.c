@@ -61,10 +61,11 @@ skip_written(StenoRings *rings, uint32 i)
 		else if (m->kind > 0 && m->kind < STENO_KIND_DATA)
 		{
 			const StenoRecordMessage *record = (const StenoRecordMessage *) m;
+			bool		nested = !(m->flags & STENO_MESSAGE_BRIEF) && record->depth != 0;
 
 			ring->session_seq = record->seq;
 			if (record->statement != 0 && m->kind == STENO_KIND_STATEMENT)
-				ring->session_statement = record->depth == 0 ? record->statement : record->statement - 1;
+				ring->session_statement = nested ? record->statement - 1 : record->statement;
 		}
 		position += m->len;
 	}
@@ -122,11 +123,14 @@ resolve_intents(StenoRings *rings)
 
 /* Its record was staged: all that was known at its start. */
 static void
-add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged)
+add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged,
+		   const StenoTemplate *templates)
 {
-	StenoRecordMessage *m = palloc(staged->m.len);
+	StenoWhole	room;
+	const StenoRecordMessage *whole = steno_message_whole(&staged->m, templates, &room);
+	StenoRecordMessage *m = palloc(whole->m.len);
 
-	memcpy(m, staged, staged->m.len);
+	memcpy(m, whole, whole->m.len);
 	m->seq = source->seq + 1;
 	m->duration = STENO_NONE64;
 	m->rows = STENO_NONE64;
@@ -279,7 +283,7 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 				steno_inflight_record(f, steno_ring_data(drain->rings, i), drain->rings->file->size);
 
 			if (staged)
-				add_staged(w, source, staged);
+				add_staged(w, source, staged, steno_ring_templates(drain->rings, i));
 			else
 				add_interrupted(w, source, f);
 			interrupted++;

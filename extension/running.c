@@ -69,11 +69,16 @@ running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void 
 	uint32		offset = (uint32) (f->position & (size - 1));
 	uint32		n = Min(size - offset, copied_room);
 	StenoInFlight of_copy;
+	StenoTemplate templates[STENO_TEMPLATES];
+	const StenoRecordMessage *staged;
+	const StenoRecordMessage *whole;
+	StenoWhole	expanded;
 
 	if (!f->staged)
 		return steno_running_message(buf, room, f);
-	/* the text is in the record that the session has staged in its ring */
+	/* the text is in the record that the session has staged in its ring, or in what that refers to */
 	memcpy(copied, steno_ring_data(drain->rings, i) + offset, n);
+	memcpy(templates, steno_ring_templates(drain->rings, i), sizeof(templates));
 	/* pairs with the release fence in steno_inflight_change: the copy before this look */
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&ring->inflight.version, memory_order_relaxed) !=
@@ -81,7 +86,13 @@ running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void 
 		return NULL;
 	memcpy(&of_copy, f, offsetof(StenoInFlight, text));
 	of_copy.position = 0;
-	return (StenoRecordMessage *) steno_inflight_record(&of_copy, copied, n);
+	staged = steno_inflight_record(&of_copy, copied, n);
+	if (staged == NULL)
+		return NULL;
+	whole = steno_message_whole(&staged->m, templates, &expanded);
+	if (whole != staged)
+		memcpy(copied, whole, whole->m.len);
+	return (StenoRecordMessage *) copied;
 }
 
 /*

@@ -394,8 +394,12 @@ become_producer(uint32 slot)
 {
 	StenoRing  *ring = steno_ring_at(&steno_rings, slot);
 	StenoProducer *producer = &steno_my.producer;
+	int			i;
 
 	steno_producer_init(producer, &steno_rings, slot);
+	/* records of the slot's last session may need its templates */
+	for (i = 0; i < STENO_PREPARED; i++)
+		producer->templates[i].needed_until = producer->head;
 	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
 		return;
 	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));

@@ -162,8 +162,8 @@ steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 	l->staged = false;
 	l->callback.callback = steno_note_raised;
 	l->callback.arg = l;
-	l->callback.previous = error_context_stack;
-	error_context_stack = &l->callback;
+	l->callback.previous = *steno_my.error_context;
+	*steno_my.error_context = &l->callback;
 	steno_my.level = l;
 }
 
@@ -177,7 +177,7 @@ steno_enter_top(QueryDesc *query)
 static inline void
 steno_leave(StenoLevel *l)
 {
-	error_context_stack = l->callback.previous;
+	*steno_my.error_context = l->callback.previous;
 	steno_my.level = l->outer;
 }
 

@@ -272,7 +272,7 @@ extern void *steno_record_room(uint32 len);
 extern bool steno_record_stage(const StenoRecord *record);
 extern bool steno_record_stage_usual(const StenoStatement *q, const uint8 *shape,
 									 uint32 shape_len, const StenoParams *params);
-extern bool steno_record_stage_prepared(const StenoStatement *q, const StenoPrepared *prepared,
+extern bool steno_record_stage_prepared(const StenoStatement *q, StenoPrepared *prepared,
 										ParamListInfo params);
 extern void steno_record_unstage(void);
 extern void steno_record_finish(uint64 duration, uint64 rows, TransactionId xid);

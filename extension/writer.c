@@ -86,6 +86,7 @@ steno_drain_load(StenoDrain *drain, uint32 i)
 	drain->told[i] = ring->told;
 	memset(source, 0, sizeof(*source));
 	source->generation = UINT64_MAX;	/* of no block */
+	source->templates = steno_ring_templates(drain->rings, i);
 	if (ring->session_len <= STENO_SESSION_MAX)
 	{
 		source->body_len = ring->session_len;
