@@ -545,7 +545,10 @@ note_times(StenoBlock *block, int64_t time, int64_t end)
 	block->previous_time = time;
 }
 
-/* The difference to the record before; wraps for times that are further apart than the type is wide, as a reader's sum does. */
+/*
+ * The difference to the record before.  It wraps for times that are further apart
+ * than the type is wide, as a reader's sum does.
+ */
 static inline int64_t
 elapsed_since(const StenoBlock *block, int64_t time)
 {

@@ -38,6 +38,18 @@
 #define STENO_OWN_MAX 2496
 #define STENO_INFLIGHT_TEXT 232
 
+/*
+ * Have a line brought near, to be written.  A builtin would not do: GCC takes a
+ * function of nothing but prefetches for one without effect, and leaves it out.
+ */
+#if defined(__x86_64__)
+#define STENO_PREFETCH_WRITE(p) __asm__ volatile ("prefetchw %0" : : "m" (*(p)))
+#elif defined(__aarch64__)
+#define STENO_PREFETCH_WRITE(p) __asm__ volatile ("prfm pstl1keep, %0" : : "Q" (*(p)))
+#else
+#define STENO_PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
+#endif
+
 /* A message is at most this share of a ring; bigger records go in parts. */
 #define STENO_RING_SHARE 8
 #define STENO_RING_MIN (16 * 1024)
@@ -69,8 +81,7 @@ typedef struct StenoTemplate
 	uint16_t	shape_len;
 	uint16_t	text_len;
 	uint16_t	pad;
-	uint64_t	needed_until;	/* no record from this position on refers to
-								 * it; the producer's own */
+	uint64_t	needed_until;	/* for the producer: no record from here on refers to it */
 	uint8_t		bytes[STENO_TEMPLATE_ROOM]; /* shape, then text */
 } StenoTemplate;
 
@@ -156,18 +167,32 @@ typedef struct StenoRing
 	 * writer is about to write is whole (see StenoIntent).  durable: all
 	 * before it is on disk; never ahead of tail.
 	 */
-				_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
+	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
 	uint64_t	pending;
 	_Atomic uint64_t durable;
 	uint32_t	session_len;	/* of session[] below */
 	uint64_t	session_seq;	/* last sequence number before tail */
 	uint64_t	session_statement;
 
+	/*
+	 * Consumer: how much of untold below a gap record in the trail counts, and
+	 * how much will be once the block that the writer is about to write is whole.
+	 */
+	uint64_t	told;
+	uint64_t	telling;
+
 	/* Owner: the producer's process; set on attach, 0 on detach. */
-				_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
+	_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
 	_Atomic uint32_t owner_flags;
 
-				_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
+	/*
+	 * Owner, when its session ends: records that sessions have dropped since the
+	 * ring was made, and that could not even be left in gap above, as that of a
+	 * session before was there still.  The consumer tells their number.  relaxed
+	 */
+	_Atomic uint64_t untold;
+
+	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
 	/*
 	 * Consumer: the session definition (body of a StenoSessionMessage) in
@@ -176,10 +201,10 @@ typedef struct StenoRing
 	 * two leaves pending > tail, and recovery takes the definition from the
 	 * messages between them.
 	 */
-				_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
+	_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
 
 	/* Producer: what it likes to have in the same page as the rest. */
-				_Alignas(STENO_CACHE_LINE) uint8_t own[STENO_OWN_MAX];
+	_Alignas(STENO_CACHE_LINE) uint8_t own[STENO_OWN_MAX];
 } StenoRing;
 
 /* A page each, so that what a statement touches of it lies in one. */
@@ -328,8 +353,7 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 
 /*
  * Have the next message's lines brought near, to be written: nobody has touched
- * them since the last round of the ring.  A builtin would not do: GCC takes a
- * function of nothing but prefetches for one without effect, and leaves it out.
+ * them since the last round of the ring.
  */
 static inline void
 steno_ring_prefetch(const StenoProducer *p, int lines)
@@ -338,15 +362,7 @@ steno_ring_prefetch(const StenoProducer *p, int lines)
 	int			i;
 
 	for (i = 0; i < lines; i++)
-	{
-#if defined(__x86_64__)
-		__asm__ volatile ("prefetchw %0"::"m" (next[i * STENO_CACHE_LINE]));
-#elif defined(__aarch64__)
-		__asm__ volatile ("prfm pstl1keep, %0"::"Q" (next[i * STENO_CACHE_LINE]));
-#else
-		__builtin_prefetch(next + i * STENO_CACHE_LINE, 1);
-#endif
-	}
+		STENO_PREFETCH_WRITE(next + i * STENO_CACHE_LINE);
 }
 
 /* The head once a reserved message is published. */

@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "utils/timestamp.h"
-
 #include "alert.h"
 
 #define ALERT_SECONDS 30		/* a command may take */
@@ -35,10 +33,17 @@ typedef struct Alert
 static Alert waiting[WAITING];
 static int	count;
 static pid_t running;			/* 0: none */
-static TimestampTz started;
+static uint64 started;			/* by the clock that nobody sets */
 static bool killed;				/* the one that runs */
 static bool failure_said;
 static bool overflow_said;
+
+static bool
+is_over(uint64 start, int seconds)
+{
+	return steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) >=
+		seconds * UINT64CONST(1000000);
+}
 
 /* name of a placeholder's variable; NULL: it is none */
 static const char *
@@ -185,7 +190,7 @@ run_first(void)
 		say_failure(strerror(error));
 		return;
 	}
-	started = GetCurrentTimestamp();
+	started = steno_clock_ticks(&steno_my.clock);
 	killed = false;
 }
 
@@ -200,7 +205,7 @@ reap(int seconds)
 	if (pid == 0)
 	{
 		/* one that hangs in the kernel, on the disk that fails, ends later: we must not wait */
-		if (!killed && TimestampDifferenceExceeds(started, GetCurrentTimestamp(), seconds * 1000))
+		if (!killed && is_over(started, seconds))
 		{
 			kill(-running, SIGKILL);
 			killed = true;
@@ -260,11 +265,11 @@ steno_alert(const char *event, int stream, const char *message)
 void
 steno_alert_finish(void)
 {
-	TimestampTz end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), LAST_SECONDS * 1000);
+	uint64		begin = steno_clock_ticks(&steno_my.clock);
 
 	while (running != 0 || count > 0)
 	{
-		if (GetCurrentTimestamp() >= end)
+		if (is_over(begin, LAST_SECONDS))
 		{
 			count = 0;
 			if (running != 0)

@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include "storage/ipc.h"
-#include "utils/timestamp.h"
 
 /* How long the command may take. */
 #define KEY_TIMEOUT_S 60
@@ -37,7 +36,7 @@ typedef struct KeyCommand
 {
 	pid_t		pid;			/* 0: none */
 	int			output;			/* -1: at its end */
-	TimestampTz until;
+	uint64		begun;			/* ticks: the time of day may be set meanwhile */
 	size_t		len;
 	char		text[STENO_KEY_DIGITS + 64];
 	char		reason[256];	/* why it failed */
@@ -55,7 +54,13 @@ static StenoCrypt *keys;
 static KeyCommand asked = {.output = -1};
 static bool asking;
 static bool failing;			/* the last answer was none, and was logged */
-static TimestampTz ask_again_at;
+static uint64 refused_at;		/* ticks; 0: not yet */
+
+static uint64
+milliseconds_since(uint64 ticks)
+{
+	return steno_clock_us(&steno_my.clock, ticks, steno_clock_ticks(&steno_my.clock)) / 1000;
+}
 
 /* ---- the command ---- */
 
@@ -139,7 +144,7 @@ begin_command(KeyCommand *c, const char *command)
 		snprintf(reason, sizeof(reason), "The command could not be started: %s.", strerror(result));
 		return refuse(c, reason);
 	}
-	c->until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEY_TIMEOUT_S * 1000);
+	c->begun = steno_clock_ticks(&steno_my.clock);
 	return KEY_RUNNING;
 }
 
@@ -206,7 +211,7 @@ poll_command(KeyCommand *c, uint8 *key)
 			return refuse(c, "The command's end could not be waited for.");
 		}
 	}
-	if (GetCurrentTimestamp() >= c->until)
+	if (milliseconds_since(c->begun) >= KEY_TIMEOUT_S * 1000)
 		return refuse(c, CppAsString2(KEY_TIMEOUT_S) " seconds have passed, and the command has not ended.");
 	return KEY_RUNNING;
 }
@@ -268,7 +273,7 @@ steno_key_ask(void)
 		on_proc_exit(end_asking, (Datum) 0);
 	registered = true;
 	end_command(&asked);
-	ask_again_at = 0;
+	refused_at = 0;
 	failing = false;
 	asking = steno_encryption_key_command[0] != '\0';
 	if (!asking)
@@ -287,7 +292,7 @@ report_refusal(const StenoWriter *w)
 	/* the stream is not open yet when the writer starts */
 	int			which = w->stream.directory[0] != '\0' ? steno_crypt_active(keys) : 2;
 
-	ask_again_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), KEY_RETRY_MS);
+	refused_at = steno_clock_ticks(&steno_my.clock);
 	if (failing)
 		return;
 	failing = true;
@@ -308,7 +313,7 @@ steno_key_answered(const StenoWriter *w)
 		return true;
 	if (asked.pid == 0)
 	{
-		if (GetCurrentTimestamp() < ask_again_at)
+		if (refused_at != 0 && milliseconds_since(refused_at) < KEY_RETRY_MS)
 			return false;
 		result = begin_command(&asked, steno_encryption_key_command);
 	}

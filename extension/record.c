@@ -542,8 +542,8 @@ steno_record_leave(void)
 	ring->own_gap = 0;
 	if (ring->gap != 0)
 	{
-		/* that of the session before could not be said yet: only count them */
-		atomic_fetch_add(&steno_control->lost, s->dropped);
+		/* that of the session before could not be said yet: the writer tells how many */
+		atomic_fetch_add_explicit(&ring->untold, s->dropped, memory_order_relaxed);
 		return;
 	}
 	ring->gap_first = s->dropped_first;

@@ -38,6 +38,8 @@ skip_written(StenoRings *rings, uint32 i)
 	uint8_t    *data = steno_ring_data(rings, i);
 	uint64		position = atomic_load(&ring->tail);
 
+	ring->told = ring->telling;
+
 	while (position < ring->pending && position < atomic_load(&ring->head))
 	{
 		const StenoMessage *m = steno_ring_message(data, rings->file->size, position);

@@ -485,6 +485,7 @@ steno_seal_reload(StenoWriter *w)
 		pkey = load_key(LOG);
 		if (pkey == NULL || !steno_key_public(pkey, raw))
 		{
+			EVP_PKEY_free(pkey);
 			ereport(LOG,
 					(errmsg("steno writer %d goes on with %s", w->number,
 							key ? "the signing key that it has" : "no signing key")));

@@ -93,7 +93,8 @@ all_drained(void)
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
 
 		if (atomic_load(&ring->head) != atomic_load(&ring->tail) ||
-			ring->inflight.active || ring->gap != 0 || atomic_load(&ring->owner) != 0)
+			ring->inflight.active || ring->gap != 0 ||
+			atomic_load(&ring->untold) != ring->told || atomic_load(&ring->owner) != 0)
 			return false;
 	}
 	return true;

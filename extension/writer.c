@@ -89,6 +89,7 @@ steno_drain_load(StenoDrain *drain, uint32 i)
 	StenoSource *source = &drain->sources[i];
 
 	drain->positions[i] = atomic_load(&ring->tail);
+	drain->told[i] = ring->told;
 	memset(source, 0, sizeof(*source));
 	source->generation = UINT64_MAX;	/* of no block */
 	source->templates = steno_ring_templates(drain->rings, i);
@@ -114,6 +115,7 @@ steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
 	drain->ended = 0;
 	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
 	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
+	drain->told = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	for (i = 0; i < n; i++)
 		steno_drain_load(drain, i);
 }
@@ -123,6 +125,7 @@ steno_drain_free(StenoDrain *drain)
 {
 	pfree(drain->sources);
 	pfree(drain->positions);
+	pfree(drain->told);
 }
 
 /* ---- failures ---- */
@@ -230,7 +233,12 @@ finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 	if (bytes == NULL || drain == NULL)
 		return bytes;
 	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
-		steno_ring_at(drain->rings, i)->pending = drain->positions[i];
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+
+		ring->pending = drain->positions[i];
+		ring->telling = drain->told[i];
+	}
 	intent = drain->intent;
 	intent->stream = w->stream.number;
 	intent->segment = w->stream.segment;
@@ -298,6 +306,7 @@ steno_writer_write(StenoWriter *w)
 			StenoRing  *ring = steno_ring_at(drain->rings, i);
 			StenoSource *source = &drain->sources[i];
 
+			ring->told = drain->told[i];
 			if (drain->positions[i] == atomic_load_explicit(&ring->tail, memory_order_relaxed))
 				continue;
 			if (ring->session_len != source->body_len ||
@@ -442,19 +451,6 @@ steno_writer_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 	return true;
 }
 
-/* The same, of all rings. */
-bool
-steno_writer_drain(StenoWriter *w, StenoDrain *drain)
-{
-	uint32		i;
-
-	w->drain = drain;
-	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
-		if (!steno_writer_drain_ring(w, drain, i))
-			return false;
-	return true;
-}
-
 /* ---- the writer's own records ---- */
 
 static uint8 *
@@ -467,8 +463,8 @@ put_bytes(uint8 *p, const char *s)
 	return p + len;
 }
 
-/* A record of this writer with a few pairs of extra facts. */
-static void
+/* A record of this writer with a few pairs of extra facts; false as with steno_writer_add. */
+static bool
 put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
 {
 	union
@@ -500,7 +496,7 @@ put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count
 	buf.m.extra_count = count;
 	buf.m.extra_len = p - extra;
 	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
-	steno_writer_add(w, &w->self, &buf.m.m);
+	return steno_writer_add(w, &w->self, &buf.m.m);
 }
 
 void
@@ -539,6 +535,44 @@ rules_changed(const char *from, const char *to, const char *errors, const char *
 	steno_writer_write(me);
 }
 
+/* ---- all rings ---- */
+
+/*
+ * Records that sessions of a ring have dropped, and for which nobody else could speak:
+ * how many.
+ */
+static bool
+tell_dropped(StenoWriter *w, StenoDrain *drain, uint32 i)
+{
+	StenoRing  *ring = steno_ring_at(drain->rings, i);
+	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
+	char		number[32];
+	const char *pairs[] = {"count", number, "reason", "ring full"};
+
+	if (likely(untold == drain->told[i]))
+		return true;
+	snprintf(number, sizeof(number), UINT64_FORMAT, untold - drain->told[i]);
+	if (!put_own(w, STENO_KIND_GAP, 0, pairs, lengthof(pairs) / 2))
+		return false;
+	drain->told[i] = untold;
+	return true;
+}
+
+/* steno_writer_drain_ring, of all rings, and what was dropped of them. */
+bool
+steno_writer_drain(StenoWriter *w, StenoDrain *drain)
+{
+	uint32		i;
+
+	w->drain = drain;
+	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+		if (!steno_writer_drain_ring(w, drain, i) || !tell_dropped(w, drain, i))
+			return false;
+	return true;
+}
+
+/* ---- start ---- */
+
 static void
 describe_self(StenoWriter *w)
 {
@@ -554,8 +588,6 @@ describe_self(StenoWriter *w)
 	w->self.body_len = p - w->self.body;
 	w->self.generation = UINT64_MAX;
 }
-
-/* ---- start ---- */
 
 static void
 open_stream(StenoWriter *w)

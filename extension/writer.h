@@ -25,6 +25,7 @@ typedef struct StenoDrain
 	uint32		step;
 	StenoSource *sources;
 	uint64	   *positions;
+	uint64	   *told;			/* of each ring's untold drops */
 	uint32		ended;			/* recovery: rings below this have their ends in
 								 * the block that is written next */
 } StenoDrain;

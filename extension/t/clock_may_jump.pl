@@ -150,6 +150,27 @@ foreach my $fault (qw(write_fails sync_fails))
 	is(segments(), $before + 1, 'set back, none is too old');
 	clock_is_right();
 }
+
+# A command that gives a key, and takes its time, when the clock is set meanwhile.
+{
+	my $go = PostgreSQL::Test::Utils::tempdir() . '/go';
+	my $start = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf',
+		"steno.encryption_key_command = 'echo asked >&2; until [ -e $go ]; do sleep 0.1; done; printf %064d 7'");
+	$node->reload;
+	$node->wait_for_log(qr/^asked$/m, $start);
+	set_clock(+3);
+	look('SELECT steno.flush()') foreach 1 .. 2;
+	unlike(slurp_file($node->logfile, $start), qr/could not get the encryption key/, 'its time is not up when the clock is set');
+	clock_is_right();
+	append_to_file($go, '');
+	$node->wait_for_log(qr/steno writer 0 encrypts the trail with key/, $start);
+	pass('and its key is taken');
+	$node->append_conf('postgresql.conf', q{steno.encryption_key_command = ''});
+	$node->reload;
+	$node->wait_for_log(qr/steno writer 0 does not encrypt the trail any more/, $start);
+}
 $_->quit foreach $c, $watch;
 
 # The server ends with one clock, and begins with another.
@@ -170,6 +191,7 @@ foreach my $how (qw(fast immediate))
 wait_until 'the rings of before are drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
 $node->stop;
 
+local $ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 7';
 my @r = map { JSON::PP->new->utf8->decode($_) } lines($node);
 is_deeply([ grep { defined $_->{duration_us} && $_->{duration_us} < 0 } @r ], [], 'no duration is negative');
 my @long = grep { defined $_->{duration_us} && $_->{duration_us} > 30 * 60 * 1e6 && $_->{kind} eq 'statement' } @r;

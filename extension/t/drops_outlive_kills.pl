@@ -1,7 +1,9 @@
 
 # With steno.delivery = drop, what a session has dropped and could not say any more is
 # said by those who recover, whether it was killed or ended, and also when nothing at
-# all of it had found room, its description included.
+# all of it had found room, its description included.  Of several such sessions that
+# had one ring in turn, all but the first are counted only: by the writer, or, when
+# that was killed, by those who recover.
 
 use strict;
 use warnings;
@@ -10,14 +12,20 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
+use Steno::Faults;
 use Test::More;
 
+my $faults = Steno::Faults->new;
 my $node = new_node(
-	'main', conf => q{
+	'main',
+	start => 0,
+	conf => q{
 steno.ring_size = 16kB
 steno.delivery = drop
 restart_after_crash = on
 });
+$faults->start($node);
+value($node, 'CREATE EXTENSION pg_steno');
 my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 my $writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
 
@@ -80,6 +88,88 @@ foreach my $case ([ $first, 'first', 62 ], [ $second, 'second', 51 ], [ $third, 
 	is(scalar(grep { $_->{kind} eq 'disconnect' && $_->{outcome} eq 'interrupted' } @r),
 		$name eq 'first' ? 0 : 1, "$name: its end");
 }
+
+# ---- one ring, several sessions that find no room at all ----
+
+# A session that gets that ring.
+sub next_of
+{
+	my ($ring) = @_;
+	my $client;
+
+	do
+	{
+		push @others, $client if $client;
+		die 'no session has that ring' if @others > 100;
+		$client = Steno::Client->new($node, application_name => 'next');
+	} while (ring_of($client) ne $ring);
+	return $client;
+}
+
+foreach my $how ('the writer', 'recovery', 'kill_before_write.0', 'kill_after_write.0', 'the writer, before it ends')
+{
+	my (@r, @first, @gaps, $described, $counted, %known);
+
+	$_->quit foreach splice @others;
+	$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+	$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+	$first = Steno::Client->new($node, application_name => 'first');
+	$ring = ring_of($first);
+	$watch->query('SELECT steno.flush()');
+	$known{"$_->{session} $_->{seq}"} = 1 foreach records($node, kind => 'gap');
+	kill 'STOP', $writer or die;
+	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+	run_statements($first, 60);
+	$first->quit;
+	wait_until 'it has gone', sub { !kill 0, $first->{pid} };
+	# each with its connection; the first of them finds a place for its numbers
+	foreach my $n (3, 5, 7)
+	{
+		my $next = next_of($ring);
+
+		run_statements($next, $n);
+		$next->quit;
+		wait_until 'it has gone', sub { !kill 0, $next->{pid} };
+	}
+	if ($how =~ /recovery|kill/)
+	{
+		my $start = -s $node->logfile;
+
+		$faults->set_times($how, 1) if $how =~ /kill/;
+		kill $how =~ /kill/ ? 'CONT' : 'KILL', $writer;
+		$node->wait_for_log(qr/steno writer 0 recovered/, $start);
+		wait_until 'one can connect', sub {
+			my $client = eval { Steno::Client->new($node, application_name => 'steno_test_helper') };
+			$client && !$client->{greeting}{sqlstate};
+		};
+	}
+	else
+	{
+		kill 'CONT', $writer;
+		$watch->query('SELECT steno.flush()') if $how eq 'the writer';
+	}
+	if ($how =~ /ends/)
+	{
+		# what is left is for the next start
+		$node->stop;
+		$faults->start($node);
+	}
+	elsif ($how eq 'the writer')
+	{
+		push @others, next_of($ring);    # which tells of the first of them
+	}
+	flush($node);
+	@r = records($node);
+	@gaps = grep { $_->{kind} eq 'gap' && !$known{"$_->{session} $_->{seq}"} } @r;
+	@first = grep { $_->{pid} == $first->{pid} && $_->{kind} ne 'gap' } @r;
+	cmp_ok(scalar @first, '>', 5, "$how: of the first session, something is there");
+	$described += $_->{extra}{count} foreach grep { $_->{pid} == $first->{pid} } @gaps;
+	is(@first + $described, 62, "$how: and all else of it is in gap records with its numbers");
+	$counted += $_->{extra}{count} foreach grep { $_->{pid} != $first->{pid} } @gaps;
+	is($counted, (1 + 3) + (1 + 5) + (1 + 7), "$how: those who found no room for anything are counted");
+	cmp_ok(scalar(grep { !defined $_->{extra}{first_seq} } @gaps), '>', 0, "$how: and not by number");
+}
 $node->stop;
+is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 verify_ok($node, 'every number has a record, or is in a gap');
 done_testing();

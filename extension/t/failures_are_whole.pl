@@ -13,7 +13,15 @@ use Steno::Faults;
 use Test::More;
 
 my $faults = Steno::Faults->new;
-my $node = new_node('main', start => 0, conf => "steno.ring_size = 16kB\nsteno.compression = none\n");
+# a writer that cannot get on is a failure, and not waited for without end
+my $node = new_node(
+	'main',
+	start => 0,
+	conf => qq{
+steno.ring_size = 16kB
+steno.compression = none
+statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'
+});
 my $c;
 
 $faults->start($node);

@@ -105,15 +105,18 @@ sub load
 	close $handle;
 }
 
-# The next run begins with a seal of what it found.
+# The next run begins with a seal of what it found, before it tells of anything else, such
+# as of an unfinished block that it has cut.
 {
 	my @seals;
 
+	append_to_file(trail($node) . '/0/0000000002.steno', "\0" x 300);
 	$node->start;
 	load('fourth');
 	flush($node);
 	@seals = grep { $_->{extra}{reason} eq 'start' } seals($node, 0);
-	cmp_ok($seals[-1]{extra}{first}, '>', $seals[-1]{extra}{block}, 'a run begins with a seal of what it found');
+	is($seals[-1]{extra}{first}, $seals[-1]{extra}{block} + 1, 'a run begins with a seal of what it found');
+	is(scalar(grep { $_->{extra}{event} eq 'torn' } records($node, kind => 'server')), 1, 'and tells of the end that it has cut');
 }
 
 # A crash leaves blocks that only the next run seals: that is no damage.

@@ -57,7 +57,7 @@ type Totals struct {
 	Unanswered         int // whose client lost its server
 	Records            int
 	Missing, Accounted int // acknowledged statements without record; of these, within the guarantee
-	Untold             int // of those missing, of sessions that left nothing at all
+	Untold             int // of those missing, of sessions that left nothing but their number
 	OldestLost         time.Duration
 	perFault           map[string]int
 	perMode            map[string]int
@@ -196,7 +196,7 @@ func (t *Totals) write(out io.Writer, took time.Duration) {
 	fmt.Fprintf(out, "statements acknowledged: %d (%s); without an answer: %d; records read: %d\n", t.Acknowledged, list(t.acknowledgedInMode), t.Unanswered, t.Records)
 	fmt.Fprintf(out, "acknowledged and missing: %d, of them within the guarantee: %d\n", t.Missing, t.Accounted)
 	if t.Untold > 0 {
-		fmt.Fprintf(out, "missing of sessions that found no room for anything, and that no gap record tells of: %d\n", t.Untold)
+		fmt.Fprintf(out, "missing of sessions that found no room for anything, of which gap records tell the number only: %d\n", t.Untold)
 	}
 	if t.OldestLost > 0 {
 		fmt.Fprintf(out, "oldest statement that a power loss took: %s before it\n", t.OldestLost.Round(time.Millisecond))

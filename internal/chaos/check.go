@@ -64,7 +64,7 @@ type seen struct {
 type result struct {
 	records, acknowledged, unanswered int
 	missing, accounted                int
-	untold                            int // of missing: of sessions that left nothing
+	untold                            int // of missing: of sessions that left nothing but their number
 	dropped                           uint64
 	deleted                           uint64 // records that deletion records tell of
 	refused, gone                     int    // statements: refused; in segments that were deleted
@@ -97,6 +97,7 @@ type checker struct {
 	wrong      []string
 	more       int
 	deletion   time.Time // the last one by policy; zero: none
+	counted    uint64    // records dropped of which gap records say no more than their number
 }
 
 const maxWrong = 25
@@ -193,6 +194,14 @@ func (k *checker) take(r *record) {
 			s.commits[r.Xid] = true
 		}
 	case "gap":
+		if r.Extra["first_seq"] == "" {
+			count, err := strconv.ParseUint(r.Extra["count"], 10, 64)
+			if err != nil {
+				k.complain("session %s: gap record %d says %v", r.Session, r.Seq, r.Extra)
+			}
+			k.counted += count
+			return
+		}
 		first, err1 := strconv.ParseUint(r.Extra["first_seq"], 10, 64)
 		last, err2 := strconv.ParseUint(r.Extra["last_seq"], 10, 64)
 		if errors.Join(err1, err2) != nil || first > last {
@@ -369,8 +378,8 @@ func (k *checker) session(statements []*statement) {
 		if len(k.byName[name]) == 0 {
 			drops = k.namelessDrops(missing[0].session.pid)
 			// Of sessions that had the same full ring one after the other, and found
-			// no room in it at all, only the first leaves a gap record.
-			if drops == 0 && gaps {
+			// no room in it at all, all but the first are only counted.
+			if drops == 0 && gaps && (uint64(res.untold+len(missing)) <= k.counted || k.mayLackGaps()) {
 				res.untold += len(missing)
 				missing = missing[:0]
 				return
@@ -416,6 +425,11 @@ func (k *checker) session(statements []*statement) {
 		k.agrees(s, &f)
 	}
 	account(1 << 62)
+}
+
+// mayLackGaps says whether gap records themselves may be gone.
+func (k *checker) mayLackGaps() bool {
+	return k.round.config.mode.mayMiss != nil || !k.deletion.IsZero()
 }
 
 // mayBeDropped says whether a wait for room for its record may have been canceled:

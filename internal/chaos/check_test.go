@@ -125,6 +125,15 @@ func TestDroppedStatementsAreAccountedForByGaps(t *testing.T) {
 	}
 }
 
+func TestSessionsThatLeaveNothingAreCounted(t *testing.T) {
+	for count, want := range map[string]int{"3": 0, "2": 3} {
+		r := []record{{Kind: "gap", Session: "2.2", PID: 2, Seq: 1, Extra: map[string]string{"count": count, "reason": "ring full"}}}
+		if got := complaints("drop", clientOf(), r, nil); strings.Count(got, "is missing") != want {
+			t.Errorf("%s of 3: got %q", count, got)
+		}
+	}
+}
+
 func TestCommittedStatementMustBeThere(t *testing.T) {
 	c := clientOf()
 	c.statements[2].told, c.statements[2].leaves = unanswered, true

@@ -135,11 +135,29 @@ func (d *drainer) ring(i int) error {
 		}
 		position += m.Length
 	}
+	if err := d.untold(i, r); err != nil {
+		return err
+	}
 	if i < d.ended {
 		return nil
 	}
 	d.left = append(d.left, end{r, source})
 	return nil
+}
+
+// untold writes how many records were dropped by sessions of which nothing else tells.
+// These have no numbers: a server that has drained another copy of the file told of
+// them, too.
+func (d *drainer) untold(i int, r *ring.Ring) error {
+	told := r.Told
+	if d.freed[i] {
+		told = r.Telling
+	}
+	if r.Untold <= told {
+		return nil
+	}
+	d.report.Records++
+	return d.own(trail.KindGap, "count", fmt.Sprint(r.Untold-told), "reason", "ring full")
 }
 
 // setBody takes over a session's definition; of one that cannot be read, what

@@ -215,6 +215,31 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 	}
 }
 
+// TestDropsWithoutNumbersAreCounted has a writer that died before, and after, its block
+// that counted some of them was written.
+func TestDropsWithoutNumbersAreCounted(t *testing.T) {
+	for want, valid := range map[string]uint32{"7": 0, "4": 1} {
+		dir := t.TempDir()
+		in := trailOf(t, dir, 1)
+		in.Valid = valid
+		r, _, err := drained(t, dir, &ringtest.File{Version: 3, Intents: map[int]ringtest.Intent{0: in},
+			Rings: []ringtest.Ring{{Untold: 9, Told: 2, Telling: 5}, {Untold: 3, Told: 3, Telling: 3}}})
+		if err != nil || r.Rings[0].Records != 1 {
+			t.Errorf("%v %+v", err, r.Rings[0])
+		}
+		var counts []string
+		each(t, r.Copy, func(_ uint32, r *trail.Record) {
+			if r.Kind == trail.KindGap && ofRecovery(r) {
+				count, _ := r.ExtraValue("count")
+				counts = append(counts, string(count))
+			}
+		})
+		if !slices.Equal(counts, []string{want}) {
+			t.Errorf("valid %d: gap records count %q, want %s", valid, counts, want)
+		}
+	}
+}
+
 // TestDamagedRingsAreNamed has what a server never writes.
 func TestDamagedRingsAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {

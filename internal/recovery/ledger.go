@@ -104,6 +104,9 @@ func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra fun
 		n.ended = true
 	case trail.KindGap:
 		number := func(name string) uint64 {
+			if extra == nil {
+				return 0 // one of our own, of nobody's numbers
+			}
 			value, _ := extra(name)
 			v, _ := strconv.ParseUint(string(value), 10, 64)
 			return v

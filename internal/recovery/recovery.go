@@ -375,12 +375,15 @@ func (r *recovery) newStream() (*write.Stream, error) {
 }
 
 // event writes a record of our own, which says where what follows it comes from.
-func (r *recovery) event(pairs ...string) error {
+func (r *recovery) event(pairs ...string) error { return r.own(trail.KindServer, pairs...) }
+
+// own writes a record in the program's own session.
+func (r *recovery) own(kind trail.Kind, pairs ...string) error {
 	s, err := r.newStream()
 	if err != nil {
 		return err
 	}
-	w := &write.Record{Kind: trail.KindServer, Seq: r.self.Seq + 1, Time: r.now(), Duration: write.None, Rows: write.None}
+	w := &write.Record{Kind: kind, Seq: r.self.Seq + 1, Time: r.now(), Duration: write.None, Rows: write.None}
 	w.ExtraCount, w.Extra = write.Pairs(pairs...)
 	r.ledger.note(r.self.ID(), w.Kind, w.Seq, nil)
 	return s.Add(&r.self, w)

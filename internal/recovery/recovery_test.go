@@ -70,14 +70,13 @@ type found struct {
 	kind     trail.Kind
 }
 
-// records are those of a trail, by session and number; none may be there twice.
-func records(t *testing.T, dir string) map[trail.RecordID]found {
+// each calls f with every record of a trail, and its stream's number.
+func each(t *testing.T, dir string, f func(stream uint32, r *trail.Record)) {
 	t.Helper()
 	tr, err := trail.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[trail.RecordID]found{}
 	files := &trail.Files{}
 	defer files.Close()
 	x := tr.Index()
@@ -94,21 +93,34 @@ func records(t *testing.T, dir string) map[trail.RecordID]found {
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				if r.Kind == trail.KindData || string(r.Session.Fact(trail.KeyBackendType)) == trail.RecoverBackendType {
-					continue
-				}
-				_, salvaged := r.ExtraValue("salvaged")
-				id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
-				if _, twice := all[id]; twice {
-					t.Errorf("record %v is there twice", id)
-				}
-				all[id] = found{s.Stream.Number, string(r.Text), salvaged, r.Outcome, r.Kind}
+				f(s.Stream.Number, &r)
 			}
 		}
 	}
 	if len(x.Errs) > 0 {
 		t.Error(x.Errs)
 	}
+}
+
+func ofRecovery(r *trail.Record) bool {
+	return string(r.Session.Fact(trail.KeyBackendType)) == trail.RecoverBackendType
+}
+
+// records are those of a trail, by session and number; none may be there twice.
+func records(t *testing.T, dir string) map[trail.RecordID]found {
+	t.Helper()
+	all := map[trail.RecordID]found{}
+	each(t, dir, func(stream uint32, r *trail.Record) {
+		if r.Kind == trail.KindData || ofRecovery(r) {
+			return
+		}
+		_, salvaged := r.ExtraValue("salvaged")
+		id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
+		if _, twice := all[id]; twice {
+			t.Errorf("record %v is there twice", id)
+		}
+		all[id] = found{stream, string(r.Text), salvaged, r.Outcome, r.Kind}
+	})
 	return all
 }
 

@@ -208,6 +208,8 @@ func (f *File) readIntents(b []byte) {
 type Ring struct {
 	Head, Tail       uint64
 	Pending          uint64
+	Untold           uint64 // records dropped by sessions that ended, and that no gap tells of ...
+	Told, Telling    uint64 // ... but for so many that the trail counts, or Telling, should pending be free
 	Left             Gap    // of a session that ended
 	Own              Gap    // of the present one
 	Owner            uint32 // process id; 0: none
@@ -267,6 +269,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")), uint32(s.uint("gap_pid"))
 		r.Own = Gap{Count: s.uint("own_gap"), First: s.uint("own_first"), Last: s.uint("own_last"), Reason: s.uint("gap_reason")}
 		r.OwnerStart = int64(s.uint("owner_start"))
+		r.Untold, r.Told, r.Telling = s.uint("untold"), s.uint("told"), s.uint("telling")
 	}
 	if n := s.uint("session_len"); n <= sessionMax {
 		r.Session = s.bytes("session")[:n]

@@ -83,6 +83,9 @@ var version3 = func() layout {
 	l.ring["session_len"] = field{152, 4}
 	l.ring["session_seq"] = field{160, 8}
 	l.ring["session_statement"] = field{168, 8}
+	l.ring["told"] = field{176, 8}
+	l.ring["telling"] = field{184, 8}
+	l.ring["untold"] = field{200, 8}
 	return l
 }()
 

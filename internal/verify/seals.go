@@ -194,8 +194,10 @@ func (s *sealState) openEnds() {
 		switch {
 		case s.runs[e.next]:
 		case s.sum.Last <= e.next && s.unread == 0:
-			// no block stands behind the first one of the next segment, and only that
-			// has the seal which says that a run began there
+			// only the block behind the first one of the next segment has the seal which
+			// says that the writer lost the place of the segment before
+			s.v.warning(e.place.file, &e.place.offset, "segment %d ends without a seal, and no seal behind it says why: its place may have been lost just now, or its seal was taken out",
+				e.number)
 		case s.unread > 0:
 		default:
 			s.once("segment", e.place, "segment %d ends without a seal, though its writer seals at ends of segments", e.number)

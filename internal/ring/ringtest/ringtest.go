@@ -41,6 +41,7 @@ type Ring struct {
 	GapPID                   uint32
 	Own, OwnFirst, OwnLast   uint64
 	OwnerStart               int64
+	Untold, Told, Telling    uint64
 	Active, Staged           bool
 	Done, Running            uint64 // of the in-flight slot; Running is its statement
 	Time                     int64
@@ -170,6 +171,9 @@ func (r *Ring) put(b, data []byte, version uint32) {
 		at(b, 96, r.OwnFirst)
 		at(b, 104, r.OwnLast)
 		at(b, 112, r.OwnerStart)
+		at(b, 176, r.Told)
+		at(b, 184, r.Telling)
+		at(b, 200, r.Untold)
 		session = 152
 	}
 	at(b, session, or(r.SessionLength, uint32(len(r.Session))))
