@@ -42,7 +42,7 @@ reads(Node *statement)
 		IsA(statement, PrepareStmt);
 }
 
-int
+STENO_HOT int
 steno_class_of_utility(Node *statement)
 {
 	NodeTag		tag = nodeTag(statement);

@@ -729,7 +729,7 @@ begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 
  * The same for the usual query, whose shape is at hand and whose text goes as it
  * is: without a StenoRecord between.
  */
-bool
+STENO_HOT bool
 steno_record_stage_usual(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
 						 const StenoParams *params)
 {

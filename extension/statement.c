@@ -243,7 +243,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 }
 
 /* A statement begins. */
-void
+STENO_HOT void
 steno_begin(StenoStatement *s, const char *source, int location, int length,
 			int class, int depth, bool forced)
 {

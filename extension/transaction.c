@@ -136,7 +136,7 @@ steno_transaction_ending(void)
 }
 
 /* BEGIN, COMMIT, PREPARE TRANSACTION ... begins. */
-void
+STENO_HOT void
 steno_transaction_statement(const TransactionStmt *statement)
 {
 	if (statement->kind == TRANS_STMT_PREPARE)
@@ -149,7 +149,7 @@ steno_transaction_statement(const TransactionStmt *statement)
 }
 
 /* It has ended well, and has its record. */
-void
+STENO_HOT void
 steno_transaction_statement_done(const TransactionStmt *statement)
 {
 	StenoRecord record;

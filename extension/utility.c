@@ -17,7 +17,7 @@
 #include "compat.h"
 #include "statement.h"
 
-void
+STENO_HOT void
 steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
 	StenoStatement *s = l->utility;
@@ -185,18 +185,14 @@ steno_statement_add_relation(Oid relid, uint32 access)
 
 /* ---- the hook ---- */
 
-static void
+static inline void
 call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 			 ProcessUtilityContext context, ParamListInfo params,
 			 QueryEnvironment *environment, DestReceiver *dest,
 			 QueryCompletion *completion)
 {
-	if (steno_my.previous_utility)
-		steno_my.previous_utility(plan, source, read_only_tree, context, params,
-						 environment, dest, completion);
-	else
-		standard_ProcessUtility(plan, source, read_only_tree, context, params,
-								environment, dest, completion);
+	steno_my.previous_utility(plan, source, read_only_tree, context, params,
+					 environment, dest, completion);
 }
 
 static inline uint64
@@ -246,7 +242,7 @@ command_of(Node *statement)
  * are: when rules judge it then, or when it has the functions that were called to
  * plan a query which never ran.
  */
-static bool
+STENO_HOT static bool
 stage_transaction(const StenoLevel *l)
 {
 	const StenoStatement *s = l->utility;
@@ -268,7 +264,7 @@ stage_transaction(const StenoLevel *l)
 	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
 }
 
-static void
+STENO_HOT static void
 enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
 {
 	steno_enter(l, NULL, s, s->depth);
@@ -302,7 +298,7 @@ tree_after(const StenoLevel *l, Node *statement)
 	return l->command_ends ? NULL : statement;
 }
 
-static void
+STENO_HOT static void
 leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
 	StenoStatement *s = l->utility;
@@ -339,7 +335,7 @@ ends_later(Node *statement, const QueryCompletion *completion)
 }
 
 /* The end that a COMMIT asked for has come. */
-void
+STENO_HOT void
 steno_utility_ended(StenoLevel *l)
 {
 	steno_my.level = l->outer;
@@ -355,7 +351,7 @@ steno_utility_ended(StenoLevel *l)
 	dest, completion
 
 /* A client's statement: what it throws, only the server's main loop catches. */
-static void
+STENO_HOT static void
 client_utility(UTILITY_ARGS)
 {
 	static StenoAccess few[STENO_FEW_RELATIONS];
@@ -415,7 +411,7 @@ nested_utility(UTILITY_ARGS)
 	leave_utility(&l, tree_after(&l, statement), completion);
 }
 
-static void
+STENO_HOT static void
 process_utility(UTILITY_ARGS)
 {
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
@@ -437,6 +433,6 @@ process_utility(UTILITY_ARGS)
 void
 steno_utility_install(void)
 {
-	steno_my.previous_utility = ProcessUtility_hook;
+	steno_my.previous_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
 }

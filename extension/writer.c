@@ -20,6 +20,7 @@
  */
 #include "writer.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -916,9 +917,26 @@ steno_writer_main(Datum main_arg)
 	proc_exit(postmaster_dead ? 1 : 0);
 }
 
+/*
+ * The library as it was loaded, which may be by a path outside the server's folder
+ * of libraries.
+ */
+static const char *
+own_library(void)
+{
+	Dl_info		info;
+
+	/* a longer path would be cut off: then it must be where libraries are */
+	if (dladdr((void *) steno_writer_register, &info) != 0 && info.dli_fname != NULL &&
+		strlen(info.dli_fname) < sizeof(((BackgroundWorker *) NULL)->bgw_library_name))
+		return info.dli_fname;
+	return "pg_steno";
+}
+
 void
 steno_writer_register(void)
 {
+	const char *library = own_library();
 	int			i;
 
 	for (i = 0; i < steno_writers; i++)
@@ -931,7 +949,7 @@ steno_writer_register(void)
 		worker.bgw_restart_time = 1;
 		snprintf(worker.bgw_name, BGW_MAXLEN, "steno writer %d", i);
 		snprintf(worker.bgw_type, BGW_MAXLEN, "steno writer");
-		snprintf(worker.bgw_library_name, BGW_MAXLEN, "pg_steno");
+		strlcpy(worker.bgw_library_name, library, sizeof(worker.bgw_library_name));
 		snprintf(worker.bgw_function_name, BGW_MAXLEN, "steno_writer_main");
 		worker.bgw_main_arg = Int32GetDatum(i);
 		RegisterBackgroundWorker(&worker);

@@ -4,9 +4,12 @@
 use strict;
 use warnings;
 
+use File::Temp;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+
+chomp(my $libraries = `pg_config --pkglibdir`);
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 my $message =
@@ -58,5 +61,16 @@ command_like(
 	qr/answer = "42"/,
 	'single-user mode works, without recording');
 ok($node->start(fail_ok => 1), 'the server starts after it');
+$node->stop;
+
+# Loaded by a path, it is found by its writers by that path.
+my $folder = File::Temp->newdir;
+chmod 0755, "$folder";
+symlink "$libraries/pg_steno.so", "$folder/pg_steno.so" or die "could not make a link: $!";
+$node->append_conf('postgresql.conf', "shared_preload_libraries = '$folder/pg_steno.so'\ndynamic_library_path = '/nowhere'");
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_steno');
+ok($node->poll_query_until('postgres', 'SELECT count(pid) = 1 FROM steno.writers WHERE pid <> 0'),
+	'the writer of a library that was loaded by its path');
 $node->stop;
 done_testing();

@@ -110,7 +110,7 @@ sub load
 {
 	my @seals;
 
-	append_to_file(trail($node) . '/0/0000000002.steno', "\0" x 300);
+	append_to_file(trail($node) . '/0/0000000002.steno', "SBLK" . "\0" x 296);
 	$node->start;
 	load('fourth');
 	flush($node);

@@ -100,7 +100,7 @@ func TestStandbysStreamFromTheirPrimary(t *testing.T) {
 		}
 		standbys = append(standbys, s)
 	}
-	if _, err := primary.Psql(ctx, "SET synchronous_commit = off; CREATE TABLE t AS SELECT 42 AS n"); err != nil {
+	if _, err := primary.Psql(ctx, "CREATE TABLE t AS SELECT 42 AS n"); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(ctx, primary.Conninfo("postgres", "postgres"))
