@@ -16,6 +16,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/bench/report"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/profile"
@@ -31,10 +32,11 @@ func Page(runs string) (string, error) { return render(runs, page) }
 
 func render(runs, text string) (string, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"list":    func(items ...string) []string { return items },
-		"run":     func(name string) (*Run, error) { return readRun(filepath.Join(runs, name)) },
-		"profile": func(name string) (*Profile, error) { return readProfile(filepath.Join(runs, name)) },
-		"of":      of,
+		"list":     func(items ...string) []string { return items },
+		"run":      func(name string) (*Run, error) { return readRun(filepath.Join(runs, name)) },
+		"profile":  func(name string) (*Profile, error) { return readProfile(filepath.Join(runs, name)) },
+		"overhead": func(name string) (*Overhead, error) { return readOverhead(filepath.Join(runs, name)) },
+		"of":       of,
 	}).Parse(text)
 	if err != nil {
 		return "", err
@@ -227,6 +229,47 @@ func (r *Run) Parameter(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: no parameter \"%s\"", r.Bench, name)
+}
+
+// Overhead is an archived run of "steno bench overhead".
+type Overhead struct {
+	*bench.Report
+}
+
+// readOverhead returns nil when there is no such run.
+func readOverhead(dir string) (*Overhead, error) {
+	r, err := bench.ReadReport(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Overhead{r}, nil
+}
+
+// Kept is the share of the throughput that a variant keeps, with its interval.
+func (o *Overhead) Kept(variant string) (string, error) {
+	for _, v := range o.Variants {
+		if v.Name == variant && v.Ratio != nil {
+			return report.Figure(*v.Ratio, true), nil
+		}
+	}
+	return "", fmt.Errorf("overhead: no ratio of \"%s\"", variant)
+}
+
+// Shares are the least and the largest share of CPU samples that were the
+// extension's: "1.7 to 1.8 %".
+func (o *Overhead) Shares() (string, error) {
+	if o.Profile == nil || len(o.Profile.Runs) == 0 {
+		return "", errors.New("overhead: no CPU samples")
+	}
+	var all []float64
+	for _, r := range o.Profile.Runs {
+		share, _, _ := r.Share()
+		all = append(all, share)
+	}
+	return fmt.Sprintf("%.1f to %.1f %%", slices.Min(all), slices.Max(all)), nil
 }
 
 // Profile is an archived profile.

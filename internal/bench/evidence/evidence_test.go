@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
+	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 const (
@@ -100,6 +102,27 @@ func TestFiguresThatAreNotCertainAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %q, %v, want an error with %q", c.text, got, err, c.want)
 		}
+	}
+}
+
+func TestRunsOfOverheadAreRead(t *testing.T) {
+	dir := t.TempDir()
+	r := bench.Report{
+		Variants: []bench.VariantReport{{Name: "off"},
+			{Name: "steno", Ratio: &stats.Estimate{Median: 0.98, Low: 0.95, High: 1.02, N: 9}}},
+		Profile: &bench.ProfileReport{Runs: []bench.ProfileRun{
+			{Samples: 1000, Backends: 12, Writers: 5}, {Samples: 1000, Backends: 20, Writers: 4}}},
+	}
+	if err := r.WriteFiles(filepath.Join(dir, "o")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := render(dir, `{{with overhead "o"}}{{.Kept "steno"}}; {{.Shares}}{{end}}{{with overhead "p"}}more{{end}}`)
+	if want := "0.980 [0.950, 1.020]; 1.7 to 2.4 %"; err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if _, err := render(dir, `{{with overhead "o"}}{{.Kept "off"}}{{end}}`); err == nil ||
+		!strings.Contains(err.Error(), "no ratio") {
+		t.Errorf("the base's ratio: %v", err)
 	}
 }
 
