@@ -37,6 +37,7 @@ func render(runs, text string) (string, error) {
 		"profile":  func(name string) (*Profile, error) { return readProfile(filepath.Join(runs, name)) },
 		"overhead": func(name string) (*Overhead, error) { return readOverhead(filepath.Join(runs, name)) },
 		"of":       of,
+		"quotient": func(a, b int) string { return report.Ratio(float64(a) / float64(b)) },
 	}).Parse(text)
 	if err != nil {
 		return "", err
@@ -72,15 +73,20 @@ func readRun(dir string) (*Run, error) {
 	return &Run{r, report.NamesOf(r)}, nil
 }
 
-// parseCase reads "variant=both clients=16".
+// parseCase reads "variant=both clients=16". A value may have spaces: "event=IPC:
+// SyncRep clients=16".
 func parseCase(text string) (result.Case, error) {
-	c := result.Case{}
+	c, last := result.Case{}, ""
 	for _, field := range strings.Fields(text) {
 		name, value, ok := strings.Cut(field, "=")
-		if !ok {
+		switch {
+		case ok:
+			c[name], last = value, name
+		case last != "":
+			c[last] += " " + field
+		default:
 			return nil, fmt.Errorf("\"%s\" is not of the form dimension=value", field)
 		}
-		c[name] = value
 	}
 	return c, nil
 }

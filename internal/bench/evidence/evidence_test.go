@@ -53,6 +53,7 @@ func archive(t *testing.T) string {
 			r.Add(round, 1, result.Case{"variant": "both", "clients": clients}, "tps", tps/2)
 		}
 		r.Add(round, 1, result.Case{"variant": "both", "clients": "8", "part": "logger"}, "cpu", 10)
+		r.Add(round, 1, result.Case{"clients": "8", "event": "IPC: SyncRep"}, "waits", 70)
 		r.Add(round, 1, result.Case{"variant": "both", "clients": "8"}, "cpu", 30)
 	}
 	r.Summarize("variant", "none")
@@ -78,6 +79,7 @@ func TestFiguresComeFromTheRun(t *testing.T) {
 		{`{{with run "lab"}}{{$r := .}}{{range list "none" "both"}}{{$r.Title "variant" .}};{{end}}{{end}}`,
 			"none;both settings;"},
 		{`{{with run "lab"}}{{.Title "variant" "both"}}, {{.Parameter "rounds"}} rounds{{end}}`, "both settings, 3 rounds"},
+		{`{{with run "lab"}}{{.Value "waits" "event=IPC: SyncRep clients=8"}}{{end}}`, "70 [70, 70]"},
 		{`{{of 192413 208834}}`, "192,413 (0.921)"},
 		{`{{with run "missing"}}figures{{else}}none{{end}}`, "none"},
 		{`{{with profile "lab"}}figures{{else}}none{{end}}`, "none"},
