@@ -763,7 +763,10 @@ transaction_end(XactEvent event, void *arg)
 		return;
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
 		TransactionIdIsValid(steno_my.transaction_id()))
+	{
+		steno_ring_prefetch(&steno_my.producer, 3);
 		steno_transaction_record(event);
+	}
 	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
 		steno_delivery_transaction(event);
 	steno_transaction_ended(event);

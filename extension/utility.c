@@ -414,6 +414,7 @@ nested_utility(UTILITY_ARGS)
 STENO_HOT static void
 process_utility(UTILITY_ARGS)
 {
+	steno_ring_prefetch(&steno_my.producer, 3);
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
 	if (!steno_recording() || context == PROCESS_UTILITY_SUBCOMMAND)
 	{

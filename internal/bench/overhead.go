@@ -8,11 +8,13 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -271,16 +273,48 @@ func (c *contender) written() (int64, error) {
 	case serverLog:
 		return TreeSize(filepath.Join(c.server.DataDir, "log"))
 	case trail:
-		return TreeSize(TrailDir(c.server))
+		return TrailSize(TrailDir(c.server))
 	default:
 		return 0, nil
 	}
 }
 
 // TreeSize adds up the bytes of the files below dir; one that goes away meanwhile is none.
-func TreeSize(dir string) (int64, error) {
+func TreeSize(dir string) (int64, error) { return addUp(dir, func(string) int64 { return 0 }) }
+
+// TrailSize is the same of a trail, without the zeros at the end of its segments:
+// room for blocks to come.
+func TrailSize(dir string) (int64, error) { return addUp(dir, zerosAtEnd) }
+
+// zerosAtEnd is how many bytes of zeros a file ends with; 0 if it cannot be read.
+func zerosAtEnd(path string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0
+	}
+	piece := make([]byte, 64<<10)
+	for at := end; at > 0; {
+		n := min(at, int64(len(piece)))
+		at -= n
+		if _, err := f.ReadAt(piece[:n], at); err != nil {
+			return 0
+		}
+		if used := bytes.TrimRight(piece[:n], "\x00"); len(used) > 0 {
+			return end - at - int64(len(used))
+		}
+	}
+	return end
+}
+
+// addUp adds up the bytes of the files below dir, but for so many of each.
+func addUp(dir string, without func(path string) int64) (int64, error) {
 	var size int64
-	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -291,7 +325,7 @@ func TreeSize(dir string) (int64, error) {
 			}
 			return err
 		}
-		size += info.Size()
+		size += info.Size() - without(path)
 		return nil
 	})
 	if err != nil {

@@ -117,7 +117,7 @@ func logAndTrail(s *cluster.Server) (int64, error) {
 	if _, err := os.Stat(trail); errors.Is(err, os.ErrNotExist) {
 		return logs, nil
 	}
-	n, err := bench.TreeSize(trail)
+	n, err := bench.TrailSize(trail)
 	return logs + n, err
 }
 
