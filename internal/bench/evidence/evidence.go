@@ -300,14 +300,6 @@ func readProfile(dir string) (*Profile, error) {
 	return p, nil
 }
 
-// Costs are the causes of class cost, with at least so many per cent of the active
-// time.
-func (p *Profile) Costs(least float64) []profile.Share {
-	return slices.DeleteFunc(slices.Clone(p.Causes), func(s profile.Share) bool {
-		return s.Class != profile.Cost || s.Active < least
-	})
-}
-
 // Share is a cause's part of the time.
 func (p *Profile) Share(id string) (profile.Share, error) {
 	known := map[string]bool{}
@@ -319,4 +311,17 @@ func (p *Profile) Share(id string) (profile.Share, error) {
 	}
 	return profile.Share{}, fmt.Errorf("profile: no cause \"%s\"; there are %s", id,
 		strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+}
+
+// Active is the part of the active time that causes have together, in per cent.
+func (p *Profile) Active(ids ...string) (float64, error) {
+	sum := 0.0
+	for _, id := range ids {
+		share, err := p.Share(id)
+		if err != nil {
+			return 0, err
+		}
+		sum += share.Active
+	}
+	return sum, nil
 }

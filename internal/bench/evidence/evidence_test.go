@@ -140,9 +140,9 @@ func TestProfilesAreRead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "p", "profile.json"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := render(dir, `{{with profile "p"}}{{range .Costs 1}}{{.Title}} {{printf "%.1f" .Active}};{{end}}`+
-		`{{(.Share "clock").Active}}{{end}}`)
-	if want := "writing 30.2;0.5"; err != nil || got != want {
+	got, err := render(dir, `{{with profile "p"}}{{.FirstCause}}: {{(.Share .FirstCause).Title}}, {{(.Share "log_write").CPU}}; `+
+		`{{.Active "clock" "executor"}}{{end}}`)
+	if want := "log_write: writing, 20; 40.5"; err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	if _, err := render(dir, `{{with profile "p"}}{{.Share "locks"}}{{end}}`); err == nil ||
