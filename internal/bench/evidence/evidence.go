@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -46,8 +47,11 @@ func render(runs, text string) (string, error) {
 	if err := t.Execute(&b, nil); err != nil {
 		return "", err
 	}
-	return b.String(), nil
+	return blankLines.ReplaceAllString(b.String(), "\n\n"), nil
 }
+
+// blankLines are what sections leave that are left out.
+var blankLines = regexp.MustCompile(`\n{3,}`)
 
 // of shows a published figure with its ratio to another: "192,413 (0.921)".
 func of(figure, base int) string {

@@ -82,6 +82,7 @@ func TestFiguresComeFromTheRun(t *testing.T) {
 		{`{{with run "lab"}}{{.Value "waits" "event=IPC: SyncRep clients=8"}}{{end}}`, "70 [70, 70]"},
 		{`{{of 192413 208834}}`, "192,413 (0.921)"},
 		{`{{with run "missing"}}figures{{else}}none{{end}}`, "none"},
+		{"one\n{{with run \"missing\"}}figures{{end}}\n\n\ntwo", "one\n\ntwo"},
 		{`{{with profile "lab"}}figures{{else}}none{{end}}`, "none"},
 	} {
 		if got, err := render(dir, c.text); err != nil || got != c.want {
