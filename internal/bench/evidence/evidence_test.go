@@ -119,7 +119,8 @@ func TestRunsOfOverheadAreRead(t *testing.T) {
 	if err := r.WriteFiles(filepath.Join(dir, "o")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := render(dir, `{{with overhead "o"}}{{.Kept "steno"}}; {{.Shares}}{{end}}{{with overhead "p"}}more{{end}}`)
+	got, err := render(dir,
+		`{{with overhead "o"}}{{.Kept "steno"}}; {{.Shares}}{{end}}{{with overhead "p"}}more{{end}}`)
 	if want := "0.980 [0.950, 1.020]; 1.7 to 2.4 %"; err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
