@@ -31,6 +31,9 @@ func Figure(e stats.Estimate, ratio bool) string {
 	return s
 }
 
+// Number shows a figure.
+func Number(v float64) string { return number(v) }
+
 // Ratio shows a ratio.
 func Ratio(v float64) string { return ratioNumber(v) }
 
