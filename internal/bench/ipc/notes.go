@@ -279,7 +279,7 @@ func epollNote(r *result.Result, p plan) string {
 	if f, ok := ratio(r, asleep("signal_recreate", n), asleep("signal", n), "sleeper_calls"); ok {
 		text += ", " + show(f) + " times the sleepers' system calls"
 	}
-	return text + ". PostgreSQL made one for each wait up to 9.6; published: 85 % of the time in the kernel's lock of such " +
+	return text + ". PostgreSQL made one for each wait before 14; published: 85 % of the time in the kernel's lock of such " +
 		"sets, with 64 threads and synchronous replication."
 }
 
