@@ -75,7 +75,7 @@ func (b *clockBench) finish() {
 // addPublished puts source A's figures beside ours.
 func addPublished(r *result.Result) {
 	if m := r.Find(result.Case{"way": "direct"}, "reading"); m != nil {
-		m.Published = []result.Published{{Value: 42, Source: "A (2018)", Conditions: "pg_test_timing, ECS VM"}}
+		m.Published = []result.Published{{Value: 42, Source: "analysis of 2018", Conditions: "pg_test_timing, ECS VM"}}
 	}
 	if m := r.Find(result.Case{"track": "on"}, "rate"); m != nil {
 		for _, p := range []struct {
@@ -83,7 +83,7 @@ func addPublished(r *result.Result) {
 			clients int
 		}{{59684, 62370, 56}, {121725, 122479, 28}} {
 			m.Published = append(m.Published, result.Published{
-				Value: p.on / p.off, IsRatio: true, Source: "A (2018)",
+				Value: p.on / p.off, IsRatio: true, Source: "analysis of 2018",
 				Conditions: fmt.Sprintf("pgbench -S with log_statement and log_duration, PostgreSQL ~10, %d clients",
 					p.clients),
 			})

@@ -69,7 +69,7 @@ func (m *measurement) finish() {
 // publish puts the figures of others beside ours. They are about 10,000
 // statements.
 func (m *measurement) publish() {
-	const source = "E, 2006"
+	const source = "patch discussion of 2006"
 	const conditions = "10,000 SELECT 1 through psql, PostgreSQL's statistics collector of that time got a " +
 		"message for each"
 	w := findWay(viaPsql)

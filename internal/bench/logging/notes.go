@@ -50,7 +50,7 @@ func (m *measurement) busiest() []point {
 	return slices.DeleteFunc(slices.Clone(m.o.points), func(p point) bool { return p.clients != most })
 }
 
-// redesigned is what source C's own redesign of the server's log kept of the
+// redesigned is what the published redesign of the server's log kept of the
 // throughput: TPC-B-like, scale 1000, 100 clients.
 const redesigned = 91347.0 / 98033
 
@@ -68,14 +68,14 @@ func (m *measurement) besidePublished() []string {
 	for _, p := range m.busiest() {
 		if ours := ratio("steno", p); ours != nil && p.workload.name == "tpcb" {
 			notes = append(notes, fmt.Sprintf("%s: pg_steno keeps %s of the throughput. The best published "+
-				"redesign of the server's log itself (C) kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
+				"redesign of the server's log itself kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
 		}
 		reading := p
 		reading.workload.name = "select"
 		one, rows := ratio("both", p), ratio("both", reading)
 		if p.workload.name == "select1" && one != nil && rows != nil {
 			notes = append(notes, fmt.Sprintf("%s: with log_statement and log_duration %s of the throughput is "+
-				"left, of pgbench -S %s. B found that SELECT 1 suffers more.", p.title(), kept(*one), kept(*rows)))
+				"left, of pgbench -S %s. The analysis of 2019 found that SELECT 1 suffers more.", p.title(), kept(*one), kept(*rows)))
 		}
 	}
 	return notes
@@ -221,7 +221,7 @@ func (m *measurement) machineNotes() []string {
 	if n == 1 {
 		text = "One processor runs one session at a time"
 	}
-	text += ": the fight of many for the mutex of the log's pipe, which A and B found on large machines, hardly " +
+	text += ": the fight of many for the mutex of the log's pipe, which the analyses of 2018 and 2019 found on large machines, hardly " +
 		"shows here."
 	if both := m.result.Find(caseOf(variant{name: "both"}, m.busiest()[0]), "tps"); logged && both != nil &&
 		both.Ratio != nil {

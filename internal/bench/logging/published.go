@@ -18,9 +18,9 @@ type published struct {
 }
 
 const (
-	sourceA = "A (2018)"
-	sourceB = "B (2019)"
-	sourceC = "C"
+	sourceA = "analysis of 2018"
+	sourceB = "analysis of 2019"
+	sourceC = "redesign of the log collector"
 
 	conditionsA = "PostgreSQL ~10, csvlog, ECS VM"
 	conditionsB = "64 cores"
