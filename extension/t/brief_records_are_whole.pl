@@ -140,7 +140,11 @@ verify_ok($node, 'the trail is whole');
 # a start record of what runs for long is made from the template; so is that of a failure
 $client = Steno::Client->new($node, application_name => 'late');
 $client->parse('s0', $texts[0])->sync->finish;
-run(0) for 1 .. 4;
+foreach (1 .. 2)
+{
+	run(0) for 1 .. 3;
+	flush($node);
+}
 $other = $node->background_psql('postgres');
 $other->query_safe('BEGIN; SELECT FROM account FOR UPDATE');
 $client->bind_values('', 's0', 78)->execute('')->sync->send_all;
