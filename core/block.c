@@ -634,9 +634,12 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 static inline const StenoKnown *
 know(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
-	StenoKnown *k = &source->known[b->template];
 	const StenoTemplate *t;
+	StenoKnown *k;
 
+	if (b->template >= STENO_TEMPLATES)
+		return NULL;
+	k = &source->known[b->template];
 	if (k->generation == block->generation && k->version == b->version)
 		return k;
 	t = steno_brief_template(b, source->templates);

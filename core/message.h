@@ -181,7 +181,8 @@ steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
 {
 	const StenoTemplate *t;
 
-	if (templates == NULL)
+	/* what a dead server has left may be damaged */
+	if (templates == NULL || b->template >= STENO_TEMPLATES)
 		return NULL;
 	t = &templates[b->template];
 	if (t->version != b->version || (uint32_t) t->shape_len + t->text_len > STENO_TEMPLATE_ROOM)

@@ -139,21 +139,20 @@ typedef struct StenoRing
 	uint32_t	gap_reason;		/* STENO_GAP_*; belongs to gap below */
 
 	/*
-	 * Left by a producer that ended with records dropped and no room to say
-	 * so: how many, and their sequence numbers.  The next producer, or
-	 * recovery, writes the gap record in the ended session's name.
+	 * Left by a producer that ended with records dropped and no room to say so:
+	 * how many, and their sequence numbers.  The next producer, or recovery,
+	 * writes the gap record in the ended session's name.
 	 */
 	uint64_t	gap;
 	uint64_t	gap_first;
 	uint64_t	gap_last;
 	int64_t		gap_start;		/* of its session */
 	uint32_t	gap_pid;		/* 0: an older version's */
-	uint32_t	gap_described;	/* that session is the last that was described
-								 * here */
+	uint32_t	gap_described;	/* that session is the last that was described here */
 
 	/*
-	 * What the present producer has dropped and not said yet, for recovery,
-	 * and when its session began: it may have dropped its own description.
+	 * What the present producer has dropped and not said yet, for recovery, and
+	 * when its session began: it may have dropped its own description.
 	 */
 	uint64_t	own_gap;
 	uint64_t	own_first;

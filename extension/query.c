@@ -458,7 +458,6 @@ begin_query(QueryDesc *query)
 	if (!steno_recording())
 		return NULL;
 	steno_trouble_check(NULL);
-	steno_ring_prefetch(&steno_my.producer, 5);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{
@@ -740,27 +739,29 @@ transaction_closed(void)
 STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
-	/* no switch: its table would be another line of another page */
-	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+	switch (event)
 	{
-		if (unlikely(!steno_my.described))
-			steno_transaction_ending();
-		/* what deferred triggers have made can be named for the last time */
-		if (steno_my.level == &steno_top_level && steno_top_level.ending &&
-			unlikely(steno_my.top_utility.objects != NULL))
-			steno_objects_finish(&steno_my.top_utility, NULL);
-		return;
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (unlikely(!steno_my.described))
+				steno_transaction_ending();
+			/* what deferred triggers have made can be named for the last time */
+			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
+				unlikely(steno_my.top_utility.objects != NULL))
+				steno_objects_finish(&steno_my.top_utility, NULL);
+			return;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			steno_my.subid = TopSubTransactionId;
+			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+				transaction_closed();
+			break;
+		case XACT_EVENT_ABORT:
+			steno_statement_aborted();
+			break;
+		default:
+			return;
 	}
-	if (likely(event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE))
-	{
-		steno_my.subid = TopSubTransactionId;
-		if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
-			transaction_closed();
-	}
-	else if (event == XACT_EVENT_ABORT)
-		steno_statement_aborted();
-	else
-		return;
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
 		TransactionIdIsValid(steno_my.transaction_id()))
 	{

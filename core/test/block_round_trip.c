@@ -391,6 +391,33 @@ TEST(block_counts_past_records_without_a_number)
 	steno_block_destroy(block);
 }
 
+/* A damaged ring file's template is beyond the source's: no shape and no text. */
+TEST(block_survives_a_template_that_cannot_be)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoTemplate templates[STENO_TEMPLATES];
+	static StenoSource source;
+	uint64_t	buffer[ROOM / 8];
+	uint64_t	random = test_seed();
+	uint64_t	number = 1;
+	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
+	StenoDecoder d;
+
+	announce(block, &source, 1, 0, 0);
+	source.templates = templates;
+	brief_record(buffer, templates, &random, 1, 1);
+	add(block, &source, &b->m, &number);
+	brief_record(buffer, templates, &random, 2, 2);
+	b->template = UINT8_MAX;
+	CHECK(!steno_message_is_whole(&b->m, ROOM));
+	add(block, &source, &b->m, &number);
+	CHECK(source.seq == 2 && source.statement == 2);
+	finish_and_compare(block, STENO_CODEC_NONE, number, &d);
+	CHECK(d.texts.n <= 1);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
 TEST(block_returns_to_an_earlier_role_without_defining_it_again)
 {
 	StenoBlock *block = steno_block_create(64 * 1024);

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
@@ -16,15 +16,7 @@ import (
 func overhead(t *testing.T, line string) (*overheadOptions, error) {
 	t.Helper()
 	streams, _, _, _ := iostreams.Test()
-	var got *overheadOptions
-	cmd := newCmdOverhead(&cmdutil.Factory{IO: streams, Version: "1.2"}, func(_ context.Context, o *overheadOptions) error {
-		got = o
-		return nil
-	})
-	cmd.SetArgs(strings.Fields(line))
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.ExecuteContext(context.Background())
-	return got, err
+	return cmdtest.Parse(streams, newCmdOverhead, line)
 }
 
 func TestOverheadRefusesWrongUsage(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -100,9 +101,25 @@ func ParseReport(report string) (Slice, error) {
 	return s, nil
 }
 
-// Latencies reads a log that pgbench has written, and calls each with the
-// microseconds of every transaction.
-func Latencies(file string, each func(us float64)) error {
+// TakeLatencies reads the logs that pgbench has written with this prefix, calls
+// each with the microseconds of every transaction, and removes them.
+func TakeLatencies(prefix string, each func(us float64)) error {
+	files, err := filepath.Glob(prefix + ".*")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := latencies(file, each); err != nil {
+			return err
+		}
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func latencies(file string, each func(us float64)) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err

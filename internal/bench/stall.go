@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -225,18 +224,9 @@ func (o *stallOptions) slice(
 	if _, err := s.Pgbench(ctx, args...); err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(prefix + ".*")
-	if err != nil {
-		return nil, err
-	}
 	var all []float64
-	for _, file := range files {
-		if err := Latencies(file, func(us float64) { all = append(all, us) }); err != nil {
-			return nil, err
-		}
-		if err := os.Remove(file); err != nil {
-			return nil, err
-		}
+	if err := TakeLatencies(prefix, func(us float64) { all = append(all, us) }); err != nil {
+		return nil, err
 	}
 	if len(all) < 1000 {
 		return nil, fmt.Errorf("a slice of %d transactions is too short to say what one of a thousand takes", len(all))

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckDisk says that so many bytes do not fit where labs are made, if so.
+// CheckDisk says that an estimate of what is needed, in bytes, does not fit where
+// labs are made, if so.
 func (i *Installation) CheckDisk(bytes uint64) error {
 	parent := i.TempDir()
 	var fs unix.Statfs_t
@@ -14,8 +15,8 @@ func (i *Installation) CheckDisk(bytes uint64) error {
 		return fmt.Errorf("cannot ask how much room there is in \"%s\": %w", parent, err)
 	}
 	if free := fs.Bavail * uint64(fs.Bsize); free < bytes {
-		return fmt.Errorf("%d MB are free in \"%s\", and the servers may need %d MB; TMPDIR names another place",
-			free>>20, parent, bytes>>20)
+		return fmt.Errorf("the disk is too small: about %d MB are needed in \"%s\", and %d MB are free; "+
+			"measure less, or set TMPDIR to another folder", bytes>>20, parent, free>>20)
 	}
 	return nil
 }

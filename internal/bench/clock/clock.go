@@ -106,7 +106,7 @@ func check(installation *cluster.Installation, o *options) error {
 		return fmt.Errorf("this kernel does not say what processes use: %w", err)
 	}
 	// the table, what is written ahead of it, and a cluster
-	return bench.CheckDisk(installation.TempDir(), int64(2*o.MB+200)<<20)
+	return installation.CheckDisk(uint64(2*o.MB+200) << 20)
 }
 
 func measure(ctx context.Context, o *options, p *bench.Progress) (r *result.Result, err error) {

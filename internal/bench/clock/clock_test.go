@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
@@ -81,15 +82,7 @@ func TestAdviceFollowsFromTheClockSource(t *testing.T) {
 }
 
 func parse(line string, streams *iostreams.IOStreams) (*options, error) {
-	var got *options
-	cmd := newCmd(&cmdutil.Factory{IO: streams}, func(_ context.Context, o *options) error {
-		got = o
-		return nil
-	})
-	cmd.SetArgs(strings.Fields(line))
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.Execute()
-	return got, err
+	return cmdtest.Parse(streams, newCmd, line)
 }
 
 func TestWrongUsageIsRefused(t *testing.T) {

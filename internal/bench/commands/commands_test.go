@@ -19,6 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cluster/labtest"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
@@ -26,15 +27,7 @@ import (
 func parse(t *testing.T, line string) (*options, error) {
 	t.Helper()
 	streams, _, _, _ := iostreams.Test()
-	var got *options
-	cmd := newCmd(&cmdutil.Factory{IO: streams, Version: "1.2"}, func(_ context.Context, o *options) error {
-		got = o
-		return nil
-	})
-	cmd.SetArgs(strings.Fields(line))
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.ExecuteContext(context.Background())
-	return got, err
+	return cmdtest.Parse(streams, newCmd, line)
 }
 
 func TestWrongUsageIsRefused(t *testing.T) {

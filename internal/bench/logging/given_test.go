@@ -18,7 +18,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
@@ -91,16 +91,11 @@ func stateOf(s *cluster.Server) string { return filepath.Join(filepath.Dir(s.Dat
 
 func parse(t *testing.T, streams *iostreams.IOStreams, line string) *options {
 	t.Helper()
-	var got *options
-	cmd := newCmd(&cmdutil.Factory{IO: streams, Version: "1.2"}, func(_ context.Context, o *options) error {
-		got = o
-		return nil
-	})
-	cmd.SetArgs(strings.Fields(line))
-	if err := cmd.Execute(); err != nil {
+	o, err := cmdtest.Parse(streams, newCmd, line)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	return o
 }
 
 func journals(t *testing.T, dir string) int {

@@ -161,7 +161,7 @@ func measureLab(ctx context.Context, o *options, p *bench.Progress) (r *result.R
 	if err := o.checkConnections(); err != nil {
 		return nil, err
 	}
-	if err := bench.CheckDisk(installation.TempDir(), o.diskNeeded(len(can), cores())); err != nil {
+	if err := installation.CheckDisk(uint64(o.diskNeeded(len(can), cores()))); err != nil {
 		return nil, err
 	}
 	p.Phase("making servers")

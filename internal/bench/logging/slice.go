@@ -3,7 +3,6 @@ package logging
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -190,21 +189,12 @@ const enough = 1000
 
 // latencies reads the logs that pgbench has left in a folder, and removes them.
 func (f *figures) latencies(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "latency.*"))
-	if err != nil {
-		return err
-	}
 	// three digits are true
 	h := hdrhistogram.New(1, longest.Microseconds(), 3)
-	for _, file := range files {
-		if err := bench.Latencies(file, func(us float64) {
-			_ = h.RecordValue(min(int64(us), longest.Microseconds()))
-		}); err != nil {
-			return err
-		}
-		if err := os.Remove(file); err != nil {
-			return err
-		}
+	if err := bench.TakeLatencies(filepath.Join(dir, "latency"), func(us float64) {
+		_ = h.RecordValue(min(int64(us), longest.Microseconds()))
+	}); err != nil {
+		return err
 	}
 	if h.TotalCount() == 0 {
 		return fmt.Errorf("pgbench logged no transaction")

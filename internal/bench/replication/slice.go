@@ -113,18 +113,9 @@ func (s *set) timed(ctx context.Context, lab *cluster.Lab, p point, seconds int)
 // takeLatencies returns percentiles, in milliseconds, of what pgbench has logged,
 // and removes the files.
 func takeLatencies(prefix string) (p50, p99 float64, err error) {
-	files, err := filepath.Glob(prefix + ".*")
-	if err != nil {
-		return 0, 0, err
-	}
 	var all []float64
-	for _, file := range files {
-		if err := bench.Latencies(file, func(us float64) { all = append(all, us) }); err != nil {
-			return 0, 0, err
-		}
-		if err := os.Remove(file); err != nil {
-			return 0, 0, err
-		}
+	if err := bench.TakeLatencies(prefix, func(us float64) { all = append(all, us) }); err != nil {
+		return 0, 0, err
 	}
 	if len(all) == 0 {
 		return 0, 0, errors.New("pgbench has logged no transaction")
