@@ -70,9 +70,9 @@ sub lines_of
 		map {
 			my $r = $_;
 
-			join ' ', $r->{depth} // 0, $r->{class},
-			  $r->{text} // (($r->{command} // '-') . ' ' . join(', ', map { "$_->{action} $_->{name}" } @{ $r->{objects} // [] })),
-			  $r->{sqlstate} // $r->{outcome}
+			my $objects = join ', ', map { "$_->{action} $_->{name}" } @{ $r->{objects} // [] };
+
+			join ' ', $r->{depth} // 0, $r->{class}, $r->{text} // "$r->{command} $objects", $r->{sqlstate} // $r->{outcome}
 		} statements($node, application => $name)
 	];
 }
@@ -117,7 +117,9 @@ sub lines_of
 
 	$c->query('BEGIN');
 	$large = $c->call($oid{lo_create}, 0)->{value};
-	is_deeply(lines_of($name), [ '0 transaction BEGIN ok', "0 function FUNCTION CALL execute pg_catalog.lo_create, create $large ok" ],
+	is_deeply(
+		lines_of($name),
+		[ '0 transaction BEGIN ok', "0 function FUNCTION CALL execute pg_catalog.lo_create, create $large ok" ],
 		'in a block: the record is there when the call has ended');
 	$fd = $c->call($oid{lo_open}, $large, 0x40000)->{value};
 	is($c->call($oid{loread}, $fd, 10)->{value}, '\x', 'a large object is read');
@@ -190,7 +192,8 @@ is_deeply(
 		'0 read SELECT 1 ok'
 	],
 	'calls that fail');
-is(the_record($node, 'a message', message => 'on purpose', depth => undef)->{outcome}, 'error', 'of a call that failed');
+is(the_record($node, 'a message', message => 'on purpose', depth => undef)->{outcome},
+	'error', 'of a call that failed');
 
 # Where the log hides what the client is told.
 is_deeply(
@@ -245,7 +248,10 @@ $node->safe_psql('postgres', 'DROP TABLE made');
 foreach my $case (
 	[ 'none', [] ],
 	[ 'error', ['0 function FUNCTION CALL execute public.raises P0001'] ],
-	[ 'all, -function', [ '0 function FUNCTION CALL execute public.raises P0001', '1 write INSERT INTO t VALUES ($1) ok' ] ],
+	[
+		'all, -function',
+		[ '0 function FUNCTION CALL execute public.raises P0001', '1 write INSERT INTO t VALUES ($1) ok' ]
+	],
 	[
 		'function',
 		[
@@ -289,7 +295,8 @@ is_deeply(
 					my ($c) = @_;
 
 					$c->call($oid{set_config}, 'steno.log_start', 'function', 'f');
-					is(scalar(records($node, application => "session $sessions", kind => 'setting')), 1, 'a setting is changed by one');
+					is(scalar(records($node, application => "session $sessions", kind => 'setting')),
+						1, 'a setting is changed by one');
 					$c->call($oid{abs}, -1);
 				});
 			records($node, application => "session $sessions");
@@ -365,14 +372,17 @@ foreach my $track ('on', 'off')
 
 	append_to_file($file, 'x' x 20_000);
 	local $ENV{PGAPPNAME} = 'libpq';
-	$node->psql('postgres', "\\lo_import '$file'\n\\lo_export :LASTOID '$file.out'\n\\lo_unlink :LASTOID\n", on_error_die => 1);
+	$node->safe_psql('postgres', "\\lo_import '$file'\n\\lo_export :LASTOID '$file.out'\n\\lo_unlink :LASTOID\n");
 	is(-s "$file.out", 20_000, 'psql has written and read a large object');
 	my @lines = @{ lines_of('libpq') };
 	my @calls = map { /FUNCTION CALL (.*) ok$/ ? $1 : () } @lines;
 
 	is(scalar(@calls), scalar(grep { !/transaction|^0 read select/i } @lines), 'each call was well');
 	is_deeply(
-		[ map { my $f = $_; scalar grep { /^execute pg_catalog\.$f\b/ } @calls } qw(lo_creat lo_open lowrite loread lo_close lo_unlink) ],
+		[
+			map { my $f = $_; scalar grep { /^execute pg_catalog\.$f\b/ } @calls }
+			  qw(lo_creat lo_open lowrite loread lo_close lo_unlink)
+		],
 		[ 1, 2, 3, 4, 2, 1 ], 'calls of libpq');
 	is(scalar(grep { /, create \d+$/ } @calls), 1, 'a large object was made');
 	is(scalar(grep { /, drop \d+$/ } @calls), 1, 'and removed');
@@ -387,7 +397,7 @@ sub in_its_sleep
 	$c->query('SELECT 1');
 	$c->put_call($oid{pg_sleep}, 1000)->send_all;
 	wait_until 'it sleeps',
-	  sub { value($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'PgSleep'") eq '1' };
+	  sub { value($node, "SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}") eq 'PgSleep' };
 	$do->($c->{pid});
 	return $c;
 }
@@ -408,7 +418,8 @@ foreach my $case ([ 'canceled', '57014' ], [ 'terminated', '57P01' ], [ 'killed'
 {
 	my ($name, $end) = @$case;
 
-	is_deeply(lines_of($name), [ '0 read SELECT 1 ok', "0 function FUNCTION CALL execute pg_catalog.pg_sleep $end" ], $name);
+	is_deeply(lines_of($name),
+		[ '0 read SELECT 1 ok', "0 function FUNCTION CALL execute pg_catalog.pg_sleep $end" ], $name);
 }
 
 # Rules.
@@ -437,7 +448,8 @@ foreach my $case (
 	$c->call($oid{raises}, 'card 1234');
 	$c->quit;
 	@found = map {
-		join ' ', grep { defined } $_->{depth} // 0, $_->{class}, $_->{text} // $_->{objects}[0]{name}, @$_{qw(sqlstate message)}
+		join ' ', grep { defined } $_->{depth} // 0, $_->{class}, $_->{text} // $_->{objects}[0]{name},
+		  @$_{qw(sqlstate message)}
 	} statements($node, application => $name);
 	is_deeply(\@found, $want, "rules: $name");
 }
