@@ -793,6 +793,8 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 			steno_my.subid = mine;
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
+			/* after a savepoint, the transaction goes on when a client's statement has failed */
+			fail_unreported();
 			steno_my.subid = parent;
 			close_open(mine);
 			steno_objects_forget_pending();

@@ -11,6 +11,7 @@
  *		statement.h, .c		statements: beginning, shape, failure
  *		planner.c, query.c, utility.c
  *							the hooks of planner, executor, and utility statements
+ *		fastpath.c			functions that clients call without a statement
  *		transaction.c		ends of transactions that wrote
  *		running.c			start records
  *		delivery.h, .c		statements that wait for the disk, waits that are cancelled
@@ -308,6 +309,7 @@ extern int	steno_class_of_utility(Node *statement);
 typedef struct StenoObjects StenoObjects;
 
 extern void steno_objects_install(void);
+extern void steno_objects_called(StenoStatement *s, Oid function);
 extern void steno_objects_adopt(StenoStatement *s);
 extern void steno_objects_finish(StenoStatement *s, Node *utility);
 extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *omitted);
@@ -347,6 +349,15 @@ steno_wants_start(const StenoStatement *s)
 extern void steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
+
+/* ---- fastpath.c ---- */
+
+/* A client's function call, where others have a command tag. */
+#define STENO_CALL_COMMAND "FUNCTION CALL"
+
+extern bool steno_fastpath_message(void);
+extern bool steno_fastpath_expected(void);
+extern void steno_fastpath_call(Oid function);
 
 /* ---- failure.c ---- */
 

@@ -229,6 +229,20 @@ begin();
 	}
 }
 
+# A function call without a statement.
+{
+	my $c = session('call', 'function');
+	my $before = look('SELECT last_value FROM s');
+
+	$faults->set('hold_sync');
+	$c->put_call(look(q{SELECT 'nextval(regclass)'::regprocedure::oid}), 's')->send_all;
+	await_wait($c);
+	is(look(q{SELECT last_value FROM s}), $before, 'a function call waits for its start record');
+	$faults->unset('hold_sync');
+	is($c->finish->{value}, $before + 1, 'and begins then');
+	$c->quit;
+}
+
 # The same after the commit.
 {
 	my $c = session('cancelled commit', 'write');
