@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 const (
@@ -195,16 +197,9 @@ func (s *Server) PID() int { return s.cmd.Process.Pid }
 // children as they are now.
 func (s *Server) Processes() []int {
 	pids := []int{s.PID()}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		text, _ := os.ReadFile(path) // none: it has ended
-		// The command name, in parentheses, may hold anything.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(s.PID()) {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
-				pids = append(pids, pid)
-			}
-		}
+	children, _ := machine.Here.AllChildren(s.PID())
+	for _, p := range children {
+		pids = append(pids, p.PID)
 	}
 	return pids
 }

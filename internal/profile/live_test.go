@@ -116,7 +116,7 @@ func runProfile(t *testing.T, ctx context.Context, args ...string) (*Report, err
 	if left, _ := os.ReadDir(temporary); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	children, _ := machine.Children(os.Getpid())
+	children, _ := machine.Here.Children(os.Getpid())
 	for _, p := range children {
 		if p.Name == "perf" || p.Name == "sleep" {
 			t.Errorf("process %d is left behind: %s", p.PID, p.Title)

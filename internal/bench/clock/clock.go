@@ -22,6 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/machine"
 	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
@@ -102,7 +103,7 @@ func check(installation *cluster.Installation, o *options) error {
 	if _, err := os.Stat(installation.Program("pg_test_timing")); err != nil {
 		return fmt.Errorf("no pg_test_timing in \"%s\": is the PostgreSQL server installed?", installation.BinDir)
 	}
-	if _, err := bench.ProcessTime("/proc", os.Getpid()); err != nil {
+	if _, err := machine.Here.Time(os.Getpid()); err != nil {
 		return fmt.Errorf("this kernel does not say what processes use: %w", err)
 	}
 	// the table, what is written ahead of it, and a cluster
@@ -260,7 +261,7 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 		return s, err
 	}
 	pid := int(b.conn.PgConn().PID())
-	before, err := bench.ProcessTime("/proc", pid)
+	before, err := machine.Here.Time(pid)
 	if err != nil {
 		return s, err
 	}
@@ -269,7 +270,7 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 		return s, err
 	}
 	s.wall = time.Since(start).Seconds()
-	after, err := bench.ProcessTime("/proc", pid)
+	after, err := machine.Here.Time(pid)
 	s.cpu = (after - before).Seconds()
 	return s, err
 }

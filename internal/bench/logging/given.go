@@ -16,6 +16,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // given is a server that somebody runs. Its settings are changed with ALTER
@@ -225,22 +226,16 @@ func (g *given) find(ctx context.Context) error {
 		return err
 	}
 	g.target.pgbench = g.pgbench
-	if t := (tree{proc: "/proc"}); local {
-		if stat, err := t.stat(pid); err == nil && t.isPostgres(pid) {
-			g.target.processes = &tree{"/proc", stat.parent}
+	if local {
+		// it may be only the same id as one elsewhere
+		if p, err := machine.Here.Process(pid); err == nil && strings.HasPrefix(p.Title, "postgres: ") {
+			g.target.processes = &tree{machine.Here, p.Parent}
 		}
 	}
 	if g.about.collector {
 		g.target.written = g.written
 	}
 	return nil
-}
-
-// isPostgres says whether a process here has a server process's title, and not
-// only the same id as one elsewhere.
-func (t tree) isPostgres(pid int) bool {
-	text, err := os.ReadFile(t.file(pid, "cmdline"))
-	return err == nil && bytes.HasPrefix(text, []byte("postgres: "))
 }
 
 // written is the size of the log folder's files and of the trail.
