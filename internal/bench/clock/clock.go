@@ -67,12 +67,11 @@ Published figures stand beside the measured ones.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.Add(flags)
+	o.Add(cmd)
 	flags.IntVar(&o.Rounds, "rounds", usualRounds, "number of rounds")
 	flags.IntVar(&o.Queries, "queries", 10, "how often the query runs each way in a round")
 	flags.IntVar(&o.MB, "mb", 64, "size of the table that the query reads, in MB")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
-		"the one found)")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
 	return cmd
 }
 
