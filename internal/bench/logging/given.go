@@ -1,7 +1,6 @@
 package logging
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -462,14 +461,5 @@ func (g *given) pgbench(ctx context.Context, args ...string) (string, error) {
 	cmd := g.installation.Client(ctx, "pgbench", append(args, g.dsn)...)
 	// the connection string may leave things to the environment
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		return "", fmt.Errorf("pgbench: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return string(out), nil
+	return cluster.Output(ctx, cmd, "pgbench")
 }
