@@ -419,7 +419,7 @@ steno_session_attach(void)
 	if (MyProc == NULL || proc_exit_inprogress)
 		return false;
 	if (!steno_active() || !IsUnderPostmaster || IsParallelWorker() ||
-		IsAutoVacuumWorkerProcess())
+		MyBackendType == B_AUTOVAC_WORKER)
 	{
 		steno_my.state = STENO_DEAD;	/* a parallel query is its leader's record */
 		return false;

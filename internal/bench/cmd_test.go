@@ -15,6 +15,7 @@ func TestOverheadRefusesWrongUsage(t *testing.T) {
 		"--clients 0":                       "0 clients",
 		"--pairs 0":                         "--pairs must be at least 1",
 		"--seconds 0":                       "--seconds must be at least 1",
+		"--renew -1":                        "--renew must be at least 0",
 		"--format xml":                      `invalid format "xml"`,
 		"--set fsync":                       `--set takes name=value, not "fsync"`,
 		"--dsn dbname=x --compare off":      "--dsn does not go with --compare",
@@ -30,8 +31,8 @@ func TestOverheadDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10}); o.Load != want || o.Rounds != 100 || o.Seconds != 1 {
-		t.Errorf("got %+v, %d rounds of %d s", o.Load, o.Rounds, o.Seconds)
+	if want := (Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10}); o.Load != want || o.Rounds != 100 || o.Seconds != 1 || o.Renew != 20 {
+		t.Errorf("got %+v, %d rounds of %d s, new servers after %d", o.Load, o.Rounds, o.Seconds, o.Renew)
 	}
 	if want := []cluster.Setting{{Name: "steno.writers", Value: "2"}, {Name: "a", Value: "b=c"}}; !reflect.DeepEqual(o.Settings, want) {
 		t.Errorf("got settings %v", o.Settings)
