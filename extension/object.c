@@ -712,16 +712,6 @@ steno_objects_size(StenoObjects *list, uint32 room, int *omitted)
 	return size;
 }
 
-static uint8 *
-put_text(uint8 *p, const char *s)
-{
-	uint32		len = strlen(s);
-
-	p = steno_put_varint(p, len);
-	memcpy(p, s, len);
-	return p + len;
-}
-
 /* Write those that fit, as a shape has them. */
 uint8 *
 steno_objects_put(uint8 *p, const StenoObjects *list)
@@ -736,9 +726,9 @@ steno_objects_put(uint8 *p, const StenoObjects *list)
 		if (item->dropped)
 			continue;
 		*p++ = item->action;
-		p = put_text(p, text_of(list, item->type));
-		p = put_text(p, text_of(list, item->name));
-		p = put_text(p, text_of(list, item->to));
+		p = steno_put_string(p, text_of(list, item->type));
+		p = steno_put_string(p, text_of(list, item->name));
+		p = steno_put_string(p, text_of(list, item->to));
 	}
 	return p;
 }

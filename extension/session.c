@@ -60,14 +60,10 @@ static char death_message[512];
 static uint8 *
 put_fact(uint8 *p, int key, const char *value)
 {
-	size_t		len = value ? strlen(value) : 0;
-
-	if (len == 0)
+	if (value == NULL || value[0] == '\0')
 		return p;
 	*p++ = key;
-	p = steno_put_varint(p, len);
-	memcpy(p, value, len);
-	return p + len;
+	return steno_put_string(p, value);
 }
 
 /*

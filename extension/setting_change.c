@@ -175,16 +175,6 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 	return any;
 }
 
-static uint8 *
-put_string(uint8 *p, const char *s)
-{
-	size_t		len = strlen(s);
-
-	p = steno_put_varint(p, len);
-	memcpy(p, s, len);
-	return p + len;
-}
-
 /* Without memory or, when failing, catalogs: refused statements come here, too. */
 static void
 record_change(int i, const char *value, bool failing)
@@ -202,7 +192,7 @@ record_change(int i, const char *value, bool failing)
 	if (!steno_class_logged(STENO_CLASS_SETTING))
 		return;
 	for (j = 0; j < (int) lengthof(pairs); j++)
-		p = put_string(put_string(p, pairs[j][0]), pairs[j][1]);
+		p = steno_put_string(steno_put_string(p, pairs[j][0]), pairs[j][1]);
 	if (failing)
 		steno_session_failing(InvalidOid);
 	else

@@ -201,6 +201,9 @@ steno_active(void)
 	return steno_rings.file != NULL;
 }
 
+/* For SQL functions: an error if it does not. */
+extern void steno_require_active(void);
+
 /* ---- local.h: this process ---- */
 
 #include "local.h"

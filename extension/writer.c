@@ -454,16 +454,6 @@ steno_writer_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 
 /* ---- the writer's own records ---- */
 
-static uint8 *
-put_bytes(uint8 *p, const char *s)
-{
-	size_t		len = strlen(s);
-
-	p = steno_put_varint(p, len);
-	memcpy(p, s, len);
-	return p + len;
-}
-
 /* A record of this writer with a few pairs of extra facts; false as with steno_writer_add. */
 static bool
 put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
@@ -493,7 +483,7 @@ put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count
 	}
 	extra = p;
 	for (i = 0; i < count * 2; i++)
-		p = put_bytes(p, pairs[i]);
+		p = steno_put_string(p, pairs[i]);
 	buf.m.extra_count = count;
 	buf.m.extra_len = p - extra;
 	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
@@ -585,7 +575,7 @@ describe_self(StenoWriter *w)
 	memcpy(p + STENO_SESSION_PID, &pid, sizeof(pid));
 	p += STENO_SESSION_FACTS;
 	*p++ = STENO_SESSION_BACKEND_TYPE;
-	p = put_bytes(p, "steno writer");
+	p = steno_put_string(p, "steno writer");
 	w->self.body_len = p - w->self.body;
 	w->self.generation = UINT64_MAX;
 }
@@ -603,10 +593,10 @@ open_stream(StenoWriter *w)
 			proc_exit(0);
 		nap(20);
 	}
-	while (!steno_stream_open_crypt(&w->stream, steno_directory, w->number,
-									GetSystemIdentifier(), PG_VERSION_NUM,
-									(mode_t) steno_file_mode, steno_key_crypt(),
-									GetCurrentTimestamp(), &found, &error))
+	while (!steno_stream_open(&w->stream, steno_directory, w->number,
+							  GetSystemIdentifier(), PG_VERSION_NUM,
+							  (mode_t) steno_file_mode, steno_key_crypt(),
+							  GetCurrentTimestamp(), &found, &error))
 	{
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (!steno_writer_wait(w))

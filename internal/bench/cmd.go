@@ -96,10 +96,10 @@ where it is installed, and steno.`,
 	flags.IntVar(&o.Profile.Seconds, "profile", 0, "seconds of CPU samples; 0 takes none")
 	flags.IntVar(&o.Profile.Runs, "profile-runs", 3, "how often to take CPU samples")
 	flags.StringVar(&o.Profile.Unwind, "profile-unwind", "fp", "how perf walks the stack: fp or dwarf")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
 	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's setting without asking")
-	flags.StringVar(&o.Format, "format", "text", "text or json")
+	cmdutil.AddFormat(cmd, &o.Format)
 	flags.StringVar(&o.Output, "output", "", "folder for the report and the raw data")
 	return cmd
 }
@@ -120,8 +120,6 @@ func (o *overheadOptions) complete() error {
 		return errors.New("--renew must be at least 0")
 	case o.Profile.Seconds < 0 || o.Profile.Runs < 1:
 		return errors.New("--profile must be at least 0 and --profile-runs at least 1")
-	case o.Format != "text" && o.Format != "json":
-		return fmt.Errorf("no format \"%s\"; there are text and json", o.Format)
 	case o.DSN != "" && (len(o.Compare) > 0 || len(o.Set) > 0 || o.Profile.Seconds > 0):
 		return errors.New("--dsn does not go with --compare, --set and --profile")
 	}
@@ -132,7 +130,7 @@ func (o *overheadOptions) complete() error {
 		}
 		o.Settings = append(o.Settings, cluster.Setting{Name: name, Value: value})
 	}
-	return nil
+	return cmdutil.CheckFormat(o.Format)
 }
 
 func overheadRun(ctx context.Context, o *overheadOptions) error {

@@ -38,6 +38,20 @@ sub new
 	return $self;
 }
 
+# Sessions, at least two of each of a server's two writers; watch looks whose they are.
+sub of_both_writers
+{
+	my ($class, $node, $watch, %facts) = @_;
+	my (@sessions, %of);
+
+	until (($of{0} // 0) >= 2 && ($of{1} // 0) >= 2)
+	{
+		push @sessions, $class->new($node, %facts);
+		$of{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $sessions[-1]{pid}")->{rows}[0][0] }++;
+	}
+	return @sessions;
+}
+
 sub put
 {
 	my ($self, $type, $body) = @_;

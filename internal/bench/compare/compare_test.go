@@ -242,7 +242,7 @@ func TestCommandReadsArchives(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no result.json or report.json in": {a, dir},
 		`is a result of "logging" and`:     {a, other},
-		`no format "xml"`:                  {"--format", "xml", a, b},
+		`invalid format "xml"`:             {"--format", "xml", a, b},
 		"accepts 2 arg(s), received 1":     {a},
 	} {
 		if _, err := compare(t, args...); err == nil || !strings.Contains(err.Error(), want) {
