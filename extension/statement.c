@@ -202,6 +202,13 @@ take_number(StenoStatement *s)
 	steno_my.substatements = 0;
 }
 
+/* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */
+static inline bool
+takes_nested(int class)
+{
+	return steno_my.log_nested || (steno_mandatory_mask & (1u << class)) != 0;
+}
+
 /* Number and time a statement, and decide whether it is recorded. */
 static pg_attribute_always_inline void
 number(StenoStatement *s, const char *source, int location, int length,
@@ -225,10 +232,10 @@ number(StenoStatement *s, const char *source, int location, int length,
 		s->statement = steno_my.statement;
 		s->substatement = ++steno_my.substatements;
 	}
-	s->recorded = s->top_level || steno_my.log_nested || forced;
-	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
+	forced |= s->top_level;
+	s->failures = (forced || takes_nested(STENO_CLASS_ERROR)) && steno_class_logged(STENO_CLASS_ERROR);
 	s->audited = 0;
-	s->recorded = s->recorded && steno_class_logged(class);
+	s->recorded = (forced || takes_nested(class)) && steno_class_logged(class);
 	s->objects = NULL;
 	if (unlikely(steno_my.objects_pending) && s->top_level)
 		steno_objects_adopt(s);
@@ -311,7 +318,7 @@ steno_begin_audited(StenoStatement *s)
 STENO_COLD void
 steno_begin_also(StenoStatement *s, int class)
 {
-	if (s->recorded || !steno_class_logged(class) || !(s->top_level || steno_my.log_nested))
+	if (s->recorded || !steno_class_logged(class) || !(s->top_level || takes_nested(class)))
 		return;
 	s->policy |= STENO_S_ALSO;
 	begin_recorded(s);
@@ -506,7 +513,7 @@ steno_statement_of_event(bool function)
 
 		if (s == NULL)
 			continue;
-		if (function && !s->recorded && (s->top_level || steno_my.log_nested) &&
+		if (function && !s->recorded && (s->top_level || takes_nested(STENO_CLASS_FUNCTION)) &&
 			!(s->policy & (STENO_S_SKIPPED | STENO_S_NOISE)))
 		{
 			s->recorded = true;
@@ -536,7 +543,7 @@ record_raised(void)
 	/* the outer statements fail with the same message */
 	if (raised_query)
 		(void) steno_secret_hide_message(raised_query, strlen(raised_query), raised_message);
-	if (raised_query == NULL || steno_my.level == NULL || !steno_my.log_nested ||
+	if (raised_query == NULL || steno_my.level == NULL || !takes_nested(STENO_CLASS_ERROR) ||
 		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
 		return;
 	steno_session_failing(InvalidOid);

@@ -363,7 +363,8 @@ foreach my $line (split /\n/, $table)
 	}
 }
 
-my $node = new_node('main');
+# What is mandatory has its own record, also with steno.log_nested = off.
+my $node = new_node('main', conf => "steno.mandatory = 'setting'\n");
 
 $node->safe_psql('postgres', 'CREATE DATABASE d');
 $node->safe_psql('d', q{
