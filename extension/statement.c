@@ -495,9 +495,16 @@ steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 
 /* ---- objects ---- */
 
+static inline bool
+makes_table(const StenoLevel *l)
+{
+	return l->query && l->query->dest->mydest == DestIntoRel && l->outer && l->outer->utility;
+}
+
 /*
  * The statement whose record tells of what happens to objects now: the innermost
- * that runs, or, when steno.log_nested leaves it out, the one around it.
+ * that runs, or, when steno.log_nested leaves it out, the one around it.  The table
+ * of CREATE TABLE AS EXECUTE is made by that statement, though its query runs.
  * NULL: none.  function: one is called, for which a statement is recorded
  * whatever its own class.
  */
@@ -511,7 +518,7 @@ steno_statement_of_event(bool function)
 		StenoOpen  *o = l->utility ? NULL : steno_find_open(l->query);
 		StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
 
-		if (s == NULL)
+		if (s == NULL || (!function && makes_table(l)))
 			continue;
 		if (function && !s->recorded && (s->top_level || takes_nested(STENO_CLASS_FUNCTION)) &&
 			!(s->policy & (STENO_S_SKIPPED | STENO_S_NOISE)))

@@ -264,6 +264,23 @@ stage_transaction(const StenoLevel *l)
 	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
 }
 
+/* EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
+static bool
+executes(Node *statement)
+{
+	for (;;)
+	{
+		if (IsA(statement, ExplainStmt))
+			statement = ((ExplainStmt *) statement)->query;
+		else if (IsA(statement, CreateTableAsStmt))
+			statement = ((CreateTableAsStmt *) statement)->query;
+		else if (IsA(statement, Query) && ((Query *) statement)->commandType == CMD_UTILITY)
+			statement = ((Query *) statement)->utilityStmt;
+		else
+			return IsA(statement, ExecuteStmt);
+	}
+}
+
 STENO_HOT static void
 enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
 {
@@ -272,7 +289,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->declares = IsA(statement, DeclareCursorStmt);
 	l->changes = changes_session(statement);
 	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
-	l->forces = l->declares || IsA(statement, ExecuteStmt);
+	l->forces = l->declares || (s->class != STENO_CLASS_TRANSACTION && executes(statement));
 	l->relations_count = 0;
 	l->relations_room = STENO_FEW_RELATIONS;
 	l->few = few;

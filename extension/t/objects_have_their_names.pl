@@ -340,6 +340,17 @@ DROP OWNED BY r3
 DROP ROLE r2, r3
 	drop role r2
 	drop role r3
+PREPARE one AS SELECT 1 AS a
+CREATE TABLE executed AS EXECUTE one
+	create table public.executed
+1> PREPARE one AS SELECT 1 AS a
+EXPLAIN ANALYZE CREATE TABLE explained AS EXECUTE one
+	create table public.explained
+1> PREPARE one AS SELECT 1 AS a
+SET steno.log = 'ddl'
+CREATE TABLE executed2 AS EXECUTE one
+	create table public.executed2
+SET steno.log = 'all'
 SET steno.log_nested = off
 DO $$ BEGIN CREATE TABLE kept (a int); DROP TABLE kept; CREATE TABLE kept2 (a int); END $$
 	create table public.kept

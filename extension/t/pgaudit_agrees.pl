@@ -269,10 +269,6 @@ my @differences = (
 	{
 		name => 'DROP OWNED',
 		only_pgaudit => sub { $_[0]{command} eq 'REVOKE' && $_[0]{text} =~ /^DROP OWNED/ },
-	},
-	{
-		name => 'CREATE TABLE AS EXECUTE',
-		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{text} =~ /^CREATE TABLE \w+ AS EXECUTE/ && $_[1]{name} eq '' },
 	});
 
 # Whether two lines have the same in all fields but those.
