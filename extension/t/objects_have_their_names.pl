@@ -195,6 +195,13 @@ GRANT CONNECT ON DATABASE d TO r3
 	alter database d
 GRANT SELECT ON ALL TABLES IN SCHEMA s2 TO r3
 	use schema s2
+GRANT SET ON PARAMETER steno.log TO r3
+	alter parameter ACL steno.log
+GRANT ALTER SYSTEM ON PARAMETER steno.log TO r2
+	alter parameter ACL steno.log
+REVOKE SET ON PARAMETER steno.log FROM r3
+	alter parameter ACL steno.log
+REVOKE ALTER SYSTEM ON PARAMETER steno.log FROM r2
 ALTER DEFAULT PRIVILEGES FOR ROLE r3 IN SCHEMA s GRANT SELECT ON TABLES TO r2
 	create default acl for role r3 in schema s on tables
 SELECT lo_create(4711)
