@@ -498,7 +498,8 @@ steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 static inline bool
 makes_table(const StenoLevel *l)
 {
-	return l->query && l->query->dest->mydest == DestIntoRel && l->outer && l->outer->utility;
+	return l->query && l->query->dest && l->query->dest->mydest == DestIntoRel &&
+		l->outer && l->outer->utility;
 }
 
 /*

@@ -82,7 +82,8 @@ record_start(StenoLevel *l)
 
 /*
  * The utility statement runs a query that is part of its record, as CREATE TABLE AS
- * and EXPLAIN ANALYZE do: it is recorded if the query's class is.
+ * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
+ * the class of that is.
  */
 STENO_COLD void
 steno_utility_queries(StenoLevel *l, int class)
@@ -431,10 +432,15 @@ nested_utility(UTILITY_ARGS)
 STENO_HOT static void
 process_utility(UTILITY_ARGS)
 {
+	bool		recording;
+
 	steno_ring_prefetch(&steno_my.producer, 3);
+	recording = steno_recording();
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
-	if (!steno_recording() || context == PROCESS_UTILITY_SUBCOMMAND)
+	if (!recording || context == PROCESS_UTILITY_SUBCOMMAND)
 	{
+		if (recording && steno_my.level && steno_my.level->utility)
+			steno_utility_queries(steno_my.level, steno_class_of_utility(plan->utilityStmt));
 		call_utility(UTILITY_PASS);
 		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
 			steno_settings_record();	/* recording may have been switched on */
