@@ -157,6 +157,7 @@ static void
 emit_log(ErrorData *edata)
 {
 	failure(edata);
+	steno_replication_logged(edata);
 	if (previous_emit)
 		previous_emit(edata);
 }

@@ -249,7 +249,8 @@ find_application(void)
 
 	steno_my.application = application_name;
 	/* before its options are processed, a client's is in the startup packet */
-	if (*name == '\0' && !OidIsValid(MyDatabaseId) && MyProcPort && MyProcPort->application_name)
+	if (*name == '\0' && (!OidIsValid(MyDatabaseId) || !IsNormalProcessingMode()) &&
+		MyProcPort && MyProcPort->application_name)
 		name = MyProcPort->application_name;
 	changed |= take_fact(known.application, sizeof(known.application), name);
 	changed |= take_fact(known.app_user, sizeof(known.app_user), steno_app_user);

@@ -19,6 +19,7 @@
  *		object.h, object*.c, function.c
  *							objects that statements change, functions that they call
  *		failure.c, split.c	failures that never reach the executor
+ *		replication.c		commands of walsenders
  *		rules.c				the rules file
  *		policy.c			what rules and the switches for noise say of statements
  *		relation.c, param.c	what a statement touched, and with which values
@@ -352,6 +353,7 @@ steno_wants_start(const StenoStatement *s)
 extern void steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
+extern void steno_secret_hide_value(const char *value, char *out);
 
 /* ---- fastpath.c ---- */
 
@@ -365,6 +367,10 @@ extern void steno_fastpath_call(Oid function);
 /* ---- failure.c ---- */
 
 extern void steno_failure_install(void);
+
+/* ---- replication.c ---- */
+
+extern void steno_replication_logged(const ErrorData *edata);
 
 /* ---- split.c ---- */
 
@@ -454,6 +460,7 @@ extern void steno_settings_record(void);
 extern void steno_settings_record_failing(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_publish(void);
+extern int	steno_settings_configured(const char **pairs);
 extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
 
 /* ---- trouble.c, claim.c ---- */

@@ -86,7 +86,8 @@ record_start(StenoLevel *l)
 
 /*
  * The utility statement runs a query that is part of its record, as CREATE TABLE AS
- * and EXPLAIN ANALYZE do: it is recorded if the query's class is.
+ * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
+ * the class of that is.
  */
 STENO_COLD void
 steno_utility_queries(StenoLevel *l, int class)
@@ -268,6 +269,23 @@ stage_transaction(const StenoLevel *l)
 	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
 }
 
+/* EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
+static bool
+executes(Node *statement)
+{
+	for (;;)
+	{
+		if (IsA(statement, ExplainStmt))
+			statement = ((ExplainStmt *) statement)->query;
+		else if (IsA(statement, CreateTableAsStmt))
+			statement = ((CreateTableAsStmt *) statement)->query;
+		else if (IsA(statement, Query) && ((Query *) statement)->commandType == CMD_UTILITY)
+			statement = ((Query *) statement)->utilityStmt;
+		else
+			return IsA(statement, ExecuteStmt);
+	}
+}
+
 static inline void
 enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 {
@@ -286,7 +304,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->declares = IsA(statement, DeclareCursorStmt);
 	l->changes = changes_session(statement);
 	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
-	l->forces = l->declares || IsA(statement, ExecuteStmt);
+	l->forces = l->declares || (s->class != STENO_CLASS_TRANSACTION && executes(statement));
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);
 	if (unlikely(steno_my.policy != 0))
@@ -475,10 +493,15 @@ nested_utility(UTILITY_ARGS)
 STENO_HOT static void
 process_utility(UTILITY_ARGS)
 {
+	bool		recording;
+
 	steno_ring_prefetch(&steno_my.producer, 3);
+	recording = steno_recording();
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
-	if (!steno_recording() || context == PROCESS_UTILITY_SUBCOMMAND)
+	if (!recording || context == PROCESS_UTILITY_SUBCOMMAND)
 	{
+		if (recording && steno_my.level && steno_my.level->utility)
+			steno_utility_queries(steno_my.level, steno_class_of_utility(plan->utilityStmt));
 		call_utility(UTILITY_PASS);
 		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
 			steno_settings_record();	/* recording may have been switched on */

@@ -461,7 +461,7 @@ put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count
 	union
 	{
 		StenoRecordMessage m;
-		uint8		bytes[4096];
+		uint8		bytes[16384];
 	}			buf;
 	uint8	   *p = (uint8 *) (&buf.m + 1);
 	uint8	   *extra;
@@ -503,6 +503,15 @@ void
 steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
 {
 	put_own(w, STENO_KIND_SERVER, 0, pairs, count);
+}
+
+/* The server has started, with these settings. */
+static void
+put_start(StenoWriter *w)
+{
+	const char *pairs[2 * (2 + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
+
+	put_own(w, STENO_KIND_SERVER, 0, pairs, 2 + steno_settings_configured(pairs + 4));
 }
 
 static void
@@ -890,7 +899,7 @@ steno_writer_main(Datum main_arg)
 	if (w->number == 0)
 	{
 		steno_recover_rings(w);
-		steno_writer_event(w, "start", NULL, NULL);
+		put_start(w);
 		steno_rules_started(rules_changed);
 	}
 	steno_drain_init(&live, &steno_rings, w->number);

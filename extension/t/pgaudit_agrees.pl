@@ -276,10 +276,6 @@ my @differences = (
 		only_pgaudit => sub { $_[0]{command} eq 'REVOKE' && $_[0]{text} =~ /^DROP OWNED/ },
 	},
 	{
-		name => 'CREATE TABLE AS EXECUTE',
-		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{text} =~ /^CREATE TABLE \w+ AS EXECUTE/ && $_[1]{name} eq '' },
-	},
-	{
 		name => 'Function calls without a statement',
 		only_steno => sub { $_[0]{class} eq 'FUNCTION' && $_[0]{command} =~ /^(FUNCTION CALL|EXECUTE)$/ && $_[0]{text} eq '' },
 	});
