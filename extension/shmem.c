@@ -135,8 +135,10 @@ create_rings(void)
 						ring_path, what),
 				 errdetail("%d rings need %llu bytes.", MaxBackends,
 						   (unsigned long long) steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024)),
+				 save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM ?
 				 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
-						 steno_ring_directory)));
+						 steno_ring_directory) :
+				 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
 	}
 	if (first)
 		on_proc_exit(remove_drained, (Datum) 0);

@@ -484,12 +484,30 @@ steno_trouble_place(StenoWriter *w, bool idle)
 {
 	StenoError	error;
 	StenoPlace	place;
+	bool		hold = idle;
 	bool		any = false;
 
-	while ((place = steno_stream_place(&w->stream, &error)) != STENO_PLACE_KEPT)
+	for (;;)
 	{
 		uint64		segment = w->stream.segment;
 
+		if (hold && !steno_trail_hold(&error))
+		{
+			any = true;
+			steno_trouble_failed(w, STENO_WRITE, &error);
+			if (!steno_writer_wait(w))
+				return false;
+			continue;
+		}
+		place = steno_stream_place(&w->stream, &error);
+		if (place == STENO_PLACE_KEPT)
+			break;
+		if (!hold)
+		{
+			/* then what is there now may be another's */
+			hold = true;
+			continue;
+		}
 		any = true;
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (place != STENO_PLACE_UNKNOWN)
@@ -500,6 +518,7 @@ steno_trouble_place(StenoWriter *w, bool idle)
 				if (w->stream.segment != segment)
 					steno_seal_moved(w);
 				atomic_store(&w->control->segment, w->stream.segment);
+				(void) steno_trail_hold(&error);	/* the directory may be new */
 				break;
 			}
 			steno_trouble_failed(w, STENO_WRITE, &error);

@@ -542,15 +542,15 @@ rules_changed(const char *from, const char *to, const char *errors, const char *
  * Records that sessions of a ring have dropped, and for which nobody else could speak:
  * how many.
  */
-static bool
-tell_dropped(StenoWriter *w, StenoDrain *drain, uint32 i)
+bool
+steno_writer_tell_dropped(StenoWriter *w, StenoDrain *drain, uint32 i)
 {
 	StenoRing  *ring = steno_ring_at(drain->rings, i);
 	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
 	char		number[32];
 	const char *pairs[] = {"count", number, "reason", "ring full"};
 
-	if (likely(untold == drain->told[i]))
+	if (likely(untold <= drain->told[i]))
 		return true;
 	snprintf(number, sizeof(number), UINT64_FORMAT, untold - drain->told[i]);
 	if (!put_own(w, STENO_KIND_GAP, 0, pairs, lengthof(pairs) / 2))
@@ -567,7 +567,7 @@ steno_writer_drain(StenoWriter *w, StenoDrain *drain)
 
 	w->drain = drain;
 	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
-		if (!steno_writer_drain_ring(w, drain, i) || !tell_dropped(w, drain, i))
+		if (!steno_writer_drain_ring(w, drain, i) || !steno_writer_tell_dropped(w, drain, i))
 			return false;
 	return true;
 }
