@@ -88,6 +88,9 @@ all_drained(void)
 {
 	uint32		i;
 
+	for (i = 0; i < STENO_MAX_WRITERS; i++)
+		if (steno_rings.file->intents[i].valid != 0)
+			return false;
 	for (i = 0; i < steno_rings.file->nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);

@@ -323,6 +323,14 @@ consequence(StenoAction action)
 	}
 }
 
+static const char *
+what_next(StenoAction action)
+{
+	if (action != STENO_ROTATE && steno_on_failure == STENO_ON_FAILURE_SHUTDOWN)
+		return "Start the server again when the cause is mended: what is not in the trail is in the ring file.";
+	return "The writer tries again every second and goes on by itself.";
+}
+
 static void
 log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 {
@@ -333,14 +341,14 @@ log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence(action)),
-				 errhint("The writer tries again every second and goes on by itself.")));
+				 errhint("%s", what_next(action))));
 	else
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence(action)),
-				 errhint("The writer tries again every second and goes on by itself.")));
+				 errhint("%s", what_next(action))));
 }
 
 /*

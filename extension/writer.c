@@ -885,6 +885,18 @@ run(StenoWriter *w, StenoDrain *live)
 	}
 }
 
+/*
+ * We end, and the trail does not say so.  An intent of no block keeps the ring file,
+ * even with empty rings, and the next start says that it found one.
+ */
+static void
+leave_word(StenoDrain *drain)
+{
+	memset(drain->intent->hash, 0, STENO_HASH_SIZE);
+	atomic_thread_fence(memory_order_release);
+	drain->intent->valid = STENO_INTENT_MESSAGES;
+}
+
 void
 steno_writer_main(Datum main_arg)
 {
@@ -909,7 +921,9 @@ steno_writer_main(Datum main_arg)
 	steno_trouble_tell(w);
 	if (w->number == 0)
 		steno_writer_event(w, "stop", NULL, NULL);
-	if (steno_writer_drain(w, &live) && steno_writer_write(w) && steno_seal_stop(w))
+	if (!steno_writer_drain(w, &live) || !steno_writer_write(w))
+		leave_word(&live);
+	else if (steno_seal_stop(w))
 		steno_writer_sync(w);
 	steno_stream_close(&w->stream);
 	steno_alert_finish();
