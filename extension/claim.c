@@ -164,7 +164,7 @@ steno_trail_hold(StenoError *error)
 								&other, path, sizeof(path)))
 	{
 		close(fd);
-		return taken(error, "of another database cluster is segment", path);
+		return taken(error, "the directory has a segment of another database cluster,", path);
 	}
 	if (held >= 0)
 		close(held);

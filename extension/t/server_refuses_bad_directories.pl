@@ -166,7 +166,7 @@ is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 	is($state->(), 'failing', 'a trail that another server has taken is not written to');
 	$second->stop;
 	$start = -s $node->logfile;
-	wait_until 'the next reason', sub { value($node, 'SELECT failure FROM steno.status') =~ /of another database cluster is segment/ };
+	wait_until 'the next reason', sub { value($node, 'SELECT failure FROM steno.status') =~ /the directory has a segment of another database cluster/ };
 	is($state->(), 'failing', 'nor when that has gone');
 	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', $trail);
 	wait_until 'it is written again', sub { $state->() eq 'ok' };

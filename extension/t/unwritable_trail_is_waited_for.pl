@@ -206,6 +206,10 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 {
 	my ($segment, $pid, @left);
 
+	$node->stop;
+	$node->append_conf('postgresql.conf', "steno.log = 'none'\nsteno.mandatory = 'none'\n");
+	$node->start;
+	$watch = watch();
 	flush($node);
 	wait_until 'nothing is left', sub { look('SELECT lag_bytes FROM steno.writers') == 0 };
 	($segment) = (sort glob trail($node) . '/0/*.steno')[-1];
