@@ -484,7 +484,7 @@ recover_file(StenoWriter *w, const char *path)
 				(errcode_for_file_access(),
 				 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
 				 errdetail("Records that it holds are not in the trail."),
-				 errhint("It is left as it is.")));
+				 errhint("It is left as it is, and looked at again at each start. See what \"steno recover --rings\" makes of it, and remove it when nobody needs it.")));
 		return;
 	}
 	if (resolve_intents(&rings))
