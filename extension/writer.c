@@ -603,7 +603,8 @@ open_stream(StenoWriter *w)
 			proc_exit(0);
 		nap(20);
 	}
-	while (!steno_stream_open_crypt(&w->stream, steno_directory, w->number,
+	while (!steno_trail_hold(&error) ||
+		   !steno_stream_open_crypt(&w->stream, steno_directory, w->number,
 									GetSystemIdentifier(), PG_VERSION_NUM,
 									(mode_t) steno_file_mode, steno_key_crypt(),
 									GetCurrentTimestamp(), &found, &error))
