@@ -622,7 +622,9 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
 
 	note_times(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_of(r->time, r->duration) : r->time);
-	source->seq = e->seq;
+	/* of a definition that has returned, the block expects what followed it then */
+	if (r->seq != 0)
+		source->seq = e->seq;
 	if (r->m.kind <= STENO_KIND_START)
 		source->statement = e->statement;
 }

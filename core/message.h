@@ -185,7 +185,8 @@ steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
 	if (templates == NULL || b->template >= STENO_TEMPLATES)
 		return NULL;
 	t = &templates[b->template];
-	if (t->version != b->version || (uint32_t) t->shape_len + t->text_len > STENO_TEMPLATE_ROOM)
+	if (t->version != b->version || t->shape_len == 0 ||
+		(uint32_t) t->shape_len + t->text_len > STENO_TEMPLATE_ROOM)
 		return NULL;
 	return t;
 }

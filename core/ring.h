@@ -191,6 +191,12 @@ typedef struct StenoRing
 	 */
 	_Atomic uint64_t untold;
 
+	/*
+	 * Owner, when its session ends: what untold will be once own_gap is part of it.
+	 * own_gap goes last, so whoever recovers counts it once, as untold is that or not.
+	 */
+	uint64_t	leaving;
+
 	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
 	/*

@@ -539,20 +539,24 @@ steno_record_leave(void)
 
 	if (s->dropped == 0 || (s->described && put_gap()))
 		return;
-	ring->own_gap = 0;
 	if (ring->gap != 0)
 	{
 		/* that of the session before could not be said yet: the writer tells how many */
-		atomic_fetch_add_explicit(&ring->untold, s->dropped, memory_order_relaxed);
-		return;
+		ring->leaving = atomic_load_explicit(&ring->untold, memory_order_relaxed) + s->dropped;
+		atomic_store_explicit(&ring->untold, ring->leaving, memory_order_release);
 	}
-	ring->gap_first = s->dropped_first;
-	ring->gap_last = s->seq;
-	ring->gap_reason = steno_trouble_reason(false);
-	ring->gap_start = MyStartTimestamp;
-	ring->gap_pid = MyProcPid;
-	ring->gap_described = s->described;
-	ring->gap = s->dropped;
+	else
+	{
+		ring->gap_first = s->dropped_first;
+		ring->gap_last = s->seq;
+		ring->gap_reason = steno_trouble_reason(false);
+		ring->gap_start = MyStartTimestamp;
+		ring->gap_pid = MyProcPid;
+		ring->gap_described = s->described;
+		__atomic_store_n(&ring->gap, s->dropped, __ATOMIC_RELEASE);
+	}
+	/* last: should we die before, recovery sees that both are of us */
+	__atomic_store_n(&ring->own_gap, 0, __ATOMIC_RELEASE);
 }
 
 /* At the beginning of a session: say what the one before could not. */

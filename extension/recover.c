@@ -12,6 +12,9 @@
  *	  it has.  Then the file goes.
  *
  * Recovery may die at any point, and is then done again from where it was.
+ *
+ * The file may be damaged anywhere (core/left.h).  A record that cannot be read, and
+ * what of a ring stands behind damage, has a gap record in its place.
  */
 #include "writer.h"
 
@@ -24,37 +27,48 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "left.h"
+
 /* The last intent of a ring file is for those who recover it. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
 
+/* What of a damaged ring file could not be taken. */
+typedef struct Damage
+{
+	uint32		rings;			/* not read to their ends */
+	uint64		bytes;			/* of them, at most */
+	uint32		records;		/* that cannot be read, behind which others can */
+	uint32		facts;			/* of sessions: who they were */
+	uint32		gaps;			/* of dropped records, that cannot be */
+} Damage;
+
 /*
  * Take a ring's session from the messages that its dead writer had written but
- * not freed, and free them.
+ * not freed, and free them.  What is damaged is left to be found again; but when
+ * we have said so already, the ring was given up to its head.
  */
 static void
-skip_written(StenoRings *rings, uint32 i)
+skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 {
 	StenoRing  *ring = steno_ring_at(rings, i);
-	uint8_t    *data = steno_ring_data(rings, i);
+	uint64		head = atomic_load(&ring->head);
 	uint64		position = atomic_load(&ring->tail);
+	bool		whole = steno_left_positions(rings, i);
 
 	ring->told = ring->telling;
-
-	while (position < ring->pending && position < atomic_load(&ring->head))
+	while (whole && position < ring->pending && position < head)
 	{
-		const StenoMessage *m = steno_ring_message(data, rings->file->size, position);
+		const StenoMessage *m;
 
-		if (m->len == 0)
+		whole = steno_left_look(rings, i, position, ring->session_seq, &m) != STENO_LEFT_DAMAGED;
+		if (!whole)
 			break;
 		if (m->kind == STENO_KIND_DEF_SESSION)
 		{
 			const StenoSessionMessage *session = (const StenoSessionMessage *) m;
 
-			if (session->body_len <= STENO_SESSION_MAX)
-			{
-				memcpy(ring->session, session + 1, session->body_len);
-				ring->session_len = session->body_len;
-			}
+			memcpy(ring->session, session + 1, session->body_len);
+			ring->session_len = session->body_len;
 			ring->session_seq = session->seq;
 			ring->session_statement = session->statement;
 		}
@@ -69,6 +83,8 @@ skip_written(StenoRings *rings, uint32 i)
 		}
 		position += m->len;
 	}
+	if (!whole && by_recovery && ring->pending == head)
+		position = head;
 	steno_ring_free(ring, position);
 }
 
@@ -114,7 +130,7 @@ resolve_intents(StenoRings *rings)
 			steno_recover_ended(rings, ended);
 			if (ended == 0)
 				for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
-					skip_written(rings, i);
+					skip_written(rings, i, w == RECOVERY_INTENT);
 		}
 		intent->valid = 0;
 	}
@@ -181,6 +197,46 @@ add_disconnect(StenoWriter *w, StenoSource *source)
 	steno_writer_add(w, source, &buf.m.m);
 }
 
+/*
+ * In the place of what is damaged: one record, or, with count 0, nobody knows how many,
+ * in so many bytes.
+ */
+static bool
+add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		extra[64];
+	}			buf;
+	const char *name = count > 0 ? "count" : "bytes";
+	char		number[32];
+	const char *strings[] = {name, number, "reason", "ring damaged"};
+	uint8	   *p = buf.extra;
+	int			i;
+
+	memset(&buf, 0, sizeof(buf));
+	snprintf(number, sizeof(number), UINT64_FORMAT, count > 0 ? (uint64) count : bytes);
+	for (i = 0; i < (int) lengthof(strings); i++)
+	{
+		size_t		len = strlen(strings[i]);
+
+		p = steno_put_varint(p, len);
+		memcpy(p, strings[i], len);
+		p += len;
+	}
+	buf.m.m.kind = STENO_KIND_GAP;
+	buf.m.seq = source->seq + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	buf.m.extra_count = lengthof(strings) / 2;
+	buf.m.extra_len = p - buf.extra;
+	buf.m.m.len = sizeof(buf);
+	return steno_writer_add(w, source, &buf.m.m);
+}
+
 /* What a session dropped and could not say any more. */
 static void
 add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last,
@@ -238,12 +294,33 @@ add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 }
 
 /*
+ * What the ring's last sessions have dropped, as it was: returns how many counts of it
+ * cannot be.  Nothing is told twice, whenever they died (record.c).
+ */
+static int
+settle_gaps(StenoRing *ring, const StenoSource *source)
+{
+	bool		gap = ring->gap != 0 && !steno_left_gap(&ring->gap, ring->gap_first, ring->gap_last);
+	bool		own = ring->own_gap != 0 && !steno_left_gap(&ring->own_gap, ring->own_first, ring->own_last);
+	uint32		owner = atomic_load(&ring->owner);
+
+	/* the next session has just said so, in its name */
+	if (gap || (describes(source, ring->gap_start, ring->gap_pid) && source->seq > ring->gap_last))
+		ring->gap = 0;
+	/* it was about to end, and has left it in the one or the other */
+	if (own || (ring->gap != 0 && ring->gap_pid == owner && ring->gap_start == ring->owner_start) ||
+		(ring->leaving != 0 && ring->leaving == atomic_load(&ring->untold)))
+		ring->own_gap = 0;
+	return gap + own;
+}
+
+/*
  * Step 3; returns the number of interrupted statements.  What one session needs
  * must not be spread over two blocks, or an intent would call it ended too early:
  * a block without room for all of it is written before.
  */
 static int
-add_finals(StenoWriter *w, StenoDrain *drain)
+add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 {
 	uint32		most = drain->rings->file->size / STENO_RING_SHARE + STENO_BESIDE;
 	uint32		i;
@@ -258,6 +335,7 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 		uint32		owner = atomic_load(&ring->owner);
 		bool		running = f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done);
 
+		damage->gaps += settle_gaps(ring, source);
 		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
 			continue;
 		if (steno_block_bytes(w->block) + most > w->capacity && !steno_writer_write(w))
@@ -279,8 +357,7 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
 		if (running)
 		{
-			const StenoRecordMessage *staged =
-				steno_inflight_record(f, steno_ring_data(drain->rings, i), drain->rings->file->size);
+			const StenoRecordMessage *staged = steno_left_staged(drain->rings, i);
 
 			if (staged)
 				add_staged(w, source, staged, steno_ring_templates(drain->rings, i));
@@ -293,11 +370,101 @@ add_finals(StenoWriter *w, StenoDrain *drain)
 	return interrupted;
 }
 
+/* ---- step 2 ---- */
+
+/* The facts of the session in force at the tail, as far as they can be read. */
+static void
+check_session(StenoDrain *drain, uint32 i, Damage *damage)
+{
+	StenoRing  *ring = steno_ring_at(drain->rings, i);
+	StenoSource *source = &drain->sources[i];
+
+	if (ring->session_len <= STENO_SESSION_MAX &&
+		(source->body_len == 0 || steno_left_body(source->body, source->body_len)))
+		return;
+	damage->facts++;
+	source->body_len = 0;
+	if (ring->session_len < STENO_SESSION_FACTS)
+		return;
+	source->body_len = STENO_SESSION_FACTS;
+	memcpy(source->body, ring->session, STENO_SESSION_FACTS);
+}
+
+/*
+ * Read into blocks what a ring holds.  Returns false when we are to leave and cannot
+ * write.
+ */
+static bool
+drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
+{
+	uint64		head = atomic_load(&steno_ring_at(drain->rings, i)->head);
+	StenoSource *source = &drain->sources[i];
+	uint64	   *position = &drain->positions[i];
+
+	if (*position == head)
+		return true;
+	while (steno_left_positions(drain->rings, i) && *position != head)
+	{
+		const StenoMessage *m;
+		StenoLeft	left = steno_left_look(drain->rings, i, *position, source->seq, &m);
+
+		if (left == STENO_LEFT_DAMAGED)
+			break;
+		if (left == STENO_LEFT_UNREADABLE)
+			damage->records++;
+		if (left == STENO_LEFT_UNREADABLE ? !add_damage(w, source, 1, 0) :
+			m->kind != 0 && !steno_writer_add(w, source, m))
+			return false;
+		*position += m->len;
+	}
+	if (*position == head)
+		return true;
+
+	/* in the same block as what says so */
+	if (!add_damage(w, source, 0, Min(head - *position, drain->rings->file->size)))
+		return false;
+	damage->rings++;
+	damage->bytes += Min(head - *position, drain->rings->file->size);
+	*position = head;
+	return true;
+}
+
+static bool
+drain_file(StenoWriter *w, StenoDrain *drain, Damage *damage)
+{
+	uint32		i;
+
+	w->drain = drain;
+	for (i = 0; i < drain->rings->file->nrings; i++)
+	{
+		check_session(drain, i, damage);
+		if (!drain_left(w, drain, i, damage) || !steno_writer_tell_dropped(w, drain, i))
+			return false;
+	}
+	return true;
+}
+
+static void
+report_damage(const char *path, const StenoRings *rings, const Damage *damage)
+{
+	if (damage->rings + damage->records + damage->facts + damage->gaps == 0)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("ring file \"%s\" of an earlier run is damaged", path),
+			 errdetail("Of its %u rings, %u could not be read to their ends, which hold %llu bytes. Besides, %u records, the facts of %u sessions and %u counts of dropped records could not be read.",
+					   rings->file->nrings, damage->rings, (unsigned long long) damage->bytes,
+					   damage->records, damage->facts, damage->gaps),
+			 errhint("Gap records in the trail stand where records are missing. Look who can write to \"%s\", and check the memory of the machine.",
+					 steno_ring_directory)));
+}
+
 static void
 recover_file(StenoWriter *w, const char *path)
 {
 	StenoRings	rings;
 	StenoDrain	drain;
+	Damage		damage = {0};
 	const char *what;
 	uint64		before = atomic_load(&w->control->records);
 	int			interrupted;
@@ -317,7 +484,7 @@ recover_file(StenoWriter *w, const char *path)
 				(errcode_for_file_access(),
 				 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
 				 errdetail("Records that it holds are not in the trail."),
-				 errhint("It is left as it is.")));
+				 errhint("It is left as it is, and looked at again at each start. See what \"steno recover --rings\" makes of it, and remove it when nobody needs it.")));
 		return;
 	}
 	if (resolve_intents(&rings))
@@ -330,15 +497,16 @@ recover_file(StenoWriter *w, const char *path)
 	drain.intent = &rings.file->intents[RECOVERY_INTENT];
 	drain.first = 0;
 	drain.step = 1;
-	if (!steno_writer_fit(w, rings.file->size) || !steno_writer_drain(w, &drain) ||
+	if (!steno_writer_fit(w, rings.file->size) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
 		proc_exit(0);			/* shutting down, and the trail cannot be written */
 
-	interrupted = add_finals(w, &drain);
+	interrupted = add_finals(w, &drain, &damage);
 	drain.ended = rings.file->nrings;
 	snprintf(number, sizeof(number), UINT64_FORMAT,
 			 atomic_load(&w->control->records) - before + steno_block_records(w->block));
 	steno_writer_event(w, "recover", "records", number);
+	report_damage(path, &rings, &damage);
 	ereport(LOG,
 			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",
 					w->number, number, interrupted)));

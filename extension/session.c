@@ -439,6 +439,7 @@ steno_session_attach(void)
 	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
 	ring->own_gap = 0;
+	ring->leaving = 0;
 	ring->owner_start = MyStartTimestamp;
 	atomic_store(&ring->owner, (uint32) MyProcPid);
 	find_client();

@@ -88,6 +88,9 @@ all_drained(void)
 {
 	uint32		i;
 
+	for (i = 0; i < STENO_MAX_WRITERS; i++)
+		if (steno_rings.file->intents[i].valid != 0)
+			return false;
 	for (i = 0; i < steno_rings.file->nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
@@ -135,8 +138,10 @@ create_rings(void)
 						ring_path, what),
 				 errdetail("%d rings need %llu bytes.", MaxBackends,
 						   (unsigned long long) steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024)),
+				 save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM ?
 				 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
-						 steno_ring_directory)));
+						 steno_ring_directory) :
+				 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
 	}
 	if (first)
 		on_proc_exit(remove_drained, (Datum) 0);

@@ -323,6 +323,14 @@ consequence(StenoAction action)
 	}
 }
 
+static const char *
+what_next(StenoAction action)
+{
+	if (action != STENO_ROTATE && steno_on_failure == STENO_ON_FAILURE_SHUTDOWN)
+		return "Start the server again when the cause is mended: what is not in the trail is in the ring file.";
+	return "The writer tries again every second and goes on by itself.";
+}
+
 static void
 log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 {
@@ -333,14 +341,14 @@ log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence(action)),
-				 errhint("The writer tries again every second and goes on by itself.")));
+				 errhint("%s", what_next(action))));
 	else
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence(action)),
-				 errhint("The writer tries again every second and goes on by itself.")));
+				 errhint("%s", what_next(action))));
 }
 
 /*
@@ -484,12 +492,30 @@ steno_trouble_place(StenoWriter *w, bool idle)
 {
 	StenoError	error;
 	StenoPlace	place;
+	bool		hold = idle;
 	bool		any = false;
 
-	while ((place = steno_stream_place(&w->stream, &error)) != STENO_PLACE_KEPT)
+	for (;;)
 	{
 		uint64		segment = w->stream.segment;
 
+		if (hold && !steno_trail_hold(&error))
+		{
+			any = true;
+			steno_trouble_failed(w, STENO_WRITE, &error);
+			if (!steno_writer_wait(w))
+				return false;
+			continue;
+		}
+		place = steno_stream_place(&w->stream, &error);
+		if (place == STENO_PLACE_KEPT)
+			break;
+		if (!hold)
+		{
+			/* then what is there now may be another's */
+			hold = true;
+			continue;
+		}
 		any = true;
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (place != STENO_PLACE_UNKNOWN)
@@ -500,6 +526,7 @@ steno_trouble_place(StenoWriter *w, bool idle)
 				if (w->stream.segment != segment)
 					steno_seal_moved(w);
 				atomic_store(&w->control->segment, w->stream.segment);
+				(void) steno_trail_hold(&error);	/* the directory may be new */
 				break;
 			}
 			steno_trouble_failed(w, STENO_WRITE, &error);

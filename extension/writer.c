@@ -541,15 +541,15 @@ rules_changed(const char *from, const char *to, const char *errors, const char *
  * Records that sessions of a ring have dropped, and for which nobody else could speak:
  * how many.
  */
-static bool
-tell_dropped(StenoWriter *w, StenoDrain *drain, uint32 i)
+bool
+steno_writer_tell_dropped(StenoWriter *w, StenoDrain *drain, uint32 i)
 {
 	StenoRing  *ring = steno_ring_at(drain->rings, i);
 	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
 	char		number[32];
 	const char *pairs[] = {"count", number, "reason", "ring full"};
 
-	if (likely(untold == drain->told[i]))
+	if (likely(untold <= drain->told[i]))
 		return true;
 	snprintf(number, sizeof(number), UINT64_FORMAT, untold - drain->told[i]);
 	if (!put_own(w, STENO_KIND_GAP, 0, pairs, lengthof(pairs) / 2))
@@ -566,7 +566,7 @@ steno_writer_drain(StenoWriter *w, StenoDrain *drain)
 
 	w->drain = drain;
 	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
-		if (!steno_writer_drain_ring(w, drain, i) || !tell_dropped(w, drain, i))
+		if (!steno_writer_drain_ring(w, drain, i) || !steno_writer_tell_dropped(w, drain, i))
 			return false;
 	return true;
 }
@@ -602,7 +602,8 @@ open_stream(StenoWriter *w)
 			proc_exit(0);
 		nap(20);
 	}
-	while (!steno_stream_open(&w->stream, steno_directory, w->number,
+	while (!steno_trail_hold(&error) ||
+		   !steno_stream_open(&w->stream, steno_directory, w->number,
 							  GetSystemIdentifier(), PG_VERSION_NUM,
 							  (mode_t) steno_file_mode, steno_key_crypt(),
 							  GetCurrentTimestamp(), &found, &error))
@@ -884,6 +885,18 @@ run(StenoWriter *w, StenoDrain *live)
 	}
 }
 
+/*
+ * We end, and the trail does not say so.  An intent of no block keeps the ring file,
+ * even with empty rings, and the next start says that it found one.
+ */
+static void
+leave_word(StenoDrain *drain)
+{
+	memset(drain->intent->hash, 0, STENO_HASH_SIZE);
+	atomic_thread_fence(memory_order_release);
+	drain->intent->valid = STENO_INTENT_MESSAGES;
+}
+
 void
 steno_writer_main(Datum main_arg)
 {
@@ -908,7 +921,9 @@ steno_writer_main(Datum main_arg)
 	steno_trouble_tell(w);
 	if (w->number == 0)
 		steno_writer_event(w, "stop", NULL, NULL);
-	if (steno_writer_drain(w, &live) && steno_writer_write(w) && steno_seal_stop(w))
+	if (!steno_writer_drain(w, &live) || !steno_writer_write(w))
+		leave_word(&live);
+	else if (steno_seal_stop(w))
 		steno_writer_sync(w);
 	steno_stream_close(&w->stream);
 	steno_alert_finish();

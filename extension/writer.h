@@ -95,6 +95,7 @@ extern void steno_drain_free(StenoDrain *drain);
 extern void steno_drain_load(StenoDrain *drain, uint32 i);
 
 extern bool steno_writer_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
+extern bool steno_writer_tell_dropped(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern void steno_recover_ended(StenoRings *rings, uint32 count);
 
 extern bool steno_writer_drain(StenoWriter *writer, StenoDrain *drain);
@@ -118,6 +119,10 @@ extern bool steno_trouble_room(StenoWriter *writer, size_t len, StenoError *erro
 extern bool steno_trouble_look(StenoWriter *writer);
 extern void steno_trouble_tick(StenoWriter *writer);
 extern void steno_trouble_tell(StenoWriter *writer);
+
+/* ---- claim.c ---- */
+
+extern bool steno_trail_hold(StenoError *error);
 
 /* ---- seal.c ---- */
 

@@ -426,6 +426,8 @@ TEST(block_returns_to_an_earlier_role_without_defining_it_again)
 	const char *roles[] = {"a", "b"};
 	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
 	uint8_t		body[STENO_SESSION_MAX];
+	StenoRecordMessage r;
+	ModelStrings s = {0};
 	StenoDecoder d;
 	uint64_t	i;
 
@@ -435,6 +437,15 @@ TEST(block_returns_to_an_earlier_role_without_defining_it_again)
 		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
 		CHECK(add_text(block, &source, i + 1, "x", 1));
 	}
+	/* a record without a number does not take the count back to when it had that role before */
+	model_encode_session(buffer, body, model_body(body, 5, 1, 1, &key, &roles[0]), i, i);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	r = model_record(STENO_KIND_START, 0, 5);
+	r.statement = i + 1;
+	model_encode(buffer, &r, &s);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source.body, source.body_len);
+	CHECK(source.seq == i && source.statement == i);
 	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
 	CHECK(d.sessions.n == 2);
 	steno_decoder_end(&d);

@@ -53,26 +53,27 @@ foreach my $case (
 		'no ring directory',
 		"steno.ring_directory = '$base/none'",
 		qr{FATAL:  could not create ring file "$base/none/pg_steno\.[^"]*": .*No such file or directory},
-		qr{HINT:  Free space in "$base/none", set "steno.ring_directory" to another memory file system, or lower "steno.ring_size"}
+		qr{HINT:  Set "steno.ring_directory" to a directory in memory that the server can write\.}
 	],
 	[
 		'a ring directory that cannot be written',
 		"steno.ring_directory = '$closed'",
 		qr{FATAL:  could not create ring file "$closed/pg_steno\.[^"]*": .*Permission denied},
-		qr{HINT:  Free space}
+		qr{HINT:  Set "steno.ring_directory" to a directory in memory that the server can write\.}
 	],
 	[
 		'a ring directory that is too small',
 		"steno.ring_size = 64MB\nmax_connections = " . ($many < 10 ? 10 : $many),
 		qr{FATAL:  could not create ring file "[^"]*": .*No space left on device},
-		qr{DETAIL:  \d+ rings need \d+ bytes\.}
+		qr{DETAIL:  \d+ rings need \d+ bytes\.},
+		qr{HINT:  Free space in "[^"]*", set "steno.ring_directory" to another memory file system, or lower "steno.ring_size"}
 	])
 {
 	my ($what, $conf, @messages) = @$case;
 
   SKIP:
 	{
-		skip "the ring directory has room for $many rings of 64 MB", 3
+		skip "the ring directory has room for $many rings of 64 MB", 4
 		  if $what =~ /too small/ && $many > 5000;
 		refuses_to_start($node, $what, $conf, @messages);
 	}
@@ -111,6 +112,55 @@ is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 		'and how it knows');
 	like($log, qr{HINT:  Set "steno.directory" to another directory}, 'and the way out');
 	$node->start;
+	$node->stop;
+	is_deeply([ glob rings_of($second) . '/*' ], [], 'no ring file is left');
+}
+
+# The same of a directory that was removed while its server runs, and has been made again: the
+# lock that went with it is taken anew.
+{
+	my $second = new_node('third', start => 0, conf => "steno.directory = '@{[ trail($node) ]}'\n");
+	my $trail = trail($node);
+	my $state = sub { value($node, 'SELECT state FROM steno.status') };
+	my $refused = sub {
+		my ($what) = @_;
+		my $start = -s $second->logfile;
+
+		ok(!$second->start(fail_ok => 1), "$what: no second server starts");
+		like(slurp_file($second->logfile, $start // 0), qr/FATAL:  trail directory "[^"]*" is in use by another server/, "$what: it says why");
+	};
+	my ($start, $writer);
+
+	$node->start;
+	foreach my $what ('the directory was removed', 'its lock file was removed')
+	{
+		$start = -s $node->logfile;
+		PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', $what =~ /file/ ? "$trail/.lock" : $trail);
+		$node->wait_for_log(qr/LOG:  trail directory "pg_steno" has been locked anew/, $start);
+		$refused->($what);
+	}
+	$start = -s $node->logfile;
+	kill 'KILL', value($node, 'SELECT pid FROM steno.writers');
+	$node->wait_for_log(qr/ready to accept connections/, $start);
+	$node->wait_for_log(qr/has been locked anew/, $start);
+	$refused->('after a crash, too');
+
+	# another one was faster
+	$writer = value($node, 'SELECT pid FROM steno.writers');
+	kill 'STOP', $writer;
+	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', $trail);
+	$second->start;
+	$start = -s $node->logfile;
+	kill 'CONT', $writer;
+	$node->wait_for_log(qr/could not write the trail: another server uses trail directory "pg_steno"/, $start);
+	is($state->(), 'failing', 'a trail that another server has taken is not written to');
+	$second->stop;
+	$start = -s $node->logfile;
+	wait_until 'the next reason', sub { value($node, 'SELECT failure FROM steno.status') =~ /the directory has a segment of another database cluster/ };
+	is($state->(), 'failing', 'nor when that has gone');
+	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', $trail);
+	wait_until 'it is written again', sub { $state->() eq 'ok' };
 	$node->stop;
 	is_deeply([ glob rings_of($second) . '/*' ], [], 'no ring file is left');
 }

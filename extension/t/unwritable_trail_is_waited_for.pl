@@ -189,6 +189,28 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	is(scalar(statements($node, application => 'stopped')), 5, 'the next start writes what was left');
 	is(scalar(records($node, application => 'stopped', kind => 'disconnect')), 1, 'and the end of the session');
 }
+
+# Also with nothing left but its own last word: who reads the trail must not take the
+# next start for that of a machine that went down.
+{
+	my ($segment, $pid, @left);
+
+	$node->stop;
+	$node->append_conf('postgresql.conf', "steno.log = 'none'\nsteno.mandatory = 'none'\n");
+	$node->start;
+	$watch = watch();
+	flush($node);
+	wait_until 'nothing is left', sub { look('SELECT lag_bytes FROM steno.writers') == 0 };
+	($segment) = (sort glob trail($node) . '/0/*.steno')[-1];
+	$pid = writer();
+	system_or_bail('prlimit', '--pid', $pid, '--fsize=' . (-s $segment) . ':unlimited');
+	$node->stop('fast');
+	@left = glob rings_of($node) . '/*';
+	is(scalar @left, 1, 'stopped with an empty ring and a full disk: the ring file stays');
+	$node->start;
+	wait_until 'it is drained', sub { !-e $left[0] };
+	is_deeply([ (map { $_->{extra}{event} } records($node, kind => 'server'))[ -2, -1 ] ], [ 'recover', 'start' ], 'the trail says so');
+}
 $node->stop;
 verify_ok($node, 'the trail is whole');
 done_testing();

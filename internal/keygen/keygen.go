@@ -38,7 +38,12 @@ Run it as the server's user, or give the file to that user, and keep the public
 key on another machine too: who can replace it can forge.`,
 		Example: `  steno keygen --out /etc/pg_steno/2026.key
   steno verify --key /etc/pg_steno/2026.key.pub`,
-		Args: cmdutil.Args(cobra.NoArgs),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cmdutil.Usagef("unexpected argument %q: name the file with --out", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if run != nil {
 				return run(cmd.Context(), opts)

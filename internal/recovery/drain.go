@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,12 +52,15 @@ type drainer struct {
 	file   *ring.File
 	report Ring
 	freed  map[int]bool // rings that are free up to pending
-	ended  int          // rings below have their ends in the trail
-	left   []end
+	// rings of which a server that was recovering the file had written that much
+	byServer map[int]bool
+	ended    int // rings below have their ends in the trail
+	left     []end
 }
 
 // end is a ring whose messages are written, and its session.
 type end struct {
+	number int
 	ring   *ring.Ring
 	source write.Source
 }
@@ -64,7 +68,7 @@ type end struct {
 // resolve is step 1; it says whether all is in the trail, the ends of all sessions,
 // too.
 func (d *drainer) resolve() bool {
-	d.freed = map[int]bool{}
+	d.freed, d.byServer = map[int]bool{}, map[int]bool{}
 	for i := range d.file.Intents {
 		in := &d.file.Intents[i]
 		if !d.hasBlock(in) {
@@ -77,6 +81,7 @@ func (d *drainer) resolve() bool {
 		for k := range d.file.Rings {
 			if in.Frees(d.file, k) {
 				d.freed[k] = true
+				d.byServer[k] = d.byServer[k] || in.ByRecovery()
 			}
 		}
 	}
@@ -115,25 +120,27 @@ func (d *drainer) ring(i int) error {
 		d.lost(i, "cannot be read: %s", pathReason(err))
 		return nil
 	}
-	if !r.Sane() {
-		d.lost(i, "its head is %d and its tail %d, which cannot be: nothing was taken from it", r.Head, r.Tail)
-		return nil
-	}
 	source := write.Source{Body: r.Session, Seq: r.SessionSeq, Statement: r.SessionStatement}
-	if len(source.Body) > 0 {
-		d.setBody(&source, i, source.Body)
+	if len(source.Body) > 0 && !write.CheckBody(source.Body) {
+		d.lost(i, "the facts of a session cannot be read: user, database and what else there was")
+		source.Body = source.Body[:min(len(source.Body), write.SessionFacts)]
 	}
-	for position := r.Tail; position != r.Head; {
+	position := r.Tail
+	for r.Sane() && position != r.Head {
 		m, ok := r.Message(position, r.Head)
-		if !ok {
-			d.lost(i, "no whole message stands at %d: %d bytes, of session %s after record %d", position, r.Head-position, source.ID(), source.Seq)
+		if !ok || !m.Follows(source.Seq) {
 			break
 		}
-		written := d.freed[i] && position < r.Pending
-		if err := d.message(i, &source, &m, written); err != nil {
+		if err := d.message(i, &source, &m, d.freed[i] && position < r.Pending); err != nil {
 			return err
 		}
 		position += m.Length
+	}
+	// of what a server has given up it has said so: the ring was free to its head then
+	if position != r.Head && (!d.byServer[i] || r.Pending != r.Head) {
+		if err := d.damage(i, &source, r, position); err != nil {
+			return err
+		}
 	}
 	if err := d.untold(i, r); err != nil {
 		return err
@@ -141,7 +148,7 @@ func (d *drainer) ring(i int) error {
 	if i < d.ended {
 		return nil
 	}
-	d.left = append(d.left, end{r, source})
+	d.left = append(d.left, end{i, r, source})
 	return nil
 }
 
@@ -160,17 +167,31 @@ func (d *drainer) untold(i int, r *ring.Ring) error {
 	return d.own(trail.KindGap, "count", fmt.Sprint(r.Untold-told), "reason", "ring full")
 }
 
-// setBody takes over a session's definition; of one that cannot be read, what
-// identifies the session is left.
-func (d *drainer) setBody(s *write.Source, i int, body []byte) {
-	if !write.CheckBody(body) {
-		body = body[:min(len(body), write.SessionFacts)]
-		if len(body) < write.SessionFacts {
-			body = nil
-		}
-		d.lost(i, "the facts of a session cannot be read: user, database and what else there was")
+// damage says that nothing from a position on can be read, with a gap record in its place.
+func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) error {
+	bytes := min(r.Head-position, uint64(d.file.Size))
+	if r.Sane() {
+		d.lost(i, "no message that can be stands at %d: %d bytes, of session %s after record %d", position, bytes, s.ID(), s.Seq)
+	} else {
+		d.lost(i, "its head is %d and its tail %d, which cannot be: nothing was taken from it", r.Head, r.Tail)
 	}
-	s.Body = body
+	return d.instead(s, "bytes", bytes)
+}
+
+// instead writes a gap record in the place of what cannot be read.
+func (d *drainer) instead(s *write.Source, what string, n uint64) error {
+	named(s)
+	w := &write.Record{Kind: trail.KindGap, Seq: s.Seq + 1, Time: d.now(), Duration: write.None, Rows: write.None}
+	w.ExtraCount, w.Extra = write.Pairs(what, fmt.Sprint(n), "reason", "ring damaged")
+	return d.final(s, w, nil)
+}
+
+// named gives a source of which nothing is known an anonymous session, which keeps the
+// block valid.
+func named(s *write.Source) {
+	if len(s.Body) < write.SessionFacts {
+		s.Body = make([]byte, write.SessionFacts)
+	}
 }
 
 // message writes a message, unless the trail has it. A session message changes the
@@ -178,21 +199,14 @@ func (d *drainer) setBody(s *write.Source, i int, body []byte) {
 func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool) error {
 	switch {
 	case m.Kind == trail.KindDefSession:
-		d.setBody(s, i, m.Body)
-		s.Seq, s.Statement = m.Seq, m.Statement
+		s.Body, s.Seq, s.Statement = m.Body, m.Seq, m.Statement
 		return nil
-	case m.Kind != trail.KindData && !m.Kind.IsRecord():
+	case m.Kind == 0:
 		return nil
-	case len(s.Body) < write.SessionFacts:
-		// no session was announced: an anonymous one keeps the block valid
-		s.Body = make([]byte, write.SessionFacts)
 	}
+	named(s)
 	if m.Kind == trail.KindData {
 		if written || d.ledger.has(s.ID(), m.Seq) {
-			return nil
-		}
-		if len(m.Data) > longestPart {
-			d.lost(i, "a part of record %d of session %s is %d bytes long, which cannot be", m.Seq, s.ID(), len(m.Data))
 			return nil
 		}
 		return d.data(s, m)
@@ -204,17 +218,17 @@ func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool)
 		s.Advance(w)
 		return nil
 	}
-	if err := write.Check(s, w); err != nil {
+	err := write.Check(s, w)
+	if err == nil && w.Kind > trail.KindStart && w.Statement != 0 {
+		err = errors.New("it is of another kind")
+	}
+	if err != nil {
 		d.lost(i, "record %d of session %s cannot be read: %s", w.Seq, s.ID(), err)
-		s.Advance(w)
-		return nil
+		return d.instead(s, "count", 1)
 	}
 	d.report.Records++
 	return d.put(s, w)
 }
-
-// longestPart is the longest data part that a block has room for.
-const longestPart = trail.MaxRaw - 4096
 
 // data writes a data part.
 func (d *drainer) data(s *write.Source, m *ring.Message) error {
@@ -238,6 +252,17 @@ func (d *drainer) ends() error {
 
 func (d *drainer) end(e *end) error {
 	r := e.ring
+	for name, gap := range map[string]*ring.Gap{"of the session before": &r.Left, "of its session": &r.Own} {
+		if gap.Count == 0 {
+			continue
+		}
+		n, ok := gap.Numbers()
+		if !ok {
+			d.lost(e.number, "its count of records that were dropped %s cannot be: %d, of numbers %d to %d", name, gap.Count, gap.First, gap.Last)
+			n = 0
+		}
+		gap.Count = n
+	}
 	if gap := &r.Left; gap.Count != 0 {
 		s := &e.source
 		if id := (trail.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {

@@ -3,6 +3,7 @@ package recovery
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,8 +193,18 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 		{Session: sessionBody(6), Seq: 8, Owner: 7, OwnerStart: trailtest.Epoch},
 		// a left gap of the session that is described
 		{Session: sessionBody(8), Seq: 1, Gap: 1, GapFirst: 2, GapLast: 2, GapPID: 8, GapStart: trailtest.Epoch},
+		// it was about to end, and had left what it dropped to others already
+		{
+			Session: sessionBody(9), Seq: 1, Owner: 9, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3,
+			Gap: 2, GapFirst: 2, GapLast: 3, GapPID: 9, GapStart: trailtest.Epoch,
+		},
+		{Session: sessionBody(10), Seq: 1, Owner: 10, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3, Untold: 7, Leaving: 7, Told: 7},
+		// and not yet
+		{Session: sessionBody(11), Seq: 1, Owner: 11, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3, Untold: 5, Leaving: 7, Told: 5},
+		// it had taken the number, and not counted it yet
+		{Session: sessionBody(12), Seq: 1, Owner: 12, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 4},
 	}})
-	if err != nil && !errors.Is(err, cmdutil.ErrFailed) || r.Rings[0].Sessions != 3 {
+	if err != nil && !errors.Is(err, cmdutil.ErrFailed) || r.Rings[0].Sessions != 7 || len(r.Rings[0].Lost) > 0 {
 		t.Errorf("%v %+v", err, r)
 	}
 	want := map[trail.RecordID]trail.Kind{
@@ -202,6 +213,10 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 		id(4, 8): trail.KindGap, id(4, 9): trail.KindDisconnect,
 		id(5, 9): trail.KindDisconnect,
 		id(8, 3): trail.KindGap,
+		id(9, 4): trail.KindGap, id(9, 5): trail.KindDisconnect,
+		id(10, 2): trail.KindDisconnect,
+		id(11, 4): trail.KindGap, id(11, 5): trail.KindDisconnect,
+		id(12, 5): trail.KindGap, id(12, 6): trail.KindDisconnect,
 	}
 	for id, kind := range want {
 		if f := got[id]; f.kind != kind {
@@ -242,21 +257,39 @@ func TestDropsWithoutNumbersAreCounted(t *testing.T) {
 
 // TestDamagedRingsAreNamed has what a server never writes.
 func TestDamagedRingsAreNamed(t *testing.T) {
+	gap := func(seq uint64) map[uint64]trail.Kind { return map[uint64]trail.Kind{seq: trail.KindGap} }
+	behind := map[uint64]trail.Kind{1: trail.KindStatement, 2: trail.KindGap}
+	no := "no message that can be stands at "
+	short := ringtest.Data(2, 0, "x")
 	for name, c := range map[string]struct {
 		ring ringtest.Ring
 		want string
-		kept []uint64
+		got  map[uint64]trail.Kind
+		what string // the gap record's first pair
 	}{
-		"head before tail": {ringtest.Ring{Tail: 64, Head: 8}, "which cannot be", nil},
-		"too much":         {ringtest.Ring{Head: 64 << 10}, "which cannot be", nil},
-		"odd":              {ringtest.Ring{Head: 9}, "which cannot be", nil},
-		"no length":        {ringtest.Ring{Messages: [][]byte{statement(1), make([]byte, 8)}}, "no whole message stands at 120: 8 bytes", []uint64{1}},
-		"beyond the head":  {ringtest.Ring{Messages: [][]byte{statement(1)}, Head: 64}, "no whole message stands at 0: 64 bytes", nil},
+		"head before tail": {ringtest.Ring{Tail: 64, Head: 8}, "which cannot be", gap(1), "bytes 16384"},
+		"too much":         {ringtest.Ring{Head: 64 << 10}, "which cannot be", gap(1), "bytes 16384"},
+		"odd":              {ringtest.Ring{Head: 9}, "which cannot be", gap(1), "bytes 9"},
+		"no length":        {ringtest.Ring{Messages: [][]byte{statement(1), make([]byte, 8)}}, no + "120: 8 bytes", behind, "bytes 8"},
+		"beyond the head":  {ringtest.Ring{Messages: [][]byte{statement(1)}, Head: 64}, no + "0: 64 bytes", gap(1), "bytes 64"},
 		"a shape that is none": {ringtest.Ring{Messages: [][]byte{statement(1), (&ringtest.Record{Kind: 1, Seq: 2, Statement: 2, Shape: "\x01\x00\x99"}).Bytes(), statement(3)}},
-			"record 2 of session", []uint64{1, 3}},
-		"a text too long": {ringtest.Ring{Messages: [][]byte{(&ringtest.Record{Kind: 1, Seq: 1, TextLength: 1 << 30}).Bytes()}}, "no whole message stands at 0", nil},
+			"record 2 of session", map[uint64]trail.Kind{1: trail.KindStatement, 2: trail.KindGap, 3: trail.KindStatement}, "count 1"},
+		"a text too long": {ringtest.Ring{Messages: [][]byte{(&ringtest.Record{Kind: 1, Seq: 1, TextLength: 1 << 30}).Bytes()}}, no + "0: 96 bytes", gap(1), "bytes 96"},
 		"facts that are none": {ringtest.Ring{Messages: [][]byte{ringtest.Session(append(sessionBody(1), 5), 0, 0), statement(1)}},
-			"the facts of a session cannot be read", []uint64{1}},
+			no + "0: 184 bytes", gap(1), "bytes 184"},
+		"facts in its header": {ringtest.Ring{Session: append(sessionBody(1), 5), Messages: [][]byte{statement(1)}},
+			"the facts of a session cannot be read", map[uint64]trail.Kind{1: trail.KindStatement}, ""},
+		"another number":    {ringtest.Ring{Messages: [][]byte{statement(1), statement(3)}}, no + "120: 120 bytes", behind, "bytes 120"},
+		"the same again":    {ringtest.Ring{Messages: [][]byte{statement(1), statement(1)}}, no + "120: 120 bytes", behind, "bytes 120"},
+		"a part of another": {ringtest.Ring{Messages: [][]byte{statement(1), ringtest.Data(3, 0, "x")}}, no + "120: 32 bytes", behind, "bytes 32"},
+		"an unknown kind":   {ringtest.Ring{Messages: [][]byte{statement(1), (&ringtest.Record{Kind: 33, Seq: 2}).Bytes()}}, no + "120: 96 bytes", behind, "bytes 96"},
+		"a server's record": {ringtest.Ring{Messages: [][]byte{statement(1), (&ringtest.Record{Kind: 10, Seq: 2}).Bytes()}}, no + "120: 96 bytes", behind, "bytes 96"},
+		"filler in the middle": {ringtest.Ring{Messages: [][]byte{statement(1), append(append(slices.Clone(short[:4]), 0, 0), short[6:]...)}},
+			no + "120: 32 bytes", behind, "bytes 32"},
+		"a gap of other numbers": {ringtest.Ring{Messages: [][]byte{statement(1), gapMessage(6, "3", "2", "4")}}, no + "120: 128 bytes", behind, "bytes 128"},
+		"a gap that miscounts":   {ringtest.Ring{Messages: [][]byte{statement(1), gapMessage(5, "2", "2", "4")}}, no + "120: 128 bytes", behind, "bytes 128"},
+		"a gap behind a hole":    {ringtest.Ring{Messages: [][]byte{statement(1), gapMessage(5, "2", "3", "4")}}, no + "120: 128 bytes", behind, "bytes 128"},
+		"a count of the dead":    {ringtest.Ring{Seq: 1, Gap: 5, GapFirst: 2, GapLast: 3}, "its count of records that were dropped", nil, ""},
 	} {
 		dir := t.TempDir()
 		trailOf(t, dir, 0)
@@ -267,13 +300,51 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 		if err == nil || !slices.ContainsFunc(r.Rings[0].Lost, func(s string) bool { return strings.Contains(s, c.want) }) {
 			t.Errorf("%s: %v, %q", name, err, r.Rings[0].Lost)
 		}
-		if len(got) != len(c.kept) {
-			t.Errorf("%s: got %v", name, got)
+		kinds := map[uint64]trail.Kind{}
+		for i, f := range got {
+			kinds[i.Seq] = f.kind
 		}
-		for _, seq := range c.kept {
-			if _, ok := got[id(1, seq)]; !ok {
-				t.Errorf("%s: record %d is not there", name, seq)
+		if !maps.Equal(kinds, c.got) {
+			t.Errorf("%s: got %v, want %v", name, kinds, c.got)
+		}
+		what := ""
+		each(t, r.Copy, func(_ uint32, r *trail.Record) {
+			if r.Kind == trail.KindGap {
+				for name, value := range r.ExtraPairs {
+					what = fmt.Sprintf("%s %s", name, value)
+					break
+				}
 			}
+		})
+		if what != c.what {
+			t.Errorf("%s: the gap record says %q, want %q", name, what, c.what)
+		}
+		// the copy is whole, and a gap record stands where records are missing
+		if len(r.Verify.Problems) > 0 {
+			t.Errorf("%s: verify says %v", name, r.Verify.Problems)
+		}
+	}
+}
+
+// gapMessage is a message of records that were dropped.
+func gapMessage(seq uint64, count, first, last string) []byte {
+	n, extra := write.Pairs("count", count, "first_seq", first, "last_seq", last)
+	return (&ringtest.Record{Kind: 9, Seq: seq, ExtraCount: byte(n), Extra: string(extra)}).Bytes()
+}
+
+// TestDamageIsToldOnce has a ring whose end a server had given up, and told of it, when
+// it was killed in the middle of the recovery; and one of a writer that knew of no damage.
+func TestDamageIsToldOnce(t *testing.T) {
+	for writer, want := range map[int]uint64{63: 0, 0: 1} {
+		dir := t.TempDir()
+		in := trailOf(t, dir, 1)
+		damaged := make([]byte, 8)
+		f := &ringtest.File{Intents: map[int]ringtest.Intent{writer: in}, Rings: []ringtest.Ring{
+			{Session: sessionBody(1), Pending: 128, Messages: [][]byte{statement(1), damaged}},
+		}}
+		r, _, _ := drained(t, dir, f)
+		if got := r.Rings[0].Records; got != want {
+			t.Errorf("intent of %d: %d records, want %d: %+v", writer, got, want, r.Rings[0])
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
 // File is a ring file.
@@ -56,8 +58,11 @@ func (in *Intent) Frees(f *File, ring int) bool {
 	if in.Valid != intentMessages {
 		return false
 	}
-	return in.Writer == recoveryIntent || ring%f.Writers == in.Writer
+	return in.ByRecovery() || ring%f.Writers == in.Writer
 }
+
+// ByRecovery says whether it is of a server that recovers the file.
+func (in *Intent) ByRecovery() bool { return in.Writer == recoveryIntent }
 
 // VersionError is a ring file of a version that this program cannot read.
 type VersionError struct {
@@ -208,6 +213,7 @@ func (f *File) readIntents(b []byte) {
 type Ring struct {
 	Head, Tail       uint64
 	Pending          uint64
+	Leaving          uint64 // what untold is once the own gap is part of it
 	Untold           uint64 // records dropped by sessions that ended, and that no gap tells of ...
 	Told, Telling    uint64 // ... but for so many that the trail counts, or Telling, should pending be free
 	Left             Gap    // of a session that ended
@@ -269,10 +275,14 @@ func (f *File) Ring(i int) (*Ring, error) {
 		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")), uint32(s.uint("gap_pid"))
 		r.Own = Gap{Count: s.uint("own_gap"), First: s.uint("own_first"), Last: s.uint("own_last"), Reason: s.uint("gap_reason")}
 		r.OwnerStart = int64(s.uint("owner_start"))
-		r.Untold, r.Told, r.Telling = s.uint("untold"), s.uint("told"), s.uint("telling")
+		r.Untold, r.Told, r.Telling, r.Leaving = s.uint("untold"), s.uint("told"), s.uint("telling"), s.uint("leaving")
 	}
+	r.Session = s.bytes("session")
+	r.settleGaps()
 	if n := s.uint("session_len"); n <= sessionMax {
-		r.Session = s.bytes("session")[:n]
+		r.Session = r.Session[:n]
+	} else {
+		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
 	}
 	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
 	text := s.bytes("text")
@@ -306,7 +316,7 @@ func (f *File) readTemplates(r *Ring, i int) error {
 		t := &r.templates[n]
 		t.version = uint16(s.uint("version"))
 		shape, text, all := s.uint("shape_len"), s.uint("text_len"), s.bytes("bytes")
-		if shape+text <= uint64(len(all)) {
+		if shape > 0 && shape+text <= uint64(len(all)) {
 			t.shape, t.text = all[:shape:shape], all[shape:shape+text:shape+text]
 		}
 	}
@@ -318,7 +328,23 @@ func (r *Ring) Used() uint64 { return r.Head - r.Tail }
 
 // Sane says whether head and tail can be.
 func (r *Ring) Sane() bool {
-	return r.Head >= r.Tail && r.Used() <= r.size && r.Head%8 == 0 && r.Tail%8 == 0
+	return r.Head == r.Tail || r.Head >= r.Tail && r.Used() <= r.size && r.Head%8 == 0 && r.Tail%8 == 0
+}
+
+// Numbers is how many records were dropped with these numbers; ok is false when that
+// is not what was counted. Who died in the middle of it had counted one less or more.
+func (g *Gap) Numbers() (n uint64, ok bool) {
+	n = g.Last - g.First + 1
+	return n, g.First > 0 && g.Last < ^uint64(0)-1 && g.Last+1 >= g.First && g.Count <= n+1 && n <= g.Count+1
+}
+
+// settleGaps forgets of the own gap what its session, about to end, has left in the
+// other one, or in untold.
+func (r *Ring) settleGaps() {
+	left := r.Left.Count != 0 && r.Left.PID == r.Owner && r.Left.Start == r.OwnerStart
+	if left || r.Leaving != 0 && r.Leaving == r.Untold {
+		r.Own.Count = 0
+	}
 }
 
 // Interrupted says whether the in-flight statement had not ended.

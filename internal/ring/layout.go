@@ -86,6 +86,7 @@ var version3 = func() layout {
 	l.ring["told"] = field{176, 8}
 	l.ring["telling"] = field{184, 8}
 	l.ring["untold"] = field{200, 8}
+	l.ring["leaving"] = field{208, 8}
 	return l
 }()
 

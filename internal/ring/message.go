@@ -2,6 +2,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
@@ -37,6 +38,9 @@ const (
 	cutFixed     = 40
 )
 
+// share of a ring is the longest message.
+const share = 8
+
 // Bits of a record message's flags.
 const (
 	flagParts  = 1
@@ -52,8 +56,30 @@ const none32 = ^uint32(0)
 // there.
 func (r *Ring) Message(position, end uint64) (m Message, ok bool) {
 	offset := position % r.size
-	left := min(r.size-offset, end-position)
-	return r.parse(r.data[offset : offset+left])
+	left := r.size - offset
+	m, ok = r.parse(r.data[offset : offset+min(left, end-position)])
+	return m, ok && (m.Kind != 0 || m.Length == left)
+}
+
+// Follows says whether a message can stand behind a record of that number. Records of a
+// session are numbered one by one; a gap record has the number after those that it
+// tells of.
+func (m *Message) Follows(seq uint64) bool {
+	switch {
+	case m.Kind == trail.KindGap:
+		record := trail.Record{ExtraCount: m.Record.ExtraCount, Extra: m.Record.Extra}
+		number := func(name string) uint64 {
+			value, _ := record.ExtraValue(name)
+			n, _ := strconv.ParseUint(string(value), 10, 64)
+			return n
+		}
+		g := Gap{Count: number("count"), First: number("first_seq"), Last: number("last_seq")}
+		n, ok := g.Numbers()
+		return ok && n == g.Count && g.First <= seq+1 && m.Seq == g.Last+1
+	case m.Kind == trail.KindData, m.Kind.IsRecord():
+		return m.Seq == seq+1
+	}
+	return true
 }
 
 // Staged is the record of the in-flight statement, as far as it was known at its
@@ -78,13 +104,27 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 		return m, false
 	}
 	length, kind, flags := uint64(le.Uint32(b)), le.Uint16(b[4:]), le.Uint16(b[6:])
-	if length < messageFixed || length > uint64(len(b)) || length%8 != 0 || kind > 255 {
+	if length < messageFixed || length > uint64(len(b)) || length > r.size/share || length%8 != 0 || kind > 255 {
+		return m, false
+	}
+	known := uint16(0)
+	switch k := trail.Kind(kind); {
+	case k > 0 && k <= trail.KindGap: // servers and seals speak in the trail only
+		known = flagParts | flagCut | flagValues
+		if flags&flagBrief != 0 && r.templates != nil {
+			known = flagBrief | flagValues
+		}
+	case k == 0, k == trail.KindData, k == trail.KindDefSession:
+	default:
+		return m, false
+	}
+	if flags&^known != 0 {
 		return m, false
 	}
 	b = b[:length]
 	m.Length, m.Kind = length, trail.Kind(kind)
 	switch {
-	case m.Kind.IsRecord() && flags&flagBrief != 0 && r.templates != nil:
+	case m.Kind.IsRecord() && flags&flagBrief != 0:
 		return m, m.parseBrief(b, flags, r.templates)
 	case m.Kind.IsRecord():
 		return m, m.parseRecord(b, flags)
@@ -106,6 +146,7 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 			return m, false
 		}
 		m.Seq, m.Statement, m.Body = le.Uint64(b[16:]), le.Uint64(b[24:]), b[sessionFixed:sessionFixed+n]
+		return m, write.CheckBody(m.Body)
 	}
 	return m, true
 }

@@ -25,9 +25,10 @@ type finding struct {
 	sealed bool // encrypted, and not decrypted
 
 	spans     []span
-	explained []span // numbers that gap records stand for
-	lost      uint64 // records that gap records count
-	gaps      uint64 // gap records
+	explained []span   // numbers that gap records stand for
+	lost      uint64   // records that gap records count
+	gaps      uint64   // gap records
+	unread    []string // what gap records say of damaged ring files
 	deletions []trail.Deletion
 
 	unnumbered int64             // records that take no number of their session
@@ -201,6 +202,13 @@ func (c *checker) rare(f *finding, r *trail.Record) {
 		}
 		first, last := number("first_seq"), number("last_seq")
 		f.lost += number("count")
+		if reason, _ := r.ExtraValue("reason"); string(reason) == "ring damaged" {
+			what := "a record"
+			if n := number("bytes"); n > 0 {
+				what = fmt.Sprintf("%d bytes of records, nobody knows how many,", n)
+			}
+			f.unread = append(f.unread, fmt.Sprintf("session %s: record %d stands for %s that could not be read in a damaged ring file", id.Session, r.Seq, what))
+		}
 		if first > 0 && last >= first {
 			f.explained = append(f.explained, span{id.Session, trail.Span{First: first, Last: last}})
 			if r.Seq != last+1 {

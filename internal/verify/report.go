@@ -92,7 +92,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		row("encrypted", "%s blocks, %s of them not decrypted", Group(r.EncryptedBlocks), Group(r.UnreadBlocks))
 	}
 	if r.GapRecords > 0 {
-		row("dropped", "%s records, told by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
+		row("dropped", "%s records, counted by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
 	}
 	for i := range r.Deleted {
 		row("deleted", "%s", &r.Deleted[i])

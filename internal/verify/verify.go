@@ -447,6 +447,9 @@ func (v *verifier) add(f *finding) {
 	}
 	r.GapRecords += f.gaps
 	r.LostRecords += f.lost
+	for _, what := range f.unread {
+		v.warning("", nil, "%s", what)
+	}
 	for id, n := range f.parts {
 		v.parts[id] += n
 	}

@@ -144,6 +144,21 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 	}
 }
 
+// TestDamagedRingsAreWarnedOf has what recovery puts in the place of what it could not
+// read: no damage of the trail, but nothing to pass over.
+func TestDamagedRingsAreWarnedOf(t *testing.T) {
+	for want, pair := range map[string][]string{
+		"record 2 stands for 96 bytes of records, nobody knows how many, that could not be read in a damaged ring file": {"bytes", "96"},
+		"record 2 stands for a record that could not be read in a damaged ring file":                                    {"count", "1"},
+	} {
+		dir := t.TempDir()
+		writeSession(t, dir, map[uint64]trail.Kind{2: trail.KindGap}, append(pair, "reason", "ring damaged"), 1, 2, 3)
+		if r := verified(t, dir); !r.Whole || len(r.Warnings) != 1 || !strings.HasSuffix(r.Warnings[0].What, want) {
+			t.Errorf("got %v, %v, want %q", r.Problems, r.Warnings, want)
+		}
+	}
+}
+
 func TestOnlyStartRecordsGoWithoutANumber(t *testing.T) {
 	for kind, want := range map[trail.Kind]string{
 		trail.KindStart:     "",

@@ -42,6 +42,7 @@ type Ring struct {
 	Own, OwnFirst, OwnLast   uint64
 	OwnerStart               int64
 	Untold, Told, Telling    uint64
+	Leaving                  uint64
 	Active, Staged           bool
 	Done, Running            uint64 // of the in-flight slot; Running is its statement
 	Time                     int64
@@ -174,6 +175,7 @@ func (r *Ring) put(b, data []byte, version uint32) {
 		at(b, 176, r.Told)
 		at(b, 184, r.Telling)
 		at(b, 200, r.Untold)
+		at(b, 208, r.Leaving)
 		session = 152
 	}
 	at(b, session, or(r.SessionLength, uint32(len(r.Session))))

@@ -1,0 +1,274 @@
+
+# A ring file that a dead server left, damaged: the next start takes what is whole,
+# says what is not, and goes on, and steno recover finds the same.  First damage of
+# which one knows what follows, then bits and bytes anywhere.
+
+use strict;
+use warnings;
+
+use IPC::Run ();
+use JSON::PP ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+# Offsets of format/RING.md.
+use constant {
+	NRINGS => 12,
+	SIZE => 16,
+	RINGS => 48,
+	DATA => 56,
+	TEMPLATES => 72,
+	HEAD => 0,
+	TAIL => 128,
+	OWNER => 192
+};
+
+my $seed = $ENV{STENO_TEST_SEED} // time;
+my $rounds = $ENV{STENO_TEST_ROUNDS} // 8;
+my $json = JSON::PP->new->utf8->canonical;
+my $saved = PostgreSQL::Test::Utils::tempdir();
+my $node = new_node('main', conf => q{
+restart_after_crash = off
+steno.writers = 2
+steno.ring_size = 16kB
+steno.mandatory = ''
+max_connections = 20
+});
+my ($name, $bytes, %of, %told);
+
+note("STENO_TEST_SEED=$seed STENO_TEST_ROUNDS=$rounds");
+srand $seed;
+
+sub number_at
+{
+	my ($at, $len) = @_;
+
+	return unpack($len == 8 ? 'Q<' : 'L<', substr($bytes, $at, $len));
+}
+
+sub run_steno
+{
+	my (@command) = @_;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run([ $ENV{STENO}, @command ], '>', \$out, '2>', \$err);
+	return ($? >> 8, $out ne '' ? $json->decode($out) : {}, $err);
+}
+
+# Sessions whose records are in rings only, when all processes are gone.
+{
+	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+	my @c = map { Steno::Client->new($node, application_name => "app $_") } 1 .. 4;
+	my ($postmaster, @processes) = ($node->{_pid});
+
+	$watch->query(q{SET steno.log = 'none'});
+	$_->query("SELECT 'in the trail'") foreach @c;
+	$watch->query('SELECT steno.flush()');
+	kill 'STOP', map { $_->[0] } @{ $watch->query('SELECT pid FROM steno.writers')->{rows} };
+	foreach my $n (1 .. 4)
+	{
+		my $c = $c[ $n - 1 ];
+
+		foreach my $i (1 .. 10)
+		{
+			$c->query("SELECT '$n, $i'");
+			$c->extended("SELECT \$1::int + $i, \$2::text", $i, 'value') if $i % 3 == 0;
+			$c->query("SELECT $i/0") if $i % 4 == 0;
+			$told{$n}{"SELECT '$n, $i'"} = 1;
+		}
+		$c->query('PREPARE p(int) AS SELECT $1 + 1');
+		$c->query("EXECUTE p($_)") foreach 1 .. 8;
+	}
+	($name) = glob rings_of($node) . '/*';
+	@processes = ($postmaster, split ' ', `ps -o pid= --ppid $postmaster`);
+	kill 'STOP', $postmaster;
+	kill 'KILL', @processes[ 1 .. $#processes ], $postmaster;
+	wait_until 'all are gone', sub { !grep { kill 0, $_ } @processes };
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	$bytes = slurp_file($name);
+	PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
+	foreach my $i (0 .. number_at(NRINGS, 4) - 1)
+	{
+		my $at = number_at(RINGS, 8) + 4096 * $i;
+		my ($n) = grep { $c[ $_ - 1 ]{pid} == number_at($at + OWNER, 4) } 1 .. 4;
+
+		$of{$n} = { ring => $at, data => number_at(DATA, 8) + number_at(SIZE, 4) * $i, templates => number_at(TEMPLATES, 8) + 6 * 320 * $i }
+		  if $n;
+	}
+	is(scalar keys %of, 4, 'each session has a ring');
+	close $_->{socket} foreach @c, $watch;
+}
+
+# Where a message of a session stands in the file, the first is 0.
+sub message
+{
+	my ($n, $which) = @_;
+	my $r = $of{$n};
+	my $position = number_at($r->{ring} + TAIL, 8);
+
+	while (1)
+	{
+		my $at = $r->{data} + $position % number_at(SIZE, 4);
+
+		return $at if $which-- == 0;
+		$position += number_at($at, 4);
+	}
+}
+
+# A record, but for what tells by whom it was written, and when that was.
+sub essence
+{
+	my ($r) = @_;
+	my %copy = %$r;
+
+	delete @copy{qw(stream segment block)};
+	delete @copy{qw(time duration_us)}
+	  if $r->{kind} eq 'gap' || $r->{kind} eq 'disconnect' && ($r->{outcome} // '') eq 'interrupted';
+	return $json->encode(\%copy);
+}
+
+sub all_of
+{
+	my ($directory, $sessions) = @_;
+
+	return grep { $_->{kind} ne 'server' && (!$sessions || $sessions->{ $_->{session} }) } map { $json->decode($_) } lines($directory);
+}
+
+# Damage the file, look at it with steno recover, and start the server.  Returns what verify says
+# of its trail, and whether it could read the file.
+my $times = 0;
+
+sub damaged
+{
+	my ($what, $changed) = @_;
+	my $folder = "$saved/" . ++$times;
+	my $start = -s $node->logfile;
+	my ($read, $report, $code, $verified, %sessions, @ours);
+
+	mkdir $folder or die;
+	unlink glob rings_of($node) . '/*';
+	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', trail($node));
+	PostgreSQL::Test::RecursiveCopy::copypath("$saved/trail", trail($node));
+	chmod 0700, trail($node);
+	append_to_file($name, $changed);
+	($code, $report) = run_steno('recover', '--format', 'json', '--out', "$folder/copy", '--rings', $name, trail($node));
+
+	$node->start;
+	wait_until 'the file is done with', sub { slurp_file($node->logfile, $start) =~ /recovered \d+ records of an earlier run|could not read ring file/ };
+	$read = slurp_file($node->logfile, $start) =~ /recovered \d+ records/;
+	wait_until 'it has gone', sub { !-e $name } if $read;
+	is(value($node, 'SELECT 1'), 1, "$what: the server runs");
+	$node->stop;
+	unlike(slurp_file($node->logfile, $start), qr/PANIC|terminated by signal|could not be restarted/, "$what: nothing has crashed");
+	($code, $verified) = run_steno('verify', '--format', 'json', trail($node));
+
+	# numbers in the rings' headers may be wrong: then those of the records show it, and nothing else
+	is_deeply(
+		[ grep { $_ !~ /^session \S+: (records? .* (missing|more than once)|a gap record says)/ } map { $_->{what} } @{ $verified->{problems} } ],
+		[], "$what: all that stands in the trail can be read")
+	  or diag(explain $verified);
+	if ($read && $code == 0)
+	{
+		is(scalar @{ $report->{ring_files} // [] }, 1, "$what: steno recover reads it, too");
+		@ours = all_of("$folder/copy");
+		$sessions{ $_->{session} } = 1 foreach @ours;
+		is_deeply(
+			[ sort map { essence($_) } all_of(trail($node), \%sessions) ],
+			[ sort map { essence($_) } @ours ],
+			"$what: and finds the same records");
+	}
+	return ($code, $read, slurp_file($node->logfile, $start));
+}
+
+# Statements of a session, of those it was told of.
+sub there
+{
+	my ($n) = @_;
+	my %seen;
+
+	$seen{ $_->{text} }++ foreach statements(trail($node), application => "app $n");
+	return scalar grep { ($seen{$_} // 0) == 1 } keys %{ $told{$n} };
+}
+
+# A message without a length: whoever adds it up stays where he is.
+{
+	my $at = message(1, 3);
+	my $changed = $bytes;
+	my ($code, $read, $log, $gap);
+
+	substr($changed, $at, 4) = pack 'L<', 0;
+	($code, $read, $log) = damaged('no length', $changed);
+	is($code, 0, 'no length: the trail is whole');
+	like($log, qr/WARNING: .*ring file "\Q$name\E" of an earlier run is damaged/, 'no length: the log says so');
+	like($log, qr/Of its \d+ rings, 1 could not be read to their ends, which hold \d+ bytes/, 'no length: and how much');
+	is(there($_), 10, "no length: all of session $_") foreach 2 .. 4;
+	cmp_ok(there(1), '<', 10, 'no length: what stands behind it is gone');
+	$gap = the_record(trail($node), 'no length: its gap', kind => 'gap', application => 'app 1');
+	is($gap->{extra}{reason}, 'ring damaged', 'no length: why');
+	like($gap->{extra}{bytes}, qr/^\d+$/, 'no length: how much');
+	gapless(trail($node), 'no length: no numbers are missing');
+}
+
+# A record whose shape cannot be read: those behind it can.
+{
+	my $changed = $bytes;
+	my ($found, $gap, $code);
+
+	foreach my $i (2 .. 8)
+	{
+		my $at = message(2, $i);
+		my $shape = number_at($at + 68, 4);
+
+		# a whole record with a shape: say that it has more relations than it has bytes
+		next if number_at($at + 4, 4) & 8 << 16 || $shape < 8;
+		substr($changed, $at + 96 + $shape - 4, 4) = "\xff\xff\xff\xff";
+		$found = 1;
+		last;
+	}
+	ok($found, 'there is a record with a shape');
+	($code) = damaged('no shape', $changed);
+	is($code, 0, 'no shape: the trail is whole');
+	$gap = the_record(trail($node), 'no shape: its gap', kind => 'gap', application => 'app 2');
+	is_deeply($gap->{extra}, { count => '1', reason => 'ring damaged' }, 'no shape: what it says');
+	cmp_ok(there(2), '>=', 9, 'no shape: all others are there');
+	gapless(trail($node), 'no shape: no numbers are missing');
+}
+
+# Positions that cannot be: nothing of that ring.
+{
+	my $changed = $bytes;
+	my ($code);
+
+	substr($changed, $of{3}{ring} + HEAD, 8) = pack 'Q<', number_at($of{3}{ring} + TAIL, 8) + 1_000_000;
+	($code) = damaged('no head', $changed);
+	is($code, 0, 'no head: the trail is whole');
+	is(there($_), 10, "no head: all of session $_") foreach 1, 2, 4;
+	is(there(3), 0, 'no head: nothing of session 3');
+	is(scalar records(trail($node), kind => 'gap', application => 'app 3'), 1, 'no head: a gap instead');
+}
+
+# Anywhere.
+foreach my $round (1 .. $rounds)
+{
+	my $changed = $bytes;
+	my @places;
+
+	foreach (0 .. int rand 6)
+	{
+		my $r = $of{ 1 + int rand 4 };
+		# of the header, not whose it is: the server knows that by the file's name
+		my @areas = ([ 0, 32 ], [ $r->{ring}, 576 ], [ $r->{templates}, 1920 ], ([ $r->{data}, number_at($r->{ring} + HEAD, 8) % 16384 ]) x 5);
+		my $area = $areas[ $round % 4 == 0 ? int rand 8 : 1 + int rand 7 ];
+		my $at = $area->[0] + int rand $area->[1];
+
+		substr($changed, $at, 1) = chr(ord(substr $changed, $at, 1) ^ 1 << int rand 8);
+		push @places, $at;
+	}
+	damaged("bits of the bytes at @places", $changed);
+}
+done_testing();
