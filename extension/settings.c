@@ -5,6 +5,9 @@
 #include "steno.h"
 #include "compat.h"
 
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -169,13 +172,24 @@ assign_sync(const char *newval, void *extra)
 	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
-/* The role need not exist yet: its name is looked up when it is needed. */
+/*
+ * SET wants a role that there is.  Elsewhere it need not exist yet, or cannot be looked
+ * up: that is done when it is needed.
+ */
 static bool
 check_role(char **newval, void **extra, GucSource source)
 {
 	if (strlen(*newval) >= NAMEDATALEN)
 	{
 		GUC_check_errdetail("The name is too long.");
+		return false;
+	}
+	if (source == PGC_S_SESSION && **newval != '\0' && IsTransactionState() && !InitializingParallelWorker &&
+		!OidIsValid(get_role_oid(*newval, true)))
+	{
+		GUC_check_errcode(ERRCODE_UNDEFINED_OBJECT);
+		GUC_check_errdetail("Role \"%s\" does not exist.", *newval);
+		GUC_check_errhint("Name a role that has the privileges which are to be audited, or \"\" for none.");
 		return false;
 	}
 	return true;

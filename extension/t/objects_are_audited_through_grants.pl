@@ -315,11 +315,20 @@ is_deeply([ recorded({}, 'TABLE whole', q{SET steno.role = 'second'}, 'SELECT FR
 is(Steno::Client->new($node, user => 'outsider')->query(q{SET steno.role = ''})->{sqlstate},
 	'42501', 'a user may not take it away');
 
-# A role that is not there audits nothing, and the server's log says so, once.
+# A role that is not there audits nothing, and the server's log says so, once; SET refuses it.
+{
+	my $c = Steno::Client->new($node);
+	my $r = $c->query(q{SET steno.role = 'nobody'});
+
+	is($r->{sqlstate}, '42704', 'SET to a role that is not there');
+	is($r->{message}, 'invalid value for parameter "steno.role": "nobody"', 'its message');
+	is($c->query('SHOW steno.role')->{rows}[0][0], 'auditor', 'and nothing has changed');
+	$c->quit;
+}
 {
 	my $at = -s $node->logfile;
 
-	is_deeply([ recorded({}, q{SET steno.role = 'nobody'}, 'TABLE whole', 'TABLE whole') ], [], 'no such role');
+	is_deeply([ recorded({ options => '-c steno.role=nobody' }, 'TABLE whole', 'TABLE whole') ], [], 'no such role');
 	is(scalar(() = slurp_file($node->logfile, $at) =~ /role "nobody" of "steno.role" does not exist/g),
 		1, 'once in the log');
 	value($node, 'CREATE ROLE nobody; GRANT SELECT ON whole TO nobody');
