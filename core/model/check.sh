@@ -8,10 +8,10 @@ if ! command -v spin >/dev/null; then
 	echo 'core/model/check.sh: no spin; install the package of that name' >&2
 	exit 2
 fi
-cd "$(dirname "$0")" || exit
 mkdir -p "$1"
 build=$(cd "$1" && pwd)
 shift
+cd "$(dirname "$0")" || exit
 here=$PWD
 passed=0
 failed=0
@@ -86,10 +86,13 @@ breaks_of() { grep -oE 'BREAK_[A-Z_]+' "$here/$1.pml" | sort -u | sed 's/^BREAK_
 
 slot_dead='STAGED_ORDER STAGED_FIRST ACTIVE_ORDER END_ORDER END_FIRST UNSTAGE_FENCE NO_DONE'
 template_dead=UNSTAGE_FENCE
+intent_drops='NOT_SAYING SAID_LATE SAID_FORGOTTEN'
 
 each "$(breaks_of ring)" ring
-each "$(breaks_of intent)" intent
-each "$(breaks_of wait)" wait
+each "$(breaks_of intent "$intent_drops")" intent
+each "$intent_drops" intent -DDROPS
+each WAKE_ONE wait
+each "$(breaks_of wait WAKE_ONE)" wait -DROUNDS
 each NO_TIMEOUT wake
 each "$(breaks_of wake NO_TIMEOUT)" wake -DWAITS
 each "$(breaks_of slot "$slot_dead")" slot
