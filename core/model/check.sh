@@ -1,17 +1,18 @@
 #!/bin/sh
 # core/model/check.sh BUILD [MODEL...]: check each model with spin, and that each deliberate break of it is found.
 #
-# Without MODELs all are checked.  A line below is: ok or broken, the model, its flags.  What is broken must end in an assertion or in processes that
-# wait for ever; a search that does not come to its end, or a model's own limit, is a failure in any case.
+# Without MODELs all are checked.  A line below is: ok or broken, the model, its flags.  What is broken must end in an
+# assertion or in processes that wait for ever; a search that does not come to its end, or a model's own limit, is a
+# failure in any case.
 set -u
 if ! command -v spin >/dev/null; then
 	echo 'core/model/check.sh: no spin; install the package of that name' >&2
 	exit 2
 fi
-cd "$(dirname "$0")" || exit
 mkdir -p "$1"
 build=$(cd "$1" && pwd)
 shift
+cd "$(dirname "$0")" || exit
 here=$PWD
 passed=0
 failed=0
@@ -82,14 +83,20 @@ each() {
 }
 
 # The breaks that a model's file has, but those that its other form looks for.
-breaks_of() { grep -oE 'BREAK_[A-Z_]+' "$here/$1.pml" | sort -u | sed 's/^BREAK_//' | grep -vxE "$(echo "${2:-}" | tr ' ' '|')"; }
+breaks_of() {
+	grep -oE 'BREAK_[A-Z_]+' "$here/$1.pml" | sort -u | sed 's/^BREAK_//' |
+		grep -vxE "$(echo "${2:-}" | tr ' ' '|')"
+}
 
 slot_dead='STAGED_ORDER STAGED_FIRST ACTIVE_ORDER END_ORDER END_FIRST UNSTAGE_FENCE NO_DONE'
 template_dead=UNSTAGE_FENCE
+intent_drops='NOT_SAYING SAID_LATE SAID_FORGOTTEN'
 
 each "$(breaks_of ring)" ring
-each "$(breaks_of intent)" intent
-each "$(breaks_of wait)" wait
+each "$(breaks_of intent "$intent_drops")" intent
+each "$intent_drops" intent -DDROPS
+each WAKE_ONE wait
+each "$(breaks_of wait WAKE_ONE)" wait -DROUNDS
 each NO_TIMEOUT wake
 each "$(breaks_of wake NO_TIMEOUT)" wake -DWAITS
 each "$(breaks_of slot "$slot_dead")" slot

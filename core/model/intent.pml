@@ -1,11 +1,13 @@
 /*
  * core/model/intent.pml
  *		Write, free, and recover (writer.c, recover.c): whoever is killed wherever, each
- *		published record is in the trail once, and so is each session's end.
+ *		published record is in the trail once, and so are each session's end and the drops
+ *		that nobody else could tell.
  *
- * A server with two rings, one writer, and sessions that publish records.  All of them are
- * killed at some point.  Recovery then does what recover_file does, and is killed itself,
- * up to KILLS times, and begun again.  A write may be torn by the kill.
+ * A server with two rings, one writer, and sessions that publish records; with DROPS the
+ * first ring's have records dropped instead.  All of them are killed at some point.
+ * Recovery then does what recover_file does, and is killed itself, up to KILLS times, and
+ * begun again.  A write may be torn by the kill.
  *
  * One step after the other, unlike in the other models: the writer's
  * stores are in order by its fences and by the system calls between them, and who
@@ -27,17 +29,18 @@
 /* The ring file. */
 byte head[RINGS], tail[RINGS], pending[RINGS];
 bool owner[RINGS];
+bool untold, said, saying;		/* the first ring: drops that nobody could tell; how much is told, will be */
 byte valid[INTENTS], block[INTENTS], hash[INTENTS];
 bool gone;
 
 /* The trail: the hashes of its whole blocks, and what they hold. */
 byte blocks, hash_of[BLOCKS];
 bool torn;
-byte records[RINGS * MESSAGES], ends[RINGS], told;	/* told: the recover record */
+byte records[RINGS * MESSAGES], ends[RINGS], gaps, told;	/* told: the recover record */
 
 /* Whoever writes: where it has read to, and what the block holds of ends. */
 byte position[RINGS], from[RINGS], ended;
-bool ending[RINGS], telling;
+bool ending[RINGS], telling, gap, reported;	/* a gap record; what said will be */
 
 byte kills, last_hash;
 bool crashed, killed;
@@ -53,6 +56,9 @@ inline write_block(mine)
 #endif
 #ifndef BREAK_NO_PENDING
 	d_step { EACH_RING(pending[r] = position[r]) }
+#endif
+#ifndef BREAK_NOT_SAYING
+	saying = reported;
 #endif
 #ifdef BREAK_VALID_FIRST
 	valid[mine] = (ended > 0 -> VALID_ENDS + ended : VALID_MESSAGES);
@@ -79,6 +85,7 @@ inline write_block(mine)
 		:: else -> break
 		od;
 		told = told + telling;
+		gaps = gaps + gap;
 		EACH_RING(from[r] = 0)
 	}
 #ifdef BREAK_INTENT_AFTER_WRITE
@@ -99,7 +106,21 @@ inline write_block(mine)
 	:: else
 	fi;
 #endif
-	d_step { EACH_RING(ending[r] = false) }
+#ifdef BREAK_SAID_LATE
+	said = reported;
+#endif
+	d_step { EACH_RING(ending[r] = false); gap = false }
+}
+
+/* tell_dropped */
+inline tell_dropped()
+{
+	d_step {
+		if
+		:: untold != reported -> gap = true; reported = untold
+		:: else
+		fi
+	}
 }
 
 inline free_rings(mine)
@@ -109,6 +130,9 @@ inline free_rings(mine)
 	valid[mine] = NOT_VALID;
 	tail[1] = position[1]
 #else
+#ifndef BREAK_SAID_LATE
+	said = reported;
+#endif
 	EACH_RING(tail[r] = position[r])
 #endif
 }
@@ -127,7 +151,11 @@ inline end_rings(count)
 proctype Sessions()
 {
 	do
+#ifdef DROPS
+	:: atomic { !crashed && !untold -> untold = true }
+#else
 	:: atomic { !crashed && head[0] < MESSAGES -> head[0]++ }
+#endif
 	:: atomic { !crashed && head[1] < MESSAGES -> head[1]++ }
 	:: crashed -> break
 	od
@@ -139,9 +167,12 @@ proctype Writer()
 
 	{
 		do
-		:: head[0] > position[0] || head[1] > position[1] ->
-			position[0] = head[0];
-			position[1] = head[1];
+		:: head[0] > position[0] || head[1] > position[1] || untold != reported ->
+			d_step {
+				position[0] = head[0];
+				position[1] = head[1]
+			};
+			tell_dropped();
 			write_block(0)
 		od
 	} unless { crashed }
@@ -155,6 +186,9 @@ inline resolve(i)
 	:: valid[i] != NOT_VALID && block[i] < blocks && hash_of[block[i]] == hash[i] ->
 		if
 		:: valid[i] == VALID_MESSAGES ->
+#ifndef BREAK_SAID_FORGOTTEN
+			said = saying;
+#endif
 			EACH_RING(tail[r] = (pending[r] > tail[r] -> pending[r] : tail[r]))
 #ifndef BREAK_NO_EARLY_RETURN
 		:: valid[i] == VALID_ENDS + RINGS -> gone = true
@@ -180,7 +214,7 @@ proctype Recovery()
 		{
 			/* a new writer: opening the stream cuts what is torn */
 			d_step {
-				torn = false; ended = 0; telling = false;
+				torn = false; ended = 0; telling = false; gap = false; reported = said;
 				EACH_RING(from[r] = 0; ending[r] = false)
 			}
 			i = 0;
@@ -195,14 +229,15 @@ proctype Recovery()
 			:: gone
 			:: else ->
 				/* all records; a full block may be written on the way */
-				d_step { EACH_RING(position[r] = tail[r]); position[0] = head[0] }
+				d_step { EACH_RING(position[r] = tail[r]); position[0] = head[0]; reported = said }
 				if
 				:: write_block(1)
 				:: skip
 				fi;
+				tell_dropped();
 				position[1] = head[1];
 				if
-				:: position[0] > tail[0] || position[1] > tail[1] -> write_block(1)
+				:: position[0] > tail[0] || position[1] > tail[1] || gap -> write_block(1)
 				:: else
 				fi;
 				/* add_finals; the same */
@@ -234,6 +269,7 @@ proctype Recovery()
 	:: else -> break
 	od;
 	assert(told == 1);
+	assert(gaps == untold);
 	assert(ends[0] == 1 && ends[1] == 1)
 }
 

@@ -109,6 +109,20 @@ proctype Producer()
 #ifdef BREAK_PUBLISH_EARLY
 		store(PRODUCER, HEAD, head + units, PUBLISH);
 #endif
+		/* steno_record_finish_failed: the message of a failure makes it grow where it stands */
+		if
+		:: units == 1 && left >= 2 ->
+#ifndef BREAK_GROW_BLINDLY
+			load(PRODUCER, TAIL, RESERVE, tail);
+			if
+			:: head + 2 - tail <= ROOM -> units = 2
+			:: else
+			fi
+#else
+			units = 2
+#endif
+		:: true
+		fi;
 		/* encode */
 		put(PRODUCER, head % SIZE, FIRST(i, units));
 		if

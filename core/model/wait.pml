@@ -1,140 +1,210 @@
 /*
  * core/model/wait.pml
- *		The durable wait: sessions that wait until their records are on disk, and the
- *		writer that wakes all of them with one broadcast.
+ *		Waiting for the disk (wake.h, wake.c): sessions that wait until their records are
+ *		on disk, and the writer that wakes all whom a sync has served.
  *
  * Nobody has a timeout here: whoever sleeps and is not woken sleeps for ever, which
- * spin reports as an invalid end state.
+ * spin reports as an invalid end state.  The writer looks when it is asked: it
+ * hears of that by its latch, which is in wake.pml.
  *
- * A waiter publishes its record (the head of its ring), asks (request), has the writer
- * woken (wake.pml), and then loops:
- *
- *		durable >= wanted?  done
- *		w = word					before the second look at durable
- *		waiters += 1
- *		fence, seq_cst				pairs with the writer's
- *		durable >= wanted?  done
- *		futex_wait(word, w)
- *		waiters -= 1
- *
- * The writer looks at the requests, then drains the rings, writes, syncs, and says so:
- *
- *		durable = what was drained	release
- *		fence, seq_cst				pairs with the waiter's
- *		waiters > 0?  word += 1, futex_wake(word, all)
- *
- * With the two fences, word needs no order of its own: its accesses are relaxed here.
+ * Without ROUNDS there are two waiters, and each sleeps for any round.  With it there is one,
+ * which says by bits which rounds can serve it; others have rounds of their own, and a sync
+ * may fail, and is tried again.
  */
-#ifndef WAITERS
+#ifdef ROUNDS
+#define WAITERS 1
+#define FAILURES 1
+#define OTHERS 2				/* rounds for others */
+#else
 #define WAITERS 2
-#endif
-#ifndef ASKS
-#define ASKS 1
+#define FAILURES 0
+#define OTHERS 0
 #endif
 #define THREADS (WAITERS + 1)
 #define WRITER WAITERS
 
-/* Each waiter has a ring: its head, and up to where it is on disk. */
+/* Each waiter has a ring of one record: published, on disk, freed. */
 #define HEAD(i) (i)
 #define DURABLE(i) (WAITERS + (i))
-#define REQUEST (2 * WAITERS)
-#define COUNT (2 * WAITERS + 1)
+#define ASKED (2 * WAITERS)
+#define COUNT (2 * WAITERS + 1)	/* who is about to sleep: waiters */
 #define WORD (2 * WAITERS + 2)
+#ifdef ROUNDS
+#define STARTED (2 * WAITERS + 3)
+#define TAIL(i) (2 * WAITERS + 4 + (i))
+#define LOCATIONS (3 * WAITERS + 4)
+#define OF_ROUNDS(thread, x) ((x) == TAIL(thread) || (x) == STARTED)
+#else
 #define LOCATIONS (2 * WAITERS + 3)
+#define OF_ROUNDS(thread, x) false
+#endif
 #define HISTORY 10
 
-/* The writer loads heads, requests and the count; a waiter its own durable, and the word. */
+/* The writer loads heads, asked and the count; a waiter what is about its own ring, and the writer's words. */
 #define NEVER_LOADS(thread, x) \
-	(((thread) == WRITER && (((x) >= DURABLE(0) && (x) < REQUEST) || (x) == WORD)) || \
-	 ((thread) != WRITER && (x) != DURABLE(thread) && (x) != WORD))
+	(((thread) == WRITER && (x) >= DURABLE(0) && (x) != ASKED && (x) != COUNT) || \
+	 ((thread) != WRITER && (x) != DURABLE(thread) && (x) != WORD && !OF_ROUNDS(thread, x)))
 
 #include "memory.pml"
 
-#ifdef BREAK_WAITER_FENCE		/* fetch_add(seq_cst) alone is no fence */
-#define WAITER_FENCE RELAXED
+#ifdef BREAK_ASK_ORDER			/* asked could be seen before the record */
+#define ASK RELAXED
 #else
-#define WAITER_FENCE SEQ_CST
+#define ASK SEQ_CST
 #endif
-#ifdef BREAK_WRITER_FENCE
-#define WRITER_FENCE RELAXED
+#ifdef BREAK_TAKE_ORDER
+#define TAKE RELAXED
 #else
-#define WRITER_FENCE SEQ_CST
+#define TAKE SEQ_CST
 #endif
-#ifdef BREAK_REQUEST_ORDER		/* the request could be seen before the record */
-#define REQUEST_ORDER RELAXED
+#ifdef BREAK_WAITER_WORD_ORDER
+#define WAITER_WORD RELAXED
 #else
-#define REQUEST_ORDER RELEASE
+#define WAITER_WORD SEQ_CST
 #endif
-#ifdef BREAK_WRITER_REQUEST_ORDER
-#define WRITER_REQUEST_ORDER RELAXED
+#ifdef BREAK_WRITER_WORD_ORDER
+#define WRITER_WORD ACQ_REL
 #else
-#define WRITER_REQUEST_ORDER ACQUIRE
+#define WRITER_WORD SEQ_CST
+#endif
+#ifdef BREAK_WRITER_COUNT_ORDER
+#define WRITER_COUNT ACQUIRE
+#else
+#define WRITER_COUNT SEQ_CST
+#endif
+#ifdef BREAK_STARTED_ORDER
+#define STARTED_ORDER RELAXED
+#else
+#define STARTED_ORDER RELEASE
 #endif
 
-byte disk[WAITERS];				/* how far each ring has been synced, in truth */
+/* Rounds by their bits: fewer than in truth, so that they come round. */
+#define BITS 4
+#define BIT(round) (1 << ((round) % BITS))
+#define ALL_ROUNDS ((1 << BITS) - 1)
+
+bool disk[WAITERS];				/* whose record has been synced, in truth */
 bool sleeps[WAITERS];			/* in futex_wait */
+byte rounds_of[WAITERS];
 byte done;
 
 /*
- * futex_wait(WORD, w): the kernel's look at the word and its queueing are one
- * step under its lock, and it begins with a full barrier; so does futex_wake.
+ * FUTEX_WAIT_BITSET: the kernel's look at the word and its queueing are one
+ * step under its lock, and it begins with a full barrier; so does FUTEX_WAKE_BITSET.
  */
-inline futex_wait(me, w)
+inline futex_wait(me, w, rounds)
 {
 	atomic {
 		fence(me, SEQ_CST);
 		load(me, WORD, RELAXED, seen);
 		if
-		:: seen == w -> sleeps[me] = true
+		:: seen == w -> sleeps[me] = true; rounds_of[me] = rounds
 		:: else
 		fi;
 		seen = 0
 	}
-	!sleeps[me]
+	atomic { !sleeps[me] -> rounds_of[me] = 0 }
 }
 
-inline wake_waiters()
+/* steno_wake_wait */
+inline wait_once(me)
 {
-	fence(WRITER, WRITER_FENCE);
-	load(WRITER, COUNT, RELAXED, waiters);
+	fetch_add(me, COUNT, 1, SEQ_CST);
+#ifndef BREAK_WORD_AFTER_DURABLE
+	load(me, WORD, WAITER_WORD, w);
+#endif
+	atomic {
+#ifndef BREAK_NO_LOOK
+		load(me, DURABLE(me), ACQUIRE, durable);
+#endif
+#ifdef BREAK_WORD_AFTER_DURABLE
+	}
+	load(me, WORD, WAITER_WORD, w);
+	atomic {
+#endif
+		if
+		:: durable
+		:: else ->
+#ifdef ROUNDS
+#ifdef BREAK_TAIL_BEFORE_STARTED
+			load(me, TAIL(me), ACQUIRE, tail);
+#endif
+			load(me, STARTED, ACQUIRE, started);
+#ifndef BREAK_TAIL_BEFORE_STARTED
+			load(me, TAIL(me), ACQUIRE, tail);
+#endif
+#ifdef BREAK_NEXT_ROUND_ONLY
+			tail = 0;
+#endif
+			rounds = BIT(started + 1) | (tail -> BIT(started) : 0);
+			started = 0; tail = 0
+#else
+			rounds = ALL_ROUNDS
+#endif
+		fi
+	};
 	if
-	:: waiters > 0 ->
-#if !defined(BREAK_WORD_STAYS) && !defined(BREAK_WORD_AFTER_WAKE)
-		fetch_add(WRITER, WORD, 1, RELAXED);
-#endif
-		atomic {
-			fence(WRITER, SEQ_CST);
-			i = 0;
-			do
-			:: i < WAITERS ->
-#ifdef BREAK_WAKE_ONE
-				if
-				:: sleeps[i] -> sleeps[i] = false; break
-				:: else
-				fi;
-#endif
-				sleeps[i] = false; i++
-			:: else -> break
-			od;
-			i = 0
-		}
-#ifdef BREAK_WORD_AFTER_WAKE
-		fetch_add(WRITER, WORD, 1, RELAXED);
-#endif
+	:: rounds -> futex_wait(me, w, rounds)
 	:: else
-	fi;
-	waiters = 0
+	fi
 }
 
+/* steno_wake_ask, and steno_wake_take: an exchange */
+inline exchange_asked(me, what, how)
+{
+	atomic {
+		old = last_value(ASKED);
+		fetch_add(me, ASKED, what - old, how);
+		old = 0
+	}
+}
+
+proctype Waiter(byte me)
+{
+	byte durable, w, seen, rounds, started, tail, old;
+
+	/* the waiters are all alike: they begin in their order */
+	atomic {
+		me == 0 || last_value(HEAD(me - 1));
+#ifdef BREAK_ASK_BEFORE_PUBLISH
+		exchange_asked(me, 1, ASK)
+	};
+	atomic {
+#endif
+		store(me, HEAD(me), 1, RELEASE);
+#ifndef BREAK_ASK_BEFORE_PUBLISH
+		exchange_asked(me, 1, ASK)
+#endif
+	};
+	do
+	:: true ->
+		wait_once(me);
+		atomic {
+			w = 0; durable = 0; rounds = 0;
+			fetch_add(me, COUNT, -1, SEQ_CST);
+			load(me, DURABLE(me), ACQUIRE, durable);
+			if
+			:: durable -> durable = 0; break
+			:: else
+			fi;
+			exchange_asked(me, 1, ASK)
+		}
+	od;
+	/* the promise */
+	assert(disk[me]);
+	done++
+}
+
+/* steno_ring_synced, of all rings */
 inline say_durable()
 {
 	atomic {
 		do
 		:: i < WAITERS ->
 			if
-			:: heads[i] != durable[i] ->
-				durable[i] = heads[i];
-				store(WRITER, DURABLE(i), heads[i], RELEASE)
+			:: tails[i] && !durable[i] ->
+				durable[i] = true;
+				store(WRITER, DURABLE(i), 1, RELEASE)
 			:: else
 			fi;
 			i++
@@ -143,95 +213,177 @@ inline say_durable()
 	}
 }
 
-inline write_and_sync()
+/* steno_wake_start */
+inline start()
+{
+	last++;
+#ifdef ROUNDS
+	store(WRITER, STARTED, last, STARTED_ORDER)
+#endif
+}
+
+/* steno_wake_finish */
+inline finish()
 {
 	d_step {
-		i = 0;
+#ifdef BREAK_LAST_ROUND_ONLY
+		finished = last - 1;
+#endif
+		if
+		:: last - finished >= BITS -> rounds = ALL_ROUNDS; finished = last
+		:: else
+		fi;
 		do
-		:: i < WAITERS -> disk[i] = heads[i]; i++
+		:: finished < last -> finished++; rounds = rounds | BIT(finished)
+		:: else -> break
+		od
+	}
+#if !defined(BREAK_WORD_STAYS) && !defined(BREAK_WORD_AFTER_WAKE)
+	fetch_add(WRITER, WORD, 1, WRITER_WORD);
+#endif
+	load(WRITER, COUNT, WRITER_COUNT, waiters);
+	if
+	:: waiters > 0 ->
+		atomic {
+			fence(WRITER, SEQ_CST);
+			do
+			:: i < WAITERS ->
+				if
+				:: sleeps[i] && (rounds_of[i] & rounds) ->
+					sleeps[i] = false;
+#ifdef BREAK_WAKE_ONE
+					break
+#endif
+				:: else
+				fi;
+				i++
+			:: else -> break
+			od;
+			i = 0
+		}
+	:: else
+	fi;
+#ifdef BREAK_WORD_AFTER_WAKE
+	fetch_add(WRITER, WORD, 1, WRITER_WORD);
+#endif
+	waiters = 0; rounds = 0
+}
+
+inline take()
+{
+	load(WRITER, ASKED, RELAXED, asked);
+	if
+	:: asked ->
+		exchange_asked(WRITER, 0, TAKE);
+		sync_asked = true
+	:: else
+	fi;
+	asked = 0
+}
+
+/* steno_writer_drain, _write: what is new is written, and freed */
+inline drain()
+{
+	do
+	:: i < WAITERS ->
+		if
+		:: !tails[i] ->
+			load(WRITER, HEAD(i), ACQUIRE, head);
+			if
+			:: head ->
+				tails[i] = true;
+				dirty = true;
+#ifdef ROUNDS
+				store(WRITER, TAIL(i), 1, RELEASE)
+#endif
+			:: else
+			fi;
+			head = 0
+		:: else
+		fi;
+		i++
+	:: else -> i = 0; break
+	od
+}
+
+inline sync()
+{
+	d_step {
+		do
+		:: i < WAITERS -> disk[i] = tails[i]; i++
 		:: else -> break
 		od;
-		i = 0
+		i = 0;
+		dirty = false
 	}
 }
 
-proctype Waiter(byte me)
-{
-	byte wanted, durable, w, seen;
-
-	do
-	:: wanted < ASKS ->
-		atomic {
-			wanted++;
-			store(me, HEAD(me), wanted, RELEASE);
-			fetch_add(me, REQUEST, 1, REQUEST_ORDER)
-		}
-		do
-		:: true ->
-			load(me, DURABLE(me), ACQUIRE, durable);
-			if
-			:: durable >= wanted -> break
-			:: else -> durable = 0
-			fi;
-#ifndef BREAK_WORD_AFTER_RECHECK
-			load(me, WORD, RELAXED, w);
-#endif
-			fetch_add(me, COUNT, 1, RELAXED);
-			fence(me, WAITER_FENCE);
-#ifndef BREAK_NO_RECHECK
-			load(me, DURABLE(me), ACQUIRE, durable);
-#endif
-#ifdef BREAK_WORD_AFTER_RECHECK
-			load(me, WORD, RELAXED, w);
-#endif
-			if
-			:: durable >= wanted
-			:: else -> futex_wait(me, w)
-			fi;
-			w = 0; durable = 0;
-			fetch_add(me, COUNT, -1, RELAXED)
-		od;
-		durable = 0;
-		/* the promise */
-		assert(disk[me] >= wanted)
-	:: else -> break
-	od;
-	done++
-}
-
+/* pass */
 proctype Writer()
 {
-	byte i, request, served, waiters;
-	byte heads[WAITERS], durable[WAITERS];
+	byte i, head, asked, waiters, rounds, last, finished, failures, others, old;
+	bool tails[WAITERS], durable[WAITERS];
+	bool sync_asked, dirty, synced;
 
+end:
 	do
 	:: done == WAITERS -> break
-	:: last_value(REQUEST) != served ->
-#ifndef BREAK_REQUEST_AFTER_DRAIN
-		load(WRITER, REQUEST, WRITER_REQUEST_ORDER, request);
+	:: atomic {
+			if
+			:: last_value(ASKED) || sync_asked
+			:: others < OTHERS -> others++; sync_asked = true
+			fi;
+#ifdef BREAK_TAKE_AFTER_DRAIN
+			drain()
+		};
+		atomic {
+			take()
+		};
+#else
+			take()
+#ifdef BREAK_START_BEFORE_DRAIN
+			;
+			if
+			:: sync_asked -> start()
+			:: else
+			fi
+#endif
+		};
+		atomic {
+			drain()
+		};
 #endif
 		atomic {
-			do
-			:: i < WAITERS -> load(WRITER, HEAD(i), ACQUIRE, heads[i]); i++
-			:: else -> i = 0; break
-			od
-		}
-#ifdef BREAK_REQUEST_AFTER_DRAIN
-		load(WRITER, REQUEST, WRITER_REQUEST_ORDER, request);
+			if
+			:: sync_asked ->
+#ifndef BREAK_START_BEFORE_DRAIN
+				start();
 #endif
+				if
+				:: dirty && failures < FAILURES -> failures++
+				:: true ->
+					/* announce_synced */
+					sync_asked = false;
+#ifndef BREAK_DURABLE_BEFORE_SYNC
+					sync();
+#endif
+#ifndef BREAK_WAKE_BEFORE_DURABLE
+					say_durable();
+#endif
+					synced = true
+				fi
+			:: else
+			fi
+		};
 		if
-		:: request != served ->
-			served = request;
-#ifdef BREAK_DURABLE_BEFORE_SYNC
+		:: synced ->
+			synced = false;
+			finish();
+#ifdef BREAK_WAKE_BEFORE_DURABLE
 			say_durable();
 #endif
-			write_and_sync();
-#ifdef BREAK_WAKE_BEFORE_DURABLE
-			wake_waiters();
-			say_durable()
-#else
-			say_durable();
-			wake_waiters()
+#ifdef BREAK_DURABLE_BEFORE_SYNC
+			sync();
 #endif
 		:: else
 		fi
