@@ -26,7 +26,7 @@ demo: build ## record real traffic on a throw-away server and read it back
 	@scripts/with-stage bin/steno demo $(DEMO_FLAGS)
 
 .PHONY: test
-test: $(SETUP) ## every test: build, lint, core, Go, extension, README
+test: $(SETUP) ## every test: build, lint, core, Go, extension, chaos, README
 	@scripts/test
 
 .PHONY: chaos

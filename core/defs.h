@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define STENO_FORMAT_VERSION 1
 #define STENO_SEGMENT_MAGIC "STENOSEG"
@@ -70,6 +71,17 @@ steno_put_varint(uint8_t *p, uint64_t v)
 	}
 	*p++ = (uint8_t) v;
 	return p;
+}
+
+/* Write the length of a string and its bytes. */
+static inline uint8_t *
+steno_put_string(uint8_t *p, const char *s)
+{
+	size_t		len = strlen(s);
+
+	p = steno_put_varint(p, len);
+	memcpy(p, s, len);
+	return p + len;
 }
 
 /* Bytes that steno_put_varint(v) writes. */

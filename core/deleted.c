@@ -28,17 +28,8 @@ static const char first_line[] = "pg_steno retention 1\n";
 
 #define MAX_FILE (2 * STENO_RETENTION_STREAMS * LINE_ROOM + 100)
 
-static bool
-fail(StenoError *error, int number, const char *what, const char *path)
-{
-	error->error = number;
-	snprintf(error->what, sizeof(error->what), "%s", what);
-	snprintf(error->path, sizeof(error->path), "%s", path);
-	return false;
-}
-
-const char *
-steno_reason_name(StenoReason reason)
+static const char *
+reason_name(StenoReason reason)
 {
 	switch (reason)
 	{
@@ -85,7 +76,7 @@ steno_deleted_describe(uint32_t stream, const StenoDeleted *d, StenoDeletedPairs
 	out->count = 0;
 	steno_put_hex(chain, d->chain, STENO_HASH_SIZE);
 	put_number(out, &p, "stream", stream);
-	put_text(out, &p, "reason", steno_reason_name(d->reason));
+	put_text(out, &p, "reason", reason_name(d->reason));
 	put_number(out, &p, "first_segment", d->first);
 	put_number(out, &p, "last_segment", d->last);
 	put_number(out, &p, "first_block", d->first_block);
@@ -155,24 +146,6 @@ block_says(const uint8_t *bytes, size_t len, uint32_t stream, const StenoDeleted
 	return found;
 }
 
-static bool
-read_whole(int fd, uint8_t *bytes, size_t len, uint64_t offset)
-{
-	while (len > 0)
-	{
-		ssize_t		n = pread(fd, bytes, len, (off_t) offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		bytes += n;
-		len -= (size_t) n;
-		offset += (uint64_t) n;
-	}
-	return true;
-}
-
 /*
  * Whether the trail has the record where d says.  Of a block that cannot be read
  * without a key, the chain hash must do.
@@ -181,6 +154,7 @@ static bool
 is_borne_out(const char *trail, uint32_t stream, const StenoDeleted *d)
 {
 	static const uint8_t unknown[STENO_HASH_SIZE];
+	char		folder[1024];
 	char		path[1100];
 	uint8_t		header[STENO_BLOCK_HEADER];
 	StenoBlockHeader h;
@@ -188,12 +162,12 @@ is_borne_out(const char *trail, uint32_t stream, const StenoDeleted *d)
 	bool		result = false;
 	int			fd;
 
-	snprintf(path, sizeof(path), "%s/%u/%010llu.steno", trail, d->at_stream,
-			 (unsigned long long) d->at_segment);
+	steno_stream_folder(folder, sizeof(folder), trail, d->at_stream);
+	steno_segment_path(path, sizeof(path), folder, d->at_segment);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return false;
-	if (read_whole(fd, header, sizeof(header), d->at_offset) &&
+	if (steno_read_at(fd, header, sizeof(header), d->at_offset) &&
 		steno_block_header_read(header, &h) && h.block == d->at_block &&
 		h.stored <= STENO_MAX_RAW)
 	{
@@ -205,7 +179,7 @@ is_borne_out(const char *trail, uint32_t stream, const StenoDeleted *d)
 			size_t		len = STENO_BLOCK_HEADER + (size_t) h.stored;
 
 			bytes = malloc(len);
-			result = bytes != NULL && read_whole(fd, bytes, len, d->at_offset) &&
+			result = bytes != NULL && steno_read_at(fd, bytes, len, d->at_offset) &&
 				block_says(bytes, len, stream, d);
 		}
 	}
@@ -258,7 +232,7 @@ put_line(char *text, size_t room, uint32_t number, const StenoDeleted *deleted)
 	steno_put_hex(chain, d.chain, STENO_HASH_SIZE);
 	steno_put_hex(at_chain, d.at_chain, STENO_HASH_SIZE);
 	len += (size_t) snprintf(text + len, room - len, " chain %s block %s reason %s\n",
-							 chain, at_chain, steno_reason_name(d.reason));
+							 chain, at_chain, reason_name(d.reason));
 	return len;
 }
 
@@ -288,7 +262,7 @@ take_line(const char **p, const char *end, uint32_t *stream, StenoDeleted *d)
 	{
 		const char *q = *p;
 
-		if (steno_scan_word(&q, end, steno_reason_name(i)) && steno_scan_word(&q, end, "\n"))
+		if (steno_scan_word(&q, end, reason_name(i)) && steno_scan_word(&q, end, "\n"))
 		{
 			d->reason = i;
 			*p = q;
@@ -322,37 +296,19 @@ write_file(const char *path, const char *text, size_t len, const char *folder, c
 		   StenoError *error)
 {
 	int			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int			dir;
 	bool		ok;
 
 	if (fd < 0)
-		return fail(error, errno, "could not create file", path);
-	while (len > 0)
-	{
-		ssize_t		n = write(fd, text, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		text += n;
-		len -= (size_t) n;
-	}
-	ok = len == 0 && fsync(fd) == 0;
+		return steno_failed(error, errno, "could not create file", path);
+	ok = steno_write_at(fd, text, len, 0) && fsync(fd) == 0;
 	if (!ok)
-		fail(error, errno, "could not write file", path);
+		steno_failed(error, errno, "could not write file", path);
 	close(fd);
 	if (!ok)
 		return false;
 	if (rename(path, name) != 0)
-		return fail(error, errno, "could not rename file", path);
-	dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ok = dir >= 0 && (fsync(dir) == 0 || errno == EINVAL || errno == EBADF);
-	if (!ok)
-		fail(error, errno, "could not sync folder", folder);
-	if (dir >= 0)
-		close(dir);
-	return ok;
+		return steno_failed(error, errno, "could not rename file", path);
+	return steno_sync_folder(folder, error);
 }
 
 bool
@@ -369,7 +325,7 @@ steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_ST
 	snprintf(name, sizeof(name), "%s/" STENO_RETENTION_FILE, trail);
 	snprintf(temporary, sizeof(temporary), "%s/" STENO_RETENTION_FILE ".new", trail);
 	if (text == NULL)
-		return fail(error, ENOMEM, "could not write file", name);
+		return steno_failed(error, ENOMEM, "could not write file", name);
 	memcpy(text, first_line, len);
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 	{
@@ -413,11 +369,11 @@ steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREA
 	snprintf(path, sizeof(path), "%s/" STENO_RETENTION_FILE, trail);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
-		return errno == ENOENT || fail(error, errno, "could not open file", path);
+		return errno == ENOENT || steno_failed(error, errno, "could not open file", path);
 	text = malloc(MAX_FILE);
 	if (text == NULL || fstat(fd, &st) != 0 ||
-		(st.st_size <= MAX_FILE && !read_whole(fd, (uint8_t *) text, (size_t) st.st_size, 0)))
-		fail(error, errno, "could not read file", path);
+		(st.st_size <= MAX_FILE && !steno_read_at(fd, text, (size_t) st.st_size, 0)))
+		steno_failed(error, errno, "could not read file", path);
 	else
 	{
 		ok = true;

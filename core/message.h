@@ -253,4 +253,21 @@ steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size
 	return r;
 }
 
+/*
+ * Of a staged record that was copied while its session lives, only what was known
+ * at the statement's start counts: at its end the session fills in the rest where
+ * the record stands, the message of a failure, too, and the copy may have any of it.
+ * That message comes last: no string moves when it goes.
+ */
+static inline void
+steno_message_begun(StenoRecordMessage *m, uint8_t outcome)
+{
+	m->duration = STENO_NONE64;
+	m->rows = STENO_NONE64;
+	m->xid = 0;
+	m->outcome = outcome;
+	m->sqlstate[0] = '\0';
+	m->message_len = 0;
+}
+
 #endif							/* STENO_MESSAGE_H */

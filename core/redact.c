@@ -451,7 +451,8 @@ is_strong(const Token *token)
 	switch (token->len > 0 ? token->word[token->len - 1] : 0)
 	{
 		case 'd':
-			return ends(token, "password") || ends(token, "passwd") || ends(token, "pwd");
+			return ends(token, "password") || ends(token, "passwd") || ends(token, "pwd") ||
+				ends(token, "passphrase_command");
 		case 'e':
 			return ends(token, "passphrase");
 		case 't':

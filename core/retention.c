@@ -14,34 +14,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "retention.h"
-
-static bool
-fail(StenoError *error, int number, const char *what, const char *path)
-{
-	error->error = number;
-	snprintf(error->what, sizeof(error->what), "%s", what);
-	snprintf(error->path, sizeof(error->path), "%s", path);
-	return false;
-}
-
-static void
-stream_path(char *path, size_t size, const char *trail, uint32_t stream)
-{
-	snprintf(path, size, "%s/%u", trail, stream);
-}
-
-static void
-segment_path(char *path, size_t size, const char *trail, uint32_t stream, uint64_t segment)
-{
-	snprintf(path, size, "%s/%u/%010llu.steno", trail, stream, (unsigned long long) segment);
-}
 
 /* ---- what is there ---- */
 
@@ -95,38 +73,34 @@ list_stream(const char *trail, uint32_t number, const StenoKeptStream *before, S
 	struct dirent *entry;
 	bool		ok = true;
 
-	stream_path(path, sizeof(path), trail, number);
+	steno_stream_folder(path, sizeof(path), trail, number);
 	dir = opendir(path);
 	if (dir == NULL)
-		return errno == ENOENT || fail(error, errno, "could not open folder", path);
+		return errno == ENOENT || steno_failed(error, errno, "could not open folder", path);
 	s->exists = true;
 	for (errno = 0; ok && (entry = readdir(dir)) != NULL; errno = 0)
 	{
-		const char *name = entry->d_name;
-		uint64_t	segment;
+		uint64_t	segment = steno_segment_of_name(entry->d_name);
 		uint64_t	bytes;
 		struct stat st;
 
-		if (strspn(name, "0123456789") != 10 || strcmp(name + 10, ".steno") != 0)
-			continue;
-		segment = strtoull(name, NULL, 10);
 		if (segment == 0)
 			continue;
 		if (!length_before(before, segment, &bytes))
 		{
-			if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+			if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 			{
 				if (errno != ENOENT)
-					ok = fail(error, errno, "could not examine segment in folder", path);
+					ok = steno_failed(error, errno, "could not examine segment in folder", path);
 				continue;
 			}
 			bytes = (uint64_t) st.st_size;
 		}
 		if (!add_kept(s, segment, bytes))
-			ok = fail(error, ENOMEM, "could not read folder", path);
+			ok = steno_failed(error, ENOMEM, "could not read folder", path);
 	}
 	if (ok && errno != 0)
-		ok = fail(error, errno, "could not read folder", path);
+		ok = steno_failed(error, errno, "could not read folder", path);
 	closedir(dir);
 	if (s->count > 1)
 		qsort(s->segments, s->count, sizeof(StenoKeptSegment), by_segment);
@@ -177,20 +151,20 @@ steno_kept_bytes(const StenoKeptStream *stream, uint64_t from)
 static bool
 read_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h)
 {
+	char		folder[1024];
 	char		path[1100];
 	uint8_t		bytes[STENO_SEGMENT_HEADER];
-	ssize_t		n;
+	bool		read;
 	int			fd;
 
-	segment_path(path, sizeof(path), trail, stream, segment);
+	steno_stream_folder(folder, sizeof(folder), trail, stream);
+	steno_segment_path(path, sizeof(path), folder, segment);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return false;
-	do
-		n = pread(fd, bytes, sizeof(bytes), 0);
-	while (n < 0 && errno == EINTR);
+	read = steno_read_at(fd, bytes, sizeof(bytes), 0);
 	close(fd);
-	return n == sizeof(bytes) && steno_segment_header_read(bytes, h) &&
+	return read && steno_segment_header_read(bytes, h) &&
 		h->stream == stream && h->segment == segment;
 }
 
@@ -470,29 +444,24 @@ steno_deleted_finish(const StenoKeptTrail *kept, uint32_t stream, const StenoDel
 					 StenoError *error)
 {
 	const StenoKeptStream *s = &kept->streams[stream];
+	char		folder[1024];
 	char		path[1100];
 	bool		any = false;
 	bool		ok = true;
 	uint32_t	i;
-	int			fd;
 
+	steno_stream_folder(folder, sizeof(folder), kept->path, stream);
 	for (i = 0; ok && i < s->count && s->segments[i].segment <= deleted->last; i++)
 	{
 		if (s->segments[i].segment < deleted->since)
 			continue;
-		segment_path(path, sizeof(path), kept->path, stream, s->segments[i].segment);
+		steno_segment_path(path, sizeof(path), folder, s->segments[i].segment);
 		if (unlink(path) == 0)
 			any = true;
 		else if (errno != ENOENT)
-			ok = fail(error, errno, "could not delete segment", path);
+			ok = steno_failed(error, errno, "could not delete segment", path);
 	}
-	if (!any)
-		return ok;
-	stream_path(path, sizeof(path), kept->path, stream);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != EBADF))
-		ok = ok && fail(error, errno, "could not sync folder", path);
-	if (fd >= 0)
-		close(fd);
+	if (any && !steno_sync_folder(folder, error))
+		ok = false;
 	return ok;
 }

@@ -58,8 +58,6 @@ typedef enum
 	STENO_REASON_SLOT_MAX_SIZE
 } StenoReason;
 
-extern const char *steno_reason_name(StenoReason reason);
-
 /*
  * What the latest deletion record of a stream says.  Its last segments are first
  * to last; everything from segment since on has gone in its turn.

@@ -200,9 +200,6 @@ steno_rule_sampled(StenoRule *rule)
 	return rule->sample <= 1 || rule->seen++ % rule->sample == 0;
 }
 
-/* * any bytes, ? (when it is one) one character, \ makes the next one ordinary. */
-extern bool steno_glob(const char *pattern, const char *text, size_t len, bool question);
-
 /* "10.0.0.0/8", "::1"; false: no address. */
 extern bool steno_parse_address(const char *text, StenoClient *client);
 

@@ -22,8 +22,9 @@ after(const char *text, const char *end)
 	return text;
 }
 
-bool
-steno_glob(const char *pattern, const char *text, size_t len, bool question)
+/* * any bytes, ? (when it is one) one character, \ makes the next one ordinary. */
+static bool
+matches_pattern(const char *pattern, const char *text, size_t len, bool question)
 {
 	const char *end = text + len;
 	const char *star = NULL;	/* behind the last * */
@@ -94,7 +95,7 @@ item_matches(const StenoRuleItem *item, StenoRuleColumn column, const StenoRuleS
 			return session->database != NULL && strcmp(item->text, session->database) == 0;
 		case STENO_RULE_APPLICATION:
 			return session->application != NULL &&
-				steno_glob(item->pattern, session->application, strlen(session->application), true);
+				matches_pattern(item->pattern, session->application, strlen(session->application), true);
 		default:
 			return client_matches(&item->client, &session->client);
 	}
@@ -249,8 +250,8 @@ object_matches(const StenoRule *rule, const char *schema, const char *name)
 	{
 		const StenoRuleItem *item = &list->items[i];
 
-		if ((item->schema == NULL || steno_glob(item->schema, schema, strlen(schema), true)) &&
-			steno_glob(item->pattern, name, strlen(name), true))
+		if ((item->schema == NULL || matches_pattern(item->schema, schema, strlen(schema), true)) &&
+			matches_pattern(item->pattern, name, strlen(name), true))
 			return true;
 	}
 	return false;
@@ -314,7 +315,7 @@ statement_matches(const StenoRule *rule, const StenoRuleMatches *relations, uint
 			return false;
 	}
 	return rule->statement == NULL ||
-		(text != NULL && steno_glob(rule->statement, text, text_len, false));
+		(text != NULL && matches_pattern(rule->statement, text, text_len, false));
 }
 
 StenoRule *

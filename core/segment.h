@@ -9,6 +9,7 @@
 
 #include "block.h"
 #include "crypt.h"
+#include "file.h"
 
 /* Blocks that were written and are gone, since a sync failed. */
 typedef struct StenoLost
@@ -43,14 +44,6 @@ typedef struct StenoStream
 	char		directory[1024];	/* of the stream */
 } StenoStream;
 
-/* Why a call failed: errno and what was being done, to which file. */
-typedef struct StenoError
-{
-	int			error;			/* errno; 0: not a system error, see what */
-	char		what[256];
-	char		path[1100];
-} StenoError;
-
 /* What open found. */
 typedef struct StenoFound
 {
@@ -65,21 +58,15 @@ typedef struct StenoFound
  * another system identifier or a newer format is refused.
  * number, system_identifier, server_version and file_mode are taken from the
  * arguments.
+ *
+ * With keys (crypt, or NULL), an encrypted segment is never continued, and none is
+ * after a plain one when there is a key: the stream goes on in a new one.
  */
 extern bool steno_stream_open(StenoStream *stream, const char *trail,
 							  uint32_t number, uint64_t system_identifier,
 							  uint32_t server_version, mode_t file_mode,
-							  int64_t now, StenoFound *found, StenoError *error);
-
-/*
- * The same with keys.  An encrypted segment is never continued, and none is after
- * a plain one when there is a key: the stream goes on in a new one.
- */
-extern bool steno_stream_open_crypt(StenoStream *stream, const char *trail,
-									uint32_t number, uint64_t system_identifier,
-									uint32_t server_version, mode_t file_mode,
-									StenoCrypt *crypt, int64_t now,
-									StenoFound *found, StenoError *error);
+							  StenoCrypt *crypt, int64_t now,
+							  StenoFound *found, StenoError *error);
 
 /*
  * Append one finished block (its block number must be next_block), with one

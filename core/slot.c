@@ -85,15 +85,6 @@ steno_slot_wants(const StenoSlot *slot, uint32_t stream)
 
 /* ---- files ---- */
 
-static bool
-fail(StenoError *error, int number, const char *what, const char *path)
-{
-	error->error = number;
-	snprintf(error->what, sizeof(error->what), "%s", what);
-	snprintf(error->path, sizeof(error->path), "%s", path);
-	return false;
-}
-
 /* O_NONBLOCK: what is there by that name may be a pipe. */
 static bool
 read_slot(const char *folder, StenoSlot *slot, StenoError *error)
@@ -110,9 +101,9 @@ read_slot(const char *folder, StenoSlot *slot, StenoError *error)
 		path[0] = '\0';
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (text == NULL || fd < 0 || fstat(fd, &st) != 0)
-		fail(error, errno, "could not open slot", path);
+		steno_failed(error, errno, "could not open slot", path);
 	else if (!S_ISREG(st.st_mode))
-		fail(error, 0, "slot is not a regular file", path);
+		steno_failed(error, 0, "slot is not a regular file", path);
 	else
 	{
 		while (len <= STENO_SLOT_MAX_FILE &&
@@ -124,9 +115,9 @@ read_slot(const char *folder, StenoSlot *slot, StenoError *error)
 				break;
 		}
 		if (n < 0)
-			fail(error, errno, "could not read slot", path);
+			steno_failed(error, errno, "could not read slot", path);
 		else if (len > STENO_SLOT_MAX_FILE || !steno_slot_parse(text, len, slot))
-			fail(error, 0, "slot is not understood", path);
+			steno_failed(error, 0, "slot is not understood", path);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -165,15 +156,15 @@ steno_slots_read(const char *trail, StenoSlots *slots, StenoError *error)
 	memset(slots, 0, sizeof(*slots));
 	memset(error, 0, sizeof(*error));
 	if (snprintf(folder, sizeof(folder), "%s/" STENO_SLOTS_FOLDER, trail) >= (int) sizeof(folder))
-		return fail(error, ENAMETOOLONG, "could not open folder", trail);
+		return steno_failed(error, ENAMETOOLONG, "could not open folder", trail);
 	dir = opendir(folder);
 	if (dir == NULL)
-		return errno == ENOENT || fail(error, errno, "could not open folder", folder);
+		return errno == ENOENT || steno_failed(error, errno, "could not open folder", folder);
 	for (errno = 0; ok && (entry = readdir(dir)) != NULL; errno = 0)
 		if (steno_slot_name_is_valid(entry->d_name) && !add_slot(slots, entry->d_name))
-			ok = fail(error, ENOMEM, "could not read folder", folder);
+			ok = steno_failed(error, ENOMEM, "could not read folder", folder);
 	if (ok && errno != 0)
-		ok = fail(error, errno, "could not read folder", folder);
+		ok = steno_failed(error, errno, "could not read folder", folder);
 	closedir(dir);
 	if (slots->count > 1)
 		qsort(slots->list, slots->count, sizeof(StenoSlot), by_name);

@@ -23,12 +23,12 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "utils/acl.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "audit_role.h"
+#include "cache.h"
 
 /* Known relations; when there are more, the cache starts anew. */
 #define MOST_RELATIONS 4096
@@ -46,16 +46,16 @@ typedef struct GrantedColumn
 
 typedef struct Granted
 {
-	Oid			relid;			/* key */
-	bool		valid;
+	StenoCacheEntry known;
 	AclMode		relation;		/* on the relation as a whole */
 	AclMode		any_column;		/* on one column at least */
 	int			count;
 	GrantedColumn *columns;
 } Granted;
 
-static HTAB *cache;
-static MemoryContext cache_context;
+static StenoCache cache = {
+	.name = "pg_steno audited relations", .entry_size = sizeof(Granted), .most = MOST_RELATIONS
+};
 
 /* Counts invalidations: one may come while we read what it is about. */
 static uint64 invalidations;
@@ -68,22 +68,8 @@ static bool missing_told;		/* the server's log says that there is none of that n
 static void
 invalidate(Datum arg, Oid relid)
 {
-	HASH_SEQ_STATUS all;
-	Granted    *g;
-
 	invalidations++;
-	if (cache == NULL)
-		return;
-	if (OidIsValid(relid))
-	{
-		g = hash_search(cache, &relid, HASH_FIND, NULL);
-		if (g)
-			g->valid = false;
-		return;
-	}
-	hash_seq_init(&all, cache);
-	while ((g = hash_seq_search(&all)) != NULL)
-		g->valid = false;
+	steno_cache_invalidate(&cache, relid);
 }
 
 /* A role or membership has changed. */
@@ -103,28 +89,16 @@ steno_audit_role_changed(void)
 }
 
 static void
-start_cache(void)
+register_callbacks(void)
 {
-	HASHCTL		info = {0};
 	static bool registered;
 
-	if (cache_context == NULL)
-		cache_context = AllocSetContextCreate(TopMemoryContext, "pg_steno audited relations",
-											  ALLOCSET_DEFAULT_SIZES);
-	cache = NULL;
-	MemoryContextReset(cache_context);
-	info.keysize = sizeof(Oid);
-	info.entrysize = sizeof(Granted);
-	info.hcxt = cache_context;
-	cache = hash_create("pg_steno audited relations", 128, &info,
-						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	if (!registered)
-	{
-		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-		CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
-		CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
-		registered = true;
-	}
+	if (registered)
+		return;
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
+	registered = true;
 }
 
 /* The privileges that a list gives the role. */
@@ -176,7 +150,7 @@ static void
 look_up(Granted *g)
 {
 	uint64		before = invalidations;
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(g->relid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(g->known.oid));
 	GrantedColumn *columns = NULL;
 	int			attributes = 0;
 	AttrNumber	attnum;
@@ -198,7 +172,7 @@ look_up(Granted *g)
 	for (attnum = FirstLowInvalidHeapAttributeNumber + 1; attnum <= attributes; attnum++)
 	{
 		AclMode		mode = attnum == InvalidAttrNumber ? 0 :
-			granted_on_column(g->relid, attnum);
+			granted_on_column(g->known.oid, attnum);
 
 		if (mode == 0)
 			continue;
@@ -208,7 +182,7 @@ look_up(Granted *g)
 			if (g->columns)
 				pfree(g->columns);
 			g->columns = NULL;
-			columns = MemoryContextAlloc(cache_context, sizeof(GrantedColumn) *
+			columns = MemoryContextAlloc(cache.context, sizeof(GrantedColumn) *
 										 (attributes - FirstLowInvalidHeapAttributeNumber));
 			g->columns = columns;
 		}
@@ -216,7 +190,7 @@ look_up(Granted *g)
 		columns[g->count++].mode = mode;
 		g->any_column |= mode;
 	}
-	g->valid = invalidations == before;
+	g->known.valid = invalidations == before;
 }
 
 /* The role of the setting; invalid: there is none of that name. */
@@ -247,23 +221,13 @@ static const Granted *
 find_granted(Oid relid)
 {
 	Granted    *g;
-	bool		found;
 
-	/* a failure on the way leaves an entry that is not valid */
-	if (unlikely(cache == NULL || hash_get_num_entries(cache) >= MOST_RELATIONS))
-		start_cache();
+	register_callbacks();
 	if (!OidIsValid(audit_role()))
 		return NULL;
-	g = hash_search(cache, &relid, HASH_ENTER, &found);
-	if (!found)
-	{
-		g->valid = false;
-		g->relation = 0;
-		g->any_column = 0;
-		g->count = 0;
-		g->columns = NULL;
-	}
-	if (!g->valid)
+	/* a failure on the way leaves an entry that is not valid */
+	g = steno_cache_enter(&cache, relid);
+	if (!g->known.valid)
 		look_up(g);
 	return g;
 }
@@ -343,7 +307,7 @@ steno_audit_relation(Oid relid, AclMode mode)
 bool
 steno_audit_known(const StenoPermission *p)
 {
-	const Granted *g = cache ? hash_search(cache, &p->relid, HASH_FIND, NULL) : NULL;
+	const Granted *g = steno_cache_find(&cache, p->relid);
 
 	return g != NULL && OidIsValid(role) && uses(g, p);
 }

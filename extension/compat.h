@@ -61,6 +61,13 @@ typedef RangeTblEntry StenoPermission;
 #define STENO_IDENTITY(port) ((port)->authn_id)
 #endif
 
+/* What a check hook makes: PostgreSQL 16 frees it with guc_free (407b50f2d42). */
+#if PG_VERSION_NUM >= 160000
+#define steno_guc_malloc(size) guc_malloc(LOG, size)
+#else
+#define steno_guc_malloc(size) malloc(size)
+#endif
+
 /* PostgreSQL 16 exports the search for a setting. */
 #if PG_VERSION_NUM >= 160000
 #define steno_find_setting(name) find_option(name, false, true, LOG)

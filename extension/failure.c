@@ -1,8 +1,9 @@
 /*
  * extension/failure.c
  *		Failures that no executor or utility hook sees: syntax errors, unknown
- *		tables, statements refused in an aborted transaction, failures at commit,
- *		clients that are refused, sessions that are terminated.
+ *		tables, statements refused in an aborted transaction, function calls that
+ *		are refused, failures at commit, clients that are refused, sessions that are
+ *		terminated.
  *
  * They are seen where the server's log would get them.
  */
@@ -44,19 +45,24 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 	return text;
 }
 
+/* source NULL: the client has called a function. */
 static void
-record_failure(const ErrorData *edata)
+record_failure(const char *source, const ErrorData *edata)
 {
 	StenoRecord record;
-	uint8		shape[8];
+	uint8		shape[8 + sizeof(STENO_CALL_COMMAND)];
 	uint8	   *p = shape;
-	int			len;
+	uint32		command_len = source ? 0 : strlen(STENO_CALL_COMMAND);
 
 	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	p = steno_put_varint(p, STENO_CLASS_ERROR);
-	memset(p, 0, 4);			/* no query id, command tag, relations, parameters */
-	p += 4;
+	*p++ = 0;					/* no query id */
+	p = steno_put_varint(p, command_len);
+	memcpy(p, STENO_CALL_COMMAND, command_len);
+	p += command_len;
+	memset(p, 0, 2);			/* no relations, parameters */
+	p += 2;
 	record.shape = shape;
 	record.shape_len = p - shape;
 	record.time = GetCurrentStatementStartTimestamp();
@@ -66,8 +72,13 @@ record_failure(const ErrorData *edata)
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = edata->sqlerrcode;
 	record.message = edata->message ? edata->message : "missing error text";
-	record.text = failed_text(debug_query_string, edata, &len);
-	record.text_len = len;
+	if (source)
+	{
+		int			len;
+
+		record.text = failed_text(source, edata, &len);
+		record.text_len = len;
+	}
 	steno_record_put_failed(&record);
 }
 
@@ -102,9 +113,9 @@ record_reported(ErrorData *edata)
 	recorded |= steno_statement_take_reported();
 	if (unlikely(steno_my.settings_dirty) && !recorded)
 		steno_settings_record_failing();
-	if (!recorded && debug_query_string != NULL &&
+	if (!recorded && (debug_query_string != NULL || steno_fastpath_message()) &&
 		steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
-		record_failure(edata);
+		record_failure(debug_query_string, edata);
 }
 
 static void
@@ -146,6 +157,7 @@ static void
 emit_log(ErrorData *edata)
 {
 	failure(edata);
+	steno_replication_logged(edata);
 	if (previous_emit)
 		previous_emit(edata);
 }

@@ -124,9 +124,9 @@ look_up(Known *k)
 	ReleaseSysCache(tuple);
 }
 
-/* A function's qualified name, and its kind; NULL for one of pg_catalog. */
+/* A function's qualified name, and its kind; NULL for one of pg_catalog, unless these are asked for. */
 const char *
-steno_function_name(Oid function, const char **kind)
+steno_function_name(Oid function, bool catalog, const char **kind)
 {
 	Known	   *k;
 	bool		found;
@@ -144,5 +144,5 @@ steno_function_name(Oid function, const char **kind)
 	if (!k->valid)
 		look_up(k);
 	*kind = k->kind;
-	return k->left_out ? NULL : k->name;
+	return k->left_out && !catalog ? NULL : k->name;
 }

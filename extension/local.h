@@ -200,6 +200,7 @@ typedef struct StenoLocal
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		transaction_over;	/* it has aborted; its block may still be there */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
+	bool		watch_functions;	/* those of pg_catalog, too */
 	int			delivery;		/* steno.delivery */
 	int			log_parameter_max_size;
 	int			open_room;

@@ -290,7 +290,7 @@ number_item(Naming *n)
 	const char *name = NULL;
 
 	if (n->item->class == ProcedureRelationId)
-		name = steno_function_name(n->item->oid, &type);
+		name = steno_function_name(n->item->oid, false, &type);
 	if (name == NULL)
 	{
 		snprintf(number, sizeof(number), "%u", n->item->oid);
@@ -377,32 +377,10 @@ steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action)
 }
 
 static void
-function_called(Oid function)
+add_function(StenoObjects *list, Oid function, const char *kind, const char *name)
 {
-	StenoStatement *s = NULL;
-	StenoObjects *list;
-	const char *kind;
-	const char *name;
 	Event	   *item;
 
-	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
-		return;
-	name = steno_function_name(function, &kind);
-	if (name == NULL)
-		return;
-	if (s != NULL)
-	{
-		if (s->objects && find(s->objects, ProcedureRelationId, function, 0))
-			return;
-		list = list_of(s);
-	}
-	else
-	{
-		if (pending == NULL)
-			pending = new_list();
-		steno_my.objects_pending = pending != NULL;
-		list = pending;
-	}
 	if (list == NULL || find(list, ProcedureRelationId, function, 0))
 		return;
 	item = append(list, ProcedureRelationId, function, 0, STENO_ACTION_EXECUTE);
@@ -414,6 +392,40 @@ function_called(Oid function)
 	item->type = keep(list, kind);
 	item->name = keep(list, name);
 	item->named = true;
+}
+
+static void
+function_called(Oid function)
+{
+	StenoStatement *s = NULL;
+	const char *kind;
+	const char *name;
+
+	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
+		return;
+	name = steno_function_name(function, false, &kind);
+	if (name == NULL)
+		return;
+	if (s != NULL)
+	{
+		if (s->objects == NULL || find(s->objects, ProcedureRelationId, function, 0) == NULL)
+			add_function(list_of(s), function, kind, name);
+		return;
+	}
+	if (pending == NULL)
+		pending = new_list();
+	steno_my.objects_pending = pending != NULL;
+	add_function(pending, function, kind, name);
+}
+
+/* The statement is the call of a function, be it one of pg_catalog. */
+void
+steno_objects_called(StenoStatement *s, Oid function)
+{
+	const char *kind;
+	const char *name = steno_function_name(function, true, &kind);
+
+	add_function(list_of(s), function, kind, name);
 }
 
 /* A query begins: what the planner called was for it. */
@@ -499,7 +511,22 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
 	if (steno_my.previous_access)
 		steno_my.previous_access(event, class, oid, sub, arg);
-	if (event == OAT_NAMESPACE_SEARCH || steno_my.state != STENO_READY || steno_my.paused)
+	if (event == OAT_NAMESPACE_SEARCH)
+	{
+		/* in a function call, the server looks at the schema right before it looks at the function */
+		steno_my.watch_functions = steno_my.previous_access != NULL || steno_fastpath_expected();
+		return;
+	}
+	if (event == OAT_FUNCTION_EXECUTE && steno_my.watch_functions)
+	{
+		steno_my.watch_functions = steno_my.previous_access != NULL;
+		if (steno_fastpath_expected())
+		{
+			steno_fastpath_call(oid);
+			return;
+		}
+	}
+	if (steno_my.state != STENO_READY || steno_my.paused)
 		return;
 	if (event == OAT_FUNCTION_EXECUTE)
 	{
@@ -517,7 +544,7 @@ object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
 	/* the functions of pg_catalog: operators, mostly */
 	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId &&
-			   steno_my.previous_access == NULL))
+			   !steno_my.watch_functions))
 		return;
 	object_accessed(event, class, oid, sub, arg);
 }
@@ -685,16 +712,6 @@ steno_objects_size(StenoObjects *list, uint32 room, int *omitted)
 	return size;
 }
 
-static uint8 *
-put_text(uint8 *p, const char *s)
-{
-	uint32		len = strlen(s);
-
-	p = steno_put_varint(p, len);
-	memcpy(p, s, len);
-	return p + len;
-}
-
 /* Write those that fit, as a shape has them. */
 uint8 *
 steno_objects_put(uint8 *p, const StenoObjects *list)
@@ -709,9 +726,9 @@ steno_objects_put(uint8 *p, const StenoObjects *list)
 		if (item->dropped)
 			continue;
 		*p++ = item->action;
-		p = put_text(p, text_of(list, item->type));
-		p = put_text(p, text_of(list, item->name));
-		p = put_text(p, text_of(list, item->to));
+		p = steno_put_string(p, text_of(list, item->type));
+		p = steno_put_string(p, text_of(list, item->name));
+		p = steno_put_string(p, text_of(list, item->to));
 	}
 	return p;
 }
@@ -722,5 +739,6 @@ steno_objects_install(void)
 	context = AllocSetContextCreate(TopMemoryContext, "pg_steno objects",
 									ALLOCSET_DEFAULT_SIZES);
 	steno_my.previous_access = object_access_hook;
+	steno_my.watch_functions = object_access_hook != NULL;
 	object_access_hook = object_access;
 }

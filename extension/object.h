@@ -33,7 +33,7 @@ extern void steno_objects_add_named(StenoStatement *s, Node *statement);
 
 /* ---- function.c ---- */
 
-extern const char *steno_function_name(Oid function, const char **kind);
+extern const char *steno_function_name(Oid function, bool catalog, const char **kind);
 
 #pragma GCC visibility pop
 

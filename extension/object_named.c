@@ -19,6 +19,7 @@
 #include "catalog/pg_largeobject.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_opfamily.h"
+#include "catalog/pg_parameter_acl.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_tablespace.h"
 #include "catalog/pg_type.h"
@@ -114,8 +115,11 @@ granted_on(ObjectType type, Node *object, Oid *class)
 		case OBJECT_FOREIGN_SERVER:
 			*class = ForeignServerRelationId;
 			return get_foreign_server_oid(name, true);
+		case OBJECT_PARAMETER_ACL:
+			*class = ParameterAclRelationId;
+			return ParameterAclLookup(name, true);
 		default:
-			return InvalidOid;	/* a setting, which is no object of the catalogs */
+			return InvalidOid;
 	}
 }
 

@@ -30,12 +30,12 @@
 #include "replication/walsender.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "cache.h"
 #include "compat.h"
 #include "rules.h"
 
@@ -75,34 +75,18 @@ steno_policy_switch(uint32 flag, bool on)
 
 typedef struct Known
 {
-	Oid			relid;			/* key */
-	bool		valid;
+	StenoCacheEntry known;
 	bool		in_catalog;		/* in pg_catalog */
 	StenoRuleMatches matches;
 } Known;
 
-static HTAB *cache;
-static MemoryContext cache_context;
+static StenoCache cache = {.name = "pg_steno rules", .entry_size = sizeof(Known)};
 static int	looked_up;			/* since the cache was started */
 
 static void
 invalidate(Datum arg, Oid relid)
 {
-	HASH_SEQ_STATUS all;
-	Known	   *k;
-
-	if (cache == NULL)
-		return;
-	if (OidIsValid(relid))
-	{
-		k = hash_search(cache, &relid, HASH_FIND, NULL);
-		if (k)
-			k->valid = false;
-		return;
-	}
-	hash_seq_init(&all, cache);
-	while ((k = hash_seq_search(&all)) != NULL)
-		k->valid = false;
+	steno_cache_invalidate(&cache, relid);
 }
 
 static void
@@ -137,31 +121,14 @@ register_callbacks(void)
 static void
 drop_cache(void)
 {
-	cache = NULL;
-	if (cache_context)
-		MemoryContextReset(cache_context);
-}
-
-static void
-start_cache(void)
-{
-	HASHCTL		info = {0};
-
-	if (cache_context == NULL)
-		cache_context = AllocSetContextCreate(TopMemoryContext, "pg_steno rules",
-											  ALLOCSET_DEFAULT_SIZES);
-	drop_cache();
+	steno_cache_drop(&cache);
 	looked_up = 0;
-	info.keysize = sizeof(Oid);
-	info.entrysize = sizeof(Known);
-	info.hcxt = cache_context;
-	cache = hash_create("pg_steno rules", 128, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
 static void
 look_up(Known *k)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->relid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->known.oid));
 	Form_pg_class class;
 	char	   *namespace;
 	uint32	   *indexes;
@@ -179,7 +146,7 @@ look_up(Known *k)
 		k->matches.count = steno_rules_of_object(&choice, namespace, NameStr(class->relname), indexes);
 		if (k->matches.count > 0)
 		{
-			uint32	   *kept = MemoryContextAlloc(cache_context, k->matches.count * sizeof(uint32));
+			uint32	   *kept = MemoryContextAlloc(cache.context, k->matches.count * sizeof(uint32));
 
 			memcpy(kept, indexes, k->matches.count * sizeof(uint32));
 			k->matches.indexes = kept;
@@ -188,7 +155,7 @@ look_up(Known *k)
 		pfree(namespace);
 	}
 	ReleaseSysCache(tuple);
-	k->valid = true;
+	k->known.valid = true;
 }
 
 /* While catalogs can be read: have at hand what rules need to know of a relation. */
@@ -196,20 +163,11 @@ void
 steno_policy_know(Oid relid)
 {
 	Known	   *k;
-	bool		found;
 
 	if (!choice.objects && !(steno_my.policy & STENO_POLICY_CATALOG))
 		return;
-	if (cache == NULL)
-		start_cache();
-	k = hash_search(cache, &relid, HASH_ENTER, &found);
-	if (!found)
-	{
-		k->valid = false;
-		k->in_catalog = false;
-		k->matches.count = 0;
-	}
-	if (!k->valid)
+	k = steno_cache_enter(&cache, relid);
+	if (!k->known.valid)
 	{
 		looked_up++;
 		look_up(k);
@@ -407,7 +365,7 @@ all_in_catalog(const StenoStatement *s, const StenoAccess *relations, int count)
 		return false;
 	for (i = 0; i < count; i++)
 	{
-		Known	   *k = cache ? hash_search(cache, &relations[i].relid, HASH_FIND, NULL) : NULL;
+		Known	   *k = steno_cache_find(&cache, relations[i].relid);
 
 		if (k == NULL || !k->in_catalog)
 			return false;
@@ -435,7 +393,7 @@ rule_of(int class, const StenoAccess *relations, int count, const char *text, si
 	}
 	for (i = 0; i < count; i++)
 	{
-		Known	   *k = cache ? hash_search(cache, &relations[i].relid, HASH_FIND, NULL) : NULL;
+		Known	   *k = steno_cache_find(&cache, relations[i].relid);
 
 		matches[i].count = 0;
 		if (k)

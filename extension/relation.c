@@ -13,11 +13,12 @@
 #include "catalog/pg_class.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
+
+#include "cache.h"
 
 /* Qualified and quoted, the longest name that PostgreSQL can make. */
 #define NAME_MAX_LEN (4 * NAMEDATALEN + 5)
@@ -27,15 +28,15 @@
 
 typedef struct Known
 {
-	Oid			relid;			/* key */
-	bool		valid;
+	StenoCacheEntry known;
 	uint8		type;
 	uint16		len;
 	char	   *name;
 } Known;
 
-static HTAB *cache;
-static MemoryContext cache_context;
+static StenoCache cache = {
+	.name = "pg_steno relations", .entry_size = sizeof(Known), .most = MOST_RELATIONS
+};
 
 static int
 relation_type(char relkind)
@@ -68,26 +69,13 @@ relation_type(char relkind)
 static void
 invalidate(Datum arg, Oid relid)
 {
-	HASH_SEQ_STATUS all;
-	Known	   *k;
 	int			i;
 
 	steno_forget_shapes();
 	for (i = 0; i < STENO_NEAR_RELATIONS; i++)
 		if (!OidIsValid(relid) || steno_my.near_relids[i] == relid)
 			steno_my.near_relids[i] = InvalidOid;
-	if (cache == NULL)
-		return;
-	if (OidIsValid(relid))
-	{
-		k = hash_search(cache, &relid, HASH_FIND, NULL);
-		if (k)
-			k->valid = false;
-		return;
-	}
-	hash_seq_init(&all, cache);
-	while ((k = hash_seq_search(&all)) != NULL)
-		k->valid = false;
+	steno_cache_invalidate(&cache, relid);
 }
 
 /* A schema was renamed, perhaps: all names are in doubt. */
@@ -98,34 +86,21 @@ invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 static void
-start_cache(void)
+register_callbacks(void)
 {
-	HASHCTL		info = {0};
 	static bool registered;
 
-	if (cache_context == NULL)
-		cache_context = AllocSetContextCreate(TopMemoryContext, "pg_steno relations",
-											  ALLOCSET_DEFAULT_SIZES);
-	else
-		MemoryContextReset(cache_context);
-	cache = NULL;
-	info.keysize = sizeof(Oid);
-	info.entrysize = sizeof(Known);
-	info.hcxt = cache_context;
-	cache = hash_create("pg_steno relations", 128, &info,
-						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	if (!registered)
-	{
-		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-		CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, (Datum) 0);
-		registered = true;
-	}
+	if (registered)
+		return;
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, (Datum) 0);
+	registered = true;
 }
 
 static void
 look_up(Known *k)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->relid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->known.oid));
 
 	k->type = STENO_RELTYPE_OTHER;
 	if (HeapTupleIsValid(tuple))
@@ -147,8 +122,8 @@ look_up(Known *k)
 		ReleaseSysCache(tuple);
 	}
 	else
-		k->len = snprintf(k->name, NAME_MAX_LEN, "%u", k->relid);
-	k->valid = true;
+		k->len = snprintf(k->name, NAME_MAX_LEN, "%u", k->known.oid);
+	k->known.valid = true;
 }
 
 /* Keep the name at hand: most statements need no more. */
@@ -159,7 +134,7 @@ keep_near(const Known *k)
 
 	if (k->len > STENO_NEAR_NAME)
 		return;
-	steno_my.near_relids[steno_my.near_next] = k->relid;
+	steno_my.near_relids[steno_my.near_next] = k->known.oid;
 	steno_my.near_next = (steno_my.near_next + 1) % STENO_NEAR_RELATIONS;
 	near->type = k->type;
 	near->len = k->len;
@@ -171,20 +146,12 @@ STENO_COLD void
 steno_relation_learn(Oid relid)
 {
 	Known	   *k;
-	bool		found;
 
-	if (cache == NULL || hash_get_num_entries(cache) >= MOST_RELATIONS)
-		start_cache();
-	k = hash_search(cache, &relid, HASH_ENTER, &found);
-	if (!found)
-	{
-		k->valid = false;
-		k->len = 0;
-		k->name = NULL;
-	}
+	register_callbacks();
+	k = steno_cache_enter(&cache, relid);
 	if (k->name == NULL)
-		k->name = MemoryContextAlloc(cache_context, NAME_MAX_LEN);
-	if (!k->valid)
+		k->name = MemoryContextAlloc(cache.context, NAME_MAX_LEN);
+	if (!k->known.valid)
 		look_up(k);
 	keep_near(k);
 }
@@ -192,7 +159,7 @@ steno_relation_learn(Oid relid)
 STENO_COLD static Known *
 find_known(Oid relid)
 {
-	return cache ? hash_search(cache, &relid, HASH_FIND, NULL) : NULL;
+	return steno_cache_find(&cache, relid);
 }
 
 /* Room that steno_relation_put needs. */

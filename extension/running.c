@@ -147,10 +147,7 @@ announce(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 		return true;
 	m->m.kind = STENO_KIND_START;
 	m->seq = 0;
-	m->duration = STENO_NONE64;
-	m->rows = STENO_NONE64;
-	m->xid = 0;
-	m->outcome = STENO_OUTCOME_RUNNING;
+	steno_message_begun(m, STENO_OUTCOME_RUNNING);
 	announced[i] = atomic_load_explicit(&f.version, memory_order_relaxed);
 	return steno_writer_add(w, &drain->sources[i], &m->m);
 }

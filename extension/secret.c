@@ -110,3 +110,30 @@ steno_secret_hide(StenoRecord *record)
 	if (text && steno_redact_suspect(text, len))
 		steno_secret_hide_text(text, len, &record->text, &record->text_len);
 }
+
+/*
+ * The value of a setting, such as a shell command, without its secrets; out has room for
+ * STENO_SETTING_VALUE bytes.  It is looked at as a literal's contents are.
+ */
+STENO_COLD void
+steno_secret_hide_value(const char *value, char *out)
+{
+	static const char quote[] = "$value$";
+	const uint64 quote_len = sizeof(quote) - 1;
+	uint64		len = strlen(value);
+	char	   *literal;
+	const char *hidden;
+	uint64		hidden_len;
+
+	strlcpy(out, value, STENO_SETTING_VALUE);
+	if (!steno_redact_suspect(value, len))
+		return;
+	strlcpy(out, STENO_REDACTED, STENO_SETTING_VALUE);
+	literal = scratch(len + 2 * quote_len + 1);
+	if (literal == NULL)
+		return;
+	snprintf(literal, len + 2 * quote_len + 1, "%s%s%s", quote, value, quote);
+	steno_secret_hide_text(literal, len + 2 * quote_len, &hidden, &hidden_len);
+	if (hidden_len >= 2 * quote_len)
+		strlcpy(out, hidden + quote_len, Min(hidden_len - 2 * quote_len + 1, STENO_SETTING_VALUE));
+}

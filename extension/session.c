@@ -60,14 +60,10 @@ static char death_message[512];
 static uint8 *
 put_fact(uint8 *p, int key, const char *value)
 {
-	size_t		len = value ? strlen(value) : 0;
-
-	if (len == 0)
+	if (value == NULL || value[0] == '\0')
 		return p;
 	*p++ = key;
-	p = steno_put_varint(p, len);
-	memcpy(p, value, len);
-	return p + len;
+	return steno_put_string(p, value);
 }
 
 /*
@@ -253,7 +249,8 @@ find_application(void)
 
 	steno_my.application = application_name;
 	/* before its options are processed, a client's is in the startup packet */
-	if (*name == '\0' && !OidIsValid(MyDatabaseId) && MyProcPort && MyProcPort->application_name)
+	if (*name == '\0' && (!OidIsValid(MyDatabaseId) || !IsNormalProcessingMode()) &&
+		MyProcPort && MyProcPort->application_name)
 		name = MyProcPort->application_name;
 	changed |= take_fact(known.application, sizeof(known.application), name);
 	changed |= take_fact(known.app_user, sizeof(known.app_user), steno_app_user);
@@ -423,7 +420,7 @@ steno_session_attach(void)
 	if (MyProc == NULL || proc_exit_inprogress)
 		return false;
 	if (!steno_active() || !IsUnderPostmaster || IsParallelWorker() ||
-		IsAutoVacuumWorkerProcess())
+		MyBackendType == B_AUTOVAC_WORKER)
 	{
 		steno_my.state = STENO_DEAD;	/* a parallel query is its leader's record */
 		return false;

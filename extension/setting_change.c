@@ -23,6 +23,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "redact.h"
 
 /* Settings that can change while the server runs. */
 static const struct
@@ -69,6 +70,9 @@ watched(int i)
 }
 
 /* Of a value that has no room, the beginning and a hash. */
+#define CUT_AT (STENO_SETTING_VALUE - 20)
+#define CUT_LEN (CUT_AT + 4 + 8)
+
 static void
 current_value(int i, char *value)
 {
@@ -79,8 +83,19 @@ current_value(int i, char *value)
 		v = "";
 	len = strlcpy(value, v, STENO_SETTING_VALUE);
 	if (len >= STENO_SETTING_VALUE)
-		snprintf(value + STENO_SETTING_VALUE - 20, 20, "... %08x",
+		snprintf(value + CUT_AT, STENO_SETTING_VALUE - CUT_AT, "... %08x",
 				 hash_bytes((const unsigned char *) v, (int) len));
+}
+
+/* What a record may say of a value: of a secret that was cut, nobody sees any more that it is one. */
+static void
+show_value(const char *value, char *shown)
+{
+	if (strlen(value) == CUT_LEN && strncmp(value + CUT_AT, "... ", 4) == 0 &&
+		steno_redact_suspect(value, CUT_AT))
+		strlcpy(shown, STENO_REDACTED, STENO_SETTING_VALUE);
+	else
+		steno_secret_hide_value(value, shown);
 }
 
 static GucSource
@@ -148,6 +163,32 @@ steno_settings_baseline(void)
 }
 
 /*
+ * At the server's start: what the configuration says, names and values, so that a
+ * change that came by a restart is seen, too.  Room for STENO_SETTINGS_MOST pairs.
+ * Returns how many there are.
+ */
+int
+steno_settings_configured(const char **pairs)
+{
+	static char shown[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
+	char		value[STENO_SETTING_VALUE];
+	int			count = 0;
+	int			i;
+
+	for (i = 0; i < (int) lengthof(settings); i++)
+	{
+		if (source_of(i) == PGC_S_DEFAULT)
+			continue;
+		current_value(i, value);
+		show_value(value, shown[count]);
+		pairs[2 * count] = settings[i].name;
+		pairs[2 * count + 1] = shown[count];
+		count++;
+	}
+	return count;
+}
+
+/*
  * Writer 0 has reloaded the configuration: change is called for each change.
  * Returns whether there was any; when all is in the trail, they are to be
  * published.
@@ -159,6 +200,8 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 		(1u << STENO_CLASS_SETTING);
 	bool		any = false;
 	char		value[STENO_SETTING_VALUE];
+	char		old[STENO_SETTING_VALUE];
+	char		new[STENO_SETTING_VALUE];
 	int			i;
 
 	for (i = 0; i < (int) lengthof(settings); i++)
@@ -169,20 +212,18 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 		if (strcmp(value, steno_control->settings[i]) == 0)
 			continue;
 		any = true;
-		if (recorded)
-			change(settings[i].name, steno_control->settings[i], value);
+		if (!recorded)
+			continue;
+		show_value(steno_control->settings[i], old);
+		show_value(value, new);
+		change(settings[i].name, old, new);
+	}
+	if (steno_my.scratch_used)
+	{
+		MemoryContextReset(steno_my.scratch);
+		steno_my.scratch_used = false;
 	}
 	return any;
-}
-
-static uint8 *
-put_string(uint8 *p, const char *s)
-{
-	size_t		len = strlen(s);
-
-	p = steno_put_varint(p, len);
-	memcpy(p, s, len);
-	return p + len;
 }
 
 /* Without memory or, when failing, catalogs: refused statements come here, too. */
@@ -191,8 +232,10 @@ record_change(int i, const char *value, bool failing)
 {
 	/* class; no query id, command tag, relations, parameters */
 	static const uint8 shape[5] = {STENO_CLASS_SETTING};
+	char		old[STENO_SETTING_VALUE];
+	char		new[STENO_SETTING_VALUE];
 	const char *pairs[][2] = {
-		{"name", settings[i].name}, {"old", in_force[i]}, {"new", value}, {"source", source_name(i)}
+		{"name", settings[i].name}, {"old", old}, {"new", new}, {"source", source_name(i)}
 	};
 	StenoRecord record;
 	uint8		extra[4 * (8 + 2 * STENO_VARINT_MAX) + NAMEDATALEN + 2 * STENO_SETTING_VALUE + 16];
@@ -201,8 +244,10 @@ record_change(int i, const char *value, bool failing)
 
 	if (!steno_class_logged(STENO_CLASS_SETTING))
 		return;
+	show_value(in_force[i], old);
+	show_value(value, new);
 	for (j = 0; j < (int) lengthof(pairs); j++)
-		p = put_string(put_string(p, pairs[j][0]), pairs[j][1]);
+		p = steno_put_string(steno_put_string(p, pairs[j][0]), pairs[j][1]);
 	if (failing)
 		steno_session_failing(InvalidOid);
 	else

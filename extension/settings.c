@@ -3,6 +3,7 @@
  *		Defines the settings of settings.def, and checks their values.
  */
 #include "steno.h"
+#include "compat.h"
 
 #include "utils/guc.h"
 #include "utils/varlena.h"
@@ -129,7 +130,7 @@ check_classes(char **newval, void **extra, GucSource source)
 	list_free(names);
 	pfree(copy);
 
-	*extra = malloc(sizeof(uint32));
+	*extra = steno_guc_malloc(sizeof(uint32));
 	if (*extra == NULL)
 		return false;
 	*(uint32 *) *extra = mask;

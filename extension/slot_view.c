@@ -72,11 +72,7 @@ steno_sql_slots(PG_FUNCTION_ARGS)
 	StenoSlots	slots = {0};
 	StenoError	error = {0};
 
-	if (!steno_active())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_steno is not active"),
-				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
+	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
 	/* the trail first: a slot that moves on meanwhile must not look lost */
 	if (!steno_kept_list(steno_directory, NULL, &kept, &error) ||

@@ -202,6 +202,13 @@ take_number(StenoStatement *s)
 	steno_my.substatements = 0;
 }
 
+/* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */
+static inline bool
+takes_nested(int class)
+{
+	return steno_my.log_nested || (steno_mandatory_mask & (1u << class)) != 0;
+}
+
 /* Number and time a statement, and decide whether it is recorded. */
 static pg_attribute_always_inline void
 number(StenoStatement *s, const char *source, int location, int length,
@@ -225,10 +232,10 @@ number(StenoStatement *s, const char *source, int location, int length,
 		s->statement = steno_my.statement;
 		s->substatement = ++steno_my.substatements;
 	}
-	s->recorded = s->top_level || steno_my.log_nested || forced;
-	s->failures = s->recorded && steno_class_logged(STENO_CLASS_ERROR);
+	forced |= s->top_level;
+	s->failures = (forced || takes_nested(STENO_CLASS_ERROR)) && steno_class_logged(STENO_CLASS_ERROR);
 	s->audited = 0;
-	s->recorded = s->recorded && steno_class_logged(class);
+	s->recorded = (forced || takes_nested(class)) && steno_class_logged(class);
 	s->objects = NULL;
 	if (unlikely(steno_my.objects_pending) && s->top_level)
 		steno_objects_adopt(s);
@@ -311,7 +318,7 @@ steno_begin_audited(StenoStatement *s)
 STENO_COLD void
 steno_begin_also(StenoStatement *s, int class)
 {
-	if (s->recorded || !steno_class_logged(class) || !(s->top_level || steno_my.log_nested))
+	if (s->recorded || !steno_class_logged(class) || !(s->top_level || takes_nested(class)))
 		return;
 	s->policy |= STENO_S_ALSO;
 	begin_recorded(s);
@@ -488,9 +495,17 @@ steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 
 /* ---- objects ---- */
 
+static inline bool
+makes_table(const StenoLevel *l)
+{
+	return l->query && l->query->dest && l->query->dest->mydest == DestIntoRel &&
+		l->outer && l->outer->utility;
+}
+
 /*
  * The statement whose record tells of what happens to objects now: the innermost
- * that runs, or, when steno.log_nested leaves it out, the one around it.
+ * that runs, or, when steno.log_nested leaves it out, the one around it.  The table
+ * of CREATE TABLE AS EXECUTE is made by that statement, though its query runs.
  * NULL: none.  function: one is called, for which a statement is recorded
  * whatever its own class.
  */
@@ -504,9 +519,9 @@ steno_statement_of_event(bool function)
 		StenoOpen  *o = l->utility ? NULL : steno_find_open(l->query);
 		StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
 
-		if (s == NULL)
+		if (s == NULL || (!function && makes_table(l)))
 			continue;
-		if (function && !s->recorded && (s->top_level || steno_my.log_nested) &&
+		if (function && !s->recorded && (s->top_level || takes_nested(STENO_CLASS_FUNCTION)) &&
 			!(s->policy & (STENO_S_SKIPPED | STENO_S_NOISE)))
 		{
 			s->recorded = true;
@@ -536,7 +551,7 @@ record_raised(void)
 	/* the outer statements fail with the same message */
 	if (raised_query)
 		(void) steno_secret_hide_message(raised_query, strlen(raised_query), raised_message);
-	if (raised_query == NULL || steno_my.level == NULL || !steno_my.log_nested ||
+	if (raised_query == NULL || steno_my.level == NULL || !takes_nested(STENO_CLASS_ERROR) ||
 		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
 		return;
 	steno_session_failing(InvalidOid);
@@ -793,6 +808,8 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 			steno_my.subid = mine;
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
+			/* after a savepoint, the transaction goes on when a client's statement has failed */
+			fail_unreported();
 			steno_my.subid = parent;
 			close_open(mine);
 			steno_objects_forget_pending();

@@ -254,6 +254,7 @@ extern void steno_planner_install(void);
 extern void steno_utility_install(void);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_utility_ended(StenoLevel *l);
+extern void steno_utility_call(Oid function);
 extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_forget_utility(StenoLevel *l);

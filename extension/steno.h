@@ -11,6 +11,7 @@
  *		statement.h, .c		statements: beginning, shape, failure
  *		planner.c, query.c, utility.c
  *							the hooks of planner, executor, and utility statements
+ *		fastpath.c			functions that clients call without a statement
  *		transaction.c		ends of transactions that wrote
  *		running.c			start records
  *		delivery.h, .c		statements that wait for the disk, waits that are cancelled
@@ -18,6 +19,7 @@
  *		object.h, object*.c, function.c
  *							objects that statements change, functions that they call
  *		failure.c, split.c	failures that never reach the executor
+ *		replication.c		commands of walsenders
  *		rules.c				the rules file
  *		policy.c			what rules and the switches for noise say of statements
  *		relation.c, param.c	what a statement touched, and with which values
@@ -200,6 +202,9 @@ steno_active(void)
 	return steno_rings.file != NULL;
 }
 
+/* For SQL functions: an error if it does not. */
+extern void steno_require_active(void);
+
 /* ---- local.h: this process ---- */
 
 #include "local.h"
@@ -308,6 +313,7 @@ extern int	steno_class_of_utility(Node *statement);
 typedef struct StenoObjects StenoObjects;
 
 extern void steno_objects_install(void);
+extern void steno_objects_called(StenoStatement *s, Oid function);
 extern void steno_objects_adopt(StenoStatement *s);
 extern void steno_objects_finish(StenoStatement *s, Node *utility);
 extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *omitted);
@@ -347,10 +353,24 @@ steno_wants_start(const StenoStatement *s)
 extern void steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
+extern void steno_secret_hide_value(const char *value, char *out);
+
+/* ---- fastpath.c ---- */
+
+/* A client's function call, where others have a command tag. */
+#define STENO_CALL_COMMAND "FUNCTION CALL"
+
+extern bool steno_fastpath_message(void);
+extern bool steno_fastpath_expected(void);
+extern void steno_fastpath_call(Oid function);
 
 /* ---- failure.c ---- */
 
 extern void steno_failure_install(void);
+
+/* ---- replication.c ---- */
+
+extern void steno_replication_logged(const ErrorData *edata);
 
 /* ---- split.c ---- */
 
@@ -440,6 +460,7 @@ extern void steno_settings_record(void);
 extern void steno_settings_record_failing(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_publish(void);
+extern int	steno_settings_configured(const char **pairs);
 extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
 
 /* ---- trouble.c, claim.c ---- */

@@ -700,11 +700,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	int			n = 0;
 	uint32		i;
 
-	if (!steno_active())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_steno is not active"),
-				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
+	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
 	for (i = 0; i < steno_rings.file->nwriters; i++)
 	{

@@ -17,17 +17,34 @@
 #include "compat.h"
 #include "statement.h"
 
+/* Make the record of a utility statement, but for what is known at its end only. */
+static void
+make_record(const StenoLevel *l, StenoRecord *record)
+{
+	const StenoStatement *s = l->utility;
+	uint8	   *end;
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	end = steno_make_shape(record, s->class, 0, l->command, l->relations,
+						   l->relations_count, NULL, s->objects);
+	if (end == NULL)
+		return;
+	end = steno_put_varint(end, 0);
+	if (s->objects)
+		end = steno_objects_put(end, s->objects);
+	record->shape_len = end - record->shape;
+}
+
 STENO_HOT void
 steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
 	StenoStatement *s = l->utility;
 	StenoRecord record;
-	uint8	   *end;
 
 	if (l->staged && steno_my.staged != NULL)
 	{
-		/* what has been added since it was staged is not in there */
-		bool		whole = s->objects == NULL && l->relations_count == 0 && s->audited == 0;
+		/* what has been added since it was staged is not in there; an object unstages it */
+		bool		whole = l->relations_count == 0 && s->audited == 0;
 
 		if (likely(whole && edata == NULL))
 		{
@@ -49,16 +66,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		return;
 	if (edata)
 		steno_session_failing(s->user_id);
-	steno_record_init(&record, STENO_KIND_STATEMENT);
-	end = steno_make_shape(&record, s->class, 0, l->command, l->relations,
-						   l->relations_count, NULL, s->objects);
-	if (end)
-	{
-		end = steno_put_varint(end, 0);
-		if (s->objects)
-			end = steno_objects_put(end, s->objects);
-		record.shape_len = end - record.shape;
-	}
+	make_record(l, &record);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;
 	steno_put_ended(s, &record, edata);
@@ -68,21 +76,18 @@ STENO_COLD static void
 record_start(StenoLevel *l)
 {
 	StenoRecord record;
-	uint8	   *end;
 
 	if (!steno_delivery_starts(l->utility))
 		return;
-	steno_record_init(&record, STENO_KIND_START);
-	end = steno_make_shape(&record, l->utility->class, 0, l->command, NULL, 0, NULL, NULL);
-	if (end)
-		record.shape_len = steno_put_varint(end, 0) - record.shape;
+	make_record(l, &record);
 	steno_running_record(l->utility, &record);
 	steno_delivery_hold_utility(l);
 }
 
 /*
  * The utility statement runs a query that is part of its record, as CREATE TABLE AS
- * and EXPLAIN ANALYZE do: it is recorded if the query's class is.
+ * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
+ * the class of that is.
  */
 STENO_COLD void
 steno_utility_queries(StenoLevel *l, int class)
@@ -264,19 +269,42 @@ stage_transaction(const StenoLevel *l)
 	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
 }
 
-STENO_HOT static void
-enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
+/* EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
+static bool
+executes(Node *statement)
+{
+	for (;;)
+	{
+		if (IsA(statement, ExplainStmt))
+			statement = ((ExplainStmt *) statement)->query;
+		else if (IsA(statement, CreateTableAsStmt))
+			statement = ((CreateTableAsStmt *) statement)->query;
+		else if (IsA(statement, Query) && ((Query *) statement)->commandType == CMD_UTILITY)
+			statement = ((Query *) statement)->utilityStmt;
+		else
+			return IsA(statement, ExecuteStmt);
+	}
+}
+
+static inline void
+enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 {
 	steno_enter(l, NULL, s, s->depth);
-	l->command = command_of(statement);
-	l->declares = IsA(statement, DeclareCursorStmt);
-	l->changes = changes_session(statement);
-	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
-	l->forces = l->declares || IsA(statement, ExecuteStmt);
+	l->command = command;
 	l->relations_count = 0;
 	l->relations_room = STENO_FEW_RELATIONS;
 	l->few = few;
 	l->relations = few;
+}
+
+STENO_HOT static void
+enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
+{
+	enter(l, s, command_of(statement), few);
+	l->declares = IsA(statement, DeclareCursorStmt);
+	l->changes = changes_session(statement);
+	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
+	l->forces = l->declares || (s->class != STENO_CLASS_TRANSACTION && executes(statement));
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);
 	if (unlikely(steno_my.policy != 0))
@@ -344,6 +372,60 @@ steno_utility_ended(StenoLevel *l)
 	steno_forget_utility(l);
 }
 
+/* A client's statement begins while that of its last message seems to run: its end was kept from us. */
+static inline void
+leave_last(void)
+{
+	if (unlikely(steno_my.level == &steno_top_level && steno_top_level.ending))
+		steno_utility_ended(&steno_top_level);
+	steno_my.level = NULL;
+}
+
+/* ---- function calls ---- */
+
+/* All of the record is known but its numbers. */
+static bool
+stage_call(const StenoLevel *l)
+{
+	const StenoStatement *s = l->utility;
+	StenoRecord record;
+
+	/* what its failure says may have to be redacted: then it is made at the end */
+	if (!s->recorded || s->redact != 0)
+		return false;
+	make_record(l, &record);
+	steno_fill(&record, s);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_apply(s, &record);
+	return steno_record_stage(&record);
+}
+
+/* A client's function call begins (fastpath.c): a statement without text. */
+STENO_COLD void
+steno_utility_call(Oid function)
+{
+	static StenoAccess few[STENO_FEW_RELATIONS];
+	StenoLevel *l = &steno_top_level;
+	StenoStatement *s = &steno_my.top_utility;
+
+	leave_last();
+	steno_begin(s, NULL, 0, 0, STENO_CLASS_FUNCTION, 0, false);
+	s->text = NULL;
+	enter(l, s, STENO_CALL_COMMAND, few);
+	l->ending = true;
+	if (s->recorded || s->failures)
+		steno_objects_called(s, function);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_judge(s, NULL, 0, false);
+	if (steno_wants_start(s))
+		record_start(l);
+	l->staged = stage_call(l);
+	if (!l->staged)
+		steno_show(s);
+}
+
+/* ---- the hook, and whose statement it is ---- */
+
 #define UTILITY_ARGS PlannedStmt *plan, const char *source, bool read_only_tree, \
 	ProcessUtilityContext context, ParamListInfo params, \
 	QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion
@@ -358,10 +440,7 @@ client_utility(UTILITY_ARGS)
 	StenoStatement *s = &steno_my.top_utility;
 	Node	   *statement = plan->utilityStmt;
 
-	/* should its end, or its failure, have been kept from us */
-	if (unlikely(steno_my.level == &steno_top_level && steno_top_level.ending))
-		steno_utility_ended(&steno_top_level);
-	steno_my.level = NULL;
+	leave_last();
 	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, s, statement, few);
@@ -414,10 +493,15 @@ nested_utility(UTILITY_ARGS)
 STENO_HOT static void
 process_utility(UTILITY_ARGS)
 {
+	bool		recording;
+
 	steno_ring_prefetch(&steno_my.producer, 3);
+	recording = steno_recording();
 	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
-	if (!steno_recording() || context == PROCESS_UTILITY_SUBCOMMAND)
+	if (!recording || context == PROCESS_UTILITY_SUBCOMMAND)
 	{
+		if (recording && steno_my.level && steno_my.level->utility)
+			steno_utility_queries(steno_my.level, steno_class_of_utility(plan->utilityStmt));
 		call_utility(UTILITY_PASS);
 		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
 			steno_settings_record();	/* recording may have been switched on */

@@ -24,8 +24,8 @@ PG_FUNCTION_INFO_V1(steno_sql_flush);
 PG_FUNCTION_INFO_V1(steno_sql_rotate);
 PG_FUNCTION_INFO_V1(steno_sql_note);
 
-static void
-require_active(void)
+void
+steno_require_active(void)
 {
 	if (!steno_active())
 		ereport(ERROR,
@@ -48,7 +48,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	require_active();
+	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
 	for (i = 0; i < steno_rings.file->nwriters; i++)
 	{
@@ -99,7 +99,7 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	require_active();
+	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
 	for (i = 0; i < steno_rings.file->nrings; i++)
 	{
@@ -185,7 +185,7 @@ steno_sql_rules(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StenoRules *rules;
 
-	require_active();
+	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
 	rules = steno_rules_now();
 	if (rules == NULL)
@@ -242,7 +242,7 @@ ask_writers(size_t requested, size_t done)
 Datum
 steno_sql_flush(PG_FUNCTION_ARGS)
 {
-	require_active();
+	steno_require_active();
 	ask_writers(offsetof(StenoWriterControl, flush_requested),
 				offsetof(StenoWriterControl, flush_done));
 	PG_RETURN_VOID();
@@ -252,7 +252,7 @@ steno_sql_flush(PG_FUNCTION_ARGS)
 Datum
 steno_sql_rotate(PG_FUNCTION_ARGS)
 {
-	require_active();
+	steno_require_active();
 	ask_writers(offsetof(StenoWriterControl, rotate_requested),
 				offsetof(StenoWriterControl, rotate_done));
 	PG_RETURN_VOID();
@@ -265,7 +265,7 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	text	   *note = PG_GETARG_TEXT_PP(0);
 	StenoRecord record;
 
-	require_active();
+	steno_require_active();
 	if (!steno_session_ready())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -276,6 +276,7 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	record.text = VARDATA_ANY(note);
 	record.text_len = VARSIZE_ANY_EXHDR(note);
 	record.xid = GetTopTransactionIdIfAny();
+	steno_secret_hide(&record);
 	steno_record_put(&record, false);
 	steno_delivery_raise();
 	PG_RETURN_VOID();

@@ -454,16 +454,6 @@ steno_writer_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 
 /* ---- the writer's own records ---- */
 
-static uint8 *
-put_bytes(uint8 *p, const char *s)
-{
-	size_t		len = strlen(s);
-
-	p = steno_put_varint(p, len);
-	memcpy(p, s, len);
-	return p + len;
-}
-
 /* A record of this writer with a few pairs of extra facts; false as with steno_writer_add. */
 static bool
 put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
@@ -471,7 +461,7 @@ put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count
 	union
 	{
 		StenoRecordMessage m;
-		uint8		bytes[4096];
+		uint8		bytes[16384];
 	}			buf;
 	uint8	   *p = (uint8 *) (&buf.m + 1);
 	uint8	   *extra;
@@ -493,7 +483,7 @@ put_own(StenoWriter *w, int kind, int class, const char *const *pairs, int count
 	}
 	extra = p;
 	for (i = 0; i < count * 2; i++)
-		p = put_bytes(p, pairs[i]);
+		p = steno_put_string(p, pairs[i]);
 	buf.m.extra_count = count;
 	buf.m.extra_len = p - extra;
 	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
@@ -513,6 +503,15 @@ void
 steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
 {
 	put_own(w, STENO_KIND_SERVER, 0, pairs, count);
+}
+
+/* The server has started, with these settings. */
+static void
+put_start(StenoWriter *w)
+{
+	const char *pairs[2 * (2 + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
+
+	put_own(w, STENO_KIND_SERVER, 0, pairs, 2 + steno_settings_configured(pairs + 4));
 }
 
 static void
@@ -585,7 +584,7 @@ describe_self(StenoWriter *w)
 	memcpy(p + STENO_SESSION_PID, &pid, sizeof(pid));
 	p += STENO_SESSION_FACTS;
 	*p++ = STENO_SESSION_BACKEND_TYPE;
-	p = put_bytes(p, "steno writer");
+	p = steno_put_string(p, "steno writer");
 	w->self.body_len = p - w->self.body;
 	w->self.generation = UINT64_MAX;
 }
@@ -604,10 +603,10 @@ open_stream(StenoWriter *w)
 		nap(20);
 	}
 	while (!steno_trail_hold(&error) ||
-		   !steno_stream_open_crypt(&w->stream, steno_directory, w->number,
-									GetSystemIdentifier(), PG_VERSION_NUM,
-									(mode_t) steno_file_mode, steno_key_crypt(),
-									GetCurrentTimestamp(), &found, &error))
+		   !steno_stream_open(&w->stream, steno_directory, w->number,
+							  GetSystemIdentifier(), PG_VERSION_NUM,
+							  (mode_t) steno_file_mode, steno_key_crypt(),
+							  GetCurrentTimestamp(), &found, &error))
 	{
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (!steno_writer_wait(w))
@@ -913,7 +912,7 @@ steno_writer_main(Datum main_arg)
 	if (w->number == 0)
 	{
 		steno_recover_rings(w);
-		steno_writer_event(w, "start", NULL, NULL);
+		put_start(w);
 		steno_rules_started(rules_changed);
 	}
 	steno_drain_init(&live, &steno_rings, w->number);

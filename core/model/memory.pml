@@ -13,6 +13,9 @@
  *		An acquire load takes the view of what it reads over; a relaxed one keeps it
  *		for the next acquire fence.
  *		Sequentially consistent fences exchange views with one another, both ways.
+ *		Accesses that are sequentially consistent are acquire and release, too; and such a load
+ *		reads no older value than the last such store to the same location has left, or than
+ *		who was at such a fence knew.
  *
  * This is the usual operational reading of C11 as repaired in 2017 ("RC11"):
  * store buffering and message passing fail as they do on hardware, and a
@@ -21,7 +24,7 @@
  * memory is used: reading or writing it asserts that everything that another
  * thread did to it came before (no data race), as C11 asks.
  *
- * A stores goes to the end of its location's history.
+ * A store goes to the end of its location's history.
  *
  * A model defines THREADS, LOCATIONS, HISTORY, and CELLS if it has plain memory, then
  * includes this file.  Everything is 0 at first, and known to all.
@@ -30,7 +33,7 @@
 #define ACQUIRE 1
 #define RELEASE 2
 #define ACQ_REL 3
-#define SEQ_CST 4				/* fences only */
+#define SEQ_CST 4
 
 #ifndef CELLS
 #define CELLS 0
@@ -173,11 +176,25 @@ byte place_;
 	:: else -> break \
 	od
 
+/*
+ * A thread that may be killed: what it has read by an acquire load was in memory before all
+ * that it stores later, so who finds that (look_at_the_dead) finds this, too.
+ */
+#ifdef DEATH
+#define acquired_(me, view) take_over(fenced[me], view)
+#else
+#define acquired_(me, view) skip
+#endif
+
 /* var = atomic_load_explicit(x, how) */
 inline load(me, x, how, var)
 {
 	atomic {
 		pick_ = now[me].at[x];
+		if
+		:: how == SEQ_CST && pick_ < agreed.at[x] -> pick_ = agreed.at[x]
+		:: else
+		fi;
 		do
 		:: pick_ < memory[x].last -> pick_++
 		:: break
@@ -193,7 +210,9 @@ inline load(me, x, how, var)
 			:: else
 			fi;
 			if
-			:: how == ACQUIRE -> take_over(now[me], memory[x].m[at_].with)
+			:: how == ACQUIRE || how == SEQ_CST ->
+				take_over(now[me], memory[x].m[at_].with);
+				acquired_(me, memory[x].m[at_].with)
 			:: else
 			fi;
 			forget_unreadable_(x);
@@ -214,8 +233,12 @@ inline load(me, x, how, var)
 	fi; \
 	memory[x].m[at_].value = val; \
 	if \
-	:: how == RELEASE || how == ACQ_REL -> copy_of(memory[x].m[at_].with, now[me]) \
+	:: how == RELEASE || how == ACQ_REL || how == SEQ_CST -> copy_of(memory[x].m[at_].with, now[me]) \
 	:: else -> copy_of(memory[x].m[at_].with, fenced[me]); memory[x].m[at_].with.at[x] = at_ \
+	fi; \
+	if \
+	:: how == SEQ_CST -> agreed.at[x] = at_ \
+	:: else \
 	fi
 
 /* atomic_store_explicit(x, val, how) */
@@ -239,7 +262,7 @@ inline fetch_add(me, x, n, how)
 		now[me].at[x] = at_;
 		take_over(later[me], memory[x].m[at_].with);
 		if
-		:: how == ACQUIRE || how == ACQ_REL -> take_over(now[me], memory[x].m[at_].with)
+		:: how == ACQUIRE || how == ACQ_REL || how == SEQ_CST -> take_over(now[me], memory[x].m[at_].with)
 		:: else
 		fi;
 		append_(me, x, memory[x].m[at_ - 1].value + n, how);

@@ -5,9 +5,10 @@
  *
  * A producer runs statements.  Of each it either puts the text into the slot, or stages its
  * record in the ring; a staged record may be given up for another one, which then
- * overwrites it.  Without DEATH a writer reads the slot meanwhile, for a start record
+ * overwrites it; or it gets the message of a failure where it stands
+ * (steno_record_finish_failed).  Without DEATH a writer reads the slot meanwhile, for a start record
  * (steno_inflight_read, and running_message in running.c): what it takes for
- * whole must be of one statement.
+ * whole must be of one statement, and nothing of how that has ended.
  *
  * With DEATH the producer is killed somewhere.  Recovery finds some of its stores: the
  * compiler may have put relaxed ones earlier or later, as C11 lets it.  It must know
@@ -33,8 +34,9 @@
 #define TEXT 5
 #define EFFECT 6
 #define RECORD(s) (6 + (s))		/* what lies where statement s was staged */
-#define VERSION (7 + STATEMENTS)
-#define LOCATIONS (8 + STATEMENTS)
+#define FAILURE (7 + STATEMENTS)	/* the message of a failure, in the staged record */
+#define VERSION (8 + STATEMENTS)
+#define LOCATIONS (9 + STATEMENTS)
 #define HISTORY 12
 
 #define OTHER 99				/* a record of something else */
@@ -155,6 +157,7 @@ proctype Producer()
 					store(PRODUCER, RECORD(s), OTHER, RELAXED);
 #endif
 					publish(0)
+				:: store(PRODUCER, FAILURE, s, RELAXED)
 				:: true
 				fi
 			fi;
@@ -214,7 +217,7 @@ proctype Recovery()
 #else
 proctype Reader()
 {
-	byte version, again, statement, text, staged, record, act;
+	byte version, again, statement, text, staged, record, failure, act;
 
 	/* one look is enough: what it may see, it may see at any time later, too */
 	atomic {
@@ -240,9 +243,14 @@ proctype Reader()
 				if
 				:: staged ->
 					load(READER, RECORD(statement), RELAXED, record);
+					load(READER, FAILURE, RELAXED, failure);
 					fence(READER, COPY_FENCE);
 					load(READER, VERSION, RELAXED, again);
-					assert(again != version || record == statement)
+#ifndef BREAK_FAILURE_KEPT
+					/* steno_message_begun */
+					failure = 0;
+#endif
+					assert(again != version || (record == statement && failure != statement))
 				:: else ->
 					assert(text == statement)
 				fi
@@ -250,7 +258,7 @@ proctype Reader()
 			fi
 		:: else
 		fi;
-		version = 0; again = 0; statement = 0; text = 0; staged = 0; record = 0; act = 0
+		version = 0; again = 0; statement = 0; text = 0; staged = 0; record = 0; failure = 0; act = 0
 	}
 }
 #endif

@@ -3,38 +3,21 @@
  *		The corpus of the fuzz target, replayed, and random changes of real
  *		blocks; and what the decoder must accept and refuse.
  */
-#include <dirent.h>
-
 #include "model.h"
 #include "test.h"
 #include "trail.h"
 
 extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void
+decode(uint8_t *bytes, size_t len)
+{
+	LLVMFuzzerTestOneInput(bytes, len);
+}
+
 TEST(decoder_survives_the_corpus)
 {
-	DIR		   *dir = opendir(STENO_CORPUS);
-	struct dirent *entry;
-	int			n = 0;
-
-	CHECK(dir != NULL);
-	while ((entry = readdir(dir)) != NULL)
-	{
-		char		path[700];
-		size_t		len;
-		uint8_t    *bytes;
-
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", STENO_CORPUS, entry->d_name);
-		bytes = file_read(path, &len);
-		CHECK(bytes != NULL);
-		LLVMFuzzerTestOneInput(bytes, len);
-		free(bytes);
-		n++;
-	}
-	closedir(dir);
-	CHECK(n > 0);
+	each_file(STENO_CORPUS, decode);
 }
 
 /* A block of random records, as the fuzz target takes a payload. */

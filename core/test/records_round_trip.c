@@ -3,7 +3,6 @@
  *		Random recipes of records, and those of the fuzzer's corpus, through rings
  *		and blocks to the decoder: fuzz/record_fuzz.c.
  */
-#include <dirent.h>
 #include <stdlib.h>
 
 #include "test.h"
@@ -28,28 +27,13 @@ TEST(records_come_out_of_blocks_as_they_went_into_rings)
 	}
 }
 
+static void
+round_trip(uint8_t *bytes, size_t len)
+{
+	steno_fuzz_records(bytes, len);
+}
+
 TEST(records_of_the_corpus_come_out_as_they_went_in)
 {
-	DIR		   *dir = opendir(STENO_CORPUS_RECORDS);
-	struct dirent *entry;
-	int			n = 0;
-
-	CHECK(dir != NULL);
-	while ((entry = readdir(dir)) != NULL)
-	{
-		char		path[600];
-		uint8_t    *bytes;
-		size_t		len;
-
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", STENO_CORPUS_RECORDS, entry->d_name);
-		bytes = file_read(path, &len);
-		CHECK(bytes != NULL);
-		steno_fuzz_records(bytes, len);
-		free(bytes);
-		n++;
-	}
-	closedir(dir);
-	CHECK(n > 5);
+	each_file(STENO_CORPUS_RECORDS, round_trip);
 }

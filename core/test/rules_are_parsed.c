@@ -3,7 +3,6 @@
  *		The rules file: tokens, includes, columns, options, and errors that name
  *		the line and what is allowed.
  */
-#include <dirent.h>
 #include <string.h>
 
 #include "rule_files.h"
@@ -203,37 +202,24 @@ TEST(rules_of_many_lines_load_at_once)
 	free(text);
 }
 
+static void
+change(uint8_t *bytes, size_t len)
+{
+	static const char special[] = " \t\n\r\\\"#,.*?+@/=all\x1e";
+	static uint64_t random;
+	int			i;
+
+	if (random == 0)
+		random = test_seed();
+	steno_fuzz_rules(bytes, len);
+	for (i = 0; i < 200 && len > 0; i++)
+	{
+		bytes[test_below(&random, len)] = (uint8_t) special[test_below(&random, sizeof(special))];
+		steno_fuzz_rules(bytes, len);
+	}
+}
+
 TEST(rules_parser_survives_the_corpus)
 {
-	DIR		   *dir = opendir(STENO_CORPUS "/../rules");
-	struct dirent *entry;
-	uint64_t	random = test_seed();
-	int			n = 0;
-
-	CHECK(dir != NULL);
-	while ((entry = readdir(dir)) != NULL)
-	{
-		char		path[700];
-		size_t		len;
-		uint8_t    *bytes;
-		int			i;
-
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), STENO_CORPUS "/../rules/%s", entry->d_name);
-		bytes = file_read(path, &len);
-		CHECK(bytes != NULL);
-		steno_fuzz_rules(bytes, len);
-		for (i = 0; i < 200 && len > 0; i++)
-		{
-			static const char special[] = " \t\n\r\\\"#,.*?+@/=all\x1e";
-
-			bytes[test_below(&random, len)] = (uint8_t) special[test_below(&random, sizeof(special))];
-			steno_fuzz_rules(bytes, len);
-		}
-		free(bytes);
-		n++;
-	}
-	closedir(dir);
-	CHECK(n > 0);
+	each_file(STENO_CORPUS "/../rules", change);
 }

@@ -150,6 +150,9 @@ TEST(secrets_of_programs_and_calls_are_hidden)
 		  "SELECT set_config('my.password', '<redacted>', false), set_config('my.color', 'kept', false)");
 	hides("SET my.password = 's3cret'", "SET my.password = '<redacted>'");
 	hides("SET my.password TO s3cret; SELECT 'a'", "SET my.password TO <redacted>; SELECT 'a'");
+	hides("ALTER SYSTEM SET ssl_passphrase_command = 'echo \"s3cret\"'",
+		  "ALTER SYSTEM SET ssl_passphrase_command = '<redacted>'");
+	keeps("ALTER SYSTEM SET ssl_passphrase_command_supports_reload = on");
 	hides("ALTER DATABASE d SET \"app.jwt_secret\" TO 's3cret'", "ALTER DATABASE d SET \"app.jwt_secret\" TO '<redacted>'");
 	hides("UPDATE users SET password = 's3cret' WHERE id = 'kept'", "UPDATE users SET password = '<redacted>' WHERE id = 'kept'");
 	hides("SELECT login(name => 'me', password => 's3cret')", "SELECT login(name => 'me', password => '<redacted>')");

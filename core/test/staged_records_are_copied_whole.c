@@ -1,8 +1,9 @@
 /*
  * core/test/staged_records_are_copied_whole.c
  *		What a living writer copies of a record that its session has staged is that
- *		statement's, whole, or is thrown away: the session publishes it, gives it
- *		up and writes others over it, whenever it likes.
+ *		statement's, whole, and nothing of its end, or is thrown away: the session
+ *		publishes it, gives it the message of a failure, gives it up and writes others
+ *		over it, whenever it likes.
  *
  * The writer's part is that of running_message in extension/running.c.
  */
@@ -81,6 +82,33 @@ publish(uint32_t len)
 	producer.tail = producer.head;
 }
 
+static bool
+fails(uint64_t n)
+{
+	return n % 3 == 1;
+}
+
+/*
+ * What steno_record_finish_failed in extension/record.c does; returns the record's
+ * length.
+ */
+static uint32_t
+fail_in_place(StenoRecordMessage *m, uint32_t total)
+{
+	static const char message[] = "it has failed";
+	uint32_t	more = (uint32_t) (total + sizeof(message) + 7) & ~UINT32_C(7);
+	uint32_t	message_len = sizeof(message);
+
+	if ((uint8_t *) m + more > producer.data + SIZE)
+		return total;
+	write_shared(&m->m.len, &more, sizeof(more));
+	write_shared((uint8_t *) m + total, message, message_len);
+	STENO_FENCE(memory_order_release);
+	write_shared(&m->message_len, &message_len, sizeof(message_len));
+	write_shared(m->sqlstate, "57014", 6);
+	return more;
+}
+
 /* Something else than the statement's record takes its place. */
 static void
 overwrite(uint64_t n)
@@ -128,7 +156,9 @@ produce(void *unused)
 		}
 		else
 		{
-			steno_inflight_done(f, producer.head + r->m.len);
+			if (fails(n))
+				total = fail_in_place(m, total);
+			steno_inflight_done(f, producer.head + ((total + 7) & ~UINT32_C(7)));
 			publish(total);
 		}
 		if (n % 7 != 0)
@@ -158,7 +188,14 @@ copy_staged(const StenoInFlight *f, uint8_t *copied)
 	memcpy(&of_copy, f, offsetof(StenoInFlight, text));
 	of_copy.position = 0;
 	r = steno_inflight_record(&of_copy, copied, n);
-	CHECK(r != NULL);
+	if (r == NULL)
+	{
+		/* the length of a message, and not yet its record's */
+		CHECK(fails(f->statement));
+		return 0;
+	}
+	steno_message_begun((StenoRecordMessage *) copied, 0);
+	CHECK(r->message_len == 0 && r->sqlstate[0] == '\0' && r->duration == STENO_NONE64);
 	CHECK(r->statement == f->statement && r->time == (int64_t) f->statement * 3);
 	CHECK(r->text_len == length_of(f->statement));
 	for (i = 0; i < r->text_len; i++)

@@ -7,8 +7,6 @@
  * takes a part of the write, and refuses the rest.
  */
 #include <errno.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,17 +16,6 @@
 static char trail[300];
 static char path[600];
 static Trail t;
-
-static void
-limit_files(rlim_t bytes)
-{
-	struct rlimit limit;
-
-	signal(SIGXFSZ, SIG_IGN);
-	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
-	limit.rlim_cur = bytes;
-	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-}
 
 TEST(stream_append_that_fails_can_be_repeated)
 {

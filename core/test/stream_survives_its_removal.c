@@ -5,8 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,17 +55,6 @@ is_there(const char *name)
 
 	snprintf(file, sizeof(file), "%s/%s", folder, name);
 	return access(file, F_OK) == 0;
-}
-
-static void
-limit_files(rlim_t bytes)
-{
-	struct rlimit limit;
-
-	signal(SIGXFSZ, SIG_IGN);
-	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
-	limit.rlim_cur = bytes;
-	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }
 
 TEST(stream_restores_a_removed_segment)

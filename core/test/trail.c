@@ -3,7 +3,9 @@
  *		Small trails for tests.  The check at the end reads bytes by the offsets
  *		of FORMAT.md and shares no code with what wrote them.
  */
+#include <dirent.h>
 #include <openssl/evp.h>
+#include <signal.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -30,8 +32,8 @@ trail_try_open(Trail *t, const char *trail)
 
 	memset(t, 0, sizeof(*t));
 	t->crypt = crypt;
-	if (!steno_stream_open_crypt(&t->stream, trail, 0, TRAIL_SYSTEM, 150000, 0600, crypt, TRAIL_NOW,
-								 &t->found, &t->error))
+	if (!steno_stream_open(&t->stream, trail, 0, TRAIL_SYSTEM, 150000, 0600, crypt, TRAIL_NOW,
+						   &t->found, &t->error))
 		return false;
 	t->block = steno_block_create(64 * 1024);
 	CHECK(t->block != NULL);
@@ -112,6 +114,33 @@ file_read(const char *path, size_t *len)
 		CHECK(!"file can be read");
 	fclose(f);
 	return bytes;
+}
+
+void
+each_file(const char *folder, void (*visit) (uint8_t *bytes, size_t len))
+{
+	DIR		   *dir = opendir(folder);
+	struct dirent *entry;
+	int			n = 0;
+
+	CHECK(dir != NULL);
+	while ((entry = readdir(dir)) != NULL)
+	{
+		char		path[700];
+		size_t		len;
+		uint8_t    *bytes;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		bytes = file_read(path, &len);
+		CHECK(bytes != NULL);
+		visit(bytes, len);
+		free(bytes);
+		n++;
+	}
+	closedir(dir);
+	CHECK(n > 0);
 }
 
 void
@@ -246,4 +275,15 @@ trail_verify(const char *trail, uint32_t stream, uint64_t *records)
 	if (records != NULL)
 		*records = c.record - 1;
 	return (int) c.block - 1;
+}
+
+void
+limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	signal(SIGXFSZ, SIG_IGN);
+	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+	limit.rlim_cur = bytes;
+	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }

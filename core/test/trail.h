@@ -5,6 +5,8 @@
 #ifndef STENO_TRAIL_H
 #define STENO_TRAIL_H
 
+#include <sys/resource.h>
+
 #include "segment.h"
 
 #define TRAIL_SYSTEM 4711
@@ -37,9 +39,14 @@ extern void trail_must_append(Trail *t, int n);
  */
 extern int	trail_verify(const char *trail, uint32_t stream, uint64_t *records);
 
-/* Whole files. */
+/* Whole files; of a folder all, of which there must be some. */
 extern uint8_t *file_read(const char *path, size_t *len);
+extern void each_file(const char *folder, void (*visit) (uint8_t *bytes, size_t len));
 extern void file_write(const char *path, const void *bytes, size_t len);
+
+/* A disk that is full: from here on no file grows beyond so many bytes. */
+extern void limit_files(rlim_t bytes);
+
 extern void segment_name(char *path, size_t size, const char *trail, uint32_t stream, uint64_t segment);
 
 #endif							/* STENO_TRAIL_H */

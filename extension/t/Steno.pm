@@ -20,7 +20,8 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node rings_of trail flush lines records statements the_record
-  verify_ok gapless wait_until value
+  verify_ok gapless numbers_are_there wait_until value
+  stop_process continue_process kill_server server_gone refuses_to_start
 );
 
 # Ring files of servers that a test kills must not stay behind in memory, even when
@@ -234,6 +235,20 @@ sub gapless
 	return;
 }
 
+# Each of the statements "SELECT 'number $first' ..." to $last has one record.
+sub numbers_are_there
+{
+	my ($node, $what, $first, $last) = @_;
+	my %seen;
+
+	flush($node) if $node->{_pid};
+	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is_deeply([ grep { ($seen{$_} // 0) != 1 } $first .. $last ],
+		[], "$what: every statement is there once");
+	return;
+}
+
 # Polls, for as long as the server's own tests wait; returns what was true.
 sub wait_until
 {
@@ -247,6 +262,81 @@ sub wait_until
 	}
 	return $result if $result;
 	die "timed out waiting until $what";
+}
+
+# ---- servers that do not go on ----
+
+# Processes that are stopped, such as a writer that is not to come.
+my %stopped;
+my $owner = $$;
+
+sub stop_process
+{
+	my ($pid) = @_;
+
+	kill 'STOP', $pid or die "could not stop process $pid: $!";
+	$stopped{$pid} = 1;
+	wait_until "process $pid has stopped", sub { slurp_file("/proc/$pid/stat") =~ /\) T / };
+	return;
+}
+
+sub continue_process
+{
+	my ($pid) = @_;
+
+	kill 'CONT', $pid or die "could not continue process $pid: $!";
+	delete $stopped{$pid};
+	return;
+}
+
+# A test that dies must not leave a server that cannot stop.
+END { kill 'CONT', keys %stopped if $$ == $owner; }
+
+# All processes of the server at once; it cannot notice.
+sub kill_server
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid};
+	my @children;
+
+	kill 'STOP', $postmaster;
+	@children = split ' ', `ps -o pid= --ppid $postmaster`;
+	kill 'KILL', @children, $postmaster;
+	server_gone($node, @children, $postmaster);
+	return;
+}
+
+# Waits for the end of a server whose processes were killed: it can be started then.
+sub server_gone
+{
+	my ($node, @pids) = @_;
+
+	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @pids };
+	delete @stopped{@pids};
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	return;
+}
+
+# With these settings the server does not start, and its log, which is returned, has
+# all of the messages.
+sub refuses_to_start
+{
+	my ($node, $what, $conf, @messages) = @_;
+	my $file = $node->data_dir . '/postgresql.conf';
+	my $saved = slurp_file($file);
+	my $start = -e $node->logfile ? -s $node->logfile : 0;
+	my $log;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$node->append_conf('postgresql.conf', $conf);
+	ok(!$node->start(fail_ok => 1), "$what: the server does not start");
+	$log = slurp_file($node->logfile, $start);
+	like($log, $_, "$what: the log says why") foreach @messages;
+	open my $handle, '>', $file or die "could not write $file: $!";
+	print $handle $saved;
+	close $handle;
+	return $log;
 }
 
 # A directory in memory that goes with the object.  File::Temp's would stay after

@@ -42,20 +42,6 @@ sub load
 	return;
 }
 
-# All processes of the server at once; it cannot notice.
-sub kill_all
-{
-	my $postmaster = $node->{_pid};
-	my @children = split ' ', `ps -o pid= --ppid $postmaster`;
-
-	kill 'STOP', $postmaster;
-	kill 'KILL', @children, $postmaster;
-	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @children, $postmaster };
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
-	return;
-}
-
 sub whats
 {
 	my ($list) = @_;
@@ -83,13 +69,13 @@ whole('with a slot');
 # a kill in the middle of a segment: the run after it begins another one
 value($node, q{SELECT steno.note('before the kill')});
 flush($node);
-kill_all();
+kill_server($node);
 $node->start;
 load('second', 2);
 flush($node);
 $report = whole('after a kill');
 is($report->{unread_blocks} // 0, 0, 'all of it was decrypted');
-kill_all();
+kill_server($node);
 $node->start;
 flush($node);
 whole('after another one');

@@ -61,19 +61,6 @@ sub found
 	return map { "$_->{text} $_->{params}[0]" } records($where, kind => 'statement', application => 'brief', outcome => 'ok');
 }
 
-sub kill_all
-{
-	my $postmaster = $node->{_pid};
-	my @pids = (split(' ', `ps -o pid= --ppid $postmaster`), $postmaster);
-
-	kill 'STOP', $postmaster;
-	kill 'KILL', @pids;
-	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @pids };
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
-	return;
-}
-
 # How often a text stands in the ring file.
 sub in_ring_file
 {
@@ -102,7 +89,7 @@ is_deeply([ found($node) ], \@told, 'what was drained');
 my $writer = value($node, 'SELECT pid FROM steno.writers');
 my @before;
 
-kill 'STOP', $writer;
+stop_process($writer);
 @before = map { in_ring_file($_) } @texts[ 0 .. 3 ];
 run($_) foreach (0 .. 3) x 10;
 is_deeply([ map { in_ring_file($_) } @texts[ 0 .. 3 ] ], \@before, 'the text of brief records stands beside the ring');
@@ -116,7 +103,7 @@ $client->bind_values('', 's0', 77)->execute('')->sync->send_all;
 wait_until 'the statement waits', sub {
 	value($node, q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'brief' AND wait_event_type = 'Lock'}) eq '1';
 };
-kill_all();
+kill_server($node);
 
 my $saved = PostgreSQL::Test::Utils::tempdir();
 PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");

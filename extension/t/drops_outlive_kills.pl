@@ -52,8 +52,7 @@ my $ring = ring_of($first);
 my (@others, $second);
 
 $watch->query('SELECT steno.flush()');
-kill 'STOP', $writer or die;
-wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+stop_process($writer);
 run_statements($first, 60);
 run_statements($third, 70);
 $first->quit;
@@ -117,8 +116,7 @@ foreach my $how ('the writer', 'recovery', 'kill_before_write.0', 'kill_after_wr
 	$ring = ring_of($first);
 	$watch->query('SELECT steno.flush()');
 	$known{"$_->{session} $_->{seq}"} = 1 foreach records($node, kind => 'gap');
-	kill 'STOP', $writer or die;
-	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+	stop_process($writer);
 	run_statements($first, 60);
 	$first->quit;
 	wait_until 'it has gone', sub { !kill 0, $first->{pid} };
@@ -145,7 +143,7 @@ foreach my $how ('the writer', 'recovery', 'kill_before_write.0', 'kill_after_wr
 	}
 	else
 	{
-		kill 'CONT', $writer;
+		continue_process($writer);
 		$watch->query('SELECT steno.flush()') if $how eq 'the writer';
 	}
 	if ($how =~ /ends/)

@@ -162,19 +162,12 @@ restart_after_crash = on
 	# a crash of the whole server, in the middle of a statement
 	{
 		my $c = Steno::Client->new($node, application_name => "app_$marker");
-		my $postmaster = $node->{_pid};
-		my @children;
 
 		run_marked($node, 'third');
 		$c->put('Q', "SELECT pg_sleep(1000), '$marker running'\0")->send_all;
 		wait_until 'it runs', sub { value($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) eq '1' };
-		@children = split ' ', `ps -o pid= --ppid $postmaster`;
-		kill 'STOP', $postmaster;
-		kill 'KILL', @children, $postmaster;
-		wait_until 'all are gone', sub { !grep { kill 0, $_ } $postmaster, @children };
+		kill_server($node);
 		close $c->{socket};
-		$node->{_pid} = undef;
-		unlink $node->data_dir . '/postmaster.pid';
 	}
 	$start = -s $node->logfile;
 	$node->start;

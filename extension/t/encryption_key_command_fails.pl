@@ -70,21 +70,12 @@ foreach my $case (
 	[ 'prints the key and fails', "cat $base/key; exit 1", qr/DETAIL:  The command failed: child process exited with exit code 1\./ ])
 {
 	my ($what, $command, $detail) = @$case;
-	my $start = -s $node->logfile;
-	my $saved = slurp_file($node->data_dir . '/postgresql.conf');
-	my $log;
+	my $log = refuses_to_start(
+		$node, "a command that $what", "steno.encryption_key_command = '$command'", qr/FATAL:  $refused/, $detail,
+		qr/HINT:  The command must print 64 hexadecimal digits and exit with 0\. With an empty/);
 
-	command($node, $command);
-	ok(!$node->start(fail_ok => 1), "a command that $what: the server does not start");
-	$log = slurp_file($node->logfile, $start);
-	like($log, qr/FATAL:  $refused/, "a command that $what: the log says so");
-	like($log, $detail, "a command that $what: and why");
-	like($log, qr/HINT:  The command must print 64 hexadecimal digits and exit with 0\. With an empty/, "a command that $what: and what to do");
 	unlike($log, qr/$key/, "a command that $what: but no key");
 	like($log, qr/^the vault is closed$/m, 'what the command says is in the log') if $what eq 'fails';
-	open my $handle, '>', $node->data_dir . '/postgresql.conf' or die;
-	print $handle $saved;
-	close $handle;
 }
 is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 

@@ -51,17 +51,6 @@ sub run_statements
 	return;
 }
 
-sub numbers_are_there
-{
-	my ($what) = @_;
-	my %seen;
-
-	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
-	is_deeply([ grep { ($seen{$_} // 0) != 1 } 1 .. $numbers ],
-		[], "$what: every statement is there once");
-	return;
-}
-
 # flush() as a request that is not answered yet.
 sub ask_flush
 {
@@ -118,7 +107,7 @@ look('SELECT steno.flush()');
 	is(said(qr/LOG:  steno writer 0 can sync the trail again/, $start), 1, 'the log says so');
 	is(said(qr/WARNING/, $start), 0, 'nothing is lost');
 	$f->quit;
-	numbers_are_there('a sync that fails');
+	numbers_are_there($node, 'a sync that fails', 1, $numbers);
 	verify_ok($node, 'a sync that fails: the trail is whole');
 }
 
@@ -136,7 +125,7 @@ look('SELECT steno.flush()');
 	ok(!$f->finish->{sqlstate}, 'flush() returns when it is done');
 	$f->quit;
 	look('SELECT steno.flush()');
-	numbers_are_there('a slow sync');
+	numbers_are_there($node, 'a slow sync', 1, $numbers);
 }
 
 # Writes that fail, with and without a part of the block in the file.
@@ -151,7 +140,7 @@ foreach my $fault (qw(write_fails write_stops))
 	ok(!$faults->is_set($fault), "$fault: twice");
 	is(said($failed, $start), 1, "$fault: the log says so once");
 	is(said(qr/LOG:  steno writer 0 can write the trail again/, $start), 1, "$fault: and that it is over");
-	numbers_are_there($fault);
+	numbers_are_there($node, $fault, 1, $numbers);
 	verify_ok($node, "$fault: the trail is whole");
 }
 
@@ -168,7 +157,7 @@ foreach my $fault (qw(write_fails write_stops))
 	is(said(qr/LOG:  steno writer 0 can begin segments of the trail again/, $start), 1, 'which the log says');
 	run_statements(1);
 	look('SELECT steno.flush()');
-	numbers_are_there('a segment that could not be begun');
+	numbers_are_there($node, 'a segment that could not be begun', 1, $numbers);
 	verify_ok($node, 'the trail is whole');
 }
 
@@ -186,7 +175,7 @@ foreach my $fault (qw(write_fails write_stops))
 	look('SELECT steno.flush()');
 	ok(!$faults->is_set('begin_fails'), 'a trail could not be opened');
 	is(said(qr/LOG:  steno writer 0 can write the trail again/, $start), 1, 'then it can');
-	numbers_are_there('a trail that could not be opened');
+	numbers_are_there($node, 'a trail that could not be opened', 1, $numbers);
 	verify_ok($node, 'the trail is whole');
 }
 

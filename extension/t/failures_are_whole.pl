@@ -92,12 +92,11 @@ sub recorded
 	foreach my $round (1 .. 20)
 	{
 		flush($node);
-		kill 'STOP', $writer or die;
-		wait_until 'the writer has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+		stop_process($writer);
 		$c->query("SELECT '$round.$_ $pad'") foreach 1 .. 12;
 		$c->query("SELECT '$round.13 " . 'x' x (60 * $round) . q{'});
 		$c->query("SELECT fails($round, 1500)");
-		kill 'CONT', $writer or die;
+		continue_process($writer);
 	}
 	$c->query('SELECT 1');
 	$c->quit;

@@ -106,6 +106,29 @@ is_deeply(
 	],
 	'queries that may not be run, with parameters');
 
+# after a savepoint, the transaction goes on
+is_deeply(
+	recorded(
+		sub {
+			my ($client) = @_;
+
+			$client->query($_)
+			  foreach 'BEGIN', 'SAVEPOINT s', 'SELECT a / 0 FROM generate_series(1, 2) a', 'ROLLBACK TO s',
+			  'SELECT 1 AS afterwards', 'SAVEPOINT s', 'DO $$BEGIN PERFORM executed(); END$$', 'ROLLBACK TO s', 'COMMIT';
+		}),
+	[
+		'0 ok - BEGIN',
+		'0 ok - SAVEPOINT s',
+		'0 error 22012 SELECT a / 0 FROM generate_series(1, 2) a',
+		'0 ok - ROLLBACK TO s',
+		'0 ok - SELECT 1 AS afterwards',
+		'0 ok - SAVEPOINT s',
+		'0 error 23514 DO $$BEGIN PERFORM executed(); END$$',
+		'0 ok - ROLLBACK TO s',
+		'0 ok - COMMIT'
+	],
+	'after a savepoint');
+
 # a procedure that rolls back has not failed, whatever was caught in it
 is_deeply(
 	recorded(

@@ -15,25 +15,6 @@ use Test::More;
 
 my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
 my $writer = value($node, 'SELECT pid FROM steno.writers');
-my $stopped = 0;
-
-sub stop_writer
-{
-	kill 'STOP', $writer or die;
-	$stopped = 1;
-	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
-	return;
-}
-
-sub continue_writer
-{
-	kill 'CONT', $writer or die;
-	$stopped = 0;
-	return;
-}
-
-# A test that dies must not leave a server that cannot stop.
-END { kill 'CONT', $writer if $stopped; }
 
 # One column of a session's ring.  Counters are the ring's, whoever had it before.
 sub ring
@@ -49,7 +30,7 @@ sub ring
 	my ($named, $dropped, @r, @gaps) = (0);
 
 	$c->query('SET steno.delivery = drop');
-	stop_writer();
+	stop_process($writer);
 	ok(!$c->query("SELECT 'dropping $_', '" . 'x' x 500 . "'")->{sqlstate},
 		"statement $_ is not held up") foreach 1 .. 60;
 	$dropped = ring($c, 'drops');
@@ -57,7 +38,7 @@ sub ring
 	cmp_ok($dropped, '<', 60, 'not all of them');
 	is(ring($c, 'waits'), 0, 'nothing waited');
 	cmp_ok(ring($c, 'fill'), '>', 0.5, 'the ring is full');
-	continue_writer();
+	continue_process($writer);
 	flush($node);
 	$c->query("SELECT 'after'");
 	$c->quit;
@@ -100,7 +81,7 @@ foreach my $next ('a session', 'a start')
 	$c->query('SET steno.delivery = drop');
 	flush($node);
 	($ring, $pid, $dropped) = (ring($c, 'ring'), $c->{pid}, ring($c, 'drops'));
-	stop_writer();
+	stop_process($writer);
 
 	# so full that no gap record finds room
 	$c->query("SELECT 'dropping $_', '" . 'x' x 500 . "'") foreach 1 .. 60;
@@ -113,7 +94,7 @@ foreach my $next ('a session', 'a start')
 	$dropped++;
 	if ($next eq 'a session')
 	{
-		continue_writer();
+		continue_process($writer);
 		until (grep { ring($_, 'ring') == $ring } @next)
 		{
 			push @next, Steno::Client->new($node, application_name => 'next');
@@ -125,7 +106,7 @@ foreach my $next ('a session', 'a start')
 	{
 		$node->command_ok([ 'pg_ctl', '-D', $node->data_dir, '-m', 'fast', '-W', 'stop' ], 'a stop');
 		$node->wait_for_log(qr/received fast shutdown request/);
-		continue_writer();
+		continue_process($writer);
 		wait_until 'the server is down', sub { !-e $node->data_dir . '/postmaster.pid' };
 		$node->{_pid} = undef;
 		is(scalar(() = glob rings_of($node) . '/*'), 1, 'a ring that has something to tell stays');
@@ -151,10 +132,10 @@ foreach my $next ('a session', 'a start')
 
 	$c->query('SET steno.delivery = drop');
 	$before = ring($c, 'drops');
-	stop_writer();
+	stop_process($writer);
 	$c->query("SELECT 'big', '" . 'x' x 100_000 . "'");
 	is(ring($c, 'drops'), $before + 1, 'a big record is dropped as one');
-	continue_writer();
+	continue_process($writer);
 	flush($node);
 	$c->query("SELECT 'after'");
 	$c->quit;
@@ -173,7 +154,7 @@ foreach my $next ('a session', 'a start')
 
 	$c->query('SELECT 1');
 	($waits, $drops) = map { ring($c, $_) } qw(waits drops);
-	stop_writer();
+	stop_process($writer);
 	until ($waiting)
 	{
 		$n++;
@@ -194,7 +175,7 @@ foreach my $next ('a session', 'a start')
 	ok(!IO::Select->new($c->{socket})->can_read(0), 'and not answered');
 	is(value($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $c->{pid}"),
 		'Extension', 'and seen to wait in pg_stat_activity');
-	continue_writer();
+	continue_process($writer);
 	ok(!$c->finish->{sqlstate}, 'then it goes on');
 	is(ring($c, 'waits'), $waits + 1, 'it was one wait');
 	cmp_ok(ring($c, 'wait_ms'), '>', 0, 'which took time');
@@ -214,12 +195,12 @@ foreach my $next ('a session', 'a start')
 	my @clients = map { Steno::Client->new($node, application_name => "leaving $_") } 1 .. 3;
 	my $postmaster = $node->{_pid};
 
-	stop_writer();
+	stop_process($writer);
 	$_->query("SELECT 'last words'") foreach @clients;
 	$node->command_ok([ 'pg_ctl', '-D', $node->data_dir, '-m', 'fast', '-W', 'stop' ],
 		'shutdown with a writer that does not come');
 	$node->wait_for_log(qr/received fast shutdown request/);
-	continue_writer();
+	continue_process($writer);
 	wait_until 'the server is down', sub { !-e $node->data_dir . '/postmaster.pid' };
 	$node->{_pid} = undef;
 	is(scalar(statements($node, text => "SELECT 'last words'")), 3, 'the last statements are there');

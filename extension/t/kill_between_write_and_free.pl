@@ -45,20 +45,6 @@ sub back
 	return;
 }
 
-# Sessions, at least two of each writer.
-sub sessions_of
-{
-	my ($watch, $name) = @_;
-	my (@sessions, %of);
-
-	until (($of{0} // 0) >= 2 && ($of{1} // 0) >= 2)
-	{
-		push @sessions, Steno::Client->new($node, application_name => $name);
-		$of{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $sessions[-1]{pid}")->{rows}[0][0] }++;
-	}
-	return @sessions;
-}
-
 # Sessions of both writers; each has its statements in the trail, statements
 # in the block whose write is the end of the writer, and statements after these, which
 # tell of another application, in its ring alone.
@@ -72,7 +58,7 @@ sub round_of
 	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 
 	$watch->query(q{SET steno.log = 'none'});
-	@sessions = sessions_of($watch, $name);
+	@sessions = Steno::Client->of_both_writers($node, $watch, application_name => $name);
 	my $run = sub {
 		my ($phase) = @_;
 
@@ -150,7 +136,7 @@ foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 	wait_until 'all are running', sub {
 		$watch->query(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'many' AND wait_event = 'PgSleep'})->{rows}[0][0] eq '80';
 	};
-	@others = sessions_of($watch, 'others');
+	@others = Steno::Client->of_both_writers($node, $watch, application_name => 'others');
 	$watch->query('SELECT steno.flush()');
 	$faults->set_times('kill_after_write.0', 3);
 	$_->query(q{SELECT 'for a write'}) foreach @others;

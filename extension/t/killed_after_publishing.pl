@@ -55,14 +55,7 @@ $sessions{staged}->query("SELECT 'staged'");
 $sessions{shown}->query('CREATE TABLE shown (a int)');
 $sessions{undone}->query("SELECT 'undone'");
 
-my $postmaster = $node->{_pid};
-my @children = split ' ', `ps -o pid= --ppid $postmaster`;
-
-kill 'STOP', $postmaster;
-kill 'KILL', @children, $postmaster;
-wait_until 'all are gone', sub { !grep { kill 0, $_ } $postmaster, @children };
-$node->{_pid} = undef;
-unlink $node->data_dir . '/postmaster.pid';
+kill_server($node);
 
 # As if they had been killed a moment sooner; one as if it had not published at all, which shows that this is read.
 my $bytes = PostgreSQL::Test::Utils::slurp_file($file);

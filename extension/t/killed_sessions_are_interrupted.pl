@@ -131,18 +131,11 @@ sub back
 # The whole server, killed with a statement running.
 {
 	my $c = Steno::Client->new($node, application_name => 'server');
-	my $postmaster = $node->{_pid};
-	my @children = split ' ', `ps -o pid= --ppid $postmaster`;
 
 	$c->put('Q', "SELECT pg_sleep(1004)\0")->send_all;
 	wait_until 'it sleeps',
 	  sub { value($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'PgSleep'") eq '1' };
-	@children = split ' ', `ps -o pid= --ppid $postmaster`;
-	kill 'STOP', $postmaster;
-	kill 'KILL', @children, $postmaster;
-	wait_until 'all are gone', sub { !grep { kill 0, $_ } $postmaster, @children };
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
+	kill_server($node);
 	$node->start;
 	wait_until 'the rings of before are drained',
 	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };

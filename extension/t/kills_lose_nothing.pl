@@ -198,10 +198,7 @@ foreach my $order ('postmaster first', 'children first', 'postmaster only')
 		kill 'KILL', $postmaster;
 	}
 	stop_load();
-	wait_until 'all processes are gone',
-	  sub { !grep { kill 0, $_ } $postmaster, @children };
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
+	server_gone($node, $postmaster, @children);
 	$node->start;
 	wait_until 'earlier rings are drained',
 	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };

@@ -89,6 +89,24 @@ foreach my $case (
 	is_deeply(\@seen, \@expected, "steno.log = '$list' for a role");
 }
 
+# Statements that do what another class is about: a query that is part of them, a part of CREATE SCHEMA.
+{
+	my $c = Steno::Client->new($node, application_name => 'also');
+
+	$c->query($_)
+	  foreach q{SET steno.log = 'role'}, 'CREATE SCHEMA s1 CREATE TABLE t (a int)', 'CREATE SCHEMA s2 CREATE TABLE t (a int) GRANT SELECT ON t TO r',
+	  q{SET steno.log = 'read'}, 'CREATE TABLE copied AS SELECT a FROM t', 'CREATE TABLE other (a int)',
+	  q{SET steno.log = 'write'}, 'COPY (DELETE FROM t RETURNING a) TO STDOUT', 'COPY t TO STDOUT';
+	$c->quit;
+	is_deeply(
+		[ map { $_->{text} } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'also', text => qr/^C/) ],
+		[
+			'CREATE SCHEMA s2 CREATE TABLE t (a int) GRANT SELECT ON t TO r', 'CREATE TABLE copied AS SELECT a FROM t',
+			'COPY (DELETE FROM t RETURNING a) TO STDOUT'
+		],
+		'statements that are about another class, too');
+}
+
 # For a database.
 value($node, 'CREATE DATABASE quiet');
 value($node, q{ALTER DATABASE quiet SET steno.log = 'none'});

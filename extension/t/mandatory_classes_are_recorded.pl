@@ -8,6 +8,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Client;
 use Test::More;
 
 my $node = new_node('main', conf => q{steno.mandatory = 'ddl, misc'});
@@ -47,6 +48,31 @@ is_deeply(
 	],
 	'with some classes');
 isnt($node->psql('postgres', q{SET steno.mandatory = 'none'}), 0, 'it cannot be changed in a session');
+
+# Inside a DO block, too, with all that a superuser can set.
+{
+	my $c = Steno::Client->new($node, application_name => 'nested');
+
+	$c->query($_)
+	  foreach q{SET steno.log = 'none'}, 'SET steno.log_nested = off', 'SET steno.log_extension_scripts = off',
+	  q{DO $$ BEGIN PERFORM 1; CREATE TABLE within (a int); CREATE ROLE within; END $$},
+	  q{DO $$ BEGIN EXECUTE 'DROP TABLE within'; EXECUTE 'DROP TABLE within'; END $$},
+	  q{SET steno.log = 'function, role'}, q{DO $$ BEGIN CREATE TABLE once_more (a int); DROP ROLE within; END $$};
+	$c->quit;
+	is_deeply(
+		[
+			map { [ $_->{text}, $_->{depth} // 0, $_->{outcome}, join(',', map { "$_->{action} $_->{name}" } @{ $_->{objects} // [] }) ] }
+			  grep { $_->{text} !~ /^SET/ } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'nested')
+		],
+		[
+			[ 'CREATE TABLE within (a int)', 1, 'ok', 'create public.within' ],
+			[ 'DROP TABLE within', 1, 'ok', 'drop public.within' ],
+			[ 'DROP TABLE within', 1, 'error', '' ],
+			[ 'CREATE TABLE once_more (a int)', 1, 'ok', 'create public.once_more' ],
+			[ 'DO $$ BEGIN CREATE TABLE once_more (a int); DROP ROLE within; END $$', 0, 'ok', 'drop within' ]
+		],
+		'steno.log_nested = off does not leave out what is mandatory');
+}
 $node->stop;
 verify_ok($node, 'the trail is whole');
 done_testing();

@@ -195,6 +195,13 @@ GRANT CONNECT ON DATABASE d TO r3
 	alter database d
 GRANT SELECT ON ALL TABLES IN SCHEMA s2 TO r3
 	use schema s2
+GRANT SET ON PARAMETER steno.log TO r3
+	alter parameter ACL steno.log
+GRANT ALTER SYSTEM ON PARAMETER steno.log TO r2
+	alter parameter ACL steno.log
+REVOKE SET ON PARAMETER steno.log FROM r3
+	alter parameter ACL steno.log
+REVOKE ALTER SYSTEM ON PARAMETER steno.log FROM r2
 ALTER DEFAULT PRIVILEGES FOR ROLE r3 IN SCHEMA s GRANT SELECT ON TABLES TO r2
 	create default acl for role r3 in schema s on tables
 SELECT lo_create(4711)
@@ -340,6 +347,17 @@ DROP OWNED BY r3
 DROP ROLE r2, r3
 	drop role r2
 	drop role r3
+PREPARE one AS SELECT 1 AS a
+CREATE TABLE executed AS EXECUTE one
+	create table public.executed
+1> PREPARE one AS SELECT 1 AS a
+EXPLAIN ANALYZE CREATE TABLE explained AS EXECUTE one
+	create table public.explained
+1> PREPARE one AS SELECT 1 AS a
+SET steno.log = 'ddl'
+CREATE TABLE executed2 AS EXECUTE one
+	create table public.executed2
+SET steno.log = 'all'
 SET steno.log_nested = off
 DO $$ BEGIN CREATE TABLE kept (a int); DROP TABLE kept; CREATE TABLE kept2 (a int); END $$
 	create table public.kept
@@ -363,7 +381,8 @@ foreach my $line (split /\n/, $table)
 	}
 }
 
-my $node = new_node('main');
+# What is mandatory has its own record, also with steno.log_nested = off.
+my $node = new_node('main', conf => "steno.mandatory = 'setting'\n");
 
 $node->safe_psql('postgres', 'CREATE DATABASE d');
 $node->safe_psql('d', q{

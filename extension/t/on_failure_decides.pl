@@ -214,6 +214,7 @@ FOR EACH ROW WHEN (new.n = 7) EXECUTE FUNCTION fire()');
 $node->stop;
 begin();
 
+my $function = look(q{SELECT 'now()'::regprocedure::oid});
 my @names = grep { $_ ne 'closed' || $> != 0 } sort keys %faults;
 my $lost = 0;    # numbers that were dropped, on purpose
 
@@ -237,6 +238,7 @@ foreach my $fault (@names)
 	}
 	is($answer->{message}, 'statement refused: the audit trail cannot be written', "$what: and says why");
 	is($c->extended('SELECT $1::int', 1)->{sqlstate}, '58S01', "$what: also by the extended protocol");
+	is($c->call($function)->{sqlstate}, '58S01', "$what: also a function call");
 	$late = client();
 	is($late->query('SELECT 1')->{sqlstate}, '58S01', "$what: as is who comes now");
 	$late->quit;
@@ -246,7 +248,7 @@ foreach my $fault (@names)
 	# no end of refusals keeps others from ending
 	$c->query("SELECT 'refused', '" . 'x' x 400 . "'") foreach 1 .. 60;
 	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', "$what: also by who was refused often");
-	is(look('SELECT refused FROM steno.status') - $refused, 66, "$what: refusals are counted");
+	is(look('SELECT refused FROM steno.status') - $refused, 67, "$what: refusals are counted");
 	like(look('SELECT failure FROM steno.writers'),
 		$faults{$fault}[3] // $faults{$fault}[2],
 		"$what: the view says what is the matter");
@@ -255,7 +257,7 @@ foreach my $fault (@names)
 	run_numbers($c, 2);
 	$_->quit foreach $c, $open, $super;
 	check_told($what, $fault, $start);
-	is(event('recovered')->{extra}{refused}, 66, "$what: the trail has their number");
+	is(event('recovered')->{extra}{refused}, 67, "$what: the trail has their number");
 	check_numbers($what, $lost);
 	verify_ok($node, "$what: the trail is whole");
 }

@@ -15,18 +15,6 @@ use Test::More;
 
 my $node = new_node('main', conf => "restart_after_crash = on\nsteno.ring_size = 16kB\n");
 my $rings = rings_of($node);
-my $writer;
-
-# A test that dies must not leave a server that cannot stop.
-END { kill 'CONT', $writer if $writer; }
-
-sub stop_writer
-{
-	$writer = value($node, 'SELECT pid FROM steno.writers');
-	kill 'STOP', $writer or die;
-	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
-	return;
-}
 
 sub texts
 {
@@ -63,11 +51,12 @@ foreach my $how ('a process is killed', 'an immediate stop')
 {
 	my $c = Steno::Client->new($node, application_name => $how);
 	my $start = -s $node->logfile;
-	my @r;
+	my ($writer, @r);
 
 	$c->query(q{SELECT 'in the trail'});
 	flush($node);
-	stop_writer();
+	$writer = value($node, 'SELECT pid FROM steno.writers');
+	stop_process($writer);
 	$c->query(q{SELECT 'in the ring'});
 	unlink glob "$rings/*" or die;
 	if ($how eq 'an immediate stop')
@@ -82,7 +71,6 @@ foreach my $how ('a process is killed', 'an immediate stop')
 		kill 'KILL', $writer;
 		$node->wait_for_log(qr/reinitializing.*ready to accept connections/s, $start);
 	}
-	undef $writer;
 	$c = Steno::Client->new($node, application_name => "after $how");
 	$c->query(q{SELECT 'after'});
 	$c->quit;

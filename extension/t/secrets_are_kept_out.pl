@@ -328,6 +328,32 @@ kept_out(q{SET my.password = 'SECRET'}, q{SET my.password = '<redacted>'});
 		'a long text');
 }
 
+# In notes, and in records of settings that are commands, also where those are long.
+{
+	my $c = client();
+	my @changes;
+
+	foreach my $command ('curl -u me https://me:SECRET@kept/ -d password=SECRET -d kept', 'true ' . 'x' x 120 . ' https://me:SECRETSECRET@kept/')
+	{
+		my $before = scalar records($node, kind => 'setting', user => undef);
+
+		$c->query(with_secrets(qq{ALTER SYSTEM SET steno.alert_command = '$command'}));
+		$node->reload;
+		wait_until 'the reload is recorded', sub { scalar(records($node, kind => 'setting', user => undef)) > $before };
+	}
+	$c->query(with_secrets(q{SELECT steno.note('ALTER ROLE r1 PASSWORD ''SECRET'' LOGIN')}));
+	$c->quit;
+	@changes = sort { $a->{seq} <=> $b->{seq} } records($node, kind => 'setting', user => undef);
+	is_deeply(
+		[ map { [ @{ $_->{extra} }{qw(old new)} ] } @changes ],
+		[
+			[ '', 'curl -u me https://me:<redacted>@kept/ -d password=<redacted> -d kept' ],
+			[ 'curl -u me https://me:<redacted>@kept/ -d password=<redacted> -d kept', '<redacted>' ]
+		],
+		'changes of settings');
+	is((records($node, kind => 'note'))[-1]{text}, q{ALTER ROLE r1 PASSWORD '<redacted>' LOGIN}, 'notes');
+}
+
 # Backslashes, as the session has it.
 {
 	my $c = client();

@@ -70,22 +70,13 @@ foreach my $case (
 	])
 {
 	my ($what, $conf, @messages) = @$case;
-	my $start = -s $node->logfile;
-	my $saved = slurp_file($node->data_dir . '/postgresql.conf');
-	my $log;
 
   SKIP:
 	{
 		skip "the ring directory has room for $many rings of 64 MB", 4
 		  if $what =~ /too small/ && $many > 5000;
-		$node->append_conf('postgresql.conf', $conf);
-		ok(!$node->start(fail_ok => 1), "$what: the server does not start");
-		$log = slurp_file($node->logfile, $start);
-		like($log, $_, "$what: the log says why") foreach @messages;
+		refuses_to_start($node, $what, $conf, @messages);
 	}
-	open my $handle, '>', $node->data_dir . '/postgresql.conf' or die;
-	print $handle $saved;
-	close $handle;
 }
 is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
 

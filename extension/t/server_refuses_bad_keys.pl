@@ -33,17 +33,8 @@ chmod 0600, "$base/garbage", "$base/p256" or die;
 sub refused
 {
 	my ($what, $file, @messages) = @_;
-	my $saved = slurp_file($node->data_dir . '/postgresql.conf');
-	my $start = -e $node->logfile ? -s $node->logfile : 0;
-	my $log;
 
-	$node->append_conf('postgresql.conf', "steno.signing_key_file = '$file'");
-	ok(!$node->start(fail_ok => 1), "$what: the server does not start");
-	$log = slurp_file($node->logfile, $start);
-	like($log, $_, "$what: the log says why") foreach @messages;
-	open my $handle, '>', $node->data_dir . '/postgresql.conf' or die;
-	print $handle $saved;
-	close $handle;
+	refuses_to_start($node, $what, "steno.signing_key_file = '$file'", @messages);
 	return;
 }
 

@@ -22,6 +22,7 @@ CREATE ROLE md5_role LOGIN PASSWORD 'pass';
 CREATE ROLE shut_out LOGIN;
 CREATE ROLE limited LOGIN CONNECTION LIMIT 0;
 CREATE ROLE cannot_login;
+CREATE ROLE plain LOGIN;
 CREATE DATABASE closed ALLOW_CONNECTIONS false;
 });
 my $superuser = getpwuid($>);
@@ -34,6 +35,7 @@ local postgres shut_out reject
 local all $superuser trust
 local postgres limited trust
 local postgres cannot_login trust
+local postgres plain trust
 local missing all trust
 local replication $superuser trust
 host postgres $superuser 127.0.0.1/32 trust
@@ -126,6 +128,20 @@ foreach my $case (
 	  : is($r->{message}, $message, "$what: message");
 	is($r->{auth_method}, $method, "$what: method") if $method;
 	is(scalar(statements($node, session => $r->{session})), 0, "$what: no statement");
+}
+
+# Refused for its options, once it is authenticated.
+{
+	my $c = Steno::Client->new($node, user => 'plain', application_name => 'quiet', options => '-c steno.log=none');
+	my @r;
+
+	is($c->{greeting}{sqlstate}, '42501', 'an option that it may not set');
+	wait_until 'that is recorded', sub { scalar records($node, kind => 'auth_failed', user => 'plain') };
+	@r = sort { $a->{seq} <=> $b->{seq} } records($node, user => 'plain');
+	is_deeply(
+		[ map { [ $_->{kind}, $_->{application}, $_->{message} ] } @r ],
+		[ [ 'connect', 'quiet', undef ], [ 'auth_failed', 'quiet', 'permission denied to set parameter "steno.log"' ] ],
+		'both records have its application');
 }
 
 # Over TCP, the client has an address and a port.

@@ -325,6 +325,16 @@ verify_ok($node, 'the trail is whole');
 # Without class setting, when that is not mandatory.
 $node->append_conf('postgresql.auto.conf', "steno.mandatory = 'none'\nsteno.log = 'all'\nsteno.log_statement = on\n");
 $node->restart;
+flush($node);
+{
+	# what came by the restart stands in the record of the start
+	my @starts = map { $_->{extra} } grep { $_->{extra}{event} eq 'start' } records($node, kind => 'server');
+
+	is_deeply(
+		[ map { [ @$_{qw(version steno.mandatory steno.log steno.start_after steno.log_rows)} ] } @starts ],
+		[ [ $starts[0]{version}, undef, undef, '-1', undef ], [ $starts[0]{version}, 'none', 'all', '2000', 'off' ] ],
+		'a start says what the configuration sets');
+}
 is_deeply(
 	run(q{SET steno.log = 'all, -setting'}, 'SET steno.log_nested = off', q{SET steno.log = 'all'}, 'SET steno.log_nested = on'),
 	[

@@ -366,15 +366,18 @@ $$ BEGIN INSERT INTO triggered VALUES (1); COMMIT; INSERT INTO five VALUES (1); 
 	is(scalar @r, 1, 'is one record');
 }
 {
-	my @r = run('SET steno.log_nested = off; SELECT outer_function(); PREPARE p AS SELECT 5; EXECUTE p');
+	my @r = run('SET steno.log_nested = off; SELECT outer_function(); PREPARE p AS SELECT 5; EXECUTE p; '
+		  . 'EXPLAIN ANALYZE EXECUTE p; CREATE TEMP TABLE executed AS EXECUTE p');
 
 	is_deeply(
 		[
 			map { $_->{text} } grep { $_->{text} !~ /^SET/ } @r
 		],
 		[
-			'SELECT outer_function()', 'PREPARE p AS SELECT 5', 'EXECUTE p',
-			'PREPARE p AS SELECT 5'
+			'SELECT outer_function()', 'PREPARE p AS SELECT 5',
+			'EXECUTE p', 'PREPARE p AS SELECT 5',
+			'EXPLAIN ANALYZE EXECUTE p', 'PREPARE p AS SELECT 5',
+			'CREATE TEMP TABLE executed AS EXECUTE p', 'PREPARE p AS SELECT 5'
 		],
 		'steno.log_nested = off leaves out what functions run, and nothing else');
 }

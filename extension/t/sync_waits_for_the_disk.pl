@@ -229,6 +229,20 @@ begin();
 	}
 }
 
+# A function call without a statement.
+{
+	my $c = session('call', 'function');
+	my $before = look('SELECT last_value FROM s');
+
+	$faults->set('hold_sync');
+	$c->put_call(look(q{SELECT 'nextval(regclass)'::regprocedure::oid}), 's')->send_all;
+	await_wait($c);
+	is(look(q{SELECT last_value FROM s}), $before, 'a function call waits for its start record');
+	$faults->unset('hold_sync');
+	is($c->finish->{value}, $before + 1, 'and begins then');
+	$c->quit;
+}
+
 # The same after the commit.
 {
 	my $c = session('cancelled commit', 'write');
@@ -440,10 +454,9 @@ append_to_file($node->data_dir . '/postgresql.conf', "steno.writers = 2\nsteno.f
 mkdir "$faults->{folder}/durable" or die "mkdir: $!";
 foreach my $round (1 .. 3)
 {
-	my ($postmaster, @pids, @processes, $plain, %there);
+	my (@pids, $plain, %there);
 
 	begin();
-	$postmaster = $node->{_pid};
 	foreach my $i (1 .. 6)
 	{
 		my $pid = fork // die "fork: $!";
@@ -457,15 +470,10 @@ foreach my $round (1 .. 3)
 	}
 	wait_until 'there is load',
 	  sub { 150 < map { split /\n/, slurp_file($_) } grep { -e } map { "$folder/$round.$_" } 1 .. 6 };
-	@processes = ($postmaster, split ' ', `ps -o pid= --ppid $postmaster`);
-	kill 'STOP', $postmaster;
-	kill 'KILL', reverse @processes;
+	kill_server($node);
 	waitpid $_, 0 foreach @pids;
-	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @processes };
 	lose_power(trail($node));
 	push @all_acknowledged, map { split /\n/, slurp_file("$folder/$round.$_") } 1 .. 6;
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
 	begin();
 	flush($node);
 	/"outcome":"ok"/ && /'(\d+\.\d+\.\d+)'/ && $there{$1}++
@@ -478,13 +486,8 @@ foreach my $round (1 .. 3)
 	look('SELECT steno.flush()');
 	$plain->query("INSERT INTO t VALUES ($round)");
 	wait_until 'it is written', sub { look('SELECT sum(lag_bytes) FROM steno.writers') == 0 };
-	@processes = ($node->{_pid}, split ' ', `ps -o pid= --ppid $node->{_pid}`);
-	kill 'STOP', $node->{_pid};
-	kill 'KILL', reverse @processes;
-	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @processes };
+	kill_server($node);
 	cmp_ok(lose_power(trail($node)), '>', 0, 'something is lost');
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
 	begin();
 	is(scalar(statements($node, application => "plain $round", class => 'write')),
 		0, 'that of a session without steno.sync is gone');

@@ -40,17 +40,6 @@ sub written
 	return;
 }
 
-sub numbers_are_there
-{
-	my ($what, $from) = @_;
-	my %seen;
-
-	flush($node);
-	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
-	is_deeply([ grep { ($seen{$_} // 0) != 1 } $from .. $numbers ], [], "$what: every statement is there once");
-	return;
-}
-
 sub verify_says
 {
 	my ($what, $expected) = @_;
@@ -73,7 +62,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 	written();
 	rmtree($trail);
 	run_numbers(5);
-	numbers_are_there('all of it removed', 1);
+	numbers_are_there($node, 'all of it removed', 1, $numbers);
 	verify_ok($node, 'all of it removed: the trail is whole, since it was one segment');
 	like(
 		slurp_file($node->logfile, $start),
@@ -87,7 +76,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 {
 	unlink "$trail/0/0000000001.steno" or die;
 	wait_until 'it is restored', sub { -e "$trail/0/0000000001.steno" };
-	numbers_are_there('removed at rest', 1);
+	numbers_are_there($node, 'removed at rest', 1, $numbers);
 	verify_ok($node, 'removed at rest: the trail is whole');
 }
 
@@ -99,7 +88,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 	written();
 	rmtree("$trail/0");
 	run_numbers(3);
-	numbers_are_there('two segments removed', $first);
+	numbers_are_there($node, 'two segments removed', $first, $numbers);
 	is_deeply([ map { s/.*\///r } glob "$trail/0/*" ], ['0000000002.steno'], 'the one that was open is there');
 	verify_says('two segments removed', qr/segment 1 is missing/);
 }
@@ -111,7 +100,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 
 	rename "$trail/0", "$trail.moved" or die;
 	run_numbers(3);
-	numbers_are_there('moved away', $first);
+	numbers_are_there($node, 'moved away', $first, $numbers);
 	like(
 		slurp_file($node->logfile, $start),
 		qr/WARNING:  segment 2 of stream 0 of the trail is not in its place any more\n.*DETAIL:  The stream goes on in segment 3\./,

@@ -190,9 +190,9 @@ is_deeply(run('INSERT INTO child VALUES (2)'), ['abort 2'], 'an error after the 
 		$c->quit;
 		$r = (transactions())[0];
 		is_deeply(
-			[ $r->{extra}, $r->{outcome} // 'ok' ],
-			[ { event => lc "$end prepared", gid => $gid }, $end eq 'COMMIT' ? 'ok' : 'error' ],
-			"$end: finished");
+			[ $r->{extra}, $r->{xid}, $r->{outcome} // 'ok' ],
+			[ { event => lc "$end prepared", gid => $gid }, undef, $end eq 'COMMIT' ? 'ok' : 'error' ],
+			"$end: finished; the transaction's id is in the record of its PREPARE");
 		is(scalar(transactions()), 1, "$end: one record; none of an attempt that fails");
 	}
 }

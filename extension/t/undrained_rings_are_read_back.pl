@@ -41,29 +41,6 @@ sub contents
 		  grep { -f $_ } glob "$directory/* $directory/*/*" };
 }
 
-# All processes of the server at once; it cannot notice.
-sub kill_all
-{
-	my ($node) = @_;
-	my $postmaster = $node->{_pid};
-	my @children = split ' ', `ps -o pid= --ppid $postmaster`;
-
-	kill 'STOP', $postmaster;
-	kill 'KILL', @children, $postmaster;
-	gone($node, @children, $postmaster);
-	return;
-}
-
-sub gone
-{
-	my ($node, @pids) = @_;
-
-	wait_until 'all processes are gone', sub { !grep { kill 0, $_ } @pids };
-	$node->{_pid} = undef;
-	unlink $node->data_dir . '/postmaster.pid';
-	return;
-}
-
 # A record, but for what tells by whom it was written, and when that was.
 sub essence
 {
@@ -194,7 +171,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	$watch->query('SELECT steno.flush()');
 	@writers = map { $_->[0] } @{ $watch->query('SELECT pid FROM steno.writers')->{rows} };
 	is(scalar @writers, 2, "$what: two of them");
-	kill 'STOP', @writers;
+	stop_process($_) foreach @writers;
 
 	foreach my $c (@c)
 	{
@@ -245,7 +222,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	like($err, qr/process \d+ uses this ring file/, 'with the reason');
 	ok(!-e "$saved/refused", 'and nothing is written');
 
-	kill_all($node);
+	kill_server($node);
 	recovered_as_by_server($node, \%told, $what);
 
 	# in the copy, the interrupted query has what was known of it
@@ -292,7 +269,7 @@ steno.mandatory = ''
 	$ends = Steno::Client->new($node, application_name => 'app');
 	$watch->query('SELECT steno.flush()');
 	$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
-	kill 'STOP', $writer;
+	stop_process($writer);
 	foreach my $c ($lives, $ends)
 	{
 		foreach my $i (1 .. 30)
@@ -307,7 +284,7 @@ steno.mandatory = ''
 	$after = Steno::Client->new($node, application_name => 'app');
 	is($watch->query("SELECT ring FROM steno.rings WHERE pid = $after->{pid}")->{rows}[0][0], $ring, "$what: a session has a ring that is full");
 	$after->query("SELECT $_") foreach 1 .. 5;
-	kill_all($node);
+	kill_server($node);
 	recovered_as_by_server($node, \%told, $what, 3);
 	$node->stop;
 }
@@ -320,7 +297,7 @@ steno.mandatory = ''
 	my $c = Steno::Client->new($node, application_name => 'app');
 	my ($code, $report, $err, %told);
 
-	kill 'STOP', $writer;
+	stop_process($writer);
 	foreach my $i (1 .. 10)
 	{
 		$c->query("SELECT 'in place $i'");
@@ -329,7 +306,7 @@ steno.mandatory = ''
 	($code, $report, $err) = recover(trail($node), '--in-place', '--confirm', $id);
 	is($code, 2, 'the trail of a server that runs is not replaced');
 	like($err, qr/process \d+ has the trail open: stop the server first/, 'with the reason');
-	kill_all($node);
+	kill_server($node);
 	($code, $report, $err) = recover(trail($node), '--in-place', '--rings', rings_of($node));
 	is($code, 2, 'nor is any without a confirmation');
 	like($err, qr/add --confirm $id/, 'which it asks for');
@@ -369,7 +346,7 @@ steno.mandatory = ''
 		{
 			my $what = "$fault of stream $stream";
 			my $name = 'round ' . ++$n;
-			my (%told, @c, %of, @pids);
+			my (%told, @c, @pids);
 			my $watch;
 
 			if (!$first)
@@ -380,11 +357,7 @@ steno.mandatory = ''
 			$first = 0;
 			$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 			$watch->query(q{SET steno.log = 'none'});
-			until (($of{0} // 0) >= 2 && ($of{1} // 0) >= 2)
-			{
-				push @c, Steno::Client->new($node, application_name => $name);
-				$of{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $c[-1]{pid}")->{rows}[0][0] }++;
-			}
+			@c = Steno::Client->of_both_writers($node, $watch, application_name => $name);
 			my $run = sub {
 				my ($phase, $application) = @_;
 
@@ -410,7 +383,7 @@ steno.mandatory = ''
 			# the other writer waits on, until it is killed with the rest
 			$faults->set_times("$fault.$stream", 1);
 			$faults->unset('hold_write');
-			gone($node, @pids);
+			server_gone($node, @pids);
 			close $_->{socket} foreach @c, $watch;
 			recovered_as_by_server($node, \%told, $what);
 		}

@@ -15,7 +15,6 @@ use Test::More;
 
 my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
 my $writer = value($node, 'SELECT pid FROM steno.writers');
-my $stopped = 0;
 my $pad = 'x' x 500;
 
 value($node, 'CREATE TABLE t (i int); CREATE TABLE big (i int)');
@@ -32,21 +31,9 @@ sub look
 sub stop_writer
 {
 	look('SELECT steno.flush()');
-	kill 'STOP', $writer or die;
-	$stopped = 1;
-	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
+	stop_process($writer);
 	return;
 }
-
-sub continue_writer
-{
-	kill 'CONT', $writer or die;
-	$stopped = 0;
-	return;
-}
-
-# A test that dies must not leave a server that cannot stop.
-END { kill 'CONT', $writer if $stopped; }
 
 sub ring
 {
@@ -132,14 +119,14 @@ foreach my $how (qw(cancel timeout terminate))
 	if ($how ne 'terminate')
 	{
 		is(ring($c, 'drops'), $drops + 1, "$how: one record is dropped");
-		continue_writer();
+		continue_process($writer);
 		look('SELECT steno.flush()');
 		ok(!$c->query("SELECT 'after'")->{sqlstate}, "$how: the session goes on");
 		$c->quit;
 	}
 	else
 	{
-		continue_writer();
+		continue_process($writer);
 		wait_until 'it has gone', sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
 	}
 	@r = account("end $how", $how eq 'terminate' ? undef : 1);
@@ -161,7 +148,7 @@ foreach my $size (2000, 9000)
 	$n = run_until_waiting($c, sub { "DO \$\$ BEGIN END \$\$ -- $_[0] " . 'x' x $size });
 	look("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '57014', "$size bytes: a utility statement is cancelled");
-	continue_writer();
+	continue_process($writer);
 	look('SELECT steno.flush()');
 	$c->query("SELECT 'after'");
 	$c->quit;
@@ -195,7 +182,7 @@ foreach my $size (2000, 9000)
 	look("SELECT pg_cancel_backend($c->{pid})");
 	$node->wait_for_log(qr/WARNING:  caught at \d+/, $log);
 	wait_until 'the next one waits, too', sub { ring($c, 'waits') > $waits };
-	continue_writer();
+	continue_process($writer);
 	$answer = $c->finish;
 	ok(!$answer->{sqlstate}, 'the function goes on');
 	my ($n) = $answer->{notices}[0] =~ /caught at (\d+)/;
@@ -216,7 +203,7 @@ foreach my $size (2000, 9000)
 	$n = run_until_waiting($c, sub { "SELECT $_[0] / 0 -- $pad" });
 	look("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '22012', 'the record of a failure is waited for until that is cancelled');
-	continue_writer();
+	continue_process($writer);
 	look('SELECT steno.flush()');
 	ok(!$c->query("SELECT 'after'")->{sqlstate}, 'then the session goes on');
 	$c->quit;
@@ -241,7 +228,7 @@ foreach my $how (qw(cancel terminate))
 		is($answer->{notices}[0], 'canceling wait for room for audit records due to user request',
 			'after the commit: a warning');
 		is($answer->{tags}[0], 'INSERT 0 1', 'and the statement has succeeded');
-		continue_writer();
+		continue_process($writer);
 		look('SELECT steno.flush()');
 		ok(!$c->query('INSERT INTO t VALUES (-1)')->{sqlstate}, 'the session goes on');
 		$c->quit;
@@ -249,7 +236,7 @@ foreach my $how (qw(cancel terminate))
 	else
 	{
 		ok(!$answer || !@{ $answer->{tags} }, 'after the commit, terminated: it is not acknowledged');
-		continue_writer();
+		continue_process($writer);
 		wait_until 'it has gone', sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
 	}
 	is(look("SELECT count(*) FROM t WHERE i = $n"), 1, "$how: it has committed");
@@ -266,7 +253,7 @@ foreach my $how (qw(cancel terminate))
 	$n = run_until_waiting($c, sub { "SELECT steno.note(repeat('x', 1500))" });
 	look("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '57014', 'a note is cancelled');
-	continue_writer();
+	continue_process($writer);
 	look('SELECT steno.flush()');
 	$c->query("SELECT 'after'");
 	$c->quit;

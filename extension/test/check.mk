@@ -49,10 +49,10 @@ check-isolation:
 	$(TOOLS)/isolation/pg_isolation_regress $(REGRESS_FLAGS) --outputdir=output_iso \
 		--temp-instance=tmp_check/isolation $(ISOLATION)
 
-# PostgreSQL::Test keeps its servers and logs in tmp_check.
+# PostgreSQL::Test keeps its servers and logs in tmp_check; 15 asks for TESTDIR, newer ones for the others.
 check-tap:
 	@rm -rf tmp_check
 	@mkdir -p tmp_check
 	@PATH='$(BINDIR):$(PATH)' PG_REGRESS='$(TOOLS)/regress/pg_regress' STENO='$(STENO)' \
-	TESTDIR='$(CURDIR)' PGPORT=65432 TZ=UTC \
+	TESTDIR='$(CURDIR)' TESTDATADIR='$(CURDIR)/tmp_check' TESTLOGDIR='$(CURDIR)/tmp_check/log' PGPORT=65432 TZ=UTC \
 	$(PROVE) -I $(TOOLS)/perl -I t $(PROVE_FLAGS) $(PROVE_TESTS)

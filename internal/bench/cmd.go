@@ -51,6 +51,8 @@ func newCmdOverhead(f *cmdutil.Factory, run func(context.Context, *overheadOptio
 them short slices of pgbench in turn. Quoted are the medians of the ratios of
 slices that were made close to each other, with the 95 % interval of the median,
 and the bytes that were written to the log or the trail for each transaction.
+Now and then all servers are made anew (--renew), because where a server's memory
+and files happen to lie makes it faster or slower for as long as it lives.
 
 Throughput cannot show a cost of one per cent on a shared machine; compare "off,off"
 to see how far two equal servers seem apart. With --profile, perf takes CPU
@@ -90,13 +92,14 @@ where it is installed, and steno.`,
 	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare, the base first")
 	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
 	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to catch up")
+	flags.IntVar(&o.Renew, "renew", 20, "rounds after which all servers are made anew; 0: never")
 	flags.IntVar(&o.Profile.Seconds, "profile", 0, "seconds of CPU samples; 0 takes none")
 	flags.IntVar(&o.Profile.Runs, "profile-runs", 3, "how often to take CPU samples")
 	flags.StringVar(&o.Profile.Unwind, "profile-unwind", "fp", "how perf walks the stack: fp or dwarf")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
 	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's setting without asking")
-	flags.StringVar(&o.Format, "format", "text", "text or json")
+	cmdutil.AddFormat(cmd, &o.Format)
 	flags.StringVar(&o.Output, "output", "", "folder for the report and the raw data")
 	return cmd
 }
@@ -113,10 +116,10 @@ func (o *overheadOptions) complete() error {
 		return errors.New("--pairs must be at least 1")
 	case o.Seconds < 1:
 		return errors.New("--seconds must be at least 1")
+	case o.Renew < 0:
+		return errors.New("--renew must be at least 0")
 	case o.Profile.Seconds < 0 || o.Profile.Runs < 1:
 		return errors.New("--profile must be at least 0 and --profile-runs at least 1")
-	case o.Format != "text" && o.Format != "json":
-		return fmt.Errorf("no format \"%s\"; there are text and json", o.Format)
 	case o.DSN != "" && (len(o.Compare) > 0 || len(o.Set) > 0 || o.Profile.Seconds > 0):
 		return errors.New("--dsn does not go with --compare, --set and --profile")
 	}
@@ -127,7 +130,7 @@ func (o *overheadOptions) complete() error {
 		}
 		o.Settings = append(o.Settings, cluster.Setting{Name: name, Value: value})
 	}
-	return nil
+	return cmdutil.CheckFormat(o.Format)
 }
 
 func overheadRun(ctx context.Context, o *overheadOptions) error {

@@ -33,6 +33,9 @@ func (r *Report) Result() *result.Result {
 			{Title: "Bytes that are written", Kind: "bars", Metric: "bytes", X: "variant"},
 		},
 	}
+	if r.Renew > 0 {
+		x.Parameters = append(x.Parameters, result.Parameter{Name: "rounds of a set of servers", Value: strconv.Itoa(r.Renew)})
+	}
 	for i, v := range r.Variants {
 		c := result.Case{"variant": v.Name}
 		if i == 0 {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -195,14 +194,5 @@ func Quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "'
 // Pgbench runs pgbench on the server.
 func (g *Given) Pgbench(ctx context.Context, args ...string) (string, error) {
 	pgbench := g.Installation.Client(ctx, "pgbench", append(args, g.DSN)...)
-	var stderr bytes.Buffer
-	pgbench.Stderr = &stderr
-	out, err := pgbench.Output()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		return "", fmt.Errorf("pgbench: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return string(out), nil
+	return cluster.Output(ctx, pgbench, "pgbench")
 }

@@ -35,6 +35,7 @@ type Options struct {
 	Seconds  int               // of a slice
 	Settings []cluster.Setting // further ones of every server
 	Pause    time.Duration     // after a slice, for writers and the log to catch up
+	Renew    int               // after so many rounds the servers are made anew; 0: never
 	Budget   time.Duration     // no round begins after it but the first few; 0: no limit
 	Profile  ProfileOptions
 
@@ -63,7 +64,8 @@ type contender struct {
 
 	tps, ratio   []float64
 	transactions int64
-	bytesBefore  int64
+	bytes        int64 // that the servers before this one wrote
+	bytesBefore  int64 // of this one, when its rounds began
 }
 
 // Open starts the servers. The lab's template is filled with pgbench's tables
@@ -96,13 +98,26 @@ func Open(ctx context.Context, lab *cluster.Lab, o Options) (*Bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, c := range b.contenders {
-		b.progress("starting "+c.title, i+1, len(b.contenders)+1)
-		if c.server, err = lab.Start(ctx, c.name, b.settings(c.variant)); err != nil {
-			return nil, err
+	return b, b.startServers(ctx, 0, func(what string, i int) { b.progress(what, i+1, len(b.contenders)+1) })
+}
+
+// startServers starts a set of servers, one for each contender, each set in
+// another order.
+func (b *Bench) startServers(ctx context.Context, set int, progress func(what string, i int)) error {
+	n := len(b.contenders)
+	for position := range n {
+		c := b.contenders[Order(n, set, position)]
+		name := c.name
+		if set > 0 {
+			name += "." + strconv.Itoa(set+1)
+		}
+		progress("starting "+c.title, position)
+		var err error
+		if c.server, err = b.Lab.Start(ctx, name, b.settings(c.variant)); err != nil {
+			return err
 		}
 	}
-	return b, nil
+	return nil
 }
 
 // sealKey is a file in each server's data folder, for variants with seals.
@@ -161,23 +176,13 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 	r := &Report{
 		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version,
 		Postgres: b.Lab.Version, Machine: machine.This(),
-		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Settings: append(append([]cluster.Setting{}, BaseSettings...), o.Settings...),
+		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Renew: o.Renew, Settings: append(append([]cluster.Setting{}, BaseSettings...), o.Settings...),
 	}
 	for _, c := range b.contenders {
-		c.tps, c.ratio, c.transactions = nil, nil, 0
-		// The first connections read the tables into the cache.
-		if _, err := load.run(ctx, c.server, 1); err != nil {
-			return nil, err
-		}
+		c.tps, c.ratio, c.transactions, c.bytes = nil, nil, 0, 0
 	}
-	if err := b.settle(ctx); err != nil {
+	if err := b.warm(ctx, load); err != nil {
 		return nil, err
-	}
-	for _, c := range b.contenders {
-		var err error
-		if c.bytesBefore, err = c.written(); err != nil {
-			return nil, err
-		}
 	}
 	start := time.Now()
 	for round := range o.Rounds {
@@ -185,22 +190,78 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 			r.Rounds = round
 			break
 		}
+		if o.Renew > 0 && round > 0 && round%o.Renew == 0 {
+			if err := b.renew(ctx, load, round); err != nil {
+				return nil, err
+			}
+		}
 		if err := b.round(ctx, load, round, r); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.settle(ctx); err != nil {
+	if err := b.count(ctx); err != nil {
 		return nil, err
 	}
 	for _, c := range b.contenders {
-		v, err := c.report()
-		if err != nil {
-			return nil, err
-		}
-		r.Variants = append(r.Variants, v)
+		r.Variants = append(r.Variants, c.report())
 	}
 	r.Variants[0].Ratio = nil // to itself
 	return r, nil
+}
+
+// warm makes new servers ready for their first round.
+func (b *Bench) warm(ctx context.Context, load Load) error {
+	for _, c := range b.contenders {
+		// The first connections read the tables into the cache.
+		if _, err := load.run(ctx, c.server, 1); err != nil {
+			return err
+		}
+	}
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	for _, c := range b.contenders {
+		var err error
+		if c.bytesBefore, err = c.written(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count adds up what the servers wrote in their rounds.
+func (b *Bench) count(ctx context.Context) error {
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	for _, c := range b.contenders {
+		after, err := c.written()
+		if err != nil {
+			return err
+		}
+		c.bytes += after - c.bytesBefore
+	}
+	return nil
+}
+
+// renew puts new servers in the place of all. Where a server's memory and files
+// happen to lie makes it faster or slower for as long as it lives, and no number
+// of its rounds shows that.
+func (b *Bench) renew(ctx context.Context, load Load, round int) error {
+	if err := b.count(ctx); err != nil {
+		return err
+	}
+	for _, c := range b.contenders {
+		if err := errors.Join(c.server.Stop(), os.RemoveAll(c.server.DataDir)); err != nil {
+			return err
+		}
+	}
+	n := len(b.contenders)
+	err := b.startServers(ctx, round/b.Options.Renew, func(what string, _ int) { b.progress(what, round*n, b.Options.Rounds*n) })
+	if err != nil {
+		return err
+	}
+	return b.warm(ctx, load)
 }
 
 // Order says which of n is at a position, from zero, of a round. The order is
@@ -250,18 +311,15 @@ func (b *Bench) settle(ctx context.Context) error {
 	return Sleep(ctx, 1500*time.Millisecond)
 }
 
-func (c *contender) report() (VariantReport, error) {
+func (c *contender) report() VariantReport {
 	ratio := stats.Of(c.ratio)
-	v := VariantReport{Name: c.name, Title: c.title, Settings: c.settings, TPS: stats.Of(c.tps), Ratio: &ratio, Transactions: c.transactions}
-	after, err := c.written()
-	if err != nil {
-		return v, err
-	}
-	if v.Bytes = after - c.bytesBefore; c.output != nothing {
+	v := VariantReport{Name: c.name, Title: c.title, Settings: c.settings, TPS: stats.Of(c.tps), Ratio: &ratio,
+		Transactions: c.transactions, Bytes: c.bytes}
+	if c.output != nothing {
 		per := float64(v.Bytes) / float64(c.transactions)
 		v.BytesPerTransaction = &per
 	}
-	return v, nil
+	return v
 }
 
 // TrailDir is where the server's trail is by default.

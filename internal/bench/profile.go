@@ -252,7 +252,7 @@ func (a *attribution) learnImports(file string) {
 // find adds the processes that the server has now.
 func (a *attribution) find(postmaster int) error {
 	a.pids[postmaster] = true
-	children, err := machine.Children(postmaster)
+	children, err := machine.Here.Children(postmaster)
 	for _, p := range children {
 		a.pids[p.PID] = true
 		if strings.Contains(p.Title, writerTitle) {

@@ -28,8 +28,9 @@ type Report struct {
 	Load     Load              `json:"load"`
 	Rounds   int               `json:"rounds"`
 	Seconds  int               `json:"seconds"`
-	Settings []cluster.Setting `json:"settings"` // of every server
-	Variants []VariantReport   `json:"variants"` // the first is the base
+	Renew    int               `json:"renew,omitempty"` // rounds until the servers were made anew; 0: never
+	Settings []cluster.Setting `json:"settings"`        // of every server
+	Variants []VariantReport   `json:"variants"`        // the first is the base
 	Profile  *ProfileReport    `json:"profile,omitempty"`
 
 	slices []sliceRow
@@ -88,7 +89,11 @@ func (r *Report) WriteFiles(dir string) error {
 
 // WriteText shows the report to a person.
 func (r *Report) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "%s; %d rounds of %d s a server\n", r.Load.Title(), r.Rounds, r.Seconds)
+	fmt.Fprintf(w, "%s; %d rounds of %d s a server", r.Load.Title(), r.Rounds, r.Seconds)
+	if r.Renew > 0 && r.Renew < r.Rounds {
+		fmt.Fprintf(w, ", new servers after every %d", r.Renew)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "%s; %s, %d cores, Linux %s\n\n", r.Postgres, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel)
 	r.WriteTable(w)
 	if r.Profile != nil {

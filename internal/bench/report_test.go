@@ -18,7 +18,7 @@ func exampleReport() *Report {
 		Postgres: "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)",
 		Machine:  machine.Machine{CPU: "A & B <CPU>", Cores: 2, Kernel: "6.1"},
 		Load:     Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10},
-		Rounds:   100, Seconds: 1,
+		Rounds:   100, Seconds: 1, Renew: 20,
 		Variants: []VariantReport{
 			{Name: "off", Title: "off", TPS: stats.Estimate{Median: 20000}},
 			{Name: "log_statement", Title: "log_statement=all", TPS: stats.Estimate{Median: 14000},
@@ -34,7 +34,7 @@ func TestReportText(t *testing.T) {
 	var b strings.Builder
 	exampleReport().WriteText(&b)
 	for _, want := range []string{
-		"pgbench -S -M prepared, 16 clients, scale 10; 100 rounds of 1 s a server",
+		"pgbench -S -M prepared, 16 clients, scale 10; 100 rounds of 1 s a server, new servers after every 20\n",
 		"log_statement=all     14000  ███████████████▍       0.700 [0.650, 0.750]    215.9\n",
 		"[96 % interval of that median]",
 		"run 1: 1.50 % (backends 1.00 %, writers 0.50 %) of 1000 samples",

@@ -90,8 +90,8 @@ A round takes three slices and about two seconds.`,
 	flags.StringVar(&o.Load.Workload, "workload", "select", "select or tpcb")
 	flags.StringVar(&o.Load.Protocol, "protocol", "prepared", "simple, extended or prepared")
 	flags.IntVar(&o.Load.Scale, "scale", 10, "scale of pgbench's tables")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
-	flags.StringVar(&o.Format, "format", "text", "text or json")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	cmdutil.AddFormat(cmd, &o.Format)
 	return cmd
 }
 
@@ -105,10 +105,7 @@ func (o *stallOptions) check() error {
 	if o.Rate <= 0 || o.Rate > 1 {
 		return errors.New("--rate must be greater than 0 and at most 1")
 	}
-	if o.Format != "text" && o.Format != "json" {
-		return fmt.Errorf("no format \"%s\"; there are text and json", o.Format)
-	}
-	return nil
+	return cmdutil.CheckFormat(o.Format)
 }
 
 func stallRun(ctx context.Context, o *stallOptions) error {

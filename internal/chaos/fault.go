@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // A fault is one thing that goes wrong. When inflict returns, the server is up,
@@ -373,8 +375,8 @@ func (r *round) moveTrail(ctx context.Context) error {
 		return nil // the slots and its state are in there, too
 	}
 	err := r.until(ctx, "the last kill is noticed", func() bool {
-		parent, state := parentAndState(r.lastKilled)
-		return parent == 0 && state == 0
+		_, err := machine.Here.Process(r.lastKilled)
+		return err != nil
 	})
 	if err != nil {
 		return err

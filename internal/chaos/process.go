@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // process is one of the server's, by its title.
@@ -21,40 +22,19 @@ type process struct {
 	title string
 }
 
-// parentAndState of a process; 0 when it is gone.
-func parentAndState(pid int) (int, byte) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0
-	}
-	// the name in parentheses may have any character
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 2 {
-		return 0, 0
-	}
-	parent, _ := strconv.Atoi(fields[1])
-	return parent, fields[0][0]
-}
-
 func gone(pid int) bool {
-	parent, state := parentAndState(pid)
-	return parent == 0 && state == 0 || state == 'Z'
+	p, err := machine.Here.Process(pid)
+	return err != nil || p.State == 'Z'
 }
 
 // children are the server's processes but the postmaster.
 func (r *round) children() []process {
-	entries, _ := os.ReadDir("/proc")
+	children, _ := machine.Here.AllChildren(r.server.PID())
 	var found []process
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+	for _, p := range children {
+		if p.State != 'Z' {
+			found = append(found, process{p.PID, p.Title})
 		}
-		if parent, state := parentAndState(pid); parent != r.server.PID() || state == 'Z' {
-			continue
-		}
-		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		found = append(found, process{pid, strings.TrimRight(string(bytes.ReplaceAll(title, []byte{0}, []byte{' '})), " ")})
 	}
 	return found
 }
@@ -111,7 +91,7 @@ func (r *round) killAll() {
 // resume lets all stopped processes go on.
 func (r *round) resume() {
 	for _, p := range append(r.children(), process{pid: r.server.PID()}) {
-		if _, state := parentAndState(p.pid); state == 'T' {
+		if now, err := machine.Here.Process(p.pid); err == nil && now.State == 'T' {
 			_ = syscall.Kill(p.pid, syscall.SIGCONT)
 		}
 	}
@@ -183,10 +163,10 @@ func where(ps []process) string {
 		if i >= 20 && p.title != "postmaster" {
 			continue
 		}
-		_, state := parentAndState(p.pid)
-		wait, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.pid))
-		fmt.Fprintf(&b, "  %d %c %s %s\n", p.pid, state, p.title, wait)
-		if stack, err := exec.Command("gdb", "-p", strconv.Itoa(p.pid), "-batch", "-ex", "bt 12").Output(); err == nil && state != 'T' {
+		now, _ := machine.Here.Process(p.pid)
+		wait, _ := os.ReadFile(machine.Here.File(p.pid, "wchan"))
+		fmt.Fprintf(&b, "  %d %c %s %s\n", p.pid, now.State, p.title, wait)
+		if stack, err := exec.Command("gdb", "-p", strconv.Itoa(p.pid), "-batch", "-ex", "bt 12").Output(); err == nil && now.State != 'T' {
 			for line := range strings.Lines(string(stack)) {
 				if strings.HasPrefix(line, "#") {
 					b.WriteString("      " + line)

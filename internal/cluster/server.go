@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 const (
@@ -195,16 +197,9 @@ func (s *Server) PID() int { return s.cmd.Process.Pid }
 // children as they are now.
 func (s *Server) Processes() []int {
 	pids := []int{s.PID()}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		text, _ := os.ReadFile(path) // none: it has ended
-		// The command name, in parentheses, may hold anything.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(s.PID()) {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
-				pids = append(pids, pid)
-			}
-		}
+	children, _ := machine.Here.AllChildren(s.PID())
+	for _, p := range children {
+		pids = append(pids, p.PID)
 	}
 	return pids
 }
@@ -235,29 +230,27 @@ func (s *Server) Conninfo(user, database string) string {
 func (s *Server) Psql(ctx context.Context, script string) (string, error) {
 	psql := s.lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", s.Conninfo("postgres", "postgres"))
 	psql.Stdin = strings.NewReader(script)
-	var stderr bytes.Buffer
-	psql.Stderr = &stderr
-	out, err := psql.Output()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		return "", fmt.Errorf("psql on server \"%s\": %w\n%s", s.Name, err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return strings.TrimSpace(string(out)), nil
+	out, err := Output(ctx, psql, fmt.Sprintf("psql on server \"%s\"", s.Name))
+	return strings.TrimSpace(out), err
 }
 
 // Pgbench runs pgbench as the superuser and returns its report.
 func (s *Server) Pgbench(ctx context.Context, args ...string) (string, error) {
 	pgbench := s.lab.Client(ctx, "pgbench", append(args, s.Conninfo("postgres", "postgres"))...)
+	return Output(ctx, pgbench, fmt.Sprintf("pgbench on server \"%s\"", s.Name))
+}
+
+// Output runs a client program, and returns what it prints. The error begins with
+// name, and ends with what the client said; when the context has ended, it is that.
+func Output(ctx context.Context, client *exec.Cmd, name string) (string, error) {
 	var stderr bytes.Buffer
-	pgbench.Stderr = &stderr
-	out, err := pgbench.Output()
+	client.Stderr = &stderr
+	out, err := client.Output()
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	if err != nil {
-		return "", fmt.Errorf("pgbench on server \"%s\": %w\n%s", s.Name, err, bytes.TrimSpace(stderr.Bytes()))
+		return "", fmt.Errorf("%s: %w\n%s", name, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return string(out), nil
 }

@@ -57,7 +57,7 @@ trail stays in a folder of its own.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
 	flags.IntVar(&o.Rounds, "pairs", 8, "rounds of each workload at most; each server gets a second in each")
 	flags.StringVar(&o.Keep, "keep", "", "new folder to keep the trail in (default one in the temporary folder)")
 	return cmd

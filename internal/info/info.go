@@ -60,9 +60,8 @@ everything.`,
 		},
 	}
 	opts.KeyFlags.Add(cmd)
-	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
+	cmdutil.AddFormat(cmd, &opts.Format)
 	cmd.Flags().BoolVar(&opts.Detail, "detail", false, "read all records and count them by kind, class, user and database")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -157,8 +156,8 @@ func (t *Totals) finish() {
 }
 
 func infoRun(ctx context.Context, opts *Options) error {
-	if opts.Format != "text" && opts.Format != "json" {
-		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+		return err
 	}
 	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestChildren(t *testing.T) {
 	}
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 
-	children, err := Children(os.Getpid())
+	children, err := Here.Children(os.Getpid())
 	i := slices.IndexFunc(children, func(p Process) bool { return p.PID == child.Process.Pid })
 	if err != nil || i < 0 {
 		t.Fatalf("got %+v, error %v", children, err)
@@ -23,21 +23,21 @@ func TestChildren(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	// What a kernel without lists of children needs finds it, too.
-	all, err := allProcesses()
-	if err != nil || !slices.Contains(all, child.Process.Pid) || !slices.Contains(all, os.Getpid()) {
-		t.Errorf("got %v, error %v", all, err)
+	all, err := Here.AllChildren(os.Getpid())
+	if err != nil || !slices.ContainsFunc(all, func(p Process) bool { return p.PID == child.Process.Pid }) {
+		t.Errorf("got %+v, error %v", all, err)
 	}
-	if none, err := Children(child.Process.Pid); err != nil || len(none) > 0 {
+	if none, err := Here.Children(child.Process.Pid); err != nil || len(none) > 0 {
 		t.Errorf("sleep has children: %v, error %v", none, err)
 	}
 }
 
 func TestReadProcess(t *testing.T) {
-	p, err := ReadProcess(os.Getpid())
+	p, err := Here.Process(os.Getpid())
 	if err != nil || p.Parent != os.Getppid() || p.State == 0 || p.Name == "" || p.Title == "" {
 		t.Errorf("got %+v, error %v", p, err)
 	}
-	if _, err := ReadProcess(1 << 30); !os.IsNotExist(err) {
+	if _, err := Here.Process(1 << 30); !os.IsNotExist(err) {
 		t.Errorf("of no process: %v", err)
 	}
 }
@@ -45,5 +45,19 @@ func TestReadProcess(t *testing.T) {
 func TestSwitches(t *testing.T) {
 	if Switches() == 0 {
 		t.Error("the machine has made no context switch")
+	}
+}
+
+func TestStatOfAnyCommand(t *testing.T) {
+	p, err := parseStat([]byte("7 (a) (b c) S 5 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 1\n"))
+	want := Process{Name: "a) (b c", Parent: 5, State: 'S', CPU: 30 * Tick, Ended: 70 * Tick, Started: 99}
+	if err != nil || p != want {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	for _, bad := range []string{"", "7 (a) S 5", "7 a) S 5 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 1",
+		"7 (a) S 5 7 7 0 -1 4194560 1 2 3 4 x 20 30 40 20 0 1 0 99 1 1"} {
+		if _, err := parseStat([]byte(bad)); err == nil {
+			t.Errorf("no error for %q", bad)
+		}
 	}
 }

@@ -45,7 +45,7 @@ func AtDataDir(dir string) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read \"%s/postmaster.pid\"", dir)
 	}
-	p, err := machine.ReadProcess(pid)
+	p, err := machine.Here.Process(pid)
 	if err != nil || !isServer(p) {
 		return nil, fmt.Errorf("no server runs in \"%s\": process %d of its postmaster.pid is gone", dir, pid)
 	}
@@ -57,7 +57,7 @@ func AtDataDir(dir string) (*Target, error) {
 
 // AtPID finds the server that a process is of: its postmaster, or any other.
 func AtPID(pid int) (*Target, error) {
-	p, err := machine.ReadProcess(pid)
+	p, err := machine.Here.Process(pid)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
@@ -68,7 +68,7 @@ func AtPID(pid int) (*Target, error) {
 		return nil, fmt.Errorf("process %d (%s) is not of a PostgreSQL server", pid, p.Title)
 	}
 	for {
-		parent, err := machine.ReadProcess(p.Parent)
+		parent, err := machine.Here.Process(p.Parent)
 		if err != nil || !isServer(parent) {
 			break
 		}
@@ -101,12 +101,12 @@ func (t *Target) readLines(lines []string) {
 // processes returns the kind of each process of the server.
 func (t *Target) processes() (map[int]machine.Process, error) {
 	found := map[int]machine.Process{}
-	postmaster, err := machine.ReadProcess(t.Postmaster)
+	postmaster, err := machine.Here.Process(t.Postmaster)
 	if err != nil {
 		return nil, fmt.Errorf("the server has ended: %w", err)
 	}
 	found[t.Postmaster] = postmaster
-	children, err := machine.Children(t.Postmaster)
+	children, err := machine.Here.Children(t.Postmaster)
 	for _, p := range children {
 		found[p.PID] = p
 	}

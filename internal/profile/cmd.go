@@ -82,10 +82,8 @@ The best view is root's. Others see less, and are told what is missing.`,
 		"does not")
 	flags.StringVar(&o.Unwind, "unwind", "fp", "how perf walks the stack: fp or dwarf")
 	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, look at /proc and wait events only")
-	flags.StringVarP(&o.Format, "format", "o", "text", "output `format`: text or json")
+	cmdutil.AddFormat(cmd, &o.Format)
 	flags.StringVar(&o.Output, "output", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"},
-		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -103,10 +101,8 @@ func (o *options) check() error {
 		return errors.New("--wait-seconds must be at least 0")
 	case o.Unwind != "fp" && o.Unwind != "dwarf":
 		return fmt.Errorf("no way to unwind stacks called \"%s\"; there are fp and dwarf", o.Unwind)
-	case o.Format != "text" && o.Format != "json":
-		return fmt.Errorf("no format \"%s\"; there are text and json", o.Format)
 	}
-	return nil
+	return cmdutil.CheckFormat(o.Format)
 }
 
 func profileRun(ctx context.Context, o *options) error {

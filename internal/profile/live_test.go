@@ -116,7 +116,7 @@ func runProfile(t *testing.T, ctx context.Context, args ...string) (*Report, err
 	if left, _ := os.ReadDir(temporary); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	children, _ := machine.Children(os.Getpid())
+	children, _ := machine.Here.Children(os.Getpid())
 	for _, p := range children {
 		if p.Name == "perf" || p.Name == "sleep" {
 			t.Errorf("process %d is left behind: %s", p.PID, p.Title)
@@ -159,7 +159,8 @@ func TestLogIsTheFirstCauseOfAServerThatLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.FirstCause != logFormat && r.FirstCause != logWrite {
+	// which part of the log costs most is the machine's matter
+	if !slices.Contains([]string{logFormat, logWrite, "collector"}, r.FirstCause) {
 		t.Errorf("the first cause is %q:\n%s", r.FirstCause, show(r))
 	}
 	if !strings.Contains(strings.Join(r.Advice, "\n"), "log_duration = on") || r.Settings["log_statement"] != "all" {

@@ -29,7 +29,7 @@ type watcher struct {
 	events Profile
 	passes int
 
-	cpu map[int]float64 // seconds that each process had run at the last look
+	cpu map[int]time.Duration // that each process had run at the last look
 }
 
 // Passes are so far apart, or further when they take long: looking is not to be
@@ -124,7 +124,7 @@ func (w *watcher) look(ctx context.Context) ([]sight, error) {
 		w.kinds[pid] = a.kind
 		s := sight{Stack: state(p, a), pid: pid, event: a.event()}
 		if before, ok := w.cpu[pid]; ok {
-			s.ran = p.CPU - before
+			s.ran = (p.CPU - before).Seconds()
 		}
 		w.cpu[pid] = p.CPU
 		seen = append(seen, s)
@@ -229,5 +229,5 @@ func (w *watcher) snapshot(ctx context.Context) (map[int]Stack, error) {
 }
 
 func newWatcher(t *Target, c *connection) *watcher {
-	return &watcher{target: t, conn: c, kinds: map[int]string{}, cpu: map[int]float64{}}
+	return &watcher{target: t, conn: c, kinds: map[int]string{}, cpu: map[int]time.Duration{}}
 }

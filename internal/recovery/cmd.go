@@ -77,8 +77,7 @@ The exit code is 0 when nothing is lost, 1 when something is lost or damaged, an
 	fl.StringArrayVar(&opts.Rings, "rings", nil, "ring `file` of a dead server, or a directory of them; may be repeated")
 	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the trail beside it")
 	fl.StringVar(&opts.Confirm, "confirm", "", "system `identifier` of the cluster, for --in-place")
-	fl.StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cmdutil.AddFormat(cmd, &opts.Format)
 	return cmd
 }
 
@@ -111,8 +110,8 @@ func (o *Options) arguments() (dir string, rings []string, err error) {
 }
 
 func recoverRun(ctx context.Context, opts *Options) error {
-	if opts.Format != "text" && opts.Format != "json" {
-		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+		return err
 	}
 	if (opts.Out != "") == opts.InPlace {
 		return cmdutil.Usagef("say where the copy goes: either --out DIR, or --in-place")

@@ -5,25 +5,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // processes are the ids of all processes but this one.
-func processes() (pids []int) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+func processes() []int {
+	all, _ := machine.Here.PIDs()
+	return slices.DeleteFunc(all, func(pid int) bool { return pid == os.Getpid() })
 }
 
 // family is what the names of all ring files of a server begin with, "" if the path is

@@ -3,6 +3,7 @@ package recovery
 import (
 	"cmp"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -19,12 +20,10 @@ type ledger struct {
 
 // numbers are the sequence numbers of one session.
 type numbers struct {
-	seen      []span // in order, without overlaps
-	explained []span // those that gap records stand for
+	seen      []trail.Span // in order, without overlaps
+	explained []trail.Span // those that gap records stand for
 	ended     bool
 }
-
-type span struct{ first, last uint64 }
 
 func newLedger() *ledger { return &ledger{sessions: map[trail.SessionID]*numbers{}} }
 
@@ -39,44 +38,40 @@ func (l *ledger) session(id trail.SessionID) *numbers {
 
 // find is the index of the first span that ends at seq or after it.
 func (n *numbers) find(seq uint64) int {
-	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s span, seq uint64) int { return cmp.Compare(s.last, seq) })
+	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s trail.Span, seq uint64) int { return cmp.Compare(s.Last, seq) })
 	return i
 }
 
 func (n *numbers) add(seq uint64) {
 	i := n.find(seq)
-	if i < len(n.seen) && n.seen[i].first <= seq {
+	if i < len(n.seen) && n.seen[i].First <= seq {
 		return
 	}
-	joinsBefore := i > 0 && n.seen[i-1].last+1 == seq
-	joinsAfter := i < len(n.seen) && n.seen[i].first == seq+1
+	joinsBefore := i > 0 && n.seen[i-1].Last+1 == seq
+	joinsAfter := i < len(n.seen) && n.seen[i].First == seq+1
 	switch {
 	case joinsBefore && joinsAfter:
-		n.seen[i-1].last = n.seen[i].last
+		n.seen[i-1].Last = n.seen[i].Last
 		n.seen = slices.Delete(n.seen, i, i+1)
 	case joinsBefore:
-		n.seen[i-1].last = seq
+		n.seen[i-1].Last = seq
 	case joinsAfter:
-		n.seen[i].first = seq
+		n.seen[i].First = seq
 	default:
-		n.seen = slices.Insert(n.seen, i, span{seq, seq})
+		n.seen = slices.Insert(n.seen, i, trail.Span{First: seq, Last: seq})
 	}
 }
 
 // all says whether all numbers from first to last are there.
 func (n *numbers) all(first, last uint64) bool {
 	i := n.find(last)
-	return i < len(n.seen) && n.seen[i].first <= first
+	return i < len(n.seen) && n.seen[i].First <= first
 }
 
 // has says whether the session's record of that number is there.
 func (l *ledger) has(id trail.SessionID, seq uint64) bool {
 	n := l.sessions[id]
-	if n == nil || seq == 0 {
-		return false
-	}
-	i := n.find(seq)
-	return i < len(n.seen) && n.seen[i].first <= seq
+	return n != nil && seq != 0 && n.all(seq, seq)
 }
 
 // last is the greatest number of a session that is known.
@@ -85,7 +80,7 @@ func (l *ledger) last(id trail.SessionID) (seq uint64, known bool) {
 	if n == nil || len(n.seen) == 0 {
 		return 0, false
 	}
-	return n.seen[len(n.seen)-1].last, true
+	return n.seen[len(n.seen)-1].Last, true
 }
 
 func (l *ledger) ended(id trail.SessionID) bool {
@@ -112,7 +107,7 @@ func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra fun
 			return v
 		}
 		if first, last := number("first_seq"), number("last_seq"); first > 0 && last >= first {
-			n.explained = append(n.explained, span{first, last})
+			n.explained = append(n.explained, trail.Span{First: first, Last: last})
 		}
 	}
 }
@@ -142,48 +137,20 @@ type SessionGap struct {
 // gaps are the numbers that are missing and that no gap record explains. Of sessions
 // that began before the first segment that is there, the beginning is not missing.
 func (l *ledger) gaps(partial bool) (missing []SessionGap, records uint64) {
-	ids := make([]trail.SessionID, 0, len(l.sessions))
-	for id := range l.sessions {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b trail.SessionID) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
-	})
-	for _, id := range ids {
+	for _, id := range slices.SortedFunc(maps.Keys(l.sessions), trail.SessionID.Compare) {
 		n := l.sessions[id]
 		next := uint64(1)
 		if partial && len(n.seen) > 0 {
-			next = n.seen[0].first
+			next = n.seen[0].First
 		}
-		slices.SortFunc(n.explained, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+		slices.SortFunc(n.explained, trail.Span.Compare)
 		for _, s := range n.seen {
-			for _, hole := range unexplained(n.explained, next, s.first) {
-				missing = append(missing, SessionGap{id.String(), hole.first, hole.last})
-				records += hole.last - hole.first + 1
+			for _, hole := range trail.Uncovered(n.explained, next, s.First) {
+				missing = append(missing, SessionGap{id.String(), hole.First, hole.Last})
+				records += hole.Last - hole.First + 1
 			}
-			next = s.last + 1
+			next = s.Last + 1
 		}
 	}
 	return missing, records
-}
-
-// unexplained is what of the numbers from first up to, but without, end no gap
-// record stands for.
-func unexplained(explained []span, first, end uint64) (holes []span) {
-	for _, e := range explained {
-		if first >= end {
-			break
-		}
-		if e.last < first {
-			continue
-		}
-		if e.first > first {
-			holes = append(holes, span{first, min(e.first, end) - 1})
-		}
-		first = max(first, e.last+1)
-	}
-	if first < end {
-		holes = append(holes, span{first, end - 1})
-	}
-	return holes
 }

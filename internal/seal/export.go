@@ -61,14 +61,13 @@ encrypted trail have no seals, and prove as much.`,
 		},
 	}
 	opts.KeyFlags.Add(cmd)
-	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cmdutil.AddFormat(cmd, &opts.Format)
 	return cmd
 }
 
 func exportRun(opts *ExportOptions) error {
-	if opts.Format != "text" && opts.Format != "json" {
-		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+		return err
 	}
 	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {

@@ -121,8 +121,7 @@ exit code is 1 when one is unreadable.`,
 			return list(opts)
 		},
 	}
-	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cmdutil.AddFormat(cmd, &opts.Format)
 	return cmd
 }
 
@@ -306,8 +305,8 @@ func status(t *trail.Trail, s *Slot) Status {
 }
 
 func list(opts *Options) error {
-	if opts.Format != "text" && opts.Format != "json" {
-		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+		return err
 	}
 	t, err := opts.open()
 	if err != nil {

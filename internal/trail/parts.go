@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -42,6 +43,11 @@ func (t *Trail) Index() *Index {
 type RecordID struct {
 	Session SessionID
 	Seq     uint64
+}
+
+// Compare orders records by their sessions, and these's records by number.
+func (id RecordID) Compare(o RecordID) int {
+	return cmp.Or(id.Session.Compare(o.Session), cmp.Compare(id.Seq, o.Seq))
 }
 
 // parts are the data parts of records in one block, in their order.

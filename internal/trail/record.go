@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"cmp"
 	"encoding/binary"
 	"io"
 	"math/bits"
@@ -119,6 +120,11 @@ func (s *Session) ID() SessionID { return SessionID{s.Start, s.PID} }
 type SessionID struct {
 	Start int64
 	PID   uint32
+}
+
+// Compare orders sessions by their starts.
+func (id SessionID) Compare(o SessionID) int {
+	return cmp.Or(cmp.Compare(id.Start, o.Start), cmp.Compare(id.PID, o.PID))
 }
 
 // epoch is 2000-01-01 00:00:00 UTC in seconds since 1970.

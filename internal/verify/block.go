@@ -12,8 +12,8 @@ import (
 
 // span is a run of sequence numbers of one session.
 type span struct {
-	session     trail.SessionID
-	first, last uint64
+	session trail.SessionID
+	trail.Span
 }
 
 // finding is what one block says, for the checks that need all blocks.
@@ -52,11 +52,8 @@ type checker struct {
 	files   *trail.Files
 	segment *trail.SegmentHeader // of the block
 	block   trail.Block
-	open    []openSpan // by the index of the session definition
+	open    []trail.Span // the run of numbers that each session definition is in, by its index
 }
-
-// openSpan is the run of numbers that a session definition is in.
-type openSpan struct{ first, last uint64 }
 
 // check reads one block whole. previous is the hash before it, known when the
 // place before it could be read.
@@ -112,7 +109,7 @@ func (c *checker) items(f *finding) {
 			continue
 		}
 		for r.SessionIndex >= len(c.open) {
-			c.open = append(c.open, openSpan{})
+			c.open = append(c.open, trail.Span{})
 		}
 		if o := &c.open[r.SessionIndex]; r.Seq == 0 {
 			f.unnumbered++
@@ -120,13 +117,13 @@ func (c *checker) items(f *finding) {
 				f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
 					Reason: fmt.Sprintf("block %d: session %s: %s record without a sequence number", h.Number, r.Session.ID(), r.Kind)})
 			}
-		} else if o.last != 0 && r.Seq == o.last+1 {
-			o.last++
+		} else if o.Last != 0 && r.Seq == o.Last+1 {
+			o.Last++
 		} else {
-			if o.last != 0 {
-				f.spans = append(f.spans, span{r.Session.ID(), o.first, o.last})
+			if o.Last != 0 {
+				f.spans = append(f.spans, span{r.Session.ID(), *o})
 			}
-			o.first, o.last = r.Seq, r.Seq
+			o.First, o.Last = r.Seq, r.Seq
 		}
 		end := r.End()
 		firstTime, firstEnd, lastEnd = min(firstTime, r.Time), min(firstEnd, end), max(lastEnd, end)
@@ -145,10 +142,10 @@ func (c *checker) items(f *finding) {
 	}
 	f.sealsOnly = len(f.seals) > 0 && !others
 	for i, o := range c.open {
-		if o.last == 0 {
+		if o.Last == 0 {
 			continue
 		}
-		f.spans = append(f.spans, span{b.SessionID(i), o.first, o.last})
+		f.spans = append(f.spans, span{b.SessionID(i), o})
 		if t := string(b.SessionAt(i).Fact(trail.KeyBackendType)); t == trail.WriterBackendType || t == trail.RecoverBackendType {
 			f.ended = append(f.ended, b.SessionID(i))
 			f.recovered = f.recovered || t == trail.RecoverBackendType
@@ -213,7 +210,7 @@ func (c *checker) rare(f *finding, r *trail.Record) {
 			f.unread = append(f.unread, fmt.Sprintf("session %s: record %d stands for %s that could not be read in a damaged ring file", id.Session, r.Seq, what))
 		}
 		if first > 0 && last >= first {
-			f.explained = append(f.explained, span{id.Session, first, last})
+			f.explained = append(f.explained, span{id.Session, trail.Span{First: first, Last: last}})
 			if r.Seq != last+1 {
 				f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
 					Reason: fmt.Sprintf("block %d: session %s: gap record has number %d, not %d, the one after what it says was lost", c.block.Header.Number, id.Session, r.Seq, last+1)})

@@ -63,16 +63,15 @@ block that the server did not finish writing is a warning, not damage.`,
 		},
 	}
 	opts.KeyFlags.Add(cmd)
-	cmd.Flags().StringVarP(&opts.Format, "format", "o", "text", "output `format`: text or json")
+	cmdutil.AddFormat(cmd, &opts.Format)
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must have what the anchors in this `file` name, - for standard input; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func verifyRun(ctx context.Context, opts *Options) error {
-	if opts.Format != "text" && opts.Format != "json" {
-		return cmdutil.Usagef("invalid format %q: use text or json", opts.Format)
+	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+		return err
 	}
 	checks, err := opts.checks()
 	if err != nil {

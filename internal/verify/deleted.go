@@ -71,16 +71,16 @@ func (v *verifier) settleDeletions() {
 		}
 		for _, m := range left {
 			policy := ", and were not deleted by policy"
-			if m.first == m.last {
+			if m.First == m.Last {
 				policy = ", and was not deleted by policy"
 			}
 			if v.report.UnreadBlocks > 0 {
 				policy = "; if by policy, then the record of it is in blocks that were not decrypted: give the encryption keys"
 			}
-			if m.first == m.last {
-				v.damage(h.stream.Path, nil, "segment %d is missing%s", m.first, policy)
+			if m.First == m.Last {
+				v.damage(h.stream.Path, nil, "segment %d is missing%s", m.First, policy)
 			} else {
-				v.damage(h.stream.Path, nil, "segments %d to %d are missing%s", m.first, m.last, policy)
+				v.damage(h.stream.Path, nil, "segments %d to %d are missing%s", m.First, m.Last, policy)
 			}
 		}
 	}
@@ -141,11 +141,11 @@ func (v *verifier) broken(seg *trail.Segment, at *int64, format string, args ...
 }
 
 // uncovered is what of the segments from first to last no deletion stands for.
-func uncovered(first, last uint64, deletions []trail.Deletion) []openSpan {
-	spans := make([]openSpan, 0, len(deletions))
+func uncovered(first, last uint64, deletions []trail.Deletion) []trail.Span {
+	spans := make([]trail.Span, 0, len(deletions))
 	for _, d := range deletions {
-		spans = append(spans, openSpan{d.SinceSegment, d.LastSegment})
+		spans = append(spans, trail.Span{First: d.SinceSegment, Last: d.LastSegment})
 	}
-	slices.SortFunc(spans, func(a, b openSpan) int { return cmp.Compare(a.first, b.first) })
-	return unexplained(spans, first, last+1)
+	slices.SortFunc(spans, trail.Span.Compare)
+	return trail.Uncovered(spans, first, last+1)
 }

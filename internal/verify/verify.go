@@ -4,7 +4,6 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,8 +88,8 @@ type verifier struct {
 
 // session is what is known of a session's sequence numbers.
 type session struct {
-	seen      []openSpan
-	explained []openSpan
+	seen      []trail.Span
+	explained []trail.Span
 	ended     bool
 	end       uint64 // number of the disconnect record, 0 for none
 }
@@ -427,18 +426,18 @@ func (v *verifier) add(f *finding) {
 		v.times(int64(f.header.Records), f.first, f.last)
 	}
 	for _, s := range f.spans {
-		r.Records += int64(s.last - s.first + 1)
+		r.Records += int64(s.Last - s.First + 1)
 		seen := &v.session(s.session).seen
-		if n := len(*seen); n > 0 && (*seen)[n-1].last+1 == s.first {
-			(*seen)[n-1].last = s.last
+		if n := len(*seen); n > 0 && (*seen)[n-1].Last+1 == s.First {
+			(*seen)[n-1].Last = s.Last
 		} else {
-			*seen = append(*seen, openSpan{s.first, s.last})
+			*seen = append(*seen, s.Span)
 		}
 	}
 	r.Records += f.unnumbered
 	for _, s := range f.explained {
 		e := v.session(s.session)
-		e.explained = append(e.explained, openSpan{s.first, s.last})
+		e.explained = append(e.explained, s.Span)
 	}
 	for _, id := range f.ended {
 		v.session(id).ended = true
@@ -494,50 +493,37 @@ func (v *verifier) session(id trail.SessionID) *session {
 	return s
 }
 
-// sortedSessions are the sessions in the order of their starts.
-func (v *verifier) sortedSessions() []trail.SessionID {
-	ids := make([]trail.SessionID, 0, len(v.sessions))
-	for id := range v.sessions {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b trail.SessionID) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
-	})
-	return ids
-}
-
 // sequences looks for numbers that are missing from sessions, or there twice.
 func (v *verifier) sequences() {
 	middle := 0
-	for _, id := range v.sortedSessions() {
+	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), trail.SessionID.Compare) {
 		s := v.sessions[id]
 		if !s.ended {
 			v.report.OpenSessions++
 		}
-		byFirst := func(a, b openSpan) int { return cmp.Compare(a.first, b.first) }
-		slices.SortFunc(s.seen, byFirst)
-		slices.SortFunc(s.explained, byFirst)
+		slices.SortFunc(s.seen, trail.Span.Compare)
+		slices.SortFunc(s.explained, trail.Span.Compare)
 		next := uint64(1)
-		if v.partial && len(s.seen) > 0 && s.seen[0].first > 1 {
-			next = s.seen[0].first
+		if v.partial && len(s.seen) > 0 && s.seen[0].First > 1 {
+			next = s.seen[0].First
 			middle++
 		}
 		for _, span := range s.seen {
-			if span.first < next {
-				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.first, min(span.last, next-1)))
+			if span.First < next {
+				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.First, min(span.Last, next-1)))
 			}
 			// What was not read may hold the numbers that are missing.
 			if v.report.UnreadBlocks > 0 {
-				next = span.first
+				next = span.First
 			}
-			for _, hole := range unexplained(s.explained, next, span.first) {
+			for _, hole := range trail.Uncovered(s.explained, next, span.First) {
 				tell := v.damage
 				if v.report.outdated {
 					tell = v.warning
 				}
-				tell("", nil, "session %s: %s missing", id, numbers(hole.first, hole.last))
+				tell("", nil, "session %s: %s missing", id, numbers(hole.First, hole.Last))
 			}
-			next = max(next, span.last+1)
+			next = max(next, span.Last+1)
 		}
 		if s.end != 0 && next > s.end+1 {
 			v.damage("", nil, "session %s: %s in the trail, though it ended with record %d", id, numbers(s.end+1, next-1), s.end)
@@ -554,35 +540,14 @@ func (v *verifier) sequences() {
 func (v *verifier) contradictions(id trail.SessionID, s *session) {
 	i := 0
 	for _, e := range s.explained {
-		for i < len(s.seen) && s.seen[i].last < e.first {
+		for i < len(s.seen) && s.seen[i].Last < e.First {
 			i++
 		}
-		if i < len(s.seen) && s.seen[i].first <= e.last {
-			v.damage("", nil, "session %s: a gap record says that records %d to %d were lost, but %s there", id, e.first, e.last,
-				numbers(max(e.first, s.seen[i].first), min(e.last, s.seen[i].last)))
+		if i < len(s.seen) && s.seen[i].First <= e.Last {
+			v.damage("", nil, "session %s: a gap record says that records %d to %d were lost, but %s there", id, e.First, e.Last,
+				numbers(max(e.First, s.seen[i].First), min(e.Last, s.seen[i].Last)))
 		}
 	}
-}
-
-// unexplained is what of the numbers from first up to, but without, end no gap
-// record stands for.
-func unexplained(explained []openSpan, first, end uint64) (holes []openSpan) {
-	for _, e := range explained {
-		if first >= end {
-			break
-		}
-		if e.last < first {
-			continue
-		}
-		if e.first > first {
-			holes = append(holes, openSpan{first, min(e.first, end) - 1})
-		}
-		first = max(first, e.last+1)
-	}
-	if first < end {
-		holes = append(holes, openSpan{first, end - 1})
-	}
-	return holes
 }
 
 func numbers(first, last uint64) string {
@@ -595,9 +560,6 @@ func numbers(first, last uint64) string {
 // dataParts checks that every big record got all its data parts, and that no
 // parts are left but those of interrupted statements.
 func (v *verifier) dataParts() {
-	order := func(a, b trail.RecordID) int {
-		return cmp.Or(cmp.Compare(a.Session.Start, b.Session.Start), cmp.Compare(a.Session.PID, b.Session.PID), cmp.Compare(a.Seq, b.Seq))
-	}
 	if v.report.UnreadBlocks > 0 {
 		return
 	}
@@ -610,7 +572,7 @@ func (v *verifier) dataParts() {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, order)
+	slices.SortFunc(ids, trail.RecordID.Compare)
 	for _, id := range ids {
 		want, wanted := v.wants[id]
 		have := v.parts[id]

@@ -38,6 +38,20 @@ sub new
 	return $self;
 }
 
+# Sessions, at least two of each of a server's two writers; watch looks whose they are.
+sub of_both_writers
+{
+	my ($class, $node, $watch, %facts) = @_;
+	my (@sessions, %of);
+
+	until (($of{0} // 0) >= 2 && ($of{1} // 0) >= 2)
+	{
+		push @sessions, $class->new($node, %facts);
+		$of{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $sessions[-1]{pid}")->{rows}[0][0] }++;
+	}
+	return @sessions;
+}
+
 sub put
 {
 	my ($self, $type, $body) = @_;
@@ -84,9 +98,9 @@ sub receive
 	return ($type, $body);
 }
 
-# Sends what was put, and reads to the end of the answer: a hash of rows, tags,
-# the error (SQLSTATE and message), notices (messages), the transaction's state.  Nothing when the
-# server has gone before.
+# Sends what was put, and reads to the end of the answer: a hash of rows, tags, a
+# function's value, the error (SQLSTATE and message), notices (messages), the transaction's state.
+# Nothing when the server has gone before.
 sub finish
 {
 	my ($self) = @_;
@@ -116,6 +130,12 @@ sub finish
 		elsif ($type eq 'C')
 		{
 			push @{ $answer{tags} }, unpack 'Z*', $body;
+		}
+		elsif ($type eq 'V')
+		{
+			my $len = unpack 'l>', $body;
+
+			$answer{value} = $len < 0 ? undef : substr($body, 4);
 		}
 		elsif ($type eq 'E')
 		{
@@ -211,6 +231,25 @@ sub extended
 
 	return $self->parse('', $sql)->bind_values('', '', @values)
 	  ->execute('')->sync->finish;
+}
+
+# A function call without a statement, as PQfn() makes it; values in text format.
+sub put_call
+{
+	my ($self, $function, @values) = @_;
+
+	return $self->put(
+		'F',
+		pack('N n n', $function, 0, scalar @values)
+		  . join('', map { defined $_ ? pack('N a*', length $_, $_) : pack('l>', -1) } @values)
+		  . pack('n', 0));
+}
+
+sub call
+{
+	my ($self, $function, @values) = @_;
+
+	return $self->put_call($function, @values)->finish;
 }
 
 sub quit

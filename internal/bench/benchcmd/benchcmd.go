@@ -7,14 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/bench/report"
@@ -34,8 +33,9 @@ type Common struct {
 }
 
 // Add adds the flags.
-func (c *Common) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Format, "format", "text", "text or json")
+func (c *Common) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	cmdutil.AddFormat(cmd, &c.Format)
 	flags.StringVar(&c.Output, "output", "", "folder for the raw data and the report (report.html)")
 	flags.BoolVar(&c.Quick, "quick", false, "a small run, under two minutes")
 	flags.BoolVar(&c.Full, "full", false, "the whole matrix; takes long")
@@ -43,13 +43,10 @@ func (c *Common) Add(flags *pflag.FlagSet) {
 
 // Check looks at the flags.
 func (c *Common) Check() error {
-	switch {
-	case c.Quick && c.Full:
+	if c.Quick && c.Full {
 		return errors.New("--quick and --full exclude each other")
-	case c.Format != "text" && c.Format != "json":
-		return fmt.Errorf("no format \"%s\"; there are text and json", c.Format)
 	}
-	return nil
+	return cmdutil.CheckFormat(c.Format)
 }
 
 // Command is how the program was called, for the archive.

@@ -70,7 +70,7 @@ func TestNothingIsWrittenWhenMeasuringFails(t *testing.T) {
 
 func TestFlagsThatExcludeEachOther(t *testing.T) {
 	for want, c := range map[string]Common{"--quick and --full": {Quick: true, Full: true, Format: "text"},
-		`no format "x"`: {Format: "x"}} {
+		`invalid format "x"`: {Format: "x"}} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/machine"
 	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
@@ -66,12 +67,11 @@ Published figures stand beside the measured ones.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.Add(flags)
+	o.Add(cmd)
 	flags.IntVar(&o.Rounds, "rounds", usualRounds, "number of rounds")
 	flags.IntVar(&o.Queries, "queries", 10, "how often the query runs each way in a round")
 	flags.IntVar(&o.MB, "mb", 64, "size of the table that the query reads, in MB")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
-		"the one found)")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
 	return cmd
 }
 
@@ -102,7 +102,7 @@ func check(installation *cluster.Installation, o *options) error {
 	if _, err := os.Stat(installation.Program("pg_test_timing")); err != nil {
 		return fmt.Errorf("no pg_test_timing in \"%s\": is the PostgreSQL server installed?", installation.BinDir)
 	}
-	if _, err := bench.ProcessTime("/proc", os.Getpid()); err != nil {
+	if _, err := machine.Here.Time(os.Getpid()); err != nil {
 		return fmt.Errorf("this kernel does not say what processes use: %w", err)
 	}
 	// the table, what is written ahead of it, and a cluster
@@ -260,7 +260,7 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 		return s, err
 	}
 	pid := int(b.conn.PgConn().PID())
-	before, err := bench.ProcessTime("/proc", pid)
+	before, err := machine.Here.Time(pid)
 	if err != nil {
 		return s, err
 	}
@@ -269,7 +269,7 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 		return s, err
 	}
 	s.wall = time.Since(start).Seconds()
-	after, err := bench.ProcessTime("/proc", pid)
+	after, err := machine.Here.Time(pid)
 	s.cpu = (after - before).Seconds()
 	return s, err
 }

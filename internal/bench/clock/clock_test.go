@@ -81,24 +81,15 @@ func TestAdviceFollowsFromTheClockSource(t *testing.T) {
 	}
 }
 
-func parse(line string, streams *iostreams.IOStreams) (*options, error) {
-	return cmdtest.Parse(streams, newCmd, line)
-}
-
 func TestWrongUsageIsRefused(t *testing.T) {
-	streams, _, _, _ := iostreams.Test()
-	for line, want := range map[string]string{
+	cmdtest.Refused(t, newCmd, map[string]string{
 		"--rounds 0":     "--rounds and --queries must be at least 1",
 		"--queries 0":    "--rounds and --queries must be at least 1",
 		"--mb 0":         "--mb must be at least 1",
 		"--quick --full": "exclude each other",
 		"tsc":            "unknown command",
-	} {
-		if _, err := parse(line, streams); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", line, err, want)
-		}
-	}
-	if o, err := parse("--full --rounds 3", streams); err != nil || o.Rounds != 3 {
+	})
+	if o, err := cmdtest.Parse(newCmd, "--full --rounds 3"); err != nil || o.Rounds != 3 {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }
@@ -202,7 +193,7 @@ func TestClockIsMeasured(t *testing.T) {
 		t.Skipf("no PostgreSQL here: %v", err)
 	}
 	streams, _, out, _ := iostreams.Test()
-	o, err := parse("--rounds 1 --queries 1 --mb 8 --format json", streams)
+	o, err := cmdtest.ParseWith(streams, newCmd, "--rounds 1 --queries 1 --mb 8 --format json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,9 +69,8 @@ base once more: a difference that is not larger means nothing.`,
 	flags.StringSliceVar(&o.Compare, "compare", variantNames()[1:], "what to compare with reporting nothing")
 	flags.IntVar(&o.Statements, "statements", 10000, "statements in a run")
 	flags.IntVar(&o.Rounds, "rounds", 8, "how often each is measured")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
-		"the one found)")
-	o.Add(flags)
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	o.Add(cmd)
 	return cmd
 }
 

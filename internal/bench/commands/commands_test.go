@@ -23,15 +23,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
-// parse parses a command line and returns what would run.
-func parse(t *testing.T, line string) (*options, error) {
-	t.Helper()
-	streams, _, _, _ := iostreams.Test()
-	return cmdtest.Parse(streams, newCmd, line)
-}
-
 func TestWrongUsageIsRefused(t *testing.T) {
-	for line, want := range map[string]string{
+	cmdtest.Refused(t, newCmd, map[string]string{
 		"--ways odbc":       `--ways: "odbc" is none of [psql simple`,
 		"--compare pgaudit": `--compare: "pgaudit" is none of [bare again`,
 		"--statements 0":    "--rounds and --statements must be at least 1",
@@ -39,18 +32,12 @@ func TestWrongUsageIsRefused(t *testing.T) {
 		"--ways=":           "an empty list",
 		"--quick --full":    "--quick and --full exclude each other",
 		"argument":          "unknown command",
-	} {
-		_, err := parse(t, line)
-		var usage *cmdutil.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want a usage error with %q", line, err, want)
-		}
-	}
+	})
 }
 
 func TestSizesOfRuns(t *testing.T) {
 	for line, rounds := range map[string]int{"": 8, "--quick": 3, "--full": 30, "--full --rounds 2": 2} {
-		o, err := parse(t, line)
+		o, err := cmdtest.Parse(newCmd, line)
 		if err != nil || o.Rounds != rounds || o.Statements != 10000 {
 			t.Errorf("%q: %+v, %v, want %d rounds", line, o, err, rounds)
 		}
@@ -65,7 +52,7 @@ func TestMissingLibraries(t *testing.T) {
 	defer func() { variants = all }()
 	variants = append(slices.Clone(all), variant{name: "missing", library: "no_such_library"})
 	config := filepath.Join(i.BinDir, "pg_config")
-	o, err := parse(t, "--compare missing --pg-config "+config)
+	o, err := cmdtest.Parse(newCmd, "--compare missing --pg-config "+config)
 	if err != nil {
 		t.Fatal(err)
 	}

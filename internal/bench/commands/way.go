@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 const (
@@ -128,7 +128,7 @@ func (w way) runConnection(ctx context.Context, conninfo string, statements int)
 			return r, err
 		}
 	}
-	before := processTime(conn.PID())
+	before, unknown := machine.Here.Time(int(conn.PID()))
 	start := time.Now()
 	for range statements {
 		if err := w.send(ctx, conn); err != nil {
@@ -136,24 +136,9 @@ func (w way) runConnection(ctx context.Context, conninfo string, statements int)
 		}
 	}
 	r.seconds = time.Since(start).Seconds()
-	if r.cpu = -1; before > 0 {
-		r.cpu = processTime(conn.PID()) - before
+	r.cpu = -1
+	if after, err := machine.Here.Time(int(conn.PID())); unknown == nil && err == nil {
+		r.cpu = (after - before).Seconds()
 	}
 	return r, nil
-}
-
-// processTime is the processor time of a process in seconds, to the nanosecond,
-// or 0 where the kernel does not say.
-func processTime(pid uint32) float64 {
-	text, _ := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/schedstat")
-	// time on a processor, time waiting for one, slices
-	fields := strings.Fields(string(text))
-	if len(fields) == 0 {
-		return 0
-	}
-	ns, err := strconv.ParseUint(fields[0], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return float64(ns) / 1e9
 }

@@ -42,14 +42,14 @@ The exit code is 0 whatever has changed.`,
   steno bench compare --all --format json before after`,
 		Args: cmdutil.Args(cobra.ExactArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if o.Format != "text" && o.Format != "json" {
-				return cmdutil.Usagef("no format \"%s\"; there are text and json", o.Format)
+			if err := cmdutil.CheckFormat(o.Format); err != nil {
+				return err
 			}
 			return o.run(args[0], args[1])
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Format, "format", "text", "text or json")
+	cmdutil.AddFormat(cmd, &o.Format)
 	flags.BoolVar(&o.All, "all", false, "show unchanged figures, too; json always has them")
 	return cmd
 }

@@ -87,7 +87,7 @@ choose values run all combinations of them; what is not chosen is 50 processes,
 		},
 	}
 	flags := cmd.Flags()
-	o.Add(flags)
+	o.Add(cmd)
 	flags.StringVar(&o.Part, "part", "both", "send, wake or both")
 	flags.StringSliceVar(&o.Channels, "channels", nil, "channels to compare, the base first")
 	flags.IntSliceVar(&o.Processes, "processes", nil, "numbers of sending processes")

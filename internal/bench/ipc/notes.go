@@ -186,51 +186,47 @@ func socketNote(r *result.Result, p plan) string {
 	return "A stream socket, 10 processes:" + strings.TrimSuffix(text, ";") + "."
 }
 
-func batchNote(r *result.Result, p plan) string {
-	one := at
-	one.batch = 1
+// ratios are those of two groups' medians, channel by channel.
+func ratios(r *result.Result, a, b group, metric string, channels ...string) string {
 	var parts []string
-	for _, channel := range []string{"pipe", "stream", "ring_each"} {
-		if e, ok := ratio(r, at.of(channel), one.of(channel), "per_cpu"); ok {
+	for _, channel := range channels {
+		if e, ok := ratio(r, a.of(channel), b.of(channel), metric); ok {
 			parts = append(parts, channel+" "+show(e))
 		}
 	}
-	if parts == nil {
+	return strings.Join(parts, ", ")
+}
+
+func batchNote(r *result.Result, p plan) string {
+	one := at
+	one.batch = 1
+	parts := ratios(r, at, one, "per_cpu", "pipe", "stream", "ring_each")
+	if parts == "" {
 		return ""
 	}
 	return "A reader that takes all there is instead of one message at a time moves so many times the messages per second " +
-		"of processor time: " + strings.Join(parts, ", ") + "."
+		"of processor time: " + parts + "."
 }
 
 func clockNote(r *result.Result, p plan) string {
 	message := at
 	message.clock = "message"
-	var parts []string
-	for _, channel := range []string{"pipe", "ring_each"} {
-		if e, ok := ratio(r, message.of(channel), at.of(channel), "cpu"); ok {
-			parts = append(parts, channel+" "+show(e))
-		}
-	}
-	if parts == nil {
+	parts := ratios(r, message, at, "cpu", "pipe", "ring_each")
+	if parts == "" {
 		return ""
 	}
 	return "Reading the clock twice a message instead of once a batch costs so many times the processor time: " +
-		strings.Join(parts, ", ") + "."
+		parts + "."
 }
 
 func readersNote(r *result.Result, p plan) string {
 	four := at
 	four.readers = 4
-	var parts []string
-	for _, channel := range []string{"pipe", "stream", "ring_each"} {
-		if e, ok := ratio(r, four.of(channel), at.of(channel), "messages"); ok {
-			parts = append(parts, channel+" "+show(e))
-		}
-	}
-	if parts == nil {
+	parts := ratios(r, four, at, "messages", "pipe", "stream", "ring_each")
+	if parts == "" {
 		return ""
 	}
-	return "Four readers instead of one, times the messages per second: " + strings.Join(parts, ", ") + "."
+	return "Four readers instead of one, times the messages per second: " + parts + "."
 }
 
 // delayNote names the price of taking many messages at once.

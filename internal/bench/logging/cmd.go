@@ -121,7 +121,7 @@ next "steno bench logging --dsn" restores them first, and --restore does only th
 
 func (o *options) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	o.Add(flags)
+	o.Add(cmd)
 	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare with none (default all that there is)")
 	flags.IntSliceVar(&o.Clients, "clients", usual.clients, "sessions of pgbench")
 	flags.StringSliceVar(&o.Workloads, "workload", usual.workloads, "select, tpcb, select1, update or file:PATH")
@@ -133,8 +133,7 @@ func (o *options) flags(cmd *cobra.Command) {
 		"catch up")
 	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
 	flags.StringVar(&o.Setup, "setup", "", "SQL script that makes what the workload needs")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
-		"the one found)")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
 	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's settings without asking")
 	flags.BoolVar(&o.Restore, "restore", false, "with --dsn, only restore what a measurement that was killed has "+

@@ -1,7 +1,6 @@
 package logging
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // given is a server that somebody runs. Its settings are changed with ALTER
@@ -225,22 +225,16 @@ func (g *given) find(ctx context.Context) error {
 		return err
 	}
 	g.target.pgbench = g.pgbench
-	if t := (tree{proc: "/proc"}); local {
-		if stat, err := t.stat(pid); err == nil && t.isPostgres(pid) {
-			g.target.processes = &tree{"/proc", stat.parent}
+	if local {
+		// it may be only the same id as one elsewhere
+		if p, err := machine.Here.Process(pid); err == nil && strings.HasPrefix(p.Title, "postgres: ") {
+			g.target.processes = &tree{machine.Here, p.Parent}
 		}
 	}
 	if g.about.collector {
 		g.target.written = g.written
 	}
 	return nil
-}
-
-// isPostgres says whether a process here has a server process's title, and not
-// only the same id as one elsewhere.
-func (t tree) isPostgres(pid int) bool {
-	text, err := os.ReadFile(t.file(pid, "cmdline"))
-	return err == nil && bytes.HasPrefix(text, []byte("postgres: "))
 }
 
 // written is the size of the log folder's files and of the trail.
@@ -467,14 +461,5 @@ func (g *given) pgbench(ctx context.Context, args ...string) (string, error) {
 	cmd := g.installation.Client(ctx, "pgbench", append(args, g.dsn)...)
 	// the connection string may leave things to the environment
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		return "", fmt.Errorf("pgbench: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return string(out), nil
+	return cluster.Output(ctx, cmd, "pgbench")
 }

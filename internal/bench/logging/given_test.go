@@ -91,7 +91,7 @@ func stateOf(s *cluster.Server) string { return filepath.Join(filepath.Dir(s.Dat
 
 func parse(t *testing.T, streams *iostreams.IOStreams, line string) *options {
 	t.Helper()
-	o, err := cmdtest.Parse(streams, newCmd, line)
+	o, err := cmdtest.ParseWith(streams, newCmd, line)
 	if err != nil {
 		t.Fatal(err)
 	}

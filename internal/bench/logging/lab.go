@@ -12,6 +12,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // place is where variants are measured: servers that are made for it, or one
@@ -49,7 +50,7 @@ func openLab(ctx context.Context, lab *cluster.Lab, o *options, list []variant, 
 			return nil, err
 		}
 		l.servers[v.name] = &target{
-			pgbench: s.Pgbench, processes: &tree{"/proc", s.PID()},
+			pgbench: s.Pgbench, processes: &tree{machine.Here, s.PID()},
 			written: func(context.Context) (int64, error) { return logAndTrail(s) },
 			tidy:    func() error { return emptyLogs(s) },
 		}

@@ -3,7 +3,6 @@ package logging
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,13 +16,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/stats"
 )
 
 func TestWrongUsageIsRefused(t *testing.T) {
-	for line, want := range map[string]string{
+	cmdtest.Refused(t, newCmd, map[string]string{
 		"--workload insert":                     `no workload "insert"`,
 		"--workload select,tpcb,select":         `two workloads are called "select"`,
 		"--workload file:/nowhere/x.sql":        "cannot use pgbench script",
@@ -46,22 +45,12 @@ func TestWrongUsageIsRefused(t *testing.T) {
 		"--yes":                                 "need --dsn",
 		"--dsn dbname=x --scale 3":              "--dsn does not go with",
 		"--dsn dbname=x --set fsync=off":        "--dsn does not go with",
-		"--format xml":                          `no format "xml"`,
+		"--format xml":                          `invalid format "xml"`,
 		"something":                             "unknown command",
-		"--clients many":                        "invalid argument",
 		"--workload select --protocol prepare,": "no protocol",
-	} {
-		streams, _, _, _ := iostreams.Test()
-		cmd := newCmd(&cmdutil.Factory{IO: streams}, func(context.Context, *options) error { return nil })
-		cmd.SetArgs(strings.Fields(line))
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		err := cmd.Execute()
-		var usage *cmdutil.UsageError
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", line, err, want)
-		} else if !errors.As(err, &usage) && want != "invalid argument" {
-			t.Errorf("%s: %v is no usage error", line, err)
-		}
+	})
+	if _, err := cmdtest.Parse(newCmd, "--clients many"); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+		t.Errorf("got %v", err)
 	}
 }
 

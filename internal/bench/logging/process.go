@@ -1,16 +1,14 @@
 package logging
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/bench"
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // What a server's processes did is read from /proc. A process that is there is
@@ -30,13 +28,10 @@ const (
 
 var parts = []part{backends, logger, writers, other}
 
-// tick is the unit of /proc/<pid>/stat: USER_HZ is 100 on all of Linux.
-const tick = 10 * time.Millisecond
-
 // processKey tells a process from a later one with the same id.
 type processKey struct {
 	pid   int
-	start uint64 // ticks since the machine's start
+	start uint64 // machine.Process.Started
 }
 
 // process is a child of the postmaster.
@@ -54,79 +49,8 @@ type usage struct {
 
 // tree reads the processes of a server.
 type tree struct {
-	proc       string // /proc
+	proc       machine.Proc
 	postmaster int
-}
-
-// statLine is what is of use of /proc/<pid>/stat.
-type statLine struct {
-	parent     int
-	own, ended time.Duration
-	start      uint64
-}
-
-// parseStat reads /proc/<pid>/stat. The command, in parentheses, may hold
-// anything.
-func parseStat(text []byte) (s statLine, err error) {
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 20 {
-		return s, fmt.Errorf("cannot read %q", text)
-	}
-	number := func(field int) uint64 {
-		n, e := strconv.ParseUint(fields[field-3], 10, 64) // the first is field 3
-		if e != nil {
-			err = fmt.Errorf("cannot read %q: %w", text, e)
-		}
-		return n
-	}
-	s.parent = int(number(4))
-	s.own = time.Duration(number(14)+number(15)) * tick
-	s.ended = time.Duration(number(16)+number(17)) * tick
-	s.start = number(22)
-	return s, err
-}
-
-func (t tree) file(pid int, name string) string {
-	return filepath.Join(t.proc, strconv.Itoa(pid), name)
-}
-
-func (t tree) stat(pid int) (statLine, error) {
-	text, err := os.ReadFile(t.file(pid, "stat"))
-	if err != nil {
-		return statLine{}, err
-	}
-	return parseStat(text)
-}
-
-// children are the postmaster's. A kernel can list them; where it does not,
-// every process is asked for its parent.
-func (t tree) children() ([]int, error) {
-	if text, err := os.ReadFile(t.file(t.postmaster, "task/"+strconv.Itoa(t.postmaster)+"/children")); err == nil {
-		var pids []int
-		for _, field := range strings.Fields(string(text)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, err
-			}
-			pids = append(pids, pid)
-		}
-		return pids, nil
-	}
-	all, err := filepath.Glob(filepath.Join(t.proc, "[0-9]*"))
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, dir := range all {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		if s, err := t.stat(pid); err == nil && s.parent == t.postmaster {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
 }
 
 // look reads what all processes have used so far. A process that ends meanwhile
@@ -134,19 +58,19 @@ func (t tree) children() ([]int, error) {
 func (t tree) look() (u usage, err error) {
 	const attempts = 20
 	for range attempts {
-		before, err := t.stat(t.postmaster)
+		before, err := t.proc.Process(t.postmaster)
 		if err != nil {
 			return u, fmt.Errorf("cannot see the server's processes: %w", err)
 		}
 		if u.living, err = t.processes(); err != nil {
 			return u, err
 		}
-		after, err := t.stat(t.postmaster)
+		after, err := t.proc.Process(t.postmaster)
 		if err != nil {
 			return u, fmt.Errorf("cannot see the server's processes: %w", err)
 		}
-		u.postmaster, u.ended = after.own, after.ended
-		if before.ended == after.ended {
+		u.postmaster, u.ended = after.CPU, after.Ended
+		if before.Ended == after.Ended {
 			break
 		}
 	}
@@ -154,21 +78,17 @@ func (t tree) look() (u usage, err error) {
 }
 
 func (t tree) processes() (map[processKey]process, error) {
-	pids, err := t.children()
+	children, err := t.proc.Children(t.postmaster)
 	if err != nil {
 		return nil, err
 	}
 	living := map[processKey]process{}
-	for _, pid := range pids {
-		s, err := t.stat(pid)
-		if err != nil {
-			continue // gone
+	for _, p := range children {
+		used := p.CPU
+		if fine, err := t.proc.Time(p.PID); err == nil {
+			used = fine
 		}
-		own := s.own
-		if fine, err := bench.ProcessTime(t.proc, pid); err == nil {
-			own = fine
-		}
-		living[processKey{pid, s.start}] = process{t.part(pid), own}
+		living[processKey{p.PID, p.Started}] = process{titlePart(p.Title), used}
 	}
 	return living, nil
 }
@@ -191,14 +111,6 @@ func titlePart(title string) part {
 	default:
 		return other
 	}
-}
-
-func (t tree) part(pid int) part {
-	text, err := os.ReadFile(t.file(pid, "cmdline"))
-	if err != nil {
-		return backends
-	}
-	return titlePart(string(bytes.TrimRight(bytes.ReplaceAll(text, []byte{0}, []byte{' '}), " ")))
 }
 
 // until is what each part has used between two looks. What was there and is
@@ -228,19 +140,19 @@ type switches struct{ voluntary, involuntary int64 }
 // have ended the kernel tells nobody but their parent, so they are looked at
 // while they run.
 func (t tree) switchCounts() (map[int]switches, time.Time, error) {
-	pids, err := t.children()
+	children, err := t.proc.Children(t.postmaster)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	now := time.Now()
 	counts := map[int]switches{}
-	for _, pid := range pids {
-		text, err := os.ReadFile(t.file(pid, "status"))
+	for _, p := range children {
+		text, err := os.ReadFile(t.proc.File(p.PID, "status"))
 		if err != nil {
 			continue
 		}
 		if s, ok := parseSwitches(string(text)); ok {
-			counts[pid] = s
+			counts[p.PID] = s
 		}
 	}
 	return counts, now, nil

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // recorded unpacks the recorded files of /proc.
@@ -36,7 +38,7 @@ const recordedPostmaster = 4011
 func TestTimeGoesToWhoUsedIt(t *testing.T) {
 	dir := recorded(t)
 	look := func(when string) usage {
-		u, err := tree{filepath.Join(dir, when), recordedPostmaster}.look()
+		u, err := tree{machine.Proc(filepath.Join(dir, when)), recordedPostmaster}.look()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,15 +52,15 @@ func TestTimeGoesToWhoUsedIt(t *testing.T) {
 		want     map[part]time.Duration
 	}{
 		{"sessions came and went", before, after, map[part]time.Duration{
-			backends: 95 * tick, logger: 80018465 - 628889, writers: 7339258 - 3267984,
+			backends: 95 * machine.Tick, logger: 80018465 - 628889, writers: 7339258 - 3267984,
 			other: 3874021 - 3218081 + 2517130 - 1573701,
 		}},
 		{"sessions came", before, during, map[part]time.Duration{
-			backends: 1*tick + 226442317 + 214235595, logger: 19409293 - 628889, writers: 5796315 - 3267984,
+			backends: 1*machine.Tick + 226442317 + 214235595, logger: 19409293 - 628889, writers: 5796315 - 3267984,
 			other: 3432837 - 3218081 + 1738904 - 1573701,
 		}},
 		{"sessions went", during, after, map[part]time.Duration{
-			backends: 94*tick - 226442317 - 214235595, logger: 80018465 - 19409293, writers: 7339258 - 5796315,
+			backends: 94*machine.Tick - 226442317 - 214235595, logger: 80018465 - 19409293, writers: 7339258 - 5796315,
 			other: 3874021 - 3432837 + 2517130 - 1738904,
 		}},
 	} {
@@ -70,30 +72,30 @@ func TestTimeGoesToWhoUsedIt(t *testing.T) {
 
 func TestKernelsThatKeepLessAreReadAsWell(t *testing.T) {
 	dir := filepath.Join(recorded(t), "after")
-	want, err := tree{dir, recordedPostmaster}.children()
+	want, err := machine.Proc(dir).Children(recordedPostmaster)
 	if err != nil || len(want) != 7 {
 		t.Fatalf("got children %v, %v", want, err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "4011", "task")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := tree{dir, recordedPostmaster}.children()
+	got, err := machine.Proc(dir).Children(recordedPostmaster)
 	if err != nil || len(got) != len(want) {
 		t.Errorf("without a list of children: got %v, %v", got, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "4016", "schedstat")); err != nil {
 		t.Fatal(err)
 	}
-	u, err := tree{dir, recordedPostmaster}.look()
+	u, err := tree{machine.Proc(dir), recordedPostmaster}.look()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for key, p := range u.living {
-		if want := (process{logger, 7 * tick}); key.pid == 4016 && p != want {
+		if want := (process{logger, 7 * machine.Tick}); key.pid == 4016 && p != want {
 			t.Errorf("without schedstat: the logger is %v, want %v", p, want)
 		}
 	}
-	if _, err := (tree{dir, 1}).look(); err == nil {
+	if _, err := (tree{machine.Proc(dir), 1}).look(); err == nil {
 		t.Error("a server that is not there is looked at")
 	}
 }
@@ -101,7 +103,7 @@ func TestKernelsThatKeepLessAreReadAsWell(t *testing.T) {
 func TestSwitchesAreThoseOfWhoWasThereBothTimes(t *testing.T) {
 	dir := recorded(t)
 	count := func(when string) map[int]switches {
-		counts, _, err := tree{filepath.Join(dir, when), recordedPostmaster}.switchCounts()
+		counts, _, err := tree{machine.Proc(filepath.Join(dir, when)), recordedPostmaster}.switchCounts()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,19 +139,6 @@ func TestProcessTitles(t *testing.T) {
 	} {
 		if got := titlePart(title); got != want {
 			t.Errorf("%q is of %s, want %s", title, got, want)
-		}
-	}
-}
-
-func TestStatLineOfAnyCommand(t *testing.T) {
-	s, err := parseStat([]byte("7 (a) (b c) S 5 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 1\n"))
-	want := statLine{parent: 5, own: 30 * tick, ended: 70 * tick, start: 99}
-	if err != nil || s != want {
-		t.Errorf("got %+v, %v", s, err)
-	}
-	for _, bad := range []string{"", "7 (a) S 5", "7 (a) S 5 7 7 0 -1 4194560 1 2 3 4 x 20 30 40 20 0 1 0 99 1 1"} {
-		if _, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("no error for %q", bad)
 		}
 	}
 }

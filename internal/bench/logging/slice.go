@@ -165,7 +165,7 @@ func (t tree) awaitClients(ctx context.Context, idle, clients int) error {
 	const poll = 50 * time.Millisecond
 	const settled = 4 // polls
 	for same, before := 0, idle; ; {
-		present, err := t.children()
+		present, err := t.proc.Children(t.postmaster)
 		if err != nil || len(present) >= idle+clients {
 			return err
 		}

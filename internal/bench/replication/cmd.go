@@ -87,9 +87,8 @@ On a large one:
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
 	flags.IntVar(&o.Rounds, "rounds", 5, "how often each combination is timed")
 	flags.IntVar(&o.Looks, "looks", 1, "how often each is watched: waits, system calls, latches")
-	flags.StringVar(&o.PGConfig, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else "+
-		"the one found)")
-	o.Add(flags)
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	o.Add(cmd)
 	return cmd
 }
 
