@@ -432,9 +432,10 @@ func (k *checker) mayLackGaps() bool {
 	return k.round.config.mode.mayMiss != nil || !k.deletion.IsZero()
 }
 
-// mayBeDropped says whether a wait for room for its record may have been canceled:
-// then a gap record tells of it, whatever steno.delivery says.
-func (s *statement) mayBeDropped() bool { return s.told != succeeded || s.warned }
+// mayBeDropped says whether a wait for room for its record may have been canceled, by
+// the end of its session, too: then a gap record tells of it, whatever steno.delivery
+// says.
+func (s *statement) mayBeDropped() bool { return s.told != succeeded || s.warned || s.early }
 
 // mustBeThere says whether a statement without a record is one too few, unless
 // a gap record stands for it; those of its mode's own excuse are counted.

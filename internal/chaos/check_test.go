@@ -123,6 +123,20 @@ func TestDroppedStatementsAreAccountedForByGaps(t *testing.T) {
 	if got := complaints("drop", c, r, nil); strings.Count(got, "is missing") != 1 {
 		t.Errorf("one of two: got %q", got)
 	}
+	// where records wait for room, a gap accounts for the answer that came before its session was ended
+	c = clientOf()
+	r = trailOf()
+	r[1] = gap("2", "2")
+	for i := range r[1:] {
+		r[i+1].Seq = uint64(i) + 3
+	}
+	if got := complaints("wait", c, r, nil); strings.Count(got, "m0.1, told ok , is missing") != 1 {
+		t.Errorf("at the end of a session: got %q", got)
+	}
+	c.statements[0].early = true
+	if got := complaints("wait", c, r, nil); got != "" {
+		t.Errorf("answered early: %s", got)
+	}
 }
 
 func TestSessionsThatLeaveNothingAreCounted(t *testing.T) {

@@ -34,7 +34,7 @@ type statement struct {
 	leaves    bool // a row with its marker, if it commits
 	alone     bool // a transaction of its own
 	warned    bool // a wait for its record was canceled
-	early     bool // answered before its transaction was
+	early     bool // answered, and the end of its transaction was not
 	undoes    bool // a rollback
 	assured   bool // answered after a wait for the disk
 }
