@@ -210,3 +210,17 @@ func TestRoundsOfOneSeedAreTheSame(t *testing.T) {
 		t.Errorf("two seeds, one round: %q", a)
 	}
 }
+
+func TestOnlyWhatIsSyncedPromisesTheDisk(t *testing.T) {
+	for template, want := range map[string]bool{
+		update + "1":                            true,
+		mark:                                    true,
+		"COPY /**/ audited FROM STDIN":          true,
+		"COPY /**/ (SELECT 1 FROM t) TO STDOUT": false,
+		"SELECT /**/ 1":                         false,
+	} {
+		if got := isSynced("write, ddl, role", template); got != want {
+			t.Errorf("%s: got %t", template, got)
+		}
+	}
+}
