@@ -98,6 +98,9 @@ func (proc Proc) Time(pid int) (time.Duration, error) {
 	// time on a processor, time waiting for one, slices
 	first, _, _ := strings.Cut(string(text), " ")
 	n, err := strconv.ParseInt(first, 10, 64)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the kernel does not keep the processor time of process %d", pid)
+	}
 	return time.Duration(n), err
 }
 

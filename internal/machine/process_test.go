@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestChildren(t *testing.T) {
@@ -58,6 +59,21 @@ func TestStatOfAnyCommand(t *testing.T) {
 		"7 (a) S 5 7 7 0 -1 4194560 1 2 3 4 x 20 30 40 20 0 1 0 99 1 1"} {
 		if _, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("no error for %q", bad)
+		}
+	}
+}
+
+func TestTimeIsKeptOrNot(t *testing.T) {
+	proc := Proc(t.TempDir())
+	if err := os.Mkdir(proc.File(7, ""), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]time.Duration{"1234 5 6\n": 1234, "0 0 0\n": 0, "none\n": 0} {
+		if err := os.WriteFile(proc.File(7, "schedstat"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := proc.Time(7); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: got %v, %v", text, got, err)
 		}
 	}
 }

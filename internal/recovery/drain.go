@@ -252,13 +252,14 @@ func (d *drainer) ends() error {
 
 func (d *drainer) end(e *end) error {
 	r := e.ring
-	for name, gap := range map[string]*ring.Gap{"of the session before": &r.Left, "of its session": &r.Own} {
+	for i, gap := range []*ring.Gap{&r.Left, &r.Own} {
 		if gap.Count == 0 {
 			continue
 		}
 		n, ok := gap.Numbers()
 		if !ok {
-			d.lost(e.number, "its count of records that were dropped %s cannot be: %d, of numbers %d to %d", name, gap.Count, gap.First, gap.Last)
+			whose := [...]string{"of the session before", "of its session"}[i]
+			d.lost(e.number, "its count of records that were dropped %s cannot be: %d, of numbers %d to %d", whose, gap.Count, gap.First, gap.Last)
 			n = 0
 		}
 		gap.Count = n
