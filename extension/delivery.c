@@ -37,8 +37,18 @@
 /* Longest sleep between two looks at interrupts, in milliseconds. */
 #define SLEEP_MS 50
 
-/* After so many of them, the writer is asked once more: it may be another one. */
+/*
+ * After so many of them without any sync begun, the writer is asked once more: it may
+ * be another one.  Who asks while it is being served has the disk synced once
+ * more, for nobody.
+ */
 #define ASK_AGAIN 20
+
+typedef struct Waiting
+{
+	int			turn;			/* sleeps so far */
+	uint32		started;		/* syncs begun when it last looked */
+} Waiting;
 
 /* What start_mask is made of. */
 static uint32 log_start_classes;	/* steno.log_start */
@@ -108,23 +118,43 @@ steno_delivery_prepared(void)
 
 /* ---- waiting for the disk ---- */
 
+/* Ask the writer, if that is due. */
+static void
+ask_writer(Waiting *waiting)
+{
+	StenoWake  *wake = &steno_my.writer->wake;
+	uint32		started = atomic_load_explicit(&wake->started, memory_order_relaxed);
+
+	if (waiting->turn == 0)
+	{
+		atomic_fetch_add_explicit(&wake->waits, 1, memory_order_relaxed);
+		if (steno_wake_ask(wake))
+			steno_writer_wake(steno_my.writer);
+	}
+	else if (waiting->turn % ASK_AGAIN != 0)
+		return;
+	else if (started == waiting->started)
+	{
+		steno_wake_ask(wake);
+		steno_writer_wake(steno_my.writer);
+	}
+	waiting->started = started;
+}
+
 /*
  * One sleep, until all that this session has recorded is on disk, or for SLEEP_MS;
- * true when it is.  turn counts the sleeps.
+ * true when it is.
  */
 static bool
-sleep_once(int *turn)
+sleep_once(Waiting *waiting)
 {
 	StenoRing  *ring = steno_my.producer.ring;
 	StenoWake  *wake = &steno_my.writer->wake;
 	uint64		position = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	bool		done;
 
-	if (*turn == 0)
-		atomic_fetch_add_explicit(&wake->waits, 1, memory_order_relaxed);
-	if (steno_wake_ask(wake) || (*turn > 0 && *turn % ASK_AGAIN == 0))
-		steno_writer_wake(steno_my.writer);
-	(*turn)++;
+	ask_writer(waiting);
+	waiting->turn++;
 	pgstat_report_wait_start(PG_WAIT_EXTENSION);
 	done = steno_wake_wait(wake, ring, position, SLEEP_MS);
 	pgstat_report_wait_end();
@@ -144,13 +174,13 @@ is_on_disk(void)
 static void
 wait_to_start(void)
 {
-	int			turn = 0;
+	Waiting		waiting = {0};
 
 	while (!is_on_disk())
 	{
 		CHECK_FOR_INTERRUPTS();
 		steno_trouble_refuse_waiter();
-		if (!sleep_once(&turn) && !PostmasterIsAlive())
+		if (!sleep_once(&waiting) && !PostmasterIsAlive())
 			proc_exit(1);
 	}
 }
@@ -187,14 +217,14 @@ end_of_patience(const char *awaited, const char *detail)
 static void
 wait_after_commit(void)
 {
-	int			turn = 0;
+	Waiting		waiting = {0};
 
 	while (!is_on_disk())
 	{
 		if (end_of_patience("the audit trail",
 							"The transaction has already committed locally, but its audit records might not be on disk."))
 			return;
-		if (!sleep_once(&turn) && !PostmasterIsAlive())
+		if (!sleep_once(&waiting) && !PostmasterIsAlive())
 		{
 			ProcDiePending = true;
 			InterruptPending = true;

@@ -3,8 +3,8 @@
  *		Waiting for the disk (wake.h, wake.c): sessions that wait until their records are
  *		on disk, and the writer that wakes all whom a sync has served.
  *
- * Nobody has a timeout here: whoever sleeps and is not woken sleeps for ever, which
- * spin reports as an invalid end state.  The writer looks when it is asked: it
+ * Nobody has a timeout here, and asks once: whoever sleeps and is not woken sleeps for ever,
+ * which spin reports as an invalid end state.  The writer looks when it is asked: it
  * hears of that by its latch, which is in wake.pml.
  *
  * Without ROUNDS there are two waiters, and each sleeps for any round.  With it there is one,
@@ -186,8 +186,7 @@ proctype Waiter(byte me)
 			if
 			:: durable -> durable = 0; break
 			:: else
-			fi;
-			exchange_asked(me, 1, ASK)
+			fi
 		}
 	od;
 	/* the promise */
