@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -128,6 +129,69 @@ func (seg *Segment) unlock(header []byte, again bool) {
 		return
 	}
 	seg.aead, seg.KeyErr = gcm(data), nil
+}
+
+// begins takes notice of a whole block of a segment whose header is damaged: it tells
+// whether the segment is encrypted.
+func (seg *Segment) begins(h *BlockHeader) {
+	if seg.damaged == nil || !h.Encrypted() || seg.Header.Encrypted {
+		return
+	}
+	seg.Header.Encrypted = true
+	seg.unlockDamaged()
+}
+
+// unlockDamaged takes the data key out of a damaged header, if the damage is not in
+// the key itself. Its tag proves that it is the right one, so anything may be tried:
+// all keys, when the id of the right one is damaged, and what the header must have
+// said.
+func (seg *Segment) unlockDamaged() {
+	b := seg.damaged
+	if len(b) < EncryptedHeaderSize {
+		seg.KeyErr = seg.Err
+		return
+	}
+	id := KeyID(b[128:136])
+	seg.KeyErr = &MissingKeyError{File: seg.Path, ID: id}
+	keys := seg.Stream.keys.all(id)
+	for _, key := range keys {
+		for _, bound := range [][]byte{b[:headerBound], seg.bound()} {
+			if data, err := gcm(key[:]).Open(nil, b[136:148], b[148:196], bound); err == nil {
+				seg.aead, seg.KeyErr = gcm(data), nil
+				return
+			}
+		}
+	}
+	if _, known := seg.Stream.keys.find(id, false); known {
+		seg.KeyErr = &CorruptionError{seg.Path, 136, "data key of the segment cannot be decrypted: the header is not what the server wrote"}
+	}
+}
+
+// bound is the beginning of an encrypted segment's header, as it must have been.
+func (seg *Segment) bound() []byte {
+	h := &seg.Header
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, headerBound), segmentMagic...)
+	b = le.AppendUint16(b, FormatVersion)
+	b = le.AppendUint16(b, EncryptedHeaderSize)
+	b = le.AppendUint32(b, segmentEncrypted)
+	b = le.AppendUint64(b, h.SystemID)
+	b = le.AppendUint32(b, h.Stream)
+	b = le.AppendUint32(b, h.ServerVersion)
+	return le.AppendUint64(b, h.Number)
+}
+
+// all are all keys that are known, the one with that id having been asked for.
+func (k *Keys) all(id KeyID) (keys [][KeySize]byte) {
+	k.find(id, false)
+	if k != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, key := range k.known {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // decrypt decrypts the stored payload of a block.

@@ -32,6 +32,7 @@ type liveStream struct {
 	offset  int64  // after the last whole block
 	told    int64  // offset of the damage that was told, -1 for none
 	block   uint64 // number of the last block that was taken, 0 when it is not known
+	before  uint64 // the same, 0 when it is in an earlier segment
 }
 
 type liveLine struct {
@@ -51,11 +52,11 @@ func (x *Index) Follow(path string) *Live {
 		ls := &liveStream{index: i, told: -1}
 		if n := len(s.Stream.Segments); n > 0 {
 			ls.segment = s.Stream.Segments[n-1]
-			ls.offset = ls.segment.Header.Length()
+			ls.offset = ls.segment.first()
 		}
 		if n := len(s.Refs); n > 0 && s.Refs[n-1].Segment == ls.segment {
 			ls.offset = s.Refs[n-1].Offset + s.Refs[n-1].Length()
-			ls.block = s.Refs[n-1].Number
+			ls.block, ls.before = s.Refs[n-1].Number, s.Refs[n-1].Number
 		}
 		l.streams = append(l.streams, ls)
 	}
@@ -112,7 +113,7 @@ func (l *Live) stream(s *liveStream, f Formatter, opts MergeOptions, emit func(l
 			return nil
 		}
 		s.skipped(next, opts)
-		s.segment, s.offset, s.told = next, next.Header.Length(), -1
+		s.segment, s.offset, s.told, s.before = next, next.first(), -1, 0
 	}
 }
 
@@ -171,6 +172,9 @@ func (l *Live) next(s *liveStream) *Segment {
 func (l *Live) open(stream *Stream, number uint64, path string) *Segment {
 	seg := openSegmentAgain(path, stream, true)
 	seg.Number = number
+	if seg.damaged != nil {
+		seg.identify(stream.Segments)
+	}
 	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || isGone(seg.Err) {
 		return nil
 	}
@@ -187,7 +191,9 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 			s.told = 0
 			opts.Warn(seg.Err)
 		}
-		return nil
+		if seg.damaged == nil {
+			return nil
+		}
 	}
 	file, err := os.Open(seg.Path)
 	if err != nil {
@@ -201,7 +207,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 	seg.Size = info.Size()
 	if seg.Size < s.offset {
 		opts.Warn(&CorruptionError{seg.Path, seg.Size, fmt.Sprintf("file became shorter: it was at least %d bytes long", s.offset)})
-		s.offset = max(seg.Size, seg.Header.Length())
+		s.offset = max(seg.Size, seg.first())
 	}
 	w := window{r: file, size: seg.Size}
 	again := false
@@ -212,7 +218,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 				return err
 			}
 			s.offset += ref.Length()
-			s.block = ref.Number
+			s.block, s.before = ref.Number, ref.Number
 			again = false
 			continue
 		}
@@ -222,7 +228,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 		if !closed && w.unwritten(s.offset) {
 			return nil // room, as yet
 		}
-		next := w.resync(s.offset + 1)
+		next := w.behind(s.offset, s.before)
 		if next == seg.Size && !closed {
 			return nil // not whole yet
 		}
@@ -241,6 +247,14 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 	return nil
 }
 
+// first is where the first block is, or is to be searched from.
+func (seg *Segment) first() int64 {
+	if seg.damaged != nil {
+		return 0
+	}
+	return seg.Header.Length()
+}
+
 // unwritten says whether there are zeros in the place of a block header.
 func (w *window) unwritten(offset int64) bool {
 	b, err := w.at(offset, BlockHeaderSize)
@@ -256,6 +270,7 @@ func (l *Live) whole(w *window, seg *Segment, offset int64) (*BlockRef, error) {
 	if err != nil {
 		return nil, inFile(err, seg.Path, offset)
 	}
+	seg.begins(&h)
 	ref := &BlockRef{
 		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
 		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
@@ -312,6 +327,9 @@ func (x *Index) Last(n int, f Formatter, opts MergeOptions, emit func(line []byt
 	slices.SortStableFunc(refs, func(a, b *BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
 	files := &Files{}
 	defer files.Close()
+	for _, err := range x.Errs {
+		opts.Warn(err)
+	}
 	j := &joiner{x, files}
 	var lines []liveLine
 	var b Block

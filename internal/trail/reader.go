@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/cipher"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Trail is a trail directory, one stream of it, or a single segment.
@@ -56,6 +59,11 @@ type Segment struct {
 	aead   cipher.AEAD
 	// Last says that no segment of its stream follows.
 	Last bool
+
+	// damaged is the header of a segment whose blocks can be read nevertheless: Err
+	// says that it is not as it was written, and Header has only what follows from
+	// the file's name and from the other segments.
+	damaged []byte
 }
 
 // segmentSuffix is what the name of a segment ends with.
@@ -95,6 +103,11 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 		seg := openSegment(path, s)
 		seg.Last = true
 		s.Number, s.Segments = seg.Header.Stream, []*Segment{seg}
+		if seg.damaged != nil {
+			s.Number, _ = parseStreamName(filepath.Base(absolute(s.Path)))
+			seg.Number, _ = parseSegmentName(filepath.Base(path))
+			seg.identify(nil)
+		}
 		t.Streams = []*Stream{s}
 		return t, nil
 	}
@@ -165,7 +178,33 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	if n := len(s.Segments); n > 0 {
 		s.Segments[n-1].Last = true
 	}
+	for _, seg := range s.Segments {
+		if seg.damaged != nil {
+			seg.identify(s.Segments)
+		}
+	}
 	t.Streams = append(t.Streams, s)
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// identify fills in what a damaged segment header must have said: its place, and
+// whose the other segments of the stream are.
+func (seg *Segment) identify(others []*Segment) {
+	seg.Header = SegmentHeader{Stream: seg.Stream.Number, Number: seg.Number}
+	for _, o := range others {
+		if o.Err == nil {
+			seg.Header.SystemID, seg.Header.ServerVersion = o.Header.SystemID, o.Header.ServerVersion
+			if o.Number > seg.Number {
+				break
+			}
+		}
+	}
 }
 
 // Join makes one trail of several, for commands that take several arguments.
@@ -234,8 +273,18 @@ func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	}
 	seg.Err = inFile(err, path, 0)
 	seg.Number = seg.Header.Number
+	if c := (*CorruptionError)(nil); errors.As(err, &c) && n >= SegmentHeaderSize && !headerWhole(b[:n]) {
+		seg.damaged = bytes.Clone(b[:n])
+	}
 	seg.unlock(b[:n], again)
 	return seg
+}
+
+// headerWhole says whether all that a segment begins with is as it was written: a
+// header that is whole, and is refused nevertheless, is of a later format.
+func headerWhole(b []byte) bool {
+	return SegmentHeaderWhole(b[:SegmentHeaderSize]) && binary.LittleEndian.Uint32(b[12:])&segmentEncrypted == 0 ||
+		SegmentHeaderWhole(b[:SegmentHeaderSize]) && len(b) >= EncryptedHeaderSize && xxhash.Sum64(b[:200]) == binary.LittleEndian.Uint64(b[200:])
 }
 
 func fileIsZeros(f *os.File) bool {
@@ -274,7 +323,7 @@ func (r *BlockRef) Length() int64 { return BlockHeaderSize + int64(r.Stored) }
 // Index reads the headers of the segment's blocks. What is wrong is in errs,
 // and the index goes on with the next block that can be found.
 func (seg *Segment) Index() (refs []BlockRef, errs []error) {
-	if seg.Err != nil {
+	if seg.Err != nil && seg.damaged == nil {
 		errs = []error{seg.Err}
 	} else if f, err := os.Open(seg.Path); err != nil {
 		errs = []error{seg.gone(err)}
@@ -292,8 +341,15 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 
 func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 	w := window{r: r, size: seg.Size}
-	damaged := false
-	for offset := seg.Header.Length(); offset < seg.Size; {
+	damaged, last := false, uint64(0)
+	offset := seg.Header.Length()
+	if seg.damaged != nil {
+		if offset = w.resync(0, 0); offset == seg.Size {
+			return nil, []error{seg.Err}
+		}
+		errs, damaged = append(errs, skipped(seg.Err, seg.Path, offset)), true
+	}
+	for offset < seg.Size {
 		h, err := w.header(offset)
 		if err == nil {
 			if left := seg.Size - offset - BlockHeaderSize; int64(h.Stored) > left {
@@ -306,7 +362,8 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 				Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
 				LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records, AfterDamage: damaged,
 			})
-			damaged = false
+			seg.begins(&h)
+			damaged, last = false, h.Number
 			offset += BlockHeaderSize + int64(h.Stored)
 			continue
 		}
@@ -319,7 +376,7 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 				continue
 			}
 		}
-		next := w.resync(offset + 1)
+		next := w.behind(offset, last)
 		if next == seg.Size {
 			if torn := w.torn(offset); torn != "" {
 				if seg.Last && w.grown() {
@@ -328,11 +385,7 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: w.unfinished(offset), Reason: torn})
 			}
 		}
-		err = inFile(err, seg.Path, offset)
-		if c := (*CorruptionError)(nil); errors.As(err, &c) {
-			c.Reason += fmt.Sprintf("; %d bytes skipped", next-offset)
-		}
-		errs = append(errs, err)
+		errs = append(errs, skipped(inFile(err, seg.Path, offset), seg.Path, next-offset))
 		damaged = true
 		offset = next
 	}
@@ -459,8 +512,40 @@ func (w *window) torn(offset int64) string {
 	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
 }
 
-// resync finds the next sane block header at or after offset, or the end.
-func (w *window) resync(offset int64) int64 {
+// skipped says of an error how many bytes of the file are not read because of it.
+func skipped(err error, file string, n int64) error {
+	var c *CorruptionError
+	if errors.As(err, &c) {
+		return &CorruptionError{file, c.Offset, fmt.Sprintf("%s; %d bytes skipped", c.Reason, n)}
+	}
+	return err
+}
+
+// behind finds the next block after one at offset whose header is damaged. When the
+// header's length leads to a block or to the end, that is the next: its payload,
+// which clients have written, need not be searched. last is the number of the block
+// before, 0 when it is not known.
+func (w *window) behind(offset int64, last uint64) int64 {
+	if b, err := w.at(offset, BlockHeaderSize); err == nil && len(b) == BlockHeaderSize && string(b[:4]) == blockMagic {
+		next := offset + BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
+		if next == w.size {
+			return next
+		}
+		if next < w.size {
+			if h, err := w.header(next); err == nil && follows(&h, last, next-offset) {
+				return next
+			}
+		}
+	}
+	return w.resync(offset+1, last)
+}
+
+// resync finds the next block at or after offset, or the end. Its header alone does
+// not make a block: bytes that look like one may stand in a text. So the payload must
+// be whole, too, or another block, or the end, must follow it, and its number must be
+// one that can stand there.
+func (w *window) resync(offset int64, last uint64) int64 {
+	from := offset
 	for offset < w.size {
 		b, err := w.at(offset, windowSize)
 		if err != nil {
@@ -472,12 +557,33 @@ func (w *window) resync(offset int64) int64 {
 			continue
 		}
 		offset += int64(i)
-		if h, err := w.header(offset); err == nil && int64(h.Stored) <= w.size-offset-BlockHeaderSize {
-			return offset
+		if h, err := w.header(offset); err == nil && follows(&h, last, offset-from+1) {
+			switch end := offset + BlockHeaderSize + int64(h.Stored); {
+			case end > w.size:
+			case end == w.size, w.payloadWhole(offset, &h):
+				return offset
+			default:
+				if _, err := w.header(end); err == nil {
+					return offset
+				}
+			}
 		}
 		offset++
 	}
 	return w.size
+}
+
+// follows says whether a block can come after the one with the number last, with so
+// many bytes between them: each block that was there took a header at least.
+func follows(h *BlockHeader, last uint64, between int64) bool {
+	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/BlockHeaderSize
+}
+
+// payloadWhole says whether the payload of the block at offset has its checksum.
+func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
+	sum := xxhash.New()
+	n, err := io.Copy(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)))
+	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }
 
 // Files keeps the most recently read segments open. It may be used by many
