@@ -26,7 +26,7 @@ func NewCmdBench(f *cmdutil.Factory, more ...*cobra.Command) *cobra.Command {
 	}
 	cmd.AddCommand(newCmdOverhead(f, overheadRun), newCmdStall(f), newCmdChart(f))
 	cmd.AddCommand(more...)
-	return cmd
+	return cmdutil.Group(cmd)
 }
 
 // overheadOptions are the flags of "steno bench overhead".
@@ -106,7 +106,7 @@ where it is installed, and steno.`,
 
 // complete checks the flags and fills in what follows from them.
 func (o *overheadOptions) complete() error {
-	o.Command = "steno " + strings.Join(os.Args[1:], " ")
+	o.Command = cmdutil.CommandLine()
 	o.Options.Version = o.Factory.Version
 	if err := o.Load.check(); err != nil {
 		return err

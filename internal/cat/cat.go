@@ -82,10 +82,9 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err := index.CheckKeys(filter.Since, filter.Until); err != nil {
 		return needKeys(err)
 	}
-	bar := progress.New(opts.IO, t.Size())
-	if opts.IO.IsTerminal() {
-		// The records on the terminal are progress enough.
-		bar = nil
+	var bar *progress.Bar
+	if !opts.IO.IsTerminal() { // else the records on the terminal are progress enough
+		bar = progress.New(opts.IO, t.Size())
 	}
 	defer bar.Done()
 	w := &warner{io: opts.IO, before: bar.Clear}

@@ -128,6 +128,11 @@ func (o *FilterFlags) Filter(now time.Time) (*Filter, error) {
 			return slices.Contains(o.Roles, string(role))
 		})
 	}
+	for _, id := range o.Sessions {
+		if !trail.IsSessionID(id) {
+			return nil, cmdutil.Usagef("--session: %q is not the id of a session, such as 6b0202d9.fa1", id)
+		}
+	}
 	if len(o.Sessions) > 0 {
 		f.sessions = append(f.sessions, func(s *trail.Session) bool { return slices.Contains(o.Sessions, s.ID().String()) })
 	}
@@ -170,6 +175,13 @@ func (f *Filter) fact(key trail.Key, values []string) {
 	}
 }
 
+// isAddress says whether a value of --client is one that a session can have.
+func isAddress(s string) bool {
+	_, address := netip.ParseAddr(s)
+	_, port := netip.ParseAddrPort(s)
+	return s == "[local]" || address == nil || port == nil
+}
+
 func (f *Filter) clients(values []string) error {
 	if len(values) == 0 {
 		return nil
@@ -177,6 +189,9 @@ func (f *Filter) clients(values []string) error {
 	var nets []netip.Prefix
 	for _, v := range values {
 		if !strings.Contains(v, "/") {
+			if !isAddress(v) {
+				return cmdutil.Usagef("--client: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", v)
+			}
 			continue
 		}
 		p, err := netip.ParsePrefix(v)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ type OutputFlags struct {
 	Format   string
 	NoHeader bool
 	Pgaudit  []string
+	CSVSafe  bool
 }
 
 // Add adds the flags to a command.
@@ -30,6 +32,7 @@ func (o *OutputFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
 	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit that format pgaudit follows, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
 	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "no line with the names of the columns in csv")
+	cmd.Flags().BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would take for formulas")
 	_ = cmd.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return render.Formats, cobra.ShellCompDirectiveNoFileComp
 	})
@@ -51,7 +54,7 @@ func (o *OutputFlags) options(color bool) (render.Format, render.Options, error)
 	if len(o.Pgaudit) > 0 && format != render.Pgaudit {
 		return "", render.Options{}, cmdutil.Usagef("--pgaudit goes with --format pgaudit")
 	}
-	return format, render.Options{Color: color, Pgaudit: pgaudit}, nil
+	return format, render.Options{Color: color, Pgaudit: pgaudit, CSVUnsafe: !o.CSVSafe}, nil
 }
 
 // formatter is a trail.Formatter made of a filter and a renderer.
@@ -104,12 +107,42 @@ func openTrails(args []string, keys *trail.Keys) (*trail.Trail, error) {
 	var all []*trail.Trail
 	for _, arg := range args {
 		t, err := trail.OpenEncrypted(arg, keys)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &cmdutil.UsageError{Err: openError(err)}
+		}
 		if err != nil {
 			return nil, openError(err)
+		}
+		if err := checkTrail(arg, t); err != nil {
+			return nil, err
 		}
 		all = append(all, t)
 	}
 	return trail.Join(all...), nil
+}
+
+// checkTrail refuses paths that are no trail, but may have been meant for one: a
+// directory that looks clean because nothing of a trail is in it proves nothing.
+func checkTrail(arg string, t *trail.Trail) error {
+	if !t.Whole {
+		if seg := t.Streams[0].Segments[0]; seg.Foreign() {
+			return cmdutil.Usagef("%s is not a segment of a trail", arg)
+		}
+		return nil
+	}
+	if hasSegments(t) || len(t.Errors) > 0 || t.Begun {
+		return nil
+	}
+	for _, dir := range []string{filepath.Join(arg, "pg_steno"), filepath.Dir(filepath.Clean(arg))} {
+		if near, err := trail.Open(dir); err == nil && hasSegments(near) {
+			return cmdutil.Usagef("%s is not the directory of a trail: did you mean %s?", arg, dir)
+		}
+	}
+	return cmdutil.Usagef("%s is not the directory of a trail: it has no segment of one", arg)
+}
+
+func hasSegments(t *trail.Trail) bool {
+	return slices.ContainsFunc(t.Streams, func(s *trail.Stream) bool { return len(s.Segments) > 0 })
 }
 
 // openError says in a few words why a path cannot be opened.
@@ -126,6 +159,7 @@ type warner struct {
 	io      *iostreams.IOStreams
 	before  func() // cleans the line, when a progress bar is on it
 	damaged bool
+	unread  bool                    // something could not be read at all
 	gone    map[*trail.Segment]bool // told of
 }
 
@@ -139,6 +173,8 @@ func (w *warner) warn(err error) {
 		level = "unfinished"
 	case errors.As(err, &incomplete):
 		level = "incomplete"
+	case cmdutil.IsUnreadable(err):
+		level = "unreadable"
 	case errors.As(err, &gone):
 		if w.gone[gone.Segment] {
 			return
@@ -152,6 +188,7 @@ func (w *warner) warn(err error) {
 		}
 	}
 	w.damaged = w.damaged || level == "damaged"
+	w.unread = w.unread || level == "unreadable"
 	if w.before != nil {
 		w.before()
 	}
@@ -160,8 +197,5 @@ func (w *warner) warn(err error) {
 
 // result is the command's error after the trail was read.
 func (w *warner) result(err error) error {
-	if err == nil && w.damaged {
-		return cmdutil.ErrFailed
-	}
-	return err
+	return cmdutil.Verdict(cmdutil.Found(w.damaged, w.unread), err)
 }

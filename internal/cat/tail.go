@@ -43,7 +43,7 @@ times. A statement arrives when it has ended and the server has written its
 block, after steno.flush_interval.
 
 With --since, all records from that time on are shown first. The filters are
-those of "steno cat". Ctrl-C ends it with exit code 0.`,
+those of "steno cat". A signal such as that of Ctrl-C ends --follow.`,
 		Example: `  steno tail -f
   steno tail -f --failed
   steno tail -n 100 --user alice --format json
@@ -122,9 +122,8 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 			return out.Flush()
 		})
 	}
-	if ctx.Err() != nil {
-		// Ctrl-C is how one ends it.
-		return nil
+	if ctx.Err() != nil && opts.Follow {
+		return cmdutil.ErrStopped
 	}
 	return w.result(needKeys(err))
 }

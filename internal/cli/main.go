@@ -6,29 +6,42 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
-// Exit codes, the whole list.
-const (
-	exitOK     = 0
-	exitFailed = 1 // the trail is damaged, or a check or the command failed
-	exitUsage  = 2
-)
+// signaled is the cause of a context that a signal has cancelled.
+type signaled struct{ syscall.Signal }
+
+func (s signaled) Error() string { return "interrupted by " + s.Signal.String() }
 
 // Main runs the program with the process's arguments and streams and returns
 // its exit code.
 func Main() int {
-	// A write to a closed pipe must come back as an error, to end the
-	// command in order, rather than kill the process.
-	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A write to a closed pipe must come back as an error, to end the command in
+	// order, rather than kill the process. Ignoring the signal would do that, too,
+	// but key commands would inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signalContext()
 	defer stop()
 	return Run(ctx, os.Args[1:], iostreams.System())
+}
+
+// signalContext returns a context that the first SIGINT or SIGTERM cancels. The
+// second one ends the process at once.
+func signalContext() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		if s, ok := (<-signals).(syscall.Signal); ok {
+			signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+			cancel(signaled{s})
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // Run runs one command line.
@@ -36,23 +49,40 @@ func Run(ctx context.Context, args []string, streams *iostreams.IOStreams) int {
 	root := New(streams)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitOK
-	}
+	return exitCode(ctx, err, cmd.CommandPath(), streams)
+}
+
+// exitCode turns a command's error into text and exit code, the one place that
+// does.
+func exitCode(ctx context.Context, err error, command string, streams *iostreams.IOStreams) int {
+	var signal signaled
 	var usage *cmdutil.UsageError
+	say := func() { fmt.Fprintf(streams.ErrOut, "steno: %s\n", err) }
 	switch {
-	case errors.Is(err, syscall.EPIPE):
-		return exitOK
+	case err == nil:
+		return cmdutil.ExitOK
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &signal):
+		if !errors.Is(err, cmdutil.ErrStopped) {
+			fmt.Fprintln(streams.ErrOut, "steno: interrupted")
+		}
+		return 128 + int(signal.Signal)
 	case errors.Is(err, cmdutil.ErrFailed):
-		return exitFailed
-	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
-		fmt.Fprintf(streams.ErrOut, "steno: %s\nTry \"%s --help\".\n", err, cmd.CommandPath())
-		return exitUsage
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(streams.ErrOut, "steno: interrupted")
-		return exitFailed
+		if err != cmdutil.ErrFailed {
+			say()
+		}
+		return cmdutil.ExitFailed
+	case errors.Is(err, cmdutil.ErrUnchecked):
+		if err != cmdutil.ErrUnchecked {
+			say()
+		}
+		return cmdutil.ExitError
+	case errors.Is(err, syscall.EPIPE):
+		return cmdutil.ExitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(streams.ErrOut, "steno: %s\nTry \"%s --help\".\n", err, command)
+		return cmdutil.ExitUsage
 	default:
-		fmt.Fprintf(streams.ErrOut, "steno: %s\n", err)
-		return exitFailed
+		say()
+		return cmdutil.ExitError
 	}
 }

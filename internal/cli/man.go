@@ -52,10 +52,16 @@ No colour on a terminal, when it is not empty.
 Fine; also when a reader closed the pipe.
 .TP
 .B 1
-The trail is damaged, or a check or the command failed.
+The trail is damaged, or a check failed.
 .TP
 .B 2
-Wrong usage.
+Wrong usage, such as a path that is not a trail.
+.TP
+.B 3
+The command could not do its work, such as read a file without permission or a segment without its key.
+.TP
+.B 130, 143
+SIGINT (Ctrl-C) or SIGTERM ended it.
 `)
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -49,8 +49,11 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 		Long: `steno reads the trail that the PostgreSQL extension pg_steno writes: every
 statement, connection and failure of a server.
 
-Exit codes: 0 fine; 1 the trail is damaged, or a check failed; 2 wrong usage.
-A closed pipe, as in "steno cat | head", is no error.`,
+Exit codes: 0 fine; 1 the trail is damaged, or a check failed; 2 wrong usage,
+such as a path that is not a trail; 3 the command could not do its work, such as
+read a file without permission or a segment without its key; 130 and 143 after
+SIGINT (Ctrl-C) and SIGTERM. A closed pipe, as in "steno cat | head", is no error.`,
+		Version:           f.Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -58,6 +61,7 @@ A closed pipe, as in "steno cat | head", is no error.`,
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
+	root.SetVersionTemplate(versionLine(f.Version))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return &cmdutil.UsageError{Err: err}
 	})
@@ -76,5 +80,5 @@ A closed pipe, as in "steno cat | head", is no error.`,
 		newVersionCmd(f),
 		newManCmd(f),
 	)
-	return root
+	return cmdutil.Group(root)
 }

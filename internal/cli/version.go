@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 func newVersionCmd(f *cmdutil.Factory) *cobra.Command {
@@ -16,8 +18,13 @@ func newVersionCmd(f *cmdutil.Factory) *cobra.Command {
 		Example: "  steno version",
 		Args:    cmdutil.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(f.IO.Out, "steno %s (trail format 1, %s, %s/%s)\n", f.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := io.WriteString(f.IO.Out, versionLine(f.Version))
 			return err
 		},
 	}
+}
+
+// versionLine is what "steno version" and "steno --version" print.
+func versionLine(version string) string {
+	return fmt.Sprintf("steno %s (trail format %d, %s, %s/%s)\n", version, trail.FormatVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

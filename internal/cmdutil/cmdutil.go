@@ -1,9 +1,8 @@
 // Package cmdutil holds what all subcommands share: the factory that they are
-// built from, and the errors that become exit codes.
+// built from, their flags, and the errors that become exit codes.
 package cmdutil
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,11 +16,7 @@ type Factory struct {
 	Version string
 }
 
-// ErrFailed ends the program with exit code 1 and says no more: the command
-// has already reported what is damaged or which check failed.
-var ErrFailed = errors.New("check failed")
-
-// UsageError is a wrong use of the command line: exit code 2.
+// UsageError is a wrong use of the command line: ExitUsage.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
@@ -42,4 +37,22 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// Group makes a command that has subcommands and does nothing itself refuse words
+// that are none of them; cobra would show the help and exit with 0.
+func Group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf(": did you mean %q?", near[0])
+		}
+		return Usagef("%s", text)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
 }

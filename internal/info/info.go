@@ -46,7 +46,7 @@ This reads the headers only; --detail reads all records, and counts them by kind
 class, user and database, for which it needs the keys of encrypted segments. Of
 these, the id of the key is shown that they are encrypted with.
 
-The exit code is 1 when a header is damaged. Only "steno verify" reads and checks
+The exit code is 1 when a header is damaged, 3 when a file cannot be read. Only "steno verify" reads and checks
 everything.`,
 		Example: `  steno info
   steno info --detail /var/lib/postgresql/15/main/pg_steno
@@ -172,13 +172,13 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if len(info.Trail) == 0 {
 		info.Trail = []string{t.Path}
 	}
-	damaged := len(t.Errors) > 0
+	damaged, unread := false, len(t.Errors) > 0
 	var refs []trail.BlockRef
 	for _, s := range t.Streams {
 		for _, seg := range s.Segments {
-			one, found, bad := segment(seg)
+			one, found, bad, unreadable := segment(seg)
 			refs = append(refs, found...)
-			damaged = damaged || bad
+			damaged, unread = damaged || bad, unread || unreadable
 			info.Totals.add(&one.Totals)
 			one.finish()
 			info.Segments = append(info.Segments, one)
@@ -191,6 +191,11 @@ func infoRun(ctx context.Context, opts *Options) error {
 		detail, errs := count(ctx, refs, bar)
 		bar.Done()
 		for _, err := range errs {
+			if cmdutil.IsUnreadable(err) {
+				fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", render.Safe(err.Error()))
+				unread = true
+				continue
+			}
 			fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", render.Safe(err.Error()))
 			damaged = true
 		}
@@ -209,10 +214,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if err == nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil && damaged {
-		return cmdutil.ErrFailed
-	}
-	return err
+	return cmdutil.Verdict(cmdutil.Found(damaged, unread), err)
 }
 
 // deleted is what went by policy from the streams that are shown.
@@ -232,7 +234,7 @@ func deleted(t *trail.Trail) (all []verify.Deleted) {
 	return all
 }
 
-func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged bool) {
+func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged, unread bool) {
 	h := &seg.Header
 	out = Segment{File: seg.Path, Stream: seg.Stream.Number, Segment: seg.Number, Totals: Totals{Bytes: seg.Size}}
 	if seg.Err == nil {
@@ -250,7 +252,10 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged bo
 		}
 		out.Errors = append(out.Errors, err.Error())
 		var torn *trail.TornError
-		if !asTorn(err, &torn) || !torn.Last {
+		switch {
+		case cmdutil.IsUnreadable(err):
+			unread = true
+		case !asTorn(err, &torn) || !torn.Last:
 			damaged = true
 		}
 	}
@@ -261,7 +266,7 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged bo
 			first: r.FirstTime, last: r.LastEnd,
 		})
 	}
-	return out, refs, damaged
+	return out, refs, damaged, unread
 }
 
 func asTorn(err error, torn **trail.TornError) bool {

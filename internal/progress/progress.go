@@ -26,7 +26,7 @@ type Bar struct {
 }
 
 // patience is how long work may take before a bar appears.
-const patience = time.Second
+var patience = time.Second
 
 // New starts a bar for work of so many bytes. It is nil, and draws nothing, when
 // the error output is no terminal.

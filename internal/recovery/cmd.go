@@ -165,10 +165,7 @@ func recoverRun(ctx context.Context, opts *Options) error {
 	} else {
 		err = r.report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
 	}
-	if err == nil && r.report.Lost {
-		err = cmdutil.ErrFailed
-	}
-	return err
+	return cmdutil.Verdict(cmdutil.Found(r.report.Lost, false), err)
 }
 
 // openRings opens the ring files, oldest first. One that cannot be read is an error of the

@@ -19,6 +19,7 @@ var Columns = []string{
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
 // CR LF. What is a list in JSON is that JSON in its column.
 type csvFormat struct {
+	safe     bool // cells are no formulas
 	clock    clock
 	ref      *trail.BlockRef
 	contexts cache
@@ -26,6 +27,7 @@ type csvFormat struct {
 	texts    cache
 	scratch  []byte
 	nested   []byte
+	guarded  []byte
 }
 
 // csvHeader is the first line.
@@ -48,13 +50,13 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = csvNumber(dst, r.Depth, r.Depth != 0)
 	context := f.contexts.get(r.SessionIndex)
 	if len(context) == 0 {
-		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return csvContext(dst, r.Session) })
+		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return f.context(dst, r.Session) })
 	}
 	dst = append(dst, context...)
 	if atDoor(r.Kind) {
-		dst = csvString(dst, r.Session.Fact(trail.KeyBackendType))
-		dst = csvString(dst, r.Session.Fact(trail.KeyAuthMethod))
-		dst = csvString(dst, r.Session.Fact(trail.KeyIdentity))
+		dst = f.cell(dst, r.Session.Fact(trail.KeyBackendType))
+		dst = f.cell(dst, r.Session.Fact(trail.KeyAuthMethod))
+		dst = f.cell(dst, r.Session.Fact(trail.KeyIdentity))
 	} else {
 		dst = append(dst, ",,,"...)
 	}
@@ -63,16 +65,16 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	} else {
 		shape := f.shapes.get(r.ShapeIndex)
 		if len(shape) == 0 {
-			shape = f.shapes.put(r.ShapeIndex, func(dst []byte) []byte { return csvShape(dst, r.Shape) })
+			shape = f.shapes.put(r.ShapeIndex, func(dst []byte) []byte { return f.shape(dst, r.Shape) })
 		}
 		dst = append(dst, shape...)
 	}
 	if r.TextIndex < 0 {
-		dst = csvString(dst, r.Text)
+		dst = f.cell(dst, r.Text)
 	} else {
 		text := f.texts.get(r.TextIndex)
 		if len(text) == 0 {
-			text = f.texts.put(r.TextIndex, func(dst []byte) []byte { return csvString(dst, r.Text) })
+			text = f.texts.put(r.TextIndex, func(dst []byte) []byte { return f.cell(dst, r.Text) })
 		}
 		dst = append(dst, text...)
 	}
@@ -81,7 +83,7 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
 		f.nested = appendParamArray(f.nested, r, &f.scratch)
 	}
-	dst = csvString(dst, f.nested)
+	dst = f.cell(dst, f.nested)
 	return f.result(dst, r)
 }
 
@@ -95,14 +97,14 @@ func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
 	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
 		dst = append(dst, r.Outcome.String()...)
 	}
-	dst = csvString(append(dst, ','), r.SQLState)
-	dst = csvString(dst, r.Message)
+	dst = f.cell(append(dst, ','), r.SQLState)
+	dst = f.cell(dst, r.Message)
 	dst = csvNumber(dst, r.XID, r.XID != 0)
 	f.nested = f.nested[:0]
 	if r.ExtraCount > 0 {
 		f.nested = appendExtra(f.nested, r)
 	}
-	dst = csvString(dst, f.nested)
+	dst = f.cell(dst, f.nested)
 	dst = csvNumber(dst, uint64(f.ref.Segment.Stream.Number), true)
 	dst = csvNumber(dst, f.ref.Segment.Number, true)
 	dst = csvNumber(dst, f.ref.Number, true)
@@ -111,12 +113,12 @@ func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
 
 // appended appends the columns that came after the place of the record.
 func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
-	dst = csvString(dst, r.Session.Fact(trail.KeyAppContext))
+	dst = f.cell(dst, r.Session.Fact(trail.KeyAppContext))
 	f.nested = f.nested[:0]
 	if r.Shape != nil && len(r.Shape.Objects) > 0 {
 		f.nested = appendObjects(f.nested, r.Shape)
 	}
-	dst = csvString(dst, f.nested)
+	dst = f.cell(dst, f.nested)
 	sep := ""
 	for name := range r.Reasons().Names {
 		if r.Reasons() == trail.AuditedSession {
@@ -128,24 +130,24 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 	return dst
 }
 
-func csvContext(dst []byte, s *trail.Session) []byte {
+func (f *csvFormat) context(dst []byte, s *trail.Session) []byte {
 	dst = csvNumber(dst, uint64(s.PID), true)
 	for _, k := range []trail.Key{trail.KeyUser, trail.KeyRole, trail.KeyAppUser, trail.KeyDatabase, trail.KeyApplication, trail.KeyClient} {
-		dst = csvString(dst, s.Fact(k))
+		dst = f.cell(dst, s.Fact(k))
 	}
 	return dst
 }
 
-func csvShape(dst []byte, s *trail.Shape) []byte {
+func (f *csvFormat) shape(dst []byte, s *trail.Shape) []byte {
 	if s.Class != 0 {
 		dst = append(dst, s.Class.String()...)
 	}
-	dst = csvString(append(dst, ','), s.Command)
+	dst = f.cell(append(dst, ','), s.Command)
 	var relations []byte
 	if len(s.Relations) > 0 {
 		relations = appendRelations(relations, s)
 	}
-	return csvString(dst, relations)
+	return f.cell(dst, relations)
 }
 
 func csvNumber(dst []byte, n uint64, present bool) []byte {
@@ -153,6 +155,18 @@ func csvNumber(dst []byte, n uint64, present bool) []byte {
 		dst = strconv.AppendUint(dst, n, 10)
 	}
 	return append(dst, ',')
+}
+
+// cell appends a value and the comma after it. A spreadsheet takes what begins with
+// one of = + - @, or a tab or line break, for a formula, which a client could
+// have put there: such a value gets an apostrophe before it, as does one that
+// begins with an apostrophe, so that readers can take it off again.
+func (f *csvFormat) cell(dst, s []byte) []byte {
+	if f.safe && len(s) > 0 && strings.IndexByte("=+-@\t\r\n'", s[0]) >= 0 {
+		f.guarded = append(append(f.guarded[:0], '\''), s...)
+		s = f.guarded
+	}
+	return csvString(dst, s)
 }
 
 // csvString appends a value and the comma after it. Line breaks stay what they

@@ -52,6 +52,9 @@ type Renderer interface {
 type Options struct {
 	Color   bool // text only
 	Pgaudit PgauditOptions
+	// CSVUnsafe leaves CSV values as they are, also those that a spreadsheet takes
+	// for formulas.
+	CSVUnsafe bool
 }
 
 // New returns a renderer of a format.
@@ -60,7 +63,7 @@ func New(f Format, o Options) Renderer {
 	case JSON:
 		return &jsonFormat{}
 	case CSV:
-		return &csvFormat{}
+		return &csvFormat{safe: !o.CSVUnsafe}
 	case CSVLog:
 		return &csvlogFormat{}
 	case Pgaudit:

@@ -224,6 +224,39 @@ func TestTimesFarAway(t *testing.T) {
 	Time(trail.MaxTime)
 }
 
+// TestNoValueIsAFormulaInASpreadsheet looks at every value that a client chooses, and
+// takes the apostrophe off again.
+func TestNoValueIsAFormulaInASpreadsheet(t *testing.T) {
+	for _, value := range []string{"=HYPERLINK(1)", "+1", "-2+3", "@SUM(1)", "\r=1", "\n=1", "'quoted'", "'"} {
+		r := full()
+		r.Text, r.Message, r.Shape.Command = value, value, value
+		for i := range r.Session.Facts {
+			r.Session.Facts[i].Value = value
+		}
+		for _, unsafe := range []bool{false, true} {
+			rows, err := csv.NewReader(strings.NewReader(render(t, New(CSV, Options{CSVUnsafe: unsafe}), r))).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for i, cell := range rows[0] {
+				if !unsafe && cell != "" && Columns[i] != "query_id" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+					t.Errorf("column %s is a formula: %q", Columns[i], cell)
+				}
+				if !unsafe {
+					cell = strings.TrimPrefix(cell, "'")
+				}
+				if strings.ReplaceAll(cell, "\r", "") == strings.ReplaceAll(value, "\r", "") {
+					found++
+				}
+			}
+			if found < 9 {
+				t.Errorf("%q is in %d columns, unsafe %v: %q", value, found, unsafe, rows)
+			}
+		}
+	}
+}
+
 func TestDurations(t *testing.T) {
 	for usec, want := range map[uint64]string{0: "0µs", 999: "999µs", 1500: "1.50ms", 15_000: "15.0ms", 150_000: "150ms", 2_500_000: "2.50s", 61e6: "1m1s", 3660e6: "1h1m"} {
 		if got := Duration(usec); got != want {

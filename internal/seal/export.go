@@ -29,11 +29,9 @@ func NewCmdSeal(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seal COMMAND",
 		Short: "What to keep elsewhere of a trail's seals",
-		Args:  cmdutil.Args(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCmdExport(f, nil))
-	return cmd
+	return cmdutil.Group(cmd)
 }
 
 func newCmdExport(f *cmdutil.Factory, run func(context.Context, *ExportOptions) error) *cobra.Command {
@@ -73,7 +71,7 @@ func exportRun(opts *ExportOptions) error {
 	if err != nil {
 		return err
 	}
-	failed := len(t.Errors) > 0
+	damaged, unread := false, len(t.Errors) > 0
 	for _, err := range t.Errors {
 		fmt.Fprintf(opts.IO.ErrOut, "steno: %s\n", render.Safe(err.Error()))
 	}
@@ -81,8 +79,13 @@ func exportRun(opts *ExportOptions) error {
 	for _, s := range t.Streams {
 		a, errs := Last(s)
 		for _, err := range errs {
+			if cmdutil.IsUnreadable(err) {
+				fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", render.Safe(err.Error()))
+				unread = true
+				continue
+			}
 			fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", render.Safe(err.Error()))
-			failed = true
+			damaged = true
 		}
 		if a == nil {
 			continue
@@ -94,16 +97,13 @@ func exportRun(opts *ExportOptions) error {
 			_, err = fmt.Fprintln(opts.IO.Out, a)
 		}
 		if err != nil {
-			return err
+			return cmdutil.Verdict(cmdutil.Found(damaged, unread), err)
 		}
 	}
-	if anchors == 0 && !failed {
+	if anchors == 0 && !damaged && !unread {
 		return fmt.Errorf("%s: there is no block yet", t.Path)
 	}
-	if failed {
-		return cmdutil.ErrFailed
-	}
-	return nil
+	return cmdutil.Found(damaged, unread)
 }
 
 func (a *Anchor) writeJSON(out io.Writer) error {

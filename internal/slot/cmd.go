@@ -52,7 +52,7 @@ them: run steno as the server's user, or as root.`,
   steno slot list`,
 	}
 	cmd.AddCommand(newCmdCreate(f), newCmdAdvance(f), newCmdList(f), newCmdDrop(f))
-	return cmd
+	return cmdutil.Group(cmd)
 }
 
 func newCmdCreate(f *cmdutil.Factory) *cobra.Command {
@@ -333,10 +333,7 @@ func list(opts *Options) error {
 	} else {
 		err = writeText(opts.IO.Out, answer.Slots)
 	}
-	if err == nil && failed {
-		return cmdutil.ErrFailed
-	}
-	return err
+	return cmdutil.Verdict(cmdutil.Found(failed, false), err)
 }
 
 func writeText(out io.Writer, slots []Status) error {

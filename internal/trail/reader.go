@@ -27,6 +27,8 @@ type Trail struct {
 	Foreign []string
 	// Errors are folders that could not be read.
 	Errors []error
+	// Begun says that a server has used Path, though there may be no stream yet.
+	Begun bool
 	// Whole says that Path is a trail or a stream, so that a segment that is
 	// not there is missing.
 	Whole bool
@@ -124,6 +126,7 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 	}
 	for _, e := range entries {
 		if isServers(e) {
+			t.Begun = true
 			continue
 		}
 		number, ok := parseStreamName(e.Name())
@@ -205,6 +208,22 @@ func (seg *Segment) identify(others []*Segment) {
 			}
 		}
 	}
+}
+
+// Foreign says that a file was never a segment: neither its name nor its content is
+// one's.
+func (seg *Segment) Foreign() bool {
+	if strings.HasSuffix(seg.Path, segmentSuffix) {
+		return false
+	}
+	f, err := os.Open(seg.Path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	w := window{r: f, size: seg.Size}
+	b, err := w.at(0, len(segmentMagic))
+	return err == nil && string(b) != segmentMagic && w.resync(0, 0) == seg.Size
 }
 
 // Join makes one trail of several, for commands that take several arguments.

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
+	"strconv"
+	"strings"
 )
 
 // Record is one record of a block, or a data part (Kind is KindData). All
@@ -138,6 +140,17 @@ func (id SessionID) Append(dst []byte) []byte {
 }
 
 func (id SessionID) String() string { return string(id.Append(nil)) }
+
+// IsSessionID says whether a text is a session's id as SessionID.String writes it.
+func IsSessionID(s string) bool {
+	start, pid, ok := strings.Cut(s, ".")
+	return ok && isHex(start, 64) && isHex(pid, 32)
+}
+
+func isHex(s string, bits int) bool {
+	n, err := strconv.ParseUint(s, 16, bits)
+	return err == nil && strconv.FormatUint(n, 16) == s
+}
 
 // Shape is a shape definition: what executions of one statement share.
 type Shape struct {

@@ -47,7 +47,9 @@ without its keys, but for what stands in its records: sequence numbers, times,
 data parts. With the keys, these are checked, too, and that it was encrypted
 with them.
 
-The exit code is 0 when the trail is whole and 1 when it is damaged. A last
+The exit code is 0 when the trail is whole, 1 when it is damaged, and 3 when
+nothing is damaged but something could not be read or checked: a file without
+permission, seals that stand in encrypted segments whose key is missing. A last
 block that the server did not finish writing is a warning, not damage.`,
 		Example: `  steno verify
   steno verify /var/lib/postgresql/15/main/pg_steno
@@ -86,10 +88,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	} else {
 		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
 	}
-	if err == nil && !report.Whole {
-		err = cmdutil.ErrFailed
-	}
-	return err
+	return cmdutil.Verdict(cmdutil.Found(len(report.Problems) > 0, len(report.Unreadable) > 0), err)
 }
 
 // tries bounds how often a trail is read that loses segments by policy meanwhile.

@@ -57,6 +57,10 @@ type Report struct {
 	Seals   []StreamSeals `json:"seals,omitempty"`
 	Anchors int           `json:"anchors,omitempty"`
 
+	// Unreadable is what could not be checked, such as files without permission.
+	Unreadable     []Problem `json:"unreadable,omitempty"`
+	MoreUnreadable int       `json:"more_unreadable,omitempty"`
+
 	Problems     []Problem `json:"problems"`
 	MoreProblems int       `json:"more_problems,omitempty"`
 	Warnings     []Problem `json:"warnings"`
@@ -112,6 +116,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		}
 	}
 	list("warning", r.Warnings, r.MoreWarnings)
+	list("unreadable", r.Unreadable, r.MoreUnreadable)
 	list("damage", r.Problems, r.MoreProblems)
 	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
 	if r.Keyed && r.UnreadBlocks == 0 {
@@ -120,12 +125,14 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	if r.UnreadBlocks > 0 {
 		verdict = "whole: every checksum and chain hash is right; encrypted records were not looked at"
 	}
-	if !r.Whole {
-		n := len(r.Problems) + r.MoreProblems
-		verdict, paint = "DAMAGED: "+Group(int64(n))+" problem", "\x1b[31m"
-		if n != 1 {
-			verdict += "s"
+	switch damaged, unreadable := len(r.Problems)+r.MoreProblems, len(r.Unreadable)+r.MoreUnreadable; {
+	case damaged > 0:
+		verdict, paint = "DAMAGED: "+plural(damaged, "problem"), "\x1b[31m"
+		if unreadable > 0 {
+			verdict += "; and " + plural(unreadable, "place") + " could not be checked"
 		}
+	case unreadable > 0:
+		verdict, paint = "NOT CHECKED: "+plural(unreadable, "place")+" could not be read; nothing that was read is damaged", "\x1b[33m"
 	}
 	if color {
 		verdict = paint + verdict + "\x1b[0m"
@@ -133,6 +140,13 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	row("verdict", "%s", verdict)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Group(int64(n)) + " " + what
 }
 
 // Group is a number with commas between thousands.

@@ -211,7 +211,7 @@ func (s *sealState) none(path string) {
 	switch {
 	case len(v.keys) == 0:
 	case s.unread > 0:
-		v.damage(path, nil, "seals of stream %d cannot be checked without the encryption keys: %d blocks could not be decrypted; give the keys with --encryption-key-command or --encryption-key-file",
+		v.unreadable(path, "seals of stream %d cannot be checked without the encryption keys: %d blocks could not be decrypted; give the keys with --encryption-key-command or --encryption-key-file",
 			sum.Stream, s.unread)
 	case sum.Seals == 0 && s.recovered:
 		v.damage(path, nil, "there is no seal in stream %d: steno recover wrote it, which has no key; nothing but the hash chain is proved of it", sum.Stream)

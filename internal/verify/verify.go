@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -110,6 +111,15 @@ func (v *verifier) warning(file string, offset *int64, format string, args ...an
 	v.report.Warnings = append(v.report.Warnings, Problem{file, offset, fmt.Sprintf(format, args...)})
 }
 
+// unreadable tells of what could not be checked: nothing is known of it.
+func (v *verifier) unreadable(file string, format string, args ...any) {
+	if len(v.report.Unreadable) == maxListed {
+		v.report.MoreUnreadable++
+		return
+	}
+	v.report.Unreadable = append(v.report.Unreadable, Problem{File: file, What: fmt.Sprintf(format, args...)})
+}
+
 // fail takes an error of the reader.
 func (v *verifier) fail(err error) {
 	var corrupt *trail.CorruptionError
@@ -125,6 +135,8 @@ func (v *verifier) fail(err error) {
 		v.damage(torn.File, &torn.Offset, "%s, though segments follow", torn.Reason)
 	case errors.As(err, &corrupt):
 		v.damage(corrupt.File, &corrupt.Offset, "%s", corrupt.Reason)
+	case errors.As(err, &path) && cmdutil.IsUnreadable(err):
+		v.unreadable(path.Path, "cannot be read: %s", path.Err)
 	case errors.As(err, &path):
 		v.damage(path.Path, nil, "cannot be read: %s", path.Err)
 	default:
@@ -518,7 +530,7 @@ func (v *verifier) sequences() {
 			}
 			for _, hole := range trail.Uncovered(s.explained, next, span.First) {
 				tell := v.damage
-				if v.report.outdated {
+				if v.report.outdated || len(v.report.Unreadable) > 0 {
 					tell = v.warning
 				}
 				tell("", nil, "session %s: %s missing", id, numbers(hole.First, hole.Last))
@@ -560,7 +572,7 @@ func numbers(first, last uint64) string {
 // dataParts checks that every big record got all its data parts, and that no
 // parts are left but those of interrupted statements.
 func (v *verifier) dataParts() {
-	if v.report.UnreadBlocks > 0 {
+	if v.report.UnreadBlocks > 0 || len(v.report.Unreadable) > 0 {
 		return
 	}
 	ids := make([]trail.RecordID, 0, len(v.wants)+len(v.parts))
@@ -590,7 +602,7 @@ func (v *verifier) dataParts() {
 func (v *verifier) finish() {
 	r := v.report
 	r.Sessions = len(v.sessions)
-	r.Whole = len(r.Problems) == 0
+	r.Whole = len(r.Problems) == 0 && len(r.Unreadable) == 0
 	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
 		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; their checksums and chain were checked, their records were not", id, v.sealed[id])
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,24 +46,6 @@ func (c *Common) Check() error {
 		return errors.New("--quick and --full exclude each other")
 	}
 	return cmdutil.CheckFormat(c.Format)
-}
-
-// Command is how the program was called, for the archive.
-func Command() string { return commandOf(os.Args[1:]) }
-
-// commandOf leaves connection strings out: there may be a password in them.
-func commandOf(args []string) string {
-	const flag = "--dsn"
-	command := "steno"
-	for i, arg := range args {
-		if strings.HasPrefix(arg, flag+"=") {
-			arg = flag + "=..."
-		} else if i > 0 && args[i-1] == flag {
-			arg = "..."
-		}
-		command += " " + arg
-	}
-	return command
 }
 
 // Run measures, with the machine watched meanwhile, and puts the result where

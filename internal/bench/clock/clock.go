@@ -275,7 +275,7 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 }
 
 func newResult(o *options, postgres string) *result.Result {
-	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", benchcmd.Command(),
+	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", cmdutil.CommandLine(),
 		o.Factory.Version)
 	r.Postgres, r.Settings = postgres, settings
 	s := readSource(sourceDir)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
-	"github.com/pg-steno/pg_steno/internal/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
 // quickBudget is the time within which a quick run begins its last round.
@@ -40,7 +40,7 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 	if err := m.start(ctx); err != nil {
 		return nil, err
 	}
-	m.r = result.New("commands", "What reporting and logging add to a small statement", benchcmd.Command(), o.Version)
+	m.r = result.New("commands", "What reporting and logging add to a small statement", cmdutil.CommandLine(), o.Version)
 	m.r.Postgres, m.r.Settings = installation.Version, serverSettings
 	m.r.Dimensions, m.r.Metrics = dimensions(chosen, o.Ways), metrics
 	rounds, err := m.rounds(ctx, progress)

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/bench"
-	"github.com/pg-steno/pg_steno/internal/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
 // Bases of the ratios.
@@ -61,7 +61,7 @@ type runner struct {
 
 // measure runs the plan, and makes the result.
 func measure(ctx context.Context, o *options, l *lab, progress *bench.Progress) (*result.Result, error) {
-	r := result.New("ipc", "Handing log messages to a reader, and waking sleepers", benchcmd.Command(), o.Factory.Version)
+	r := result.New("ipc", "Handing log messages to a reader, and waking sleepers", cmdutil.CommandLine(), o.Factory.Version)
 	x := &runner{
 		o: o, lab: l, send: &result.Result{}, wake: &result.Result{}, progress: progress.Step,
 		skipped: map[string]bool{},

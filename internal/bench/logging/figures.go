@@ -3,8 +3,8 @@ package logging
 import (
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
 // metrics are what is measured of a slice.
@@ -21,7 +21,7 @@ var metrics = []result.Metric{
 
 // newResult begins a result with what the matrix is made of.
 func (o *options) newResult(postgres string, not []missing) *result.Result {
-	r := result.New("logging", "What ways to log statements cost", benchcmd.Command(), o.Factory.Version)
+	r := result.New("logging", "What ways to log statements cost", cmdutil.CommandLine(), o.Factory.Version)
 	r.Postgres = postgres
 	r.Metrics = metrics
 	r.Dimensions = []result.Dimension{

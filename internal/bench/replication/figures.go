@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/bench/result"
 	"github.com/pg-steno/pg_steno/internal/cluster"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
 // Names of metrics in files.
@@ -38,7 +38,7 @@ var metrics = []result.Metric{
 }
 
 func (o *options) newResult(installation *cluster.Installation, clients int) *result.Result {
-	r := result.New("replication", "Commits that wait for a standby", benchcmd.Command(), o.Version)
+	r := result.New("replication", "Commits that wait for a standby", cmdutil.CommandLine(), o.Version)
 	r.Postgres = installation.Version
 	r.Settings = append(settings(clients), cluster.Setting{
 		Name: "synchronous_standby_names", Value: fmt.Sprintf("ANY 1 (%d standbys)", standbys)})

@@ -1,0 +1,73 @@
+package cmdutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// Exit codes of the program, the whole list. A command that a signal ends has
+// 128 and the signal's number, as shells count: 130 after Ctrl-C, 143 after
+// SIGTERM.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // the trail is damaged, or a check failed
+	ExitUsage  = 2 // wrong usage, including a path that is not a trail
+	ExitError  = 3 // the command could not do its work: no permission, a missing key, an I/O error
+)
+
+// ErrFailed ends the program with ExitFailed and prints nothing: the command has
+// already reported what is damaged or which check failed.
+var ErrFailed = errors.New("check failed")
+
+// ErrUnchecked ends the program with ExitError and prints nothing: the command has
+// already reported what it could not read or check.
+var ErrUnchecked = errors.New("could not check everything")
+
+// ErrStopped is how a command ends that goes on until a signal comes: with the
+// signal's exit code, and without a message.
+var ErrStopped = fmt.Errorf("stopped: %w", context.Canceled)
+
+// Verdict is the error of a command that has written its result: what it found
+// counts for more than whether somebody read it, so a closed pipe never turns a
+// failed check into success.
+func Verdict(found, written error) error {
+	switch {
+	case found == nil:
+		return written
+	case written == nil, errors.Is(written, syscall.EPIPE):
+		return found
+	default:
+		return &unwritten{found, written}
+	}
+}
+
+// unwritten is a verdict that could not be written: its text says why, its exit
+// code is the verdict's.
+type unwritten struct{ found, written error }
+
+func (e *unwritten) Error() string { return e.written.Error() }
+
+func (e *unwritten) Unwrap() []error { return []error{e.found, e.written} }
+
+// Found is the result of a check: ErrFailed when something is damaged, else
+// ErrUnchecked when something could not be checked, else nil.
+func Found(damaged, unchecked bool) error {
+	switch {
+	case damaged:
+		return ErrFailed
+	case unchecked:
+		return ErrUnchecked
+	default:
+		return nil
+	}
+}
+
+// IsUnreadable tells errors that say nothing about a file's contents, such as a
+// denied permission, from damage.
+func IsUnreadable(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
+}
