@@ -8,8 +8,11 @@
 
 #include "executor/executor.h"
 #include "libpq/libpq-be.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/sinvaladt.h"
 #include "utils/guc_tables.h"
+#include "utils/wait_event.h"
 
 #ifdef EXEC_BACKEND
 #error "pg_steno needs the ring file to be inherited by fork"
@@ -82,6 +85,53 @@ steno_find_setting(const char *name)
 		if (strcmp(all[i]->name, name) == 0)
 			return all[i];
 	return NULL;
+}
+#endif
+
+/* PostgreSQL 18 keeps registered workers in a dlist. */
+#if PG_VERSION_NUM >= 180000
+typedef dlist_iter StenoWorkerIter;
+#define STENO_FOREACH_WORKER(iter) dlist_foreach(iter, &BackgroundWorkerList)
+#define STENO_ITER_WORKER(iter) dlist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#else
+typedef slist_iter StenoWorkerIter;
+#define STENO_FOREACH_WORKER(iter) slist_foreach(iter, &BackgroundWorkerList)
+#define STENO_ITER_WORKER(iter) slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#endif
+
+/*
+ * Enter the array of processes, so that pg_stat_activity shows our waits.  Before
+ * PostgreSQL 17, the number of an entry in pg_stat_activity comes from the array of
+ * those who receive invalidations (024c5211171); ours only sends.
+ */
+#if PG_VERSION_NUM >= 170000
+#define STENO_ENTER_PROC_ARRAY() InitProcessPhase2()
+#else
+#define STENO_ENTER_PROC_ARRAY() (InitProcessPhase2(), SharedInvalBackendInit(true))
+#endif
+
+/* PostgreSQL 18 divided this in three (76def4cdd7c). */
+#if PG_VERSION_NUM >= 180000
+#define STENO_PGSTAT_BESTART() (pgstat_bestart_initial(), pgstat_bestart_final())
+#else
+#define STENO_PGSTAT_BESTART() pgstat_bestart()
+#endif
+
+/*
+ * Wait events with names of our own.  PostgreSQL 17 has them (c9af054653e).  Before, an
+ * extension can name nothing but its tranches of lightweight locks, so the waits are
+ * shown under such names, with type LWLock.
+ */
+#if PG_VERSION_NUM >= 170000
+#define steno_new_wait_event(name) WaitEventExtensionNew(name)
+#else
+static inline uint32
+steno_new_wait_event(const char *name)
+{
+	int			tranche = LWLockNewTrancheId();
+
+	LWLockRegisterTranche(tranche, name);
+	return PG_WAIT_LWLOCK | (uint32) tranche;
 }
 #endif
 

@@ -155,7 +155,7 @@ sleep_once(Waiting *waiting)
 
 	ask_writer(waiting);
 	waiting->turn++;
-	pgstat_report_wait_start(PG_WAIT_EXTENSION);
+	pgstat_report_wait_start(steno_wait_events[STENO_WAIT_SYNC]);
 	done = steno_wake_wait(wake, ring, position, SLEEP_MS);
 	pgstat_report_wait_end();
 	return done;

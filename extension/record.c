@@ -131,7 +131,7 @@ wait_for_room(uint32 len)
 			continue;
 		}
 		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
-						   nap, PG_WAIT_EXTENSION);
+						   nap, steno_wait_events[STENO_WAIT_ROOM]);
 		if (events & WL_POSTMASTER_DEATH)
 			pg_usleep(nap * 1000L); /* the writers are still there, for a
 									 * while */

@@ -105,6 +105,36 @@ steno_recover_ended(StenoRings *rings, uint32 count)
 	}
 }
 
+/*
+ * What the writer of this intent was about to write.  Returns whether all is in the
+ * trail, the ends of all sessions, too.
+ */
+static bool
+resolve_intent(StenoRings *rings, uint32 w)
+{
+	StenoIntent *intent = &rings->file->intents[w];
+	uint32		step = w == RECOVERY_INTENT ? 1 : rings->file->nwriters;
+	uint32		ended = 0;
+	uint32		i;
+
+	if (intent->valid == 0)
+		return false;
+	if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
+								intent->offset, intent->block, intent->hash))
+	{
+		if (intent->valid >= STENO_INTENT_ENDS)
+			ended = intent->valid - STENO_INTENT_ENDS;
+		if (ended >= rings->file->nrings)
+			return true;
+		steno_recover_ended(rings, ended);
+		if (ended == 0)
+			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
+				skip_written(rings, i, w == RECOVERY_INTENT);
+	}
+	intent->valid = 0;
+	return false;
+}
+
 /* Step 1; returns whether all is in the trail, the ends of all sessions, too. */
 static bool
 resolve_intents(StenoRings *rings)
@@ -112,29 +142,20 @@ resolve_intents(StenoRings *rings)
 	uint32		w;
 
 	for (w = 0; w < STENO_MAX_WRITERS; w++)
-	{
-		StenoIntent *intent = &rings->file->intents[w];
-		uint32		step = w == RECOVERY_INTENT ? 1 : rings->file->nwriters;
-		uint32		ended = 0;
-		uint32		i;
-
-		if (intent->valid == 0)
-			continue;
-		if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
-									intent->offset, intent->block, intent->hash))
-		{
-			if (intent->valid >= STENO_INTENT_ENDS)
-				ended = intent->valid - STENO_INTENT_ENDS;
-			if (ended >= rings->file->nrings)
-				return true;
-			steno_recover_ended(rings, ended);
-			if (ended == 0)
-				for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
-					skip_written(rings, i, w == RECOVERY_INTENT);
-		}
-		intent->valid = 0;
-	}
+		if (resolve_intent(rings, w))
+			return true;
 	return false;
+}
+
+/*
+ * The same of this run's rings, for a writer that was started again: what the process
+ * before it had written and not freed.  It has ended, and only what belongs to the
+ * rings' consumer is touched, so their producers go on meanwhile.
+ */
+void
+steno_recover_own(StenoWriter *w)
+{
+	(void) resolve_intent(&steno_rings, w->number);
 }
 
 /* Its record was staged: all that was known at its start. */
@@ -339,7 +360,7 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
 			continue;
 		if (steno_block_bytes(w->block) + most > w->capacity && !steno_writer_write(w))
-			proc_exit(0);
+			steno_writer_exit();
 		drain->ended = i + 1;
 		if (ring->gap != 0)
 			add_left_gap(w, source, ring);
@@ -499,7 +520,7 @@ recover_file(StenoWriter *w, const char *path)
 	drain.step = 1;
 	if (!steno_writer_fit(w, rings.file->size) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
-		proc_exit(0);			/* shutting down, and the trail cannot be written */
+		steno_writer_exit();	/* we are to leave, and the trail cannot be written */
 
 	interrupted = add_finals(w, &drain, &damage);
 	drain.ended = rings.file->nrings;
@@ -510,9 +531,8 @@ recover_file(StenoWriter *w, const char *path)
 	ereport(LOG,
 			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",
 					w->number, number, interrupted)));
-	/* only when the server stops: a worker that exits so is not started again */
 	if (!steno_writer_write(w) || !steno_writer_sync_surely(w))
-		proc_exit(0);
+		steno_writer_exit();
 	unlink(path);
 	w->drain = NULL;
 	steno_drain_free(&drain);

@@ -26,10 +26,20 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "key.h"
 
 StenoControl *steno_control;
 StenoRings	steno_rings;
+uint32		steno_wait_events[STENO_WAITS];
+
+static const char *const wait_names[STENO_WAITS] = {
+	[STENO_WAIT_ROOM] = "StenoRingFull",
+	[STENO_WAIT_SYNC] = "StenoSync",
+	[STENO_WAIT_ANSWER] = "StenoAnswer",
+	[STENO_WAIT_MAIN] = "StenoWriterMain",
+	[STENO_WAIT_RETRY] = "StenoWriterRetry",
+};
 
 static char ring_path[MAXPGPATH];
 static shmem_request_hook_type previous_request;
@@ -189,12 +199,18 @@ startup_shmem(void)
 		memset(steno_control, 0, sizeof(StenoControl));
 		ConditionVariableInit(&steno_control->answered);
 		for (i = 0; i < STENO_MAX_WRITERS; i++)
+		{
 			SpinLockInit(&steno_control->writers[i].trouble.mutex);
+			atomic_store(&steno_control->writers[i].gone_since, GetCurrentTimestamp());
+		}
 	}
+	for (i = 0; i < STENO_WAITS; i++)
+		steno_wait_events[i] = steno_new_wait_event(wait_names[i]);
 	steno_settings_publish();
 	steno_rules_load();
 	if (steno_rings.file == NULL)
 	{
+		steno_writer_check_registered();
 		check_trail_directory();
 		steno_trail_claim();
 		steno_seal_check_key();

@@ -143,13 +143,21 @@ extern void steno_settings_adopt(const StenoWanted *wanted);
 
 /*
  * One writer's part of the control area.  latch, pid: the writer's, set at its
- * start.  requested: added to by any backend; done: the writer's answer.  The
- * counters are the writer's; readers may see them a little apart.
+ * start; NULL and 0 while it is not running.  starts: processes that have been this
+ * writer in this run of the server; begun: one of them has done what is done once
+ * in a run.  gone_since: when it ended, or the run began; 0 while it is running.
+ * absence_reported: other writers have said that it is gone.  requested: added to
+ * by any backend; done: the writer's answer.  The counters are the writer's; readers
+ * may see them a little apart.
  */
 typedef struct StenoWriterControl
 {
 	Latch	   *latch;
 	_Atomic uint32_t pid;
+	_Atomic uint32_t starts;
+	_Atomic uint32_t begun;
+	_Atomic uint32_t absence_reported;
+	_Atomic int64_t gone_since;
 	_Atomic uint64_t flush_requested;
 	_Atomic uint64_t flush_done;
 	_Atomic uint64_t rotate_requested;
@@ -190,6 +198,20 @@ typedef struct StenoControl
 
 extern StenoControl *steno_control;
 extern StenoRings steno_rings;
+
+/* Our waits, as pg_stat_activity shows them (docs/operations.md). */
+typedef enum StenoWait
+{
+	STENO_WAIT_ROOM,			/* a statement, for room in its ring */
+	STENO_WAIT_SYNC,			/* a statement or a commit, for the disk */
+	STENO_WAIT_ANSWER,			/* steno.flush(), steno.rotate() */
+	STENO_WAIT_MAIN,			/* a writer, for records */
+	STENO_WAIT_RETRY			/* a writer, to try again what has failed */
+} StenoWait;
+
+#define STENO_WAITS 5
+
+extern uint32 steno_wait_events[STENO_WAITS];
 
 extern void steno_shmem_install(void);
 extern const char *steno_ring_path(void);
@@ -469,13 +491,15 @@ extern bool steno_trouble_drops(void);
 extern uint32 steno_trouble_reason(bool first);
 extern bool steno_trouble_spares(const StenoRecord *record);
 extern void steno_trouble_attached(void);
-extern int	steno_trouble_columns(StenoTrouble *t, Datum *values, bool *nulls, int n);
+extern int	steno_trouble_columns(int number, Datum *values, bool *nulls, int n);
+extern bool steno_writer_runs(const StenoWriterControl *control);
 extern void steno_trail_claim(void);
 
 /* ---- writer.c, recover.c ---- */
 
 struct StenoWriter;
 extern void steno_writer_register(void);
+extern void steno_writer_check_registered(void);
 extern void steno_writer_wake(StenoWriterControl *writer);
 extern void steno_recover_rings(struct StenoWriter *writer);
 

@@ -420,14 +420,37 @@ steno_trouble_over(StenoWriter *w, StenoAction action)
 	}
 }
 
-static void
-put_time(char *to, size_t size, TimestampTz t)
+void
+steno_format_time(char *to, size_t size, TimestampTz t)
 {
 	time_t		seconds = (time_t) timestamptz_to_time_t(t);
 	struct tm	utc;
 
 	gmtime_r(&seconds, &utc);
 	strftime(to, size, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+/*
+ * A writer that was started again: its stream could not be written when the process
+ * before it ended.  It is failing until it can.
+ */
+void
+steno_trouble_inherit(StenoWriter *w)
+{
+	StenoTrouble *t = &w->control->trouble;
+	StenoEpisode *e = &w->episode;
+
+	if (atomic_load(&t->failing) == 0)
+	{
+		set_text(w, "");
+		atomic_store(&t->since, 0);
+		return;
+	}
+	w->failing[STENO_WRITE] = true;
+	e->since = atomic_load(&t->since);
+	e->dropped = dropped_by_sessions(w);
+	e->refused = atomic_load(&t->refused);
+	copy_text(t, e->reason);
 }
 
 /* Between two blocks: what has been the matter goes into the trail. */
@@ -449,8 +472,8 @@ steno_trouble_tell(StenoWriter *w)
 	if (e.over == 0 || is_failing(w))
 		return;
 	memset(&w->episode, 0, sizeof(w->episode));
-	put_time(since, sizeof(since), e.since);
-	put_time(until, sizeof(until), e.over);
+	steno_format_time(since, sizeof(since), e.since);
+	steno_format_time(until, sizeof(until), e.over);
 	snprintf(attempts, sizeof(attempts), UINT64_FORMAT, e.attempts);
 	snprintf(dropped, sizeof(dropped), UINT64_FORMAT, dropped_by_sessions(w) - e.dropped);
 	snprintf(refused, sizeof(refused), UINT64_FORMAT,
@@ -637,6 +660,51 @@ steno_trouble_tick(StenoWriter *w)
 	steno_alert_tick();
 }
 
+/* Other writers that are not running for so long are reported, in microseconds. */
+#define ABSENCE (5 * USECS_PER_SEC)
+
+bool
+steno_writer_runs(const StenoWriterControl *control)
+{
+	return atomic_load(&((StenoWriterControl *) control)->pid) != 0;
+}
+
+/*
+ * A writer that cannot be started cannot say so.  The first one that runs says it for
+ * all; when it runs again, a writer says so itself.
+ */
+static void
+look_for_writers(StenoWriter *w, TimestampTz now)
+{
+	int			n = steno_rings.file->nwriters;
+	char		message[64];
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		StenoWriterControl *other = &steno_control->writers[i];
+		TimestampTz since = atomic_load(&other->gone_since);
+
+		if (i == w->number)
+			continue;
+		if (steno_writer_runs(other))
+		{
+			if (i < w->number)
+				return;			/* it looks */
+			continue;
+		}
+		if (since == 0 || (now >= since && now - since < ABSENCE) || ShutdownRequestPending ||
+			atomic_exchange(&other->absence_reported, 1) != 0)
+			continue;
+		snprintf(message, sizeof(message), "writer %d is not running", i);
+		ereport(WARNING,
+				(errmsg("steno %s", message),
+				 errdetail("Its sessions go on until their rings are full, and then wait or drop records, as \"steno.delivery\" says."),
+				 errhint("The postmaster starts it again every second; messages before this one say why it ends.")));
+		steno_alert("writer_gone", i, message);
+	}
+}
+
 /* In every pass; does something once a second.  Returns false when we are to leave. */
 bool
 steno_trouble_look(StenoWriter *w)
@@ -650,6 +718,7 @@ steno_trouble_look(StenoWriter *w)
 	w->looked = now;
 	publish(w);
 	look_at_disk(w);
+	look_for_writers(w, now);
 	return steno_trouble_place(w, true);
 }
 
@@ -657,24 +726,46 @@ steno_trouble_look(StenoWriter *w)
 
 PG_FUNCTION_INFO_V1(steno_sql_status);
 
-static const char *
-state_name(uint32 failing, const char *text)
+/* The states of a writer, the worst last. */
+typedef enum State
 {
-	if (failing != 0)
-		return "failing";
-	return text[0] != '\0' ? "not rotating" : "ok";
+	STATE_OK,
+	STATE_NOT_ROTATING,
+	STATE_NOT_RUNNING,
+	STATE_FAILING
+} State;
+
+static const char *const state_names[] = {"ok", "not rotating", "not running", "failing"};
+
+/* text: STENO_FAILURE_TEXT bytes, what is the matter. */
+static State
+state_of(int number, char *text)
+{
+	StenoWriterControl *control = &steno_control->writers[number];
+
+	copy_text(&control->trouble, text);
+	if (atomic_load(&control->trouble.failing) != 0)
+		return STATE_FAILING;
+	if (!steno_writer_runs(control))
+	{
+		snprintf(text, STENO_FAILURE_TEXT, "writer %d is not running", number);
+		return STATE_NOT_RUNNING;
+	}
+	return text[0] != '\0' ? STATE_NOT_ROTATING : STATE_OK;
 }
 
 /* The columns of a writer's trouble; returns the number of the next one. */
 int
-steno_trouble_columns(StenoTrouble *t, Datum *values, bool *nulls, int n)
+steno_trouble_columns(int number, Datum *values, bool *nulls, int n)
 {
+	StenoWriterControl *control = &steno_control->writers[number];
+	StenoTrouble *t = &control->trouble;
 	char		text[STENO_FAILURE_TEXT];
+	State		state = state_of(number, text);
 	uint32		disk_free = atomic_load(&t->disk_free);
-	int64		since = atomic_load(&t->since);
+	int64		since = atomic_load(state == STATE_NOT_RUNNING ? &control->gone_since : &t->since);
 
-	copy_text(t, text);
-	values[n++] = CStringGetTextDatum(state_name(atomic_load(&t->failing), text));
+	values[n++] = CStringGetTextDatum(state_names[state]);
 	nulls[n] = since == 0;
 	values[n++] = TimestampTzGetDatum(since);
 	nulls[n] = text[0] == '\0';
@@ -685,13 +776,13 @@ steno_trouble_columns(StenoTrouble *t, Datum *values, bool *nulls, int n)
 	return n;
 }
 
-/* One row: the first writer that is failing, if any, and the sums of all. */
+/* One row: the first of the writers that are worst off, and the sums of all. */
 Datum
 steno_sql_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	char		worst[STENO_FAILURE_TEXT] = "";
-	uint32		failing = 0;
+	State		state = STATE_OK;
 	uint32		disk_free = 0;
 	uint64		refused = 0;
 	uint64		dropped = 0;
@@ -705,20 +796,21 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	for (i = 0; i < steno_rings.file->nwriters; i++)
 	{
 		StenoTrouble *t = &steno_control->writers[i].trouble;
-		uint32		its = atomic_load(&t->failing);
+		char		text[STENO_FAILURE_TEXT];
+		State		its = state_of(i, text);
 
 		refused += atomic_load(&t->refused);
 		if (disk_free == 0)
 			disk_free = atomic_load(&t->disk_free);
-		if (failing == 0 && (its != 0 || worst[0] == '\0'))
+		if (its > state)
 		{
-			failing = its;
-			copy_text(t, worst);
+			state = its;
+			memcpy(worst, text, sizeof(worst));
 		}
 	}
 	for (i = 0; i < steno_rings.file->nrings; i++)
 		dropped += atomic_load(&steno_ring_at(&steno_rings, i)->drops);
-	values[n++] = CStringGetTextDatum(state_name(failing, worst));
+	values[n++] = CStringGetTextDatum(state_names[state]);
 	nulls[n] = worst[0] == '\0';
 	values[n++] = CStringGetTextDatum(worst);
 	values[n++] = Int64GetDatum(refused);

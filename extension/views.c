@@ -17,6 +17,9 @@
 
 #include "rules.h"
 
+/* Nobody waits longer for the answer of a writer that is not running. */
+#define GONE_SECONDS 10
+
 PG_FUNCTION_INFO_V1(steno_sql_writers);
 PG_FUNCTION_INFO_V1(steno_sql_rings);
 PG_FUNCTION_INFO_V1(steno_sql_rules);
@@ -86,7 +89,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		n++;
 		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
 		n++;
-		n = steno_trouble_columns(&w->trouble, values, nulls, n);
+		n = steno_trouble_columns(i, values, nulls, n);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
@@ -213,6 +216,21 @@ steno_sql_rules(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* A writer that is started again has an answer; one that cannot be started has none. */
+static void
+check_writer(uint32 i)
+{
+	int64		since = atomic_load(&steno_control->writers[i].gone_since);
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (since == 0 || (now >= since && now - since < GONE_SECONDS * USECS_PER_SEC))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("steno writer %u is not running", i),
+			 errhint("The server's log says why.")));
+}
+
 /*
  * Ask all writers for something, and wait until all have done it.  requested
  * and done are offsets in StenoWriterControl.
@@ -233,7 +251,9 @@ ask_writers(size_t requested, size_t done)
 	ConditionVariablePrepareToSleep(&steno_control->answered);
 	for (i = 0; i < n; i++)
 		while (atomic_load(FIELD(i, done)) < tickets[i])
-			ConditionVariableSleep(&steno_control->answered, PG_WAIT_EXTENSION);
+			if (ConditionVariableTimedSleep(&steno_control->answered, 1000,
+											steno_wait_events[STENO_WAIT_ANSWER]))
+				check_writer(i);
 	ConditionVariableCancelSleep();
 #undef FIELD
 }

@@ -30,7 +30,7 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
+#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -38,10 +38,12 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/pidfile.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "alert.h"
+#include "compat.h"
 #include "key.h"
 
 /* Without records for this long, the writer sleeps deeply. */
@@ -62,6 +64,25 @@
 static StenoWriter *me;
 
 static volatile bool postmaster_dead;
+
+/*
+ * SIGTERM has come, and was not looked at yet; that of a server that stops.  Before the
+ * postmaster signals anybody, it writes into its file that it stops.  A writer that is
+ * terminated by anybody else ends, too, but the postmaster starts it again.
+ */
+static volatile sig_atomic_t terminated;
+static bool server_stops;
+
+static void
+handle_terminate(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	terminated = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
 
 void
 steno_writer_wake(StenoWriterControl *writer)
@@ -173,20 +194,81 @@ producers_left(StenoWriter *w)
 	return false;
 }
 
+/*
+ * What the postmaster's file says.  One that cannot be read is taken to be of a server
+ * that stops: then the writer stays until the sessions have gone.
+ */
+static bool
+postmaster_stops(void)
+{
+	FILE	   *file = fopen("postmaster.pid", "r");
+	char		line[MAXPGPATH];
+	int			n = 0;
+
+	if (file == NULL)
+		return true;
+	while (n < LOCK_FILE_LINE_PM_STATUS && fgets(line, sizeof(line), file) != NULL)
+		n++;
+	fclose(file);
+	return n < LOCK_FILE_LINE_PM_STATUS || strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+}
+
 static bool
 leaving(void)
 {
+	if (terminated)
+	{
+		terminated = false;
+		if (!server_stops)
+			server_stops = postmaster_stops();
+		if (!server_stops)
+			ereport(LOG,
+					(errmsg("terminating steno writer due to administrator command"),
+					 errdetail("The server does not stop, so the postmaster starts the writer again."),
+					 errhint("What sessions record until then stays in their rings.")));
+	}
 	return ShutdownRequestPending || postmaster_dead;
+}
+
+/* Whether there is nobody left whom we wait for before we leave. */
+static bool
+may_leave(StenoWriter *w)
+{
+	if (!leaving())
+		return false;
+	/* who is started again need not wait for the sessions */
+	return (!server_stops && !postmaster_dead) || !producers_left(w);
+}
+
+/*
+ * End this process.  The postmaster starts a writer again that has ended with 1, in a
+ * second; one that ends with 0, never: that is for a server that stops.
+ */
+void
+steno_writer_exit(void)
+{
+	proc_exit(server_stops ? 0 : 1);
+}
+
+/* However this process ends. */
+static void
+writer_ended(int code, Datum arg)
+{
+	StenoWriterControl *control = (StenoWriterControl *) DatumGetPointer(arg);
+
+	control->latch = NULL;
+	atomic_store(&control->gone_since, GetCurrentTimestamp());
+	atomic_store(&control->pid, 0);
 }
 
 /* Sleep; notices signals and the postmaster's death. */
 static void
-nap(long ms)
+nap(long ms, uint32 wait_event)
 {
 	/* a wait must watch the postmaster, and returns at once when that is gone */
 	if (postmaster_dead)
 		pg_usleep(ms * 1000L);
-	else if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, ms, PG_WAIT_EXTENSION) &
+	else if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, ms, wait_event) &
 			 WL_POSTMASTER_DEATH)
 		postmaster_dead = true;
 	ResetLatch(MyLatch);
@@ -205,10 +287,10 @@ steno_writer_wait(StenoWriter *w)
 	while (steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) <
 		   RETRY_MS * UINT64CONST(1000))
 	{
-		if (leaving() && !producers_left(w))
+		if (may_leave(w))
 			return false;
 		steno_trouble_tick(w);
-		nap(100);
+		nap(100, steno_wait_events[STENO_WAIT_RETRY]);
 	}
 	return true;
 }
@@ -598,9 +680,9 @@ open_stream(StenoWriter *w)
 	/* without the key, nothing is written: it would be plain */
 	while (!steno_key_answered(w))
 	{
-		if (leaving() && !producers_left(w))
-			proc_exit(0);
-		nap(20);
+		if (may_leave(w))
+			steno_writer_exit();
+		nap(20, steno_wait_events[STENO_WAIT_RETRY]);
 	}
 	while (!steno_trail_hold(&error) ||
 		   !steno_stream_open(&w->stream, steno_directory, w->number,
@@ -610,12 +692,12 @@ open_stream(StenoWriter *w)
 	{
 		steno_trouble_failed(w, STENO_WRITE, &error);
 		if (!steno_writer_wait(w))
-			proc_exit(0);
+			steno_writer_exit();
 	}
 	steno_trouble_over(w, STENO_WRITE);
 	/* first of all: who looks for the end of the run before finds this one's beginning */
 	if (!steno_seal_start(w))
-		proc_exit(0);
+		steno_writer_exit();
 	if (steno_crypt_active(w->stream.crypt))
 		steno_key_report(w);
 	if (found.torn_bytes > 0)
@@ -648,10 +730,63 @@ start(int number)
 	(void) steno_writer_fit(w, steno_rings.file->size);
 	steno_key_ask();
 	describe_self(w);
+	on_shmem_exit(writer_ended, PointerGetDatum(w->control));
 	w->control->latch = MyLatch;
+	w->gone_since = atomic_load(&w->control->gone_since);
+	w->restarted = atomic_fetch_add(&w->control->starts, 1) > 0;
 	atomic_store(&w->control->pid, (uint32) MyProcPid);
+	atomic_store(&w->control->gone_since, 0);
+	if (w->restarted)
+		steno_trouble_inherit(w);
 	open_stream(w);
 	return w;
+}
+
+/*
+ * Another process was this writer before us, in the same run of the server, and has
+ * ended.  The postmaster starts us only when it has waited for that one, so the rings
+ * have one consumer, and what it left in them is as after a crash: the intent
+ * tells whether the last block was written.
+ */
+static void
+go_on(StenoWriter *w)
+{
+	char		number[16];
+	char		since[32];
+	char		message[128];
+	const char *pairs[] = {"event", "restart", "version", PG_VERSION, "writer", number, "since", since};
+	long		seconds;
+	int			microseconds;
+
+	steno_recover_own(w);
+	TimestampDifference(w->gone_since, GetCurrentTimestamp(), &seconds, &microseconds);
+	snprintf(number, sizeof(number), "%d", w->number);
+	steno_format_time(since, sizeof(since), w->gone_since);
+	snprintf(message, sizeof(message), "writer %d was not running for %ld.%03d s", w->number,
+			 seconds, microseconds / 1000);
+	ereport(LOG,
+			(errmsg("steno writer %d is running again after %ld.%03d s", w->number,
+					seconds, microseconds / 1000),
+			 errdetail("What its sessions recorded meanwhile is in their rings, and is written now.")));
+	steno_alert("restart", w->number, message);
+	steno_writer_server(w, pairs, lengthof(pairs) / 2);
+	atomic_store(&w->control->absence_reported, 0);
+	/* the configuration may have been reloaded meanwhile */
+	if (w->number == 0)
+		steno_rules_renew(NULL);
+	w->reload_later = true;
+}
+
+/* The first process of writer 0 does what is done once in a run of the server. */
+static void
+begin_run(StenoWriter *w)
+{
+	steno_recover_rings(w);
+	put_start(w);
+	steno_rules_started(rules_changed);
+	if (!steno_writer_write(w))
+		steno_writer_exit();
+	atomic_store(&w->control->begun, 1);
 }
 
 /*
@@ -854,9 +989,9 @@ run(StenoWriter *w, StenoDrain *live)
 		}
 		if (leaving())
 		{
-			if (!producers_left(w))
+			if (may_leave(w))
 				return;
-			nap(10);
+			nap(10, steno_wait_events[STENO_WAIT_MAIN]);
 			continue;
 		}
 
@@ -877,11 +1012,11 @@ run(StenoWriter *w, StenoDrain *live)
 			set_asleep(live, 1);
 			/* what was published before a backend could see that */
 			if (fullest(w, live) == 0)
-				nap(DEEP_SLEEP_MS);
+				nap(DEEP_SLEEP_MS, steno_wait_events[STENO_WAIT_MAIN]);
 			set_asleep(live, 0);
 		}
 		else
-			nap(interval);
+			nap(interval, steno_wait_events[STENO_WAIT_MAIN]);
 	}
 }
 
@@ -897,6 +1032,21 @@ leave_word(StenoDrain *drain)
 	drain->intent->valid = STENO_INTENT_MESSAGES;
 }
 
+/*
+ * Be in pg_stat_activity, with our waits.  That takes an entry among the processes and
+ * one among the receivers of invalidations, of which we are none: we have no caches,
+ * no files of relations, and take no part in barriers, so nobody ever waits for a
+ * writer that waits for its disk.
+ */
+static void
+show_in_activity(void)
+{
+	STENO_ENTER_PROC_ARRAY();
+	InitializeSessionUserIdStandalone();
+	pgstat_beinit();
+	STENO_PGSTAT_BESTART();
+}
+
 void
 steno_writer_main(Datum main_arg)
 {
@@ -904,22 +1054,21 @@ steno_writer_main(Datum main_arg)
 	StenoWriter *w;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGTERM, handle_terminate);
 	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
+	show_in_activity();
 	w = me = start(DatumGetInt32(main_arg));
-	if (w->number == 0)
-	{
-		steno_recover_rings(w);
-		put_start(w);
-		steno_rules_started(rules_changed);
-	}
+	if (w->restarted)
+		go_on(w);
+	if (w->number == 0 && atomic_load(&w->control->begun) == 0)
+		begin_run(w);
 	steno_drain_init(&live, &steno_rings, w->number);
 	run(w, &live);
 
 	steno_trouble_tell(w);
-	if (w->number == 0)
+	if (w->number == 0 && (server_stops || postmaster_dead))
 		steno_writer_event(w, "stop", NULL, NULL);
 	if (!steno_writer_drain(w, &live) || !steno_writer_write(w))
 		leave_word(&live);
@@ -927,8 +1076,7 @@ steno_writer_main(Datum main_arg)
 		steno_writer_sync(w);
 	steno_stream_close(&w->stream);
 	steno_alert_finish();
-	atomic_store(&w->control->pid, 0);
-	proc_exit(postmaster_dead ? 1 : 0);
+	steno_writer_exit();
 }
 
 /*
@@ -945,6 +1093,35 @@ own_library(void)
 		strlen(info.dli_fname) < sizeof(((BackgroundWorker *) NULL)->bgw_library_name))
 		return info.dli_fname;
 	return "pg_steno";
+}
+
+/*
+ * Static workers have their slots before any other worker can take one, and keep
+ * them.  RegisterBackgroundWorker only logs that there is none left; sessions of a
+ * writer that is not there would wait for ever.
+ */
+void
+steno_writer_check_registered(void)
+{
+	StenoWorkerIter iter;
+	int			ours = 0;
+	int			all = 0;
+
+	STENO_FOREACH_WORKER(iter)
+	{
+		all++;
+		if (strcmp(STENO_ITER_WORKER(iter)->rw_worker.bgw_function_name, "steno_writer_main") == 0)
+			ours++;
+	}
+	if (ours == steno_writers)
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too few background worker slots for %d steno writers", steno_writers),
+			 errdetail("\"max_worker_processes\" is %d, and %d of these slots have been taken by other workers.",
+					   max_worker_processes, all - ours),
+			 errhint("Set \"max_worker_processes\" to at least %d, and higher for parallel queries and logical replication, or lower \"steno.writers\".",
+					 all - ours + steno_writers)));
 }
 
 void

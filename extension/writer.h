@@ -82,6 +82,8 @@ typedef struct StenoWriter
 	uint64		served_rotate;
 	bool		sync_asked;		/* somebody waits for the disk */
 	bool		reload_later;	/* changes of settings are to be recorded */
+	bool		restarted;		/* another process has been this writer in this run ... */
+	TimestampTz gone_since;		/* ... and ended then */
 
 	/* trouble.c */
 	StenoEpisode episode;
@@ -97,6 +99,8 @@ extern void steno_drain_load(StenoDrain *drain, uint32 i);
 extern bool steno_writer_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_writer_tell_dropped(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern void steno_recover_ended(StenoRings *rings, uint32 count);
+extern void steno_recover_own(StenoWriter *writer);
+extern void steno_writer_exit(void) pg_attribute_noreturn();
 
 extern bool steno_writer_drain(StenoWriter *writer, StenoDrain *drain);
 extern bool steno_writer_write(StenoWriter *writer);
@@ -119,6 +123,8 @@ extern bool steno_trouble_room(StenoWriter *writer, size_t len, StenoError *erro
 extern bool steno_trouble_look(StenoWriter *writer);
 extern void steno_trouble_tick(StenoWriter *writer);
 extern void steno_trouble_tell(StenoWriter *writer);
+extern void steno_trouble_inherit(StenoWriter *writer);
+extern void steno_format_time(char *to, size_t size, TimestampTz t);
 
 /* ---- claim.c ---- */
 

@@ -42,7 +42,7 @@ sub waits
 {
 	my ($name) = @_;
 
-	return $watch->query("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$name' AND wait_event_type = 'Extension'")
+	return $watch->query("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$name' AND wait_event = 'StenoRingFull'")
 	  ->{rows}[0][0] eq '1';
 }
 $short->put('Q', "SELECT 'short $_', '" . 'x' x 700 . "'\0") foreach 1 .. 60;

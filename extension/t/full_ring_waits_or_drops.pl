@@ -173,8 +173,8 @@ foreach my $next ('a session', 'a start')
 	pass("statement $n waits");
 	is(ring($c, 'waits'), $waits + 1, 'it is counted');
 	ok(!IO::Select->new($c->{socket})->can_read(0), 'and not answered');
-	is(value($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $c->{pid}"),
-		'Extension', 'and seen to wait in pg_stat_activity');
+	is(value($node, "SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}"),
+		'StenoRingFull', 'and seen to wait in pg_stat_activity');
 	continue_process($writer);
 	ok(!$c->finish->{sqlstate}, 'then it goes on');
 	is(ring($c, 'waits'), $waits + 1, 'it was one wait');

@@ -73,7 +73,7 @@ sub await_wait
 	my $pids = join ',', map { $_->{pid} } @clients;
 
 	wait_until 'it waits', sub {
-		look("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event_type = 'Extension'") == @clients;
+		look("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'StenoSync'") == @clients;
 	};
 	return;
 }

@@ -38,6 +38,7 @@ func init() {
 		{"terminated and canceled", 5, (*round).signalBackends},
 		{"immediate stop", 4, func(r *round, ctx context.Context) error { return r.stopBy(ctx, syscall.SIGQUIT) }},
 		{"fast stop", 4, func(r *round, ctx context.Context) error { return r.stopBy(ctx, syscall.SIGINT) }},
+		{"writer terminated", 6, (*round).terminateWriter},
 		{"writer stopped", 6, (*round).stopWriter},
 		{"fast stop of a stopped writer", 3, (*round).stopServerWithStoppedWriter},
 		{"fast stop while it recovers", 4, (*round).stopServerWhileRecovering},
@@ -227,6 +228,27 @@ func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
 		return err
 	}
 	return r.relaunch(ctx)
+}
+
+// terminateWriter ends a writer of a server that goes on, now and then its successor,
+// too: the postmaster starts another one.
+func (r *round) terminateWriter(ctx context.Context) error {
+	last := 0
+	for range 1 + r.rng.IntN(2) {
+		var p process
+		err := r.until(ctx, "a writer is back", func() bool {
+			var ok bool
+			p, ok = r.oneOf(r.writers())
+			return ok && p.pid != last
+		})
+		if err != nil {
+			return err
+		}
+		time.Sleep(r.moment(60))
+		_ = syscall.Kill(p.pid, syscall.SIGTERM)
+		last = p.pid
+	}
+	return nil
 }
 
 func (r *round) stopWriter(_ context.Context) error {
