@@ -58,7 +58,7 @@ sub waits
 	my ($c, $sql) = @_;
 
 	wait_until 'it waits', sub {
-		look("SELECT count(*) FROM pg_stat_activity WHERE query = '$sql' AND wait_event = 'StenoSync'") == 1;
+		look("SELECT count(*) FROM pg_stat_activity WHERE query = '$sql' AND wait_event IN ('StenoSync', 'StenoRingFull')") == 1;
 	};
 	return !IO::Select->new($c->{socket})->can_read(0);
 }
