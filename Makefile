@@ -30,8 +30,9 @@ test: $(SETUP) ## every test: build, lint, core, Go, extension, chaos, README
 	@scripts/test
 
 .PHONY: chaos
-chaos: build ## random load meets random faults, for CHAOS_MINUTES; CHAOS_SEED repeats a run
+chaos: build ## random load meets faults, then random protocol, CHAOS_MINUTES each; CHAOS_SEED repeats
 	@scripts/chaos $(CHAOS_FLAGS)
+	@scripts/chaos protocol $(PROTOCOL_FLAGS)
 
 .PHONY: regress
 regress: bin/steno ## PostgreSQL's own suite, everything recorded; SOURCE=folder of its source

@@ -34,6 +34,7 @@ func main() {
 			return err
 		},
 	}
+	cmd.AddCommand(protocolCommand())
 	flags := cmd.Flags()
 	flags.Uint64Var(&o.Seed, "seed", uint64(os.Getpid())<<16^uint64(os.Getppid()), "what all that is random comes from (default any)")
 	flags.IntVar(&o.Rounds, "rounds", 0, "stop after so many rounds")

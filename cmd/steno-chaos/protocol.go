@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/chaos/protocol"
+)
+
+// protocolCommand is "steno-chaos protocol".
+func protocolCommand() *cobra.Command {
+	o := protocol.Options{Out: os.Stdout}
+	cmd := &cobra.Command{
+		Use:   "protocol",
+		Short: "Random sequences of the SQL protocol; each statement must have its record",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Rounds == 0 && o.Budget == 0 {
+				return errors.New("--rounds or --time must say when to stop")
+			}
+			_, err := protocol.Run(cmd.Context(), o)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&o.Seed, "seed", rand.Uint64N(1<<32), "what all that is random comes from (default any)")
+	flags.IntVar(&o.Rounds, "rounds", 0, "stop after so many rounds")
+	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
+	flags.IntVar(&o.First, "first", 1, "number of the first round")
+	flags.IntVar(&o.Clients, "clients", 4, "so many clients in every round")
+	flags.IntVar(&o.Sessions, "sessions", 25, "so many sessions of each client in a round")
+	flags.StringVar(&o.Only, "session", "", "only this session of each round, named as the reports do")
+	flags.StringSliceVar(&o.With, "with", nil, "only these moves")
+	flags.StringSliceVar(&o.Without, "without", nil, "not these moves")
+	flags.BoolVar(&o.Goon, "go-on", false, "after a round that failed, too")
+	flags.DurationVar(&o.Shrink, "shrink", time.Minute, "how long to look for a shorter script that fails; 0: not at all")
+	flags.BoolVar(&o.Keep, "keep", false, "keep what rounds leave that went well, too")
+	flags.StringVar(&o.Steno, "steno", "bin/steno", "the steno program")
+	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failing rounds leave")
+	return cmd
+}

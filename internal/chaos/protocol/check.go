@@ -1,0 +1,479 @@
+package protocol
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// record is what the check wants of a line of "steno cat --format json".
+type record struct {
+	Kind         string            `json:"kind"`
+	Session      string            `json:"session"`
+	Seq          uint64            `json:"seq"`
+	Statement    uint64            `json:"statement"`
+	Substatement uint64            `json:"substatement"`
+	Depth        int               `json:"depth"`
+	PID          uint32            `json:"pid"`
+	Application  string            `json:"application"`
+	Class        string            `json:"class"`
+	Command      string            `json:"command"`
+	Relations    []relation        `json:"relations"`
+	Text         *string           `json:"text"`
+	TextBytes    int               `json:"text_bytes"`
+	Params       []json.RawMessage `json:"params"`
+	Rows         *int64            `json:"rows"`
+	Outcome      string            `json:"outcome"`
+	SQLState     string            `json:"sqlstate"`
+	Extra        map[string]string `json:"extra"`
+}
+
+type relation struct {
+	Name string `json:"name"`
+}
+
+func (r *record) text() string {
+	if r.Text == nil {
+		return ""
+	}
+	return *r.Text
+}
+
+func (r *record) names(table string) bool {
+	return slices.ContainsFunc(r.Relations, func(x relation) bool { return x.Name == "public."+table || x.Name == table })
+}
+
+func (r *record) String() string {
+	return fmt.Sprintf("#%d statement %d depth %d %s %s %s %s %.200q", r.Seq, r.Statement, r.Depth, r.Class, r.Command, r.Outcome, r.SQLState, r.text())
+}
+
+// seen is a session as the trail has it.
+type seen struct {
+	id          string
+	records     []*record // statements
+	seqs        []uint64
+	connects    int
+	disconnects int
+	dropped     int                        // records that gap records tell of: waits for room that were canceled
+	top         map[uint64]*record         // by number of the statement
+	reads       map[uint64]map[string]bool // relations of a statement and all below
+}
+
+// checker compares the trail with what clients were told.
+type checker struct {
+	round    *round
+	sessions map[string]*seen   // by id
+	byName   map[string][]*seen // by application name
+	marked   map[string][]*record
+	nested   map[string][]*record
+	ofRecord map[*record]*seen
+}
+
+var (
+	topMarker    = regexp.MustCompile(`/\*(m\d+\.\d+\.\d+)\*/`)
+	aliasMarker  = regexp.MustCompile(`/\*(p\d+\.\d+\.\d+)\*/`)
+	nestedMarker = regexp.MustCompile(`/\*(n\d+\.\d+\.\d+)\*/`)
+	bareMarker   = regexp.MustCompile(`^m\d+\.\d+\.\d+$`)
+)
+
+// check reads the trail of a round that has ended, and says what is wrong.
+func (r *round) check(ctx context.Context) {
+	k := newChecker(r)
+	k.read(ctx)
+	for _, s := range k.sessions {
+		k.numbers(s)
+	}
+	for _, c := range r.sessions {
+		k.session(c)
+	}
+	if out, err := r.steno(ctx, "verify").CombinedOutput(); err != nil {
+		r.complain("verify", nil, "steno verify: %s\n%s", err, out)
+	}
+}
+
+func newChecker(r *round) *checker {
+	return &checker{round: r, sessions: map[string]*seen{}, byName: map[string][]*seen{}, marked: map[string][]*record{},
+		nested: map[string][]*record{}, ofRecord: map[*record]*seen{}}
+}
+
+func (k *checker) read(ctx context.Context) {
+	cat := k.round.steno(ctx, "cat", "--format", "json")
+	var stderr bytes.Buffer
+	cat.Stderr = &stderr
+	out, err := cat.StdoutPipe()
+	if err == nil {
+		err = cat.Start()
+	}
+	if err != nil {
+		k.round.complain("cat", nil, "%s", err)
+		return
+	}
+	lines := bufio.NewReaderSize(out, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r := &record{}
+			if err := json.Unmarshal(line, r); err != nil {
+				k.round.complain("cat", nil, "steno cat: %s: %.200s", err, line)
+			}
+			k.take(r)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err := cat.Wait(); err != nil {
+		k.round.complain("cat", nil, "steno cat: %s: %s", err, strings.TrimSpace(stderr.String()))
+	}
+}
+
+func (k *checker) take(r *record) {
+	k.round.records++
+	s := k.sessions[r.Session]
+	if s == nil {
+		s = &seen{id: r.Session, top: map[uint64]*record{}, reads: map[uint64]map[string]bool{}}
+		k.sessions[r.Session] = s
+	}
+	if strings.HasPrefix(r.Application, "script ") && !slices.Contains(k.byName[r.Application], s) {
+		k.byName[r.Application] = append(k.byName[r.Application], s)
+	}
+	if r.Seq != 0 {
+		s.seqs = append(s.seqs, r.Seq)
+	}
+	switch r.Kind {
+	case "connect":
+		s.connects++
+	case "disconnect":
+		s.disconnects++
+	case "gap":
+		first, err1 := strconv.ParseUint(r.Extra["first_seq"], 10, 64)
+		last, err2 := strconv.ParseUint(r.Extra["last_seq"], 10, 64)
+		if err1 != nil || err2 != nil || first > last {
+			k.round.complain("gap", nil, "session %s: a gap record says %v", r.Session, r.Extra)
+			return
+		}
+		for n := first; n <= last; n++ {
+			s.seqs = append(s.seqs, n)
+		}
+		s.dropped += int(last - first + 1)
+	case "statement":
+		k.ofRecord[r] = s
+		s.records = append(s.records, r)
+		k.statement(s, r)
+	}
+}
+
+func (k *checker) statement(s *seen, r *record) {
+	if s.reads[r.Statement] == nil {
+		s.reads[r.Statement] = map[string]bool{}
+	}
+	for _, x := range r.Relations {
+		s.reads[r.Statement][strings.TrimPrefix(x.Name, "public.")] = true
+	}
+	text := r.text()
+	if r.Depth > 0 {
+		if m := nestedMarker.FindStringSubmatch(text); m != nil && topMarker.FindString(text) == "" {
+			k.nested[m[1]] = append(k.nested[m[1]], r)
+		}
+		return
+	}
+	if s.top[r.Statement] == nil {
+		s.top[r.Statement] = r
+	}
+	if len(r.Params) > 0 {
+		if p, ok := value(r.Params[0]); ok && bareMarker.MatchString(p) {
+			k.marked[p] = append(k.marked[p], r)
+			return
+		}
+	}
+	for _, m := range append(topMarker.FindAllStringSubmatch(text, -1), aliasMarker.FindAllStringSubmatch(text, -1)...) {
+		k.marked[m[1]] = append(k.marked[m[1]], r)
+	}
+}
+
+// value is a parameter as text; false: it has none.
+func value(raw json.RawMessage) (string, bool) {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s, true
+	}
+	return string(raw), len(raw) > 0 && raw[0] != '{' && raw[0] != '[' && string(raw) != "null"
+}
+
+// numbers checks that a session counts from 1, without gaps.
+func (k *checker) numbers(s *seen) {
+	slices.Sort(s.seqs)
+	for i, seq := range s.seqs {
+		if seq != uint64(i+1) {
+			k.round.complain("number", nil, "session %s: sequence number %d at place %d", s.id, seq, i+1)
+			return
+		}
+	}
+}
+
+// ---- a session ----
+
+func (k *checker) session(c *session) {
+	wrong := func(kind, format string, args ...any) { k.round.complain(kind, c, format, args...) }
+	if c.hung {
+		wrong("hung", "%s", c.ended)
+	}
+	all := k.byName[c.name]
+	if len(all) != 1 {
+		wrong("session", "the trail has %d sessions named \"%s\"", len(all), c.name)
+		return
+	}
+	s := all[0]
+	if s.connects != 1 || s.disconnects != 1 {
+		wrong("session", "%d connect records, %d disconnect records", s.connects, s.disconnects)
+	}
+	parsed := map[string][]string{} // failures of prepared statements, by their marker
+	for _, st := range c.script.statements() {
+		k.one(c, s, st, parsed)
+	}
+	for alias, codes := range parsed {
+		for _, r := range k.marked[alias] {
+			if i := slices.Index(codes, r.SQLState); i >= 0 {
+				codes = slices.Delete(codes, i, i+1)
+			} else if c.ended == "" {
+				wrong("unexpected", "a record of a prepared statement that nobody was told of: %s", r)
+			}
+		}
+		for _, code := range codes {
+			wrong("missing", "a failure of the prepared statement %s with %s", alias, code)
+		}
+	}
+	for m, table := range c.script.nested {
+		k.below(c, s, m, table)
+	}
+	k.texts(c, s)
+}
+
+// one checks a statement.
+func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]string) {
+	wrong := func(kind, format string, args ...any) {
+		k.round.complain(kind, c, "%s, told %s %s: %s\n      %s", st.marker, st.told, st.code, fmt.Sprintf(format, args...), shortened(st.text))
+	}
+	records := slices.Clone(k.marked[st.marker])
+	for _, r := range records {
+		if k.ofRecord[r] != s {
+			wrong("session", "is in session %s", k.ofRecord[r].id)
+			return
+		}
+	}
+	if strings.HasPrefix(st.marker, "p") {
+		if _, ok := parsed[st.marker]; !ok {
+			parsed[st.marker] = nil
+		}
+		if st.told == failed {
+			parsed[st.marker] = append(parsed[st.marker], st.code)
+		}
+		return
+	}
+	for _, code := range st.extra {
+		if st.alias != "" {
+			parsed[st.alias] = append(parsed[st.alias], code)
+			continue
+		}
+		i := slices.IndexFunc(records, func(r *record) bool { return r.Outcome == "error" && r.SQLState == code })
+		if i < 0 {
+			wrong("missing", "its portal was executed again and failed with %s, which has no record", code)
+		} else {
+			records = slices.Delete(records, i, i+1)
+		}
+	}
+	least, most := 1, 1
+	switch {
+	case st.told == skipped || st.told == unanswered && !st.sent:
+		least, most = 0, 0
+	case st.told == unanswered || st.told == bound:
+		least = 0
+	}
+	if st.told == failed && len(records) == 0 && st.alias != "" {
+		parsed[st.alias] = append(parsed[st.alias], st.code)
+		return
+	}
+	if len(records) < least {
+		if s.dropped > 0 {
+			s.dropped--
+			return
+		}
+		wrong("missing", "no record")
+		return
+	}
+	if len(records) > most {
+		wrong("repeated", "%d records instead of %d: %v", len(records), most, records)
+		return
+	}
+	if len(records) == 0 {
+		return
+	}
+	k.agrees(c, s, st, records[0], wrong)
+}
+
+func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong func(kind, format string, args ...any)) {
+	lost := st == lastOf(c)
+	switch st.told {
+	case succeeded, suspended:
+		if r.Outcome != "ok" && !(st.may != "" && r.Outcome == "error" && r.SQLState == st.may) &&
+			!(c.ended != "" && lost) {
+			wrong("outcome", "recorded as %s %s", r.Outcome, r.SQLState)
+			return
+		}
+	case failed, whole:
+		if r.Outcome != "error" || r.SQLState != st.code {
+			wrong("outcome", "recorded as %s %s", r.Outcome, r.SQLState)
+			return
+		}
+	}
+	if r.TextBytes > 0 {
+		wrong("text", "it is cut")
+	}
+	told := st.told == succeeded || st.told == suspended
+	if told && r.Outcome == "ok" {
+		switch st.tag {
+		case "SELECT", "INSERT", "UPDATE", "DELETE", "FETCH", "COPY", "":
+			if st.tag == "" && st.told == succeeded {
+				break
+			}
+			if r.Rows == nil {
+				if st.rows > 0 {
+					wrong("rows", "%d rows, recorded none", st.rows)
+				}
+			} else if *r.Rows != st.rows && !(st.more && *r.Rows > st.rows) {
+				wrong("rows", "%d rows, recorded %d", st.rows, *r.Rows)
+			}
+		}
+	}
+	if told && s.dropped == 0 || st.told == failed && st.code == st.known || r.Outcome == "ok" && r.Rows != nil && *r.Rows > 0 {
+		for _, t := range st.reads {
+			if !s.reads[r.Statement][t] {
+				wrong("relations", "no relation %s in what is recorded of it: %v", t, s.reads[r.Statement])
+				break
+			}
+		}
+	}
+	if len(st.params) > 0 && r.Outcome == "ok" {
+		k.params(st, r, wrong)
+	}
+}
+
+// lastOf is the last statement that the session sent.
+func lastOf(c *session) *statement {
+	if c.done < len(c.script.steps) {
+		st := c.script.steps[c.done]
+		for _, m := range st.messages {
+			if m.statement != nil {
+				return m.statement
+			}
+		}
+		if len(st.query) > 0 {
+			return st.query[0]
+		}
+	}
+	return nil
+}
+
+func (k *checker) params(st *statement, r *record, wrong func(kind, format string, args ...any)) {
+	if len(r.Params) != len(st.params) {
+		wrong("parameters", "%d, recorded %d", len(st.params), len(r.Params))
+		return
+	}
+	for i, raw := range r.Params {
+		if v, ok := value(raw); !ok || v != st.params[i] {
+			wrong("parameters", "$%d is %s, recorded %s", i+1, shortened(st.params[i]), shortened(string(raw)))
+			return
+		}
+	}
+}
+
+// ---- what statements run ----
+
+// calledLater are commands that run what an earlier statement's text has.
+var calledLater = []string{"FETCH", "MOVE", "CLOSE CURSOR", "COMMIT", "EXECUTE", "SET CONSTRAINTS", "ROLLBACK", "RELEASE", "EXPLAIN", "CREATE TABLE AS", "DECLARE CURSOR"}
+
+func (k *checker) below(c *session, s *seen, m, table string) {
+	wrong := func(kind, format string, args ...any) {
+		k.round.complain(kind, c, "nested "+m+" of "+table+": "+format, args...)
+	}
+	records := k.nested[m]
+	if c.ran[m] && len(records) == 0 && s.dropped > 0 {
+		s.dropped--
+	} else if c.ran[m] && len(records) == 0 {
+		wrong("missing", "it ran, and has no record")
+	}
+	for _, r := range records {
+		if k.ofRecord[r] != s {
+			wrong("session", "is in session %s", k.ofRecord[r].id)
+			continue
+		}
+		if !r.names(table) && (r.Outcome == "ok" || r.Outcome == "error" && !slices.Contains([]string{"57014", "57P01", "25P03", "25P02"}, r.SQLState)) {
+			wrong("relations", "it is not named: %s", r)
+		}
+		top := s.top[r.Statement]
+		if top == nil {
+			if c.ended == "" && c.done == len(c.script.steps) && s.dropped == 0 {
+				wrong("nested", "of a statement that has no record: %s", r)
+			}
+		} else if !strings.Contains(top.text(), m) && !slices.Contains(calledLater, top.Command) {
+			wrong("nested", "%s\n      is recorded as run by\n      %s", r, top)
+		}
+	}
+}
+
+// ---- foreign bytes ----
+
+var dynamic = regexp.MustCompile(`^SELECT /\*n\d+\.\d+\.\d+\*/ (count\(\*\)|id|id, val) FROM a\d( ORDER BY id)?$`)
+
+// texts checks that what is recorded was sent, or stands in a function.
+func (k *checker) texts(c *session, s *seen) {
+	var sent []string
+	byMarker := map[string]string{}
+	for _, st := range c.script.steps {
+		var texts []string
+		for _, x := range st.query {
+			texts = append(texts, x.text)
+		}
+		whole := strings.Join(texts, "; ")
+		for _, x := range st.query {
+			byMarker[x.marker] = whole
+		}
+		if whole != "" {
+			sent = append(sent, whole)
+		}
+		for _, m := range st.messages {
+			if m.op == 'P' {
+				sent = append(sent, m.text)
+				byMarker[m.statement.marker] = m.text
+			}
+		}
+	}
+	for _, r := range s.records {
+		if r.Text == nil {
+			continue
+		}
+		text := *r.Text
+		if known[text] || dynamic.MatchString(text) || strings.Contains(schema, text) {
+			continue
+		}
+		m := topMarker.FindStringSubmatch(text)
+		if m == nil {
+			m = aliasMarker.FindStringSubmatch(text)
+		}
+		if m != nil && strings.Contains(byMarker[m[1]], text) {
+			continue
+		}
+		if m == nil && slices.ContainsFunc(sent, func(whole string) bool {
+			return strings.Contains(whole, text) || strings.Contains(strings.ReplaceAll(whole, "PERFORM ", "SELECT "), text)
+		}) {
+			continue
+		}
+		k.round.complain("foreign", c, "nobody sent this text: %s %s %s", strconv.Quote(shortened(text)), r.Command, r.Outcome)
+	}
+}

@@ -1,0 +1,413 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// patience is how long an answer may take before the round counts as hung.
+const patience = 60 * time.Second
+
+// session is a script that runs, or ran, and what its client saw.
+type session struct {
+	script *script
+	name   string // application name
+	conn   net.Conn
+	front  *pgproto3.Frontend
+	pid    uint32
+	key    []byte
+	socket string
+
+	portals map[string]*statement // what the client has bound
+	block   []*statement          // answered, of the transaction that a Sync will end
+	ran     map[string]bool       // nested statements that said so
+	done    int                   // steps that were answered
+	ended   string                // how it ended, if not as its script says
+	hung    bool
+	story   []string // what was answered, a line for each step
+}
+
+var errEnded = errors.New("the session has ended")
+
+// connect makes the session.
+func connect(socket, name string, s *script) (*session, error) {
+	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, ran: map[string]bool{}}
+	var err error
+	if c.conn, err = net.Dial("unix", socket); err != nil {
+		return nil, err
+	}
+	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	c.front = pgproto3.NewFrontend(c.conn, c.conn)
+	c.front.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{
+		"user": "postgres", "database": "postgres", "application_name": name,
+	}})
+	if err := c.front.Flush(); err != nil {
+		return nil, err
+	}
+	for {
+		m, err := c.front.Receive()
+		if err != nil {
+			return nil, err
+		}
+		switch m := m.(type) {
+		case *pgproto3.ErrorResponse:
+			return nil, fmt.Errorf("%s %s", m.Code, m.Message)
+		case *pgproto3.BackendKeyData:
+			c.pid, c.key = m.ProcessID, append([]byte{}, m.SecretKey...)
+		case *pgproto3.ReadyForQuery:
+			return c, nil
+		}
+	}
+}
+
+// run makes the script's steps, and ends the session if that did not.
+func (c *session) run(stop <-chan struct{}) {
+	defer c.conn.Close()
+	for _, st := range c.script.steps {
+		select {
+		case <-stop:
+			_ = c.send(&pgproto3.Terminate{})
+			c.ended = "stopped"
+			return
+		default:
+		}
+		if err := c.do(st); err != nil {
+			if !errors.Is(err, errEnded) {
+				c.ended = err.Error()
+			}
+			return
+		}
+		c.done++
+	}
+	_ = c.send(&pgproto3.Terminate{})
+}
+
+func (c *session) send(messages ...pgproto3.FrontendMessage) error {
+	var b []byte
+	var err error
+	for _, m := range messages {
+		if b, err = m.Encode(b); err != nil {
+			return err
+		}
+	}
+	_, err = c.conn.Write(b)
+	return err
+}
+
+// cancel asks the server to cancel what the session is at.
+func (c *session) cancel() {
+	conn, err := net.Dial("unix", c.socket)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	b := binary.BigEndian.AppendUint32(nil, uint32(12+len(c.key)))
+	b = binary.BigEndian.AppendUint32(b, 80877102)
+	b = binary.BigEndian.AppendUint32(b, c.pid)
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Write(append(b, c.key...)); err == nil {
+		_, _ = io.Copy(io.Discard, conn)
+	}
+}
+
+func (st *step) encode() []pgproto3.FrontendMessage {
+	var all []pgproto3.FrontendMessage
+	if len(st.query) > 0 {
+		var texts []string
+		for _, s := range st.query {
+			s.sent = true
+			texts = append(texts, s.text)
+		}
+		return append(all, &pgproto3.Query{String: strings.Join(texts, "; ")})
+	}
+	for _, m := range st.messages {
+		switch m.op {
+		case 'P':
+			m.statement.sent = true
+			all = append(all, &pgproto3.Parse{Name: m.prepared, Query: m.text})
+		case 'B':
+			m.statement.sent = true
+			var values [][]byte
+			for _, p := range m.params {
+				values = append(values, []byte(p))
+			}
+			all = append(all, &pgproto3.Bind{DestinationPortal: m.name, PreparedStatement: m.prepared, Parameters: values})
+		case 'D':
+			all = append(all, &pgproto3.Describe{ObjectType: 'P', Name: m.name})
+		case 'E':
+			all = append(all, &pgproto3.Execute{Portal: m.name, MaxRows: m.rows})
+		case 'C':
+			all = append(all, &pgproto3.Close{ObjectType: 'P', Name: m.name})
+		case 'c':
+			all = append(all, &pgproto3.Close{ObjectType: 'S', Name: m.prepared})
+		case 'H':
+			all = append(all, &pgproto3.Flush{})
+		}
+	}
+	return append(all, &pgproto3.Sync{})
+}
+
+// do makes a step and takes its answers.
+func (c *session) do(st *step) error {
+	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	if len(st.query)+len(st.messages) == 0 {
+		time.Sleep(st.delay)
+		switch st.leave {
+		case terminate:
+			_ = c.send(&pgproto3.Terminate{})
+			return errEnded
+		case vanish:
+			return errEnded
+		}
+		return nil
+	}
+	messages := st.encode()
+	sent := make(chan error, 1)
+	go func() { sent <- c.send(messages...) }()
+	if st.leave == vanish {
+		<-sent
+		time.Sleep(st.delay)
+		return errEnded
+	}
+	if st.cancel {
+		canceled := make(chan struct{})
+		go func() {
+			defer close(canceled)
+			time.Sleep(st.delay)
+			c.cancel()
+		}()
+		defer func() { <-canceled }()
+	}
+	a := &answers{session: c, step: st}
+	defer func() { c.story = append(c.story, st.move+": "+strings.Join(a.seen, " ")) }()
+	for {
+		m, err := c.front.Receive()
+		if err != nil {
+			var timeout net.Error
+			if errors.As(err, &timeout) && timeout.Timeout() {
+				c.hung = true
+				return fmt.Errorf("no answer within %s", patience)
+			}
+			return fmt.Errorf("connection lost: %w", err)
+		}
+		ready, err := a.take(m)
+		if err != nil {
+			return err
+		}
+		if ready {
+			return nil
+		}
+	}
+}
+
+// answers gives a step's answers to its statements.
+type answers struct {
+	session *session
+	step    *step
+	next    int // statement of the query, or message, that is answered next
+	rows    int64
+	failed  bool
+	seen    []string
+}
+
+func (a *answers) take(m pgproto3.BackendMessage) (ready bool, err error) {
+	switch m := m.(type) {
+	case *pgproto3.NoticeResponse:
+		if marker, ok := strings.CutPrefix(m.Message, "ran "); ok {
+			a.session.ran[marker] = true
+		}
+	case *pgproto3.DataRow:
+		a.rows++
+	case *pgproto3.CopyInResponse:
+		return false, a.copyIn()
+	case *pgproto3.CommandComplete:
+		a.seen = append(a.seen, string(m.CommandTag))
+		a.completed(string(m.CommandTag), succeeded)
+	case *pgproto3.EmptyQueryResponse:
+		a.next++
+	case *pgproto3.PortalSuspended:
+		a.seen = append(a.seen, fmt.Sprintf("suspended(%d)", a.rows))
+		a.completed("", suspended)
+	case *pgproto3.ParseComplete, *pgproto3.CloseComplete:
+		a.message()
+	case *pgproto3.BindComplete:
+		if m := a.message(); m != nil {
+			a.session.portals[m.name] = m.statement
+			m.statement.told = bound
+		}
+	case *pgproto3.RowDescription, *pgproto3.NoData:
+		if len(a.step.messages) > 0 {
+			a.message()
+		}
+	case *pgproto3.ErrorResponse:
+		a.seen = append(a.seen, m.Code)
+		if m.Severity == "FATAL" || m.Severity == "PANIC" {
+			return false, fmt.Errorf("%s %s %s", m.Severity, m.Code, m.Message)
+		}
+		a.fail(m.Code)
+	case *pgproto3.ReadyForQuery:
+		a.ready(m.TxStatus)
+		return true, nil
+	}
+	return false, nil
+}
+
+// message is the one that is answered, which is done with; NULL: none is left.
+func (a *answers) message() *message {
+	for a.next < len(a.step.messages) && a.step.messages[a.next].op == 'H' {
+		a.next++
+	}
+	if a.next >= len(a.step.messages) {
+		return nil
+	}
+	a.next++
+	return &a.step.messages[a.next-1]
+}
+
+func (a *answers) completed(tag string, how told) {
+	rows := a.rows
+	a.rows = 0
+	words := strings.Fields(tag)
+	var n int64 = -1
+	if len(words) > 1 {
+		if last, err := strconv.ParseInt(words[len(words)-1], 10, 64); err == nil {
+			n = last
+			for len(words) > 0 {
+				if _, err := strconv.Atoi(words[len(words)-1]); err != nil {
+					break
+				}
+				words = words[:len(words)-1]
+			}
+		}
+	}
+	var s *statement
+	if len(a.step.query) > 0 {
+		if a.next < len(a.step.query) {
+			s = a.step.query[a.next]
+		}
+		a.next++
+		if rows == 0 && n > 0 {
+			rows = n
+		}
+	} else if m := a.message(); m != nil {
+		s = a.session.portals[m.name]
+		if rows == 0 && n > 0 {
+			rows = n
+		}
+	}
+	if s == nil {
+		return
+	}
+	s.told = how
+	s.rows += rows
+	if tag != "" {
+		s.tag = strings.Join(words, " ")
+	}
+	a.session.block = append(a.session.block, s)
+	if rows > 0 {
+		for _, m := range s.acknowledges {
+			a.session.ran[m] = true
+		}
+	}
+	// its transaction has ended, or its part
+	switch s.tag {
+	case "COMMIT", "ROLLBACK":
+		if len(a.step.messages) > 0 {
+			a.session.portals = map[string]*statement{"": a.session.portals[""]}
+		}
+	}
+}
+
+func (a *answers) fail(code string) {
+	if a.failed {
+		return
+	}
+	a.failed = true
+	if len(a.step.query) > 0 {
+		if a.next == 0 && len(a.step.query) > 1 && code == "42601" {
+			for _, s := range a.step.query {
+				s.told, s.code = whole, code
+			}
+			return
+		}
+		for i, s := range a.step.query {
+			if i == a.next {
+				s.told, s.code = failed, code
+			} else if i > a.next {
+				s.told = skipped
+			}
+		}
+		if a.next >= len(a.step.query) {
+			a.transactionFailed(code)
+		}
+		return
+	}
+	m := a.message()
+	for _, later := range a.step.messages[min(a.next, len(a.step.messages)):] {
+		if later.statement != nil && later.op == 'B' && later.statement.told == unanswered {
+			later.statement.told = skipped
+		}
+		if later.op == 'P' && later.statement.told == unanswered {
+			later.statement.told = skipped
+		}
+	}
+	if m == nil {
+		a.transactionFailed(code)
+		return
+	}
+	switch m.op {
+	case 'P', 'B':
+		if code == "26000" && m.prepared != "" { // there is no such statement, so no text
+			m.statement.told = skipped
+			return
+		}
+		m.statement.told, m.statement.code = failed, code
+	case 'E':
+		s := a.session.portals[m.name]
+		switch {
+		case s == nil || code == "34000":
+		case (s.told == bound || s.told == suspended) && code != "25P02" && code != "55000":
+			s.told, s.code = failed, code
+		default:
+			s.extra = append(s.extra, code)
+		}
+	}
+}
+
+func (a *answers) transactionFailed(code string) {
+	for _, s := range a.session.block {
+		s.may = code
+	}
+}
+
+func (a *answers) ready(status byte) {
+	c := a.session
+	if status == 'I' {
+		c.block = nil
+		c.portals = map[string]*statement{}
+	}
+	if len(a.step.query) > 0 {
+		delete(c.portals, "")
+	}
+}
+
+func (a *answers) copyIn() error {
+	var all []pgproto3.FrontendMessage
+	if a.step.copyIn != "" {
+		all = append(all, &pgproto3.CopyData{Data: []byte(a.step.copyIn)})
+	}
+	if a.step.copyFail {
+		all = append(all, &pgproto3.CopyFail{Message: "the client has no more"})
+	} else {
+		all = append(all, &pgproto3.CopyDone{})
+	}
+	return a.session.send(all...)
+}
