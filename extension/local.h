@@ -86,16 +86,18 @@ typedef struct StenoPrepared
 	uint16		version;		/* of its template */
 } StenoPrepared;
 
-/* A query between ExecutorStart and ExecutorEnd. */
+/* A query between ExecutorStart and ExecutorEnd (open_query.c). */
 typedef struct StenoOpen
 {
 	QueryDesc  *query;
 	StenoStatement s;
 	uint64		rows;
 	Portal		portal;			/* NULL: not a portal's query */
+	struct StenoCopy *copy;		/* of its record; NULL: none */
 	SubTransactionId subid;
 	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
 	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
+	bool		parked;			/* its portal's memory tells us of its end */
 	StenoKept  *kept;			/* its shape, unless that is empty now; NULL: none */
 } StenoOpen;
 

@@ -393,6 +393,7 @@ steno_params_collect(ParamListInfo params, bool failing,
 	result->count = count;
 	result->nulls_len = 0;
 	result->values_len = 0;
+	result->nulls = NULL;
 	result->values = result->few;
 	if (unlikely(count > STENO_FEW_PARAMS))
 	{

@@ -357,6 +357,52 @@ finish_staged(const StenoOpen *o)
 						steno_my.transaction_id());
 }
 
+/* Rows that a query has returned before it failed, if it was run more than once. */
+static inline uint64
+failed_rows(const StenoOpen *o)
+{
+	return o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+}
+
+/* Keep what is known of the query, which has a record. */
+STENO_COLD void
+steno_copy_query(StenoOpen *o)
+{
+	StenoObjects *objects = o->s.objects;
+	StenoRecord record;
+	StenoParams values;
+
+	if (is_staged(o))
+	{
+		steno_record_unstage();
+		return;
+	}
+	/* there may be more of them at its end */
+	o->s.objects = NULL;
+	make_record(o, &record, &values, false, false);
+	o->s.objects = objects;
+	steno_fill(&record, &o->s);
+	if (unlikely(o->s.policy != 0))
+		steno_policy_apply(&o->s, &record);
+	o->copy = steno_copy_record(&record);
+}
+
+/* Put the record of a query that has a copy. */
+STENO_COLD static void
+put_copy(StenoOpen *o, const ErrorData *edata)
+{
+	StenoRecord record;
+	uint16		redact = o->s.redact;
+
+	steno_copy_read(o->copy, o->s.objects, &record);
+	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	/* its text is redacted already */
+	if (edata == NULL)
+		o->s.redact = 0;
+	steno_put_filled(&o->s, &record, edata);
+	o->s.redact = redact;
+}
+
 /* The query has ended; edata: it failed; closed: see make_record. */
 void
 steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
@@ -366,13 +412,13 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 
 	if (is_staged(o))
 	{
-		if (edata == NULL && !closed)
+		if (edata == NULL)
 		{
 			finish_staged(o);
 			return;
 		}
-		if (edata && o->s.redact == 0 &&
-			steno_record_finish_failed(steno_duration(&o->s), GetTopTransactionIdIfAny(),
+		if (o->s.redact == 0 &&
+			steno_record_finish_failed(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
 									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
 			return;
 		steno_record_unstage();
@@ -390,9 +436,13 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 		steno_describe(o->s.user_id);
 	else
 		steno_session_failing(o->s.user_id);
+	if (o->copy != NULL)
+	{
+		put_copy(o, edata);
+		return;
+	}
 	make_record(o, &record, &values, edata != NULL || closed, closed);
-	if (edata == NULL && steno_my.log_rows)
-		record.rows = o->rows;
+	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
 	steno_put_ended(&o->s, &record, edata);
 }
 
@@ -464,6 +514,8 @@ begin_query(QueryDesc *query)
 		steno_utility_queries(outer, steno_query_class(query->operation, query->plannedstmt->hasModifyingCTE));
 		return NULL;
 	}
+	if (unlikely(outer == NULL && steno_my.open_count > 0))
+		steno_open_park_all();
 	o = steno_add_open(query);
 	if (o == NULL)
 		return NULL;
@@ -551,6 +603,10 @@ start_query(QueryDesc *query, int eflags)
 	PG_END_TRY();
 	steno_my.starting_own = saved_own;
 	steno_leave(&l);
+	o = steno_find_open(query);
+	/* a cursor; what EXECUTE has run ends with it */
+	if (o && o->portal && !(steno_my.level && steno_my.level->forces && !steno_my.level->declares))
+		steno_open_park(o);
 }
 
 /* A client's query starts, nothing else is open, and all of it is known but its numbers. */
@@ -563,6 +619,8 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 
 	steno_my.open_count = 1;
 	o->query = query;
+	o->parked = false;
+	o->copy = NULL;
 	o->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
 	o->plan_cached = true;
 	o->subid = steno_my.subid;
@@ -624,6 +682,18 @@ run_nested(StenoOpen *o, STENO_RUN_ARGS)
 	steno_leave(&l);
 }
 
+/*
+ * A portal's query whose record is not staged has run, and need not have ended.  The
+ * plan of a client's portal may be given back to the cache that it came from before
+ * we hear of an abort.
+ */
+STENO_COLD static void
+suspended(StenoOpen *o)
+{
+	if (o->parked ? o->s.recorded && o->copy == NULL : o->s.top_level && o->plan_cached)
+		steno_open_park(o);
+}
+
 STENO_HOT static void
 executor_run(STENO_RUN_ARGS)
 {
@@ -644,7 +714,11 @@ executor_run(STENO_RUN_ARGS)
 		run_nested(o, STENO_RUN_PASS);
 	o = steno_find_open(query);	/* the array may have moved */
 	if (o)
+	{
 		o->rows += query->estate->es_processed;
+		if (unlikely(!o->staged) && o->portal)
+			suspended(o);
+	}
 }
 
 static void
@@ -731,7 +805,7 @@ transaction_closed(void)
 		steno_objects_forget_pending();
 	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
 	{
-		steno_my.open_count = 0;
+		steno_open_close(InvalidSubTransactionId);
 		steno_objects_release_all();
 	}
 }

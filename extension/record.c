@@ -313,7 +313,12 @@ put_params(uint8 *p, const StenoParams *params, bool values)
 {
 	int			i;
 
-	if (params->nulls_len > 0)
+	if (unlikely(params->nulls != NULL))
+	{
+		memcpy(p, params->nulls, params->nulls_len);
+		p += params->nulls_len;
+	}
+	else if (params->nulls_len > 0)
 	{
 		memset(p, 0, params->nulls_len);
 		for (i = 0; i < params->count; i++)
@@ -335,6 +340,13 @@ put_params(uint8 *p, const StenoParams *params, bool values)
 		p += v->len;
 	}
 	return p;
+}
+
+/* NULLs and values, as they are encoded. */
+STENO_COLD uint8 *
+steno_params_put(uint8 *p, const StenoParams *params)
+{
+	return put_params(p, params, true);
 }
 
 static inline uint8 *
@@ -870,8 +882,8 @@ steno_record_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, Pa
 }
 
 /*
- * Something else needs the ring: the staged record is given up, and its text moves
- * to the in-flight slot.
+ * Something else needs the ring: the staged record is given up.  Its query keeps a
+ * copy, and the in-flight slot gets the beginning of the text.
  */
 STENO_COLD void
 steno_record_unstage(void)
@@ -885,7 +897,13 @@ steno_record_unstage(void)
 	s->staged = NULL;
 	/* the next one that is staged is another query's */
 	for (i = 0; i < s->open_count; i++)
-		s->open[i].staged = false;
+	{
+		StenoOpen  *o = &s->open[i];
+
+		if (o->staged && o->copy == NULL)
+			o->copy = steno_copy_message(m);
+		o->staged = false;
+	}
 	s->top.staged = false;
 	s->inflight_version =
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
@@ -917,7 +935,8 @@ steno_record_finish(uint64 duration, uint64 rows, TransactionId xid)
  * there is no room behind it for the message: then it is still staged.
  */
 STENO_COLD bool
-steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, const char *message)
+steno_record_finish_failed(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcode,
+						   const char *message)
 {
 	StenoLocal *s = &steno_my;
 	StenoProducer *p = &s->producer;
@@ -946,6 +965,6 @@ steno_record_finish_failed(uint64 duration, TransactionId xid, int sqlerrcode, c
 	m->message_len = strlen(message);
 	m->outcome = STENO_OUTCOME_ERROR;
 	memcpy(m->sqlstate, unpack_sql_state(sqlerrcode), 6);
-	steno_record_finish(duration, STENO_NONE64, xid);
+	steno_record_finish(duration, rows, xid);
 	return true;
 }

@@ -4,7 +4,7 @@
  *		records, how they fail, and what the ends of transactions leave of them.
  *
  * A query is open from ExecutorStart to ExecutorEnd; open queries are kept in an
- * array (a cursor stays open while other statements run).  A statement is
+ * array (open_query.c), since a cursor stays open while other statements run.  A statement is
  * running while one of its hooks is on the C stack: a level there links the
  * running statements, innermost first, and gives the nesting depth.
  *
@@ -82,38 +82,6 @@ steno_note_raised(void *arg)
 	MemoryContextSwitchTo(old);
 	if (steno_my.raised_code == 0)
 		MemoryContextReset(raised_context);
-}
-
-/* ---- open queries ---- */
-
-STENO_COLD StenoOpen *
-steno_more_open(QueryDesc *query)
-{
-	int			room = steno_my.open_room * 2;
-	StenoOpen  *more = MemoryContextAllocExtended(TopMemoryContext,
-												  room * sizeof(StenoOpen),
-												  MCXT_ALLOC_NO_OOM);
-
-	if (more == NULL)
-		return NULL;
-	memcpy(more, steno_my.open, steno_my.open_count * sizeof(StenoOpen));
-	if (steno_my.open != steno_my.few_open)
-		pfree(steno_my.open);
-	steno_my.open = more;
-	steno_my.open_room = room;
-	return steno_add_open(query);
-}
-
-/* With cursors, or nested queries. */
-StenoOpen *
-steno_find_of_many(QueryDesc *query)
-{
-	int			i;
-
-	for (i = steno_my.open_count - 1; i >= 0; i--)
-		if (steno_my.open[i].query == query)
-			return &steno_my.open[i];
-	return NULL;
 }
 
 /* ---- beginning ---- */
@@ -647,6 +615,8 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 		steno_remember_end(l->utility);
 		steno_forget_utility(l);
 	}
+	if (!late && steno_my.open_count > 0)
+		steno_open_failed(edata, PG_UINT32_MAX);
 	if (top_level)
 		steno_my.reported = true;
 }
@@ -763,37 +733,24 @@ steno_statement_source(const char **source, int *end)
 
 /* ---- transactions ---- */
 
-/*
- * Queries that a (sub)transaction leaves open when it aborts: their executor is
- * gone.  A portal's text and plan still stand until the portal is dropped, a
- * little later; of others nothing is left, and the statement that ran them has
- * its own record.
- */
-STENO_COLD static void
-close_open(SubTransactionId from)
-{
-	int			i;
-
-	for (i = steno_my.open_count - 1; i >= 0; i--)
-	{
-		StenoOpen  *o = &steno_my.open[i];
-
-		if (o->subid < from)
-			continue;
-		if (o->portal && PortalIsValid(o->portal))
-			steno_record_query(o, NULL, true);
-		steno_forget_open(o);
-	}
-}
-
 /* A transaction has aborted. */
 STENO_COLD void
 steno_statement_aborted(void)
 {
 	fail_unreported();
 	steno_my.subid = TopSubTransactionId;
-	close_open(InvalidSubTransactionId);
+	steno_open_close(InvalidSubTransactionId);
 	steno_objects_forget_pending();
+}
+
+/* A function catches an error, with which cursors of the transaction around it have failed. */
+STENO_COLD static void
+fail_cursors(SubTransactionId mine)
+{
+	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = raised_message};
+
+	if (steno_my.raised_code != 0 && steno_my.open_count > 0)
+		steno_open_failed(&edata, mine);
 }
 
 STENO_COLD static void
@@ -805,13 +762,16 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	switch (event)
 	{
 		case SUBXACT_EVENT_START_SUB:
+			if (steno_my.open_count > 0)
+				steno_open_park_all();
 			steno_my.subid = mine;
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			/* after a savepoint, the transaction goes on when a client's statement has failed */
 			fail_unreported();
+			fail_cursors(mine);
 			steno_my.subid = parent;
-			close_open(mine);
+			steno_open_close(mine);
 			steno_objects_forget_pending();
 			if (steno_my.raised_code != 0)
 			{
@@ -839,6 +799,7 @@ steno_statement_install(void)
 	steno_my.subid = TopSubTransactionId;
 	steno_my.open = steno_my.few_open;
 	steno_my.open_room = STENO_FEW_OPEN;
+	steno_copy_install();
 	steno_planner_install();
 	steno_query_install();
 	steno_utility_install();

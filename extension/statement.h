@@ -96,8 +96,6 @@ extern void steno_show(const StenoStatement *s);
 extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);
-extern StenoOpen *steno_more_open(QueryDesc *query);
-extern StenoOpen *steno_find_of_many(QueryDesc *query);
 extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 								 const StenoPrepared *p, int class);
 extern void *steno_scratch(size_t size);
@@ -108,6 +106,15 @@ extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64
 extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
 							   const char *command, const StenoAccess *relations,
 							   int count, ParamListInfo params, StenoObjects *objects);
+
+/* ---- open_query.c ---- */
+
+extern StenoOpen *steno_more_open(QueryDesc *query);
+extern StenoOpen *steno_find_of_many(QueryDesc *query);
+extern void steno_open_park(StenoOpen *o);
+extern void steno_open_park_all(void);
+extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
+extern void steno_open_close(SubTransactionId from);
 
 /*
  * The shape is the one part of a record that cannot go in parts: what does not
@@ -134,6 +141,8 @@ steno_add_open(QueryDesc *query)
 	if (unlikely(steno_my.open_count == steno_my.open_room))
 		return steno_more_open(query);
 	steno_my.open[steno_my.open_count].query = query;
+	steno_my.open[steno_my.open_count].parked = false;
+	steno_my.open[steno_my.open_count].copy = NULL;
 	return &steno_my.open[steno_my.open_count++];
 }
 
@@ -144,6 +153,8 @@ steno_forget_open(StenoOpen *o)
 
 	if (unlikely(o->s.objects != NULL))
 		steno_objects_release(&o->s.objects);
+	if (unlikely(o->copy != NULL))
+		steno_copy_release(&o->copy);
 	steno_my.open_count--;
 	if (unlikely(i < steno_my.open_count))
 		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
@@ -210,11 +221,10 @@ steno_failure_message(const StenoStatement *s, const ErrorData *edata)
 									 edata->message ? edata->message : "missing error text");
 }
 
-/* The statement has ended, edata: in failure; its record is put. */
+/* The statement has ended, edata: in failure; its record, which has its beginning, is put. */
 static inline void
-steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
+steno_put_filled(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
 {
-	steno_fill(record, s);
 	record->duration = steno_duration(s);
 	record->xid = GetTopTransactionIdIfAny();
 	if (unlikely(edata != NULL))
@@ -226,6 +236,13 @@ steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
 	if (unlikely(s->policy != 0))
 		steno_policy_apply(s, record);
 	steno_record_put(record, s->top_level);
+}
+
+static inline void
+steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
+{
+	steno_fill(record, s);
+	steno_put_filled(s, record, edata);
 }
 
 /* Where the statement ended in its source, for one that fails after it. */
@@ -244,6 +261,7 @@ steno_remember_end(const StenoStatement *s)
 
 extern void steno_query_install(void);
 extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
+extern void steno_copy_query(StenoOpen *o);
 
 /* ---- planner.c ---- */
 

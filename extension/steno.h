@@ -256,6 +256,7 @@ typedef struct StenoParams
 	uint32		nulls_len;		/* 0: none is NULL */
 	uint64		values_len;		/* encoded */
 	uint32		shape_len;		/* of their part of the shape */
+	const uint8 *nulls;			/* as they are encoded; NULL: values say which are */
 	StenoParam *values;			/* data NULL: a NULL */
 	StenoParam	few[STENO_FEW_PARAMS];
 	uint64		fixed[STENO_FEW_PARAMS];	/* by-value datums of few */
@@ -303,8 +304,9 @@ extern bool steno_record_stage_prepared(const StenoStatement *q, StenoPrepared *
 										ParamListInfo params);
 extern void steno_record_unstage(void);
 extern void steno_record_finish(uint64 duration, uint64 rows, TransactionId xid);
-extern bool steno_record_finish_failed(uint64 duration, TransactionId xid,
+extern bool steno_record_finish_failed(uint64 duration, uint64 rows, TransactionId xid,
 									   int sqlerrcode, const char *message);
+extern uint8 *steno_params_put(uint8 *p, const StenoParams *params);
 
 #define STENO_GAP_PAIRS 4
 #define STENO_GAP_EXTRA 128
@@ -315,6 +317,16 @@ extern bool steno_record_take_back(bool *taken_back);
 extern void steno_record_dying(void);
 extern void steno_record_take_over(void);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
+
+/* ---- copy.c ---- */
+
+typedef struct StenoCopy StenoCopy;
+
+extern void steno_copy_install(void);
+extern StenoCopy *steno_copy_record(const StenoRecord *record);
+extern StenoCopy *steno_copy_message(const StenoRecordMessage *m);
+extern void steno_copy_read(const StenoCopy *c, struct StenoObjects *objects, StenoRecord *record);
+extern void steno_copy_release(StenoCopy **mine);
 
 /* ---- statement.c ---- */
 

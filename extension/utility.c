@@ -51,7 +51,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 			steno_record_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
 			return;
 		}
-		if (whole && steno_record_finish_failed(steno_duration(s), GetTopTransactionIdIfAny(),
+		if (whole && steno_record_finish_failed(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
 												edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_record_unstage();
@@ -409,6 +409,8 @@ steno_utility_call(Oid function)
 	StenoStatement *s = &steno_my.top_utility;
 
 	leave_last();
+	if (unlikely(steno_my.open_count > 0))
+		steno_open_park_all();
 	steno_begin(s, NULL, 0, 0, STENO_CLASS_FUNCTION, 0, false);
 	s->text = NULL;
 	enter(l, s, STENO_CALL_COMMAND, few);
@@ -441,6 +443,8 @@ client_utility(UTILITY_ARGS)
 	Node	   *statement = plan->utilityStmt;
 
 	leave_last();
+	if (unlikely(steno_my.open_count > 0))
+		steno_open_park_all();
 	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, s, statement, few);

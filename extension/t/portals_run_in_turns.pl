@@ -88,7 +88,7 @@ is_deeply(
 		select_of('a') . ' 2 ok 10',
 		select_of('b') . ' 3 ok 20',
 		select_of('c') . ' 4 ok 30',
-		'SELECT 1 / (3 - i) FROM generate_series(1, 5) i - error',
+		'SELECT 1 / (3 - i) FROM generate_series(1, 5) i 1 error',
 	],
 	'a portal that fails while others are open');
 
