@@ -61,6 +61,7 @@ func (o *OutputFlags) options(color bool) (render.Format, render.Options, error)
 type formatter struct {
 	render.Renderer
 	matcher
+	counts bool // the format's order counts what is shown of each session
 }
 
 func (f *formatter) Start(ref *trail.BlockRef) {
@@ -70,10 +71,15 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 
 func (f *formatter) Keep(r *trail.Record) bool { return f.matcher.keep(r) }
 
+// Notice wants the ends of sessions that the filter hides: an order forgets these then.
+func (f *formatter) Notice(r *trail.Record) bool {
+	return f.counts && r.Kind == trail.KindDisconnect
+}
+
 // newFormatter returns the maker of formatters for a merge.
 func newFormatter(filter *Filter, format render.Format, options render.Options) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, options), matcher{Filter: filter}}
+		return &formatter{render.New(format, options), matcher{Filter: filter}, format == render.Pgaudit}
 	}
 }
 

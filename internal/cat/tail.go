@@ -107,7 +107,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if opts.Lines < 0 {
 		err = index.Merge(ctx, merge, emit)
 	} else if opts.Lines > 0 {
-		err = index.Last(opts.Lines, f, merge, emit)
+		err = index.Last(ctx, opts.Lines, merge, emit)
 	}
 	if flushErr := out.Flush(); err == nil {
 		err = flushErr

@@ -173,11 +173,16 @@ func infoRun(ctx context.Context, opts *Options) error {
 		info.Trail = []string{t.Path}
 	}
 	damaged, unread := false, len(t.Errors) > 0
-	var refs []trail.BlockRef
+	var detail *counter
+	if opts.Detail {
+		detail = newCounter(progress.New(opts.IO, t.Size()))
+	}
 	for _, s := range t.Streams {
 		for _, seg := range s.Segments {
-			one, found, bad, unreadable := segment(seg)
-			refs = append(refs, found...)
+			one, refs, bad, unreadable := segment(seg)
+			if detail != nil {
+				detail.add(ctx, refs)
+			}
 			damaged, unread = damaged || bad, unread || unreadable
 			info.Totals.add(&one.Totals)
 			one.finish()
@@ -186,10 +191,8 @@ func infoRun(ctx context.Context, opts *Options) error {
 	}
 	info.Totals.finish()
 	info.Deleted = deleted(t)
-	if opts.Detail {
-		bar := progress.New(opts.IO, t.Size())
-		detail, errs := count(ctx, refs, bar)
-		bar.Done()
+	if detail != nil {
+		total, errs := detail.finish()
 		for _, err := range errs {
 			if cmdutil.IsUnreadable(err) {
 				fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", render.Safe(err.Error()))
@@ -199,7 +202,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 			fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", render.Safe(err.Error()))
 			damaged = true
 		}
-		info.Detail = detail
+		info.Detail = total
 	}
 	for _, err := range t.Errors {
 		fmt.Fprintf(opts.IO.ErrOut, "steno: %s\n", render.Safe(err.Error()))
@@ -283,41 +286,59 @@ func version(num uint32) string {
 	return fmt.Sprintf("%d.%d", num/10000, num%10000)
 }
 
-// count reads all blocks and counts their records.
-func count(ctx context.Context, refs []trail.BlockRef, bar *progress.Bar) (*Detail, []error) {
-	total := newDetail()
-	var errs []error
-	var mu sync.Mutex
-	var wait sync.WaitGroup
-	files := &trail.Files{}
-	defer files.Close()
-	jobs := make(chan *trail.BlockRef)
+// counter reads blocks and counts their records, with several goroutines.
+type counter struct {
+	jobs  chan trail.BlockRef
+	wait  sync.WaitGroup
+	files trail.Files
+	bar   *progress.Bar
+
+	mu    sync.Mutex
+	total *Detail
+	errs  []error
+}
+
+func newCounter(bar *progress.Bar) *counter {
+	c := &counter{jobs: make(chan trail.BlockRef), bar: bar, total: newDetail()}
 	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			mine := newDetail()
-			var b trail.Block
-			for ref := range jobs {
-				if err := countBlock(files, ref, &b, mine); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-				bar.Add(ref.Length())
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			total.add(mine)
-		})
+		c.wait.Go(c.work)
 	}
+	return c
+}
+
+func (c *counter) work() {
+	mine := newDetail()
+	var b trail.Block
+	for ref := range c.jobs {
+		if err := countBlock(&c.files, &ref, &b, mine); err != nil {
+			c.mu.Lock()
+			c.errs = append(c.errs, err)
+			c.mu.Unlock()
+		}
+		c.bar.Add(ref.Length())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total.add(mine)
+}
+
+// add counts the records of blocks.
+func (c *counter) add(ctx context.Context, refs []trail.BlockRef) {
 	for i := range refs {
 		if ctx.Err() != nil {
-			break
+			return
 		}
-		jobs <- &refs[i]
+		c.jobs <- refs[i]
 	}
-	close(jobs)
-	wait.Wait()
-	return total, errs
+}
+
+// finish waits for what was added.
+func (c *counter) finish() (*Detail, []error) {
+	close(c.jobs)
+	c.wait.Wait()
+	c.files.Close()
+	c.bar.Done()
+	return c.total, c.errs
 }
 
 func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Detail) error {

@@ -81,9 +81,10 @@ func each(t *testing.T, dir string, f func(stream uint32, r *trail.Record)) {
 	defer files.Close()
 	x := tr.Index()
 	for _, s := range x.Streams {
-		for i := range s.Refs {
+		refs := s.Refs()
+		for i := range refs {
 			var b trail.Block
-			if err := files.Read(&s.Refs[i], &b); err != nil {
+			if err := files.Read(&refs[i], &b); err != nil {
 				t.Fatal(err)
 			}
 			var r trail.Record

@@ -23,9 +23,18 @@ type jsonFormat struct {
 type cache struct {
 	made [][]byte
 	used int
+	size int // bytes in made, as far as they were added since the reset
 }
 
-func (c *cache) reset() { c.used = 0 }
+// maxCache bounds what a cache keeps.
+const maxCache = 2 << 20
+
+func (c *cache) reset() {
+	if c.size > maxCache || c.used > maxCache/64 {
+		c.made = nil
+	}
+	c.used, c.size = 0, 0
+}
 
 // get returns what is kept for index i, empty when there is nothing yet.
 func (c *cache) get(i int) []byte {
@@ -37,6 +46,9 @@ func (c *cache) get(i int) []byte {
 
 // put keeps what make appends to a buffer that is used again.
 func (c *cache) put(i int, fill func(dst []byte) []byte) []byte {
+	if c.size > maxCache {
+		c.reset()
+	}
 	for c.used <= i {
 		if c.used == len(c.made) {
 			c.made = append(c.made, nil)
@@ -45,6 +57,7 @@ func (c *cache) put(i int, fill func(dst []byte) []byte) []byte {
 		c.used++
 	}
 	c.made[i] = fill(c.made[i])
+	c.size += len(c.made[i])
 	return c.made[i]
 }
 

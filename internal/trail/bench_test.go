@@ -12,7 +12,7 @@ import (
 func BenchmarkDecode(b *testing.B) {
 	dir := b.TempDir()
 	trailtest.Pgbench(b, dir, 100_000, 16, 1)
-	benchmarkDecode(b, open(b, dir).Index().Streams[0].Refs)
+	benchmarkDecode(b, open(b, dir).Index().Streams[0].Refs())
 }
 
 func benchmarkDecode(b *testing.B, refs []trail.BlockRef) {

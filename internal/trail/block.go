@@ -69,8 +69,15 @@ func ParseBlockHeader(b []byte) (BlockHeader, error) {
 	if h.Raw > MaxRaw {
 		return h, corruptf(12, "payload of %d bytes before compression: the limit is %d", h.Raw, MaxRaw)
 	}
+	if h.Stored > maxStored(h.Raw) {
+		return h, corruptf(8, "payload of %d bytes takes %d bytes in the file", h.Raw, h.Stored)
+	}
 	return h, nil
 }
+
+// maxStored is the most that a payload can take in the file, whatever the codec, and
+// encrypted.
+func maxStored(raw uint32) uint32 { return raw + raw/128 + 1024 }
 
 // A Block is one block in memory. It is made for being used again: Load reuses
 // its buffers, and everything that records of the block point to is then gone.
@@ -147,6 +154,9 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 			return nil, corruptf(12, "uncompressed payload of %d bytes is said to be %d bytes long", len(stored), n)
 		}
 		return stored, nil
+	}
+	if b.Header.Codec == CodecLz4 && n > 255*len(stored)+64 {
+		return nil, corruptf(12, "payload of %d bytes cannot be %d bytes long after decompression", len(stored), n)
 	}
 	if cap(b.buf) < n {
 		b.buf = make([]byte, n)

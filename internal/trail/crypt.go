@@ -209,19 +209,17 @@ func (b *Block) decrypt(stored []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// CheckKeys says which key is missing for the blocks of a time: nil when all can
-// be read.
+// CheckKeys says which key is missing for the segments that have records of a time:
+// nil when all can be read.
 func (x *Index) CheckKeys(since, until int64) error {
 	var first *MissingKeyError
-	seen := map[*Segment]bool{}
 	for i := range x.Streams {
-		for k := range x.Streams[i].Refs {
-			ref := &x.Streams[i].Refs[k]
+		for k := range x.Streams[i].Segments {
+			s := &x.Streams[i].Segments[k]
 			var missing *MissingKeyError
-			if seen[ref.Segment] || ref.Records == 0 || ref.LastEnd < since || ref.FirstTime >= until || !errors.As(ref.Segment.KeyErr, &missing) {
+			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until || !errors.As(s.Segment.KeyErr, &missing) {
 				continue
 			}
-			seen[ref.Segment] = true
 			if first == nil {
 				found := *missing
 				first = &found

@@ -286,5 +286,5 @@ func TestGoldenKeyIDs(t *testing.T) {
 func BenchmarkDecodeEncrypted(b *testing.B) {
 	dir := b.TempDir()
 	trailtest.PgbenchEncrypted(b, dir, 100_000, 16, 1, &keyA)
-	benchmarkDecode(b, openWith(b, dir, keysOf(keyA)).Index().Streams[0].Refs)
+	benchmarkDecode(b, openWith(b, dir, keysOf(keyA)).Index().Streams[0].Refs())
 }

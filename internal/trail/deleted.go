@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -17,6 +18,9 @@ import (
 const (
 	SlotsFolder   = "slots"
 	retentionFile = "retention"
+
+	// maxRetention is the longest file of that name that is read: room for thousands of lines.
+	maxRetention = 4 << 20
 )
 
 // isOwn says whether a name in a trail's directory belongs to the trail, though
@@ -91,7 +95,12 @@ func ParseDeletion(r *Record) (d Deletion, ok bool) {
 // directory, in the order of the streams. The trail's file "retention" says in
 // which blocks they are; only what the blocks say counts.
 func DeletionsIn(path string, keys *Keys) []Deletion {
-	text, err := os.ReadFile(filepath.Join(path, retentionFile))
+	file, err := os.Open(filepath.Join(path, retentionFile))
+	if err != nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxRetention))
+	file.Close()
 	if err != nil {
 		return nil
 	}

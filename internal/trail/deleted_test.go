@@ -71,7 +71,7 @@ func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
 func TestSegmentsThatGoBeforeTheyAreReadAreToldApart(t *testing.T) {
 	dir, s := threeSegments(t)
 	tr := open(t, dir)
-	index := open(t, dir).Index()
+	refs := open(t, dir).Index().Streams[0].Refs()
 	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 1)
 	os.Remove(s.SegmentPath(1))
 	os.Remove(s.SegmentPath(2))
@@ -83,7 +83,7 @@ func TestSegmentsThatGoBeforeTheyAreReadAreToldApart(t *testing.T) {
 		}
 		files := &trail.Files{}
 		var b trail.Block
-		if err := files.Read(&index.Streams[0].Refs[i], &b); !errors.As(err, &gone) || gone.ByPolicy() != policy {
+		if err := files.Read(&refs[i], &b); !errors.As(err, &gone) || gone.ByPolicy() != policy {
 			t.Errorf("block of segment %d: %v", i+1, err)
 		}
 		files.Close()

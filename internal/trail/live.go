@@ -40,10 +40,6 @@ type liveLine struct {
 	line []byte
 }
 
-// keptRefs bounds the blocks of a stream that are remembered for the data parts
-// of records to come.
-const keptRefs = 10_000
-
 // Follow starts to follow the trail directory from where the index ends.
 func (x *Index) Follow(path string) *Live {
 	l := &Live{path: path, index: x, files: &Files{}}
@@ -54,9 +50,9 @@ func (x *Index) Follow(path string) *Live {
 			ls.segment = s.Stream.Segments[n-1]
 			ls.offset = ls.segment.first()
 		}
-		if n := len(s.Refs); n > 0 && s.Refs[n-1].Segment == ls.segment {
-			ls.offset = s.Refs[n-1].Offset + s.Refs[n-1].Length()
-			ls.block, ls.before = s.Refs[n-1].Number, s.Refs[n-1].Number
+		if n := len(s.Segments); n > 0 && s.Segments[n-1].Blocks > 0 {
+			last := &s.Segments[n-1]
+			ls.offset, ls.block, ls.before = last.end, last.last.Number, last.last.Number
 		}
 		l.streams = append(l.streams, ls)
 	}
@@ -280,27 +276,25 @@ func (l *Live) whole(w *window, seg *Segment, offset int64) (*BlockRef, error) {
 
 // take makes lines of the block that was just read.
 func (l *Live) take(s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
-	x := &l.index.Streams[s.index]
-	if len(x.Refs) >= 2*keptRefs {
-		x.Refs = slices.Clone(x.Refs[keptRefs:])
-	}
-	x.Refs = append(x.Refs, *ref)
+	l.index.Streams[s.index].take(ref)
 	f.Start(ref)
 	size := 0
+	var failed error
 	errs := (&joiner{l.index, l.files}).records(&l.block, ref, func(r *Record) {
-		if r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime) && f.Keep(r) {
-			line := f.Append(nil, r)
-			size += len(line)
-			l.batch = append(l.batch, liveLine{time: r.Time, line: line})
+		if failed != nil || r.Time < opts.Since || r.Time >= opts.Until && opts.Until != MaxTime || !keeps(f, r) {
+			return
+		}
+		line := f.Append(nil, r)
+		size += len(line)
+		l.batch = append(l.batch, liveLine{time: r.Time, line: line})
+		if size > inMemory || len(l.batch) >= maxLines {
+			size, failed = 0, l.flush(emit)
 		}
 	})
 	for _, err := range errs {
 		opts.Warn(err)
 	}
-	if size > inMemory {
-		return l.flush(emit)
-	}
-	return nil
+	return failed
 }
 
 func (l *Live) flush(emit func(line []byte) error) error {
@@ -312,56 +306,5 @@ func (l *Live) flush(emit func(line []byte) error) error {
 	}
 	clear(l.batch)
 	l.batch = l.batch[:0]
-	return nil
-}
-
-// Last emits the lines of the last n records that the formatter keeps, in the
-// order of their times. Blocks are read from the end until there are enough.
-func (x *Index) Last(n int, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
-	var refs []*BlockRef
-	for i := range x.Streams {
-		for k := range x.Streams[i].Refs {
-			refs = append(refs, &x.Streams[i].Refs[k])
-		}
-	}
-	slices.SortStableFunc(refs, func(a, b *BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
-	files := &Files{}
-	defer files.Close()
-	for _, err := range x.Errs {
-		opts.Warn(err)
-	}
-	j := &joiner{x, files}
-	var lines []liveLine
-	var b Block
-	byTime := func(a, b liveLine) int { return cmp.Compare(a.time, b.time) }
-	for _, ref := range refs {
-		if len(lines) >= n && ref.LastEnd < lines[len(lines)-n].time {
-			break
-		}
-		if err := files.Read(ref, &b); err != nil {
-			if missing := (*MissingKeyError)(nil); errors.As(err, &missing) {
-				return err
-			}
-			opts.Warn(err)
-			continue
-		}
-		f.Start(ref)
-		for _, err := range j.records(&b, ref, func(r *Record) {
-			if r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime) && f.Keep(r) {
-				lines = append(lines, liveLine{time: r.Time, line: f.Append(nil, r)})
-			}
-		}) {
-			opts.Warn(err)
-		}
-		slices.SortStableFunc(lines, byTime)
-		if len(lines) > n {
-			lines = slices.Clone(lines[len(lines)-n:])
-		}
-	}
-	for _, l := range lines {
-		if err := emit(l.line); err != nil {
-			return err
-		}
-	}
 	return nil
 }

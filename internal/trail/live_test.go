@@ -1,6 +1,7 @@
 package trail_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -216,8 +217,9 @@ func TestLastRecordsOfAllStreams(t *testing.T) {
 	}
 	os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600)
 	var got strings.Builder
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}
-	if err := open(t, dir).Index().Last(7, &lines{}, opts, func(line []byte) error {
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) },
+		NewFormatter: func() trail.Formatter { return &lines{} }}
+	if err := open(t, dir).Index().Last(context.Background(), 7, opts, func(line []byte) error {
 		got.WriteByte(line[len(line)-1])
 		return nil
 	}); err != nil || got.String() != "ijklmno" {

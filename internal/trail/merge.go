@@ -34,6 +34,23 @@ type MergeOptions struct {
 	Warn func(error)
 	// Progress is told how many bytes of the trail are done.
 	Progress func(done int64)
+
+	from *position // the first record that is shown; nil: that is for Since to say
+}
+
+// A Noticer is a Formatter that has to make something of a record that is not wanted,
+// too: for an order that counts what is shown.
+type Noticer interface {
+	Notice(r *Record) bool
+}
+
+// keeps says whether a formatter makes something of a record.
+func keeps(f Formatter, r *Record) bool {
+	if f.Keep(r) {
+		return true
+	}
+	n, ok := f.(Noticer)
+	return ok && n.Notice(r)
 }
 
 // The beginning of time and its end, for MergeOptions.
@@ -53,8 +70,9 @@ var ErrStop = errors.New("stop")
 // statements. A block is therefore a window of time that is first due at its
 // first time; when a few early records stand far before the rest, only they
 // are taken then, and the block is put back and read again when the rest is
-// due. So no more blocks are in memory than overlap in time, whatever the
-// durations.
+// due. The same is done with segments. So no more blocks are in memory than overlap
+// in time, whatever the durations. Of a block that has more records than maxLines, the
+// first are taken, and the rest when it is due.
 func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &merger{ctx: ctx, opts: opts, files: &Files{}}
@@ -68,11 +86,11 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 		opts.Warn(err)
 	}
 	for i := range x.Streams {
-		refs := x.Streams[i].Refs
-		for k := range refs {
-			ref := &refs[k]
-			if ref.LastEnd >= opts.Since && ref.FirstTime < opts.Until && ref.Records > 0 {
-				m.queue = append(m.queue, task{ref, max(ref.FirstTime, opts.Since), max(MinTime, opts.Since), true})
+		for k := range x.Streams[i].Segments {
+			s := &x.Streams[i].Segments[k]
+			if s.Records > 0 && s.LastEnd >= opts.Since && s.FirstTime < opts.Until {
+				due := startOf(max(s.FirstTime, opts.Since))
+				m.queue = append(m.queue, task{segment: s, due: due, from: startOf(MinTime), whole: true})
 			}
 		}
 	}
@@ -91,23 +109,42 @@ const wide = 1e6
 // bulk is the part of a block's records that may be early: a sixteenth.
 const bulk = 16
 
+// bulkOfSegment is how far early blocks must stand before the rest of their segment
+// for it to be put back: a minute.
+const bulkOfSegment = 60e6
+
 // inMemory bounds the lines that are made ahead for one block. Above it, a
 // record is kept and its line is made when it is due: a block of 16 MiB can
 // repeat a long text a million times.
-const inMemory = 32 << 20
+const inMemory = 8 << 20
 
-// task is a block, or its rest, that is due at a time.
+// maxLines bounds the records of a block that are taken at once, and fewLines where
+// many blocks overlap. That the server's blocks have more is rare.
+const (
+	maxLines = 64 << 10
+	fewLines = 4 << 10
+)
+
+// ahead bounds the bytes of blocks, stored and decompressed, that are decoded ahead.
+const ahead = 32 << 20
+
+// task is a segment, a block, or the rest of either, that is due at a time.
 type task struct {
-	ref   *BlockRef
-	due   int64 // no wanted record is earlier
-	from  int64 // records before this are not wanted, or were taken before
-	whole bool  // the block was not split yet
+	segment *SegmentIndex
+	ref     *BlockRef // nil: the segment's blocks
+	due     position  // no wanted record is earlier
+	from    position  // records before this are not wanted, or were taken before
+	whole   bool      // it was not split yet
+	lines   int       // how many records to take at once
 }
+
+// cost is the memory that a block takes while it is decoded.
+func (t *task) cost() int64 { return int64(t.ref.Stored) + int64(t.ref.Raw) }
 
 type tasks []task
 
 func (q tasks) Len() int           { return len(q) }
-func (q tasks) Less(i, j int) bool { return q[i].due < q[j].due }
+func (q tasks) Less(i, j int) bool { return q[i].due.compare(&q[j].due) < 0 }
 func (q tasks) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 func (q *tasks) Push(t any)        { *q = append(*q, t.(task)) }
 func (q *tasks) Pop() any {
@@ -157,10 +194,10 @@ type run struct {
 
 // entry is a line: text[start:end], or lazy[-end-1] when end is negative.
 type entry struct {
-	session SessionID
-	seq     uint64
-	start   int
-	end     int
+	id     RecordID
+	number uint64
+	start  int
+	end    int
 }
 
 type sortKey struct {
@@ -176,7 +213,7 @@ func (m *merger) run(emit func(line []byte) error) error {
 			return err
 		}
 		m.start()
-		bound := int64(MaxTime)
+		var bound position
 		if len(m.upcoming) > 0 {
 			bound = m.upcoming[0].due
 		}
@@ -194,8 +231,23 @@ func (m *merger) run(emit func(line []byte) error) error {
 // that none waits.
 func (m *merger) start() {
 	window := runtime.GOMAXPROCS(0) + 1
-	for len(m.queue) > 0 && (len(m.upcoming) < window || m.queue[0].due < m.upcoming[len(m.upcoming)-1].due) {
+	cost := int64(0)
+	for _, j := range m.upcoming {
+		cost += j.cost()
+	}
+	for len(m.queue) > 0 {
+		n := len(m.upcoming)
+		if next := &m.queue[0].due; n > 0 && next.compare(&m.upcoming[0].due) >= 0 &&
+			(n >= window && next.compare(&m.upcoming[n-1].due) >= 0 || cost >= ahead) {
+			return
+		}
 		t := heap.Pop(&m.queue).(task)
+		if t.ref == nil {
+			m.expand(&t)
+			continue
+		}
+		cost += t.cost()
+		t.lines = max(fewLines, min(maxLines, 8*maxLines/(1+len(m.runs))))
 		j := &job{task: t, done: make(chan struct{})}
 		if n := len(m.idle); n > 0 {
 			j.run, m.idle = m.idle[n-1], m.idle[:n-1]
@@ -203,7 +255,7 @@ func (m *merger) start() {
 			j.run = &run{formatter: m.opts.NewFormatter()}
 		}
 		i, _ := slices.BinarySearchFunc(m.upcoming, j, func(a, b *job) int {
-			if a.due <= b.due {
+			if a.due.compare(&b.due) <= 0 {
 				return -1
 			}
 			return 1
@@ -213,6 +265,41 @@ func (m *merger) start() {
 			j.run.load(m, &j.task)
 			close(j.done)
 		})
+	}
+}
+
+// expand puts the blocks of a segment into the queue; when a few of them stand far
+// before the rest, only these, and the segment again.
+func (m *merger) expand(t *task) {
+	refs, err := t.segment.refs()
+	if err != nil {
+		m.opts.Warn(err)
+		return
+	}
+	wanted := refs[:0]
+	for _, ref := range refs {
+		if ref.Records > 0 && ref.LastEnd >= m.opts.Since && ref.FirstTime < m.opts.Until && ref.FirstTime >= t.from.time {
+			wanted = append(wanted, ref)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	byTime := func(a, b BlockRef) int { return cmp.Compare(a.FirstTime, b.FirstTime) }
+	if !slices.IsSortedFunc(wanted, byTime) {
+		slices.SortStableFunc(wanted, byTime)
+	}
+	if cut := wanted[max(1, len(wanted)/bulk)%len(wanted)].FirstTime; t.whole && max(cut, m.opts.Since)-max(wanted[0].FirstTime, m.opts.Since) > bulkOfSegment {
+		heap.Push(&m.queue, task{segment: t.segment, due: startOf(cut), from: startOf(cut)})
+		wanted = slices.Clone(wanted[:slices.IndexFunc(wanted, func(r BlockRef) bool { return r.FirstTime >= cut })])
+	}
+	from := startOf(m.opts.Since)
+	if m.opts.from != nil {
+		from = *m.opts.from
+	}
+	for i := range wanted {
+		ref := &wanted[i]
+		heap.Push(&m.queue, task{ref: ref, due: startOf(max(ref.FirstTime, m.opts.Since)), from: from, whole: true})
 	}
 }
 
@@ -227,31 +314,60 @@ func (m *merger) take() {
 	}
 	if r.rest.ref != nil {
 		heap.Push(&m.queue, r.rest)
+		r.rest = task{}
 	} else if m.opts.Progress != nil {
 		m.done += j.ref.Length()
 		m.opts.Progress(m.done)
 	}
 	if len(r.keys) == 0 {
-		m.idle = append(m.idle, r)
+		m.free(r)
 		return
 	}
 	heap.Push(&m.runs, r)
 }
 
+// free keeps a run for being used again, without what was unusually big of it.
+func (m *merger) free(r *run) {
+	r.trim()
+	if len(m.idle) <= runtime.GOMAXPROCS(0)+1 {
+		m.idle = append(m.idle, r)
+	}
+}
+
+// large is what a run may keep of a buffer when its lines have been made.
+const large = 4 << 20
+
+// trim gives up the block's memory, if it is much: the lines are made.
+func (r *run) trim() {
+	if b := &r.block; cap(b.Image)+cap(b.buf)+cap(b.plain)+b.dictionary > large {
+		r.block = Block{}
+		r.formatter = nil
+	}
+	if len(r.lines) == 0 || r.next == len(r.keys) {
+		if cap(r.text) > large {
+			r.text = nil
+		}
+		if cap(r.keys) > maxLines/8 {
+			r.keys, r.lines = nil, nil
+		}
+		r.lazy = nil
+	}
+}
+
 // emit emits all lines that are due before bound; or all, when nothing else is
 // to come.
-func (m *merger) emit(bound int64, emit func(line []byte) error) error {
+func (m *merger) emit(bound position, emit func(line []byte) error) error {
 	last := len(m.upcoming) == 0
 	var scratch []byte
 	for len(m.runs) > 0 {
 		r := m.runs[0]
-		if r.keys[r.next].time >= bound && !last {
+		if !last && !r.isBefore(&bound) {
 			return nil
 		}
 		second := m.runs.second()
 		for r.next < len(r.keys) {
 			k := r.keys[r.next]
-			if k.time >= bound && !last || second != nil && compare(r, second) > 0 {
+			if !last && !r.isBefore(&bound) || second != nil && compare(r, second) > 0 {
 				break
 			}
 			e := &r.lines[k.line]
@@ -269,7 +385,7 @@ func (m *merger) emit(bound int64, emit func(line []byte) error) error {
 		}
 		if r.next == len(r.keys) {
 			heap.Pop(&m.runs)
-			m.idle = append(m.idle, r)
+			m.free(r)
 			continue
 		}
 		heap.Fix(&m.runs, 0)
@@ -282,31 +398,56 @@ func (r *run) load(m *merger, t *task) {
 	r.keys, r.lines, r.text, r.errs, r.next, r.rest = r.keys[:0], r.lines[:0], r.text[:0], r.errs[:0], 0, task{}
 	clear(r.lazy)
 	r.lazy = r.lazy[:0]
-	if cap(r.text) > 2*inMemory {
-		r.text = nil
+	if r.formatter == nil {
+		r.formatter = m.opts.NewFormatter()
 	}
 	if err := m.files.Read(t.ref, &r.block); err != nil {
 		r.errs = append(r.errs, err)
 		return
 	}
 	until := m.opts.Until
-	split := false
-	if t.whole && t.ref.FirstEnd-t.ref.FirstTime > wide {
-		if cut, ok := r.split(t.from, until); ok {
-			r.rest = task{t.ref, cut, cut, false}
-			until, split = cut, true
+	var to *position // records from here on come later
+	r.formatter.Start(t.ref)
+	many := int(t.ref.Records) > t.lines
+	wanted := func(rec *Record) bool {
+		if rec.Time < t.from.time || rec.Time >= until && until != MaxTime {
+			return false
+		}
+		if rec.Time > t.from.time && to == nil {
+			return keeps(r.formatter, rec)
+		}
+		p := positionOf(rec)
+		return p.compare(&t.from) >= 0 && (to == nil || p.compare(to) < 0) && keeps(r.formatter, rec)
+	}
+	if many {
+		begin := first(t.lines + 1)
+		m.joiner.records(&r.block, t.ref, func(rec *Record) {
+			if wanted(rec) {
+				begin.add(positionOf(rec))
+			}
+		})
+		r.block.Rewind()
+		r.formatter.Start(t.ref)
+		if begin.trim(); len(begin.kept) > t.lines {
+			to = &begin.kept[t.lines]
+		}
+	} else if t.whole && t.ref.FirstEnd-t.ref.FirstTime > wide {
+		if cut, ok := r.split(t.from.time, until); ok {
+			begin := startOf(cut)
+			to = &begin
 		}
 	}
-	r.formatter.Start(t.ref)
-	if !split {
+	if to != nil {
+		r.rest = task{ref: t.ref, due: *to, from: *to}
+	} else if !many {
 		// Lines are about as long as those of the block before.
 		r.text = slices.Grow(r.text, min(int(t.ref.Records)*int(m.lineLength.Load()), inMemory))
 	}
 	errs := m.joiner.records(&r.block, t.ref, func(rec *Record) {
-		if rec.Time < t.from || rec.Time >= until && until != MaxTime || !r.formatter.Keep(rec) {
+		if !wanted(rec) {
 			return
 		}
-		e := entry{session: rec.Session.ID(), seq: rec.Seq, start: len(r.text)}
+		e := entry{id: RecordID{rec.Session.ID(), rec.Seq}, number: rec.Number, start: len(r.text)}
 		if len(r.text) < inMemory {
 			r.text = r.formatter.Append(r.text, rec)
 			e.end = len(r.text)
@@ -317,7 +458,7 @@ func (r *run) load(m *merger, t *task) {
 		r.keys = append(r.keys, sortKey{rec.Time, int32(len(r.lines))})
 		r.lines = append(r.lines, e)
 	})
-	if !split {
+	if to == nil {
 		r.errs = append(r.errs, errs...)
 	}
 	if n := len(r.lines) - len(r.lazy); n > 0 {
@@ -327,10 +468,13 @@ func (r *run) load(m *merger, t *task) {
 		if c := cmp.Compare(a.time, b.time); c != 0 {
 			return c
 		}
-		return r.lines[a.line].compare(&r.lines[b.line])
+		return cmp.Or(r.lines[a.line].compare(&r.lines[b.line]), cmp.Compare(a.line, b.line))
 	}
 	if !slices.IsSortedFunc(r.keys, byTime) {
 		slices.SortFunc(r.keys, byTime)
+	}
+	if len(r.lazy) == 0 {
+		r.trim()
 	}
 }
 
@@ -353,14 +497,17 @@ func (r *run) split(from, until int64) (cut int64, ok bool) {
 	return cut, cut-r.times[0] > wide
 }
 
-func (e *entry) compare(o *entry) int {
-	if c := cmp.Compare(e.session.Start, o.session.Start); c != 0 {
-		return c
+func (e *entry) compare(o *entry) int { return e.id.Compare(o.id) }
+
+// isBefore says whether the next line comes before a position.
+func (r *run) isBefore(p *position) bool {
+	k := &r.keys[r.next]
+	if k.time != p.time {
+		return k.time < p.time
 	}
-	if c := cmp.Compare(e.session.PID, o.session.PID); c != 0 {
-		return c
-	}
-	return cmp.Compare(e.seq, o.seq)
+	e := &r.lines[k.line]
+	next := position{k.time, e.id, e.number}
+	return next.compare(p) < 0
 }
 
 // compare orders two runs by their next lines.

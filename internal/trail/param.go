@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/big"
@@ -270,6 +271,9 @@ func appendNumeric(dst, v []byte) []byte {
 		weight = int(int16(le.Uint16(v[2:])))
 		digits = v[4:]
 	}
+	if zeros := unstored(len(digits)/2, weight, dscale); zeros > maxZeros {
+		return appendScientific(dst, digits, negative, weight)
+	}
 	digit := func(i int) uint16 {
 		if i < 0 || i >= len(digits)/2 {
 			return 0
@@ -296,6 +300,44 @@ func appendNumeric(dst, v []byte) []byte {
 		dst = dst[:end]
 	}
 	return dst
+}
+
+// maxZeros is how many zeros that are not stored a number is printed with. One byte can
+// ask for a hundred thousand of them.
+const maxZeros = 400
+
+// unstored is how many zeros a number of so many digits to the base 10000 is printed
+// with that it does not have.
+func unstored(digits, weight, dscale int) int {
+	whole := max(0, weight+1)
+	zeros := 4 * max(0, whole-digits)
+	if weight < 0 {
+		zeros += min(dscale, 4*(-weight-1))
+	}
+	return zeros + max(0, dscale-4*max(0, digits-weight-1))
+}
+
+// appendScientific prints a number as an integer and a power of ten. PostgreSQL reads
+// it as the same number.
+func appendScientific(dst, digits []byte, negative bool, weight int) []byte {
+	if negative {
+		dst = append(dst, '-')
+	}
+	from, exponent := len(dst), 4*(weight+1-len(digits)/2)
+	for i := 0; i+1 < len(digits); i += 2 {
+		dst = append4(dst, binary.LittleEndian.Uint16(digits[i:]))
+	}
+	number := bytes.TrimLeft(dst[from:], "0")
+	if len(number) == 0 {
+		return append(dst[:from], '0')
+	}
+	n := len(number)
+	number = bytes.TrimRight(number, "0")
+	exponent += n - len(number)
+	if dst = append(dst[:from], number...); exponent == 0 {
+		return dst
+	}
+	return strconv.AppendInt(append(dst, 'e'), int64(exponent), 10)
 }
 
 func append4(dst []byte, d uint16) []byte {

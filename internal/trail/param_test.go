@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"os"
 	"slices"
@@ -53,6 +54,29 @@ func TestCharPrintsHighBytesInOctal(t *testing.T) {
 	for in, want := range map[byte]string{0: "", 'a': "a", 0x80: `\200`, 0xff: `\377`} {
 		if got := string(AppendParam(nil, ReprChar, []byte{in})); got != want {
 			t.Errorf("%#x: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+// PostgreSQL reads what is printed as the same number.
+func TestNumbersOfManyZerosAreShort(t *testing.T) {
+	number := func(sign, dscale uint16, weight int16, digits ...uint16) (v []byte) {
+		for _, n := range append([]uint16{sign | dscale, uint16(weight)}, digits...) {
+			v = binary.LittleEndian.AppendUint16(v, n)
+		}
+		return v
+	}
+	for want, v := range map[string][]byte{
+		"1e131068":   number(0, 0, 32767, 1),
+		"-12345e992": number(0x4000, 0, 249, 1, 2345),
+		"125e-16003": number(0, 16003, -4001, 1250),
+		"0":          number(0, 16383, 0),
+		"1e1":        number(0, 16383, 0, 10),
+		"1000000000000000000000000000000000000000000000000": number(0, 0, 12, 1),
+		"0.000000000000000000000000000000000001":            number(0, 36, -9, 1),
+	} {
+		if got := string(AppendParam(nil, ReprNumeric, v)); got != want {
+			t.Errorf("got %.80s, want %s", got, want)
 		}
 	}
 }

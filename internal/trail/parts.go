@@ -8,37 +8,6 @@ import (
 	"slices"
 )
 
-// Index is the blocks of all streams of a trail.
-type Index struct {
-	Streams []StreamIndex
-	// Errs is what is wrong with the segments' block headers.
-	Errs []error
-
-	keys *Keys
-}
-
-// StreamIndex is the blocks of one stream in the order in which they were
-// written.
-type StreamIndex struct {
-	Stream *Stream
-	Refs   []BlockRef
-}
-
-// Index reads the headers of all blocks.
-func (t *Trail) Index() *Index {
-	x := &Index{Errs: slices.Clone(t.Errors), keys: t.keys}
-	for _, s := range t.Streams {
-		si := StreamIndex{Stream: s}
-		for _, seg := range s.Segments {
-			refs, errs := seg.Index()
-			si.Refs = append(si.Refs, refs...)
-			x.Errs = append(x.Errs, errs...)
-		}
-		x.Streams = append(x.Streams, si)
-	}
-	return x
-}
-
 // A RecordID identifies a record by what its data parts know of it.
 type RecordID struct {
 	Session SessionID
@@ -144,15 +113,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
 	return func(yield func(*Block) bool) {
 		var b Block
-		stream := func(refs []BlockRef, before uint64) bool {
-			for k := len(refs) - 1; k >= 0; k-- {
-				c := &refs[k]
-				if c.Number < before && j.files.Read(c, &b) == nil && !yield(&b) {
-					return false
-				}
-			}
-			return true
-		}
+		read := func(c *BlockRef) bool { return j.files.Read(c, &b) != nil || yield(&b) }
 		for _, own := range []bool{true, false} {
 			for i := range j.index.Streams {
 				s := &j.index.Streams[i]
@@ -160,7 +121,7 @@ func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
 				if own {
 					before = ref.Number
 				}
-				if own == (s.Stream == ref.Segment.Stream) && !stream(s.Refs, before) {
+				if own == (s.Stream == ref.Segment.Stream) && !j.index.before(s, before, read) {
 					return
 				}
 			}

@@ -103,8 +103,9 @@ func TestValuesAreJoined(t *testing.T) {
 			return true
 		})
 	}}
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}
-	if err := open(t, dir).Index().Last(1, f, opts, func([]byte) error { return nil }); err != nil {
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) },
+		NewFormatter: func() trail.Formatter { return f }}
+	if err := open(t, dir).Index().Last(context.Background(), 1, opts, func([]byte) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Join(got, ",") != "big value,42" {

@@ -56,8 +56,8 @@ func TestTornTailIsNotDamage(t *testing.T) {
 		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || torn.Offset != offsets[2] || torn.Bytes != size-offsets[2] || !torn.Last {
 			t.Fatalf("cut at %d: %v", size, x.Errs)
 		}
-		if len(x.Streams[0].Refs) != 2 {
-			t.Fatalf("cut at %d: %d blocks", size, len(x.Streams[0].Refs))
+		if len(x.Streams[0].Refs()) != 2 {
+			t.Fatalf("cut at %d: %d blocks", size, len(x.Streams[0].Refs()))
 		}
 	}
 	for size := int64(0); size < trail.SegmentHeaderSize; size++ {
@@ -82,7 +82,7 @@ func TestTornTailIsNotDamage(t *testing.T) {
 		os.WriteFile(path, c.image, 0o600)
 		x := open(t, dir).Index()
 		var torn *trail.TornError
-		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs) != c.refs {
+		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs()) != c.refs {
 			t.Errorf("%s: %v", name, x.Errs)
 		}
 	}
@@ -95,8 +95,8 @@ func TestRoomForBlocksIsNothing(t *testing.T) {
 	whole, _ := os.ReadFile(s.SegmentPath(1))
 	for _, room := range []int{1, 15, 111, 112, 5000, 300_000} {
 		os.WriteFile(s.SegmentPath(1), append(whole[:len(whole):len(whole)], make([]byte, room)...), 0o600)
-		if x := open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs) != 3 {
-			t.Errorf("%d bytes: %v, %d blocks", room, x.Errs, len(x.Streams[0].Refs))
+		if x := open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs()) != 3 {
+			t.Errorf("%d bytes: %v, %d blocks", room, x.Errs, len(x.Streams[0].Refs()))
 		}
 	}
 	// where a segment follows, the writer has cut it off
@@ -104,7 +104,7 @@ func TestRoomForBlocksIsNothing(t *testing.T) {
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	b.Add(note(session, trailtest.Epoch, "block"))
 	s.Write(t, b)
-	if x := open(t, dir).Index(); len(x.Errs) != 1 || len(x.Streams[0].Refs) != 4 {
+	if x := open(t, dir).Index(); len(x.Errs) != 1 || len(x.Streams[0].Refs()) != 4 {
 		t.Errorf("before another segment: %v", x.Errs)
 	}
 }
@@ -133,8 +133,8 @@ func TestRoomIsFilledMeanwhile(t *testing.T) {
 		}
 		os.WriteFile(path, image, 0o600)
 		x := opened.Index()
-		if len(x.Errs) != 0 || len(x.Streams[0].Refs) != c.blocks {
-			t.Errorf("%s: %v, %d blocks", name, x.Errs, len(x.Streams[0].Refs))
+		if len(x.Errs) != 0 || len(x.Streams[0].Refs()) != c.blocks {
+			t.Errorf("%s: %v, %d blocks", name, x.Errs, len(x.Streams[0].Refs()))
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestReadingGoesOnAfterADamagedHeader(t *testing.T) {
 	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &corrupt) || corrupt.Offset != offsets[1]+104 || corrupt.File != path {
 		t.Errorf("got %v", x.Errs)
 	}
-	refs := x.Streams[0].Refs
+	refs := x.Streams[0].Refs()
 	if n := numbers(refs); len(n) != 2 || n[0] != 1 || n[1] != 3 || !refs[1].AfterDamage {
 		t.Errorf("blocks %v", n)
 	}
@@ -191,7 +191,7 @@ func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 		path := filepath.Join(dir, name)
 		os.WriteFile(path, []byte(content), 0o644)
 		x := open(t, path).Index()
-		if len(x.Errs) != 1 || len(x.Streams[0].Refs) != 0 {
+		if len(x.Errs) != 1 || len(x.Streams[0].Refs()) != 0 {
 			t.Errorf("%s: %v", name, x.Errs)
 		}
 	}
@@ -209,7 +209,7 @@ func TestOneSegmentAndOneStreamCanBeOpened(t *testing.T) {
 	s, _ := threeBlocks(t, dir)
 	for _, path := range []string{s.SegmentPath(1), s.Dir, dir} {
 		x := open(t, path).Index()
-		if len(x.Errs) != 0 || len(x.Streams) != 1 || len(x.Streams[0].Refs) != 3 {
+		if len(x.Errs) != 0 || len(x.Streams) != 1 || len(x.Streams[0].Refs()) != 3 {
 			t.Errorf("%s: %+v", path, x)
 		}
 	}

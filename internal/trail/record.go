@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // Record is one record of a block, or a data part (Kind is KindData). All
@@ -251,6 +253,30 @@ type decoder struct {
 	relations []Relation
 	params    []ParamType
 	objects   []Object
+
+	dictionary int // memory that the definitions and what is kept of parts take
+}
+
+// maxParams is the most parameters that a statement has, by PostgreSQL's protocol.
+const maxParams = 65535
+
+// What the server writes takes far less memory when it is read than these, whatever
+// its blocks are like.
+const (
+	dictionaryMin = 8 << 20
+	dictionaryRaw = 2 // times the payload
+)
+
+// maxParts is the longest text, message or list of values: PostgreSQL's MaxAllocSize.
+const maxParts = 1<<30 - 1
+
+const tooMuch = "definitions take more memory than those of a server's block"
+
+// grow accounts for memory that the block's definitions take; it says whether there
+// may be so much.
+func (b *Block) grow(n int) bool {
+	b.dictionary += n
+	return b.dictionary <= dictionaryMin+dictionaryRaw*len(b.raw)
 }
 
 // Position is how many bytes of the payload Next has read; after an error, those
@@ -269,7 +295,7 @@ func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
 // Rewind makes Next start with the block's first item again.
 func (b *Block) Rewind() {
 	d := &b.decoder
-	d.pos, d.records, d.lastTime = 0, 0, b.Header.FirstTime
+	d.pos, d.records, d.lastTime, d.dictionary = 0, 0, b.Header.FirstTime, 0
 	d.sessions, d.shapes, d.texts = d.sessions[:0], d.shapes[:0], d.texts[:0]
 	d.relations, d.params, d.objects = d.relations[:0], d.params[:0], d.objects[:0]
 }
@@ -302,7 +328,9 @@ func (b *Block) Next(r *Record) error {
 		case kind == KindDefShape:
 			reason = b.defineShape(&c)
 		case kind == KindDefText:
-			b.texts = append(b.texts, c.b)
+			if b.texts = append(b.texts, c.b); !b.grow(24) {
+				reason = tooMuch
+			}
 		}
 		if reason != "" {
 			b.pos = start
@@ -331,6 +359,9 @@ func (b *Block) corrupt(pos int, reason string) error {
 const cutShort = "ends too early"
 
 func (b *Block) defineSession(c *cursor) string {
+	if !b.grow(int(unsafe.Sizeof(Session{}))) {
+		return tooMuch
+	}
 	b.sessions = append(b.sessions, Session{})
 	s := &b.sessions[len(b.sessions)-1]
 	s.seq, s.statement = c.varint(), c.varint()
@@ -360,11 +391,22 @@ func (b *Block) defineShape(c *cursor) string {
 	}
 	from := len(b.relations)
 	for range n {
-		b.relations = append(b.relations, Relation{RelationType(c.byte()), Access(c.varint()), c.str()})
+		r := Relation{RelationType(c.byte()), Access(c.varint()), c.str()}
+		// what a line says of it is longer the more bits are set
+		if !b.grow(40 + 16*bits.OnesCount64(uint64(r.Access))) {
+			return tooMuch
+		}
+		b.relations = append(b.relations, r)
 	}
 	s.Relations = b.relations[from:len(b.relations):len(b.relations)]
 	if n = c.varint(); n > uint64(len(c.b))/2 {
 		return "more parameters than fit"
+	}
+	if n > maxParams {
+		return "more parameters than a statement can have"
+	}
+	if !b.grow(16*int(n) + int(unsafe.Sizeof(Shape{}))) {
+		return tooMuch
 	}
 	from = len(b.params)
 	for range n {
@@ -374,6 +416,9 @@ func (b *Block) defineShape(c *cursor) string {
 	if len(c.b) > 0 {
 		if n = c.varint(); n > uint64(len(c.b))/4 {
 			return "more objects than fit"
+		}
+		if !b.grow(int(unsafe.Sizeof(Object{})) * int(n)) {
+			return tooMuch
 		}
 		from = len(b.objects)
 		for range n {
@@ -398,6 +443,9 @@ func (b *Block) data(c *cursor, r *Record) string {
 		return "its session is not defined"
 	case part > PartMessage:
 		return "it continues nothing known"
+	}
+	if !b.grow(200) {
+		return tooMuch
 	}
 	*r = Record{Kind: KindData, SessionIndex: int(i), Session: &b.sessions[i], ShapeIndex: -1, TextIndex: -1, Seq: seq, Part: part, Data: c.b}
 	return ""
@@ -496,6 +544,9 @@ func (b *Block) fields(c *cursor, r *Record) string {
 			r.TextBytes, r.TextHash = c.varint(), c.bytes(32)
 		case FieldParts:
 			r.Parts = [3]uint64{c.varint(), c.varint(), c.varint()}
+			if slices.Max(r.Parts[:]) > maxParts {
+				return "more bytes in its data parts than PostgreSQL can have in memory"
+			}
 		case FieldExtra:
 			if reason := extra(c, r); reason != "" {
 				return reason

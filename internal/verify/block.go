@@ -33,6 +33,7 @@ type finding struct {
 
 	unnumbered int64             // records that take no number of their session
 	ended      []trail.SessionID // those with a disconnect record, and those that have none
+	closed     []trail.SessionID // those that have had their last record
 	ends       []trail.RecordID  // disconnect records
 	first      int64             // earliest time and latest end
 	last       int64
@@ -46,6 +47,13 @@ type finding struct {
 	wholeBytes  []uint64                  // ... of so many bytes
 	interrupted []trail.RecordID
 }
+
+// What is wrong with one block is not listed without end: these bound what is kept of
+// it. Numbers of a server's sessions jump only where a gap record says so.
+const (
+	maxErrors = 20
+	maxSpans  = 512 << 10
+)
 
 // checker reads blocks; each worker has one.
 type checker struct {
@@ -99,6 +107,11 @@ func (c *checker) items(f *finding) {
 				return
 			}
 			break
+		}
+		if len(f.errs) >= maxErrors || len(f.spans) >= maxSpans {
+			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
+				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: too much is wrong with those before", h.Number, b.Position())})
+			return
 		}
 		if r.Kind == trail.KindData {
 			if f.parts == nil {
@@ -189,7 +202,7 @@ func (c *checker) rare(f *finding, r *trail.Record) {
 			f.deletions = append(f.deletions, d)
 		}
 	case trail.KindDisconnect, trail.KindAuthFailed:
-		f.ended = append(f.ended, id.Session)
+		f.ended, f.closed = append(f.ended, id.Session), append(f.closed, id.Session)
 		if r.Kind == trail.KindDisconnect && r.Seq != 0 {
 			f.ends = append(f.ends, id)
 		}

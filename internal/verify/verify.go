@@ -66,6 +66,7 @@ type verifier struct {
 	report *Report
 
 	sessions map[trail.SessionID]*session
+	finished finished
 	parts    map[trail.RecordID]uint64
 	wants    map[trail.RecordID]uint64
 	cutShort map[trail.RecordID]bool
@@ -213,7 +214,7 @@ type job struct {
 func (v *verifier) run(ctx context.Context) error {
 	workers := runtime.GOMAXPROCS(0)
 	jobs := make(chan *job)
-	pending := make(chan *job, 4*workers)
+	pending := make(chan *job, 2*workers)
 	files := &trail.Files{}
 	defer files.Close()
 	var wait sync.WaitGroup
@@ -462,6 +463,9 @@ func (v *verifier) add(f *finding) {
 	for _, what := range f.unread {
 		v.warning("", nil, "%s", what)
 	}
+	for _, id := range f.closed {
+		v.retire(id)
+	}
 	for id, n := range f.parts {
 		v.parts[id] += n
 	}
@@ -500,9 +504,71 @@ func (v *verifier) session(id trail.SessionID) *session {
 	s := v.sessions[id]
 	if s == nil {
 		s = &session{}
+		if last, ok := v.finished.forget(id); ok {
+			*s = session{seen: []trail.Span{{First: 1, Last: last}}, ended: true, end: last}
+		}
 		v.sessions[id] = s
 	}
 	return s
+}
+
+// retire forgets a session that has ended, when all its numbers have been seen or
+// are explained: so memory grows with the sessions that are open, or have holes, and
+// not with the trail. What was forgotten lately is known still, to tell records that
+// are there twice, which come soon if they do: after a crash.
+func (v *verifier) retire(id trail.SessionID) {
+	s := v.sessions[id]
+	if s == nil || len(s.seen) == 0 {
+		return
+	}
+	slices.SortFunc(s.seen, trail.Span.Compare)
+	slices.SortFunc(s.explained, trail.Span.Compare)
+	next := uint64(1)
+	for _, span := range s.seen {
+		if span.First < next || len(trail.Uncovered(s.explained, next, span.First)) > 0 {
+			return
+		}
+		next = span.Last + 1
+	}
+	if s.end != 0 && next != s.end+1 || overlap(s.explained, s.seen) {
+		return
+	}
+	delete(v.sessions, id)
+	v.finished.remember(id, next-1)
+}
+
+// finished are the sessions of which nothing need be known any more.
+type finished struct {
+	count  int
+	last   map[trail.SessionID]uint64 // number of the last record, of those in recent
+	recent []trail.SessionID          // a ring
+	at     int
+}
+
+// maxFinished is how many of them are known nevertheless.
+const maxFinished = 64 << 10
+
+func (f *finished) remember(id trail.SessionID, last uint64) {
+	if f.last == nil {
+		f.last = map[trail.SessionID]uint64{}
+	}
+	f.count++
+	if len(f.recent) < maxFinished {
+		f.recent = append(f.recent, id)
+	} else {
+		delete(f.last, f.recent[f.at])
+		f.recent[f.at] = id
+		f.at = (f.at + 1) % maxFinished
+	}
+	f.last[id] = last
+}
+
+func (f *finished) forget(id trail.SessionID) (last uint64, ok bool) {
+	if last, ok = f.last[id]; ok {
+		delete(f.last, id)
+		f.count--
+	}
+	return last, ok
 }
 
 // sequences looks for numbers that are missing from sessions, or there twice.
@@ -545,6 +611,15 @@ func (v *verifier) sequences() {
 	if middle > 0 {
 		v.warning("", nil, "%d sessions begin before the first segment that is there", middle)
 	}
+}
+
+func overlap(a, b []trail.Span) bool {
+	for _, x := range a {
+		if slices.ContainsFunc(b, func(y trail.Span) bool { return x.First <= y.Last && y.First <= x.Last }) {
+			return true
+		}
+	}
+	return false
 }
 
 // contradictions looks for records that are there, though a gap record says that
@@ -601,7 +676,7 @@ func (v *verifier) dataParts() {
 
 func (v *verifier) finish() {
 	r := v.report
-	r.Sessions = len(v.sessions)
+	r.Sessions = len(v.sessions) + v.finished.count
 	r.Whole = len(r.Problems) == 0 && len(r.Unreadable) == 0
 	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
 		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; their checksums and chain were checked, their records were not", id, v.sealed[id])

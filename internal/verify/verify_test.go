@@ -423,3 +423,28 @@ func TestForgedEncryptionIsFoundWithTheKey(t *testing.T) {
 		t.Errorf("with the key: %+v", r)
 	}
 }
+
+// What has ended whole is forgotten; records of it that come again are told nevertheless.
+func TestRecordsOfAFinishedSessionThatComeAgainAreTold(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	for range 2 {
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		for i, kind := range []trail.Kind{trail.KindConnect, trail.KindNote, trail.KindDisconnect} {
+			b.Add(&trailtest.Record{Kind: kind, Session: session, Time: trailtest.Epoch + int64(i)})
+		}
+		s.Write(t, b)
+	}
+	tr, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Trail(context.Background(), tr, nil, Checks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Sessions != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].What, "records 1 to 3 are in the trail more than once") {
+		t.Errorf("%d sessions, %+v", report.Sessions, report.Problems)
+	}
+}

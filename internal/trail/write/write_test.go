@@ -114,9 +114,10 @@ func read(t *testing.T, tr *trail.Trail) (got []string) {
 	files := &trail.Files{}
 	defer files.Close()
 	for _, s := range tr.Index().Streams {
-		for i := range s.Refs {
+		refs := s.Refs()
+		for i := range refs {
 			var b trail.Block
-			if err := files.Read(&s.Refs[i], &b); err != nil {
+			if err := files.Read(&refs[i], &b); err != nil {
 				t.Fatal(err)
 			}
 			var r trail.Record

@@ -1,0 +1,129 @@
+package trail
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+)
+
+// position orders records: by time, then session and sequence number, and then by
+// their order in a block, so that no two of a block are equal.
+type position struct {
+	time   int64
+	id     RecordID
+	number uint64
+}
+
+func positionOf(r *Record) position {
+	return position{r.Time, RecordID{r.Session.ID(), r.Seq}, r.Number}
+}
+
+// startOf is before all records of a time.
+func startOf(time int64) position {
+	return position{time: time, id: RecordID{Session: SessionID{Start: math.MinInt64}}}
+}
+
+// compare orders positions in one block; the numbers of records in different streams
+// say nothing, but order these, too.
+func (p *position) compare(o *position) int {
+	if c := cmp.Compare(p.time, o.time); c != 0 {
+		return c
+	}
+	return cmp.Or(p.id.Session.Compare(o.id.Session), cmp.Compare(p.id.Seq, o.id.Seq), cmp.Compare(p.number, o.number))
+}
+
+// extremes keeps the first or last of many positions, in twice their memory.
+type extremes struct {
+	n     int
+	order func(a, b position) int
+	kept  []position
+	full  bool // the n-th of kept[:n] bounds what is worth keeping
+}
+
+func first(n int) *extremes {
+	return &extremes{n: n, order: func(a, b position) int { return a.compare(&b) }}
+}
+
+func last(n int) *extremes {
+	return &extremes{n: n, order: func(a, b position) int { return b.compare(&a) }}
+}
+
+func (e *extremes) add(p position) {
+	if e.full && e.order(p, e.kept[e.n-1]) >= 0 {
+		return
+	}
+	if e.kept = append(e.kept, p); len(e.kept) >= 2*e.n+64 {
+		e.trim()
+	}
+}
+
+// trim sorts what is kept, the most extreme first, and drops what is too much.
+func (e *extremes) trim() {
+	slices.SortFunc(e.kept, e.order)
+	if len(e.kept) >= e.n {
+		e.kept, e.full = e.kept[:e.n], true
+	}
+}
+
+// Last emits the lines of the last n records that the formatter keeps, in the order of
+// Merge. Blocks are read from the end until it is known where these begin.
+func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(line []byte) error) error {
+	files := &Files{}
+	defer files.Close()
+	var segments []*SegmentIndex
+	for i := range x.Streams {
+		for k := range x.Streams[i].Segments {
+			if s := &x.Streams[i].Segments[k]; s.Records > 0 {
+				segments = append(segments, s)
+			}
+		}
+	}
+	slices.SortStableFunc(segments, func(a, b *SegmentIndex) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
+	f := opts.NewFormatter()
+	found := last(n)
+	enough := func(lastEnd int64) bool { return found.full && lastEnd < found.kept[n-1].time }
+	j := &joiner{x, files}
+	var b Block
+	for _, s := range segments {
+		if enough(s.LastEnd) {
+			break
+		}
+		refs, err := s.refs()
+		if err != nil {
+			continue // Merge tells
+		}
+		slices.SortStableFunc(refs, func(a, b BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
+		for i := range refs {
+			ref := &refs[i]
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if ref.Records == 0 || ref.FirstTime >= opts.Until && opts.Until != MaxTime {
+				continue
+			}
+			if enough(ref.LastEnd) {
+				break
+			}
+			if err := files.Read(ref, &b); err != nil {
+				if missing := (*MissingKeyError)(nil); errors.As(err, &missing) {
+					return err
+				}
+				continue // Merge tells
+			}
+			f.Start(ref)
+			j.records(&b, ref, func(r *Record) {
+				if r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime) && f.Keep(r) {
+					found.add(positionOf(r))
+				}
+			})
+			found.trim()
+		}
+	}
+	if n := len(found.kept); n > 0 {
+		from := found.kept[n-1]
+		opts.Since, opts.from = max(opts.Since, from.time), &from
+	}
+	return x.Merge(ctx, opts, emit)
+}
