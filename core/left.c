@@ -17,7 +17,7 @@ steno_left_positions(const StenoRings *rings, uint32_t i)
 	uint64_t	head = atomic_load(&ring->head);
 	uint64_t	tail = atomic_load(&ring->tail);
 
-	return head >= tail && head - tail <= rings->file->size && head % 8 == 0 && tail % 8 == 0;
+	return head >= tail && head - tail <= rings->size && head % 8 == 0 && tail % 8 == 0;
 }
 
 /* ---- strings ---- */
@@ -262,7 +262,7 @@ StenoLeft
 steno_left_look(const StenoRings *rings, uint32_t i, uint64_t position, uint64_t seq,
 				const StenoMessage **message)
 {
-	uint32_t	size = rings->file->size;
+	uint32_t	size = rings->size;
 	uint64_t	left = size - (position & (size - 1));
 	uint64_t	published = atomic_load(&steno_ring_at(rings, i)->head) - position;
 	const StenoMessage *m = steno_ring_message(steno_ring_data(rings, i), size, position);
@@ -298,7 +298,7 @@ steno_left_look(const StenoRings *rings, uint32_t i, uint64_t position, uint64_t
 const StenoRecordMessage *
 steno_left_staged(const StenoRings *rings, uint32_t i)
 {
-	uint32_t	size = rings->file->size;
+	uint32_t	size = rings->size;
 	const StenoRecordMessage *r =
 		steno_inflight_record(&steno_ring_at(rings, i)->inflight, steno_ring_data(rings, i), size);
 

@@ -53,6 +53,7 @@
 /* A message is at most this share of a ring; bigger records go in parts. */
 #define STENO_RING_SHARE 8
 #define STENO_RING_MIN (16 * 1024)
+#define STENO_RING_MAX (64 * 1024 * 1024)
 
 /*
  * Every message starts with this, at a multiple of 8.  len is the whole message's,
@@ -254,43 +255,73 @@ typedef struct StenoRingFile
 	StenoIntent intents[STENO_MAX_WRITERS];
 } StenoRingFile;
 
-/* A mapped ring file. */
+/*
+ * A mapped ring file.  Its shape, and where its parts are, are copies: they are read
+ * from the file once, checked, and then taken from here, whatever becomes of the file.
+ */
 typedef struct StenoRings
 {
 	StenoRingFile *file;
 	size_t		mapped;
+	uint32_t	nrings;
+	uint32_t	size;			/* bytes of data in a ring */
+	uint32_t	nwriters;
+	StenoRing  *headers;
+	StenoTemplate *templates;
+	uint8_t    *data;
 } StenoRings;
 
-/* Both return false with errno set and a short description in *what. */
-extern bool steno_rings_create(StenoRings *rings, const char *path,
+typedef enum StenoRingState
+{
+	STENO_RING_OPEN,
+	STENO_RING_UNFINISHED,		/* its maker was killed: nothing was ever put into it */
+	STENO_RING_FAILED			/* errno, and what says why */
+} StenoRingState;
+
+/* What is wrong with a ring file, in a few words. */
+#define STENO_RING_WHAT 120
+
+/*
+ * A new file in an open folder, and one that another run has left there.  Only a file
+ * that no other account can have made or changed is mapped (private.h), and only one
+ * of this cluster.
+ */
+extern bool steno_rings_create(StenoRings *rings, int folder, const char *name,
 							   uint32_t nrings, uint32_t size, uint32_t nwriters,
 							   uint64_t system_identifier, int64_t now,
 							   const char **what);
-extern bool steno_rings_open(StenoRings *rings, const char *path,
-							 const char **what);
-extern bool steno_rings_unfinished(const char *path);
+extern StenoRingState steno_rings_open(StenoRings *rings, int folder, const char *name,
+									   uint64_t system_identifier, char what[STENO_RING_WHAT]);
 extern void steno_rings_close(StenoRings *rings);
+
+/* The header of a file with these rings. */
+extern void steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size,
+								 uint32_t nwriters, uint64_t system_identifier, int64_t now);
+
+/*
+ * The rings in so many bytes that hold a whole file; NULL, or what is wrong with their
+ * header, of which a copy is given that nobody changes meanwhile.
+ */
+extern const char *steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len,
+									  const StenoRingFile *header);
 extern uint64_t steno_rings_total(uint32_t nrings, uint32_t size);
 
 static inline StenoRing *
 steno_ring_at(const StenoRings *rings, uint32_t i)
 {
-	return (StenoRing *) ((char *) rings->file + rings->file->rings_offset +
-						  (size_t) i * rings->file->ring_stride);
+	return rings->headers + i;
 }
 
 static inline StenoTemplate *
 steno_ring_templates(const StenoRings *rings, uint32_t i)
 {
-	return (StenoTemplate *) ((char *) rings->file + rings->file->templates_offset) +
-		(size_t) i * STENO_TEMPLATES;
+	return rings->templates + (size_t) i * STENO_TEMPLATES;
 }
 
 static inline uint8_t *
 steno_ring_data(const StenoRings *rings, uint32_t i)
 {
-	return (uint8_t *) rings->file + rings->file->data_offset +
-		(size_t) i * rings->file->size;
+	return rings->data + (size_t) i * rings->size;
 }
 
 /* ---- producer ---- */
@@ -316,7 +347,7 @@ steno_producer_init(StenoProducer *p, const StenoRings *rings, uint32_t i)
 	p->ring = steno_ring_at(rings, i);
 	p->data = steno_ring_data(rings, i);
 	p->templates = steno_ring_templates(rings, i);
-	p->size = rings->file->size;
+	p->size = rings->size;
 	p->max_message = p->size / STENO_RING_SHARE;
 	p->head = atomic_load_explicit(&p->ring->head, memory_order_relaxed);
 	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);

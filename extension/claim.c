@@ -110,7 +110,7 @@ is_ours(pid_t pid)
 {
 	uint32		i;
 
-	for (i = 0; i < steno_rings.file->nwriters; i++)
+	for (i = 0; i < steno_rings.nwriters; i++)
 		if (atomic_load(&steno_control->writers[i].pid) == (uint32) pid)
 			return true;
 	return pid == PostmasterPid;

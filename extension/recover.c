@@ -18,19 +18,23 @@
  */
 #include "writer.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
+#include "access/xlog.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "left.h"
+#include "ring_folder.h"
 
 /* The last intent of a ring file is for those who recover it. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
+
+/* How often the files of earlier runs are looked for, and how long between. */
+#define FIND_TRIES 10
+#define FIND_PAUSE_US 100000
 
 /* What of a damaged ring file could not be taken. */
 typedef struct Damage
@@ -113,7 +117,7 @@ static bool
 resolve_intent(StenoRings *rings, uint32 w)
 {
 	StenoIntent *intent = &rings->file->intents[w];
-	uint32		step = w == RECOVERY_INTENT ? 1 : rings->file->nwriters;
+	uint32		step = w == RECOVERY_INTENT ? 1 : rings->nwriters;
 	uint32		ended = 0;
 	uint32		i;
 
@@ -124,11 +128,11 @@ resolve_intent(StenoRings *rings, uint32 w)
 	{
 		if (intent->valid >= STENO_INTENT_ENDS)
 			ended = intent->valid - STENO_INTENT_ENDS;
-		if (ended >= rings->file->nrings)
+		if (ended >= rings->nrings)
 			return true;
 		steno_recover_ended(rings, ended);
 		if (ended == 0)
-			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->file->nrings; i += step)
+			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->nrings; i += step)
 				skip_written(rings, i, w == RECOVERY_INTENT);
 	}
 	intent->valid = 0;
@@ -343,11 +347,11 @@ settle_gaps(StenoRing *ring, const StenoSource *source)
 static int
 add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 {
-	uint32		most = drain->rings->file->size / STENO_RING_SHARE + STENO_BESIDE;
+	uint32		most = drain->rings->size / STENO_RING_SHARE + STENO_BESIDE;
 	uint32		i;
 	int			interrupted = 0;
 
-	for (i = 0; i < drain->rings->file->nrings; i++)
+	for (i = 0; i < drain->rings->nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 		StenoInFlight *f = &ring->inflight;
@@ -442,10 +446,10 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 		return true;
 
 	/* in the same block as what says so */
-	if (!add_damage(w, source, 0, Min(head - *position, drain->rings->file->size)))
+	if (!add_damage(w, source, 0, Min(head - *position, drain->rings->size)))
 		return false;
 	damage->rings++;
-	damage->bytes += Min(head - *position, drain->rings->file->size);
+	damage->bytes += Min(head - *position, drain->rings->size);
 	*position = head;
 	return true;
 }
@@ -456,7 +460,7 @@ drain_file(StenoWriter *w, StenoDrain *drain, Damage *damage)
 	uint32		i;
 
 	w->drain = drain;
-	for (i = 0; i < drain->rings->file->nrings; i++)
+	for (i = 0; i < drain->rings->nrings; i++)
 	{
 		check_session(drain, i, damage);
 		if (!drain_left(w, drain, i, damage) || !steno_writer_tell_dropped(w, drain, i))
@@ -474,43 +478,42 @@ report_damage(const char *path, const StenoRings *rings, const Damage *damage)
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("ring file \"%s\" of an earlier run is damaged", path),
 			 errdetail("Of its %u rings, %u could not be read to their ends, which hold %llu bytes. Besides, %u records, the facts of %u sessions and %u counts of dropped records could not be read.",
-					   rings->file->nrings, damage->rings, (unsigned long long) damage->bytes,
+					   rings->nrings, damage->rings, (unsigned long long) damage->bytes,
 					   damage->records, damage->facts, damage->gaps),
 			 errhint("Gap records in the trail stand where records are missing. Look who can write to \"%s\", and check the memory of the machine.",
 					 steno_ring_directory)));
 }
 
+/* Only a file that is this server's own is drained, and removed. */
 static void
-recover_file(StenoWriter *w, const char *path)
+recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 {
 	StenoRings	rings;
 	StenoDrain	drain;
 	Damage		damage = {0};
-	const char *what;
+	char		what[STENO_RING_WHAT];
 	uint64		before = atomic_load(&w->control->records);
 	int			interrupted;
 	char		number[32];
 
-	if (!steno_rings_open(&rings, path, &what))
+	switch (steno_rings_open(&rings, folder, name, GetSystemIdentifier(), what))
 	{
-		int			save_errno = errno;
-
-		if (steno_rings_unfinished(path))
-		{
-			unlink(path);		/* its server was killed at its start */
+		case STENO_RING_OPEN:
+			break;
+		case STENO_RING_UNFINISHED:
+			unlinkat(folder, name, 0);	/* its server was killed at its start */
 			return;
-		}
-		errno = save_errno;
-		ereport(WARNING,
-				(errcode_for_file_access(),
-				 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
-				 errdetail("Records that it holds are not in the trail."),
-				 errhint("It is left as it is, and looked at again at each start. See what \"steno recover --rings\" makes of it, and remove it when nobody needs it.")));
-		return;
+		case STENO_RING_FAILED:
+			ereport(WARNING,
+					(errcode_for_file_access(),
+					 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
+					 errdetail("Records that it holds are not in the trail."),
+					 errhint("It is left as it is, and looked at again at each start. See what \"steno recover --rings\" makes of it, and remove it when nobody needs it.")));
+			return;
 	}
 	if (resolve_intents(&rings))
 	{
-		unlink(path);
+		unlinkat(folder, name, 0);
 		steno_rings_close(&rings);
 		return;
 	}
@@ -518,12 +521,12 @@ recover_file(StenoWriter *w, const char *path)
 	drain.intent = &rings.file->intents[RECOVERY_INTENT];
 	drain.first = 0;
 	drain.step = 1;
-	if (!steno_writer_fit(w, rings.file->size) || !drain_file(w, &drain, &damage) ||
+	if (!steno_writer_fit(w, rings.size) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
 		steno_writer_exit();	/* we are to leave, and the trail cannot be written */
 
 	interrupted = add_finals(w, &drain, &damage);
-	drain.ended = rings.file->nrings;
+	drain.ended = rings.nrings;
 	snprintf(number, sizeof(number), UINT64_FORMAT,
 			 atomic_load(&w->control->records) - before + steno_block_records(w->block));
 	steno_writer_event(w, "recover", "records", number);
@@ -533,39 +536,51 @@ recover_file(StenoWriter *w, const char *path)
 					w->number, number, interrupted)));
 	if (!steno_writer_write(w) || !steno_writer_sync_surely(w))
 		steno_writer_exit();
-	unlink(path);
+	unlinkat(folder, name, 0);
 	w->drain = NULL;
 	steno_drain_free(&drain);
 	steno_rings_close(&rings);
-}
-
-static int
-compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
 /* All ring files of this server but the present one, oldest first. */
 void
 steno_recover_rings(StenoWriter *w)
 {
-	char	   *prefix = steno_ring_prefix();
-	char	   *base = strrchr(prefix, '/') + 1;
-	const char *own = strrchr(steno_ring_path(), '/') + 1;
-	DIR		   *dir = AllocateDir(steno_ring_directory);
-	struct dirent *entry;
-	char	   *names[1000];
-	int			count = 0;
+	const char *present = strrchr(steno_ring_path(), '/') + 1;
+	StenoLeftFiles found;
+	char	   *failed;
+	int			tries = 1;
 	int			i;
 
-	while (dir && count < (int) lengthof(names) &&
-		   (entry = ReadDirExtended(dir, steno_ring_directory, LOG)) != NULL)
-		if (strncmp(entry->d_name, base, strlen(base)) == 0 &&
-			strcmp(entry->d_name, own) != 0)
-			names[count++] = pstrdup(entry->d_name);
-	FreeDir(dir);
-	qsort(names, count, sizeof(names[0]), compare_names);
-	for (i = 0; i < count; i++)
-		recover_file(w, psprintf("%s/%s", steno_ring_directory, names[i]));
-	pfree(prefix);
+	/* a lack of descriptors or memory may pass */
+	while (!steno_ring_folders_find(&found, present, &failed))
+	{
+		if (tries++ == FIND_TRIES)
+		{
+			ereport(WARNING,
+					(errcode_for_file_access(),
+					 errmsg("could not read directory \"%s\" to look for ring files of earlier runs: %m", failed),
+					 errdetail("What such files hold is not in the trail."),
+					 errhint("They are left as they are, and looked for again at the next start.")));
+			break;
+		}
+		steno_ring_folders_close(&found);
+		pg_usleep(FIND_PAUSE_US);
+	}
+	if (found.strangers > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg_plural("ignored %d entry of ring directory \"%s\" that has a name of this server's and is not its own",
+							   "ignored %d entries of ring directory \"%s\" that have names of this server's and are not its own",
+							   found.strangers, found.strangers, steno_ring_directory),
+				 errdetail("The first is \"%s\": %s.", found.stranger, found.why),
+				 errhint("Find out who has made it, and remove it. \"steno recover --rings\" reads a ring file of an earlier version.")));
+	for (i = 0; i < found.nfiles; i++)
+	{
+		const StenoLeftFolder *folder = &found.folders[found.files[i].folder];
+
+		recover_file(w, folder->fd, found.files[i].name,
+					 psprintf("%s/%s/%s", steno_ring_directory, folder->name, found.files[i].name));
+	}
+	steno_ring_folders_close(&found);
 }

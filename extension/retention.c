@@ -100,7 +100,7 @@ segments_begun(void)
 	uint64		sum = 0;
 	uint32		i;
 
-	for (i = 0; i < steno_rings.file->nwriters; i++)
+	for (i = 0; i < steno_rings.nwriters; i++)
 		sum += atomic_load_explicit(&steno_control->writers[i].segment, memory_order_relaxed);
 	return sum;
 }
@@ -163,7 +163,7 @@ bound(StenoKeptTrail *kept)
 {
 	uint32		i;
 
-	for (i = 0; i < steno_rings.file->nwriters; i++)
+	for (i = 0; i < steno_rings.nwriters; i++)
 		kept->streams[i].open = Min(kept->streams[i].open,
 									atomic_load(&steno_control->writers[i].segment));
 }

@@ -504,7 +504,7 @@ announce(void)
 
 	atomic_fetch_add(&steno_control->rules_generation, 1);
 	generation = atomic_load(&steno_control->rules_generation);
-	for (i = 0; i < steno_rings.file->nrings; i++)
+	for (i = 0; i < steno_rings.nrings; i++)
 		atomic_fetch_or(&((StenoLocal *) steno_ring_at(&steno_rings, i)->own)->news, STENO_NEWS_RULES);
 }
 

@@ -50,10 +50,10 @@ static uint32 copied_room;
 static void
 prepare(const StenoDrain *drain)
 {
-	uint32		n = drain->rings->file->nrings;
+	uint32		n = drain->rings->nrings;
 
 	announced = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
-	copied_room = drain->rings->file->size / STENO_RING_SHARE;
+	copied_room = drain->rings->size / STENO_RING_SHARE;
 	copied = MemoryContextAllocZero(TopMemoryContext, copied_room);
 }
 
@@ -65,7 +65,7 @@ static StenoRecordMessage *
 running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *buf, uint32 room)
 {
 	const StenoRing *ring = steno_ring_at(drain->rings, i);
-	uint32		size = drain->rings->file->size;
+	uint32		size = drain->rings->size;
 	uint32		offset = (uint32) (f->position & (size - 1));
 	uint32		n = Min(size - offset, copied_room);
 	StenoInFlight of_copy;
@@ -171,7 +171,7 @@ steno_running_announce(StenoWriter *w, StenoDrain *drain)
 	last = now;
 	if (announced == NULL)
 		prepare(drain);
-	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 		if (!announce(w, drain, i, now))
 			return false;
 	return true;

@@ -426,7 +426,7 @@ steno_session_attach(void)
 		return false;
 	}
 	slot = STENO_MY_SLOT;
-	if (slot >= steno_rings.file->nrings)
+	if (slot >= steno_rings.nrings)
 	{
 		steno_my.state = STENO_DEAD;	/* an auxiliary process */
 		return false;
@@ -436,7 +436,7 @@ steno_session_attach(void)
 	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	STENO_STORE(ring->inflight.announced, 0);
-	steno_my.writer = &steno_control->writers[slot % steno_rings.file->nwriters];
+	steno_my.writer = &steno_control->writers[slot % steno_rings.nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
 	ring->own_gap = 0;
 	ring->leaving = 0;

@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "access/xlog.h"
 #include "common/file_perm.h"
@@ -28,6 +27,7 @@
 
 #include "compat.h"
 #include "key.h"
+#include "ring_folder.h"
 
 StenoControl *steno_control;
 StenoRings	steno_rings;
@@ -41,6 +41,7 @@ static const char *const wait_names[STENO_WAITS] = {
 	[STENO_WAIT_RETRY] = "StenoWriterRetry",
 };
 
+static char ring_folder[MAXPGPATH];
 static char ring_path[MAXPGPATH];
 static shmem_request_hook_type previous_request;
 static shmem_startup_hook_type previous_startup;
@@ -49,22 +50,6 @@ const char *
 steno_ring_path(void)
 {
 	return ring_path;
-}
-
-/*
- * The path of this server's ring files up to the run: cluster and data
- * directory tell servers of one machine apart.  Palloc'd.
- */
-char *
-steno_ring_prefix(void)
-{
-	char		real[PATH_MAX];
-	uint64		id = GetSystemIdentifier();
-
-	if (realpath(DataDir, real) == NULL)
-		strlcpy(real, DataDir, sizeof(real));
-	return psprintf("%s/pg_steno.%016llx.", steno_ring_directory,
-					(unsigned long long) XXH64(real, strlen(real), id));
 }
 
 /* The trail's directory must be there, ours, and writable, or we do not start. */
@@ -101,7 +86,7 @@ all_drained(void)
 	for (i = 0; i < STENO_MAX_WRITERS; i++)
 		if (steno_rings.file->intents[i].valid != 0)
 			return false;
-	for (i = 0; i < steno_rings.file->nrings; i++)
+	for (i = 0; i < steno_rings.nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
 
@@ -117,8 +102,12 @@ all_drained(void)
 static void
 remove_drained(int code, Datum arg)
 {
-	if (MyProcPid == PostmasterPid && steno_active() && all_drained())
+	if (MyProcPid != PostmasterPid || !steno_active())
+		return;
+	if (all_drained())
 		unlink(ring_path);
+	/* unless something is left in it */
+	rmdir(ring_folder);
 }
 
 static void
@@ -127,20 +116,22 @@ create_rings(void)
 	char	   *prefix = steno_ring_prefix();
 	TimestampTz now = GetCurrentTimestamp();
 	const char *what;
+	char	   *name;
 	bool		first = steno_rings.file == NULL;
+	int			folder;
 
 	if (!first)
 		steno_rings_close(&steno_rings);
-	snprintf(ring_path, sizeof(ring_path), "%s%016llx", prefix,
-			 (unsigned long long) now);
-	pfree(prefix);
-	if (!steno_rings_create(&steno_rings, ring_path, MaxBackends,
+	folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
+	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
+	snprintf(ring_path, sizeof(ring_path), "%s/%s", ring_folder, name);
+	if (!steno_rings_create(&steno_rings, folder, name, MaxBackends,
 							(uint32) steno_ring_size * 1024, steno_writers,
 							GetSystemIdentifier(), now, &what))
 	{
 		int			save_errno = errno;
 
-		steno_rings.file = NULL;
+		rmdir(ring_folder);
 		errno = save_errno;
 		ereport(FATAL,
 				(errcode_for_file_access(),
@@ -153,6 +144,9 @@ create_rings(void)
 						 steno_ring_directory) :
 				 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
 	}
+	close(folder);
+	pfree(name);
+	pfree(prefix);
 	if (first)
 		on_proc_exit(remove_drained, (Datum) 0);
 }

@@ -215,7 +215,6 @@ extern uint32 steno_wait_events[STENO_WAITS];
 
 extern void steno_shmem_install(void);
 extern const char *steno_ring_path(void);
-extern char *steno_ring_prefix(void);
 
 /* Whether this server records at all: not in single-user or bootstrap mode. */
 static inline bool

@@ -222,7 +222,7 @@ dropped_by_sessions(const StenoWriter *w)
 	uint64		sum = 0;
 	uint32		i;
 
-	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
 		sum += atomic_load_explicit(&steno_ring_at(&steno_rings, i)->drops, memory_order_relaxed);
 	return sum;
 }
@@ -232,7 +232,7 @@ tell_sessions(const StenoWriter *w, bool refuse)
 {
 	uint32		i;
 
-	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
 	{
 		StenoLocal *local = (StenoLocal *) steno_ring_at(&steno_rings, i)->own;
 
@@ -676,7 +676,7 @@ steno_writer_runs(const StenoWriterControl *control)
 static void
 look_for_writers(StenoWriter *w, TimestampTz now)
 {
-	int			n = steno_rings.file->nwriters;
+	int			n = steno_rings.nwriters;
 	char		message[64];
 	int			i;
 
@@ -793,7 +793,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 
 	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
-	for (i = 0; i < steno_rings.file->nwriters; i++)
+	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoTrouble *t = &steno_control->writers[i].trouble;
 		char		text[STENO_FAILURE_TEXT];
@@ -808,7 +808,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 			memcpy(worst, text, sizeof(worst));
 		}
 	}
-	for (i = 0; i < steno_rings.file->nrings; i++)
+	for (i = 0; i < steno_rings.nrings; i++)
 		dropped += atomic_load(&steno_ring_at(&steno_rings, i)->drops);
 	values[n++] = CStringGetTextDatum(state_names[state]);
 	nulls[n] = worst[0] == '\0';

@@ -53,7 +53,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 
 	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
-	for (i = 0; i < steno_rings.file->nwriters; i++)
+	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
 		Datum		values[22];
@@ -63,7 +63,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		int			n = 0;
 		uint32		pid = atomic_load(&w->pid);
 
-		for (r = i; r < steno_rings.file->nrings; r += steno_rings.file->nwriters)
+		for (r = i; r < steno_rings.nrings; r += steno_rings.nwriters)
 		{
 			StenoRing  *ring = steno_ring_at(&steno_rings, r);
 			uint64		tail = atomic_load(&ring->tail);
@@ -104,7 +104,7 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 
 	steno_require_active();
 	InitMaterializedSRF(fcinfo, 0);
-	for (i = 0; i < steno_rings.file->nrings; i++)
+	for (i = 0; i < steno_rings.nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
 		uint32		owner = atomic_load(&ring->owner);
@@ -117,14 +117,14 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 		if (owner == 0 && head == 0)
 			continue;
 		values[n++] = Int32GetDatum(i);
-		values[n++] = Int32GetDatum(i % steno_rings.file->nwriters);
+		values[n++] = Int32GetDatum(i % steno_rings.nwriters);
 		nulls[n] = owner == 0;
 		values[n++] = Int32GetDatum(owner);
 		values[n++] = Int64GetDatum(atomic_load(&ring->records));
 		values[n++] = Int64GetDatum(head);
 		values[n++] = Int64GetDatum(head - tail);
-		values[n++] = Int64GetDatum(steno_rings.file->size);
-		values[n++] = Float8GetDatum((double) (head - tail) / steno_rings.file->size);
+		values[n++] = Int64GetDatum(steno_rings.size);
+		values[n++] = Float8GetDatum((double) (head - tail) / steno_rings.size);
 		values[n++] = Int64GetDatum(atomic_load(&ring->waits));
 		values[n++] = Float8GetDatum(atomic_load(&ring->wait_us) / 1000.0);
 		values[n++] = Int64GetDatum(atomic_load(&ring->drops));
@@ -239,7 +239,7 @@ static void
 ask_writers(size_t requested, size_t done)
 {
 	uint64		tickets[STENO_MAX_WRITERS];
-	uint32		n = steno_rings.file->nwriters;
+	uint32		n = steno_rings.nwriters;
 	uint32		i;
 
 #define FIELD(i, offset) ((_Atomic uint64_t *) ((char *) &steno_control->writers[i] + (offset)))

@@ -127,13 +127,13 @@ steno_drain_load(StenoDrain *drain, uint32 i)
 void
 steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
 {
-	uint32		n = rings->file->nrings;
+	uint32		n = rings->nrings;
 	uint32		i;
 
 	drain->rings = rings;
 	drain->intent = &rings->file->intents[writer];
 	drain->first = writer;
-	drain->step = rings->file->nwriters;
+	drain->step = rings->nwriters;
 	drain->ended = 0;
 	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
 	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
@@ -180,7 +180,7 @@ producers_left(StenoWriter *w)
 {
 	uint32		i;
 
-	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
 		/* pairs with the release store in session_end */
@@ -315,7 +315,7 @@ finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 							   chain, len);
 	if (bytes == NULL || drain == NULL)
 		return bytes;
-	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 	{
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 
@@ -384,7 +384,7 @@ steno_writer_write(StenoWriter *w)
 	steno_trouble_over(w, STENO_WRITE);
 	if (drain)
 	{
-		for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+		for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 		{
 			StenoRing  *ring = steno_ring_at(drain->rings, i);
 			StenoSource *source = &drain->sources[i];
@@ -406,7 +406,7 @@ steno_writer_write(StenoWriter *w)
 			steno_recover_ended(drain->rings, drain->ended);
 		atomic_thread_fence(memory_order_release);
 		/* that of a recovery's last block stands until the file has gone */
-		if (drain->ended < drain->rings->file->nrings)
+		if (drain->ended < drain->rings->nrings)
 			intent->valid = 0;
 	}
 	count(&w->control->records, records);
@@ -427,7 +427,7 @@ announce_synced(StenoWriter *w)
 {
 	uint32		i;
 
-	for (i = w->number; i < steno_rings.file->nrings; i += steno_rings.file->nwriters)
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
 		steno_ring_synced(steno_ring_at(&steno_rings, i));
 	steno_wake_finish(&w->control->wake);
 	w->sync_asked = false;
@@ -517,7 +517,7 @@ bool
 steno_writer_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 {
 	uint64		head = steno_ring_published(steno_ring_at(drain->rings, i));
-	uint32		size = drain->rings->file->size;
+	uint32		size = drain->rings->size;
 	uint8_t    *data;
 
 	if (head == drain->positions[i])
@@ -647,7 +647,7 @@ steno_writer_drain(StenoWriter *w, StenoDrain *drain)
 	uint32		i;
 
 	w->drain = drain;
-	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 		if (!steno_writer_drain_ring(w, drain, i) || !steno_writer_tell_dropped(w, drain, i))
 			return false;
 	return true;
@@ -727,7 +727,7 @@ start(int number)
 
 	w->number = number;
 	w->control = &steno_control->writers[number];
-	(void) steno_writer_fit(w, steno_rings.file->size);
+	(void) steno_writer_fit(w, steno_rings.size);
 	steno_key_ask();
 	describe_self(w);
 	on_shmem_exit(writer_ended, PointerGetDatum(w->control));
@@ -875,7 +875,7 @@ set_asleep(const StenoDrain *drain, uint32 asleep)
 {
 	uint32		i;
 
-	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 		atomic_store(&steno_ring_at(drain->rings, i)->asleep, asleep);
 }
 
@@ -886,14 +886,14 @@ fullest(StenoWriter *w, const StenoDrain *drain)
 	uint64		most = 0;
 	uint32		i;
 
-	for (i = drain->first; i < drain->rings->file->nrings; i += drain->step)
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 	{
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 		uint64		used = steno_ring_published(ring) - atomic_load(&ring->tail);
 
 		most = Max(most, used);
 	}
-	return (int) ((most * 100 + drain->rings->file->size - 1) / drain->rings->file->size);
+	return (int) ((most * 100 + drain->rings->size - 1) / drain->rings->size);
 }
 
 /* One pass; returns whether there was anything to write, -1: we cannot write. */

@@ -9,6 +9,7 @@
  * text stands for a statement that repeats: of a few different ones, with one
  * parameter.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -461,7 +462,7 @@ main(void)
 	const char *what;
 
 	unlink(path);
-	if (!steno_rings_create(&rings, path, 1, RING_SIZE, 1, 1, 1, &what))
+	if (!steno_rings_create(&rings, AT_FDCWD, path, 1, RING_SIZE, 1, 1, 1, &what))
 	{
 		perror(what);
 		return 1;

@@ -261,17 +261,11 @@ make_rings(StenoRings *rings)
 
 	if (f == NULL)
 	{
-		f = rings->file = aligned_alloc(STENO_PAGE, total);
+		f = aligned_alloc(STENO_PAGE, total);
 		must(f != NULL);
 		memset(f, 0, total);
-		f->nrings = 1;
-		f->size = RING;
-		f->nwriters = 1;
-		f->ring_stride = sizeof(StenoRing);
-		f->rings_offset = (sizeof(StenoRingFile) + STENO_PAGE - 1) / STENO_PAGE * STENO_PAGE;
-		f->data_offset = f->rings_offset + sizeof(StenoRing);
-		f->total = total;
-		must(f->data_offset + RING <= total);
+		steno_rings_describe(f, 1, RING, 1, 0, 0);
+		must(steno_rings_attach(rings, f, total, f) == NULL);
 	}
 	memset(steno_ring_at(rings, 0), 0, sizeof(StenoRing));
 }

@@ -216,7 +216,7 @@ rings_open(LabLink *link, const char **what)
 	pid = janitor(path, &alive);
 	if (pid < 0)
 		return false;
-	ok = steno_rings_create(&own->rings, path, link->senders, RING_BYTES, 1, 0, 0, what);
+	ok = steno_rings_create(&own->rings, AT_FDCWD, path, link->senders, RING_BYTES, 1, 0, 0, what);
 	error = errno;
 	close(alive);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

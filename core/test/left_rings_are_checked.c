@@ -4,6 +4,7 @@
  *		comes to an end, never looks beyond them, and writes nothing that readers of
  *		the trail do not understand.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "left.h"
@@ -29,13 +30,13 @@ make_rings(void)
 	char		path[300];
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(&rings, path, RINGS, SIZE, 1, 11, 12, &what));
+	CHECK(steno_rings_create(&rings, AT_FDCWD, path, RINGS, SIZE, 1, 11, 12, &what));
 	total = (size_t) steno_rings_total(RINGS, SIZE);
 	whole = aligned_alloc(STENO_PAGE, total);
 	CHECK(whole != NULL && total % STENO_PAGE == 0);
 	memcpy(whole, rings.file, total);
 	steno_rings_close(&rings);
-	rings.file = whole;
+	CHECK(steno_rings_attach(&rings, whole, total, whole) == NULL);
 }
 
 /* A shape with parameters of the types int4, text, and one that nobody knows. */

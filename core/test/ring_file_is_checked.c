@@ -14,6 +14,14 @@
 #include "test.h"
 
 static char path[300];
+static char what[STENO_RING_WHAT];
+
+static StenoRingState
+open_file(StenoRings *rings)
+{
+	what[0] = '\0';
+	return steno_rings_open(rings, AT_FDCWD, path, 11, what);
+}
 
 static void
 make(StenoRings *rings)
@@ -21,7 +29,7 @@ make(StenoRings *rings)
 	const char *what;
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(rings, path, 5, 32 * 1024, 3, 11, 12, &what));
+	CHECK(steno_rings_create(rings, AT_FDCWD, path, 5, 32 * 1024, 3, 11, 12, &what));
 }
 
 TEST(ring_file_has_the_layout_that_it_says)
@@ -29,7 +37,6 @@ TEST(ring_file_has_the_layout_that_it_says)
 	StenoRings	rings;
 	StenoRings	again;
 	struct stat st;
-	const char *what;
 
 	make(&rings);
 	CHECK(stat(path, &st) == 0);
@@ -44,7 +51,7 @@ TEST(ring_file_has_the_layout_that_it_says)
 	CHECK(((uintptr_t) steno_ring_at(&rings, 1) % STENO_CACHE_LINE) == 0);
 	CHECK(rings.file->postmaster == (uint32_t) getpid());
 
-	CHECK(steno_rings_open(&again, path, &what));
+	CHECK(open_file(&again) == STENO_RING_OPEN);
 	steno_ring_data(&rings, 3)[17] = 42;
 	CHECK(steno_ring_data(&again, 3)[17] == 42);
 	CHECK(again.file->system_identifier == 11 && again.file->created == 12 && again.file->nwriters == 3);
@@ -60,7 +67,7 @@ TEST(ring_file_is_never_made_over_another)
 	const char *what = NULL;
 
 	make(&rings);
-	CHECK(!steno_rings_create(&second, path, 5, 32 * 1024, 3, 11, 12, &what));
+	CHECK(!steno_rings_create(&second, AT_FDCWD, path, 5, 32 * 1024, 3, 11, 12, &what));
 	CHECK(errno == EEXIST && what != NULL);
 	CHECK(access(path, F_OK) == 0);
 }
@@ -71,11 +78,11 @@ TEST(ring_file_refuses_impossible_shapes)
 	const char *what;
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(!steno_rings_create(&rings, path, 0, 32 * 1024, 1, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, path, 1, 8 * 1024, 1, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, path, 1, 33 * 1024, 1, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, path, 1, 32 * 1024, 0, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, path, 1, 32 * 1024, 65, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 0, 32 * 1024, 1, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 8 * 1024, 1, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 33 * 1024, 1, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 32 * 1024, 0, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 32 * 1024, 65, 1, 1, &what) && errno == EINVAL);
 	CHECK(access(path, F_OK) != 0);
 }
 
@@ -89,7 +96,7 @@ TEST(ring_file_that_cannot_be_allocated_is_not_left_behind)
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
 	signal(SIGXFSZ, SIG_IGN);
 	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-	CHECK(!steno_rings_create(&rings, path, 5, 32 * 1024, 3, 11, 12, &what));
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 5, 32 * 1024, 3, 11, 12, &what));
 	CHECK((errno == EFBIG || errno == ENOSPC) && what != NULL);
 	CHECK(access(path, F_OK) != 0);
 }
@@ -98,14 +105,13 @@ static void
 refused_when(void (*change) (StenoRingFile *))
 {
 	StenoRings	rings;
-	const char *what = NULL;
 
 	unlink(path);
 	make(&rings);
 	change(rings.file);
 	steno_rings_close(&rings);
-	CHECK(!steno_rings_open(&rings, path, &what));
-	CHECK(errno == EINVAL && what != NULL && rings.file == NULL);
+	CHECK(open_file(&rings) == STENO_RING_FAILED);
+	CHECK(errno == EINVAL && what[0] != '\0' && rings.file == NULL);
 }
 
 #define CHANGE(name, statement) \
@@ -122,6 +128,7 @@ CHANGE(change_writers, f->nwriters = 65)
 CHANGE(change_rings_offset, f->rings_offset += 4096)
 CHANGE(change_data_offset, f->data_offset += 4096)
 CHANGE(change_total, f->total -= 4096)
+CHANGE(change_cluster, f->system_identifier++)
 
 TEST(ring_file_with_a_wrong_header_is_refused)
 {
@@ -136,40 +143,73 @@ TEST(ring_file_with_a_wrong_header_is_refused)
 	refused_when(change_rings_offset);
 	refused_when(change_data_offset);
 	refused_when(change_total);
+	refused_when(change_cluster);
 }
 
 TEST(ring_file_of_another_length_is_refused)
 {
 	StenoRings	rings;
-	const char *what;
 
 	make(&rings);
 	steno_rings_close(&rings);
 	CHECK(truncate(path, (off_t) steno_rings_total(5, 32 * 1024) - 1) == 0);
-	CHECK(!steno_rings_open(&rings, path, &what) && errno == EINVAL);
+	CHECK(open_file(&rings) == STENO_RING_FAILED && errno == EINVAL);
 	CHECK(truncate(path, 100) == 0);
-	CHECK(!steno_rings_open(&rings, path, &what) && errno == EINVAL);
-	CHECK(truncate(path, 0) == 0);
-	CHECK(!steno_rings_open(&rings, path, &what) && errno == EINVAL);
+	CHECK(open_file(&rings) == STENO_RING_FAILED && errno == EINVAL);
 	CHECK(unlink(path) == 0);
-	CHECK(!steno_rings_open(&rings, path, &what) && errno == ENOENT);
+	CHECK(open_file(&rings) == STENO_RING_FAILED && errno == ENOENT);
 }
 
 TEST(ring_file_that_was_never_finished_is_known)
 {
 	StenoRings	rings;
-	const char *what;
 
 	make(&rings);
-	CHECK(!steno_rings_unfinished(path));
 	rings.file->magic = 0;
-	CHECK(steno_rings_unfinished(path));
-	change_magic(rings.file);
-	CHECK(!steno_rings_unfinished(path));
 	steno_rings_close(&rings);
-	CHECK(!steno_rings_open(&rings, path, &what));
+	CHECK(open_file(&rings) == STENO_RING_UNFINISHED);
 	CHECK(truncate(path, 0) == 0);
-	CHECK(steno_rings_unfinished(path));
+	CHECK(open_file(&rings) == STENO_RING_UNFINISHED);
 	CHECK(unlink(path) == 0);
-	CHECK(!steno_rings_unfinished(path));
+	make(&rings);
+	change_magic(rings.file);
+	steno_rings_close(&rings);
+	CHECK(open_file(&rings) == STENO_RING_FAILED);
+}
+
+/* The file's own numbers are not asked again: what becomes of them changes nothing. */
+TEST(ring_file_has_its_shape_read_once)
+{
+	StenoRings	rings;
+	StenoRing  *last;
+	uint8_t    *data;
+
+	make(&rings);
+	last = steno_ring_at(&rings, 4);
+	data = steno_ring_data(&rings, 4);
+	memset(rings.file, 0xff, sizeof(*rings.file));
+	CHECK(rings.nrings == 5 && rings.size == 32 * 1024 && rings.nwriters == 3);
+	CHECK(steno_ring_at(&rings, 4) == last && steno_ring_data(&rings, 4) == data);
+}
+
+/* A hole of a full file system would be a SIGBUS when it is read. */
+TEST(ring_file_with_holes_is_filled_before_it_is_mapped)
+{
+	uint64_t	total = steno_rings_total(5, 32 * 1024);
+	StenoRings	rings;
+	StenoRingFile header;
+	struct stat st;
+	int			fd;
+
+	make(&rings);
+	header = *rings.file;
+	steno_rings_close(&rings);
+	CHECK(unlink(path) == 0);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	CHECK(fd >= 0 && write(fd, &header, sizeof(header)) == (ssize_t) sizeof(header));
+	CHECK(ftruncate(fd, (off_t) total) == 0 && fstat(fd, &st) == 0);
+	CHECK((uint64_t) st.st_blocks * 512 < total);
+	CHECK(open_file(&rings) == STENO_RING_OPEN && fstat(fd, &st) == 0);
+	CHECK((uint64_t) st.st_blocks * 512 >= total);
+	steno_rings_close(&rings);
 }

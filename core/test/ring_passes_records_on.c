@@ -7,6 +7,7 @@
  * on i, so the consumer can compare all of it cheaply.  Records that are too big for a
  * message go in parts, as a backend sends them.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -55,7 +56,7 @@ prepare(uint64_t records)
 	for (i = 0; i < sizeof(content); i++)
 		content[i] = (uint8_t) test_random(&random);
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(&rings, path, 1, SIZE, 1, 1, 1, &what));
+	CHECK(steno_rings_create(&rings, AT_FDCWD, path, 1, SIZE, 1, 1, 1, &what));
 }
 
 static void *
@@ -184,7 +185,7 @@ TEST(ring_passes_records_between_processes)
 TEST(ring_keeps_records_of_a_dead_producer)
 {
 	char		path[300];
-	const char *what;
+	char		wrong[STENO_RING_WHAT];
 	pid_t		pid;
 	int			status;
 
@@ -199,6 +200,6 @@ TEST(ring_keeps_records_of_a_dead_producer)
 	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
 	steno_rings_close(&rings);
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_open(&rings, path, &what));
+	CHECK(steno_rings_open(&rings, AT_FDCWD, path, 1, wrong) == STENO_RING_OPEN);
 	consume_all();
 }

@@ -36,13 +36,8 @@ make_ring(void)
 
 	CHECK(f != NULL);
 	memset(f, 0, total);
-	f->nrings = 1;
-	f->size = SIZE;
-	f->nwriters = 1;
-	f->ring_stride = sizeof(StenoRing);
-	f->rings_offset = (sizeof(StenoRingFile) + STENO_PAGE - 1) / STENO_PAGE * STENO_PAGE;
-	f->data_offset = f->rings_offset + sizeof(StenoRing);
-	rings.file = f;
+	steno_rings_describe(f, 1, SIZE, 1, 0, 0);
+	CHECK(steno_rings_attach(&rings, f, total, f) == NULL);
 	steno_producer_init(&producer, &rings, 0);
 }
 

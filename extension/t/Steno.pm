@@ -19,7 +19,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  new_node rings_of trail flush lines records statements the_record
+  new_node rings_of ring_files trail flush lines records statements the_record
   verify_ok gapless numbers_are_there wait_until value
   stop_process continue_process kill_server server_gone refuses_to_start
 );
@@ -81,6 +81,14 @@ sub rings_of
 	my ($node) = @_;
 
 	return $rings{ $node->name }{path};
+}
+
+# Ring files of a server, in the directory of its own that it makes there.
+sub ring_files
+{
+	my ($node) = @_;
+
+	return grep { -f $_ } glob "$rings{ $node->name }{path}/pg_steno.*/pg_steno.*";
 }
 
 sub connstr

@@ -65,7 +65,7 @@ sub found
 sub in_ring_file
 {
 	my ($text) = @_;
-	my ($file) = glob rings_of($node) . '/*';
+	my ($file) = ring_files($node);
 	my $bytes = slurp_file($file);
 
 	return scalar(() = $bytes =~ /\Q$text\E/g);
@@ -114,7 +114,7 @@ verify_ok("$saved/copy", 'the copy is whole');
 is_deeply([ found("$saved/copy") ], \@told, 'what steno recover read from the ring');
 
 $node->start;
-wait_until 'the server has drained it', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+wait_until 'the server has drained it', sub { scalar(my @files = ring_files($node)) == 1 };
 is_deeply([ found($node) ], \@told, 'what the server drained');
 foreach my $where ("$saved/copy", $node)
 {

@@ -188,7 +188,7 @@ foreach my $how (qw(fast immediate))
 	comes_to_disk("a start with a clock that was set back, after $how stop", "after $how");
 	$c->quit;
 }
-wait_until 'the rings of before are drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+wait_until 'the rings of before are drained', sub { scalar(my @files = ring_files($node)) == 1 };
 $node->stop;
 
 local $ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 7';

@@ -83,7 +83,7 @@ sub run_steno
 		$c->query('PREPARE p(int) AS SELECT $1 + 1');
 		$c->query("EXECUTE p($_)") foreach 1 .. 8;
 	}
-	($name) = glob rings_of($node) . '/*';
+	($name) = ring_files($node);
 	@processes = ($postmaster, split ' ', `ps -o pid= --ppid $postmaster`);
 	kill 'STOP', $postmaster;
 	kill 'KILL', @processes[ 1 .. $#processes ], $postmaster;
@@ -151,10 +151,12 @@ sub damaged
 	my ($read, $report, $code, $verified, %sessions, @ours);
 
 	mkdir $folder or die;
-	unlink glob rings_of($node) . '/*';
+	unlink ring_files($node);
 	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', trail($node));
 	PostgreSQL::Test::RecursiveCopy::copypath("$saved/trail", trail($node));
 	chmod 0700, trail($node);
+	# a clean stop has removed its directory
+	mkdir $name =~ s{/[^/]*$}{}r, 0700;
 	append_to_file($name, $changed);
 	($code, $report) = run_steno('recover', '--format', 'json', '--out', "$folder/copy", '--rings', $name, trail($node));
 

@@ -69,7 +69,7 @@ wait_until 'the rings of before are drained', sub {
 	my $client = slurp_file($node->logfile) =~ /all server processes terminated; reinitializing/
 	  && eval { Steno::Client->new($node, application_name => 'steno_test_helper') };
 
-	$client && !$client->{greeting}{sqlstate} && scalar(my @files = glob rings_of($node) . '/*') == 1;
+	$client && !$client->{greeting}{sqlstate} && scalar(my @files = ring_files($node)) == 1;
 };
 
 # connection and statements, and of the first the end
@@ -168,6 +168,6 @@ foreach my $how ('the writer', 'recovery', 'kill_before_write.0', 'kill_after_wr
 	cmp_ok(scalar(grep { !defined $_->{extra}{first_seq} } @gaps), '>', 0, "$how: and not by number");
 }
 $node->stop;
-is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
+is_deeply([ ring_files($node) ], [], 'no ring file is left');
 verify_ok($node, 'every number has a record, or is in a gap');
 done_testing();

@@ -77,7 +77,7 @@ foreach my $case (
 	unlike($log, qr/$key/, "a command that $what: but no key");
 	like($log, qr/^the vault is closed$/m, 'what the command says is in the log') if $what eq 'fails';
 }
-is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
+is_deeply([ ring_files($node) ], [], 'no ring file is left');
 
 # At a reload: what was goes on, be it plain or encrypted.
 $node->start;

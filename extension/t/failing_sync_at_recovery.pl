@@ -25,7 +25,7 @@ $start = -s $node->logfile;
 $faults->set_times('sync_fails', 2);
 $faults->start($node);
 $node->wait_for_log(qr/steno writer 0 can sync the trail again/, $start);
-wait_until 'the ring of the last run is drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+wait_until 'the ring of the last run is drained', sub { scalar(my @files = ring_files($node)) == 1 };
 is(value($node, 'SELECT count(pid) FROM steno.writers'), 1, 'the writer is there');
 is(scalar statements($node, application => 'before', text => q{SELECT 'before'}), 1, 'and has what was left');
 $node->stop;

@@ -27,7 +27,7 @@ is($node->safe_psql('postgres', q{SELECT wait_event FROM pg_stat_activity WHERE 
 $node->kill9;
 wait_until 'the session ends', sub { !kill 0, $c->{pid} };
 $node->start;
-wait_until 'earlier rings are drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+wait_until 'earlier rings are drained', sub { scalar(my @files = ring_files($node)) == 1 };
 
 is_deeply(
 	[ map { [ @$_{qw(text outcome sqlstate)} ] } statements($node, application => 'deaf') ],

@@ -63,7 +63,7 @@ cmp_ok($answered, '>', 1, 'statements were answered');
 cmp_ok($answered, '<', 60, 'not all of them');
 $faults->unset('write_fails');
 $node->start;
-wait_until 'earlier rings are drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+wait_until 'earlier rings are drained', sub { scalar(my @files = ring_files($node)) == 1 };
 
 my %outcome = map { $_->{text} =~ /(\d+)/ ? ($1 => $_->{outcome}) : () } grep { $_->{text} =~ /short/ } statements($node, application => 'short');
 is_deeply([ grep { ($outcome{$_} // '') ne 'ok' } 1 .. $answered ], [], 'each that was answered has its record');

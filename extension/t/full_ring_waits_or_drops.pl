@@ -109,9 +109,9 @@ foreach my $next ('a session', 'a start')
 		continue_process($writer);
 		wait_until 'the server is down', sub { !-e $node->data_dir . '/postmaster.pid' };
 		$node->{_pid} = undef;
-		is(scalar(() = glob rings_of($node) . '/*'), 1, 'a ring that has something to tell stays');
+		is(scalar(() = ring_files($node)), 1, 'a ring that has something to tell stays');
 		$node->start;
-		wait_until 'it is drained', sub { scalar(() = glob rings_of($node) . '/*') == 1 };
+		wait_until 'it is drained', sub { scalar(() = ring_files($node)) == 1 };
 		$writer = value($node, 'SELECT pid FROM steno.writers');
 	}
 	@r = sort { $a->{seq} <=> $b->{seq} } records($node, application => $name);
@@ -206,7 +206,7 @@ foreach my $next ('a session', 'a start')
 	is(scalar(statements($node, text => "SELECT 'last words'")), 3, 'the last statements are there');
 	is(scalar(grep { $_->{application} =~ /^leaving/ } records($node, kind => 'disconnect')),
 		3, 'and the ends of the sessions');
-	is_deeply([ glob rings_of($node) . '/*' ], [], 'no ring file is left');
+	is_deeply([ ring_files($node) ], [], 'no ring file is left');
 }
 
 verify_ok($node, 'the trail is whole');

@@ -412,7 +412,7 @@ in_its_sleep('terminated', sub { value($node, "SELECT pg_terminate_backend($_[0]
 	wait_until 'the server is back',
 	  sub { $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0 };
 	wait_until 'the rings of before are drained',
-	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	  sub { scalar(my @files = ring_files($node)) == 1 };
 }
 foreach my $case ([ 'canceled', '57014' ], [ 'terminated', '57P01' ], [ 'killed', 'interrupted' ])
 {

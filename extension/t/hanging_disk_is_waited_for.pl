@@ -112,7 +112,7 @@ is(scalar(() = slurp_file($node->logfile) =~ /could not write the trail|asks for
 	$node->stop('immediate');
 	$faults->unset('hold_write');
 	$faults->start($node);
-	wait_until 'the rings of before are drained', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	wait_until 'the rings of before are drained', sub { scalar(my @files = ring_files($node)) == 1 };
 	is(scalar(statements($node, application => 'stop', text => q{SELECT 'before the stop'})), 1,
 		'an immediate stop of a server whose disk hangs loses nothing');
 	$node->stop;

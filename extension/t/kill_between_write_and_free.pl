@@ -40,7 +40,7 @@ sub back
 	};
 	wait_until 'the rings of before are drained', sub {
 		$node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
-		  && scalar(my @files = glob rings_of($node) . '/*') == 1;
+		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	return;
 }
@@ -152,7 +152,7 @@ foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 	verify_ok($node, 'many sessions: the trail is whole');
 }
 $node->stop;
-is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
+is_deeply([ ring_files($node) ], [], 'a clean stop leaves no ring file');
 verify_ok($node, 'the trail is whole');
 gapless($node, 'no session has gaps');
 done_testing();

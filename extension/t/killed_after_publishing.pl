@@ -12,7 +12,7 @@ use Steno::Client;
 use Test::More;
 
 my $node = new_node('main', conf => "steno.ring_size = 64kB\n");
-my ($file) = glob rings_of($node) . '/*';
+my ($file) = ring_files($node);
 
 # Offsets of format/RING.md.
 use constant {
@@ -78,7 +78,7 @@ close $fh or die;
 
 $node->start;
 wait_until 'the rings of before are drained',
-  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+  sub { scalar(my @files = ring_files($node)) == 1 };
 foreach my $case ([ 'staged', ['ok'] ], [ 'shown', ['ok'] ], [ 'undone', [ 'interrupted', 'ok' ] ])
 {
 	my ($name, $outcomes) = @$case;

@@ -40,7 +40,7 @@ sub back
 	wait_until 'the server is back',
 	  sub { $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0 };
 	wait_until 'the rings of before are drained',
-	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	  sub { scalar(my @files = ring_files($node)) == 1 };
 	return;
 }
 
@@ -138,7 +138,7 @@ sub back
 	kill_server($node);
 	$node->start;
 	wait_until 'the rings of before are drained',
-	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	  sub { scalar(my @files = ring_files($node)) == 1 };
 	is( the_record($node, 'the server killed',
 			kind => 'statement', application => 'server', outcome => 'interrupted')->{text},
 		'SELECT pg_sleep(1004)',
@@ -153,7 +153,7 @@ sub back
 	$node->stop('immediate');
 	$node->start;
 	wait_until 'the rings of before are drained',
-	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	  sub { scalar(my @files = ring_files($node)) == 1 };
 	is(scalar(statements($node, application => 'immediate', outcome => 'ok')), 1, 'immediate stop: what had ended is there');
 	is(scalar(statements($node, application => 'immediate', outcome => 'interrupted')), 0, 'nothing was interrupted');
 	$c = Steno::Client->new($node, application_name => 'fast');

@@ -85,7 +85,7 @@ foreach my $where ('gap', 'untold')
 	unlink $node->data_dir . '/postmaster.pid';
 
 	# as if it had been killed a moment sooner
-	($file) = glob rings_of($node) . '/*';
+	($file) = ring_files($node);
 	$bytes = slurp_file($file);
 	$at = unpack('Q<', substr $bytes, RINGS, 8) + 4096 * $ring;
 	$header = substr $bytes, $at, 4096;

@@ -201,7 +201,7 @@ foreach my $order ('postmaster first', 'children first', 'postmaster only')
 	server_gone($node, $postmaster, @children);
 	$node->start;
 	wait_until 'earlier rings are drained',
-	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	  sub { scalar(my @files = ring_files($node)) == 1 };
 	flush($node);
 	compare("the server killed, $order");
 }
@@ -212,7 +212,7 @@ my @recoveries = records($node, kind => 'server');
 cmp_ok(scalar(grep { $_->{extra}{event} eq 'recover' } @recoveries),
 	'>=', 4, 'recoveries are recorded');
 $node->stop;
-is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
+is_deeply([ ring_files($node) ], [], 'a clean stop leaves no ring file');
 verify_ok($node, 'the trail is whole');
 gapless($node, 'no session has gaps');
 done_testing();

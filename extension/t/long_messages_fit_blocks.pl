@@ -53,7 +53,7 @@ value($node, 'CREATE EXTENSION pg_steno');
 	wait_until 'all is recovered', sub {
 		!$faults->is_set('kill_after_write.0')
 		  && $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
-		  && scalar(my @files = glob rings_of($node) . '/*') == 1;
+		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	cmp_ok(scalar(() = slurp_file($node->logfile, $start) =~ /all server processes terminated; reinitializing/g),
 		'>=', $kills + 1, 'recovery was killed, too');

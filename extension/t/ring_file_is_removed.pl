@@ -29,7 +29,7 @@ sub texts
 	my $c = Steno::Client->new($node, application_name => 'on');
 	my @told;
 
-	unlink glob "$rings/*" or die;
+	unlink ring_files($node) or die;
 	foreach my $i (1 .. 200)
 	{
 		my $text = "SELECT 'number $i', '" . 'x' x 300 . "'";
@@ -58,7 +58,7 @@ foreach my $how ('a process is killed', 'an immediate stop')
 	$writer = value($node, 'SELECT pid FROM steno.writers');
 	stop_process($writer);
 	$c->query(q{SELECT 'in the ring'});
-	unlink glob "$rings/*" or die;
+	unlink ring_files($node) or die;
 	if ($how eq 'an immediate stop')
 	{
 		# which waits for the writer, and kills it then
@@ -78,7 +78,7 @@ foreach my $how ('a process is killed', 'an immediate stop')
 	@r = records($node, application => $how);
 	is(scalar(grep { $_->{kind} eq 'disconnect' } @r), 0, "$how: so is the end of the session, which shows it");
 	is_deeply(texts("after $how"), [q{SELECT 'after'}], "$how: the server goes on, with a new file");
-	is(scalar(my @files = glob "$rings/*"), 1, "$how: of its own");
+	is(scalar(my @files = ring_files($node)), 1, "$how: of its own");
 	is(scalar(grep { ($_->{extra}{event} // '') eq 'start' } records($node, kind => 'server')) > 1,
 		1, "$how: the trail has the start");
 	verify_ok($node, "$how: the trail is whole");
@@ -96,7 +96,7 @@ foreach my $how ('a process is killed', 'an immediate stop')
 	$node->stop;
 	$start = -s $node->logfile;
 	ok(!$node->start(fail_ok => 1), 'the server does not start without it');
-	like(slurp_file($node->logfile, $start), qr/FATAL:  could not create ring file .*No such file or directory/, 'and says why');
+	like(slurp_file($node->logfile, $start), qr/FATAL:  could not open ring directory .*No such file or directory/, 'and says why');
 	mkdir $rings or die;
 	$node->start;
 	is(scalar(records($node, application => 'no directory', kind => 'disconnect')), 1, 'nothing is lost');

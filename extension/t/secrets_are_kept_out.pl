@@ -428,7 +428,7 @@ foreach my $case (
 	wait_until 'the server is back',
 	  sub { $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0 };
 	wait_until 'the rings of before are drained',
-	  sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	  sub { scalar(my @files = ring_files($node)) == 1 };
 	is( the_record($node, 'killed', kind => 'statement', application => "run $runs",
 			outcome => 'interrupted')->{text},
 		$expected, "killed in: $sql");

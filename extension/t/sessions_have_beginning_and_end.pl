@@ -310,7 +310,7 @@ $node->stop;
 
 	is_deeply(\@events, [qw(start stop start stop)], 'start and stop');
 }
-is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
+is_deeply([ ring_files($node) ], [], 'a clean stop leaves no ring file');
 like(verify_ok($node, 'the trail is whole'), qr/^sessions  \d+, 0 of them open$/m, 'and every session has ended');
 gapless($node, 'no session has gaps');
 {

@@ -446,7 +446,7 @@ sub lose_power
 		$lost += (-s $path) - $len;
 		truncate $path, $len or die "could not truncate $path: $!";
 	}
-	unlink glob rings_of($node) . '/*';
+	unlink ring_files($node);
 	return $lost;
 }
 

@@ -107,7 +107,7 @@ sub recovered_as_by_server
 	is($report->{ring_files}[0]{recovered_records}, 0, "$what: all is there already");
 
 	$node->start;
-	wait_until 'the server has drained it', sub { scalar(my @files = glob rings_of($node) . '/*') == 1 };
+	wait_until 'the server has drained it', sub { scalar(my @files = ring_files($node)) == 1 };
 	flush($node);
 	compare_with_told($node, $told, "$what, drained");
 	# by all, those included that records() leaves out
@@ -217,7 +217,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	}
 
 	# a server that lives keeps its rings
-	my ($code, $report, $err) = recover(trail($node), '--out', "$saved/refused", '--rings', glob(rings_of($node) . '/*'));
+	my ($code, $report, $err) = recover(trail($node), '--out', "$saved/refused", '--rings', ring_files($node));
 	is($code, 2, 'the ring file of a server that runs is refused');
 	like($err, qr/process \d+ uses this ring file/, 'with the reason');
 	ok(!-e "$saved/refused", 'and nothing is written');
@@ -233,7 +233,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	is(scalar(records("$saved/1/copy", kind => 'auth_failed', application => 'nobody')), 1, 'who was refused');
 
 	# files that are not for this
-	my ($ring) = glob "$saved/1/rings/*";
+	my ($ring) = glob "$saved/1/rings/*/*";
 	my $bytes = slurp_file($ring);
 	foreach my $case ([ 8, 'another version', qr/ring file of version 99, and this program reads/ ], [ 32, 'another cluster', qr/ring file of cluster \d+, and the trail is of cluster/ ])
 	{
@@ -312,7 +312,7 @@ steno.mandatory = ''
 	like($err, qr/add --confirm $id/, 'which it asks for');
 	($code, $report, $err) = recover(trail($node), '--in-place', '--confirm', $id, '--rings', rings_of($node));
 	is($code, 0, 'in place: nothing is lost') or diag($err);
-	is_deeply([ glob rings_of($node) . '/*' ], [], 'the ring file is not where it was');
+	is_deeply([ ring_files($node) ], [], 'the ring file is not where it was');
 	is(scalar(my @kept = glob "$report->{evidence}/rings/*"), 1, 'it was kept');
 	$node->start;
 	compare_with_told($node, \%told, 'in place');

@@ -15,7 +15,7 @@ my $start;
 
 # a ring file's name tells the cluster
 $node->stop('immediate');
-my ($left) = glob rings_of($node) . '/*';
+my ($left) = ring_files($node);
 my $name = $left =~ s/[^.]*$//r;
 
 append_to_file("${name}0000000000000001", '');
@@ -32,6 +32,6 @@ is_deeply(
 	[3], 'and that one is said');
 unlink "${name}0000000000000003";
 $node->stop;
-is_deeply([ glob rings_of($node) . '/*' ], [], 'a clean stop leaves no ring file');
+is_deeply([ ring_files($node) ], [], 'a clean stop leaves no ring file');
 verify_ok($node, 'the trail is whole');
 done_testing();

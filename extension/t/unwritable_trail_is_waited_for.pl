@@ -180,7 +180,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	$c->query(statement()) for 1 .. 5;
 	$c->quit;
 	$node->stop('fast');
-	@left = glob rings_of($node) . '/*';
+	@left = ring_files($node);
 	is(scalar @left, 1, 'stopped with a full disk: the ring file stays');
 	$node->start;
 	$watch = watch();
@@ -205,7 +205,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	$pid = writer();
 	system_or_bail('prlimit', '--pid', $pid, '--fsize=' . (-s $segment) . ':unlimited');
 	$node->stop('fast');
-	@left = glob rings_of($node) . '/*';
+	@left = ring_files($node);
 	is(scalar @left, 1, 'stopped with an empty ring and a full disk: the ring file stays');
 	$node->start;
 	wait_until 'it is drained', sub { !-e $left[0] };

@@ -192,7 +192,7 @@ foreach my $case ([ 'on', 1 ], [ 'off', 0 ])
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'the server is back', sub {
 		$node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
-		  && scalar(my @files = glob rings_of($node) . '/*') == 1;
+		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	@found = grep { !$_->{depth} } statements($node, application => "killed $setting", outcome => 'interrupted');
 	is_deeply([ sort map { $_->{text} // '' } @found ], [ $has_text ? sort @texts : ('') x 3 ], "$setting: what was interrupted");

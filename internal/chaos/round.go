@@ -242,7 +242,7 @@ func (r *round) stop(ctx context.Context) error {
 }
 
 func (r *round) ringFiles() []string {
-	files, _ := filepath.Glob(filepath.Join(r.rings, "pg_steno.*"))
+	files, _ := filepath.Glob(filepath.Join(r.rings, "pg_steno.*", "pg_steno.*"))
 	return files
 }
 

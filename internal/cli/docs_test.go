@@ -447,7 +447,7 @@ func TestComplianceMapIsChecked(t *testing.T) {
 var guaranteedFaults = []string{
 	"backend killed", "writer killed", "postmaster killed", "crash-restart", "immediate shutdown", "fast shutdown",
 	"writer ends while the server goes on", "writer stopped", "system crash or power loss", "disk full", "I/O error on write", "failed sync",
-	"slow or hung disk", "ring directory full at start", "ring file removed while running", "ring file damaged",
+	"slow or hung disk", "ring directory full at start", "ring file removed while running", "ring file damaged", "ring files planted by another account",
 	"trail directory removed", "trail directory moved", "permissions taken away", "trail files changed",
 	"end cut off", "segments deleted by retention", "clock set back",
 }

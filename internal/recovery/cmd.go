@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
-	"github.com/pg-steno/pg_steno/internal/ring"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -50,7 +48,10 @@ name "salvaged": nothing proves them any more.
 A server drains its ring files by itself when it starts: this is for when it
 cannot start. Ring files of a server that runs, of another cluster, or of a
 version that this program does not know are refused. --rings takes files, or a
-directory, of which it takes all ring files of the trail's cluster.
+directory, such as steno.ring_directory, of which it takes all ring files of the
+trail's cluster, and of the directories that servers make for themselves there.
+What belongs to another account than the trail, to neither root nor you, or can be
+written by others, is not read: anybody can have made it.
 
 --in-place puts the copy in the trail's place. The trail is kept beside it, under
 its name with .damaged and the time, and the ring files with it. Nothing happens
@@ -61,7 +62,7 @@ The exit code is 0 when nothing is lost, 1 when something is lost or damaged, an
 2, with nothing written, when the files named are not for this.`,
 		Example: `  steno recover /var/lib/postgresql/15/main/pg_steno --out /srv/saved
   steno recover /mnt/old/pg_steno --out saved --rings /dev/shm
-  steno recover pg_steno --out saved --rings pg_steno.0f3c2a9d5b7e6148.0002f1e5a6b3c4d5
+  steno recover pg_steno --out saved --rings /srv/evidence/pg_steno.0f3c2a9d5b7e6148.0002f1e5a6b3c4d5
   steno recover --out saved --format json | jq '.streams[].losses'
   steno recover pg_steno --in-place --confirm 7654321098765432109`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,7 +83,7 @@ The exit code is 0 when nothing is lost, 1 when something is lost or damaged, an
 }
 
 // arguments finds the trail and the ring files. A shell makes several words of
-// --rings /dev/shm/pg_steno.*: files that are named without an option are ring files,
+// --rings /srv/evidence/pg_steno.*: files that are named without an option are ring files,
 // when there is one with it.
 func (o *Options) arguments() (dir string, rings []string, err error) {
 	rings = slices.Clone(o.Rings)
@@ -141,14 +142,10 @@ func recoverRun(ctx context.Context, opts *Options) error {
 	for _, err := range t.Errors {
 		r.report.Errors = append(r.report.Errors, err.Error())
 	}
+	defer r.closeRings()
 	if err := r.openRings(rings); err != nil {
 		return err
 	}
-	defer func() {
-		for _, f := range r.files {
-			f.Close()
-		}
-	}()
 	if r.systemID != 0 {
 		r.report.SystemID = fmt.Sprint(r.systemID)
 	}
@@ -166,65 +163,6 @@ func recoverRun(ctx context.Context, opts *Options) error {
 		err = r.report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
 	}
 	return cmdutil.Verdict(cmdutil.Found(r.report.Lost, false), err)
-}
-
-// openRings opens the ring files, oldest first. One that cannot be read is an error of the
-// report; one that must not be is an error of usage.
-func (r *recovery) openRings(paths []string) error {
-	r.identify()
-	type candidate struct {
-		path  string
-		found bool // in a directory: of another cluster, it is not meant
-	}
-	var all []candidate
-	for _, path := range paths {
-		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			all = append(all, candidate{path, false})
-			continue
-		}
-		found, _ := filepath.Glob(filepath.Join(path, "pg_steno.*"))
-		for _, f := range found {
-			all = append(all, candidate{f, true})
-		}
-	}
-	for _, c := range all {
-		f, err := ring.Open(c.path)
-		var version *ring.VersionError
-		switch {
-		case errors.As(err, &version):
-			return cmdutil.Usagef("%s", err)
-		case errors.Is(err, ring.ErrUnfinished):
-			continue
-		case err != nil:
-			r.report.Errors = append(r.report.Errors, err.Error())
-			continue
-		}
-		if r.systemID == 0 {
-			r.systemID = f.SystemID
-		}
-		if f.SystemID != r.systemID {
-			f.Close()
-			if c.found {
-				continue
-			}
-			return cmdutil.Usagef("%s: ring file of cluster %d, and the trail is of cluster %d", c.path, f.SystemID, r.systemID)
-		}
-		if pid := serverOf(c.path, f.Postmaster); pid != 0 {
-			f.Close()
-			return cmdutil.Usagef("%s: process %d uses this ring file: its server runs, and will write what is in it to the trail. Stop the server first", c.path, pid)
-		}
-		r.files = append(r.files, f)
-	}
-	slices.SortFunc(r.files, func(a, b *ring.File) int {
-		if a.Created != b.Created {
-			if a.Created < b.Created {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.Path, b.Path)
-	})
-	return nil
 }
 
 // destination is the name that the copy is to have. real is the trail's, without links.
@@ -287,11 +225,7 @@ func (r *recovery) make(ctx context.Context, opts *Options, final string) error 
 	if r.report.unchanged() {
 		return os.RemoveAll(r.out)
 	}
-	var rings []string
-	for _, f := range r.files {
-		rings = append(rings, f.Path)
-	}
-	r.report.Evidence, err = swap(r.out, final, rings)
+	r.report.Evidence, err = swap(r.out, final, r.files)
 	if err != nil && r.report.Evidence == "" {
 		os.RemoveAll(r.out)
 	}

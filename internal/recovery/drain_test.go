@@ -440,7 +440,7 @@ func TestProcessesThatHaveAFileMappedAreFound(t *testing.T) {
 			t.Errorf("%s: mapped %v, of the server %v, known %v", c.path, mapped, ofServer, known)
 		}
 	}
-	if pid := serverOf(others, 1<<22); pid != 0 {
+	if pid := serverOf(others, othersInfo, 1<<22); pid != 0 {
 		t.Errorf("process %d uses %s", pid, others)
 	}
 }

@@ -62,11 +62,7 @@ func mapping(pid int, path string, info os.FileInfo) (mapped, ofServer, known bo
 // writer that outlives the postmaster or drains the file. A postmaster that has gone on
 // after a crash of its processes has a newer file, and will have this one drained. That
 // the id is in use again by somebody else is no reason to refuse, when that can be seen.
-func serverOf(path string, postmaster uint32) int {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
+func serverOf(path string, info os.FileInfo, postmaster uint32) int {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/private"
 )
 
 // Where the copy goes. It is made under another name, and gets its own when it is
@@ -157,7 +158,7 @@ func syncDirectory(path string) error {
 
 // swap puts the copy in the place of the trail, and the trail beside it. The ring
 // files go there, too: a server that starts would write what they hold once more.
-func swap(copied, dir string, rings []string) (evidence string, err error) {
+func swap(copied, dir string, rings []*ringFile) (evidence string, err error) {
 	evidence = dir + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")
 	if _, err := os.Lstat(evidence); err == nil {
 		return "", fmt.Errorf("%s exists", evidence)
@@ -171,25 +172,31 @@ func swap(copied, dir string, rings []string) (evidence string, err error) {
 		}
 		return "", err
 	}
-	for _, path := range rings {
-		if err := keepRing(path, filepath.Join(evidence, "rings")); err != nil {
-			return evidence, fmt.Errorf("the trail is in place, but its ring file is still where it was: %w: move %s away before the server starts", err, path)
-		}
+	if err := keepRings(rings, evidence); err != nil {
+		return evidence, err
 	}
 	return evidence, syncDirectory(filepath.Dir(dir))
 }
 
-// keepRing moves a ring file to the evidence.
-func keepRing(path, dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+// keepRings moves the ring files to the evidence.
+func keepRings(rings []*ringFile, evidence string) error {
+	if len(rings) == 0 {
+		return nil
 	}
-	err := copyFile(path, filepath.Join(dir, filepath.Base(path)))
-	if err == nil {
-		err = syncDirectory(dir)
-	}
+	dir, err := private.OpenDir(evidence)
 	if err != nil {
 		return err
 	}
-	return os.Remove(path)
+	defer dir.Close()
+	kept, err := dir.Mkdir("rings", 0o700)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	for _, f := range rings {
+		if err := f.moveTo(kept); err != nil {
+			return fmt.Errorf("the trail is in place, but its ring file is still where it was: %w: move %s away before the server starts", err, f.Path)
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@
 //	partial.go   what a damaged block still has
 //	drain.go     the records of a ring file
 //	ledger.go    which records there are
+//	ringfiles.go which ring files are read
 //	inuse.go     who has the files open
 //	place.go     where the copy goes
 //	report.go    what was done, and what is lost
@@ -26,8 +27,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/progress"
-	"github.com/pg-steno/pg_steno/internal/ring"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 	"github.com/pg-steno/pg_steno/internal/verify"
@@ -35,13 +36,14 @@ import (
 
 // recovery is one run.
 type recovery struct {
-	trail   *trail.Trail
-	out     string // where the copy is made
-	final   string // and where it goes then
-	files   []*ring.File
-	now     func() int64
-	program string
-	bar     *progress.Bar
+	trail    *trail.Trail
+	out      string // where the copy is made
+	final    string // and where it goes then
+	files    []*ringFile
+	ringDirs []*private.Dir // of files, open as long as these
+	now      func() int64
+	program  string
+	bar      *progress.Bar
 
 	ledger        *ledger
 	report        *Report
@@ -75,7 +77,7 @@ func (r *recovery) run(ctx context.Context) error {
 		}
 	}
 	for _, f := range r.files {
-		if err := r.drain(f); err != nil {
+		if err := r.drain(f.File); err != nil {
 			return err
 		}
 	}

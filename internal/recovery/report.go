@@ -28,6 +28,7 @@ type Report struct {
 	Blind     bool         `json:"sequence_numbers_unknown,omitempty"`
 	Verify    Verified     `json:"verify"`
 	Foreign   []string     `json:"not_copied,omitempty"`
+	Ignored   []string     `json:"ring_files_ignored,omitempty"` // not to be trusted
 	Errors    []string     `json:"errors,omitempty"`
 }
 
@@ -262,6 +263,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	}
 	for _, path := range r.Foreign {
 		line("left out", "%s: does not belong to a trail", render.Safe(path))
+	}
+	for _, e := range r.Ignored {
+		line("ignored", "%s", render.Safe(e))
 	}
 	for _, e := range r.Errors {
 		line("error", "%s", render.Safe(e))

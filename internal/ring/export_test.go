@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// Read reads a ring file in memory.
-func Read(b []byte) (*File, error) { return read("memory", bytes.NewReader(b), int64(len(b))) }
+// ReadBytes reads a ring file in memory.
+func ReadBytes(b []byte) (*File, error) { return Read("memory", bytes.NewReader(b), int64(len(b))) }
 
 // Fields are offset and size of all fields that the reader knows, by structure and
 // name, of a version, and the sizes of the structures.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
@@ -26,7 +24,6 @@ type File struct {
 	Intents    []Intent
 
 	r           io.ReaderAt
-	closer      io.Closer
 	layout      *layout
 	ringsAt     int64
 	templatesAt int64
@@ -85,35 +82,6 @@ var ErrNoRingFile = errors.New("not a ring file")
 // ErrUnfinished is a ring file whose server died while it made it: it holds nothing.
 var ErrUnfinished = errors.New("ring file that was never finished")
 
-// Open opens a ring file for reading. A link is not followed, as the server does not.
-func Open(path string) (*File, error) {
-	o, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := o.Stat()
-	var f *File
-	if err == nil {
-		err = fmt.Errorf("%s: %w", path, ErrNoRingFile)
-		if info.Mode().IsRegular() {
-			f, err = read(path, o, info.Size())
-		}
-	}
-	if err != nil {
-		o.Close()
-		return nil, err
-	}
-	f.closer = o
-	return f, nil
-}
-
-// Close closes the file.
-func (f *File) Close() {
-	if f.closer != nil {
-		f.closer.Close()
-	}
-}
-
 // bytes of a struct, by the names of its fields.
 type bytesOf struct {
 	b      []byte
@@ -139,8 +107,9 @@ func (s bytesOf) bytes(name string) []byte {
 
 func roundUp(n int64) int64 { return (n + page - 1) &^ (page - 1) }
 
-// read reads the file's header, and checks that every ring lies in the file.
-func read(path string, r io.ReaderAt, size int64) (*File, error) {
+// Read reads the header of a ring file of so many bytes, once, and checks that every
+// ring lies in it. The rings are read from r when they are asked for.
+func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	no := fmt.Errorf("%s: %w", path, ErrNoRingFile)
 	if size < page || size > maxFile {
 		return nil, no
@@ -182,7 +151,7 @@ func read(path string, r io.ReaderAt, size int64) (*File, error) {
 	switch {
 	case s.uint("ring_stride") != uint64(l.ringSize):
 		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: another build has made it", path, version, s.uint("ring_stride"), l.ringSize)
-	case f.Rings == 0, f.Size < minSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
+	case f.Rings == 0, f.Size < minSize, f.Size > maxSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
 		s.uint("rings_offset") != uint64(f.ringsAt), l.template != nil && s.uint("templates_offset") != uint64(f.templatesAt),
 		s.uint("data_offset") != uint64(f.dataAt), s.uint("total") != uint64(total):
 		return nil, fmt.Errorf("%s: ring file is damaged: its header cannot be", path)

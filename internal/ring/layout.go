@@ -28,7 +28,8 @@ const (
 	magic      = 0x474e49524e455453 // "STENRING"
 	page       = 4096
 	maxWriters = 64
-	minSize    = 16 << 10
+	minSize    = 16 << 10 // of a ring
+	maxSize    = 64 << 20
 	sessionMax = 1000
 	// maxFile bounds the file: 2^18 rings of 64 MiB are more than any server has.
 	maxFile = 1 << 44

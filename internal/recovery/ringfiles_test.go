@@ -1,0 +1,122 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// oneRecord is a ring file with a record.
+func oneRecord() *ringtest.File {
+	return &ringtest.File{SystemID: trailtest.SystemID, Rings: []ringtest.Ring{{Messages: [][]byte{statement(2)}, Session: sessionBody(1), Seq: 1}}}
+}
+
+// TestRingFilesAreFoundInTheServersDirectory looks where servers have them.
+func TestRingFilesAreFoundInTheServersDirectory(t *testing.T) {
+	dir, rings := t.TempDir(), t.TempDir()
+	trailOf(t, dir, 1)
+	for _, own := range []string{"pg_steno.1.a", "pg_steno.1.a.0123456789abcdef"} {
+		os.Mkdir(filepath.Join(rings, own), 0o700)
+		f := oneRecord()
+		f.Created = int64(len(own))
+		f.Write(t, filepath.Join(rings, own, "pg_steno.a."+fmt.Sprint(len(own))))
+	}
+	os.Mkdir(filepath.Join(rings, "pg_steno.1.a", "pg_steno.deeper"), 0o700)
+	oneRecord().Write(t, filepath.Join(rings, "pg_steno.1.a", "pg_steno.deeper", "pg_steno.a.9"))
+	os.Chmod(rings, os.ModeSticky|0o777)
+	r, out, err := recovered(t, Options{Rings: []string{rings}}, dir)
+	if len(r.Rings) != 2 || len(r.Ignored) != 0 || len(records(t, out)) != 2 {
+		t.Errorf("%v: %+v", err, r)
+	}
+	r, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "pg_steno.1.a.0123456789abcdef")}}, dir)
+	if err != nil || len(r.Rings) != 1 {
+		t.Errorf("the directory itself: %v: %+v", err, r)
+	}
+}
+
+// TestPlantedRingFilesAreIgnored plants what others can: where everybody may make files,
+// in directories that others can write to, behind links, and, as root, as another account.
+func TestPlantedRingFilesAreIgnored(t *testing.T) {
+	const stranger = 65534
+	dir, rings, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
+	trailOf(t, dir, 1)
+	plant := func(name string) string {
+		path := filepath.Join(rings, name)
+		os.MkdirAll(filepath.Dir(path), 0o700)
+		return oneRecord().Write(t, path)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := "pg_steno.1.a"
+	plant(own + "/pg_steno.a.1") // the server's
+	want := map[string]string{
+		"pg_steno.a.1": "stands in a directory where others can make files",
+	}
+	plant("pg_steno.a.1")
+	plant(own + ".open/pg_steno.a.1")
+	must(os.Chmod(filepath.Join(rings, own+".open"), 0o777))
+	want[own+".open"] = "can be written by others (mode 0777)"
+	plant(own + "/pg_steno.a.2")
+	must(os.Chmod(filepath.Join(rings, own, "pg_steno.a.2"), 0o606))
+	want[own+"/pg_steno.a.2"] = "can be written by others (mode 0606)"
+	must(os.Link(plant(own+"/pg_steno.a.3"), filepath.Join(rings, "twice")))
+	want[own+"/pg_steno.a.3"] = "has 2 names"
+	oneRecord().Write(t, filepath.Join(elsewhere, "pg_steno.a.1"))
+	must(os.Symlink(elsewhere, filepath.Join(rings, own+".link")))
+	want[own+".link"] = "stands in a directory where others can make files"
+	if os.Geteuid() == 0 {
+		path := plant(own + ".theirs/pg_steno.a.1")
+		must(os.Chown(path, stranger, stranger))
+		must(os.Chown(filepath.Dir(path), stranger, stranger))
+		want[own+".theirs"] = "belongs to user ID 65534"
+		must(os.Chown(plant(own+"/pg_steno.a.4"), stranger, stranger))
+		want[own+"/pg_steno.a.4"] = "belongs to user ID 65534"
+	} else {
+		t.Log("skipped: files of another account need root")
+	}
+	must(os.Chmod(rings, os.ModeSticky|0o777))
+
+	r, out, err := recovered(t, Options{Rings: []string{rings}}, dir)
+	if len(r.Rings) != 1 || r.Rings[0].File != filepath.Join(rings, own, "pg_steno.a.1") || len(records(t, out)) != 2 {
+		t.Errorf("%v: %+v", err, r.Rings)
+	}
+	if len(r.Errors) > 0 {
+		t.Errorf("errors: %v", r.Errors)
+	}
+	got := map[string]string{}
+	for _, line := range r.Ignored {
+		path, why, _ := strings.Cut(line, ": ")
+		got[strings.TrimPrefix(path, rings+"/")] = why
+	}
+	for name, why := range want {
+		if !strings.Contains(got[name], why) {
+			t.Errorf("%s: got %q, want %q", name, got[name], why)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("ignored: %v", got)
+	}
+
+	// who names one is told, and nothing is written
+	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, own, "pg_steno.a.2")}}, dir)
+	var usage *cmdutil.UsageError
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "can be written by others") {
+		t.Errorf("one that is named: %v", err)
+	}
+	// a file that somebody names is read where it is
+	r, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "pg_steno.a.1")}}, dir)
+	if err != nil || len(r.Rings) != 1 {
+		t.Errorf("one that is the server's: %v: %+v", err, r)
+	}
+}
