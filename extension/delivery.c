@@ -426,3 +426,22 @@ steno_delivery_transaction(XactEvent event)
 	if (any_running())
 		steno_my.start_mask |= STENO_START_SYNC;
 }
+
+/*
+ * A parallel worker is through with its part.  Its leader, which waits for that,
+ * knows nothing of the worker's records: so the worker waits for the disk.  A
+ * worker that is to end has a leader that has failed.
+ */
+STENO_COLD void
+steno_delivery_worker_ends(void)
+{
+	Waiting		waiting = {0};
+	bool		sync = (steno_my.start_mask & STENO_START_SYNC) != 0;
+
+	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
+	if (!sync || steno_my.state != STENO_READY)
+		return;
+	while (!is_on_disk() && !ProcDiePending)
+		if (!sleep_once(&waiting) && !PostmasterIsAlive())
+			return;
+}

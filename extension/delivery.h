@@ -29,6 +29,7 @@ extern void steno_delivery_raise(void);
 extern void steno_delivery_end_query(StenoOpen *o);
 extern void steno_delivery_end_utility(StenoLevel *l);
 extern void steno_delivery_transaction(XactEvent event);
+extern void steno_delivery_worker_ends(void);
 
 #pragma GCC visibility pop
 

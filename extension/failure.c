@@ -96,6 +96,16 @@ record_reported(ErrorData *edata)
 		steno_session_failed(edata);
 		return;
 	}
+	if (steno_my.worker)
+	{
+		/* what it was doing for its leader fails there; an error has passed the hooks of the rest */
+		if (edata->elevel == FATAL)
+		{
+			steno_record_dying();
+			steno_statement_fatal(edata);
+		}
+		return;
+	}
 	if (edata->elevel == FATAL)
 	{
 		steno_session_died(edata);
@@ -126,7 +136,10 @@ failure(ErrorData *edata)
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
 		(steno_my.log_mask == 0 && steno_my.state == STENO_READY) || !steno_active() || steno_my.state == STENO_DEAD ||
-		IsParallelWorker() || !IsUnderPostmaster || proc_exit_inprogress)
+		!IsUnderPostmaster || proc_exit_inprogress)
+		return;
+	/* processes without statements of their own, which have run none of a function either */
+	if (steno_my.state == STENO_UNDECIDED && (IsParallelWorker() || MyBackendType == B_AUTOVAC_WORKER))
 		return;
 	/* the main loop reports our own error now: another attempt would raise it again, for ever */
 	if (edata->elevel == ERROR && raised != 0 && raised == GetCurrentStatementStartTimestamp())

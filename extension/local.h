@@ -160,6 +160,13 @@ typedef struct StenoLevel
 	struct StenoAccess *few;			/* where relations begins */
 } StenoLevel;
 
+/* The statement that parallel workers are launched for; zeros: the client's own. */
+typedef struct StenoLaunch
+{
+	uint32		substatement;
+	uint16		depth;
+} StenoLaunch;
+
 /*
  * What decides whether a statement is one of the usual ones is in whole words,
  * each looked at in one go.
@@ -203,6 +210,9 @@ typedef struct StenoLocal
 	bool		transaction_over;	/* it has aborted; its block may still be there */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
 	bool		watch_functions;	/* those of pg_catalog, too */
+	bool		mapped;			/* this struct is where other processes see it */
+	bool		worker;			/* a parallel worker */
+	uint16		outside;		/* depth of what no statement runs: 0 in a background worker */
 	int			delivery;		/* steno.delivery */
 	int			log_parameter_max_size;
 	int			open_room;
@@ -228,6 +238,8 @@ typedef struct StenoLocal
 	Oid			user_id;
 	Oid			session_user_id;
 	const char *application;	/* the setting's value, for its address alone */
+
+	StenoLaunch launch;			/* for parallel workers, who read it here */
 
 	/* end of the last top-level statement in its source */
 	const char *last_source;

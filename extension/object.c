@@ -401,6 +401,9 @@ function_called(Oid function)
 	const char *kind;
 	const char *name;
 
+	/* what a parallel worker's part of a query calls, its leader's record has */
+	if (steno_my.level == NULL && steno_my.worker)
+		return;
 	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
 		return;
 	name = steno_function_name(function, false, &kind);

@@ -33,7 +33,7 @@ call_planner(Query *query, const char *source, int options, ParamListInfo params
 static bool
 is_of_client(const char *source)
 {
-	return !steno_my.client || source == debug_query_string;
+	return steno_my.client ? source == debug_query_string : !steno_my.worker;
 }
 
 static PlannedStmt *
@@ -65,7 +65,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 			.class = steno_query_class(query->commandType, query->hasModifyingCTE),
 			.command = steno_query_command(query->commandType),
 			.params = params,
-			.depth = outer ? outer->inside : before > 0 || !is_of_client(source),
+			.depth = outer ? outer->inside : before > 0 || !is_of_client(source) ? steno_my.outside : 0,
 			.forced = outer && outer->forces,
 			.start = start,
 		};

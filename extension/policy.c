@@ -37,6 +37,7 @@
 
 #include "cache.h"
 #include "compat.h"
+#include "leader.h"
 #include "rules.h"
 
 /* The session's rules, and what they were chosen by. */
@@ -207,29 +208,6 @@ present_user(void)
 }
 
 static void
-find_client(StenoClient *client)
-{
-	const struct sockaddr_storage *a;
-
-	memset(client, 0, sizeof(*client));
-	if (MyProcPort == NULL)
-		return;
-	a = &MyProcPort->raddr.addr;
-	if (a->ss_family == AF_UNIX)
-		client->kind = STENO_CLIENT_LOCAL;
-	else if (a->ss_family == AF_INET)
-	{
-		client->kind = STENO_CLIENT_IPV4;
-		memcpy(client->address, &((const struct sockaddr_in *) a)->sin_addr, 4);
-	}
-	else if (a->ss_family == AF_INET6)
-	{
-		client->kind = STENO_CLIENT_IPV6;
-		memcpy(client->address, &((const struct sockaddr_in6 *) a)->sin6_addr, 16);
-	}
-}
-
-static void
 drop_choice(void)
 {
 	steno_choice_free(&choice);
@@ -272,7 +250,7 @@ choose(void)
 	session.application = application_name ? application_name : "";
 	if (ClientAuthInProgress && *session.application == '\0' && MyProcPort && MyProcPort->application_name)
 		session.application = MyProcPort->application_name;
-	find_client(&session.client);
+	session.client = *steno_session_client();
 	session.member = is_member;
 	session.arg = &user_id;
 	steno_my.policy &= ~STENO_POLICY_STALE;

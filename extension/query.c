@@ -11,6 +11,7 @@
  */
 #include "steno.h"
 
+#include "access/parallel.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
@@ -491,6 +492,13 @@ record_start(StenoOpen *o)
 
 /* ---- hooks ---- */
 
+/* A parallel worker's part of a query, which the leader records. */
+STENO_COLD static bool
+is_leaders(const QueryDesc *query)
+{
+	return IsParallelWorker() && query->dest && query->dest->mydest == DestTupleQueue;
+}
+
 /*
  * Begin a query's statement: false when it is part of a utility's record, or of
  * none.
@@ -505,6 +513,8 @@ begin_query(QueryDesc *query)
 	int			depth;
 	int			class;
 
+	if (unlikely(!steno_my.client) && is_leaders(query))
+		return NULL;
 	if (!steno_recording())
 		return NULL;
 	steno_trouble_check(NULL);
@@ -530,7 +540,7 @@ begin_query(QueryDesc *query)
 	o->subid = steno_my.subid;
 	o->rows = 0;
 	o->staged = false;
-	depth = outer ? outer->inside : !of_portal && steno_my.client;
+	depth = outer ? outer->inside : of_portal && !steno_my.worker ? 0 : steno_my.outside;
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/*
@@ -666,19 +676,23 @@ runs_at_top(const StenoOpen *o)
 static void
 run_nested(StenoOpen *o, STENO_RUN_ARGS)
 {
+	StenoLaunch before = steno_my.launch;
 	StenoLevel	l;
 
 	steno_enter(&l, query, NULL, o->s.depth);
+	steno_may_launch(&o->s);
 	PG_TRY();
 	{
 		steno_my.previous_run(STENO_RUN_PASS);
 	}
 	PG_CATCH();
 	{
+		steno_my.launch = before;
 		steno_fail(&l);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	steno_my.launch = before;
 	steno_leave(&l);
 }
 
@@ -833,6 +847,12 @@ transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			steno_statement_aborted();
 			break;
+		case XACT_EVENT_PARALLEL_COMMIT:
+			steno_delivery_worker_ends();
+			return;
+		case XACT_EVENT_PARALLEL_ABORT:
+			steno_statement_aborted();
+			return;
 		default:
 			return;
 	}

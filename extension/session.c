@@ -34,6 +34,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "leader.h"
 
 StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
 
@@ -48,10 +49,14 @@ static struct
 	char		application[NAMEDATALEN];
 	char		app_user[STENO_APP_MAX];
 	char		app_context[STENO_APP_MAX];
-	char		client[88];		/* [address%interface]:port */
-	char		identity[256];
-	char		auth_method[16];
 }			known;
+
+/* Of a parallel worker, as text. */
+static char leader_session[8 + 1 + 8 + 1];
+static char leader_substatement[11];
+
+/* The client's connection, or that of a parallel worker's leader. */
+static StenoClientFacts facts;
 
 /* FATAL message that ends the session, for its disconnect record. */
 static int	death_code;
@@ -68,10 +73,12 @@ put_fact(uint8 *p, int key, const char *value)
 
 /*
  * The largest body that send_context can make must fit the writer's copy: ten
- * facts with key and length, the identity's length taking two bytes.
+ * facts with key and length, the identity's length taking two bytes.  A leader is
+ * known of parallel workers only, whose type is short.
  */
 StaticAssertDecl(STENO_SESSION_FACTS + 10 * 2 + 1 + BGW_MAXLEN - 1 +
-				 sizeof(known) - 9 <= STENO_SESSION_MAX &&
+				 sizeof(known) + sizeof(facts) - sizeof(facts.address) - 9 <= STENO_SESSION_MAX &&
+				 sizeof("parallel worker") + 2 * 2 + sizeof(leader_session) + sizeof(leader_substatement) <= BGW_MAXLEN &&
 				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
 static void
@@ -98,9 +105,11 @@ send_context(void)
 	p = put_fact(p, STENO_SESSION_APPLICATION, known.application);
 	p = put_fact(p, STENO_SESSION_APP_USER, known.app_user);
 	p = put_fact(p, STENO_SESSION_APP_CONTEXT, known.app_context);
-	p = put_fact(p, STENO_SESSION_CLIENT, known.client);
-	p = put_fact(p, STENO_SESSION_AUTH_METHOD, known.auth_method);
-	p = put_fact(p, STENO_SESSION_IDENTITY, known.identity);
+	p = put_fact(p, STENO_SESSION_CLIENT, facts.client);
+	p = put_fact(p, STENO_SESSION_AUTH_METHOD, facts.auth_method);
+	p = put_fact(p, STENO_SESSION_IDENTITY, facts.identity);
+	p = put_fact(p, STENO_SESSION_LEADER, leader_session);
+	p = put_fact(p, STENO_SESSION_LEADER_SUBSTATEMENT, leader_substatement);
 
 	steno_my.described = false;
 	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
@@ -300,6 +309,23 @@ steno_session_failing(Oid user_id)
 		send_context();
 }
 
+static void
+find_address(const struct sockaddr_storage *a)
+{
+	if (a->ss_family == AF_UNIX)
+		facts.address.kind = STENO_CLIENT_LOCAL;
+	else if (a->ss_family == AF_INET)
+	{
+		facts.address.kind = STENO_CLIENT_IPV4;
+		memcpy(facts.address.address, &((const struct sockaddr_in *) a)->sin_addr, 4);
+	}
+	else if (a->ss_family == AF_INET6)
+	{
+		facts.address.kind = STENO_CLIENT_IPV6;
+		memcpy(facts.address.address, &((const struct sockaddr_in6 *) a)->sin6_addr, 16);
+	}
+}
+
 /* Facts of a client's connection, which never change. */
 static void
 find_client(void)
@@ -315,13 +341,21 @@ find_client(void)
 	if (port->database_name)
 		strlcpy(known.database, port->database_name, NAMEDATALEN);
 	strlcpy(known.role, known.user, NAMEDATALEN);
+	find_address(&port->raddr.addr);
 	if (port->raddr.addr.ss_family == AF_UNIX)
-		strlcpy(known.client, "[local]", sizeof(known.client));
+		strlcpy(facts.client, "[local]", sizeof(facts.client));
 	else if (pg_getnameinfo_all(&port->raddr.addr, port->raddr.salen,
 								host, sizeof(host), service, sizeof(service),
 								NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(known.client, sizeof(known.client),
+		snprintf(facts.client, sizeof(facts.client),
 				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, service);
+}
+
+/* The client's address, as rules want it. */
+const StenoClient *
+steno_session_client(void)
+{
+	return &facts.address;
 }
 
 static void
@@ -331,10 +365,11 @@ find_authentication(void)
 
 	if (MyProcPort == NULL || MyProcPort->hba == NULL)
 		return;
-	strlcpy(known.auth_method, hba_authname(MyProcPort->hba->auth_method),
-			sizeof(known.auth_method));
+	strlcpy(facts.auth_method, hba_authname(MyProcPort->hba->auth_method),
+			sizeof(facts.auth_method));
 	identity = STENO_IDENTITY(MyProcPort);
-	strlcpy(known.identity, identity ? identity : "", sizeof(known.identity));
+	strlcpy(facts.identity, identity ? identity : "", sizeof(facts.identity));
+	steno_leader_publish(&facts);
 }
 
 /* The last thing a session does with its ring. */
@@ -399,12 +434,37 @@ become_producer(uint32 slot)
 		producer->templates[i].needed_until = producer->head;
 	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
 		return;
+	steno_my.mapped = false;
 	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));
 	if (map_again(ring, STENO_PAGE, &steno_area.page))
+	{
 		producer->ring = &steno_area.page;
+		steno_my.mapped = true;
+	}
 	if (producer->size <= STENO_NEAR_DATA &&
 		map_again(producer->data, producer->size, steno_area.data))
 		producer->data = steno_area.data;
+}
+
+/*
+ * A parallel worker: whose statement it is at work for, and what it shares with
+ * that session.
+ */
+STENO_COLD static void
+join_leader(void)
+{
+	StenoLeader leader;
+
+	steno_leader_find(&leader, &facts);
+	steno_my.worker = true;
+	steno_my.statement = leader.statement;
+	steno_my.outside = leader.depth + 1;
+	if (leader.start == 0)
+		return;
+	snprintf(leader_session, sizeof(leader_session), "%" INT64_MODIFIER "x.%x",
+			 (int64) timestamptz_to_time_t(leader.start), leader.pid);
+	if (leader.substatement > 0)
+		snprintf(leader_substatement, sizeof(leader_substatement), "%u", leader.substatement);
 }
 
 /*
@@ -419,10 +479,9 @@ steno_session_attach(void)
 
 	if (MyProc == NULL || proc_exit_inprogress)
 		return false;
-	if (!steno_active() || !IsUnderPostmaster || IsParallelWorker() ||
-		MyBackendType == B_AUTOVAC_WORKER)
+	if (!steno_active() || !IsUnderPostmaster)
 	{
-		steno_my.state = STENO_DEAD;	/* a parallel query is its leader's record */
+		steno_my.state = STENO_DEAD;
 		return false;
 	}
 	slot = STENO_MY_SLOT;
@@ -433,6 +492,7 @@ steno_session_attach(void)
 	}
 	become_producer(slot);
 	steno_my.client = MyBackendType == B_BACKEND;
+	steno_my.outside = steno_my.client;
 	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	STENO_STORE(ring->inflight.announced, 0);
@@ -442,8 +502,17 @@ steno_session_attach(void)
 	ring->leaving = 0;
 	ring->owner_start = MyStartTimestamp;
 	atomic_store(&ring->owner, (uint32) MyProcPid);
-	find_client();
 	steno_settings_baseline();
+	if (IsParallelWorker())
+	{
+		join_leader();
+		steno_settings_inherit();
+	}
+	else
+	{
+		find_client();
+		steno_leader_publish(&facts);
+	}
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
 	on_shmem_exit(session_end, (Datum) 0);
 	steno_my.state = STENO_READY;

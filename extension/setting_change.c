@@ -59,6 +59,9 @@ static struct config_generic *variables[STENO_SETTINGS_MOST];
 /* Writer 0's count when we last found that we wait for it. */
 static uint32 waited_for;
 
+/* We have values of our leader's session, which can wait for nothing. */
+static bool inherited;
+
 /*
  * Those that need a restart cannot change; what applications say of themselves
  * (steno.app_user) stands in every record.
@@ -160,6 +163,24 @@ steno_settings_baseline(void)
 	steno_settings_adopt(&steno_control->wanted);
 	memset(of_session, 0, sizeof(of_session));
 	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+/*
+ * A parallel worker starts from the values of its leader's session, whose changes
+ * the leader has recorded.
+ */
+void
+steno_settings_inherit(void)
+{
+	int			i;
+
+	for (i = 0; i < (int) lengthof(settings); i++)
+		if (watched(i) && !from_server(i))
+		{
+			current_value(i, in_force[i]);
+			of_session[i] = true;
+			inherited = true;
+		}
 }
 
 /*
@@ -310,13 +331,14 @@ record_changes(bool failing)
 	if (steno_my.settings_dirty == STENO_SETTINGS_WAITING && generation == waited_for)
 		return;
 	compare(&c);
-	if (c.unpublished && !c.own)
+	if (c.unpublished && !c.own && !inherited)
 	{
 		steno_my.settings_dirty = STENO_SETTINGS_WAITING;
 		waited_for = generation;
 		return;
 	}
 	steno_my.settings_dirty = STENO_SETTINGS_SAME;
+	inherited = false;
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{
 		if (!c.changed[i])

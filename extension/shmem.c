@@ -27,6 +27,7 @@
 
 #include "compat.h"
 #include "key.h"
+#include "leader.h"
 #include "ring_folder.h"
 
 StenoControl *steno_control;
@@ -157,6 +158,7 @@ request_shmem(void)
 	if (previous_request)
 		previous_request();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(StenoControl)));
+	steno_leader_request_shmem();
 }
 
 /* The setting that keeps errors from us would keep the warning from the log. */
@@ -200,6 +202,7 @@ startup_shmem(void)
 	}
 	for (i = 0; i < STENO_WAITS; i++)
 		steno_wait_events[i] = steno_new_wait_event(wait_names[i]);
+	steno_leader_create_shmem();
 	steno_settings_publish();
 	steno_rules_load();
 	if (steno_rings.file == NULL)

@@ -519,7 +519,8 @@ record_raised(void)
 	/* the outer statements fail with the same message */
 	if (raised_query)
 		(void) steno_secret_hide_message(raised_query, strlen(raised_query), raised_message);
-	if (raised_query == NULL || steno_my.level == NULL || !takes_nested(STENO_CLASS_ERROR) ||
+	/* a parallel worker's error is raised again in its leader, which records this one */
+	if (raised_query == NULL || steno_my.level == NULL || steno_my.worker || !takes_nested(STENO_CLASS_ERROR) ||
 		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
 		return;
 	steno_session_failing(InvalidOid);

@@ -185,6 +185,17 @@ steno_enter_top(QueryDesc *query)
 	steno_enter(&steno_top_level, query, NULL, 0);
 }
 
+/*
+ * A nested statement runs that may launch parallel workers, unless it runs in the
+ * leader of others, which may ask at any time.
+ */
+static inline void
+steno_may_launch(const StenoStatement *s)
+{
+	if (!IsInParallelMode())
+		steno_my.launch = (StenoLaunch) {s->substatement, s->depth};
+}
+
 static inline void
 steno_leave(StenoLevel *l)
 {

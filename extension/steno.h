@@ -27,6 +27,7 @@
  *		audit_role.c, .h	object auditing: what steno.role has a privilege of
  *		setting_change.c	changes of our own settings
  *		session.c			connect, disconnect, and what is known of a session
+ *		leader.h, .c		parallel workers and their leaders
  *		record.c			a record, encoded in place in the ring
  *		writer.c			the background workers that write the trail
  *		seal.c				seals of the trail, the signing key
@@ -492,6 +493,7 @@ extern char *steno_rules_redact(uint32 tag, const char *text, size_t len);
 extern void steno_settings_record(void);
 extern void steno_settings_record_failing(void);
 extern void steno_settings_baseline(void);
+extern void steno_settings_inherit(void);
 extern void steno_settings_publish(void);
 extern int	steno_settings_configured(const char **pairs);
 extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));

@@ -87,6 +87,16 @@ statements(void)
 	return steno_my.statement - steno_my.transaction_base;
 }
 
+/*
+ * Autovacuum's transactions have a record when user code has run a statement in
+ * them.
+ */
+STENO_COLD static bool
+is_of_autovacuum(void)
+{
+	return MyBackendType == B_AUTOVAC_WORKER && statements() == 0;
+}
+
 /* The present transaction, which has an id, has ended. */
 STENO_HOT void
 steno_transaction_record(XactEvent event)
@@ -97,6 +107,8 @@ steno_transaction_record(XactEvent event)
 	const char *gid = NULL;
 	TimestampTz start = GetCurrentTransactionStartTimestamp();
 
+	if (unlikely(!steno_my.client) && is_of_autovacuum())
+		return;
 	if (!steno_session_ready())
 		return;
 	describe_session();
@@ -130,7 +142,7 @@ steno_transaction_record(XactEvent event)
 STENO_COLD void
 steno_transaction_ending(void)
 {
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && steno_session_ready() &&
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
 		steno_class_logged(STENO_CLASS_TRANSACTION))
 		steno_session_check(InvalidOid);
 }

@@ -472,13 +472,15 @@ nested_utility(UTILITY_ARGS)
 	Node	   *statement = plan->utilityStmt;
 	StenoStatement s;
 	StenoAccess few[STENO_FEW_RELATIONS];
+	StenoLaunch before = steno_my.launch;
 	StenoLevel	l;
 
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement),
-				steno_my.level ? steno_my.level->inside : 0,
+				steno_my.level ? steno_my.level->inside : steno_my.outside,
 				steno_my.level && steno_my.level->forces);
 	enter_utility(&l, &s, statement, few);
+	steno_may_launch(&s);
 	PG_TRY();
 	{
 		call_utility(UTILITY_PASS);
@@ -487,10 +489,12 @@ nested_utility(UTILITY_ARGS)
 	}
 	PG_CATCH();
 	{
+		steno_my.launch = before;
 		steno_fail(&l);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	steno_my.launch = before;
 	leave_utility(&l, tree_after(&l, statement), completion);
 }
 

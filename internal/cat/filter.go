@@ -43,7 +43,7 @@ func (o *FilterFlags) Add(cmd *cobra.Command) {
 	f.StringSliceVarP(&o.Databases, "database", "d", nil, "only these `databases`")
 	f.StringSliceVarP(&o.Applications, "application", "a", nil, "only these `application` names")
 	f.StringSliceVar(&o.Clients, "client", nil, "only these client `addresses`, with or without port, or networks such as 10.0.0.0/8, or [local]")
-	f.StringSliceVar(&o.Sessions, "session", nil, "only these `sessions`")
+	f.StringSliceVar(&o.Sessions, "session", nil, "only these `sessions`, with their parallel workers")
 	f.StringSliceVar(&o.Classes, "class", nil, "only these `classes` of statements: read, write, ddl, role ...")
 	f.StringSliceVar(&o.Kinds, "kind", nil, "only these `kinds` of records: statement, connect, auth_failed, setting ...")
 	f.StringSliceVar(&o.Commands, "command", nil, "only these `commands`, by their first words: SELECT, \"CREATE TABLE\", DROP")
@@ -134,7 +134,9 @@ func (o *FilterFlags) Filter(now time.Time) (*Filter, error) {
 		}
 	}
 	if len(o.Sessions) > 0 {
-		f.sessions = append(f.sessions, func(s *trail.Session) bool { return slices.Contains(o.Sessions, s.ID().String()) })
+		f.sessions = append(f.sessions, func(s *trail.Session) bool {
+			return slices.Contains(o.Sessions, s.ID().String()) || slices.Contains(o.Sessions, s.ClientID().String())
+		})
 	}
 	if err := f.clients(o.Clients); err != nil {
 		return nil, err

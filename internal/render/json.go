@@ -170,7 +170,12 @@ func appendContext(dst []byte, s *trail.Session) []byte {
 	dst = appendField(dst, "app_context", s.Fact(trail.KeyAppContext))
 	dst = appendField(dst, "database", s.Fact(trail.KeyDatabase))
 	dst = appendField(dst, "application", s.Fact(trail.KeyApplication))
-	return appendField(dst, "client", s.Fact(trail.KeyClient))
+	dst = appendField(dst, "client", s.Fact(trail.KeyClient))
+	dst = appendField(dst, "leader", s.Fact(trail.KeyLeader))
+	if n, err := strconv.ParseUint(string(s.Fact(trail.KeyLeaderSubstatement)), 10, 32); err == nil {
+		dst = appendNumber(dst, "leader_substatement", n)
+	}
+	return dst
 }
 
 func appendShape(dst []byte, s *trail.Shape) []byte {

@@ -113,7 +113,7 @@ const (
 	pgauditSame = 2 // the one of the line before
 )
 
-// pgauditHeader is the length of: start of the session, process id, statement
+// pgauditHeader is the length of: start of the client's session, process id, statement
 // number, marks.
 const pgauditHeader = 8 + 4 + 8 + 1
 
@@ -136,9 +136,9 @@ func (f *pgauditFormat) Append(dst []byte, r *trail.Record) []byte {
 	if !ends && !pgauditSees(r) {
 		return dst
 	}
-	from := len(dst)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Session.Start))
-	dst = binary.LittleEndian.AppendUint32(dst, r.Session.PID)
+	from, client := len(dst), r.Session.ClientID()
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(client.Start))
+	dst = binary.LittleEndian.AppendUint32(dst, client.PID)
 	dst = binary.LittleEndian.AppendUint64(dst, r.Statement)
 	if ends {
 		return append(dst, pgauditEnds)

@@ -119,6 +119,9 @@ func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.on(append(dst, ' '), dim)
 	dst = r.Session.ID().Append(append(dst, '['))
+	if leader := r.Session.Fact(trail.KeyLeader); len(leader) > 0 {
+		dst = appendSafe(append(dst, " of "...), leader)
+	}
 	if r.Seq != 0 {
 		dst = strconv.AppendUint(append(dst, ' '), r.Seq, 10)
 	}

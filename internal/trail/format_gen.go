@@ -136,16 +136,18 @@ var namesClass = [...]string{
 type Key uint8
 
 const (
-	KeyBackendType Key = 1  // kind of process, as pg_stat_activity.backend_type has it
-	KeyUser        Key = 2  // session user
-	KeyDatabase    Key = 3  // database
-	KeyRole        Key = 4  // current role, when it is not the session user
-	KeyApplication Key = 5  // application_name
-	KeyAppUser     Key = 6  // end user of a pooled connection, as the application named it
-	KeyClient      Key = 7  // client's address and port, address:port or [address]:port; [local] for a Unix socket
-	KeyAuthMethod  Key = 8  // authentication method, as pg_hba.conf names it
-	KeyIdentity    Key = 9  // authenticated identity
-	KeyAppContext  Key = 10 // what the application says of its statements, such as a request number
+	KeyBackendType        Key = 1  // kind of process, as pg_stat_activity.backend_type has it
+	KeyUser               Key = 2  // session user
+	KeyDatabase           Key = 3  // database
+	KeyRole               Key = 4  // current role, when it is not the session user
+	KeyApplication        Key = 5  // application_name
+	KeyAppUser            Key = 6  // end user of a pooled connection, as the application named it
+	KeyClient             Key = 7  // client's address and port, address:port or [address]:port; [local] for a Unix socket
+	KeyAuthMethod         Key = 8  // authentication method, as pg_hba.conf names it
+	KeyIdentity           Key = 9  // authenticated identity
+	KeyAppContext         Key = 10 // what the application says of its statements, such as a request number
+	KeyLeader             Key = 11 // of a parallel worker: the session whose statement it executes a part of
+	KeyLeaderSubstatement Key = 12 // of a parallel worker: that statement's substatement number, when a function runs it
 )
 
 var namesKey = [...]string{
@@ -159,6 +161,8 @@ var namesKey = [...]string{
 	8:  "auth_method",
 	9:  "identity",
 	10: "app_context",
+	11: "leader",
+	12: "leader_substatement",
 }
 
 // Access is a bit of the access that a relation got.

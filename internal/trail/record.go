@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"io"
@@ -119,6 +120,27 @@ func (s *Session) Fact(k Key) []byte { return s.facts[k] }
 
 // ID is what identifies the session.
 func (s *Session) ID() SessionID { return SessionID{s.Start, s.PID} }
+
+// Leader is the session whose statement a parallel worker executes a part of, to
+// the second of its start.
+func (s *Session) Leader() (id SessionID, ok bool) {
+	start, pid, found := bytes.Cut(s.Fact(KeyLeader), []byte("."))
+	seconds, err := strconv.ParseInt(string(start), 16, 40)
+	n, err2 := strconv.ParseUint(string(pid), 16, 32)
+	if !found || err != nil || err2 != nil {
+		return SessionID{}, false
+	}
+	return SessionID{Start: (seconds - epoch) * 1e6, PID: uint32(n)}, true
+}
+
+// ClientID is the session of the client whose statements the records belong to, to
+// the second of its start: that of a parallel worker's leader.
+func (s *Session) ClientID() SessionID {
+	if leader, ok := s.Leader(); ok {
+		return leader
+	}
+	return SessionID{Start: floorDiv(s.Start, 1e6) * 1e6, PID: s.PID}
+}
 
 // SessionID identifies a session across restarts of the server.
 type SessionID struct {

@@ -159,7 +159,7 @@ func (c *checker) items(f *finding) {
 			continue
 		}
 		f.spans = append(f.spans, span{b.SessionID(i), o})
-		if t := string(b.SessionAt(i).Fact(trail.KeyBackendType)); t == trail.WriterBackendType || t == trail.RecoverBackendType {
+		if t := string(b.SessionAt(i).Fact(trail.KeyBackendType)); !disconnects(t) {
 			f.ended = append(f.ended, b.SessionID(i))
 			f.recovered = f.recovered || t == trail.RecoverBackendType
 		}
@@ -172,6 +172,12 @@ func (c *checker) items(f *finding) {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
 			Reason: fmt.Sprintf("block %d: times in the header are not those of its records", h.Number)})
 	}
+}
+
+// disconnects says whether a session of a process of this kind ends with a
+// disconnect record. Background processes have no connection.
+func disconnects(backendType string) bool {
+	return backendType == "" || backendType == "client backend" || backendType == "walsender"
 }
 
 // seal takes a record that is a seal.
