@@ -1,6 +1,6 @@
 /*
  * core/redact.c
- *		Where the secrets of a text are: a lexer for SQL, and the rules.
+ *		Where the secrets of a text are: the rules.
  *
  * A text is a sequence of tokens, and the contents of a literal are a text again: the
  * SQL of EXECUTE, a function's body, a connection string, or prose.  What looks
@@ -26,437 +26,55 @@
 
 #include <string.h>
 
-#define WORD_MAX 63
+#include "redact_lex.h"
 
-typedef enum TokenType
-{
-	END,
-	WORD,						/* also a number */
-	NAME,						/* in double quotes */
-	LITERAL,
-	CHARACTER
-} TokenType;
-
-typedef struct Token
-{
-	TokenType	type;
-	int			c;				/* CHARACTER */
-	bool		closed;			/* LITERAL, NAME: has its closing quote */
-	bool		attached;		/* LITERAL: a word goes on right behind it */
-	uint8_t		quoting;		/* LITERAL */
-	size_t		from;
-	size_t		to;
-	size_t		body;			/* LITERAL, NAME: between its quotes */
-	size_t		body_end;
-	uint32_t	len;			/* of word */
-	char		word[WORD_MAX + 1]; /* in small letters; of a long one, the end */
-} Token;
-
-/* What is the same for all texts in a text. */
-typedef struct Search
-{
-	const char *text;
-	bool		standard_strings;
-	StenoSecretFound found;
-	void	   *arg;
-} Search;
-
-/* How a text is read. */
-typedef enum Language
-{
-	SQL,
-	STRING,						/* connection string or prose */
-	CODE						/* the same, of a function in another language */
-} Language;
-
-/* One text: the whole, or the contents of a literal. */
-typedef struct Text
-{
-	const Search *search;
-	const char *text;			/* of search */
-	Language	language;
-	size_t		begin;
-	size_t		at;
-	size_t		end;
-	int			before;			/* the character before at */
-	int			depth;
-	int			layers;
-	uint8_t		layer[STENO_REDACT_DEPTH + 1];
-
-	/* the present statement */
-	uint32_t	tokens;
-	uint32_t	altered;		/* tokens behind CREATE or ALTER; 0: none */
-	bool		roles;			/* ... ROLE, USER, GROUP */
-	bool		updates;		/* INSERT, UPDATE, MERGE */
-	bool		sets;			/* SET, but not of those */
-	bool		hide_rest;
-	uint32_t	parentheses;
-	uint32_t	call;			/* parentheses of a call whose literals are hidden; 0: none */
-	uint32_t	options;		/* the same of OPTIONS */
-	uint32_t	config;			/* the same of set_config */
-
-	/* what the next token means */
-	bool		named;			/* after a name like password */
-	bool		weakly;			/* after an option's name */
-	bool		assigned;		/* and an = or TO */
-	bool		program;		/* after PROGRAM */
-	bool		opens_call;		/* a parenthesis would begin a call ... */
-	bool		opens_options;
-	bool		opens_config;
-	bool		again;			/* after a hidden literal, which may go on */
-	bool		config_secret;	/* the setting has a secret name */
-	int			before_name;	/* the byte before the last word */
-} Text;
-
-/* ---- characters ---- */
-
-static int
-escaped(int c)
-{
-	switch (c)
-	{
-		case 'n':
-			return '\n';
-		case 't':
-			return '\t';
-		case 'r':
-			return '\r';
-		case 'b':
-			return '\b';
-		case 'f':
-			return '\f';
-		default:
-			return c;
-	}
-}
-
-int
-steno_redact_read(const char *text, size_t end, size_t *at, const uint8_t *layer, int layers)
-{
-	size_t		next;
-	int			c;
-
-	while (layers > 0 && layer[layers - 1] == STENO_PLAIN)
-		layers--;
-	if (layers == 0)
-		return *at < end ? (unsigned char) text[(*at)++] : -1;
-	c = steno_redact_read(text, end, at, layer, layers - 1);
-	if (c == '\'')
-	{
-		next = *at;
-		if (steno_redact_read(text, end, &next, layer, layers - 1) == '\'')
-			*at = next;
-	}
-	else if (c == '\\' && layer[layers - 1] == STENO_ESCAPED)
-	{
-		c = steno_redact_read(text, end, at, layer, layers - 1);
-		return c < 0 ? '\\' : escaped(c);
-	}
-	return c;
-}
-
-/* The character at *at, which moves behind it; most stand for themselves in any layer. */
-static inline int
-read_at(const Text *t, size_t *at)
-{
-	if (*at < t->end)
-	{
-		int			c = (unsigned char) t->text[*at];
-
-		if ((c != '\'' && c != '\\') || t->layers == 0)
-		{
-			++*at;
-			return c;
-		}
-	}
-	return steno_redact_read(t->text, t->end, at, t->layer, t->layers);
-}
-
-/* The next character, which is passed. */
-static inline int
-take(Text *t)
-{
-	return t->before = read_at(t, &t->at);
-}
-
-/* The next character but n. */
-static inline int
-peek(const Text *t, int n)
-{
-	size_t		at = t->at;
-	int			c;
-
-	do
-		c = read_at(t, &at);
-	while (n-- > 0);
-	return c;
-}
-
-static inline bool
-starts_word(int c)
-{
-	return steno_redact_is_word(c);
-}
-
-static inline bool
-continues_word(int c)
-{
-	return steno_redact_is_word(c) || c == '$';
-}
-
-/* ---- the lexer ---- */
-
-static void
-skip_line(Text *t)
-{
-	int			c;
-
-	do
-		c = take(t);
-	while (c >= 0 && c != '\n' && c != '\r');
-}
-
-/* Behind a comment whose opening is next; comments nest. */
-static void
-skip_comment(Text *t)
-{
-	uint32_t	depth = 0;
-	int			c;
-
-	while ((c = take(t)) >= 0)
-	{
-		if (c == '/' && peek(t, 0) == '*')
-		{
-			take(t);
-			depth++;
-		}
-		else if (c == '*' && peek(t, 0) == '/')
-		{
-			take(t);
-			if (--depth == 0)
-				return;
-		}
-	}
-}
-
-static void
-skip_blanks(Text *t)
-{
-	for (;;)
-	{
-		int			c = peek(t, 0);
-
-		if (steno_redact_is_space(c))
-			take(t);
-		else if (t->language == SQL && c == '-' && peek(t, 1) == '-')
-			skip_line(t);
-		else if (t->language == SQL && c == '/' && peek(t, 1) == '*')
-			skip_comment(t);
-		else
-			return;
-	}
-}
-
-static void
-add_to_word(Token *token, int c)
-{
-	if (token->len == WORD_MAX)
-	{
-		/* names that count are shorter than half of it */
-		memmove(token->word, token->word + WORD_MAX / 2, WORD_MAX - WORD_MAX / 2);
-		token->len = WORD_MAX - WORD_MAX / 2;
-	}
-	token->word[token->len++] = (char) (c >= 'A' && c <= 'Z' ? c | 0x20 : c);
-	token->word[token->len] = '\0';
-}
-
-/* What stands in quotes, whose opening one has been passed. */
-static void
-read_quoted(Text *t, Token *token, int quote, bool backslashes, bool doubled)
-{
-	token->body = t->at;
-	token->closed = false;
-	for (;;)
-	{
-		int			c;
-
-		token->body_end = t->at;
-		c = take(t);
-		if (c < 0)
-			break;
-		if (c == '\\' && backslashes)
-			take(t);
-		else if (c == quote)
-		{
-			if (!doubled || peek(t, 0) != quote)
-			{
-				token->closed = true;
-				break;
-			}
-			take(t);
-		}
-		else if (token->type == NAME)
-			add_to_word(token, c);
-	}
-	token->to = t->at;
-}
-
-static void
-read_literal(Text *t, Token *token, bool backslashes)
-{
-	token->type = LITERAL;
-	token->quoting = backslashes ? STENO_ESCAPED : STENO_QUOTED;
-	/* a connection string has no doubled quotes, but what is SQL in disguise has */
-	read_quoted(t, token, '\'', backslashes, true);
-	token->attached = token->closed && starts_word(peek(t, 0));
-}
-
-/* A dollar has been passed: is it that of a literal?  Then read it. */
-static bool
-read_dollar(Text *t, Token *token)
-{
-	const char *text = t->text;
-	size_t		tag = t->at;
-	size_t		at = tag;
-	size_t		len;
-
-	if (at < t->end && text[at] >= '0' && text[at] <= '9')
-		return false;
-	while (at < t->end && steno_redact_is_word((unsigned char) text[at]))
-		at++;
-	if (at == t->end || text[at] != '$')
-		return false;
-	len = ++at - tag;			/* with the closing dollar, without the first */
-	token->type = LITERAL;
-	token->quoting = STENO_PLAIN;
-	token->closed = false;
-	token->attached = false;
-	token->body = at;
-	for (;;)
-	{
-		const char *dollar = memchr(text + at, '$', t->end - at);
-
-		if (dollar == NULL)
-		{
-			token->body_end = t->at = t->end;
-			break;
-		}
-		at = (size_t) (dollar - text) + 1;
-		if (t->end - at >= len && memcmp(text + at, text + tag, len) == 0)
-		{
-			token->body_end = at - 1;
-			token->closed = true;
-			t->at = at + len;
-			break;
-		}
-	}
-	t->before = '$';
-	token->to = t->at;
-	return true;
-}
-
-/* A word, or a literal with a letter before its quote; the first character is next. */
-static void
-read_word(Text *t, Token *token)
-{
-	char		letter;
-
-	token->type = WORD;
-	while (continues_word(peek(t, 0)))
-		add_to_word(token, take(t));
-	token->to = t->at;
-	if (t->language != SQL || token->len != 1)
-		return;
-	letter = token->word[0];
-	if (letter == 'u' && peek(t, 0) == '&' && (peek(t, 1) == '\'' || peek(t, 1) == '"'))
-	{
-		take(t);
-		if (take(t) == '\'')
-			read_literal(t, token, false);
-		else
-		{
-			token->type = NAME;
-			token->len = 0;
-			read_quoted(t, token, '"', false, true);
-		}
-	}
-	else if (strchr("ebxn", letter) != NULL && peek(t, 0) == '\'')
-	{
-		take(t);
-		read_literal(t, token, letter == 'e' || (letter == 'n' && !t->search->standard_strings));
-	}
-}
-
-static void
-next_token(Text *t, Token *token)
-{
-	int			before;
-	int			c;
-
-	skip_blanks(t);
-	before = t->before;
-	token->from = t->at;
-	token->len = 0;
-	token->word[0] = '\0';
-	c = peek(t, 0);
-	if (starts_word(c))
-	{
-		read_word(t, token);
-		return;
-	}
-	token->type = c < 0 ? END : CHARACTER;
-	token->c = take(t);
-	token->to = t->at;
-	/* the apostrophe in a word of prose opens nothing */
-	if (c == '\'' && (t->language == SQL || !continues_word(before)))
-		read_literal(t, token, t->language != SQL || !t->search->standard_strings);
-	else if (c == '"' && t->language == SQL)
-	{
-		token->type = NAME;
-		read_quoted(t, token, '"', false, true);
-	}
-	else if (c == '$' && t->language == SQL)
-		read_dollar(t, token);
-}
+/* No name is longer in PostgreSQL. */
+#define NAME_MOST 63
 
 /* ---- names ---- */
 
 static inline bool
-is(const Token *token, const char *word)
-{
-	return token->word[0] == word[0] && strcmp(token->word, word) == 0;
-}
-
-static bool
-ends(const Token *token, const char *word)
+is(const Text *t, const Token *token, const char *word)
 {
 	size_t		n = strlen(word);
 
-	return token->len >= n && memcmp(token->word + token->len - n, word, n) == 0;
+	return token->body_end - token->body == n && steno_redact_same(t->text + token->body, word, n);
+}
+
+static inline bool
+ends(const Text *t, const Token *token, const char *word)
+{
+	size_t		n = strlen(word);
+
+	return token->body_end - token->body >= n && steno_redact_same(t->text + token->body_end - n, word, n);
 }
 
 static bool
-is_one_of(const Token *token, const char *const *words)
+is_one_of(const Text *t, const Token *token, const char *const *words)
 {
+	int			c = token->body_end > token->body ? t->text[token->body] | 0x20 : 0;
+
 	for (; *words != NULL; words++)
-		if (is(token, *words))
+		if (c == (*words)[0] && is(t, token, *words))
 			return true;
 	return false;
 }
 
 /* A name that means a secret wherever it stands. */
 static bool
-is_strong(const Token *token)
+is_strong(const Text *t, const Token *token)
 {
-	switch (token->len > 0 ? token->word[token->len - 1] : 0)
+	if (token->body_end == token->body || token->body_end - token->body > NAME_MOST)
+		return false;
+	switch (t->text[token->body_end - 1] | 0x20)
 	{
 		case 'd':
-			return ends(token, "password") || ends(token, "passwd") || ends(token, "pwd") ||
-				ends(token, "passphrase_command");
+			return ends(t, token, "password") || ends(t, token, "passwd") || ends(t, token, "pwd") ||
+				ends(t, token, "passphrase_command");
 		case 'e':
-			return ends(token, "passphrase");
+			return ends(t, token, "passphrase");
 		case 't':
-			return ends(token, "secret");
+			return ends(t, token, "secret");
 		default:
 			return false;
 	}
@@ -464,24 +82,31 @@ is_strong(const Token *token)
 
 /* One that does so among the options of a server or a user mapping. */
 static bool
-is_weak(const Token *token)
+is_weak(const Text *t, const Token *token)
 {
-	return ends(token, "token") || ends(token, "_key") || ends(token, "apikey") || ends(token, "credential") ||
-		ends(token, "credentials") || is(token, "key") || is(token, "pass") || is(token, "passcode");
+	return ends(t, token, "token") || ends(t, token, "_key") || ends(t, token, "apikey") ||
+		ends(t, token, "credential") || ends(t, token, "credentials") || is(t, token, "key") ||
+		is(t, token, "pass") || is(t, token, "passcode");
 }
 
 /* A function whose literal arguments are hidden: those of pgcrypto. */
 static bool
-is_call(const Token *token)
+is_call(const Text *t, const Token *token)
 {
 	static const char *const functions[] = {
 		"crypt", "digest", "hmac", "encrypt", "decrypt", "encrypt_iv", "decrypt_iv", NULL
 	};
+	size_t		len = token->body_end - token->body;
+	size_t		i;
 
-	if (strchr("cdehp", token->word[0]) == NULL)
+	if (is_one_of(t, token, functions))
+		return true;
+	if (len < 9 || len > NAME_MOST || !steno_redact_same(t->text + token->body, "pgp_", 4))
 		return false;
-	return is_one_of(token, functions) ||
-		(strncmp(token->word, "pgp_", 4) == 0 && strstr(token->word, "crypt") != NULL);
+	for (i = token->body + 4; i + 5 <= token->body_end; i++)
+		if (steno_redact_same(t->text + i, "crypt", 5) && (i + 5 == token->body_end || t->text[i + 5] == '_'))
+			return true;
+	return false;
 }
 
 /* ---- what is found ---- */
@@ -516,8 +141,18 @@ bare_end(Text *t, const char *ends_too)
 {
 	for (;;)
 	{
-		int			c = peek(t, 0);
+		size_t		at = t->at;
+		int			c;
 
+		while (word_continues(t, at))
+			at++;
+		if (at > t->at)
+		{
+			t->search->work += at - t->at;
+			t->before = (unsigned char) t->text[at - 1];
+			t->at = at;
+		}
+		c = peek(t, 0);
 		if (c < 0 || steno_redact_is_space(c) || (c != 0 && c < 0x80 && strchr(ends_too, c) != NULL))
 			return t->at;
 		take(t);
@@ -566,13 +201,13 @@ at_key(Text t)
 {
 	bool		word = false;
 
-	skip_blanks(&t);
+	steno_redact_skip_blanks(&t);
 	while (steno_redact_is_word(peek(&t, 0)))
 	{
 		take(&t);
 		word = true;
 	}
-	skip_blanks(&t);
+	steno_redact_skip_blanks(&t);
 	return peek(&t, 0) == (word ? '=' : -1);
 }
 
@@ -590,14 +225,14 @@ hide_value(Text *t, bool in_uri)
 	size_t		to;
 
 	if (!in_uri)
-		skip_blanks(t);
+		steno_redact_skip_blanks(t);
 	from = to = t->at;
 	if (!in_uri && peek(t, 0) == '\'')
 	{
 		Token		quoted = {.type = LITERAL};
 
 		take(t);
-		read_quoted(t, &quoted, '\'', true, false);
+		steno_redact_read_quoted(t, &quoted, '\'', true, false);
 		to = quoted.to;
 		closed = quoted.closed;
 		if (is_placeholder(text + quoted.body, quoted.body_end - quoted.body))
@@ -616,7 +251,7 @@ hide_value(Text *t, bool in_uri)
 		while (!at_key(*t))
 		{
 			pieces = true;
-			skip_blanks(t);
+			steno_redact_skip_blanks(t);
 			to = bare_end(t, "");
 		}
 	}
@@ -684,13 +319,13 @@ language_of(Text t, uint8_t quoting)
 	int			c;
 
 	t.language = SQL;
-	skip_blanks(&t);
+	steno_redact_skip_blanks(&t);
 	c = peek(&t, 0);
 	if (c == '(' || c == '#' || c == ';' || (c == '<' && peek(&t, 1) == '<'))
 		return SQL;
-	next_token(&t, &token);
-	skip_blanks(&t);
-	if (token.type == WORD && is_one_of(&token, begins) && peek(&t, 0) != '=' && peek(&t, 0) != ':')
+	steno_redact_next_token(&t, &token);
+	steno_redact_skip_blanks(&t);
+	if (token.type == WORD && is_one_of(&t, &token, begins) && peek(&t, 0) != '=' && peek(&t, 0) != ':')
 		return SQL;
 	if (quoting != STENO_PLAIN || peek(&t, 0) == '=')
 		return STRING;
@@ -703,11 +338,11 @@ look_into(Text *t, const Token *token)
 {
 	Text		inner = {
 		.search = t->search, .text = t->text, .begin = token->body, .at = token->body,
-		.end = token->body_end, .before = ' ',
+		.end = token->body_end, .before = ' ', .escaped = t->escaped || token->quoting == STENO_ESCAPED,
 		.depth = t->depth + 1, .layers = t->layers
 	};
 
-	if (!steno_redact_suspect(t->text + inner.at, inner.end - inner.at))
+	if (trigger_from(t->search, token->body) >= token->body_end)
 		return;					/* nearly all */
 	if (inner.depth > STENO_REDACT_DEPTH)
 	{
@@ -726,12 +361,7 @@ look_into(Text *t, const Token *token)
 static bool
 names_secret(const Text *t, const Token *literal)
 {
-	Token		name = {.type = NAME};
-	size_t		at;
-
-	for (at = literal->body; at < literal->body_end; at++)
-		add_to_word(&name, (unsigned char) t->text[at]);
-	return is_strong(&name);
+	return is_strong(t, literal);
 }
 
 static void
@@ -758,50 +388,55 @@ is_bare_secret(const Text *t, const Token *token)
 {
 	static const char *const others[] = {"null", "to", "default", "set", NULL};
 
-	if (t->language != SQL || !t->named || (token->type == WORD && is_one_of(token, others)))
+	if (t->language != SQL || !t->named || (token->type == WORD && is_one_of(t, token, others)))
 		return false;
 	return t->assigned ? t->sets : t->roles;
+}
+
+/* Does the word have a trigger in it? */
+static inline bool
+is_special(const Text *t, const Token *token)
+{
+	return t->search->thorough || trigger_from(t->search, token->from) < token->to;
 }
 
 static void
 take_word(Text *t, const Token *token)
 {
-	static const char *const roles[] = {"role", "user", "group", NULL};
-	static const char *const updates[] = {"insert", "update", "merge", NULL};
-	uint32_t	index = t->tokens++;
 	bool		plain = token->type == WORD;
-	bool		strong;
+	bool		role_name = t->role_next;
 	bool		secret = is_bare_secret(t, token);
 
 	/* name TO 'x' */
-	if (plain && t->named && is(token, "to"))
+	if (plain && t->named && is(t, token, "to"))
 	{
 		t->assigned = true;
+		t->altered = t->role_next = false;
 		return;
 	}
 	t->named = t->weakly = t->assigned = t->program = t->again = false;
+	t->opens_call = t->opens_options = t->opens_config = false;
 	if (secret)
 	{
 		hide_bare(t, token);
+		t->altered = t->role_next = false;
 		return;
 	}
-	if (plain && (is(token, "create") || is(token, "alter")))
-		t->altered = index + 1;
-	else if (plain && t->altered > 0 && index == t->altered && is_one_of(token, roles))
-		t->roles = true;
-	else if (plain && is_one_of(token, updates))
-		t->updates = true;
-	else if (plain && is(token, "set"))
-		t->sets = !t->updates;
-	strong = is_strong(token);
-	/* a role may have the name */
-	t->named = strong && !(t->roles && index == t->altered + 1);
-	t->weakly = t->options != 0 && !strong && is_weak(token);
-	t->program = plain && is(token, "program");
-	t->opens_call = is_call(token);
-	t->opens_options = plain && is(token, "options");
-	t->opens_config = is(token, "set_config");
-	t->before_name = token->from > t->begin ? (unsigned char) t->text[token->from - 1] : ' ';
+	if (plain && t->language == SQL)
+		steno_redact_note_word(t, token->from, token->to);
+	else
+		t->altered = t->role_next = false;
+	if (is_special(t, token))
+	{
+		/* a role may have the name */
+		t->named = is_strong(t, token) && !role_name;
+		t->program = plain && is(t, token, "program");
+		t->opens_call = is_call(t, token);
+		t->opens_options = plain && is(t, token, "options");
+		t->opens_config = is(t, token, "set_config");
+		t->before_name = token->from > t->begin ? (unsigned char) t->text[token->from - 1] : ' ';
+	}
+	t->weakly = t->options != 0 && !t->named && is_weak(t, token);
 }
 
 static void
@@ -829,13 +464,6 @@ take_parenthesis(Text *t, bool opens)
 		t->config = 0;
 	if (t->parentheses > 0)
 		t->parentheses--;
-}
-
-static void
-end_statement(Text *t)
-{
-	t->tokens = t->altered = t->parentheses = t->call = t->options = t->config = 0;
-	t->roles = t->updates = t->sets = t->hide_rest = false;
 }
 
 /* Behind a name, what keeps waiting for its value: = := => and %s */
@@ -873,7 +501,7 @@ take_character(Text *t, const Token *token)
 	if (c == '(' || c == ')')
 		take_parenthesis(t, c == '(');
 	else if (c == ';')
-		end_statement(t);
+		steno_redact_end_statement(t);
 	else if (c == ':' && t->language != SQL && peek(t, 0) == '/' && peek(t, 1) == '/')
 	{
 		take(t);
@@ -885,6 +513,40 @@ take_character(Text *t, const Token *token)
 	t->opens_call = t->opens_options = t->opens_config = false;
 }
 
+/* Is no secret expected, whatever comes next? */
+static inline bool
+is_quiet(const Text *t)
+{
+	return !(t->named | t->weakly | t->program | t->again | t->hide_rest |
+			 t->opens_call | t->opens_options | t->opens_config) &&
+		(t->call | t->options | t->config) == 0;
+}
+
+/*
+ * A string ends with a name like password: does CREATE or ALTER ROLE stand closely before?  Of
+ * a string, unlike SQL, the words before are skipped.
+ */
+static bool
+alters_role(const Text *t)
+{
+	const size_t most = 256;
+	size_t		at = t->end - t->begin > most ? t->end - most : t->begin;
+	Text		seen = {.text = t->text};
+
+	while (at < t->end && !seen.roles)
+	{
+		size_t		from = at;
+
+		while (word_continues(t, at))
+			at++;
+		if (at > from)
+			steno_redact_note_word(&seen, from, at);
+		else
+			at++;
+	}
+	return seen.roles;
+}
+
 /* Find the secrets of a text; true: it ends where one should begin. */
 static bool
 search_text(Text *t)
@@ -893,14 +555,17 @@ search_text(Text *t)
 
 	for (;;)
 	{
-		next_token(t, &token);
+		if (is_quiet(t) && !t->search->thorough && !steno_redact_skip_quiet(t))
+			return false;
+		steno_redact_next_token(t, &token);
 		switch (token.type)
 		{
 			case END:
-				return t->hide_rest || (t->named && (t->assigned || t->roles));
+				return t->hide_rest ||
+					(t->named && (t->assigned || t->roles || (t->language != SQL && alters_role(t))));
 			case LITERAL:
 				t->opens_call = t->opens_options = t->opens_config = false;
-				t->tokens++;
+				t->altered = t->role_next = false;
 				take_literal(t, &token);
 				break;
 			case WORD:
@@ -914,12 +579,31 @@ search_text(Text *t)
 	}
 }
 
+static uint64_t
+search(const char *text, size_t len, bool standard_strings, bool thorough, StenoSecretFound found, void *arg)
+{
+	Search		s = {
+		.text = text, .len = len, .standard_strings = standard_strings, .thorough = thorough,
+		.found = found, .arg = arg
+	};
+	Text		t = {.search = &s, .text = text, .language = SQL, .end = len, .before = ' '};
+
+	s.trigger = steno_redact_trigger(text, len, 0);
+	s.work = s.trigger / 16 + 1;
+	search_text(&t);
+	return s.work;
+}
+
 void
 steno_redact_find(const char *text, size_t len, bool standard_strings,
 				  StenoSecretFound found, void *arg)
 {
-	Search		search = {text, standard_strings, found, arg};
-	Text		t = {.search = &search, .text = text, .language = SQL, .end = len, .before = ' '};
+	search(text, len, standard_strings, false, found, arg);
+}
 
-	search_text(&t);
+uint64_t
+steno_redact_work(const char *text, size_t len, bool standard_strings, bool thorough,
+				  StenoSecretFound found, void *arg)
+{
+	return search(text, len, standard_strings, thorough, found, arg);
 }

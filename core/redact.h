@@ -6,8 +6,9 @@
  * SQL at all.  Nothing here fails, allocates, or reads outside of it; the time is
  * linear in its length.
  *
- *		redact_check.c		may there be a secret at all? for every statement
- *		redact.c			the lexer and the rules: where the secrets are
+ *		redact_check.c		triggers: may there be a secret at all? for every statement
+ *		redact_lex.c		the lexer, and what it need not look at
+ *		redact.c			the rules: where the secrets are
  *		redact_write.c		the text, and messages that quote it, without them
  */
 #ifndef STENO_REDACT_H
@@ -62,12 +63,36 @@ extern bool steno_redact_suspect(const char *text, size_t len);
 extern void steno_redact_find(const char *text, size_t len, bool standard_strings,
 							  StenoSecretFound found, void *arg);
 
-/* The length of the text without its secrets, and how many there are. */
-extern size_t steno_redact_measure(const char *text, size_t len, bool standard_strings,
-								   size_t *secrets);
+/*
+ * The same for tests.  thorough: every token is looked at, whether there is a trigger or
+ * not, which finds the same.  Returns how much work it was: a unit is a step of the
+ * lexer, or 16 bytes that are skipped.
+ */
+#define STENO_REDACT_WORK(len) (200 + 30 * (uint64_t) (len))
 
-/* Write it; out has room for what steno_redact_measure said. */
-extern void steno_redact_write(const char *text, size_t len, bool standard_strings, char *out);
+extern uint64_t steno_redact_work(const char *text, size_t len, bool standard_strings, bool thorough,
+								  StenoSecretFound found, void *arg);
+
+/* What is to be replaced; of more secrets than there is room for, only their number is known. */
+#define STENO_CUTS_MOST 32
+
+typedef struct StenoCuts
+{
+	size_t		len;			/* of the text without its secrets */
+	size_t		secrets;
+	struct
+	{
+		size_t		from;
+		size_t		to;
+	}			cut[STENO_CUTS_MOST];
+} StenoCuts;
+
+/* The length of the text without its secrets, and where these are. */
+extern void steno_redact_measure(const char *text, size_t len, bool standard_strings, StenoCuts *cuts);
+
+/* Write what was measured, or as much as there is room for. */
+extern void steno_redact_write(const char *text, size_t len, bool standard_strings, const StenoCuts *cuts,
+							   char *out, size_t room);
 
 /*
  * The secrets of a text, to be looked for in the message of its failure.  With more
@@ -93,7 +118,7 @@ extern size_t steno_redact_message(const StenoSecrets *secrets, const char *mess
 								   char *out, size_t *hidden);
 
 /*
- * For redact.c and redact_write.c: the character at *at of the text, taken out of
+ * For redact_lex.c and redact_write.c: the character at *at of the text, taken out of
  * the given layers of quoting; *at moves behind it.  -1 at the end.
  */
 extern int	steno_redact_read(const char *text, size_t end, size_t *at,

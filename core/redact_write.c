@@ -19,15 +19,16 @@ typedef struct Output
 	const char *text;
 	size_t		done;			/* of text */
 	char	   *out;			/* NULL: only count */
-	size_t		len;
+	size_t		room;
+	size_t		len;			/* of what would be written with enough room */
 	size_t		secrets;
 } Output;
 
 static void
 put(Output *o, const char *bytes, size_t len)
 {
-	if (o->out != NULL && len > 0)
-		memcpy(o->out + o->len, bytes, len);
+	if (o->out != NULL && o->len < o->room && len > 0)
+		memcpy(o->out + o->len, bytes, len < o->room - o->len ? len : o->room - o->len);
 	o->len += len;
 }
 
@@ -42,29 +43,46 @@ replace(void *arg, const StenoSecret *secret)
 	o->secrets++;
 }
 
-static Output
-rewrite(const char *text, size_t len, bool standard_strings, char *out)
+static void
+measure(void *arg, const StenoSecret *secret)
 {
-	Output		o = {text, 0, out, 0, 0};
+	StenoCuts  *cuts = arg;
 
-	steno_redact_find(text, len, standard_strings, replace, &o);
-	put(&o, text + o.done, len - o.done);
-	return o;
-}
-
-size_t
-steno_redact_measure(const char *text, size_t len, bool standard_strings, size_t *secrets)
-{
-	Output		o = rewrite(text, len, standard_strings, NULL);
-
-	*secrets = o.secrets;
-	return o.len;
+	if (cuts->secrets < STENO_CUTS_MOST)
+	{
+		cuts->cut[cuts->secrets].from = secret->from;
+		cuts->cut[cuts->secrets].to = secret->to;
+	}
+	cuts->secrets++;
+	cuts->len -= secret->to - secret->from;
+	cuts->len += STENO_REDACTED_LEN;
 }
 
 void
-steno_redact_write(const char *text, size_t len, bool standard_strings, char *out)
+steno_redact_measure(const char *text, size_t len, bool standard_strings, StenoCuts *cuts)
 {
-	rewrite(text, len, standard_strings, out);
+	cuts->len = len;
+	cuts->secrets = 0;
+	steno_redact_find(text, len, standard_strings, measure, cuts);
+}
+
+void
+steno_redact_write(const char *text, size_t len, bool standard_strings, const StenoCuts *cuts,
+				   char *out, size_t room)
+{
+	Output		o = {.text = text, .out = out, .room = room};
+	size_t		i;
+
+	if (cuts->secrets > STENO_CUTS_MOST)
+		steno_redact_find(text, len, standard_strings, replace, &o);
+	else
+		for (i = 0; i < cuts->secrets && o.len < room; i++)
+		{
+			StenoSecret secret = {.from = cuts->cut[i].from, .to = cuts->cut[i].to};
+
+			replace(&o, &secret);
+		}
+	put(&o, text + o.done, len - o.done);
 }
 
 /* ---- messages ---- */
@@ -185,7 +203,7 @@ hide_message(char *out, size_t *hidden)
 size_t
 steno_redact_message(const StenoSecrets *secrets, const char *message, size_t len, char *out, size_t *hidden)
 {
-	Output		o = {message, 0, out, 0, 0};
+	Output		o = {.text = message, .out = out, .room = SIZE_MAX};
 	size_t		compared = 0;
 	size_t		at = 0;
 

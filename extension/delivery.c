@@ -361,7 +361,7 @@ steno_delivery_end_utility(StenoLevel *l)
 
 /* Its start record was put. */
 STENO_COLD void
-steno_delivery_hold_query(const StenoOpen *o)
+steno_delivery_hold_query(StenoOpen *o)
 {
 	steno_show(&o->s);
 	inside_query(o, steno_delivery_raise);

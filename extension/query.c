@@ -455,6 +455,12 @@ stage_anew(StenoOpen *o)
 	StenoKept	key;
 
 	know_relations(o->query->plannedstmt);
+	if (o->s.text_len > steno_my.producer.max_message && steno_my.log_statement)
+	{
+		/* it would not fit, nor is it worth to be encoded twice */
+		steno_show(&o->s);
+		return;
+	}
 	make_record(o, &record, &values, false, false);
 	if (o->s.objects == NULL && !(o->s.policy & STENO_S_NO_PARAMETERS) && key_of(o, &key))
 		keep_shape(&key, &record, &values);

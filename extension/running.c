@@ -25,7 +25,7 @@
  * will be, as far as that is known.
  */
 STENO_COLD void
-steno_running_record(const StenoStatement *s, StenoRecord *record)
+steno_running_record(StenoStatement *s, StenoRecord *record)
 {
 	steno_fill(record, s);
 	record->kind = STENO_KIND_START;

@@ -30,30 +30,33 @@ scratch(uint64 size)
 }
 
 /*
- * The text without its secrets; it stands until the next record is put.  When
- * there is no memory for it, nothing is left of it.
+ * The text without its secrets, or as much of it as there is room for; it stands until
+ * the next record is put.  When there is no memory for it, nothing is left of it.  *out_len
+ * is the length of all of it.  False: it has no secrets.
  */
-STENO_COLD void
-steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len)
+STENO_COLD bool
+steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len)
 {
-	size_t		secrets;
-	uint64		needed = steno_redact_measure(text, len, standard_conforming_strings, &secrets);
+	StenoCuts	cuts;
 	char	   *p;
 
 	*out = text;
 	*out_len = len;
-	if (secrets == 0)
-		return;
-	p = scratch(needed);
+	steno_redact_measure(text, len, standard_conforming_strings, &cuts);
+	if (cuts.secrets == 0)
+		return false;
+	room = Min(room, cuts.len);
+	p = scratch(room);
 	if (p == NULL)
 	{
 		*out = STENO_REDACTED;
 		*out_len = STENO_REDACTED_LEN;
-		return;
+		return true;
 	}
-	steno_redact_write(text, len, standard_conforming_strings, p);
+	steno_redact_write(text, len, standard_conforming_strings, &cuts, p, room);
 	*out = p;
-	*out_len = needed;
+	*out_len = cuts.len;
+	return true;
 }
 
 static void
@@ -108,7 +111,7 @@ steno_secret_hide(StenoRecord *record)
 	if (record->message)
 		record->message = steno_secret_hide_message(text, len, record->message);
 	if (text && steno_redact_suspect(text, len))
-		steno_secret_hide_text(text, len, &record->text, &record->text_len);
+		steno_secret_hide_text(text, len, PG_UINT64_MAX, &record->text, &record->text_len);
 }
 
 /*
@@ -133,7 +136,7 @@ steno_secret_hide_value(const char *value, char *out)
 	if (literal == NULL)
 		return;
 	snprintf(literal, len + 2 * quote_len + 1, "%s%s%s", quote, value, quote);
-	steno_secret_hide_text(literal, len + 2 * quote_len, &hidden, &hidden_len);
+	steno_secret_hide_text(literal, len + 2 * quote_len, PG_UINT64_MAX, &hidden, &hidden_len);
 	if (hidden_len >= 2 * quote_len)
 		strlcpy(out, hidden + quote_len, Min(hidden_len - 2 * quote_len + 1, STENO_SETTING_VALUE));
 }

@@ -294,7 +294,7 @@ steno_begin_also(StenoStatement *s, int class)
 
 /* A top-level statement that has no staged record: show it in the in-flight slot. */
 void
-steno_show(const StenoStatement *s)
+steno_show(StenoStatement *s)
 {
 	const char *text = s->text;
 	uint64		len = s->text_len;
@@ -304,7 +304,7 @@ steno_show(const StenoStatement *s)
 	if ((s->policy & STENO_S_HIDDEN) || !steno_my.log_statement)
 		len = 0;
 	else if (s->suspect)
-		steno_secret_hide_text(text, len, &text, &len);
+		s->suspect = steno_secret_hide_text(text, len, STENO_INFLIGHT_TEXT, &text, &len);
 	steno_my.inflight_version =
 		steno_inflight_begin(&steno_my.producer.ring->inflight,
 							 steno_my.inflight_version, s->statement,

@@ -92,7 +92,7 @@ extern void steno_begin(StenoStatement *s, const char *source, int location, int
 						int class, int depth, bool forced);
 extern void steno_begin_audited(StenoStatement *s);
 extern void steno_begin_also(StenoStatement *s, int class);
-extern void steno_show(const StenoStatement *s);
+extern void steno_show(StenoStatement *s);
 extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);
@@ -211,7 +211,7 @@ steno_duration(const StenoStatement *s)
 
 /* Fill in what queries and utility statements have alike. */
 static inline void
-steno_fill(StenoRecord *record, const StenoStatement *s)
+steno_fill(StenoRecord *record, StenoStatement *s)
 {
 	record->time = s->time;
 	record->statement = s->statement;
@@ -221,7 +221,7 @@ steno_fill(StenoRecord *record, const StenoStatement *s)
 	record->text = likely(steno_my.log_statement) ? s->text : NULL;
 	record->text_len = s->text_len;
 	if (unlikely(s->suspect) && record->text)
-		steno_secret_hide_text(s->text, s->text_len, &record->text, &record->text_len);
+		s->suspect = steno_secret_hide_text(s->text, s->text_len, PG_UINT64_MAX, &record->text, &record->text_len);
 }
 
 /* What a statement failed with, without its secrets. */

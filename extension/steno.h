@@ -374,7 +374,7 @@ steno_transaction_ended(XactEvent event)
 
 /* ---- running.c ---- */
 
-extern void steno_running_record(const StenoStatement *s, StenoRecord *record);
+extern void steno_running_record(StenoStatement *s, StenoRecord *record);
 
 /* Whether a statement that begins has a start record by its class. */
 static inline bool
@@ -384,7 +384,7 @@ steno_wants_start(const StenoStatement *s)
 }
 /* ---- secret.c ---- */
 
-extern void steno_secret_hide_text(const char *text, uint64 len, const char **out, uint64 *out_len);
+extern bool steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
 extern void steno_secret_hide_value(const char *value, char *out);

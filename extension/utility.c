@@ -387,7 +387,7 @@ leave_last(void)
 static bool
 stage_call(const StenoLevel *l)
 {
-	const StenoStatement *s = l->utility;
+	StenoStatement *s = l->utility;
 	StenoRecord record;
 
 	/* what its failure says may have to be redacted: then it is made at the end */

@@ -20,6 +20,7 @@
 #include "block.h"
 #include "redact.h"
 #include "seal.h"
+#include "test/large_texts.h"
 
 #define RUNS 9
 #define MESSAGE 200				/* bytes of a record in the ring, header
@@ -255,38 +256,64 @@ run_hide(void)
 	char		out[200];
 	uint64_t	n = 200000;
 	uint64_t	i;
-	size_t		secrets;
+	StenoCuts	cuts;
 	double		start = now();
 
 	for (i = 0; i < n; i++)
 	{
-		if (steno_redact_measure(secret_query, sizeof(secret_query) - 1, true, &secrets) > sizeof(out) ||
-			secrets != 1)
+		steno_redact_measure(secret_query, sizeof(secret_query) - 1, true, &cuts);
+		if (cuts.len > sizeof(out) || cuts.secrets != 1)
 			abort();
-		steno_redact_write(secret_query, sizeof(secret_query) - 1, true, out);
+		steno_redact_write(secret_query, sizeof(secret_query) - 1, true, &cuts, out, sizeof(out));
 	}
 	return (now() - start) / (double) n;
 }
 
-/* A text of 100 MB, nearly all of it in a literal with words that are looked at. */
+/* Whether a large text may have secrets, and where they are: what a statement pays. */
 static double
-run_hide_huge(void)
+time_large(const char *large, size_t len)
 {
-	size_t		len = 100 * 1000 * 1000;
-	char	   *huge = malloc(len);
-	size_t		secrets;
+	size_t		n = 4 * 1000 * 1000 / len + 1;
 	size_t		i;
-	double		start;
+	StenoCuts	cuts;
+	double		start = now();
 
-	for (i = 0; i + 16 <= len; i += 16)
-		memcpy(huge + i, "pass it''s fine ", 16);
-	memcpy(huge, "SELECT crypt(a),'", 17);
-	start = now();
-	if (steno_redact_measure(huge, i, true, &secrets) == 0)
-		abort();
-	start = now() - start;
-	free(huge);
-	return start / (double) len;
+	for (i = 0; i < n; i++)
+		if (steno_redact_any_literal(large, len) && steno_redact_suspect(large, len))
+			steno_redact_measure(large, len, true, &cuts);
+	return (now() - start) / (double) n / (double) len;
+}
+
+static void
+report_large(void)
+{
+	static const size_t lengths[] = {1000, 10 * 1000, 200 * 1000, 10 * 1000 * 1000};
+	size_t		i;
+	size_t		k;
+
+	printf("\n%-44s %9s %9s %9s %9s\n", "secrets in large texts: best of 3", "1 kB", "10 kB", "200 kB", "10 MB");
+	for (i = 0; i < LARGE_TEXTS; i++)
+	{
+		printf("%-44s", large_texts[i].what);
+		for (k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
+		{
+			char	   *large = make_large(&large_texts[i], lengths[k]);
+			double		best = time_large(large, lengths[k]);
+			int			run;
+
+			for (run = 1; run < 3; run++)
+			{
+				double		time = time_large(large, lengths[k]);
+
+				best = time < best ? time : best;
+			}
+			printf(" %9.3f", best);
+			free(large);
+		}
+		printf("  ns/byte\n");
+		fflush(stdout);
+	}
+	printf("\n");
 }
 
 /* ---- the writer ---- */
@@ -456,7 +483,7 @@ run_bytes_lz4(void)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
 	const char *path = "/dev/shm/steno-bench-rings";
 	const char *what;
@@ -468,6 +495,11 @@ main(void)
 		return 1;
 	}
 	unlink(path);
+	if (argc > 1 && strcmp(argv[1], "large") == 0)
+	{
+		report_large();
+		return 0;
+	}
 	printf("%d runs each; record of %d bytes, ring of %d kB, blocks of %d kB\n\n",
 		   RUNS, MESSAGE, RING_SIZE / 1024, BLOCK_SIZE / 1024);
 	printf("%-44s %9s %9s %9s\n", "", "min", "median", "max");
@@ -477,7 +509,7 @@ main(void)
 	report("secrets: 100 bytes without a literal", "ns/statement", run_check_plain);
 	report("secrets: 100 bytes with one", "ns/statement", run_check_literal);
 	report("secrets: hide one in 100 bytes", "ns/statement", run_hide);
-	report("secrets: a text of 100 MB that may have some", "ns/byte", run_hide_huge);
+	report_large();
 	report("builder: add", "ns/record", run_add);
 	report("builder: finish, not compressed", "us/block", run_finish_none);
 	report("builder: finish, LZ4", "us/block", run_finish_lz4);

@@ -2,6 +2,7 @@
  * core/fuzz/redact_fuzz.c
  *		Any bytes, as a text: its secrets are in order and inside it, and redact_check.c,
  *		which takes whole blocks, suspects what a comparison byte by byte suspects.
+ *		What the lexer skips has no effect, and its work is bounded.
  *
  * The first byte is standard_conforming_strings, and how much of the end stands for a
  * message.
@@ -18,6 +19,7 @@ typedef struct Found
 	size_t		len;
 	size_t		end;			/* of the last secret */
 	size_t		count;
+	uint64_t	sum;			/* of all about all */
 } Found;
 
 static void
@@ -29,6 +31,9 @@ found(void *arg, const StenoSecret *secret)
 		abort();
 	f->end = secret->to;
 	f->count++;
+	f->sum = (f->sum ^ secret->from) * 0x9e3779b97f4a7c15;
+	f->sum = (f->sum ^ secret->to) * 0x9e3779b97f4a7c15;
+	f->sum = (f->sum ^ (uint64_t) (secret->pieces + secret->layers * 2)) * 0x9e3779b97f4a7c15;
 }
 
 /* A copy of exactly that size, so that a byte too many is found. */
@@ -45,12 +50,13 @@ copy(const void *data, size_t len)
 static char *
 redact(const char *text, size_t len, bool standard_strings, size_t *out_len)
 {
-	size_t		secrets;
+	StenoCuts	cuts;
 	char	   *out;
 
-	*out_len = steno_redact_measure(text, len, standard_strings, &secrets);
-	out = calloc(1, *out_len > 0 ? *out_len : 1);
-	steno_redact_write(text, len, standard_strings, out);
+	steno_redact_measure(text, len, standard_strings, &cuts);
+	*out_len = cuts.len;
+	out = calloc(1, cuts.len > 0 ? cuts.len : 1);
+	steno_redact_write(text, len, standard_strings, &cuts, out, cuts.len);
 	return out;
 }
 
@@ -74,12 +80,37 @@ check_message(const char *text, size_t len, bool standard_strings, size_t messag
 	free(message);
 }
 
+static bool
+is_word(const char *text, size_t len, size_t at)
+{
+	return at < len && steno_redact_is_word((unsigned char) text[at]);
+}
+
+/* Does :// stand there, and a colon behind it that may be that of a password? */
+static bool
+is_uri(const char *text, size_t len, size_t at)
+{
+	size_t		i;
+
+	if (text[at] != ':' || text[at + 1] != '/' || text[at + 2] != '/')
+		return false;
+	for (i = at + 3; i < len && i < at + 3 + 64; i++)
+	{
+		if (text[i] == ':' || text[i] == '\\')
+			return true;
+		if (strchr("/@?#\"' \t\n\v\f\r", text[i]) != NULL && text[i] != 0)
+			return false;
+	}
+	return i < len;
+}
+
 /* What redact_check.c does with whole blocks, byte by byte. */
 static bool
 has_trigger(const char *text, size_t len)
 {
 	static const char *const words[] = {
-		"pass", "pwd", "crypt", "options", "secret", "program", "digest", "hmac", "://"
+		"password", "passwd", "passphrase", "passphrase_command", "pwd", "secret", "crypt", "options", "program",
+		"digest", "hmac", "set_config", "://"
 	};
 	size_t		i;
 	size_t		w;
@@ -88,9 +119,14 @@ has_trigger(const char *text, size_t len)
 	for (i = 0; i < len; i++)
 		for (w = 0; w < sizeof(words) / sizeof(words[0]); w++)
 		{
-			for (k = 0; words[w][k] != 0 && i + k < len && (text[i + k] | 0x20) == words[w][k]; k++)
+			for (k = 0; words[w][k] != 0 && i + k < len && (text[i + k] | 0x20) == (words[w][k] | 0x20); k++)
 				;
-			if (words[w][k] == 0)
+			if (words[w][k] != 0)
+				continue;
+			if (words[w][0] == ':' && !is_uri(text, len, i))
+				continue;
+			if (words[w][0] == ':' || !is_word(text, len, i + k) ||
+				(strcmp(words[w], "crypt") == 0 && text[i + k] == '_'))
 				return true;
 		}
 	return false;
@@ -112,7 +148,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	bool		standard_strings;
 	size_t		message_len;
-	Found		f = {0, 0, 0};
+	Found		f = {0};
+	Found		thorough = {0};
 	char	   *text;
 	char	   *out;
 	char	   *again;
@@ -124,8 +161,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	standard_strings = data[0] & 1;
 	message_len = (size_t) (data[0] >> 1) % size;
 	text = copy(data + 1, --size);
-	f.len = size;
-	steno_redact_find(text, size, standard_strings, found, &f);
+	f.len = thorough.len = size;
+	if (steno_redact_work(text, size, standard_strings, false, found, &f) > STENO_REDACT_WORK(size))
+		abort();
+	/* what is skipped has no effect */
+	steno_redact_work(text, size, standard_strings, true, found, &thorough);
+	if (f.sum != thorough.sum || f.count != thorough.count)
+		abort();
 	if (steno_redact_suspect(text, size) != has_trigger(text, size))
 		abort();
 	if (steno_redact_any_literal(text, size) != has_literal(text, size))
@@ -133,6 +175,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (f.count > 0 && !has_trigger(text, size))
 		abort();
 	out = redact(text, size, standard_strings, &out_len);
+	if (f.count == 0 && (out_len != size || memcmp(out, text, size) != 0))
+		abort();
 	/* where quotes do not pair, hiding can pair them otherwise: more may be hidden then, and no more is asked */
 	again = redact(out, out_len, standard_strings, &again_len);
 	check_message(text, size, standard_strings, message_len);

@@ -13,15 +13,14 @@ redact_with(const char *text, bool standard_strings)
 {
 	size_t		len = strlen(text);
 	char	   *copy = malloc(len > 0 ? len : 1);
-	size_t		secrets;
-	size_t		n;
+	StenoCuts	cuts;
 	char	   *out;
 
 	memcpy(copy, text, len);
-	n = steno_redact_measure(copy, len, standard_strings, &secrets);
-	out = malloc(n + 1);
-	steno_redact_write(copy, len, standard_strings, out);
-	out[n] = '\0';
+	steno_redact_measure(copy, len, standard_strings, &cuts);
+	out = malloc(cuts.len + 1);
+	steno_redact_write(copy, len, standard_strings, &cuts, out, cuts.len);
+	out[cuts.len] = '\0';
 	free(copy);
 	return out;
 }
