@@ -12,6 +12,11 @@
  *	  replication, a cancel only ends the wait, with a warning, and a terminated
  *	  session ends without an answer.  An abort waits for nothing.
  *
+ * A transaction that may have to wait at its end, for the disk or for room, does so
+ * when it has released its locks and sent its invalidations (finish_late): who
+ * waits for its rows need not wait for our disk.  While anybody waits here, barriers
+ * of the server are absorbed where that is safe, so DROP DATABASE elsewhere goes on.
+ *
  * A wait for room can be in the middle of anything, so it raises no errors: it
  * ends, the record is dropped, and STENO_START_CANCELLED is set.  The hook at
  * whose end the record was to be put takes it back and lets the statement fail,
@@ -28,7 +33,9 @@
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
+#include "storage/procsignal.h"
 #include "tcop/dest.h"
+#include "utils/resowner.h"
 #include "utils/wait_event.h"
 
 #include "delivery.h"
@@ -114,6 +121,76 @@ steno_delivery_prepared(void)
 {
 	if ((sync_classes | rule_classes) & STENO_START_CLASSES)
 		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/* ---- where errors and barriers can be served ---- */
+
+static bool
+call_guarded(void (*f) (void))
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	uint32		interrupts = InterruptHoldoffCount;
+	uint32		cancels = QueryCancelHoldoffCount;
+	volatile bool done = true;
+
+	PG_TRY();
+	{
+		f();
+	}
+	PG_CATCH();
+	{
+		/* the throw has set the counts to zero */
+		InterruptHoldoffCount = interrupts;
+		QueryCancelHoldoffCount = cancels;
+		CurrentResourceOwner = owner;
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		done = false;
+	}
+	PG_END_TRY();
+	return done;
+}
+
+/*
+ * Call f where an error would be a panic, such as after a commit: false when it has
+ * raised one, out of memory at most.  The record that it was about is counted as
+ * dropped.
+ */
+bool
+steno_delivery_guard(void (*f) (void))
+{
+	if (call_guarded(f))
+		return true;
+	if (steno_my.state == STENO_READY)
+		steno_record_drop();
+	return false;
+}
+
+/* We are in a place of our own, with interrupts held, where nothing of the server's is under way. */
+static bool barriers_allowed;
+
+bool
+steno_delivery_allow_barriers(bool allow)
+{
+	bool		before = barriers_allowed;
+
+	barriers_allowed = allow;
+	return before;
+}
+
+/*
+ * In a wait: what other processes wait for that we do, such as letting go of the files
+ * of a database that is dropped.  CHECK_FOR_INTERRUPTS would do it where interrupts
+ * are not held.  Should it fail, it is tried again.
+ */
+void
+steno_delivery_absorb_barriers(void)
+{
+	if (likely(!ProcSignalBarrierPending) || CritSectionCount != 0 || proc_exit_inprogress ||
+		(InterruptHoldoffCount != 0 && !barriers_allowed))
+		return;
+	(void) call_guarded(ProcessProcSignalBarrier);
 }
 
 /* ---- waiting for the disk ---- */
@@ -224,6 +301,7 @@ wait_after_commit(void)
 		if (end_of_patience("the audit trail",
 							"The transaction has already committed locally, but its audit records might not be on disk."))
 			return;
+		steno_delivery_absorb_barriers();
 		if (!sleep_once(&waiting) && !PostmasterIsAlive())
 		{
 			ProcDiePending = true;
@@ -437,11 +515,82 @@ steno_delivery_worker_ends(void)
 {
 	Waiting		waiting = {0};
 	bool		sync = (steno_my.start_mask & STENO_START_SYNC) != 0;
+	bool		before;
 
 	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
 	if (!sync || steno_my.state != STENO_READY)
 		return;
+	before = steno_delivery_allow_barriers(true);
 	while (!is_on_disk() && !ProcDiePending)
+	{
+		steno_delivery_absorb_barriers();
 		if (!sleep_once(&waiting) && !PostmasterIsAlive())
-			return;
+			break;
+	}
+	(void) steno_delivery_allow_barriers(before);
+}
+
+/*
+ * ---- after the locks are released ----
+ *
+ * The server has no hook for what comes after a transaction's cleanup and before its
+ * client is answered, but calls back when resources are released, the last time after
+ * the locks.  Sessions that never have to wait at the end of a transaction do not
+ * register that callback, and do not pay for it.
+ */
+
+static bool is_late;			/* a transaction has ended ... */
+static XactEvent late_event;	/* ... so */
+
+static void
+finish_now(void)
+{
+	steno_transaction_finish_late(late_event);
+}
+
+static void
+resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	bool		before;
+
+	if (likely(!is_late) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	is_late = false;
+	before = steno_delivery_allow_barriers(true);
+	if (!steno_delivery_guard(finish_now))
+		steno_transaction_ended(late_event);
+	(void) steno_delivery_allow_barriers(before);
+}
+
+/*
+ * A transaction is about to commit, and may have to wait when it has: it does when it has
+ * released its locks.  What needs memory for that, is done now, when it can still
+ * fail.
+ */
+STENO_COLD void
+steno_delivery_finish_late(void)
+{
+	static bool registered;
+	StenoProducer *p = &steno_my.producer;
+
+	if (steno_my.state != STENO_READY)
+		return;
+	/* pairs with the release store in steno_ring_free */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_my.level == NULL &&
+		steno_my.open_count == 0 && steno_delivery_room_at_end())
+		return;
+	if (!registered)
+		RegisterResourceReleaseCallback(resources_released, NULL);
+	registered = true;
+	steno_my.start_mask |= STENO_START_LATE;
+}
+
+/* It has committed. */
+STENO_COLD void
+steno_delivery_committed(XactEvent event)
+{
+	steno_my.start_mask &= ~STENO_START_LATE;
+	is_late = true;
+	late_event = event;
 }

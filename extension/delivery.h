@@ -11,7 +11,8 @@
 #define STENO_START_SYNC (1u << 31)		/* the transaction's end waits for the disk */
 #define STENO_START_CANCELLED (1u << 30)	/* so was a wait for room */
 #define STENO_START_HURRY (1u << 29)	/* what cannot be cancelled does not wait for room */
-#define STENO_START_CLASSES (STENO_START_HURRY - 1)
+#define STENO_START_LATE (1u << 28)		/* the transaction that commits is finished when its locks are released */
+#define STENO_START_CLASSES (STENO_START_LATE - 1)
 
 /* What a transaction's end looks at. */
 #define STENO_START_AT_END \
@@ -30,6 +31,26 @@ extern void steno_delivery_end_query(StenoOpen *o);
 extern void steno_delivery_end_utility(StenoLevel *l);
 extern void steno_delivery_transaction(XactEvent event);
 extern void steno_delivery_worker_ends(void);
+extern void steno_delivery_finish_late(void);
+extern void steno_delivery_committed(XactEvent event);
+extern bool steno_delivery_allow_barriers(bool allow);
+extern void steno_delivery_absorb_barriers(void);
+extern bool steno_delivery_guard(void (*f) (void));
+
+/*
+ * Room for what the end of a transaction may record: its record, a description of the
+ * session, a gap record, and what is left over at the ring's end before each.
+ */
+#define STENO_ROOM_AT_END 6144
+
+/* Whether a transaction that is about to end will surely find room; else it may. */
+static inline bool
+steno_delivery_room_at_end(void)
+{
+	const StenoProducer *p = &steno_my.producer;
+
+	return p->head + STENO_ROOM_AT_END - p->tail <= p->size;
+}
 
 #pragma GCC visibility pop
 

@@ -132,6 +132,7 @@ static void
 failure(ErrorData *edata)
 {
 	static bool busy;
+	bool		before;
 	static TimestampTz raised;	/* message of the client at whose failure we failed ourselves */
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
@@ -146,6 +147,8 @@ failure(ErrorData *edata)
 		return;
 	busy = true;
 	HOLD_INTERRUPTS();
+	/* an error is reported by whoever has caught it: what raised it is not under way any more */
+	before = steno_delivery_allow_barriers(edata->elevel == ERROR);
 	PG_TRY();
 	{
 		record_reported(edata);
@@ -158,11 +161,13 @@ failure(ErrorData *edata)
 		 * count of held interrupts to zero, so there is none to resume.
 		 */
 		busy = false;
+		(void) steno_delivery_allow_barriers(false);
 		raised = GetCurrentStatementStartTimestamp();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	RESUME_INTERRUPTS();
+	(void) steno_delivery_allow_barriers(before);
 	busy = false;
 }
 

@@ -830,6 +830,44 @@ transaction_closed(void)
 	}
 }
 
+/* A transaction has ended: what is to be recorded of it, and what is waited for then. */
+STENO_HOT static inline void
+finish_transaction(XactEvent event)
+{
+	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
+		TransactionIdIsValid(steno_my.transaction_id()))
+	{
+		steno_ring_prefetch(&steno_my.producer, 3);
+		steno_transaction_record(event);
+	}
+	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
+		steno_delivery_transaction(event);
+	steno_transaction_ended(event);
+}
+
+/* It has released its locks by now. */
+STENO_COLD void
+steno_transaction_finish_late(XactEvent event)
+{
+	if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
+		transaction_closed();
+	finish_transaction(event);
+}
+
+/* It has aborted: no error may get out of here, and whoever waits for barriers need not wait for us. */
+STENO_COLD static void
+transaction_aborted(XactEvent event)
+{
+	(void) steno_delivery_allow_barriers(true);
+	steno_my.start_mask &= ~STENO_START_LATE;
+	if (!steno_delivery_guard(steno_statement_aborted))
+		steno_statement_forget();
+	/* that of a parallel worker is its leader's */
+	if (event == XACT_EVENT_ABORT)
+		finish_transaction(event);
+	(void) steno_delivery_allow_barriers(false);
+}
+
 STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
@@ -843,34 +881,34 @@ transaction_end(XactEvent event, void *arg)
 			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
+			if (unlikely((steno_my.start_mask & STENO_START_AT_END) || steno_my.level != NULL ||
+						 steno_my.open_count > 0 || !steno_delivery_room_at_end()))
+				steno_delivery_finish_late();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
+			if (unlikely(steno_my.start_mask & STENO_START_LATE))
+			{
+				steno_delivery_committed(event);
+				return;
+			}
 			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
 				transaction_closed();
-			break;
+			finish_transaction(event);
+			return;
 		case XACT_EVENT_ABORT:
-			steno_statement_aborted();
-			break;
+			transaction_aborted(event);
+			return;
 		case XACT_EVENT_PARALLEL_COMMIT:
 			steno_delivery_worker_ends();
 			return;
 		case XACT_EVENT_PARALLEL_ABORT:
-			steno_statement_aborted();
+			transaction_aborted(event);
 			return;
 		default:
 			return;
 	}
-	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(steno_my.transaction_id()))
-	{
-		steno_ring_prefetch(&steno_my.producer, 3);
-		steno_transaction_record(event);
-	}
-	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
-		steno_delivery_transaction(event);
-	steno_transaction_ended(event);
 }
 
 void

@@ -123,6 +123,7 @@ wait_for_room(uint32 len)
 
 		if (end_wait(start) || steno_trouble_drops())
 			break;
+		steno_delivery_absorb_barriers();
 		steno_writer_wake(steno_my.writer);
 		if (proc_exit_inprogress || MyLatch == NULL)
 		{

@@ -555,6 +555,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoRecord record;
 	StenoParams values;
 	ErrorData  *edata;
+	bool		before = steno_delivery_allow_barriers(true);
 
 	HOLD_INTERRUPTS();
 	forget_raised();
@@ -583,6 +584,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	if (s.objects)
 		steno_objects_release(&s.objects);
 	RESUME_INTERRUPTS();
+	(void) steno_delivery_allow_barriers(before);
 }
 
 /*
@@ -630,6 +632,7 @@ STENO_COLD void
 steno_fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
+	bool		before = steno_delivery_allow_barriers(true);
 
 	HOLD_INTERRUPTS();
 	record_raised();
@@ -639,6 +642,7 @@ steno_fail(StenoLevel *l)
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
 	RESUME_INTERRUPTS();
+	(void) steno_delivery_allow_barriers(before);
 }
 
 /* An error is reported, and a client's statement is running: it is its failure. */
@@ -744,6 +748,18 @@ steno_statement_aborted(void)
 	steno_objects_forget_pending();
 }
 
+/* There was no memory for what was to be recorded: nothing of it is left to be closed. */
+STENO_COLD void
+steno_statement_forget(void)
+{
+	steno_my.subid = TopSubTransactionId;
+	if (in_main_handler() || proc_exit_inprogress)
+		steno_my.level = NULL;
+	while (steno_my.open_count > 0)
+		steno_forget_open(&steno_my.open[steno_my.open_count - 1]);
+	steno_objects_forget_pending();
+}
+
 /* A function catches an error, with which cursors of the transaction around it have failed. */
 STENO_COLD static void
 fail_cursors(SubTransactionId mine)
@@ -754,10 +770,30 @@ fail_cursors(SubTransactionId mine)
 		steno_open_failed(&edata, mine);
 }
 
+static SubTransactionId aborted_subid;
+static SubTransactionId aborted_parent;
+
+static void
+subtransaction_aborted(void)
+{
+	/* after a savepoint, the transaction goes on when a client's statement has failed */
+	fail_unreported();
+	fail_cursors(aborted_subid);
+	steno_my.subid = aborted_parent;
+	steno_open_close(aborted_subid);
+	steno_objects_forget_pending();
+	if (steno_my.raised_code != 0)
+	{
+		record_raised();
+		forget_raised();
+	}
+}
+
 STENO_COLD static void
 subtransaction_end(SubXactEvent event, SubTransactionId mine,
 				   SubTransactionId parent, void *arg)
 {
+	bool		before;
 	int			i;
 
 	switch (event)
@@ -768,17 +804,13 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 			steno_my.subid = mine;
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
-			/* after a savepoint, the transaction goes on when a client's statement has failed */
-			fail_unreported();
-			fail_cursors(mine);
+			before = steno_delivery_allow_barriers(true);
+			aborted_subid = mine;
+			aborted_parent = parent;
+			/* an error here would end in a panic */
+			(void) steno_delivery_guard(subtransaction_aborted);
 			steno_my.subid = parent;
-			steno_open_close(mine);
-			steno_objects_forget_pending();
-			if (steno_my.raised_code != 0)
-			{
-				record_raised();
-				forget_raised();
-			}
+			(void) steno_delivery_allow_barriers(before);
 			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:

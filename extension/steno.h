@@ -360,6 +360,7 @@ extern void steno_objects_forget_pending(void);
 
 extern void steno_transaction_record(XactEvent event);
 extern void steno_transaction_ending(void);
+extern void steno_transaction_finish_late(XactEvent event);
 extern void steno_transaction_statement(const TransactionStmt *statement);
 extern void steno_transaction_statement_done(const TransactionStmt *statement);
 

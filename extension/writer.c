@@ -720,6 +720,21 @@ open_stream(StenoWriter *w)
 	atomic_store(&w->control->segment, w->stream.segment);
 }
 
+/*
+ * Be in pg_stat_activity, with our waits.  That takes an entry among the processes and
+ * one among the receivers of invalidations, of which we are none: we have no caches,
+ * no files of relations, and take no part in barriers, so nobody ever waits for a
+ * writer that waits for its disk.
+ */
+static void
+show_in_activity(void)
+{
+	STENO_ENTER_PROC_ARRAY();
+	InitializeSessionUserIdStandalone();
+	pgstat_beinit();
+	STENO_PGSTAT_BESTART();
+}
+
 static StenoWriter *
 start(int number)
 {
@@ -727,15 +742,16 @@ start(int number)
 
 	w->number = number;
 	w->control = &steno_control->writers[number];
-	(void) steno_writer_fit(w, steno_rings.size);
-	steno_key_ask();
-	describe_self(w);
 	on_shmem_exit(writer_ended, PointerGetDatum(w->control));
 	w->control->latch = MyLatch;
 	w->gone_since = atomic_load(&w->control->gone_since);
 	w->restarted = atomic_fetch_add(&w->control->starts, 1) > 0;
 	atomic_store(&w->control->pid, (uint32) MyProcPid);
 	atomic_store(&w->control->gone_since, 0);
+	show_in_activity();
+	(void) steno_writer_fit(w, steno_rings.size);
+	steno_key_ask();
+	describe_self(w);
 	if (w->restarted)
 		steno_trouble_inherit(w);
 	open_stream(w);
@@ -1032,21 +1048,6 @@ leave_word(StenoDrain *drain)
 	drain->intent->valid = STENO_INTENT_MESSAGES;
 }
 
-/*
- * Be in pg_stat_activity, with our waits.  That takes an entry among the processes and
- * one among the receivers of invalidations, of which we are none: we have no caches,
- * no files of relations, and take no part in barriers, so nobody ever waits for a
- * writer that waits for its disk.
- */
-static void
-show_in_activity(void)
-{
-	STENO_ENTER_PROC_ARRAY();
-	InitializeSessionUserIdStandalone();
-	pgstat_beinit();
-	STENO_PGSTAT_BESTART();
-}
-
 void
 steno_writer_main(Datum main_arg)
 {
@@ -1058,7 +1059,6 @@ steno_writer_main(Datum main_arg)
 	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
-	show_in_activity();
 	w = me = start(DatumGetInt32(main_arg));
 	if (w->restarted)
 		go_on(w);

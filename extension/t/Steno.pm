@@ -49,8 +49,10 @@ sub new_node
 	$node->append_conf('postgresql.conf', $o{conf}) if defined $o{conf};
 	return $node if defined $o{start} && !$o{start};
 	$node->start;
+	# the postmaster lets clients in while it starts its workers
 	$node->safe_psql(
-		'postgres', 'CREATE EXTENSION pg_steno',
+		'postgres', q{CREATE EXTENSION pg_steno;
+DO $$BEGIN WHILE EXISTS (SELECT FROM steno.writers WHERE pid IS NULL) LOOP PERFORM pg_sleep(0.01); END LOOP; END$$},
 		connstr => connstr($node));
 	return $node;
 }

@@ -1,0 +1,189 @@
+
+# While a session waits at the end of its transaction, for the disk or for room in its
+# ring, it has released its locks, and wherever it waits, databases can be dropped.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main', conf => "steno.ring_size = 16kB\nsteno.mandatory = 'none'\n");
+my $watch = Steno::Client->new($node, application_name => 'watch');
+my $databases = 0;
+
+$watch->query(q{SET steno.log = 'none'});
+$watch->query('CREATE TABLE t (n int)');
+$watch->query(q{SET statement_timeout = '120s'});
+
+my $writer = look('SELECT pid FROM steno.writers');
+
+sub look
+{
+	my ($sql) = @_;
+	my $answer = $watch->query($sql);
+
+	die "$sql: $answer->{message}" if $answer->{sqlstate};
+	return $answer->{rows}[0][0];
+}
+
+sub wait_event
+{
+	my ($c) = @_;
+
+	return look("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE pid = $c->{pid}") // '';
+}
+
+# Sends it again and again until the session waits; how often it was answered.
+sub until_it_waits
+{
+	my ($c, $sql, $event) = @_;
+
+	foreach my $n (0 .. 2000)
+	{
+		my $waits = 0;
+
+		$c->put('Q', "$sql\0")->send_all;
+		wait_until 'it is answered, or waits', sub {
+			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
+			$waits = wait_event($c) eq $event;
+			return $waits;
+		};
+		return $n if $waits;
+		$c->finish;
+	}
+	die "never waits: $sql";
+}
+
+# The barrier that every process must absorb.
+sub databases_are_dropped
+{
+	my ($what) = @_;
+	my $name = 'other' . ++$databases;
+	my $answer;
+
+	$answer = $watch->query("CREATE DATABASE $name");
+	die $answer->{message} if $answer->{sqlstate};
+	$answer = $watch->query("DROP DATABASE $name");
+	is($answer->{sqlstate}, undef, "$what: a database can be dropped") or diag($answer->{message});
+	return;
+}
+
+sub locks_are_released
+{
+	my ($what, $c) = @_;
+
+	is(look("SELECT count(*) FROM pg_locks WHERE pid = $c->{pid}"), 0, "$what: it holds no locks");
+	$watch->query('BEGIN');
+	is($watch->query('LOCK TABLE t IN ACCESS EXCLUSIVE MODE NOWAIT')->{sqlstate}, undef, "$what: others can lock the table");
+	$watch->query('COMMIT');
+	return;
+}
+
+sub go_on
+{
+	my ($what, $c) = @_;
+	my $answer;
+
+	continue_process($writer);
+	$answer = $c->finish;
+	is($answer->{sqlstate}, undef, "$what: it goes on");
+	look('SELECT steno.flush()');
+	return;
+}
+
+# For the disk, after the commit.
+foreach my $sql ('INSERT INTO t VALUES (1)', 'CREATE TABLE u (n int); DROP TABLE u')
+{
+	my $what = "for the disk: $sql";
+	my $c = Steno::Client->new($node, application_name => 'disk');
+
+	$c->query(q{SET steno.sync = 'transaction'});
+	look('SELECT steno.flush()');
+	stop_process($writer);
+	until_it_waits($c, $sql, 'StenoSync');
+	locks_are_released($what, $c);
+	databases_are_dropped($what);
+	go_on($what, $c);
+	$c->quit;
+}
+
+# For room for the record of the transaction: what is committed is seen.
+{
+	my $what = 'for room, at a commit';
+	my $c = Steno::Client->new($node, application_name => 'commit');
+	my $rows = look('SELECT count(*) FROM t');
+	my $answered;
+
+	$c->query(q{SET steno.log = 'transaction'});
+	look('SELECT steno.flush()');
+	stop_process($writer);
+	$answered = until_it_waits($c, 'INSERT INTO t VALUES (2)', 'StenoRingFull');
+	is(look('SELECT count(*) FROM t') - $rows, $answered + 1, "$what: it has committed");
+	locks_are_released($what, $c);
+	databases_are_dropped($what);
+	go_on($what, $c);
+	$c->quit;
+	is( scalar(records($node, kind => 'transaction', application => 'commit')),
+		$answered + 1,
+		"$what: each transaction has its record");
+}
+
+# A commit whose wait is canceled, and one whose session is terminated.
+foreach my $how ('cancel', 'terminate')
+{
+	my $what = "for room, at a commit, $how";
+	my $c = Steno::Client->new($node, application_name => $what);
+	my $rows = look('SELECT count(*) FROM t');
+	my ($answered, $answer);
+
+	$c->query(q{SET steno.log = 'transaction'});
+	look('SELECT steno.flush()');
+	stop_process($writer);
+	$answered = until_it_waits($c, 'INSERT INTO t VALUES (3)', 'StenoRingFull');
+	look("SELECT pg_${how}_backend($c->{pid})");
+	$answer = $c->finish;
+	if ($how eq 'cancel')
+	{
+		is($answer->{sqlstate}, undef, "$what: it is told of the commit");
+		is($answer->{tags}[0], 'INSERT 0 1', "$what: as ever");
+	}
+	else
+	{
+		is($answer->{tags}[0], undef, "$what: it is not told of the commit");
+	}
+	is(look('SELECT count(*) FROM t') - $rows, $answered + 1, "$what: it has committed");
+	continue_process($writer);
+	look('SELECT steno.flush()');
+	$c->quit if $how eq 'cancel';
+}
+
+# For room, at the end of a statement, for the record of an abort, and of a failure.
+foreach my $case (
+	[ 'at the end of a statement', 'read', q{SELECT 'reads some constant', 'of a certain length'} ],
+	[ 'in a function', 'read', q{DO $$BEGIN PERFORM 'reads', count(*) FROM t; END$$} ],
+	[ 'at an abort', 'transaction', 'BEGIN; INSERT INTO t VALUES (4); ROLLBACK' ],
+	[ 'at a failure', 'error', q{SELECT 1 / 0} ],
+	[ 'at a failure in a block', 'error', q{DO $$BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END$$} ])
+{
+	my ($what, $class, $sql) = @$case;
+	my $c = Steno::Client->new($node, application_name => $what);
+
+	$c->query("SET steno.log = '$class'");
+	look('SELECT steno.flush()');
+	stop_process($writer);
+	until_it_waits($c, $sql, 'StenoRingFull');
+	databases_are_dropped($what);
+	continue_process($writer);
+	$c->finish;
+	$c->quit;
+}
+
+$watch->quit;
+$node->stop;
+verify_ok($node, 'the trail is whole');
+done_testing();
