@@ -58,6 +58,7 @@ static void
 check_trail_directory(void)
 {
 	char		probe[MAXPGPATH];
+	struct stat st;
 	int			fd;
 
 	if (mkdir(steno_directory, pg_dir_create_mode) < 0 && errno != EEXIST)
@@ -67,7 +68,9 @@ check_trail_directory(void)
 						steno_directory),
 				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
 	snprintf(probe, sizeof(probe), "%s/.write_test", steno_directory);
-	fd = open(probe, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* what is there already is nobody's, or a trap */
+	unlink(probe);
+	fd = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		ereport(FATAL,
 				(errcode_for_file_access(),
@@ -76,6 +79,13 @@ check_trail_directory(void)
 				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
 	close(fd);
 	unlink(probe);
+	if (stat(steno_directory, &st) == 0 &&
+		((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & S_IWOTH) != 0))
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("other accounts can change trail directory \"%s\"", steno_directory),
+				 errdetail("It belongs to user ID %u and has mode %04o.", (unsigned) st.st_uid, (unsigned) (st.st_mode & 07777)),
+				 errhint("Change its owner to the server's account, and its permissions to u=rwx,go=.")));
 }
 
 /* Whether every ring is drained, and nobody was in the middle of something. */

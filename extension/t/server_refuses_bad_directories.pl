@@ -234,5 +234,26 @@ foreach my $level (qw(log fatal panic))
 	$node->stop;
 }
 
+# Who can write to the trail's directory could have links there.
+{
+	my $start = -s $node->logfile;
+	my $directory = $node->data_dir . '/elsewhere';
+	my $other = "$base/other";
+
+	append_to_file($other, 'as it was');
+	symlink $other, "$directory/.write_test" or die;
+	chmod 0777, $directory or die;
+	$node->start;
+	$node->stop;
+	is(slurp_file($other), 'as it was', 'a link in the directory is not followed');
+	ok(!-e "$directory/.write_test", 'and is gone');
+	like(slurp_file($node->logfile, $start), qr/WARNING:  other accounts can change trail directory "elsewhere"/, 'a directory that others can write is warned of');
+	chmod 0700, $directory or die;
+	$start = -s $node->logfile;
+	$node->start;
+	$node->stop;
+	unlike(slurp_file($node->logfile, $start), qr/other accounts can change/, 'another is not');
+}
+
 chmod 0700, $closed;
 done_testing();

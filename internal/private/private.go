@@ -176,14 +176,51 @@ func (d *Dir) RemoveDir(name string) error {
 	return d.at("remove", name, func(dir int) error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) })
 }
 
-// Rename gives an entry another name in the directory, which nothing must have.
-func (d *Dir) Rename(from, to string) error {
-	return d.at("rename", from, func(dir int) error {
-		if _, err := d.Lstat(to); err == nil {
-			return syscall.EEXIST
+// RemoveAll removes an entry, and what is in it when it is a directory. It is no error
+// when there is none.
+func (d *Dir) RemoveAll(name string) error {
+	err := d.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	inside, dirErr := d.Dir(name)
+	if dirErr != nil {
+		return err
+	}
+	defer inside.Close()
+	entries, err := inside.Entries()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := inside.RemoveAll(e.Name()); err != nil {
+			return err
 		}
-		return unix.Renameat(dir, from, dir, to)
-	})
+	}
+	return d.RemoveDir(name)
+}
+
+// Rename gives an entry another name in the directory, and replaces what has it.
+func (d *Dir) Rename(from, to string) error {
+	if to != filepath.Base(to) || to == ".." {
+		return d.failed("rename", to, syscall.EINVAL)
+	}
+	return d.at("rename", from, func(dir int) error { return unix.Renameat(dir, from, dir, to) })
+}
+
+// Lock locks the directory until it is closed, and waits for whoever has it locked.
+func (d *Dir) Lock() error {
+	return d.at("lock", ".", func(dir int) error { return syscall.Flock(dir, syscall.LOCK_EX) })
+}
+
+// Alias is a path that leads to this very directory while it is open, whatever has
+// become of the path that it was opened by, which is all that there is on some systems.
+func (d *Dir) Alias() string {
+	alias := fmt.Sprintf("/proc/self/fd/%d", d.f.Fd())
+	if _, err := os.Stat(alias); err != nil {
+		return d.Path()
+	}
+	return alias
 }
 
 // Entries are the directory's, by name.

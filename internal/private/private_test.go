@@ -44,11 +44,19 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if mode, err := d.Lstat("file"); err != nil || mode.Type() != fs.ModeSymlink {
 		t.Errorf("lstat: %v, %v", mode, err)
 	}
-	if err := d.Rename("file", "dir"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("renamed over another: %v", err)
+	if err := d.Rename("file", "../file"); err == nil {
+		t.Error("renamed into another directory")
 	}
 	if err := d.Remove("file"); err != nil {
 		t.Error(err)
+	}
+	os.MkdirAll(filepath.Join(dir, "tree", "branch"), 0o700)
+	os.Symlink(elsewhere, filepath.Join(dir, "tree", "branch", "link"))
+	if err := errors.Join(d.RemoveAll("tree"), d.RemoveAll("dir"), d.RemoveAll("none")); err != nil {
+		t.Error(err)
+	}
+	if left, _ := d.Entries(); len(left) != 1 || left[0].Name() != "new" {
+		t.Errorf("left: %v", left)
 	}
 	if b, _ := os.ReadFile(filepath.Join(elsewhere, "secret")); string(b) != "secret" {
 		t.Error("what the link was to is gone")

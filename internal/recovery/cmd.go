@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -142,6 +144,14 @@ func recoverRun(ctx context.Context, opts *Options) error {
 	for _, err := range t.Errors {
 		r.report.Errors = append(r.report.Errors, err.Error())
 	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if r.owner, ok = info.Sys().(*syscall.Stat_t); !ok {
+		return fmt.Errorf("%s: whose it is cannot be told", dir)
+	}
 	defer r.closeRings()
 	if err := r.openRings(rings); err != nil {
 		return err
@@ -196,38 +206,42 @@ func (r *recovery) make(ctx context.Context, opts *Options, final string) error 
 		}
 	}
 	r.out, r.final = final+".partial", final
-	if err := os.Mkdir(r.out, 0o700); err != nil {
+	parent, err := private.OpenDir(filepath.Dir(final))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	made := filepath.Base(r.out)
+	if r.copy, err = parent.Mkdir(made, 0o700); err != nil {
 		if errors.Is(err, os.ErrExist) {
 			return cmdutil.Usagef("%s is left of a run that did not end: remove it", r.out)
 		}
 		return err
 	}
+	defer r.copy.Close()
 	r.bar = progress.New(opts.IO, r.trail.Size())
-	err := r.run(ctx)
+	err = r.run(ctx)
 	r.bar.Done()
 	if err == nil {
-		err = adopt(r.out, r.trail.Path, opts.InPlace)
-	}
-	if err == nil {
-		err = syncDirectories(r.out)
+		err = r.adopt(opts.InPlace)
 	}
 	if err != nil {
-		os.RemoveAll(r.out)
+		parent.RemoveAll(made)
 		return err
 	}
 	r.report.Copy = final
 	if !opts.InPlace {
-		if err := os.Rename(r.out, final); err != nil {
+		if err := parent.Rename(made, filepath.Base(final)); err != nil {
 			return err
 		}
-		return syncDirectory(filepath.Dir(final))
+		return parent.Sync()
 	}
 	if r.report.unchanged() {
-		return os.RemoveAll(r.out)
+		return parent.RemoveAll(made)
 	}
-	r.report.Evidence, err = swap(r.out, final, r.files)
+	r.report.Evidence, err = r.swap(parent, made)
 	if err != nil && r.report.Evidence == "" {
-		os.RemoveAll(r.out)
+		parent.RemoveAll(made)
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func (d *drainer) hasBlock(in *ring.Intent) bool {
 		return false
 	}
 	b := trail.Block{Image: make([]byte, trail.BlockHeaderSize)}
-	if _, err := readAt(path, b.Image, int64(in.Offset)); err != nil {
+	if _, err := d.readAt(path, b.Image, int64(in.Offset)); err != nil {
 		return false
 	}
 	h, err := trail.ParseBlockHeader(b.Image)
@@ -105,7 +105,7 @@ func (d *drainer) hasBlock(in *ring.Intent) bool {
 		return false
 	}
 	b.Image = make([]byte, trail.BlockHeaderSize+int(h.Stored))
-	_, err = readAt(path, b.Image, int64(in.Offset))
+	_, err = d.readAt(path, b.Image, int64(in.Offset))
 	return err == nil && whole(&b)
 }
 

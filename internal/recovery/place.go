@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
@@ -42,37 +41,79 @@ func inside(path, dir string) bool {
 }
 
 // adopt gives the copy to the owner of the trail, which only the superuser can, and,
-// with modes, the modes of its files.
-func adopt(dir, like string, modes bool) error {
-	info, err := os.Stat(like)
+// with modes, the modes of its files. Then it is on disk.
+func (r *recovery) adopt(modes bool) error {
+	a := &adoption{uid: -1}
+	if os.Geteuid() == 0 {
+		a.uid, a.gid = int(r.owner.Uid), int(r.owner.Gid)
+	}
+	if modes {
+		a.dirMode, a.fileMode = fs.FileMode(r.owner.Mode).Perm(), 0o600
+		if segments, _ := filepath.Glob(filepath.Join(r.trail.Path, "*", "*.steno")); len(segments) > 0 {
+			if one, err := os.Stat(segments[0]); err == nil {
+				a.fileMode = one.Mode().Perm()
+			}
+		}
+	}
+	return a.all(r.copy)
+}
+
+// adoption is what files and directories get; modes of 0 are not changed.
+type adoption struct {
+	uid, gid          int // -1: not changed
+	dirMode, fileMode fs.FileMode
+}
+
+type owned interface {
+	Chown(uid, gid int) error
+	Chmod(mode fs.FileMode) error
+}
+
+func (a *adoption) one(f owned, mode fs.FileMode) error {
+	if mode != 0 {
+		if err := f.Chmod(mode); err != nil {
+			return err
+		}
+	}
+	if a.uid < 0 {
+		return nil
+	}
+	return f.Chown(a.uid, a.gid)
+}
+
+// all adopts a directory, itself last: until then it is closed to its later owner.
+func (a *adoption) all(dir *private.Dir) error {
+	entries, err := dir.Entries()
 	if err != nil {
 		return err
 	}
-	fileMode := fs.FileMode(0o600)
-	if segments, _ := filepath.Glob(filepath.Join(like, "*", "*.steno")); len(segments) > 0 {
-		if one, err := os.Stat(segments[0]); err == nil {
-			fileMode = one.Mode().Perm()
+	for _, e := range entries {
+		if e.IsDir() {
+			sub, err := dir.Dir(e.Name())
+			if err != nil {
+				return err
+			}
+			err = a.all(sub)
+			sub.Close()
+			if err != nil {
+				return err
+			}
+			continue
 		}
-	}
-	st, _ := info.Sys().(*syscall.Stat_t)
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		f, err := dir.Open(e.Name())
 		if err != nil {
 			return err
 		}
-		if os.Geteuid() == 0 && st != nil {
-			if err := os.Lchown(path, int(st.Uid), int(st.Gid)); err != nil {
-				return err
-			}
+		err = a.one(f, a.fileMode)
+		f.Close()
+		if err != nil {
+			return err
 		}
-		switch {
-		case !modes:
-			return nil
-		case d.IsDir():
-			return os.Chmod(path, info.Mode().Perm())
-		default:
-			return os.Chmod(path, fileMode)
-		}
-	})
+	}
+	if err := dir.Sync(); err != nil {
+		return err
+	}
+	return a.one(dir, a.dirMode)
 }
 
 // What a server keeps in a trail beside the streams, in small files: the positions of
@@ -84,20 +125,33 @@ const (
 
 // copyRest copies them: without, a server that goes on with the copy would delete what
 // its readers want, and verify would not find what was deleted by policy.
-func copyRest(dir, out string) error {
-	if info, err := os.Lstat(filepath.Join(dir, retentionFile)); err == nil && info.Mode().IsRegular() {
-		if err := copyFile(filepath.Join(dir, retentionFile), filepath.Join(out, retentionFile)); err != nil {
+func (r *recovery) copyRest() error {
+	dir, err := private.OpenDir(r.trail.Path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if mode, err := dir.Lstat(retentionFile); err == nil && mode.IsRegular() {
+		if err := r.copyFile(dir, r.copy, retentionFile); err != nil {
 			return err
 		}
 	}
-	from := filepath.Join(dir, slotsFolder)
-	entries, err := os.ReadDir(from)
+	from, err := dir.Dir(slotsFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = os.Mkdir(filepath.Join(out, slotsFolder), 0o700)
+	if err != nil {
+		// a link, a file: not what a server makes
+		r.report.Errors = append(r.report.Errors, fmt.Sprintf("%s: the slots are not copied", err))
+		return nil
 	}
+	defer from.Close()
+	to, err := r.copy.Mkdir(slotsFolder, 0o700)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	entries, err := from.Entries()
 	if err != nil {
 		return err
 	}
@@ -105,21 +159,28 @@ func copyRest(dir, out string) error {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(out, slotsFolder, e.Name())); err != nil {
+		if err := r.copyFile(from, to, e.Name()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// copyFile copies a file, which is then on disk.
-func copyFile(from, to string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
+// copyFile copies a file, which is then on disk. One that must not be copied is an error
+// of the report.
+func (r *recovery) copyFile(from, to *private.Dir, name string) error {
+	src, err := from.Open(name)
+	if err == nil {
+		defer src.Close()
+		if why := r.mayCopy(src); why != nil {
+			err = &fs.PathError{Op: "copy", Path: filepath.Join(from.Path(), name), Err: why}
+		}
 	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		r.report.Errors = append(r.report.Errors, fmt.Sprintf("%s: it is not copied", err))
+		return nil
+	}
+	dst, err := to.Create(name, 0o600)
 	if err != nil {
 		return err
 	}
@@ -133,57 +194,36 @@ func copyFile(from, to string) error {
 	return err
 }
 
-// syncDirectories makes the names in the copy durable; its files are.
-func syncDirectories(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		return syncDirectory(path)
-	})
-}
-
-func syncDirectory(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	// some file systems cannot sync a folder, and need not
-	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EBADF) {
-		return err
-	}
-	return nil
-}
-
 // swap puts the copy in the place of the trail, and the trail beside it. The ring
 // files go there, too: a server that starts would write what they hold once more.
-func swap(copied, dir string, rings []*ringFile) (evidence string, err error) {
-	evidence = dir + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")
-	if _, err := os.Lstat(evidence); err == nil {
+func (r *recovery) swap(parent *private.Dir, made string) (evidence string, err error) {
+	name := filepath.Base(r.final)
+	kept := name + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")
+	evidence = filepath.Join(filepath.Dir(r.final), kept)
+	if _, err := parent.Lstat(kept); err == nil {
 		return "", fmt.Errorf("%s exists", evidence)
 	}
-	if err := os.Rename(dir, evidence); err != nil {
+	if err := parent.Rename(name, kept); err != nil {
 		return "", err
 	}
-	if err := os.Rename(copied, dir); err != nil {
-		if back := os.Rename(evidence, dir); back != nil {
+	if err := parent.Rename(made, name); err != nil {
+		if back := parent.Rename(kept, name); back != nil {
 			return evidence, fmt.Errorf("%w; the trail is now %s", err, evidence)
 		}
 		return "", err
 	}
-	if err := keepRings(rings, evidence); err != nil {
+	if err := r.keepRings(parent, kept); err != nil {
 		return evidence, err
 	}
-	return evidence, syncDirectory(filepath.Dir(dir))
+	return evidence, parent.Sync()
 }
 
 // keepRings moves the ring files to the evidence.
-func keepRings(rings []*ringFile, evidence string) error {
-	if len(rings) == 0 {
+func (r *recovery) keepRings(parent *private.Dir, evidence string) error {
+	if len(r.files) == 0 {
 		return nil
 	}
-	dir, err := private.OpenDir(evidence)
+	dir, err := parent.Dir(evidence)
 	if err != nil {
 		return err
 	}
@@ -193,7 +233,7 @@ func keepRings(rings []*ringFile, evidence string) error {
 		return err
 	}
 	defer kept.Close()
-	for _, f := range rings {
+	for _, f := range r.files {
 		if err := f.moveTo(kept); err != nil {
 			return fmt.Errorf("the trail is in place, but its ring file is still where it was: %w: move %s away before the server starts", err, f.Path)
 		}

@@ -23,8 +23,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/private"
@@ -37,8 +37,10 @@ import (
 // recovery is one run.
 type recovery struct {
 	trail    *trail.Trail
-	out      string // where the copy is made
-	final    string // and where it goes then
+	owner    *syscall.Stat_t // of the trail's directory
+	copy     *private.Dir    // that is made
+	out      string          // its path
+	final    string          // and where it goes then
 	files    []*ringFile
 	ringDirs []*private.Dir // of files, open as long as these
 	now      func() int64
@@ -91,7 +93,7 @@ func (r *recovery) run(ctx context.Context) error {
 		n := int64(r.stream.Number)
 		r.report.NewStream = &n
 	}
-	if err := copyRest(r.trail.Path, r.out); err != nil {
+	if err := r.copyRest(); err != nil {
 		return err
 	}
 	r.settleTorn()
@@ -126,11 +128,13 @@ type follow struct {
 
 // copyStream copies the whole blocks of a stream.
 func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
-	if err := os.Mkdir(filepath.Join(r.out, fmt.Sprint(s.Number)), 0o700); err != nil {
+	into, err := r.copy.Mkdir(fmt.Sprint(s.Number), 0o700)
+	if err != nil {
 		return err
 	}
+	defer into.Close()
 	r.report.Streams = append(r.report.Streams, Stream{Stream: s.Number, Losses: []Loss{}})
-	st := &streamCopy{recovery: r, index: len(r.report.Streams) - 1, follow: follow{known: true, block: 1, record: 1, open: -1}}
+	st := &streamCopy{recovery: r, into: into, index: len(r.report.Streams) - 1, follow: follow{known: true, block: 1, record: 1, open: -1}}
 	expected := uint64(1)
 	for i, seg := range s.Segments {
 		if err := ctx.Err(); err != nil {
@@ -160,6 +164,7 @@ type streamCopy struct {
 	*recovery
 	follow
 	index int
+	into  *private.Dir
 }
 
 func (st *streamCopy) mine() *Stream { return &st.report.Streams[st.index] }
@@ -198,7 +203,7 @@ func (st *streamCopy) met(h *trail.BlockHeader, file string, offset int64) {
 
 // copySegment copies what is whole of a segment.
 func (st *streamCopy) copySegment(seg *trail.Segment) error {
-	src, err := os.Open(seg.Path)
+	src, err := st.openOwn(seg.Path)
 	if err != nil {
 		st.lose(Place{File: seg.Path, What: "cannot be read: " + pathReason(err)}, nil)
 		return nil
@@ -266,7 +271,7 @@ func (c *segmentCopy) begin(first []byte) error {
 		}
 		c.mine().Headers = append(c.mine().Headers, Header{Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: what}, proven})
 	}
-	dst, err := os.OpenFile(filepath.Join(c.out, fmt.Sprint(c.seg.Stream.Number), fmt.Sprintf("%010d.steno", c.seg.Number)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dst, err := c.into.Create(fmt.Sprintf("%010d.steno", c.seg.Number), 0o600)
 	if err != nil {
 		return err
 	}
@@ -366,7 +371,7 @@ func (r *recovery) newStream() (*write.Stream, error) {
 	for _, s := range r.trail.Streams {
 		number = max(number, s.Number+1)
 	}
-	s, err := write.NewStream(r.out, number, r.systemID, r.serverVersion, r.now)
+	s, err := write.NewStream(r.copy, number, r.systemID, r.serverVersion, r.now)
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +405,7 @@ func (r *recovery) salvage() error {
 	for i := range r.damaged {
 		d := &r.damaged[i]
 		b := make([]byte, min(d.piece.length, longestBlock))
-		n, _ := readAt(d.segment.Path, b, d.piece.offset)
+		n, _ := r.readAt(d.segment.Path, b, d.piece.offset)
 		all, _ := decodeDamaged(b[:n])
 		all = r.believable(all)
 		if len(all) == 0 {
@@ -461,9 +466,39 @@ func (r *recovery) put(source *write.Source, w *write.Record) error {
 	return s.Add(source, w)
 }
 
+// openOwn opens a file of the trail for copying. The copy will belong to the trail's owner,
+// and root can read what that one cannot: so root copies only what is the owner's, whatever
+// a link leads to.
+func (r *recovery) openOwn(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.mayCopy(f); err != nil {
+		f.Close()
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return f, nil
+}
+
+func (r *recovery) mayCopy(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return private.ErrNotRegular
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if os.Geteuid() == 0 && ok && st.Uid != r.owner.Uid {
+		return fmt.Errorf("it belongs to user ID %d, and the trail to %d", st.Uid, r.owner.Uid)
+	}
+	return nil
+}
+
 // readAt reads bytes of a file, and returns how many there were before an error.
-func readAt(path string, b []byte, offset int64) (int, error) {
-	f, err := os.Open(path)
+func (r *recovery) readAt(path string, b []byte, offset int64) (int, error) {
+	f, err := r.openOwn(path)
 	if err != nil {
 		return 0, err
 	}
@@ -490,7 +525,8 @@ func (r *recovery) settleTorn() {
 
 // verify has the copy proved, as far as it can be.
 func (r *recovery) verify(ctx context.Context) error {
-	t, err := trail.Open(r.out)
+	path := r.copy.Alias()
+	t, err := trail.Open(path)
 	if err != nil {
 		return err
 	}
@@ -500,7 +536,7 @@ func (r *recovery) verify(ctx context.Context) error {
 	}
 	for _, list := range [][]verify.Problem{v.Problems, v.Warnings} {
 		for i := range list {
-			if name, ok := strings.CutPrefix(list[i].File, r.out); ok {
+			if name, ok := strings.CutPrefix(list[i].File, path); ok {
 				list[i].File = r.final + name
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/private"
@@ -33,27 +32,15 @@ type ringFinder struct {
 // trusted are the accounts whose files are read: that of the trail, who runs the
 // command, and root. What any other account has put beside them is not, even if it is
 // named like a server's.
-func trusted(trail string) (private.Owners, error) {
-	info, err := os.Stat(trail)
-	if err != nil {
-		return nil, err
-	}
-	owners := private.Owners{0, uint32(os.Geteuid())}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		owners = append(owners, st.Uid)
-	}
-	return owners, nil
+func (r *recovery) trusted() private.Owners {
+	return private.Owners{0, uint32(os.Geteuid()), r.owner.Uid}
 }
 
 // openRings opens the ring files, oldest first. One that cannot be read is an error of the
 // report; one that must not be is an error of usage.
 func (r *recovery) openRings(paths []string) error {
 	r.identify()
-	owners, err := trusted(r.trail.Path)
-	if err != nil {
-		return err
-	}
-	f := &ringFinder{r, owners}
+	f := &ringFinder{r, r.trusted()}
 	for _, path := range paths {
 		open := f.named
 		if info, err := os.Stat(path); err == nil && info.IsDir() {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -160,7 +159,7 @@ func (o *Options) checkName() error {
 
 // change opens the trail and calls f while nobody else changes slots or deletes
 // segments; the trail is as it is then.
-func (o *Options) change(f func(t *trail.Trail, folder *os.File) error) error {
+func (o *Options) change(f func(t *trail.Trail, folder *private.Dir) error) error {
 	if err := o.checkName(); err != nil {
 		return err
 	}
@@ -168,7 +167,7 @@ func (o *Options) change(f func(t *trail.Trail, folder *os.File) error) error {
 	if err != nil {
 		return err
 	}
-	err = locked(t.Path, func(folder *os.File) error {
+	err = locked(t.Path, func(folder *private.Dir) error {
 		if t, err = o.open(); err != nil {
 			return err
 		}
@@ -181,8 +180,8 @@ func (o *Options) change(f func(t *trail.Trail, folder *os.File) error) error {
 	return err
 }
 
-func (o *Options) exists(folder *os.File) bool {
-	_, err := os.Lstat(filepath.Join(folder.Name(), o.Name))
+func (o *Options) exists(folder *private.Dir) bool {
+	_, err := folder.Lstat(o.Name)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
@@ -195,7 +194,7 @@ func create(opts *Options) error {
 	default:
 		return cmdutil.Usagef("invalid beginning %q: use start or end", opts.From)
 	}
-	return opts.change(func(t *trail.Trail, folder *os.File) error {
+	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if opts.exists(folder) {
 			return fmt.Errorf("slot %q exists already", opts.Name)
 		}
@@ -214,11 +213,11 @@ func advance(opts *Options) error {
 	if err != nil {
 		return err
 	}
-	return opts.change(func(t *trail.Trail, folder *os.File) error {
+	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if !opts.exists(folder) {
 			return fmt.Errorf("there is no slot %q", opts.Name)
 		}
-		s, err := read(folder.Name(), opts.Name)
+		s, err := read(folder, opts.Name)
 		if err != nil {
 			return err
 		}
@@ -248,7 +247,7 @@ func advance(opts *Options) error {
 }
 
 func drop(opts *Options) error {
-	return opts.change(func(_ *trail.Trail, folder *os.File) error {
+	return opts.change(func(_ *trail.Trail, folder *private.Dir) error {
 		if !opts.exists(folder) {
 			return fmt.Errorf("there is no slot %q", opts.Name)
 		}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -116,11 +118,20 @@ func parseNumber(s string, bits int) (uint64, bool) {
 
 // readAll reads the slots of a trail, by name.
 func readAll(path string) ([]Slot, error) {
-	folder := filepath.Join(path, trail.SlotsFolder)
-	entries, err := os.ReadDir(folder)
+	dir, err := private.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	folder, err := dir.Dir(trail.SlotsFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.Entries()
 	if err != nil {
 		return nil, err
 	}
@@ -138,20 +149,17 @@ func readAll(path string) ([]Slot, error) {
 	return all, nil
 }
 
-func read(folder, name string) (Slot, error) {
+func read(folder *private.Dir, name string) (Slot, error) {
 	s := Slot{Name: name}
-	path := filepath.Join(folder, name)
-	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	}
+	f, err := folder.Open(name)
 	var text []byte
 	if err == nil {
-		text, err = os.ReadFile(path)
+		text, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+		f.Close()
 	}
 	if err == nil {
 		if s.Created, s.Positions, err = parse(text); err != nil {
-			err = &fs.PathError{Op: "read", Path: path, Err: err}
+			err = &fs.PathError{Op: "read", Path: filepath.Join(folder.Path(), name), Err: err}
 		}
 	}
 	s.Err = err
@@ -160,39 +168,39 @@ func read(folder, name string) (Slot, error) {
 
 // locked calls f while the server deletes nothing, and nobody else changes a
 // slot. The folder of the slots is made when it is not there.
-func locked(path string, f func(folder *os.File) error) error {
-	name := filepath.Join(path, trail.SlotsFolder)
-	if err := os.Mkdir(name, 0o700); err == nil {
-		if err := giveToOwner(name, path); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, fs.ErrExist) {
+//
+// The trail is the server's, and who runs this may be root: what is made here belongs
+// to the trail's owner, and a link that the server's account has put there leads nowhere.
+func locked(path string, f func(folder *private.Dir) error) error {
+	dir, err := private.OpenDir(path)
+	if err != nil {
 		return err
 	}
-	folder, err := os.Open(name)
+	defer dir.Close()
+	folder, err := dir.Mkdir(trail.SlotsFolder, 0o700)
+	switch {
+	case err == nil:
+		err = giveToOwner(folder, dir)
+	case errors.Is(err, fs.ErrExist):
+		folder, err = dir.Dir(trail.SlotsFolder)
+	}
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	for {
-		err = syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)
-		if err != syscall.EINTR {
-			break
-		}
-	}
-	if err != nil {
-		return &fs.PathError{Op: "lock", Path: name, Err: err}
+	if err := folder.Lock(); err != nil {
+		return err
 	}
 	return f(folder)
 }
 
-// giveToOwner makes what root has made belong to whom the trail belongs to: the
+// giveToOwner makes what root has made belong to whom the directory belongs to: the
 // server must read it.
-func giveToOwner(name, of string) error {
+func giveToOwner(made interface{ Chown(uid, gid int) error }, of *private.Dir) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	info, err := os.Stat(of)
+	info, err := of.Info()
 	if err != nil {
 		return err
 	}
@@ -200,19 +208,25 @@ func giveToOwner(name, of string) error {
 	if !ok {
 		return nil
 	}
-	return os.Lchown(name, int(owner.Uid), int(owner.Gid))
+	return made.Chown(int(owner.Uid), int(owner.Gid))
 }
 
 // write replaces a slot's file, or makes it: whatever happens, the old one or the
 // new one is there, whole.
-func write(folder *os.File, s *Slot) (err error) {
-	name := filepath.Join(folder.Name(), s.Name)
-	temporary := filepath.Join(folder.Name(), "."+s.Name+".new")
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+func write(folder *private.Dir, s *Slot) error {
+	temporary := "." + s.Name + ".new"
+	// one that is left is never written to: nobody knows what it is
+	if err := folder.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := folder.Create(temporary, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(s.encode())
+	if err == nil {
+		err = giveToOwner(f, folder)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -220,20 +234,17 @@ func write(folder *os.File, s *Slot) (err error) {
 		err = closeErr
 	}
 	if err == nil {
-		err = giveToOwner(temporary, folder.Name())
-	}
-	if err == nil {
-		err = os.Rename(temporary, name)
+		err = folder.Rename(temporary, s.Name)
 	}
 	if err != nil {
-		os.Remove(temporary)
+		folder.Remove(temporary)
 		return err
 	}
 	return folder.Sync()
 }
 
-func remove(folder *os.File, name string) error {
-	if err := os.Remove(filepath.Join(folder.Name(), name)); err != nil {
+func remove(folder *private.Dir, name string) error {
+	if err := folder.Remove(name); err != nil {
 		return err
 	}
 	return folder.Sync()

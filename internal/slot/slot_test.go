@@ -12,6 +12,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -54,7 +55,12 @@ func run(t *testing.T, args ...string) (out string, err error) {
 
 func positions(t *testing.T, dir, name string) []Position {
 	t.Helper()
-	s, err := read(filepath.Join(dir, "slots"), name)
+	folder, err := private.OpenDir(filepath.Join(dir, "slots"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	s, err := read(folder, name)
 	if err != nil {
 		t.Fatal(err)
 	}

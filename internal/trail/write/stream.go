@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -26,7 +26,7 @@ type Stream struct {
 	ServerVersion uint32
 	Now           func() int64
 
-	dir     string
+	dir     *private.Dir
 	file    *os.File
 	block   *Block
 	segment uint64
@@ -39,12 +39,13 @@ type Stream struct {
 }
 
 // NewStream makes the stream's folder in a trail, which must not have it.
-func NewStream(dir string, number uint32, systemID uint64, serverVersion uint32, now func() int64) (*Stream, error) {
+func NewStream(dir *private.Dir, number uint32, systemID uint64, serverVersion uint32, now func() int64) (*Stream, error) {
 	s := &Stream{
 		Number: number, SystemID: systemID, ServerVersion: serverVersion, Now: now,
-		dir: filepath.Join(dir, fmt.Sprint(number)), block: NewBlock(), next: 1, record: 1,
+		block: NewBlock(), next: 1, record: 1,
 	}
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
+	var err error
+	if s.dir, err = dir.Mkdir(fmt.Sprint(number), 0o700); err != nil {
 		return nil, err
 	}
 	return s, s.begin()
@@ -80,7 +81,7 @@ func (s *Stream) begin() error {
 		SystemID: s.SystemID, Stream: s.Number, ServerVersion: s.ServerVersion, Number: s.segment,
 		Created: s.Now(), FirstBlock: s.next, FirstRecord: s.record, PreviousHash: s.last,
 	})
-	f, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%010d.steno", s.segment)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := s.dir.Create(fmt.Sprintf("%010d.steno", s.segment), 0o600)
 	if err != nil {
 		return err
 	}
@@ -163,5 +164,6 @@ func (s *Stream) Close() error {
 	if ended := s.end(); err == nil {
 		err = ended
 	}
+	s.dir.Close()
 	return err
 }

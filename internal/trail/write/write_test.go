@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
@@ -54,13 +55,23 @@ func line(kind trail.Kind, seq, statement uint64, time int64, duration, rows uin
 	return fmt.Sprintf("%v %d %d %d %d %d %q", kind, seq, statement, time, duration, rows, fmt.Sprint(rest...))
 }
 
+func open(t *testing.T, path string) *private.Dir {
+	t.Helper()
+	d, err := private.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
 // TestWhatIsWrittenIsRead writes streams of random records, with sessions that change
 // and come back, and compares what a reader finds; the trail is whole.
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
-		s, err := write.NewStream(dir, 0, trailtest.SystemID, 150018, func() int64 { return trailtest.Epoch })
+		s, err := write.NewStream(open(t, dir), 0, trailtest.SystemID, 150018, func() int64 { return trailtest.Epoch })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +196,7 @@ func TestStreamsDoNotOverwrite(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "1"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := write.NewStream(dir, 1, 1, 1, nil); err == nil {
+	if _, err := write.NewStream(open(t, dir), 1, 1, 1, nil); err == nil {
 		t.Error("a stream was begun in a folder that is there")
 	}
 }
