@@ -84,7 +84,7 @@ steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
 	local = (const StenoLocal *) ring->own;
 	if (STENO_LOAD(local->mapped))
 	{
-		leader->statement = STENO_LOAD(local->statement);
+		leader->statement = STENO_LOAD(local->statement) + STENO_LOAD(local->planning);
 		leader->substatement = STENO_LOAD(local->launch.substatement);
 		leader->depth = STENO_LOAD(local->launch.depth);
 	}

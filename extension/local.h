@@ -230,6 +230,7 @@ typedef struct StenoLocal
 	StenoProducer producer;
 	StenoRecordMessage *staged; /* in the ring, not published yet; NULL: none */
 	uint32		inflight_version;
+	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
 	StenoWriterControl *writer;
 	uint64		dropped;		/* records dropped since the last gap record */
 	uint64		dropped_first;	/* sequence number of the first of them */
@@ -273,6 +274,7 @@ typedef struct StenoLocal
 	int			near_next;		/* to be replaced next */
 	uint8		kept_next;		/* likewise */
 	uint8		prepared_next;	/* likewise */
+	bool		planning;		/* a client's statement, which has no number yet */
 
 	/*
 	 * Memory for one record.  Who takes some of it sets scratch_used;

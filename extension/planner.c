@@ -41,6 +41,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 {
 	const StenoLevel *outer = steno_my.level;
 	int			before = planning;
+	bool		of_client;
 	uint64		start;
 	PlannedStmt *result = NULL;
 
@@ -51,7 +52,10 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 
 	steno_trouble_check(NULL);
 	start = steno_clock_ticks(&steno_my.clock);
+	of_client = outer == NULL && before == 0 && steno_my.client && is_of_client(source);
 	planning = before + 1;
+	/* what runs meanwhile, runs for a statement whose number is the next one */
+	steno_my.planning |= of_client;
 	PG_TRY();
 	{
 		result = call_planner(query, source, options, params);
@@ -71,11 +75,15 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 		};
 
 		planning = before;
+		if (of_client)
+			steno_my.planning = false;
 		steno_record_unplanned(&unplanned);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	planning = before;
+	if (of_client)
+		steno_my.planning = false;
 	return result;
 }
 

@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
@@ -498,6 +499,24 @@ record_start(StenoOpen *o)
 
 /* ---- hooks ---- */
 
+/* How far a portal's text is compared with that of the client's message. */
+#define CLIENTS_TEXT 256
+
+/*
+ * Whether the query of a portal that no statement runs is the client's own.  A cursor
+ * of a function that the planner has called, or a trigger at commit, has another
+ * text, as a rule with another beginning.
+ */
+static inline bool
+is_clients(const char *source)
+{
+	if (!steno_my.client)
+		return !steno_my.worker;
+	return !steno_my.planning &&
+		(source == debug_query_string ||
+		 (debug_query_string && strncmp(source, debug_query_string, CLIENTS_TEXT) == 0));
+}
+
 /* A parallel worker's part of a query, which the leader records. */
 STENO_COLD static bool
 is_leaders(const QueryDesc *query)
@@ -546,7 +565,7 @@ begin_query(QueryDesc *query)
 	o->subid = steno_my.subid;
 	o->rows = 0;
 	o->staged = false;
-	depth = outer ? outer->inside : of_portal && !steno_my.worker ? 0 : steno_my.outside;
+	depth = outer ? outer->inside : of_portal && is_clients(query->sourceText) ? 0 : steno_my.outside;
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/*

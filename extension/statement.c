@@ -170,6 +170,22 @@ take_number(StenoStatement *s)
 	steno_my.substatements = 0;
 }
 
+/* A statement that another one runs: the one that is running, or being planned. */
+static inline void
+take_nested_number(uint64 *statement, uint32 *substatement)
+{
+	if (unlikely(steno_my.planning))
+	{
+		*statement = steno_my.statement + 1;
+		*substatement = ++steno_my.planned;
+	}
+	else
+	{
+		*statement = steno_my.statement;
+		*substatement = ++steno_my.substatements;
+	}
+}
+
 /* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */
 static inline bool
 takes_nested(int class)
@@ -194,12 +210,14 @@ number(StenoStatement *s, const char *source, int location, int length,
 		if (unlikely(steno_my.raised_code != 0))
 			forget_raised();
 		take_number(s);
+		if (unlikely(steno_my.planned != 0))
+		{
+			steno_my.substatements = steno_my.planned;
+			steno_my.planned = 0;
+		}
 	}
 	else
-	{
-		s->statement = steno_my.statement;
-		s->substatement = ++steno_my.substatements;
-	}
+		take_nested_number(&s->statement, &s->substatement);
 	forced |= s->top_level;
 	s->failures = (forced || takes_nested(STENO_CLASS_ERROR)) && steno_class_logged(STENO_CLASS_ERROR);
 	s->audited = 0;
@@ -531,8 +549,7 @@ record_raised(void)
 		steno_clock_us(&steno_my.clock, steno_my.anchor_start,
 					   steno_clock_ticks(&steno_my.clock));
 	record.duration = 0;
-	record.statement = steno_my.statement;
-	record.substatement = ++steno_my.substatements;
+	take_nested_number(&record.statement, &record.substatement);
 	record.depth = steno_my.level->inside;
 	record.xid = GetTopTransactionIdIfAny();
 	record.text = raised_query;
