@@ -23,8 +23,31 @@
 static emit_log_hook_type previous_emit;
 
 /*
+ * Whether the parser did not take the client's string, of which then nothing has
+ * run.  The parser's own sources say so: what fails later has other SQLSTATEs, or
+ * the same ones.
+ */
+static bool
+is_unparsed(const ErrorData *edata)
+{
+	static const char *const sources[] = {"gram.y", "scan.l", "parser.c"};
+	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
+	int			i;
+
+	if (edata->filename == NULL || edata->internalquery != NULL)
+		return false;
+	name = name ? name + 1 : edata->filename;
+	for (i = 0; i < (int) lengthof(sources); i++)
+		if (strcmp(name, sources[i]) == 0)
+			return true;
+	return false;
+}
+
+/*
  * The failed statement's own text.  source holds one or more statements; the
- * error's position, or where the last one ended, tells which.
+ * error's position, or where the last one ended, tells which.  Of a string that
+ * cannot be parsed it is the whole: nobody can say what its statements are, and
+ * all of them were meant to run.
  */
 static const char *
 failed_text(const char *source, const ErrorData *edata, int *len)
@@ -39,6 +62,14 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 	if (steno_statement_source(&done_source, &done_end) == GetCurrentStatementStartTimestamp() &&
 		done_source == source && done_end > 0)
 		from = done_end;
+	else if (is_unparsed(edata))
+	{
+		text = source + strspn(source, " \n\t\r\f");
+		*len = strlen(text);
+		while (*len > 0 && strchr("; \n\t\r\f", text[*len - 1]))
+			(*len)--;
+		return text;
+	}
 	if (edata->cursorpos > 0 && edata->internalpos == 0)
 		position = pg_mbcharcliplen(source, strlen(source), edata->cursorpos - 1);
 	steno_split_at(source, from, position, &text, len);

@@ -216,7 +216,7 @@ foreach my $case (
 	$c->quit;
 	is_deeply(
 		[ map { [ @$_[ 0, 1 ] ] } @{ seen() } ],
-		[ [ 'SELEC 2', '42601' ] ],
+		[ [ 'SELECT 1; SELEC 2; SELECT 3', '42601' ] ],
 		'nothing of a string with a syntax error runs');
 }
 
