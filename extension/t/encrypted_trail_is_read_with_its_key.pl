@@ -127,7 +127,7 @@ restart_after_crash = on
 			{
 				my ($code, $out, $err) = steno(@$command, @args, trail($node));
 
-				is($code, 1, "$compression: $command->[0] $what fails");
+				is($code, 3, "$compression: $command->[0] $what fails");
 				is($out, '', "$compression: and shows nothing");
 				like($err, qr/^steno: \S+: encrypted with key $ids{a}, which was not given/, "$compression: but which key it needs");
 			}

@@ -22,6 +22,7 @@ type Options struct {
 	FilterFlags
 	OutputFlags
 	KeyFlags
+	PositionFlags
 	Limit int
 	Now   time.Time
 }
@@ -46,6 +47,7 @@ regard to case. Times without a zone are UTC.`,
   steno cat --command "DROP" --grep "(?i)customers" --format csv > drops.csv
   steno cat --object public.staff --audited object,mandatory
   steno cat --format pgaudit --pgaudit log_parameter,log_relation,log=all,-misc
+  steno cat --slot siem --before "$end" --format json > batch.json
   steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
@@ -58,6 +60,7 @@ regard to case. Times without a zone are UTC.`,
 	opts.FilterFlags.Add(cmd)
 	opts.OutputFlags.Add(cmd)
 	opts.KeyFlags.Add(cmd)
+	opts.PositionFlags.Add(cmd, f)
 	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records")
 	return cmd
 }
@@ -78,6 +81,10 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
+	blocks, err := opts.blocks(t)
+	if err != nil {
+		return err
+	}
 	index := t.Index()
 	if err := index.CheckKeys(filter.Since, filter.Until); err != nil {
 		return needKeys(err)
@@ -95,7 +102,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	shown := 0
 	order := render.NewOrder(format)
 	err = index.Merge(ctx, trail.MergeOptions{
-		Since: filter.Since, Until: filter.Until,
+		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		NewFormatter: newFormatter(filter, format, options),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.

@@ -49,7 +49,7 @@ func (o *FilterFlags) Add(cmd *cobra.Command) {
 	f.StringSliceVar(&o.Commands, "command", nil, "only these `commands`, by their first words: SELECT, \"CREATE TABLE\", DROP")
 	f.StringArrayVar(&o.Objects, "object", nil, "only statements that use this `relation` or object; * stands for any characters: public.staff, staff, hr.*")
 	f.StringSliceVar(&o.Audited, "audited", nil, "only records written for these `reasons`: session, object, mandatory, rule")
-	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text matches this `regexp` (RE2; begin with (?i) to ignore case)")
+	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text, message or one of whose parameters matches this `regexp` (RE2; begin with (?i) to ignore case)")
 	f.BoolVar(&o.Failed, "failed", false, "only what failed, was refused or was interrupted")
 	kinds, classes, _ := trail.Names()
 	complete := func(values []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -231,6 +231,7 @@ const (
 type matcher struct {
 	*Filter
 	sessionOK, shapeOK, textOK []verdict
+	param                      []byte
 }
 
 // reset forgets the definitions of the block before.
@@ -284,17 +285,34 @@ func (m *matcher) keep(r *trail.Record) bool {
 			return false
 		}
 	}
-	if len(m.grep) == 0 {
-		return true
+	return len(m.grep) == 0 || m.textMatches(r) || m.matches(r.Message) || m.paramMatches(r)
+}
+
+// matches says whether one of the patterns matches a string that is there.
+func (m *matcher) matches(s []byte) bool {
+	return s != nil && slices.ContainsFunc(m.grep, func(re *regexp.Regexp) bool { return re.Match(s) })
+}
+
+func (m *matcher) textMatches(r *trail.Record) bool {
+	if r.Text == nil || r.TextIndex < 0 {
+		return m.matches(r.Text)
 	}
-	if r.Text == nil {
+	return once(&m.textOK, r.TextIndex, func() bool { return m.matches(r.Text) })
+}
+
+// paramMatches looks at parameters as they are shown, each by itself.
+func (m *matcher) paramMatches(r *trail.Record) bool {
+	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return false
 	}
-	matches := func() bool {
-		return slices.ContainsFunc(m.grep, func(re *regexp.Regexp) bool { return re.Match(r.Text) })
-	}
-	if r.TextIndex < 0 {
-		return matches()
-	}
-	return once(&m.textOK, r.TextIndex, matches)
+	found := false
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		if null || p.Repr == trail.ReprNone {
+			return true
+		}
+		m.param = trail.AppendParam(m.param[:0], p.Repr, value)
+		found = m.matches(m.param)
+		return !found
+	})
+	return found
 }

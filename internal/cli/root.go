@@ -42,7 +42,7 @@ func version() string {
 
 // New returns the root command with all subcommands.
 func New(streams *iostreams.IOStreams) *cobra.Command {
-	f := &cmdutil.Factory{IO: streams, Version: version()}
+	f := &cmdutil.Factory{IO: streams, Version: version(), SlotWants: slot.Wants}
 	root := &cobra.Command{
 		Use:   "steno",
 		Short: "Read, search and prove the audit trail of a PostgreSQL server",

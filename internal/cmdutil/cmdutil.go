@@ -14,6 +14,9 @@ import (
 type Factory struct {
 	IO      *iostreams.IOStreams
 	Version string
+	// SlotWants finds a trail's slot: the number of the first block that it wants of
+	// a stream.
+	SlotWants func(trail, slot string) (func(stream uint32) uint64, error)
 }
 
 // UsageError is a wrong use of the command line: ExitUsage.

@@ -47,10 +47,11 @@ read is safe elsewhere.
 Slots are files in the folder "slots" of the trail. The server must be able to read
 them: run steno as the server's user, or as root.`,
 		Example: `  steno slot create siem
-  steno slot advance siem --to end
+  end=$(steno slot end)
+  steno cat --slot siem --before "$end" --format json > batch.json && steno slot advance siem --to "$end"
   steno slot list`,
 	}
-	cmd.AddCommand(newCmdCreate(f), newCmdAdvance(f), newCmdList(f), newCmdDrop(f))
+	cmd.AddCommand(newCmdCreate(f), newCmdEnd(f), newCmdAdvance(f), newCmdList(f), newCmdDrop(f))
 	return cmdutil.Group(cmd)
 }
 
@@ -81,14 +82,17 @@ func newCmdAdvance(f *cmdutil.Factory) *cobra.Command {
 		Short: "Move a slot on: what lies before it may be deleted",
 		Long: `Move a slot. --to is
 
-  end                    all that is in the trail now has been read
+  STREAM/SEGMENT/BLOCK   the stream has been read up to this block; others stay as they are
+  STREAM/SEGMENT         the same, up to this segment
   MOMENT                 all that ended before it has been read; as "steno cat --since" has it
-  STREAM/SEGMENT         the stream has been read up to this segment; others stay as they are
-  STREAM/SEGMENT/BLOCK   the same, up to this block
+  end                    all that is in the trail now: only with --force, because a reader that has
+                         finished has not read what came since
+
+Several positions have commas between them, as "steno slot end" prints them.
 
 A slot never goes backwards, and one that is lost stays so, unless --force says that
 this is meant; a lost slot then goes on with what is left.`,
-		Example: `  steno slot advance siem --to end
+		Example: `  steno slot advance siem --to "$end"
   steno slot advance siem --to 0/17/20311
   steno slot advance siem --to 2026-11-21T20:45:13Z
   steno slot advance siem --to start --force`,
@@ -98,9 +102,68 @@ this is meant; a lost slot then goes on with what is left.`,
 			return advance(opts)
 		},
 	}
-	cmd.Flags().StringVar(&opts.To, "to", "", "`position` that the slot gets: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "go backwards, or on from what is left of what the slot wanted")
+	cmd.Flags().StringVar(&opts.To, "to", "", "`position` that the slot gets: that of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a moment")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "go backwards, to the end now, or on from what is left of what the slot wanted")
 	return cmd
+}
+
+func newCmdEnd(f *cmdutil.Factory) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	return &cobra.Command{
+		Use:   "end [TRAIL]",
+		Short: "Print the end of the trail, as a position",
+		Long: `Print the position at which the trail ends now: for each stream, the block that comes
+next, as STREAM/SEGMENT/BLOCK, with commas between. A reader that takes it before it
+begins, reads up to there, and advances its slot to it misses nothing, and reads
+nothing twice.`,
+		Example: `  end=$(steno slot end)
+  steno cat --slot siem --before "$end" --format json > batch.json && steno slot advance siem --to "$end"`,
+		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts.Trail = args
+			t, err := opts.open()
+			if err != nil {
+				return err
+			}
+			var words []string
+			for _, p := range ends(t) {
+				words = append(words, fmt.Sprintf("%d/%d/%d", p.Stream, p.Segment, p.Block))
+			}
+			if len(words) == 0 {
+				return fmt.Errorf("%s: there is no segment yet", t.Path)
+			}
+			_, err = fmt.Fprintln(opts.IO.Out, strings.Join(words, ","))
+			return err
+		},
+	}
+}
+
+// Wants finds a slot of a trail: the number of the first block that it wants of a
+// stream.
+func Wants(path, name string) (func(stream uint32) uint64, error) {
+	opts := Options{Name: name, Trail: []string{path}}
+	if err := opts.checkName(); err != nil {
+		return nil, err
+	}
+	t, err := opts.open()
+	if err != nil {
+		return nil, err
+	}
+	slots, err := readAll(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	for i := range slots {
+		s := &slots[i]
+		if s.Name != name {
+			continue
+		}
+		if s.Err != nil {
+			return nil, s.Err
+		}
+		return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
+	}
+	return nil, fmt.Errorf("there is no slot %q", name)
 }
 
 func newCmdList(f *cmdutil.Factory) *cobra.Command {

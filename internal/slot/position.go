@@ -78,22 +78,25 @@ func parseTarget(to string, now time.Time) (target, error) {
 	case "start":
 		return each(func(s *trail.Stream, _ Position, _ bool) (Position, bool) { return start(s) }), nil
 	case "end":
-		return each(func(s *trail.Stream, _ Position, _ bool) (Position, bool) { return end(s) }), nil
+		return func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
+			if !force {
+				return nil, cmdutil.Usagef("the end now may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end now")
+			}
+			return ends(t), nil
+		}, nil
 	}
-	if words := strings.Split(to, "/"); len(words) == 2 || len(words) == 3 {
-		stream, a := parseNumber(words[0], 32)
-		segment, b := parseNumber(words[1], 63)
-		block, c := uint64(0), true
-		if len(words) == 3 {
-			block, c = parseNumber(words[2], 63)
-			c = c && block > 0
-		}
-		if a && b && c && segment > 0 {
-			return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
-				p, err := place(t, Position{uint32(stream), segment, block})
-				return []Position{p}, err
-			}, nil
-		}
+	if places, ok := parsePlaces(to); ok {
+		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
+			var all []Position
+			for _, p := range places {
+				p, err := place(t, p)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, p)
+			}
+			return all, nil
+		}, nil
 	}
 	when, err := cat.ParseWhen(to, now)
 	if err != nil {
@@ -105,6 +108,28 @@ func parseTarget(to string, now time.Time) (target, error) {
 		}
 		return at(s, wanted, when)
 	}), nil
+}
+
+// parsePlaces reads positions with commas between them.
+func parsePlaces(s string) (all []Position, ok bool) {
+	for _, word := range strings.Split(s, ",") {
+		p, ok := cat.ParsePosition(word)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, Position(p))
+	}
+	return all, true
+}
+
+// ends are the ends of all streams.
+func ends(t *trail.Trail) (all []Position) {
+	for _, s := range t.Streams {
+		if p, ok := end(s); ok {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // each makes a target of a position in each stream.

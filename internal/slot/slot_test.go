@@ -101,14 +101,15 @@ func TestSlotsAdvance(t *testing.T) {
 		return time.Unix(946684800+trailtest.Epoch/second+seconds, 0).UTC().Format(time.RFC3339)
 	}
 	for to, want := range map[string][]Position{
-		"end":      {{0, 3, 7}, {1, 3, 7}},
-		"0/3":      {{0, 3, 5}, {1, 1, 1}},
-		"1/2":      {{0, 1, 1}, {1, 2, 3}},
-		"1/2/4":    {{0, 1, 1}, {1, 2, 4}},
-		"1/3/7":    {{0, 1, 1}, {1, 3, 7}},
-		moment(3):  {{0, 2, 4}, {1, 1, 1}},
-		moment(11): {{0, 3, 7}, {1, 3, 6}},
-		moment(99): {{0, 3, 7}, {1, 3, 7}},
+		"0/2/3,1/3":   {{0, 2, 3}, {1, 3, 5}},
+		"0/3/7,1/3/7": {{0, 3, 7}, {1, 3, 7}},
+		"0/3":         {{0, 3, 5}, {1, 1, 1}},
+		"1/2":         {{0, 1, 1}, {1, 2, 3}},
+		"1/2/4":       {{0, 1, 1}, {1, 2, 4}},
+		"1/3/7":       {{0, 1, 1}, {1, 3, 7}},
+		moment(3):     {{0, 2, 4}, {1, 1, 1}},
+		moment(11):    {{0, 3, 7}, {1, 3, 6}},
+		moment(99):    {{0, 3, 7}, {1, 3, 7}},
 	} {
 		dir := writeTrail(t)
 		run(t, "create", "a", dir)
@@ -181,7 +182,10 @@ func TestWrongUseIsRefused(t *testing.T) {
 		{[]string{"create", "b", filepath.Join(dir, "0")}, "is not the directory of a trail"},
 		{[]string{"create", "b", t.TempDir()}, "is not the directory of a trail"},
 		{[]string{"drop", "b", dir}, `there is no slot "b"`},
-		{[]string{"advance", "b", dir, "--to", "end"}, `there is no slot "b"`},
+		{[]string{"advance", "b", dir, "--to", "0/2"}, `there is no slot "b"`},
+		{[]string{"advance", "a", dir, "--to", "end"}, "the end now may be behind what your reader has read"},
+		{[]string{"advance", "a", dir, "--to", "0/2,1"}, `invalid position "0/2,1"`},
+		{[]string{"advance", "a", dir, "--to", "0/2,1/9"}, "segment 9 of stream 1 is not there"},
 		{[]string{"advance", "a", dir}, "say with --to how far"},
 		{[]string{"advance", "a", dir, "--to", "soon"}, `invalid position "soon"`},
 		{[]string{"advance", "a", dir, "--to", "0/0"}, `invalid position "0/0"`},
@@ -207,7 +211,7 @@ func TestUnreadableSlotsAreShownAndCanBeDropped(t *testing.T) {
 	if err != cmdutil.ErrFailed || !strings.Contains(out, "b     unreadable") || !strings.Contains(out, "a     active") {
 		t.Errorf("%s%v", out, err)
 	}
-	if _, err := run(t, "advance", "b", dir, "--to", "end"); err == nil {
+	if _, err := run(t, "advance", "b", dir, "--to", "0/2"); err == nil {
 		t.Error("an unreadable slot was advanced")
 	}
 	if _, err := run(t, "drop", "b", dir); err != nil {

@@ -28,6 +28,9 @@ type Formatter interface {
 type MergeOptions struct {
 	// Since and Until bound the records' times: Since <= time < Until.
 	Since, Until int64
+	// Blocks says which blocks are wanted; nil: all. It may be called by several
+	// goroutines.
+	Blocks func(*BlockRef) bool
 	// NewFormatter makes a formatter; several work in parallel.
 	NewFormatter func() Formatter
 	// Warn is told what is wrong in the trail. It is called by one goroutine.
@@ -278,6 +281,9 @@ func (m *merger) expand(t *task) {
 	}
 	wanted := refs[:0]
 	for _, ref := range refs {
+		if m.opts.Blocks != nil && !m.opts.Blocks(&ref) {
+			continue
+		}
 		if ref.Records > 0 && ref.LastEnd >= m.opts.Since && ref.FirstTime < m.opts.Until && ref.FirstTime >= t.from.time {
 			wanted = append(wanted, ref)
 		}
