@@ -15,7 +15,7 @@ typedef struct StenoClientFacts
 	StenoClient address;		/* as rules want it */
 	char		client[88];		/* [address%interface]:port */
 	char		auth_method[16];
-	char		identity[256];
+	char		identity[248];
 } StenoClientFacts;
 
 /* session.c */

@@ -18,6 +18,7 @@
 #include "commands/dbcommands.h"
 #include "libpq/auth.h"
 #include "libpq/hba.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/autovacuum.h"
 #include "postmaster/bgworker_internals.h"
@@ -58,6 +59,14 @@ static char leader_substatement[11];
 /* The client's connection, or that of a parallel worker's leader. */
 static StenoClientFacts facts;
 
+/*
+ * Encoding of what the session records, NULL while it is not in a database and
+ * when it is UTF-8.
+ */
+static const char *encoding;
+
+#define MOST_ENCODING 14		/* of the names of encodings for servers */
+
 /* FATAL message that ends the session, for its disconnect record. */
 static int	death_code;
 static char death_message[512];
@@ -72,12 +81,12 @@ put_fact(uint8 *p, int key, const char *value)
 }
 
 /*
- * The largest body that send_context can make must fit the writer's copy: ten
+ * The largest body that send_context can make must fit the writer's copy: eleven
  * facts with key and length, the identity's length taking two bytes.  A leader is
  * known of parallel workers only, whose type is short.
  */
-StaticAssertDecl(STENO_SESSION_FACTS + 10 * 2 + 1 + BGW_MAXLEN - 1 +
-				 sizeof(known) + sizeof(facts) - sizeof(facts.address) - 9 <= STENO_SESSION_MAX &&
+StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
+				 sizeof(known) + sizeof(facts) - sizeof(facts.address) - 9 + MOST_ENCODING <= STENO_SESSION_MAX &&
 				 sizeof("parallel worker") + 2 * 2 + sizeof(leader_session) + sizeof(leader_substatement) <= BGW_MAXLEN &&
 				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
@@ -110,6 +119,8 @@ send_context(void)
 	p = put_fact(p, STENO_SESSION_IDENTITY, facts.identity);
 	p = put_fact(p, STENO_SESSION_LEADER, leader_session);
 	p = put_fact(p, STENO_SESSION_LEADER_SUBSTATEMENT, leader_substatement);
+	if (encoding != NULL && strlen(encoding) <= MOST_ENCODING)
+		p = put_fact(p, STENO_SESSION_ENCODING, encoding);
 
 	steno_my.described = false;
 	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
@@ -234,6 +245,17 @@ find_database(void)
 	return true;
 }
 
+/* The session has come into its database, which is not in UTF-8. */
+static bool
+find_encoding(void)
+{
+	if (encoding != NULL || !OidIsValid(MyDatabaseId) || !IsNormalProcessingMode() ||
+		GetDatabaseEncoding() == PG_UTF8)
+		return false;
+	encoding = GetDatabaseEncodingName();	/* a constant */
+	return true;
+}
+
 /* Take a fact that has changed; values are cut as the settings' own limits do. */
 static bool
 take_fact(char *fact, size_t size, const char *value)
@@ -289,6 +311,7 @@ steno_session_check(Oid user_id)
 
 	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), false);
 	changed |= find_database();
+	changed |= find_encoding();
 	changed |= find_application();
 	if (changed)
 		send_context();
@@ -304,6 +327,7 @@ steno_session_failing(Oid user_id)
 	bool		changed = !steno_my.described;
 
 	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), true);
+	changed |= find_encoding();
 	changed |= find_application();
 	if (changed)
 		send_context();

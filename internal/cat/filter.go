@@ -241,6 +241,9 @@ func (m *matcher) reset() {
 
 // once returns the verdict at an index, which is judged the first time.
 func once(list *[]verdict, i int, judge func() bool) bool {
+	if i < 0 {
+		return judge()
+	}
 	for len(*list) <= i {
 		*list = append(*list, unknown)
 	}

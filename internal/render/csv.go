@@ -14,7 +14,7 @@ var Columns = []string{
 	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role", "app_user", "database",
 	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
 	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
-	"leader", "leader_substatement",
+	"leader", "leader_substatement", "encoding",
 }
 
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
@@ -129,7 +129,8 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 		sep = " "
 	}
 	dst = f.cell(append(dst, ','), r.Session.Fact(trail.KeyLeader))
-	return append(dst, r.Session.Fact(trail.KeyLeaderSubstatement)...)
+	dst = append(append(dst, r.Session.Fact(trail.KeyLeaderSubstatement)...), ',')
+	return append(dst, r.Session.Fact(trail.KeyEncoding)...)
 }
 
 func (f *csvFormat) context(dst []byte, s *trail.Session) []byte {

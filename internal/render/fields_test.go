@@ -22,7 +22,8 @@ func everything() []*trailtest.Record {
 	network := trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, "alice"),
 		fact(trail.KeyDatabase, "shop"), fact(trail.KeyRole, "admin"), fact(trail.KeyApplication, "psql"), fact(trail.KeyAppUser, "bob"),
 		fact(trail.KeyClient, "[2001:db8::7]:50022"), fact(trail.KeyAuthMethod, "gss"), fact(trail.KeyIdentity, "alice@EXAMPLE.ORG"),
-		fact(trail.KeyAppContext, "request 4711"), fact(trail.KeyLeader, "6b0202d9.abc"), fact(trail.KeyLeaderSubstatement, "2"))
+		fact(trail.KeyAppContext, "request 4711"), fact(trail.KeyLeader, "6b0202d9.abc"), fact(trail.KeyLeaderSubstatement, "2"),
+		fact(trail.KeyEncoding, "LATIN1"))
 	socket := trailtest.NewSession(trailtest.Epoch, 2, fact(trail.KeyUser, "alice"), fact(trail.KeyClient, "[local]"), fact(trail.KeyAuthMethod, "peer"))
 	worker := trailtest.NewSession(trailtest.Epoch, 3, fact(trail.KeyBackendType, trail.WriterBackendType))
 	for kind := trail.KindStatement; kind <= trail.KindSeal+1; kind++ {

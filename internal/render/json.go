@@ -38,7 +38,7 @@ func (c *cache) reset() {
 
 // get returns what is kept for index i, empty when there is nothing yet.
 func (c *cache) get(i int) []byte {
-	if i < c.used {
+	if i >= 0 && i < c.used {
 		return c.made[i]
 	}
 	return nil
@@ -46,6 +46,9 @@ func (c *cache) get(i int) []byte {
 
 // put keeps what make appends to a buffer that is used again.
 func (c *cache) put(i int, fill func(dst []byte) []byte) []byte {
+	if i < 0 {
+		return fill(nil)
+	}
 	if c.size > maxCache {
 		c.reset()
 	}
@@ -175,7 +178,7 @@ func appendContext(dst []byte, s *trail.Session) []byte {
 	if n, err := strconv.ParseUint(string(s.Fact(trail.KeyLeaderSubstatement)), 10, 32); err == nil {
 		dst = appendNumber(dst, "leader_substatement", n)
 	}
-	return dst
+	return appendField(dst, "encoding", s.Fact(trail.KeyEncoding))
 }
 
 func appendShape(dst []byte, s *trail.Shape) []byte {

@@ -104,7 +104,7 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	if r.Has(trail.FieldDuration) {
 		dst = appendNumber(dst, "duration_us", r.Duration)
 	}
-	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement)
+	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding)
 	if atDoor(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)
 	}

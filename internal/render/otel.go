@@ -109,7 +109,7 @@ func otelContext(dst []byte, s *trail.Session) []byte {
 		n, _ := strconv.ParseUint(string(port), 10, 16)
 		dst = otelInt(dst, "client.port", int64(n))
 	}
-	for _, k := range []trail.Key{trail.KeyRole, trail.KeyApplication, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement} {
+	for _, k := range []trail.Key{trail.KeyRole, trail.KeyApplication, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding} {
 		dst = otelString(dst, "pg_steno."+k.String(), s.Fact(k))
 	}
 	return dst

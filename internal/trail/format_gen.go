@@ -148,6 +148,7 @@ const (
 	KeyAppContext         Key = 10 // what the application says of its statements, such as a request number
 	KeyLeader             Key = 11 // of a parallel worker: the session whose statement it executes a part of
 	KeyLeaderSubstatement Key = 12 // of a parallel worker: that statement's substatement number, when a function runs it
+	KeyEncoding           Key = 13 // encoding of the database, as PostgreSQL names it, when it is not UTF8; absent, too, until the session is in its database
 )
 
 var namesKey = [...]string{
@@ -163,6 +164,7 @@ var namesKey = [...]string{
 	10: "app_context",
 	11: "leader",
 	12: "leader_substatement",
+	13: "encoding",
 }
 
 // Access is a bit of the access that a relation got.

@@ -72,7 +72,7 @@ func object(t *testing.T, line []byte) map[string]any {
 	}
 	if s, ok := o["session"].(map[string]any); ok {
 		// Facts that this program does not know are skipped.
-		maps.DeleteFunc(s["facts"].(map[string]any), func(key string, _ any) bool { n, _ := strconv.Atoi(key); return n > int(trail.KeyAppContext) })
+		maps.DeleteFunc(s["facts"].(map[string]any), func(key string, _ any) bool { n, _ := strconv.Atoi(key); return n > int(trail.KeyEncoding) })
 	}
 	return o
 }
@@ -144,6 +144,7 @@ func (f *goldenFormat) Keep(*trail.Record) bool   { return true }
 
 // text is a string as the .expected files have it.
 func text(b []byte) any {
+	b, _ = trail.Unshown(string(b), "")
 	for _, c := range b {
 		if c < ' ' || c > '~' {
 			return map[string]any{"hex": hex.EncodeToString(b)}
@@ -154,7 +155,7 @@ func text(b []byte) any {
 
 func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 	facts := map[string]any{}
-	for k := trail.KeyBackendType; k <= trail.KeyAppContext; k++ {
+	for k := trail.KeyBackendType; k <= trail.KeyEncoding; k++ {
 		if v := r.Session.Fact(k); v != nil {
 			facts[strconv.Itoa(int(k))] = text(v)
 		}
@@ -175,6 +176,9 @@ func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 		r.Params(func(p trail.ParamType, value []byte, null bool) bool {
 			v := map[string]any{"type": p.OID, "repr": p.Repr, "value": nil}
 			if !null {
+				if p.Repr == trail.ReprText {
+					value, _ = trail.Unshown(string(value), "")
+				}
 				v["value"] = hex.EncodeToString(value)
 			}
 			params = append(params, v)

@@ -32,6 +32,9 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 				return false
 			}
 		}
+		if r.isShown && p.Repr == ReprText {
+			value = r.charset.shown(value)
+		}
 		if !yield(p, value, null) {
 			return true
 		}

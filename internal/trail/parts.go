@@ -155,6 +155,7 @@ func (j *joiner) records(b *Block, ref *BlockRef, yield func(r *Record)) (errs [
 			}
 			delete(here, RecordID{r.Session.ID(), r.Seq})
 		}
+		b.show(&r)
 		yield(&r)
 	}
 }

@@ -50,6 +50,11 @@ type Record struct {
 	Extra        []byte
 	Audited      Audited // 0: by session alone
 
+	// isShown says that strings are shown as UTF-8, from this charset; values and
+	// further names are when they are asked for.
+	isShown bool
+	charset *charset
+
 	// Part and Data are what a data part continues, and its bytes.
 	Part PartKind
 	Data []byte
@@ -81,6 +86,9 @@ func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
 	c := cursor{b: r.Extra}
 	for range r.ExtraCount {
 		name, value := c.str(), c.str()
+		if r.isShown {
+			name, value = r.charset.shown(name), r.charset.shown(value)
+		}
 		if c.bad || !yield(name, value) {
 			return
 		}
@@ -110,6 +118,7 @@ type Session struct {
 	Start int64 // microseconds since 2000-01-01 UTC
 	PID   uint32
 	facts [len(namesKey)][]byte
+	plain bool // all facts are ASCII
 
 	seq       uint64 // of the last record
 	statement uint64 // last finished top-level statement
@@ -184,6 +193,8 @@ type Shape struct {
 	Relations []Relation
 	Params    []ParamType
 	Objects   []Object
+
+	plain bool // all names are ASCII
 }
 
 // Relation is a relation that a statement uses.
@@ -272,6 +283,8 @@ type decoder struct {
 	sessions  []Session
 	shapes    []Shape
 	texts     [][]byte
+	textPlain []bool // that text is ASCII
+	view      view
 	relations []Relation
 	params    []ParamType
 	objects   []Object
@@ -318,7 +331,7 @@ func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
 func (b *Block) Rewind() {
 	d := &b.decoder
 	d.pos, d.records, d.lastTime, d.dictionary = 0, 0, b.Header.FirstTime, 0
-	d.sessions, d.shapes, d.texts = d.sessions[:0], d.shapes[:0], d.texts[:0]
+	d.sessions, d.shapes, d.texts, d.textPlain, d.view = d.sessions[:0], d.shapes[:0], d.texts[:0], d.textPlain[:0], view{}
 	d.relations, d.params, d.objects = d.relations[:0], d.params[:0], d.objects[:0]
 }
 
@@ -350,7 +363,8 @@ func (b *Block) Next(r *Record) error {
 		case kind == KindDefShape:
 			reason = b.defineShape(&c)
 		case kind == KindDefText:
-			if b.texts = append(b.texts, c.b); !b.grow(24) {
+			b.textPlain = append(b.textPlain, isASCII(c.b))
+			if b.texts = append(b.texts, c.b); !b.grow(25) {
 				reason = tooMuch
 			}
 		}
@@ -400,6 +414,7 @@ func (b *Block) defineSession(c *cursor) string {
 	if c.bad {
 		return cutShort
 	}
+	s.plain = s.isPlain()
 	return ""
 }
 
@@ -451,6 +466,7 @@ func (b *Block) defineShape(c *cursor) string {
 	if c.bad {
 		return cutShort
 	}
+	s.plain = s.isPlain()
 	b.shapes = append(b.shapes, s)
 	return ""
 }
