@@ -30,9 +30,8 @@ fail_segment(StenoError *error, int number, const char *what, const StenoStream 
 	return steno_failed(error, number, what, path);
 }
 
-/* The highest segment number in the stream's folder below limit; 0 when there is none. */
-static bool
-find_last_segment(const StenoStream *stream, uint64_t limit, uint64_t *last, StenoError *error)
+bool
+steno_segment_find_last(const StenoStream *stream, uint64_t limit, uint64_t *last, StenoError *error)
 {
 	DIR		   *dir = opendir(stream->directory);
 	struct dirent *entry;
@@ -81,7 +80,7 @@ state_before(StenoStream *stream, uint64_t segment, StenoError *error)
 	{
 		uint64_t	before;
 
-		if (!find_last_segment(stream, segment, &before, error))
+		if (!steno_segment_find_last(stream, segment, &before, error))
 			return false;
 		if (before == 0)
 			return fail_segment(error, 0, "no segment before it tells where the stream stands", stream);
@@ -314,7 +313,7 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 	if (n < 0 || (size_t) n >= sizeof(stream->directory))
 		return steno_failed(error, ENAMETOOLONG, "could not open stream", trail);
 	if (!make_folders(trail, stream->directory, error) ||
-		!find_last_segment(stream, UINT64_MAX, &stream->segment, error))
+		!steno_segment_find_last(stream, UINT64_MAX, &stream->segment, error))
 		return false;
 	if (stream->segment > 0)
 		return open_last(stream, now, found, error);
@@ -652,7 +651,7 @@ begin_elsewhere(StenoStream *stream, int64_t now, StenoError *error)
 	next = *stream;
 	if (!steno_stream_last_hash(stream, next.chain))
 		return fail_segment(error, errno, "could not read segment", stream);
-	if (!find_last_segment(stream, UINT64_MAX, &last, error))
+	if (!steno_segment_find_last(stream, UINT64_MAX, &last, error))
 		return false;
 	next.segment = (last > stream->segment ? last : stream->segment) + 1;
 	if (!begin_segment(&next, now, error))
@@ -680,36 +679,6 @@ steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
 	return begin_elsewhere(stream, now, error);
 }
 
-bool
-steno_trail_is_of_other(const char *trail, uint32_t streams, uint64_t system_identifier,
-						uint64_t *other, char *path, size_t size)
-{
-	StenoStream stream;
-	StenoError	error;
-	uint64_t	last;
-	uint8_t		bytes[STENO_SEGMENT_HEADER];
-	StenoSegmentHeader h;
-	bool		found = false;
-	int			fd;
-
-	for (stream.number = 0; stream.number < streams && !found; stream.number++)
-	{
-		steno_stream_folder(stream.directory, sizeof(stream.directory), trail, stream.number);
-		if (!find_last_segment(&stream, UINT64_MAX, &last, &error) || last == 0)
-			continue;
-		steno_segment_path(path, size, stream.directory, last);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd < 0)
-			continue;
-		found = steno_read_at(fd, bytes, sizeof(bytes), 0) &&
-			steno_segment_header_read(bytes, &h) && h.system_identifier != system_identifier;
-		close(fd);
-	}
-	if (found)
-		*other = h.system_identifier;
-	return found;
-}
-
 void
 steno_stream_close(StenoStream *stream)
 {
@@ -723,34 +692,35 @@ steno_stream_close(StenoStream *stream)
 	stream->fd = -1;
 }
 
-/* ---- recovery ---- */
+/* ---- what a stream has, without a change of it ---- */
 
 bool
-steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
-						uint64_t offset, uint64_t block,
-						const uint8_t hash[STENO_HASH_SIZE])
+steno_stream_end(const char *trail, uint32_t number, uint64_t system_identifier,
+				 StenoEnd *end, StenoError *error)
 {
-	char		directory[1024];
-	char		path[1100];
-	uint8_t		bytes[STENO_BLOCK_HEADER];
-	StenoBlockHeader h;
+	StenoStream stream = {.fd = -1, .number = number, .system_identifier = system_identifier};
+	StenoSegmentHeader h;
+	StenoWalk	w;
+	StenoHeaderState state;
 	struct stat st;
-	bool		has;
-	int			fd;
 
-	steno_stream_folder(directory, sizeof(directory), trail, stream);
-	steno_segment_path(path, sizeof(path), directory, segment);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
+	memset(end, 0, sizeof(*end));
+	steno_stream_folder(stream.directory, sizeof(stream.directory), trail, number);
+	if (stat(stream.directory, &st) != 0 && errno == ENOENT)
+		return true;
+	if (!steno_segment_find_last(&stream, UINT64_MAX, &end->segment, error))
 		return false;
-	has = fstat(fd, &st) == 0 &&
-		offset <= (uint64_t) st.st_size &&
-		steno_read_at(fd, bytes, sizeof(bytes), offset) &&
-		steno_block_header_read(bytes, &h) &&
-		h.block == block &&
-		memcmp(h.chain, hash, STENO_HASH_SIZE) == 0 &&
-		h.stored <= (uint64_t) st.st_size - offset - STENO_BLOCK_HEADER &&
-		steno_payload_is_good(fd, offset, &h);
-	close(fd);
-	return has;
+	if (end->segment == 0)
+		return true;
+	stream.segment = end->segment;
+	state = steno_segment_walk(&stream, end->segment, &w, &h, error);
+	if (state == STENO_HEADER_FAILED)
+		return false;
+	close(w.fd);
+	end->damaged = state == STENO_HEADER_DAMAGED || w.damaged;
+	if (!take_state(&stream, &w) && !state_before(&stream, end->segment, error))
+		return false;
+	end->block = stream.next_block - 1;
+	memcpy(end->hash, stream.chain, STENO_HASH_SIZE);
+	return true;
 }

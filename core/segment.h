@@ -132,6 +132,30 @@ extern bool steno_trail_is_of_other(const char *trail, uint32_t streams,
 									uint64_t system_identifier, uint64_t *other,
 									char *path, size_t size);
 
+/* Where a stream ends. */
+typedef struct StenoEnd
+{
+	uint64_t	segment;		/* the last one; 0: there is none */
+	bool		damaged;		/* that one */
+	uint64_t	block;			/* the last whole one; 0: none */
+	uint8_t		hash[STENO_HASH_SIZE];	/* of it */
+} StenoEnd;
+
+/* Look where a stream ends.  Nothing is changed. */
+extern bool steno_stream_end(const char *trail, uint32_t number, uint64_t system_identifier,
+							 StenoEnd *end, StenoError *error);
+
+/*
+ * Whether a stream has, anywhere, the block with this number and chain hash, or a segment
+ * that follows it.  Every stream has block 0, and those before its first segment.
+ */
+extern bool steno_stream_has(const char *trail, uint32_t number, uint64_t system_identifier,
+							 uint64_t block, const uint8_t hash[STENO_HASH_SIZE],
+							 bool *has, StenoError *error);
+
+/* The number after those of all streams, and whether none of them has a segment. */
+extern bool steno_trail_streams(const char *trail, uint32_t *next, bool *empty, StenoError *error);
+
 /*
  * Whether the file has, at this place, the whole block with this number and
  * chain hash: how recovery learns if an intended write happened.

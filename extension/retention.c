@@ -157,15 +157,28 @@ lock_slots(StenoError *error)
 	return -1;
 }
 
-/* No writer's open segment goes, and of a writer that has none yet, nothing. */
+/*
+ * No writer's open segment goes.  While there is a writer that has none yet, nothing
+ * goes: nobody knows which stream it will write.
+ */
 static void
 bound(StenoKeptTrail *kept)
 {
 	uint32		i;
+	uint32		j;
 
 	for (i = 0; i < steno_rings.nwriters; i++)
-		kept->streams[i].open = Min(kept->streams[i].open,
-									atomic_load(&steno_control->writers[i].segment));
+	{
+		const StenoWriterControl *writer = &steno_control->writers[i];
+		uint64		segment = atomic_load_explicit(&writer->segment, memory_order_acquire);
+		uint32		stream = atomic_load(&writer->stream);
+
+		if (segment == 0)
+			for (j = 0; j < STENO_RETENTION_STREAMS; j++)
+				kept->streams[j].open = 0;
+		else if (stream < STENO_RETENTION_STREAMS)
+			kept->streams[stream].open = Min(kept->streams[stream].open, segment);
+	}
 }
 
 /* Earlier deletions that nothing in the trail bears out are not made up for. */
@@ -274,7 +287,7 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 			continue;
 		if (!again[i])
 			pending[i] = plan->next[i];
-		pending[i].at_stream = w->number;
+		pending[i].at_stream = w->stream.number;
 		pending[i].at_segment = w->stream.segment;
 		pending[i].at_offset = w->stream.offset;
 		pending[i].at_block = w->stream.next_block;

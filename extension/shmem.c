@@ -133,6 +133,8 @@ create_rings(void)
 
 	if (!first)
 		steno_rings_close(&steno_rings);
+	/* while the ring files of earlier runs are there */
+	steno_state_begin((uint64) now, first);
 	folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
 	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
 	snprintf(ring_path, sizeof(ring_path), "%s/%s", ring_folder, name);

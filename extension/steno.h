@@ -167,7 +167,8 @@ typedef struct StenoWriterControl
 	_Atomic uint64_t blocks;
 	_Atomic uint64_t raw_bytes;
 	_Atomic uint64_t stored_bytes;
-	_Atomic uint64_t segment;
+	_Atomic uint64_t segment;	/* that it writes; 0: none yet */
+	_Atomic uint32_t stream;	/* set before segment */
 	_Atomic uint64_t passes;
 	_Atomic uint64_t syncs;
 	_Atomic uint64_t errors;
@@ -508,6 +509,10 @@ extern void steno_trouble_attached(void);
 extern int	steno_trouble_columns(int number, Datum *values, bool *nulls, int n);
 extern bool steno_writer_runs(const StenoWriterControl *control);
 extern void steno_trail_claim(void);
+
+/* ---- state.c ---- */
+
+extern void steno_state_begin(uint64 ring_file, bool first);
 
 /* ---- writer.c, recover.c ---- */
 

@@ -489,14 +489,14 @@ log_replaced(const StenoWriter *w, StenoPlace place, uint64 segment)
 {
 	if (w->stream.segment == segment)
 		ereport(WARNING,
-				(errmsg("segment %llu of stream %d of the trail was removed, and has been restored",
-						(unsigned long long) segment, w->number),
+				(errmsg("segment %llu of stream %u of the trail was removed, and has been restored",
+						(unsigned long long) segment, w->stream.number),
 				 errdetail("It was still open. Segments before it that were removed with it are gone."),
 				 errhint("Run \"steno verify\".")));
 	else
 		ereport(WARNING,
-				(errmsg("segment %llu of stream %d of the trail is not in its place any more",
-						(unsigned long long) segment, w->number),
+				(errmsg("segment %llu of stream %u of the trail is not in its place any more",
+						(unsigned long long) segment, w->stream.number),
 				 place == STENO_PLACE_MOVED ?
 				 errdetail("The stream goes on in segment %llu. All before it is where it was moved to.",
 						   (unsigned long long) w->stream.segment) :

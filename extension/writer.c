@@ -164,9 +164,9 @@ report_lost(StenoWriter *w)
 	snprintf(blocks, sizeof(blocks), UINT64_FORMAT "-" UINT64_FORMAT, lost->first, lost->last);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg_plural("stream %d of the trail has lost %llu block, of numbers %llu to %llu",
-						   "stream %d of the trail has lost %llu blocks, of numbers %llu to %llu",
-						   (unsigned long) lost->count, w->number, (unsigned long long) lost->count,
+			 errmsg_plural("stream %u of the trail has lost %llu block, of numbers %llu to %llu",
+						   "stream %u of the trail has lost %llu blocks, of numbers %llu to %llu",
+						   (unsigned long) lost->count, w->stream.number, (unsigned long long) lost->count,
 						   (unsigned long long) lost->first, (unsigned long long) lost->last),
 			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and do not read any more as they were written.",
 					   (unsigned long long) w->stream.segment, (unsigned long long) lost->offset),
@@ -313,7 +313,10 @@ finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
 							   w->stream.next_record, GetCurrentTimestamp(),
 							   chain, len);
-	if (bytes == NULL || drain == NULL)
+	if (bytes == NULL)
+		return NULL;
+	steno_state_block(w, chain);
+	if (drain == NULL)
 		return bytes;
 	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
 	{
@@ -449,6 +452,7 @@ steno_writer_sync(StenoWriter *w)
 	/* a sync of a file that nobody finds is none */
 	if (!steno_trouble_place(w, true))
 		return false;
+	steno_state_synced(w, false);
 	announce_synced(w);
 	steno_trouble_over(w, STENO_SYNC);
 	report_lost(w);
@@ -587,13 +591,16 @@ steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
 	put_own(w, STENO_KIND_SERVER, 0, pairs, count);
 }
 
-/* The server has started, with these settings. */
+/* The server has started: which one, which run of it, with which settings. */
 static void
 put_start(StenoWriter *w)
 {
-	const char *pairs[2 * (2 + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
+	const char *pairs[2 * (2 + STENO_STATE_PAIRS + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
+	int			n = 2;
 
-	put_own(w, STENO_KIND_SERVER, 0, pairs, 2 + steno_settings_configured(pairs + 4));
+	n += steno_state_describe(pairs + 2 * n);
+	n += steno_settings_configured(pairs + 2 * n);
+	put_own(w, STENO_KIND_SERVER, 0, pairs, n);
 }
 
 static void
@@ -676,6 +683,7 @@ open_stream(StenoWriter *w)
 {
 	StenoFound	found;
 	StenoError	error;
+	uint32		stream;
 
 	/* without the key, nothing is written: it would be plain */
 	while (!steno_key_answered(w))
@@ -685,7 +693,8 @@ open_stream(StenoWriter *w)
 		nap(20, steno_wait_events[STENO_WAIT_RETRY]);
 	}
 	while (!steno_trail_hold(&error) ||
-		   !steno_stream_open(&w->stream, steno_directory, w->number,
+		   !steno_state_stream(w, &stream, &error) ||
+		   !steno_stream_open(&w->stream, steno_directory, stream,
 							  GetSystemIdentifier(), PG_VERSION_NUM,
 							  (mode_t) steno_file_mode, steno_key_crypt(),
 							  GetCurrentTimestamp(), &found, &error))
@@ -696,7 +705,7 @@ open_stream(StenoWriter *w)
 	}
 	steno_trouble_over(w, STENO_WRITE);
 	/* first of all: who looks for the end of the run before finds this one's beginning */
-	if (!steno_seal_start(w))
+	if (!steno_seal_start(w) || !steno_state_tell(w))
 		steno_writer_exit();
 	if (steno_crypt_active(w->stream.crypt))
 		steno_key_report(w);
@@ -706,17 +715,18 @@ open_stream(StenoWriter *w)
 
 		snprintf(bytes, sizeof(bytes), UINT64_FORMAT, found.torn_bytes);
 		ereport(LOG,
-				(errmsg("steno writer %d cut an unfinished block of %s bytes off stream %d",
-						w->number, bytes, w->number)));
+				(errmsg("steno writer %d cut an unfinished block of %s bytes off stream %u",
+						w->number, bytes, w->stream.number)));
 		steno_writer_event(w, "torn", "bytes", bytes);
 	}
 	if (found.damaged)
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("last segment of stream %d of the trail is damaged at offset %llu",
-						w->number, (unsigned long long) found.damaged_offset),
+				 errmsg("last segment of stream %u of the trail is damaged at offset %llu",
+						w->stream.number, (unsigned long long) found.damaged_offset),
 				 errdetail("It is left as it is; the stream goes on in a new segment."),
 				 errhint("Run \"steno verify\".")));
+	atomic_store(&w->control->stream, w->stream.number);
 	atomic_store(&w->control->segment, w->stream.segment);
 }
 
@@ -869,6 +879,7 @@ rotate_if_due(StenoWriter *w, bool requested)
 		return false;
 	}
 	steno_trouble_over(w, STENO_ROTATE);
+	steno_state_synced(w, true);
 	if (stale)
 		steno_key_report(w);
 	atomic_store(&w->control->segment, w->stream.segment);
@@ -1072,8 +1083,8 @@ steno_writer_main(Datum main_arg)
 		steno_writer_event(w, "stop", NULL, NULL);
 	if (!steno_writer_drain(w, &live) || !steno_writer_write(w))
 		leave_word(&live);
-	else if (steno_seal_stop(w))
-		steno_writer_sync(w);
+	else if (steno_seal_stop(w) && steno_writer_sync(w))
+		steno_state_stop(w);
 	steno_stream_close(&w->stream);
 	steno_alert_finish();
 	steno_writer_exit();

@@ -130,6 +130,17 @@ extern void steno_format_time(char *to, size_t size, TimestampTz t);
 
 extern bool steno_trail_hold(StenoError *error);
 
+/* ---- state.c ---- */
+
+extern bool steno_state_stream(StenoWriter *writer, uint32 *stream, StenoError *error);
+extern void steno_state_block(const StenoWriter *writer, const uint8 hash[STENO_HASH_SIZE]);
+extern void steno_state_synced(const StenoWriter *writer, bool rotated);
+extern void steno_state_stop(StenoWriter *writer);
+extern bool steno_state_tell(StenoWriter *writer);
+
+#define STENO_STATE_PAIRS 5
+extern int	steno_state_describe(const char **pairs);
+
 /* ---- seal.c ---- */
 
 extern bool steno_seal_start(StenoWriter *writer);

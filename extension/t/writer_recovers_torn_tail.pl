@@ -126,12 +126,19 @@ foreach my $what ('all but a byte', 'half', 'the header', 'half the header')
 	verify_ok($node, "$what of a block: the trail is whole");
 }
 
-# The last block itself, cut short after a stop that had written it.
+# The last block itself, which the machine had not written whole when it went down, and its
+# ring files with it.
 {
-	my $size = round_of();
 	my ($log, @torn);
 
-	truncate last_segment(), $size - 5 or die;
+	$rounds++;
+	$node->safe_psql('postgres', "SELECT 'round $rounds'");
+	flush($node);
+	value($node, "SELECT 'unfinished'");
+	wait_until('it is written', sub { lines($node, '--grep', q{^SELECT 'unfinished'}) });
+	kill_server($node);
+	unlink ring_files($node);
+	truncate last_segment(), (-s last_segment()) - 5 or die;
 	($log, @torn) = start_again();
 	is(scalar @torn, 1, 'a block cut short is cut off');
 	cmp_ok($torn[0] // 0, '>', 100, 'all of it');

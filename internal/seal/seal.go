@@ -17,6 +17,7 @@ import (
 
 // Reasons of seals that readers act upon.
 const (
+	ReasonStart   = "start"
 	ReasonSegment = "segment"
 	ReasonStop    = "stop"
 	ReasonKey     = "key"

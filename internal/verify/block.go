@@ -30,6 +30,7 @@ type finding struct {
 	gaps      uint64   // gap records
 	unread    []string // what gap records say of damaged ring files
 	deletions []trail.Deletion
+	branches  []trail.Branch
 
 	unnumbered int64             // records that take no number of their session
 	ended      []trail.SessionID // those with a disconnect record, and those that have none
@@ -206,6 +207,9 @@ func (c *checker) rare(f *finding, r *trail.Record) {
 	case trail.KindServer:
 		if d, ok := trail.ParseDeletion(r); ok {
 			f.deletions = append(f.deletions, d)
+		}
+		if b, ok := trail.ParseBranch(r); ok {
+			f.branches = append(f.branches, b)
 		}
 	case trail.KindDisconnect, trail.KindAuthFailed:
 		f.ended, f.closed = append(f.ended, id.Session), append(f.closed, id.Session)

@@ -52,10 +52,11 @@ type Report struct {
 	GapRecords  uint64 `json:"gap_records"`
 	LostRecords uint64 `json:"lost_records"`
 
-	Deleted []Deleted     `json:"deleted,omitempty"`
-	Keyed   bool          `json:"seals_checked"` // a key was given
-	Seals   []StreamSeals `json:"seals,omitempty"`
-	Anchors int           `json:"anchors,omitempty"`
+	Deleted  []Deleted     `json:"deleted,omitempty"`
+	Branches []Branch      `json:"branches,omitempty"`
+	Keyed    bool          `json:"seals_checked"` // a key was given
+	Seals    []StreamSeals `json:"seals,omitempty"`
+	Anchors  int           `json:"anchors,omitempty"`
 
 	// Unreadable is what could not be checked, such as files without permission.
 	Unreadable     []Problem `json:"unreadable,omitempty"`
@@ -100,6 +101,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	}
 	for i := range r.Deleted {
 		row("deleted", "%s", &r.Deleted[i])
+	}
+	for i := range r.Branches {
+		row("branch", "%s", r.Branches[i].line())
 	}
 	for i := range r.Seals {
 		row("seals", "%s", r.Seals[i].line(r.Keyed))

@@ -49,6 +49,8 @@ type sealState struct {
 	sum  StreamSeals
 	keys seal.Keys // that are trusted here
 	last *seal.Seal
+	// behindStop is the last seal of reason stop that had a block behind it.
+	behindStop *seal.Seal
 
 	wrong     map[string]int // problems that were told once, and how often they came
 	end       int64          // last end of what is behind the last seal
@@ -103,11 +105,18 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 		s.sum.Last, s.onlySeals, s.late = p.number, true, nil
 		return
 	}
+	stop := s.last
+	if stop != nil && (stop.Reason != seal.ReasonStop || s.behindStop == stop) {
+		stop = nil
+	}
 	for _, one := range f.seals {
 		s.sum.Seals++
 		if s.check(one, p, before, known) {
 			s.accept(one)
 		}
+	}
+	if stop != nil {
+		s.stopped(f, p, stop)
 	}
 	s.onlySeals = f.sealsOnly
 	s.sum.Last = p.number
@@ -119,6 +128,17 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 		p.time = f.header.LastEnd
 		s.late = &p
 	}
+}
+
+// stopped looks at the first block behind the seal that ended a run: it must be the seal
+// with which the next run begins, for nobody else had anything to write.
+func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
+	s.behindStop = stop
+	if s.last != stop && s.last.Reason == seal.ReasonStart && s.last.First == p.number && s.last.Block == p.number-1 && f.sealsOnly {
+		return
+	}
+	s.once("stop", p, "block %d stands behind the seal that ended a run of the server at %s, and no run that seals begins with it: the server had not the key, or somebody else wrote it",
+		p.number, render.Time(stop.Time))
 }
 
 // check says whether a seal is right.
@@ -242,6 +262,9 @@ func (s *sealState) finish(path string) {
 		if s.last.Reason == seal.ReasonSegment && s.onlySeals && s.unsealed == 0 && s.last.Segment == s.segment {
 			v.warning(path, nil, "stream %d ends with a seal that was made for the end of a segment: unless the server was killed just then, segments behind it are missing", sum.Stream)
 		}
+		if s.last.Reason == seal.ReasonStop && s.behindStop != s.last && s.segment > s.last.Segment {
+			v.warning(path, nil, "segment %d of stream %d, which has no block, stands behind the seal that ended the run: a server was killed as it started, or somebody put it there", s.segment, sum.Stream)
+		}
 		if sum.Found > 0 {
 			v.warning(path, nil, "stream %d: %d blocks have no seal of the run of the server that wrote them, which was killed or did not seal yet: they are sealed as the next run found them", sum.Stream, sum.Found)
 		}
@@ -320,6 +343,10 @@ func (v *verifier) finishAnchors() {
 		first, there := v.firstBlock[a.Stream]
 		switch {
 		case a.seen:
+		case there && v.branchOf(a.Stream) != nil && a.Block > v.branchOf(a.Stream).Block:
+			b := v.branchOf(a.Stream)
+			v.damage("", nil, "block %d of stream %d, which anchor %s of %s names, is not there: here the stream goes on as stream %d after block %d (%s); an anchor of the server that it was copied from proves nothing behind that",
+				a.Block, a.Stream, a.From, render.Time(a.Time), b.in.stream, b.Block, b.Reason)
 		case there && a.Block < first:
 			v.warning("", nil, "anchor %s names block %d of stream %d, before the first one that is there: it proves nothing here", a.From, a.Block, a.Stream)
 		default:

@@ -3,7 +3,10 @@ package verify
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -209,6 +212,12 @@ var bytewise = []tampering{
 		from := uint64(2 + r.IntN(len(f[s])-1))
 		maps.DeleteFunc(f[s], func(n uint64, _ []byte) bool { return n >= from })
 		return f
+	}},
+	{"a block behind the end of the stopped run", byKey, `stands behind the seal that ended a run`, func(r *rand.Rand, f files) files {
+		return f.appended(uint32(r.IntN(2)), 1+r.IntN(4), false)
+	}},
+	{"a segment behind the end of the stopped run", byKey, `stands behind the seal that ended a run`, func(r *rand.Rand, f files) files {
+		return f.appended(uint32(r.IntN(2)), 1+r.IntN(4), true)
 	}},
 	{"an older copy", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
 		return f.cut(r, 0, true).cut(r, 1, true)
@@ -606,6 +615,145 @@ func TestSegmentEndsThatNobodyExplainsAreTold(t *testing.T) {
 	}
 	if !r.Whole || told != len(f.streams) {
 		t.Errorf("%v, warnings %v", r.Problems, r.Warnings)
+	}
+}
+
+// appended puts forged blocks behind the end of a stream, made right: in a segment of
+// their own, if so.
+func (f files) appended(stream uint32, count int, segment bool) files {
+	le := binary.LittleEndian
+	n := uint64(len(f[stream]))
+	data := slices.Clone(f[stream][n])
+	at := blocks(data)
+	last := data[at[len(at)-2]:]
+	block, record := le.Uint64(last[24:])+1, le.Uint64(last[32:])+uint64(le.Uint32(last[16:]))
+	chain := [32]byte(last[72:104])
+	if segment {
+		h := slices.Clone(data[:trail.SegmentHeaderSize])
+		n++
+		le.PutUint64(h[32:], n)
+		le.PutUint64(h[48:], block)
+		le.PutUint64(h[56:], record)
+		copy(h[64:], chain[:])
+		trailtest.SealSegment(h)
+		chain, data = sha256.Sum256(h), h
+	}
+	now := int64(le.Uint64(last[56:]))
+	session := trailtest.NewSession(now, 4711)
+	for i := range count {
+		b := trailtest.NewBuilder(now)
+		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Text: fmt.Sprint("forged ", i), Time: now})
+		data = append(data, b.Finish(trail.CodecLz4, block, record, &chain)...)
+		block++
+		record++
+	}
+	f[stream][n] = data
+	return f
+}
+
+// TestNothingFollowsTheEndOfAStoppedRun puts blocks and segments behind the seal that a
+// server made when it was stopped, with all but a seal right.
+func TestNothingFollowsTheEndOfAStoppedRun(t *testing.T) {
+	s := newSuite(t)
+	for _, segment := range []bool{false, true} {
+		for n := range 3 {
+			for stream := range uint32(2) {
+				r := s.verify(t, s.original.clone().appended(stream, n, segment))
+				switch {
+				case n == 0:
+					if !r[1].Whole || segment != (len(r[1].Warnings) > 0) {
+						t.Errorf("an empty segment: %v, warnings %v", r[1].Problems, r[1].Warnings)
+					}
+				case !r[0].Whole:
+					t.Errorf("%d blocks, segment %t: not forged well: %v", n, segment, r[0].Problems)
+				case !says(r[1], `block \d+ stands behind the seal that ended a run of the server`):
+					t.Errorf("%d blocks, segment %t: %v", n, segment, r[1].Problems)
+				}
+			}
+		}
+	}
+}
+
+// TestNothingStandsBetweenTwoRuns puts a block between the seal that ended a run and the one
+// that began the next, as if the next run had found it there.
+func TestNothingStandsBetweenTwoRuns(t *testing.T) {
+	s := newSuite(t)
+	// what the second run's key does not seal any more, the forger seals as that run would have
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{77}, ed25519.SeedSize))
+	public := key.Public().(ed25519.PublicKey)
+	keys := maps.Clone(s.keys)
+	keys[seal.KeyID(public)] = public
+	f := s.original.clone().appended(0, 1, false)
+	n := uint64(len(f[0]))
+	data := f[0][n]
+	at := blocks(data)
+	last := data[at[len(at)-2]:]
+	h, err := trail.ParseSegmentHeader(data[:trail.SegmentHeaderSize])
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	block, record, now := le.Uint64(last[24:]), le.Uint64(last[32:]), int64(le.Uint64(last[56:]))
+	chain := [32]byte(last[72:104])
+	start := seal.Seal{SystemID: h.SystemID, Stream: 0, Segment: n, Block: block, Record: record, First: block + 1, Interval: 60, Time: now, Hash: chain, Reason: seal.ReasonStart}
+	b := trailtest.NewBuilder(now)
+	b.Add(&trailtest.Record{Kind: trail.KindSeal, Session: trailtest.NewSession(now, 4712), Time: now, Extra: []string{
+		"reason", start.Reason, "block", fmt.Sprint(block), "record", fmt.Sprint(record), "hash", hex.EncodeToString(chain[:]), "first", fmt.Sprint(start.First),
+		"interval", "60", "key", seal.KeyID(public), "signature", hex.EncodeToString(ed25519.Sign(key, start.Bytes())),
+	}})
+	f[0][n] = append(data, b.Finish(trail.CodecLz4, block+1, record+1, &chain)...)
+	r := (&suite{original: s.original, keys: keys, anchors: s.anchors}).verify(t, f)
+	if !r[0].Whole || !says(r[1], fmt.Sprintf(`block %d stands behind the seal that ended a run`, block)) {
+		t.Errorf("%v, with the key %v", r[0].Problems, r[1].Problems)
+	}
+}
+
+// branch begins stream 2 with the record of a branch from stream 0.
+func (f files) branch(t testing.TB, reason string, block uint64, hash [32]byte, found uint64) files {
+	t.Helper()
+	h := slices.Clone(f[1][1][:trail.SegmentHeaderSize])
+	binary.LittleEndian.PutUint32(h[24:], 2)
+	trailtest.SealSegment(h)
+	chain := sha256.Sum256(h)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 4713), Time: trailtest.Epoch, Extra: []string{
+		"event", "branch", "reason", reason, "stream", "0", "block", fmt.Sprint(block), "hash", hex.EncodeToString(hash[:]), "found", fmt.Sprint(found),
+		"run", "r", "system_identifier", "1", "timeline", "1", "host", "h", "data_directory", "/d",
+	}})
+	f[2] = map[uint64][]byte{1: append(h, b.Finish(trail.CodecLz4, 1, 1, &chain)...)}
+	return f
+}
+
+// TestBranchesSayWhatCounts holds a stream against the record that began another one beside
+// it.
+func TestBranchesSayWhatCounts(t *testing.T) {
+	s := newSuite(t)
+	segments := s.original[0]
+	data := segments[uint64(len(segments))]
+	at := blocks(data)
+	le := binary.LittleEndian
+	end := data[at[len(at)-2]:]
+	block, hash := le.Uint64(end[24:]), [32]byte(end[72:104])
+	before := data[at[len(at)-3]:]
+	for _, one := range []struct {
+		name, reason, want string
+		f                  files
+		block              uint64
+		hash               [32]byte
+	}{
+		{"a copy", trail.ReasonCopy, "", s.original.clone(), block, hash},
+		{"a copy that went on", trail.ReasonCopy, `^block \d+ of stream 0 is not of the server: it found the stream without them`, s.original.clone(), block - 1, [32]byte(before[72:104])},
+		{"foreign blocks", trail.ReasonForeign, `^blocks \d+ to \d+ of stream 0 are not of the server: its start at`, s.original.clone().appended(0, 2, false), block, hash},
+		{"foreign blocks in a segment", trail.ReasonForeign, `^block \d+ of stream 0 is not of the server: its start at`, s.original.clone().appended(0, 1, true), block, hash},
+		{"foreign blocks taken away", trail.ReasonForeign, "", s.original.clone(), block, hash},
+		{"altered", trail.ReasonAltered, `^block \d+ of stream 0 is not the one that the server had written`, s.original.clone(), block, [32]byte{1}},
+		{"cut off", trail.ReasonCut, `^stream 0 ends with block \d+, but had \d+ blocks`, s.original.clone(), block + 1, hash},
+		{"nothing written", trail.ReasonForeign, `^blocks 1 to \d+ of stream 0 are not of the server`, s.original.clone(), 0, [32]byte{}},
+	} {
+		r := s.verify(t, one.f.branch(t, one.reason, one.block, one.hash, block))[0]
+		if len(r.Branches) != 1 || one.want == "" != r.Whole || one.want != "" && !says(r, one.want) {
+			t.Errorf("%s: %v %v", one.name, r.Branches, r.Problems)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 		sealed:    map[string]int{},
 		deletions: map[home][]trail.Deletion{},
 
-		keys: checks.Keys, firstBlock: map[uint32]uint64{},
+		keys: checks.Keys, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
 	}
 	v.report.Keyed = len(checks.Keys) > 0
 	v.setAnchors(checks.Anchors)
@@ -53,6 +53,7 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 		return nil, err
 	}
 	v.settleDeletions()
+	v.settleBranches()
 	v.sequences()
 	v.dataParts()
 	v.finishAnchors()
@@ -86,6 +87,8 @@ type verifier struct {
 	keys       seal.Keys
 	anchors    []*anchorState
 	firstBlock map[uint32]uint64 // of each stream
+	lastBlock  map[home]uint64
+	branches   []branched
 }
 
 // session is what is known of a session's sequence numbers.
@@ -398,6 +401,10 @@ func (st *state) take(j *job) {
 		v.damage(j.ref.Segment.Path, &offset, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.nextRecord)
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
+	v.lastBlock[st.home] = max(v.lastBlock[st.home], h.Number)
+	for _, b := range f.branches {
+		v.branches = append(v.branches, branched{b, st.home})
+	}
 	for _, d := range f.deletions {
 		of := home{st.home.trail, d.Stream}
 		v.deletions[of] = append(v.deletions[of], d)

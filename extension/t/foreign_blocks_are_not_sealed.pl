@@ -1,0 +1,187 @@
+
+# Somebody without the key changes the end of a trail while its server does not run: blocks
+# and segments behind the last one, the last one exchanged or cut off.  The start leaves all
+# of it as it is, seals nothing of it, and goes on in a stream of its own, which says so.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Forge;
+use Steno::Seals;
+use Test::More;
+
+my $key = keygen(PostgreSQL::Test::Utils::tempdir() . '/key');
+my $marker = 0;
+
+# A server with a new trail; how: a stop or a kill.
+sub trail_of_run
+{
+	my ($name, $how, $sealed) = @_;
+	my $node = new_node($name, conf => $sealed ? "steno.signing_key_file = '$key'\n" : '');
+
+	value($node, 'SELECT steno.rotate()');
+	$node->safe_psql('postgres', "SELECT 'known " . ++$marker . q{'});
+	flush($node);
+	$how eq 'stop' ? $node->stop : kill_server($node);
+	return $node;
+}
+
+# Start the server; the record of the stream that it begins beside stream 0.
+sub branch_of
+{
+	my ($node, $what, $reason, $log) = @_;
+	my $left = slurp_file(last_segment_of(trail($node), 0));
+	my $from = -s $node->logfile;
+	my @branches;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$node->start;
+	value($node, "SELECT 'after'");
+	flush($node);
+	like(slurp_file($node->logfile, $from), qr/WARNING:  steno writer 0 begins stream 1 of the trail beside stream 0\n.*DETAIL:  $log/, "$what: a warning in the log");
+	@branches = grep { $_->{extra}{event} eq 'branch' } records($node, kind => 'server');
+	is(scalar @branches, 1, "$what: a record says that a stream begins");
+	is($branches[0]{stream}, 1, "$what: in that stream");
+	is($branches[0]{extra}{reason}, $reason, "$what: and why");
+	$node->stop;
+	ok(slurp_file(last_segment_of(trail($node), 0)) eq $left, "$what: stream 0 is left as it was");
+	return $branches[0];
+}
+
+sub problems
+{
+	my ($node, @args) = @_;
+	my ($code, $report) = verified($node, @args);
+
+	return "$code " . join ' | ', map { $_->{what} } @{ $report->{problems} };
+}
+
+my @key = ('--key', "$key.pub");
+
+# Behind the end of a run that was stopped: its last seal says that nothing follows.
+foreach my $what ('block', 'blocks in a segment')
+{
+	my $node = trail_of_run($what =~ s/ /_/gr, 'stop', 1);
+	my $trail = trail($node);
+	my $last = last_block_of($trail, 0);
+	my $branch;
+
+	is(problems($node, @key), '0 ', "$what: the trail is whole before");
+	forge_segment($trail, 0) if $what ne 'block';
+	forge_block($trail, 0, "forged $_") foreach 1 .. ($what eq 'block' ? 1 : 3);
+	is(problems($node), '0 ', "$what: nobody sees it without the key");
+	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} stands behind the seal that ended a run/, "$what: with the key it is damage");
+	$branch = branch_of($node, $what, 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to \d+ of stream 0 stand behind/);
+	is($branch->{extra}{block}, $last, "$what: up to which block stream 0 counts");
+	like(problems($node, @key), qr/^1 .*stands behind the seal.* of stream 0 (is|are) not of the server/, "$what: verify says whose it is not");
+	like(problems($node), qr/^1 blocks? @{[ $last + 1 ]} .* of the server/, "$what: now without the key, too");
+	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, "$what: no seal is about it");
+
+	# the evidence taken away, the trail is whole
+	$what eq 'block' ? cut_last_block($trail, 0) : unlink last_segment_of($trail, 0);
+	is(problems($node, @key), '0 ', "$what: without it, the trail is whole");
+
+	# the new stream is gone on with
+	$node->start;
+	value($node, "SELECT 'again'");
+	$node->stop;
+	ok(!-e "$trail/2", "$what: the next start begins no stream");
+	is(problems($node, @key), '0 ', "$what: and leaves the trail whole");
+}
+
+# Behind the end of a run that was killed, which its ring file tells.
+{
+	my $node = trail_of_run('killed', 'kill', 1);
+	my $last = last_block_of(trail($node), 0);
+
+	forge_block(trail($node), 0, 'forged');
+	branch_of($node, 'killed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to @{[ $last + 1 ]} of stream 0 stand behind/);
+	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} of stream 0 is not of the server/, 'killed: verify says so');
+	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, 'killed: no seal is about it');
+	is(join(' ', map { $_->{extra}{event} } records($node, kind => 'server')), 'start branch recover start stop',
+		'killed: what its rings had is in the new stream');
+}
+
+# Another block in the place of the last one.
+{
+	my $node = trail_of_run('altered', 'stop', 1);
+
+	cut_last_block(trail($node), 0);
+	forge_block(trail($node), 0, 'forged');
+	branch_of($node, 'altered', 'altered', qr/Block \d+ of stream 0 is not the one that this server has written/);
+	like(problems($node, @key), qr/^1 .*block \d+ of stream 0 is not the one that the server had written/, 'altered: verify says so');
+}
+
+# An end that was cut off: nobody would know without an anchor.
+{
+	my $node = trail_of_run('cut', 'stop', 1);
+	my $last = last_block_of(trail($node), 0);
+	my $cut = cut_last_block(trail($node), 0);
+
+	is(problems($node, @key), '0 ', 'cut: nobody sees it before the start');
+	branch_of($node, 'cut', 'cut off', qr/Stream 0 ends with block @{[ $last - 1 ]}, but this server has written it up to block $last/);
+	like(problems($node), qr/^1 stream 0 ends with block @{[ $last - 1 ]}, but had $last blocks/, 'cut: verify says so after it');
+	append_to_file(last_segment_of(trail($node), 0), $cut);
+	is(problems($node, @key), '0 ', 'cut: what was cut off is put back');
+}
+
+# Without a key there are no seals, but the server knows its blocks all the same.
+{
+	my $node = trail_of_run('unsealed', 'stop', 0);
+	my $last = last_block_of(trail($node), 0);
+
+	forge_block(trail($node), 0, 'forged');
+	is(problems($node), '0 ', 'unsealed: nobody sees it before the start');
+	branch_of($node, 'unsealed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to/);
+	like(problems($node), qr/^1 block @{[ $last + 1 ]} of stream 0 is not of the server/, 'unsealed: verify says so after it');
+}
+
+# With two writers each looks after its own stream.
+{
+	my $node = new_node('two', conf => "steno.signing_key_file = '$key'\nsteno.writers = 2\n");
+
+	$node->pgbench('-n -c 4 -t 5', 0, [qr/processed: 20/], [qr/^$/], 'load', { "load-$$" => "SELECT 'load'" });
+	flush($node);
+	$node->stop;
+	forge_block(trail($node), 1, 'forged');
+	$node->start;
+	$node->pgbench('-n -c 4 -t 5', 0, [qr/processed: 20/], [qr/^$/], 'again', { "again-$$" => "SELECT 'load'" });
+	$node->stop;
+	is(join(' ', map { "$_->{stream} $_->{extra}{stream}" } grep { $_->{extra}{event} eq 'branch' } records($node, kind => 'server')),
+		'2 1', 'the writer of the altered stream begins another one');
+	like(problems($node, @key), qr/^1 block \d+ stands behind.* \| block \d+ of stream 1 is not of the server[^|]*$/, 'verify finds nothing else');
+}
+
+# Restarts of all kinds go on in the same streams.
+{
+	my $node = new_node('restarts', conf => "steno.signing_key_file = '$key'\nsteno.writers = 2\nrestart_after_crash = on\n");
+	my $pid;
+
+	$node->restart;
+	$node->stop('immediate');
+	$node->start;
+	kill_server($node);
+	$node->start;
+	$pid = value($node, 'SELECT pid FROM steno.writers WHERE writer = 1');
+	kill 9, $pid;
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM steno.writers WHERE writer = 1 AND pid <> $pid") or die;
+	$node->safe_psql('postgres', "SELECT 'machine'");
+	flush($node);
+	kill_server($node);
+	unlink ring_files($node);
+	$node->start;
+	$node->append_conf('postgresql.conf', 'steno.writers = 3');
+	$node->restart;
+	$node->append_conf('postgresql.conf', 'steno.writers = 1');
+	$node->restart;
+	$node->append_conf('postgresql.conf', 'steno.writers = 3');
+	$node->restart;
+	$node->stop;
+	is(join(' ', sort map { s{.*/}{}r } glob trail($node) . '/*[0-9]'), '0 1 2', 'restarts begin no stream but those of new writers');
+	unlike(slurp_file($node->logfile), qr/begins stream/, 'and the log says nothing of it');
+	is(problems($node, @key), '0 ', 'the trail is whole');
+}
+done_testing();

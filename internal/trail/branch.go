@@ -1,0 +1,59 @@
+package trail
+
+import (
+	"encoding/hex"
+	"strconv"
+)
+
+// Branch is what a server record of the event "branch" says: its stream was begun
+// beside another one, which counts up to a block only.
+type Branch struct {
+	Time   int64
+	Reason string // see the Reasons
+	Stream uint32 // the other one
+	Block  uint64 // up to which it counts
+	Hash   [32]byte
+	Found  uint64 // the block that it ended with
+	// The run that began the stream.
+	Run, System, Timeline, Host, Directory string
+	// The one that wrote the other, as far as it is known: for ReasonCopy only.
+	FromRun, FromHost, FromDirectory string
+}
+
+// Why a stream was begun beside another one.
+const (
+	ReasonUnknown = "unknown"        // nobody knew who wrote the other one
+	ReasonCopy    = "copy"           // it came with a copy of the data directory
+	ReasonForeign = "foreign blocks" // it has blocks that the server did not write
+	ReasonCut     = "cut off"        // it lacks blocks that the server wrote
+	ReasonAltered = "altered"        // it has others in their place
+	ReasonGone    = "gone"           // it was not there
+)
+
+// ParseBranch reads the record of a branch; ok says whether it is a whole one.
+func ParseBranch(r *Record) (b Branch, ok bool) {
+	if r.Kind != KindServer {
+		return b, false
+	}
+	text := func(name string) string {
+		value, _ := r.ExtraValue(name)
+		return string(value)
+	}
+	if text("event") != "branch" {
+		return b, false
+	}
+	ok = true
+	number := func(name string, bits int) uint64 {
+		n, err := strconv.ParseUint(text(name), 10, bits)
+		ok = ok && err == nil
+		return n
+	}
+	b = Branch{
+		Time: r.Time, Reason: text("reason"), Run: text("run"), System: text("system_identifier"), Timeline: text("timeline"), Host: text("host"),
+		Directory: text("data_directory"), FromRun: text("from_run"), FromHost: text("from_host"), FromDirectory: text("from_directory"),
+	}
+	b.Stream, b.Block, b.Found = uint32(number("stream", 32)), number("block", 63), number("found", 63)
+	hash, err := hex.DecodeString(text("hash"))
+	ok = ok && err == nil && copy(b.Hash[:], hash) == len(b.Hash) && len(hash) == len(b.Hash)
+	return b, ok
+}

@@ -1,0 +1,123 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Branch is a stream that was begun beside another one.
+type Branch struct {
+	Stream uint32 `json:"stream"`
+	From   uint32 `json:"from_stream"`
+	Block  uint64 `json:"from_block"` // up to which the other one counts
+	Reason string `json:"reason"`
+	Time   string `json:"time"`
+	Run    string `json:"run,omitempty"`
+	Host   string `json:"host,omitempty"`
+	// Of the other one.
+	FromRun  string `json:"from_run,omitempty"`
+	FromHost string `json:"from_host,omitempty"`
+}
+
+// line is a branch's row of the report for people.
+func (b *Branch) line() string {
+	line := fmt.Sprintf("stream %d goes on beside stream %d from its block %s, since %s", b.Stream, b.From, Group(int64(b.Block)), b.Time)
+	if b.Host != "" {
+		line += ", on host " + b.Host
+	}
+	if b.FromHost != "" {
+		line += ", after host " + b.FromHost
+	}
+	return render.Safe(line + " (" + b.Reason + ")")
+}
+
+// branched is the record of a branch, and where it stands.
+type branched struct {
+	trail.Branch
+	in home
+}
+
+// settleBranches holds each stream against the record that began another one beside
+// it: it must have the blocks up to there, and nothing behind them.
+func (v *verifier) settleBranches() {
+	files := &trail.Files{}
+	defer files.Close()
+	for _, b := range v.branches {
+		from := home{b.in.trail, b.Stream}
+		v.report.Branches = append(v.report.Branches, Branch{
+			Stream: b.in.stream, From: b.Stream, Block: b.Block, Reason: b.Reason, Time: render.Time(b.Time), Run: b.Run, Host: b.Host,
+			FromRun: b.FromRun, FromHost: b.FromHost,
+		})
+		i := slices.IndexFunc(v.trail.Streams, func(s *trail.Stream) bool { return homeOf(s) == from })
+		switch {
+		case i < 0 && !v.trail.Whole:
+		case i < 0 || from == b.in:
+			v.warning(b.in.trail, nil, "stream %d began at %s without what the server had written before: stream %d up to block %d", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
+		default:
+			v.settleBranch(&b, v.trail.Streams[i], files)
+		}
+	}
+}
+
+func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files) {
+	last := v.lastBlock[homeOf(s)]
+	at := render.Time(b.Time)
+	switch there, right := v.hasBlock(s, b.Block, b.Hash, files); {
+	case there && !right:
+		v.damage(s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, when it began stream %d", b.Block, b.Stream, at, b.in.stream)
+	case !there && b.Block > last:
+		v.damage(s.Path, nil, "stream %d ends with block %d, but had %d blocks when stream %d was begun beside it at %s: its end was cut off", b.Stream, last, b.Block, b.in.stream, at)
+	}
+	if last <= b.Block {
+		return
+	}
+	which := fmt.Sprintf("blocks %d to %d of stream %d are", b.Block+1, last, b.Stream)
+	if last == b.Block+1 {
+		which = fmt.Sprintf("block %d of stream %d is", last, b.Stream)
+	}
+	if b.Reason == trail.ReasonCopy || b.Reason == trail.ReasonUnknown {
+		v.damage(s.Path, nil, "%s not of the server: it found the stream without them at %s, and has written stream %d since", which, at, b.in.stream)
+		return
+	}
+	v.damage(s.Path, nil, "%s not of the server: its start at %s found them behind its last one, did not seal them, and went on in stream %d", which, at, b.in.stream)
+}
+
+// hasBlock says whether a stream has a block, and whether it is the one with this
+// hash. What was deleted by policy is not there.
+func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte, files *trail.Files) (there, right bool) {
+	if block == 0 {
+		return true, true
+	}
+	for _, seg := range slices.Backward(s.Segments) {
+		if seg.Err != nil || seg.Header.FirstBlock > block+1 {
+			continue
+		}
+		refs, _ := seg.Index()
+		for i := range refs {
+			if refs[i].Number == block {
+				chain, err := files.ChainOf(&refs[i])
+				return err == nil, chain == hash
+			}
+		}
+		if seg.Header.FirstBlock == block+1 {
+			return true, seg.Header.PreviousHash == hash
+		}
+		if seg.Header.FirstBlock <= block {
+			return false, false
+		}
+	}
+	return false, false
+}
+
+// branchOf is the branch that a stream ends at, nil for none.
+func (v *verifier) branchOf(stream uint32) *branched {
+	for i := range v.branches {
+		if b := &v.branches[i]; b.Stream == stream && b.in.stream != stream {
+			return b
+		}
+	}
+	return nil
+}
