@@ -169,21 +169,34 @@ begin_segment(StenoStream *stream, int64_t now, StenoError *error)
 	return false;
 }
 
-static bool
-make_folder(const char *path, const char *parent, StenoError *error)
+mode_t
+steno_folder_mode(mode_t file_mode)
 {
-	if (mkdir(path, 0700) != 0)
-	{
-		if (errno == EEXIST)
-			return true;
+	mode_t		read = file_mode & 0044;
+
+	return 0700 | read | read >> 2;
+}
+
+/* One that is there gets what it lacks: the mode of files may have been another one. */
+static bool
+make_folder(const char *path, const char *parent, mode_t mode, StenoError *error)
+{
+	bool		made = mkdir(path, 0700) == 0;
+	struct stat st;
+
+	if (!made && errno != EEXIST)
 		return steno_failed(error, errno, "could not create folder", path);
-	}
-	return steno_sync_folder(parent, error);
+	/* the umask must not narrow what was asked for; somebody else's folder is his to open */
+	if (mode != 0700 && stat(path, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & mode) != mode &&
+		chmod(path, (st.st_mode | mode) & 07777) != 0)
+		return steno_failed(error, errno, "could not set mode of folder", path);
+	return !made || steno_sync_folder(parent, error);
 }
 
 static bool
-make_folders(const char *trail, const char *directory, StenoError *error)
+make_folders(const char *trail, const char *directory, mode_t file_mode, StenoError *error)
 {
+	mode_t		mode = steno_folder_mode(file_mode);
 	char		parent[1024];
 	char	   *slash;
 
@@ -193,7 +206,7 @@ make_folders(const char *trail, const char *directory, StenoError *error)
 		strcpy(parent, ".");
 	else
 		slash[slash == parent ? 1 : 0] = '\0';
-	return make_folder(trail, parent, error) && make_folder(directory, trail, error);
+	return make_folder(trail, parent, mode, error) && make_folder(directory, trail, mode, error);
 }
 
 /* ---- opening ---- */
@@ -312,7 +325,7 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 	n = snprintf(stream->directory, sizeof(stream->directory), "%s/%u", trail, number);
 	if (n < 0 || (size_t) n >= sizeof(stream->directory))
 		return steno_failed(error, ENAMETOOLONG, "could not open stream", trail);
-	if (!make_folders(trail, stream->directory, error) ||
+	if (!make_folders(trail, stream->directory, stream->file_mode, error) ||
 		!steno_segment_find_last(stream, UINT64_MAX, &stream->segment, error))
 		return false;
 	if (stream->segment > 0)
@@ -667,7 +680,7 @@ steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
 {
 	bool		readable;
 
-	if (!make_folders(trail, stream->directory, error))
+	if (!make_folders(trail, stream->directory, stream->file_mode, error))
 		return false;
 	if (place == STENO_PLACE_REMOVED)
 	{

@@ -86,6 +86,12 @@ check_trail_directory(void)
 				 errmsg("other accounts can change trail directory \"%s\"", steno_directory),
 				 errdetail("It belongs to user ID %u and has mode %04o.", (unsigned) st.st_uid, (unsigned) (st.st_mode & 07777)),
 				 errhint("Change its owner to the server's account, and its permissions to u=rwx,go=.")));
+	if (!is_absolute_path(steno_directory) && (steno_file_mode & 0040) && (data_directory_mode & 0050) != 0050)
+		ereport(WARNING,
+				(errmsg("the group cannot read the trail in directory \"%s\", although \"steno.file_mode\" is %04o",
+						steno_directory, steno_file_mode),
+				 errdetail("The data directory has no group access."),
+				 errhint("Set \"steno.directory\" to a directory outside the data directory.")));
 }
 
 /* Whether every ring is drained, and nobody was in the middle of something. */
@@ -190,9 +196,39 @@ warn_of_silence(void)
 	log_min_messages = level;
 }
 
+/* At the server's start: that recording is on, where to, what is kept, and what can stop it. */
+static void
+report_start(void)
+{
+	char		kept[160] = "Segments are kept until somebody deletes them";
+	bool		limited = steno_retention_age > 0 || steno_retention_size > 0;
+
+	if (limited)
+	{
+		char		age[64] = "";
+		char		size[64] = "";
+
+		if (steno_retention_age > 0)
+			snprintf(age, sizeof(age), " %d minutes after they were closed", steno_retention_age);
+		if (steno_retention_size > 0)
+			snprintf(size, sizeof(size), " when the trail is larger than %d MB", steno_retention_size);
+		snprintf(kept, sizeof(kept), "Segments are deleted%s%s%s", age, age[0] && size[0] ? ", or" : "", size);
+	}
+	ereport(LOG,
+			(errmsg("pg_steno records into trail directory \"%s%s%s\"",
+					is_absolute_path(steno_directory) ? "" : DataDir,
+					is_absolute_path(steno_directory) ? "" : "/", steno_directory),
+			 errdetail("%s (\"steno.retention_age\", \"steno.retention_size\"). When the trail cannot be written, such as when less than %d MB of its file system are free (\"steno.disk_reserve\"), %s (\"steno.on_failure\").",
+					   kept, steno_disk_reserve, steno_trouble_prospect()),
+			 !limited && !is_absolute_path(steno_directory) ?
+			 errhint("Put the trail on a file system of its own with \"steno.directory\", and limit it with \"steno.retention_age\" or \"steno.retention_size\".") : 0));
+}
+
 static void
 startup_shmem(void)
 {
+	bool		first = steno_rings.file == NULL;
+
 	bool		found;
 	int			i;
 
@@ -217,7 +253,7 @@ startup_shmem(void)
 	steno_leader_create_shmem();
 	steno_settings_publish();
 	steno_rules_load();
-	if (steno_rings.file == NULL)
+	if (first)
 	{
 		steno_writer_check_registered();
 		check_trail_directory();
@@ -227,6 +263,8 @@ startup_shmem(void)
 		warn_of_silence();
 	}
 	create_rings();
+	if (first)
+		report_start();
 }
 
 void

@@ -508,6 +508,7 @@ extern bool steno_trouble_spares(const StenoRecord *record);
 extern void steno_trouble_attached(void);
 extern int	steno_trouble_columns(int number, Datum *values, bool *nulls, int n);
 extern bool steno_writer_runs(const StenoWriterControl *control);
+extern const char *steno_trouble_prospect(void);
 extern void steno_trail_claim(void);
 
 /* ---- state.c ---- */

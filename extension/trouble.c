@@ -323,11 +323,30 @@ consequence(StenoAction action)
 	}
 }
 
+/* What happens to statements when the trail cannot be written, as a part of a sentence. */
+const char *
+steno_trouble_prospect(void)
+{
+	switch (steno_on_failure)
+	{
+		case STENO_ON_FAILURE_ERROR:
+			return "new statements are refused, but those of superusers";
+		case STENO_ON_FAILURE_CONTINUE:
+			return "statements go on, and records that find no room in their rings are dropped and counted";
+		case STENO_ON_FAILURE_SHUTDOWN:
+			return "the server is stopped";
+		default:
+			return "statements wait once their rings are full, or their records are dropped, as \"steno.delivery\" says";
+	}
+}
+
 static const char *
-what_next(StenoAction action)
+what_next(StenoAction action, const StenoError *error)
 {
 	if (action != STENO_ROTATE && steno_on_failure == STENO_ON_FAILURE_SHUTDOWN)
 		return "Start the server again when the cause is mended: what is not in the trail is in the ring file.";
+	if (error->error == ENOSPC || error->error == EDQUOT)
+		return "Make room on the trail's file system, or let the server delete old segments with \"steno.retention_size\" or \"steno.retention_age\" and a reload. The writer tries again every second and goes on by itself.";
 	return "The writer tries again every second and goes on by itself.";
 }
 
@@ -341,14 +360,14 @@ log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence(action)),
-				 errhint("%s", what_next(action))));
+				 errhint("%s", what_next(action, error))));
 	else
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence(action)),
-				 errhint("%s", what_next(action))));
+				 errhint("%s", what_next(action, error))));
 }
 
 /*
@@ -578,8 +597,9 @@ watch_disk(StenoWriter *w, int used)
 		w->disk_warned = true;
 		ereport(WARNING,
 				(errmsg("file system of trail directory \"%s\" is %d percent full", steno_directory, used),
-				 errdetail("\"steno.disk_warning\" is %d.", steno_disk_warning),
-				 errhint("Make room, or move the trail to a larger one.")));
+				 errdetail("\"steno.disk_warning\" is %d. When less than %lld MB are free, the trail cannot be written: then %s (\"steno.on_failure\").",
+						   steno_disk_warning, (long long) (w->disk_reserve / (1024 * 1024)), steno_trouble_prospect()),
+				 errhint("Make room, move the trail to a larger file system, or let the server delete old segments with \"steno.retention_size\" or \"steno.retention_age\".")));
 		snprintf(text, sizeof(text), "%d percent full", used);
 		steno_alert("disk_warning", w->number, text);
 	}
@@ -615,6 +635,7 @@ look_at_disk(StenoWriter *w)
 	atomic_store(&w->control->trouble.disk_free,
 				 1 + (uint32) ((double) fs.f_bavail * 10000 / all));
 	reserve = Min(reserve, (int64) (fs.f_blocks * (uint64) fs.f_frsize / 20));
+	w->disk_reserve = reserve;
 	w->disk_room = (int64) (fs.f_bavail * (uint64) fs.f_frsize) - reserve;
 	/* when it was full: some more, lest it begin anew with every block */
 	if (w->failing[STENO_WRITE])

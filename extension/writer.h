@@ -89,6 +89,7 @@ typedef struct StenoWriter
 	StenoEpisode episode;
 	TimestampTz looked;			/* at the disk, and at the segment's place */
 	int64		disk_room;		/* bytes that may be written */
+	int64		disk_reserve;	/* bytes that are left to others */
 	bool		disk_warned;
 } StenoWriter;
 

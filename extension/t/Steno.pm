@@ -34,7 +34,7 @@ my $own = 'steno_test_helper';
 
 my $json = JSON::PP->new->utf8;
 
-# new_node($name, streaming => 1 | 'logical', conf => text, start => 0): a
+# new_node($name, streaming => 1 | 'logical', initdb => [...], conf => text, start => 0): a
 # server with pg_steno, and its SQL functions in database postgres.
 sub new_node
 {
@@ -44,7 +44,7 @@ sub new_node
 	$node->init(
 		allows_streaming => $o{streaming} || 0,
 		auth_extra => $o{auth_extra} || [],
-		extra => [ '--locale=C', '--encoding=UTF8' ]);
+		extra => [ '--locale=C', '--encoding=UTF8', @{ $o{initdb} || [] } ]);
 	configure($node);
 	$node->append_conf('postgresql.conf', $o{conf}) if defined $o{conf};
 	return $node if defined $o{start} && !$o{start};
@@ -59,7 +59,8 @@ DO $$BEGIN WHILE EXISTS (SELECT FROM steno.writers WHERE pid IS NULL) LOOP PERFO
 
 # Also for a server made from a backup.  Start records of long statements would
 # come by chance: who wants them sets steno.start_after.  How full the disk is, is no
-# test's matter, unless it sets steno.disk_warning.
+# test's matter, unless it sets steno.disk_warning.  Statements wait for a trail that cannot
+# be written, unless a test sets steno.on_failure.
 sub configure
 {
 	my ($node) = @_;
@@ -73,6 +74,7 @@ log_statement = none
 autovacuum = off
 steno.start_after = -1
 steno.disk_warning = 0
+steno.on_failure = wait
 ));
 	return;
 }

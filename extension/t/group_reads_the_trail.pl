@@ -1,0 +1,46 @@
+
+# steno.file_mode opens the trail to the server's group, folders included, and initdb -g
+# lets the group get there.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Test::More;
+
+sub modes
+{
+	return join ' ', map { sprintf '%04o', (stat $_)[2] & 07777 } @_;
+}
+
+# By default nobody else reads it.
+my $node = new_node('private');
+my $trail = trail($node);
+is(modes($trail, "$trail/0", glob "$trail/0/*.steno"), '0700 0700 0600', 'by default, the trail is the server\'s own');
+$node->stop;
+
+# A cluster with group access; the folders of before get what they lack.
+$node = new_node('group', initdb => ['--allow-group-access'], conf => "steno.writers = 2\n");
+$trail = trail($node);
+is(modes("$trail/0", glob "$trail/0/*.steno"), '0700 0600', 'group access alone opens no segment');
+$node->append_conf('postgresql.conf', 'steno.file_mode = 0640');
+$node->restart;
+value($node, 'SELECT steno.rotate()');
+is(modes($trail, "$trail/0", "$trail/1", (sort glob "$trail/0/*.steno")[-1]),
+	'0750 0750 0750 0640', 'with 0640, the group can look for segments and read them');
+$node->stop;
+
+# A directory of its own, for everybody.
+my $other = PostgreSQL::Test::Utils::tempdir() . '/trail';
+$node->append_conf('postgresql.conf', "steno.file_mode = 0644\nsteno.directory = '$other'");
+$node->start;
+is(modes($other, "$other/0", glob "$other/0/*.steno"), '0755 0755 0644', 'with 0644, everybody');
+$node->stop;
+
+# Who may read the files, but not get to them, is warned of.
+$node = new_node('closed', conf => "steno.file_mode = 0640\n");
+$node->stop;
+like(slurp_file($node->logfile), qr/WARNING:  the group cannot read the trail in directory "pg_steno"/, 'a data directory without group access is warned of');
+done_testing();
