@@ -86,9 +86,6 @@ func catRun(ctx context.Context, opts *Options) error {
 		return err
 	}
 	index := t.Index()
-	if err := index.CheckKeys(filter.Since, filter.Until); err != nil {
-		return needKeys(err)
-	}
 	var bar *progress.Bar
 	if !opts.IO.IsTerminal() { // else the records on the terminal are progress enough
 		bar = progress.New(opts.IO, t.Size())

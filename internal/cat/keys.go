@@ -129,13 +129,3 @@ func (o *KeyFlags) OpenEncrypted(args []string) (*trail.Trail, error) {
 	}
 	return t, err
 }
-
-// needKeys turns a missing key into the command's error, before anything is
-// shown.
-func needKeys(err error) error {
-	var missing *trail.MissingKeyError
-	if errors.As(err, &missing) {
-		return errors.New(render.Safe(missing.Error()))
-	}
-	return err
-}

@@ -173,13 +173,14 @@ func (w *warner) warn(err error) {
 	var torn *trail.TornError
 	var gone *trail.GoneError
 	var incomplete *trail.IncompleteError
+	var missing *trail.MissingKeyError
 	level := "damaged"
 	switch {
 	case errors.As(err, &torn) && torn.Last:
 		level = "unfinished"
 	case errors.As(err, &incomplete):
 		level = "incomplete"
-	case cmdutil.IsUnreadable(err):
+	case cmdutil.IsUnreadable(err), errors.As(err, &missing):
 		level = "unreadable"
 	case errors.As(err, &gone):
 		if w.gone[gone.Segment] {

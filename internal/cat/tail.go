@@ -83,11 +83,6 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return err
 	}
 	index := t.Index()
-	if opts.Lines < 0 {
-		if err := index.CheckKeys(filter.Since, filter.Until); err != nil {
-			return needKeys(err)
-		}
-	}
 	w := &warner{io: opts.IO}
 	out := writer(opts.IO.Out)
 	if !opts.NoHeader {
@@ -125,7 +120,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if ctx.Err() != nil && opts.Follow {
 		return cmdutil.ErrStopped
 	}
-	return w.result(needKeys(err))
+	return w.result(err)
 }
 
 // follow calls poll until the context ends.

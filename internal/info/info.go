@@ -163,11 +163,6 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	if opts.Detail {
-		if err := t.Index().CheckKeys(trail.MinTime, trail.MaxTime); err != nil {
-			return err
-		}
-	}
 	info := &Info{Trail: opts.Trails, Streams: len(t.Streams), Segments: []Segment{}}
 	if len(info.Trail) == 0 {
 		info.Trail = []string{t.Path}
@@ -180,7 +175,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 	for _, s := range t.Streams {
 		for _, seg := range s.Segments {
 			one, refs, bad, unreadable := segment(seg)
-			if detail != nil {
+			if detail != nil && seg.KeyErr == nil {
 				detail.add(ctx, refs)
 			}
 			damaged, unread = damaged || bad, unread || unreadable
@@ -193,6 +188,16 @@ func infoRun(ctx context.Context, opts *Options) error {
 	info.Deleted = deleted(t)
 	if detail != nil {
 		total, errs := detail.finish()
+		for _, err := range t.Index().MissingKeys(trail.MinTime, trail.MaxTime) {
+			var missing *trail.MissingKeyError
+			level := "damaged"
+			if errors.As(err, &missing) {
+				level, unread = "unreadable", true
+			} else {
+				damaged = true
+			}
+			fmt.Fprintf(opts.IO.ErrOut, "steno: %s: %s\n", level, render.Safe(err.Error()))
+		}
 		for _, err := range errs {
 			if cmdutil.IsUnreadable(err) {
 				fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", render.Safe(err.Error()))

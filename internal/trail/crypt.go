@@ -85,18 +85,18 @@ func (k *Keys) find(id KeyID, again bool) (key [KeySize]byte, ok bool) {
 type MissingKeyError struct {
 	File string
 	ID   KeyID
-	More int // other segments without their key, this one or another
+	More int // other segments that are encrypted with the same key
 }
 
 func (e *MissingKeyError) Error() string {
 	more := ""
 	switch {
 	case e.More == 1:
-		more = ", and 1 more segment lacks its key"
+		more = ", nor for 1 more segment"
 	case e.More > 1:
-		more = fmt.Sprintf(", and %d more segments lack theirs", e.More)
+		more = fmt.Sprintf(", nor for %d more segments", e.More)
 	}
-	return fmt.Sprintf("%s: encrypted with key %s, which was not given%s; give it with --encryption-key-command or --encryption-key-file", e.File, e.ID, more)
+	return fmt.Sprintf("%s: encrypted with key %s, which was not given%s: records not shown; give it with --encryption-key-command or --encryption-key-file", e.File, e.ID, more)
 }
 
 func gcm(key []byte) cipher.AEAD {
@@ -209,27 +209,30 @@ func (b *Block) decrypt(stored []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// CheckKeys says which key is missing for the segments that have records of a time:
-// nil when all can be read.
-func (x *Index) CheckKeys(since, until int64) error {
-	var first *MissingKeyError
+// MissingKeys says why segments that have records of a time cannot be decrypted: one
+// error for each key that is missing, and one for each segment with a damaged key part.
+func (x *Index) MissingKeys(since, until int64) []error { return x.missingKeys(since, until, nil) }
+
+// missingKeys does the same for segments whose last block is wanted, if not all are.
+func (x *Index) missingKeys(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
+	of := map[KeyID]*MissingKeyError{}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
 			s := &x.Streams[i].Segments[k]
-			var missing *MissingKeyError
-			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until || !errors.As(s.Segment.KeyErr, &missing) {
+			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != MaxTime || s.Segment.KeyErr == nil || wanted != nil && !wanted(&s.last) {
 				continue
 			}
-			if first == nil {
-				found := *missing
-				first = &found
+			var missing *MissingKeyError
+			if !errors.As(s.Segment.KeyErr, &missing) {
+				errs = append(errs, s.Segment.KeyErr)
+			} else if known := of[missing.ID]; known != nil {
+				known.More++
 			} else {
-				first.More++
+				found := *missing
+				of[missing.ID] = &found
+				errs = append(errs, &found)
 			}
 		}
 	}
-	if first == nil {
-		return nil
-	}
-	return first
+	return errs
 }

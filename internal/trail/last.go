@@ -3,7 +3,6 @@ package trail
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 )
@@ -75,7 +74,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 	var segments []*SegmentIndex
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
-			if s := &x.Streams[i].Segments[k]; s.Records > 0 {
+			if s := &x.Streams[i].Segments[k]; s.Records > 0 && s.Segment.KeyErr == nil {
 				segments = append(segments, s)
 			}
 		}
@@ -107,9 +106,6 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 				break
 			}
 			if err := files.Read(ref, &b); err != nil {
-				if missing := (*MissingKeyError)(nil); errors.As(err, &missing) {
-					return err
-				}
 				continue // Merge tells
 			}
 			f.Start(ref)

@@ -29,10 +29,11 @@ type Live struct {
 type liveStream struct {
 	index   int // in Live.index.Streams
 	segment *Segment
-	offset  int64  // after the last whole block
-	told    int64  // offset of the damage that was told, -1 for none
-	block   uint64 // number of the last block that was taken, 0 when it is not known
-	before  uint64 // the same, 0 when it is in an earlier segment
+	offset  int64    // after the last whole block
+	told    int64    // offset of the damage that was told, -1 for none
+	block   uint64   // number of the last block that was taken, 0 when it is not known
+	locked  *Segment // the last one that was told to be encrypted with a missing key
+	before  uint64   // the same, 0 when it is in an earlier segment
 }
 
 type liveLine struct {
@@ -218,8 +219,13 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 			again = false
 			continue
 		}
-		if err == seg.KeyErr {
-			return err
+		if ref != nil && err == seg.KeyErr {
+			if s.locked != seg {
+				s.locked = seg
+				opts.Warn(err)
+			}
+			s.offset, s.block, s.before = s.offset+ref.Length(), ref.Number, ref.Number
+			continue
 		}
 		if !closed && w.unwritten(s.offset) {
 			return nil // room, as yet

@@ -88,10 +88,13 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 	for _, err := range x.Errs {
 		opts.Warn(err)
 	}
+	for _, err := range x.missingKeys(opts.Since, opts.Until, opts.Blocks) {
+		opts.Warn(err)
+	}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
 			s := &x.Streams[i].Segments[k]
-			if s.Records > 0 && s.LastEnd >= opts.Since && s.FirstTime < opts.Until {
+			if s.Segment.KeyErr == nil && s.Records > 0 && s.LastEnd >= opts.Since && s.FirstTime < opts.Until {
 				due := startOf(max(s.FirstTime, opts.Since))
 				m.queue = append(m.queue, task{segment: s, due: due, from: startOf(MinTime), whole: true})
 			}
