@@ -223,7 +223,9 @@ find_roles(Oid user_id, bool failing)
 	session_user_id = GetSessionUserId();
 	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
 		return false;
-	copy_role(known.user, session_user_id, failing);
+	/* a failure may find that names have been forgotten, but not that of who is still the same */
+	if (!failing || session_user_id != steno_my.session_user_id)
+		copy_role(known.user, session_user_id, failing);
 	copy_role(known.role, user_id, failing);
 	steno_my.user_id = user_id;
 	steno_my.session_user_id = session_user_id;
@@ -289,6 +291,19 @@ find_application(void)
 	return changed;
 }
 
+/*
+ * A session that acts as another session user can be turned back by the end of a
+ * transaction or subtransaction, without a statement that says so: look again before
+ * each record, as after a change of the application's name.
+ */
+static void
+watch_session_user(void)
+{
+	if (unlikely(OidIsValid(steno_my.session_user_id) && MyProcPort != NULL &&
+				 steno_my.session_user_id != GetAuthenticatedUserId()))
+		steno_my.application = NULL;
+}
+
 static Oid
 present_role(void)
 {
@@ -313,6 +328,7 @@ steno_session_check(Oid user_id)
 	changed |= find_database();
 	changed |= find_encoding();
 	changed |= find_application();
+	watch_session_user();
 	if (changed)
 		send_context();
 }
@@ -329,6 +345,7 @@ steno_session_failing(Oid user_id)
 	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), true);
 	changed |= find_encoding();
 	changed |= find_application();
+	watch_session_user();
 	if (changed)
 		send_context();
 }

@@ -50,13 +50,17 @@ put_decimal(uint8 *p, uint64 n)
 	return put_string(p, digits + at, sizeof(digits) - at);
 }
 
-/* Has a session fact changed?  In a failure, names must be known already. */
+/*
+ * Has a session fact changed?  In a failure, names must be known already.  An abort
+ * has set the role back by now, and will set the session user back later: whose
+ * transaction it was is what the last statement said.
+ */
 static inline void
-describe_session(void)
+describe_session(XactEvent event)
 {
 	if (unlikely(!steno_my.described || steno_my.application != application_name ||
-				 steno_my.user_id != GetUserId()))
-		steno_session_failing(InvalidOid);
+				 (event != XACT_EVENT_ABORT && steno_my.user_id != GetUserId())))
+		steno_session_failing(event == XACT_EVENT_ABORT ? steno_my.user_id : InvalidOid);
 }
 
 /* extra: room for the record's pairs, of which those up to end are there. */
@@ -111,7 +115,7 @@ steno_transaction_record(XactEvent event)
 		return;
 	if (!steno_session_ready())
 		return;
-	describe_session();
+	describe_session(event);
 	steno_record_init(&record, STENO_KIND_TRANSACTION);
 	p = PUT_CONSTANT(p, "event");
 	if (likely(event == XACT_EVENT_COMMIT))
@@ -172,7 +176,7 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 	if (!(commit || statement->kind == TRANS_STMT_ROLLBACK_PREPARED) ||
 		!steno_class_logged(STENO_CLASS_TRANSACTION) || !steno_session_ready())
 		return;
-	describe_session();
+	describe_session(XACT_EVENT_COMMIT);
 	steno_record_init(&record, STENO_KIND_TRANSACTION);
 	p = PUT_CONSTANT(p, "event");
 	p = commit ? PUT_CONSTANT(p, "commit prepared") : PUT_CONSTANT(p, "rollback prepared");

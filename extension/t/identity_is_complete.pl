@@ -25,6 +25,7 @@ CREATE ROLE mapped LOGIN;
 CREATE ROLE cert_role LOGIN;
 CREATE ROLE worker;
 CREATE ROLE owner;
+CREATE ROLE boss SUPERUSER;
 CREATE TABLE t (i int);
 GRANT ALL ON t TO worker, owner, scram_role;
 CREATE FUNCTION as_owner() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS
@@ -95,6 +96,35 @@ sub shown
 	is_deeply($seen->{'INSERT INTO t VALUES (1)'}, [ $superuser, 'owner' ], 'inside SECURITY DEFINER: its owner');
 	is_deeply($seen->{'SELECT 1 / 0'}, [ $superuser, 'owner' ], 'also of what fails in it');
 	is_deeply($seen->{'SELEC 4'}, [ $superuser, 'worker' ], 'a syntax error: the role that has sent it');
+}
+
+# The end of a transaction or subtransaction, and no statement, sets the session user back.
+{
+	my $c = session();
+	my $seen;
+
+	$c->query($_)
+	  foreach 'SELECT 1', 'BEGIN', 'SET LOCAL SESSION AUTHORIZATION scram_role', 'CREATE TEMP TABLE mine (a int)', 'ROLLBACK', 'SELECT 2',
+	  'BEGIN', 'SET LOCAL SESSION AUTHORIZATION scram_role', 'CREATE TEMP TABLE mine_too (a int)', 'SELECT 3', 'COMMIT', 'SELECT 4',
+	  'BEGIN', 'SAVEPOINT s', 'SET LOCAL SESSION AUTHORIZATION boss', "SET LOCAL ROLE $superuser", 'SELECT 5', 'ROLLBACK TO s',
+	  'SELECT 6', 'COMMIT', 'BEGIN', 'SET LOCAL SESSION AUTHORIZATION boss', "SET LOCAL ROLE $superuser", 'SELECT 7', 'ROLLBACK', 'SELECT 8';
+	$c->quit;
+	$seen = shown([qw(user role)], application => $name);
+	is_deeply($seen->{"SELECT $_->[0]"}, $_->[1], "set back: SELECT $_->[0]: @{[ map { $_ // '-' } @{ $_->[1] } ]}")
+	  foreach (
+		[ 1, [ $superuser, undef ] ],
+		[ 2, [ $superuser, undef ] ],
+		[ 3, [ 'scram_role', undef ] ],
+		[ 4, [ $superuser, undef ] ],
+		[ 5, [ 'boss', $superuser ] ],
+		[ 6, [ $superuser, undef ] ],
+		[ 7, [ 'boss', $superuser ] ],
+		[ 8, [ $superuser, undef ] ]);
+	# a third one removes the temporary table when the session ends
+	is_deeply(
+		[ map { [ $_->{user}, $_->{role} ] } (ordered(kind => 'transaction', application => $name))[ 0, 1 ] ],
+		[ [ 'scram_role', undef ], [ 'scram_role', undef ] ],
+		'the transactions, of who made them');
 }
 
 # ---- the application and its user ----
