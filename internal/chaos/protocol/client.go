@@ -27,6 +27,7 @@ type session struct {
 	socket string
 
 	portals map[string]*statement // what the client has bound
+	parsed  map[string]*statement // and parsed, with a name
 	block   []*statement          // answered, of the transaction that a Sync will end
 	ran     map[string]bool       // nested statements that said so
 	done    int                   // steps that were answered
@@ -39,7 +40,7 @@ var errEnded = errors.New("the session has ended")
 
 // connect makes the session.
 func connect(socket, name string, s *script) (*session, error) {
-	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, ran: map[string]bool{}}
+	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, parsed: map[string]*statement{}, ran: map[string]bool{}}
 	var err error
 	if c.conn, err = net.Dial("unix", socket); err != nil {
 		return nil, err
@@ -237,10 +238,15 @@ func (a *answers) take(m pgproto3.BackendMessage) (ready bool, err error) {
 		a.seen = append(a.seen, fmt.Sprintf("suspended(%d)", a.rows))
 		a.completed("", suspended)
 	case *pgproto3.ParseComplete, *pgproto3.CloseComplete:
-		a.message()
+		if m := a.message(); m != nil && m.prepared != "" {
+			if delete(a.session.parsed, m.prepared); m.op == 'P' {
+				a.session.parsed[m.prepared] = m.statement
+			}
+		}
 	case *pgproto3.BindComplete:
 		if m := a.message(); m != nil {
 			a.session.portals[m.name] = m.statement
+			a.session.instantiate(m)
 			m.statement.told = bound
 		}
 	case *pgproto3.RowDescription, *pgproto3.NoData:
@@ -369,16 +375,31 @@ func (a *answers) fail(code string) {
 			m.statement.told = skipped
 			return
 		}
+		if m.op == 'B' {
+			a.session.instantiate(m)
+		}
 		m.statement.told, m.statement.code = failed, code
 	case 'E':
 		s := a.session.portals[m.name]
 		switch {
 		case s == nil || code == "34000":
-		case (s.told == bound || s.told == suspended) && code != "25P02" && code != "55000":
+		case s.told == bound && code != "25P02", s.told == suspended && code != "25P02" && code != "55000":
 			s.told, s.code = failed, code
 		default:
 			s.extra = append(s.extra, code)
 		}
+	}
+}
+
+// instantiate makes an execution what the statement of that name really is: where a
+// Parse failed it is an earlier one.
+func (c *session) instantiate(m *message) {
+	if m.prepared == "" {
+		return
+	}
+	if p := c.parsed[m.prepared]; p != nil {
+		s := m.statement
+		s.alias, s.text, s.reads, s.ran, s.known = p.marker, p.text, p.reads, p.ran, p.known
 	}
 }
 

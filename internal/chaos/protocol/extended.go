@@ -18,13 +18,13 @@ func (g *generator) once(s *statement, rows uint32) []message {
 // parsed makes a prepared statement of the protocol, which executions name by
 // their first parameter.
 func (g *generator) parsed(name string) message {
-	template, reads, known := g.query()
+	template, reads, ran, known := g.query()
 	alias := g.next("p")
 	text := strings.Replace(template, "@", "/*"+alias+"*/ $1::text,", 1)
-	s := statement{alias: alias, text: text, reads: reads, known: known}
+	s := statement{alias: alias, text: text, reads: reads, ran: ran, known: known}
 	g.texts[name] = s
 	g.bound[name] = true
-	return message{op: 'P', prepared: name, text: text, statement: &statement{marker: alias, text: text}}
+	return message{op: 'P', prepared: name, text: text, statement: &statement{marker: alias, text: text, reads: reads, ran: ran, known: known}}
 }
 
 // execution is a statement that a prepared one becomes.

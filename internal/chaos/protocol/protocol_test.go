@@ -106,6 +106,15 @@ func TestGapAccountsForWaitsThatWereCanceled(t *testing.T) {
 	}
 }
 
+func TestStatementsInParallelWorkersAreTheLeaders(t *testing.T) {
+	trail := trailOf()
+	trail[6].Session, trail[6].Leader, trail[6].Seq = "1.2", "1.1", 1
+	trail[7].Seq = 7
+	if got := complaintsAbout(clientOf(), trail); got != "" {
+		t.Error(got)
+	}
+}
+
 func TestParametersAreCompared(t *testing.T) {
 	c, trail := clientOf(), trailOf()
 	c.script.steps[0].query[0].params = []string{"x", "7"}

@@ -57,9 +57,10 @@ type statement struct {
 	params []string
 	// alias is the marker in the text, where marker is in the first parameter.
 	alias string
-	// reads are relations that it must be known to have read or written, itself
-	// or in what it runs.
+	// reads are relations that it must be known to have read or written. ran are
+	// those of functions, which have run when it has returned rows.
 	reads []string
+	ran   []string
 	// known says that its relations are known also if it fails with this code.
 	known string
 	// acknowledges are markers of nested statements that have run when it returns
@@ -327,41 +328,41 @@ func (g *generator) leave() {
 
 // query is the template of a query that returns rows, and what it reads. The
 // marker's place is behind its first word.
-func (g *generator) query() (template string, reads []string, known string) {
+func (g *generator) query() (template string, reads, ran []string, known string) {
 	t, u := g.table(), g.table()
 	limit := 1 + g.rng.IntN(60)
 	switch g.rng.IntN(16) {
 	case 0:
-		return fmt.Sprintf("SELECT @ t.id, u.val FROM %s t JOIN %s u ON t.id = u.id WHERE t.id < %d", t, u, limit), []string{t, u}, ""
+		return fmt.Sprintf("SELECT @ t.id, u.val FROM %s t JOIN %s u ON t.id = u.id WHERE t.id < %d", t, u, limit), []string{t, u}, nil, ""
 	case 1:
-		return fmt.Sprintf("SELECT @ id, 1 / (id - %d) FROM %s", limit, t), []string{t}, "22012"
+		return fmt.Sprintf("SELECT @ id, 1 / (id - %d) FROM %s", limit, t), []string{t}, nil, "22012"
 	case 2:
-		return fmt.Sprintf("SELECT @ fails(id, %d) FROM %s", limit, t), []string{t}, "P0001"
+		return fmt.Sprintf("SELECT @ fails(id, %d) FROM %s", limit, t), []string{t}, nil, "P0001"
 	case 3:
 		m := g.nested(u)
-		return fmt.Sprintf("SELECT @ id, reads('%s', '%s') FROM %s WHERE id < 4", m, u, t), []string{t, u}, ""
+		return fmt.Sprintf("SELECT @ id, reads('%s', '%s') FROM %s WHERE id < 4", m, u, t), []string{t}, []string{u}, ""
 	case 4:
-		return fmt.Sprintf("SELECT @ id FROM %s ORDER BY id LIMIT counts(%d)", t, 1+g.rng.IntN(3)), []string{t}, ""
+		return fmt.Sprintf("SELECT @ id FROM %s ORDER BY id LIMIT counts(%d)", t, 1+g.rng.IntN(3)), []string{t}, nil, ""
 	case 5:
-		return fmt.Sprintf("SELECT @ max(id) FROM %s", t), []string{t}, ""
+		return fmt.Sprintf("SELECT @ max(id) FROM %s", t), []string{t}, nil, ""
 	case 6:
-		return fmt.Sprintf("SELECT @ id FROM %s WHERE id IN (SELECT id FROM %s WHERE id < %d)", t, u, limit), []string{t, u}, ""
+		return fmt.Sprintf("SELECT @ id FROM %s WHERE id IN (SELECT id FROM %s WHERE id < %d)", t, u, limit), []string{t, u}, nil, ""
 	case 7:
 		m := g.nested(u)
-		return fmt.Sprintf("SELECT @ s, id FROM %s, rowsof('%s', '%s') s WHERE id < %d", t, m, u, limit), []string{t}, ""
+		return fmt.Sprintf("SELECT @ s, id FROM %s, rowsof('%s', '%s') s WHERE id < %d", t, m, u, limit), []string{t}, nil, ""
 	case 8:
-		return fmt.Sprintf("SELECT @ id, stat() FROM %s WHERE id < 3", t), []string{t, "a4"}, ""
+		return fmt.Sprintf("SELECT @ id, stat() FROM %s WHERE id < 3", t), []string{t}, []string{"a4"}, ""
 	case 9:
-		return fmt.Sprintf("SELECT @ * FROM (SELECT id FROM %s UNION ALL SELECT id FROM %s) x", t, u), []string{t, u}, ""
+		return fmt.Sprintf("SELECT @ * FROM (SELECT id FROM %s UNION ALL SELECT id FROM %s) x", t, u), []string{t, u}, nil, ""
 	default:
-		return fmt.Sprintf("SELECT @ id, val FROM %s WHERE id <= %d ORDER BY id", t, limit), []string{t}, ""
+		return fmt.Sprintf("SELECT @ id, val FROM %s WHERE id <= %d ORDER BY id", t, limit), []string{t}, nil, ""
 	}
 }
 
 func (g *generator) ofQuery(prefix string) *statement {
-	template, reads, known := g.query()
+	template, reads, ran, known := g.query()
 	s := g.statement(prefix+template, reads...)
-	s.known = known
+	s.known, s.ran = known, ran
 	return s
 }
 
