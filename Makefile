@@ -35,7 +35,7 @@ chaos: build ## random load meets faults, then random protocol, CHAOS_MINUTES ea
 	@scripts/chaos protocol $(PROTOCOL_FLAGS)
 
 .PHONY: regress
-regress: bin/steno ## PostgreSQL's own suite, everything recorded; SOURCE=folder of its source
+regress: bin/steno ## PostgreSQL's own suite, its log compared with the trail; SOURCE=folder of its source
 	@scripts/regress-postgres "$(SOURCE)"
 
 .PHONY: build

@@ -1,0 +1,238 @@
+package regress
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// hidden is what stands for a secret in a record's text.
+const hidden = "<redacted>"
+
+// lookAhead is how far the other side is searched for what does not fit.
+const lookAhead = 200
+
+// compare walks through the strings of the log and the records of the trail, which
+// are in the same order.
+func (r *Report) compare(s *session) {
+	i, j := 0, 0
+	for i < len(s.sent) || j < len(s.records) {
+		if i == len(s.sent) {
+			r.extra(s, s.records[j])
+			j++
+			continue
+		}
+		x := s.sent[i]
+		n, covered := x.take(s.records[j:])
+		if n == 0 && blank(x.text) {
+			r.ByDesign["empty string"]++
+			i++
+			continue
+		}
+		if n == 0 {
+			missing, extra := s.skip(i, j)
+			for range missing {
+				r.missing(s, s.sent[i])
+				i++
+			}
+			for range extra {
+				r.extra(s, s.records[j])
+				j++
+			}
+			continue
+		}
+		r.agree(s, x, s.records[j:j+n], covered)
+		i++
+		j += n
+	}
+}
+
+// skip says how many strings and records go before both fit again.
+func (s *session) skip(i, j int) (missing, extra int) {
+	for distance := 1; distance < lookAhead; distance++ {
+		if j+distance < len(s.records) {
+			if n, _ := s.sent[i].take(s.records[j+distance:]); n > 0 {
+				return 0, distance
+			}
+		}
+		if i+distance < len(s.sent) && j < len(s.records) {
+			if n, _ := s.sent[i+distance].take(s.records[j:]); n > 0 {
+				return distance, 0
+			}
+		}
+	}
+	if j < len(s.records) {
+		return 1, 1
+	}
+	return 1, 0
+}
+
+// take says how many of the records are of the string, one after the other, and
+// whether nothing but comments is left between and behind them.
+func (x *sent) take(records []*record) (n int, covered bool) {
+	if x.fastpath {
+		if len(records) > 0 && records[0].calls(x.text) {
+			return 1, true
+		}
+		return 0, false
+	}
+	rest := x.text
+	covered = true
+	for n < len(records) {
+		before, after, ok := cut(rest, records[n].text())
+		// only a failure may be of what is not at the beginning: it tells where
+		if !ok || !blank(before) && !(records[n].Outcome == "error" && x.sqlState != "") {
+			break
+		}
+		covered = covered && blank(before)
+		rest = after
+		n++
+		if blank(rest) || records[n-1].Outcome == "error" {
+			break
+		}
+	}
+	return n, covered && blank(rest)
+}
+
+var called = regexp.MustCompile(`^"(.*)" \(OID \d+\)$`)
+
+// calls says whether a record is of the function that the log says a client called.
+func (r *record) calls(what string) bool {
+	m := called.FindStringSubmatch(what)
+	return m != nil && r.Command == "FUNCTION CALL" && slices.ContainsFunc(r.Objects, func(o object) bool {
+		return o.Name == "pg_catalog."+m[1] || o.Name == m[1]
+	})
+}
+
+// cut finds a record's text in a string; what is hidden in it stands for anything.
+func cut(text, of string) (before, after string, ok bool) {
+	if of == "" {
+		return "", "", false
+	}
+	parts := strings.Split(of, hidden)
+	before, after, ok = strings.Cut(text, parts[0])
+	for _, part := range parts[1:] {
+		if !ok {
+			return
+		}
+		if part == "" {
+			after = after[literal(after):]
+			continue
+		}
+		_, after, ok = strings.Cut(after, part)
+	}
+	return
+}
+
+// literal is the length of a word or literal at the beginning.
+func literal(s string) int {
+	if n := strings.IndexAny(s, " ;\n\t)"); n >= 0 {
+		return n
+	}
+	return len(s)
+}
+
+func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
+	last := records[len(records)-1]
+	s.become(x.text)
+	wrong := func(format string, args ...any) {
+		r.differ("different", "session %s, %s: %.300q", s.id, fmt.Sprintf(format, args...), x.text)
+	}
+	if x.sqlState == "" && !covered {
+		wrong("the %d records up to %.100q do not cover it", len(records), last.text())
+		return
+	}
+	if !x.executed && !covered {
+		wrong("it failed as a whole, and its record has %.200q only", last.text())
+		return
+	}
+	for _, one := range records {
+		if strings.Contains(one.text(), hidden) && !strings.Contains(x.text, hidden) {
+			r.ByDesign["text with a secret that is hidden"]++
+		}
+		if one.User != x.user && s.acts[one.User] {
+			r.ByDesign["user of SET SESSION AUTHORIZATION, where the log has who logged in"]++
+		} else if one.User != x.user || one.Database != x.database {
+			wrong("user and database are %s and %s, recorded %s and %s", x.user, x.database, one.User, one.Database)
+			return
+		}
+		if one != last && one.Outcome != "ok" {
+			wrong("recorded as %s %s", one.Outcome, one.SQLState)
+			return
+		}
+	}
+	switch {
+	case x.sqlState == "" && last.Outcome != "ok":
+		wrong("it did not fail, recorded as %s %s", last.Outcome, last.SQLState)
+	case x.sqlState != "" && (last.Outcome != "error" || last.SQLState != x.sqlState):
+		wrong("it failed with %s, recorded as %s %s", x.sqlState, last.Outcome, last.SQLState)
+	}
+}
+
+func (r *Report) missing(s *session, x *sent) {
+	r.differ("missing", "session %s, %s in %s, SQLSTATE %q: %.300q", s.id, x.user, x.database, x.sqlState, x.text)
+}
+
+func (r *Report) extra(s *session, x *record) {
+	r.differ("extra", "session %s, record %d, statement %d, %s %s %s %s: %.300q", s.id, x.Seq, x.Statement, x.Class, x.Command, x.Outcome, x.SQLState, x.text())
+}
+
+var becomes = regexp.MustCompile(`(?i)\bSESSION\s+AUTHORIZATION\s+(?:TO\s+)?(?:'([^']*)'|"([^"]*)"|(\w+))`)
+
+// become notes whom a statement lets the session act as.
+func (s *session) become(text string) {
+	for _, m := range becomes.FindAllStringSubmatch(text, -1) {
+		if s.acts == nil {
+			s.acts = map[string]bool{}
+		}
+		s.acts[m[1]+m[2]+strings.ToLower(m[3])] = true
+	}
+}
+
+// blank says whether there is nothing but white space, semicolons and comments.
+func blank(s string) bool {
+	for s != "" {
+		switch {
+		case strings.ContainsRune(" \t\n\r\f\v;", rune(s[0])):
+			s = s[1:]
+		case strings.HasPrefix(s, "--"):
+			n := strings.IndexAny(s, "\n\r")
+			if n < 0 {
+				return true
+			}
+			s = s[n:]
+		case strings.HasPrefix(s, "/*"):
+			n := comment(s)
+			if n < 0 {
+				return false
+			}
+			s = s[n:]
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// comment is the length of the comment at the beginning, in which others may
+// stand; -1: it has no end.
+func comment(s string) int {
+	depth := 0
+	for i := 0; i < len(s); {
+		switch {
+		case strings.HasPrefix(s[i:], "/*"):
+			depth++
+			i += 2
+		case strings.HasPrefix(s[i:], "*/"):
+			depth--
+			i += 2
+			if depth == 0 {
+				return i
+			}
+		default:
+			i++
+		}
+	}
+	return -1
+}

@@ -1,0 +1,226 @@
+// Package regress compares a server's own log with its trail, statement by
+// statement.
+//
+// The log is csvlog with log_statement = all and log_min_error_statement = error: a
+// line for each string that a client had executed, and one for each failure
+// (csvlog.go). A string may hold several statements, each of which has a record of
+// its own; together the records must cover the string, up to where it failed. Text,
+// user, database and SQLSTATE must agree (compare.go). What differs by design is
+// counted by its name, and never left out silently.
+package regress
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// sent is a string that the log says a client sent, and how it went.
+type sent struct {
+	text           string
+	user, database string
+	sqlState       string // of its failure; "": it did not fail
+	executed       bool   // it was executed; else it failed before
+	fastpath       bool   // a function that was called by its number
+}
+
+// record is what is compared of a line of "steno cat --format json".
+type record struct {
+	Kind      string   `json:"kind"`
+	Session   string   `json:"session"`
+	Seq       uint64   `json:"seq"`
+	Statement uint64   `json:"statement"`
+	Depth     int      `json:"depth"`
+	User      string   `json:"user"`
+	Database  string   `json:"database"`
+	Command   string   `json:"command"`
+	Class     string   `json:"class"`
+	Text      *string  `json:"text"`
+	Outcome   string   `json:"outcome"`
+	SQLState  string   `json:"sqlstate"`
+	Objects   []object `json:"objects"`
+}
+
+type object struct {
+	Name string `json:"name"`
+}
+
+func (r *record) text() string {
+	if r.Text == nil {
+		return ""
+	}
+	return *r.Text
+}
+
+// session is what log and trail have of one.
+type session struct {
+	id      string
+	entries []*entry
+	sent    []*sent
+	records []*record
+	acts    map[string]bool // users that it has been told to act as
+}
+
+// Report is what a comparison found.
+type Report struct {
+	Sent, Records              int
+	Missing, Extra, Different  int
+	ByDesign                   map[string]int
+	list                       io.Writer
+	listed                     int
+	sessions                   map[string]*session
+	sessionsOfLog, ofTrailOnly int
+}
+
+// Compare reads both and compares them. Differences are listed to list.
+func Compare(logs []io.Reader, trail io.Reader, list io.Writer) (*Report, error) {
+	r := &Report{ByDesign: map[string]int{}, list: list, sessions: map[string]*session{}}
+	for _, log := range logs {
+		if err := readLog(log, r.takeEntry); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.readTrail(trail); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for id := range r.sessions {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		s := r.sessions[id]
+		slices.SortStableFunc(s.entries, func(a, b *entry) int { return a.line - b.line })
+		r.strings(s)
+		slices.SortStableFunc(s.records, func(a, b *record) int { return int(int64(a.Statement) - int64(b.Statement)) })
+		r.compare(s)
+	}
+	return r, nil
+}
+
+func (r *Report) session(id string) *session {
+	s := r.sessions[id]
+	if s == nil {
+		s = &session{id: id}
+		r.sessions[id] = s
+	}
+	return s
+}
+
+func (r *Report) takeEntry(e *entry) {
+	if e.severity != "LOG" && e.severity != "ERROR" && e.severity != "FATAL" && e.severity != "PANIC" {
+		return
+	}
+	s := r.session(e.session)
+	s.entries = append(s.entries, e)
+}
+
+func (r *Report) readTrail(from io.Reader) error {
+	lines := bufio.NewReaderSize(from, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var x record
+			if err := json.Unmarshal(line, &x); err != nil {
+				return fmt.Errorf("trail: %w: %.200s", err, line)
+			}
+			if x.Kind == "statement" && x.Depth == 0 {
+				s := r.session(x.Session)
+				s.records = append(s.records, &x)
+				r.Records++
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// strings makes what was sent of a session's log.
+func (r *Report) strings(s *session) {
+	var last *sent
+	for _, e := range s.entries {
+		switch e.severity {
+		case "LOG":
+			text, fastpath, ok := executed(e.message)
+			if !ok {
+				continue
+			}
+			last = &sent{text: text, user: e.user, database: e.database, executed: true, fastpath: fastpath}
+			s.sent = append(s.sent, last)
+		default:
+			if e.backend == "parallel worker" {
+				r.ByDesign["failure that a parallel worker logs, too"]++
+				continue
+			}
+			if e.query == "" {
+				if last != nil && last.fastpath && last.sqlState == "" && e.severity == "ERROR" {
+					last.sqlState = e.sqlState
+				} else if e.severity == "ERROR" {
+					r.ByDesign["failure without a statement"]++
+				}
+				continue
+			}
+			if last == nil || last.text != e.query || last.sqlState != "" {
+				last = &sent{text: e.query, user: e.user, database: e.database}
+				s.sent = append(s.sent, last)
+			}
+			last.sqlState = e.sqlState
+		}
+	}
+	r.Sent += len(s.sent)
+}
+
+// executed is the text of a message of log_statement.
+func executed(message string) (text string, fastpath, ok bool) {
+	if text, ok = strings.CutPrefix(message, "statement: "); ok {
+		return text, false, true
+	}
+	if text, ok = strings.CutPrefix(message, "fastpath function call: "); ok {
+		return text, true, true
+	}
+	if rest, found := strings.CutPrefix(message, "execute "); found {
+		if _, text, ok = strings.Cut(rest, ": "); ok {
+			return text, false, true
+		}
+	}
+	return "", false, false
+}
+
+func (r *Report) differ(kind, format string, args ...any) {
+	switch kind {
+	case "missing":
+		r.Missing++
+	case "extra":
+		r.Extra++
+	default:
+		r.Different++
+	}
+	if r.list != nil {
+		fmt.Fprintf(r.list, "%s: %s\n", kind, fmt.Sprintf(format, args...))
+	}
+}
+
+// Write writes the figures; those that must be 0 stand last.
+func (r *Report) Write(out io.Writer) {
+	var names []string
+	for name := range r.ByDesign {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(out, "by design: %s: %d\n", name, r.ByDesign[name])
+	}
+	fmt.Fprintf(out, "%d strings in the log of %d sessions, %d records of statements\n", r.Sent, len(r.sessions), r.Records)
+	fmt.Fprintf(out, "missing, extra, different: %d, %d, %d\n", r.Missing, r.Extra, r.Different)
+}
+
+// Agrees says whether nothing is missing, extra or different.
+func (r *Report) Agrees() bool { return r.Missing+r.Extra+r.Different == 0 }
