@@ -27,11 +27,11 @@ const (
 
 // entry is a line of the server's log.
 type entry struct {
-	session, user, database       string
-	line                          int
-	severity, sqlState            string
-	message, detail, query, where string
-	backend                       string
+	session, user, database string
+	line                    int
+	severity, sqlState      string
+	message, detail, query  string
+	backend                 string
 }
 
 // readLog reads a file of csvlog. Unlike encoding/csv it leaves the line ends in

@@ -67,13 +67,11 @@ type session struct {
 
 // Report is what a comparison found.
 type Report struct {
-	Sent, Records              int
-	Missing, Extra, Different  int
-	ByDesign                   map[string]int
-	list                       io.Writer
-	listed                     int
-	sessions                   map[string]*session
-	sessionsOfLog, ofTrailOnly int
+	Sent, Records             int
+	Missing, Extra, Different int
+	ByDesign                  map[string]int
+	list                      io.Writer
+	sessions                  map[string]*session
 }
 
 // Compare reads both and compares them. Differences are listed to list.
