@@ -183,50 +183,42 @@ sum_up(StenoChoice *choice, const StenoRule *rule, uint32_t *open)
 		choice->objects = true;
 }
 
-/* Room for one rule more. */
-static bool
-more_room(StenoChoice *choice, uint32_t *room)
-{
-	uint32_t	n = *room == 0 ? 16 : *room * 2;
-	StenoRule **rules = realloc(choice->rules, n * sizeof(StenoRule *));
-	uint32_t   *indexes;
-
-	if (rules == NULL)
-		return false;
-	choice->rules = rules;
-	indexes = realloc(choice->indexes, n * sizeof(uint32_t));
-	if (indexes == NULL)
-		return false;
-	choice->indexes = indexes;
-	*room = n;
-	return true;
-}
-
+/*
+ * What session->member raises leaves through here.  So all memory is taken before, and the
+ * choice stays empty until it is whole.
+ */
 bool
 steno_rules_choose(StenoRules *rules, const StenoRuleSession *session, StenoChoice *choice)
 {
+	StenoChoice made = {0};
 	uint32_t	open = ~0u;
-	uint32_t	room = 0;
 	uint32_t	i;
 
 	memset(choice, 0, sizeof(*choice));
+	if (rules->count == 0)
+		return true;
+	choice->rules = malloc(rules->count * sizeof(StenoRule *));
+	choice->indexes = malloc(rules->count * sizeof(uint32_t));
+	if (choice->rules == NULL || choice->indexes == NULL)
+	{
+		steno_choice_free(choice);
+		return false;
+	}
+	made.rules = choice->rules;
+	made.indexes = choice->indexes;
+	made.plain.indexes = choice->indexes;
 	for (i = 0; i < rules->count && open != 0; i++)
 	{
 		StenoRule  *rule = &rules->rules[i];
 
 		if ((rule->classes & open) == 0 || !session_matches(rule, session))
 			continue;
-		if (choice->count == room && !more_room(choice, &room))
-		{
-			steno_choice_free(choice);
-			return false;
-		}
 		if (!has_objects(rule))
-			choice->indexes[choice->plain.count++] = choice->count;
-		choice->rules[choice->count++] = rule;
-		sum_up(choice, rule, &open);
+			made.indexes[made.plain.count++] = made.count;
+		made.rules[made.count++] = rule;
+		sum_up(&made, rule, &open);
 	}
-	choice->plain.indexes = choice->indexes;
+	*choice = made;
 	return true;
 }
 

@@ -253,9 +253,12 @@ choose(void)
 	session.client = *steno_session_client();
 	session.member = is_member;
 	session.arg = &user_id;
+	/* an error, or a cancel, while roles are looked up: all of this again with the next statement */
+	chosen = false;
 	steno_my.policy &= ~STENO_POLICY_STALE;
 	if (steno_rules_choose(steno_rules, &session, &choice))
 		steno_rules_prepare(&choice);
+	chosen = true;
 	if (user)
 		pfree(user);
 	if (database)

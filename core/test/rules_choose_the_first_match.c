@@ -2,6 +2,7 @@
  * core/test/rules_choose_the_first_match.c
  *		Which rule decides for a session, a class, and a statement.
  */
+#include <setjmp.h>
 #include <string.h>
 
 #include "rule_files.h"
@@ -81,6 +82,45 @@ TEST(rules_match_sessions)
 }
 
 #define BIT(id) (1u << STENO_CLASS_##id)
+
+static jmp_buf out;
+static bool leaves;
+
+static bool
+member_or_not(void *arg, const char *group)
+{
+	(void) arg;
+	(void) group;
+	if (leaves)
+		longjmp(out, 1);
+	return true;
+}
+
+/* Whether a role is a member is looked up in catalogs, which an error or a cancel may end. */
+TEST(a_choice_that_is_interrupted_is_empty)
+{
+	static const StenoRuleSession session = {"alice", "db", "psql", {STENO_CLIENT_LOCAL, 0, {0}}, member_or_not, NULL};
+	static StenoRules *r;
+	static StenoChoice c;
+
+	r = parse("skip all all all all ddl all\n"
+			  "record all all all all write secret.*\n"
+			  "skip +staff all all all read all\n");
+	leaves = true;
+	if (setjmp(out) == 0)
+	{
+		steno_rules_choose(r, &session, &c);
+		CHECK(!"it was not left");
+	}
+	CHECK(c.count == 0 && c.plain.count == 0 && c.skipped == 0 && c.looked_at == 0 && !c.objects);
+	CHECK(steno_rules_first(&c, STENO_CLASS_DDL, NULL, 0, "x", 1) == NULL);
+	steno_choice_free(&c);
+	leaves = false;
+	CHECK(steno_rules_choose(r, &session, &c));
+	CHECK(c.count == 3 && c.plain.count == 2 && c.skipped == (BIT(DDL) | BIT(READ)));
+	steno_choice_free(&c);
+	steno_rules_free(r);
+}
 
 TEST(rules_sum_up_in_masks)
 {
