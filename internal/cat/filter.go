@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type FilterFlags struct {
 	Objects      []string
 	Audited      []string
 	Grep         []string
+	XIDs         []string
 	Failed       bool
 }
 
@@ -50,6 +52,7 @@ func (o *FilterFlags) Add(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Objects, "object", nil, "only statements that use this `relation` or object; * stands for any characters: public.staff, staff, hr.*")
 	f.StringSliceVar(&o.Audited, "audited", nil, "only records written for these `reasons`: session, object, mandatory, rule")
 	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text, message or one of whose parameters matches this `regexp` (RE2; begin with (?i) to ignore case)")
+	f.StringSliceVar(&o.XIDs, "xid", nil, "only statements of these transactions, by their `ids`, and how they ended")
 	f.BoolVar(&o.Failed, "failed", false, "only what failed, was refused or was interrupted")
 	kinds, classes, _ := trail.Names()
 	complete := func(values []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -71,6 +74,7 @@ type Filter struct {
 	reasons      trail.Audited // any of these; 0: whatever they are
 	grep         []*regexp.Regexp
 	failed       bool
+	xids         []uint64
 }
 
 // Filter checks the flags.
@@ -140,6 +144,13 @@ func (o *FilterFlags) Filter(now time.Time) (*Filter, error) {
 	}
 	if err := f.clients(o.Clients); err != nil {
 		return nil, err
+	}
+	for _, id := range o.XIDs {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil || n == 0 {
+			return nil, cmdutil.Usagef("--xid: %q is not the id of a transaction", id)
+		}
+		f.xids = append(f.xids, n)
 	}
 	for _, pattern := range o.Grep {
 		re, err := regexp.Compile(pattern)
@@ -268,7 +279,10 @@ func all[T any](tests []func(T) bool, v T) bool {
 }
 
 func (m *matcher) keep(r *trail.Record) bool {
-	if m.failed && r.Outcome != trail.OutcomeError && r.Outcome != trail.OutcomeInterrupted && r.Kind != trail.KindAuthFailed {
+	if m.failed && !r.Failed() {
+		return false
+	}
+	if len(m.xids) > 0 && !slices.Contains(m.xids, r.XID) {
 		return false
 	}
 	if len(m.kinds) > 0 && !slices.Contains(m.kinds, r.Kind.String()) {

@@ -143,7 +143,7 @@ func endpoint(client []byte) (address, port []byte, ip bool) {
 
 // failed says whether the record tells of something that did not succeed.
 func failed(r *trail.Record) bool {
-	return r.Outcome == trail.OutcomeError || r.Kind == trail.KindAuthFailed
+	return r.Failed() && r.Outcome != trail.OutcomeInterrupted
 }
 
 // begins says whether a record was written at the end of what began at its time.

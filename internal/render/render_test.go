@@ -87,7 +87,7 @@ func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
 
 func TestTextFormat(t *testing.T) {
 	got := render(t, New(Text, Options{}), full())
-	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob app_context='it''s 4711' [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows by session,object 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' | execute function public.f, rename event trigger a to b reason=x\n"
+	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob app_context='it''s 4711' [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows xid 77 by session,object 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' | execute function public.f, rename event trigger a to b reason=x\n"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -341,5 +341,14 @@ func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
 		if !slices.Equal([]string{got[1], got[2], got[0]}, want) {
 			t.Errorf("%s: got %q, want %q", format, got, want)
 		}
+	}
+}
+
+func TestATransactionThatWasRolledBackSaysSo(t *testing.T) {
+	session := &trail.Session{PID: 1}
+	r := &trail.Record{Kind: trail.KindTransaction, Session: session, Outcome: trail.OutcomeError, XID: 742}
+	line := string(New(Text, Options{}).Append(nil, r))
+	if !strings.Contains(line, "rolled back transaction xid 742") || strings.Contains(line, "ERROR") {
+		t.Errorf("got %q", line)
 	}
 }

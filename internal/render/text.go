@@ -63,6 +63,9 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 			dst = append(dst, 's')
 		}
 	}
+	if r.XID != 0 {
+		dst = strconv.AppendUint(append(dst, " xid "...), r.XID, 10)
+	}
 	if r.Reasons() != trail.AuditedSession {
 		dst = f.reasons(dst, r)
 	}
@@ -132,6 +135,8 @@ func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
 // what appends the mark of the outcome, and class and command or the kind.
 func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 	switch {
+	case r.RolledBack() && !r.Failed():
+		dst = f.paint(dst, yellow, "rolled back")
 	case r.Outcome == trail.OutcomeError || r.Kind == trail.KindAuthFailed:
 		dst = f.paint(dst, red, "ERROR")
 	case r.Outcome == trail.OutcomeInterrupted:

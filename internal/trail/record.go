@@ -113,6 +113,21 @@ func (r *Record) Reasons() Audited {
 	return r.Audited
 }
 
+// RolledBack says whether the record is of a transaction that did not take effect.
+func (r *Record) RolledBack() bool {
+	return r.Kind == KindTransaction && r.Outcome == OutcomeError
+}
+
+// Failed says whether something failed, was refused, or was interrupted. The end of a
+// transaction that was rolled back is none: the client asked for it, or the statement
+// that failed has a record of its own. Only with an SQLSTATE did the end itself fail.
+func (r *Record) Failed() bool {
+	if r.RolledBack() {
+		return len(r.SQLState) > 0
+	}
+	return r.Outcome == OutcomeError || r.Outcome == OutcomeInterrupted || r.Kind == KindAuthFailed
+}
+
 // Session is a session definition: a session and its context from a record on.
 type Session struct {
 	Start int64 // microseconds since 2000-01-01 UTC
