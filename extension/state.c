@@ -268,10 +268,11 @@ disown(StateSlot *s, const StateHeader *was, Reason reason)
 {
 	StateSlot	next = {.reason = reason};
 
-	if (s->flags & SLOT_USED)
+	/* a start that was killed may have done so already */
+	if (s->flags & (SLOT_USED | SLOT_FROM))
 	{
 		next.flags = SLOT_FROM;
-		next.from_stream = s->stream;
+		next.from_stream = s->flags & SLOT_USED ? s->stream : s->from_stream;
 	}
 	strlcpy(next.from_run, was->run, sizeof(next.from_run));
 	strlcpy(next.from_host, was->host, sizeof(next.from_host));
@@ -648,6 +649,15 @@ report_branch(const StenoWriter *w)
 	unsigned long long first = slot.from_block + 1;
 	unsigned long long last = slot.found;
 
+	if (slot.stream == slot.from_stream)
+	{
+		ereport(WARNING,
+				(errmsg("stream %u of the trail begins anew", slot.stream),
+				 errdetail("This server has written it up to block %llu, and nothing of that is in \"%s\".",
+						   first - 1, steno_directory),
+				 errhint("Unless you have changed \"steno.directory\", or moved the trail away, find out who has removed it.")));
+		return;
+	}
 	ereport(slot.reason == REASON_COPY ? LOG : WARNING,
 			(errmsg("steno writer %d begins stream %u of the trail beside stream %u",
 					w->number, slot.stream, slot.from_stream),

@@ -255,5 +255,16 @@ foreach my $level (qw(log fatal panic))
 	unlike(slurp_file($node->logfile, $start), qr/other accounts can change/, 'another is not');
 }
 
+# What the server knows of its trail has to be kept.
+{
+	my $state = $node->data_dir . '/pg_steno.state';
+
+	rename $state, "$state.kept" or die;
+	mkdir $state or die;
+	refuses_to_start($node, 'a state file that cannot be written', '', qr{FATAL:  could not write state file "\Q$state\E" of the trail: Is a directory});
+	rmdir $state or die;
+	rename "$state.kept", $state or die;
+}
+
 chmod 0700, $closed;
 done_testing();
