@@ -265,7 +265,7 @@ end_asking(int code, Datum arg)
 }
 
 void
-steno_key_ask(void)
+steno_key_ask(const StenoWriter *w)
 {
 	static bool registered;
 
@@ -277,7 +277,10 @@ steno_key_ask(void)
 	failing = false;
 	asking = steno_encryption_key_command[0] != '\0';
 	if (!asking)
+	{
 		steno_crypt_set_key(steno_key_crypt(), NULL);
+		steno_trouble_problem(w, STENO_PROBLEM_ENCRYPTION, false);
+	}
 }
 
 /* Say so once, until there is an answer. */
@@ -296,6 +299,7 @@ report_refusal(const StenoWriter *w)
 	if (failing)
 		return;
 	failing = true;
+	steno_trouble_problem(w, STENO_PROBLEM_ENCRYPTION, true);
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
 			 errmsg("could not get the encryption key of the trail from \"steno.encryption_key_command\""),
@@ -325,6 +329,8 @@ steno_key_answered(const StenoWriter *w)
 	if (result == KEY_REFUSED)
 		report_refusal(w);
 	asking = result != KEY_GIVEN;
+	if (!asking)
+		steno_trouble_problem(w, STENO_PROBLEM_ENCRYPTION, false);
 	return !asking;
 }
 

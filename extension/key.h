@@ -16,7 +16,7 @@ extern void steno_key_check(void);
 extern StenoCrypt *steno_key_crypt(void);
 
 /* A writer has started, or has reloaded the configuration: ask for the key. */
-extern void steno_key_ask(void);
+extern void steno_key_ask(const StenoWriter *writer);
 
 /* Go on with asking; whether there is an answer. Never waits. */
 extern bool steno_key_answered(const StenoWriter *writer);

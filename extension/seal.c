@@ -311,9 +311,11 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 							(unsigned long long) seal.block),
 					 errdetail("Records are written as before; \"steno verify\" will miss the seal.")));
 		refused = true;
+		steno_trouble_problem(w, STENO_PROBLEM_SEAL, true);
 		return false;
 	}
 	refused = false;
+	steno_trouble_problem(w, STENO_PROBLEM_SEAL, false);
 	if (alone == 0)
 		seq_before = w->self.seq;
 	steno_writer_add(w, &w->self, m);
@@ -441,6 +443,7 @@ steno_seal_start(StenoWriter *w)
 	if (steno_signing_key_file[0] == '\0')
 		return true;
 	use_key(load_key(WARNING));
+	steno_trouble_problem(w, STENO_PROBLEM_SIGNING, key == NULL);
 	if (key == NULL)
 	{
 		ereport(WARNING,
@@ -486,12 +489,14 @@ steno_seal_reload(StenoWriter *w)
 		if (pkey == NULL || !steno_key_public(pkey, raw))
 		{
 			EVP_PKEY_free(pkey);
+			steno_trouble_problem(w, STENO_PROBLEM_SIGNING, true);
 			ereport(LOG,
 					(errmsg("steno writer %d goes on with %s", w->number,
 							key ? "the signing key that it has" : "no signing key")));
 			return true;
 		}
 	}
+	steno_trouble_problem(w, STENO_PROBLEM_SIGNING, false);
 	if (pkey == NULL ? key != NULL : key == NULL || memcmp(raw, public_key, sizeof(raw)) != 0)
 		return change_key(w, pkey, raw);
 	EVP_PKEY_free(pkey);

@@ -459,6 +459,9 @@ steno_trouble_inherit(StenoWriter *w)
 	StenoTrouble *t = &w->control->trouble;
 	StenoEpisode *e = &w->episode;
 
+	/* it finds out for itself */
+	atomic_store(&t->problems, 0);
+	atomic_store(&w->control->segment, 0);
 	if (atomic_load(&t->failing) == 0)
 	{
 		set_text(w, "");
@@ -470,6 +473,29 @@ steno_trouble_inherit(StenoWriter *w)
 	e->dropped = dropped_by_sessions(w);
 	e->refused = atomic_load(&t->refused);
 	copy_text(t, e->reason);
+}
+
+static const char *const problem_texts[] = {
+	[STENO_PROBLEM_ENCRYPTION] = "could not get the encryption key of the trail from \"steno.encryption_key_command\"",
+	[STENO_PROBLEM_SIGNING] = "could not use the signing key in \"steno.signing_key_file\"",
+	[STENO_PROBLEM_SEAL] = "could not seal the trail",
+	[STENO_PROBLEM_RETENTION] = "could not delete old segments of the trail",
+};
+
+/*
+ * A problem is there, or is not any more.  Its owner has said so in the log; this is for
+ * those who watch the state, and for steno.alert_command.
+ */
+void
+steno_trouble_problem(const StenoWriter *w, StenoProblem problem, bool there)
+{
+	uint32		bit = 1u << problem;
+	uint32		before = atomic_load(&w->control->trouble.problems);
+
+	if (((before & bit) != 0) == there)
+		return;
+	atomic_store(&w->control->trouble.problems, there ? before | bit : before & ~bit);
+	steno_alert(there ? "problem" : "problem_over", w->number, problem_texts[problem]);
 }
 
 /* Between two blocks: what has been the matter goes into the trail. */
@@ -751,18 +777,20 @@ PG_FUNCTION_INFO_V1(steno_sql_status);
 typedef enum State
 {
 	STATE_OK,
+	STATE_IMPAIRED,
 	STATE_NOT_ROTATING,
 	STATE_NOT_RUNNING,
 	STATE_FAILING
 } State;
 
-static const char *const state_names[] = {"ok", "not rotating", "not running", "failing"};
+static const char *const state_names[] = {"ok", "impaired", "not rotating", "not running", "failing"};
 
 /* text: STENO_FAILURE_TEXT bytes, what is the matter. */
 static State
 state_of(int number, char *text)
 {
 	StenoWriterControl *control = &steno_control->writers[number];
+	int			i;
 
 	copy_text(&control->trouble, text);
 	if (atomic_load(&control->trouble.failing) != 0)
@@ -772,7 +800,17 @@ state_of(int number, char *text)
 		snprintf(text, STENO_FAILURE_TEXT, "writer %d is not running", number);
 		return STATE_NOT_RUNNING;
 	}
-	return text[0] != '\0' ? STATE_NOT_ROTATING : STATE_OK;
+	if (text[0] != '\0')
+		return STATE_NOT_ROTATING;
+	for (i = 0; i < (int) lengthof(problem_texts); i++)
+		if (atomic_load(&control->trouble.problems) & (1u << i))
+		{
+			strlcpy(text, problem_texts[i], STENO_FAILURE_TEXT);
+			/* without the key, a writer that starts has no segment, and writes nothing */
+			return i == STENO_PROBLEM_ENCRYPTION && atomic_load(&control->segment) == 0 ?
+				STATE_FAILING : STATE_IMPAIRED;
+		}
+	return STATE_OK;
 }
 
 /* The columns of a writer's trouble; returns the number of the next one. */

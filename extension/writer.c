@@ -760,7 +760,7 @@ start(int number)
 	atomic_store(&w->control->gone_since, 0);
 	show_in_activity();
 	(void) steno_writer_fit(w, steno_rings.size);
-	steno_key_ask();
+	steno_key_ask(w);
 	describe_self(w);
 	if (w->restarted)
 		steno_trouble_inherit(w);
@@ -1010,7 +1010,7 @@ run(StenoWriter *w, StenoDrain *live)
 			}
 			if (!steno_seal_reload(w))
 				return;
-			steno_key_ask();
+			steno_key_ask(w);
 			interval = steno_flush_interval;
 			continue;
 		}

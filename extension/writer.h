@@ -124,6 +124,7 @@ extern bool steno_trouble_room(StenoWriter *writer, size_t len, StenoError *erro
 extern bool steno_trouble_look(StenoWriter *writer);
 extern void steno_trouble_tick(StenoWriter *writer);
 extern void steno_trouble_tell(StenoWriter *writer);
+extern void steno_trouble_problem(const StenoWriter *writer, StenoProblem problem, bool there);
 extern void steno_trouble_inherit(StenoWriter *writer);
 extern void steno_format_time(char *to, size_t size, TimestampTz t);
 
