@@ -11,16 +11,18 @@
  * hold in statements with errors, too:
  *
  *		PASSWORD 'x', and any name that ends like it		is_strong
- *		that name = 'x', TO 'x', => 'x', := 'x'
+ *		that name = 'x', TO 'x', => 'x', := 'x', and
+ *		literals of the expression behind =, but for those that CASE compares
  *		OPTIONS (name 'x'), with more names					is_weak
- *		PROGRAM 'x'
+ *		PROGRAM 'x': what redact_command.c finds in it
  *		set_config('name', 'x')
  *		crypt('x', 'y') and the like: all literals			is_call
  *		a string's password=x and scheme://user:x@host
  *
  * A literal that ends where its secret should begin ('ALTER ROLE r PASSWORD ' || 'x';
  * format('password=%s', 'x')) leaves that to the literals behind it: all of
- * them, to the statement's end, are hidden.
+ * them, to the statement's end, are hidden; in a function's later statements, too, that
+ * execute or put together a text.
  */
 #include "redact.h"
 
@@ -111,8 +113,8 @@ is_call(const Text *t, const Token *token)
 
 /* ---- what is found ---- */
 
-static void
-report(const Text *t, size_t from, size_t to, int quoting, bool pieces)
+void
+steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pieces)
 {
 	StenoSecret secret = {.from = from, .to = to, .pieces = pieces, .layers = (uint8_t) t->layers};
 
@@ -171,7 +173,7 @@ hide_literal(Text *t, const Token *token)
 	if (is_placeholder(text + token->body, token->body_end - token->body))
 		t->hide_rest = true;
 	else
-		report(t, token->body, token->body_end, token->quoting, false);
+		steno_redact_report(t, token->body, token->body_end, token->quoting, false);
 	if (!token->closed && t->depth > 0)
 		t->hide_rest = true;
 	if (token->attached && t->call == 0)
@@ -180,7 +182,7 @@ hide_literal(Text *t, const Token *token)
 		size_t		to = bare_end(t, ",;()'");
 
 		if (to > from)
-			report(t, from, to, STENO_PLAIN, true);
+			steno_redact_report(t, from, to, STENO_PLAIN, true);
 	}
 }
 
@@ -190,7 +192,7 @@ hide_bare(Text *t, const Token *token)
 {
 	size_t		to = bare_end(t, t->parentheses > 0 ? ",;()" : ";");
 
-	report(t, token->from, to, STENO_PLAIN, true);
+	steno_redact_report(t, token->from, to, STENO_PLAIN, true);
 }
 
 /* ---- connection strings ---- */
@@ -242,7 +244,7 @@ hide_value(Text *t, bool in_uri)
 		}
 	}
 	if (in_uri)
-		to = bare_end(t, "&#");
+		to = bare_end(t, "&\"");
 	else if (t->language == CODE)
 		to = bare_end(t, "\"'),;");
 	else if (closed)
@@ -258,28 +260,54 @@ hide_value(Text *t, bool in_uri)
 	if (to == from || is_placeholder(text + from, to - from))
 		t->hide_rest = true;
 	else
-		report(t, from, to, STENO_PLAIN, pieces);
+		steno_redact_report(t, from, to, STENO_PLAIN, pieces);
 	if (!closed)
 		t->hide_rest = true;
 }
 
-/* The password of a URI; :// has been passed. */
-static void
-hide_userinfo(Text *t)
+/*
+ * Is what stands behind the first colon of a URI a port, up to a character that begins a path?  A
+ * list of hosts has more of them.
+ */
+static bool
+is_port(const Text *t, size_t from, size_t to)
+{
+	while (from < to && t->text[from] >= '0' && t->text[from] <= '9')
+		from++;
+	return from == to || t->text[from] == ',';
+}
+
+/*
+ * The password of a URI; :// has been passed.  One that has not been encoded may have the
+ * characters that otherwise begin a path.
+ */
+void
+steno_redact_hide_userinfo(Text *t)
 {
 	Text		ahead = *t;
 	bool		in_user = true;
 	size_t		from = 0;
 	size_t		to = 0;
 
+	if (t->at < t->search->no_userinfo || peek(t, 0) == '[')
+		return;
 	for (;;)
 	{
 		size_t		at = ahead.at;
 		int			c = take(&ahead);
 
-		if (c < 0 || steno_redact_is_space(c) || c == '/' || c == '?' || c == '#' || c == '"' || c == '\'')
+		if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')
+		{
+			if (to == 0)
+				t->search->no_userinfo = at;
 			break;
-		if (c == '@')
+		}
+		if (c == '/' || c == '?' || c == '#')
+		{
+			if (in_user || to > 0 || is_port(t, from, at))
+				break;
+		}
+		else if (c == '@')
 		{
 			to = at;
 			if (in_user)
@@ -296,7 +324,7 @@ hide_userinfo(Text *t)
 	if (is_placeholder(t->text + from, to - from))
 		t->hide_rest = true;
 	else
-		report(t, from, to, STENO_PLAIN, false);
+		steno_redact_report(t, from, to, STENO_PLAIN, false);
 	t->at = to;
 }
 
@@ -332,9 +360,9 @@ language_of(Text t, uint8_t quoting)
 	return CODE;
 }
 
-/* Look into a literal; what it leaves open, the literals behind it continue. */
-static void
-look_into(Text *t, const Token *token)
+/* The contents of a literal, as a text. */
+static Text
+text_in(const Text *t, const Token *token)
 {
 	Text		inner = {
 		.search = t->search, .text = t->text, .begin = token->body, .at = token->body,
@@ -342,19 +370,43 @@ look_into(Text *t, const Token *token)
 		.depth = t->depth + 1, .layers = t->layers
 	};
 
+	memcpy(inner.layer, t->layer, sizeof(inner.layer));
+	if (token->quoting != STENO_PLAIN && inner.layers <= STENO_REDACT_DEPTH)
+		inner.layer[inner.layers++] = token->quoting;
+	return inner;
+}
+
+/* Look into a literal; what it leaves open, the literals behind it continue. */
+static void
+look_into(Text *t, const Token *token)
+{
+	Text		inner;
+
 	if (trigger_from(t->search, token->body) >= token->body_end)
 		return;					/* nearly all */
+	inner = text_in(t, token);
 	if (inner.depth > STENO_REDACT_DEPTH)
 	{
-		report(t, inner.at, inner.end, token->quoting, true);
+		steno_redact_report(t, inner.at, inner.end, token->quoting, true);
 		return;
 	}
-	memcpy(inner.layer, t->layer, sizeof(inner.layer));
-	if (token->quoting != STENO_PLAIN)
-		inner.layer[inner.layers++] = token->quoting;
 	inner.language = language_of(inner, token->quoting);
 	if (search_text(&inner))
+	{
 		t->hide_rest = true;
+		/* a variable may keep what it begins */
+		t->prefixed |= t->depth > 0;
+	}
+}
+
+/* A program's command line. */
+static void
+look_into_command(const Text *t, const Token *token)
+{
+	Text		inner = text_in(t, token);
+
+	inner.language = STRING;
+	steno_redact_command(&inner);
 }
 
 /* The first literal argument of set_config() is the name of a secret. */
@@ -367,11 +419,13 @@ names_secret(const Text *t, const Token *literal)
 static void
 take_literal(Text *t, Token *token)
 {
-	bool		hide = (t->named && (t->language == SQL || !t->assigned)) || t->weakly || t->program || t->again ||
-		t->hide_rest || t->call != 0 || (t->config != 0 && t->config_secret);
+	bool		hide = (t->named && (t->language == SQL || !t->assigned)) || t->weakly || t->again ||
+		t->hide_rest || t->call != 0 || (t->config != 0 && t->config_secret) || (t->value != 0 && t->compares == 0);
 
 	if (hide)
 		hide_literal(t, token);
+	else if (t->program)
+		look_into_command(t, token);
 	else
 	{
 		if (t->config != 0)
@@ -380,6 +434,38 @@ take_literal(Text *t, Token *token)
 	}
 	t->named = t->weakly = t->assigned = t->program = false;
 	t->again = hide;
+}
+
+/*
+ * A word of an expression whose value is a secret, password = md5('x'): does it end, and are literals
+ * behind it only compared, as in CASE WHEN a = 'x'?
+ */
+static void
+take_value_word(Text *t, const Token *token)
+{
+	static const char *const ends_value[] = {
+		"and", "as", "begin", "do", "end", "from", "group", "having", "in", "into", "is", "join", "limit", "loop",
+		"on", "or", "order", "returning", "then", "union", "using", "values", "when", "where", NULL
+	};
+	static const char *const compares[] = {"case", "when", "where", NULL};
+	static const char *const yields[] = {"then", "else", NULL};
+
+	if (is(t, token, "case"))
+		t->cases++;
+	else if (t->cases == 0 && t->parentheses < t->value && is_one_of(t, token, ends_value))
+	{
+		t->value = 0;
+		return;
+	}
+	else if (t->cases > 0 && is(t, token, "end"))
+	{
+		t->cases--;
+		t->compares = 0;
+	}
+	if (is_one_of(t, token, compares))
+		t->compares = t->parentheses + 1;
+	else if (is_one_of(t, token, yields))
+		t->compares = 0;
 }
 
 /* Is this word itself a secret: PASSWORD secret, SET x.password = secret? */
@@ -403,6 +489,7 @@ is_special(const Text *t, const Token *token)
 static void
 take_word(Text *t, const Token *token)
 {
+	static const char *const continues[] = {"execute", "quote_literal", "quote_nullable", "format", "concat", NULL};
 	bool		plain = token->type == WORD;
 	bool		role_name = t->role_next;
 	bool		secret = is_bare_secret(t, token);
@@ -420,8 +507,13 @@ take_word(Text *t, const Token *token)
 	{
 		hide_bare(t, token);
 		t->altered = t->role_next = false;
+		t->value = 0;
 		return;
 	}
+	if (plain && t->value != 0)
+		take_value_word(t, token);
+	if (plain && t->prefixed && is_one_of(t, token, continues))
+		t->hide_rest = true;
 	if (plain && t->language == SQL)
 		steno_redact_note_word(t, token->from, token->to);
 	else
@@ -464,6 +556,10 @@ take_parenthesis(Text *t, bool opens)
 		t->config = 0;
 	if (t->parentheses > 0)
 		t->parentheses--;
+	if (t->parentheses + 1 < t->value)
+		t->value = 0;
+	if (t->parentheses + 1 < t->compares)
+		t->compares = 0;
 }
 
 /* Behind a name, what keeps waiting for its value: = := => and %s */
@@ -496,6 +592,16 @@ take_character(Text *t, const Token *token)
 	}
 	else if (t->named)
 		t->named = take_assignment(t, c);
+	if (t->named && c == '=' && t->language == SQL)
+	{
+		t->value = t->parentheses + 1;
+		t->cases = 0;
+		t->compares = 0;
+	}
+	else if (c == ',' && t->parentheses < t->value)
+		t->value = 0;
+	else if (c == '|' && t->prefixed)
+		t->hide_rest = true;
 	if (!t->named)
 		t->assigned = false;
 	if (c == '(' || c == ')')
@@ -506,7 +612,7 @@ take_character(Text *t, const Token *token)
 	{
 		take(t);
 		take(t);
-		hide_userinfo(t);
+		steno_redact_hide_userinfo(t);
 	}
 	if (c == ';' || c == '(' || c == ')')
 		t->named = false;
@@ -517,9 +623,9 @@ take_character(Text *t, const Token *token)
 static inline bool
 is_quiet(const Text *t)
 {
-	return !(t->named | t->weakly | t->program | t->again | t->hide_rest |
+	return !(t->named | t->weakly | t->program | t->again | t->hide_rest | t->prefixed |
 			 t->opens_call | t->opens_options | t->opens_config) &&
-		(t->call | t->options | t->config) == 0;
+		(t->call | t->options | t->config | t->value) == 0;
 }
 
 /*

@@ -374,7 +374,7 @@ steno_redact_note_word(Text *t, size_t from, size_t to)
 void
 steno_redact_end_statement(Text *t)
 {
-	t->parentheses = t->call = t->options = t->config = 0;
+	t->parentheses = t->call = t->options = t->config = t->value = t->cases = t->compares = 0;
 	t->altered = t->role_next = t->roles = t->updates = t->sets = t->hide_rest = false;
 }
 

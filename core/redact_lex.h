@@ -37,6 +37,7 @@ typedef struct Search
 	bool		standard_strings;
 	bool		thorough;		/* skip nothing */
 	size_t		trigger;		/* the next one, for all places up to it */
+	size_t		no_userinfo;	/* no URI that begins before has a user's password */
 	uint64_t	work;			/* bytes, and single steps, that were looked at */
 	StenoSecretFound found;
 	void	   *arg;
@@ -76,6 +77,9 @@ typedef struct Text
 	uint32_t	call;			/* parentheses of a call whose literals are hidden; 0: none */
 	uint32_t	options;		/* the same of OPTIONS */
 	uint32_t	config;			/* the same of set_config */
+	uint32_t	value;			/* parentheses, and 1, of an expression that a name is assigned; 0: none */
+	uint32_t	cases;			/* CASE in it that are not ended */
+	uint32_t	compares;		/* parentheses, and 1, of a part of it that is compared only; 0: none */
 
 	/* what the next token means */
 	bool		named;			/* after a name like password */
@@ -88,6 +92,7 @@ typedef struct Text
 	bool		again;			/* after a hidden literal, which may go on */
 	bool		config_secret;	/* the setting has a secret name */
 	int			before_name;	/* the byte before the last word */
+	bool		prefixed;		/* a function's: a literal before ended where a secret should begin */
 } Text;
 
 /* ---- redact_check.c ---- */
@@ -114,6 +119,12 @@ steno_redact_same(const char *text, const char *word, size_t n)
 			return false;
 	return true;
 }
+
+/* ---- redact.c, redact_command.c ---- */
+
+extern void steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pieces);
+extern void steno_redact_hide_userinfo(Text *t);
+extern void steno_redact_command(Text *t);
 
 /* The next trigger that begins at the given place or later; places must not go back. */
 static inline size_t

@@ -136,7 +136,7 @@ TEST(secrets_of_connection_strings_are_hidden)
 TEST(secrets_of_programs_and_calls_are_hidden)
 {
 	hides("COPY t FROM PROGRAM 'curl -u me:s3cret h' WITH (FORMAT csv, DELIMITER ';')",
-		  "COPY t FROM PROGRAM '<redacted>' WITH (FORMAT csv, DELIMITER ';')");
+		  "COPY t FROM PROGRAM 'curl -u me:<redacted> h' WITH (FORMAT csv, DELIMITER ';')");
 	hides("SELECT pgp_sym_encrypt('s3'||a, $1, 'cipher-algo=aes256'), 'kept' FROM t WHERE b = 'kept'",
 		  "SELECT pgp_sym_encrypt('<redacted>'||a, $1, '<redacted>'), 'kept' FROM t WHERE b = 'kept'");
 	hides("SELECT 1 WHERE public.Crypt ('s3cret', gen_salt('bf')) = 'kept'",
@@ -181,6 +181,75 @@ TEST(secrets_in_literals_are_hidden)
 	hides("CREATE FUNCTION f() RETURNS void LANGUAGE plpython3u AS $$\nimport x\n# it's\nx.connect(\"host=h password=s3cret\")\ny = 1\n$$",
 		  "CREATE FUNCTION f() RETURNS void LANGUAGE plpython3u AS $$\nimport x\n# it's\nx.connect(\"host=h password=<redacted>\")\ny = 1\n$$");
 	hides("PREPARE p AS SELECT crypt('s3cret', $1); EXECUTE p('kept')", "PREPARE p AS SELECT crypt('<redacted>', $1); EXECUTE p('kept')");
+}
+
+TEST(secrets_of_expressions_are_hidden)
+{
+	hides("UPDATE u SET password = ('s3cret'), name = 'kept' WHERE id = 'kept'",
+		  "UPDATE u SET password = ('<redacted>'), name = 'kept' WHERE id = 'kept'");
+	hides("UPDATE u SET password = md5('s3cret' || salt || 's3') WHERE id = 'kept'",
+		  "UPDATE u SET password = md5('<redacted>' || salt || '<redacted>') WHERE id = 'kept'");
+	hides("UPDATE u SET password = CASE WHEN a = 'kept' AND b THEN 's3cret' ELSE 's3' END, c = 'kept'",
+		  "UPDATE u SET password = CASE WHEN a = 'kept' AND b THEN '<redacted>' ELSE '<redacted>' END, c = 'kept'");
+	hides("UPDATE u SET password = coalesce(x, (SELECT 's3' FROM t WHERE a = 'kept'), 's3cret'), c = 'kept'",
+		  "UPDATE u SET password = coalesce(x, (SELECT '<redacted>' FROM t WHERE a = 'kept'), '<redacted>'), c = 'kept'");
+	hides("SELECT login(name => 'kept', password => upper('s3cret'), host => 'kept')",
+		  "SELECT login(name => 'kept', password => upper('<redacted>'), host => 'kept')");
+	hides("SELECT 'kept' FROM u WHERE password = md5('s3cret') AND name = 'kept'",
+		  "SELECT 'kept' FROM u WHERE password = md5('<redacted>') AND name = 'kept'");
+	hides("DO $$BEGIN v_password := lower('s3cret'); PERFORM 'kept'; END$$",
+		  "DO $$BEGIN v_password := lower('<redacted>'); PERFORM 'kept'; END$$");
+	keeps("UPDATE u SET password = other.password, a = 'kept' FROM other WHERE b = 'kept'");
+	keeps("SELECT 'kept' FROM u JOIN v ON u.password = v.password WHERE b = 'kept'");
+	keeps("DO $$BEGIN IF old.password = new.password THEN RAISE 'kept'; END IF; END$$");
+	keeps("SELECT CASE WHEN password = x THEN 'kept' ELSE 'kept' END");
+}
+
+TEST(secrets_behind_a_prefix_in_a_variable_are_hidden)
+{
+	hides("DO $$DECLARE p text := 'ALTER ROLE r PASSWORD '; BEGIN PERFORM 'kept'; EXECUTE p || quote_literal('s3cret'); PERFORM 'kept'; END$$",
+		  "DO $$DECLARE p text := 'ALTER ROLE r PASSWORD '; BEGIN PERFORM 'kept'; EXECUTE p || quote_literal('<redacted>'); PERFORM 'kept'; END$$");
+	hides("DO $$DECLARE p text; BEGIN p := 'ALTER ROLE r PASSWORD '; p := p || '''s3cret'''; EXECUTE p; END$$",
+		  "DO $$DECLARE p text; BEGIN p := 'ALTER ROLE r PASSWORD '; p := p || '<redacted>'; EXECUTE p; END$$");
+	hides("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $f$ DECLARE p text := 'host=h password='; "
+		  "BEGIN PERFORM dblink_connect(concat(p, 's3cret')); END $f$",
+		  "CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $f$ DECLARE p text := 'host=h password='; "
+		  "BEGIN PERFORM dblink_connect(concat(p, '<redacted>')); END $f$");
+	keeps("DO $$BEGIN p := 'SELECT password FROM t WHERE a = '; EXECUTE p || quote_literal('kept'); END$$");
+}
+
+TEST(secrets_of_uris_with_reserved_characters_are_hidden)
+{
+	hides("SELECT dblink('postgres://u:a:b?s3cret@host/d')", "SELECT dblink('postgres://u:<redacted>@host/d')");
+	hides("SELECT dblink('postgres://u:a#bs3cret@host')", "SELECT dblink('postgres://u:<redacted>@host')");
+	hides("SELECT dblink('postgres://u:a/b/s3cret@host/d?x=y@z')", "SELECT dblink('postgres://u:<redacted>@host/d?x=y@z')");
+	hides("SELECT dblink('postgres://h/d?password=a#s3cret&user=u')", "SELECT dblink('postgres://h/d?password=<redacted>&user=u')");
+	hides("SELECT f('{\"url\": \"http://h/?password=s3cret\", \"a\": \"kept\"}')",
+		  "SELECT f('{\"url\": \"http://h/?password=<redacted>\", \"a\": \"kept\"}')");
+	keeps("SELECT 'http://h:80/a@b', 'http://h:80?a@b', 'postgres://h:5432,i:5432/d?a=b@c', 'http://[::1]:80/a@b', 'http://h:80#a@b'");
+}
+
+TEST(commands_are_kept_without_their_secrets)
+{
+	hides("COPY t FROM PROGRAM 'curl -s -u me:s3cret https://h/x | gzip -d' WITH (FORMAT csv)",
+		  "COPY t FROM PROGRAM 'curl -s -u me:<redacted> https://h/x | gzip -d' WITH (FORMAT csv)");
+	hides("COPY t TO PROGRAM 'PGPASSWORD=s3cret psql -h h -c \"select 1\"'",
+		  "COPY t TO PROGRAM 'PGPASSWORD=<redacted> psql -h h -c \"select 1\"'");
+	hides("COPY t TO PROGRAM 'psql \"host=h password=s3cret dbname=d\"'", "COPY t TO PROGRAM 'psql \"host=h password=<redacted> dbname=d\"'");
+	hides("COPY t TO PROGRAM 'psql postgres://u:s3cret@h/d -c x'", "COPY t TO PROGRAM 'psql postgres://u:<redacted>@h/d -c x'");
+	hides("COPY t FROM PROGRAM 'x --password s3cret --token=s3 -v --user=a:s3cret'",
+		  "COPY t FROM PROGRAM 'x --password <redacted> --token=<redacted> -v --user=a:<redacted>'");
+	hides("COPY t FROM PROGRAM 'x --password ''s3 cret'' -v'", "COPY t FROM PROGRAM 'x --password ''<redacted>'' -v'");
+	hides("COPY t FROM PROGRAM $$curl -H 'Authorization: Bearer s3cret' -H \"X-Api-Key: s3\" h$$",
+		  "COPY t FROM PROGRAM $$curl -H 'Authorization: <redacted>' -H \"X-Api-Key: <redacted>\" h$$");
+	hides("COPY t FROM PROGRAM 'mysqldump -u root -ps3cret db'", "COPY t FROM PROGRAM 'mysqldump -u root -p<redacted> db'");
+	hides("COPY t FROM PROGRAM 'sshpass -p s3cret ssh -p 22 h'", "COPY t FROM PROGRAM 'sshpass -p <redacted> ssh -p 22 h'");
+	hides("COPY t FROM PROGRAM $$sh -c \"curl -u 'me:s3 cret' h\"$$", "COPY t FROM PROGRAM $$sh -c \"curl -u 'me:<redacted>' h\"$$");
+	hides("COPY t FROM PROGRAM 'openssl enc -pass pass:s3cret -in f'", "COPY t FROM PROGRAM 'openssl enc -pass pass:<redacted> -in f'");
+	keeps("COPY t FROM PROGRAM 'gzip -dc /data/x.gz; rm -rf /; mkdir -p /a/b; cat /etc/passwd > /tmp/x; echo $HOME'");
+	keeps("COPY t FROM PROGRAM 'psql -U me -h h -p 5432 --password \"$PW\" -c \"select ''a''\"; docker run --user 1000:1000 i'");
+	keeps("COPY t FROM PROGRAM 'rsync -u h:/x y; date -u +%H:%M; cd $(pwd); export PASSWORD=$x'");
+	keeps("COPY t FROM PROGRAM ''");
 }
 
 TEST(secrets_with_backslashes_are_hidden)

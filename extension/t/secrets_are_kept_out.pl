@@ -213,12 +213,12 @@ $$ BEGIN EXECUTE 'ALTER ROLE r1 PASSWORD ''<redacted>'' ''<redacted>'''; END $$}
 	$c->query(
 		with_secrets(
 			q{CREATE OR REPLACE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS
-$$ BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''exit 3 # SECRET'''; END $$}));
+$$ BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''exit 3 # --password SECRET'''; END $$}));
 	$c->query('SELECT fails()');
 	$c->quit;
 	is_deeply(
 		[ @{ seen() }[ 2 .. 2 ] ],
-		[ [ 'SELECT fails()', '38000', 'program "<redacted>" failed' ] ],
+		[ [ 'SELECT fails()', '38000', 'program "exit 3 # --password <redacted>" failed' ] ],
 		'nor of one that is not recorded');
 }
 
@@ -274,13 +274,13 @@ kept_out(
 # ---- programs, calls, settings ----
 
 kept_out(
-	q{COPY (SELECT 'kept') TO PROGRAM 'cat >/dev/null # SECRET' (FORMAT csv)},
-	q{COPY (SELECT 'kept') TO PROGRAM '<redacted>' (FORMAT csv)});
+	q{COPY (SELECT 'kept') TO PROGRAM 'cat >/dev/null # --password SECRET' (FORMAT csv)},
+	q{COPY (SELECT 'kept') TO PROGRAM 'cat >/dev/null # --password <redacted>' (FORMAT csv)});
 kept_out(
-	q{COPY (SELECT 'kept') TO PROGRAM 'exit 3 # SECRET'},
+	q{COPY (SELECT 'kept') TO PROGRAM 'exit 3 # --password SECRET'},
 	[
-		q{COPY (SELECT 'kept') TO PROGRAM '<redacted>'}, '38000',
-		'program "<redacted>" failed'
+		q{COPY (SELECT 'kept') TO PROGRAM 'exit 3 # --password <redacted>'}, '38000',
+		'program "exit 3 # --password <redacted>" failed'
 	]);
 kept_out(
 	q{SELECT crypt('SECRET', 'SECRET'), pgp_sym_encrypt('SECRET'||'SECRET', $$SECRET$$), hmac(E'SECRET', 'x', 'x'), 'kept'},
