@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "pg_steno needs a little-endian machine: rings are written in the machine's byte order, and read as little-endian"
+#endif
+
 #define STENO_FORMAT_VERSION 1
 #define STENO_SEGMENT_MAGIC "STENOSEG"
 #define STENO_SEGMENT_HEADER 128

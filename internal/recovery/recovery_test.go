@@ -549,7 +549,8 @@ func FuzzSalvage(f *testing.F) {
 			}
 			return s.pieces
 		}
-		pieces := scan(data, start)
+		var pieces []piece
+		trailtest.Memory(t, len(data), func() { pieces = scan(data, start) })
 		at := start
 		for _, p := range pieces {
 			if p.offset != at || p.length <= 0 {
@@ -557,7 +558,10 @@ func FuzzSalvage(f *testing.F) {
 			}
 			at += p.length
 			if !p.whole {
-				if all, total := decodeDamaged(data[p.offset:at]); uint32(len(all)) > total {
+				var all []unproven
+				var total uint32
+				trailtest.Memory(t, int(p.length), func() { all, total = decodeDamaged(data[p.offset:at]) })
+				if uint32(len(all)) > total {
 					t.Fatalf("%d of %d records", len(all), total)
 				}
 			}

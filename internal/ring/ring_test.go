@@ -284,7 +284,7 @@ func FuzzRingFile(f *testing.F) {
 		if write.CheckBody(r.Session) {
 			s.Body = r.Session
 		}
-		drain(t, r, s)
+		trailtest.Memory(t, len(b), func() { drain(t, r, s) })
 	})
 }
 
@@ -343,14 +343,16 @@ func FuzzRingHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header []byte) {
 		b := slices.Clone(all)
 		copy(b, header)
-		file, err := ring.ReadBytes(b)
-		if err != nil {
-			return
-		}
-		for i := range file.Rings {
-			if _, err := file.Ring(i); err != nil {
-				t.Fatal(err)
+		trailtest.Memory(t, len(b), func() {
+			file, err := ring.ReadBytes(b)
+			if err != nil {
+				return
 			}
-		}
+			for i := range file.Rings {
+				if _, err := file.Ring(i); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	})
 }

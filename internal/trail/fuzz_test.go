@@ -144,7 +144,8 @@ func FuzzSegment(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		refs := trail.IndexBytes(data)
+		var refs []trail.BlockRef
+		trailtest.Memory(t, len(data), func() { refs = trail.IndexBytes(data) })
 		var b trail.Block
 		end := int64(trail.SegmentHeaderSize)
 		for i := range refs {
@@ -153,9 +154,11 @@ func FuzzSegment(f *testing.F) {
 			}
 			end = refs[i].Offset + refs[i].Length()
 			b.Image = data[refs[i].Offset:end]
-			if b.Load() == nil {
-				decodeAll(&b, 100)
-			}
+			trailtest.Memory(t, len(b.Image), func() {
+				if b.Load() == nil {
+					decodeAll(&b, 100)
+				}
+			})
 		}
 		if len(refs) == 0 {
 			return

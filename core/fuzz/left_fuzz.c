@@ -1,0 +1,182 @@
+/*
+ * core/fuzz/left_fuzz.c
+ *		Any bytes, as a ring that a dead server has left: who recovers it comes to an
+ *		end, never looks beyond it, and what he writes into blocks can be decoded.
+ *
+ * An input is the beginning of the ring's header, up to its session, then its
+ * templates, then its data from the tail on; what it lacks is zeros.  It is also
+ * taken for a file's header: one that is accepted is the very one that was made.
+ */
+#include <stdlib.h>
+
+#include "block.h"
+#include "decode.h"
+#include "left.h"
+
+int			steno_fuzz_left(const uint8_t *data, size_t size);
+
+#define SIZE STENO_RING_MIN
+#define HEADER offsetof(StenoRing, session)
+#define BLOCK (64 * 1024)
+
+static StenoRings rings;
+static StenoBlock *block;
+
+static void
+must(bool right)
+{
+	if (!right)
+		abort();
+}
+
+/* On the heap, where a sanitizer knows its end. */
+static void
+make_rings(void)
+{
+	size_t		total = (size_t) steno_rings_total(1, SIZE);
+	StenoRingFile *f = aligned_alloc(STENO_PAGE, total);
+
+	must(f != NULL);
+	memset(f, 0, total);
+	steno_rings_describe(f, 1, SIZE, 1, 11, 12);
+	must(steno_rings_attach(&rings, f, total, f) == NULL);
+	block = steno_block_create(BLOCK);
+	must(block != NULL);
+}
+
+/* As much as there is of it, and zeros. */
+static void
+take(void *to, size_t len, const uint8_t **data, size_t *size)
+{
+	size_t		n = *size < len ? *size : len;
+
+	memset(to, 0, len);
+	if (n > 0)
+		memcpy(to, *data, n);
+	*data += n;
+	*size -= n;
+}
+
+static void
+check_header(const uint8_t *data, size_t size)
+{
+	StenoRingFile header = *rings.file;
+	StenoRings	other = {0};
+	size_t		most = offsetof(StenoRingFile, intents);
+
+	if (size > 0)
+		memcpy(&header, data, size < most ? size : most);
+	if (steno_rings_attach(&other, rings.file, rings.mapped, &header) != NULL)
+		return;
+	must(other.nrings == 1 && other.size == SIZE && other.nwriters <= STENO_MAX_WRITERS);
+	must(other.headers == rings.headers && other.templates == rings.templates && other.data == rings.data);
+}
+
+static void
+fill(const uint8_t *data, size_t size)
+{
+	StenoRing  *ring = steno_ring_at(&rings, 0);
+	uint8_t    *to = steno_ring_data(&rings, 0);
+	uint64_t	tail;
+	size_t		i;
+
+	memset(ring, 0, sizeof(*ring));
+	take(ring, HEADER, &data, &size);
+	take(steno_ring_templates(&rings, 0), STENO_TEMPLATES * sizeof(StenoTemplate), &data, &size);
+	memset(to, 0, SIZE);
+	tail = atomic_load(&ring->tail);
+	for (i = 0; i < size && i < SIZE; i++)
+		to[(tail + i) & (SIZE - 1)] = data[i];
+}
+
+static void
+decode(void)
+{
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoDecoder d;
+	StenoRecord r;
+	StenoDecoded found;
+	uint8_t    *buffer;
+	uint64_t	n = 0;
+	size_t		len;
+	const uint8_t *bytes = steno_block_finish(block, STENO_CODEC_NONE, 1, 1, 77, chain, &len);
+
+	must(bytes != NULL && steno_block_open(bytes, len, &h, &payload, &buffer));
+	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+	while ((found = steno_decoder_next(&d, &r)) == STENO_DECODED_RECORD)
+		n += r.kind != STENO_KIND_DATA;
+	must(found == STENO_DECODED_END && n == h.records);
+	steno_decoder_end(&d);
+	free(buffer);
+	steno_block_reset(block);
+}
+
+static void
+add(StenoSource *source, const StenoMessage *m)
+{
+	if (steno_block_add(block, source, m))
+		return;
+	decode();
+	must(steno_block_add(block, source, m));
+}
+
+/* As extension/recover.c does. */
+static void
+recover(void)
+{
+	StenoRing  *ring = steno_ring_at(&rings, 0);
+	StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, 0)};
+	const StenoRecordMessage *staged = steno_left_staged(&rings, 0);
+	uint64_t	head = atomic_load(&ring->head);
+	uint64_t	position = atomic_load(&ring->tail);
+	uint64_t	count = ring->gap;
+	uint64_t	before = 0;
+
+	source.seq = ring->session_seq;
+	(void) steno_left_gap(&count, ring->gap_first, ring->gap_last);
+	while (steno_left_positions(&rings, 0) && position != head)
+	{
+		const StenoMessage *m;
+		StenoLeft	left = steno_left_look(&rings, 0, position, source.seq, &m);
+
+		if (left == STENO_LEFT_DAMAGED)
+			break;
+		if (left == STENO_LEFT_UNREADABLE)
+			source.seq++;
+		else if (m->kind != 0)
+			add(&source, m);
+		position += m->len;
+		before += m->len;
+		must(m->len >= sizeof(StenoMessage) && before <= SIZE);
+	}
+	if (staged != NULL)
+	{
+		static StenoWhole room;
+
+		add(&source, &steno_message_whole(&staged->m, source.templates, &room)->m);
+	}
+	decode();
+}
+
+int
+steno_fuzz_left(const uint8_t *data, size_t size)
+{
+	if (rings.file == NULL)
+		make_rings();
+	check_header(data, size);
+	fill(data, size);
+	recover();
+	return 0;
+}
+
+#ifdef STENO_FUZZER
+int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	return steno_fuzz_left(data, size);
+}
+#endif
