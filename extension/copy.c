@@ -114,7 +114,7 @@ steno_copy_record(const StenoRecord *record)
 	return c;
 }
 
-/* A copy of a staged record, which is whole, not brief.  A statement with objects is not staged. */
+/* A copy of a staged record, which is whole, not brief. */
 StenoCopy *
 steno_copy_message(const StenoRecordMessage *m)
 {
@@ -125,6 +125,9 @@ steno_copy_message(const StenoRecordMessage *m)
 
 	steno_record_init(&record, m->m.kind);
 	record.time = m->time;
+	record.duration = m->duration;
+	record.rows = m->rows;
+	record.xid = m->xid;
 	record.statement = m->statement;
 	record.substatement = m->substatement;
 	record.depth = m->depth;

@@ -578,7 +578,7 @@ steno_delivery_finish_late(void)
 	/* pairs with the release store in steno_ring_free */
 	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
 	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_my.level == NULL &&
-		steno_my.open_count == 0 && steno_delivery_room_at_end())
+		steno_open_is_ready() && steno_delivery_room_at_end())
 		return;
 	if (!registered)
 		RegisterResourceReleaseCallback(resources_released, NULL);

@@ -49,7 +49,7 @@ steno_delivery_room_at_end(void)
 {
 	const StenoProducer *p = &steno_my.producer;
 
-	return p->head + STENO_ROOM_AT_END - p->tail <= p->size;
+	return p->head + (steno_my.staged ? steno_my.staged->m.len : 0) + STENO_ROOM_AT_END - p->tail <= p->size;
 }
 
 #pragma GCC visibility pop

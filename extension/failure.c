@@ -14,6 +14,7 @@
 #include "libpq/libpq-be.h"
 #include "postmaster/postmaster.h"
 #include "miscadmin.h"
+#include "replication/walsender.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "mb/pg_wchar.h"
@@ -76,14 +77,18 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 	return text;
 }
 
-/* source NULL: the client has called a function. */
+/*
+ * source NULL: the client has called a function, or what failed has no text: a message
+ * about a prepared statement or a portal that is not there, or a cancel that was
+ * served after its statement had ended.
+ */
 static void
 record_failure(const char *source, const ErrorData *edata)
 {
 	StenoRecord record;
 	uint8		shape[8 + sizeof(STENO_CALL_COMMAND)];
 	uint8	   *p = shape;
-	uint32		command_len = source ? 0 : strlen(STENO_CALL_COMMAND);
+	uint32		command_len = source == NULL && steno_fastpath_message() ? strlen(STENO_CALL_COMMAND) : 0;
 
 	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
@@ -154,7 +159,9 @@ record_reported(ErrorData *edata)
 	recorded |= steno_statement_take_reported();
 	if (unlikely(steno_my.settings_dirty) && !recorded)
 		steno_settings_record_failing();
-	if (!recorded && (debug_query_string != NULL || steno_fastpath_message()) &&
+	if (!recorded &&
+		(debug_query_string != NULL || steno_fastpath_message() ||
+		 (edata->elevel == ERROR && steno_my.client && !am_walsender)) &&
 		steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 		record_failure(debug_query_string, edata);
 }

@@ -98,6 +98,7 @@ typedef struct StenoOpen
 	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
 	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
 	bool		parked;			/* its portal's memory tells us of its end */
+	bool		ended;			/* its record waits for the commit that comes next; query is NULL */
 	StenoKept  *kept;			/* its shape, unless that is empty now; NULL: none */
 } StenoOpen;
 
@@ -150,6 +151,11 @@ typedef struct StenoLevel
 	bool		command_ends;	/* may end the transaction that it began in */
 	bool		ending;			/* has run; its record waits for the transaction's end */
 	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
+
+	/* of steno_my.top */
+	bool		explicit_block; /* BEGIN has begun the present transaction */
+	bool		chains;			/* so the next one is, too: AND CHAIN */
+	bool		more_queries;	/* rules have added queries that come after it */
 	ErrorContextCallback callback;
 
 	/* utility statements only */

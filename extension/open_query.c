@@ -22,10 +22,16 @@
  *	  are not parked have run in no other statement, and their portals still stand.
  *
  * A query without a portal, such as one of a function, lives on the C stack only.
+ *
+ * A statement that is a transaction of its own can still fail at its commit: a
+ * deferred constraint, a serialization failure.  The client is told of one
+ * outcome, so its record, which is whole, waits for the commit as a staged one, or
+ * as a copy when something else needs the ring.  It stays in the array meanwhile.
  */
 #include "steno.h"
 
 #include "access/xact.h"
+#include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 
 #include "statement.h"
@@ -176,10 +182,195 @@ steno_open_close(SubTransactionId from)
 	{
 		StenoOpen  *o = &steno_my.open[i];
 
-		if (o->subid < from)
+		if (o->subid < from || o->ended)
 			continue;
 		if (o->portal)
 			steno_record_query(o, NULL, o->parked || o->plan_cached);
+		steno_forget_open(o);
+	}
+}
+
+/* ---- statements that end with their commit ---- */
+
+/* Whether nothing but blanks and semicolons follows the statement in its source. */
+static bool
+is_last_of_source(const StenoStatement *s)
+{
+	const char *p = s->source + s->end;
+
+	if (s->end < 0)
+		return true;
+	while (*p == ';' || *p == ' ' || *p == '\n' || *p == '\t' || *p == '\r' || *p == '\f')
+		p++;
+	return *p == '\0';
+}
+
+/*
+ * Whether the commit comes next.  The statements of one string are one transaction,
+ * too, unless it is in a block: that of the last.
+ */
+STENO_HOT bool
+steno_open_commits_alone(const StenoStatement *s)
+{
+	if (unlikely(steno_my.top.more_queries))
+		return steno_my.level == NULL;
+	if (IsTransactionBlock() &&
+		likely(steno_my.top.explicit_block || s->text == s->source || !is_last_of_source(s)))
+		return false;
+	return steno_my.client && steno_my.level == NULL && steno_my.settings_dirty == 0 &&
+		!(steno_my.start_mask & STENO_START_CANCELLED);
+}
+
+/*
+ * A statement has ended, and commits next.  Its record is staged, unless it is given:
+ * then that is staged or, when it is too big, copied.  False when it finds no room:
+ * it has to wait, and a wait that is cancelled fails the statement.
+ */
+STENO_HOT bool
+steno_open_hold(StenoOpen *o, const StenoRecord *record)
+{
+	if (unlikely(record != NULL))
+	{
+		StenoCopy  *copy = NULL;
+
+		o->staged = steno_record_stage(record);
+		if (!o->staged)
+		{
+			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;
+			if (copy == NULL)
+				return false;
+		}
+		/* the record may point into the old one */
+		if (o->copy)
+			steno_copy_release(&o->copy);
+		o->copy = copy;
+	}
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_release(&o->s.objects);
+	o->ended = true;
+	o->query = NULL;
+	o->portal = NULL;
+	o->parked = false;
+	return true;
+}
+
+/* What the statement failed with at its commit.  Its text may be gone. */
+static const char *
+commit_message(const StenoOpen *o, const ErrorData *edata)
+{
+	if (!o->s.suspect)
+		return edata->message ? edata->message : "missing error text";
+	if (debug_query_string != NULL && o->s.source == debug_query_string)
+		return steno_failure_message(&o->s, edata);
+	return "<redacted>";
+}
+
+/* Its transaction has committed, or will not; edata: it has failed. */
+static void
+finish_held(StenoOpen *o, const ErrorData *edata)
+{
+	uint64		rows = o->s.class == STENO_CLASS_READ && o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+	StenoRecord record;
+
+	if (o->staged && steno_my.staged != NULL)
+	{
+		if (edata == NULL)
+		{
+			steno_record_publish();
+			return;
+		}
+		if (o->s.redact == 0 &&
+			steno_record_finish_failed(steno_duration(&o->s), rows, GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, commit_message(o, edata)))
+			return;
+		steno_record_unstage();
+	}
+	if (o->copy == NULL)
+	{
+		steno_record_drop();
+		return;
+	}
+	steno_session_failing(o->s.user_id);
+	steno_copy_read(o->copy, NULL, &record);
+	if (edata)
+	{
+		record.outcome = STENO_OUTCOME_ERROR;
+		record.sqlerrcode = edata->sqlerrcode;
+		record.message = commit_message(o, edata);
+		record.rows = rows;
+		record.duration = steno_duration(&o->s);
+		if (unlikely(o->s.policy != 0))
+			steno_policy_apply(&o->s, &record);
+	}
+	steno_record_put(&record, true);
+}
+
+/* The statement that waits for its commit has committed, or did not have to. */
+STENO_HOT void
+steno_open_settle(void)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (!o->ended)
+			continue;
+		finish_held(o, NULL);
+		steno_forget_open(o);
+	}
+}
+
+/* A client's statement begins. */
+STENO_COLD void
+steno_open_begin(void)
+{
+	steno_open_settle();
+	steno_open_park_all();
+}
+
+/*
+ * Whether an error comes from the commit of the client's last statement, and not from
+ * another message of the client that followed it.
+ */
+static bool
+is_of_commit(bool reported)
+{
+	if (steno_top_level.more_queries)
+		return true;
+	return !IsTransactionBlock() &&
+		(steno_my.last_time == GetCurrentStatementStartTimestamp() ||
+		 (reported && debug_query_string == NULL));
+}
+
+/*
+ * An error comes when no statement runs.  It is that of the client's last one, when this
+ * was about to commit, or when the executor's end has failed, in which none of our
+ * hooks is.  reported: the transaction has not been aborted yet.
+ */
+STENO_COLD void
+steno_open_fail_outside(const ErrorData *edata, bool reported)
+{
+	bool		commit = is_of_commit(reported);
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (o->ended)
+			finish_held(o, commit ? edata : NULL);
+		else if (reported && o->s.top_level && o->s.statement == steno_my.statement &&
+				 (commit || o->portal == NULL || o->portal->queryDesc != o->query))
+		{
+			steno_record_query(o, edata, false);
+			steno_remember_end(&o->s);
+		}
+		else
+			continue;
+		if (commit || !o->ended)
+			steno_my.reported = true;
 		steno_forget_open(o);
 	}
 }

@@ -60,6 +60,12 @@ plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
 	return count;
 }
 
+int
+steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
+{
+	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
+}
+
 /*
  * Make the record of a query, but for what is known at its end only.  failing: we
  * are handling an error.  closed: its portal was closed by the end of a
@@ -231,7 +237,7 @@ learn_prepared(const StenoOpen *o, const StenoParams *values)
 	int			i;
 
 	/* a custom plan, which goes with its portal, has no other user than that */
-	if (cached == NULL || !cached->is_saved || cached->refcount < 2 ||
+	if (cached == NULL || !cached->is_saved || list_length(cached->stmt_list) != 1 || cached->refcount < 2 ||
 		!list_member_ptr(cached->stmt_list, plan) ||
 		!steno_my.log_parameter || offset > PG_UINT32_MAX || o->s.text_len > PG_UINT32_MAX)
 		return;
@@ -377,7 +383,8 @@ steno_copy_query(StenoOpen *o)
 	if (is_staged(o))
 	{
 		steno_record_unstage();
-		return;
+		if (o->copy)
+			return;
 	}
 	/* there may be more of them at its end */
 	o->s.objects = NULL;
@@ -445,6 +452,9 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	}
 	make_record(o, &record, &values, edata != NULL || closed, closed);
 	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	/* nobody has counted the rows of a rule's query */
+	if (o->portal == NULL && o->s.depth > 0 && !o->query->plannedstmt->canSetTag)
+		record.rows = STENO_NONE64;
 	steno_put_ended(&o->s, &record, edata);
 }
 
@@ -535,6 +545,8 @@ begin_query(QueryDesc *query)
 	PlannedStmt *plan = query->plannedstmt;
 	StenoOpen  *o;
 	bool		of_portal;
+	bool		rewritten;
+	bool		added;
 	int			depth;
 	int			class;
 
@@ -549,23 +561,32 @@ begin_query(QueryDesc *query)
 		steno_utility_queries(outer, steno_query_class(query->operation, query->plannedstmt->hasModifyingCTE));
 		return NULL;
 	}
-	if (unlikely(outer == NULL && steno_my.open_count > 0))
-		steno_open_park_all();
-	o = steno_add_open(query);
-	if (o == NULL)
-		return NULL;
 
 	/*
 	 * A client's query that has no portal is no statement of its own: a
 	 * function that the planner has called, a constraint checked at commit.
 	 */
 	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
+	rewritten = of_portal && outer == NULL && steno_is_rewritten();
+	added = rewritten && steno_rewritten_added(plan);
+	if (unlikely(added))
+		steno_rewritten_begin(plan);
+	if (unlikely(outer == NULL && steno_my.open_count > 0))
+	{
+		if (of_portal && !added)
+			steno_open_begin();
+		else
+			steno_open_park_all();
+	}
+	o = steno_add_open(query);
+	if (o == NULL)
+		return NULL;
 	o->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
 	o->plan_cached = of_portal && ActivePortal->cplan != NULL;
 	o->subid = steno_my.subid;
 	o->rows = 0;
 	o->staged = false;
-	depth = outer ? outer->inside : of_portal && is_clients(query->sourceText) ? 0 : steno_my.outside;
+	depth = outer ? outer->inside : added ? 1 : of_portal && is_clients(query->sourceText) ? 0 : steno_my.outside;
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/*
@@ -576,9 +597,9 @@ begin_query(QueryDesc *query)
 		steno_begin(&o->s, query->sourceText,
 					outer->utility->text - outer->utility->source,
 					(int) outer->utility->text_len, class, depth, true);
-	else
+	else if (likely(!rewritten) || added || !steno_rewritten_own(plan, &o->s))
 		steno_begin(&o->s, query->sourceText, plan->stmt_location, plan->stmt_len,
-					class, depth, outer && outer->forces);
+					class, depth, added || (outer && outer->forces));
 
 	/* one that writes and returns what it reads */
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
@@ -655,6 +676,7 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	steno_my.open_count = 1;
 	o->query = query;
 	o->parked = false;
+	o->ended = false;
 	o->copy = NULL;
 	o->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
 	o->plan_cached = true;
@@ -685,6 +707,14 @@ executor_start(QueryDesc *query, int eflags)
 	/* first of all: this wait and those of the looks below are then one */
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
+	if (p == NULL && steno_my.open_count == 1 && steno_my.open->ended &&
+		*steno_my.active_portal && !steno_top_level.more_queries)
+	{
+		/* one of several statements that a client sends at once, as one transaction */
+		if ((*steno_my.active_portal)->sourceText == query->sourceText)
+			steno_open_settle();
+		p = find_prepared(query);
+	}
 	if (likely(p != NULL && steno_my.user_id == steno_my.get_user_id()))
 		start_prepared(query, eflags, p);
 	else
@@ -799,29 +829,111 @@ executor_finish(QueryDesc *query)
 		finish_nested(o, query);
 }
 
+static void
+end_nested(StenoOpen *o, QueryDesc *query)
+{
+	StenoLevel	l;
+
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_end(query);
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_leave(&l);
+}
+
+/* The query has ended well, and commits next; false: its record is to be put now. */
+static bool
+hold_query(StenoOpen *o, TransactionId xid)
+{
+	uint64		rows = steno_my.log_rows ? o->rows : STENO_NONE64;
+	StenoRecord record;
+	StenoParams values;
+
+	if (likely(is_staged(o)))
+	{
+		steno_record_end_staged(steno_duration(&o->s), rows, xid);
+		return steno_open_hold(o, NULL);
+	}
+	if (!o->s.recorded || !steno_session_ready())
+		return false;
+	steno_describe(o->s.user_id);
+	if (o->copy)
+		steno_copy_read(o->copy, o->s.objects, &record);
+	else
+	{
+		make_record(o, &record, &values, false, false);
+		steno_fill(&record, &o->s);
+		if (unlikely(o->s.policy != 0))
+			steno_policy_apply(&o->s, &record);
+	}
+	record.rows = rows;
+	record.duration = steno_duration(&o->s);
+	record.xid = xid;
+	return steno_open_hold(o, &record);
+}
+
+/* A rule's query has ended; the statement's record still waits. */
+STENO_COLD static void
+end_added(StenoOpen *o, const PlannedStmt *plan)
+{
+	steno_record_query(o, NULL, false);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+		steno_delivery_end_query(o);
+	steno_forget_open(o);
+	steno_rewritten_ended(plan);
+}
+
+/* An error of the executor's end is that of the query, at the top level by steno_open_fail_outside. */
 STENO_HOT static void
 executor_end(QueryDesc *query)
 {
 	StenoOpen  *o = steno_find_open(query);
+	TransactionId xid;
 
-	if (o)
+	if (o == NULL)
 	{
-		if (unlikely(o->s.objects != NULL))
-			steno_objects_finish(&o->s, NULL);
-		if (likely(is_staged(o)))
-			finish_staged(o);
-		else
-		{
-			steno_record_query(o, NULL, false);
-			if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
-				steno_delivery_end_query(o);
-		}
-		steno_remember_end(&o->s);
-		steno_forget_open(o);
-		if (unlikely(steno_my.settings_dirty))
-			steno_settings_record();
+		steno_my.previous_end(query);
+		return;
 	}
-	steno_my.previous_end(query);
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_finish(&o->s, NULL);
+	if (runs_at_top(o))
+		steno_my.previous_end(query);
+	else
+		end_nested(o, query);
+	o = steno_find_open(query);
+	if (unlikely(o == NULL))
+		return;
+	xid = steno_my.transaction_id();
+	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !o->s.top_level)
+	{
+		end_added(o, query->plannedstmt);
+		return;
+	}
+	if (steno_ends_at_commit(&o->s, xid) && hold_query(o, xid))
+	{
+		steno_remember_end(&o->s);
+		return;
+	}
+	if (likely(is_staged(o)))
+		steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
+	else
+	{
+		steno_record_query(o, NULL, false);
+		if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+			steno_delivery_end_query(o);
+	}
+	steno_remember_end(&o->s);
+	steno_forget_open(o);
+	if (unlikely(steno_my.settings_dirty))
+		steno_settings_record();
 }
 
 STENO_HOT static bool
@@ -838,6 +950,7 @@ check_perms(STENO_CHECK_PERMS_ARGS)
 static pg_noinline void
 transaction_closed(void)
 {
+	steno_open_settle();
 	if (steno_my.level == &steno_top_level && steno_top_level.ending)
 		steno_utility_ended(&steno_top_level);
 	if (unlikely(steno_my.objects_pending))
@@ -901,12 +1014,14 @@ transaction_end(XactEvent event, void *arg)
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
 			if (unlikely((steno_my.start_mask & STENO_START_AT_END) || steno_my.level != NULL ||
-						 steno_my.open_count > 0 || !steno_delivery_room_at_end()))
+						 !steno_open_is_ready() || !steno_delivery_room_at_end()))
 				steno_delivery_finish_late();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
+			steno_top_level.explicit_block = steno_top_level.chains;
+			steno_top_level.chains = false;
 			if (unlikely(steno_my.start_mask & STENO_START_LATE))
 			{
 				steno_delivery_committed(event);

@@ -901,7 +901,8 @@ steno_record_unstage(void)
 	{
 		StenoOpen  *o = &s->open[i];
 
-		if (o->staged && o->copy == NULL)
+		/* objects may be added to those that its shape ends with: then it is made anew */
+		if (o->staged && o->copy == NULL && o->s.objects == NULL)
 			o->copy = steno_copy_message(m);
 		o->staged = false;
 	}
@@ -914,21 +915,54 @@ steno_record_unstage(void)
 	atomic_thread_fence(memory_order_release);
 }
 
-/* Publish the staged record. */
-STENO_HOT void
-steno_record_finish(uint64 duration, uint64 rows, TransactionId xid)
+/* Publish the staged record, which has its numbers. */
+static pg_attribute_always_inline void
+publish_staged(void)
 {
 	StenoLocal *s = &steno_my;
 	StenoRecordMessage *m = s->staged;
 
 	s->staged = NULL;
 	m->seq = ++s->seq;
-	m->duration = duration;
-	m->rows = rows;
-	m->xid = xid;
 	publish(m, true);
 	steno_inflight_end(&s->producer.ring->inflight);
 	wake_writer();
+}
+
+STENO_HOT void
+steno_record_publish(void)
+{
+	publish_staged();
+}
+
+/* The statement of the staged record has ended: its numbers. */
+STENO_HOT void
+steno_record_end_staged(uint64 duration, uint64 rows, TransactionId xid)
+{
+	StenoRecordMessage *m = steno_my.staged;
+
+	m->duration = duration;
+	m->rows = rows;
+	m->xid = xid;
+}
+
+/* Publish the staged record. */
+STENO_HOT void
+steno_record_finish(uint64 duration, uint64 rows, TransactionId xid)
+{
+	StenoRecordMessage *m = steno_my.staged;
+
+	m->duration = duration;
+	m->rows = rows;
+	m->xid = xid;
+	publish_staged();
+}
+
+/* Whether a record goes into the ring in several parts. */
+bool
+steno_record_is_big(const StenoRecord *record)
+{
+	return plain_size(record) > steno_my.producer.max_message;
 }
 
 /*

@@ -576,6 +576,8 @@ steno_record_unplanned(const StenoUnplanned *q)
 
 	HOLD_INTERRUPTS();
 	forget_raised();
+	if (q->depth == 0 && steno_my.open_count > 0)
+		steno_open_settle();
 	number(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
 	if (unlikely(steno_my.policy != 0))
 	{
@@ -667,11 +669,19 @@ STENO_COLD void
 steno_statement_failed(const ErrorData *edata)
 {
 	steno_my.starting_own = false;
-	if (steno_my.level != &steno_top_level)
-		return;
-	record_raised();
-	forget_raised();
-	record_failed(&steno_top_level, edata, false);
+	if (steno_my.level == NULL)
+	{
+		if (steno_my.open_count > 0)
+			steno_open_fail_outside(edata, true);
+		steno_rewritten_failed(edata);
+	}
+	if (steno_my.level == &steno_top_level)
+	{
+		record_raised();
+		forget_raised();
+		record_failed(&steno_top_level, edata, false);
+	}
+	steno_rewritten_forget();
 }
 
 /*
@@ -709,6 +719,18 @@ fail_unreported(void)
 	ErrorData  *edata = &noted;
 	MemoryContext old = CurrentMemoryContext;
 
+	if (steno_my.level == NULL && (steno_my.open_count > 0 || steno_rewritten_waits()) &&
+		!proc_exit_inprogress && in_main_handler())
+	{
+		MemoryContextSwitchTo(raised_context);
+		edata = CopyErrorData();
+		if (steno_my.open_count > 0)
+			steno_open_fail_outside(edata, false);
+		steno_rewritten_failed(edata);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(raised_context);
+		steno_my.reported = false;
+	}
 	if (steno_my.level == NULL || !(proc_exit_inprogress || in_main_handler()))
 		return;
 	steno_my.starting_own = false;
@@ -760,7 +782,12 @@ STENO_COLD void
 steno_statement_aborted(void)
 {
 	fail_unreported();
+	if (steno_my.level == NULL && steno_my.open_count > 0)
+		steno_open_settle();
 	steno_my.subid = TopSubTransactionId;
+	steno_rewritten_forget();
+	steno_top_level.explicit_block = steno_top_level.chains;
+	steno_top_level.chains = false;
 	steno_open_close(InvalidSubTransactionId);
 	steno_objects_forget_pending();
 }

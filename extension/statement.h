@@ -7,6 +7,7 @@
 #define STENO_STATEMENT_H
 
 #include "access/xact.h"
+#include "tcop/pquery.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -116,6 +117,30 @@ extern void steno_open_park(StenoOpen *o);
 extern void steno_open_park_all(void);
 extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
 extern void steno_open_close(SubTransactionId from);
+extern bool steno_open_commits_alone(const StenoStatement *s);
+extern bool steno_open_hold(StenoOpen *o, const StenoRecord *record);
+extern void steno_open_settle(void);
+extern void steno_open_begin(void);
+extern void steno_open_fail_outside(const ErrorData *edata, bool reported);
+
+/* Whether a commit finds no query open, but one whose record is in the ring already. */
+static inline bool
+steno_open_is_ready(void)
+{
+	return steno_my.open_count == 0 ||
+		(steno_my.open_count == 1 && steno_my.open->ended && steno_my.staged != NULL);
+}
+
+/*
+ * A client's statement has ended: whether the commit that comes next is a part of it,
+ * and may fail.  What has written nothing commits, but in a serializable transaction.
+ */
+static inline bool
+steno_ends_at_commit(const StenoStatement *s, TransactionId xid)
+{
+	return (TransactionIdIsValid(xid) || unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries)) &&
+		s->top_level && steno_open_commits_alone(s);
+}
 
 /*
  * The shape is the one part of a record that cannot go in parts: what does not
@@ -143,6 +168,7 @@ steno_add_open(QueryDesc *query)
 		return steno_more_open(query);
 	steno_my.open[steno_my.open_count].query = query;
 	steno_my.open[steno_my.open_count].parked = false;
+	steno_my.open[steno_my.open_count].ended = false;
 	steno_my.open[steno_my.open_count].copy = NULL;
 	return &steno_my.open[steno_my.open_count++];
 }
@@ -274,6 +300,25 @@ steno_remember_end(const StenoStatement *s)
 extern void steno_query_install(void);
 extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
 extern void steno_copy_query(StenoOpen *o);
+
+extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
+
+/* ---- rewritten.c ---- */
+
+extern bool steno_rewritten_added(const PlannedStmt *plan);
+extern void steno_rewritten_begin(const PlannedStmt *plan);
+extern bool steno_rewritten_own(const PlannedStmt *plan, StenoStatement *s);
+extern void steno_rewritten_ended(const PlannedStmt *plan);
+extern bool steno_rewritten_waits(void);
+extern void steno_rewritten_forget(void);
+extern void steno_rewritten_failed(const ErrorData *edata);
+
+/* Whether the portal that runs has several queries. */
+static inline bool
+steno_is_rewritten(void)
+{
+	return unlikely(list_length(ActivePortal->stmts) > 1);
+}
 
 /* ---- planner.c ---- */
 

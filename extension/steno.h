@@ -304,6 +304,9 @@ extern bool steno_record_stage_usual(const StenoStatement *q, const uint8 *shape
 extern bool steno_record_stage_prepared(const StenoStatement *q, StenoPrepared *prepared,
 										ParamListInfo params);
 extern void steno_record_unstage(void);
+extern void steno_record_publish(void);
+extern void steno_record_end_staged(uint64 duration, uint64 rows, TransactionId xid);
+extern bool steno_record_is_big(const StenoRecord *record);
 extern void steno_record_finish(uint64 duration, uint64 rows, TransactionId xid);
 extern bool steno_record_finish_failed(uint64 duration, uint64 rows, TransactionId xid,
 									   int sqlerrcode, const char *message);

@@ -35,6 +35,37 @@ make_record(const StenoLevel *l, StenoRecord *record)
 	record->shape_len = end - record->shape;
 }
 
+/* The client's statement has ended well: whether its record waits for the commit that comes next. */
+static bool
+hold_utility(StenoStatement *s, StenoRecord *record)
+{
+	TransactionId xid = GetTopTransactionIdIfAny();
+	StenoOpen  *o;
+
+	if (!IsTransactionState() || !steno_ends_at_commit(s, xid))
+		return false;
+	o = steno_add_open(NULL);
+	if (o == NULL)
+		return false;
+	o->s = *s;
+	o->s.objects = NULL;		/* the record has them */
+	o->rows = 0;
+	o->portal = NULL;
+	o->subid = steno_my.subid;
+	o->staged = false;
+	o->plan_cached = false;
+	o->kept = NULL;
+	steno_fill(record, s);
+	record->duration = steno_duration(s);
+	record->xid = xid;
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
+	if (steno_open_hold(o, record))
+		return true;
+	steno_forget_open(o);
+	return false;
+}
+
 STENO_HOT void
 steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
@@ -69,6 +100,8 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	make_record(l, &record);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;
+	if (edata == NULL && l == &steno_top_level && !l->ending && hold_utility(s, &record))
+		return;
 	steno_put_ended(s, &record, edata);
 }
 
@@ -214,6 +247,16 @@ utility_rows(const QueryCompletion *completion)
 		default:
 			return STENO_NONE64;
 	}
+}
+
+/* Whether the transaction that comes next, or goes on, is one of BEGIN. */
+static inline void
+note_block(const TransactionStmt *statement)
+{
+	if (statement->kind == TRANS_STMT_BEGIN || statement->kind == TRANS_STMT_START)
+		steno_top_level.explicit_block = true;
+	else
+		steno_top_level.chains = statement->chain;
 }
 
 /* Statements after which the session may be another one than before. */
@@ -410,7 +453,7 @@ steno_utility_call(Oid function)
 
 	leave_last();
 	if (unlikely(steno_my.open_count > 0))
-		steno_open_park_all();
+		steno_open_begin();
 	steno_begin(s, NULL, 0, 0, STENO_CLASS_FUNCTION, 0, false);
 	s->text = NULL;
 	enter(l, s, STENO_CALL_COMMAND, few);
@@ -444,11 +487,13 @@ client_utility(UTILITY_ARGS)
 
 	leave_last();
 	if (unlikely(steno_my.open_count > 0))
-		steno_open_park_all();
+		steno_open_begin();
 	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, s, statement, few);
 	call_utility(UTILITY_PASS);
+	if (IsA(statement, TransactionStmt))
+		note_block((TransactionStmt *) statement);
 	if (ends_later(statement, completion))
 	{
 		error_context_stack = steno_top_level.callback.previous;
@@ -466,8 +511,9 @@ client_utility(UTILITY_ARGS)
 	leave_utility(&steno_top_level, statement, completion);
 }
 
+/* added: by a rule, to a client's statement. */
 static void
-nested_utility(UTILITY_ARGS)
+nested_utility(bool added, UTILITY_ARGS)
 {
 	Node	   *statement = plan->utilityStmt;
 	StenoStatement s;
@@ -477,8 +523,8 @@ nested_utility(UTILITY_ARGS)
 
 	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement),
-				steno_my.level ? steno_my.level->inside : steno_my.outside,
-				steno_my.level && steno_my.level->forces);
+				steno_my.level ? steno_my.level->inside : added ? 1 : steno_my.outside,
+				added || (steno_my.level && steno_my.level->forces));
 	enter_utility(&l, &s, statement, few);
 	steno_may_launch(&s);
 	PG_TRY();
@@ -517,10 +563,19 @@ process_utility(UTILITY_ARGS)
 	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
 	{
 		steno_trouble_check(plan->utilityStmt);
-		client_utility(UTILITY_PASS);
+		if (unlikely(!plan->canSetTag) && steno_my.level == NULL && ActivePortal && steno_is_rewritten() &&
+			steno_rewritten_added(plan))
+		{
+			/* NOTIFY, by a rule */
+			steno_rewritten_begin(plan);
+			nested_utility(true, UTILITY_PASS);
+			steno_rewritten_ended(plan);
+		}
+		else
+			client_utility(UTILITY_PASS);
 	}
 	else
-		nested_utility(UTILITY_PASS);
+		nested_utility(false, UTILITY_PASS);
 }
 
 void

@@ -149,8 +149,8 @@ is_deeply(run('INSERT INTO parent VALUES (1)', 'BEGIN', 'INSERT INTO child VALUE
 is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'ok', undef, 0 ], [ 'ok', undef, 0 ] ], 'and one without a block');
 is_deeply(run('BEGIN', 'SELECT 1 / 0', 'COMMIT', 'COMMIT AND CHAIN'), [], 'COMMIT of a failed block');
 is_deeply([ map { $_->[1] } @{ commits() } ], [ undef, '25P01' ], 'has ended');
-# An error after a statement of its own has a record and a number of its own.
-is_deeply(run('INSERT INTO child VALUES (2)'), ['abort 2'], 'an error after the statement');
+# The commit of a statement that is a transaction of its own is a part of it.
+is_deeply(run('INSERT INTO child VALUES (2)'), ['abort 1'], 'an error at the commit of a statement');
 
 # A client that goes in the middle.
 {

@@ -1,0 +1,166 @@
+
+# A statement that is a transaction of its own and fails when that commits has one record: an
+# error, of its class, with its relations.  Nothing else gets that error.
+
+use strict;
+use warnings;
+
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $node = new_node('main');
+
+$node->safe_psql(
+	'postgres', q{
+CREATE TABLE parent (id int PRIMARY KEY);
+INSERT INTO parent VALUES (1);
+CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED, note text);
+CREATE TABLE plain (id int);
+CREATE FUNCTION adds() RETURNS int LANGUAGE plpgsql AS $$BEGIN INSERT INTO child VALUES (7); RETURN 7; END$$;
+CREATE FUNCTION boom() RETURNS trigger LANGUAGE plpgsql AS
+	$$BEGIN BEGIN PERFORM 1 / 0; EXCEPTION WHEN OTHERS THEN NULL; END; RAISE EXCEPTION 'not at commit'; END$$;
+CREATE TABLE checked (id int);
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON checked DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION boom();
+});
+
+my $session = 0;
+
+# Records of what a client does in a session: class, command, outcome, SQLSTATE, relations, depth 0 only.
+sub recorded
+{
+	my ($settings, $do) = @_;
+	my $name = 'session ' . ++$session;
+	my $c = Steno::Client->new($node, application_name => $name);
+
+	$c->query("SET steno.$_") foreach @$settings;
+	$do->($c);
+	$c->quit;
+	wait_until 'the session is over', sub { !kill 0, $c->{pid} };
+	return [
+		map {
+			join ' ', $_->{class}, $_->{command} // '-', $_->{outcome}, $_->{sqlstate} // '-',
+			  join(',', map { "$_->{name}:$_->{access}" } @{ $_->{relations} // [] })
+		  }
+		  grep { !$_->{depth} && ($_->{command} // '') ne 'SET' } statements($node, application => $name)
+	];
+}
+
+my $failed = 'write INSERT error 23503 public.child:insert';
+my $ok = 'write INSERT ok - public.child:insert';
+my $plain = 'write INSERT ok - public.plain:insert';
+my $bad = 'INSERT INTO child VALUES (2)';
+my $big = "INSERT INTO child VALUES (2, '" . ('many words ' x 20000) . "')";
+my $sync = sub { $_[0]->sync->finish };
+
+foreach my $nested (qw(on off))
+{
+	my @s = ("log_nested = $nested", 'log_referential_checks = on');
+
+	is_deeply(recorded(\@s, sub { $_[0]->query($bad) }), [$failed], "simple protocol, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->query($big) }), [$failed], "a long text, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->extended('INSERT INTO child VALUES ($1::int)', 2) }),
+		[$failed], "extended protocol, log_nested $nested");
+	is_deeply(
+		recorded(\@s, sub {
+				my ($c) = @_;
+				$c->parse('p', 'INSERT INTO child VALUES ($1::int)')->sync->finish;
+				$c->bind_values('', 'p', $_)->execute('')->sync->finish foreach (1) x 8, 2, 1;
+			}),
+		[ ($ok) x 8, $failed, $ok ],
+		"a prepared statement, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->query('INSERT INTO checked VALUES (1)') }),
+		['write INSERT error P0001 public.checked:insert'], "a trigger that catches another error, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->query('INSERT INTO child VALUES (1)'); $_[0]->query($bad); $_[0]->query('INSERT INTO plain VALUES (1)') }),
+		[ $ok, $failed, $plain ], "between others, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->query('SELECT adds()') }),
+		['read SELECT error 23503 '], "a function that writes, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->extended('SELECT adds()') }),
+		['read SELECT error 23503 '], "the same by the extended protocol, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->query('DO $$BEGIN INSERT INTO child VALUES (2); END$$') }),
+		['function DO error 23503 '], "DO, log_nested $nested");
+	is_deeply(recorded(\@s, sub { $_[0]->extended('DO $$BEGIN INSERT INTO child VALUES (2); END$$') }),
+		['function DO error 23503 '], "DO by the extended protocol, log_nested $nested");
+}
+
+is_deeply(recorded([], sub { $_[0]->query("INSERT INTO plain VALUES (1); $bad") }), [ $plain, $failed ],
+	'the last of a string');
+is_deeply(recorded([], sub { $_[0]->query("$bad; INSERT INTO plain VALUES (1) ; ") }),
+	[ $ok, 'write INSERT error 23503 public.plain:insert' ], 'the commit of a string is that of its last statement');
+is_deeply(recorded([], sub { $_[0]->query("$bad; SELECT nothing_there") }), [ $ok, 'error - error 42703 ' ],
+	'another statement of the string that cannot be analyzed');
+is_deeply(recorded([], sub { $_[0]->query("$bad; SELECT 1 / 0") }), [ $ok, 'read SELECT error 22012 ' ],
+	'another that the planner refuses');
+is_deeply(recorded([], sub { $_[0]->query("BEGIN; INSERT INTO child VALUES (1); COMMIT; INSERT INTO plain VALUES (1); $bad;") }),
+	[ 'transaction BEGIN ok - ', $ok, 'transaction COMMIT ok - ', $plain, $failed ], 'after a block in the same string');
+is_deeply(
+	recorded([], sub { $_[0]->query("INSERT INTO plain VALUES (1); BEGIN; $bad"); $_[0]->query('COMMIT') }),
+	[ $plain, 'transaction BEGIN ok - ', $ok, 'transaction COMMIT error 23503 ' ],
+	'a block that goes on: its COMMIT fails');
+is_deeply(
+	recorded([], sub { $_[0]->query('BEGIN'); $_[0]->query('COMMIT AND CHAIN'); $_[0]->query("SELECT 1; $bad"); $_[0]->query('COMMIT') }),
+	[ 'transaction BEGIN ok - ', 'transaction COMMIT ok - ', 'read SELECT ok - ', $ok, 'transaction COMMIT error 23503 ' ],
+	'a chained block');
+
+# pipelines
+my $insert = sub { $_[0]->parse('', 'INSERT INTO child VALUES ($1::int)')->bind_values('', '', $_[1])->execute('') };
+is_deeply(recorded([], sub { $insert->($_[0], 2); $insert->($_[0], 1); $sync->($_[0]) }), [ $ok, $failed ],
+	'a pipeline: the last one has it');
+is_deeply(recorded([], sub { $insert->($_[0], 2); $_[0]->parse('', 'SELECT nothing_there'); $sync->($_[0]) }),
+	[ $ok, 'error - error 42703 ' ], 'a pipeline whose next statement cannot be analyzed');
+is_deeply(recorded([], sub { $insert->($_[0], 2); $_[0]->parse('', 'SELECT 1'); $sync->($_[0]) }),
+	[$failed], 'a pipeline with a statement that is not executed');
+is_deeply(
+	recorded([], sub {
+			my ($c) = @_;
+			$c->parse('p', 'INSERT INTO child VALUES ($1::int)')->sync->finish;
+			$c->bind_values('', 'p', 1)->execute('') foreach 1 .. 8;
+			$c->bind_values('', 'p', 2)->execute('')->sync->finish;
+		}),
+	[ ($ok) x 8, $failed ],
+	'a pipeline of a prepared statement');
+is_deeply(recorded([], sub { $insert->($_[0], 1); $_[0]->put('H', '')->send_all; }),
+	[$ok], 'a client that leaves before the commit');
+
+# serializable transactions
+is_deeply(
+	recorded([], sub {
+			my ($c) = @_;
+			my $other = Steno::Client->new($node, application_name => 'other');
+
+			foreach my $s ($c, $other)
+			{
+				$s->query('SET default_transaction_isolation = serializable');
+			}
+			$other->query('BEGIN');
+			$other->query('SELECT count(*) FROM plain');
+			$c->query('BEGIN');
+			$c->query('SELECT count(*) FROM plain');
+			$other->query('INSERT INTO plain VALUES (1)');
+			$c->query('INSERT INTO plain VALUES (2)');
+			$other->query('COMMIT');
+			$c->query('COMMIT');
+			$other->quit;
+		})->[-1],
+	'transaction COMMIT error 40001 ',
+	'a COMMIT that fails is the failure of COMMIT');
+
+# failures that the server's log does not get
+$node->append_conf('postgresql.conf', 'log_min_messages = panic');
+$node->reload;
+is_deeply(recorded([], sub { $_[0]->query($bad) }), [$failed], 'a failure that is not logged');
+is_deeply(recorded([], sub { $_[0]->extended('INSERT INTO child VALUES ($1::int)', 2) }), [$failed],
+	'the same by the extended protocol');
+
+my ($out, $err);
+IPC::Run::run([ $ENV{STENO}, 'cat', '--failed', '--class', 'write', '--format', 'json', trail($node) ], '>', \$out, '2>', \$err);
+like($out, qr/\Q$bad\E/, 'steno cat --failed --class write finds it');
+
+gapless($node, 'numbers without gaps');
+verify_ok($node, 'the trail is whole');
+$node->stop;
+done_testing();
