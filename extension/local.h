@@ -20,7 +20,7 @@ typedef struct StenoStatement
 	const char *text;			/* its own part of the source */
 	uint64		text_len;
 	int			end;			/* of its part, as an offset; -1: of the source */
-	uint32		substatement;
+	uint32		substatement;	/* of a client's statement: the last one that it ran */
 	Oid			user_id;		/* current role at its start */
 	uint16		depth;
 	uint16		redact;			/* what a rule redacts; 0: nothing */

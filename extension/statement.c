@@ -170,20 +170,45 @@ take_number(StenoStatement *s)
 	steno_my.substatements = 0;
 }
 
-/* A statement that another one runs: the one that is running, or being planned. */
+/* The client's query that runs, whose statement a level below is part of; NULL: a utility statement's. */
+static StenoOpen *
+running_query(void)
+{
+	StenoLevel *l = steno_my.level;
+
+	if (l == NULL)
+		return NULL;
+	while (l->outer)
+		l = l->outer;
+	return l->query ? steno_find_open(l->query) : NULL;
+}
+
+/*
+ * A statement that another one runs: the one that is running, or being planned.
+ * Where portals run in turns, that is not always the last one that began.
+ */
 static inline void
 take_nested_number(uint64 *statement, uint32 *substatement)
 {
+	StenoOpen  *o;
+
 	if (unlikely(steno_my.planning))
 	{
 		*statement = steno_my.statement + 1;
 		*substatement = ++steno_my.planned;
+		return;
 	}
-	else
+	o = running_query();
+	if (o && o->s.top_level && o->s.statement != steno_my.statement)
 	{
-		*statement = steno_my.statement;
-		*substatement = ++steno_my.substatements;
+		*statement = o->s.statement;
+		*substatement = ++o->s.substatement;
+		return;
 	}
+	*statement = steno_my.statement;
+	*substatement = ++steno_my.substatements;
+	if (o && o->s.top_level)
+		o->s.substatement = *substatement;
 }
 
 /* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */
@@ -212,7 +237,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 		take_number(s);
 		if (unlikely(steno_my.planned != 0))
 		{
-			steno_my.substatements = steno_my.planned;
+			s->substatement = steno_my.substatements = steno_my.planned;
 			steno_my.planned = 0;
 		}
 	}

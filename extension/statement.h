@@ -242,7 +242,7 @@ steno_fill(StenoRecord *record, StenoStatement *s)
 {
 	record->time = s->time;
 	record->statement = s->statement;
-	record->substatement = s->substatement;
+	record->substatement = s->top_level ? 0 : s->substatement;
 	record->depth = s->depth;
 	record->audited = steno_audit_reason(s->class, 0) | s->audited;
 	record->text = likely(steno_my.log_statement) ? s->text : NULL;

@@ -92,6 +92,27 @@ is_deeply(
 	],
 	'a portal that fails while others are open');
 
+# what a portal runs is that portal's, also when another one began after it
+$node->safe_psql('postgres', q{CREATE FUNCTION says(t text) RETURNS text LANGUAGE plpgsql AS
+$$BEGIN EXECUTE format('SELECT /* in %s */ 1', t); RETURN t; END$$});
+$client->parse($_, "SELECT says('$_'), i FROM generate_series(1, 6) i") foreach qw(e f);
+$client->bind_values($_, $_)->execute($_, 1) foreach qw(e f);
+$client->execute($_, 1) foreach qw(e f e e f);
+$client->put('C', "P$_\0") foreach qw(e f);
+$client->sync->finish;
+{
+	my %of;
+
+	foreach my $name (qw(e f))
+	{
+		my $portal = the_record($node, "portal $name", kind => 'statement', depth => undef, text => "SELECT says('$name'), i FROM generate_series(1, 6) i");
+		my @nested = records($node, kind => 'statement', depth => 1, text => "SELECT /* in $name */ 1");
+
+		is_deeply([ map { $_->{statement} } @nested ], [ ($portal->{statement}) x @nested ], "what portal $name ran has its number");
+		is_deeply([ sort { $a <=> $b } map { $_->{substatement} } @nested ], [ 1 .. ($name eq 'e' ? 4 : 3) ], 'and numbers of its own');
+	}
+}
+
 $client->quit;
 gapless($node, 'numbers without gaps');
 verify_ok($node, 'the trail is whole');
