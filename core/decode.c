@@ -146,10 +146,28 @@ steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value)
 		case STENO_REPR_NUMERIC:
 		case STENO_REPR_INET:
 		case STENO_REPR_CIDR:
+		case STENO_REPR_LIST:
 			return steno_take_string(in, value);
 		default:
 			return false;
 	}
+}
+
+/* A parameter takes two bytes at least, so a short list cannot claim many. */
+bool
+steno_take_list(StenoBytes *in, uint64_t *n)
+{
+	return steno_take_varint(in, n) && *n <= STENO_MAX_PARAMS && *n <= in->len / 2;
+}
+
+bool
+steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null)
+{
+	if (!steno_take_param(in, type, repr))
+		return false;
+	*null = (*repr & STENO_LISTED_NULL) != 0;
+	*repr &= (uint8_t) ~STENO_LISTED_NULL;
+	return *repr != STENO_REPR_LIST;
 }
 
 /* ---- definitions ---- */

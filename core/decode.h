@@ -115,6 +115,13 @@ extern bool steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *que
 								  StenoBytes *tag, uint64_t *nrelations);
 extern bool steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access, StenoBytes *name);
 extern bool steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr);
+
+/*
+ * A list of parameters, the value of the only parameter of its shape: how many there
+ * are, and each of them.  A NULL has no value.
+ */
+extern bool steno_take_list(StenoBytes *in, uint64_t *n);
+extern bool steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null);
 extern bool steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name,
 							  StenoBytes *to);
 

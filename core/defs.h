@@ -25,6 +25,12 @@
 #define STENO_HASH_SIZE 32
 #define STENO_MAX_RAW (16u * 1024 * 1024)
 
+/* Parameters of a statement, at most, by PostgreSQL's protocol. */
+#define STENO_MAX_PARAMS 65535
+
+/* In a list of parameters, with the representation: it is NULL. */
+#define STENO_LISTED_NULL 0x80
+
 enum
 {
 #define STENO_KIND(n, id, name, doc) STENO_KIND_##id = n,

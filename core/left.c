@@ -107,6 +107,33 @@ objects_are_whole(StenoBytes in)
 	return true;
 }
 
+/* Whether a list of parameters can be read, as far as its representations are known. */
+static bool
+list_is_whole(StenoBytes list)
+{
+	uint64_t	n;
+
+	if (!steno_take_list(&list, &n))
+		return false;
+	while (n-- > 0)
+	{
+		uint64_t	type;
+		uint8_t		repr;
+		bool		null;
+		StenoBytes	value;
+
+		if (!steno_take_listed(&list, &type, &repr, &null))
+			return false;
+		if (null)
+			continue;
+		if (repr > STENO_REPR_LIST)
+			return true;
+		if (!steno_take_value(&list, repr, &value))
+			return false;
+	}
+	return list.len == 0;
+}
+
 /*
  * Whether the shape can be read, and nulls and values are as its parameters say;
  * values NULL: there are none here.
@@ -132,9 +159,10 @@ parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
 		if (values == NULL || (nulls.len > 0 && (nulls.p[i / 8] & (1 << (i % 8)))))
 			continue;
 		/* of what nobody knows, nobody knows the end: nor of those behind it */
-		if (repr > STENO_REPR_CHAR)
+		if (repr > STENO_REPR_LIST || (repr == STENO_REPR_LIST && nparams > 1))
 			values = NULL;
-		else if (!steno_take_value(values, repr, &value))
+		else if (!steno_take_value(values, repr, &value) ||
+				 (repr == STENO_REPR_LIST && !list_is_whole(value)))
 			return false;
 	}
 	return (nparams == 0 || values == NULL || values->len == 0) && objects_are_whole(shape);

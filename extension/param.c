@@ -20,6 +20,8 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "statement.h"
+
 /* Output function of a type that has no binary representation here. */
 typedef struct Output
 {
@@ -397,9 +399,10 @@ steno_params_collect(ParamListInfo params, bool failing,
 	result->values = result->few;
 	if (unlikely(count > STENO_FEW_PARAMS))
 	{
-		steno_my.scratch_used = true;
-		result->values = palloc(count * sizeof(StenoParam));
-		room = palloc(count * sizeof(uint64));
+		result->values = steno_scratch(count * sizeof(StenoParam));
+		room = steno_scratch(count * sizeof(uint64));
+		if (result->values == NULL || room == NULL)
+			return NULL;
 	}
 
 	begin = shape;
@@ -432,5 +435,60 @@ steno_params_collect(ParamListInfo params, bool failing,
 		*shape++ = repr;
 	}
 	result->shape_len = shape - begin;
+	return shape;
+}
+
+/*
+ * Collect the parameters of a statement with too many of them for a shape: their
+ * types go with the values, so that they go in parts, as those do.  The shape has
+ * one parameter, the list of all.  NULL: they cannot be had.
+ */
+STENO_COLD uint8 *
+steno_params_collect_list(ParamListInfo params, bool failing, uint8 *shape, StenoParams *result)
+{
+	int			count = params->numParams;
+	uint8	   *prefix = steno_scratch(STENO_VARINT_MAX + steno_params_shape_size(params));
+	uint8	   *types = prefix + STENO_VARINT_MAX;
+	StenoParam *list = steno_scratch((2 + 2 * (Size) count) * sizeof(StenoParam));
+	StenoParam *p = list;
+	const uint8 *begin = shape;
+	uint8	   *end;
+	uint64		len;
+	int			i;
+
+	if (prefix == NULL || list == NULL)
+		return NULL;
+	end = steno_params_collect(params, failing, types, result);
+	if (end == NULL)
+		return NULL;
+
+	len = (end - types) + result->values_len;
+	set_bytes(p++, prefix, steno_put_varint(prefix, len) - prefix, false);
+	set_bytes(p++, types, steno_varint_size(count), false);
+	types += steno_varint_size(count);
+	for (i = 0; i < count; i++)
+	{
+		uint8	   *type = types;
+
+		while (*types & 0x80)
+			types++;
+		types += 2;				/* the type's last byte, and the representation */
+		set_bytes(p++, type, types - type, false);
+		if (result->values[i].data == NULL)
+			types[-1] |= STENO_LISTED_NULL;
+		else
+			*p++ = result->values[i];
+	}
+	Assert(types == end);
+	result->values = list;
+	result->count = p - list;
+	result->values_len = list[0].len + len;
+	result->nulls_len = 0;
+
+	shape = steno_put_varint(shape, 1);
+	shape = steno_put_varint(shape, InvalidOid);
+	*shape++ = STENO_REPR_LIST;
+	result->shape_len = shape - begin;
+	Assert(result->shape_len == STENO_LIST_SHAPE);
 	return shape;
 }

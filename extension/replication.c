@@ -35,7 +35,7 @@ record_command(const char *text)
 	steno_session_failing(InvalidOid);	/* no transaction: catalogs cannot be read */
 	steno_record_init(&record, STENO_KIND_START);
 	take_command(text, command, sizeof(command));
-	end = steno_make_shape(&record, STENO_CLASS_MISC, 0, command, NULL, 0, NULL, NULL);
+	end = steno_make_shape(&record, STENO_CLASS_MISC, 0, command, NULL, 0, 0, NULL);
 	if (end)
 		record.shape_len = steno_put_varint(end, 0) - record.shape;
 	record.time = GetCurrentStatementStartTimestamp();

@@ -401,17 +401,15 @@ static uint8 usual_shape[SHAPE_ROOM];
  */
 uint8 *
 steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
-				 const StenoAccess *relations, int count, ParamListInfo params,
+				 const StenoAccess *relations, int count, uint32 params_size,
 				 StenoObjects *objects)
 {
 	uint32		command_len = command ? strlen(command) : strlen("SELECT");
-	uint32		room = 3 * STENO_VARINT_MAX + command_len;
+	uint32		room = 3 * STENO_VARINT_MAX + command_len + params_size;
 	uint8	   *p = usual_shape;
 	int			shown = 0;
 	int			i;
 
-	if (params)
-		room += steno_params_shape_size(params);
 	for (i = 0; i < count; i++)
 	{
 		if (unlikely(!is_shown(&relations[i])))
@@ -472,6 +470,22 @@ add_params(StenoRecord *record, ParamListInfo params, bool failing,
 	return end;
 }
 
+/* The same of a query with so many that their types do not fit its shape. */
+STENO_COLD static uint8 *
+add_many_params(StenoRecord *record, ParamListInfo params, bool failing,
+				uint8 *shape, StenoParams *values)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	uint8	   *end = steno_params_collect_list(params, failing, shape, values);
+
+	MemoryContextSwitchTo(old);
+	if (end == NULL)
+		steno_omit(record, "parameters_omitted", params->numParams);
+	else
+		record->params = values;
+	return end;
+}
+
 /*
  * Give a query's record its shape and its parameters.  command NULL is SELECT.
  * failing: we are handling an error.
@@ -483,19 +497,25 @@ steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
 {
 	uint8	   *end;
 	uint8	   *after = NULL;
+	uint32		params_size = 0;
+	bool		many = false;
 
 	if (params && (params->numParams == 0 || !steno_my.log_parameter ||
 				   (s->policy & STENO_S_NO_PARAMETERS)))
 		params = NULL;
-	if (unlikely(params && steno_params_shape_size(params) > steno_shape_limit() / 8 * 7))
+	if (params)
+		params_size = steno_params_shape_size(params);
+	if (unlikely(params_size > steno_shape_limit() / 8 * 7))
 	{
-		steno_omit(record, "parameters_omitted", params->numParams);
-		params = NULL;
+		many = true;
+		params_size = STENO_LIST_SHAPE;
 	}
-	end = steno_make_shape(record, s->class, query_id, command, relations, count, params, s->objects);
+	end = steno_make_shape(record, s->class, query_id, command, relations, count, params_size, s->objects);
 	if (end == NULL)
 		return;
-	if (params)
+	if (unlikely(many))
+		after = add_many_params(record, params, failing, end, values);
+	else if (params)
 		after = add_params(record, params, failing, end, values);
 	if (after == NULL)
 		after = steno_put_varint(end, 0);
@@ -568,7 +588,7 @@ record_raised(void)
 		return;
 	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	end = steno_make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, NULL, NULL);
+	end = steno_make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, 0, NULL);
 	record.shape_len = steno_put_varint(end, 0) - record.shape;
 	record.time = steno_my.anchor_time +
 		steno_clock_us(&steno_my.clock, steno_my.anchor_start,

@@ -107,7 +107,7 @@ extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64
 							ParamListInfo params, bool failing, StenoParams *values);
 extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
 							   const char *command, const StenoAccess *relations,
-							   int count, ParamListInfo params, StenoObjects *objects);
+							   int count, uint32 params_size, StenoObjects *objects);
 
 /* ---- open_query.c ---- */
 

@@ -253,7 +253,7 @@ typedef struct StenoParam
 /* The parameter values of a statement, as they will be encoded. */
 typedef struct StenoParams
 {
-	int			count;			/* parameters, NULLs included */
+	int			count;			/* of values: parameters, NULLs included, or pieces of a list */
 	uint32		nulls_len;		/* 0: none is NULL */
 	uint64		values_len;		/* encoded */
 	uint32		shape_len;		/* of their part of the shape */
@@ -422,7 +422,12 @@ extern void steno_audit_role_changed(void);
 
 /* ---- param.c ---- */
 
+/* Room in the shape for a list of parameters that goes with the values. */
+#define STENO_LIST_SHAPE 3
+
 extern uint32 steno_params_shape_size(ParamListInfo params);
+extern uint8 *steno_params_collect_list(ParamListInfo params, bool failing,
+										uint8 *shape, StenoParams *result);
 extern uint8 *steno_params_collect(ParamListInfo params, bool failing,
 								   uint8 *shape, StenoParams *result);
 

@@ -26,7 +26,7 @@ make_record(const StenoLevel *l, StenoRecord *record)
 
 	steno_record_init(record, STENO_KIND_STATEMENT);
 	end = steno_make_shape(record, s->class, 0, l->command, l->relations,
-						   l->relations_count, NULL, s->objects);
+						   l->relations_count, 0, s->objects);
 	if (end == NULL)
 		return;
 	end = steno_put_varint(end, 0);

@@ -33,6 +33,23 @@ digest(uint64_t sum, const StenoRecord *r)
 	return XXH64(numbers, sizeof(numbers), sum);
 }
 
+/* Take a list of parameters apart as far as it can be read. */
+static void
+take_list(StenoBytes list)
+{
+	uint64_t	n;
+	uint64_t	type;
+	uint8_t		repr;
+	bool		null;
+	StenoBytes	value;
+
+	if (!steno_take_list(&list, &n))
+		return;
+	while (n-- > 0 && steno_take_listed(&list, &type, &repr, &null) &&
+		   (null || steno_take_value(&list, repr, &value)))
+		;
+}
+
 /* Take the record's shape and values apart, the shape to its end; the decoder has accepted the shape. */
 static void
 take_values(const StenoRecord *r)
@@ -63,6 +80,8 @@ take_values(const StenoRecord *r)
 			continue;
 		if (left && !steno_take_value(&values, byte, &s))
 			left = false;
+		else if (left && byte == STENO_REPR_LIST)
+			take_list(s);
 	}
 	if (shape.len == 0)
 		return;

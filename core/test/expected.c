@@ -134,6 +134,50 @@ put_session(FILE *out, StenoBytes in)
 	fprintf(out, "}}");
 }
 
+static void
+put_param(FILE *out, const char *comma, uint64_t type, uint8_t repr)
+{
+	fprintf(out, "%s{\"type\":%llu,\"repr\":%u", comma, (unsigned long long) type, repr);
+}
+
+static void
+put_value(FILE *out, StenoBytes *values, uint8_t repr)
+{
+	StenoBytes	value;
+
+	CHECK(steno_take_value(values, repr, &value));
+	fprintf(out, ",\"value\":\"");
+	put_hex(out, value.p, value.len);
+	fprintf(out, "\"");
+}
+
+/* What the only parameter of a shape stands for. */
+static void
+put_list(FILE *out, StenoBytes *values)
+{
+	StenoBytes	list;
+	uint64_t	n;
+	uint64_t	i;
+
+	CHECK(steno_take_value(values, STENO_REPR_LIST, &list));
+	CHECK(steno_take_list(&list, &n));
+	for (i = 0; i < n; i++)
+	{
+		uint64_t	type;
+		uint8_t		repr;
+		bool		null;
+
+		CHECK(steno_take_listed(&list, &type, &repr, &null));
+		put_param(out, i > 0 ? "," : "", type, repr);
+		if (null)
+			fprintf(out, ",\"value\":null");
+		else
+			put_value(out, &list, repr);
+		fprintf(out, "}");
+	}
+	CHECK(list.len == 0);
+}
+
 /* The rest of the shape is left in *shape. */
 static void
 put_params(FILE *out, const StenoRecord *r, StenoBytes *shape, StenoBytes values)
@@ -147,19 +191,19 @@ put_params(FILE *out, const StenoRecord *r, StenoBytes *shape, StenoBytes values
 	{
 		uint64_t	type;
 		uint8_t		repr;
-		StenoBytes	value;
 
 		CHECK(steno_take_param(shape, &type, &repr));
-		fprintf(out, "%s{\"type\":%llu,\"repr\":%u", i > 0 ? "," : "", (unsigned long long) type, repr);
+		if (repr == STENO_REPR_LIST)
+		{
+			CHECK(n == 1);
+			put_list(out, &values);
+			break;
+		}
+		put_param(out, i > 0 ? "," : "", type, repr);
 		if (r->nulls.len > i / 8 && r->nulls.p[i / 8] & 1 << i % 8)
 			fprintf(out, ",\"value\":null");
 		else if (r->mask & STENO_FIELD_VALUES)
-		{
-			CHECK(steno_take_value(&values, repr, &value));
-			fprintf(out, ",\"value\":\"");
-			put_hex(out, value.p, value.len);
-			fprintf(out, "\"");
-		}
+			put_value(out, &values, repr);
 		fprintf(out, "}");
 	}
 	fprintf(out, "]");

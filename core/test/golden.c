@@ -538,6 +538,9 @@ make_values(const char *folder)
 	uint8_t		values[500];
 	uint8_t		nulls[3] = {0xff, 0xff, 0x3f};
 	uint32_t	len = 0;
+	uint8_t		list[600];
+	uint8_t	   *l = list;
+	uint8_t		listed[600];
 	Shape		sh;
 	ModelStrings s = {0};
 	StenoRecordMessage r;
@@ -570,6 +573,36 @@ make_values(const char *folder)
 	nulls[0] = 0xfd;
 	s.values = "\0";
 	s.values_len = 1;
+	r = record(&w, STENO_KIND_STATEMENT);
+	put(&w, &r, &s);
+	/* the same in a list: each value, and a NULL of its type */
+	l = steno_put_varint(l, 2 * n);
+	for (i = 0; i < n; i++)
+	{
+		l = steno_put_varint(l, p[i].type);
+		*l++ = (uint8_t) p[i].repr;
+		memcpy(l, p[i].bytes, p[i].len);
+		l += p[i].len;
+		l = steno_put_varint(l, p[i].type);
+		*l++ = (uint8_t) (p[i].repr | STENO_LISTED_NULL);
+	}
+	shape_begin(&sh, STENO_CLASS_READ, 12345, "SELECT", 0);
+	shape_count(&sh, 1);
+	shape_param(&sh, 0, STENO_REPR_LIST);
+	memset(&s, 0, sizeof(s));
+	use_shape(&s, &sh);
+	set_text(&s, "EXECUTE many");
+	len = (uint32_t) (l - list);
+	l = steno_put_varint(listed, len);
+	memcpy(l, list, len);
+	s.values = listed;
+	s.values_len = (uint32_t) (l - listed) + len;
+	r = record(&w, STENO_KIND_STATEMENT);
+	put(&w, &r, &s);
+	/* no parameters in it */
+	set_text(&s, "EXECUTE none");
+	s.values = "\1\0";
+	s.values_len = 2;
 	r = record(&w, STENO_KIND_STATEMENT);
 	put(&w, &r, &s);
 	end(&w);

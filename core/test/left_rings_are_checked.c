@@ -475,3 +475,47 @@ TEST(left_gaps_have_as_many_numbers_as_they_count)
 	CHECK(dropped(3, 0, 2) == 99);
 	CHECK(dropped(UINT64_MAX, 1, UINT64_MAX) == 99);
 }
+
+/* A record whose parameters are in a list, the value. */
+static StenoLeft
+look_at_list(const void *value, uint32_t len)
+{
+	static const uint8_t reprs[] = {STENO_REPR_LIST};
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, 1, 5);
+	StenoProducer p;
+	uint64_t	buffer[LONGEST / 8];
+	uint8_t		shape[100];
+	ModelStrings s = {0};
+	const StenoMessage *m;
+
+	memset(steno_ring_at(&rings, 0), 0, sizeof(StenoRing));
+	memset(steno_ring_data(&rings, 0), 0, SIZE);
+	steno_producer_init(&p, &rings, 0);
+	s.shape = shape;
+	s.shape_len = make_shape(shape, reprs, 1, false);
+	s.values = value;
+	s.values_len = len;
+	r.statement = 1;
+	model_encode(buffer, &r, &s);
+	CHECK(put(&p, buffer));
+	return steno_left_look(&rings, 0, 0, 0, &m);
+}
+
+TEST(left_lists_of_parameters_must_be_whole)
+{
+	make_rings();
+	/* int4, a NULL, a text */
+	CHECK(look_at_list("\x0e\3\27\3\1\2\3\4\27\x83\31\10\2hi", 15) == STENO_LEFT_GOOD);
+	CHECK(look_at_list("\1\0", 2) == STENO_LEFT_GOOD);
+	/* of a representation that nobody knows, nobody knows the end */
+	CHECK(look_at_list("\6\1\27\143\1\2\3", 7) == STENO_LEFT_GOOD);
+	/* fewer than it says, more than it says, more than there is room for */
+	CHECK(look_at_list("\7\2\27\3\1\2\3\4", 8) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("\x08\1\27\3\1\2\3\4\5", 9) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("\7\xff\xff\3\27\3\1\2", 8) == STENO_LEFT_UNREADABLE);
+	/* a value that is too short, a list in a list, bytes behind it */
+	CHECK(look_at_list("\5\1\27\3\1\2", 6) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("\4\1\0\25\0", 5) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("\1\0\0", 3) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("", 0) == STENO_LEFT_UNREADABLE);
+}

@@ -280,6 +280,7 @@ const (
 	ReprInet        Repr = 18 // string: family (2 IPv4, 3 IPv6), prefix length, address bytes
 	ReprCidr        Repr = 19 // string: as inet
 	ReprChar        Repr = 20 // 1 byte: the type "char"
+	ReprList        Repr = 21 // string: all parameters of a statement that has very many, each with its type
 )
 
 var namesRepr = [...]string{
@@ -304,6 +305,7 @@ var namesRepr = [...]string{
 	18: "inet",
 	19: "cidr",
 	20: "char",
+	21: "list",
 }
 
 // Codec is how a block's payload is compressed.

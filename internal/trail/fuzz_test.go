@@ -61,6 +61,13 @@ func FuzzBlock(f *testing.F) {
 	b.Add(note(s, trailtest.Epoch, "x"))
 	b.Add(note(s, trailtest.Epoch, "x"))
 	add(b)
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{
+		Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Text: "SELECT $1, $2",
+		Shape:  &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{{Repr: trail.ReprList}}},
+		Values: []byte{9, 2, 23, byte(trail.ReprInt4), 1, 0, 0, 0, 25, 0x80 | byte(trail.ReprText)},
+	})
+	add(b)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if len(payload) > 1<<16 {
 			return

@@ -16,6 +16,9 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return true
 	}
+	if r.Shape.Params[0].Repr == ReprList && len(r.Shape.Params) == 1 {
+		return r.listedParams(yield)
+	}
 	c, lost := cursor{b: r.Values}, false
 	for i, p := range r.Shape.Params {
 		null := i/8 < len(r.Nulls) && r.Nulls[i/8]&(1<<(i%8)) != 0
@@ -31,6 +34,53 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 			if c.bad {
 				return false
 			}
+		}
+		if r.isShown && p.Repr == ReprText {
+			value = r.charset.shown(value)
+		}
+		if !yield(p, value, null) {
+			return true
+		}
+	}
+	return len(c.b) == 0
+}
+
+// listedNull stands in a list of parameters with the representation of a NULL.
+const listedNull Repr = 0x80
+
+// listedParams are the parameters of a statement that has very many: their types go
+// with their values.
+func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) bool) bool {
+	values := cursor{b: r.Values}
+	c := cursor{b: values.str()}
+	n := c.varint()
+	// Each takes two bytes at least, so a short list does not become a long one.
+	if values.bad || c.bad || len(values.b) > 0 || n > maxParams || n > uint64(len(c.b))/2 {
+		return false
+	}
+	lost := false
+	for range n {
+		p := ParamType{OID: 0, Repr: unknownRepr}
+		null := false
+		var value []byte
+		if !lost {
+			p = ParamType{c.varint(), Repr(c.byte())}
+			null = p.Repr&listedNull != 0
+			p.Repr &^= listedNull
+			if p.Repr == ReprList {
+				return false
+			}
+		}
+		if !lost && !null {
+			if int(p.Repr) >= len(fixedSize) {
+				// Nobody knows where this value ends, nor what comes after it.
+				p.Repr, c.b, lost = unknownRepr, nil, true
+			} else {
+				value = c.param(p.Repr)
+			}
+		}
+		if c.bad {
+			return false
 		}
 		if r.isShown && p.Repr == ReprText {
 			value = r.charset.shown(value)

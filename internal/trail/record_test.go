@@ -375,3 +375,52 @@ func TestParametersAreTakenInOrder(t *testing.T) {
 		t.Error("values that end too early are said to be right")
 	}
 }
+
+func TestParametersOfAListAreTakenInOrder(t *testing.T) {
+	const null = 0x80
+	list := func(n uint64, entries ...byte) []byte {
+		l := append(binary.AppendUvarint(nil, n), entries...)
+		return append(binary.AppendUvarint(nil, uint64(len(l))), l...)
+	}
+	text := []byte{25, byte(trail.ReprText), 2, 'h', 'i'}
+	for _, tt := range []struct {
+		name   string
+		values []byte
+		want   []string
+		ok     bool
+	}{
+		{"none", list(0), nil, true},
+		{"NULL, text, what was not taken", list(3, append([]byte{25, byte(trail.ReprText) | null}, append(text, 23, byte(trail.ReprNone))...)...),
+			[]string{"25 NULL", "25 hi", "23 " + trail.NotRecorded}, true},
+		{"a representation of a later version", list(3, append(slices.Clone(text), 23, 99, 1, 2, 3, 4)...),
+			[]string{"25 hi", "23 <unknown representation>", "0 <unknown representation>"}, true},
+		{"more than fit", list(65535, text...), nil, false},
+		{"too many", list(65536, make([]byte, 2*65536)...), nil, false},
+		{"a value that ends too early", list(2, 25, byte(trail.ReprText)|null, 23, byte(trail.ReprInt4), 1), []string{"25 NULL"}, false},
+		{"bytes that are left in it", list(1, append(slices.Clone(text), 1)...), []string{"25 hi"}, false},
+		{"bytes that are left after it", append(list(1, text...), 1), nil, false},
+		{"a list in it", list(1, 0, byte(trail.ReprList), 0), nil, false},
+		{"no length", nil, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			shape := &trailtest.Shape{Command: "SELECT", Params: []trail.ParamType{{Repr: trail.ReprList}}}
+			b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
+				Nulls: []byte{0}, Values: tt.values})
+			var got []string
+			r := next(t, load(t, finish(b)))
+			ok := r.Params(func(p trail.ParamType, v []byte, null bool) bool {
+				if null {
+					v = []byte("NULL")
+				} else {
+					v = trail.AppendParam(nil, p.Repr, v)
+				}
+				got = append(got, fmt.Sprintf("%d %s", p.OID, v))
+				return true
+			})
+			if ok != tt.ok || !slices.Equal(got, tt.want) {
+				t.Errorf("got %q %v, want %q %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
