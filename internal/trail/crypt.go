@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -213,13 +214,22 @@ func (b *Block) decrypt(stored []byte) ([]byte, error) {
 // error for each key that is missing, and one for each segment with a damaged key part.
 func (x *Index) MissingKeys(since, until int64) []error { return x.missingKeys(since, until, nil) }
 
-// missingKeys does the same for segments whose last block is wanted, if not all are.
+// hasWanted says whether a block of the segment that has records of a time is wanted.
+// Headers are not encrypted.
+func (s *SegmentIndex) hasWanted(since, until int64, wanted func(*BlockRef) bool) bool {
+	refs, err := s.refs()
+	return err != nil || slices.ContainsFunc(refs, func(r BlockRef) bool {
+		return r.Records > 0 && r.LastEnd >= since && (r.FirstTime < until || until == MaxTime) && wanted(&r)
+	})
+}
+
+// missingKeys does the same for segments that have a wanted block, if not all are.
 func (x *Index) missingKeys(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
 	of := map[KeyID]*MissingKeyError{}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
 			s := &x.Streams[i].Segments[k]
-			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != MaxTime || s.Segment.KeyErr == nil || wanted != nil && !wanted(&s.last) {
+			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != MaxTime || s.Segment.KeyErr == nil || wanted != nil && !s.hasWanted(since, until, wanted) {
 				continue
 			}
 			var missing *MissingKeyError

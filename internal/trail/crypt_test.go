@@ -293,3 +293,33 @@ func BenchmarkDecodeEncrypted(b *testing.B) {
 	trailtest.PgbenchEncrypted(b, dir, 100_000, 16, 1, &keyA)
 	benchmarkDecode(b, openWith(b, dir, keysOf(keyA)).Index().Streams[0].Refs())
 }
+
+func TestAKeyIsMissedWhenAPartOfItsSegmentIsWanted(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	s.Key = &keyA
+	s.Rotate(t, trailtest.Epoch)
+	for i := range int64(3) {
+		at := trailtest.Epoch + i*1e6
+		b := trailtest.NewBuilder(at)
+		b.Add(note(trailtest.NewSession(trailtest.Epoch, 1), at, "text"))
+		s.Write(t, b)
+	}
+	for wanted, want := range map[uint64]int{0: 0, 1: 1, 2: 1, 3: 1, 4: 0} {
+		told := 0
+		err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+			Since: trail.MinTime, Until: trail.MaxTime,
+			Blocks:       func(r *trail.BlockRef) bool { return r.Number == wanted },
+			NewFormatter: func() trail.Formatter { return fixed{} },
+			Warn: func(err error) {
+				told++
+				if missing := (*trail.MissingKeyError)(nil); !errors.As(err, &missing) {
+					t.Error(err)
+				}
+			},
+		}, func([]byte) error { return nil })
+		if err != nil || told != want {
+			t.Errorf("block %d: %d warnings, %v", wanted, told, err)
+		}
+	}
+}
