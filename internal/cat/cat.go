@@ -101,6 +101,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		NewFormatter: newFormatter(filter, format, options),
+		Rollbacks:    showsRollbacks(format),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
 			out.Flush()

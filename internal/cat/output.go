@@ -76,6 +76,11 @@ func (f *formatter) Notice(r *trail.Record) bool {
 	return f.counts && r.Kind == trail.KindDisconnect
 }
 
+// showsRollbacks says whether a format says of statements that they were rolled back.
+func showsRollbacks(format render.Format) bool {
+	return format != render.CSVLog && format != render.Pgaudit
+}
+
 // newFormatter returns the maker of formatters for a merge.
 func newFormatter(filter *Filter, format render.Format, options render.Options) func() trail.Formatter {
 	return func() trail.Formatter {

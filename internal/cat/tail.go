@@ -95,7 +95,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	makeFormatter := newFormatter(filter, format, options)
 	f := makeFormatter()
-	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, NewFormatter: makeFormatter, Warn: func(err error) {
+	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, NewFormatter: makeFormatter, Rollbacks: showsRollbacks(format), Warn: func(err error) {
 		out.Flush()
 		w.warn(err)
 	}}

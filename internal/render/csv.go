@@ -14,7 +14,7 @@ var Columns = []string{
 	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role", "app_user", "database",
 	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
 	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
-	"leader", "leader_substatement", "encoding",
+	"leader", "leader_substatement", "encoding", "rolled_back",
 }
 
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
@@ -130,7 +130,11 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.cell(append(dst, ','), r.Session.Fact(trail.KeyLeader))
 	dst = append(append(dst, r.Session.Fact(trail.KeyLeaderSubstatement)...), ',')
-	return append(dst, r.Session.Fact(trail.KeyEncoding)...)
+	dst = append(append(dst, r.Session.Fact(trail.KeyEncoding)...), ',')
+	if r.Undone {
+		dst = append(dst, "true"...)
+	}
+	return dst
 }
 
 func (f *csvFormat) context(dst []byte, s *trail.Session) []byte {

@@ -175,7 +175,7 @@ func restFields(prefix string) []Field {
 	var fields []Field
 	for _, name := range []string{
 		"statement", "substatement", "depth", "class", "command", "relations", "objects", "query_id", "text_bytes", "params",
-		"rows", "outcome", "xid", "extra", "audited", "stream", "segment", "block",
+		"rows", "outcome", "xid", "rolled_back", "extra", "audited", "stream", "segment", "block",
 	} {
 		fields = append(fields, Field{prefix + name, "`" + name + "`"})
 	}
@@ -227,6 +227,7 @@ var otelFields = []Field{
 	{"pg_steno.duration_us", "`duration_us`"},
 	{"pg_steno.outcome", "`outcome`"},
 	{"pg_steno.xid", "`xid`"},
+	{"pg_steno.rolled_back", "`rolled_back`"},
 	{"pg_steno.audited", "`audited`"},
 	{"pg_steno.extra", "`extra`"},
 	{"pg_steno.stream", "`stream`"},

@@ -37,6 +37,9 @@ func everything() []*trailtest.Record {
 			records = append(records, r)
 		}
 	}
+	undone := full()
+	undone.XID = undoneXID
+	records = append(records, undone)
 	unnumbered := full()
 	unnumbered.Kind, unnumbered.Session, unnumbered.Statement, unnumbered.Unnumbered = trail.KindStart, network, 0, true
 	records = append(records, unnumbered)

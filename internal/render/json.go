@@ -293,6 +293,9 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 	if r.XID != 0 {
 		dst = appendNumber(dst, "xid", r.XID)
 	}
+	if r.Undone {
+		dst = append(dst, `,"rolled_back":true`...)
+	}
 	if r.ExtraCount > 0 {
 		dst = appendExtra(append(dst, `,"extra":`...), r)
 	}

@@ -18,6 +18,9 @@ import (
 
 var ref = &trail.BlockRef{Segment: &trail.Segment{Number: 2, Stream: &trail.Stream{Number: 1}}, Number: 7}
 
+// undoneXID is a transaction that was rolled back later.
+const undoneXID = 743
+
 // render makes the lines of records through a block.
 func render(t testing.TB, f Renderer, records ...*trailtest.Record) string {
 	t.Helper()
@@ -41,6 +44,7 @@ func render(t testing.TB, f Renderer, records ...*trailtest.Record) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Undone = r.XID == undoneXID
 		out = f.Append(out, &r)
 	}
 }
@@ -350,5 +354,22 @@ func TestATransactionThatWasRolledBackSaysSo(t *testing.T) {
 	line := string(New(Text, Options{}).Append(nil, r))
 	if !strings.Contains(line, "rolled back transaction xid 742") || strings.Contains(line, "ERROR") {
 		t.Errorf("got %q", line)
+	}
+}
+
+func TestAStatementThatWasRolledBackSaysSo(t *testing.T) {
+	r := &trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "DROP TABLE t", XID: undoneXID}
+	other := *r
+	other.XID++
+	for format, want := range map[Format]string{
+		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true\r\n",
+		ECS: `"rolled_back":true`, OCSF: `"rolled_back":true`, OTel: `{"key":"pg_steno.rolled_back","value":{"boolValue":true}}`,
+	} {
+		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", format, got)
+		}
+		if got := render(t, New(format, Options{}), &other); strings.Contains(got, want) || strings.Contains(got, "rolled") {
+			t.Errorf("%s, not rolled back: %s", format, got)
+		}
 	}
 }

@@ -38,6 +38,9 @@ type MergeOptions struct {
 	// Progress is told how many bytes of the trail are done.
 	Progress func(done int64)
 
+	// Rollbacks says that records of statements are to have Undone set.
+	Rollbacks bool
+
 	from *position // the first record that is shown; nil: that is for Since to say
 }
 
@@ -80,6 +83,7 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 	ctx, cancel := context.WithCancel(ctx)
 	m := &merger{ctx: ctx, opts: opts, files: &Files{}}
 	m.joiner = &joiner{x, m.files}
+	m.rollbacks = &rollbacks{index: x, files: m.files}
 	defer func() {
 		cancel()
 		m.wait.Wait()
@@ -167,6 +171,8 @@ type merger struct {
 	joiner *joiner
 	wait   sync.WaitGroup
 
+	rollbacks *rollbacks
+
 	queue    tasks  // what nobody works on yet
 	upcoming []*job // what is being decoded ahead, by due time
 	idle     []*run // for being used again
@@ -195,6 +201,7 @@ type run struct {
 	times     []int64
 	errs      []error
 	next      int
+	lookup    lookup
 	rest      task // what is to be put back, when rest.ref is set
 }
 
@@ -452,9 +459,15 @@ func (r *run) load(m *merger, t *task) {
 		// Lines are about as long as those of the block before.
 		r.text = slices.Grow(r.text, min(int(t.ref.Records)*int(m.lineLength.Load()), inMemory))
 	}
+	if m.opts.Rollbacks {
+		r.lookup.start(m.rollbacks, t.ref, &r.block)
+	}
 	errs := m.joiner.records(&r.block, t.ref, func(rec *Record) {
 		if !wanted(rec) {
 			return
+		}
+		if m.opts.Rollbacks {
+			r.lookup.mark(rec)
 		}
 		e := entry{id: RecordID{rec.Session.ID(), rec.Seq}, number: rec.Number, start: len(r.text)}
 		if len(r.text) < inMemory {

@@ -50,6 +50,10 @@ type Record struct {
 	Extra        []byte
 	Audited      Audited // 0: by session alone
 
+	// Undone says that a statement ended well, and that its transaction is known to
+	// have been rolled back; MergeOptions.Rollbacks sets it.
+	Undone bool
+
 	// isShown says that strings are shown as UTF-8, from this charset; values and
 	// further names are when they are asked for.
 	isShown bool

@@ -1,0 +1,176 @@
+package trail_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// undone makes lines of texts, and says which are undone.
+type undone struct{ fixed }
+
+func (undone) Keep(r *trail.Record) bool { return r.Kind == trail.KindStatement }
+
+func (undone) Append(dst []byte, r *trail.Record) []byte {
+	dst = append(dst, r.Text...)
+	if r.Undone {
+		dst = append(dst, " undone"...)
+	}
+	return dst
+}
+
+func statementsOf(t *testing.T, dir string, since, until int64) (lines []string) {
+	t.Helper()
+	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+		Since: since, Until: until, Rollbacks: true,
+		Warn:         func(err error) { t.Error(err) },
+		NewFormatter: func() trail.Formatter { return undone{} },
+	}, func(line []byte) error {
+		lines = append(lines, string(line))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// script writes records a second apart.
+type script struct {
+	t   *testing.T
+	s   *trailtest.Stream
+	b   *trailtest.Builder
+	now int64
+}
+
+func newScript(t *testing.T, dir string, stream uint32) *script {
+	return &script{t: t, s: trailtest.NewStream(t, dir, stream), b: trailtest.NewBuilder(trailtest.Epoch), now: trailtest.Epoch}
+}
+
+func (s *script) add(r trailtest.Record) {
+	s.now += 1e6
+	r.Time = s.now
+	s.b.Add(&r)
+}
+
+func (s *script) statement(of *trailtest.Session, xid uint64, text string) {
+	s.add(trailtest.Record{Kind: trail.KindStatement, Session: of, XID: xid, Text: text})
+}
+
+func (s *script) end(of *trailtest.Session, xid uint64, outcome trail.Outcome) {
+	s.add(trailtest.Record{Kind: trail.KindTransaction, Session: of, XID: xid, Outcome: outcome, Extra: []string{"event", "abort"},
+		Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+}
+
+func (s *script) cut() {
+	if s.b.Records > 0 {
+		s.s.Write(s.t, s.b)
+	}
+	s.b = trailtest.NewBuilder(s.now)
+}
+
+func TestStatementsOfATransactionThatRolledBackAreUndone(t *testing.T) {
+	dir := t.TempDir()
+	s := newScript(t, dir, 0)
+	one, two := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2)
+	control := func(command string, xid uint64) {
+		s.add(trailtest.Record{Kind: trail.KindStatement, Session: one, XID: xid, Text: command,
+			Shape: &trailtest.Shape{Class: trail.ClassTransaction, Command: command}})
+	}
+	s.statement(one, 0, "reads before")
+	s.statement(one, 10, "in one block")
+	s.statement(two, 11, "of a transaction that commits")
+	s.add(trailtest.Record{Kind: trail.KindStatement, Session: one, XID: 10, Text: "fails", Outcome: trail.OutcomeError})
+	s.end(one, 10, trail.OutcomeError)
+	control("COMMIT", 10) // of the transaction that was aborted
+	s.statement(one, 12, "ends in another block")
+	s.cut()
+	s.statement(two, 11, "commits, too")
+	s.cut()
+	s.end(two, 11, trail.OutcomeOk)
+	s.statement(two, 12, "of another session")
+	s.s.Rotate(t, s.now)
+	s.cut()
+	control("ROLLBACK", 12)
+	s.end(one, 12, trail.OutcomeError)
+	s.end(two, 12, trail.OutcomeOk)
+	s.statement(one, 13, "never ends")
+	s.cut()
+	want := []string{
+		"reads before", "in one block undone", "of a transaction that commits", "fails", "COMMIT undone",
+		"ends in another block undone", "commits, too", "of another session", "ROLLBACK", "never ends",
+	}
+	if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	// what says so need not be in the time that is shown
+	until := trailtest.Epoch + 8e6
+	if got := statementsOf(t, dir, until-2e6, until); !slices.Equal(got, want[4:6]) {
+		t.Errorf("of a short time: %q", got)
+	}
+}
+
+// TestRollbacksAreFoundWhereverTheyAre compares random trails with what is known of
+// them.
+func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 30 {
+		dir := t.TempDir()
+		want := map[string]bool{}
+		for stream := range uint32(2) {
+			s := newScript(t, dir, stream)
+			var sessions []*trailtest.Session
+			var open [5][]string
+			var xids [5]uint64
+			for i := range open {
+				sessions = append(sessions, trailtest.NewSession(trailtest.Epoch, stream*100+uint32(i)))
+			}
+			next := uint64(700)
+			for n := range 300 {
+				i := rng.IntN(len(open))
+				switch rng.IntN(6) {
+				case 0, 1, 2:
+					if xids[i] == 0 {
+						xids[i], next = next, next+1
+					}
+					text := fmt.Sprintf("%d/%d", stream, n)
+					want[text] = false
+					open[i] = append(open[i], text)
+					s.statement(sessions[i], xids[i], text)
+				case 3:
+					if xids[i] == 0 {
+						continue
+					}
+					outcome := trail.Outcome(rng.IntN(2))
+					for _, text := range open[i] {
+						want[text] = outcome == trail.OutcomeError
+					}
+					s.end(sessions[i], xids[i], outcome)
+					open[i], xids[i] = nil, 0
+				case 4:
+					if rng.IntN(3) == 0 {
+						s.cut()
+					}
+				case 5:
+					if rng.IntN(10) == 0 {
+						s.cut()
+						s.s.Rotate(t, s.now)
+					}
+				}
+			}
+			s.cut()
+		}
+		for _, line := range statementsOf(t, dir, trail.MinTime, trail.MaxTime) {
+			var text, mark string
+			fmt.Sscan(line, &text, &mark)
+			if want[text] != (mark != "") {
+				t.Errorf("%q, undone: %v", line, want[text])
+			}
+		}
+	}
+}
