@@ -114,9 +114,34 @@ steno_copy_record(const StenoRecord *record)
 	return c;
 }
 
-/* A copy of a staged record, which is whole, not brief. */
+/*
+ * How long a shape is without its objects, which are as they were when it was made:
+ * the copy gets those that there are at its end instead.
+ */
+static uint32
+without_objects(const uint8 *shape, uint32 len, StenoObjects *objects)
+{
+	int			omitted;
+	uint32		size;
+	uint8	   *encoded;
+
+	if (objects == NULL)
+		return len;
+	encoded = steno_scratch(steno_objects_size(objects, steno_shape_limit(), &omitted));
+	if (encoded == NULL)
+		return len;
+	size = steno_objects_put(encoded, objects) - encoded;
+	if (size > len || memcmp(shape + len - size, encoded, size) != 0)
+		return len;
+	return len - size;
+}
+
+/*
+ * A copy of a staged record, which is whole, not brief.  objects: those of its
+ * statement.
+ */
 StenoCopy *
-steno_copy_message(const StenoRecordMessage *m)
+steno_copy_message(const StenoRecordMessage *m, StenoObjects *objects)
 {
 	const uint8 *p = (const uint8 *) (m + 1);
 	StenoParam	values;
@@ -134,7 +159,7 @@ steno_copy_message(const StenoRecordMessage *m)
 	record.audited = m->audited;
 	record.extra_count = m->extra_count;
 	record.shape = p;
-	record.shape_len = m->shape_len;
+	record.shape_len = without_objects(p, m->shape_len, objects);
 	p += m->shape_len;
 	if (m->text_len != STENO_NONE32)
 	{

@@ -33,6 +33,7 @@
 #include "access/xact.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #include "statement.h"
 
@@ -332,16 +333,20 @@ steno_open_begin(void)
 
 /*
  * Whether an error comes from the commit of the client's last statement, and not from
- * another message of the client that followed it.
+ * another message of the client that followed it: a Bind of a statement that is not
+ * there has no text at hand either, but it has no snapshot, and what has one, such as
+ * deferred constraints, or fails to serialize, does so at commit.
  */
 static bool
-is_of_commit(bool reported)
+is_of_commit(const ErrorData *edata, bool reported)
 {
 	if (steno_top_level.more_queries)
 		return true;
 	return !IsTransactionBlock() &&
 		(steno_my.last_time == GetCurrentStatementStartTimestamp() ||
-		 (reported && debug_query_string == NULL));
+		 (reported && debug_query_string == NULL &&
+		  (ActiveSnapshotSet() ||
+		   ERRCODE_TO_CATEGORY(edata->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK)));
 }
 
 /*
@@ -352,7 +357,7 @@ is_of_commit(bool reported)
 STENO_COLD void
 steno_open_fail_outside(const ErrorData *edata, bool reported)
 {
-	bool		commit = is_of_commit(reported);
+	bool		commit = is_of_commit(edata, reported);
 	int			i;
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)

@@ -901,9 +901,8 @@ steno_record_unstage(void)
 	{
 		StenoOpen  *o = &s->open[i];
 
-		/* objects may be added to those that its shape ends with: then it is made anew */
-		if (o->staged && o->copy == NULL && o->s.objects == NULL)
-			o->copy = steno_copy_message(m);
+		if (o->staged && o->copy == NULL)
+			o->copy = steno_copy_message(m, o->s.objects);
 		o->staged = false;
 	}
 	s->top.staged = false;

@@ -112,6 +112,8 @@ is_deeply(recorded([], sub { $insert->($_[0], 2); $insert->($_[0], 1); $sync->($
 	'a pipeline: the last one has it');
 is_deeply(recorded([], sub { $insert->($_[0], 2); $_[0]->parse('', 'SELECT nothing_there'); $sync->($_[0]) }),
 	[ $ok, 'error - error 42703 ' ], 'a pipeline whose next statement cannot be analyzed');
+is_deeply(recorded([], sub { $insert->($_[0], 2); $_[0]->bind_values('', 'missing'); $sync->($_[0]) }),
+	[ $ok, 'error - error 26000 ' ], 'a pipeline whose next message has no text');
 is_deeply(recorded([], sub { $insert->($_[0], 2); $_[0]->parse('', 'SELECT 1'); $sync->($_[0]) }),
 	[$failed], 'a pipeline with a statement that is not executed');
 is_deeply(

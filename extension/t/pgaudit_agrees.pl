@@ -248,6 +248,13 @@ my @differences = (
 		only_pgaudit => sub { $_[0]{command} eq 'COPY' && $_[0]{text} =~ /pg_am/ },
 	},
 	{
+		name => 'COPY with log_rows',
+		both => sub {
+			$_[0]{command} eq 'COPY' && $_[0]{name} eq '' && $_[0]{rows} ne '' && same($_[0], $_[1], 'command', 'kind', 'name') &&
+			  $_[1]{name} ne '' && $_[1]{command} =~ /^(INSERT|SELECT)$/;
+		},
+	},
+	{
 		name => 'Rows of cursors',
 		only_steno => sub { $_[0]{command} eq 'SELECT' && $_[0]{text} =~ /^DECLARE c/ && $_[0]{rows} ne '' },
 	},
@@ -262,6 +269,17 @@ my @differences = (
 	{
 		name => 'Defaults that are dropped',
 		only_pgaudit => sub { $_[0]{kind} eq 'DEFAULT VALUE' },
+	},
+	{
+		name => 'Foreign keys that are added',
+		only_pgaudit => sub {
+			($_[0]{command} eq 'ALTER TABLE' && $_[0]{text} =~ /^CREATE TABLE .* REFERENCES/) ||
+			  ($_[0]{command} eq 'SELECT' && $_[0]{text} =~ /^ALTER TABLE .* FOREIGN KEY/);
+		},
+	},
+	{
+		name => 'Foreign keys that are dropped',
+		only_pgaudit => sub { $_[0]{kind} eq 'TRIGGER' && $_[0]{name} =~ /^"RI_ConstraintTrigger_/ },
 	},
 	{
 		name => 'Partitions that are detached',

@@ -34,6 +34,7 @@ my %ends = (
 	'ROLLBACK TO' => sub { $_[0]->query('ROLLBACK TO s'); $_[0]->query('COMMIT') },
 	'a statement that fails' => sub { $_[0]->query('SELECT 1 / 0'); $_[0]->query('ROLLBACK') },
 	'a statement that is no SQL' => sub { $_[0]->query('selec 1'); $_[0]->query('ROLLBACK') },
+	'a Bind of its name' => sub { $_[0]->bind_values('portal', 'p', 2)->sync->finish; $_[0]->query('ROLLBACK') },
 	'a disconnect' => sub { },
 	'idle_in_transaction_session_timeout' => sub {
 		$_[0]->query(q{SET idle_in_transaction_session_timeout = '10ms'});

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -189,12 +190,13 @@ type pgauditLine struct {
 	command    string
 	kind, name string
 	params     bool // it is the statement, not a function
+	updates    bool // what it updates it writes, and does not just lock
 }
 
 func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 	s := r.Shape
 	session := r.Reasons()&^trail.AuditedObject != 0
-	line := pgauditLine{class: pgauditClasses[s.Class], command: string(s.Command), params: true}
+	line := pgauditLine{class: pgauditClasses[s.Class], command: string(s.Command), params: true, updates: s.Class == trail.ClassWrite}
 	switch line.command {
 	case "SELECT":
 		// Whatever it has in WITH.
@@ -211,6 +213,7 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 	}
 	query := line
 	query.item, query.class, query.command = 1, "READ", "SELECT"
+	query.updates = line.updates || line.command == "COPY" && copiesUpdate.Match(r.Text)
 	switch line.command {
 	case "COPY":
 		if copiesQuery(r.Text) {
@@ -222,7 +225,8 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 	case "TRUNCATE TABLE":
 		put(line)
 	case "CREATE TABLE AS", "SELECT INTO", "CREATE MATERIALIZED VIEW", "REFRESH MATERIALIZED VIEW", "EXPLAIN":
-		if len(s.Relations) > 0 {
+		// What EXECUTE runs has a record of its own.
+		if len(s.Relations) > 0 || !executes.Match(r.Text) {
 			f.relations(r, query, put)
 		}
 		f.objects(s, line, put)
@@ -245,6 +249,11 @@ func (f *pgauditFormat) bits(class trail.Class, shown string) uint32 {
 	}
 	return pgauditBits[strings.ToLower(shown)]
 }
+
+var (
+	executes     = regexp.MustCompile(`(?i)\bexecute\b`)
+	copiesUpdate = regexp.MustCompile(`(?i)^\s*copy\s*\(\s*update\b`)
+)
 
 // copiesQuery says whether a COPY has a query rather than a table.
 func copiesQuery(text []byte) bool {
@@ -271,7 +280,7 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pg
 		}
 		shown = true
 		l := line
-		l.class, l.command = pgauditAccess(rel.Access, r.Shape.Class)
+		l.class, l.command = pgauditAccess(rel.Access, l.updates)
 		l.kind, l.name = pgauditType(rel.Type), string(rel.Name)
 		if rel.Access&trail.AccessAudited != 0 {
 			l.object = true
@@ -286,11 +295,11 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pg
 }
 
 // pgauditAccess is class and command of the line of a relation.
-func pgauditAccess(a trail.Access, class trail.Class) (string, string) {
+func pgauditAccess(a trail.Access, updates bool) (string, string) {
 	switch {
 	case a&trail.AccessInsert != 0:
 		return "WRITE", "INSERT"
-	case a&trail.AccessUpdate != 0 && class == trail.ClassWrite:
+	case a&trail.AccessUpdate != 0 && updates:
 		return "WRITE", "UPDATE"
 	case a&trail.AccessDelete != 0:
 		return "WRITE", "DELETE"
