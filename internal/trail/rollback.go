@@ -15,8 +15,8 @@ import (
 // How far a lookup goes, in stored bytes, and what is kept of blocks.
 const (
 	maxLookAhead  = 128 << 20
-	maxEnds       = 64 << 10 // of one block; the server's blocks have fewer
-	keptEnds      = 256 << 10
+	maxEnds       = 32 << 10 // of one block; the server's blocks have fewer
+	keptEnds      = 64 << 10
 	keptSummaries = 32 << 10
 )
 
