@@ -38,7 +38,7 @@ steno.ring_size = 16kB
 steno.mandatory = ''
 max_connections = 20
 });
-my ($name, $bytes, %of, %told);
+my ($name, $bytes, $state, %of, %told);
 
 note("STENO_TEST_SEED=$seed STENO_TEST_ROUNDS=$rounds");
 srand $seed;
@@ -92,6 +92,7 @@ sub run_steno
 	unlink $node->data_dir . '/postmaster.pid';
 	$bytes = slurp_file($name);
 	PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
+	$state = slurp_file($node->data_dir . '/pg_steno.state');
 	foreach my $i (0 .. number_at(NRINGS, 4) - 1)
 	{
 		my $at = number_at(RINGS, 8) + 4096 * $i;
@@ -155,6 +156,10 @@ sub damaged
 	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', trail($node));
 	PostgreSQL::Test::RecursiveCopy::copypath("$saved/trail", trail($node));
 	chmod 0700, trail($node);
+	# into the file that is there: a new one would make this a copy of the server
+	open my $file, '+<:raw', $node->data_dir . '/pg_steno.state' or die $!;
+	print $file $state or die $!;
+	close $file or die $!;
 	# a clean stop has removed its directory
 	mkdir $name =~ s{/[^/]*$}{}r, 0700;
 	append_to_file($name, $changed);

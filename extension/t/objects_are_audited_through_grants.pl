@@ -186,7 +186,7 @@ check(
 	'COPY plain TO STDOUT' => undef,
 	'COPY (SELECT a FROM reads) TO STDOUT' => 'reads +select',
 	'COPY (SELECT a FROM plain) TO STDOUT' => undef,
-	q{COPY writes FROM PROGRAM 'true'} => [q{COPY writes FROM PROGRAM '<redacted>': writes +insert}],
+	q{COPY writes FROM PROGRAM 'true'} => [q{COPY writes FROM PROGRAM 'true': writes +insert}],
 	q{COPY plain FROM PROGRAM 'true'} => undef,
 	'TRUNCATE reads' => undef,
 	'TRUNCATE whole' => 'whole +truncate',

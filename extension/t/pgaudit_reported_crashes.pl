@@ -146,7 +146,7 @@ check(
 	'COPY in a function',
 	[ 'SELECT copies()' => '', 'SELECT copies_wrong()' => '38000', 'SELECT count(*) FROM log' => '' ],
 	[
-		q{1 ok COPY t TO PROGRAM '<redacted>'},
+		q{1 ok COPY t TO PROGRAM 'cat >/dev/null'},
 		q{1 ok COPY log FROM PROGRAM '<redacted>'},
 		'0 ok SELECT copies()',
 		q{1 22P02 COPY t FROM PROGRAM '<redacted>'},
