@@ -147,10 +147,10 @@ check(
 	[ 'SELECT copies()' => '', 'SELECT copies_wrong()' => '38000', 'SELECT count(*) FROM log' => '' ],
 	[
 		q{1 ok COPY t TO PROGRAM 'cat >/dev/null'},
-		q{1 ok COPY log FROM PROGRAM '<redacted>'},
+		q{1 ok COPY log FROM PROGRAM 'echo copied'},
 		'0 ok SELECT copies()',
-		q{1 22P02 COPY t FROM PROGRAM '<redacted>'},
-		q{1 38000 COPY t FROM PROGRAM '<redacted>'},
+		q{1 22P02 COPY t FROM PROGRAM 'echo no number'},
+		q{1 38000 COPY t FROM PROGRAM 'false'},
 		'0 38000 SELECT copies_wrong()',
 		'0 ok SELECT count(*) FROM log'
 	]);
