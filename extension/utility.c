@@ -268,7 +268,10 @@ changes_session(Node *statement)
 	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt);
 }
 
-/* The command tag; of the commonest without the server's table. */
+/*
+ * The command tag; of the commonest without the server's table.  The server answers
+ * COMMIT and PREPARE TRANSACTION of an aborted transaction with ROLLBACK.
+ */
 static inline const char *
 command_of(Node *statement)
 {
@@ -278,6 +281,8 @@ command_of(Node *statement)
 
 		if (kind == TRANS_STMT_BEGIN)
 			return "BEGIN";
+		if ((kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) && IsAbortedTransactionBlockState())
+			return "ROLLBACK";
 		if (kind == TRANS_STMT_COMMIT)
 			return "COMMIT";
 	}

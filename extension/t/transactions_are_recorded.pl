@@ -124,6 +124,12 @@ is_deeply(
 	is($abort->{seq}, $failed->{seq} + 1, 'it comes after the statement that failed');
 	is(scalar(grep { ($_->{sqlstate} // '') eq '25P02' } @all), 2, 'refused statements are recorded');
 }
+# COMMIT of a failed block is answered with ROLLBACK, also when it wrote nothing.
+run('BEGIN', 'SELECT 1 / 0', 'COMMIT', 'BEGIN', 'INSERT INTO t VALUES (1)', 'SELECT 1 / 0', "PREPARE TRANSACTION 'p'", 'BEGIN', 'COMMIT');
+is_deeply(
+	[ map { "$_->{command} $_->{text}" } grep { ($_->{text} // '') =~ /COMMIT|PREPARE/ } sort { $a->{seq} <=> $b->{seq} } records($node, kind => 'statement', application => $name) ],
+	[ 'ROLLBACK COMMIT', "ROLLBACK PREPARE TRANSACTION 'p'", 'COMMIT COMMIT' ],
+	'a COMMIT that rolls back has the command tag of its answer');
 is_deeply(
 	run('BEGIN', 'SAVEPOINT a', 'INSERT INTO t VALUES (1)', 'SELECT 1 / 0', 'ROLLBACK', 'INSERT INTO t VALUES (2)'),
 	[ 'abort 5', 'commit 1' ],
