@@ -264,8 +264,8 @@ func (seg *Segment) gone(err error) error {
 	return err
 }
 
-// IncompleteError is a record the first parts of which stood before the first
-// segment that is there.
+// IncompleteError is a record the first parts of which stood in a segment that was
+// deleted by policy.
 type IncompleteError struct {
 	File   string
 	Offset int64
@@ -274,6 +274,22 @@ type IncompleteError struct {
 
 func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%s: offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// lostBefore says whether a segment that can have parts of a block's records was
+// deleted by policy since the index was made.
+func (x *Index) lostBefore(ref *BlockRef) bool {
+	for i := range x.Streams {
+		for _, seg := range x.Streams[i].Stream.Segments {
+			if seg.Stream == ref.Segment.Stream && seg.Number >= ref.Segment.Number {
+				break
+			}
+			if _, err := os.Lstat(seg.Path); errors.Is(err, fs.ErrNotExist) {
+				return (&GoneError{Segment: seg}).ByPolicy()
+			}
+		}
+	}
+	return false
 }
 
 // beginsAfter says whether a stream of the index begins after a session began, so that

@@ -95,8 +95,8 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 			r.Fields &^= FieldValues | FieldNulls
 		}
 	}
-	if missing := need[0] + need[1] + need[2]; missing > 0 && j != nil && j.index.beginsAfter(r.Session) {
-		return &IncompleteError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes: they stood before the first segment that is there",
+	if missing := need[0] + need[1] + need[2]; missing > 0 && j != nil && (j.index.beginsAfter(r.Session) || j.index.lostBefore(ref)) {
+		return &IncompleteError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes: they stood in a segment that was deleted by policy",
 			ref.Number, id.Session, id.Seq, missing, own[0]+own[1]+own[2])}
 	} else if missing > 0 {
 		return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes of its data parts",
