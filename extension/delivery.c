@@ -437,6 +437,13 @@ steno_delivery_end_utility(StenoLevel *l)
 
 /* ---- a statement starts ---- */
 
+/* It was cancelled while its parameters were taken down. */
+STENO_COLD void
+steno_delivery_cancel_query(StenoOpen *o)
+{
+	inside_query(o, steno_delivery_raise);
+}
+
 /* Its start record was put. */
 STENO_COLD void
 steno_delivery_hold_query(StenoOpen *o)

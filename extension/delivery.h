@@ -23,6 +23,7 @@ extern void steno_delivery_rules(uint32 some, uint32 all);
 extern bool steno_delivery_starts(const StenoStatement *s);
 extern void steno_delivery_late(const StenoStatement *s);
 extern void steno_delivery_prepared(void);
+extern void steno_delivery_cancel_query(StenoOpen *o);
 extern void steno_delivery_hold_query(StenoOpen *o);
 extern void steno_delivery_hold_utility(StenoLevel *l);
 extern bool steno_delivery_can_raise(void);

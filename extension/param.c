@@ -7,20 +7,40 @@
 
 #include <sys/socket.h>
 
+#include "access/parallel.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/date.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrtab.h"
 #include "utils/hsearch.h"
 #include "utils/inet.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rangetypes.h"
+#include "utils/resowner.h"
 #include "utils/syscache.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "statement.h"
+
+/*
+ * What an output function may do, and so what it needs around it.  Rising: of a
+ * type made of others, it is the most that any of them may do.
+ */
+typedef enum OutputReach
+{
+	REACH_MEMORY,				/* looks at its argument only: what it leaves when it
+								 * fails is memory */
+	REACH_CATALOGS,				/* the server's own, reads catalogs */
+	REACH_ANYTHING				/* somebody else's, or calls others' */
+} OutputReach;
 
 /* Output function of a type that has no binary representation here. */
 typedef struct Output
@@ -28,6 +48,7 @@ typedef struct Output
 	Oid			type;			/* key */
 	bool		valid;
 	bool		varlena;
+	OutputReach reach;
 	FmgrInfo	function;
 	MemoryContext context;		/* of what the function keeps */
 } Output;
@@ -102,6 +123,120 @@ forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
 		o->valid = false;
 }
 
+/* The server's function at this address; InvalidOid: somebody else's, or one with settings of its own. */
+static Oid
+builtin_at(PGFunction address)
+{
+	int			i;
+
+	for (i = 0; i < fmgr_nbuiltins; i++)
+		if (fmgr_builtins[i].func == address)
+			return fmgr_builtins[i].foid;
+	return InvalidOid;
+}
+
+static OutputReach reach_of_type(Oid type, MemoryContext context);
+
+/* The reach of a type's output function, which fmgr has found. */
+static OutputReach
+reach_of(Oid type, const FmgrInfo *function, MemoryContext context)
+{
+	Oid			inner;
+
+	switch (builtin_at(function->fn_addr))
+	{
+		case F_BOOLOUT:
+		case F_INT2OUT:
+		case F_INT4OUT:
+		case F_INT8OUT:
+		case F_FLOAT4OUT:
+		case F_FLOAT8OUT:
+		case F_NUMERIC_OUT:
+		case F_CASH_OUT:
+		case F_OIDOUT:
+		case F_XIDOUT:
+		case F_XID8OUT:
+		case F_CIDOUT:
+		case F_TIDOUT:
+		case F_PG_LSN_OUT:
+		case F_PG_SNAPSHOT_OUT:
+		case F_INT2VECTOROUT:
+		case F_OIDVECTOROUT:
+		case F_CHAROUT:
+		case F_NAMEOUT:
+		case F_TEXTOUT:
+		case F_VARCHAROUT:
+		case F_BPCHAROUT:
+		case F_UNKNOWNOUT:
+		case F_CSTRING_OUT:
+		case F_BYTEAOUT:
+		case F_BIT_OUT:
+		case F_VARBIT_OUT:
+		case F_JSON_OUT:
+		case F_JSONB_OUT:
+		case F_JSONPATH_OUT:
+		case F_TSVECTOROUT:
+		case F_TSQUERYOUT:
+		case F_UUID_OUT:
+		case F_DATE_OUT:
+		case F_TIME_OUT:
+		case F_TIMETZ_OUT:
+		case F_TIMESTAMP_OUT:
+		case F_TIMESTAMPTZ_OUT:
+		case F_INTERVAL_OUT:
+		case F_INET_OUT:
+		case F_CIDR_OUT:
+		case F_MACADDR_OUT:
+		case F_MACADDR8_OUT:
+		case F_POINT_OUT:
+		case F_LSEG_OUT:
+		case F_PATH_OUT:
+		case F_BOX_OUT:
+		case F_POLY_OUT:
+		case F_LINE_OUT:
+		case F_CIRCLE_OUT:
+			return REACH_MEMORY;
+		case F_ENUM_OUT:
+		case F_REGCLASSOUT:
+		case F_REGCOLLATIONOUT:
+		case F_REGCONFIGOUT:
+		case F_REGDICTIONARYOUT:
+		case F_REGNAMESPACEOUT:
+		case F_REGOPEROUT:
+		case F_REGOPERATOROUT:
+		case F_REGPROCOUT:
+		case F_REGPROCEDUREOUT:
+		case F_REGROLEOUT:
+		case F_REGTYPEOUT:
+			return REACH_CATALOGS;
+		case F_ARRAY_OUT:
+			inner = get_element_type(getBaseType(type));
+			return OidIsValid(inner) ? reach_of_type(inner, context) : REACH_ANYTHING;
+		case F_RANGE_OUT:
+			inner = get_range_subtype(getBaseType(type));
+			return OidIsValid(inner) ? Max(reach_of_type(inner, context), REACH_CATALOGS) : REACH_ANYTHING;
+		case F_MULTIRANGE_OUT:
+			inner = get_multirange_range(getBaseType(type));
+			return OidIsValid(inner) ? reach_of_type(inner, context) : REACH_ANYTHING;
+		default:
+			/* composite types have columns of any type */
+			return REACH_ANYTHING;
+	}
+}
+
+static OutputReach
+reach_of_type(Oid type, MemoryContext context)
+{
+	FmgrInfo	info;
+	Oid			function;
+	bool		varlena;
+
+	getTypeOutputInfo(type, &function, &varlena);
+	fmgr_info_cxt(function, &info, context);
+	return reach_of(type, &info, context);
+}
+
+/* The entry of a type, to be filled in unless it is valid. */
 STENO_COLD static Output *
 find_output(Oid type)
 {
@@ -117,6 +252,7 @@ find_output(Oid type)
 		outputs = hash_create("pg_steno output functions", 16, &info,
 							  HASH_ELEM | HASH_BLOBS);
 		CacheRegisterSyscacheCallback(TYPEOID, forget_outputs, (Datum) 0);
+		CacheRegisterSyscacheCallback(PROCOID, forget_outputs, (Datum) 0);
 	}
 	o = hash_search(outputs, &type, HASH_ENTER, &found);
 	if (!found)
@@ -124,19 +260,22 @@ find_output(Oid type)
 		o->valid = false;
 		o->context = NULL;
 	}
-	if (!o->valid)
-	{
-		Oid			function;
-
-		if (o->context == NULL)
-			o->context = AllocSetContextCreate(TopMemoryContext, "pg_steno output function",
-											   ALLOCSET_SMALL_SIZES);
-		MemoryContextReset(o->context);
-		getTypeOutputInfo(type, &function, &o->varlena);
-		fmgr_info_cxt(function, &o->function, o->context);
-		o->valid = true;
-	}
 	return o;
+}
+
+STENO_COLD static void
+look_up_output(Output *o)
+{
+	Oid			function;
+
+	if (o->context == NULL)
+		o->context = AllocSetContextCreate(TopMemoryContext, "pg_steno output function",
+										   ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(o->context);
+	o->valid = true;			/* unless an invalidation comes meanwhile */
+	getTypeOutputInfo(o->type, &function, &o->varlena);
+	fmgr_info_cxt(function, &o->function, o->context);
+	o->reach = reach_of(o->type, &o->function, o->context);
 }
 
 /* steno.log_parameter_max_size, for types of variable length. */
@@ -147,65 +286,240 @@ too_long(uint32 len)
 		len > (uint32) steno_my.log_parameter_max_size;
 }
 
+/* ---- code that can fail ---- */
+
+/* A value whose text, or whose bytes, some code has yet to make. */
+typedef struct Making
+{
+	Output	   *output;			/* of the function that makes the text; NULL: to be detoasted */
+	Datum		value;
+	char	   *text;
+	struct varlena *bytes;
+} Making;
+
+/* The subtransaction that is about to begin, in whose callback we are. */
+static SubTransactionId starting = InvalidSubTransactionId;
+
 /*
- * A value through its type's output function.  That may be anybody's code: an
- * error of it must not become the statement's, so it is swallowed, and the
- * value recorded as one that could not be taken down.  A cancel waits until we
- * are through.
+ * A subtransaction is about to begin; Invalid: it has begun.  Until then no other can
+ * begin, so no code of others can run.
+ */
+void
+steno_params_starting(SubTransactionId subid)
+{
+	starting = subid;
+}
+
+/* Whether a subtransaction can be had now, and what runs in it would not be cancelled at once. */
+static bool
+can_begin_subtransaction(void)
+{
+	return IsTransactionState() && !IsInParallelMode() && !IsParallelWorker() && CritSectionCount == 0 &&
+		!(starting != InvalidSubTransactionId && starting == GetCurrentSubTransactionId()) &&
+		!proc_exit_inprogress && !QueryCancelPending && !ProcDiePending;
+}
+
+/*
+ * The error that code has raised which we have called.  Should there be no memory for
+ * it, what we do ends here.
+ */
+STENO_COLD static ErrorData *
+take_error(MemoryContext context)
+{
+	ErrorData  *edata;
+
+	steno_my.paused = false;
+	MemoryContextSwitchTo(context);
+	edata = CopyErrorData();
+	FlushErrorState();
+	steno_my.paused = true;
+	return edata;
+}
+
+/* Keep a cancel, which code that we have called has served, for the statement. */
+STENO_COLD static void
+cancel_again(bool had_timeout)
+{
+	int			i;
+
+	/* the server tells a timeout from a user's request by the alarm that has rung */
+	if (had_timeout && !get_timeout_active(STATEMENT_TIMEOUT))
+	{
+		HOLD_INTERRUPTS();
+		enable_timeout_after(STATEMENT_TIMEOUT, 1);
+		for (i = 0; i < 1000 && !get_timeout_indicator(STATEMENT_TIMEOUT, false); i++)
+			pg_usleep(1000L);
+		RESUME_INTERRUPTS();
+	}
+	QueryCancelPending = true;
+	InterruptPending = true;
+	steno_my.start_mask |= STENO_START_CANCELLED;
+}
+
+/*
+ * Code that we have called has failed.  That is no failure of the statement, but for
+ * cancels; damaged data is the administrator's business in any case.
+ */
+STENO_COLD static void
+swallow(ErrorData *edata, bool had_timeout)
+{
+	if (edata->sqlerrcode == ERRCODE_QUERY_CANCELED && edata->funcname &&
+		strcmp(edata->funcname, "ProcessInterrupts") == 0)
+		cancel_again(had_timeout);
+	else if (edata->sqlerrcode == ERRCODE_DATA_CORRUPTED || edata->sqlerrcode == ERRCODE_INDEX_CORRUPTED)
+		ereport(LOG,
+				(errcode(edata->sqlerrcode),
+				 errmsg("pg_steno could not record a parameter: %s", edata->message)));
+	FreeErrorData(edata);
+}
+
+static void
+make(Making *m)
+{
+	if (m->output == NULL)
+		m->bytes = pg_detoast_datum_packed((struct varlena *) DatumGetPointer(m->value));
+	else
+		m->text = OutputFunctionCall(&m->output->function, m->value);
+}
+
+/*
+ * Make a value with code that leaves nothing but memory when it fails.  Statements
+ * of it are not ours to record, nor is what it raises.
  */
 STENO_COLD static bool
-output_text(Oid type, Datum value, StenoParam *p)
+make_plainly(Making *m)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
 	volatile bool ok = false;
 
 	steno_my.scratch_used = true;
 	HOLD_INTERRUPTS();
-	steno_my.paused = true;		/* statements of the function are not ours to record */
+	steno_my.paused = true;
 	PG_TRY();
 	{
-		Output	   *o = find_output(type);
-		char	   *text = OutputFunctionCall(&o->function, value);
-
-		p->data = (uint8 *) text;
-		p->len = strlen(text);
-		p->prefixed = true;
-		ok = !(o->varlena && too_long(p->len));
+		if (m->output && !m->output->valid)
+			look_up_output(m->output);
+		if (m->output == NULL || m->output->reach == REACH_MEMORY)
+		{
+			make(m);
+			ok = true;
+		}
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
+		ErrorData  *edata = take_error(context);
+
+		if (m->output)
+			m->output->valid = false;
+		swallow(edata, false);
 	}
 	PG_END_TRY();
 	steno_my.paused = false;
-	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
+	/* an error has set them to zero */
+	InterruptHoldoffCount = holdoff;
+	QueryCancelHoldoffCount = cancel_holdoff;
 	return ok;
+}
+
+/*
+ * Make a value with code that may do anything, in a subtransaction.  What others'
+ * code does there is undone: the statement has not asked for it.  Its locks can
+ * be waited for, so it can be cancelled.
+ */
+STENO_COLD static bool
+make_guarded(Making *m)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	bool		had_timeout = get_timeout_active(STATEMENT_TIMEOUT);
+	volatile bool begun = false;
+	volatile bool ok = false;
+
+	steno_my.scratch_used = true;
+	steno_my.paused = true;
+	PG_TRY();
+	{
+		BeginInternalSubTransaction(NULL);
+		begun = true;
+		MemoryContextSwitchTo(context);
+		if (m->output && !m->output->valid)
+			look_up_output(m->output);
+		make(m);
+		MemoryContextSwitchTo(context);
+		if (m->text)			/* a function may leave us in memory of its own, which goes now */
+			m->text = pstrdup(m->text);
+		if (m->output && m->output->reach == REACH_ANYTHING)
+			RollbackAndReleaseCurrentSubTransaction();
+		else
+			ReleaseCurrentSubTransaction();
+		begun = false;
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		if (!begun)
+		{
+			steno_my.paused = false;
+			PG_RE_THROW();
+		}
+		edata = take_error(context);
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (m->output)
+			m->output->valid = false;
+		swallow(edata, had_timeout);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	steno_my.paused = false;
+	InterruptHoldoffCount = holdoff;
+	QueryCancelHoldoffCount = cancel_holdoff;
+	return ok;
+}
+
+/*
+ * A value through its type's output function.  That may be anybody's code: an
+ * error of it must not become the statement's, so it is swallowed, and the
+ * value recorded as one that could not be taken down.
+ */
+STENO_COLD static bool
+output_text(Oid type, Datum value, StenoParam *p)
+{
+	Making		m = {.output = find_output(type), .value = value};
+	Output	   *o = m.output;
+	bool		possible = can_begin_subtransaction();
+	bool		guard;
+
+	if (!o->valid)				/* it is to be looked up in catalogs */
+		guard = possible || type >= FirstNormalObjectId;
+	else
+		guard = o->reach > REACH_MEMORY ||
+			(o->varlena && VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(value)));
+	if (guard ? !possible || !make_guarded(&m) : !make_plainly(&m))
+		return false;
+	p->data = (uint8 *) m.text;
+	p->len = strlen(m.text);
+	p->prefixed = true;
+	return !(o->varlena && too_long(p->len));
 }
 
 /* Likewise for a value that is compressed or stored elsewhere. */
 STENO_COLD static struct varlena *
 detoast(struct varlena *v)
 {
-	MemoryContext context = CurrentMemoryContext;
-	uint32		holdoff = InterruptHoldoffCount;
-	struct varlena *volatile result = NULL;
+	Making		m = {.value = PointerGetDatum(v)};
 
-	steno_my.scratch_used = true;
-	HOLD_INTERRUPTS();
-	PG_TRY();
-	{
-		result = pg_detoast_datum_packed(v);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
-	return result;
+	if (!VARATT_IS_EXTERNAL_ONDISK(v))
+		return make_plainly(&m) ? m.bytes : NULL;
+	return can_begin_subtransaction() && make_guarded(&m) ? m.bytes : NULL;
 }
 
 static inline void

@@ -491,6 +491,8 @@ stage(StenoOpen *o)
 		o->staged = true;
 	else
 		stage_anew(o);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+		steno_delivery_cancel_query(o);
 }
 
 /* What the record of its end will say, but for the end, when it starts. */

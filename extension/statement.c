@@ -67,7 +67,7 @@ steno_note_raised(void *arg)
 	MemoryContext old;
 	ErrorData  *edata;
 
-	if (arg != steno_my.level || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
+	if (arg != steno_my.level || steno_my.paused || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
 		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING)
 		return;
 	forget_raised();
@@ -740,6 +740,9 @@ steno_statement_fatal(const ErrorData *edata)
 
 	while (steno_my.level)
 		record_failed(steno_my.level, edata, false);
+	/* a statement starts, and somebody's code prints its parameters */
+	if (!any && steno_my.paused && steno_my.open_count > 0)
+		steno_open_fail_outside(edata, true);
 	return any;
 }
 
@@ -885,11 +888,18 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	bool		before;
 	int			i;
 
+	/* that in which a value is printed, and those of what does it, are no statement's */
+	if (steno_my.paused)
+		return;
 	switch (event)
 	{
 		case SUBXACT_EVENT_START_SUB:
 			if (steno_my.open_count > 0)
+			{
+				steno_params_starting(mine);
 				steno_open_park_all();
+				steno_params_starting(InvalidSubTransactionId);
+			}
 			steno_my.subid = mine;
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:

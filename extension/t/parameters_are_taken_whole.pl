@@ -107,7 +107,7 @@ CREATE TYPE number (INPUT = number_in, OUTPUT = number_out, LIKE = int4);
 		],
 		'statements of an output function are not recorded');
 	unlike($found[2]{params}[0] // '', qr/9/, 'a value that cannot be printed');
-	cmp_ok(value($node, 'SELECT count(*) FROM printed'), '>=', 5, 'they have run');
+	is(value($node, 'SELECT count(*) FROM printed'), 1, 'what they have done is undone, but for what the statement itself runs');
 }
 $node->stop;
 verify_ok($node, 'the trail is whole');
