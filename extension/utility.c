@@ -516,7 +516,7 @@ client_utility(UTILITY_ARGS)
 	leave_utility(&steno_top_level, statement, completion);
 }
 
-/* added: by a rule, to a client's statement. */
+/* added: a part of a client's statement, such as what a rule adds to it. */
 static void
 nested_utility(bool added, UTILITY_ARGS)
 {
@@ -556,12 +556,18 @@ process_utility(UTILITY_ARGS)
 
 	steno_ring_prefetch(&steno_my.producer, 3);
 	recording = steno_recording();
-	/* subcommands, such as those of CREATE SCHEMA, are the statement itself */
+	/* subcommands, such as those of CREATE SCHEMA, are the statement itself, but for GRANT */
 	if (!recording || context == PROCESS_UTILITY_SUBCOMMAND)
 	{
-		if (recording && steno_my.level && steno_my.level->utility)
-			steno_utility_queries(steno_my.level, steno_class_of_utility(plan->utilityStmt));
-		call_utility(UTILITY_PASS);
+		int			class = steno_class_of_utility(plan->utilityStmt);
+		StenoLevel *outer = recording && steno_my.level && steno_my.level->utility ? steno_my.level : NULL;
+
+		if (outer)
+			steno_utility_queries(outer, class);
+		if (outer && class == STENO_CLASS_ROLE && outer->utility->class != STENO_CLASS_ROLE)
+			nested_utility(true, UTILITY_PASS);
+		else
+			call_utility(UTILITY_PASS);
 		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
 			steno_settings_record();	/* recording may have been switched on */
 	}

@@ -99,12 +99,17 @@ foreach my $case (
 	  q{SET steno.log = 'write'}, 'COPY (DELETE FROM t RETURNING a) TO STDOUT', 'COPY t TO STDOUT';
 	$c->quit;
 	is_deeply(
-		[ map { $_->{text} } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'also', text => qr/^C/) ],
+		[ map { $_->{text} } grep { !$_->{depth} } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'also', text => qr/^C/) ],
 		[
 			'CREATE SCHEMA s2 CREATE TABLE t (a int) GRANT SELECT ON t TO r', 'CREATE TABLE copied AS SELECT a FROM t',
 			'COPY (DELETE FROM t RETURNING a) TO STDOUT'
 		],
 		'statements that are about another class, too');
+	my ($grant) = grep { $_->{depth} } statements($node, application => 'also', text => qr/^C/);
+	is_deeply(
+		[ @$grant{qw(class command statement)}, $grant->{objects} ],
+		[ 'role', 'GRANT', 3, [ { name => 's2.t', type => 'table', action => 'alter' } ] ],
+		'GRANT in CREATE SCHEMA has a record of its own');
 }
 
 # For a database.

@@ -25,3 +25,7 @@ DROP TABLE t;
 DROP ROLE role_a, role_b;
 DROP USER role_d;
 DROP ROLE IF EXISTS role_missing;
+CREATE ROLE role_of_schema;
+CREATE SCHEMA with_grant CREATE TABLE granted (a int) GRANT SELECT ON granted TO role_of_schema;
+DROP SCHEMA with_grant CASCADE;
+DROP ROLE role_of_schema;
