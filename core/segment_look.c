@@ -31,7 +31,7 @@ steno_trail_is_of_other(const char *trail, uint32_t streams, uint64_t system_ide
 		if (!steno_segment_find_last(&stream, UINT64_MAX, &last, &error) || last == 0)
 			continue;
 		steno_segment_path(path, size, stream.directory, last);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		if (fd < 0)
 			continue;
 		found = steno_read_at(fd, bytes, sizeof(bytes), 0) &&
@@ -173,7 +173,7 @@ steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
 
 	steno_stream_folder(directory, sizeof(directory), trail, stream);
 	steno_segment_path(path, sizeof(path), directory, segment);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return false;
 	has = fstat(fd, &st) == 0 &&

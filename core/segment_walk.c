@@ -341,7 +341,7 @@ steno_segment_walk(const StenoStream *stream, uint64_t segment, StenoWalk *w,
 	memset(w, 0, sizeof(*w));
 	memset(h, 0, sizeof(*h));
 	steno_segment_path(path, sizeof(path), stream->directory, segment);
-	w->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	w->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (w->fd < 0)
 	{
 		steno_failed(error, errno, "could not open segment", path);

@@ -52,6 +52,9 @@ those of "steno cat". A signal such as that of Ctrl-C ends --follow.`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until"); err != nil {
+				return err
+			}
 			if opts.Since != "" && !cmd.Flags().Changed("lines") {
 				opts.Lines = -1
 			}

@@ -23,3 +23,14 @@ func CheckFormat(format string) error {
 func AddPGConfig(flags *pflag.FlagSet, to *string) {
 	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
 }
+
+// RefuseEmpty refuses flags that were given without a value: a variable of a script
+// that is empty must not mean everything.
+func RefuseEmpty(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return Usagef("--%s has no value", name)
+		}
+	}
+	return nil
+}

@@ -32,8 +32,9 @@ func LoadKeys(paths []string) (Keys, error) {
 			}
 			files = nil
 			for _, e := range entries {
-				if strings.HasSuffix(e.Name(), PublicSuffix) {
-					files = append(files, filepath.Join(path, e.Name()))
+				name := filepath.Join(path, e.Name())
+				if info, err := os.Stat(name); strings.HasSuffix(name, PublicSuffix) && (err != nil || info.Mode().IsRegular()) {
+					files = append(files, name)
 				}
 			}
 			if len(files) == 0 {

@@ -95,7 +95,7 @@ func ParseDeletion(r *Record) (d Deletion, ok bool) {
 // directory, in the order of the streams. The trail's file "retention" says in
 // which blocks they are; only what the blocks say counts.
 func DeletionsIn(path string, keys *Keys) []Deletion {
-	file, err := os.Open(filepath.Join(path, retentionFile))
+	file, err := OpenFile(filepath.Join(path, retentionFile))
 	if err != nil {
 		return nil
 	}

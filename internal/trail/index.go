@@ -2,7 +2,6 @@ package trail
 
 import (
 	"math"
-	"os"
 	"slices"
 	"sync"
 )
@@ -73,7 +72,7 @@ func (s *SegmentIndex) refs() ([]BlockRef, error) {
 	if s.Blocks == 0 {
 		return nil, nil
 	}
-	f, err := os.Open(s.Segment.Path)
+	f, err := OpenFile(s.Segment.Path)
 	if err != nil {
 		return nil, s.Segment.gone(err)
 	}

@@ -192,7 +192,7 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 			return nil
 		}
 	}
-	file, err := os.Open(seg.Path)
+	file, err := OpenFile(seg.Path)
 	if err != nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -216,7 +217,7 @@ func (seg *Segment) Foreign() bool {
 	if strings.HasSuffix(seg.Path, segmentSuffix) {
 		return false
 	}
-	f, err := os.Open(seg.Path)
+	f, err := OpenFile(seg.Path)
 	if err != nil {
 		return false
 	}
@@ -259,7 +260,11 @@ func openSegment(path string, s *Stream) *Segment { return openSegmentAgain(path
 // for again.
 func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	seg := &Segment{Path: path, Stream: s}
-	f, err := os.Open(path)
+	f, err := OpenFile(path)
+	if errors.Is(err, errNotRegular) {
+		seg.Err = &CorruptionError{File: path, Reason: errNotRegular.Error()}
+		return seg
+	}
 	if err != nil {
 		seg.Err = seg.gone(err)
 		return seg
@@ -268,10 +273,6 @@ func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	info, err := f.Stat()
 	if err != nil {
 		seg.Err = err
-		return seg
-	}
-	if !info.Mode().IsRegular() {
-		seg.Err = &CorruptionError{File: path, Reason: "not a regular file"}
 		return seg
 	}
 	seg.Size = info.Size()
@@ -344,7 +345,7 @@ func (r *BlockRef) Length() int64 { return BlockHeaderSize + int64(r.Stored) }
 func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	if seg.Err != nil && seg.damaged == nil {
 		errs = []error{seg.Err}
-	} else if f, err := os.Open(seg.Path); err != nil {
+	} else if f, err := OpenFile(seg.Path); err != nil {
 		errs = []error{seg.gone(err)}
 	} else {
 		defer f.Close()
@@ -605,6 +606,26 @@ func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
 	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }
 
+// OpenFile opens a file of a trail for reading. A FIFO in its place does not hold it
+// up, and is refused, as are devices.
+func OpenFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+var errNotRegular = errors.New("not a regular file")
+
 // Files keeps the most recently read segments open. It may be used by many
 // goroutines.
 type Files struct {
@@ -630,7 +651,7 @@ func (fs *Files) acquire(path string) (*openFile, error) {
 			return o, nil
 		}
 	}
-	f, err := os.Open(path)
+	f, err := OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

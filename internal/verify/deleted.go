@@ -24,6 +24,25 @@ type hole struct {
 	first, last uint64
 }
 
+// deletionRecord is a deletion record: which stream it is about, and where it stands.
+type deletionRecord struct {
+	of    home
+	what  trail.Deletion
+	seals *sealState
+	block uint64
+}
+
+// sealedDeletions are the deletions from a stream whose records are under a seal that was
+// checked. Anybody who has the files could have written others.
+func (v *verifier) sealedDeletions(of home) (all []trail.Deletion) {
+	for i := range v.records {
+		if r := &v.records[i]; r.of == of && r.seals.last != nil && r.seals.last.Block >= r.block {
+			all = append(all, r.what)
+		}
+	}
+	return all
+}
+
 // Deleted is what went by policy from one stream.
 type Deleted struct {
 	Stream       uint32 `json:"stream"`
@@ -84,6 +103,9 @@ func (v *verifier) settleDeletions() {
 			}
 		}
 	}
+	if len(v.keys) > 0 && v.report.UnreadBlocks == 0 { // else the seals are not checked either
+		v.unsealedDeletions()
+	}
 	for _, s := range v.trail.Streams {
 		all := v.deletions[homeOf(s)]
 		if len(all) == 0 {
@@ -107,6 +129,22 @@ func (v *verifier) settleDeletions() {
 		}
 		if missing.Missing > 0 {
 			v.damage(s.Path, nil, "%d of the segments %d to %d had gone before the server deleted them by policy", missing.Missing, missing.SinceSegment, missing.LastSegment)
+		}
+	}
+}
+
+// unsealedDeletions tells which segments are missing, and deleted by policy only as
+// records say that no seal covers.
+func (v *verifier) unsealedDeletions() {
+	for _, h := range v.holes {
+		at := homeOf(h.stream)
+		told := uncovered(h.first, h.last, v.deletions[at])
+		for _, m := range uncovered(h.first, h.last, v.sealedDeletions(at)) {
+			if slices.Contains(told, m) {
+				continue // as damage
+			}
+			v.unreadable(h.stream.Path, "segments %d to %d are missing, and the record which says that they were deleted by policy is not sealed: if the server runs, verify again after its next seal",
+				m.First, m.Last)
 		}
 	}
 }

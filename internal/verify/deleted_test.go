@@ -2,12 +2,14 @@ package verify
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -119,5 +121,30 @@ func TestSegmentsMayBeDeletedWhileTheyAreVerified(t *testing.T) {
 				t.Errorf("%s: outdated: %t", what, r.outdated)
 			}
 		}
+	}
+}
+
+// TestADeletionThatNoSealCoversExcusesNothing: anybody who has the files can write a
+// record of a deletion.
+func TestADeletionThatNoSealCoversExcusesNothing(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, s, w := fourSegments(t)
+	s.Delete(t, w, s, 1, 2)
+	for _, n := range []uint64{1, 2} {
+		os.Remove(s.SegmentPath(n))
+	}
+	tr, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Trail(context.Background(), tr, nil, Checks{Keys: seal.Keys{seal.KeyID(public): public}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Unreadable) != 1 || !strings.Contains(report.Unreadable[0].What, "segments 1 to 2 are missing, and the record which says that they were deleted by policy is not sealed") {
+		t.Errorf("got %v", report.Unreadable)
 	}
 }

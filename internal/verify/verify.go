@@ -77,6 +77,7 @@ type verifier struct {
 	partial   bool
 	holes     []hole
 	deletions map[home][]trail.Deletion
+	records   []deletionRecord
 	told      map[*trail.Segment]bool
 	gone      map[*trail.Segment]bool
 	// sealed are encrypted segments whose records could not be looked at.
@@ -408,6 +409,7 @@ func (st *state) take(j *job) {
 	for _, d := range f.deletions {
 		of := home{st.home.trail, d.Stream}
 		v.deletions[of] = append(v.deletions[of], d)
+		v.records = append(v.records, deletionRecord{of, d, st.seals, h.Number})
 	}
 	v.add(f)
 }
