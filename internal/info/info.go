@@ -460,9 +460,9 @@ func writeCounts(b *strings.Builder, title string, counts map[string]int64) {
 		return cmp.Or(cmp.Compare(counts[y], counts[x]), cmp.Compare(x, y))
 	})
 	for _, name := range names {
-		shown := render.Safe(name)
-		if shown == "" {
-			shown = "(none)"
+		shown := "(none)"
+		if name != "" {
+			shown = render.Name(name)
 		}
 		fmt.Fprintf(b, "%14s  %s\n", verify.Group(counts[name]), shown)
 	}

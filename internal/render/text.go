@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -18,7 +17,11 @@ const (
 	plainC = "\x1b[0m"
 )
 
-// textFormat makes one line a record for people.
+// textFormat makes one line a record for people. Clients choose much of what stands in
+// it: names of users, databases and applications, messages, texts. None of it can look
+// like another part of the line: names and values that are not one plain word are quoted
+// (appendName, appendValue), and " | ", which stands before the parts behind the prefix,
+// is never shown as such in a message or a text (appendBetweenBars).
 type textFormat struct {
 	clock   clock
 	color   bool
@@ -75,11 +78,11 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 		if len(r.Message) > 0 && len(r.SQLState) > 0 {
 			dst = append(dst, ' ')
 		}
-		dst = appendSafe(dst, r.Message)
+		dst = appendBetweenBars(dst, r.Message)
 		dst = f.on(dst, plainC)
 	}
 	if r.Text != nil {
-		dst = appendSafe(append(dst, " | "...), r.Text)
+		dst = appendBetweenBars(append(dst, " | "...), r.Text)
 		if r.Has(trail.FieldCut) {
 			dst = f.on(append(dst, ' '), yellow)
 			dst = append(dst, "... cut from "...)
@@ -90,8 +93,8 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.params(dst, r)
 	dst = f.objects(dst, r)
 	for name, value := range r.ExtraPairs {
-		dst = append(appendSafe(append(dst, ' '), name), '=')
-		dst = appendSafe(dst, value)
+		dst = append(appendValue(append(dst, ' '), name), '=')
+		dst = appendValue(dst, value)
 	}
 	return append(dst, '\n')
 }
@@ -101,21 +104,21 @@ func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
 	s := r.Session
 	dst = f.on(dst, cyan)
 	if user := s.Fact(trail.KeyUser); len(user) > 0 {
-		dst = appendSafe(dst, user)
+		dst = appendName(dst, user)
 	} else if kind := s.Fact(trail.KeyBackendType); len(kind) > 0 {
 		dst = appendSafe(dst, kind)
 	} else {
 		dst = append(dst, '-')
 	}
 	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
-		dst = appendSafe(append(dst, '@'), db)
+		dst = appendName(append(dst, '@'), db)
 	}
 	dst = f.on(dst, plainC)
 	if role := s.Fact(trail.KeyRole); len(role) > 0 {
-		dst = appendSafe(append(dst, " role="...), role)
+		dst = appendName(append(dst, " role="...), role)
 	}
 	if user := s.Fact(trail.KeyAppUser); len(user) > 0 {
-		dst = appendSafe(append(dst, " app_user="...), user)
+		dst = appendValue(append(dst, " app_user="...), user)
 	}
 	if context := s.Fact(trail.KeyAppContext); len(context) > 0 {
 		dst = appendQuoted(append(dst, " app_context="...), context)
@@ -156,13 +159,13 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 		dst = f.paint(dst, bold, r.Kind.String())
 		if atDoor(r.Kind) {
 			if client := r.Session.Fact(trail.KeyClient); len(client) > 0 {
-				dst = appendSafe(append(dst, " from "...), client)
+				dst = appendWord(append(dst, " from "...), client)
 			}
 			if method := r.Session.Fact(trail.KeyAuthMethod); len(method) > 0 {
 				dst = appendSafe(append(dst, " by "...), method)
 			}
 			if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 && r.Kind != trail.KindDisconnect {
-				dst = appendSafe(append(dst, " application="...), name)
+				dst = appendValue(append(dst, " application="...), name)
 			}
 		}
 	}
@@ -240,17 +243,4 @@ func (f *textFormat) params(dst []byte, r *trail.Record) []byte {
 		return true
 	})
 	return dst
-}
-
-// appendQuoted appends a value as a string of SQL.
-func appendQuoted(dst, value []byte) []byte {
-	dst = append(dst, '\'')
-	for {
-		before, after, found := bytes.Cut(value, []byte{'\''})
-		dst = appendSafe(dst, before)
-		if !found {
-			return append(dst, '\'')
-		}
-		dst, value = append(dst, "''"...), after
-	}
 }

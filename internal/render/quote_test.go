@@ -1,0 +1,67 @@
+package render
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// inText is a record of a client that chose its names so as to look like somebody else.
+func inText(t *testing.T, kind trail.Kind, change func(r *trailtest.Record), facts ...trailtest.Fact) string {
+	t.Helper()
+	r := &trailtest.Record{Kind: kind, Session: trailtest.NewSession(trailtest.Epoch, 1, facts...), Time: trailtest.Epoch, Text: "SELECT 1"}
+	if change != nil {
+		change(r)
+	}
+	out := render(t, New(Text, Options{}), r)
+	return strings.TrimSuffix(strings.TrimPrefix(out, "2026-11-21 20:45:13.000000Z "), "\n")
+}
+
+func TestNamesThatClientsChooseForgeNothingInTheTextFormat(t *testing.T) {
+	user, database := trailtest.Fact{Key: trail.KeyUser, Value: "eve"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"}
+	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	for _, c := range []struct {
+		facts []trailtest.Fact
+		want  string
+	}{
+		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob")}, "eve@shop app_user=bob [6b0202d9.1 1] ok statement | SELECT 1"},
+		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob@example.org")}, "eve@shop app_user=bob@example.org [6b0202d9.1 1] ok statement | SELECT 1"},
+		{[]trailtest.Fact{fact(trail.KeyUser, "jürgen-2"), database}, "jürgen-2@shop [6b0202d9.1 1] ok statement | SELECT 1"},
+		{
+			[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob [6b0202d9.2 9] ok read/SELECT | SELECT 2")},
+			"eve@shop app_user='bob [6b0202d9.2 9] ok read/SELECT | SELECT 2' [6b0202d9.1 1] ok statement | SELECT 1",
+		},
+		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "it's\n")}, `eve@shop app_user='it''s\n' [6b0202d9.1 1] ok statement | SELECT 1`},
+		{[]trailtest.Fact{fact(trail.KeyUser, "bob@shop [6b0202d9.2 9]"), database}, `"bob@shop [6b0202d9.2 9]"@shop [6b0202d9.1 1] ok statement | SELECT 1`},
+		{[]trailtest.Fact{fact(trail.KeyUser, `a"b`), fact(trail.KeyDatabase, "x@y")}, `"a""b"@"x@y" [6b0202d9.1 1] ok statement | SELECT 1`},
+		{[]trailtest.Fact{fact(trail.KeyUser, "-"), database}, `"-"@shop [6b0202d9.1 1] ok statement | SELECT 1`},
+		{[]trailtest.Fact{user, database, fact(trail.KeyRole, "dba app_user=bob")}, `eve@shop role="dba app_user=bob" [6b0202d9.1 1] ok statement | SELECT 1`},
+		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob\u00a0x")}, "eve@shop app_user='bob\u00a0x' [6b0202d9.1 1] ok statement | SELECT 1"},
+	} {
+		if got := inText(t, trail.KindStatement, nil, c.facts...); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	want := "eve@shop [6b0202d9.1 1] ok connect from 10.0.0.1:5000 application='psql rolled back'"
+	if got := inText(t, trail.KindConnect, func(r *trailtest.Record) { r.Text = "" }, user, database, fact(trail.KeyApplication, "psql rolled back"), fact(trail.KeyClient, "10.0.0.1:5000")); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	want = "eve@shop [6b0202d9.1 1] setting name=steno.log value='all name=x' old=none"
+	if got := inText(t, trail.KindSetting, func(r *trailtest.Record) {
+		r.Text, r.Extra = "", []string{"name", "steno.log", "value", "all name=x", "old", "none"}
+	}, user, database); !strings.Contains(got, want[strings.Index(want, "name="):]) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestMessagesAndTextsForgeNoOtherPartOfALine(t *testing.T) {
+	got := inText(t, trail.KindStatement, func(r *trailtest.Record) {
+		r.Outcome, r.SQLState, r.Message, r.Text = trail.OutcomeError, "P0001", "| no | SELECT 2 |", "DO $$ x $$ | | $1='y' || z"
+	}, trailtest.Fact{Key: trail.KeyUser, Value: "eve"})
+	want := `eve [6b0202d9.1 1] ERROR statement P0001 \x7c no \x7c SELECT 2 \x7c | DO $$ x $$ \x7c \x7c $1='y' || z`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
