@@ -84,7 +84,8 @@ func newCmdAdvance(f *cmdutil.Factory) *cobra.Command {
 
   STREAM/SEGMENT/BLOCK   the stream has been read up to this block; others stay as they are
   STREAM/SEGMENT         the same, up to this segment
-  MOMENT                 all that ended before it has been read; as "steno cat --since" has it
+  MOMENT                 all that ended before it has been read; as "steno cat --since" has it.
+                         One that is not over, or behind all that is in the trail, needs --force
   end                    all that is in the trail now: only with --force, because a reader that has
                          finished has not read what came since
 
@@ -103,7 +104,7 @@ this is meant; a lost slot then goes on with what is left.`,
 		},
 	}
 	cmd.Flags().StringVar(&opts.To, "to", "", "`position` that the slot gets: that of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a moment")
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "go backwards, to the end now, or on from what is left of what the slot wanted")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "go backwards, to the end now, to a moment that is not over, or on from what is left of what the slot wanted")
 	return cmd
 }
 
@@ -126,7 +127,7 @@ nothing twice.`,
 				return err
 			}
 			var words []string
-			for _, p := range ends(t) {
+			for _, p := range each(t, end) {
 				words = append(words, fmt.Sprintf("%d/%d/%d", p.Stream, p.Segment, p.Block))
 			}
 			if len(words) == 0 {
@@ -248,6 +249,9 @@ func (o *Options) exists(folder *private.Dir) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// micros is a time as the trail has it: microseconds since 2000-01-01 UTC.
+func micros(t time.Time) int64 { return (t.Unix()-946684800)*1e6 + int64(t.Nanosecond()/1000) }
+
 func create(opts *Options) error {
 	from := start
 	switch opts.From {
@@ -261,7 +265,7 @@ func create(opts *Options) error {
 		if opts.exists(folder) {
 			return fmt.Errorf("slot %q exists already", opts.Name)
 		}
-		s := &Slot{Name: opts.Name, Created: (opts.Now.Unix()-946684800)*1e6 + int64(opts.Now.Nanosecond()/1000)}
+		s := &Slot{Name: opts.Name, Created: micros(opts.Now)}
 		for _, stream := range t.Streams {
 			if p, ok := from(stream); ok {
 				s.set(p)

@@ -1,12 +1,14 @@
 package slot
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -46,20 +48,27 @@ func end(s *trail.Stream) (p Position, ok bool) {
 }
 
 // at is the first block of a stream, from a position on, that has a record that
-// ended at a time or later: all blocks before it ended earlier.
-func at(s *trail.Stream, from Position, when int64) (p Position, ok bool) {
+// ended at a time or later: all blocks before it ended earlier. Of what cannot be read
+// nobody knows that. found is false when there is none: the position is the end then.
+func at(s *trail.Stream, from Position, when int64) (p Position, found bool, err error) {
 	for _, seg := range s.Segments {
 		if seg.Number < from.Segment {
 			continue
 		}
-		refs, _ := seg.Index()
+		refs, errs := seg.Index()
 		for i := range refs {
 			if refs[i].LastEnd >= when && refs[i].Number >= from.Block {
-				return Position{s.Number, seg.Number, refs[i].Number}, true
+				return Position{s.Number, seg.Number, refs[i].Number}, true, nil
+			}
+		}
+		for _, err := range errs {
+			if torn := (*trail.TornError)(nil); !errors.As(err, &torn) || !torn.Last {
+				return p, false, err
 			}
 		}
 	}
-	return end(s)
+	p, _ = end(s)
+	return p, false, nil
 }
 
 // before says whether p comes before q in their stream.
@@ -76,13 +85,13 @@ func parseTarget(to string, now time.Time) (target, error) {
 	case "":
 		return nil, cmdutil.Usagef("say with --to how far: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
 	case "start":
-		return each(func(s *trail.Stream, _ Position, _ bool) (Position, bool) { return start(s) }), nil
+		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) { return each(t, start), nil }, nil
 	case "end":
 		return func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
 			if !force {
 				return nil, cmdutil.Usagef("the end now may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end now")
 			}
-			return ends(t), nil
+			return each(t, end), nil
 		}, nil
 	}
 	if places, ok := parsePlaces(to); ok {
@@ -102,12 +111,45 @@ func parseTarget(to string, now time.Time) (target, error) {
 	if err != nil {
 		return nil, cmdutil.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a moment such as 2026-11-21T20:45:13Z or 10m", to)
 	}
-	return each(func(s *trail.Stream, wanted Position, force bool) (Position, bool) {
-		if force {
-			wanted = Position{s.Number, 1, 1}
+	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
+		return moment(t, slot, when, when >= micros(now), force)
+	}, nil
+}
+
+// moment makes positions of a moment. One up to which the trail has not got yet is its
+// end: what was written since the reader finished would be acknowledged unread.
+func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Position, err error) {
+	atEnd, moves := true, false
+	for _, s := range t.Streams {
+		if len(s.Segments) == 0 {
+			continue
 		}
-		return at(s, wanted, when)
-	}), nil
+		wanted := slot.wants(s.Number)
+		from := wanted
+		if force {
+			from = Position{s.Number, 1, 1}
+		}
+		p, found, err := at(s, from, when)
+		if err != nil && !force {
+			return nil, fmt.Errorf("%w; use --force to go on behind it", err)
+		}
+		if err != nil {
+			p, _ = end(s)
+		}
+		atEnd = atEnd && !found
+		moves = moves || p != wanted
+		all = append(all, p)
+	}
+	if force || !moves {
+		return all, nil
+	}
+	if ahead {
+		return nil, cmdutil.Usagef("%s is not over yet: no reader can have read all that ended before it; use the position that \"steno slot end\" printed before it began, or --force", render.Time(when))
+	}
+	if atEnd {
+		return nil, cmdutil.Usagef("the trail has nothing that ended at %s or later, so that would be its end, which may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end", render.Time(when))
+	}
+	return all, nil
 }
 
 // parsePlaces reads positions with commas between them.
@@ -122,27 +164,14 @@ func parsePlaces(s string) (all []Position, ok bool) {
 	return all, true
 }
 
-// ends are the ends of all streams.
-func ends(t *trail.Trail) (all []Position) {
+// each is a position in each stream that has one.
+func each(t *trail.Trail, f func(s *trail.Stream) (Position, bool)) (all []Position) {
 	for _, s := range t.Streams {
-		if p, ok := end(s); ok {
+		if p, ok := f(s); ok {
 			all = append(all, p)
 		}
 	}
 	return all
-}
-
-// each makes a target of a position in each stream.
-func each(f func(s *trail.Stream, wanted Position, force bool) (Position, bool)) target {
-	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
-		var all []Position
-		for _, s := range t.Streams {
-			if p, ok := f(s, slot.wants(s.Number), force); ok {
-				all = append(all, p)
-			}
-		}
-		return all, nil
-	}
 }
 
 // place checks a position that was named; without a block it is the segment's

@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/private"
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -109,7 +110,6 @@ func TestSlotsAdvance(t *testing.T) {
 		"1/3/7":       {{0, 1, 1}, {1, 3, 7}},
 		moment(3):     {{0, 2, 4}, {1, 1, 1}},
 		moment(11):    {{0, 3, 7}, {1, 3, 6}},
-		moment(99):    {{0, 3, 7}, {1, 3, 7}},
 	} {
 		dir := writeTrail(t)
 		run(t, "create", "a", dir)
@@ -119,6 +119,48 @@ func TestSlotsAdvance(t *testing.T) {
 		if got := positions(t, dir, "a"); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", to, got)
 		}
+	}
+}
+
+func TestMomentsAcknowledgeNothingThatMayBeUnread(t *testing.T) {
+	dir := writeTrail(t)
+	run(t, "create", "a", dir)
+	start := positions(t, dir, "a")
+	// a moment behind all that is there is the end: who knows whether it was read?
+	beyond := render.Time(trailtest.Epoch + 99*second)
+	for to, want := range map[string]string{
+		beyond: "the trail has nothing that ended at", "now": "is not over yet", "0s": "is not over yet", "9999-01-01": "is not over yet",
+	} {
+		if _, err := run(t, "advance", "a", dir, "--to", to); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", to, err)
+		}
+		if got := positions(t, dir, "a"); !slices.Equal(got, start) {
+			t.Errorf("%s: %v", to, got)
+		}
+	}
+	if _, err := run(t, "advance", "a", dir, "--to", beyond, "--force"); err != nil {
+		t.Error(err)
+	}
+	if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 3, 7}, {1, 3, 7}}) {
+		t.Errorf("forced: %v", got)
+	}
+	if _, err := run(t, "advance", "a", dir, "--to", beyond); err != nil {
+		t.Errorf("a slot that is there already: %v", err)
+	}
+}
+
+func TestMomentsDoNotPassWhatCannotBeRead(t *testing.T) {
+	dir := writeTrail(t)
+	run(t, "create", "a", dir)
+	if err := os.WriteFile(filepath.Join(dir, "0", "0000000002.steno"), bytes.Repeat([]byte("x"), 500), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := render.Time(trailtest.Epoch + 11*second)
+	if _, err := run(t, "advance", "a", dir, "--to", to); err == nil || !strings.Contains(err.Error(), "0000000002.steno") {
+		t.Errorf("%v", err)
+	}
+	if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 1, 1}, {1, 1, 1}}) {
+		t.Errorf("moved to %v", got)
 	}
 }
 
