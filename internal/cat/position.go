@@ -56,7 +56,7 @@ func (o *PositionFlags) blocks(t *trail.Trail) (func(*trail.BlockRef) bool, erro
 	if o.Slot == "" && o.Before == "" {
 		return nil, nil
 	}
-	if !t.Whole {
+	if !t.Whole || t.Path == "" {
 		return nil, cmdutil.Usagef("--slot and --before go with one trail")
 	}
 	from := func(uint32) uint64 { return 0 }

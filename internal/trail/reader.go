@@ -42,6 +42,10 @@ type Stream struct {
 	Number   uint32
 	Path     string
 	Segments []*Segment // by number
+	// Whole says that the folder was listed, so that a segment that is not there is
+	// missing; Trail is the trail directory that it was found in, if it was.
+	Whole bool
+	Trail string
 
 	keys *Keys
 }
@@ -120,7 +124,7 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { _, ok := parseSegmentName(e.Name()); return ok }) {
-		s := &Stream{Path: path, keys: keys}
+		s := &Stream{Path: path, Whole: true, keys: keys}
 		s.Number, _ = parseStreamName(filepath.Base(path))
 		t.addSegments(s, entries)
 		return t, nil
@@ -144,7 +148,7 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 			t.Errors = append(t.Errors, err)
 			continue
 		}
-		t.addSegments(&Stream{Number: number, Path: p, keys: keys}, inside)
+		t.addSegments(&Stream{Number: number, Path: p, Whole: true, Trail: path, keys: keys}, inside)
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int { return cmp.Compare(a.Number, b.Number) })
 	return t, nil
@@ -227,19 +231,58 @@ func (seg *Segment) Foreign() bool {
 	return err == nil && string(b) != segmentMagic && w.resync(0, 0) == seg.Size
 }
 
-// Join makes one trail of several, for commands that take several arguments.
+// Join makes one trail of several, for commands that take several arguments. What is
+// named more than once, whatever its paths, is in it once.
 func Join(trails ...*Trail) *Trail {
 	if len(trails) == 1 {
 		return trails[0]
 	}
-	all := &Trail{keys: trails[0].keys}
+	folders, files := map[string]bool{}, map[string]bool{}
+	twice := map[*Stream]bool{}
+	for _, ofTrail := range []bool{true, false} { // of a stream that was named, too, the trail's counts
+		for _, t := range trails {
+			for _, s := range t.Streams {
+				if path := realPath(s.Path); s.Whole && (s.Trail != "") == ofTrail {
+					twice[s] = folders[path]
+					folders[path] = true
+				}
+			}
+		}
+	}
 	for _, t := range trails {
-		all.Streams = append(all.Streams, t.Streams...)
-		all.Foreign = append(all.Foreign, t.Foreign...)
-		all.Errors = append(all.Errors, t.Errors...)
+		for _, s := range t.Streams {
+			if !s.Whole {
+				path := realPath(s.Segments[0].Path)
+				twice[s] = files[path] || folders[filepath.Dir(path)]
+				files[path] = true
+			}
+		}
+	}
+	all := &Trail{keys: trails[0].keys}
+	known := map[string]bool{}
+	for _, t := range trails {
+		all.Streams = append(all.Streams, slices.DeleteFunc(t.Streams, func(s *Stream) bool { return twice[s] })...)
 		all.Whole = all.Whole || t.Whole
+		if path := realPath(t.Path); !known[path] {
+			known[path] = true
+			all.Foreign = append(all.Foreign, t.Foreign...)
+			all.Errors = append(all.Errors, t.Errors...)
+			all.Path = t.Path
+		}
+	}
+	if len(known) > 1 {
+		all.Path = ""
 	}
 	return all
+}
+
+// realPath is a path without links, as far as they can be followed.
+func realPath(path string) string {
+	path = absolute(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 // Size is the size of all segments in bytes.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -181,19 +180,17 @@ func (v *verifier) files() {
 	for _, path := range v.trail.Foreign {
 		v.warning(path, nil, "does not belong to a trail")
 	}
-	for i, s := range v.trail.Streams {
-		if v.trail.Whole && s.Path != v.trail.Path && filepath.Dir(s.Path) == v.trail.Path {
-			next := uint32(0)
-			if i > 0 && filepath.Dir(v.trail.Streams[i-1].Path) == v.trail.Path {
-				next = v.trail.Streams[i-1].Number + 1
-			}
+	next := map[string]uint32{} // stream of each trail
+	for _, s := range v.trail.Streams {
+		if s.Trail != "" {
 			// The server makes the folders of all its writers.
-			switch {
+			switch next := next[s.Trail]; {
 			case s.Number == next+1:
-				v.damage(v.trail.Path, nil, "stream %d is missing", next)
+				v.damage(s.Trail, nil, "stream %d is missing", next)
 			case s.Number > next:
-				v.damage(v.trail.Path, nil, "streams %d to %d are missing", next, s.Number-1)
+				v.damage(s.Trail, nil, "streams %d to %d are missing", next, s.Number-1)
 			}
+			next[s.Trail] = s.Number + 1
 		}
 		v.report.Streams++
 		v.report.Segments += len(s.Segments)
@@ -287,7 +284,7 @@ type state struct {
 func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	v := st.v
 	refs, errs := seg.Index()
-	if v.trail.Whole {
+	if st.stream.Whole {
 		expected := uint64(1)
 		if st.before != nil {
 			expected = st.before.Number + 1
@@ -315,7 +312,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	if h.Number != seg.Number {
 		v.damage(seg.Path, at(32), "header says that this is segment %d", h.Number)
 	}
-	if v.trail.Whole && h.Stream != st.stream.Number {
+	if st.stream.Whole && h.Stream != st.stream.Number {
 		v.damage(seg.Path, at(24), "header says that this is stream %d", h.Stream)
 	}
 	if v.systemID == nil {
