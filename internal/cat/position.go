@@ -1,6 +1,9 @@
 package cat
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +39,72 @@ func ParsePosition(s string) (p Position, ok bool) {
 	return p, ok
 }
 
+// ParsePositions reads positions with commas between them, at most one in each stream.
+func ParsePositions(s string) (all []Position, ok bool) {
+	for _, word := range strings.Split(s, ",") {
+		p, ok := ParsePosition(word)
+		if !ok || slices.ContainsFunc(all, func(q Position) bool { return q.Stream == p.Stream }) {
+			return nil, false
+		}
+		all = append(all, p)
+	}
+	return all, true
+}
+
+// notThere says why a position is not in a trail.
+type notThere string
+
+func (e notThere) Error() string { return string(e) }
+
+// Locate checks that a position is in the trail; without a block it becomes the first
+// of its segment.
+func (p Position) Locate(t *trail.Trail) (Position, error) {
+	s := p.stream(t)
+	if s == nil || len(s.Segments) == 0 {
+		return p, notThere(fmt.Sprintf("stream %d is not in the trail", p.Stream))
+	}
+	i := slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Number == p.Segment })
+	if i < 0 {
+		return p, notThere(fmt.Sprintf("segment %d of stream %d is not there: there are %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
+	}
+	seg := s.Segments[i]
+	if seg.Err != nil {
+		return p, seg.Err
+	}
+	first := max(1, seg.Header.FirstBlock)
+	next := first
+	if refs, _ := seg.Index(); len(refs) > 0 {
+		next = refs[len(refs)-1].Number + 1
+	}
+	if p.Block == 0 {
+		p.Block = first
+	}
+	if p.Block < first || p.Block > next {
+		return p, notThere(fmt.Sprintf("block %d is not in segment %d of stream %d, which has the blocks from %d up to %d", p.Block, p.Segment, p.Stream, first, next-1))
+	}
+	return p, nil
+}
+
+func (p Position) stream(t *trail.Trail) *trail.Stream {
+	for _, s := range t.Streams {
+		if s.Number == p.Stream {
+			return s
+		}
+	}
+	return nil
+}
+
+// gone says whether a position lies in what was deleted since: its segment and its block
+// are before the first ones that are there.
+func (p Position) gone(t *trail.Trail) bool {
+	s := p.stream(t)
+	if s == nil || len(s.Segments) == 0 {
+		return false
+	}
+	first := s.Segments[0]
+	return p.Segment < first.Number && (first.Err != nil || p.Block <= first.Header.FirstBlock)
+}
+
 // PositionFlags choose blocks by their place: what a slot wants, up to a position.
 type PositionFlags struct {
 	Slot   string
@@ -69,13 +138,20 @@ func (o *PositionFlags) blocks(t *trail.Trail) (func(*trail.BlockRef) bool, erro
 	if o.Before == "" {
 		return func(r *trail.BlockRef) bool { return r.Number >= from(r.Segment.Stream.Number) }, nil
 	}
+	places, ok := ParsePositions(o.Before)
+	if !ok || slices.ContainsFunc(places, func(p Position) bool { return p.Block == 0 }) {
+		return nil, cmdutil.Usagef("--before: %q is not a position in each stream, such as 0/17/20311,1/3/881", o.Before)
+	}
 	before := map[uint32]uint64{}
-	for _, word := range strings.Split(o.Before, ",") {
-		p, ok := ParsePosition(word)
-		if !ok || p.Block == 0 {
-			return nil, cmdutil.Usagef("--before: %q is not a position, such as 0/17/20311", word)
-		}
+	for _, p := range places {
 		before[p.Stream] = p.Block
+		if p.gone(t) {
+			continue
+		}
+		// what is wrong with the segment itself, the reader tells
+		if _, err := p.Locate(t); errors.As(err, new(notThere)) {
+			return nil, cmdutil.Usagef("--before: %w", err)
+		}
 	}
 	return func(r *trail.BlockRef) bool {
 		n := r.Segment.Stream.Number

@@ -3,7 +3,6 @@ package slot
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cat"
@@ -94,15 +93,15 @@ func parseTarget(to string, now time.Time) (target, error) {
 			return each(t, end), nil
 		}, nil
 	}
-	if places, ok := parsePlaces(to); ok {
+	if places, ok := cat.ParsePositions(to); ok {
 		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
 			var all []Position
 			for _, p := range places {
-				p, err := place(t, p)
+				p, err := p.Locate(t)
 				if err != nil {
 					return nil, err
 				}
-				all = append(all, p)
+				all = append(all, Position(p))
 			}
 			return all, nil
 		}, nil
@@ -152,18 +151,6 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 	return all, nil
 }
 
-// parsePlaces reads positions with commas between them.
-func parsePlaces(s string) (all []Position, ok bool) {
-	for _, word := range strings.Split(s, ",") {
-		p, ok := cat.ParsePosition(word)
-		if !ok {
-			return nil, false
-		}
-		all = append(all, Position(p))
-	}
-	return all, true
-}
-
 // each is a position in each stream that has one.
 func each(t *trail.Trail, f func(s *trail.Stream) (Position, bool)) (all []Position) {
 	for _, s := range t.Streams {
@@ -172,40 +159,6 @@ func each(t *trail.Trail, f func(s *trail.Stream) (Position, bool)) (all []Posit
 		}
 	}
 	return all
-}
-
-// place checks a position that was named; without a block it is the segment's
-// first.
-func place(t *trail.Trail, p Position) (Position, error) {
-	for _, s := range t.Streams {
-		if s.Number != p.Stream {
-			continue
-		}
-		for _, seg := range s.Segments {
-			if seg.Number != p.Segment {
-				continue
-			}
-			if seg.Err != nil {
-				return p, seg.Err
-			}
-			first := max(1, seg.Header.FirstBlock)
-			next := first
-			if refs, _ := seg.Index(); len(refs) > 0 {
-				next = refs[len(refs)-1].Number + 1
-			}
-			if p.Block == 0 {
-				p.Block = first
-			}
-			if p.Block < first || p.Block > next {
-				return p, fmt.Errorf("block %d is not in segment %d of stream %d, which has the blocks from %d up to %d", p.Block, p.Segment, p.Stream, first, next-1)
-			}
-			return p, nil
-		}
-		if n := len(s.Segments); n > 0 {
-			return p, fmt.Errorf("segment %d of stream %d is not there: there are %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[n-1].Number)
-		}
-	}
-	return p, fmt.Errorf("stream %d is not in the trail", p.Stream)
 }
 
 // lost says whether the server has deleted what a slot wants of a stream.
