@@ -24,7 +24,7 @@
  * A query without a portal, such as one of a function, lives on the C stack only.
  *
  * A statement that is a transaction of its own can still fail at its commit: a
- * deferred constraint, a serialization failure.  The client is told of one
+ * deferred constraint, a serialization failure, a cursor WITH HOLD.  The client is told of one
  * outcome, so its record, which is whole, waits for the commit as a staged one, or
  * as a copy when something else needs the ring.  It stays in the array meanwhile.
  */
@@ -193,6 +193,22 @@ steno_open_close(SubTransactionId from)
 
 /* ---- statements that end with their commit ---- */
 
+/* Whether the commit has cursors WITH HOLD to run to their end. */
+STENO_COLD bool
+steno_open_holds(void)
+{
+	int			i;
+
+	for (i = 0; i < steno_my.open_count; i++)
+	{
+		const Portal portal = steno_my.open[i].portal;
+
+		if (portal && (portal->cursorOptions & CURSOR_OPT_HOLD) && portal->createSubid != InvalidSubTransactionId)
+			return true;
+	}
+	return false;
+}
+
 /* Whether nothing but blanks and semicolons follows the statement in its source. */
 static bool
 is_last_of_source(const StenoStatement *s)
@@ -350,14 +366,68 @@ is_of_commit(const ErrorData *edata, bool reported)
 }
 
 /*
+ * Whether an error is that of a client's query which waits in its portal.  A Bind can
+ * fail after it has started the query.  An Execute looks for interrupts before it runs
+ * the portal: the server has a copy of the portal's text at hand then, but none when
+ * statement_timeout strikes between two messages.
+ */
+static bool
+is_of_waiting(const StenoOpen *o, const ErrorData *edata)
+{
+	const Portal portal = o->portal;
+
+	if (!o->s.top_level || portal == NULL || portal->status != PORTAL_READY || portal->atEnd ||
+		portal->queryDesc != o->query)
+		return false;
+	if (debug_query_string && o->s.time == GetCurrentStatementStartTimestamp())
+		return true;
+	if (edata->funcname == NULL || strcmp(edata->funcname, "ProcessInterrupts") != 0)
+		return false;
+	if (debug_query_string)
+		return strcmp(debug_query_string, portal->sourceText) == 0;
+	return edata->elevel == ERROR && o->s.statement == steno_my.statement;
+}
+
+/* The same when its transaction has been aborted, and with it its portal. */
+static bool
+has_waited(const StenoOpen *o, const ErrorData *edata)
+{
+	return o->s.top_level && o->portal && o->s.statement == steno_my.statement &&
+		o->portal->status == PORTAL_FAILED && o->portal->atStart && !o->portal->atEnd &&
+		edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+}
+
+/* The session is about to end with a FATAL error; whether it is that of a query which waits. */
+STENO_COLD bool
+steno_open_fail_waiting(const ErrorData *edata)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (o->ended || !is_of_waiting(o, edata))
+			continue;
+		steno_record_query(o, edata, false);
+		steno_forget_open(o);
+		return true;
+	}
+	return false;
+}
+
+/*
  * An error comes when no statement runs.  It is that of the client's last one, when this
  * was about to commit, or when the executor's end has failed, in which none of our
- * hooks is.  reported: the transaction has not been aborted yet.
+ * hooks is, or that of one which waits to be run.  reported: the transaction has not been
+ * aborted yet.
  */
 STENO_COLD void
 steno_open_fail_outside(const ErrorData *edata, bool reported)
 {
 	bool		commit = is_of_commit(edata, reported);
+	bool		waiting = !commit;
 	int			i;
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
@@ -371,6 +441,11 @@ steno_open_fail_outside(const ErrorData *edata, bool reported)
 		{
 			steno_record_query(o, edata, false);
 			steno_remember_end(&o->s);
+		}
+		else if (waiting && (reported ? is_of_waiting(o, edata) : has_waited(o, edata)))
+		{
+			waiting = false;
+			steno_record_query(o, edata, !reported && o->plan_cached);
 		}
 		else
 			continue;

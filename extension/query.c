@@ -919,7 +919,7 @@ executor_end(QueryDesc *query)
 		end_added(o, query->plannedstmt);
 		return;
 	}
-	if (steno_ends_at_commit(&o->s, xid) && hold_query(o, xid))
+	if (steno_ends_at_commit(&o->s, xid, 1) && hold_query(o, xid))
 	{
 		steno_remember_end(&o->s);
 		return;

@@ -121,6 +121,8 @@ extern bool steno_open_commits_alone(const StenoStatement *s);
 extern bool steno_open_hold(StenoOpen *o, const StenoRecord *record);
 extern void steno_open_settle(void);
 extern void steno_open_begin(void);
+extern bool steno_open_holds(void);
+extern bool steno_open_fail_waiting(const ErrorData *edata);
 extern void steno_open_fail_outside(const ErrorData *edata, bool reported);
 
 /* Whether a commit finds no query open, but one whose record is in the ring already. */
@@ -133,12 +135,15 @@ steno_open_is_ready(void)
 
 /*
  * A client's statement has ended: whether the commit that comes next is a part of it,
- * and may fail.  What has written nothing commits, but in a serializable transaction.
+ * and may fail.  What has written nothing commits, but in a serializable transaction, or
+ * when it leaves a cursor WITH HOLD among the queries that are open besides its own.
  */
 static inline bool
-steno_ends_at_commit(const StenoStatement *s, TransactionId xid)
+steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
 {
-	return (TransactionIdIsValid(xid) || unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries)) &&
+	return (TransactionIdIsValid(xid) ||
+			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
+					 (steno_my.open_count > own && steno_open_holds()))) &&
 		s->top_level && steno_open_commits_alone(s);
 }
 

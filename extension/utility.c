@@ -42,7 +42,7 @@ hold_utility(StenoStatement *s, StenoRecord *record)
 	TransactionId xid = GetTopTransactionIdIfAny();
 	StenoOpen  *o;
 
-	if (!IsTransactionState() || !steno_ends_at_commit(s, xid))
+	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
 		return false;
 	o = steno_add_open(NULL);
 	if (o == NULL)

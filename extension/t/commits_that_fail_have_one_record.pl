@@ -151,12 +151,77 @@ is_deeply(
 	'transaction COMMIT error 40001 ',
 	'a COMMIT that fails is the failure of COMMIT');
 
+# cursors WITH HOLD, which the commit runs to their end
+sub cursors
+{
+	my ($do, @settings) = @_;
+	my $name = 'session ' . ++$session;
+	my $c = Steno::Client->new($node, application_name => $name);
+
+	$c->query("SET steno.$_") foreach @settings;
+	$do->($c);
+	$c->quit;
+	wait_until 'the session is over', sub { !kill 0, $c->{pid} };
+	return [
+		sort map { join ' ', $_->{depth} // 0, $_->{command} // '-', $_->{outcome}, $_->{sqlstate} // '-', $_->{rows} // '-',
+			  ($_->{text} // '-') =~ /\/\* (.*) \*\// ? $1 : '-' }
+		  grep { ($_->{command} // '') ne 'SET' } statements($node, application => $name)
+	];
+}
+
+my $good = 'DECLARE %s CURSOR WITH HOLD FOR SELECT generate_series(1, 10) /* %s */';
+my $broken = 'DECLARE %s CURSOR WITH HOLD FOR SELECT 1 / (3 - i) FROM generate_series(1, 10) i /* %s */';
+my $declare = sub { my ($c, $text, $name) = @_; return $c->query(sprintf $text, $name, $name) };
+
+foreach my $log ('on', 'off')
+{
+	my @nested = $log eq 'on' ? ('log_nested = on') : ();
+
+	is_deeply(cursors(sub { $declare->($_[0], $good, 'a'); $_[0]->query('FETCH 3 FROM a /* fetch */') }, @nested),
+		[ '0 DECLARE CURSOR ok - - a', '0 FETCH ok - 3 fetch', '1 SELECT ok - 10 a' ],
+		"a cursor WITH HOLD by itself, log_nested $log");
+	is_deeply(cursors(sub { $declare->($_[0], $broken, 'a'); $_[0]->query('SELECT 1 /* next */') }, @nested),
+		[ '0 DECLARE CURSOR error 22012 - a', '0 SELECT ok - 1 next', '1 SELECT error 22012 - a' ],
+		"one that fails, log_nested $log");
+}
+is_deeply(cursors(sub { $_[0]->extended(sprintf $broken, 'a', 'a') }),
+	[ '0 DECLARE CURSOR error 22012 - a', '1 SELECT error 22012 - a' ], 'the same by the extended protocol');
+is_deeply(cursors(sub { $_[0]->query('SELECT 1 /* first */; ' . sprintf $broken, 'a', 'a') }),
+	[ '0 DECLARE CURSOR error 22012 - a', '0 SELECT ok - 1 first', '1 SELECT error 22012 - a' ], 'the last of a string');
+is_deeply(cursors(sub { $_[0]->query('DO $$BEGIN EXECUTE \'' . sprintf($broken, 'a', 'of a function') . '\'; END$$') }, 'log_nested = off'),
+	[ '0 DO error 22012 - of a function', '2 SELECT error 22012 - of a function' ], "a function's");
+# whether the good one runs first, its name decides
+is_deeply(
+	[ map { s/ok - (0|10) a/ok - - a/r } @{ cursors(sub {
+			my ($c) = @_;
+			$c->query('BEGIN');
+			$declare->($c, $good, 'a');
+			$declare->($c, $broken, 'b');
+			$c->query('FETCH 2 FROM b /* fetch */');
+			$c->query('COMMIT /* commit */');
+		}) } ],
+	[ '0 BEGIN ok - - -', '0 COMMIT error 22012 - commit', '0 DECLARE CURSOR ok - - a', '0 DECLARE CURSOR ok - - b',
+		'0 FETCH ok - 2 fetch', '1 SELECT error 22012 2 b', '1 SELECT ok - - a' ],
+	'two of a block, of which one fails: its COMMIT fails');
+is_deeply(
+	cursors(sub {
+			my ($c) = @_;
+			$c->query('BEGIN');
+			$declare->($c, $good, 'a');
+			$c->query('COMMIT /* commit */');
+			$c->query('SELECT 1 /* next */');
+		}),
+	[ '0 BEGIN ok - - -', '0 COMMIT ok - - commit', '0 DECLARE CURSOR ok - - a', '0 SELECT ok - 1 next', '1 SELECT ok - 10 a' ],
+	'one of a block');
+
 # failures that the server's log does not get
 $node->append_conf('postgresql.conf', 'log_min_messages = panic');
 $node->reload;
 is_deeply(recorded([], sub { $_[0]->query($bad) }), [$failed], 'a failure that is not logged');
 is_deeply(recorded([], sub { $_[0]->extended('INSERT INTO child VALUES ($1::int)', 2) }), [$failed],
 	'the same by the extended protocol');
+is_deeply(cursors(sub { $declare->($_[0], $broken, 'a') }),
+	[ '0 DECLARE CURSOR error 22012 - a', '1 SELECT error 22012 - a' ], 'a cursor WITH HOLD');
 
 my ($out, $err);
 IPC::Run::run([ $ENV{STENO}, 'cat', '--failed', '--class', 'write', '--format', 'json', trail($node) ], '>', \$out, '2>', \$err);

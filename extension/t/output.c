@@ -1,11 +1,13 @@
 /*
  * extension/t/output.c
  *		Output functions of types that do more than print, for
- *		parameters_are_taken_whole.pl and output_functions_may_fail.pl.
+ *		parameters_are_taken_whole.pl, output_functions_may_fail.pl and
+ *		interrupted_executes_have_one_record.pl.
  */
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -46,6 +48,9 @@ hold_all(void)
 	(void) ReadBuffer(relation, 0);
 }
 
+/* How often values have been printed outside of subtransactions: for the server's log. */
+static int	logged;
+
 /* What it does is in the number; those that return, return it. */
 Datum
 act_out(PG_FUNCTION_ARGS)
@@ -83,6 +88,18 @@ act_out(PG_FUNCTION_ARGS)
 			SPI_connect();
 			SPI_execute("INSERT INTO printed VALUES (1)", false, 0);
 			SPI_finish();
+			break;
+		case 11:				/* the session is canceled when the server logs that it executes this */
+		case 12:				/* when it does so for the second time */
+		case 13:				/* terminated */
+			if (GetCurrentTransactionNestLevel() == 1 && (++logged % 2 == 0 || act != 12))
+			{
+				if (act == 13)
+					ProcDiePending = true;
+				else
+					QueryCancelPending = true;
+				InterruptPending = true;
+			}
 			break;
 		default:
 			break;
