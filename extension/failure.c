@@ -26,17 +26,20 @@ static emit_log_hook_type previous_emit;
 /*
  * Whether the parser did not take the client's string, of which then nothing has
  * run.  The parser's own sources say so: what fails later has other SQLSTATEs, or
- * the same ones.
+ * the same ones.  The scanner has others look at the encoding of escapes.  A Parse
+ * message takes one statement only.
  */
 static bool
 is_unparsed(const ErrorData *edata)
 {
-	static const char *const sources[] = {"gram.y", "scan.l", "parser.c"};
+	static const char *const sources[] = {"gram.y", "scan.l", "parser.c", "mbutils.c"};
 	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
 	int			i;
 
 	if (edata->filename == NULL || edata->internalquery != NULL)
 		return false;
+	if (edata->sqlerrcode == ERRCODE_SYNTAX_ERROR && edata->funcname && strcmp(edata->funcname, "exec_parse_message") == 0)
+		return true;
 	name = name ? name + 1 : edata->filename;
 	for (i = 0; i < (int) lengthof(sources); i++)
 		if (strcmp(name, sources[i]) == 0)

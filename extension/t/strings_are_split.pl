@@ -88,6 +88,23 @@ foreach my $string (
 
 	is_deeply(text_of($string), { text => $whole, sqlstate => '42601', count => 1, answer => '42601' }, "not parsed: $string");
 }
+foreach my $escape ("E'\\xff'", "U&'\\D800'", "E'\\uD800'", "E'\\u0'")
+{
+	my $answer = text_of("SELECT 1; SELECT $escape; DROP TABLE stays");
+
+	like($answer->{answer}, qr/^(22021|22025|42601)$/, "not decoded: $escape");
+	is($answer->{text}, "SELECT 1; SELECT $escape; DROP TABLE stays", 'the whole string');
+}
+
+# So it is with several statements by the extended protocol.
+foreach my $string ('DROP TABLE stays; SELECT 1', "SELECT ';' ; SELECT 2; DROP TABLE stays ;\n")
+{
+	my $answer = $c->parse('', $string)->sync->finish;
+	my @found = statements($node, pid => $c->{pid}, statement => ++$statements);
+
+	is_deeply([ $answer->{sqlstate}, map { @$_{qw(sqlstate text)} } @found ],
+		[ '42601', '42601', $string =~ s/[\s;]+\z//r ], "refused: $string");
+}
 is($c->query('SELECT count(*) FROM stays')->{sqlstate}, undef, 'nothing of it has run');
 
 # Secrets in any of its statements are kept out.
