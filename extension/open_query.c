@@ -427,7 +427,7 @@ STENO_COLD void
 steno_open_fail_outside(const ErrorData *edata, bool reported)
 {
 	bool		commit = is_of_commit(edata, reported);
-	bool		waiting = !commit;
+	bool		waiting = !commit && !steno_my.reported;	/* unless the planner has failed */
 	int			i;
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)

@@ -14,7 +14,7 @@ use Test::More;
 
 # An Execute looks for interrupts after the server has logged it, with parameters: printing
 # these for the log is when the session is canceled here.
-my $node = new_node('main', conf => "log_statement = all\n");
+my $node = new_node('main', conf => "log_statement = all\nsteno.log_nested = off\n");
 my $folder = PostgreSQL::Test::Utils::tempdir();
 my $include = qx(pg_config --includedir-server);
 
@@ -28,6 +28,7 @@ CREATE TYPE act;
 CREATE FUNCTION act_in(cstring) RETURNS act IMMUTABLE STRICT LANGUAGE internal AS 'int4in';
 CREATE FUNCTION act_out(act) RETURNS cstring STRICT LANGUAGE C AS '$folder/output.so';
 CREATE TYPE act (INPUT = act_in, OUTPUT = act_out, LIKE = int4);
+CREATE FUNCTION sleeps(i int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS \$\$BEGIN PERFORM pg_sleep(60 * i); RETURN true; END\$\$;
 });
 
 my ($canceled, $canceled_later, $terminated) = (11, 12, 13);
@@ -115,10 +116,10 @@ is_deeply(
 is_deeply(
 	recorded(sub {
 			my ($c) = @_;
-			$c->query(q{SET statement_timeout = '10ms'});
+			$c->query(q{SET statement_timeout = '500ms'});
 			$c->parse('', $read)->bind_values('', '', 99)->put('H', '')->send_all;
 			$c->receive foreach 1 .. 2;
-			select undef, undef, undef, 0.1;
+			sleep 1;
 			is($c->execute('')->sync->finish->{sqlstate}, '57014', 'timed out');
 		}),
 	[ query('error 57014', '-', 99) ],
@@ -146,6 +147,19 @@ is_deeply(
 		}),
 	[ query('ok -', 10, 99), "SELECT error 57014 - public.read_one act $canceled SELECT i FROM read_one WHERE i > 0 AND \$1::act IS NOT NULL" ],
 	'an Execute of another statement');
+
+is_deeply(
+	recorded(sub {
+			my ($c) = @_;
+			my $slow = 'SELECT i FROM read_one WHERE i > $1::int AND sleeps($1)';
+			$c->query('BEGIN');
+			$c->query(q{SET LOCAL statement_timeout = '1s'});
+			$c->parse('p', $slow)->bind_values('a', 'p', 0)->execute('a', 3)->bind_values('', 'p', 1);
+			is($c->sync->finish->{sqlstate}, '57014', 'timed out');
+			$c->query('ROLLBACK');
+		}),
+	[ map { "SELECT $_ SELECT i FROM read_one WHERE i > \$1::int AND sleeps(\$1)" } 'ok - 3 public.read_one 0', 'error 57014 -  1' ],
+	'a Bind of the same statement whose planning is canceled');
 
 # failures that the server's log does not get
 $node->append_conf('postgresql.conf', 'log_min_messages = log');
