@@ -583,6 +583,7 @@ static void
 take_character(Text *t, const Token *token)
 {
 	int			c = token->c;
+	bool		parenthesised = c == '(' && t->roles && t->language == SQL;	/* PASSWORD ('x') */
 
 	t->weakly = t->program = t->again = false;
 	if (t->named && t->roles && !t->assigned && t->language == SQL && c != 0 && strchr(";,():=%$", c) == NULL)
@@ -590,7 +591,7 @@ take_character(Text *t, const Token *token)
 		hide_bare(t, token);
 		t->named = false;
 	}
-	else if (t->named)
+	else if (t->named && !parenthesised)
 		t->named = take_assignment(t, c);
 	if (t->named && c == '=' && t->language == SQL)
 	{
@@ -614,7 +615,7 @@ take_character(Text *t, const Token *token)
 		take(t);
 		steno_redact_hide_userinfo(t);
 	}
-	if (c == ';' || c == '(' || c == ')')
+	if (c == ';' || (c == '(' && !parenthesised) || c == ')')
 		t->named = false;
 	t->opens_call = t->opens_options = t->opens_config = false;
 }

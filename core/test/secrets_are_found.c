@@ -88,6 +88,15 @@ TEST(secrets_in_broken_statements_are_hidden)
 		  "ALTER ROLE r PASSWORD <redacted> VALID UNTIL '2030-01-01'");
 	hides("ALTER ROLE r PASSWORD \"s3 cret\"; SELECT 1", "ALTER ROLE r PASSWORD <redacted>; SELECT 1");
 	hides("ALTER ROLE r PASSWORD !s3,cret", "ALTER ROLE r PASSWORD <redacted>");
+	hides("ALTER ROLE r PASSWORD ('s3cret') LOGIN", "ALTER ROLE r PASSWORD ('<redacted>') LOGIN");
+	hides("alter user u password ((E's3cret'))", "alter user u password ((E'<redacted>'))");
+	hides("ALTER ROLE r PASSWORD/* c */( -- d\n$$s3cret$$)", "ALTER ROLE r PASSWORD/* c */( -- d\n$$<redacted>$$)");
+	hides("CREATE ROLE r PASSWORD = 's3cret'", "CREATE ROLE r PASSWORD = '<redacted>'");
+	hides("CREATE ROLE r PASSWORD = ('s3cret')", "CREATE ROLE r PASSWORD = ('<redacted>')");
+	hides("CREATE ROLE r PASSWORD (s3cret)", "CREATE ROLE r PASSWORD (<redacted>)");
+	hides("DO $$BEGIN EXECUTE 'ALTER ROLE r PASSWORD (' || quote_literal('s3cret') || ')'; END$$",
+		  "DO $$BEGIN EXECUTE 'ALTER ROLE r PASSWORD (' || quote_literal('<redacted>') || '<redacted>'; END$$");
+	hides("SELECT format('ALTER ROLE r PASSWORD (%L)', 's3cret')", "SELECT format('ALTER ROLE r PASSWORD (%L)', '<redacted>')");
 	hides("ALTER ROLE r PASSWORD 's3'cret' LOGIN", "ALTER ROLE r PASSWORD '<redacted>'<redacted>'<redacted>");
 	hides("CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'me', password s3cret)",
 		  "CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'me', password <redacted>)");
