@@ -99,27 +99,25 @@ func (r *round) chooseFault() *fault {
 // killServer kills the postmaster first, its children first, it alone, or all at
 // once.
 func (r *round) killServer(ctx context.Context) error {
-	family := r.children()
 	switch r.rng.IntN(4) {
 	case 0:
 		r.kill(r.server.PID())
 	case 1:
 		r.kill(r.server.PID())
-		for _, p := range family {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL)
-		}
+		r.killRest()
 	case 2:
 		// stopped, it cannot restart what dies
 		_ = r.server.Signal(syscall.SIGSTOP)
-		family = r.children()
+		family := r.children()
 		for _, i := range r.rng.Perm(len(family)) {
 			_ = syscall.Kill(family[i].pid, syscall.SIGKILL)
 		}
 		r.kill(r.server.PID())
+		r.killRest()
 	default:
 		r.killAll()
 	}
-	if err := r.ended(ctx, family); err != nil {
+	if err := r.ended(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -143,9 +141,8 @@ func (r *round) killWhileRecovering(ctx context.Context) error {
 // killWhileStarting kills all, and all again at any moment of the next start.
 func (r *round) killWhileStarting(ctx context.Context) error {
 	for n := 1 + r.rng.IntN(3); n >= 0; n-- {
-		family := r.children()
 		r.killAll()
-		if err := r.ended(ctx, family); err != nil {
+		if err := r.ended(ctx); err != nil {
 			return err
 		}
 		if n > 0 {
@@ -222,9 +219,8 @@ func (r *round) signalBackends(_ context.Context) error {
 // ---- stops ----
 
 func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
-	family := r.children()
 	_ = r.server.Signal(sig) // it can have ended by itself: steno.on_failure
-	if err := r.ended(ctx, family); err != nil {
+	if err := r.ended(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -267,13 +263,12 @@ func (r *round) stopServerWithStoppedWriter(ctx context.Context) error {
 		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
 	}
 	time.Sleep(r.moment(500))
-	family := r.children()
 	if err := r.server.Signal(syscall.SIGINT); err != nil {
 		return err
 	}
 	time.Sleep(r.moment(1000))
 	r.resume()
-	if err := r.ended(ctx, family); err != nil {
+	if err := r.ended(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -291,7 +286,6 @@ func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
 	}
 	time.Sleep(r.moment(200))
-	family := r.children()
 	if err := r.server.Signal(syscall.SIGINT); err != nil {
 		return err
 	}
@@ -303,12 +297,11 @@ func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 		if left := r.writers(); len(left) > 0 {
 			return fmt.Errorf("a writer does not end\n%s", where(left))
 		}
-		family = append(family, r.children()...)
 		if err := r.server.Signal(syscall.SIGQUIT); err != nil {
 			return err
 		}
 	}
-	if err := r.ended(ctx, family); err != nil {
+	if err := r.ended(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -467,10 +460,9 @@ func (r *round) powerLoss(ctx context.Context) error {
 	r.load.calm.Store(true)
 	defer r.load.calm.Store(false)
 	time.Sleep(r.window() + r.moment(1000))
-	family := r.children()
 	r.killAll()
 	r.lost = time.Now()
-	if err := r.ended(ctx, family); err != nil {
+	if err := r.ended(ctx); err != nil {
 		return err
 	}
 	if err := r.losePower(); err != nil {

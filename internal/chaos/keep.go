@@ -162,12 +162,11 @@ func (r *round) recoverFromShutdown(ctx context.Context) error {
 	if r.config.onFailure != "shutdown" {
 		return nil
 	}
-	family := r.children()
 	begun := time.Now()
 	for end := begun.Add(limit); ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-r.server.Ended():
-			if err := r.ended(ctx, family); err != nil {
+			if err := r.ended(ctx); err != nil {
 				return err
 			}
 			if r.shutdownsAsked() == r.shutdowns {
@@ -188,7 +187,6 @@ func (r *round) recoverFromShutdown(ctx context.Context) error {
 		}
 		// PostgreSQL may never come to the end of a fast stop that it is asked for while it recovers
 		if time.Since(begun) > 20*time.Second && len(r.writers()) == 0 {
-			family = append(family, r.children()...)
 			_ = r.server.Signal(syscall.SIGQUIT)
 		}
 	}

@@ -22,17 +22,17 @@ type process struct {
 	title string
 }
 
-func gone(pid int) bool {
-	p, err := machine.Here.Process(pid)
-	return err != nil || p.State == 'Z'
-}
-
-// children are the server's processes but the postmaster.
+// children are the server's processes but the postmaster, also those whose
+// postmaster is dead: all that work in the data directory.
 func (r *round) children() []process {
-	children, _ := machine.Here.AllChildren(r.server.PID())
+	folder, err := filepath.EvalSymlinks(r.dataDir())
+	if err != nil {
+		return nil
+	}
+	all, _ := machine.Here.WorkingIn(folder)
 	var found []process
-	for _, p := range children {
-		if p.State != 'Z' {
+	for _, p := range all {
+		if p.State != 'Z' && p.PID != r.server.PID() {
 			found = append(found, process{p.PID, p.Title})
 		}
 	}
@@ -76,16 +76,31 @@ func (r *round) killOneOf(ps []process) {
 // one die. It counts as one kill.
 func (r *round) killAll() {
 	_ = r.server.Signal(syscall.SIGSTOP)
-	ps := r.children()
-	for _, p := range ps {
+	for _, p := range r.children() {
 		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
 	}
-	ps = r.children()
+	killEach(r.children())
+	_ = r.server.Signal(syscall.SIGKILL)
+	r.killed++
+	r.killRest()
+}
+
+func killEach(ps []process) {
 	for _, p := range ps {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}
-	_ = r.server.Signal(syscall.SIGKILL)
-	r.killed++
+}
+
+// killRest ends what a dead postmaster began while its processes were counted: it
+// might wait for ever for a lock that one of those held.
+func (r *round) killRest() {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		rest := r.children()
+		if len(rest) == 0 {
+			return
+		}
+		killEach(rest)
+	}
 }
 
 // resume lets all stopped processes go on.
@@ -97,8 +112,8 @@ func (r *round) resume() {
 	}
 }
 
-// ended waits for the end of the postmaster and of these children of it.
-func (r *round) ended(ctx context.Context, family []process) error {
+// ended waits for the end of the postmaster and of all its processes.
+func (r *round) ended(ctx context.Context) error {
 	select {
 	case <-r.server.Ended():
 	case <-time.After(limit):
@@ -108,7 +123,7 @@ func (r *round) ended(ctx context.Context, family []process) error {
 	}
 	var left []process
 	err := r.until(ctx, "the dead server's processes end", func() bool {
-		left = slices.DeleteFunc(slices.Clone(family), func(p process) bool { return gone(p.pid) })
+		left = r.children()
 		return len(left) == 0
 	})
 	if err != nil {
@@ -119,8 +134,7 @@ func (r *round) ended(ctx context.Context, family []process) error {
 
 var emptyLock = regexp.MustCompile(`FATAL:  lock file "([^"]*)" is empty`)
 
-// relaunch starts the server again. Processes of the dead one that were not seen
-// in time may keep it from starting, for a moment.
+// relaunch starts the server again.
 func (r *round) relaunch(ctx context.Context) error {
 	r.shutdowns = r.shutdownsAsked()
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
@@ -142,7 +156,7 @@ func (r *round) relaunch(ctx context.Context) error {
 			}
 		} else if r.config.onFailure == "shutdown" && r.shutdownsAsked() > r.shutdowns {
 			return nil // it cannot run before the fault is over: recoverFromShutdown
-		} else if !strings.Contains(err.Error(), "pre-existing shared memory block") {
+		} else {
 			return err
 		}
 	}

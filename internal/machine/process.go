@@ -120,6 +120,22 @@ func (proc Proc) AllChildren(parent int) ([]Process, error) {
 	return proc.childrenAmong(pids, parent), err
 }
 
+// WorkingIn are the processes whose working directory is the given one, an absolute
+// path without symbolic links. Who may not look at a process does not see it.
+func (proc Proc) WorkingIn(folder string) ([]Process, error) {
+	pids, err := proc.PIDs()
+	var found []Process
+	for _, pid := range pids {
+		if now, err := os.Readlink(proc.File(pid, "cwd")); err != nil || now != folder {
+			continue
+		}
+		if p, err := proc.Process(pid); err == nil { // else gone
+			found = append(found, p)
+		}
+	}
+	return found, err
+}
+
 func (proc Proc) childrenAmong(pids []int, parent int) (found []Process) {
 	for _, pid := range pids {
 		if p, err := proc.stat(pid); err == nil && p.Parent == parent { // else gone

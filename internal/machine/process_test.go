@@ -3,6 +3,7 @@ package machine
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,24 @@ func TestChildren(t *testing.T) {
 	}
 	if none, err := Here.Children(child.Process.Pid); err != nil || len(none) > 0 {
 		t.Errorf("sleep has children: %v, error %v", none, err)
+	}
+}
+
+func TestProcessesWorkingInFolder(t *testing.T) {
+	folder, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sleep", "60")
+	child.Dir = folder
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+
+	found, err := Here.WorkingIn(folder)
+	if err != nil || len(found) != 1 || found[0].PID != child.Process.Pid {
+		t.Errorf("got %+v, error %v", found, err)
 	}
 }
 
