@@ -254,7 +254,7 @@ func (s *session) watch(ctx context.Context) error {
 	ticking := s.tick("watching", s.Seconds)
 	defer ticking()
 	watched := make(chan error, 1)
-	go func() { watched <- s.watcher.run(watching) }()
+	go func() { watched <- s.watcher.run(ctx, watching.Done()) }()
 
 	var data string
 	var err error

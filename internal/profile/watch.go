@@ -39,13 +39,14 @@ const (
 	watchShare    = 5
 )
 
-// run watches until the context ends.
-func (w *watcher) run(ctx context.Context) error {
+// run watches until it is over. A look that has begun is finished: to end its query
+// would end the connection.
+func (w *watcher) run(ctx context.Context, over <-chan struct{}) error {
 	last := time.Now()
 	interval := watchInterval
 	for {
 		select {
-		case <-ctx.Done():
+		case <-over:
 			return nil
 		case <-time.After(interval):
 		}
