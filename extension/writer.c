@@ -453,11 +453,12 @@ steno_writer_sync(StenoWriter *w)
 	if (!steno_trouble_place(w, true))
 		return false;
 	steno_state_synced(w, false);
+	/* who waits for it finds it in the views when it goes on */
+	count(&w->control->syncs, 1);
+	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
 	announce_synced(w);
 	steno_trouble_over(w, STENO_SYNC);
 	report_lost(w);
-	count(&w->control->syncs, 1);
-	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
 	return true;
 }
 
