@@ -20,7 +20,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
-  verify_ok gapless numbers_are_there wait_until value
+  verify_ok gapless numbers_are_there wait_until value can_connect
   stop_process continue_process kill_server server_gone refuses_to_start
 );
 
@@ -100,6 +100,15 @@ sub connstr
 	my ($node) = @_;
 
 	return $node->connstr('postgres') . " application_name=$own";
+}
+
+# Whether psql could run a statement.  It is given as an argument: who is refused before it has
+# been read from a pipe breaks that.
+sub can_connect
+{
+	my ($node, $connstr) = @_;
+
+	return PostgreSQL::Test::Utils::run_log([ 'psql', '-XAtq', '-d', $connstr // connstr($node), '-c', 'SELECT 1' ]);
 }
 
 # A single value from a session that records() leaves out.

@@ -50,7 +50,7 @@ foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 	$faults->unset('hold_write');
 	$node->wait_for_log(qr/steno writer 0 recovered \d+ records/, $start);
 	wait_until 'the rings of before are drained', sub {
-		$node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
+		can_connect($node)
 		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	close $c->{socket};

@@ -169,7 +169,7 @@ SKIP:
 	rename "$base/key", "$base/hidden" or die;
 	kill 'KILL', $c->{pid};
 	$node->wait_for_log(qr/LOG:  $refused\n.*DETAIL:  The command failed: [^\n]*\n.*HINT:  Records stay in the rings; the command is run again every 10 seconds\./, $start);
-	wait_until 'one can connect', sub { $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0 };
+	wait_until 'one can connect', sub { can_connect($node) };
 	$node->safe_psql('postgres', "SELECT 'while there is no key'");
 	is(encrypted($node), $segments, 'without the key, no segment is begun');
 	rename "$base/hidden", "$base/key" or die;

@@ -410,7 +410,7 @@ in_its_sleep('terminated', sub { value($node, "SELECT pg_terminate_backend($_[0]
 	in_its_sleep('killed', sub { kill 'KILL', $_[0] });
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'the server is back',
-	  sub { $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0 };
+	  sub { can_connect($node) };
 	wait_until 'the rings of before are drained',
 	  sub { scalar(my @files = ring_files($node)) == 1 };
 }

@@ -39,7 +39,7 @@ sub back
 		scalar(() = slurp_file($node->logfile, $start) =~ /all server processes terminated; reinitializing/g) >= $restarts;
 	};
 	wait_until 'the rings of before are drained', sub {
-		$node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
+		can_connect($node)
 		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	return;

@@ -38,7 +38,7 @@ sub back
 
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'the server is back',
-	  sub { $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0 };
+	  sub { can_connect($node) };
 	wait_until 'the rings of before are drained',
 	  sub { scalar(my @files = ring_files($node)) == 1 };
 	return;

@@ -132,11 +132,6 @@ sub writer_pid
 	return value($node, "SELECT pid FROM steno.writers WHERE writer = $i");
 }
 
-sub connectable
-{
-	return $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0;
-}
-
 # A backend.  The server restarts all its processes then.
 start_load();
 wait_for_load();
@@ -146,7 +141,7 @@ wait_for_load();
 	kill 'KILL', $pid;
 	wait_until 'the server has noticed',
 	  sub { slurp_file($node->logfile) =~ /all server processes terminated; reinitializing/ };
-	wait_until 'it is back', \&connectable;
+	wait_until 'it is back', sub { can_connect($node) };
 }
 wait_for_load();
 stop_load();
@@ -167,7 +162,7 @@ foreach my $i (0, 1)
 	# before that, a session could begin that the restart ends
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'another has taken over',
-	  sub { connectable() && (writer_pid($i) || $pid) ne $pid };
+	  sub { can_connect($node) && (writer_pid($i) || $pid) ne $pid };
 	wait_for_load();
 	stop_load();
 	flush($node);

@@ -52,7 +52,7 @@ value($node, 'CREATE EXTENSION pg_steno');
 	kill 'KILL', $sessions[0]{pid};
 	wait_until 'all is recovered', sub {
 		!$faults->is_set('kill_after_write.0')
-		  && $node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
+		  && can_connect($node)
 		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	cmp_ok(scalar(() = slurp_file($node->logfile, $start) =~ /all server processes terminated; reinitializing/g),

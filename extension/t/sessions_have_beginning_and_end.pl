@@ -54,10 +54,7 @@ sub connect_as
 
 	$name = 'connection ' . ++$names;
 	local $ENV{PGPASSWORD} = $password;
-	return $node->psql(
-		$database, 'SELECT 1',
-		connstr => $node->connstr($database)
-		  . " user=$user application_name='$name'") == 0;
+	return can_connect($node, $node->connstr($database) . " user=$user application_name='$name'");
 }
 
 sub ended

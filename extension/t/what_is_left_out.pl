@@ -191,7 +191,7 @@ foreach my $case ([ 'on', 1 ], [ 'off', 0 ])
 	close $_->{socket} foreach @running;
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'the server is back', sub {
-		$node->psql('postgres', 'SELECT 1', connstr => Steno::connstr($node)) == 0
+		can_connect($node)
 		  && scalar(my @files = ring_files($node)) == 1;
 	};
 	@found = grep { !$_->{depth} } statements($node, application => "killed $setting", outcome => 'interrupted');
