@@ -106,6 +106,9 @@ func (v *verifier) settleDeletions() {
 	if len(v.keys) > 0 && v.report.UnreadBlocks == 0 { // else the seals are not checked either
 		v.unsealedDeletions()
 	}
+	if len(v.anchors) > 0 && len(v.keys) == 0 {
+		v.unanchoredDeletions()
+	}
 	for _, s := range v.trail.Streams {
 		all := v.deletions[homeOf(s)]
 		if len(all) == 0 {
@@ -145,6 +148,32 @@ func (v *verifier) unsealedDeletions() {
 			}
 			v.unreadable(h.stream.Path, "segments %d to %d are missing, and the record which says that they were deleted by policy is not sealed: if the server runs, verify again after its next seal",
 				m.First, m.Last)
+		}
+	}
+}
+
+// unanchoredDeletions tells which segments are missing, and deleted by policy only as
+// records say that stand behind what the anchors name: the anchors prove nothing of them.
+func (v *verifier) unanchoredDeletions() {
+	covered := func(r *deletionRecord) bool {
+		return slices.ContainsFunc(v.anchors, func(a *anchorState) bool {
+			return a.seen && a.Stream == r.seals.sum.Stream && a.Block >= r.block
+		})
+	}
+	for _, h := range v.holes {
+		at := homeOf(h.stream)
+		var anchored []trail.Deletion
+		for i := range v.records {
+			if r := &v.records[i]; r.of == at && covered(r) {
+				anchored = append(anchored, r.what)
+			}
+		}
+		told := uncovered(h.first, h.last, v.deletions[at])
+		for _, m := range uncovered(h.first, h.last, anchored) {
+			if !slices.Contains(told, m) {
+				v.warning(h.stream.Path, nil, "segments %d to %d are missing, and the record which says that they were deleted by policy stands behind the anchors: they do not prove it; give the key with --key, or an anchor from after the deletion",
+					m.First, m.Last)
+			}
 		}
 	}
 }

@@ -148,3 +148,48 @@ func TestADeletionThatNoSealCoversExcusesNothing(t *testing.T) {
 		t.Errorf("got %v", report.Unreadable)
 	}
 }
+
+// TestADeletionBehindTheAnchorsIsNotProvedByThem: without a key, what stands behind the
+// last anchor may be anybody's.
+func TestADeletionBehindTheAnchorsIsNotProvedByThem(t *testing.T) {
+	for anchored, want := range map[uint64]int{4: 1, 5: 0} { // the record is in block 5
+		dir, s, w := fourSegments(t)
+		s.Delete(t, w, s, 1, 2)
+		for _, n := range []uint64{1, 2} {
+			os.Remove(s.SegmentPath(n))
+		}
+		tr, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs, _ := tr.Streams[0].Segments[1].Index()
+		a := &seal.Anchor{From: "anchors:1"}
+		files := &trail.Files{}
+		defer files.Close()
+		for i := range refs {
+			if refs[i].Number == anchored {
+				a.Block, a.Record = anchored, anchored // a record in each block
+				a.SystemID = tr.Streams[0].Segments[1].Header.SystemID
+				if a.Hash, err = files.ChainOf(&refs[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		report, err := Trail(context.Background(), tr, nil, Checks{Anchors: []*seal.Anchor{a}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !report.Whole {
+			t.Errorf("block %d: %v %v", anchored, report.Problems, report.Unreadable)
+		}
+		told := 0
+		for _, p := range report.Warnings {
+			if strings.Contains(p.What, "segments 1 to 2 are missing, and the record which says that they were deleted by policy stands behind the anchors") {
+				told++
+			}
+		}
+		if told != want {
+			t.Errorf("block %d: %v", anchored, report.Warnings)
+		}
+	}
+}

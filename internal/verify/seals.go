@@ -303,6 +303,8 @@ func (s *StreamSeals) line(checked bool) string {
 type anchorState struct {
 	*seal.Anchor
 	seen bool
+	// alone is the segment that has the block, when it was named by itself.
+	alone *trail.Segment
 }
 
 func (v *verifier) setAnchors(list []*seal.Anchor) {
@@ -313,7 +315,8 @@ func (v *verifier) setAnchors(list []*seal.Anchor) {
 }
 
 // anchor compares a block with the anchors that name it.
-func (v *verifier) anchor(stream uint32, p blockPlace, systemID uint64, h *trail.BlockHeader) {
+func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *trail.BlockHeader) {
+	stream := s.Number
 	if _, there := v.firstBlock[stream]; !there {
 		v.firstBlock[stream] = h.Number
 	}
@@ -322,7 +325,9 @@ func (v *verifier) anchor(stream uint32, p blockPlace, systemID uint64, h *trail
 		if a.Stream != stream || a.Block != h.Number {
 			continue
 		}
-		a.seen = true
+		if a.seen = true; !s.Whole {
+			a.alone = s.Segments[0]
+		}
 		switch {
 		case systemID != a.SystemID:
 			v.damage(p.file, &p.offset, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, systemID)
@@ -342,6 +347,9 @@ func (v *verifier) finishAnchors() {
 		}
 		first, there := v.firstBlock[a.Stream]
 		switch {
+		case a.alone != nil && a.alone.Header.FirstBlock > 1:
+			v.unreadable(a.alone.Path, "segment %d of stream %d was named by itself: the blocks 1 to %d before it, which anchor %s is about, too, were not looked for; name the trail",
+				a.alone.Number, a.Stream, a.alone.Header.FirstBlock-1, a.From)
 		case a.seen:
 		case there && v.branchOf(a.Stream) != nil && a.Block > v.branchOf(a.Stream).Block:
 			b := v.branchOf(a.Stream)
