@@ -60,6 +60,7 @@ type sealState struct {
 	blocks    uint64
 	begin     uint64 // number of the block before the first one that is there
 	segment   uint64 // the last one
+	filled    uint64 // the last one that has something behind its header, whether it can be read or not
 	ends      []segmentEnd
 	runs      map[uint64]bool // first blocks of runs, as their seals say
 	unread    uint64          // encrypted blocks whose seals nobody here can read
@@ -262,7 +263,7 @@ func (s *sealState) finish(path string) {
 		if s.last.Reason == seal.ReasonSegment && s.onlySeals && s.unsealed == 0 && s.last.Segment == s.segment {
 			v.warning(path, nil, "stream %d ends with a seal that was made for the end of a segment: unless the server was killed just then, segments behind it are missing", sum.Stream)
 		}
-		if s.last.Reason == seal.ReasonStop && s.behindStop != s.last && s.segment > s.last.Segment {
+		if s.last.Reason == seal.ReasonStop && s.behindStop != s.last && s.segment > max(s.last.Segment, s.filled) {
 			v.warning(path, nil, "segment %d of stream %d, which has no block, stands behind the seal that ended the run: a server was killed as it started, or somebody put it there", s.segment, sum.Stream)
 		}
 		if sum.Found > 0 {

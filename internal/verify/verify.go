@@ -302,6 +302,9 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	}
 	st.before = seg
 	st.seals.segment = seg.Number
+	if unfinished := (*trail.TornError)(nil); len(refs) > 0 || slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, &unfinished) }) {
+		st.seals.filled = seg.Number
+	}
 	if seg.Err != nil {
 		st.known = false
 		return refs, errs

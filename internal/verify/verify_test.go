@@ -1,9 +1,12 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -389,6 +393,71 @@ func TestEncryptedTrailIsVerifiedWithoutItsKey(t *testing.T) {
 	}
 	if r := verified(t, dir); r.Whole {
 		t.Error("a missing segment is not missed")
+	}
+}
+
+// TestBlocksThatCannotBeDecryptedAreNotMissing: behind the seal that ended a run, a segment
+// whose key is missing, or that cannot be read, is not one without a block.
+func TestBlocksThatCannotBeDecryptedAreNotMissing(t *testing.T) {
+	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	public := private.Public().(ed25519.PublicKey)
+	for name, want := range map[string]int{"encrypted": 0, "damaged": 0, "empty": 1} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		note := func() {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "text"})
+			s.Write(t, b)
+		}
+		note()
+		tr, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs, _ := tr.Streams[0].Segments[0].Index()
+		files := &trail.Files{}
+		defer files.Close()
+		hash, err := files.ChainOf(&refs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := seal.Seal{SystemID: trailtest.SystemID, Segment: 1, Block: 1, Record: 1, First: 1, Interval: 60, Time: trailtest.Epoch, Hash: hash, Reason: seal.ReasonStop}
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(&trailtest.Record{Kind: trail.KindSeal, Session: session, Time: trailtest.Epoch, Extra: []string{
+			"reason", stop.Reason, "block", "1", "record", "1", "hash", hex.EncodeToString(hash[:]), "first", "1",
+			"interval", "60", "key", seal.KeyID(public), "signature", hex.EncodeToString(ed25519.Sign(private, stop.Bytes())),
+		}})
+		s.Write(t, b)
+		if name == "encrypted" {
+			s.Key = &[trail.KeySize]byte{1}
+		}
+		s.Rotate(t, trailtest.Epoch)
+		switch name {
+		case "encrypted":
+			note()
+		case "damaged":
+			s.Raw(t, bytes.Repeat([]byte("x"), 500))
+		}
+		if tr, err = trail.Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Trail(context.Background(), tr, nil, Checks{Keys: seal.Keys{seal.KeyID(public): public}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Seals) != 1 || r.Seals[0].Checked != 1 {
+			t.Fatalf("%s: %+v, %v", name, r.Seals, r.Problems)
+		}
+		told := 0
+		for _, w := range r.Warnings {
+			if strings.Contains(w.What, "which has no block, stands behind the seal") {
+				told++
+			}
+		}
+		if told != want {
+			t.Errorf("%s: %v", name, r.Warnings)
+		}
 	}
 }
 
