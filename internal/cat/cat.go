@@ -65,7 +65,7 @@ regard to case. Times without a zone are UTC.`,
 	opts.KeyFlags.Add(cmd)
 	opts.PositionFlags.Add(cmd, f)
 	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records")
-	return cmd
+	return cmdutil.ReadsOnly(cmd)
 }
 
 func catRun(ctx context.Context, opts *Options) error {

@@ -279,6 +279,11 @@ func all[T any](tests []func(T) bool, v T) bool {
 }
 
 func (m *matcher) keep(r *trail.Record) bool {
+	return m.guess(r) && (len(m.grep) == 0 || m.textMatches(r) || m.matches(r.Message) || m.paramMatches(r))
+}
+
+// guess is what of keep does not look at text, message and parameters.
+func (m *matcher) guess(r *trail.Record) bool {
 	if m.failed && !r.Failed() {
 		return false
 	}
@@ -302,7 +307,7 @@ func (m *matcher) keep(r *trail.Record) bool {
 			return false
 		}
 	}
-	return len(m.grep) == 0 || m.textMatches(r) || m.matches(r.Message) || m.paramMatches(r)
+	return true
 }
 
 // matches says whether one of the patterns matches a string that is there.

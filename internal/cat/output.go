@@ -71,6 +71,8 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 
 func (f *formatter) Keep(r *trail.Record) bool { return f.matcher.keep(r) }
 
+func (f *formatter) Guess(r *trail.Record) bool { return f.matcher.guess(r) || f.Notice(r) }
+
 // Notice wants the ends of sessions that the filter hides: an order forgets these then.
 func (f *formatter) Notice(r *trail.Record) bool {
 	return f.counts && r.Kind == trail.KindDisconnect

@@ -69,7 +69,7 @@ those of "steno cat". A signal such as that of Ctrl-C ends --follow.`,
 	opts.KeyFlags.Add(cmd)
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with records as they are written")
 	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "how many of the last records to show first, -1 for `all`")
-	return cmd
+	return cmdutil.ReadsOnly(cmd)
 }
 
 func tailRun(ctx context.Context, opts *TailOptions) error {
@@ -114,7 +114,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		live := index.Follow(t.Path)
 		defer live.Close()
 		err = follow(ctx, opts.Interval, func() error {
-			if err := live.Poll(f, merge, emit); err != nil {
+			if err := live.Poll(ctx, f, merge, emit); err != nil {
 				return err
 			}
 			return out.Flush()

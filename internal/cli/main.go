@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
@@ -48,8 +49,23 @@ func signalContext() (context.Context, func()) {
 func Run(ctx context.Context, args []string, streams *iostreams.IOStreams) int {
 	root := New(streams)
 	root.SetArgs(args)
+	if cmd, _, err := root.Find(args); err == nil && cmdutil.IsReadsOnly(cmd) {
+		defer context.AfterFunc(ctx, func() { endSoon(ctx) })()
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	return exitCode(ctx, err, cmd.CommandPath(), streams)
+}
+
+// patience is how long a command that only reads may go on after a signal: it may be in
+// the middle of a statement of a gigabyte, or write into a pipe that nobody reads.
+const patience = 500 * time.Millisecond
+
+// endSoon ends the process after a signal, when its command has not ended by then.
+func endSoon(ctx context.Context) {
+	if signal := (signaled{}); errors.As(context.Cause(ctx), &signal) {
+		time.Sleep(patience)
+		os.Exit(128 + int(signal.Signal))
+	}
 }
 
 // exitCode turns a command's error into text and exit code, the one place that

@@ -42,6 +42,19 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// readsOnly is the annotation of commands that only read.
+const readsOnly = "reads only"
+
+// ReadsOnly marks a command that leaves nothing behind, wherever it is ended: after a
+// signal, nobody has to wait for it.
+func ReadsOnly(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{readsOnly: "true"}
+	return cmd
+}
+
+// IsReadsOnly says whether a command is marked so.
+func IsReadsOnly(cmd *cobra.Command) bool { return cmd.Annotations[readsOnly] != "" }
+
 // Group makes a command that has subcommands and does nothing itself refuse words
 // that are none of them; cobra would show the help and exit with 0.
 func Group(cmd *cobra.Command) *cobra.Command {

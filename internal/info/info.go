@@ -62,7 +62,7 @@ everything.`,
 	opts.KeyFlags.Add(cmd)
 	cmdutil.AddFormat(cmd, &opts.Format)
 	cmd.Flags().BoolVar(&opts.Detail, "detail", false, "read all records and count them by kind, class, user and database")
-	return cmd
+	return cmdutil.ReadsOnly(cmd)
 }
 
 // Segment is what the headers of a segment say.

@@ -60,7 +60,7 @@ encrypted trail have no seals, and prove as much.`,
 	}
 	opts.KeyFlags.Add(cmd)
 	cmdutil.AddFormat(cmd, &opts.Format)
-	return cmd
+	return cmdutil.ReadsOnly(cmd)
 }
 
 func exportRun(opts *ExportOptions) error {

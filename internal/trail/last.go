@@ -83,7 +83,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 	f := opts.NewFormatter()
 	found := last(n)
 	enough := func(lastEnd int64) bool { return found.full && lastEnd < found.kept[n-1].time }
-	j := &joiner{x, files}
+	j := &joiner{ctx, x, files}
 	var b Block
 	for _, s := range segments {
 		if enough(s.LastEnd) {
@@ -109,8 +109,12 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 				continue // Merge tells
 			}
 			f.Start(ref)
-			j.records(&b, ref, func(r *Record) {
-				if r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime) && f.Keep(r) {
+			due := func(r *Record) bool {
+				return r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime)
+			}
+			maybe := func(r *Record) bool { return due(r) && mayKeep(f, r) }
+			j.records(&b, ref, maybe, func(r *Record) {
+				if due(r) && f.Keep(r) {
 					found.add(positionOf(r))
 				}
 			})

@@ -2,6 +2,7 @@ package trail
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -66,10 +67,10 @@ func (l *Live) Close() { l.files.Close() }
 // Poll looks for new blocks and emits the lines of their records: what is found
 // in one call is in the order of the records' times, and calls in the order of
 // arrival. It tells warn of damage, once.
-func (l *Live) Poll(f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	l.discover()
 	for _, s := range l.streams {
-		if err := l.stream(s, f, opts, emit); err != nil {
+		if err := l.stream(ctx, s, f, opts, emit); err != nil {
 			return err
 		}
 	}
@@ -96,13 +97,13 @@ func (l *Live) discover() {
 }
 
 // stream takes all that is new in one stream.
-func (l *Live) stream(s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	for {
 		// Whether a segment follows is asked before this one is read to its
 		// end: what is written between the two must not be overlooked.
 		next := l.next(s)
 		if s.segment != nil {
-			if err := l.segment(s, next != nil, f, opts, emit); err != nil {
+			if err := l.segment(ctx, s, next != nil, f, opts, emit); err != nil {
 				return err
 			}
 		}
@@ -181,7 +182,7 @@ func (l *Live) open(stream *Stream, number uint64, path string) *Segment {
 
 // segment takes all whole blocks from the current offset on. closed says that a
 // segment follows, so that what is not whole now never will be.
-func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	seg := s.segment
 	if seg.Err != nil {
 		if s.told < 0 {
@@ -209,9 +210,12 @@ func (l *Live) segment(s *liveStream, closed bool, f Formatter, opts MergeOption
 	w := window{r: file, size: seg.Size}
 	again := false
 	for s.offset < seg.Size {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		ref, err := l.whole(&w, seg, s.offset)
 		if err == nil {
-			if err := l.take(s, ref, f, opts, emit); err != nil {
+			if err := l.take(ctx, s, ref, f, opts, emit); err != nil {
 				return err
 			}
 			s.offset += ref.Length()
@@ -281,13 +285,17 @@ func (l *Live) whole(w *window, seg *Segment, offset int64) (*BlockRef, error) {
 }
 
 // take makes lines of the block that was just read.
-func (l *Live) take(s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+func (l *Live) take(ctx context.Context, s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	l.index.Streams[s.index].take(ref)
 	f.Start(ref)
 	size := 0
 	var failed error
-	errs := (&joiner{l.index, l.files}).records(&l.block, ref, func(r *Record) {
-		if failed != nil || r.Time < opts.Since || r.Time >= opts.Until && opts.Until != MaxTime || !keeps(f, r) {
+	due := func(r *Record) bool {
+		return failed == nil && r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime)
+	}
+	maybe := func(r *Record) bool { return due(r) && mayKeep(f, r) }
+	errs := (&joiner{ctx, l.index, l.files}).records(&l.block, ref, maybe, func(r *Record) {
+		if !due(r) || !keeps(f, r) {
 			return
 		}
 		line := f.Append(nil, r)

@@ -29,7 +29,7 @@ func follow(t *testing.T, dir string) *follower {
 func (f *follower) poll() (texts []string) {
 	f.t.Helper()
 	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { f.warnings = append(f.warnings, err.Error()) }}
-	if err := f.live.Poll(&lines{}, opts, func(line []byte) error {
+	if err := f.live.Poll(context.Background(), &lines{}, opts, func(line []byte) error {
 		texts = append(texts, string(line[strings.LastIndexByte(string(line), ' ')+1:]))
 		return nil
 	}); err != nil {

@@ -82,7 +82,7 @@ var ErrStop = errors.New("stop")
 func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &merger{ctx: ctx, opts: opts, files: &Files{}}
-	m.joiner = &joiner{x, m.files}
+	m.joiner = &joiner{ctx, x, m.files}
 	m.rollbacks = &rollbacks{index: x, files: m.files}
 	defer func() {
 		cancel()
@@ -425,19 +425,21 @@ func (r *run) load(m *merger, t *task) {
 	var to *position // records from here on come later
 	r.formatter.Start(t.ref)
 	many := int(t.ref.Records) > t.lines
-	wanted := func(rec *Record) bool {
+	due := func(rec *Record) bool {
 		if rec.Time < t.from.time || rec.Time >= until && until != MaxTime {
 			return false
 		}
 		if rec.Time > t.from.time && to == nil {
-			return keeps(r.formatter, rec)
+			return true
 		}
 		p := positionOf(rec)
-		return p.compare(&t.from) >= 0 && (to == nil || p.compare(to) < 0) && keeps(r.formatter, rec)
+		return p.compare(&t.from) >= 0 && (to == nil || p.compare(to) < 0)
 	}
+	maybe := func(rec *Record) bool { return due(rec) && mayKeep(r.formatter, rec) }
+	wanted := func(rec *Record) bool { return due(rec) && keeps(r.formatter, rec) }
 	if many {
 		begin := first(t.lines + 1)
-		m.joiner.records(&r.block, t.ref, func(rec *Record) {
+		m.joiner.records(&r.block, t.ref, maybe, func(rec *Record) {
 			if wanted(rec) {
 				begin.add(positionOf(rec))
 			}
@@ -462,7 +464,7 @@ func (r *run) load(m *merger, t *task) {
 	if m.opts.Rollbacks {
 		r.lookup.start(m.rollbacks, t.ref, &r.block)
 	}
-	errs := m.joiner.records(&r.block, t.ref, func(rec *Record) {
+	errs := m.joiner.records(&r.block, t.ref, maybe, func(rec *Record) {
 		if !wanted(rec) {
 			return
 		}

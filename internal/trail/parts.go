@@ -1,7 +1,9 @@
 package trail
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -33,8 +35,9 @@ func (p parts) add(r *Record) {
 	kept[r.Part] = append(kept[r.Part], r.Data)
 }
 
-// joiner puts big records together.
+// joiner puts big records together, until its context ends.
 type joiner struct {
+	ctx   context.Context
 	index *Index
 	files *Files
 }
@@ -45,17 +48,21 @@ type joiner struct {
 func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 	id := RecordID{r.Session.ID(), r.Seq}
 	need := r.Parts
-	var found [3][]byte
+	var found [3][][]byte // the last piece first
 	take := func(p parts) bool {
 		if kept := p[id]; kept != nil {
 			for i := range kept {
-				all := slices.Concat(kept[i]...)
-				if uint64(len(all)) > need[i] {
-					// More than the record says: the last ones are its own.
-					all = all[uint64(len(all))-need[i]:]
+				for _, piece := range slices.Backward(kept[i]) {
+					if need[i] == 0 {
+						break
+					}
+					if uint64(len(piece)) > need[i] {
+						// More than the record says: the last ones are its own.
+						piece = piece[uint64(len(piece))-need[i]:]
+					}
+					need[i] -= uint64(len(piece))
+					found[i] = append(found[i], piece)
 				}
-				need[i] -= uint64(len(all))
-				found[i] = append(all, found[i]...)
 			}
 		}
 		return need == [3]uint64{}
@@ -70,6 +77,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 					continue
 				}
 				if part.Kind == KindData && part.Seq == id.Seq {
+					part.Data = bytes.Clone(part.Data) // the block is read over
 					p.add(&part)
 				}
 				preceded = preceded || part.Seq != 0 && part.Seq < id.Seq
@@ -81,19 +89,35 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		}
 	}
 	own := r.Parts
+	// One after the other, so that the pieces of one do not stay beside the whole of another.
+	whole := func(part PartKind, end []byte) []byte {
+		size := len(end)
+		for _, piece := range found[part] {
+			size += len(piece)
+		}
+		all := make([]byte, 0, size)
+		for _, piece := range slices.Backward(found[part]) {
+			all = append(all, piece...)
+		}
+		found[part] = nil
+		return append(all, end...)
+	}
 	if own[PartText] > 0 {
-		r.Text, r.TextIndex = append(found[PartText], r.Text...), -1
+		r.Text, r.TextIndex = whole(PartText, r.Text), -1
 	}
 	if own[PartMessage] > 0 {
-		r.Message = append(found[PartMessage], r.Message...)
+		r.Message = whole(PartMessage, r.Message)
 	}
 	if own[PartValues] > 0 {
-		r.Values = append(found[PartValues], r.Values...)
+		r.Values = whole(PartValues, r.Values)
 		r.Fields |= FieldValues
 		if need[PartValues] > 0 {
 			r.Values, r.Nulls, r.Parts[PartValues] = nil, nil, 0
 			r.Fields &^= FieldValues | FieldNulls
 		}
+	}
+	if j != nil && j.ctx.Err() != nil {
+		return nil // nobody waits for what is missing
 	}
 	if missing := need[0] + need[1] + need[2]; missing > 0 && j != nil && (j.index.beginsAfter(r.Session) || j.index.lostBefore(ref)) {
 		return &IncompleteError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes: they stood in a segment that was deleted by policy",
@@ -113,7 +137,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
 	return func(yield func(*Block) bool) {
 		var b Block
-		read := func(c *BlockRef) bool { return j.files.Read(c, &b) != nil || yield(&b) }
+		read := func(c *BlockRef) bool { return j.ctx.Err() == nil && (j.files.Read(c, &b) != nil || yield(&b)) }
 		for _, own := range []bool{true, false} {
 			for i := range j.index.Streams {
 				s := &j.index.Streams[i]
@@ -129,10 +153,26 @@ func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
 	}
 }
 
-// records calls yield for the records of a block, with their data parts joined,
-// and returns what was wrong. A record and its bytes may be kept for as long as
-// the block is not loaded again.
-func (j *joiner) records(b *Block, ref *BlockRef, yield func(r *Record)) (errs []error) {
+// Guesser is a Formatter that can say of some records that it does not keep them before
+// all of their text, message and parameters are there: of records whose parts stand in
+// other blocks, these are then not read.
+type Guesser interface {
+	// Guess says whether the record may be wanted. Only what else it has can be relied on.
+	Guess(r *Record) bool
+}
+
+// mayKeep says whether a formatter may make something of a record whose parts are not
+// there yet.
+func mayKeep(f Formatter, r *Record) bool {
+	g, ok := f.(Guesser)
+	return !ok || g.Guess(r)
+}
+
+// records calls yield for the records of a block, with their data parts joined, and
+// returns what was wrong. Records that have such parts, and of which want says that they
+// are not wanted, are left out. A record and its bytes may be kept for as long as the
+// block is not loaded again.
+func (j *joiner) records(b *Block, ref *BlockRef, want func(r *Record) bool, yield func(r *Record)) (errs []error) {
 	var r Record
 	var here parts
 	for {
@@ -150,10 +190,16 @@ func (j *joiner) records(b *Block, ref *BlockRef, yield func(r *Record)) (errs [
 			continue
 		}
 		if r.Parts != [3]uint64{} {
+			id := RecordID{r.Session.ID(), r.Seq}
+			part := r
+			if b.show(&part); !want(&part) {
+				delete(here, id)
+				continue
+			}
 			if err := j.join(&r, ref, here); err != nil {
 				errs = append(errs, err)
 			}
-			delete(here, RecordID{r.Session.ID(), r.Seq})
+			delete(here, id)
 		}
 		b.show(&r)
 		yield(&r)

@@ -2,6 +2,7 @@ package trail_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -121,4 +122,68 @@ func (e *each) Keep(*trail.Record) bool { return true }
 func (e *each) Append(dst []byte, r *trail.Record) []byte {
 	e.do(r)
 	return dst
+}
+
+// guessing keeps the records of one process, and looks at no text for that.
+type guessing struct {
+	lines
+	pid uint32
+}
+
+func (g *guessing) Guess(r *trail.Record) bool { return r.Session.PID == g.pid }
+func (g *guessing) Keep(r *trail.Record) bool  { return g.Guess(r) }
+
+// Parts are read only of records that may be wanted: a missing one of another is not
+// noticed.
+func TestPartsOfRecordsThatAreNotWantedAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for pid := range uint32(2) {
+		r := note(trailtest.NewSession(trailtest.Epoch, pid), trailtest.Epoch, "end")
+		r.Parts = [3]uint64{100, 0, 0}
+		b.Add(r)
+	}
+	s.Write(t, b)
+	for pid := range uint32(3) {
+		var shown, warned int
+		err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+			Since: trail.MinTime, Until: trail.MaxTime,
+			NewFormatter: func() trail.Formatter { return &guessing{pid: pid} },
+			Warn:         func(error) { warned++ },
+		}, func([]byte) error { shown++; return nil })
+		if err != nil || shown != warned || shown != int(min(1, 2-pid)) {
+			t.Errorf("session %d: %d records, %d warnings, %v", pid, shown, warned, err)
+		}
+	}
+}
+
+// A text in many parts is copied a few times, not once for each part.
+func TestManyPartsAreJoinedInLinearMemory(t *testing.T) {
+	const blocks, size = 400, 16 << 10
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for i := range blocks {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Data(session, 1, trail.PartText, strings.Repeat(string(rune('a'+i%26)), size))
+		s.Write(t, b)
+	}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	r := note(session, trailtest.Epoch, "end")
+	r.Parts = [3]uint64{blocks * size, 0, 0}
+	b.Add(r)
+	s.Write(t, b)
+	x := open(t, dir).Index()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := merged(t, x, trail.MinTime, trail.MaxTime)
+	runtime.ReadMemStats(&after)
+	if len(got) != 1 || len(got[0]) < blocks*size {
+		t.Fatalf("%d records", len(got))
+	}
+	// each of the parts alone, joined again and again, would be 200 times the text
+	if made := after.TotalAlloc - before.TotalAlloc; made > 40*blocks*size {
+		t.Errorf("%d bytes were allocated for a text of %d", made, blocks*size)
+	}
 }

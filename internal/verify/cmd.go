@@ -68,7 +68,7 @@ block that the server did not finish writing is a warning, not damage.`,
 	cmdutil.AddFormat(cmd, &opts.Format)
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must have what the anchors in this `file` name, - for standard input; repeatable")
-	return cmd
+	return cmdutil.ReadsOnly(cmd)
 }
 
 func verifyRun(ctx context.Context, opts *Options) error {
