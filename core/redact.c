@@ -137,6 +137,14 @@ is_placeholder(const char *p, size_t len)
 	return i == len || (i == len - 1 && strchr("sIL", p[i]) != NULL);
 }
 
+static inline bool
+is_any_of(int c, const char *characters)
+{
+	while (*characters != '\0' && *characters != c)
+		characters++;
+	return *characters != '\0';
+}
+
 /* Up to white space or what ends a value in SQL or in code; t is moved there. */
 static size_t
 bare_end(Text *t, const char *ends_too)
@@ -155,7 +163,7 @@ bare_end(Text *t, const char *ends_too)
 			t->at = at;
 		}
 		c = peek(t, 0);
-		if (c < 0 || steno_redact_is_space(c) || (c != 0 && c < 0x80 && strchr(ends_too, c) != NULL))
+		if (c < 0 || steno_redact_is_space(c) || is_any_of(c, ends_too))
 			return t->at;
 		take(t);
 	}
@@ -390,7 +398,10 @@ look_into(Text *t, const Token *token)
 		steno_redact_report(t, inner.at, inner.end, token->quoting, true);
 		return;
 	}
-	inner.language = language_of(inner, token->quoting);
+	if (token->quoting != STENO_PLAIN && steno_redact_begins_string(inner.text, inner.at, inner.end))
+		inner.language = STRING;
+	else
+		inner.language = language_of(inner, token->quoting);
 	if (search_text(&inner))
 	{
 		t->hide_rest = true;
@@ -586,7 +597,7 @@ take_character(Text *t, const Token *token)
 	bool		parenthesised = c == '(' && t->roles && t->language == SQL;	/* PASSWORD ('x') */
 
 	t->weakly = t->program = t->again = false;
-	if (t->named && t->roles && !t->assigned && t->language == SQL && c != 0 && strchr(";,():=%$", c) == NULL)
+	if (t->named && t->roles && !t->assigned && t->language == SQL && c != 0 && !is_any_of(c, ";,():=%$"))
 	{
 		hide_bare(t, token);
 		t->named = false;
@@ -695,7 +706,7 @@ search(const char *text, size_t len, bool standard_strings, bool thorough, Steno
 	};
 	Text		t = {.search = &s, .text = text, .language = SQL, .end = len, .before = ' '};
 
-	s.trigger = steno_redact_trigger(text, len, 0);
+	s.trigger = steno_redact_trigger(text, len, 0, false);
 	s.work = s.trigger / 16 + 1;
 	search_text(&t);
 	return s.work;

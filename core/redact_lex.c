@@ -86,6 +86,14 @@ find_either(Text *t, size_t at, size_t end, char a, char b)
 			return at;
 		}
 		at += 16;
+		/* the C library's search takes wider blocks */
+		if (a == b && at - from == 32)
+		{
+			const char *p = memchr(text + at, a, end - at);
+
+			at = p != NULL ? (size_t) (p - text) : end;
+			break;
+		}
 	}
 #endif
 	while (at < end && text[at] != a && text[at] != b)
@@ -156,7 +164,7 @@ steno_redact_skip_blanks(Text *t)
 			t->at = at;
 			t->before = ' ';
 		}
-		if (at == t->end || strchr("-/\\", t->text[at]) == NULL)
+		if (at == t->end || (t->text[at] != '-' && t->text[at] != '/' && t->text[at] != '\\'))
 			return;
 		c = peek(t, 0);
 		if (steno_redact_is_space(c))
@@ -172,6 +180,67 @@ steno_redact_skip_blanks(Text *t)
 
 /* ---- tokens ---- */
 
+/* How often c stands at text + at, one after the other. */
+static size_t
+run_of(Text *t, size_t at, char c)
+{
+	const char *text = t->text;
+	size_t		from = at;
+
+#ifdef __SSE2__
+	while (t->end - at >= 16)
+	{
+		__m128i		v = _mm_loadu_si128((const __m128i *) (text + at));
+		unsigned	others = 0xffff ^ (unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(c)));
+
+		if (others != 0)
+		{
+			at += (size_t) __builtin_ctz(others);
+			t->search->work += (at - from) / 16 + 1;
+			return at - from;
+		}
+		at += 16;
+	}
+#endif
+	while (at < t->end && text[at] == c)
+		at++;
+	t->search->work += (at - from) / 16 + 1;
+	return at - from;
+}
+
+typedef enum Run
+{
+	NO_RUN,						/* look at the characters */
+	PASSED,
+	CLOSED
+} Run;
+
+/*
+ * In a literal, at a single quote: over a run of them, of which each layer doubles each.  An odd one
+ * closes the literal.  Behind the run an escape sequence may be one more.
+ */
+static Run
+pass_quotes(Text *t, Token *token)
+{
+	size_t		from = t->at;
+	size_t		run = run_of(t, from, '\'');
+	size_t		count;
+
+	if (t->escaped && from + run < t->end && t->text[from + run] == '\\')
+	{
+		run = run >> (t->layers + 1) << (t->layers + 1);
+		if (run == 0)
+			return NO_RUN;
+	}
+	t->at = from + run;
+	t->before = '\'';
+	count = (run + ((size_t) 1 << t->layers) - 1) >> t->layers;
+	if (count % 2 == 0)
+		return PASSED;
+	token->body_end = from + ((count - 1) << t->layers);
+	return CLOSED;
+}
+
 /* What stands in quotes, whose opening one has been passed. */
 void
 steno_redact_read_quoted(Text *t, Token *token, int quote, bool backslashes, bool doubled)
@@ -185,6 +254,22 @@ steno_redact_read_quoted(Text *t, Token *token, int quote, bool backslashes, boo
 		int			c;
 
 		token->body_end = t->at = find_either(t, t->at, t->end, (char) quote, stop);
+		if (t->at < t->end && quote == '\'' && doubled && t->text[t->at] == '\'')
+		{
+			Run			run = pass_quotes(t, token);
+
+			token->closed = run == CLOSED;
+			if (run == CLOSED)
+				break;
+			if (run == PASSED)
+				continue;
+		}
+		else if (backslashes && !t->escaped && t->end - t->at > 1 &&
+				 t->text[t->at] == '\\' && t->text[t->at + 1] == '\\')
+		{
+			t->at += run_of(t, t->at, '\\') & ~(size_t) 1;
+			continue;
+		}
 		c = take(t);
 		if (c < 0)
 			break;
@@ -380,22 +465,13 @@ steno_redact_end_statement(Text *t)
 
 /* ---- what is skipped ---- */
 
-/* continues_word(), a bit for each byte. */
-static const uint64_t word_bits[4] = {0x03ff001000000000, 0x07fffffe87fffffe, UINT64_MAX, UINT64_MAX};
-
-static inline bool
-in_word(unsigned char c)
-{
-	return (word_bits[c >> 6] >> (c & 63)) & 1;
-}
-
 /* The end of the word at text + at, which is of SQL. */
 static inline size_t
 word_end(const char *text, size_t at, size_t end)
 {
 	do
 		at++;
-	while (at < end && in_word((unsigned char) text[at]));
+	while (at < end && steno_redact_in_word((unsigned char) text[at]));
 	return at;
 }
 
@@ -414,10 +490,30 @@ literal_end(Text *t, size_t at, size_t end)
 }
 
 /*
- * In SQL: over what ends before the given trigger, up to what the lexer should look at.  Keywords
- * are noted, nothing else has an effect while nothing is pending.
+ * The end of a literal whose triggers have no effect, such as a JSON document; its opening quote is
+ * at text + at.  0: it is to be looked into.
  */
-static void
+static size_t
+harmless_end(Text *t, size_t at)
+{
+	size_t		body = at + 1;
+	size_t		end;
+
+	if (t->depth >= STENO_REDACT_DEPTH || !steno_redact_begins_string(t->text, body, t->end))
+		return 0;
+	end = find_either(t, body, t->end, '\'', '\'');
+	if (end == t->end || (end + 1 < t->end && t->text[end + 1] == '\'') ||
+		strings_trigger_from(t->search, body) < end)
+		return 0;
+	return end + 1;
+}
+
+/*
+ * In SQL: over what ends before the given trigger, up to what the lexer should look at.  Keywords
+ * are noted, nothing else has an effect while nothing is pending.  False: there is no trigger any
+ * more.
+ */
+static bool
 skip_sql(Text *t, size_t trigger)
 {
 	const char *text = t->text;
@@ -429,7 +525,7 @@ skip_sql(Text *t, size_t trigger)
 		unsigned char c = (unsigned char) text[at];
 		size_t		next;
 
-		if (in_word(c) && c != '$')
+		if (steno_redact_in_word(c) && c != '$')
 		{
 			next = word_end(text, at, t->end);
 			if (next > trigger)
@@ -451,7 +547,14 @@ skip_sql(Text *t, size_t trigger)
 					goto done;
 				next = literal_end(t, at, trigger);
 				if (next >= trigger)
-					goto done;
+				{
+					next = harmless_end(t, at);
+					if (next == 0)
+						goto done;
+					trigger = trigger_from(t->search, next);
+					if (trigger >= t->end)
+						return false;
+				}
 				t->altered = t->role_next = false;
 				at = next;
 				continue;
@@ -493,17 +596,7 @@ done:
 	if (at > from)
 		t->before = (unsigned char) text[at - 1];
 	t->at = at;
-}
-
-/*
- * Has a name no effect in another language than SQL, when it ends at text + at?  Nothing is
- * assigned or called.
- */
-static inline bool
-is_bare_name(const Text *t, size_t at)
-{
-	return at < t->end && !steno_redact_is_space((unsigned char) t->text[at]) &&
-		strchr("=:'(%\\$", t->text[at]) == NULL;
+	return true;
 }
 
 /*
@@ -511,20 +604,30 @@ is_bare_name(const Text *t, size_t at)
  * it begins.
  */
 static bool
-skip_special(Text *t, size_t trigger)
+skip_special(Text *t)
 {
-	int			c = peek(t, 0);
+	int			c;
 	Token		token;
 	size_t		from = t->at;
 	int			before = t->before;
 
+	if (t->layers == 1 && t->text[from] == '\\')
+	{
+		t->at += run_of(t, from, '\\') & ~(size_t) 1;
+		if (t->at > from)
+		{
+			t->before = '\\';
+			return true;
+		}
+	}
+	c = peek(t, 0);
 	if (c == ':')
 		return false;			/* of a URI, perhaps */
 	take(t);
 	if (c != '\'' || continues_word(before))
 		return true;
 	steno_redact_read_quoted(t, &token, '\'', true, true);
-	if (t->at <= trigger)
+	if (t->at <= trigger_from(t->search, from))
 		return true;
 	t->at = from;
 	t->before = before;
@@ -533,42 +636,45 @@ skip_special(Text *t, size_t trigger)
 
 /*
  * In another language: to the trigger's word, or to a literal with one.  False: there is no trigger
- * any more.
+ * any more.  A bare name has an effect in a literal only, which may be SQL.
  */
 static bool
-skip_string(Text *t, size_t trigger)
+skip_string(Text *t)
 {
 	const char *text = t->text;
 	const char	escape = t->escaped ? '\\' : '\'';
+	size_t		trigger;
 	size_t		begin;
 
 	for (;;)
 	{
-		size_t		at = find_either(t, t->at, trigger, '\'', escape);
-		size_t		end = at;
+		size_t		stop;
+		size_t		at;
+		size_t		end;
 
+		if (t->search->trigger >= t->end)
+			return false;
+		trigger = strings_trigger_from(t->search, t->at);
+		stop = trigger < t->end ? trigger : t->end;
+		at = find_either(t, t->at, stop, '\'', escape);
 		if (at > t->at)
 			t->before = (unsigned char) text[at - 1];
-		if (at < trigger)
+		if (at < stop)
 		{
 			t->at = at;
-			if (!skip_special(t, trigger))
+			if (!skip_special(t))
 				return true;
+			continue;
 		}
-		else
-		{
-			while (word_continues(t, end))
-				end++;
-			t->search->work += end - at;
-			if (end == at || !is_bare_name(t, end))
-				break;
-			t->before = (unsigned char) text[end - 1];
-			t->at = end;
-		}
-		if (t->at > trigger)
-			trigger = trigger_from(t->search, t->at);
-		if (trigger >= t->end)
+		if (stop == t->end)
 			return false;
+		for (end = at; word_continues(t, end);)
+			end++;
+		t->search->work += end - at;
+		if (end == at || !steno_redact_is_bare(text, t->end, end))
+			break;
+		t->before = (unsigned char) text[end - 1];
+		t->at = end;
 	}
 	begin = trigger;
 	while (begin > t->at && continues_word((unsigned char) text[begin - 1]))
@@ -594,7 +700,6 @@ steno_redact_skip_quiet(Text *t)
 	if (trigger >= t->end)
 		return false;
 	if (t->language != SQL)
-		return skip_string(t, trigger);
-	skip_sql(t, trigger);
-	return true;
+		return skip_string(t);
+	return skip_sql(t, trigger);
 }

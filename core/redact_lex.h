@@ -37,6 +37,7 @@ typedef struct Search
 	bool		standard_strings;
 	bool		thorough;		/* skip nothing */
 	size_t		trigger;		/* the next one, for all places up to it */
+	size_t		strings_trigger;	/* the same of those that have an effect in other languages than SQL */
 	size_t		no_userinfo;	/* no URI that begins before has a user's password */
 	uint64_t	work;			/* bytes, and single steps, that were looked at */
 	StenoSecretFound found;
@@ -97,7 +98,7 @@ typedef struct Text
 
 /* ---- redact_check.c ---- */
 
-extern size_t steno_redact_trigger(const char *text, size_t len, size_t from);
+extern size_t steno_redact_trigger(const char *text, size_t len, size_t from, bool strings);
 
 /* ---- redact_lex.c ---- */
 
@@ -120,6 +121,43 @@ steno_redact_same(const char *text, const char *word, size_t n)
 	return true;
 }
 
+/*
+ * Has a name no effect in another language than SQL, when it ends at text + at?  Nothing is
+ * assigned or called.
+ */
+static inline bool
+steno_redact_is_bare(const char *text, size_t end, size_t at)
+{
+	if (at >= end || steno_redact_is_space((unsigned char) text[at]))
+		return false;
+	switch (text[at])
+	{
+		case '=':
+		case ':':
+		case '\'':
+		case '(':
+		case '%':
+		case '\\':
+		case '$':
+		case '\0':
+			return false;
+		default:
+			return true;
+	}
+}
+
+/*
+ * Is a literal with this body surely no SQL?  It begins as JSON or a number does, and has no
+ * dollar quotes.
+ */
+static inline bool
+steno_redact_begins_string(const char *text, size_t at, size_t end)
+{
+	while (at < end && steno_redact_is_space((unsigned char) text[at]))
+		at++;
+	return at < end && (text[at] == '{' || text[at] == '[' || (text[at] >= '0' && text[at] <= '9'));
+}
+
 /* ---- redact.c, redact_command.c ---- */
 
 extern void steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pieces);
@@ -132,10 +170,27 @@ trigger_from(Search *s, size_t at)
 {
 	if (s->trigger < at)
 	{
-		s->trigger = steno_redact_trigger(s->text, s->len, at);
+		s->trigger = steno_redact_trigger(s->text, s->len, at, false);
 		s->work += (s->trigger - at) / 16 + 1;
 	}
 	return s->trigger;
+}
+
+/* The same of triggers that have an effect in other languages than SQL. */
+static inline size_t
+strings_trigger_from(Search *s, size_t at)
+{
+	if (s->strings_trigger < at)
+	{
+		size_t		from = s->trigger > at ? s->trigger : at;
+
+		/* a URI always has one */
+		if (s->trigger >= at && s->trigger < s->len && s->text[s->trigger] == ':')
+			return s->strings_trigger = s->trigger;
+		s->strings_trigger = steno_redact_trigger(s->text, s->len, from, true);
+		s->work += (s->strings_trigger - from) / 16 + 1;
+	}
+	return s->strings_trigger;
 }
 
 /* The character at *at, which moves behind it; most stand for themselves in any layer. */
@@ -187,6 +242,15 @@ continues_word(int c)
 	return steno_redact_is_word(c) || c == '$';
 }
 
+/* The same, without branches. */
+static inline bool
+steno_redact_in_word(unsigned char c)
+{
+	static const uint64_t bits[4] = {0x03ff001000000000, 0x07fffffe87fffffe, UINT64_MAX, UINT64_MAX};
+
+	return (bits[c >> 6] >> (c & 63)) & 1;
+}
+
 /*
  * Does a word go on at text + at?  An escape sequence ends it: a trigger is looked for
  * in the bytes as they are.
@@ -194,7 +258,7 @@ continues_word(int c)
 static inline bool
 word_continues(const Text *t, size_t at)
 {
-	return at < t->end && continues_word((unsigned char) t->text[at]);
+	return at < t->end && steno_redact_in_word((unsigned char) t->text[at]);
 }
 
 #endif							/* STENO_REDACT_LEX_H */

@@ -267,6 +267,22 @@ TEST(secrets_with_backslashes_are_hidden)
 	check_with("ALTER ROLE r PASSWORD N's3\\'cret' LOGIN", "ALTER ROLE r PASSWORD N'<redacted>' LOGIN", false);
 	check_with("ALTER ROLE r PASSWORD 's3\\' LOGIN", "ALTER ROLE r PASSWORD '<redacted>' LOGIN", true);
 	check_with("SELECT '\\' password, 'kept'", "SELECT '\\' password, 'kept'", true);
+	hides("ALTER ROLE r PASSWORD E's3\\'cret\\\\' LOGIN", "ALTER ROLE r PASSWORD E'<redacted>' LOGIN");
+	hides("ALTER ROLE r PASSWORD E's3\\\\''cret\\\\\\'' LOGIN", "ALTER ROLE r PASSWORD E'<redacted>' LOGIN");
+}
+
+/* Names in JSON documents are passed, what else is in the literal is not. */
+TEST(secrets_beside_names_in_documents_are_hidden)
+{
+	keeps("SELECT '{\"password\": \"x\"}', '[\"secret\"]', 'it''s a pwd, isn''t it'");
+	hides("SELECT '{\"secret\": \"a\"}', crypt('s3cret', 'x')",
+		  "SELECT '{\"secret\": \"a\"}', crypt('<redacted>', '<redacted>')");
+	hides("SELECT '{\"password\": \"x\", \"url\": \"http://u:s3cret@h/\"}'",
+		  "SELECT '{\"password\": \"x\", \"url\": \"http://u:<redacted>@h/\"}'");
+	hides("SELECT '{\"password\": 1, ''ALTER ROLE r PASSWORD\"s3cret\"''}'",
+		  "SELECT '{\"password\": 1, ''ALTER ROLE r PASSWORD<redacted>''}'");
+	hides("SELECT '{\"password\": \"it''s\"}', 'a ''''password=s3cret'",
+		  "SELECT '{\"password\": \"it''s\"}', 'a ''''password=<redacted>'");
 }
 
 /* Literals in literals, deeper than is looked: hidden whole. */
