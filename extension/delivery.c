@@ -14,8 +14,11 @@
  *
  * A transaction that may have to wait at its end, for the disk or for room, does so
  * when it has released its locks and sent its invalidations (finish_late): who
- * waits for its rows need not wait for our disk.  While anybody waits here, barriers
- * of the server are absorbed where that is safe, so DROP DATABASE elsewhere goes on.
+ * waits for its rows need not wait for our disk.  One that aborts does so, too, but for
+ * the record of a statement that has failed: its client must not hear of the failure
+ * before it is recorded, and hears of it before the abort.  While anybody waits here,
+ * barriers of the server are absorbed where that is safe, so DROP DATABASE elsewhere
+ * goes on.
  *
  * A wait for room can be in the middle of anything, so it raises no errors: it
  * ends, the record is dropped, and STENO_START_CANCELLED is set.  The hook at
@@ -153,8 +156,8 @@ call_guarded(void (*f) (void))
 }
 
 /*
- * Call f where an error would be a panic, such as after a commit: false when it has
- * raised one, out of memory at most.  The record that it was about is counted as
+ * Call f, which makes one record, where an error would be a panic, such as after a commit:
+ * false when it has raised one, out of memory at most.  The record is counted as
  * dropped.
  */
 bool
@@ -508,6 +511,9 @@ steno_delivery_transaction(XactEvent event)
 			sync)
 			wait_after_commit();
 	}
+	else if ((mask & STENO_START_CANCELLED) && !ProcDiePending)
+		(void) end_of_patience("room for audit records",
+							   "The transaction was rolled back, and its last audit records were dropped.");
 	if (any_running())
 		steno_my.start_mask |= STENO_START_SYNC;
 }
@@ -548,12 +554,7 @@ steno_delivery_worker_ends(void)
 
 static bool is_late;			/* a transaction has ended ... */
 static XactEvent late_event;	/* ... so */
-
-static void
-finish_now(void)
-{
-	steno_transaction_finish_late(late_event);
-}
+static bool registered;			/* the callback is */
 
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
@@ -564,9 +565,38 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 		return;
 	is_late = false;
 	before = steno_delivery_allow_barriers(true);
-	if (!steno_delivery_guard(finish_now))
-		steno_transaction_ended(late_event);
+	steno_transaction_finish_late(late_event);
 	(void) steno_delivery_allow_barriers(before);
+}
+
+static void
+register_callback(void)
+{
+	if (!registered)
+		RegisterResourceReleaseCallback(resources_released, NULL);
+	registered = true;
+}
+
+static void
+look_for_room(void)
+{
+	StenoProducer *p = &steno_my.producer;
+
+	/* pairs with the release store in steno_ring_free */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+}
+
+/*
+ * A transaction has aborted: whether what is left to be recorded may have to wait, so
+ * that it comes when the locks are released.  Without memory for that, it waits now.
+ */
+STENO_COLD bool
+steno_delivery_abort_waits(void)
+{
+	if (steno_my.state != STENO_READY || steno_delivery_room_at_end())
+		return false;
+	look_for_room();
+	return !steno_delivery_room_at_end() && (registered || call_guarded(register_callback));
 }
 
 /*
@@ -577,25 +607,19 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 STENO_COLD void
 steno_delivery_finish_late(void)
 {
-	static bool registered;
-	StenoProducer *p = &steno_my.producer;
-
 	if (steno_my.state != STENO_READY)
 		return;
-	/* pairs with the release store in steno_ring_free */
-	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	look_for_room();
 	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_my.level == NULL &&
 		steno_open_is_ready() && steno_delivery_room_at_end())
 		return;
-	if (!registered)
-		RegisterResourceReleaseCallback(resources_released, NULL);
-	registered = true;
+	register_callback();
 	steno_my.start_mask |= STENO_START_LATE;
 }
 
-/* It has committed. */
+/* It has committed, or aborted. */
 STENO_COLD void
-steno_delivery_committed(XactEvent event)
+steno_delivery_ended(XactEvent event)
 {
 	steno_my.start_mask &= ~STENO_START_LATE;
 	is_late = true;

@@ -170,9 +170,18 @@ steno_open_failed(const ErrorData *edata, SubTransactionId from)
 	}
 }
 
+static StenoOpen *closed;
+
+static void
+record_closed(void)
+{
+	steno_record_query(closed, NULL, closed->parked || closed->plan_cached);
+}
+
 /*
  * A (sub)transaction has ended, and with it the queries that it leaves open: their
- * executor is gone.  What has no portal had its record when it failed.
+ * executor is gone.  What has no portal had its record when it failed.  No error
+ * gets out of here: each query is guarded for itself, and forgotten in any case.
  */
 STENO_COLD void
 steno_open_close(SubTransactionId from)
@@ -186,7 +195,10 @@ steno_open_close(SubTransactionId from)
 		if (o->subid < from || o->ended)
 			continue;
 		if (o->portal)
-			steno_record_query(o, NULL, o->parked || o->plan_cached);
+		{
+			closed = o;
+			(void) steno_delivery_guard(record_closed);
+		}
 		steno_forget_open(o);
 	}
 }

@@ -948,13 +948,21 @@ check_perms(STENO_CHECK_PERMS_ARGS)
 	return true;
 }
 
+/* COMMIT, PREPARE TRANSACTION or ROLLBACK is the client's statement that runs: it has ended with the transaction. */
+static void
+end_statement(void)
+{
+	if (steno_my.level == &steno_top_level && steno_top_level.ending)
+		steno_utility_ended(&steno_top_level);
+}
+
 /* A transaction has ended well, but not as most do. */
 static pg_noinline void
 transaction_closed(void)
 {
 	steno_open_settle();
-	if (steno_my.level == &steno_top_level && steno_top_level.ending)
-		steno_utility_ended(&steno_top_level);
+	if (steno_my.level != NULL)
+		(void) steno_delivery_guard(end_statement);
 	if (unlikely(steno_my.objects_pending))
 		steno_objects_forget_pending();
 	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
@@ -979,26 +987,49 @@ finish_transaction(XactEvent event)
 	steno_transaction_ended(event);
 }
 
-/* It has released its locks by now. */
+static XactEvent late_event;
+
+static void
+finish_late_event(void)
+{
+	finish_transaction(late_event);
+}
+
+/*
+ * It has released its locks by now.  An error would be a panic: each thing that is
+ * recorded is guarded for itself.
+ */
 STENO_COLD void
 steno_transaction_finish_late(XactEvent event)
 {
-	if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
+	if (event == XACT_EVENT_ABORT)
+		(void) steno_delivery_guard(end_statement);
+	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
 		transaction_closed();
-	finish_transaction(event);
+	late_event = event;
+	if (!steno_delivery_guard(finish_late_event))
+		steno_transaction_ended(event);
 }
 
-/* It has aborted: no error may get out of here, and whoever waits for barriers need not wait for us. */
+/*
+ * It has aborted: no error may get out of here, and whoever waits for barriers need not
+ * wait for us.  Statements that it has ended are recorded here, where the names of their
+ * relations are still known; what else may have to wait comes later.
+ */
 STENO_COLD static void
 transaction_aborted(XactEvent event)
 {
 	(void) steno_delivery_allow_barriers(true);
 	steno_my.start_mask &= ~STENO_START_LATE;
-	if (!steno_delivery_guard(steno_statement_aborted))
-		steno_statement_forget();
+	steno_statement_aborted();
 	/* that of a parallel worker is its leader's */
 	if (event == XACT_EVENT_ABORT)
-		finish_transaction(event);
+	{
+		if (steno_delivery_abort_waits())
+			steno_delivery_ended(event);
+		else
+			steno_transaction_finish_late(event);
+	}
 	(void) steno_delivery_allow_barriers(false);
 }
 
@@ -1026,7 +1057,7 @@ transaction_end(XactEvent event, void *arg)
 			steno_top_level.chains = false;
 			if (unlikely(steno_my.start_mask & STENO_START_LATE))
 			{
-				steno_delivery_committed(event);
+				steno_delivery_ended(event);
 				return;
 			}
 			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))

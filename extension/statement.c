@@ -67,8 +67,9 @@ steno_note_raised(void *arg)
 	MemoryContext old;
 	ErrorData  *edata;
 
+	/* in a critical section there is no memory to be had; an error there is a panic */
 	if (arg != steno_my.level || steno_my.paused || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
-		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING)
+		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING || CritSectionCount > 0)
 		return;
 	forget_raised();
 	old = MemoryContextSwitchTo(raised_context);
@@ -364,23 +365,27 @@ steno_scratch(size_t size)
 	return MemoryContextAllocExtended(steno_my.scratch, size, MCXT_ALLOC_NO_OOM);
 }
 
+/* So many of something find no room in a record.  Without memory, nothing says so. */
 STENO_COLD void
 steno_omit(StenoRecord *record, const char *name, int count)
 {
-	StringInfoData extra;
-	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
 	char		number[16];
+	uint32		number_len = snprintf(number, sizeof(number), "%d", count);
+	uint32		name_len = strlen(name);
+	uint8	   *extra = steno_scratch(record->extra_len + name_len + number_len + 2 * STENO_VARINT_MAX);
+	uint8	   *p = extra;
 
-	steno_my.scratch_used = true;
-	initStringInfo(&extra);
-	if (record->extra)
-		appendBinaryStringInfo(&extra, (const char *) record->extra, record->extra_len);
-	snprintf(number, sizeof(number), "%d", count);
-	steno_put_pair(&extra, name, number);
-	record->extra = (uint8 *) extra.data;
-	record->extra_len = extra.len;
+	if (extra == NULL)
+		return;
+	if (record->extra_len > 0)
+		memcpy(p, record->extra, record->extra_len);
+	p = steno_put_varint(p + record->extra_len, name_len);
+	memcpy(p, name, name_len);
+	p = steno_put_varint(p + name_len, number_len);
+	memcpy(p, number, number_len);
+	record->extra = extra;
+	record->extra_len = p + number_len - extra;
 	record->extra_count++;
-	MemoryContextSwitchTo(old);
 }
 
 static inline bool
@@ -827,11 +832,19 @@ steno_statement_source(const char **source, int *end)
 
 /* ---- transactions ---- */
 
-/* A transaction has aborted. */
+/* The same, where no error may get out. */
+static void
+fail_unreported_safely(void)
+{
+	if (!steno_delivery_guard(fail_unreported) && (in_main_handler() || proc_exit_inprogress))
+		steno_my.level = NULL;
+}
+
+/* A transaction has aborted.  No error gets out of here. */
 STENO_COLD void
 steno_statement_aborted(void)
 {
-	fail_unreported();
+	fail_unreported_safely();
 	if (steno_my.level == NULL && steno_my.open_count > 0)
 		steno_open_settle();
 	steno_my.subid = TopSubTransactionId;
@@ -842,43 +855,32 @@ steno_statement_aborted(void)
 	steno_objects_forget_pending();
 }
 
-/* There was no memory for what was to be recorded: nothing of it is left to be closed. */
-STENO_COLD void
-steno_statement_forget(void)
-{
-	steno_my.subid = TopSubTransactionId;
-	if (in_main_handler() || proc_exit_inprogress)
-		steno_my.level = NULL;
-	while (steno_my.open_count > 0)
-		steno_forget_open(&steno_my.open[steno_my.open_count - 1]);
-	steno_objects_forget_pending();
-}
+static SubTransactionId aborted_subid;
 
 /* A function catches an error, with which cursors of the transaction around it have failed. */
 STENO_COLD static void
-fail_cursors(SubTransactionId mine)
+fail_cursors(void)
 {
 	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = raised_message};
 
 	if (steno_my.raised_code != 0 && steno_my.open_count > 0)
-		steno_open_failed(&edata, mine);
+		steno_open_failed(&edata, aborted_subid);
 }
 
-static SubTransactionId aborted_subid;
-static SubTransactionId aborted_parent;
-
+/* An error here would end in a panic. */
 static void
-subtransaction_aborted(void)
+subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 {
 	/* after a savepoint, the transaction goes on when a client's statement has failed */
-	fail_unreported();
-	fail_cursors(aborted_subid);
-	steno_my.subid = aborted_parent;
-	steno_open_close(aborted_subid);
+	fail_unreported_safely();
+	aborted_subid = mine;
+	(void) steno_delivery_guard(fail_cursors);
+	steno_my.subid = parent;
+	steno_open_close(mine);
 	steno_objects_forget_pending();
 	if (steno_my.raised_code != 0)
 	{
-		record_raised();
+		(void) steno_delivery_guard(record_raised);
 		forget_raised();
 	}
 }
@@ -906,11 +908,7 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			before = steno_delivery_allow_barriers(true);
-			aborted_subid = mine;
-			aborted_parent = parent;
-			/* an error here would end in a panic */
-			(void) steno_delivery_guard(subtransaction_aborted);
-			steno_my.subid = parent;
+			subtransaction_aborted(mine, parent);
 			(void) steno_delivery_allow_barriers(before);
 			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
 			break;

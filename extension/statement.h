@@ -97,7 +97,6 @@ extern void steno_show(StenoStatement *s);
 extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);
-extern void steno_statement_forget(void);
 extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 								 const StenoPrepared *p, int class);
 extern void *steno_scratch(size_t size);

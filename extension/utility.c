@@ -410,7 +410,15 @@ ends_later(Node *statement, const QueryCompletion *completion)
 		completion && completion->commandTag != CMDTAG_ROLLBACK;
 }
 
-/* The end that a COMMIT asked for has come. */
+/* So does ROLLBACK when its record may have to wait: not while the transaction that it ends holds locks. */
+static inline bool
+rolls_back_later(const StenoLevel *l, Node *statement)
+{
+	return !l->staged && IsA(statement, TransactionStmt) &&
+		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && IsTransactionState();
+}
+
+/* The end that a COMMIT or ROLLBACK asked for has come. */
 STENO_HOT void
 steno_utility_ended(StenoLevel *l)
 {
@@ -499,8 +507,10 @@ client_utility(UTILITY_ARGS)
 	call_utility(UTILITY_PASS);
 	if (IsA(statement, TransactionStmt))
 		note_block((TransactionStmt *) statement);
-	if (ends_later(statement, completion))
+	if (ends_later(statement, completion) || unlikely(rolls_back_later(&steno_top_level, statement)))
 	{
+		if (((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK)
+			steno_objects_finish(s, statement);
 		error_context_stack = steno_top_level.callback.previous;
 		steno_top_level.ending = true;
 		/* its source goes with its portal, before its record is made: the server has a copy */

@@ -244,6 +244,26 @@ foreach my $how (qw(cancel terminate))
 	value($node, 'TRUNCATE t');
 }
 
+# At a ROLLBACK: nothing is left to fail.
+{
+	my $c = session('rollback', q{steno.log = 'transaction'}, 'client_min_messages = error');
+	my ($n, $answer);
+
+	stop_writer();
+	$n = run_until_waiting($c, sub { "INSERT INTO t VALUES ($_[0]); ROLLBACK" });
+	$c->put('Q', "SELECT 'follows'\0")->send_all;
+	look("SELECT pg_cancel_backend($c->{pid})");
+	$answer = $c->finish;
+	is($answer->{sqlstate}, undef, 'a ROLLBACK whose wait is canceled');
+	is_deeply($answer->{tags}, [ 'INSERT 0 1', 'ROLLBACK' ], 'has rolled back');
+	is($c->finish->{rows}[0][0], 'follows', 'and the next statement is not hit');
+	is(look("SELECT count(*) FROM t WHERE i = $n"), 0, 'which it has');
+	continue_process($writer);
+	look('SELECT steno.flush()');
+	$c->quit;
+	account('rollback');
+}
+
 # A note.
 {
 	my $c = session('note');

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use IO::Select;
+use Socket qw(MSG_PEEK);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -38,6 +39,17 @@ sub wait_event
 	return look("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE pid = $c->{pid}") // '';
 }
 
+# Whether the server is ready for the next statement: warnings, and failures, come before.
+sub is_answered
+{
+	my ($c) = @_;
+	my $answer = '';
+
+	return 0 if !IO::Select->new($c->{socket})->can_read(0.01);
+	recv($c->{socket}, $answer, 65536, MSG_PEEK);
+	return $answer =~ /Z\x00\x00\x00\x05.\z/s;
+}
+
 # Sends it again and again until the session waits; how often it was answered.
 sub until_it_waits
 {
@@ -49,7 +61,7 @@ sub until_it_waits
 
 		$c->put('Q', "$sql\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
-			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
+			return 1 if is_answered($c);
 			$waits = wait_event($c) eq $event;
 			return $waits;
 		};
@@ -162,11 +174,38 @@ foreach my $how ('cancel', 'terminate')
 	$c->quit if $how eq 'cancel';
 }
 
-# For room, at the end of a statement, for the record of an abort, and of a failure.
+# For room for the records of a transaction that is rolled back, by its client and by an error.
+foreach my $case (
+	[ 'ROLLBACK', 'INSERT INTO t VALUES (4); ROLLBACK', 2 ],
+	[ 'ROLLBACK of a procedure', 'DO $$BEGIN INSERT INTO t VALUES (4); ROLLBACK; END$$', 1 ],
+	[ 'abort', 'INSERT INTO t SELECT 1 / (2 - i) FROM generate_series(1, 2) i', 1 ])
+{
+	my ($name, $sql, $each) = @$case;
+	my $what = "for room, at the $name";
+	my $c = Steno::Client->new($node, application_name => $name);
+	my $rows = look('SELECT count(*) FROM t');
+	my ($answered, @r);
+
+	$c->query(q{SET steno.log = 'transaction'});
+	look('SELECT steno.flush()');
+	stop_process($writer);
+	$answered = until_it_waits($c, $sql, 'StenoRingFull');
+	locks_are_released($what, $c);
+	databases_are_dropped($what);
+	continue_process($writer);
+	$c->finish;
+	look('SELECT steno.flush()');
+	$c->quit;
+	is(look('SELECT count(*) FROM t'), $rows, "$what: nothing is left of it");
+	@r = grep { $_->{class} eq 'transaction' } records($node, application => $name);
+	is(scalar(grep { $_->{kind} eq 'transaction' && $_->{extra}{event} eq 'abort' } @r), $answered + 1, "$what: each transaction has its record");
+	is(scalar @r, $each * ($answered + 1), "$what: and each statement");
+}
+
+# For room, at the end of a statement, and for the record of a failure.
 foreach my $case (
 	[ 'at the end of a statement', 'read', q{SELECT 'reads some constant', 'of a certain length'} ],
 	[ 'in a function', 'read', q{DO $$BEGIN PERFORM 'reads', count(*) FROM t; END$$} ],
-	[ 'at an abort', 'transaction', 'BEGIN; INSERT INTO t VALUES (4); ROLLBACK' ],
 	[ 'at a failure', 'error', q{SELECT 1 / 0} ],
 	[ 'at a failure in a block', 'error', q{DO $$BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END$$} ])
 {
