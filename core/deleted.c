@@ -291,13 +291,16 @@ steno_deleted_parse(const char *text, size_t len, StenoDeletedFound found, void 
 	return true;
 }
 
+/* What is left by that name is never written to: it may be a pipe, which nobody reads. */
 static bool
 write_file(const char *path, const char *text, size_t len, const char *folder, const char *name,
 		   StenoError *error)
 {
-	int			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int			fd;
 	bool		ok;
 
+	(void) unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return steno_failed(error, errno, "could not create file", path);
 	ok = steno_write_at(fd, text, len, 0) && fsync(fd) == 0;

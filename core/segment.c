@@ -627,7 +627,8 @@ restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 	*readable = true;
 	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
 	snprintf(copy, sizeof(copy), "%s/.restoring", stream->directory);
-	fd = open(copy, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
+	(void) unlink(copy);		/* what is left by that name may be no file */
+	fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
 	if (fd < 0)
 		return steno_failed(error, errno, "could not create segment", copy);
 	if (fchmod(fd, stream->file_mode) != 0)

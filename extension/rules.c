@@ -78,7 +78,7 @@ failed(char *reason, const char *what)
 static StenoRead
 read_file(void *arg, const char *path, char **content, size_t *len, char *reason)
 {
-	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe */
 	struct stat st;
 	size_t		got = 0;
 
@@ -486,9 +486,11 @@ steno_rules_started(StenoRulesChange change)
 static bool
 write_in_force(const char *text, size_t len)
 {
-	int			fd = open(IN_FORCE ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int			fd;
 	bool		ok;
 
+	(void) unlink(IN_FORCE ".new"); /* what is left by that name may be a pipe */
+	fd = open(IN_FORCE ".new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return false;
 	errno = ENOSPC;

@@ -262,6 +262,15 @@ is_restored(void)
 
 /* ---- the postmaster ---- */
 
+/* What has the state file's name may be a pipe, or a device. */
+static bool
+is_regular(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 /* The slots of another server: each of its streams has a successor here. */
 static void
 disown(StateSlot *s, const StateHeader *was, Reason reason)
@@ -333,9 +342,14 @@ steno_state_begin(uint64 ring_file, bool first)
 	int			i;
 
 	state_path(path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, pg_file_create_mode);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, pg_file_create_mode);
 	if (fd < 0)
 		refuse(path);
+	if (!is_regular(fd))
+		ereport(FATAL,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("state file \"%s\" of the trail is not a regular file", path),
+				 errhint("Move it away. The server then begins new streams.")));
 	identify_self(fd, ring_file, &now);
 	if (!read_unit(fd, 0, &was, sizeof(was), offsetof(StateHeader, sum)))
 	{
@@ -406,9 +420,15 @@ load_slot(const StenoWriter *w, StenoError *error)
 	if (state_fd < 0)
 	{
 		state_path(path);
-		state_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		state_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 		if (state_fd < 0)
 			return steno_failed(error, errno, "could not open state file", path);
+		if (!is_regular(state_fd))
+		{
+			close(state_fd);
+			state_fd = -1;
+			return steno_failed(error, 0, "state file is not a regular file", path);
+		}
 	}
 	if (!read_unit(state_fd, 0, &header, sizeof(header), offsetof(StateHeader, sum)))
 		memset(&header, 0, sizeof(header));
