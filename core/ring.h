@@ -198,6 +198,12 @@ typedef struct StenoRing
 	 */
 	uint64_t	leaving;
 
+	/*
+	 * Owner, before untold grows: STENO_GAP_* of those that the consumer has not told
+	 * of; STENO_GAP_TRAIL when it is so of any.  relaxed
+	 */
+	_Atomic uint32_t untold_reason;
+
 	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
 	/*

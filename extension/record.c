@@ -484,6 +484,12 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 	return true;
 }
 
+const char *
+steno_gap_reason(uint32 reason)
+{
+	return reason == STENO_GAP_TRAIL ? "trail not writable" : "ring full";
+}
+
 /*
  * The extra pairs of a gap record; buf has room for STENO_GAP_EXTRA bytes.
  * Returns their length.
@@ -499,7 +505,7 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reas
 	for (i = 0; i < STENO_GAP_PAIRS; i++)
 	{
 		char		number[32];
-		const char *value = reason == STENO_GAP_TRAIL ? "trail not writable" : "ring full";
+		const char *value = steno_gap_reason(reason);
 
 		if (i < 3)
 		{
@@ -554,8 +560,13 @@ steno_record_leave(void)
 		return;
 	if (ring->gap != 0)
 	{
-		/* that of the session before could not be said yet: the writer tells how many */
-		ring->leaving = atomic_load_explicit(&ring->untold, memory_order_relaxed) + s->dropped;
+		/* that of the session before could not be said yet: the writer tells how many, and why */
+		uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
+		uint32		reason = steno_trouble_reason(false);
+
+		if (reason == STENO_GAP_TRAIL || untold == __atomic_load_n(&ring->told, __ATOMIC_RELAXED))
+			atomic_store_explicit(&ring->untold_reason, reason, memory_order_relaxed);
+		ring->leaving = untold + s->dropped;
 		atomic_store_explicit(&ring->untold, ring->leaving, memory_order_release);
 	}
 	else

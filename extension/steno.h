@@ -314,6 +314,7 @@ extern uint8 *steno_params_put(uint8 *p, const StenoParams *params);
 
 #define STENO_GAP_PAIRS 4
 #define STENO_GAP_EXTRA 128
+extern const char *steno_gap_reason(uint32 reason);
 extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason);
 extern void steno_record_leave(void);
 extern void steno_record_drop(void);

@@ -635,9 +635,10 @@ bool
 steno_writer_tell_dropped(StenoWriter *w, StenoDrain *drain, uint32 i)
 {
 	StenoRing  *ring = steno_ring_at(drain->rings, i);
-	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
+	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_acquire);
+	uint32		reason = atomic_load_explicit(&ring->untold_reason, memory_order_relaxed);
 	char		number[32];
-	const char *pairs[] = {"count", number, "reason", "ring full"};
+	const char *pairs[] = {"count", number, "reason", steno_gap_reason(reason)};
 
 	if (likely(untold <= drain->told[i]))
 		return true;

@@ -46,6 +46,7 @@ static const Field fields[] = {
 	FIELD(StenoRing, gap_pid), FIELD(StenoRing, gap_described), FIELD(StenoRing, own_gap),
 	FIELD(StenoRing, own_first), FIELD(StenoRing, own_last), FIELD(StenoRing, owner_start),
 	FIELD(StenoRing, told), FIELD(StenoRing, telling), FIELD(StenoRing, untold), FIELD(StenoRing, leaving),
+	FIELD(StenoRing, untold_reason),
 #endif
 	FIELD(StenoInFlight, version), FIELD(StenoInFlight, active), FIELD(StenoInFlight, done),
 	FIELD(StenoInFlight, statement), FIELD(StenoInFlight, time), FIELD(StenoInFlight, text_len),

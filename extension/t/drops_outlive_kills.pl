@@ -166,7 +166,57 @@ foreach my $how ('the writer', 'recovery', 'kill_before_write.0', 'kill_after_wr
 	$counted += $_->{extra}{count} foreach grep { $_->{pid} != $first->{pid} } @gaps;
 	is($counted, (1 + 3) + (1 + 5) + (1 + 7), "$how: those who found no room for anything are counted");
 	cmp_ok(scalar(grep { !defined $_->{extra}{first_seq} } @gaps), '>', 0, "$how: and not by number");
+	is(scalar(grep { $_->{extra}{reason} ne 'ring full' } @gaps), 0, "$how: with their reason");
 }
+
+# ---- the same, while the trail cannot be written: that is what they say ----
+
+foreach my $how ('the writer', 'recovery')
+{
+	my (%known, %reasons, $counted);
+
+	$_->quit foreach splice @others;
+	$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+	$first = Steno::Client->new($node, application_name => 'first');
+	$ring = ring_of($first);
+	$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+	$watch->query('SELECT steno.flush()');
+	$known{"$_->{session} $_->{seq}"} = 1 foreach records($node, kind => 'gap');
+	my $start = -s $node->logfile;
+	$faults->set('write_fails');
+	run_statements($first, 60);
+	$node->wait_for_log(qr/could not write segment/, $start);
+	run_statements($first, 1);
+	$first->quit;
+	wait_until 'it has gone', sub { !kill 0, $first->{pid} };
+	foreach my $n (3, 5)
+	{
+		my $next = next_of($ring);
+
+		run_statements($next, $n);
+		$next->quit;
+		wait_until 'it has gone', sub { !kill 0, $next->{pid} };
+	}
+	kill 'KILL', $writer if $how eq 'recovery';
+	$faults->unset('write_fails');
+	if ($how eq 'recovery')
+	{
+		$node->wait_for_log(qr/steno writer 0 recovered/, $start);
+		wait_until 'one can connect', sub {
+			my $client = eval { Steno::Client->new($node, application_name => 'steno_test_helper') };
+			$client && !$client->{greeting}{sqlstate};
+		};
+	}
+	flush($node);
+	foreach my $gap (grep { !$known{"$_->{session} $_->{seq}"} && !defined $_->{extra}{first_seq} } records($node, kind => 'gap'))
+	{
+		$reasons{ $gap->{extra}{reason} } = 1;
+		$counted += $gap->{extra}{count};
+	}
+	cmp_ok($counted, '>', 0, "trail not writable, $how: drops are counted");
+	is_deeply([ keys %reasons ], ['trail not writable'], 'with their reason');
+}
+
 $node->stop;
 is_deeply([ ring_files($node) ], [], 'no ring file is left');
 verify_ok($node, 'every number has a record, or is in a gap');

@@ -164,7 +164,7 @@ func (d *drainer) untold(i int, r *ring.Ring) error {
 		return nil
 	}
 	d.report.Records++
-	return d.own(trail.KindGap, "count", fmt.Sprint(r.Untold-told), "reason", "ring full")
+	return d.own(trail.KindGap, "count", fmt.Sprint(r.Untold-told), "reason", gapReason(r.UntoldReason))
 }
 
 // damage says that nothing from a position on can be read, with a gap record in its place.
@@ -366,11 +366,15 @@ func disconnect(s *write.Source, now int64) *write.Record {
 // gapRecord is what a session dropped and could not say any more.
 func gapRecord(gap *ring.Gap, now int64) *write.Record {
 	w := &write.Record{Kind: trail.KindGap, Seq: gap.Last + 1, Time: now, Duration: write.None, Rows: write.None}
-	reason := "ring full"
-	if gap.Reason != 0 {
-		reason = "trail not writable"
-	}
 	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(gap.Count), "first_seq", fmt.Sprint(gap.First),
-		"last_seq", fmt.Sprint(gap.Last), "reason", reason)
+		"last_seq", fmt.Sprint(gap.Last), "reason", gapReason(gap.Reason))
 	return w
+}
+
+// gapReason is why a ring says that records were dropped.
+func gapReason(reason uint64) string {
+	if reason != 0 {
+		return "trail not writable"
+	}
+	return "ring full"
 }

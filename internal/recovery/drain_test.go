@@ -233,12 +233,12 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 // TestDropsWithoutNumbersAreCounted has a writer that died before, and after, its block
 // that counted some of them was written.
 func TestDropsWithoutNumbersAreCounted(t *testing.T) {
-	for want, valid := range map[string]uint32{"7": 0, "4": 1} {
+	for want, valid := range map[string]uint32{"7 trail not writable": 0, "4 trail not writable": 1} {
 		dir := t.TempDir()
 		in := trailOf(t, dir, 1)
 		in.Valid = valid
 		r, _, err := drained(t, dir, &ringtest.File{Version: 3, Intents: map[int]ringtest.Intent{0: in},
-			Rings: []ringtest.Ring{{Untold: 9, Told: 2, Telling: 5}, {Untold: 3, Told: 3, Telling: 3}}})
+			Rings: []ringtest.Ring{{Untold: 9, UntoldReason: 1, Told: 2, Telling: 5}, {Untold: 3, Told: 3, Telling: 3}}})
 		if err != nil || r.Rings[0].Records != 1 {
 			t.Errorf("%v %+v", err, r.Rings[0])
 		}
@@ -246,7 +246,8 @@ func TestDropsWithoutNumbersAreCounted(t *testing.T) {
 		each(t, r.Copy, func(_ uint32, r *trail.Record) {
 			if r.Kind == trail.KindGap && ofRecovery(r) {
 				count, _ := r.ExtraValue("count")
-				counts = append(counts, string(count))
+				reason, _ := r.ExtraValue("reason")
+				counts = append(counts, string(count)+" "+string(reason))
 			}
 		})
 		if !slices.Equal(counts, []string{want}) {

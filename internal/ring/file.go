@@ -184,6 +184,7 @@ type Ring struct {
 	Pending          uint64
 	Leaving          uint64 // what untold is once the own gap is part of it
 	Untold           uint64 // records dropped by sessions that ended, and that no gap tells of ...
+	UntoldReason     uint64 // as that of a gap
 	Told, Telling    uint64 // ... but for so many that the trail counts, or Telling, should pending be free
 	Left             Gap    // of a session that ended
 	Own              Gap    // of the present one
@@ -245,6 +246,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 		r.Own = Gap{Count: s.uint("own_gap"), First: s.uint("own_first"), Last: s.uint("own_last"), Reason: s.uint("gap_reason")}
 		r.OwnerStart = int64(s.uint("owner_start"))
 		r.Untold, r.Told, r.Telling, r.Leaving = s.uint("untold"), s.uint("told"), s.uint("telling"), s.uint("leaving")
+		r.UntoldReason = s.uint("untold_reason")
 	}
 	r.Session = s.bytes("session")
 	r.settleGaps()

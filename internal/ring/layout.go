@@ -88,6 +88,7 @@ var version3 = func() layout {
 	l.ring["telling"] = field{184, 8}
 	l.ring["untold"] = field{200, 8}
 	l.ring["leaving"] = field{208, 8}
+	l.ring["untold_reason"] = field{216, 4}
 	return l
 }()
 

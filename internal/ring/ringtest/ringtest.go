@@ -42,6 +42,7 @@ type Ring struct {
 	Own, OwnFirst, OwnLast   uint64
 	OwnerStart               int64
 	Untold, Told, Telling    uint64
+	UntoldReason             uint32
 	Leaving                  uint64
 	Active, Staged           bool
 	Done, Running            uint64 // of the in-flight slot; Running is its statement
@@ -175,6 +176,7 @@ func (r *Ring) put(b, data []byte, version uint32) {
 		at(b, 176, r.Told)
 		at(b, 184, r.Telling)
 		at(b, 200, r.Untold)
+		at(b, 216, r.UntoldReason)
 		at(b, 208, r.Leaving)
 		session = 152
 	}
