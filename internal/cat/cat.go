@@ -51,7 +51,7 @@ regard to case. Times without a zone are UTC.`,
   steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "slot", "before"); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(filterNames, "slot", "before")...); err != nil {
 				return err
 			}
 			if run != nil {

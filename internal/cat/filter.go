@@ -34,6 +34,12 @@ type FilterFlags struct {
 	Failed       bool
 }
 
+// filterNames are the flags that must have a value.
+var filterNames = []string{
+	"since", "until", "user", "role", "app-user", "database", "application", "client", "session",
+	"class", "kind", "command", "object", "audited", "grep", "xid",
+}
+
 // Add adds the flags to a command.
 func (o *FilterFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()

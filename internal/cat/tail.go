@@ -52,7 +52,7 @@ those of "steno cat". A signal such as that of Ctrl-C ends --follow.`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, "since", "until"); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, filterNames...); err != nil {
 				return err
 			}
 			if opts.Since != "" && !cmd.Flags().Changed("lines") {
@@ -77,6 +77,10 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if err != nil {
 		return err
 	}
+	if opts.Lines < -1 {
+		return cmdutil.Usagef("--lines must be -1, for all, or a number of records")
+	}
+	opts.Lines = min(opts.Lines, 1<<40) // twice as many are kept
 	filter, err := opts.Filter(opts.Now)
 	if err != nil {
 		return err
