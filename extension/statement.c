@@ -399,10 +399,27 @@ is_shown(const StenoAccess *relation)
 
 static uint8 usual_shape[SHAPE_ROOM];
 
+/* All but relations, parameters and objects: there is no memory for these. */
+STENO_COLD static void
+make_least_shape(StenoRecord *record, int class, uint64 query_id, const char *command, uint32 command_len)
+{
+	uint8	   *p = usual_shape;
+
+	p = steno_put_varint(p, class);
+	p = steno_put_varint(p, query_id);
+	p = steno_put_varint(p, command_len);
+	memcpy(p, command ? command : "SELECT", command_len);
+	p += command_len;
+	memset(p, 0, 2);			/* no relations, parameters */
+	record->shape = usual_shape;
+	record->shape_len = p + 2 - usual_shape;
+}
+
 /*
  * Make the record's shape: all of it but the parameters and objects, for which
- * there is room at the returned end.  command NULL is SELECT, which then is in the
- * code: the page of our constants is another one to miss.
+ * there is room at the returned end; NULL: memory is short, and it has none of these.
+ * command NULL is SELECT, which then is in the code: the page of our constants is
+ * another one to miss.
  */
 uint8 *
 steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
@@ -442,7 +459,10 @@ steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *co
 	{
 		p = steno_scratch(room);
 		if (p == NULL)
+		{
+			make_least_shape(record, class, query_id, command, command_len);
 			return NULL;
+		}
 	}
 	record->shape = p;
 	p = steno_put_varint(p, class);

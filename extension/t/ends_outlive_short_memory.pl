@@ -1,0 +1,97 @@
+
+# When a transaction ends, and there is no memory for what is to be recorded of it, the
+# server goes on, a commit stays one, and the statement has its record, without what there was
+# no memory for.
+
+use strict;
+use warnings;
+
+use File::Basename;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Steno::Client;
+use Test::More;
+
+my $folder = PostgreSQL::Test::Utils::tempdir();
+my $short = "$folder/short";
+
+system_or_bail($ENV{CC} // 'cc', '-O1', '-shared', '-fPIC', '-o', "$folder/memory.so", dirname(__FILE__) . '/memory.c');
+
+my $node = new_node('main', start => 0, conf => "steno.ring_size = 4MB\nsteno.log_nested = off\nsteno.mandatory = 'none'\nmax_prepared_transactions = 1\n");
+{
+	local $ENV{LD_PRELOAD} = "$folder/memory.so";
+	local $ENV{STENO_MEMORY} = $short;
+	$node->start;
+}
+value($node, 'CREATE EXTENSION pg_steno');
+
+# What makes so many objects that the list of them needs a piece of memory of its own; whoever runs
+# it waits then, with a lock, until memory is short.
+my $size = 40000;
+value($node, q{
+CREATE TABLE t (i int);
+CREATE FUNCTION makes(what text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR n IN 1 .. 300 LOOP
+		EXECUTE format('CREATE FUNCTION %I(%s) RETURNS int LANGUAGE sql AS ''SELECT 1''',
+			what || n, array_to_string(array_fill('timestamp with time zone'::text, ARRAY[20]), ','));
+	END LOOP;
+	PERFORM pg_advisory_xact_lock(1);
+END $$;
+CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM makes(format('%s_', new.i));
+	RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_commit();
+});
+
+my $made = 0;
+my $other = Steno::Client->new($node, application_name => 'other');
+
+# Runs it, with memory short from its wait on; returns the answer.
+sub run_short
+{
+	my ($c, $sql) = @_;
+	my $answer;
+
+	$other->query('SELECT pg_advisory_lock(1)');
+	$c->put('Q', "$sql\0")->send_all;
+	wait_until 'it waits', sub { value($node, "SELECT count(*) FROM pg_locks WHERE pid = $c->{pid} AND NOT granted") == 1 };
+	append_to_file("$short.new", "$c->{pid} $size\n");
+	rename "$short.new", $short or die;
+	$other->query('SELECT pg_advisory_unlock(1)');
+	$answer = $c->finish;
+	cmp_ok(() = slurp_file($short) =~ /^refused$/mg, '>', 0, "$c->{what}: memory was short");
+	unlink $short;
+	return $answer;
+}
+
+foreach my $case (
+	[ 'COMMIT', [ 'BEGIN', 'INSERT INTO t VALUES (1)' ], 'COMMIT' ],
+	[ 'PREPARE TRANSACTION', [ 'BEGIN', 'INSERT INTO t VALUES (2)' ], q{PREPARE TRANSACTION 'two'} ],
+	[ 'a statement that commits', [], q{DO $$BEGIN PERFORM makes('three'); END$$} ])
+{
+	my ($what, $before, $sql) = @$case;
+	my $c = Steno::Client->new($node, application_name => $what);
+	my ($answer, $r);
+
+	$c->{what} = $what;
+	$c->query($_) foreach @$before;
+	$answer = run_short($c, $sql);
+	ok($answer, "$what: the server goes on");
+	is($answer->{sqlstate}, undef, "$what: nothing fails");
+	$c->quit;
+	value($node, q{COMMIT PREPARED 'two'}) if $what eq 'PREPARE TRANSACTION';
+	is(value($node, "SELECT count(*) FROM pg_proc WHERE pronargs = 20"), $made += 300, "$what: what it has done is there");
+	$r = the_record($node, $what, kind => 'statement', application => $what, text => $sql);
+	is($r->{outcome}, 'ok', "$what: with its outcome");
+	ok($r->{class} && $r->{command}, "$what: with class and command");
+}
+$other->quit;
+unlike(slurp_file($node->logfile), qr/PANIC|was terminated by signal|TRAP/, 'no process crashes');
+$node->stop;
+verify_ok($node, 'the trail is whole');
+gapless($node, 'no session has gaps');
+done_testing();
