@@ -345,6 +345,7 @@ typedef struct StenoProducer
 	uint32_t	max_message;
 	uint64_t	head;
 	uint64_t	tail;			/* cached; the true tail is never behind it */
+	uint64_t	limit;			/* bytes of the ring that steno_ring_reserve fills: size, or less */
 } StenoProducer;
 
 static inline void
@@ -355,13 +356,14 @@ steno_producer_init(StenoProducer *p, const StenoRings *rings, uint32_t i)
 	p->templates = steno_ring_templates(rings, i);
 	p->size = rings->size;
 	p->max_message = p->size / STENO_RING_SHARE;
+	p->limit = p->size;
 	p->head = atomic_load_explicit(&p->ring->head, memory_order_relaxed);
 	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
 }
 
 /*
  * Room for a message of len bytes (header included, at most max_message), or
- * NULL when the ring is too full.  Nothing is visible before publish.
+ * NULL when the ring is fuller than limit.  Nothing is visible before publish.
  */
 static inline void *
 steno_ring_reserve(StenoProducer *p, uint32_t len)
@@ -373,11 +375,11 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 
 	len = (len + 7) & ~UINT32_C(7);
 	need = len <= left ? len : left + len;
-	if (p->head + need - p->tail > p->size)
+	if (p->head + need - p->tail > p->limit)
 	{
 		/* pairs with the release store in steno_ring_free */
 		p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
-		if (p->head + need - p->tail > p->size)
+		if (p->head + need - p->tail > p->limit)
 			return NULL;
 	}
 	m = (StenoMessage *) (p->data + offset);

@@ -21,10 +21,11 @@
  * goes on.
  *
  * A wait for room can be in the middle of anything, so it raises no errors: it
- * ends, the record is dropped, and STENO_START_CANCELLED is set.  The hook at
- * whose end the record was to be put takes it back and lets the statement fail,
- * which then has one record, that of its failure.  That does not wait once more
- * (STENO_START_HURRY).  After a commit, there is a warning instead.
+ * ends, a short record takes the record's place (record.c), and
+ * STENO_START_CANCELLED is set.  The hook at whose end the record was to be put
+ * lets the statement fail instead, which then has one record, that of its failure.
+ * That does not wait once more (STENO_START_HURRY), but is short if need be.
+ * After a commit, there is a warning instead.
  *
  * All of this is in bits of steno_my.start_mask, above those of classes, which
  * every statement looks at anyway: who does not use it does not pay for it.
@@ -72,7 +73,19 @@ static void
 set_mask(void)
 {
 	steno_my.start_mask = (steno_my.start_mask & ~STENO_START_CLASSES) |
-		((log_start_classes | sync_classes | rule_classes) & STENO_START_CLASSES);
+		((steno_my.start_mask & STENO_START_SHORT) ? STENO_START_CLASSES :
+		 (log_start_classes | sync_classes | rule_classes) & STENO_START_CLASSES);
+}
+
+/* Whether statements that begin must look for the reserve of the ring first. */
+STENO_COLD void
+steno_delivery_short(bool is_short)
+{
+	if (is_short)
+		steno_my.start_mask |= STENO_START_SHORT;
+	else
+		steno_my.start_mask &= ~STENO_START_SHORT;
+	set_mask();
 }
 
 /* Settings have come into force. */
@@ -401,41 +414,40 @@ steno_delivery_raise(void)
  * cancelled: whether it can fail instead.
  */
 static bool
-can_fail(bool *taken_back)
+can_fail(void)
 {
 	if (!steno_delivery_can_raise())
 		return false;			/* the transaction's end sees to it */
 	steno_my.start_mask &= ~STENO_START_CANCELLED;
-	return steno_record_take_back(taken_back);
+	return steno_record_take_back();
 }
 
 STENO_COLD void
 steno_delivery_end_query(StenoOpen *o)
 {
-	bool		taken_back;
+	QueryDesc  *query = o->query;
 
-	if (!can_fail(&taken_back))
+	if (!can_fail())
 		return;
 	inside_query(o, raise_cancel);
-	if (taken_back)
-		steno_record_drop();
+	/* nobody has wanted it to fail after all */
+	o = steno_find_open(query);
+	if (o)
+		steno_record_query(o, NULL, false);
 }
 
-/* The same of a utility statement, whose level has been left. */
-STENO_COLD void
+/* The same of a utility statement, whose level has been left; true: it has not failed, and has no record yet. */
+STENO_COLD bool
 steno_delivery_end_utility(StenoLevel *l)
 {
-	bool		taken_back;
-
-	if (!can_fail(&taken_back))
-		return;
+	if (!can_fail())
+		return false;
 	l->callback.previous = error_context_stack;
 	error_context_stack = &l->callback;
 	steno_my.level = l;
 	inside_utility(l, raise_cancel);
 	steno_leave(l);
-	if (taken_back)
-		steno_record_drop();
+	return true;
 }
 
 /* ---- a statement starts ---- */
@@ -462,6 +474,68 @@ static bool
 is_rollback(const StenoLevel *l)
 {
 	return IsAbortedTransactionBlockState() || strcmp(l->command, "ROLLBACK") == 0;
+}
+
+/*
+ * A statement has begun, and none of its rows has been read: go on when the ring has room
+ * for a short record of each statement that is open (record.c).  Where no error can be
+ * raised, nobody can cancel the wait for its record either.
+ */
+static void
+wait_for_reserve(void)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+	uint64		start = steno_clock_ticks(&steno_my.clock);
+	bool		latch_was_set = false;
+	long		nap = 1;
+
+	if (steno_record_reserve_is_whole())
+		return;
+	atomic_fetch_add_explicit(&ring->waits, 1, memory_order_relaxed);
+	while (!steno_record_reserve_is_whole() && !steno_record_drops() && steno_delivery_can_raise())
+	{
+		raise_cancel();
+		steno_trouble_refuse_waiter();
+		if (!PostmasterIsAlive())
+			proc_exit(1);
+		latch_was_set |= steno_record_sleep(&nap);
+	}
+	if (latch_was_set)
+		SetLatch(MyLatch);
+	atomic_fetch_add_explicit(&ring->wait_us,
+							  steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)),
+							  memory_order_relaxed);
+}
+
+/* Whether all that is open is covered; looks for the reserve end when nothing asks for them any more. */
+static bool
+is_covered(void)
+{
+	if (steno_record_reserve_is_whole() && steno_record_cover(steno_my.open_room))
+		steno_delivery_short(false);
+	return steno_record_cover(steno_record_owed());
+}
+
+/*
+ * A statement has begun that must look for the reserve: when it returns, there is room for
+ * its short record.  False: it is to have a start record, for more are open than the
+ * reserve is made for.
+ */
+STENO_COLD bool
+steno_delivery_cover_query(StenoOpen *o)
+{
+	(void) steno_record_cover(steno_record_owed());
+	inside_query(o, wait_for_reserve);
+	return is_covered();
+}
+
+STENO_COLD bool
+steno_delivery_cover_utility(StenoLevel *l)
+{
+	(void) steno_record_cover(steno_record_owed());
+	if (!is_rollback(l))
+		inside_utility(l, wait_for_reserve);
+	return is_covered();
 }
 
 STENO_COLD void
@@ -507,7 +581,7 @@ steno_delivery_transaction(XactEvent event)
 			sync = true;
 		if (!((mask & STENO_START_CANCELLED) &&
 			  end_of_patience("room for audit records",
-							  "The transaction has already committed locally, but its last audit records were dropped.")) &&
+							  "The transaction has already committed locally, but its last audit records may have been cut, or dropped.")) &&
 			sync)
 			wait_after_commit();
 	}

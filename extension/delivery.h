@@ -12,7 +12,8 @@
 #define STENO_START_CANCELLED (1u << 30)	/* so was a wait for room */
 #define STENO_START_HURRY (1u << 29)	/* what cannot be cancelled does not wait for room */
 #define STENO_START_LATE (1u << 28)		/* the transaction that commits is finished when its locks are released */
-#define STENO_START_CLASSES (STENO_START_LATE - 1)
+#define STENO_START_SHORT (1u << 27)	/* a statement must look for the reserve first; with it, all classes are set */
+#define STENO_START_CLASSES (STENO_START_SHORT - 1)
 
 /* What a transaction's end looks at. */
 #define STENO_START_AT_END \
@@ -28,8 +29,11 @@ extern void steno_delivery_hold_query(StenoOpen *o);
 extern void steno_delivery_hold_utility(StenoLevel *l);
 extern bool steno_delivery_can_raise(void);
 extern void steno_delivery_raise(void);
+extern void steno_delivery_short(bool is_short);
+extern bool steno_delivery_cover_query(StenoOpen *o);
+extern bool steno_delivery_cover_utility(StenoLevel *l);
 extern void steno_delivery_end_query(StenoOpen *o);
-extern void steno_delivery_end_utility(StenoLevel *l);
+extern bool steno_delivery_end_utility(StenoLevel *l);
 extern void steno_delivery_transaction(XactEvent event);
 extern void steno_delivery_worker_ends(void);
 extern void steno_delivery_finish_late(void);
@@ -51,7 +55,7 @@ steno_delivery_room_at_end(void)
 {
 	const StenoProducer *p = &steno_my.producer;
 
-	return p->head + (steno_my.staged ? steno_my.staged->m.len : 0) + STENO_ROOM_AT_END - p->tail <= p->size;
+	return p->head + (steno_my.staged ? steno_my.staged->m.len : 0) + STENO_ROOM_AT_END - p->tail <= p->limit;
 }
 
 #pragma GCC visibility pop

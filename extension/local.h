@@ -239,7 +239,6 @@ typedef struct StenoLocal
 	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
 	StenoWriterControl *writer;
 	uint64		dropped;		/* records dropped since the last gap record */
-	uint64		dropped_first;	/* sequence number of the first of them */
 
 	/* what the session message said */
 	Oid			user_id;

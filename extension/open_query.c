@@ -54,6 +54,9 @@ steno_more_open(QueryDesc *query)
 		pfree(steno_my.open);
 	steno_my.open = more;
 	steno_my.open_room = room;
+	/* the reserve of the ring grows with it, or has to be looked at */
+	(void) steno_record_cover(room);
+	steno_delivery_short(true);
 	return steno_add_open(query);
 }
 

@@ -491,8 +491,13 @@ stage(StenoOpen *o)
 		o->staged = true;
 	else
 		stage_anew(o);
-	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+	if (unlikely(steno_my.start_mask & (STENO_START_CANCELLED | STENO_START_SHORT)))
+	{
 		steno_delivery_cancel_query(o);
+		/* one that is recorded only since it has called a function has not looked yet */
+		if (steno_my.start_mask & STENO_START_SHORT)
+			(void) steno_delivery_cover_query(o);
+	}
 }
 
 /* What the record of its end will say, but for the end, when it starts. */
@@ -501,8 +506,9 @@ record_start(StenoOpen *o)
 {
 	StenoRecord record;
 	StenoParams values;
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_delivery_cover_query(o);
 
-	if (!steno_delivery_starts(&o->s))
+	if (!steno_delivery_starts(&o->s) && covered)
 		return;
 	make_record(o, &record, &values, false, false);
 	steno_running_record(&o->s, &record);
@@ -645,6 +651,11 @@ start_query(QueryDesc *query, int eflags)
 		if (o && o->s.recorded)
 			stage(o);
 		return;
+	}
+	if (unlikely(steno_my.open_count + o->s.depth > steno_record_covered) && o->s.recorded && !steno_wants_start(&o->s))
+	{
+		steno_delivery_short(true);
+		record_start(o);
 	}
 	steno_show(&o->s);
 	steno_enter(&l, query, NULL, o->s.depth);
@@ -881,14 +892,28 @@ hold_query(StenoOpen *o, TransactionId xid)
 	return steno_open_hold(o, &record);
 }
 
+/* The query has ended well, and its record, which is not staged, may have to wait; o is forgotten. */
+STENO_COLD static void
+record_end(StenoOpen *o)
+{
+	QueryDesc  *query = o->query;
+
+	steno_record_may_fail(&o->s);
+	steno_record_query(o, NULL, false);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+	{
+		steno_delivery_end_query(o);
+		o = steno_find_open(query);
+	}
+	if (o)
+		steno_forget_open(o);
+}
+
 /* A rule's query has ended; the statement's record still waits. */
 STENO_COLD static void
 end_added(StenoOpen *o, const PlannedStmt *plan)
 {
-	steno_record_query(o, NULL, false);
-	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
-		steno_delivery_end_query(o);
-	steno_forget_open(o);
+	record_end(o);
 	steno_rewritten_ended(plan);
 }
 
@@ -925,15 +950,16 @@ executor_end(QueryDesc *query)
 		return;
 	}
 	if (likely(is_staged(o)))
+	{
 		steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
+		steno_remember_end(&o->s);
+		steno_forget_open(o);
+	}
 	else
 	{
-		steno_record_query(o, NULL, false);
-		if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
-			steno_delivery_end_query(o);
+		steno_remember_end(&o->s);
+		record_end(o);
 	}
-	steno_remember_end(&o->s);
-	steno_forget_open(o);
 	if (unlikely(steno_my.settings_dirty))
 		steno_settings_record();
 }

@@ -8,13 +8,23 @@
  * allows, and then itself.
  *
  * When the ring is full, steno.delivery says whether to wait or to drop.  A wait
- * that is cancelled ends in a drop, too; delivery.c says what becomes of that.
+ * that is cancelled ends in a short record: what is essential of the record, in a
+ * part of the ring that nothing else uses, the reserve.  So whoever cancels cannot
+ * keep a statement out of the trail.  delivery.c says what else becomes of it.
+ *
+ * The reserve has room for a short record of each statement that has begun and has
+ * no record yet.  Once some of it is used, no statement begins before it is whole
+ * again (STENO_START_SHORT): each begins with its record assured.  When more
+ * statements are open than the reserve can be made for, each further one has a start
+ * record, which tells of it instead.
+ *
  * Nothing here raises an error, takes a lock or allocates.
  */
 #include "steno.h"
 
 #include <unistd.h>
 
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
@@ -24,12 +34,43 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "statement.h"
+
 /* How long a process that is to exit waits for room, in milliseconds. */
 #define EXIT_PATIENCE 5000
 
-/* Numbers of the last record whose wait was cancelled, and of the last that has parts in the ring. */
+/* Number of the first record that was dropped since the last gap record. */
+static uint64 dropped_first;
+
+/* Number of the last record whose wait was cancelled. */
 static uint64 cancelled_seq;
-static uint64 ahead_seq;
+
+/* The last record that has parts in the ring: its number, its statement, and how many bytes there are. */
+static struct
+{
+	uint64		seq;
+	uint64		statement;
+	uint32		substatement;
+	StenoParts	sent;
+}			ahead;
+
+/* The statement whose hook lets it fail when the wait for its record is cancelled. */
+static uint64 failing_statement;
+static uint32 failing_substatement;
+
+/* How many statements the reserve is for. */
+int			steno_record_covered;
+
+/*
+ * What the reserve has for a statement: its short record, a description of the session
+ * and a gap record before it.  Where the ring begins anew, once, as much as the largest
+ * of these can be lost.
+ */
+#define SHORT_LEAST 512
+#define SHORT_MOST 1024
+#define DESCRIPTION_ROOM ((sizeof(StenoSessionMessage) + STENO_SESSION_MAX + 7) & ~7u)
+#define GAP_ROOM ((sizeof(StenoRecordMessage) + STENO_GAP_EXTRA + 7) & ~7u)
+#define LOST_ROOM Max(SHORT_MOST, DESCRIPTION_ROOM)
 
 static bool dying;				/* a FATAL error ends this process */
 
@@ -100,9 +141,34 @@ steno_record_dying(void)
 }
 
 /*
- * Wait for the writer to free some of the ring.  Our latch may be set for other
- * reasons meanwhile; it is set again at the end so that nobody misses it.
+ * Ask the writer, and sleep for a little while; whether our latch was set, which the
+ * caller sets again at the end of its wait so that nobody misses it.
  */
+bool
+steno_record_sleep(long *nap)
+{
+	int			events;
+
+	steno_delivery_absorb_barriers();
+	steno_writer_wake(steno_my.writer);
+	if (proc_exit_inprogress || MyLatch == NULL)
+	{
+		pg_usleep(*nap * 1000L);
+		*nap = Min(*nap * 2, 10);
+		return false;
+	}
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
+					   *nap, steno_wait_events[STENO_WAIT_ROOM]);
+	if (events & WL_POSTMASTER_DEATH)
+		pg_usleep(*nap * 1000L); /* the writers are still there, for a while */
+	*nap = Min(*nap * 2, 10);
+	if (!(events & WL_LATCH_SET))
+		return false;
+	ResetLatch(MyLatch);
+	return true;
+}
+
+/* Wait for the writer to free some of the ring. */
 STENO_COLD static void *
 wait_for_room(uint32 len)
 {
@@ -119,29 +185,9 @@ wait_for_room(uint32 len)
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
 	while ((m = steno_ring_reserve(p, len)) == NULL)
 	{
-		int			events;
-
 		if (end_wait(start) || steno_trouble_drops())
 			break;
-		steno_delivery_absorb_barriers();
-		steno_writer_wake(steno_my.writer);
-		if (proc_exit_inprogress || MyLatch == NULL)
-		{
-			pg_usleep(nap * 1000L);
-			nap = Min(nap * 2, 10);
-			continue;
-		}
-		events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
-						   nap, steno_wait_events[STENO_WAIT_ROOM]);
-		if (events & WL_POSTMASTER_DEATH)
-			pg_usleep(nap * 1000L); /* the writers are still there, for a
-									 * while */
-		nap = Min(nap * 2, 10);
-		if (events & WL_LATCH_SET)
-		{
-			latch_was_set = true;
-			ResetLatch(MyLatch);
-		}
+		latch_was_set |= steno_record_sleep(&nap);
 	}
 	if (latch_was_set)
 		SetLatch(MyLatch);
@@ -149,7 +195,15 @@ wait_for_room(uint32 len)
 	return m;
 }
 
-/* Room for a message, by steno.delivery; NULL when it is to be dropped. */
+/* Whether what finds no room is dropped, and not waited for. */
+bool
+steno_record_drops(void)
+{
+	return (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
+		steno_trouble_drops();
+}
+
+/* Room for a message, by steno.delivery; NULL when it is to be dropped, or the wait was cancelled. */
 STENO_HOT void *
 steno_record_room(uint32 len)
 {
@@ -161,10 +215,89 @@ steno_record_room(uint32 len)
 	if (likely(m != NULL))
 		return m;
 	steno_writer_wake(steno_my.writer);
-	if ((steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
-		steno_trouble_drops())
+	if (steno_record_drops())
 		return NULL;
 	return wait_for_room(len);
+}
+
+/* ---- the reserve ---- */
+
+static inline uint32
+short_size(void)
+{
+	return Max(SHORT_LEAST, Min(SHORT_MOST, steno_my.producer.size / 32));
+}
+
+/* What the reserve has for one statement. */
+static inline uint32
+statement_share(void)
+{
+	return short_size() + DESCRIPTION_ROOM + GAP_ROOM;
+}
+
+/*
+ * How many statements have begun, and have no record yet, at most.  One that has just
+ * failed may be counted, or not: the reserve has a share more than statements.
+ */
+STENO_COLD int
+steno_record_owed(void)
+{
+	int			owed = steno_my.open_count;
+	const StenoLevel *l;
+
+	for (l = steno_my.level; l; l = l->outer)
+		owed += l->query == NULL;
+	return owed;
+}
+
+/* The reserve is to be for so many statements; false: it cannot be made that large, half of the ring. */
+STENO_COLD bool
+steno_record_cover(int owed)
+{
+	StenoProducer *p = &steno_my.producer;
+	int			most = (p->size / 2 - LOST_ROOM) / statement_share() - 1;
+
+	if (owed > steno_record_covered && steno_record_covered < most)
+	{
+		steno_record_covered = Min(owed, most);
+		p->limit = p->size - LOST_ROOM - (steno_record_covered + 1) * statement_share();
+	}
+	return owed <= steno_record_covered;
+}
+
+/* Whether all of it is there. */
+STENO_COLD bool
+steno_record_reserve_is_whole(void)
+{
+	StenoProducer *p = &steno_my.producer;
+
+	/* pairs with the release store in steno_ring_free */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	return steno_ring_used(p) + (steno_my.staged ? steno_my.staged->m.len : 0) <= p->limit;
+}
+
+/*
+ * Room for a message in the reserve, if what is left is enough for the statements that
+ * have begun.
+ */
+STENO_COLD void *
+steno_record_reserved(uint32 len)
+{
+	StenoProducer *p = &steno_my.producer;
+	uint64		limit = p->limit;
+	uint64		kept = (uint64) steno_record_owed() * statement_share();
+	void	   *m;
+
+	if (steno_record_drops() || kept > p->size - limit)
+		return NULL;
+	if (steno_my.staged != NULL)
+		steno_record_unstage();
+	p->limit = p->size - kept;
+	m = steno_ring_reserve(p, len);
+	p->limit = limit;
+	if (m != NULL)
+		steno_delivery_short(true);
+	return m;
 }
 
 /* A record could not be taken down: remember it for the gap record. */
@@ -175,12 +308,12 @@ drop(uint64 seq)
 	uint32		reason = steno_trouble_reason(steno_my.dropped == 0);
 
 	if (steno_my.dropped++ == 0)
-		steno_my.dropped_first = seq;
+		dropped_first = seq;
 	atomic_fetch_add_explicit(&ring->drops, 1, memory_order_relaxed);
 	/* should we die, recovery says it */
 	if (ring->gap == 0)
 		ring->gap_reason = reason;
-	ring->own_first = steno_my.dropped_first;
+	ring->own_first = dropped_first;
 	ring->own_last = seq;
 	ring->own_gap = steno_my.dropped;
 }
@@ -192,28 +325,48 @@ steno_record_drop(void)
 	drop(++steno_my.seq);
 }
 
-/*
- * The last record was dropped when its wait was cancelled: true, and its statement
- * is about to fail.  Its number is free again, unless parts of it were sent:
- * taken_back.
- */
-STENO_COLD bool
-steno_record_take_back(bool *taken_back)
+/* The record of a statement comes, at the end of a hook that can still let it fail (delivery.c). */
+STENO_COLD void
+steno_record_may_fail(const StenoStatement *s)
+{
+	failing_statement = s->statement;
+	failing_substatement = s->top_level ? 0 : s->substatement;
+}
+
+/* The last record that was dropped is not any more: its number is free again. */
+STENO_COLD static void
+undo_drop(void)
 {
 	StenoLocal *s = &steno_my;
 
-	if (s->dropped == 0 || cancelled_seq != s->seq)
+	s->seq--;
+	s->dropped--;
+	s->producer.ring->own_last = s->seq;
+	s->producer.ring->own_gap = s->dropped;
+	atomic_fetch_sub_explicit(&s->producer.ring->drops, 1, memory_order_relaxed);
+}
+
+/*
+ * The last record was dropped when its wait was cancelled: true, and its statement
+ * is about to fail.  Its number is free again, unless parts of it were sent: then
+ * that number is for the next record of the statement, if that comes next.
+ */
+STENO_COLD bool
+steno_record_take_back(void)
+{
+	if (steno_my.dropped == 0 || cancelled_seq != steno_my.seq)
 		return false;
-	*taken_back = ahead_seq != s->seq;
-	if (*taken_back)
-	{
-		s->seq--;
-		s->dropped--;
-		s->producer.ring->own_last = s->seq;
-		s->producer.ring->own_gap = s->dropped;
-		atomic_fetch_sub_explicit(&s->producer.ring->drops, 1, memory_order_relaxed);
-	}
+	if (ahead.seq != steno_my.seq)
+		undo_drop();
 	return true;
+}
+
+/* Whether this is the record that parts were sent for, and then found no room. */
+static bool
+resumes(const StenoRecord *r)
+{
+	return ahead.seq == steno_my.seq && cancelled_seq == steno_my.seq && r->kind == STENO_KIND_STATEMENT &&
+		ahead.statement == r->statement && ahead.substatement == r->substatement;
 }
 
 /* A stretch of messages that are sent ahead of a big record. */
@@ -235,7 +388,8 @@ ahead_publish(Ahead *a)
 	Assert(used <= full);
 	(void) full;
 	a->message->m.len = used;
-	ahead_seq = a->seq;
+	ahead.sent.bytes[a->part] += a->message->len;
+	ahead.seq = a->seq;
 	steno_ring_publish(&steno_my.producer, a->message);
 	a->message = NULL;
 }
@@ -368,17 +522,17 @@ plain_size(const StenoRecord *r)
 }
 
 /* Write the record at m; what parts counts has gone ahead. */
-static inline void
-encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts)
+static pg_attribute_always_inline void
+encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts, const StenoCut *cut)
 {
-	bool		ahead = parts != NULL;
-	bool		text_ahead = ahead && parts->bytes[STENO_PART_TEXT] > 0;
-	bool		values_ahead = ahead && parts->bytes[STENO_PART_VALUES] > 0;
-	bool		message_ahead = ahead && parts->bytes[STENO_PART_MESSAGE] > 0;
+	bool		in_parts = parts != NULL;
+	bool		text_ahead = in_parts && parts->bytes[STENO_PART_TEXT] > 0;
+	bool		values_ahead = in_parts && parts->bytes[STENO_PART_VALUES] > 0;
+	bool		message_ahead = in_parts && parts->bytes[STENO_PART_MESSAGE] > 0;
 	uint8	   *p;
 
 	m->m.kind = r->kind;
-	m->m.flags = (ahead ? STENO_MESSAGE_PARTS : 0) |
+	m->m.flags = (in_parts ? STENO_MESSAGE_PARTS : 0) | (cut ? STENO_MESSAGE_CUT : 0) |
 		(r->params ? STENO_MESSAGE_VALUES : 0);
 	m->seq = seq;
 	m->time = r->time;
@@ -403,8 +557,10 @@ encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts
 	m->audited = r->audited;
 
 	p = (uint8 *) (m + 1);
-	if (unlikely(ahead))
+	if (unlikely(in_parts))
 		p = put_bytes(p, parts, sizeof(*parts));
+	if (cut)
+		p = put_bytes(p, cut, sizeof(*cut));
 	p = put_bytes(p, r->shape, r->shape_len);
 	if (m->text_len != STENO_NONE32)
 		p = put_bytes(p, r->text, m->text_len);
@@ -439,6 +595,9 @@ send_ahead(const StenoRecord *r, uint64 seq, uint64 *total, StenoParts *parts)
 	uint32		most = steno_my.producer.max_message;
 	uint64		message_len = r->message ? strlen(r->message) : 0;
 
+	ahead.statement = r->statement;
+	ahead.substatement = r->substatement;
+	memset(&ahead.sent, 0, sizeof(ahead.sent));
 	*total += sizeof(StenoParts);
 	if (r->text && r->text_len > 0)
 	{
@@ -472,16 +631,246 @@ put(const StenoRecord *r, uint64 seq, bool top_level)
 	StenoRecordMessage *m;
 	uint64		total = plain_size(r);
 	StenoParts	parts = {{0, 0, 0}};
-	bool		ahead = unlikely(total > steno_my.producer.max_message);
+	bool		in_parts = unlikely(total > steno_my.producer.max_message);
 
-	if (ahead && !send_ahead(r, seq, &total, &parts))
+	if (in_parts && !send_ahead(r, seq, &total, &parts))
 		return false;
 	m = steno_record_room((uint32) total);
 	if (unlikely(m == NULL))
 		return false;
-	encode(m, r, seq, ahead ? &parts : NULL);
+	encode(m, r, seq, in_parts ? &parts : NULL, NULL);
 	publish(m, top_level);
 	return true;
+}
+
+/* ---- short records ---- */
+
+/* A record that is cut to what a short one has room for. */
+typedef struct Short
+{
+	StenoRecord r;
+	StenoCut	cut;
+	bool		text_is_cut;
+	uint32		left;			/* room for strings */
+	uint8		shape[SHORT_MOST];
+	uint8		extra[SHORT_MOST];
+	char		message[SHORT_MOST];
+} Short;
+
+static const uint8 *
+skip_varint(const uint8 *p)
+{
+	while (*p & 0x80)
+		p++;
+	return p + 1;
+}
+
+static const uint8 *
+get_number(const uint8 *p, uint64 *v)
+{
+	int			shift = 0;
+
+	for (*v = 0; *p & 0x80; shift += 7)
+		*v |= (uint64) (*p++ & 0x7f) << shift;
+	*v |= (uint64) *p << shift;
+	return p + 1;
+}
+
+static const uint8 *
+skip_string(const uint8 *p)
+{
+	uint64		len;
+
+	p = get_number(p, &len);
+	return p + len;
+}
+
+static void
+say_omitted(Short *s, const char *name, uint64 count)
+{
+	char		number[24];
+	uint8	   *p = s->extra + s->r.extra_len;
+
+	if (count == 0)
+		return;
+	snprintf(number, sizeof(number), UINT64_FORMAT, count);
+	p = steno_put_string(p, name);
+	p = steno_put_string(p, number);
+	s->r.extra_len = p - s->extra;
+	s->r.extra_count++;
+}
+
+/* How many parameters there are in a list, in as many pieces as there may be: length, number, types ... */
+static uint64
+count_of_list(const StenoParams *params)
+{
+	const uint8 *number = skip_varint(params->values[0].data);
+	uint64		count;
+
+	if (number == params->values[0].data + params->values[0].len)
+		number = params->values[1].data;
+	(void) get_number(number, &count);
+	return count;
+}
+
+/*
+ * The shape without objects, and without parameters, whose values are left out; with as
+ * many relations as fit in room.  It is one that we have made, so it is whole.
+ */
+static void
+cut_shape(Short *s, uint32 room)
+{
+	const uint8 *from = s->r.shape;
+	const uint8 *end = from + s->r.shape_len;
+	const uint8 *relations = skip_string(skip_varint(skip_varint(from)));
+	const uint8 *q;
+	uint8	   *p;
+	uint64		count;
+	uint64		kept;
+	uint64		params;
+	uint64		objects = 0;
+	uint64		i;
+	const uint8 *last;
+
+	q = last = get_number(relations, &count);
+	for (i = kept = 0; i < count; i++)
+	{
+		q = skip_string(skip_varint(q + 1));
+		if (kept == i && (q - from) + STENO_VARINT_MAX <= room)
+		{
+			kept++;
+			last = q;
+		}
+	}
+	q = get_number(q, &params);
+	for (i = 0; i < params; i++)
+	{
+		q = skip_varint(q) + 1;
+		if (q[-1] == STENO_REPR_LIST && s->r.params)
+		{
+			params = count_of_list(s->r.params);
+			break;
+		}
+	}
+	if (q < end)
+		(void) get_number(q, &objects);
+
+	p = put_bytes(s->shape, from, relations - from);
+	p = steno_put_varint(p, kept);
+	q = get_number(relations, &i);
+	p = put_bytes(p, q, last - q);
+	p = steno_put_varint(p, 0);
+	s->r.shape = s->shape;
+	s->r.shape_len = p - s->shape;
+	say_omitted(s, "relations_omitted", count - kept);
+	say_omitted(s, "parameters_omitted", params);
+	say_omitted(s, "objects_omitted", objects);
+}
+
+/* What of the record's text is sent ahead already, or else the beginning of it. */
+static void
+cut_text(Short *s, uint64 sent)
+{
+	StenoRecord *r = &s->r;
+	uint64		kept = sent > 0 ? sent : Min(r->text_len, s->left);
+
+	if (kept == r->text_len)
+		return;
+	if (sent == 0)
+		kept = pg_mbcliplen(r->text, (int) Min(r->text_len, (uint64) PG_INT32_MAX), (int) kept);
+	s->cut.len = r->text_len;
+	s->text_is_cut = true;
+	r->text_len = kept;
+}
+
+/*
+ * What is essential of a record: all but its strings, and as much of these as fits.
+ * sent: what went ahead of it.
+ */
+static void
+shorten(Short *s, const StenoRecord *r, const StenoParts *sent)
+{
+	uint32		fixed = sizeof(StenoRecordMessage) + sizeof(StenoParts) + sizeof(StenoCut);
+	uint32		message_len;
+
+	s->r = *r;
+	s->r.extra = s->extra;
+	s->cut = (StenoCut) {0};
+	s->text_is_cut = false;
+	s->left = short_size() - fixed;
+	s->r.extra_len = 0;
+	s->r.extra_count = 0;
+	if (r->extra_len > 0 && r->extra_len <= s->left / 4)
+	{
+		memcpy(s->extra, r->extra, r->extra_len);
+		s->r.extra_len = r->extra_len;
+		s->r.extra_count = r->extra_count;
+	}
+	if (r->shape_len > 0)
+		cut_shape(s, s->left / 2);
+	s->r.params = NULL;
+	s->left -= s->r.shape_len + s->r.extra_len;
+	if (r->message)
+	{
+		message_len = Min(strlen(r->message), s->left / 2);
+		message_len = pg_mbcliplen(r->message, strlen(r->message), message_len);
+		memcpy(s->message, r->message, message_len);
+		s->message[message_len] = '\0';
+		s->r.message = s->message;
+		s->left -= message_len;
+	}
+	if (r->text)
+		cut_text(s, sent ? sent->bytes[STENO_PART_TEXT] : 0);
+}
+
+/* A short record into the reserve; false when there is no room. */
+STENO_COLD static bool
+put_short(const StenoRecord *r, uint64 seq, bool top_level)
+{
+	const StenoParts *sent = ahead.seq == seq ? &ahead.sent : NULL;
+	StenoRecordMessage *m;
+	Short		s;
+	uint64		total;
+
+	if (sent == NULL && plain_size(r) <= short_size())
+	{
+		m = steno_record_reserved((uint32) plain_size(r));
+		if (m == NULL)
+			return false;
+		encode(m, r, seq, NULL, NULL);
+		publish(m, top_level);
+		return true;
+	}
+	shorten(&s, r, sent);
+	total = plain_size(&s.r) + (sent ? sizeof(StenoParts) : 0) + (s.text_is_cut ? sizeof(StenoCut) : 0);
+	if (sent && sent->bytes[STENO_PART_TEXT] > 0)
+		total -= s.r.text_len;
+	if (sent && sent->bytes[STENO_PART_MESSAGE] > 0)
+		total -= strlen(s.r.message);
+	Assert(total <= short_size());
+	m = steno_record_reserved((uint32) total);
+	if (m == NULL)
+		return false;
+	encode(m, &s.r, seq, sent, s.text_is_cut ? &s.cut : NULL);
+	publish(m, top_level);
+	return true;
+}
+
+/*
+ * There was no room for a record, and none will be waited for.  What a hook may still
+ * let fail has its record then; a statement that has not begun, and a note, fail
+ * without.
+ */
+STENO_COLD static void
+put_otherwise(const StenoRecord *r, uint64 seq, bool top_level)
+{
+	bool		fails = r->kind == STENO_KIND_STATEMENT && r->outcome == STENO_OUTCOME_OK &&
+	r->statement == failing_statement && r->substatement == failing_substatement &&
+	(steno_my.start_mask & STENO_START_CANCELLED) && steno_delivery_can_raise();
+
+	if (fails || r->kind == STENO_KIND_START || r->kind == STENO_KIND_NOTE || steno_record_drops() ||
+		!put_short(r, seq, top_level))
+		drop(seq);
 }
 
 const char *
@@ -532,7 +921,7 @@ put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason)
 	gap.extra_len = steno_gap_extra(extra, count, first, last, reason);
 	gap.extra = extra;
 	gap.extra_count = STENO_GAP_PAIRS;
-	return put(&gap, last + 1, false);
+	return put(&gap, last + 1, false) || put_short(&gap, last + 1, false);
 }
 
 /* Before the first record after dropped ones: how many, and which. */
@@ -541,7 +930,7 @@ put_gap(void)
 {
 	StenoLocal *s = &steno_my;
 
-	if (!put_gap_record(s->dropped, s->dropped_first, s->seq, steno_trouble_reason(false)))
+	if (!put_gap_record(s->dropped, dropped_first, s->seq, steno_trouble_reason(false)))
 		return false;
 	s->seq++;
 	s->dropped = 0;
@@ -571,7 +960,7 @@ steno_record_leave(void)
 	}
 	else
 	{
-		ring->gap_first = s->dropped_first;
+		ring->gap_first = dropped_first;
 		ring->gap_last = s->seq;
 		ring->gap_reason = steno_trouble_reason(false);
 		ring->gap_start = MyStartTimestamp;
@@ -614,11 +1003,11 @@ wake_writer(void)
 		atomic_store_explicit(&p->ring->asleep, 0, memory_order_relaxed);
 		steno_writer_wake(steno_my.writer);
 	}
-	if (unlikely(steno_ring_used(p) > p->size / 2))
+	if (unlikely(steno_ring_used(p) > p->limit / 2))
 	{
 		/* pairs with the release store in steno_ring_free */
 		p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
-		if (steno_ring_used(p) > p->size / 2)
+		if (steno_ring_used(p) > p->limit / 2)
 			steno_writer_wake(steno_my.writer);
 	}
 }
@@ -643,13 +1032,20 @@ steno_record_put(StenoRecord *record, bool top_level)
 {
 	StenoLocal *s = &steno_my;
 
-	if (unlikely(!s->described) || (unlikely(s->dropped > 0) && !put_gap()))
+	if (unlikely(s->dropped > 0) && resumes(record))
+	{
+		undo_drop();
+		s->seq++;
+		if (!put_short(record, s->seq, top_level))
+			drop(s->seq);
+	}
+	else if (unlikely(!s->described) || (unlikely(s->dropped > 0) && !put_gap()))
 		drop(++s->seq);
 	else
 	{
 		s->seq++;
 		if (unlikely(!put(record, s->seq, top_level)))
-			drop(s->seq);
+			put_otherwise(record, s->seq, top_level);
 	}
 	if (unlikely(s->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))
 		cancelled_seq = s->seq;
@@ -716,7 +1112,7 @@ steno_record_stage(const StenoRecord *record)
 
 	if (unlikely(m == NULL))
 		return false;
-	encode(m, record, 0, NULL);
+	encode(m, record, 0, NULL, NULL);
 	show_staged(m, record->statement, record->time);
 	reset_scratch();
 	return true;
@@ -994,7 +1390,7 @@ steno_record_finish_failed(uint64 duration, uint64 rows, TransactionId xid, int 
 
 	if (whole->extra_len > 0 || total > p->max_message ||
 		(uint8 *) m + total > p->data + p->size ||
-		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->size)
+		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->limit)
 		return false;
 	if (whole != m)
 	{

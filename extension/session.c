@@ -125,6 +125,8 @@ send_context(void)
 	steno_my.described = false;
 	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
 	if (m == NULL)
+		m = steno_record_reserved(sizeof(StenoSessionMessage) + (p - body));
+	if (m == NULL)
 		return;					/* tried again with the next record */
 	m->m.kind = STENO_KIND_DEF_SESSION;
 	m->m.flags = 0;
@@ -532,6 +534,7 @@ steno_session_attach(void)
 		return false;
 	}
 	become_producer(slot);
+	(void) steno_record_cover(STENO_FEW_OPEN);
 	steno_my.client = MyBackendType == B_BACKEND;
 	steno_my.outside = steno_my.client;
 	ring = steno_my.producer.ring;
@@ -557,6 +560,9 @@ steno_session_attach(void)
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
 	on_shmem_exit(session_end, (Datum) 0);
 	steno_my.state = STENO_READY;
+	/* a session before us may have used the ring's reserve */
+	if (!steno_record_reserve_is_whole())
+		steno_delivery_short(true);
 	steno_trouble_attached();
 	steno_record_take_over();
 	return true;

@@ -318,7 +318,15 @@ extern const char *steno_gap_reason(uint32 reason);
 extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason);
 extern void steno_record_leave(void);
 extern void steno_record_drop(void);
-extern bool steno_record_take_back(bool *taken_back);
+extern bool steno_record_take_back(void);
+extern void steno_record_may_fail(const StenoStatement *s);
+extern int	steno_record_covered;	/* how many statements the reserve is for */
+extern int	steno_record_owed(void);
+extern bool steno_record_cover(int owed);
+extern bool steno_record_reserve_is_whole(void);
+extern bool steno_record_drops(void);
+extern void *steno_record_reserved(uint32 len);
+extern bool steno_record_sleep(long *nap);
 extern void steno_record_dying(void);
 extern void steno_record_take_over(void);
 extern void steno_put_pair(StringInfo buf, const char *name, const char *value);

@@ -112,7 +112,7 @@ STENO_COLD bool
 steno_trouble_spares(const StenoRecord *record)
 {
 	return record->sqlerrcode == ERRCODE_NOT_RECORDED &&
-		steno_ring_used(&steno_my.producer) > steno_my.producer.size / 2;
+		steno_ring_used(&steno_my.producer) > steno_my.producer.limit / 2;
 }
 
 /* This session has a ring now: what its writer has told others before. */

@@ -109,8 +109,9 @@ STENO_COLD static void
 record_start(StenoLevel *l)
 {
 	StenoRecord record;
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_delivery_cover_utility(l);
 
-	if (!steno_delivery_starts(l->utility))
+	if (!steno_delivery_starts(l->utility) && covered)
 		return;
 	make_record(l, &record);
 	steno_running_record(l->utility, &record);
@@ -380,9 +381,11 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	StenoStatement *s = l->utility;
 
 	steno_leave(l);
+	if (unlikely(!l->staged))
+		steno_record_may_fail(s);
 	steno_record_utility(l, NULL, utility_rows(completion));
-	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
-		steno_delivery_end_utility(l);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_delivery_end_utility(l))
+		steno_record_utility(l, NULL, utility_rows(completion));
 	if (statement && IsA(statement, TransactionStmt))
 		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && steno_session_ready() && IsTransactionState())
@@ -540,6 +543,8 @@ nested_utility(bool added, UTILITY_ARGS)
 				steno_class_of_utility(statement),
 				steno_my.level ? steno_my.level->inside : added ? 1 : steno_my.outside,
 				added || (steno_my.level && steno_my.level->forces));
+	if (unlikely(steno_my.open_count + s.depth + 1 > steno_record_covered) && s.recorded && !steno_wants_start(&s))
+		steno_delivery_short(true);
 	enter_utility(&l, &s, statement, few);
 	steno_may_launch(&s);
 	PG_TRY();

@@ -357,7 +357,7 @@ foreach my $fault (@names)
 	my $c = client();
 
 	break('wait', 'full');
-	$c->query("SELECT 'filler', '" . 'x' x 300 . "'") foreach 1 .. 20;
+	$c->query("SELECT 'filler', '" . 'x' x 300 . "'") foreach 1 .. 10;
 	$c->put('Q', "SELECT 'waiting', '" . 'x' x 15000 . "'\0")->send_all;
 	wait_until 'it waits', sub { look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > 0 };
 	look('ALTER SYSTEM SET steno.on_failure = continue');

@@ -39,6 +39,7 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 		parts:     map[trail.RecordID]uint64{},
 		wants:     map[trail.RecordID]uint64{},
 		cutShort:  map[trail.RecordID]bool{},
+		dropped:   map[trail.RecordID]bool{},
 		sealed:    map[string]int{},
 		deletions: map[home][]trail.Deletion{},
 
@@ -70,6 +71,7 @@ type verifier struct {
 	parts    map[trail.RecordID]uint64
 	wants    map[trail.RecordID]uint64
 	cutShort map[trail.RecordID]bool
+	dropped  map[trail.RecordID]bool // that have parts, and that gap records name
 	systemID *trail.Segment
 	// partial says that the beginning of a stream is not there, so that
 	// sessions may begin in the middle.
@@ -484,6 +486,13 @@ func (v *verifier) add(f *finding) {
 	for _, id := range f.interrupted {
 		v.cutShort[id] = true
 	}
+	for _, s := range f.explained {
+		for id := range v.parts {
+			if id.Session == s.session && s.First <= id.Seq && id.Seq <= s.Last {
+				v.dropped[id] = true
+			}
+		}
+	}
 	v.settle(f)
 }
 
@@ -673,6 +682,8 @@ func (v *verifier) dataParts() {
 		want, wanted := v.wants[id]
 		have := v.parts[id]
 		switch {
+		case !wanted && v.dropped[id]:
+			v.warning("", nil, "session %s: %d bytes of record %d are there, but not the record: it was dropped, as a gap record says", id.Session, have, id.Seq)
 		case !wanted:
 			v.warning("", nil, "session %s: %d bytes of record %d are there, but not the record: its statement was interrupted", id.Session, have, id.Seq)
 		case have < want && v.partial:
