@@ -95,18 +95,54 @@ crypt_at(const char *text, size_t len, size_t at, bool strings)
 /* Looked at behind :// before it is taken for a trigger. */
 #define AUTHORITY_MOST 64
 
+#ifdef __SSE2__
+
+static inline __m128i
+load(const char *p)
+{
+	return _mm_loadu_si128((const __m128i *) p);
+}
+
+static inline __m128i
+is(__m128i bytes, char c)
+{
+	return _mm_cmpeq_epi8(bytes, _mm_set1_epi8(c));
+}
+
+static inline __m128i
+is_space(__m128i bytes)
+{
+	__m128i		from_tab = _mm_sub_epi8(bytes, _mm_set1_epi8('\t'));
+
+	return _mm_or_si128(is(bytes, ' '), _mm_cmpeq_epi8(_mm_min_epu8(from_tab, _mm_set1_epi8('\r' - '\t')), from_tab));
+}
+
+#endif
+
 /* May a password follow :// at text + at?  Not before a colon. */
 static bool
 uri_at(const char *text, size_t len, size_t at)
 {
 	size_t		end = len - at > AUTHORITY_MOST ? at + AUTHORITY_MOST : len;
 
+#ifdef __SSE2__
+	for (; end - at >= 16; at += 16)
+	{
+		__m128i		v = load(text + at);
+		__m128i		colon = _mm_or_si128(is(v, ':'), is(v, '\\'));
+		__m128i		ends = _mm_or_si128(_mm_or_si128(is(v, '/'), is(v, '@')), _mm_or_si128(is(v, '?'), is(v, '#')));
+		__m128i		quotes = _mm_or_si128(is(v, '"'), is(v, '\''));
+		__m128i		any = _mm_or_si128(_mm_or_si128(colon, ends), _mm_or_si128(quotes, is_space(v)));
+		unsigned	found = (unsigned) _mm_movemask_epi8(any);
+
+		if (found != 0)
+			return ((unsigned) _mm_movemask_epi8(colon) & found & (0 - found)) != 0;
+	}
+#endif
 	for (; at < end; at++)
 	{
 		unsigned char c = (unsigned char) text[at];
 
-		if (steno_redact_in_word(c))
-			continue;
 		if (c == ':' || c == '\\')
 			return true;
 		if (c == '/' || c == '@' || c == '?' || c == '#' || c == '"' || c == '\'' || steno_redact_is_space(c))
@@ -195,18 +231,6 @@ is_pair(int a, int b)
 }
 
 #ifdef __SSE2__
-
-static inline __m128i
-load(const char *p)
-{
-	return _mm_loadu_si128((const __m128i *) p);
-}
-
-static inline __m128i
-is(__m128i bytes, char c)
-{
-	return _mm_cmpeq_epi8(bytes, _mm_set1_epi8(c));
-}
 
 /* A bit for each byte of 16 with which a pair begins; 17 are read. */
 static inline uint32_t
