@@ -27,6 +27,7 @@
  *		kill_after_begin.N	SIGKILL after it
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *		clock_of_all		the same, in all processes
+ *		hold_rmdir			rmdir waits, while the file is there, and "holding.rmdir" says so
  *
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
@@ -409,6 +410,21 @@ rename(const char *from, const char *to)
 		next(path, armed);
 	fclose(file);
 	return result;
+}
+
+int
+rmdir(const char *path)
+{
+	static int	(*next) (const char *);
+	struct timespec nap = {0, 5 * 1000 * 1000};
+
+	if (next == NULL)
+		next = (int (*) (const char *)) dlsym(RTLD_NEXT, "rmdir");
+	if (is_there("hold_rmdir"))
+		touch("holding.rmdir");
+	while (is_there("hold_rmdir"))
+		nanosleep(&nap, NULL);
+	return next(path);
 }
 
 /* What a file says, in seconds; 0 without one.  For signal handlers, too. */
