@@ -71,10 +71,10 @@ vary_segment(uint8_t *bytes, size_t len)
 
 TEST(left_rings_of_the_corpus_are_read_to_an_end)
 {
-	each_file(STENO_CORPUS_LEFT, vary_left);
+	each_file(STENO_CORPUS "/left", vary_left);
 }
 
 TEST(segments_of_the_corpus_are_gone_on_with)
 {
-	each_file(STENO_CORPUS_SEGMENTS, vary_segment);
+	each_file(STENO_CORPUS "/segment", vary_segment);
 }

@@ -17,7 +17,7 @@ decode(uint8_t *bytes, size_t len)
 
 TEST(decoder_survives_the_corpus)
 {
-	each_file(STENO_CORPUS, decode);
+	each_file(STENO_CORPUS "/decode", decode);
 }
 
 /* A block of random records, as the fuzz target takes a payload. */

@@ -516,6 +516,7 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 // block can be loaded as far as its checksums; the whole blocks alone are all whole
 // blocks, and the same.
 func FuzzSalvage(f *testing.F) {
+	trailtest.AddCorpus(f)
 	segments, _ := filepath.Glob(golden + "*/*/*.steno")
 	damaged, _ := filepath.Glob(golden + "damaged/*/*/*.steno")
 	for _, path := range append(segments, damaged...) {
@@ -584,6 +585,7 @@ func FuzzSalvage(f *testing.F) {
 
 // FuzzDecodeDamaged decodes a damaged block of any bytes behind a header that is right.
 func FuzzDecodeDamaged(f *testing.F) {
+	trailtest.AddCorpus(f)
 	for _, codec := range []trail.Codec{trail.CodecNone, trail.CodecLz4, trail.CodecZstd} {
 		var chain [32]byte
 		b := trailtest.NewBuilder(trailtest.Epoch)

@@ -251,6 +251,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 // positions go forward and end; what write.Check lets pass makes blocks that a reader
 // reads, with as many records.
 func FuzzRingFile(f *testing.F) {
+	trailtest.AddCorpus(f)
 	one := sample()
 	one.Rings = one.Rings[:1]
 	one.Rings[0].Tail = 0
@@ -337,6 +338,7 @@ func drain(t *testing.T, r *ring.Ring, s write.Source) {
 // FuzzRingHeader reads a ring file whose header is of any bytes: refused, or every
 // ring lies in the file.
 func FuzzRingHeader(f *testing.F) {
+	trailtest.AddCorpus(f)
 	all := sample().Bytes()
 	f.Add(all[:80])
 	f.Add(binary.LittleEndian.AppendUint32([]byte("STENRING"), 3))

@@ -281,7 +281,7 @@ func TestSlotFilesHaveOneSpelling(t *testing.T) {
 }
 
 func FuzzSlot(f *testing.F) {
-	corpus, _ := filepath.Glob("../../core/fuzz/slots/*")
+	corpus, _ := filepath.Glob("../../core/fuzz/slot/*")
 	if len(corpus) < 3 {
 		f.Fatal("no corpus")
 	}

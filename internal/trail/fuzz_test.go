@@ -42,6 +42,7 @@ func decodeAll(b *trail.Block, limit int) (out []string, err error) {
 // is read again, and when the payload is cut off after them; no more memory
 // than the payload explains.
 func FuzzBlock(f *testing.F) {
+	trailtest.AddCorpus(f)
 	add := func(b *trailtest.Builder) { f.Add(b.Payload) }
 	s := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
 	b := trailtest.NewBuilder(trailtest.Epoch)
@@ -125,6 +126,7 @@ func FuzzBlock(f *testing.F) {
 // is indexed lies inside the file, behind the one before; a file that is cut
 // after an indexed block has the same blocks up to it.
 func FuzzSegment(f *testing.F) {
+	trailtest.AddCorpus(f)
 	dir := f.TempDir()
 	s := trailtest.NewStream(f, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)

@@ -1,0 +1,71 @@
+package trailtest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// AddCorpus adds the inputs of testdata/fuzz/TARGET.txtar to a fuzz target. Each
+// file of the archive is an input in the form in which go test writes it. Inputs
+// that have failed are files of testdata/fuzz/TARGET, which go test runs by
+// itself.
+func AddCorpus(f *testing.F) {
+	f.Helper()
+	path := filepath.Join("testdata", "fuzz", f.Name()+".txtar")
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if len(archive.Files) == 0 {
+		f.Fatalf("%s is empty", path)
+	}
+	for _, file := range archive.Files {
+		values, err := parseInput(string(file.Data))
+		if err != nil {
+			f.Fatalf("%s, %s: %v", path, file.Name, err)
+		}
+		f.Add(values...)
+	}
+}
+
+// parseInput reads the values of an input: a line with the version, and one line,
+// such as []byte("text"), for each value. It knows the types that our targets
+// have.
+func parseInput(input string) ([]any, error) {
+	header, text, _ := strings.Cut(strings.TrimSpace(input), "\n")
+	if header != "go test fuzz v1" {
+		return nil, fmt.Errorf("unknown version %q", header)
+	}
+	var values []any
+	for line := range strings.SplitSeq(text, "\n") {
+		kind, literal, _ := strings.Cut(strings.TrimSuffix(line, ")"), "(")
+		var value any
+		var err error
+		switch kind {
+		case "[]byte":
+			var s string
+			s, err = strconv.Unquote(literal)
+			value = []byte(s)
+		case "byte":
+			var r rune
+			r, _, _, err = strconv.UnquoteChar(strings.Trim(literal, "'"), '\'')
+			value = byte(r)
+		case "uint32":
+			var n uint64
+			n, err = strconv.ParseUint(literal, 10, 32)
+			value = uint32(n)
+		default:
+			err = fmt.Errorf("unknown type %q", kind)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", line, err)
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}
