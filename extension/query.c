@@ -892,13 +892,27 @@ hold_query(StenoOpen *o, TransactionId xid)
 	return steno_open_hold(o, &record);
 }
 
+/*
+ * Whether the client was told that the query has succeeded, and nothing will undo that: its
+ * portal goes in a later message.  What has no text is a commit, which can still fail, or
+ * in a transaction block the end of a portal.
+ */
+static bool
+is_acknowledged(const StenoStatement *s)
+{
+	if (debug_query_string == NULL)
+		return IsTransactionBlock();
+	return s->time < GetCurrentStatementStartTimestamp();
+}
+
 /* The query has ended well, and its record, which is not staged, may have to wait; o is forgotten. */
 STENO_COLD static void
 record_end(StenoOpen *o)
 {
 	QueryDesc  *query = o->query;
 
-	steno_record_may_fail(&o->s);
+	if (!is_acknowledged(&o->s))
+		steno_record_may_fail(&o->s);
 	steno_record_query(o, NULL, false);
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
 	{

@@ -167,6 +167,36 @@ foreach my $how (qw(cancel timeout terminate))
 	is($r->{extra}{parameters_omitted}, 1, 'the record says that its parameter is missing');
 }
 
+# In a transaction block the portal stands until the next message, which is canceled then.
+{
+	my $c = session('later');
+	my ($answer, $r);
+
+	$c->query('BEGIN');
+	$c->parse('', 'SELECT s FROM secret WHERE $1 <> s', 25)->bind_values('', '', $huge)->execute('')->sync;
+	ok(!$c->finish->{sqlstate}, 'a query whose portal stands is acknowledged');
+	$answer = with_stopped_writer($c->put('Q', "DROP VIEW IF EXISTS seen\0"));
+	is($answer->{sqlstate}, '57014', 'the next statement is canceled');
+	$r = the_one('later', qr/^SELECT s FROM secret WHERE/);
+	is("$r->{outcome} $r->{rows} " . relations($r), "ok $rows public.secret", 'the query is recorded as it was acknowledged');
+	$r = the_one('later', qr/^DROP VIEW/);
+	is("$r->{outcome} $r->{sqlstate}", 'error 57014', 'what was canceled has a record of its own');
+}
+
+# So does that of a cursor.
+{
+	my $c = session('closed');
+	my $r;
+
+	$c->query('BEGIN');
+	$c->query("DECLARE c CURSOR FOR SELECT s FROM secret -- $huge");
+	ok(!$c->query('FETCH ALL FROM c')->{sqlstate}, 'rows are fetched from a cursor');
+	ok(!with_stopped_writer($c->put('Q', "CLOSE c\0"))->{sqlstate}, 'its end does not wait any more');
+	$r = (grep { ($_->{rows} // 0) == $rows } statements($node, application => 'closed', class => 'read'))[0] // {};
+	is("$r->{outcome} " . relations($r), 'ok public.secret', 'its query is recorded as it was acknowledged');
+	is(scalar(records($node, application => 'closed', kind => 'gap')), 0, 'nothing was dropped');
+}
+
 {
 	my $c = session('function');
 	my $oid = value($node, q{SELECT 'reads(text)'::regprocedure::oid});
