@@ -4,15 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/bench/result"
 )
 
 // ReadReport reads an archived report.
 func ReadReport(dir string) (*Report, error) {
 	path := filepath.Join(dir, "report.json")
-	text, err := os.ReadFile(path)
+	text, err := result.ReadFile(dir, "report.json")
 	if err != nil {
 		return nil, err
 	}

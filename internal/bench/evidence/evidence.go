@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -290,7 +289,7 @@ type Profile struct {
 // readProfile returns nil when there is no such profile.
 func readProfile(dir string) (*Profile, error) {
 	path := filepath.Join(dir, "profile.json")
-	text, err := os.ReadFile(path)
+	text, err := result.ReadFile(dir, "profile.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -197,7 +197,7 @@ func (r *Result) Write(dir string) error {
 // Read reads an archived result, without its samples.
 func Read(dir string) (*Result, error) {
 	path := filepath.Join(dir, resultFile)
-	text, err := os.ReadFile(path)
+	text, err := ReadFile(dir, resultFile)
 	if err != nil {
 		return nil, err
 	}

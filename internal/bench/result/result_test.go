@@ -1,13 +1,18 @@
 package result
 
 import (
+	"archive/tar"
 	"encoding/csv"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/machine"
@@ -136,6 +141,51 @@ func TestArchivedResultIsReadBack(t *testing.T) {
 	want.Samples = nil
 	if !reflect.DeepEqual(*got, want) {
 		t.Errorf("got\n%+v, want\n%+v", *got, want)
+	}
+}
+
+func TestPackedRunIsRead(t *testing.T) {
+	runs := t.TempDir()
+	f, err := os.Create(filepath.Join(runs, packedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zstd.NewWriter(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(z)
+	for _, name := range []string{"select/report.json", "tpcb/report.json"} {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(name))}))
+		_, e := w.Write([]byte(name))
+		err = errors.Join(err, e)
+	}
+	if err := errors.Join(err, w.Close(), z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"tpcb", "tpcb/"} {
+		text, err := ReadFile(runs+"/"+dir, "report.json")
+		if err != nil || string(text) != "tpcb/report.json" {
+			t.Errorf("%s: %q, %v", dir, text, err)
+		}
+	}
+	if _, err := ReadFile(filepath.Join(runs, "sync"), "report.json"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a run that is not packed: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(runs, "tpcb"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(runs, "tpcb", "report.json"), []byte("unpacked"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ReadFile(filepath.Join(runs, "tpcb"), "report.json"); err != nil || string(text) != "unpacked" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := os.Truncate(filepath.Join(runs, packedFile), 20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(filepath.Join(runs, "select"), "report.json"); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a damaged archive: %v", err)
 	}
 }
 
