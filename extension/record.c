@@ -394,6 +394,22 @@ ahead_publish(Ahead *a)
 	a->message = NULL;
 }
 
+/*
+ * How much of n bytes of a longer text to send: whole characters, for what went ahead is
+ * where a short record's text is cut.
+ */
+static uint32
+clip_text(const char *text, uint64 len, uint32 n)
+{
+	int			i;
+
+	if (GetDatabaseEncoding() != PG_UTF8)
+		return pg_mbcliplen(text, (int) Min(len, (uint64) PG_INT32_MAX), (int) n);
+	for (i = 1; i < MAX_MULTIBYTE_CHAR_LEN && n > 1 && (text[n] & 0xC0) == 0x80; i++)
+		n--;
+	return n;
+}
+
 STENO_COLD static bool
 ahead_put(Ahead *a, const void *bytes, uint64 len)
 {
@@ -416,11 +432,13 @@ ahead_put(Ahead *a, const void *bytes, uint64 len)
 			a->message->len = 0;
 		}
 		n = Min(len, a->capacity - a->message->len);
+		if (n < len && a->part != STENO_PART_VALUES)
+			n = clip_text(from, len, n);
 		memcpy((char *) (a->message + 1) + a->message->len, from, n);
 		a->message->len += n;
 		from += n;
 		len -= n;
-		if (a->message->len == a->capacity)
+		if (len > 0 || a->message->len == a->capacity)
 			ahead_publish(a);
 	}
 	return true;
