@@ -1,8 +1,9 @@
-# pg_steno: the extension (extension/, on core/) and steno, the program that reads what it records.
+# pg_steno: the extension (extension/, on core/), steno, the program that reads what it records, and steno-lab, which
+# measures what recording costs.
 #
 #	PG_CONFIG	the PostgreSQL to build for (scripts/pg-config says which by default)
 #	V=1		show every command
-#	PREFIX		where `make install` puts steno (DESTDIR is honoured)
+#	PREFIX		where `make install` puts steno and steno-lab (DESTDIR is honoured)
 
 .DEFAULT_GOAL := help
 PREFIX ?= /usr/local
@@ -23,7 +24,7 @@ help: ## this list
 
 .PHONY: demo
 demo: build ## record real traffic on a throw-away server and read it back
-	@scripts/with-stage bin/steno demo $(DEMO_FLAGS)
+	@scripts/with-stage bin/steno-lab demo $(DEMO_FLAGS)
 
 .PHONY: test
 test: $(SETUP) ## every test: build, lint, core, Go, extension, chaos, README
@@ -35,13 +36,13 @@ chaos: build ## random load meets faults, then random protocol, CHAOS_MINUTES ea
 	@scripts/chaos protocol $(PROTOCOL_FLAGS)
 
 .PHONY: regress
-regress: bin/steno ## PostgreSQL's own suite, its log compared with the trail; SOURCE=folder of its source
+regress: bin/steno bin/steno-lab ## PostgreSQL's own suite, its log compared with the trail; SOURCE=folder of its source
 	@scripts/regress-postgres "$(SOURCE)"
 
 .PHONY: build
-build: build-core build-extension bin/steno ## core, the extension and bin/steno
+build: build-core build-extension bin/steno bin/steno-lab ## core, the extension, bin/steno and bin/steno-lab
 
-.PHONY: build-core build-extension bin/steno
+.PHONY: build-core build-extension bin/steno bin/steno-lab
 build-core: $(SETUP)
 	@echo 'building core'
 	@$(MAKE) $(QUIET) -C core --no-print-directory all
@@ -50,15 +51,15 @@ build-extension: build-core
 	@echo 'building the extension for $(PG_CONFIG)'
 	@$(MAKE) $(QUIET) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
 
-bin/steno: $(SETUP)
-	@echo 'building bin/steno'
-	@$(GO) build -trimpath -ldflags '-X github.com/pg-steno/pg_steno/internal/cli.Version=$(VERSION)' -o $@ ./cmd/steno
+bin/steno bin/steno-lab: $(SETUP)
+	@echo 'building $@'
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/program.Version=$(VERSION)' -o $@ ./cmd/$(@F)
 
 .PHONY: install
-install: ## the extension into PG_CONFIG's PostgreSQL, steno into PREFIX/bin
+install: ## the extension into PG_CONFIG's PostgreSQL, steno and steno-lab into PREFIX/bin
 	@$(MAKE) -C extension --no-print-directory install PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 bin/steno core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/steno bin/steno-lab core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: bench
 bench: build ## measure what recording costs here; results in bench/results

@@ -1,21 +1,44 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/binary"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"steno": func() { os.Exit(Main()) }})
+	testscript.Main(m, map[string]func(){
+		"steno": func() { os.Exit(Main()) },
+		// A program that steno runs: it says what it was given.
+		"steno-lab": func() { os.Exit(fakeLab()) },
+	})
+}
+
+// fakeLab shows its arguments and its input, and ends with the code that the last
+// argument says, or by that signal.
+func fakeLab() int {
+	for i, arg := range os.Args[1:] {
+		fmt.Printf("%d: %s\n", i+1, arg)
+	}
+	_, _ = io.Copy(os.Stdout, os.Stdin)
+	last := os.Args[len(os.Args)-1]
+	if last == "TERM" {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		time.Sleep(time.Minute)
+	}
+	code, _ := strconv.Atoi(last)
+	return code
 }
 
 // TestScripts runs the programs in testdata/script. They find a trail of what
@@ -95,34 +118,4 @@ func writeTrail(t *testing.T, dir string) {
 	b.Add(&trailtest.Record{Kind: trail.KindAuthFailed, Session: mallory, Time: start + 2*second, Outcome: trail.OutcomeError, SQLState: "28P01", Message: `password authentication failed for user "mallory"`})
 	b.Add(&trailtest.Record{Kind: trail.KindGap, Session: bob, Seq: 6, Time: start + 4*second, Extra: []string{"count", "3", "first_seq", "3", "last_seq", "5", "reason", "ring full"}})
 	s.Write(t, b)
-}
-
-// TestManualPageIsUpToDate compares docs/man/steno.1 with the command tree.
-func TestManualPageIsUpToDate(t *testing.T) {
-	const path = "../../docs/man/steno.1"
-	streams, _, out, _ := iostreams.Test()
-	if code := Run(t.Context(), []string{"man"}, streams); code != 0 {
-		t.Fatalf("exit code %d", code)
-	}
-	if os.Getenv("STENO_UPDATE") != "" {
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(page, out.Bytes()) {
-		t.Errorf("%s differs from the commands: run go run ./cmd/steno man > docs/man/steno.1", path)
-	}
-}
-
-func TestEveryCommandHasAnExample(t *testing.T) {
-	streams, _, _, _ := iostreams.Test()
-	for _, c := range New(streams).Commands() {
-		if c.Example == "" && !c.HasSubCommands() && c.Name() != "help" {
-			t.Errorf("%s has no example", c.CommandPath())
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/cli"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/program"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -30,7 +31,7 @@ func TestMemoryChild(t *testing.T) {
 	if args == "" {
 		t.Skip("run by TestHostileFilesTakeLittleMemory")
 	}
-	code := cli.Run(context.Background(), strings.Split(args, "\n"), &iostreams.IOStreams{In: os.Stdin, Out: io.Discard, ErrOut: io.Discard})
+	code := program.Run(context.Background(), cli.New(&iostreams.IOStreams{In: os.Stdin, Out: io.Discard, ErrOut: io.Discard}), strings.Split(args, "\n"))
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)

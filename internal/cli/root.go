@@ -1,70 +1,55 @@
-// Package cli is the program steno: its command tree, and the one place where
-// errors become text and exit codes.
+// Package cli is the program steno: its command tree.
 package cli
 
 import (
-	"runtime/debug"
+	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/bench"
-	"github.com/pg-steno/pg_steno/internal/bench/clock"
-	"github.com/pg-steno/pg_steno/internal/bench/commands"
-	"github.com/pg-steno/pg_steno/internal/bench/compare"
-	"github.com/pg-steno/pg_steno/internal/bench/ipc"
-	"github.com/pg-steno/pg_steno/internal/bench/logging"
-	"github.com/pg-steno/pg_steno/internal/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/cat"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/info"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/keygen"
-	"github.com/pg-steno/pg_steno/internal/profile"
+	"github.com/pg-steno/pg_steno/internal/program"
 	"github.com/pg-steno/pg_steno/internal/recovery"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
-// Version is set by the linker: -X github.com/pg-steno/pg_steno/internal/cli.Version=1.2.3.
-var Version = ""
-
-func version() string {
-	if Version != "" {
-		return Version
+// Main is the program. What is no command of its own goes to the program that has it.
+func Main() int {
+	if external := findExternal(os.Args[1:]); external != nil {
+		code, err := external.Run()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "steno: %s\n", err)
+			return cmdutil.ExitError
+		}
+		return code
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "development"
+	return program.Main(New)
 }
 
 // New returns the root command with all subcommands.
 func New(streams *iostreams.IOStreams) *cobra.Command {
-	f := &cmdutil.Factory{IO: streams, Version: version(), SlotWants: slot.Wants}
+	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion(), SlotWants: slot.Wants}
 	root := &cobra.Command{
 		Use:   "steno",
 		Short: "Read, search and prove the audit trail of a PostgreSQL server",
 		Long: `steno reads the trail that the PostgreSQL extension pg_steno writes: every
 statement, connection and failure of a server.
 
+"steno NAME" runs the program steno-NAME when steno has no such command and the
+program stands beside it or in PATH. Measurements and experiments are commands of
+steno-lab, which "steno" runs in the same way: see steno-lab(1).
+
 Exit codes: 0 fine; 1 the trail is damaged, or a check failed; 2 wrong usage,
 such as a path that is not a trail; 3 the command could not do its work, such as
 read a file without permission or a segment without its key; 130 and 143 after
 SIGINT (Ctrl-C) and SIGTERM. A closed pipe, as in "steno cat | head", is no error.`,
-		Version:           f.Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		DisableAutoGenTag: true,
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
-	root.SetVersionTemplate(versionLine(f.Version))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return &cmdutil.UsageError{Err: err}
-	})
 	root.AddCommand(
 		cat.NewCmdCat(f, nil),
 		cat.NewCmdTail(f, nil),
@@ -74,11 +59,14 @@ SIGINT (Ctrl-C) and SIGTERM. A closed pipe, as in "steno cat | head", is no erro
 		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
 		slot.NewCmdSlot(f),
-		bench.NewCmdBench(f, logging.NewCmd(f), clock.NewCmd(f), ipc.NewCmd(f), replication.NewCmd(f), commands.NewCmd(f), compare.NewCmd(f)),
-		profile.NewCmdProfile(f, nil),
-		demo.NewCmdDemo(f),
-		newVersionCmd(f),
-		newManCmd(f),
 	)
-	return cmdutil.Group(root)
+	program.Group(root, f, `.TP
+.B STENO_DIRECTORY
+The trail that is read when none is named.
+.TP
+.B PGDATA
+The data directory of a server; its pg_steno is the trail when STENO_DIRECTORY is not set.
+`)
+	addLabCommands(root)
+	return root
 }

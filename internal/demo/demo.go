@@ -19,6 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/bench"
 	"github.com/pg-steno/pg_steno/internal/cluster"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/program"
 )
 
 // budget is how long a workload is measured at most; a busy machine gets fewer
@@ -165,26 +166,29 @@ func (o *options) readBack(ctx context.Context, begin time.Time) error {
 	if err := o.steno(ctx, "verify", o.Keep); err != nil {
 		return err
 	}
-	program := os.Args[0]
+	steno, err := program.Find("steno")
+	if err != nil {
+		return err
+	}
 	o.heading("The trail is in " + o.Keep)
 	fmt.Fprintf(o.IO.Out, `Try:
   %[1]s cat --failed %[2]s
   %[1]s cat --grep payroll --format json %[2]s
   %[1]s info %[2]s
 and remove it with rm -r %[2]s
-`, program, o.Keep)
+`, steno, o.Keep)
 	return nil
 }
 
 func (o *options) steno(ctx context.Context, args ...string) error {
-	program, err := os.Executable()
+	path, err := program.Find("steno")
 	if err != nil {
-		return err
+		return fmt.Errorf("no program \"steno\" beside steno-lab and in PATH: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdout, cmd.Stderr = o.IO.Out, o.IO.ErrOut
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w", filepath.Base(program), strings.Join(args, " "), err)
+		return fmt.Errorf("%s %s: %w", filepath.Base(path), strings.Join(args, " "), err)
 	}
 	return nil
 }

@@ -1,33 +1,39 @@
-package main
+package lab
 
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/chaos/protocol"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
-// protocolCommand is "steno-chaos protocol".
-func protocolCommand() *cobra.Command {
-	o := protocol.Options{Out: os.Stdout}
+// newCmdProtocol returns "steno-lab chaos protocol".
+func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
+	o := protocol.Options{Out: f.IO.Out}
 	cmd := &cobra.Command{
 		Use:   "protocol",
 		Short: "Random sequences of the SQL protocol; each statement must have its record",
-		Args:  cobra.NoArgs,
+		Example: `  scripts/chaos protocol --seed 1 --rounds 3
+  scripts/chaos protocol --seed 1 --first 2 --rounds 1 --session 3.17`,
+		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rounds == 0 && o.Budget == 0 {
-				return errors.New("--rounds or --time must say when to stop")
+				return cmdutil.Usagef("--rounds or --time must say when to stop")
 			}
 			_, err := protocol.Run(cmd.Context(), o)
+			if errors.Is(err, protocol.ErrFailed) {
+				return cmdutil.ErrFailed
+			}
 			return err
 		},
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&o.Seed, "seed", rand.Uint64N(1<<32), "what all that is random comes from (default any)")
+	flags.Lookup("seed").DefValue = ""
 	flags.IntVar(&o.Rounds, "rounds", 0, "stop after so many rounds")
 	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
 	flags.IntVar(&o.First, "first", 1, "number of the first round")

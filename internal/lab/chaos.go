@@ -1,42 +1,42 @@
-// Command steno-chaos looks for records that pg_steno loses: random load and
-// random faults on throw-away servers. It is for those who work on pg_steno;
-// scripts/chaos runs it.
-package main
+package lab
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/chaos"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	o := chaos.Options{Out: os.Stdout}
+// newCmdChaos returns "steno-lab chaos".
+func newCmdChaos(f *cmdutil.Factory) *cobra.Command {
+	o := chaos.Options{Out: f.IO.Out}
 	cmd := &cobra.Command{
-		Use:           "steno-chaos",
-		Short:         "Random load meets random faults; the trail must agree with the clients",
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Use:   "chaos",
+		Short: "Random load meets random faults; the trail must agree with the clients",
+		Long: `Start throw-away servers with random settings, load and faults, and compare what the
+clients were told with the trail. It runs in the source tree; scripts/chaos gives it a
+private PostgreSQL that has the built extension.`,
+		Example: `  scripts/chaos --mode wait --kills 200
+  scripts/chaos --seed 1 --first 17 --rounds 1`,
+		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rounds == 0 && o.Kills == 0 && o.Budget == 0 {
-				return errors.New("one of --rounds, --kills and --time must say when to stop")
+				return cmdutil.Usagef("one of --rounds, --kills and --time must say when to stop")
 			}
 			_, err := chaos.Run(cmd.Context(), o)
+			if errors.Is(err, chaos.ErrFailed) {
+				return cmdutil.ErrFailed
+			}
 			return err
 		},
 	}
-	cmd.AddCommand(protocolCommand())
+	cmd.AddCommand(newCmdProtocol(f))
 	flags := cmd.Flags()
 	flags.Uint64Var(&o.Seed, "seed", uint64(os.Getpid())<<16^uint64(os.Getppid()), "what all that is random comes from (default any)")
+	flags.Lookup("seed").DefValue = ""
 	flags.IntVar(&o.Rounds, "rounds", 0, "stop after so many rounds")
 	flags.IntVar(&o.Kills, "kills", 0, "stop when so many processes were killed")
 	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
@@ -49,11 +49,5 @@ func main() {
 	flags.StringVar(&o.Steno, "steno", "bin/steno", "the steno program")
 	flags.StringVar(&o.Source, "shim", "extension/t/faults.c", "source of the library that makes disks fail")
 	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failing rounds leave")
-	err := cmd.ExecuteContext(ctx)
-	if err != nil {
-		if !errors.Is(err, chaos.ErrFailed) {
-			fmt.Fprintf(os.Stderr, "steno-chaos: %s\n", err)
-		}
-		os.Exit(1)
-	}
+	return cmd
 }

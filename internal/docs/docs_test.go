@@ -1,4 +1,5 @@
-package cli
+// Package docs tests the documents of the sources.
+package docs
 
 import (
 	"errors"
@@ -13,7 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pg-steno/pg_steno/internal/cli"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/lab"
+	"github.com/pg-steno/pg_steno/internal/program"
 )
 
 // The manual against what it speaks of: its links, the commands, settings, views
@@ -146,7 +150,8 @@ type named struct {
 	sql      map[string]bool // views and functions
 	columns  map[string]bool // of views
 	classes  map[string]bool
-	root     *cobra.Command
+	root     *cobra.Command // steno
+	lab      *cobra.Command // steno-lab
 }
 
 func names(pattern, text string) map[string]bool {
@@ -165,10 +170,13 @@ func whatExists(t *testing.T) *named {
 		sql:      names(`CREATE (?:VIEW|FUNCTION) steno\.(\w+)`, sql),
 		columns:  names(`OUT (\w+) `, sql),
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
-		root:     New(streams),
+		root:     cli.New(streams),
+		lab:      lab.New(streams),
 	}
 	n.root.InitDefaultCompletionCmd()
 	n.root.InitDefaultHelpCmd()
+	n.lab.InitDefaultCompletionCmd()
+	n.lab.InitDefaultHelpCmd()
 	if len(n.settings) < 20 || len(n.sql) < 5 || len(n.columns) < 10 || len(n.classes) < 10 {
 		t.Fatalf("definitions are not understood: %d settings, %d of SQL, %d columns, %d classes", len(n.settings), len(n.sql), len(n.columns), len(n.classes))
 	}
@@ -178,7 +186,11 @@ func whatExists(t *testing.T) *named {
 // wrongCommand says what is wrong in a command line of steno, "" if nothing.
 func (n *named) wrongCommand(line string) string {
 	words := strings.Fields(line)
-	c := n.root
+	root := n.root
+	if c, _, err := root.Find(words[1:]); err == nil && program.IsElsewhere(c) || words[0] == "steno-lab" {
+		root = n.lab
+	}
+	c := root
 	for _, w := range words[1:] {
 		if sub, _, err := c.Find([]string{w}); err == nil && sub != c {
 			c = sub
@@ -186,12 +198,12 @@ func (n *named) wrongCommand(line string) string {
 		}
 		break
 	}
-	if c == n.root && len(words) > 1 && regexp.MustCompile(`^[a-z]+$`).MatchString(words[1]) {
+	if c == root && len(words) > 1 && regexp.MustCompile(`^[a-z]+$`).MatchString(words[1]) {
 		return "no command " + words[1]
 	}
 	c.InitDefaultHelpFlag()
 	for _, m := range regexp.MustCompile(`(?:^|[ \[])--?([a-z][a-z-]*)`).FindAllStringSubmatch(line, -1) {
-		if c == n.root && m[1] == "version" {
+		if c == root && m[1] == "version" {
 			continue
 		}
 		if len(m[1]) > 1 && c.Flags().Lookup(m[1]) == nil || len(m[1]) == 1 && c.Flags().ShorthandLookup(m[1]) == nil {
@@ -217,7 +229,7 @@ func (n *named) wrongNames(text string) []string {
 	lines = append(lines, strings.Split(text, "\n")...) // of code
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "steno ") && !strings.HasPrefix(line, "steno writer") { // which is a process
+		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
 			line, _, _ = strings.Cut(line, " # ")
 			line, _, _ = strings.Cut(line, "  ")
 			line, _, _ = strings.Cut(line, "|")
@@ -358,9 +370,11 @@ func complianceRow(n *named, cells []string, test func(name string) bool) (wrong
 // file, by its extension, or a function of Go.
 func testExists(t *testing.T) func(name string) bool {
 	functions := map[string]bool{}
-	tests, _ := filepath.Glob(top + "/internal/*/*_test.go")
-	for _, path := range tests {
-		data, err := os.ReadFile(path)
+	for _, path := range sources(t) {
+		if !strings.HasPrefix(path, "internal/") || !strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(top, path))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,7 @@
-package cli
+// Package program is what steno and steno-lab have in common: their signals, the one
+// place where errors become text and exit codes, their manual pages, and how one program
+// runs another.
+package program
 
 import (
 	"context"
@@ -8,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
@@ -19,15 +24,15 @@ type signaled struct{ syscall.Signal }
 func (s signaled) Error() string { return "interrupted by " + s.Signal.String() }
 
 // Main runs the program with the process's arguments and streams and returns
-// its exit code.
-func Main() int {
+// its exit code. newRoot makes its command tree.
+func Main(newRoot func(*iostreams.IOStreams) *cobra.Command) int {
 	// A write to a closed pipe must come back as an error, to end the command in
 	// order, rather than kill the process. Ignoring the signal would do that, too,
 	// but key commands would inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signalContext()
 	defer stop()
-	return Run(ctx, os.Args[1:], iostreams.System())
+	return Run(ctx, newRoot(iostreams.System()), os.Args[1:])
 }
 
 // signalContext returns a context that the first SIGINT or SIGTERM cancels. The
@@ -46,14 +51,13 @@ func signalContext() (context.Context, func()) {
 }
 
 // Run runs one command line.
-func Run(ctx context.Context, args []string, streams *iostreams.IOStreams) int {
-	root := New(streams)
+func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	if cmd, _, err := root.Find(args); err == nil && cmdutil.IsReadsOnly(cmd) {
 		defer context.AfterFunc(ctx, func() { endSoon(ctx) })()
 	}
 	cmd, err := root.ExecuteContextC(ctx)
-	return exitCode(ctx, err, cmd.CommandPath(), streams)
+	return exitCode(ctx, err, cmd)
 }
 
 // patience is how long a command that only reads may go on after a signal: it may be in
@@ -70,16 +74,17 @@ func endSoon(ctx context.Context) {
 
 // exitCode turns a command's error into text and exit code, the one place that
 // does.
-func exitCode(ctx context.Context, err error, command string, streams *iostreams.IOStreams) int {
+func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
+	errOut, name := cmd.ErrOrStderr(), cmd.Root().Name()
 	var signal signaled
 	var usage *cmdutil.UsageError
-	say := func() { fmt.Fprintf(streams.ErrOut, "steno: %s\n", err) }
+	say := func() { fmt.Fprintf(errOut, "%s: %s\n", name, err) }
 	switch {
 	case err == nil:
 		return cmdutil.ExitOK
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &signal):
 		if !errors.Is(err, cmdutil.ErrStopped) {
-			fmt.Fprintln(streams.ErrOut, "steno: interrupted")
+			fmt.Fprintf(errOut, "%s: interrupted\n", name)
 		}
 		return 128 + int(signal.Signal)
 	case errors.Is(err, cmdutil.ErrFailed):
@@ -95,7 +100,7 @@ func exitCode(ctx context.Context, err error, command string, streams *iostreams
 	case errors.Is(err, syscall.EPIPE):
 		return cmdutil.ExitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.ErrOut, "steno: %s\nTry \"%s --help\".\n", err, command)
+		fmt.Fprintf(errOut, "%s: %s\nTry \"%s --help\".\n", name, err, cmd.CommandPath())
 		return cmdutil.ExitUsage
 	default:
 		say()

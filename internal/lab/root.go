@@ -1,0 +1,50 @@
+// Package lab is the program steno-lab, which is for those who measure pg_steno or work
+// on it: its command tree.
+package lab
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/bench"
+	"github.com/pg-steno/pg_steno/internal/bench/clock"
+	"github.com/pg-steno/pg_steno/internal/bench/commands"
+	"github.com/pg-steno/pg_steno/internal/bench/compare"
+	"github.com/pg-steno/pg_steno/internal/bench/ipc"
+	"github.com/pg-steno/pg_steno/internal/bench/logging"
+	"github.com/pg-steno/pg_steno/internal/bench/replication"
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/demo"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/profile"
+	"github.com/pg-steno/pg_steno/internal/program"
+)
+
+// Main is the program.
+func Main() int { return program.Main(New) }
+
+// New returns the root command with all subcommands.
+func New(streams *iostreams.IOStreams) *cobra.Command {
+	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion()}
+	root := &cobra.Command{
+		Use:   "steno-lab",
+		Short: "Measure what pg_steno and other logs cost, and look for what they lose",
+		Long: `steno-lab has the measurements and experiments of pg_steno. Most start throw-away
+servers of their own. "steno bench" and "steno profile" run it, too, when it stands
+beside steno or in PATH, and so do its other commands.
+
+Exit codes: 0 fine; 1 a check failed, such as that each statement has its record;
+2 wrong usage; 3 the command could not do its work; 130 and 143 after SIGINT (Ctrl-C)
+and SIGTERM.`,
+	}
+	root.AddCommand(
+		bench.NewCmdBench(f, logging.NewCmd(f), clock.NewCmd(f), ipc.NewCmd(f), replication.NewCmd(f), commands.NewCmd(f), compare.NewCmd(f)),
+		profile.NewCmdProfile(f, nil),
+		demo.NewCmdDemo(f),
+		newCmdChaos(f),
+		newCmdRegress(f),
+	)
+	return program.Group(root, f, `.TP
+.B PG_CONFIG
+The pg_config of the PostgreSQL whose servers are started, when \-\-pg\-config is not given.
+`)
+}

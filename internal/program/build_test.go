@@ -1,0 +1,52 @@
+package program
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What an auditor's program may not link: databases, servers, profiles, and all that is
+// of the laboratory.
+var notInSteno = []string{
+	"net/http", "os/user", "github.com/jackc/", "github.com/google/pprof", "github.com/HdrHistogram/",
+	"html/template", "debug/elf", module + "internal/bench", module + "internal/chaos", module + "internal/cluster",
+	module + "internal/demo", module + "internal/lab", module + "internal/perf", module + "internal/profile",
+	module + "internal/regress", module + "internal/stats",
+}
+
+const module = "github.com/pg-steno/pg_steno/"
+
+func run(t *testing.T, env []string, command ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	c := exec.Command(command[0], command[1:]...)
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(append(env, command...), " "), err, out)
+	}
+	return string(out)
+}
+
+func TestStenoLinksNothingOfTheLab(t *testing.T) {
+	deps := strings.Fields(run(t, []string{"CGO_ENABLED=0"}, "go", "list", "-deps", module+"cmd/steno"))
+	if len(deps) < 50 {
+		t.Fatalf("only %d packages", len(deps))
+	}
+	for _, p := range deps {
+		for _, no := range notInSteno {
+			if strings.HasPrefix(p, no) {
+				t.Errorf("steno links %s", p)
+			}
+		}
+	}
+}
+
+// TestStenoBuildsWithoutC builds steno without C.
+func TestStenoBuildsWithoutC(t *testing.T) {
+	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", os.DevNull, module+"cmd/steno")
+}

@@ -1,0 +1,80 @@
+package program
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// Find returns the path of another program: it stands beside the running one, or in
+// PATH. A program in the current directory is never meant.
+func Find(name string) (string, error) {
+	file := name
+	if runtime.GOOS == "windows" {
+		file += ".exe"
+	}
+	if self, err := os.Executable(); err == nil {
+		dirs := []string{filepath.Dir(self)}
+		if real, err := filepath.EvalSymlinks(self); err == nil {
+			dirs = append(dirs, filepath.Dir(real))
+		}
+		for _, dir := range dirs {
+			if path, err := exec.LookPath(filepath.Join(dir, file)); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return exec.LookPath(name)
+}
+
+// elsewhere is the annotation of commands that another program has.
+const elsewhere = "elsewhere"
+
+// Elsewhere marks a command that another program has, and which stands in help and
+// completion only.
+func Elsewhere(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{elsewhere: "true"}
+	return cmd
+}
+
+// IsElsewhere says whether a command is marked so.
+func IsElsewhere(cmd *cobra.Command) bool { return cmd.Annotations[elsewhere] != "" }
+
+// External is a program that a command line is passed to.
+type External struct {
+	Path string
+	Args []string
+}
+
+var commandName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// FindExternal says which program a command line of steno is meant for: steno-NAME, or
+// steno-lab where NAME is one of its commands. Nil: none that is installed. "steno help
+// NAME" and completions of NAME go there, too.
+func FindExternal(args []string, isOfLab func(name string) bool) *External {
+	at := 0
+	if len(args) > 2 && (args[0] == "__complete" || args[0] == "__completeNoDesc") {
+		at = 1
+	} else if len(args) == 2 && args[0] == "help" {
+		args = []string{args[1], "--help"}
+	}
+	if len(args) == 0 || !commandName.MatchString(args[at]) {
+		return nil
+	}
+	name := args[at]
+	if at == 0 {
+		if path, err := Find("steno-" + name); err == nil {
+			return &External{path, args[1:]}
+		}
+	}
+	if isOfLab(name) {
+		if path, err := Find("steno-lab"); err == nil {
+			return &External{path, args}
+		}
+	}
+	return nil
+}

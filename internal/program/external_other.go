@@ -1,0 +1,24 @@
+//go:build !unix
+
+package program
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+)
+
+// Run runs the program with this process's streams and returns its exit code. A Ctrl-C
+// goes to both; this process waits for what the program makes of it.
+func (e *External) Run() (int, error) {
+	signal.Ignore(os.Interrupt)
+	cmd := exec.Command(e.Path, e.Args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}

@@ -1,0 +1,15 @@
+//go:build unix
+
+package program
+
+import (
+	"os"
+	"syscall"
+)
+
+// Run puts the program into this process's place, so that streams, signals and the exit
+// code are its own. It returns only when that fails.
+func (e *External) Run() (int, error) {
+	err := syscall.Exec(e.Path, append([]string{e.Path}, e.Args...), os.Environ())
+	return 0, &os.PathError{Op: "exec", Path: e.Path, Err: err}
+}
