@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func readKeyFile(path string) ([][trail.KeySize]byte, error) {
 	if err != nil {
 		return nil, openError(err)
 	}
-	if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // modes say nothing there
 		return nil, fmt.Errorf("%s: others than its owner have access to this key file: its mode is %04o, make it 0600 or less", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
@@ -80,7 +81,7 @@ func readKeyFile(path string) ([][trail.KeySize]byte, error) {
 // error is for the user.
 func runKeyCommand(command string) ([][trail.KeySize]byte, error) {
 	var out, said bytes.Buffer
-	c := exec.Command("/bin/sh", "-c", command)
+	c := shell(command)
 	c.Stdout, c.Stderr = &out, &said
 	err := c.Run()
 	if err == nil {
@@ -128,4 +129,12 @@ func (o *KeyFlags) OpenEncrypted(args []string) (*trail.Trail, error) {
 		err = keys.Err()
 	}
 	return t, err
+}
+
+// shell is a command that the system's shell runs.
+func shell(command string) *exec.Cmd {
+	if runtime.GOOS == "windows" {
+		return exec.Command("cmd", "/C", command)
+	}
+	return exec.Command("/bin/sh", "-c", command)
 }

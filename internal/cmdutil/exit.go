@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"syscall"
 )
 
@@ -30,6 +31,13 @@ var ErrUnchecked = errors.New("could not check everything")
 // signal's exit code, and without a message.
 var ErrStopped = fmt.Errorf("stopped: %w", context.Canceled)
 
+// IsClosedPipe says whether a write failed because nobody reads any more.
+func IsClosedPipe(err error) bool {
+	// Windows has errors of its own for it: ERROR_BROKEN_PIPE and ERROR_NO_DATA.
+	return errors.Is(err, syscall.EPIPE) ||
+		runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(109)) || errors.Is(err, syscall.Errno(232)))
+}
+
 // Verdict is the error of a command that has written its result: what it found
 // counts for more than whether somebody read it, so a closed pipe never turns a
 // failed check into success.
@@ -37,7 +45,7 @@ func Verdict(found, written error) error {
 	switch {
 	case found == nil:
 		return written
-	case written == nil, errors.Is(written, syscall.EPIPE):
+	case written == nil, IsClosedPipe(written):
 		return found
 	default:
 		return &unwritten{found, written}

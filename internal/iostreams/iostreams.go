@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"syscall"
-	"unsafe"
+
+	"golang.org/x/term"
 )
 
 // IOStreams are a command's input and outputs, and what is known of the
@@ -70,9 +70,12 @@ func (s *IOStreams) Width() int {
 	return 80
 }
 
-// terminal asks for the window size, which only a terminal has.
+// terminal says whether a file is a terminal, and how wide.
 func terminal(f *os.File) (width int, ok bool) {
-	var size struct{ row, col, xpixel, ypixel uint16 }
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
-	return int(size.col), errno == 0
+	fd := int(f.Fd())
+	if !term.IsTerminal(fd) {
+		return 0, false
+	}
+	width, _, _ = term.GetSize(fd)
+	return width, true
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -46,7 +47,14 @@ func TestStenoLinksNothingOfTheLab(t *testing.T) {
 	}
 }
 
-// TestStenoBuildsWithoutC builds steno without C.
-func TestStenoBuildsWithoutC(t *testing.T) {
-	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", os.DevNull, module+"cmd/steno")
+// TestStenoBuildsForEverySystem builds steno without C for all systems that it reads and
+// verifies trails on.
+func TestStenoBuildsForEverySystem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute when nothing is in the cache")
+	}
+	for _, system := range []string{"linux/" + runtime.GOARCH, "darwin/arm64", "windows/amd64"} {
+		goos, arch, _ := strings.Cut(system, "/")
+		run(t, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch}, "go", "build", "-o", os.DevNull, module+"cmd/steno")
+	}
 }

@@ -97,7 +97,7 @@ func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 			say()
 		}
 		return cmdutil.ExitError
-	case errors.Is(err, syscall.EPIPE):
+	case cmdutil.IsClosedPipe(err):
 		return cmdutil.ExitOK
 	case errors.As(err, &usage):
 		fmt.Fprintf(errOut, "%s: %s\nTry \"%s --help\".\n", name, err, cmd.CommandPath())

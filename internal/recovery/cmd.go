@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -149,9 +149,10 @@ func recoverRun(ctx context.Context, opts *Options) error {
 		return err
 	}
 	var ok bool
-	if r.owner, ok = info.Sys().(*syscall.Stat_t); !ok {
-		return fmt.Errorf("%s: whose it is cannot be told", dir)
+	if r.owner, ok = private.OwnerOf(info); !ok {
+		return fmt.Errorf("steno recover does not run on %s, where it cannot check to whom files belong: run it on Linux or another Unix", runtime.GOOS)
 	}
+	r.mode = info.Mode().Perm()
 	defer r.closeRings()
 	if err := r.openRings(rings); err != nil {
 		return err

@@ -45,10 +45,10 @@ func inside(path, dir string) bool {
 func (r *recovery) adopt(modes bool) error {
 	a := &adoption{uid: -1}
 	if os.Geteuid() == 0 {
-		a.uid, a.gid = int(r.owner.Uid), int(r.owner.Gid)
+		a.uid, a.gid = int(r.owner.UID), int(r.owner.GID)
 	}
 	if modes {
-		a.dirMode, a.fileMode = fs.FileMode(r.owner.Mode).Perm(), 0o600
+		a.dirMode, a.fileMode = r.mode, 0o600
 		if segments, _ := filepath.Glob(filepath.Join(r.trail.Path, "*", "*.steno")); len(segments) > 0 {
 			if one, err := os.Stat(segments[0]); err == nil {
 				a.fileMode = one.Mode().Perm()

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -37,10 +38,11 @@ import (
 // recovery is one run.
 type recovery struct {
 	trail    *trail.Trail
-	owner    *syscall.Stat_t // of the trail's directory
-	copy     *private.Dir    // that is made
-	out      string          // its path
-	final    string          // and where it goes then
+	owner    private.Owner // of the trail's directory
+	mode     fs.FileMode   // of it
+	copy     *private.Dir  // that is made
+	out      string        // its path
+	final    string        // and where it goes then
 	files    []*ringFile
 	ringDirs []*private.Dir // of files, open as long as these
 	now      func() int64
@@ -489,9 +491,9 @@ func (r *recovery) mayCopy(f *os.File) error {
 	if !info.Mode().IsRegular() {
 		return private.ErrNotRegular
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if os.Geteuid() == 0 && ok && st.Uid != r.owner.Uid {
-		return fmt.Errorf("it belongs to user ID %d, and the trail to %d", st.Uid, r.owner.Uid)
+	owner, ok := private.OwnerOf(info)
+	if os.Geteuid() == 0 && ok && owner.UID != r.owner.UID {
+		return fmt.Errorf("it belongs to user ID %d, and the trail to %d", owner.UID, r.owner.UID)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type ringFinder struct {
 // command, and root. What any other account has put beside them is not, even if it is
 // named like a server's.
 func (r *recovery) trusted() private.Owners {
-	return private.Owners{0, uint32(os.Geteuid()), r.owner.Uid}
+	return private.Owners{0, uint32(os.Geteuid()), r.owner.UID}
 }
 
 // openRings opens the ring files, oldest first. One that cannot be read is an error of the

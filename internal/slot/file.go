@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -204,11 +203,11 @@ func giveToOwner(made interface{ Chown(uid, gid int) error }, of *private.Dir) e
 	if err != nil {
 		return err
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
+	owner, ok := private.OwnerOf(info)
 	if !ok {
 		return nil
 	}
-	return made.Chown(int(owner.Uid), int(owner.Gid))
+	return made.Chown(int(owner.UID), int(owner.GID))
 }
 
 // write replaces a slot's file, or makes it: whatever happens, the old one or the
