@@ -523,8 +523,8 @@ func wrongGuarantees(text string, faults []string, test func(name string) bool) 
 
 func TestGuaranteesAreShown(t *testing.T) {
 	exists := testExists(t)
-	faults := names(`(?m)^\t\t\{"([^"]+)", \d+, `, contents(t, "internal/chaos/fault.go"))
-	modes := names(`\{name: "(\w+)", weight`, contents(t, "internal/chaos/mode.go"))
+	faults := names(`(?m)^\t\t\{"([^"]+)", \d+, `, contents(t, "internal/lab/chaos/fault.go"))
+	modes := names(`\{name: "(\w+)", weight`, contents(t, "internal/lab/chaos/mode.go"))
 	if len(faults) < 20 || len(modes) < 3 {
 		t.Fatalf("the chaos suite is not understood: %d faults, %d modes", len(faults), len(modes))
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/chaos"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/chaos"
 )
 
 // newCmdChaos returns "steno-lab chaos".

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/chaos/protocol"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/protocol"
 )
 
 // newCmdProtocol returns "steno-lab chaos protocol".

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/regress"
+	"github.com/pg-steno/pg_steno/internal/lab/regress"
 )
 
 // newCmdRegress returns "steno-lab regress".

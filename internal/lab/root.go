@@ -5,17 +5,17 @@ package lab
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/bench"
-	"github.com/pg-steno/pg_steno/internal/bench/clock"
-	"github.com/pg-steno/pg_steno/internal/bench/commands"
-	"github.com/pg-steno/pg_steno/internal/bench/compare"
-	"github.com/pg-steno/pg_steno/internal/bench/ipc"
-	"github.com/pg-steno/pg_steno/internal/bench/logging"
-	"github.com/pg-steno/pg_steno/internal/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/demo"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/profile"
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/clock"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/commands"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/compare"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/ipc"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/logging"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/replication"
+	"github.com/pg-steno/pg_steno/internal/lab/demo"
+	"github.com/pg-steno/pg_steno/internal/lab/profile"
 	"github.com/pg-steno/pg_steno/internal/program"
 )
 

@@ -12,9 +12,7 @@ import (
 // of the laboratory.
 var notInSteno = []string{
 	"net/http", "os/user", "github.com/jackc/", "github.com/google/pprof", "github.com/HdrHistogram/",
-	"html/template", "debug/elf", module + "internal/bench", module + "internal/chaos", module + "internal/cluster",
-	module + "internal/demo", module + "internal/lab", module + "internal/perf", module + "internal/profile",
-	module + "internal/regress", module + "internal/stats",
+	"html/template", "debug/elf", module + "internal/lab",
 }
 
 const module = "github.com/pg-steno/pg_steno/"

@@ -1,0 +1,291 @@
+// Package clock is "steno bench clock": what it costs to read the clock, and what
+// that makes of settings that read it often, track_io_timing before all.
+//
+// In each round the clock is read alone (timing.go), and a query that reads many
+// blocks runs on a throw-away server without and with track_io_timing.
+package clock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/stats"
+	"github.com/pg-steno/pg_steno/internal/machine"
+)
+
+// options are the flags.
+type options struct {
+	benchcmd.Common
+	Rounds   int
+	Queries  int // each way in a round
+	MB       int // of the table
+	PGConfig string
+}
+
+const (
+	quickRounds = 6
+	usualRounds = 15
+	fullRounds  = 60
+)
+
+// NewCmd returns "steno bench clock".
+func NewCmd(f *cmdutil.Factory) *cobra.Command { return newCmd(f, run) }
+
+func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
+	o := &options{Common: benchcmd.Common{Factory: f}}
+	cmd := &cobra.Command{
+		Use:   "clock",
+		Short: "Measure what reading the clock costs, and track_io_timing with it",
+		Long: `Say which clock source the kernel uses, measure with pg_test_timing what a reading
+costs, and what it costs through the kernel; work out what that makes of settings
+that read the clock for each statement, block or row. Then a query that reads many
+blocks from the kernel's cache, where reading is cheapest and so the clock's share
+largest, runs on a throw-away server without and with track_io_timing in turn.
+Published figures stand beside the measured ones.`,
+		Example: `  steno bench clock
+  steno bench clock --quick
+  steno bench clock --mb 512 --rounds 30 --output results`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(cmd.Flags().Changed("rounds")); err != nil {
+				return cmdutil.Usagef("%w", err)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	o.Add(cmd)
+	flags.IntVar(&o.Rounds, "rounds", usualRounds, "number of rounds")
+	flags.IntVar(&o.Queries, "queries", 10, "how often the query runs each way in a round")
+	flags.IntVar(&o.MB, "mb", 64, "size of the table that the query reads, in MB")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	return cmd
+}
+
+func (o *options) complete(rounds bool) error {
+	if !rounds && o.Quick {
+		o.Rounds = quickRounds
+	}
+	if !rounds && o.Full {
+		o.Rounds = fullRounds
+	}
+	switch {
+	case o.Rounds < 1 || o.Queries < 1:
+		return errors.New("--rounds and --queries must be at least 1")
+	case o.MB < 1:
+		return errors.New("--mb must be at least 1")
+	}
+	return o.Check()
+}
+
+func run(ctx context.Context, o *options) error {
+	return o.Run(ctx, func(ctx context.Context, p *bench.Progress) (*result.Result, error) {
+		return measure(ctx, o, p)
+	})
+}
+
+// check looks whether all is there, before a server is made.
+func check(installation *cluster.Installation, o *options) error {
+	if _, err := os.Stat(installation.Program("pg_test_timing")); err != nil {
+		return fmt.Errorf("no pg_test_timing in \"%s\": is the PostgreSQL server installed?", installation.BinDir)
+	}
+	if _, err := machine.Here.Time(os.Getpid()); err != nil {
+		return fmt.Errorf("this kernel does not say what processes use: %w", err)
+	}
+	// the table, what is written ahead of it, and a cluster
+	return installation.CheckDisk(uint64(2*o.MB+200) << 20)
+}
+
+func measure(ctx context.Context, o *options, p *bench.Progress) (r *result.Result, err error) {
+	installation, err := cluster.Find(o.PGConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(installation, o); err != nil {
+		return nil, err
+	}
+	p.Phase("making a server")
+	lab, err := cluster.NewLab(ctx, installation)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	s, err := lab.Start(ctx, "clock", settings)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, s.Conninfo("postgres", "postgres"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	b := &clockBench{o: o, installation: installation, conn: conn, result: newResult(o, installation.Version)}
+	if err := b.fill(ctx); err != nil {
+		return nil, err
+	}
+	p.Phase("measuring")
+	for round := range o.Rounds {
+		p.Step("reading the clock, and blocks", round, o.Rounds)
+		if err := b.round(ctx, round); err != nil {
+			return nil, err
+		}
+	}
+	b.finish()
+	return b.result, nil
+}
+
+// settings keep the table out of the server's cache, and everything else quiet.
+var settings = []cluster.Setting{
+	{Name: "shared_buffers", Value: "1MB"},
+	{Name: "autovacuum", Value: "off"},
+	{Name: "fsync", Value: "off"},
+	{Name: "max_parallel_workers_per_gather", Value: "0"},
+	{Name: "jit", Value: "off"},
+	{Name: "synchronize_seqscans", Value: "off"},
+	{Name: "checkpoint_timeout", Value: "1h"},
+	{Name: "max_wal_size", Value: "8GB"},
+}
+
+// clockBench is one run.
+type clockBench struct {
+	o            *options
+	installation *cluster.Installation
+	conn         *pgx.Conn
+	result       *result.Result
+	blocks       float64 // that the query reads
+	slow         float64 // most of the readings of a run that took longer than a microsecond, in per cent
+}
+
+const query = "SELECT count(*) FROM blocks"
+
+// fill makes a table of a row in each block, and sees how many the query reads.
+func (b *clockBench) fill(ctx context.Context) error {
+	const block = 8192
+	rows := b.o.MB << 20 / block
+	for _, statement := range []string{
+		"CREATE TABLE blocks (filling char(7000))",
+		"ALTER TABLE blocks ALTER filling SET STORAGE PLAIN",
+		fmt.Sprintf("INSERT INTO blocks SELECT 'x' FROM generate_series(1, %d)", rows),
+		"VACUUM ANALYZE blocks",
+		"CHECKPOINT",
+	} {
+		if _, err := b.conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	var plan []struct {
+		Plan struct {
+			Read float64 `json:"Shared Read Blocks"`
+		}
+	}
+	for range 2 { // the first reads what the other needs
+		const explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) "
+		if err := b.conn.QueryRow(ctx, explain+query).Scan(&plan); err != nil {
+			return err
+		}
+	}
+	if b.blocks = plan[0].Plan.Read; b.blocks < 1 {
+		return errors.New("the query finds all blocks in the server's cache: make the table larger (--mb)")
+	}
+	return nil
+}
+
+func (b *clockBench) round(ctx context.Context, round int) error {
+	t, err := testTiming(ctx, b.installation)
+	if err != nil {
+		return err
+	}
+	b.slow = max(b.slow, t.slow())
+	b.add(round, 1, result.Case{"way": "direct"}, "reading", t.loop)
+	b.add(round, 2, result.Case{"way": "kernel"}, "reading", systemCall())
+	for _, u := range uses {
+		b.add(round, 1, result.Case{"use": u.name}, "estimate", t.loop*float64(u.readings))
+	}
+	off, on, err := b.compare(ctx)
+	if err != nil {
+		return err
+	}
+	for i, s := range []spent{off, on} {
+		c := result.Case{"track": tracks[i]}
+		b.add(round, 3+i, c, "rate", 1/s.wall)
+		b.add(round, 3+i, c, "time", s.wall*1000)
+		b.add(round, 3+i, c, "block", s.cpu*1e9/b.blocks)
+	}
+	b.add(round, 4, result.Case{}, "added", (on.cpu-off.cpu)*1e9/b.blocks)
+	return nil
+}
+
+func (b *clockBench) add(round, position int, c result.Case, metric string, value float64) {
+	b.result.Add(round+1, position, c, metric, value)
+}
+
+// spent is what a query took, in seconds.
+type spent struct{ wall, cpu float64 }
+
+// compare runs the query without and with track_io_timing in turn, and returns
+// the medians: a query that something else has disturbed does not count.
+func (b *clockBench) compare(ctx context.Context) (off, on spent, err error) {
+	var wall, cpu [2][]float64
+	for i := range b.o.Queries {
+		for position := range 2 {
+			k := bench.Order(2, i, position)
+			s, err := b.once(ctx, tracks[k])
+			if err != nil {
+				return off, on, err
+			}
+			wall[k], cpu[k] = append(wall[k], s.wall), append(cpu[k], s.cpu)
+		}
+	}
+	off = spent{stats.Of(wall[0]).Median, stats.Of(cpu[0]).Median}
+	on = spent{stats.Of(wall[1]).Median, stats.Of(cpu[1]).Median}
+	return off, on, nil
+}
+
+// once runs the query.
+func (b *clockBench) once(ctx context.Context, track string) (s spent, err error) {
+	if _, err := b.conn.Exec(ctx, "SET track_io_timing = "+track); err != nil {
+		return s, err
+	}
+	pid := int(b.conn.PgConn().PID())
+	before, err := machine.Here.Time(pid)
+	if err != nil {
+		return s, err
+	}
+	start := time.Now()
+	if _, err := b.conn.Exec(ctx, query); err != nil {
+		return s, err
+	}
+	s.wall = time.Since(start).Seconds()
+	after, err := machine.Here.Time(pid)
+	s.cpu = (after - before).Seconds()
+	return s, err
+}
+
+func newResult(o *options, postgres string) *result.Result {
+	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", cmdutil.CommandLine(),
+		o.Factory.Version)
+	r.Postgres, r.Settings = postgres, settings
+	s := readSource(sourceDir)
+	r.Notes = []string{s.advice()}
+	r.Parameters = []result.Parameter{
+		{Name: "clock source", Value: s.current},
+		{Name: "clock sources that the kernel offers", Value: strings.Join(s.available, ", ")},
+		{Name: "rounds", Value: strconv.Itoa(o.Rounds)},
+		{Name: "queries each way in a round", Value: strconv.Itoa(o.Queries)},
+		{Name: "size of the table", Value: strconv.Itoa(o.MB) + " MB"},
+	}
+	return r
+}

@@ -1,0 +1,292 @@
+// Package compare says what differs between two results of the same bench
+// beyond their noise.
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/stats"
+)
+
+// fewest samples that an estimate must have for a verdict. Two ranges of three
+// samples of the same thing lie apart once in ten times, of four once in 35.
+const fewest = 4
+
+// Rule is when a figure has changed.
+var Rule = fmt.Sprintf("A figure has changed when the intervals of its two medians do not overlap. There is no "+
+	"verdict on fewer than %d samples.", fewest)
+
+// Verdicts.
+const (
+	Same   = "same"   // the intervals overlap
+	Few    = "few"    // too few samples
+	Better = "better" // changed, for a metric of which it is known what is better
+	Worse  = "worse"
+	Higher = "higher" // changed, for others
+	Lower  = "lower"
+)
+
+// Comparison is what two results have in common and what not.
+type Comparison struct {
+	Bench string `json:"bench"`
+	A     Side   `json:"a"`
+	B     Side   `json:"b"`
+	Rule  string `json:"rule"`
+	// Differences of machines, versions, settings and parameters: they may be why
+	// figures differ.
+	Differences []Difference `json:"differences"`
+	// Figures are all that both results have, those that have changed first, the
+	// larger changes before the smaller ones.
+	Figures []Figure `json:"figures"`
+	Changed int      `json:"changed"`
+	Few     int      `json:"few"` // without a verdict
+	// OnlyA and OnlyB are what one of them has.
+	OnlyA []string `json:"only_a,omitempty"`
+	OnlyB []string `json:"only_b,omitempty"`
+}
+
+// Side is one of the results.
+type Side struct {
+	Name    string `json:"name"` // its folder
+	Time    string `json:"time"`
+	Title   string `json:"title"`
+	Warning string `json:"warning,omitempty"` // of a busy machine
+}
+
+// Difference is a fact that differs; empty where one side does not have it.
+type Difference struct {
+	What string `json:"what"`
+	A    string `json:"a"`
+	B    string `json:"b"`
+}
+
+// Figure is a measure of both results.
+type Figure struct {
+	Case   result.Case    `json:"case"`
+	Metric string         `json:"metric"`
+	Ratio  bool           `json:"ratio"` // against the base of its result
+	Title  string         `json:"title"` // for people
+	A      stats.Estimate `json:"a"`
+	B      stats.Estimate `json:"b"`
+	Change *float64       `json:"change,omitempty"` // B's median by A's; none where that is 0
+	// Verdict is one of the constants.
+	Verdict string `json:"verdict"`
+}
+
+// Changed says whether the verdict is a change.
+func (f *Figure) Changed() bool { return f.Verdict != Same && f.Verdict != Few }
+
+// size of a change, the same for a half and for twice.
+func (f *Figure) size() float64 {
+	switch {
+	case f.A.Median == f.B.Median:
+		return 0
+	case f.Change == nil || *f.Change <= 0:
+		return math.Inf(1)
+	default:
+		return math.Abs(math.Log(*f.Change))
+	}
+}
+
+// Of compares two results, which must be of the same bench.
+func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Comparison, error) {
+	if a.Bench != b.Bench {
+		return nil, fmt.Errorf("\"%s\" is a result of \"%s\" and \"%s\" one of \"%s\": they cannot be compared",
+			nameA, a.Bench, nameB, b.Bench)
+	}
+	c := &Comparison{Bench: a.Bench, Rule: Rule, A: side(nameA, a), B: side(nameB, b), Differences: differences(a, b)}
+	names := report.NamesOf(a)
+	sameBases := slices.Equal(a.Bases, b.Bases)
+	for i := range a.Measures {
+		x := &a.Measures[i]
+		y := b.Find(x.Case, x.Metric)
+		if y == nil {
+			continue
+		}
+		c.add(names, a, x, false, x.Value, y.Value)
+		if sameBases && x.Ratio != nil && y.Ratio != nil {
+			c.add(names, a, x, true, *x.Ratio, *y.Ratio)
+		}
+	}
+	slices.SortStableFunc(c.Figures, func(x, y Figure) int {
+		if x.Changed() != y.Changed() {
+			return map[bool]int{true: -1, false: 1}[x.Changed()]
+		}
+		switch s, t := x.size(), y.size(); {
+		case s > t:
+			return -1
+		case s < t:
+			return 1
+		}
+		return 0
+	})
+	c.OnlyA, c.OnlyB = only(a, b), only(b, a)
+	return c, nil
+}
+
+func side(name string, r *result.Result) Side {
+	return Side{Name: name, Time: r.Time.UTC().Format("2006-01-02 15:04 MST"), Title: r.Title,
+		Warning: r.Busy.Warning()}
+}
+
+func (c *Comparison) add(names report.Names, r *result.Result, m *result.Measure, ratio bool, a, b stats.Estimate) {
+	f := Figure{Case: m.Case, Metric: m.Metric, Ratio: ratio, A: a, B: b, Title: names.Metric(m.Metric, ratio)}
+	if name := names.Case(m.Case); name != "" {
+		f.Title += ": " + name
+	}
+	if a.Median != 0 {
+		change := b.Median / a.Median
+		f.Change = &change
+	}
+	f.Verdict = verdict(a, b, better(r, m.Metric))
+	switch {
+	case f.Verdict == Few:
+		c.Few++
+	case f.Changed():
+		c.Changed++
+	}
+	c.Figures = append(c.Figures, f)
+}
+
+func better(r *result.Result, metric string) string {
+	for _, m := range r.Metrics {
+		if m.Name == metric {
+			return m.Better
+		}
+	}
+	return ""
+}
+
+func verdict(a, b stats.Estimate, better string) string {
+	higher := b.Low > a.High
+	switch {
+	case min(a.N, b.N) < fewest:
+		return Few
+	case !higher && b.High >= a.Low:
+		return Same
+	case better == "":
+		return map[bool]string{true: Higher, false: Lower}[higher]
+	case higher == (better == "higher"):
+		return Better
+	default:
+		return Worse
+	}
+}
+
+// only names what the first result has and the second has not: whole cases, then
+// metrics of cases that both have.
+func only(a, b *result.Result) []string {
+	names := report.NamesOf(a)
+	var cases []result.Case
+	metrics := map[string][]result.Case{}
+	for _, m := range a.Measures {
+		has := func(c result.Case) bool { return equal(c, m.Case) }
+		switch {
+		case !slices.ContainsFunc(b.Measures, func(o result.Measure) bool { return has(o.Case) }):
+			if !slices.ContainsFunc(cases, has) {
+				cases = append(cases, m.Case)
+			}
+		case b.Find(m.Case, m.Metric) == nil:
+			metrics[m.Metric] = append(metrics[m.Metric], m.Case)
+		}
+	}
+	var all []string
+	if cases != nil {
+		all = names.Cases(cases)
+	}
+	for _, m := range a.Metrics {
+		if c := metrics[m.Name]; c != nil {
+			for _, name := range names.Cases(c) {
+				all = append(all, names.Metric(m.Name, false)+" of "+name)
+			}
+		}
+	}
+	return all
+}
+
+func equal(a, b result.Case) bool { return len(a) == len(b) && a.Matches(b) }
+
+// differences are the facts that differ, in the order of their weight.
+func differences(a, b *result.Result) []Difference {
+	var all []Difference
+	add := func(what, x, y string) {
+		if x != y {
+			all = append(all, Difference{what, x, y})
+		}
+	}
+	m, n := a.Machine, b.Machine
+	add("CPU", m.CPU, n.CPU)
+	add("cores", strconv.Itoa(m.Cores), strconv.Itoa(n.Cores))
+	add("memory", m.Memory, n.Memory)
+	add("kernel", m.Kernel, n.Kernel)
+	add("system", m.System, n.System)
+	add("PostgreSQL", a.Postgres, b.Postgres)
+	add("steno", a.Steno, b.Steno)
+	add("ratios are to", bases(a), bases(b))
+	pairs(add, "", parameters(a.Parameters), parameters(b.Parameters))
+	pairs(add, "", a.Settings, b.Settings)
+	for _, d := range a.Dimensions {
+		for _, v := range d.Values {
+			if w := find(b, d.Name, v.Name); w != nil {
+				pairs(add, v.Name+": ", v.Settings, w.Settings)
+			}
+		}
+	}
+	return all
+}
+
+func bases(r *result.Result) string {
+	var all []string
+	for _, b := range r.Bases {
+		all = append(all, b.Dimension+" "+b.Value)
+	}
+	return strings.Join(all, ", ")
+}
+
+func parameters(all []result.Parameter) []cluster.Setting {
+	var s []cluster.Setting
+	for _, p := range all {
+		s = append(s, cluster.Setting(p))
+	}
+	return s
+}
+
+// pairs compares named values, of which the last of a name counts.
+func pairs(add func(what, a, b string), prefix string, a, b []cluster.Setting) {
+	value := func(all []cluster.Setting, name string) string {
+		for _, s := range slices.Backward(all) {
+			if s.Name == name {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	seen := map[string]bool{}
+	for _, s := range slices.Concat(a, b) {
+		if !seen[s.Name] {
+			seen[s.Name] = true
+			add(prefix+s.Name, value(a, s.Name), value(b, s.Name))
+		}
+	}
+}
+
+func find(r *result.Result, dimension, value string) *result.Value {
+	for _, d := range r.Dimensions {
+		if d.Name != dimension {
+			continue
+		}
+		for i := range d.Values {
+			if d.Values[i].Name == value {
+				return &d.Values[i]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/stats"
+	"github.com/pg-steno/pg_steno/internal/machine"
+)
+
+// Given is a server that somebody runs, with pg_steno loaded. It is measured
+// with steno.log set to none and to all in turn; what it was comes back at the
+// end.
+type Given struct {
+	Installation *cluster.Installation // of pgbench
+	DSN          string
+
+	conn *pgx.Conn
+	// The line of postgresql.auto.conf, if there is one.
+	before *string
+}
+
+const logSetting = "steno.log"
+
+// OpenGiven connects and looks, but changes nothing.
+func OpenGiven(ctx context.Context, installation *cluster.Installation, dsn string, load Load) (*Given, error) {
+	g := &Given{Installation: installation, DSN: dsn}
+	var err error
+	if g.conn, err = pgx.Connect(ctx, dsn); err != nil {
+		return nil, err
+	}
+	if err := g.look(ctx, load); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Given) look(ctx context.Context, load Load) error {
+	var loaded, superuser, tables bool
+	err := g.conn.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1 AND context <> 'user'),
+			current_setting('is_superuser')::bool,
+			to_regclass('pgbench_accounts') IS NOT NULL`, logSetting).Scan(&loaded, &superuser, &tables)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !loaded:
+		return fmt.Errorf("the server has no setting \"%s\": is pg_steno in its shared_preload_libraries?", logSetting)
+	case !superuser:
+		return fmt.Errorf("changing \"%s\" for the server takes a superuser", logSetting)
+	case !tables:
+		return fmt.Errorf("the database has no pgbench tables: run \"pgbench --initialize --scale=%d\" in it first", load.Scale)
+	}
+	err = g.conn.QueryRow(ctx, `
+		SELECT setting FROM pg_file_settings
+		WHERE name = $1 AND sourcefile LIKE '%postgresql.auto.conf' ORDER BY seqno DESC LIMIT 1`, logSetting).Scan(&g.before)
+	if err == pgx.ErrNoRows {
+		return nil
+	}
+	return err
+}
+
+// Intention is what Measure will do, for the question whether it may.
+func (g *Given) Intention(o Options) string {
+	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload), so that nothing is recorded while it is none, "+
+		"and runs \"%s\" in database \"%s\" at %s. At the end the setting is what it is now.",
+		logSetting, 2*o.Rounds, o.Load.Title(), g.conn.Config().Database, g.conn.Config().Host)
+}
+
+// Close ends the connection.
+func (g *Given) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = g.conn.Close(ctx)
+}
+
+// Measure compares. It puts the setting back however it ends.
+func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
+	r = &Report{
+		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version, Machine: machine.This(),
+		Load: o.Load, Rounds: o.Rounds, Seconds: o.Seconds,
+	}
+	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&r.Postgres); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if restoreErr := g.restore(); restoreErr != nil {
+			r, err = nil, fmt.Errorf("cannot set \"%s\" back, please do (it was %s): %w", logSetting, g.was(), restoreErr)
+		}
+	}()
+
+	values := []string{"none", "all"}
+	var tps, ratio [2][]float64
+	var transactions [2]int64
+	for round := range o.Rounds {
+		var results [2]Slice
+		for position := range values {
+			i := (position + round) % 2
+			if o.Progress != nil {
+				o.Progress(logSetting+"="+values[i], 2*round+position, 2*o.Rounds)
+			}
+			if err := g.set(ctx, values[i]); err != nil {
+				return nil, err
+			}
+			s, err := o.Load.run(ctx, g, o.Seconds)
+			if err != nil {
+				return nil, err
+			}
+			results[i] = s
+			r.slices = append(r.slices, sliceRow{round + 1, position + 1, values[i], s})
+		}
+		for i := range values {
+			tps[i] = append(tps[i], results[i].TPS)
+			ratio[i] = append(ratio[i], results[i].TPS/results[0].TPS)
+			transactions[i] += results[i].Transactions
+		}
+	}
+	for i, value := range values {
+		v := VariantReport{Name: value, Title: logSetting + "=" + value, TPS: stats.Of(tps[i]), Transactions: transactions[i],
+			Settings: []cluster.Setting{{Name: logSetting, Value: value}}}
+		if i > 0 {
+			e := stats.Of(ratio[i])
+			v.Ratio = &e
+		}
+		r.Variants = append(r.Variants, v)
+	}
+	return r, nil
+}
+
+// set changes the setting for the server and waits until new sessions have it.
+func (g *Given) set(ctx context.Context, value string) error {
+	if _, err := g.conn.Exec(ctx, "ALTER SYSTEM SET "+logSetting+" = "+Quote(value)); err != nil {
+		return err
+	}
+	if _, err := g.conn.Exec(ctx, "SELECT pg_reload_conf()"); err != nil {
+		return err
+	}
+	for range 100 {
+		var now string
+		probe, err := pgx.Connect(ctx, g.DSN)
+		if err != nil {
+			return err
+		}
+		err = probe.QueryRow(ctx, "SELECT current_setting($1)", logSetting).Scan(&now)
+		_ = probe.Close(ctx)
+		if err != nil || now == value {
+			return err
+		}
+		if err := Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("\"%s\" does not become \"%s\" for new sessions: does the role or the database set it?", logSetting, value)
+}
+
+// restore puts the line of postgresql.auto.conf back, on a connection of its
+// own: the other may have been interrupted in the middle of a query.
+func (g *Given) restore() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, g.DSN)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	statement := "ALTER SYSTEM RESET " + logSetting
+	if g.before != nil {
+		statement = "ALTER SYSTEM SET " + logSetting + " = " + Quote(*g.before)
+	}
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
+	return err
+}
+
+func (g *Given) was() string {
+	if g.before == nil {
+		return "not set by ALTER SYSTEM"
+	}
+	return "\"" + *g.before + "\""
+}
+
+// Quote makes a literal of SQL.
+func Quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
+
+// Pgbench runs pgbench on the server.
+func (g *Given) Pgbench(ctx context.Context, args ...string) (string, error) {
+	pgbench := g.Installation.Client(ctx, "pgbench", append(args, g.DSN)...)
+	return cluster.Output(ctx, pgbench, "pgbench")
+}

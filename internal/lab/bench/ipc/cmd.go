@@ -1,0 +1,225 @@
+// Package ipc is "steno bench ipc": it compares channels by which many processes
+// can hand log messages to a reader, and ways to wake processes that sleep. The
+// messages are sent by steno-ipc, a C program that contains the extension's own
+// ring and broadcast; here are the matrix, the order of the cases, and what is
+// made of the figures.
+package ipc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+)
+
+// options are the flags of "steno bench ipc".
+type options struct {
+	benchcmd.Common
+
+	Part      string
+	Channels  []string
+	Processes []int
+	Sizes     []string
+	Readers   []int
+	Batches   []string
+	Clocks    []string
+	Sleepers  []int
+	Rounds    int
+	Slice     time.Duration
+	Folder    string
+
+	plan plan
+}
+
+// NewCmd returns "steno bench ipc".
+func NewCmd(f *cmdutil.Factory) *cobra.Command {
+	return newCmd(f, func(ctx context.Context, o *options) error {
+		program, err := findProgram()
+		if err != nil {
+			return err
+		}
+		return o.Run(ctx, func(ctx context.Context, p *bench.Progress) (*result.Result, error) {
+			return measure(ctx, o, &lab{program: program}, p)
+		})
+	})
+}
+
+func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
+	o := &options{Common: benchcmd.Common{Factory: f}}
+	cmd := &cobra.Command{
+		Use:   "ipc",
+		Short: "Compare channels for log messages, and ways to wake sleepers",
+		Long: `Let many processes hand messages to a reader, through one kind of channel after
+the other, and compare how many come through, what processor time each costs,
+how often processes are switched, and how long a message is on its way. Every byte
+of every message is checked; a message that is lost, harmed or out of order
+fails the run. Then let processes sleep and wake them all, in several ways.
+
+Channels: ` + strings.Join(names(channels), ", ") + `.
+ring_each is the extension's own ring, one for each process. A combination in
+which messages could not stay in one piece is named, not run.
+
+Cases are run in rounds, in an order that changes; channels are compared with
+the bare pipe, within rounds. The run takes about four minutes. Flags that
+choose values run all combinations of them; what is not chosen is 50 processes,
+512 bytes, 1 reader, batches of all, the clock once a batch.`,
+		Example: `  steno bench ipc
+  steno bench ipc --quick
+  steno bench ipc --channels pipe,ring_each --processes 1,8,64 --sizes 200
+  steno bench ipc --part wake --sleepers 64,256
+  steno bench ipc --full --output bench/results/ipc    # on a machine with many cores`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(cmd.Flags()); err != nil {
+				return cmdutil.Usagef("%w", err)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	o.Add(cmd)
+	flags.StringVar(&o.Part, "part", "both", "send, wake or both")
+	flags.StringSliceVar(&o.Channels, "channels", nil, "channels to compare, the base first")
+	flags.IntSliceVar(&o.Processes, "processes", nil, "numbers of sending processes")
+	flags.StringSliceVar(&o.Sizes, "sizes", nil, "sizes of messages in bytes, with k or M")
+	flags.IntSliceVar(&o.Readers, "readers", nil, "numbers of readers, each with a channel of its own")
+	flags.StringSliceVar(&o.Batches, "batches", nil, "messages that a reader takes at once, or all")
+	flags.StringSliceVar(&o.Clocks, "clocks", nil, "when the clock is read: message or pass")
+	flags.IntSliceVar(&o.Sleepers, "sleepers", nil, "numbers of processes that sleep")
+	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 4; 3 with --quick and --full)")
+	flags.DurationVar(&o.Slice, "slice", 150*time.Millisecond, "how long a case goes on")
+	flags.StringVar(&o.Folder, "folder", "", "for the files of file and io_uring (default $TMPDIR, else /tmp)")
+	return cmd
+}
+
+// Limits of steno-ipc.
+const (
+	mostProcesses = 10000
+	mostReaders   = 64
+	mostBatch     = 1024
+	smallest      = 64
+	largest       = 4 << 20
+)
+
+// complete checks the flags and makes the plan.
+func (o *options) complete(flags *pflag.FlagSet) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if o.Rounds < 0 || (o.Rounds == 0 && flags.Changed("rounds")) {
+		return fmt.Errorf("--rounds must be at least 1")
+	}
+	if o.Slice < time.Millisecond || o.Slice > time.Hour {
+		return fmt.Errorf("--slice must be from 1ms to 1h")
+	}
+	if o.Part != "both" && o.Part != "send" && o.Part != "wake" {
+		return fmt.Errorf("no part \"%s\"; there are send, wake and both", o.Part)
+	}
+	chosen, err := o.axes()
+	if err != nil {
+		return err
+	}
+	if err := checkAll("--sleepers", o.Sleepers, mostProcesses); err != nil {
+		return err
+	}
+	o.plan = makePlan(o, chosen)
+	if o.Rounds == 0 {
+		o.Rounds = o.plan.rounds
+	}
+	return nil
+}
+
+// axes are the values that were chosen; an axis without any is empty.
+func (o *options) axes() (a axes, err error) {
+	for _, name := range o.Channels {
+		if !slices.ContainsFunc(channels, func(v result.Value) bool { return v.Name == name }) {
+			return a, fmt.Errorf("no channel \"%s\"; there are %s", name, strings.Join(names(channels), ", "))
+		}
+	}
+	a.channels, a.processes, a.readers = unique(o.Channels), unique(o.Processes), unique(o.Readers)
+	if err := checkAll("--processes", o.Processes, mostProcesses); err != nil {
+		return a, err
+	}
+	if err := checkAll("--readers", o.Readers, mostReaders); err != nil {
+		return a, err
+	}
+	for _, text := range o.Sizes {
+		size, err := parseSize(text)
+		if err != nil {
+			return a, err
+		}
+		a.sizes = append(a.sizes, size)
+	}
+	for _, text := range o.Batches {
+		batch, err := parseBatch(text)
+		if err != nil {
+			return a, err
+		}
+		a.batches = append(a.batches, batch)
+	}
+	for _, clock := range o.Clocks {
+		if clock != "message" && clock != "pass" {
+			return a, fmt.Errorf("no clock \"%s\"; there are message and pass", clock)
+		}
+	}
+	a.sizes, a.batches, a.clocks = unique(a.sizes), unique(a.batches), unique(o.Clocks)
+	return a, nil
+}
+
+func checkAll(flag string, values []int, most int) error {
+	for _, v := range values {
+		if v < 1 || v > most {
+			return fmt.Errorf("%s takes numbers from 1 to %d, not %d", flag, most, v)
+		}
+	}
+	return nil
+}
+
+// parseSize reads a number of bytes, of kB (1,024) or of MB.
+func parseSize(text string) (int, error) {
+	digits, unit := text, 1
+	switch {
+	case strings.HasSuffix(text, "k"):
+		digits, unit = strings.TrimSuffix(text, "k"), 1<<10
+	case strings.HasSuffix(text, "M"):
+		digits, unit = strings.TrimSuffix(text, "M"), 1<<20
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > largest || n*unit < smallest || n*unit > largest || n*unit%8 != 0 {
+		return 0, fmt.Errorf("--sizes takes multiples of 8 from %d bytes to 4M, not \"%s\"", smallest, text)
+	}
+	return n * unit, nil
+}
+
+// parseBatch reads a number of messages; 0 stands for all.
+func parseBatch(text string) (int, error) {
+	if text == "all" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostBatch {
+		return 0, fmt.Errorf("--batches takes numbers from 1 to %d and all, not \"%s\"", mostBatch, text)
+	}
+	return n, nil
+}
+
+// unique leaves out what comes again.
+func unique[T comparable](values []T) []T {
+	var u []T
+	for _, v := range values {
+		if !slices.Contains(u, v) {
+			u = append(u, v)
+		}
+	}
+	return u
+}

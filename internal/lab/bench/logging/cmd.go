@@ -1,0 +1,308 @@
+// Package logging is "steno bench logging": what each way to log statements
+// costs a server. Slices of pgbench go to every variant in turn, in rounds;
+// what is quoted is the median of each figure, and of its ratio to the slice
+// without logging in the same round.
+//
+// A run goes: flags (cmd.go) make a matrix of variants (variant.go) and points of
+// load (workload.go); a place has the variants, either servers made for it
+// (lab.go) or one that is given, whose settings are changed and restored
+// (given.go, journal.go); rounds of slices (measure.go, slice.go, process.go) are
+// made into tables and findings (figures.go, published.go, notes.go).
+package logging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+)
+
+// options are the flags.
+type options struct {
+	benchcmd.Common
+	Compare   []string
+	Clients   []int
+	Workloads []string
+	Protocols []string
+	Rounds    int
+	Seconds   int
+	Scale     int
+	Pause     time.Duration
+	Set       []string
+	Setup     string
+	PGConfig  string
+	DSN       string
+	Yes       bool
+	Restore   bool
+
+	// what follows from them
+	variants []variant
+	points   []point
+	settings []cluster.Setting
+	budget   time.Duration // no round but the first few would end after it; 0: no limit
+	stateDir string        // for journals
+	dir      string        // for pgbench's scripts and logs
+}
+
+// size is what --quick, --full or neither measure.
+type size struct {
+	clients              []int
+	workloads, protocols []string
+	rounds, seconds      int
+	scale                int
+	budget               time.Duration
+}
+
+var (
+	quick = size{[]int{16}, []string{"select"}, []string{"prepared"}, 6, 1, 5, 100 * time.Second}
+	usual = size{[]int{16}, []string{"select", "tpcb"}, []string{"prepared"}, 12, 1, 10, 0}
+	full  = size{[]int{1, 16, 56}, []string{"select", "select1", "update", "tpcb"}, bench.Protocols, 12, 2, 10, 0}
+)
+
+func cores() int { return runtime.NumCPU() }
+
+// NewCmd returns "steno bench logging".
+func NewCmd(f *cmdutil.Factory) *cobra.Command { return newCmd(f, run) }
+
+func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
+	o := &options{Common: benchcmd.Common{Factory: f}}
+	cmd := &cobra.Command{
+		Use:   "logging",
+		Short: "Compare what ways to log statements cost",
+		Long: `Give servers that log statements in different ways short slices of pgbench in
+turn, and compare each with a server that logs none: throughput, latency, CPU time
+for each transaction (of sessions, of the logging collector, of pg_steno's
+writers), bytes logged, context switches. Quoted are medians with their 95 %
+interval, and the medians of the ratios of slices that were made close to each
+other. Published figures stand beside them.
+
+What is compared (--compare): ` + wrapped(variantNames()) + `.
+What is not installed is left out. Workloads: select (pgbench -S), tpcb
+(TPC-B-like), select1 (SELECT 1), update (pgbench -N), file:PATH (a pgbench script
+of yours; --setup makes its tables). Clients, workloads and protocols are lists;
+all combinations are measured.
+
+With --dsn a running server is measured. It must be a superuser's connection. Only
+what a reload changes is compared. Before the first change it asks, and notes the
+settings in a file ($XDG_STATE_HOME/steno, or ~/.local/state/steno); at the end, also
+after Ctrl-C, they are what they were. If steno itself was killed meanwhile, the
+next "steno bench logging --dsn" restores them first, and --restore does only that.`,
+		Example: `  steno bench logging --quick
+  steno bench logging --clients 1,16,64 --workload select,tpcb --output results
+  steno bench logging --workload select1 --protocol simple,extended,prepared
+  steno bench logging --compare none,both,steno --rounds 30
+  steno bench logging --workload file:orders.sql --setup tables.sql
+  steno bench logging --dsn "host=/run/postgresql dbname=bench" --clients 28,56,112
+  steno bench logging --dsn "host=/run/postgresql dbname=bench" --restore`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(cmd.Flags().Changed); err != nil {
+				return cmdutil.Usagef("%w", err)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func (o *options) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	o.Add(cmd)
+	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare with none (default all that there is)")
+	flags.IntSliceVar(&o.Clients, "clients", usual.clients, "sessions of pgbench")
+	flags.StringSliceVar(&o.Workloads, "workload", usual.workloads, "select, tpcb, select1, update or file:PATH")
+	flags.StringSliceVar(&o.Protocols, "protocol", usual.protocols, "simple, extended or prepared")
+	flags.IntVar(&o.Rounds, "rounds", usual.rounds, "number of rounds; every combination gets a slice in each")
+	flags.IntVar(&o.Seconds, "seconds", usual.seconds, "length of a slice")
+	flags.IntVar(&o.Scale, "scale", usual.scale, "scale of pgbench's tables")
+	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to "+
+		"catch up")
+	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
+	flags.StringVar(&o.Setup, "setup", "", "SQL script that makes what the workload needs")
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
+	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's settings without asking")
+	flags.BoolVar(&o.Restore, "restore", false, "with --dsn, only restore what a measurement that was killed has "+
+		"changed")
+}
+
+// wrapped is a list of names in lines of a manual.
+func wrapped(list []string) string {
+	var b strings.Builder
+	width := len("What is compared (--compare): ")
+	for i, name := range list {
+		if i > 0 {
+			b.WriteString(",")
+			if width += len(name) + 2; width > 78 {
+				b.WriteString("\n")
+				width = len(name)
+			} else {
+				b.WriteString(" ")
+			}
+		} else {
+			width += len(name)
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
+// complete checks the flags and fills in what follows from them.
+func (o *options) complete(given func(flag string) bool) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	o.resize(given)
+	if err := o.checkNumbers(given); err != nil {
+		return err
+	}
+	loads, err := checkLists(o.Workloads, o.Protocols, o.Clients)
+	if err != nil {
+		return err
+	}
+	o.points = points(loads, o.Protocols, o.Clients)
+	if o.variants, err = chosen(o.Compare); err != nil {
+		return err
+	}
+	for _, s := range o.Set {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("--set takes name=value, not \"%s\"", s)
+		}
+		o.settings = append(o.settings, cluster.Setting{Name: name, Value: value})
+	}
+	if o.Setup != "" {
+		if _, err := os.ReadFile(o.Setup); err != nil {
+			return fmt.Errorf("cannot use --setup: %w", err)
+		}
+	}
+	if o.DSN != "" && o.stateDir == "" {
+		o.stateDir, err = stateDir()
+	}
+	return err
+}
+
+// resize takes over what --quick or --full say, where no flag says otherwise.
+func (o *options) resize(given func(flag string) bool) {
+	s := usual
+	if o.Quick {
+		s = quick
+	} else if o.Full {
+		s = full
+	}
+	o.budget = s.budget
+	for _, set := range []struct {
+		flag string
+		take func()
+	}{
+		{"clients", func() { o.Clients = s.clients }},
+		{"workload", func() { o.Workloads = s.workloads }},
+		{"protocol", func() { o.Protocols = s.protocols }},
+		{"rounds", func() { o.Rounds = s.rounds }},
+		{"seconds", func() { o.Seconds = s.seconds }},
+		{"scale", func() { o.Scale = s.scale }},
+	} {
+		if !given(set.flag) {
+			set.take()
+		}
+	}
+	if given("rounds") {
+		o.budget = 0
+	}
+}
+
+func (o *options) checkNumbers(given func(flag string) bool) error {
+	switch {
+	case o.Rounds < 1:
+		return errors.New("--rounds must be at least 1")
+	case o.Seconds < 1:
+		return errors.New("--seconds must be at least 1")
+	case o.Scale < 1:
+		return errors.New("--scale must be at least 1")
+	case o.Pause < 0:
+		return errors.New("--pause must not be negative")
+	case o.DSN != "" && (len(o.Set) > 0 || o.Setup != "" || given("scale")):
+		return errors.New("--dsn does not go with --set, --setup and --scale")
+	case o.DSN == "" && (o.Restore || o.Yes):
+		return errors.New("--restore and --yes need --dsn")
+	}
+	return nil
+}
+
+// needsTables says whether pgbench's own tables are used.
+func (o *options) needsTables() bool {
+	return slices.ContainsFunc(o.points, func(p point) bool { return p.workload.builtin != "" })
+}
+
+// checkLeft looks whether what was asked for by name can be had.
+func (o *options) checkLeft(can []variant, not []missing) error {
+	for _, m := range not {
+		if slices.Contains(o.Compare, m.name) {
+			return fmt.Errorf("cannot measure \"%s\": %s", m.name, m.reason)
+		}
+	}
+	if len(can) < 2 {
+		return errors.New("there is nothing to compare: all variants are left out")
+	}
+	return nil
+}
+
+// checkConnections looks whether --set leaves room for the clients.
+func (o *options) checkConnections() error {
+	for _, s := range o.settings {
+		if s.Name != "max_connections" {
+			continue
+		}
+		if n, err := strconv.Atoi(s.Value); err == nil && n < slices.Max(o.Clients)+4 {
+			return fmt.Errorf("%d clients are too many for max_connections = %d", slices.Max(o.Clients), n)
+		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, o *options) error {
+	if o.Restore {
+		return restoreOnly(ctx, o)
+	}
+	measure := measureLab
+	if o.DSN != "" {
+		measure = measureGiven
+	}
+	return o.Run(ctx, func(ctx context.Context, p *bench.Progress) (*result.Result, error) {
+		remove, err := o.makeDir()
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
+		return measure(ctx, o, p)
+	})
+}
+
+// makeDir makes the folder for pgbench's scripts and logs.
+func (o *options) makeDir() (remove func(), err error) {
+	if o.dir, err = os.MkdirTemp("", "steno-bench-"); err != nil {
+		return nil, err
+	}
+	remove = func() { _ = os.RemoveAll(o.dir) }
+	for i := range o.points {
+		if err := o.points[i].workload.write(o.dir); err != nil {
+			remove()
+			return nil, err
+		}
+	}
+	return remove, nil
+}

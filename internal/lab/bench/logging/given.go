@@ -1,0 +1,465 @@
+package logging
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/machine"
+)
+
+// given is a server that somebody runs. Its settings are changed with ALTER
+// SYSTEM and a reload, and are at the end what they were.
+type given struct {
+	installation *cluster.Installation // of pgbench
+	dsn          string
+	conn         *pgx.Conn
+	about        about
+	journal      *journalFile
+	noted        *journal          // nil: nothing can have been changed
+	now          map[string]string // what we have set
+	target       target
+}
+
+// about is what is known of a given server.
+type about struct {
+	version   int      // 150020
+	preloaded []string // libraries
+	collector bool     // logging_collector
+	// contexts are how the settings that we may change can be changed; those
+	// that the server lacks are missing.
+	contexts map[string]string
+	trail    string // folder; empty without pg_steno
+}
+
+// bases are the settings that variants change, and others that would log too,
+// with the values that log nothing.
+var bases = []cluster.Setting{
+	{Name: "log_statement", Value: "none"},
+	{Name: "log_duration", Value: "off"},
+	{Name: "log_min_duration_statement", Value: "-1"},
+	{Name: "log_min_duration_sample", Value: "-1"},
+	{Name: "log_transaction_sample_rate", Value: "0"},
+	{Name: "track_io_timing", Value: "off"},
+	{Name: logDestination, Value: "stderr"},
+	{Name: "pgaudit.log", Value: "none"},
+	{Name: "pgaudit.log_parameter", Value: "off"},
+	{Name: "steno.log", Value: "none"},
+	{Name: "steno.sync", Value: "none"},
+}
+
+// reloadable are those that a reload changes on this server. Without the
+// collector the log's destination is not ours: there may be no stderr.
+func (a *about) reloadable() []cluster.Setting {
+	var list []cluster.Setting
+	for _, s := range bases {
+		context, ok := a.contexts[s.Name]
+		if !ok || context == "postmaster" || context == "internal" || s.Name == logDestination && !a.collector {
+			continue
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// possible splits variants into those that the server can have without a
+// restart, and the rest.
+func (a *about) possible(list []variant) (can []variant, not []missing) {
+	can, not = installed(list, a.version/10000, func(library string) bool {
+		return slices.Contains(a.preloaded, library)
+	})
+	for i, m := range not {
+		if library, ok := strings.CutSuffix(m.reason, " is not installed"); ok {
+			not[i].reason = library + " is not in the server's shared_preload_libraries, which takes a restart " +
+				"to change"
+		}
+	}
+	var left []variant
+	for _, v := range can {
+		if reason := a.hinders(v); reason != "" {
+			not = append(not, missing{v.name, reason})
+			continue
+		}
+		left = append(left, v)
+	}
+	return left, not
+}
+
+func (a *about) hinders(v variant) string {
+	if v.name == "pgaudit" && slices.Contains(a.preloaded, "pgauditlogtofile") {
+		return "pgauditlogtofile is loaded, and takes all that pgaudit logs"
+	}
+	list := a.reloadable()
+	for _, s := range v.settings {
+		switch {
+		case slices.ContainsFunc(list, func(b cluster.Setting) bool { return b.Name == s.Name }):
+		case s.Name == logDestination:
+			return "it needs logging_collector, which is off, and takes a restart to change"
+		default:
+			return fmt.Sprintf("the server has no setting \"%s\" that a reload changes", s.Name)
+		}
+	}
+	return ""
+}
+
+// openGiven connects, and looks whether all can be done. It changes nothing.
+func openGiven(ctx context.Context, installation *cluster.Installation, dsn string) (*given, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	g := &given{installation: installation, dsn: dsn, now: map[string]string{}}
+	if g.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if err := g.look(ctx); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *given) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = g.conn.Close(ctx)
+}
+
+func (g *given) look(ctx context.Context) error {
+	var superuser bool
+	if err := g.conn.QueryRow(ctx, "SELECT current_setting('is_superuser')::bool").Scan(&superuser); err != nil {
+		return err
+	}
+	if !superuser {
+		return fmt.Errorf("changing what a server logs takes a superuser; \"%s\" is none", g.conn.Config().User)
+	}
+	if err := g.quiet(ctx); err != nil {
+		return err
+	}
+	var preloaded string
+	a := &g.about
+	err := g.conn.QueryRow(ctx, `
+		SELECT current_setting('server_version_num')::int, current_setting('shared_preload_libraries'),
+			current_setting('logging_collector')::bool, coalesce(current_setting('steno.directory', true), '')`,
+	).Scan(&a.version, &preloaded, &a.collector, &a.trail)
+	if err != nil {
+		return err
+	}
+	for library := range strings.SplitSeq(preloaded, ",") {
+		a.preloaded = append(a.preloaded, strings.Trim(library, ` "`))
+	}
+	rows, err := g.conn.Query(ctx, "SELECT name, context FROM pg_settings WHERE name = ANY($1)", baseNames())
+	if err != nil {
+		return err
+	}
+	a.contexts = map[string]string{}
+	var name, context string
+	_, err = pgx.ForEachRow(rows, []any{&name, &context}, func() error { a.contexts[name] = context; return nil })
+	return err
+}
+
+// quiet keeps our own connection's statements out of the log.
+func (g *given) quiet(ctx context.Context) error {
+	_, err := g.conn.Exec(ctx, "SET log_statement = none; SET log_duration = off; SET log_min_duration_statement = -1")
+	return err
+}
+
+func baseNames() []string {
+	var names []string
+	for _, s := range bases {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// check says what would fail later, while nothing is changed yet.
+func (g *given) check(ctx context.Context, o *options) error {
+	var standby, tables bool
+	var free int
+	var broken, own *string
+	err := g.conn.QueryRow(ctx, `
+		SELECT pg_is_in_recovery(), to_regclass('pgbench_accounts') IS NOT NULL,
+			current_setting('max_connections')::int
+				- (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend'),
+			(SELECT min(format('%s: %s', name, error)) FROM pg_file_settings WHERE error IS NOT NULL),
+			(SELECT min(split_part(line, '=', 1)) FROM pg_db_role_setting, unnest(setconfig) line
+			WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+				AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = current_user))
+				AND split_part(line, '=', 1) = ANY($1))`, baseNames()).Scan(&standby, &tables, &free, &broken, &own)
+	if err != nil {
+		return err
+	}
+	most := slices.Max(o.Clients)
+	switch {
+	case o.needsTables() && !tables:
+		return errors.New("the database has no pgbench tables: run \"pgbench --initialize --scale=10\" in it first")
+	case standby && slices.ContainsFunc(o.points, func(p point) bool { return p.workload.writes }):
+		return errors.New("the server is a standby: it takes only the workloads select and select1")
+	case free < most+2:
+		return fmt.Errorf("%d clients are too many: max_connections leaves room for %d", most, max(0, free-2))
+	case broken != nil:
+		return fmt.Errorf("the server's configuration files have errors, a reload would not take: %s", *broken)
+	case own != nil:
+		return fmt.Errorf("\"%s\" is set for this role or database (ALTER ROLE, ALTER DATABASE), "+
+			"so that it does not follow the server's", *own)
+	}
+	return nil
+}
+
+// find looks for the server's processes, and for ways to measure what it logs.
+func (g *given) find(ctx context.Context) error {
+	pid, local := 0, false
+	err := g.conn.QueryRow(ctx, `SELECT pg_backend_pid(),
+		inet_server_addr() IS NULL OR inet_server_addr() = inet_client_addr()`).Scan(&pid, &local)
+	if err != nil {
+		return err
+	}
+	g.target.pgbench = g.pgbench
+	if local {
+		// it may be only the same id as one elsewhere
+		if p, err := machine.Here.Process(pid); err == nil && strings.HasPrefix(p.Title, "postgres: ") {
+			g.target.processes = &tree{machine.Here, p.Parent}
+		}
+	}
+	if g.about.collector {
+		g.target.written = g.written
+	}
+	return nil
+}
+
+// written is the size of the log folder's files and of the trail.
+func (g *given) written(ctx context.Context) (n int64, err error) {
+	err = g.conn.QueryRow(ctx, "SELECT coalesce(sum(size), 0)::bigint FROM pg_ls_logdir()").Scan(&n)
+	if err != nil || g.about.trail == "" {
+		return n, err
+	}
+	var trail int64
+	err = g.conn.QueryRow(ctx, `
+		SELECT coalesce(sum((pg_stat_file(stream || '/' || segment, true)).size), 0)::bigint
+		FROM (SELECT $1 || '/' || name AS stream FROM pg_ls_dir($1, true, false) name
+			WHERE (pg_stat_file($1 || '/' || name, true)).isdir OFFSET 0) s,
+			LATERAL pg_ls_dir(stream, true, false) segment`, g.about.trail).Scan(&trail)
+	return n + trail, err
+}
+
+// identity names the server's journal: the cluster, and the copy of it.
+func (g *given) identity(ctx context.Context) (string, error) {
+	var text string
+	err := g.conn.QueryRow(ctx, `
+		SELECT system_identifier || ' ' || current_setting('data_directory') || ' '
+			|| coalesce(pg_read_file('/etc/machine-id', 0, 64, true), '') FROM pg_control_system()`).Scan(&text)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16], err
+}
+
+// remember locks the server's journal, and returns what a program that died
+// has left in it, or nil.
+func (g *given) remember(ctx context.Context, dir string) (*journal, error) {
+	name, err := g.identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if g.journal, err = openJournal(dir, name); err != nil {
+		return nil, err
+	}
+	return g.journal.read()
+}
+
+const ownSession = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+
+// begin notes what the settings are, and may become.
+func (g *given) begin(ctx context.Context, list []variant) error {
+	before, err := autoLines(ctx, g.conn)
+	if err != nil {
+		return err
+	}
+	config := g.conn.Config()
+	content := &journal{
+		Server: config.Host + ":" + strconv.Itoa(int(config.Port)), Time: time.Now().UTC().Truncate(time.Second),
+	}
+	err = g.conn.QueryRow(ctx, ownSession).Scan(&content.Session.PID, &content.Session.Started)
+	if err != nil {
+		return err
+	}
+	for _, s := range g.about.reloadable() {
+		line := journaledLine{Name: s.Name, Ours: []string{s.Value}}
+		if value, ok := before[s.Name]; ok {
+			line.Before = &value
+		}
+		for _, v := range list {
+			for _, own := range v.settings {
+				if own.Name == s.Name && !slices.Contains(line.Ours, own.Value) {
+					line.Ours = append(line.Ours, own.Value)
+				}
+			}
+		}
+		content.Settings = append(content.Settings, line)
+	}
+	g.noted = content
+	return g.journal.write(content)
+}
+
+// autoLines are the lines of postgresql.auto.conf.
+func autoLines(ctx context.Context, conn *pgx.Conn) (map[string]string, error) {
+	rows, err := conn.Query(ctx, `SELECT name, setting FROM pg_file_settings
+		WHERE sourcefile LIKE '%/postgresql.auto.conf' AND name = ANY($1) ORDER BY seqno`, baseNames())
+	if err != nil {
+		return nil, err
+	}
+	lines := map[string]string{}
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error { lines[name] = value; return nil })
+	return lines, err
+}
+
+// use changes the server's settings to a variant's.
+func (g *given) use(ctx context.Context, v variant) (*target, error) {
+	changed := false
+	for _, s := range g.about.reloadable() {
+		for _, own := range v.settings {
+			if own.Name == s.Name {
+				s.Value = own.Value
+			}
+		}
+		if value, ok := g.now[s.Name]; ok && value == s.Value {
+			continue
+		}
+		if _, err := g.conn.Exec(ctx, "ALTER SYSTEM SET "+s.Name+" = "+bench.Quote(s.Value)); err != nil {
+			return nil, err
+		}
+		g.now[s.Name] = s.Value
+		changed = true
+	}
+	if !changed {
+		return &g.target, nil
+	}
+	if _, err := g.conn.Exec(ctx, "SELECT pg_reload_conf()"); err != nil {
+		return nil, err
+	}
+	return &g.target, g.awaitSettings(ctx)
+}
+
+// awaitSettings waits until new sessions have what was set.
+func (g *given) awaitSettings(ctx context.Context) error {
+	const poll, polls = 20 * time.Millisecond, 250
+	var names, values []string
+	for name, value := range g.now {
+		names, values = append(names, name), append(values, value)
+	}
+	var differs *string
+	for range polls {
+		probe, err := pgx.Connect(ctx, g.dsn)
+		if err != nil {
+			return err
+		}
+		err = probe.QueryRow(ctx, `SELECT min(name) FROM unnest($1::text[], $2::text[]) AS s(name, value)
+			WHERE current_setting(name) <> value`, names, values).Scan(&differs)
+		_ = probe.Close(ctx)
+		if err != nil || differs == nil {
+			return err
+		}
+		if err := bench.Sleep(ctx, poll); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("\"%s\" does not become \"%s\" for new sessions: does the connection string set it?",
+		*differs, g.now[*differs])
+}
+
+// end restores the settings, and only then lets the journal go.
+func (g *given) end() error {
+	if g.noted == nil {
+		return g.journal.remove()
+	}
+	g.close()
+	if _, err := restore(g.dsn, g.noted); err != nil {
+		return errors.Join(fmt.Errorf("cannot restore the server's settings: %w; once it can be reached, "+
+			"run \"steno bench logging --restore\" with the same --dsn (they are noted in "+
+			"\"%s\")", err, g.journal.path),
+			g.journal.keep())
+	}
+	return g.journal.remove()
+}
+
+// restore puts lines of postgresql.auto.conf back, on a connection of its own:
+// another may have been interrupted in the middle of a query. What is neither
+// as it was nor ours, somebody else has set, and is left; their names are
+// returned.
+func restore(dsn string, noted *journal) (left []string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if err := awaitEnd(ctx, conn, noted.Session); err != nil {
+		return nil, err
+	}
+	now, err := autoLines(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range noted.Settings {
+		if !slices.Contains(baseNames(), line.Name) {
+			return nil, fmt.Errorf("\"%s\" is no setting that was changed", line.Name)
+		}
+		value, set := now[line.Name]
+		if !set || !slices.Contains(line.Ours, value) {
+			if set != (line.Before != nil) || set && value != *line.Before {
+				left = append(left, line.Name)
+			}
+			continue
+		}
+		statement := "ALTER SYSTEM RESET " + line.Name
+		if line.Before != nil {
+			statement = "ALTER SYSTEM SET " + line.Name + " = " + bench.Quote(*line.Before)
+		}
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return left, err
+		}
+	}
+	_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
+	return left, err
+}
+
+// awaitEnd waits until a session that changes settings is over: it may do so for
+// a moment after its client is gone. One that stays is ended.
+func awaitEnd(ctx context.Context, conn *pgx.Conn, s session) error {
+	const poll, grace = 20 * time.Millisecond, time.Second
+	const same = " FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
+	for start := time.Now(); ; {
+		query := "SELECT true" + same
+		if time.Since(start) > grace {
+			query = "SELECT pg_terminate_backend(pid)" + same
+		}
+		var alive bool
+		err := conn.QueryRow(ctx, query, s.PID, s.Started).Scan(&alive)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := bench.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("the server's process %d, which changed settings, does not end: %w", s.PID, err)
+		}
+	}
+}
+
+// pgbench runs pgbench on the server.
+func (g *given) pgbench(ctx context.Context, args ...string) (string, error) {
+	cmd := g.installation.Client(ctx, "pgbench", append(args, g.dsn)...)
+	// the connection string may leave things to the environment
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	return cluster.Output(ctx, cmd, "pgbench")
+}

@@ -1,0 +1,232 @@
+package logging
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/stats"
+)
+
+// notes are findings, made from what was measured.
+func (m *measurement) notes() []string {
+	var notes []string
+	for _, p := range m.busiest() {
+		notes = append(notes, m.findings(p)...)
+	}
+	notes = append(notes, m.besidePublished()...)
+	if m.has("p999") {
+		notes = append(notes, "Percentiles are medians over the slices of each slice's own percentile.")
+	}
+	if few := m.fewest(); few < enoughRounds {
+		notes = append(notes, fmt.Sprintf("Figures of %d rounds have no 95 %% interval: shown are the smallest "+
+			"and the largest. "+
+			"It takes %d rounds.", few, enoughRounds))
+	}
+	return append(notes, m.machineNotes()...)
+}
+
+// enoughRounds give medians a 95 % interval.
+const enoughRounds = 6
+
+// fewest is the number of samples that some throughput is the median of.
+func (m *measurement) fewest() int {
+	few := math.MaxInt
+	for i := range m.result.Measures {
+		if measure := &m.result.Measures[i]; measure.Metric == "tps" {
+			few = min(few, measure.Value.N)
+		}
+	}
+	return few
+}
+
+// busiest are the points with the most clients, one of each load.
+func (m *measurement) busiest() []point {
+	most := slices.Max(m.o.Clients)
+	return slices.DeleteFunc(slices.Clone(m.o.points), func(p point) bool { return p.clients != most })
+}
+
+// redesigned is what the published redesign of the server's log kept of the
+// throughput: TPC-B-like, scale 1000, 100 clients.
+const redesigned = 91347.0 / 98033
+
+// besidePublished are findings of others that are no figure of a variant.
+func (m *measurement) besidePublished() []string {
+	var notes []string
+	ratio := func(variant string, p point) *stats.Estimate {
+		c := result.Case{"variant": variant, "workload": p.workload.name, "protocol": p.protocol,
+			"clients": strconv.Itoa(p.clients)}
+		if found := m.result.Find(c, "tps"); found != nil {
+			return found.Ratio
+		}
+		return nil
+	}
+	for _, p := range m.busiest() {
+		if ours := ratio("steno", p); ours != nil && p.workload.name == "tpcb" {
+			notes = append(notes, fmt.Sprintf("%s: pg_steno keeps %s of the throughput. The best published "+
+				"redesign of the server's log itself kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
+		}
+		reading := p
+		reading.workload.name = "select"
+		one, rows := ratio("both", p), ratio("both", reading)
+		if p.workload.name == "select1" && one != nil && rows != nil {
+			notes = append(notes, fmt.Sprintf("%s: with log_statement and log_duration %s of the throughput is "+
+				"left, of pgbench -S %s. The analysis of 2019 found that SELECT 1 suffers more.", p.title(), kept(*one), kept(*rows)))
+		}
+	}
+	return notes
+}
+
+// finding is a variant's figures of one point.
+type finding struct {
+	variant variant
+	tps     stats.Estimate // the share of throughput that is kept
+}
+
+// findings of one point: what costs most and least, where time goes, and what
+// noise hides.
+func (m *measurement) findings(p point) []string {
+	all, hidden := m.compared(p)
+	if len(all) == 0 {
+		return nil
+	}
+	least, most := all[0], all[len(all)-1]
+	text := p.title() + ": "
+	if worst := most.tps; worst.High < 1 {
+		text += fmt.Sprintf("%s costs most: it keeps %s of the throughput.", most.variant.title, kept(worst))
+		if len(all) > 1 {
+			text += fmt.Sprintf(" %s costs least: %s.", least.variant.title, kept(least.tps))
+		}
+	} else {
+		text += "no way to log costs more throughput than the noise of this run hides."
+	}
+	notes := []string{text}
+	if text := m.processorTime(p); text != "" {
+		notes = append(notes, text)
+	}
+	if hidden != nil && most.tps.High < 1 {
+		notes = append(notes, fmt.Sprintf("%s: the interval of %s encloses 1, so their cost is less than this "+
+			"run can tell.",
+			p.title(), strings.Join(hidden, ", ")))
+	}
+	return notes
+}
+
+// kept is a ratio for people, in per cent, with its interval.
+func kept(e stats.Estimate) string {
+	return fmt.Sprintf("%.0f %% (%.0f to %.0f)", 100*e.Median, 100*e.Low, 100*e.High)
+}
+
+// compared are the variants of a point, the cheapest first, and the titles of
+// those whose interval encloses 1.
+func (m *measurement) compared(p point) (all []finding, hidden []string) {
+	for _, v := range m.variants {
+		found := m.result.Find(caseOf(v, p), "tps")
+		if found == nil || found.Ratio == nil {
+			continue
+		}
+		all = append(all, finding{v, *found.Ratio})
+		if found.Ratio.Low <= 1 && found.Ratio.High >= 1 {
+			hidden = append(hidden, v.title)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(b.tps.Median, a.tps.Median) })
+	return all, hidden
+}
+
+// processorTime says which variant takes most of the server's CPU time, and what
+// pg_steno takes: figures that the noise of throughput does not hide.
+func (m *measurement) processorTime(p point) string {
+	var costliest *variant
+	var most stats.Estimate
+	for i, v := range m.variants {
+		found := m.result.Find(caseOf(v, p), "cpu")
+		if found == nil || found.Ratio == nil || found.Ratio.Low <= 1 ||
+			costliest != nil && found.Ratio.Median <= most.Median {
+			continue
+		}
+		costliest, most = &m.variants[i], *found.Ratio
+	}
+	if costliest == nil {
+		return ""
+	}
+	text := p.title() + ": most of the server's CPU time goes to " + costliest.title + ": " +
+		m.timeOf(*costliest, p) + m.split(*costliest, p) + "."
+	for _, v := range m.variants {
+		if v.name == "steno" && v.name != costliest.name {
+			text += " " + v.title + " takes " + m.timeOf(v, p) + "."
+		}
+	}
+	return text
+}
+
+// cpu is a median of microseconds for each transaction; an empty part means all.
+func (m *measurement) cpu(v variant, p point, of part) float64 {
+	c := caseOf(v, p)
+	if of != "" {
+		c = c.With("part", string(of))
+	}
+	if found := m.result.Find(c, "cpu"); found != nil {
+		return found.Value.Median
+	}
+	return 0
+}
+
+func (m *measurement) timeOf(v variant, p point) string {
+	return fmt.Sprintf("%.1f µs for each transaction instead of %.1f", m.cpu(v, p, ""), m.cpu(m.variants[0], p, ""))
+}
+
+// split says where the difference to the base is.
+func (m *measurement) split(v variant, p point) string {
+	const worthSaying = 0.05
+	all := m.cpu(v, p, "") - m.cpu(m.variants[0], p, "")
+	var where []string
+	for _, part := range parts {
+		if more := m.cpu(v, p, part) - m.cpu(m.variants[0], p, part); more >= worthSaying*all {
+			where = append(where, fmt.Sprintf("%.1f µs in %s", more, partNames[part]))
+		}
+	}
+	if where == nil {
+		return ""
+	}
+	return ", of which " + strings.Join(where, " and ")
+}
+
+// partNames are those of a sentence.
+var partNames = map[part]string{
+	backends: "sessions", logger: "the logging collector", writers: "pg_steno's writers", other: "other processes",
+}
+
+// manyCores is where sessions fight for the log's pipe: the published figures
+// are of 56 clients and more on machines of that size.
+const manyCores = 16
+
+// machineNotes say what this machine cannot show.
+func (m *measurement) machineNotes() []string {
+	n := m.result.Machine.Cores
+	notes := []string{"pgbench ran on the same machine as the server, and took its share of the processors."}
+	if m.o.DSN != "" {
+		notes = nil
+	}
+	if n >= manyCores {
+		return notes
+	}
+	command := "steno bench logging --clients 28,56,112 --workload select,tpcb,select1"
+	logged := slices.ContainsFunc(m.variants, func(v variant) bool { return v.name == "both" })
+	text := fmt.Sprintf("%d processors run %d sessions at a time", n, n)
+	if n == 1 {
+		text = "One processor runs one session at a time"
+	}
+	text += ": the fight of many for the mutex of the log's pipe, which the analyses of 2018 and 2019 found on large machines, hardly " +
+		"shows here."
+	if both := m.result.Find(caseOf(variant{name: "both"}, m.busiest()[0]), "tps"); logged && both != nil &&
+		both.Ratio != nil {
+		text += fmt.Sprintf(" What log_statement and log_duration leave here, %s, is without most of it.",
+			kept(*both.Ratio))
+	}
+	return append(notes, text+" On a machine of "+strconv.Itoa(manyCores)+" processors or more, run: "+command)
+}

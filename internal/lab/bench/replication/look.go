@@ -1,0 +1,303 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/perfevent"
+)
+
+// A look is a slice of its own, whose speed is not quoted: what sessions wait for
+// is asked all the time, and system calls and latches are counted.
+
+const sampleInterval = 25 * time.Millisecond
+
+// sampleQuery counts pgbench's sessions by what they wait for. Those that wait
+// for nothing run, or wait for a processor. What waits for the next command does
+// so as Client: ClientRead.
+const sampleQuery = `
+	SELECT coalesce(wait_event_type || ': ' || wait_event, '` + running + `'), count(*)
+	FROM pg_stat_activity
+	WHERE backend_type = 'client backend' AND application_name = 'pgbench'
+	GROUP BY 1`
+
+const (
+	running     = "running"
+	waitStandby = "IPC: SyncRep"
+	otherEvents = "other"
+	mostEvents  = 6
+)
+
+// look is what one says.
+type look struct {
+	events map[string]int // sessions seen, by what they waited for
+	tps    float64
+	// per commit, by the name of the call; the empty name is all of them
+	calls     map[string]float64
+	callsBy   string  // what has counted them
+	latches   float64 // set per second
+	noCalls   error   // why they were not counted, if so
+	noLatches error
+}
+
+// callNames are the system calls that are counted apart.
+var callNames = []string{"", "recvfrom", "sendto", "epoll_wait", "epoll_ctl", "kill", "futex", "pwrite64", "fdatasync"}
+
+const allCalls = "all"
+
+// look gives a set a slice and watches it.
+func (s *set) look(ctx context.Context, lab *cluster.Lab, p point, seconds int) (*look, error) {
+	l := &look{events: map[string]int{}, calls: map[string]float64{}}
+	calls := s.countCalls(ctx, l)
+	ctx, cancel := context.WithCancel(ctx)
+	type outcome struct {
+		bench.Slice
+		error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		slice, err := s.load(ctx, lab, p, pgbenchArgs(lab, p, seconds), time.Duration(seconds)*time.Second+patience)
+		cancel()
+		done <- outcome{slice, err}
+	}()
+	err := s.watch(ctx, lab, p, l)
+	cancel()
+	o := <-done
+	counts, callsErr := calls()
+	if err := errors.Join(o.error, err); err != nil {
+		return nil, err
+	}
+	if l.noCalls = errors.Join(l.noCalls, callsErr); l.noCalls == nil {
+		for name, n := range counts {
+			l.calls[name] = n / float64(o.Transactions)
+		}
+	}
+	l.tps = o.TPS
+	return l, nil
+}
+
+// watch asks what the sessions do until the context ends, which it does when
+// pgbench ends.
+func (s *set) watch(ctx context.Context, lab *cluster.Lab, p point, l *look) error {
+	w := latchWatch{noProbe: errors.New("not all sessions were there in time")}
+	defer w.close()
+	for ctx.Err() == nil {
+		// A canceled query would cost the connection.
+		now, err := sample(context.WithoutCancel(ctx), s.conn)
+		if err != nil {
+			return err
+		}
+		seen := 0
+		for event, n := range now {
+			l.events[event] += n
+			seen += n
+		}
+		if seen >= p.clients {
+			w.step(lab, s.primary)
+		}
+		_ = bench.Sleep(ctx, sampleInterval)
+	}
+	l.latches, l.noLatches = w.rate()
+	return nil
+}
+
+func sample(ctx context.Context, conn *pgx.Conn) (map[string]int, error) {
+	rows, err := conn.Query(ctx, sampleQuery)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	var event string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&event, &n}, func() error {
+		counts[event] += n
+		return nil
+	})
+	return counts, err
+}
+
+// latchWatch counts calls of SetLatch() by the primary's processes, from a moment
+// when pgbench's sessions are there to the last one when they still are.
+type latchWatch struct {
+	counter *perfevent.Counter
+	noProbe error
+	start   time.Time
+	elapsed time.Duration
+	count   uint64
+}
+
+func (w *latchWatch) step(lab *cluster.Lab, primary *cluster.Server) {
+	if w.counter == nil {
+		if w.start.IsZero() { // one attempt
+			w.start = time.Now()
+			var e perfevent.Event
+			if e, w.noProbe = perfevent.Calls(lab.Program("postgres"), "SetLatch"); w.noProbe == nil {
+				w.counter, w.noProbe = perfevent.Open(e, primary.Processes())
+			}
+			w.start = time.Now()
+		}
+		return
+	}
+	if count, err := w.counter.Read(); err == nil {
+		w.count, w.elapsed = count, time.Since(w.start)
+	}
+}
+
+func (w *latchWatch) rate() (float64, error) {
+	if w.noProbe == nil && w.elapsed == 0 {
+		return 0, errors.New("the slice was too short")
+	}
+	if w.noProbe != nil {
+		return 0, w.noProbe
+	}
+	return float64(w.count) / w.elapsed.Seconds(), nil
+}
+
+func (w *latchWatch) close() {
+	if w.counter != nil {
+		w.counter.Close()
+	}
+}
+
+// countCalls begins to count the system calls of the primary's processes and of
+// those that it will start, but not of the session that we look through. The
+// function ends it, and returns the counts by name.
+func (s *set) countCalls(ctx context.Context, l *look) func() (map[string]float64, error) {
+	pids := slices.DeleteFunc(s.primary.Processes(), func(pid int) bool { return pid == int(s.conn.PgConn().PID()) })
+	counters := map[string]*perfevent.Counter{}
+	var failure error
+	for _, name := range callNames {
+		e, err := perfevent.SystemCalls(name)
+		var c *perfevent.Counter
+		if err == nil {
+			c, err = perfevent.Open(e, pids)
+		}
+		if err != nil {
+			failure = errors.Join(failure, err)
+			break
+		}
+		counters[name] = c
+	}
+	if failure != nil {
+		closeAll(counters)
+		return s.traceCalls(ctx, l, pids, failure)
+	}
+	l.callsBy = "perf events"
+	return func() (map[string]float64, error) {
+		defer closeAll(counters)
+		counts := map[string]float64{}
+		for name, c := range counters {
+			n, err := c.Read()
+			if err != nil {
+				return nil, err
+			}
+			counts[name] = float64(n)
+		}
+		return counts, nil
+	}
+}
+
+func closeAll(counters map[string]*perfevent.Counter) {
+	for c := range maps.Values(counters) {
+		c.Close()
+	}
+}
+
+// traceCalls does the same by strace, where it is installed and allowed.
+func (s *set) traceCalls(ctx context.Context, l *look, pids []int, why error) func() (map[string]float64, error) {
+	never := func(err error) func() (map[string]float64, error) {
+		return func() (map[string]float64, error) { return nil, errors.Join(why, err) }
+	}
+	path, err := exec.LookPath("strace")
+	if err != nil {
+		return never(errors.New("strace, which could count them, too, is not installed"))
+	}
+	t, err := startTrace(ctx, path, pids)
+	if err != nil {
+		return never(err)
+	}
+	l.callsBy = "strace"
+	return t.end
+}
+
+// shares are the per cent of the sessions seen, for each of these events, with
+// the rest as otherEvents.
+func shares(events map[string]int, top []string) map[string]float64 {
+	all := 0
+	for _, n := range events {
+		all += n
+	}
+	of := map[string]float64{otherEvents: 0}
+	for _, event := range top {
+		of[event] = 0
+	}
+	for event, n := range events {
+		if !slices.Contains(top, event) {
+			event = otherEvents
+		}
+		of[event] += 100 * float64(n) / float64(all)
+	}
+	return of
+}
+
+// topEvents are those with the largest shares in any look, the largest first.
+func topEvents(looks []*look) []string {
+	largest := map[string]float64{}
+	for _, l := range looks {
+		for event, share := range shares(l.events, slices.Collect(maps.Keys(l.events))) {
+			if event != otherEvents {
+				largest[event] = max(largest[event], share)
+			}
+		}
+	}
+	events := slices.SortedFunc(maps.Keys(largest), func(a, b string) int {
+		if largest[a] != largest[b] {
+			if largest[a] > largest[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return events[:min(mostEvents, len(events))]
+}
+
+// eventTitles say what some events are about.
+var eventTitles = map[string]string{
+	running:                "nothing: " + running,
+	waitStandby:            waitStandby + ", a standby",
+	"Client: ClientRead":   "Client: ClientRead, pgbench",
+	"Extension: Extension": "Extension: Extension, pg_steno's trail",
+}
+
+func eventTitle(event string) string {
+	if title := eventTitles[event]; title != "" {
+		return title
+	}
+	return event
+}
+
+// callName is a system call in cases and files.
+func callName(name string) string {
+	if name == "" {
+		return allCalls
+	}
+	return name
+}
+
+// callTitle is a system call for people.
+func callTitle(name string) string {
+	if name == "" {
+		return "all system calls"
+	}
+	return name + "()"
+}

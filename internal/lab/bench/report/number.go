@@ -1,0 +1,135 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/lab/stats"
+)
+
+// number shows a figure with four digits or so: 0.1235, 12.35, 1,235, 12.35 M.
+func number(v float64) string {
+	by, unit := magnitude(v)
+	return scaled(v, by) + unit
+}
+
+// magnitude is what large figures are divided by, and the sign of that.
+func magnitude(v float64) (by float64, unit string) {
+	switch a := math.Abs(v); {
+	case math.IsInf(v, 0):
+		return 1, ""
+	case a >= 999.95e6:
+		return 1e9, " G"
+	case a >= 999.95e3:
+		return 1e6, " M"
+	}
+	return 1, ""
+}
+
+// scaled shows a figure in a unit, without it.
+func scaled(v, by float64) string {
+	v /= by
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	case a >= 999.95:
+		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
+	case a > 0 && a < 1e-4:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	default:
+		return digits(v)
+	}
+}
+
+// digits shows a figure below 1000: whole ones as they are, others with four digits.
+func digits(v float64) string {
+	switch a := math.Abs(v); {
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 99.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 9.9995:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case a >= 0.99995:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 4, 64)
+	}
+}
+
+func thousands(s string) string {
+	sign := ""
+	if strings.HasPrefix(s, "-") {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// ratioNumber shows a ratio with three decimals, as far as they say anything.
+func ratioNumber(v float64) string {
+	if a := math.Abs(v); a >= 9.9995 || a < 0.0995 || math.IsNaN(v) {
+		return number(v)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// figure shows a value or a ratio.
+func figure(v float64, ratio bool) string {
+	if ratio {
+		return ratioNumber(v)
+	}
+	return number(v)
+}
+
+// interval shows where an estimate lies, in the unit of its median: "[0.98,
+// 1.02]"; nothing for one sample.
+func interval(e stats.Estimate, ratio bool) string {
+	if e.N < 2 {
+		return ""
+	}
+	if !ratio {
+		by, _ := magnitude(e.Median)
+		return "[" + scaled(e.Low, by) + ", " + scaled(e.High, by) + "]"
+	}
+	return "[" + figure(e.Low, ratio) + ", " + figure(e.High, ratio) + "]"
+}
+
+// spread is the wider half of the interval in per cent: "±2.5 %".
+func spread(e stats.Estimate) string {
+	if e.N < 2 || e.Median == 0 {
+		return ""
+	}
+	p := 100 * max(e.High-e.Median, e.Median-e.Low) / math.Abs(e.Median)
+	switch {
+	case math.IsNaN(p) || math.IsInf(p, 0):
+		return ""
+	case p == 0:
+		return "±0 %"
+	case p < 9.95:
+		return fmt.Sprintf("±%.1f %%", p)
+	default:
+		return fmt.Sprintf("±%.0f %%", p)
+	}
+}
+
+// tick shows a figure at an axis, short: 0.5, 20k, 3M.
+func tick(v float64) string {
+	short := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+	switch a := math.Abs(v); {
+	case a >= 1e9:
+		return short(v/1e9) + "G"
+	case a >= 1e6:
+		return short(v/1e6) + "M"
+	case a >= 1e4:
+		return short(v/1e3) + "k"
+	case a > 0 && a < 1e-4:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	default:
+		return short(v)
+	}
+}

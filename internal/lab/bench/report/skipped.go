@@ -1,0 +1,108 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+)
+
+// skipped are the combinations that were not run for one reason.
+type skipped struct {
+	Reason string
+	Count  int
+	// Cases name them, many in one where they are all of some values'
+	// combinations; none when the reason is not about cases.
+	Cases []string
+}
+
+// skipped groups what was not run by its reason, in the order of first mention.
+func (v *view) skipped() []skipped {
+	var groups []skipped
+	cases := map[string][]result.Case{}
+	for _, s := range v.Skipped {
+		if cases[s.Reason] == nil {
+			groups = append(groups, skipped{Reason: s.Reason})
+		}
+		cases[s.Reason] = append(cases[s.Reason], s.Case)
+	}
+	for i := range groups {
+		all := cases[groups[i].Reason]
+		groups[i].Count = len(all)
+		if slices.ContainsFunc(all, func(c result.Case) bool { return len(c) > 0 }) {
+			groups[i].Cases = v.factor(all, 0)
+		}
+	}
+	return groups
+}
+
+// factor names cases in as few words as are exact: when they are all
+// combinations of the values that occur, as these values; else split by the
+// first dimension, from the given one on, in which they differ.
+func (v *view) factor(cases []result.Case, from int) []string {
+	values := make([][]string, len(v.Dimensions))
+	product := 1
+	for i, d := range v.Dimensions {
+		for _, c := range cases {
+			if !slices.Contains(values[i], c[d.Name]) {
+				values[i] = append(values[i], c[d.Name])
+			}
+		}
+		slices.SortFunc(values[i], func(a, b string) int { return v.rank(d.Name, a) - v.rank(d.Name, b) })
+		product *= max(len(values[i]), 1)
+	}
+	if product == len(cases) {
+		return []string{v.productTitle(values)}
+	}
+	for ; from < len(values); from++ {
+		if len(values[from]) < 2 {
+			continue
+		}
+		var names []string
+		for _, value := range values[from] {
+			var part []result.Case
+			for _, c := range cases {
+				if c[v.Dimensions[from].Name] == value {
+					part = append(part, c)
+				}
+			}
+			names = append(names, v.factor(part, from+1)...)
+		}
+		return names
+	}
+	// The same case more than once.
+	return []string{v.productTitle(values)}
+}
+
+// productTitle names all combinations of values. A dimension all of whose values
+// are among them goes without saying.
+func (v *view) productTitle(values [][]string) string {
+	var parts []string
+	separator := ", "
+	for i, d := range v.Dimensions {
+		if values[i] == nil || slices.Equal(values[i], []string{""}) || len(values[i]) > 1 &&
+			len(values[i]) == len(d.Values) {
+			continue
+		}
+		var titles []string
+		for _, value := range values[i] {
+			if value == "" {
+				value = "any"
+			}
+			titles = append(titles, v.title(d.Name, value))
+		}
+		if len(titles) == 1 {
+			parts = append(parts, v.named(d.Name, values[i][0]))
+			continue
+		}
+		last := len(titles) - 1
+		separator = "; "
+		parts = append(parts, fmt.Sprintf("%s %s or %s", v.dimensionTitle(d.Name), strings.Join(titles[:last], ", "),
+			titles[last]))
+	}
+	if parts == nil {
+		return "all"
+	}
+	return strings.Join(parts, separator)
+}

@@ -1,0 +1,194 @@
+// Package demo shows pg_steno at work: throw-away servers, what recording
+// costs them, what people did, and what the trail knows of it.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/program"
+)
+
+// budget is how long a workload is measured at most; a busy machine gets fewer
+// rounds.
+const budget = 50 * time.Second
+
+// options are the flags of "steno demo".
+type options struct {
+	*cmdutil.Factory
+	PGConfig string
+	Rounds   int
+	Keep     string
+}
+
+// NewCmdDemo returns "steno demo".
+func NewCmdDemo(f *cmdutil.Factory) *cobra.Command {
+	o := &options{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See pg_steno at work on throw-away servers",
+		Long: `Start throw-away servers and compare their throughput: without recording, with
+the server's own log_statement=all, with pgaudit where it is installed, and with
+pg_steno. Then let a few people do what people do, right and wrong, and read the
+trail back. Takes less than three minutes. The servers are gone at the end; the
+trail stays in a folder of its own.`,
+		Example: `  steno demo
+  steno demo --pairs 30`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Rounds < 1 {
+				return cmdutil.Usagef("--pairs must be at least 1")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			return o.run(ctx)
+		},
+	}
+	flags := cmd.Flags()
+	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	flags.IntVar(&o.Rounds, "pairs", 8, "rounds of each workload at most; each server gets a second in each")
+	flags.StringVar(&o.Keep, "keep", "", "new folder to keep the trail in (default one in the temporary folder)")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	installation, err := cluster.Find(o.PGConfig)
+	if err != nil {
+		return err
+	}
+	if !installation.HasLibrary("pg_steno") {
+		return fmt.Errorf("no pg_steno.so in \"%s\": run \"make install\", or \"make demo\" in the source tree", installation.LibraryDir)
+	}
+	if o.Keep, err = keepFolder(o.Keep); err != nil {
+		return err
+	}
+	begin, err := o.record(ctx, installation)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(o.Keep))
+	}
+	return o.readBack(ctx, begin)
+}
+
+// keepFolder makes the folder for the trail; the trail holds what people typed.
+func keepFolder(name string) (string, error) {
+	if name == "" {
+		return os.MkdirTemp("", "steno-demo-")
+	}
+	return name, os.Mkdir(name, 0o700)
+}
+
+// record makes the servers, measures, performs, stops the servers and keeps
+// the trail. It returns when the people began.
+func (o *options) record(ctx context.Context, installation *cluster.Installation) (begin time.Time, err error) {
+	progress := bench.NewProgress(o.IO)
+	defer progress.End()
+
+	progress.Phase("making servers")
+	lab, err := cluster.NewLab(ctx, installation, refused)
+	if err != nil {
+		return begin, err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, lab.Close())
+		}
+	}()
+	load := bench.Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10}
+	b, err := bench.Open(ctx, lab, bench.Options{
+		Load: load, Compare: bench.DefaultCompare(installation), Rounds: o.Rounds, Seconds: 1,
+		Pause: 100 * time.Millisecond, Budget: budget, Version: o.Version, Progress: progress.Step,
+	})
+	if err != nil {
+		return begin, err
+	}
+
+	for i, workload := range []string{"select", "tpcb"} {
+		load.Workload = workload
+		progress.Phase("measuring " + load.Title())
+		report, err := b.Measure(ctx, load)
+		if err != nil {
+			return begin, err
+		}
+		progress.End()
+		o.heading(load.Title())
+		if i == 0 {
+			fmt.Fprintf(o.IO.Out, "%s; %s, %d cores; fsync on\n", report.Postgres, report.Machine.CPU, report.Machine.Cores)
+		}
+		report.WriteTable(o.IO.Out)
+	}
+
+	progress.Phase("people at work")
+	begin = time.Now()
+	server := b.Server("steno")
+	if err := perform(ctx, server); err != nil {
+		return begin, err
+	}
+	progress.Phase("stopping servers")
+	if err := server.Stop(); err != nil {
+		return begin, err
+	}
+	if err := os.CopyFS(o.Keep, os.DirFS(bench.TrailDir(server))); err != nil {
+		return begin, err
+	}
+	closed = true
+	return begin, lab.Close()
+}
+
+func (o *options) heading(text string) {
+	if o.IO.ColorEnabled() {
+		fmt.Fprintf(o.IO.Out, "\n\x1b[1m%s\x1b[0m\n", text)
+		return
+	}
+	fmt.Fprintf(o.IO.Out, "\n%s\n%s\n", text, strings.Repeat("-", len(text)))
+}
+
+// readBack shows what the trail knows, by this same program.
+func (o *options) readBack(ctx context.Context, begin time.Time) error {
+	o.heading("What people did, as the trail has it")
+	if err := o.steno(ctx, "cat", "--since", begin.UTC().Format(time.RFC3339Nano), o.Keep); err != nil {
+		return err
+	}
+	o.heading("Is the trail whole?")
+	if err := o.steno(ctx, "verify", o.Keep); err != nil {
+		return err
+	}
+	steno, err := program.Find("steno")
+	if err != nil {
+		return err
+	}
+	o.heading("The trail is in " + o.Keep)
+	fmt.Fprintf(o.IO.Out, `Try:
+  %[1]s cat --failed %[2]s
+  %[1]s cat --grep payroll --format json %[2]s
+  %[1]s info %[2]s
+and remove it with rm -r %[2]s
+`, steno, o.Keep)
+	return nil
+}
+
+func (o *options) steno(ctx context.Context, args ...string) error {
+	path, err := program.Find("steno")
+	if err != nil {
+		return fmt.Errorf("no program \"steno\" beside steno-lab and in PATH: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr = o.IO.Out, o.IO.ErrOut
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", filepath.Base(path), strings.Join(args, " "), err)
+	}
+	return nil
+}

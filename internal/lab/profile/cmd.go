@@ -1,0 +1,428 @@
+package profile
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/machine"
+)
+
+// options are the flags of "steno profile".
+type options struct {
+	*cmdutil.Factory
+	DataDir string
+	PID     int
+	DSN     string
+	Seconds int
+	Waits   int // seconds for the kernel's record of waits
+	Unwind  string
+	NoPerf  bool
+	Format  string
+	Output  string
+}
+
+// NewCmdProfile returns the command. Tests give a run function of their own.
+func NewCmdProfile(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
+	o := &options{Factory: f}
+	if run == nil {
+		run = profileRun
+	}
+	cmd := &cobra.Command{
+		Use:   "profile",
+		Short: "Show where a running server's time goes, and what could be saved",
+		Long: `Watch a running PostgreSQL server, with or without pg_steno, and say where its
+time goes: formatting log lines, the log's pipe and its lock, the log collector,
+clock readings, the wait for a synchronous standby, WAL, locks, audit extensions.
+Each cause comes with its share, the functions that prove it, and, where the
+evidence supports it, the setting to change.
+
+The server is found by its data directory, by the id of any of its processes, or by
+a connection. perf takes samples of what runs, and then of what waits, where the
+kernel lets it; else /proc and the server's wait events are looked at 20 times a
+second. Of a server on another machine, only its wait events can be seen. With a
+connection (--dsn, or one that the server lets us make without a password), settings
+and wait events are read too. Nothing is changed on the server.
+
+The best view is root's. Others see less, and are told what is missing.`,
+		Example: `  steno profile --data-dir /var/lib/postgresql/15/main
+  steno profile --pid 4711 --seconds 30 --output profile
+  steno profile --dsn "host=/run/postgresql user=postgres"
+  steno profile --dsn "host=db.example.org user=monitor" --format json`,
+		Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return cmdutil.Usagef("%w", err)
+			}
+			// A terminal that goes away must not leave perf behind.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			return run(ctx, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.DataDir, "data-dir", "D", "", "data directory of the server")
+	flags.IntVar(&o.PID, "pid", 0, "id of a process of the server, its postmaster or any other")
+	flags.StringVar(&o.DSN, "dsn", "", "how to connect to the server")
+	flags.IntVar(&o.Seconds, "seconds", 10, "how long to watch")
+	flags.IntVar(&o.Waits, "wait-seconds", 2, "how long to record, after that, how long sessions wait and where; 0 "+
+		"does not")
+	flags.StringVar(&o.Unwind, "unwind", "fp", "how perf walks the stack: fp or dwarf")
+	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, look at /proc and wait events only")
+	cmdutil.AddFormat(cmd, &o.Format)
+	flags.StringVar(&o.Output, "output", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
+	return cmd
+}
+
+func (o *options) check() error {
+	switch {
+	case o.DataDir == "" && o.PID == 0 && o.DSN == "":
+		return errors.New("which server? Give --data-dir, --pid or --dsn")
+	case o.DataDir != "" && o.PID != 0:
+		return errors.New("--data-dir and --pid exclude each other")
+	case o.PID < 0:
+		return errors.New("--pid must be positive")
+	case o.Seconds < 1:
+		return errors.New("--seconds must be at least 1")
+	case o.Waits < 0:
+		return errors.New("--wait-seconds must be at least 0")
+	case o.Unwind != "fp" && o.Unwind != "dwarf":
+		return fmt.Errorf("no way to unwind stacks called \"%s\"; there are fp and dwarf", o.Unwind)
+	}
+	return cmdutil.CheckFormat(o.Format)
+}
+
+func profileRun(ctx context.Context, o *options) error {
+	progress := bench.NewProgress(o.IO)
+	defer progress.End()
+	s := session{options: o, progress: progress}
+	defer s.close()
+	if err := s.attach(ctx); err != nil {
+		return err
+	}
+	report, err := s.measure(ctx)
+	progress.End()
+	if err != nil {
+		return err
+	}
+	if o.Output != "" {
+		if err := writeFiles(o.Output, report, &s.profile); err != nil {
+			return err
+		}
+	}
+	if o.Format == "json" {
+		return json.NewEncoder(o.IO.Out).Encode(report)
+	}
+	w := bufio.NewWriter(o.IO.Out)
+	report.WriteText(w)
+	return w.Flush()
+}
+
+// session is one run of the command.
+type session struct {
+	*options
+	progress *bench.Progress
+
+	target   *Target
+	conn     *connection
+	recorder *recorder // nil where perf cannot be used
+	watcher  *watcher
+	profile  Profile
+	report   Report
+	dir      string // temporary
+}
+
+// note adds to what the reader should know.
+func (s *session) note(format string, args ...any) {
+	s.report.Notes = append(s.report.Notes, fmt.Sprintf(format, args...))
+}
+
+func (s *session) close() {
+	if s.conn != nil {
+		s.conn.close()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// attach finds the server's processes and a connection, one of them at least.
+func (s *session) attach(ctx context.Context) (err error) {
+	if s.DSN != "" {
+		if s.conn, err = connect(ctx, s.DSN); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.DataDir != "":
+		s.target, err = AtDataDir(s.DataDir)
+	case s.PID != 0:
+		s.target, err = AtPID(s.PID)
+	default:
+		if s.target, err = s.conn.target(); err != nil {
+			s.note("Wait events only: %s.", err)
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if s.conn == nil {
+		if s.conn, err = s.target.guess(ctx); err != nil {
+			s.conn = nil
+			s.note("No settings and wait events: cannot connect (%s). Give --dsn.", firstLine(err))
+		}
+	}
+	if s.conn != nil && s.conn.mayNot {
+		s.note("The user of the connection does not see the waits of others: GRANT pg_read_all_stats to it.")
+	}
+	return nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimSuffix(line, ":")
+}
+
+// measure takes all samples and makes the report.
+func (s *session) measure(ctx context.Context) (*Report, error) {
+	s.watcher = newWatcher(s.target, s.conn)
+	if err := s.choosePerf(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.watch(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.waits(ctx); err != nil {
+		return nil, err
+	}
+	s.describe()
+	var events *Profile
+	if s.conn != nil {
+		events = &s.watcher.events
+	}
+	summarize(&s.report, &s.profile, events)
+	if s.target != nil {
+		s.report.Notes = append(s.report.Notes, missingSymbols(&s.profile, s.target.Program, s.recorder != nil &&
+			s.recorder.userOnly)...)
+	}
+	return &s.report, nil
+}
+
+// choosePerf prepares perf where it can be used.
+func (s *session) choosePerf(ctx context.Context) (err error) {
+	if s.target == nil || s.NoPerf {
+		return nil
+	}
+	if s.dir, err = os.MkdirTemp("", "steno-profile-"); err != nil {
+		return err
+	}
+	all, err := s.target.processes()
+	if err != nil {
+		return err
+	}
+	var unusable *errNoPerf
+	s.recorder, err = newRecorder(ctx, s.target, slices.Collect(maps.Keys(all)), s.Unwind, s.dir)
+	if errors.As(err, &unusable) {
+		s.recorder = nil
+		s.note("No samples of functions: %s. %s", unusable.why, unusable.hint)
+		return nil
+	}
+	return err
+}
+
+// watch looks at everything for the main part of the time.
+func (s *session) watch(ctx context.Context) error {
+	watching, stop := context.WithTimeout(ctx, time.Duration(s.Seconds)*time.Second)
+	defer stop()
+	if _, err := s.watcher.look(ctx); err != nil { // so that the processes are known
+		return err
+	}
+	ticking := s.tick("watching", s.Seconds)
+	defer ticking()
+	watched := make(chan error, 1)
+	go func() { watched <- s.watcher.run(ctx, watching.Done()) }()
+
+	var data string
+	var err error
+	if s.recorder != nil {
+		s.report.CPUBy = "perf " + strings.Join(s.shown(s.recorder.cpuArgs()), " ")
+		data, err = s.recorder.record(ctx, s.recorder.cpuArgs(), s.Seconds)
+		stop()
+	}
+	if err := errors.Join(err, <-watched, ctx.Err()); err != nil {
+		return err
+	}
+	ticking()
+	if s.recorder == nil {
+		s.report.CPUBy = fmt.Sprintf("%d looks at /proc", s.watcher.passes)
+		if s.target == nil {
+			s.report.CPUBy = fmt.Sprintf("%d looks at pg_stat_activity: sessions without a wait event",
+				s.watcher.passes)
+		}
+		s.take(&s.watcher.stacks, false)
+		return nil
+	}
+	s.progress.Phase("reading samples")
+	s.profile.CPUSeconds = float64(s.Seconds)
+	return s.recorder.readCPU(ctx, data, &s.profile, s.watcher.kinds, s.ownPID())
+}
+
+// waits records how long sessions wait, after the samples, for that disturbs
+// more. Else what was looked at meanwhile must do.
+func (s *session) waits(ctx context.Context) error {
+	if s.recorder == nil || s.Waits == 0 {
+		return s.lookedAtWaits()
+	}
+	const most = 10000 // stacks a second
+	period := max(1, int(switches(ctx)/most))
+	args, err := s.recorder.waitArgs(period)
+	if err != nil {
+		s.note("Waits without the server's functions: %s.", err)
+		return s.lookedAtWaits()
+	}
+	snapshot, err := s.watcher.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	ticking := s.tick("recording waits", s.Waits)
+	defer ticking()
+	data, err := s.recorder.record(ctx, args, s.Waits)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.note("Waits without the server's functions: %s.", firstLine(err))
+		return s.lookedAtWaits()
+	}
+	ticking()
+	s.progress.Phase("reading waits")
+	s.report.WaitsBy = "perf " + strings.Join(s.shown(args), " ")
+	return s.addWaits(ctx, data, &offCPU{profile: &Profile{}, kinds: s.watcher.kinds, own: s.ownPID(), period: period,
+		snapshot: snapshot})
+}
+
+// addWaits makes what was recorded part of the profile.
+func (s *session) addWaits(ctx context.Context, data string, o *offCPU) error {
+	if err := s.recorder.readWaits(ctx, data, o); err != nil {
+		return err
+	}
+	if o.samples == 0 {
+		s.note("Waits without the server's functions: perf has recorded none.")
+		return s.lookedAtWaits()
+	}
+	s.take(o.profile, true)
+	if o.lost > 0 {
+		s.note("The machine was too busy to record all waits: %d times some were lost, and with them a part of the "+
+			"waiting time.", o.lost)
+	}
+	return nil
+}
+
+// switches is how many context switches a second the machine makes.
+func switches(ctx context.Context) float64 {
+	const moment = 200 * time.Millisecond
+	before := machine.Switches()
+	select {
+	case <-ctx.Done():
+	case <-time.After(moment):
+	}
+	return float64(machine.Switches()-before) / moment.Seconds()
+}
+
+func (s *session) lookedAtWaits() error {
+	by := []string{}
+	if s.target != nil {
+		by = append(by, "/proc")
+	}
+	if s.conn != nil {
+		by = append(by, "pg_stat_activity")
+	}
+	s.report.WaitsBy = fmt.Sprintf("%d looks at %s", s.watcher.passes, strings.Join(by, " and "))
+	s.take(&s.watcher.stacks, true)
+	return nil
+}
+
+// take makes what waited, or what ran, part of the profile.
+func (s *session) take(from *Profile, waiting bool) {
+	for _, stack := range from.Stacks {
+		if stack.Waiting == waiting {
+			s.profile.Add(*stack)
+		}
+	}
+	if waiting {
+		s.profile.WaitSeconds = from.WaitSeconds
+	} else {
+		s.profile.CPUSeconds = from.CPUSeconds
+	}
+}
+
+// shown is a command without the long list of processes.
+func (s *session) shown(args []string) []string {
+	args = slices.Clone(args)
+	if i := slices.Index(args, "-p"); i >= 0 {
+		args[i+1] = "..."
+	}
+	return args
+}
+
+// tick shows the time that is left, until the function that it returns is
+// called; calling that again does nothing.
+func (s *session) tick(phase string, seconds int) (stop func()) {
+	s.progress.Phase(phase)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; i < seconds; i++ {
+			s.progress.Step(fmt.Sprintf("%d s left", seconds-i), i, seconds)
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	stopped := false
+	return func() {
+		if !stopped {
+			stopped = true
+			close(done)
+			<-ended
+		}
+	}
+}
+
+func (s *session) ownPID() int {
+	if s.conn == nil {
+		return 0
+	}
+	return s.conn.pid
+}
+
+// describe says of what the report is.
+func (s *session) describe() {
+	r := &s.report
+	r.Command, r.Version, r.Machine = cmdutil.CommandLine(), s.Version, machine.This()
+	if s.target != nil {
+		r.Server = Server{PID: s.target.Postmaster, DataDir: s.target.DataDir, Program: s.target.Program}
+	}
+	if s.conn != nil {
+		r.Server.Version, r.Settings = s.conn.version, s.conn.settings
+		if r.Server.DataDir == "" {
+			r.Server.DataDir = s.conn.settings["data_directory"]
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// Package profile is "steno profile": where the time of a running server goes,
+// and what of it could be saved.
+//
+// Data flows so: a Target is the server (attach.go) and perhaps a connection to
+// it (connect.go). perf (record.go), or /proc and the wait events (watch.go),
+// fill a Profile with stacks. Each stack is attributed to a cause
+// (attribute.go) of the one list of them (causes.go). What comes out is a
+// Report with the causes ranked, the frames that prove them, and advice
+// (report.go, advice.go), and files of the stacks (flame.go, files.go).
+package profile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/lab/perf"
+)
+
+// Stack is where processes of one kind were, some number of times.
+type Stack struct {
+	Process string       // kind of process, such as "client backend"
+	Frames  []perf.Frame // innermost first; may be empty
+	Wait    string       // the server's wait event, as in "IPC:SyncRep", where known
+	Waiting bool         // off the processor
+	Preempt bool         // off it although there was work to do
+	Samples int
+	Seconds float64
+
+	cause *Cause
+}
+
+// key tells stacks apart.
+func (s *Stack) key() string {
+	var b strings.Builder
+	b.WriteString(s.Process)
+	b.WriteByte(0)
+	b.WriteString(s.Wait)
+	if s.Waiting {
+		b.WriteByte(1)
+	}
+	if s.Preempt {
+		b.WriteByte(2)
+	}
+	for _, f := range s.Frames {
+		b.WriteByte(0)
+		b.WriteString(f.Symbol)
+		b.WriteByte(0)
+		b.WriteString(f.Object)
+	}
+	return b.String()
+}
+
+// Profile is all that was sampled.
+type Profile struct {
+	// CPUSeconds and WaitSeconds are how long processors and waits were
+	// watched; 0 when they were not.
+	CPUSeconds, WaitSeconds float64
+	Stacks                  []*Stack
+
+	index map[string]*Stack
+}
+
+// Add counts a stack; its frames are copied when they are new.
+func (p *Profile) Add(s Stack) {
+	if p.index == nil {
+		p.index = map[string]*Stack{}
+	}
+	key := s.key()
+	known := p.index[key]
+	if known == nil {
+		n := s
+		n.Frames, n.Samples, n.Seconds = slices.Clone(s.Frames), 0, 0
+		n.cause = Attribute(&n)
+		known = &n
+		p.index[key] = known
+		p.Stacks = append(p.Stacks, known)
+	}
+	known.Samples += s.Samples
+	known.Seconds += s.Seconds
+}
+
+// average is how many processors or sessions, on average, were where the stack
+// is.
+func (p *Profile) average(s *Stack) float64 {
+	over := p.CPUSeconds
+	if s.Waiting {
+		over = p.WaitSeconds
+	}
+	if over <= 0 {
+		return 0
+	}
+	return s.Seconds / over
+}
+
+// sorted returns the stacks with the longest first.
+func (p *Profile) sorted() []*Stack {
+	return slices.SortedFunc(slices.Values(p.Stacks), func(a, b *Stack) int {
+		return cmp.Or(cmp.Compare(p.average(b), p.average(a)), strings.Compare(a.key(), b.key()))
+	})
+}
