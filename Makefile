@@ -53,7 +53,7 @@ build-extension: build-core
 
 bin/steno bin/steno-lab: $(SETUP)
 	@echo 'building $@'
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/program.Version=$(VERSION)' -o $@ ./cmd/$(@F)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Version=$(VERSION)' -o $@ ./cmd/$(@F)
 
 .PHONY: install
 install: ## the extension into PG_CONFIG's PostgreSQL, steno and steno-lab into PREFIX/bin

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/pg-steno/pg_steno/internal/cli"
+	"github.com/pg-steno/pg_steno/internal/command/cli"
 )
 
 func main() {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/cli"
+	"github.com/pg-steno/pg_steno/internal/command/cli"
+	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab"
-	"github.com/pg-steno/pg_steno/internal/program"
 )
 
 // The manual against what it speaks of: its links, the commands, settings, views
@@ -382,7 +382,7 @@ func testExists(t *testing.T) func(name string) bool {
 			functions[f] = true
 		}
 	}
-	folders := map[string]string{".pl": "extension/t", ".sql": "extension/test/sql", ".txtar": "internal/cli/testdata/script", ".c": "core/test"}
+	folders := map[string]string{".pl": "extension/t", ".sql": "extension/test/sql", ".txtar": "internal/command/cli/testdata/script", ".c": "core/test"}
 	return func(name string) bool {
 		folder, ok := folders[filepath.Ext(name)]
 		if !ok {

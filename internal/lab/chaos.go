@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/chaos"
 )
 
@@ -24,11 +25,11 @@ private PostgreSQL that has the built extension.`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rounds == 0 && o.Kills == 0 && o.Budget == 0 {
-				return cmdutil.Usagef("one of --rounds, --kills and --time must say when to stop")
+				return exit.Usagef("one of --rounds, --kills and --time must say when to stop")
 			}
 			_, err := chaos.Run(cmd.Context(), o)
 			if errors.Is(err, chaos.ErrFailed) {
-				return cmdutil.ErrFailed
+				return exit.ErrFailed
 			}
 			return err
 		},

@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/chaos/protocol"
 )
 
@@ -22,11 +23,11 @@ func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rounds == 0 && o.Budget == 0 {
-				return cmdutil.Usagef("--rounds or --time must say when to stop")
+				return exit.Usagef("--rounds or --time must say when to stop")
 			}
 			_, err := protocol.Run(cmd.Context(), o)
 			if errors.Is(err, protocol.ErrFailed) {
-				return cmdutil.ErrFailed
+				return exit.ErrFailed
 			}
 			return err
 		},

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/regress"
 )
@@ -28,7 +29,7 @@ after PostgreSQL's own regression suite.`,
 			}
 			report.Write(f.IO.Out)
 			if !report.Agrees() {
-				return cmdutil.ErrFailed
+				return exit.ErrFailed
 			}
 			return nil
 		},

@@ -5,7 +5,8 @@ package lab
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/clock"
@@ -16,7 +17,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/lab/demo"
 	"github.com/pg-steno/pg_steno/internal/lab/profile"
-	"github.com/pg-steno/pg_steno/internal/program"
 )
 
 // Main is the program.

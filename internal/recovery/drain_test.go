@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -53,7 +53,7 @@ func drained(t *testing.T, dir string, f *ringtest.File) (*Report, map[trail.Rec
 	f.SystemID = trailtest.SystemID
 	path := f.Write(t, filepath.Join(t.TempDir(), "pg_steno.1.1"))
 	r, out, err := recovered(t, Options{Rings: []string{path}}, dir)
-	if err != nil && !errors.Is(err, cmdutil.ErrFailed) {
+	if err != nil && !errors.Is(err, exit.ErrFailed) {
 		t.Fatal(err)
 	}
 	return r, records(t, out), err
@@ -204,7 +204,7 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 		// it had taken the number, and not counted it yet
 		{Session: sessionBody(12), Seq: 1, Owner: 12, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 4},
 	}})
-	if err != nil && !errors.Is(err, cmdutil.ErrFailed) || r.Rings[0].Sessions != 7 || len(r.Rings[0].Lost) > 0 {
+	if err != nil && !errors.Is(err, exit.ErrFailed) || r.Rings[0].Sessions != 7 || len(r.Rings[0].Lost) > 0 {
 		t.Errorf("%v %+v", err, r)
 	}
 	want := map[trail.RecordID]trail.Kind{
@@ -370,7 +370,7 @@ func TestRingsOfTheDirectoryAreThoseOfTheCluster(t *testing.T) {
 	// what is no ring file does not keep the rest from being recovered
 	os.WriteFile(filepath.Join(rings, "no"), []byte("x"), 0o600)
 	r, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "no")}}, dir)
-	if !errors.Is(err, cmdutil.ErrFailed) || len(r.Errors) != 1 || r.Streams[0].Blocks != 1 {
+	if !errors.Is(err, exit.ErrFailed) || len(r.Errors) != 1 || r.Streams[0].Blocks != 1 {
 		t.Errorf("%v: %+v", err, r)
 	}
 }

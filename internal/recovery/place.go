@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/private"
 )
 
@@ -24,9 +24,9 @@ func emptyOrNew(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return cmdutil.Usagef("%s: %s", dir, pathReason(err))
+		return exit.Usagef("%s: %s", dir, pathReason(err))
 	case len(entries) > 0:
-		return cmdutil.Usagef("%s is not empty: name a directory that does not exist", dir)
+		return exit.Usagef("%s is not empty: name a directory that does not exist", dir)
 	}
 	return nil
 }

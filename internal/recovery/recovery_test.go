@@ -17,7 +17,7 @@ import (
 
 	"github.com/pierrec/lz4/v4"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -33,7 +33,7 @@ func recovered(t *testing.T, opts Options, args ...string) (*Report, string, err
 	if opts.Out == "" && !opts.InPlace {
 		opts.Out = filepath.Join(t.TempDir(), "copy")
 	}
-	err := recoverRun(context.Background(), &opts)
+	err := Run(context.Background(), &opts)
 	r := &Report{}
 	if out.Len() > 0 {
 		if bad := json.Unmarshal(out.Bytes(), r); bad != nil {
@@ -158,7 +158,7 @@ func TestGoldenDamageIsLeftOut(t *testing.T) {
 		if fmt.Sprint(contents(t, dir)) != fmt.Sprint(before) {
 			t.Errorf("%s: the evidence is not as it was", name)
 		}
-		if (err == nil) == r.Lost || err != nil && !errors.Is(err, cmdutil.ErrFailed) {
+		if (err == nil) == r.Lost || err != nil && !errors.Is(err, exit.ErrFailed) {
 			t.Errorf("%s: %v, %+v", name, err, r)
 		}
 		again, second, _ := recovered(t, Options{}, out)
@@ -236,7 +236,7 @@ func TestDamageAnywhereIsNamed(t *testing.T) {
 		between := what == "inserted" && at == offsets[k]
 		r, out, err := recovered(t, Options{}, dir)
 		name := fmt.Sprintf("seed %d: %d bytes at %d %s, in block %d at %d", seed, length, at, what, k+1, offsets[k])
-		if !errors.Is(err, cmdutil.ErrFailed) || !r.Lost {
+		if !errors.Is(err, exit.ErrFailed) || !r.Lost {
 			t.Errorf("%s: nothing is lost: %v %+v", name, err, r)
 			continue
 		}
@@ -463,7 +463,7 @@ func TestWhatIsNotForThisIsRefused(t *testing.T) {
 		"nobody's in place": {Options{InPlace: true, Confirm: "1"}, []string{full}, "no segment says which cluster's"},
 	} {
 		_, _, err := recovered(t, c.opts, c.args...)
-		var usage *cmdutil.UsageError
+		var usage *exit.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
@@ -489,7 +489,7 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 	os.WriteFile(filepath.Join(dir, "retention"), []byte("what was deleted"), 0o600)
 	before := contents(t, dir)
 	r, _, err := recovered(t, Options{InPlace: true, Confirm: confirm}, dir)
-	if !errors.Is(err, cmdutil.ErrFailed) || !strings.HasPrefix(r.Evidence, dir+".damaged-") {
+	if !errors.Is(err, exit.ErrFailed) || !strings.HasPrefix(r.Evidence, dir+".damaged-") {
 		t.Fatalf("got %v, %+v", err, r)
 	}
 	if fmt.Sprint(contents(t, r.Evidence)) != fmt.Sprint(before) {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/ring"
 )
@@ -173,7 +173,7 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 	if err != nil {
 		file.Close()
 		if !found {
-			return cmdutil.Usagef("%s: %s: it is not read. If you know what it is, make a copy that belongs to you, and name that", path, err)
+			return exit.Usagef("%s: %s: it is not read. If you know what it is, make a copy that belongs to you, and name that", path, err)
 		}
 		f.ignore(path, err)
 		return nil
@@ -184,7 +184,7 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 		var version *ring.VersionError
 		switch {
 		case errors.As(err, &version):
-			return cmdutil.Usagef("%s", err)
+			return exit.Usagef("%s", err)
 		case errors.Is(err, ring.ErrUnfinished):
 		default:
 			f.report.Errors = append(f.report.Errors, err.Error())
@@ -199,11 +199,11 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 		if found {
 			return nil
 		}
-		return cmdutil.Usagef("%s: ring file of cluster %d, and the trail is of cluster %d", path, r.SystemID, f.systemID)
+		return exit.Usagef("%s: ring file of cluster %d, and the trail is of cluster %d", path, r.SystemID, f.systemID)
 	}
 	if pid := serverOf(path, info, r.Postmaster); pid != 0 {
 		file.Close()
-		return cmdutil.Usagef("%s: process %d uses this ring file: its server runs, and will write what is in it to the trail. Stop the server first", path, pid)
+		return exit.Usagef("%s: process %d uses this ring file: its server runs, and will write what is in it to the trail. Stop the server first", path, pid)
 	}
 	f.recovery.files = append(f.recovery.files, &ringFile{r, d, name, file})
 	return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -110,7 +110,7 @@ func TestPlantedRingFilesAreIgnored(t *testing.T) {
 
 	// who names one is told, and nothing is written
 	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, own, "pg_steno.a.2")}}, dir)
-	var usage *cmdutil.UsageError
+	var usage *exit.UsageError
 	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "can be written by others") {
 		t.Errorf("one that is named: %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 )
 
 // Keys are public keys by their ids.
@@ -38,7 +38,7 @@ func LoadKeys(paths []string) (Keys, error) {
 				}
 			}
 			if len(files) == 0 {
-				return nil, cmdutil.Usagef("no public key in %s: there is no file whose name ends with %s", path, PublicSuffix)
+				return nil, exit.Usagef("no public key in %s: there is no file whose name ends with %s", path, PublicSuffix)
 			}
 		}
 		for _, file := range files {
@@ -58,24 +58,24 @@ func loadKey(path string) (ed25519.PublicKey, error) {
 		if p, ok := err.(*fs.PathError); ok {
 			err = p.Err
 		}
-		return nil, cmdutil.Usagef("key %s: %w", path, err)
+		return nil, exit.Usagef("key %s: %w", path, err)
 	}
 	block, _ := pem.Decode(data)
 	switch {
 	case block == nil:
-		return nil, cmdutil.Usagef("key %s: not a key in PEM", path)
+		return nil, exit.Usagef("key %s: not a key in PEM", path)
 	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
-		return nil, cmdutil.Usagef("key %s is a private key, which nobody needs for checking: use the file with %s", path, PublicSuffix)
+		return nil, exit.Usagef("key %s is a private key, which nobody needs for checking: use the file with %s", path, PublicSuffix)
 	case block.Type != "PUBLIC KEY":
-		return nil, cmdutil.Usagef("key %s: PEM of type %q instead of PUBLIC KEY", path, block.Type)
+		return nil, exit.Usagef("key %s: PEM of type %q instead of PUBLIC KEY", path, block.Type)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return nil, cmdutil.Usagef("key %s: %w", path, err)
+		return nil, exit.Usagef("key %s: %w", path, err)
 	}
 	key, ok := parsed.(ed25519.PublicKey)
 	if !ok {
-		return nil, cmdutil.Usagef("key %s: not an Ed25519 key", path)
+		return nil, exit.Usagef("key %s: not an Ed25519 key", path)
 	}
 	return key, nil
 }

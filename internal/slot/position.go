@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/cat"
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -82,18 +82,18 @@ type target func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
 func parseTarget(to string, now time.Time) (target, error) {
 	switch to {
 	case "":
-		return nil, cmdutil.Usagef("say with --to how far: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
+		return nil, exit.Usagef("say with --to how far: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
 	case "start":
 		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) { return each(t, start), nil }, nil
 	case "end":
 		return func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
 			if !force {
-				return nil, cmdutil.Usagef("the end now may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end now")
+				return nil, exit.Usagef("the end now may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end now")
 			}
 			return each(t, end), nil
 		}, nil
 	}
-	if places, ok := cat.ParsePositions(to); ok {
+	if places, ok := query.ParsePositions(to); ok {
 		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
 			var all []Position
 			for _, p := range places {
@@ -106,9 +106,9 @@ func parseTarget(to string, now time.Time) (target, error) {
 			return all, nil
 		}, nil
 	}
-	when, err := cat.ParseWhen(to, now)
+	when, err := query.ParseWhen(to, now)
 	if err != nil {
-		return nil, cmdutil.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a moment such as 2026-11-21T20:45:13Z or 10m", to)
+		return nil, exit.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a moment such as 2026-11-21T20:45:13Z or 10m", to)
 	}
 	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
 		return moment(t, slot, when, when >= micros(now), force)
@@ -143,10 +143,10 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 		return all, nil
 	}
 	if ahead {
-		return nil, cmdutil.Usagef("%s is not over yet: no reader can have read all that ended before it; use the position that \"steno slot end\" printed before it began, or --force", render.Time(when))
+		return nil, exit.Usagef("%s is not over yet: no reader can have read all that ended before it; use the position that \"steno slot end\" printed before it began, or --force", render.Time(when))
 	}
 	if atEnd {
-		return nil, cmdutil.Usagef("the trail has nothing that ended at %s or later, so that would be its end, which may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end", render.Time(when))
+		return nil, exit.Usagef("the trail has nothing that ended at %s or later, so that would be its end, which may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end", render.Time(when))
 	}
 	return all, nil
 }

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -19,6 +22,9 @@ import (
 )
 
 const second = 1_000_000
+
+// NewCmdSlot is "steno slot": the tests run its commands.
+var NewCmdSlot func(*cmdutil.Factory) *cobra.Command
 
 // writeTrail writes two streams of three segments with two blocks each, a second
 // after each other.
@@ -250,7 +256,7 @@ func TestUnreadableSlotsAreShownAndCanBeDropped(t *testing.T) {
 	run(t, "create", "a", dir)
 	os.WriteFile(filepath.Join(dir, "slots", "b"), []byte("pg_steno slot 9\n"), 0o600)
 	out, err := run(t, "list", dir)
-	if err != cmdutil.ErrFailed || !strings.Contains(out, "b     unreadable") || !strings.Contains(out, "a     active") {
+	if err != exit.ErrFailed || !strings.Contains(out, "b     unreadable") || !strings.Contains(out, "a     active") {
 		t.Errorf("%s%v", out, err)
 	}
 	if _, err := run(t, "advance", "b", dir, "--to", "0/2"); err == nil {

@@ -161,3 +161,7 @@ func Group(n int64) string {
 	}
 	return s
 }
+
+// Outdated says whether segments were deleted by policy while the trail was read, so that
+// it is worth reading again.
+func (r *Report) Outdated() bool { return r.outdated }

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -141,7 +141,7 @@ func (v *verifier) fail(err error) {
 		v.damage(torn.File, &torn.Offset, "%s, though segments follow", torn.Reason)
 	case errors.As(err, &corrupt):
 		v.damage(corrupt.File, &corrupt.Offset, "%s", corrupt.Reason)
-	case errors.As(err, &path) && cmdutil.IsUnreadable(err):
+	case errors.As(err, &path) && exit.IsUnreadable(err):
 		v.unreadable(path.Path, "cannot be read: %s", path.Err)
 	case errors.As(err, &path):
 		v.damage(path.Path, nil, "cannot be read: %s", path.Err)

@@ -14,7 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
@@ -74,7 +75,7 @@ where it is installed, and steno.`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
-				return cmdutil.Usagef("%w", err)
+				return exit.Usagef("%w", err)
 			}
 			// A terminal that goes away must not leave servers behind.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)

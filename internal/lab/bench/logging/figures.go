@@ -3,7 +3,7 @@ package logging
 import (
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 )
 

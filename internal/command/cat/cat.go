@@ -1,0 +1,134 @@
+// Package cat is the commands that show records: cat, and tail, which follows a
+// trail that is being written.
+package cat
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Options are cat's.
+type Options struct {
+	IO     *iostreams.IOStreams
+	Trails []string
+	query.FilterOptions
+	OutputFlags
+	query.KeyOptions
+	query.PositionOptions
+	Limit int
+	Now   time.Time
+}
+
+// NewCmdCat returns the command. Tests give a run function of their own.
+func NewCmdCat(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	cmd := &cobra.Command{
+		Use:   "cat [TRAIL|SEGMENT]...",
+		Short: "Show records, all streams in the order of their times",
+		Long: `Show the records of a trail: of all its streams, in the order in which they
+started. A TRAIL is the directory that steno.directory names; without one, it is
+$STENO_DIRECTORY, else pg_steno in $PGDATA. Single segments can be named, too.
+
+Filters of different names must all hold. Of several values of one name,
+repeated or with commas between, one must. Names of users, databases and
+applications are compared as they are; kinds, classes and commands without
+regard to case. Times without a zone are UTC.`,
+		Example: `  steno cat --since 10m
+  steno cat --failed --since yesterday /var/lib/postgresql/15/main/pg_steno
+  steno cat --user alice,bob --class write,ddl --format json | jq .text
+  steno cat --command "DROP" --grep "(?i)customers" --format csv > drops.csv
+  steno cat --object public.staff --audited object,mandatory
+  steno cat --format pgaudit --pgaudit log_parameter,log_relation,log=all,-misc
+  steno cat --slot siem --before "$end" --format json > batch.json
+  steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Trails, opts.Now = args, time.Now()
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "slot", "before")...); err != nil {
+				return err
+			}
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return catRun(cmd.Context(), opts)
+		},
+	}
+	flags.AddFilter(cmd, &opts.FilterOptions)
+	opts.OutputFlags.Add(cmd)
+	flags.AddKeys(cmd, &opts.KeyOptions)
+	flags.AddPositions(cmd, f, &opts.PositionOptions)
+	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records")
+	return cmdutil.ReadsOnly(cmd)
+}
+
+func catRun(ctx context.Context, opts *Options) error {
+	format, options, err := opts.options(opts.IO.ColorEnabled())
+	if err != nil {
+		return err
+	}
+	if opts.Limit < 0 {
+		return exit.Usagef("--limit must not be negative")
+	}
+	filter, err := opts.Filter(opts.Now)
+	if err != nil {
+		return err
+	}
+	t, err := opts.OpenEncrypted(opts.Trails)
+	if err != nil {
+		return err
+	}
+	blocks, err := opts.Blocks(t)
+	if err != nil {
+		return err
+	}
+	index := t.Index()
+	var bar *progress.Bar
+	if !opts.IO.IsTerminal() { // else the records on the terminal are progress enough
+		bar = progress.New(opts.IO, t.Size())
+	}
+	defer bar.Done()
+	w := &warner{io: opts.IO, before: bar.Clear}
+	out := writer(opts.IO.Out)
+	if !opts.NoHeader {
+		out.Write(render.Header(format))
+	}
+	shown := 0
+	order := render.NewOrder(format)
+	err = index.Merge(ctx, trail.MergeOptions{
+		Since: filter.Since, Until: filter.Until, Blocks: blocks,
+		NewFormatter: newFormatter(filter, format, options),
+		Rollbacks:    showsRollbacks(format),
+		Warn: func(err error) {
+			// What is wrong is said where it is, not before what precedes it.
+			out.Flush()
+			w.warn(err)
+		},
+		Progress: bar.Set,
+	}, func(line []byte) error {
+		if line = order.Next(line); len(line) == 0 {
+			return nil
+		}
+		shown++
+		if _, err := out.Write(line); err != nil {
+			return err
+		}
+		if shown == opts.Limit {
+			return trail.ErrStop
+		}
+		return nil
+	})
+	if flushErr := out.Flush(); err == nil {
+		err = flushErr
+	}
+	return w.result(err)
+}

@@ -1,0 +1,74 @@
+// Package cli is the program steno: its command tree.
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cat"
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/info"
+	"github.com/pg-steno/pg_steno/internal/command/keygen"
+	"github.com/pg-steno/pg_steno/internal/command/program"
+	recovery "github.com/pg-steno/pg_steno/internal/command/recover"
+	"github.com/pg-steno/pg_steno/internal/command/seal"
+	"github.com/pg-steno/pg_steno/internal/command/slot"
+	"github.com/pg-steno/pg_steno/internal/command/verify"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	slots "github.com/pg-steno/pg_steno/internal/slot"
+)
+
+// Main is the program. What is no command of its own goes to the program that has it.
+func Main() int {
+	if external := findExternal(os.Args[1:]); external != nil {
+		code, err := external.Run()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "steno: %s\n", err)
+			return exit.Error
+		}
+		return code
+	}
+	return program.Main(New)
+}
+
+// New returns the root command with all subcommands.
+func New(streams *iostreams.IOStreams) *cobra.Command {
+	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion(), SlotWants: slots.Wants}
+	root := &cobra.Command{
+		Use:   "steno",
+		Short: "Read, search and prove the audit trail of a PostgreSQL server",
+		Long: `steno reads the trail that the PostgreSQL extension pg_steno writes: every
+statement, connection and failure of a server.
+
+"steno NAME" runs the program steno-NAME when steno has no such command and the
+program stands beside it or in PATH. Measurements and experiments are commands of
+steno-lab, which "steno" runs in the same way: see steno-lab(1).
+
+Exit codes: 0 fine; 1 the trail is damaged, or a check failed; 2 wrong usage,
+such as a path that is not a trail; 3 the command could not do its work, such as
+read a file without permission or a segment without its key; 130 and 143 after
+SIGINT (Ctrl-C) and SIGTERM. A closed pipe, as in "steno cat | head", is no error.`,
+	}
+	root.AddCommand(
+		cat.NewCmdCat(f, nil),
+		cat.NewCmdTail(f, nil),
+		verify.NewCmdVerify(f, nil),
+		seal.NewCmdSeal(f),
+		keygen.NewCmdKeygen(f, nil),
+		recovery.NewCmdRecover(f, nil),
+		info.NewCmdInfo(f, nil),
+		slot.NewCmdSlot(f),
+	)
+	program.Group(root, f, `.TP
+.B STENO_DIRECTORY
+The trail that is read when none is named.
+.TP
+.B PGDATA
+The data directory of a server; its pg_steno is the trail when STENO_DIRECTORY is not set.
+`)
+	addLabCommands(root)
+	return root
+}

@@ -1,0 +1,62 @@
+// Package cmdutil holds what all subcommands share: the factory that they are
+// built from, their flags, and the errors that become exit codes.
+package cmdutil
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+)
+
+// Factory is what a subcommand's constructor is given.
+type Factory struct {
+	IO      *iostreams.IOStreams
+	Version string
+	// SlotWants finds a trail's slot: the number of the first block that it wants of
+	// a stream.
+	SlotWants func(trail, slot string) (func(stream uint32) uint64, error)
+}
+
+// Args makes an argument check of cobra's a usage error.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &exit.UsageError{Err: err}
+		}
+		return nil
+	}
+}
+
+// readsOnly is the annotation of commands that only read.
+const readsOnly = "reads only"
+
+// ReadsOnly marks a command that leaves nothing behind, wherever it is ended: after a
+// signal, nobody has to wait for it.
+func ReadsOnly(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{readsOnly: "true"}
+	return cmd
+}
+
+// IsReadsOnly says whether a command is marked so.
+func IsReadsOnly(cmd *cobra.Command) bool { return cmd.Annotations[readsOnly] != "" }
+
+// Group makes a command that has subcommands and does nothing itself refuse words
+// that are none of them; cobra would show the help and exit with 0.
+func Group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf(": did you mean %q?", near[0])
+		}
+		return exit.Usagef("%s", text)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
+}

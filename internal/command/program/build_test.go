@@ -1,0 +1,58 @@
+package program
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// What an auditor's program may not link: databases, servers, profiles, and all that is
+// of the laboratory.
+var notInSteno = []string{
+	"net/http", "os/user", "github.com/jackc/", "github.com/google/pprof", "github.com/HdrHistogram/",
+	"html/template", "debug/elf", module + "internal/lab",
+}
+
+const module = "github.com/pg-steno/pg_steno/"
+
+func run(t *testing.T, env []string, command ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	c := exec.Command(command[0], command[1:]...)
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(append(env, command...), " "), err, out)
+	}
+	return string(out)
+}
+
+func TestStenoLinksNothingOfTheLab(t *testing.T) {
+	deps := strings.Fields(run(t, []string{"CGO_ENABLED=0"}, "go", "list", "-deps", module+"cmd/steno"))
+	if len(deps) < 50 {
+		t.Fatalf("only %d packages", len(deps))
+	}
+	for _, p := range deps {
+		for _, no := range notInSteno {
+			if strings.HasPrefix(p, no) {
+				t.Errorf("steno links %s", p)
+			}
+		}
+	}
+}
+
+// TestStenoBuildsForEverySystem compiles steno without C for all systems that it reads and
+// verifies trails on.
+func TestStenoBuildsForEverySystem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute when nothing is in the cache")
+	}
+	for _, system := range []string{"linux/" + runtime.GOARCH, "darwin/arm64", "windows/amd64"} {
+		goos, arch, _ := strings.Cut(system, "/")
+		run(t, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch}, "go", "build", module+"internal/command/cli")
+	}
+}

@@ -1,0 +1,110 @@
+// Package program is what steno and steno-lab have in common: their signals, the one
+// place where errors become text and exit codes, their manual pages, and how one program
+// runs another.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+)
+
+// signaled is the cause of a context that a signal has cancelled.
+type signaled struct{ syscall.Signal }
+
+func (s signaled) Error() string { return "interrupted by " + s.Signal.String() }
+
+// Main runs the program with the process's arguments and streams and returns
+// its exit code. newRoot makes its command tree.
+func Main(newRoot func(*iostreams.IOStreams) *cobra.Command) int {
+	// A write to a closed pipe must come back as an error, to end the command in
+	// order, rather than kill the process. Ignoring the signal would do that, too,
+	// but key commands would inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signalContext()
+	defer stop()
+	return Run(ctx, newRoot(iostreams.System()), os.Args[1:])
+}
+
+// signalContext returns a context that the first SIGINT or SIGTERM cancels. The
+// second one ends the process at once.
+func signalContext() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		if s, ok := (<-signals).(syscall.Signal); ok {
+			signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+			cancel(signaled{s})
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Run runs one command line.
+func Run(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	if cmd, _, err := root.Find(args); err == nil && cmdutil.IsReadsOnly(cmd) {
+		defer context.AfterFunc(ctx, func() { endSoon(ctx) })()
+	}
+	cmd, err := root.ExecuteContextC(ctx)
+	return exitCode(ctx, err, cmd)
+}
+
+// patience is how long a command that only reads may go on after a signal: it may be in
+// the middle of a statement of a gigabyte, or write into a pipe that nobody reads.
+const patience = 500 * time.Millisecond
+
+// endSoon ends the process after a signal, when its command has not ended by then.
+func endSoon(ctx context.Context) {
+	if signal := (signaled{}); errors.As(context.Cause(ctx), &signal) {
+		time.Sleep(patience)
+		os.Exit(128 + int(signal.Signal))
+	}
+}
+
+// exitCode turns a command's error into text and exit code, the one place that
+// does.
+func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
+	errOut, name := cmd.ErrOrStderr(), cmd.Root().Name()
+	var signal signaled
+	var usage *exit.UsageError
+	say := func() { fmt.Fprintf(errOut, "%s: %s\n", name, err) }
+	switch {
+	case err == nil:
+		return exit.OK
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &signal):
+		if !errors.Is(err, exit.ErrStopped) {
+			fmt.Fprintf(errOut, "%s: interrupted\n", name)
+		}
+		return 128 + int(signal.Signal)
+	case errors.Is(err, exit.ErrFailed):
+		if err != exit.ErrFailed {
+			say()
+		}
+		return exit.Failed
+	case errors.Is(err, exit.ErrUnchecked):
+		if err != exit.ErrUnchecked {
+			say()
+		}
+		return exit.Error
+	case exit.IsClosedPipe(err):
+		return exit.OK
+	case errors.As(err, &usage):
+		fmt.Fprintf(errOut, "%s: %s\nTry \"%s --help\".\n", name, err, cmd.CommandPath())
+		return exit.Usage
+	default:
+		say()
+		return exit.Error
+	}
+}

@@ -1,0 +1,150 @@
+// Package verify is "steno verify".
+package verify
+
+import (
+	"context"
+	"os"
+
+	verifier "github.com/pg-steno/pg_steno/internal/verify"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/seal"
+)
+
+// Options are verify's.
+type Options struct {
+	IO      *iostreams.IOStreams
+	Trails  []string
+	Format  string
+	Keys    []string
+	Anchors []string
+	query.KeyOptions
+}
+
+// NewCmdVerify returns the command. Tests give a run function of their own.
+func NewCmdVerify(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	cmd := &cobra.Command{
+		Use:   "verify [TRAIL|SEGMENT]...",
+		Short: "Prove that a trail is whole",
+		Long: `Read all of a trail and check every checksum, the hash chain of every stream,
+the numbers of segments, blocks and records, and that no session lacks a
+sequence number that no gap record stands for.
+
+That proves that nothing was changed by somebody who does not know the format.
+Who does, and can write the files, can make all of it right again, but for two
+things. With --key, which names the public key of steno.signing_key_file or a
+directory of such keys, every seal is checked, too, and it is an error when
+there is none. With --anchor, which names a file of lines that steno seal export
+has printed, or - for the standard input, the trail must have all that it had
+then: the only way to find out that its end was cut off, or that it is an older
+copy. A key that a trusted one names as its successor is trusted from there on.
+
+Checksums and chain are those of what is stored, so an encrypted trail is checked
+without its keys, but for what stands in its records: sequence numbers, times,
+data parts. With the keys, these are checked, too, and that it was encrypted
+with them.
+
+The exit code is 0 when the trail is whole, 1 when it is damaged, and 3 when
+nothing is damaged but something could not be read or checked: a file without
+permission, seals that stand in encrypted segments whose key is missing. A last
+block that the server did not finish writing is a warning, not damage.`,
+		Example: `  steno verify
+  steno verify /var/lib/postgresql/15/main/pg_steno
+  steno verify --key /etc/pg_steno/2026.key.pub
+  ssh vault cat anchors | steno verify --key keys/ --anchor -
+  steno verify --format json | jq .problems`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Trails = args
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return verifyRun(cmd.Context(), opts)
+		},
+	}
+	flags.AddKeys(cmd, &opts.KeyOptions)
+	cmdutil.AddFormat(cmd, &opts.Format)
+	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
+	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must have what the anchors in this `file` name, - for standard input; repeatable")
+	return cmdutil.ReadsOnly(cmd)
+}
+
+func verifyRun(ctx context.Context, opts *Options) error {
+	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+		return err
+	}
+	checks, err := opts.checks()
+	if err != nil {
+		return err
+	}
+	report, err := verifyNow(ctx, opts, checks)
+	if err != nil {
+		return err
+	}
+	if opts.Format == "json" {
+		err = report.WriteJSON(opts.IO.Out)
+	} else {
+		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
+	}
+	return exit.Verdict(exit.Found(len(report.Problems) > 0, len(report.Unreadable) > 0), err)
+}
+
+// tries bounds how often a trail is read that loses segments by policy meanwhile.
+const tries = 3
+
+// verifyNow verifies the trail as it is: when the server deletes segments in the
+// middle of it, what is left is read again.
+func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks) (*verifier.Report, error) {
+	for try := 1; ; try++ {
+		t, err := opts.OpenEncrypted(opts.Trails)
+		if err != nil {
+			return nil, err
+		}
+		bar := progress.New(opts.IO, t.Size())
+		report, err := verifier.Trail(ctx, t, bar, checks)
+		bar.Done()
+		if err != nil {
+			return nil, err
+		}
+		report.Trail = opts.Trails
+		if len(report.Trail) == 0 {
+			report.Trail = []string{t.Path}
+		}
+		if !report.Outdated() || try == tries {
+			return report, nil
+		}
+	}
+}
+
+// checks reads keys and anchors.
+func (opts *Options) checks() (checks verifier.Checks, err error) {
+	if len(opts.Keys) > 0 {
+		if checks.Keys, err = seal.LoadKeys(opts.Keys); err != nil {
+			return checks, err
+		}
+	}
+	for _, name := range opts.Anchors {
+		in := opts.IO.In
+		if name != "-" {
+			f, err := os.Open(name)
+			if err != nil {
+				return checks, exit.Usagef("anchor %w", err)
+			}
+			defer f.Close()
+			in = f
+		}
+		anchors, err := seal.ParseAnchors(in, name)
+		if err != nil {
+			return checks, exit.Usagef("anchor %w", err)
+		}
+		checks.Anchors = append(checks.Anchors, anchors...)
+	}
+	return checks, nil
+}

@@ -1,0 +1,174 @@
+package query
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones have their names on machines without the database, too
+)
+
+// epoch is the beginning of the trail's time.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ParseWhen reads a moment as people write it: an ISO date, a time of day, or both,
+// with an offset or a time zone behind them, UTC when there is none; "now", "today",
+// "yesterday", the latter two with a time of day or without; or an age, such as 10m,
+// -10m, "2h ago", 1d12h. The result is in microseconds since 2000-01-01 UTC.
+func ParseWhen(s string, now time.Time) (int64, error) {
+	t, err := parseWhen(strings.TrimSpace(s), now)
+	if err != nil {
+		return 0, err
+	}
+	// Unix seconds, because a Duration ends after 292 years.
+	return (t.Unix()-epoch.Unix())*1e6 + int64(t.Nanosecond()/1000), nil
+}
+
+func parseWhen(s string, now time.Time) (time.Time, error) {
+	lower := strings.ToLower(s)
+	if lower == "now" {
+		return now.UTC(), nil
+	}
+	if age, ok := parseAge(strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(lower, "-"), "ago"))); ok {
+		return now.Add(-age), nil
+	}
+	wall, zone, err := cutZone(s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	t, ok := parseWall(wall, now.In(zone))
+	if !ok {
+		return time.Time{}, fmt.Errorf("invalid time %q: use for example 2026-11-21T20:45:13Z, \"2026-11-21 20:45 Europe/Berlin\", 22:00, yesterday, 10m or \"2h ago\"", s)
+	}
+	return inZone(s, t, zone)
+}
+
+var (
+	// An offset stands behind a time of day, with or without a space.
+	offsetFormat = regexp.MustCompile(`^(.*\d:\d.*?|.*[ T]\d\d|\d{4}-\d\d-\d\d) ?([+-]\d\d(?::?\d\d)?|[Zz])$`)
+	// A zone is a word of its own behind a date or a time of day.
+	zoneFormat = regexp.MustCompile(`^(.*\d|(?i:today|yesterday)) +([A-Za-z][A-Za-z0-9_+/-]*)$`)
+)
+
+// cutZone takes the offset or zone off the end. Abbreviations are refused but for
+// that of UTC: most of them mean several zones, and Go and PostgreSQL do not agree on
+// the others.
+func cutZone(s string) (wall string, zone *time.Location, err error) {
+	if m := offsetFormat.FindStringSubmatch(s); m != nil {
+		for _, layout := range []string{"Z07:00", "Z0700", "Z07"} {
+			if t, err := time.Parse(layout, strings.ToUpper(m[2])); err == nil {
+				_, seconds := t.Zone()
+				return m[1], time.FixedZone(m[2], seconds), nil
+			}
+		}
+		return "", nil, fmt.Errorf("invalid time %q: there is no offset %s", s, m[2])
+	}
+	m := zoneFormat.FindStringSubmatch(s)
+	if m == nil {
+		return s, time.UTC, nil
+	}
+	if name := strings.ToUpper(m[2]); name == "UTC" || name == "GMT" || name == "Z" {
+		return m[1], time.UTC, nil
+	}
+	if strings.Contains(m[2], "/") {
+		if zone, err := time.LoadLocation(m[2]); err == nil {
+			return m[1], zone, nil
+		}
+	}
+	return "", nil, fmt.Errorf("invalid time %q: unknown time zone %q; use an offset, such as +09:00, or a name of the IANA time zone database, such as Asia/Tokyo", s, m[2])
+}
+
+// parseWall reads date and time of day, without a zone: the result is in UTC. today
+// is now in the zone.
+func parseWall(s string, today time.Time) (time.Time, bool) {
+	s = strings.TrimSpace(s)
+	day := func(n int) string { return today.AddDate(0, 0, n).Format(time.DateOnly) }
+	first, rest, _ := strings.Cut(s, " ")
+	switch strings.ToLower(first) {
+	case "today":
+		s = strings.TrimSpace(day(0) + " " + rest)
+	case "yesterday":
+		s = strings.TrimSpace(day(-1) + " " + rest)
+	}
+	// a date and a time may have a T between them
+	if len(s) > len(time.DateOnly) && s[len(time.DateOnly)] == 'T' {
+		s = s[:len(time.DateOnly)] + " " + s[len(time.DateOnly)+1:]
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02 15", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, true
+		}
+	}
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			y, m, d := today.Date()
+			return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// inZone is the moment at which clocks of a zone show a time. Where they are put
+// forward or back, there may be none, or two.
+func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
+	shows := func(t time.Time) bool {
+		_, seconds := t.Zone()
+		return t.Add(time.Duration(seconds) * time.Second).Equal(wall)
+	}
+	var found []time.Time
+	for _, hours := range []time.Duration{-26, 26} {
+		_, seconds := wall.Add(hours * time.Hour).In(zone).Zone()
+		t := wall.Add(-time.Duration(seconds) * time.Second).In(zone)
+		if shows(t) && (len(found) == 0 || !found[0].Equal(t)) {
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return time.Time{}, fmt.Errorf("invalid time %q: clocks in %s were put forward over it", s, zone)
+	case 1:
+		return found[0], nil
+	default:
+		return time.Time{}, fmt.Errorf("ambiguous time %q: clocks in %s were put back over it; use an offset, such as %s or %s", s, zone, found[0].Format("-07:00"), found[1].Format("-07:00"))
+	}
+}
+
+// parseAge reads numbers with units, such as 1d12h. There is no unit for
+// months or years, whose lengths differ.
+func parseAge(s string) (time.Duration, bool) {
+	units := map[string]time.Duration{
+		"us": time.Microsecond, "ms": time.Millisecond,
+		"s": time.Second, "sec": time.Second, "second": time.Second, "seconds": time.Second,
+		"m": time.Minute, "min": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+		"h": time.Hour, "hour": time.Hour, "hours": time.Hour,
+		"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
+		"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
+	}
+	var age time.Duration
+	if s == "" {
+		return 0, false
+	}
+	for s != "" {
+		digits := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+		if digits <= 0 {
+			return 0, false
+		}
+		n, err := strconv.ParseFloat(s[:digits], 64)
+		if err != nil {
+			return 0, false
+		}
+		s = strings.TrimLeft(s[digits:], " ")
+		letters := strings.IndexFunc(s, func(r rune) bool { return r < 'a' || r > 'z' })
+		if letters < 0 {
+			letters = len(s)
+		}
+		unit, ok := units[s[:letters]]
+		if !ok || n*float64(unit) > float64(1<<62) {
+			return 0, false
+		}
+		age += time.Duration(n * float64(unit))
+		s = strings.TrimLeft(s[letters:], " ")
+	}
+	return age, age >= 0
+}

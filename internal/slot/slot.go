@@ -1,0 +1,303 @@
+package slot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/private"
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// Options are those of slot's subcommands.
+type Options struct {
+	IO     *iostreams.IOStreams
+	Name   string
+	Trail  []string
+	From   string
+	To     string
+	Force  bool
+	Format string
+	Now    time.Time
+}
+
+// Wants finds a slot of a trail: the number of the first block that it wants of a
+// stream.
+func Wants(path, name string) (func(stream uint32) uint64, error) {
+	opts := Options{Name: name, Trail: []string{path}}
+	if err := opts.checkName(); err != nil {
+		return nil, err
+	}
+	t, err := opts.open()
+	if err != nil {
+		return nil, err
+	}
+	slots, err := readAll(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	for i := range slots {
+		s := &slots[i]
+		if s.Name != name {
+			continue
+		}
+		if s.Err != nil {
+			return nil, s.Err
+		}
+		return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
+	}
+	return nil, fmt.Errorf("there is no slot %q", name)
+}
+
+// open opens the trail, which must be a whole one.
+func (o *Options) open() (*trail.Trail, error) {
+	t, err := query.OpenTrails(o.Trail)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Whole || len(t.Streams) == 0 || t.Streams[0].Path == t.Path {
+		return nil, fmt.Errorf("%s is not the directory of a trail", t.Path)
+	}
+	return t, nil
+}
+
+func (o *Options) checkName() error {
+	if !nameFormat.MatchString(o.Name) {
+		return exit.Usagef("invalid slot name %q: use up to 63 lower-case letters, digits and underscores", o.Name)
+	}
+	return nil
+}
+
+// change opens the trail and calls f while nobody else changes slots or deletes
+// segments; the trail is as it is then.
+func (o *Options) change(f func(t *trail.Trail, folder *private.Dir) error) error {
+	if err := o.checkName(); err != nil {
+		return err
+	}
+	t, err := o.open()
+	if err != nil {
+		return err
+	}
+	err = locked(t.Path, func(folder *private.Dir) error {
+		if t, err = o.open(); err != nil {
+			return err
+		}
+		return f(t, folder)
+	})
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s: %w", p.Path, p.Err)
+	}
+	return err
+}
+
+func (o *Options) exists(folder *private.Dir) bool {
+	_, err := folder.Lstat(o.Name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// micros is a time as the trail has it: microseconds since 2000-01-01 UTC.
+func micros(t time.Time) int64 { return (t.Unix()-946684800)*1e6 + int64(t.Nanosecond()/1000) }
+
+// Create is "steno slot create".
+func Create(opts *Options) error {
+	from := start
+	switch opts.From {
+	case "start":
+	case "end":
+		from = end
+	default:
+		return exit.Usagef("invalid beginning %q: use start or end", opts.From)
+	}
+	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
+		if opts.exists(folder) {
+			return fmt.Errorf("slot %q exists already", opts.Name)
+		}
+		s := &Slot{Name: opts.Name, Created: micros(opts.Now)}
+		for _, stream := range t.Streams {
+			if p, ok := from(stream); ok {
+				s.set(p)
+			}
+		}
+		return write(folder, s)
+	})
+}
+
+// Advance is "steno slot advance".
+func Advance(opts *Options) error {
+	to, err := parseTarget(opts.To, opts.Now)
+	if err != nil {
+		return err
+	}
+	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
+		if !opts.exists(folder) {
+			return fmt.Errorf("there is no slot %q", opts.Name)
+		}
+		s, err := read(folder, opts.Name)
+		if err != nil {
+			return err
+		}
+		for _, stream := range t.Streams {
+			p := s.wants(stream.Number)
+			if !lost(stream, p) {
+				continue
+			}
+			if !opts.Force {
+				return fmt.Errorf("slot %q is lost: it wants segment %d of stream %d, and the first that is there is %d; use --force to go on from what is left", opts.Name, p.Segment, stream.Number, stream.Segments[0].Number)
+			}
+			first, _ := start(stream)
+			s.set(first)
+		}
+		positions, err := to(t, &s, opts.Force)
+		if err != nil {
+			return err
+		}
+		for _, p := range positions {
+			if old := s.wants(p.Stream); p.before(old) && !opts.Force {
+				return fmt.Errorf("slot %q would go backwards in stream %d, from segment %d, block %d, to segment %d, block %d; use --force if that is meant", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
+			}
+			s.set(p)
+		}
+		return write(folder, &s)
+	})
+}
+
+// Drop is "steno slot drop".
+func Drop(opts *Options) error {
+	return opts.change(func(_ *trail.Trail, folder *private.Dir) error {
+		if !opts.exists(folder) {
+			return fmt.Errorf("there is no slot %q", opts.Name)
+		}
+		return remove(folder, opts.Name)
+	})
+}
+
+// End is "steno slot end".
+func End(opts *Options) error {
+	t, err := opts.open()
+	if err != nil {
+		return err
+	}
+	var words []string
+	for _, p := range each(t, end) {
+		words = append(words, fmt.Sprintf("%d/%d/%d", p.Stream, p.Segment, p.Block))
+	}
+	if len(words) == 0 {
+		return fmt.Errorf("%s: there is no segment yet", t.Path)
+	}
+	_, err = fmt.Fprintln(opts.IO.Out, strings.Join(words, ","))
+	return err
+}
+
+// Status is a slot and what it keeps.
+type Status struct {
+	Name     string         `json:"name"`
+	State    string         `json:"state"`
+	Created  string         `json:"created,omitempty"`
+	Segments int            `json:"segments_behind"`
+	Bytes    int64          `json:"bytes_behind"`
+	Error    string         `json:"error,omitempty"`
+	Streams  []StreamStatus `json:"streams,omitempty"`
+}
+
+// StreamStatus is the same of one stream.
+type StreamStatus struct {
+	Stream   uint32 `json:"stream"`
+	State    string `json:"state"`
+	Segment  uint64 `json:"segment"`
+	Block    uint64 `json:"block"`
+	Segments int    `json:"segments_behind"`
+	Bytes    int64  `json:"bytes_behind"`
+}
+
+const (
+	active     = "active"
+	isLost     = "lost"
+	unreadable = "unreadable"
+)
+
+func status(t *trail.Trail, s *Slot) Status {
+	st := Status{Name: s.Name, State: active}
+	if s.Err != nil {
+		st.State, st.Error = unreadable, s.Err.Error()
+		return st
+	}
+	st.Created = render.Time(s.Created)
+	for _, stream := range t.Streams {
+		p := s.wants(stream.Number)
+		one := StreamStatus{Stream: stream.Number, State: active, Segment: p.Segment, Block: p.Block}
+		one.Segments, one.Bytes = behind(stream, p)
+		if lost(stream, p) {
+			one.State, st.State = isLost, isLost
+		}
+		st.Segments += one.Segments
+		st.Bytes += one.Bytes
+		st.Streams = append(st.Streams, one)
+	}
+	return st
+}
+
+// List is "steno slot list".
+func List(opts *Options) error {
+	t, err := opts.open()
+	if err != nil {
+		return err
+	}
+	slots, err := readAll(t.Path)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Trail string   `json:"trail"`
+		Slots []Status `json:"slots"`
+	}{t.Path, []Status{}}
+	failed := false
+	for i := range slots {
+		st := status(t, &slots[i])
+		failed = failed || st.State == unreadable
+		answer.Slots = append(answer.Slots, st)
+	}
+	if opts.Format == "json" {
+		e := json.NewEncoder(opts.IO.Out)
+		e.SetEscapeHTML(false)
+		err = e.Encode(answer)
+	} else {
+		err = writeText(opts.IO.Out, answer.Slots)
+	}
+	return exit.Verdict(exit.Found(failed, false), err)
+}
+
+func writeText(out io.Writer, slots []Status) error {
+	var b strings.Builder
+	width := len("slot")
+	for i := range slots {
+		width = max(width, len(slots[i].Name))
+	}
+	fmt.Fprintf(&b, "%-*s  %-10s %6s %10s %12s %8s %9s\n", width, "slot", "state", "stream", "segment", "block", "segments", "bytes")
+	for i := range slots {
+		s := &slots[i]
+		if s.State == unreadable {
+			fmt.Fprintf(&b, "%-*s  %-10s %s\n", width, s.Name, s.State, render.Safe(s.Error))
+			continue
+		}
+		for _, p := range s.Streams {
+			state := s.State
+			if state == isLost && p.State == active {
+				state = "(lost)"
+			}
+			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, verify.Group(int64(p.Block)), p.Segments, progress.Bytes(p.Bytes))
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
