@@ -97,6 +97,8 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		return;
 	if (edata)
 		steno_session_failing(s->user_id);
+	else if (unlikely(steno_my.user_id != s->user_id))
+		steno_session_check(s->user_id);	/* what it has run was another role's */
 	make_record(l, &record);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;

@@ -32,7 +32,9 @@ CREATE FUNCTION as_owner() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS
 $$ BEGIN INSERT INTO t VALUES (1); RETURN 1; END $$;
 CREATE FUNCTION fails_as_owner() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS
 $$ BEGIN PERFORM 1 / 0; RETURN 1; END $$;
+CREATE PROCEDURE calls_as_owner() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO t VALUES (1); END $$;
 ALTER FUNCTION as_owner() OWNER TO owner;
+ALTER PROCEDURE calls_as_owner() OWNER TO owner;
 ALTER FUNCTION fails_as_owner() OWNER TO owner;
 GRANT worker TO scram_role;
 });
@@ -96,6 +98,26 @@ sub shown
 	is_deeply($seen->{'INSERT INTO t VALUES (1)'}, [ $superuser, 'owner' ], 'inside SECURITY DEFINER: its owner');
 	is_deeply($seen->{'SELECT 1 / 0'}, [ $superuser, 'owner' ], 'also of what fails in it');
 	is_deeply($seen->{'SELEC 4'}, [ $superuser, 'worker' ], 'a syntax error: the role that has sent it');
+}
+
+# What a utility statement runs as another role does not make it a statement of that role.
+{
+	my $c = session();
+	my @statements = (
+		'CALL calls_as_owner()',
+		'DO $$ DECLARE i int := as_owner(); BEGIN END $$',
+		'DO $$ BEGIN PERFORM 11; SET LOCAL ROLE owner; PERFORM 12; END $$',
+		'CREATE TEMP TABLE made AS SELECT as_owner()',
+		'EXPLAIN ANALYZE SELECT as_owner()',
+		'FETCH c');
+	my $seen;
+
+	$c->query($_) foreach 'SET ROLE worker', @statements[ 0 .. 4 ], 'BEGIN', 'DECLARE c CURSOR FOR SELECT as_owner()',
+	  $statements[5], 'COMMIT', 'SELECT 13';
+	$c->quit;
+	$seen = shown([qw(user role)], application => $name);
+	is_deeply($seen->{$_}, [ $superuser, 'worker' ], "role of $_") foreach @statements, 'SELECT 11', 'SELECT 13';
+	is_deeply($seen->{$_}, [ $superuser, 'owner' ], "in it: $_") foreach 'INSERT INTO t VALUES (1)', 'SELECT 12';
 }
 
 # The end of a transaction or subtransaction, and no statement, sets the session user back.
