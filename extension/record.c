@@ -74,28 +74,6 @@ int			steno_record_covered;
 
 static bool dying;				/* a FATAL error ends this process */
 
-static void
-put_number(StringInfo buf, uint64 v)
-{
-	enlargeStringInfo(buf, STENO_VARINT_MAX);
-	buf->len = (char *) steno_put_varint((uint8 *) buf->data + buf->len, v) - buf->data;
-}
-
-static void
-put_string(StringInfo buf, const char *s)
-{
-	put_number(buf, strlen(s));
-	appendBinaryStringInfo(buf, s, strlen(s));
-}
-
-/* A pair of a record's extra facts. */
-void
-steno_put_pair(StringInfo buf, const char *name, const char *value)
-{
-	put_string(buf, name);
-	put_string(buf, value);
-}
-
 static uint64
 waited(uint64 since)
 {

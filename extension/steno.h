@@ -329,7 +329,6 @@ extern void *steno_record_reserved(uint32 len);
 extern bool steno_record_sleep(long *nap);
 extern void steno_record_dying(void);
 extern void steno_record_take_over(void);
-extern void steno_put_pair(StringInfo buf, const char *name, const char *value);
 
 /* ---- copy.c ---- */
 

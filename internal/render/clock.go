@@ -64,6 +64,3 @@ func append3(dst []byte, v float64) []byte {
 	}
 	return strconv.AppendFloat(dst, v, 'f', 0, 64)
 }
-
-// Duration is a duration of microseconds for people.
-func Duration(usec uint64) string { return string(appendDuration(nil, usec)) }

@@ -35,7 +35,6 @@ type Stream struct {
 	record  uint64 // number of the next block's first record
 	start   [32]byte
 	last    [32]byte // chain hash of the last block
-	written uint64
 }
 
 // NewStream makes the stream's folder in a trail, which must not have it.
@@ -102,7 +101,6 @@ func (s *Stream) end() error {
 // Add adds a record of the source, and advances it.
 func (s *Stream) Add(source *Source, r *Record) error {
 	s.block.Add(source, r)
-	s.written++
 	return s.writeIfFull()
 }
 
@@ -154,9 +152,6 @@ func (s *Stream) write() error {
 	s.block = NewBlock()
 	return nil
 }
-
-// Records is how many were added.
-func (s *Stream) Records() uint64 { return s.written }
 
 // Close writes what is left and closes the stream.
 func (s *Stream) Close() error {

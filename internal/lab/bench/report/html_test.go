@@ -171,7 +171,7 @@ func TestResultWithoutFiguresIsShown(t *testing.T) {
 	skipped.Samples, skipped.Measures, skipped.Bases = nil, nil, nil
 	for name, r := range map[string]*result.Result{"empty": empty, "skipped": skipped} {
 		var b strings.Builder
-		Text(&b, r)
+		Terminal{Width: 100}.Text(&b, r)
 		if text := rendered(t, r); !strings.Contains(text, "<h1>"+r.Title) || strings.Contains(text, "<figure>") {
 			t.Errorf("%s: %s", name, text)
 		}

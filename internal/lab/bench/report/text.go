@@ -19,9 +19,6 @@ type Terminal struct {
 	Color bool
 }
 
-// Text shows a result to a person at a terminal of 100 columns.
-func Text(w io.Writer, r *result.Result) { Terminal{Width: 100}.Text(w, r) }
-
 // Text shows a result to a person.
 func (t Terminal) Text(w io.Writer, r *result.Result) {
 	v := newView(r)

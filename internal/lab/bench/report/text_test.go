@@ -31,7 +31,7 @@ func golden(t *testing.T, name, got string) {
 func TestTextIsThatOfTheGoldenFiles(t *testing.T) {
 	for name, r := range examples() {
 		var b strings.Builder
-		Text(&b, r)
+		Terminal{Width: 100}.Text(&b, r)
 		golden(t, name+".txt", b.String())
 		for line := range strings.Lines(b.String()) {
 			if n := length(strings.TrimSuffix(line, "\n")); n > 100 {

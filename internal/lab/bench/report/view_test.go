@@ -223,7 +223,7 @@ func TestWideTablesComeInParts(t *testing.T) {
 
 func TestColorIsOnlyThereWhenAskedFor(t *testing.T) {
 	var plain, colored strings.Builder
-	Text(&plain, exampleLogging())
+	Terminal{Width: 100}.Text(&plain, exampleLogging())
 	Terminal{Width: 100, Color: true}.Text(&colored, exampleLogging())
 	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(colored.String(),
 		"\x1b[33mThis machine was busy") {
