@@ -1,12 +1,13 @@
 package profile
 
 import (
-	"os"
-	"path/filepath"
+	"bytes"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 	"github.com/pg-steno/pg_steno/internal/machine"
@@ -19,36 +20,41 @@ var recordedKinds = map[int]string{
 	7: parallelWorker, 8: "steno writer",
 }
 
-// recorded reads stacks that perf recorded on real servers; the file is named
-// after their cause.
-func recorded(t *testing.T, file string) []Stack {
+// recorded are the files of testdata/stacks.txtar: stacks that perf recorded on
+// real servers. Each file is named after their cause.
+func recorded(t *testing.T) []txtar.File {
 	t.Helper()
-	f, err := os.Open(file)
+	archive, err := txtar.ParseFile("testdata/stacks.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	return archive.Files
+}
+
+// stacksOf reads the stacks of a file.
+func stacksOf(t *testing.T, file txtar.File) []Stack {
+	t.Helper()
 	var stacks []Stack
-	err = perf.Scan(f, func(e perf.Event) {
+	err := perf.Scan(bytes.NewReader(file.Data), func(e perf.Event) {
 		stacks = append(stacks, Stack{Process: recordedKinds[e.PID], Frames: slices.Clone(e.Stack),
-			Waiting: strings.Contains(file, ".waiting.")})
+			Waiting: strings.HasSuffix(file.Name, ".waiting")})
 	})
 	if err != nil || len(stacks) == 0 {
-		t.Fatalf("%s: %d stacks, error %v", file, len(stacks), err)
+		t.Fatalf("%s: %d stacks, error %v", file.Name, len(stacks), err)
 	}
 	return stacks
 }
 
 func TestRecordedStacksHaveTheirCauses(t *testing.T) {
-	files, err := filepath.Glob("testdata/stacks/*.txt")
-	if err != nil || len(files) < 15 {
-		t.Fatalf("%d files, error %v", len(files), err)
+	files := recorded(t)
+	if len(files) < 15 {
+		t.Fatalf("%d files", len(files))
 	}
 	for _, file := range files {
-		want, _, _ := strings.Cut(filepath.Base(file), ".")
-		for i, s := range recorded(t, file) {
+		want, _, _ := strings.Cut(file.Name, ".")
+		for i, s := range stacksOf(t, file) {
 			if got := Attribute(&s); got.ID != want {
-				t.Errorf("%s, stack %d: got %s; %v", file, i+1, got.ID, s.Frames)
+				t.Errorf("%s, stack %d: got %s; %v", file.Name, i+1, got.ID, s.Frames)
 			}
 		}
 	}
@@ -56,7 +62,9 @@ func TestRecordedStacksHaveTheirCauses(t *testing.T) {
 
 // Who may not sample the kernel sees the C library's write at best.
 func TestAttributionNeedsNoKernelNames(t *testing.T) {
-	for _, s := range recorded(t, "testdata/stacks/log_write.txt") {
+	files := recorded(t)
+	i := slices.IndexFunc(files, func(f txtar.File) bool { return f.Name == "log_write" })
+	for _, s := range stacksOf(t, files[i]) {
 		var user []perf.Frame
 		for _, f := range s.Frames {
 			if f.Object != "[kernel.kallsyms]" {
