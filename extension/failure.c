@@ -124,6 +124,13 @@ record_failure(const char *source, const ErrorData *edata)
 /* message of the client whose failure was reported last */
 static TimestampTz reported;
 
+/* Whether the error that the main loop handles was reported, and so is recorded. */
+bool
+steno_failure_is_reported(void)
+{
+	return reported == GetCurrentStatementStartTimestamp();
+}
+
 static void
 record_reported(ErrorData *edata)
 {

@@ -773,6 +773,31 @@ steno_statement_fatal(const ErrorData *edata)
 	return any;
 }
 
+/* Message of the client in which a subtransaction was aborted last. */
+static TimestampTz caught;
+
+/*
+ * The error that the server's main loop handles, when the transaction has aborted.  What has
+ * caught it and raised it again, such as plpgsql, kept a part of its strings in memory that
+ * is gone by then (ReThrowError copies the others), so CopyErrorData must not be called: then
+ * we know what our callback has noted, or the code alone.
+ */
+static ErrorData *
+handled_error(ErrorData *noted)
+{
+	noted->elevel = ERROR;
+	noted->sqlerrcode = geterrcode();
+	if (noted->sqlerrcode == steno_my.raised_code)
+	{
+		noted->message = raised_message;
+		return noted;
+	}
+	if (caught == GetCurrentStatementStartTimestamp())
+		return noted;
+	MemoryContextSwitchTo(raised_context);
+	return CopyErrorData();
+}
+
 /* The main loop handles an error: it has dropped these two by then, and nobody else does. */
 static inline bool
 in_main_handler(void)
@@ -795,10 +820,9 @@ fail_unreported(void)
 	MemoryContext old = CurrentMemoryContext;
 
 	if (steno_my.level == NULL && (steno_my.open_count > 0 || steno_rewritten_waits()) &&
-		!proc_exit_inprogress && in_main_handler())
+		!proc_exit_inprogress && in_main_handler() && !steno_failure_is_reported())
 	{
-		MemoryContextSwitchTo(raised_context);
-		edata = CopyErrorData();
+		edata = handled_error(&noted);
 		if (steno_my.open_count > 0)
 			steno_open_fail_outside(edata, false);
 		steno_rewritten_failed(edata);
@@ -815,10 +839,8 @@ fail_unreported(void)
 		noted.message = steno_my.raised_code != 0 ? raised_message : NULL;
 	else
 	{
+		edata = handled_error(&noted);
 		record_raised();
-		forget_raised();
-		MemoryContextSwitchTo(raised_context);
-		edata = CopyErrorData();
 	}
 	if (steno_my.level)
 		record_failed(steno_my.level, edata, true);
@@ -893,6 +915,7 @@ subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 {
 	/* after a savepoint, the transaction goes on when a client's statement has failed */
 	fail_unreported_safely();
+	caught = GetCurrentStatementStartTimestamp();
 	aborted_subid = mine;
 	(void) steno_delivery_guard(fail_cursors);
 	steno_my.subid = parent;

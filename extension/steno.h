@@ -415,6 +415,7 @@ extern void steno_fastpath_call(Oid function);
 /* ---- failure.c ---- */
 
 extern void steno_failure_install(void);
+extern bool steno_failure_is_reported(void);
 
 /* ---- replication.c ---- */
 
