@@ -95,10 +95,11 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	}
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
-	if (edata)
+	/* what it has run may have been another role's; a commit can read no catalogs any more */
+	if (edata || (unlikely(steno_my.user_id != s->user_id) && !IsTransactionState()))
 		steno_session_failing(s->user_id);
 	else if (unlikely(steno_my.user_id != s->user_id))
-		steno_session_check(s->user_id);	/* what it has run was another role's */
+		steno_session_check(s->user_id);
 	make_record(l, &record);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;

@@ -33,6 +33,12 @@ $$ BEGIN INSERT INTO t VALUES (1); RETURN 1; END $$;
 CREATE FUNCTION fails_as_owner() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS
 $$ BEGIN PERFORM 1 / 0; RETURN 1; END $$;
 CREATE PROCEDURE calls_as_owner() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO t VALUES (1); END $$;
+CREATE TABLE late (i int);
+GRANT INSERT ON late TO worker;
+CREATE FUNCTION late_as_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN PERFORM 14; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION late_as_owner();
+ALTER FUNCTION late_as_owner() OWNER TO owner;
 ALTER FUNCTION as_owner() OWNER TO owner;
 ALTER PROCEDURE calls_as_owner() OWNER TO owner;
 ALTER FUNCTION fails_as_owner() OWNER TO owner;
@@ -118,6 +124,22 @@ sub shown
 	$seen = shown([qw(user role)], application => $name);
 	is_deeply($seen->{$_}, [ $superuser, 'worker' ], "role of $_") foreach @statements, 'SELECT 11', 'SELECT 13';
 	is_deeply($seen->{$_}, [ $superuser, 'owner' ], "in it: $_") foreach 'INSERT INTO t VALUES (1)', 'SELECT 12';
+}
+
+# Nor do deferred triggers that run at a commit, or a function that is called without a statement.
+{
+	my $c = session();
+	my $oid = $c->query(q{SELECT 'as_owner'::regproc::oid})->{rows}[0][0];
+	my ($seen, $call);
+
+	$c->query($_) foreach 'SET ROLE worker', 'BEGIN', 'INSERT INTO late VALUES (1)', 'COMMIT';
+	$c->call($oid);
+	$c->quit;
+	$seen = shown([qw(user role)], application => $name);
+	is_deeply($seen->{COMMIT}, [ $superuser, 'worker' ], 'role of COMMIT');
+	is_deeply($seen->{'SELECT 14'}, [ $superuser, 'owner' ], 'of what it ran');
+	($call) = grep { $_->{command} eq 'FUNCTION CALL' } ordered(kind => 'statement', application => $name);
+	is($call->{role}, 'worker', 'role of a function call');
 }
 
 # The end of a transaction or subtransaction, and no statement, sets the session user back.
