@@ -149,7 +149,7 @@ func CanProfile(ctx context.Context, unwind string) error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, "perf", append(args, "-o", os.DevNull, "--", "true")...).CombinedOutput()
+	out, err := perf.Try(ctx, args)
 	if errors.Is(err, exec.ErrNotFound) {
 		return errors.New("no perf here (Debian's package linux-perf)")
 	}
@@ -202,9 +202,8 @@ func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, ar
 	if err := a.find(s.PID()); err != nil {
 		return ProfileRun{}, err
 	}
-	args = append(slices.Clone(args), "-o", data, "--", "sleep", strconv.Itoa(o.Seconds))
-	if out, err := exec.CommandContext(ctx, "perf", args...).CombinedOutput(); err != nil {
-		return ProfileRun{}, fmt.Errorf("perf record: %w\n%s", err, bytes.TrimSpace(out))
+	if err := perf.Record(ctx, args, data, o.Seconds); err != nil {
+		return ProfileRun{}, err
 	}
 	if err := a.find(s.PID()); err != nil {
 		return ProfileRun{}, err

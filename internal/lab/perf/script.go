@@ -1,4 +1,4 @@
-// Package perf reads what the kernel's sampler, the program perf, has recorded.
+// Package perf runs the kernel's sampler, the program perf, and reads what it has recorded.
 package perf
 
 import (

@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
@@ -56,9 +53,9 @@ func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string)
 		{event: event + ":u", scope: []string{"-p", list}, userOnly: true},
 	} {
 		r.event, r.scope, r.allCPUs, r.userOnly = try.event, try.scope, try.allCPUs, try.userOnly
-		args := append([]string{"record", "-q", "-e", r.event, "-o", os.DevNull}, r.scope...)
+		args := append([]string{"record", "-q", "-e", r.event}, r.scope...)
 		var err error
-		if said, err = exec.CommandContext(ctx, "perf", append(args, "--", "true")...).CombinedOutput(); err == nil {
+		if said, err = perf.Try(ctx, args); err == nil {
 			return r, nil
 		}
 	}
@@ -123,18 +120,7 @@ func (r *recorder) graph() []string {
 // record runs perf for that long and returns its file.
 func (r *recorder) record(ctx context.Context, args []string, seconds int) (string, error) {
 	data := filepath.Join(r.dir, "perf.data")
-	args = append(slices.Clone(args), "-o", data, "--", "sleep", strconv.Itoa(seconds))
-	cmd := exec.CommandContext(ctx, "perf", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // perf ends sleep, too
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		return "", fmt.Errorf("perf record: %w\n%s", err, bytes.TrimSpace(out))
-	}
-	return data, nil
+	return data, perf.Record(ctx, args, data, seconds)
 }
 
 // forked matches the record of a new process.
