@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -62,6 +63,54 @@ steno_read_at(int fd, void *bytes, size_t len, uint64_t offset)
 		offset += (uint64_t) n;
 	}
 	return true;
+}
+
+uint64_t
+steno_next_data(int fd, uint64_t from, uint64_t size)
+{
+#ifdef SEEK_DATA
+	if (from < size)
+	{
+		off_t		data = lseek(fd, (off_t) from, SEEK_DATA);
+
+		if (data >= 0)
+			return (uint64_t) data < size ? (uint64_t) data : size;
+		if (errno == ENXIO)
+			return size;
+	}
+#endif
+	return from < size ? from : size;
+}
+
+uint64_t
+steno_written_bytes(int folder, const char *name, const struct stat *st)
+{
+	uint64_t	size = (uint64_t) st->st_size;
+	uint64_t	written = size;
+
+#ifdef SEEK_HOLE
+	if (S_ISREG(st->st_mode) && (uint64_t) st->st_blocks * 512 < size)
+	{
+		int			fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		uint64_t	at = 0;
+
+		if (fd < 0)
+			return size;
+		for (written = 0; (at = steno_next_data(fd, at, size)) < size;)
+		{
+			off_t		hole = lseek(fd, (off_t) at, SEEK_HOLE);
+			uint64_t	end = hole < 0 || (uint64_t) hole > size ? size : (uint64_t) hole;
+
+			written += end - at;
+			at = end;
+		}
+		close(fd);
+	}
+#else
+	(void) folder;
+	(void) name;
+#endif
+	return S_ISREG(st->st_mode) ? written : 0;
 }
 
 bool

@@ -10,6 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * A file or folder with a higher number is not of a server, and none goes on behind
+ * it: somebody could use the numbers up.
+ */
+#define STENO_SEGMENT_MAX 4294967295u
+#define STENO_STREAM_MAX 65535u
+
 /* Why a call failed: errno and what was being done, to which file. */
 typedef struct StenoError
 {
@@ -31,6 +38,20 @@ extern uint64_t steno_segment_of_name(const char *name);
 /* All of len bytes; else errno says why, and is 0 where the file ends before. */
 extern bool steno_read_at(int fd, void *bytes, size_t len, uint64_t offset);
 extern bool steno_write_at(int fd, const void *bytes, size_t len, uint64_t offset);
+
+/*
+ * Where a file of this size may have something else than zeros, from an offset on;
+ * size: nowhere.  Whoever looks for the end of the zeros leaves out what was never
+ * written: a sparse file can be longer than anybody can read.
+ */
+extern uint64_t steno_next_data(int fd, uint64_t from, uint64_t size);
+
+/*
+ * How long a file of a folder is, but for what was never written: what makes a file
+ * long without any room on the disk must not have others deleted.
+ */
+struct stat;
+extern uint64_t steno_written_bytes(int folder, const char *name, const struct stat *st);
 
 extern bool steno_sync_folder(const char *path, StenoError *error);
 

@@ -94,7 +94,7 @@ list_stream(const char *trail, uint32_t number, const StenoKeptStream *before, S
 					ok = steno_failed(error, errno, "could not examine segment in folder", path);
 				continue;
 			}
-			bytes = (uint64_t) st.st_size;
+			bytes = steno_written_bytes(dirfd(dir), entry->d_name, &st);
 		}
 		if (!add_kept(s, segment, bytes))
 			ok = steno_failed(error, ENOMEM, "could not read folder", path);

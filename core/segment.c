@@ -45,7 +45,7 @@ steno_segment_find_last(const StenoStream *stream, uint64_t limit, uint64_t *las
 	{
 		uint64_t	n = steno_segment_of_name(entry->d_name);
 
-		if (n > *last && n < limit)
+		if (n > *last && n < limit && n <= STENO_SEGMENT_MAX)
 			*last = n;
 	}
 	ok = errno == 0 || steno_failed(error, errno, "could not read folder", stream->directory);

@@ -156,8 +156,14 @@ extern bool steno_stream_has(const char *trail, uint32_t number, uint64_t system
 							 uint64_t block, const uint8_t hash[STENO_HASH_SIZE],
 							 bool *has, StenoError *error);
 
-/* The number after those of all streams, and whether none of them has a segment. */
+/*
+ * The number after those of all streams up to STENO_STREAM_MAX, and whether no stream
+ * has a segment.
+ */
 extern bool steno_trail_streams(const char *trail, uint32_t *next, bool *empty, StenoError *error);
+
+/* The first number from this one on for which there is no folder. */
+extern uint32_t steno_stream_free(const char *trail, uint32_t from);
 
 /*
  * Whether the file has, at this place, the whole block with this number and

@@ -146,7 +146,7 @@ steno_trail_streams(const char *trail, uint32_t *next, bool *empty, StenoError *
 
 		if (*end != '\0' || entry->d_name[0] < '0' || entry->d_name[0] > '9' || n >= UINT32_MAX)
 			continue;
-		if (n >= *next)
+		if (n >= *next && n <= STENO_STREAM_MAX)
 			*next = (uint32_t) n + 1;
 		steno_stream_folder(stream.directory, sizeof(stream.directory), trail, (uint32_t) n);
 		if (!steno_segment_find_last(&stream, UINT64_MAX, &last, &ignored) || last > 0)
@@ -156,6 +156,20 @@ steno_trail_streams(const char *trail, uint32_t *next, bool *empty, StenoError *
 	ok = errno == 0 || steno_failed(error, errno, "could not read folder", trail);
 	closedir(dir);
 	return ok;
+}
+
+uint32_t
+steno_stream_free(const char *trail, uint32_t from)
+{
+	char		folder[1100];
+	struct stat st;
+
+	for (;; from++)
+	{
+		steno_stream_folder(folder, sizeof(folder), trail, from);
+		if (from == UINT32_MAX || lstat(folder, &st) != 0)
+			return from;
+	}
 }
 
 bool

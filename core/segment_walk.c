@@ -67,7 +67,8 @@ steno_walk_find_block(const StenoWalk *w, uint64_t from)
 	uint8_t		window[64 * 1024];
 	StenoBlockHeader h;
 
-	while (from + STENO_BLOCK_HEADER <= w->size)
+	/* a header begins with letters: not in a part that was never written */
+	while ((from = steno_next_data(w->fd, from, w->size)) + STENO_BLOCK_HEADER <= w->size)
 	{
 		uint64_t	n = w->size - from < sizeof(window) ? w->size - from : sizeof(window);
 		uint64_t	i;
@@ -245,20 +246,21 @@ bool
 steno_walk_content_end(const StenoWalk *w, uint64_t *end)
 {
 	uint8_t		window[64 * 1024];
+	uint64_t	at;
 
-	for (*end = w->size; *end > w->end;)
+	*end = w->end;
+	for (at = steno_next_data(w->fd, w->end, w->size); at < w->size; at = steno_next_data(w->fd, at, w->size))
 	{
-		uint64_t	n = *end - w->end < sizeof(window) ? *end - w->end : sizeof(window);
+		uint64_t	n = w->size - at < sizeof(window) ? w->size - at : sizeof(window);
+		uint64_t	i = n;
 
-		if (!steno_read_at(w->fd, window, n, *end - n))
+		if (!steno_read_at(w->fd, window, n, at))
 			return false;
-		while (n > 0 && window[n - 1] == 0)
-		{
-			n--;
-			(*end)--;
-		}
-		if (n > 0)
-			break;
+		while (i > 0 && window[i - 1] == 0)
+			i--;
+		if (i > 0)
+			*end = at + i;
+		at += n;
 	}
 	if (*end > w->end && w->size - *end < ZEROS_MIN)
 		*end = w->size;
@@ -273,7 +275,7 @@ file_is_zeros(int fd, uint64_t size)
 	uint8_t		window[64 * 1024];
 	uint64_t	at;
 
-	for (at = 0; at < size; at += sizeof(window))
+	for (at = steno_next_data(fd, 0, size); at < size; at = steno_next_data(fd, at + sizeof(window), size))
 	{
 		uint64_t	n = size - at < sizeof(window) ? size - at : sizeof(window);
 

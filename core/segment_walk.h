@@ -47,7 +47,10 @@ extern StenoHeaderState steno_segment_walk(const StenoStream *stream, uint64_t s
 										   StenoWalk *w, StenoSegmentHeader *h,
 										   StenoError *error);
 
-/* The highest segment number in the stream's folder below limit; 0 when there is none. */
+/*
+ * The highest segment number in the stream's folder below limit, up to
+ * STENO_SEGMENT_MAX; 0 when there is none.
+ */
 extern bool steno_segment_find_last(const StenoStream *stream, uint64_t limit, uint64_t *last,
 									StenoError *error);
 

@@ -498,9 +498,10 @@ choose_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
 			continue;
 		if (other.stream == (uint32) w->number)
 			taken = true;
-		next = Max(next, other.stream + 1);
+		if (other.stream < PG_UINT32_MAX)
+			next = Max(next, other.stream + 1);
 	}
-	*stream = taken ? next : (uint32) w->number;
+	*stream = taken ? steno_stream_free(steno_directory, next) : (uint32) w->number;
 	return true;
 }
 

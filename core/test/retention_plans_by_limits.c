@@ -3,6 +3,7 @@
  *		What goes by size, by age and in spite of slots; what stays; and what the
  *		records and the state file say of it.
  */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,6 +118,26 @@ TEST(retention_by_size_keeps_no_more_than_that)
 	/* and so does one that a writer says it has open */
 	limits.most = 2;
 	CHECK(first_kept_by(1) == 3 && plan.more);
+}
+
+/* A file of this length costs nobody anything, and history is not to go for it. */
+TEST(retention_does_not_count_what_was_never_written)
+{
+	uint64_t	all;
+	char		path[600];
+
+	begin(5);
+	make_plan();
+	all = steno_kept_bytes(&kept.streams[0], 1);
+	segment_name(path, sizeof(path), trail, 0, 2);
+	CHECK(truncate(path, (off_t) 1 << 43) == 0);
+	segment_name(path, sizeof(path), trail, 0, 500);
+	CHECK(close(open(path, O_CREAT | O_WRONLY, 0600)) == 0 && truncate(path, (off_t) 1 << 43) == 0);
+	segment_name(path, sizeof(path), trail, 0, 501);
+	CHECK(mkfifo(path, 0600) == 0);
+	steno_kept_free(&kept);
+	/* the rest of the sector, or page, that the truncated file's last byte is in */
+	CHECK(first_kept_by(all + 65536) == 1);
 }
 
 TEST(retention_never_takes_an_open_segment)

@@ -2,6 +2,7 @@
  * core/test/streams_are_looked_into.c
  *		Where a stream ends, and whether it has a block, without a change of it.
  */
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -116,4 +117,67 @@ TEST(streams_are_counted)
 	CHECK(mkdir(path, 0700) == 0);
 	CHECK(steno_trail_streams(trail, &next, &empty, &t.error));
 	CHECK(next == 8 && !empty);
+}
+
+/* Somebody could use up the numbers: two writers would come to write one stream. */
+TEST(numbers_of_streams_are_not_used_up)
+{
+	uint32_t	next;
+	bool		empty;
+	char		path[600];
+
+	begin();
+	snprintf(path, sizeof(path), "%s/4294967294", trail);
+	CHECK(mkdir(path, 0700) == 0);
+	CHECK(steno_trail_streams(trail, &next, &empty, &t.error));
+	CHECK(next == 1);
+	CHECK(steno_stream_free(trail, next) == 1);
+	snprintf(path, sizeof(path), "%s/%u", trail, STENO_STREAM_MAX);
+	CHECK(mkdir(path, 0700) == 0);
+	snprintf(path, sizeof(path), "%s/%u", trail, STENO_STREAM_MAX + 1);
+	CHECK(mkdir(path, 0700) == 0);
+	CHECK(steno_trail_streams(trail, &next, &empty, &t.error));
+	CHECK(next == STENO_STREAM_MAX + 1);
+	CHECK(steno_stream_free(trail, next) == STENO_STREAM_MAX + 2);
+}
+
+/* A number of more than ten digits would be in no segment's name. */
+TEST(numbers_of_segments_are_not_used_up)
+{
+	char		from[600];
+	char		to[600];
+	StenoEnd	e;
+
+	begin();
+	segment_name(from, sizeof(from), trail, 0, 1);
+	snprintf(to, sizeof(to), "%s/0/9999999999.steno", trail);
+	CHECK(link(from, to) == 0);
+	e = end(0);
+	CHECK(e.segment == 3 && e.block == 3 && !e.damaged);
+	snprintf(to, sizeof(to), "%s/0/%u.steno", trail, STENO_SEGMENT_MAX);
+	CHECK(link(from, to) == 0);
+	e = end(0);
+	CHECK(e.segment == STENO_SEGMENT_MAX && e.damaged);
+}
+
+/* Nobody could wait until so many zeros are read. */
+TEST(sparse_segment_is_looked_into_at_once)
+{
+	char		path[600];
+	StenoEnd	e;
+
+	begin();
+	segment_name(path, sizeof(path), trail, 0, 3);
+	CHECK(truncate(path, (off_t) 1 << 43) == 0);
+	e = end(0);
+	CHECK(e.segment == 3 && e.block == 3 && !e.damaged);
+	segment_name(path, sizeof(path), trail, 0, 4);
+	CHECK(close(open(path, O_CREAT | O_WRONLY, 0600)) == 0 && truncate(path, (off_t) 1 << 43) == 0);
+	e = end(0);
+	CHECK(e.segment == 4 && e.block == 3);
+	CHECK(unlink(path) == 0);
+	segment_name(path, sizeof(path), trail, 0, 3);
+	CHECK(truncate(path, 64) == 0 && truncate(path, (off_t) 1 << 43) == 0);
+	e = end(0);
+	CHECK(e.damaged && e.block == 3);
 }

@@ -128,6 +128,26 @@ foreach my $what ('block', 'blocks in a segment')
 	is(problems($node, @key), '0 ', 'cut: what was cut off is put back');
 }
 
+# Files and folders with the highest numbers that there are do not use the numbers up.
+{
+	my $node = trail_of_run('numbers', 'stop', 1);
+	my $trail = trail($node);
+	my $segment = last_segment_of($trail, 0);
+
+	append_to_file("$trail/0/9999999999.steno", slurp_file($segment));
+	mkdir "$trail/4294967294" or die;
+	$node->start;
+	$node->safe_psql('postgres', "SELECT 'beside them'");
+	$node->stop;
+	unlink "$trail/0/9999999999.steno";
+	is(last_segment_of($trail, 0), $segment, 'numbers: the stream goes on where it was');
+	is(scalar(grep { ($_->{text} // '') eq "SELECT 'beside them'" } records($node, kind => 'statement')), 1, 'numbers: its records can be read');
+	cut_last_block($trail, 0);
+	branch_of($node, 'numbers', 'cut off', qr/Stream 0 ends with/);
+	rmdir "$trail/4294967294" or die;
+	like(problems($node, @key), qr/^1 stream 0 ends with block [^|]*$/, 'numbers: verify finds nothing else');
+}
+
 # Without a key there are no seals, but the server knows its blocks all the same.
 {
 	my $node = trail_of_run('unsealed', 'stop', 0);

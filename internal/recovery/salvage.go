@@ -76,7 +76,7 @@ func (s *scanner) room(p piece) bool {
 	if p.header != nil || p.offset+p.length != s.size {
 		return false
 	}
-	for at := p.offset; at < s.size; at += windowSize {
+	for at := trail.NextData(s.r, p.offset); at < s.size; at = trail.NextData(s.r, at+windowSize) {
 		b, err := s.at(at, windowSize)
 		if err != nil || len(bytes.Trim(b, "\x00")) > 0 {
 			return false
@@ -141,7 +141,7 @@ const unreadable = 4096
 // until is the offset of the first block header that begins from offset from on and
 // before end, and whose number is greater than after; or end.
 func (s *scanner) until(from, end int64, after uint64) int64 {
-	for from < end {
+	for from = trail.NextData(s.r, from); from < end; from = trail.NextData(s.r, from) {
 		b, err := s.at(from, min(windowSize, end-from+trail.BlockHeaderSize))
 		for i := 0; ; i++ {
 			k := bytes.Index(b[i:], []byte("SBLK"))

@@ -353,6 +353,7 @@ func headerWhole(b []byte) bool {
 func fileIsZeros(f *os.File) bool {
 	b := make([]byte, windowSize)
 	for at := int64(0); ; at += windowSize {
+		at = NextData(f, at)
 		n, err := f.ReadAt(b, at)
 		if err != nil && err != io.EOF || !onlyZeros(b[:n]) {
 			return false
@@ -526,7 +527,7 @@ func (w *window) room(offset int64) (room, written bool) {
 func (w *window) content(offset int64) int64 {
 	b := make([]byte, windowSize)
 	end := offset
-	for at := offset; at < w.size; {
+	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
 		n, err := w.r.ReadAt(b[:min(windowSize, w.size-at)], at)
 		if k := len(bytes.TrimRight(b[:n], "\x00")); k > 0 {
 			end = at + int64(k)
@@ -609,7 +610,7 @@ func (w *window) behind(offset int64, last uint64) int64 {
 // one that can stand there.
 func (w *window) resync(offset int64, last uint64) int64 {
 	from := offset
-	for offset < w.size {
+	for offset = NextData(w.r, offset); offset < w.size; offset = NextData(w.r, offset) {
 		b, err := w.at(offset, windowSize)
 		if err != nil {
 			return w.size

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -106,6 +107,30 @@ func TestRoomForBlocksIsNothing(t *testing.T) {
 	s.Write(t, b)
 	if x := open(t, dir).Index(); len(x.Errs) != 1 || len(x.Streams[0].Refs()) != 4 {
 		t.Errorf("before another segment: %v", x.Errs)
+	}
+}
+
+// Nobody could wait until so many zeros are read.
+func TestSparseFilesAreReadAtOnce(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("holes are read there")
+	}
+	dir := t.TempDir()
+	s, _ := threeBlocks(t, dir)
+	info, _ := os.Stat(s.SegmentPath(1))
+	os.Truncate(s.SegmentPath(1), 1<<43)
+	if x := open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs()) != 3 {
+		t.Errorf("room: %v, %d blocks", x.Errs, len(x.Streams[0].Refs()))
+	}
+	os.Truncate(s.SegmentPath(1), info.Size()-1)
+	os.Truncate(s.SegmentPath(1), 1<<43)
+	if x := open(t, dir).Index(); len(x.Streams[0].Refs()) > 3 {
+		t.Errorf("%d blocks", len(x.Streams[0].Refs()))
+	}
+	os.Truncate(s.SegmentPath(1), 0)
+	os.Truncate(s.SegmentPath(1), 1<<43)
+	if x := open(t, dir).Index(); len(x.Streams[0].Refs()) != 0 {
+		t.Errorf("zeros: %v", x.Errs)
 	}
 }
 
