@@ -61,7 +61,7 @@ func appendInQuotes(dst, value []byte, quote byte) []byte {
 	dst = append(dst, quote)
 	for {
 		before, after, found := bytes.Cut(value, []byte{quote})
-		dst = appendSafe(dst, before)
+		dst = appendBetweenBars(dst, before)
 		if !found {
 			return append(dst, quote)
 		}

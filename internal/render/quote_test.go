@@ -31,7 +31,7 @@ func TestNamesThatClientsChooseForgeNothingInTheTextFormat(t *testing.T) {
 		{[]trailtest.Fact{fact(trail.KeyUser, "jürgen-2"), database}, "jürgen-2@shop [6b0202d9.1 1] ok statement | SELECT 1"},
 		{
 			[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob [6b0202d9.2 9] ok read/SELECT | SELECT 2")},
-			"eve@shop app_user='bob [6b0202d9.2 9] ok read/SELECT | SELECT 2' [6b0202d9.1 1] ok statement | SELECT 1",
+			`eve@shop app_user='bob [6b0202d9.2 9] ok read/SELECT \x7c SELECT 2' [6b0202d9.1 1] ok statement | SELECT 1`,
 		},
 		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "it's\n")}, `eve@shop app_user='it''s\n' [6b0202d9.1 1] ok statement | SELECT 1`},
 		{[]trailtest.Fact{fact(trail.KeyUser, "bob@shop [6b0202d9.2 9]"), database}, `"bob@shop [6b0202d9.2 9]"@shop [6b0202d9.1 1] ok statement | SELECT 1`},
@@ -63,5 +63,11 @@ func TestMessagesAndTextsForgeNoOtherPartOfALine(t *testing.T) {
 	want := `eve [6b0202d9.1 1] ERROR statement P0001 \x7c no \x7c SELECT 2 \x7c | DO $$ x $$ \x7c \x7c $1='y' || z`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	got = inText(t, trail.KindStatement, func(r *trailtest.Record) {
+		r.Shape = &trailtest.Shape{Objects: []trailtest.Object{{Action: trail.ActionCreate, Type: "table", Name: `public."a | drop table b"`}}}
+	}, trailtest.Fact{Key: trail.KeyUser, Value: "eve"})
+	if !strings.Contains(got, `create table public."a \x7c drop table b"`) {
+		t.Errorf("got  %s", got)
 	}
 }

@@ -211,9 +211,9 @@ func (f *textFormat) objects(dst []byte, r *trail.Record) []byte {
 		}
 		dst = append(append(append(dst, sep...), o.Action.String()...), ' ')
 		dst = append(appendSafe(dst, o.Type), ' ')
-		dst = appendSafe(dst, o.Name)
+		dst = appendBetweenBars(dst, o.Name)
 		if len(o.To) > 0 {
-			dst = appendSafe(append(dst, " to "...), o.To)
+			dst = appendBetweenBars(append(dst, " to "...), o.To)
 		}
 	}
 	return dst
