@@ -14,7 +14,7 @@ run() {
 	"$@" 2>&1 | tee -a "$log"
 }
 
-export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS}"
+export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS}"
 run plain "$build/plain/runner"
 STENO_TEST_RING_RECORDS=${STENO_TEST_RING_RECORDS:-500000} \
 	STENO_TEST_BLOCK_RECORDS=${STENO_TEST_BLOCK_RECORDS:-60000} \

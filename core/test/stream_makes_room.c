@@ -157,6 +157,9 @@ TEST(stream_cuts_a_block_that_its_room_has_a_part_of)
 	file_write(path, bytes, len);
 	trail_open(&t, trail);
 	CHECK(t.found.damaged && t.found.damaged_offset == begun);
+	trail_close(&t);
+	free(whole);
+	free(bytes);
 }
 
 TEST(stream_needs_no_room)
