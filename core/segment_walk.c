@@ -65,12 +65,13 @@ uint64_t
 steno_walk_find_block(const StenoWalk *w, uint64_t from)
 {
 	uint8_t		window[64 * 1024];
+	uint64_t	room = 512;		/* grows: the next block may be close, and this be called for each */
 	StenoBlockHeader h;
 
 	/* a header begins with letters: not in a part that was never written */
 	while ((from = steno_next_data(w->fd, from, w->size)) + STENO_BLOCK_HEADER <= w->size)
 	{
-		uint64_t	n = w->size - from < sizeof(window) ? w->size - from : sizeof(window);
+		uint64_t	n = w->size - from < room ? w->size - from : room;
 		uint64_t	i;
 
 		if (!steno_read_at(w->fd, window, n, from))
@@ -80,6 +81,8 @@ steno_walk_find_block(const StenoWalk *w, uint64_t from)
 				steno_block_header_read(window + i, &h))
 				return from + i;
 		from += i;
+		if (room < sizeof(window))
+			room *= 2;
 	}
 	return w->size;
 }
@@ -137,16 +140,51 @@ accept_block(StenoWalk *w, uint64_t offset, const StenoBlockHeader *h)
 }
 
 /*
- * StenoWalk the block headers up to limit; false when a read failed.  What is left
- * after w->end is torn.
+ * The offsets of blocks that a walk accepted: of every stride-th, so that any number
+ * of blocks fits.  No two of them are more than stride blocks apart.
+ */
+#define MARKS 1024
+
+typedef struct Marks
+{
+	uint64_t	offsets[MARKS];
+	uint32_t	count;
+	uint64_t	stride;
+	uint64_t	blocks;			/* accepted so far */
+} Marks;
+
+static void
+add_mark(Marks *m, uint64_t offset)
+{
+	uint32_t	i;
+
+	if (m->blocks++ % m->stride != 0)
+		return;
+	if (m->count == MARKS)
+	{
+		/* drop every other one; the new one's number is a multiple of both strides */
+		for (i = 0; i < MARKS / 2; i++)
+			m->offsets[i] = m->offsets[2 * i];
+		m->count = MARKS / 2;
+		m->stride *= 2;
+	}
+	m->offsets[m->count++] = offset;
+}
+
+/*
+ * Walk the block headers up to limit, and mark the blocks; false when a read failed.
+ * What is left after w->end is torn.
  */
 static bool
-walk_blocks(StenoWalk *w, uint64_t limit)
+walk_blocks(StenoWalk *w, uint64_t limit, Marks *marks)
 {
 	uint64_t	offset = w->begin;
 	uint8_t		bytes[STENO_BLOCK_HEADER];
 	StenoBlockHeader h;
 
+	marks->count = 0;
+	marks->stride = 1;
+	marks->blocks = 0;
 	w->last = 0;
 	w->end = w->begin;
 	while (offset < limit)
@@ -163,6 +201,7 @@ walk_blocks(StenoWalk *w, uint64_t limit)
 		if (h.stored > limit - offset - STENO_BLOCK_HEADER)
 			break;
 		accept_block(w, offset, &h);
+		add_mark(marks, offset);
 		offset = w->end;
 	}
 	return true;
@@ -209,13 +248,79 @@ steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h)
 }
 
 /*
- * StenoWalk, and cut unfinished blocks off the end until the last one is whole: when
- * the machine went down, several that were not yet synced can have holes.
+ * Check the payloads of the blocks from one offset to another, which are block
+ * boundaries.  *torn is where the run of torn blocks behind them begins; it is moved
+ * back to where it begins in them.  Returns true when one of them is not torn.
+ */
+static bool
+find_torn_run(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t *torn)
+{
+	uint64_t	after = *torn;	/* the run that begins behind these blocks */
+	bool		found = false;
+	bool		in_run = false;
+	uint8_t		bytes[STENO_BLOCK_HEADER];
+	StenoBlockHeader h;
+
+	while (from < to && to - from >= STENO_BLOCK_HEADER)
+	{
+		/* what cannot be read is for the walk that follows to report */
+		if (!steno_read_at(w->fd, bytes, sizeof(bytes), from))
+			return true;
+		if (!steno_block_header_read(bytes, &h))
+		{
+			from = steno_walk_find_block(w, from + 1);
+			continue;
+		}
+		if (h.stored > to - from - STENO_BLOCK_HEADER)
+			break;
+		if (check_payload(w->fd, from, &h) != PAYLOAD_TORN)
+		{
+			found = true;
+			in_run = false;
+			*torn = after;
+		}
+		else if (!in_run)
+		{
+			in_run = true;
+			*torn = from;
+		}
+		from += STENO_BLOCK_HEADER + h.stored;
+	}
+	return found;
+}
+
+/*
+ * Where the torn blocks begin that a segment ends with, of which w->last is the last.
+ * Goes back from mark to mark, so that each header and payload is read once, however
+ * many are torn.
+ */
+static uint64_t
+find_torn_end(const StenoWalk *w, const Marks *marks)
+{
+	uint64_t	torn = w->last;
+	uint64_t	to = w->last;
+	uint32_t	i = marks->count;
+
+	while (i-- > 0)
+	{
+		if (find_torn_run(w, marks->offsets[i], to, &torn))
+			break;
+		to = marks->offsets[i];
+	}
+	return torn;
+}
+
+/*
+ * Walk, and cut unfinished blocks off the end until the last one is whole: when
+ * the machine went down, several that were not yet synced can have holes.  The work
+ * is proportional to the file's size: anything may stand in it, and a server that
+ * starts waits for this.
  */
 static bool
 walk_segment(StenoWalk *w, const StenoWalk *start)
 {
 	uint64_t	limit = w->size;
+	Marks		marks;
 
 	for (;;)
 	{
@@ -227,7 +332,7 @@ walk_segment(StenoWalk *w, const StenoWalk *start)
 		memcpy(w->hash, start->hash, STENO_HASH_SIZE);
 		w->damaged = start->damaged;
 		w->damaged_offset = start->damaged_offset;
-		if (!walk_blocks(w, limit))
+		if (!walk_blocks(w, limit, &marks))
 			return false;
 		if (w->last == 0)
 			return true;
@@ -238,7 +343,8 @@ walk_segment(StenoWalk *w, const StenoWalk *start)
 			note_damage(w, w->last);
 		if (state != PAYLOAD_TORN)
 			return true;
-		limit = w->last;
+		/* the next walk is the last, unless the file changes meanwhile */
+		limit = find_torn_end(w, &marks);
 	}
 }
 
