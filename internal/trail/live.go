@@ -240,7 +240,8 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		}
 		if next < seg.Size && !again {
 			// blocks are written in their order: it may be whole by now
-			w.buf, again = w.buf[:0], true
+			w.discard()
+			again = true
 			continue
 		}
 		if s.told != s.offset {

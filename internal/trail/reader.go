@@ -463,9 +463,21 @@ type window struct {
 	base int64
 	buf  []byte
 	last int64 // offset of the header read before
+
+	length int64 // how much is read at once; 0: windowSize
+	hashed int64 // bytes of payloads that resync has checked
 }
 
-const windowSize = 64 << 10
+const (
+	windowSize  = 64 << 10
+	smallWindow = 1 << 10
+)
+
+// discard makes the window read the file again. It begins with little: this may be
+// called for each of many small blocks.
+func (w *window) discard() {
+	w.buf, w.length = w.buf[:0], smallWindow
+}
 
 // at returns up to n bytes at offset, fewer only at the end of the file.
 func (w *window) at(offset int64, n int) ([]byte, error) {
@@ -475,7 +487,11 @@ func (w *window) at(offset int64, n int) ([]byte, error) {
 	}
 	length := int64(n)
 	if offset-w.last < windowSize/4 {
-		length = max(length, windowSize)
+		if w.length == 0 {
+			w.length = windowSize
+		}
+		length = max(length, w.length)
+		w.length = min(2*w.length, windowSize)
 	}
 	length = min(length, w.size-offset)
 	if int64(cap(w.buf)) < length {
@@ -499,11 +515,35 @@ func (w *window) header(offset int64) (BlockHeader, error) {
 	return ParseBlockHeader(b)
 }
 
+// ahead returns what the window has from offset on: a header at least, fewer bytes
+// only at the end of the file.
+func (w *window) ahead(offset int64) ([]byte, error) {
+	_, err := w.at(offset, BlockHeaderSize)
+	w.last = offset
+	if err != nil {
+		return nil, err
+	}
+	return w.buf[offset-w.base:], nil
+}
+
+// distant reads a header that may be far away, and leaves the window where it is.
+func (w *window) distant(offset int64) (BlockHeader, error) {
+	if offset >= w.base && offset+BlockHeaderSize <= w.base+int64(len(w.buf)) {
+		return ParseBlockHeader(w.buf[offset-w.base:])
+	}
+	var b [BlockHeaderSize]byte
+	n := min(BlockHeaderSize, w.size-offset)
+	if got, err := w.r.ReadAt(b[:n], offset); int64(got) < n {
+		return BlockHeader{}, err
+	}
+	return ParseBlockHeader(b[:n])
+}
+
 // room says whether nothing but zeros is left from offset on, room for blocks to come,
 // or nothing at all any more. written says that a block begins there by now: the
 // window's bytes were older.
 func (w *window) room(offset int64) (room, written bool) {
-	w.buf = w.buf[:0]
+	w.discard()
 	b, err := w.at(offset, BlockHeaderSize)
 	if err == io.EOF {
 		return true, false // the segment was finished meanwhile
@@ -514,13 +554,32 @@ func (w *window) room(offset int64) (room, written bool) {
 		}
 		return false, err == nil
 	}
-	if w.content(offset) == 0 {
+	if w.blank(offset) {
 		return true, false
 	}
 	// blocks are written in their order: one that stands behind was there later
-	w.buf = w.buf[:0]
+	w.discard()
 	b, err = w.at(offset, BlockHeaderSize)
 	return false, err == nil && !onlyZeros(b)
+}
+
+// blank says whether there are only zeros from offset on. It reads no further than to
+// the first other byte.
+func (w *window) blank(offset int64) bool {
+	b := make([]byte, smallWindow)
+	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
+		n, err := w.r.ReadAt(b[:min(int64(len(b)), w.size-at)], at)
+		if !onlyZeros(b[:n]) {
+			return false
+		}
+		if at += int64(n); err != nil {
+			break
+		}
+		if len(b) < windowSize {
+			b = make([]byte, 2*len(b))
+		}
+	}
+	return true
 }
 
 // content is how many bytes there are from offset on, but for zeros at the end.
@@ -596,7 +655,7 @@ func (w *window) behind(offset int64, last uint64) int64 {
 			return next
 		}
 		if next < w.size {
-			if h, err := w.header(next); err == nil && follows(&h, last, next-offset) {
+			if h, err := w.distant(next); err == nil && follows(&h, last, next-offset) {
 				return next
 			}
 		}
@@ -611,7 +670,7 @@ func (w *window) behind(offset int64, last uint64) int64 {
 func (w *window) resync(offset int64, last uint64) int64 {
 	from := offset
 	for offset = NextData(w.r, offset); offset < w.size; offset = NextData(w.r, offset) {
-		b, err := w.at(offset, windowSize)
+		b, err := w.ahead(offset)
 		if err != nil {
 			return w.size
 		}
@@ -624,10 +683,10 @@ func (w *window) resync(offset int64, last uint64) int64 {
 		if h, err := w.header(offset); err == nil && follows(&h, last, offset-from+1) {
 			switch end := offset + BlockHeaderSize + int64(h.Stored); {
 			case end > w.size:
-			case end == w.size, w.payloadWhole(offset, &h):
+			case end == w.size:
 				return offset
 			default:
-				if _, err := w.header(end); err == nil {
+				if _, err := w.distant(end); err == nil || w.payloadWhole(offset, &h) {
 					return offset
 				}
 			}
@@ -643,8 +702,18 @@ func follows(h *BlockHeader, last uint64, between int64) bool {
 	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/BlockHeaderSize
 }
 
-// payloadWhole says whether the payload of the block at offset has its checksum.
+// maxHashed is how many times the size of a file resync hashes at most. Of blocks that
+// the server wrote it hashes each byte once, but forged headers can have payloads that
+// overlap, any number of them.
+const maxHashed = 16
+
+// payloadWhole says whether the payload of the block at offset has its checksum. It
+// says no when that would be more than maxHashed allows.
 func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
+	if int64(h.Stored) > maxHashed*w.size-w.hashed {
+		return false
+	}
+	w.hashed += int64(h.Stored)
 	sum := xxhash.New()
 	n, err := io.Copy(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)))
 	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
