@@ -489,7 +489,7 @@ wait_for_reserve(void)
 	bool		latch_was_set = false;
 	long		nap = 1;
 
-	if (steno_record_reserve_is_whole())
+	if (steno_record_reserve_is_whole() || steno_record_drops() || !steno_delivery_can_raise())
 		return;
 	atomic_fetch_add_explicit(&ring->waits, 1, memory_order_relaxed);
 	while (!steno_record_reserve_is_whole() && !steno_record_drops() && steno_delivery_can_raise())
