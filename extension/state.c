@@ -24,6 +24,9 @@
  * In all these cases what was found is left as it is, unsealed.  The writer begins a
  * new stream, whose first record, of the event "branch", says why, and up to which
  * block the other stream counts.
+ *
+ * The slots of writers that steno.writers no longer asks for keep their streams.
+ * Writer 0 compares these at each start, and records what differs in its own stream.
  */
 #include "writer.h"
 
@@ -69,6 +72,7 @@ typedef struct StateHeader
 #define SLOT_USED 1				/* stream to durable_hash are valid */
 #define SLOT_CLEAN 2			/* the run was stopped, and all is on disk */
 #define SLOT_FROM 4				/* from_stream to from_hash are valid */
+#define SLOT_REPORTED 8			/* the trail says how the stream differs: reason, found */
 
 typedef struct StateSlot
 {
@@ -439,29 +443,29 @@ load_slot(const StenoWriter *w, StenoError *error)
 
 /* What of the stream is not as the slot says; *known: up to which block it is ours. */
 static bool
-judge(const StenoWriter *w, const StenoEnd *end, Reason *reason, uint64 *known,
+judge(const StateSlot *s, int writer, const StenoEnd *end, Reason *reason, uint64 *known,
 	  uint8 hash[STENO_HASH_SIZE], StenoError *error)
 {
 	uint64		system = GetSystemIdentifier();
-	bool		exact = (slot.flags & SLOT_CLEAN) || slot.ring_file == header.ring_file || ring_file_left[w->number];
+	bool		exact = (s->flags & SLOT_CLEAN) || s->ring_file == header.ring_file || ring_file_left[writer];
 	bool		has;
 
 	*reason = REASON_NONE;
-	*known = slot.block;
-	memcpy(hash, slot.hash, STENO_HASH_SIZE);
+	*known = s->block;
+	memcpy(hash, s->hash, STENO_HASH_SIZE);
 	if (!exact)
 	{
-		*known = slot.durable;
-		memcpy(hash, slot.durable_hash, STENO_HASH_SIZE);
+		*known = s->durable;
+		memcpy(hash, s->durable_hash, STENO_HASH_SIZE);
 	}
-	if (!steno_stream_has(steno_directory, slot.stream, system, *known, hash, &has, error))
+	if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
 		return false;
-	if (exact && !(slot.flags & SLOT_CLEAN) && slot.block > 0 && (!has || end->block < *known))
+	if (exact && !(s->flags & SLOT_CLEAN) && s->block > 0 && (!has || end->block < *known))
 	{
 		/* it was about to be written */
-		*known = slot.block - 1;
-		memcpy(hash, slot.before, STENO_HASH_SIZE);
-		if (!steno_stream_has(steno_directory, slot.stream, system, *known, hash, &has, error))
+		*known = s->block - 1;
+		memcpy(hash, s->before, STENO_HASH_SIZE);
+		if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
 			return false;
 	}
 	if (has && end->block >= *known)
@@ -533,8 +537,11 @@ find_stream(StenoWriter *w, StenoError *error)
 		return false;
 	if (slot.flags & SLOT_USED)
 	{
-		if (!judge(w, &end, &reason, &known, hash, error))
+		if (!judge(&slot, w->number, &end, &reason, &known, hash, error))
 			return false;
+		/* the trail says up to where it counts, whatever has been put right since */
+		if (reason == REASON_NONE && (slot.flags & SLOT_REPORTED))
+			reason = slot.reason;
 		if (reason == REASON_NONE)
 		{
 			/* what a lost machine has left, and what it has not written */
@@ -664,47 +671,63 @@ steno_state_describe(const char **pairs)
 	return n / 2;
 }
 
+/* How the other stream of a slot differs, for the log. */
+static int
+detail_difference(const StateSlot *s)
+{
+	unsigned long long first = s->from_block + 1;
+	unsigned long long last = s->found;
+
+	if (s->found == s->from_block && s->reason >= REASON_FOREIGN && s->reason != REASON_ALTERED)
+		return errdetail("An earlier start has recorded that stream %u, which counts up to block %llu, was not as this server had left it (%s).",
+						 s->from_stream, last, reason_names[s->reason]);
+	switch ((Reason) s->reason)
+	{
+		case REASON_COPY:
+			return errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup: stream %u, up to block %llu, is that server's.",
+							 s->from_directory, s->from_host, s->from_stream, last);
+		case REASON_FOREIGN:
+			return errdetail("Blocks %llu to %llu of stream %u stand behind the last one that this server has written. They are left as they are, and are not sealed.",
+							 first, last, s->from_stream);
+		case REASON_CUT:
+			return errdetail("Stream %u ends with block %llu, but this server has written it up to block %llu.",
+							 s->from_stream, last, first - 1);
+		case REASON_ALTERED:
+			return errdetail("Block %llu of stream %u is not the one that this server has written.",
+							 first - 1, s->from_stream);
+		case REASON_GONE:
+			return errdetail("Stream %u, which this server has written up to block %llu, is not there.",
+							 s->from_stream, first - 1);
+		case REASON_NONE:
+		case REASON_UNKNOWN:
+			break;
+	}
+	return errdetail("Nothing in the data directory says that this server has written stream %u, or how far.",
+					 s->from_stream);
+}
+
 static void
 report_branch(const StenoWriter *w)
 {
-	unsigned long long first = slot.from_block + 1;
-	unsigned long long last = slot.found;
-
 	if (slot.stream == slot.from_stream)
 	{
 		ereport(WARNING,
 				(errmsg("stream %u of the trail begins anew", slot.stream),
 				 errdetail("This server has written it up to block %llu, and nothing of that is in \"%s\".",
-						   first - 1, steno_directory),
+						   (unsigned long long) slot.from_block, steno_directory),
 				 errhint("Unless you have changed \"steno.directory\", or moved the trail away, find out who has removed it.")));
 		return;
 	}
 	ereport(slot.reason == REASON_COPY ? LOG : WARNING,
 			(errmsg("steno writer %d begins stream %u of the trail beside stream %u",
 					w->number, slot.stream, slot.from_stream),
-			 slot.reason == REASON_COPY ?
-			 errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup: stream %u, up to block %llu, is that server's.",
-					   slot.from_directory, slot.from_host, slot.from_stream, last) :
-			 slot.reason == REASON_FOREIGN ?
-			 errdetail("Blocks %llu to %llu of stream %u stand behind the last one that this server has written. They are left as they are, and are not sealed.",
-					   first, last, slot.from_stream) :
-			 slot.reason == REASON_CUT ?
-			 errdetail("Stream %u ends with block %llu, but this server has written it up to block %llu.",
-					   slot.from_stream, last, first - 1) :
-			 slot.reason == REASON_ALTERED ?
-			 errdetail("Block %llu of stream %u is not the one that this server has written.",
-					   first - 1, slot.from_stream) :
-			 slot.reason == REASON_GONE ?
-			 errdetail("Stream %u, which this server has written up to block %llu, is not there.",
-					   slot.from_stream, first - 1) :
-			 errdetail("Nothing in the data directory says that this server has written stream %u, or how far.",
-					   slot.from_stream),
+			 detail_difference(&slot),
 			 slot.reason == REASON_COPY ? 0 : errhint("Run \"steno verify\", and find out who can write to \"%s\".", steno_directory)));
 }
 
-/* A stream that was just begun says beside which one.  Returns false when we are to leave. */
-bool
-steno_state_tell(StenoWriter *w)
+/* A record of the event "branch", of what a slot says of its other stream. */
+static void
+put_branch(StenoWriter *w, const StateSlot *s, bool unused)
 {
 	const char *pairs[2 * 18] = {"event", "branch", "version", PG_VERSION};
 	char		stream[16];
@@ -713,15 +736,12 @@ steno_state_tell(StenoWriter *w)
 	char		hash[2 * STENO_HASH_SIZE + 1];
 	int			n = 4;
 
-	if (slot.reason == REASON_NONE || w->stream.next_block > 1)
-		return true;
-	report_branch(w);
-	snprintf(stream, sizeof(stream), "%u", slot.from_stream);
-	snprintf(block, sizeof(block), UINT64_FORMAT, slot.from_block);
-	snprintf(found, sizeof(found), UINT64_FORMAT, slot.found);
-	hex(hash, slot.from_hash);
+	snprintf(stream, sizeof(stream), "%u", s->from_stream);
+	snprintf(block, sizeof(block), UINT64_FORMAT, s->from_block);
+	snprintf(found, sizeof(found), UINT64_FORMAT, s->found);
+	hex(hash, s->from_hash);
 	pairs[n++] = "reason";
-	pairs[n++] = reason_names[slot.reason];
+	pairs[n++] = reason_names[s->reason];
 	pairs[n++] = "stream";
 	pairs[n++] = stream;
 	pairs[n++] = "block";
@@ -730,16 +750,154 @@ steno_state_tell(StenoWriter *w)
 	pairs[n++] = hash;
 	pairs[n++] = "found";
 	pairs[n++] = found;
+	if (unused)
+	{
+		pairs[n++] = "unused";
+		pairs[n++] = "true";
+	}
 	n += 2 * steno_state_describe(pairs + n);
-	if (slot.reason == REASON_COPY)
+	if (s->reason == REASON_COPY)
 	{
 		pairs[n++] = "from_run";
-		pairs[n++] = slot.from_run;
+		pairs[n++] = s->from_run;
 		pairs[n++] = "from_host";
-		pairs[n++] = slot.from_host;
+		pairs[n++] = s->from_host;
 		pairs[n++] = "from_directory";
-		pairs[n++] = slot.from_directory;
+		pairs[n++] = s->from_directory;
 	}
 	steno_writer_server(w, pairs, n / 2);
+}
+
+/* A stream that was just begun says beside which one.  Returns false when we are to leave. */
+bool
+steno_state_tell(StenoWriter *w)
+{
+	if (slot.reason == REASON_NONE || w->stream.next_block > 1)
+		return true;
+	report_branch(w);
+	put_branch(w, &slot, false);
 	return steno_writer_write(w);
+}
+
+/* ---- streams that no writer uses any more ---- */
+
+/* What a writer that was killed had not synced: the stream's last segment at most. */
+static bool
+sync_segment(uint32 stream, uint64 segment, StenoError *error)
+{
+	char		folder[1024];
+	char		path[1100];
+	int			fd;
+	bool		ok;
+
+	if (segment == 0)
+		return true;
+	steno_stream_folder(folder, sizeof(folder), steno_directory, stream);
+	steno_segment_path(path, sizeof(path), folder, segment);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return steno_failed(error, errno, "could not open segment", path);
+	ok = pg_fsync(fd) == 0 || steno_failed(error, errno, "could not sync segment", path);
+	close(fd);
+	return ok && steno_sync_folder(folder, error);
+}
+
+static bool
+save_unused(int writer, StateSlot *s, StenoError *error)
+{
+	bool		ok;
+
+	if (!lock_state(true, error))
+		return false;
+	ok = (write_slot(state_fd, writer, s) && pg_fdatasync(state_fd) == 0) ||
+		steno_failed(error, errno, "could not write state file", STATE_FILE);
+	return lock_state(false, error) && ok;
+}
+
+/*
+ * Compare the stream of a slot that no writer uses, in the way of those that are in
+ * use.  After that its end is known exactly, also when its ring file has gone; so it is
+ * noted like that of a clean stop.  A difference is reported once.
+ */
+static bool
+compare_unused(StenoWriter *w, int writer, StateSlot *s, StenoError *error)
+{
+	uint64		system = GetSystemIdentifier();
+	uint8		hash[STENO_HASH_SIZE];
+	uint64		known;
+	Reason		reason;
+	StenoEnd	end;
+
+	if (!steno_stream_end(steno_directory, s->stream, system, &end, error) ||
+		!judge(s, writer, &end, &reason, &known, hash, error))
+	{
+		/* in the place of its folder there is something else */
+		if (error->error != ENOTDIR)
+			return false;
+		memset(&end, 0, sizeof(end));
+		reason = REASON_GONE;
+		known = s->flags & SLOT_CLEAN ? s->block : s->durable;
+		memcpy(hash, s->flags & SLOT_CLEAN ? s->hash : s->durable_hash, STENO_HASH_SIZE);
+	}
+	if (reason == REASON_NONE)
+	{
+		if (s->flags & SLOT_CLEAN)
+			return true;
+		if (!sync_segment(s->stream, end.segment, error))
+			return false;
+		s->block = s->durable = end.block;
+		memcpy(s->hash, end.hash, STENO_HASH_SIZE);
+		memcpy(s->durable_hash, end.hash, STENO_HASH_SIZE);
+		s->flags |= SLOT_CLEAN;
+		return save_unused(writer, s, error);
+	}
+	if ((s->flags & SLOT_REPORTED) && s->reason == reason && s->found == end.block)
+		return true;
+	s->reason = reason;
+	s->from_stream = s->stream;
+	s->from_block = known;
+	memcpy(s->from_hash, hash, STENO_HASH_SIZE);
+	s->found = end.block;
+	ereport(WARNING,
+			(errmsg("stream %u of the trail, which no writer uses any more, is not as this server has left it", s->stream),
+			 detail_difference(s),
+			 errhint("Unless you have changed \"steno.directory\", or moved the trail away, run \"steno verify\", and find out who can write to \"%s\".",
+					 steno_directory)));
+	put_branch(w, s, true);
+	if (!steno_writer_write(w))
+		steno_writer_exit();	/* the next start finds it again */
+	s->block = s->durable = known;
+	memcpy(s->hash, hash, STENO_HASH_SIZE);
+	memcpy(s->durable_hash, hash, STENO_HASH_SIZE);
+	s->flags |= SLOT_CLEAN | SLOT_REPORTED;
+	return save_unused(writer, s, error);
+}
+
+/*
+ * Writer 0, once in a run.  A stream that cannot be read holds nobody up: the next
+ * start looks again.
+ */
+void
+steno_state_compare_unused(StenoWriter *w)
+{
+	int			i;
+
+	for (i = steno_writers; i < STENO_MAX_WRITERS && state_fd >= 0; i++)
+	{
+		StenoError	error = {0};
+		StateSlot	s;
+
+		if (!read_slot(state_fd, i, &s) || !(s.flags & SLOT_USED) || s.block == 0 ||
+			compare_unused(w, i, &s, &error))
+			continue;
+		errno = error.error;
+		ereport(WARNING,
+				(errcode_for_file_access(),
+				 error.error != 0 ?
+				 errmsg("could not compare stream %u of the trail, which no writer uses any more: %s \"%s\": %m",
+						s.stream, error.what, error.path) :
+				 errmsg("could not compare stream %u of the trail, which no writer uses any more: %s \"%s\"",
+						s.stream, error.what, error.path),
+				 errhint("The next start tries again. Run \"steno verify\".")));
+	}
 }

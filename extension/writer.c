@@ -811,6 +811,7 @@ begin_run(StenoWriter *w)
 {
 	steno_recover_rings(w);
 	put_start(w);
+	steno_state_compare_unused(w);
 	steno_rules_started(rules_changed);
 	if (!steno_writer_write(w))
 		steno_writer_exit();

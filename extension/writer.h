@@ -139,6 +139,7 @@ extern void steno_state_block(const StenoWriter *writer, const uint8 hash[STENO_
 extern void steno_state_synced(const StenoWriter *writer, bool rotated);
 extern void steno_state_stop(StenoWriter *writer);
 extern bool steno_state_tell(StenoWriter *writer);
+extern void steno_state_compare_unused(StenoWriter *writer);
 
 #define STENO_STATE_PAIRS 5
 extern int	steno_state_describe(const char **pairs);

@@ -175,6 +175,91 @@ foreach my $what ('block', 'blocks in a segment')
 	like(problems($node, @key), qr/^1 block \d+ stands behind.* \| block \d+ of stream 1 is not of the server[^|]*$/, 'verify finds nothing else');
 }
 
+# Two writers, and after a stop or a kill only one: the stream of the other is compared all the same.
+sub unused
+{
+	my ($name, $how, $change, $reason, $log, $damage) = @_;
+	my $node = new_node("unused_$name", conf => "steno.signing_key_file = '$key'\nsteno.writers = 2\n");
+	my $trail = trail($node);
+	my $branches = sub { return grep { $_->{extra}{event} eq 'branch' } records($node, kind => 'server') };
+	my ($from, $branch);
+
+	# more than one block: after a kill, the last one may not have been written
+	foreach my $run (1, 2)
+	{
+		$node->pgbench('-n -c 4 -t 5', 0, [qr/processed: 20/], [qr/^$/], "$name: load", { "unused-$name-$run-$$" => "SELECT 'load'" });
+		flush($node);
+	}
+	$how eq 'stop' ? $node->stop : kill_server($node);
+	$node->append_conf('postgresql.conf', 'steno.writers = 1');
+	$change->($trail);
+	$from = -s $node->logfile;
+	$node->start;
+	flush($node);
+	like(slurp_file($node->logfile, $from), qr/WARNING:  stream 1 of the trail, which no writer uses any more, is not as this server has left it\n.*DETAIL:  $log/,
+		"unused, $name: a warning in the log");
+	is(join(' ', map { "$_->{stream} $_->{extra}{reason} $_->{extra}{stream} $_->{extra}{unused}" } $branches->()), "0 $reason 1 true", "unused, $name: and a record");
+	$node->restart;
+	is(scalar(() = slurp_file($node->logfile, $from) =~ /WARNING:  stream 1 /g), 1, "unused, $name: it is reported once");
+	$node->stop;
+	like(problems($node, @key), $damage, "unused, $name: verify says so");
+	return ($node, $trail);
+}
+
+{
+	my ($node, $trail) = unused('gone', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die },
+		'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 stream 1 is missing: [^|]*$/);
+
+	rename "$trail.moved", "$trail/1" or die;
+	is(problems($node, @key), '0 ', 'unused, gone: put back, the trail is whole');
+	$node->append_conf('postgresql.conf', 'steno.writers = 2');
+	$node->start;
+	$node->pgbench('-n -c 4 -t 5', 0, [qr/processed: 20/], [qr/^$/], 'unused, gone: again', { "unused-again-$$" => "SELECT 'load'" });
+	$node->stop;
+	ok(-e "$trail/2", 'unused, gone: the writer that comes back begins another stream');
+	is(problems($node, @key), '0 ', 'unused, gone: the trail is whole then');
+}
+unused('killed', 'kill', sub { rename "$_[0]/1", "$_[0].moved" or die },
+	'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 stream 1 is missing: /);
+unused('cut', 'stop', sub { cut_last_block($_[0], 1) },
+	'cut off', qr/Stream 1 ends with block \d+, but/, qr/^1 (.* )?stream 1 ends with block \d+, but had \d+ blocks when no writer used it/);
+unused('foreign', 'stop', sub { forge_block($_[0], 1, 'forged') },
+	'foreign blocks', qr/Blocks \d+ to \d+ of stream 1 stand behind/, qr/block \d+ of stream 1 is not of the server: [^|]* did not seal them$/);
+unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_file("$_[0]/1", 'no folder') },
+	'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 /);
+
+# An unused stream of a killed run is known exactly at later starts, too, when the ring file has gone.
+{
+	my $node = new_node('settled', conf => "steno.writers = 2\nsteno.fsync_interval = -1\n");
+
+	$node->pgbench('-n -c 4 -t 5', 0, [qr/processed: 20/], [qr/^$/], 'settled: load', { "settled-$$" => "SELECT 'load'" });
+	flush($node);
+	kill_server($node);
+	$node->append_conf('postgresql.conf', 'steno.writers = 1');
+	$node->start;
+	$node->stop;
+	unlike(slurp_file($node->logfile), qr/no writer uses any more/, 'settled: nothing is amiss');
+	forge_block(trail($node), 1, 'forged');
+	$node->start;
+	$node->stop;
+	like(slurp_file($node->logfile), qr/no writer uses any more.*\n.*stand behind the last one/, 'settled: what stands behind its end is found');
+}
+
+# A new trail is no damage.
+{
+	my $node = new_node('elsewhere', conf => "steno.signing_key_file = '$key'\nsteno.writers = 2\n");
+
+	$node->pgbench('-n -c 4 -t 5', 0, [qr/processed: 20/], [qr/^$/], 'elsewhere: load', { "elsewhere-$$" => "SELECT 'load'" });
+	$node->stop;
+	$node->append_conf('postgresql.conf', 'steno.writers = 1');
+	rename trail($node), trail($node) . '.moved' or die;
+	$node->start;
+	$node->stop;
+	like(slurp_file($node->logfile), qr/stream 0 of the trail begins anew/, 'elsewhere: a new trail begins');
+	like(slurp_file($node->logfile), qr/WARNING:  stream 1 .*\n.*is not there/, 'elsewhere: the log warns of the unused stream, too');
+	is(problems($node, @key), '0 ', 'elsewhere: the new trail is whole');
+}
+
 # Restarts of all kinds go on in the same streams.
 {
 	my $node = new_node('restarts', conf => "steno.signing_key_file = '$key'\nsteno.writers = 2\nrestart_after_crash = on\n");

@@ -76,6 +76,8 @@ wait_until 'what is there begins where the records end', sub {
 	join(' ', map { $last{$_}{last_segment} + 1 } 0 .. 2) eq firsts();
 };
 verify_ok($node, 'the trail is still whole');
+$node->restart;
+unlike(slurp_file($node->logfile), qr/no writer uses any more/, 'a start does not take what was deleted for a change');
 
 # and with writers again
 set_and_reload($node, 'steno.writers', '3');

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Branch is what a server record of the event "branch" says: its stream was begun
-// beside another one, which counts up to a block only.
+// Branch is what a server record of the event "branch" says: another stream counts up
+// to a block only. Its own stream was begun beside that one, unless Unused is set.
 type Branch struct {
 	Time   int64
 	Reason string // see the Reasons
@@ -14,6 +14,7 @@ type Branch struct {
 	Block  uint64 // up to which it counts
 	Hash   [32]byte
 	Found  uint64 // the block that it ended with
+	Unused bool   // no writer used the other one any more, and none has begun a stream for it
 	// The run that began the stream.
 	Run, System, Timeline, Host, Directory string
 	// The one that wrote the other, as far as it is known: for ReasonCopy only.
@@ -53,6 +54,7 @@ func ParseBranch(r *Record) (b Branch, ok bool) {
 		Directory: text("data_directory"), FromRun: text("from_run"), FromHost: text("from_host"), FromDirectory: text("from_directory"),
 	}
 	b.Stream, b.Block, b.Found = uint32(number("stream", 32)), number("block", 63), number("found", 63)
+	b.Unused = text("unused") == "true"
 	hash, err := hex.DecodeString(text("hash"))
 	ok = ok && err == nil && copy(b.Hash[:], hash) == len(b.Hash) && len(hash) == len(b.Hash)
 	return b, ok

@@ -8,7 +8,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Branch is a stream that was begun beside another one.
+// Branch is a stream that was begun beside another one, or, with Unused, that has the
+// record of one which no writer used any more.
 type Branch struct {
 	Stream uint32 `json:"stream"`
 	From   uint32 `json:"from_stream"`
@@ -17,6 +18,7 @@ type Branch struct {
 	Time   string `json:"time"`
 	Run    string `json:"run,omitempty"`
 	Host   string `json:"host,omitempty"`
+	Unused bool   `json:"unused,omitempty"`
 	// Of the other one.
 	FromRun  string `json:"from_run,omitempty"`
 	FromHost string `json:"from_host,omitempty"`
@@ -25,6 +27,9 @@ type Branch struct {
 // line is a branch's row of the report for people.
 func (b *Branch) line() string {
 	line := fmt.Sprintf("stream %d goes on beside stream %d from its block %s, since %s", b.Stream, b.From, Group(int64(b.Block)), b.Time)
+	if b.Unused {
+		line = fmt.Sprintf("stream %d, which no writer used any more, counts up to block %s, as stream %d says since %s", b.From, Group(int64(b.Block)), b.Stream, b.Time)
+	}
 	if b.Host != "" {
 		line += ", on host " + b.Host
 	}
@@ -48,12 +53,14 @@ func (v *verifier) settleBranches() {
 	for _, b := range v.branches {
 		from := home{b.in.trail, b.Stream}
 		v.report.Branches = append(v.report.Branches, Branch{
-			Stream: b.in.stream, From: b.Stream, Block: b.Block, Reason: b.Reason, Time: render.Time(b.Time), Run: b.Run, Host: b.Host,
+			Stream: b.in.stream, From: b.Stream, Block: b.Block, Reason: b.Reason, Time: render.Time(b.Time), Run: b.Run, Host: b.Host, Unused: b.Unused,
 			FromRun: b.FromRun, FromHost: b.FromHost,
 		})
 		i := slices.IndexFunc(v.trail.Streams, func(s *trail.Stream) bool { return homeOf(s) == from })
 		switch {
 		case i < 0 && !v.trail.Whole:
+		case i < 0 && b.Unused && !v.beganAnew(&b):
+			v.damage(b.in.trail, nil, "stream %d is missing: the server had written it up to block %d, and its start at %s found it changed or gone (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
 		case i < 0 || from == b.in:
 			v.warning(b.in.trail, nil, "stream %d began at %s without what the server had written before: stream %d up to block %d", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
 		default:
@@ -62,14 +69,27 @@ func (v *verifier) settleBranches() {
 	}
 }
 
+// beganAnew says whether the start that wrote a record found nothing of its own stream
+// either: a new trail, as where steno.directory was changed.
+func (v *verifier) beganAnew(b *branched) bool {
+	return slices.ContainsFunc(v.branches, func(own branched) bool {
+		return own.in == b.in && own.Run == b.Run && own.Reason == trail.ReasonGone && !own.Unused
+	})
+}
+
 func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files) {
 	last := v.lastBlock[homeOf(s)]
 	at := render.Time(b.Time)
+	when, after := fmt.Sprintf("when it began stream %d", b.in.stream), fmt.Sprintf(", did not seal them, and went on in stream %d", b.in.stream)
+	begun := fmt.Sprintf("when stream %d was begun beside it at %s", b.in.stream, at)
+	if b.Unused {
+		when, after, begun = "when no writer used the stream any more", ", and did not seal them", "when no writer used it any more, at "+at
+	}
 	switch there, right := v.hasBlock(s, b.Block, b.Hash, files); {
 	case there && !right:
-		v.damage(s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, when it began stream %d", b.Block, b.Stream, at, b.in.stream)
+		v.damage(s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, %s", b.Block, b.Stream, at, when)
 	case !there && b.Block > last:
-		v.damage(s.Path, nil, "stream %d ends with block %d, but had %d blocks when stream %d was begun beside it at %s: its end was cut off", b.Stream, last, b.Block, b.in.stream, at)
+		v.damage(s.Path, nil, "stream %d ends with block %d, but had %d blocks %s: its end was cut off", b.Stream, last, b.Block, begun)
 	}
 	if last <= b.Block {
 		return
@@ -82,7 +102,7 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files
 		v.damage(s.Path, nil, "%s not of the server: it found the stream without them at %s, and has written stream %d since", which, at, b.in.stream)
 		return
 	}
-	v.damage(s.Path, nil, "%s not of the server: its start at %s found them behind its last one, did not seal them, and went on in stream %d", which, at, b.in.stream)
+	v.damage(s.Path, nil, "%s not of the server: its start at %s found them behind its last one%s", which, at, after)
 }
 
 // hasBlock says whether a stream has a block, and whether it is the one with this
@@ -115,7 +135,7 @@ func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte, files 
 // branchOf is the branch that a stream ends at, nil for none.
 func (v *verifier) branchOf(stream uint32) *branched {
 	for i := range v.branches {
-		if b := &v.branches[i]; b.Stream == stream && b.in.stream != stream {
+		if b := &v.branches[i]; b.Stream == stream && b.in.stream != stream && !b.Unused {
 			return b
 		}
 	}

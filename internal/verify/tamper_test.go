@@ -709,17 +709,17 @@ func TestNothingStandsBetweenTwoRuns(t *testing.T) {
 }
 
 // branch begins stream 2 with the record of a branch from stream 0.
-func (f files) branch(t testing.TB, reason string, block uint64, hash [32]byte, found uint64) files {
+func (f files) branch(t testing.TB, reason string, block uint64, hash [32]byte, found uint64, more ...string) files {
 	t.Helper()
 	h := slices.Clone(f[1][1][:trail.SegmentHeaderSize])
 	binary.LittleEndian.PutUint32(h[24:], 2)
 	trailtest.SealSegment(h)
 	chain := sha256.Sum256(h)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 4713), Time: trailtest.Epoch, Extra: []string{
+	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 4713), Time: trailtest.Epoch, Extra: append([]string{
 		"event", "branch", "reason", reason, "stream", "0", "block", fmt.Sprint(block), "hash", hex.EncodeToString(hash[:]), "found", fmt.Sprint(found),
 		"run", "r", "system_identifier", "1", "timeline", "1", "host", "h", "data_directory", "/d",
-	}})
+	}, more...)})
 	f[2] = map[uint64][]byte{1: append(h, b.Finish(trail.CodecLz4, 1, 1, &chain)...)}
 	return f
 }
@@ -754,6 +754,15 @@ func TestBranchesSayWhatCounts(t *testing.T) {
 		if len(r.Branches) != 1 || one.want == "" != r.Whole || one.want != "" && !says(r, one.want) {
 			t.Errorf("%s: %v %v", one.name, r.Branches, r.Problems)
 		}
+		r = s.verify(t, one.f.branch(t, one.reason, one.block, one.hash, block, "unused", "true"))[0]
+		if len(r.Branches) != 1 || !r.Branches[0].Unused || one.want == "" != r.Whole || one.want != "" && !says(r, one.want) {
+			t.Errorf("%s, of an unused stream: %v %v", one.name, r.Branches, r.Problems)
+		}
+	}
+	gone := s.original.clone()
+	delete(gone, 0)
+	if r := s.verify(t, gone.branch(t, trail.ReasonGone, block, hash, 0, "unused", "true"))[0]; !says(r, `^stream 0 is missing: the server had written it up to block \d+`) {
+		t.Errorf("an unused stream that is gone: %v", r.Problems)
 	}
 }
 
