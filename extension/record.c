@@ -985,6 +985,22 @@ steno_record_take_over(void)
 }
 
 /*
+ * In a writer, when the server stops and a ring has no owner: the same in the place of
+ * the session that does not come.  Nothing waits for room, which only we could make.
+ */
+void
+steno_record_tell_left_gap(uint32 i, StenoWriterControl *writer)
+{
+	StenoLocal *s = &steno_my;
+
+	steno_producer_init(&s->producer, &steno_rings, i);
+	s->writer = writer;
+	s->delivery = STENO_DELIVERY_DROP;
+	s->start_mask &= ~STENO_START_SYNC;
+	steno_record_take_over();
+}
+
+/*
  * After a record: wake the writer when it sleeps deeply, or when the ring is half
  * full.  No fence between publishing and reading "asleep": a wake-up missed by
  * reordering costs one period of the writer's deep sleep, a second.

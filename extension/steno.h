@@ -329,6 +329,7 @@ extern void *steno_record_reserved(uint32 len);
 extern bool steno_record_sleep(long *nap);
 extern void steno_record_dying(void);
 extern void steno_record_take_over(void);
+extern void steno_record_tell_left_gap(uint32 ring, StenoWriterControl *writer);
 
 /* ---- copy.c ---- */
 

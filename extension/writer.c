@@ -1051,6 +1051,32 @@ run(StenoWriter *w, StenoDrain *live)
 }
 
 /*
+ * The server stops: gap records of sessions that ended before there was room for them,
+ * which otherwise the next session with the ring would write.  They go through the
+ * ring, like that one's, so that a crash meanwhile neither loses nor doubles them.
+ */
+static void
+tell_left_gaps(StenoWriter *w, StenoDrain *live)
+{
+	bool		drained = false;
+	uint32		i;
+
+	for (i = live->first; i < live->rings->nrings; i += live->step)
+	{
+		StenoRing  *ring = steno_ring_at(live->rings, i);
+
+		/* pairs with the release store in session_end */
+		if (atomic_load_explicit(&ring->owner, memory_order_acquire) != 0 || ring->gap == 0)
+			continue;
+		/* so that there is room */
+		if (!drained && (!steno_writer_drain(w, live) || !steno_writer_write(w)))
+			return;
+		drained = true;
+		steno_record_tell_left_gap(i, w->control);
+	}
+}
+
+/*
  * We end, and the trail does not say so.  An intent of no block keeps the ring file,
  * even with empty rings, and the next start says that it found one.
  */
@@ -1081,6 +1107,8 @@ steno_writer_main(Datum main_arg)
 	steno_drain_init(&live, &steno_rings, w->number);
 	run(w, &live);
 
+	if (server_stops || postmaster_dead)
+		tell_left_gaps(w, &live);
 	steno_trouble_tell(w);
 	if (w->number == 0 && (server_stops || postmaster_dead))
 		steno_writer_event(w, "stop", NULL, NULL);
