@@ -224,6 +224,21 @@ sub steps
 	return;
 }
 
+# Records in the order of their statements.  A portal's, and that of the ROLLBACK that ends it, come
+# in either order: how much room the ring has decides.
+sub by_statement
+{
+	my $last = 0;
+	my @r = sort { $a->{seq} <=> $b->{seq} } @_;
+	my %of = map { $_->{seq} => ($last = $_->{statement} // $last) } @r;
+
+	return sort {
+		$of{ $a->{seq} } <=> $of{ $b->{seq} }
+		  || ($a->{substatement} // 0) <=> ($b->{substatement} // 0)
+		  || $a->{seq} <=> $b->{seq}
+	} @r;
+}
+
 # All that must be the same of a session's records.
 sub taken_down
 {
@@ -239,7 +254,7 @@ sub taken_down
 	$node->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
 	# two that end in the same microsecond have no order but that of their numbers
-	foreach my $r (sort { $a->{seq} <=> $b->{seq} } records($node, pid => $pid))
+	foreach my $r (by_statement(records($node, pid => $pid)))
 	{
 		next if $r->{kind} !~ /^(?:statement|start|transaction)$/;
 		delete @{$r}{qw(time session pid seq duration_us xid query_id block stream segment client)};
