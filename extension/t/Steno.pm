@@ -20,7 +20,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
-  verify_ok gapless numbers_are_there wait_until value can_connect
+  verify_ok gapless by_statement numbers_are_there wait_until value can_connect
   stop_process continue_process kill_server server_gone refuses_to_start
 );
 
@@ -195,6 +195,21 @@ sub statements
 	my ($node, %filter) = @_;
 
 	return records($node, kind => 'statement', %filter);
+}
+
+# Records in the order of their statements.  A portal's, and that of the ROLLBACK that ends it, come
+# in either order: how much room the ring has decides.
+sub by_statement
+{
+	my $last = 0;
+	my @r = sort { $a->{seq} <=> $b->{seq} } @_;
+	my %of = map { $_->{seq} => ($last = $_->{statement} // $last) } @r;
+
+	return sort {
+		$of{ $a->{seq} } <=> $of{ $b->{seq} }
+		  || ($a->{substatement} // 0) <=> ($b->{substatement} // 0)
+		  || $a->{seq} <=> $b->{seq}
+	} @r;
 }
 
 # The one record that is as given; the test fails when there is none or another.

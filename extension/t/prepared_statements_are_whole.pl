@@ -224,21 +224,6 @@ sub steps
 	return;
 }
 
-# Records in the order of their statements.  A portal's, and that of the ROLLBACK that ends it, come
-# in either order: how much room the ring has decides.
-sub by_statement
-{
-	my $last = 0;
-	my @r = sort { $a->{seq} <=> $b->{seq} } @_;
-	my %of = map { $_->{seq} => ($last = $_->{statement} // $last) } @r;
-
-	return sort {
-		$of{ $a->{seq} } <=> $of{ $b->{seq} }
-		  || ($a->{substatement} // 0) <=> ($b->{substatement} // 0)
-		  || $a->{seq} <=> $b->{seq}
-	} @r;
-}
-
 # All that must be the same of a session's records.
 sub taken_down
 {

@@ -47,12 +47,7 @@ sub run
 
 	ref $_ ? $c->extended(@$_) : $c->query($_) foreach @run;
 	$c->quit;
-	# a ROLLBACK and the portal that it ends come in either order
-	@found = sort {
-		$a->{statement} <=> $b->{statement}
-		  || ($a->{substatement} // 0) <=> ($b->{substatement} // 0)
-		  || $a->{seq} <=> $b->{seq}
-	} records($node, pid => $c->{pid}, kind => qr/^(start|statement)$/);
+	@found = by_statement(records($node, pid => $c->{pid}, kind => qr/^(start|statement)$/));
 	delete @$_{qw(time duration_us session pid seq xid block)} foreach @found;
 	return \@found;
 }
