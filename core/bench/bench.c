@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "block.h"
-#include "redact.h"
-#include "seal.h"
+#include "trail/block.h"
+#include "filter/redact.h"
+#include "crypto/seal.h"
 #include "test/large_texts.h"
 
 #define RUNS 9

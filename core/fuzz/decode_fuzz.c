@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "decode.h"
+#include "trail/decode.h"
 
 int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

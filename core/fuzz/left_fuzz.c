@@ -9,9 +9,9 @@
  */
 #include <stdlib.h>
 
-#include "block.h"
-#include "decode.h"
-#include "left.h"
+#include "trail/block.h"
+#include "trail/decode.h"
+#include "ring/left.h"
 
 int			steno_fuzz_left(const uint8_t *data, size_t size);
 
@@ -122,7 +122,7 @@ add(StenoSource *source, const StenoMessage *m)
 	must(steno_block_add(block, source, m));
 }
 
-/* As extension/recover.c does. */
+/* As extension/writer/recover.c does. */
 static void
 recover(void)
 {

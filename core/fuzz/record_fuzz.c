@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "../test/model.h"
+#include "test/model.h"
 
 int			steno_fuzz_records(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "redact.h"
+#include "filter/redact.h"
 
 int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

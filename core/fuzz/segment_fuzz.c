@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "segment.h"
-#include "segment_walk.h"
+#include "trail/segment.h"
+#include "trail/segment_walk.h"
 
 int			steno_fuzz_segment(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retention.h"
+#include "retention/retention.h"
 
 int			steno_fuzz_slot(const uint8_t *data, size_t size);
 

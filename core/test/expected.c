@@ -6,10 +6,10 @@
  * It reads streams in the order of their numbers, and each from its first
  * segment on; data parts are kept until their record comes.
  */
-#include "decode.h"
-#include "golden.h"
-#include "test.h"
-#include "trail.h"
+#include "trail/decode.h"
+#include "test/golden.h"
+#include "test/test.h"
+#include "test/trail.h"
 
 #define MAX_PARTS 100
 

@@ -12,12 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "golden.h"
-#include "header.h"
-#include "model.h"
-#include "seal.h"
-#include "test.h"
-#include "trail.h"
+#include "test/golden.h"
+#include "trail/header.h"
+#include "test/model.h"
+#include "crypto/seal.h"
+#include "test/test.h"
+#include "test/trail.h"
 
 #define NOW INT64_C(815000000000000)
 #define SERVER_VERSION 170002

@@ -3,8 +3,8 @@
  *		usage: make_golden FOLDER: write the golden trails there, in which there
  *		are none.
  */
-#include "golden.h"
-#include "test.h"
+#include "test/golden.h"
+#include "test/test.h"
 
 void
 test_failed(const char *file, int line, const char *what)

@@ -2,8 +2,8 @@
  * core/test/model.c
  *		Random messages, and the comparison of model.h.
  */
-#include "model.h"
-#include "test.h"
+#include "test/model.h"
+#include "test/test.h"
 
 StenoRecordMessage
 model_record(uint16_t kind, uint64_t seq, int64_t time)

@@ -5,8 +5,8 @@
 #ifndef STENO_MODEL_H
 #define STENO_MODEL_H
 
-#include "block.h"
-#include "decode.h"
+#include "trail/block.h"
+#include "trail/decode.h"
 
 #define MODEL_SESSION_ROOM (sizeof(StenoSessionMessage) + STENO_SESSION_MAX + 8)
 

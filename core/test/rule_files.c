@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rule_files.h"
+#include "test/rule_files.h"
 
 static StenoRead
 read_memory(void *arg, const char *path, char **content, size_t *len, char *reason)

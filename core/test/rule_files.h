@@ -5,7 +5,7 @@
 #ifndef STENO_RULE_FILES_H
 #define STENO_RULE_FILES_H
 
-#include "rules.h"
+#include "filter/rules.h"
 
 typedef struct MemoryFile
 {

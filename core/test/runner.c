@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "test.h"
+#include "test/test.h"
 
 static TestCase *tests;
 static char folder[200];

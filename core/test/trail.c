@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "model.h"
-#include "test.h"
-#include "trail.h"
+#include "test/model.h"
+#include "test/test.h"
+#include "test/trail.h"
 
 static void
 announce(Trail *t)

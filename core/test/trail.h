@@ -7,7 +7,7 @@
 
 #include <sys/resource.h>
 
-#include "segment.h"
+#include "trail/segment.h"
 
 #define TRAIL_SYSTEM 4711
 #define TRAIL_NOW INT64_C(800000000000000)

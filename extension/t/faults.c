@@ -32,7 +32,7 @@
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
  *
- * Zeros that are written are room for blocks (core/segment.c): no fault meets them, and
+ * Zeros that are written are room for blocks (core/trail/segment.c): no fault meets them, and
  * they count for nothing.
  *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has

@@ -166,7 +166,7 @@ func whatExists(t *testing.T) *named {
 	streams, _, _, _ := iostreams.Test()
 	sql := contents(t, "extension/pg_steno--0.1.sql")
 	n := &named{
-		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/settings.def")),
+		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/load/settings.def")),
 		sql:      names(`CREATE (?:VIEW|FUNCTION) steno\.(\w+)`, sql),
 		columns:  names(`OUT (\w+) `, sql),
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
@@ -388,8 +388,12 @@ func testExists(t *testing.T) func(name string) bool {
 		if !ok {
 			return functions[name]
 		}
-		_, err := os.Stat(filepath.Join(top, folder, name))
-		return err == nil
+		for _, depth := range []string{"", "*"} {
+			if found, _ := filepath.Glob(filepath.Join(top, folder, depth, name)); len(found) > 0 {
+				return true
+			}
+		}
+		return false
 	}
 }
 

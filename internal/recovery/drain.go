@@ -14,7 +14,7 @@ import (
 )
 
 // drain writes what a ring file has and the trail has not, in the three steps of a
-// server that finds the file at its start (extension/recover.c):
+// server that finds the file at its start (extension/writer/recover.c):
 //
 //  1. What a dead writer was about to write: if its block is whole in the trail, its
 //     rings are free up to there, else up to where they were.

@@ -1,0 +1,727 @@
+/*
+ * core/filter/redact.c
+ *		Where the secrets of a text are: the rules.
+ *
+ * A text is a sequence of tokens, and the contents of a literal are a text again: the
+ * SQL of EXECUTE, a function's body, a connection string, or prose.  What looks
+ * like SQL is read by SQL's lexical rules; anything else (STRING) by those of connection
+ * strings, key = value, which also let prose pass.
+ *
+ * The rules look at what stands before a literal, not at whole statements, so that they
+ * hold in statements with errors, too:
+ *
+ *		PASSWORD 'x', and any name that ends like it		is_strong
+ *		that name = 'x', TO 'x', => 'x', := 'x', and
+ *		literals of the expression behind =, but for those that CASE compares
+ *		OPTIONS (name 'x'), with more names					is_weak
+ *		PROGRAM 'x': what redact_command.c finds in it
+ *		set_config('name', 'x')
+ *		crypt('x', 'y') and the like: all literals			is_call
+ *		a string's password=x and scheme://user:x@host
+ *
+ * A literal that ends where its secret should begin ('ALTER ROLE r PASSWORD ' || 'x';
+ * format('password=%s', 'x')) leaves that to the literals behind it: all of
+ * them, to the statement's end, are hidden; in a function's later statements, too, that
+ * execute or put together a text.
+ */
+#include "filter/redact.h"
+
+#include <string.h>
+
+#include "filter/redact_lex.h"
+
+/* No name is longer in PostgreSQL. */
+#define NAME_MOST 63
+
+/* ---- names ---- */
+
+static inline bool
+is(const Text *t, const Token *token, const char *word)
+{
+	size_t		n = strlen(word);
+
+	return token->body_end - token->body == n && steno_redact_same(t->text + token->body, word, n);
+}
+
+static inline bool
+ends(const Text *t, const Token *token, const char *word)
+{
+	size_t		n = strlen(word);
+
+	return token->body_end - token->body >= n && steno_redact_same(t->text + token->body_end - n, word, n);
+}
+
+static bool
+is_one_of(const Text *t, const Token *token, const char *const *words)
+{
+	int			c = token->body_end > token->body ? t->text[token->body] | 0x20 : 0;
+
+	for (; *words != NULL; words++)
+		if (c == (*words)[0] && is(t, token, *words))
+			return true;
+	return false;
+}
+
+/* A name that means a secret wherever it stands. */
+static bool
+is_strong(const Text *t, const Token *token)
+{
+	if (token->body_end == token->body || token->body_end - token->body > NAME_MOST)
+		return false;
+	switch (t->text[token->body_end - 1] | 0x20)
+	{
+		case 'd':
+			return ends(t, token, "password") || ends(t, token, "passwd") || ends(t, token, "pwd") ||
+				ends(t, token, "passphrase_command");
+		case 'e':
+			return ends(t, token, "passphrase");
+		case 't':
+			return ends(t, token, "secret");
+		default:
+			return false;
+	}
+}
+
+/* One that does so among the options of a server or a user mapping. */
+static bool
+is_weak(const Text *t, const Token *token)
+{
+	return ends(t, token, "token") || ends(t, token, "_key") || ends(t, token, "apikey") ||
+		ends(t, token, "credential") || ends(t, token, "credentials") || is(t, token, "key") ||
+		is(t, token, "pass") || is(t, token, "passcode");
+}
+
+/* A function whose literal arguments are hidden: those of pgcrypto. */
+static bool
+is_call(const Text *t, const Token *token)
+{
+	static const char *const functions[] = {
+		"crypt", "digest", "hmac", "encrypt", "decrypt", "encrypt_iv", "decrypt_iv", NULL
+	};
+	size_t		len = token->body_end - token->body;
+	size_t		i;
+
+	if (is_one_of(t, token, functions))
+		return true;
+	if (len < 9 || len > NAME_MOST || !steno_redact_same(t->text + token->body, "pgp_", 4))
+		return false;
+	for (i = token->body + 4; i + 5 <= token->body_end; i++)
+		if (steno_redact_same(t->text + i, "crypt", 5) && (i + 5 == token->body_end || t->text[i + 5] == '_'))
+			return true;
+	return false;
+}
+
+/* ---- what is found ---- */
+
+void
+steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pieces)
+{
+	StenoSecret secret = {.from = from, .to = to, .pieces = pieces, .layers = (uint8_t) t->layers};
+
+	memcpy(secret.layer, t->layer, sizeof(secret.layer));
+	if (quoting != STENO_PLAIN && secret.layers <= STENO_REDACT_DEPTH)
+		secret.layer[secret.layers++] = (uint8_t) quoting;
+	t->search->found(t->search->arg, &secret);
+}
+
+/* A place that format() or RAISE fills, %s or %1$L: no secret, but one will come. */
+static bool
+is_placeholder(const char *p, size_t len)
+{
+	size_t		i = 1;
+
+	if (len < 1 || len > 12 || p[0] != '%')
+		return false;
+	while (i < len && ((p[i] >= '0' && p[i] <= '9') || p[i] == '$' || p[i] == '-'))
+		i++;
+	return i == len || (i == len - 1 && strchr("sIL", p[i]) != NULL);
+}
+
+static inline bool
+is_any_of(int c, const char *characters)
+{
+	while (*characters != '\0' && *characters != c)
+		characters++;
+	return *characters != '\0';
+}
+
+/* Up to white space or what ends a value in SQL or in code; t is moved there. */
+static size_t
+bare_end(Text *t, const char *ends_too)
+{
+	for (;;)
+	{
+		size_t		at = t->at;
+		int			c;
+
+		while (word_continues(t, at))
+			at++;
+		if (at > t->at)
+		{
+			t->search->work += at - t->at;
+			t->before = (unsigned char) t->text[at - 1];
+			t->at = at;
+		}
+		c = peek(t, 0);
+		if (c < 0 || steno_redact_is_space(c) || is_any_of(c, ends_too))
+			return t->at;
+		take(t);
+	}
+}
+
+/*
+ * Hide a literal.  With a quote too few or too many in it, the rest of the secret
+ * may stand behind it.
+ */
+static void
+hide_literal(Text *t, const Token *token)
+{
+	const char *text = t->text;
+
+	if (is_placeholder(text + token->body, token->body_end - token->body))
+		t->hide_rest = true;
+	else
+		steno_redact_report(t, token->body, token->body_end, token->quoting, false);
+	if (!token->closed && t->depth > 0)
+		t->hide_rest = true;
+	if (token->attached && t->call == 0)
+	{
+		size_t		from = t->at;
+		size_t		to = bare_end(t, ",;()'");
+
+		if (to > from)
+			steno_redact_report(t, from, to, STENO_PLAIN, true);
+	}
+}
+
+/* A secret without quotes; its first character has been read as a part of token. */
+static void
+hide_bare(Text *t, const Token *token)
+{
+	size_t		to = bare_end(t, t->parentheses > 0 ? ",;()" : ";");
+
+	steno_redact_report(t, token->from, to, STENO_PLAIN, true);
+}
+
+/* ---- connection strings ---- */
+
+/* Is what comes next, behind white space, the key of another pair, or the end? */
+static bool
+at_key(Text t)
+{
+	bool		word = false;
+
+	steno_redact_skip_blanks(&t);
+	while (steno_redact_is_word(peek(&t, 0)))
+	{
+		take(&t);
+		word = true;
+	}
+	steno_redact_skip_blanks(&t);
+	return peek(&t, 0) == (word ? '=' : -1);
+}
+
+/*
+ * The value of password=; in_uri: of a URI's query.  What stands behind white space
+ * without being a pair is taken for a part of a secret that lacks its quotes.
+ */
+static void
+hide_value(Text *t, bool in_uri)
+{
+	const char *text = t->text;
+	bool		pieces = false;
+	bool		closed = true;
+	size_t		from;
+	size_t		to;
+
+	if (!in_uri)
+		steno_redact_skip_blanks(t);
+	from = to = t->at;
+	if (!in_uri && peek(t, 0) == '\'')
+	{
+		Token		quoted = {.type = LITERAL};
+
+		take(t);
+		steno_redact_read_quoted(t, &quoted, '\'', true, false);
+		to = quoted.to;
+		closed = quoted.closed;
+		if (is_placeholder(text + quoted.body, quoted.body_end - quoted.body))
+		{
+			t->hide_rest = true;
+			return;
+		}
+	}
+	if (in_uri)
+		to = bare_end(t, "&\"");
+	else if (t->language == CODE)
+		to = bare_end(t, "\"'),;");
+	else if (closed)
+	{
+		to = bare_end(t, "");
+		while (!at_key(*t))
+		{
+			pieces = true;
+			steno_redact_skip_blanks(t);
+			to = bare_end(t, "");
+		}
+	}
+	if (to == from || is_placeholder(text + from, to - from))
+		t->hide_rest = true;
+	else
+		steno_redact_report(t, from, to, STENO_PLAIN, pieces);
+	if (!closed)
+		t->hide_rest = true;
+}
+
+/*
+ * Is what stands behind the first colon of a URI a port, up to a character that begins a path?  A
+ * list of hosts has more of them.
+ */
+static bool
+is_port(const Text *t, size_t from, size_t to)
+{
+	while (from < to && t->text[from] >= '0' && t->text[from] <= '9')
+		from++;
+	return from == to || t->text[from] == ',';
+}
+
+/*
+ * The password of a URI; :// has been passed.  One that has not been encoded may have the
+ * characters that otherwise begin a path.
+ */
+void
+steno_redact_hide_userinfo(Text *t)
+{
+	Text		ahead = *t;
+	bool		in_user = true;
+	size_t		from = 0;
+	size_t		to = 0;
+
+	if (t->at < t->search->no_userinfo || peek(t, 0) == '[')
+		return;
+	for (;;)
+	{
+		size_t		at = ahead.at;
+		int			c = take(&ahead);
+
+		if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')
+		{
+			if (to == 0)
+				t->search->no_userinfo = at;
+			break;
+		}
+		if (c == '/' || c == '?' || c == '#')
+		{
+			if (in_user || to > 0 || is_port(t, from, at))
+				break;
+		}
+		else if (c == '@')
+		{
+			to = at;
+			if (in_user)
+				return;
+		}
+		else if (c == ':' && in_user)
+		{
+			from = ahead.at;
+			in_user = false;
+		}
+	}
+	if (to <= from)
+		return;
+	if (is_placeholder(t->text + from, to - from))
+		t->hide_rest = true;
+	else
+		steno_redact_report(t, from, to, STENO_PLAIN, false);
+	t->at = to;
+}
+
+/* ---- texts ---- */
+
+static bool search_text(Text *t);
+
+/* Does the text begin as SQL does? */
+static Language
+language_of(Text t, uint8_t quoting)
+{
+	static const char *const begins[] = {
+		"abort", "alter", "analyze", "begin", "call", "close", "comment", "commit", "copy", "create", "deallocate",
+		"declare", "delete", "discard", "do", "drop", "end", "execute", "explain", "fetch", "grant", "if",
+		"insert", "lock", "loop", "merge", "move", "notify", "perform", "prepare", "raise", "reassign", "reindex",
+		"release", "reset", "return", "revoke", "rollback", "savepoint", "security", "select", "set", "show", "table",
+		"truncate", "update", "vacuum", "values", "with", NULL
+	};
+	Token		token;
+	int			c;
+
+	t.language = SQL;
+	steno_redact_skip_blanks(&t);
+	c = peek(&t, 0);
+	if (c == '(' || c == '#' || c == ';' || (c == '<' && peek(&t, 1) == '<'))
+		return SQL;
+	steno_redact_next_token(&t, &token);
+	steno_redact_skip_blanks(&t);
+	if (token.type == WORD && is_one_of(&t, &token, begins) && peek(&t, 0) != '=' && peek(&t, 0) != ':')
+		return SQL;
+	if (quoting != STENO_PLAIN || peek(&t, 0) == '=')
+		return STRING;
+	return CODE;
+}
+
+/* The contents of a literal, as a text. */
+static Text
+text_in(const Text *t, const Token *token)
+{
+	Text		inner = {
+		.search = t->search, .text = t->text, .begin = token->body, .at = token->body,
+		.end = token->body_end, .before = ' ', .escaped = t->escaped || token->quoting == STENO_ESCAPED,
+		.depth = t->depth + 1, .layers = t->layers
+	};
+
+	memcpy(inner.layer, t->layer, sizeof(inner.layer));
+	if (token->quoting != STENO_PLAIN && inner.layers <= STENO_REDACT_DEPTH)
+		inner.layer[inner.layers++] = token->quoting;
+	return inner;
+}
+
+/* Look into a literal; what it leaves open, the literals behind it continue. */
+static void
+look_into(Text *t, const Token *token)
+{
+	Text		inner;
+
+	if (trigger_from(t->search, token->body) >= token->body_end)
+		return;					/* nearly all */
+	inner = text_in(t, token);
+	if (inner.depth > STENO_REDACT_DEPTH)
+	{
+		steno_redact_report(t, inner.at, inner.end, token->quoting, true);
+		return;
+	}
+	if (token->quoting != STENO_PLAIN && steno_redact_begins_string(inner.text, inner.at, inner.end))
+		inner.language = STRING;
+	else
+		inner.language = language_of(inner, token->quoting);
+	if (search_text(&inner))
+	{
+		t->hide_rest = true;
+		/* a variable may keep what it begins */
+		t->prefixed |= t->depth > 0;
+	}
+}
+
+/* A program's command line. */
+static void
+look_into_command(const Text *t, const Token *token)
+{
+	Text		inner = text_in(t, token);
+
+	inner.language = STRING;
+	steno_redact_command(&inner);
+}
+
+/* The first literal argument of set_config() is the name of a secret. */
+static bool
+names_secret(const Text *t, const Token *literal)
+{
+	return is_strong(t, literal);
+}
+
+static void
+take_literal(Text *t, Token *token)
+{
+	bool		hide = (t->named && (t->language == SQL || !t->assigned)) || t->weakly || t->again ||
+		t->hide_rest || t->call != 0 || (t->config != 0 && t->config_secret) || (t->value != 0 && t->compares == 0);
+
+	if (hide)
+		hide_literal(t, token);
+	else if (t->program)
+		look_into_command(t, token);
+	else
+	{
+		if (t->config != 0)
+			t->config_secret = names_secret(t, token);
+		look_into(t, token);
+	}
+	t->named = t->weakly = t->assigned = t->program = false;
+	t->again = hide;
+}
+
+/*
+ * A word of an expression whose value is a secret, password = md5('x'): does it end, and are literals
+ * behind it only compared, as in CASE WHEN a = 'x'?
+ */
+static void
+take_value_word(Text *t, const Token *token)
+{
+	static const char *const ends_value[] = {
+		"and", "as", "begin", "do", "end", "from", "group", "having", "in", "into", "is", "join", "limit", "loop",
+		"on", "or", "order", "returning", "then", "union", "using", "values", "when", "where", NULL
+	};
+	static const char *const compares[] = {"case", "when", "where", NULL};
+	static const char *const yields[] = {"then", "else", NULL};
+
+	if (is(t, token, "case"))
+		t->cases++;
+	else if (t->cases == 0 && t->parentheses < t->value && is_one_of(t, token, ends_value))
+	{
+		t->value = 0;
+		return;
+	}
+	else if (t->cases > 0 && is(t, token, "end"))
+	{
+		t->cases--;
+		t->compares = 0;
+	}
+	if (is_one_of(t, token, compares))
+		t->compares = t->parentheses + 1;
+	else if (is_one_of(t, token, yields))
+		t->compares = 0;
+}
+
+/* Is this word itself a secret: PASSWORD secret, SET x.password = secret? */
+static bool
+is_bare_secret(const Text *t, const Token *token)
+{
+	static const char *const others[] = {"null", "to", "default", "set", NULL};
+
+	if (t->language != SQL || !t->named || (token->type == WORD && is_one_of(t, token, others)))
+		return false;
+	return t->assigned ? t->sets : t->roles;
+}
+
+/* Does the word have a trigger in it? */
+static inline bool
+is_special(const Text *t, const Token *token)
+{
+	return t->search->thorough || trigger_from(t->search, token->from) < token->to;
+}
+
+static void
+take_word(Text *t, const Token *token)
+{
+	static const char *const continues[] = {"execute", "quote_literal", "quote_nullable", "format", "concat", NULL};
+	bool		plain = token->type == WORD;
+	bool		role_name = t->role_next;
+	bool		secret = is_bare_secret(t, token);
+
+	/* name TO 'x' */
+	if (plain && t->named && is(t, token, "to"))
+	{
+		t->assigned = true;
+		t->altered = t->role_next = false;
+		return;
+	}
+	t->named = t->weakly = t->assigned = t->program = t->again = false;
+	t->opens_call = t->opens_options = t->opens_config = false;
+	if (secret)
+	{
+		hide_bare(t, token);
+		t->altered = t->role_next = false;
+		t->value = 0;
+		return;
+	}
+	if (plain && t->value != 0)
+		take_value_word(t, token);
+	if (plain && t->prefixed && is_one_of(t, token, continues))
+		t->hide_rest = true;
+	if (plain && t->language == SQL)
+		steno_redact_note_word(t, token->from, token->to);
+	else
+		t->altered = t->role_next = false;
+	if (is_special(t, token))
+	{
+		/* a role may have the name */
+		t->named = is_strong(t, token) && !role_name;
+		t->program = plain && is(t, token, "program");
+		t->opens_call = is_call(t, token);
+		t->opens_options = plain && is(t, token, "options");
+		t->opens_config = is(t, token, "set_config");
+		t->before_name = token->from > t->begin ? (unsigned char) t->text[token->from - 1] : ' ';
+	}
+	t->weakly = t->options != 0 && !t->named && is_weak(t, token);
+}
+
+static void
+take_parenthesis(Text *t, bool opens)
+{
+	if (opens)
+	{
+		t->parentheses++;
+		if (t->opens_call && t->call == 0)
+			t->call = t->parentheses;
+		if (t->opens_options && t->options == 0)
+			t->options = t->parentheses;
+		if (t->opens_config && t->config == 0)
+		{
+			t->config = t->parentheses;
+			t->config_secret = false;
+		}
+		return;
+	}
+	if (t->call == t->parentheses)
+		t->call = 0;
+	if (t->options == t->parentheses)
+		t->options = 0;
+	if (t->config == t->parentheses)
+		t->config = 0;
+	if (t->parentheses > 0)
+		t->parentheses--;
+	if (t->parentheses + 1 < t->value)
+		t->value = 0;
+	if (t->parentheses + 1 < t->compares)
+		t->compares = 0;
+}
+
+/* Behind a name, what keeps waiting for its value: = := => and %s */
+static bool
+take_assignment(Text *t, int c)
+{
+	if (c == '=' && t->language != SQL)
+	{
+		if (peek(t, 0) == '>' || peek(t, 0) == '=')
+			return true;
+		hide_value(t, t->before_name == '?' || t->before_name == '&');
+		return false;
+	}
+	if (c == '%' && t->depth > 0)
+		t->hide_rest = true;
+	t->assigned |= c == '=';
+	return c == '=' || c == ':' || (c == '>' && t->assigned);
+}
+
+static void
+take_character(Text *t, const Token *token)
+{
+	int			c = token->c;
+	bool		parenthesised = c == '(' && t->roles && t->language == SQL;	/* PASSWORD ('x') */
+
+	t->weakly = t->program = t->again = false;
+	if (t->named && t->roles && !t->assigned && t->language == SQL && c != 0 && !is_any_of(c, ";,():=%$"))
+	{
+		hide_bare(t, token);
+		t->named = false;
+	}
+	else if (t->named && !parenthesised)
+		t->named = take_assignment(t, c);
+	if (t->named && c == '=' && t->language == SQL)
+	{
+		t->value = t->parentheses + 1;
+		t->cases = 0;
+		t->compares = 0;
+	}
+	else if (c == ',' && t->parentheses < t->value)
+		t->value = 0;
+	else if (c == '|' && t->prefixed)
+		t->hide_rest = true;
+	if (!t->named)
+		t->assigned = false;
+	if (c == '(' || c == ')')
+		take_parenthesis(t, c == '(');
+	else if (c == ';')
+		steno_redact_end_statement(t);
+	else if (c == ':' && t->language != SQL && peek(t, 0) == '/' && peek(t, 1) == '/')
+	{
+		take(t);
+		take(t);
+		steno_redact_hide_userinfo(t);
+	}
+	if (c == ';' || (c == '(' && !parenthesised) || c == ')')
+		t->named = false;
+	t->opens_call = t->opens_options = t->opens_config = false;
+}
+
+/* Is no secret expected, whatever comes next? */
+static inline bool
+is_quiet(const Text *t)
+{
+	return !(t->named | t->weakly | t->program | t->again | t->hide_rest | t->prefixed |
+			 t->opens_call | t->opens_options | t->opens_config) &&
+		(t->call | t->options | t->config | t->value) == 0;
+}
+
+/*
+ * A string ends with a name like password: does CREATE or ALTER ROLE stand closely before?  Of
+ * a string, unlike SQL, the words before are skipped.
+ */
+static bool
+alters_role(const Text *t)
+{
+	const size_t most = 256;
+	size_t		at = t->end - t->begin > most ? t->end - most : t->begin;
+	Text		seen = {.text = t->text};
+
+	while (at < t->end && !seen.roles)
+	{
+		size_t		from = at;
+
+		while (word_continues(t, at))
+			at++;
+		if (at > from)
+			steno_redact_note_word(&seen, from, at);
+		else
+			at++;
+	}
+	return seen.roles;
+}
+
+/* Find the secrets of a text; true: it ends where one should begin. */
+static bool
+search_text(Text *t)
+{
+	Token		token;
+
+	for (;;)
+	{
+		if (is_quiet(t) && !t->search->thorough && !steno_redact_skip_quiet(t))
+			return false;
+		steno_redact_next_token(t, &token);
+		switch (token.type)
+		{
+			case END:
+				return t->hide_rest ||
+					(t->named && (t->assigned || t->roles || (t->language != SQL && alters_role(t))));
+			case LITERAL:
+				t->opens_call = t->opens_options = t->opens_config = false;
+				t->altered = t->role_next = false;
+				take_literal(t, &token);
+				break;
+			case WORD:
+			case NAME:
+				take_word(t, &token);
+				break;
+			case CHARACTER:
+				take_character(t, &token);
+				break;
+		}
+	}
+}
+
+static uint64_t
+search(const char *text, size_t len, bool standard_strings, bool thorough, StenoSecretFound found, void *arg)
+{
+	Search		s = {
+		.text = text, .len = len, .standard_strings = standard_strings, .thorough = thorough,
+		.found = found, .arg = arg
+	};
+	Text		t = {.search = &s, .text = text, .language = SQL, .end = len, .before = ' '};
+
+	s.trigger = steno_redact_trigger(text, len, 0, false);
+	s.work = s.trigger / 16 + 1;
+	search_text(&t);
+	return s.work;
+}
+
+void
+steno_redact_find(const char *text, size_t len, bool standard_strings,
+				  StenoSecretFound found, void *arg)
+{
+	search(text, len, standard_strings, false, found, arg);
+}
+
+uint64_t
+steno_redact_work(const char *text, size_t len, bool standard_strings, bool thorough,
+				  StenoSecretFound found, void *arg)
+{
+	return search(text, len, standard_strings, thorough, found, arg);
+}

@@ -1,0 +1,467 @@
+/*
+ * core/retention/retention.c
+ *		Which segments of a trail are deleted by policy, and what was.
+ *
+ * A segment goes when its turn has come: those of a stream in their order, and of
+ * several streams the one that was closed first.  When a segment was closed is
+ * the time of creation of the one after it: that stands in a header that the
+ * chain covers, and no record of the segment ended later.  The same header has all that a
+ * deletion record says of what stands before it, so no block is read.  A segment
+ * whose successor's header is damaged goes together with that one.
+ *
+ * What was deleted before is in deleted.c.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "retention/retention.h"
+
+/* ---- what is there ---- */
+
+static int
+by_segment(const void *a, const void *b)
+{
+	uint64_t	x = ((const StenoKeptSegment *) a)->segment;
+	uint64_t	y = ((const StenoKeptSegment *) b)->segment;
+
+	return (x > y) - (x < y);
+}
+
+static bool
+add_kept(StenoKeptStream *s, uint64_t segment, uint64_t bytes)
+{
+	if (s->count == s->room)
+	{
+		uint32_t	room = s->room ? s->room * 2 : 64;
+		StenoKeptSegment  *list = realloc(s->segments, room * sizeof(StenoKeptSegment));
+
+		if (list == NULL)
+			return false;
+		s->segments = list;
+		s->room = room;
+	}
+	s->segments[s->count++] = (StenoKeptSegment) {segment, bytes};
+	return true;
+}
+
+/* The length of a segment that was closed before; false when that is not known. */
+static bool
+length_before(const StenoKeptStream *before, uint64_t segment, uint64_t *bytes)
+{
+	StenoKeptSegment key = {segment, 0};
+	StenoKeptSegment *found;
+
+	if (before == NULL || before->count == 0 || segment >= before->open)
+		return false;
+	found = bsearch(&key, before->segments, before->count, sizeof(key), by_segment);
+	if (found != NULL)
+		*bytes = found->bytes;
+	return found != NULL;
+}
+
+static bool
+list_stream(const char *trail, uint32_t number, const StenoKeptStream *before, StenoKeptStream *s,
+			StenoError *error)
+{
+	char		path[1100];
+	DIR		   *dir;
+	struct dirent *entry;
+	bool		ok = true;
+
+	steno_stream_folder(path, sizeof(path), trail, number);
+	dir = opendir(path);
+	if (dir == NULL)
+		return errno == ENOENT || steno_failed(error, errno, "could not open folder", path);
+	s->exists = true;
+	for (errno = 0; ok && (entry = readdir(dir)) != NULL; errno = 0)
+	{
+		uint64_t	segment = steno_segment_of_name(entry->d_name);
+		uint64_t	bytes;
+		struct stat st;
+
+		if (segment == 0)
+			continue;
+		if (!length_before(before, segment, &bytes))
+		{
+			if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+			{
+				if (errno != ENOENT)
+					ok = steno_failed(error, errno, "could not examine segment in folder", path);
+				continue;
+			}
+			bytes = steno_written_bytes(dirfd(dir), entry->d_name, &st);
+		}
+		if (!add_kept(s, segment, bytes))
+			ok = steno_failed(error, ENOMEM, "could not read folder", path);
+	}
+	if (ok && errno != 0)
+		ok = steno_failed(error, errno, "could not read folder", path);
+	closedir(dir);
+	if (s->count > 1)
+		qsort(s->segments, s->count, sizeof(StenoKeptSegment), by_segment);
+	if (s->count > 0)
+		s->open = s->segments[s->count - 1].segment;
+	return ok;
+}
+
+bool
+steno_kept_list(const char *trail, const StenoKeptTrail *before, StenoKeptTrail *kept,
+				StenoError *error)
+{
+	uint32_t	i;
+
+	memset(kept, 0, sizeof(*kept));
+	kept->path = trail;
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (!list_stream(trail, i, before ? &before->streams[i] : NULL, &kept->streams[i], error))
+		{
+			steno_kept_free(kept);
+			return false;
+		}
+	return true;
+}
+
+void
+steno_kept_free(StenoKeptTrail *kept)
+{
+	uint32_t	i;
+
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		free(kept->streams[i].segments);
+	memset(kept, 0, sizeof(*kept));
+}
+
+uint64_t
+steno_kept_bytes(const StenoKeptStream *stream, uint64_t from)
+{
+	uint64_t	bytes = 0;
+	uint32_t	i;
+
+	for (i = stream->count; i > 0 && stream->segments[i - 1].segment >= from; i--)
+		bytes += stream->segments[i - 1].bytes;
+	return bytes;
+}
+
+/* Whether the header of a segment is whole, and that of this segment. */
+static bool
+read_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h)
+{
+	char		folder[1024];
+	char		path[1100];
+	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	bool		read;
+	int			fd;
+
+	steno_stream_folder(folder, sizeof(folder), trail, stream);
+	steno_segment_path(path, sizeof(path), folder, segment);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	read = steno_read_at(fd, bytes, sizeof(bytes), 0);
+	close(fd);
+	return read && steno_segment_header_read(bytes, h) &&
+		h->stream == stream && h->segment == segment;
+}
+
+/* ---- slots ---- */
+
+/* The index of the first segment that was not deleted by policy. */
+static uint32_t
+first_kept(const StenoKeptStream *s, const StenoDeleted *deleted)
+{
+	uint32_t	i = 0;
+
+	while (i < s->count && s->segments[i].segment <= deleted->last)
+		i++;
+	return i;
+}
+
+bool
+steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept,
+				   const StenoDeleted deleted[STENO_RETENTION_STREAMS])
+{
+	uint32_t	i;
+
+	for (i = 0; slot->readable && i < STENO_RETENTION_STREAMS; i++)
+	{
+		const StenoKeptStream *s = &kept->streams[i];
+		uint32_t	first = first_kept(s, &deleted[i]);
+
+		if (first < s->count && steno_slot_wants(slot, i) < s->segments[first].segment)
+			return true;
+	}
+	return false;
+}
+
+static uint64_t
+slot_bytes(const StenoSlot *slot, const StenoKeptTrail *kept)
+{
+	uint64_t	bytes = 0;
+	uint32_t	i;
+
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		bytes += steno_kept_bytes(&kept->streams[i], steno_slot_wants(slot, i));
+	return bytes;
+}
+
+/* ---- planning ---- */
+
+/* A stream, as far as it is planned. */
+typedef struct Turn
+{
+	bool		over;			/* nothing more of it */
+	bool		known;			/* the following are */
+	uint32_t	head;			/* index of the segment whose turn is next */
+	uint32_t	next;			/* index of the one after it with a whole header, */
+	StenoSegmentHeader header;	/* this */
+	uint64_t	bytes;			/* from head up to next */
+} Turn;
+
+typedef struct Planning
+{
+	const StenoKeptTrail *kept;
+	const StenoDeleted *deleted;
+	const StenoSlots *slots;
+	const StenoLimits *limits;
+	StenoPlan  *plan;
+	bool	   *holds_nothing;	/* slots that are lost, before or by this plan */
+	uint64_t	total;			/* bytes that are left */
+	Turn		turns[STENO_RETENTION_STREAMS];
+} Planning;
+
+static void
+look_ahead(Planning *p, uint32_t stream)
+{
+	const StenoKeptStream *s = &p->kept->streams[stream];
+	Turn	   *t = &p->turns[stream];
+
+	t->known = true;
+	t->bytes = 0;
+	for (t->next = t->head; t->next < s->count; t->next++)
+	{
+		if (s->segments[t->next].segment > s->open)
+			break;
+		if (t->next > t->head &&
+			read_header(p->kept->path, stream, s->segments[t->next].segment, &t->header))
+			return;
+		t->bytes += s->segments[t->next].bytes;
+	}
+	t->over = true;
+}
+
+/* The stream whose next segment was closed first; -1: there is none. */
+static int
+first_turn(Planning *p)
+{
+	int			first = -1;
+	int			i;
+
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+	{
+		if (!p->turns[i].over && !p->turns[i].known)
+			look_ahead(p, (uint32_t) i);
+		if (!p->turns[i].over &&
+			(first < 0 || p->turns[i].header.created < p->turns[first].header.created))
+			first = i;
+	}
+	return first;
+}
+
+static StenoReason
+reason_of(const Planning *p, const Turn *t)
+{
+	if (p->limits->age > 0 && p->limits->now - t->header.created >= p->limits->age)
+		return STENO_REASON_AGE;
+	if (p->limits->size > 0 && p->total > p->limits->size)
+		return STENO_REASON_SIZE;
+	return STENO_REASON_NONE;
+}
+
+/*
+ * Whether slots let a segment go; those that do because they retain too much
+ * change the reason, and are lost when it goes.
+ */
+static bool
+slots_agree(const Planning *p, uint32_t stream, const Turn *t, StenoReason *reason)
+{
+	uint32_t	i;
+
+	for (i = 0; i < p->slots->count; i++)
+	{
+		const StenoSlot *slot = &p->slots->list[i];
+
+		if (p->holds_nothing[i] || steno_slot_wants(slot, stream) >= t->header.segment)
+			continue;
+		if (p->limits->slot_max_size < 0 ||
+			slot_bytes(slot, p->kept) <= (uint64_t) p->limits->slot_max_size)
+			return false;
+		*reason = STENO_REASON_SLOT_MAX_SIZE;
+	}
+	return true;
+}
+
+static void
+mark_lost(Planning *p, uint32_t stream, const Turn *t)
+{
+	uint32_t	i;
+
+	for (i = 0; i < p->slots->count; i++)
+		if (!p->holds_nothing[i] && steno_slot_wants(&p->slots->list[i], stream) < t->header.segment)
+			p->holds_nothing[i] = p->plan->lost[i] = true;
+}
+
+/* Take what is before t->next into the plan. */
+static void
+delete_head(Planning *p, uint32_t stream, StenoReason reason)
+{
+	const StenoKeptStream *s = &p->kept->streams[stream];
+	const StenoDeleted *before = &p->deleted[stream];
+	StenoDeleted *d = &p->plan->next[stream];
+	Turn	   *t = &p->turns[stream];
+	StenoSegmentHeader first;
+
+	if (d->last == 0)
+	{
+		*d = (StenoDeleted) {.reason = reason};
+		if (before->last > 0)
+		{
+			d->since = before->since;
+			d->first = before->last + 1;
+			d->first_block = before->last_block + 1;
+			d->first_record = before->last_record + 1;
+			d->total_records = before->total_records;
+			d->total_bytes = before->total_bytes;
+			d->missing = before->missing;
+		}
+		else
+		{
+			d->since = d->first = s->segments[t->head].segment;
+			if (!read_header(p->kept->path, stream, d->first, &first))
+				first = t->header;	/* what it had is not known any more */
+			d->first_block = first.first_block;
+			d->first_record = first.first_record;
+		}
+		d->last = d->first - 1;
+		d->last_record = d->first_record - 1;
+	}
+	d->missing += t->header.segment - 1 - d->last - (t->next - t->head);
+	d->last = t->header.segment - 1;
+	d->last_block = t->header.first_block - 1;
+	d->total_records += t->header.first_record - 1 - d->last_record;
+	d->last_record = t->header.first_record - 1;
+	d->bytes += t->bytes;
+	d->total_bytes += t->bytes;
+	memcpy(d->chain, t->header.previous, STENO_HASH_SIZE);
+	p->plan->files += t->next - t->head;
+	p->total -= t->bytes;
+	t->head = t->next;
+	t->known = false;
+}
+
+static void
+plan_all(Planning *p)
+{
+	for (;;)
+	{
+		int			stream = first_turn(p);
+		StenoReason reason;
+		Turn	   *t;
+
+		if (stream < 0)
+			return;
+		t = &p->turns[stream];
+		reason = reason_of(p, t);
+		if (reason == STENO_REASON_NONE)
+			return;
+		if (!slots_agree(p, (uint32_t) stream, t, &reason))
+		{
+			t->over = true;
+			continue;
+		}
+		if (p->plan->files > 0 && p->plan->files + (t->next - t->head) > p->limits->most)
+		{
+			p->plan->more = true;
+			return;
+		}
+		/* a record has one reason */
+		if (p->plan->next[stream].last > 0 && p->plan->next[stream].reason != reason)
+		{
+			p->plan->more = true;
+			t->over = true;
+			continue;
+		}
+		if (reason == STENO_REASON_SLOT_MAX_SIZE)
+			mark_lost(p, (uint32_t) stream, t);
+		delete_head(p, (uint32_t) stream, reason);
+	}
+}
+
+bool
+steno_retention_plan(const StenoKeptTrail *kept,
+					 const StenoDeleted deleted[STENO_RETENTION_STREAMS],
+					 const StenoSlots *slots, const StenoLimits *limits, StenoPlan *plan)
+{
+	Planning	p = {.kept = kept, .deleted = deleted, .slots = slots, .limits = limits, .plan = plan};
+	uint32_t	i;
+
+	memset(plan, 0, sizeof(*plan));
+	plan->lost = calloc(slots->count + 1, sizeof(bool));
+	p.holds_nothing = calloc(slots->count + 1, sizeof(bool));
+	if (plan->lost == NULL || p.holds_nothing == NULL)
+	{
+		free(p.holds_nothing);
+		steno_plan_free(plan);
+		return false;
+	}
+	for (i = 0; i < slots->count; i++)
+		p.holds_nothing[i] = steno_slot_is_lost(&slots->list[i], kept, deleted);
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+	{
+		p.turns[i].head = first_kept(&kept->streams[i], &deleted[i]);
+		p.total += steno_kept_bytes(&kept->streams[i], deleted[i].last + 1);
+	}
+	plan_all(&p);
+	free(p.holds_nothing);
+	return true;
+}
+
+void
+steno_plan_free(StenoPlan *plan)
+{
+	free(plan->lost);
+	memset(plan, 0, sizeof(*plan));
+}
+
+/* ---- deleting ---- */
+
+bool
+steno_deleted_finish(const StenoKeptTrail *kept, uint32_t stream, const StenoDeleted *deleted,
+					 StenoError *error)
+{
+	const StenoKeptStream *s = &kept->streams[stream];
+	char		folder[1024];
+	char		path[1100];
+	bool		any = false;
+	bool		ok = true;
+	uint32_t	i;
+
+	steno_stream_folder(folder, sizeof(folder), kept->path, stream);
+	for (i = 0; ok && i < s->count && s->segments[i].segment <= deleted->last; i++)
+	{
+		if (s->segments[i].segment < deleted->since)
+			continue;
+		steno_segment_path(path, sizeof(path), folder, s->segments[i].segment);
+		if (unlink(path) == 0)
+			any = true;
+		else if (errno != ENOENT)
+			ok = steno_failed(error, errno, "could not delete segment", path);
+	}
+	if (any && !steno_sync_folder(folder, error))
+		ok = false;
+	return ok;
+}

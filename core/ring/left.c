@@ -1,0 +1,338 @@
+/*
+ * core/ring/left.c
+ *		The checks of left.h.
+ *
+ * A message is looked at in three steps: its length and its strings' lengths, as of
+ * any message; what it says beside its predecessor; and, of records, the strings that
+ * readers take apart.
+ */
+#include "ring/left.h"
+
+#include "trail/decode.h"
+
+bool
+steno_left_positions(const StenoRings *rings, uint32_t i)
+{
+	StenoRing  *ring = steno_ring_at(rings, i);
+	uint64_t	head = atomic_load(&ring->head);
+	uint64_t	tail = atomic_load(&ring->tail);
+
+	return head >= tail && head - tail <= rings->size && head % 8 == 0 && tail % 8 == 0;
+}
+
+/* ---- strings ---- */
+
+bool
+steno_left_body(const uint8_t *body, uint32_t len)
+{
+	StenoBytes	in = {body, len};
+	StenoBytes	skipped;
+
+	if (!steno_take_bytes(&in, STENO_SESSION_FACTS, &skipped))
+		return false;
+	while (in.len > 0)
+		if (!steno_take_bytes(&in, 1, &skipped) || !steno_take_string(&in, &skipped))
+			return false;
+	return true;
+}
+
+/* The value of a pair, NULL when there is none of that name, or no number. */
+static bool
+pair_number(StenoBytes pairs, uint8_t count, const char *name, uint64_t *v)
+{
+	StenoBytes	key;
+	StenoBytes	value;
+	uint64_t	k;
+
+	while (count-- > 0 && steno_take_string(&pairs, &key) && steno_take_string(&pairs, &value))
+	{
+		if (key.len != strlen(name) || memcmp(key.p, name, key.len) != 0)
+			continue;
+		*v = 0;
+		for (k = 0; k < value.len && k < 20; k++)
+		{
+			if (value.p[k] < '0' || value.p[k] > '9')
+				return false;
+			*v = *v * 10 + (uint64_t) (value.p[k] - '0');
+		}
+		return value.len > 0 && k == value.len;
+	}
+	return false;
+}
+
+static bool
+pairs_are_whole(StenoBytes pairs, uint8_t count)
+{
+	StenoBytes	skipped;
+
+	if (count == 0)
+		return true;
+	while (count-- > 0)
+		if (!steno_take_string(&pairs, &skipped) || !steno_take_string(&pairs, &skipped))
+			return false;
+	return pairs.len == 0;
+}
+
+/* A shape, of which the parameters are what comes next in *in. */
+static bool
+take_shape(StenoBytes *in, uint64_t *nparams)
+{
+	StenoBytes	s;
+	uint64_t	v;
+	uint64_t	n;
+	uint8_t		byte;
+
+	if (!steno_take_shape_head(in, &v, &v, &s, &n))
+		return false;
+	while (n-- > 0)
+		if (!steno_take_relation(in, &byte, &v, &s))
+			return false;
+	return steno_take_varint(in, nparams);
+}
+
+static bool
+objects_are_whole(StenoBytes in)
+{
+	StenoBytes	s;
+	uint64_t	n;
+	uint8_t		byte;
+
+	if (in.len == 0)
+		return true;
+	if (!steno_take_varint(&in, &n))
+		return false;
+	while (n-- > 0)
+		if (!steno_take_object(&in, &byte, &s, &s, &s))
+			return false;
+	return true;
+}
+
+/* Whether a list of parameters can be read, as far as its representations are known. */
+static bool
+list_is_whole(StenoBytes list)
+{
+	uint64_t	n;
+
+	if (!steno_take_list(&list, &n))
+		return false;
+	while (n-- > 0)
+	{
+		uint64_t	type;
+		uint8_t		repr;
+		bool		null;
+		StenoBytes	value;
+
+		if (!steno_take_listed(&list, &type, &repr, &null))
+			return false;
+		if (null)
+			continue;
+		if (repr > STENO_REPR_LIST)
+			return true;
+		if (!steno_take_value(&list, repr, &value))
+			return false;
+	}
+	return list.len == 0;
+}
+
+/*
+ * Whether the shape can be read, and nulls and values are as its parameters say;
+ * values NULL: there are none here.
+ */
+static bool
+parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
+{
+	uint64_t	nparams;
+	uint64_t	i;
+
+	if (shape.len == 0)
+		return nulls.len == 0;
+	if (!take_shape(&shape, &nparams) || (nulls.len > 0 && nulls.len != (nparams + 7) / 8))
+		return false;
+	for (i = 0; i < nparams; i++)
+	{
+		uint64_t	type;
+		uint8_t		repr;
+		StenoBytes	value;
+
+		if (!steno_take_param(&shape, &type, &repr))
+			return false;
+		if (values == NULL || (nulls.len > 0 && (nulls.p[i / 8] & (1 << (i % 8)))))
+			continue;
+		/* of what nobody knows, nobody knows the end: nor of those behind it */
+		if (repr > STENO_REPR_LIST || (repr == STENO_REPR_LIST && nparams > 1))
+			values = NULL;
+		else if (!steno_take_value(values, repr, &value) ||
+				 (repr == STENO_REPR_LIST && !list_is_whole(value)))
+			return false;
+	}
+	return (nparams == 0 || values == NULL || values->len == 0) && objects_are_whole(shape);
+}
+
+/* ---- records ---- */
+
+static StenoBytes
+take(const uint8_t **p, uint32_t len)
+{
+	StenoBytes	taken = {*p, len};
+
+	*p += len;
+	return taken;
+}
+
+/* Readers add the two up, and look at what is earlier and later. */
+static bool
+duration_can_be(const StenoMessage *m, int64_t time, uint64_t duration)
+{
+	if (m->kind != STENO_KIND_STATEMENT || duration == STENO_NONE64)
+		return true;
+	return duration <= (uint64_t) INT64_MAX && (time <= 0 || duration <= (uint64_t) (INT64_MAX - time));
+}
+
+static bool
+brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
+{
+	const StenoTemplate *t = steno_brief_template(b, templates);
+	StenoBytes	values = {b->values, b->values_len};
+	StenoBytes	shape;
+	StenoBytes	none = {NULL, 0};
+
+	if (!duration_can_be(&b->m, b->time, b->duration))
+		return false;
+	if (t == NULL)
+		return true;
+	shape.p = t->bytes;
+	shape.len = t->shape_len;
+	return parameters_are_whole(shape, none, b->m.flags & STENO_MESSAGE_VALUES ? &values : NULL);
+}
+
+/* A whole record's strings, as far as readers take them apart. */
+static bool
+record_is_readable(const StenoRecordMessage *r)
+{
+	const uint8_t *p = (const uint8_t *) (r + 1);
+	StenoParts	parts = {{0}};
+	bool		has_values = (r->m.flags & STENO_MESSAGE_VALUES) || r->nulls_len > 0;
+	StenoBytes	shape;
+	StenoBytes	nulls;
+	StenoBytes	values;
+
+	if (r->m.flags & STENO_MESSAGE_PARTS)
+	{
+		memcpy(&parts, p, sizeof(parts));
+		p += sizeof(parts);
+	}
+	if (r->m.flags & STENO_MESSAGE_CUT)
+		p += sizeof(StenoCut);
+	shape = take(&p, r->shape_len);
+	if (r->text_len != STENO_NONE32)
+		p += r->text_len;
+	nulls = take(&p, r->nulls_len);
+	values = take(&p, r->values_len);
+	p += r->message_len;
+	/* another kind was a statement's */
+	if (r->m.kind > STENO_KIND_START && r->statement != 0)
+		return false;
+	return duration_can_be(&r->m, r->time, r->duration) &&
+		pairs_are_whole(take(&p, r->extra_len), r->extra_count) &&
+		parameters_are_whole(shape, nulls,
+							 has_values && parts.bytes[STENO_PART_VALUES] == 0 ? &values : NULL);
+}
+
+bool
+steno_left_gap(uint64_t *count, uint64_t first, uint64_t last)
+{
+	uint64_t	counted = *count;
+
+	*count = last - first + 1;
+	return first > 0 && last < UINT64_MAX - 1 && last + 1 >= first &&
+		counted <= *count + 1 && *count <= counted + 1;
+}
+
+/* A gap record takes the number after those that it tells of. */
+static bool
+gap_follows(const StenoRecordMessage *r, uint64_t seq)
+{
+	const uint8_t *end = (const uint8_t *) r + r->m.len;
+	StenoBytes	pairs;
+	uint64_t	count;
+	uint64_t	said;
+	uint64_t	first;
+	uint64_t	last;
+
+	pairs.p = (const uint8_t *) (r + 1) + r->shape_len + (r->text_len != STENO_NONE32 ? r->text_len : 0) +
+		r->nulls_len + r->values_len + r->message_len;
+	pairs.len = r->extra_len;
+	return !(r->m.flags & (STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT)) && pairs.p + pairs.len <= end &&
+		pair_number(pairs, r->extra_count, "count", &said) &&
+		pair_number(pairs, r->extra_count, "first_seq", &first) &&
+		pair_number(pairs, r->extra_count, "last_seq", &last) &&
+		(count = said, steno_left_gap(&count, first, last)) && count == said &&
+		first <= seq + 1 && r->seq == last + 1;
+}
+
+/* ---- messages ---- */
+
+/* Whether a message of that kind and with these flags is written into rings. */
+static bool
+kind_can_be(const StenoMessage *m)
+{
+	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES;
+
+	if (m->kind == 0 || m->kind == STENO_KIND_DATA || m->kind == STENO_KIND_DEF_SESSION)
+		return m->flags == 0;
+	if (m->flags & STENO_MESSAGE_BRIEF)
+		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
+	/* servers and seals speak in the trail only */
+	return m->kind <= STENO_KIND_GAP && (m->flags & ~known) == 0;
+}
+
+StenoLeft
+steno_left_look(const StenoRings *rings, uint32_t i, uint64_t position, uint64_t seq,
+				const StenoMessage **message)
+{
+	uint32_t	size = rings->size;
+	uint64_t	left = size - (position & (size - 1));
+	uint64_t	published = atomic_load(&steno_ring_at(rings, i)->head) - position;
+	const StenoMessage *m = steno_ring_message(steno_ring_data(rings, i), size, position);
+
+	*message = m;
+	if (!steno_message_is_whole(m, left < published ? left : published) ||
+		m->len > size / STENO_RING_SHARE || !kind_can_be(m))
+		return STENO_LEFT_DAMAGED;
+	if (m->kind == 0)
+		return m->len == left ? STENO_LEFT_GOOD : STENO_LEFT_DAMAGED;
+	if (m->kind == STENO_KIND_DEF_SESSION)
+	{
+		const StenoSessionMessage *s = (const StenoSessionMessage *) m;
+
+		return steno_left_body((const uint8_t *) (s + 1), s->body_len) ? STENO_LEFT_GOOD : STENO_LEFT_DAMAGED;
+	}
+	if (m->kind == STENO_KIND_DATA)
+	{
+		const StenoDataMessage *d = (const StenoDataMessage *) m;
+
+		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_LEFT_GOOD : STENO_LEFT_DAMAGED;
+	}
+	/* whole and brief records have it in the same place */
+	if (m->kind == STENO_KIND_GAP ? !gap_follows((const StenoRecordMessage *) m, seq) :
+		((const StenoRecordMessage *) m)->seq != seq + 1)
+		return STENO_LEFT_DAMAGED;
+	if (m->flags & STENO_MESSAGE_BRIEF)
+		return brief_is_readable((const StenoBriefMessage *) m, steno_ring_templates(rings, i)) ?
+			STENO_LEFT_GOOD : STENO_LEFT_UNREADABLE;
+	return record_is_readable((const StenoRecordMessage *) m) ? STENO_LEFT_GOOD : STENO_LEFT_UNREADABLE;
+}
+
+const StenoRecordMessage *
+steno_left_staged(const StenoRings *rings, uint32_t i)
+{
+	uint32_t	size = rings->size;
+	const StenoRecordMessage *r =
+		steno_inflight_record(&steno_ring_at(rings, i)->inflight, steno_ring_data(rings, i), size);
+
+	if (r == NULL || r->m.len > size / STENO_RING_SHARE || !kind_can_be(&r->m))
+		return NULL;
+	if (r->m.flags & STENO_MESSAGE_BRIEF)
+		return brief_is_readable((const StenoBriefMessage *) r, steno_ring_templates(rings, i)) ? r : NULL;
+	return record_is_readable(r) ? r : NULL;
+}

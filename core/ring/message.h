@@ -1,0 +1,273 @@
+/*
+ * core/ring/message.h
+ *		What the messages in a ring look like: a record before the writer has
+ *		made it compact.
+ *
+ * A message is a fixed part and then byte strings, one after the other, in the
+ * order of their lengths in the fixed part.  The producer encodes it in the
+ * ring, in place; the writer turns it into an item of a block (block.h).
+ */
+#ifndef STENO_MESSAGE_H
+#define STENO_MESSAGE_H
+
+#include <stddef.h>
+
+#include "ring/ring.h"
+
+/*
+ * Kind STENO_KIND_DEF_SESSION: the session that the following messages belong
+ * to.  Its body is that of the format's session definition from the start
+ * time on: start time, process id, keys and values.
+ */
+typedef struct StenoSessionMessage
+{
+	StenoMessage m;
+	uint32_t	body_len;
+	uint32_t	pad;
+	uint64_t	seq;			/* last sequence number before */
+	uint64_t	statement;		/* last finished top-level statement before */
+	/* body follows */
+} StenoSessionMessage;
+
+/* Offsets in the body. */
+#define STENO_SESSION_START 0	/* int64: start time */
+#define STENO_SESSION_PID 8		/* uint32 */
+#define STENO_SESSION_FACTS 12	/* key, string ... */
+
+/*
+ * Bits of StenoRecordMessage.m.flags: optional fixed parts, which stand after
+ * StenoRecordMessage and before the strings, in this order.
+ */
+#define STENO_MESSAGE_PARTS 1	/* StenoParts */
+#define STENO_MESSAGE_CUT 2		/* StenoCut */
+#define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even of length 0 */
+#define STENO_MESSAGE_BRIEF 8	/* it is a StenoBriefMessage */
+
+#define STENO_NONE64 UINT64_MAX
+#define STENO_NONE32 UINT32_MAX
+
+/* Kinds 1-63: a record. */
+typedef struct StenoRecordMessage
+{
+	StenoMessage m;
+	uint64_t	seq;			/* 0: not numbered */
+	int64_t		time;
+	uint64_t	duration;		/* microseconds; STENO_NONE64: none */
+	uint64_t	rows;			/* STENO_NONE64: none */
+	uint64_t	statement;		/* 0: none */
+	uint32_t	substatement;
+	uint16_t	depth;
+	uint8_t		outcome;
+	uint8_t		extra_count;	/* pairs in the extra string */
+	uint32_t	xid;			/* 0: none */
+	char		sqlstate[8];	/* five characters; first byte 0: no error */
+	/* lengths of the strings that follow, in this order */
+	uint32_t	shape_len;		/* body of a shape definition; 0: none */
+	uint32_t	text_len;		/* STENO_NONE32: no text */
+	uint32_t	nulls_len;
+	uint32_t	values_len;
+	uint32_t	message_len;
+	uint32_t	extra_len;		/* pairs of strings, as in the format */
+	uint32_t	audited;		/* STENO_AUDITED_*; 0: by session alone */
+} StenoRecordMessage;
+
+/*
+ * A statement of a client that went well, the same as before but for its numbers
+ * and the values of its parameters: shape and text are one of the ring's
+ * templates.  What it has in common with StenoRecordMessage stands where it does
+ * there.
+ */
+typedef struct StenoBriefMessage
+{
+	StenoMessage m;
+	uint64_t	seq;
+	int64_t		time;
+	uint64_t	duration;
+	uint64_t	rows;
+	uint64_t	statement;
+	uint16_t	version;		/* of the template */
+	uint8_t		template;
+	uint8_t		values_len;
+	uint32_t	pad;
+	uint32_t	xid;
+	uint8_t		values[];
+} StenoBriefMessage;
+
+#define STENO_BRIEF_FIXED offsetof(StenoBriefMessage, values)
+
+_Static_assert(offsetof(StenoBriefMessage, statement) == offsetof(StenoRecordMessage, statement) &&
+			   offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
+			   STENO_BRIEF_FIXED == 60, "brief and whole records begin alike");
+
+/* Bytes that went ahead in data parts, for text, values, message. */
+typedef struct StenoParts
+{
+	uint64_t	bytes[STENO_PARTS];
+} StenoParts;
+
+/* A text that a setting cut: its full length and hash. */
+typedef struct StenoCut
+{
+	uint64_t	len;
+	uint8_t		hash[STENO_HASH_SIZE];
+} StenoCut;
+
+/* Kind STENO_KIND_DATA: a part of the record with this sequence number. */
+typedef struct StenoDataMessage
+{
+	StenoMessage m;
+	uint64_t	seq;
+	uint32_t	part;			/* STENO_PART_* */
+	uint32_t	len;
+	/* bytes follow */
+} StenoDataMessage;
+
+/*
+ * Whether a message that starts where left bytes of data and of published
+ * messages remain is whole: its length is possible, and its strings are inside
+ * it.  The consumer of a living producer need not ask; recovery, which reads
+ * what others have left, must before it hands a message to the block.
+ */
+static inline bool
+steno_message_is_whole(const StenoMessage *m, uint64_t left)
+{
+	uint64_t	need = sizeof(StenoMessage);
+
+	if (left < sizeof(StenoMessage) || m->len > left || (m->len & 7) != 0)
+		return false;
+	if (m->kind > 0 && m->kind < STENO_KIND_DATA)
+	{
+		const StenoRecordMessage *r = (const StenoRecordMessage *) m;
+
+		if (m->flags & STENO_MESSAGE_BRIEF)
+		{
+			const StenoBriefMessage *b = (const StenoBriefMessage *) m;
+
+			need = STENO_BRIEF_FIXED;
+			return m->len >= need && m->len >= need + b->values_len &&
+				m->kind == STENO_KIND_STATEMENT && b->template < STENO_TEMPLATES;
+		}
+		need = sizeof(StenoRecordMessage);
+		if (m->len < need)
+			return false;
+		need += (m->flags & STENO_MESSAGE_PARTS) ? sizeof(StenoParts) : 0;
+		need += (m->flags & STENO_MESSAGE_CUT) ? sizeof(StenoCut) : 0;
+		need += r->text_len != STENO_NONE32 ? r->text_len : 0;
+		need += (uint64_t) r->shape_len + r->nulls_len + r->values_len +
+			r->message_len + r->extra_len;
+	}
+	else if (m->kind == STENO_KIND_DATA)
+	{
+		need = sizeof(StenoDataMessage);
+		if (m->len < need)
+			return false;
+		need += ((const StenoDataMessage *) m)->len;
+	}
+	else if (m->kind == STENO_KIND_DEF_SESSION)
+	{
+		const StenoSessionMessage *s = (const StenoSessionMessage *) m;
+
+		need = sizeof(StenoSessionMessage);
+		if (m->len < need || s->body_len < STENO_SESSION_FACTS || s->body_len > STENO_SESSION_MAX)
+			return false;
+		need += s->body_len;
+	}
+	return m->len >= need;
+}
+
+/* What a brief record refers to; NULL: that is not there. */
+static inline const StenoTemplate *
+steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
+{
+	const StenoTemplate *t;
+
+	/* what a dead server has left may be damaged */
+	if (templates == NULL || b->template >= STENO_TEMPLATES)
+		return NULL;
+	t = &templates[b->template];
+	if (t->version != b->version || t->shape_len == 0 ||
+		(uint32_t) t->shape_len + t->text_len > STENO_TEMPLATE_ROOM)
+		return NULL;
+	return t;
+}
+
+/* A record, and room for the whole of any brief one. */
+typedef union StenoWhole
+{
+	StenoRecordMessage m;
+	uint8_t		bytes[sizeof(StenoRecordMessage) + STENO_TEMPLATE_ROOM + UINT8_MAX + 8];
+} StenoWhole;
+
+/*
+ * The whole of a record: what a brief one stands for, made in room, and any other
+ * as it is.  templates are its ring's.
+ */
+static inline const StenoRecordMessage *
+steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, StenoWhole *room)
+{
+	const StenoBriefMessage *b = (const StenoBriefMessage *) m;
+	const StenoTemplate *t;
+	StenoRecordMessage *r = &room->m;
+	uint8_t    *p = (uint8_t *) (r + 1);
+
+	if (!(m->flags & STENO_MESSAGE_BRIEF))
+		return (const StenoRecordMessage *) m;
+	t = steno_brief_template(b, templates);
+	memset(r, 0, sizeof(*r));
+	memcpy(r, b, offsetof(StenoBriefMessage, version));
+	r->xid = b->xid;
+	r->m.flags &= ~STENO_MESSAGE_BRIEF;
+	if (t)
+	{
+		r->shape_len = t->shape_len;
+		r->text_len = t->text_len;
+		r->values_len = b->values_len;
+		memcpy(p, t->bytes, t->shape_len + t->text_len);
+		p += t->shape_len + t->text_len;
+		memcpy(p, b->values, b->values_len);
+		p += b->values_len;
+	}
+	else
+	{
+		/* values mean nothing without the types, which are in the shape */
+		r->text_len = STENO_NONE32;
+		r->m.flags &= ~STENO_MESSAGE_VALUES;
+	}
+	r->m.len = ((uint32_t) (p - room->bytes) + 7) & ~7u;
+	return r;
+}
+
+/*
+ * The staged record of the statement in a dead producer's in-flight slot, or NULL
+ * when there is none, or it cannot be one.  It may be brief.
+ */
+static inline const StenoRecordMessage *
+steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size)
+{
+	uint32_t	offset = (uint32_t) (f->position & (size - 1));
+	const StenoRecordMessage *r = (const StenoRecordMessage *) (data + offset);
+
+	if (!f->staged || (offset & 7) != 0 || !steno_message_is_whole(&r->m, size - offset) ||
+		r->m.kind != STENO_KIND_STATEMENT || r->statement != f->statement || r->time != f->time)
+		return NULL;
+	return r;
+}
+
+/*
+ * Of a staged record that was copied while its session lives, only what was known
+ * at the statement's start counts: at its end the session fills in the rest where
+ * the record stands, the message of a failure, too, and the copy may have any of it.
+ * That message comes last: no string moves when it goes.
+ */
+static inline void
+steno_message_begun(StenoRecordMessage *m, uint8_t outcome)
+{
+	m->duration = STENO_NONE64;
+	m->rows = STENO_NONE64;
+	m->xid = 0;
+	m->outcome = outcome;
+	m->sqlstate[0] = '\0';
+	m->message_len = 0;
+}
+
+#endif							/* STENO_MESSAGE_H */

@@ -1,0 +1,288 @@
+/*
+ * core/ring/ring.c
+ *		The ring file: made once at the start of a server, opened again by
+ *		whoever drains what a server that died has left.
+ *
+ * The rings themselves are in ring.h, inline: their code runs in every
+ * statement.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ring/private.h"
+#include "ring/ring.h"
+
+/*
+ * The file's own unit, not the machine's: a file must not depend on the page
+ * size, and 64 kB pages only cost alignment, not correctness.
+ */
+#define RING_PAGE UINT64_C(4096)
+#define ROUND_UP(n) (((n) + RING_PAGE - 1) & ~(RING_PAGE - 1))
+
+_Static_assert(sizeof(StenoRing) % STENO_CACHE_LINE == 0, "ring headers must not share a cache line");
+_Static_assert(sizeof(StenoTemplate) % STENO_CACHE_LINE == 0, "nor what brief records refer to");
+_Static_assert(sizeof(StenoMessage) == 8, "messages are multiples of 8");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the ring needs lock-free 64-bit atomics");
+
+static uint64_t
+rings_offset(void)
+{
+	return ROUND_UP((uint64_t) sizeof(StenoRingFile));
+}
+
+static uint64_t
+templates_offset(uint32_t nrings)
+{
+	return rings_offset() + (uint64_t) nrings * sizeof(StenoRing);
+}
+
+static uint64_t
+data_offset(uint32_t nrings)
+{
+	return ROUND_UP(templates_offset(nrings) +
+					(uint64_t) nrings * STENO_TEMPLATES * sizeof(StenoTemplate));
+}
+
+/* Bytes of a file with these rings. */
+uint64_t
+steno_rings_total(uint32_t nrings, uint32_t size)
+{
+	return data_offset(nrings) + (uint64_t) nrings * size;
+}
+
+static bool
+shape_is_valid(uint32_t nrings, uint32_t size, uint32_t nwriters)
+{
+	return nrings > 0 && size >= STENO_RING_MIN && size <= STENO_RING_MAX && (size & (size - 1)) == 0 &&
+		nwriters > 0 && nwriters <= STENO_MAX_WRITERS;
+}
+
+/*
+ * Give the file its blocks now: a store into a hole of a full file system is a
+ * SIGBUS, in some statement, later.
+ */
+static int
+allocate(int fd, uint64_t total)
+{
+	int			error;
+
+	do
+		error = posix_fallocate(fd, 0, (off_t) total);
+	while (error == EINTR);
+	return error;
+}
+
+/*
+ * Whether every offset that steno_ring_at and steno_ring_data can come to lies
+ * in a file of this size.  The maker computes them, so they must be the very
+ * same.
+ */
+static const char *
+invalid(const StenoRingFile *file, uint64_t size)
+{
+	if (file->magic != STENO_RING_MAGIC)
+		return "not a ring file";
+	if (file->version != STENO_RING_VERSION ||
+		file->ring_stride != sizeof(StenoRing))
+		return "ring file of another version";
+	if (!shape_is_valid(file->nrings, file->size, file->nwriters) ||
+		file->rings_offset != rings_offset() ||
+		file->templates_offset != templates_offset(file->nrings) ||
+		file->data_offset != data_offset(file->nrings) ||
+		file->total != steno_rings_total(file->nrings, file->size) ||
+		file->total != size)
+		return "ring file is damaged";
+	return NULL;
+}
+
+const char *
+steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len, const StenoRingFile *header)
+{
+	const char *what = invalid(header, len);
+
+	if (what != NULL)
+		return what;
+	rings->file = bytes;
+	rings->mapped = len;
+	rings->nrings = header->nrings;
+	rings->size = header->size;
+	rings->nwriters = header->nwriters;
+	rings->headers = (StenoRing *) ((char *) bytes + rings_offset());
+	rings->templates = (StenoTemplate *) ((char *) bytes + templates_offset(header->nrings));
+	rings->data = (uint8_t *) bytes + data_offset(header->nrings);
+	return NULL;
+}
+
+static bool
+map(StenoRings *rings, int fd, const StenoRingFile *header)
+{
+	void	   *p = mmap(NULL, header->total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	(void) steno_rings_attach(rings, p, header->total, header);
+	return true;
+}
+
+/* The fresh file is all zeros, and zeros are empty rings. */
+void
+steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32_t nwriters,
+					 uint64_t system_identifier, int64_t now)
+{
+	memset(file, 0, sizeof(*file));
+	file->magic = STENO_RING_MAGIC;
+	file->version = STENO_RING_VERSION;
+	file->nrings = nrings;
+	file->size = size;
+	file->nwriters = nwriters;
+	file->ring_stride = sizeof(StenoRing);
+	file->postmaster = (uint32_t) getpid();
+	file->system_identifier = system_identifier;
+	file->created = now;
+	file->rings_offset = rings_offset();
+	file->templates_offset = templates_offset(nrings);
+	file->data_offset = data_offset(nrings);
+	file->total = steno_rings_total(nrings, size);
+}
+
+/* The magic last: a file without it was never finished, and holds nothing. */
+static void
+put_header(StenoRingFile *file, const StenoRingFile *header)
+{
+	size_t		after = offsetof(StenoRingFile, version);
+
+	memcpy((char *) file + after, (const char *) header + after, offsetof(StenoRingFile, intents) - after);
+	__atomic_store_n(&file->magic, header->magic, __ATOMIC_RELEASE);
+}
+
+bool
+steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nrings,
+				   uint32_t size, uint32_t nwriters,
+				   uint64_t system_identifier, int64_t now, const char **what)
+{
+	uint64_t	total = steno_rings_total(nrings, size);
+	StenoRingFile header;
+	int			fd;
+	int			error;
+
+	memset(rings, 0, sizeof(*rings));
+	if (!shape_is_valid(nrings, size, nwriters) || total > SIZE_MAX)
+	{
+		*what = "invalid number or size of rings";
+		errno = EINVAL;
+		return false;
+	}
+	fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+	{
+		*what = "could not create ring file";
+		return false;
+	}
+	steno_rings_describe(&header, nrings, size, nwriters, system_identifier, now);
+	error = allocate(fd, total);
+	if (error != 0)
+		*what = "could not allocate ring file";
+	else if (!map(rings, fd, &header))
+	{
+		error = errno;
+		*what = "could not map ring file";
+	}
+	close(fd);
+	if (error != 0)
+	{
+		unlinkat(folder, name, 0);
+		errno = error;
+		return false;
+	}
+	put_header(rings->file, &header);
+	return true;
+}
+
+/* As much of the header as there is, by read(): the rest is zeros. */
+static bool
+read_header(int fd, StenoRingFile *header)
+{
+	size_t		done = 0;
+
+	memset(header, 0, sizeof(*header));
+	while (done < sizeof(*header))
+	{
+		ssize_t		n = pread(fd, (char *) header + done, sizeof(*header) - done, (off_t) done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return false;
+		if (n == 0)
+			break;
+		done += (size_t) n;
+	}
+	return true;
+}
+
+static StenoRingState
+open_file(StenoRings *rings, int fd, uint64_t system_identifier, char what[STENO_RING_WHAT])
+{
+	StenoRingFile header;
+	struct stat st;
+	const char *wrong;
+
+	if (fstat(fd, &st) != 0)
+		snprintf(what, STENO_RING_WHAT, "could not examine ring file");
+	else if (!steno_private_file(&st, what, STENO_RING_WHAT))
+		errno = EPERM;
+	else if (!read_header(fd, &header))
+		snprintf(what, STENO_RING_WHAT, "could not read ring file");
+	else if (header.magic == 0)
+		return STENO_RING_UNFINISHED;
+	else if ((wrong = invalid(&header, (uint64_t) st.st_size)) != NULL ||
+			 (wrong = header.system_identifier != system_identifier ?
+			  "ring file of another cluster" : NULL) != NULL)
+	{
+		snprintf(what, STENO_RING_WHAT, "%s", wrong);
+		errno = EINVAL;
+	}
+	else if ((errno = allocate(fd, header.total)) != 0)
+		/* a copy can have holes, and a full file system no room for them */
+		snprintf(what, STENO_RING_WHAT, "could not allocate ring file");
+	else if (!map(rings, fd, &header))
+		snprintf(what, STENO_RING_WHAT, "could not map ring file");
+	else
+		return STENO_RING_OPEN;
+	return STENO_RING_FAILED;
+}
+
+StenoRingState
+steno_rings_open(StenoRings *rings, int folder, const char *name, uint64_t system_identifier,
+				 char what[STENO_RING_WHAT])
+{
+	StenoRingState state;
+	int			error;
+	int			fd;
+
+	memset(rings, 0, sizeof(*rings));
+	fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+	{
+		snprintf(what, STENO_RING_WHAT, "could not open ring file");
+		return STENO_RING_FAILED;
+	}
+	state = open_file(rings, fd, system_identifier, what);
+	error = errno;
+	close(fd);
+	errno = error;
+	return state;
+}
+
+/* The file stays. */
+void
+steno_rings_close(StenoRings *rings)
+{
+	if (rings->file != NULL)
+		munmap(rings->file, rings->mapped);
+	memset(rings, 0, sizeof(*rings));
+}

@@ -1,0 +1,732 @@
+/*
+ * core/test/trail/block_round_trip.c
+ *		What goes into a block comes out of it: every field, for several
+ *		sessions at once, up to full blocks, with both codecs; and what repeats
+ *		is stored once.
+ */
+#include <openssl/sha.h>
+
+#include "test/model.h"
+#include "test/test.h"
+
+#define NSOURCES 4
+#define ROOM 8192
+#define MAX_KEPT 20000
+
+/* A copy of what was added, and the session it was added for. */
+typedef struct Kept
+{
+	StenoMessage *m;
+	uint8_t    *body;
+	uint32_t	body_len;
+} Kept;
+
+static Kept kept[MAX_KEPT];
+static int	nkept;
+
+static void
+keep(const StenoMessage *m, const uint8_t *body, uint32_t body_len)
+{
+	Kept	   *k = &kept[nkept++];
+
+	CHECK(nkept <= MAX_KEPT);
+	k->m = malloc(m->len);
+	memcpy(k->m, m, m->len);
+	k->body = malloc(body_len);
+	memcpy(k->body, body, body_len);
+	k->body_len = body_len;
+}
+
+static void
+forget(void)
+{
+	while (nkept > 0)
+	{
+		nkept--;
+		free(kept[nkept].m);
+		free(kept[nkept].body);
+	}
+}
+
+/* The header's times, from the messages. */
+static void
+check_header(const StenoBlockHeader *h, uint64_t number)
+{
+	int64_t		first = INT64_MAX;
+	int64_t		first_end = INT64_MAX;
+	int64_t		last_end = INT64_MIN;
+	uint32_t	records = 0;
+	int			i;
+
+	for (i = 0; i < nkept; i++)
+	{
+		const StenoRecordMessage *r = (const StenoRecordMessage *) kept[i].m;
+		int64_t		end;
+
+		if (r->m.kind == STENO_KIND_DATA)
+			continue;
+		records++;
+		end = r->time;
+		if (r->m.kind == STENO_KIND_STATEMENT && r->duration != STENO_NONE64 &&
+			__builtin_add_overflow(r->time, (int64_t) r->duration, &end))
+			end = INT64_MAX;
+		first = r->time < first ? r->time : first;
+		first_end = end < first_end ? end : first_end;
+		last_end = end > last_end ? end : last_end;
+	}
+	CHECK(h->records == records);
+	CHECK(h->block == number);
+	CHECK(h->first_record == number * 10);
+	CHECK(records == 0 || h->first_time == first);
+	CHECK(records == 0 || h->first_end == first_end);
+	CHECK(records == 0 || h->last_end == last_end);
+}
+
+/* Finish, decode, and compare with what was kept. */
+static StenoBlockHeader
+finish_and_compare(StenoBlock *block, int codec, uint64_t number, StenoDecoder *decoder)
+{
+	static uint8_t chain[STENO_HASH_SIZE];
+	uint8_t		copy[STENO_HASH_SIZE + STENO_BLOCK_CHAINED];
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoRecord r;
+	uint8_t    *buffer;
+	size_t		len;
+	const uint8_t *bytes;
+	int			i;
+
+	memcpy(copy, chain, STENO_HASH_SIZE);
+	bytes = steno_block_finish(block, codec, number, number * 10, 77, chain, &len);
+	CHECK(bytes != NULL);
+	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	CHECK(memcmp(h.chain, chain, STENO_HASH_SIZE) == 0);
+	CHECK(h.codec == STENO_CODEC_NONE ? h.stored == h.raw : h.codec == codec && h.stored < h.raw);
+	check_header(&h, number);
+	steno_decoder_begin(decoder, payload.p, payload.len, h.first_time);
+	for (i = 0; i < nkept; i++)
+	{
+		CHECK(steno_decoder_next(decoder, &r) == STENO_DECODED_RECORD);
+		CHECK(model_matches(kept[i].m, kept[i].body, kept[i].body_len, &r));
+	}
+	CHECK(steno_decoder_next(decoder, &r) == STENO_DECODED_END);
+	free(buffer);
+	forget();
+	return h;
+}
+
+static uint32_t
+random_session(uint8_t *body, uint64_t *random, int source)
+{
+	static const char *const names[] = {"alice", "bob", "", "a role with a long name and \"quotes\""};
+	const uint8_t keys[] = {STENO_SESSION_USER, STENO_SESSION_ROLE};
+	const char *values[2];
+
+	values[0] = names[source];
+	values[1] = names[test_below(random, 4)];
+	return model_body(body, 1000 + source, (uint32_t) source, 2, keys, values);
+}
+
+/* Adds to the block, or finishes it and begins the next. */
+static void
+add(StenoBlock *block, StenoSource *source, const StenoMessage *m, uint64_t *number)
+{
+	StenoDecoder d;
+
+	if (!steno_block_add(block, source, m))
+	{
+		uint32_t	used = steno_block_bytes(block);
+
+		CHECK(!steno_block_add(block, source, m));
+		CHECK(steno_block_bytes(block) == used);
+		finish_and_compare(block, (int) (*number & 1), *number, &d);
+		steno_decoder_end(&d);
+		++*number;
+		steno_block_reset(block);
+		CHECK(steno_block_bytes(block) == 0 && steno_block_records(block) == 0);
+		CHECK(steno_block_add(block, source, m));
+	}
+	if (m->kind != STENO_KIND_DEF_SESSION)
+	{
+		StenoWhole	room;
+		const StenoRecordMessage *whole = steno_message_whole(m, source->templates, &room);
+
+		keep(&whole->m, source->body, source->body_len);
+	}
+}
+
+/* Now and then another template, which the next brief record refers to. */
+static void
+change_template(StenoTemplate *t, uint64_t *random)
+{
+	static const uint8_t shape[] = "\x01\x00\x06SELECT\x00\x01\x17\x03";
+	uint32_t	room = STENO_TEMPLATE_ROOM - (sizeof(shape) - 1);
+	uint32_t	i;
+
+	if (t->version != 0 && test_below(random, 20) != 0)
+		return;
+	t->version++;
+	t->shape_len = sizeof(shape) - 1;
+	memcpy(t->bytes, shape, t->shape_len);
+	t->bytes[1] = (uint8_t) test_below(random, 128);	/* the query id */
+	t->text_len = (uint16_t) test_below(random, room + 1);
+	for (i = 0; i < t->text_len; i++)
+		t->bytes[t->shape_len + i] = (uint8_t) ('a' + test_below(random, 26));
+}
+
+static void
+brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t seq, uint64_t statement)
+{
+	StenoBriefMessage *b = to;
+
+	memset(b, 0, STENO_BRIEF_FIXED);
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
+	b->seq = seq;
+	b->time = (int64_t) test_below(random, UINT64_C(1) << 50);
+	b->duration = test_below(random, 4) ? test_below(random, 1000000) : STENO_NONE64;
+	b->rows = test_below(random, 4) ? test_below(random, 1000) : STENO_NONE64;
+	b->statement = statement;
+	b->xid = test_below(random, 2) ? (uint32_t) test_random(random) : 0;
+	b->template = (uint8_t) test_below(random, STENO_TEMPLATES);
+	change_template(&templates[b->template], random);
+	/* sometimes of one that is not there */
+	b->version = (uint16_t) (templates[b->template].version + (test_below(random, 30) == 0));
+	b->values_len = 4;
+	memcpy(b->values, &b->xid, 4);
+	b->m.len = (STENO_BRIEF_FIXED + b->values_len + 7u) & ~7u;
+}
+
+TEST(block_round_trip_of_random_records)
+{
+	static StenoSource sources[NSOURCES];
+	uint64_t	random = test_seed();
+	uint64_t	seq[NSOURCES] = {0};
+	uint64_t	statement[NSOURCES] = {1, 1, 1, 1};
+	uint64_t	number = 1;
+	uint64_t	buffer[ROOM / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	static StenoTemplate templates[NSOURCES][STENO_TEMPLATES];
+	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoDecoder d;
+	uint64_t	i;
+	uint64_t	n = test_parameter("BLOCK_RECORDS", 200000);
+
+	for (i = 0; i < NSOURCES; i++)
+		sources[i].templates = templates[i];
+
+	for (i = 0; i < n; i++)
+	{
+		int			s = (int) test_below(&random, NSOURCES);
+
+		if (seq[s] == 0 || test_below(&random, 100) == 0)
+		{
+			model_encode_session(buffer, body, random_session(body, &random, s),
+								 seq[s], statement[s] - 1);
+			add(block, &sources[s], (StenoMessage *) buffer, &number);
+		}
+		if (test_below(&random, 50) == 0)
+			seq[s] = test_random(&random);
+		if (test_below(&random, 30) == 0)
+			model_encode_data(buffer, seq[s] + 1, (uint32_t) test_below(&random, 3), body,
+							  (uint32_t) test_below(&random, sizeof(body)));
+		else if (test_below(&random, 3) == 0)
+			brief_record(buffer, templates[s], &random, ++seq[s], statement[s]++);
+		else
+			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);
+		CHECK(steno_message_is_whole((StenoMessage *) buffer, ROOM));
+		add(block, &sources[s], (StenoMessage *) buffer, &number);
+	}
+	CHECK(number > 100);
+	finish_and_compare(block, STENO_CODEC_LZ4, number, &d);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+static void
+announce(StenoBlock *block, StenoSource *source, uint32_t pid, uint64_t seq, uint64_t statement)
+{
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+
+	memset(source, 0, sizeof(*source));
+	model_encode_session(buffer, body, model_body(body, 5, pid, 0, NULL, NULL), seq, statement);
+	CHECK(steno_block_add(block, source, (StenoMessage *) buffer));
+}
+
+static bool
+add_text(StenoBlock *block, StenoSource *source, uint64_t seq, const void *text, uint32_t len)
+{
+	uint64_t	buffer[64];
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, seq, (int64_t) seq);
+	ModelStrings s = {0};
+
+	r.statement = seq;
+	s.text = text;
+	s.text_len = len;
+	model_encode(buffer, &r, &s);
+	if (!steno_block_add(block, source, (StenoMessage *) buffer))
+		return false;
+	if (nkept < MAX_KEPT)
+		keep((StenoMessage *) buffer, source->body, source->body_len);
+	return true;
+}
+
+/* More unique texts than the dictionary can remember: all must still be right. */
+static void
+unique_texts(uint32_t capacity, uint32_t n)
+{
+	StenoBlock *block = steno_block_create(capacity);
+	static StenoSource source;
+	StenoDecoder d;
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoRecord r;
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	uint8_t    *buffer;
+	size_t		len;
+	const uint8_t *bytes;
+	uint32_t	i;
+	uint32_t	seen = 0;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < n && add_text(block, &source, i + 1, &i, sizeof(i)); i++)
+		forget();
+	n = i;
+	CHECK(n > 30000);
+	bytes = steno_block_finish(block, STENO_CODEC_NONE, 1, 1, 0, chain, &len);
+	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+	while (steno_decoder_next(&d, &r) == STENO_DECODED_RECORD)
+	{
+		CHECK(r.text.len == sizeof(seen) && memcmp(r.text.p, &seen, sizeof(seen)) == 0);
+		seen++;
+	}
+	CHECK(seen == n);
+	CHECK(d.texts.n == n);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_holds_unique_texts_beyond_its_dictionary)
+{
+	unique_texts(1024 * 1024, 100000);
+	unique_texts(8 * 1024 * 1024, 100000);
+}
+
+TEST(block_defines_what_repeats_once)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint64_t	i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 1; i <= 100; i++)
+		CHECK(add_text(block, &source, i, "SELECT 1", 8));
+	/* the same session again, also from a writer that forgot it */
+	model_encode_session(buffer, source.body, source.body_len, 100, 100);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	CHECK(add_text(block, &source, 101, "SELECT 1", 8));
+	announce(block, &source, 1, 101, 101);
+	CHECK(add_text(block, &source, 102, "SELECT 1", 8));
+	/* 102 records of kind, session, mask, text, time; and three definitions */
+	CHECK(steno_block_bytes(block) < 102 * 6 + 60);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == 1);
+	CHECK(d.texts.n == 1);
+	steno_decoder_end(&d);
+
+	/* the next block knows nothing of this one's definitions */
+	steno_block_reset(block);
+	CHECK(add_text(block, &source, 103, "SELECT 1", 8));
+	finish_and_compare(block, STENO_CODEC_NONE, 2, &d);
+	CHECK(d.sessions.n == 1);
+	CHECK(d.texts.n == 1);
+	CHECK(d.sessions.list[0].a == 103);
+	CHECK(source.seq == 103 && source.statement == 103);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* Records without a number leave the session's count as it was, across blocks too. */
+TEST(block_counts_past_records_without_a_number)
+{
+	static const uint64_t numbers[] = {41, 0, 0, 42, 0};
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint32_t	numbered;
+	size_t		i;
+
+	announce(block, &source, 1, 40, 7);
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	{
+		uint64_t	buffer[64];
+		StenoRecordMessage r = model_record(numbers[i] ? STENO_KIND_NOTE : STENO_KIND_START,
+											numbers[i], 5);
+		ModelStrings s = {0};
+
+		r.statement = 8;
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	CHECK(source.seq == 42 && source.statement == 7);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == 1 && d.sessions.list[0].a == 42);
+	steno_decoder_end(&d);
+
+	/* the next number is the expected one: it takes no bytes */
+	steno_block_reset(block);
+	CHECK(add_text(block, &source, 43, "", 0));
+	numbered = steno_block_bytes(block);
+	finish_and_compare(block, STENO_CODEC_NONE, 2, &d);
+	steno_decoder_end(&d);
+	steno_block_reset(block);
+	CHECK(add_text(block, &source, 99, "", 0));
+	CHECK(steno_block_bytes(block) > numbered);
+	forget();
+	steno_block_destroy(block);
+}
+
+/* A damaged ring file's template is beyond the source's: no shape and no text. */
+TEST(block_survives_a_template_that_cannot_be)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoTemplate templates[STENO_TEMPLATES];
+	static StenoSource source;
+	uint64_t	buffer[ROOM / 8];
+	uint64_t	random = test_seed();
+	uint64_t	number = 1;
+	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
+	StenoDecoder d;
+
+	announce(block, &source, 1, 0, 0);
+	source.templates = templates;
+	brief_record(buffer, templates, &random, 1, 1);
+	add(block, &source, &b->m, &number);
+	brief_record(buffer, templates, &random, 2, 2);
+	b->template = UINT8_MAX;
+	CHECK(!steno_message_is_whole(&b->m, ROOM));
+	add(block, &source, &b->m, &number);
+	CHECK(source.seq == 2 && source.statement == 2);
+	finish_and_compare(block, STENO_CODEC_NONE, number, &d);
+	CHECK(d.texts.n <= 1);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_returns_to_an_earlier_role_without_defining_it_again)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	const uint8_t key = STENO_SESSION_ROLE;
+	const char *roles[] = {"a", "b"};
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	StenoRecordMessage r;
+	ModelStrings s = {0};
+	StenoDecoder d;
+	uint64_t	i;
+
+	for (i = 0; i < 10; i++)
+	{
+		model_encode_session(buffer, body, model_body(body, 5, 1, 1, &key, &roles[i & 1]), i, i);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		CHECK(add_text(block, &source, i + 1, "x", 1));
+	}
+	/* a record without a number does not take the count back to when it had that role before */
+	model_encode_session(buffer, body, model_body(body, 5, 1, 1, &key, &roles[0]), i, i);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	r = model_record(STENO_KIND_START, 0, 5);
+	r.statement = i + 1;
+	model_encode(buffer, &r, &s);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source.body, source.body_len);
+	CHECK(source.seq == i && source.statement == i);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == 2);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_first_time_is_the_earliest)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[64];
+	const int64_t times[] = {500, -100, 700, INT64_MAX / 2};
+	ModelStrings s = {0};
+	StenoDecoder d;
+	StenoBlockHeader h;
+	int			i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < 4; i++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_NOTE, (uint64_t) i + 1, times[i]);
+
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	h = finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(h.first_time == -100);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+TEST(block_without_records_has_the_time_of_its_creation)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoDecoder d;
+	StenoBlockHeader h = finish_and_compare(block, STENO_CODEC_LZ4, 1, &d);
+
+	CHECK(h.records == 0 && h.raw == 0 && h.stored == 0 && h.codec == STENO_CODEC_NONE);
+	CHECK(h.first_time == 77 && h.first_end == 77 && h.last_end == 77);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* Until the reset the block can be finished again, say with another number. */
+TEST(block_can_be_finished_again)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint8_t		zero[STENO_HASH_SIZE] = {0};
+	uint8_t		one[STENO_HASH_SIZE];
+	uint8_t		two[STENO_HASH_SIZE];
+	size_t		len;
+	uint64_t	i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 1; i < 100; i++)
+		CHECK(add_text(block, &source, i, "SELECT 1", 8));
+	memcpy(one, zero, sizeof(one));
+	memcpy(two, zero, sizeof(two));
+	steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 0, one, &len);
+	steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 0, two, &len);
+	CHECK(memcmp(one, two, sizeof(one)) == 0);
+	forget();
+	steno_block_destroy(block);
+}
+
+TEST(block_that_does_not_shrink_is_stored_as_it_is)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	static uint64_t buffer[2 * 1024];
+	uint64_t	random = test_seed();
+	uint64_t	bytes[1500];
+	StenoDecoder d;
+	StenoBlockHeader h;
+	size_t		i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < sizeof(bytes) / 8; i++)
+		bytes[i] = test_random(&random);
+	model_encode_data(buffer, 1, 0, bytes, sizeof(bytes));
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source.body, source.body_len);
+	h = finish_and_compare(block, STENO_CODEC_LZ4, 1, &d);
+	CHECK(h.codec == STENO_CODEC_NONE && h.records == 0);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* The end of a statement that lasts beyond what a time can say is the last time there is. */
+TEST(block_last_end_does_not_overflow)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[64];
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, 1, 1000);
+	ModelStrings s = {0};
+	StenoDecoder d;
+	StenoBlockHeader h;
+
+	announce(block, &source, 1, 0, 0);
+	r.statement = 1;
+	r.duration = INT64_MAX;
+	model_encode(buffer, &r, &s);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source.body, source.body_len);
+	h = finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(h.last_end == INT64_MAX && h.first_end == INT64_MAX);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* A record without strings, all of whose numbers take their full length. */
+static void
+widest_record(uint64_t *buffer, uint64_t seq)
+{
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, seq << 32, seq & 1 ? INT64_MIN : INT64_MAX);
+	StenoParts	parts = {{UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+	StenoCut	cut = {UINT64_MAX, {1}};
+	ModelStrings s = {0};
+
+	r.rows = r.duration = UINT64_MAX - 1;
+	r.statement = seq & 1 ? UINT64_C(1) << 63 : 1;
+	r.substatement = r.xid = UINT32_MAX;
+	r.depth = UINT16_MAX;
+	r.outcome = 1;
+	r.extra_count = 1;
+	memcpy(r.sqlstate, "XX000", 5);
+	s.parts = &parts;
+	s.cut = &cut;
+	s.values = "";
+	s.extra = "\0";
+	s.extra_len = 2;
+	model_encode(buffer, &r, &s);
+}
+
+/* From every distance to the end, with records that grow the most, each of a session of its own. */
+TEST(block_never_grows_beyond_its_capacity)
+{
+	const uint32_t capacity = 64 * 1024;
+	StenoBlock *block = steno_block_create(capacity);
+	static StenoSource source;
+	static uint64_t buffer[2 * 1024];
+	static uint8_t filler[STENO_SESSION_MAX + 64 * 8];
+	uint8_t		body[STENO_SESSION_MAX];
+	uint32_t	distance;
+	uint32_t	most = 0;
+	uint64_t	seq;
+
+	memset(body, 0, sizeof(body));
+	for (distance = 0; distance < 1400; distance += 3)
+	{
+		steno_block_reset(block);
+		announce(block, &source, 1, 0, 0);
+		while (steno_block_bytes(block) < capacity - 4000 - distance)
+		{
+			model_encode_data(buffer, 1, 0, filler, distance % 300 + 200);
+			CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		}
+		for (seq = 1;; seq++)
+		{
+			memcpy(body, &seq, sizeof(seq));
+			model_encode_session(buffer, body, sizeof(body), UINT64_MAX, UINT64_MAX);
+			CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+			widest_record(buffer, seq);
+			if (!steno_block_add(block, &source, (StenoMessage *) buffer))
+				break;
+			CHECK(steno_block_bytes(block) <= capacity);
+			most = steno_block_bytes(block) > most ? steno_block_bytes(block) : most;
+		}
+	}
+	/* the bound is not too careful, either */
+	CHECK(most > capacity - 400);
+	steno_block_destroy(block);
+}
+
+TEST(block_of_many_sessions_is_full_when_it_cannot_follow_more)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[64];
+	uint32_t	n = 0;
+	StenoDecoder d;
+
+	for (;; n++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_CONNECT, 1, 1);
+		ModelStrings s = {0};
+
+		announce(block, &source, n, 0, 0);
+		model_encode(buffer, &r, &s);
+		if (!steno_block_add(block, &source, (StenoMessage *) buffer))
+			break;
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	CHECK(n == 1024 && steno_block_bytes(block) < 60 * 1024);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.sessions.n == n);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/*
+ * Pairs of texts (the number's eight bytes) that the dictionary cannot tell
+ * apart by what it keeps of their hash: its low 32 bits, and the slot, one of
+ * 1024 in a block of 64 kB.
+ */
+static const uint64_t twins[][2] = {
+	{886833, 3196663}, {1869083, 3787962}, {2061740, 3143592},
+	{351496, 2583249}, {344636, 3342139}, {239898, 1359672},
+};
+
+TEST(block_tells_texts_of_the_same_hash_apart)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint64_t	seq = 0;
+	size_t		i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < sizeof(twins) / sizeof(twins[0]); i++)
+	{
+		uint64_t	one = XXH3_64bits(&twins[i][0], 8);
+		uint64_t	two = XXH3_64bits(&twins[i][1], 8);
+
+		CHECK(((one ^ two) & UINT64_C(0x3ffffffffff)) == 0);
+		CHECK(add_text(block, &source, ++seq, &twins[i][0], 8));
+		CHECK(add_text(block, &source, ++seq, &twins[i][1], 8));
+	}
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.texts.n == seq);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* Recovery asks before it hands on what others have left. */
+TEST(message_whose_strings_reach_beyond_it_is_not_whole)
+{
+	static uint64_t buffer[2 * 1024];
+	StenoMessage *m = (StenoMessage *) buffer;
+	uint64_t	random = test_seed();
+	uint64_t	statement = 1;
+	uint8_t		body[100] = {0};
+	uint32_t	len;
+	int			i;
+
+	for (i = 0; i < 2000; i++)
+	{
+		if (i % 10 == 0)
+			model_encode_session(buffer, body, (uint32_t) (12 + test_below(&random, 80)), 1, 1);
+		else if (i % 10 == 1)
+			model_encode_data(buffer, 1, 0, body, (uint32_t) test_below(&random, 100));
+		else
+			model_random(buffer, ROOM, &random, 1, &statement);
+		len = m->len;
+		CHECK(steno_message_is_whole(m, len));
+		CHECK(steno_message_is_whole(m, len + 8));
+		CHECK(!steno_message_is_whole(m, len - 8));
+		CHECK(!steno_message_is_whole(m, 0));
+		m->len = len - 8;
+		CHECK(!steno_message_is_whole(m, len));
+		m->len = 8;
+		CHECK(!steno_message_is_whole(m, len));
+		m->len = len + 1;
+		CHECK(!steno_message_is_whole(m, len + 8));
+	}
+}
+
+TEST(block_keeps_the_identity_of_a_session_whose_facts_are_too_long)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	static StenoSource source;
+	uint64_t	buffer[400];
+	uint8_t		body[3000];
+
+	memset(body, 3, sizeof(body));
+	model_encode_session(buffer, body, 3000, 0, 0);
+	CHECK(!steno_message_is_whole((StenoMessage *) buffer, sizeof(buffer)));
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	CHECK(source.body_len == STENO_SESSION_FACTS && memcmp(source.body, body, STENO_SESSION_FACTS) == 0);
+	steno_block_destroy(block);
+}

@@ -1,0 +1,80 @@
+/*
+ * core/test/trail/corpora_of_rings_and_segments.c
+ *		The corpora of the fuzzers of rings that dead servers have left and of
+ *		segments, replayed: fuzz/left_fuzz.c, fuzz/segment_fuzz.c.  No input makes its
+ *		reader take much memory.
+ */
+#include <sys/resource.h>
+
+#include "test/test.h"
+#include "test/trail.h"
+
+int			steno_fuzz_left(const uint8_t *data, size_t size);
+int			steno_fuzz_segment(const uint8_t *data, size_t size);
+
+/* In kB: a sanitizer takes its share. */
+#define MOST_MEMORY (256 * 1024)
+
+static void
+check_memory(void)
+{
+	struct rusage usage;
+
+	CHECK(getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_maxrss < MOST_MEMORY);
+}
+
+static void
+left(uint8_t *bytes, size_t len)
+{
+	steno_fuzz_left(bytes, len);
+	check_memory();
+}
+
+static void
+segment(uint8_t *bytes, size_t len)
+{
+	steno_fuzz_segment(bytes, len);
+	check_memory();
+}
+
+/* The input, each of its beginnings of some lengths, and each with a byte changed. */
+static void
+vary(uint8_t *bytes, size_t len, void (*take) (uint8_t *bytes, size_t len))
+{
+	uint64_t	random = 1;
+	int			i;
+
+	take(bytes, len);
+	for (i = 0; i < 8 && len > 0; i++)
+	{
+		uint8_t    *byte = &bytes[test_below(&random, len)];
+		uint8_t		was = *byte;
+
+		take(bytes, test_below(&random, len));
+		*byte ^= (uint8_t) (1 << test_below(&random, 8));
+		take(bytes, len);
+		*byte = was;
+	}
+}
+
+static void
+vary_left(uint8_t *bytes, size_t len)
+{
+	vary(bytes, len, left);
+}
+
+static void
+vary_segment(uint8_t *bytes, size_t len)
+{
+	vary(bytes, len, segment);
+}
+
+TEST(left_rings_of_the_corpus_are_read_to_an_end)
+{
+	each_file(STENO_CORPUS "/left", vary_left);
+}
+
+TEST(segments_of_the_corpus_are_gone_on_with)
+{
+	each_file(STENO_CORPUS "/segment", vary_segment);
+}

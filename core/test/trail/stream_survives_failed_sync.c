@@ -1,0 +1,127 @@
+/*
+ * core/test/trail/stream_survives_failed_sync.c
+ *		After a sync that failed, what was written since the last good one is
+ *		written again before it counts as synced, and what is gone is told.
+ *
+ * A pipe cannot be synced: one in the place of the segment's file stands in for
+ * a disk with errors.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "trail/header.h"
+#include "test/test.h"
+#include "test/trail.h"
+
+static char trail[300];
+static char path[600];
+static Trail t;
+static uint64_t offsets[8];		/* of the blocks 1 to 7, and of the end */
+
+static int	trails;
+
+/* Seven blocks in a new trail, two of them synced before a sync failed. */
+static void
+make(void)
+{
+	int			pipes[2];
+	int			segment;
+	int			i;
+
+	snprintf(trail, sizeof(trail), "%s/trail%d", test_folder(), ++trails);
+	segment_name(path, sizeof(path), trail, 0, 1);
+	trail_open(&t, trail);
+	for (i = 0; i < 7; i++)
+	{
+		offsets[i] = t.stream.offset;
+		trail_must_append(&t, 4);
+		if (i == 1)
+			CHECK(steno_stream_sync(&t.stream, &t.error) && !t.stream.dirty);
+	}
+	offsets[7] = t.stream.offset;
+	CHECK(pipe(pipes) == 0);
+	segment = t.stream.fd;
+	t.stream.fd = pipes[1];
+	CHECK(!steno_stream_sync(&t.stream, &t.error));
+	CHECK(strstr(t.error.what, "sync") != NULL && strcmp(t.error.path, path) == 0);
+	CHECK(t.stream.dirty);
+	t.stream.fd = segment;
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* Zeros where blocks first to last are. */
+static void
+lose(int first, int last)
+{
+	static const uint8_t zeros[4096];
+	size_t		len = offsets[last] - offsets[first - 1];
+
+	CHECK(len <= sizeof(zeros));
+	CHECK(pwrite(t.stream.fd, zeros, len, (off_t) offsets[first - 1]) == (ssize_t) len);
+}
+
+static void
+must_sync(void)
+{
+	CHECK(steno_stream_sync(&t.stream, &t.error));
+	CHECK(!t.stream.dirty);
+}
+
+TEST(stream_that_could_not_be_synced_is_written_again)
+{
+	int			segment;
+
+	make();
+
+	/* a file that can be synced, but not written: a mere sync would succeed */
+	segment = t.stream.fd;
+	t.stream.fd = open(path, O_RDONLY);
+	CHECK(t.stream.fd >= 0);
+	CHECK(fdatasync(t.stream.fd) == 0);
+	CHECK(!steno_stream_sync(&t.stream, &t.error));
+	CHECK(strstr(t.error.what, "write") != NULL);
+	CHECK(t.stream.dirty);
+	close(t.stream.fd);
+	t.stream.fd = segment;
+	must_sync();
+	CHECK(t.stream.lost.count == 0);
+	trail_must_append(&t, 4);
+	must_sync();
+	trail_close(&t);
+	CHECK(trail_verify(trail, 0, NULL) == 8);
+}
+
+TEST(stream_tells_which_blocks_a_failed_sync_lost)
+{
+	static const int cases[][3] = {{3, 3, 1}, {4, 5, 2}, {7, 7, 1}, {3, 7, 5}};
+	size_t		i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		make();
+		lose(cases[i][0], cases[i][1]);
+		must_sync();
+		CHECK(t.stream.lost.count == (uint64_t) cases[i][2]);
+		CHECK(t.stream.lost.first == (uint64_t) cases[i][0]);
+		CHECK(t.stream.lost.last == (uint64_t) cases[i][1]);
+		CHECK(t.stream.lost.offset == offsets[cases[i][0] - 1]);
+		trail_close(&t);
+	}
+
+	/* two holes: from the first to the last, and how many */
+	make();
+	lose(3, 3);
+	lose(6, 6);
+	must_sync();
+	CHECK(t.stream.lost.count == 2);
+	CHECK(t.stream.lost.first == 3 && t.stream.lost.last == 6);
+
+	/* what was synced before is not looked at, and nothing is told twice */
+	t.stream.lost.count = 0;
+	trail_must_append(&t, 4);
+	lose(1, 2);
+	must_sync();
+	CHECK(t.stream.lost.count == 0);
+	trail_close(&t);
+}

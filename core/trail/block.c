@@ -1,0 +1,891 @@
+/*
+ * core/trail/block.c
+ *		The block builder: turns the messages of a writer's rings into the
+ *		items of one block, then compresses, checksums and chains it.
+ *
+ * A message first has to find room (by an upper bound, so that nothing is
+ * changed when there is none).  Then its session, shape and text are looked up
+ * in the block's dictionaries, which define what they do not know yet, and the
+ * record item follows with their indexes and what differs from what a reader
+ * expects.  The payload grows behind room for the block header, so that an
+ * uncompressed block is written from where it was built.
+ */
+#include <stdlib.h>
+
+#include <lz4.h>
+#include <openssl/evp.h>
+
+#include "trail/block.h"
+#include "trail/header.h"
+
+/*
+ * What a message can need beyond its own bytes and its session's: three item
+ * heads, and a record whose varints all have their full length.
+ */
+#define OVERHEAD 320
+
+/* The first record's time is known only when the block is finished. */
+#define PADDED_TIME STENO_VARINT_MAX
+
+/* A definition in the payload.  It counts only in its own generation. */
+typedef struct Slot
+{
+	uint32_t	generation;
+	uint32_t	hash;
+	uint32_t	offset;			/* of the key in the payload */
+	uint32_t	len;
+	uint32_t	index;
+} Slot;
+
+typedef struct Dictionary
+{
+	Slot	   *slots;
+	uint32_t	mask;
+	uint32_t	used;			/* slots taken in this generation */
+	uint32_t	defined;		/* definitions in this block */
+} Dictionary;
+
+/* What a reader knows of a session definition after the items so far. */
+typedef struct Expected
+{
+	uint64_t	seq;
+	uint64_t	statement;
+} Expected;
+
+struct StenoBlock
+{
+	uint8_t    *buffer;			/* header, then payload */
+	uint8_t    *payload;
+	uint32_t	capacity;
+	uint32_t	used;
+	uint32_t	records;
+	uint32_t	slot_generation;
+	uint64_t	generation;
+	int64_t		previous_time;
+	int64_t		first_record_time;
+	uint32_t	first_record_at;	/* offset of its time in the payload */
+	int64_t		first_time;
+	int64_t		first_end;
+	int64_t		last_end;
+	Dictionary	sessions;
+	Dictionary	shapes;
+	Dictionary	texts;
+	Expected   *expected;		/* by session definition */
+	uint32_t	max_sessions;
+	uint8_t    *packed;			/* header, then compressed or encrypted payload */
+	StenoCrypt *crypt;
+	void	   *lz4;
+	EVP_MD_CTX *sha;
+};
+
+/* A record message taken apart. */
+typedef struct Parsed
+{
+	const StenoRecordMessage *r;
+	const uint8_t *parts;
+	const uint8_t *cut;
+	const uint8_t *shape;
+	const uint8_t *text;
+	const uint8_t *nulls;
+	const uint8_t *values;
+	const uint8_t *message;
+	const uint8_t *extra;
+} Parsed;
+
+/* ---- creation ---- */
+
+static uint32_t
+power_of_two(uint32_t n)
+{
+	uint32_t	p = 1;
+
+	while (p < n)
+		p <<= 1;
+	return p;
+}
+
+static bool
+dictionary_create(Dictionary *d, uint32_t slots)
+{
+	d->mask = slots - 1;
+	d->slots = calloc(slots, sizeof(Slot));
+	return d->slots != NULL;
+}
+
+static bool
+allocate(StenoBlock *block, uint32_t capacity)
+{
+	size_t		packed = (size_t) LZ4_compressBound((int) capacity);
+
+	block->capacity = capacity;
+	block->buffer = malloc(STENO_BLOCK_HEADER + (size_t) capacity);
+	block->packed = malloc(STENO_BLOCK_HEADER + packed + STENO_PAYLOAD_EXTRA);
+	block->lz4 = malloc((size_t) LZ4_sizeofState());
+	block->sha = EVP_MD_CTX_new();
+	block->max_sessions = capacity / 64;
+	block->expected = malloc(block->max_sessions * sizeof(Expected));
+	/* texts and shapes of 64 bytes and more fit all; below, see remember() */
+	return dictionary_create(&block->sessions, power_of_two(capacity / 64)) &&
+		dictionary_create(&block->shapes, power_of_two(capacity / 128)) &&
+		dictionary_create(&block->texts, power_of_two(capacity / 64)) &&
+		block->buffer != NULL && block->packed != NULL &&
+		block->lz4 != NULL && block->expected != NULL && block->sha != NULL &&
+		EVP_DigestInit_ex(block->sha, EVP_sha256(), NULL) == 1;
+}
+
+StenoBlock *
+steno_block_create(uint32_t capacity)
+{
+	StenoBlock *block;
+
+	if (capacity < 64 * 1024)
+		capacity = 64 * 1024;
+	if (capacity > STENO_MAX_RAW)
+		capacity = STENO_MAX_RAW;
+	block = calloc(1, sizeof(StenoBlock));
+	if (block == NULL)
+		return NULL;
+	if (!allocate(block, capacity))
+	{
+		steno_block_destroy(block);
+		return NULL;
+	}
+	block->payload = block->buffer + STENO_BLOCK_HEADER;
+	steno_block_reset(block);
+	return block;
+}
+
+void
+steno_block_destroy(StenoBlock *block)
+{
+	if (block == NULL)
+		return;
+	free(block->sessions.slots);
+	free(block->shapes.slots);
+	free(block->texts.slots);
+	free(block->expected);
+	free(block->buffer);
+	free(block->packed);
+	free(block->lz4);
+	EVP_MD_CTX_free(block->sha);
+	free(block);
+}
+
+static void
+dictionary_reset(Dictionary *d, bool clear)
+{
+	d->used = 0;
+	d->defined = 0;
+	if (clear)
+		memset(d->slots, 0, ((size_t) d->mask + 1) * sizeof(Slot));
+}
+
+/* A new generation empties the dictionaries without touching their slots. */
+void
+steno_block_reset(StenoBlock *block)
+{
+	bool		clear;
+
+	block->used = 0;
+	block->records = 0;
+	block->generation++;
+	block->slot_generation++;
+	clear = block->slot_generation == 0;
+	if (clear)
+		block->slot_generation = 1;
+	dictionary_reset(&block->sessions, clear);
+	dictionary_reset(&block->shapes, clear);
+	dictionary_reset(&block->texts, clear);
+}
+
+void
+steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt)
+{
+	block->crypt = crypt;
+}
+
+bool
+steno_block_replace(StenoBlock *block, const void *from, const void *to, size_t len)
+{
+	size_t		at;
+
+	for (at = 0; at + len <= block->used; at++)
+		if (memcmp(block->payload + at, from, len) == 0)
+		{
+			memcpy(block->payload + at, to, len);
+			return true;
+		}
+	return false;
+}
+
+uint32_t
+steno_block_records(const StenoBlock *block)
+{
+	return block->records;
+}
+
+uint32_t
+steno_block_bytes(const StenoBlock *block)
+{
+	return block->used;
+}
+
+/* ---- items ---- */
+
+/*
+ * An item's length stands before a body whose length is known only once it is
+ * written.  begin_item leaves room for the length of a body of about guess
+ * bytes; end_item moves the body when the guess was wrong, and returns by how
+ * much.
+ */
+static uint8_t *
+begin_item(StenoBlock *block, uint8_t kind, uint32_t guess)
+{
+	uint8_t    *p = block->payload + block->used + steno_varint_size(guess);
+
+	*p++ = kind;
+	return p;
+}
+
+static int
+end_item(StenoBlock *block, uint32_t guess, uint8_t *end)
+{
+	uint8_t    *start = block->payload + block->used;
+	uint8_t    *body = start + steno_varint_size(guess);
+	uint32_t	len = (uint32_t) (end - body);
+	int			moved = (int) steno_varint_size(len) - (int) steno_varint_size(guess);
+
+	if (moved != 0)
+		memmove(body + moved, body, len);
+	steno_put_varint(start, len);
+	block->used += (uint32_t) (end + moved - start);
+	return moved;
+}
+
+static inline uint8_t *
+put_bytes(uint8_t *p, const uint8_t *bytes, uint32_t len)
+{
+	memcpy(p, bytes, len);
+	return p + len;
+}
+
+static inline uint8_t *
+put_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
+{
+	return put_bytes(steno_put_varint(p, len), bytes, len);
+}
+
+/* ---- dictionaries ---- */
+
+/*
+ * The slot that has the key, or the empty one where it belongs.  The load limit
+ * in remember() keeps an empty one in reach.
+ */
+static inline Slot *
+find(const StenoBlock *block, const Dictionary *d, uint64_t hash,
+	 const uint8_t *key, uint32_t len)
+{
+	uint32_t	i = (uint32_t) (hash >> 32) & d->mask;
+
+	for (;; i = (i + 1) & d->mask)
+	{
+		Slot	   *s = &d->slots[i];
+
+		if (s->generation != block->slot_generation)
+			return s;
+		if (s->hash == (uint32_t) hash && s->len == len &&
+			memcmp(block->payload + s->offset, key, len) == 0)
+			return s;
+	}
+}
+
+/*
+ * A block of tiny unique keys can have more definitions than slots: those
+ * beyond three quarters are not remembered, and defined again if they return.
+ */
+static void
+remember(const StenoBlock *block, Dictionary *d, Slot *s, uint64_t hash,
+		 uint32_t offset, uint32_t len)
+{
+	if (d->used >= d->mask - d->mask / 4)
+		return;
+	d->used++;
+	s->generation = block->slot_generation;
+	s->hash = (uint32_t) hash;
+	s->offset = offset;
+	s->len = len;
+	s->index = d->defined;
+}
+
+/* The index of a shape or text, which is defined now if it was not. */
+static inline uint32_t
+intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
+	   uint32_t len)
+{
+	uint64_t	hash = XXH3_64bits(key, len);
+	Slot	   *s = find(block, d, hash, key, len);
+	uint8_t    *p;
+
+	if (s->generation == block->slot_generation)
+		return s->index;
+	p = begin_item(block, kind, len + 1);
+	remember(block, d, s, hash, (uint32_t) (p - block->payload), len);
+	end_item(block, len + 1, put_bytes(p, key, len));
+	return d->defined++;
+}
+
+/*
+ * The index of the source's session definition.  A definition that returns
+ * after another of its session has kept its own expectations, as it has for a
+ * reader.
+ */
+static uint32_t
+intern_session(StenoBlock *block, StenoSource *source)
+{
+	Dictionary *d = &block->sessions;
+	uint32_t	len = source->body_len;
+	uint64_t	hash = XXH3_64bits(source->body, len);
+	Slot	   *s = find(block, d, hash, source->body, len);
+
+	if (s->generation == block->slot_generation)
+		source->index = s->index;
+	else
+	{
+		uint32_t	guess = len + 1 + steno_varint_size(source->seq) +
+			steno_varint_size(source->statement);
+		uint8_t    *p = begin_item(block, STENO_KIND_DEF_SESSION, guess);
+
+		p = steno_put_varint(p, source->seq);
+		p = steno_put_varint(p, source->statement);
+		remember(block, d, s, hash, (uint32_t) (p - block->payload), len);
+		end_item(block, guess, put_bytes(p, source->body, len));
+		block->expected[d->defined].seq = source->seq;
+		block->expected[d->defined].statement = source->statement;
+		source->index = d->defined++;
+	}
+	source->generation = block->generation;
+	return source->index;
+}
+
+static inline uint32_t
+session_index(StenoBlock *block, StenoSource *source)
+{
+	if (source->generation == block->generation)
+		return source->index;
+	return intern_session(block, source);
+}
+
+/* ---- records ---- */
+
+_Static_assert(STENO_KIND_STATEMENT == 1 && STENO_KIND_START == 2,
+			   "kinds up to start have a statement number, others have not");
+
+static inline void
+take_apart(Parsed *m, const StenoRecordMessage *r)
+{
+	const uint8_t *p = (const uint8_t *) (r + 1);
+
+	m->r = r;
+	m->parts = p;
+	if (r->m.flags & STENO_MESSAGE_PARTS)
+		p += sizeof(StenoParts);
+	m->cut = p;
+	if (r->m.flags & STENO_MESSAGE_CUT)
+		p += sizeof(StenoCut);
+	m->shape = p;
+	p += r->shape_len;
+	m->text = p;
+	if (r->text_len != STENO_NONE32)
+		p += r->text_len;
+	m->nulls = p;
+	p += r->nulls_len;
+	m->values = p;
+	p += r->values_len;
+	m->message = p;
+	p += r->message_len;
+	m->extra = p;
+}
+
+/* Which fields the record itself asks for; TIME, SEQ and STATEMENT depend on what came before. */
+static inline uint32_t
+record_mask(const StenoRecordMessage *r)
+{
+	uint32_t	mask = 0;
+
+	if (r->shape_len > 0)
+		mask |= STENO_FIELD_SHAPE;
+	if (r->text_len != STENO_NONE32)
+		mask |= STENO_FIELD_TEXT;
+	if (r->rows != STENO_NONE64)
+		mask |= STENO_FIELD_ROWS;
+	if (r->duration != STENO_NONE64)
+		mask |= STENO_FIELD_DURATION;
+	if (r->nulls_len > 0)
+		mask |= STENO_FIELD_NULLS;
+	if (r->m.flags & STENO_MESSAGE_VALUES)
+		mask |= STENO_FIELD_VALUES;
+	if (r->depth != 0 || r->substatement != 0)
+		mask |= STENO_FIELD_NESTING;
+	if (r->outcome != STENO_OUTCOME_OK)
+		mask |= STENO_FIELD_OUTCOME;
+	if (r->sqlstate[0] != '\0')
+		mask |= STENO_FIELD_ERROR;
+	if (r->xid != 0)
+		mask |= STENO_FIELD_XID;
+	if (r->m.flags & STENO_MESSAGE_CUT)
+		mask |= STENO_FIELD_CUT;
+	if (r->m.flags & STENO_MESSAGE_PARTS)
+		mask |= STENO_FIELD_PARTS;
+	if (r->extra_count > 0)
+		mask |= STENO_FIELD_EXTRA;
+	if (r->audited != 0)
+		mask |= STENO_FIELD_AUDITED;
+	return mask;
+}
+
+/* The difference to the number that a reader expects, and what it expects then. */
+static inline int64_t
+advance_seq(Expected *e, uint64_t seq)
+{
+	int64_t		difference = (int64_t) (seq - (e->seq + 1));
+
+	/* 0 is no number: the count goes on from the record before */
+	if (seq != 0)
+		e->seq = seq;
+	return difference;
+}
+
+/* last: of the records with this number */
+static inline int64_t
+advance_statement(Expected *e, uint64_t statement, bool last)
+{
+	int64_t		difference = (int64_t) (statement - (e->statement + 1));
+
+	e->statement = last ? statement : statement - 1;
+	return difference;
+}
+
+/* The fields that few records have. */
+static uint8_t *
+put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
+{
+	const StenoRecordMessage *r = m->r;
+
+	if (mask & STENO_FIELD_NESTING)
+	{
+		p = steno_put_varint(p, r->depth);
+		p = steno_put_varint(p, r->substatement);
+	}
+	if (mask & STENO_FIELD_OUTCOME)
+		*p++ = r->outcome;
+	if (mask & STENO_FIELD_ERROR)
+	{
+		p = put_bytes(p, (const uint8_t *) r->sqlstate, 5);
+		p = put_string(p, m->message, r->message_len);
+	}
+	if (mask & STENO_FIELD_XID)
+		p = steno_put_varint(p, r->xid);
+	if (mask & STENO_FIELD_CUT)
+	{
+		StenoCut	cut;
+
+		memcpy(&cut, m->cut, sizeof(cut));
+		p = steno_put_varint(p, cut.len);
+		p = put_bytes(p, cut.hash, STENO_HASH_SIZE);
+	}
+	if (mask & STENO_FIELD_PARTS)
+	{
+		StenoParts	parts;
+		int			i;
+
+		memcpy(&parts, m->parts, sizeof(parts));
+		for (i = 0; i < STENO_PARTS; i++)
+			p = steno_put_varint(p, parts.bytes[i]);
+	}
+	if (mask & STENO_FIELD_EXTRA)
+	{
+		p = steno_put_varint(p, r->extra_count);
+		p = put_bytes(p, m->extra, r->extra_len);
+	}
+	if (mask & STENO_FIELD_AUDITED)
+		*p++ = (uint8_t) r->audited;
+	return p;
+}
+
+/* When a statement ended, for the times of the block header. */
+static inline int64_t
+end_of(int64_t time, uint64_t duration)
+{
+	if (duration == STENO_NONE64)
+		return time;
+	if (duration > (uint64_t) INT64_MAX - (uint64_t) (time > 0 ? time : 0))
+		return INT64_MAX;
+	return time + (int64_t) duration;
+}
+
+static inline void
+note_times(StenoBlock *block, int64_t time, int64_t end)
+{
+	if (block->records++ == 0)
+	{
+		block->first_time = time;
+		block->first_end = end;
+		block->last_end = end;
+		block->first_record_time = time;
+	}
+	else
+	{
+		if (time < block->first_time)
+			block->first_time = time;
+		if (end < block->first_end)
+			block->first_end = end;
+		if (end > block->last_end)
+			block->last_end = end;
+	}
+	block->previous_time = time;
+}
+
+/*
+ * The difference to the record before.  It wraps for times that are further apart
+ * than the type is wide, as a reader's sum does.
+ */
+static inline int64_t
+elapsed_since(const StenoBlock *block, int64_t time)
+{
+	return (int64_t) ((uint64_t) time - (uint64_t) block->previous_time);
+}
+
+static void
+add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
+{
+	Parsed		m;
+	uint32_t	session = session_index(block, source);
+	Expected   *e = &block->expected[session];
+	uint32_t	mask = record_mask(r);
+	bool		first = block->records == 0;
+	int64_t		elapsed = elapsed_since(block, r->time);
+	int64_t		seq;
+	int64_t		statement = 0;
+	uint32_t	shape = 0;
+	uint32_t	text = 0;
+	uint32_t	time_at = 0;
+	uint32_t	guess;
+	uint8_t    *p;
+	int			moved;
+
+	take_apart(&m, r);
+	if (mask & STENO_FIELD_SHAPE)
+		shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, m.shape, r->shape_len);
+	if (mask & STENO_FIELD_TEXT)
+		text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, m.text, r->text_len);
+	if (first || elapsed != 0)
+		mask |= STENO_FIELD_TIME;
+	seq = advance_seq(e, r->seq);
+	if (seq != 0)
+		mask |= STENO_FIELD_SEQ;
+	if (r->m.kind <= STENO_KIND_START)
+		statement = advance_statement(e, r->statement, r->m.kind == STENO_KIND_STATEMENT && r->depth == 0);
+	if (statement != 0)
+		mask |= STENO_FIELD_STATEMENT;
+
+	guess = 24 + r->nulls_len + r->values_len + r->message_len + r->extra_len;
+	p = begin_item(block, (uint8_t) r->m.kind, guess);
+	p = steno_put_varint(p, session);
+	p = steno_put_varint(p, mask);
+	if (mask & STENO_FIELD_SHAPE)
+		p = steno_put_varint(p, shape);
+	if (mask & STENO_FIELD_TEXT)
+		p = steno_put_varint(p, text);
+	if (mask & STENO_FIELD_ROWS)
+		p = steno_put_varint(p, r->rows);
+	if (first)
+	{
+		time_at = (uint32_t) (p - block->payload);
+		p += PADDED_TIME;
+	}
+	else if (mask & STENO_FIELD_TIME)
+		p = steno_put_varint(p, steno_zigzag(elapsed));
+	if (mask & STENO_FIELD_DURATION)
+		p = steno_put_varint(p, r->duration);
+	if (mask & STENO_FIELD_NULLS)
+		p = put_bytes(p, m.nulls, r->nulls_len);
+	if (mask & STENO_FIELD_VALUES)
+		p = put_string(p, m.values, r->values_len);
+	if (mask & STENO_FIELD_SEQ)
+		p = steno_put_varint(p, steno_zigzag(seq));
+	if (mask & STENO_FIELD_STATEMENT)
+		p = steno_put_varint(p, steno_zigzag(statement));
+	if (mask >= STENO_FIELD_NESTING)
+		p = put_rare_fields(p, mask, &m);
+	moved = end_item(block, guess, p);
+	if (first)
+		block->first_record_at = (uint32_t) ((int) time_at + moved);
+
+	note_times(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_of(r->time, r->duration) : r->time);
+	/* of a definition that has returned, the block expects what followed it then */
+	if (r->seq != 0)
+		source->seq = e->seq;
+	if (r->m.kind <= STENO_KIND_START)
+		source->statement = e->statement;
+}
+
+/*
+ * Where the block has a brief record's shape and text.  NULL: it refers to what is
+ * not there.
+ */
+static inline const StenoKnown *
+know(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+{
+	const StenoTemplate *t;
+	StenoKnown *k;
+
+	if (b->template >= STENO_TEMPLATES)
+		return NULL;
+	k = &source->known[b->template];
+	if (k->generation == block->generation && k->version == b->version)
+		return k;
+	t = steno_brief_template(b, source->templates);
+	if (t == NULL)
+		return NULL;
+	k->shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, t->bytes, t->shape_len);
+	k->text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, t->bytes + t->shape_len, t->text_len);
+	k->generation = block->generation;
+	k->version = b->version;
+	return k;
+}
+
+/* The same record as add_record makes of the whole of a brief one. */
+static void
+add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+{
+	const StenoKnown *k = know(block, source, b);
+	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT;
+	int64_t		elapsed = elapsed_since(block, b->time);
+	uint32_t	session;
+	int64_t		seq;
+	int64_t		statement;
+	uint32_t	guess = 24 + b->values_len;
+	Expected   *e;
+	uint8_t    *p;
+
+	if (k == NULL || block->records == 0)
+	{
+		StenoWhole	room;
+
+		add_record(block, source, steno_message_whole(&b->m, source->templates, &room));
+		return;
+	}
+	session = session_index(block, source);
+	e = &block->expected[session];
+	seq = advance_seq(e, b->seq);
+	statement = advance_statement(e, b->statement, true);
+	if (b->rows != STENO_NONE64)
+		mask |= STENO_FIELD_ROWS;
+	if (elapsed != 0)
+		mask |= STENO_FIELD_TIME;
+	if (b->duration != STENO_NONE64)
+		mask |= STENO_FIELD_DURATION;
+	if (b->m.flags & STENO_MESSAGE_VALUES)
+		mask |= STENO_FIELD_VALUES;
+	if (seq != 0)
+		mask |= STENO_FIELD_SEQ;
+	if (statement != 0)
+		mask |= STENO_FIELD_STATEMENT;
+	if (b->xid != 0)
+		mask |= STENO_FIELD_XID;
+
+	p = begin_item(block, STENO_KIND_STATEMENT, guess);
+	p = steno_put_varint(p, session);
+	p = steno_put_varint(p, mask);
+	p = steno_put_varint(p, k->shape);
+	p = steno_put_varint(p, k->text);
+	if (mask & STENO_FIELD_ROWS)
+		p = steno_put_varint(p, b->rows);
+	if (mask & STENO_FIELD_TIME)
+		p = steno_put_varint(p, steno_zigzag(elapsed));
+	if (mask & STENO_FIELD_DURATION)
+		p = steno_put_varint(p, b->duration);
+	if (mask & STENO_FIELD_VALUES)
+		p = put_string(p, b->values, b->values_len);
+	if (mask & STENO_FIELD_SEQ)
+		p = steno_put_varint(p, steno_zigzag(seq));
+	if (mask & STENO_FIELD_STATEMENT)
+		p = steno_put_varint(p, steno_zigzag(statement));
+	if (mask & STENO_FIELD_XID)
+		p = steno_put_varint(p, b->xid);
+	end_item(block, guess, p);
+
+	note_times(block, b->time, end_of(b->time, b->duration));
+	source->seq = e->seq;
+	source->statement = e->statement;
+}
+
+/* ---- other messages ---- */
+
+/*
+ * A definition is written when a record needs it.  A body that is too long for
+ * the source loses its facts, never the session's identity.
+ */
+static void
+set_session(StenoSource *source, const StenoSessionMessage *m)
+{
+	const uint8_t *body = (const uint8_t *) (m + 1);
+	uint32_t	len = m->body_len <= STENO_SESSION_MAX ? m->body_len : STENO_SESSION_FACTS;
+
+	source->seq = m->seq;
+	source->statement = m->statement;
+	if (len == source->body_len && memcmp(source->body, body, len) == 0)
+		return;
+	memcpy(source->body, body, len);
+	source->body_len = len;
+	source->generation = 0;
+}
+
+static void
+add_data(StenoBlock *block, StenoSource *source, const StenoDataMessage *d)
+{
+	uint32_t	session = session_index(block, source);
+	uint32_t	guess = 2 + steno_varint_size(session) + steno_varint_size(d->seq) + d->len;
+	uint8_t    *p = begin_item(block, STENO_KIND_DATA, guess);
+
+	p = steno_put_varint(p, session);
+	p = steno_put_varint(p, d->seq);
+	*p++ = (uint8_t) d->part;
+	end_item(block, guess, put_bytes(p, (const uint8_t *) (d + 1), d->len));
+}
+
+static inline bool
+has_room(const StenoBlock *block, const StenoSource *source, uint32_t len)
+{
+	return (uint64_t) block->used + len + source->body_len + OVERHEAD <= block->capacity &&
+		block->sessions.defined < block->max_sessions;
+}
+
+bool
+steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *message)
+{
+	if (message->kind == STENO_KIND_DEF_SESSION)
+	{
+		set_session(source, (const StenoSessionMessage *) message);
+		return true;
+	}
+	if (message->kind == 0 || message->kind > STENO_KIND_DATA)
+		return true;
+	if (source->body_len < STENO_SESSION_FACTS)
+	{
+		/* no session was announced: an anonymous one keeps the block valid */
+		memset(source->body, 0, STENO_SESSION_FACTS);
+		source->body_len = STENO_SESSION_FACTS;
+		source->generation = 0;
+	}
+	if (message->flags & STENO_MESSAGE_BRIEF && message->kind < STENO_KIND_DATA)
+	{
+		if (!has_room(block, source, message->len + sizeof(StenoWhole)))
+			return false;
+		add_brief(block, source, (const StenoBriefMessage *) message);
+		return true;
+	}
+	if (!has_room(block, source, message->len))
+		return false;
+	if (message->kind == STENO_KIND_DATA)
+		add_data(block, source, (const StenoDataMessage *) message);
+	else
+		add_record(block, source, (const StenoRecordMessage *) message);
+	return true;
+}
+
+/* ---- the finished block ---- */
+
+/* The first record's time, in a varint of fixed length. */
+static void
+patch_first_time(StenoBlock *block)
+{
+	uint64_t	v = steno_zigzag((int64_t) ((uint64_t) block->first_record_time -
+											(uint64_t) block->first_time));
+	uint8_t    *p = block->payload + block->first_record_at;
+	int			i;
+
+	for (i = 0; i < PADDED_TIME - 1; i++, v >>= 7)
+		p[i] = (uint8_t) (v | 0x80);
+	p[i] = (uint8_t) v;
+}
+
+/* Compress the payload to out if that makes it smaller; the codec that was used. */
+static int
+compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
+{
+	int			n = 0;
+
+	*stored = block->used;
+	if (codec == STENO_CODEC_LZ4 && block->used > 0)
+		n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload,
+									   (char *) out, (int) block->used,
+									   LZ4_compressBound((int) block->capacity), 1);
+	if (n <= 0 || (uint32_t) n >= block->used)
+		return STENO_CODEC_NONE;
+	*stored = (uint32_t) n;
+	return STENO_CODEC_LZ4;
+}
+
+/*
+ * Encrypt the payload, which compression has put where its encrypted bytes go, or
+ * left where it was.
+ */
+static bool
+encrypt_payload(StenoBlock *block, StenoBlockHeader *h)
+{
+	uint8_t    *out = block->packed + STENO_BLOCK_HEADER;
+	uint32_t	len = h->stored;
+
+	h->flags |= STENO_BLOCK_ENCRYPTED;
+	h->stored = len + STENO_PAYLOAD_EXTRA;
+	steno_block_header_write(block->packed, h);
+	return steno_crypt_payload(block->crypt, block->packed,
+							   h->codec == STENO_CODEC_NONE ? block->payload : out + STENO_NONCE_SIZE,
+							   len, out);
+}
+
+static bool
+chain_block(EVP_MD_CTX *sha, const uint8_t *bytes, uint32_t stored,
+			uint8_t chain[STENO_HASH_SIZE])
+{
+	/* no type: keeps the one of creation, which allocates nothing */
+	return EVP_DigestInit_ex(sha, NULL, NULL) == 1 &&
+		EVP_DigestUpdate(sha, chain, STENO_HASH_SIZE) == 1 &&
+		EVP_DigestUpdate(sha, bytes, STENO_BLOCK_CHAINED) == 1 &&
+		EVP_DigestUpdate(sha, bytes + STENO_BLOCK_HEADER, stored) == 1 &&
+		EVP_DigestFinal_ex(sha, chain, NULL) == 1;
+}
+
+const uint8_t *
+steno_block_finish(StenoBlock *block, int codec, uint64_t block_number,
+				   uint64_t first_record, int64_t now,
+				   uint8_t chain[STENO_HASH_SIZE], size_t *bytes)
+{
+	StenoBlockHeader h = {0};
+	bool		encrypted = steno_crypt_active(block->crypt);
+	uint8_t    *packed = block->packed + STENO_BLOCK_HEADER;
+	uint8_t    *out;
+
+	if (block->records > 0)
+		patch_first_time(block);
+	h.codec = (uint8_t) compress_payload(block, codec, encrypted ? packed + STENO_NONCE_SIZE : packed,
+										 &h.stored);
+	out = h.codec == STENO_CODEC_NONE && !encrypted ? block->buffer : block->packed;
+	h.raw = block->used;
+	h.records = block->records;
+	h.block = block_number;
+	h.first_record = first_record;
+	h.first_time = block->records > 0 ? block->first_time : now;
+	h.first_end = block->records > 0 ? block->first_end : now;
+	h.last_end = block->records > 0 ? block->last_end : now;
+	if (encrypted && !encrypt_payload(block, &h))
+		return NULL;
+	h.payload_sum = XXH64(out + STENO_BLOCK_HEADER, h.stored, 0);
+	steno_block_header_write(out, &h);
+	if (!chain_block(block->sha, out, h.stored, chain))
+		return NULL;
+	steno_block_header_seal(out, chain);
+	*bytes = STENO_BLOCK_HEADER + (size_t) h.stored;
+	return out;
+}

@@ -1,0 +1,562 @@
+/*
+ * core/trail/decode.c
+ *		The decoder of decode.h.
+ *
+ * Every read takes bytes off the front of a StenoBytes and fails when they are
+ * not there, so no bound is checked anywhere else.  A block is taken in three
+ * steps: steno_block_open checks and unpacks it, steno_decoder_next takes item
+ * after item, keeping definitions and returning records, and the functions for
+ * shapes and values take those apart on demand.
+ */
+#include <stdlib.h>
+
+#include <lz4.h>
+
+#include "trail/decode.h"
+
+/* ---- pieces ---- */
+
+bool
+steno_take_varint(StenoBytes *in, uint64_t *v)
+{
+	uint64_t	value = 0;
+	int			i;
+
+	for (i = 0; i < STENO_VARINT_MAX && (uint64_t) i < in->len; i++)
+	{
+		uint8_t		byte = in->p[i];
+
+		/* the tenth byte has room for one bit */
+		if (i == STENO_VARINT_MAX - 1 && byte > 1)
+			return false;
+		value |= (uint64_t) (byte & 0x7f) << (7 * i);
+		if (byte < 0x80)
+		{
+			in->p += i + 1;
+			in->len -= (uint64_t) i + 1;
+			*v = value;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool
+steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out)
+{
+	if (len > in->len)
+		return false;
+	out->p = in->p;
+	out->len = len;
+	/* no bytes at all may have no address */
+	if (len > 0)
+		in->p += len;
+	in->len -= len;
+	return true;
+}
+
+bool
+steno_take_string(StenoBytes *in, StenoBytes *out)
+{
+	uint64_t	len;
+
+	return steno_take_varint(in, &len) && steno_take_bytes(in, len, out);
+}
+
+static bool
+take_byte(StenoBytes *in, uint8_t *byte)
+{
+	StenoBytes	b;
+
+	if (!steno_take_bytes(in, 1, &b))
+		return false;
+	*byte = *b.p;
+	return true;
+}
+
+static bool
+take_signed(StenoBytes *in, int64_t *v)
+{
+	uint64_t	u;
+
+	if (!steno_take_varint(in, &u))
+		return false;
+	*v = (int64_t) ((u >> 1) ^ (~(u & 1) + 1));
+	return true;
+}
+
+bool
+steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *query_id,
+					  StenoBytes *tag, uint64_t *nrelations)
+{
+	return steno_take_varint(in, class) && steno_take_varint(in, query_id) &&
+		steno_take_string(in, tag) && steno_take_varint(in, nrelations);
+}
+
+bool
+steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access, StenoBytes *name)
+{
+	return take_byte(in, type) && steno_take_varint(in, access) &&
+		steno_take_string(in, name);
+}
+
+bool
+steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr)
+{
+	return steno_take_varint(in, type) && take_byte(in, repr);
+}
+
+bool
+steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name, StenoBytes *to)
+{
+	return take_byte(in, action) && steno_take_string(in, type) &&
+		steno_take_string(in, name) && steno_take_string(in, to);
+}
+
+bool
+steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value)
+{
+	switch (repr)
+	{
+		case STENO_REPR_NONE:
+			return steno_take_bytes(in, 0, value);
+		case STENO_REPR_BOOL:
+		case STENO_REPR_CHAR:
+			return steno_take_bytes(in, 1, value);
+		case STENO_REPR_INT2:
+			return steno_take_bytes(in, 2, value);
+		case STENO_REPR_INT4:
+		case STENO_REPR_FLOAT4:
+		case STENO_REPR_OID:
+		case STENO_REPR_DATE:
+			return steno_take_bytes(in, 4, value);
+		case STENO_REPR_INT8:
+		case STENO_REPR_FLOAT8:
+		case STENO_REPR_TIME:
+		case STENO_REPR_TIMESTAMP:
+		case STENO_REPR_TIMESTAMPTZ:
+			return steno_take_bytes(in, 8, value);
+		case STENO_REPR_TIMETZ:
+			return steno_take_bytes(in, 12, value);
+		case STENO_REPR_UUID:
+		case STENO_REPR_INTERVAL:
+			return steno_take_bytes(in, 16, value);
+		case STENO_REPR_TEXT:
+		case STENO_REPR_BYTEA:
+		case STENO_REPR_NUMERIC:
+		case STENO_REPR_INET:
+		case STENO_REPR_CIDR:
+		case STENO_REPR_LIST:
+			return steno_take_string(in, value);
+		default:
+			return false;
+	}
+}
+
+/* A parameter takes two bytes at least, so a short list cannot claim many. */
+bool
+steno_take_list(StenoBytes *in, uint64_t *n)
+{
+	return steno_take_varint(in, n) && *n <= STENO_MAX_PARAMS && *n <= in->len / 2;
+}
+
+bool
+steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null)
+{
+	if (!steno_take_param(in, type, repr))
+		return false;
+	*null = (*repr & STENO_LISTED_NULL) != 0;
+	*repr &= (uint8_t) ~STENO_LISTED_NULL;
+	return *repr != STENO_REPR_LIST;
+}
+
+/* ---- definitions ---- */
+
+/* Room doubles, and each definition has cost two bytes of input at least. */
+static StenoDefinition *
+new_definition(StenoDefinitions *d)
+{
+	if (d->n == d->room)
+	{
+		uint32_t	room = d->room > 0 ? d->room * 2 : 64;
+		StenoDefinition *list = realloc(d->list, room * sizeof(StenoDefinition));
+
+		if (list == NULL)
+			return NULL;
+		d->list = list;
+		d->room = room;
+	}
+	memset(&d->list[d->n], 0, sizeof(StenoDefinition));
+	return &d->list[d->n++];
+}
+
+static const StenoDefinition *
+definition(const StenoDefinitions *d, uint64_t index)
+{
+	return index < d->n ? &d->list[index] : NULL;
+}
+
+static bool
+check_facts(StenoBytes body)
+{
+	StenoBytes	skipped;
+	uint8_t		key;
+
+	if (!steno_take_bytes(&body, 12, &skipped))
+		return false;
+	while (body.len > 0)
+		if (!take_byte(&body, &key) || !steno_take_string(&body, &skipped))
+			return false;
+	return true;
+}
+
+static bool
+define_session(StenoDecoder *d, StenoBytes in)
+{
+	uint64_t	seq;
+	uint64_t	statement;
+	StenoDefinition *s;
+
+	if (!steno_take_varint(&in, &seq) || !steno_take_varint(&in, &statement) ||
+		!check_facts(in) || (s = new_definition(&d->sessions)) == NULL)
+		return false;
+	s->body = in;
+	s->a = seq;
+	s->b = statement;
+	return true;
+}
+
+/* Whether this is a whole shape; what follows its objects came later. */
+static bool
+check_shape(StenoBytes shape, uint64_t *nparams)
+{
+	uint64_t	v;
+	uint64_t	n;
+	uint64_t	i;
+	uint8_t		byte;
+	StenoBytes	s;
+
+	if (!steno_take_shape_head(&shape, &v, &v, &s, &n))
+		return false;
+	for (i = 0; i < n; i++)
+		if (!steno_take_relation(&shape, &byte, &v, &s))
+			return false;
+	if (!steno_take_varint(&shape, nparams))
+		return false;
+	for (i = 0; i < *nparams; i++)
+		if (!steno_take_param(&shape, &v, &byte))
+			return false;
+	if (shape.len == 0)
+		return true;
+	if (!steno_take_varint(&shape, &n))
+		return false;
+	for (i = 0; i < n; i++)
+		if (!steno_take_object(&shape, &byte, &s, &s, &s))
+			return false;
+	return true;
+}
+
+static bool
+define_shape(StenoDecoder *d, StenoBytes in)
+{
+	uint64_t	nparams;
+	StenoDefinition *s;
+
+	if (!check_shape(in, &nparams) || (s = new_definition(&d->shapes)) == NULL)
+		return false;
+	s->body = in;
+	s->a = nparams;
+	return true;
+}
+
+static bool
+define_text(StenoDecoder *d, StenoBytes in)
+{
+	StenoDefinition *s = new_definition(&d->texts);
+
+	if (s == NULL)
+		return false;
+	s->body = in;
+	return true;
+}
+
+/* ---- records ---- */
+
+static bool
+take_references(const StenoDecoder *d, StenoBytes *in, StenoRecord *r)
+{
+	const StenoDefinition *def;
+	uint64_t	index;
+
+	if (r->mask & STENO_FIELD_SHAPE)
+	{
+		if (!steno_take_varint(in, &index) || (def = definition(&d->shapes, index)) == NULL)
+			return false;
+		r->shape = def->body;
+		r->nparams = def->a;
+	}
+	if (r->mask & STENO_FIELD_TEXT)
+	{
+		if (!steno_take_varint(in, &index) || (def = definition(&d->texts, index)) == NULL)
+			return false;
+		r->text = def->body;
+	}
+	return true;
+}
+
+static bool
+take_common(StenoBytes *in, StenoRecord *r, int64_t *elapsed, int64_t *seq, int64_t *statement)
+{
+	uint32_t	mask = r->mask;
+
+	return (!(mask & STENO_FIELD_ROWS) || steno_take_varint(in, &r->rows)) &&
+		(!(mask & STENO_FIELD_TIME) || take_signed(in, elapsed)) &&
+		(!(mask & STENO_FIELD_DURATION) || steno_take_varint(in, &r->duration)) &&
+		(!(mask & STENO_FIELD_NULLS) || steno_take_bytes(in, (r->nparams + 7) / 8, &r->nulls)) &&
+		(!(mask & STENO_FIELD_VALUES) || steno_take_string(in, &r->values)) &&
+		(!(mask & STENO_FIELD_SEQ) || take_signed(in, seq)) &&
+		(!(mask & STENO_FIELD_STATEMENT) || take_signed(in, statement));
+}
+
+static bool
+take_extra(StenoBytes *in, StenoRecord *r)
+{
+	StenoBytes	skipped;
+	uint64_t	i;
+
+	if (!steno_take_varint(in, &r->extra_count))
+		return false;
+	r->extra.p = in->p;
+	for (i = 0; i < r->extra_count; i++)
+		if (!steno_take_string(in, &skipped) || !steno_take_string(in, &skipped))
+			return false;
+	r->extra.len = (uint64_t) (in->p - r->extra.p);
+	return true;
+}
+
+static bool
+take_rare(StenoBytes *in, StenoRecord *r)
+{
+	uint32_t	mask = r->mask;
+
+	if ((mask & STENO_FIELD_NESTING) &&
+		(!steno_take_varint(in, &r->depth) || !steno_take_varint(in, &r->substatement)))
+		return false;
+	if ((mask & STENO_FIELD_OUTCOME) && !take_byte(in, &r->outcome))
+		return false;
+	if ((mask & STENO_FIELD_ERROR) &&
+		(!steno_take_bytes(in, 5, &r->sqlstate) || !steno_take_string(in, &r->message)))
+		return false;
+	if ((mask & STENO_FIELD_XID) && !steno_take_varint(in, &r->xid))
+		return false;
+	if ((mask & STENO_FIELD_CUT) &&
+		(!steno_take_varint(in, &r->cut_len) ||
+		 !steno_take_bytes(in, STENO_HASH_SIZE, &r->cut_hash)))
+		return false;
+	if ((mask & STENO_FIELD_PARTS) &&
+		(!steno_take_varint(in, &r->parts[0]) || !steno_take_varint(in, &r->parts[1]) ||
+		 !steno_take_varint(in, &r->parts[2])))
+		return false;
+	if ((mask & STENO_FIELD_EXTRA) && !take_extra(in, r))
+		return false;
+	return !(mask & STENO_FIELD_AUDITED) || take_byte(in, &r->audited);
+}
+
+/*
+ * Nothing of the decoder changes before the whole record has been taken, so
+ * that what comes before a malformed item decodes the same without it.  What
+ * is left of the item belongs to fields that came later.
+ */
+static bool
+take_record(StenoDecoder *d, StenoBytes in, StenoRecord *r)
+{
+	uint64_t	session;
+	uint64_t	mask;
+	int64_t		elapsed = 0;
+	int64_t		seq = 0;
+	int64_t		statement = 0;
+	StenoDefinition *s;
+
+	if (!steno_take_varint(&in, &session) || session >= d->sessions.n ||
+		!steno_take_varint(&in, &mask))
+		return false;
+	s = &d->sessions.list[session];
+	r->mask = (uint32_t) mask & (2 * STENO_FIELD_AUDITED - 1);
+	if (!take_references(d, &in, r) ||
+		!take_common(&in, r, &elapsed, &seq, &statement) || !take_rare(&in, r))
+		return false;
+	r->session_index = (uint32_t) session;
+	r->session = s->body;
+	d->time = (int64_t) ((uint64_t) d->time + (uint64_t) elapsed);
+	r->time = d->time;
+	r->seq = s->a + 1 + (uint64_t) seq;
+	if (r->seq != 0)
+		s->a = r->seq;
+	if (r->kind == STENO_KIND_STATEMENT || r->kind == STENO_KIND_START)
+	{
+		r->statement = s->b + 1 + (uint64_t) statement;
+		s->b = r->statement;
+		if (r->kind != STENO_KIND_STATEMENT || r->depth != 0)
+			s->b--;
+	}
+	return true;
+}
+
+static bool
+take_part(const StenoDecoder *d, StenoBytes in, StenoRecord *r)
+{
+	uint64_t	session;
+
+	if (!steno_take_varint(&in, &session) || session >= d->sessions.n ||
+		!steno_take_varint(&in, &r->seq) || !take_byte(&in, &r->part))
+		return false;
+	r->session_index = (uint32_t) session;
+	r->session = d->sessions.list[session].body;
+	r->values = in;
+	return true;
+}
+
+/* ---- items ---- */
+
+void
+steno_decoder_begin(StenoDecoder *d, const uint8_t *payload, size_t len, int64_t first_time)
+{
+	memset(d, 0, sizeof(*d));
+	d->start = payload;
+	d->p = payload;
+	d->end = payload + len;
+	d->time = first_time;
+}
+
+void
+steno_decoder_end(StenoDecoder *d)
+{
+	free(d->sessions.list);
+	free(d->shapes.list);
+	free(d->texts.list);
+	memset(d, 0, sizeof(*d));
+}
+
+StenoDecoded
+steno_decoder_next(StenoDecoder *d, StenoRecord *record)
+{
+	while (d->p < d->end)
+	{
+		StenoBytes	rest = {d->p, (uint64_t) (d->end - d->p)};
+		StenoBytes	item;
+		uint8_t		kind;
+		bool		ok = true;
+		bool		found = false;
+
+		if (!steno_take_string(&rest, &item) || !take_byte(&item, &kind))
+			return STENO_DECODED_BAD;
+		if (kind == STENO_KIND_DEF_SESSION)
+			ok = define_session(d, item);
+		else if (kind == STENO_KIND_DEF_SHAPE)
+			ok = define_shape(d, item);
+		else if (kind == STENO_KIND_DEF_TEXT)
+			ok = define_text(d, item);
+		else if (kind > 0 && kind <= STENO_KIND_DATA)
+		{
+			memset(record, 0, sizeof(*record));
+			record->kind = kind;
+			ok = kind == STENO_KIND_DATA ? take_part(d, item, record) : take_record(d, item, record);
+			found = true;
+		}
+		if (!ok)
+			return STENO_DECODED_BAD;
+		d->p = rest.p;
+		if (found)
+			return STENO_DECODED_RECORD;
+	}
+	return STENO_DECODED_END;
+}
+
+/* ---- blocks ---- */
+
+/* LZ4 makes at most 255 bytes of one: a larger claim would only cost memory. */
+static bool
+unpack(StenoBytes stored, uint32_t raw, StenoBytes *payload, uint8_t **buffer)
+{
+	if (raw > stored.len * 255)
+		return false;
+	*buffer = malloc((size_t) raw + 1);
+	if (*buffer == NULL)
+		return false;
+	payload->p = *buffer;
+	payload->len = raw;
+	return LZ4_decompress_safe((const char *) stored.p, (char *) *buffer,
+							   (int) stored.len, (int) raw) == (int) raw;
+}
+
+static bool
+decompress(const StenoBlockHeader *header, StenoBytes stored, StenoBytes *payload, uint8_t **buffer)
+{
+	if (header->codec == STENO_CODEC_NONE)
+	{
+		*payload = stored;
+		return header->raw == stored.len;
+	}
+	return header->codec == STENO_CODEC_LZ4 && unpack(stored, header->raw, payload, buffer);
+}
+
+/* Of an encrypted payload; what is decrypted is in *buffer, unless decompression puts its own there. */
+static bool
+open_encrypted(const uint8_t *bytes, const uint8_t *data_key, const StenoBlockHeader *header,
+			   StenoBytes stored, StenoBytes *payload, uint8_t **buffer)
+{
+	uint8_t    *plain;
+	bool		ok;
+
+	if (data_key == NULL || stored.len < STENO_PAYLOAD_EXTRA)
+		return false;
+	plain = malloc(stored.len);
+	if (plain == NULL)
+		return false;
+	ok = steno_payload_decrypt(data_key, bytes, stored.p, stored.len, plain);
+	stored.p = plain;
+	stored.len -= STENO_PAYLOAD_EXTRA;
+	ok = ok && decompress(header, stored, payload, buffer);
+	if (*buffer == NULL)
+		*buffer = plain;
+	else
+		free(plain);
+	return ok;
+}
+
+bool
+steno_block_decrypt(const uint8_t *bytes, size_t len, const uint8_t *data_key,
+					StenoBlockHeader *header, StenoBytes *payload, uint8_t **buffer)
+{
+	StenoBytes	stored;
+	bool		ok;
+
+	*buffer = NULL;
+	if (len < STENO_BLOCK_HEADER || !steno_block_header_read(bytes, header) ||
+		(header->flags & ~STENO_BLOCK_ENCRYPTED) || header->stored != len - STENO_BLOCK_HEADER ||
+		header->stored > STENO_MAX_RAW + STENO_PAYLOAD_EXTRA)
+		return false;
+	/* of an encrypted segment no block is plain, and of a plain one none is encrypted */
+	if ((data_key != NULL) != (header->flags == STENO_BLOCK_ENCRYPTED))
+		return false;
+	stored.p = bytes + STENO_BLOCK_HEADER;
+	stored.len = header->stored;
+	if (XXH64(stored.p, stored.len, 0) != header->payload_sum)
+		return false;
+	if (header->flags & STENO_BLOCK_ENCRYPTED)
+		ok = open_encrypted(bytes, data_key, header, stored, payload, buffer);
+	else
+		ok = decompress(header, stored, payload, buffer);
+	if (ok)
+		return true;
+	free(*buffer);
+	*buffer = NULL;
+	return false;
+}
+
+bool
+steno_block_open(const uint8_t *bytes, size_t len, StenoBlockHeader *header,
+				 StenoBytes *payload, uint8_t **buffer)
+{
+	return steno_block_decrypt(bytes, len, NULL, header, payload, buffer);
+}

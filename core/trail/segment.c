@@ -1,0 +1,740 @@
+/*
+ * core/trail/segment.c
+ *		The files of a stream: append blocks, rotate, and go on after a crash.
+ *
+ * Opening looks at the last segment only (segment_walk.c).  A torn end was never
+ * durable, and is cut off.  Damage is evidence: the file is left as it is, and a
+ * new segment goes on from its last good block.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <openssl/sha.h>
+
+#include "trail/segment_walk.h"
+
+/* How much room is made at once, and where it ends: a multiple of it. */
+#define ROOM (256 * 1024)
+
+static bool
+fail_segment(StenoError *error, int number, const char *what, const StenoStream *stream)
+{
+	char		path[1100];
+
+	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
+	return steno_failed(error, number, what, path);
+}
+
+bool
+steno_segment_find_last(const StenoStream *stream, uint64_t limit, uint64_t *last, StenoError *error)
+{
+	DIR		   *dir = opendir(stream->directory);
+	struct dirent *entry;
+	bool		ok;
+
+	*last = 0;
+	if (dir == NULL)
+		return steno_failed(error, errno, "could not open folder", stream->directory);
+	errno = 0;
+	while ((entry = readdir(dir)) != NULL)
+	{
+		uint64_t	n = steno_segment_of_name(entry->d_name);
+
+		if (n > *last && n < limit && n <= STENO_SEGMENT_MAX)
+			*last = n;
+	}
+	ok = errno == 0 || steno_failed(error, errno, "could not read folder", stream->directory);
+	closedir(dir);
+	return ok;
+}
+
+/* Take where the stream stands from a walk, if the walk knows. */
+static bool
+take_state(StenoStream *stream, const StenoWalk *w)
+{
+	if (!w->anchored)
+		return false;
+	stream->next_block = w->next_block;
+	stream->next_record = w->next_record;
+	memcpy(stream->chain, w->hash, STENO_HASH_SIZE);
+	return true;
+}
+
+/*
+ * Where the stream stands before a segment that does not tell: the end of the
+ * nearest one before it that does.
+ */
+static bool
+state_before(StenoStream *stream, uint64_t segment, StenoError *error)
+{
+	StenoWalk		w;
+	StenoSegmentHeader h;
+	bool		known = false;
+
+	while (!known && segment > 1)
+	{
+		uint64_t	before;
+
+		if (!steno_segment_find_last(stream, segment, &before, error))
+			return false;
+		if (before == 0)
+			return fail_segment(error, 0, "no segment before it tells where the stream stands", stream);
+		if (steno_segment_walk(stream, before, &w, &h, error) == STENO_HEADER_FAILED)
+			return false;
+		known = take_state(stream, &w);
+		close(w.fd);
+		segment = before;
+	}
+	if (known)
+		return true;
+	stream->next_block = 1;
+	stream->next_record = 1;
+	memset(stream->chain, 0, STENO_HASH_SIZE);
+	return true;
+}
+
+/* ---- beginning a segment ---- */
+
+static void
+mark_synced(StenoStream *stream)
+{
+	stream->dirty = false;
+	stream->doubtful = false;
+	stream->synced = stream->offset;
+	stream->synced_block = stream->next_block;
+}
+
+/*
+ * Write the header of stream->segment into stream->fd, an empty file; the chain
+ * then goes on from the header.  stream->chain is the last block's hash.
+ */
+static bool
+write_header(StenoStream *stream, int64_t now, StenoError *error)
+{
+	StenoSegmentHeader h = {0};
+	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
+
+	h.version = STENO_FORMAT_VERSION;
+	steno_crypt_describe(stream->crypt, &h);
+	h.system_identifier = stream->system_identifier;
+	h.stream = stream->number;
+	h.server_version = stream->server_version;
+	h.segment = stream->segment;
+	h.created = now;
+	h.first_block = stream->next_block;
+	h.first_record = stream->next_record;
+	memcpy(h.previous, stream->chain, STENO_HASH_SIZE);
+	steno_segment_header_write(bytes, &h);
+	if (!steno_crypt_begin(stream->crypt, bytes))
+		return fail_segment(error, 0, "could not make a data key for segment", stream);
+	if (!steno_write_at(stream->fd, bytes, h.length, 0))
+		return fail_segment(error, errno, "could not write segment", stream);
+	if (fsync(stream->fd) != 0)
+		return fail_segment(error, errno, "could not sync segment", stream);
+	if (!steno_sync_folder(stream->directory, error))
+		return false;
+	SHA256(bytes, h.length, stream->chain);
+	steno_crypt_begun(stream->crypt);
+	stream->created = now;
+	stream->header = h.length;
+	stream->offset = h.length;
+	stream->room = h.length;
+	mark_synced(stream);
+	return true;
+}
+
+/* Make stream->segment; on failure there is no such file. */
+static bool
+begin_segment(StenoStream *stream, int64_t now, StenoError *error)
+{
+	char		path[1100];
+
+	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
+	stream->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
+	if (stream->fd < 0)
+		return steno_failed(error, errno, "could not create segment", path);
+	/* the umask must not narrow what was asked for, such as group access */
+	if (fchmod(stream->fd, stream->file_mode) != 0)
+		steno_failed(error, errno, "could not set mode of segment", path);
+	else if (write_header(stream, now, error))
+		return true;
+	close(stream->fd);
+	stream->fd = -1;
+	unlink(path);
+	return false;
+}
+
+mode_t
+steno_folder_mode(mode_t file_mode)
+{
+	mode_t		read = file_mode & 0044;
+
+	return 0700 | read | read >> 2;
+}
+
+/* One that is there gets what it lacks: the mode of files may have been another one. */
+static bool
+make_folder(const char *path, const char *parent, mode_t mode, StenoError *error)
+{
+	bool		made = mkdir(path, 0700) == 0;
+	struct stat st;
+
+	if (!made && errno != EEXIST)
+		return steno_failed(error, errno, "could not create folder", path);
+	/* the umask must not narrow what was asked for; somebody else's folder is his to open */
+	if (mode != 0700 && stat(path, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & mode) != mode &&
+		chmod(path, (st.st_mode | mode) & 07777) != 0)
+		return steno_failed(error, errno, "could not set mode of folder", path);
+	return !made || steno_sync_folder(parent, error);
+}
+
+static bool
+make_folders(const char *trail, const char *directory, mode_t file_mode, StenoError *error)
+{
+	mode_t		mode = steno_folder_mode(file_mode);
+	char		parent[1024];
+	char	   *slash;
+
+	snprintf(parent, sizeof(parent), "%s", trail);
+	slash = strrchr(parent, '/');
+	if (slash == NULL)
+		strcpy(parent, ".");
+	else
+		slash[slash == parent ? 1 : 0] = '\0';
+	return make_folder(trail, parent, mode, error) && make_folder(directory, trail, mode, error);
+}
+
+/* ---- opening ---- */
+
+/* Go on in a segment whose blocks are whole up to w->end. */
+static bool
+continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHeader *h,
+				 StenoFound *found, StenoError *error)
+{
+	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
+
+	stream->fd = w->fd;
+	stream->header = h->length;
+	stream->offset = w->end;
+	stream->room = w->end;
+	stream->created = h->created;
+	take_state(stream, w);
+	if (w->last == 0)
+	{
+		if (!steno_read_at(stream->fd, bytes, h->length, 0))
+			return fail_segment(error, errno, "could not read segment", stream);
+		SHA256(bytes, h->length, stream->chain);
+	}
+	if (w->size > w->end)
+	{
+		uint64_t	torn;
+
+		if (!steno_walk_content_end(w, &torn))
+			return fail_segment(error, errno, "could not read segment", stream);
+		found->torn_bytes = torn - w->end;
+		if (ftruncate(stream->fd, (off_t) w->end) != 0)
+			return fail_segment(error, errno, "could not truncate segment", stream);
+	}
+	/* what is built upon must be there after the next crash */
+	if (fsync(stream->fd) != 0)
+		return fail_segment(error, errno, "could not sync segment", stream);
+	mark_synced(stream);
+	return true;
+}
+
+/* The header never reached the disk: nothing can stand behind it. */
+static bool
+restart_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
+{
+	stream->fd = w->fd;
+	found->torn_bytes = w->size;
+	if (!state_before(stream, stream->segment, error))
+		return false;
+	if (ftruncate(stream->fd, 0) != 0)
+		return fail_segment(error, errno, "could not truncate segment", stream);
+	return write_header(stream, now, error);
+}
+
+static bool
+leave_damaged(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
+{
+	close(w->fd);
+	found->damaged = true;
+	found->damaged_offset = w->damaged_offset;
+	if (!take_state(stream, w) && !state_before(stream, stream->segment, error))
+		return false;
+	stream->segment++;
+	return begin_segment(stream, now, error);
+}
+
+static bool
+open_last(StenoStream *stream, int64_t now, StenoFound *found, StenoError *error)
+{
+	StenoWalk		w;
+	StenoSegmentHeader h;
+	bool		ok = false;
+
+	switch (steno_segment_walk(stream, stream->segment, &w, &h, error))
+	{
+		case STENO_HEADER_FAILED:
+			return false;
+		case STENO_HEADER_UNWRITTEN:
+			ok = restart_segment(stream, &w, now, found, error);
+			break;
+		case STENO_HEADER_DAMAGED:
+			return leave_damaged(stream, &w, now, found, error);
+		case STENO_HEADER_GOOD:
+			if (w.damaged)
+				return leave_damaged(stream, &w, now, found, error);
+			ok = continue_segment(stream, &w, &h, found, error);
+			if (ok && (h.flags & STENO_SEGMENT_ENCRYPTED || steno_crypt_has_key(stream->crypt)))
+				ok = steno_stream_rotate(stream, now, error);
+			break;
+	}
+	if (!ok)
+	{
+		close(w.fd);
+		stream->fd = -1;
+	}
+	return ok;
+}
+
+bool
+steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
+				  uint64_t system_identifier, uint32_t server_version,
+				  mode_t file_mode, StenoCrypt *crypt, int64_t now,
+				  StenoFound *found, StenoError *error)
+{
+	int			n;
+
+	memset(stream, 0, sizeof(*stream));
+	memset(found, 0, sizeof(*found));
+	memset(error, 0, sizeof(*error));
+	stream->fd = -1;
+	stream->number = number;
+	stream->system_identifier = system_identifier;
+	stream->server_version = server_version;
+	stream->file_mode = file_mode;
+	stream->crypt = crypt;
+	steno_crypt_forget(crypt);
+	n = snprintf(stream->directory, sizeof(stream->directory), "%s/%u", trail, number);
+	if (n < 0 || (size_t) n >= sizeof(stream->directory))
+		return steno_failed(error, ENAMETOOLONG, "could not open stream", trail);
+	if (!make_folders(trail, stream->directory, stream->file_mode, error) ||
+		!steno_segment_find_last(stream, UINT64_MAX, &stream->segment, error))
+		return false;
+	if (stream->segment > 0)
+		return open_last(stream, now, found, error);
+	stream->segment = 1;
+	stream->next_block = 1;
+	stream->next_record = 1;
+	return begin_segment(stream, now, error);
+}
+
+/* ---- writing ---- */
+
+/* The file ends where the blocks do. */
+static bool
+cut_room(StenoStream *stream)
+{
+	while (ftruncate(stream->fd, (off_t) stream->offset) != 0)
+		if (errno != EINTR)
+			return false;
+	stream->room = stream->offset;
+	return true;
+}
+
+void
+steno_stream_make_room(StenoStream *stream, size_t len)
+{
+	static const uint8_t zeros[64 * 1024];
+	uint64_t	end = stream->offset + len;
+
+	/* after a failed sync, nobody knows what the disk has of it */
+	if (end <= stream->room || stream->doubtful)
+		return;
+	end += ROOM - end % ROOM;
+	while (stream->room < end)
+	{
+		uint64_t	n = end - stream->room < sizeof(zeros) ? end - stream->room : sizeof(zeros);
+
+		if (!steno_write_at(stream->fd, zeros, n, stream->room))
+		{
+			/* the block may still fit; else its write says what is the matter */
+			(void) cut_room(stream);
+			return;
+		}
+		stream->room += n;
+	}
+	stream->dirty = true;
+}
+
+bool
+steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
+					uint32_t records, const uint8_t chain[STENO_HASH_SIZE],
+					StenoError *error)
+{
+	if (((bytes[STENO_BLOCK_FLAGS] & STENO_BLOCK_ENCRYPTED) != 0) != steno_crypt_active(stream->crypt))
+		return fail_segment(error, 0, "block and segment are not both encrypted: segment", stream);
+	if (!steno_write_at(stream->fd, bytes, len, stream->offset))
+	{
+		int			number = errno;
+
+		/*
+		 * Readers follow the file: they should not find half a block.  If
+		 * this fails too, the repeated call writes over it.
+		 */
+		cut_room(stream);
+		return fail_segment(error, number, "could not write segment", stream);
+	}
+	stream->offset += len;
+	if (stream->room < stream->offset)
+		stream->room = stream->offset;
+	stream->next_block++;
+	stream->next_record += records;
+	memcpy(stream->chain, chain, STENO_HASH_SIZE);
+	stream->dirty = true;
+	return true;
+}
+
+/* One whole block, written again as it reads now. */
+static bool
+write_block_again(const StenoStream *stream, uint64_t offset, size_t len, StenoError *error)
+{
+	uint8_t    *bytes = malloc(len);
+	bool		ok = false;
+
+	if (bytes == NULL)
+		fail_segment(error, ENOMEM, "could not read segment", stream);
+	else if (!steno_read_at(stream->fd, bytes, len, offset))
+		fail_segment(error, errno, "could not read segment", stream);
+	else if (!steno_write_at(stream->fd, bytes, len, offset))
+		fail_segment(error, errno, "could not write segment", stream);
+	else
+		ok = true;
+	free(bytes);
+	return ok;
+}
+
+/*
+ * After a sync that failed, the kernel may call pages clean that the disk does not
+ * have; it reports that once, so that another sync alone would succeed and mean
+ * nothing.  Write what is in doubt again, as the file reads now: that makes its
+ * pages dirty.  Blocks that do not read as they were written are lost.
+ */
+static bool
+write_again(StenoStream *stream, StenoError *error)
+{
+	StenoWalk		w = {.fd = stream->fd, .size = stream->offset};
+	StenoLost	lost = {0};
+	uint64_t	offset = stream->synced;
+	uint64_t	block = stream->synced_block;
+
+	if (stream->room > stream->offset && !cut_room(stream))
+		return fail_segment(error, errno, "could not truncate segment", stream);
+	while (offset < stream->offset)
+	{
+		uint8_t		bytes[STENO_BLOCK_HEADER];
+		StenoBlockHeader h;
+
+		if (stream->offset - offset >= STENO_BLOCK_HEADER &&
+			steno_read_at(stream->fd, bytes, sizeof(bytes), offset) &&
+			steno_block_header_read(bytes, &h) && h.block >= block &&
+			h.stored <= stream->offset - offset - STENO_BLOCK_HEADER &&
+			steno_payload_is_good(stream->fd, offset, &h))
+		{
+			if (!write_block_again(stream, offset, STENO_BLOCK_HEADER + h.stored, error))
+				return false;
+			lost.count += h.block - block;
+			if (h.block > block)
+				lost.last = h.block - 1;
+			block = h.block + 1;
+			offset += STENO_BLOCK_HEADER + h.stored;
+			continue;
+		}
+		if (lost.first == 0)
+		{
+			lost.first = block;
+			lost.offset = offset;
+		}
+		offset = steno_walk_find_block(&w, offset + 1);
+	}
+	if (block < stream->next_block)
+	{
+		lost.count += stream->next_block - block;
+		lost.last = stream->next_block - 1;
+	}
+	stream->lost = lost;
+	return true;
+}
+
+bool
+steno_stream_sync(StenoStream *stream, StenoError *error)
+{
+	if (!stream->dirty)
+		return true;
+	if (stream->doubtful && !write_again(stream, error))
+		return false;
+	while (fdatasync(stream->fd) != 0)
+	{
+		if (errno == EINTR)
+			continue;
+		stream->doubtful = true;
+		return fail_segment(error, errno, "could not sync segment", stream);
+	}
+	mark_synced(stream);
+	return true;
+}
+
+/*
+ * The hash of the last block.  A segment without blocks has only its header's
+ * hash in stream->chain, and the block's in the header itself.
+ */
+bool
+steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
+{
+	if (stream->offset > stream->header)
+		memcpy(hash, stream->chain, STENO_HASH_SIZE);
+	else if (!steno_read_at(stream->fd, hash, STENO_HASH_SIZE, STENO_SEGMENT_PREVIOUS))
+		return false;
+	return true;
+}
+
+/* Nothing but whole blocks, and on disk: so it must be where another segment follows. */
+static bool
+finish_file(StenoStream *stream, StenoError *error)
+{
+	if (stream->room > stream->offset)
+	{
+		if (!cut_room(stream))
+			return fail_segment(error, errno, "could not truncate segment", stream);
+		stream->dirty = true;
+	}
+	return steno_stream_sync(stream, error);
+}
+
+/* On failure the old segment is still open, and the call can be repeated. */
+bool
+steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
+{
+	StenoStream next;
+
+	if (!finish_file(stream, error))
+		return false;
+	next = *stream;
+	if (!steno_stream_last_hash(stream, next.chain))
+		return fail_segment(error, errno, "could not read segment", stream);
+	next.segment++;
+	if (!begin_segment(&next, now, error))
+		return false;
+	close(stream->fd);
+	*stream = next;
+	return true;
+}
+
+/* ---- a segment that is not in its place ---- */
+
+/*
+ * Whether it is where it should be, without a look at its times: who asks for
+ * these has the next write change them, and the sync after that write them, too.
+ */
+static bool
+is_kept(const StenoStream *stream, const char *path)
+{
+#ifdef STATX_INO
+	struct statx ours;
+	struct statx there;
+
+	return statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_INO, &there) == 0 &&
+		statx(stream->fd, "", AT_EMPTY_PATH, STATX_INO, &ours) == 0 &&
+		ours.stx_ino == there.stx_ino && ours.stx_dev_major == there.stx_dev_major &&
+		ours.stx_dev_minor == there.stx_dev_minor;
+#else
+	(void) stream;
+	(void) path;
+	return false;
+#endif
+}
+
+StenoPlace
+steno_stream_place(const StenoStream *stream, StenoError *error)
+{
+	char		path[1100];
+	struct stat ours;
+	struct stat there;
+	bool		found;
+
+	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
+	if (is_kept(stream, path))
+		return STENO_PLACE_KEPT;
+	found = lstat(path, &there) == 0;
+	if (!found && errno != ENOENT && errno != ENOTDIR)
+	{
+		steno_failed(error, errno, "could not look for segment", path);
+		return STENO_PLACE_UNKNOWN;
+	}
+	if (fstat(stream->fd, &ours) != 0)
+	{
+		steno_failed(error, errno, "could not examine segment", path);
+		return STENO_PLACE_UNKNOWN;
+	}
+	if (found && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
+		return STENO_PLACE_KEPT;
+	if (found)
+		steno_failed(error, EEXIST, "another file has taken the place of segment", path);
+	else if (ours.st_nlink == 0)
+		steno_failed(error, ENOENT, "somebody has removed segment", path);
+	else
+		steno_failed(error, ENOENT, "somebody has moved segment", path);
+	return ours.st_nlink == 0 && !found ? STENO_PLACE_REMOVED : STENO_PLACE_MOVED;
+}
+
+/* Copy the open segment; *readable: it is not its fault if that fails. */
+static bool
+copy_segment(const StenoStream *stream, int to, bool *readable, const char *path, StenoError *error)
+{
+	uint8_t		window[64 * 1024];
+	uint64_t	at;
+	uint64_t	n;
+
+	for (at = 0; at < stream->offset; at += n)
+	{
+		n = stream->offset - at < sizeof(window) ? stream->offset - at : sizeof(window);
+		*readable = steno_read_at(stream->fd, window, n, at);
+		if (!*readable)
+			return fail_segment(error, errno, "could not read removed segment", stream);
+		if (!steno_write_at(to, window, n, at))
+			return steno_failed(error, errno, "could not write segment", path);
+	}
+	if (fsync(to) != 0)
+		return steno_failed(error, errno, "could not sync segment", path);
+	return true;
+}
+
+/* Put the removed segment back: nobody sees a part of it. */
+static bool
+restore_segment(StenoStream *stream, bool *readable, StenoError *error)
+{
+	char		path[1100];
+	char		copy[1100];
+	int			fd;
+
+	*readable = true;
+	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
+	snprintf(copy, sizeof(copy), "%s/.restoring", stream->directory);
+	(void) unlink(copy);		/* what is left by that name may be no file */
+	fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
+	if (fd < 0)
+		return steno_failed(error, errno, "could not create segment", copy);
+	if (fchmod(fd, stream->file_mode) != 0)
+		steno_failed(error, errno, "could not set mode of segment", copy);
+	else if (copy_segment(stream, fd, readable, copy, error))
+	{
+		if (rename(copy, path) != 0)
+			steno_failed(error, errno, "could not create segment", path);
+		else if (steno_sync_folder(stream->directory, error))
+		{
+			close(stream->fd);
+			stream->fd = fd;
+			stream->room = stream->offset;
+			/* what a failed sync has put in doubt is still to be checked */
+			if (!stream->doubtful)
+				mark_synced(stream);
+			return true;
+		}
+	}
+	close(fd);
+	unlink(copy);
+	return false;
+}
+
+/* Leave the open segment where it is, and begin the next. */
+static bool
+begin_elsewhere(StenoStream *stream, int64_t now, StenoError *error)
+{
+	StenoStream next;
+	uint64_t	last;
+
+	/* what cannot be helped is no reason to wait */
+	(void) finish_file(stream, error);
+	next = *stream;
+	if (!steno_stream_last_hash(stream, next.chain))
+		return fail_segment(error, errno, "could not read segment", stream);
+	if (!steno_segment_find_last(stream, UINT64_MAX, &last, error))
+		return false;
+	next.segment = (last > stream->segment ? last : stream->segment) + 1;
+	if (!begin_segment(&next, now, error))
+		return false;
+	close(stream->fd);
+	*stream = next;
+	return true;
+}
+
+bool
+steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
+					 int64_t now, StenoError *error)
+{
+	bool		readable;
+
+	if (!make_folders(trail, stream->directory, stream->file_mode, error))
+		return false;
+	if (place == STENO_PLACE_REMOVED)
+	{
+		if (restore_segment(stream, &readable, error))
+			return true;
+		if (readable)
+			return false;
+	}
+	return begin_elsewhere(stream, now, error);
+}
+
+void
+steno_stream_close(StenoStream *stream)
+{
+	if (stream->fd >= 0)
+	{
+		/* for the looks of it: zeros mean nothing */
+		if (stream->room > stream->offset)
+			(void) cut_room(stream);
+		close(stream->fd);
+	}
+	stream->fd = -1;
+}
+
+/* ---- what a stream has, without a change of it ---- */
+
+bool
+steno_stream_end(const char *trail, uint32_t number, uint64_t system_identifier,
+				 StenoEnd *end, StenoError *error)
+{
+	StenoStream stream = {.fd = -1, .number = number, .system_identifier = system_identifier};
+	StenoSegmentHeader h;
+	StenoWalk	w;
+	StenoHeaderState state;
+	struct stat st;
+
+	memset(end, 0, sizeof(*end));
+	steno_stream_folder(stream.directory, sizeof(stream.directory), trail, number);
+	if (stat(stream.directory, &st) != 0 && errno == ENOENT)
+		return true;
+	if (!steno_segment_find_last(&stream, UINT64_MAX, &end->segment, error))
+		return false;
+	if (end->segment == 0)
+		return true;
+	stream.segment = end->segment;
+	state = steno_segment_walk(&stream, end->segment, &w, &h, error);
+	if (state == STENO_HEADER_FAILED)
+		return false;
+	close(w.fd);
+	end->damaged = state == STENO_HEADER_DAMAGED || w.damaged;
+	if (!take_state(&stream, &w) && !state_before(&stream, end->segment, error))
+		return false;
+	end->block = stream.next_block - 1;
+	memcpy(end->hash, stream.chain, STENO_HASH_SIZE);
+	return true;
+}

@@ -1,0 +1,203 @@
+/*
+ * core/trail/segment_look.c
+ *		Looking into a trail without a change of it: whose it is, which streams it has,
+ *		and whether a stream has a block.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trail/segment_walk.h"
+
+bool
+steno_trail_is_of_other(const char *trail, uint32_t streams, uint64_t system_identifier,
+						uint64_t *other, char *path, size_t size)
+{
+	StenoStream stream;
+	StenoError	error;
+	uint64_t	last;
+	uint8_t		bytes[STENO_SEGMENT_HEADER];
+	StenoSegmentHeader h;
+	bool		found = false;
+	int			fd;
+
+	for (stream.number = 0; stream.number < streams && !found; stream.number++)
+	{
+		steno_stream_folder(stream.directory, sizeof(stream.directory), trail, stream.number);
+		if (!steno_segment_find_last(&stream, UINT64_MAX, &last, &error) || last == 0)
+			continue;
+		steno_segment_path(path, size, stream.directory, last);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		if (fd < 0)
+			continue;
+		found = steno_read_at(fd, bytes, sizeof(bytes), 0) &&
+			steno_segment_header_read(bytes, &h) && h.system_identifier != system_identifier;
+		close(fd);
+	}
+	if (found)
+		*other = h.system_identifier;
+	return found;
+}
+
+/* Look for a block in one segment; *hash stays as it is when the segment has not got it. */
+static bool
+find_block(const StenoWalk *w, uint64_t block, uint8_t hash[STENO_HASH_SIZE])
+{
+	uint64_t	offset = w->begin;
+
+	while (offset + STENO_BLOCK_HEADER <= w->size)
+	{
+		uint8_t		bytes[STENO_BLOCK_HEADER];
+		StenoBlockHeader h;
+
+		if (!steno_read_at(w->fd, bytes, sizeof(bytes), offset))
+			return false;
+		if (!steno_block_header_read(bytes, &h))
+		{
+			offset = steno_walk_find_block(w, offset + 1);
+			continue;
+		}
+		if (h.block == block)
+		{
+			memcpy(hash, h.chain, STENO_HASH_SIZE);
+			return true;
+		}
+		offset += STENO_BLOCK_HEADER + h.stored;
+	}
+	return false;
+}
+
+bool
+steno_stream_has(const char *trail, uint32_t number, uint64_t system_identifier,
+				 uint64_t block, const uint8_t hash[STENO_HASH_SIZE], bool *has,
+				 StenoError *error)
+{
+	StenoStream stream = {.fd = -1, .number = number, .system_identifier = system_identifier};
+	uint64_t	segment = UINT64_MAX;
+	bool		before = false;
+	struct stat st;
+
+	*has = block == 0;
+	if (*has)
+		return true;
+	steno_stream_folder(stream.directory, sizeof(stream.directory), trail, number);
+	if (stat(stream.directory, &st) != 0 && errno == ENOENT)
+		return true;
+	for (;;)
+	{
+		uint8_t		found[STENO_HASH_SIZE];
+		StenoSegmentHeader h;
+		StenoHeaderState state;
+		StenoWalk	w;
+		bool		there;
+
+		if (!steno_segment_find_last(&stream, segment, &segment, error))
+			return false;
+		if (segment == 0)
+		{
+			/* deleted, as it seems */
+			*has = before;
+			return true;
+		}
+		stream.segment = segment;
+		state = steno_segment_walk(&stream, segment, &w, &h, error);
+		if (state == STENO_HEADER_FAILED)
+			return false;
+		there = state != STENO_HEADER_UNWRITTEN && find_block(&w, block, found);
+		close(w.fd);
+		/* the last block of a segment stands in the header of the next one, too */
+		if (!there && state == STENO_HEADER_GOOD && h.first_block == block + 1)
+		{
+			memcpy(found, h.previous, STENO_HASH_SIZE);
+			there = true;
+		}
+		if (there || (state == STENO_HEADER_GOOD && h.first_block <= block))
+		{
+			*has = there && memcmp(found, hash, STENO_HASH_SIZE) == 0;
+			return true;
+		}
+		before = state == STENO_HEADER_GOOD;
+	}
+}
+
+bool
+steno_trail_streams(const char *trail, uint32_t *next, bool *empty, StenoError *error)
+{
+	DIR		   *dir = opendir(trail);
+	struct dirent *entry;
+	bool		ok;
+
+	*next = 0;
+	*empty = true;
+	if (dir == NULL)
+		return errno == ENOENT || steno_failed(error, errno, "could not open folder", trail);
+	errno = 0;
+	while ((entry = readdir(dir)) != NULL)
+	{
+		StenoStream stream;
+		StenoError	ignored;
+		uint64_t	last;
+		char	   *end;
+		unsigned long n = strtoul(entry->d_name, &end, 10);
+
+		if (*end != '\0' || entry->d_name[0] < '0' || entry->d_name[0] > '9' || n >= UINT32_MAX)
+			continue;
+		if (n >= *next && n <= STENO_STREAM_MAX)
+			*next = (uint32_t) n + 1;
+		steno_stream_folder(stream.directory, sizeof(stream.directory), trail, (uint32_t) n);
+		if (!steno_segment_find_last(&stream, UINT64_MAX, &last, &ignored) || last > 0)
+			*empty = false;
+		errno = 0;
+	}
+	ok = errno == 0 || steno_failed(error, errno, "could not read folder", trail);
+	closedir(dir);
+	return ok;
+}
+
+uint32_t
+steno_stream_free(const char *trail, uint32_t from)
+{
+	char		folder[1100];
+	struct stat st;
+
+	for (;; from++)
+	{
+		steno_stream_folder(folder, sizeof(folder), trail, from);
+		if (from == UINT32_MAX || lstat(folder, &st) != 0)
+			return from;
+	}
+}
+
+bool
+steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
+						uint64_t offset, uint64_t block,
+						const uint8_t hash[STENO_HASH_SIZE])
+{
+	char		directory[1024];
+	char		path[1100];
+	uint8_t		bytes[STENO_BLOCK_HEADER];
+	StenoBlockHeader h;
+	struct stat st;
+	bool		has;
+	int			fd;
+
+	steno_stream_folder(directory, sizeof(directory), trail, stream);
+	steno_segment_path(path, sizeof(path), directory, segment);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	has = fstat(fd, &st) == 0 &&
+		offset <= (uint64_t) st.st_size &&
+		steno_read_at(fd, bytes, sizeof(bytes), offset) &&
+		steno_block_header_read(bytes, &h) &&
+		h.block == block &&
+		memcmp(h.chain, hash, STENO_HASH_SIZE) == 0 &&
+		h.stored <= (uint64_t) st.st_size - offset - STENO_BLOCK_HEADER &&
+		steno_payload_is_good(fd, offset, &h);
+	close(fd);
+	return has;
+}

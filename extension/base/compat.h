@@ -1,0 +1,140 @@
+/*
+ * extension/base/compat.h
+ *		Everything that differs between PostgreSQL versions, as wrappers with the
+ *		newest signature.
+ */
+#ifndef STENO_COMPAT_H
+#define STENO_COMPAT_H
+
+#include "executor/executor.h"
+#include "libpq/libpq-be.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/sinvaladt.h"
+#include "utils/guc_tables.h"
+#include "utils/wait_event.h"
+
+#ifdef EXEC_BACKEND
+#error "pg_steno needs the ring file to be inherited by fork"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "pg_steno needs PostgreSQL 15 or newer"
+#endif
+
+/* PostgreSQL 18 dropped execute_once (3eea7a0c97e). */
+#if PG_VERSION_NUM >= 180000
+#define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count
+#define STENO_RUN_PASS query, direction, count
+#else
+#define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count, \
+	bool execute_once
+#define STENO_RUN_PASS query, direction, count, execute_once
+#endif
+
+/* PostgreSQL 16 moved permissions out of range table entries (a61b1f74823). */
+#if PG_VERSION_NUM >= 160000
+#include "parser/parse_relation.h"
+#define STENO_CHECK_PERMS_ARGS List *range_table, List *perminfos, bool ereport_on_violation
+#define STENO_CHECK_PERMS_PASS range_table, perminfos, ereport_on_violation
+#define STENO_PERMISSIONS_LIST perminfos
+#define STENO_PLAN_PERMISSIONS(plan) ((plan)->permInfos)
+typedef RTEPermissionInfo StenoPermission;
+#define STENO_IS_PERMISSION(p) ((p)->requiredPerms != 0)
+#else
+#define STENO_CHECK_PERMS_ARGS List *range_table, bool ereport_on_violation
+#define STENO_CHECK_PERMS_PASS range_table, ereport_on_violation
+#define STENO_PERMISSIONS_LIST range_table
+#define STENO_PLAN_PERMISSIONS(plan) ((plan)->rtable)
+typedef RangeTblEntry StenoPermission;
+#define STENO_IS_PERMISSION(p) ((p)->rtekind == RTE_RELATION && (p)->requiredPerms != 0)
+#endif
+
+/* PostgreSQL 17 calls a process's slot its number (024c5211171). */
+#if PG_VERSION_NUM >= 170000
+#define STENO_MY_SLOT MyProcNumber
+#define STENO_SLOT_OF(process) GetNumberFromPGProc(process)
+#else
+#define STENO_MY_SLOT (MyProc->pgprocno)
+#define STENO_SLOT_OF(process) ((process)->pgprocno)
+#endif
+
+/* PostgreSQL 16 moved the authenticated identity to MyClientConnectionInfo. */
+#if PG_VERSION_NUM >= 160000
+#define STENO_IDENTITY(port) (MyClientConnectionInfo.authn_id)
+#else
+#define STENO_IDENTITY(port) ((port)->authn_id)
+#endif
+
+/* What a check hook makes: PostgreSQL 16 frees it with guc_free (407b50f2d42). */
+#if PG_VERSION_NUM >= 160000
+#define steno_guc_malloc(size) guc_malloc(LOG, size)
+#else
+#define steno_guc_malloc(size) malloc(size)
+#endif
+
+/* PostgreSQL 16 exports the search for a setting. */
+#if PG_VERSION_NUM >= 160000
+#define steno_find_setting(name) find_option(name, false, true, LOG)
+#else
+static inline struct config_generic *
+steno_find_setting(const char *name)
+{
+	struct config_generic **all = get_guc_variables();
+	int			i;
+
+	for (i = 0; i < GetNumConfigOptions(); i++)
+		if (strcmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+}
+#endif
+
+/* PostgreSQL 18 keeps registered workers in a dlist. */
+#if PG_VERSION_NUM >= 180000
+typedef dlist_iter StenoWorkerIter;
+#define STENO_FOREACH_WORKER(iter) dlist_foreach(iter, &BackgroundWorkerList)
+#define STENO_ITER_WORKER(iter) dlist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#else
+typedef slist_iter StenoWorkerIter;
+#define STENO_FOREACH_WORKER(iter) slist_foreach(iter, &BackgroundWorkerList)
+#define STENO_ITER_WORKER(iter) slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#endif
+
+/*
+ * Enter the array of processes, so that pg_stat_activity shows our waits.  Before
+ * PostgreSQL 17, the number of an entry in pg_stat_activity comes from the array of
+ * those who receive invalidations (024c5211171); ours only sends.
+ */
+#if PG_VERSION_NUM >= 170000
+#define STENO_ENTER_PROC_ARRAY() InitProcessPhase2()
+#else
+#define STENO_ENTER_PROC_ARRAY() (InitProcessPhase2(), SharedInvalBackendInit(true))
+#endif
+
+/* PostgreSQL 18 divided this in three (76def4cdd7c). */
+#if PG_VERSION_NUM >= 180000
+#define STENO_PGSTAT_BESTART() (pgstat_bestart_initial(), pgstat_bestart_final())
+#else
+#define STENO_PGSTAT_BESTART() pgstat_bestart()
+#endif
+
+/*
+ * Wait events with names of our own.  PostgreSQL 17 has them (c9af054653e).  Before, an
+ * extension can name nothing but its tranches of lightweight locks, so the waits are
+ * shown under such names, with type LWLock.
+ */
+#if PG_VERSION_NUM >= 170000
+#define steno_new_wait_event(name) WaitEventExtensionNew(name)
+#else
+static inline uint32
+steno_new_wait_event(const char *name)
+{
+	int			tranche = LWLockNewTrancheId();
+
+	LWLockRegisterTranche(tranche, name);
+	return PG_WAIT_LWLOCK | (uint32) tranche;
+}
+#endif
+
+#endif							/* STENO_COMPAT_H */

@@ -1,0 +1,449 @@
+/*
+ * extension/base/local.h
+ *		What this process touches for every statement, in one place.
+ *
+ * Between two statements of a session other processes run: each cache line that a
+ * statement touches is then in no cache near, and each page in no TLB.  At
+ * that scale the lines are the cost, not the instructions, so the state that
+ * the hooks need is kept together, in the order of its use, and in one page.
+ */
+#ifndef STENO_LOCAL_H
+#define STENO_LOCAL_H
+
+/* What is the same for queries and utility statements. */
+typedef struct StenoStatement
+{
+	TimestampTz time;
+	uint64		start;			/* ticks of steno_my.clock */
+	uint64		statement;
+	const char *source;
+	const char *text;			/* its own part of the source */
+	uint64		text_len;
+	int			end;			/* of its part, as an offset; -1: of the source */
+	uint32		substatement;	/* of a client's statement: the last one that it ran */
+	Oid			user_id;		/* current role at its start */
+	uint16		depth;
+	uint16		redact;			/* what a rule redacts; 0: nothing */
+	uint16		policy;			/* STENO_S_* */
+	uint8		class;
+	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
+	bool		recorded;		/* by class and nesting */
+	bool		failures;		/* recorded if it fails */
+	bool		top_level;		/* is in the in-flight slot */
+	bool		suspect;		/* its text may have a secret */
+	struct StenoObjects *objects;	/* NULL: none */
+} StenoStatement;
+
+/*
+ * Shapes of queries that ran lately.  A shape is found by what it was made from,
+ * so it cannot be that of another query; the names in it are as good as those in
+ * the cache of relations, and go when any of them may have changed.
+ */
+#define STENO_KEPT_SHAPES 6
+#define STENO_KEPT_RELATIONS 2
+#define STENO_KEPT_ROOM 160
+
+typedef struct StenoKept
+{
+	uint64		query_id;
+	Oid			relids[STENO_KEPT_RELATIONS];
+	uint32		permissions[STENO_KEPT_RELATIONS];
+	uint8		count;			/* of relations */
+	uint8		operation;		/* CmdType */
+	uint8		class;
+	uint8		len;			/* of shape; 0: nothing is kept */
+	uint8		params;			/* where its parameters begin */
+	uint8		shape[STENO_KEPT_ROOM];
+} StenoKept;
+
+/*
+ * Plans of prepared statements that ran lately, and what is the same each time:
+ * where their text stands in the source, their kept shape, and their parameters,
+ * which are all of fixed width.  A plan is known by its address, for as long as
+ * the memory context that it lives in.  Each has the ring's template of its
+ * own number for its shape and text, once no record in the ring needs what that
+ * was before.
+ */
+#define STENO_PREPARED STENO_TEMPLATES
+#define STENO_PREPARED_PARAMS 8
+
+/* Whether the records of a prepared statement are brief. */
+#define STENO_BRIEF_LATER 0		/* its template may still be another one's */
+#define STENO_BRIEF_YES 1
+#define STENO_BRIEF_NEVER 2		/* its template finds no room */
+
+typedef struct StenoPrepared
+{
+	const PlannedStmt *plan;	/* NULL: none */
+	uint32		text_offset;
+	uint32		text_len;
+	uint16		widths;			/* of parameters: two bits each, 2^n bytes */
+	uint8		count;			/* of parameters */
+	uint8		values_len;		/* of parameters, encoded */
+	uint8		kept;			/* index of its shape */
+	uint8		class;
+	uint8		brief;			/* STENO_BRIEF_* */
+	uint16		version;		/* of its template */
+} StenoPrepared;
+
+/* A query between ExecutorStart and ExecutorEnd (open_query.c). */
+typedef struct StenoOpen
+{
+	QueryDesc  *query;
+	StenoStatement s;
+	uint64		rows;
+	Portal		portal;			/* NULL: not a portal's query */
+	struct StenoCopy *copy;		/* of its record; NULL: none */
+	SubTransactionId subid;
+	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
+	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
+	bool		parked;			/* its portal's memory tells us of its end */
+	bool		ended;			/* its record waits for the commit that comes next; query is NULL */
+	StenoKept  *kept;			/* its shape, unless that is empty now; NULL: none */
+} StenoOpen;
+
+/* Relations whose names are at hand. */
+#define STENO_NEAR_RELATIONS 2
+#define STENO_NEAR_NAME 94
+
+typedef struct StenoNearRelation
+{
+	uint8		type;
+	uint8		len;
+	char		name[STENO_NEAR_NAME];
+} StenoNearRelation;
+
+/* Whether this process records. */
+typedef enum StenoState
+{
+	STENO_UNDECIDED,			/* not attached to its ring yet */
+	STENO_READY = 1,
+	STENO_DEAD					/* ended, or there is no ring for this process */
+} StenoState;
+
+/* What settings ask for, and what is in force. */
+#define STENO_SETTINGS_SAME 0
+#define STENO_SETTINGS_ASSIGNED 1	/* may differ */
+#define STENO_SETTINGS_WAITING 2	/* differ: writer 0 is about to record it */
+
+#define STENO_FEW_OPEN 3
+
+/*
+ * Functions that every query runs through stand together in the library; those
+ * that it hardly ever needs stand apart.
+ */
+#define STENO_HOT __attribute__((hot))
+#define STENO_COLD __attribute__((cold, noinline))
+
+/*
+ * A statement that runs.  That of a client is steno_top_level; nested ones stand
+ * on the stack of their hooks.
+ */
+typedef struct StenoLevel
+{
+	struct StenoLevel *outer;
+	QueryDesc  *query;			/* NULL: a utility statement */
+	StenoStatement *utility;
+	int			inside;			/* depth of statements that it runs */
+	bool		forces;			/* their record does not depend on log_nested */
+	bool		declares;		/* DECLARE CURSOR */
+	bool		changes;		/* the session may be another one after it */
+	bool		command_ends;	/* may end the transaction that it began in */
+	bool		ending;			/* has run; its record waits for the transaction's end */
+	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
+
+	/* of steno_my.top */
+	bool		explicit_block; /* BEGIN has begun the present transaction */
+	bool		chains;			/* so the next one is, too: AND CHAIN */
+	bool		more_queries;	/* rules have added queries that come after it */
+	ErrorContextCallback callback;
+
+	/* utility statements only */
+	const char *command;
+	int			relations_count;
+	int			relations_room;
+	struct StenoAccess *relations;
+	struct StenoAccess *few;			/* where relations begins */
+} StenoLevel;
+
+/* The statement that parallel workers are launched for; zeros: the client's own. */
+typedef struct StenoLaunch
+{
+	uint32		substatement;
+	uint16		depth;
+} StenoLaunch;
+
+/*
+ * What decides whether a statement is one of the usual ones is in whole words,
+ * each looked at in one go.
+ */
+typedef struct StenoLocal
+{
+	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
+								 * bit for each STENO_CLASS_* */
+	uint32		session_mask;	/* steno.log alone */
+
+	/* zero, as a rule */
+	uint32		policy;			/* STENO_POLICY_*; 0: the masks say all */
+	_Atomic uint32_t news;		/* STENO_NEWS_*, set by writers */
+
+	uint32		start_mask;		/* classes that may have start records, and
+								 * STENO_START_* (delivery.h) */
+	int			open_count;
+
+	/* zero, as a rule */
+	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
+	bool		role_set;		/* steno.role is not empty */
+	bool		paused;			/* what runs now, runs for us: not recorded */
+	uint8		settings_dirty; /* STENO_SETTINGS_* */
+	bool		objects_pending;	/* functions wait for their query */
+
+	/* each 1, as a rule */
+	bool		log_parameter;
+	bool		log_catalog;
+	bool		log_statement;
+	bool		log_relation;
+	bool		log_rows;
+	bool		described;		/* the ring has our present session message */
+	bool		client;			/* a client's backend */
+	uint8		state;			/* StenoState */
+
+	bool		log_nested;
+	bool		log_referential;
+	bool		log_scripts;
+	bool		scratch_used;	/* scratch is to be reset */
+	bool		reported;		/* the top-level statement's failure has its record */
+	bool		transaction_over;	/* it has aborted; its block may still be there */
+	bool		starting_own;	/* in ExecutorStart of a query with its own record */
+	bool		watch_functions;	/* those of pg_catalog, too */
+	bool		mapped;			/* this struct is where other processes see it */
+	bool		worker;			/* a parallel worker */
+	uint16		outside;		/* depth of what no statement runs: 0 in a background worker */
+	int			delivery;		/* steno.delivery */
+	int			log_parameter_max_size;
+	int			open_room;
+	uint32		substatements;	/* of the current top-level statement */
+	SubTransactionId subid;		/* the present one */
+	StenoOpen  *open;			/* queries; first few_open */
+	struct StenoLevel *level;	/* innermost running statement */
+	StenoClock	clock;
+	TimestampTz anchor_time;	/* statement timestamp ... */
+	uint64		anchor_start;	/* ... and the clock then */
+
+	uint64		seq;			/* last sequence number given */
+	uint64		statement;		/* last top-level statement number given */
+	uint64		transaction_base;	/* the last one before the present transaction */
+	StenoProducer producer;
+	StenoRecordMessage *staged; /* in the ring, not published yet; NULL: none */
+	uint32		inflight_version;
+	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
+	StenoWriterControl *writer;
+	uint64		dropped;		/* records dropped since the last gap record */
+
+	/* what the session message said */
+	Oid			user_id;
+	Oid			session_user_id;
+	const char *application;	/* the setting's value, for its address alone */
+
+	StenoLaunch launch;			/* for parallel workers, who read it here */
+
+	/* end of the last top-level statement in its source */
+	const char *last_source;
+	int			last_end;
+	TimestampTz last_time;
+
+	/* hooks to chain to, or what the server would have called */
+	ExecutorStart_hook_type previous_start;
+	ExecutorRun_hook_type previous_run;
+	ExecutorFinish_hook_type previous_finish;
+	ExecutorEnd_hook_type previous_end;
+	ExecutorCheckPerms_hook_type previous_check;
+	ProcessUtility_hook_type previous_utility;
+	object_access_hook_type previous_access;
+
+	/*
+	 * What a statement needs of the server, by address: the library's own
+	 * table of these is spread over many lines of another page.
+	 */
+	Portal	   *active_portal;
+	char	  **application_name;
+	ErrorContextCallback **error_context;
+	Oid			(*get_user_id) (void);
+	TimestampTz (*statement_start) (void);
+	TransactionId (*transaction_id) (void);
+
+	StenoLevel	top;			/* of a client's statement */
+	StenoStatement top_utility; /* if it is a utility statement */
+
+	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
+	int			near_next;		/* to be replaced next */
+	uint8		kept_next;		/* likewise */
+	uint8		prepared_next;	/* likewise */
+	bool		planning;		/* a client's statement, which has no number yet */
+
+	/*
+	 * Memory for one record.  Who takes some of it sets scratch_used;
+	 * steno_record_put resets it then.
+	 */
+	MemoryContext scratch;
+
+	StenoOpen	few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
+	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
+} StenoLocal;
+
+/*
+ * It stands in the page of the ring's header: the page, at first one of this
+ * process alone, is replaced by that of the ring when the process attaches to
+ * it, and the ring's data comes right behind.  So one page, not two, is touched
+ * for state and header, and the data's page table entries are near theirs.
+ */
+#define STENO_NEAR_DATA (1024 * 1024)
+
+typedef struct StenoArea
+{
+	StenoRing	page;
+	uint8		data[STENO_NEAR_DATA];	/* for rings up to this size */
+} StenoArea;
+
+extern StenoArea steno_area;
+
+#define steno_my (*(StenoLocal *) steno_area.page.own)
+
+StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
+
+typedef uint64 __attribute__((may_alias)) StenoWord;
+
+/* The word of steno_my that begins with a field. */
+#define steno_word(field) (*(const StenoWord *) &steno_my.field)
+
+StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
+				 offsetof(StenoLocal, raised_code) == 24 &&
+				 offsetof(StenoLocal, log_parameter) == 32 &&
+				 offsetof(StenoLocal, log_nested) == 40, "words that are looked at in one go");
+
+/*
+ * Whether nothing asks for a special look at a client's statement that begins: no
+ * rules, nothing runs or is open, the session is described.
+ */
+static inline bool
+steno_all_usual(void)
+{
+	return (steno_word(policy) | steno_word(raised_code)) == 0 &&
+		steno_word(log_parameter) == UINT64CONST(0x0101010101010101) &&
+		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped | steno_my.open_count) == 0;
+}
+
+static inline bool
+steno_class_logged(int class)
+{
+	return (steno_my.log_mask & (1u << class)) != 0;
+}
+
+/* What writers leave in steno_my.news. */
+#define STENO_NEWS_RULES 1		/* there are other rules */
+#define STENO_NEWS_FAILING 2	/* statements may have to be refused */
+
+/* ---- policy.c ---- */
+
+/* Why statements must be looked at; bits of steno_my.policy. */
+#define STENO_POLICY_STALE 1	/* the session's rules are to be chosen */
+#define STENO_POLICY_RULES 2	/* there are rules */
+#define STENO_POLICY_FAR 4		/* our state is not where writer 0 leaves news */
+#define STENO_POLICY_CATALOG 8	/* steno.log_catalog is off */
+#define STENO_POLICY_REFERENTIAL 16 /* steno.log_referential_checks is off */
+#define STENO_POLICY_SCRIPTS 32 /* steno.log_extension_scripts is off */
+
+/* What was found of a statement; bits of its policy. */
+#define STENO_S_RULE 1			/* a rule records it */
+#define STENO_S_SKIPPED 2		/* a rule leaves it out */
+#define STENO_S_NOISE 4			/* a switch leaves it out, unless a rule records it */
+#define STENO_S_NO_TEXT 8
+#define STENO_S_NO_PARAMETERS 16
+#define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
+#define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
+#define STENO_S_ALSO 128		/* recorded for another class that it has besides */
+#define STENO_S_SYNC 256		/* a rule wants it on disk */
+
+extern void steno_policy_masks(void);
+extern void steno_policy_switch(uint32 flag, bool on);
+extern void steno_policy_refresh(void);
+extern void steno_policy_begin(StenoStatement *s, const StenoStatement *outer);
+
+/* A prepared statement is known no more; what is in the ring, staged included, still needs its template. */
+static inline void
+steno_forget_prepared(int i)
+{
+	StenoPrepared *p = &steno_my.prepared[i];
+
+	p->plan = NULL;
+	if (p->brief == STENO_BRIEF_YES)
+		steno_my.producer.templates[i].needed_until = steno_my.producer.head +
+			(steno_my.staged ? steno_my.staged->m.len : 0);
+	p->brief = STENO_BRIEF_LATER;
+}
+
+/* Names in the kept shapes may have changed. */
+static inline void
+steno_forget_shapes(void)
+{
+	int			i;
+
+	for (i = 0; i < STENO_KEPT_SHAPES; i++)
+		steno_my.kept[i].len = 0;
+	for (i = 0; i < STENO_PREPARED; i++)
+		steno_forget_prepared(i);
+}
+
+/* To be called before a statement's class is looked at. */
+static inline void
+steno_policy_check(void)
+{
+	if (unlikely((steno_my.policy |
+				  atomic_load_explicit(&steno_my.news, memory_order_relaxed)) != 0))
+		steno_policy_refresh();
+}
+
+/* Why a record of this class is written, when it is not by steno.log alone. */
+static inline uint8
+steno_audit_reason(int class, uint8 otherwise)
+{
+	if (steno_my.session_mask & (1u << class))
+		return 0;
+	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
+}
+
+/* ---- trouble.c ---- */
+
+extern void steno_trouble_refuse(const Node *utility);
+extern void steno_trouble_refuse_waiter(void);
+
+/*
+ * A statement begins, utility unless it is a query: an error when steno.on_failure
+ * says so.
+ */
+static inline void
+steno_trouble_check(const Node *utility)
+{
+	if (unlikely((atomic_load_explicit(&steno_my.news, memory_order_relaxed) & STENO_NEWS_FAILING) ||
+				 (steno_my.policy & STENO_POLICY_FAR)))
+		steno_trouble_refuse(utility);
+}
+
+/* ---- session.c ---- */
+
+extern bool steno_session_attach(void);
+extern void steno_session_check(Oid user_id);
+extern void steno_session_failing(Oid user_id);
+extern bool steno_session_name(int64 start, uint32 pid, uint64 seq);
+
+/* Attach if need be; false when this process cannot record. */
+static inline bool
+steno_session_ready(void)
+{
+	return likely(steno_my.state == STENO_READY) ||
+		(steno_my.state == STENO_UNDECIDED && steno_session_attach());
+}
+
+#endif							/* STENO_LOCAL_H */

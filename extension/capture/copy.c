@@ -1,0 +1,223 @@
+/*
+ * extension/capture/copy.c
+ *		Private copies of records: what is known of a query before it ends.
+ *
+ * An open query's record is in the ring, staged, or is made when the query ends.
+ * Neither works for one that is suspended while other statements use the ring,
+ * and whose plan, parameters and text the server may free without a word to the
+ * executor: when its portal fails, or its transaction is rolled back.  Such a
+ * query has a copy, which lacks the numbers of its end only (open_query.c says
+ * when one is made).
+ *
+ * A copy is one chunk of memory.  The last one that was released is kept, so that
+ * a loop of cursors takes memory once.
+ */
+#include "base/steno.h"
+
+#include "utils/memutils.h"
+
+#include "capture/statement.h"
+
+struct StenoCopy
+{
+	Size		room;			/* of bytes */
+	StenoRecord record;			/* points into bytes */
+	StenoParams params;
+	StenoParam	values;			/* all values, as they are encoded */
+	uint8		bytes[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/* Room of a copy of the usual size, which is kept. */
+#define USUAL_ROOM 4096
+
+static MemoryContext context;
+static StenoCopy *spare;
+
+static StenoCopy *
+new_copy(Size len)
+{
+	StenoCopy  *c = spare;
+	Size		room = Max(len, USUAL_ROOM);
+
+	if (c && len <= c->room)
+	{
+		spare = NULL;
+		return c;
+	}
+	c = MemoryContextAllocExtended(context, offsetof(StenoCopy, bytes) + room,
+								   MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
+	if (c)
+		c->room = room;
+	return c;
+}
+
+void
+steno_copy_release(StenoCopy **mine)
+{
+	StenoCopy  *c = *mine;
+
+	*mine = NULL;
+	if (c == NULL)
+		return;
+	if (spare == NULL && c->room == USUAL_ROOM)
+		spare = c;
+	else
+		pfree(c);
+}
+
+/* Move a string of the record to p. */
+static uint8 *
+move(uint8 *p, const void **bytes, Size len)
+{
+	if (*bytes == NULL)
+		return p;
+	memcpy(p, *bytes, len);
+	*bytes = p;
+	return p + len;
+}
+
+/*
+ * A copy of a record, which has no message yet, and no objects in its shape; NULL:
+ * memory is short.
+ */
+StenoCopy *
+steno_copy_record(const StenoRecord *record)
+{
+	const StenoParams *params = record->params;
+	Size		params_len = params ? params->nulls_len + params->values_len : 0;
+	StenoCopy  *c = new_copy(record->shape_len + (record->text ? record->text_len : 0) +
+							 params_len + record->extra_len);
+	StenoRecord *r;
+	uint8	   *p;
+
+	if (c == NULL)
+		return NULL;
+	r = &c->record;
+	*r = *record;
+	p = move(c->bytes, (const void **) &r->shape, r->shape_len);
+	p = move(p, (const void **) &r->text, r->text_len);
+	p = move(p, (const void **) &r->extra, r->extra_len);
+	if (params)
+	{
+		c->params.count = 1;
+		c->params.nulls_len = params->nulls_len;
+		c->params.values_len = params->values_len;
+		c->params.shape_len = params->shape_len;
+		c->params.nulls = p;
+		c->params.values = &c->values;
+		c->values.data = p + params->nulls_len;
+		c->values.len = (uint32) params->values_len;
+		c->values.prefixed = false;
+		r->params = &c->params;
+		(void) steno_params_put(p, params);
+	}
+	return c;
+}
+
+/*
+ * How long a shape is without its objects, which are as they were when it was made:
+ * the copy gets those that there are at its end instead.
+ */
+static uint32
+without_objects(const uint8 *shape, uint32 len, StenoObjects *objects)
+{
+	int			omitted;
+	uint32		size;
+	uint8	   *encoded;
+
+	if (objects == NULL)
+		return len;
+	encoded = steno_scratch(steno_objects_size(objects, steno_shape_limit(), &omitted));
+	if (encoded == NULL)
+		return len;
+	size = steno_objects_put(encoded, objects) - encoded;
+	if (size > len || memcmp(shape + len - size, encoded, size) != 0)
+		return len;
+	return len - size;
+}
+
+/*
+ * A copy of a staged record, which is whole, not brief.  objects: those of its
+ * statement.
+ */
+StenoCopy *
+steno_copy_message(const StenoRecordMessage *m, StenoObjects *objects)
+{
+	const uint8 *p = (const uint8 *) (m + 1);
+	StenoParam	values;
+	StenoParams params;
+	StenoRecord record;
+
+	steno_record_init(&record, m->m.kind);
+	record.time = m->time;
+	record.duration = m->duration;
+	record.rows = m->rows;
+	record.xid = m->xid;
+	record.statement = m->statement;
+	record.substatement = m->substatement;
+	record.depth = m->depth;
+	record.audited = m->audited;
+	record.extra_count = m->extra_count;
+	record.shape = p;
+	record.shape_len = without_objects(p, m->shape_len, objects);
+	p += m->shape_len;
+	if (m->text_len != STENO_NONE32)
+	{
+		record.text = (const char *) p;
+		record.text_len = m->text_len;
+		p += m->text_len;
+	}
+	if (m->m.flags & STENO_MESSAGE_VALUES)
+	{
+		params.count = 1;
+		params.nulls_len = m->nulls_len;
+		params.values_len = m->values_len;
+		params.shape_len = 0;	/* it is in the shape */
+		params.nulls = p;
+		params.values = &values;
+		values.data = p + m->nulls_len;
+		values.len = m->values_len;
+		values.prefixed = false;
+		record.params = &params;
+	}
+	p += m->nulls_len + m->values_len;
+	if (m->extra_len > 0)
+		record.extra = p;
+	record.extra_len = m->extra_len;
+	return steno_copy_record(&record);
+}
+
+/* Objects stand at the end of the shape. */
+static void
+add_objects(StenoRecord *record, StenoObjects *objects)
+{
+	uint32		limit = steno_shape_limit();
+	uint32		room = limit > record->shape_len ? limit - record->shape_len : 0;
+	int			omitted;
+	uint32		size = steno_objects_size(objects, room, &omitted);
+	uint8	   *shape = steno_scratch(record->shape_len + size);
+
+	if (shape == NULL)
+		return;
+	memcpy(shape, record->shape, record->shape_len);
+	record->shape = shape;
+	record->shape_len = steno_objects_put(shape + record->shape_len, objects) - shape;
+	if (omitted > 0)
+		steno_omit(record, "objects_omitted", omitted);
+}
+
+/* The record that was copied, which points into the copy and into scratch memory. */
+void
+steno_copy_read(const StenoCopy *c, StenoObjects *objects, StenoRecord *record)
+{
+	*record = c->record;
+	if (objects)
+		add_objects(record, objects);
+}
+
+void
+steno_copy_install(void)
+{
+	context = AllocSetContextCreate(TopMemoryContext, "pg_steno copies",
+									ALLOCSET_DEFAULT_SIZES);
+}

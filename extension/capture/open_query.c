@@ -1,0 +1,471 @@
+/*
+ * extension/capture/open_query.c
+ *		Queries between ExecutorStart and ExecutorEnd, and what becomes of those that
+ *		never get to ExecutorEnd.
+ *
+ * The server ends a query without ExecutorEnd when its portal has failed: by an
+ * error in a FETCH, which need not come from the executor, or by the abort of a
+ * (sub)transaction.  It says so to nobody, and frees plan and parameters, then the
+ * portal with query descriptor and text, at different times.  So:
+ *
+ * 1. While a query runs, one of our hooks is on the C stack, and all of it stands.
+ * 2. When it is suspended, its portal holds it.  Before anything else can happen
+ *	  to the portal, the query is parked: it gets a copy of its record (copy.c), and
+ *	  its portal's memory a callback.  From then on we use nothing of the server's
+ *	  but while the query runs again.  Cursors are parked when they are opened;
+ *	  a client's portals, which as a rule end right after they have run, when the
+ *	  next statement or a subtransaction begins.
+ * 3. When the portal goes, the callback finds the query still open unless ExecutorEnd
+ *	  was called, and records it: it ended well as far as it ran.  A FETCH that
+ *	  fails, and lets its portal fail, fails the query as well.
+ * 4. The abort of a (sub)transaction records the queries that began in it.  Those that
+ *	  are not parked have run in no other statement, and their portals still stand.
+ *
+ * A query without a portal, such as one of a function, lives on the C stack only.
+ *
+ * A statement that is a transaction of its own can still fail at its commit: a
+ * deferred constraint, a serialization failure, a cursor WITH HOLD.  The client is told of one
+ * outcome, so its record, which is whole, waits for the commit as a staged one, or
+ * as a copy when something else needs the ring.  It stays in the array meanwhile.
+ */
+#include "base/steno.h"
+
+#include "access/xact.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "capture/statement.h"
+
+/* ---- the array ---- */
+
+STENO_COLD StenoOpen *
+steno_more_open(QueryDesc *query)
+{
+	int			room = steno_my.open_room * 2;
+	StenoOpen  *more = MemoryContextAllocExtended(TopMemoryContext,
+												  room * sizeof(StenoOpen),
+												  MCXT_ALLOC_NO_OOM);
+
+	if (more == NULL)
+		return NULL;
+	memcpy(more, steno_my.open, steno_my.open_count * sizeof(StenoOpen));
+	if (steno_my.open != steno_my.few_open)
+		pfree(steno_my.open);
+	steno_my.open = more;
+	steno_my.open_room = room;
+	/* the reserve of the ring grows with it, or has to be looked at */
+	(void) steno_record_cover(room);
+	steno_delivery_short(true);
+	return steno_add_open(query);
+}
+
+/* With cursors, or nested queries. */
+StenoOpen *
+steno_find_of_many(QueryDesc *query)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+		if (steno_my.open[i].query == query)
+			return &steno_my.open[i];
+	return NULL;
+}
+
+static bool
+is_running(const StenoOpen *o)
+{
+	const StenoLevel *l;
+
+	for (l = steno_my.level; l; l = l->outer)
+		if (l->query == o->query)
+			return true;
+	return false;
+}
+
+/* ---- parked queries ---- */
+
+/* The memory of a portal goes: its query is over, if it has not ended before. */
+static void
+portal_gone(void *arg)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (!o->parked || o->portal != (Portal) arg)
+			continue;
+		steno_record_query(o, NULL, true);
+		steno_forget_open(o);
+		return;
+	}
+}
+
+/* Have portal_gone called in time; false: memory is short. */
+static bool
+watch_portal(StenoOpen *o)
+{
+	MemoryContext context = o->portal->portalContext;
+	MemoryContextCallback *c = MemoryContextAllocExtended(context, sizeof(*c), MCXT_ALLOC_NO_OOM);
+
+	if (c == NULL)
+		return false;
+	o->parked = true;
+	c->func = portal_gone;
+	c->arg = o->portal;
+	MemoryContextRegisterResetCallback(context, c);
+	return true;
+}
+
+/*
+ * A query of a portal is suspended, and its portal still stands: take what its
+ * record needs.  When there is no memory for that, it is recorded as it is now.
+ */
+STENO_COLD void
+steno_open_park(StenoOpen *o)
+{
+	if (o->s.recorded && o->copy == NULL)
+		steno_copy_query(o);
+	if ((o->s.recorded && o->copy == NULL) || (!o->parked && !watch_portal(o)))
+	{
+		steno_record_query(o, NULL, false);
+		steno_forget_open(o);
+	}
+}
+
+/* Park all that are not, and do not run. */
+STENO_COLD void
+steno_open_park_all(void)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (o->portal && !o->parked && !is_running(o))
+			steno_open_park(o);
+	}
+}
+
+/* ---- the ends of others ---- */
+
+/*
+ * Something fails with an error, and with it portals that it has used.  Their queries
+ * do not run any more.  Those that began in subtransaction from, or later, are left
+ * to its abort, which makes all of its portals fail.
+ */
+STENO_COLD void
+steno_open_failed(const ErrorData *edata, SubTransactionId from)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (!o->parked || o->subid >= from || o->portal->status != PORTAL_FAILED || is_running(o))
+			continue;
+		steno_record_query(o, edata, true);
+		steno_forget_open(o);
+	}
+}
+
+static StenoOpen *closed;
+
+static void
+record_closed(void)
+{
+	steno_record_query(closed, NULL, closed->parked || closed->plan_cached);
+}
+
+/*
+ * A (sub)transaction has ended, and with it the queries that it leaves open: their
+ * executor is gone.  What has no portal had its record when it failed.  No error
+ * gets out of here: each query is guarded for itself, and forgotten in any case.
+ */
+STENO_COLD void
+steno_open_close(SubTransactionId from)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (o->subid < from || o->ended)
+			continue;
+		if (o->portal)
+		{
+			closed = o;
+			(void) steno_delivery_guard(record_closed);
+		}
+		steno_forget_open(o);
+	}
+}
+
+/* ---- statements that end with their commit ---- */
+
+/* Whether the commit has cursors WITH HOLD to run to their end. */
+STENO_COLD bool
+steno_open_holds(void)
+{
+	int			i;
+
+	for (i = 0; i < steno_my.open_count; i++)
+	{
+		const Portal portal = steno_my.open[i].portal;
+
+		if (portal && (portal->cursorOptions & CURSOR_OPT_HOLD) && portal->createSubid != InvalidSubTransactionId)
+			return true;
+	}
+	return false;
+}
+
+/* Whether nothing but blanks and semicolons follows the statement in its source. */
+static bool
+is_last_of_source(const StenoStatement *s)
+{
+	const char *p = s->source + s->end;
+
+	if (s->end < 0)
+		return true;
+	while (*p == ';' || *p == ' ' || *p == '\n' || *p == '\t' || *p == '\r' || *p == '\f')
+		p++;
+	return *p == '\0';
+}
+
+/*
+ * Whether the commit comes next.  The statements of one string are one transaction,
+ * too, unless it is in a block: that of the last.
+ */
+STENO_HOT bool
+steno_open_commits_alone(const StenoStatement *s)
+{
+	if (unlikely(steno_my.top.more_queries))
+		return steno_my.level == NULL;
+	if (IsTransactionBlock() &&
+		likely(steno_my.top.explicit_block || s->text == s->source || !is_last_of_source(s)))
+		return false;
+	return steno_my.client && steno_my.level == NULL && steno_my.settings_dirty == 0 &&
+		!(steno_my.start_mask & STENO_START_CANCELLED);
+}
+
+/*
+ * A statement has ended, and commits next.  Its record is staged, unless it is given:
+ * then that is staged or, when it is too big, copied.  False when it finds no room:
+ * it has to wait, and a wait that is cancelled fails the statement.
+ */
+STENO_HOT bool
+steno_open_hold(StenoOpen *o, const StenoRecord *record)
+{
+	if (unlikely(record != NULL))
+	{
+		StenoCopy  *copy = NULL;
+
+		o->staged = steno_record_stage(record);
+		if (!o->staged)
+		{
+			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;
+			if (copy == NULL)
+				return false;
+		}
+		/* the record may point into the old one */
+		if (o->copy)
+			steno_copy_release(&o->copy);
+		o->copy = copy;
+	}
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_release(&o->s.objects);
+	o->ended = true;
+	o->query = NULL;
+	o->portal = NULL;
+	o->parked = false;
+	return true;
+}
+
+/* What the statement failed with at its commit.  Its text may be gone. */
+static const char *
+commit_message(const StenoOpen *o, const ErrorData *edata)
+{
+	if (!o->s.suspect)
+		return edata->message ? edata->message : "missing error text";
+	if (debug_query_string != NULL && o->s.source == debug_query_string)
+		return steno_failure_message(&o->s, edata);
+	return "<redacted>";
+}
+
+/* Its transaction has committed, or will not; edata: it has failed. */
+static void
+finish_held(StenoOpen *o, const ErrorData *edata)
+{
+	uint64		rows = o->s.class == STENO_CLASS_READ && o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+	StenoRecord record;
+
+	if (o->staged && steno_my.staged != NULL)
+	{
+		if (edata == NULL)
+		{
+			steno_record_publish();
+			return;
+		}
+		if (o->s.redact == 0 &&
+			steno_record_finish_failed(steno_duration(&o->s), rows, GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, commit_message(o, edata)))
+			return;
+		steno_record_unstage();
+	}
+	if (o->copy == NULL)
+	{
+		steno_record_drop();
+		return;
+	}
+	steno_session_failing(o->s.user_id);
+	steno_copy_read(o->copy, NULL, &record);
+	if (edata)
+	{
+		record.outcome = STENO_OUTCOME_ERROR;
+		record.sqlerrcode = edata->sqlerrcode;
+		record.message = commit_message(o, edata);
+		record.rows = rows;
+		record.duration = steno_duration(&o->s);
+		if (unlikely(o->s.policy != 0))
+			steno_policy_apply(&o->s, &record);
+	}
+	steno_record_put(&record, true);
+}
+
+/* The statement that waits for its commit has committed, or did not have to. */
+STENO_HOT void
+steno_open_settle(void)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (!o->ended)
+			continue;
+		finish_held(o, NULL);
+		steno_forget_open(o);
+	}
+}
+
+/* A client's statement begins. */
+STENO_COLD void
+steno_open_begin(void)
+{
+	steno_open_settle();
+	steno_open_park_all();
+}
+
+/*
+ * Whether an error comes from the commit of the client's last statement, and not from
+ * another message of the client that followed it: a Bind of a statement that is not
+ * there has no text at hand either, but it has no snapshot, and what has one, such as
+ * deferred constraints, or fails to serialize, does so at commit.
+ */
+static bool
+is_of_commit(const ErrorData *edata, bool reported)
+{
+	if (steno_top_level.more_queries)
+		return true;
+	return !IsTransactionBlock() &&
+		(steno_my.last_time == GetCurrentStatementStartTimestamp() ||
+		 (reported && debug_query_string == NULL &&
+		  (ActiveSnapshotSet() ||
+		   ERRCODE_TO_CATEGORY(edata->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK)));
+}
+
+/*
+ * Whether an error is that of a client's query which waits in its portal.  A Bind can
+ * fail after it has started the query.  An Execute looks for interrupts before it runs
+ * the portal: the server has a copy of the portal's text at hand then, but none when
+ * statement_timeout strikes between two messages.
+ */
+static bool
+is_of_waiting(const StenoOpen *o, const ErrorData *edata)
+{
+	const Portal portal = o->portal;
+
+	if (!o->s.top_level || portal == NULL || portal->status != PORTAL_READY || portal->atEnd ||
+		portal->queryDesc != o->query)
+		return false;
+	if (debug_query_string && o->s.time == GetCurrentStatementStartTimestamp())
+		return true;
+	if (edata->funcname == NULL || strcmp(edata->funcname, "ProcessInterrupts") != 0)
+		return false;
+	if (debug_query_string)
+		return strcmp(debug_query_string, portal->sourceText) == 0;
+	return edata->elevel == ERROR && o->s.statement == steno_my.statement;
+}
+
+/* The same when its transaction has been aborted, and with it its portal. */
+static bool
+has_waited(const StenoOpen *o, const ErrorData *edata)
+{
+	return o->s.top_level && o->portal && o->s.statement == steno_my.statement &&
+		o->portal->status == PORTAL_FAILED && o->portal->atStart && !o->portal->atEnd &&
+		edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+}
+
+/* The session is about to end with a FATAL error; whether it is that of a query which waits. */
+STENO_COLD bool
+steno_open_fail_waiting(const ErrorData *edata)
+{
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (o->ended || !is_of_waiting(o, edata))
+			continue;
+		steno_record_query(o, edata, false);
+		steno_forget_open(o);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * An error comes when no statement runs.  It is that of the client's last one, when this
+ * was about to commit, or when the executor's end has failed, in which none of our
+ * hooks is, or that of one which waits to be run.  reported: the transaction has not been
+ * aborted yet.
+ */
+STENO_COLD void
+steno_open_fail_outside(const ErrorData *edata, bool reported)
+{
+	bool		commit = is_of_commit(edata, reported);
+	bool		waiting = !commit && !steno_my.reported;	/* unless the planner has failed */
+	int			i;
+
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (o->ended)
+			finish_held(o, commit ? edata : NULL);
+		else if (reported && o->s.top_level && o->s.statement == steno_my.statement &&
+				 (commit || o->portal == NULL || o->portal->queryDesc != o->query))
+		{
+			steno_record_query(o, edata, false);
+			steno_remember_end(&o->s);
+		}
+		else if (waiting && (reported ? is_of_waiting(o, edata) : has_waited(o, edata)))
+		{
+			waiting = false;
+			steno_record_query(o, edata, !reported && o->plan_cached);
+		}
+		else
+			continue;
+		if (commit || !o->ended)
+			steno_my.reported = true;
+		steno_forget_open(o);
+	}
+}

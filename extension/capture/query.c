@@ -1,0 +1,1141 @@
+/*
+ * extension/capture/query.c
+ *		Queries: the executor's hooks, and the records of what they run.
+ *
+ * A client's query has its record encoded at its start, in the ring and not yet
+ * published (steno_record_stage): what it says is at hand then, in the caches,
+ * and the in-flight slot has only to point to it.  At the end a few numbers are
+ * filled in.  When something else needs the ring meanwhile, such as the record of
+ * a statement that a function runs, the record is made at the end instead, as
+ * are those of nested queries and of failures that leave no room for the message.
+ */
+#include "base/steno.h"
+
+#include "access/parallel.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/plancache.h"
+
+#include "policy/audit_role.h"
+#include "base/compat.h"
+#include "capture/statement.h"
+
+/* ---- records ---- */
+
+/* Relations that a plan names, each once; returns their number. */
+static int
+plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
+{
+	ListCell   *lc;
+	int			count = 0;
+
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		int			i;
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		for (i = 0; i < count; i++)
+			if (found[i].relid == p->relid)
+				break;
+		if (i == room)
+			break;
+		if (i == count)
+		{
+			found[count].relid = p->relid;
+			found[count++].access = 0;
+		}
+		found[i].access |= steno_access_of(p->requiredPerms);
+		if (unlikely(audited) && steno_audit_known(p))
+			found[i].access |= STENO_ACCESS_AUDITED;
+	}
+	return count;
+}
+
+int
+steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
+{
+	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
+}
+
+/*
+ * Make the record of a query, but for what is known at its end only.  failing: we
+ * are handling an error.  closed: its portal was closed by the end of a
+ * transaction, and its plan may be gone.
+ */
+static void
+make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
+{
+	QueryDesc  *query = o->query;
+	StenoAccess few[32];
+	StenoAccess *relations = few;
+	int			room = lengthof(few);
+	int			count = 0;
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	if (!closed)
+	{
+		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
+
+		if (unlikely(most > room))
+		{
+			relations = steno_scratch(most * sizeof(StenoAccess));
+			if (relations)
+				room = most;
+			else
+				relations = few;
+		}
+		count = plan_relations(query->plannedstmt, relations, room,
+							   (o->s.audited & STENO_AUDITED_OBJECT) != 0);
+	}
+	steno_add_shape(record, &o->s, closed ? 0 : query->plannedstmt->queryId,
+					steno_query_command(query->operation), relations, count,
+					query->params, failing, values);
+}
+
+/* Have names at hand while catalogs can be read: a statement's end may be a failure. */
+STENO_COLD static void
+know_relations(PlannedStmt *plan)
+{
+	ListCell   *lc;
+
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (STENO_IS_PERMISSION(p))
+			steno_relation_know(p->relid);
+	}
+}
+
+/* ---- shapes of queries that ran lately ---- */
+
+/* What a shape is made from, but for its parameters; false: too much to be kept. */
+static inline bool
+key_of(const StenoOpen *o, StenoKept *key)
+{
+	PlannedStmt *plan = o->query->plannedstmt;
+	ListCell   *lc;
+	int			n = 0;
+
+	if (unlikely(steno_my.role_set || !steno_my.log_relation))
+		return false;
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		if (unlikely(n == STENO_KEPT_RELATIONS || p->requiredPerms > PG_UINT32_MAX))
+			return false;
+		key->relids[n] = p->relid;
+		key->permissions[n++] = (uint32) p->requiredPerms;
+	}
+	key->count = n;
+	key->query_id = plan->queryId;
+	key->operation = o->query->operation;
+	key->class = o->s.class;
+	return true;
+}
+
+static inline StenoKept *
+find_kept(const StenoOpen *o)
+{
+	StenoKept	own;
+	const StenoKept *key = &own;
+	StenoKept  *k;
+	int			i;
+
+	if (!key_of(o, &own))
+		return NULL;
+
+	for (k = steno_my.kept; k < steno_my.kept + STENO_KEPT_SHAPES; k++)
+	{
+		if (k->query_id != key->query_id || k->operation != key->operation ||
+			k->class != key->class || k->count != key->count || k->len == 0)
+			continue;
+		for (i = 0; i < key->count; i++)
+			if (k->relids[i] != key->relids[i] || k->permissions[i] != key->permissions[i])
+				break;
+		if (i == key->count)
+			return k;
+	}
+	return NULL;
+}
+
+/* ---- prepared statements that ran lately ---- */
+
+/* The memory context of a plan goes. */
+static void
+plan_gone(void *plan)
+{
+	int			i;
+
+	for (i = 0; i < STENO_PREPARED; i++)
+		if (steno_my.prepared[i].plan == plan)
+			steno_forget_prepared(i);
+}
+
+/* Have plan_gone called in time; false: memory is short. */
+static bool
+watch_plan(MemoryContext context, const PlannedStmt *plan)
+{
+	MemoryContextCallback *c;
+
+	for (c = context->reset_cbs; c; c = c->next)
+		if (c->func == plan_gone && c->arg == plan)
+			return true;
+	c = MemoryContextAllocExtended(context, sizeof(*c), MCXT_ALLOC_NO_OOM);
+	if (c == NULL)
+		return false;
+	c->func = plan_gone;
+	c->arg = unconstify(PlannedStmt *, plan);
+	MemoryContextRegisterResetCallback(context, c);
+	return true;
+}
+
+/* Widths of values that are datums of fixed width; false: some are not. */
+static bool
+widths_of(const StenoParams *values, StenoPrepared *p)
+{
+	int			i;
+
+	if (values->count > STENO_PREPARED_PARAMS || values->nulls_len > 0)
+		return false;
+	for (i = 0; i < values->count; i++)
+	{
+		const StenoParam *v = &values->values[i];
+
+		if (v->data != (const uint8 *) &values->fixed[i] || !(v->len == 1 || v->len == 2 || v->len == 4 || v->len == 8))
+			return false;
+		p->widths |= pg_leftmost_one_pos32(v->len) << (2 * i);
+	}
+	p->count = values->count;
+	p->values_len = values->values_len;
+	return true;
+}
+
+/*
+ * A query that was staged with a kept shape: when its plan will come again, as
+ * the generic plan of a prepared statement does, remember what is the same then.
+ */
+STENO_COLD static void
+learn_prepared(const StenoOpen *o, const StenoParams *values)
+{
+	const PlannedStmt *plan = o->query->plannedstmt;
+	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == o->s.source ? ActivePortal->cplan : NULL;
+	StenoPrepared p = {.plan = plan, .class = o->s.class};
+	uint64		offset = o->s.text - o->s.source;
+	int			i;
+
+	/* a custom plan, which goes with its portal, has no other user than that */
+	if (cached == NULL || !cached->is_saved || list_length(cached->stmt_list) != 1 || cached->refcount < 2 ||
+		!list_member_ptr(cached->stmt_list, plan) ||
+		!steno_my.log_parameter || offset > PG_UINT32_MAX || o->s.text_len > PG_UINT32_MAX)
+		return;
+	if ((values && !widths_of(values, &p)) || !watch_plan(cached->context, plan))
+		return;
+	p.text_offset = (uint32) offset;
+	p.text_len = (uint32) o->s.text_len;
+	p.kept = o->kept - steno_my.kept;
+	for (i = 0; i < STENO_PREPARED; i++)
+	{
+		const StenoPrepared *q = &steno_my.prepared[i];
+
+		if (q->plan != plan)
+			continue;
+		if (q->text_offset == p.text_offset && q->text_len == p.text_len && q->widths == p.widths &&
+			q->count == p.count && q->values_len == p.values_len && q->kept == p.kept)
+			return;				/* it is known, but something asked for a special look */
+		break;
+	}
+	if (i == STENO_PREPARED)
+	{
+		i = steno_my.prepared_next;
+		steno_my.prepared_next = (i + 1) % STENO_PREPARED;
+	}
+	steno_forget_prepared(i);
+	steno_my.prepared[i] = p;
+}
+
+/*
+ * What is known of a query that begins; NULL: it is no prepared one that ran
+ * lately, or anything asks for a special look.
+ */
+static inline StenoPrepared *
+find_prepared(const QueryDesc *query)
+{
+	StenoPrepared *p = steno_my.prepared;
+	ParamListInfo params = query->params;
+	Portal		portal = *steno_my.active_portal;
+
+	if (unlikely(!steno_all_usual()))
+		return NULL;
+	while (p->plan != query->plannedstmt)
+		if (++p == steno_my.prepared + STENO_PREPARED)
+			return NULL;
+	if (unlikely(p->count != (params ? params->numParams : 0) ||
+				 (params && params->paramFetch != NULL) ||
+				 portal == NULL || portal->sourceText != query->sourceText ||
+				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
+				 steno_my.application != *steno_my.application_name))
+		return NULL;
+	return p;
+}
+
+/*
+ * Stage the record of a query that ran lately; false: it must be made anew.  Its
+ * parameters must be of the same types.
+ */
+static inline bool
+stage_kept(StenoOpen *o)
+{
+	const StenoKept *k = o->kept;
+	ParamListInfo params = o->query->params;
+	uint8		types[1 + STENO_PREPARED_PARAMS * (STENO_VARINT_MAX + 1)];
+	uint32		types_len;
+	StenoParams values;
+	MemoryContext old;
+
+	/* an invalidation empties what is kept */
+	if (unlikely(k == NULL || k->len == 0 || o->s.objects != NULL || o->s.suspect ||
+				 o->s.policy != 0 || !steno_my.log_statement))
+		return false;
+	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
+	{
+		if (k->shape[k->params] != 0 ||
+			!steno_record_stage_usual(&o->s, k->shape, k->len, NULL))
+			return false;
+		learn_prepared(o, NULL);
+		return true;
+	}
+	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
+		return false;
+	old = MemoryContextSwitchTo(steno_my.scratch);
+	types_len = steno_params_collect(params, false, types, &values) - types;
+	MemoryContextSwitchTo(old);
+	if (types_len != k->len - k->params ||
+		memcmp(types, k->shape + k->params, types_len) != 0 ||
+		!steno_record_stage_usual(&o->s, k->shape, k->len, &values))
+		return false;
+	learn_prepared(o, &values);
+	return true;
+}
+
+STENO_COLD static void
+keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *values)
+{
+	StenoKept  *k = &steno_my.kept[steno_my.kept_next];
+	uint32		params = 1;
+	int			i;
+
+	if (record->shape_len > STENO_KEPT_ROOM || record->extra_len > 0)
+		return;
+	for (i = 0; i < STENO_PREPARED; i++)
+		if (steno_my.prepared[i].kept == steno_my.kept_next)
+			steno_forget_prepared(i);
+	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
+	*k = *key;
+	memcpy(k->shape, record->shape, record->shape_len);
+	if (record->params)
+		params = values->shape_len;
+	k->params = record->shape_len - params;
+	k->len = record->shape_len;
+}
+
+static inline bool
+is_staged(const StenoOpen *o)
+{
+	return o->staged && steno_my.staged != NULL;
+}
+
+/* Its record needs but the numbers of its end. */
+static inline void
+finish_staged(const StenoOpen *o)
+{
+	steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
+						steno_my.transaction_id());
+}
+
+/* Rows that a query has returned before it failed, if it was run more than once. */
+static inline uint64
+failed_rows(const StenoOpen *o)
+{
+	return o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+}
+
+/* Keep what is known of the query, which has a record. */
+STENO_COLD void
+steno_copy_query(StenoOpen *o)
+{
+	StenoObjects *objects = o->s.objects;
+	StenoRecord record;
+	StenoParams values;
+
+	if (is_staged(o))
+	{
+		steno_record_unstage();
+		if (o->copy)
+			return;
+	}
+	/* there may be more of them at its end */
+	o->s.objects = NULL;
+	make_record(o, &record, &values, false, false);
+	o->s.objects = objects;
+	steno_fill(&record, &o->s);
+	if (unlikely(o->s.policy != 0))
+		steno_policy_apply(&o->s, &record);
+	o->copy = steno_copy_record(&record);
+}
+
+/* Put the record of a query that has a copy. */
+STENO_COLD static void
+put_copy(StenoOpen *o, const ErrorData *edata)
+{
+	StenoRecord record;
+	uint16		redact = o->s.redact;
+
+	steno_copy_read(o->copy, o->s.objects, &record);
+	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	/* its text is redacted already */
+	if (edata == NULL)
+		o->s.redact = 0;
+	steno_put_filled(&o->s, &record, edata);
+	o->s.redact = redact;
+}
+
+/* The query has ended; edata: it failed; closed: see make_record. */
+void
+steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
+{
+	StenoRecord record;
+	StenoParams values;
+
+	if (is_staged(o))
+	{
+		if (edata == NULL)
+		{
+			finish_staged(o);
+			return;
+		}
+		if (o->s.redact == 0 &&
+			steno_record_finish_failed(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
+			return;
+		steno_record_unstage();
+	}
+	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
+	{
+		if (closed)
+			steno_policy_judge_failure(&o->s, NULL, 0);
+		else
+			steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
+	}
+	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
+		return;
+	if (edata == NULL && !closed)
+		steno_describe(o->s.user_id);
+	else
+		steno_session_failing(o->s.user_id);
+	if (o->copy != NULL)
+	{
+		put_copy(o, edata);
+		return;
+	}
+	make_record(o, &record, &values, edata != NULL || closed, closed);
+	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	/* nobody has counted the rows of a rule's query */
+	if (o->portal == NULL && o->s.depth > 0 && !o->query->plannedstmt->canSetTag)
+		record.rows = STENO_NONE64;
+	steno_put_ended(&o->s, &record, edata);
+}
+
+STENO_COLD static void
+stage_anew(StenoOpen *o)
+{
+	StenoRecord record;
+	StenoParams values;
+	StenoKept	key;
+
+	know_relations(o->query->plannedstmt);
+	if (o->s.text_len > steno_my.producer.max_message && steno_my.log_statement)
+	{
+		/* it would not fit, nor is it worth to be encoded twice */
+		steno_show(&o->s);
+		return;
+	}
+	make_record(o, &record, &values, false, false);
+	if (o->s.objects == NULL && !(o->s.policy & STENO_S_NO_PARAMETERS) && key_of(o, &key))
+		keep_shape(&key, &record, &values);
+	steno_fill(&record, &o->s);
+	if (unlikely(o->s.policy != 0))
+		steno_policy_apply(&o->s, &record);
+	o->staged = steno_record_stage(&record);
+	if (unlikely(!o->staged))
+		steno_show(&o->s);
+}
+
+/* At the start of a client's query. */
+static inline void
+stage(StenoOpen *o)
+{
+	if (likely(stage_kept(o)))
+		o->staged = true;
+	else
+		stage_anew(o);
+	if (unlikely(steno_my.start_mask & (STENO_START_CANCELLED | STENO_START_SHORT)))
+	{
+		steno_delivery_cancel_query(o);
+		/* one that is recorded only since it has called a function has not looked yet */
+		if (steno_my.start_mask & STENO_START_SHORT)
+			(void) steno_delivery_cover_query(o);
+	}
+}
+
+/* What the record of its end will say, but for the end, when it starts. */
+STENO_COLD static void
+record_start(StenoOpen *o)
+{
+	StenoRecord record;
+	StenoParams values;
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_delivery_cover_query(o);
+
+	if (!steno_delivery_starts(&o->s) && covered)
+		return;
+	make_record(o, &record, &values, false, false);
+	steno_running_record(&o->s, &record);
+	steno_delivery_hold_query(o);
+}
+
+/* ---- hooks ---- */
+
+/* How far a portal's text is compared with that of the client's message. */
+#define CLIENTS_TEXT 256
+
+/*
+ * Whether the query of a portal that no statement runs is the client's own.  A cursor
+ * of a function that the planner has called, or a trigger at commit, has another
+ * text, as a rule with another beginning.
+ */
+static inline bool
+is_clients(const char *source)
+{
+	if (!steno_my.client)
+		return !steno_my.worker;
+	return !steno_my.planning &&
+		(source == debug_query_string ||
+		 (debug_query_string && strncmp(source, debug_query_string, CLIENTS_TEXT) == 0));
+}
+
+/* A parallel worker's part of a query, which the leader records. */
+STENO_COLD static bool
+is_leaders(const QueryDesc *query)
+{
+	return IsParallelWorker() && query->dest && query->dest->mydest == DestTupleQueue;
+}
+
+/*
+ * Begin a query's statement: false when it is part of a utility's record, or of
+ * none.
+ */
+static StenoOpen *
+begin_query(QueryDesc *query)
+{
+	StenoLevel *outer = steno_my.level;
+	PlannedStmt *plan = query->plannedstmt;
+	StenoOpen  *o;
+	bool		of_portal;
+	bool		rewritten;
+	bool		added;
+	int			depth;
+	int			class;
+
+	if (unlikely(!steno_my.client) && is_leaders(query))
+		return NULL;
+	if (!steno_recording())
+		return NULL;
+	steno_trouble_check(NULL);
+	if (outer && outer->utility && outer->utility->source == query->sourceText &&
+		!outer->forces)
+	{
+		steno_utility_queries(outer, steno_query_class(query->operation, query->plannedstmt->hasModifyingCTE));
+		return NULL;
+	}
+
+	/*
+	 * A client's query that has no portal is no statement of its own: a
+	 * function that the planner has called, a constraint checked at commit.
+	 */
+	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
+	rewritten = of_portal && outer == NULL && steno_is_rewritten();
+	added = rewritten && steno_rewritten_added(plan);
+	if (unlikely(added))
+		steno_rewritten_begin(plan);
+	if (unlikely(outer == NULL && steno_my.open_count > 0))
+	{
+		if (of_portal && !added)
+			steno_open_begin();
+		else
+			steno_open_park_all();
+	}
+	o = steno_add_open(query);
+	if (o == NULL)
+		return NULL;
+	o->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	o->plan_cached = of_portal && ActivePortal->cplan != NULL;
+	o->subid = steno_my.subid;
+	o->rows = 0;
+	o->staged = false;
+	depth = outer ? outer->inside : added ? 1 : of_portal && is_clients(query->sourceText) ? 0 : steno_my.outside;
+	class = steno_query_class(query->operation, plan->hasModifyingCTE);
+
+	/*
+	 * A cursor's plan does not know where in the source the DECLARE stands.  A function's
+	 * query that planning it runs has another source.
+	 */
+	if (unlikely(outer && outer->declares) && strcmp(query->sourceText, outer->utility->source) == 0)
+		steno_begin(&o->s, query->sourceText,
+					outer->utility->text - outer->utility->source,
+					(int) outer->utility->text_len, class, depth, true);
+	else if (likely(!rewritten) || added || !steno_rewritten_own(plan, &o->s))
+		steno_begin(&o->s, query->sourceText, plan->stmt_location, plan->stmt_len,
+					class, depth, added || (outer && outer->forces));
+
+	/* one that writes and returns what it reads */
+	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
+		steno_begin_also(&o->s, STENO_CLASS_READ);
+
+	o->kept = o->s.top_level ? find_kept(o) : NULL;
+	if (unlikely(o->kept == NULL))
+		know_relations(plan);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_judge_plan(&o->s, plan, false);
+	if (unlikely(steno_my.role_set) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))
+		steno_begin_audited(&o->s);
+	if (steno_wants_start(&o->s))
+		record_start(o);
+	return o;
+}
+
+static pg_noinline void
+start_query(QueryDesc *query, int eflags)
+{
+	StenoOpen  *o = begin_query(query);
+	StenoLevel	l;
+	bool		saved_own = steno_my.starting_own;
+
+	if (o == NULL)
+	{
+		steno_my.starting_own = false;
+		steno_my.previous_start(query, eflags);
+		steno_my.starting_own = saved_own;
+		return;
+	}
+	steno_my.starting_own = true;
+	if (o->s.top_level && steno_my.client && steno_my.level == NULL)
+	{
+		steno_enter_top(query);
+		steno_my.previous_start(query, eflags);
+		steno_leave(&steno_top_level);
+		steno_my.starting_own = saved_own;
+		/* it knows the functions that it calls now; the array may have moved */
+		o = steno_find_open(query);
+		if (o && o->s.recorded)
+			stage(o);
+		return;
+	}
+	if (unlikely(steno_my.open_count + o->s.depth > steno_record_covered) && o->s.recorded && !steno_wants_start(&o->s))
+	{
+		steno_delivery_short(true);
+		record_start(o);
+	}
+	steno_show(&o->s);
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_start(query, eflags);
+	}
+	PG_CATCH();
+	{
+		steno_my.starting_own = saved_own;
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_my.starting_own = saved_own;
+	steno_leave(&l);
+	o = steno_find_open(query);
+	/* a cursor; what EXECUTE has run ends with it */
+	if (o && o->portal && !(steno_my.level && steno_my.level->forces && !steno_my.level->declares))
+		steno_open_park(o);
+}
+
+/* A client's query starts, nothing else is open, and all of it is known but its numbers. */
+static inline void
+start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
+{
+	StenoOpen  *o = steno_my.open;
+	Portal		portal = *steno_my.active_portal;
+	bool		saved_own = steno_my.starting_own;
+
+	steno_my.open_count = 1;
+	o->query = query;
+	o->parked = false;
+	o->ended = false;
+	o->copy = NULL;
+	o->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
+	o->plan_cached = true;
+	o->subid = steno_my.subid;
+	o->rows = 0;
+	o->staged = false;
+	o->kept = &steno_my.kept[p->kept];
+	steno_begin_prepared(&o->s, query, p, p->class);
+	steno_my.starting_own = true;
+	steno_enter_top(query);
+	steno_my.previous_start(query, eflags);
+	steno_leave(&steno_top_level);
+	steno_my.starting_own = saved_own;
+	o = steno_find_open(query);
+	if (unlikely(o == NULL))
+		return;
+	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt))
+		o->staged = steno_record_stage_prepared(&o->s, p, query->params);
+	if (unlikely(!o->staged))
+		stage(o);
+}
+
+STENO_HOT static void
+executor_start(QueryDesc *query, int eflags)
+{
+	StenoPrepared *p;
+
+	/* first of all: this wait and those of the looks below are then one */
+	steno_ring_prefetch(&steno_my.producer, 2);
+	p = find_prepared(query);
+	if (p == NULL && steno_my.open_count == 1 && steno_my.open->ended &&
+		*steno_my.active_portal && !steno_top_level.more_queries)
+	{
+		/* one of several statements that a client sends at once, as one transaction */
+		if ((*steno_my.active_portal)->sourceText == query->sourceText)
+			steno_open_settle();
+		p = find_prepared(query);
+	}
+	if (likely(p != NULL && steno_my.user_id == steno_my.get_user_id()))
+		start_prepared(query, eflags, p);
+	else
+		start_query(query, eflags);
+}
+
+/* Whether the query runs as a client's statement, whose failure nobody need catch. */
+static inline bool
+runs_at_top(const StenoOpen *o)
+{
+	return likely(steno_my.level == NULL && steno_my.client && o->s.top_level);
+}
+
+static void
+run_nested(StenoOpen *o, STENO_RUN_ARGS)
+{
+	StenoLaunch before = steno_my.launch;
+	StenoLevel	l;
+
+	steno_enter(&l, query, NULL, o->s.depth);
+	steno_may_launch(&o->s);
+	PG_TRY();
+	{
+		steno_my.previous_run(STENO_RUN_PASS);
+	}
+	PG_CATCH();
+	{
+		steno_my.launch = before;
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_my.launch = before;
+	steno_leave(&l);
+}
+
+/*
+ * A portal's query whose record is not staged has run, and need not have ended.  The
+ * plan of a client's portal may be given back to the cache that it came from before
+ * we hear of an abort.
+ */
+STENO_COLD static void
+suspended(StenoOpen *o)
+{
+	if (o->parked ? o->s.recorded && o->copy == NULL : o->s.top_level && o->plan_cached)
+		steno_open_park(o);
+}
+
+STENO_HOT static void
+executor_run(STENO_RUN_ARGS)
+{
+	StenoOpen  *o = steno_find_open(query);
+
+	if (o == NULL)
+	{
+		steno_my.previous_run(STENO_RUN_PASS);
+		return;
+	}
+	if (runs_at_top(o))
+	{
+		steno_enter_top(query);
+		steno_my.previous_run(STENO_RUN_PASS);
+		steno_leave(&steno_top_level);
+	}
+	else
+		run_nested(o, STENO_RUN_PASS);
+	o = steno_find_open(query);	/* the array may have moved */
+	if (o)
+	{
+		o->rows += query->estate->es_processed;
+		if (unlikely(!o->staged) && o->portal)
+			suspended(o);
+	}
+}
+
+static void
+finish_nested(StenoOpen *o, QueryDesc *query)
+{
+	StenoLevel	l;
+
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_finish(query);
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_leave(&l);
+}
+
+STENO_HOT static void
+executor_finish(QueryDesc *query)
+{
+	StenoOpen  *o = NULL;
+
+	/* a query that writes nothing runs nothing at its end */
+	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
+		o = steno_find_open(query);
+	if (o == NULL)
+		steno_my.previous_finish(query);
+	else if (runs_at_top(o))
+	{
+		steno_enter_top(query);
+		steno_my.previous_finish(query);
+		steno_leave(&steno_top_level);
+	}
+	else
+		finish_nested(o, query);
+}
+
+static void
+end_nested(StenoOpen *o, QueryDesc *query)
+{
+	StenoLevel	l;
+
+	steno_enter(&l, query, NULL, o->s.depth);
+	PG_TRY();
+	{
+		steno_my.previous_end(query);
+	}
+	PG_CATCH();
+	{
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_leave(&l);
+}
+
+/* The query has ended well, and commits next; false: its record is to be put now. */
+static bool
+hold_query(StenoOpen *o, TransactionId xid)
+{
+	uint64		rows = steno_my.log_rows ? o->rows : STENO_NONE64;
+	StenoRecord record;
+	StenoParams values;
+
+	if (likely(is_staged(o)))
+	{
+		steno_record_end_staged(steno_duration(&o->s), rows, xid);
+		return steno_open_hold(o, NULL);
+	}
+	if (!o->s.recorded || !steno_session_ready())
+		return false;
+	steno_describe(o->s.user_id);
+	if (o->copy)
+		steno_copy_read(o->copy, o->s.objects, &record);
+	else
+	{
+		make_record(o, &record, &values, false, false);
+		steno_fill(&record, &o->s);
+		if (unlikely(o->s.policy != 0))
+			steno_policy_apply(&o->s, &record);
+	}
+	record.rows = rows;
+	record.duration = steno_duration(&o->s);
+	record.xid = xid;
+	return steno_open_hold(o, &record);
+}
+
+/*
+ * Whether the client was told that the query has succeeded, and nothing will undo that: its
+ * portal goes in a later message.  What has no text is a commit, which can still fail, or
+ * in a transaction block the end of a portal.
+ */
+static bool
+is_acknowledged(const StenoStatement *s)
+{
+	if (debug_query_string == NULL)
+		return IsTransactionBlock();
+	return s->time < GetCurrentStatementStartTimestamp();
+}
+
+/* The query has ended well, and its record, which is not staged, may have to wait; o is forgotten. */
+STENO_COLD static void
+record_end(StenoOpen *o)
+{
+	QueryDesc  *query = o->query;
+
+	if (!is_acknowledged(&o->s))
+		steno_record_may_fail(&o->s);
+	steno_record_query(o, NULL, false);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+	{
+		steno_delivery_end_query(o);
+		o = steno_find_open(query);
+	}
+	if (o)
+		steno_forget_open(o);
+}
+
+/* A rule's query has ended; the statement's record still waits. */
+STENO_COLD static void
+end_added(StenoOpen *o, const PlannedStmt *plan)
+{
+	record_end(o);
+	steno_rewritten_ended(plan);
+}
+
+/* An error of the executor's end is that of the query, at the top level by steno_open_fail_outside. */
+STENO_HOT static void
+executor_end(QueryDesc *query)
+{
+	StenoOpen  *o = steno_find_open(query);
+	TransactionId xid;
+
+	if (o == NULL)
+	{
+		steno_my.previous_end(query);
+		return;
+	}
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_finish(&o->s, NULL);
+	if (runs_at_top(o))
+		steno_my.previous_end(query);
+	else
+		end_nested(o, query);
+	o = steno_find_open(query);
+	if (unlikely(o == NULL))
+		return;
+	xid = steno_my.transaction_id();
+	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !o->s.top_level)
+	{
+		end_added(o, query->plannedstmt);
+		return;
+	}
+	if (steno_ends_at_commit(&o->s, xid, 1) && hold_query(o, xid))
+	{
+		steno_remember_end(&o->s);
+		return;
+	}
+	if (likely(is_staged(o)))
+	{
+		steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
+		steno_remember_end(&o->s);
+		steno_forget_open(o);
+	}
+	else
+	{
+		steno_remember_end(&o->s);
+		record_end(o);
+	}
+	if (unlikely(steno_my.settings_dirty))
+		steno_settings_record();
+}
+
+STENO_HOT static bool
+check_perms(STENO_CHECK_PERMS_ARGS)
+{
+	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility)
+		steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
+	if (steno_my.previous_check)
+		return steno_my.previous_check(STENO_CHECK_PERMS_PASS);
+	return true;
+}
+
+/* COMMIT, PREPARE TRANSACTION or ROLLBACK is the client's statement that runs: it has ended with the transaction. */
+static void
+end_statement(void)
+{
+	if (steno_my.level == &steno_top_level && steno_top_level.ending)
+		steno_utility_ended(&steno_top_level);
+}
+
+/* A transaction has ended well, but not as most do. */
+static pg_noinline void
+transaction_closed(void)
+{
+	steno_open_settle();
+	if (steno_my.level != NULL)
+		(void) steno_delivery_guard(end_statement);
+	if (unlikely(steno_my.objects_pending))
+		steno_objects_forget_pending();
+	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
+	{
+		steno_open_close(InvalidSubTransactionId);
+		steno_objects_release_all();
+	}
+}
+
+/* A transaction has ended: what is to be recorded of it, and what is waited for then. */
+STENO_HOT static inline void
+finish_transaction(XactEvent event)
+{
+	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
+		TransactionIdIsValid(steno_my.transaction_id()))
+	{
+		steno_ring_prefetch(&steno_my.producer, 3);
+		steno_transaction_record(event);
+	}
+	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
+		steno_delivery_transaction(event);
+	steno_transaction_ended(event);
+}
+
+static XactEvent late_event;
+
+static void
+finish_late_event(void)
+{
+	finish_transaction(late_event);
+}
+
+/*
+ * It has released its locks by now.  An error would be a panic: each thing that is
+ * recorded is guarded for itself.
+ */
+STENO_COLD void
+steno_transaction_finish_late(XactEvent event)
+{
+	if (event == XACT_EVENT_ABORT)
+		(void) steno_delivery_guard(end_statement);
+	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
+		transaction_closed();
+	late_event = event;
+	if (!steno_delivery_guard(finish_late_event))
+		steno_transaction_ended(event);
+}
+
+/*
+ * It has aborted: no error may get out of here, and whoever waits for barriers need not
+ * wait for us.  Statements that it has ended are recorded here, where the names of their
+ * relations are still known; what else may have to wait comes later.
+ */
+STENO_COLD static void
+transaction_aborted(XactEvent event)
+{
+	(void) steno_delivery_allow_barriers(true);
+	steno_my.start_mask &= ~STENO_START_LATE;
+	steno_statement_aborted();
+	/* that of a parallel worker is its leader's */
+	if (event == XACT_EVENT_ABORT)
+	{
+		if (steno_delivery_abort_waits())
+			steno_delivery_ended(event);
+		else
+			steno_transaction_finish_late(event);
+	}
+	(void) steno_delivery_allow_barriers(false);
+}
+
+STENO_HOT static void
+transaction_end(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (unlikely(!steno_my.described))
+				steno_transaction_ending();
+			/* what deferred triggers have made can be named for the last time */
+			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
+				unlikely(steno_my.top_utility.objects != NULL))
+				steno_objects_finish(&steno_my.top_utility, NULL);
+			if (unlikely((steno_my.start_mask & STENO_START_AT_END) || steno_my.level != NULL ||
+						 !steno_open_is_ready() || !steno_delivery_room_at_end()))
+				steno_delivery_finish_late();
+			return;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			steno_my.subid = TopSubTransactionId;
+			steno_top_level.explicit_block = steno_top_level.chains;
+			steno_top_level.chains = false;
+			if (unlikely(steno_my.start_mask & STENO_START_LATE))
+			{
+				steno_delivery_ended(event);
+				return;
+			}
+			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+				transaction_closed();
+			finish_transaction(event);
+			return;
+		case XACT_EVENT_ABORT:
+			transaction_aborted(event);
+			return;
+		case XACT_EVENT_PARALLEL_COMMIT:
+			steno_delivery_worker_ends();
+			return;
+		case XACT_EVENT_PARALLEL_ABORT:
+			transaction_aborted(event);
+			return;
+		default:
+			return;
+	}
+}
+
+void
+steno_query_install(void)
+{
+	steno_my.active_portal = &ActivePortal;
+	steno_my.application_name = &application_name;
+	steno_my.error_context = &error_context_stack;
+	steno_my.get_user_id = GetUserId;
+	steno_my.statement_start = GetCurrentStatementStartTimestamp;
+	steno_my.transaction_id = GetTopTransactionIdIfAny;
+	steno_my.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
+	ExecutorStart_hook = executor_start;
+	steno_my.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
+	ExecutorRun_hook = executor_run;
+	steno_my.previous_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
+	ExecutorFinish_hook = executor_finish;
+	steno_my.previous_end = ExecutorEnd_hook ? ExecutorEnd_hook : standard_ExecutorEnd;
+	ExecutorEnd_hook = executor_end;
+	steno_my.previous_check = ExecutorCheckPerms_hook;
+	ExecutorCheckPerms_hook = check_perms;
+	RegisterXactCallback(transaction_end, NULL);
+}

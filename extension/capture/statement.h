@@ -1,0 +1,343 @@
+/*
+ * extension/capture/statement.h
+ *		What the files that take statements down share: statement.c, query.c,
+ *		utility.c.
+ */
+#ifndef STENO_STATEMENT_H
+#define STENO_STATEMENT_H
+
+#include "access/xact.h"
+#include "tcop/pquery.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Relations that fit a utility's level before memory is taken. */
+#define STENO_FEW_RELATIONS 16
+
+#define steno_top_level (steno_my.top)
+
+static inline bool
+steno_recording(void)
+{
+	if (unlikely(steno_my.paused || !steno_session_ready()))
+		return false;
+	if (unlikely(steno_my.settings_dirty))
+		steno_settings_record();
+	steno_policy_check();
+	return likely(steno_my.log_mask != 0) || steno_my.role_set;
+}
+
+/*
+ * Has a session fact changed since our session message?  user_id is the statement's
+ * role.  A setting's new value has another address than its old one, which
+ * stands at least to the end of the transaction; to rely on that, we must look
+ * at each statement.  The session user changes in utility statements, which look
+ * for themselves.
+ */
+static inline void
+steno_describe(Oid user_id)
+{
+	if (unlikely(!steno_my.described || steno_my.application != application_name ||
+				 steno_my.user_id != user_id))
+		steno_session_check(user_id);
+}
+
+/* A query that the planner could not plan. */
+typedef struct StenoUnplanned
+{
+	const char *source;
+	int			location;
+	int			length;
+	int			class;
+	const char *command;		/* NULL: SELECT */
+	ParamListInfo params;
+	int			depth;
+	bool		forced;
+	uint64		start;
+} StenoUnplanned;
+
+static inline int
+steno_query_class(CmdType operation, bool modifying_cte)
+{
+	return operation == CMD_SELECT && !modifying_cte ? STENO_CLASS_READ : STENO_CLASS_WRITE;
+}
+
+/*
+ * The command tag of a query.  NULL is SELECT, which then is in the code: the
+ * page of our constants is another one to miss.
+ */
+static inline const char *
+steno_query_command(CmdType operation)
+{
+	switch (operation)
+	{
+		case CMD_SELECT:
+			return NULL;
+		case CMD_INSERT:
+			return "INSERT";
+		case CMD_UPDATE:
+			return "UPDATE";
+		case CMD_DELETE:
+			return "DELETE";
+		case CMD_MERGE:
+			return "MERGE";
+		default:
+			return "";
+	}
+}
+
+/* ---- statement.c ---- */
+
+extern void steno_note_raised(void *arg);
+extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
+						int class, int depth, bool forced);
+extern void steno_begin_audited(StenoStatement *s);
+extern void steno_begin_also(StenoStatement *s, int class);
+extern void steno_show(StenoStatement *s);
+extern void steno_fail(StenoLevel *l);
+extern void steno_record_unplanned(const StenoUnplanned *q);
+extern void steno_statement_aborted(void);
+extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
+								 const StenoPrepared *p, int class);
+extern void *steno_scratch(size_t size);
+extern void steno_omit(StenoRecord *record, const char *name, int count);
+extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
+							const char *command, const StenoAccess *relations, int count,
+							ParamListInfo params, bool failing, StenoParams *values);
+extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
+							   const char *command, const StenoAccess *relations,
+							   int count, uint32 params_size, StenoObjects *objects);
+
+/* ---- open_query.c ---- */
+
+extern StenoOpen *steno_more_open(QueryDesc *query);
+extern StenoOpen *steno_find_of_many(QueryDesc *query);
+extern void steno_open_park(StenoOpen *o);
+extern void steno_open_park_all(void);
+extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
+extern void steno_open_close(SubTransactionId from);
+extern bool steno_open_commits_alone(const StenoStatement *s);
+extern bool steno_open_hold(StenoOpen *o, const StenoRecord *record);
+extern void steno_open_settle(void);
+extern void steno_open_begin(void);
+extern bool steno_open_holds(void);
+extern bool steno_open_fail_waiting(const ErrorData *edata);
+extern void steno_open_fail_outside(const ErrorData *edata, bool reported);
+
+/* Whether a commit finds no query open, but one whose record is in the ring already. */
+static inline bool
+steno_open_is_ready(void)
+{
+	return steno_my.open_count == 0 ||
+		(steno_my.open_count == 1 && steno_my.open->ended && steno_my.staged != NULL);
+}
+
+/*
+ * A client's statement has ended: whether the commit that comes next is a part of it,
+ * and may fail.  What has written nothing commits, but in a serializable transaction, or
+ * when it leaves a cursor WITH HOLD among the queries that are open besides its own.
+ */
+static inline bool
+steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
+{
+	return (TransactionIdIsValid(xid) ||
+			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
+					 (steno_my.open_count > own && steno_open_holds()))) &&
+		s->top_level && steno_open_commits_alone(s);
+}
+
+/*
+ * The shape is the one part of a record that cannot go in parts: what does not
+ * fit three quarters of a message is left out, and the record says how much.
+ * Types of parameters come first, but leave room for a few relations.
+ */
+static inline uint32
+steno_shape_limit(void)
+{
+	return steno_my.producer.max_message / 4 * 3;
+}
+
+static inline StenoOpen *
+steno_find_open(QueryDesc *query)
+{
+	if (likely(steno_my.open_count == 1))
+		return likely(steno_my.open->query == query) ? steno_my.open : NULL;
+	return steno_find_of_many(query);
+}
+
+static inline StenoOpen *
+steno_add_open(QueryDesc *query)
+{
+	if (unlikely(steno_my.open_count == steno_my.open_room))
+		return steno_more_open(query);
+	steno_my.open[steno_my.open_count].query = query;
+	steno_my.open[steno_my.open_count].parked = false;
+	steno_my.open[steno_my.open_count].ended = false;
+	steno_my.open[steno_my.open_count].copy = NULL;
+	return &steno_my.open[steno_my.open_count++];
+}
+
+static inline void
+steno_forget_open(StenoOpen *o)
+{
+	int			i = o - steno_my.open;
+
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_release(&o->s.objects);
+	if (unlikely(o->copy != NULL))
+		steno_copy_release(&o->copy);
+	steno_my.open_count--;
+	if (unlikely(i < steno_my.open_count))
+		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
+}
+
+static inline void
+steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
+{
+	l->outer = steno_my.level;
+	l->query = query;
+	l->utility = utility;
+	l->inside = depth + 1;
+	l->forces = false;
+	l->declares = false;
+	l->ending = false;
+	l->staged = false;
+	l->callback.callback = steno_note_raised;
+	l->callback.arg = l;
+	l->callback.previous = *steno_my.error_context;
+	*steno_my.error_context = &l->callback;
+	steno_my.level = l;
+}
+
+/* A client's query, when nothing else runs. */
+static inline void
+steno_enter_top(QueryDesc *query)
+{
+	steno_enter(&steno_top_level, query, NULL, 0);
+}
+
+/*
+ * A nested statement runs that may launch parallel workers, unless it runs in the
+ * leader of others, which may ask at any time.
+ */
+static inline void
+steno_may_launch(const StenoStatement *s)
+{
+	if (!IsInParallelMode())
+		steno_my.launch = (StenoLaunch) {s->substatement, s->depth};
+}
+
+static inline void
+steno_leave(StenoLevel *l)
+{
+	*steno_my.error_context = l->callback.previous;
+	steno_my.level = l->outer;
+}
+
+static inline uint64
+steno_duration(const StenoStatement *s)
+{
+	return steno_clock_us(&steno_my.clock, s->start, steno_clock_ticks(&steno_my.clock));
+}
+
+/* Fill in what queries and utility statements have alike. */
+static inline void
+steno_fill(StenoRecord *record, StenoStatement *s)
+{
+	record->time = s->time;
+	record->statement = s->statement;
+	record->substatement = s->top_level ? 0 : s->substatement;
+	record->depth = s->depth;
+	record->audited = steno_audit_reason(s->class, 0) | s->audited;
+	record->text = likely(steno_my.log_statement) ? s->text : NULL;
+	record->text_len = s->text_len;
+	if (unlikely(s->suspect) && record->text)
+		s->suspect = steno_secret_hide_text(s->text, s->text_len, PG_UINT64_MAX, &record->text, &record->text_len);
+}
+
+/* What a statement failed with, without its secrets. */
+static inline const char *
+steno_failure_message(const StenoStatement *s, const ErrorData *edata)
+{
+	return steno_secret_hide_message(s->text, s->text_len,
+									 edata->message ? edata->message : "missing error text");
+}
+
+/* The statement has ended, edata: in failure; its record, which has its beginning, is put. */
+static inline void
+steno_put_filled(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
+{
+	record->duration = steno_duration(s);
+	record->xid = GetTopTransactionIdIfAny();
+	if (unlikely(edata != NULL))
+	{
+		record->outcome = STENO_OUTCOME_ERROR;
+		record->sqlerrcode = edata->sqlerrcode;
+		record->message = steno_failure_message(s, edata);
+	}
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
+	steno_record_put(record, s->top_level);
+}
+
+static inline void
+steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
+{
+	steno_fill(record, s);
+	steno_put_filled(s, record, edata);
+}
+
+/* Where the statement ended in its source, for one that fails after it. */
+static inline void
+steno_remember_end(const StenoStatement *s)
+{
+	if (s->top_level)
+	{
+		steno_my.last_source = s->source;
+		steno_my.last_end = s->end;
+		steno_my.last_time = steno_my.anchor_time;
+	}
+}
+
+/* ---- query.c ---- */
+
+extern void steno_query_install(void);
+extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
+extern void steno_copy_query(StenoOpen *o);
+
+extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
+
+/* ---- rewritten.c ---- */
+
+extern bool steno_rewritten_added(const PlannedStmt *plan);
+extern void steno_rewritten_begin(const PlannedStmt *plan);
+extern bool steno_rewritten_own(const PlannedStmt *plan, StenoStatement *s);
+extern void steno_rewritten_ended(const PlannedStmt *plan);
+extern bool steno_rewritten_waits(void);
+extern void steno_rewritten_forget(void);
+extern void steno_rewritten_failed(const ErrorData *edata);
+
+/* Whether the portal that runs has several queries. */
+static inline bool
+steno_is_rewritten(void)
+{
+	return unlikely(list_length(ActivePortal->stmts) > 1);
+}
+
+/* ---- planner.c ---- */
+
+extern void steno_planner_install(void);
+
+/* ---- utility.c ---- */
+
+extern void steno_utility_install(void);
+extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
+extern void steno_utility_ended(StenoLevel *l);
+extern void steno_utility_call(Oid function);
+extern void steno_utility_queries(StenoLevel *l, int class);
+extern void steno_add_relations(StenoLevel *level, List *permissions);
+extern void steno_forget_utility(StenoLevel *l);
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_STATEMENT_H */

@@ -1,0 +1,188 @@
+/*
+ * extension/capture/transaction.c
+ *		Records of transactions that wrote: how they ended, and when.
+ *
+ * A transaction that has an id has a record when it commits, aborts or is
+ * prepared, and a prepared one another when it is finished.  The record comes
+ * when the outcome is certain, before the client hears of it, after the records
+ * of the statements in it; only of a procedure's transactions, and others that
+ * end inside a statement, the statement ends later.  The record's time is that
+ * in the commit's own WAL record.
+ *
+ * Every writing transaction pays for it, so it is encoded here by hand.  Nothing
+ * here looks at catalogs or allocates: an abort has neither.
+ */
+#include "base/steno.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+/* What PREPARE TRANSACTION has named the transaction that it will end. */
+static char prepared_gid[GIDSIZE];
+
+/* Room for the pairs event, statements, gid, with their lengths. */
+#define EXTRA_ROOM (8 * 3 + 5 + 17 + 10 + 20 + 3 + GIDSIZE)
+
+static inline uint8 *
+put_string(uint8 *p, const char *s, size_t len)
+{
+	p = steno_put_varint(p, len);
+	memcpy(p, s, len);
+	return p + len;
+}
+
+#define PUT_CONSTANT(p, s) put_string(p, s, sizeof(s) - 1)
+
+static inline uint8 *
+put_decimal(uint8 *p, uint64 n)
+{
+	char		digits[20];
+	int			at = sizeof(digits);
+
+	do
+	{
+		digits[--at] = '0' + n % 10;
+		n /= 10;
+	} while (n > 0);
+	return put_string(p, digits + at, sizeof(digits) - at);
+}
+
+/*
+ * Has a session fact changed?  In a failure, names must be known already.  An abort
+ * has set the role back by now, and will set the session user back later: whose
+ * transaction it was is what the last statement said.
+ */
+static inline void
+describe_session(XactEvent event)
+{
+	if (unlikely(!steno_my.described || steno_my.application != application_name ||
+				 (event != XACT_EVENT_ABORT && steno_my.user_id != GetUserId())))
+		steno_session_failing(event == XACT_EVENT_ABORT ? steno_my.user_id : InvalidOid);
+}
+
+/* extra: room for the record's pairs, of which those up to end are there. */
+static inline void
+put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
+{
+	/* class; no query id, command tag, relations, parameters */
+	static const uint8 shape[5] = {STENO_CLASS_TRANSACTION};
+
+	if (unlikely(gid != NULL))
+	{
+		end = PUT_CONSTANT(end, "gid");
+		end = put_string(end, gid, strlen(gid));
+		record->extra_count++;
+	}
+	record->shape = shape;
+	record->shape_len = sizeof(shape);
+	record->audited = steno_audit_reason(STENO_CLASS_TRANSACTION, STENO_AUDITED_RULE);
+	record->extra = extra;
+	record->extra_len = end - extra;
+	steno_record_put(record, false);
+}
+
+/* Statements of the client since the last transaction's end. */
+static inline uint64
+statements(void)
+{
+	return steno_my.statement - steno_my.transaction_base;
+}
+
+/*
+ * Autovacuum's transactions have a record when user code has run a statement in
+ * them.
+ */
+STENO_COLD static bool
+is_of_autovacuum(void)
+{
+	return MyBackendType == B_AUTOVAC_WORKER && statements() == 0;
+}
+
+/* The present transaction, which has an id, has ended. */
+STENO_HOT void
+steno_transaction_record(XactEvent event)
+{
+	StenoRecord record;
+	uint8		extra[EXTRA_ROOM];
+	uint8	   *p = extra;
+	const char *gid = NULL;
+	TimestampTz start = GetCurrentTransactionStartTimestamp();
+
+	if (unlikely(!steno_my.client) && is_of_autovacuum())
+		return;
+	if (!steno_session_ready())
+		return;
+	describe_session(event);
+	steno_record_init(&record, STENO_KIND_TRANSACTION);
+	p = PUT_CONSTANT(p, "event");
+	if (likely(event == XACT_EVENT_COMMIT))
+		p = PUT_CONSTANT(p, "commit");
+	else if (event == XACT_EVENT_ABORT)
+	{
+		p = PUT_CONSTANT(p, "abort");
+		record.outcome = STENO_OUTCOME_ERROR;
+	}
+	else
+	{
+		p = PUT_CONSTANT(p, "prepare");
+		gid = prepared_gid;
+	}
+	p = PUT_CONSTANT(p, "statements");
+	p = put_decimal(p, statements());
+	record.extra_count = 2;
+	record.time = GetCurrentTransactionStopTimestamp();
+	record.duration = Max(record.time - start, 0);
+	record.xid = GetTopTransactionIdIfAny();
+	put_transaction(&record, extra, p, gid);
+}
+
+/*
+ * A process that has no statements, such as one that applies changes of another
+ * server, makes itself known while names can be looked up.
+ */
+STENO_COLD void
+steno_transaction_ending(void)
+{
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
+		steno_class_logged(STENO_CLASS_TRANSACTION))
+		steno_session_check(InvalidOid);
+}
+
+/* BEGIN, COMMIT, PREPARE TRANSACTION ... begins. */
+STENO_HOT void
+steno_transaction_statement(const TransactionStmt *statement)
+{
+	if (statement->kind == TRANS_STMT_PREPARE)
+		strlcpy(prepared_gid, statement->gid, sizeof(prepared_gid));
+	if (!IsAbortedTransactionBlockState())
+		steno_my.transaction_over = false;
+	else if (steno_my.transaction_over)
+		/* this ends the block of a transaction that has its record: count anew */
+		steno_my.transaction_base = steno_my.statement;
+}
+
+/* It has ended well, and has its record. */
+STENO_HOT void
+steno_transaction_statement_done(const TransactionStmt *statement)
+{
+	StenoRecord record;
+	uint8		extra[EXTRA_ROOM];
+	uint8	   *p = extra;
+	bool		commit = statement->kind == TRANS_STMT_COMMIT_PREPARED;
+
+	if (!(commit || statement->kind == TRANS_STMT_ROLLBACK_PREPARED) ||
+		!steno_class_logged(STENO_CLASS_TRANSACTION) || !steno_session_ready())
+		return;
+	describe_session(XACT_EVENT_COMMIT);
+	steno_record_init(&record, STENO_KIND_TRANSACTION);
+	p = PUT_CONSTANT(p, "event");
+	p = commit ? PUT_CONSTANT(p, "commit prepared") : PUT_CONSTANT(p, "rollback prepared");
+	record.extra_count = 1;
+	record.outcome = commit ? STENO_OUTCOME_OK : STENO_OUTCOME_ERROR;
+	record.time = GetCurrentTimestamp();
+	put_transaction(&record, extra, p, statement->gid);
+	steno_delivery_prepared();
+}

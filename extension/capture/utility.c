@@ -1,0 +1,615 @@
+/*
+ * extension/capture/utility.c
+ *		Utility statements: their hook, and their records.
+ */
+#include "base/steno.h"
+
+#include "access/xact.h"
+#include "commands/copy.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/cmdtag.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+
+#include "policy/audit_role.h"
+#include "base/compat.h"
+#include "capture/statement.h"
+
+/* Make the record of a utility statement, but for what is known at its end only. */
+static void
+make_record(const StenoLevel *l, StenoRecord *record)
+{
+	const StenoStatement *s = l->utility;
+	uint8	   *end;
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	end = steno_make_shape(record, s->class, 0, l->command, l->relations,
+						   l->relations_count, 0, s->objects);
+	if (end == NULL)
+		return;
+	end = steno_put_varint(end, 0);
+	if (s->objects)
+		end = steno_objects_put(end, s->objects);
+	record->shape_len = end - record->shape;
+}
+
+/* The client's statement has ended well: whether its record waits for the commit that comes next. */
+static bool
+hold_utility(StenoStatement *s, StenoRecord *record)
+{
+	TransactionId xid = GetTopTransactionIdIfAny();
+	StenoOpen  *o;
+
+	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
+		return false;
+	o = steno_add_open(NULL);
+	if (o == NULL)
+		return false;
+	o->s = *s;
+	o->s.objects = NULL;		/* the record has them */
+	o->rows = 0;
+	o->portal = NULL;
+	o->subid = steno_my.subid;
+	o->staged = false;
+	o->plan_cached = false;
+	o->kept = NULL;
+	steno_fill(record, s);
+	record->duration = steno_duration(s);
+	record->xid = xid;
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
+	if (steno_open_hold(o, record))
+		return true;
+	steno_forget_open(o);
+	return false;
+}
+
+STENO_HOT void
+steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
+{
+	StenoStatement *s = l->utility;
+	StenoRecord record;
+
+	if (l->staged && steno_my.staged != NULL)
+	{
+		/* what has been added since it was staged is not in there; an object unstages it */
+		bool		whole = l->relations_count == 0 && s->audited == 0;
+
+		if (likely(whole && edata == NULL))
+		{
+			steno_record_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
+			return;
+		}
+		if (whole && steno_record_finish_failed(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
+												edata->sqlerrcode, steno_failure_message(s, edata)))
+			return;
+		steno_record_unstage();
+	}
+	if (unlikely(steno_my.policy != 0))
+	{
+		steno_policy_judge(s, l->relations, l->relations_count, edata != NULL);
+		if (edata && !s->recorded)
+			steno_policy_judge_failure(s, l->relations, l->relations_count);
+	}
+	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
+		return;
+	/* what it has run may have been another role's; a commit can read no catalogs any more */
+	if (edata || (unlikely(steno_my.user_id != s->user_id) && !IsTransactionState()))
+		steno_session_failing(s->user_id);
+	else if (unlikely(steno_my.user_id != s->user_id))
+		steno_session_check(s->user_id);
+	make_record(l, &record);
+	if (edata == NULL && steno_my.log_rows)
+		record.rows = rows;
+	if (edata == NULL && l == &steno_top_level && !l->ending && hold_utility(s, &record))
+		return;
+	steno_put_ended(s, &record, edata);
+}
+
+STENO_COLD static void
+record_start(StenoLevel *l)
+{
+	StenoRecord record;
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_delivery_cover_utility(l);
+
+	if (!steno_delivery_starts(l->utility) && covered)
+		return;
+	make_record(l, &record);
+	steno_running_record(l->utility, &record);
+	steno_delivery_hold_utility(l);
+}
+
+/*
+ * The utility statement runs a query that is part of its record, as CREATE TABLE AS
+ * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
+ * the class of that is.
+ */
+STENO_COLD void
+steno_utility_queries(StenoLevel *l, int class)
+{
+	bool		shown = l->utility->recorded;
+
+	steno_begin_also(l->utility, class);
+	if (!shown)
+		steno_show(l->utility);
+}
+
+/* ---- relations ---- */
+
+static void
+free_relations(StenoLevel *l)
+{
+	if (l->relations != l->few)
+		pfree(l->relations);
+	l->relations = l->few;
+}
+
+/* The statement has its record. */
+void
+steno_forget_utility(StenoLevel *l)
+{
+	free_relations(l);
+	if (l->utility->objects)
+		steno_objects_release(&l->utility->objects);
+}
+
+/* A relation that a utility statement touches. */
+STENO_COLD static void
+add_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
+{
+	StenoStatement *s = level->utility;
+	int			i;
+
+	if (audited)
+	{
+		bool		shown = s->recorded;
+
+		steno_begin_audited(s);
+		if (!shown)
+			steno_show(s);
+	}
+	for (i = 0; i < level->relations_count; i++)
+		if (level->relations[i].relid == relid)
+			break;
+	if (i == level->relations_room)
+	{
+		int			room = level->relations_room * 2;
+		StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
+													   room * sizeof(StenoAccess),
+													   MCXT_ALLOC_NO_OOM);
+
+		if (more == NULL)
+			return;
+		memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
+		free_relations(level);
+		level->relations = more;
+		level->relations_room = room;
+	}
+	if (i == level->relations_count)
+	{
+		steno_relation_know(relid);
+		if (unlikely(steno_my.policy != 0))
+			steno_policy_know(relid);
+		level->relations[i].relid = relid;
+		level->relations[i].access = 0;
+		level->relations_count++;
+	}
+	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
+}
+
+/* Permissions of relations that a utility statement, such as COPY, checks. */
+STENO_COLD void
+steno_add_relations(StenoLevel *level, List *permissions)
+{
+	ListCell   *lc;
+
+	foreach(lc, permissions)
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (STENO_IS_PERMISSION(p))
+			add_relation(level, p->relid, steno_access_of(p->requiredPerms),
+						 steno_my.role_set && steno_audit_permission(p));
+	}
+}
+
+/* A relation that the utility statement which runs has used without such a check. */
+void
+steno_statement_add_relation(Oid relid, uint32 access)
+{
+	if (steno_my.level && steno_my.level->utility)
+		add_relation(steno_my.level, relid, access,
+					 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
+					 steno_audit_relation(relid, ACL_TRUNCATE));
+}
+
+/* ---- the hook ---- */
+
+static inline void
+call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *environment, DestReceiver *dest,
+			 QueryCompletion *completion)
+{
+	steno_my.previous_utility(plan, source, read_only_tree, context, params,
+					 environment, dest, completion);
+}
+
+static inline uint64
+utility_rows(const QueryCompletion *completion)
+{
+	switch (completion ? completion->commandTag : CMDTAG_UNKNOWN)
+	{
+		case CMDTAG_COPY:
+		case CMDTAG_FETCH:
+		case CMDTAG_MOVE:
+		case CMDTAG_SELECT:
+		case CMDTAG_REFRESH_MATERIALIZED_VIEW:
+			return completion->nprocessed;
+		default:
+			return STENO_NONE64;
+	}
+}
+
+/* Whether the transaction that comes next, or goes on, is one of BEGIN. */
+static inline void
+note_block(const TransactionStmt *statement)
+{
+	if (statement->kind == TRANS_STMT_BEGIN || statement->kind == TRANS_STMT_START)
+		steno_top_level.explicit_block = true;
+	else
+		steno_top_level.chains = statement->chain;
+}
+
+/* Statements after which the session may be another one than before. */
+static inline bool
+changes_session(Node *statement)
+{
+	if (IsA(statement, TransactionStmt))
+		return ((TransactionStmt *) statement)->kind != TRANS_STMT_BEGIN;
+	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt);
+}
+
+/*
+ * The command tag; of the commonest without the server's table.  The server answers
+ * COMMIT and PREPARE TRANSACTION of an aborted transaction with ROLLBACK.
+ */
+static inline const char *
+command_of(Node *statement)
+{
+	if (IsA(statement, TransactionStmt))
+	{
+		TransactionStmtKind kind = ((TransactionStmt *) statement)->kind;
+
+		if (kind == TRANS_STMT_BEGIN)
+			return "BEGIN";
+		if ((kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) && IsAbortedTransactionBlockState())
+			return "ROLLBACK";
+		if (kind == TRANS_STMT_COMMIT)
+			return "COMMIT";
+	}
+	return GetCommandTagName(CreateCommandTag(statement));
+}
+
+/*
+ * The record of a client's statement of transaction control is staged, as those of
+ * queries are: all but its numbers is known.  False: it is made at the end, as others
+ * are: when rules judge it then, or when it has the functions that were called to
+ * plan a query which never ran.
+ */
+STENO_HOT static bool
+stage_transaction(const StenoLevel *l)
+{
+	const StenoStatement *s = l->utility;
+	uint8		shape[32];
+	size_t		len;
+
+	if (s->class != STENO_CLASS_TRANSACTION || l != &steno_top_level || !s->recorded ||
+		s->suspect || s->objects != NULL || steno_my.policy != 0 || !steno_my.log_statement)
+		return false;
+	len = strlen(l->command);
+	if (len > sizeof(shape) - 5)
+		return false;
+	shape[0] = STENO_CLASS_TRANSACTION;
+	shape[1] = 0;				/* no query id */
+	shape[2] = (uint8) len;
+	memcpy(shape + 3, l->command, len);
+	shape[3 + len] = 0;			/* no relations */
+	shape[4 + len] = 0;			/* no parameters */
+	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
+}
+
+/* EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
+static bool
+executes(Node *statement)
+{
+	for (;;)
+	{
+		if (IsA(statement, ExplainStmt))
+			statement = ((ExplainStmt *) statement)->query;
+		else if (IsA(statement, CreateTableAsStmt))
+			statement = ((CreateTableAsStmt *) statement)->query;
+		else if (IsA(statement, Query) && ((Query *) statement)->commandType == CMD_UTILITY)
+			statement = ((Query *) statement)->utilityStmt;
+		else
+			return IsA(statement, ExecuteStmt);
+	}
+}
+
+static inline void
+enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
+{
+	steno_enter(l, NULL, s, s->depth);
+	l->command = command;
+	l->relations_count = 0;
+	l->relations_room = STENO_FEW_RELATIONS;
+	l->few = few;
+	l->relations = few;
+}
+
+STENO_HOT static void
+enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
+{
+	enter(l, s, command_of(statement), few);
+	l->declares = IsA(statement, DeclareCursorStmt);
+	l->changes = changes_session(statement);
+	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
+	l->forces = l->declares || (s->class != STENO_CLASS_TRANSACTION && executes(statement));
+	if (IsA(statement, TransactionStmt))
+		steno_transaction_statement((TransactionStmt *) statement);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_judge_early(s);
+	if (steno_wants_start(s))
+		record_start(l);
+	l->staged = stage_transaction(l);
+	if (!l->staged)
+		steno_show(s);
+}
+
+/*
+ * The tree of a statement that has run; NULL when a procedure that ended its
+ * transaction may have taken it along.
+ */
+static inline Node *
+tree_after(const StenoLevel *l, Node *statement)
+{
+	return l->command_ends ? NULL : statement;
+}
+
+STENO_HOT static void
+leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
+{
+	StenoStatement *s = l->utility;
+
+	steno_leave(l);
+	if (unlikely(!l->staged))
+		steno_record_may_fail(s);
+	steno_record_utility(l, NULL, utility_rows(completion));
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_delivery_end_utility(l))
+		steno_record_utility(l, NULL, utility_rows(completion));
+	if (statement && IsA(statement, TransactionStmt))
+		steno_transaction_statement_done((TransactionStmt *) statement);
+	if (l->changes && steno_session_ready() && IsTransactionState())
+		steno_session_check(InvalidOid);	/* should the next statement fail */
+	if (steno_my.settings_dirty)
+		steno_settings_record();
+	steno_remember_end(s);
+	steno_forget_utility(l);
+}
+
+/*
+ * COMMIT and PREPARE TRANSACTION only ask for the transaction's end, which comes
+ * after the hook, takes its time, and can fail: a deferred constraint.  So the
+ * statement goes on running until then.  Not when it turned into a rollback.
+ */
+static inline bool
+ends_later(Node *statement, const QueryCompletion *completion)
+{
+	TransactionStmtKind kind;
+
+	if (!IsA(statement, TransactionStmt))
+		return false;
+	kind = ((TransactionStmt *) statement)->kind;
+	return (kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) &&
+		completion && completion->commandTag != CMDTAG_ROLLBACK;
+}
+
+/* So does ROLLBACK when its record may have to wait: not while the transaction that it ends holds locks. */
+static inline bool
+rolls_back_later(const StenoLevel *l, Node *statement)
+{
+	return !l->staged && IsA(statement, TransactionStmt) &&
+		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && IsTransactionState();
+}
+
+/* The end that a COMMIT or ROLLBACK asked for has come. */
+STENO_HOT void
+steno_utility_ended(StenoLevel *l)
+{
+	steno_my.level = l->outer;
+	steno_record_utility(l, NULL, STENO_NONE64);
+	steno_remember_end(l->utility);
+	steno_forget_utility(l);
+}
+
+/* A client's statement begins while that of its last message seems to run: its end was kept from us. */
+static inline void
+leave_last(void)
+{
+	if (unlikely(steno_my.level == &steno_top_level && steno_top_level.ending))
+		steno_utility_ended(&steno_top_level);
+	steno_my.level = NULL;
+}
+
+/* ---- function calls ---- */
+
+/* All of the record is known but its numbers. */
+static bool
+stage_call(const StenoLevel *l)
+{
+	StenoStatement *s = l->utility;
+	StenoRecord record;
+
+	/* what its failure says may have to be redacted: then it is made at the end */
+	if (!s->recorded || s->redact != 0)
+		return false;
+	make_record(l, &record);
+	steno_fill(&record, s);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_apply(s, &record);
+	return steno_record_stage(&record);
+}
+
+/* A client's function call begins (fastpath.c): a statement without text. */
+STENO_COLD void
+steno_utility_call(Oid function)
+{
+	static StenoAccess few[STENO_FEW_RELATIONS];
+	StenoLevel *l = &steno_top_level;
+	StenoStatement *s = &steno_my.top_utility;
+
+	leave_last();
+	if (unlikely(steno_my.open_count > 0))
+		steno_open_begin();
+	steno_begin(s, NULL, 0, 0, STENO_CLASS_FUNCTION, 0, false);
+	s->text = NULL;
+	enter(l, s, STENO_CALL_COMMAND, few);
+	l->ending = true;
+	if (s->recorded || s->failures)
+		steno_objects_called(s, function);
+	if (unlikely(steno_my.policy != 0))
+		steno_policy_judge(s, NULL, 0, false);
+	if (steno_wants_start(s))
+		record_start(l);
+	l->staged = stage_call(l);
+	if (!l->staged)
+		steno_show(s);
+}
+
+/* ---- the hook, and whose statement it is ---- */
+
+#define UTILITY_ARGS PlannedStmt *plan, const char *source, bool read_only_tree, \
+	ProcessUtilityContext context, ParamListInfo params, \
+	QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion
+#define UTILITY_PASS plan, source, read_only_tree, context, params, environment, \
+	dest, completion
+
+/* A client's statement: what it throws, only the server's main loop catches. */
+STENO_HOT static void
+client_utility(UTILITY_ARGS)
+{
+	static StenoAccess few[STENO_FEW_RELATIONS];
+	StenoStatement *s = &steno_my.top_utility;
+	Node	   *statement = plan->utilityStmt;
+
+	leave_last();
+	if (unlikely(steno_my.open_count > 0))
+		steno_open_begin();
+	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
+				steno_class_of_utility(statement), 0, false);
+	enter_utility(&steno_top_level, s, statement, few);
+	call_utility(UTILITY_PASS);
+	if (IsA(statement, TransactionStmt))
+		note_block((TransactionStmt *) statement);
+	if (ends_later(statement, completion) || unlikely(rolls_back_later(&steno_top_level, statement)))
+	{
+		if (((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK)
+			steno_objects_finish(s, statement);
+		error_context_stack = steno_top_level.callback.previous;
+		steno_top_level.ending = true;
+		/* its source goes with its portal, before its record is made: the server has a copy */
+		if (s->source != debug_query_string && debug_query_string && strcmp(s->source, debug_query_string) == 0)
+		{
+			s->text = debug_query_string + (s->text - s->source);
+			s->source = debug_query_string;
+		}
+		return;
+	}
+	statement = tree_after(&steno_top_level, statement);
+	steno_objects_finish(s, statement);
+	leave_utility(&steno_top_level, statement, completion);
+}
+
+/* added: a part of a client's statement, such as what a rule adds to it. */
+static void
+nested_utility(bool added, UTILITY_ARGS)
+{
+	Node	   *statement = plan->utilityStmt;
+	StenoStatement s;
+	StenoAccess few[STENO_FEW_RELATIONS];
+	StenoLaunch before = steno_my.launch;
+	StenoLevel	l;
+
+	steno_begin(&s, source, plan->stmt_location, plan->stmt_len,
+				steno_class_of_utility(statement),
+				steno_my.level ? steno_my.level->inside : added ? 1 : steno_my.outside,
+				added || (steno_my.level && steno_my.level->forces));
+	if (unlikely(steno_my.open_count + s.depth + 1 > steno_record_covered) && s.recorded && !steno_wants_start(&s))
+		steno_delivery_short(true);
+	enter_utility(&l, &s, statement, few);
+	steno_may_launch(&s);
+	PG_TRY();
+	{
+		call_utility(UTILITY_PASS);
+		/* a disk that fails now fails the statement */
+		steno_objects_finish(&s, tree_after(&l, statement));
+	}
+	PG_CATCH();
+	{
+		steno_my.launch = before;
+		steno_fail(&l);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	steno_my.launch = before;
+	leave_utility(&l, tree_after(&l, statement), completion);
+}
+
+STENO_HOT static void
+process_utility(UTILITY_ARGS)
+{
+	bool		recording;
+
+	steno_ring_prefetch(&steno_my.producer, 3);
+	recording = steno_recording();
+	/* subcommands, such as those of CREATE SCHEMA, are the statement itself, but for GRANT */
+	if (!recording || context == PROCESS_UTILITY_SUBCOMMAND)
+	{
+		int			class = steno_class_of_utility(plan->utilityStmt);
+		StenoLevel *outer = recording && steno_my.level && steno_my.level->utility ? steno_my.level : NULL;
+
+		if (outer)
+			steno_utility_queries(outer, class);
+		if (outer && class == STENO_CLASS_ROLE && outer->utility->class != STENO_CLASS_ROLE)
+			nested_utility(true, UTILITY_PASS);
+		else
+			call_utility(UTILITY_PASS);
+		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
+			steno_settings_record();	/* recording may have been switched on */
+	}
+	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
+	{
+		steno_trouble_check(plan->utilityStmt);
+		if (unlikely(!plan->canSetTag) && steno_my.level == NULL && ActivePortal && steno_is_rewritten() &&
+			steno_rewritten_added(plan))
+		{
+			/* NOTIFY, by a rule */
+			steno_rewritten_begin(plan);
+			nested_utility(true, UTILITY_PASS);
+			steno_rewritten_ended(plan);
+		}
+		else
+			client_utility(UTILITY_PASS);
+	}
+	else
+		nested_utility(false, UTILITY_PASS);
+}
+
+void
+steno_utility_install(void)
+{
+	steno_my.previous_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
+	ProcessUtility_hook = process_utility;
+}

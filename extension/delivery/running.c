@@ -1,0 +1,211 @@
+/*
+ * extension/delivery/running.c
+ *		Start records: what has begun and not ended yet.
+ *
+ * A session writes one, numbered like its other records, for each statement of
+ * the classes of steno.log_start.  For a statement that has none and runs longer
+ * than steno.start_after, the writer of its ring does, from what the in-flight
+ * slot shows; that record takes no number, since numbers are the session's.
+ */
+#include "writer/writer.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "capture/statement.h"
+
+/* Time between two looks at the in-flight slots, in milliseconds. */
+#define LOOK_MS 200
+
+/* ---- in the session ---- */
+
+/*
+ * A statement starts that wants a start record.  record is what its own record
+ * will be, as far as that is known.
+ */
+STENO_COLD void
+steno_running_record(StenoStatement *s, StenoRecord *record)
+{
+	steno_fill(record, s);
+	record->kind = STENO_KIND_START;
+	record->outcome = STENO_OUTCOME_RUNNING;
+	record->xid = GetTopTransactionIdIfAny();
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
+	if (s->top_level)
+		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
+	steno_record_put(record, false);
+}
+
+/* ---- in the writer ---- */
+
+/* Slots whose statement has our record: the version that they had then. */
+static uint32 *announced;
+
+/* A message of a ring, copied. */
+static uint8 *copied;
+static uint32 copied_room;
+
+static void
+prepare(const StenoDrain *drain)
+{
+	uint32		n = drain->rings->nrings;
+
+	announced = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	copied_room = drain->rings->size / STENO_RING_SHARE;
+	copied = MemoryContextAllocZero(TopMemoryContext, copied_room);
+}
+
+/*
+ * The start record of the statement in a slot, at most copied_room or room bytes;
+ * NULL when the slot has changed since it was read.
+ */
+static StenoRecordMessage *
+running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *buf, uint32 room)
+{
+	const StenoRing *ring = steno_ring_at(drain->rings, i);
+	uint32		size = drain->rings->size;
+	uint32		offset = (uint32) (f->position & (size - 1));
+	uint32		n = Min(size - offset, copied_room);
+	StenoInFlight of_copy;
+	StenoTemplate templates[STENO_TEMPLATES];
+	const StenoRecordMessage *staged;
+	const StenoRecordMessage *whole;
+	StenoWhole	expanded;
+
+	if (!f->staged)
+		return steno_running_message(buf, room, f);
+	/* the text is in the record that the session has staged in its ring, or in what that refers to */
+	memcpy(copied, steno_ring_data(drain->rings, i) + offset, n);
+	memcpy(templates, steno_ring_templates(drain->rings, i), sizeof(templates));
+	/* pairs with the release fence in steno_inflight_change: the copy before this look */
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&ring->inflight.version, memory_order_relaxed) !=
+		atomic_load_explicit(&f->version, memory_order_relaxed))
+		return NULL;
+	memcpy(&of_copy, f, offsetof(StenoInFlight, text));
+	of_copy.position = 0;
+	staged = steno_inflight_record(&of_copy, copied, n);
+	if (staged == NULL)
+		return NULL;
+	whole = steno_message_whole(&staged->m, templates, &expanded);
+	if (whole != staged)
+		memcpy(copied, whole, whole->m.len);
+	return (StenoRecordMessage *) copied;
+}
+
+/*
+ * Whether a statement of that time has run for long enough; one that the clock,
+ * when it was set back, has put into the future has.
+ */
+static bool
+is_long(TimestampTz now, TimestampTz time)
+{
+	int64		limit = steno_start_after * INT64CONST(1000);
+
+	return now - time >= limit || time - now > Max(limit, USECS_PER_SEC);
+}
+
+/* Whether the slot's statement has run for long enough, and has no record. */
+static bool
+is_due(const StenoDrain *drain, uint32 i, TimestampTz now, StenoInFlight *f)
+{
+	const StenoInFlight *slot = &steno_ring_at(drain->rings, i)->inflight;
+
+	if (!STENO_LOAD(slot->active) || !is_long(now, STENO_LOAD(slot->time)))
+		return false;
+	if (!steno_inflight_read(slot, f) || !f->active || f->done != 0 ||
+		f->announced == f->statement || !is_long(now, f->time))
+		return false;
+	return announced[i] != atomic_load_explicit(&f->version, memory_order_relaxed);
+}
+
+static bool
+announce(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
+{
+	union
+	{
+		uint64		aligned;
+		uint8		bytes[STENO_RUNNING_ROOM];
+	}			buf;
+	StenoInFlight before;
+	StenoInFlight f;
+	StenoRecordMessage *m;
+
+	if (!is_due(drain, i, now, &before))
+		return true;
+	/* then what the session said of itself before the statement has been read, too */
+	if (!steno_writer_drain_ring(w, drain, i))
+		return false;
+	if (!is_due(drain, i, now, &f) || f.statement != before.statement ||
+		atomic_load_explicit(&f.version, memory_order_relaxed) !=
+		atomic_load_explicit(&before.version, memory_order_relaxed))
+		return true;			/* it has just ended, or will be seen the next time */
+	m = running_message(drain, i, &f, &buf, sizeof(buf));
+	if (m == NULL)
+		return true;
+	m->m.kind = STENO_KIND_START;
+	m->seq = 0;
+	steno_message_begun(m, STENO_OUTCOME_RUNNING);
+	announced[i] = atomic_load_explicit(&f.version, memory_order_relaxed);
+	return steno_writer_add(w, &drain->sources[i], &m->m);
+}
+
+/*
+ * In a pass: write what has been running for long.  Returns false when we are to
+ * leave and cannot write.
+ */
+bool
+steno_running_announce(StenoWriter *w, StenoDrain *drain)
+{
+	static TimestampTz last;
+	TimestampTz now;
+	uint32		i;
+
+	if (steno_start_after < 0)
+		return true;
+	now = GetCurrentTimestamp();
+	if (now >= last && now - last < LOOK_MS * INT64CONST(1000))
+		return true;
+	last = now;
+	if (announced == NULL)
+		prepare(drain);
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+		if (!announce(w, drain, i, now))
+			return false;
+	return true;
+}
+
+/*
+ * The record of a statement of which only the slot tells, as far as that goes;
+ * room is STENO_RUNNING_ROOM at least.
+ */
+StenoRecordMessage *
+steno_running_message(void *buf, uint32 room, const StenoInFlight *f)
+{
+	StenoRecordMessage *m = buf;
+	uint8	   *p = (uint8 *) (m + 1);
+	uint32		kept = Min(f->text_kept, STENO_INFLIGHT_TEXT);
+
+	Assert(room >= STENO_RUNNING_ROOM);
+	memset(buf, 0, room);
+	m->m.kind = STENO_KIND_STATEMENT;
+	m->time = f->time;
+	m->duration = STENO_NONE64;
+	m->rows = STENO_NONE64;
+	m->statement = f->statement;
+	m->text_len = kept;
+	if (f->text_len > kept)
+	{
+		StenoCut	cut = {.len = f->text_len}; /* no hash: nobody has the rest */
+
+		m->m.flags = STENO_MESSAGE_CUT;
+		memcpy(p, &cut, sizeof(cut));
+		p += sizeof(cut);
+	}
+	memcpy(p, f->text, kept);
+	p += kept;
+	m->m.len = ((uint32) (p - (uint8 *) buf) + 7) & ~7u;
+	return m;
+}

@@ -1,0 +1,70 @@
+/*
+ * extension/describe/class.c
+ *		Classes of utility statements.
+ *
+ * The classes are pgaudit's, which go by the server's own division of commands
+ * (GetCommandLogLevel): what changes data writes, what defines something is DDL,
+ * and the rest is miscellaneous, but for the statements in the table here.
+ * docs/records.md says where ours differ.
+ */
+#include "base/steno.h"
+
+#include "nodes/parsenodes.h"
+#include "tcop/cmdtag.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+
+/* Statements whose class does not follow from their log level. */
+static const struct
+{
+	NodeTag		tag;
+	int			class;
+}			classes[] =
+{
+	{T_AlterDefaultPrivilegesStmt, STENO_CLASS_ROLE},
+	{T_AlterRoleSetStmt, STENO_CLASS_ROLE},
+	{T_AlterRoleStmt, STENO_CLASS_ROLE},
+	{T_CallStmt, STENO_CLASS_FUNCTION},
+	{T_CreateRoleStmt, STENO_CLASS_ROLE},
+	{T_DoStmt, STENO_CLASS_FUNCTION},
+	{T_DropRoleStmt, STENO_CLASS_ROLE},
+	{T_ExecuteStmt, STENO_CLASS_MISC},	/* what it executes has a record of its own */
+	{T_GrantRoleStmt, STENO_CLASS_ROLE},
+	{T_GrantStmt, STENO_CLASS_ROLE},
+	{T_VariableSetStmt, STENO_CLASS_MISC_SET},
+};
+
+/* Statements that define nothing and change no data, yet read. */
+static bool
+reads(Node *statement)
+{
+	return IsA(statement, CopyStmt) || IsA(statement, DeclareCursorStmt) ||
+		IsA(statement, PrepareStmt);
+}
+
+STENO_HOT int
+steno_class_of_utility(Node *statement)
+{
+	NodeTag		tag = nodeTag(statement);
+	int			i;
+
+	/* the commonest, without the table */
+	if (likely(tag == T_TransactionStmt))
+		return STENO_CLASS_TRANSACTION;
+	for (i = 0; i < (int) lengthof(classes); i++)
+		if (classes[i].tag == tag)
+			return classes[i].class;
+
+	/* ALTER ROLE ... RENAME has a statement that is not for roles alone */
+	if (tag == T_RenameStmt && ((RenameStmt *) statement)->renameType == OBJECT_ROLE)
+		return STENO_CLASS_ROLE;
+	switch (GetCommandLogLevel(statement))
+	{
+		case LOGSTMT_DDL:
+			return STENO_CLASS_DDL;
+		case LOGSTMT_MOD:
+			return STENO_CLASS_WRITE;
+		default:
+			return reads(statement) ? STENO_CLASS_READ : STENO_CLASS_MISC;
+	}
+}

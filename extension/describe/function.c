@@ -1,0 +1,148 @@
+/*
+ * extension/describe/function.c
+ *		Names and kinds of functions that statements call, from a cache of this
+ *		process that is invalidated as the server's own caches are.
+ *
+ * The functions of pg_catalog are left out: operators and casts are functions, too,
+ * and no statement does without them.
+ */
+#include "base/steno.h"
+
+#include "access/htup_details.h"
+#include "catalog/catalog.h"
+#include "catalog/pg_proc.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "describe/object.h"
+
+/* Qualified and quoted, the longest name that PostgreSQL can make, and a zero. */
+#define NAME_ROOM (4 * NAMEDATALEN + 6)
+
+/* Known functions; when there are more, the cache starts anew. */
+#define MOST_FUNCTIONS 10000
+
+typedef struct Known
+{
+	Oid			function;		/* key */
+	uint32		hash;			/* of its entry in the server's cache */
+	bool		valid;
+	bool		left_out;
+	const char *kind;
+	char	   *name;
+} Known;
+
+static HTAB *cache;
+static MemoryContext cache_context;
+
+/* hash 0: all of them. */
+static void
+invalidate(Datum arg, int cacheid, uint32 hash)
+{
+	HASH_SEQ_STATUS all;
+	Known	   *k;
+
+	if (cache == NULL)
+		return;
+	if (cacheid != PROCOID)
+		hash = 0;				/* a schema was renamed, perhaps */
+	hash_seq_init(&all, cache);
+	while ((k = hash_seq_search(&all)) != NULL)
+		if (hash == 0 || k->hash == hash)
+			k->valid = false;
+}
+
+static void
+start_cache(void)
+{
+	HASHCTL		info = {0};
+	static bool registered;
+
+	cache = NULL;
+	if (cache_context == NULL)
+		cache_context = AllocSetContextCreate(TopMemoryContext, "pg_steno functions",
+											  ALLOCSET_DEFAULT_SIZES);
+	else
+		MemoryContextReset(cache_context);
+	info.keysize = sizeof(Oid);
+	info.entrysize = sizeof(Known);
+	info.hcxt = cache_context;
+	cache = hash_create("pg_steno functions", 64, &info,
+						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	if (!registered)
+	{
+		CacheRegisterSyscacheCallback(PROCOID, invalidate, (Datum) 0);
+		CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate, (Datum) 0);
+		registered = true;
+	}
+}
+
+static const char *
+kind_name(char kind)
+{
+	switch (kind)
+	{
+		case PROKIND_AGGREGATE:
+			return "aggregate";
+		case PROKIND_PROCEDURE:
+			return "procedure";
+		default:
+			return "function";
+	}
+}
+
+static void
+look_up(Known *k)
+{
+	HeapTuple	tuple;
+	Form_pg_proc proc;
+	char	   *namespace;
+	char	   *name;
+
+	/* valid before the look-up, which can invalidate it */
+	k->valid = true;
+	k->left_out = false;
+	k->kind = "function";
+	snprintf(k->name, NAME_ROOM, "%u", k->function);
+	k->hash = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(k->function));
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(k->function));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+	k->left_out = IsCatalogNamespace(proc->pronamespace);
+	k->kind = kind_name(proc->prokind);
+	namespace = get_namespace_name(proc->pronamespace);
+	name = quote_qualified_identifier(namespace ? namespace : "?", NameStr(proc->proname));
+	strlcpy(k->name, name, NAME_ROOM);
+	pfree(name);
+	if (namespace)
+		pfree(namespace);
+	ReleaseSysCache(tuple);
+}
+
+/* A function's qualified name, and its kind; NULL for one of pg_catalog, unless these are asked for. */
+const char *
+steno_function_name(Oid function, bool catalog, const char **kind)
+{
+	Known	   *k;
+	bool		found;
+
+	if (cache == NULL || hash_get_num_entries(cache) >= MOST_FUNCTIONS)
+		start_cache();
+	k = hash_search(cache, &function, HASH_ENTER, &found);
+	if (!found)
+	{
+		k->valid = false;
+		k->name = NULL;
+	}
+	if (k->name == NULL)
+		k->name = MemoryContextAlloc(cache_context, NAME_ROOM);
+	if (!k->valid)
+		look_up(k);
+	*kind = k->kind;
+	return k->left_out && !catalog ? NULL : k->name;
+}

@@ -1,0 +1,747 @@
+/*
+ * extension/describe/object.c
+ *		Objects that statements make, change, rename, remove and call: collected from
+ *		the server's object access hook into the statement that runs, and put into
+ *		the shape of its record.
+ *
+ * What is removed, or may be renamed, is named at once, while it still has its old
+ * name.  What is made is named when the statement has succeeded: before,
+ * it cannot be seen.  A failing statement's list is taken as it is.
+ *
+ * A list belongs to a statement (StenoStatement.objects), and is released with it.
+ * Lists are kept to be used again, so that a query that calls functions need not
+ * take memory.
+ */
+#include "base/steno.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_amop.h"
+#include "catalog/pg_amproc.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "catalog/dependency.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "describe/object.h"
+
+/* Objects of one statement, as far as they are kept; more are only counted. */
+#define MOST_OBJECTS 1000
+
+/* A list that has grown beyond this gives its memory back. */
+#define KEPT_BYTES 16384
+
+typedef struct Event
+{
+	Oid			class;
+	Oid			oid;
+	int32		sub;
+	uint8		action;			/* STENO_ACTION_* */
+	bool		named;
+	bool		dropped;		/* no object of its own after all */
+	uint32		type;			/* offsets into the list's bytes */
+	uint32		name;
+	uint32		to;
+} Event;
+
+struct StenoObjects
+{
+	struct StenoObjects *next;	/* in use, or free */
+	Event	   *items;
+	int			count;
+	int			room;
+	int			fitting;		/* of them, those that steno_objects_put writes */
+	int			omitted;
+	bool		unfinished;		/* some have no name yet, or may get another */
+	char	   *bytes;			/* strings, each with its zero; the first is empty */
+	uint32		bytes_count;
+	uint32		bytes_room;
+};
+
+static MemoryContext context;
+static StenoObjects *used;
+static StenoObjects *unused;
+
+/*
+ * Functions that were called when no statement was running: by the planner, which
+ * evaluates what is constant.  They are those of the next query.
+ */
+static StenoObjects *pending;
+
+/* ---- lists ---- */
+
+static StenoObjects *
+new_list(void)
+{
+	StenoObjects *list = unused;
+
+	if (list)
+		unused = list->next;
+	else
+	{
+		list = MemoryContextAllocExtended(context, sizeof(StenoObjects),
+										  MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+		if (list == NULL)
+			return NULL;
+	}
+	list->count = 0;
+	list->omitted = 0;
+	list->unfinished = false;
+	list->bytes_count = 1;
+	list->next = used;
+	used = list;
+	return list;
+}
+
+/* Give back the memory of a list that has become long. */
+static void
+shrink(StenoObjects *list)
+{
+	if (list->bytes_room > KEPT_BYTES)
+	{
+		pfree(list->bytes);
+		list->bytes = NULL;
+		list->bytes_room = 0;
+	}
+	if (list->room * sizeof(Event) > KEPT_BYTES)
+	{
+		pfree(list->items);
+		list->items = NULL;
+		list->room = 0;
+	}
+}
+
+void
+steno_objects_release(StenoObjects **mine)
+{
+	StenoObjects *list = *mine;
+	StenoObjects **p;
+
+	*mine = NULL;
+	for (p = &used; *p != NULL; p = &(*p)->next)
+	{
+		if (*p != list)
+			continue;
+		*p = list->next;
+		shrink(list);
+		list->next = unused;
+		unused = list;
+		break;
+	}
+}
+
+/* At the end of a transaction: what the planner called for, nobody took. */
+void
+steno_objects_forget_pending(void)
+{
+	if (pending)
+		steno_objects_release(&pending);
+	steno_my.objects_pending = false;
+}
+
+/* At the end of a transaction, when no statement runs or is open. */
+void
+steno_objects_release_all(void)
+{
+	steno_objects_forget_pending();
+	while (used)
+	{
+		StenoObjects *list = used;
+
+		steno_objects_release(&list);
+	}
+}
+
+/* Has the array room for one more? */
+static bool
+item_room(StenoObjects *list)
+{
+	int			room = Max(list->room * 2, 8);
+	Event	   *more;
+
+	if (list->count < list->room)
+		return true;
+	if (list->count >= MOST_OBJECTS)
+		return false;
+	more = MemoryContextAllocExtended(context, room * sizeof(Event), MCXT_ALLOC_NO_OOM);
+	if (more == NULL)
+		return false;
+	if (list->items)
+	{
+		memcpy(more, list->items, list->count * sizeof(Event));
+		pfree(list->items);
+	}
+	list->items = more;
+	list->room = room;
+	return true;
+}
+
+/* Keep a string; 0, the empty one, when there is no room. */
+static uint32
+keep(StenoObjects *list, const char *s)
+{
+	uint32		len = strlen(s) + 1;
+	uint32		at = list->bytes_count;
+
+	if (at + len > list->bytes_room)
+	{
+		uint32		room = Max(list->bytes_room * 2, Max(512, at + len));
+		char	   *more = MemoryContextAllocExtended(context, room, MCXT_ALLOC_NO_OOM);
+
+		if (more == NULL)
+			return 0;
+		more[0] = '\0';
+		if (list->bytes)
+		{
+			memcpy(more, list->bytes, at);
+			pfree(list->bytes);
+		}
+		list->bytes = more;
+		list->bytes_room = room;
+	}
+	memcpy(list->bytes + at, s, len);
+	list->bytes_count += len;
+	return at;
+}
+
+static const char *
+text_of(const StenoObjects *list, uint32 at)
+{
+	return at == 0 ? "" : list->bytes + at;
+}
+
+/* NULL when there is no room. */
+static Event *
+append(StenoObjects *list, Oid class, Oid oid, int sub, int action)
+{
+	Event	   *item;
+
+	if (!item_room(list))
+		return NULL;
+	item = &list->items[list->count++];
+	*item = (Event) {.class = class, .oid = oid, .sub = sub, .action = action};
+	return item;
+}
+
+/* The last entry of an object. */
+static Event *
+find(StenoObjects *list, Oid class, Oid oid, int sub)
+{
+	int			i;
+
+	for (i = list->count - 1; i >= 0; i--)
+	{
+		Event	   *item = &list->items[i];
+
+		if (item->oid == oid && item->class == class && item->sub == sub && !item->dropped)
+			return item;
+	}
+	return NULL;
+}
+
+/* ---- names ---- */
+
+typedef struct Naming
+{
+	StenoObjects *list;
+	Event	   *item;
+} Naming;
+
+/* Name an object; one that a user would not name is taken off the list. */
+static void
+name_item(void *arg)
+{
+	Naming	   *n = arg;
+	ObjectAddress object;
+	char	   *type;
+	char	   *name;
+
+	ObjectAddressSubSet(object, n->item->class, n->item->oid, n->item->sub);
+	if (steno_object_identify(&object, &type, &name))
+	{
+		n->item->type = keep(n->list, type);
+		n->item->name = keep(n->list, name);
+		n->item->named = true;
+	}
+	else
+		n->item->dropped = true;
+}
+
+/*
+ * What cannot be described goes by its number, but for a function one of whose
+ * types is gone already: that has a name without its arguments.
+ */
+static void
+number_item(Naming *n)
+{
+	char		number[16];
+	const char *type = "object";
+	const char *name = NULL;
+
+	if (n->item->class == ProcedureRelationId)
+		name = steno_function_name(n->item->oid, false, &type);
+	if (name == NULL)
+	{
+		snprintf(number, sizeof(number), "%u", n->item->oid);
+		name = number;
+	}
+	n->item->type = keep(n->list, type);
+	n->item->name = keep(n->list, name);
+	n->item->named = true;
+}
+
+/*
+ * There is no room: count the object, if it is one that a user would name.  Of one
+ * that was just made only its kind is known.
+ */
+static void
+count_item(void *arg)
+{
+	Naming	   *n = arg;
+	ObjectAddress object;
+	char	   *type;
+	char	   *name;
+
+	ObjectAddressSubSet(object, n->item->class, n->item->oid, n->item->sub);
+	if (n->item->action == STENO_ACTION_CREATE ? object.classId != TypeRelationId :
+		steno_object_identify(&object, &type, &name))
+		n->list->omitted++;
+}
+
+/* ---- adding ---- */
+
+/* The list to add to.  A record that is staged would not have what is added. */
+static StenoObjects *
+list_of(StenoStatement *s)
+{
+	if (s->top_level && steno_my.staged)
+		steno_record_unstage();
+	if (s->objects == NULL)
+		s->objects = new_list();
+	return s->objects;
+}
+
+/*
+ * Add what happened to an object.  One that was made in this statement is not
+ * changed by it as well, and each is changed once.
+ */
+void
+steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action)
+{
+	StenoObjects *list = list_of(s);
+	Naming		n;
+	Event	   *item;
+
+	if (list == NULL)
+		return;
+	item = find(list, class, oid, sub);
+	if (item && (item->action == action ||
+				 (action != STENO_ACTION_DROP && item->action != STENO_ACTION_USE)))
+		return;
+	if (item && action == STENO_ACTION_DROP && item->action == STENO_ACTION_CREATE && !item->named)
+	{
+		n = (Naming) {list, item};
+		(void) steno_object_guarded(name_item, &n);
+	}
+	else if (item && (item->action == STENO_ACTION_ALTER || item->action == STENO_ACTION_USE))
+		item->dropped = true;
+	item = append(list, class, oid, sub, action);
+	if (item == NULL)
+	{
+		Event		one_more = {.class = class, .oid = oid, .sub = sub, .action = action};
+
+		n = (Naming) {list, &one_more};
+		(void) steno_object_guarded(count_item, &n);
+		return;
+	}
+	if (action == STENO_ACTION_CREATE || action == STENO_ACTION_ALTER)
+		list->unfinished = true;
+	if (action == STENO_ACTION_CREATE)
+		return;
+	n = (Naming) {list, item};
+	if (!steno_object_guarded(name_item, &n))
+		number_item(&n);
+	if (item->dropped)
+		list->count--;			/* it need not be remembered */
+}
+
+static void
+add_function(StenoObjects *list, Oid function, const char *kind, const char *name)
+{
+	Event	   *item;
+
+	if (list == NULL || find(list, ProcedureRelationId, function, 0))
+		return;
+	item = append(list, ProcedureRelationId, function, 0, STENO_ACTION_EXECUTE);
+	if (item == NULL)
+	{
+		list->omitted++;
+		return;
+	}
+	item->type = keep(list, kind);
+	item->name = keep(list, name);
+	item->named = true;
+}
+
+static void
+function_called(Oid function)
+{
+	StenoStatement *s = NULL;
+	const char *kind;
+	const char *name;
+
+	/* what a parallel worker's part of a query calls, its leader's record has */
+	if (steno_my.level == NULL && steno_my.worker)
+		return;
+	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
+		return;
+	name = steno_function_name(function, false, &kind);
+	if (name == NULL)
+		return;
+	if (s != NULL)
+	{
+		if (s->objects == NULL || find(s->objects, ProcedureRelationId, function, 0) == NULL)
+			add_function(list_of(s), function, kind, name);
+		return;
+	}
+	if (pending == NULL)
+		pending = new_list();
+	steno_my.objects_pending = pending != NULL;
+	add_function(pending, function, kind, name);
+}
+
+/* The statement is the call of a function, be it one of pg_catalog. */
+void
+steno_objects_called(StenoStatement *s, Oid function)
+{
+	const char *kind;
+	const char *name = steno_function_name(function, true, &kind);
+
+	add_function(list_of(s), function, kind, name);
+}
+
+/* A query begins: what the planner called was for it. */
+void
+steno_objects_adopt(StenoStatement *s)
+{
+	s->recorded = true;			/* for the sake of the functions, if not by itself */
+	s->objects = pending;
+	pending = NULL;
+	steno_my.objects_pending = false;
+}
+
+/* ---- the hook ---- */
+
+/* Catalogs whose entries are parts of other objects, which have events, too. */
+static bool
+is_part(Oid class)
+{
+	return class == AttrDefaultRelationId ||
+		class == AccessMethodOperatorRelationId ||
+		class == AccessMethodProcedureRelationId;
+}
+
+/* CREATE OR REPLACE FUNCTION: a new function cannot be seen yet, an old one can. */
+static bool
+is_replaced(Oid class, Oid oid)
+{
+	return class == ProcedureRelationId && SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(oid));
+}
+
+static void
+altered(StenoStatement *s, Oid class, Oid oid, int sub, Oid auxiliary)
+{
+	if (class == DbRoleSettingRelationId)
+	{
+		/* ALTER ROLE ... SET, ALTER DATABASE ... SET */
+		if (OidIsValid(auxiliary))
+			steno_objects_add(s, AuthIdRelationId, auxiliary, 0, STENO_ACTION_ALTER);
+		if (OidIsValid(oid))
+			steno_objects_add(s, DatabaseRelationId, oid, 0, STENO_ACTION_ALTER);
+	}
+	else if (class == InheritsRelationId)
+		steno_objects_add(s, RelationRelationId, oid, 0, STENO_ACTION_ALTER);
+	else
+		steno_objects_add(s, class, oid, sub, STENO_ACTION_ALTER);
+}
+
+static void
+object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	StenoStatement *s;
+
+	if (is_part(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL)
+		return;
+	switch (event)
+	{
+		case OAT_POST_CREATE:
+			if (arg && ((ObjectAccessPostCreate *) arg)->is_internal)
+				return;
+			/* a new column changes its table */
+			steno_objects_add(s, class, oid, 0, sub != 0 || is_replaced(class, oid) ?
+							  STENO_ACTION_ALTER : STENO_ACTION_CREATE);
+			break;
+		case OAT_DROP:
+			if (arg && (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_INTERNAL))
+				return;
+			if (sub != 0)
+				steno_objects_add(s, class, oid, 0, STENO_ACTION_ALTER);
+			steno_objects_add(s, class, oid, sub, STENO_ACTION_DROP);
+			break;
+		case OAT_POST_ALTER:
+			if (arg && ((ObjectAccessPostAlter *) arg)->is_internal)
+				return;
+			altered(s, class, oid, sub, arg ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
+			break;
+		default:
+			break;
+	}
+}
+
+STENO_COLD static void
+object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	if (steno_my.previous_access)
+		steno_my.previous_access(event, class, oid, sub, arg);
+	if (event == OAT_NAMESPACE_SEARCH)
+	{
+		/* in a function call, the server looks at the schema right before it looks at the function */
+		steno_my.watch_functions = steno_my.previous_access != NULL || steno_fastpath_expected();
+		return;
+	}
+	if (event == OAT_FUNCTION_EXECUTE && steno_my.watch_functions)
+	{
+		steno_my.watch_functions = steno_my.previous_access != NULL;
+		if (steno_fastpath_expected())
+		{
+			steno_fastpath_call(oid);
+			return;
+		}
+	}
+	if (steno_my.state != STENO_READY || steno_my.paused)
+		return;
+	if (event == OAT_FUNCTION_EXECUTE)
+	{
+		if (oid >= FirstUnpinnedObjectId && steno_class_logged(STENO_CLASS_FUNCTION))
+			function_called(oid);
+	}
+	else if (event == OAT_TRUNCATE)
+		steno_statement_add_relation(oid, STENO_ACCESS_TRUNCATE);
+	else if (steno_my.level != NULL)
+		object_event(event, class, oid, sub, arg);
+}
+
+STENO_HOT static void
+object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	/* the functions of pg_catalog: operators, mostly */
+	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId &&
+			   !steno_my.watch_functions))
+		return;
+	object_accessed(event, class, oid, sub, arg);
+}
+
+/* ---- at the end of a statement ---- */
+
+/* A new constraint: is its table new, too, and which table does it reference? */
+static void
+finish_constraint(StenoObjects *list, Event *item)
+{
+	Oid			table;
+	Oid			references;
+	Event	   *other;
+
+	if (!steno_object_constraint(item->oid, &table, &references))
+		return;
+	if (OidIsValid(references))
+		steno_statement_add_relation(references, STENO_ACCESS_REFERENCES);
+	other = find(list, RelationRelationId, table, 0);
+	if (other && other->action == STENO_ACTION_CREATE)
+		item->dropped = true;
+}
+
+/* Something changed: has it another name now? */
+static void
+finish_altered(StenoObjects *list, int i)
+{
+	Event	   *item = &list->items[i];
+	ObjectAddress object;
+	char	   *type;
+	char	   *name;
+	Oid			table;
+	Oid			references;
+
+	ObjectAddressSubSet(object, item->class, item->oid, item->sub);
+	if (!steno_object_identify(&object, &type, &name))
+		return;
+	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
+		find(list, RelationRelationId, table, 0))
+		item->dropped = true;	/* it goes with its table */
+	else if (strcmp(text_of(list, item->name), name) != 0)
+	{
+		item->action = STENO_ACTION_RENAME;
+		item->to = keep(list, name);
+	}
+	else if (item->sub != 0)
+	{
+		/* a change of a column is one of its table */
+		if (find(list, item->class, item->oid, 0))
+			item->dropped = true;
+		else
+		{
+			object.objectSubId = item->sub = 0;
+			if (steno_object_identify(&object, &type, &name))
+			{
+				item->type = keep(list, type);
+				item->name = keep(list, name);
+			}
+		}
+	}
+}
+
+static void
+finish_list(void *arg)
+{
+	StenoObjects *list = arg;
+	int			i;
+
+	for (i = 0; i < list->count; i++)
+	{
+		Event	   *item = &list->items[i];
+
+		if (item->dropped)
+			continue;
+		if (item->action == STENO_ACTION_CREATE && !item->named)
+		{
+			Naming		n = {list, item};
+
+			if (item->class == ConstraintRelationId)
+				finish_constraint(list, item);
+			if (!item->dropped)
+				name_item(&n);
+		}
+		else if (item->action == STENO_ACTION_ALTER)
+			finish_altered(list, i);
+	}
+}
+
+static void
+see_changes(void *arg)
+{
+	CommandCounterIncrement();
+}
+
+/*
+ * A statement has succeeded: give its objects the names that they have now.
+ * utility NULL: a query, which has functions, mostly.
+ */
+void
+steno_objects_finish(StenoStatement *s, Node *utility)
+{
+	int			i;
+
+	if (!s->recorded || !IsTransactionState())
+		return;
+	if (utility && IsA(utility, ReindexStmt))
+		steno_objects_release(&s->objects); /* indexes that took the places of others */
+	if (utility && s->objects && s->objects->unfinished)
+		(void) steno_object_guarded(see_changes, NULL);
+	if (utility && steno_objects_are_named(utility))
+		steno_objects_add_named(s, utility);
+	if (s->objects == NULL || !s->objects->unfinished)
+		return;
+	s->objects->unfinished = false;
+	if (steno_object_guarded(finish_list, s->objects))
+		return;
+	for (i = 0; i < s->objects->count; i++)
+	{
+		Naming		n = {s->objects, &s->objects->items[i]};
+
+		if (!n.item->named && !n.item->dropped)
+			number_item(&n);
+	}
+}
+
+/* ---- in the record ---- */
+
+static uint32
+item_size(const StenoObjects *list, const Event *item)
+{
+	return 1 + 3 * STENO_VARINT_MAX + strlen(text_of(list, item->type)) +
+		strlen(text_of(list, item->name)) + strlen(text_of(list, item->to));
+}
+
+/*
+ * How many bytes the list takes of a shape that has room for so many; omitted is
+ * how many objects have none.
+ */
+uint32
+steno_objects_size(StenoObjects *list, uint32 room, int *omitted)
+{
+	uint32		size = STENO_VARINT_MAX;
+	int			i;
+
+	list->fitting = 0;
+	*omitted = list->omitted;
+	for (i = 0; i < list->count; i++)
+	{
+		Event	   *item = &list->items[i];
+		uint32		more = item_size(list, item);
+
+		if (!item->named || item->dropped)
+			item->dropped = true;
+		else if (*omitted > list->omitted || size + more > room)
+		{
+			item->dropped = true;
+			++*omitted;
+		}
+		else
+		{
+			size += more;
+			list->fitting++;
+		}
+	}
+	return size;
+}
+
+/* Write those that fit, as a shape has them. */
+uint8 *
+steno_objects_put(uint8 *p, const StenoObjects *list)
+{
+	int			i;
+
+	p = steno_put_varint(p, list->fitting);
+	for (i = 0; i < list->count; i++)
+	{
+		const Event *item = &list->items[i];
+
+		if (item->dropped)
+			continue;
+		*p++ = item->action;
+		p = steno_put_string(p, text_of(list, item->type));
+		p = steno_put_string(p, text_of(list, item->name));
+		p = steno_put_string(p, text_of(list, item->to));
+	}
+	return p;
+}
+
+void
+steno_objects_install(void)
+{
+	context = AllocSetContextCreate(TopMemoryContext, "pg_steno objects",
+									ALLOCSET_DEFAULT_SIZES);
+	steno_my.previous_access = object_access_hook;
+	steno_my.watch_functions = object_access_hook != NULL;
+	object_access_hook = object_access;
+}

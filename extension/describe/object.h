@@ -1,0 +1,40 @@
+/*
+ * extension/describe/object.h
+ *		What the files that collect and name objects share.
+ *
+ *		object.c			the lists, and the hook that fills them
+ *		object_name.c		types and names
+ *		object_named.c		objects that no hook tells of: those that the statement names
+ *		function.c			functions that are called
+ */
+#ifndef STENO_OBJECT_H
+#define STENO_OBJECT_H
+
+#include "catalog/objectaddress.h"
+#include "nodes/parsenodes.h"
+
+#pragma GCC visibility push(hidden)
+
+/* ---- object.c ---- */
+
+extern void steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action);
+
+/* ---- object_name.c ---- */
+
+extern bool steno_object_guarded(void (*work) (void *arg), void *arg);
+extern void steno_object_redirect(ObjectAddress *object);
+extern bool steno_object_identify(const ObjectAddress *object, char **type, char **name);
+extern bool steno_object_constraint(Oid constraint, Oid *table, Oid *references);
+
+/* ---- object_named.c ---- */
+
+extern bool steno_objects_are_named(Node *statement);
+extern void steno_objects_add_named(StenoStatement *s, Node *statement);
+
+/* ---- function.c ---- */
+
+extern const char *steno_function_name(Oid function, bool catalog, const char **kind);
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_OBJECT_H */

@@ -1,0 +1,221 @@
+/*
+ * extension/describe/object_name.c
+ *		Types and names of objects of every kind, from the catalogs, as the server's
+ *		own descriptions have them.
+ *
+ * This runs in the midst of other people's DDL.  An error of ours must not become
+ * the statement's, so it is swallowed, with what it left behind; the object then
+ * goes by its number.  Errors that are not about the object, such as those of
+ * a failing disk, are the statement's as well.
+ */
+#include "base/steno.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/catalog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_rewrite.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/syscache.h"
+
+#include "describe/object.h"
+
+static MemoryContext context;
+
+static bool
+ours_to_swallow(int code)
+{
+	switch (ERRCODE_TO_CATEGORY(code))
+	{
+		case ERRCODE_SYSTEM_ERROR:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+			return false;
+		default:
+			return code != ERRCODE_DATA_CORRUPTED && code != ERRCODE_INDEX_CORRUPTED;
+	}
+}
+
+static void
+release_resources(ResourceOwner owner, ResourceOwner outer, bool ok)
+{
+	CurrentResourceOwner = owner;
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, ok, false);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, ok, false);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, ok, false);
+	CurrentResourceOwner = outer;
+	ResourceOwnerDelete(owner);
+}
+
+/*
+ * Do something that reads catalogs, in memory that goes with it; returns whether it
+ * succeeded.  A cancel waits until we are through, and nobody is told of our errors.
+ */
+bool
+steno_object_guarded(void (*work) (void *arg), void *arg)
+{
+	MemoryContext old = CurrentMemoryContext;
+	ErrorContextCallback *callbacks = error_context_stack;
+	ResourceOwner outer = CurrentResourceOwner;
+	ResourceOwner owner;
+	uint32		holdoff = InterruptHoldoffCount;
+	volatile bool ok = false;
+
+	if (!IsTransactionState() || outer == NULL)
+		return false;
+
+	/* what is done can come here again, in the same memory */
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "pg_steno object names",
+										ALLOCSET_SMALL_SIZES);
+	owner = ResourceOwnerCreate(outer, "pg_steno");
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		error_context_stack = NULL;
+		CurrentResourceOwner = owner;
+		MemoryContextSwitchTo(context);
+		work(arg);
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old);
+		error_context_stack = callbacks;
+		if (!ours_to_swallow(geterrcode()))
+		{
+			CurrentResourceOwner = outer;
+			PG_RE_THROW();
+		}
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	error_context_stack = callbacks;
+	MemoryContextSwitchTo(old);
+	release_resources(owner, outer, ok);
+	if (old != context)
+		MemoryContextReset(context);
+	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
+	return ok;
+}
+
+/* ---- what is no object of its own ---- */
+
+/*
+ * Row types, arrays and multiranges come and go with what they are of.  In a DROP
+ * that may be gone already: the element type of an array, and the relation of a
+ * composite type, which is a type that users name.
+ */
+static bool
+is_implied_type(Oid oid)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
+	Form_pg_type type;
+	Oid			array;
+	char		relkind;
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	type = (Form_pg_type) GETSTRUCT(tuple);
+	if (OidIsValid(type->typrelid))
+	{
+		relkind = get_rel_relkind(type->typrelid);
+		result = relkind != RELKIND_COMPOSITE_TYPE && relkind != '\0';
+	}
+	else if (IsTrueArrayType(type))
+	{
+		array = get_array_type(type->typelem);
+		result = array == oid || !OidIsValid(array);
+	}
+	else
+		result = type->typtype == TYPTYPE_MULTIRANGE;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* TOAST tables and their indexes; a composite type's relation, which the type is for. */
+static bool
+is_implied_relation(Oid oid)
+{
+	return get_rel_relkind(oid) == RELKIND_COMPOSITE_TYPE ||
+		IsToastNamespace(get_rel_namespace(oid));
+}
+
+/* A session's schemas for temporary tables, which its first one makes. */
+static bool
+is_implied_schema(Oid oid)
+{
+	return isAnyTempNamespace(oid);
+}
+
+static bool
+begins_with(const char *s, const char *beginning)
+{
+	return strncmp(s, beginning, strlen(beginning)) == 0;
+}
+
+/*
+ * An object that stands for something else, which is another one.  Only
+ * relations of composite types do.
+ */
+void
+steno_object_redirect(ObjectAddress *object)
+{
+	if (object->classId == RelationRelationId && object->objectSubId == 0 &&
+		get_rel_relkind(object->objectId) == RELKIND_COMPOSITE_TYPE)
+		ObjectAddressSet(*object, TypeRelationId, get_rel_type_id(object->objectId));
+}
+
+/*
+ * Type and qualified name of an object, in the current memory context; false when
+ * it is none that a user would name, or is gone.
+ */
+bool
+steno_object_identify(const ObjectAddress *object, char **type, char **name)
+{
+	if (object->classId == TypeRelationId && is_implied_type(object->objectId))
+		return false;
+	if (object->classId == RelationRelationId && is_implied_relation(object->objectId))
+		return false;
+	if (object->classId == NamespaceRelationId && is_implied_schema(object->objectId))
+		return false;
+	*name = getObjectIdentity(object, true);
+	if (*name == NULL)
+		return false;
+	if (object->classId == RewriteRelationId && begins_with(*name, "\"_RETURN\" on "))
+		return false;			/* the query of a view */
+	if (object->classId == TriggerRelationId &&
+		begins_with(*name, "\"RI_ConstraintTrigger_"))
+		return false;			/* the trigger of a foreign key */
+	*type = getObjectTypeDescription(object, true);
+	return *type != NULL;
+}
+
+/*
+ * A constraint's table, and the one that it references, if it does; false when it
+ * is gone.
+ */
+bool
+steno_object_constraint(Oid constraint, Oid *table, Oid *references)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	Form_pg_constraint c;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	c = (Form_pg_constraint) GETSTRUCT(tuple);
+	*table = c->conrelid;
+	*references = c->contype == CONSTRAINT_FOREIGN ? c->confrelid : InvalidOid;
+	ReleaseSysCache(tuple);
+	return true;
+}

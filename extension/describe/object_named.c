@@ -1,0 +1,312 @@
+/*
+ * extension/describe/object_named.c
+ *		Objects that no hook tells of: those that a utility statement names, looked
+ *		up when it has succeeded.
+ *
+ * No lock is taken but where the statement itself holds a stronger one to the end
+ * of its transaction: we must not wait.
+ */
+#include "base/steno.h"
+
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_largeobject.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_parameter_acl.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_tablespace.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commands/proclang.h"
+#include "commands/tablespace.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "parser/parse_type.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
+
+#include "base/compat.h"
+#include "describe/object.h"
+
+typedef struct Named
+{
+	StenoStatement *s;
+	Node	   *statement;
+} Named;
+
+static void
+add(StenoStatement *s, Oid class, Oid oid, int action)
+{
+	ObjectAddress object;
+
+	if (!OidIsValid(oid))
+		return;
+	ObjectAddressSet(object, class, oid);
+	steno_object_redirect(&object);
+	steno_objects_add(s, object.classId, object.objectId, 0, action);
+}
+
+static void
+add_relation(StenoStatement *s, RangeVar *relation, int action)
+{
+	if (relation)
+		add(s, RelationRelationId, RangeVarGetRelid(relation, NoLock, true), action);
+}
+
+static void
+add_role(StenoStatement *s, RoleSpec *role, int action)
+{
+	if (role && role->roletype != ROLESPEC_PUBLIC)
+		add(s, AuthIdRelationId, get_rolespec_oid(role, true), action);
+}
+
+/* ---- GRANT and REVOKE ---- */
+
+/* The class and number of an object on which a privilege was granted. */
+static Oid
+granted_on(ObjectType type, Node *object, Oid *class)
+{
+	char	   *name = IsA(object, String) ? strVal(object) : NULL;
+
+	switch (type)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_SEQUENCE:
+			*class = RelationRelationId;
+			return RangeVarGetRelid((RangeVar *) object, NoLock, true);
+		case OBJECT_FUNCTION:
+		case OBJECT_PROCEDURE:
+		case OBJECT_ROUTINE:
+			*class = ProcedureRelationId;
+			return LookupFuncWithArgs(type, (ObjectWithArgs *) object, true);
+		case OBJECT_TYPE:
+		case OBJECT_DOMAIN:
+			*class = TypeRelationId;
+			return LookupTypeNameOid(NULL, makeTypeNameFromNameList((List *) object), true);
+		case OBJECT_LARGEOBJECT:
+			*class = LargeObjectRelationId;
+			return IsA(object, Float) ? strtoul(castNode(Float, object)->fval, NULL, 10) : (Oid) intVal(object);
+		case OBJECT_SCHEMA:
+			*class = NamespaceRelationId;
+			return get_namespace_oid(name, true);
+		case OBJECT_DATABASE:
+			*class = DatabaseRelationId;
+			return get_database_oid(name, true);
+		case OBJECT_LANGUAGE:
+			*class = LanguageRelationId;
+			return get_language_oid(name, true);
+		case OBJECT_TABLESPACE:
+			*class = TableSpaceRelationId;
+			return get_tablespace_oid(name, true);
+		case OBJECT_FDW:
+			*class = ForeignDataWrapperRelationId;
+			return get_foreign_data_wrapper_oid(name, true);
+		case OBJECT_FOREIGN_SERVER:
+			*class = ForeignServerRelationId;
+			return get_foreign_server_oid(name, true);
+		case OBJECT_PARAMETER_ACL:
+			*class = ParameterAclRelationId;
+			return ParameterAclLookup(name, true);
+		default:
+			return InvalidOid;
+	}
+}
+
+static void
+add_granted(StenoStatement *s, GrantStmt *grant)
+{
+	ListCell   *lc;
+
+	foreach(lc, grant->objects)
+	{
+		Oid			class = InvalidOid;
+		Oid			oid;
+
+		if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
+			add(s, NamespaceRelationId, get_namespace_oid(strVal(lfirst(lc)), true), STENO_ACTION_USE);
+		else if (grant->targtype == ACL_TARGET_OBJECT)
+		{
+			oid = granted_on(grant->objtype, lfirst(lc), &class);
+			add(s, class, oid, STENO_ACTION_ALTER);
+		}
+	}
+}
+
+/* GRANT role TO role: the second one changes. */
+static void
+add_memberships(StenoStatement *s, GrantRoleStmt *grant)
+{
+	ListCell   *lc;
+
+	foreach(lc, grant->granted_roles)
+		add(s, AuthIdRelationId,
+			get_role_oid(lfirst_node(AccessPriv, lc)->priv_name, true), STENO_ACTION_USE);
+	foreach(lc, grant->grantee_roles)
+		add_role(s, lfirst(lc), STENO_ACTION_ALTER);
+}
+
+/* ---- COMMENT and SECURITY LABEL ---- */
+
+/* The statement holds a lock on the object. */
+static void
+add_described(StenoStatement *s, ObjectType type, Node *object)
+{
+	Relation	relation = NULL;
+	ObjectAddress address = get_object_address(type, object, &relation, AccessShareLock, true);
+
+	if (relation)
+		relation_close(relation, NoLock);
+	if (!OidIsValid(address.objectId))
+		return;
+	steno_object_redirect(&address);
+	steno_objects_add(s, address.classId, address.objectId, address.objectSubId, STENO_ACTION_ALTER);
+}
+
+/* ---- all of them ---- */
+
+static void
+add_relations(StenoStatement *s, List *relations, int action)
+{
+	ListCell   *lc;
+
+	foreach(lc, relations)
+	{
+		Node	   *node = lfirst(lc);
+
+		if (IsA(node, VacuumRelation))
+			node = (Node *) ((VacuumRelation *) node)->relation;
+		add_relation(s, (RangeVar *) node, action);
+	}
+}
+
+static void
+add_roles(StenoStatement *s, List *roles)
+{
+	ListCell   *lc;
+
+	foreach(lc, roles)
+		add_role(s, lfirst(lc), STENO_ACTION_USE);
+}
+
+static void
+add_reindexed(StenoStatement *s, ReindexStmt *reindex)
+{
+	if (reindex->relation)
+		add_relation(s, reindex->relation, STENO_ACTION_USE);
+	else if (reindex->kind == REINDEX_OBJECT_SCHEMA && reindex->name)
+		add(s, NamespaceRelationId, get_namespace_oid(reindex->name, true), STENO_ACTION_USE);
+	else
+		add(s, DatabaseRelationId, MyDatabaseId, STENO_ACTION_USE);
+}
+
+static void
+add_operator_family(StenoStatement *s, AlterOpFamilyStmt *alter)
+{
+	Oid			method = get_am_oid(alter->amname, true);
+
+	if (OidIsValid(method))
+		add(s, OperatorFamilyRelationId, get_opfamily_oid(method, alter->opfamilyname, true),
+			STENO_ACTION_ALTER);
+}
+
+static void
+add_named(void *arg)
+{
+	StenoStatement *s = ((Named *) arg)->s;
+	Node	   *statement = ((Named *) arg)->statement;
+
+	switch (nodeTag(statement))
+	{
+		case T_AlterTableStmt:
+			add_relation(s, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
+			break;
+		case T_ViewStmt:		/* which may have replaced another */
+			add_relation(s, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
+			break;
+		case T_RefreshMatViewStmt:
+			add_relation(s, ((RefreshMatViewStmt *) statement)->relation, STENO_ACTION_ALTER);
+			break;
+		case T_AlterOpFamilyStmt:
+			add_operator_family(s, (AlterOpFamilyStmt *) statement);
+			break;
+		case T_GrantStmt:
+			add_granted(s, (GrantStmt *) statement);
+			break;
+		case T_GrantRoleStmt:
+			add_memberships(s, (GrantRoleStmt *) statement);
+			break;
+		case T_CommentStmt:
+			add_described(s, ((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
+			break;
+		case T_SecLabelStmt:
+			add_described(s, ((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
+			break;
+		case T_LockStmt:
+			add_relations(s, ((LockStmt *) statement)->relations, STENO_ACTION_USE);
+			break;
+		case T_VacuumStmt:
+			add_relations(s, ((VacuumStmt *) statement)->rels, STENO_ACTION_USE);
+			break;
+		case T_ClusterStmt:
+			add_relation(s, ((ClusterStmt *) statement)->relation, STENO_ACTION_USE);
+			break;
+		case T_ReindexStmt:
+			add_reindexed(s, (ReindexStmt *) statement);
+			break;
+		case T_DropOwnedStmt:
+			add_roles(s, ((DropOwnedStmt *) statement)->roles);
+			break;
+		case T_ReassignOwnedStmt:
+			add_roles(s, ((ReassignOwnedStmt *) statement)->roles);
+			add_role(s, ((ReassignOwnedStmt *) statement)->newrole, STENO_ACTION_USE);
+			break;
+		default:
+			break;
+	}
+}
+
+/* Whether a statement of this kind names objects that no hook tells of. */
+bool
+steno_objects_are_named(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_AlterOpFamilyStmt:
+		case T_AlterTableStmt:
+		case T_ViewStmt:
+		case T_RefreshMatViewStmt:
+		case T_GrantStmt:
+		case T_GrantRoleStmt:
+		case T_CommentStmt:
+		case T_SecLabelStmt:
+		case T_LockStmt:
+		case T_VacuumStmt:
+		case T_ClusterStmt:
+		case T_ReindexStmt:
+		case T_DropOwnedStmt:
+		case T_ReassignOwnedStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* What cannot be looked up is left out: the statement's text has it. */
+void
+steno_objects_add_named(StenoStatement *s, Node *statement)
+{
+	Named		named = {s, statement};
+
+	(void) steno_object_guarded(add_named, &named);
+}

@@ -1,0 +1,35 @@
+/*
+ * extension/load/pg_steno.c
+ *		Loading: settings, shared memory, hooks, writers.
+ */
+#include "base/steno.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_steno must be loaded by \"shared_preload_libraries\""),
+				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
+
+	steno_settings_define();
+	steno_my.policy |= STENO_POLICY_STALE;	/* each session chooses its rules */
+	steno_my.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
+										  ALLOCSET_DEFAULT_SIZES);
+	steno_clock_init(&steno_my.clock);
+	steno_shmem_install();
+	steno_session_install();
+	steno_statement_install();
+	steno_objects_install();
+	steno_failure_install();
+	steno_writer_register();
+}

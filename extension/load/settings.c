@@ -1,0 +1,350 @@
+/*
+ * extension/load/settings.c
+ *		Defines the settings of settings.def, and checks their values.
+ */
+#include "base/steno.h"
+#include "base/compat.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "utils/acl.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+char	   *steno_log;
+char	   *steno_mandatory;
+char	   *steno_role;
+char	   *steno_rules_file;
+char	   *steno_log_start;
+char	   *steno_sync;
+char	   *steno_app_user;
+char	   *steno_app_context;
+int			steno_start_after;
+StenoWanted steno_wanted;
+char		steno_audit_role[NAMEDATALEN];
+uint32		steno_mandatory_mask;
+char	   *steno_directory;
+char	   *steno_ring_directory;
+int			steno_ring_size;
+int			steno_writers;
+int			steno_flush_interval;
+int			steno_fsync_interval;
+int			steno_segment_size;
+int			steno_rotation_age;
+int			steno_retention_size;
+int			steno_retention_age;
+int			steno_slot_max_size;
+int			steno_compression;
+int			steno_block_size;
+int			steno_file_mode;
+char	   *steno_encryption_key_command;
+
+static const struct config_enum_entry delivery_options[] = {
+	{"wait", STENO_DELIVERY_WAIT, false},
+	{"drop", STENO_DELIVERY_DROP, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry on_failure_options[] = {
+	{"wait", STENO_ON_FAILURE_WAIT, false},
+	{"error", STENO_ON_FAILURE_ERROR, false},
+	{"continue", STENO_ON_FAILURE_CONTINUE, false},
+	{"shutdown", STENO_ON_FAILURE_SHUTDOWN, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry compression_options[] = {
+	{"lz4", STENO_CODEC_LZ4, false},
+	{"none", STENO_CODEC_NONE, false},
+	{NULL, 0, false}
+};
+
+static const struct
+{
+	const char *name;
+	uint32		mask;
+}			log_classes[] =
+{
+#define STENO_CLASS(n, id, name, doc) {name, 1u << n},
+#include "../format/records.def"
+#undef STENO_CLASS
+	{"all", ~0u}
+};
+
+/*
+ * A list of classes: all, none, classes, and, from those, -class.  How the list
+ * is named in messages is up to the server, which names the setting.
+ */
+static bool
+check_classes(char **newval, void **extra, GucSource source)
+{
+	char	   *copy = pstrdup(*newval);
+	List	   *names;
+	ListCell   *lc;
+	uint32		mask = 0;
+	bool		none = false;
+
+	if (!SplitIdentifierString(copy, ',', &names))
+	{
+		GUC_check_errdetail("List syntax is invalid.");
+		goto refuse;
+	}
+	foreach(lc, names)
+	{
+		const char *name = (const char *) lfirst(lc);
+		const char *class = name + (*name == '-');
+		int			i;
+
+		if (strcmp(name, "none") == 0)
+		{
+			none = true;
+			continue;
+		}
+		for (i = 0; i < (int) lengthof(log_classes); i++)
+			if (strcmp(class, log_classes[i].name) == 0)
+				break;
+		if (i == (int) lengthof(log_classes))
+		{
+			GUC_check_errdetail("Unrecognized class: \"%s\".", class);
+			GUC_check_errhint("Classes are all, none, read, write, function, role, ddl, misc, misc_set, connect, error, transaction, setting; \"-\" before a class takes it off the list.");
+			goto refuse;
+		}
+		if (class == name)
+			mask |= log_classes[i].mask;
+		else if (lc == list_head(names))
+		{
+			GUC_check_errdetail("There is no class before \"%s\" to take it off.", name);
+			GUC_check_errhint("Write \"all, %s\".", name);
+			goto refuse;
+		}
+		else
+			mask &= ~log_classes[i].mask;
+	}
+	if (names == NIL)
+	{
+		GUC_check_errdetail("The list is empty; use \"none\".");
+		goto refuse;
+	}
+	if (none && list_length(names) > 1)
+	{
+		GUC_check_errdetail("\"none\" cannot be combined with classes.");
+		goto refuse;
+	}
+	list_free(names);
+	pfree(copy);
+
+	*extra = steno_guc_malloc(sizeof(uint32));
+	if (*extra == NULL)
+		return false;
+	*(uint32 *) *extra = mask;
+	return true;
+
+refuse:
+	list_free(names);
+	pfree(copy);
+	return false;
+}
+
+static void
+assign_log(const char *newval, void *extra)
+{
+	steno_wanted.session_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
+assign_mandatory(const char *newval, void *extra)
+{
+	steno_mandatory_mask = *(uint32 *) extra;
+}
+
+static void
+assign_log_start(const char *newval, void *extra)
+{
+	steno_wanted.start_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
+assign_sync(const char *newval, void *extra)
+{
+	steno_wanted.sync_mask = *(uint32 *) extra;
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+/*
+ * SET wants a role that there is.  Elsewhere it need not exist yet, or cannot be looked
+ * up: that is done when it is needed.
+ */
+static bool
+check_role(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) >= NAMEDATALEN)
+	{
+		GUC_check_errdetail("The name is too long.");
+		return false;
+	}
+	if (source == PGC_S_SESSION && **newval != '\0' && IsTransactionState() && !InitializingParallelWorker &&
+		!OidIsValid(get_role_oid(*newval, true)))
+	{
+		GUC_check_errcode(ERRCODE_UNDEFINED_OBJECT);
+		GUC_check_errdetail("Role \"%s\" does not exist.", *newval);
+		GUC_check_errhint("Name a role that has the privileges which are to be audited, or \"\" for none.");
+		return false;
+	}
+	return true;
+}
+
+static void
+assign_role(const char *newval, void *extra)
+{
+	strlcpy(steno_wanted.role, newval ? newval : "", NAMEDATALEN);
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static bool
+check_app(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) >= STENO_APP_MAX)
+	{
+		GUC_check_errdetail("The value is longer than %d bytes.", STENO_APP_MAX - 1);
+		return false;
+	}
+	return true;
+}
+
+/* The next record says so in a new session message. */
+static void
+assign_app(const char *newval, void *extra)
+{
+	steno_my.application = NULL;
+}
+
+/*
+ * Assign hooks only say that something may have changed: they run in the middle of
+ * aborts, too.
+ */
+static void
+assign_bool(bool newval, void *extra)
+{
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
+assign_string(const char *newval, void *extra)
+{
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
+assign_int(int newval, void *extra)
+{
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static void
+assign_enum(int newval, void *extra)
+{
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+}
+
+static bool
+check_path(char **newval, void **extra, GucSource source)
+{
+	if ((*newval)[0] == '\0')
+	{
+		GUC_check_errdetail("The path is empty.");
+		return false;
+	}
+	if (strlen(*newval) >= MAXPGPATH - 64)
+	{
+		GUC_check_errdetail("The path is too long.");
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_ring_size(int *newval, void **extra, GucSource source)
+{
+	if ((*newval & (*newval - 1)) != 0)
+	{
+		GUC_check_errdetail("\"steno.ring_size\" must be a power of two, in kilobytes.");
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_file_mode(int *newval, void **extra, GucSource source)
+{
+	if (*newval != 0600 && *newval != 0640 && *newval != 0644)
+	{
+		GUC_check_errdetail("\"steno.file_mode\" must be 0600, 0640, or 0644.");
+		return false;
+	}
+	return true;
+}
+
+static const char *
+show_file_mode(void)
+{
+	static char buf[12];
+
+	snprintf(buf, sizeof(buf), "%04o", steno_file_mode);
+	return buf;
+}
+
+/* From here on this process records as these values say. */
+void
+steno_settings_adopt(const StenoWanted *wanted)
+{
+	steno_my.session_mask = wanted->session_mask;
+	steno_policy_masks();
+	steno_delivery_adopt(wanted);
+	steno_my.application = NULL;	/* while nothing was recorded, nobody looked */
+	steno_my.delivery = wanted->delivery;
+	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
+	steno_my.log_nested = wanted->log_nested;
+	steno_my.log_parameter = wanted->log_parameter;
+	steno_my.log_catalog = wanted->log_catalog;
+	steno_my.log_referential = wanted->log_referential;
+	steno_my.log_scripts = wanted->log_scripts;
+	steno_my.log_statement = wanted->log_statement;
+	steno_my.log_relation = wanted->log_relation;
+	steno_my.log_rows = wanted->log_rows;
+	/* noise that is not recorded must be looked for */
+	steno_policy_switch(STENO_POLICY_CATALOG, !wanted->log_catalog);
+	steno_policy_switch(STENO_POLICY_REFERENTIAL, !wanted->log_referential);
+	steno_policy_switch(STENO_POLICY_SCRIPTS, !wanted->log_scripts);
+	steno_my.role_set = wanted->role[0] != '\0';
+	if (strcmp(steno_audit_role, wanted->role) != 0)
+	{
+		memcpy(steno_audit_role, wanted->role, sizeof(steno_audit_role));
+		steno_audit_role_changed();
+	}
+}
+
+void
+steno_settings_define(void)
+{
+#define STENO_SETTING_BOOL(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomBoolVariable("steno." #name, short_desc, long_desc, &var, def, \
+							 context, flags, check, assign, show);
+#define STENO_SETTING_INT(name, var, def, min, max, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomIntVariable("steno." #name, short_desc, long_desc, &var, def, min, max, \
+							context, flags, check, assign, show);
+#define STENO_SETTING_ENUM(name, var, def, options, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomEnumVariable("steno." #name, short_desc, long_desc, &var, def, options, \
+							 context, flags, check, assign, show);
+#define STENO_SETTING_STRING(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
+	DefineCustomStringVariable("steno." #name, short_desc, long_desc, &var, def, \
+							   context, flags, check, assign, show);
+#include "load/settings.def"
+#undef STENO_SETTING_BOOL
+#undef STENO_SETTING_INT
+#undef STENO_SETTING_ENUM
+#undef STENO_SETTING_STRING
+
+	MarkGUCPrefixReserved("steno");
+}

@@ -1,0 +1,277 @@
+/*
+ * extension/load/shmem.c
+ *		The ring file and the control area.
+ *
+ * Every run of the server (a start, or a restart after a crash of one of its
+ * processes) makes a ring file of its own, before it starts any process.  The
+ * files of earlier runs stay until a writer has drained them (recover.c), so
+ * that no process ever finds another run's data in its ring.  The mapping is
+ * inherited by fork.  At a clean shutdown, when all is drained, the file goes.
+ *
+ * The control area is ordinary shared memory of the server: latches, requests
+ * and counters, nothing that must outlive a crash.
+ */
+#include "base/steno.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "writer/key.h"
+#include "session/leader.h"
+#include "load/ring_folder.h"
+
+StenoControl *steno_control;
+StenoRings	steno_rings;
+uint32		steno_wait_events[STENO_WAITS];
+
+static const char *const wait_names[STENO_WAITS] = {
+	[STENO_WAIT_ROOM] = "StenoRingFull",
+	[STENO_WAIT_SYNC] = "StenoSync",
+	[STENO_WAIT_ANSWER] = "StenoAnswer",
+	[STENO_WAIT_MAIN] = "StenoWriterMain",
+	[STENO_WAIT_RETRY] = "StenoWriterRetry",
+};
+
+static char ring_folder[MAXPGPATH];
+static char ring_path[MAXPGPATH];
+static shmem_request_hook_type previous_request;
+static shmem_startup_hook_type previous_startup;
+
+const char *
+steno_ring_path(void)
+{
+	return ring_path;
+}
+
+/* The trail's directory must be there, ours, and writable, or we do not start. */
+static void
+check_trail_directory(void)
+{
+	char		probe[MAXPGPATH];
+	struct stat st;
+	int			fd;
+
+	if (mkdir(steno_directory, pg_dir_create_mode) < 0 && errno != EEXIST)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not create trail directory \"%s\": %m",
+						steno_directory),
+				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
+	snprintf(probe, sizeof(probe), "%s/.write_test", steno_directory);
+	/* what is there already is nobody's, or a trap */
+	unlink(probe);
+	fd = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write to trail directory \"%s\": %m",
+						steno_directory),
+				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
+	close(fd);
+	unlink(probe);
+	if (stat(steno_directory, &st) == 0 &&
+		((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & S_IWOTH) != 0))
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("other accounts can change trail directory \"%s\"", steno_directory),
+				 errdetail("It belongs to user ID %u and has mode %04o.", (unsigned) st.st_uid, (unsigned) (st.st_mode & 07777)),
+				 errhint("Change its owner to the server's account, and its permissions to u=rwx,go=.")));
+	if (!is_absolute_path(steno_directory) && (steno_file_mode & 0040) && (data_directory_mode & 0050) != 0050)
+		ereport(WARNING,
+				(errmsg("the group cannot read the trail in directory \"%s\", although \"steno.file_mode\" is %04o",
+						steno_directory, steno_file_mode),
+				 errdetail("The data directory has no group access."),
+				 errhint("Set \"steno.directory\" to a directory outside the data directory.")));
+}
+
+/* Whether every ring is drained, and nobody was in the middle of something. */
+static bool
+all_drained(void)
+{
+	uint32		i;
+
+	for (i = 0; i < STENO_MAX_WRITERS; i++)
+		if (steno_rings.file->intents[i].valid != 0)
+			return false;
+	for (i = 0; i < steno_rings.nrings; i++)
+	{
+		StenoRing  *ring = steno_ring_at(&steno_rings, i);
+
+		if (atomic_load(&ring->head) != atomic_load(&ring->tail) ||
+			ring->inflight.active || ring->gap != 0 ||
+			atomic_load(&ring->untold) != ring->told || atomic_load(&ring->owner) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* The postmaster's last act: what is not drained waits for the next start. */
+static void
+remove_drained(int code, Datum arg)
+{
+	if (MyProcPid != PostmasterPid || !steno_active())
+		return;
+	if (all_drained())
+		unlink(ring_path);
+	/* unless something is left in it */
+	rmdir(ring_folder);
+}
+
+static void
+create_rings(void)
+{
+	char	   *prefix = steno_ring_prefix();
+	TimestampTz now = GetCurrentTimestamp();
+	const char *what;
+	char	   *name;
+	bool		first = steno_rings.file == NULL;
+	int			folder;
+
+	if (!first)
+		steno_rings_close(&steno_rings);
+	/* while the ring files of earlier runs are there */
+	steno_state_begin((uint64) now, first);
+	folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
+	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
+	snprintf(ring_path, sizeof(ring_path), "%s/%s", ring_folder, name);
+	if (!steno_rings_create(&steno_rings, folder, name, MaxBackends,
+							(uint32) steno_ring_size * 1024, steno_writers,
+							GetSystemIdentifier(), now, &what))
+	{
+		int			save_errno = errno;
+
+		rmdir(ring_folder);
+		errno = save_errno;
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not create ring file \"%s\": %s: %m",
+						ring_path, what),
+				 errdetail("%d rings need %llu bytes.", MaxBackends,
+						   (unsigned long long) steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024)),
+				 save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM ?
+				 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
+						 steno_ring_directory) :
+				 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
+	}
+	close(folder);
+	pfree(name);
+	pfree(prefix);
+	if (first)
+		on_proc_exit(remove_drained, (Datum) 0);
+}
+
+static void
+request_shmem(void)
+{
+	if (previous_request)
+		previous_request();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(StenoControl)));
+	steno_leader_request_shmem();
+}
+
+/* The setting that keeps errors from us would keep the warning from the log. */
+static void
+warn_of_silence(void)
+{
+	int			level = log_min_messages;
+
+	/* to a server's log, LOG stands between ERROR and FATAL */
+	if (level <= ERROR && level != LOG)
+		return;
+	log_min_messages = WARNING;
+	ereport(WARNING,
+			(errmsg("statements that fail before they are planned will not be recorded"),
+			 errdetail("pg_steno sees them where the server's log does, and \"log_min_messages\" keeps errors from it."),
+			 errhint("Set \"log_min_messages\" to \"error\" or lower.")));
+	log_min_messages = level;
+}
+
+/* At the server's start: that recording is on, where to, what is kept, and what can stop it. */
+static void
+report_start(void)
+{
+	char		kept[160] = "Segments are kept until somebody deletes them";
+	bool		limited = steno_retention_age > 0 || steno_retention_size > 0;
+
+	if (limited)
+	{
+		char		age[64] = "";
+		char		size[64] = "";
+
+		if (steno_retention_age > 0)
+			snprintf(age, sizeof(age), " %d minutes after they were closed", steno_retention_age);
+		if (steno_retention_size > 0)
+			snprintf(size, sizeof(size), " when the trail is larger than %d MB", steno_retention_size);
+		snprintf(kept, sizeof(kept), "Segments are deleted%s%s%s", age, age[0] && size[0] ? ", or" : "", size);
+	}
+	ereport(LOG,
+			(errmsg("pg_steno records into trail directory \"%s%s%s\"",
+					is_absolute_path(steno_directory) ? "" : DataDir,
+					is_absolute_path(steno_directory) ? "" : "/", steno_directory),
+			 errdetail("%s (\"steno.retention_age\", \"steno.retention_size\"). When the trail cannot be written, such as when less than %d MB of its file system are free (\"steno.disk_reserve\"), %s (\"steno.on_failure\").",
+					   kept, steno_disk_reserve, steno_trouble_prospect()),
+			 !limited && !is_absolute_path(steno_directory) ?
+			 errhint("Put the trail on a file system of its own with \"steno.directory\", and limit it with \"steno.retention_age\" or \"steno.retention_size\".") : 0));
+}
+
+static void
+startup_shmem(void)
+{
+	bool		first = steno_rings.file == NULL;
+
+	bool		found;
+	int			i;
+
+	if (previous_startup)
+		previous_startup();
+	if (!IsPostmasterEnvironment)
+		return;
+
+	steno_control = ShmemInitStruct("pg_steno", sizeof(StenoControl), &found);
+	if (!found)
+	{
+		memset(steno_control, 0, sizeof(StenoControl));
+		ConditionVariableInit(&steno_control->answered);
+		for (i = 0; i < STENO_MAX_WRITERS; i++)
+		{
+			SpinLockInit(&steno_control->writers[i].trouble.mutex);
+			atomic_store(&steno_control->writers[i].gone_since, GetCurrentTimestamp());
+		}
+	}
+	for (i = 0; i < STENO_WAITS; i++)
+		steno_wait_events[i] = steno_new_wait_event(wait_names[i]);
+	steno_leader_create_shmem();
+	steno_settings_publish();
+	steno_rules_load();
+	if (first)
+	{
+		steno_writer_check_registered();
+		check_trail_directory();
+		steno_trail_claim();
+		steno_seal_check_key();
+		steno_key_check();
+		warn_of_silence();
+	}
+	create_rings();
+	if (first)
+		report_start();
+}
+
+void
+steno_shmem_install(void)
+{
+	previous_request = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}

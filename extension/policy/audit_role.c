@@ -1,0 +1,313 @@
+/*
+ * extension/policy/audit_role.c
+ *		Object auditing: which statements use a privilege that steno.role has.
+ *
+ * What the role has on a relation is kept in a cache of this process, made from
+ * the relation's own access control list and those of its columns, and
+ * invalidated by changes of the relation, of roles and their memberships, and of
+ * the setting.  A statement's permissions are then compared with it: no catalog
+ * is read in the steady state.
+ *
+ * The role has what is granted to it, or to a role whose privileges it has.
+ * Grants to PUBLIC do not count, nor does what ownership gives while no list
+ * says it: else every relation would be audited.
+ *
+ * Statements are judged when they start, when catalogs can be read.  Later, and in
+ * failures, steno_audit_known reads the cache alone: an entry that was
+ * invalidated keeps what it says until the next statement that asks.
+ */
+#include "base/steno.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "utils/acl.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "policy/audit_role.h"
+#include "describe/cache.h"
+
+/* Known relations; when there are more, the cache starts anew. */
+#define MOST_RELATIONS 4096
+
+/* Privileges that are looked at, and those of them that columns can have. */
+#define PRIVILEGES (ACL_SELECT | ACL_INSERT | ACL_UPDATE | ACL_DELETE | ACL_TRUNCATE)
+#define COLUMN_PRIVILEGES (ACL_SELECT | ACL_INSERT | ACL_UPDATE)
+
+/* A column of which the role has a privilege. */
+typedef struct GrantedColumn
+{
+	int			member;			/* as in the sets of a permission */
+	AclMode		mode;
+} GrantedColumn;
+
+typedef struct Granted
+{
+	StenoCacheEntry known;
+	AclMode		relation;		/* on the relation as a whole */
+	AclMode		any_column;		/* on one column at least */
+	int			count;
+	GrantedColumn *columns;
+} Granted;
+
+static StenoCache cache = {
+	.name = "pg_steno audited relations", .entry_size = sizeof(Granted), .most = MOST_RELATIONS
+};
+
+/* Counts invalidations: one may come while we read what it is about. */
+static uint64 invalidations;
+
+/* The role of the setting. */
+static Oid	role;
+static bool role_valid;
+static bool missing_told;		/* the server's log says that there is none of that name */
+
+static void
+invalidate(Datum arg, Oid relid)
+{
+	invalidations++;
+	steno_cache_invalidate(&cache, relid);
+}
+
+/* A role or membership has changed. */
+static void
+invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
+{
+	role_valid = false;
+	invalidate((Datum) 0, InvalidOid);
+}
+
+/* The setting has changed. */
+void
+steno_audit_role_changed(void)
+{
+	missing_told = false;
+	invalidate_roles((Datum) 0, AUTHNAME, 0);
+}
+
+static void
+register_callbacks(void)
+{
+	static bool registered;
+
+	if (registered)
+		return;
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
+	registered = true;
+}
+
+/* The privileges that a list gives the role. */
+static AclMode
+granted_by(Datum list)
+{
+	Acl		   *acl = DatumGetAclP(list);
+	AclMode		mode = 0;
+	int			i;
+
+	for (i = 0; i < ACL_NUM(acl); i++)
+	{
+		AclItem    *item = &ACL_DAT(acl)[i];
+		AclMode		gives = item->ai_privs & PRIVILEGES & ~mode;
+
+		if (gives != 0 && item->ai_grantee != ACL_ID_PUBLIC &&
+			(item->ai_grantee == role || has_privs_of_role(role, item->ai_grantee)))
+			mode |= gives;
+	}
+	if ((Pointer) acl != DatumGetPointer(list))
+		pfree(acl);
+	return mode;
+}
+
+/* Privileges on a column; attnum may be one that there is not. */
+static AclMode
+granted_on_column(Oid relid, AttrNumber attnum)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
+										Int16GetDatum(attnum));
+	AclMode		mode = 0;
+	Datum		list;
+	bool		isnull;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	if (!((Form_pg_attribute) GETSTRUCT(tuple))->attisdropped)
+	{
+		list = SysCacheGetAttr(ATTNUM, tuple, Anum_pg_attribute_attacl, &isnull);
+		if (!isnull)
+			mode = granted_by(list) & COLUMN_PRIVILEGES;
+	}
+	ReleaseSysCache(tuple);
+	return mode;
+}
+
+/* Read from the catalogs what the role has on a relation. */
+static void
+look_up(Granted *g)
+{
+	uint64		before = invalidations;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(g->known.oid));
+	GrantedColumn *columns = NULL;
+	int			attributes = 0;
+	AttrNumber	attnum;
+	Datum		list;
+	bool		isnull;
+
+	g->relation = 0;
+	g->any_column = 0;
+	g->count = 0;
+	if (HeapTupleIsValid(tuple))
+	{
+		attributes = ((Form_pg_class) GETSTRUCT(tuple))->relnatts;
+		list = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
+		if (!isnull)
+			g->relation = granted_by(list);
+		ReleaseSysCache(tuple);
+	}
+
+	for (attnum = FirstLowInvalidHeapAttributeNumber + 1; attnum <= attributes; attnum++)
+	{
+		AclMode		mode = attnum == InvalidAttrNumber ? 0 :
+			granted_on_column(g->known.oid, attnum);
+
+		if (mode == 0)
+			continue;
+		if (columns == NULL)
+		{
+			/* an old array stays with the cache until it starts anew */
+			if (g->columns)
+				pfree(g->columns);
+			g->columns = NULL;
+			columns = MemoryContextAlloc(cache.context, sizeof(GrantedColumn) *
+										 (attributes - FirstLowInvalidHeapAttributeNumber));
+			g->columns = columns;
+		}
+		columns[g->count].member = attnum - FirstLowInvalidHeapAttributeNumber;
+		columns[g->count++].mode = mode;
+		g->any_column |= mode;
+	}
+	g->known.valid = invalidations == before;
+}
+
+/* The role of the setting; invalid: there is none of that name. */
+static Oid
+audit_role(void)
+{
+	uint64		before;
+
+	if (likely(role_valid))
+		return role;
+	before = invalidations;
+	role = get_role_oid(steno_audit_role, true);
+	role_valid = invalidations == before;
+	if (!OidIsValid(role) && !missing_told)
+	{
+		missing_told = true;
+		ereport(LOG_SERVER_ONLY,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role \"%s\" of \"steno.role\" does not exist", steno_audit_role),
+				 errdetail("No relation is audited through it until it is created."),
+				 errhidestmt(true), errhidecontext(true)));
+	}
+	return role;
+}
+
+/* What the role has on a relation, from the cache or the catalogs; NULL: no role. */
+static const Granted *
+find_granted(Oid relid)
+{
+	Granted    *g;
+
+	register_callbacks();
+	if (!OidIsValid(audit_role()))
+		return NULL;
+	/* a failure on the way leaves an entry that is not valid */
+	g = steno_cache_enter(&cache, relid);
+	if (!g->known.valid)
+		look_up(g);
+	return g;
+}
+
+/* One of the columns of the set with one of the privileges?  No set, or the whole row, is all columns. */
+static bool
+covers(const Granted *g, const Bitmapset *columns, AclMode mode)
+{
+	int			i;
+
+	if ((g->any_column & mode) == 0)
+		return false;
+	if (columns == NULL ||
+		bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, columns))
+		return true;
+	for (i = 0; i < g->count; i++)
+		if ((g->columns[i].mode & mode) && bms_is_member(g->columns[i].member, columns))
+			return true;
+	return false;
+}
+
+/*
+ * Does the statement use a privilege that the role has?  Columns that are written
+ * count with every privilege that the statement needs of the relation, as with
+ * pgaudit: SELECT on a column audits an update of it that reads another.
+ */
+static bool
+uses(const Granted *g, const StenoPermission *p)
+{
+	AclMode		used = p->requiredPerms & PRIVILEGES;
+	AclMode		columns = used & COLUMN_PRIVILEGES;
+
+	if (g->relation & used)
+		return true;
+	if ((g->any_column & columns) == 0)
+		return false;
+	return ((used & ACL_SELECT) && covers(g, p->selectedCols, ACL_SELECT)) ||
+		((used & ACL_INSERT) && covers(g, p->insertedCols, columns)) ||
+		((used & ACL_UPDATE) && covers(g, p->updatedCols, columns));
+}
+
+/* At the start of a statement, or in one that runs: is this permission audited? */
+bool
+steno_audit_permission(const StenoPermission *p)
+{
+	const Granted *g;
+
+	if (!STENO_IS_PERMISSION(p))
+		return false;
+	g = find_granted(p->relid);
+	return g != NULL && uses(g, p);
+}
+
+/* As steno_audit_permission, of all permissions of a statement: is one audited? */
+bool
+steno_audit_permissions(List *permissions)
+{
+	ListCell   *lc;
+	bool		result = false;
+
+	/* all of them, for steno_audit_known */
+	foreach(lc, permissions)
+		result |= steno_audit_permission(lfirst(lc));
+	return result;
+}
+
+/* As steno_audit_permission, for privileges on a relation as a whole. */
+bool
+steno_audit_relation(Oid relid, AclMode mode)
+{
+	const Granted *g = find_granted(relid);
+
+	return g != NULL && (g->relation & mode) != 0;
+}
+
+/* What steno_audit_permission has said of a permission.  Reads no catalog. */
+bool
+steno_audit_known(const StenoPermission *p)
+{
+	const Granted *g = steno_cache_find(&cache, p->relid);
+
+	return g != NULL && OidIsValid(role) && uses(g, p);
+}

@@ -1,0 +1,600 @@
+/*
+ * extension/policy/policy.c
+ *		What the rules, and the switches for noise, say of this session's
+ *		statements.
+ *
+ * The session's rules are chosen once, and again when what they were chosen by
+ * has changed: the rules, the session user, memberships, the application name.
+ * What they say of whole classes goes into steno_my.log_mask, and costs a
+ * statement nothing.  steno_my.policy is not zero when a statement must be
+ * looked at more closely, or when the session must see whether its rules still
+ * hold: the only word that a statement tests when there are no rules.
+ *
+ * A statement is judged when its relations are known: queries at their start,
+ * utility statements at their end.  What rules have to know of a relation is
+ * in a cache, which the server's invalidation messages keep right, and which
+ * alone is read when a statement has failed.  Classes of steno.mandatory are
+ * not touched.
+ */
+#include "base/steno.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "libpq/libpq-be.h"
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "replication/walsender.h"
+#include "utils/acl.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "describe/cache.h"
+#include "base/compat.h"
+#include "session/leader.h"
+#include "filter/rules.h"
+
+/* The session's rules, and what they were chosen by. */
+static StenoChoice choice;
+static const char *chosen_application;	/* for its address alone */
+static Oid	chosen_user;		/* InvalidOid: not authenticated yet */
+static bool chosen;
+
+#define BIT(class) (1u << (class))
+
+/* ---- masks ---- */
+
+/* steno.log, steno.mandatory, or the rules have changed. */
+void
+steno_policy_masks(void)
+{
+	uint32		mask = (steno_my.session_mask & ~choice.skipped) | choice.forced;
+
+	steno_my.log_mask = mask | (choice.looked_at & choice.may_record) | steno_mandatory_mask;
+	steno_delivery_rules(choice.syncing, choice.synced);
+}
+
+void
+steno_policy_switch(uint32 flag, bool on)
+{
+	if (on)
+		steno_my.policy |= flag;
+	else
+		steno_my.policy &= ~flag;
+}
+
+/* ---- what rules know of relations ---- */
+
+/* After so many look-ups the cache starts anew. */
+#define MOST_LOOKUPS 10000
+
+typedef struct Known
+{
+	StenoCacheEntry known;
+	bool		in_catalog;		/* in pg_catalog */
+	StenoRuleMatches matches;
+} Known;
+
+static StenoCache cache = {.name = "pg_steno rules", .entry_size = sizeof(Known)};
+static int	looked_up;			/* since the cache was started */
+
+static void
+invalidate(Datum arg, Oid relid)
+{
+	steno_cache_invalidate(&cache, relid);
+}
+
+static void
+invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidate(arg, InvalidOid);
+}
+
+/* Roles or memberships have changed. */
+static void
+forget_choice(Datum arg, int cacheid, uint32 hashvalue)
+{
+	if (steno_my.policy & STENO_POLICY_RULES)
+		steno_my.policy |= STENO_POLICY_STALE;
+}
+
+static void
+register_callbacks(void)
+{
+	static bool registered;
+
+	if (registered)
+		return;
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, forget_choice, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, forget_choice, (Datum) 0);
+	registered = true;
+}
+
+/* The cache starts anew with a choice: its indexes are the choice's. */
+static void
+drop_cache(void)
+{
+	steno_cache_drop(&cache);
+	looked_up = 0;
+}
+
+static void
+look_up(Known *k)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->known.oid));
+	Form_pg_class class;
+	char	   *namespace;
+	uint32	   *indexes;
+
+	k->in_catalog = false;
+	k->matches.count = 0;
+	if (!HeapTupleIsValid(tuple))
+		return;
+	class = (Form_pg_class) GETSTRUCT(tuple);
+	k->in_catalog = class->relnamespace == PG_CATALOG_NAMESPACE;
+	namespace = choice.objects ? get_namespace_name(class->relnamespace) : NULL;
+	if (namespace)
+	{
+		indexes = palloc(Max(choice.count, 1) * sizeof(uint32));
+		k->matches.count = steno_rules_of_object(&choice, namespace, NameStr(class->relname), indexes);
+		if (k->matches.count > 0)
+		{
+			uint32	   *kept = MemoryContextAlloc(cache.context, k->matches.count * sizeof(uint32));
+
+			memcpy(kept, indexes, k->matches.count * sizeof(uint32));
+			k->matches.indexes = kept;
+		}
+		pfree(indexes);
+		pfree(namespace);
+	}
+	ReleaseSysCache(tuple);
+	k->known.valid = true;
+}
+
+/* While catalogs can be read: have at hand what rules need to know of a relation. */
+void
+steno_policy_know(Oid relid)
+{
+	Known	   *k;
+
+	if (!choice.objects && !(steno_my.policy & STENO_POLICY_CATALOG))
+		return;
+	k = steno_cache_enter(&cache, relid);
+	if (!k->known.valid)
+	{
+		looked_up++;
+		look_up(k);
+	}
+}
+
+/* The same of all relations of a statement that is about to be judged. */
+static void
+know_all(const StenoAccess *relations, int count)
+{
+	int			i;
+
+	if (!IsTransactionState())
+		return;
+	if (looked_up > MOST_LOOKUPS)
+		drop_cache();
+	for (i = 0; i < count; i++)
+		steno_policy_know(relations[i].relid);
+}
+
+/* ---- choosing the session's rules ---- */
+
+static bool
+is_member(void *arg, const char *group)
+{
+	Oid			role = get_role_oid(group, true);
+	Oid			user = *(Oid *) arg;
+
+	return OidIsValid(role) && OidIsValid(user) && is_member_of_role_nosuper(user, role);
+}
+
+/* Before authentication is over there is no session user, but the client's name for it. */
+static Oid
+present_user(void)
+{
+	return ClientAuthInProgress ? InvalidOid : GetSessionUserId();
+}
+
+static void
+drop_choice(void)
+{
+	steno_choice_free(&choice);
+	drop_cache();
+}
+
+static void
+choose(void)
+{
+	StenoRuleSession session = {0};
+	char	   *user = NULL;
+	char	   *database = NULL;
+	Oid			user_id = present_user();
+
+	/* what changes while we look is looked at again */
+	steno_my.policy &= ~STENO_POLICY_STALE;
+	drop_choice();
+	chosen = true;
+	chosen_user = user_id;
+	chosen_application = application_name;
+	steno_policy_switch(STENO_POLICY_RULES, steno_rules && steno_rules->count > 0);
+	steno_policy_masks();
+	if (!(steno_my.policy & STENO_POLICY_RULES))
+		return;
+
+	/* until this is done, the settings alone decide */
+	steno_my.policy |= STENO_POLICY_STALE;
+	register_callbacks();
+	if (ClientAuthInProgress && MyProcPort)
+	{
+		session.user = MyProcPort->user_name;
+		user_id = session.user ? get_role_oid(session.user, true) : InvalidOid;
+	}
+	else
+		session.user = user = GetUserNameFromId(user_id, true);
+	if (OidIsValid(MyDatabaseId))
+		session.database = database = get_database_name(MyDatabaseId);
+	else if (MyProcPort && !am_walsender)
+		session.database = MyProcPort->database_name;
+	session.application = application_name ? application_name : "";
+	if (ClientAuthInProgress && *session.application == '\0' && MyProcPort && MyProcPort->application_name)
+		session.application = MyProcPort->application_name;
+	session.client = *steno_session_client();
+	session.member = is_member;
+	session.arg = &user_id;
+	/* an error, or a cancel, while roles are looked up: all of this again with the next statement */
+	chosen = false;
+	steno_my.policy &= ~STENO_POLICY_STALE;
+	if (steno_rules_choose(steno_rules, &session, &choice))
+		steno_rules_prepare(&choice);
+	chosen = true;
+	if (user)
+		pfree(user);
+	if (database)
+		pfree(database);
+	steno_policy_masks();
+}
+
+/*
+ * Before a statement's class is looked at, when policy or news is not zero: the
+ * rules that hold for it.
+ */
+void
+steno_policy_refresh(void)
+{
+	bool		stale;
+
+	if (!steno_session_ready() || !IsTransactionState())
+		return;
+	stale = (steno_my.policy & STENO_POLICY_STALE) != 0;
+	if (stale && steno_my.producer.ring != &steno_area.page)
+		steno_my.policy |= STENO_POLICY_FAR;	/* no news come to our state */
+	if (stale || (atomic_load(&steno_my.news) & STENO_NEWS_RULES) ||
+		(steno_my.policy & STENO_POLICY_FAR))
+	{
+		/* before the generation is read: see announce in rules.c */
+		atomic_fetch_and(&steno_my.news, ~STENO_NEWS_RULES);
+		stale |= steno_rules_renew(drop_choice);
+	}
+	if (steno_my.policy & STENO_POLICY_RULES)
+		stale |= !chosen || chosen_application != application_name || chosen_user != present_user();
+	if (stale)
+		choose();
+}
+
+/* ---- a statement ---- */
+
+/*
+ * A statement begins.  outer: the one that runs it, NULL: none.  What foreign
+ * keys run, they run in a security context that nothing else has; the queries
+ * of triggers that fire in it have an outer statement of that kind.
+ */
+void
+steno_policy_begin(StenoStatement *s, const StenoStatement *outer)
+{
+	uint32		bit = BIT(s->class);
+
+	if (InNoForceRLSOperation())
+		s->policy |= STENO_S_IN_CHECK;
+	if (steno_mandatory_mask & bit)
+		return;
+	if (choice.hiding & (bit | BIT(STENO_CLASS_ERROR)))
+		s->policy |= STENO_S_HIDDEN;
+	if (choice.forced & bit)
+		s->policy |= STENO_S_RULE;
+	else if (choice.skipped & bit)
+		s->policy |= STENO_S_SKIPPED;
+	else if (s->depth > 0 &&
+			 (((steno_my.policy & STENO_POLICY_SCRIPTS) && creating_extension) ||
+			  ((steno_my.policy & STENO_POLICY_REFERENTIAL) && (s->policy & STENO_S_IN_CHECK) &&
+			   !(outer && (outer->policy & STENO_S_IN_CHECK)))))
+		s->policy |= STENO_S_NOISE;
+}
+
+/*
+ * It is not recorded, unless it fails: should we die, there is nothing to say of
+ * it.  Object auditing keeps it.
+ */
+static void
+leave_out(StenoStatement *s)
+{
+	if (s->audited & STENO_AUDITED_OBJECT)
+		return;
+	s->recorded = false;
+	if (s->top_level)
+		steno_inflight_end(&steno_my.producer.ring->inflight);
+}
+
+/* A read of nothing but pg_catalog. */
+static bool
+all_in_catalog(const StenoStatement *s, const StenoAccess *relations, int count)
+{
+	int			i;
+
+	if (s->class != STENO_CLASS_READ || count == 0)
+		return false;
+	for (i = 0; i < count; i++)
+	{
+		Known	   *k = steno_cache_find(&cache, relations[i].relid);
+
+		if (k == NULL || !k->in_catalog)
+			return false;
+	}
+	return true;
+}
+
+/* The rule that decides on the statement as one of the class; NULL: none. */
+static StenoRule *
+rule_of(int class, const StenoAccess *relations, int count, const char *text, size_t text_len)
+{
+	StenoRuleMatches few[32];
+	StenoRuleMatches *matches = few;
+	int			i;
+
+	if (!choice.objects)
+		count = 0;
+	if (count > (int) lengthof(few))
+	{
+		steno_my.scratch_used = true;
+		matches = MemoryContextAllocExtended(steno_my.scratch, count * sizeof(StenoRuleMatches),
+											 MCXT_ALLOC_NO_OOM);
+		if (matches == NULL)
+			return NULL;
+	}
+	for (i = 0; i < count; i++)
+	{
+		Known	   *k = steno_cache_find(&cache, relations[i].relid);
+
+		matches[i].count = 0;
+		if (k)
+			matches[i] = k->matches;
+	}
+	return steno_rules_first(&choice, class, matches, count, text, text_len);
+}
+
+/* What a rule that records asks for. */
+static void
+obey(StenoStatement *s, const StenoRule *rule)
+{
+	s->policy |= STENO_S_RULE;
+	if (rule->no_text)
+		s->policy |= STENO_S_NO_TEXT;
+	if (rule->no_parameters)
+		s->policy |= STENO_S_NO_PARAMETERS;
+	if (rule->redact)
+		s->redact = (uint16) rule->tag;
+	if (rule->action == STENO_RULE_SYNC)
+		s->policy |= STENO_S_SYNC;
+}
+
+static bool
+hides_text(const StenoRule *rule)
+{
+	return rule->no_text || rule->redact;
+}
+
+/* Its text may be shown while it runs, unless a rule would hide that of its failure. */
+static void
+reveal(StenoStatement *s)
+{
+	if (!(choice.hiding & BIT(STENO_CLASS_ERROR)))
+		s->policy &= ~STENO_S_HIDDEN;
+}
+
+/* One of steno.mandatory is recorded anyway; rules say whether it waits for the disk. */
+static void
+judge_mandatory(StenoStatement *s, const StenoAccess *relations, int count)
+{
+	StenoRule  *rule;
+
+	know_all(relations, count);
+	rule = rule_of(s->class, relations, count, s->text, s->text_len);
+	if (rule && rule->action == STENO_RULE_SYNC)
+		s->policy |= STENO_S_SYNC;
+}
+
+/*
+ * Its relations are known: whether it is recorded, and with what.  Called when
+ * policy is not zero.  failing: in the middle of a failure, where catalogs cannot
+ * be read.
+ */
+void
+steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, bool failing)
+{
+	uint32		bit = BIT(s->class);
+	StenoRule  *rule = NULL;
+
+	if ((steno_mandatory_mask & choice.syncing & bit) && s->recorded && !failing)
+		judge_mandatory(s, relations, count);
+	if (!s->recorded || (steno_mandatory_mask & bit) || (s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
+		return;
+	if (!failing)
+		know_all(relations, count);
+	if (choice.looked_at & bit)
+		rule = rule_of(s->class, relations, count, s->text, s->text_len);
+	if (rule == NULL || !hides_text(rule))
+		reveal(s);
+	if (rule != NULL)
+	{
+		if (rule->action != STENO_RULE_SKIP && steno_rule_sampled(rule))
+			obey(s, rule);
+		else
+		{
+			s->policy |= STENO_S_SKIPPED;
+			leave_out(s);
+		}
+		return;
+	}
+	if (((steno_my.session_mask & bit) == 0 && !(s->policy & STENO_S_ALSO)) ||
+		(s->policy & STENO_S_NOISE) ||
+		((steno_my.policy & STENO_POLICY_CATALOG) && all_in_catalog(s, relations, count)))
+		leave_out(s);
+}
+
+/*
+ * A utility statement begins: what can be said without its relations is said now.
+ * If a rule that looks at relations may want it on disk, it goes there.
+ */
+void
+steno_policy_judge_early(StenoStatement *s)
+{
+	if (choice.objects)
+	{
+		if (choice.syncing & BIT(s->class))
+			s->policy |= STENO_S_SYNC;
+		return;
+	}
+	if ((steno_mandatory_mask & choice.syncing & BIT(s->class)) && s->recorded)
+		judge_mandatory(s, NULL, 0);
+	steno_policy_judge(s, NULL, 0, true);
+}
+
+/*
+ * It has failed, and is not recorded but for that: as one of class error.  Reads
+ * no catalogs.
+ */
+void
+steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int count)
+{
+	uint32		bit = BIT(STENO_CLASS_ERROR);
+	StenoRule  *rule;
+
+	if (!s->failures || (steno_mandatory_mask & bit))
+		return;
+	if (choice.looked_at & bit &&
+		(rule = rule_of(STENO_CLASS_ERROR, relations, count, s->text, s->text_len)) != NULL)
+	{
+		if (rule->action != STENO_RULE_SKIP && steno_rule_sampled(rule))
+			obey(s, rule);
+		else
+			s->failures = false;
+	}
+	else if (choice.forced & bit)
+		s->policy |= STENO_S_RULE;
+	else if (!(steno_my.session_mask & bit))
+		s->failures = false;
+}
+
+/* The same for a query, whose relations the plan names. */
+void
+steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed)
+{
+	StenoAccess few[32];
+	StenoAccess *relations = few;
+	int			most = list_length(STENO_PLAN_PERMISSIONS(plan));
+	int			count = 0;
+	ListCell   *lc;
+
+	if (most > (int) lengthof(few))
+	{
+		steno_my.scratch_used = true;
+		relations = MemoryContextAllocExtended(steno_my.scratch, most * sizeof(StenoAccess),
+											   MCXT_ALLOC_NO_OOM);
+		if (relations == NULL)
+			return;
+	}
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		relations[count].relid = p->relid;
+		relations[count++].access = 0;
+	}
+	if (failed)
+		steno_policy_judge_failure(s, relations, count);
+	else
+		steno_policy_judge(s, relations, count, false);
+}
+
+/* ---- its record ---- */
+
+static void
+redact(uint32 tag, StenoRecord *record)
+{
+	char	   *clean;
+
+	if (record->text)
+	{
+		clean = steno_rules_redact(tag, record->text, record->text_len);
+		record->text = clean;
+		record->text_len = clean ? strlen(clean) : 0;
+	}
+	if (record->message)
+	{
+		clean = steno_rules_redact(tag, record->message, strlen(record->message));
+		record->message = clean ? clean : "<redacted>";
+	}
+}
+
+/* Before its record is put: what the rules hide, and that a rule asked for it. */
+void
+steno_policy_apply(const StenoStatement *s, StenoRecord *record)
+{
+	if (s->policy & STENO_S_RULE)
+	{
+		record->audited |= STENO_AUDITED_RULE;
+		if (steno_my.session_mask & BIT(s->class))
+			record->audited |= STENO_AUDITED_SESSION;
+	}
+	/* a utility statement that starts is not judged yet */
+	if ((s->policy & STENO_S_NO_TEXT) ||
+		(record->kind == STENO_KIND_START && (s->policy & STENO_S_HIDDEN) && s->redact == 0))
+	{
+		record->text = NULL;
+		record->text_len = 0;
+	}
+	if (s->redact != 0)
+		redact(s->redact, record);
+}
+
+/*
+ * A record of class error that no hook has seen begin; false: it is left out.
+ * Its text is that of record.
+ */
+bool
+steno_policy_failed(StenoRecord *record)
+{
+	StenoStatement s = {0};
+
+	s.class = STENO_CLASS_ERROR;
+	s.text = record->text;
+	s.text_len = record->text_len;
+	s.failures = true;
+	steno_policy_judge_failure(&s, NULL, 0);
+	if (s.failures)
+		steno_policy_apply(&s, record);
+	return s.failures;
+}

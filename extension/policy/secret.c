@@ -1,0 +1,142 @@
+/*
+ * extension/policy/secret.c
+ *		Secrets are kept out: a record's text and message without them, before it goes
+ *		into the ring.  core/filter/redact.h says what a secret is.
+ *
+ * An error inside a function is recorded for each statement that it ends, and its message
+ * may quote a secret that only the innermost one's text has: what a message became is
+ * remembered, and whoever comes with the same message gets the same.
+ */
+#include "base/steno.h"
+
+#include "parser/parser.h"
+#include "filter/redact.h"
+#include "utils/memutils.h"
+
+/* Longest message that is remembered; of a longer one nothing is kept then. */
+#define REMEMBERED_MAX 1024
+
+static char remembered[REMEMBERED_MAX]; /* a message that had a secret; empty: none */
+static uint64 remembered_len;
+static char remembered_hidden[REMEMBERED_MAX];	/* what was left of it */
+
+/* Memory for one record, or less; NULL when there is none. */
+static char *
+scratch(uint64 size)
+{
+	steno_my.scratch_used = true;
+	return MemoryContextAllocExtended(steno_my.scratch, size,
+									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+}
+
+/*
+ * The text without its secrets, or as much of it as there is room for; it stands until
+ * the next record is put.  When there is no memory for it, nothing is left of it.  *out_len
+ * is the length of all of it.  False: it has no secrets.
+ */
+STENO_COLD bool
+steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len)
+{
+	StenoCuts	cuts;
+	char	   *p;
+
+	*out = text;
+	*out_len = len;
+	steno_redact_measure(text, len, standard_conforming_strings, &cuts);
+	if (cuts.secrets == 0)
+		return false;
+	room = Min(room, cuts.len);
+	p = scratch(room);
+	if (p == NULL)
+	{
+		*out = STENO_REDACTED;
+		*out_len = STENO_REDACTED_LEN;
+		return true;
+	}
+	steno_redact_write(text, len, standard_conforming_strings, &cuts, p, room);
+	*out = p;
+	*out_len = cuts.len;
+	return true;
+}
+
+static void
+remember(const char *message, const char *hidden)
+{
+	remembered_len = strlen(message);
+	strlcpy(remembered, message, sizeof(remembered));
+	strlcpy(remembered_hidden, strlen(hidden) < REMEMBERED_MAX ? hidden : STENO_REDACTED,
+			sizeof(remembered_hidden));
+}
+
+/*
+ * The message of the text's failure without the text's secrets.  Either may be
+ * NULL; the result stands at least until the next record is put.
+ */
+STENO_COLD const char *
+steno_secret_hide_message(const char *text, uint64 len, const char *message)
+{
+	StenoSecrets secrets;
+	const char *original = message;
+	size_t		hidden;
+	size_t		needed;
+	char	   *p;
+
+	if (message == NULL)
+		return NULL;
+	if (remembered_len > 0 && strlen(message) == remembered_len &&
+		strncmp(message, remembered, sizeof(remembered) - 1) == 0)
+		message = remembered_hidden;
+	if (text == NULL || !steno_redact_suspect(text, len))
+		return message;
+	steno_redact_collect(&secrets, text, len, standard_conforming_strings);
+	needed = steno_redact_message(&secrets, message, strlen(message), NULL, &hidden);
+	if (hidden == 0)
+		return message;
+	p = scratch(needed + 1);
+	if (p == NULL)
+		return STENO_REDACTED;
+	steno_redact_message(&secrets, message, strlen(message), p, &hidden);
+	p[needed] = '\0';
+	remember(original, p);
+	return p;
+}
+
+/* Hide the secrets of a record that is about to be put. */
+STENO_COLD void
+steno_secret_hide(StenoRecord *record)
+{
+	const char *text = record->text;
+	uint64		len = record->text_len;
+
+	if (record->message)
+		record->message = steno_secret_hide_message(text, len, record->message);
+	if (text && steno_redact_suspect(text, len))
+		steno_secret_hide_text(text, len, PG_UINT64_MAX, &record->text, &record->text_len);
+}
+
+/*
+ * The value of a setting, such as a shell command, without its secrets; out has room for
+ * STENO_SETTING_VALUE bytes.  It is looked at as a literal's contents are.
+ */
+STENO_COLD void
+steno_secret_hide_value(const char *value, char *out)
+{
+	static const char quote[] = "$value$";
+	const uint64 quote_len = sizeof(quote) - 1;
+	uint64		len = strlen(value);
+	char	   *literal;
+	const char *hidden;
+	uint64		hidden_len;
+
+	strlcpy(out, value, STENO_SETTING_VALUE);
+	if (!steno_redact_suspect(value, len))
+		return;
+	strlcpy(out, STENO_REDACTED, STENO_SETTING_VALUE);
+	literal = scratch(len + 2 * quote_len + 1);
+	if (literal == NULL)
+		return;
+	snprintf(literal, len + 2 * quote_len + 1, "%s%s%s", quote, value, quote);
+	steno_secret_hide_text(literal, len + 2 * quote_len, PG_UINT64_MAX, &hidden, &hidden_len);
+	if (hidden_len >= 2 * quote_len)
+		strlcpy(out, hidden + quote_len, Min(hidden_len - 2 * quote_len + 1, STENO_SETTING_VALUE));
+}

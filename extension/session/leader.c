@@ -1,0 +1,93 @@
+/*
+ * extension/session/leader.c
+ *		Parallel workers and their leaders.
+ *
+ * A parallel worker executes a part of its leader's statement, which is recorded
+ * by the leader alone.  Statements that functions run in the worker are recorded
+ * by the worker, as nested ones, in a session of its own that names the leader's
+ * session.  They have the statement number of the leader, and their depth counts
+ * from the leader's statement.
+ *
+ * The server restores the leader's settings and roles in its workers, but not
+ * where the client is and how it was authenticated.  Each session writes that to
+ * shared memory once, when it begins.  A leader waits for its workers before its
+ * statement ends, so what they read of it does not change meanwhile.
+ */
+#include "base/steno.h"
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+
+#include "base/compat.h"
+#include "session/leader.h"
+
+static StenoClientFacts *shared;	/* one for each ring, written by its owner */
+
+static Size
+shared_size(void)
+{
+	return mul_size(MaxBackends, sizeof(StenoClientFacts));
+}
+
+void
+steno_leader_request_shmem(void)
+{
+	RequestAddinShmemSpace(shared_size());
+}
+
+void
+steno_leader_create_shmem(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pg_steno clients", shared_size(), &found);
+	if (!found)
+		memset(shared, 0, shared_size());
+}
+
+/* What parallel workers of this session will say of its client. */
+void
+steno_leader_publish(const StenoClientFacts *facts)
+{
+	shared[STENO_MY_SLOT] = *facts;
+}
+
+/*
+ * In a parallel worker: its leader, and the leader's client.  leader->start is 0
+ * when the leader does not record.
+ */
+void
+steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
+{
+	PGPROC	   *process = MyProc->lockGroupLeader;
+	const StenoRing *ring;
+	const StenoLocal *local;
+	uint32		slot;
+
+	memset(leader, 0, sizeof(*leader));
+	memset(facts, 0, sizeof(*facts));
+	if (process == NULL || process == MyProc)
+		return;
+	slot = STENO_SLOT_OF(process);
+	if (slot >= steno_rings.file->nrings)
+		return;
+	ring = steno_ring_at(&steno_rings, slot);
+	if (atomic_load_explicit(&ring->owner, memory_order_acquire) != (uint32) process->pid)
+		return;
+	*facts = shared[slot];
+	leader->pid = process->pid;
+	leader->start = ring->owner_start;
+
+	/* the leader's own state is there if it could be mapped there (become_producer) */
+	local = (const StenoLocal *) ring->own;
+	if (STENO_LOAD(local->mapped))
+	{
+		leader->statement = STENO_LOAD(local->statement) + STENO_LOAD(local->planning);
+		leader->substatement = STENO_LOAD(local->launch.substatement);
+		leader->depth = STENO_LOAD(local->launch.depth);
+	}
+	else if (STENO_LOAD(ring->inflight.active))
+		leader->statement = STENO_LOAD(ring->inflight.statement);
+}

@@ -1,0 +1,648 @@
+/*
+ * extension/session/session.c
+ *		This process as a session: its ring, the facts that its records share,
+ *		and the records of its beginning and end.
+ *
+ * A process attaches to the ring of its slot when it has its first record.  The
+ * facts (user, role, database, application, client ...) go into the ring as a
+ * session message before the first record, and again whenever one of them has
+ * changed by the time of a record.
+ */
+#include "base/steno.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "access/parallel.h"
+#include "common/ip.h"
+#include "commands/dbcommands.h"
+#include "libpq/auth.h"
+#include "libpq/hba.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "postmaster/autovacuum.h"
+#include "postmaster/bgworker_internals.h"
+#include "replication/walsender.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "access/xact.h"
+#include "tcop/tcopprot.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "session/leader.h"
+
+StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
+
+static ClientAuthentication_hook_type previous_authentication;
+
+/* What the last session message said, to see changes. */
+static struct
+{
+	char		user[NAMEDATALEN];
+	char		role[NAMEDATALEN];
+	char		database[NAMEDATALEN];
+	char		application[NAMEDATALEN];
+	char		app_user[STENO_APP_MAX];
+	char		app_context[STENO_APP_MAX];
+}			known;
+
+/* Of a parallel worker, as text. */
+static char leader_session[8 + 1 + 8 + 1];
+static char leader_substatement[11];
+
+/* The client's connection, or that of a parallel worker's leader. */
+static StenoClientFacts facts;
+
+/*
+ * Encoding of what the session records, NULL while it is not in a database and
+ * when it is UTF-8.
+ */
+static const char *encoding;
+
+#define MOST_ENCODING 14		/* of the names of encodings for servers */
+
+/* FATAL message that ends the session, for its disconnect record. */
+static int	death_code;
+static char death_message[512];
+
+static uint8 *
+put_fact(uint8 *p, int key, const char *value)
+{
+	if (value == NULL || value[0] == '\0')
+		return p;
+	*p++ = key;
+	return steno_put_string(p, value);
+}
+
+/*
+ * The largest body that send_context can make must fit the writer's copy: eleven
+ * facts with key and length, the identity's length taking two bytes.  A leader is
+ * known of parallel workers only, whose type is short.
+ */
+StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
+				 sizeof(known) + sizeof(facts) - sizeof(facts.address) - 9 + MOST_ENCODING <= STENO_SESSION_MAX &&
+				 sizeof("parallel worker") + 2 * 2 + sizeof(leader_session) + sizeof(leader_substatement) <= BGW_MAXLEN &&
+				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
+
+static void
+send_context(void)
+{
+	uint8		body[STENO_SESSION_MAX];
+	uint8	   *p = body + STENO_SESSION_FACTS;
+	int64		start = MyStartTimestamp;
+	uint32		pid = MyProcPid;
+	const char *type;
+	StenoSessionMessage *m;
+
+	memcpy(body + STENO_SESSION_START, &start, sizeof(start));
+	memcpy(body + STENO_SESSION_PID, &pid, sizeof(pid));
+	if (MyBackendType == B_BG_WORKER && MyBgworkerEntry)
+		type = MyBgworkerEntry->bgw_type;
+	else
+		type = GetBackendTypeDesc(MyBackendType);
+	p = put_fact(p, STENO_SESSION_BACKEND_TYPE, type);
+	p = put_fact(p, STENO_SESSION_USER, known.user);
+	p = put_fact(p, STENO_SESSION_DATABASE, known.database);
+	if (strcmp(known.role, known.user) != 0)
+		p = put_fact(p, STENO_SESSION_ROLE, known.role);
+	p = put_fact(p, STENO_SESSION_APPLICATION, known.application);
+	p = put_fact(p, STENO_SESSION_APP_USER, known.app_user);
+	p = put_fact(p, STENO_SESSION_APP_CONTEXT, known.app_context);
+	p = put_fact(p, STENO_SESSION_CLIENT, facts.client);
+	p = put_fact(p, STENO_SESSION_AUTH_METHOD, facts.auth_method);
+	p = put_fact(p, STENO_SESSION_IDENTITY, facts.identity);
+	p = put_fact(p, STENO_SESSION_LEADER, leader_session);
+	p = put_fact(p, STENO_SESSION_LEADER_SUBSTATEMENT, leader_substatement);
+	if (encoding != NULL && strlen(encoding) <= MOST_ENCODING)
+		p = put_fact(p, STENO_SESSION_ENCODING, encoding);
+
+	steno_my.described = false;
+	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
+	if (m == NULL)
+		m = steno_record_reserved(sizeof(StenoSessionMessage) + (p - body));
+	if (m == NULL)
+		return;					/* tried again with the next record */
+	m->m.kind = STENO_KIND_DEF_SESSION;
+	m->m.flags = 0;
+	m->body_len = p - body;
+	m->pad = 0;
+	m->seq = steno_my.seq;
+	m->statement = steno_my.statement;
+	memcpy(m + 1, body, p - body);
+	steno_ring_publish(&steno_my.producer, m);
+	steno_my.described = true;
+}
+
+/* Tell the writer that what comes next is of another session, of which no more is known. */
+bool
+steno_session_name(int64 start, uint32 pid, uint64 seq)
+{
+	StenoSessionMessage *m = steno_record_room(sizeof(StenoSessionMessage) + STENO_SESSION_FACTS);
+
+	if (m == NULL)
+		return false;
+	m->m.kind = STENO_KIND_DEF_SESSION;
+	m->m.flags = 0;
+	m->body_len = STENO_SESSION_FACTS;
+	m->pad = 0;
+	m->seq = seq;
+	m->statement = 0;
+	memset(m + 1, 0, STENO_SESSION_FACTS);
+	memcpy((uint8 *) (m + 1) + STENO_SESSION_START, &start, sizeof(start));
+	memcpy((uint8 *) (m + 1) + STENO_SESSION_PID, &pid, sizeof(pid));
+	steno_ring_publish(&steno_my.producer, m);
+	return true;
+}
+
+/*
+ * Names of roles that this session has had.  They are asked for in the middle of
+ * failures too, when catalogs cannot be read; statement.c sees to it that a role
+ * is known before a statement of it can fail.
+ */
+#define MOST_ROLES 8
+
+static struct
+{
+	Oid			role;
+	char		name[NAMEDATALEN];
+}			roles[MOST_ROLES];
+
+static int	next_role;
+
+static void
+forget_roles(Datum arg, int cacheid, uint32 hashvalue)
+{
+	memset(roles, 0, sizeof(roles));
+}
+
+static void
+copy_role(char *to, Oid role, bool failing)
+{
+	static bool registered;
+	char	   *name;
+	int			i;
+
+	for (i = 0; i < MOST_ROLES; i++)
+		if (roles[i].role == role)
+		{
+			strlcpy(to, roles[i].name, NAMEDATALEN);
+			return;
+		}
+	name = failing ? NULL : GetUserNameFromId(role, true);
+	if (name == NULL)
+	{
+		snprintf(to, NAMEDATALEN, "%u", role);
+		return;
+	}
+	if (!registered)
+	{
+		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
+		registered = true;
+	}
+	strlcpy(to, name, NAMEDATALEN);
+	strlcpy(roles[next_role].name, name, NAMEDATALEN);
+	roles[next_role].role = role;
+	next_role = (next_role + 1) % MOST_ROLES;
+	pfree(name);
+}
+
+static bool
+find_roles(Oid user_id, bool failing)
+{
+	Oid			session_user_id;
+
+	if (!OidIsValid(user_id) || !(failing || IsTransactionState()))
+		return false;
+	/* what the client gave as its name holds until it can be looked up */
+	if (failing && !OidIsValid(steno_my.user_id) && known.user[0] != '\0')
+		return false;
+	session_user_id = GetSessionUserId();
+	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
+		return false;
+	/* a failure may find that names have been forgotten, but not that of who is still the same */
+	if (!failing || session_user_id != steno_my.session_user_id)
+		copy_role(known.user, session_user_id, failing);
+	copy_role(known.role, user_id, failing);
+	steno_my.user_id = user_id;
+	steno_my.session_user_id = session_user_id;
+	return true;
+}
+
+/* A client has named its database; other processes ask the catalog once. */
+static bool
+find_database(void)
+{
+	char	   *name;
+
+	if (known.database[0] != '\0' || !OidIsValid(MyDatabaseId) || !IsTransactionState())
+		return false;
+	name = get_database_name(MyDatabaseId);
+	if (name == NULL)
+		return false;
+	strlcpy(known.database, name, NAMEDATALEN);
+	return true;
+}
+
+/* The session has come into its database, which is not in UTF-8. */
+static bool
+find_encoding(void)
+{
+	if (encoding != NULL || !OidIsValid(MyDatabaseId) || !IsNormalProcessingMode() ||
+		GetDatabaseEncoding() == PG_UTF8)
+		return false;
+	encoding = GetDatabaseEncodingName();	/* a constant */
+	return true;
+}
+
+/* Take a fact that has changed; values are cut as the settings' own limits do. */
+static bool
+take_fact(char *fact, size_t size, const char *value)
+{
+	if (value == NULL)
+		value = "";
+	if (strncmp(value, fact, size - 1) == 0)
+		return false;
+	strlcpy(fact, value, size);
+	return true;
+}
+
+/*
+ * What the application says of itself.  Its name has another address when it has
+ * changed; when one of the others is assigned, that address is forgotten.
+ */
+static bool
+find_application(void)
+{
+	const char *name = application_name ? application_name : "";
+	bool		changed = false;
+
+	steno_my.application = application_name;
+	/* before its options are processed, a client's is in the startup packet */
+	if (*name == '\0' && (!OidIsValid(MyDatabaseId) || !IsNormalProcessingMode()) &&
+		MyProcPort && MyProcPort->application_name)
+		name = MyProcPort->application_name;
+	changed |= take_fact(known.application, sizeof(known.application), name);
+	changed |= take_fact(known.app_user, sizeof(known.app_user), steno_app_user);
+	changed |= take_fact(known.app_context, sizeof(known.app_context), steno_app_context);
+	return changed;
+}
+
+/*
+ * A session that acts as another session user can be turned back by the end of a
+ * transaction or subtransaction, without a statement that says so: look again before
+ * each record, as after a change of the application's name.
+ */
+static void
+watch_session_user(void)
+{
+	if (unlikely(OidIsValid(steno_my.session_user_id) && MyProcPort != NULL &&
+				 steno_my.session_user_id != GetAuthenticatedUserId()))
+		steno_my.application = NULL;
+}
+
+static Oid
+present_role(void)
+{
+	Oid			user_id;
+	int			context;
+
+	GetUserIdAndSecContext(&user_id, &context);
+	return user_id;
+}
+
+/*
+ * Before a record: tell the writer whose it is, if that has changed.  user_id is the
+ * role of the statement, InvalidOid for the present one.  Looks at catalogs
+ * only for a role that the session has not had lately.
+ */
+void
+steno_session_check(Oid user_id)
+{
+	bool		changed = !steno_my.described;
+
+	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), false);
+	changed |= find_database();
+	changed |= find_encoding();
+	changed |= find_application();
+	watch_session_user();
+	if (changed)
+		send_context();
+}
+
+/*
+ * The same in the middle of a failure: without catalogs, and with the role that
+ * the failed statement had at its start, InvalidOid for the present one.
+ */
+void
+steno_session_failing(Oid user_id)
+{
+	bool		changed = !steno_my.described;
+
+	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), true);
+	changed |= find_encoding();
+	changed |= find_application();
+	watch_session_user();
+	if (changed)
+		send_context();
+}
+
+static void
+find_address(const struct sockaddr_storage *a)
+{
+	if (a->ss_family == AF_UNIX)
+		facts.address.kind = STENO_CLIENT_LOCAL;
+	else if (a->ss_family == AF_INET)
+	{
+		facts.address.kind = STENO_CLIENT_IPV4;
+		memcpy(facts.address.address, &((const struct sockaddr_in *) a)->sin_addr, 4);
+	}
+	else if (a->ss_family == AF_INET6)
+	{
+		facts.address.kind = STENO_CLIENT_IPV6;
+		memcpy(facts.address.address, &((const struct sockaddr_in6 *) a)->sin6_addr, 16);
+	}
+}
+
+/* Facts of a client's connection, which never change. */
+static void
+find_client(void)
+{
+	Port	   *port = MyProcPort;
+	char		host[64];
+	char		service[16];
+
+	if (port == NULL)
+		return;
+	if (port->user_name)
+		strlcpy(known.user, port->user_name, NAMEDATALEN);
+	if (port->database_name)
+		strlcpy(known.database, port->database_name, NAMEDATALEN);
+	strlcpy(known.role, known.user, NAMEDATALEN);
+	find_address(&port->raddr.addr);
+	if (port->raddr.addr.ss_family == AF_UNIX)
+		strlcpy(facts.client, "[local]", sizeof(facts.client));
+	else if (pg_getnameinfo_all(&port->raddr.addr, port->raddr.salen,
+								host, sizeof(host), service, sizeof(service),
+								NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(facts.client, sizeof(facts.client),
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, service);
+}
+
+/* The client's address, as rules want it. */
+const StenoClient *
+steno_session_client(void)
+{
+	return &facts.address;
+}
+
+static void
+find_authentication(void)
+{
+	const char *identity;
+
+	if (MyProcPort == NULL || MyProcPort->hba == NULL)
+		return;
+	strlcpy(facts.auth_method, hba_authname(MyProcPort->hba->auth_method),
+			sizeof(facts.auth_method));
+	identity = STENO_IDENTITY(MyProcPort);
+	strlcpy(facts.identity, identity ? identity : "", sizeof(facts.identity));
+	steno_leader_publish(&facts);
+}
+
+/* The last thing a session does with its ring. */
+static void
+session_end(int code, Datum arg)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+
+	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.described)
+	{
+		StenoRecord record;
+		uint8		shape[64];
+		uint8	   *p = shape;
+
+		p = steno_put_varint(p, STENO_CLASS_CONNECT);
+		memset(p, 0, 4);		/* no query id, command tag, relations, parameters */
+		p += 4;
+		steno_record_init(&record, STENO_KIND_DISCONNECT);
+		record.time = GetCurrentTimestamp();
+		record.duration = record.time - MyStartTimestamp;
+		record.shape = shape;
+		record.shape_len = p - shape;
+		if (death_code != 0)
+		{
+			record.outcome = STENO_OUTCOME_ERROR;
+			record.sqlerrcode = death_code;
+			record.message = death_message;
+		}
+		steno_record_put(&record, false);
+	}
+	steno_record_leave();
+	steno_my.state = STENO_DEAD;
+	steno_inflight_end(&ring->inflight);
+	atomic_store(&ring->owner_flags, 0);
+	/* after our last message: the writer may stop waiting for us */
+	atomic_store_explicit(&ring->owner, 0, memory_order_release);
+}
+
+/* Map the pages at from once more, at to. */
+static bool
+map_again(void *from, size_t size, void *to)
+{
+	/* an old size of 0 says that the old mapping is to stay */
+	return mremap(from, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+}
+
+/*
+ * Become the producer of a ring: put the page of its header, with a copy of our
+ * state in it, in the place of steno_area's, and its data behind.  Should that
+ * fail, things stay where they are, and all works.
+ */
+static void
+become_producer(uint32 slot)
+{
+	StenoRing  *ring = steno_ring_at(&steno_rings, slot);
+	StenoProducer *producer = &steno_my.producer;
+	int			i;
+
+	steno_producer_init(producer, &steno_rings, slot);
+	/* records of the slot's last session may need its templates */
+	for (i = 0; i < STENO_PREPARED; i++)
+		producer->templates[i].needed_until = producer->head;
+	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
+		return;
+	steno_my.mapped = false;
+	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));
+	if (map_again(ring, STENO_PAGE, &steno_area.page))
+	{
+		producer->ring = &steno_area.page;
+		steno_my.mapped = true;
+	}
+	if (producer->size <= STENO_NEAR_DATA &&
+		map_again(producer->data, producer->size, steno_area.data))
+		producer->data = steno_area.data;
+}
+
+/*
+ * A parallel worker: whose statement it is at work for, and what it shares with
+ * that session.
+ */
+STENO_COLD static void
+join_leader(void)
+{
+	StenoLeader leader;
+
+	steno_leader_find(&leader, &facts);
+	steno_my.worker = true;
+	steno_my.statement = leader.statement;
+	steno_my.outside = leader.depth + 1;
+	if (leader.start == 0)
+		return;
+	snprintf(leader_session, sizeof(leader_session), "%" INT64_MODIFIER "x.%x",
+			 (int64) timestamptz_to_time_t(leader.start), leader.pid);
+	if (leader.substatement > 0)
+		snprintf(leader_substatement, sizeof(leader_substatement), "%u", leader.substatement);
+}
+
+/*
+ * Take the ring of this process's slot.  Called before authentication for a
+ * refused client, else by the first record.
+ */
+bool
+steno_session_attach(void)
+{
+	StenoRing  *ring;
+	uint32		slot;
+
+	if (MyProc == NULL || proc_exit_inprogress)
+		return false;
+	if (!steno_active() || !IsUnderPostmaster)
+	{
+		steno_my.state = STENO_DEAD;
+		return false;
+	}
+	slot = STENO_MY_SLOT;
+	if (slot >= steno_rings.nrings)
+	{
+		steno_my.state = STENO_DEAD;	/* an auxiliary process */
+		return false;
+	}
+	become_producer(slot);
+	(void) steno_record_cover(STENO_FEW_OPEN);
+	steno_my.client = MyBackendType == B_BACKEND;
+	steno_my.outside = steno_my.client;
+	ring = steno_my.producer.ring;
+	steno_my.inflight_version = atomic_load(&ring->inflight.version);
+	STENO_STORE(ring->inflight.announced, 0);
+	steno_my.writer = &steno_control->writers[slot % steno_rings.nwriters];
+	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
+	ring->own_gap = 0;
+	ring->leaving = 0;
+	ring->owner_start = MyStartTimestamp;
+	atomic_store(&ring->owner, (uint32) MyProcPid);
+	steno_settings_baseline();
+	if (IsParallelWorker())
+	{
+		join_leader();
+		steno_settings_inherit();
+	}
+	else
+	{
+		find_client();
+		steno_leader_publish(&facts);
+	}
+	/* after ProcKill's registration, so before it is run: the slot is still ours */
+	on_shmem_exit(session_end, (Datum) 0);
+	steno_my.state = STENO_READY;
+	/* a session before us may have used the ring's reserve */
+	if (!steno_record_reserve_is_whole())
+		steno_delivery_short(true);
+	steno_trouble_attached();
+	steno_record_take_over();
+	return true;
+}
+
+static void
+put_connect(int kind, const ErrorData *edata)
+{
+	StenoRecord record;
+	uint8		shape[8];
+	uint8	   *p = shape;
+
+	p = steno_put_varint(p, STENO_CLASS_CONNECT);
+	memset(p, 0, 4);
+	p += 4;
+	if (edata)
+		steno_session_failing(InvalidOid);
+	else
+		steno_session_check(InvalidOid);
+	steno_record_init(&record, kind);
+	record.time = GetCurrentTimestamp();
+	record.shape = shape;
+	record.shape_len = p - shape;
+	if (edata)
+	{
+		record.outcome = STENO_OUTCOME_ERROR;
+		record.sqlerrcode = edata->sqlerrcode;
+		record.message = edata->message ? edata->message : "missing error text";
+	}
+	steno_record_put(&record, false);
+}
+
+/* A client is refused, or its session cannot begin. */
+void
+steno_session_failed(const ErrorData *edata)
+{
+	/* first: what is in force, a process learns with its ring */
+	if (!steno_session_ready())
+	{
+		if (steno_active() && steno_class_logged(STENO_CLASS_CONNECT))
+			atomic_fetch_add(&steno_control->lost, 1);
+		return;
+	}
+	if (!steno_class_logged(STENO_CLASS_CONNECT))
+		return;
+	find_authentication();
+	put_connect(STENO_KIND_AUTH_FAILED, edata);
+	steno_my.described = false;	/* no disconnect record for it */
+	steno_my.state = STENO_DEAD;
+}
+
+/* The message that ends this session, for the disconnect record. */
+void
+steno_session_died(const ErrorData *edata)
+{
+	const char *text = debug_query_string;
+	const char *message = edata->message ? edata->message : "";
+
+	death_code = edata->sqlerrcode;
+	strlcpy(death_message, steno_secret_hide_message(text, text ? strlen(text) : 0, message),
+			sizeof(death_message));
+}
+
+static void
+authentication(Port *port, int status)
+{
+	if (previous_authentication)
+		previous_authentication(port, status);
+	if (status != STATUS_OK || !steno_session_ready())
+		return;
+	/* for all records of the session: later it cannot be known */
+	find_authentication();
+	steno_policy_check();
+	if (steno_class_logged(STENO_CLASS_CONNECT))
+		put_connect(STENO_KIND_CONNECT, NULL);
+}
+
+void
+steno_session_install(void)
+{
+	previous_authentication = ClientAuthentication_hook;
+	ClientAuthentication_hook = authentication;
+}

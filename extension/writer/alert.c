@@ -1,0 +1,282 @@
+/*
+ * extension/writer/alert.c
+ *		steno.alert_command: a shell command for each change of a writer's state.
+ *
+ * Commands run one at a time, in the order of the events, beside the writer, which
+ * looks after them now and then.  One that takes too long is killed, with all
+ * that it has started.  Their output goes where the server's own standard error
+ * goes.
+ *
+ * What there is to say is in environment variables.  A placeholder stands for a
+ * variable in double quotes, so nothing that a message says is read by the shell.
+ */
+#include "writer/writer.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "writer/alert.h"
+
+#define ALERT_SECONDS 30		/* a command may take */
+#define LAST_SECONDS 5			/* those that are left at the end may take */
+#define WAITING 8				/* events may wait for a command */
+
+typedef struct Alert
+{
+	const char *event;
+	int			stream;
+	char		message[STENO_FAILURE_TEXT];
+} Alert;
+
+static Alert waiting[WAITING];
+static int	count;
+static pid_t running;			/* 0: none */
+static uint64 started;			/* by the clock that nobody sets */
+static bool killed;				/* the one that runs */
+static bool failure_said;
+static bool overflow_said;
+
+static bool
+is_over(uint64 start, int seconds)
+{
+	return steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) >=
+		seconds * UINT64CONST(1000000);
+}
+
+/* name of a placeholder's variable; NULL: it is none */
+static const char *
+variable_of(char placeholder)
+{
+	switch (placeholder)
+	{
+		case 'e':
+			return "STENO_EVENT";
+		case 's':
+			return "STENO_STREAM";
+		case 'd':
+			return "STENO_TRAIL";
+		case 'm':
+			return "STENO_MESSAGE";
+		default:
+			return NULL;
+	}
+}
+
+/* The command for the shell; malloc'd, NULL: no memory. */
+static char *
+command_line(void)
+{
+	const char *p;
+	size_t		room = strlen(steno_alert_command) * 12 + 1;
+	char	   *line = malloc(room);
+	char	   *to = line;
+
+	if (line == NULL)
+		return NULL;
+	for (p = steno_alert_command; *p != '\0'; p++)
+	{
+		const char *variable = *p == '%' ? variable_of(p[1]) : NULL;
+
+		if (variable)
+		{
+			to += sprintf(to, "\"$%s\"", variable);
+			p++;
+		}
+		else
+		{
+			if (p[0] == '%' && p[1] == '%')
+				p++;
+			*to++ = *p;
+		}
+	}
+	*to = '\0';
+	Assert((size_t) (to - line) < room);
+	return line;
+}
+
+/* The server's environment and our variables; malloc'd. */
+static char **
+make_environment(char **own, int own_count)
+{
+	extern char **environ;
+	int			n = 0;
+	char	  **result;
+
+	while (environ[n] != NULL)
+		n++;
+	result = malloc((n + own_count + 1) * sizeof(char *));
+	if (result == NULL)
+		return NULL;
+	memcpy(result, own, own_count * sizeof(char *));
+	memcpy(result + own_count, environ, (n + 1) * sizeof(char *));
+	return result;
+}
+
+static int
+spawn(char *line, char **environment)
+{
+	char	   *arguments[] = {"sh", "-c", line, NULL};
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t	signals;
+	int			result = ENOMEM;
+
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return result;
+	if (posix_spawnattr_init(&attributes) == 0)
+	{
+		/* a group of its own: it can be killed as a whole, and gets no signals of the server's */
+		posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+								 POSIX_SPAWN_SETSIGDEF);
+		posix_spawnattr_setpgroup(&attributes, 0);
+		sigemptyset(&signals);
+		posix_spawnattr_setsigmask(&attributes, &signals);
+		sigfillset(&signals);
+		sigdelset(&signals, SIGKILL);
+		sigdelset(&signals, SIGSTOP);
+		posix_spawnattr_setsigdefault(&attributes, &signals);
+		posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+		posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 34)
+		posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+#endif
+#endif
+		result = posix_spawn(&running, "/bin/sh", &actions, &attributes, arguments, environment);
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return result;
+}
+
+/* Its failure is said once, until one succeeds. */
+static void
+say_failure(const char *how)
+{
+	if (!failure_said)
+		ereport(LOG,
+				(errmsg("\"steno.alert_command\" failed: %s", how),
+				 errdetail("The command was: %s", steno_alert_command)));
+	failure_said = true;
+}
+
+static void
+run_first(void)
+{
+	Alert		a = waiting[0];
+	char		event[64];
+	char		stream[64];
+	char		trail[MAXPGPATH + 32];
+	char		message[STENO_FAILURE_TEXT + 32];
+	char	   *own[] = {event, stream, trail, message};
+	char	   *line = command_line();
+	char	  **environment = make_environment(own, lengthof(own));
+	int			error = ENOMEM;
+
+	memmove(&waiting[0], &waiting[1], --count * sizeof(Alert));
+	snprintf(event, sizeof(event), "STENO_EVENT=%s", a.event);
+	snprintf(stream, sizeof(stream), "STENO_STREAM=%d", a.stream);
+	snprintf(trail, sizeof(trail), "STENO_TRAIL=%s", steno_directory);
+	snprintf(message, sizeof(message), "STENO_MESSAGE=%s", a.message);
+	if (line && environment)
+		error = spawn(line, environment);
+	free(line);
+	free(environment);
+	if (error != 0)
+	{
+		running = 0;
+		say_failure(strerror(error));
+		return;
+	}
+	started = steno_clock_ticks(&steno_my.clock);
+	killed = false;
+}
+
+/* Take the end of the command that runs, if it has come. */
+static void
+reap(int seconds)
+{
+	int			status;
+	pid_t		pid = waitpid(running, &status, WNOHANG);
+	char		how[64];
+
+	if (pid == 0)
+	{
+		/* one that hangs in the kernel, on the disk that fails, ends later: we must not wait */
+		if (!killed && is_over(started, seconds))
+		{
+			kill(-running, SIGKILL);
+			killed = true;
+			snprintf(how, sizeof(how), "it took longer than %d seconds, and was killed", seconds);
+			say_failure(how);
+		}
+		return;
+	}
+	running = 0;
+	if (killed)
+		return;
+	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		failure_said = false;
+	else if (pid > 0)
+	{
+		if (WIFSIGNALED(status))
+			snprintf(how, sizeof(how), "it was terminated by signal %d", WTERMSIG(status));
+		else
+			snprintf(how, sizeof(how), "exit code %d", WEXITSTATUS(status));
+		say_failure(how);
+	}
+}
+
+/* Now and then: see how the command fares, and run the next one. */
+void
+steno_alert_tick(void)
+{
+	if (running != 0)
+		reap(ALERT_SECONDS);
+	if (running == 0 && count > 0)
+		run_first();
+}
+
+/* An event; event is a constant. */
+void
+steno_alert(const char *event, int stream, const char *message)
+{
+	if (steno_alert_command == NULL || steno_alert_command[0] == '\0')
+		return;
+	if (count == WAITING)
+	{
+		if (!overflow_said)
+			ereport(LOG,
+					(errmsg("\"steno.alert_command\" takes too long: an event is left out")));
+		overflow_said = true;
+		return;
+	}
+	overflow_said = false;
+	waiting[count].event = event;
+	waiting[count].stream = stream;
+	strlcpy(waiting[count].message, message, STENO_FAILURE_TEXT);
+	count++;
+	steno_alert_tick();
+}
+
+/* The writer is about to end: what is left gets a few seconds. */
+void
+steno_alert_finish(void)
+{
+	uint64		begin = steno_clock_ticks(&steno_my.clock);
+
+	while (running != 0 || count > 0)
+	{
+		if (is_over(begin, LAST_SECONDS))
+		{
+			count = 0;
+			if (running != 0)
+				reap(0);
+			break;
+		}
+		steno_alert_tick();
+		pg_usleep(10000L);
+	}
+}

@@ -1,0 +1,177 @@
+/*
+ * extension/writer/claim.c
+ *		The trail's directory belongs to one server at a time, and to one cluster.
+ *
+ * The postmaster holds a lock on <trail>/.lock, which the kernel gives back when
+ * the postmaster is gone, however it went: of the file itself, nothing but the lock
+ * counts.  A lock of fcntl() is the process's alone, so no child keeps it.
+ *
+ * When the directory is removed or moved away while the server runs, the lock goes with
+ * it.  The writer that finds no lock of ours in its place takes a new one, and holds it.
+ */
+#include "writer/writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+
+/* The lock file that the postmaster holds: its children know, and need not look. */
+static dev_t held_device;
+static ino_t held_inode;
+
+/* Who has the lock, as the file says. */
+static void
+read_holder(int fd, char *directory, size_t size)
+{
+	ssize_t		n = pread(fd, directory, size - 1, 0);
+
+	directory[Max(n, 0)] = '\0';
+	directory[strcspn(directory, "\n")] = '\0';
+}
+
+static void
+refuse(int fd)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char		directory[MAXPGPATH];
+
+	read_holder(fd, directory, sizeof(directory));
+	if (fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
+		lock.l_pid = 0;
+	ereport(FATAL,
+			(errcode(ERRCODE_LOCK_FILE_EXISTS),
+			 errmsg("trail directory \"%s\" is in use by another server", steno_directory),
+			 lock.l_pid > 0 ?
+			 errdetail("It is that of data directory \"%s\", with PID %d.", directory, (int) lock.l_pid) :
+			 errdetail("It is that of data directory \"%s\".", directory),
+			 errhint("Every server needs a trail of its own: set \"steno.directory\" to another directory.")));
+}
+
+/* Whose lock it is. */
+static void
+sign(int fd, const char *path)
+{
+	if (ftruncate(fd, 0) != 0 || pwrite(fd, DataDir, strlen(DataDir), 0) < 0 ||
+		pwrite(fd, "\n", 1, strlen(DataDir)) < 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write lock file \"%s\": %m", path)));
+}
+
+/* Take the directory, which is there and can be written, or do not start. */
+void
+steno_trail_claim(void)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char		path[MAXPGPATH];
+	struct stat st;
+	uint64		other;
+	int			fd;
+
+	snprintf(path, sizeof(path), "%s/.lock", steno_directory);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not open lock file \"%s\": %m", path),
+				 errhint("It must be a file that the server can write.")));
+	if (fcntl(fd, F_SETLK, &lock) != 0)
+	{
+		if (errno == EACCES || errno == EAGAIN)
+			refuse(fd);
+		/* a file system without locks */
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not lock file \"%s\": %m", path),
+				 errdetail("A second server that is pointed at this trail would not be refused.")));
+	}
+	sign(fd, path);
+	/* fd stays open, and with it the lock */
+	if (fstat(fd, &st) == 0)
+	{
+		held_device = st.st_dev;
+		held_inode = st.st_ino;
+	}
+	if (steno_trail_is_of_other(steno_directory, STENO_MAX_WRITERS, GetSystemIdentifier(),
+								&other, path, sizeof(path)))
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trail directory \"%s\" belongs to another database cluster", steno_directory),
+				 errdetail("The system identifier of segment \"%s\" is %llu, that of this cluster is %llu.",
+						   path, (unsigned long long) other, (unsigned long long) GetSystemIdentifier()),
+				 errhint("Set \"steno.directory\" to another directory, or move the old trail away.")));
+}
+
+static bool
+is_ours(pid_t pid)
+{
+	uint32		i;
+
+	for (i = 0; i < steno_rings.nwriters; i++)
+		if (atomic_load(&steno_control->writers[i].pid) == (uint32) pid)
+			return true;
+	return pid == PostmasterPid;
+}
+
+static bool
+taken(StenoError *error, const char *what, const char *path)
+{
+	error->error = 0;
+	strlcpy(error->what, what, sizeof(error->what));
+	strlcpy(error->path, path, sizeof(error->path));
+	return false;
+}
+
+/*
+ * In a writer: whether the directory that is there now is ours; takes it, should
+ * nobody have it.  What cannot be looked at is for the writing to tell.
+ */
+bool
+steno_trail_hold(StenoError *error)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	static int	held = -1;		/* a lock file that this process holds */
+	struct stat st;
+	struct stat mine;
+	char		path[MAXPGPATH];
+	uint64		other;
+	int			fd;
+
+	snprintf(path, sizeof(path), "%s/.lock", steno_directory);
+	if (stat(path, &st) == 0)
+	{
+		if (st.st_dev == held_device && st.st_ino == held_inode)
+			return true;
+		/* to open and close what we hold would give it back */
+		if (held >= 0 && fstat(held, &mine) == 0 && st.st_dev == mine.st_dev && st.st_ino == mine.st_ino)
+			return true;
+	}
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return true;
+	if (fcntl(fd, F_SETLK, &lock) != 0)
+	{
+		bool		ours = (errno != EACCES && errno != EAGAIN) ||
+			fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK || is_ours(lock.l_pid);
+
+		close(fd);
+		return ours || taken(error, "another server uses trail directory", steno_directory);
+	}
+	if (steno_trail_is_of_other(steno_directory, STENO_MAX_WRITERS, GetSystemIdentifier(),
+								&other, path, sizeof(path)))
+	{
+		close(fd);
+		return taken(error, "the directory has a segment of another database cluster,", path);
+	}
+	if (held >= 0)
+		close(held);
+	held = fd;
+	sign(fd, path);
+	ereport(LOG,
+			(errmsg("trail directory \"%s\" has been locked anew", steno_directory),
+			 errdetail("The lock of this server went with the directory, or with its file \".lock\".")));
+	return true;
+}

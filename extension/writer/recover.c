@@ -1,0 +1,586 @@
+/*
+ * extension/writer/recover.c
+ *		Drains the ring files of earlier runs of this server.
+ *
+ * 1. What a dead writer was about to write: if its block is whole in the trail,
+ *	  its rings are taken to be freed up to there, else up to where they were.
+ * 2. The rings' messages are written, as a living writer would have.
+ * 3. What nobody could write any more, the ends of sessions: for each ring whose
+ *	  statement was running, a record with outcome "interrupted", for each whose
+ *	  process was there, a disconnect record, and gap records that ended
+ *	  sessions left.  A block of these has an intent, too, that tells whose ends
+ *	  it has.  Then the file goes.
+ *
+ * Recovery may die at any point, and is then done again from where it was.
+ *
+ * The file may be damaged anywhere (core/ring/left.h).  A record that cannot be read, and
+ * what of a ring stands behind damage, has a gap record in its place.
+ */
+#include "writer/writer.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "ring/left.h"
+#include "load/ring_folder.h"
+
+/* The last intent of a ring file is for those who recover it. */
+#define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
+
+/* How often the files of earlier runs are looked for, and how long between. */
+#define FIND_TRIES 10
+#define FIND_PAUSE_US 100000
+
+/* What of a damaged ring file could not be taken. */
+typedef struct Damage
+{
+	uint32		rings;			/* not read to their ends */
+	uint64		bytes;			/* of them, at most */
+	uint32		records;		/* that cannot be read, behind which others can */
+	uint32		facts;			/* of sessions: who they were */
+	uint32		gaps;			/* of dropped records, that cannot be */
+} Damage;
+
+/*
+ * Take a ring's session from the messages that its dead writer had written but
+ * not freed, and free them.  What is damaged is left to be found again; but when
+ * we have said so already, the ring was given up to its head.
+ */
+static void
+skip_written(StenoRings *rings, uint32 i, bool by_recovery)
+{
+	StenoRing  *ring = steno_ring_at(rings, i);
+	uint64		head = atomic_load(&ring->head);
+	uint64		position = atomic_load(&ring->tail);
+	bool		whole = steno_left_positions(rings, i);
+
+	ring->told = ring->telling;
+	while (whole && position < ring->pending && position < head)
+	{
+		const StenoMessage *m;
+
+		whole = steno_left_look(rings, i, position, ring->session_seq, &m) != STENO_LEFT_DAMAGED;
+		if (!whole)
+			break;
+		if (m->kind == STENO_KIND_DEF_SESSION)
+		{
+			const StenoSessionMessage *session = (const StenoSessionMessage *) m;
+
+			memcpy(ring->session, session + 1, session->body_len);
+			ring->session_len = session->body_len;
+			ring->session_seq = session->seq;
+			ring->session_statement = session->statement;
+		}
+		else if (m->kind > 0 && m->kind < STENO_KIND_DATA)
+		{
+			const StenoRecordMessage *record = (const StenoRecordMessage *) m;
+			bool		nested = !(m->flags & STENO_MESSAGE_BRIEF) && record->depth != 0;
+
+			ring->session_seq = record->seq;
+			if (record->statement != 0 && m->kind == STENO_KIND_STATEMENT)
+				ring->session_statement = nested ? record->statement - 1 : record->statement;
+		}
+		position += m->len;
+	}
+	if (!whole && by_recovery && ring->pending == head)
+		position = head;
+	steno_ring_free(ring, position);
+}
+
+/* The sessions of the first rings have their ends in the trail: nothing is left of them. */
+void
+steno_recover_ended(StenoRings *rings, uint32 count)
+{
+	uint32		i;
+
+	for (i = 0; i < count; i++)
+	{
+		StenoRing  *ring = steno_ring_at(rings, i);
+
+		ring->gap = 0;
+		ring->own_gap = 0;
+		ring->inflight.active = 0;
+		atomic_store(&ring->owner, 0);
+	}
+}
+
+/*
+ * What the writer of this intent was about to write.  Returns whether all is in the
+ * trail, the ends of all sessions, too.
+ */
+static bool
+resolve_intent(StenoRings *rings, uint32 w)
+{
+	StenoIntent *intent = &rings->file->intents[w];
+	uint32		step = w == RECOVERY_INTENT ? 1 : rings->nwriters;
+	uint32		ended = 0;
+	uint32		i;
+
+	if (intent->valid == 0)
+		return false;
+	if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
+								intent->offset, intent->block, intent->hash))
+	{
+		if (intent->valid >= STENO_INTENT_ENDS)
+			ended = intent->valid - STENO_INTENT_ENDS;
+		if (ended >= rings->nrings)
+			return true;
+		steno_recover_ended(rings, ended);
+		if (ended == 0)
+			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->nrings; i += step)
+				skip_written(rings, i, w == RECOVERY_INTENT);
+	}
+	intent->valid = 0;
+	return false;
+}
+
+/* Step 1; returns whether all is in the trail, the ends of all sessions, too. */
+static bool
+resolve_intents(StenoRings *rings)
+{
+	uint32		w;
+
+	for (w = 0; w < STENO_MAX_WRITERS; w++)
+		if (resolve_intent(rings, w))
+			return true;
+	return false;
+}
+
+/*
+ * The same of this run's rings, for a writer that was started again: what the process
+ * before it had written and not freed.  It has ended, and only what belongs to the
+ * rings' consumer is touched, so their producers go on meanwhile.
+ */
+void
+steno_recover_own(StenoWriter *w)
+{
+	(void) resolve_intent(&steno_rings, w->number);
+}
+
+/* Its record was staged: all that was known at its start. */
+static void
+add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged,
+		   const StenoTemplate *templates)
+{
+	StenoWhole	room;
+	const StenoRecordMessage *whole = steno_message_whole(&staged->m, templates, &room);
+	StenoRecordMessage *m = palloc(whole->m.len);
+
+	memcpy(m, whole, whole->m.len);
+	m->seq = source->seq + 1;
+	m->duration = STENO_NONE64;
+	m->rows = STENO_NONE64;
+	m->xid = 0;
+	m->outcome = STENO_OUTCOME_INTERRUPTED;
+	steno_writer_add(w, source, &m->m);
+	pfree(m);
+}
+
+/* The statement that was running when the ring's process died. */
+static void
+add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
+{
+	union
+	{
+		uint64		aligned;
+		uint8		bytes[STENO_RUNNING_ROOM];
+	}			buf;
+	StenoRecordMessage *m = steno_running_message(&buf, sizeof(buf), f);
+
+	m->seq = source->seq + 1;
+	m->outcome = STENO_OUTCOME_INTERRUPTED;
+	steno_writer_add(w, source, &m->m);
+}
+
+static void
+add_disconnect(StenoWriter *w, StenoSource *source)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		shape[8];
+	}			buf;
+	int64		start;
+
+	memset(&buf, 0, sizeof(buf));
+	memcpy(&start, source->body + STENO_SESSION_START, sizeof(start));
+	buf.m.m.kind = STENO_KIND_DISCONNECT;
+	buf.m.seq = source->seq + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = Max(buf.m.time - start, 0);
+	buf.m.rows = STENO_NONE64;
+	buf.m.outcome = STENO_OUTCOME_INTERRUPTED;
+	buf.m.text_len = STENO_NONE32;
+	buf.shape[0] = STENO_CLASS_CONNECT;
+	buf.m.shape_len = 5;
+	buf.m.m.len = sizeof(buf);
+	steno_writer_add(w, source, &buf.m.m);
+}
+
+/*
+ * In the place of what is damaged: one record, or, with count 0, nobody knows how many,
+ * in so many bytes.
+ */
+static bool
+add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		extra[64];
+	}			buf;
+	const char *name = count > 0 ? "count" : "bytes";
+	char		number[32];
+	const char *strings[] = {name, number, "reason", "ring damaged"};
+	uint8	   *p = buf.extra;
+	int			i;
+
+	memset(&buf, 0, sizeof(buf));
+	snprintf(number, sizeof(number), UINT64_FORMAT, count > 0 ? (uint64) count : bytes);
+	for (i = 0; i < (int) lengthof(strings); i++)
+	{
+		size_t		len = strlen(strings[i]);
+
+		p = steno_put_varint(p, len);
+		memcpy(p, strings[i], len);
+		p += len;
+	}
+	buf.m.m.kind = STENO_KIND_GAP;
+	buf.m.seq = source->seq + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	buf.m.extra_count = lengthof(strings) / 2;
+	buf.m.extra_len = p - buf.extra;
+	buf.m.m.len = sizeof(buf);
+	return steno_writer_add(w, source, &buf.m.m);
+}
+
+/* What a session dropped and could not say any more. */
+static void
+add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last,
+		uint32 reason)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		extra[STENO_GAP_EXTRA + 8];
+	}			buf;
+
+	memset(&buf, 0, sizeof(buf));
+	buf.m.m.kind = STENO_KIND_GAP;
+	buf.m.seq = last + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	buf.m.extra_count = STENO_GAP_PAIRS;
+	buf.m.extra_len = steno_gap_extra(buf.extra, gap, first, last, reason);
+	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
+	steno_writer_add(w, source, &buf.m.m);
+}
+
+/* A session of which no more is known: what described it was dropped, too. */
+static StenoSource *
+nameless(StenoSource *source, int64 start, uint32 pid)
+{
+	memset(source, 0, sizeof(*source));
+	source->generation = UINT64_MAX;	/* of no block */
+	source->body_len = STENO_SESSION_FACTS;
+	memcpy(source->body + STENO_SESSION_START, &start, sizeof(start));
+	memcpy(source->body + STENO_SESSION_PID, &pid, sizeof(pid));
+	return source;
+}
+
+/* Whether the ring's last description is of this session. */
+static bool
+describes(const StenoSource *source, int64 start, uint32 pid)
+{
+	return source->body_len > 0 &&
+		memcmp(source->body + STENO_SESSION_START, &start, sizeof(start)) == 0 &&
+		memcmp(source->body + STENO_SESSION_PID, &pid, sizeof(pid)) == 0;
+}
+
+/* What the session before had dropped, and nobody could say yet. */
+static void
+add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
+{
+	StenoSource other;
+
+	if (ring->gap_pid != 0 && !describes(source, ring->gap_start, ring->gap_pid))
+		source = nameless(&other, ring->gap_start, ring->gap_pid);
+	add_gap(w, source, ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason);
+}
+
+/*
+ * What the ring's last sessions have dropped, as it was: returns how many counts of it
+ * cannot be.  Nothing is told twice, whenever they died (record.c).
+ */
+static int
+settle_gaps(StenoRing *ring, const StenoSource *source)
+{
+	bool		gap = ring->gap != 0 && !steno_left_gap(&ring->gap, ring->gap_first, ring->gap_last);
+	bool		own = ring->own_gap != 0 && !steno_left_gap(&ring->own_gap, ring->own_first, ring->own_last);
+	uint32		owner = atomic_load(&ring->owner);
+
+	/* the next session has just said so, in its name */
+	if (gap || (describes(source, ring->gap_start, ring->gap_pid) && source->seq > ring->gap_last))
+		ring->gap = 0;
+	/* it was about to end, and has left it in the one or the other */
+	if (own || (ring->gap != 0 && ring->gap_pid == owner && ring->gap_start == ring->owner_start) ||
+		(ring->leaving != 0 && ring->leaving == atomic_load(&ring->untold)))
+		ring->own_gap = 0;
+	return gap + own;
+}
+
+/*
+ * Step 3; returns the number of interrupted statements.  What one session needs
+ * must not be spread over two blocks, or an intent would call it ended too early:
+ * a block without room for all of it is written before.
+ */
+static int
+add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
+{
+	uint32		most = drain->rings->size / STENO_RING_SHARE + STENO_BESIDE;
+	uint32		i;
+	int			interrupted = 0;
+
+	for (i = 0; i < drain->rings->nrings; i++)
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+		StenoInFlight *f = &ring->inflight;
+		StenoSource *source = &drain->sources[i];
+		StenoSource other;
+		uint32		owner = atomic_load(&ring->owner);
+		bool		running = f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done);
+
+		damage->gaps += settle_gaps(ring, source);
+		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
+			continue;
+		if (steno_block_bytes(w->block) + most > w->capacity && !steno_writer_write(w))
+			steno_writer_exit();
+		drain->ended = i + 1;
+		if (ring->gap != 0)
+			add_left_gap(w, source, ring);
+		if (owner == 0)
+			continue;
+		if (ring->owner_start != 0 && !describes(source, ring->owner_start, owner))
+		{
+			/* nothing of it is in the trail, and nothing was to be */
+			if (ring->own_gap == 0 && !running)
+				continue;
+			source = nameless(&other, ring->owner_start, owner);
+		}
+		/* unless it has just said so itself */
+		if (ring->own_gap != 0 && source->seq <= ring->own_last)
+			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
+		if (running)
+		{
+			const StenoRecordMessage *staged = steno_left_staged(drain->rings, i);
+
+			if (staged)
+				add_staged(w, source, staged, steno_ring_templates(drain->rings, i));
+			else
+				add_interrupted(w, source, f);
+			interrupted++;
+		}
+		add_disconnect(w, source);
+	}
+	return interrupted;
+}
+
+/* ---- step 2 ---- */
+
+/* The facts of the session in force at the tail, as far as they can be read. */
+static void
+check_session(StenoDrain *drain, uint32 i, Damage *damage)
+{
+	StenoRing  *ring = steno_ring_at(drain->rings, i);
+	StenoSource *source = &drain->sources[i];
+
+	if (ring->session_len <= STENO_SESSION_MAX &&
+		(source->body_len == 0 || steno_left_body(source->body, source->body_len)))
+		return;
+	damage->facts++;
+	source->body_len = 0;
+	if (ring->session_len < STENO_SESSION_FACTS)
+		return;
+	source->body_len = STENO_SESSION_FACTS;
+	memcpy(source->body, ring->session, STENO_SESSION_FACTS);
+}
+
+/*
+ * Read into blocks what a ring holds.  Returns false when we are to leave and cannot
+ * write.
+ */
+static bool
+drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
+{
+	uint64		head = atomic_load(&steno_ring_at(drain->rings, i)->head);
+	StenoSource *source = &drain->sources[i];
+	uint64	   *position = &drain->positions[i];
+
+	if (*position == head)
+		return true;
+	while (steno_left_positions(drain->rings, i) && *position != head)
+	{
+		const StenoMessage *m;
+		StenoLeft	left = steno_left_look(drain->rings, i, *position, source->seq, &m);
+
+		if (left == STENO_LEFT_DAMAGED)
+			break;
+		if (left == STENO_LEFT_UNREADABLE)
+			damage->records++;
+		if (left == STENO_LEFT_UNREADABLE ? !add_damage(w, source, 1, 0) :
+			m->kind != 0 && !steno_writer_add(w, source, m))
+			return false;
+		*position += m->len;
+	}
+	if (*position == head)
+		return true;
+
+	/* in the same block as what says so */
+	if (!add_damage(w, source, 0, Min(head - *position, drain->rings->size)))
+		return false;
+	damage->rings++;
+	damage->bytes += Min(head - *position, drain->rings->size);
+	*position = head;
+	return true;
+}
+
+static bool
+drain_file(StenoWriter *w, StenoDrain *drain, Damage *damage)
+{
+	uint32		i;
+
+	w->drain = drain;
+	for (i = 0; i < drain->rings->nrings; i++)
+	{
+		check_session(drain, i, damage);
+		if (!drain_left(w, drain, i, damage) || !steno_writer_tell_dropped(w, drain, i))
+			return false;
+	}
+	return true;
+}
+
+static void
+report_damage(const char *path, const StenoRings *rings, const Damage *damage)
+{
+	if (damage->rings + damage->records + damage->facts + damage->gaps == 0)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("ring file \"%s\" of an earlier run is damaged", path),
+			 errdetail("Of its %u rings, %u could not be read to their ends, which hold %llu bytes. Besides, %u records, the facts of %u sessions and %u counts of dropped records could not be read.",
+					   rings->nrings, damage->rings, (unsigned long long) damage->bytes,
+					   damage->records, damage->facts, damage->gaps),
+			 errhint("Gap records in the trail stand where records are missing. Look who can write to \"%s\", and check the memory of the machine.",
+					 steno_ring_directory)));
+}
+
+/* Only a file that is this server's own is drained, and removed. */
+static void
+recover_file(StenoWriter *w, int folder, const char *name, const char *path)
+{
+	StenoRings	rings;
+	StenoDrain	drain;
+	Damage		damage = {0};
+	char		what[STENO_RING_WHAT];
+	uint64		before = atomic_load(&w->control->records);
+	int			interrupted;
+	char		number[32];
+
+	switch (steno_rings_open(&rings, folder, name, GetSystemIdentifier(), what))
+	{
+		case STENO_RING_OPEN:
+			break;
+		case STENO_RING_UNFINISHED:
+			unlinkat(folder, name, 0);	/* its server was killed at its start */
+			return;
+		case STENO_RING_FAILED:
+			ereport(WARNING,
+					(errcode_for_file_access(),
+					 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
+					 errdetail("Records that it holds are not in the trail."),
+					 errhint("It is left as it is, and looked at again at each start. See what \"steno recover --rings\" makes of it, and remove it when nobody needs it.")));
+			return;
+	}
+	if (resolve_intents(&rings))
+	{
+		unlinkat(folder, name, 0);
+		steno_rings_close(&rings);
+		return;
+	}
+	steno_drain_init(&drain, &rings, 0);
+	drain.intent = &rings.file->intents[RECOVERY_INTENT];
+	drain.first = 0;
+	drain.step = 1;
+	if (!steno_writer_fit(w, rings.size) || !drain_file(w, &drain, &damage) ||
+		!steno_writer_write(w))
+		steno_writer_exit();	/* we are to leave, and the trail cannot be written */
+
+	interrupted = add_finals(w, &drain, &damage);
+	drain.ended = rings.nrings;
+	snprintf(number, sizeof(number), UINT64_FORMAT,
+			 atomic_load(&w->control->records) - before + steno_block_records(w->block));
+	steno_writer_event(w, "recover", "records", number);
+	report_damage(path, &rings, &damage);
+	ereport(LOG,
+			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",
+					w->number, number, interrupted)));
+	if (!steno_writer_write(w) || !steno_writer_sync_surely(w))
+		steno_writer_exit();
+	unlinkat(folder, name, 0);
+	w->drain = NULL;
+	steno_drain_free(&drain);
+	steno_rings_close(&rings);
+}
+
+/* All ring files of this server but the present one, oldest first. */
+void
+steno_recover_rings(StenoWriter *w)
+{
+	const char *present = strrchr(steno_ring_path(), '/') + 1;
+	StenoLeftFiles found;
+	char	   *failed;
+	int			tries = 1;
+	int			i;
+
+	/* a lack of descriptors or memory may pass */
+	while (!steno_ring_folders_find(&found, present, &failed))
+	{
+		if (tries++ == FIND_TRIES)
+		{
+			ereport(WARNING,
+					(errcode_for_file_access(),
+					 errmsg("could not read directory \"%s\" to look for ring files of earlier runs: %m", failed),
+					 errdetail("What such files hold is not in the trail."),
+					 errhint("They are left as they are, and looked for again at the next start.")));
+			break;
+		}
+		steno_ring_folders_close(&found);
+		pg_usleep(FIND_PAUSE_US);
+	}
+	if (found.strangers > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg_plural("ignored %d entry of ring directory \"%s\" that has a name of this server's and is not its own",
+							   "ignored %d entries of ring directory \"%s\" that have names of this server's and are not its own",
+							   found.strangers, found.strangers, steno_ring_directory),
+				 errdetail("The first is \"%s\": %s.", found.stranger, found.why),
+				 errhint("Find out who has made it, and remove it. \"steno recover --rings\" reads a ring file of an earlier version.")));
+	for (i = 0; i < found.nfiles; i++)
+	{
+		const StenoLeftFolder *folder = &found.folders[found.files[i].folder];
+
+		recover_file(w, folder->fd, found.files[i].name,
+					 psprintf("%s/%s/%s", steno_ring_directory, folder->name, found.files[i].name));
+	}
+	steno_ring_folders_close(&found);
+}

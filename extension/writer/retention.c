@@ -1,0 +1,446 @@
+/*
+ * extension/writer/retention.c
+ *		Deletes old segments, as steno.retention_size and steno.retention_age say.
+ *
+ * Writer 0 does it, for all streams, so that their order is one and nobody else's
+ * open segment is guessed at: each writer says in the control area which segment
+ * it writes.  What core/retention/retention.c plans is recorded first; when the record is on
+ * disk, and reads back, the files go.  A run that ends in between, by a crash or
+ * an error, is finished by the next one from the same record.
+ */
+#include "writer/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file_perm.h"
+#include "utils/timestamp.h"
+
+#include "retention/retention.h"
+
+/* Time between two looks at the trail, unless a segment was begun. */
+#define LOOK_US (INT64CONST(60) * USECS_PER_SEC)
+
+/* Shortest time between two looks. */
+#define REST_US USECS_PER_SEC
+
+/* Files deleted in one go: statements may wait for the writer meanwhile. */
+#define FILES_AT_ONCE 32
+
+/* Refusals of the slots' lock, a second apart, that are no trouble yet. */
+#define LOCK_TRIES 10
+
+StaticAssertDecl(STENO_RETENTION_STREAMS == STENO_MAX_WRITERS, "a stream for each writer");
+
+/* What is in force, as the trail has it. */
+static StenoDeleted deleted[STENO_RETENTION_STREAMS];
+static bool loaded;
+
+/* Records that were written, and are not known to be on disk. */
+static StenoDeleted pending[STENO_RETENTION_STREAMS];
+static uint8 pending_chain[STENO_HASH_SIZE];
+static bool is_pending;
+
+/* What keeps us from deleting, as it was logged; empty: nothing. */
+static char trouble[2400];
+
+static bool look_again;
+
+/* ---- messages ---- */
+
+/* Say so when it is not what was said last. */
+static bool
+cannot(const StenoError *error, const char *consequence)
+{
+	char		now[sizeof(trouble)];
+
+	snprintf(now, sizeof(now), "%d %s %s", error->error, error->what, error->path);
+	if (strcmp(now, trouble) == 0)
+		return false;
+	strlcpy(trouble, now, sizeof(trouble));
+	errno = error->error;
+	if (error->error != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not delete old segments of the trail: %s \"%s\": %m",
+						error->what, error->path),
+				 errdetail_internal("%s", consequence),
+				 errhint("The writer tries again every minute and goes on by itself.")));
+	else
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("could not delete old segments of the trail: %s \"%s\"",
+						error->what, error->path),
+				 errdetail_internal("%s", consequence),
+				 errhint("The writer tries again every minute and goes on by itself.")));
+	return false;
+}
+
+static void
+can_again(void)
+{
+	if (trouble[0] == '\0')
+		return;
+	trouble[0] = '\0';
+	ereport(LOG,
+			(errmsg("old segments of the trail can be deleted again")));
+}
+
+static const char kept_all[] = "All segments are kept.";
+
+/* ---- when ---- */
+
+/* A number that changes when a writer begins a segment. */
+static uint64
+segments_begun(void)
+{
+	uint64		sum = 0;
+	uint32		i;
+
+	for (i = 0; i < steno_rings.nwriters; i++)
+		sum += atomic_load_explicit(&steno_control->writers[i].segment, memory_order_relaxed);
+	return sum;
+}
+
+static bool
+is_due(void)
+{
+	static TimestampTz last;
+	static uint64 last_begun;
+	static int	last_size;
+	static int	last_age;
+	static int	last_slot_max;
+	TimestampTz now = GetCurrentTimestamp();
+	uint64		begun = segments_begun();
+	bool		changed = begun != last_begun || steno_retention_size != last_size ||
+		steno_retention_age != last_age || steno_slot_max_size != last_slot_max || look_again;
+
+	/* a clock that was set back does not keep us */
+	if (last != 0 && now >= last && now - last < (changed ? REST_US : LOOK_US))
+		return false;
+	last = now;
+	last_begun = begun;
+	last_size = steno_retention_size;
+	last_age = steno_retention_age;
+	last_slot_max = steno_slot_max_size;
+	look_again = false;
+	return true;
+}
+
+/* ---- what is there ---- */
+
+/*
+ * The folder of the slots, locked against whoever makes or moves one, so that none
+ * begins to want what is about to go.  -1: not now.
+ */
+static int
+lock_slots(StenoError *error)
+{
+	int			fd;
+
+	snprintf(error->path, sizeof(error->path), "%s/" STENO_SLOTS_FOLDER, steno_directory);
+	strcpy(error->what, "could not lock folder");
+	if (mkdir(error->path, pg_dir_create_mode) != 0 && errno != EEXIST)
+		strcpy(error->what, "could not create folder");
+	else if ((fd = open(error->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0)
+	{
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return fd;
+		error->error = errno;
+		close(fd);
+		return -1;
+	}
+	error->error = errno;
+	return -1;
+}
+
+/*
+ * No writer's open segment goes.  While there is a writer that has none yet, nothing
+ * goes: nobody knows which stream it will write.
+ */
+static void
+bound(StenoKeptTrail *kept)
+{
+	uint32		i;
+	uint32		j;
+
+	for (i = 0; i < steno_rings.nwriters; i++)
+	{
+		const StenoWriterControl *writer = &steno_control->writers[i];
+		uint64		segment = atomic_load_explicit(&writer->segment, memory_order_acquire);
+		uint32		stream = atomic_load(&writer->stream);
+
+		if (segment == 0)
+			for (j = 0; j < STENO_RETENTION_STREAMS; j++)
+				kept->streams[j].open = 0;
+		else if (stream < STENO_RETENTION_STREAMS)
+			kept->streams[stream].open = Min(kept->streams[stream].open, segment);
+	}
+}
+
+/* Earlier deletions that nothing in the trail bears out are not made up for. */
+static void
+look_for_earlier(const StenoKeptTrail *kept)
+{
+	uint32		i;
+
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+	{
+		const StenoKeptStream *s = &kept->streams[i];
+
+		if (s->count > 0 && s->segments[0].segment > deleted[i].last + 1)
+			ereport(WARNING,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("segments of stream %u of the trail before segment %llu are gone, and were not deleted by policy",
+							i, (unsigned long long) s->segments[0].segment),
+					 errhint("Run \"steno verify\".")));
+	}
+}
+
+/* ---- deleting ---- */
+
+/* Delete the files of what the trail says was deleted. */
+static bool
+finish(const StenoKeptTrail *kept, StenoError *error)
+{
+	bool		ok = true;
+	uint32		i;
+
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (deleted[i].last > 0 && !steno_deleted_finish(kept, i, &deleted[i], error))
+			ok = cannot(error, "What has been recorded as deleted is still there.");
+	return ok;
+}
+
+/* Whether the written records are on disk; what they say is then in force. */
+static bool
+confirm(StenoWriter *w)
+{
+	StenoError	error = {0};
+	StenoDeleted before[STENO_RETENTION_STREAMS];
+	const StenoDeleted *new = NULL;
+	bool		there;
+	uint32		i;
+
+	if (!steno_writer_sync(w))
+		return false;			/* it has said why */
+	is_pending = false;
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (pending[i].last > 0 && memcmp(pending[i].at_chain, pending_chain, STENO_HASH_SIZE) == 0)
+			new = &pending[i];
+	there = new != NULL &&
+		steno_segment_has_block(steno_directory, new->at_stream, new->at_segment, new->at_offset,
+								new->at_block, pending_chain);
+	if (!there)
+		return false;			/* a disk that has lost it: from the start */
+	memcpy(before, deleted, sizeof(before));
+	memcpy(deleted, pending, sizeof(deleted));
+	if (!steno_deleted_store(steno_directory, deleted, NULL, &error))
+	{
+		/* the file of before the record still leads there */
+		cannot(&error, kept_all);
+	}
+	return true;
+}
+
+static void
+put_record(StenoWriter *w, uint32 stream, const StenoDeleted *d, bool repeated)
+{
+	StenoDeletedPairs described;
+	const char *pairs[2 * (STENO_DELETED_PAIRS + 3)] = {"event", "deleted", "version", PG_VERSION};
+	int			n = 2;
+
+	steno_deleted_describe(stream, d, &described);
+	memcpy(&pairs[2 * n], described.pairs, 2 * described.count * sizeof(char *));
+	n += described.count;
+	if (repeated)
+	{
+		pairs[2 * n] = "repeated";
+		pairs[2 * n++ + 1] = "true";
+	}
+	steno_writer_server(w, pairs, n);
+}
+
+/*
+ * Write the records of a plan.  Those of other streams that would go with a
+ * segment of ours are written again.
+ */
+static bool
+record_plan(StenoWriter *w, const StenoPlan *plan)
+{
+	StenoError	error = {0};
+	bool		again[STENO_RETENTION_STREAMS];
+	uint32		i;
+
+	/* so that the records have a block of their own, whose place is known now */
+	if (!steno_writer_write(w))
+		return false;
+	memcpy(pending, deleted, sizeof(pending));
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+	{
+		again[i] = plan->next[i].last == 0 && deleted[i].last > 0 &&
+			deleted[i].at_segment <= plan->next[deleted[i].at_stream].last;
+		if (plan->next[i].last == 0 && !again[i])
+			continue;
+		if (!again[i])
+			pending[i] = plan->next[i];
+		pending[i].at_stream = w->stream.number;
+		pending[i].at_segment = w->stream.segment;
+		pending[i].at_offset = w->stream.offset;
+		pending[i].at_block = w->stream.next_block;
+		memset(pending[i].at_chain, 0, STENO_HASH_SIZE);
+	}
+	/* before the record: whatever a crash leaves of the two, the latest is found */
+	if (!steno_deleted_store(steno_directory, pending, deleted, &error))
+		return cannot(&error, kept_all);
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (plan->next[i].last > 0 || again[i])
+			put_record(w, i, &pending[i], again[i]);
+	if (!steno_writer_write(w))
+		return false;
+	memcpy(pending_chain, w->stream.chain, STENO_HASH_SIZE);
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (plan->next[i].last > 0 || again[i])
+			memcpy(pending[i].at_chain, pending_chain, STENO_HASH_SIZE);
+	is_pending = true;
+	return true;
+}
+
+static void
+warn_of_lost(const StenoSlots *slots, const StenoPlan *plan)
+{
+	uint32		i;
+
+	for (i = 0; i < slots->count; i++)
+		if (plan->lost[i])
+			ereport(WARNING,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("slot \"%s\" of the trail is lost: it wanted more than \"steno.slot_max_size\"",
+							slots->list[i].name),
+					 errdetail("Segments that it had not read yet are deleted."),
+					 errhint("Use \"steno slot advance --force\" to go on from what is left, or \"steno slot drop\".")));
+}
+
+static bool
+plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
+{
+	StenoError	error = {0};
+	StenoSlots	slots;
+	StenoPlan	plan;
+	StenoLimits limits = {
+		.size = (uint64) steno_retention_size * 1024 * 1024,
+		.age = (int64) steno_retention_age * SECS_PER_MINUTE * USECS_PER_SEC,
+		.slot_max_size = steno_slot_max_size < 0 ? -1 : (int64) steno_slot_max_size * 1024 * 1024,
+		.now = GetCurrentTimestamp(),
+		.most = FILES_AT_ONCE
+	};
+	bool		recorded = false;
+
+	if (!steno_slots_read(steno_directory, &slots, &error) || error.what[0] != '\0')
+		cannot(&error, "All segments are kept, since it is not known which of them the slot wants.");
+	else if (!steno_retention_plan(kept, deleted, &slots, &limits, &plan))
+	{
+		error = (StenoError) {.error = ENOMEM, .what = "out of memory for"};
+		strlcpy(error.path, steno_directory, sizeof(error.path));
+		cannot(&error, kept_all);
+	}
+	else
+	{
+		recorded = plan.files > 0 && record_plan(w, &plan);
+		if (recorded)
+			warn_of_lost(&slots, &plan);
+		look_again = plan.more;
+		if (plan.files == 0)
+			can_again();
+		steno_plan_free(&plan);
+	}
+	steno_slots_free(&slots);
+	return recorded;
+}
+
+static void
+run(StenoWriter *w, StenoKeptTrail *kept)
+{
+	StenoError	error = {0};
+
+	if (!loaded)
+	{
+		if (!steno_deleted_load(steno_directory, deleted, &error))
+		{
+			cannot(&error, kept_all);
+			return;
+		}
+		loaded = true;
+		look_for_earlier(kept);
+	}
+	if (is_pending && !confirm(w))
+		return;
+	if (!finish(kept, &error))
+		return;
+	if (steno_retention_size == 0 && steno_retention_age == 0)
+	{
+		can_again();
+		return;
+	}
+	bound(kept);
+	if (!plan_and_record(w, kept) || !confirm(w))
+		return;
+	if (finish(kept, &error))
+		can_again();
+}
+
+/* Whether there is anything to do at all: when all is kept, only what a run left. */
+static bool
+is_wanted(void)
+{
+	static bool first = true;
+	char		path[MAXPGPATH];
+
+	if (steno_retention_size > 0 || steno_retention_age > 0 || is_pending || look_again ||
+		trouble[0] != '\0')
+		return true;
+	if (!first)
+		return false;
+	first = false;
+	snprintf(path, sizeof(path), "%s/" STENO_RETENTION_FILE, steno_directory);
+	return access(path, F_OK) == 0;
+}
+
+/* In a pass of writer 0. */
+void
+steno_retention(StenoWriter *w)
+{
+	static int	refused;
+	static StenoKeptTrail before;
+	StenoError	error = {0};
+	StenoKeptTrail kept;
+	int			lock;
+
+	if (!is_wanted() || !is_due())
+		return;
+	lock = lock_slots(&error);
+	if (lock < 0)
+	{
+		/* whoever has the lock has it for a moment only */
+		look_again = error.error == EWOULDBLOCK && ++refused < LOCK_TRIES;
+		if (!look_again)
+			cannot(&error, kept_all);
+		steno_trouble_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
+		return;
+	}
+	refused = 0;
+	/* after the lock: what is made from now on is not wanted by a slot of before */
+	if (!steno_kept_list(steno_directory, &before, &kept, &error))
+		cannot(&error, kept_all);
+	else
+	{
+		run(w, &kept);
+		steno_kept_free(&before);
+		before = kept;
+	}
+	close(lock);
+	steno_trouble_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
+}

@@ -1,0 +1,506 @@
+/*
+ * extension/writer/seal.c
+ *		Seals of a writer's stream: when one is made, and with which key.
+ *
+ * A seal is about the block before the one that it stands in, so it goes into an
+ * empty block, as its first record.  There is one at the beginning of a run,
+ * over what was found there; then one when steno.seal_interval has passed since
+ * the last one and something was written, looked at after each block and at the
+ * beginning of each pass; one at the end of a segment and of the run; and one
+ * when the key or the interval changes.  So of the blocks that have no seal
+ * behind them, all but the last end before the last seal's time plus the
+ * interval that it names: readers check that (FORMAT.md).
+ *
+ * The private key is in the writers alone, read after they were forked; the
+ * postmaster looks at it once, at its start.
+ */
+#include "writer/writer.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/objects.h>
+#include <openssl/x509.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "crypto/seal.h"
+
+char	   *steno_signing_key_file;
+int			steno_seal_interval;
+
+#define KEY_FILE_MOST (64 * 1024)
+
+static EVP_PKEY * key;			/* NULL: no seals */
+static uint8 public_key[STENO_SEAL_KEY_SIZE];
+static char key_id[STENO_SEAL_KEY_ID];
+
+static uint64 first_block;		/* of this run */
+static TimestampTz sealed_at;	/* time of the last seal; 0: none in this run */
+static int	promised;			/* the interval that it names */
+static bool unsealed;			/* something was written that no seal is about */
+static uint32 alone;			/* bytes of the open block with nothing in it
+								 * but seals; 0: it has none */
+static uint64 seq_before;		/* ... and the number before they took theirs */
+static bool refused;			/* the last attempt to sign failed, and was
+								 * logged */
+static bool moved;				/* the segment is another one than expected, and
+								 * no seal says so yet */
+
+/* The seals of the open block: they name the segment that it is written to. */
+#define MOST_OPEN 8
+
+static struct
+{
+	StenoSeal	seal;
+	EVP_PKEY   *key;
+}			open_seals[MOST_OPEN];
+
+static int	open_count;
+
+/* ---- keys ---- */
+
+#define HINT_NO_KEY \
+	errhint("Make a key with \"steno keygen\" as the server's user, or set \"steno.signing_key_file\" to an empty string to have no seals.")
+
+/* The rules that PostgreSQL has for ssl_key_file. */
+static bool
+check_key_file(int fd, int elevel, off_t *size)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not examine signing key file \"%s\": %m", steno_signing_key_file),
+				 HINT_NO_KEY));
+	else if (!S_ISREG(st.st_mode) || st.st_size > KEY_FILE_MOST)
+		ereport(elevel,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("signing key file \"%s\" is not a regular file of a key's size", steno_signing_key_file),
+				 HINT_NO_KEY));
+	else if (st.st_uid != geteuid() && st.st_uid != 0)
+		ereport(elevel,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("signing key file \"%s\" must be owned by the database user or root", steno_signing_key_file),
+				 errhint("Change its owner with \"chown\".")));
+	else if ((st.st_uid == geteuid() && st.st_mode & (S_IRWXG | S_IRWXO)) ||
+			 (st.st_uid == 0 && st.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
+		ereport(elevel,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("signing key file \"%s\" has group or world access", steno_signing_key_file),
+				 errdetail("File must have permissions u=rw (0600) or less if owned by the database user, or permissions u=rw,g=r (0640) or less if owned by root."),
+				 errhint("Change its permissions with \"chmod 0600\"; if others may have read it, make a new key with \"steno keygen\".")));
+	else
+	{
+		*size = st.st_size;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * The bytes of a private key in PEM, PKCS #8.  They are nowhere else when this
+ * returns: what OpenSSL's own readers of PEM leave behind in the heap, the
+ * postmaster would hand on to every process.
+ */
+static bool
+parse_key(char *pem, size_t len, uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
+{
+	static const char begin[] = "-----BEGIN PRIVATE KEY-----";
+	const unsigned char *octets = NULL;
+	const unsigned char *der;
+	const ASN1_OBJECT *algorithm = NULL;
+	PKCS8_PRIV_KEY_INFO *info = NULL;
+	char	   *from;
+	char	   *end;
+	char	   *to;
+	int			octets_len = 0;
+	int			n = -1;
+	bool		ok = false;
+
+	pem[len] = '\0';
+	from = strstr(pem, begin);
+	end = from ? strstr(from, "-----END PRIVATE KEY-----") : NULL;
+	if (end != NULL)
+	{
+		for (to = from += sizeof(begin) - 1; from < end; from++)
+			if (!isspace((unsigned char) *from))
+				*to++ = *from;
+		from = strstr(pem, begin) + sizeof(begin) - 1;
+		/* in place: three bytes are written when four were read */
+		n = EVP_DecodeBlock((unsigned char *) from, (unsigned char *) from, (int) (to - from));
+	}
+	if (n > 0)
+	{
+		der = (const unsigned char *) from;
+		info = d2i_PKCS8_PRIV_KEY_INFO(NULL, &der, n);
+	}
+	if (info == NULL || PKCS8_pkey_get0(&algorithm, &octets, &octets_len, NULL, info) != 1)
+		ereport(elevel,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("signing key file \"%s\" has no private key that can be read", steno_signing_key_file),
+				 errdetail("It must be an Ed25519 key in PEM, PKCS #8, without a passphrase."),
+				 HINT_NO_KEY));
+	/* the key is an octet string in the octet string */
+	else if (OBJ_obj2nid(algorithm) != EVP_PKEY_ED25519 || octets_len != 2 + STENO_SEAL_KEY_SIZE ||
+			 octets[0] != V_ASN1_OCTET_STRING || octets[1] != STENO_SEAL_KEY_SIZE)
+		ereport(elevel,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("key in signing key file \"%s\" is of type %s, not Ed25519",
+						steno_signing_key_file, OBJ_nid2sn(OBJ_obj2nid(algorithm))),
+				 HINT_NO_KEY));
+	else
+	{
+		memcpy(private_key, octets + 2, STENO_SEAL_KEY_SIZE);
+		ok = true;
+	}
+	PKCS8_PRIV_KEY_INFO_free(info);
+	ERR_clear_error();
+	return ok;
+}
+
+static bool
+read_whole(int fd, char *to, size_t size, size_t *len)
+{
+	*len = 0;
+	while (*len < size)
+	{
+		ssize_t		n = read(fd, to + *len, size - *len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return false;
+		if (n == 0)
+			break;
+		*len += n;
+	}
+	return true;
+}
+
+/* The key that the setting names; false, with the reason reported, when there is none. */
+static bool
+read_key(uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
+{
+	int			fd = open(steno_signing_key_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool		ok = false;
+	off_t		size;
+	size_t		len;
+	char	   *pem;
+
+	if (fd < 0)
+	{
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not open signing key file \"%s\": %m", steno_signing_key_file),
+				 HINT_NO_KEY));
+		return false;
+	}
+	if (check_key_file(fd, elevel, &size))
+	{
+		pem = palloc(size + 1);
+		if (read_whole(fd, pem, size, &len))
+			ok = parse_key(pem, len, private_key, elevel);
+		else
+			ereport(elevel,
+					(errcode_for_file_access(),
+					 errmsg("could not read signing key file \"%s\": %m", steno_signing_key_file),
+					 HINT_NO_KEY));
+		OPENSSL_cleanse(pem, size + 1);
+		pfree(pem);
+	}
+	close(fd);
+	return ok;
+}
+
+static EVP_PKEY *
+load_key(int elevel)
+{
+	uint8		private_key[STENO_SEAL_KEY_SIZE];
+	EVP_PKEY   *pkey = NULL;
+
+	if (!read_key(private_key, elevel))
+		return NULL;
+	pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, private_key, sizeof(private_key));
+	OPENSSL_cleanse(private_key, sizeof(private_key));
+	if (pkey == NULL)
+		ereport(elevel,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not use the key in signing key file \"%s\"", steno_signing_key_file)));
+	return pkey;
+}
+
+/* The postmaster's look at the key: the server does not start without one that is asked for. */
+void
+steno_seal_check_key(void)
+{
+	uint8		private_key[STENO_SEAL_KEY_SIZE];
+
+	if (steno_signing_key_file[0] == '\0')
+		return;
+	read_key(private_key, FATAL);
+	OPENSSL_cleanse(private_key, sizeof(private_key));
+}
+
+static void
+use_key(EVP_PKEY * pkey)
+{
+	EVP_PKEY_free(key);
+	key = pkey;
+	if (key && steno_key_public(key, public_key))
+		steno_seal_key_id(public_key, key_id);
+}
+
+/* ---- seals ---- */
+
+static void
+forget_open(void)
+{
+	while (open_count > 0)
+		EVP_PKEY_free(open_seals[--open_count].key);
+}
+
+static void
+remember_open(const StenoSeal *seal)
+{
+	if (open_count == MOST_OPEN || EVP_PKEY_up_ref(key) != 1)
+		return;
+	open_seals[open_count].seal = *seal;
+	open_seals[open_count++].key = key;
+}
+
+/* Put a seal of the last block into the open one, which has nothing in it but seals. */
+static bool
+put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
+{
+	union
+	{
+		uint64		aligned;
+		uint8		bytes[STENO_SEAL_ROOM];
+	}			buf;
+	StenoSeal	seal = {
+		.system_identifier = w->stream.system_identifier,
+		.stream = w->stream.number,
+		.interval = (uint32) steno_seal_interval,
+		.segment = w->stream.segment,
+		.block = w->stream.next_block - 1,
+		.record = w->stream.next_record - 1,
+		.first = first_block,
+		.time = GetCurrentTimestamp(),
+		.reason = reason,
+	};
+	const StenoMessage *m = NULL;
+
+	if (next_key)
+		memcpy(seal.next_key, next_key, STENO_SEAL_KEY_SIZE);
+	if (steno_stream_last_hash(&w->stream, seal.hash))
+		m = steno_seal_message(buf.bytes, &seal, key, w->self.seq + 1);
+	/* so that it is not tried again with every block */
+	sealed_at = seal.time;
+	if (m == NULL)
+	{
+		if (!refused)
+			ereport(WARNING,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("steno writer %d could not seal block %llu of its stream", w->number,
+							(unsigned long long) seal.block),
+					 errdetail("Records are written as before; \"steno verify\" will miss the seal.")));
+		refused = true;
+		steno_trouble_problem(w, STENO_PROBLEM_SEAL, true);
+		return false;
+	}
+	refused = false;
+	steno_trouble_problem(w, STENO_PROBLEM_SEAL, false);
+	if (alone == 0)
+		seq_before = w->self.seq;
+	steno_writer_add(w, &w->self, m);
+	remember_open(&seal);
+	moved = false;
+	alone = steno_block_bytes(w->block);
+	promised = steno_seal_interval;
+	unsealed = false;
+	return true;
+}
+
+static bool
+due(const StenoWriter *w)
+{
+	TimestampTz now;
+
+	if (key == NULL || !unsealed || w->stream.next_block == 1)
+		return false;
+	now = GetCurrentTimestamp();
+	return moved || sealed_at == 0 || now < sealed_at ||
+		(steno_seal_interval > 0 && now - sealed_at >= steno_seal_interval * USECS_PER_SEC);
+}
+
+/* A block of so many bytes before compression was written, and the next one is empty. */
+void
+steno_seal_written(StenoWriter *w, uint32 bytes)
+{
+	if (bytes != alone)
+		unsealed = true;
+	alone = 0;
+	forget_open();
+	if (due(w))
+		put_seal(w, moved ? "start" : "interval", NULL);
+}
+
+/* A seal that was not written yet is to be made anew. */
+static void
+take_back(StenoWriter *w)
+{
+	if (alone == 0 || steno_block_bytes(w->block) != alone)
+		return;
+	steno_block_reset(w->block);
+	forget_open();
+	w->self.seq = seq_before;
+	alone = 0;
+	unsealed = true;
+}
+
+/*
+ * Seal what was written so far; when all of it is sealed, only if that is to be
+ * said again.  The seal is yet to be written.  Returns false when the writer is to
+ * leave and cannot write.
+ */
+static bool
+seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
+{
+	if (key == NULL)
+		return true;
+	take_back(w);
+	if (!steno_writer_write(w))
+		return false;
+	/* that may have left another one */
+	take_back(w);
+	if (w->stream.next_block > 1 && (unsealed || again))
+		put_seal(w, reason, next_key);
+	return true;
+}
+
+/* At the beginning of a pass. */
+void
+steno_seal_if_due(StenoWriter *w)
+{
+	/* what is in the open block is written first: then it is looked at again */
+	if (steno_block_bytes(w->block) == 0 && due(w))
+		put_seal(w, moved ? "start" : "interval", NULL);
+}
+
+/*
+ * The stream goes on in another segment, and the one before has no seal at its end.
+ * To readers that is the beginning of a run, and the next seal says so.  Seals of
+ * the open block are signed again: they name the segment.
+ */
+void
+steno_seal_moved(StenoWriter *w)
+{
+	int			i;
+
+	first_block = w->stream.next_block;
+	moved = unsealed = key != NULL;
+	for (i = 0; i < open_count; i++)
+	{
+		char		before[STENO_SIGNATURE_DIGITS + 1];
+		char		after[STENO_SIGNATURE_DIGITS + 1];
+		StenoSeal  *seal = &open_seals[i].seal;
+		bool		ok = steno_seal_signature(seal, open_seals[i].key, before);
+
+		seal->segment = w->stream.segment;
+		if (!ok || !steno_seal_signature(seal, open_seals[i].key, after) ||
+			!steno_block_replace(w->block, before, after, STENO_SIGNATURE_DIGITS))
+			ereport(WARNING,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("steno writer %d could not seal block %llu of its stream", w->number,
+							(unsigned long long) seal->block),
+					 errdetail("Its seal is of another segment; \"steno verify\" will say that it is wrong.")));
+	}
+}
+
+bool
+steno_seal_segment(StenoWriter *w)
+{
+	return seal_now(w, "segment", NULL, false) && steno_writer_write(w);
+}
+
+bool
+steno_seal_stop(StenoWriter *w)
+{
+	return seal_now(w, "stop", NULL, true) && steno_writer_write(w);
+}
+
+/* The stream is open: what was found there. */
+bool
+steno_seal_start(StenoWriter *w)
+{
+	first_block = w->stream.next_block;
+	if (steno_signing_key_file[0] == '\0')
+		return true;
+	use_key(load_key(WARNING));
+	steno_trouble_problem(w, STENO_PROBLEM_SIGNING, key == NULL);
+	if (key == NULL)
+	{
+		ereport(WARNING,
+				(errmsg("steno writer %d makes no seals", w->number),
+				 errhint("Put the key right, and reload the configuration.")));
+		return true;
+	}
+	return seal_now(w, "start", NULL, true) && steno_writer_write(w);
+}
+
+/* The old key says which one comes after it, so that who trusts the old one can go on. */
+static bool
+change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
+{
+	char		before[STENO_SEAL_KEY_ID];
+
+	strlcpy(before, key ? key_id : "none", sizeof(before));
+	if (!seal_now(w, pkey ? "key" : "end", pkey ? raw : NULL, true))
+	{
+		EVP_PKEY_free(pkey);
+		return false;
+	}
+	use_key(pkey);
+	unsealed = true;
+	/* about the same block as the old key's */
+	if (pkey && w->stream.next_block > 1 && steno_block_bytes(w->block) == alone)
+		put_seal(w, "start", NULL);
+	ereport(LOG,
+			(errmsg("steno writer %d seals with key %s, after %s", w->number, pkey ? key_id : "none", before)));
+	return steno_writer_write(w);
+}
+
+/* The configuration was read again. */
+bool
+steno_seal_reload(StenoWriter *w)
+{
+	EVP_PKEY   *pkey = NULL;
+	uint8		raw[STENO_SEAL_KEY_SIZE];
+
+	if (steno_signing_key_file[0] != '\0')
+	{
+		pkey = load_key(LOG);
+		if (pkey == NULL || !steno_key_public(pkey, raw))
+		{
+			EVP_PKEY_free(pkey);
+			steno_trouble_problem(w, STENO_PROBLEM_SIGNING, true);
+			ereport(LOG,
+					(errmsg("steno writer %d goes on with %s", w->number,
+							key ? "the signing key that it has" : "no signing key")));
+			return true;
+		}
+	}
+	steno_trouble_problem(w, STENO_PROBLEM_SIGNING, false);
+	if (pkey == NULL ? key != NULL : key == NULL || memcmp(raw, public_key, sizeof(raw)) != 0)
+		return change_key(w, pkey, raw);
+	EVP_PKEY_free(pkey);
+	if (key && promised != steno_seal_interval)
+		return seal_now(w, "interval", NULL, true) && steno_writer_write(w);
+	return true;
+}
