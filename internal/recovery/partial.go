@@ -1,13 +1,9 @@
 package recovery
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"slices"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
@@ -72,15 +68,6 @@ func decompressPrefix(codec trail.Codec, stored []byte, limit int) []byte {
 		return stored[:min(len(stored), limit)]
 	case trail.CodecLz4:
 		return lz4Prefix(stored, limit)
-	case trail.CodecZstd:
-		d, err := zstd.NewReader(bytes.NewReader(stored), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*trail.MaxRaw))
-		if err != nil {
-			return nil
-		}
-		defer d.Close()
-		var out bytes.Buffer
-		_, _ = io.Copy(&out, io.LimitReader(d, int64(limit)))
-		return out.Bytes()
 	}
 	return nil
 }

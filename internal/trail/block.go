@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"sync"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 )
 
@@ -155,26 +153,18 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 		}
 		return stored, nil
 	}
-	if b.Header.Codec == CodecLz4 && n > 255*len(stored)+64 {
+	if b.Header.Codec != CodecLz4 {
+		return nil, corruptf(6, "codec %d, which this program does not know", b.Header.Codec)
+	}
+	// LZ4 makes at most 255 bytes of one: a larger claim would only cost memory.
+	if n > 255*len(stored)+64 {
 		return nil, corruptf(12, "payload of %d bytes cannot be %d bytes long after decompression", len(stored), n)
 	}
 	if cap(b.buf) < n {
 		b.buf = make([]byte, n)
 	}
 	dst := b.buf[:n]
-	var err error
-	var got int
-	switch b.Header.Codec {
-	case CodecLz4:
-		got, err = lz4.UncompressBlock(stored, dst)
-	case CodecZstd:
-		var out []byte
-		out, err = zstdReader().DecodeAll(stored, dst[:0:n])
-		got = len(out)
-		dst = out
-	default:
-		return nil, corruptf(6, "unknown codec %d", b.Header.Codec)
-	}
+	got, err := lz4.UncompressBlock(stored, dst)
 	if err != nil {
 		return nil, corruptf(BlockHeaderSize, "payload cannot be decompressed: %s", err)
 	}
@@ -183,15 +173,6 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 	}
 	return dst, nil
 }
-
-// zstdReader is shared: DecodeAll may be called by many goroutines.
-var zstdReader = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(2*MaxRaw))
-	if err != nil {
-		panic(err)
-	}
-	return d
-})
 
 // ChainHash computes the chain hash that the block must have after a block
 // with the hash previous.

@@ -314,7 +314,7 @@ type Codec uint8
 const (
 	CodecNone Codec = 0 // not compressed
 	CodecLz4  Codec = 1 // one LZ4 block, without the frame format
-	CodecZstd Codec = 2 // one Zstandard frame
+	CodecZstd Codec = 2 // reserved for a Zstandard frame: nothing writes or reads it yet
 )
 
 var namesCodec = [...]string{

@@ -45,6 +45,23 @@ func TestStenoLinksNothingOfTheLab(t *testing.T) {
 	}
 }
 
+// maxOutside is how many packages of other modules steno may link: each is code that
+// auditors have to trust.
+const maxOutside = 25
+
+func TestStenoLinksLittleFromOutside(t *testing.T) {
+	const outside = "{{if not .Standard}}{{.ImportPath}}{{end}}"
+	var found []string
+	for _, p := range strings.Fields(run(t, []string{"CGO_ENABLED=0"}, "go", "list", "-deps", "-f", outside, module+"cmd/steno")) {
+		if !strings.HasPrefix(p, module) {
+			found = append(found, p)
+		}
+	}
+	if len(found) == 0 || len(found) > maxOutside {
+		t.Errorf("steno links %d packages from outside, want at most %d:\n%s", len(found), maxOutside, strings.Join(found, "\n"))
+	}
+}
+
 // TestStenoBuildsForEverySystem compiles steno without C for all systems that it reads and
 // verifies trails on.
 func TestStenoBuildsForEverySystem(t *testing.T) {

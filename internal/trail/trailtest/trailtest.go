@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -333,8 +332,6 @@ func (b *Builder) Add(r *Record) {
 	b.defined[index] = *s.state
 }
 
-var zstdWriter, _ = zstd.NewWriter(nil)
-
 // Finish returns the block, and its chain hash in chain.
 func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[32]byte) []byte {
 	if b.Records > 0 {
@@ -345,8 +342,7 @@ func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[
 		b.Payload = append(b.Payload, tail...)
 	}
 	payload := b.Payload
-	switch codec {
-	case trail.CodecLz4:
+	if codec == trail.CodecLz4 {
 		dst := make([]byte, lz4.CompressBlockBound(len(payload)))
 		n, err := lz4.CompressBlock(payload, dst, nil)
 		if err != nil || n == 0 {
@@ -354,8 +350,6 @@ func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[
 		} else {
 			payload = dst[:n]
 		}
-	case trail.CodecZstd:
-		payload = zstdWriter.EncodeAll(payload, nil)
 	}
 	le := binary.LittleEndian
 	flags, stored := byte(0), len(payload)
