@@ -36,15 +36,19 @@ const (
 	rowHeight  = 30
 )
 
+// barX is where a bar of this ratio ends.
+func barX(ratio float64) int { return barLeft + int(ratio*barWidth) }
+
 // WriteChart draws archived reports as an SVG picture: for each a group of
-// bars, the throughput of each variant against the first, with its interval.
+// bars, the throughput of each variant against the first, with its interval,
+// over one common axis.
 func WriteChart(w io.Writer, reports []*Report) error {
 	var b strings.Builder
 	y := 34
 	text := func(x, y int, class, s string) {
 		fmt.Fprintf(&b, `<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, escape(s))
 	}
-	text(12, y-10, "title", "Throughput while everything is recorded")
+	text(12, y-10, "title", "Throughput while every statement is logged")
 	for _, r := range reports {
 		y += 22
 		text(12, y, "group", r.Load.Title())
@@ -58,25 +62,41 @@ func WriteChart(w io.Writer, reports []*Report) error {
 			y = drawVariant(&b, text, v, i, y)
 		}
 	}
-	y += 10
+	top := 42
+	grid := drawAxis(text, top, y)
+	y += 50
 	last := reports[len(reports)-1]
-	text(12, y+8, "note", fmt.Sprintf("Median of the ratios within %d rounds of %d s a server, and its 95 %% interval. B: bytes of log or trail a transaction.",
+	text(12, y+8, "note", fmt.Sprintf("Median of %d rounds of %d s per server, with its 95 %% interval in brackets. B: bytes logged per transaction.",
 		last.Rounds, last.Seconds))
 	y += 18
-	text(12, y+8, "note", fmt.Sprintf("%s, %d cores, Linux %s, PostgreSQL %s.",
+	text(12, y+8, "note", fmt.Sprintf("%s, %d cores (shared with pgbench), Linux %s, PostgreSQL %s.",
 		last.Machine.CPU, last.Machine.Cores, last.Machine.Kernel, shortVersion(last.Postgres)))
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Throughput while everything is recorded">
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Throughput while every statement is logged">
 <style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 16px; font-weight: 600 }
 .group { font-weight: 600 }
 .note, .small { font-size: 12px; fill: #59636e }
-.bar { fill: #9aa4af } .ours { fill: #0f7b6c } .range { stroke: #1f2328; stroke-width: 1.5 }
+.bar { fill: #9aa4af } .ours { fill: #0f7b6c } .range { stroke: #1f2328; stroke-width: 1.5 } .grid { stroke: #d1d9e0 }
+.axis { text-anchor: middle; font-size: 12px; fill: #59636e }
 </style>
 <rect width="100%%" height="100%%" fill="#fff"/>
-%s</svg>
-`, chartWidth, y+22, chartWidth, y+22, b.String())
+%s%s</svg>
+`, chartWidth, y+22, chartWidth, y+22, grid, b.String())
 	return err
+}
+
+// drawAxis labels the axis below the bars, which end at bottom, and returns its
+// grid lines, which are drawn before the bars.
+func drawAxis(text func(x, y int, class, s string), top, bottom int) string {
+	var grid strings.Builder
+	for _, tick := range []float64{0, 0.25, 0.5, 0.75, 1} {
+		x := barX(tick)
+		fmt.Fprintf(&grid, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="grid"/>`+"\n", x, top, x, bottom)
+		text(x, bottom+14, "axis", fmt.Sprint(tick))
+	}
+	text(barX(0.5), bottom+32, "axis", "transactions per second, relative to a server that logs nothing")
+	return grid.String()
 }
 
 // drawVariant draws one bar below y and returns where the next one starts.
@@ -86,22 +106,25 @@ func drawVariant(b *strings.Builder, text func(x, y int, class, s string), v Var
 		ratio = v.Ratio.Median
 		label = fmt.Sprintf("%.3f [%.3f, %.3f]", v.Ratio.Median, v.Ratio.Low, v.Ratio.High)
 	}
-	x := func(share float64) int { return barLeft + int(share*barWidth) }
 	class := "bar"
 	if strings.HasPrefix(v.Name, "steno") {
 		class = "ours"
 	}
-	text(12, y+15, "", v.Title)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" class="%s"/>`+"\n", barLeft, y, x(ratio)-barLeft, barHeight, class)
+	title := v.Title
+	if i == 0 && v.Name == "off" {
+		title = "no logging"
+	}
+	text(12, y+15, "", title)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" class="%s"/>`+"\n", barLeft, y, barX(ratio)-barLeft, barHeight, class)
 	if i > 0 {
 		middle := y + barHeight/2
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", x(v.Ratio.Low), middle, x(v.Ratio.High), middle)
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", barX(v.Ratio.Low), middle, barX(v.Ratio.High), middle)
 		ratio = max(ratio, v.Ratio.High)
 	}
 	if v.BytesPerTransaction != nil {
 		label += fmt.Sprintf(", %.0f B", *v.BytesPerTransaction)
 	}
-	text(x(ratio)+8, y+15, "small", label)
+	text(barX(ratio)+8, y+15, "small", label)
 	return y + rowHeight
 }
 

@@ -68,7 +68,7 @@ func TestChartIsWellFormed(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"A &amp; B &lt;CPU&gt;", "0.700 [0.650, 0.750], 216 B", "1.50 to 1.60 %"} {
+	for _, want := range []string{"A &amp; B &lt;CPU&gt;", "0.700 [0.650, 0.750], 216 B", "1.50 to 1.60 %", ">0.75</text>", "relative to a server that logs nothing"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the chart", want)
 		}
