@@ -5,7 +5,7 @@
  * The files, in the order in which the data flows:
  *
  *		pg_steno.c			loading: settings, hooks, shared memory, workers
- *		settings.def, .c	the settings
+ *		settings, control	(here) variables of the settings, what processes share
  *		local.h				what this process touches for every statement
  *		shmem.c				the ring file and the control area
  *		statement.h, .c		statements: beginning, shape, failure
@@ -32,7 +32,7 @@
  *		writer.c			the background workers that write the trail
  *		seal.c				seals of the trail, the signing key
  *		recover.c			ring files that dead servers left
- *		trouble.h, .c		a trail that cannot be written: steno.on_failure
+ *		trouble.c			a trail that cannot be written: steno.on_failure
  *		alert.h, .c			steno.alert_command
  *		claim.c				one trail, one server
  *		key.c, .h			the encryption key of the trail
@@ -68,165 +68,13 @@
 #include "ring/clock.h"
 #include "ring/message.h"
 #include "ring/wake.h"
-#include "writer/trouble.h"
 
-/* ---- settings.c ---- */
-
-typedef enum StenoDelivery
-{
-	STENO_DELIVERY_WAIT,
-	STENO_DELIVERY_DROP
-} StenoDelivery;
-
-/* Longest steno.app_user and steno.app_context, with the zero. */
-#define STENO_APP_MAX 128
-
-extern char *steno_log;
-extern char *steno_mandatory;
-extern char *steno_role;
-extern char *steno_rules_file;
-extern char *steno_log_start;
-extern char *steno_sync;
-extern char *steno_app_user;
-extern char *steno_app_context;
-extern int	steno_start_after;
-extern uint32 steno_mandatory_mask; /* steno.mandatory, a bit for each class */
-extern char *steno_directory;
-extern char *steno_ring_directory;
-extern int	steno_ring_size;
-extern int	steno_writers;
-extern int	steno_flush_interval;
-extern int	steno_fsync_interval;
-extern int	steno_segment_size;
-extern int	steno_rotation_age;
-extern int	steno_retention_size;
-extern int	steno_retention_age;
-extern int	steno_slot_max_size;
-extern int	steno_compression;
-extern int	steno_block_size;
-extern int	steno_file_mode;
-extern char *steno_signing_key_file;
-extern int	steno_seal_interval;
-extern char *steno_encryption_key_command;
-
-/*
- * What the settings ask for that say what a session records.  It is in force, and
- * then in steno_my, once the change has its record (setting_change.c).
- */
-typedef struct StenoWanted
-{
-	uint32		session_mask;	/* steno.log, a bit for each class */
-	uint32		start_mask;		/* steno.log_start */
-	uint32		sync_mask;		/* steno.sync */
-	int			delivery;
-	int			log_parameter_max_size;
-	bool		log_nested;
-	bool		log_parameter;
-	bool		log_catalog;
-	bool		log_referential;
-	bool		log_scripts;
-	bool		log_statement;
-	bool		log_relation;
-	bool		log_rows;
-	char		role[NAMEDATALEN];
-} StenoWanted;
-
-extern StenoWanted steno_wanted;
-extern char steno_audit_role[NAMEDATALEN];	/* steno.role, in force */
+#include "base/settings.h"
+#include "base/control.h"
 
 extern void steno_settings_define(void);
 extern void steno_settings_adopt(const StenoWanted *wanted);
-
-/* ---- shmem.c ---- */
-
-#define STENO_SETTINGS_MOST 64
-#define STENO_SETTING_VALUE 160
-
-/*
- * One writer's part of the control area.  latch, pid: the writer's, set at its
- * start; NULL and 0 while it is not running.  starts: processes that have been this
- * writer in this run of the server; begun: one of them has done what is done once
- * in a run.  gone_since: when it ended, or the run began; 0 while it is running.
- * absence_reported: other writers have said that it is gone.  requested: added to
- * by any backend; done: the writer's answer.  The counters are the writer's; readers
- * may see them a little apart.
- */
-typedef struct StenoWriterControl
-{
-	Latch	   *latch;
-	_Atomic uint32_t pid;
-	_Atomic uint32_t starts;
-	_Atomic uint32_t begun;
-	_Atomic uint32_t absence_reported;
-	_Atomic int64_t gone_since;
-	_Atomic uint64_t flush_requested;
-	_Atomic uint64_t flush_done;
-	_Atomic uint64_t rotate_requested;
-	_Atomic uint64_t rotate_done;
-	_Atomic uint64_t records;
-	_Atomic uint64_t blocks;
-	_Atomic uint64_t raw_bytes;
-	_Atomic uint64_t stored_bytes;
-	_Atomic uint64_t segment;	/* that it writes; 0: none yet */
-	_Atomic uint32_t stream;	/* set before segment */
-	_Atomic uint64_t passes;
-	_Atomic uint64_t syncs;
-	_Atomic uint64_t errors;
-	_Atomic int64_t last_write;
-	_Atomic int64_t last_sync;
-	StenoWake	wake;			/* see wake.h */
-	StenoTrouble trouble;
-} StenoWriterControl;
-
-typedef struct StenoControl
-{
-	ConditionVariable answered; /* a writer has changed one of its done */
-	_Atomic uint64_t lost;		/* records for which there was no ring */
-	_Atomic uint32_t shutdown_asked;	/* by a writer: steno.on_failure */
-	_Atomic uint64_t rules_generation;	/* counted up by writer 0 when rules change */
-
-	/*
-	 * The server's own values of the settings that can change while it runs:
-	 * set by the postmaster, then by writer 0 when a reload has its records in
-	 * the trail: wanted, settings, generation, in this order.  A reader takes
-	 * settings before wanted; if it sees half a change, it finds the other
-	 * half by comparing.
-	 */
-	_Atomic uint32_t settings_generation;
-	StenoWanted wanted;
-	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
-	StenoWriterControl writers[STENO_MAX_WRITERS];
-} StenoControl;
-
-extern StenoControl *steno_control;
-extern StenoRings steno_rings;
-
-/* Our waits, as pg_stat_activity shows them (docs/operations.md). */
-typedef enum StenoWait
-{
-	STENO_WAIT_ROOM,			/* a statement, for room in its ring */
-	STENO_WAIT_SYNC,			/* a statement or a commit, for the disk */
-	STENO_WAIT_ANSWER,			/* steno.flush(), steno.rotate() */
-	STENO_WAIT_MAIN,			/* a writer, for records */
-	STENO_WAIT_RETRY			/* a writer, to try again what has failed */
-} StenoWait;
-
-#define STENO_WAITS 5
-
-extern uint32 steno_wait_events[STENO_WAITS];
-
 extern void steno_shmem_install(void);
-extern const char *steno_ring_path(void);
-
-/* Whether this server records at all: not in single-user or bootstrap mode. */
-static inline bool
-steno_active(void)
-{
-	return steno_rings.file != NULL;
-}
-
-/* For SQL functions: an error if it does not. */
-extern void steno_require_active(void);
 
 /* ---- local.h: this process ---- */
 
@@ -540,7 +388,6 @@ extern void steno_state_begin(uint64 ring_file, bool first);
 struct StenoWriter;
 extern void steno_writer_register(void);
 extern void steno_writer_check_registered(void);
-extern void steno_writer_wake(StenoWriterControl *writer);
 extern void steno_recover_rings(struct StenoWriter *writer);
 
 /* ---- seal.c ---- */

@@ -11,34 +11,6 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
-char	   *steno_log;
-char	   *steno_mandatory;
-char	   *steno_role;
-char	   *steno_rules_file;
-char	   *steno_log_start;
-char	   *steno_sync;
-char	   *steno_app_user;
-char	   *steno_app_context;
-int			steno_start_after;
-StenoWanted steno_wanted;
-char		steno_audit_role[NAMEDATALEN];
-uint32		steno_mandatory_mask;
-char	   *steno_directory;
-char	   *steno_ring_directory;
-int			steno_ring_size;
-int			steno_writers;
-int			steno_flush_interval;
-int			steno_fsync_interval;
-int			steno_segment_size;
-int			steno_rotation_age;
-int			steno_retention_size;
-int			steno_retention_age;
-int			steno_slot_max_size;
-int			steno_compression;
-int			steno_block_size;
-int			steno_file_mode;
-char	   *steno_encryption_key_command;
-
 static const struct config_enum_entry delivery_options[] = {
 	{"wait", STENO_DELIVERY_WAIT, false},
 	{"drop", STENO_DELIVERY_DROP, false},
@@ -340,7 +312,7 @@ steno_settings_define(void)
 #define STENO_SETTING_STRING(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
 	DefineCustomStringVariable("steno." #name, short_desc, long_desc, &var, def, \
 							   context, flags, check, assign, show);
-#include "load/settings.def"
+#include "base/settings.def"
 #undef STENO_SETTING_BOOL
 #undef STENO_SETTING_INT
 #undef STENO_SETTING_ENUM

@@ -30,10 +30,6 @@
 #include "session/leader.h"
 #include "load/ring_folder.h"
 
-StenoControl *steno_control;
-StenoRings	steno_rings;
-uint32		steno_wait_events[STENO_WAITS];
-
 static const char *const wait_names[STENO_WAITS] = {
 	[STENO_WAIT_ROOM] = "StenoRingFull",
 	[STENO_WAIT_SYNC] = "StenoSync",
@@ -43,15 +39,8 @@ static const char *const wait_names[STENO_WAITS] = {
 };
 
 static char ring_folder[MAXPGPATH];
-static char ring_path[MAXPGPATH];
 static shmem_request_hook_type previous_request;
 static shmem_startup_hook_type previous_startup;
-
-const char *
-steno_ring_path(void)
-{
-	return ring_path;
-}
 
 /* The trail's directory must be there, ours, and writable, or we do not start. */
 static void
@@ -122,7 +111,7 @@ remove_drained(int code, Datum arg)
 	if (MyProcPid != PostmasterPid || !steno_active())
 		return;
 	if (all_drained())
-		unlink(ring_path);
+		unlink(steno_ring_path);
 	/* unless something is left in it */
 	rmdir(ring_folder);
 }
@@ -143,7 +132,7 @@ create_rings(void)
 	steno_state_begin((uint64) now, first);
 	folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
 	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
-	snprintf(ring_path, sizeof(ring_path), "%s/%s", ring_folder, name);
+	snprintf(steno_ring_path, sizeof(steno_ring_path), "%s/%s", ring_folder, name);
 	if (!steno_rings_create(&steno_rings, folder, name, MaxBackends,
 							(uint32) steno_ring_size * 1024, steno_writers,
 							GetSystemIdentifier(), now, &what))
@@ -155,7 +144,7 @@ create_rings(void)
 		ereport(FATAL,
 				(errcode_for_file_access(),
 				 errmsg("could not create ring file \"%s\": %s: %m",
-						ring_path, what),
+						steno_ring_path, what),
 				 errdetail("%d rings need %llu bytes.", MaxBackends,
 						   (unsigned long long) steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024)),
 				 save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM ?

@@ -37,8 +37,6 @@
 #include "base/compat.h"
 #include "session/leader.h"
 
-StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
-
 static ClientAuthentication_hook_type previous_authentication;
 
 /* What the last session message said, to see changes. */

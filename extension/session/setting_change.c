@@ -40,7 +40,7 @@ static const struct
 	{"steno." #name, context},
 #define STENO_SETTING_STRING(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
 	{"steno." #name, context},
-#include "load/settings.def"
+#include "base/settings.def"
 #undef STENO_SETTING_BOOL
 #undef STENO_SETTING_INT
 #undef STENO_SETTING_ENUM

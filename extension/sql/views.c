@@ -27,16 +27,6 @@ PG_FUNCTION_INFO_V1(steno_sql_flush);
 PG_FUNCTION_INFO_V1(steno_sql_rotate);
 PG_FUNCTION_INFO_V1(steno_sql_note);
 
-void
-steno_require_active(void)
-{
-	if (!steno_active())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_steno is not active"),
-				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
-}
-
 static Datum
 timestamp_or_null(int64 t, bool *isnull)
 {

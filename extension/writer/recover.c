@@ -546,7 +546,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 void
 steno_recover_rings(StenoWriter *w)
 {
-	const char *present = strrchr(steno_ring_path(), '/') + 1;
+	const char *present = strrchr(steno_ring_path, '/') + 1;
 	StenoLeftFiles found;
 	char	   *failed;
 	int			tries = 1;

@@ -30,9 +30,6 @@
 
 #include "crypto/seal.h"
 
-char	   *steno_signing_key_file;
-int			steno_seal_interval;
-
 #define KEY_FILE_MOST (64 * 1024)
 
 static EVP_PKEY * key;			/* NULL: no seals */

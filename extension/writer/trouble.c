@@ -49,11 +49,6 @@
 /* The disk is full, or not so full any more, by so many points of percent. */
 #define WARNING_MARGIN 2
 
-int			steno_on_failure;
-int			steno_disk_reserve;
-int			steno_disk_warning;
-char	   *steno_alert_command;
-
 /* ---- in the session ---- */
 
 static StenoTrouble *
@@ -878,7 +873,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	nulls[n] = disk_free == 0;
 	values[n++] = Float8GetDatum((disk_free - 1.0) / 100);
 	values[n++] = CStringGetTextDatum(steno_directory);
-	values[n++] = CStringGetTextDatum(steno_ring_path());
+	values[n++] = CStringGetTextDatum(steno_ring_path);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }

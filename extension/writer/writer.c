@@ -84,15 +84,6 @@ handle_terminate(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-void
-steno_writer_wake(StenoWriterControl *writer)
-{
-	Latch	   *latch = writer->latch;
-
-	if (latch)
-		SetLatch(latch);
-}
-
 static inline void
 count(_Atomic uint64_t *counter, uint64 n)
 {

@@ -166,7 +166,7 @@ func whatExists(t *testing.T) *named {
 	streams, _, _, _ := iostreams.Test()
 	sql := contents(t, "extension/pg_steno--0.1.sql")
 	n := &named{
-		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/load/settings.def")),
+		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/base/settings.def")),
 		sql:      names(`CREATE (?:VIEW|FUNCTION) steno\.(\w+)`, sql),
 		columns:  names(`OUT (\w+) `, sql),
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),

@@ -1,0 +1,150 @@
+/*
+ * extension/base/control.h
+ *		What the processes of one run of the server share: the control area, in the
+ *		server's shared memory, and the ring file.
+ *
+ * The postmaster creates both (load/shmem.c), and every process inherits the
+ * pointers.  Nothing in the control area has to outlive a crash: rings and the
+ * trail have what must.
+ */
+#ifndef STENO_CONTROL_H
+#define STENO_CONTROL_H
+
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/spin.h"
+
+#include "base/settings.h"
+#include "ring/ring.h"
+#include "ring/wake.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Settings that can change while the server runs, and room for the value of each. */
+#define STENO_SETTINGS_MOST 64
+#define STENO_SETTING_VALUE 160
+
+#define STENO_FAILURE_TEXT 512
+
+/*
+ * What is the matter with a writer that writes the trail nevertheless, and goes on as
+ * well as it can.
+ */
+typedef enum StenoProblem
+{
+	STENO_PROBLEM_ENCRYPTION,	/* no answer of steno.encryption_key_command */
+	STENO_PROBLEM_SIGNING,		/* steno.signing_key_file cannot be used */
+	STENO_PROBLEM_SEAL,			/* the last seal could not be made */
+	STENO_PROBLEM_RETENTION		/* segments that are to go cannot be deleted */
+} StenoProblem;
+
+/*
+ * A writer's part of the control area about its trouble, which the writer sets;
+ * all read it.  failing: 0, or what sessions are to do, one more than a
+ * StenoOnFailure.  disk_free: of the trail's file system, in hundredths of a percent,
+ * one more than that; 0: not known.  problems: a bit for each StenoProblem.  refused is
+ * added to by sessions.  The mutex guards text, which says what is the matter; empty:
+ * nothing.
+ */
+typedef struct StenoTrouble
+{
+	_Atomic uint32_t failing;
+	_Atomic uint32_t disk_free;
+	_Atomic uint32_t problems;
+	_Atomic uint64_t refused;
+	_Atomic int64_t since;
+	slock_t		mutex;
+	char		text[STENO_FAILURE_TEXT];
+} StenoTrouble;
+
+/*
+ * One writer's part of the control area.  latch, pid: the writer's, set at its
+ * start; NULL and 0 while it is not running.  starts: processes that have been this
+ * writer in this run of the server; begun: one of them has done what is done once
+ * in a run.  gone_since: when it ended, or the run began; 0 while it is running.
+ * absence_reported: other writers have said that it is gone.  requested: added to
+ * by any backend; done: the writer's answer.  The counters are the writer's; readers
+ * may see them a little apart.
+ */
+typedef struct StenoWriterControl
+{
+	Latch	   *latch;
+	_Atomic uint32_t pid;
+	_Atomic uint32_t starts;
+	_Atomic uint32_t begun;
+	_Atomic uint32_t absence_reported;
+	_Atomic int64_t gone_since;
+	_Atomic uint64_t flush_requested;
+	_Atomic uint64_t flush_done;
+	_Atomic uint64_t rotate_requested;
+	_Atomic uint64_t rotate_done;
+	_Atomic uint64_t records;
+	_Atomic uint64_t blocks;
+	_Atomic uint64_t raw_bytes;
+	_Atomic uint64_t stored_bytes;
+	_Atomic uint64_t segment;	/* that it writes; 0: none yet */
+	_Atomic uint32_t stream;	/* set before segment */
+	_Atomic uint64_t passes;
+	_Atomic uint64_t syncs;
+	_Atomic uint64_t errors;
+	_Atomic int64_t last_write;
+	_Atomic int64_t last_sync;
+	StenoWake	wake;			/* see wake.h */
+	StenoTrouble trouble;
+} StenoWriterControl;
+
+typedef struct StenoControl
+{
+	ConditionVariable answered; /* a writer has changed one of its done */
+	_Atomic uint64_t lost;		/* records for which there was no ring */
+	_Atomic uint32_t shutdown_asked;	/* by a writer: steno.on_failure */
+	_Atomic uint64_t rules_generation;	/* counted up by writer 0 when rules change */
+
+	/*
+	 * The server's own values of the settings that can change while it runs:
+	 * set by the postmaster, then by writer 0 when a reload has its records in
+	 * the trail: wanted, settings, generation, in this order.  A reader takes
+	 * settings before wanted; if it sees half a change, it finds the other
+	 * half by comparing.
+	 */
+	_Atomic uint32_t settings_generation;
+	StenoWanted wanted;
+	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
+	StenoWriterControl writers[STENO_MAX_WRITERS];
+} StenoControl;
+
+extern StenoControl *steno_control;
+extern StenoRings steno_rings;
+
+/* Our waits, as pg_stat_activity shows them (docs/operations.md). */
+typedef enum StenoWait
+{
+	STENO_WAIT_ROOM,			/* a statement, for room in its ring */
+	STENO_WAIT_SYNC,			/* a statement or a commit, for the disk */
+	STENO_WAIT_ANSWER,			/* steno.flush(), steno.rotate() */
+	STENO_WAIT_MAIN,			/* a writer, for records */
+	STENO_WAIT_RETRY			/* a writer, to try again what has failed */
+} StenoWait;
+
+#define STENO_WAITS 5
+
+extern uint32 steno_wait_events[STENO_WAITS];
+
+extern char steno_ring_path[MAXPGPATH];	/* of the ring file; set by the postmaster */
+
+/* Whether this server records at all: not in single-user or bootstrap mode. */
+static inline bool
+steno_active(void)
+{
+	return steno_rings.file != NULL;
+}
+
+/* For SQL functions: an error if it does not. */
+extern void steno_require_active(void);
+
+/* Wake a writer, if it is running. */
+extern void steno_writer_wake(StenoWriterControl *writer);
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_CONTROL_H */
