@@ -437,6 +437,37 @@ func TestWhatTheDiskDoesNotGiveIsDamage(t *testing.T) {
 	}
 }
 
+// Headers whose payloads overlap, however many, are gone through in time proportional to
+// the file's size.
+func TestForgedHeadersAreGoneThroughOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "one"})
+	s.Write(t, b)
+	file, err := os.OpenFile(s.SegmentPath(1), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const n = 2000
+	var forged []byte
+	for i := range n {
+		forged = append(forged, trailtest.ForgeHeader(uint64(i+2), (n-i)*trail.BlockHeaderSize)...)
+	}
+	if _, err := file.Write(append(forged, make([]byte, 2*trail.BlockHeaderSize)...)); err != nil {
+		t.Fatal(err)
+	}
+	read := trailtest.BytesRead(t, func() {
+		if r, _, _ := recovered(t, Options{}, dir); !r.Lost {
+			t.Errorf("nothing is lost: %+v", r)
+		}
+	})
+	if limit := 80 * int64(len(forged)); read > limit {
+		t.Errorf("%d bytes are read of %d", read, len(forged))
+	}
+}
+
 func TestWhatIsNotForThisIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	paths, _ := blocks(t, dir, 2, trail.CodecLz4)

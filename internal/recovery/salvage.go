@@ -32,6 +32,7 @@ type scanner struct {
 
 	pieces []piece
 	buf    []byte
+	read   trail.Overlap
 }
 
 // at reads n bytes, or what there is of them.
@@ -106,6 +107,11 @@ func (s *scanner) piece(offset int64) (p piece, image []byte) {
 		p.length = s.until(offset+1, s.size, h.Number) - offset
 		return p, nil
 	}
+	if !s.read.Allows(offset, end, s.size) {
+		p.what = fmt.Sprintf("block %d overlaps with too many others", h.Number)
+		p.length = s.until(offset+1, end, h.Number) - offset
+		return p, nil
+	}
 	image, err = s.at(offset, end-offset)
 	block := trail.Block{Image: image}
 	switch {
@@ -135,31 +141,10 @@ func whole(b *trail.Block) bool {
 
 const windowSize = 64 << 10
 
-// unreadable is what a disk loses at once, at least.
-const unreadable = 4096
-
 // until is the offset of the first block header that begins from offset from on and
 // before end, and whose number is greater than after; or end.
 func (s *scanner) until(from, end int64, after uint64) int64 {
-	for from = trail.NextData(s.r, from); from < end; from = trail.NextData(s.r, from) {
-		b, err := s.at(from, min(windowSize, end-from+trail.BlockHeaderSize))
-		for i := 0; ; i++ {
-			k := bytes.Index(b[i:], []byte("SBLK"))
-			if i += k; k < 0 || i+trail.BlockHeaderSize > len(b) || from+int64(i) >= end {
-				break
-			}
-			if h, err := trail.ParseBlockHeader(b[i:]); err == nil && h.Number > after {
-				return from + int64(i)
-			}
-		}
-		if err != nil {
-			// go on behind what cannot be read
-			from = (from + int64(len(b)) + unreadable) &^ (unreadable - 1)
-			continue
-		}
-		from += max(int64(len(b)-trail.BlockHeaderSize+1), 1)
-	}
-	return end
+	return trail.NextHeader(s.r, from, end, func(_ int64, h *trail.BlockHeader) bool { return h.Number > after })
 }
 
 // tear finds what at the end is only an unfinished write: everything from there on

@@ -2,41 +2,26 @@ package trail_test
 
 import (
 	"bytes"
-	"encoding/binary"
+	"os"
 	"slices"
 	"testing"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
-
-// forgeHeader makes the header of a block whose payload is right only if it is empty.
-func forgeHeader(number uint64, stored int) []byte {
-	b := make([]byte, trail.BlockHeaderSize)
-	le := binary.LittleEndian
-	copy(b, "SBLK")
-	le.PutUint16(b[4:], trail.BlockHeaderSize)
-	le.PutUint32(b[8:], uint32(stored))
-	le.PutUint32(b[12:], uint32(stored))
-	le.PutUint64(b[24:], number)
-	le.PutUint64(b[64:], xxhash.Sum64(nil))
-	le.PutUint64(b[104:], xxhash.Sum64(b[:104]))
-	return b
-}
 
 // Whatever stands in a segment, a server's or a forger's bytes, it is indexed in time
 // proportional to its size.
 func TestIndexingIsLinear(t *testing.T) {
 	const n = 4000
 	start := make([]byte, 128)
-	good := forgeHeader(1, 0)
+	good := trailtest.ForgeHeader(1, 0)
 	for name, c := range map[string]struct {
 		data   []byte
 		blocks int
 	}{
 		"long payloads that overlap": {
-			slices.Concat(start, []byte("damage"), bytes.Repeat(forgeHeader(1, n*trail.BlockHeaderSize/2+1), n), []byte("the end")), 0},
+			slices.Concat(start, []byte("damage"), bytes.Repeat(trailtest.ForgeHeader(1, n*trail.BlockHeaderSize/2+1), n), []byte("the end")), 0},
 		"beginnings of headers": {
 			slices.Concat(start, bytes.Repeat([]byte("SBLK"), 30*n), good), 1},
 		"damage between small blocks": {
@@ -44,7 +29,7 @@ func TestIndexingIsLinear(t *testing.T) {
 		"zeros between small blocks": {
 			slices.Concat(start, blocksBehind(make([]byte, trail.BlockHeaderSize), n)), n},
 		"headers whose length leads far away": {
-			slices.Concat(start, bytes.Repeat(damaged(forgeHeader(1, n*trail.BlockHeaderSize/2)), n), good), 1},
+			slices.Concat(start, bytes.Repeat(damaged(trailtest.ForgeHeader(1, n*trail.BlockHeaderSize/2)), n), good), 1},
 	} {
 		for _, last := range []bool{false, true} {
 			refs, read := trail.BytesReadToIndex(c.data, last)
@@ -61,7 +46,7 @@ func TestIndexingIsLinear(t *testing.T) {
 // blocksBehind makes n blocks without a payload, each behind the same bytes.
 func blocksBehind(before []byte, n int) (b []byte) {
 	for i := range n {
-		b = append(append(b, before...), forgeHeader(uint64(i)+1, 0)...)
+		b = append(append(b, before...), trailtest.ForgeHeader(uint64(i)+1, 0)...)
 	}
 	return b
 }
@@ -69,4 +54,32 @@ func blocksBehind(before []byte, n int) (b []byte) {
 func damaged(header []byte) []byte {
 	header[30] ^= 1
 	return header
+}
+
+// A segment that grows by headers whose payloads overlap is followed in time proportional
+// to what is new, by a trail that had nothing of it and by one that had its beginning.
+func TestFollowingIsLinear(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(trailtest.NewSession(trailtest.Epoch, 1), trailtest.Epoch, "one"))
+	s.Write(t, b)
+	f := follow(t, dir)
+	f.expect()
+	file, err := os.OpenFile(s.SegmentPath(1), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	forged := trailtest.ForgeOverlaps(2000)
+	if _, err := file.Write(forged); err != nil {
+		t.Fatal(err)
+	}
+	read := trailtest.BytesRead(t, func() { f.poll() })
+	if limit := 80 * int64(len(forged)); read > limit {
+		t.Errorf("%d bytes are read of %d", read, len(forged))
+	}
+	if len(f.warnings) < 1000 {
+		t.Errorf("only %d warnings: the headers are not looked at", len(f.warnings))
+	}
 }

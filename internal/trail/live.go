@@ -21,6 +21,7 @@ import (
 type Live struct {
 	path    string
 	streams []*liveStream
+	known   map[uint32]bool // numbers of streams
 	index   *Index
 	files   *Files
 	block   Block
@@ -30,11 +31,12 @@ type Live struct {
 type liveStream struct {
 	index   int // in Live.index.Streams
 	segment *Segment
-	offset  int64    // after the last whole block
-	told    int64    // offset of the damage that was told, -1 for none
-	block   uint64   // number of the last block that was taken, 0 when it is not known
-	locked  *Segment // the last one that was told to be encrypted with a missing key
-	before  uint64   // the same, 0 when it is in an earlier segment
+	offset  int64         // after the last whole block
+	told    int64         // offset of the damage that was told, -1 for none
+	block   uint64        // number of the last block that was taken, 0 when it is not known
+	locked  *Segment      // the last one that was told to be encrypted with a missing key
+	before  uint64        // the same, 0 when it is in an earlier segment
+	near    SegmentHeader // of the last segment that could be read
 }
 
 type liveLine struct {
@@ -44,10 +46,16 @@ type liveLine struct {
 
 // Follow starts to follow the trail directory from where the index ends.
 func (x *Index) Follow(path string) *Live {
-	l := &Live{path: path, index: x, files: &Files{}}
+	l := &Live{path: path, index: x, files: &Files{}, known: map[uint32]bool{}}
 	for i := range x.Streams {
 		s := &x.Streams[i]
+		l.known[s.Stream.Number] = true
 		ls := &liveStream{index: i, told: -1}
+		for _, seg := range s.Stream.Segments {
+			if seg.Err == nil {
+				ls.near = seg.Header
+			}
+		}
 		if n := len(s.Stream.Segments); n > 0 {
 			ls.segment = s.Stream.Segments[n-1]
 			ls.offset = ls.segment.first()
@@ -85,12 +93,10 @@ func (l *Live) discover() {
 	}
 	for _, e := range entries {
 		number, ok := parseStreamName(e.Name())
-		if !ok || !isDir(filepath.Join(l.path, e.Name()), e) {
+		if !ok || l.known[number] || !isDir(filepath.Join(l.path, e.Name()), e) {
 			continue
 		}
-		if slices.ContainsFunc(l.index.Streams, func(s StreamIndex) bool { return s.Stream.Number == number }) {
-			continue
-		}
+		l.known[number] = true
 		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name()), keys: l.index.keys}})
 		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1, told: -1})
 	}
@@ -141,7 +147,7 @@ func (l *Live) next(s *liveStream) *Segment {
 		number = s.segment.Number
 		path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix))
 		if _, err := os.Lstat(path); err == nil {
-			return l.open(stream, number+1, path)
+			return l.open(s, stream, number+1, path)
 		}
 		if _, err := os.Lstat(s.segment.Path); err == nil {
 			return nil
@@ -162,16 +168,18 @@ func (l *Live) next(s *liveStream) *Segment {
 	if best == 0 {
 		return nil
 	}
-	return l.open(stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)))
+	return l.open(s, stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)))
 }
 
 // open opens a segment that is new. One whose header is not written yet is none
 // yet.
-func (l *Live) open(stream *Stream, number uint64, path string) *Segment {
+func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string) *Segment {
 	seg := openSegmentAgain(path, stream, true)
 	seg.Number = number
 	if seg.damaged != nil {
-		seg.identify(stream.Segments)
+		seg.identify(&s.near)
+	} else if seg.Err == nil {
+		s.near = seg.Header
 	}
 	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || isGone(seg.Err) {
 		return nil
@@ -208,12 +216,13 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		s.offset = max(seg.Size, seg.first())
 	}
 	w := window{r: file, size: seg.Size}
+	var read Overlap
 	again := false
 	for s.offset < seg.Size {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ref, err := l.whole(&w, seg, s.offset)
+		ref, err := l.whole(&w, &read, seg, s.offset)
 		if err == nil {
 			if err := l.take(ctx, s, ref, f, opts, emit); err != nil {
 				return err
@@ -269,7 +278,7 @@ func (w *window) unwritten(offset int64) bool {
 }
 
 // whole reads the block at an offset, if all of it is there and right.
-func (l *Live) whole(w *window, seg *Segment, offset int64) (*BlockRef, error) {
+func (l *Live) whole(w *window, read *Overlap, seg *Segment, offset int64) (*BlockRef, error) {
 	h, err := w.header(offset)
 	if err == io.EOF || w.size-offset < BlockHeaderSize || err == nil && int64(h.Stored) > w.size-offset-BlockHeaderSize {
 		return nil, &TornError{File: seg.Path, Offset: offset, Bytes: w.size - offset, Reason: "unfinished block"}
@@ -281,6 +290,9 @@ func (l *Live) whole(w *window, seg *Segment, offset int64) (*BlockRef, error) {
 	ref := &BlockRef{
 		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
 		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
+	}
+	if !read.Allows(offset, offset+ref.Length(), w.size) {
+		return nil, &CorruptionError{seg.Path, offset, fmt.Sprintf("block %d overlaps with too many others", h.Number)}
 	}
 	return ref, l.files.Read(ref, &l.block)
 }

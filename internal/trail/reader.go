@@ -113,7 +113,7 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 		if seg.damaged != nil {
 			s.Number, _ = parseStreamName(filepath.Base(absolute(s.Path)))
 			seg.Number, _ = parseSegmentName(filepath.Base(path))
-			seg.identify(nil)
+			seg.identify(&SegmentHeader{})
 		}
 		t.Streams = []*Stream{s}
 		return t, nil
@@ -186,11 +186,7 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	if n := len(s.Segments); n > 0 {
 		s.Segments[n-1].Last = true
 	}
-	for _, seg := range s.Segments {
-		if seg.damaged != nil {
-			seg.identify(s.Segments)
-		}
-	}
+	s.identify()
 	t.Streams = append(t.Streams, s)
 }
 
@@ -201,17 +197,29 @@ func absolute(path string) string {
 	return path
 }
 
-// identify fills in what a damaged segment header must have said: its place, and
-// whose the other segments of the stream are.
-func (seg *Segment) identify(others []*Segment) {
-	seg.Header = SegmentHeader{Stream: seg.Stream.Number, Number: seg.Number}
-	for _, o := range others {
-		if o.Err == nil {
-			seg.Header.SystemID, seg.Header.ServerVersion = o.Header.SystemID, o.Header.ServerVersion
-			if o.Number > seg.Number {
-				break
-			}
+// identify fills in what damaged segment headers must have said: of each, what the next
+// whole one says, or else the one before.
+func (s *Stream) identify() {
+	near := &SegmentHeader{}
+	for _, seg := range s.Segments {
+		if seg.Err == nil {
+			near = &seg.Header
 		}
+	}
+	for _, seg := range slices.Backward(s.Segments) {
+		if seg.Err == nil {
+			near = &seg.Header
+		} else if seg.damaged != nil {
+			seg.identify(near)
+		}
+	}
+}
+
+// identify fills in what a damaged segment header must have said: its place, and whose
+// a segment near it is.
+func (seg *Segment) identify(near *SegmentHeader) {
+	seg.Header = SegmentHeader{
+		SystemID: near.SystemID, Stream: seg.Stream.Number, ServerVersion: near.ServerVersion, Number: seg.Number,
 	}
 }
 
@@ -223,7 +231,7 @@ func (seg *Segment) Foreign() bool {
 	}
 	f, err := OpenFile(seg.Path)
 	if err != nil {
-		return false
+		return errors.Is(err, errNotRegular)
 	}
 	defer f.Close()
 	w := window{r: f, size: seg.Size}
@@ -464,8 +472,8 @@ type window struct {
 	buf  []byte
 	last int64 // offset of the header read before
 
-	length int64 // how much is read at once; 0: windowSize
-	hashed int64 // bytes of payloads that resync has checked
+	length int64   // how much is read at once; 0: windowSize
+	hashed Overlap // payloads that resync has checked
 }
 
 const (
@@ -513,17 +521,6 @@ func (w *window) header(offset int64) (BlockHeader, error) {
 		return BlockHeader{}, err
 	}
 	return ParseBlockHeader(b)
-}
-
-// ahead returns what the window has from offset on: a header at least, fewer bytes
-// only at the end of the file.
-func (w *window) ahead(offset int64) ([]byte, error) {
-	_, err := w.at(offset, BlockHeaderSize)
-	w.last = offset
-	if err != nil {
-		return nil, err
-	}
-	return w.buf[offset-w.base:], nil
 }
 
 // distant reads a header that may be far away, and leaves the window where it is.
@@ -642,81 +639,6 @@ func skipped(err error, file string, n int64) error {
 		return &CorruptionError{file, c.Offset, fmt.Sprintf("%s; %d bytes skipped", c.Reason, n)}
 	}
 	return err
-}
-
-// behind finds the next block after one at offset whose header is damaged. When the
-// header's length leads to a block or to the end, that is the next: its payload,
-// which clients have written, need not be searched. last is the number of the block
-// before, 0 when it is not known.
-func (w *window) behind(offset int64, last uint64) int64 {
-	if b, err := w.at(offset, BlockHeaderSize); err == nil && len(b) == BlockHeaderSize && string(b[:4]) == blockMagic {
-		next := offset + BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
-		if next == w.size {
-			return next
-		}
-		if next < w.size {
-			if h, err := w.distant(next); err == nil && follows(&h, last, next-offset) {
-				return next
-			}
-		}
-	}
-	return w.resync(offset+1, last)
-}
-
-// resync finds the next block at or after offset, or the end. Its header alone does
-// not make a block: bytes that look like one may stand in a text. So the payload must
-// be whole, too, or another block, or the end, must follow it, and its number must be
-// one that can stand there.
-func (w *window) resync(offset int64, last uint64) int64 {
-	from := offset
-	for offset = NextData(w.r, offset); offset < w.size; offset = NextData(w.r, offset) {
-		b, err := w.ahead(offset)
-		if err != nil {
-			return w.size
-		}
-		i := bytes.Index(b, []byte(blockMagic))
-		if i < 0 {
-			offset += max(int64(len(b)-len(blockMagic)+1), 1)
-			continue
-		}
-		offset += int64(i)
-		if h, err := w.header(offset); err == nil && follows(&h, last, offset-from+1) {
-			switch end := offset + BlockHeaderSize + int64(h.Stored); {
-			case end > w.size:
-			case end == w.size:
-				return offset
-			default:
-				if _, err := w.distant(end); err == nil || w.payloadWhole(offset, &h) {
-					return offset
-				}
-			}
-		}
-		offset++
-	}
-	return w.size
-}
-
-// follows says whether a block can come after the one with the number last, with so
-// many bytes between them: each block that was there took a header at least.
-func follows(h *BlockHeader, last uint64, between int64) bool {
-	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/BlockHeaderSize
-}
-
-// maxHashed is how many times the size of a file resync hashes at most. Of blocks that
-// the server wrote it hashes each byte once, but forged headers can have payloads that
-// overlap, any number of them.
-const maxHashed = 16
-
-// payloadWhole says whether the payload of the block at offset has its checksum. It
-// says no when that would be more than maxHashed allows.
-func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
-	if int64(h.Stored) > maxHashed*w.size-w.hashed {
-		return false
-	}
-	w.hashed += int64(h.Stored)
-	sum := xxhash.New()
-	n, err := io.Copy(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)))
-	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }
 
 // OpenFile opens a file of a trail for reading. A FIFO in its place does not hold it

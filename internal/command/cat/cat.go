@@ -57,6 +57,9 @@ regard to case. Times without a zone are UTC.`,
 			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "slot", "before")...); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("limit") && opts.Limit < 1 {
+				return exit.Usagef("--limit must be at least 1")
+			}
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
@@ -67,7 +70,7 @@ regard to case. Times without a zone are UTC.`,
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	flags.AddPositions(cmd, f, &opts.PositionOptions)
-	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records")
+	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records, at least 1")
 	return cmdutil.ReadsOnly(cmd)
 }
 
@@ -75,9 +78,6 @@ func catRun(ctx context.Context, opts *Options) error {
 	format, options, err := opts.options(opts.IO.ColorEnabled())
 	if err != nil {
 		return err
-	}
-	if opts.Limit < 0 {
-		return exit.Usagef("--limit must not be negative")
 	}
 	filter, err := opts.Filter(opts.Now)
 	if err != nil {
