@@ -19,7 +19,7 @@
 
 #include "trail/block.h"
 #include "filter/redact.h"
-#include "crypto/seal.h"
+#include "trail/seal_record.h"
 #include "test/large_texts.h"
 
 #define RUNS 9

@@ -12,7 +12,7 @@
 #ifndef STENO_CRYPT_H
 #define STENO_CRYPT_H
 
-#include "trail/header.h"
+#include "header.h"
 
 #define STENO_KEY_SIZE 32
 #define STENO_KEY_DIGITS (2 * STENO_KEY_SIZE)

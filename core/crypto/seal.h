@@ -2,8 +2,8 @@
  * core/crypto/seal.h
  *		Seals: signatures over the hash that a stream's chain has come to.
  *
- * A seal is a record of kind STENO_KIND_SEAL, about the block before the one it
- * stands in.  When seals are made, and with which key, is the caller's.
+ * A seal is about the block before the one that its record (trail/seal_record.h)
+ * is in.  When seals are made, and with which key, is the caller's decision.
  */
 #ifndef STENO_SEAL_H
 #define STENO_SEAL_H
@@ -12,14 +12,13 @@
 
 #include <openssl/evp.h>
 
-#include "ring/message.h"
+#include "defs.h"
 
 #define STENO_SEAL_KEY_SIZE 32		/* of a public key */
 #define STENO_SEAL_KEY_ID 17			/* its id in hexadecimal, with the zero */
 #define STENO_SIGNATURE_SIZE 64
 #define STENO_SIGNATURE_DIGITS (2 * STENO_SIGNATURE_SIZE)
 #define STENO_SEAL_SIZE 144		/* of what is signed */
-#define STENO_SEAL_ROOM 1024	/* for the message */
 
 typedef struct StenoSeal
 {
@@ -48,11 +47,7 @@ extern void steno_seal_key_id(const uint8_t public_key[STENO_SEAL_KEY_SIZE], cha
 extern bool steno_seal_signature(const StenoSeal *seal, EVP_PKEY * key,
 								 char digits[STENO_SIGNATURE_DIGITS + 1]);
 
-/*
- * Sign, and write the seal's record at buffer, which is aligned to 8 bytes.  NULL
- * when it cannot be signed.
- */
-extern const StenoMessage *steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
-											  EVP_PKEY * key, uint64_t seq);
+/* Sign with an Ed25519 key; false when OpenSSL cannot. */
+extern bool steno_seal_sign(const StenoSeal *seal, EVP_PKEY * key, uint8_t signature[STENO_SIGNATURE_SIZE]);
 
 #endif							/* STENO_SEAL_H */

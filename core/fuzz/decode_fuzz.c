@@ -14,7 +14,7 @@ int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A digest of all that a record says; also touches every byte of it. */
 static uint64_t
-digest(uint64_t sum, const StenoRecord *r)
+digest(uint64_t sum, const StenoTrailRecord *r)
 {
 	const StenoBytes strings[] = {
 		r->session, r->shape, r->text, r->nulls, r->values, r->sqlstate,
@@ -52,7 +52,7 @@ take_list(StenoBytes list)
 
 /* Take the record's shape and values apart, the shape to its end; the decoder has accepted the shape. */
 static void
-take_values(const StenoRecord *r)
+take_values(const StenoTrailRecord *r)
 {
 	StenoBytes	shape = r->shape;
 	StenoBytes	values = r->values;
@@ -98,7 +98,7 @@ decode(const uint8_t *payload, size_t len, int64_t first_time, uint64_t *records
 	   uint64_t *sum, size_t *end)
 {
 	StenoDecoder d;
-	StenoRecord r;
+	StenoTrailRecord r;
 	StenoDecoded result;
 
 	*records = 0;

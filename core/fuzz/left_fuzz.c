@@ -96,7 +96,7 @@ decode(void)
 	StenoBlockHeader h;
 	StenoBytes	payload;
 	StenoDecoder d;
-	StenoRecord r;
+	StenoTrailRecord r;
 	StenoDecoded found;
 	uint8_t    *buffer;
 	uint64_t	n = 0;

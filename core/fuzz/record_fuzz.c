@@ -294,7 +294,7 @@ check(Bench *b, StenoCrypt *crypt)
 	StenoBlockHeader h;
 	StenoBytes	payload;
 	StenoDecoder d;
-	StenoRecord r;
+	StenoTrailRecord r;
 	uint8_t		chain[STENO_HASH_SIZE] = {0};
 	uint8_t    *buffer;
 	size_t		len;

@@ -19,7 +19,7 @@
 
 #include "trail/decode.h"
 #include "retention/retention.h"
-#include "filter/scan.h"
+#include "scan.h"
 
 static const char first_line[] = "pg_steno retention 1\n";
 
@@ -100,7 +100,7 @@ bytes_are(StenoBytes bytes, const char *text)
 
 /* Whether the record has all of these pairs, and is about a deletion. */
 static bool
-says(const StenoRecord *record, const StenoDeletedPairs *wanted)
+says(const StenoTrailRecord *record, const StenoDeletedPairs *wanted)
 {
 	StenoBytes	in = record->extra;
 	uint64_t	i;
@@ -131,7 +131,7 @@ block_says(const uint8_t *bytes, size_t len, uint32_t stream, const StenoDeleted
 	StenoBytes	payload;
 	StenoDeletedPairs wanted;
 	StenoDecoder decoder;
-	StenoRecord record;
+	StenoTrailRecord record;
 	uint8_t    *buffer;
 	bool		found = false;
 

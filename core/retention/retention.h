@@ -9,7 +9,7 @@
 #ifndef STENO_RETENTION_H
 #define STENO_RETENTION_H
 
-#include "trail/header.h"
+#include "header.h"
 #include "retention/slot.h"
 
 /* As many as a server has writers; folders of other numbers are left alone. */

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "filter/scan.h"
+#include "scan.h"
 #include "retention/slot.h"
 
 static const char first_line[] = "pg_steno slot 1\n";

@@ -8,7 +8,7 @@
  */
 #include "ring/left.h"
 
-#include "trail/decode.h"
+#include "codec.h"
 
 bool
 steno_left_positions(const StenoRings *rings, uint32_t i)

@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 
+#include "codec.h"
 #include "ring/ring.h"
 
 /*

@@ -75,7 +75,7 @@ put_signed(FILE *out, const char *name, int64_t v)
 /* ---- parts ---- */
 
 static void
-keep_part(const StenoRecord *r)
+keep_part(const StenoTrailRecord *r)
 {
 	Part	   *p = &parts[nparts++];
 
@@ -90,7 +90,7 @@ keep_part(const StenoRecord *r)
 
 /* The parts of one string, and then what stands in the record. */
 static StenoBytes
-join(const StenoRecord *r, uint8_t what, StenoBytes own)
+join(const StenoTrailRecord *r, uint8_t what, StenoBytes own)
 {
 	static uint8_t buffers[STENO_PARTS][100 * 1024];
 	StenoBytes	whole = {buffers[what], 0};
@@ -180,7 +180,7 @@ put_list(FILE *out, StenoBytes *values)
 
 /* The rest of the shape is left in *shape. */
 static void
-put_params(FILE *out, const StenoRecord *r, StenoBytes *shape, StenoBytes values)
+put_params(FILE *out, const StenoTrailRecord *r, StenoBytes *shape, StenoBytes values)
 {
 	uint64_t	n;
 	uint64_t	i;
@@ -238,7 +238,7 @@ put_objects(FILE *out, StenoBytes shape)
 }
 
 static void
-put_shape(FILE *out, const StenoRecord *r, StenoBytes values)
+put_shape(FILE *out, const StenoTrailRecord *r, StenoBytes values)
 {
 	StenoBytes	shape = r->shape;
 	StenoBytes	s;
@@ -291,7 +291,7 @@ put_extra(FILE *out, StenoBytes in)
 }
 
 static void
-put_rest(FILE *out, const StenoRecord *r)
+put_rest(FILE *out, const StenoTrailRecord *r)
 {
 	uint32_t	mask = r->mask;
 
@@ -331,7 +331,7 @@ put_rest(FILE *out, const StenoRecord *r)
 }
 
 static void
-put_record(FILE *out, const StenoRecord *r)
+put_record(FILE *out, const StenoTrailRecord *r)
 {
 	put_number(out, "kind", r->kind);
 	put_session(out, r->session);
@@ -387,7 +387,7 @@ put_block(FILE *out, const char *place, const uint8_t *bytes, size_t len, const 
 	StenoBlockHeader h;
 	StenoBytes	payload;
 	StenoDecoder d;
-	StenoRecord r;
+	StenoTrailRecord r;
 	uint8_t    *buffer;
 	uint64_t	number;
 

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "test/golden.h"
-#include "trail/header.h"
+#include "header.h"
 #include "test/model.h"
-#include "crypto/seal.h"
+#include "trail/seal_record.h"
 #include "test/test.h"
 #include "test/trail.h"
 

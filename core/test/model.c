@@ -329,7 +329,7 @@ same(StenoBytes b, bool present, const uint8_t **p, uint32_t len)
 	} while (0)
 
 static bool
-matches_data(const StenoDataMessage *d, const StenoRecord *r)
+matches_data(const StenoDataMessage *d, const StenoTrailRecord *r)
 {
 	const uint8_t *p = (const uint8_t *) (d + 1);
 
@@ -340,7 +340,7 @@ matches_data(const StenoDataMessage *d, const StenoRecord *r)
 }
 
 static bool
-matches_fixed(const StenoRecordMessage *m, const StenoRecord *r)
+matches_fixed(const StenoRecordMessage *m, const StenoTrailRecord *r)
 {
 	bool		numbered = m->m.kind <= STENO_KIND_START;
 
@@ -362,7 +362,7 @@ matches_fixed(const StenoRecordMessage *m, const StenoRecord *r)
 }
 
 static bool
-matches_strings(const StenoRecordMessage *m, const StenoRecord *r)
+matches_strings(const StenoRecordMessage *m, const StenoTrailRecord *r)
 {
 	const uint8_t *p = (const uint8_t *) (m + 1);
 	bool		error = m->sqlstate[0] != '\0';
@@ -398,7 +398,7 @@ matches_strings(const StenoRecordMessage *m, const StenoRecord *r)
 }
 
 bool
-model_matches(const StenoMessage *m, const void *body, uint32_t body_len, const StenoRecord *r)
+model_matches(const StenoMessage *m, const void *body, uint32_t body_len, const StenoTrailRecord *r)
 {
 	AGREE(r->kind == m->kind);
 	AGREE(r->session.len == body_len && memcmp(r->session.p, body, body_len) == 0);

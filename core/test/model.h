@@ -47,6 +47,6 @@ extern uint32_t model_random(void *to, uint32_t room, uint64_t *random, uint64_t
 
 /* Whether the decoded record or part is this message's, of this session. */
 extern bool model_matches(const StenoMessage *m, const void *body, uint32_t body_len,
-						  const StenoRecord *r);
+						  const StenoTrailRecord *r);
 
 #endif							/* STENO_MODEL_H */

@@ -16,7 +16,7 @@
 #include <openssl/evp.h>
 
 #include "trail/block.h"
-#include "trail/header.h"
+#include "header.h"
 
 /*
  * What a message can need beyond its own bytes and its session's: three item

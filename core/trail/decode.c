@@ -2,173 +2,16 @@
  * core/trail/decode.c
  *		The decoder of decode.h.
  *
- * Every read takes bytes off the front of a StenoBytes and fails when they are
- * not there, so no bound is checked anywhere else.  A block is taken in three
- * steps: steno_block_open checks and unpacks it, steno_decoder_next takes item
- * after item, keeping definitions and returning records, and the functions for
- * shapes and values take those apart on demand.
+ * A block is read in three steps: steno_block_open checks and unpacks it,
+ * steno_decoder_next takes item after item, keeping definitions and returning
+ * records, and the functions of codec.h take shapes and values apart on demand.
+ * Those check every bound, so nothing here does.
  */
 #include <stdlib.h>
 
 #include <lz4.h>
 
 #include "trail/decode.h"
-
-/* ---- pieces ---- */
-
-bool
-steno_take_varint(StenoBytes *in, uint64_t *v)
-{
-	uint64_t	value = 0;
-	int			i;
-
-	for (i = 0; i < STENO_VARINT_MAX && (uint64_t) i < in->len; i++)
-	{
-		uint8_t		byte = in->p[i];
-
-		/* the tenth byte has room for one bit */
-		if (i == STENO_VARINT_MAX - 1 && byte > 1)
-			return false;
-		value |= (uint64_t) (byte & 0x7f) << (7 * i);
-		if (byte < 0x80)
-		{
-			in->p += i + 1;
-			in->len -= (uint64_t) i + 1;
-			*v = value;
-			return true;
-		}
-	}
-	return false;
-}
-
-bool
-steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out)
-{
-	if (len > in->len)
-		return false;
-	out->p = in->p;
-	out->len = len;
-	/* no bytes at all may have no address */
-	if (len > 0)
-		in->p += len;
-	in->len -= len;
-	return true;
-}
-
-bool
-steno_take_string(StenoBytes *in, StenoBytes *out)
-{
-	uint64_t	len;
-
-	return steno_take_varint(in, &len) && steno_take_bytes(in, len, out);
-}
-
-static bool
-take_byte(StenoBytes *in, uint8_t *byte)
-{
-	StenoBytes	b;
-
-	if (!steno_take_bytes(in, 1, &b))
-		return false;
-	*byte = *b.p;
-	return true;
-}
-
-static bool
-take_signed(StenoBytes *in, int64_t *v)
-{
-	uint64_t	u;
-
-	if (!steno_take_varint(in, &u))
-		return false;
-	*v = (int64_t) ((u >> 1) ^ (~(u & 1) + 1));
-	return true;
-}
-
-bool
-steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *query_id,
-					  StenoBytes *tag, uint64_t *nrelations)
-{
-	return steno_take_varint(in, class) && steno_take_varint(in, query_id) &&
-		steno_take_string(in, tag) && steno_take_varint(in, nrelations);
-}
-
-bool
-steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access, StenoBytes *name)
-{
-	return take_byte(in, type) && steno_take_varint(in, access) &&
-		steno_take_string(in, name);
-}
-
-bool
-steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr)
-{
-	return steno_take_varint(in, type) && take_byte(in, repr);
-}
-
-bool
-steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name, StenoBytes *to)
-{
-	return take_byte(in, action) && steno_take_string(in, type) &&
-		steno_take_string(in, name) && steno_take_string(in, to);
-}
-
-bool
-steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value)
-{
-	switch (repr)
-	{
-		case STENO_REPR_NONE:
-			return steno_take_bytes(in, 0, value);
-		case STENO_REPR_BOOL:
-		case STENO_REPR_CHAR:
-			return steno_take_bytes(in, 1, value);
-		case STENO_REPR_INT2:
-			return steno_take_bytes(in, 2, value);
-		case STENO_REPR_INT4:
-		case STENO_REPR_FLOAT4:
-		case STENO_REPR_OID:
-		case STENO_REPR_DATE:
-			return steno_take_bytes(in, 4, value);
-		case STENO_REPR_INT8:
-		case STENO_REPR_FLOAT8:
-		case STENO_REPR_TIME:
-		case STENO_REPR_TIMESTAMP:
-		case STENO_REPR_TIMESTAMPTZ:
-			return steno_take_bytes(in, 8, value);
-		case STENO_REPR_TIMETZ:
-			return steno_take_bytes(in, 12, value);
-		case STENO_REPR_UUID:
-		case STENO_REPR_INTERVAL:
-			return steno_take_bytes(in, 16, value);
-		case STENO_REPR_TEXT:
-		case STENO_REPR_BYTEA:
-		case STENO_REPR_NUMERIC:
-		case STENO_REPR_INET:
-		case STENO_REPR_CIDR:
-		case STENO_REPR_LIST:
-			return steno_take_string(in, value);
-		default:
-			return false;
-	}
-}
-
-/* A parameter takes two bytes at least, so a short list cannot claim many. */
-bool
-steno_take_list(StenoBytes *in, uint64_t *n)
-{
-	return steno_take_varint(in, n) && *n <= STENO_MAX_PARAMS && *n <= in->len / 2;
-}
-
-bool
-steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null)
-{
-	if (!steno_take_param(in, type, repr))
-		return false;
-	*null = (*repr & STENO_LISTED_NULL) != 0;
-	*repr &= (uint8_t) ~STENO_LISTED_NULL;
-	return *repr != STENO_REPR_LIST;
-}
 
 /* ---- definitions ---- */
 
@@ -205,7 +48,7 @@ check_facts(StenoBytes body)
 	if (!steno_take_bytes(&body, 12, &skipped))
 		return false;
 	while (body.len > 0)
-		if (!take_byte(&body, &key) || !steno_take_string(&body, &skipped))
+		if (!steno_take_byte(&body, &key) || !steno_take_string(&body, &skipped))
 			return false;
 	return true;
 }
@@ -283,7 +126,7 @@ define_text(StenoDecoder *d, StenoBytes in)
 /* ---- records ---- */
 
 static bool
-take_references(const StenoDecoder *d, StenoBytes *in, StenoRecord *r)
+take_references(const StenoDecoder *d, StenoBytes *in, StenoTrailRecord *r)
 {
 	const StenoDefinition *def;
 	uint64_t	index;
@@ -305,21 +148,21 @@ take_references(const StenoDecoder *d, StenoBytes *in, StenoRecord *r)
 }
 
 static bool
-take_common(StenoBytes *in, StenoRecord *r, int64_t *elapsed, int64_t *seq, int64_t *statement)
+take_common(StenoBytes *in, StenoTrailRecord *r, int64_t *elapsed, int64_t *seq, int64_t *statement)
 {
 	uint32_t	mask = r->mask;
 
 	return (!(mask & STENO_FIELD_ROWS) || steno_take_varint(in, &r->rows)) &&
-		(!(mask & STENO_FIELD_TIME) || take_signed(in, elapsed)) &&
+		(!(mask & STENO_FIELD_TIME) || steno_take_signed(in, elapsed)) &&
 		(!(mask & STENO_FIELD_DURATION) || steno_take_varint(in, &r->duration)) &&
 		(!(mask & STENO_FIELD_NULLS) || steno_take_bytes(in, (r->nparams + 7) / 8, &r->nulls)) &&
 		(!(mask & STENO_FIELD_VALUES) || steno_take_string(in, &r->values)) &&
-		(!(mask & STENO_FIELD_SEQ) || take_signed(in, seq)) &&
-		(!(mask & STENO_FIELD_STATEMENT) || take_signed(in, statement));
+		(!(mask & STENO_FIELD_SEQ) || steno_take_signed(in, seq)) &&
+		(!(mask & STENO_FIELD_STATEMENT) || steno_take_signed(in, statement));
 }
 
 static bool
-take_extra(StenoBytes *in, StenoRecord *r)
+take_extra(StenoBytes *in, StenoTrailRecord *r)
 {
 	StenoBytes	skipped;
 	uint64_t	i;
@@ -335,14 +178,14 @@ take_extra(StenoBytes *in, StenoRecord *r)
 }
 
 static bool
-take_rare(StenoBytes *in, StenoRecord *r)
+take_rare(StenoBytes *in, StenoTrailRecord *r)
 {
 	uint32_t	mask = r->mask;
 
 	if ((mask & STENO_FIELD_NESTING) &&
 		(!steno_take_varint(in, &r->depth) || !steno_take_varint(in, &r->substatement)))
 		return false;
-	if ((mask & STENO_FIELD_OUTCOME) && !take_byte(in, &r->outcome))
+	if ((mask & STENO_FIELD_OUTCOME) && !steno_take_byte(in, &r->outcome))
 		return false;
 	if ((mask & STENO_FIELD_ERROR) &&
 		(!steno_take_bytes(in, 5, &r->sqlstate) || !steno_take_string(in, &r->message)))
@@ -359,7 +202,7 @@ take_rare(StenoBytes *in, StenoRecord *r)
 		return false;
 	if ((mask & STENO_FIELD_EXTRA) && !take_extra(in, r))
 		return false;
-	return !(mask & STENO_FIELD_AUDITED) || take_byte(in, &r->audited);
+	return !(mask & STENO_FIELD_AUDITED) || steno_take_byte(in, &r->audited);
 }
 
 /*
@@ -368,7 +211,7 @@ take_rare(StenoBytes *in, StenoRecord *r)
  * is left of the item belongs to fields that came later.
  */
 static bool
-take_record(StenoDecoder *d, StenoBytes in, StenoRecord *r)
+take_record(StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
 {
 	uint64_t	session;
 	uint64_t	mask;
@@ -403,12 +246,12 @@ take_record(StenoDecoder *d, StenoBytes in, StenoRecord *r)
 }
 
 static bool
-take_part(const StenoDecoder *d, StenoBytes in, StenoRecord *r)
+take_part(const StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
 {
 	uint64_t	session;
 
 	if (!steno_take_varint(&in, &session) || session >= d->sessions.n ||
-		!steno_take_varint(&in, &r->seq) || !take_byte(&in, &r->part))
+		!steno_take_varint(&in, &r->seq) || !steno_take_byte(&in, &r->part))
 		return false;
 	r->session_index = (uint32_t) session;
 	r->session = d->sessions.list[session].body;
@@ -438,7 +281,7 @@ steno_decoder_end(StenoDecoder *d)
 }
 
 StenoDecoded
-steno_decoder_next(StenoDecoder *d, StenoRecord *record)
+steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 {
 	while (d->p < d->end)
 	{
@@ -448,7 +291,7 @@ steno_decoder_next(StenoDecoder *d, StenoRecord *record)
 		bool		ok = true;
 		bool		found = false;
 
-		if (!steno_take_string(&rest, &item) || !take_byte(&item, &kind))
+		if (!steno_take_string(&rest, &item) || !steno_take_byte(&item, &kind))
 			return STENO_DECODED_BAD;
 		if (kind == STENO_KIND_DEF_SESSION)
 			ok = define_session(d, item);

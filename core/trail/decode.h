@@ -9,16 +9,11 @@
 #ifndef STENO_DECODE_H
 #define STENO_DECODE_H
 
+#include "codec.h"
 #include "crypto/crypt.h"
 
-typedef struct StenoBytes
-{
-	const uint8_t *p;
-	uint64_t	len;
-} StenoBytes;
-
 /* A record (kinds 1-63), or a data part (kind 64), of which only session, seq, part and values count. */
-typedef struct StenoRecord
+typedef struct StenoTrailRecord
 {
 	uint8_t		kind;
 	uint32_t	mask;			/* presence; unknown bits left out */
@@ -47,7 +42,7 @@ typedef struct StenoRecord
 	uint64_t	extra_count;
 	StenoBytes	extra;			/* pairs of strings */
 	uint8_t		part;			/* what a part continues */
-} StenoRecord;
+} StenoTrailRecord;
 
 typedef struct StenoDefinition
 {
@@ -85,7 +80,7 @@ extern void steno_decoder_begin(StenoDecoder *d, const uint8_t *payload, size_t 
 								int64_t first_time);
 
 /* The next record or data part. */
-extern StenoDecoded steno_decoder_next(StenoDecoder *d, StenoRecord *record);
+extern StenoDecoded steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record);
 extern void steno_decoder_end(StenoDecoder *d);
 
 /*
@@ -99,33 +94,5 @@ extern bool steno_block_open(const uint8_t *bytes, size_t len, StenoBlockHeader 
 /* The same of an encrypted block too, when there is the data key of its segment. */
 extern bool steno_block_decrypt(const uint8_t *bytes, size_t len, const uint8_t *data_key,
 								StenoBlockHeader *header, StenoBytes *payload, uint8_t **buffer);
-
-/* ---- pieces; each takes what it reads off the front of *in ---- */
-
-extern bool steno_take_varint(StenoBytes *in, uint64_t *v);
-extern bool steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out);
-extern bool steno_take_string(StenoBytes *in, StenoBytes *out);
-
-/*
- * The parts of a shape: head, then nrelations times relation, then a count and
- * that many parameters, then, unless it ends there, a count and that many
- * objects.
- */
-extern bool steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *query_id,
-								  StenoBytes *tag, uint64_t *nrelations);
-extern bool steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access, StenoBytes *name);
-extern bool steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr);
-
-/*
- * A list of parameters, the value of the only parameter of its shape: how many there
- * are, and each of them.  A NULL has no value.
- */
-extern bool steno_take_list(StenoBytes *in, uint64_t *n);
-extern bool steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null);
-extern bool steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name,
-							  StenoBytes *to);
-
-/* One value of this representation; false also when the representation is unknown. */
-extern bool steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value);
 
 #endif							/* STENO_DECODE_H */

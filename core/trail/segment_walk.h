@@ -11,7 +11,7 @@
 #ifndef STENO_SEGMENT_WALK_H
 #define STENO_SEGMENT_WALK_H
 
-#include "trail/header.h"
+#include "header.h"
 #include "trail/segment.h"
 
 /* What walking the blocks of a segment found. */

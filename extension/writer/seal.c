@@ -28,7 +28,7 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-#include "crypto/seal.h"
+#include "trail/seal_record.h"
 
 #define KEY_FILE_MOST (64 * 1024)
 

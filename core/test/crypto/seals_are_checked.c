@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "crypto/seal.h"
+#include "trail/seal_record.h"
 #include "test/test.h"
 
 static EVP_PKEY *

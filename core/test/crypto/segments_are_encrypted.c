@@ -67,7 +67,7 @@ records_of(uint64_t segment, const uint8_t *key)
 		StenoBlockHeader h;
 		StenoBytes	payload;
 		StenoDecoder d;
-		StenoRecord r;
+		StenoTrailRecord r;
 		uint8_t    *buffer;
 
 		n = STENO_BLOCK_HEADER + (size_t) steno_get_le(bytes + at + 8, 4);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "retention/retention.h"
-#include "filter/scan.h"
+#include "scan.h"
 #include "test/test.h"
 #include "test/trail.h"
 

@@ -259,7 +259,7 @@ decode(StenoBlock *block, uint64_t *records)
 	StenoBlockHeader h;
 	StenoBytes	payload;
 	StenoDecoder d;
-	StenoRecord r;
+	StenoTrailRecord r;
 	StenoDecoded found;
 	uint8_t    *buffer;
 	uint64_t	n = 0;

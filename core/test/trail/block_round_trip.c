@@ -90,7 +90,7 @@ finish_and_compare(StenoBlock *block, int codec, uint64_t number, StenoDecoder *
 	uint8_t		copy[STENO_HASH_SIZE + STENO_BLOCK_CHAINED];
 	StenoBlockHeader h;
 	StenoBytes	payload;
-	StenoRecord r;
+	StenoTrailRecord r;
 	uint8_t    *buffer;
 	size_t		len;
 	const uint8_t *bytes;
@@ -281,7 +281,7 @@ unique_texts(uint32_t capacity, uint32_t n)
 	StenoDecoder d;
 	StenoBlockHeader h;
 	StenoBytes	payload;
-	StenoRecord r;
+	StenoTrailRecord r;
 	uint8_t		chain[STENO_HASH_SIZE] = {0};
 	uint8_t    *buffer;
 	size_t		len;

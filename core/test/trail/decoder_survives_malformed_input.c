@@ -77,7 +77,7 @@ TEST(decoder_survives_random_changes)
 }
 
 static StenoDecoded
-decode_first(const uint8_t *payload, size_t len, StenoRecord *r)
+decode_first(const uint8_t *payload, size_t len, StenoTrailRecord *r)
 {
 	StenoDecoder d;
 	StenoDecoded result;
@@ -90,7 +90,7 @@ decode_first(const uint8_t *payload, size_t len, StenoRecord *r)
 
 TEST(decoder_reads_what_it_does_not_know)
 {
-	StenoRecord r;
+	StenoTrailRecord r;
 	/* unknown kinds 0, 100 and 200 are skipped; a record of kind 63 has the fields of all */
 	const uint8_t kinds[] = {1, 0, 3, 100, 9, 9, 2, 200, 1, 15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0,
 		4, 63, 0, 4, 42};
@@ -106,7 +106,7 @@ TEST(decoder_reads_what_it_does_not_know)
 
 TEST(decoder_refuses_what_cannot_be)
 {
-	StenoRecord r;
+	StenoTrailRecord r;
 	const uint8_t empty_item[] = {0};
 	const uint8_t long_item[] = {200, 1, 1};
 	const uint8_t endless_varint[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01};

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "trail/header.h"
+#include "header.h"
 #include "test/test.h"
 #include "test/trail.h"
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trail/header.h"
+#include "header.h"
 #include "test/test.h"
 #include "test/trail.h"
 

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "trail/header.h"
+#include "header.h"
 #include "test/test.h"
 #include "test/trail.h"
 

@@ -1,5 +1,5 @@
 /*
- * core/trail/header.h
+ * core/header.h
  *		Segment and block headers as C values: written, read and checked here
  *		and nowhere else in core/.
  *

@@ -1,7 +1,7 @@
 /*
- * core/filter/scan.h
- *		Words and numbers of small text files.  Each takes what it reads off the
- *		front of *p.
+ * core/scan.h
+ *		Words, numbers and hexadecimal digits of small text files.  Each function
+ *		takes what it reads off the front of *p.
  */
 #ifndef STENO_SCAN_H
 #define STENO_SCAN_H

@@ -1,0 +1,106 @@
+/*
+ * core/codec.h
+ *		The pieces that records are made of, in rings and in blocks: varints, byte
+ *		strings, shapes, relations, objects, parameters, values.
+ *
+ * Writing trusts the caller to have made room.  Reading trusts nothing: each
+ * function takes what it reads off the front of *in, returns false when that is
+ * not there, and reads only bytes of *in.  What it gives points into them.
+ */
+#ifndef STENO_CODEC_H
+#define STENO_CODEC_H
+
+#include <stdbool.h>
+
+#include "defs.h"
+
+/* Bytes of somebody else; p means nothing when len is 0. */
+typedef struct StenoBytes
+{
+	const uint8_t *p;
+	uint64_t	len;
+} StenoBytes;
+
+/* ---- writing ---- */
+
+/* Longest varint: 64 bits in groups of 7. */
+#define STENO_VARINT_MAX 10
+
+/* Write v at p; returns the byte after it. */
+static inline uint8_t *
+steno_put_varint(uint8_t *p, uint64_t v)
+{
+	while (v >= 0x80)
+	{
+		*p++ = (uint8_t) (v | 0x80);
+		v >>= 7;
+	}
+	*p++ = (uint8_t) v;
+	return p;
+}
+
+/* Write the length of a string and its bytes. */
+static inline uint8_t *
+steno_put_string(uint8_t *p, const char *s)
+{
+	size_t		len = strlen(s);
+
+	p = steno_put_varint(p, len);
+	memcpy(p, s, len);
+	return p + len;
+}
+
+/* Bytes that steno_put_varint(v) writes. */
+static inline uint32_t
+steno_varint_size(uint64_t v)
+{
+	uint32_t	n = 1;
+
+	while (v >= 0x80)
+	{
+		v >>= 7;
+		n++;
+	}
+	return n;
+}
+
+/* 0, -1, 1, -2 ... as 0, 1, 2, 3 ... */
+static inline uint64_t
+steno_zigzag(int64_t v)
+{
+	return ((uint64_t) v << 1) ^ (uint64_t) (v >> 63);
+}
+
+/* ---- reading ---- */
+
+extern bool steno_take_byte(StenoBytes *in, uint8_t *byte);
+extern bool steno_take_varint(StenoBytes *in, uint64_t *v);
+
+/* What steno_zigzag() made of it. */
+extern bool steno_take_signed(StenoBytes *in, int64_t *v);
+extern bool steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out);
+extern bool steno_take_string(StenoBytes *in, StenoBytes *out);
+
+/*
+ * The parts of a shape: head, then nrelations times relation, then a count and
+ * that many parameters, then, unless it ends there, a count and that many
+ * objects.
+ */
+extern bool steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *query_id,
+								  StenoBytes *tag, uint64_t *nrelations);
+extern bool steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access, StenoBytes *name);
+extern bool steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr);
+
+/*
+ * A list of parameters, the value of the only parameter of its shape: how many there
+ * are, and each of them.  A NULL has no value.
+ */
+extern bool steno_take_list(StenoBytes *in, uint64_t *n);
+extern bool steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null);
+extern bool steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name,
+							  StenoBytes *to);
+
+/* One value of this representation; false also when the representation is unknown. */
+extern bool steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value);
+
+#endif							/* STENO_CODEC_H */
