@@ -38,6 +38,8 @@ typedef enum StenoProblem
 	STENO_PROBLEM_RETENTION		/* segments that are to go cannot be deleted */
 } StenoProblem;
 
+#define STENO_PROBLEMS 4
+
 /*
  * A writer's part of the control area about its trouble, which the writer sets;
  * all read it.  failing: 0, or what sessions are to do, one more than a
@@ -114,6 +116,13 @@ typedef struct StenoControl
 } StenoControl;
 
 extern StenoControl *steno_control;
+
+static inline bool
+steno_writer_runs(const StenoWriterControl *control)
+{
+	return atomic_load(&((StenoWriterControl *) control)->pid) != 0;
+}
+
 extern StenoRings steno_rings;
 
 /* Our waits, as pg_stat_activity shows them (docs/operations.md). */

@@ -414,21 +414,21 @@ steno_audit_reason(int class, uint8 otherwise)
 	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
 }
 
-/* ---- trouble.c ---- */
+/* ---- refusal.c ---- */
 
-extern void steno_trouble_refuse(const Node *utility);
-extern void steno_trouble_refuse_waiter(void);
+extern void steno_refuse_statement(const Node *utility);
+extern void steno_refuse_waiting_statement(void);
 
 /*
  * A statement begins, utility unless it is a query: an error when steno.on_failure
  * says so.
  */
 static inline void
-steno_trouble_check(const Node *utility)
+steno_refusal_check(const Node *utility)
 {
 	if (unlikely((atomic_load_explicit(&steno_my.news, memory_order_relaxed) & STENO_NEWS_FAILING) ||
 				 (steno_my.policy & STENO_POLICY_FAR)))
-		steno_trouble_refuse(utility);
+		steno_refuse_statement(utility);
 }
 
 /* ---- session.c ---- */

@@ -368,14 +368,19 @@ extern void steno_settings_publish(void);
 extern int	steno_settings_configured(const char **pairs);
 extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
 
-/* ---- trouble.c, claim.c ---- */
+/* ---- refusal.c ---- */
 
-extern bool steno_trouble_drops(void);
-extern uint32 steno_trouble_reason(bool first);
-extern bool steno_trouble_spares(const StenoRecord *record);
-extern void steno_trouble_attached(void);
+extern const char *const steno_problem_texts[STENO_PROBLEMS];
+
+extern void steno_trouble_text(StenoTrouble *t, char *to);
+extern bool steno_refusal_drops(void);
+extern uint32 steno_refusal_gap_reason(bool first);
+extern bool steno_refusal_spares(const StenoRecord *record);
+extern void steno_refusal_attached(void);
+
+/* ---- trouble.c, claim.c, sql/status.c ---- */
+
 extern int	steno_trouble_columns(int number, Datum *values, bool *nulls, int n);
-extern bool steno_writer_runs(const StenoWriterControl *control);
 extern const char *steno_trouble_prospect(void);
 extern void steno_trail_claim(void);
 

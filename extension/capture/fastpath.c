@@ -78,6 +78,6 @@ steno_fastpath_call(Oid function)
 	MemoryContextRegisterResetCallback(MessageContext, &at_end);
 	if (!steno_recording())
 		return;
-	steno_trouble_check(NULL);
+	steno_refusal_check(NULL);
 	steno_utility_call(function);
 }

@@ -50,7 +50,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 		(outer && outer->utility && outer->utility->source == source && !outer->forces))
 		return call_planner(query, source, options, params);
 
-	steno_trouble_check(NULL);
+	steno_refusal_check(NULL);
 	start = steno_clock_ticks(&steno_my.clock);
 	of_client = outer == NULL && before == 0 && steno_my.client && is_of_client(source);
 	planning = before + 1;

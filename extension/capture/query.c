@@ -562,7 +562,7 @@ begin_query(QueryDesc *query)
 		return NULL;
 	if (!steno_recording())
 		return NULL;
-	steno_trouble_check(NULL);
+	steno_refusal_check(NULL);
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{

@@ -591,7 +591,7 @@ process_utility(UTILITY_ARGS)
 	}
 	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
 	{
-		steno_trouble_check(plan->utilityStmt);
+		steno_refusal_check(plan->utilityStmt);
 		if (unlikely(!plan->canSetTag) && steno_my.level == NULL && ActivePortal && steno_is_rewritten() &&
 			steno_rewritten_added(plan))
 		{

@@ -272,7 +272,7 @@ wait_to_start(void)
 	while (!is_on_disk())
 	{
 		CHECK_FOR_INTERRUPTS();
-		steno_trouble_refuse_waiter();
+		steno_refuse_waiting_statement();
 		if (!sleep_once(&waiting) && !PostmasterIsAlive())
 			proc_exit(1);
 	}
@@ -495,7 +495,7 @@ wait_for_reserve(void)
 	while (!steno_record_reserve_is_whole() && !steno_record_drops() && steno_delivery_can_raise())
 	{
 		raise_cancel();
-		steno_trouble_refuse_waiter();
+		steno_refuse_waiting_statement();
 		if (!PostmasterIsAlive())
 			proc_exit(1);
 		latch_was_set |= steno_record_sleep(&nap);

@@ -163,7 +163,7 @@ wait_for_room(uint32 len)
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
 	while ((m = steno_ring_reserve(p, len)) == NULL)
 	{
-		if (end_wait(start) || steno_trouble_drops())
+		if (end_wait(start) || steno_refusal_drops())
 			break;
 		latch_was_set |= steno_record_sleep(&nap);
 	}
@@ -178,7 +178,7 @@ bool
 steno_record_drops(void)
 {
 	return (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
-		steno_trouble_drops();
+		steno_refusal_drops();
 }
 
 /* Room for a message, by steno.delivery; NULL when it is to be dropped, or the wait was cancelled. */
@@ -283,7 +283,7 @@ STENO_COLD static void
 drop(uint64 seq)
 {
 	StenoRing  *ring = steno_my.producer.ring;
-	uint32		reason = steno_trouble_reason(steno_my.dropped == 0);
+	uint32		reason = steno_refusal_gap_reason(steno_my.dropped == 0);
 
 	if (steno_my.dropped++ == 0)
 		dropped_first = seq;
@@ -926,7 +926,7 @@ put_gap(void)
 {
 	StenoLocal *s = &steno_my;
 
-	if (!put_gap_record(s->dropped, dropped_first, s->seq, steno_trouble_reason(false)))
+	if (!put_gap_record(s->dropped, dropped_first, s->seq, steno_refusal_gap_reason(false)))
 		return false;
 	s->seq++;
 	s->dropped = 0;
@@ -947,7 +947,7 @@ steno_record_leave(void)
 	{
 		/* that of the session before could not be said yet: the writer tells how many, and why */
 		uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
-		uint32		reason = steno_trouble_reason(false);
+		uint32		reason = steno_refusal_gap_reason(false);
 
 		if (reason == STENO_GAP_TRAIL || untold == __atomic_load_n(&ring->told, __ATOMIC_RELAXED))
 			atomic_store_explicit(&ring->untold_reason, reason, memory_order_relaxed);
@@ -958,7 +958,7 @@ steno_record_leave(void)
 	{
 		ring->gap_first = dropped_first;
 		ring->gap_last = s->seq;
-		ring->gap_reason = steno_trouble_reason(false);
+		ring->gap_reason = steno_refusal_gap_reason(false);
 		ring->gap_start = MyStartTimestamp;
 		ring->gap_pid = MyProcPid;
 		ring->gap_described = s->described;
@@ -1079,7 +1079,7 @@ steno_record_put_failed(StenoRecord *record)
 		return;
 	if (!steno_my.log_statement)
 		record->text = NULL;
-	if (unlikely(steno_trouble_spares(record)))
+	if (unlikely(steno_refusal_spares(record)))
 		drop(++steno_my.seq);
 	else
 		steno_record_put(record, false);

@@ -561,7 +561,7 @@ steno_session_attach(void)
 	/* a session before us may have used the ring's reserve */
 	if (!steno_record_reserve_is_whole())
 		steno_delivery_short(true);
-	steno_trouble_attached();
+	steno_refusal_attached();
 	steno_record_take_over();
 	return true;
 }

@@ -8,16 +8,10 @@
  * again every second.  When it can write again, the trail gets what has
  * happened: records of the server, "failure" and "recovered".
  *
- * Meanwhile sessions of its rings do what steno.on_failure says:
- *
- *		wait		nothing else than with a writer that is slow
- *		error		a client's new statement is refused (steno_trouble_refuse)
- *		continue	a record that finds no room is dropped, and counted
- *		shutdown	the writer has asked the postmaster for a fast shutdown
- *
- * The writer decides which, by its own value of the setting, so that sessions
- * that wait see a change.  That statements are to be refused it puts where sessions look
- * anyway (steno_my.news); that bit is a hint, and the control area has the truth.
+ * Meanwhile sessions of its rings do what steno.on_failure says (delivery/refusal.c).  The
+ * writer decides which, by its own value of the setting, so that sessions that wait see
+ * a change.  That statements are to be refused it puts where sessions look anyway
+ * (steno_my.news); that bit is a hint, and the control area has the truth.
  *
  * A new segment that cannot be begun is no failure in this sense: records go on
  * into the present one.
@@ -28,180 +22,19 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#include "access/xact.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "writer/alert.h"
-
-/* Class 58: errors external to PostgreSQL. */
-#define ERRCODE_NOT_RECORDED MAKE_SQLSTATE('5', '8', 'S', '0', '1')
 
 /* Time between attempts to write when it fails, and between two looks at the disk. */
 #define RETRY_MS 1000
 
 /* The disk is full, or not so full any more, by so many points of percent. */
 #define WARNING_MARGIN 2
-
-/* ---- in the session ---- */
-
-static StenoTrouble *
-my_trouble(void)
-{
-	return &steno_my.writer->trouble;
-}
-
-static bool
-failing_by(const StenoTrouble *t, StenoOnFailure policy)
-{
-	return atomic_load(&((StenoTrouble *) t)->failing) == policy + 1;
-}
-
-static void
-copy_text(StenoTrouble *t, char *to)
-{
-	SpinLockAcquire(&t->mutex);
-	memcpy(to, t->text, STENO_FAILURE_TEXT);
-	SpinLockRelease(&t->mutex);
-}
-
-/*
- * Whether a record that finds no room is dropped, whatever steno.delivery says.  What
- * steno.sync has promised is kept: its statements wait.
- */
-STENO_COLD bool
-steno_trouble_drops(void)
-{
-	const StenoTrouble *t = my_trouble();
-
-	if (failing_by(t, STENO_ON_FAILURE_CONTINUE))
-		return (steno_my.start_mask & STENO_START_SYNC) == 0;
-	/* the server is to stop, and nobody will make room */
-	return failing_by(t, STENO_ON_FAILURE_SHUTDOWN) && (ProcDiePending || proc_exit_inprogress);
-}
-
-/* Why this session drops records now, and has dropped others before. */
-STENO_COLD uint32
-steno_trouble_reason(bool first)
-{
-	static uint32 reason;
-
-	if (first)
-		reason = STENO_GAP_FULL;
-	if (atomic_load(&my_trouble()->failing) != 0)
-		reason = STENO_GAP_TRAIL;
-	return reason;
-}
-
-/*
- * Whether the record of a refusal is to be left out, and counted: refusals must not
- * fill the ring, which the ends of transactions need.
- */
-STENO_COLD bool
-steno_trouble_spares(const StenoRecord *record)
-{
-	return record->sqlerrcode == ERRCODE_NOT_RECORDED &&
-		steno_ring_used(&steno_my.producer) > steno_my.producer.limit / 2;
-}
-
-/* This session has a ring now: what its writer has told others before. */
-void
-steno_trouble_attached(void)
-{
-	if (failing_by(my_trouble(), STENO_ON_FAILURE_ERROR))
-		atomic_fetch_or(&steno_my.news, STENO_NEWS_FAILING);
-}
-
-/* The ends of transactions, without which nothing that runs could end. */
-static bool
-ends_transaction(const Node *utility)
-{
-	if (!IsA(utility, TransactionStmt))
-		return false;
-	switch (((const TransactionStmt *) utility)->kind)
-	{
-		case TRANS_STMT_COMMIT:
-		case TRANS_STMT_ROLLBACK:
-		case TRANS_STMT_ROLLBACK_TO:
-		case TRANS_STMT_RELEASE:
-		case TRANS_STMT_PREPARE:
-		case TRANS_STMT_COMMIT_PREPARED:
-		case TRANS_STMT_ROLLBACK_PREPARED:
-			return true;
-		default:
-			return false;
-	}
-}
-
-/* Whether what begins is a client's statement: no function's, no trigger's at a commit. */
-static bool
-is_of_client(void)
-{
-	return steno_my.client && steno_my.level == NULL && !steno_my.paused &&
-		DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) == 0;
-}
-
-/* Somebody must be able to mend it. */
-static bool
-may_go_on(void)
-{
-	return superuser() || superuser_arg(GetSessionUserId());
-}
-
-static void
-refuse(StenoTrouble *t)
-{
-	char		text[STENO_FAILURE_TEXT];
-
-	atomic_fetch_add(&t->refused, 1);
-	copy_text(t, text);
-	ereport(ERROR,
-			(errcode(ERRCODE_NOT_RECORDED),
-			 errmsg("statement refused: the audit trail cannot be written"),
-			 errdetail("%s.", text),
-			 errhint("Statements are accepted again as soon as the trail can be written. Until then, only superusers may run them, and all may end their transactions.")));
-}
-
-/*
- * A statement begins, and may have to be refused.  utility: what it is, unless it
- * is a query.
- */
-STENO_COLD void
-steno_trouble_refuse(const Node *utility)
-{
-	StenoTrouble *t = my_trouble();
-
-	if (!failing_by(t, STENO_ON_FAILURE_ERROR))
-	{
-		atomic_fetch_and(&steno_my.news, ~STENO_NEWS_FAILING);
-		steno_trouble_attached();	/* should it have failed again just now */
-		return;
-	}
-	if (!is_of_client() || (utility && ends_transaction(utility)) || !IsTransactionState() ||
-		may_go_on())
-		return;
-	refuse(t);
-}
-
-/*
- * A statement waits for its start record to be on disk, which may take long: it has
- * not begun, so it is refused like a new one.
- */
-STENO_COLD void
-steno_trouble_refuse_waiter(void)
-{
-	StenoTrouble *t = my_trouble();
-
-	if (failing_by(t, STENO_ON_FAILURE_ERROR) && steno_my.client && IsTransactionState() &&
-		!may_go_on())
-		refuse(t);
-}
 
 /* ---- in the writer: what sessions see ---- */
 
@@ -467,15 +300,8 @@ steno_trouble_inherit(StenoWriter *w)
 	e->since = atomic_load(&t->since);
 	e->dropped = dropped_by_sessions(w);
 	e->refused = atomic_load(&t->refused);
-	copy_text(t, e->reason);
+	steno_trouble_text(t, e->reason);
 }
-
-static const char *const problem_texts[] = {
-	[STENO_PROBLEM_ENCRYPTION] = "could not get the encryption key of the trail from \"steno.encryption_key_command\"",
-	[STENO_PROBLEM_SIGNING] = "could not use the signing key in \"steno.signing_key_file\"",
-	[STENO_PROBLEM_SEAL] = "could not seal the trail",
-	[STENO_PROBLEM_RETENTION] = "could not delete old segments of the trail",
-};
 
 /*
  * A problem is there, or is not any more.  Its owner has said so in the log; this is for
@@ -490,7 +316,7 @@ steno_trouble_problem(const StenoWriter *w, StenoProblem problem, bool there)
 	if (((before & bit) != 0) == there)
 		return;
 	atomic_store(&w->control->trouble.problems, there ? before | bit : before & ~bit);
-	steno_alert(there ? "problem" : "problem_over", w->number, problem_texts[problem]);
+	steno_alert(there ? "problem" : "problem_over", w->number, steno_problem_texts[problem]);
 }
 
 /* Between two blocks: what has been the matter goes into the trail. */
@@ -705,12 +531,6 @@ steno_trouble_tick(StenoWriter *w)
 /* Other writers that are not running for so long are reported, in microseconds. */
 #define ABSENCE (5 * USECS_PER_SEC)
 
-bool
-steno_writer_runs(const StenoWriterControl *control)
-{
-	return atomic_load(&((StenoWriterControl *) control)->pid) != 0;
-}
-
 /*
  * A writer that cannot be started cannot say so.  The first one that runs says it for
  * all; when it runs again, a writer says so itself.
@@ -762,118 +582,4 @@ steno_trouble_look(StenoWriter *w)
 	look_at_disk(w);
 	look_for_writers(w, now);
 	return steno_trouble_place(w, true);
-}
-
-/* ---- views ---- */
-
-PG_FUNCTION_INFO_V1(steno_sql_status);
-
-/* The states of a writer, the worst last. */
-typedef enum State
-{
-	STATE_OK,
-	STATE_IMPAIRED,
-	STATE_NOT_ROTATING,
-	STATE_NOT_RUNNING,
-	STATE_FAILING
-} State;
-
-static const char *const state_names[] = {"ok", "impaired", "not rotating", "not running", "failing"};
-
-/* text: STENO_FAILURE_TEXT bytes, what is the matter. */
-static State
-state_of(int number, char *text)
-{
-	StenoWriterControl *control = &steno_control->writers[number];
-	int			i;
-
-	copy_text(&control->trouble, text);
-	if (atomic_load(&control->trouble.failing) != 0)
-		return STATE_FAILING;
-	if (!steno_writer_runs(control))
-	{
-		snprintf(text, STENO_FAILURE_TEXT, "writer %d is not running", number);
-		return STATE_NOT_RUNNING;
-	}
-	if (text[0] != '\0')
-		return STATE_NOT_ROTATING;
-	for (i = 0; i < (int) lengthof(problem_texts); i++)
-		if (atomic_load(&control->trouble.problems) & (1u << i))
-		{
-			strlcpy(text, problem_texts[i], STENO_FAILURE_TEXT);
-			/* without the key, a writer that starts has no segment, and writes nothing */
-			return i == STENO_PROBLEM_ENCRYPTION && atomic_load(&control->segment) == 0 ?
-				STATE_FAILING : STATE_IMPAIRED;
-		}
-	return STATE_OK;
-}
-
-/* The columns of a writer's trouble; returns the number of the next one. */
-int
-steno_trouble_columns(int number, Datum *values, bool *nulls, int n)
-{
-	StenoWriterControl *control = &steno_control->writers[number];
-	StenoTrouble *t = &control->trouble;
-	char		text[STENO_FAILURE_TEXT];
-	State		state = state_of(number, text);
-	uint32		disk_free = atomic_load(&t->disk_free);
-	int64		since = atomic_load(state == STATE_NOT_RUNNING ? &control->gone_since : &t->since);
-
-	values[n++] = CStringGetTextDatum(state_names[state]);
-	nulls[n] = since == 0;
-	values[n++] = TimestampTzGetDatum(since);
-	nulls[n] = text[0] == '\0';
-	values[n++] = CStringGetTextDatum(text);
-	values[n++] = Int64GetDatum(atomic_load(&t->refused));
-	nulls[n] = disk_free == 0;
-	values[n++] = Float8GetDatum((disk_free - 1.0) / 100);
-	return n;
-}
-
-/* One row: the first of the writers that are worst off, and the sums of all. */
-Datum
-steno_sql_status(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	char		worst[STENO_FAILURE_TEXT] = "";
-	State		state = STATE_OK;
-	uint32		disk_free = 0;
-	uint64		refused = 0;
-	uint64		dropped = 0;
-	Datum		values[8];
-	bool		nulls[8] = {0};
-	int			n = 0;
-	uint32		i;
-
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
-	for (i = 0; i < steno_rings.nwriters; i++)
-	{
-		StenoTrouble *t = &steno_control->writers[i].trouble;
-		char		text[STENO_FAILURE_TEXT];
-		State		its = state_of(i, text);
-
-		refused += atomic_load(&t->refused);
-		if (disk_free == 0)
-			disk_free = atomic_load(&t->disk_free);
-		if (its > state)
-		{
-			state = its;
-			memcpy(worst, text, sizeof(worst));
-		}
-	}
-	for (i = 0; i < steno_rings.nrings; i++)
-		dropped += atomic_load(&steno_ring_at(&steno_rings, i)->drops);
-	values[n++] = CStringGetTextDatum(state_names[state]);
-	nulls[n] = worst[0] == '\0';
-	values[n++] = CStringGetTextDatum(worst);
-	values[n++] = Int64GetDatum(refused);
-	values[n++] = Int64GetDatum(dropped);
-	values[n++] = Int64GetDatum(atomic_load(&steno_control->lost));
-	nulls[n] = disk_free == 0;
-	values[n++] = Float8GetDatum((disk_free - 1.0) / 100);
-	values[n++] = CStringGetTextDatum(steno_directory);
-	values[n++] = CStringGetTextDatum(steno_ring_path);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	return (Datum) 0;
 }
