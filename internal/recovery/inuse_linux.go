@@ -5,19 +5,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // processes are the ids of all processes but this one.
 func processes() []int {
-	all, _ := machine.Here.PIDs()
-	return slices.DeleteFunc(all, func(pid int) bool { return pid == os.Getpid() })
+	entries, _ := os.ReadDir("/proc")
+	var all []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
+			all = append(all, pid)
+		}
+	}
+	return all
 }
 
 // family is what the names of all ring files of a server begin with, "" if the path is

@@ -46,7 +46,6 @@ func NextHeader(r io.ReaderAt, from, end int64, accept func(at int64, h *BlockHe
 	return end
 }
 
-
 // maxAgain is how many times the size of a file is read again at most to find whole
 // blocks behind damage.
 const maxAgain = 16
@@ -125,4 +124,3 @@ func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
 	n, err := io.Copy(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)))
 	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }
-

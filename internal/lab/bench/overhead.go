@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/machine"
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // ProfileOptions say how CPU samples are taken.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // Report is a measurement of what recording costs: what was compared, where

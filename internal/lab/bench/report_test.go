@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 func exampleReport() *Report {

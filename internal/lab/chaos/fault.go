@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // A fault is one thing that goes wrong. When inflict returns, the server is up,

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // process is one of the server's, by its title.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // recordedKinds are the kinds of process by the ids that the recorded stacks

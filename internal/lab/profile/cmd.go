@@ -19,7 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // options are the flags of "steno profile".

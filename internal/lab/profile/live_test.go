@@ -17,7 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // The command on real servers.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // Report is what a profile says.

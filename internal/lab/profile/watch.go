@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 const clientRead = "Client:ClientRead"

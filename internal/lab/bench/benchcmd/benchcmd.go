@@ -18,7 +18,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // Common are the flags of every command of the laboratory.

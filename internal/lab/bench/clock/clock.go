@@ -23,8 +23,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // options are the flags.

@@ -17,8 +17,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 func estimate(median, low, high float64, n int) stats.Estimate {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // What a server's processes did is read from /proc. A process that is there is

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // recorded unpacks the recorded files of /proc.

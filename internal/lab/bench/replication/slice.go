@@ -15,7 +15,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // patience is how much longer than its time pgbench may take, in a commit that

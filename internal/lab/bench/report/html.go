@@ -12,7 +12,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
-	"github.com/pg-steno/pg_steno/internal/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 var (

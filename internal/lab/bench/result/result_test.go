@@ -15,8 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/machine"
 )
 
 // example has three rounds of two variants with one and with ten clients; in

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +58,7 @@ func TestReadProcess(t *testing.T) {
 	if err != nil || p.Parent != os.Getppid() || p.State == 0 || p.Name == "" || p.Title == "" {
 		t.Errorf("got %+v, error %v", p, err)
 	}
-	if _, err := Here.Process(1 << 30); !os.IsNotExist(err) {
+	if _, err := Here.Process(1 << 30); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("of no process: %v", err)
 	}
 }
@@ -69,15 +70,18 @@ func TestSwitches(t *testing.T) {
 }
 
 func TestStatOfAnyCommand(t *testing.T) {
-	p, err := parseStat([]byte("7 (a) (b c) S 5 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 1\n"))
-	want := Process{Name: "a) (b c", Parent: 5, State: 'S', CPU: 30 * Tick, Ended: 70 * Tick, Started: 99}
-	if err != nil || p != want {
-		t.Errorf("got %+v, %v", p, err)
+	proc := Proc(t.TempDir())
+	if err := os.Mkdir(proc.File(7, ""), 0o700); err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "7 (a) S 5", "7 a) S 5 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 1",
-		"7 (a) S 5 7 7 0 -1 4194560 1 2 3 4 x 20 30 40 20 0 1 0 99 1 1"} {
-		if _, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("no error for %q", bad)
+	const rest = " 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 1 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+	want := Process{PID: 7, Name: "a) (b c", Parent: 5, State: 'S', CPU: 30 * Tick, Ended: 70 * Tick, Started: 99, Title: "[a) (b c]"}
+	for text, right := range map[string]bool{"7 (a) (b c) S 5 7 7" + rest: true, "": false, "7 (a) S 5": false, "7 a) S 5 7 7" + rest: false} {
+		if err := os.WriteFile(proc.File(7, "stat"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := proc.Process(7); (err == nil) != right || right && p != want {
+			t.Errorf("%q: got %+v, %v", text, p, err)
 		}
 	}
 }

@@ -1,13 +1,14 @@
 package machine
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Proc is a folder in which a kernel shows its processes.
@@ -36,72 +37,53 @@ func (proc Proc) File(pid int, name string) string {
 	return filepath.Join(string(proc), strconv.Itoa(pid), name)
 }
 
+// open looks for a process. It is an error that there is none.
+func (proc Proc) open(pid int) (procfs.Proc, error) {
+	fs, err := procfs.NewFS(string(proc))
+	if err != nil {
+		return procfs.Proc{}, err
+	}
+	return fs.Proc(pid)
+}
+
 // Process looks at a process.
 func (proc Proc) Process(pid int) (Process, error) {
-	p, err := proc.stat(pid)
-	if err == nil {
-		proc.readTitle(&p)
-	}
-	return p, err
-}
-
-func (proc Proc) readTitle(p *Process) {
-	title, _ := os.ReadFile(proc.File(p.PID, "cmdline"))
-	p.Title = strings.TrimSpace(string(bytes.ReplaceAll(title, []byte{0}, []byte(" "))))
-	if p.Title == "" {
-		p.Title = "[" + p.Name + "]"
-	}
-}
-
-// stat is a process without its title.
-func (proc Proc) stat(pid int) (Process, error) {
-	text, err := os.ReadFile(proc.File(pid, "stat"))
+	p, err := proc.open(pid)
 	if err != nil {
 		return Process{}, err
 	}
-	p, err := parseStat(text)
-	p.PID = pid
-	return p, err
+	return look(p)
 }
 
-// parseStat reads /proc/PID/stat.
-func parseStat(text []byte) (p Process, err error) {
-	// The command name, in parentheses, may hold anything.
-	first, last := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
-	fields := strings.Fields(string(text[last+1:]))
-	if first < 0 || last < first || len(fields) < 20 {
-		return p, fmt.Errorf("cannot read %q", text)
+func look(p procfs.Proc) (Process, error) {
+	stat, err := p.Stat()
+	if err != nil {
+		return Process{}, err
 	}
-	number := func(field int) uint64 {
-		n, e := strconv.ParseUint(fields[field-3], 10, 64) // the first is field 3
-		if e != nil {
-			err = fmt.Errorf("cannot read %q: %w", text, e)
-		}
-		return n
+	words, _ := p.CmdLine()
+	title := strings.TrimSpace(strings.Join(words, " "))
+	if title == "" {
+		title = "[" + stat.Comm + "]"
 	}
-	p.Name = string(text[first+1 : last])
-	p.State = fields[0][0]
-	p.Parent = int(number(4))
-	p.CPU = time.Duration(number(14)+number(15)) * Tick
-	p.Ended = time.Duration(number(16)+number(17)) * Tick
-	p.Started = number(22)
-	return p, err
+	return Process{
+		PID: p.PID, Name: stat.Comm, Parent: stat.PPID, State: stat.State[0],
+		CPU: time.Duration(stat.UTime+stat.STime) * Tick, Ended: time.Duration(stat.CUTime+stat.CSTime) * Tick,
+		Started: stat.Starttime, Title: title,
+	}, nil
 }
 
 // Time is what a process of one thread has had on a processor, to the nanosecond.
 // Not every kernel keeps it.
 func (proc Proc) Time(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(proc.File(pid, "schedstat"))
+	p, err := proc.open(pid)
 	if err != nil {
 		return 0, err
 	}
-	// time on a processor, time waiting for one, slices
-	first, _, _ := strings.Cut(string(text), " ")
-	n, err := strconv.ParseInt(first, 10, 64)
-	if err == nil && n == 0 {
+	times, err := p.Schedstat()
+	if err == nil && times.RunningNanoseconds == 0 {
 		err = fmt.Errorf("the kernel does not keep the processor time of process %d", pid)
 	}
-	return time.Duration(n), err
+	return time.Duration(times.RunningNanoseconds), err
 }
 
 // Children are the processes whose parent is the given one. The kernel's own list,
@@ -138,15 +120,14 @@ func (proc Proc) WorkingIn(folder string) ([]Process, error) {
 
 func (proc Proc) childrenAmong(pids []int, parent int) (found []Process) {
 	for _, pid := range pids {
-		if p, err := proc.stat(pid); err == nil && p.Parent == parent { // else gone
-			proc.readTitle(&p)
+		if p, err := proc.Process(pid); err == nil && p.Parent == parent { // else gone
 			found = append(found, p)
 		}
 	}
 	return found
 }
 
-// listed is the kernel's own list, which not every kernel has.
+// listed is the kernel's own list, which not every kernel has. procfs does not read it.
 func (proc Proc) listed(parent int) ([]int, error) {
 	var pids []int
 	lists, _ := filepath.Glob(proc.File(parent, "task/*/children"))
@@ -171,12 +152,14 @@ func (proc Proc) listed(parent int) ([]int, error) {
 
 // PIDs are all processes.
 func (proc Proc) PIDs() ([]int, error) {
-	folders, err := filepath.Glob(filepath.Join(string(proc), "[0-9]*"))
-	var pids []int
-	for _, folder := range folders {
-		if pid, err := strconv.Atoi(filepath.Base(folder)); err == nil {
-			pids = append(pids, pid)
-		}
+	fs, err := procfs.NewFS(string(proc))
+	if err != nil {
+		return nil, err
+	}
+	all, err := fs.AllProcs()
+	pids := make([]int, len(all))
+	for i, p := range all {
+		pids[i] = p.PID
 	}
 	return pids, err
 }

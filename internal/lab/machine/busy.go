@@ -3,10 +3,10 @@ package machine
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Busy is what else a machine did while something was measured.
@@ -45,15 +45,12 @@ func (b Busy) Warning() string {
 // Watch looks at what else the machine does.
 type Watch struct {
 	busy  Busy
-	start ticks
+	start procfs.CPUStat
 }
-
-// ticks are counts of /proc/stat's first line.
-type ticks struct{ all, idle, steal float64 }
 
 // Look watches for a moment, in which the caller does nothing, and from then on.
 func Look(ctx context.Context) (*Watch, error) {
-	before, err := readTicks()
+	before, err := processors()
 	if err != nil {
 		return nil, err
 	}
@@ -63,100 +60,85 @@ func Look(ctx context.Context) (*Watch, error) {
 	case <-time.After(time.Second):
 	}
 	w := &Watch{}
-	if w.start, err = readTicks(); err != nil {
+	if w.start, err = processors(); err != nil {
 		return nil, err
 	}
 	w.busy.Before = inUse(before, w.start)
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		first, _, _ := strings.Cut(string(text), " ")
-		w.busy.Load, _ = strconv.ParseFloat(first, 64)
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			w.busy.Load = load.Load1
+		}
 	}
 	return w, nil
 }
 
 // End says what was seen.
 func (w *Watch) End() Busy {
-	if now, err := readTicks(); err == nil {
+	if now, err := processors(); err == nil {
 		w.busy.Steal = stolen(w.start, now)
 	}
 	return w.busy
 }
 
+// all is the time of all processors together. That of guests is in the other times as
+// well.
+func all(t procfs.CPUStat) float64 {
+	return t.User + t.Nice + t.System + t.Idle + t.Iowait + t.IRQ + t.SoftIRQ + t.Steal
+}
+
+// idle is the time in which processors had nothing to do, waits for disks included.
+func idle(t procfs.CPUStat) float64 { return t.Idle + t.Iowait }
+
 // inUse is the share of the time between two readings that was not idle, in per cent.
-func inUse(from, to ticks) float64 {
-	if all := to.all - from.all; all > 0 {
-		return 100 * (1 - (to.idle-from.idle)/all)
+func inUse(from, to procfs.CPUStat) float64 {
+	if time := all(to) - all(from); time > 0 {
+		return 100 * (1 - (idle(to)-idle(from))/time)
 	}
 	return 0
 }
 
 // stolen is the share that the hypervisor gave to others, in per cent.
-func stolen(from, to ticks) float64 {
-	if all := to.all - from.all; all > 0 {
-		return 100 * (to.steal - from.steal) / all
+func stolen(from, to procfs.CPUStat) float64 {
+	if time := all(to) - all(from); time > 0 {
+		return 100 * (to.Steal - from.Steal) / time
 	}
 	return 0
 }
 
-func readTicks() (ticks, error) {
-	text, err := os.ReadFile("/proc/stat")
+// processors is what all processors together have done since the machine's start.
+func processors() (procfs.CPUStat, error) {
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return ticks{}, err
+		return procfs.CPUStat{}, err
 	}
-	return parseTicks(string(text))
-}
-
-// parseTicks reads the first line of /proc/stat: cpu user nice system idle
-// iowait irq softirq steal guest guest_nice. The guests' are in the first two as
-// well.
-func parseTicks(stat string) (t ticks, err error) {
-	line, _, _ := strings.Cut(stat, "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 5 || fields[0] != "cpu" {
-		return t, fmt.Errorf("cannot read /proc/stat: it begins with \"%s\"", line)
-	}
-	for i, text := range fields[1:min(9, len(fields))] {
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return t, fmt.Errorf("cannot read /proc/stat: %w", err)
-		}
-		t.all += n
-		switch i {
-		case 3, 4:
-			t.idle += n
-		case 7:
-			t.steal += n
-		}
-	}
-	return t, nil
+	stat, err := fs.Stat()
+	return stat.CPUTotal, err
 }
 
 // Idle measures how idle all processors are together, waits for disks included.
-type Idle struct{ start ticks }
+type Idle struct{ start procfs.CPUStat }
 
 // StartIdle begins.
 func StartIdle() (Idle, error) {
-	t, err := readTicks()
+	t, err := processors()
 	return Idle{t}, err
 }
 
 // Percent is the idle share of the time since the start.
 func (i Idle) Percent() (float64, error) {
-	now, err := readTicks()
-	if err != nil || now.all <= i.start.all {
+	now, err := processors()
+	if err != nil || all(now) <= all(i.start) {
 		return 0, err
 	}
-	return 100 * (now.idle - i.start.idle) / (now.all - i.start.all), nil
+	return 100 - inUse(i.start, now), nil
 }
 
 // Switches is how many context switches the machine has made since its start.
 func Switches() uint64 {
-	text, _ := os.ReadFile("/proc/stat")
-	for line := range strings.Lines(string(text)) {
-		if count, ok := strings.CutPrefix(line, "ctxt "); ok {
-			n, _ := strconv.ParseUint(strings.TrimSpace(count), 10, 64)
-			return n
-		}
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
 	}
-	return 0
+	stat, _ := fs.Stat()
+	return stat.ContextSwitches
 }
