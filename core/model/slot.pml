@@ -7,7 +7,7 @@
  * record in the ring; a staged record may be given up for another one, which then
  * overwrites it; or it gets the message of a failure where it stands
  * (steno_record_finish_failed).  Without DEATH a writer reads the slot meanwhile, for a start record
- * (steno_inflight_read, and running_message in running.c): what it takes for
+ * (steno_inflight_read, and start_message in writer/announce.c): what it takes for
  * whole must be of one statement, and nothing of how that has ended.
  *
  * With DEATH the producer is killed somewhere.  Recovery finds some of its stores: the

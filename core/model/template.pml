@@ -9,7 +9,7 @@
  * record is staged, and another one may want the template at once (define() in record.c).
  *
  * Without DEATH the writer drains the ring and frees it (steno_writer_write), and between
- * looks at the in-flight slot and copies what is staged there (announce in running.c).
+ * looks at the in-flight slot and copies what is staged there (announce_statement in writer/announce.c).
  * With DEATH session and writer are killed somewhere, and recovery reads what is not
  * freed, and what is staged.  A brief record that counts must meet the template that it was made
  * for.

@@ -13,7 +13,8 @@
  *							the hooks of planner, executor, and utility statements
  *		fastpath.c			functions that clients call without a statement
  *		transaction.c		ends of transactions that wrote
- *		running.c			start records
+ *		start_record.c, announce.c
+ *							start records
  *		delivery.h, .c		statements that wait for the disk, waits that are cancelled
  *		class.c				classes of utility statements
  *		object.h, object*.c, function.c
@@ -235,7 +236,7 @@ steno_transaction_ended(XactEvent event)
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
 }
 
-/* ---- running.c ---- */
+/* ---- start_record.c ---- */
 
 extern void steno_running_record(StenoStatement *s, StenoRecord *record);
 

@@ -154,7 +154,7 @@ extern bool steno_seal_segment(StenoWriter *writer);
 extern bool steno_seal_reload(StenoWriter *writer);
 extern bool steno_seal_stop(StenoWriter *writer);
 
-/* ---- running.c ---- */
+/* ---- announce.c ---- */
 
 #define STENO_RUNNING_ROOM \
 	(sizeof(StenoRecordMessage) + sizeof(StenoCut) + STENO_INFLIGHT_TEXT + 8)

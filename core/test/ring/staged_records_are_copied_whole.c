@@ -5,7 +5,7 @@
  *		publishes it, gives it the message of a failure, gives it up and writes others
  *		over it, whenever it likes.
  *
- * The writer's part is that of running_message in extension/delivery/running.c.
+ * The writer's part is that of start_message in extension/writer/announce.c.
  */
 #include <pthread.h>
 #include <stdlib.h>

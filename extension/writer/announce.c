@@ -1,11 +1,11 @@
 /*
- * extension/delivery/running.c
- *		Start records: what has begun and not ended yet.
+ * extension/writer/announce.c
+ *		Start records of statements that run for long.
  *
- * A session writes one, numbered like its other records, for each statement of
- * the classes of steno.log_start.  For a statement that has none and runs longer
- * than steno.start_after, the writer of its ring does, from what the in-flight
- * slot shows; that record takes no number, since numbers are the session's.
+ * For a statement that has no start record of its session (capture/start_record.c) and
+ * runs longer than steno.start_after, the writer of its ring makes one, from what the
+ * in-flight entry of the ring shows.  That record takes no number, since numbers are the
+ * session's.
  */
 #include "writer/writer.h"
 
@@ -13,34 +13,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "capture/statement.h"
-
-/* Time between two looks at the in-flight slots, in milliseconds. */
+/* Time between two looks at the in-flight entries, in milliseconds. */
 #define LOOK_MS 200
 
-/* ---- in the session ---- */
-
-/*
- * A statement starts that wants a start record.  record is what its own record
- * will be, as far as that is known.
- */
-STENO_COLD void
-steno_running_record(StenoStatement *s, StenoRecord *record)
-{
-	steno_fill(record, s);
-	record->kind = STENO_KIND_START;
-	record->outcome = STENO_OUTCOME_RUNNING;
-	record->xid = GetTopTransactionIdIfAny();
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, record);
-	if (s->top_level)
-		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
-	steno_record_put(record, false);
-}
-
-/* ---- in the writer ---- */
-
-/* Slots whose statement has our record: the version that they had then. */
+/* In-flight entries whose statement has our record: the version that they had then. */
 static uint32 *announced;
 
 /* A message of a ring, copied. */
@@ -48,7 +24,7 @@ static uint8 *copied;
 static uint32 copied_room;
 
 static void
-prepare(const StenoDrain *drain)
+prepare_announcing(const StenoDrain *drain)
 {
 	uint32		n = drain->rings->nrings;
 
@@ -58,11 +34,11 @@ prepare(const StenoDrain *drain)
 }
 
 /*
- * The start record of the statement in a slot, at most copied_room or room bytes;
- * NULL when the slot has changed since it was read.
+ * The start record of the statement in an in-flight entry, at most copied_room or room
+ * bytes; NULL when the entry has changed since it was read.
  */
 static StenoRecordMessage *
-running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *buf, uint32 room)
+start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *buf, uint32 room)
 {
 	const StenoRing *ring = steno_ring_at(drain->rings, i);
 	uint32		size = drain->rings->size;
@@ -100,29 +76,29 @@ running_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void 
  * when it was set back, has put into the future has.
  */
 static bool
-is_long(TimestampTz now, TimestampTz time)
+has_run_for_long(TimestampTz now, TimestampTz time)
 {
 	int64		limit = steno_start_after * INT64CONST(1000);
 
 	return now - time >= limit || time - now > Max(limit, USECS_PER_SEC);
 }
 
-/* Whether the slot's statement has run for long enough, and has no record. */
+/* Whether the statement of a ring's in-flight entry has run for long enough, and has no record. */
 static bool
-is_due(const StenoDrain *drain, uint32 i, TimestampTz now, StenoInFlight *f)
+is_announcement_due(const StenoDrain *drain, uint32 i, TimestampTz now, StenoInFlight *f)
 {
-	const StenoInFlight *slot = &steno_ring_at(drain->rings, i)->inflight;
+	const StenoInFlight *entry = &steno_ring_at(drain->rings, i)->inflight;
 
-	if (!STENO_LOAD(slot->active) || !is_long(now, STENO_LOAD(slot->time)))
+	if (!STENO_LOAD(entry->active) || !has_run_for_long(now, STENO_LOAD(entry->time)))
 		return false;
-	if (!steno_inflight_read(slot, f) || !f->active || f->done != 0 ||
-		f->announced == f->statement || !is_long(now, f->time))
+	if (!steno_inflight_read(entry, f) || !f->active || f->done != 0 ||
+		f->announced == f->statement || !has_run_for_long(now, f->time))
 		return false;
 	return announced[i] != atomic_load_explicit(&f->version, memory_order_relaxed);
 }
 
 static bool
-announce(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
+announce_statement(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 {
 	union
 	{
@@ -133,16 +109,16 @@ announce(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 	StenoInFlight f;
 	StenoRecordMessage *m;
 
-	if (!is_due(drain, i, now, &before))
+	if (!is_announcement_due(drain, i, now, &before))
 		return true;
 	/* then what the session said of itself before the statement has been read, too */
 	if (!steno_writer_drain_ring(w, drain, i))
 		return false;
-	if (!is_due(drain, i, now, &f) || f.statement != before.statement ||
+	if (!is_announcement_due(drain, i, now, &f) || f.statement != before.statement ||
 		atomic_load_explicit(&f.version, memory_order_relaxed) !=
 		atomic_load_explicit(&before.version, memory_order_relaxed))
 		return true;			/* it has just ended, or will be seen the next time */
-	m = running_message(drain, i, &f, &buf, sizeof(buf));
+	m = start_message(drain, i, &f, &buf, sizeof(buf));
 	if (m == NULL)
 		return true;
 	m->m.kind = STENO_KIND_START;
@@ -170,15 +146,15 @@ steno_running_announce(StenoWriter *w, StenoDrain *drain)
 		return true;
 	last = now;
 	if (announced == NULL)
-		prepare(drain);
+		prepare_announcing(drain);
 	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
-		if (!announce(w, drain, i, now))
+		if (!announce_statement(w, drain, i, now))
 			return false;
 	return true;
 }
 
 /*
- * The record of a statement of which only the slot tells, as far as that goes;
+ * The record of a statement of which only the in-flight entry tells, as far as that goes;
  * room is STENO_RUNNING_ROOM at least.
  */
 StenoRecordMessage *
