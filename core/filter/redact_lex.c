@@ -491,21 +491,30 @@ literal_end(Text *t, size_t at, size_t end)
 
 /*
  * The end of a literal whose triggers have no effect, such as a JSON document; its opening quote is
- * at text + at.  0: it is to be looked into.
+ * at text + at.  0: it is to be looked into.  Quotes in it must be apostrophes in words: any other
+ * begins a literal of its own, which may be SQL.
  */
 static size_t
 harmless_end(Text *t, size_t at)
 {
-	size_t		body = at + 1;
-	size_t		end;
+	const char *text = t->text;
+	size_t		end = t->end;
+	size_t		trigger;
 
-	if (t->depth >= STENO_REDACT_DEPTH || !steno_redact_begins_string(t->text, body, t->end))
+	if (t->depth >= STENO_REDACT_DEPTH || !steno_redact_begins_string(text, at + 1, end))
 		return 0;
-	end = find_either(t, body, t->end, '\'', '\'');
-	if (end == t->end || (end + 1 < t->end && t->text[end + 1] == '\'') ||
-		strings_trigger_from(t->search, body) < end)
-		return 0;
-	return end + 1;
+	trigger = strings_trigger_from(t->search, at + 1);
+	for (;;)
+	{
+		at = find_either(t, at + 1, trigger < end ? trigger : end, '\'', '\'');
+		if (at >= end || at >= trigger)
+			return 0;
+		at++;
+		if (at == end || text[at] != '\'')
+			return at;
+		if (!continues_word((unsigned char) text[at - 2]))
+			return 0;
+	}
 }
 
 /*

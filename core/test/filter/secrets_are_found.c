@@ -281,6 +281,13 @@ TEST(secrets_beside_names_in_documents_are_hidden)
 		  "SELECT '{\"password\": \"x\", \"url\": \"http://u:<redacted>@h/\"}'");
 	hides("SELECT '{\"password\": 1, ''ALTER ROLE r PASSWORD\"s3cret\"''}'",
 		  "SELECT '{\"password\": 1, ''ALTER ROLE r PASSWORD<redacted>''}'");
+	keeps("SELECT '{\"note\": \"it''s secret, isn''t it\"}', 'x' AS password");
+	hides("SELECT '{\"note\": \"it''s secret\"}', crypt('s3cret', 'it''s')",
+		  "SELECT '{\"note\": \"it''s secret\"}', crypt('<redacted>', '<redacted>')");
+	hides("SELECT '{\"note\": \"it''s\", \"password=s3cret\"}'", "SELECT '{\"note\": \"it''s\", \"password=<redacted>'");
+	hides("SELECT '[\"it''s\", ''ALTER ROLE r PASSWORD\"s3cret\"'', \"secret\"]'",
+		  "SELECT '[\"it''s\", ''ALTER ROLE r PASSWORD<redacted>'', \"secret\"]'");
+	hides("SELECT '[1, it''''ALTER ROLE r PASSWORD\"s3cret\"'' x]'", "SELECT '[1, it''''ALTER ROLE r PASSWORD<redacted>'' x]'");
 	hides("SELECT '{\"password\": \"it''s\"}', 'a ''''password=s3cret'",
 		  "SELECT '{\"password\": \"it''s\"}', 'a ''''password=<redacted>'");
 }
