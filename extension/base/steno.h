@@ -248,6 +248,10 @@ steno_wants_start(const StenoStatement *s)
 }
 /* ---- secret.c ---- */
 
+struct StenoCuts;
+extern bool steno_secret_find(const char *text, uint64 len, struct StenoCuts *cuts);
+extern void steno_secret_cut(const char *text, uint64 len, const struct StenoCuts *cuts, uint64 room,
+							 const char **out, uint64 *out_len);
 extern bool steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);

@@ -26,6 +26,7 @@
 #include "policy/audit_role.h"
 #include "base/compat.h"
 #include "capture/statement.h"
+#include "filter/redact.h"
 
 /* ---- records ---- */
 
@@ -293,10 +294,11 @@ find_prepared(const QueryDesc *query)
 
 /*
  * Stage the record of a query that ran lately; false: it must be made anew.  Its
- * parameters must be of the same types.
+ * parameters must be of the same types.  searched: its text is searched for secrets each
+ * time that it comes, so it does not become one of the prepared statements.
  */
 static inline bool
-stage_kept(StenoOpen *o)
+stage_kept(StenoOpen *o, bool searched)
 {
 	const StenoKept *k = o->kept;
 	ParamListInfo params = o->query->params;
@@ -306,7 +308,7 @@ stage_kept(StenoOpen *o)
 	MemoryContext old;
 
 	/* an invalidation empties what is kept */
-	if (unlikely(k == NULL || k->len == 0 || o->s.objects != NULL || o->s.suspect ||
+	if (unlikely(k == NULL || k->len == 0 || o->s.objects != NULL ||
 				 o->s.policy != 0 || !steno_my.log_statement))
 		return false;
 	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
@@ -314,7 +316,8 @@ stage_kept(StenoOpen *o)
 		if (k->shape[k->params] != 0 ||
 			!steno_record_stage_usual(&o->s, k->shape, k->len, NULL))
 			return false;
-		learn_prepared(o, NULL);
+		if (!searched)
+			learn_prepared(o, NULL);
 		return true;
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
@@ -326,7 +329,8 @@ stage_kept(StenoOpen *o)
 		memcmp(types, k->shape + k->params, types_len) != 0 ||
 		!steno_record_stage_usual(&o->s, k->shape, k->len, &values))
 		return false;
-	learn_prepared(o, &values);
+	if (!searched)
+		learn_prepared(o, &values);
 	return true;
 }
 
@@ -458,8 +462,9 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 	steno_put_ended(&o->s, &record, edata);
 }
 
+/* cuts: where the text's secrets are, if that is known already. */
 STENO_COLD static void
-stage_anew(StenoOpen *o)
+stage_anew(StenoOpen *o, const StenoCuts *cuts)
 {
 	StenoRecord record;
 	StenoParams values;
@@ -469,28 +474,58 @@ stage_anew(StenoOpen *o)
 	if (o->s.text_len > steno_my.producer.max_message && steno_my.log_statement)
 	{
 		/* it would not fit, nor is it worth to be encoded twice */
-		steno_show(&o->s);
+		steno_show_cut(&o->s, cuts);
 		return;
 	}
 	make_record(o, &record, &values, false, false);
 	if (o->s.objects == NULL && !(o->s.policy & STENO_S_NO_PARAMETERS) && key_of(o, &key))
 		keep_shape(&key, &record, &values);
+	o->s.suspect &= cuts == NULL;
 	steno_fill(&record, &o->s);
+	if (cuts)
+	{
+		steno_secret_cut(o->s.text, o->s.text_len, cuts, PG_UINT64_MAX, &record.text, &record.text_len);
+		o->s.suspect = true;
+	}
 	if (unlikely(o->s.policy != 0))
 		steno_policy_apply(&o->s, &record);
 	o->staged = steno_record_stage(&record);
 	if (unlikely(!o->staged))
-		steno_show(&o->s);
+		steno_show_cut(&o->s, cuts);
+}
+
+/*
+ * At the start of a client's query whose text may have secrets.  Most have none, and are
+ * staged like any other then.
+ */
+STENO_COLD static void
+stage_suspect(StenoOpen *o)
+{
+	StenoCuts	cuts;
+
+	if (!steno_my.log_statement)
+		stage_anew(o, NULL);
+	else if (steno_secret_find(o->s.text, o->s.text_len, &cuts))
+		stage_anew(o, &cuts);
+	else
+	{
+		o->s.suspect = false;
+		o->staged = stage_kept(o, true);
+		if (!o->staged)
+			stage_anew(o, NULL);
+	}
 }
 
 /* At the start of a client's query. */
 static inline void
 stage(StenoOpen *o)
 {
-	if (likely(stage_kept(o)))
+	if (unlikely(o->s.suspect))
+		stage_suspect(o);
+	else if (likely(stage_kept(o, false)))
 		o->staged = true;
 	else
-		stage_anew(o);
+		stage_anew(o, NULL);
 	if (unlikely(steno_my.start_mask & (STENO_START_CANCELLED | STENO_START_SHORT)))
 	{
 		steno_delivery_cancel_query(o);

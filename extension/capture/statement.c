@@ -336,9 +336,12 @@ steno_begin_also(StenoStatement *s, int class)
 	begin_recorded(s);
 }
 
-/* A top-level statement that has no staged record: show it in the in-flight slot. */
+/*
+ * A top-level statement that has no staged record: show it in the in-flight slot.  cuts:
+ * where its text's secrets are, if that is known already.
+ */
 void
-steno_show(StenoStatement *s)
+steno_show_cut(StenoStatement *s, const StenoCuts *cuts)
 {
 	const char *text = s->text;
 	uint64		len = s->text_len;
@@ -347,12 +350,20 @@ steno_show(StenoStatement *s)
 		return;
 	if ((s->policy & STENO_S_HIDDEN) || !steno_my.log_statement)
 		len = 0;
+	else if (cuts)
+		steno_secret_cut(text, len, cuts, STENO_INFLIGHT_TEXT, &text, &len);
 	else if (s->suspect)
 		s->suspect = steno_secret_hide_text(text, len, STENO_INFLIGHT_TEXT, &text, &len);
 	steno_my.inflight_version =
 		steno_inflight_begin(&steno_my.producer.ring->inflight,
 							 steno_my.inflight_version, s->statement,
 							 s->time, text, (uint32) len);
+}
+
+void
+steno_show(StenoStatement *s)
+{
+	steno_show_cut(s, NULL);
 }
 
 /* ---- the shape of a record ---- */

@@ -94,6 +94,7 @@ extern void steno_begin(StenoStatement *s, const char *source, int location, int
 extern void steno_begin_audited(StenoStatement *s);
 extern void steno_begin_also(StenoStatement *s, int class);
 extern void steno_show(StenoStatement *s);
+extern void steno_show_cut(StenoStatement *s, const struct StenoCuts *cuts);
 extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);

@@ -29,33 +29,49 @@ scratch(uint64 size)
 									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 
-/*
- * The text without its secrets, or as much of it as there is room for; it stands until
- * the next record is put.  When there is no memory for it, nothing is left of it.  *out_len
- * is the length of all of it.  False: it has no secrets.
- */
+/* Where the text's secrets are; false: it has none. */
 STENO_COLD bool
-steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len)
+steno_secret_find(const char *text, uint64 len, StenoCuts *cuts)
 {
-	StenoCuts	cuts;
+	steno_redact_measure(text, len, standard_conforming_strings, cuts);
+	return cuts->secrets > 0;
+}
+
+/*
+ * The text without the secrets that were found, or as much of it as there is room for; it stands until
+ * the next record is put.  When there is no memory for it, nothing is left of it.  *out_len
+ * is the length of all of it.
+ */
+STENO_COLD void
+steno_secret_cut(const char *text, uint64 len, const StenoCuts *cuts, uint64 room,
+				 const char **out, uint64 *out_len)
+{
 	char	   *p;
 
-	*out = text;
-	*out_len = len;
-	steno_redact_measure(text, len, standard_conforming_strings, &cuts);
-	if (cuts.secrets == 0)
-		return false;
-	room = Min(room, cuts.len);
+	room = Min(room, cuts->len);
 	p = scratch(room);
 	if (p == NULL)
 	{
 		*out = STENO_REDACTED;
 		*out_len = STENO_REDACTED_LEN;
-		return true;
+		return;
 	}
-	steno_redact_write(text, len, standard_conforming_strings, &cuts, p, room);
+	steno_redact_write(text, len, standard_conforming_strings, cuts, p, room);
 	*out = p;
-	*out_len = cuts.len;
+	*out_len = cuts->len;
+}
+
+/* Both at once.  False: the text has no secrets, and is *out as it is. */
+STENO_COLD bool
+steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len)
+{
+	StenoCuts	cuts;
+
+	*out = text;
+	*out_len = len;
+	if (!steno_secret_find(text, len, &cuts))
+		return false;
+	steno_secret_cut(text, len, &cuts, room, out, out_len);
 	return true;
 }
 
