@@ -1,28 +1,71 @@
-// Package progress draws a bar on the error output while long work runs.
+// Package progress shows on the error output how far long work is: work of so many bytes
+// (Bar), and work in phases (Phases).
+//
+// No library serves: of those that are well kept, schollz/progressbar links an HTTP
+// server, and cheggaaa/pb nine packages, more than a third of what steno may link from
+// outside.
 package progress
 
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
 // Bar is a progress bar. All methods may be called on nil, which draws nothing.
 type Bar struct {
-	out   io.Writer
 	width int
 	total int64
 	start time.Time
 	done  atomic.Int64
 	stop  chan struct{}
 
-	mu    sync.Mutex
-	drawn bool
+	mu   sync.Mutex
+	line line
+}
+
+// line is a line of a terminal that is drawn again and again.
+type line struct {
+	out  io.Writer
+	open bool
+}
+
+// show draws the line, cut to the terminal's width.
+func (l *line) show(width int, text string) {
+	if runes := []rune(text); len(runes) > width-1 {
+		text = string(runes[:max(width-1, 0)])
+	}
+	fmt.Fprintf(l.out, "\r\x1b[K%s", strings.TrimRight(text, " "))
+	l.open = true
+}
+
+// clear takes the line away.
+func (l *line) clear() {
+	if l.open {
+		io.WriteString(l.out, "\r\x1b[K")
+		l.open = false
+	}
+}
+
+// Blocks draws a share of a width in eighths of a column.
+func Blocks(share float64, width int) string {
+	if math.IsNaN(share) {
+		return ""
+	}
+	eighths := int(math.Round(min(max(share, 0), 1) * float64(width) * 8))
+	b := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		b += string([]rune(" ▏▎▍▌▋▊▉")[rest])
+	}
+	return b
 }
 
 // patience is how long work may take before a bar appears.
@@ -34,7 +77,7 @@ func New(s *iostreams.IOStreams, total int64) *Bar {
 	if !s.IsErrTerminal() || total <= 0 {
 		return nil
 	}
-	b := &Bar{out: s.ErrOut, width: s.Width(), total: total, start: time.Now(), stop: make(chan struct{})}
+	b := &Bar{line: line{out: s.ErrOut}, width: s.Width(), total: total, start: time.Now(), stop: make(chan struct{})}
 	go b.run()
 	return b
 }
@@ -81,19 +124,12 @@ func (b *Bar) draw() {
 	}
 	done := min(b.done.Load(), b.total)
 	share := float64(done) / float64(b.total)
-	label := fmt.Sprintf(" %3.0f%%  %s of %s", 100*share, Bytes(done), Bytes(b.total))
+	text := fmt.Sprintf("%-20s %3.0f%%  %s of %s", Blocks(share, 20), 100*share, humanize.Bytes(uint64(done)), humanize.Bytes(uint64(b.total)))
 	if share > 0.02 {
 		left := time.Duration(float64(time.Since(b.start)) * (1/share - 1))
-		label += fmt.Sprintf("  %s left", left.Round(time.Second))
+		text += fmt.Sprintf("  %s left", left.Round(time.Second))
 	}
-	n := min(40, b.width-len(label)-3)
-	if n < 5 {
-		fmt.Fprintf(b.out, "\r\x1b[K%s", label)
-	} else {
-		full := int(share * float64(n))
-		fmt.Fprintf(b.out, "\r\x1b[K[%s%s]%s", strings.Repeat("=", full), strings.Repeat(" ", n-full), label)
-	}
-	b.drawn = true
+	b.line.show(b.width, text)
 }
 
 // Clear takes the bar off the terminal, for other output; it comes back.
@@ -103,10 +139,7 @@ func (b *Bar) Clear() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.drawn {
-		io.WriteString(b.out, "\r\x1b[K")
-		b.drawn = false
-	}
+	b.line.clear()
 }
 
 // Done ends the bar and leaves nothing of it.
@@ -122,21 +155,4 @@ func (b *Bar) Done() {
 	default:
 		close(b.stop)
 	}
-}
-
-// Bytes is a number of bytes for people.
-func Bytes(n int64) string {
-	const units = "kMGTPE"
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, i := float64(n)/1000, 0
-	for v >= 999.5 && i < len(units)-1 {
-		v /= 1000
-		i++
-	}
-	if v < 10 {
-		return fmt.Sprintf("%.1f %cB", v, units[i])
-	}
-	return fmt.Sprintf("%.0f %cB", v, units[i])
 }

@@ -6,7 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/verify"
@@ -228,7 +229,7 @@ func plural(n uint64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return verify.Group(int64(n)) + " " + noun + "s"
+	return humanize.Comma(int64(n)) + " " + noun + "s"
 }
 
 // WriteText writes the report for people.
@@ -259,7 +260,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		}
 	}
 	if r.MoreGaps > 0 {
-		line("missing", "and in %s more places", verify.Group(int64(r.MoreGaps)))
+		line("missing", "and in %s more places", humanize.Comma(int64(r.MoreGaps)))
 	}
 	for _, path := range r.Foreign {
 		line("left out", "%s: does not belong to a trail", render.Safe(path))
@@ -277,7 +278,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		line("verify", "%s", p)
 	}
 	if n := r.Verify.MoreProblems; n > 0 {
-		line("verify", "and %s more", verify.Group(int64(n)))
+		line("verify", "and %s more", humanize.Comma(int64(n)))
 	}
 	verdict, paint := "nothing is lost, and the copy is whole", "\x1b[32m"
 	if r.Lost {
@@ -309,7 +310,7 @@ func (r *Report) verdict() string {
 
 func (s *Stream) text(line func(name, format string, args ...any)) {
 	line(fmt.Sprintf("stream %d", s.Stream), "%s, %s, %s (%s) copied as they are", plural(uint64(s.Segments), "segment"),
-		plural(uint64(s.Blocks), "block"), plural(uint64(s.Records), "record"), progress.Bytes(s.Bytes))
+		plural(uint64(s.Blocks), "block"), plural(uint64(s.Records), "record"), humanize.Bytes(uint64(s.Bytes)))
 	if s.FirstSegment > 0 {
 		line("", "  begins with segment %d: what stood before is not counted here", s.FirstSegment)
 	}
@@ -371,7 +372,7 @@ func (l *Loss) String() string {
 }
 
 func (r *Ring) text(line func(name, format string, args ...any)) {
-	line("rings", "%s: %s published, %s of them in the trail already", render.Safe(r.File), plural(r.Published, "record"), verify.Group(int64(r.InTrail)))
+	line("rings", "%s: %s published, %s of them in the trail already", render.Safe(r.File), plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
 	line("", "  %s recovered, with %s interrupted and the ends of %s", plural(r.Records, "record"), plural(r.Interrupted, "statement"), plural(r.Sessions, "session"))
 	for _, what := range r.Lost {
 		line("lost", "%s", render.Safe(what))

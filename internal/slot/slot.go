@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/private"
-	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
-	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
 // Options are those of slot's subcommands.
@@ -295,7 +295,7 @@ func writeText(out io.Writer, slots []Status) error {
 			if state == isLost && p.State == active {
 				state = "(lost)"
 			}
-			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, verify.Group(int64(p.Block)), p.Segments, progress.Bytes(p.Bytes))
+			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, humanize.Comma(int64(p.Block)), p.Segments, humanize.Bytes(uint64(p.Bytes)))
 		}
 	}
 	_, err := io.WriteString(out, b.String())

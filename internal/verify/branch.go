@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -26,9 +28,9 @@ type Branch struct {
 
 // line is a branch's row of the report for people.
 func (b *Branch) line() string {
-	line := fmt.Sprintf("stream %d goes on beside stream %d from its block %s, since %s", b.Stream, b.From, Group(int64(b.Block)), b.Time)
+	line := fmt.Sprintf("stream %d goes on beside stream %d from its block %s, since %s", b.Stream, b.From, humanize.Comma(int64(b.Block)), b.Time)
 	if b.Unused {
-		line = fmt.Sprintf("stream %d, which no writer used any more, counts up to block %s, as stream %d says since %s", b.From, Group(int64(b.Block)), b.Stream, b.Time)
+		line = fmt.Sprintf("stream %d, which no writer used any more, counts up to block %s, as stream %d says since %s", b.From, humanize.Comma(int64(b.Block)), b.Stream, b.Time)
 	}
 	if b.Host != "" {
 		line += ", on host " + b.Host

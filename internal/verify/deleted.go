@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -60,7 +62,7 @@ func (d *Deleted) String() string {
 	if d.FirstSegment == d.LastSegment {
 		which = fmt.Sprintf("segment %d", d.FirstSegment)
 	}
-	return fmt.Sprintf("%s of stream %d, %s records, by policy (%s)", which, d.Stream, Group(int64(d.Records)), d.Reason)
+	return fmt.Sprintf("%s of stream %d, %s records, by policy (%s)", which, d.Stream, humanize.Comma(int64(d.Records)), d.Reason)
 }
 
 // DeletedOf sums up a deletion record and those before it.

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
@@ -84,20 +84,20 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("trail", "%s", render.Safe(strings.Join(r.Trail, " ")))
-	row("streams", "%s", Group(int64(r.Streams)))
-	row("segments", "%s", Group(int64(r.Segments)))
-	row("blocks", "%s", Group(r.Blocks))
-	row("records", "%s", Group(r.Records))
-	row("sessions", "%s, %s of them open", Group(int64(r.Sessions)), Group(int64(r.OpenSessions)))
-	row("bytes", "%s (%s)", Group(r.Bytes), progress.Bytes(r.Bytes))
+	row("streams", "%s", humanize.Comma(int64(r.Streams)))
+	row("segments", "%s", humanize.Comma(int64(r.Segments)))
+	row("blocks", "%s", humanize.Comma(r.Blocks))
+	row("records", "%s", humanize.Comma(r.Records))
+	row("sessions", "%s, %s of them open", humanize.Comma(int64(r.Sessions)), humanize.Comma(int64(r.OpenSessions)))
+	row("bytes", "%s (%s)", humanize.Comma(r.Bytes), humanize.Bytes(uint64(r.Bytes)))
 	if r.First != "" {
 		row("time", "%s to %s", r.First, r.Last)
 	}
 	if r.EncryptedBlocks > 0 {
-		row("encrypted", "%s blocks, %s of them not decrypted", Group(r.EncryptedBlocks), Group(r.UnreadBlocks))
+		row("encrypted", "%s blocks, %s of them not decrypted", humanize.Comma(r.EncryptedBlocks), humanize.Comma(r.UnreadBlocks))
 	}
 	if r.GapRecords > 0 {
-		row("dropped", "%s records, counted by gap records: %s", Group(int64(r.LostRecords)), Group(int64(r.GapRecords)))
+		row("dropped", "%s records, counted by gap records: %s", humanize.Comma(int64(r.LostRecords)), humanize.Comma(int64(r.GapRecords)))
 	}
 	for i := range r.Deleted {
 		row("deleted", "%s", &r.Deleted[i])
@@ -109,14 +109,14 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		row("seals", "%s", r.Seals[i].line(r.Keyed))
 	}
 	if r.Anchors > 0 {
-		row("anchors", "%s", Group(int64(r.Anchors)))
+		row("anchors", "%s", humanize.Comma(int64(r.Anchors)))
 	}
 	list := func(title string, problems []Problem, more int) {
 		for _, p := range problems {
 			fmt.Fprintf(&b, "%s: %s\n", title, p)
 		}
 		if more > 0 {
-			fmt.Fprintf(&b, "%s: and %s more\n", title, Group(int64(more)))
+			fmt.Fprintf(&b, "%s: and %s more\n", title, humanize.Comma(int64(more)))
 		}
 	}
 	list("warning", r.Warnings, r.MoreWarnings)
@@ -150,16 +150,7 @@ func plural(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
-	return Group(int64(n)) + " " + what
-}
-
-// Group is a number with commas between thousands.
-func Group(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return humanize.Comma(int64(n)) + " " + what
 }
 
 // Outdated says whether segments were deleted by policy while the trail was read, so that

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -281,19 +283,19 @@ func (s *sealState) finish(path string) {
 
 // line is a stream's row of the report for people.
 func (s *StreamSeals) line(checked bool) string {
-	count := fmt.Sprintf("stream %d: %s", s.Stream, Group(int64(s.Seals)))
+	count := fmt.Sprintf("stream %d: %s", s.Stream, humanize.Comma(int64(s.Seals)))
 	switch {
 	case !checked:
 		return count + ", not checked: no key was given"
 	case s.Time == "" && s.Unread > 0:
-		return fmt.Sprintf("%s, of %s blocks; %s could not be decrypted", count, Group(int64(s.Last)), Group(int64(s.Unread)))
+		return fmt.Sprintf("%s, of %s blocks; %s could not be decrypted", count, humanize.Comma(int64(s.Last)), humanize.Comma(int64(s.Unread)))
 	case s.Time == "":
-		return fmt.Sprintf("%s, none of them right; %s blocks", count, Group(int64(s.Last)))
+		return fmt.Sprintf("%s, none of them right; %s blocks", count, humanize.Comma(int64(s.Last)))
 	}
-	line := fmt.Sprintf("%s, sealed up to block %s of %s at %s by key %s", count, Group(int64(s.Block)), Group(int64(s.Last)), s.Time, s.Key)
+	line := fmt.Sprintf("%s, sealed up to block %s of %s at %s by key %s", count, humanize.Comma(int64(s.Block)), humanize.Comma(int64(s.Last)), s.Time, s.Key)
 	switch {
 	case s.Unsealed > 0:
-		line += fmt.Sprintf("; not yet sealed: %s blocks, %s", Group(int64(s.Unsealed)), time.Duration(s.Seconds)*time.Second)
+		line += fmt.Sprintf("; not yet sealed: %s blocks, %s", humanize.Comma(int64(s.Unsealed)), time.Duration(s.Seconds)*time.Second)
 	case s.Reason == seal.ReasonStop:
 		line += ", when the server was stopped"
 	}

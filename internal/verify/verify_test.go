@@ -303,14 +303,6 @@ func TestDirectoryWithoutTrailIsNotWhole(t *testing.T) {
 	}
 }
 
-func TestGroup(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
-		if got := Group(n); got != want {
-			t.Errorf("%d: got %s", n, got)
-		}
-	}
-}
-
 // encryptedTrail writes a trail whose second segment is encrypted, and which its
 // session spans.
 func encryptedTrail(t *testing.T) (dir string, keys *trail.Keys) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
@@ -407,14 +408,14 @@ func (i *Info) writeText(out io.Writer) error {
 	var b strings.Builder
 	t := &i.Totals
 	fmt.Fprintf(&b, "trail     %s\n", render.Safe(strings.Join(i.Trail, " ")))
-	fmt.Fprintf(&b, "streams   %d, segments %d, blocks %s\n", i.Streams, len(i.Segments), verify.Group(t.Blocks))
-	fmt.Fprintf(&b, "records   %s, %.1f bytes each\n", verify.Group(t.Records), t.BytesPerRecord)
-	fmt.Fprintf(&b, "bytes     %s (%s), payload compressed %.2f : 1\n", verify.Group(t.Bytes), progress.Bytes(t.Bytes), t.Ratio)
+	fmt.Fprintf(&b, "streams   %d, segments %d, blocks %s\n", i.Streams, len(i.Segments), humanize.Comma(t.Blocks))
+	fmt.Fprintf(&b, "records   %s, %.1f bytes each\n", humanize.Comma(t.Records), t.BytesPerRecord)
+	fmt.Fprintf(&b, "bytes     %s (%s), payload compressed %.2f : 1\n", humanize.Comma(t.Bytes), humanize.Bytes(uint64(t.Bytes)), t.Ratio)
 	if t.First != "" {
 		fmt.Fprintf(&b, "time      %s to %s\n", t.First, t.Last)
 	}
 	for k := range i.Deleted {
-		fmt.Fprintf(&b, "deleted   %s, %s\n", &i.Deleted[k], progress.Bytes(int64(i.Deleted[k].Bytes)))
+		fmt.Fprintf(&b, "deleted   %s, %s\n", &i.Deleted[k], humanize.Bytes(i.Deleted[k].Bytes))
 	}
 	encrypted := slices.ContainsFunc(i.Segments, func(s Segment) bool { return s.KeyID != "" })
 	b.WriteString("\n  stream    segment   blocks      records     bytes  ratio  first time                   server")
@@ -438,7 +439,7 @@ func (i *Info) writeText(out io.Writer) error {
 			}
 			server = fmt.Sprintf("%-7s  %s", server, key)
 		}
-		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-27s  %s\n", s.Stream, s.Segment, verify.Group(s.Blocks), verify.Group(s.Records), progress.Bytes(s.Bytes), s.Ratio, first, server)
+		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-27s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks), humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, first, server)
 		for _, e := range s.Errors {
 			fmt.Fprintf(&b, "         ! %s\n", render.Safe(e))
 		}
@@ -466,6 +467,6 @@ func writeCounts(b *strings.Builder, title string, counts map[string]int64) {
 		if name != "" {
 			shown = render.Name(name)
 		}
-		fmt.Fprintf(b, "%14s  %s\n", verify.Group(counts[name]), shown)
+		fmt.Fprintf(b, "%14s  %s\n", humanize.Comma(counts[name]), shown)
 	}
 }

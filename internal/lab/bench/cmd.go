@@ -17,6 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // NewCmdBench returns "steno bench", with the commands of other packages.
@@ -139,16 +140,16 @@ func overheadRun(ctx context.Context, o *overheadOptions) error {
 	if err != nil {
 		return err
 	}
-	progress := NewProgress(o.IO)
-	defer progress.End()
-	o.Progress = progress.Step
+	phases := progress.NewPhases(o.IO)
+	defer phases.End()
+	o.Progress = phases.Step
 
 	measure := o.measureLab
 	if o.DSN != "" {
 		measure = o.measureGiven
 	}
-	report, err := measure(ctx, installation, progress)
-	progress.End()
+	report, err := measure(ctx, installation, phases)
+	phases.End()
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func overheadRun(ctx context.Context, o *overheadOptions) error {
 }
 
 // measureLab compares throw-away servers.
-func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.Installation, progress *Progress) (report *Report, err error) {
+func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (report *Report, err error) {
 	if len(o.Compare) == 0 {
 		o.Compare = DefaultCompare(installation)
 	}
@@ -181,7 +182,7 @@ func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.
 			return nil, err
 		}
 	}
-	progress.Phase("making servers")
+	phases.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.
 	if err != nil {
 		return nil, err
 	}
-	progress.Phase(fmt.Sprintf("measuring %s", o.Load.Title()))
+	phases.Phase(fmt.Sprintf("measuring %s", o.Load.Title()))
 	if report, err = b.Measure(ctx, o.Load); err != nil {
 		return nil, err
 	}
@@ -200,7 +201,7 @@ func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.
 		if server == nil {
 			return nil, errors.New("--profile needs a variant of steno in --compare")
 		}
-		progress.Phase("taking CPU samples")
+		phases.Phase("taking CPU samples")
 		if report.Profile, err = b.Profile(ctx, o.Load, o.Profile, server); err != nil {
 			return nil, err
 		}
@@ -218,7 +219,7 @@ func DefaultCompare(installation *cluster.Installation) []string {
 }
 
 // measureGiven compares a running server with itself.
-func (o *overheadOptions) measureGiven(ctx context.Context, installation *cluster.Installation, progress *Progress) (*Report, error) {
+func (o *overheadOptions) measureGiven(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (*Report, error) {
 	g, err := OpenGiven(ctx, installation, o.DSN, o.Load)
 	if err != nil {
 		return nil, err
@@ -231,7 +232,7 @@ func (o *overheadOptions) measureGiven(ctx context.Context, installation *cluste
 			return nil, errors.New("nothing changed (--yes answers the question)")
 		}
 	}
-	progress.Phase("measuring " + o.Load.Title())
+	phases.Phase("measuring " + o.Load.Title())
 	return g.Measure(ctx, o.Options)
 }
 

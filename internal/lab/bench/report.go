@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // Report is a measurement of what recording costs: what was compared, where
@@ -119,21 +119,11 @@ func (r *Report) WriteTable(w io.Writer) {
 		if v.BytesPerTransaction != nil {
 			bytes = fmt.Sprintf("%.1f", *v.BytesPerTransaction)
 		}
-		line := fmt.Sprintf("%-*s %9.0f  %s %-23s %s", width, v.Title, v.TPS.Median, bar(ratio, 22), shown, bytes)
+		line := fmt.Sprintf("%-*s %9.0f  %-22s %-23s %s", width, v.Title, v.TPS.Median, progress.Blocks(ratio, 22), shown, bytes)
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	if last := r.Variants[len(r.Variants)-1]; last.Ratio != nil {
 		fmt.Fprintf(w, "\nMedian of ratios within a round [%.0f %% interval of that median]. A difference smaller than the interval is noise.\n",
 			100*last.Ratio.Confidence)
 	}
-}
-
-// bar draws a share of a width in eighths of a column.
-func bar(share float64, width int) string {
-	eighths := int(math.Round(min(max(share, 0), 1) * float64(width) * 8))
-	b := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		b += string([]rune(" ▏▎▍▌▋▊▉")[rest])
-	}
-	return b + strings.Repeat(" ", width-len([]rune(b)))
 }

@@ -81,11 +81,3 @@ func TestChartIsWellFormed(t *testing.T) {
 		}
 	}
 }
-
-func TestBar(t *testing.T) {
-	for share, want := range map[float64]string{0: "    ", 1: "████", 2: "████", 0.5: "██  ", 0.53: "██▏ ", -1: "    "} {
-		if got := bar(share, 4); got != want {
-			t.Errorf("bar(%g) = %q, want %q", share, got, want)
-		}
-	}
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // stallOptions are the flags of "steno bench stall".
@@ -114,15 +115,15 @@ func stallRun(ctx context.Context, o *stallOptions) error {
 	if err != nil {
 		return err
 	}
-	progress := NewProgress(o.IO)
-	defer progress.End()
-	progress.Phase("making a server")
+	phases := progress.NewPhases(o.IO)
+	defer phases.End()
+	phases.Phase("making a server")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
 		return err
 	}
-	report, err := o.measure(ctx, lab, progress)
-	progress.End()
+	report, err := o.measure(ctx, lab, phases)
+	phases.End()
 	if err = errors.Join(err, lab.Close()); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func stallRun(ctx context.Context, o *stallOptions) error {
 	return report.write(o.IO.Out)
 }
 
-func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, progress *Progress) (*StallReport, error) {
+func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, phases *progress.Phases) (*StallReport, error) {
 	b, err := Open(ctx, lab, Options{Load: o.Load, Compare: []string{"steno"}, Settings: []cluster.Setting{
 		// room for what a slice makes
 		{Name: "steno.ring_size", Value: "4MB"},
@@ -149,7 +150,7 @@ func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, progress *
 	if err != nil {
 		return nil, err
 	}
-	progress.Phase("measuring " + o.Load.Title())
+	phases.Phase("measuring " + o.Load.Title())
 	report := &StallReport{Load: o.Load, Rounds: o.Rounds, Seconds: o.Seconds}
 	if o.Rate < 1 {
 		report.Rate = max(int(most.TPS*o.Rate), 1)
@@ -157,7 +158,7 @@ func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, progress *
 	var all [3][]float64
 	var ratio, noise []float64
 	for round := range o.Rounds {
-		progress.Step("slices", round, o.Rounds)
+		phases.Step("slices", round, o.Rounds)
 		var ms [3]float64 // stopped, running, running; in another order each round
 		for i := range 3 {
 			kind := (round + i) % 3

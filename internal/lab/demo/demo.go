@@ -21,6 +21,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // budget is how long a workload is measured at most; a busy machine gets fewer
@@ -94,10 +95,10 @@ func keepFolder(name string) (string, error) {
 // record makes the servers, measures, performs, stops the servers and keeps
 // the trail. It returns when the people began.
 func (o *options) record(ctx context.Context, installation *cluster.Installation) (begin time.Time, err error) {
-	progress := bench.NewProgress(o.IO)
-	defer progress.End()
+	phases := progress.NewPhases(o.IO)
+	defer phases.End()
 
-	progress.Phase("making servers")
+	phases.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation, refused)
 	if err != nil {
 		return begin, err
@@ -111,7 +112,7 @@ func (o *options) record(ctx context.Context, installation *cluster.Installation
 	load := bench.Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10}
 	b, err := bench.Open(ctx, lab, bench.Options{
 		Load: load, Compare: bench.DefaultCompare(installation), Rounds: o.Rounds, Seconds: 1,
-		Pause: 100 * time.Millisecond, Budget: budget, Version: o.Version, Progress: progress.Step,
+		Pause: 100 * time.Millisecond, Budget: budget, Version: o.Version, Progress: phases.Step,
 	})
 	if err != nil {
 		return begin, err
@@ -119,12 +120,12 @@ func (o *options) record(ctx context.Context, installation *cluster.Installation
 
 	for i, workload := range []string{"select", "tpcb"} {
 		load.Workload = workload
-		progress.Phase("measuring " + load.Title())
+		phases.Phase("measuring " + load.Title())
 		report, err := b.Measure(ctx, load)
 		if err != nil {
 			return begin, err
 		}
-		progress.End()
+		phases.End()
 		o.heading(load.Title())
 		if i == 0 {
 			fmt.Fprintf(o.IO.Out, "%s; %s, %d cores; fsync on\n", report.Postgres, report.Machine.CPU, report.Machine.Cores)
@@ -132,13 +133,13 @@ func (o *options) record(ctx context.Context, installation *cluster.Installation
 		report.WriteTable(o.IO.Out)
 	}
 
-	progress.Phase("people at work")
+	phases.Phase("people at work")
 	begin = time.Now()
 	server := b.Server("steno")
 	if err := perform(ctx, server); err != nil {
 		return begin, err
 	}
-	progress.Phase("stopping servers")
+	phases.Phase("stopping servers")
 	if err := server.Stop(); err != nil {
 		return begin, err
 	}

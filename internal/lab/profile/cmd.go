@@ -18,8 +18,8 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // options are the flags of "steno profile".
@@ -107,15 +107,15 @@ func (o *options) check() error {
 }
 
 func profileRun(ctx context.Context, o *options) error {
-	progress := bench.NewProgress(o.IO)
-	defer progress.End()
-	s := session{options: o, progress: progress}
+	phases := progress.NewPhases(o.IO)
+	defer phases.End()
+	s := session{options: o, phases: phases}
 	defer s.close()
 	if err := s.attach(ctx); err != nil {
 		return err
 	}
 	report, err := s.measure(ctx)
-	progress.End()
+	phases.End()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func profileRun(ctx context.Context, o *options) error {
 // session is one run of the command.
 type session struct {
 	*options
-	progress *bench.Progress
+	phases *progress.Phases
 
 	target   *Target
 	conn     *connection
@@ -277,7 +277,7 @@ func (s *session) watch(ctx context.Context) error {
 		s.take(&s.watcher.stacks, false)
 		return nil
 	}
-	s.progress.Phase("reading samples")
+	s.phases.Phase("reading samples")
 	s.profile.CPUSeconds = float64(s.Seconds)
 	return s.recorder.readCPU(ctx, data, &s.profile, s.watcher.kinds, s.ownPID())
 }
@@ -310,7 +310,7 @@ func (s *session) waits(ctx context.Context) error {
 		return s.lookedAtWaits()
 	}
 	ticking()
-	s.progress.Phase("reading waits")
+	s.phases.Phase("reading waits")
 	s.report.WaitsBy = "perf " + strings.Join(s.shown(args), " ")
 	return s.addWaits(ctx, data, &offCPU{profile: &Profile{}, kinds: s.watcher.kinds, own: s.ownPID(), period: period,
 		snapshot: snapshot})
@@ -383,12 +383,12 @@ func (s *session) shown(args []string) []string {
 // tick shows the time that is left, until the function that it returns is
 // called; calling that again does nothing.
 func (s *session) tick(phase string, seconds int) (stop func()) {
-	s.progress.Phase(phase)
+	s.phases.Phase(phase)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for i := 0; i < seconds; i++ {
-			s.progress.Step(fmt.Sprintf("%d s left", seconds-i), i, seconds)
+			s.phases.Step(fmt.Sprintf("%d s left", seconds-i), i, seconds)
 			select {
 			case <-done:
 				return

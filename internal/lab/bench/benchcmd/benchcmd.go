@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // Common are the flags of every command of the laboratory.
@@ -51,17 +51,17 @@ func (c *Common) Check() error {
 // Run measures, with the machine watched meanwhile, and puts the result where
 // the flags say. The context that measure gets also ends with the terminal, so
 // that nothing stays behind.
-func (c *Common) Run(ctx context.Context, measure func(context.Context, *bench.Progress) (*result.Result, error)) error {
+func (c *Common) Run(ctx context.Context, measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
-	progress := bench.NewProgress(c.IO)
-	defer progress.End()
+	phases := progress.NewPhases(c.IO)
+	defer phases.End()
 	watch, err := machine.Look(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := measure(ctx, progress)
-	progress.End()
+	r, err := measure(ctx, phases)
+	phases.End()
 	if err != nil {
 		return err
 	}

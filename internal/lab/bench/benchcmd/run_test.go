@@ -11,8 +11,8 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 func measured() *result.Result {
@@ -35,7 +35,7 @@ func TestResultsGoWhereTheFlagsSay(t *testing.T) {
 		"json": `"title":"Speeds"`} {
 		streams, _, out, _ := iostreams.Test()
 		c := &Common{Factory: &cmdutil.Factory{IO: streams}, Format: format, Output: dir}
-		err := c.Run(t.Context(), func(context.Context, *bench.Progress) (*result.Result, error) {
+		err := c.Run(t.Context(), func(context.Context, *progress.Phases) (*result.Result, error) {
 			return measured(), nil
 		})
 		if err != nil {
@@ -62,7 +62,7 @@ func TestNothingIsWrittenWhenMeasuringFails(t *testing.T) {
 	streams, _, out, _ := iostreams.Test()
 	c := &Common{Factory: &cmdutil.Factory{IO: streams}, Format: "text", Output: dir}
 	failure := errors.New("no disk")
-	err := c.Run(t.Context(), func(context.Context, *bench.Progress) (*result.Result, error) { return nil, failure })
+	err := c.Run(t.Context(), func(context.Context, *progress.Phases) (*result.Result, error) { return nil, failure })
 	if _, stat := os.Stat(dir); !errors.Is(err, failure) || !os.IsNotExist(stat) || out.Len() > 0 {
 		t.Errorf("%v, %v, %s", err, stat, out)
 	}

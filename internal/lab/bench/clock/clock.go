@@ -25,6 +25,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // options are the flags.
@@ -93,7 +94,7 @@ func (o *options) complete(rounds bool) error {
 }
 
 func run(ctx context.Context, o *options) error {
-	return o.Run(ctx, func(ctx context.Context, p *bench.Progress) (*result.Result, error) {
+	return o.Run(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
 		return measure(ctx, o, p)
 	})
 }
@@ -110,7 +111,7 @@ func check(installation *cluster.Installation, o *options) error {
 	return installation.CheckDisk(uint64(2*o.MB+200) << 20)
 }
 
-func measure(ctx context.Context, o *options, p *bench.Progress) (r *result.Result, err error) {
+func measure(ctx context.Context, o *options, p *progress.Phases) (r *result.Result, err error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 const report15 = `Testing timing overhead for 1 second.
@@ -103,7 +103,7 @@ func TestTooLargeATableIsRefusedBeforeAServerIsMade(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	o := &options{Rounds: 1, Queries: 1, MB: 1 << 40}
 	o.Factory = &cmdutil.Factory{IO: streams}
-	if _, err := measure(context.Background(), o, bench.NewProgress(streams)); err == nil ||
+	if _, err := measure(context.Background(), o, progress.NewPhases(streams)); err == nil ||
 		!strings.Contains(err.Error(), "the disk is too small") {
 		t.Errorf("got error %v", err)
 	}

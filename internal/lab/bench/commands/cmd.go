@@ -18,10 +18,10 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // spacePerServer is its data folder, and what it logs.
@@ -139,8 +139,8 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	return o.Run(ctx, func(ctx context.Context, progress *bench.Progress) (*result.Result, error) {
-		r, err := o.measure(ctx, installation, chosen, progress)
+	return o.Run(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
+		r, err := o.measure(ctx, installation, chosen, phases)
 		if r != nil {
 			r.Skipped = skipped
 		}

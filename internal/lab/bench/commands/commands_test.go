@@ -16,11 +16,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster/labtest"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 func TestWrongUsageIsRefused(t *testing.T) {
@@ -90,7 +90,7 @@ func small(t *testing.T, streams *iostreams.IOStreams) (*options, *cluster.Insta
 func TestRunMeasuresEveryVariantInEveryWay(t *testing.T) {
 	streams, _, _, _ := iostreams.Test()
 	o, i, chosen := small(t, streams)
-	r, err := o.measure(context.Background(), i, chosen, bench.NewProgress(streams))
+	r, err := o.measure(context.Background(), i, chosen, progress.NewPhases(streams))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestCanceledRunLeavesNothing(t *testing.T) {
 	o, i, chosen := small(t, streams)
 	o.Statements = 10_000_000 // were it not canceled
 	o.Ways = []string{"simple"}
-	if _, err := o.measure(ctx, i, chosen[:1], bench.NewProgress(streams)); !errors.Is(err, context.Canceled) {
+	if _, err := o.measure(ctx, i, chosen[:1], progress.NewPhases(streams)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)
 	}
 }

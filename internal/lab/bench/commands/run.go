@@ -11,6 +11,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // quickBudget is the time within which a quick run begins its last round.
@@ -26,8 +27,8 @@ type measurement struct {
 
 // measure starts the servers, runs all rounds, and removes everything.
 func (o *options) measure(ctx context.Context, installation *cluster.Installation, chosen []variant,
-	progress *bench.Progress) (r *result.Result, err error) {
-	progress.Phase("making servers")
+	phases *progress.Phases) (r *result.Result, err error) {
+	phases.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 	m.r = result.New("commands", "What reporting and logging add to a small statement", cmdutil.CommandLine(), o.Version)
 	m.r.Postgres, m.r.Settings = installation.Version, serverSettings
 	m.r.Dimensions, m.r.Metrics = dimensions(chosen, o.Ways), metrics
-	rounds, err := m.rounds(ctx, progress)
+	rounds, err := m.rounds(ctx, phases)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +73,8 @@ func (m *measurement) start(ctx context.Context) error {
 }
 
 // rounds runs all, and returns how many it made.
-func (m *measurement) rounds(ctx context.Context, progress *bench.Progress) (int, error) {
-	progress.Phase("measuring")
+func (m *measurement) rounds(ctx context.Context, phases *progress.Phases) (int, error) {
+	phases.Phase("measuring")
 	start := time.Now()
 	each := len(m.Ways) * len(m.chosen)
 	for round := range m.Rounds {
@@ -82,7 +83,7 @@ func (m *measurement) rounds(ctx context.Context, progress *bench.Progress) (int
 		}
 		for i, name := range m.Ways {
 			step := func(v variant, position int) {
-				progress.Step(name+", "+v.title, round*each+i*len(m.chosen)+position, m.Rounds*each)
+				phases.Step(name+", "+v.title, round*each+i*len(m.chosen)+position, m.Rounds*each)
 			}
 			if err := m.compare(ctx, round, findWay(name), step); err != nil {
 				return 0, err

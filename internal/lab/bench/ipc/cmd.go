@@ -18,9 +18,9 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // options are the flags of "steno bench ipc".
@@ -49,7 +49,7 @@ func NewCmd(f *cmdutil.Factory) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return o.Run(ctx, func(ctx context.Context, p *bench.Progress) (*result.Result, error) {
+		return o.Run(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
 			return measure(ctx, o, &lab{program: program}, p)
 		})
 	})

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 func mustParse(t *testing.T, line string) *options {
@@ -282,7 +282,7 @@ func realLab(t *testing.T) *lab {
 func TestSmallRun(t *testing.T) {
 	l := realLab(t)
 	o := mustParse(t, "--processes 3 --sizes 512,8192 --batches 1,all --sleepers 2 --rounds 2 --slice 3ms --folder "+t.TempDir())
-	r, err := measure(context.Background(), o, l, bench.NewProgress(o.IO))
+	r, err := measure(context.Background(), o, l, progress.NewPhases(o.IO))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestHarmFailsTheRun(t *testing.T) {
 		"--channel=nothing": `no channel "nothing"`,
 		"--help":            "cannot read what",
 	} {
-		_, err := measure(context.Background(), o, damaged(t, l, fault), bench.NewProgress(o.IO))
+		_, err := measure(context.Background(), o, damaged(t, l, fault), progress.NewPhases(o.IO))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", fault, err, want)
 		}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // Bases of the ratios.
@@ -49,24 +49,24 @@ var wakeMetrics = []result.Metric{
 
 // runner takes the samples of a plan.
 type runner struct {
-	o        *options
-	lab      *lab
-	send     *result.Result // the two parts have ratios to different bases
-	wake     *result.Result
-	progress func(what string, done, all int)
-	done     int
-	skipped  map[string]bool
-	guessed  bool // system calls that nobody could count
+	o       *options
+	lab     *lab
+	send    *result.Result // the two parts have ratios to different bases
+	wake    *result.Result
+	phases  func(what string, done, all int)
+	done    int
+	skipped map[string]bool
+	guessed bool // system calls that nobody could count
 }
 
 // measure runs the plan, and makes the result.
-func measure(ctx context.Context, o *options, l *lab, progress *bench.Progress) (*result.Result, error) {
+func measure(ctx context.Context, o *options, l *lab, phases *progress.Phases) (*result.Result, error) {
 	r := result.New("ipc", "Handing log messages to a reader, and waking sleepers", cmdutil.CommandLine(), o.Factory.Version)
 	x := &runner{
-		o: o, lab: l, send: &result.Result{}, wake: &result.Result{}, progress: progress.Step,
+		o: o, lab: l, send: &result.Result{}, wake: &result.Result{}, phases: phases.Step,
 		skipped: map[string]bool{},
 	}
-	progress.Phase("comparing channels and ways to wake")
+	phases.Phase("comparing channels and ways to wake")
 	for round := range o.Rounds {
 		if err := x.round(ctx, round); err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func (x *runner) round(ctx context.Context, round int) error {
 // step tells how far the run is.
 func (x *runner) step(what string) {
 	p := x.o.plan
-	x.progress(what, x.done, x.o.Rounds*(len(p.groups)*len(p.channels)+len(p.sleepers)*len(p.wakers)))
+	x.phases(what, x.done, x.o.Rounds*(len(p.groups)*len(p.channels)+len(p.sleepers)*len(p.wakers)))
 	x.done++
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // options are the flags.
@@ -283,7 +284,7 @@ func run(ctx context.Context, o *options) error {
 	if o.DSN != "" {
 		measure = measureGiven
 	}
-	return o.Run(ctx, func(ctx context.Context, p *bench.Progress) (*result.Result, error) {
+	return o.Run(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
 		remove, err := o.makeDir()
 		if err != nil {
 			return nil, err

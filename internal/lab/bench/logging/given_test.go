@@ -18,8 +18,8 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // someServer starts a server that logs, and has settings of its own.
@@ -321,9 +321,9 @@ func measureSoon(o *options) error {
 		return err
 	}
 	defer remove()
-	progress := bench.NewProgress(o.IO)
-	defer progress.End()
-	_, err = measureGiven(context.Background(), o, progress)
+	phases := progress.NewPhases(o.IO)
+	defer phases.End()
+	_, err = measureGiven(context.Background(), o, phases)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // place is where variants are measured: servers that are made for it, or one
@@ -33,7 +34,7 @@ const spare = 20
 
 // openLab makes the servers. Its lab is to be closed by the caller, also after
 // an error.
-func openLab(ctx context.Context, lab *cluster.Lab, o *options, list []variant, p *bench.Progress) (*labPlace, error) {
+func openLab(ctx context.Context, lab *cluster.Lab, o *options, list []variant, p *progress.Phases) (*labPlace, error) {
 	p.Phase(fmt.Sprintf("filling pgbench's tables, scale %d", o.Scale))
 	if err := fillTemplate(ctx, lab, o); err != nil {
 		return nil, err

@@ -15,10 +15,10 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 func TestWrongUsageIsRefused(t *testing.T) {
@@ -252,7 +252,7 @@ func TestLabIsRefusedBeforeAServerIsMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("TMPDIR", temp)
-		_, err := measureLab(context.Background(), parse(t, streams, line), bench.NewProgress(streams))
+		_, err := measureLab(context.Background(), parse(t, streams, line), progress.NewPhases(streams))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", line, err, want)
 		}

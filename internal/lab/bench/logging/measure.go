@@ -10,6 +10,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // measurement is one run of the matrix.
@@ -32,7 +33,7 @@ const fewRounds = 3
 
 // run makes the rounds: in each, every point of the matrix gets a slice on every
 // variant, one right after the other, so that what is compared is close in time.
-func (m *measurement) run(ctx context.Context, p *bench.Progress) error {
+func (m *measurement) run(ctx context.Context, p *progress.Phases) error {
 	m.slicer = slicer{dir: m.o.dir, seconds: m.o.Seconds, pause: m.o.Pause}
 	p.Phase("warming up")
 	if err := m.warmUp(ctx, p); err != nil {
@@ -58,7 +59,7 @@ func (m *measurement) run(ctx context.Context, p *bench.Progress) error {
 
 // warmUp gives each point a slice on the base, and sees how much there will be
 // to log.
-func (m *measurement) warmUp(ctx context.Context, p *bench.Progress) error {
+func (m *measurement) warmUp(ctx context.Context, p *progress.Phases) error {
 	t, err := m.place.use(ctx, m.variants[0])
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (m *measurement) warmUp(ctx context.Context, p *bench.Progress) error {
 	return nil
 }
 
-func (m *measurement) round(ctx context.Context, round int, p *bench.Progress) error {
+func (m *measurement) round(ctx context.Context, round int, p *progress.Phases) error {
 	n := len(m.variants)
 	for i, point := range m.o.points {
 		for position := range n {
@@ -148,7 +149,7 @@ func (m *measurement) parameters(rounds int) {
 }
 
 // measureLab measures on servers that it makes.
-func measureLab(ctx context.Context, o *options, p *bench.Progress) (r *result.Result, err error) {
+func measureLab(ctx context.Context, o *options, p *progress.Phases) (r *result.Result, err error) {
 	started := time.Now()
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {

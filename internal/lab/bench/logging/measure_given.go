@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // measureGiven measures on a running server.
-func measureGiven(ctx context.Context, o *options, p *bench.Progress) (r *result.Result, err error) {
+func measureGiven(ctx context.Context, o *options, p *progress.Phases) (r *result.Result, err error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return nil, err

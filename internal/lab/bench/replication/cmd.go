@@ -25,10 +25,10 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 type options struct {
@@ -170,8 +170,8 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	return o.Run(ctx, func(ctx context.Context, progress *bench.Progress) (*result.Result, error) {
-		r, err := o.measure(ctx, installation, progress)
+	return o.Run(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
+		r, err := o.measure(ctx, installation, phases)
 		if r != nil {
 			r.Skipped = append(skipped, r.Skipped...)
 		}

@@ -11,11 +11,11 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster/labtest"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // small is a run of a few seconds.
@@ -45,7 +45,7 @@ func TestEveryRowArrivesOnBothStandbys(t *testing.T) {
 	if err := writeScripts(lab, &o.matrix); err != nil {
 		t.Fatal(err)
 	}
-	sets, err := startSets(ctx, lab, &o.matrix, 3, bench.NewProgress(streams))
+	sets, err := startSets(ctx, lab, &o.matrix, 3, progress.NewPhases(streams))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestRunMeasuresEveryCombination(t *testing.T) {
 	i := labtest.Installation(t)
 	streams, _, _, _ := iostreams.Test()
 	o := small(streams, i)
-	r, err := o.measure(context.Background(), i, bench.NewProgress(streams))
+	r, err := o.measure(context.Background(), i, progress.NewPhases(streams))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestCanceledRunLeavesNothing(t *testing.T) {
 			i := labtest.Installation(t)
 			ctx, streams := labtest.CanceledAt(when)
 			o := small(streams, i)
-			if _, err := o.measure(ctx, i, bench.NewProgress(streams)); !errors.Is(err, context.Canceled) {
+			if _, err := o.measure(ctx, i, progress.NewPhases(streams)); !errors.Is(err, context.Canceled) {
 				t.Errorf("got error %v", err)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // quickBudget is for a quick run up to the end of its timed rounds, the start of
@@ -18,14 +19,14 @@ const quickBudget = 75 * time.Second
 // measurement is one run.
 type measurement struct {
 	*options
-	lab      *cluster.Lab
-	sets     map[string]*set
-	progress *bench.Progress
-	r        *result.Result
-	started  time.Time
-	rounded  int // timed rounds that were made
-	step     int // of all slices
-	looks    []looked
+	lab     *cluster.Lab
+	sets    map[string]*set
+	phases  *progress.Phases
+	r       *result.Result
+	started time.Time
+	rounded int // timed rounds that were made
+	step    int // of all slices
+	looks   []looked
 }
 
 // looked is a look with its place in the run.
@@ -37,9 +38,9 @@ type looked struct {
 
 // measure starts the servers, runs all rounds, and removes everything.
 func (o *options) measure(ctx context.Context, installation *cluster.Installation,
-	progress *bench.Progress) (r *result.Result, err error) {
+	phases *progress.Phases) (r *result.Result, err error) {
 	started := time.Now()
-	progress.Phase("making servers")
+	phases.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
 		return nil, err
@@ -49,9 +50,9 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 		return nil, err
 	}
 	clients := slices.Max(o.Clients)
-	m := &measurement{options: o, lab: lab, progress: progress, started: started,
+	m := &measurement{options: o, lab: lab, phases: phases, started: started,
 		r: o.newResult(installation, clients)}
-	if m.sets, err = startSets(ctx, lab, &o.matrix, clients, progress); err != nil {
+	if m.sets, err = startSets(ctx, lab, &o.matrix, clients, phases); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -71,7 +72,7 @@ func (m *measurement) rounds(ctx context.Context) error {
 	if err := m.warmUp(ctx); err != nil {
 		return err
 	}
-	m.progress.Phase("measuring")
+	m.phases.Phase("measuring")
 	var err error
 	if m.rounded, err = m.pass(ctx, m.Rounds, false); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (m *measurement) rounds(ctx context.Context) error {
 
 // warmUp lets each primary work for a moment.
 func (m *measurement) warmUp(ctx context.Context) error {
-	m.progress.Phase("warming up")
+	m.phases.Phase("warming up")
 	for _, steno := range m.Steno {
 		p := m.groups()[0][0]
 		p.sync, p.steno = base, steno
@@ -121,7 +122,7 @@ func (m *measurement) group(ctx context.Context, group []point, round int, watch
 		i := bench.Order(len(group), round, position)
 		p := group[i]
 		s := m.sets[p.steno]
-		m.progress.Step(p.title(), m.step, m.size()*(m.Rounds+m.Looks))
+		m.phases.Step(p.title(), m.step, m.size()*(m.Rounds+m.Looks))
 		m.step++
 		if err := s.limit(p.cores); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 const (
@@ -174,7 +174,7 @@ func processors(cores string) (*unix.CPUSet, error) {
 // startSets starts the servers that the matrix needs: those without pg_steno, and
 // those with it. All are copies of one template, which has the table.
 func startSets(ctx context.Context, lab *cluster.Lab, m *matrix, clients int,
-	progress *bench.Progress) (map[string]*set, error) {
+	phases *progress.Phases) (map[string]*set, error) {
 	// A standby needs what the log says that its primary had.
 	err := lab.Prepare(ctx, append(settings(clients), cluster.Setting{Name: "fsync", Value: "off"}),
 		func(s *cluster.Server) error {
@@ -196,7 +196,7 @@ func startSets(ctx context.Context, lab *cluster.Lab, m *matrix, clients int,
 			}
 		}
 		if byName[name] == nil {
-			progress.Step("a primary and two standbys", i, len(m.Steno))
+			phases.Step("a primary and two standbys", i, len(m.Steno))
 			if byName[name], err = startSet(ctx, lab, name, clients, more); err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // Terminal says how text is shown.
@@ -320,24 +321,11 @@ func (g *grid) barColumn(i int) column {
 	for _, r := range g.Rows {
 		text := ""
 		if e := r.Cells[i].Estimate; e != nil && top > 0 {
-			text = bar(e.Median/top, barWidth)
+			text = progress.Blocks(e.Median/top, barWidth)
 		}
 		c.cells = append(c.cells, text)
 	}
 	return c
-}
-
-// bar draws a share of a width in eighths of a column.
-func bar(share float64, width int) string {
-	if math.IsNaN(share) {
-		return ""
-	}
-	eighths := int(math.Round(min(max(share, 0), 1) * float64(width) * 8))
-	b := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		b += string([]rune(" ▏▎▍▌▋▊▉")[rest])
-	}
-	return b
 }
 
 func writeColumns(w io.Writer, columns []column) {

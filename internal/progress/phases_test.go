@@ -1,6 +1,7 @@
-package bench
+package progress
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,11 +11,11 @@ import (
 
 // On a terminal, a line shows how far a phase is and, from what was done so far,
 // how long the rest takes; it is cut to the terminal's width and taken away.
-func TestProgressShowsTheTimeLeft(t *testing.T) {
+func TestPhasesShowTheTimeLeft(t *testing.T) {
 	streams, _, _, errOut := iostreams.Test()
 	streams.SetTerminal(true, false, 70)
 	t.Setenv("COLUMNS", "")
-	p := NewProgress(streams)
+	p := NewPhases(streams)
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	p.now = func() time.Time { return now }
 	step := func(elapsed time.Duration, what string, done, all int) string {
@@ -55,14 +56,22 @@ func TestProgressShowsTheTimeLeft(t *testing.T) {
 }
 
 // Elsewhere there is a line for each phase, and nothing else.
-func TestProgressOfALogFile(t *testing.T) {
+func TestPhasesInALogFile(t *testing.T) {
 	streams, _, _, errOut := iostreams.Test()
-	p := NewProgress(streams)
+	p := NewPhases(streams)
 	p.Phase("making servers")
 	p.Step("one", 1, 2)
 	p.Phase("measuring")
 	p.End()
 	if got, want := errOut.String(), "making servers ...\nmeasuring ...\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	for share, want := range map[float64]string{0: "", 1: "████", 2: "████", 0.5: "██", 0.53: "██▏", -1: "", math.NaN(): ""} {
+		if got := Blocks(share, 4); got != want {
+			t.Errorf("%g: %q, want %q", share, got, want)
+		}
 	}
 }
