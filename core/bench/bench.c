@@ -505,7 +505,7 @@ main(int argc, char **argv)
 	printf("%-44s %9s %9s %9s\n", "", "min", "median", "max");
 	report("producer: encode in place and publish", "ns/record", run_producer);
 	report("producer: consumer in a thread, elapsed", "ns/record", run_two_threads);
-	report("producer: in-flight slot, begin to end", "ns/record", run_inflight);
+	report("producer: in-flight entry, begin to end", "ns/record", run_inflight);
 	report("secrets: 100 bytes without a literal", "ns/statement", run_check_plain);
 	report("secrets: 100 bytes with one", "ns/statement", run_check_literal);
 	report("secrets: hide one in 100 bytes", "ns/statement", run_hide);

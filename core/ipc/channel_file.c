@@ -239,8 +239,8 @@ uring_queue(LabLink *link, Uring *u, uint32_t i)
 {
 	/* only this process moves the tail; the kernel reads it in the system call */
 	uint32_t	tail = *u->sq_tail;
-	uint32_t	slot = tail & *u->sq_mask;
-	struct io_uring_sqe *e = &u->sqes[slot];
+	uint32_t	entry = tail & *u->sq_mask;
+	struct io_uring_sqe *e = &u->sqes[entry];
 
 	memset(e, 0, sizeof(*e));
 	e->opcode = IORING_OP_WRITE;
@@ -249,7 +249,7 @@ uring_queue(LabLink *link, Uring *u, uint32_t i)
 	e->off = UINT64_MAX;		/* the file's position: the end */
 	e->addr = (uint64_t) (uintptr_t) (u->messages + (size_t) i * link->c->size);
 	e->len = link->c->size;
-	u->sq_array[slot] = slot;
+	u->sq_array[entry] = entry;
 	__atomic_store_n(u->sq_tail, tail + 1, __ATOMIC_RELEASE);
 }
 

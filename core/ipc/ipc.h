@@ -92,10 +92,10 @@ typedef struct LabHistogram
 } LabHistogram;
 
 /*
- * A process's place in shared memory.  It alone writes here, and the parent reads
+ * A process of the group in shared memory.  It alone writes here, and the parent reads
  * when the process is gone.
  */
-typedef struct LabSlot
+typedef struct LabMember
 {
 	_Alignas(LAB_CACHE_LINE) pid_t pid;
 	bool		gone;			/* the parent's */
@@ -104,7 +104,7 @@ typedef struct LabSlot
 	uint64_t	calls;			/* waken.c: system calls */
 	uint64_t	end_ns;			/* CLOCK_MONOTONIC */
 	char		error[LAB_REASON];
-} LabSlot;
+} LabMember;
 
 /*
  * Shared by all processes of a case.  go and stop are set by the parent, ready is
@@ -116,7 +116,7 @@ typedef struct LabShared
 	_Atomic uint32_t stop;		/* begin no more messages */
 	_Atomic uint32_t done;		/* all senders have ended */
 	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t ready;
-	LabSlot		slots[];		/* readers first */
+	LabMember	members[];		/* readers first */
 } LabShared;
 
 typedef struct LabGroup
@@ -133,7 +133,7 @@ typedef struct LabGroup
 typedef struct LabReader
 {
 	const LabCase *c;
-	LabSlot    *slot;
+	LabMember  *member;
 	LabShared  *shared;
 	uint64_t   *next;			/* number of the message that is due */
 	uint32_t   *at;				/* bytes that came of it, when it comes in pieces */
@@ -248,7 +248,7 @@ extern uint32_t lab_group_running(const LabGroup *g, uint32_t from, uint32_t to)
 extern void lab_begin(LabShared *shared, LabUsage *usage);
 
 /* In a process: what was used since then. */
-extern void lab_end(LabSlot *slot, const LabUsage *begin);
+extern void lab_end(LabMember *member, const LabUsage *begin);
 
 extern void lab_usage_add(LabUsage *sum, const LabUsage *usage);
 

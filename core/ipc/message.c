@@ -97,7 +97,7 @@ check_header(LabReader *r, const Header *h, uint32_t len)
 	const LabCase *c = r->c;
 
 	if (len < sizeof(*h) || h->len != c->size || h->sender >= c->processes || h->check != check_of(h))
-		lab_fail("damaged header after %llu messages", (unsigned long long) r->slot->count);
+		lab_fail("damaged header after %llu messages", (unsigned long long) r->member->count);
 	if (h->seq != r->next[h->sender])
 		lab_fail("message %llu of process %u came where %llu was due", (unsigned long long) h->seq,
 				 h->sender, (unsigned long long) r->next[h->sender]);
@@ -107,7 +107,7 @@ static void
 received(LabReader *r, const Header *h)
 {
 	r->next[h->sender]++;
-	r->slot->count++;
+	r->member->count++;
 	if (r->c->clock_each || r->taken == 0)
 		r->now = lab_now();
 	if (h->time != 0)
@@ -205,10 +205,10 @@ lab_pass_on(LabReader *r, const struct iovec *pieces, int n)
 double
 lab_own_cost(const LabCase *c)
 {
-	LabSlot		slot = {0};
+	LabMember		member = {0};
 	uint64_t   *next = calloc(c->processes, sizeof(*next));
 	uint8_t    *buffer = aligned_alloc(64, (c->size + 63) & ~UINT32_C(63));
-	LabReader	r = {.c = c, .slot = &slot, .next = next, .sink = -1};
+	LabReader	r = {.c = c, .member = &member, .next = next, .sink = -1};
 	double		least = 0;
 	int			i;
 

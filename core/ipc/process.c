@@ -19,7 +19,7 @@
 #include "ipc/ipc.h"
 
 /* This process's place, for its error. */
-static LabSlot *me;
+static LabMember *me;
 
 uint64_t	lab_own_calls;
 
@@ -84,7 +84,7 @@ lab_shared_memory(size_t size)
 bool
 lab_group_open(LabGroup *g, uint32_t n, char *error)
 {
-	g->mapped = sizeof(LabShared) + n * sizeof(LabSlot);
+	g->mapped = sizeof(LabShared) + n * sizeof(LabMember);
 	g->shared = lab_shared_memory(g->mapped);
 	g->n = n;
 	g->parent = getpid();
@@ -103,11 +103,11 @@ lab_group_close(LabGroup *g)
 	if (g->shared == NULL)
 		return;
 	for (i = 0; i < g->n; i++)
-		if (g->shared->slots[i].pid > 0 && !g->shared->slots[i].gone)
-			kill(g->shared->slots[i].pid, SIGKILL);
+		if (g->shared->members[i].pid > 0 && !g->shared->members[i].gone)
+			kill(g->shared->members[i].pid, SIGKILL);
 	for (i = 0; i < g->n; i++)
-		if (g->shared->slots[i].pid > 0 && !g->shared->slots[i].gone)
-			while (waitpid(g->shared->slots[i].pid, NULL, 0) < 0 && errno == EINTR)
+		if (g->shared->members[i].pid > 0 && !g->shared->members[i].gone)
+			while (waitpid(g->shared->members[i].pid, NULL, 0) < 0 && errno == EINTR)
 				;
 	munmap(g->shared, g->mapped);
 	g->shared = NULL;
@@ -126,13 +126,13 @@ lab_group_start(LabGroup *g, uint32_t i, void (*body) (void *arg, uint32_t i), v
 	}
 	if (pid > 0)
 	{
-		g->shared->slots[i].pid = pid;
+		g->shared->members[i].pid = pid;
 		return true;
 	}
 	/* the parent may have gone before we could ask for its death's signal */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != g->parent)
 		_exit(1);
-	me = &g->shared->slots[i];
+	me = &g->shared->members[i];
 	body(arg, i);
 	_exit(0);
 }
@@ -143,10 +143,10 @@ reported(const LabGroup *g, char *error)
 {
 	uint32_t	i;
 
-	for (i = 0; i < g->n && g->shared->slots[i].error[0] == '\0'; i++)
+	for (i = 0; i < g->n && g->shared->members[i].error[0] == '\0'; i++)
 		;
 	if (i < g->n)
-		snprintf(error, LAB_REASON, "%s", g->shared->slots[i].error);
+		snprintf(error, LAB_REASON, "%s", g->shared->members[i].error);
 	return i < g->n;
 }
 
@@ -156,11 +156,11 @@ ended(LabGroup *g, pid_t pid, int status, char *error)
 {
 	uint32_t	i;
 
-	for (i = 0; i < g->n && g->shared->slots[i].pid != pid; i++)
+	for (i = 0; i < g->n && g->shared->members[i].pid != pid; i++)
 		;
 	if (i == g->n)
 		return true;
-	g->shared->slots[i].gone = true;
+	g->shared->members[i].gone = true;
 	if (status == 0)
 		return true;
 	if (reported(g, error))
@@ -190,7 +190,7 @@ lab_group_running(const LabGroup *g, uint32_t from, uint32_t to)
 	uint32_t	n = 0;
 
 	for (; from < to; from++)
-		n += !g->shared->slots[from].gone;
+		n += !g->shared->members[from].gone;
 	return n;
 }
 
@@ -248,17 +248,17 @@ lab_begin(LabShared *shared, LabUsage *usage)
 }
 
 void
-lab_end(LabSlot *slot, const LabUsage *begin)
+lab_end(LabMember *member, const LabUsage *begin)
 {
 	LabUsage	end;
 
 	read_usage(&end);
-	slot->usage.cpu_ns = end.cpu_ns - begin->cpu_ns;
-	slot->usage.user_ticks = end.user_ticks - begin->user_ticks;
-	slot->usage.all_ticks = end.all_ticks - begin->all_ticks;
-	slot->usage.voluntary = end.voluntary - begin->voluntary;
-	slot->usage.involuntary = end.involuntary - begin->involuntary;
-	slot->end_ns = lab_now();
+	member->usage.cpu_ns = end.cpu_ns - begin->cpu_ns;
+	member->usage.user_ticks = end.user_ticks - begin->user_ticks;
+	member->usage.all_ticks = end.all_ticks - begin->all_ticks;
+	member->usage.voluntary = end.voluntary - begin->voluntary;
+	member->usage.involuntary = end.involuntary - begin->involuntary;
+	member->end_ns = lab_now();
 }
 
 void

@@ -88,7 +88,7 @@ reader_body(void *arg, uint32_t i)
 		lab_fail("out of memory");
 	close_ends(run, run->c.channel->finish == NULL, true, i);
 	r->c = &run->c;
-	r->slot = &run->group.shared->slots[i];
+	r->member = &run->group.shared->members[i];
 	r->shared = run->group.shared;
 	r->next = run->next;
 	r->at = calloc(run->c.processes, sizeof(*r->at));
@@ -97,12 +97,12 @@ reader_body(void *arg, uint32_t i)
 		lab_fail("could not open \"/dev/null\": %s", strerror(errno));
 	lab_begin(r->shared, &begin);
 	run->c.channel->receive(&run->links[i], r);
-	lab_end(r->slot, &begin);
+	lab_end(r->member, &begin);
 	memcpy(&run->delays[i], &r->delays, sizeof(r->delays));
 }
 
 static void
-send_all(Run *run, LabLink *link, LabSlot *slot, uint32_t sender)
+send_all(Run *run, LabLink *link, LabMember *member, uint32_t sender)
 {
 	const LabCase *c = &run->c;
 	uint64_t	most = c->bytes / c->size / c->processes;
@@ -127,7 +127,7 @@ send_all(Run *run, LabLink *link, LabSlot *slot, uint32_t sender)
 		if (fault && c->fault == LAB_REPEAT)
 			c->channel->send(link, sender, seq);
 	}
-	slot->count = seq;
+	member->count = seq;
 }
 
 static void
@@ -136,7 +136,7 @@ sender_body(void *arg, uint32_t i)
 	Run		   *run = arg;
 	uint32_t	sender = i - run->c.readers;
 	LabLink    *link = &run->links[sender % run->c.readers];
-	LabSlot    *slot = &run->group.shared->slots[i];
+	LabMember  *member = &run->group.shared->members[i];
 	LabUsage	begin;
 
 	close_ends(run, false, true, UINT32_MAX);
@@ -147,10 +147,10 @@ sender_body(void *arg, uint32_t i)
 	if (run->c.channel->begin != NULL)
 		run->c.channel->begin(link, sender);
 	lab_begin(run->group.shared, &begin);
-	send_all(run, link, slot, sender);
+	send_all(run, link, member, sender);
 	if (run->c.channel->flush != NULL)
 		run->c.channel->flush(link, sender);
-	lab_end(slot, &begin);
+	lab_end(member, &begin);
 }
 
 /* ---- the parent ---- */
@@ -158,13 +158,13 @@ sender_body(void *arg, uint32_t i)
 static void
 look_at_states(Run *run, LabFigures *f)
 {
-	const LabSlot *slots = run->group.shared->slots + run->c.readers;
+	const LabMember *members = run->group.shared->members + run->c.readers;
 	uint32_t	i;
 
 	for (i = 0; i < LOOKS && i < run->c.processes; i++)
 	{
-		const LabSlot *slot = &slots[run->look++ % run->c.processes];
-		char		state = slot->gone ? 0 : lab_state(slot->pid);
+		const LabMember *member = &members[run->look++ % run->c.processes];
+		char		state = member->gone ? 0 : lab_state(member->pid);
 
 		if (state == 0 || state == 'Z')
 			continue;
@@ -182,7 +182,7 @@ is_too_few(const Run *run)
 
 	/* readers count as they go */
 	for (i = 0; i < run->c.readers; i++)
-		n += __atomic_load_n(&run->group.shared->slots[i].count, __ATOMIC_RELAXED);
+		n += __atomic_load_n(&run->group.shared->members[i].count, __ATOMIC_RELAXED);
 	return n < LEAST;
 }
 
@@ -234,7 +234,7 @@ start_all(Run *run, LabFigures *f)
 static bool
 add_up(Run *run, LabFigures *f, uint64_t began)
 {
-	const LabSlot *slots = run->group.shared->slots;
+	const LabMember *members = run->group.shared->members;
 	LabHistogram all = {{0}, 0};
 	uint64_t	last = began;
 	uint32_t	i;
@@ -242,23 +242,23 @@ add_up(Run *run, LabFigures *f, uint64_t began)
 
 	for (i = 0; i < run->c.readers; i++)
 	{
-		lab_usage_add(&f->readers, &slots[i].usage);
-		f->messages += slots[i].count;
-		if (slots[i].end_ns > last)
-			last = slots[i].end_ns;
+		lab_usage_add(&f->readers, &members[i].usage);
+		f->messages += members[i].count;
+		if (members[i].end_ns > last)
+			last = members[i].end_ns;
 		for (j = 0; j < LAB_BUCKETS; j++)
 			all.counts[j] += run->delays[i].counts[j];
 		all.all += run->delays[i].all;
 	}
 	for (i = 0; i < run->c.processes; i++)
 	{
-		const LabSlot *slot = &slots[run->c.readers + i];
+		const LabMember *member = &members[run->c.readers + i];
 
-		lab_usage_add(&f->senders, &slot->usage);
-		if (slot->count != run->next[i])
+		lab_usage_add(&f->senders, &member->usage);
+		if (member->count != run->next[i])
 		{
 			snprintf(f->error, LAB_REASON, "process %u has sent %llu messages, and %llu have come", i,
-					 (unsigned long long) slot->count, (unsigned long long) run->next[i]);
+					 (unsigned long long) member->count, (unsigned long long) run->next[i]);
 			return false;
 		}
 	}

@@ -234,7 +234,7 @@ static void
 sleeper_body(void *arg, uint32_t i)
 {
 	Run		   *run = arg;
-	LabSlot    *slot = &run->group.shared->slots[i];
+	LabMember  *member = &run->group.shared->members[i];
 	Sleeper		s = {.run = run, .i = i, .latch = -1, .set = -1};
 	int			counter = open_counter();
 	uint64_t	calls;
@@ -250,11 +250,11 @@ sleeper_body(void *arg, uint32_t i)
 	for (round = 1; (last = atomic_load(&run->room->last)) == 0 || round <= last; round++)
 		sleep_once(&s, round);
 	all = read_counter(counter) - calls;
-	lab_end(slot, &begin);
-	slot->count = round - 1;
-	slot->calls = s.calls;
+	lab_end(member, &begin);
+	member->count = round - 1;
+	member->calls = s.calls;
 	if (counter >= 0 && (run->c.waker == LAB_CONDVAR || run->c.waker == LAB_FUTEX))
-		slot->calls = all;
+		member->calls = all;
 }
 
 /* ---- the waker ---- */
@@ -263,13 +263,13 @@ sleeper_body(void *arg, uint32_t i)
 static uint64_t
 wake_each(Run *run, uint32_t round)
 {
-	const LabSlot *slots = run->group.shared->slots;
+	const LabMember *members = run->group.shared->members;
 	uint64_t	one = 1;
 	uint32_t	i;
 
 	atomic_store_explicit(&run->room->round, round, memory_order_release);
 	for (i = run->c.miss; i < run->c.sleepers; i++)
-		if (run->c.waker == LAB_SIGNAL ? kill(slots[i].pid, SIGURG) != 0 :
+		if (run->c.waker == LAB_SIGNAL ? kill(members[i].pid, SIGURG) != 0 :
 			write(run->events[i], &one, sizeof(one)) != sizeof(one))
 			lab_fail("could not wake a process: %s", strerror(errno));
 	return run->c.sleepers - run->c.miss;
@@ -440,7 +440,7 @@ waker_body(void *arg, uint32_t i)
 	f->middle_50 = lab_histogram_at(&notes->middle, 0.5);
 	f->last_50 = lab_histogram_at(&notes->last, 0.5);
 	f->last_99 = lab_histogram_at(&notes->last, 0.99);
-	lab_end(&run->group.shared->slots[i], &begin);
+	lab_end(&run->group.shared->members[i], &begin);
 }
 
 /* ---- the parent ---- */
@@ -536,14 +536,14 @@ add_up(Run *run, LabWakeFigures *f)
 	*f = run->room->figures;
 	for (i = 0; i < run->c.sleepers; i++)
 	{
-		const LabSlot *slot = &run->group.shared->slots[i];
+		const LabMember *member = &run->group.shared->members[i];
 
-		f->sleeper_calls += slot->calls;
-		lab_usage_add(&f->sleepers, &slot->usage);
-		if (slot->count == f->rounds)
+		f->sleeper_calls += member->calls;
+		lab_usage_add(&f->sleepers, &member->usage);
+		if (member->count == f->rounds)
 			continue;
 		snprintf(f->error, LAB_REASON, "sleeper %u woke up %llu times in %llu rounds", i,
-				 (unsigned long long) slot->count, (unsigned long long) f->rounds);
+				 (unsigned long long) member->count, (unsigned long long) f->rounds);
 		return false;
 	}
 	return true;

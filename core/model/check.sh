@@ -88,7 +88,7 @@ breaks_of() {
 		grep -vxE "$(echo "${2:-}" | tr ' ' '|')"
 }
 
-slot_dead='STAGED_ORDER STAGED_FIRST ACTIVE_ORDER END_ORDER END_FIRST UNSTAGE_FENCE NO_DONE'
+inflight_dead='STAGED_ORDER STAGED_FIRST ACTIVE_ORDER END_ORDER END_FIRST UNSTAGE_FENCE NO_DONE'
 template_dead=UNSTAGE_FENCE
 intent_drops='NOT_SAYING SAID_LATE SAID_FORGOTTEN'
 
@@ -99,8 +99,8 @@ each WAKE_ONE wait
 each "$(breaks_of wait WAKE_ONE)" wait -DROUNDS
 each NO_TIMEOUT wake
 each "$(breaks_of wake NO_TIMEOUT)" wake -DWAITS
-each "$(breaks_of slot "$slot_dead")" slot
-each "$slot_dead" slot -DDEATH
+each "$(breaks_of inflight "$inflight_dead")" inflight
+each "$inflight_dead" inflight -DDEATH
 each "$(breaks_of template "$template_dead")" template
 each "ANY_TIME DEFINE_ORDER PUBLISH_ORDER SESSION STAGED_FORGOTTEN $template_dead" template -DDEATH
 

@@ -9,15 +9,15 @@
  * record is staged, and another one may want the template at once (define() in record.c).
  *
  * Without DEATH the writer drains the ring and frees it (steno_writer_write), and between
- * looks at the in-flight slot and copies what is staged there (announce_statement in writer/announce.c).
+ * looks at the in-flight entry and copies what is staged there (announce_statement in writer/announce.c).
  * With DEATH session and writer are killed somewhere, and recovery reads what is not
  * freed, and what is staged.  A brief record that counts must meet the template that it was made
  * for.
  *
- * Stores that follow each other are one step, as in slot.pml.
+ * Stores that follow each other are one step, as in inflight.pml.
  *
  * Positions count records, and the ring has room for all: ring.pml is about that.  Which parts of
- * the slot belong together is in slot.pml.
+ * the entry belong together is in inflight.pml.
  */
 #ifndef STATEMENTS
 #define STATEMENTS 2
@@ -39,12 +39,12 @@
 #define TEMPLATE_VERSION 5
 #define TEMPLATE_TEXT 6
 #define RECORD(position) (7 + (position))
-#define VERSION (7 + STATEMENTS)	/* of the slot */
+#define VERSION (7 + STATEMENTS)	/* of the entry */
 #define LOCATIONS (8 + STATEMENTS)
 #define HISTORY 10
 
 #ifdef DEATH
-#define LOOKED_AT VERSION		/* recovery does not look at the slot's */
+#define LOOKED_AT VERSION		/* recovery does not look at the entry's */
 #define NEVER_LOADS(thread, x) false
 #else
 #define CELLS 1

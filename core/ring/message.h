@@ -239,7 +239,7 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, Steno
 }
 
 /*
- * The staged record of the statement in a dead producer's in-flight slot, or NULL
+ * The staged record of the statement in a dead producer's in-flight entry, or NULL
  * when there is none, or it cannot be one.  It may be brief.
  */
 static inline const StenoRecordMessage *

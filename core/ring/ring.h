@@ -1,7 +1,7 @@
 /*
  * core/ring/ring.h
  *		The ring: a single-producer single-consumer byte ring in a mapped file,
- *		one for each backend slot of a server.
+ *		one for each process of a server that can run SQL.
  *
  * The producer reserves room, encodes a message in place, and publishes it with
  * one release store.  The consumer reads all that is published, and frees it
@@ -101,7 +101,7 @@ typedef struct StenoTemplate
  * not published; its text is there and not in text[].  Before anything else
  * overwrites it, the text moves here and staged becomes 0.
  *
- * announced is set, by itself, before the slot shows its statement; a new session
+ * announced is set, by itself, before the entry shows its statement; a new session
  * sets it back.
  */
 typedef struct StenoInFlight
@@ -465,10 +465,10 @@ steno_ring_synced(StenoRing *ring)
 		atomic_store_explicit(&ring->durable, tail, memory_order_release);
 }
 
-/* ---- in-flight slot ---- */
+/* ---- in-flight entry ---- */
 
 /*
- * ThreadSanitizer knows no fences.  Under it the slot's bytes are copied with
+ * ThreadSanitizer knows no fences.  Under it the entry's bytes are copied with
  * atomics that carry the same order; the compiled code differs, the protocol
  * (version odd, change, version even) does not.
  */
@@ -507,7 +507,7 @@ steno_copy_out(char *to, const char *from, uint32_t len)
 #endif
 
 /*
- * The change of the slot that the functions below share.  v is the slot's version
+ * The change of the entry that the functions below share.  v is the entry's version
  * so far, which the producer counts on its own: reading it here would wait for
  * its cache line.  Returns the new one.
  */
@@ -517,7 +517,7 @@ steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t 
 {
 	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
 
-	/* it is odd when the slot's last producer died halfway */
+	/* it is odd when the entry's last producer died halfway */
 	v |= 1;
 	atomic_store_explicit(&f->version, v, memory_order_relaxed);
 	/* pairs with the reader's acquire fence: odd version before the change */
@@ -574,7 +574,7 @@ steno_inflight_end(StenoInFlight *f)
 }
 
 /*
- * Live reader: copy the slot; false when the producer changed it meanwhile,
+ * Live reader: copy the entry; false when the producer changed it meanwhile,
  * then try again, but not forever: the producer may have died halfway.
  * done and active change without the version, each alone.
  */

@@ -28,20 +28,20 @@
 #define PADDED_TIME STENO_VARINT_MAX
 
 /* A definition in the payload.  It counts only in its own generation. */
-typedef struct Slot
+typedef struct DictionaryEntry
 {
 	uint32_t	generation;
 	uint32_t	hash;
 	uint32_t	offset;			/* of the key in the payload */
 	uint32_t	len;
 	uint32_t	index;
-} Slot;
+} DictionaryEntry;
 
 typedef struct Dictionary
 {
-	Slot	   *slots;
+	DictionaryEntry *entries;
 	uint32_t	mask;
-	uint32_t	used;			/* slots taken in this generation */
+	uint32_t	used;			/* entries taken in this generation */
 	uint32_t	defined;		/* definitions in this block */
 } Dictionary;
 
@@ -59,7 +59,7 @@ struct StenoBlock
 	uint32_t	capacity;
 	uint32_t	used;
 	uint32_t	records;
-	uint32_t	slot_generation;
+	uint32_t	dictionary_generation;
 	uint64_t	generation;
 	int64_t		previous_time;
 	int64_t		first_record_time;
@@ -105,11 +105,11 @@ power_of_two(uint32_t n)
 }
 
 static bool
-dictionary_create(Dictionary *d, uint32_t slots)
+dictionary_create(Dictionary *d, uint32_t entries)
 {
-	d->mask = slots - 1;
-	d->slots = calloc(slots, sizeof(Slot));
-	return d->slots != NULL;
+	d->mask = entries - 1;
+	d->entries = calloc(entries, sizeof(DictionaryEntry));
+	return d->entries != NULL;
 }
 
 static bool
@@ -160,9 +160,9 @@ steno_block_destroy(StenoBlock *block)
 {
 	if (block == NULL)
 		return;
-	free(block->sessions.slots);
-	free(block->shapes.slots);
-	free(block->texts.slots);
+	free(block->sessions.entries);
+	free(block->shapes.entries);
+	free(block->texts.entries);
 	free(block->expected);
 	free(block->buffer);
 	free(block->packed);
@@ -177,10 +177,10 @@ dictionary_reset(Dictionary *d, bool clear)
 	d->used = 0;
 	d->defined = 0;
 	if (clear)
-		memset(d->slots, 0, ((size_t) d->mask + 1) * sizeof(Slot));
+		memset(d->entries, 0, ((size_t) d->mask + 1) * sizeof(DictionaryEntry));
 }
 
-/* A new generation empties the dictionaries without touching their slots. */
+/* A new generation empties the dictionaries without touching their entries. */
 void
 steno_block_reset(StenoBlock *block)
 {
@@ -189,10 +189,10 @@ steno_block_reset(StenoBlock *block)
 	block->used = 0;
 	block->records = 0;
 	block->generation++;
-	block->slot_generation++;
-	clear = block->slot_generation == 0;
+	block->dictionary_generation++;
+	clear = block->dictionary_generation == 0;
 	if (clear)
-		block->slot_generation = 1;
+		block->dictionary_generation = 1;
 	dictionary_reset(&block->sessions, clear);
 	dictionary_reset(&block->shapes, clear);
 	dictionary_reset(&block->texts, clear);
@@ -278,10 +278,10 @@ put_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
 /* ---- dictionaries ---- */
 
 /*
- * The slot that has the key, or the empty one where it belongs.  The load limit
+ * The entry that has the key, or the empty one where it belongs.  The load limit
  * in remember() keeps an empty one in reach.
  */
-static inline Slot *
+static inline DictionaryEntry *
 find(const StenoBlock *block, const Dictionary *d, uint64_t hash,
 	 const uint8_t *key, uint32_t len)
 {
@@ -289,9 +289,9 @@ find(const StenoBlock *block, const Dictionary *d, uint64_t hash,
 
 	for (;; i = (i + 1) & d->mask)
 	{
-		Slot	   *s = &d->slots[i];
+		DictionaryEntry *s = &d->entries[i];
 
-		if (s->generation != block->slot_generation)
+		if (s->generation != block->dictionary_generation)
 			return s;
 		if (s->hash == (uint32_t) hash && s->len == len &&
 			memcmp(block->payload + s->offset, key, len) == 0)
@@ -300,17 +300,17 @@ find(const StenoBlock *block, const Dictionary *d, uint64_t hash,
 }
 
 /*
- * A block of tiny unique keys can have more definitions than slots: those
+ * A block of tiny unique keys can have more definitions than entries: those
  * beyond three quarters are not remembered, and defined again if they return.
  */
 static void
-remember(const StenoBlock *block, Dictionary *d, Slot *s, uint64_t hash,
+remember(const StenoBlock *block, Dictionary *d, DictionaryEntry *s, uint64_t hash,
 		 uint32_t offset, uint32_t len)
 {
 	if (d->used >= d->mask - d->mask / 4)
 		return;
 	d->used++;
-	s->generation = block->slot_generation;
+	s->generation = block->dictionary_generation;
 	s->hash = (uint32_t) hash;
 	s->offset = offset;
 	s->len = len;
@@ -323,10 +323,10 @@ intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
 	   uint32_t len)
 {
 	uint64_t	hash = XXH3_64bits(key, len);
-	Slot	   *s = find(block, d, hash, key, len);
+	DictionaryEntry *s = find(block, d, hash, key, len);
 	uint8_t    *p;
 
-	if (s->generation == block->slot_generation)
+	if (s->generation == block->dictionary_generation)
 		return s->index;
 	p = begin_item(block, kind, len + 1);
 	remember(block, d, s, hash, (uint32_t) (p - block->payload), len);
@@ -345,9 +345,9 @@ intern_session(StenoBlock *block, StenoSource *source)
 	Dictionary *d = &block->sessions;
 	uint32_t	len = source->body_len;
 	uint64_t	hash = XXH3_64bits(source->body, len);
-	Slot	   *s = find(block, d, hash, source->body, len);
+	DictionaryEntry *s = find(block, d, hash, source->body, len);
 
-	if (s->generation == block->slot_generation)
+	if (s->generation == block->dictionary_generation)
 		source->index = s->index;
 	else
 	{
@@ -633,15 +633,15 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
  * Where the block has a brief record's shape and text.  NULL: it refers to what is
  * not there.
  */
-static inline const StenoKnown *
-know(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+static inline const StenoTemplatePlace *
+template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
 	const StenoTemplate *t;
-	StenoKnown *k;
+	StenoTemplatePlace *k;
 
 	if (b->template >= STENO_TEMPLATES)
 		return NULL;
-	k = &source->known[b->template];
+	k = &source->places[b->template];
 	if (k->generation == block->generation && k->version == b->version)
 		return k;
 	t = steno_brief_template(b, source->templates);
@@ -658,7 +658,7 @@ know(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 static void
 add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
-	const StenoKnown *k = know(block, source, b);
+	const StenoTemplatePlace *k = template_place(block, source, b);
 	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT;
 	int64_t		elapsed = elapsed_since(block, b->time);
 	uint32_t	session;

@@ -13,13 +13,13 @@
 #include "ring/message.h"
 
 /* Where a template of a ring stands in the block of a generation. */
-typedef struct StenoKnown
+typedef struct StenoTemplatePlace
 {
 	uint64_t	generation;
 	uint32_t	shape;
 	uint32_t	text;
 	uint16_t	version;
-} StenoKnown;
+} StenoTemplatePlace;
 
 /* What the writer knows of the producer of one ring. */
 typedef struct StenoSource
@@ -30,7 +30,7 @@ typedef struct StenoSource
 	uint64_t	seq;			/* last sequence number added */
 	uint64_t	statement;		/* last finished top-level statement */
 	const StenoTemplate *templates; /* of the ring; NULL: none */
-	StenoKnown	known[STENO_TEMPLATES];
+	StenoTemplatePlace	places[STENO_TEMPLATES];
 	uint8_t		body[STENO_SESSION_MAX];
 } StenoSource;
 

@@ -1,6 +1,6 @@
 /*
  * core/test/ring/inflight_detects_torn_copies.c
- *		A live reader of the in-flight slot never takes a mix of two statements
+ *		A live reader of the in-flight entry never takes a mix of two statements
  *		for one.
  */
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include "ring/message.h"
 #include "test/test.h"
 
-static StenoInFlight slot;
+static StenoInFlight entry;
 static _Atomic bool stop;
 
 /* Statement n is n everywhere: length, time, and every byte of the text. */
@@ -24,7 +24,7 @@ produce(void *unused)
 	{
 		n++;
 		memset(text, (int) (n & 0x7f), sizeof(text));
-		version = steno_inflight_begin(&slot, version, n, (int64_t) n * 3, text, (uint32_t) (n % sizeof(text)));
+		version = steno_inflight_begin(&entry, version, n, (int64_t) n * 3, text, (uint32_t) (n % sizeof(text)));
 	}
 	return unused;
 }
@@ -53,7 +53,7 @@ THREADED_TEST(inflight_torn_copies_are_detected)
 	CHECK(pthread_create(&thread, NULL, produce, NULL) == 0);
 	while ((good < wanted || torn == 0) && time(NULL) < end)
 	{
-		if (steno_inflight_read(&slot, &copy))
+		if (steno_inflight_read(&entry, &copy))
 		{
 			check(&copy);
 			good++;
@@ -70,14 +70,14 @@ TEST(inflight_of_a_producer_that_died_halfway_is_not_read)
 {
 	StenoInFlight copy;
 
-	steno_inflight_begin(&slot, slot.version, 1, 3, "SELECT 1", 8);
-	CHECK(steno_inflight_read(&slot, &copy));
+	steno_inflight_begin(&entry, entry.version, 1, 3, "SELECT 1", 8);
+	CHECK(steno_inflight_read(&entry, &copy));
 	CHECK(copy.active == 1 && copy.done == 0 && memcmp(copy.text, "SELECT 1", 8) == 0);
-	atomic_fetch_add(&slot.version, 1);
-	CHECK(!steno_inflight_read(&slot, &copy));
-	/* the next producer of the slot puts it right */
-	CHECK(steno_inflight_begin(&slot, slot.version, 2, 3, "SELECT 2", 8) % 2 == 0);
-	CHECK(steno_inflight_read(&slot, &copy) && copy.statement == 2);
+	atomic_fetch_add(&entry.version, 1);
+	CHECK(!steno_inflight_read(&entry, &copy));
+	/* the next producer of the entry puts it right */
+	CHECK(steno_inflight_begin(&entry, entry.version, 2, 3, "SELECT 2", 8) % 2 == 0);
+	CHECK(steno_inflight_read(&entry, &copy) && copy.statement == 2);
 }
 
 TEST(inflight_points_to_a_staged_record)
@@ -104,7 +104,7 @@ TEST(inflight_points_to_a_staged_record)
 	r->m.len = sizeof(*r);
 	steno_inflight_stage(&f, f.version, 7, 3, 516);
 	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
-	/* given up: the text stands in the slot */
+	/* given up: the text stands in the entry */
 	steno_inflight_stage(&f, f.version, 7, 3, 512);
 	CHECK(steno_inflight_record(&f, data, sizeof(data)) == r);
 	steno_inflight_begin(&f, f.version, 7, 3, "SELECT 7", 8);
@@ -115,11 +115,11 @@ TEST(inflight_tells_when_the_statement_is_recorded)
 {
 	StenoInFlight copy;
 
-	steno_inflight_begin(&slot, slot.version, 1, 3, "SELECT 1", 8);
-	steno_inflight_done(&slot, 4711);
-	CHECK(steno_inflight_read(&slot, &copy) && copy.done == 4711 && copy.active == 1);
-	steno_inflight_end(&slot);
-	CHECK(steno_inflight_read(&slot, &copy) && copy.active == 0);
-	steno_inflight_begin(&slot, slot.version, 2, 6, "", 0);
-	CHECK(steno_inflight_read(&slot, &copy) && copy.done == 0 && copy.statement == 2);
+	steno_inflight_begin(&entry, entry.version, 1, 3, "SELECT 1", 8);
+	steno_inflight_done(&entry, 4711);
+	CHECK(steno_inflight_read(&entry, &copy) && copy.done == 4711 && copy.active == 1);
+	steno_inflight_end(&entry);
+	CHECK(steno_inflight_read(&entry, &copy) && copy.active == 0);
+	steno_inflight_begin(&entry, entry.version, 2, 6, "", 0);
+	CHECK(steno_inflight_read(&entry, &copy) && copy.done == 0 && copy.statement == 2);
 }

@@ -144,7 +144,7 @@ produce(void *unused)
 		version = steno_inflight_stage(f, version, n, r->time, producer.head);
 		if (n % 3 == 0)
 		{
-			/* unstaged: the text moves to the slot, and the ring to others */
+			/* unstaged: the text moves to the entry, and the ring to others */
 			version = steno_inflight_begin(f, version, n, r->time, (const char *) (r + 1), len);
 			STENO_FENCE(memory_order_release);
 			overwrite(n);
@@ -162,11 +162,11 @@ produce(void *unused)
 	return unused;
 }
 
-/* 1: the record of the slot's statement, 0: the slot changed, -1: not staged. */
+/* 1: the record of the entry's statement, 0: the entry changed, -1: not staged. */
 static int
 copy_staged(const StenoInFlight *f, uint8_t *copied)
 {
-	const StenoInFlight *slot = &producer.ring->inflight;
+	const StenoInFlight *entry = &producer.ring->inflight;
 	uint32_t	offset = (uint32_t) (f->position & (SIZE - 1));
 	uint32_t	n = SIZE - offset < SHARE ? SIZE - offset : SHARE;
 	StenoInFlight of_copy;
@@ -177,7 +177,7 @@ copy_staged(const StenoInFlight *f, uint8_t *copied)
 		return -1;
 	steno_copy_out((char *) copied, (const char *) producer.data + offset, n);
 	STENO_FENCE(memory_order_acquire);
-	if (atomic_load_explicit(&slot->version, memory_order_relaxed) !=
+	if (atomic_load_explicit(&entry->version, memory_order_relaxed) !=
 		atomic_load_explicit(&f->version, memory_order_relaxed))
 		return 0;
 	memcpy(&of_copy, f, offsetof(StenoInFlight, text));

@@ -651,7 +651,7 @@ TEST(block_of_many_sessions_is_full_when_it_cannot_follow_more)
 
 /*
  * Pairs of texts (the number's eight bytes) that the dictionary cannot tell
- * apart by what it keeps of their hash: its low 32 bits, and the slot, one of
+ * apart by what it keeps of their hash: its low 32 bits, and the entry, one of
  * 1024 in a block of 64 kB.
  */
 static const uint64_t twins[][2] = {

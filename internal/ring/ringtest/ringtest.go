@@ -45,7 +45,7 @@ type Ring struct {
 	UntoldReason             uint32
 	Leaving                  uint64
 	Active, Staged           bool
-	Done, Running            uint64 // of the in-flight slot; Running is its statement
+	Done, Running            uint64 // of the in-flight entry; Running is its statement
 	Time                     int64
 	TextLength               uint32 // 0: that of Text
 	Text                     string
@@ -184,15 +184,15 @@ func (r *Ring) put(b, data []byte, version uint32) {
 	at(b, session+8, r.Seq)
 	at(b, session+16, r.Statement)
 	at(b, 192, r.Owner)
-	slot := b[256:552]
-	at(slot, 4, r.Active)
-	at(slot, 8, r.Done)
-	at(slot, 16, r.Running)
-	at(slot, 24, r.Time)
-	at(slot, 32, or(r.TextLength, uint32(len(r.Text))))
-	at(slot, 36, or(r.KeptBytes, uint32(min(len(r.Text), 232))))
-	at(slot, 40, r.Staged)
-	copy(slot[64:296], r.Text)
+	entry := b[256:552]
+	at(entry, 4, r.Active)
+	at(entry, 8, r.Done)
+	at(entry, 16, r.Running)
+	at(entry, 24, r.Time)
+	at(entry, 32, or(r.TextLength, uint32(len(r.Text))))
+	at(entry, 36, or(r.KeptBytes, uint32(min(len(r.Text), 232))))
+	at(entry, 40, r.Staged)
+	copy(entry[64:296], r.Text)
 	copy(b[576:1576], r.Session)
 	if r.DamageWith != 0 {
 		data[r.DamageAt] ^= byte(r.DamageWith)

@@ -1,12 +1,12 @@
 /*
- * core/model/slot.pml
- *		The in-flight slot (ring.h) and the record that is staged at the head of the
+ * core/model/inflight.pml
+ *		The in-flight entry (ring.h) and the record that is staged at the head of the
  *		ring (record.c): what a live reader makes of them, and what recovery does.
  *
- * A producer runs statements.  Of each it either puts the text into the slot, or stages its
+ * A producer runs statements.  Of each it either puts the text into the entry, or stages its
  * record in the ring; a staged record may be given up for another one, which then
  * overwrites it; or it gets the message of a failure where it stands
- * (steno_record_finish_failed).  Without DEATH a writer reads the slot meanwhile, for a start record
+ * (steno_record_finish_failed).  Without DEATH a writer reads the entry meanwhile, for a start record
  * (steno_inflight_read, and start_message in writer/announce.c): what it takes for
  * whole must be of one statement, and nothing of how that has ended.
  *
