@@ -88,7 +88,7 @@ steno_rule_action(StenoRuleAction action)
 /* ---- memory ---- */
 
 static char *
-take_bytes(Parser *p, size_t size)
+arena_bytes(Parser *p, size_t size)
 {
 	StenoArenaChunk *chunk = p->rules->arena;
 	char	   *result;
@@ -112,19 +112,19 @@ take_bytes(Parser *p, size_t size)
 
 /* Memory for any type. */
 static void *
-take(Parser *p, size_t size)
+arena_alloc(Parser *p, size_t size)
 {
 	StenoArenaChunk *chunk = p->rules->arena;
 
 	if (chunk)
 		chunk->used = (chunk->used + 15) & ~(size_t) 15;
-	return take_bytes(p, size);
+	return arena_bytes(p, size);
 }
 
 static char *
-copy(Parser *p, const char *s, size_t len)
+arena_copy(Parser *p, const char *s, size_t len)
 {
-	char	   *result = take_bytes(p, len + 1);
+	char	   *result = arena_bytes(p, len + 1);
 
 	if (len > 0)
 		memcpy(result, s, len);
@@ -134,10 +134,10 @@ copy(Parser *p, const char *s, size_t len)
 
 /* An array twice as large; the old one stays in the arena. */
 static void *
-grow(Parser *p, void *old, uint32_t count, uint32_t *room, size_t size)
+grow_list(Parser *p, void *old, uint32_t count, uint32_t *room, size_t size)
 {
 	uint32_t	more = *room == 0 ? 8 : *room * 2;
-	void	   *result = take(p, more * size);
+	void	   *result = arena_alloc(p, more * size);
 
 	if (count > 0)
 		memcpy(result, old, count * size);
@@ -160,19 +160,19 @@ complain(Parser *p, const char *format,...)
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	if (rules->error_count == p->errors_room)
-		rules->errors = grow(p, rules->errors, rules->error_count, &p->errors_room,
+		rules->errors = grow_list(p, rules->errors, rules->error_count, &p->errors_room,
 							 sizeof(StenoRuleError));
 	e = &rules->errors[rules->error_count++];
 	e->file = p->file;
 	e->line = p->line;
-	e->message = copy(p, message, strlen(message));
+	e->message = arena_copy(p, message, strlen(message));
 	e->before = rules->count;
 }
 
 /* ---- tokens ---- */
 
 static inline bool
-is_blank(char c)
+separates_tokens(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
 }
@@ -192,7 +192,7 @@ next_token(Parser *p, const char **line, Token *t, bool *comma)
 	bool		in_quotes = false;
 
 	*comma = false;
-	while (is_blank(*from) || *from == ',')
+	while (separates_tokens(*from) || *from == ',')
 		from++;
 	if (*from == '\0' || *from == '#')
 	{
@@ -204,7 +204,7 @@ next_token(Parser *p, const char **line, Token *t, bool *comma)
 	{
 		if (*c == '"')
 			in_quotes = !in_quotes;
-		else if (!in_quotes && (is_blank(*c) || *c == ',' || *c == '#'))
+		else if (!in_quotes && (separates_tokens(*c) || *c == ',' || *c == '#'))
 			break;
 	}
 	if (in_quotes)
@@ -215,12 +215,12 @@ next_token(Parser *p, const char **line, Token *t, bool *comma)
 	}
 	*comma = *c == ',';
 	*line = *comma ? c + 1 : c;
-	t->raw = copy(p, from, (size_t) (c - from));
+	t->raw = arena_copy(p, from, (size_t) (c - from));
 	t->text = t->pattern = t->raw;
 	if (memchr(from, '"', (size_t) (c - from)) == NULL)
 		return true;
-	t->text = text = take_bytes(p, (size_t) (c - from) + 1);
-	t->pattern = pattern = take_bytes(p, (size_t) (c - from) * 2 + 1);
+	t->text = text = arena_bytes(p, (size_t) (c - from) + 1);
+	t->pattern = pattern = arena_bytes(p, (size_t) (c - from) * 2 + 1);
 	for (; from < c; from++)
 	{
 		if (*from == '"')
@@ -246,7 +246,7 @@ static void
 add_token(Parser *p, Field *field, const Token *t)
 {
 	if (field->count == field->room)
-		field->tokens = grow(p, field->tokens, field->count, &field->room, sizeof(Token));
+		field->tokens = grow_list(p, field->tokens, field->count, &field->room, sizeof(Token));
 	field->tokens[field->count++] = *t;
 }
 
@@ -254,7 +254,7 @@ add_token(Parser *p, Field *field, const Token *t)
 
 /* A name in a file is relative to the file's directory. */
 static const char *
-relative(Parser *p, const char *base, const char *name)
+relative_path(Parser *p, const char *base, const char *name)
 {
 	const char *slash = strrchr(base, '/');
 	size_t		n = slash ? (size_t) (slash - base) + 1 : 0;
@@ -262,7 +262,7 @@ relative(Parser *p, const char *base, const char *name)
 
 	if (*name == '/' || n == 0)
 		return name;
-	result = take(p, n + strlen(name) + 1);
+	result = arena_alloc(p, n + strlen(name) + 1);
 	memcpy(result, base, n);
 	strcpy(result + n, name);
 	return result;
@@ -270,7 +270,7 @@ relative(Parser *p, const char *base, const char *name)
 
 /* The file's content in the arena; NULL, with an error unless it may be absent. */
 static char *
-open_file(Parser *p, const char *path, bool may_be_absent, size_t *len)
+load_file(Parser *p, const char *path, bool may_be_absent, size_t *len)
 {
 	char		reason[STENO_RULES_REASON] = "";
 	char	   *content = NULL;
@@ -292,7 +292,7 @@ open_file(Parser *p, const char *path, bool may_be_absent, size_t *len)
 		return NULL;
 	}
 	p->pending = content;
-	result = copy(p, content, *len);
+	result = arena_copy(p, content, *len);
 	p->pending = NULL;
 	free(content);
 	return result;
@@ -341,7 +341,7 @@ next_line(char **content, char *end, int *lines, bool *has_zero)
 static void
 add_file(Parser *p, Field *field, const char *base, const char *name, int depth)
 {
-	const char *path = relative(p, base, name);
+	const char *path = relative_path(p, base, name);
 	char	   *content;
 	char	   *end;
 	char	   *text;
@@ -355,7 +355,7 @@ add_file(Parser *p, Field *field, const char *base, const char *name, int depth)
 				 STENO_RULES_DEPTH);
 		return;
 	}
-	content = open_file(p, path, false, &len);
+	content = load_file(p, path, false, &len);
 	if (content == NULL)
 		return;
 	end = content + len;
@@ -395,7 +395,7 @@ split_line(Parser *p, const char *text)
 		if (!follows)
 		{
 			if (p->field_count == p->field_room)
-				p->fields = grow(p, p->fields, p->field_count, &p->field_room, sizeof(Field));
+				p->fields = grow_list(p, p->fields, p->field_count, &p->field_room, sizeof(Field));
 			memset(&p->fields[p->field_count++], 0, sizeof(Field));
 		}
 		field = &p->fields[p->field_count - 1];
@@ -409,7 +409,7 @@ split_line(Parser *p, const char *text)
 /* ---- what the columns mean ---- */
 
 static bool
-is_word(const Token *t, const char *word)
+token_is(const Token *t, const char *word)
 {
 	return !t->quoted && strcmp(t->text, word) == 0;
 }
@@ -514,7 +514,7 @@ read_object(Parser *p, StenoRuleItem *item)
 	}
 	if (dot != NULL)
 	{
-		item->schema = copy(p, item->pattern, (size_t) (dot - item->pattern));
+		item->schema = arena_copy(p, item->pattern, (size_t) (dot - item->pattern));
 		item->pattern = dot + 1;
 	}
 }
@@ -527,7 +527,7 @@ read_item(Parser *p, StenoRule *rule, StenoRuleColumn column, const Token *t,
 	item->raw = t->raw;
 	item->text = t->text;
 	item->pattern = t->pattern;
-	if (is_word(t, "all"))
+	if (token_is(t, "all"))
 	{
 		item->all = true;
 		rule->columns[column].all = true;
@@ -566,7 +566,7 @@ read_column(Parser *p, StenoRule *rule, StenoRuleColumn column, const Field *fie
 		complain(p, "list of column \"%s\" is empty", columns[column]);
 		return;
 	}
-	list->items = take(p, field->count * sizeof(StenoRuleItem));
+	list->items = arena_alloc(p, field->count * sizeof(StenoRuleItem));
 	list->count = field->count;
 	for (i = 0; i < field->count && !p->failed; i++)
 		read_item(p, rule, column, &field->tokens[i], &list->items[i]);
@@ -688,7 +688,7 @@ read_options(Parser *p, StenoRule *rule)
 	}
 	if (p->failed || len == 0)
 		return;
-	rule->options = to = take(p, len);
+	rule->options = to = arena_alloc(p, len);
 	for (i = 1 + STENO_RULE_COLUMNS; i < p->field_count; i++)
 	{
 		size_t		n = strlen(p->fields[i].tokens[0].raw);
@@ -715,7 +715,7 @@ read_rule(Parser *p)
 	rule.line = p->line;
 	rule.sample = 1;
 	for (i = 0; i < 3; i++)
-		if (action != NULL && p->fields[0].count == 1 && is_word(action, actions[i]))
+		if (action != NULL && p->fields[0].count == 1 && token_is(action, actions[i]))
 			break;
 	if (i == 3)
 	{
@@ -742,11 +742,11 @@ read_rule(Parser *p)
 		return;
 	}
 	if (rules->count == p->rules_room)
-		rules->rules = grow(p, rules->rules, rules->count, &p->rules_room, sizeof(StenoRule));
+		rules->rules = grow_list(p, rules->rules, rules->count, &p->rules_room, sizeof(StenoRule));
 	rules->rules[rules->count++] = rule;
 }
 
-static void read_file(Parser *p, const char *path, bool may_be_absent, int depth);
+static void read_rules_file(Parser *p, const char *path, bool may_be_absent, int depth);
 
 static void
 read_directory(Parser *p, const char *path, int depth)
@@ -766,15 +766,15 @@ read_directory(Parser *p, const char *path, int depth)
 	while (names[len] != '\0' || (len > 0 && names[len - 1] != '\0'))
 		len++;
 	p->pending = names;
-	kept = copy(p, names, len);
+	kept = arena_copy(p, names, len);
 	p->pending = NULL;
 	free(names);
 	for (name = kept; *name != '\0'; name += strlen(name) + 1)
 	{
-		char	   *full = take(p, strlen(path) + strlen(name) + 2);
+		char	   *full = arena_alloc(p, strlen(path) + strlen(name) + 2);
 
 		sprintf(full, "%s/%s", path, name);
-		read_file(p, full, false, depth);
+		read_rules_file(p, full, false, depth);
 	}
 }
 
@@ -791,7 +791,7 @@ read_include(Parser *p, int depth)
 		return false;
 	word = &p->fields[0].tokens[0];
 	for (i = 0; i < 3; i++)
-		if (is_word(word, words[i]))
+		if (token_is(word, words[i]))
 			break;
 	if (i == 3)
 		return false;
@@ -800,19 +800,19 @@ read_include(Parser *p, int depth)
 		complain(p, "\"%s\" needs the name of one %s", words[i], i == 2 ? "directory" : "file");
 		return true;
 	}
-	path = relative(p, p->file, p->fields[1].tokens[0].text);
+	path = relative_path(p, p->file, p->fields[1].tokens[0].text);
 	if (depth > STENO_RULES_DEPTH)
 		complain(p, "could not open file \"%s\": files are included more than %d deep", path,
 				 STENO_RULES_DEPTH);
 	else if (i == 2)
 		read_directory(p, path, depth);
 	else
-		read_file(p, path, i == 1, depth);
+		read_rules_file(p, path, i == 1, depth);
 	return true;
 }
 
 static void
-read_file(Parser *p, const char *path, bool may_be_absent, int depth)
+read_rules_file(Parser *p, const char *path, bool may_be_absent, int depth)
 {
 	const char *outer_file = p->file;
 	int			outer_line = p->line;
@@ -824,7 +824,7 @@ read_file(Parser *p, const char *path, bool may_be_absent, int depth)
 	int			line = 1;
 	bool		has_zero;
 
-	content = open_file(p, path, may_be_absent, &len);
+	content = load_file(p, path, may_be_absent, &len);
 	if (content == NULL)
 		return;
 	end = content + len;
@@ -867,9 +867,9 @@ steno_rules_parse(const StenoRuleFiles *files, const char *path)
 	{
 		StenoRules *rules;
 
-		path = copy(p, path, strlen(path));
+		path = arena_copy(p, path, strlen(path));
 		p->file = path;
-		read_file(p, path, true, 0);
+		read_rules_file(p, path, true, 0);
 		rules = p->rules;
 		free(p);
 		return rules;

@@ -14,7 +14,7 @@
 
 /* The character after the one at text; UTF-8 is taken as such. */
 static const char *
-after(const char *text, const char *end)
+next_character(const char *text, const char *end)
 {
 	text++;
 	while (text < end && ((unsigned char) *text & 0xC0) == 0x80)
@@ -43,7 +43,7 @@ matches_pattern(const char *pattern, const char *text, size_t len, bool question
 		if (text < end && *pattern == '?' && question)
 		{
 			pattern++;
-			text = after(text, end);
+			text = next_character(text, end);
 			continue;
 		}
 		if (text < end && *pattern != '\0')
@@ -137,7 +137,7 @@ is_conditional(const StenoRule *rule)
 }
 
 static bool
-hides_text(const StenoRule *rule)
+rule_hides_text(const StenoRule *rule)
 {
 	return rule->no_text || rule->redact != NULL;
 }
@@ -145,12 +145,12 @@ hides_text(const StenoRule *rule)
 static bool
 has_effects(const StenoRule *rule)
 {
-	return hides_text(rule) || rule->no_parameters || rule->sample > 1;
+	return rule_hides_text(rule) || rule->no_parameters || rule->sample > 1;
 }
 
 /* Add what the next matching rule says of the classes that no rule before has settled. */
 static void
-sum_up(StenoChoice *choice, const StenoRule *rule, uint32_t *open)
+merge_rule(StenoChoice *choice, const StenoRule *rule, uint32_t *open)
 {
 	uint32_t	mask = rule->classes & *open;
 	uint32_t	looked_at;
@@ -177,7 +177,7 @@ sum_up(StenoChoice *choice, const StenoRule *rule, uint32_t *open)
 	choice->looked_at |= looked_at;
 	if (rule->action != STENO_RULE_SKIP)
 		choice->may_record |= looked_at;
-	if (hides_text(rule))
+	if (rule_hides_text(rule))
 		choice->hiding |= looked_at;
 	if (has_objects(rule) && looked_at != 0)
 		choice->objects = true;
@@ -216,7 +216,7 @@ steno_rules_choose(StenoRules *rules, const StenoRuleSession *session, StenoChoi
 		if (!has_objects(rule))
 			made.indexes[made.plain.count++] = made.count;
 		made.rules[made.count++] = rule;
-		sum_up(&made, rule, &open);
+		merge_rule(&made, rule, &open);
 	}
 	*choice = made;
 	return true;

@@ -48,7 +48,7 @@ reason_name(StenoReason reason)
 /* ---- the record ---- */
 
 static void
-put_text(StenoDeletedPairs *out, char **p, const char *name, const char *value)
+put_deleted_text(StenoDeletedPairs *out, char **p, const char *name, const char *value)
 {
 	size_t		len = strlen(value) + 1;
 
@@ -59,12 +59,12 @@ put_text(StenoDeletedPairs *out, char **p, const char *name, const char *value)
 }
 
 static void
-put_number(StenoDeletedPairs *out, char **p, const char *name, uint64_t value)
+put_deleted_number(StenoDeletedPairs *out, char **p, const char *name, uint64_t value)
 {
 	char		digits[24];
 
 	snprintf(digits, sizeof(digits), "%llu", (unsigned long long) value);
-	put_text(out, p, name, digits);
+	put_deleted_text(out, p, name, digits);
 }
 
 void
@@ -75,32 +75,32 @@ steno_deleted_describe(uint32_t stream, const StenoDeleted *d, StenoDeletedPairs
 
 	out->count = 0;
 	steno_put_hex(chain, d->chain, STENO_HASH_SIZE);
-	put_number(out, &p, "stream", stream);
-	put_text(out, &p, "reason", reason_name(d->reason));
-	put_number(out, &p, "first_segment", d->first);
-	put_number(out, &p, "last_segment", d->last);
-	put_number(out, &p, "first_block", d->first_block);
-	put_number(out, &p, "last_block", d->last_block);
-	put_number(out, &p, "records", d->last_record + 1 - d->first_record);
-	put_number(out, &p, "last_record", d->last_record);
-	put_number(out, &p, "bytes", d->bytes);
-	put_number(out, &p, "since_segment", d->since);
-	put_number(out, &p, "total_records", d->total_records);
-	put_number(out, &p, "total_bytes", d->total_bytes);
+	put_deleted_number(out, &p, "stream", stream);
+	put_deleted_text(out, &p, "reason", reason_name(d->reason));
+	put_deleted_number(out, &p, "first_segment", d->first);
+	put_deleted_number(out, &p, "last_segment", d->last);
+	put_deleted_number(out, &p, "first_block", d->first_block);
+	put_deleted_number(out, &p, "last_block", d->last_block);
+	put_deleted_number(out, &p, "records", d->last_record + 1 - d->first_record);
+	put_deleted_number(out, &p, "last_record", d->last_record);
+	put_deleted_number(out, &p, "bytes", d->bytes);
+	put_deleted_number(out, &p, "since_segment", d->since);
+	put_deleted_number(out, &p, "total_records", d->total_records);
+	put_deleted_number(out, &p, "total_bytes", d->total_bytes);
 	if (d->missing > 0)
-		put_number(out, &p, "missing", d->missing);
-	put_text(out, &p, "chain", chain);
+		put_deleted_number(out, &p, "missing", d->missing);
+	put_deleted_text(out, &p, "chain", chain);
 }
 
 static bool
-bytes_are(StenoBytes bytes, const char *text)
+bytes_equal_text(StenoBytes bytes, const char *text)
 {
 	return bytes.len == strlen(text) && memcmp(bytes.p, text, bytes.len) == 0;
 }
 
 /* Whether the record has all of these pairs, and is about a deletion. */
 static bool
-says(const StenoTrailRecord *record, const StenoDeletedPairs *wanted)
+record_has_pairs(const StenoTrailRecord *record, const StenoDeletedPairs *wanted)
 {
 	StenoBytes	in = record->extra;
 	uint64_t	i;
@@ -117,15 +117,15 @@ says(const StenoTrailRecord *record, const StenoDeletedPairs *wanted)
 
 		if (!steno_take_string(&in, &name) || !steno_take_string(&in, &value))
 			return false;
-		deleted = deleted || (bytes_are(name, "event") && bytes_are(value, "deleted"));
+		deleted = deleted || (bytes_equal_text(name, "event") && bytes_equal_text(value, "deleted"));
 		for (k = 0; k < wanted->count; k++)
-			found += bytes_are(name, wanted->pairs[2 * k]) && bytes_are(value, wanted->pairs[2 * k + 1]);
+			found += bytes_equal_text(name, wanted->pairs[2 * k]) && bytes_equal_text(value, wanted->pairs[2 * k + 1]);
 	}
 	return deleted && found == wanted->count;
 }
 
 static bool
-block_says(const uint8_t *bytes, size_t len, uint32_t stream, const StenoDeleted *d)
+block_has_record(const uint8_t *bytes, size_t len, uint32_t stream, const StenoDeleted *d)
 {
 	StenoBlockHeader h;
 	StenoBytes	payload;
@@ -140,7 +140,7 @@ block_says(const uint8_t *bytes, size_t len, uint32_t stream, const StenoDeleted
 	steno_deleted_describe(stream, d, &wanted);
 	steno_decoder_begin(&decoder, payload.p, payload.len, h.first_time);
 	while (!found && steno_decoder_next(&decoder, &record) == STENO_DECODED_RECORD)
-		found = says(&record, &wanted);
+		found = record_has_pairs(&record, &wanted);
 	steno_decoder_end(&decoder);
 	free(buffer);
 	return found;
@@ -151,7 +151,7 @@ block_says(const uint8_t *bytes, size_t len, uint32_t stream, const StenoDeleted
  * without a key, the chain hash must do.
  */
 static bool
-is_borne_out(const char *trail, uint32_t stream, const StenoDeleted *d)
+record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d)
 {
 	static const uint8_t unknown[STENO_HASH_SIZE];
 	char		folder[1024];
@@ -180,7 +180,7 @@ is_borne_out(const char *trail, uint32_t stream, const StenoDeleted *d)
 
 			bytes = malloc(len);
 			result = bytes != NULL && steno_read_at(fd, bytes, len, d->at_offset) &&
-				block_says(bytes, len, stream, d);
+				block_has_record(bytes, len, stream, d);
 		}
 	}
 	free(bytes);
@@ -353,7 +353,7 @@ load_line(void *arg, uint32_t stream, const StenoDeleted *d)
 {
 	Loading    *l = arg;
 
-	if (l->deleted[stream].last == 0 && is_borne_out(l->trail, stream, d))
+	if (l->deleted[stream].last == 0 && record_is_in_trail(l->trail, stream, d))
 		l->deleted[stream] = *d;
 }
 

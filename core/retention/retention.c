@@ -149,7 +149,7 @@ steno_kept_bytes(const StenoKeptStream *stream, uint64_t from)
 
 /* Whether the header of a segment is whole, and that of this segment. */
 static bool
-read_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h)
+read_segment_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h)
 {
 	char		folder[1024];
 	char		path[1100];
@@ -247,7 +247,7 @@ look_ahead(Planning *p, uint32_t stream)
 		if (s->segments[t->next].segment > s->open)
 			break;
 		if (t->next > t->head &&
-			read_header(p->kept->path, stream, s->segments[t->next].segment, &t->header))
+			read_segment_header(p->kept->path, stream, s->segments[t->next].segment, &t->header))
 			return;
 		t->bytes += s->segments[t->next].bytes;
 	}
@@ -341,7 +341,7 @@ delete_head(Planning *p, uint32_t stream, StenoReason reason)
 		else
 		{
 			d->since = d->first = s->segments[t->head].segment;
-			if (!read_header(p->kept->path, stream, d->first, &first))
+			if (!read_segment_header(p->kept->path, stream, d->first, &first))
 				first = t->header;	/* what it had is not known any more */
 			d->first_block = first.first_block;
 			d->first_record = first.first_record;

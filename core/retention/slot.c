@@ -87,7 +87,7 @@ steno_slot_wants(const StenoSlot *slot, uint32_t stream)
 
 /* O_NONBLOCK: what is there by that name may be a pipe. */
 static bool
-read_slot(const char *folder, StenoSlot *slot, StenoError *error)
+read_slot_file(const char *folder, StenoSlot *slot, StenoError *error)
 {
 	char		path[1100];
 	char	   *text = malloc(STENO_SLOT_MAX_FILE + 1);
@@ -172,7 +172,7 @@ steno_slots_read(const char *trail, StenoSlots *slots, StenoError *error)
 	{
 		StenoSlot  *slot = &slots->list[i];
 
-		if (read_slot(folder, slot, error) || error->error != ENOENT)
+		if (read_slot_file(folder, slot, error) || error->error != ENOENT)
 			i++;
 		else					/* dropped meanwhile */
 			memmove(slot, slot + 1, (--slots->count - i) * sizeof(StenoSlot));

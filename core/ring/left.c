@@ -171,7 +171,7 @@ parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
 /* ---- records ---- */
 
 static StenoBytes
-take(const uint8_t **p, uint32_t len)
+take_string(const uint8_t **p, uint32_t len)
 {
 	StenoBytes	taken = {*p, len};
 
@@ -223,17 +223,17 @@ record_is_readable(const StenoRecordMessage *r)
 	}
 	if (r->m.flags & STENO_MESSAGE_CUT)
 		p += sizeof(StenoCut);
-	shape = take(&p, r->shape_len);
+	shape = take_string(&p, r->shape_len);
 	if (r->text_len != STENO_NONE32)
 		p += r->text_len;
-	nulls = take(&p, r->nulls_len);
-	values = take(&p, r->values_len);
+	nulls = take_string(&p, r->nulls_len);
+	values = take_string(&p, r->values_len);
 	p += r->message_len;
 	/* another kind was a statement's */
 	if (r->m.kind > STENO_KIND_START && r->statement != 0)
 		return false;
 	return duration_can_be(&r->m, r->time, r->duration) &&
-		pairs_are_whole(take(&p, r->extra_len), r->extra_count) &&
+		pairs_are_whole(take_string(&p, r->extra_len), r->extra_count) &&
 		parameters_are_whole(shape, nulls,
 							 has_values && parts.bytes[STENO_PART_VALUES] == 0 ? &values : NULL);
 }

@@ -25,26 +25,26 @@ type_name(mode_t mode)
 }
 
 static void
-describe(const struct stat *st, char *why, size_t size)
+describe_entry(const struct stat *st, char *why, size_t size)
 {
 	snprintf(why, size, "%s of user ID %u, mode %04o, %lu links", type_name(st->st_mode),
 			 (unsigned) st->st_uid, (unsigned) (st->st_mode & 07777), (unsigned long) st->st_nlink);
 }
 
 static bool
-is_ours(const struct stat *st)
+is_only_ours(const struct stat *st)
 {
 	return st->st_uid == geteuid() && (st->st_mode & WRITABLE_BY_OTHERS) == 0;
 }
 
 /* Somebody else's entry; what it is may have changed since. */
 static int
-refuse(int parent, const char *name, char *why, size_t size)
+refuse_entry(int parent, const char *name, char *why, size_t size)
 {
 	struct stat st;
 
 	if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		describe(&st, why, size);
+		describe_entry(&st, why, size);
 	else
 		snprintf(why, size, "cannot be examined");
 	errno = EPERM;
@@ -61,22 +61,22 @@ steno_private_open_folder(int parent, const char *name, char *why, size_t size)
 	{
 		/* a link, a file, or a directory that is closed to us */
 		if (errno == ELOOP || errno == EMLINK || errno == ENOTDIR || errno == EACCES)
-			return refuse(parent, name, why, size);
+			return refuse_entry(parent, name, why, size);
 		return -1;
 	}
-	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode) && is_ours(&st) &&
+	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode) && is_only_ours(&st) &&
 		((st.st_mode & OPEN_TO_OTHERS) == 0 || fchmod(fd, S_IRWXU) == 0))
 		return fd;
 	close(fd);
-	return refuse(parent, name, why, size);
+	return refuse_entry(parent, name, why, size);
 }
 
 bool
 steno_private_file(const struct stat *st, char *why, size_t size)
 {
-	if (S_ISREG(st->st_mode) && is_ours(st) && st->st_nlink == 1)
+	if (S_ISREG(st->st_mode) && is_only_ours(st) && st->st_nlink == 1)
 		return true;
-	describe(st, why, size);
+	describe_entry(st, why, size);
 	return false;
 }
 

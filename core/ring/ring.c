@@ -66,7 +66,7 @@ shape_is_valid(uint32_t nrings, uint32_t size, uint32_t nwriters)
  * SIGBUS, in some statement, later.
  */
 static int
-allocate(int fd, uint64_t total)
+allocate_ring_file(int fd, uint64_t total)
 {
 	int			error;
 
@@ -82,7 +82,7 @@ allocate(int fd, uint64_t total)
  * same.
  */
 static const char *
-invalid(const StenoRingFile *file, uint64_t size)
+wrong_header(const StenoRingFile *file, uint64_t size)
 {
 	if (file->magic != STENO_RING_MAGIC)
 		return "not a ring file";
@@ -102,7 +102,7 @@ invalid(const StenoRingFile *file, uint64_t size)
 const char *
 steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len, const StenoRingFile *header)
 {
-	const char *what = invalid(header, len);
+	const char *what = wrong_header(header, len);
 
 	if (what != NULL)
 		return what;
@@ -118,7 +118,7 @@ steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len, const StenoRing
 }
 
 static bool
-map(StenoRings *rings, int fd, const StenoRingFile *header)
+map_ring_file(StenoRings *rings, int fd, const StenoRingFile *header)
 {
 	void	   *p = mmap(NULL, header->total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -151,7 +151,7 @@ steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32
 
 /* The magic last: a file without it was never finished, and holds nothing. */
 static void
-put_header(StenoRingFile *file, const StenoRingFile *header)
+publish_header(StenoRingFile *file, const StenoRingFile *header)
 {
 	size_t		after = offsetof(StenoRingFile, version);
 
@@ -183,10 +183,10 @@ steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nri
 		return false;
 	}
 	steno_rings_describe(&header, nrings, size, nwriters, system_identifier, now);
-	error = allocate(fd, total);
+	error = allocate_ring_file(fd, total);
 	if (error != 0)
 		*what = "could not allocate ring file";
-	else if (!map(rings, fd, &header))
+	else if (!map_ring_file(rings, fd, &header))
 	{
 		error = errno;
 		*what = "could not map ring file";
@@ -198,13 +198,13 @@ steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nri
 		errno = error;
 		return false;
 	}
-	put_header(rings->file, &header);
+	publish_header(rings->file, &header);
 	return true;
 }
 
 /* As much of the header as there is, by read(): the rest is zeros. */
 static bool
-read_header(int fd, StenoRingFile *header)
+read_ring_header(int fd, StenoRingFile *header)
 {
 	size_t		done = 0;
 
@@ -225,7 +225,7 @@ read_header(int fd, StenoRingFile *header)
 }
 
 static StenoRingState
-open_file(StenoRings *rings, int fd, uint64_t system_identifier, char what[STENO_RING_WHAT])
+check_and_map(StenoRings *rings, int fd, uint64_t system_identifier, char what[STENO_RING_WHAT])
 {
 	StenoRingFile header;
 	struct stat st;
@@ -235,21 +235,21 @@ open_file(StenoRings *rings, int fd, uint64_t system_identifier, char what[STENO
 		snprintf(what, STENO_RING_WHAT, "could not examine ring file");
 	else if (!steno_private_file(&st, what, STENO_RING_WHAT))
 		errno = EPERM;
-	else if (!read_header(fd, &header))
+	else if (!read_ring_header(fd, &header))
 		snprintf(what, STENO_RING_WHAT, "could not read ring file");
 	else if (header.magic == 0)
 		return STENO_RING_UNFINISHED;
-	else if ((wrong = invalid(&header, (uint64_t) st.st_size)) != NULL ||
+	else if ((wrong = wrong_header(&header, (uint64_t) st.st_size)) != NULL ||
 			 (wrong = header.system_identifier != system_identifier ?
 			  "ring file of another cluster" : NULL) != NULL)
 	{
 		snprintf(what, STENO_RING_WHAT, "%s", wrong);
 		errno = EINVAL;
 	}
-	else if ((errno = allocate(fd, header.total)) != 0)
+	else if ((errno = allocate_ring_file(fd, header.total)) != 0)
 		/* a copy can have holes, and a full file system no room for them */
 		snprintf(what, STENO_RING_WHAT, "could not allocate ring file");
-	else if (!map(rings, fd, &header))
+	else if (!map_ring_file(rings, fd, &header))
 		snprintf(what, STENO_RING_WHAT, "could not map ring file");
 	else
 		return STENO_RING_OPEN;
@@ -271,7 +271,7 @@ steno_rings_open(StenoRings *rings, int folder, const char *name, uint64_t syste
 		snprintf(what, STENO_RING_WHAT, "could not open ring file");
 		return STENO_RING_FAILED;
 	}
-	state = open_file(rings, fd, system_identifier, what);
+	state = check_and_map(rings, fd, system_identifier, what);
 	error = errno;
 	close(fd);
 	errno = error;

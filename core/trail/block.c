@@ -113,7 +113,7 @@ dictionary_create(Dictionary *d, uint32_t entries)
 }
 
 static bool
-allocate(StenoBlock *block, uint32_t capacity)
+allocate_builder(StenoBlock *block, uint32_t capacity)
 {
 	size_t		packed = (size_t) LZ4_compressBound((int) capacity);
 
@@ -124,7 +124,7 @@ allocate(StenoBlock *block, uint32_t capacity)
 	block->sha = EVP_MD_CTX_new();
 	block->max_sessions = capacity / 64;
 	block->expected = malloc(block->max_sessions * sizeof(Expected));
-	/* texts and shapes of 64 bytes and more fit all; below, see remember() */
+	/* texts and shapes of 64 bytes and more fit all; below, see add_definition() */
 	return dictionary_create(&block->sessions, power_of_two(capacity / 64)) &&
 		dictionary_create(&block->shapes, power_of_two(capacity / 128)) &&
 		dictionary_create(&block->texts, power_of_two(capacity / 64)) &&
@@ -145,7 +145,7 @@ steno_block_create(uint32_t capacity)
 	block = calloc(1, sizeof(StenoBlock));
 	if (block == NULL)
 		return NULL;
-	if (!allocate(block, capacity))
+	if (!allocate_builder(block, capacity))
 	{
 		steno_block_destroy(block);
 		return NULL;
@@ -263,26 +263,26 @@ end_item(StenoBlock *block, uint32_t guess, uint8_t *end)
 }
 
 static inline uint8_t *
-put_bytes(uint8_t *p, const uint8_t *bytes, uint32_t len)
+append_bytes(uint8_t *p, const uint8_t *bytes, uint32_t len)
 {
 	memcpy(p, bytes, len);
 	return p + len;
 }
 
 static inline uint8_t *
-put_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
+append_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
 {
-	return put_bytes(steno_put_varint(p, len), bytes, len);
+	return append_bytes(steno_put_varint(p, len), bytes, len);
 }
 
 /* ---- dictionaries ---- */
 
 /*
  * The entry that has the key, or the empty one where it belongs.  The load limit
- * in remember() keeps an empty one in reach.
+ * in add_definition() keeps an empty one in reach.
  */
 static inline DictionaryEntry *
-find(const StenoBlock *block, const Dictionary *d, uint64_t hash,
+find_entry(const StenoBlock *block, const Dictionary *d, uint64_t hash,
 	 const uint8_t *key, uint32_t len)
 {
 	uint32_t	i = (uint32_t) (hash >> 32) & d->mask;
@@ -304,7 +304,7 @@ find(const StenoBlock *block, const Dictionary *d, uint64_t hash,
  * beyond three quarters are not remembered, and defined again if they return.
  */
 static void
-remember(const StenoBlock *block, Dictionary *d, DictionaryEntry *s, uint64_t hash,
+add_definition(const StenoBlock *block, Dictionary *d, DictionaryEntry *s, uint64_t hash,
 		 uint32_t offset, uint32_t len)
 {
 	if (d->used >= d->mask - d->mask / 4)
@@ -323,14 +323,14 @@ intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
 	   uint32_t len)
 {
 	uint64_t	hash = XXH3_64bits(key, len);
-	DictionaryEntry *s = find(block, d, hash, key, len);
+	DictionaryEntry *s = find_entry(block, d, hash, key, len);
 	uint8_t    *p;
 
 	if (s->generation == block->dictionary_generation)
 		return s->index;
 	p = begin_item(block, kind, len + 1);
-	remember(block, d, s, hash, (uint32_t) (p - block->payload), len);
-	end_item(block, len + 1, put_bytes(p, key, len));
+	add_definition(block, d, s, hash, (uint32_t) (p - block->payload), len);
+	end_item(block, len + 1, append_bytes(p, key, len));
 	return d->defined++;
 }
 
@@ -345,7 +345,7 @@ intern_session(StenoBlock *block, StenoSource *source)
 	Dictionary *d = &block->sessions;
 	uint32_t	len = source->body_len;
 	uint64_t	hash = XXH3_64bits(source->body, len);
-	DictionaryEntry *s = find(block, d, hash, source->body, len);
+	DictionaryEntry *s = find_entry(block, d, hash, source->body, len);
 
 	if (s->generation == block->dictionary_generation)
 		source->index = s->index;
@@ -357,8 +357,8 @@ intern_session(StenoBlock *block, StenoSource *source)
 
 		p = steno_put_varint(p, source->seq);
 		p = steno_put_varint(p, source->statement);
-		remember(block, d, s, hash, (uint32_t) (p - block->payload), len);
-		end_item(block, guess, put_bytes(p, source->body, len));
+		add_definition(block, d, s, hash, (uint32_t) (p - block->payload), len);
+		end_item(block, guess, append_bytes(p, source->body, len));
 		block->expected[d->defined].seq = source->seq;
 		block->expected[d->defined].statement = source->statement;
 		source->index = d->defined++;
@@ -467,7 +467,7 @@ advance_statement(Expected *e, uint64_t statement, bool last)
 
 /* The fields that few records have. */
 static uint8_t *
-put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
+append_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 {
 	const StenoRecordMessage *r = m->r;
 
@@ -480,8 +480,8 @@ put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 		*p++ = r->outcome;
 	if (mask & STENO_FIELD_ERROR)
 	{
-		p = put_bytes(p, (const uint8_t *) r->sqlstate, 5);
-		p = put_string(p, m->message, r->message_len);
+		p = append_bytes(p, (const uint8_t *) r->sqlstate, 5);
+		p = append_string(p, m->message, r->message_len);
 	}
 	if (mask & STENO_FIELD_XID)
 		p = steno_put_varint(p, r->xid);
@@ -491,7 +491,7 @@ put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 
 		memcpy(&cut, m->cut, sizeof(cut));
 		p = steno_put_varint(p, cut.len);
-		p = put_bytes(p, cut.hash, STENO_HASH_SIZE);
+		p = append_bytes(p, cut.hash, STENO_HASH_SIZE);
 	}
 	if (mask & STENO_FIELD_PARTS)
 	{
@@ -505,7 +505,7 @@ put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 	if (mask & STENO_FIELD_EXTRA)
 	{
 		p = steno_put_varint(p, r->extra_count);
-		p = put_bytes(p, m->extra, r->extra_len);
+		p = append_bytes(p, m->extra, r->extra_len);
 	}
 	if (mask & STENO_FIELD_AUDITED)
 		*p++ = (uint8_t) r->audited;
@@ -514,7 +514,7 @@ put_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 
 /* When a statement ended, for the times of the block header. */
 static inline int64_t
-end_of(int64_t time, uint64_t duration)
+end_time(int64_t time, uint64_t duration)
 {
 	if (duration == STENO_NONE64)
 		return time;
@@ -524,7 +524,7 @@ end_of(int64_t time, uint64_t duration)
 }
 
 static inline void
-note_times(StenoBlock *block, int64_t time, int64_t end)
+widen_time_range(StenoBlock *block, int64_t time, int64_t end)
 {
 	if (block->records++ == 0)
 	{
@@ -608,20 +608,20 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	if (mask & STENO_FIELD_DURATION)
 		p = steno_put_varint(p, r->duration);
 	if (mask & STENO_FIELD_NULLS)
-		p = put_bytes(p, m.nulls, r->nulls_len);
+		p = append_bytes(p, m.nulls, r->nulls_len);
 	if (mask & STENO_FIELD_VALUES)
-		p = put_string(p, m.values, r->values_len);
+		p = append_string(p, m.values, r->values_len);
 	if (mask & STENO_FIELD_SEQ)
 		p = steno_put_varint(p, steno_zigzag(seq));
 	if (mask & STENO_FIELD_STATEMENT)
 		p = steno_put_varint(p, steno_zigzag(statement));
 	if (mask >= STENO_FIELD_NESTING)
-		p = put_rare_fields(p, mask, &m);
+		p = append_rare_fields(p, mask, &m);
 	moved = end_item(block, guess, p);
 	if (first)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
 
-	note_times(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_of(r->time, r->duration) : r->time);
+	widen_time_range(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_time(r->time, r->duration) : r->time);
 	/* of a definition that has returned, the block expects what followed it then */
 	if (r->seq != 0)
 		source->seq = e->seq;
@@ -706,7 +706,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	if (mask & STENO_FIELD_DURATION)
 		p = steno_put_varint(p, b->duration);
 	if (mask & STENO_FIELD_VALUES)
-		p = put_string(p, b->values, b->values_len);
+		p = append_string(p, b->values, b->values_len);
 	if (mask & STENO_FIELD_SEQ)
 		p = steno_put_varint(p, steno_zigzag(seq));
 	if (mask & STENO_FIELD_STATEMENT)
@@ -715,7 +715,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 		p = steno_put_varint(p, b->xid);
 	end_item(block, guess, p);
 
-	note_times(block, b->time, end_of(b->time, b->duration));
+	widen_time_range(block, b->time, end_time(b->time, b->duration));
 	source->seq = e->seq;
 	source->statement = e->statement;
 }
@@ -751,7 +751,7 @@ add_data(StenoBlock *block, StenoSource *source, const StenoDataMessage *d)
 	p = steno_put_varint(p, session);
 	p = steno_put_varint(p, d->seq);
 	*p++ = (uint8_t) d->part;
-	end_item(block, guess, put_bytes(p, (const uint8_t *) (d + 1), d->len));
+	end_item(block, guess, append_bytes(p, (const uint8_t *) (d + 1), d->len));
 }
 
 static inline bool

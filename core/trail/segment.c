@@ -179,7 +179,7 @@ steno_folder_mode(mode_t file_mode)
 
 /* One that is there gets what it lacks: the mode of files may have been another one. */
 static bool
-make_folder(const char *path, const char *parent, mode_t mode, StenoError *error)
+make_stream_folder(const char *path, const char *parent, mode_t mode, StenoError *error)
 {
 	bool		made = mkdir(path, 0700) == 0;
 	struct stat st;
@@ -194,7 +194,7 @@ make_folder(const char *path, const char *parent, mode_t mode, StenoError *error
 }
 
 static bool
-make_folders(const char *trail, const char *directory, mode_t file_mode, StenoError *error)
+make_stream_folders(const char *trail, const char *directory, mode_t file_mode, StenoError *error)
 {
 	mode_t		mode = steno_folder_mode(file_mode);
 	char		parent[1024];
@@ -206,7 +206,7 @@ make_folders(const char *trail, const char *directory, mode_t file_mode, StenoEr
 		strcpy(parent, ".");
 	else
 		slash[slash == parent ? 1 : 0] = '\0';
-	return make_folder(trail, parent, mode, error) && make_folder(directory, trail, mode, error);
+	return make_stream_folder(trail, parent, mode, error) && make_stream_folder(directory, trail, mode, error);
 }
 
 /* ---- opening ---- */
@@ -325,7 +325,7 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 	n = snprintf(stream->directory, sizeof(stream->directory), "%s/%u", trail, number);
 	if (n < 0 || (size_t) n >= sizeof(stream->directory))
 		return steno_failed(error, ENAMETOOLONG, "could not open stream", trail);
-	if (!make_folders(trail, stream->directory, stream->file_mode, error) ||
+	if (!make_stream_folders(trail, stream->directory, stream->file_mode, error) ||
 		!steno_segment_find_last(stream, UINT64_MAX, &stream->segment, error))
 		return false;
 	if (stream->segment > 0)
@@ -681,7 +681,7 @@ steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
 {
 	bool		readable;
 
-	if (!make_folders(trail, stream->directory, stream->file_mode, error))
+	if (!make_stream_folders(trail, stream->directory, stream->file_mode, error))
 		return false;
 	if (place == STENO_PLACE_REMOVED)
 	{

@@ -391,9 +391,9 @@ file_is_zeros(int fd, uint64_t size)
 	return true;
 }
 
-/* Segments that this code must not touch, whatever their state. */
+/* Whether this stream may go on in a segment with this header; if not, the file is left as it is. */
 static bool
-refuse(const StenoStream *stream, const uint8_t *bytes, const StenoSegmentHeader *h,
+is_our_segment(const StenoStream *stream, const uint8_t *bytes, const StenoSegmentHeader *h,
 	   bool whole, const char *path, StenoError *error)
 {
 	if (memcmp(bytes, STENO_SEGMENT_MAGIC, 8) != 0)
@@ -410,7 +410,7 @@ refuse(const StenoStream *stream, const uint8_t *bytes, const StenoSegmentHeader
 }
 
 static StenoHeaderState
-read_header(const StenoStream *stream, uint64_t segment, int fd, uint64_t size,
+check_segment_header(const StenoStream *stream, uint64_t segment, int fd, uint64_t size,
 			StenoSegmentHeader *h, const char *path, StenoError *error)
 {
 	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
@@ -424,7 +424,7 @@ read_header(const StenoStream *stream, uint64_t segment, int fd, uint64_t size,
 		return STENO_HEADER_FAILED;
 	}
 	whole = steno_segment_header_read(bytes, h);
-	if (!refuse(stream, bytes, h, whole, path, error))
+	if (!is_our_segment(stream, bytes, h, whole, path, error))
 		return STENO_HEADER_FAILED;
 	if (!whole || h->version != STENO_FORMAT_VERSION ||
 		h->length != steno_segment_header_length(h->flags) ||
@@ -460,7 +460,7 @@ steno_segment_walk(const StenoStream *stream, uint64_t segment, StenoWalk *w,
 	else
 	{
 		w->size = (uint64_t) st.st_size;
-		state = read_header(stream, segment, w->fd, w->size, h, path, error);
+		state = check_segment_header(stream, segment, w->fd, w->size, h, path, error);
 	}
 	w->begin = state == STENO_HEADER_GOOD ? h->length : STENO_SEGMENT_HEADER;
 	if (state == STENO_HEADER_GOOD)
