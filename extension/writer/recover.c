@@ -13,7 +13,7 @@
  *
  * Recovery may die at any point, and is then done again from where it was.
  *
- * The file may be damaged anywhere (core/ring/left.h).  A record that cannot be read, and
+ * The file may be damaged anywhere (core/ring/check.h).  A record that cannot be read, and
  * what of a ring stands behind damage, has a gap record in its place.
  */
 #include "writer/writer.h"
@@ -26,7 +26,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "ring/left.h"
+#include "ring/check.h"
 #include "load/ring_folder.h"
 
 /* The last intent of a ring file is for those who recover it. */
@@ -57,14 +57,14 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 	StenoRing  *ring = steno_ring_at(rings, i);
 	uint64		head = atomic_load(&ring->head);
 	uint64		position = atomic_load(&ring->tail);
-	bool		whole = steno_left_positions(rings, i);
+	bool		whole = steno_ring_check_positions(rings, i);
 
 	ring->told = ring->telling;
 	while (whole && position < ring->pending && position < head)
 	{
 		const StenoMessage *m;
 
-		whole = steno_left_look(rings, i, position, ring->session_seq, &m) != STENO_LEFT_DAMAGED;
+		whole = steno_ring_check_message(rings, i, position, ring->session_seq, &m) != STENO_RING_DAMAGED;
 		if (!whole)
 			break;
 		if (m->kind == STENO_KIND_DEF_SESSION)
@@ -325,8 +325,8 @@ add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 static int
 settle_gaps(StenoRing *ring, const StenoSource *source)
 {
-	bool		gap = ring->gap != 0 && !steno_left_gap(&ring->gap, ring->gap_first, ring->gap_last);
-	bool		own = ring->own_gap != 0 && !steno_left_gap(&ring->own_gap, ring->own_first, ring->own_last);
+	bool		gap = ring->gap != 0 && !steno_ring_check_gap(&ring->gap, ring->gap_first, ring->gap_last);
+	bool		own = ring->own_gap != 0 && !steno_ring_check_gap(&ring->own_gap, ring->own_first, ring->own_last);
 	uint32		owner = atomic_load(&ring->owner);
 
 	/* the next session has just said so, in its name */
@@ -382,7 +382,7 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
 		if (running)
 		{
-			const StenoRecordMessage *staged = steno_left_staged(drain->rings, i);
+			const StenoRecordMessage *staged = steno_ring_check_staged(drain->rings, i);
 
 			if (staged)
 				add_staged(w, source, staged, steno_ring_templates(drain->rings, i));
@@ -405,7 +405,7 @@ check_session(StenoDrain *drain, uint32 i, Damage *damage)
 	StenoSource *source = &drain->sources[i];
 
 	if (ring->session_len <= STENO_SESSION_MAX &&
-		(source->body_len == 0 || steno_left_body(source->body, source->body_len)))
+		(source->body_len == 0 || steno_ring_check_session(source->body, source->body_len)))
 		return;
 	damage->facts++;
 	source->body_len = 0;
@@ -428,16 +428,16 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 
 	if (*position == head)
 		return true;
-	while (steno_left_positions(drain->rings, i) && *position != head)
+	while (steno_ring_check_positions(drain->rings, i) && *position != head)
 	{
 		const StenoMessage *m;
-		StenoLeft	left = steno_left_look(drain->rings, i, *position, source->seq, &m);
+		StenoRingCheck found = steno_ring_check_message(drain->rings, i, *position, source->seq, &m);
 
-		if (left == STENO_LEFT_DAMAGED)
+		if (found == STENO_RING_DAMAGED)
 			break;
-		if (left == STENO_LEFT_UNREADABLE)
+		if (found == STENO_RING_UNREADABLE)
 			damage->records++;
-		if (left == STENO_LEFT_UNREADABLE ? !add_damage(w, source, 1, 0) :
+		if (found == STENO_RING_UNREADABLE ? !add_damage(w, source, 1, 0) :
 			m->kind != 0 && !steno_writer_add(w, source, m))
 			return false;
 		*position += m->len;

@@ -1,5 +1,5 @@
 /*
- * core/test/ring/left_rings_are_checked.c
+ * core/test/ring/check_rings_are_checked.c
  *		Rings that a dead server has left, damaged at random places: who reads them
  *		comes to an end, never looks beyond them, and writes nothing that readers of
  *		the trail do not understand.
@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "ring/left.h"
+#include "ring/check.h"
 #include "test/model.h"
 #include "test/test.h"
 
@@ -300,21 +300,21 @@ recover(StenoBlock *block)
 		uint64_t	position = atomic_load(&ring->tail);
 		uint64_t	before = 0;
 		StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, i)};
-		const StenoRecordMessage *staged = steno_left_staged(&rings, i);
+		const StenoRecordMessage *staged = steno_ring_check_staged(&rings, i);
 
 		while (position != head)
 		{
 			const StenoMessage *m;
-			StenoLeft	left = STENO_LEFT_DAMAGED;
+			StenoRingCheck found = STENO_RING_DAMAGED;
 
-			if (steno_left_positions(&rings, i))
-				left = steno_left_look(&rings, i, position, source.seq, &m);
-			if (left == STENO_LEFT_DAMAGED)
+			if (steno_ring_check_positions(&rings, i))
+				found = steno_ring_check_message(&rings, i, position, source.seq, &m);
+			if (found == STENO_RING_DAMAGED)
 			{
 				result.damaged++;
 				break;
 			}
-			if (left == STENO_LEFT_UNREADABLE)
+			if (found == STENO_RING_UNREADABLE)
 			{
 				result.unreadable++;
 				source.seq++;
@@ -401,7 +401,7 @@ TEST(left_rings_with_damage_are_read_as_far_as_they_are_whole)
 }
 
 /* One message behind another, and what must not be taken for it. */
-static StenoLeft
+static StenoRingCheck
 look_after(void (*change) (StenoMessage *))
 {
 	StenoProducer p;
@@ -421,7 +421,7 @@ look_after(void (*change) (StenoMessage *))
 	random_record(buffer, &random, 6);
 	CHECK(put(&p, buffer));
 	change((StenoMessage *) (steno_ring_data(&rings, 0) + second));
-	return steno_left_look(&rings, 0, second, 1, &m);
+	return steno_ring_check_message(&rings, 0, second, 1, &m);
 }
 
 static void
@@ -446,23 +446,23 @@ CHANGE(another_string, ((StenoRecordMessage *) m)->extra_len++)
 TEST(left_message_must_follow_from_the_one_before)
 {
 	make_rings();
-	CHECK(look_after(nothing) == STENO_LEFT_GOOD);
-	CHECK(look_after(no_length) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(another_kind) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(unknown_kind) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(filler) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(unknown_flag) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(another_number) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(statement_with_that_number) == STENO_LEFT_DAMAGED);
-	CHECK(look_after(another_string) == STENO_LEFT_DAMAGED);
+	CHECK(look_after(nothing) == STENO_RING_GOOD);
+	CHECK(look_after(no_length) == STENO_RING_DAMAGED);
+	CHECK(look_after(another_kind) == STENO_RING_DAMAGED);
+	CHECK(look_after(unknown_kind) == STENO_RING_DAMAGED);
+	CHECK(look_after(filler) == STENO_RING_DAMAGED);
+	CHECK(look_after(unknown_flag) == STENO_RING_DAMAGED);
+	CHECK(look_after(another_number) == STENO_RING_DAMAGED);
+	CHECK(look_after(statement_with_that_number) == STENO_RING_DAMAGED);
+	CHECK(look_after(another_string) == STENO_RING_DAMAGED);
 	/* its strings are whole: the next message is none */
-	CHECK(look_after(another_length) == STENO_LEFT_GOOD);
+	CHECK(look_after(another_length) == STENO_RING_GOOD);
 }
 
 static uint64_t
 dropped(uint64_t count, uint64_t first, uint64_t last)
 {
-	return steno_left_gap(&count, first, last) ? count : 99;
+	return steno_ring_check_gap(&count, first, last) ? count : 99;
 }
 
 TEST(left_gaps_have_as_many_numbers_as_they_count)
@@ -477,7 +477,7 @@ TEST(left_gaps_have_as_many_numbers_as_they_count)
 }
 
 /* A record whose parameters are in a list, the value. */
-static StenoLeft
+static StenoRingCheck
 look_at_list(const void *value, uint32_t len)
 {
 	static const uint8_t reprs[] = {STENO_REPR_LIST};
@@ -498,24 +498,24 @@ look_at_list(const void *value, uint32_t len)
 	r.statement = 1;
 	model_encode(buffer, &r, &s);
 	CHECK(put(&p, buffer));
-	return steno_left_look(&rings, 0, 0, 0, &m);
+	return steno_ring_check_message(&rings, 0, 0, 0, &m);
 }
 
 TEST(left_lists_of_parameters_must_be_whole)
 {
 	make_rings();
 	/* int4, a NULL, a text */
-	CHECK(look_at_list("\x0e\3\27\3\1\2\3\4\27\x83\31\10\2hi", 15) == STENO_LEFT_GOOD);
-	CHECK(look_at_list("\1\0", 2) == STENO_LEFT_GOOD);
+	CHECK(look_at_list("\x0e\3\27\3\1\2\3\4\27\x83\31\10\2hi", 15) == STENO_RING_GOOD);
+	CHECK(look_at_list("\1\0", 2) == STENO_RING_GOOD);
 	/* of a representation that nobody knows, nobody knows the end */
-	CHECK(look_at_list("\6\1\27\143\1\2\3", 7) == STENO_LEFT_GOOD);
+	CHECK(look_at_list("\6\1\27\143\1\2\3", 7) == STENO_RING_GOOD);
 	/* fewer than it says, more than it says, more than there is room for */
-	CHECK(look_at_list("\7\2\27\3\1\2\3\4", 8) == STENO_LEFT_UNREADABLE);
-	CHECK(look_at_list("\x08\1\27\3\1\2\3\4\5", 9) == STENO_LEFT_UNREADABLE);
-	CHECK(look_at_list("\7\xff\xff\3\27\3\1\2", 8) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("\7\2\27\3\1\2\3\4", 8) == STENO_RING_UNREADABLE);
+	CHECK(look_at_list("\x08\1\27\3\1\2\3\4\5", 9) == STENO_RING_UNREADABLE);
+	CHECK(look_at_list("\7\xff\xff\3\27\3\1\2", 8) == STENO_RING_UNREADABLE);
 	/* a value that is too short, a list in a list, bytes behind it */
-	CHECK(look_at_list("\5\1\27\3\1\2", 6) == STENO_LEFT_UNREADABLE);
-	CHECK(look_at_list("\4\1\0\25\0", 5) == STENO_LEFT_UNREADABLE);
-	CHECK(look_at_list("\1\0\0", 3) == STENO_LEFT_UNREADABLE);
-	CHECK(look_at_list("", 0) == STENO_LEFT_UNREADABLE);
+	CHECK(look_at_list("\5\1\27\3\1\2", 6) == STENO_RING_UNREADABLE);
+	CHECK(look_at_list("\4\1\0\25\0", 5) == STENO_RING_UNREADABLE);
+	CHECK(look_at_list("\1\0\0", 3) == STENO_RING_UNREADABLE);
+	CHECK(look_at_list("", 0) == STENO_RING_UNREADABLE);
 }

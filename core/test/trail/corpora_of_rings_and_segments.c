@@ -1,7 +1,7 @@
 /*
  * core/test/trail/corpora_of_rings_and_segments.c
  *		The corpora of the fuzzers of rings that dead servers have left and of
- *		segments, replayed: fuzz/left_fuzz.c, fuzz/segment_fuzz.c.  No input makes its
+ *		segments, replayed: fuzz/ring_fuzz.c, fuzz/segment_fuzz.c.  No input makes its
  *		reader take much memory.
  */
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include "test/test.h"
 #include "test/trail.h"
 
-int			steno_fuzz_left(const uint8_t *data, size_t size);
+int			steno_fuzz_ring(const uint8_t *data, size_t size);
 int			steno_fuzz_segment(const uint8_t *data, size_t size);
 
 /* In kB: a sanitizer takes its share. */
@@ -24,9 +24,9 @@ check_memory(void)
 }
 
 static void
-left(uint8_t *bytes, size_t len)
+ring(uint8_t *bytes, size_t len)
 {
-	steno_fuzz_left(bytes, len);
+	steno_fuzz_ring(bytes, len);
 	check_memory();
 }
 
@@ -58,9 +58,9 @@ vary(uint8_t *bytes, size_t len, void (*take) (uint8_t *bytes, size_t len))
 }
 
 static void
-vary_left(uint8_t *bytes, size_t len)
+vary_ring(uint8_t *bytes, size_t len)
 {
-	vary(bytes, len, left);
+	vary(bytes, len, ring);
 }
 
 static void
@@ -71,7 +71,7 @@ vary_segment(uint8_t *bytes, size_t len)
 
 TEST(left_rings_of_the_corpus_are_read_to_an_end)
 {
-	each_file(STENO_CORPUS "/left", vary_left);
+	each_file(STENO_CORPUS "/ring", vary_ring);
 }
 
 TEST(segments_of_the_corpus_are_gone_on_with)

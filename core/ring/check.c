@@ -1,17 +1,17 @@
 /*
- * core/ring/left.c
- *		The checks of left.h.
+ * core/ring/check.c
+ *		The checks of check.h.
  *
  * A message is looked at in three steps: its length and its strings' lengths, as of
  * any message; what it says beside its predecessor; and, of records, the strings that
  * readers take apart.
  */
-#include "ring/left.h"
+#include "ring/check.h"
 
 #include "codec.h"
 
 bool
-steno_left_positions(const StenoRings *rings, uint32_t i)
+steno_ring_check_positions(const StenoRings *rings, uint32_t i)
 {
 	StenoRing  *ring = steno_ring_at(rings, i);
 	uint64_t	head = atomic_load(&ring->head);
@@ -23,7 +23,7 @@ steno_left_positions(const StenoRings *rings, uint32_t i)
 /* ---- strings ---- */
 
 bool
-steno_left_body(const uint8_t *body, uint32_t len)
+steno_ring_check_session(const uint8_t *body, uint32_t len)
 {
 	StenoBytes	in = {body, len};
 	StenoBytes	skipped;
@@ -239,7 +239,7 @@ record_is_readable(const StenoRecordMessage *r)
 }
 
 bool
-steno_left_gap(uint64_t *count, uint64_t first, uint64_t last)
+steno_ring_check_gap(uint64_t *count, uint64_t first, uint64_t last)
 {
 	uint64_t	counted = *count;
 
@@ -266,7 +266,7 @@ gap_follows(const StenoRecordMessage *r, uint64_t seq)
 		pair_number(pairs, r->extra_count, "count", &said) &&
 		pair_number(pairs, r->extra_count, "first_seq", &first) &&
 		pair_number(pairs, r->extra_count, "last_seq", &last) &&
-		(count = said, steno_left_gap(&count, first, last)) && count == said &&
+		(count = said, steno_ring_check_gap(&count, first, last)) && count == said &&
 		first <= seq + 1 && r->seq == last + 1;
 }
 
@@ -286,8 +286,8 @@ kind_can_be(const StenoMessage *m)
 	return m->kind <= STENO_KIND_GAP && (m->flags & ~known) == 0;
 }
 
-StenoLeft
-steno_left_look(const StenoRings *rings, uint32_t i, uint64_t position, uint64_t seq,
+StenoRingCheck
+steno_ring_check_message(const StenoRings *rings, uint32_t i, uint64_t position, uint64_t seq,
 				const StenoMessage **message)
 {
 	uint32_t	size = rings->size;
@@ -298,33 +298,33 @@ steno_left_look(const StenoRings *rings, uint32_t i, uint64_t position, uint64_t
 	*message = m;
 	if (!steno_message_is_whole(m, left < published ? left : published) ||
 		m->len > size / STENO_RING_SHARE || !kind_can_be(m))
-		return STENO_LEFT_DAMAGED;
+		return STENO_RING_DAMAGED;
 	if (m->kind == 0)
-		return m->len == left ? STENO_LEFT_GOOD : STENO_LEFT_DAMAGED;
+		return m->len == left ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	if (m->kind == STENO_KIND_DEF_SESSION)
 	{
 		const StenoSessionMessage *s = (const StenoSessionMessage *) m;
 
-		return steno_left_body((const uint8_t *) (s + 1), s->body_len) ? STENO_LEFT_GOOD : STENO_LEFT_DAMAGED;
+		return steno_ring_check_session((const uint8_t *) (s + 1), s->body_len) ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	}
 	if (m->kind == STENO_KIND_DATA)
 	{
 		const StenoDataMessage *d = (const StenoDataMessage *) m;
 
-		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_LEFT_GOOD : STENO_LEFT_DAMAGED;
+		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	}
 	/* whole and brief records have it in the same place */
 	if (m->kind == STENO_KIND_GAP ? !gap_follows((const StenoRecordMessage *) m, seq) :
 		((const StenoRecordMessage *) m)->seq != seq + 1)
-		return STENO_LEFT_DAMAGED;
+		return STENO_RING_DAMAGED;
 	if (m->flags & STENO_MESSAGE_BRIEF)
 		return brief_is_readable((const StenoBriefMessage *) m, steno_ring_templates(rings, i)) ?
-			STENO_LEFT_GOOD : STENO_LEFT_UNREADABLE;
-	return record_is_readable((const StenoRecordMessage *) m) ? STENO_LEFT_GOOD : STENO_LEFT_UNREADABLE;
+			STENO_RING_GOOD : STENO_RING_UNREADABLE;
+	return record_is_readable((const StenoRecordMessage *) m) ? STENO_RING_GOOD : STENO_RING_UNREADABLE;
 }
 
 const StenoRecordMessage *
-steno_left_staged(const StenoRings *rings, uint32_t i)
+steno_ring_check_staged(const StenoRings *rings, uint32_t i)
 {
 	uint32_t	size = rings->size;
 	const StenoRecordMessage *r =

@@ -1,7 +1,7 @@
 /*
- * core/fuzz/left_fuzz.c
- *		Any bytes, as a ring that a dead server has left: who recovers it comes to an
- *		end, never looks beyond it, and what he writes into blocks can be decoded.
+ * core/fuzz/ring_fuzz.c
+ *		Any bytes, as a ring that a dead server left: recovery comes to an
+ *		end, never looks beyond it, and what it writes into blocks can be decoded.
  *
  * An input is the beginning of the ring's header, up to its session, then its
  * templates, then its data from the tail on; what it lacks is zeros.  It is also
@@ -11,9 +11,9 @@
 
 #include "trail/block.h"
 #include "trail/decode.h"
-#include "ring/left.h"
+#include "ring/check.h"
 
-int			steno_fuzz_left(const uint8_t *data, size_t size);
+int			steno_fuzz_ring(const uint8_t *data, size_t size);
 
 #define SIZE STENO_RING_MIN
 #define HEADER offsetof(StenoRing, session)
@@ -128,22 +128,22 @@ recover(void)
 {
 	StenoRing  *ring = steno_ring_at(&rings, 0);
 	StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, 0)};
-	const StenoRecordMessage *staged = steno_left_staged(&rings, 0);
+	const StenoRecordMessage *staged = steno_ring_check_staged(&rings, 0);
 	uint64_t	head = atomic_load(&ring->head);
 	uint64_t	position = atomic_load(&ring->tail);
 	uint64_t	count = ring->gap;
 	uint64_t	before = 0;
 
 	source.seq = ring->session_seq;
-	(void) steno_left_gap(&count, ring->gap_first, ring->gap_last);
-	while (steno_left_positions(&rings, 0) && position != head)
+	(void) steno_ring_check_gap(&count, ring->gap_first, ring->gap_last);
+	while (steno_ring_check_positions(&rings, 0) && position != head)
 	{
 		const StenoMessage *m;
-		StenoLeft	left = steno_left_look(&rings, 0, position, source.seq, &m);
+		StenoRingCheck found = steno_ring_check_message(&rings, 0, position, source.seq, &m);
 
-		if (left == STENO_LEFT_DAMAGED)
+		if (found == STENO_RING_DAMAGED)
 			break;
-		if (left == STENO_LEFT_UNREADABLE)
+		if (found == STENO_RING_UNREADABLE)
 			source.seq++;
 		else if (m->kind != 0)
 			add(&source, m);
@@ -161,7 +161,7 @@ recover(void)
 }
 
 int
-steno_fuzz_left(const uint8_t *data, size_t size)
+steno_fuzz_ring(const uint8_t *data, size_t size)
 {
 	if (rings.file == NULL)
 		make_rings();
@@ -177,6 +177,6 @@ int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	return steno_fuzz_left(data, size);
+	return steno_fuzz_ring(data, size);
 }
 #endif
