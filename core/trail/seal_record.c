@@ -23,7 +23,7 @@ put_pair(uint8_t *p, StenoRecordMessage *r, const char *name, const char *value)
 }
 
 static uint8_t *
-put_decimal(uint8_t *p, StenoRecordMessage *r, const char *name, uint64_t value)
+put_pair_number(uint8_t *p, StenoRecordMessage *r, const char *name, uint64_t value)
 {
 	char		digits[24];
 
@@ -63,11 +63,11 @@ steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
 	r->rows = STENO_NONE64;
 	r->text_len = STENO_NONE32;
 	p = put_pair(p, r, "reason", seal->reason);
-	p = put_decimal(p, r, "block", seal->block);
-	p = put_decimal(p, r, "record", seal->record);
+	p = put_pair_number(p, r, "block", seal->block);
+	p = put_pair_number(p, r, "record", seal->record);
 	p = put_hex(p, r, "hash", seal->hash, STENO_HASH_SIZE);
-	p = put_decimal(p, r, "first", seal->first);
-	p = put_decimal(p, r, "interval", seal->interval);
+	p = put_pair_number(p, r, "first", seal->first);
+	p = put_pair_number(p, r, "interval", seal->interval);
 	p = put_pair(p, r, "key", id);
 	if (memcmp(seal->next_key, none, STENO_SEAL_KEY_SIZE) != 0)
 		p = put_hex(p, r, "next_key", seal->next_key, STENO_SEAL_KEY_SIZE);
