@@ -294,6 +294,7 @@ steno_redact_hide_userinfo(Text *t)
 {
 	Text		ahead = *t;
 	bool		in_user = true;
+	bool		in_password = false;
 	size_t		from = 0;
 	size_t		to = 0;
 
@@ -301,9 +302,17 @@ steno_redact_hide_userinfo(Text *t)
 		return;
 	for (;;)
 	{
-		size_t		at = ahead.at;
-		int			c = take(&ahead);
+		size_t		at;
+		int			c;
 
+		if (in_password)
+		{
+			at = steno_redact_password_end(ahead.text, ahead.at, ahead.end);
+			t->search->work += (at - ahead.at) / 16;
+			ahead.at = at;
+		}
+		at = ahead.at;
+		c = take(&ahead);
 		if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')
 		{
 			if (to == 0)
@@ -314,10 +323,13 @@ steno_redact_hide_userinfo(Text *t)
 		{
 			if (in_user || to > 0 || is_port(t, from, at))
 				break;
+			/* nor is it a port up to any later place: only an at sign, or the end, matters */
+			in_password = true;
 		}
 		else if (c == '@')
 		{
 			to = at;
+			in_password = false;
 			if (in_user)
 				return;
 		}

@@ -151,6 +151,31 @@ uri_at(const char *text, size_t len, size_t at)
 	return at < len;
 }
 
+/*
+ * Where the password of a URI may end, at text + at or later: at an at sign, a quote, a backslash
+ * or white space.
+ */
+size_t
+steno_redact_password_end(const char *text, size_t at, size_t end)
+{
+#ifdef __SSE2__
+	for (; end - at >= 16; at += 16)
+	{
+		__m128i		v = load(text + at);
+		__m128i		quotes = _mm_or_si128(is(v, '"'), is(v, '\''));
+		__m128i		any = _mm_or_si128(_mm_or_si128(is(v, '@'), is(v, '\\')), _mm_or_si128(quotes, is_space(v)));
+		unsigned	found = (unsigned) _mm_movemask_epi8(any);
+
+		if (found != 0)
+			return at + (size_t) __builtin_ctz(found);
+	}
+#endif
+	while (at < end && text[at] != '@' && text[at] != '\\' && text[at] != '"' && text[at] != '\'' &&
+		   !steno_redact_is_space((unsigned char) text[at]))
+		at++;
+	return at;
+}
+
 /* Where the trigger with a pair of letters at text + at begins; len: there is none. */
 static size_t
 trigger_at(const char *text, size_t len, size_t at, bool strings)
