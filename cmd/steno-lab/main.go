@@ -5,9 +5,9 @@ package main
 import (
 	"os"
 
-	"github.com/pg-steno/pg_steno/internal/lab"
+	"github.com/pg-steno/pg_steno/internal/lab/command"
 )
 
 func main() {
-	os.Exit(lab.Main())
+	os.Exit(command.Main())
 }

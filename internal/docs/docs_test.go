@@ -17,7 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab"
+	"github.com/pg-steno/pg_steno/internal/lab/command"
 )
 
 // The manual against what it speaks of: its links, the commands, settings, views
@@ -171,7 +171,7 @@ func whatExists(t *testing.T) *named {
 		columns:  names(`OUT (\w+) `, sql),
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
 		root:     cli.New(streams),
-		lab:      lab.New(streams),
+		lab:      command.New(streams),
 	}
 	n.root.InitDefaultCompletionCmd()
 	n.root.InitDefaultHelpCmd()

@@ -10,12 +10,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab"
+	"github.com/pg-steno/pg_steno/internal/lab/command"
 )
 
 // The two programs: their manual pages, help, and what the one says of the other.
 
-var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-lab": lab.New}
+var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-lab": command.New}
 
 // TestManualPagesAreUpToDate compares docs/man with the command trees. STENO_UPDATE=1
 // writes the pages.
@@ -62,7 +62,7 @@ func TestStenoKnowsTheCommandsOfTheLab(t *testing.T) {
 			known[c.Name()] = c.Short
 		}
 	}
-	for _, c := range lab.New(streams).Commands() {
+	for _, c := range command.New(streams).Commands() {
 		if name := c.Name(); name != "version" && name != "man" {
 			if known[name] != c.Short {
 				t.Errorf("%s: steno says %q, steno-lab %q", name, known[name], c.Short)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/term"
+
+	"github.com/pg-steno/pg_steno/internal/exit"
 )
 
 // IOStreams are a command's input and outputs, and what is known of the
@@ -78,4 +80,13 @@ func terminal(f *os.File) (width int, ok bool) {
 	}
 	width, _, _ = term.GetSize(fd)
 	return width, true
+}
+
+// CheckFormat refuses the name of an output format that is none of the two that commands
+// have as a rule: text for people, json for programs.
+func CheckFormat(format string) error {
+	if format != "text" && format != "json" {
+		return exit.Usagef("invalid format %q: use text or json", format)
+	}
+	return nil
 }

@@ -12,20 +12,12 @@ import (
 // AddFormat adds --format to a command whose output is text for people, or JSON.
 func AddFormat(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVarP(to, "format", "o", "text", "output `format`: text or json")
+	CompleteFormat(cmd)
+}
+
+// CompleteFormat makes a shell complete the values of --format.
+func CompleteFormat(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// CheckFormat refuses formats but these two.
-func CheckFormat(format string) error {
-	if format != "text" && format != "json" {
-		return exit.Usagef("invalid format %q: use text or json", format)
-	}
-	return nil
-}
-
-// AddPGConfig adds --pg-config to a command that starts servers.
-func AddPGConfig(flags *pflag.FlagSet, to *string) {
-	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
 }
 
 // RefuseEmpty refuses flags that were given without a value: a variable of a script

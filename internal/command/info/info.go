@@ -159,7 +159,7 @@ func (t *Totals) finish() {
 }
 
 func infoRun(ctx context.Context, opts *Options) error {
-	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
 	t, err := opts.OpenEncrypted(opts.Trails)

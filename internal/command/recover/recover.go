@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/recovery"
 )
 
@@ -51,7 +52,7 @@ The exit code is 0 when nothing is lost, 1 when something is lost or damaged, an
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
-			if err := cmdutil.CheckFormat(opts.Format); err != nil {
+			if err := iostreams.CheckFormat(opts.Format); err != nil {
 				return err
 			}
 			return recovery.Run(cmd.Context(), opts)

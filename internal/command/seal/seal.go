@@ -65,7 +65,7 @@ encrypted trail have no seals, and prove as much.`,
 }
 
 func exportRun(opts *ExportOptions) error {
-	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
 	t, err := opts.OpenEncrypted(opts.Trails)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
 	slots "github.com/pg-steno/pg_steno/internal/slot"
 )
 
@@ -118,7 +119,7 @@ exit code is 1 when one is unreadable.`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts.Trail = args
-			if err := cmdutil.CheckFormat(opts.Format); err != nil {
+			if err := iostreams.CheckFormat(opts.Format); err != nil {
 				return err
 			}
 			return slots.List(opts)

@@ -77,7 +77,7 @@ block that the server did not finish writing is a warning, not damage.`,
 }
 
 func verifyRun(ctx context.Context, opts *Options) error {
-	if err := cmdutil.CheckFormat(opts.Format); err != nil {
+	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
 	checks, err := opts.checks()

@@ -12,18 +12,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// stallOptions are the flags of "steno bench stall".
-type stallOptions struct {
-	*cmdutil.Factory
+// Stall measures what statements notice of writers that stand still: its flags.
+type Stall struct {
+	measure.Environment
 	Load     Load
 	Rate     float64
 	Rounds   int
@@ -55,36 +55,11 @@ type StallReport struct {
 	Waits int `json:"waits"`
 }
 
-func newCmdStall(f *cmdutil.Factory) *cobra.Command {
-	o := &stallOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "stall",
-		Short: "Measure what statements notice of a writer that stands still",
-		Long: `Start a throw-away server that records everything, with rings that take more
-than a slice of load, and give it slices of pgbench. During some its writer is
-stopped (SIGSTOP). Quoted is the latency that one transaction of a thousand
-exceeds, with the writer stopped and with it running, of all slices, and the
-median of the ratios of slices that were made close to each other, with its 95 %
-interval; beside it the same ratio of two slices with a running writer: what the
-machine itself makes of equal things.
+// NewStall returns the measurement.
+func NewStall(e measure.Environment) *Stall { return &Stall{Environment: e} }
 
-Transactions are begun at times that do not depend on how long others take, a
-share (--rate) of what the server can do: at its limit, the slowest tell how
-processes wait for the processor. With --rate 1 there is no limit.
-
-A round takes three slices and about two seconds.`,
-		Example: `  steno bench stall
-  steno bench stall --pairs 50 --clients 4
-  steno bench stall --rate 0.5 --seconds 2`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return stallRun(cmd.Context(), o)
-		},
-	}
-	flags := cmd.Flags()
+// AddFlags adds the flags.
+func (o *Stall) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Load.Clients, "clients", 8, "sessions of pgbench")
 	flags.Float64Var(&o.Rate, "rate", 0.25, "load, as a share of the most that is possible")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
@@ -92,12 +67,12 @@ A round takes three slices and about two seconds.`,
 	flags.StringVar(&o.Load.Workload, "workload", "select", "select or tpcb")
 	flags.StringVar(&o.Load.Protocol, "protocol", "prepared", "simple, extended or prepared")
 	flags.IntVar(&o.Load.Scale, "scale", 10, "scale of pgbench's tables")
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
-	cmdutil.AddFormat(cmd, &o.Format)
-	return cmd
+	measure.AddPGConfig(flags, &o.PGConfig)
+	measure.AddFormat(flags, &o.Format)
 }
 
-func (o *stallOptions) check() error {
+// Complete checks the flags.
+func (o *Stall) Complete(func(flag string) bool) error {
 	if err := o.Load.check(); err != nil {
 		return err
 	}
@@ -107,10 +82,11 @@ func (o *stallOptions) check() error {
 	if o.Rate <= 0 || o.Rate > 1 {
 		return errors.New("--rate must be greater than 0 and at most 1")
 	}
-	return cmdutil.CheckFormat(o.Format)
+	return iostreams.CheckFormat(o.Format)
 }
 
-func stallRun(ctx context.Context, o *stallOptions) error {
+// Run measures.
+func (o *Stall) Run(ctx context.Context) error {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return err
@@ -133,7 +109,7 @@ func stallRun(ctx context.Context, o *stallOptions) error {
 	return report.write(o.IO.Out)
 }
 
-func (o *stallOptions) measure(ctx context.Context, lab *cluster.Lab, phases *progress.Phases) (*StallReport, error) {
+func (o *Stall) measure(ctx context.Context, lab *cluster.Lab, phases *progress.Phases) (*StallReport, error) {
 	b, err := Open(ctx, lab, Options{Load: o.Load, Compare: []string{"steno"}, Settings: []cluster.Setting{
 		// room for what a slice makes
 		{Name: "steno.ring_size", Value: "4MB"},
@@ -191,7 +167,7 @@ func slowest(us []float64) float64 {
 
 // slice gives the server some seconds of load, and returns the latencies, in
 // microseconds. With a rate, a latency counts from when the transaction was due.
-func (o *stallOptions) slice(
+func (o *Stall) slice(
 	ctx context.Context, lab *cluster.Lab, s *cluster.Server, rate int, stop bool,
 ) ([]float64, error) {
 	// nothing is left to be written, or to be done by other programs

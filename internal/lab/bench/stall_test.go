@@ -20,8 +20,8 @@ func TestOneOfAThousandIsSlower(t *testing.T) {
 func TestStallWantsALoadThatIsPossible(t *testing.T) {
 	for rate, ok := range map[float64]bool{0.25: true, 1: true, 0: false, -1: false, 1.01: false} {
 		load := Load{Workload: "select", Protocol: "prepared", Clients: 8, Scale: 1}
-		o := &stallOptions{Load: load, Rate: rate, Rounds: 1, Seconds: 1, Format: "text"}
-		if err := o.check(); (err == nil) != ok {
+		o := &Stall{Load: load, Rate: rate, Rounds: 1, Seconds: 1, Format: "text"}
+		if err := o.Complete(nil); (err == nil) != ok {
 			t.Errorf("--rate %v: %v", rate, err)
 		}
 	}

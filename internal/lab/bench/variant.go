@@ -101,7 +101,8 @@ var BaseSettings = []cluster.Setting{
 	{Name: "log_checkpoints", Value: "off"},
 }
 
-func variantNames() []string {
+// VariantNames are what can be compared.
+func VariantNames() []string {
 	var names []string
 	for _, v := range variants {
 		names = append(names, v.name)
@@ -120,5 +121,5 @@ func findVariant(name string, installation *cluster.Installation) (variant, erro
 		}
 		return v, nil
 	}
-	return variant{}, fmt.Errorf("no variant \"%s\"; there are %s", name, strings.Join(variantNames(), ", "))
+	return variant{}, fmt.Errorf("no variant \"%s\"; there are %s", name, strings.Join(VariantNames(), ", "))
 }

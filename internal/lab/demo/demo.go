@@ -8,19 +8,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/command/program"
-	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
@@ -28,45 +24,36 @@ import (
 // rounds.
 const budget = 50 * time.Second
 
-// options are the flags of "steno demo".
-type options struct {
-	*cmdutil.Factory
+// Options are the flags of a run.
+type Options struct {
+	measure.Environment
+	// Steno finds the program that reads the trail back.
+	Steno    func() (string, error)
 	PGConfig string
 	Rounds   int
 	Keep     string
 }
 
-// NewCmdDemo returns "steno demo".
-func NewCmdDemo(f *cmdutil.Factory) *cobra.Command {
-	o := &options{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "See pg_steno at work on throw-away servers",
-		Long: `Start throw-away servers and compare their throughput: without recording, with
-the server's own log_statement=all, with pgaudit where it is installed, and with
-pg_steno. Then let a few people do what people do, right and wrong, and read the
-trail back. Takes less than three minutes. The servers are gone at the end; the
-trail stays in a folder of its own.`,
-		Example: `  steno demo
-  steno demo --pairs 30`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Rounds < 1 {
-				return exit.Usagef("--pairs must be at least 1")
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-			defer stop()
-			return o.run(ctx)
-		},
-	}
-	flags := cmd.Flags()
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
+// New returns the demonstration.
+func New(e measure.Environment) *Options { return &Options{Environment: e} }
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	measure.AddPGConfig(flags, &o.PGConfig)
 	flags.IntVar(&o.Rounds, "pairs", 8, "rounds of each workload at most; each server gets a second in each")
 	flags.StringVar(&o.Keep, "keep", "", "new folder to keep the trail in (default one in the temporary folder)")
-	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
+// Complete checks the flags.
+func (o *Options) Complete(func(flag string) bool) error {
+	if o.Rounds < 1 {
+		return errors.New("--pairs must be at least 1")
+	}
+	return nil
+}
+
+// Run shows it.
+func (o *Options) Run(ctx context.Context) error {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return err
@@ -94,7 +81,7 @@ func keepFolder(name string) (string, error) {
 
 // record makes the servers, measures, performs, stops the servers and keeps
 // the trail. It returns when the people began.
-func (o *options) record(ctx context.Context, installation *cluster.Installation) (begin time.Time, err error) {
+func (o *Options) record(ctx context.Context, installation *cluster.Installation) (begin time.Time, err error) {
 	phases := progress.NewPhases(o.IO)
 	defer phases.End()
 
@@ -150,7 +137,7 @@ func (o *options) record(ctx context.Context, installation *cluster.Installation
 	return begin, lab.Close()
 }
 
-func (o *options) heading(text string) {
+func (o *Options) heading(text string) {
 	if o.IO.ColorEnabled() {
 		fmt.Fprintf(o.IO.Out, "\n\x1b[1m%s\x1b[0m\n", text)
 		return
@@ -159,7 +146,7 @@ func (o *options) heading(text string) {
 }
 
 // readBack shows what the trail knows, by this same program.
-func (o *options) readBack(ctx context.Context, begin time.Time) error {
+func (o *Options) readBack(ctx context.Context, begin time.Time) error {
 	o.heading("What people did, as the trail has it")
 	if err := o.steno(ctx, "cat", "--since", begin.UTC().Format(time.RFC3339Nano), o.Keep); err != nil {
 		return err
@@ -168,7 +155,7 @@ func (o *options) readBack(ctx context.Context, begin time.Time) error {
 	if err := o.steno(ctx, "verify", o.Keep); err != nil {
 		return err
 	}
-	steno, err := program.Find("steno")
+	steno, err := o.Steno()
 	if err != nil {
 		return err
 	}
@@ -182,8 +169,8 @@ and remove it with rm -r %[2]s
 	return nil
 }
 
-func (o *options) steno(ctx context.Context, args ...string) error {
-	path, err := program.Find("steno")
+func (o *Options) steno(ctx context.Context, args ...string) error {
+	path, err := o.Steno()
 	if err != nil {
 		return fmt.Errorf("no program \"steno\" beside steno-lab and in PATH: %w", err)
 	}

@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/spf13/pflag"
+
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
 // The command on real servers.
@@ -109,10 +111,16 @@ func runProfile(t *testing.T, ctx context.Context, args ...string) (*Report, err
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	streams, _, out, _ := iostreams.Test()
-	cmd := NewCmdProfile(&cmdutil.Factory{IO: streams}, nil)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append(args, "--format", "json"))
-	err := cmd.ExecuteContext(ctx)
+	o := New(measure.Environment{IO: streams})
+	flags := pflag.NewFlagSet("profile", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	err := flags.Parse(append(args, "--format", "json"))
+	if err == nil {
+		err = o.Complete(flags.Changed)
+	}
+	if err == nil {
+		err = o.Run(ctx)
+	}
 	if left, _ := os.ReadDir(temporary); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -15,22 +15,20 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// options are the flags.
-type options struct {
-	benchcmd.Common
+// Options are the flags of a run.
+type Options struct {
+	measure.Common
 	Rounds   int
 	Queries  int // each way in a round
 	MB       int // of the table
@@ -43,41 +41,23 @@ const (
 	fullRounds  = 60
 )
 
-// NewCmd returns "steno bench clock".
-func NewCmd(f *cmdutil.Factory) *cobra.Command { return newCmd(f, run) }
+// New returns the measurement.
+func New(e measure.Environment) *Options {
+	return &Options{Common: measure.Common{Environment: e}}
+}
 
-func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
-	o := &options{Common: benchcmd.Common{Factory: f}}
-	cmd := &cobra.Command{
-		Use:   "clock",
-		Short: "Measure what reading the clock costs, and track_io_timing with it",
-		Long: `Say which clock source the kernel uses, measure with pg_test_timing what a reading
-costs, and what it costs through the kernel; work out what that makes of settings
-that read the clock for each statement, block or row. Then a query that reads many
-blocks from the kernel's cache, where reading is cheapest and so the clock's share
-largest, runs on a throw-away server without and with track_io_timing in turn.
-Published figures stand beside the measured ones.`,
-		Example: `  steno bench clock
-  steno bench clock --quick
-  steno bench clock --mb 512 --rounds 30 --output results`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(cmd.Flags().Changed("rounds")); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return run(cmd.Context(), o)
-		},
-	}
-	flags := cmd.Flags()
-	o.Add(cmd)
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.Common.AddFlags(flags)
 	flags.IntVar(&o.Rounds, "rounds", usualRounds, "number of rounds")
 	flags.IntVar(&o.Queries, "queries", 10, "how often the query runs each way in a round")
 	flags.IntVar(&o.MB, "mb", 64, "size of the table that the query reads, in MB")
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
-	return cmd
+	measure.AddPGConfig(flags, &o.PGConfig)
 }
 
-func (o *options) complete(rounds bool) error {
+// Complete checks the flags and fills in what follows from them.
+func (o *Options) Complete(given func(flag string) bool) error {
+	rounds := given("rounds")
 	if !rounds && o.Quick {
 		o.Rounds = quickRounds
 	}
@@ -93,14 +73,15 @@ func (o *options) complete(rounds bool) error {
 	return o.Check()
 }
 
-func run(ctx context.Context, o *options) error {
-	return o.Run(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
-		return measure(ctx, o, p)
+// Run measures.
+func (o *Options) Run(ctx context.Context) error {
+	return o.Publish(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
+		return measureAll(ctx, o, p)
 	})
 }
 
 // check looks whether all is there, before a server is made.
-func check(installation *cluster.Installation, o *options) error {
+func check(installation *cluster.Installation, o *Options) error {
 	if _, err := os.Stat(installation.Program("pg_test_timing")); err != nil {
 		return fmt.Errorf("no pg_test_timing in \"%s\": is the PostgreSQL server installed?", installation.BinDir)
 	}
@@ -111,7 +92,7 @@ func check(installation *cluster.Installation, o *options) error {
 	return installation.CheckDisk(uint64(2*o.MB+200) << 20)
 }
 
-func measure(ctx context.Context, o *options, p *progress.Phases) (r *result.Result, err error) {
+func measureAll(ctx context.Context, o *Options, p *progress.Phases) (r *result.Result, err error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return nil, err
@@ -163,7 +144,7 @@ var settings = []cluster.Setting{
 
 // clockBench is one run.
 type clockBench struct {
-	o            *options
+	o            *Options
 	installation *cluster.Installation
 	conn         *pgx.Conn
 	result       *result.Result
@@ -276,9 +257,9 @@ func (b *clockBench) once(ctx context.Context, track string) (s spent, err error
 	return s, err
 }
 
-func newResult(o *options, postgres string) *result.Result {
-	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", cmdutil.CommandLine(),
-		o.Factory.Version)
+func newResult(o *Options, postgres string) *result.Result {
+	r := result.New("clock", "What reading the clock costs, and track_io_timing with it", measure.CommandLine(),
+		o.Version)
 	r.Postgres, r.Settings = postgres, settings
 	s := readSource(sourceDir)
 	r.Notes = []string{s.advice()}

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
@@ -82,14 +81,13 @@ func TestAdviceFollowsFromTheClockSource(t *testing.T) {
 }
 
 func TestWrongUsageIsRefused(t *testing.T) {
-	cmdtest.Refused(t, newCmd, map[string]string{
+	measuretest.Refused(t, New, map[string]string{
 		"--rounds 0":     "--rounds and --queries must be at least 1",
 		"--queries 0":    "--rounds and --queries must be at least 1",
 		"--mb 0":         "--mb must be at least 1",
 		"--quick --full": "exclude each other",
-		"tsc":            "unknown command",
 	})
-	if o, err := cmdtest.Parse(newCmd, "--full --rounds 3"); err != nil || o.Rounds != 3 {
+	if o, err := measuretest.Parse(New, "--full --rounds 3"); err != nil || o.Rounds != 3 {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }
@@ -101,9 +99,9 @@ func TestTooLargeATableIsRefusedBeforeAServerIsMade(t *testing.T) {
 	streams, _, _, _ := iostreams.Test()
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	o := &options{Rounds: 1, Queries: 1, MB: 1 << 40}
-	o.Factory = &cmdutil.Factory{IO: streams}
-	if _, err := measure(context.Background(), o, progress.NewPhases(streams)); err == nil ||
+	o := &Options{Rounds: 1, Queries: 1, MB: 1 << 40}
+	o.IO = streams
+	if _, err := measureAll(context.Background(), o, progress.NewPhases(streams)); err == nil ||
 		!strings.Contains(err.Error(), "the disk is too small") {
 		t.Errorf("got error %v", err)
 	}
@@ -116,7 +114,7 @@ func TestTooLargeATableIsRefusedBeforeAServerIsMade(t *testing.T) {
 // without and so many more with track_io_timing.
 func made(kernel float64, added ...float64) *result.Result {
 	r := &result.Result{}
-	b := &clockBench{o: &options{}, result: r, blocks: 8000, slow: 2.5}
+	b := &clockBench{o: &Options{}, result: r, blocks: 8000, slow: 2.5}
 	for round, more := range added {
 		b.add(round, 1, result.Case{"way": "direct"}, "reading", 50)
 		b.add(round, 2, result.Case{"way": "kernel"}, "reading", kernel)
@@ -193,11 +191,11 @@ func TestClockIsMeasured(t *testing.T) {
 		t.Skipf("no PostgreSQL here: %v", err)
 	}
 	streams, _, out, _ := iostreams.Test()
-	o, err := cmdtest.ParseWith(streams, newCmd, "--rounds 1 --queries 1 --mb 8 --format json")
+	o, err := measuretest.ParseWith(streams, New, "--rounds 1 --queries 1 --mb 8 --format json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(context.Background(), o); err != nil {
+	if err := o.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	var r result.Result

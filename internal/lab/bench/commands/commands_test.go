@@ -13,31 +13,29 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster/labtest"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 func TestWrongUsageIsRefused(t *testing.T) {
-	cmdtest.Refused(t, newCmd, map[string]string{
+	measuretest.Refused(t, New, map[string]string{
 		"--ways odbc":       `--ways: "odbc" is none of [psql simple`,
 		"--compare pgaudit": `--compare: "pgaudit" is none of [bare again`,
 		"--statements 0":    "--rounds and --statements must be at least 1",
 		"--rounds 0":        "--rounds and --statements must be at least 1",
 		"--ways=":           "an empty list",
 		"--quick --full":    "--quick and --full exclude each other",
-		"argument":          "unknown command",
 	})
 }
 
 func TestSizesOfRuns(t *testing.T) {
 	for line, rounds := range map[string]int{"": 8, "--quick": 3, "--full": 30, "--full --rounds 2": 2} {
-		o, err := cmdtest.Parse(newCmd, line)
+		o, err := measuretest.Parse(New, line)
 		if err != nil || o.Rounds != rounds || o.Statements != 10000 {
 			t.Errorf("%q: %+v, %v, want %d rounds", line, o, err, rounds)
 		}
@@ -52,7 +50,7 @@ func TestMissingLibraries(t *testing.T) {
 	defer func() { variants = all }()
 	variants = append(slices.Clone(all), variant{name: "missing", library: "no_such_library"})
 	config := filepath.Join(i.BinDir, "pg_config")
-	o, err := cmdtest.Parse(newCmd, "--compare missing --pg-config "+config)
+	o, err := measuretest.Parse(New, "--compare missing --pg-config "+config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +73,10 @@ func TestScriptHasALineForEachStatement(t *testing.T) {
 }
 
 // small is a run of a moment, of what is installed.
-func small(t *testing.T, streams *iostreams.IOStreams) (*options, *cluster.Installation, []variant) {
+func small(t *testing.T, streams *iostreams.IOStreams) (*Options, *cluster.Installation, []variant) {
 	t.Helper()
 	labtest.Installation(t)
-	o := &options{Common: benchcmd.Common{Factory: &cmdutil.Factory{IO: streams}},
+	o := &Options{Common: measure.Common{Environment: measure.Environment{IO: streams}},
 		Ways: wayNames(), Compare: variantNames(), Statements: 20, Rounds: 1}
 	i, chosen, _, err := o.prepare()
 	if err != nil {
@@ -123,7 +121,7 @@ func TestVariantsDoWhatTheySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.Close()
-	m := &measurement{options: o, lab: lab, chosen: chosen, servers: map[string]*cluster.Server{}}
+	m := &measurement{Options: o, lab: lab, chosen: chosen, servers: map[string]*cluster.Server{}}
 	if err := m.start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +212,8 @@ func TestCanceledRunLeavesNothing(t *testing.T) {
 }
 
 func TestFiguresOfKnownSamples(t *testing.T) {
-	o := &options{Statements: 1000, Ways: []string{viaPsql, "simple"}}
-	m := &measurement{options: o, chosen: variants[:3], r: &result.Result{}}
+	o := &Options{Statements: 1000, Ways: []string{viaPsql, "simple"}}
+	m := &measurement{Options: o, chosen: variants[:3], r: &result.Result{}}
 	for round := 1; round <= 3; round++ {
 		for _, name := range o.Ways {
 			w := findWay(name)

@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
@@ -18,7 +18,7 @@ import (
 const quickBudget = 80 * time.Second
 
 type measurement struct {
-	*options
+	*Options
 	lab     *cluster.Lab
 	chosen  []variant
 	servers map[string]*cluster.Server
@@ -26,7 +26,7 @@ type measurement struct {
 }
 
 // measure starts the servers, runs all rounds, and removes everything.
-func (o *options) measure(ctx context.Context, installation *cluster.Installation, chosen []variant,
+func (o *Options) measure(ctx context.Context, installation *cluster.Installation, chosen []variant,
 	phases *progress.Phases) (r *result.Result, err error) {
 	phases.Phase("making servers")
 	lab, err := cluster.NewLab(ctx, installation)
@@ -37,11 +37,11 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 	if err := os.WriteFile(scriptFile(lab), []byte(script(o.Statements)), 0o644); err != nil {
 		return nil, err
 	}
-	m := &measurement{options: o, lab: lab, chosen: chosen, servers: map[string]*cluster.Server{}}
+	m := &measurement{Options: o, lab: lab, chosen: chosen, servers: map[string]*cluster.Server{}}
 	if err := m.start(ctx); err != nil {
 		return nil, err
 	}
-	m.r = result.New("commands", "What reporting and logging add to a small statement", cmdutil.CommandLine(), o.Version)
+	m.r = result.New("commands", "What reporting and logging add to a small statement", measure.CommandLine(), o.Version)
 	m.r.Postgres, m.r.Settings = installation.Version, serverSettings
 	m.r.Dimensions, m.r.Metrics = dimensions(chosen, o.Ways), metrics
 	rounds, err := m.rounds(ctx, phases)

@@ -76,11 +76,11 @@ func scriptFile(lab *cluster.Lab) string { return filepath.Join(lab.Dir, "statem
 
 // conninfo is for sessions with these settings.
 func conninfo(s *cluster.Server, settings []cluster.Setting) string {
-	var options []string
+	var Options []string
 	for _, setting := range settings {
-		options = append(options, "-c "+setting.Name+"="+setting.Value)
+		Options = append(Options, "-c "+setting.Name+"="+setting.Value)
 	}
-	return s.Conninfo("postgres", "postgres") + " options='" + strings.Join(options, " ") + "'"
+	return s.Conninfo("postgres", "postgres") + " options='" + strings.Join(Options, " ") + "'"
 }
 
 // run sends the statements, and takes the time.

@@ -12,12 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/spf13/pflag"
+
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
@@ -212,10 +214,17 @@ func TestEqualThingsSeldomSeemToDiffer(t *testing.T) {
 func compare(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	streams, _, out, _ := iostreams.Test()
-	cmd := NewCmd(&cmdutil.Factory{IO: streams})
-	cmd.SetArgs(args)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.ExecuteContext(t.Context())
+	o := New(measure.Environment{IO: streams})
+	flags := pflag.NewFlagSet("compare", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return "", err
+	}
+	o.A, o.B = flags.Arg(0), flags.Arg(1)
+	if err := o.Complete(flags.Changed); err != nil {
+		return "", err
+	}
+	err := o.Run(t.Context())
 	return out.String(), err
 }
 
@@ -243,7 +252,6 @@ func TestCommandReadsArchives(t *testing.T) {
 		"no result.json or report.json in": {a, dir},
 		`is a result of "logging" and`:     {a, other},
 		`invalid format "xml"`:             {"--format", "xml", a, b},
-		"accepts 2 arg(s), received 1":     {a},
 	} {
 		if _, err := compare(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)

@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-func mustParse(t *testing.T, line string) *options {
+func mustParse(t *testing.T, line string) *Options {
 	t.Helper()
-	o, err := cmdtest.Parse(newCmd, line)
+	o, err := measuretest.Parse(New, line)
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
@@ -28,7 +28,7 @@ func mustParse(t *testing.T, line string) *options {
 }
 
 func TestWrongUsage(t *testing.T) {
-	cmdtest.Refused(t, newCmd, map[string]string{
+	measuretest.Refused(t, New, map[string]string{
 		"--channels pipe,tube":  `no channel "tube"; there are pipe, pipe_mutex,`,
 		"--processes 0":         "--processes takes numbers from 1 to 10000, not 0",
 		"--readers 65":          "--readers takes numbers from 1 to 64, not 65",
@@ -45,7 +45,6 @@ func TestWrongUsage(t *testing.T) {
 		"--slice 0s":            "--slice must be from 1ms to 1h",
 		"--quick --full":        "exclude each other",
 		"--format xml":          `invalid format "xml"`,
-		"argument":              "unknown command",
 		"--sizes 4M,4194305":    `not "4194305"`,
 		"--processes 1,2,10001": "not 10001",
 	})
@@ -282,7 +281,7 @@ func realLab(t *testing.T) *lab {
 func TestSmallRun(t *testing.T) {
 	l := realLab(t)
 	o := mustParse(t, "--processes 3 --sizes 512,8192 --batches 1,all --sleepers 2 --rounds 2 --slice 3ms --folder "+t.TempDir())
-	r, err := measure(context.Background(), o, l, progress.NewPhases(o.IO))
+	r, err := measureAll(context.Background(), o, l, progress.NewPhases(o.IO))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +337,7 @@ func TestHarmFailsTheRun(t *testing.T) {
 		"--channel=nothing": `no channel "nothing"`,
 		"--help":            "cannot read what",
 	} {
-		_, err := measure(context.Background(), o, damaged(t, l, fault), progress.NewPhases(o.IO))
+		_, err := measureAll(context.Background(), o, damaged(t, l, fault), progress.NewPhases(o.IO))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", fault, err, want)
 		}

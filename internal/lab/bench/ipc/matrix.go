@@ -31,6 +31,9 @@ var wakers = []result.Value{
 	{Name: "futex", Title: "one futex (pg_steno)"},
 }
 
+// ChannelNames are the channels that can be compared.
+func ChannelNames() []string { return names(channels) }
+
 func names(values []result.Value) []string {
 	var n []string
 	for _, v := range values {
@@ -166,7 +169,7 @@ func (g group) sensible() bool {
 
 // makePlan chooses the cases: those asked for, or what is usual for the size of
 // the run.
-func makePlan(o *options, chosen axes) plan {
+func makePlan(o *Options, chosen axes) plan {
 	var p plan
 	switch {
 	case chosen.chosen():

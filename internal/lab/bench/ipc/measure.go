@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
@@ -49,7 +49,7 @@ var wakeMetrics = []result.Metric{
 
 // runner takes the samples of a plan.
 type runner struct {
-	o       *options
+	o       *Options
 	lab     *lab
 	send    *result.Result // the two parts have ratios to different bases
 	wake    *result.Result
@@ -60,8 +60,8 @@ type runner struct {
 }
 
 // measure runs the plan, and makes the result.
-func measure(ctx context.Context, o *options, l *lab, phases *progress.Phases) (*result.Result, error) {
-	r := result.New("ipc", "Handing log messages to a reader, and waking sleepers", cmdutil.CommandLine(), o.Factory.Version)
+func measureAll(ctx context.Context, o *Options, l *lab, phases *progress.Phases) (*result.Result, error) {
+	r := result.New("ipc", "Handing log messages to a reader, and waking sleepers", measure.CommandLine(), o.Version)
 	x := &runner{
 		o: o, lab: l, send: &result.Result{}, wake: &result.Result{}, phases: phases.Step,
 		skipped: map[string]bool{},

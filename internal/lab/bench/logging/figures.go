@@ -3,8 +3,8 @@ package logging
 import (
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
 // metrics are what is measured of a slice.
@@ -20,8 +20,8 @@ var metrics = []result.Metric{
 }
 
 // newResult begins a result with what the matrix is made of.
-func (o *options) newResult(postgres string, not []missing) *result.Result {
-	r := result.New("logging", "What ways to log statements cost", cmdutil.CommandLine(), o.Factory.Version)
+func (o *Options) newResult(postgres string, not []missing) *result.Result {
+	r := result.New("logging", "What ways to log statements cost", measure.CommandLine(), o.Version)
 	r.Postgres = postgres
 	r.Metrics = metrics
 	r.Dimensions = []result.Dimension{

@@ -183,7 +183,7 @@ func baseNames() []string {
 }
 
 // check says what would fail later, while nothing is changed yet.
-func (g *given) check(ctx context.Context, o *options) error {
+func (g *given) check(ctx context.Context, o *Options) error {
 	var standby, tables bool
 	var free int
 	var broken, own *string

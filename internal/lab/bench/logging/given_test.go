@@ -16,9 +16,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
@@ -78,7 +78,7 @@ log_statement = 'ddl'
 work_mem = '5MB'`
 
 // onGiven makes options for a measurement of a server.
-func onGiven(t *testing.T, s *cluster.Server, line string) (o *options, out, errOut fmt.Stringer) {
+func onGiven(t *testing.T, s *cluster.Server, line string) (o *Options, out, errOut fmt.Stringer) {
 	t.Helper()
 	streams, _, stdout, stderr := iostreams.Test()
 	o = parse(t, streams, line)
@@ -89,9 +89,9 @@ func onGiven(t *testing.T, s *cluster.Server, line string) (o *options, out, err
 
 func stateOf(s *cluster.Server) string { return filepath.Join(filepath.Dir(s.DataDir), "state") }
 
-func parse(t *testing.T, streams *iostreams.IOStreams, line string) *options {
+func parse(t *testing.T, streams *iostreams.IOStreams, line string) *Options {
 	t.Helper()
-	o, err := cmdtest.ParseWith(streams, newCmd, line)
+	o, err := measuretest.ParseWith(streams, New, line)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestGivenServer(t *testing.T) {
 func measuredAndRestored(t *testing.T, s *cluster.Server) {
 	o, out, _ := onGiven(t, s, "--dsn x --yes --rounds 1 --workload select1 --clients 2 --compare both,csvlog "+
 		"--pause 0 --format json")
-	if err := run(context.Background(), o); err != nil {
+	if err := o.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if got := autoConf(t, s); got != settledConf {
@@ -148,7 +148,7 @@ func restoredAfterInterrupt(t *testing.T, s *cluster.Server) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error)
-	go func() { done <- run(ctx, o) }()
+	go func() { done <- o.Run(ctx) }()
 	awaitChange(t, s)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -183,7 +183,7 @@ func TestMeasurementToBeKilled(t *testing.T) {
 	}
 	o := parse(t, iostreams.System(), "--dsn x --yes --rounds 100 --workload select1 --clients 1 --compare both")
 	o.DSN, o.stateDir = os.Getenv(dsnVariable), os.Getenv(stateVariable)
-	t.Fatal(run(context.Background(), o))
+	t.Fatal(o.Run(context.Background()))
 }
 
 func restoredAfterKill(t *testing.T, s *cluster.Server) {
@@ -209,7 +209,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 
 	killed()
 	o, out, _ := onGiven(t, s, "--dsn x --restore")
-	if err := run(context.Background(), o); err != nil {
+	if err := o.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if got := autoConf(t, s); got != settledConf {
@@ -223,7 +223,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	killed()
 	psql(t, s, "ALTER SYSTEM SET log_duration = 'off'; ALTER SYSTEM SET log_min_duration_statement = '77'")
 	o, _, errOut := onGiven(t, s, "--dsn x --rounds 1 --workload select1 --clients 1 --compare both")
-	if err := run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "nothing changed") {
+	if err := o.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "nothing changed") {
 		t.Errorf("without an answer: got error %v", err)
 	}
 	if want := "log_min_duration_statement = '77'\n"; !strings.Contains(autoConf(t, s), want) {
@@ -241,7 +241,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 
 	psql(t, s, "ALTER SYSTEM RESET log_min_duration_statement")
 	o, out, _ = onGiven(t, s, "--dsn x --restore")
-	if err := run(context.Background(), o); err != nil || !strings.Contains(out.String(), "nothing to restore") {
+	if err := o.Run(context.Background()); err != nil || !strings.Contains(out.String(), "nothing to restore") {
 		t.Errorf("with nothing to restore: got %q, %v", out, err)
 	}
 }
@@ -315,7 +315,7 @@ func refusedBeforeAnyChange(t *testing.T, s *cluster.Server) {
 }
 
 // measureSoon measures a given server without a look at the machine before.
-func measureSoon(o *options) error {
+func measureSoon(o *Options) error {
 	remove, err := o.makeDir()
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ const spare = 20
 
 // openLab makes the servers. Its lab is to be closed by the caller, also after
 // an error.
-func openLab(ctx context.Context, lab *cluster.Lab, o *options, list []variant, p *progress.Phases) (*labPlace, error) {
+func openLab(ctx context.Context, lab *cluster.Lab, o *Options, list []variant, p *progress.Phases) (*labPlace, error) {
 	p.Phase(fmt.Sprintf("filling pgbench's tables, scale %d", o.Scale))
 	if err := fillTemplate(ctx, lab, o); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func openLab(ctx context.Context, lab *cluster.Lab, o *options, list []variant, 
 	return l, nil
 }
 
-func fillTemplate(ctx context.Context, lab *cluster.Lab, o *options) error {
+func fillTemplate(ctx context.Context, lab *cluster.Lab, o *Options) error {
 	fast := []cluster.Setting{
 		{Name: "fsync", Value: "off"}, {Name: "shared_buffers", Value: "256MB"}, {Name: "max_wal_size", Value: "8GB"},
 	}
@@ -83,7 +83,7 @@ func fillTemplate(ctx context.Context, lab *cluster.Lab, o *options) error {
 
 // warm reads pgbench's table into the cache, by its index: a scan of a big
 // table would not stay there.
-func (o *options) warm(ctx context.Context, s *cluster.Server) error {
+func (o *Options) warm(ctx context.Context, s *cluster.Server) error {
 	if !o.needsTables() {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (o *options) warm(ctx context.Context, s *cluster.Server) error {
 }
 
 // serverSettings are all of a variant's server; what --set says comes last.
-func serverSettings(v variant, o *options) []cluster.Setting {
+func serverSettings(v variant, o *Options) []cluster.Setting {
 	all := append(slices.Clone(bench.BaseSettings),
 		cluster.Setting{Name: "max_connections", Value: strconv.Itoa(slices.Max(o.Clients) + spare)})
 	return append(append(append(all, preloadSetting(v)...), v.settings...), o.settings...)
@@ -141,7 +141,7 @@ func emptyLogs(s *cluster.Server) error {
 // diskNeeded is a generous estimate of what the servers take, in bytes: their
 // tables, what they write ahead, and the logs of one slice, for as many
 // transactions as this machine's processors could make.
-func (o *options) diskNeeded(servers, cores int) int64 {
+func (o *Options) diskNeeded(servers, cores int) int64 {
 	const (
 		mb      = 1 << 20
 		cluster = 64 * mb // an empty one, with its first WAL segments

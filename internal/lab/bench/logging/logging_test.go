@@ -13,16 +13,16 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 func TestWrongUsageIsRefused(t *testing.T) {
-	cmdtest.Refused(t, newCmd, map[string]string{
+	measuretest.Refused(t, New, map[string]string{
 		"--workload insert":                     `no workload "insert"`,
 		"--workload select,tpcb,select":         `two workloads are called "select"`,
 		"--workload file:/nowhere/x.sql":        "cannot use pgbench script",
@@ -46,10 +46,9 @@ func TestWrongUsageIsRefused(t *testing.T) {
 		"--dsn dbname=x --scale 3":              "--dsn does not go with",
 		"--dsn dbname=x --set fsync=off":        "--dsn does not go with",
 		"--format xml":                          `invalid format "xml"`,
-		"something":                             "unknown command",
 		"--workload select --protocol prepare,": "no protocol",
 	})
-	if _, err := cmdtest.Parse(newCmd, "--clients many"); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+	if _, err := measuretest.Parse(New, "--clients many"); err == nil || !strings.Contains(err.Error(), "invalid argument") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -457,7 +456,7 @@ func TestLabMeasuresAllVariants(t *testing.T) {
 	dir := t.TempDir()
 	o := parse(t, streams, "--rounds 1 --scale 1 --clients 2 --workload select --compare both --format json "+
 		"--output "+dir)
-	if err := run(context.Background(), o); err != nil {
+	if err := o.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	r := checkStructure(t, out.String(), []string{"none", "both"}, "select", "2")

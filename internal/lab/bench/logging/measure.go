@@ -15,7 +15,7 @@ import (
 
 // measurement is one run of the matrix.
 type measurement struct {
-	o        *options
+	o        *Options
 	place    place
 	variants []variant
 	result   *result.Result
@@ -149,7 +149,7 @@ func (m *measurement) parameters(rounds int) {
 }
 
 // measureLab measures on servers that it makes.
-func measureLab(ctx context.Context, o *options, p *progress.Phases) (r *result.Result, err error) {
+func measureLab(ctx context.Context, o *Options, p *progress.Phases) (r *result.Result, err error) {
 	started := time.Now()
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // measureGiven measures on a running server.
-func measureGiven(ctx context.Context, o *options, p *progress.Phases) (r *result.Result, err error) {
+func measureGiven(ctx context.Context, o *Options, p *progress.Phases) (r *result.Result, err error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func measureGiven(ctx context.Context, o *options, p *progress.Phases) (r *resul
 
 // recall restores what an earlier program left changed. Without goOn, that is
 // all there is to do.
-func (g *given) recall(ctx context.Context, o *options, goOn bool) error {
+func (g *given) recall(ctx context.Context, o *Options, goOn bool) error {
 	old, err := g.remember(ctx, o.stateDir)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func names(lines []journaledLine) []string {
 }
 
 // restoreOnly is "steno bench logging --restore".
-func restoreOnly(ctx context.Context, o *options) error {
+func restoreOnly(ctx context.Context, o *Options) error {
 	g, err := openGiven(ctx, nil, o.DSN)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func restoreOnly(ctx context.Context, o *options) error {
 }
 
 // ask tells what will be done to the server, and asks whether it may.
-func (o *options) ask(ctx context.Context, g *given, list []variant) error {
+func (o *Options) ask(ctx context.Context, g *given, list []variant) error {
 	if o.Yes {
 		return nil
 	}
@@ -163,7 +163,7 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 
 // try makes one transaction of each client and script: what cannot work fails
 // before a setting is changed.
-func (g *given) try(ctx context.Context, o *options) error {
+func (g *given) try(ctx context.Context, o *Options) error {
 	for _, p := range o.points {
 		args := p.args(1)
 		args[len(args)-1] = "--transactions=1" // instead of --time

@@ -55,7 +55,8 @@ func pgaudit() []cluster.Setting {
 	return []cluster.Setting{{Name: "pgaudit.log", Value: "all"}, {Name: "pgaudit.log_parameter", Value: "on"}}
 }
 
-func variantNames() []string {
+// VariantNames are what can be compared.
+func VariantNames() []string {
 	var names []string
 	for _, v := range variants {
 		names = append(names, v.name)
@@ -72,8 +73,8 @@ func chosen(names []string) ([]variant, error) {
 		return variants, nil
 	}
 	for i, name := range names {
-		if !slices.Contains(variantNames(), name) {
-			return nil, fmt.Errorf("no variant \"%s\"; there are %s", name, strings.Join(variantNames(), ", "))
+		if !slices.Contains(VariantNames(), name) {
+			return nil, fmt.Errorf("no variant \"%s\"; there are %s", name, strings.Join(VariantNames(), ", "))
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("variant \"%s\" is named twice", name)

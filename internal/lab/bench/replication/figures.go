@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
 // Names of metrics in files.
@@ -37,8 +37,8 @@ var metrics = []result.Metric{
 	{Name: metricLatchesPS, Title: "latches set per second", Unit: "1/s"},
 }
 
-func (o *options) newResult(installation *cluster.Installation, clients int) *result.Result {
-	r := result.New("replication", "Commits that wait for a standby", cmdutil.CommandLine(), o.Version)
+func (o *Options) newResult(installation *cluster.Installation, clients int) *result.Result {
+	r := result.New("replication", "Commits that wait for a standby", measure.CommandLine(), o.Version)
 	r.Postgres = installation.Version
 	r.Settings = append(settings(clients), cluster.Setting{
 		Name: "synchronous_standby_names", Value: fmt.Sprintf("ANY 1 (%d standbys)", standbys)})

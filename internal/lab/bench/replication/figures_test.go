@@ -127,9 +127,9 @@ func TestTraceCountsWhatAProcessCalls(t *testing.T) {
 
 // synthetic is a measurement of two rounds whose figures are known.
 func synthetic(cores int, idle map[string]float64, epollCtl float64) *measurement {
-	o := &options{matrix: matrix{Sync: []string{"off", base, "on"}, Steno: []string{stenoOff, stenoAsync},
+	o := &Options{matrix: matrix{Sync: []string{"off", base, "on"}, Steno: []string{stenoOff, stenoAsync},
 		Inserts: []int{1, 10}, Clients: []int{4}, Cores: []string{allCores, "8"}}}
-	m := &measurement{options: o, r: &result.Result{Dimensions: o.dimensions(), Metrics: metrics}}
+	m := &measurement{Options: o, r: &result.Result{Dimensions: o.dimensions(), Metrics: metrics}}
 	m.r.Machine.Cores = cores
 	speed := map[string]float64{"off": 3000, base: 2000, "on": 500}
 	for round := range 7 {
@@ -220,7 +220,7 @@ func TestNotesFollowFromFigures(t *testing.T) {
 }
 
 func TestWhatWasNotCountedIsSaid(t *testing.T) {
-	m := &measurement{options: &options{}, r: &result.Result{}}
+	m := &measurement{Options: &Options{}, r: &result.Result{}}
 	m.looks = []looked{{look: &look{noCalls: errors.New("not allowed")}},
 		{look: &look{noLatches: errors.New("no uprobes")}}}
 	m.addReasons()

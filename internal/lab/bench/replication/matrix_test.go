@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster/labtest"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 )
 
 func TestWrongUsageIsRefused(t *testing.T) {
-	cmdtest.Refused(t, newCmd, map[string]string{
+	measuretest.Refused(t, New, map[string]string{
 		"--sync always":     `--sync: "always" is none of [off local`,
 		"--steno on":        `--steno: "on" is none of [off async sync]`,
 		"--inserts 0":       "--inserts: 0 is not between 1 and 1000",
@@ -22,15 +22,14 @@ func TestWrongUsageIsRefused(t *testing.T) {
 		"--looks -1":        "--looks must not be negative",
 		"--quick --full":    "--quick and --full exclude each other",
 		"--format xml":      `invalid format "xml"`,
-		"argument":          "unknown command",
 	})
-	if _, err := cmdtest.Parse(newCmd, "--pg-config /none --steno off"); err != nil {
+	if _, err := measuretest.Parse(New, "--pg-config /none --steno off"); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestMissingThingsAreErrorsBeforeAnythingStarts(t *testing.T) {
-	o, err := cmdtest.Parse(newCmd, "--pg-config /no/such/pg_config")
+	o, err := measuretest.Parse(New, "--pg-config /no/such/pg_config")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +45,7 @@ func TestMissingExtension(t *testing.T) {
 		t.Skip("pg_steno is installed")
 	}
 	for _, line := range []string{"--steno sync", "--steno off,async"} {
-		o, err := cmdtest.Parse(newCmd, line)
+		o, err := measuretest.Parse(New, line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +54,7 @@ func TestMissingExtension(t *testing.T) {
 			t.Errorf("%s: got %v", line, err)
 		}
 	}
-	o, err := cmdtest.Parse(newCmd, "")
+	o, err := measuretest.Parse(New, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestSizesOfRuns(t *testing.T) {
 		{"--full --cores all", 6, 2, 2, 5 * 3 * 2 * 3},
 		{"--full --cores all --clients 8 --seconds 3 --steno off", 6, 3, 2, 5 * 2},
 	} {
-		o, err := cmdtest.Parse(newCmd, c.line)
+		o, err := measuretest.Parse(New, c.line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +85,7 @@ func TestSizesOfRuns(t *testing.T) {
 				o.matrix.size(), c)
 		}
 	}
-	o := &options{}
+	o := &Options{}
 	o.Full = true
 	o.choose(64, func(string) bool { return false })
 	if want := []string{allCores, "32"}; !slices.Equal(o.Cores, want) {

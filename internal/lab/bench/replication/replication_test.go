@@ -9,19 +9,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster/labtest"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // small is a run of a few seconds.
-func small(streams *iostreams.IOStreams, i *cluster.Installation) *options {
-	o := &options{
-		Common: benchcmd.Common{Factory: &cmdutil.Factory{IO: streams}},
+func small(streams *iostreams.IOStreams, i *cluster.Installation) *Options {
+	o := &Options{
+		Common: measure.Common{Environment: measure.Environment{IO: streams}},
 		matrix: matrix{Sync: []string{base, "on"}, Steno: []string{stenoOff}, Inserts: []int{2}, Clients: []int{2},
 			Cores: []string{"1"}},
 		Rounds: 1, Looks: 1, Seconds: 1,

@@ -18,7 +18,7 @@ const quickBudget = 75 * time.Second
 
 // measurement is one run.
 type measurement struct {
-	*options
+	*Options
 	lab     *cluster.Lab
 	sets    map[string]*set
 	phases  *progress.Phases
@@ -37,7 +37,7 @@ type looked struct {
 }
 
 // measure starts the servers, runs all rounds, and removes everything.
-func (o *options) measure(ctx context.Context, installation *cluster.Installation,
+func (o *Options) measure(ctx context.Context, installation *cluster.Installation,
 	phases *progress.Phases) (r *result.Result, err error) {
 	started := time.Now()
 	phases.Phase("making servers")
@@ -50,7 +50,7 @@ func (o *options) measure(ctx context.Context, installation *cluster.Installatio
 		return nil, err
 	}
 	clients := slices.Max(o.Clients)
-	m := &measurement{options: o, lab: lab, phases: phases, started: started,
+	m := &measurement{Options: o, lab: lab, phases: phases, started: started,
 		r: o.newResult(installation, clients)}
 	if m.sets, err = startSets(ctx, lab, &o.matrix, clients, phases); err != nil {
 		return nil, err

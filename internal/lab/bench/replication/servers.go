@@ -80,11 +80,11 @@ func startSet(ctx context.Context, lab *cluster.Lab, name string, clients int, m
 
 // conninfo is for sessions with this synchronous_commit, and other settings.
 func conninfo(s *cluster.Server, sync string, more ...cluster.Setting) string {
-	options := "-c synchronous_commit=" + sync
+	Options := "-c synchronous_commit=" + sync
 	for _, setting := range more {
-		options += " -c " + setting.Name + "=" + setting.Value
+		Options += " -c " + setting.Name + "=" + setting.Value
 	}
-	return s.Conninfo("postgres", "postgres") + " options='" + options + "'"
+	return s.Conninfo("postgres", "postgres") + " options='" + Options + "'"
 }
 
 // settle empties the table, and waits until the standbys have done everything

@@ -1,6 +1,7 @@
-// Package benchcmd is what the laboratory's commands have in common: the flags,
-// the order of things, and where results go.
-package benchcmd
+// Package measure is what the laboratory's measurements have in common: what they are to
+// the command line, the flags, the order of things, and where results go. How they are
+// called and what their help says is for package command to know.
+package measure
 
 import (
 	"bufio"
@@ -8,22 +9,47 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Common are the flags of every command of the laboratory.
+// Measurement is what a command of the laboratory does.
+type Measurement interface {
+	// AddFlags adds the flags.
+	AddFlags(flags *pflag.FlagSet)
+	// Complete checks the flags, of which some were given, and fills in what follows
+	// from them.
+	Complete(given func(flag string) bool) error
+	// Run measures and says what came out.
+	Run(ctx context.Context) error
+}
+
+// Environment is where a measurement runs.
+type Environment struct {
+	IO      *iostreams.IOStreams
+	Version string // of steno
+}
+
+// AddFormat adds --format.
+func AddFormat(flags *pflag.FlagSet, to *string) {
+	flags.StringVarP(to, "format", "o", "text", "output `format`: text or json")
+}
+
+// AddPGConfig adds --pg-config to a measurement that starts servers.
+func AddPGConfig(flags *pflag.FlagSet, to *string) {
+	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+}
+
+// Common are the flags of most measurements.
 type Common struct {
-	*cmdutil.Factory
+	Environment
 	Format string
 	Output string
 	// Quick and Full are sizes of the run: under two minutes, and all that is
@@ -31,10 +57,9 @@ type Common struct {
 	Quick, Full bool
 }
 
-// Add adds the flags.
-func (c *Common) Add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	cmdutil.AddFormat(cmd, &c.Format)
+// AddFlags adds the flags.
+func (c *Common) AddFlags(flags *pflag.FlagSet) {
+	AddFormat(flags, &c.Format)
 	flags.StringVar(&c.Output, "output", "", "folder for the raw data and the report (report.html)")
 	flags.BoolVar(&c.Quick, "quick", false, "a small run, under two minutes")
 	flags.BoolVar(&c.Full, "full", false, "the whole matrix; takes long")
@@ -45,15 +70,12 @@ func (c *Common) Check() error {
 	if c.Quick && c.Full {
 		return errors.New("--quick and --full exclude each other")
 	}
-	return cmdutil.CheckFormat(c.Format)
+	return iostreams.CheckFormat(c.Format)
 }
 
-// Run measures, with the machine watched meanwhile, and puts the result where
-// the flags say. The context that measure gets also ends with the terminal, so
-// that nothing stays behind.
-func (c *Common) Run(ctx context.Context, measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
-	defer stop()
+// Publish measures, with the machine watched meanwhile, and puts the result where the
+// flags say.
+func (c *Common) Publish(ctx context.Context, measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
 	phases := progress.NewPhases(c.IO)
 	defer phases.End()
 	watch, err := machine.Look(ctx)

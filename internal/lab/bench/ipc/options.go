@@ -13,19 +13,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// options are the flags of "steno bench ipc".
-type options struct {
-	benchcmd.Common
+// Options are the flags of a run.
+type Options struct {
+	measure.Common
 
 	Part      string
 	Channels  []string
@@ -42,53 +39,14 @@ type options struct {
 	plan plan
 }
 
-// NewCmd returns "steno bench ipc".
-func NewCmd(f *cmdutil.Factory) *cobra.Command {
-	return newCmd(f, func(ctx context.Context, o *options) error {
-		program, err := findProgram()
-		if err != nil {
-			return err
-		}
-		return o.Run(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
-			return measure(ctx, o, &lab{program: program}, p)
-		})
-	})
+// New returns the measurement.
+func New(e measure.Environment) *Options {
+	return &Options{Common: measure.Common{Environment: e}}
 }
 
-func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
-	o := &options{Common: benchcmd.Common{Factory: f}}
-	cmd := &cobra.Command{
-		Use:   "ipc",
-		Short: "Compare channels for log messages, and ways to wake sleepers",
-		Long: `Let many processes hand messages to a reader, through one kind of channel after
-the other, and compare how many come through, what processor time each costs,
-how often processes are switched, and how long a message is on its way. Every byte
-of every message is checked; a message that is lost, harmed or out of order
-fails the run. Then let processes sleep and wake them all, in several ways.
-
-Channels: ` + strings.Join(names(channels), ", ") + `.
-ring_each is the extension's own ring, one for each process. A combination in
-which messages could not stay in one piece is named, not run.
-
-Cases are run in rounds, in an order that changes; channels are compared with
-the bare pipe, within rounds. The run takes about four minutes. Flags that
-choose values run all combinations of them; what is not chosen is 50 processes,
-512 bytes, 1 reader, batches of all, the clock once a batch.`,
-		Example: `  steno bench ipc
-  steno bench ipc --quick
-  steno bench ipc --channels pipe,ring_each --processes 1,8,64 --sizes 200
-  steno bench ipc --part wake --sleepers 64,256
-  steno bench ipc --full --output bench/results/ipc    # on a machine with many cores`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(cmd.Flags()); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return run(cmd.Context(), o)
-		},
-	}
-	flags := cmd.Flags()
-	o.Add(cmd)
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.Common.AddFlags(flags)
 	flags.StringVar(&o.Part, "part", "both", "send, wake or both")
 	flags.StringSliceVar(&o.Channels, "channels", nil, "channels to compare, the base first")
 	flags.IntSliceVar(&o.Processes, "processes", nil, "numbers of sending processes")
@@ -100,7 +58,17 @@ choose values run all combinations of them; what is not chosen is 50 processes,
 	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 4; 3 with --quick and --full)")
 	flags.DurationVar(&o.Slice, "slice", 150*time.Millisecond, "how long a case goes on")
 	flags.StringVar(&o.Folder, "folder", "", "for the files of file and io_uring (default $TMPDIR, else /tmp)")
-	return cmd
+}
+
+// Run measures.
+func (o *Options) Run(ctx context.Context) error {
+	program, err := findProgram()
+	if err != nil {
+		return err
+	}
+	return o.Publish(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
+		return measureAll(ctx, o, &lab{program: program}, p)
+	})
 }
 
 // Limits of steno-ipc.
@@ -112,12 +80,12 @@ const (
 	largest       = 4 << 20
 )
 
-// complete checks the flags and makes the plan.
-func (o *options) complete(flags *pflag.FlagSet) error {
+// Complete checks the flags and fills in what follows from them.
+func (o *Options) Complete(given func(flag string) bool) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if o.Rounds < 0 || (o.Rounds == 0 && flags.Changed("rounds")) {
+	if o.Rounds < 0 || (o.Rounds == 0 && given("rounds")) {
 		return fmt.Errorf("--rounds must be at least 1")
 	}
 	if o.Slice < time.Millisecond || o.Slice > time.Hour {
@@ -141,7 +109,7 @@ func (o *options) complete(flags *pflag.FlagSet) error {
 }
 
 // axes are the values that were chosen; an axis without any is empty.
-func (o *options) axes() (a axes, err error) {
+func (o *Options) axes() (a axes, err error) {
 	for _, name := range o.Channels {
 		if !slices.ContainsFunc(channels, func(v result.Value) bool { return v.Name == name }) {
 			return a, fmt.Errorf("no channel \"%s\"; there are %s", name, strings.Join(names(channels), ", "))

@@ -1,6 +1,7 @@
-// Package lab is the program steno-lab, which is for those who measure pg_steno or work
-// on it: its command tree.
-package lab
+// Package command is the program steno-lab, which is for those who measure pg_steno or work
+// on it: its command tree, with a file for each command. What the commands do is in the
+// packages beside it, which know no command line but their flags.
+package command
 
 import (
 	"github.com/spf13/cobra"
@@ -8,15 +9,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/clock"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/commands"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/compare"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/ipc"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/logging"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/replication"
-	"github.com/pg-steno/pg_steno/internal/lab/demo"
-	"github.com/pg-steno/pg_steno/internal/lab/profile"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
 // Main is the program.
@@ -36,13 +29,8 @@ Exit codes: 0 fine; 1 a check failed, such as that each statement has its record
 2 wrong usage; 3 the command could not do its work; 130 and 143 after SIGINT (Ctrl-C)
 and SIGTERM.`,
 	}
-	root.AddCommand(
-		bench.NewCmdBench(f, logging.NewCmd(f), clock.NewCmd(f), ipc.NewCmd(f), replication.NewCmd(f), commands.NewCmd(f), compare.NewCmd(f)),
-		profile.NewCmdProfile(f, nil),
-		demo.NewCmdDemo(f),
-		newCmdChaos(f),
-		newCmdRegress(f),
-	)
+	e := measure.Environment{IO: streams, Version: f.Version}
+	root.AddCommand(newCmdBench(f, e), newCmdProfile(e), newCmdDemo(e), newCmdChaos(f), newCmdRegress(f))
 	return program.Group(root, f, `.TP
 .B PG_CONFIG
 The pg_config of the PostgreSQL whose servers are started, when \-\-pg\-config is not given.

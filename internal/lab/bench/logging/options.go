@@ -3,7 +3,7 @@
 // what is quoted is the median of each figure, and of its ratio to the slice
 // without logging in the same round.
 //
-// A run goes: flags (cmd.go) make a matrix of variants (variant.go) and points of
+// A run goes: flags (options.go) make a matrix of variants (variant.go) and points of
 // load (workload.go); a place has the variants, either servers made for it
 // (lab.go) or one that is given, whose settings are changed and restored
 // (given.go, journal.go); rounds of slices (measure.go, slice.go, process.go) are
@@ -21,20 +21,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// options are the flags.
-type options struct {
-	benchcmd.Common
+// Options are the flags of a run.
+type Options struct {
+	measure.Common
 	Compare   []string
 	Clients   []int
 	Workloads []string
@@ -76,54 +74,14 @@ var (
 
 func cores() int { return runtime.NumCPU() }
 
-// NewCmd returns "steno bench logging".
-func NewCmd(f *cmdutil.Factory) *cobra.Command { return newCmd(f, run) }
-
-func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
-	o := &options{Common: benchcmd.Common{Factory: f}}
-	cmd := &cobra.Command{
-		Use:   "logging",
-		Short: "Compare what ways to log statements cost",
-		Long: `Give servers that log statements in different ways short slices of pgbench in
-turn, and compare each with a server that logs none: throughput, latency, CPU time
-for each transaction (of sessions, of the logging collector, of pg_steno's
-writers), bytes logged, context switches. Quoted are medians with their 95 %
-interval, and the medians of the ratios of slices that were made close to each
-other. Published figures stand beside them.
-
-What is compared (--compare): ` + wrapped(variantNames()) + `.
-What is not installed is left out. Workloads: select (pgbench -S), tpcb
-(TPC-B-like), select1 (SELECT 1), update (pgbench -N), file:PATH (a pgbench script
-of yours; --setup makes its tables). Clients, workloads and protocols are lists;
-all combinations are measured.
-
-With --dsn a running server is measured. It must be a superuser's connection. Only
-what a reload changes is compared. Before the first change it asks, and notes the
-settings in a file ($XDG_STATE_HOME/steno, or ~/.local/state/steno); at the end, also
-after Ctrl-C, they are what they were. If steno itself was killed meanwhile, the
-next "steno bench logging --dsn" restores them first, and --restore does only that.`,
-		Example: `  steno bench logging --quick
-  steno bench logging --clients 1,16,64 --workload select,tpcb --output results
-  steno bench logging --workload select1 --protocol simple,extended,prepared
-  steno bench logging --compare none,both,steno --rounds 30
-  steno bench logging --workload file:orders.sql --setup tables.sql
-  steno bench logging --dsn "host=/run/postgresql dbname=bench" --clients 28,56,112
-  steno bench logging --dsn "host=/run/postgresql dbname=bench" --restore`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(cmd.Flags().Changed); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return run(cmd.Context(), o)
-		},
-	}
-	o.flags(cmd)
-	return cmd
+// New returns the measurement.
+func New(e measure.Environment) *Options {
+	return &Options{Common: measure.Common{Environment: e}}
 }
 
-func (o *options) flags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	o.Add(cmd)
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.Common.AddFlags(flags)
 	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare with none (default all that there is)")
 	flags.IntSliceVar(&o.Clients, "clients", usual.clients, "sessions of pgbench")
 	flags.StringSliceVar(&o.Workloads, "workload", usual.workloads, "select, tpcb, select1, update or file:PATH")
@@ -135,36 +93,15 @@ func (o *options) flags(cmd *cobra.Command) {
 		"catch up")
 	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
 	flags.StringVar(&o.Setup, "setup", "", "SQL script that makes what the workload needs")
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	measure.AddPGConfig(flags, &o.PGConfig)
 	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's settings without asking")
 	flags.BoolVar(&o.Restore, "restore", false, "with --dsn, only restore what a measurement that was killed has "+
 		"changed")
 }
 
-// wrapped is a list of names in lines of a manual.
-func wrapped(list []string) string {
-	var b strings.Builder
-	width := len("What is compared (--compare): ")
-	for i, name := range list {
-		if i > 0 {
-			b.WriteString(",")
-			if width += len(name) + 2; width > 78 {
-				b.WriteString("\n")
-				width = len(name)
-			} else {
-				b.WriteString(" ")
-			}
-		} else {
-			width += len(name)
-		}
-		b.WriteString(name)
-	}
-	return b.String()
-}
-
-// complete checks the flags and fills in what follows from them.
-func (o *options) complete(given func(flag string) bool) error {
+// Complete checks the flags and fills in what follows from them.
+func (o *Options) Complete(given func(flag string) bool) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
@@ -199,7 +136,7 @@ func (o *options) complete(given func(flag string) bool) error {
 }
 
 // resize takes over what --quick or --full say, where no flag says otherwise.
-func (o *options) resize(given func(flag string) bool) {
+func (o *Options) resize(given func(flag string) bool) {
 	s := usual
 	if o.Quick {
 		s = quick
@@ -227,7 +164,7 @@ func (o *options) resize(given func(flag string) bool) {
 	}
 }
 
-func (o *options) checkNumbers(given func(flag string) bool) error {
+func (o *Options) checkNumbers(given func(flag string) bool) error {
 	switch {
 	case o.Rounds < 1:
 		return errors.New("--rounds must be at least 1")
@@ -246,12 +183,12 @@ func (o *options) checkNumbers(given func(flag string) bool) error {
 }
 
 // needsTables says whether pgbench's own tables are used.
-func (o *options) needsTables() bool {
+func (o *Options) needsTables() bool {
 	return slices.ContainsFunc(o.points, func(p point) bool { return p.workload.builtin != "" })
 }
 
 // checkLeft looks whether what was asked for by name can be had.
-func (o *options) checkLeft(can []variant, not []missing) error {
+func (o *Options) checkLeft(can []variant, not []missing) error {
 	for _, m := range not {
 		if slices.Contains(o.Compare, m.name) {
 			return fmt.Errorf("cannot measure \"%s\": %s", m.name, m.reason)
@@ -264,7 +201,7 @@ func (o *options) checkLeft(can []variant, not []missing) error {
 }
 
 // checkConnections looks whether --set leaves room for the clients.
-func (o *options) checkConnections() error {
+func (o *Options) checkConnections() error {
 	for _, s := range o.settings {
 		if s.Name != "max_connections" {
 			continue
@@ -276,7 +213,8 @@ func (o *options) checkConnections() error {
 	return nil
 }
 
-func run(ctx context.Context, o *options) error {
+// Run measures.
+func (o *Options) Run(ctx context.Context) error {
 	if o.Restore {
 		return restoreOnly(ctx, o)
 	}
@@ -284,7 +222,7 @@ func run(ctx context.Context, o *options) error {
 	if o.DSN != "" {
 		measure = measureGiven
 	}
-	return o.Run(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
+	return o.Publish(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
 		remove, err := o.makeDir()
 		if err != nil {
 			return nil, err
@@ -295,7 +233,7 @@ func run(ctx context.Context, o *options) error {
 }
 
 // makeDir makes the folder for pgbench's scripts and logs.
-func (o *options) makeDir() (remove func(), err error) {
+func (o *Options) makeDir() (remove func(), err error) {
 	if o.dir, err = os.MkdirTemp("", "steno-bench-"); err != nil {
 		return nil, err
 	}

@@ -14,21 +14,20 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
 // spacePerServer is its data folder, and what it logs.
 const spacePerServer = 512 << 20
 
-type options struct {
-	benchcmd.Common
+// Options are the flags of a run.
+type Options struct {
+	measure.Common
 	Ways       []string
 	Compare    []string
 	Statements int
@@ -38,44 +37,24 @@ type options struct {
 	changed func(flag string) bool
 }
 
-// NewCmd returns "steno bench commands".
-func NewCmd(f *cmdutil.Factory) *cobra.Command { return newCmd(f, run) }
+// New returns the measurement.
+func New(e measure.Environment) *Options {
+	return &Options{Common: measure.Common{Environment: e}}
+}
 
-func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
-	o := &options{Common: benchcmd.Common{Factory: f}}
-	cmd := &cobra.Command{
-		Use:   "commands",
-		Short: "Measure what reporting and logging add to a small statement",
-		Long: `Send 10,000 times "SELECT 1" to a throw-away server, by a psql script with a line
-for each, and through one connection with the simple protocol, the extended one,
-and a prepared statement; with track_activities and track_counts off and on,
-log_statement=all, pg_stat_statements and pg_steno, each alone on top of neither.
-Quoted are the seconds, what each adds to a statement in microseconds, paired within
-rounds, and the processor time of the session's server process. "again" is the
-base once more: a difference that is not larger means nothing.`,
-		Example: `  steno bench commands --quick
-  steno bench commands --ways psql,prepared --rounds 20 --output bench/results/commands
-  steno bench commands --compare again,log_statement,steno --statements 50000`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.changed = cmd.Flags().Changed
-			if err := o.complete(); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return run(cmd.Context(), o)
-		},
-	}
-	flags := cmd.Flags()
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Ways, "ways", wayNames(), "ways to send statements")
 	flags.StringSliceVar(&o.Compare, "compare", variantNames()[1:], "what to compare with reporting nothing")
 	flags.IntVar(&o.Statements, "statements", 10000, "statements in a run")
 	flags.IntVar(&o.Rounds, "rounds", 8, "how often each is measured")
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
-	o.Add(cmd)
-	return cmd
+	measure.AddPGConfig(flags, &o.PGConfig)
+	o.Common.AddFlags(flags)
 }
 
-func (o *options) complete() error {
+// Complete checks the flags and fills in what follows from them.
+func (o *Options) Complete(given func(flag string) bool) error {
+	o.changed = given
 	if err := o.Check(); err != nil {
 		return err
 	}
@@ -108,7 +87,7 @@ func (o *options) complete() error {
 
 // prepare looks whether all that is needed is there, before anything is started,
 // and returns what is to be measured.
-func (o *options) prepare() (*cluster.Installation, []variant, []result.Skipped, error) {
+func (o *Options) prepare() (*cluster.Installation, []variant, []result.Skipped, error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return nil, nil, nil, err
@@ -134,12 +113,13 @@ func (o *options) prepare() (*cluster.Installation, []variant, []result.Skipped,
 	return installation, chosen, skipped, installation.CheckDisk(uint64(len(libraries)) * spacePerServer)
 }
 
-func run(ctx context.Context, o *options) error {
+// Run measures.
+func (o *Options) Run(ctx context.Context) error {
 	installation, chosen, skipped, err := o.prepare()
 	if err != nil {
 		return err
 	}
-	return o.Run(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
+	return o.Publish(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
 		r, err := o.measure(ctx, installation, chosen, phases)
 		if r != nil {
 			r.Skipped = skipped

@@ -8,23 +8,21 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// options are the flags of "steno profile".
-type options struct {
-	*cmdutil.Factory
+// Options are the flags of a run.
+type Options struct {
+	measure.Environment
 	DataDir string
 	PID     int
 	DSN     string
@@ -36,45 +34,11 @@ type options struct {
 	Output  string
 }
 
-// NewCmdProfile returns the command. Tests give a run function of their own.
-func NewCmdProfile(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
-	o := &options{Factory: f}
-	if run == nil {
-		run = profileRun
-	}
-	cmd := &cobra.Command{
-		Use:   "profile",
-		Short: "Show where a running server's time goes, and what could be saved",
-		Long: `Watch a running PostgreSQL server, with or without pg_steno, and say where its
-time goes: formatting log lines, the log's pipe and its lock, the log collector,
-clock readings, the wait for a synchronous standby, WAL, locks, audit extensions.
-Each cause comes with its share, the functions that prove it, and, where the
-evidence supports it, the setting to change.
+// New returns the measurement.
+func New(e measure.Environment) *Options { return &Options{Environment: e} }
 
-The server is found by its data directory, by the id of any of its processes, or by
-a connection. perf takes samples of what runs, and then of what waits, where the
-kernel lets it; else /proc and the server's wait events are looked at 20 times a
-second. Of a server on another machine, only its wait events can be seen. With a
-connection (--dsn, or one that the server lets us make without a password), settings
-and wait events are read too. Nothing is changed on the server.
-
-The best view is root's. Others see less, and are told what is missing.`,
-		Example: `  steno profile --data-dir /var/lib/postgresql/15/main
-  steno profile --pid 4711 --seconds 30 --output profile
-  steno profile --dsn "host=/run/postgresql user=postgres"
-  steno profile --dsn "host=db.example.org user=monitor" --format json`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			// A terminal that goes away must not leave perf behind.
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-			defer stop()
-			return run(ctx, o)
-		},
-	}
-	flags := cmd.Flags()
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.DataDir, "data-dir", "D", "", "data directory of the server")
 	flags.IntVar(&o.PID, "pid", 0, "id of a process of the server, its postmaster or any other")
 	flags.StringVar(&o.DSN, "dsn", "", "how to connect to the server")
@@ -83,12 +47,12 @@ The best view is root's. Others see less, and are told what is missing.`,
 		"does not")
 	flags.StringVar(&o.Unwind, "unwind", "fp", "how perf walks the stack: fp or dwarf")
 	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, look at /proc and wait events only")
-	cmdutil.AddFormat(cmd, &o.Format)
+	measure.AddFormat(flags, &o.Format)
 	flags.StringVar(&o.Output, "output", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
-	return cmd
 }
 
-func (o *options) check() error {
+// Complete checks the flags.
+func (o *Options) Complete(func(flag string) bool) error {
 	switch {
 	case o.DataDir == "" && o.PID == 0 && o.DSN == "":
 		return errors.New("which server? Give --data-dir, --pid or --dsn")
@@ -103,13 +67,14 @@ func (o *options) check() error {
 	case o.Unwind != "fp" && o.Unwind != "dwarf":
 		return fmt.Errorf("no way to unwind stacks called \"%s\"; there are fp and dwarf", o.Unwind)
 	}
-	return cmdutil.CheckFormat(o.Format)
+	return iostreams.CheckFormat(o.Format)
 }
 
-func profileRun(ctx context.Context, o *options) error {
+// Run watches the server and says where its time goes.
+func (o *Options) Run(ctx context.Context) error {
 	phases := progress.NewPhases(o.IO)
 	defer phases.End()
-	s := session{options: o, phases: phases}
+	s := session{Options: o, phases: phases}
 	defer s.close()
 	if err := s.attach(ctx); err != nil {
 		return err
@@ -134,7 +99,7 @@ func profileRun(ctx context.Context, o *options) error {
 
 // session is one run of the command.
 type session struct {
-	*options
+	*Options
 	phases *progress.Phases
 
 	target   *Target
@@ -416,7 +381,7 @@ func (s *session) ownPID() int {
 // describe says of what the report is.
 func (s *session) describe() {
 	r := &s.report
-	r.Command, r.Version, r.Machine = cmdutil.CommandLine(), s.Version, machine.This()
+	r.Command, r.Version, r.Machine = measure.CommandLine(), s.Version, machine.This()
 	if s.target != nil {
 		r.Server = Server{PID: s.target.Postmaster, DataDir: s.target.DataDir, Program: s.target.Program}
 	}

@@ -21,18 +21,17 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/lab/bench/benchcmd"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-type options struct {
-	benchcmd.Common
+// Options are the flags of a run.
+type Options struct {
+	measure.Common
 	matrix
 	Rounds   int
 	Looks    int
@@ -42,43 +41,13 @@ type options struct {
 	changed func(flag string) bool
 }
 
-// NewCmd returns "steno bench replication".
-func NewCmd(f *cmdutil.Factory) *cobra.Command { return newCmd(f, run) }
+// New returns the measurement.
+func New(e measure.Environment) *Options {
+	return &Options{Common: measure.Common{Environment: e}}
+}
 
-func newCmd(f *cmdutil.Factory, run func(context.Context, *options) error) *cobra.Command {
-	o := &options{Common: benchcmd.Common{Factory: f}}
-	cmd := &cobra.Command{
-		Use:   "replication",
-		Short: "Measure what commits cost that wait for a standby",
-		Long: `Start a throw-away primary with two standbys, of which any one must confirm
-(synchronous_standby_names = 'ANY 1 (...)'), and let pgbench insert rows, with
-every synchronous_commit: transactions and inserts per second and their latency,
-paired against "local", how idle the processors were, what sessions waited for,
-and the system calls and latches of the primary for each commit. With pg_steno in
-the installation, a second primary records everything, and then also makes each
-writing statement and its commit wait for the trail's disk (--steno sync).
-
-System calls and latches are counted by the kernel's perf events, which takes root
-or CAP_PERFMON; else system calls by strace, where it is allowed; else not.
-
-All servers and pgbench share this machine. A machine with few cores shows what
-commits wait for and what they call, but not how many cores queue for one lock.
-On a large one:
-
-  steno bench replication --full --clients 16,64,256 --cores all,10,16,32`,
-		Example: `  steno bench replication --quick
-  steno bench replication --clients 8,64 --inserts 1,10 --output bench/results/replication
-  steno bench replication --sync local,on --cores all,1 --steno off`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.changed = cmd.Flags().Changed
-			if err := o.complete(); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return run(cmd.Context(), o)
-		},
-	}
-	flags := cmd.Flags()
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Sync, "sync", names(syncs), "values of synchronous_commit")
 	flags.StringSliceVar(&o.Steno, "steno", names(stenos), "off: without pg_steno; async: with it; sync: with "+
 		"steno.sync=write,ddl,role")
@@ -88,17 +57,16 @@ On a large one:
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
 	flags.IntVar(&o.Rounds, "rounds", 5, "how often each combination is timed")
 	flags.IntVar(&o.Looks, "looks", 1, "how often each is watched: waits, system calls, latches")
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
-	o.Add(cmd)
-	return cmd
+	measure.AddPGConfig(flags, &o.PGConfig)
+	o.Common.AddFlags(flags)
 }
 
-// complete takes the size of the run where nothing was said, and checks.
-func (o *options) complete() error {
+// Complete checks the flags and fills in what follows from them.
+func (o *Options) Complete(given func(flag string) bool) error {
+	o.changed = given
 	if err := o.Check(); err != nil {
 		return err
 	}
-	given := func(flag string) bool { return o.changed != nil && o.changed(flag) }
 	o.choose(runtime.NumCPU(), given)
 	switch {
 	case o.Rounds < 1 || o.Seconds < 1:
@@ -110,7 +78,7 @@ func (o *options) complete() error {
 }
 
 // choose sets what was not given.
-func (o *options) choose(cores int, given func(flag string) bool) {
+func (o *Options) choose(cores int, given func(flag string) bool) {
 	if o.Quick {
 		if !given("inserts") {
 			o.Inserts = []int{1}
@@ -142,7 +110,7 @@ func (o *options) choose(cores int, given func(flag string) bool) {
 }
 
 // prepare looks whether all that is needed is there, before anything is started.
-func (o *options) prepare() (*cluster.Installation, []result.Skipped, error) {
+func (o *Options) prepare() (*cluster.Installation, []result.Skipped, error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return nil, nil, err
@@ -165,12 +133,13 @@ func (o *options) prepare() (*cluster.Installation, []result.Skipped, error) {
 	return installation, skipped, installation.CheckDisk(uint64(servers) * spacePerServer)
 }
 
-func run(ctx context.Context, o *options) error {
+// Run measures.
+func (o *Options) Run(ctx context.Context) error {
 	installation, skipped, err := o.prepare()
 	if err != nil {
 		return err
 	}
-	return o.Run(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
+	return o.Publish(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
 		r, err := o.measure(ctx, installation, phases)
 		if r != nil {
 			r.Skipped = append(skipped, r.Skipped...)

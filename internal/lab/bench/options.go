@@ -6,34 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// NewCmdBench returns "steno bench", with the commands of other packages.
-func NewCmdBench(f *cmdutil.Factory, more ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure what recording costs",
-	}
-	cmd.AddCommand(newCmdOverhead(f, overheadRun), newCmdStall(f), newCmdChart(f))
-	cmd.AddCommand(more...)
-	return cmdutil.Group(cmd)
-}
-
-// overheadOptions are the flags of "steno bench overhead".
-type overheadOptions struct {
-	*cmdutil.Factory
+// Overhead measures what recording costs: its flags.
+type Overhead struct {
+	measure.Environment
 	Options
 
 	PGConfig string
@@ -44,47 +30,11 @@ type overheadOptions struct {
 	Set      []string
 }
 
-func newCmdOverhead(f *cmdutil.Factory, run func(context.Context, *overheadOptions) error) *cobra.Command {
-	o := &overheadOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "overhead",
-		Short: "Compare a server's throughput with and without recording",
-		Long: `Start identical throw-away servers, one for each thing to compare, and give
-them short slices of pgbench in turn. Quoted are the medians of the ratios of
-slices that were made close to each other, with the 95 % interval of the median,
-and the bytes that were written to the log or the trail for each transaction.
-Now and then all servers are made anew (--renew), because where a server's memory
-and files happen to lie makes it faster or slower for as long as it lives.
+// NewOverhead returns the measurement.
+func NewOverhead(e measure.Environment) *Overhead { return &Overhead{Environment: e} }
 
-Throughput cannot show a cost of one per cent on a shared machine; compare "off,off"
-to see how far two equal servers seem apart. With --profile, perf takes CPU
-samples of the server with pg_steno, and the share of them that is in the
-extension's code and its writers is counted, system calls included.
-
-With --dsn, a server that is running already, with pg_steno loaded, is measured
-with steno.log set to none and to all in turn.
-
-What can be compared: ` + strings.Join(variantNames(), ", ") + `.
-The first is the base. Without --compare it is off with log_statement, pgaudit
-where it is installed, and steno.`,
-		Example: `  steno bench overhead
-  steno bench overhead --workload tpcb --pairs 20
-  steno bench overhead --compare off,off
-  steno bench overhead --compare off,steno --profile 8 --output bench/results/today
-  steno bench overhead --compare off,steno --set steno.writers=2
-  steno bench overhead --dsn "host=/run/postgresql dbname=bench"`,
-		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			// A terminal that goes away must not leave servers behind.
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-			defer stop()
-			return run(ctx, o)
-		},
-	}
-	flags := cmd.Flags()
+// AddFlags adds the flags.
+func (o *Overhead) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Load.Clients, "clients", 16, "sessions of pgbench")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
 	flags.IntVar(&o.Rounds, "pairs", 100, "number of rounds; each server gets a slice in each")
@@ -98,18 +48,17 @@ where it is installed, and steno.`,
 	flags.IntVar(&o.Profile.Seconds, "profile", 0, "seconds of CPU samples; 0 takes none")
 	flags.IntVar(&o.Profile.Runs, "profile-runs", 3, "how often to take CPU samples")
 	flags.StringVar(&o.Profile.Unwind, "profile-unwind", "fp", "how perf walks the stack: fp or dwarf")
-	cmdutil.AddPGConfig(flags, &o.PGConfig)
+	measure.AddPGConfig(flags, &o.PGConfig)
 	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's setting without asking")
-	cmdutil.AddFormat(cmd, &o.Format)
+	measure.AddFormat(flags, &o.Format)
 	flags.StringVar(&o.Output, "output", "", "folder for the report and the raw data")
-	return cmd
 }
 
-// complete checks the flags and fills in what follows from them.
-func (o *overheadOptions) complete() error {
-	o.Command = cmdutil.CommandLine()
-	o.Options.Version = o.Factory.Version
+// Complete checks the flags and fills in what follows from them.
+func (o *Overhead) Complete(func(flag string) bool) error {
+	o.Command = measure.CommandLine()
+	o.Options.Version = o.Environment.Version
 	if err := o.Load.check(); err != nil {
 		return err
 	}
@@ -132,10 +81,11 @@ func (o *overheadOptions) complete() error {
 		}
 		o.Settings = append(o.Settings, cluster.Setting{Name: name, Value: value})
 	}
-	return cmdutil.CheckFormat(o.Format)
+	return iostreams.CheckFormat(o.Format)
 }
 
-func overheadRun(ctx context.Context, o *overheadOptions) error {
+// Run measures.
+func (o *Overhead) Run(ctx context.Context) error {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
 		return err
@@ -144,11 +94,11 @@ func overheadRun(ctx context.Context, o *overheadOptions) error {
 	defer phases.End()
 	o.Progress = phases.Step
 
-	measure := o.measureLab
+	take := o.measureLab
 	if o.DSN != "" {
-		measure = o.measureGiven
+		take = o.measureGiven
 	}
-	report, err := measure(ctx, installation, phases)
+	report, err := take(ctx, installation, phases)
 	phases.End()
 	if err != nil {
 		return err
@@ -168,7 +118,7 @@ func overheadRun(ctx context.Context, o *overheadOptions) error {
 }
 
 // measureLab compares throw-away servers.
-func (o *overheadOptions) measureLab(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (report *Report, err error) {
+func (o *Overhead) measureLab(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (report *Report, err error) {
 	if len(o.Compare) == 0 {
 		o.Compare = DefaultCompare(installation)
 	}
@@ -219,7 +169,7 @@ func DefaultCompare(installation *cluster.Installation) []string {
 }
 
 // measureGiven compares a running server with itself.
-func (o *overheadOptions) measureGiven(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (*Report, error) {
+func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (*Report, error) {
 	g, err := OpenGiven(ctx, installation, o.DSN, o.Load)
 	if err != nil {
 		return nil, err
@@ -234,34 +184,4 @@ func (o *overheadOptions) measureGiven(ctx context.Context, installation *cluste
 	}
 	phases.Phase("measuring " + o.Load.Title())
 	return g.Measure(ctx, o.Options)
-}
-
-func newCmdChart(f *cmdutil.Factory) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:     "chart FOLDER...",
-		Short:   "Draw archived measurements as an SVG picture",
-		Example: "  steno bench chart -o docs/overhead.svg bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
-		Args:    cmdutil.Args(cobra.MinimumNArgs(1)),
-		RunE: func(_ *cobra.Command, folders []string) error {
-			var reports []*Report
-			for _, folder := range folders {
-				r, err := ReadReport(folder)
-				if err != nil {
-					return err
-				}
-				reports = append(reports, r)
-			}
-			if output == "" {
-				return WriteChart(f.IO.Out, reports)
-			}
-			var b strings.Builder
-			if err := WriteChart(&b, reports); err != nil {
-				return err
-			}
-			return os.WriteFile(output, []byte(b.String()), 0o644)
-		},
-	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default standard output)")
-	return cmd
 }

@@ -1,4 +1,4 @@
-package benchcmd
+package measure
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/progress"
@@ -34,8 +33,8 @@ func TestResultsGoWhereTheFlagsSay(t *testing.T) {
 	for format, want := range map[string]string{"text": "Speeds\na  speed\nX      4\nY      5\n",
 		"json": `"title":"Speeds"`} {
 		streams, _, out, _ := iostreams.Test()
-		c := &Common{Factory: &cmdutil.Factory{IO: streams}, Format: format, Output: dir}
-		err := c.Run(t.Context(), func(context.Context, *progress.Phases) (*result.Result, error) {
+		c := &Common{Environment: Environment{IO: streams}, Format: format, Output: dir}
+		err := c.Publish(t.Context(), func(context.Context, *progress.Phases) (*result.Result, error) {
 			return measured(), nil
 		})
 		if err != nil {
@@ -60,9 +59,9 @@ func TestResultsGoWhereTheFlagsSay(t *testing.T) {
 func TestNothingIsWrittenWhenMeasuringFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	streams, _, out, _ := iostreams.Test()
-	c := &Common{Factory: &cmdutil.Factory{IO: streams}, Format: "text", Output: dir}
+	c := &Common{Environment: Environment{IO: streams}, Format: "text", Output: dir}
 	failure := errors.New("no disk")
-	err := c.Run(t.Context(), func(context.Context, *progress.Phases) (*result.Result, error) { return nil, failure })
+	err := c.Publish(t.Context(), func(context.Context, *progress.Phases) (*result.Result, error) { return nil, failure })
 	if _, stat := os.Stat(dir); !errors.Is(err, failure) || !os.IsNotExist(stat) || out.Len() > 0 {
 		t.Errorf("%v, %v, %s", err, stat, out)
 	}

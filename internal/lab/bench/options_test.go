@@ -4,12 +4,12 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/command/cmdutil/cmdtest"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
 )
 
 func TestOverheadRefusesWrongUsage(t *testing.T) {
-	cmdtest.Refused(t, newCmdOverhead, map[string]string{
+	measuretest.Refused(t, NewOverhead, map[string]string{
 		"--workload insert":                 `no workload "insert"`,
 		"--protocol x":                      `no protocol "x"`,
 		"--clients 0":                       "0 clients",
@@ -22,12 +22,11 @@ func TestOverheadRefusesWrongUsage(t *testing.T) {
 		"--dsn dbname=x --profile 3":        "--dsn does not go with --compare",
 		"--profile 3 --profile-runs 0":      "--profile-runs at least 1",
 		"--compare off --scale 0 --pairs 1": "the scale must be at least 1",
-		"argument":                          "unknown command",
 	})
 }
 
 func TestOverheadDefaults(t *testing.T) {
-	o, err := cmdtest.Parse(newCmdOverhead, "--set steno.writers=2 --set a=b=c")
+	o, err := measuretest.Parse(NewOverhead, "--set steno.writers=2 --set a=b=c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +36,7 @@ func TestOverheadDefaults(t *testing.T) {
 	if want := []cluster.Setting{{Name: "steno.writers", Value: "2"}, {Name: "a", Value: "b=c"}}; !reflect.DeepEqual(o.Settings, want) {
 		t.Errorf("got settings %v", o.Settings)
 	}
-	if o.Options.Version != "1.2" {
-		t.Errorf("got version %q", o.Options.Version)
+	if o.Environment.Version != "1.2" {
+		t.Errorf("got version %q", o.Environment.Version)
 	}
 }
