@@ -345,32 +345,6 @@ steno_class_logged(int class)
 #define STENO_NEWS_RULES 1		/* there are other rules */
 #define STENO_NEWS_FAILING 2	/* statements may have to be refused */
 
-/* ---- policy.c ---- */
-
-/* Why statements must be looked at; bits of steno_my.policy. */
-#define STENO_POLICY_STALE 1	/* the session's rules are to be chosen */
-#define STENO_POLICY_RULES 2	/* there are rules */
-#define STENO_POLICY_FAR 4		/* our state is not where writer 0 leaves news */
-#define STENO_POLICY_CATALOG 8	/* steno.log_catalog is off */
-#define STENO_POLICY_REFERENTIAL 16 /* steno.log_referential_checks is off */
-#define STENO_POLICY_SCRIPTS 32 /* steno.log_extension_scripts is off */
-
-/* What was found of a statement; bits of its policy. */
-#define STENO_S_RULE 1			/* a rule records it */
-#define STENO_S_SKIPPED 2		/* a rule leaves it out */
-#define STENO_S_NOISE 4			/* a switch leaves it out, unless a rule records it */
-#define STENO_S_NO_TEXT 8
-#define STENO_S_NO_PARAMETERS 16
-#define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
-#define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
-#define STENO_S_ALSO 128		/* recorded for another class that it has besides */
-#define STENO_S_SYNC 256		/* a rule wants it on disk */
-
-extern void steno_policy_masks(void);
-extern void steno_policy_switch(uint32 flag, bool on);
-extern void steno_policy_refresh(void);
-extern void steno_policy_begin(StenoStatement *s, const StenoStatement *outer);
-
 /* A prepared statement is known no more; what is in the ring, staged included, still needs its template. */
 static inline void
 steno_forget_prepared(int i)
@@ -394,56 +368,6 @@ steno_forget_shapes(void)
 		steno_my.kept[i].len = 0;
 	for (i = 0; i < STENO_PREPARED; i++)
 		steno_forget_prepared(i);
-}
-
-/* To be called before a statement's class is looked at. */
-static inline void
-steno_policy_check(void)
-{
-	if (unlikely((steno_my.policy |
-				  atomic_load_explicit(&steno_my.news, memory_order_relaxed)) != 0))
-		steno_policy_refresh();
-}
-
-/* Why a record of this class is written, when it is not by steno.log alone. */
-static inline uint8
-steno_audit_reason(int class, uint8 otherwise)
-{
-	if (steno_my.session_mask & (1u << class))
-		return 0;
-	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
-}
-
-/* ---- refusal.c ---- */
-
-extern void steno_refuse_statement(const Node *utility);
-extern void steno_refuse_waiting_statement(void);
-
-/*
- * A statement begins, utility unless it is a query: an error when steno.on_failure
- * says so.
- */
-static inline void
-steno_refusal_check(const Node *utility)
-{
-	if (unlikely((atomic_load_explicit(&steno_my.news, memory_order_relaxed) & STENO_NEWS_FAILING) ||
-				 (steno_my.policy & STENO_POLICY_FAR)))
-		steno_refuse_statement(utility);
-}
-
-/* ---- session.c ---- */
-
-extern bool steno_session_attach(void);
-extern void steno_session_check(Oid user_id);
-extern void steno_session_failing(Oid user_id);
-extern bool steno_session_name(int64 start, uint32 pid, uint64 seq);
-
-/* Attach if need be; false when this process cannot record. */
-static inline bool
-steno_session_ready(void)
-{
-	return likely(steno_my.state == STENO_READY) ||
-		(steno_my.state == STENO_UNDECIDED && steno_session_attach());
 }
 
 #endif							/* STENO_LOCAL_H */

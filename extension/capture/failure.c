@@ -21,6 +21,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "capture/statement.h"
+
 static emit_log_hook_type previous_emit;
 
 /*

@@ -10,6 +10,8 @@
 
 #include "parser/scansup.h"
 
+#include "capture/statement.h"
+
 static inline bool
 is_word(char c)
 {

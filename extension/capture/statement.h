@@ -9,12 +9,37 @@
 #include "access/xact.h"
 #include "tcop/pquery.h"
 
+#include "base/facts.h"
+#include "base/steno.h"
+#include "delivery/delivery.h"
+#include "delivery/record.h"
+#include "delivery/refusal.h"
+#include "describe/object.h"
+#include "describe/param.h"
+#include "describe/relation.h"
+#include "describe/shape.h"
+#include "policy/policy.h"
+#include "policy/secret.h"
+#include "session/session.h"
+#include "session/setting_change.h"
+
 #pragma GCC visibility push(hidden)
 
 /* Relations that fit a utility's level before memory is taken. */
 #define STENO_FEW_RELATIONS 16
 
 #define steno_top_level (steno_my.top)
+
+/* ---- copy.c ---- */
+
+typedef struct StenoCopy StenoCopy;
+
+extern void steno_copy_install(void);
+extern StenoCopy *steno_copy_record(const StenoRecord *record);
+extern StenoCopy *steno_copy_message(const StenoRecordMessage *m,
+									  struct StenoObjects *objects);
+extern void steno_copy_read(const StenoCopy *c, struct StenoObjects *objects, StenoRecord *record);
+extern void steno_copy_release(StenoCopy **mine);
 
 static inline bool
 steno_recording(void)
@@ -88,6 +113,13 @@ steno_query_command(CmdType operation)
 
 /* ---- statement.c ---- */
 
+extern void steno_statement_install(void);
+extern void steno_statement_failed(const ErrorData *edata);
+extern bool steno_statement_fatal(const ErrorData *edata);
+extern bool steno_statement_take_reported(void);
+extern TimestampTz steno_statement_source(const char **source, int *end);
+extern StenoStatement *steno_statement_of_event(bool function);
+extern void steno_statement_add_relation(Oid relid, uint32 access);
 extern void steno_note_raised(void *arg);
 extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
 						int class, int depth, bool forced);
@@ -338,6 +370,57 @@ extern void steno_utility_call(Oid function);
 extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_forget_utility(StenoLevel *l);
+
+/* ---- transaction.c ---- */
+
+extern void steno_transaction_record(XactEvent event);
+extern void steno_transaction_ending(void);
+extern void steno_transaction_finish_late(XactEvent event);
+extern void steno_transaction_statement(const TransactionStmt *statement);
+extern void steno_transaction_statement_done(const TransactionStmt *statement);
+
+/* The end of any transaction: statements are counted anew. */
+static inline void
+steno_transaction_ended(XactEvent event)
+{
+	steno_my.transaction_over = event == XACT_EVENT_ABORT;
+	/* a statement that is running goes on in the next transaction */
+	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
+}
+
+/* ---- start_record.c ---- */
+
+extern void steno_running_record(StenoStatement *s, StenoRecord *record);
+
+/* Whether a statement that begins has a start record by its class. */
+static inline bool
+steno_wants_start(const StenoStatement *s)
+{
+	return unlikely((steno_my.start_mask & (1u << s->class)) != 0) && s->recorded;
+}
+
+/* ---- fastpath.c ---- */
+
+/* A client's function call, where others have a command tag. */
+#define STENO_CALL_COMMAND "FUNCTION CALL"
+
+extern bool steno_fastpath_message(void);
+extern bool steno_fastpath_expected(void);
+extern void steno_fastpath_call(Oid function);
+
+/* ---- failure.c ---- */
+
+extern void steno_failure_install(void);
+extern bool steno_failure_is_reported(void);
+
+/* ---- replication.c ---- */
+
+extern void steno_replication_logged(const ErrorData *edata);
+
+/* ---- split.c ---- */
+
+extern void steno_split_at(const char *source, int from, int position,
+						   const char **text, int *len);
 
 #pragma GCC visibility pop
 

@@ -20,6 +20,8 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "capture/statement.h"
+
 /* What PREPARE TRANSACTION has named the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
 

@@ -5,6 +5,8 @@
 #ifndef STENO_DELIVERY_H
 #define STENO_DELIVERY_H
 
+#include "base/steno.h"
+
 #pragma GCC visibility push(hidden)
 
 /* Bits of steno_my.start_mask that are no classes. */

@@ -20,6 +20,9 @@
 #include "storage/ipc.h"
 #include "utils/fmgrprotos.h"
 
+#include "delivery/delivery.h"
+#include "delivery/refusal.h"
+
 /* Class 58: errors external to PostgreSQL. */
 #define ERRCODE_NOT_RECORDED MAKE_SQLSTATE('5', '8', 'S', '0', '1')
 

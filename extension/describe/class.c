@@ -14,6 +14,8 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 
+#include "describe/shape.h"
+
 /* Statements whose class does not follow from their log level. */
 static const struct
 {

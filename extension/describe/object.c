@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "capture/statement.h"
 #include "describe/object.h"
 
 /* Objects of one statement, as far as they are kept; more are only counted. */

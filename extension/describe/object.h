@@ -13,10 +13,23 @@
 #include "catalog/objectaddress.h"
 #include "nodes/parsenodes.h"
 
+#include "base/steno.h"
+
 #pragma GCC visibility push(hidden)
 
 /* ---- object.c ---- */
 
+typedef struct StenoObjects StenoObjects;
+
+extern void steno_objects_install(void);
+extern void steno_objects_called(StenoStatement *s, Oid function);
+extern void steno_objects_adopt(StenoStatement *s);
+extern void steno_objects_finish(StenoStatement *s, Node *utility);
+extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *omitted);
+extern uint8 *steno_objects_put(uint8 *p, const StenoObjects *list);
+extern void steno_objects_release(StenoObjects **mine);
+extern void steno_objects_release_all(void);
+extern void steno_objects_forget_pending(void);
 extern void steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action);
 
 /* ---- object_name.c ---- */

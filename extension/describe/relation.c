@@ -19,6 +19,7 @@
 #include "utils/syscache.h"
 
 #include "describe/cache.h"
+#include "describe/relation.h"
 
 /* Qualified and quoted, the longest name that PostgreSQL can make. */
 #define NAME_MAX_LEN (4 * NAMEDATALEN + 5)

@@ -8,6 +8,10 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "capture/statement.h"
+#include "load/load.h"
+#include "writer/writer.h"
+
 PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);

@@ -4,6 +4,11 @@
  */
 #include "base/steno.h"
 #include "base/compat.h"
+#include "delivery/delivery.h"
+#include "load/load.h"
+#include "policy/audit_role.h"
+#include "policy/policy.h"
+#include "session/setting_change.h"
 
 #include "access/parallel.h"
 #include "access/xact.h"

@@ -26,9 +26,12 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "writer/key.h"
-#include "session/leader.h"
+#include "load/load.h"
 #include "load/ring_folder.h"
+#include "policy/rules.h"
+#include "session/leader.h"
+#include "session/setting_change.h"
+#include "writer/key.h"
 
 static const char *const wait_names[STENO_WAITS] = {
 	[STENO_WAIT_ROOM] = "StenoRingFull",

@@ -5,10 +5,12 @@
 #ifndef STENO_AUDIT_ROLE_H
 #define STENO_AUDIT_ROLE_H
 
+#include "base/steno.h"
 #include "base/compat.h"
 
 #pragma GCC visibility push(hidden)
 
+extern void steno_audit_role_changed(void);
 extern bool steno_audit_permission(const StenoPermission *p);
 extern bool steno_audit_permissions(List *permissions);
 extern bool steno_audit_relation(Oid relid, AclMode mode);

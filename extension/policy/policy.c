@@ -35,10 +35,14 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "describe/cache.h"
 #include "base/compat.h"
-#include "session/leader.h"
+#include "delivery/delivery.h"
+#include "describe/cache.h"
 #include "filter/rules.h"
+#include "policy/policy.h"
+#include "policy/rules.h"
+#include "session/leader.h"
+#include "session/session.h"
 
 /* The session's rules, and what they were chosen by. */
 static StenoChoice choice;

@@ -32,6 +32,7 @@
 #include "utils/memutils.h"
 
 #include "filter/rules.h"
+#include "policy/rules.h"
 
 /* What the rules in force look like; read in full or not at all. */
 #define IN_FORCE PG_STAT_TMP_DIR "/pg_steno_rules"

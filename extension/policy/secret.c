@@ -11,6 +11,7 @@
 
 #include "parser/parser.h"
 #include "filter/redact.h"
+#include "policy/secret.h"
 #include "utils/memutils.h"
 
 /* Longest message that is remembered; of a longer one nothing is kept then. */

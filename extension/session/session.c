@@ -35,7 +35,13 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
+#include "delivery/delivery.h"
+#include "delivery/record.h"
+#include "delivery/refusal.h"
+#include "policy/secret.h"
 #include "session/leader.h"
+#include "session/session.h"
+#include "session/setting_change.h"
 
 static ClientAuthentication_hook_type previous_authentication;
 

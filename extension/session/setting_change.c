@@ -23,7 +23,12 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
+#include "delivery/record.h"
 #include "filter/redact.h"
+#include "policy/policy.h"
+#include "policy/secret.h"
+#include "session/session.h"
+#include "session/setting_change.h"
 
 /* Settings that can change while the server runs. */
 static const struct

@@ -11,6 +11,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "delivery/refusal.h"
+#include "sql/status.h"
+
 PG_FUNCTION_INFO_V1(steno_sql_status);
 
 /* The states of a writer, the worst last. */

@@ -15,7 +15,13 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "delivery/delivery.h"
+#include "delivery/record.h"
 #include "filter/rules.h"
+#include "policy/rules.h"
+#include "policy/secret.h"
+#include "session/session.h"
+#include "sql/status.h"
 
 /* Nobody waits longer for the answer of a writer that is not running. */
 #define GONE_SECONDS 10

@@ -26,8 +26,9 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "ring/check.h"
+#include "delivery/record.h"
 #include "load/ring_folder.h"
+#include "ring/check.h"
 
 /* The last intent of a ring file is for those who recover it. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)

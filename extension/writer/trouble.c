@@ -28,6 +28,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "delivery/refusal.h"
 #include "writer/alert.h"
 
 /* Time between attempts to write when it fails, and between two looks at the disk. */

@@ -42,8 +42,11 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "writer/alert.h"
 #include "base/compat.h"
+#include "delivery/record.h"
+#include "policy/rules.h"
+#include "session/setting_change.h"
+#include "writer/alert.h"
 #include "writer/key.h"
 
 /* Without records for this long, the writer sleeps deeply. */

@@ -5,6 +5,7 @@
 #ifndef STENO_WRITER_H
 #define STENO_WRITER_H
 
+#include "base/facts.h"
 #include "base/steno.h"
 
 #pragma GCC visibility push(hidden)
@@ -115,8 +116,18 @@ extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 extern bool steno_writer_wait(StenoWriter *writer);
 extern bool steno_writer_fit(StenoWriter *writer, uint32 ring_size);
 
+/* ---- writer.c ---- */
+
+extern void steno_writer_register(void);
+extern void steno_writer_check_registered(void);
+
+/* ---- recover.c ---- */
+
+extern void steno_recover_rings(StenoWriter *writer);
+
 /* ---- trouble.c ---- */
 
+extern const char *steno_trouble_prospect(void);
 extern void steno_trouble_failed(StenoWriter *writer, StenoAction action, const StenoError *error);
 extern void steno_trouble_over(StenoWriter *writer, StenoAction action);
 extern bool steno_trouble_place(StenoWriter *writer, bool idle);
@@ -130,10 +141,12 @@ extern void steno_format_time(char *to, size_t size, TimestampTz t);
 
 /* ---- claim.c ---- */
 
+extern void steno_trail_claim(void);
 extern bool steno_trail_hold(StenoError *error);
 
 /* ---- state.c ---- */
 
+extern void steno_state_begin(uint64 ring_file, bool first);
 extern bool steno_state_stream(StenoWriter *writer, uint32 *stream, StenoError *error);
 extern void steno_state_block(const StenoWriter *writer, const uint8 hash[STENO_HASH_SIZE]);
 extern void steno_state_synced(const StenoWriter *writer, bool rotated);
@@ -146,6 +159,7 @@ extern int	steno_state_describe(const char **pairs);
 
 /* ---- seal.c ---- */
 
+extern void steno_seal_check_key(void);
 extern bool steno_seal_start(StenoWriter *writer);
 extern void steno_seal_written(StenoWriter *writer, uint32 bytes);
 extern void steno_seal_if_due(StenoWriter *writer);
@@ -167,5 +181,8 @@ extern StenoRecordMessage *steno_running_message(void *buf, uint32 room, const S
 extern void steno_retention(StenoWriter *writer);
 
 #pragma GCC visibility pop
+
+/* The server finds it by name. */
+extern PGDLLEXPORT void steno_writer_main(Datum main_arg);
 
 #endif							/* STENO_WRITER_H */

@@ -1,0 +1,37 @@
+/*
+ * extension/delivery/refusal.h
+ *		What sessions do while the trail cannot be written: steno.on_failure.
+ */
+#ifndef STENO_REFUSAL_H
+#define STENO_REFUSAL_H
+
+#include "base/facts.h"
+#include "policy/policy.h"
+
+#pragma GCC visibility push(hidden)
+
+extern const char *const steno_problem_texts[STENO_PROBLEMS];
+
+extern void steno_trouble_text(StenoTrouble *t, char *to);
+extern bool steno_refusal_drops(void);
+extern uint32 steno_refusal_gap_reason(bool first);
+extern bool steno_refusal_spares(const StenoRecord *record);
+extern void steno_refusal_attached(void);
+extern void steno_refuse_statement(const Node *utility);
+extern void steno_refuse_waiting_statement(void);
+
+/*
+ * A statement begins, utility unless it is a query: an error when steno.on_failure
+ * says so.
+ */
+static inline void
+steno_refusal_check(const Node *utility)
+{
+	if (unlikely((atomic_load_explicit(&steno_my.news, memory_order_relaxed) & STENO_NEWS_FAILING) ||
+				 (steno_my.policy & STENO_POLICY_FAR)))
+		steno_refuse_statement(utility);
+}
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_REFUSAL_H */

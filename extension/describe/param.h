@@ -1,0 +1,48 @@
+/*
+ * extension/describe/param.h
+ *		The parameter values of a statement.
+ */
+#ifndef STENO_PARAM_H
+#define STENO_PARAM_H
+
+#include "base/steno.h"
+
+#pragma GCC visibility push(hidden)
+
+#define STENO_FEW_PARAMS 8
+
+/* One value.  data NULL: a NULL. */
+typedef struct StenoParam
+{
+	const uint8 *data;
+	uint32		len;
+	bool		prefixed;		/* a varint length goes before the data */
+} StenoParam;
+
+/* The parameter values of a statement, as they will be encoded. */
+typedef struct StenoParams
+{
+	int			count;			/* of values: parameters, NULLs included, or pieces of a list */
+	uint32		nulls_len;		/* 0: none is NULL */
+	uint64		values_len;		/* encoded */
+	uint32		shape_len;		/* of their part of the shape */
+	const uint8 *nulls;			/* as they are encoded; NULL: values say which are */
+	StenoParam *values;			/* data NULL: a NULL */
+	StenoParam	few[STENO_FEW_PARAMS];
+	uint64		fixed[STENO_FEW_PARAMS];	/* by-value datums of few */
+} StenoParams;
+
+/* Room in the shape for a list of parameters that goes with the values. */
+#define STENO_LIST_SHAPE 3
+
+extern void steno_params_starting(SubTransactionId subid);
+extern uint32 steno_params_shape_size(ParamListInfo params);
+extern uint8 *steno_params_collect_list(ParamListInfo params, bool failing,
+										uint8 *shape, StenoParams *result);
+extern uint8 *steno_params_collect(ParamListInfo params, bool failing,
+								   uint8 *shape, StenoParams *result);
+extern uint8 *steno_params_put(uint8 *p, const StenoParams *params);
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_PARAM_H */

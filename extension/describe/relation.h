@@ -1,0 +1,49 @@
+/*
+ * extension/describe/relation.h
+ *		Relations: their names and types, and what statements do with them.
+ */
+#ifndef STENO_RELATION_H
+#define STENO_RELATION_H
+
+#include "base/steno.h"
+
+#pragma GCC visibility push(hidden)
+
+typedef struct StenoAccess
+{
+	Oid			relid;
+	uint32		access;			/* STENO_ACCESS_* */
+} StenoAccess;
+
+extern uint32 steno_access_of(AclMode mode);
+extern void steno_relation_learn(Oid relid);
+extern uint32 steno_relation_size(Oid relid);
+extern uint8 *steno_relation_put(uint8 *p, Oid relid, uint32 access);
+
+/* Where the relation's name is at hand; -1: nowhere. */
+static inline int
+steno_relation_near(Oid relid)
+{
+	int			i;
+
+	for (i = 0; i < STENO_NEAR_RELATIONS; i++)
+		if (steno_my.near_relids[i] == relid)
+			return i;
+	return -1;
+}
+
+/* Have the relation's name ready for steno_relation_put. */
+static inline void
+steno_relation_know(Oid relid)
+{
+	int			i = steno_relation_near(relid);
+
+	if (unlikely(i < 0))
+		steno_relation_learn(relid);
+	else
+		__builtin_prefetch(&steno_my.near[i]);
+}
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_RELATION_H */

@@ -1,0 +1,66 @@
+/*
+ * extension/policy/policy.h
+ *		What rules, and the switches for noise, say of this session's statements.
+ */
+#ifndef STENO_POLICY_H
+#define STENO_POLICY_H
+
+#include "base/facts.h"
+#include "describe/relation.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Why statements must be looked at; bits of steno_my.policy. */
+#define STENO_POLICY_STALE 1	/* the session's rules are to be chosen */
+#define STENO_POLICY_RULES 2	/* there are rules */
+#define STENO_POLICY_FAR 4		/* our state is not where writer 0 leaves news */
+#define STENO_POLICY_CATALOG 8	/* steno.log_catalog is off */
+#define STENO_POLICY_REFERENTIAL 16 /* steno.log_referential_checks is off */
+#define STENO_POLICY_SCRIPTS 32 /* steno.log_extension_scripts is off */
+
+/* What was found of a statement; bits of its policy. */
+#define STENO_S_RULE 1			/* a rule records it */
+#define STENO_S_SKIPPED 2		/* a rule leaves it out */
+#define STENO_S_NOISE 4			/* a switch leaves it out, unless a rule records it */
+#define STENO_S_NO_TEXT 8
+#define STENO_S_NO_PARAMETERS 16
+#define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
+#define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
+#define STENO_S_ALSO 128		/* recorded for another class that it has besides */
+#define STENO_S_SYNC 256		/* a rule wants it on disk */
+
+extern void steno_policy_masks(void);
+extern void steno_policy_switch(uint32 flag, bool on);
+extern void steno_policy_refresh(void);
+extern void steno_policy_begin(StenoStatement *s, const StenoStatement *outer);
+
+/* To be called before a statement's class is looked at. */
+static inline void
+steno_policy_check(void)
+{
+	if (unlikely((steno_my.policy |
+				  atomic_load_explicit(&steno_my.news, memory_order_relaxed)) != 0))
+		steno_policy_refresh();
+}
+
+/* Why a record of this class is written, when it is not by steno.log alone. */
+static inline uint8
+steno_audit_reason(int class, uint8 otherwise)
+{
+	if (steno_my.session_mask & (1u << class))
+		return 0;
+	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
+}
+
+extern void steno_policy_know(Oid relid);
+extern void steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count,
+							   bool failing);
+extern void steno_policy_judge_early(StenoStatement *s);
+extern void steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int count);
+extern void steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed);
+extern void steno_policy_apply(const StenoStatement *s, StenoRecord *record);
+extern bool steno_policy_failed(StenoRecord *record);
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_POLICY_H */

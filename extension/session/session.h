@@ -1,0 +1,30 @@
+/*
+ * extension/session/session.h
+ *		This process as a session.
+ */
+#ifndef STENO_SESSION_H
+#define STENO_SESSION_H
+
+#include "base/steno.h"
+
+#pragma GCC visibility push(hidden)
+
+extern void steno_session_install(void);
+extern void steno_session_failed(const ErrorData *edata);
+extern void steno_session_died(const ErrorData *edata);
+extern bool steno_session_attach(void);
+extern void steno_session_check(Oid user_id);
+extern void steno_session_failing(Oid user_id);
+extern bool steno_session_name(int64 start, uint32 pid, uint64 seq);
+
+/* Attach if need be; false when this process cannot record. */
+static inline bool
+steno_session_ready(void)
+{
+	return likely(steno_my.state == STENO_READY) ||
+		(steno_my.state == STENO_UNDECIDED && steno_session_attach());
+}
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_SESSION_H */

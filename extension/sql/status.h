@@ -1,0 +1,16 @@
+/*
+ * extension/sql/status.h
+ *		How it goes with a writer, as the views show it.
+ */
+#ifndef STENO_STATUS_H
+#define STENO_STATUS_H
+
+#include "base/steno.h"
+
+#pragma GCC visibility push(hidden)
+
+extern int	steno_trouble_columns(int number, Datum *values, bool *nulls, int n);
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_STATUS_H */
