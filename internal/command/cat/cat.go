@@ -35,15 +35,16 @@ func NewCmdCat(f *cmdutil.Factory, run func(context.Context, *Options) error) *c
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "cat [TRAIL|SEGMENT]...",
-		Short: "Show records, all streams in the order of their times",
-		Long: `Show the records of a trail: of all its streams, in the order in which they
-started. A TRAIL is the directory that steno.directory names; without one, it is
-$STENO_DIRECTORY, else pg_steno in $PGDATA. Single segments can be named, too.
+		Short: "Show records of all streams, ordered by time",
+		Long: `Show the records of all streams of a trail, in the order in which they started.
+TRAIL is the directory named by steno.directory; the default is
+$STENO_DIRECTORY, or else pg_steno in $PGDATA. You can also name single
+segments.
 
-Filters of different names must all hold. Of several values of one name,
-repeated or with commas between, one must. Names of users, databases and
-applications are compared as they are; kinds, classes and commands without
-regard to case. Times without a zone are UTC.`,
+Different filters must all match. Of several values of one filter, repeated or
+separated by commas, one must match. Names of users, databases and applications
+are case-sensitive; kinds, classes and commands are not. Times without a time
+zone are UTC.`,
 		Example: `  steno cat --since 10m
   steno cat --failed --since yesterday /var/lib/postgresql/15/main/pg_steno
   steno cat --user alice,bob --class write,ddl --format json | jq .text

@@ -27,9 +27,9 @@ type OutputFlags struct {
 // Add adds the flags to a command.
 func (o *OutputFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
-	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit that format pgaudit follows, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
-	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "no line with the names of the columns in csv")
-	cmd.Flags().BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would take for formulas")
+	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
+	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "omit the line of column names in csv")
+	cmd.Flags().BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
 	_ = cmd.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return render.Formats, cobra.ShellCompDirectiveNoFileComp
 	})
@@ -49,7 +49,7 @@ func (o *OutputFlags) options(color bool) (render.Format, render.Options, error)
 		return "", render.Options{}, exit.Usagef("--pgaudit: %w", err)
 	}
 	if len(o.Pgaudit) > 0 && format != render.Pgaudit {
-		return "", render.Options{}, exit.Usagef("--pgaudit goes with --format pgaudit")
+		return "", render.Options{}, exit.Usagef("--pgaudit requires --format pgaudit")
 	}
 	return format, render.Options{Color: color, Pgaudit: pgaudit, CSVUnsafe: !o.CSVSafe}, nil
 }

@@ -39,14 +39,14 @@ func NewCmdTail(f *cmdutil.Factory, run func(context.Context, *TailOptions) erro
 	cmd := &cobra.Command{
 		Use:   "tail [TRAIL]",
 		Short: "Show the last records, and follow the trail as it is written",
-		Long: `Show the last records of a trail and, with --follow, those to come: across new
+		Long: `Show the last records of a trail and, with --follow, new ones, across new
 segments, and restarts and crashes of the server. New records are shown in the
-order in which they arrive; those that arrive together in the order of their
-times. A statement arrives when it has ended and the server has written its
-block, after steno.flush_interval.
+order in which they arrive; those that arrive together are ordered by time. A
+statement arrives when it has ended and the server has written its block, after
+steno.flush_interval.
 
 With --since, all records from that time on are shown first. The filters are
-those of "steno cat". A signal such as that of Ctrl-C ends --follow.`,
+those of "steno cat". Ctrl-C, or another signal, ends --follow.`,
 		Example: `  steno tail -f
   steno tail -f --failed
   steno tail -n 100 --user alice --format json
@@ -70,8 +70,8 @@ those of "steno cat". A signal such as that of Ctrl-C ends --follow.`,
 	flags.AddFilter(cmd, &opts.FilterOptions)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
-	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with records as they are written")
-	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "how many of the last records to show first, -1 for `all`")
+	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "continue with new records as they are written")
+	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "number of last records to show first, -1 for `all`")
 	return cmdutil.ReadsOnly(cmd)
 }
 

@@ -39,18 +39,19 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion(), SlotWants: slots.Wants}
 	root := &cobra.Command{
 		Use:   "steno",
-		Short: "Read, search and prove the audit trail of a PostgreSQL server",
+		Short: "Read, search and verify the audit trail of a PostgreSQL server",
 		Long: `steno reads the trail that the PostgreSQL extension pg_steno writes: every
 statement, connection and failure of a server.
 
-"steno NAME" runs the program steno-NAME when steno has no such command and the
-program stands beside it or in PATH. Measurements and experiments are commands of
-steno-lab, which "steno" runs in the same way: see steno-lab(1).
+"steno NAME" runs the program steno-NAME if steno has no such command, and the
+program is in the same directory or in PATH. Measurements and experiments are
+commands of steno-lab, which "steno" runs in the same way: see steno-lab(1).
 
-Exit codes: 0 fine; 1 the trail is damaged, or a check failed; 2 wrong usage,
-such as a path that is not a trail; 3 the command could not do its work, such as
-read a file without permission or a segment without its key; 130 and 143 after
-SIGINT (Ctrl-C) and SIGTERM. A closed pipe, as in "steno cat | head", is no error.`,
+Exit codes: 0: success. 1: the trail is damaged, or a check failed. 2: wrong
+usage, such as a path that is not a trail. 3: the command could not do its work,
+for example because it may not read a file or lacks the key of a segment. 130
+and 143: ended by SIGINT (Ctrl-C) or SIGTERM. A closed pipe, as in "steno cat |
+head", is not an error.`,
 	}
 	root.AddCommand(
 		cat.NewCmdCat(f, nil),

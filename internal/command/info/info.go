@@ -43,14 +43,14 @@ func NewCmdInfo(f *cmdutil.Factory, run func(context.Context, *Options) error) *
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "info [TRAIL|SEGMENT]...",
-		Short: "Show what a trail consists of",
-		Long: `Show the streams and segments of a trail, with sizes, times and compression.
-This reads the headers only; --detail reads all records, and counts them by kind,
-class, user and database, for which it needs the keys of encrypted segments. Of
-these, the id of the key is shown that they are encrypted with.
+		Short: "Show the streams and segments of a trail",
+		Long: `Show the streams and segments of a trail, with sizes, times and compression, and
+the ID of the key with which a segment is encrypted. Only the headers are read.
+--detail reads all records, for which it needs the keys of encrypted segments,
+and counts them by kind, class, user and database.
 
-The exit code is 1 when a header is damaged, 3 when a file cannot be read. Only "steno verify" reads and checks
-everything.`,
+The exit code is 1 if a header is damaged, and 3 if a file cannot be read. Only
+"steno verify" reads and checks everything.`,
 		Example: `  steno info
   steno info --detail /var/lib/postgresql/15/main/pg_steno
   steno info --format json pg_steno/0/0000000001.steno`,

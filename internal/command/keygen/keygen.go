@@ -29,14 +29,14 @@ func NewCmdKeygen(f *cmdutil.Factory, run func(context.Context, *Options) error)
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "keygen [--out FILE]",
-		Short: "Make a key that seals a trail",
-		Long: `Make a pair of Ed25519 keys: the private one, for steno.signing_key_file, in
-FILE, which only its owner may read, and the public one, for steno verify --key,
-in FILE.pub. Files that exist are never overwritten. The key's id, which stands
-in each of its seals, is printed.
+		Short: "Create a key to seal a trail with",
+		Long: `Create a pair of Ed25519 keys: the private key, for steno.signing_key_file, in
+FILE, which only its owner can read; and the public key, for steno verify --key,
+in FILE.pub. Existing files are never overwritten. The command prints the key
+ID, which is part of each seal made with the key.
 
-Run it as the server's user, or give the file to that user, and keep the public
-key on another machine too: who can replace it can forge.`,
+Run it as the server's user, or give the file to that user. Keep the public key
+on another machine, too: anybody who can replace it can forge.`,
 		Example: `  steno keygen --out /etc/pg_steno/2026.key
   steno verify --key /etc/pg_steno/2026.key.pub`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ key on another machine too: who can replace it can forge.`,
 
 func keygenRun(opts *Options) error {
 	if opts.Out == "" {
-		return exit.Usagef("--out names no file")
+		return exit.Usagef("--out does not name a file")
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

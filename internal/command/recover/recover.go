@@ -17,31 +17,34 @@ func NewCmdRecover(f *cmdutil.Factory, run func(context.Context, *recovery.Optio
 	cmd := &cobra.Command{
 		Use:   "recover [TRAIL] (--out DIR | --in-place) [--rings FILE...]",
 		Short: "Save what can be saved of a damaged trail and of ring files",
-		Long: `Copy a trail without what is damaged in it, add what is in the ring files that a
-dead server left, and say exactly what is lost. Nothing is changed where it is.
+		Long: `Copy a trail without its damaged parts, add the contents of ring files that a
+crashed server left behind, and report exactly what is lost. The original files
+are not changed.
 
-Whole blocks are copied byte for byte, so that their own hashes still prove them;
-an unfinished write at the end is cut off. What is in ring files and not in the
-trail makes a new stream of the copy, with the statements that were running and
-the ends of their sessions, as a starting server writes them. Records that can
-still be read in a damaged block are added there, too, each marked with the extra
-name "salvaged": nothing proves them any more.
+Intact blocks are copied byte for byte, so that their own hashes still prove
+them; an unfinished write at the end is cut off. Records that are in ring files
+and not in the trail are written to a new stream of the copy, together with the
+statements that were running and the ends of their sessions, as by a server that
+starts. Records that can still be decoded from a damaged block are added to that
+stream, too, each marked with the extra name "salvaged": nothing proves them any
+more.
 
-A server drains its ring files by itself when it starts: this is for when it
-cannot start. Ring files of a server that runs, of another cluster, or of a
-version that this program does not know are refused. --rings takes files, or a
-directory, such as steno.ring_directory, of which it takes all ring files of the
-trail's cluster, and of the directories that servers make for themselves there.
-What belongs to another account than the trail, to neither root nor you, or can be
-written by others, is not read: anybody can have made it.
+A server drains its ring files by itself when it starts: use this command if it
+cannot start. Ring files of a running server, of another cluster, or of a
+version that this program does not know are refused. --rings takes files or
+directories. For a directory, such as steno.ring_directory, all ring files of
+the trail's cluster are read, including those in the directories that servers
+create for themselves there. Files that can be written to by others, or that do
+not belong to the account of the trail, to root or to you, are not read: anybody
+could have created them.
 
---in-place puts the copy in the trail's place. The trail is kept beside it, under
-its name with .damaged and the time, and the ring files with it. Nothing happens
-unless --confirm repeats the system identifier of the cluster, which the refusal
-shows, and no process has the trail open.
+--in-place puts the copy in the trail's place. The original trail is kept beside
+it, under its name with .damaged and the time, together with the ring files.
+This is only done if --confirm repeats the system identifier of the cluster,
+which the refusal shows, and if no process has the trail open.
 
-The exit code is 0 when nothing is lost, 1 when something is lost or damaged, and
-2, with nothing written, when the files named are not for this.`,
+The exit code is 0 if nothing is lost, 1 if something is lost or damaged, and 2
+if the named files are not suitable; in that case, nothing is written.`,
 		Example: `  steno recover /var/lib/postgresql/15/main/pg_steno --out /srv/saved
   steno recover /mnt/old/pg_steno --out saved --rings /dev/shm
   steno recover pg_steno --out saved --rings /srv/evidence/pg_steno.0f3c2a9d5b7e6148.0002f1e5a6b3c4d5
@@ -61,7 +64,7 @@ The exit code is 0 when nothing is lost, 1 when something is lost or damaged, an
 	fl := cmd.Flags()
 	fl.StringVar(&opts.Out, "out", "", "`directory` for the copy; it must not exist, or be empty")
 	fl.StringArrayVar(&opts.Rings, "rings", nil, "ring `file` of a dead server, or a directory of them; may be repeated")
-	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the trail beside it")
+	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the original trail beside it")
 	fl.StringVar(&opts.Confirm, "confirm", "", "system `identifier` of the cluster, for --in-place")
 	cmdutil.AddFormat(cmd, &opts.Format)
 	return cmd

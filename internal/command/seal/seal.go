@@ -29,7 +29,7 @@ type ExportOptions struct {
 func NewCmdSeal(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seal COMMAND",
-		Short: "What to keep elsewhere of a trail's seals",
+		Short: "Export what proves the end of a trail",
 	}
 	cmd.AddCommand(newCmdExport(f, nil))
 	return cmdutil.Group(cmd)
@@ -39,15 +39,15 @@ func newCmdExport(f *cmdutil.Factory, run func(context.Context, *ExportOptions) 
 	opts := &ExportOptions{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "export [TRAIL]",
-		Short: "Print an anchor of each stream, to keep elsewhere",
+		Short: "Print an anchor for each stream, to be kept elsewhere",
 		Long: `Print one line for each stream of a trail: the number and the chain hash of its
-last block, with its seal when that block is sealed and nothing but seals
-follows it. Kept where nobody who can change the trail can change it, on another
-machine, in a mail, on paper, the line proves later that the trail still has
-everything up to there: see steno verify --anchor.
+last block; with its seal, if that block is sealed and only seals follow it.
+Keep these lines where nobody who can change the trail can change them: on
+another machine, in an email, on paper. They prove later that the trail still
+contains everything up to there: see steno verify --anchor.
 
-Seals stand in the encrypted part of a trail: without its keys, the lines of an
-encrypted trail have no seals, and prove as much.`,
+Seals are in the encrypted part of a trail: without its keys, the lines of an
+encrypted trail have no seals, and prove just as much.`,
 		Example: `  steno seal export /var/lib/postgresql/15/main/pg_steno | ssh vault 'cat >> anchors'
   ssh vault cat anchors | steno verify --anchor - /var/lib/postgresql/15/main/pg_steno`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),

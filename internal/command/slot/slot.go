@@ -15,15 +15,15 @@ import (
 func NewCmdSlot(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slot",
-		Short: "Keep what a reader has not read yet from being deleted",
-		Long: `Make, move, list and drop slots. A slot is a named position in a trail: as long
-as it is there, the server deletes no segment that the slot still wants, whatever
-steno.retention_size and steno.retention_age say; only steno.slot_max_size bounds
-what a slot can keep. A reader makes a slot once, and advances it when what it has
-read is safe elsewhere.
+		Short: "Prevent the deletion of segments that a reader still needs",
+		Long: `Create, move, list and drop slots. A slot is a named position of a reader in a
+trail. As long as the slot exists, the server does not delete segments that the
+slot still needs, whatever steno.retention_size and steno.retention_age say;
+only steno.slot_max_size limits how much a slot can keep. A reader creates a
+slot once, and advances it whenever it has stored what it read.
 
-Slots are files in the folder "slots" of the trail. The server must be able to read
-them: run steno as the server's user, or as root.`,
+Slots are files in the folder "slots" of the trail. The server must be able to
+read them: run steno as the server's user, or as root.`,
 		Example: `  steno slot create siem
   end=$(steno slot end)
   steno cat --slot siem --before "$end" --format json > batch.json && steno slot advance siem --to "$end"
@@ -37,9 +37,9 @@ func newCmdCreate(f *cmdutil.Factory) *cobra.Command {
 	opts := &slots.Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "create NAME [TRAIL]",
-		Short: "Make a slot",
-		Long: `Make a slot at the beginning of what is in the trail now, or at its end. Its name
-has up to 63 lower-case letters, digits and underscores.`,
+		Short: "Create a slot",
+		Long: `Create a slot at the current beginning of the trail, or at its end. A slot's
+name consists of up to 63 lower-case letters, digits and underscores.`,
 		Example: `  steno slot create siem
   steno slot create nightly_copy --from end /var/lib/postgresql/15/main/pg_steno`,
 		Args: cmdutil.Args(cobra.RangeArgs(1, 2)),
@@ -48,7 +48,7 @@ has up to 63 lower-case letters, digits and underscores.`,
 			return slots.Create(opts)
 		},
 	}
-	cmd.Flags().StringVar(&opts.From, "from", "start", "`where` it begins: start or end of the trail")
+	cmd.Flags().StringVar(&opts.From, "from", "start", "`where` it begins: at the start or end of the trail")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -57,20 +57,22 @@ func newCmdAdvance(f *cmdutil.Factory) *cobra.Command {
 	opts := &slots.Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "advance NAME [TRAIL]",
-		Short: "Move a slot on: what lies before it may be deleted",
-		Long: `Move a slot. --to is
+		Short: "Advance a slot: segments before it may be deleted",
+		Long: `Move a slot. --to is one of
 
-  STREAM/SEGMENT/BLOCK   the stream has been read up to this block; others stay as they are
+  STREAM/SEGMENT/BLOCK   the stream has been read up to, but not including, this block;
+                         other streams stay as they are
   STREAM/SEGMENT         the same, up to this segment
-  MOMENT                 all that ended before it has been read; as "steno cat --since" has it.
-                         One that is not over, or behind all that is in the trail, needs --force
-  end                    all that is in the trail now: only with --force, because a reader that has
-                         finished has not read what came since
+  TIME                   everything that ended before this time has been read; TIME is written as
+                         for "steno cat --since". A time that is not over yet, or after the end
+                         of the trail, needs --force
+  end                    everything that is in the trail now; only with --force, because a reader
+                         has not read what arrived after it finished
 
-Several positions have commas between them, as "steno slot end" prints them.
+Separate several positions with commas, as "steno slot end" does.
 
-A slot never goes backwards, and one that is lost stays so, unless --force says that
-this is meant; a lost slot then goes on with what is left.`,
+A slot never moves backwards, and a lost slot remains lost, unless --force is
+given; a lost slot then continues with what is left.`,
 		Example: `  steno slot advance siem --to "$end"
   steno slot advance siem --to 0/17/20311
   steno slot advance siem --to 2026-11-21T20:45:13Z
@@ -81,8 +83,8 @@ this is meant; a lost slot then goes on with what is left.`,
 			return slots.Advance(opts)
 		},
 	}
-	cmd.Flags().StringVar(&opts.To, "to", "", "`position` that the slot gets: that of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a moment")
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "go backwards, to the end now, to a moment that is not over, or on from what is left of what the slot wanted")
+	cmd.Flags().StringVar(&opts.To, "to", "", "`position` to move the slot to: the output of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a time")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "allow moving backwards, to the end, or to a time that is not over yet, and continuing a lost slot with what is left")
 	return cmd
 }
 
@@ -91,10 +93,10 @@ func newCmdEnd(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "end [TRAIL]",
 		Short: "Print the end of the trail, as a position",
-		Long: `Print the position at which the trail ends now: for each stream, the block that comes
-next, as STREAM/SEGMENT/BLOCK, with commas between. A reader that takes it before it
-begins, reads up to there, and advances its slot to it misses nothing, and reads
-nothing twice.`,
+		Long: `Print the position at which the trail ends now: for each stream, the next block
+to be written, as STREAM/SEGMENT/BLOCK, separated by commas. A reader that gets
+this position before it begins, reads up to there, and then advances its slot to
+it, misses nothing and reads nothing twice.`,
 		Example: `  end=$(steno slot end)
   steno cat --slot siem --before "$end" --format json > batch.json && steno slot advance siem --to "$end"`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
@@ -109,11 +111,11 @@ func newCmdList(f *cmdutil.Factory) *cobra.Command {
 	opts := &slots.Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "list [TRAIL]",
-		Short: "Show slots, and what they keep",
-		Long: `Show each slot's position in each stream, and how many segments and bytes it keeps.
-A slot is active; lost, when the server has deleted what it wanted, because of
-steno.slot_max_size; or unreadable, and then the server deletes nothing at all. The
-exit code is 1 when one is unreadable.`,
+		Short: "Show slots, and how much they keep",
+		Long: `Show each slot's position in each stream, and how many segments and bytes it
+keeps. A slot is active; lost, if the server has deleted what it needed, because
+of steno.slot_max_size; or unreadable, in which case the server deletes nothing
+at all. The exit code is 1 if a slot is unreadable.`,
 		Example: `  steno slot list
   steno slot list --format json | jq '.slots[] | select(.state != "active")'`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
@@ -133,7 +135,7 @@ func newCmdDrop(f *cmdutil.Factory) *cobra.Command {
 	opts := &slots.Options{IO: f.IO}
 	return &cobra.Command{
 		Use:     "drop NAME [TRAIL]",
-		Short:   "Remove a slot: it keeps nothing any more",
+		Short:   "Drop a slot: it no longer keeps anything",
 		Example: `  steno slot drop siem`,
 		Args:    cmdutil.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(_ *cobra.Command, args []string) error {

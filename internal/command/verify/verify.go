@@ -33,29 +33,30 @@ func NewCmdVerify(f *cmdutil.Factory, run func(context.Context, *Options) error)
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "verify [TRAIL|SEGMENT]...",
-		Short: "Prove that a trail is whole",
-		Long: `Read all of a trail and check every checksum, the hash chain of every stream,
+		Short: "Check that a trail is intact",
+		Long: `Read the whole trail and check every checksum, the hash chain of every stream,
 the numbers of segments, blocks and records, and that no session lacks a
-sequence number that no gap record stands for.
+sequence number that no gap record accounts for.
 
-That proves that nothing was changed by somebody who does not know the format.
-Who does, and can write the files, can make all of it right again, but for two
-things. With --key, which names the public key of steno.signing_key_file or a
-directory of such keys, every seal is checked, too, and it is an error when
-there is none. With --anchor, which names a file of lines that steno seal export
-has printed, or - for the standard input, the trail must have all that it had
-then: the only way to find out that its end was cut off, or that it is an older
-copy. A key that a trusted one names as its successor is trusted from there on.
+This proves that nothing was changed by somebody who does not know the format.
+Somebody who knows it, and can write to the files, can recompute all of this,
+with two exceptions. With --key, which names the public key of
+steno.signing_key_file or a directory of such keys, every seal is checked, too,
+and it is an error if there is none. With --anchor, which names a file of lines
+printed by steno seal export, or - for standard input, the trail must contain
+everything that it contained then: this is the only way to detect that its end
+was cut off, or that it is an older copy. A key that a trusted key names as its
+successor is trusted from there on.
 
-Checksums and chain are those of what is stored, so an encrypted trail is checked
-without its keys, but for what stands in its records: sequence numbers, times,
-data parts. With the keys, these are checked, too, and that it was encrypted
-with them.
+Checksums and chain are computed from the stored data, so an encrypted trail can
+be checked without its keys, except for the contents of its records: sequence
+numbers, times, data parts. With the keys, these are checked, too, and also that
+the trail was encrypted with these keys.
 
-The exit code is 0 when the trail is whole, 1 when it is damaged, and 3 when
-nothing is damaged but something could not be read or checked: a file without
-permission, seals that stand in encrypted segments whose key is missing. A last
-block that the server did not finish writing is a warning, not damage.`,
+The exit code is 0 if the trail is intact, 1 if it is damaged, and 3 if nothing
+is damaged, but something could not be read or checked, such as a file without
+permission, or seals in encrypted segments whose key is missing. A last block
+that the server did not finish writing is a warning, not damage.`,
 		Example: `  steno verify
   steno verify /var/lib/postgresql/15/main/pg_steno
   steno verify --key /etc/pg_steno/2026.key.pub
@@ -72,7 +73,7 @@ block that the server did not finish writing is a warning, not damage.`,
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmdutil.AddFormat(cmd, &opts.Format)
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
-	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must have what the anchors in this `file` name, - for standard input; repeatable")
+	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
 	return cmdutil.ReadsOnly(cmd)
 }
 

@@ -44,7 +44,7 @@ func AddFormat(flags *pflag.FlagSet, to *string) {
 
 // AddPGConfig adds --pg-config to a measurement that starts servers.
 func AddPGConfig(flags *pflag.FlagSet, to *string) {
-	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL to use (default $PG_CONFIG, else the one found)")
+	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL installation to use (default $PG_CONFIG, or else the first one found)")
 }
 
 // Common are the flags of most measurements.
