@@ -153,8 +153,9 @@ typedef struct StenoLevel
 	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
 
 	/* of steno_my.top */
-	bool		explicit_block; /* BEGIN has begun the present transaction */
-	bool		chains;			/* so the next one is, too: AND CHAIN */
+	bool		explicit_block; /* BEGIN has begun the present transaction: it is in a block */
+	bool		chained;		/* the one before has, by AND CHAIN, unless it failed at that */
+	bool		chains;			/* the present one is to begin the next */
 	bool		more_queries;	/* rules have added queries that come after it */
 	ErrorContextCallback callback;
 

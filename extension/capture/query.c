@@ -1121,17 +1121,24 @@ transaction_end(XactEvent event, void *arg)
 			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
-			if (unlikely((steno_my.start_mask & STENO_START_AT_END) || steno_my.level != NULL ||
-						 !steno_open_is_ready() || !steno_delivery_room_at_end()))
+			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
+						 !steno_end_is_staged() || !steno_delivery_room_at_end()))
 				steno_delivery_finish_late();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
-			steno_top_level.explicit_block = steno_top_level.chains;
-			steno_top_level.chains = false;
+			steno_end_block();
 			if (unlikely(steno_my.start_mask & STENO_START_LATE))
 			{
+				steno_delivery_ended(event);
+				return;
+			}
+			if (steno_commit_is_staged())
+				steno_utility_ended(&steno_top_level);
+			else if (unlikely(!steno_end_is_staged()) && steno_delivery_can_end_late())
+			{
+				/* a callback of another library has had something recorded since */
 				steno_delivery_ended(event);
 				return;
 			}

@@ -902,8 +902,7 @@ steno_statement_aborted(void)
 		steno_open_settle();
 	steno_my.subid = TopSubTransactionId;
 	steno_rewritten_forget();
-	steno_top_level.explicit_block = steno_top_level.chains;
-	steno_top_level.chains = false;
+	steno_end_block();
 	steno_open_close(InvalidSubTransactionId);
 	steno_objects_forget_pending();
 }

@@ -157,12 +157,37 @@ extern bool steno_open_holds(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);
 extern void steno_open_fail_outside(const ErrorData *edata, bool reported);
 
-/* Whether a commit finds no query open, but one whose record is in the ring already. */
+/*
+ * Whether COMMIT is the statement that runs, nothing else is open, and its record is
+ * staged with all that it will say but its numbers.  To publish it takes no room and no
+ * memory, and raises no error.
+ */
 static inline bool
-steno_open_is_ready(void)
+steno_commit_is_staged(void)
 {
+	const StenoLevel *l = &steno_top_level;
+
+	return steno_my.level == l && l->ending && l->staged && steno_my.staged != NULL &&
+		l->relations_count == 0 && steno_my.top_utility.audited == 0 && steno_my.open_count == 0;
+}
+
+/* Whether the end of a transaction has no statement to record but one whose record is in the ring already. */
+static inline bool
+steno_end_is_staged(void)
+{
+	if (steno_my.level != NULL)
+		return steno_commit_is_staged();
 	return steno_my.open_count == 0 ||
 		(steno_my.open_count == 1 && steno_my.open->ended && steno_my.staged != NULL);
+}
+
+/* The transaction has ended, and with it its block, but that AND CHAIN begins another. */
+static inline void
+steno_end_block(void)
+{
+	steno_top_level.explicit_block = false;
+	steno_top_level.chained = steno_top_level.chains;
+	steno_top_level.chains = false;
 }
 
 /*
@@ -173,6 +198,8 @@ steno_open_is_ready(void)
 static inline bool
 steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
 {
+	if (steno_top_level.explicit_block && likely(!steno_top_level.more_queries))
+		return false;
 	return (TransactionIdIsValid(xid) ||
 			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
 					 (steno_my.open_count > own && steno_open_holds()))) &&

@@ -660,6 +660,13 @@ look_for_room(void)
 	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
 }
 
+/* Whether what a transaction that has ended leaves to be recorded can come when its locks are released. */
+STENO_COLD bool
+steno_delivery_can_end_late(void)
+{
+	return steno_my.state == STENO_READY && (registered || call_guarded(register_callback));
+}
+
 /*
  * A transaction has aborted: whether what is left to be recorded may have to wait, so
  * that it comes when the locks are released.  Without memory for that, it waits now.
@@ -670,7 +677,7 @@ steno_delivery_abort_waits(void)
 	if (steno_my.state != STENO_READY || steno_delivery_room_at_end())
 		return false;
 	look_for_room();
-	return !steno_delivery_room_at_end() && (registered || call_guarded(register_callback));
+	return !steno_delivery_room_at_end() && steno_delivery_can_end_late();
 }
 
 /*
@@ -684,8 +691,7 @@ steno_delivery_finish_late(void)
 	if (steno_my.state != STENO_READY)
 		return;
 	look_for_room();
-	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_my.level == NULL &&
-		steno_open_is_ready() && steno_delivery_room_at_end())
+	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_end_is_staged() && steno_delivery_room_at_end())
 		return;
 	register_callback();
 	steno_my.start_mask |= STENO_START_LATE;

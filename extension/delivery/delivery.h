@@ -39,6 +39,7 @@ extern bool steno_delivery_end_utility(StenoLevel *l);
 extern void steno_delivery_transaction(XactEvent event);
 extern void steno_delivery_worker_ends(void);
 extern void steno_delivery_finish_late(void);
+extern bool steno_delivery_can_end_late(void);
 extern bool steno_delivery_abort_waits(void);
 extern void steno_delivery_ended(XactEvent event);
 extern bool steno_delivery_allow_barriers(bool allow);
