@@ -105,6 +105,17 @@ is_deeply(
 	recorded([], sub { $_[0]->query('BEGIN'); $_[0]->query('COMMIT AND CHAIN'); $_[0]->query("SELECT 1; $bad"); $_[0]->query('COMMIT') }),
 	[ 'transaction BEGIN ok - ', 'transaction COMMIT ok - ', 'read SELECT ok - ', $ok, 'transaction COMMIT error 23503 ' ],
 	'a chained block');
+is_deeply(
+	recorded([], sub { $_[0]->query($_) foreach 'BEGIN', $bad, 'COMMIT AND CHAIN', $bad }),
+	[ 'transaction BEGIN ok - ', $ok, 'transaction COMMIT error 23503 ', $failed ],
+	'a block whose chain breaks: the next statement is in none');
+is_deeply(
+	recorded([], sub { $_[0]->query($_) foreach 'BEGIN', 'SELECT 1 / 0', 'ROLLBACK AND CHAIN', 'SELECT 1 / 0', 'ROLLBACK', $bad }),
+	[
+		'transaction BEGIN ok - ', 'read SELECT error 22012 ', 'transaction ROLLBACK ok - ',
+		'read SELECT error 22012 ', 'transaction ROLLBACK ok - ', $failed
+	],
+	'a chained block that fails: so is the next statement');
 
 # pipelines
 my $insert = sub { $_[0]->parse('', 'INSERT INTO child VALUES ($1::int)')->bind_values('', '', $_[1])->execute('') };
