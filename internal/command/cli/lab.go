@@ -14,8 +14,8 @@ import (
 var labCommands = []struct{ name, short string }{
 	{"bench", "Measure what recording costs"},
 	{"profile", "Show where a running server's time goes, and what could be saved"},
-	{"demo", "See pg_steno at work on throw-away servers"},
-	{"chaos", "Random load meets random faults; the trail must agree with the clients"},
+	{"demo", "Show pg_steno at work on throw-away servers"},
+	{"chaos", "Test the trail under random load and random faults"},
 	{"regress", "Compare a server's own log with its trail"},
 }
 

@@ -40,11 +40,11 @@ func writeMan(out io.Writer, root *cobra.Command, environment string) error {
 	fmt.Fprintf(&b, ".SH ENVIRONMENT\n%s", environment)
 	b.WriteString(`.TP
 .B NO_COLOR
-No colour on a terminal, when it is not empty.
+If it is not empty, output on a terminal has no colors.
 .SH EXIT STATUS
 .TP
 .B 0
-Fine; also when a reader closed the pipe.
+Success; also if the reader of the output closed the pipe.
 .TP
 .B 1
 The trail is damaged, or a check failed.
@@ -53,10 +53,10 @@ The trail is damaged, or a check failed.
 Wrong usage, such as a path that is not a trail.
 .TP
 .B 3
-The command could not do its work, such as read a file without permission or a segment without its key.
+The command could not do its work, for example because it may not read a file or lacks the key of a segment.
 .TP
 .B 130, 143
-SIGINT (Ctrl-C) or SIGTERM ended it.
+Ended by SIGINT (Ctrl-C) or SIGTERM.
 `)
 	_, err := io.WriteString(out, b.String())
 	return err

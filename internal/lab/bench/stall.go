@@ -61,7 +61,7 @@ func NewStall(e measure.Environment) *Stall { return &Stall{Environment: e} }
 // AddFlags adds the flags.
 func (o *Stall) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Load.Clients, "clients", 8, "sessions of pgbench")
-	flags.Float64Var(&o.Rate, "rate", 0.25, "load, as a share of the most that is possible")
+	flags.Float64Var(&o.Rate, "rate", 0.25, "load, as a fraction of the maximum")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
 	flags.IntVar(&o.Rounds, "pairs", 20, "number of rounds of three slices")
 	flags.StringVar(&o.Load.Workload, "workload", "select", "select or tpcb")

@@ -27,24 +27,24 @@ func newCmdOverhead(e measure.Environment) *cobra.Command {
 	return measuring(cobra.Command{
 		Use:   "overhead",
 		Short: "Compare a server's throughput with and without recording",
-		Long: `Start identical throw-away servers, one for each thing to compare, and give
-them short slices of pgbench in turn. Quoted are the medians of the ratios of
-slices that were made close to each other, with the 95 % interval of the median,
-and the bytes that were written to the log or the trail for each transaction.
-Now and then all servers are made anew (--renew), because where a server's memory
-and files happen to lie makes it faster or slower for as long as it lives.
+		Long: `Start identical throw-away servers, one for each variant to compare, and let them
+take turns running short slices of pgbench. The results are the medians of the
+ratios of slices that were run close to each other, with the 95 % interval of the
+median, and the bytes written to the log or the trail per transaction. From time
+to time, all servers are replaced by new ones (--renew), because the location of
+a server's memory and files makes it faster or slower for as long as it exists.
 
-Throughput cannot show a cost of one per cent on a shared machine; compare "off,off"
-to see how far two equal servers seem apart. With --profile, perf takes CPU
-samples of the server with pg_steno, and the share of them that is in the
-extension's code and its writers is counted, system calls included.
+Throughput cannot show a cost of one per cent on a shared machine; compare
+"off,off" to see how different two equal servers look. With --profile, perf takes
+CPU samples of the server with pg_steno, and counts the share of them that is in
+the extension's code and in its writers, including system calls.
 
-With --dsn, a server that is running already, with pg_steno loaded, is measured
-with steno.log set to none and to all in turn.
+With --dsn, a running server that has pg_steno loaded is measured with steno.log
+set to none and to all in turn.
 
 What can be compared: ` + strings.Join(bench.VariantNames(), ", ") + `.
-The first is the base. Without --compare it is off with log_statement, pgaudit
-where it is installed, and steno.`,
+The first is the base. The default of --compare is off, log_statement, pgaudit if
+it is installed, and steno.`,
 		Example: `  steno bench overhead
   steno bench overhead --workload tpcb --pairs 20
   steno bench overhead --compare off,off
@@ -58,20 +58,21 @@ where it is installed, and steno.`,
 func newCmdStall(e measure.Environment) *cobra.Command {
 	return measuring(cobra.Command{
 		Use:   "stall",
-		Short: "Measure what statements notice of a writer that stands still",
-		Long: `Start a throw-away server that records everything, with rings that take more
-than a slice of load, and give it slices of pgbench. During some its writer is
-stopped (SIGSTOP). Quoted is the latency that one transaction of a thousand
-exceeds, with the writer stopped and with it running, of all slices, and the
-median of the ratios of slices that were made close to each other, with its 95 %
-interval; beside it the same ratio of two slices with a running writer: what the
-machine itself makes of equal things.
+		Short: "Measure what statements notice of a stopped writer",
+		Long: `Start a throw-away server that records everything, with rings that are larger
+than the records of a slice of load, and run slices of pgbench on it. During some
+of them, its writer is stopped (SIGSTOP). The results are the 99.9th percentile of
+the latency, with the writer stopped and with it running, over all slices; and
+the median of the ratios of slices that were run close to each other, with its
+95 % interval. Beside it is the same ratio for two slices with a running writer,
+which shows the noise of the machine.
 
-Transactions are begun at times that do not depend on how long others take, a
-share (--rate) of what the server can do: at its limit, the slowest tell how
-processes wait for the processor. With --rate 1 there is no limit.
+Transactions start at times that do not depend on the duration of others, at a
+fraction (--rate) of the maximum throughput: at the maximum, the slowest
+transactions would mainly show how processes wait for a processor. With --rate 1
+there is no limit.
 
-A round takes three slices and about two seconds.`,
+A round consists of three slices and takes about two seconds.`,
 		Example: `  steno bench stall
   steno bench stall --pairs 50 --clients 4
   steno bench stall --rate 0.5 --seconds 2`,
@@ -83,7 +84,7 @@ func newCmdChart(f *cmdutil.Factory) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "chart FOLDER...",
-		Short:   "Draw archived measurements as an SVG picture",
+		Short:   "Draw archived measurements as an SVG image",
 		Example: "  steno bench chart -o docs/overhead.svg bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
 		Args:    cmdutil.Args(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, folders []string) error {

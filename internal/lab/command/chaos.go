@@ -16,10 +16,10 @@ func newCmdChaos(f *cmdutil.Factory) *cobra.Command {
 	o := chaos.Options{Out: f.IO.Out}
 	cmd := &cobra.Command{
 		Use:   "chaos",
-		Short: "Random load meets random faults; the trail must agree with the clients",
-		Long: `Start throw-away servers with random settings, load and faults, and compare what the
-clients were told with the trail. It runs in the source tree; scripts/chaos gives it a
-private PostgreSQL that has the built extension.`,
+		Short: "Test the trail under random load and random faults",
+		Long: `Start throw-away servers with random settings, load and faults, and compare what
+the clients were told with the trail. This runs in the source tree;
+scripts/chaos provides a private PostgreSQL installation with the extension.`,
 		Example: `  scripts/chaos --mode wait --kills 200
   scripts/chaos --seed 1 --first 17 --rounds 1`,
 		Args: cmdutil.Args(cobra.NoArgs),
@@ -36,19 +36,19 @@ private PostgreSQL that has the built extension.`,
 	}
 	cmd.AddCommand(newCmdProtocol(f))
 	flags := cmd.Flags()
-	flags.Uint64Var(&o.Seed, "seed", uint64(os.Getpid())<<16^uint64(os.Getppid()), "what all that is random comes from (default any)")
+	flags.Uint64Var(&o.Seed, "seed", uint64(os.Getpid())<<16^uint64(os.Getppid()), "seed of all random choices (default any)")
 	flags.Lookup("seed").DefValue = ""
-	flags.IntVar(&o.Rounds, "rounds", 0, "stop after so many rounds")
-	flags.IntVar(&o.Kills, "kills", 0, "stop when so many processes were killed")
+	flags.IntVar(&o.Rounds, "rounds", 0, "stop after this number of rounds")
+	flags.IntVar(&o.Kills, "kills", 0, "stop after this number of killed processes")
 	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
 	flags.IntVar(&o.First, "first", 1, "number of the first round")
 	flags.StringVar(&o.Mode, "mode", "", "only rounds of this mode: wait, drop, power or sync")
-	flags.StringSliceVar(&o.Faults, "fault", nil, "only these faults, named as the reports do")
-	flags.IntVar(&o.Clients, "clients", 0, "so many clients in every round")
-	flags.BoolVar(&o.Keep, "keep", false, "keep what rounds leave that went well, too")
-	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "name each fault when it comes")
+	flags.StringSliceVar(&o.Faults, "fault", nil, "only these faults, by the names that the reports use")
+	flags.IntVar(&o.Clients, "clients", 0, "number of clients in every round")
+	flags.BoolVar(&o.Keep, "keep", false, "also keep what successful rounds leave behind")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "name each fault when it occurs")
 	flags.StringVar(&o.Steno, "steno", "bin/steno", "the steno program")
 	flags.StringVar(&o.Source, "shim", "extension/t/faults.c", "source of the library that makes disks fail")
-	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failing rounds leave")
+	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failed rounds leave behind")
 	return cmd
 }

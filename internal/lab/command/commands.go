@@ -11,14 +11,15 @@ import (
 func newCmdCommands(e measure.Environment) *cobra.Command {
 	return measuring(cobra.Command{
 		Use:   "commands",
-		Short: "Measure what reporting and logging add to a small statement",
-		Long: `Send 10,000 times "SELECT 1" to a throw-away server, by a psql script with a line
-for each, and through one connection with the simple protocol, the extended one,
-and a prepared statement; with track_activities and track_counts off and on,
-log_statement=all, pg_stat_statements and pg_steno, each alone on top of neither.
-Quoted are the seconds, what each adds to a statement in microseconds, paired within
-rounds, and the processor time of the session's server process. "again" is the
-base once more: a difference that is not larger means nothing.`,
+		Short: "Measure the cost of reporting and logging a small statement",
+		Long: `Send "SELECT 1" to a throw-away server 10,000 times: from a psql script with one
+line for each, and over one connection with the simple protocol, the extended
+protocol, and a prepared statement. The base has track_activities and
+track_counts off; track_activities, track_counts, both, log_statement=all,
+pg_stat_statements and pg_steno are each added alone. The figures are seconds,
+microseconds added per statement, paired within rounds, and the CPU time of the
+session's server process. "again" is the base a second time: a difference that
+is not larger than that of "again" means nothing.`,
 		Example: `  steno bench commands --quick
   steno bench commands --ways psql,prepared --rounds 20 --output bench/results/commands
   steno bench commands --compare again,log_statement,steno --statements 50000`,

@@ -14,12 +14,12 @@ func newCmdDemo(e measure.Environment) *cobra.Command {
 	o.Steno = func() (string, error) { return program.Find("steno") }
 	return measuring(cobra.Command{
 		Use:   "demo",
-		Short: "See pg_steno at work on throw-away servers",
+		Short: "Show pg_steno at work on throw-away servers",
 		Long: `Start throw-away servers and compare their throughput: without recording, with
-the server's own log_statement=all, with pgaudit where it is installed, and with
-pg_steno. Then let a few people do what people do, right and wrong, and read the
-trail back. Takes less than three minutes. The servers are gone at the end; the
-trail stays in a folder of its own.`,
+the server's own log_statement=all, with pgaudit if it is installed, and with
+pg_steno. Then let a few users do what users do, right and wrong, and read the
+trail back. This takes less than three minutes. The servers are removed at the
+end; the trail is kept in a separate folder.`,
 		Example: `  steno demo
   steno demo --pairs 30`,
 	}, o)

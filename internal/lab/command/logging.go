@@ -13,25 +13,26 @@ import (
 func newCmdLogging(e measure.Environment) *cobra.Command {
 	return measuring(cobra.Command{
 		Use:   "logging",
-		Short: "Compare what ways to log statements cost",
-		Long: `Give servers that log statements in different ways short slices of pgbench in
-turn, and compare each with a server that logs none: throughput, latency, CPU time
-for each transaction (of sessions, of the logging collector, of pg_steno's
-writers), bytes logged, context switches. Quoted are medians with their 95 %
-interval, and the medians of the ratios of slices that were made close to each
-other. Published figures stand beside them.
+		Short: "Compare the costs of different ways to log statements",
+		Long: `Let servers that log statements in different ways take turns running short
+slices of pgbench, and compare each with a server that logs nothing: throughput,
+latency, CPU time per transaction (of sessions, the logging collector, and
+pg_steno's writers), bytes logged, context switches. The results are medians with
+their 95 % interval, and the medians of the ratios of slices that were run close
+to each other. Published figures are shown beside them.
 
-What is compared (--compare): ` + wrapped(logging.VariantNames()) + `.
+What can be compared (--compare): ` + wrapped(logging.VariantNames()) + `.
 What is not installed is left out. Workloads: select (pgbench -S), tpcb
-(TPC-B-like), select1 (SELECT 1), update (pgbench -N), file:PATH (a pgbench script
-of yours; --setup makes its tables). Clients, workloads and protocols are lists;
+(TPC-B-like), select1 (SELECT 1), update (pgbench -N), file:PATH (your own pgbench
+script; --setup creates its tables). Clients, workloads and protocols are lists;
 all combinations are measured.
 
-With --dsn a running server is measured. It must be a superuser's connection. Only
-what a reload changes is compared. Before the first change it asks, and notes the
-settings in a file ($XDG_STATE_HOME/steno, or ~/.local/state/steno); at the end, also
-after Ctrl-C, they are what they were. If steno itself was killed meanwhile, the
-next "steno bench logging --dsn" restores them first, and --restore does only that.`,
+With --dsn, a running server is measured over a superuser's connection. Only
+settings that a reload changes are compared. Before the first change, the command
+asks for confirmation and saves the settings to a file ($XDG_STATE_HOME/steno, or
+~/.local/state/steno); at the end, also after Ctrl-C, it restores them. If the
+program itself is killed, the next "steno bench logging --dsn" restores them
+first; --restore does only that.`,
 		Example: `  steno bench logging --quick
   steno bench logging --clients 1,16,64 --workload select,tpcb --output results
   steno bench logging --workload select1 --protocol simple,extended,prepared
@@ -45,7 +46,7 @@ next "steno bench logging --dsn" restores them first, and --restore does only th
 // wrapped is a list of names in lines of a manual.
 func wrapped(list []string) string {
 	var b strings.Builder
-	width := len("What is compared (--compare): ")
+	width := len("What can be compared (--compare): ")
 	for i, name := range list {
 		if i > 0 {
 			b.WriteString(",")

@@ -12,20 +12,21 @@ func newCmdProfile(e measure.Environment) *cobra.Command {
 	return measuring(cobra.Command{
 		Use:   "profile",
 		Short: "Show where a running server's time goes, and what could be saved",
-		Long: `Watch a running PostgreSQL server, with or without pg_steno, and say where its
-time goes: formatting log lines, the log's pipe and its lock, the log collector,
-clock readings, the wait for a synchronous standby, WAL, locks, audit extensions.
-Each cause comes with its share, the functions that prove it, and, where the
-evidence supports it, the setting to change.
+		Long: `Watch a running PostgreSQL server, with or without pg_steno, and report where
+its time goes: formatting log lines, the log's pipe and its lock, the logging
+collector, clock readings, waiting for a synchronous standby, WAL, locks, audit
+extensions. Each cause is shown with its share, the functions that prove it,
+and, if the evidence supports it, the setting to change.
 
-The server is found by its data directory, by the id of any of its processes, or by
-a connection. perf takes samples of what runs, and then of what waits, where the
-kernel lets it; else /proc and the server's wait events are looked at 20 times a
-second. Of a server on another machine, only its wait events can be seen. With a
-connection (--dsn, or one that the server lets us make without a password), settings
-and wait events are read too. Nothing is changed on the server.
+The server is named by its data directory, by the ID of any of its processes, or
+by a connection. If the kernel permits it, perf samples what runs, and then what
+waits; otherwise, /proc and the server's wait events are read 20 times a second.
+For a server on another machine, only its wait events are visible. With a
+connection (--dsn, or one that the server accepts without a password), settings
+and wait events are read, too. Nothing is changed on the server.
 
-The best view is root's. Others see less, and are told what is missing.`,
+Run it as root to see everything. Other users see less, and a note says what is
+missing.`,
 		Example: `  steno profile --data-dir /var/lib/postgresql/15/main
   steno profile --pid 4711 --seconds 30 --output profile
   steno profile --dsn "host=/run/postgresql user=postgres"

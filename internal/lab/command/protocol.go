@@ -17,7 +17,7 @@ func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
 	o := protocol.Options{Out: f.IO.Out}
 	cmd := &cobra.Command{
 		Use:   "protocol",
-		Short: "Random sequences of the SQL protocol; each statement must have its record",
+		Short: "Test the trail with random sequences of the SQL protocol",
 		Example: `  scripts/chaos protocol --seed 1 --rounds 3
   scripts/chaos protocol --seed 1 --first 2 --rounds 1 --session 3.17`,
 		Args: cmdutil.Args(cobra.NoArgs),
@@ -33,20 +33,20 @@ func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&o.Seed, "seed", rand.Uint64N(1<<32), "what all that is random comes from (default any)")
+	flags.Uint64Var(&o.Seed, "seed", rand.Uint64N(1<<32), "seed of all random choices (default any)")
 	flags.Lookup("seed").DefValue = ""
-	flags.IntVar(&o.Rounds, "rounds", 0, "stop after so many rounds")
+	flags.IntVar(&o.Rounds, "rounds", 0, "stop after this number of rounds")
 	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
 	flags.IntVar(&o.First, "first", 1, "number of the first round")
-	flags.IntVar(&o.Clients, "clients", 4, "so many clients in every round")
-	flags.IntVar(&o.Sessions, "sessions", 25, "so many sessions of each client in a round")
-	flags.StringVar(&o.Only, "session", "", "only this session of each round, named as the reports do")
+	flags.IntVar(&o.Clients, "clients", 4, "number of clients in every round")
+	flags.IntVar(&o.Sessions, "sessions", 25, "number of sessions of each client in a round")
+	flags.StringVar(&o.Only, "session", "", "only this session of each round, by the name that the reports use")
 	flags.StringSliceVar(&o.With, "with", nil, "only these moves")
-	flags.StringSliceVar(&o.Without, "without", nil, "not these moves")
-	flags.BoolVar(&o.Goon, "go-on", false, "after a round that failed, too")
-	flags.DurationVar(&o.Shrink, "shrink", time.Minute, "how long to look for a shorter script that fails; 0: not at all")
-	flags.BoolVar(&o.Keep, "keep", false, "keep what rounds leave that went well, too")
+	flags.StringSliceVar(&o.Without, "without", nil, "without these moves")
+	flags.BoolVar(&o.Goon, "go-on", false, "continue after a failed round")
+	flags.DurationVar(&o.Shrink, "shrink", time.Minute, "how long to search for a shorter failing script; 0: not at all")
+	flags.BoolVar(&o.Keep, "keep", false, "also keep what successful rounds leave behind")
 	flags.StringVar(&o.Steno, "steno", "bin/steno", "the steno program")
-	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failing rounds leave")
+	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failed rounds leave behind")
 	return cmd
 }

@@ -17,9 +17,9 @@ func newCmdRegress(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "regress LOG.csv...",
 		Short: "Compare a server's own log with its trail",
-		Long: `Compare a server's own log (csvlog, log_statement = all) with its trail as
-"steno cat --format json" shows it, on standard input. scripts/regress-postgres runs it
-after PostgreSQL's own regression suite.`,
+		Long: `Compare a server's own log (csvlog, log_statement = all) with its trail, which
+is read from standard input as printed by "steno cat --format json".
+scripts/regress-postgres runs this after PostgreSQL's own regression suite.`,
 		Example: "  steno cat --format json TRAIL | steno-lab regress LOG.csv",
 		Args:    cmdutil.Args(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -11,21 +11,21 @@ import (
 func newCmdReplication(e measure.Environment) *cobra.Command {
 	return measuring(cobra.Command{
 		Use:   "replication",
-		Short: "Measure what commits cost that wait for a standby",
-		Long: `Start a throw-away primary with two standbys, of which any one must confirm
-(synchronous_standby_names = 'ANY 1 (...)'), and let pgbench insert rows, with
-every synchronous_commit: transactions and inserts per second and their latency,
-paired against "local", how idle the processors were, what sessions waited for,
-and the system calls and latches of the primary for each commit. With pg_steno in
-the installation, a second primary records everything, and then also makes each
-writing statement and its commit wait for the trail's disk (--steno sync).
+		Short: "Measure the cost of commits that wait for a standby",
+		Long: `Start a throw-away primary with two standbys, one of which must confirm
+(synchronous_standby_names = 'ANY 1 (...)'), and let pgbench insert rows with
+every value of synchronous_commit. The figures are transactions and inserts per
+second and their latency, paired with "local"; the idle share of the processors;
+what sessions waited for; and the primary's system calls and latches per commit.
+If the installation has pg_steno, a second primary records everything; with
+--steno sync, each writing statement and its commit also wait for the trail's
+disk.
 
-System calls and latches are counted by the kernel's perf events, which takes root
-or CAP_PERFMON; else system calls by strace, where it is allowed; else not.
-
-All servers and pgbench share this machine. A machine with few cores shows what
-commits wait for and what they call, but not how many cores queue for one lock.
-On a large one:
+System calls and latches are counted with the kernel's perf events, which needs
+root or CAP_PERFMON; otherwise, system calls are counted by strace, if it is
+permitted. All servers and pgbench share this machine. A machine with few cores
+shows what commits wait for and which calls they make, but not how many cores
+queue for one lock. On a large machine:
 
   steno bench replication --full --clients 16,64,256 --cores all,10,16,32`,
 		Example: `  steno bench replication --quick

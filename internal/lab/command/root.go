@@ -20,14 +20,14 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion()}
 	root := &cobra.Command{
 		Use:   "steno-lab",
-		Short: "Measure what pg_steno and other logs cost, and look for what they lose",
-		Long: `steno-lab has the measurements and experiments of pg_steno. Most start throw-away
-servers of their own. "steno bench" and "steno profile" run it, too, when it stands
-beside steno or in PATH, and so do its other commands.
+		Short: "Measure the cost of pg_steno and other logs, and test what they lose",
+		Long: `steno-lab contains the measurements and experiments of pg_steno. Most of them
+start throw-away servers. If it is in the same directory as steno or in PATH,
+"steno bench", "steno profile" and its other commands run it, too.
 
-Exit codes: 0 fine; 1 a check failed, such as that each statement has its record;
-2 wrong usage; 3 the command could not do its work; 130 and 143 after SIGINT (Ctrl-C)
-and SIGTERM.`,
+Exit codes: 0: success. 1: a check failed, for example that each statement has
+its record. 2: wrong usage. 3: the command could not do its work. 130 and 143:
+ended by SIGINT (Ctrl-C) or SIGTERM.`,
 	}
 	e := measure.Environment{IO: streams, Version: f.Version}
 	root.AddCommand(newCmdBench(f, e), newCmdProfile(e), newCmdDemo(e), newCmdChaos(f), newCmdRegress(f))

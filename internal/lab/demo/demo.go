@@ -40,8 +40,8 @@ func New(e measure.Environment) *Options { return &Options{Environment: e} }
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	measure.AddPGConfig(flags, &o.PGConfig)
-	flags.IntVar(&o.Rounds, "pairs", 8, "rounds of each workload at most; each server gets a second in each")
-	flags.StringVar(&o.Keep, "keep", "", "new folder to keep the trail in (default one in the temporary folder)")
+	flags.IntVar(&o.Rounds, "pairs", 8, "maximum number of rounds of each workload; each server gets a second in each")
+	flags.StringVar(&o.Keep, "keep", "", "new folder in which to keep the trail (default in the temporary folder)")
 }
 
 // Complete checks the flags.

@@ -62,7 +62,7 @@ func (c *Common) AddFlags(flags *pflag.FlagSet) {
 	AddFormat(flags, &c.Format)
 	flags.StringVar(&c.Output, "output", "", "folder for the raw data and the report (report.html)")
 	flags.BoolVar(&c.Quick, "quick", false, "a small run, under two minutes")
-	flags.BoolVar(&c.Full, "full", false, "the whole matrix; takes long")
+	flags.BoolVar(&c.Full, "full", false, "the complete set of cases; takes long")
 }
 
 // Check looks at the flags.

@@ -40,13 +40,13 @@ func New(e measure.Environment) *Options { return &Options{Environment: e} }
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.DataDir, "data-dir", "D", "", "data directory of the server")
-	flags.IntVar(&o.PID, "pid", 0, "id of a process of the server, its postmaster or any other")
-	flags.StringVar(&o.DSN, "dsn", "", "how to connect to the server")
-	flags.IntVar(&o.Seconds, "seconds", 10, "how long to watch")
+	flags.IntVar(&o.PID, "pid", 0, "ID of any process of the server")
+	flags.StringVar(&o.DSN, "dsn", "", "connection string of the server")
+	flags.IntVar(&o.Seconds, "seconds", 10, "how long to watch, in seconds")
 	flags.IntVar(&o.Waits, "wait-seconds", 2, "how long to record, after that, how long sessions wait and where; 0 "+
 		"does not")
 	flags.StringVar(&o.Unwind, "unwind", "fp", "how perf walks the stack: fp or dwarf")
-	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, look at /proc and wait events only")
+	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, only /proc and wait events")
 	measure.AddFormat(flags, &o.Format)
 	flags.StringVar(&o.Output, "output", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
 }

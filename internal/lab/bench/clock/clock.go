@@ -50,8 +50,8 @@ func New(e measure.Environment) *Options {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Common.AddFlags(flags)
 	flags.IntVar(&o.Rounds, "rounds", usualRounds, "number of rounds")
-	flags.IntVar(&o.Queries, "queries", 10, "how often the query runs each way in a round")
-	flags.IntVar(&o.MB, "mb", 64, "size of the table that the query reads, in MB")
+	flags.IntVar(&o.Queries, "queries", 10, "how often to run the query each way in a round")
+	flags.IntVar(&o.MB, "mb", 64, "size of the table to read, in MB")
 	measure.AddPGConfig(flags, &o.PGConfig)
 }
 

@@ -45,9 +45,9 @@ func New(e measure.Environment) *Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Ways, "ways", wayNames(), "ways to send statements")
-	flags.StringSliceVar(&o.Compare, "compare", variantNames()[1:], "what to compare with reporting nothing")
-	flags.IntVar(&o.Statements, "statements", 10000, "statements in a run")
-	flags.IntVar(&o.Rounds, "rounds", 8, "how often each is measured")
+	flags.StringSliceVar(&o.Compare, "compare", variantNames()[1:], "what to compare with the base, which reports nothing")
+	flags.IntVar(&o.Statements, "statements", 10000, "number of statements in a run")
+	flags.IntVar(&o.Rounds, "rounds", 8, "how often to measure each")
 	measure.AddPGConfig(flags, &o.PGConfig)
 	o.Common.AddFlags(flags)
 }

@@ -51,13 +51,13 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Channels, "channels", nil, "channels to compare, the base first")
 	flags.IntSliceVar(&o.Processes, "processes", nil, "numbers of sending processes")
 	flags.StringSliceVar(&o.Sizes, "sizes", nil, "sizes of messages in bytes, with k or M")
-	flags.IntSliceVar(&o.Readers, "readers", nil, "numbers of readers, each with a channel of its own")
-	flags.StringSliceVar(&o.Batches, "batches", nil, "messages that a reader takes at once, or all")
-	flags.StringSliceVar(&o.Clocks, "clocks", nil, "when the clock is read: message or pass")
-	flags.IntSliceVar(&o.Sleepers, "sleepers", nil, "numbers of processes that sleep")
+	flags.IntSliceVar(&o.Readers, "readers", nil, "numbers of readers, each with its own channel")
+	flags.StringSliceVar(&o.Batches, "batches", nil, "numbers of messages that a reader takes at once, or all")
+	flags.StringSliceVar(&o.Clocks, "clocks", nil, "when to read the clock: message or pass")
+	flags.IntSliceVar(&o.Sleepers, "sleepers", nil, "numbers of sleeping processes")
 	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 4; 3 with --quick and --full)")
-	flags.DurationVar(&o.Slice, "slice", 150*time.Millisecond, "how long a case goes on")
-	flags.StringVar(&o.Folder, "folder", "", "for the files of file and io_uring (default $TMPDIR, else /tmp)")
+	flags.DurationVar(&o.Slice, "slice", 150*time.Millisecond, "duration of a case")
+	flags.StringVar(&o.Folder, "folder", "", "folder for the files of file and io_uring (default $TMPDIR, or else /tmp)")
 }
 
 // Run measures.

@@ -82,7 +82,7 @@ func New(e measure.Environment) *Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Common.AddFlags(flags)
-	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare with none (default all that there is)")
+	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare with none (default everything that is installed)")
 	flags.IntSliceVar(&o.Clients, "clients", usual.clients, "sessions of pgbench")
 	flags.StringSliceVar(&o.Workloads, "workload", usual.workloads, "select, tpcb, select1, update or file:PATH")
 	flags.StringSliceVar(&o.Protocols, "protocol", usual.protocols, "simple, extended or prepared")
@@ -92,9 +92,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to "+
 		"catch up")
 	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
-	flags.StringVar(&o.Setup, "setup", "", "SQL script that makes what the workload needs")
+	flags.StringVar(&o.Setup, "setup", "", "SQL script that creates what the workload needs")
 	measure.AddPGConfig(flags, &o.PGConfig)
-	flags.StringVar(&o.DSN, "dsn", "", "measure this running server")
+	flags.StringVar(&o.DSN, "dsn", "", "connection string of a running server to measure")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's settings without asking")
 	flags.BoolVar(&o.Restore, "restore", false, "with --dsn, only restore what a measurement that was killed has "+
 		"changed")

@@ -51,12 +51,12 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Sync, "sync", names(syncs), "values of synchronous_commit")
 	flags.StringSliceVar(&o.Steno, "steno", names(stenos), "off: without pg_steno; async: with it; sync: with "+
 		"steno.sync=write,ddl,role")
-	flags.IntSliceVar(&o.Inserts, "inserts", []int{1, 10}, "inserts in a transaction")
+	flags.IntSliceVar(&o.Inserts, "inserts", []int{1, 10}, "inserts per transaction")
 	flags.IntSliceVar(&o.Clients, "clients", []int{16}, "sessions of pgbench")
 	flags.StringSliceVar(&o.Cores, "cores", []string{allCores}, "processors that the primary may use: numbers, or all")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
-	flags.IntVar(&o.Rounds, "rounds", 5, "how often each combination is timed")
-	flags.IntVar(&o.Looks, "looks", 1, "how often each is watched: waits, system calls, latches")
+	flags.IntVar(&o.Rounds, "rounds", 5, "how often to measure each combination")
+	flags.IntVar(&o.Looks, "looks", 1, "how often to observe each combination: waits, system calls, latches")
 	measure.AddPGConfig(flags, &o.PGConfig)
 	o.Common.AddFlags(flags)
 }
