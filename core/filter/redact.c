@@ -36,15 +36,7 @@
 /* ---- names ---- */
 
 static inline bool
-is(const Text *t, const Token *token, const char *word)
-{
-	size_t		n = strlen(word);
-
-	return token->body_end - token->body == n && steno_redact_same(t->text + token->body, word, n);
-}
-
-static inline bool
-ends(const Text *t, const Token *token, const char *word)
+token_ends(const Text *t, const Token *token, const char *word)
 {
 	size_t		n = strlen(word);
 
@@ -57,7 +49,7 @@ is_one_of(const Text *t, const Token *token, const char *const *words)
 	int			c = token->body_end > token->body ? t->text[token->body] | 0x20 : 0;
 
 	for (; *words != NULL; words++)
-		if (c == (*words)[0] && is(t, token, *words))
+		if (c == (*words)[0] && steno_token_is(t, token, *words))
 			return true;
 	return false;
 }
@@ -71,12 +63,12 @@ is_strong(const Text *t, const Token *token)
 	switch (t->text[token->body_end - 1] | 0x20)
 	{
 		case 'd':
-			return ends(t, token, "password") || ends(t, token, "passwd") || ends(t, token, "pwd") ||
-				ends(t, token, "passphrase_command");
+			return token_ends(t, token, "password") || token_ends(t, token, "passwd") || token_ends(t, token, "pwd") ||
+				token_ends(t, token, "passphrase_command");
 		case 'e':
-			return ends(t, token, "passphrase");
+			return token_ends(t, token, "passphrase");
 		case 't':
-			return ends(t, token, "secret");
+			return token_ends(t, token, "secret");
 		default:
 			return false;
 	}
@@ -86,9 +78,9 @@ is_strong(const Text *t, const Token *token)
 static bool
 is_weak(const Text *t, const Token *token)
 {
-	return ends(t, token, "token") || ends(t, token, "_key") || ends(t, token, "apikey") ||
-		ends(t, token, "credential") || ends(t, token, "credentials") || is(t, token, "key") ||
-		is(t, token, "pass") || is(t, token, "passcode");
+	return token_ends(t, token, "token") || token_ends(t, token, "_key") || token_ends(t, token, "apikey") ||
+		token_ends(t, token, "credential") || token_ends(t, token, "credentials") || steno_token_is(t, token, "key") ||
+		steno_token_is(t, token, "pass") || steno_token_is(t, token, "passcode");
 }
 
 /* A function whose literal arguments are hidden: those of pgcrypto. */
@@ -473,14 +465,14 @@ take_value_word(Text *t, const Token *token)
 	static const char *const compares[] = {"case", "when", "where", NULL};
 	static const char *const yields[] = {"then", "else", NULL};
 
-	if (is(t, token, "case"))
+	if (steno_token_is(t, token, "case"))
 		t->cases++;
 	else if (t->cases == 0 && t->parentheses < t->value && is_one_of(t, token, ends_value))
 	{
 		t->value = 0;
 		return;
 	}
-	else if (t->cases > 0 && is(t, token, "end"))
+	else if (t->cases > 0 && steno_token_is(t, token, "end"))
 	{
 		t->cases--;
 		t->compares = 0;
@@ -518,7 +510,7 @@ take_word(Text *t, const Token *token)
 	bool		secret = is_bare_secret(t, token);
 
 	/* name TO 'x' */
-	if (plain && t->named && is(t, token, "to"))
+	if (plain && t->named && steno_token_is(t, token, "to"))
 	{
 		t->assigned = true;
 		t->altered = t->role_next = false;
@@ -545,10 +537,10 @@ take_word(Text *t, const Token *token)
 	{
 		/* a role may have the name */
 		t->named = is_strong(t, token) && !role_name;
-		t->program = plain && is(t, token, "program");
+		t->program = plain && steno_token_is(t, token, "program");
 		t->opens_call = is_call(t, token);
-		t->opens_options = plain && is(t, token, "options");
-		t->opens_config = is(t, token, "set_config");
+		t->opens_options = plain && steno_token_is(t, token, "options");
+		t->opens_config = steno_token_is(t, token, "set_config");
 		t->before_name = token->from > t->begin ? (unsigned char) t->text[token->from - 1] : ' ';
 	}
 	t->weakly = t->options != 0 && !t->named && is_weak(t, token);

@@ -42,7 +42,7 @@ typedef struct Command
 } Command;
 
 static bool
-begins_with(const Text *t, size_t from, size_t to, const char *word)
+word_begins_with(const Text *t, size_t from, size_t to, const char *word)
 {
 	size_t		n = strlen(word);
 
@@ -50,7 +50,7 @@ begins_with(const Text *t, size_t from, size_t to, const char *word)
 }
 
 static bool
-ends_with(const Text *t, size_t from, size_t to, const char *word)
+word_ends_with(const Text *t, size_t from, size_t to, const char *word)
 {
 	size_t		n = strlen(word);
 
@@ -60,7 +60,7 @@ ends_with(const Text *t, size_t from, size_t to, const char *word)
 static bool
 is_name(const Text *t, size_t from, size_t to, const char *word)
 {
-	return to - from == strlen(word) && begins_with(t, from, to, word);
+	return to - from == strlen(word) && word_begins_with(t, from, to, word);
 }
 
 static bool
@@ -74,7 +74,7 @@ is_secret_name(const Text *t, size_t from, size_t to)
 	int			i;
 
 	for (i = 0; endings[i] != NULL; i++)
-		if (ends_with(t, from, to, endings[i]))
+		if (word_ends_with(t, from, to, endings[i]))
 			return true;
 	return is_name(t, from, to, "pass") || is_name(t, from, to, "cookie");
 }
@@ -199,7 +199,7 @@ take_name(Command *k, bool begins)
 	for (name = from; name < to && t->text[name] == '-'; name++)
 		;
 	t->search->work += to - from;
-	if (begins && k->program == MYSQL && name == from + 1 && begins_with(t, name, to, "p"))
+	if (begins && k->program == MYSQL && name == from + 1 && word_begins_with(t, name, to, "p"))
 	{
 		t->at = name + 1;
 		hide_word(k, false);
@@ -212,7 +212,7 @@ take_name(Command *k, bool begins)
 	{
 		if (is_name(t, from, to, "curl"))
 			k->program = CURL;
-		else if (begins_with(t, from, to, "mysql") || begins_with(t, from, to, "mariadb"))
+		else if (word_begins_with(t, from, to, "mysql") || word_begins_with(t, from, to, "mariadb"))
 			k->program = MYSQL;
 		else if (is_name(t, from, to, "sshpass"))
 			k->program = SSHPASS;
@@ -254,7 +254,7 @@ take_name(Command *k, bool begins)
 		else
 			k->expected = USER;
 	}
-	else if (begins && k->program == CURL && name == from + 1 && c == ':' && begins_with(t, name, to, "u"))
+	else if (begins && k->program == CURL && name == from + 1 && c == ':' && word_begins_with(t, name, to, "u"))
 	{
 		take(t);
 		hide_word(k, true);

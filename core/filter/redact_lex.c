@@ -104,6 +104,12 @@ find_either(Text *t, size_t at, size_t end, char a, char b)
 
 /* ---- blanks ---- */
 
+static bool
+ends_line(int c)
+{
+	return c == '\n' || c == '\r';
+}
+
 /* t is at "--". */
 static void
 skip_line(Text *t)
@@ -117,12 +123,12 @@ skip_line(Text *t)
 
 		t->at = t->escaped ? find_either(t, t->at, line, '\\', '\\') : line;
 		c = take(t);
-	} while (c >= 0 && c != '\n' && c != '\r');
+	} while (c >= 0 && !ends_line(c));
 }
 
 /* Behind a comment whose opening is next; comments nest. */
 static void
-skip_comment(Text *t)
+skip_nested_comment(Text *t)
 {
 	uint32_t	depth = 0;
 	int			c;
@@ -148,9 +154,18 @@ skip_comment(Text *t)
 	}
 }
 
+/* Is there the end of a line between from and to, where only spaces are? */
+static bool
+has_line_end(const Text *t, size_t from, size_t to)
+{
+	return memchr(t->text + from, '\n', to - from) != NULL || memchr(t->text + from, '\r', to - from) != NULL;
+}
+
 void
 steno_redact_skip_blanks(Text *t)
 {
+	bool		after_escapes = t->escapes_until != 0 && t->escapes_until == t->at;
+
 	for (;;)
 	{
 		size_t		at = t->at;
@@ -160,22 +175,35 @@ steno_redact_skip_blanks(Text *t)
 			at++;
 		if (at > t->at)
 		{
+			if (after_escapes && has_line_end(t, t->at, at))
+				t->escapes_line = true;
 			t->search->work += at - t->at;
 			t->at = at;
 			t->before = ' ';
 		}
 		if (at == t->end || (t->text[at] != '-' && t->text[at] != '/' && t->text[at] != '\\'))
-			return;
+			break;
 		c = peek(t, 0);
 		if (steno_redact_is_space(c))
+		{
 			take(t);
+			t->escapes_line |= after_escapes && ends_line(c);
+		}
 		else if (t->language == SQL && c == '-' && peek(t, 1) == '-')
+		{
 			skip_line(t);
+			t->escapes_line |= after_escapes && ends_line(t->before);
+		}
 		else if (t->language == SQL && c == '/' && peek(t, 1) == '*')
-			skip_comment(t);
+		{
+			skip_nested_comment(t);
+			after_escapes = false;
+		}
 		else
-			return;
+			break;
 	}
+	if (after_escapes)
+		t->escapes_until = t->at;
 }
 
 /* ---- tokens ---- */
@@ -296,6 +324,11 @@ read_literal(Text *t, Token *token, bool backslashes)
 	/* a connection string has no doubled quotes, but what is SQL in disguise has */
 	steno_redact_read_quoted(t, token, '\'', backslashes, true);
 	token->attached = token->closed && steno_redact_is_word(peek(t, 0));
+	if (backslashes && token->closed)
+	{
+		t->escapes_until = t->at;
+		t->escapes_line = false;
+	}
 }
 
 /* A dollar has been passed: is it that of a literal?  Then read it. */
@@ -380,10 +413,13 @@ read_word(Text *t, Token *token)
 void
 steno_redact_next_token(Text *t, Token *token)
 {
+	bool		escapes;
 	int			before;
 	int			c;
 
 	steno_redact_skip_blanks(t);
+	escapes = t->language != SQL || !t->search->standard_strings ||
+		(t->escapes_line && t->escapes_until != 0 && t->escapes_until == t->at);
 	before = t->before;
 	token->from = t->at;
 	if (t->at < t->end && steno_redact_is_word((unsigned char) t->text[t->at]))
@@ -397,7 +433,7 @@ steno_redact_next_token(Text *t, Token *token)
 	token->to = t->at;
 	/* the apostrophe in a word of prose opens nothing */
 	if (c == '\'' && (t->language == SQL || !continues_word(before)))
-		read_literal(t, token, t->language != SQL || !t->search->standard_strings);
+		read_literal(t, token, escapes);
 	else if (c == '"' && t->language == SQL)
 	{
 		token->type = NAME;
@@ -648,7 +684,7 @@ skip_special(Text *t)
  * any more.  A bare name has an effect in a literal only, which may be SQL.
  */
 static bool
-skip_string(Text *t)
+skip_other_language(Text *t)
 {
 	const char *text = t->text;
 	const char	escape = t->escaped ? '\\' : '\'';
@@ -709,6 +745,9 @@ steno_redact_skip_quiet(Text *t)
 	if (trigger >= t->end)
 		return false;
 	if (t->language != SQL)
-		return skip_string(t);
+		return skip_other_language(t);
+	/* what comes next may continue an E'' literal */
+	if (t->escapes_until != 0 && t->escapes_until == t->at)
+		return true;
 	return skip_sql(t, trigger);
 }

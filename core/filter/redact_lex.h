@@ -5,6 +5,8 @@
 #ifndef STENO_REDACT_LEX_H
 #define STENO_REDACT_LEX_H
 
+#include <string.h>
+
 #include "filter/redact.h"
 
 typedef enum TokenType
@@ -62,6 +64,14 @@ typedef struct Text
 	size_t		at;
 	size_t		end;
 	int			before;			/* the character before at */
+
+	/*
+	 * Only blanks, and no comment of the form with a star, stand between an E''
+	 * literal and this place; 0: there is no such place.  Behind the end of a line, a
+	 * quote here continues that literal, backslashes included.
+	 */
+	size_t		escapes_until;
+	bool		escapes_line;	/* and the end of a line is among them */
 	int			depth;
 	bool		escaped;		/* any layer has backslashes */
 	int			layers;
@@ -120,6 +130,15 @@ steno_redact_same(const char *text, const char *word, size_t n)
 		if ((text[i] | 0x20) != (word[i] | 0x20))
 			return false;
 	return true;
+}
+
+/* Is the token's body word, which is written in small letters? */
+static inline bool
+steno_token_is(const Text *t, const Token *token, const char *word)
+{
+	size_t		n = strlen(word);
+
+	return token->body_end - token->body == n && steno_redact_same(t->text + token->body, word, n);
 }
 
 /*

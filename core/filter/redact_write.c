@@ -25,7 +25,7 @@ typedef struct Output
 } Output;
 
 static void
-put(Output *o, const char *bytes, size_t len)
+put_output(Output *o, const char *bytes, size_t len)
 {
 	if (o->out != NULL && o->len < o->room && len > 0)
 		memcpy(o->out + o->len, bytes, len < o->room - o->len ? len : o->room - o->len);
@@ -33,18 +33,18 @@ put(Output *o, const char *bytes, size_t len)
 }
 
 static void
-replace(void *arg, const StenoSecret *secret)
+put_redacted(void *arg, const StenoSecret *secret)
 {
 	Output	   *o = arg;
 
-	put(o, o->text + o->done, secret->from - o->done);
-	put(o, STENO_REDACTED, STENO_REDACTED_LEN);
+	put_output(o, o->text + o->done, secret->from - o->done);
+	put_output(o, STENO_REDACTED, STENO_REDACTED_LEN);
 	o->done = secret->to;
 	o->secrets++;
 }
 
 static void
-measure(void *arg, const StenoSecret *secret)
+add_cut(void *arg, const StenoSecret *secret)
 {
 	StenoCuts  *cuts = arg;
 
@@ -63,7 +63,7 @@ steno_redact_measure(const char *text, size_t len, bool standard_strings, StenoC
 {
 	cuts->len = len;
 	cuts->secrets = 0;
-	steno_redact_find(text, len, standard_strings, measure, cuts);
+	steno_redact_find(text, len, standard_strings, add_cut, cuts);
 }
 
 void
@@ -74,21 +74,21 @@ steno_redact_write(const char *text, size_t len, bool standard_strings, const St
 	size_t		i;
 
 	if (cuts->secrets > STENO_CUTS_MOST)
-		steno_redact_find(text, len, standard_strings, replace, &o);
+		steno_redact_find(text, len, standard_strings, put_redacted, &o);
 	else
 		for (i = 0; i < cuts->secrets && o.len < room; i++)
 		{
 			StenoSecret secret = {.from = cuts->cut[i].from, .to = cuts->cut[i].to};
 
-			replace(&o, &secret);
+			put_redacted(&o, &secret);
 		}
-	put(&o, text + o.done, len - o.done);
+	put_output(&o, text + o.done, len - o.done);
 }
 
 /* ---- messages ---- */
 
 static void
-add(StenoSecrets *s, const StenoSecret *secret)
+add_secret(StenoSecrets *s, const StenoSecret *secret)
 {
 	const char *value = s->text + secret->from;
 	size_t		len = secret->to - secret->from;
@@ -120,7 +120,7 @@ collect(void *arg, const StenoSecret *secret)
 
 	if (s->count > STENO_SECRETS_MOST)
 		return;					/* too many: no need to know which */
-	add(s, secret);
+	add_secret(s, secret);
 	while (secret->pieces && at < secret->to && s->count <= STENO_SECRETS_MOST)
 	{
 		while (at < secret->to && divides((unsigned char) s->text[at]))
@@ -130,7 +130,7 @@ collect(void *arg, const StenoSecret *secret)
 			at++;
 		piece.to = at;
 		if (piece.to - piece.from >= LONG_ENOUGH)
-			add(s, &piece);
+			add_secret(s, &piece);
 	}
 }
 
@@ -219,13 +219,13 @@ steno_redact_message(const StenoSecrets *secrets, const char *message, size_t le
 		{
 			StenoSecret secret = {.from = at, .to = at + n};
 
-			replace(&o, &secret);
+			put_redacted(&o, &secret);
 			at += n;
 		}
 		else
 			at++;
 	}
-	put(&o, message + o.done, len - o.done);
+	put_output(&o, message + o.done, len - o.done);
 	*hidden = o.secrets;
 	return o.len;
 }

@@ -2,7 +2,8 @@
  * core/fuzz/redact_fuzz.c
  *		Any bytes, as a text: its secrets are in order and inside it, and redact_check.c,
  *		which takes whole blocks, suspects what a comparison byte by byte suspects.
- *		What the lexer skips has no effect, and its work is bounded.
+ *		What the lexer skips has no effect, and its work is bounded.  And as a string
+ *		of statements, which are found where they are.
  *
  * The first byte is standard_conforming_strings, and how much of the end stands for a
  * message.
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "filter/redact.h"
+#include "filter/split.h"
 
 int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -143,6 +145,42 @@ has_literal(const char *text, size_t len)
 	return false;
 }
 
+/*
+ * Statements follow each other, each of them is one by itself, and each of its places
+ * finds it.
+ */
+static void
+check_split(const char *text, size_t len, bool standard_strings)
+{
+	size_t		from = 0;
+	size_t		begin;
+	size_t		end;
+	size_t		again_begin;
+	size_t		again_end;
+
+	for (;;)
+	{
+		char	   *statement;
+
+		steno_split_at(text, len, standard_strings, from, STENO_SPLIT_FIRST, &begin, &end);
+		if (begin > end || end > len)
+			abort();
+		if (begin < from || begin == end)
+			break;				/* nothing but blanks and semicolons follows */
+		steno_split_at(text, len, standard_strings, from, begin + (end - begin) / 2, &again_begin, &again_end);
+		if (again_begin != begin || again_end != end)
+			abort();
+		statement = copy(text + begin, end - begin);
+		steno_split_at(statement, end - begin, standard_strings, 0, STENO_SPLIT_FIRST, &again_begin, &again_end);
+		if (again_begin != 0 || again_end != end - begin)
+			abort();
+		free(statement);
+		from = end;
+		while (from < len && text[from] != ';')
+			from++;
+	}
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -180,6 +218,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* where quotes do not pair, hiding can pair them otherwise: more may be hidden then, and no more is asked */
 	again = redact(out, out_len, standard_strings, &again_len);
 	check_message(text, size, standard_strings, message_len);
+	if (size < 4096)
+		check_split(text, size, standard_strings);
 	free(text);
 	free(out);
 	free(again);

@@ -11,7 +11,9 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "filter/split.h"
 #include "libpq/libpq-be.h"
+#include "parser/parser.h"
 #include "postmaster/postmaster.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
@@ -60,8 +62,10 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 {
 	const char *done_source;
 	int			done_end;
-	int			from = 0;
-	int			position = -1;
+	size_t		from = 0;
+	size_t		position = STENO_SPLIT_FIRST;
+	size_t		begin;
+	size_t		end;
 	const char *text;
 
 	/* a new message's source can have the old one's address: compare times */
@@ -78,8 +82,9 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 	}
 	if (edata->cursorpos > 0 && edata->internalpos == 0)
 		position = pg_mbcharcliplen(source, strlen(source), edata->cursorpos - 1);
-	steno_split_at(source, from, position, &text, len);
-	return text;
+	steno_split_at(source, strlen(source), standard_conforming_strings, from, position, &begin, &end);
+	*len = end - begin;
+	return source + begin;
 }
 
 /*

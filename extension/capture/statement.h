@@ -444,11 +444,6 @@ extern bool steno_failure_is_reported(void);
 
 extern void steno_replication_logged(const ErrorData *edata);
 
-/* ---- split.c ---- */
-
-extern void steno_split_at(const char *source, int from, int position,
-						   const char **text, int *len);
-
 #pragma GCC visibility pop
 
 #endif							/* STENO_STATEMENT_H */

@@ -21,6 +21,7 @@ my @pieces = (
 	"';'", "'it''s; fine'", "E'it''s \\'; \\\\;'", "e'\\';'", "E'a''b\\';c'", "'backslash\\'", "''", "'''; '''",
 	'";"', '"a "";"" b"', "U&'; \\0041'",
 	'$$;$$', '$tag$ ; $$ ; $other$ ; $tag$', '$ü$ ; $ü$', 'a$b$', 'a$$',
+	"E'a'\n'b\\';'", "E'a' -- ; '\n \t'b\\';'", "E'a'\r'b'\n'c\\';'", "'a'\n'b\\'", "1 -- ; ' \r", 'begin atomic',
 	'(1; 2)', '((1; 2); 3)', "/* ; */ 1", '/* ; /* ; */ ; */ 1', "1 -- ; ' \" /* \$\$\n", "/* ' */ 1 /* \" */",
 	'1 * 2', '1 / 2', '1 - 2', 'case when true then 1 end', 'end', 'atomic');
 
@@ -64,7 +65,8 @@ my @bodies = (
 	'BEGIN ATOMIC SELECT 1; SELECT 2; END',
 	'begin atomic SELECT 1; SELECT 2; end',
 	'BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; SELECT 3; END',
-	"BEGIN /* ; */ ATOMIC SELECT 'END'; SELECT \"END\"; END");
+	"BEGIN /* ; */ ATOMIC SELECT 'END'; SELECT \"END\"; END",
+	'BEGIN ATOMIC SELECT 1 AS end; SELECT 2; END', 'BEGIN ATOMIC SELECT 1 end; SELECT f.case FROM f; END', 'BEGIN ATOMIC END');
 foreach my $first ((map { "SELECT $_" } grep { !is_wrong($_) } @pieces), ($version < 140000 ? () : map { "$function $_" } @bodies),
 	'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)')
 {
@@ -73,6 +75,20 @@ foreach my $first ((map { "SELECT $_" } grep { !is_wrong($_) } @pieces), ($versi
 is(text_of('SELECT $1$; SELECT 2 $1$; SELECT 3')->{text}, 'SELECT $1$; SELECT 2 $1$; SELECT 3', 'a parameter and a dollar');
 is(text_of('SELECT $1; SELECT $1')->{text}, 'SELECT $1', 'a parameter is no dollar quote');
 $c->query('ROLLBACK');
+$statements++;
+
+# Where backslashes escape in every literal, a quote behind one ends none.
+$c->query('SET standard_conforming_strings = off');
+$statements++;
+foreach my $piece ("'a\\'; b'", "'a\\\\'", "N'a\\'; b'", "'a'\n'\\'; b'", "E'a\\'; b'", "B'1'")
+{
+	my $wrong = "SELECT nosuch, $piece";
+
+	$statements++;
+	is_deeply(text_of("SELECT 1 ; $wrong ; SELECT $piece"),
+		{ text => $wrong, sqlstate => '42703', count => 1, answer => '42703' }, "with escapes: $piece");
+}
+$c->query('RESET standard_conforming_strings');
 $statements++;
 
 # Of a string that cannot be parsed nothing runs: all of it is in one record.

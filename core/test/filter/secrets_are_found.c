@@ -78,6 +78,18 @@ TEST(secrets_of_roles_are_hidden)
 	keeps("SELECT 'x' AS password, 'PASSWORD ' || 'x'");
 }
 
+/* Behind the end of a line a literal with backslashes goes on with them. */
+TEST(secrets_are_hidden_in_all_lines_of_a_literal)
+{
+	hides("ALTER ROLE r PASSWORD E's3'\n'c\\'ret' LOGIN", "ALTER ROLE r PASSWORD E'<redacted>'\n'<redacted>' LOGIN");
+	hides("ALTER ROLE r PASSWORD E's3' -- 'x\r\n\t'c\\'ret'\n'\\'s' LOGIN",
+		  "ALTER ROLE r PASSWORD E'<redacted>' -- 'x\r\n\t'<redacted>'\n'<redacted>' LOGIN");
+	hides("ALTER ROLE r PASSWORD 's3'\n'c\\' VALID UNTIL 'ret'", "ALTER ROLE r PASSWORD '<redacted>'\n'<redacted>' VALID UNTIL 'ret'");
+	hides("SELECT E'a'\n'b\\'c'; ALTER ROLE r PASSWORD 's3cret'", "SELECT E'a'\n'b\\'c'; ALTER ROLE r PASSWORD '<redacted>'");
+	hides("SELECT E'a' /*\n*/ 'b\\'; ALTER ROLE r PASSWORD 's3cret'", "SELECT E'a' /*\n*/ 'b\\'; ALTER ROLE r PASSWORD '<redacted>'");
+	hides("DO $$ EXECUTE E'ALTER ROLE r PASSWORD ''s3'\n'c\\'''ret'; $$", "DO $$ EXECUTE E'ALTER ROLE r PASSWORD ''<redacted>'\n'<redacted>'; $$");
+}
+
 TEST(secrets_in_broken_statements_are_hidden)
 {
 	hides("ALTER ROL r PASWORD PASSWORD 's3cret' x", "ALTER ROL r PASWORD PASSWORD '<redacted>' x");
