@@ -1,12 +1,12 @@
 /*
  * core/model/inflight.pml
  *		The in-flight entry (ring.h) and the record that is staged at the head of the
- *		ring (record.c): what a live reader makes of them, and what recovery does.
+ *		ring (delivery/staged.c): what a live reader makes of them, and what recovery does.
  *
  * A producer runs statements.  Of each it either puts the text into the entry, or stages its
  * record in the ring; a staged record may be given up for another one, which then
  * overwrites it; or it gets the message of a failure where it stands
- * (steno_record_finish_failed).  Without DEATH a writer reads the entry meanwhile, for a start record
+ * (steno_staged_fail).  Without DEATH a writer reads the entry meanwhile, for a start record
  * (steno_inflight_read, and start_message in writer/announce.c): what it takes for
  * whole must be of one statement, and nothing of how that has ended.
  *
@@ -89,7 +89,7 @@
 #else
 #define END_ORDER RELEASE
 #endif
-#ifdef BREAK_UNSTAGE_FENCE		/* steno_record_unstage's */
+#ifdef BREAK_UNSTAGE_FENCE		/* steno_unstage's */
 #define UNSTAGE_FENCE RELAXED
 #else
 #define UNSTAGE_FENCE RELEASE

@@ -109,7 +109,7 @@ proctype Producer()
 #ifdef BREAK_PUBLISH_EARLY
 		store(PRODUCER, HEAD, head + units, PUBLISH);
 #endif
-		/* steno_record_finish_failed: the message of a failure makes it grow where it stands */
+		/* steno_staged_fail: the message of a failure makes it grow where it stands */
 		if
 		:: units == 1 && left >= 2 ->
 #ifndef BREAK_GROW_BLINDLY

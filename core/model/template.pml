@@ -6,7 +6,7 @@
  * Prepared statements of sessions that come one after the other have one template in turn; a
  * statement's record is brief when its text stands there, else whole.  It is staged, and
  * then published or given up; the prepared statement may be forgotten at any time, also while its
- * record is staged, and another one may want the template at once (define() in record.c).
+ * record is staged, and another one may want the template at once (define_template() in staged.c).
  *
  * Without DEATH the writer drains the ring and frees it (steno_writer_write), and between
  * looks at the in-flight entry and copies what is staged there (announce_statement in writer/announce.c).
@@ -70,7 +70,7 @@
 #else
 #define DEFINE ACQUIRE
 #endif
-#ifdef BREAK_UNSTAGE_FENCE		/* steno_record_unstage's */
+#ifdef BREAK_UNSTAGE_FENCE		/* steno_unstage's */
 #define UNSTAGE_FENCE RELAXED
 #else
 #define UNSTAGE_FENCE RELEASE
@@ -177,7 +177,7 @@ proctype Session()
 				:: s > 1 -> begin_session()
 				:: true
 				fi;
-				/* steno_record_stage_prepared */
+				/* steno_stage_prepared */
 				if
 				:: brief == 0 -> define()
 				:: else

@@ -189,7 +189,7 @@ typedef struct StenoLocal
 	_Atomic uint32_t news;		/* STENO_NEWS_*, set by writers */
 
 	uint32		start_mask;		/* classes that may have start records, and
-								 * STENO_START_* (delivery.h) */
+								 * STENO_START_* (policy/start_mask.h) */
 	int			open_count;
 
 	/* zero, as a rule */

@@ -154,7 +154,7 @@ record_reported(ErrorData *edata)
 		/* what it was doing for its leader fails there; an error has passed the hooks of the rest */
 		if (edata->elevel == FATAL)
 		{
-			steno_record_dying();
+			steno_room_process_exits();
 			steno_statement_fatal(edata);
 		}
 		return;
@@ -162,7 +162,7 @@ record_reported(ErrorData *edata)
 	if (edata->elevel == FATAL)
 	{
 		steno_session_died(edata);
-		steno_record_dying();
+		steno_room_process_exits();
 		recorded = steno_statement_fatal(edata);
 		/* while the failure of the statement was being sent: that one has its record */
 		recorded |= reported == GetCurrentStatementStartTimestamp();
@@ -203,7 +203,7 @@ failure(ErrorData *edata)
 	busy = true;
 	HOLD_INTERRUPTS();
 	/* an error is reported by whoever has caught it: what raised it is not under way any more */
-	before = steno_delivery_allow_barriers(edata->elevel == ERROR);
+	before = steno_allow_barriers(edata->elevel == ERROR);
 	PG_TRY();
 	{
 		record_reported(edata);
@@ -216,13 +216,13 @@ failure(ErrorData *edata)
 		 * count of held interrupts to zero, so there is none to resume.
 		 */
 		busy = false;
-		(void) steno_delivery_allow_barriers(false);
+		(void) steno_allow_barriers(false);
 		raised = GetCurrentStatementStartTimestamp();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	RESUME_INTERRUPTS();
-	(void) steno_delivery_allow_barriers(before);
+	(void) steno_allow_barriers(before);
 	busy = false;
 }
 

@@ -10,7 +10,7 @@
  *
  * 1. While a query runs, one of our hooks is on the C stack, and all of it stands.
  * 2. When it is suspended, its portal holds it.  Before anything else can happen
- *	  to the portal, the query is parked: it gets a copy of its record (copy.c), and
+ *	  to the portal, the query is parked: it gets a copy of its record (delivery/copy.c), and
  *	  its portal's memory a callback.  From then on we use nothing of the server's
  *	  but while the query runs again.  Cursors are parked when they are opened;
  *	  a client's portals, which as a rule end right after they have run, when the
@@ -55,8 +55,8 @@ steno_more_open(QueryDesc *query)
 	steno_my.open = more;
 	steno_my.open_room = room;
 	/* the reserve of the ring grows with it, or has to be looked at */
-	(void) steno_record_cover(room);
-	steno_delivery_short(true);
+	(void) steno_reserve_cover(room);
+	steno_start_mask_short(true);
 	return steno_add_open(query);
 }
 
@@ -200,7 +200,7 @@ steno_open_close(SubTransactionId from)
 		if (o->portal)
 		{
 			closed = o;
-			(void) steno_delivery_guard(record_closed);
+			(void) steno_record_guarded(record_closed);
 		}
 		steno_forget_open(o);
 	}
@@ -265,7 +265,7 @@ steno_open_hold(StenoOpen *o, const StenoRecord *record)
 	{
 		StenoCopy  *copy = NULL;
 
-		o->staged = steno_record_stage(record);
+		o->staged = steno_stage_record(record);
 		if (!o->staged)
 		{
 			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;
@@ -308,14 +308,14 @@ finish_held(StenoOpen *o, const ErrorData *edata)
 	{
 		if (edata == NULL)
 		{
-			steno_record_publish();
+			steno_staged_publish();
 			return;
 		}
 		if (o->s.redact == 0 &&
-			steno_record_finish_failed(steno_duration(&o->s), rows, GetTopTransactionIdIfAny(),
+			steno_staged_fail(steno_duration(&o->s), rows, GetTopTransactionIdIfAny(),
 									   edata->sqlerrcode, commit_message(o, edata)))
 			return;
-		steno_record_unstage();
+		steno_unstage();
 	}
 	if (o->copy == NULL)
 	{

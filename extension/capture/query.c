@@ -3,7 +3,7 @@
  *		Queries: the executor's hooks, and the records of what they run.
  *
  * A client's query has its record encoded at its start, in the ring and not yet
- * published (steno_record_stage): what it says is at hand then, in the caches,
+ * published (steno_stage_record): what it says is at hand then, in the caches,
  * and the in-flight slot has only to point to it.  At the end a few numbers are
  * filled in.  When something else needs the ring meanwhile, such as the record of
  * a statement that a function runs, the record is made at the end instead, as
@@ -314,7 +314,7 @@ stage_kept(StenoOpen *o, bool searched)
 	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
 	{
 		if (k->shape[k->params] != 0 ||
-			!steno_record_stage_usual(&o->s, k->shape, k->len, NULL))
+			!steno_stage_query(&o->s, k->shape, k->len, NULL))
 			return false;
 		if (!searched)
 			learn_prepared(o, NULL);
@@ -327,7 +327,7 @@ stage_kept(StenoOpen *o, bool searched)
 	MemoryContextSwitchTo(old);
 	if (types_len != k->len - k->params ||
 		memcmp(types, k->shape + k->params, types_len) != 0 ||
-		!steno_record_stage_usual(&o->s, k->shape, k->len, &values))
+		!steno_stage_query(&o->s, k->shape, k->len, &values))
 		return false;
 	if (!searched)
 		learn_prepared(o, &values);
@@ -365,7 +365,7 @@ is_staged(const StenoOpen *o)
 static inline void
 finish_staged(const StenoOpen *o)
 {
-	steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
+	steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
 						steno_my.transaction_id());
 }
 
@@ -386,7 +386,7 @@ steno_copy_query(StenoOpen *o)
 
 	if (is_staged(o))
 	{
-		steno_record_unstage();
+		steno_unstage();
 		if (o->copy)
 			return;
 	}
@@ -431,10 +431,10 @@ steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
 			return;
 		}
 		if (o->s.redact == 0 &&
-			steno_record_finish_failed(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
+			steno_staged_fail(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
 									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
 			return;
-		steno_record_unstage();
+		steno_unstage();
 	}
 	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
 	{
@@ -489,7 +489,7 @@ stage_anew(StenoOpen *o, const StenoCuts *cuts)
 	}
 	if (unlikely(o->s.policy != 0))
 		steno_policy_apply(&o->s, &record);
-	o->staged = steno_record_stage(&record);
+	o->staged = steno_stage_record(&record);
 	if (unlikely(!o->staged))
 		steno_show_cut(&o->s, cuts);
 }
@@ -528,10 +528,10 @@ stage(StenoOpen *o)
 		stage_anew(o, NULL);
 	if (unlikely(steno_my.start_mask & (STENO_START_CANCELLED | STENO_START_SHORT)))
 	{
-		steno_delivery_cancel_query(o);
+		steno_raise_in_query(o);
 		/* one that is recorded only since it has called a function has not looked yet */
 		if (steno_my.start_mask & STENO_START_SHORT)
-			(void) steno_delivery_cover_query(o);
+			(void) steno_cover_query(o);
 	}
 }
 
@@ -541,13 +541,13 @@ record_start(StenoOpen *o)
 {
 	StenoRecord record;
 	StenoParams values;
-	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_delivery_cover_query(o);
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_query(o);
 
-	if (!steno_delivery_starts(&o->s) && covered)
+	if (!steno_start_mask_begin(&o->s) && covered)
 		return;
 	make_record(o, &record, &values, false, false);
 	steno_running_record(&o->s, &record);
-	steno_delivery_hold_query(o);
+	steno_start_query_wait(o);
 }
 
 /* ---- hooks ---- */
@@ -687,9 +687,9 @@ start_query(QueryDesc *query, int eflags)
 			stage(o);
 		return;
 	}
-	if (unlikely(steno_my.open_count + o->s.depth > steno_record_covered) && o->s.recorded && !steno_wants_start(&o->s))
+	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded && !steno_wants_start(&o->s))
 	{
-		steno_delivery_short(true);
+		steno_start_mask_short(true);
 		record_start(o);
 	}
 	steno_show(&o->s);
@@ -742,7 +742,7 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	if (unlikely(o == NULL))
 		return;
 	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt))
-		o->staged = steno_record_stage_prepared(&o->s, p, query->params);
+		o->staged = steno_stage_prepared(&o->s, p, query->params);
 	if (unlikely(!o->staged))
 		stage(o);
 }
@@ -906,7 +906,7 @@ hold_query(StenoOpen *o, TransactionId xid)
 
 	if (likely(is_staged(o)))
 	{
-		steno_record_end_staged(steno_duration(&o->s), rows, xid);
+		steno_staged_end(steno_duration(&o->s), rows, xid);
 		return steno_open_hold(o, NULL);
 	}
 	if (!o->s.recorded || !steno_session_ready())
@@ -951,7 +951,7 @@ record_end(StenoOpen *o)
 	steno_record_query(o, NULL, false);
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
 	{
-		steno_delivery_end_query(o);
+		steno_fail_cancelled_query(o);
 		o = steno_find_open(query);
 	}
 	if (o)
@@ -1000,7 +1000,7 @@ executor_end(QueryDesc *query)
 	}
 	if (likely(is_staged(o)))
 	{
-		steno_record_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
+		steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
 		steno_remember_end(&o->s);
 		steno_forget_open(o);
 	}
@@ -1037,7 +1037,7 @@ transaction_closed(void)
 {
 	steno_open_settle();
 	if (steno_my.level != NULL)
-		(void) steno_delivery_guard(end_statement);
+		(void) steno_record_guarded(end_statement);
 	if (unlikely(steno_my.objects_pending))
 		steno_objects_forget_pending();
 	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
@@ -1058,7 +1058,7 @@ finish_transaction(XactEvent event)
 		steno_transaction_record(event);
 	}
 	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
-		steno_delivery_transaction(event);
+		steno_transaction_wait(event);
 	steno_transaction_ended(event);
 }
 
@@ -1078,11 +1078,11 @@ STENO_COLD void
 steno_transaction_finish_late(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT)
-		(void) steno_delivery_guard(end_statement);
+		(void) steno_record_guarded(end_statement);
 	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
 		transaction_closed();
 	late_event = event;
-	if (!steno_delivery_guard(finish_late_event))
+	if (!steno_record_guarded(finish_late_event))
 		steno_transaction_ended(event);
 }
 
@@ -1094,18 +1094,18 @@ steno_transaction_finish_late(XactEvent event)
 STENO_COLD static void
 transaction_aborted(XactEvent event)
 {
-	(void) steno_delivery_allow_barriers(true);
+	(void) steno_allow_barriers(true);
 	steno_my.start_mask &= ~STENO_START_LATE;
 	steno_statement_aborted();
 	/* that of a parallel worker is its leader's */
 	if (event == XACT_EVENT_ABORT)
 	{
-		if (steno_delivery_abort_waits())
-			steno_delivery_ended(event);
+		if (steno_transaction_abort_waits())
+			steno_transaction_ends_late(event);
 		else
 			steno_transaction_finish_late(event);
 	}
-	(void) steno_delivery_allow_barriers(false);
+	(void) steno_allow_barriers(false);
 }
 
 STENO_HOT static void
@@ -1122,8 +1122,8 @@ transaction_end(XactEvent event, void *arg)
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
 			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
-						 !steno_end_is_staged() || !steno_delivery_room_at_end()))
-				steno_delivery_finish_late();
+						 !steno_end_is_staged() || !steno_room_at_end()))
+				steno_transaction_prepare_late();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
@@ -1131,15 +1131,15 @@ transaction_end(XactEvent event, void *arg)
 			steno_end_block();
 			if (unlikely(steno_my.start_mask & STENO_START_LATE))
 			{
-				steno_delivery_ended(event);
+				steno_transaction_ends_late(event);
 				return;
 			}
 			if (steno_commit_is_staged())
 				steno_utility_ended(&steno_top_level);
-			else if (unlikely(!steno_end_is_staged()) && steno_delivery_can_end_late())
+			else if (unlikely(!steno_end_is_staged()) && steno_transaction_can_end_late())
 			{
 				/* a callback of another library has had something recorded since */
-				steno_delivery_ended(event);
+				steno_transaction_ends_late(event);
 				return;
 			}
 			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
@@ -1150,7 +1150,7 @@ transaction_end(XactEvent event, void *arg)
 			transaction_aborted(event);
 			return;
 		case XACT_EVENT_PARALLEL_COMMIT:
-			steno_delivery_worker_ends();
+			steno_wait_at_workers_end();
 			return;
 		case XACT_EVENT_PARALLEL_ABORT:
 			transaction_aborted(event);

@@ -308,7 +308,7 @@ begin_recorded(StenoStatement *s)
 	if (!s->recorded && !s->failures)
 		steno_describe(s->user_id);
 	s->recorded = true;
-	steno_delivery_late(s);
+	steno_start_mask_late(s);
 }
 
 /*
@@ -593,7 +593,7 @@ steno_statement_of_event(bool function)
 		{
 			s->recorded = true;
 			steno_describe(s->user_id);
-			steno_delivery_late(s);
+			steno_start_mask_late(s);
 		}
 		if (s->recorded)
 			return s;
@@ -604,6 +604,24 @@ steno_statement_of_event(bool function)
 }
 
 /* ---- failures ---- */
+
+/*
+ * Take down the record of a failure that no hook has seen begin.  Secrets go
+ * first: they are found in the text as it was.
+ */
+STENO_COLD void
+steno_record_put_failed(StenoRecord *record)
+{
+	steno_secret_hide(record);
+	if (steno_my.policy != 0 && !steno_policy_failed(record))
+		return;
+	if (!steno_my.log_statement)
+		record->text = NULL;
+	if (unlikely(steno_refusal_spares(record)))
+		steno_record_drop();
+	else
+		steno_record_put(record, false);
+}
 
 /*
  * A statement inside a function that failed before the executor saw it, such as
@@ -653,7 +671,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoRecord record;
 	StenoParams values;
 	ErrorData  *edata;
-	bool		before = steno_delivery_allow_barriers(true);
+	bool		before = steno_allow_barriers(true);
 
 	HOLD_INTERRUPTS();
 	forget_raised();
@@ -684,7 +702,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	if (s.objects)
 		steno_objects_release(&s.objects);
 	RESUME_INTERRUPTS();
-	(void) steno_delivery_allow_barriers(before);
+	(void) steno_allow_barriers(before);
 }
 
 /*
@@ -732,7 +750,7 @@ STENO_COLD void
 steno_fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
-	bool		before = steno_delivery_allow_barriers(true);
+	bool		before = steno_allow_barriers(true);
 
 	HOLD_INTERRUPTS();
 	record_raised();
@@ -742,7 +760,7 @@ steno_fail(StenoLevel *l)
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(raised_context);
 	RESUME_INTERRUPTS();
-	(void) steno_delivery_allow_barriers(before);
+	(void) steno_allow_barriers(before);
 }
 
 /* An error is reported, and a client's statement is running: it is its failure. */
@@ -889,7 +907,7 @@ steno_statement_source(const char **source, int *end)
 static void
 fail_unreported_safely(void)
 {
-	if (!steno_delivery_guard(fail_unreported) && (in_main_handler() || proc_exit_inprogress))
+	if (!steno_record_guarded(fail_unreported) && (in_main_handler() || proc_exit_inprogress))
 		steno_my.level = NULL;
 }
 
@@ -927,13 +945,13 @@ subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 	fail_unreported_safely();
 	caught = GetCurrentStatementStartTimestamp();
 	aborted_subid = mine;
-	(void) steno_delivery_guard(fail_cursors);
+	(void) steno_record_guarded(fail_cursors);
 	steno_my.subid = parent;
 	steno_open_close(mine);
 	steno_objects_forget_pending();
 	if (steno_my.raised_code != 0)
 	{
-		(void) steno_delivery_guard(record_raised);
+		(void) steno_record_guarded(record_raised);
 		forget_raised();
 	}
 }
@@ -960,9 +978,9 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 			steno_my.subid = mine;
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
-			before = steno_delivery_allow_barriers(true);
+			before = steno_allow_barriers(true);
 			subtransaction_aborted(mine, parent);
-			(void) steno_delivery_allow_barriers(before);
+			(void) steno_allow_barriers(before);
 			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:

@@ -6,20 +6,25 @@
 #ifndef STENO_STATEMENT_H
 #define STENO_STATEMENT_H
 
+#include "base/steno.h"
+
 #include "access/xact.h"
 #include "tcop/pquery.h"
 
 #include "base/facts.h"
-#include "base/steno.h"
-#include "delivery/delivery.h"
+#include "delivery/copy.h"
 #include "delivery/record.h"
 #include "delivery/refusal.h"
+#include "delivery/room.h"
+#include "delivery/staged.h"
+#include "delivery/wait.h"
 #include "describe/object.h"
 #include "describe/param.h"
 #include "describe/relation.h"
 #include "describe/shape.h"
 #include "policy/policy.h"
 #include "policy/secret.h"
+#include "policy/start_mask.h"
 #include "session/session.h"
 #include "session/setting_change.h"
 
@@ -29,17 +34,6 @@
 #define STENO_FEW_RELATIONS 16
 
 #define steno_top_level (steno_my.top)
-
-/* ---- copy.c ---- */
-
-typedef struct StenoCopy StenoCopy;
-
-extern void steno_copy_install(void);
-extern StenoCopy *steno_copy_record(const StenoRecord *record);
-extern StenoCopy *steno_copy_message(const StenoRecordMessage *m,
-									  struct StenoObjects *objects);
-extern void steno_copy_read(const StenoCopy *c, struct StenoObjects *objects, StenoRecord *record);
-extern void steno_copy_release(StenoCopy **mine);
 
 static inline bool
 steno_recording(void)
@@ -120,6 +114,7 @@ extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);
 extern StenoStatement *steno_statement_of_event(bool function);
 extern void steno_statement_add_relation(Oid relid, uint32 access);
+extern void steno_record_put_failed(StenoRecord *record);
 extern void steno_note_raised(void *arg);
 extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
 						int class, int depth, bool forced);
@@ -403,6 +398,11 @@ extern void steno_forget_utility(StenoLevel *l);
 extern void steno_transaction_record(XactEvent event);
 extern void steno_transaction_ending(void);
 extern void steno_transaction_finish_late(XactEvent event);
+extern void steno_transaction_wait(XactEvent event);
+extern bool steno_transaction_abort_waits(void);
+extern void steno_transaction_prepare_late(void);
+extern void steno_transaction_ends_late(XactEvent event);
+extern bool steno_transaction_can_end_late(void);
 extern void steno_transaction_statement(const TransactionStmt *statement);
 extern void steno_transaction_statement_done(const TransactionStmt *statement);
 
@@ -418,6 +418,13 @@ steno_transaction_ended(XactEvent event)
 /* ---- start_record.c ---- */
 
 extern void steno_running_record(StenoStatement *s, StenoRecord *record);
+extern void steno_raise_in_query(StenoOpen *o);
+extern void steno_start_query_wait(StenoOpen *o);
+extern void steno_start_utility_wait(StenoLevel *l);
+extern bool steno_cover_query(StenoOpen *o);
+extern bool steno_cover_utility(StenoLevel *l);
+extern void steno_fail_cancelled_query(StenoOpen *o);
+extern bool steno_fail_cancelled_utility(StenoLevel *l);
 
 /* Whether a statement that begins has a start record by its class. */
 static inline bool

@@ -18,6 +18,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "capture/statement.h"
@@ -186,5 +187,129 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 	record.outcome = commit ? STENO_OUTCOME_OK : STENO_OUTCOME_ERROR;
 	record.time = GetCurrentTimestamp();
 	put_transaction(&record, extra, p, statement->gid);
-	steno_delivery_prepared();
+	steno_start_mask_prepared();
+}
+
+/* ---- what a transaction waits for at its end ---- */
+
+/* One that runs now, such as a procedure, waits at the end of its next transaction, too. */
+static bool
+any_running(void)
+{
+	const StenoLevel *l;
+
+	for (l = steno_my.level; l; l = l->outer)
+	{
+		const StenoOpen *o = l->utility ? NULL : steno_find_open(l->query);
+		const StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
+
+		if (s && s->recorded && steno_is_synced(s))
+			return true;
+	}
+	return false;
+}
+
+/* It has its records. */
+STENO_COLD void
+steno_transaction_wait(XactEvent event)
+{
+	uint32		mask = steno_my.start_mask;
+	bool		sync = (mask & STENO_START_SYNC) != 0;
+
+	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
+	if (steno_my.state == STENO_READY && event != XACT_EVENT_ABORT)
+	{
+		if (steno_transactions_are_synced() && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+			sync = true;
+		if (!((mask & STENO_START_CANCELLED) &&
+			  steno_wait_is_ended("room for audit records",
+							  "The transaction has already committed locally, but its last audit records may have been cut, or dropped.")) &&
+			sync)
+			steno_wait_after_commit();
+	}
+	else if ((mask & STENO_START_CANCELLED) && !ProcDiePending)
+		(void) steno_wait_is_ended("room for audit records",
+							   "The transaction was rolled back, and its last audit records were dropped.");
+	if (any_running())
+		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/*
+ * ---- after the locks are released ----
+ *
+ * The server has no hook for what comes after a transaction's cleanup and before its
+ * client is answered, but calls back when resources are released, the last time after
+ * the locks.  Sessions that never have to wait at the end of a transaction do not
+ * register that callback, and do not pay for it.
+ */
+
+static bool is_late;			/* a transaction has ended ... */
+static XactEvent late_event;	/* ... so */
+static bool registered;			/* the callback is */
+
+static void
+resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	bool		before;
+
+	if (likely(!is_late) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	is_late = false;
+	before = steno_allow_barriers(true);
+	steno_transaction_finish_late(late_event);
+	(void) steno_allow_barriers(before);
+}
+
+static void
+register_release_callback(void)
+{
+	if (!registered)
+		RegisterResourceReleaseCallback(resources_released, NULL);
+	registered = true;
+}
+
+/* Whether what a transaction that has ended leaves to be recorded can come when its locks are released. */
+STENO_COLD bool
+steno_transaction_can_end_late(void)
+{
+	return steno_my.state == STENO_READY && (registered || steno_call_guarded(register_release_callback));
+}
+
+/*
+ * A transaction has aborted: whether what is left to be recorded may have to wait, so
+ * that it comes when the locks are released.  Without memory for that, it waits now.
+ */
+STENO_COLD bool
+steno_transaction_abort_waits(void)
+{
+	if (steno_my.state != STENO_READY || steno_room_at_end())
+		return false;
+	steno_room_look();
+	return !steno_room_at_end() && steno_transaction_can_end_late();
+}
+
+/*
+ * A transaction is about to commit, and may have to wait when it has: it does when it has
+ * released its locks.  What needs memory for that, is done now, when it can still
+ * fail.
+ */
+STENO_COLD void
+steno_transaction_prepare_late(void)
+{
+	if (steno_my.state != STENO_READY)
+		return;
+	steno_room_look();
+	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_end_is_staged() && steno_room_at_end())
+		return;
+	register_release_callback();
+	steno_my.start_mask |= STENO_START_LATE;
+}
+
+/* It has committed, or aborted. */
+STENO_COLD void
+steno_transaction_ends_late(XactEvent event)
+{
+	steno_my.start_mask &= ~STENO_START_LATE;
+	is_late = true;
+	late_event = event;
 }

@@ -79,13 +79,13 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 
 		if (likely(whole && edata == NULL))
 		{
-			steno_record_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
+			steno_staged_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
 			return;
 		}
-		if (whole && steno_record_finish_failed(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
+		if (whole && steno_staged_fail(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
 												edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
-		steno_record_unstage();
+		steno_unstage();
 	}
 	if (unlikely(steno_my.policy != 0))
 	{
@@ -112,13 +112,13 @@ STENO_COLD static void
 record_start(StenoLevel *l)
 {
 	StenoRecord record;
-	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_delivery_cover_utility(l);
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_utility(l);
 
-	if (!steno_delivery_starts(l->utility) && covered)
+	if (!steno_start_mask_begin(l->utility) && covered)
 		return;
 	make_record(l, &record);
 	steno_running_record(l->utility, &record);
-	steno_delivery_hold_utility(l);
+	steno_start_utility_wait(l);
 }
 
 /*
@@ -318,7 +318,7 @@ stage_transaction(const StenoLevel *l)
 	memcpy(shape + 3, l->command, len);
 	shape[3 + len] = 0;			/* no relations */
 	shape[4 + len] = 0;			/* no parameters */
-	return steno_record_stage_usual(s, shape, (uint32) len + 5, NULL);
+	return steno_stage_query(s, shape, (uint32) len + 5, NULL);
 }
 
 /* EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
@@ -387,7 +387,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	if (unlikely(!l->staged))
 		steno_record_may_fail(s);
 	steno_record_utility(l, NULL, utility_rows(completion));
-	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_delivery_end_utility(l))
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_fail_cancelled_utility(l))
 		steno_record_utility(l, NULL, utility_rows(completion));
 	if (statement && IsA(statement, TransactionStmt))
 		steno_transaction_statement_done((TransactionStmt *) statement);
@@ -459,7 +459,7 @@ stage_call(const StenoLevel *l)
 	steno_fill(&record, s);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_apply(s, &record);
-	return steno_record_stage(&record);
+	return steno_stage_record(&record);
 }
 
 /* A client's function call begins (fastpath.c): a statement without text. */
@@ -546,8 +546,8 @@ nested_utility(bool added, UTILITY_ARGS)
 				steno_class_of_utility(statement),
 				steno_my.level ? steno_my.level->inside : added ? 1 : steno_my.outside,
 				added || (steno_my.level && steno_my.level->forces));
-	if (unlikely(steno_my.open_count + s.depth + 1 > steno_record_covered) && s.recorded && !steno_wants_start(&s))
-		steno_delivery_short(true);
+	if (unlikely(steno_my.open_count + s.depth + 1 > steno_reserve_covered) && s.recorded && !steno_wants_start(&s))
+		steno_start_mask_short(true);
 	enter_utility(&l, &s, statement, few);
 	steno_may_launch(&s);
 	PG_TRY();

@@ -36,6 +36,7 @@
 
 #include "capture/statement.h"
 #include "describe/object.h"
+#include "delivery/staged.h"
 
 /* Objects of one statement, as far as they are kept; more are only counted. */
 #define MOST_OBJECTS 1000
@@ -327,7 +328,7 @@ static StenoObjects *
 list_of(StenoStatement *s)
 {
 	if (s->top_level && steno_my.staged)
-		steno_record_unstage();
+		steno_unstage();
 	if (s->objects == NULL)
 		s->objects = new_list();
 	return s->objects;

@@ -806,3 +806,38 @@ steno_params_collect_list(ParamListInfo params, bool failing, uint8 *shape, Sten
 	Assert(result->shape_len == STENO_LIST_SHAPE);
 	return shape;
 }
+
+/* NULLs and, if wanted, values go into a record as they are encoded.  Returns their end. */
+STENO_HOT uint8 *
+steno_put_params(uint8 *p, const StenoParams *params, bool values)
+{
+	int			i;
+
+	if (unlikely(params->nulls != NULL))
+	{
+		memcpy(p, params->nulls, params->nulls_len);
+		p += params->nulls_len;
+	}
+	else if (params->nulls_len > 0)
+	{
+		memset(p, 0, params->nulls_len);
+		for (i = 0; i < params->count; i++)
+			if (params->values[i].data == NULL)
+				p[i / 8] |= 1 << (i % 8);
+		p += params->nulls_len;
+	}
+	if (!values)
+		return p;
+	for (i = 0; i < params->count; i++)
+	{
+		const StenoParam *v = &params->values[i];
+
+		if (v->data == NULL)
+			continue;
+		if (v->prefixed)
+			p = steno_put_varint(p, v->len);
+		memcpy(p, v->data, v->len);
+		p += v->len;
+	}
+	return p;
+}

@@ -41,7 +41,7 @@ extern uint8 *steno_params_collect_list(ParamListInfo params, bool failing,
 										uint8 *shape, StenoParams *result);
 extern uint8 *steno_params_collect(ParamListInfo params, bool failing,
 								   uint8 *shape, StenoParams *result);
-extern uint8 *steno_params_put(uint8 *p, const StenoParams *params);
+extern uint8 *steno_put_params(uint8 *p, const StenoParams *params, bool values);
 
 #pragma GCC visibility pop
 

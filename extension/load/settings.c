@@ -4,7 +4,7 @@
  */
 #include "base/steno.h"
 #include "base/compat.h"
-#include "delivery/delivery.h"
+#include "policy/start_mask.h"
 #include "load/load.h"
 #include "policy/audit_role.h"
 #include "policy/policy.h"
@@ -278,7 +278,7 @@ steno_settings_adopt(const StenoWanted *wanted)
 {
 	steno_my.session_mask = wanted->session_mask;
 	steno_policy_masks();
-	steno_delivery_adopt(wanted);
+	steno_start_mask_adopt(wanted);
 	steno_my.application = NULL;	/* while nothing was recorded, nobody looked */
 	steno_my.delivery = wanted->delivery;
 	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;

@@ -36,7 +36,7 @@
 #include "utils/syscache.h"
 
 #include "base/compat.h"
-#include "delivery/delivery.h"
+#include "policy/start_mask.h"
 #include "describe/cache.h"
 #include "filter/rules.h"
 #include "policy/policy.h"
@@ -61,7 +61,7 @@ steno_policy_masks(void)
 	uint32		mask = (steno_my.session_mask & ~choice.skipped) | choice.forced;
 
 	steno_my.log_mask = mask | (choice.looked_at & choice.may_record) | steno_mandatory_mask;
-	steno_delivery_rules(choice.syncing, choice.synced);
+	steno_start_mask_rules(choice.syncing, choice.synced);
 }
 
 void

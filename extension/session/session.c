@@ -35,13 +35,14 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "delivery/delivery.h"
+#include "policy/start_mask.h"
 #include "delivery/record.h"
 #include "delivery/refusal.h"
 #include "policy/secret.h"
 #include "session/leader.h"
 #include "session/session.h"
 #include "session/setting_change.h"
+#include "delivery/room.h"
 
 static ClientAuthentication_hook_type previous_authentication;
 
@@ -127,9 +128,9 @@ send_context(void)
 		p = put_fact(p, STENO_SESSION_ENCODING, encoding);
 
 	steno_my.described = false;
-	m = steno_record_room(sizeof(StenoSessionMessage) + (p - body));
+	m = steno_room(sizeof(StenoSessionMessage) + (p - body));
 	if (m == NULL)
-		m = steno_record_reserved(sizeof(StenoSessionMessage) + (p - body));
+		m = steno_reserve_room(sizeof(StenoSessionMessage) + (p - body));
 	if (m == NULL)
 		return;					/* tried again with the next record */
 	m->m.kind = STENO_KIND_DEF_SESSION;
@@ -141,27 +142,6 @@ send_context(void)
 	memcpy(m + 1, body, p - body);
 	steno_ring_publish(&steno_my.producer, m);
 	steno_my.described = true;
-}
-
-/* Tell the writer that what comes next is of another session, of which no more is known. */
-bool
-steno_session_name(int64 start, uint32 pid, uint64 seq)
-{
-	StenoSessionMessage *m = steno_record_room(sizeof(StenoSessionMessage) + STENO_SESSION_FACTS);
-
-	if (m == NULL)
-		return false;
-	m->m.kind = STENO_KIND_DEF_SESSION;
-	m->m.flags = 0;
-	m->body_len = STENO_SESSION_FACTS;
-	m->pad = 0;
-	m->seq = seq;
-	m->statement = 0;
-	memset(m + 1, 0, STENO_SESSION_FACTS);
-	memcpy((uint8 *) (m + 1) + STENO_SESSION_START, &start, sizeof(start));
-	memcpy((uint8 *) (m + 1) + STENO_SESSION_PID, &pid, sizeof(pid));
-	steno_ring_publish(&steno_my.producer, m);
-	return true;
 }
 
 /*
@@ -538,7 +518,7 @@ steno_session_attach(void)
 		return false;
 	}
 	become_producer(slot);
-	(void) steno_record_cover(STENO_FEW_OPEN);
+	(void) steno_reserve_cover(STENO_FEW_OPEN);
 	steno_my.client = MyBackendType == B_BACKEND;
 	steno_my.outside = steno_my.client;
 	ring = steno_my.producer.ring;
@@ -565,8 +545,8 @@ steno_session_attach(void)
 	on_shmem_exit(session_end, (Datum) 0);
 	steno_my.state = STENO_READY;
 	/* a session before us may have used the ring's reserve */
-	if (!steno_record_reserve_is_whole())
-		steno_delivery_short(true);
+	if (!steno_reserve_is_whole())
+		steno_start_mask_short(true);
 	steno_refusal_attached();
 	steno_record_take_over();
 	return true;

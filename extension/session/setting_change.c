@@ -29,6 +29,7 @@
 #include "policy/secret.h"
 #include "session/session.h"
 #include "session/setting_change.h"
+#include "delivery/wait.h"
 
 /* Settings that can change while the server runs. */
 static const struct

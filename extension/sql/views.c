@@ -15,12 +15,13 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "delivery/delivery.h"
+#include "policy/start_mask.h"
 #include "delivery/record.h"
 #include "filter/rules.h"
 #include "policy/rules.h"
 #include "policy/secret.h"
 #include "session/session.h"
+#include "delivery/wait.h"
 #include "sql/status.h"
 
 /* Nobody waits longer for the answer of a writer that is not running. */
@@ -294,6 +295,6 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	record.xid = GetTopTransactionIdIfAny();
 	steno_secret_hide(&record);
 	steno_record_put(&record, false);
-	steno_delivery_raise();
+	steno_raise_cancelled();
 	PG_RETURN_VOID();
 }

@@ -46,6 +46,7 @@
 #include "delivery/record.h"
 #include "policy/rules.h"
 #include "session/setting_change.h"
+#include "delivery/wait.h"
 #include "writer/alert.h"
 #include "writer/key.h"
 

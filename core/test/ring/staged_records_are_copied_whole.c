@@ -84,7 +84,7 @@ fails(uint64_t n)
 }
 
 /*
- * What steno_record_finish_failed in extension/delivery/record.c does; returns the record's
+ * What steno_staged_fail in extension/delivery/staged.c does; returns the record's
  * length.
  */
 static uint32_t

@@ -1,5 +1,5 @@
 /*
- * extension/capture/copy.c
+ * extension/delivery/copy.c
  *		Private copies of records: what is known of a query before it ends.
  *
  * An open query's record is in the ring, staged, or is made when the query ends.
@@ -12,11 +12,12 @@
  * A copy is one chunk of memory.  The last one that was released is kept, so that
  * a loop of cursors takes memory once.
  */
-#include "base/steno.h"
+#include "delivery/copy.h"
 
 #include "utils/memutils.h"
 
 #include "capture/statement.h"
+#include "delivery/encode.h"
 
 struct StenoCopy
 {
@@ -109,7 +110,7 @@ steno_copy_record(const StenoRecord *record)
 		c->values.len = (uint32) params->values_len;
 		c->values.prefixed = false;
 		r->params = &c->params;
-		(void) steno_params_put(p, params);
+		(void) steno_put_params(p, params, true);
 	}
 	return c;
 }

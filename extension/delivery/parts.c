@@ -1,0 +1,181 @@
+/*
+ * extension/delivery/parts.c
+ *		Records too big for one message: their text, parameter values and error message go
+ *		ahead of them, in data messages each as large as the ring allows.
+ */
+#include "delivery/encode.h"
+
+#include "mb/pg_wchar.h"
+
+#include "delivery/room.h"
+
+/* The last record that has parts in the ring: its number, its statement, and how many bytes there are. */
+static struct
+{
+	uint64		seq;
+	uint64		statement;
+	uint32		substatement;
+	StenoParts	sent;
+}			ahead;
+
+/* A stretch of messages that are sent ahead of a big record. */
+typedef struct Ahead
+{
+	uint64		seq;
+	uint32		part;
+	StenoDataMessage *message;
+	uint32		capacity;
+} Ahead;
+
+STENO_COLD static void
+ahead_publish(Ahead *a)
+{
+	uint32		full = a->message->m.len;
+	uint32		used = (sizeof(StenoDataMessage) + a->message->len + 7) & ~7u;
+
+	/* give back what the last part did not need */
+	Assert(used <= full);
+	(void) full;
+	a->message->m.len = used;
+	ahead.sent.bytes[a->part] += a->message->len;
+	ahead.seq = a->seq;
+	steno_ring_publish(&steno_my.producer, a->message);
+	a->message = NULL;
+}
+
+/*
+ * How much of n bytes of a longer text to send: whole characters, for what went ahead is
+ * where a short record's text is cut.
+ */
+static uint32
+clip_text(const char *text, uint64 len, uint32 n)
+{
+	int			i;
+
+	if (GetDatabaseEncoding() != PG_UTF8)
+		return pg_mbcliplen(text, (int) Min(len, (uint64) PG_INT32_MAX), (int) n);
+	for (i = 1; i < MAX_MULTIBYTE_CHAR_LEN && n > 1 && (text[n] & 0xC0) == 0x80; i++)
+		n--;
+	return n;
+}
+
+STENO_COLD static bool
+ahead_put(Ahead *a, const void *bytes, uint64 len)
+{
+	const char *from = bytes;
+
+	while (len > 0)
+	{
+		uint32		n;
+
+		if (a->message == NULL)
+		{
+			a->message = steno_room(steno_my.producer.max_message);
+			if (a->message == NULL)
+				return false;
+			a->capacity = steno_my.producer.max_message - sizeof(StenoDataMessage);
+			a->message->m.kind = STENO_KIND_DATA;
+			a->message->m.flags = 0;
+			a->message->seq = a->seq;
+			a->message->part = a->part;
+			a->message->len = 0;
+		}
+		n = Min(len, a->capacity - a->message->len);
+		if (n < len && a->part != STENO_PART_VALUES)
+			n = clip_text(from, len, n);
+		memcpy((char *) (a->message + 1) + a->message->len, from, n);
+		a->message->len += n;
+		from += n;
+		len -= n;
+		if (len > 0 || a->message->len == a->capacity)
+			ahead_publish(a);
+	}
+	return true;
+}
+
+/* Send all of a part ahead. */
+STENO_COLD static bool
+send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
+{
+	Ahead		a = {seq, part, NULL, 0};
+
+	if (!ahead_put(&a, bytes, len))
+		return false;
+	if (a.message != NULL)
+		ahead_publish(&a);
+	return true;
+}
+
+STENO_COLD static bool
+send_values_ahead(uint64 seq, const StenoParams *params)
+{
+	Ahead		a = {seq, STENO_PART_VALUES, NULL, 0};
+	int			i;
+
+	for (i = 0; i < params->count; i++)
+	{
+		const StenoParam *v = &params->values[i];
+		uint8		prefix[STENO_VARINT_MAX];
+
+		if (v->data == NULL)
+			continue;
+		if (v->prefixed &&
+			!ahead_put(&a, prefix, steno_put_varint(prefix, v->len) - prefix))
+			return false;
+		if (!ahead_put(&a, v->data, v->len))
+			return false;
+	}
+	if (a.message != NULL)
+		ahead_publish(&a);
+	return true;
+}
+
+/* Send the largest parts ahead, until the rest fits; false when there was no room. */
+STENO_COLD bool
+steno_parts_send(const StenoRecord *r, uint64 seq, uint64 *total, StenoParts *parts)
+{
+	uint32		most = steno_my.producer.max_message;
+	uint64		message_len = r->message ? strlen(r->message) : 0;
+
+	ahead.statement = r->statement;
+	ahead.substatement = r->substatement;
+	memset(&ahead.sent, 0, sizeof(ahead.sent));
+	*total += sizeof(StenoParts);
+	if (r->text && r->text_len > 0)
+	{
+		if (!send_bytes_ahead(seq, STENO_PART_TEXT, r->text, r->text_len))
+			return false;
+		parts->bytes[STENO_PART_TEXT] = r->text_len;
+		*total -= r->text_len;
+	}
+	if (*total > most && r->params && r->params->values_len > 0)
+	{
+		if (!send_values_ahead(seq, r->params))
+			return false;
+		parts->bytes[STENO_PART_VALUES] = r->params->values_len;
+		*total -= r->params->values_len;
+	}
+	if (*total > most && message_len > 0)
+	{
+		if (!send_bytes_ahead(seq, STENO_PART_MESSAGE, r->message, message_len))
+			return false;
+		parts->bytes[STENO_PART_MESSAGE] = message_len;
+		*total -= message_len;
+	}
+	return *total <= most;		/* not with thousands of relations in a small
+								 * ring */
+}
+
+/* What went ahead of the record of this number; NULL: nothing. */
+STENO_COLD const StenoParts *
+steno_parts_sent(uint64 seq)
+{
+	return ahead.seq == seq ? &ahead.sent : NULL;
+}
+
+/* Whether the last parts were sent for a record of the same statement. */
+STENO_COLD bool
+steno_parts_are_of(const StenoRecord *r)
+{
+	return ahead.statement == r->statement && ahead.substatement == r->substatement;
+}

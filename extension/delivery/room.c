@@ -1,0 +1,294 @@
+/*
+ * extension/delivery/room.c
+ *		Room in this process's ring: waiting for it, and the reserve.
+ *
+ * When the ring is full, steno.delivery says whether to wait or to drop.  A wait for room
+ * can be in the middle of anything, so it raises no errors: it ends, and
+ * STENO_START_CANCELLED is set.  Then a short record (short_record.c) takes the record's
+ * place, in a part of the ring that nothing else uses, the reserve.  So whoever cancels
+ * cannot keep a statement out of the trail.
+ *
+ * The reserve has room for a short record of each statement that has begun and has
+ * no record yet.  Once some of it is used, no statement begins before it is whole
+ * again (STENO_START_SHORT): each begins with its record assured.  When more
+ * statements are open than the reserve can be made for, each further one has a start
+ * record, which tells of it instead.
+ *
+ * The ring's writer alone moves its tail, with a release store in steno_ring_free; the
+ * acquire loads here pair with that.  All else that is changed here belongs to this process.
+ */
+
+#include "delivery/room.h"
+
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+#include "delivery/record.h"
+#include "delivery/refusal.h"
+#include "delivery/wait.h"
+#include "policy/start_mask.h"
+
+/* How long a process that is to exit waits for room, in milliseconds. */
+#define EXIT_PATIENCE 5000
+
+/* How many statements the reserve is for. */
+int			steno_reserve_covered;
+
+/*
+ * What the reserve has for a statement: its short record, a description of the session
+ * and a gap record before it.  Where the ring begins anew, once, as much as the largest
+ * of these can be lost.
+ */
+#define DESCRIPTION_ROOM ((sizeof(StenoSessionMessage) + STENO_SESSION_MAX + 7) & ~7u)
+#define GAP_ROOM ((sizeof(StenoRecordMessage) + STENO_GAP_EXTRA + 7) & ~7u)
+#define LOST_ROOM Max(STENO_SHORT_MOST, DESCRIPTION_ROOM)
+
+static bool process_exits;				/* a FATAL error ends this process */
+
+static uint64
+waited_us(uint64 since)
+{
+	return steno_clock_us(&steno_my.clock, since, steno_clock_ticks(&steno_my.clock));
+}
+
+/*
+ * Whether to wait no longer for room.  A process that is to exit is patient for a
+ * while; a cancel, by whomever, or a timeout of the statement ends the wait at
+ * once.  It stays pending: what can raise it does (wait.c).
+ */
+static bool
+ends_room_wait(uint64 start)
+{
+	static bool out_of_patience;	/* once for all records of a process that is to exit */
+
+	if (proc_exit_inprogress || process_exits || !PostmasterIsAlive())
+	{
+		if (!out_of_patience && waited_us(start) <= EXIT_PATIENCE * UINT64CONST(1000))
+			return false;
+
+		/*
+		 * Without a postmaster we would end at the next word of the client: end
+		 * now, before it is told of a statement that has no record.  What recovery
+		 * wants is in the ring file; nobody needs the rest.
+		 */
+		if (!proc_exit_inprogress && !PostmasterIsAlive())
+			_exit(2);
+		out_of_patience = true;
+		return true;
+	}
+	if (!ProcDiePending && !QueryCancelPending)
+		return false;
+	steno_my.start_mask |= STENO_START_CANCELLED;
+	return true;
+}
+
+/* A FATAL error is being reported: this process is to exit. */
+void
+steno_room_process_exits(void)
+{
+	process_exits = true;
+}
+
+/*
+ * Ask the writer, and sleep for a little while; whether our latch was set, which the
+ * caller sets again at the end of its wait so that nobody misses it.
+ */
+static bool
+sleep_for_room(long *nap)
+{
+	int			events;
+
+	steno_absorb_barriers();
+	steno_writer_wake(steno_my.writer);
+	if (proc_exit_inprogress || MyLatch == NULL)
+	{
+		pg_usleep(*nap * 1000L);
+		*nap = Min(*nap * 2, 10);
+		return false;
+	}
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
+					   *nap, steno_wait_events[STENO_WAIT_ROOM]);
+	if (events & WL_POSTMASTER_DEATH)
+		pg_usleep(*nap * 1000L); /* the writers are still there, for a while */
+	*nap = Min(*nap * 2, 10);
+	if (!(events & WL_LATCH_SET))
+		return false;
+	ResetLatch(MyLatch);
+	return true;
+}
+
+/* Wait for the writer to free some of the ring. */
+STENO_COLD static void *
+wait_for_room(uint32 len)
+{
+	StenoProducer *p = &steno_my.producer;
+	uint64		start = steno_clock_ticks(&steno_my.clock);
+	bool		latch_was_set = false;
+	long		nap = 1;
+	void	   *m;
+
+	if (steno_can_raise())
+		steno_my.start_mask &= ~STENO_START_HURRY;
+	else if (steno_my.start_mask & STENO_START_HURRY)
+		return NULL;
+	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
+	while ((m = steno_ring_reserve(p, len)) == NULL)
+	{
+		if (ends_room_wait(start) || steno_refusal_drops())
+			break;
+		latch_was_set |= sleep_for_room(&nap);
+	}
+	if (latch_was_set)
+		SetLatch(MyLatch);
+	atomic_fetch_add_explicit(&p->ring->wait_us, waited_us(start), memory_order_relaxed);
+	return m;
+}
+
+/* Whether what finds no room is dropped, and not waited for. */
+bool
+steno_room_drops(void)
+{
+	return (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
+		steno_refusal_drops();
+}
+
+
+/* There is no room for a message now: wait for it, by steno.delivery; NULL when the message is to be dropped, or the wait was cancelled. */
+STENO_COLD void *
+steno_room_when_full(uint32 len)
+{
+	steno_writer_wake(steno_my.writer);
+	if (steno_room_drops())
+		return NULL;
+	return wait_for_room(len);
+}
+
+/* ---- the reserve ---- */
+
+/* What the reserve has for one statement. */
+static inline uint32
+statement_share(void)
+{
+	return steno_short_size() + DESCRIPTION_ROOM + GAP_ROOM;
+}
+
+/*
+ * How many statements have begun, and have no record yet, at most.  One that has just
+ * failed may be counted, or not: the reserve has a share more than statements.
+ */
+STENO_COLD int
+steno_reserve_needed(void)
+{
+	int			owed = steno_my.open_count;
+	const StenoLevel *l;
+
+	for (l = steno_my.level; l; l = l->outer)
+		owed += l->query == NULL;
+	return owed;
+}
+
+/* The reserve is to be for so many statements; false: it cannot be made that large, half of the ring. */
+STENO_COLD bool
+steno_reserve_cover(int owed)
+{
+	StenoProducer *p = &steno_my.producer;
+	int			most = (p->size / 2 - LOST_ROOM) / statement_share() - 1;
+
+	if (owed > steno_reserve_covered && steno_reserve_covered < most)
+	{
+		steno_reserve_covered = Min(owed, most);
+		p->limit = p->size - LOST_ROOM - (steno_reserve_covered + 1) * statement_share();
+	}
+	return owed <= steno_reserve_covered;
+}
+
+/* Whether all of it is there. */
+STENO_COLD bool
+steno_reserve_is_whole(void)
+{
+	StenoProducer *p = &steno_my.producer;
+
+	/* pairs with the release store in steno_ring_free */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	return steno_ring_used(p) + (steno_my.staged ? steno_my.staged->m.len : 0) <= p->limit;
+}
+
+/*
+ * Room for a message in the reserve, if what is left is enough for the statements that
+ * have begun.
+ */
+STENO_COLD void *
+steno_reserve_room(uint32 len)
+{
+	StenoProducer *p = &steno_my.producer;
+	uint64		limit = p->limit;
+	uint64		kept = (uint64) steno_reserve_needed() * statement_share();
+	void	   *m;
+
+	if (steno_room_drops() || kept > p->size - limit)
+		return NULL;
+	if (steno_my.staged != NULL)
+		steno_unstage();
+	p->limit = p->size - kept;
+	m = steno_ring_reserve(p, len);
+	p->limit = limit;
+	if (m != NULL)
+		steno_start_mask_short(true);
+	return m;
+}
+
+/*
+ * A statement has begun, and none of its rows has been read: go on when the ring has room
+ * for a short record of each statement that is open.  Where no error can be
+ * raised, nobody can cancel the wait for its record either.
+ */
+void
+steno_reserve_wait(void)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+	uint64		start = steno_clock_ticks(&steno_my.clock);
+	bool		latch_was_set = false;
+	long		nap = 1;
+
+	if (steno_reserve_is_whole() || steno_room_drops() || !steno_can_raise())
+		return;
+	atomic_fetch_add_explicit(&ring->waits, 1, memory_order_relaxed);
+	while (!steno_reserve_is_whole() && !steno_room_drops() && steno_can_raise())
+	{
+		steno_raise_cancel();
+		steno_refuse_waiting_statement();
+		if (!PostmasterIsAlive())
+			proc_exit(1);
+		latch_was_set |= sleep_for_room(&nap);
+	}
+	if (latch_was_set)
+		SetLatch(MyLatch);
+	atomic_fetch_add_explicit(&ring->wait_us,
+							  steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)),
+							  memory_order_relaxed);
+}
+
+/* Whether all that is open is covered; looks for the reserve end when nothing asks for them any more. */
+bool
+steno_reserve_covers_all(void)
+{
+	if (steno_reserve_is_whole() && steno_reserve_cover(steno_my.open_room))
+		steno_start_mask_short(false);
+	return steno_reserve_cover(steno_reserve_needed());
+}
+
+/* See what the writer has freed. */
+void
+steno_room_look(void)
+{
+	StenoProducer *p = &steno_my.producer;
+
+	/* pairs with the release store in steno_ring_free */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+}

@@ -1,0 +1,348 @@
+/*
+ * extension/delivery/staged.c
+ *		The staged record: that of a client's statement, written at the head of the ring when
+ *		the statement starts, and published when it has ended.
+ *
+ * The in-flight entry of the ring points to it, so that a writer, and recovery after a
+ * kill, find what runs.  There is one at most (steno_my.staged).  Whatever else needs the
+ * ring meanwhile takes its place (steno_unstage): the statement's query gets a copy, and
+ * the record is put at its end.  That of a prepared statement is brief: what is the same
+ * each time is in a template of the ring.
+ *
+ * Nothing here waits, raises an error or takes a lock.
+ */
+#include "delivery/staged.h"
+
+#include "utils/memutils.h"
+
+#include "delivery/copy.h"
+#include "delivery/encode.h"
+#include "policy/policy.h"
+
+/* Room for it; NULL: it is too big, finds none, or must not be staged. */
+static pg_attribute_always_inline StenoRecordMessage *
+reserve_staged(uint64 total)
+{
+	StenoLocal *s = &steno_my;
+
+	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
+				 total > s->producer.max_message))
+		return NULL;
+	return steno_ring_reserve(&s->producer, (uint32) total);
+}
+
+/* It is whole: show it in the in-flight slot. */
+static pg_attribute_always_inline void
+stage_message(StenoRecordMessage *m, uint64 statement, TimestampTz time)
+{
+	StenoLocal *s = &steno_my;
+
+	s->inflight_version =
+		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
+							 statement, time, s->producer.head);
+	s->staged = m;
+}
+
+/*
+ * At the start of a statement: write its record at the head of the ring, without
+ * publishing it, and show it in the in-flight slot.  What is known at the end
+ * only is filled in then.  False when it must be done the other way: what is
+ * too big, or finds no room, waits at the end if it has to.
+ */
+bool
+steno_stage_record(const StenoRecord *record)
+{
+	StenoRecordMessage *m = reserve_staged(steno_record_size(record));
+
+	if (unlikely(m == NULL))
+		return false;
+	steno_record_encode(m, record, 0, NULL, NULL);
+	stage_message(m, record->statement, record->time);
+	steno_record_reset_scratch();
+	return true;
+}
+
+/*
+ * Room for the record of a usual query, with all that is written at its start but
+ * shape, text and values; NULL: it must be done the other way.
+ */
+static pg_attribute_always_inline StenoRecordMessage *
+begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 values_len,
+			bool params)
+{
+	StenoRecordMessage *m = reserve_staged(sizeof(StenoRecordMessage) + shape_len + q->text_len +
+										   nulls_len + values_len);
+
+	if (unlikely(m == NULL))
+		return NULL;
+	m->m.kind = STENO_KIND_STATEMENT;
+	m->m.flags = params ? STENO_MESSAGE_VALUES : 0;
+	m->time = q->time;
+	m->statement = q->statement;
+	m->substatement = 0;
+	m->depth = 0;
+	m->outcome = STENO_OUTCOME_OK;
+	m->extra_count = 0;
+	m->sqlstate[0] = '\0';
+	m->shape_len = shape_len;
+	m->text_len = (uint32) q->text_len;
+	m->nulls_len = nulls_len;
+	m->values_len = values_len;
+	m->message_len = 0;
+	m->extra_len = 0;
+	return m;
+}
+
+/*
+ * The same for the usual query, whose shape is at hand and whose text goes as it
+ * is: without a StenoRecord between.
+ */
+STENO_HOT bool
+steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
+						 const StenoParams *params)
+{
+	StenoRecordMessage *m = begin_usual(q, shape_len, params ? params->nulls_len : 0,
+										params ? (uint32) params->values_len : 0, params != NULL);
+	uint8	   *p = (uint8 *) (m + 1);
+
+	if (unlikely(m == NULL))
+		return false;
+	m->audited = steno_audit_reason(q->class, 0);
+	p = steno_put_bytes(p, shape, shape_len);
+	p = steno_put_bytes(p, q->text, q->text_len);
+	if (params)
+		(void) steno_put_params(p, params, true);
+	stage_message(m, q->statement, q->time);
+	steno_record_reset_scratch();
+	return true;
+}
+
+/*
+ * Have brief records of a prepared statement from now on, if no record in the ring
+ * needs the template that they will refer to.
+ */
+STENO_COLD static void
+define_template(const StenoStatement *q, StenoPrepared *prepared)
+{
+	int			i = prepared - steno_my.prepared;
+	const StenoKept *k = &steno_my.kept[prepared->kept];
+	StenoProducer *p = &steno_my.producer;
+	StenoTemplate *t = &p->templates[i];
+
+	if (prepared->brief == STENO_BRIEF_NEVER)
+		return;
+	if (k->len + q->text_len > STENO_TEMPLATE_ROOM)
+	{
+		prepared->brief = STENO_BRIEF_NEVER;
+		return;
+	}
+	/* pairs with the release store in steno_ring_free: the writer has read the last record that needs it */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	if (p->tail < t->needed_until)
+		return;
+	t->version++;
+	t->shape_len = k->len;
+	t->text_len = (uint16) q->text_len;
+	memcpy(t->bytes, k->shape, k->len);
+	memcpy(t->bytes + k->len, q->text, q->text_len);
+	prepared->version = t->version;
+	prepared->brief = STENO_BRIEF_YES;
+}
+
+/* Room for a brief record, with all but its values; NULL: it must be done the other way. */
+static pg_attribute_always_inline StenoBriefMessage *
+begin_brief(const StenoStatement *q, const StenoPrepared *prepared)
+{
+	StenoBriefMessage *b = (StenoBriefMessage *) reserve_staged(STENO_BRIEF_FIXED + prepared->values_len);
+
+	if (unlikely(b == NULL))
+		return NULL;
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = prepared->count > 0 ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
+	b->time = q->time;
+	b->statement = q->statement;
+	b->version = prepared->version;
+	b->template = prepared - steno_my.prepared;
+	b->values_len = prepared->values_len;
+	return b;
+}
+
+/* The same for one whose template is to come, whole: where its values go. */
+STENO_COLD static StenoRecordMessage *
+begin_whole(const StenoStatement *q, const StenoPrepared *prepared, uint8 **values)
+{
+	const StenoKept *k = &steno_my.kept[prepared->kept];
+	StenoRecordMessage *m = begin_usual(q, k->len, 0, prepared->values_len, prepared->count > 0);
+
+	if (m == NULL)
+		return NULL;
+	m->audited = 0;
+	*values = steno_put_bytes((uint8 *) (m + 1), k->shape, k->len);
+	*values = steno_put_bytes(*values, q->text, q->text_len);
+	return m;
+}
+
+/*
+ * And for one that is prepared, whose parameters are of the widths that its plan
+ * says.  False, too, when one of them is NULL.
+ */
+STENO_HOT bool
+steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params)
+{
+	uint32		widths = prepared->widths;
+	int			count = prepared->count;
+	StenoRecordMessage *m;
+	uint8	   *p;
+	int			i;
+
+	for (i = 0; i < count; i++)
+		if (unlikely(params->params[i].isnull))
+			return false;
+	if (unlikely(prepared->brief != STENO_BRIEF_YES))
+		define_template(q, prepared);
+	if (likely(prepared->brief == STENO_BRIEF_YES))
+	{
+		StenoBriefMessage *b = begin_brief(q, prepared);
+
+		m = (StenoRecordMessage *) b;
+		p = b ? b->values : NULL;
+	}
+	else
+		m = begin_whole(q, prepared, &p);
+	if (unlikely(m == NULL))
+		return false;
+	for (i = 0; i < count; i++, widths >>= 2)
+	{
+		/* a datum by value is a number of the whole word */
+		uint64		value = params->params[i].value;
+
+		if (likely((widths & 3) == 2))
+			memcpy(p, &value, 4);
+		else if ((widths & 3) == 3)
+			memcpy(p, &value, 8);
+		else
+		{
+			p[0] = (uint8) value;
+			if (widths & 3)
+				p[1] = (uint8) (value >> 8);
+		}
+		p += 1 << (widths & 3);
+	}
+	Assert(p <= (uint8 *) m + m->m.len);
+	stage_message(m, q->statement, q->time);
+	return true;
+}
+
+/*
+ * Something else needs the ring: the staged record is given up.  Its query keeps a
+ * copy, and the in-flight slot gets the beginning of the text.
+ */
+STENO_COLD void
+steno_unstage(void)
+{
+	StenoLocal *s = &steno_my;
+	StenoWhole	room;
+	const StenoRecordMessage *m = steno_message_whole(&s->staged->m, s->producer.templates, &room);
+	const char *text = (const char *) (m + 1) + m->shape_len;
+	int			i;
+
+	s->staged = NULL;
+	/* the next one that is staged is another query's */
+	for (i = 0; i < s->open_count; i++)
+	{
+		StenoOpen  *o = &s->open[i];
+
+		if (o->staged && o->copy == NULL)
+			o->copy = steno_copy_message(m, o->s.objects);
+		o->staged = false;
+	}
+	s->top.staged = false;
+	s->inflight_version =
+		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
+							 m->statement, m->time, text,
+							 m->text_len == STENO_NONE32 ? 0 : m->text_len);
+	/* the next message overwrites the record: recovery must then see that it is staged no more */
+	atomic_thread_fence(memory_order_release);
+}
+
+/* Publish the staged record, which has its numbers. */
+static pg_attribute_always_inline void
+publish_staged(void)
+{
+	StenoLocal *s = &steno_my;
+	StenoRecordMessage *m = s->staged;
+
+	s->staged = NULL;
+	m->seq = ++s->seq;
+	steno_publish_record(m, true);
+	steno_inflight_end(&s->producer.ring->inflight);
+	steno_record_wake_writer();
+}
+
+STENO_HOT void
+steno_staged_publish(void)
+{
+	publish_staged();
+}
+
+/* The statement of the staged record has ended: its numbers. */
+STENO_HOT void
+steno_staged_end(uint64 duration, uint64 rows, TransactionId xid)
+{
+	StenoRecordMessage *m = steno_my.staged;
+
+	m->duration = duration;
+	m->rows = rows;
+	m->xid = xid;
+}
+
+/* Publish the staged record. */
+STENO_HOT void
+steno_staged_finish(uint64 duration, uint64 rows, TransactionId xid)
+{
+	StenoRecordMessage *m = steno_my.staged;
+
+	m->duration = duration;
+	m->rows = rows;
+	m->xid = xid;
+	publish_staged();
+}
+
+/*
+ * Publish the staged record as that of a statement that has failed.  False when
+ * there is no room behind it for the message: then it is still staged.
+ */
+STENO_COLD bool
+steno_staged_fail(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcode,
+						   const char *message)
+{
+	StenoLocal *s = &steno_my;
+	StenoProducer *p = &s->producer;
+	StenoRecordMessage *m = s->staged;
+	StenoWhole	room;
+	const StenoRecordMessage *whole = steno_message_whole(&m->m, p->templates, &room);
+	uint64		body = sizeof(StenoRecordMessage) + whole->shape_len +
+	(whole->text_len == STENO_NONE32 ? 0 : whole->text_len) + whole->nulls_len + whole->values_len;
+	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
+
+	if (whole->extra_len > 0 || total > p->max_message ||
+		(uint8 *) m + total > p->data + p->size ||
+		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->limit)
+		return false;
+	if (whole != m)
+	{
+		/* recovery must not take it for staged while it changes */
+		steno_unstage();
+		memcpy(m, whole, body);
+		s->staged = m;
+	}
+	m->m.len = (uint32) total;
+	memcpy((uint8 *) m + body, message, strlen(message));
+	/* should we die here, recovery reads the record as it is: bytes before their length */
+	atomic_thread_fence(memory_order_release);
+	m->message_len = strlen(message);
+	m->outcome = STENO_OUTCOME_ERROR;
+	memcpy(m->sqlstate, unpack_sql_state(sqlerrcode), 6);
+	steno_staged_finish(duration, rows, xid);
+	return true;
+}

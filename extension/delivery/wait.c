@@ -1,0 +1,270 @@
+/*
+ * extension/delivery/wait.c
+ *		Waiting for the disk, and what may be served while anything is waited for:
+ *		interrupts, and barriers of the server.
+ *
+ * Before a statement starts, a wait is an ordinary one: what ends it is an error of the
+ * statement.  After a commit nothing can be undone any more: as with synchronous
+ * replication, a cancel only ends the wait, with a warning, and a terminated session ends
+ * without an answer.  An abort waits for nothing.
+ */
+#include "delivery/wait.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "storage/procsignal.h"
+#include "tcop/dest.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/wait_event.h"
+
+#include "delivery/refusal.h"
+#include "policy/start_mask.h"
+
+/* Longest sleep between two looks at interrupts, in milliseconds. */
+#define SLEEP_MS 50
+
+/*
+ * After so many of them without any sync begun, the writer is asked once more: it may
+ * be another one.  Who asks while it is being served has the disk synced once
+ * more, for nobody.
+ */
+#define ASK_AGAIN 20
+
+typedef struct Waiting
+{
+	int			turn;			/* sleeps so far */
+	uint32		started;		/* syncs begun when it last looked */
+} Waiting;
+
+/* ---- where errors and barriers can be served ---- */
+
+/*
+ * Call f where an error must not get out: false when it has raised one, which is then
+ * forgotten.
+ */
+bool
+steno_call_guarded(void (*f) (void))
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	uint32		interrupts = InterruptHoldoffCount;
+	uint32		cancels = QueryCancelHoldoffCount;
+	volatile bool done = true;
+
+	PG_TRY();
+	{
+		f();
+	}
+	PG_CATCH();
+	{
+		/* the throw has set the counts to zero */
+		InterruptHoldoffCount = interrupts;
+		QueryCancelHoldoffCount = cancels;
+		CurrentResourceOwner = owner;
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		done = false;
+	}
+	PG_END_TRY();
+	return done;
+}
+
+/* We are in a place of our own, with interrupts held, where nothing of the server's is under way. */
+static bool barriers_allowed;
+
+bool
+steno_allow_barriers(bool allow)
+{
+	bool		before = barriers_allowed;
+
+	barriers_allowed = allow;
+	return before;
+}
+
+/*
+ * In a wait: what other processes wait for that we do, such as letting go of the files
+ * of a database that is dropped.  CHECK_FOR_INTERRUPTS would do it where interrupts
+ * are not held.  Should it fail, it is tried again.
+ */
+void
+steno_absorb_barriers(void)
+{
+	if (likely(!ProcSignalBarrierPending) || CritSectionCount != 0 || proc_exit_inprogress ||
+		(InterruptHoldoffCount != 0 && !barriers_allowed))
+		return;
+	(void) steno_call_guarded(ProcessProcSignalBarrier);
+}
+
+/* Whether an interrupt can be served here and now. */
+bool
+steno_can_raise(void)
+{
+	return InterruptHoldoffCount == 0 && QueryCancelHoldoffCount == 0 &&
+		CritSectionCount == 0 && !proc_exit_inprogress;
+}
+
+/* What is recorded of the failure does not wait. */
+void
+steno_raise_cancel(void)
+{
+	steno_my.start_mask |= STENO_START_HURRY;
+	CHECK_FOR_INTERRUPTS();
+	steno_my.start_mask &= ~STENO_START_HURRY;
+}
+
+/* A wait for room was cancelled, and nothing is left of the record but its number. */
+STENO_COLD void
+steno_raise_cancelled(void)
+{
+	if (!(steno_my.start_mask & STENO_START_CANCELLED) || !steno_can_raise())
+		return;
+	steno_my.start_mask &= ~STENO_START_CANCELLED;
+	steno_raise_cancel();
+}
+
+/* ---- waiting for the disk ---- */
+
+/* Ask the writer, if that is due. */
+static void
+ask_writer(Waiting *waiting)
+{
+	StenoWake  *wake = &steno_my.writer->wake;
+	uint32		started = atomic_load_explicit(&wake->started, memory_order_relaxed);
+
+	if (waiting->turn == 0)
+	{
+		atomic_fetch_add_explicit(&wake->waits, 1, memory_order_relaxed);
+		if (steno_wake_ask(wake))
+			steno_writer_wake(steno_my.writer);
+	}
+	else if (waiting->turn % ASK_AGAIN != 0)
+		return;
+	else if (started == waiting->started)
+	{
+		steno_wake_ask(wake);
+		steno_writer_wake(steno_my.writer);
+	}
+	waiting->started = started;
+}
+
+/*
+ * One sleep, until all that this session has recorded is on disk, or for SLEEP_MS;
+ * true when it is.
+ */
+static bool
+sleep_once(Waiting *waiting)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+	StenoWake  *wake = &steno_my.writer->wake;
+	uint64		position = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	bool		done;
+
+	ask_writer(waiting);
+	waiting->turn++;
+	pgstat_report_wait_start(steno_wait_events[STENO_WAIT_SYNC]);
+	done = steno_wake_wait(wake, ring, position, SLEEP_MS);
+	pgstat_report_wait_end();
+	return done;
+}
+
+static bool
+is_on_disk(void)
+{
+	const StenoRing *ring = steno_my.producer.ring;
+
+	return atomic_load_explicit(&ring->durable, memory_order_acquire) >=
+		atomic_load_explicit(&ring->head, memory_order_relaxed);
+}
+
+/* Before a statement starts: any interrupt is served, as anywhere. */
+void
+steno_wait_to_start(void)
+{
+	Waiting		waiting = {0};
+
+	while (!is_on_disk())
+	{
+		CHECK_FOR_INTERRUPTS();
+		steno_refuse_waiting_statement();
+		if (!sleep_once(&waiting) && !PostmasterIsAlive())
+			proc_exit(1);
+	}
+}
+
+/*
+ * The transaction has committed, and somebody wants no more waiting; false:
+ * nobody does.  The client of a session that is to end hears nothing: it must not
+ * believe what cannot be promised.
+ */
+bool
+steno_wait_is_ended(const char *awaited, const char *detail)
+{
+	if (ProcDiePending)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("canceling the wait for %s and terminating connection due to administrator command",
+						awaited),
+				 errdetail_internal("%s", detail)));
+		whereToSendOutput = DestNone;
+		return true;
+	}
+	if (QueryCancelPending)
+	{
+		QueryCancelPending = false;
+		ereport(WARNING,
+				(errmsg("canceling wait for %s due to user request", awaited),
+				 errdetail_internal("%s", detail)));
+		return true;
+	}
+	return false;
+}
+
+void
+steno_wait_after_commit(void)
+{
+	Waiting		waiting = {0};
+
+	while (!is_on_disk())
+	{
+		if (steno_wait_is_ended("the audit trail",
+							"The transaction has already committed locally, but its audit records might not be on disk."))
+			return;
+		steno_absorb_barriers();
+		if (!sleep_once(&waiting) && !PostmasterIsAlive())
+		{
+			ProcDiePending = true;
+			InterruptPending = true;
+			whereToSendOutput = DestNone;
+			return;
+		}
+	}
+}
+
+/*
+ * A parallel worker is through with its part.  Its leader, which waits for that,
+ * knows nothing of the worker's records: so the worker waits for the disk.  A
+ * worker that is to end has a leader that has failed.
+ */
+STENO_COLD void
+steno_wait_at_workers_end(void)
+{
+	Waiting		waiting = {0};
+	bool		sync = (steno_my.start_mask & STENO_START_SYNC) != 0;
+	bool		before;
+
+	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
+	if (!sync || steno_my.state != STENO_READY)
+		return;
+	before = steno_allow_barriers(true);
+	while (!is_on_disk() && !ProcDiePending)
+	{
+		steno_absorb_barriers();
+		if (!sleep_once(&waiting) && !PostmasterIsAlive())
+			break;
+	}
+	(void) steno_allow_barriers(before);
+}
