@@ -1,4 +1,3 @@
-// Package docs tests the documents of the sources.
 package docs
 
 import (

@@ -1,8 +1,7 @@
-// Package recovery is the command that saves what can be saved of a damaged trail,
-// and of the ring files that a dead server left. It reads the evidence and writes a
-// copy.
+// Package recovery saves what can be saved of a damaged trail, and of the ring files that a
+// dead server left. It reads the evidence and writes a copy.
 //
-//	cmd.go       the command line
+//	recover.go   what is asked for, and whether it can be
 //	recovery.go  the copy: streams, rings, salvage, in this order
 //	salvage.go   the whole blocks of a segment, and what stands between them
 //	partial.go   what a damaged block still has
@@ -14,7 +13,8 @@
 //	report.go    what was done, and what is lost
 //
 // A whole block is copied byte for byte, so that its own hash still proves it. What
-// comes out of ring files and damaged blocks makes a new stream of the copy.
+// comes out of ring files and damaged blocks makes a new stream of the copy. LZ4 is
+// decompressed here up to where it is damaged (partial.go): libraries give all or nothing.
 package recovery
 
 import (

@@ -3,6 +3,11 @@
 // lines, and three schemas of the world of monitoring. docs/formats.md has what
 // becomes of each field. No line breaks out of its place or reaches a terminal
 // with a control character, whatever a record has in it.
+//
+// The encoders are our own, because millions of records are written, and because of what
+// they promise: they append to a buffer without a value in between, where encoding/json
+// and encoding/csv need one each, keep the order of fields, and write the bytes of a text
+// that is not valid in its encoding so that nothing is lost.
 package render
 
 import (

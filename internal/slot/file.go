@@ -1,4 +1,4 @@
-// Package slot is the command that makes, moves, lists and drops slots: named
+// Package slot makes, moves, lists and drops slots: named
 // reader positions, before which the server may delete and after which it may
 // not.
 package slot

@@ -1,4 +1,4 @@
-// Package verify is the command that proves a trail whole: every checksum, the
+// Package verify proves a trail whole: every checksum, the
 // hash chain of every stream, the numbers of blocks and records, and every
 // session's sequence numbers.
 package verify

@@ -1,6 +1,10 @@
 // Package program is what steno and steno-lab have in common: their signals, the one
 // place where errors become text and exit codes, their manual pages, and how one program
 // runs another.
+//
+// The manual pages are not made by cobra/doc: it makes a page of each command, through
+// Markdown, in which stars and underscores of our texts mean something, and steno would
+// link four packages more.
 package program
 
 import (

@@ -1,4 +1,4 @@
-// Package recover is "steno recover".
+// Package recover is "steno recover": its flags and its help.
 package recover
 
 import (

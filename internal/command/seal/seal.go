@@ -1,4 +1,4 @@
-// Package seal is "steno seal".
+// Package seal is "steno seal": its flags, its help, and what it prints.
 package seal
 
 import (

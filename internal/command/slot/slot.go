@@ -1,4 +1,4 @@
-// Package slot is "steno slot".
+// Package slot is "steno slot": its flags, its help, and what it prints.
 package slot
 
 import (

@@ -1,4 +1,4 @@
-// Package verify is "steno verify".
+// Package verify is "steno verify": its flags, its help, and what becomes its exit code.
 package verify
 
 import (

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
 // trailOf is a trail of one session in which the client's three statements are as
@@ -196,8 +198,8 @@ func TestPowerLossExcusesOnlyTheLastMoments(t *testing.T) {
 
 func TestRoundsOfOneSeedAreTheSame(t *testing.T) {
 	describe := func(seed uint64, n int) string {
-		r := &round{options: &Options{Seed: seed}, number: n, config: newConfig(&Options{Seed: seed}, n), rng: random(seed, n, "faults")}
-		s := r.describe()
+		r := &round{options: &Options{Options: rounds.Options{Seed: seed}}, number: n, config: newConfig(&Options{Options: rounds.Options{Seed: seed}}, n), rng: rounds.Random(seed, n, "faults")}
+		s := r.Describe()
 		for range 5 {
 			s += ", " + r.chooseFault().name
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
@@ -85,7 +86,7 @@ type client struct {
 func (r *round) startLoad() *load {
 	l := &load{round: r, stopping: make(chan struct{})}
 	for i := range r.config.clients {
-		c := &client{load: l, number: i, rng: random(r.options.Seed, r.number, fmt.Sprintf("client %d", i))}
+		c := &client{load: l, number: i, rng: rounds.Random(r.options.Seed, r.number, fmt.Sprintf("client %d", i))}
 		l.clients = append(l.clients, c)
 		l.wait.Add(1)
 		go func() {

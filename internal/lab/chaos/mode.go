@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
@@ -97,7 +98,7 @@ type config struct {
 func pick[T any](rng *rand.Rand, values ...T) T { return values[rng.IntN(len(values))] }
 
 func newConfig(o *Options, n int) *config {
-	rng := random(o.Seed, n, "settings")
+	rng := rounds.Random(o.Seed, n, "settings")
 	c := &config{
 		mode:     chooseMode(rng, o.Mode),
 		clients:  pick(rng, 4, 8, 8, 16, 16, 40),

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
@@ -50,7 +51,7 @@ type round struct {
 
 func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	r := &round{
-		options: o, lab: lab, number: n, config: newConfig(o, n), rng: random(o.Seed, n, "faults"),
+		options: o, lab: lab, number: n, config: newConfig(o, n), rng: rounds.Random(o.Seed, n, "faults"),
 		name: fmt.Sprintf("round-%d", n), committed: map[string]bool{},
 	}
 	r.disk = filepath.Join(lab.Dir, fmt.Sprintf("disk-%d", n))
@@ -84,7 +85,8 @@ func (r *round) trail() string { return filepath.Join(r.disk, "trail") }
 
 func (r *round) dataDir() string { return filepath.Join(r.lab.Dir, r.name) }
 
-func (r *round) describe() string {
+// Describe says with what settings.
+func (r *round) Describe() string {
 	s := fmt.Sprintf("mode %s, %d clients, %d writers, rings of %d kB, flush %s, sync %s",
 		r.config.mode.name, r.config.clients, r.config.writers, r.config.ringSize, r.config.flush, r.config.fsync)
 	if r.config.tmpfs {
@@ -100,13 +102,14 @@ func (r *round) describe() string {
 	return s
 }
 
-func (r *round) figures() string {
+// Figures say what there was.
+func (r *round) Figures() string {
 	s := fmt.Sprintf("%d kills, %s", r.killed, &r.result)
 	return s + " (" + strings.Join(r.done, ", ") + ")"
 }
 
-// again is the command that repeats the round.
-func (r *round) again() string {
+// Again is the command that repeats the round.
+func (r *round) Again() string {
 	s := fmt.Sprintf("scripts/chaos --seed %d --first %d --rounds 1", r.options.Seed, r.number)
 	if r.options.Mode != "" {
 		s += " --mode " + r.options.Mode
@@ -120,7 +123,15 @@ func (r *round) again() string {
 	return s
 }
 
-// run makes the round; the error says all that was wrong.
+// Run makes the round.
+func (r *round) Run(ctx context.Context) (wrong string) {
+	if err := r.run(ctx); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// run does so; the error says all that was wrong.
 func (r *round) run(ctx context.Context) error {
 	settings := append(append([]cluster.Setting{}, fixed...), r.config.settings...)
 	settings = append(settings,
@@ -345,7 +356,6 @@ func (r *round) flushed() time.Time {
 }
 
 func (r *round) count(t *Totals) {
-	t.Rounds++
 	t.Faults += len(r.done)
 	t.Kills += r.killed
 	t.Acknowledged += r.result.acknowledged
@@ -363,8 +373,8 @@ func (r *round) count(t *Totals) {
 	}
 }
 
-// save copies what tells what happened to the evidence folder.
-func (r *round) save() (string, error) {
+// Save copies what tells what happened to the evidence folder.
+func (r *round) Save() (string, error) {
 	to := filepath.Join(r.options.Evidence, fmt.Sprintf("%d-%s", r.options.Seed, r.name))
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755)); err != nil {
 		return "", err
@@ -388,7 +398,7 @@ func (r *round) save() (string, error) {
 			}
 		}
 	}
-	story := fmt.Sprintf("%s\n%s\n%s\n", r.describe(), strings.Join(r.done, "\n"), r.again())
+	story := fmt.Sprintf("%s\n%s\n%s\n", r.Describe(), strings.Join(r.done, "\n"), r.Again())
 	if err := os.WriteFile(filepath.Join(to, "round.txt"), []byte(story), 0o644); err != nil {
 		return "", err
 	}
@@ -398,8 +408,8 @@ func (r *round) save() (string, error) {
 	return to, r.load.saveLogs(filepath.Join(to, "clients"))
 }
 
-// abandon removes what the round made.
-func (r *round) abandon() {
+// Abandon ends what still runs of the round, and removes what it has left.
+func (r *round) Abandon() {
 	if r.server != nil {
 		r.shim.lift()
 		r.resume()

@@ -9,11 +9,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/chaos"
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
 // newCmdChaos returns "steno-lab chaos".
 func newCmdChaos(f *cmdutil.Factory) *cobra.Command {
-	o := chaos.Options{Out: f.IO.Out}
+	o := chaos.Options{Options: rounds.Options{Out: f.IO.Out}}
 	cmd := &cobra.Command{
 		Use:   "chaos",
 		Short: "Test the trail under random load and random faults",
@@ -28,7 +29,7 @@ scripts/chaos provides a private PostgreSQL installation with the extension.`,
 				return exit.Usagef("one of --rounds, --kills and --time must say when to stop")
 			}
 			_, err := chaos.Run(cmd.Context(), o)
-			if errors.Is(err, chaos.ErrFailed) {
+			if errors.Is(err, rounds.ErrFailed) {
 				return exit.ErrFailed
 			}
 			return err

@@ -10,11 +10,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/lab/chaos/protocol"
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
 // newCmdProtocol returns "steno-lab chaos protocol".
 func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
-	o := protocol.Options{Out: f.IO.Out}
+	o := protocol.Options{Options: rounds.Options{Out: f.IO.Out}}
 	cmd := &cobra.Command{
 		Use:   "protocol",
 		Short: "Test the trail with random sequences of the SQL protocol",
@@ -26,7 +27,7 @@ func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
 				return exit.Usagef("--rounds or --time must say when to stop")
 			}
 			_, err := protocol.Run(cmd.Context(), o)
-			if errors.Is(err, protocol.ErrFailed) {
+			if errors.Is(err, rounds.ErrFailed) {
 				return exit.ErrFailed
 			}
 			return err

@@ -1,4 +1,7 @@
 // Package perf runs the kernel's sampler, the program perf, and reads what it has recorded.
+//
+// It reads the text of perf script, not perf's file by a library: that needs the symbols
+// found again, which perf does, and a library that knows the format of each perf.
 package perf
 
 import (

@@ -7,6 +7,10 @@
 // (attribute.go) of the one list of them (causes.go). What comes out is a
 // Report with the causes ranked, the frames that prove them, and advice
 // (report.go, advice.go), and files of the stacks (flame.go, files.go).
+//
+// The flame graph is drawn by a script of our own (flame.js), in one file that needs no
+// server: it is coloured by cause, of which other flame graphs know nothing. For their
+// programs there are folded.txt and profile.pb.gz, by google/pprof.
 package profile
 
 import (

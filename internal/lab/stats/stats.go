@@ -1,4 +1,8 @@
 // Package stats summarizes noisy measurements without assuming a shape of the noise.
+//
+// golang.org/x/perf/benchmath does not serve: the ends of its interval for a median do not
+// lie equally far from it, so that noise of one side counts more than of the other, and
+// are infinite for few values, which JSON cannot say.
 package stats
 
 import (

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
 // clientOf is a session that ran a query, a cursor and a failing statement, and was
@@ -131,7 +133,7 @@ func TestParametersAreCompared(t *testing.T) {
 func TestScriptsOfOneSeedAreTheSame(t *testing.T) {
 	write := func(seed uint64) string {
 		var b strings.Builder
-		for _, st := range generate(&Options{Seed: seed}, 1, 2, 3, true).steps {
+		for _, st := range generate(&Options{Options: rounds.Options{Seed: seed}}, 1, 2, 3, true).steps {
 			b.WriteString(st.String())
 		}
 		return b.String()
@@ -145,7 +147,7 @@ func TestScriptsOfOneSeedAreTheSame(t *testing.T) {
 }
 
 func TestMovesThatAreNotWantedAreNotMade(t *testing.T) {
-	o := &Options{Seed: 1, Without: []string{"large", "cancel", "many parameters"}}
+	o := &Options{Options: rounds.Options{Seed: 1}, Without: []string{"large", "cancel", "many parameters"}}
 	for n := range 50 {
 		for _, st := range generate(o, 1, 0, n, false).steps {
 			if st.cancel || st.move == "large" || st.move == "many parameters" {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
@@ -82,7 +83,7 @@ func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	if err := lab.Own(r.rings); err != nil {
 		return nil, err
 	}
-	rng := random(o.Seed, n, "settings")
+	rng := rounds.Random(o.Seed, n, "settings")
 	set := func(name string, values ...string) {
 		r.settings = append(r.settings, cluster.Setting{Name: name, Value: values[rng.IntN(len(values))]})
 	}
@@ -101,7 +102,8 @@ func (r *round) trail() string { return filepath.Join(r.lab.Dir, r.name+"-trail"
 
 func (r *round) dataDir() string { return filepath.Join(r.lab.Dir, r.name) }
 
-func (r *round) describe() string {
+// Describe says with what settings.
+func (r *round) Describe() string {
 	var parts []string
 	for _, s := range r.settings {
 		if s.Value != "" {
@@ -111,7 +113,8 @@ func (r *round) describe() string {
 	return fmt.Sprintf("%d clients, %d sessions each, %s", r.options.Clients, r.options.Sessions, strings.Join(parts, ", "))
 }
 
-func (r *round) figures() string {
+// Figures say what there was.
+func (r *round) Figures() string {
 	acknowledged, unanswered, nested := r.told()
 	return fmt.Sprintf("%d sessions, %d statements acknowledged, %d unanswered, %d nested, %d records", len(r.sessions),
 		acknowledged, unanswered, nested, r.records)
@@ -133,7 +136,6 @@ func (r *round) told() (acknowledged, unansweredOnes, nested int) {
 }
 
 func (r *round) count(t *Totals) {
-	t.Rounds++
 	t.Sessions += len(r.sessions)
 	t.Records += r.records
 	a, u, n := r.told()
@@ -180,6 +182,15 @@ func (r *round) scripts() [][]*script {
 		all = append(all, mine)
 	}
 	return all
+}
+
+// Again is the command that repeats the round.
+func (r *round) Again() string { return r.again("") }
+
+// Run makes the round.
+func (r *round) Run(ctx context.Context) (wrong string) {
+	r.run(ctx, r.scripts())
+	return r.complaints()
 }
 
 // run runs scripts on a server, and checks what they leave.
@@ -351,8 +362,8 @@ func (r *round) complaints() string {
 	return b.String()
 }
 
-// save copies what tells what happened to the evidence folder.
-func (r *round) save() (string, error) {
+// Save copies what tells what happened to the evidence folder.
+func (r *round) Save() (string, error) {
 	to := filepath.Join(r.options.Evidence, fmt.Sprintf("protocol-%d-%d", r.options.Seed, r.number))
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755)); err != nil {
 		return "", err
@@ -369,7 +380,7 @@ func (r *round) save() (string, error) {
 			return "", fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(to, "round.txt"), []byte(r.describe()+"\n"+r.complaints()+r.again("")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(to, "round.txt"), []byte(r.Describe()+"\n"+r.complaints()+r.again("")+"\n"), 0o644); err != nil {
 		return "", err
 	}
 	for _, c := range r.sessions {
@@ -380,8 +391,8 @@ func (r *round) save() (string, error) {
 	return to, nil
 }
 
-// abandon removes what the round made.
-func (r *round) abandon() {
+// Abandon ends what still runs of the round, and removes what it has left.
+func (r *round) Abandon() {
 	if r.server != nil {
 		_ = r.server.Stop()
 		_ = os.Remove(r.server.LogFile())

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
 // A script is what one session does, from its first message to its end. All of it
@@ -222,7 +224,7 @@ func moveNames() []string {
 // generate makes the script of a session.
 func generate(o *Options, round, client, number int, others bool) *script {
 	g := &generator{
-		rng: random(o.Seed, round, fmt.Sprintf("script %d.%d", client, number)), options: o, others: others,
+		rng: rounds.Random(o.Seed, round, fmt.Sprintf("script %d.%d", client, number)), options: o, others: others,
 		script: &script{client: client, number: number, nested: map[string]string{}},
 		bound:  map[string]bool{}, texts: map[string]statement{},
 	}

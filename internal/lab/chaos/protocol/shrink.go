@@ -41,7 +41,7 @@ func (r *round) shrink(ctx context.Context, w complaint) {
 		if err != nil {
 			return false
 		}
-		defer again.abandon()
+		defer again.Abandon()
 		again.run(ctx, [][]*script{{s}})
 		if slices.ContainsFunc(again.wrong, func(x complaint) bool { return x.kind == w.kind }) {
 			last = again
