@@ -106,8 +106,8 @@ unlike(whats($report->{warnings}), qr/retention|encrypt/, 'without a word about 
 # without the encryption keys
 ($code, $report) = verified($node);
 is($code, 0, 'without any key, nothing is wrong') or diag(whats($report->{problems}));
-like(whats($report->{warnings}), qr/segments encrypted with key \w+, which was not given/, 'records were not looked at');
-like(whats($report->{warnings}), qr/were deleted by policy, as the file "retention" says; the record of it is encrypted/,
+like(whats($report->{warnings}), qr/segments encrypted with key \w+, which was not given/, 'records were not checked');
+like(whats($report->{warnings}), qr/were deleted by retention, according to the file "retention"; the record of it is encrypted/,
 	'and the deletions are believed');
 ($code, $report) = verified($node, '--key', "$key.pub");
 is($code, 3, 'with the public key of the seals alone, they are not proved');
@@ -115,10 +115,10 @@ is(whats($report->{problems}), '', 'nor disproved');
 like(whats($report->{unreadable}), qr/\Aseals of stream 0 cannot be checked without the encryption keys: .*\nseals of stream 1 cannot be checked .*\z/,
 	'which is all that is said');
 
-# what is gone, and was not deleted by policy
+# what is gone, and was not deleted by retention
 rename "$trail/retention", "$folder/retention" or die;
 ($code, $report) = verified($node);
-like(whats($report->{problems}), qr/segments 1 to \d+ are missing; if by policy, then the record of it is in blocks that were not decrypted/,
+like(whats($report->{problems}), qr/segments 1 to \d+ are missing; if they were deleted by retention, the record of it is in blocks that were not decrypted/,
 	'without the file "retention", nothing speaks for the deletions');
 whole('with the keys, the file is not needed');
 rename "$folder/retention", "$trail/retention" or die;

@@ -101,14 +101,14 @@ Steno::configure($standby);
 
 	# what the primary has written since is not in the copy, and that is said
 	append_to_file("$folder/later", seal_export($primary));
-	like(problems($standby, @key, '--anchor', "$folder/later"), qr/^1 block \d+ of stream 0, which anchor .* here the stream goes on as stream 1 after block $last/,
+	like(problems($standby, @key, '--anchor', "$folder/later"), qr/^1 block \d+ of stream 0, named by anchor .* here the stream continues as stream 1 after block $last/,
 		'standby: a later anchor of the primary is told from a cut end');
 	append_to_file("$folder/own", seal_export($standby));
 	is(problems($standby, @key, '--anchor', "$folder/own"), '0 ', 'standby: its own anchors are right');
 
 	append_to_file($standby->data_dir . '/pg_steno/0/0000000001.steno', '');
 	forge_block(trail($standby), 0, 'forged');
-	like(problems($standby), qr/^1 block @{[ $last + 1 ]} of stream 0 is not of the server/, 'standby: nothing is added to the copied stream');
+	like(problems($standby), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'standby: nothing is added to the copied stream');
 	cut_last_block(trail($standby), 0);
 }
 

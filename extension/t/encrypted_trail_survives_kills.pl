@@ -64,6 +64,6 @@ foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 is(scalar(grep { index(slurp_file($_), 'kill_') >= 0 } glob trail($node) . '/0/*.steno'), 0, 'and encrypted');
 $node->stop;
 verify_ok($node, 'the trail is whole in the end');
-command_like([ $ENV{STENO}, 'verify', '--key', "$key.pub", trail($node) ], qr/number and seal is right$/m, 'and every seal is right');
+command_like([ $ENV{STENO}, 'verify', '--key', "$key.pub", trail($node) ], qr/number and seal is correct$/m, 'and every seal is right');
 gapless($node, 'no session has gaps');
 done_testing();

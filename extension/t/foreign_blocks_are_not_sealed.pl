@@ -73,11 +73,11 @@ foreach my $what ('block', 'blocks in a segment')
 	forge_segment($trail, 0) if $what ne 'block';
 	forge_block($trail, 0, "forged $_") foreach 1 .. ($what eq 'block' ? 1 : 3);
 	is(problems($node), '0 ', "$what: nobody sees it without the key");
-	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} stands behind the seal that ended a run/, "$what: with the key it is damage");
+	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} follows the seal that ended a run/, "$what: with the key it is damage");
 	$branch = branch_of($node, $what, 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to \d+ of stream 0 stand behind/);
 	is($branch->{extra}{block}, $last, "$what: up to which block stream 0 counts");
-	like(problems($node, @key), qr/^1 .*stands behind the seal.* of stream 0 (is|are) not of the server/, "$what: verify says whose it is not");
-	like(problems($node), qr/^1 blocks? @{[ $last + 1 ]} .* of the server/, "$what: now without the key, too");
+	like(problems($node, @key), qr/^1 .*follows the seal.* of stream 0 (was|were) not written by the server/, "$what: verify says whose it is not");
+	like(problems($node), qr/^1 blocks? @{[ $last + 1 ]} .* by the server/, "$what: now without the key, too");
 	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, "$what: no seal is about it");
 
 	# the evidence taken away, the trail is whole
@@ -99,7 +99,7 @@ foreach my $what ('block', 'blocks in a segment')
 
 	forge_block(trail($node), 0, 'forged');
 	branch_of($node, 'killed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to @{[ $last + 1 ]} of stream 0 stand behind/);
-	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} of stream 0 is not of the server/, 'killed: verify says so');
+	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'killed: verify says so');
 	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, 'killed: no seal is about it');
 	is(join(' ', map { $_->{extra}{event} } records($node, kind => 'server')), 'start branch recover start stop',
 		'killed: what its rings had is in the new stream');
@@ -156,7 +156,7 @@ foreach my $what ('block', 'blocks in a segment')
 	forge_block(trail($node), 0, 'forged');
 	is(problems($node), '0 ', 'unsealed: nobody sees it before the start');
 	branch_of($node, 'unsealed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to/);
-	like(problems($node), qr/^1 block @{[ $last + 1 ]} of stream 0 is not of the server/, 'unsealed: verify says so after it');
+	like(problems($node), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'unsealed: verify says so after it');
 }
 
 # With two writers each looks after its own stream.
@@ -172,7 +172,7 @@ foreach my $what ('block', 'blocks in a segment')
 	$node->stop;
 	is(join(' ', map { "$_->{stream} $_->{extra}{stream}" } grep { $_->{extra}{event} eq 'branch' } records($node, kind => 'server')),
 		'2 1', 'the writer of the altered stream begins another one');
-	like(problems($node, @key), qr/^1 block \d+ stands behind.* \| block \d+ of stream 1 is not of the server[^|]*$/, 'verify finds nothing else');
+	like(problems($node, @key), qr/^1 block \d+ follows.* \| block \d+ of stream 1 was not written by the server[^|]*$/, 'verify finds nothing else');
 }
 
 # Two writers, and after a stop or a kill only one: the stream of the other is compared all the same.
@@ -224,7 +224,7 @@ unused('killed', 'kill', sub { rename "$_[0]/1", "$_[0].moved" or die },
 unused('cut', 'stop', sub { cut_last_block($_[0], 1) },
 	'cut off', qr/Stream 1 ends with block \d+, but/, qr/^1 (.* )?stream 1 ends with block \d+, but had \d+ blocks when no writer used it/);
 unused('foreign', 'stop', sub { forge_block($_[0], 1, 'forged') },
-	'foreign blocks', qr/Blocks \d+ to \d+ of stream 1 stand behind/, qr/block \d+ of stream 1 is not of the server: [^|]* did not seal them$/);
+	'foreign blocks', qr/Blocks \d+ to \d+ of stream 1 stand behind/, qr/block \d+ of stream 1 was not written by the server: [^|]* did not seal them$/);
 unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_file("$_[0]/1", 'no folder') },
 	'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 /);
 

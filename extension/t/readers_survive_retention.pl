@@ -38,7 +38,7 @@ while (defined($line = <$pipe>))
 close $pipe;
 is($? >> 8, 0, 'cat finds no damage');
 my $err = slurp_file($err_file);
-like($err, qr/^steno: deleted: .*\.steno: the segment was deleted by policy before it was read$/m, 'it says what it could not read');
+like($err, qr/^steno: deleted: .*\.steno: the segment was deleted by retention before it was read$/m, 'it says what it could not read');
 unlike($err, qr/damaged/, 'and calls nothing damaged');
 
 value($node, q{SELECT steno.note('after the deletion')});

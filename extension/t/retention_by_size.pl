@@ -33,10 +33,10 @@ like($r{chain}, qr/^[0-9a-f]{64}$/, 'it has the chain hash');
 ok($r{bytes} > 4 * 400_000 && $r{bytes} < 4 * 440_000, 'and how many bytes');
 ok(!exists $r{missing}, 'nothing was missing');
 
-like(verify_ok($node, 'the trail is whole'), qr/deleted +segments 1 to 4 of stream 0, \d+ records, by policy \(size\)/,
+like(verify_ok($node, 'the trail is whole'), qr/deleted +segments 1 to 4 of stream 0, \d+ records, by retention \(size\)/,
 	'verify says what went by policy');
 my ($out, $err, $code) = steno('info', trail($node));
-like($out, qr/deleted +segments 1 to 4 of stream 0.*by policy/, 'and info');
+like($out, qr/deleted +segments 1 to 4 of stream 0.*by retention/, 'and info');
 is($code, 0, 'info finds nothing wrong');
 ($out, $err, $code) = steno('cat', trail($node));
 is("$err$code", '0', 'cat finds nothing wrong');
@@ -72,10 +72,10 @@ my $first = $there[0];
 
 $again->();
 unlink $segment->($first) or die "unlink: $!";
-like(verify_fails($copy), qr/segment $first is missing, and was not deleted by policy/, 'another segment less at the beginning');
+like(verify_fails($copy), qr/segment $first is missing, and was not deleted by retention/, 'another segment less at the beginning');
 $again->();
 unlink $segment->($first + 1) or die "unlink: $!";
-like(verify_fails($copy), qr/segment @{[ $first + 1 ]} is missing, and was not deleted by policy/, 'a hole');
+like(verify_fails($copy), qr/segment @{[ $first + 1 ]} is missing, and was not deleted by retention/, 'a hole');
 $again->();
 unlink "$copy/retention" or die "unlink: $!";
 is(verify_fails($copy), '', 'the records count, not the file that says where they are');
@@ -86,10 +86,10 @@ $node->start;
 fill($node, 4);
 wait_until 'the hole has been passed', sub { (segments($node))[0] > $first + 1 };
 is((deletions($node))[-1]{missing}, 1, 'the record says that a segment was missing');
-like(verify_fails(trail($node)), qr/1 of the segments 1 to \d+ had gone before the server deleted them/, 'and verify still does');
+like(verify_fails(trail($node)), qr/1 of the segments 1 to \d+ had disappeared before the server deleted them/, 'and verify still does');
 fill($node, 4);
 wait_until 'more has gone', sub { (segments($node))[0] > $first + 5 };
-like(verify_fails(trail($node)), qr/1 of the segments 1 to \d+ had gone before the server deleted them/, 'for ever');
+like(verify_fails(trail($node)), qr/1 of the segments 1 to \d+ had disappeared before the server deleted them/, 'for ever');
 
 $node->stop;
 done_testing();

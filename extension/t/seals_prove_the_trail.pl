@@ -99,7 +99,7 @@ sub load
 	truncate $segment, $cut or die;
 	($code, $report) = verified($node, '--anchor', $anchors);
 	is($code, 1, 'an end that was cut off is missed');
-	like(problems($report), qr/which anchor \Q$anchors\E:1 of .* names, is not there/, 'by the anchor');
+	like(problems($report), qr/named by anchor \Q$anchors\E:1 of .*, does not exist/, 'by the anchor');
 	open my $handle, '+<:raw', $segment or die;
 	print $handle $bytes;
 	close $handle;

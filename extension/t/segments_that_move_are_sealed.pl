@@ -78,7 +78,7 @@ steno.seal_interval = 0
 		($code, $report) = verified($node, '--key', "$key.pub");
 		return whats($report) !~ /there is no seal/;
 	};
-	like(whats($report), qr/\Asegments 1 to 2 are missing, and were not deleted by policy\z/, "$with, moved away: which is all that is said");
+	like(whats($report), qr/\Asegments 1 to 2 are missing, and were not deleted by retention\z/, "$with, moved away: which is all that is said");
 	rename $_, "$trail/0/" . s/.*\///r or die foreach glob "$trail.moved/*.steno";
 	$check->('moved back');
 	is((seals($node, 0))[-1]{extra}{reason}, 'start', "$with: the next segment begins a run");

@@ -67,9 +67,9 @@ is((segments($node))[0], 3, 'and no more');
 # forwards only
 ($out, $err, $code) = steno('slot', 'advance', 'late', '--to', '0/3', $trail);
 is($code, 3, 'not backwards');
-like($err, qr/slot "late" would go backwards in stream 0.*use --force/, 'and it says how');
+like($err, qr/slot "late" would move backwards in stream 0.*use --force/, 'and it says how');
 ($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', '0/2', '--force', $trail);
-like($err, qr/segment 2 of stream 0 is not there: there are 3 to/, 'not to what has gone');
+like($err, qr/segment 2 of stream 0 does not exist: there are segments 3 to/, 'not to what has gone');
 
 # limited
 my $log = -s $node->logfile;

@@ -235,7 +235,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	# files that are not for this
 	my ($ring) = glob "$saved/1/rings/*/*";
 	my $bytes = slurp_file($ring);
-	foreach my $case ([ 8, 'another version', qr/ring file of version 99, and this program reads/ ], [ 32, 'another cluster', qr/ring file of cluster \d+, and the trail is of cluster/ ])
+	foreach my $case ([ 8, 'another version', qr/ring file has version 99, but this program reads/ ], [ 32, 'another cluster', qr/ring file belongs to cluster \d+, but the trail belongs to cluster/ ])
 	{
 		my ($offset, $name, $message) = @$case;
 		my $changed = $bytes;

@@ -131,7 +131,7 @@ func (d *Dir) Mkdir(name string, perm fs.FileMode) (*Dir, error) {
 		entries, err = made.Entries()
 	}
 	if err == nil && len(entries) > 0 {
-		err = errors.New("is not the one that was made")
+		err = errors.New("is not the one that was created")
 	}
 	if err != nil {
 		made.Close()

@@ -28,11 +28,11 @@ func (o Owners) Check(info fs.FileInfo) error {
 	owner, ok := OwnerOf(info)
 	switch {
 	case !ok:
-		return errors.New("whose it is cannot be told")
+		return errors.New("its owner is not known")
 	case !slices.Contains(o, owner.UID):
 		return fmt.Errorf("belongs to user ID %d", owner.UID)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("can be written by others (mode %04o)", info.Mode().Perm())
+		return fmt.Errorf("is writable by others (mode %04o)", info.Mode().Perm())
 	case !info.IsDir() && names(info) != 1:
 		return fmt.Errorf("has %d names", names(info))
 	}

@@ -103,7 +103,7 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 	}
 	for _, id := range o.Sessions {
 		if !trail.IsSessionID(id) {
-			return nil, exit.Usagef("--session: %q is not the id of a session, such as 6b0202d9.fa1", id)
+			return nil, exit.Usagef("--session: %q is not a session ID, such as 6b0202d9.fa1", id)
 		}
 	}
 	if len(o.Sessions) > 0 {
@@ -117,7 +117,7 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 	for _, id := range o.XIDs {
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil || n == 0 {
-			return nil, exit.Usagef("--xid: %q is not the id of a transaction", id)
+			return nil, exit.Usagef("--xid: %q is not a transaction ID", id)
 		}
 		f.xids = append(f.xids, n)
 	}
@@ -137,7 +137,7 @@ func known(flag string, names, list []string) ([]string, error) {
 	for _, n := range names {
 		lower := strings.ToLower(n)
 		if !slices.Contains(list, lower) {
-			return nil, exit.Usagef("--%s: %q is none of %s", flag, n, strings.Join(list, ", "))
+			return nil, exit.Usagef("--%s: %q is not one of %s", flag, n, strings.Join(list, ", "))
 		}
 		out = append(out, lower)
 	}

@@ -54,7 +54,7 @@ func readKeyFile(path string) ([][trail.KeySize]byte, error) {
 		return nil, OpenError(err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // modes say nothing there
-		return nil, fmt.Errorf("%s: others than its owner have access to this key file: its mode is %04o, make it 0600 or less", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s: this key file is accessible by others than its owner: its mode is %04o, change it to 0600 or less", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -105,7 +105,7 @@ func parseKeys(text []byte) (keys [][trail.KeySize]byte, err error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("there is no key")
+		return nil, errors.New("it contains no key")
 	}
 	return keys, nil
 }

@@ -70,7 +70,7 @@ func checkTrail(arg string, t *trail.Trail) error {
 			return exit.Usagef("%s is not the directory of a trail: did you mean %s?", arg, dir)
 		}
 	}
-	return exit.Usagef("%s is not the directory of a trail: it has no segment of one", arg)
+	return exit.Usagef("%s is not the directory of a trail: it contains no segments", arg)
 }
 
 func hasSegments(t *trail.Trail) bool {

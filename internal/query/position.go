@@ -63,7 +63,7 @@ func (p Position) Locate(t *trail.Trail) (Position, error) {
 	}
 	i := slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Number == p.Segment })
 	if i < 0 {
-		return p, notThere(fmt.Sprintf("segment %d of stream %d is not there: there are %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
+		return p, notThere(fmt.Sprintf("segment %d of stream %d does not exist: there are segments %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
 	}
 	seg := s.Segments[i]
 	if seg.Err != nil {
@@ -118,7 +118,7 @@ func (o *PositionOptions) Blocks(t *trail.Trail) (func(*trail.BlockRef) bool, er
 		return nil, nil
 	}
 	if !t.Whole || t.Path == "" {
-		return nil, exit.Usagef("--slot and --before go with one trail")
+		return nil, exit.Usagef("--slot and --before require a single trail")
 	}
 	from := func(uint32) uint64 { return 0 }
 	if o.Slot != "" {

@@ -62,7 +62,7 @@ func cutZone(s string) (wall string, zone *time.Location, err error) {
 				return m[1], time.FixedZone(m[2], seconds), nil
 			}
 		}
-		return "", nil, fmt.Errorf("invalid time %q: there is no offset %s", s, m[2])
+		return "", nil, fmt.Errorf("invalid time %q: invalid offset %s", s, m[2])
 	}
 	m := zoneFormat.FindStringSubmatch(s)
 	if m == nil {
@@ -126,11 +126,11 @@ func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
 	}
 	switch len(found) {
 	case 0:
-		return time.Time{}, fmt.Errorf("invalid time %q: clocks in %s were put forward over it", s, zone)
+		return time.Time{}, fmt.Errorf("invalid time %q: it was skipped when clocks in %s were set forward", s, zone)
 	case 1:
 		return found[0], nil
 	default:
-		return time.Time{}, fmt.Errorf("ambiguous time %q: clocks in %s were put back over it; use an offset, such as %s or %s", s, zone, found[0].Format("-07:00"), found[1].Format("-07:00"))
+		return time.Time{}, fmt.Errorf("ambiguous time %q: it was repeated when clocks in %s were set back; use an offset, such as %s or %s", s, zone, found[0].Format("-07:00"), found[1].Format("-07:00"))
 	}
 }
 

@@ -122,7 +122,7 @@ func (d *drainer) ring(i int) error {
 	}
 	source := write.Source{Body: r.Session, Seq: r.SessionSeq, Statement: r.SessionStatement}
 	if len(source.Body) > 0 && !write.CheckBody(source.Body) {
-		d.lost(i, "the facts of a session cannot be read: user, database and what else there was")
+		d.lost(i, "the properties of a session (user, database and others) cannot be read")
 		source.Body = source.Body[:min(len(source.Body), write.SessionFacts)]
 	}
 	position := r.Tail
@@ -171,9 +171,9 @@ func (d *drainer) untold(i int, r *ring.Ring) error {
 func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) error {
 	bytes := min(r.Head-position, uint64(d.file.Size))
 	if r.Sane() {
-		d.lost(i, "no message that can be stands at %d: %d bytes, of session %s after record %d", position, bytes, s.ID(), s.Seq)
+		d.lost(i, "there is no valid message at %d: %d bytes, of session %s after record %d", position, bytes, s.ID(), s.Seq)
 	} else {
-		d.lost(i, "its head is %d and its tail %d, which cannot be: nothing was taken from it", r.Head, r.Tail)
+		d.lost(i, "its head is %d and its tail is %d, which is impossible: nothing was read from it", r.Head, r.Tail)
 	}
 	return d.instead(s, "bytes", bytes)
 }
@@ -259,7 +259,7 @@ func (d *drainer) end(e *end) error {
 		n, ok := gap.Numbers()
 		if !ok {
 			whose := [...]string{"of the session before", "of its session"}[i]
-			d.lost(e.number, "its count of records that were dropped %s cannot be: %d, of numbers %d to %d", whose, gap.Count, gap.First, gap.Last)
+			d.lost(e.number, "its number of dropped records %s is impossible: %d, with sequence numbers %d to %d", whose, gap.Count, gap.First, gap.Last)
 			n = 0
 		}
 		gap.Count = n

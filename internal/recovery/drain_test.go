@@ -260,7 +260,7 @@ func TestDropsWithoutNumbersAreCounted(t *testing.T) {
 func TestDamagedRingsAreNamed(t *testing.T) {
 	gap := func(seq uint64) map[uint64]trail.Kind { return map[uint64]trail.Kind{seq: trail.KindGap} }
 	behind := map[uint64]trail.Kind{1: trail.KindStatement, 2: trail.KindGap}
-	no := "no message that can be stands at "
+	no := "there is no valid message at "
 	short := ringtest.Data(2, 0, "x")
 	for name, c := range map[string]struct {
 		ring ringtest.Ring
@@ -268,9 +268,9 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 		got  map[uint64]trail.Kind
 		what string // the gap record's first pair
 	}{
-		"head before tail": {ringtest.Ring{Tail: 64, Head: 8}, "which cannot be", gap(1), "bytes 16384"},
-		"too much":         {ringtest.Ring{Head: 64 << 10}, "which cannot be", gap(1), "bytes 16384"},
-		"odd":              {ringtest.Ring{Head: 9}, "which cannot be", gap(1), "bytes 9"},
+		"head before tail": {ringtest.Ring{Tail: 64, Head: 8}, "which is impossible", gap(1), "bytes 16384"},
+		"too much":         {ringtest.Ring{Head: 64 << 10}, "which is impossible", gap(1), "bytes 16384"},
+		"odd":              {ringtest.Ring{Head: 9}, "which is impossible", gap(1), "bytes 9"},
 		"no length":        {ringtest.Ring{Messages: [][]byte{statement(1), make([]byte, 8)}}, no + "120: 8 bytes", behind, "bytes 8"},
 		"beyond the head":  {ringtest.Ring{Messages: [][]byte{statement(1)}, Head: 64}, no + "0: 64 bytes", gap(1), "bytes 64"},
 		"a shape that is none": {ringtest.Ring{Messages: [][]byte{statement(1), (&ringtest.Record{Kind: 1, Seq: 2, Statement: 2, Shape: "\x01\x00\x99"}).Bytes(), statement(3)}},
@@ -279,7 +279,7 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 		"facts that are none": {ringtest.Ring{Messages: [][]byte{ringtest.Session(append(sessionBody(1), 5), 0, 0), statement(1)}},
 			no + "0: 184 bytes", gap(1), "bytes 184"},
 		"facts in its header": {ringtest.Ring{Session: append(sessionBody(1), 5), Messages: [][]byte{statement(1)}},
-			"the facts of a session cannot be read", map[uint64]trail.Kind{1: trail.KindStatement}, ""},
+			"the properties of a session", map[uint64]trail.Kind{1: trail.KindStatement}, ""},
 		"another number":    {ringtest.Ring{Messages: [][]byte{statement(1), statement(3)}}, no + "120: 120 bytes", behind, "bytes 120"},
 		"the same again":    {ringtest.Ring{Messages: [][]byte{statement(1), statement(1)}}, no + "120: 120 bytes", behind, "bytes 120"},
 		"a part of another": {ringtest.Ring{Messages: [][]byte{statement(1), ringtest.Data(3, 0, "x")}}, no + "120: 32 bytes", behind, "bytes 32"},
@@ -290,7 +290,7 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 		"a gap of other numbers": {ringtest.Ring{Messages: [][]byte{statement(1), gapMessage(6, "3", "2", "4")}}, no + "120: 128 bytes", behind, "bytes 128"},
 		"a gap that miscounts":   {ringtest.Ring{Messages: [][]byte{statement(1), gapMessage(5, "2", "2", "4")}}, no + "120: 128 bytes", behind, "bytes 128"},
 		"a gap behind a hole":    {ringtest.Ring{Messages: [][]byte{statement(1), gapMessage(5, "2", "3", "4")}}, no + "120: 128 bytes", behind, "bytes 128"},
-		"a count of the dead":    {ringtest.Ring{Seq: 1, Gap: 5, GapFirst: 2, GapLast: 3}, "its count of records that were dropped", nil, ""},
+		"a count of the dead":    {ringtest.Ring{Seq: 1, Gap: 5, GapFirst: 2, GapLast: 3}, "its number of dropped records", nil, ""},
 	} {
 		dir := t.TempDir()
 		trailOf(t, dir, 0)
@@ -364,7 +364,7 @@ func TestRingsOfTheDirectoryAreThoseOfTheCluster(t *testing.T) {
 		t.Errorf("%v: %+v, %v", err, r.Rings, got)
 	}
 	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "pg_steno.x.0")}}, dir, filepath.Join(rings, "pg_steno.x.1"))
-	if err == nil || !strings.Contains(err.Error(), "ring file of cluster 1") {
+	if err == nil || !strings.Contains(err.Error(), "ring file belongs to cluster 1") {
 		t.Errorf("another cluster's: %v", err)
 	}
 	// what is no ring file does not keep the rest from being recovered

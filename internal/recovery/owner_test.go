@@ -60,7 +60,7 @@ func TestRootHandsNothingOfOthersToTheTrailsOwner(t *testing.T) {
 		if r.Streams[0].Blocks != 1 || !r.Lost {
 			t.Errorf("%s: %+v", what, r)
 		}
-		if got := strings.Join(r.Errors, " ") + losses(r); !strings.Contains(got, "not copied") && !strings.Contains(got, "it belongs to user ID 0, and the trail to 65534") {
+		if got := strings.Join(r.Errors, " ") + losses(r); !strings.Contains(got, "not copied") && !strings.Contains(got, "it belongs to user ID 0, but the trail belongs to 65534") {
 			t.Errorf("%s: it is not said: %q", what, got)
 		}
 		filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {

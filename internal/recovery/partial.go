@@ -178,7 +178,7 @@ func (d *definitions) read(items []byte) {
 	}
 }
 
-var errUnreadable = errors.New("record that cannot be right")
+var errUnreadable = errors.New("invalid record")
 
 // copyRecord copies a record that was read for one that is written.
 func copyRecord(r *trail.Record, d *definitions) (u unproven, err error) {

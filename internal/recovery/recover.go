@@ -44,7 +44,7 @@ func (o *Options) arguments() (dir string, rings []string, err error) {
 		case !info.IsDir():
 			return "", nil, exit.Usagef("%s is not the directory of a trail", arg)
 		case dir != "":
-			return "", nil, exit.Usagef("one trail at a time: %s and %s are directories", dir, arg)
+			return "", nil, exit.Usagef("only one trail can be recovered at a time: %s and %s are directories", dir, arg)
 		default:
 			dir = arg
 		}
@@ -60,7 +60,7 @@ func (o *Options) arguments() (dir string, rings []string, err error) {
 // Run recovers a trail.
 func Run(ctx context.Context, opts *Options) error {
 	if (opts.Out != "") == opts.InPlace {
-		return exit.Usagef("say where the copy goes: either --out DIR, or --in-place")
+		return exit.Usagef("specify where to write the copy: --out DIR or --in-place")
 	}
 	dir, rings, err := opts.arguments()
 	if err != nil {
@@ -93,7 +93,7 @@ func Run(ctx context.Context, opts *Options) error {
 	}
 	var ok bool
 	if r.owner, ok = private.OwnerOf(info); !ok {
-		return fmt.Errorf("steno recover does not run on %s, where it cannot check to whom files belong: run it on Linux or another Unix", runtime.GOOS)
+		return fmt.Errorf("steno recover does not work on %s, because it cannot check the owners of files there: run it on Linux or another Unix", runtime.GOOS)
 	}
 	r.mode = info.Mode().Perm()
 	defer r.closeRings()
@@ -127,7 +127,7 @@ func (o *Options) destination(r *recovery, dir, real string) (string, error) {
 			return "", exit.Usagef("%s is inside the trail", o.Out)
 		}
 		if pid != 0 {
-			fmt.Fprintf(o.IO.ErrOut, "steno: process %d has the trail open: the copy is of what is there now, and an unfinished block may be one that is being written\n", pid)
+			fmt.Fprintf(o.IO.ErrOut, "steno: process %d has the trail open: the copy shows its current state, and an unfinished block may be one that is being written\n", pid)
 		}
 		return filepath.Clean(o.Out), nil
 	}
@@ -137,7 +137,7 @@ func (o *Options) destination(r *recovery, dir, real string) (string, error) {
 	case pid != 0:
 		return "", exit.Usagef("%s: process %d has the trail open: stop the server first", dir, pid)
 	case o.Confirm != fmt.Sprint(r.systemID):
-		return "", exit.Usagef("%s is the trail of cluster %d. To have it replaced by its copy, add --confirm %d; steno recover --out DIR shows first what that would be", dir, r.systemID, r.systemID)
+		return "", exit.Usagef("%s is the trail of cluster %d. To replace it by its copy, add --confirm %d; to see the result first, use steno recover --out DIR", dir, r.systemID, r.systemID)
 	}
 	return real, nil
 }
@@ -158,7 +158,7 @@ func (r *recovery) make(ctx context.Context, opts *Options, final string) error 
 	made := filepath.Base(r.out)
 	if r.copy, err = parent.Mkdir(made, 0o700); err != nil {
 		if errors.Is(err, os.ErrExist) {
-			return exit.Usagef("%s is left of a run that did not end: remove it", r.out)
+			return exit.Usagef("%s was left behind by a run that did not finish: remove it", r.out)
 		}
 		return err
 	}

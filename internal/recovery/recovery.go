@@ -193,7 +193,7 @@ func (st *streamCopy) lose(p Place, h *trail.BlockHeader) int {
 // met ends an open loss: a whole block follows.
 func (st *streamCopy) met(h *trail.BlockHeader, file string, offset int64) {
 	if st.open < 0 && st.known && (h.Number != st.block || h.FirstRecord != st.record) {
-		st.lose(Place{File: file, Offset: &offset, What: fmt.Sprintf("block %d stands where block %d is expected", h.Number, st.block)}, nil)
+		st.lose(Place{File: file, Offset: &offset, What: fmt.Sprintf("found block %d where block %d is expected", h.Number, st.block)}, nil)
 	}
 	if st.open >= 0 {
 		st.mine().Losses[st.open].until(h)
@@ -267,9 +267,9 @@ func (c *segmentCopy) begin(first []byte) error {
 		}
 		var proven bool
 		header, proven = rebuild(c.header, at, first)
-		what := "segment header is damaged; made anew, as the first block's chain hash proves"
+		what := "segment header is damaged; it was reconstructed, and the first block's chain hash proves it"
 		if !proven {
-			what = "segment header is damaged; made anew, which nothing proves: the chain is broken here"
+			what = "segment header is damaged; it was reconstructed, but nothing proves it: the chain is broken here"
 		}
 		c.mine().Headers = append(c.mine().Headers, Header{Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: what}, proven})
 	}
@@ -334,7 +334,7 @@ func (c *segmentCopy) damage(p *piece) {
 // finish is called when the segment has been scanned.
 func (c *segmentCopy) finish(s *scanner) error {
 	if c.dst == nil && c.badHeader() {
-		c.lose(Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: "segment header is damaged, and no whole block is there to tell it by"}, nil)
+		c.lose(Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: "segment header is damaged, and there is no intact block from which to reconstruct it"}, nil)
 		for i := range s.pieces {
 			c.damage(&s.pieces[i])
 		}
@@ -493,7 +493,7 @@ func (r *recovery) mayCopy(f *os.File) error {
 	}
 	owner, ok := private.OwnerOf(info)
 	if os.Geteuid() == 0 && ok && owner.UID != r.owner.UID {
-		return fmt.Errorf("it belongs to user ID %d, and the trail to %d", owner.UID, r.owner.UID)
+		return fmt.Errorf("it belongs to user ID %d, but the trail belongs to %d", owner.UID, r.owner.UID)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func records(t *testing.T, dir string) map[trail.RecordID]found {
 		_, salvaged := r.ExtraValue("salvaged")
 		id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 		if _, twice := all[id]; twice {
-			t.Errorf("record %v is there twice", id)
+			t.Errorf("record %v is duplicated", id)
 		}
 		all[id] = found{stream, string(r.Text), salvaged, r.Outcome, r.Kind}
 	})
@@ -481,13 +481,13 @@ func TestWhatIsNotForThisIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"both ways":         {Options{Out: "x", InPlace: true}, []string{dir}, "either --out DIR, or --in-place"},
+		"both ways":         {Options{Out: "x", InPlace: true}, []string{dir}, "--out DIR or --in-place"},
 		"a full directory":  {Options{Out: full}, []string{dir}, "is not empty"},
 		"inside the trail":  {Options{Out: filepath.Join(dir, "copy")}, []string{dir}, "is inside the trail"},
-		"left of a run":     {Options{Out: left}, []string{dir}, "left of a run that did not end"},
+		"left of a run":     {Options{Out: left}, []string{dir}, "left behind by a run that did not finish"},
 		"a segment":         {Options{}, []string{paths[0]}, "is not the directory of a trail"},
 		"a stream":          {Options{}, []string{filepath.Dir(paths[0])}, "is one stream of a trail"},
-		"two trails":        {Options{}, []string{dir, full}, "one trail at a time"},
+		"two trails":        {Options{}, []string{dir, full}, "only one trail can be recovered"},
 		"nothing":           {Options{}, []string{filepath.Join(dir, "none")}, "no such file"},
 		"no confirmation":   {Options{InPlace: true}, []string{dir}, fmt.Sprintf("add --confirm %d", uint64(trailtest.SystemID))},
 		"another's":         {Options{InPlace: true, Confirm: "1"}, []string{dir}, fmt.Sprintf("is the trail of cluster %d", uint64(trailtest.SystemID))},

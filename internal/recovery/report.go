@@ -250,7 +250,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		r.Rings[i].text(line)
 	}
 	if r.NewStream != nil {
-		line("new", "stream %d of the copy has what was recovered", *r.NewStream)
+		line("new", "stream %d of the copy contains what was recovered", *r.NewStream)
 	}
 	for _, g := range r.Gaps {
 		if g.First == g.Last {
@@ -280,7 +280,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	if n := r.Verify.MoreProblems; n > 0 {
 		line("verify", "and %s more", humanize.Comma(int64(n)))
 	}
-	verdict, paint := "nothing is lost, and the copy is whole", "\x1b[32m"
+	verdict, paint := "nothing is lost, and the copy is intact", "\x1b[32m"
 	if r.Lost {
 		verdict, paint = r.verdict(), "\x1b[31m"
 	}
@@ -296,26 +296,26 @@ func (r *Report) verdict() string {
 	verdict := "LOST OR DAMAGED: "
 	switch {
 	case r.Blind:
-		verdict += "how many records are missing cannot be told, some blocks cannot be read here"
+		verdict += "it is not known how many records are missing, because some blocks cannot be read here"
 	case r.Missing == 0:
-		verdict += "no record between two that are there is missing"
+		verdict += "no record between two existing ones is missing"
 	default:
-		verdict += plural(r.Missing, "record") + " missing between those that are there"
+		verdict += plural(r.Missing, "record") + " missing between existing ones"
 	}
 	if !r.Verify.Whole {
-		verdict += "; steno verify will call the copy damaged where it is"
+		verdict += "; steno verify will report damage there in the copy"
 	}
 	return verdict
 }
 
 func (s *Stream) text(line func(name, format string, args ...any)) {
-	line(fmt.Sprintf("stream %d", s.Stream), "%s, %s, %s (%s) copied as they are", plural(uint64(s.Segments), "segment"),
+	line(fmt.Sprintf("stream %d", s.Stream), "%s, %s, %s (%s) copied unchanged", plural(uint64(s.Segments), "segment"),
 		plural(uint64(s.Blocks), "block"), plural(uint64(s.Records), "record"), humanize.Bytes(uint64(s.Bytes)))
 	if s.FirstSegment > 0 {
-		line("", "  begins with segment %d: what stood before is not counted here", s.FirstSegment)
+		line("", "  begins with segment %d: what came before is not counted here", s.FirstSegment)
 	}
 	if s.Unread > 0 {
-		line("", "  %s of them encrypted or of a later format: copied, not looked into", plural(uint64(s.Unread), "block"))
+		line("", "  %s of them encrypted or of a later format: copied, but not examined", plural(uint64(s.Unread), "block"))
 	}
 	for _, h := range s.Headers {
 		line("", "  %s", h.Place)
@@ -329,15 +329,15 @@ func (s *Stream) text(line func(name, format string, args ...any)) {
 	}
 	for i := range s.Torn {
 		t := &s.Torn[i]
-		records := "how many records it had is not known"
+		records := "the number of its records is not known"
 		if t.Records != nil {
 			records = "it had " + plural(uint64(*t.Records), "record")
 		}
 		switch {
 		case t.InRings:
-			records += ", which the ring file had"
+			records += ", which were in the ring file"
 		case t.Records == nil || *t.Records > 0:
-			records += ", and no ring file was given that has them"
+			records += ", and no given ring file has them"
 		}
 		if t.Salvaged > 0 {
 			records += fmt.Sprintf("; %d salvaged, unproven", t.Salvaged)
@@ -351,15 +351,15 @@ func (l *Loss) String() string {
 	var s string
 	switch {
 	case l.Blocks == nil && l.FirstBlock > 0:
-		s = fmt.Sprintf("from block %d on: how many blocks and records is not known", l.FirstBlock)
+		s = fmt.Sprintf("from block %d on: the number of blocks and records is not known", l.FirstBlock)
 	case l.Blocks == nil:
-		s = "how many blocks and records is not known"
+		s = "the number of blocks and records is not known"
 	case l.Elsewhere && l.FirstBlock == l.LastBlock:
-		s = fmt.Sprintf("block %d is not in its place; it stands elsewhere in the stream", l.FirstBlock)
+		s = fmt.Sprintf("block %d is not in its place; it is elsewhere in the stream", l.FirstBlock)
 	case l.Elsewhere:
-		s = fmt.Sprintf("blocks %d to %d are not in their place; they stand elsewhere in the stream", l.FirstBlock, l.LastBlock)
+		s = fmt.Sprintf("blocks %d to %d are not in their place; they are elsewhere in the stream", l.FirstBlock, l.LastBlock)
 	case *l.Blocks == 0:
-		s = "no block: these bytes are too many"
+		s = "not a block: these bytes are superfluous"
 	case l.FirstBlock == l.LastBlock:
 		s = fmt.Sprintf("block %d, %s", l.FirstBlock, plural(*l.Records, "record"))
 	default:
@@ -372,7 +372,7 @@ func (l *Loss) String() string {
 }
 
 func (r *Ring) text(line func(name, format string, args ...any)) {
-	line("rings", "%s: %s published, %s of them in the trail already", render.Safe(r.File), plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
+	line("rings", "%s: %s published, %s of them already in the trail", render.Safe(r.File), plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
 	line("", "  %s recovered, with %s interrupted and the ends of %s", plural(r.Records, "record"), plural(r.Interrupted, "statement"), plural(r.Sessions, "session"))
 	for _, what := range r.Lost {
 		line("lost", "%s", render.Safe(what))

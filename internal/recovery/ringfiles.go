@@ -90,7 +90,7 @@ func (f *ringFinder) named(path string) error {
 	return f.open(d, filepath.Base(path), path, false)
 }
 
-var errOpenToAll = errors.New("stands in a directory where others can make files of any name; if it is the server's, name the file")
+var errOpenToAll = errors.New("is in a directory where others can create files with any name; if it belongs to the server, name the file")
 
 // directory opens what a directory has of the cluster: in the directories that servers
 // make for themselves there, and files that were put there.
@@ -173,7 +173,7 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 	if err != nil {
 		file.Close()
 		if !found {
-			return exit.Usagef("%s: %s: it is not read. If you know what it is, make a copy that belongs to you, and name that", path, err)
+			return exit.Usagef("%s: %s: not read. If you know what it is, make a copy that belongs to you, and name that copy", path, err)
 		}
 		f.ignore(path, err)
 		return nil
@@ -199,11 +199,11 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 		if found {
 			return nil
 		}
-		return exit.Usagef("%s: ring file of cluster %d, and the trail is of cluster %d", path, r.SystemID, f.systemID)
+		return exit.Usagef("%s: ring file belongs to cluster %d, but the trail belongs to cluster %d", path, r.SystemID, f.systemID)
 	}
 	if pid := serverOf(path, info, r.Postmaster); pid != 0 {
 		file.Close()
-		return exit.Usagef("%s: process %d uses this ring file: its server runs, and will write what is in it to the trail. Stop the server first", path, pid)
+		return exit.Usagef("%s: process %d uses this ring file: its server is running, and will write the contents to the trail. Stop the server first", path, pid)
 	}
 	f.recovery.files = append(f.recovery.files, &ringFile{r, d, name, file})
 	return nil

@@ -61,20 +61,20 @@ func TestPlantedRingFilesAreIgnored(t *testing.T) {
 	own := "pg_steno.1.a"
 	plant(own + "/pg_steno.a.1") // the server's
 	want := map[string]string{
-		"pg_steno.a.1": "stands in a directory where others can make files",
+		"pg_steno.a.1": "is in a directory where others can create files",
 	}
 	plant("pg_steno.a.1")
 	plant(own + ".open/pg_steno.a.1")
 	must(os.Chmod(filepath.Join(rings, own+".open"), 0o777))
-	want[own+".open"] = "can be written by others (mode 0777)"
+	want[own+".open"] = "is writable by others (mode 0777)"
 	plant(own + "/pg_steno.a.2")
 	must(os.Chmod(filepath.Join(rings, own, "pg_steno.a.2"), 0o606))
-	want[own+"/pg_steno.a.2"] = "can be written by others (mode 0606)"
+	want[own+"/pg_steno.a.2"] = "is writable by others (mode 0606)"
 	must(os.Link(plant(own+"/pg_steno.a.3"), filepath.Join(rings, "twice")))
 	want[own+"/pg_steno.a.3"] = "has 2 names"
 	oneRecord().Write(t, filepath.Join(elsewhere, "pg_steno.a.1"))
 	must(os.Symlink(elsewhere, filepath.Join(rings, own+".link")))
-	want[own+".link"] = "stands in a directory where others can make files"
+	want[own+".link"] = "is in a directory where others can create files"
 	if os.Geteuid() == 0 {
 		path := plant(own + ".theirs/pg_steno.a.1")
 		must(os.Chown(path, stranger, stranger))
@@ -111,7 +111,7 @@ func TestPlantedRingFilesAreIgnored(t *testing.T) {
 	// who names one is told, and nothing is written
 	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, own, "pg_steno.a.2")}}, dir)
 	var usage *exit.UsageError
-	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "can be written by others") {
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "is writable by others") {
 		t.Errorf("one that is named: %v", err)
 	}
 	// a file that somebody names is read where it is

@@ -103,7 +103,7 @@ func (s *scanner) piece(offset int64) (p piece, image []byte) {
 	p.header = &h
 	end := offset + trail.BlockHeaderSize + int64(h.Stored)
 	if end > s.size {
-		p.what = fmt.Sprintf("block %d is cut short: %d of %d bytes", h.Number, s.size-offset, end-offset)
+		p.what = fmt.Sprintf("block %d is truncated: %d of %d bytes", h.Number, s.size-offset, end-offset)
 		p.length = s.until(offset+1, s.size, h.Number) - offset
 		return p, nil
 	}

@@ -137,7 +137,7 @@ func TestFieldsAreThoseOfTheRenderers(t *testing.T) {
 		want := map[string]bool{}
 		for _, field := range Fields(f) {
 			if want[field.Name] {
-				t.Errorf("%s: %s is there twice", f, field.Name)
+				t.Errorf("%s: %s is duplicated", f, field.Name)
 			}
 			want[field.Name] = true
 			if !found[f][field.Name] {
@@ -312,7 +312,7 @@ func TestEventsHaveIDsOfTheirOwn(t *testing.T) {
 		for line := range strings.Lines(render(t, New(f, Options{}), everything()...)) {
 			id := object(t, line)[path[0]].(map[string]any)[path[1]]
 			if seen[id] {
-				t.Fatalf("%s: %v is there twice", f, id)
+				t.Fatalf("%s: %v is duplicated", f, id)
 			}
 			seen[id] = true
 		}

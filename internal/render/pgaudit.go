@@ -53,7 +53,7 @@ func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 		}
 		target := known[strings.TrimPrefix(name, "pgaudit.")]
 		if target == nil {
-			return o, fmt.Errorf("%q is none of %s", name, strings.Join(PgauditSettings, ", "))
+			return o, fmt.Errorf("%q is not one of %s", name, strings.Join(PgauditSettings, ", "))
 		}
 		switch {
 		case !found || value == "on":

@@ -73,14 +73,14 @@ func (e *VersionError) Error() string {
 		known = append(known, fmt.Sprint(v))
 	}
 	slices.Sort(known)
-	return fmt.Sprintf("%s: ring file of version %d, and this program reads %s: use the steno of the server's own version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
+	return fmt.Sprintf("%s: ring file has version %d, but this program reads %s: use the steno of the server's version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
 }
 
 // ErrNoRingFile is what a file is that is no ring file.
 var ErrNoRingFile = errors.New("not a ring file")
 
 // ErrUnfinished is a ring file whose server died while it made it: it holds nothing.
-var ErrUnfinished = errors.New("ring file that was never finished")
+var ErrUnfinished = errors.New("ring file was never completed")
 
 // bytes of a struct, by the names of its fields.
 type bytesOf struct {
@@ -150,11 +150,11 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	total := f.dataAt + int64(f.Rings)*int64(f.Size)
 	switch {
 	case s.uint("ring_stride") != uint64(l.ringSize):
-		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: another build has made it", path, version, s.uint("ring_stride"), l.ringSize)
+		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: it was created by a different build", path, version, s.uint("ring_stride"), l.ringSize)
 	case f.Rings == 0, f.Size < minSize, f.Size > maxSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
 		s.uint("rings_offset") != uint64(f.ringsAt), l.template != nil && s.uint("templates_offset") != uint64(f.templatesAt),
 		s.uint("data_offset") != uint64(f.dataAt), s.uint("total") != uint64(total):
-		return nil, fmt.Errorf("%s: ring file is damaged: its header cannot be", path)
+		return nil, fmt.Errorf("%s: ring file is damaged: its header is invalid", path)
 	case total != size:
 		return nil, fmt.Errorf("%s: ring file is damaged: it is %d bytes long instead of %d", path, size, total)
 	}

@@ -66,7 +66,7 @@ func ParseAnchors(in io.Reader, name string) ([]*Anchor, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(anchors) == 0 {
-		return nil, fmt.Errorf("%s: there is no anchor in it", name)
+		return nil, fmt.Errorf("%s: it contains no anchor", name)
 	}
 	return anchors, nil
 }
@@ -77,13 +77,13 @@ func parseAnchor(line string) (*Anchor, error) {
 		return nil, fmt.Errorf("not an anchor: it does not begin with %q", anchorWord)
 	}
 	if words[1] != anchorVersion {
-		return nil, fmt.Errorf("anchor of version %q, this program reads version %s", words[1], anchorVersion)
+		return nil, fmt.Errorf("anchor has version %q, but this program reads version %s", words[1], anchorVersion)
 	}
 	values := map[string]string{}
 	for _, w := range words[2:] {
 		name, value, ok := strings.Cut(w, "=")
 		if _, twice := values[name]; !ok || twice {
-			return nil, fmt.Errorf("%q is no name and value, or is there twice", w)
+			return nil, fmt.Errorf("%q is not a name and value, or is duplicated", w)
 		}
 		values[name] = value
 	}
@@ -92,7 +92,7 @@ func parseAnchor(line string) (*Anchor, error) {
 	number := func(name string, bits int) uint64 {
 		n, e := strconv.ParseUint(values[name], 10, bits)
 		if err == nil && e != nil {
-			err = fmt.Errorf("%s is no number: %q", name, values[name])
+			err = fmt.Errorf("%s is not a number: %q", name, values[name])
 		}
 		return n
 	}
@@ -105,7 +105,7 @@ func parseAnchor(line string) (*Anchor, error) {
 	copy(a.Hash[:], hash)
 	t, e := time.Parse(time.RFC3339Nano, values["time"])
 	if err == nil && e != nil {
-		err = fmt.Errorf("time is none: %q", values["time"])
+		err = fmt.Errorf("invalid time: %q", values["time"])
 	}
 	a.Time = t.UnixMicro() - pgEpoch
 	if _, a.Signed = values["signature"]; a.Signed && err == nil {

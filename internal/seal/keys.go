@@ -63,9 +63,9 @@ func loadKey(path string) (ed25519.PublicKey, error) {
 	block, _ := pem.Decode(data)
 	switch {
 	case block == nil:
-		return nil, exit.Usagef("key %s: not a key in PEM", path)
+		return nil, exit.Usagef("key %s: not a key in PEM format", path)
 	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
-		return nil, exit.Usagef("key %s is a private key, which nobody needs for checking: use the file with %s", path, PublicSuffix)
+		return nil, exit.Usagef("key %s is a private key, which is not needed for verification: use the file with %s", path, PublicSuffix)
 	case block.Type != "PUBLIC KEY":
 		return nil, exit.Usagef("key %s: PEM of type %q instead of PUBLIC KEY", path, block.Type)
 	}

@@ -85,7 +85,7 @@ func Parse(r *trail.Record, h *trail.SegmentHeader) (*Seal, error) {
 	values := map[string]string{}
 	for name, value := range r.ExtraPairs {
 		if _, twice := values[string(name)]; twice {
-			return nil, fmt.Errorf("%s is there twice", name)
+			return nil, fmt.Errorf("%s is duplicated", name)
 		}
 		values[string(name)] = string(value)
 	}
@@ -97,7 +97,7 @@ func (s *Seal) fill(values map[string]string) (err error) {
 	number := func(name string, bits int) uint64 {
 		n, e := strconv.ParseUint(values[name], 10, bits)
 		if err == nil && (e != nil || strconv.FormatUint(n, 10) != values[name]) {
-			err = fmt.Errorf("%s is no number: %q", name, values[name])
+			err = fmt.Errorf("%s is not a number: %q", name, values[name])
 		}
 		return n
 	}
@@ -121,7 +121,7 @@ func (s *Seal) fill(values map[string]string) (err error) {
 		err = fmt.Errorf("reason is %q", s.Reason)
 	}
 	if err == nil && (s.NextKey != nil) != (s.Reason == ReasonKey) {
-		err = errors.New("a next key goes with reason \"key\", and with no other")
+		err = errors.New("a next key requires reason \"key\", and vice versa")
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func (s *Slot) encode() []byte {
 	return b.Bytes()
 }
 
-var errFormat = errors.New("this is no slot, or one of a newer version")
+var errFormat = errors.New("not a slot, or one of a newer version")
 
 // parse reads a slot's file.
 func parse(text []byte) (created int64, positions []Position, err error) {

@@ -82,13 +82,13 @@ type target func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
 func parseTarget(to string, now time.Time) (target, error) {
 	switch to {
 	case "":
-		return nil, exit.Usagef("say with --to how far: end, a moment, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
+		return nil, exit.Usagef("specify a position with --to: end, a time, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
 	case "start":
 		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) { return each(t, start), nil }, nil
 	case "end":
 		return func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
 			if !force {
-				return nil, exit.Usagef("the end now may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end now")
+				return nil, exit.Usagef("the current end may be beyond what your reader has read: use the position that \"steno slot end\" printed before it began, or --force to use the current end")
 			}
 			return each(t, end), nil
 		}, nil
@@ -108,7 +108,7 @@ func parseTarget(to string, now time.Time) (target, error) {
 	}
 	when, err := query.ParseWhen(to, now)
 	if err != nil {
-		return nil, exit.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a moment such as 2026-11-21T20:45:13Z or 10m", to)
+		return nil, exit.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a time such as 2026-11-21T20:45:13Z or 10m", to)
 	}
 	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
 		return moment(t, slot, when, when >= micros(now), force)
@@ -130,7 +130,7 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 		}
 		p, found, err := at(s, from, when)
 		if err != nil && !force {
-			return nil, fmt.Errorf("%w; use --force to go on behind it", err)
+			return nil, fmt.Errorf("%w; use --force to continue after it", err)
 		}
 		if err != nil {
 			p, _ = end(s)
@@ -143,10 +143,10 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 		return all, nil
 	}
 	if ahead {
-		return nil, exit.Usagef("%s is not over yet: no reader can have read all that ended before it; use the position that \"steno slot end\" printed before it began, or --force", render.Time(when))
+		return nil, exit.Usagef("%s is not over yet: no reader can have read everything that ended before it; use the position that \"steno slot end\" printed before it began, or --force", render.Time(when))
 	}
 	if atEnd {
-		return nil, exit.Usagef("the trail has nothing that ended at %s or later, so that would be its end, which may be behind what your reader has read: use the position that \"steno slot end\" printed before it began; --force takes the end", render.Time(when))
+		return nil, exit.Usagef("the trail contains nothing that ended at %s or later, so this would be its end, which may be beyond what your reader has read: use the position that \"steno slot end\" printed before it began, or --force to use the end", render.Time(when))
 	}
 	return all, nil
 }

@@ -56,7 +56,7 @@ func Wants(path, name string) (func(stream uint32) uint64, error) {
 		}
 		return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
 	}
-	return nil, fmt.Errorf("there is no slot %q", name)
+	return nil, fmt.Errorf("slot %q does not exist", name)
 }
 
 // open opens the trail, which must be a whole one.
@@ -117,11 +117,11 @@ func Create(opts *Options) error {
 	case "end":
 		from = end
 	default:
-		return exit.Usagef("invalid beginning %q: use start or end", opts.From)
+		return exit.Usagef("invalid value %q for --from: use start or end", opts.From)
 	}
 	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if opts.exists(folder) {
-			return fmt.Errorf("slot %q exists already", opts.Name)
+			return fmt.Errorf("slot %q already exists", opts.Name)
 		}
 		s := &Slot{Name: opts.Name, Created: micros(opts.Now)}
 		for _, stream := range t.Streams {
@@ -141,7 +141,7 @@ func Advance(opts *Options) error {
 	}
 	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if !opts.exists(folder) {
-			return fmt.Errorf("there is no slot %q", opts.Name)
+			return fmt.Errorf("slot %q does not exist", opts.Name)
 		}
 		s, err := read(folder, opts.Name)
 		if err != nil {
@@ -153,7 +153,7 @@ func Advance(opts *Options) error {
 				continue
 			}
 			if !opts.Force {
-				return fmt.Errorf("slot %q is lost: it wants segment %d of stream %d, and the first that is there is %d; use --force to go on from what is left", opts.Name, p.Segment, stream.Number, stream.Segments[0].Number)
+				return fmt.Errorf("slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d; use --force to continue with what is left", opts.Name, p.Segment, stream.Number, stream.Segments[0].Number)
 			}
 			first, _ := start(stream)
 			s.set(first)
@@ -164,7 +164,7 @@ func Advance(opts *Options) error {
 		}
 		for _, p := range positions {
 			if old := s.wants(p.Stream); p.before(old) && !opts.Force {
-				return fmt.Errorf("slot %q would go backwards in stream %d, from segment %d, block %d, to segment %d, block %d; use --force if that is meant", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
+				return fmt.Errorf("slot %q would move backwards in stream %d, from segment %d, block %d, to segment %d, block %d; use --force to allow that", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
 			}
 			s.set(p)
 		}
@@ -176,7 +176,7 @@ func Advance(opts *Options) error {
 func Drop(opts *Options) error {
 	return opts.change(func(_ *trail.Trail, folder *private.Dir) error {
 		if !opts.exists(folder) {
-			return fmt.Errorf("there is no slot %q", opts.Name)
+			return fmt.Errorf("slot %q does not exist", opts.Name)
 		}
 		return remove(folder, opts.Name)
 	})

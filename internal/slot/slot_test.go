@@ -135,7 +135,7 @@ func TestMomentsAcknowledgeNothingThatMayBeUnread(t *testing.T) {
 	// a moment behind all that is there is the end: who knows whether it was read?
 	beyond := render.Time(trailtest.Epoch + 99*second)
 	for to, want := range map[string]string{
-		beyond: "the trail has nothing that ended at", "now": "is not over yet", "0s": "is not over yet", "9999-01-01": "is not over yet",
+		beyond: "the trail contains nothing that ended at", "now": "is not over yet", "0s": "is not over yet", "9999-01-01": "is not over yet",
 	} {
 		if _, err := run(t, "advance", "a", dir, "--to", to); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", to, err)
@@ -175,7 +175,7 @@ func TestSlotsDoNotGoBackwardsByChance(t *testing.T) {
 	run(t, "create", "a", dir, "--from", "end")
 	for _, to := range []string{"start", "0/2", "1/3/6", "2001-01-01"} {
 		_, err := run(t, "advance", "a", dir, "--to", to)
-		if to != "2001-01-01" && (err == nil || !strings.Contains(err.Error(), "would go backwards in stream")) {
+		if to != "2001-01-01" && (err == nil || !strings.Contains(err.Error(), "would move backwards in stream")) {
 			t.Errorf("%s: %v", to, err)
 		}
 		if got := positions(t, dir, "a"); !slices.Equal(got, []Position{{0, 3, 7}, {1, 3, 7}}) {
@@ -204,7 +204,7 @@ func TestLostSlotsSaySo(t *testing.T) {
 	if err != nil || !strings.Contains(out, `"name":"a","state":"lost"`) || !strings.Contains(out, `{"stream":1,"state":"active"`) {
 		t.Errorf("%s %v", out, err)
 	}
-	if _, err := run(t, "advance", "a", dir, "--to", "1/2"); err == nil || !strings.Contains(err.Error(), `slot "a" is lost: it wants segment 1 of stream 0, and the first that is there is 2`) {
+	if _, err := run(t, "advance", "a", dir, "--to", "1/2"); err == nil || !strings.Contains(err.Error(), `slot "a" is lost: it needs segment 1 of stream 0, but the first existing one is 2`) {
 		t.Error(err)
 	}
 	if _, err := run(t, "advance", "a", dir, "--to", "1/2", "--force"); err != nil {
@@ -222,23 +222,23 @@ func TestWrongUseIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"create", "a", dir}, `slot "a" exists already`},
+		{[]string{"create", "a", dir}, `slot "a" already exists`},
 		{[]string{"create", "A", dir}, `invalid slot name "A"`},
 		{[]string{"create", "../x", dir}, "invalid slot name"},
 		{[]string{"create", strings.Repeat("a", 64), dir}, "invalid slot name"},
-		{[]string{"create", "b", dir, "--from", "here"}, `invalid beginning "here"`},
+		{[]string{"create", "b", dir, "--from", "here"}, `invalid value "here" for --from`},
 		{[]string{"create", "b", filepath.Join(dir, "0")}, "is not the directory of a trail"},
 		{[]string{"create", "b", t.TempDir()}, "is not the directory of a trail"},
-		{[]string{"drop", "b", dir}, `there is no slot "b"`},
-		{[]string{"advance", "b", dir, "--to", "0/2"}, `there is no slot "b"`},
-		{[]string{"advance", "a", dir, "--to", "end"}, "the end now may be behind what your reader has read"},
+		{[]string{"drop", "b", dir}, `slot "b" does not exist`},
+		{[]string{"advance", "b", dir, "--to", "0/2"}, `slot "b" does not exist`},
+		{[]string{"advance", "a", dir, "--to", "end"}, "the current end may be beyond what your reader has read"},
 		{[]string{"advance", "a", dir, "--to", "0/2,1"}, `invalid position "0/2,1"`},
-		{[]string{"advance", "a", dir, "--to", "0/2,1/9"}, "segment 9 of stream 1 is not there"},
-		{[]string{"advance", "a", dir}, "say with --to how far"},
+		{[]string{"advance", "a", dir, "--to", "0/2,1/9"}, "segment 9 of stream 1 does not exist"},
+		{[]string{"advance", "a", dir}, "specify a position with --to"},
 		{[]string{"advance", "a", dir, "--to", "soon"}, `invalid position "soon"`},
 		{[]string{"advance", "a", dir, "--to", "0/0"}, `invalid position "0/0"`},
 		{[]string{"advance", "a", dir, "--to", "5/1"}, "stream 5 is not in the trail"},
-		{[]string{"advance", "a", dir, "--to", "0/9"}, "segment 9 of stream 0 is not there: there are 1 to 3"},
+		{[]string{"advance", "a", dir, "--to", "0/9"}, "segment 9 of stream 0 does not exist: there are segments 1 to 3"},
 		{[]string{"advance", "a", dir, "--to", "0/2/9"}, "block 9 is not in segment 2 of stream 0, which has the blocks from 3 up to 4"},
 		{[]string{"list", dir, "--format", "xml"}, `invalid format "xml"`},
 	} {

@@ -48,7 +48,7 @@ func ParseBlockHeader(b []byte) (BlockHeader, error) {
 		return h, corruptf(104, "checksum of the block header does not match")
 	}
 	if n := le.Uint16(b[4:]); n != BlockHeaderSize {
-		return h, corruptf(4, "block header says that it is %d bytes long instead of %d", n, BlockHeaderSize)
+		return h, corruptf(4, "block header states a length of %d bytes instead of %d", n, BlockHeaderSize)
 	}
 	h = BlockHeader{
 		Codec:       Codec(b[6]),
@@ -149,7 +149,7 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 	n := int(b.Header.Raw)
 	if b.Header.Codec == CodecNone {
 		if len(stored) != n {
-			return nil, corruptf(12, "uncompressed payload of %d bytes is said to be %d bytes long", len(stored), n)
+			return nil, corruptf(12, "uncompressed payload of %d bytes has a stated length of %d bytes", len(stored), n)
 		}
 		return stored, nil
 	}

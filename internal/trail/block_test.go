@@ -88,7 +88,7 @@ func TestBlocksThatThisProgramCannotReadAreRefused(t *testing.T) {
 	}{
 		"unknown codec":  {func(h []byte) { h[6] = 9 }, "codec 9, which"},
 		"unknown flags":  {func(h []byte) { h[7] = 2 }, "flags 0x2"},
-		"wrong length":   {func(h []byte) { h[12]++ }, "said to be"},
+		"wrong length":   {func(h []byte) { h[12]++ }, "has a stated length"},
 		"too much":       {func(h []byte) { h[15] = 2 }, "the limit is"},
 		"not lz4":        {func(h []byte) { h[6] = 1 }, "cannot be decompressed"},
 		"reserved codec": {func(h []byte) { h[6] = 2 }, "codec 2, which"},

@@ -82,7 +82,7 @@ func (k *Keys) find(id KeyID, again bool) (key [KeySize]byte, ok bool) {
 	return key, ok
 }
 
-// A MissingKeyError is an encrypted segment for which there is no key.
+// A MissingKeyError is an encrypted segment for which it contains no key.
 type MissingKeyError struct {
 	File string
 	ID   KeyID

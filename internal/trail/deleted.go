@@ -51,7 +51,7 @@ type Deletion struct {
 	Missing uint64
 	// Chain is the chain hash of the last deleted block.
 	Chain [32]byte
-	// Unread says that the record itself is encrypted, and there is no key for it:
+	// Unread says that the record itself is encrypted, and it contains no key for it:
 	// this is what the trail's file "retention" says of it.
 	Unread bool
 }
@@ -238,9 +238,9 @@ func (e *GoneError) Error() string {
 		what = "the segment"
 	}
 	if e.ByPolicy() {
-		return fmt.Sprintf("%s: %s was deleted by policy before it was read", e.Segment.Path, what)
+		return fmt.Sprintf("%s: %s was deleted by retention before it was read", e.Segment.Path, what)
 	}
-	return fmt.Sprintf("%s: %s is gone, and no record says that it was deleted", e.Segment.Path, what)
+	return fmt.Sprintf("%s: %s has disappeared, and there is no record of its deletion", e.Segment.Path, what)
 }
 
 // ByPolicy says whether a record of the trail, as it is now, says that the segment

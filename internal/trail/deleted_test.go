@@ -112,7 +112,7 @@ func TestFollowingTellsWhatItMissed(t *testing.T) {
 	if len(texts) == 0 || texts[0] != "more2" {
 		t.Errorf("got %q", texts)
 	}
-	if len(f.warnings) != 1 || !strings.Contains(f.warnings[0], "what the blocks 4 to 5 held was deleted by policy before it was read") {
+	if len(f.warnings) != 1 || !strings.Contains(f.warnings[0], "the content of blocks 4 to 5 was deleted by retention before it was read") {
 		t.Errorf("warnings: %q", f.warnings)
 	}
 }

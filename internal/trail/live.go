@@ -135,7 +135,7 @@ func (s *liveStream) skipped(next *Segment, opts MergeOptions) {
 		taken = s.segment.Header.FirstBlock - 1
 	}
 	if first := next.Header.FirstBlock; first > taken+1 {
-		opts.Warn(&GoneError{s.segment, fmt.Sprintf("what the blocks %d to %d held", taken+1, first-1)})
+		opts.Warn(&GoneError{s.segment, fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1)})
 	}
 }
 

@@ -120,7 +120,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		return nil // nobody waits for what is missing
 	}
 	if missing := need[0] + need[1] + need[2]; missing > 0 && j != nil && (j.index.beginsAfter(r.Session) || j.index.lostBefore(ref)) {
-		return &IncompleteError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes: they stood in a segment that was deleted by policy",
+		return &IncompleteError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes: they were in a segment that was deleted by retention",
 			ref.Number, id.Session, id.Seq, missing, own[0]+own[1]+own[2])}
 	} else if missing > 0 {
 		return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes of its data parts",

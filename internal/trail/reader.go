@@ -629,7 +629,7 @@ func (w *window) torn(offset int64) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("unfinished block: a part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
+	return fmt.Sprintf("unfinished block: part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
 }
 
 // skipped says of an error how many bytes of the file are not read because of it.
@@ -734,7 +734,7 @@ func (fs *Files) Read(ref *BlockRef, b *Block) error {
 	b.Image = b.Image[:n]
 	if got, err := o.f.ReadAt(b.Image, ref.Offset); got < n {
 		if err == io.EOF {
-			return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d is gone: the file became shorter", ref.Number)}
+			return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d has disappeared: the file became shorter", ref.Number)}
 		}
 		return err
 	}

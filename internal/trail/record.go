@@ -324,7 +324,7 @@ const (
 // maxParts is the longest text, message or list of values: PostgreSQL's MaxAllocSize.
 const maxParts = 1<<30 - 1
 
-const tooMuch = "definitions take more memory than those of a server's block"
+const tooMuch = "definitions take more memory than those in a block written by a server"
 
 // grow accounts for memory that the block's definitions take; it says whether there
 // may be so much.
@@ -362,7 +362,7 @@ func (b *Block) Next(r *Record) error {
 		start := b.pos
 		n, w := uvarint(b.raw[start:])
 		if w <= 0 || n == 0 || n > uint64(len(b.raw)-start-w) {
-			return b.corrupt(start, "item has no possible length")
+			return b.corrupt(start, "item has an invalid length")
 		}
 		b.pos = start + w + int(n)
 		kind := Kind(b.raw[start+w])
@@ -393,7 +393,7 @@ func (b *Block) Next(r *Record) error {
 		}
 	}
 	if b.records != b.Header.Records {
-		return inFile(corruptf(16, "block has %d records, its header says %d", b.records, b.Header.Records), b.File, b.Offset)
+		return inFile(corruptf(16, "block has %d records, but its header says %d", b.records, b.Header.Records), b.File, b.Offset)
 	}
 	return io.EOF
 }
@@ -499,7 +499,7 @@ func (b *Block) data(c *cursor, r *Record) string {
 	case i >= uint64(len(b.sessions)):
 		return "its session is not defined"
 	case part > PartMessage:
-		return "it continues nothing known"
+		return "it continues something unknown"
 	}
 	if !b.grow(200) {
 		return tooMuch

@@ -315,9 +315,9 @@ func TestMalformedItemsAreCorruption(t *testing.T) {
 		payload []byte
 		reason  string
 	}{
-		"no length":              {[]byte{0x80}, "no possible length"},
-		"empty item":             {[]byte{0}, "no possible length"},
-		"longer than the block":  {[]byte{200, 1, 1}, "no possible length"},
+		"no length":              {[]byte{0x80}, "an invalid length"},
+		"empty item":             {[]byte{0}, "an invalid length"},
+		"longer than the block":  {[]byte{200, 1, 1}, "an invalid length"},
 		"session too short":      {def(trail.KindDefSession, 1, 2, 3), "ends too early"},
 		"no session":             {def(trail.KindStatement, 0, 0), "session is not defined"},
 		"no text":                {append(slices.Clone(session), def(trail.KindStatement, 0, 2, 0)...), "text is not defined"},
@@ -330,7 +330,7 @@ func TestMalformedItemsAreCorruption(t *testing.T) {
 		"object too short":       {def(trail.KindDefShape, 1, 0, 0, 0, 0, 1, 1, 0, 3, 0), "ends too early"},
 		"endless extra":          {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x80, 2, 0xff, 0xff, 3)...), "more names and values than fit"},
 		"message longer than it": {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x10, '4', '2', 'P', '0', '1', 90)...), "ends too early"},
-		"part of nothing":        {append(slices.Clone(session), def(trail.KindData, 0, 1, 7)...), "continues nothing known"},
+		"part of nothing":        {append(slices.Clone(session), def(trail.KindData, 0, 1, 7)...), "continues something unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := trailtest.NewBuilder(0)

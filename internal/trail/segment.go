@@ -59,7 +59,7 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	var h SegmentHeader
 	le := binary.LittleEndian
 	if len(b) < len(segmentMagic) || string(b[:len(segmentMagic)]) != segmentMagic {
-		return h, corruptf(0, "not a segment of a trail: it does not start with %q", segmentMagic)
+		return h, corruptf(0, "not a segment of a trail: it does not begin with %q", segmentMagic)
 	}
 	if len(b) < SegmentHeaderSize {
 		return h, corruptf(0, "segment header is incomplete: %d of %d bytes", len(b), SegmentHeaderSize)
@@ -70,7 +70,7 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		return h, corruptf(120, "checksum of the segment header does not match")
 	}
 	if v := le.Uint16(b[8:]); v != FormatVersion {
-		return h, corruptf(8, "format version is %d, this program reads version %d", v, FormatVersion)
+		return h, corruptf(8, "format version is %d, but this program reads version %d", v, FormatVersion)
 	}
 	flags := le.Uint32(b[12:])
 	if flags&^segmentEncrypted != 0 {
@@ -79,7 +79,7 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	encrypted := flags&segmentEncrypted != 0
 	length := (&SegmentHeader{Encrypted: encrypted}).Length()
 	if n := le.Uint16(b[10:]); int64(n) != length {
-		return h, corruptf(10, "segment header says that it is %d bytes long instead of %d", n, length)
+		return h, corruptf(10, "segment header states a length of %d bytes instead of %d", n, length)
 	}
 	if int64(len(all)) < length {
 		return h, &TornError{Bytes: int64(len(all)), Reason: fmt.Sprintf("unfinished segment header: %d of %d bytes", len(all), length)}

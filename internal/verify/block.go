@@ -84,7 +84,7 @@ func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool
 	}
 	if known && f.ok && !f.torn && b.ChainHash(previous) != b.Header.Chain {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 72,
-			Reason: fmt.Sprintf("chain is broken: block %d does not follow from what stands before it", ref.Number)})
+			Reason: fmt.Sprintf("chain is broken: block %d does not follow from what precedes it", ref.Number)})
 	}
 	if err == nil {
 		c.items(f)
@@ -111,7 +111,7 @@ func (c *checker) items(f *finding) {
 		}
 		if len(f.errs) >= maxErrors || len(f.spans) >= maxSpans {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
-				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: too much is wrong with those before", h.Number, b.Position())})
+				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position())})
 			return
 		}
 		if r.Kind == trail.KindData {
@@ -151,7 +151,7 @@ func (c *checker) items(f *finding) {
 		}
 		if r.Shape != nil && len(r.Shape.Params) > 0 && r.Parts[trail.PartValues] == 0 && !r.Params(anyParam) {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
-				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters are not as their types say", h.Number, r.Session.ID(), r.Seq)})
+				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
 	f.sealsOnly = len(f.seals) > 0 && !others
@@ -171,7 +171,7 @@ func (c *checker) items(f *finding) {
 	f.first, f.last = firstTime, lastEnd
 	if firstTime != h.FirstTime || firstEnd != h.FirstEnd || lastEnd != h.LastEnd {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
-			Reason: fmt.Sprintf("block %d: times in the header are not those of its records", h.Number)})
+			Reason: fmt.Sprintf("block %d: times in the header do not match its records", h.Number)})
 	}
 }
 
@@ -186,7 +186,7 @@ func (c *checker) seal(f *finding, r *trail.Record) {
 	one, err := seal.Parse(r, c.segment)
 	if err != nil {
 		f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
-			Reason: fmt.Sprintf("block %d: seal is not as the format says: %s", c.block.Header.Number, err)})
+			Reason: fmt.Sprintf("block %d: seal does not have the specified format: %s", c.block.Header.Number, err)})
 		return
 	}
 	f.seals = append(f.seals, one)
@@ -228,15 +228,15 @@ func (c *checker) rare(f *finding, r *trail.Record) {
 		if reason, _ := r.ExtraValue("reason"); string(reason) == "ring damaged" {
 			what := "a record"
 			if n := number("bytes"); n > 0 {
-				what = fmt.Sprintf("%d bytes of records, nobody knows how many,", n)
+				what = fmt.Sprintf("%d bytes of records, of unknown number,", n)
 			}
-			f.unread = append(f.unread, fmt.Sprintf("session %s: record %d stands for %s that could not be read in a damaged ring file", id.Session, r.Seq, what))
+			f.unread = append(f.unread, fmt.Sprintf("session %s: record %d stands for %s that could not be read from a damaged ring file", id.Session, r.Seq, what))
 		}
 		if first > 0 && last >= first {
 			f.explained = append(f.explained, span{id.Session, trail.Span{First: first, Last: last}})
 			if r.Seq != last+1 {
 				f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
-					Reason: fmt.Sprintf("block %d: session %s: gap record has number %d, not %d, the one after what it says was lost", c.block.Header.Number, id.Session, r.Seq, last+1)})
+					Reason: fmt.Sprintf("block %d: session %s: gap record has number %d, not %d, the one after the lost records", c.block.Header.Number, id.Session, r.Seq, last+1)})
 			}
 		}
 	}

@@ -28,9 +28,9 @@ type Branch struct {
 
 // line is a branch's row of the report for people.
 func (b *Branch) line() string {
-	line := fmt.Sprintf("stream %d goes on beside stream %d from its block %s, since %s", b.Stream, b.From, humanize.Comma(int64(b.Block)), b.Time)
+	line := fmt.Sprintf("stream %d continues beside stream %d from its block %s, since %s", b.Stream, b.From, humanize.Comma(int64(b.Block)), b.Time)
 	if b.Unused {
-		line = fmt.Sprintf("stream %d, which no writer used any more, counts up to block %s, as stream %d says since %s", b.From, humanize.Comma(int64(b.Block)), b.Stream, b.Time)
+		line = fmt.Sprintf("stream %d, which is no longer used by any writer, counts up to block %s, as stream %d says since %s", b.From, humanize.Comma(int64(b.Block)), b.Stream, b.Time)
 	}
 	if b.Host != "" {
 		line += ", on host " + b.Host
@@ -62,7 +62,7 @@ func (v *verifier) settleBranches() {
 		switch {
 		case i < 0 && !v.trail.Whole:
 		case i < 0 && b.Unused && !v.beganAnew(&b):
-			v.damage(b.in.trail, nil, "stream %d is missing: the server had written it up to block %d, and its start at %s found it changed or gone (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
+			v.damage(b.in.trail, nil, "stream %d is missing: the server had written it up to block %d, and at its start at %s found it changed or missing (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
 		case i < 0 || from == b.in:
 			v.warning(b.in.trail, nil, "stream %d began at %s without what the server had written before: stream %d up to block %d", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
 		default:
@@ -82,10 +82,10 @@ func (v *verifier) beganAnew(b *branched) bool {
 func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files) {
 	last := v.lastBlock[homeOf(s)]
 	at := render.Time(b.Time)
-	when, after := fmt.Sprintf("when it began stream %d", b.in.stream), fmt.Sprintf(", did not seal them, and went on in stream %d", b.in.stream)
+	when, after := fmt.Sprintf("when it began stream %d", b.in.stream), fmt.Sprintf(", did not seal them, and continued in stream %d", b.in.stream)
 	begun := fmt.Sprintf("when stream %d was begun beside it at %s", b.in.stream, at)
 	if b.Unused {
-		when, after, begun = "when no writer used the stream any more", ", and did not seal them", "when no writer used it any more, at "+at
+		when, after, begun = "when the stream was no longer used by any writer", ", and did not seal them", "when it was no longer used by any writer, at "+at
 	}
 	switch there, right := v.hasBlock(s, b.Block, b.Hash, files); {
 	case there && !right:
@@ -96,15 +96,15 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files
 	if last <= b.Block {
 		return
 	}
-	which := fmt.Sprintf("blocks %d to %d of stream %d are", b.Block+1, last, b.Stream)
+	which := fmt.Sprintf("blocks %d to %d of stream %d were", b.Block+1, last, b.Stream)
 	if last == b.Block+1 {
-		which = fmt.Sprintf("block %d of stream %d is", last, b.Stream)
+		which = fmt.Sprintf("block %d of stream %d was", last, b.Stream)
 	}
 	if b.Reason == trail.ReasonCopy || b.Reason == trail.ReasonUnknown {
-		v.damage(s.Path, nil, "%s not of the server: it found the stream without them at %s, and has written stream %d since", which, at, b.in.stream)
+		v.damage(s.Path, nil, "%s not written by the server: it found the stream without them at %s, and has been writing stream %d since", which, at, b.in.stream)
 		return
 	}
-	v.damage(s.Path, nil, "%s not of the server: its start at %s found them behind its last one%s", which, at, after)
+	v.damage(s.Path, nil, "%s not written by the server: its start at %s found them after its last one%s", which, at, after)
 }
 
 // hasBlock says whether a stream has a block, and whether it is the one with this

@@ -62,7 +62,7 @@ func (d *Deleted) String() string {
 	if d.FirstSegment == d.LastSegment {
 		which = fmt.Sprintf("segment %d", d.FirstSegment)
 	}
-	return fmt.Sprintf("%s of stream %d, %s records, by policy (%s)", which, d.Stream, humanize.Comma(int64(d.Records)), d.Reason)
+	return fmt.Sprintf("%s of stream %d, %s records, by retention (%s)", which, d.Stream, humanize.Comma(int64(d.Records)), d.Reason)
 }
 
 // DeletedOf sums up a deletion record and those before it.
@@ -91,12 +91,12 @@ func (v *verifier) settleDeletions() {
 			left = uncovered(h.first, h.last, v.deletions[at])
 		}
 		for _, m := range left {
-			policy := ", and were not deleted by policy"
+			policy := ", and were not deleted by retention"
 			if m.First == m.Last {
-				policy = ", and was not deleted by policy"
+				policy = ", and was not deleted by retention"
 			}
 			if v.report.UnreadBlocks > 0 {
-				policy = "; if by policy, then the record of it is in blocks that were not decrypted: give the encryption keys"
+				policy = "; if they were deleted by retention, the record of it is in blocks that were not decrypted: give the encryption keys"
 			}
 			if m.First == m.Last {
 				v.damage(h.stream.Path, nil, "segment %d is missing%s", m.First, policy)
@@ -129,11 +129,11 @@ func (v *verifier) settleDeletions() {
 		}
 		v.report.Deleted = append(v.report.Deleted, DeletedOf(latest))
 		if latest.Unread {
-			v.warning(s.Path, nil, "segments %d to %d were deleted by policy, as the file \"retention\" says; the record of it is encrypted: give the encryption keys to have it checked",
+			v.warning(s.Path, nil, "segments %d to %d were deleted by retention, according to the file \"retention\"; the record of it is encrypted: give the encryption keys to check it",
 				latest.SinceSegment, latest.LastSegment)
 		}
 		if missing.Missing > 0 {
-			v.damage(s.Path, nil, "%d of the segments %d to %d had gone before the server deleted them by policy", missing.Missing, missing.SinceSegment, missing.LastSegment)
+			v.damage(s.Path, nil, "%d of the segments %d to %d had disappeared before the server deleted them by retention", missing.Missing, missing.SinceSegment, missing.LastSegment)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (v *verifier) unsealedDeletions() {
 			if slices.Contains(told, m) {
 				continue // as damage
 			}
-			v.unreadable(h.stream.Path, "segments %d to %d are missing, and the record which says that they were deleted by policy is not sealed: if the server runs, verify again after its next seal",
+			v.unreadable(h.stream.Path, "segments %d to %d are missing, and the record of their deletion by retention is not sealed: if the server is running, verify again after its next seal",
 				m.First, m.Last)
 		}
 	}
@@ -173,7 +173,7 @@ func (v *verifier) unanchoredDeletions() {
 		told := uncovered(h.first, h.last, v.deletions[at])
 		for _, m := range uncovered(h.first, h.last, anchored) {
 			if !slices.Contains(told, m) {
-				v.warning(h.stream.Path, nil, "segments %d to %d are missing, and the record which says that they were deleted by policy stands behind the anchors: they do not prove it; give the key with --key, or an anchor from after the deletion",
+				v.warning(h.stream.Path, nil, "segments %d to %d are missing, and the record of their deletion by retention comes after the anchors, so they do not prove it; give the key with --key, or an anchor from after the deletion",
 					m.First, m.Last)
 			}
 		}
@@ -190,11 +190,11 @@ func (v *verifier) follows(s *trail.Stream, d *trail.Deletion) {
 	at := func(offset int64) *int64 { return &offset }
 	switch h := &seg.Header; {
 	case h.PreviousHash != d.Chain:
-		v.broken(seg, at(64), "chain is broken: the segment does not follow from segment %d, as the record of its deletion has it", d.LastSegment)
+		v.broken(seg, at(64), "chain is broken: the segment does not follow from segment %d, according to the record of its deletion", d.LastSegment)
 	case h.FirstBlock != d.LastBlock+1:
-		v.broken(seg, at(48), "segment begins with block %d instead of %d, as the record of the deletion before it has it", h.FirstBlock, d.LastBlock+1)
+		v.broken(seg, at(48), "segment begins with block %d instead of %d, according to the record of the deletion before it", h.FirstBlock, d.LastBlock+1)
 	case h.FirstRecord != d.LastRecord+1:
-		v.broken(seg, at(56), "segment begins with record %d instead of %d, as the record of the deletion before it has it", h.FirstRecord, d.LastRecord+1)
+		v.broken(seg, at(56), "segment begins with record %d instead of %d, according to the record of the deletion before it", h.FirstRecord, d.LastRecord+1)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestWhatWasDeletedByPolicyIsNotMissing(t *testing.T) {
 		want    string // empty: the trail is whole
 	}{
 		"nothing deleted, nothing recorded": {},
-		"missing":                           {remove: []uint64{1}, want: "segment 1 is missing, and was not deleted by policy"},
+		"missing":                           {remove: []uint64{1}, want: "segment 1 is missing, and was not deleted by retention"},
 		"deleted":                           {remove: []uint64{1, 2}, deleted: func(s *trailtest.Stream, w *trailtest.Session) { s.Delete(t, w, s, 1, 2) }},
 		"recorded, and not deleted yet":     {deleted: func(s *trailtest.Stream, w *trailtest.Session) { s.Delete(t, w, s, 1, 2) }},
 		"half of it deleted":                {remove: []uint64{1}, deleted: func(s *trailtest.Stream, w *trailtest.Session) { s.Delete(t, w, s, 1, 2) }},
@@ -53,7 +53,7 @@ func TestWhatWasDeletedByPolicyIsNotMissing(t *testing.T) {
 			d := s.Delete(t, w, s, 1, 2)
 			d.Chain[31] ^= 1
 			s.WriteDeletion(t, w, &d)
-		}, want: "the segment does not follow from segment 2, as the record of its deletion has it"},
+		}, want: "the segment does not follow from segment 2, according to the record of its deletion"},
 		"other numbers": {remove: []uint64{1, 2}, deleted: func(s *trailtest.Stream, w *trailtest.Session) {
 			d := s.Delete(t, w, s, 1, 2)
 			d.LastBlock++
@@ -63,7 +63,7 @@ func TestWhatWasDeletedByPolicyIsNotMissing(t *testing.T) {
 			d := s.Delete(t, w, s, 1, 2)
 			d.Missing = 1
 			s.WriteDeletion(t, w, &d)
-		}, want: "1 of the segments 1 to 2 had gone before the server deleted them"},
+		}, want: "1 of the segments 1 to 2 had disappeared before the server deleted them"},
 		"a record of another stream": {remove: []uint64{1, 2}, deleted: func(s *trailtest.Stream, w *trailtest.Session) {
 			d := s.Delete(t, w, s, 1, 2)
 			os.WriteFile(filepath.Join(filepath.Dir(s.Dir), "retention"), nil, 0o600)
@@ -144,7 +144,7 @@ func TestADeletionThatNoSealCoversExcusesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Unreadable) != 1 || !strings.Contains(report.Unreadable[0].What, "segments 1 to 2 are missing, and the record which says that they were deleted by policy is not sealed") {
+	if len(report.Unreadable) != 1 || !strings.Contains(report.Unreadable[0].What, "segments 1 to 2 are missing, and the record of their deletion by retention is not sealed") {
 		t.Errorf("got %v", report.Unreadable)
 	}
 }
@@ -184,7 +184,7 @@ func TestADeletionBehindTheAnchorsIsNotProvedByThem(t *testing.T) {
 		}
 		told := 0
 		for _, p := range report.Warnings {
-			if strings.Contains(p.What, "segments 1 to 2 are missing, and the record which says that they were deleted by policy stands behind the anchors") {
+			if strings.Contains(p.What, "segments 1 to 2 are missing, and the record of their deletion by retention comes after the anchors") {
 				told++
 			}
 		}

@@ -122,12 +122,12 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("unreadable", r.Unreadable, r.MoreUnreadable)
 	list("damage", r.Problems, r.MoreProblems)
-	verdict, paint := "whole: every checksum, chain hash and sequence number is right", "\x1b[32m"
+	verdict, paint := "intact: every checksum, chain hash and sequence number is correct", "\x1b[32m"
 	if r.Keyed && r.UnreadBlocks == 0 {
-		verdict = "whole: every checksum, chain hash, sequence number and seal is right"
+		verdict = "intact: every checksum, chain hash, sequence number and seal is correct"
 	}
 	if r.UnreadBlocks > 0 {
-		verdict = "whole: every checksum and chain hash is right; encrypted records were not looked at"
+		verdict = "intact: every checksum and chain hash is correct; encrypted records were not checked"
 	}
 	switch damaged, unreadable := len(r.Problems)+r.MoreProblems, len(r.Unreadable)+r.MoreUnreadable; {
 	case damaged > 0:

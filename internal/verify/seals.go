@@ -140,7 +140,7 @@ func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 	if s.last != stop && s.last.Reason == seal.ReasonStart && s.last.First == p.number && s.last.Block == p.number-1 && f.sealsOnly {
 		return
 	}
-	s.once("stop", p, "block %d stands behind the seal that ended a run of the server at %s, and no run that seals begins with it: the server had not the key, or somebody else wrote it",
+	s.once("stop", p, "block %d follows the seal that ended a run of the server at %s, and no run with seals begins with it: the server did not have the key, or somebody else wrote it",
 		p.number, render.Time(stop.Time))
 }
 
@@ -148,10 +148,10 @@ func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known bool) bool {
 	switch {
 	case one.Block != p.number-1:
-		s.once("place", p, "seal of %s is about block %d, but stands behind block %d", render.Time(one.Time), one.Block, p.number-1)
+		s.once("place", p, "seal of %s covers block %d, but follows block %d", render.Time(one.Time), one.Block, p.number-1)
 		return false
 	case known && one.Hash != before.Hash:
-		s.once("hash", p, "block %d is not the one that was sealed at %s: its chain hash was another, so blocks up to it were changed", one.Block, render.Time(one.Time))
+		s.once("hash", p, "block %d is not the one that was sealed at %s: its chain hash was different, so blocks up to it were changed", one.Block, render.Time(one.Time))
 		return false
 	case known && one.Record != before.Record:
 		s.once("record", p, "seal of %s says that block %d ends with record %d, not %d", render.Time(one.Time), one.Block, one.Record, before.Record)
@@ -197,7 +197,7 @@ func (s *sealState) missed(end uint64) {
 	if s.late == nil || s.late.number >= end {
 		return
 	}
-	s.once("missing", *s.late, "seals are missing: the last one before is of %s, and its writer seals every %d seconds, but block %d ended at %s",
+	s.once("missing", *s.late, "seals are missing: the last one before was made at %s, and its writer seals every %d seconds, but block %d ended at %s",
 		render.Time(s.last.Time), s.last.Interval, s.late.number, render.Time(s.late.time))
 }
 
@@ -219,11 +219,11 @@ func (s *sealState) openEnds() {
 		case s.sum.Last <= e.next && s.unread == 0:
 			// only the block behind the first one of the next segment has the seal which
 			// says that the writer lost the place of the segment before
-			s.v.warning(e.place.file, &e.place.offset, "segment %d ends without a seal, and no seal behind it says why: its place may have been lost just now, or its seal was taken out",
+			s.v.warning(e.place.file, &e.place.offset, "segment %d ends without a seal, and no later seal explains why: either it was moved or removed a moment ago, or its seal was removed",
 				e.number)
 		case s.unread > 0:
 		default:
-			s.once("segment", e.place, "segment %d ends without a seal, though its writer seals at ends of segments", e.number)
+			s.once("segment", e.place, "segment %d ends without a seal, although its writer seals at the ends of segments", e.number)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (s *sealState) none(path string) {
 		v.unreadable(path, "seals of stream %d cannot be checked without the encryption keys: %d blocks could not be decrypted; give the keys with --encryption-key-command or --encryption-key-file",
 			sum.Stream, s.unread)
 	case sum.Seals == 0 && s.recovered:
-		v.damage(path, nil, "there is no seal in stream %d: steno recover wrote it, which has no key; nothing but the hash chain is proved of it", sum.Stream)
+		v.damage(path, nil, "there is no seal in stream %d: it was written by steno recover, which has no key; only the hash chain proves anything about it", sum.Stream)
 	case sum.Seals == 0 && s.blocks > 0:
 		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
 	}
@@ -250,7 +250,7 @@ func (s *sealState) finish(path string) {
 	s.openEnds()
 	for _, kind := range slices.Sorted(maps.Keys(s.wrong)) {
 		if n := s.wrong[kind]; n > 1 {
-			v.damage(path, nil, "stream %d: %d more seals are wrong in the same way (%s)", sum.Stream, n-1, kind)
+			v.damage(path, nil, "stream %d: %d more seals have the same error (%s)", sum.Stream, n-1, kind)
 		}
 	}
 	if s.sealing() {
@@ -263,13 +263,13 @@ func (s *sealState) finish(path string) {
 			sum.Seconds = max(0, (s.end-s.last.Time)/1e6)
 		}
 		if s.last.Reason == seal.ReasonSegment && s.onlySeals && s.unsealed == 0 && s.last.Segment == s.segment {
-			v.warning(path, nil, "stream %d ends with a seal that was made for the end of a segment: unless the server was killed just then, segments behind it are missing", sum.Stream)
+			v.warning(path, nil, "stream %d ends with a seal that was made for the end of a segment: unless the server was killed at that moment, later segments are missing", sum.Stream)
 		}
 		if s.last.Reason == seal.ReasonStop && s.behindStop != s.last && s.segment > max(s.last.Segment, s.filled) {
-			v.warning(path, nil, "segment %d of stream %d, which has no block, stands behind the seal that ended the run: a server was killed as it started, or somebody put it there", s.segment, sum.Stream)
+			v.warning(path, nil, "segment %d of stream %d, which has no block, follows the seal that ended the run: a server was killed while it started, or somebody put it there", s.segment, sum.Stream)
 		}
 		if sum.Found > 0 {
-			v.warning(path, nil, "stream %d: %d blocks have no seal of the run of the server that wrote them, which was killed or did not seal yet: they are sealed as the next run found them", sum.Stream, sum.Found)
+			v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it was killed or had not sealed them yet: they are sealed as the next run found them", sum.Stream, sum.Found)
 		}
 		if s.last.Reason == seal.ReasonEnd {
 			v.warning(path, nil, "stream %d: sealing was ended by the server's configuration at %s", sum.Stream, sum.Time)
@@ -290,7 +290,7 @@ func (s *StreamSeals) line(checked bool) string {
 	case s.Time == "" && s.Unread > 0:
 		return fmt.Sprintf("%s, of %s blocks; %s could not be decrypted", count, humanize.Comma(int64(s.Last)), humanize.Comma(int64(s.Unread)))
 	case s.Time == "":
-		return fmt.Sprintf("%s, none of them right; %s blocks", count, humanize.Comma(int64(s.Last)))
+		return fmt.Sprintf("%s, none of them valid; %s blocks", count, humanize.Comma(int64(s.Last)))
 	}
 	line := fmt.Sprintf("%s, sealed up to block %s of %s at %s by key %s", count, humanize.Comma(int64(s.Block)), humanize.Comma(int64(s.Last)), s.Time, s.Key)
 	switch {
@@ -335,7 +335,7 @@ func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *tra
 		case systemID != a.SystemID:
 			v.damage(p.file, &p.offset, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, systemID)
 		case h.Chain != a.Hash:
-			v.damage(p.file, &p.offset, "block %d is not the one of anchor %s, of %s: its chain hash was another, so blocks up to it were changed", h.Number, a.From, render.Time(a.Time))
+			v.damage(p.file, &p.offset, "block %d is not the one of anchor %s, of %s: its chain hash was different, so blocks up to it were changed", h.Number, a.From, render.Time(a.Time))
 		case end != a.Record:
 			v.damage(p.file, &p.offset, "block %d ends with record %d, but with %d in anchor %s", h.Number, end, a.Record, a.From)
 		}
@@ -351,17 +351,17 @@ func (v *verifier) finishAnchors() {
 		first, there := v.firstBlock[a.Stream]
 		switch {
 		case a.alone != nil && a.alone.Header.FirstBlock > 1:
-			v.unreadable(a.alone.Path, "segment %d of stream %d was named by itself: the blocks 1 to %d before it, which anchor %s is about, too, were not looked for; name the trail",
+			v.unreadable(a.alone.Path, "segment %d of stream %d was named individually: blocks 1 to %d before it, which anchor %s also covers, were not checked; name the trail",
 				a.alone.Number, a.Stream, a.alone.Header.FirstBlock-1, a.From)
 		case a.seen:
 		case there && v.branchOf(a.Stream) != nil && a.Block > v.branchOf(a.Stream).Block:
 			b := v.branchOf(a.Stream)
-			v.damage("", nil, "block %d of stream %d, which anchor %s of %s names, is not there: here the stream goes on as stream %d after block %d (%s); an anchor of the server that it was copied from proves nothing behind that",
+			v.damage("", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: here the stream continues as stream %d after block %d (%s); an anchor of the server from which it was copied proves nothing after that",
 				a.Block, a.Stream, a.From, render.Time(a.Time), b.in.stream, b.Block, b.Reason)
 		case there && a.Block < first:
-			v.warning("", nil, "anchor %s names block %d of stream %d, before the first one that is there: it proves nothing here", a.From, a.Block, a.Stream)
+			v.warning("", nil, "anchor %s names block %d of stream %d, before the first existing one: it proves nothing here", a.From, a.Block, a.Stream)
 		default:
-			v.damage("", nil, "block %d of stream %d, which anchor %s of %s names, is not there: the end of the stream was cut off, or the trail is an older copy",
+			v.damage("", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: the end of the stream was cut off, or the trail is an older copy",
 				a.Block, a.Stream, a.From, render.Time(a.Time))
 		}
 	}

@@ -134,17 +134,17 @@ var bytewise = []tampering{
 		f.replace(data, slices.Insert(slices.Clone(data), at, put...))
 		return f
 	}},
-	{"block removed", byItself, `stands where block \d+ is expected`, func(r *rand.Rand, f files) files {
+	{"block removed", byItself, `found block \d+ where block \d+ is expected`, func(r *rand.Rand, f files) files {
 		data, at, i, _ := blockOf(r, f)
 		f.replace(data, slices.Delete(slices.Clone(data), at[i], at[i+1]))
 		return f
 	}},
-	{"block doubled", byItself, `stands where block \d+ is expected`, func(r *rand.Rand, f files) files {
+	{"block doubled", byItself, `found block \d+ where block \d+ is expected`, func(r *rand.Rand, f files) files {
 		data, at, i, j := blockOf(r, f)
 		f.replace(data, slices.Insert(slices.Clone(data), at[j+1], data[at[i]:at[i+1]]...))
 		return f
 	}},
-	{"blocks swapped", byItself, `stands where block \d+ is expected`, func(r *rand.Rand, f files) files {
+	{"blocks swapped", byItself, `found block \d+ where block \d+ is expected`, func(r *rand.Rand, f files) files {
 		data, at, i, j := blockOf(r, f)
 		f.replace(data, slices.Concat(data[:at[i]], data[at[j]:at[j+1]], data[at[i+1]:at[j]], data[at[i]:at[i+1]], data[at[j+1]:]))
 		return f
@@ -185,7 +185,7 @@ var bytewise = []tampering{
 		f[0], f[1] = f[1], f[0]
 		return f
 	}},
-	{"stream of another server", byItself, `another server's`, func(r *rand.Rand, f files) files {
+	{"stream of another server", byItself, `belongs to another server`, func(r *rand.Rand, f files) files {
 		other := r.Uint64()
 		for _, data := range f[uint32(r.IntN(2))] {
 			binary.LittleEndian.PutUint64(data[16:], other)
@@ -197,29 +197,29 @@ var bytewise = []tampering{
 		delete(f, 0)
 		return f
 	}},
-	{"last stream removed", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+	{"last stream removed", byAnchor, `named by anchor .*, does not exist`, func(r *rand.Rand, f files) files {
 		delete(f, 1)
 		return f
 	}},
-	{"end cut off", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+	{"end cut off", byAnchor, `named by anchor .*, does not exist`, func(r *rand.Rand, f files) files {
 		return f.cut(r, uint32(r.IntN(2)), false)
 	}},
-	{"end cut off after a block", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+	{"end cut off after a block", byAnchor, `named by anchor .*, does not exist`, func(r *rand.Rand, f files) files {
 		return f.cut(r, uint32(r.IntN(2)), true)
 	}},
-	{"last segments removed", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+	{"last segments removed", byAnchor, `named by anchor .*, does not exist`, func(r *rand.Rand, f files) files {
 		s := uint32(r.IntN(2))
 		from := uint64(2 + r.IntN(len(f[s])-1))
 		maps.DeleteFunc(f[s], func(n uint64, _ []byte) bool { return n >= from })
 		return f
 	}},
-	{"a block behind the end of the stopped run", byKey, `stands behind the seal that ended a run`, func(r *rand.Rand, f files) files {
+	{"a block behind the end of the stopped run", byKey, `follows the seal that ended a run`, func(r *rand.Rand, f files) files {
 		return f.appended(uint32(r.IntN(2)), 1+r.IntN(4), false)
 	}},
-	{"a segment behind the end of the stopped run", byKey, `stands behind the seal that ended a run`, func(r *rand.Rand, f files) files {
+	{"a segment behind the end of the stopped run", byKey, `follows the seal that ended a run`, func(r *rand.Rand, f files) files {
 		return f.appended(uint32(r.IntN(2)), 1+r.IntN(4), true)
 	}},
-	{"an older copy", byAnchor, `which anchor .* names, is not there`, func(r *rand.Rand, f files) files {
+	{"an older copy", byAnchor, `named by anchor .*, does not exist`, func(r *rand.Rand, f files) files {
 		return f.cut(r, 0, true).cut(r, 1, true)
 	}},
 }
@@ -577,9 +577,9 @@ func TestForgerMakesEverythingRight(t *testing.T) {
 func TestSealsThatAreTakenOutAreMissed(t *testing.T) {
 	s := newSuite(t)
 	for want, segment := range map[string]int{
-		"segment 2 ends without a seal, though its writer seals": 1,
-		"seals are missing: the last one before is of":           2,
-		"there is no seal in stream":                             0,
+		"segment 2 ends without a seal, although its writer seals": 1,
+		"seals are missing: the last one before was made at":       2,
+		"there is no seal in stream":                               0,
 	} {
 		f := apart(t, s.original)
 		for _, stream := range f.streams {
@@ -609,7 +609,7 @@ func TestSegmentEndsThatNobodyExplainsAreTold(t *testing.T) {
 	r := s.verify(t, f.together(sealsGone))[1]
 	told := 0
 	for _, w := range r.Warnings {
-		if strings.Contains(w.What, "segment 2 ends without a seal, and no seal behind it says why") {
+		if strings.Contains(w.What, "segment 2 ends without a seal, and no later seal explains why") {
 			told++
 		}
 	}
@@ -666,7 +666,7 @@ func TestNothingFollowsTheEndOfAStoppedRun(t *testing.T) {
 					}
 				case !r[0].Whole:
 					t.Errorf("%d blocks, segment %t: not forged well: %v", n, segment, r[0].Problems)
-				case !says(r[1], `block \d+ stands behind the seal that ended a run of the server`):
+				case !says(r[1], `block \d+ follows the seal that ended a run of the server`):
 					t.Errorf("%d blocks, segment %t: %v", n, segment, r[1].Problems)
 				}
 			}
@@ -703,7 +703,7 @@ func TestNothingStandsBetweenTwoRuns(t *testing.T) {
 	}})
 	f[0][n] = append(data, b.Finish(trail.CodecLz4, block+1, record+1, &chain)...)
 	r := (&suite{original: s.original, keys: keys, anchors: s.anchors}).verify(t, f)
-	if !r[0].Whole || !says(r[1], fmt.Sprintf(`block %d stands behind the seal that ended a run`, block)) {
+	if !r[0].Whole || !says(r[1], fmt.Sprintf(`block %d follows the seal that ended a run`, block)) {
 		t.Errorf("%v, with the key %v", r[0].Problems, r[1].Problems)
 	}
 }
@@ -742,13 +742,13 @@ func TestBranchesSayWhatCounts(t *testing.T) {
 		hash               [32]byte
 	}{
 		{"a copy", trail.ReasonCopy, "", s.original.clone(), block, hash},
-		{"a copy that went on", trail.ReasonCopy, `^block \d+ of stream 0 is not of the server: it found the stream without them`, s.original.clone(), block - 1, [32]byte(before[72:104])},
-		{"foreign blocks", trail.ReasonForeign, `^blocks \d+ to \d+ of stream 0 are not of the server: its start at`, s.original.clone().appended(0, 2, false), block, hash},
-		{"foreign blocks in a segment", trail.ReasonForeign, `^block \d+ of stream 0 is not of the server: its start at`, s.original.clone().appended(0, 1, true), block, hash},
+		{"a copy that went on", trail.ReasonCopy, `^block \d+ of stream 0 was not written by the server: it found the stream without them`, s.original.clone(), block - 1, [32]byte(before[72:104])},
+		{"foreign blocks", trail.ReasonForeign, `^blocks \d+ to \d+ of stream 0 were not written by the server: its start at`, s.original.clone().appended(0, 2, false), block, hash},
+		{"foreign blocks in a segment", trail.ReasonForeign, `^block \d+ of stream 0 was not written by the server: its start at`, s.original.clone().appended(0, 1, true), block, hash},
 		{"foreign blocks taken away", trail.ReasonForeign, "", s.original.clone(), block, hash},
 		{"altered", trail.ReasonAltered, `^block \d+ of stream 0 is not the one that the server had written`, s.original.clone(), block, [32]byte{1}},
 		{"cut off", trail.ReasonCut, `^stream 0 ends with block \d+, but had \d+ blocks`, s.original.clone(), block + 1, hash},
-		{"nothing written", trail.ReasonForeign, `^blocks 1 to \d+ of stream 0 are not of the server`, s.original.clone(), 0, [32]byte{}},
+		{"nothing written", trail.ReasonForeign, `^blocks 1 to \d+ of stream 0 were not written by the server`, s.original.clone(), 0, [32]byte{}},
 	} {
 		r := s.verify(t, one.f.branch(t, one.reason, one.block, one.hash, block))[0]
 		if len(r.Branches) != 1 || one.want == "" != r.Whole || one.want != "" && !says(r, one.want) {
@@ -822,10 +822,10 @@ func TestEveryAlterationIsFound(t *testing.T) {
 		name := "forged: " + one.name + ", " + how.String()
 		count(name, reports)
 		what := map[sealing]string{
-			sealsKept:  `is not the one that was sealed|stands behind block|not that of key`,
+			sealsKept:  `is not the one that was sealed|follows block|not that of key`,
 			sealsOwn:   `is by key \w+, which is not trusted`,
 			sealsFaked: `signature of the seal of block \d+ at .* is not that of key|which is not trusted`,
-			sealsGone:  `there is no seal in stream \d|seals are missing|ends without a seal|is not the one of anchor|is not there`,
+			sealsGone:  `there is no seal in stream \d|seals are missing|ends without a seal|is not the one of anchor|does not exist`,
 		}[how]
 		at := 1
 		if how == sealsGone {
@@ -852,7 +852,7 @@ func TestEveryAlterationIsFound(t *testing.T) {
 // wrote is told from one that lacks them.
 func TestStreamsOfRecoveryAreSaidToBe(t *testing.T) {
 	for program, want := range map[string]string{
-		trail.RecoverBackendType: `^there is no seal in stream 0: steno recover wrote it, which has no key`,
+		trail.RecoverBackendType: `^there is no seal in stream 0: it was written by steno recover, which has no key`,
 		trail.WriterBackendType:  `^there is no seal in stream 0$`,
 	} {
 		dir := t.TempDir()

@@ -138,7 +138,7 @@ func (v *verifier) fail(err error) {
 	case errors.As(err, &torn) && torn.Last:
 		v.warning(torn.File, &torn.Offset, "%s; everything before it counts", torn.Reason)
 	case errors.As(err, &torn):
-		v.damage(torn.File, &torn.Offset, "%s, though segments follow", torn.Reason)
+		v.damage(torn.File, &torn.Offset, "%s, although segments follow", torn.Reason)
 	case errors.As(err, &corrupt):
 		v.damage(corrupt.File, &corrupt.Offset, "%s", corrupt.Reason)
 	case errors.As(err, &path) && exit.IsUnreadable(err):
@@ -162,7 +162,7 @@ func (v *verifier) goes(gone *trail.GoneError) {
 	}
 	v.gone[gone.Segment] = true
 	if !gone.ByPolicy() {
-		v.damage(gone.Segment.Path, nil, "segment is gone since it was listed, and was not deleted by policy")
+		v.damage(gone.Segment.Path, nil, "segment has disappeared since it was listed, and was not deleted by retention")
 		return
 	}
 	v.partial = true
@@ -171,7 +171,7 @@ func (v *verifier) goes(gone *trail.GoneError) {
 			v.report.outdated = true
 		}
 	}
-	v.warning(gone.Segment.Path, nil, "segment was deleted by policy while the trail was verified")
+	v.warning(gone.Segment.Path, nil, "segment was deleted by retention while the trail was being verified")
 }
 
 // files checks what lies in the directories.
@@ -323,10 +323,10 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	if v.systemID == nil {
 		v.systemID = seg
 	} else if id := v.systemID.Header.SystemID; id != h.SystemID {
-		v.damage(seg.Path, at(16), "system identifier is %d, that of %s is %d: it is another server's", h.SystemID, v.systemID.Path, id)
+		v.damage(seg.Path, at(16), "system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID, v.systemID.Path, id)
 	}
 	if h.Number == 1 && h.PreviousHash != [32]byte{} {
-		v.damage(seg.Path, at(64), "the first segment says that blocks stand before it")
+		v.damage(seg.Path, at(64), "the first segment says that blocks precede it")
 	}
 	if st.known || h.Number == 1 {
 		if h.Number == 1 {
@@ -339,7 +339,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 			v.damage(seg.Path, at(56), "segment begins with record %d instead of %d", h.FirstRecord, st.nextRecord)
 		}
 		if h.PreviousHash != st.hash {
-			v.damage(seg.Path, at(64), "chain is broken: the segment does not follow from the one before")
+			v.damage(seg.Path, at(64), "chain is broken: the segment does not follow from the previous one")
 		}
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
@@ -373,7 +373,7 @@ func (st *state) previous(seg *trail.Segment, refs []trail.BlockRef, k int, file
 func (st *state) take(j *job) {
 	v, f := st.v, j.found
 	if f.torn {
-		v.warning(j.ref.Segment.Path, &j.ref.Offset, "unfinished block %d: a part of it was never written; everything before it counts", j.ref.Number)
+		v.warning(j.ref.Segment.Path, &j.ref.Offset, "unfinished block %d: part of it was never written; everything before it counts", j.ref.Number)
 		return
 	}
 	for _, err := range f.errs {
@@ -398,7 +398,7 @@ func (st *state) take(j *job) {
 	}
 	if st.known && h.Number != st.nextBlock {
 		offset += 24
-		v.damage(j.ref.Segment.Path, &offset, "block %d stands where block %d is expected", h.Number, st.nextBlock)
+		v.damage(j.ref.Segment.Path, &offset, "found block %d where block %d is expected", h.Number, st.nextBlock)
 	} else if st.known && h.FirstRecord != st.nextRecord {
 		offset += 32
 		v.damage(j.ref.Segment.Path, &offset, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.nextRecord)
@@ -622,12 +622,12 @@ func (v *verifier) sequences() {
 			next = max(next, span.Last+1)
 		}
 		if s.end != 0 && next > s.end+1 {
-			v.damage("", nil, "session %s: %s in the trail, though it ended with record %d", id, numbers(s.end+1, next-1), s.end)
+			v.damage("", nil, "session %s: %s in the trail, although it ended with record %d", id, numbers(s.end+1, next-1), s.end)
 		}
 		v.contradictions(id, s)
 	}
 	if middle > 0 {
-		v.warning("", nil, "%d sessions begin before the first segment that is there", middle)
+		v.warning("", nil, "%d sessions begin before the first existing segment", middle)
 	}
 }
 
@@ -683,9 +683,9 @@ func (v *verifier) dataParts() {
 		have := v.parts[id]
 		switch {
 		case !wanted && v.dropped[id]:
-			v.warning("", nil, "session %s: %d bytes of record %d are there, but not the record: it was dropped, as a gap record says", id.Session, have, id.Seq)
+			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: it was dropped, according to a gap record", id.Session, have, id.Seq)
 		case !wanted:
-			v.warning("", nil, "session %s: %d bytes of record %d are there, but not the record: its statement was interrupted", id.Session, have, id.Seq)
+			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: its statement was interrupted", id.Session, have, id.Seq)
 		case have < want && v.partial:
 			v.warning("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session, id.Seq, want-have, want)
 		case have != want:
@@ -699,7 +699,7 @@ func (v *verifier) finish() {
 	r.Sessions = len(v.sessions) + v.finished.count
 	r.Whole = len(r.Problems) == 0 && len(r.Unreadable) == 0
 	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
-		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; their checksums and chain were checked, their records were not", id, v.sealed[id])
+		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; only their checksums and chain were checked, not their records", id, v.sealed[id])
 	}
 	if r.Records > 0 {
 		r.First, r.Last = render.Time(v.first), render.Time(v.last)

@@ -128,7 +128,7 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 		"partly":         {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "2", "first_seq", "3", "last_seq", "4"}, want: "record 2 is missing"},
 		"gap elsewhere":  {seqs: []uint64{1, 5, 6}, kinds: map[uint64]trail.Kind{6: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "gap record has number 6, not 5"},
 		"lost but there": {seqs: []uint64{1, 3, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "a gap record says that records 2 to 4 were lost, but record 3 is there"},
-		"behind the end": {seqs: []uint64{1, 2, 3, 4}, kinds: map[uint64]trail.Kind{2: trail.KindDisconnect}, want: "records 3 to 4 are in the trail, though it ended with record 2"},
+		"behind the end": {seqs: []uint64{1, 2, 3, 4}, kinds: map[uint64]trail.Kind{2: trail.KindDisconnect}, want: "records 3 to 4 are in the trail, although it ended with record 2"},
 		"without number": {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3"}, want: "records 2 to 4 are missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 // read: no damage of the trail, but nothing to pass over.
 func TestDamagedRingsAreWarnedOf(t *testing.T) {
 	for want, pair := range map[string][]string{
-		"record 2 stands for 96 bytes of records, nobody knows how many, that could not be read in a damaged ring file": {"bytes", "96"},
-		"record 2 stands for a record that could not be read in a damaged ring file":                                    {"count", "1"},
+		"record 2 stands for 96 bytes of records, of unknown number, that could not be read from a damaged ring file": {"bytes", "96"},
+		"record 2 stands for a record that could not be read from a damaged ring file":                                {"count", "1"},
 	} {
 		dir := t.TempDir()
 		writeSession(t, dir, map[uint64]trail.Kind{2: trail.KindGap}, append(pair, "reason", "ring damaged"), 1, 2, 3)
@@ -292,7 +292,7 @@ func TestSegmentsOfAnotherServerAreFound(t *testing.T) {
 	h[16]++
 	trailtest.SealSegment(h)
 	os.WriteFile(other, h, 0o600)
-	if r := verified(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "another server's") {
+	if r := verified(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "belongs to another server") {
 		t.Errorf("got %v", r.Problems)
 	}
 }
@@ -443,7 +443,7 @@ func TestBlocksThatCannotBeDecryptedAreNotMissing(t *testing.T) {
 		}
 		told := 0
 		for _, w := range r.Warnings {
-			if strings.Contains(w.What, "which has no block, stands behind the seal") {
+			if strings.Contains(w.What, "which has no block, follows the seal") {
 				told++
 			}
 		}

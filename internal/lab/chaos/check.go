@@ -256,7 +256,7 @@ func (k *checker) numbers() {
 		}
 		for i, seq := range s.seqs {
 			if i > 0 && seq == s.seqs[i-1] {
-				k.complain("session %s (%s): sequence number %d is there twice", id, s.application, seq)
+				k.complain("session %s (%s): sequence number %d is duplicated", id, s.application, seq)
 				continue
 			}
 			for expected < seq && s.covered(expected) {

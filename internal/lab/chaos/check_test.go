@@ -77,8 +77,8 @@ func TestTrailThatDoesNotAgreeIsNot(t *testing.T) {
 			return r
 		}, "m0.2, told error 22012, is missing"},
 		"a number is missing": {"drop", without(3), "sequence number 5 follows 3"},
-		"a record is there twice": {"wait", func(r []record) []record { return append(r, r[3]) },
-			"sequence number 4 is there twice"},
+		"a record is duplicated": {"wait", func(r []record) []record { return append(r, r[3]) },
+			"sequence number 4 is duplicated"},
 		"a statement has two records": {"wait", func(r []record) []record {
 			again := r[3]
 			again.Seq, r[4].Seq = 5, 6

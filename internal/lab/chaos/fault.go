@@ -436,7 +436,7 @@ func putBack(away, trail string) error {
 			continue // gone with its folder
 		}
 		if _, err := os.Stat(to); err == nil {
-			return fmt.Errorf("\"%s\" is there twice", name)
+			return fmt.Errorf("\"%s\" is duplicated", name)
 		}
 		if err := os.Rename(file, to); err != nil {
 			return err

@@ -404,7 +404,7 @@ func Check(s *Source, r *Record) error {
 	case err != nil:
 		return reason(err)
 	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[trail.PartValues] == 0 && !got.Params(func(trail.ParamType, []byte, bool) bool { return true }):
-		return errors.New("parameters are not as their types say")
+		return errors.New("parameters do not match their types")
 	case r.Kind == trail.KindStatement && r.Duration != None && (int64(r.Duration) < 0 || got.End() < got.Time):
 		return errors.New("its duration cannot be")
 	}
