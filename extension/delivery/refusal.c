@@ -2,7 +2,7 @@
  * extension/delivery/refusal.c
  *		What sessions do while the trail cannot be written, as steno.on_failure says.
  *
- * Their writer decides (writer/trouble.c) and sets its part of the control area
+ * Their writer decides (writer/health.c) and sets its part of the control area
  * (StenoTrouble), which sessions read:
  *
  *		wait		nothing else than with a writer that is slow

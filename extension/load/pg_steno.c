@@ -10,6 +10,7 @@
 
 #include "capture/statement.h"
 #include "load/load.h"
+#include "session/session.h"
 #include "writer/writer.h"
 
 PG_MODULE_MAGIC;

@@ -26,12 +26,12 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
+#include "base/ring_folder.h"
 #include "load/load.h"
-#include "load/ring_folder.h"
 #include "policy/rules.h"
 #include "session/leader.h"
 #include "session/setting_change.h"
-#include "writer/key.h"
+#include "writer/writer.h"
 
 static const char *const wait_names[STENO_WAITS] = {
 	[STENO_WAIT_ROOM] = "StenoRingFull",
@@ -132,7 +132,7 @@ create_rings(void)
 	if (!first)
 		steno_rings_close(&steno_rings);
 	/* while the ring files of earlier runs are there */
-	steno_state_begin((uint64) now, first);
+	steno_state_begin_run((uint64) now, first);
 	folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
 	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
 	snprintf(steno_ring_path, sizeof(steno_ring_path), "%s/%s", ring_folder, name);
@@ -211,7 +211,7 @@ report_start(void)
 					is_absolute_path(steno_directory) ? "" : DataDir,
 					is_absolute_path(steno_directory) ? "" : "/", steno_directory),
 			 errdetail("%s (\"steno.retention_age\", \"steno.retention_size\"). When the trail cannot be written, such as when less than %d MB of its file system are free (\"steno.disk_reserve\"), %s (\"steno.on_failure\").",
-					   kept, steno_disk_reserve, steno_trouble_prospect()),
+					   kept, steno_disk_reserve, steno_health_consequence()),
 			 !limited && !is_absolute_path(steno_directory) ?
 			 errhint("Put the trail on a file system of its own with \"steno.directory\", and limit it with \"steno.retention_age\" or \"steno.retention_size\".") : 0));
 }

@@ -13,11 +13,8 @@
 #include "writer/writer.h"
 
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "writer/alert.h"
 
 #define ALERT_SECONDS 30		/* a command may take */
 #define LAST_SECONDS 5			/* those that are left at the end may take */
@@ -114,43 +111,6 @@ make_environment(char **own, int own_count)
 	return result;
 }
 
-static int
-spawn(char *line, char **environment)
-{
-	char	   *arguments[] = {"sh", "-c", line, NULL};
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t	signals;
-	int			result = ENOMEM;
-
-	if (posix_spawn_file_actions_init(&actions) != 0)
-		return result;
-	if (posix_spawnattr_init(&attributes) == 0)
-	{
-		/* a group of its own: it can be killed as a whole, and gets no signals of the server's */
-		posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-								 POSIX_SPAWN_SETSIGDEF);
-		posix_spawnattr_setpgroup(&attributes, 0);
-		sigemptyset(&signals);
-		posix_spawnattr_setsigmask(&attributes, &signals);
-		sigfillset(&signals);
-		sigdelset(&signals, SIGKILL);
-		sigdelset(&signals, SIGSTOP);
-		posix_spawnattr_setsigdefault(&attributes, &signals);
-		posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-		posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-#if defined(__GLIBC_PREREQ)
-#if __GLIBC_PREREQ(2, 34)
-		posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-#endif
-#endif
-		result = posix_spawn(&running, "/bin/sh", &actions, &attributes, arguments, environment);
-		posix_spawnattr_destroy(&attributes);
-	}
-	posix_spawn_file_actions_destroy(&actions);
-	return result;
-}
-
 /* Its failure is said once, until one succeeds. */
 static void
 say_failure(const char *how)
@@ -181,12 +141,12 @@ run_first(void)
 	snprintf(trail, sizeof(trail), "STENO_TRAIL=%s", steno_directory);
 	snprintf(message, sizeof(message), "STENO_MESSAGE=%s", a.message);
 	if (line && environment)
-		error = spawn(line, environment);
+		/* its output goes where its errors go */
+		error = steno_process_start_command(line, environment, STDERR_FILENO, &running);
 	free(line);
 	free(environment);
 	if (error != 0)
 	{
-		running = 0;
 		say_failure(strerror(error));
 		return;
 	}

@@ -51,7 +51,7 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 	StenoWhole	expanded;
 
 	if (!f->staged)
-		return steno_running_message(buf, room, f);
+		return steno_announce_message(buf, room, f);
 	/* the text is in the record that the session has staged in its ring, or in what that refers to */
 	memcpy(copied, steno_ring_data(drain->rings, i) + offset, n);
 	memcpy(templates, steno_ring_templates(drain->rings, i), sizeof(templates));
@@ -103,7 +103,7 @@ announce_statement(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 	union
 	{
 		uint64		aligned;
-		uint8		bytes[STENO_RUNNING_ROOM];
+		uint8		bytes[STENO_ANNOUNCE_ROOM];
 	}			buf;
 	StenoInFlight before;
 	StenoInFlight f;
@@ -112,7 +112,7 @@ announce_statement(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 	if (!is_announcement_due(drain, i, now, &before))
 		return true;
 	/* then what the session said of itself before the statement has been read, too */
-	if (!steno_writer_drain_ring(w, drain, i))
+	if (!steno_drain_ring(w, drain, i))
 		return false;
 	if (!is_announcement_due(drain, i, now, &f) || f.statement != before.statement ||
 		atomic_load_explicit(&f.version, memory_order_relaxed) !=
@@ -133,7 +133,7 @@ announce_statement(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
  * leave and cannot write.
  */
 bool
-steno_running_announce(StenoWriter *w, StenoDrain *drain)
+steno_announce_long_statements(StenoWriter *w, StenoDrain *drain)
 {
 	static TimestampTz last;
 	TimestampTz now;
@@ -155,16 +155,16 @@ steno_running_announce(StenoWriter *w, StenoDrain *drain)
 
 /*
  * The record of a statement of which only the in-flight entry tells, as far as that goes;
- * room is STENO_RUNNING_ROOM at least.
+ * room is STENO_ANNOUNCE_ROOM at least.
  */
 StenoRecordMessage *
-steno_running_message(void *buf, uint32 room, const StenoInFlight *f)
+steno_announce_message(void *buf, uint32 room, const StenoInFlight *f)
 {
 	StenoRecordMessage *m = buf;
 	uint8	   *p = (uint8 *) (m + 1);
 	uint32		kept = Min(f->text_kept, STENO_INFLIGHT_TEXT);
 
-	Assert(room >= STENO_RUNNING_ROOM);
+	Assert(room >= STENO_ANNOUNCE_ROOM);
 	memset(buf, 0, room);
 	m->m.kind = STENO_KIND_STATEMENT;
 	m->time = f->time;

@@ -33,7 +33,7 @@ read_holder(int fd, char *directory, size_t size)
 }
 
 static void
-refuse(int fd)
+refuse_claim(int fd)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	char		directory[MAXPGPATH];
@@ -52,7 +52,7 @@ refuse(int fd)
 
 /* Whose lock it is. */
 static void
-sign(int fd, const char *path)
+write_holder(int fd, const char *path)
 {
 	if (ftruncate(fd, 0) != 0 || pwrite(fd, DataDir, strlen(DataDir), 0) < 0 ||
 		pwrite(fd, "\n", 1, strlen(DataDir)) < 0)
@@ -81,14 +81,14 @@ steno_trail_claim(void)
 	if (fcntl(fd, F_SETLK, &lock) != 0)
 	{
 		if (errno == EACCES || errno == EAGAIN)
-			refuse(fd);
+			refuse_claim(fd);
 		/* a file system without locks */
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not lock file \"%s\": %m", path),
 				 errdetail("A second server that is pointed at this trail would not be refused.")));
 	}
-	sign(fd, path);
+	write_holder(fd, path);
 	/* fd stays open, and with it the lock */
 	if (fstat(fd, &st) == 0)
 	{
@@ -106,7 +106,7 @@ steno_trail_claim(void)
 }
 
 static bool
-is_ours(pid_t pid)
+is_server_process(pid_t pid)
 {
 	uint32		i;
 
@@ -130,7 +130,7 @@ taken(StenoError *error, const char *what, const char *path)
  * nobody have it.  What cannot be looked at is for the writing to tell.
  */
 bool
-steno_trail_hold(StenoError *error)
+steno_trail_reclaim(StenoError *error)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	static int	held = -1;		/* a lock file that this process holds */
@@ -155,7 +155,7 @@ steno_trail_hold(StenoError *error)
 	if (fcntl(fd, F_SETLK, &lock) != 0)
 	{
 		bool		ours = (errno != EACCES && errno != EAGAIN) ||
-			fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK || is_ours(lock.l_pid);
+			fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK || is_server_process(lock.l_pid);
 
 		close(fd);
 		return ours || taken(error, "another server uses trail directory", steno_directory);
@@ -169,7 +169,7 @@ steno_trail_hold(StenoError *error)
 	if (held >= 0)
 		close(held);
 	held = fd;
-	sign(fd, path);
+	write_holder(fd, path);
 	ereport(LOG,
 			(errmsg("trail directory \"%s\" has been locked anew", steno_directory),
 			 errdetail("The lock of this server went with the directory, or with its file \".lock\".")));

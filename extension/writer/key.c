@@ -12,12 +12,11 @@
  *
  * The command's errors go where the server's go.
  */
-#include "writer/key.h"
+#include "writer/writer.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,40 +84,11 @@ end_command(KeyCommand *c)
 }
 
 static KeyResult
-refuse(KeyCommand *c, const char *reason)
+refuse_key(KeyCommand *c, const char *reason)
 {
 	end_command(c);
 	strlcpy(c->reason, reason, sizeof(c->reason));
 	return KEY_REFUSED;
-}
-
-/* In a process group of its own, so that all of it can be ended. */
-static int
-spawn(KeyCommand *c, const char *command, int output)
-{
-	char	   *argv[] = {"sh", "-c", unconstify(char *, command), NULL};
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	sigset_t	all;
-	sigset_t	none;
-	int			result;
-
-	sigfillset(&all);
-	sigemptyset(&none);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	posix_spawnattr_setpgroup(&attributes, 0);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	result = posix_spawn(&c->pid, "/bin/sh", &files, &attributes, argv, environ);
-	if (result != 0)
-		c->pid = 0;
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attributes);
-	return result;
 }
 
 static KeyResult
@@ -134,7 +104,7 @@ begin_command(KeyCommand *c, const char *command)
 		result = errno;
 	else
 	{
-		result = spawn(c, command, ends[1]);
+		result = steno_process_start_command(command, environ, ends[1], &c->pid);
 		close(ends[1]);
 		c->output = ends[0];
 		fcntl(c->output, F_SETFL, O_NONBLOCK);
@@ -142,7 +112,7 @@ begin_command(KeyCommand *c, const char *command)
 	if (result != 0)
 	{
 		snprintf(reason, sizeof(reason), "The command could not be started: %s.", strerror(result));
-		return refuse(c, reason);
+		return refuse_key(c, reason);
 	}
 	c->begun = steno_clock_ticks(&steno_my.clock);
 	return KEY_RUNNING;
@@ -161,14 +131,14 @@ take_key(KeyCommand *c, int status, uint8 *key)
 
 		snprintf(reason, sizeof(reason), "The command failed: %s.", what);
 		pfree(what);
-		return refuse(c, reason);
+		return refuse_key(c, reason);
 	}
 	if (!steno_key_parse(c->text, c->len, key))
 	{
 		/* not a word of the output: it may be nearly a key */
 		snprintf(reason, sizeof(reason), "The command printed %s%zu bytes that are not %d hexadecimal digits and a line end.",
 				 c->len == sizeof(c->text) ? "at least " : "", c->len, STENO_KEY_DIGITS);
-		return refuse(c, reason);
+		return refuse_key(c, reason);
 	}
 	end_command(c);
 	return KEY_GIVEN;
@@ -208,11 +178,11 @@ poll_command(KeyCommand *c, uint8 *key)
 		if (ended < 0 && errno != EINTR)
 		{
 			c->pid = 0;
-			return refuse(c, "The command's end could not be waited for.");
+			return refuse_key(c, "The command's end could not be waited for.");
 		}
 	}
 	if (milliseconds_since(c->begun) >= KEY_TIMEOUT_S * 1000)
-		return refuse(c, CppAsString2(KEY_TIMEOUT_S) " seconds have passed, and the command has not ended.");
+		return refuse_key(c, CppAsString2(KEY_TIMEOUT_S) " seconds have passed, and the command has not ended.");
 	return KEY_RUNNING;
 }
 
@@ -265,7 +235,7 @@ end_asking(int code, Datum arg)
 }
 
 void
-steno_key_ask(const StenoWriter *w)
+steno_key_request(const StenoWriter *w)
 {
 	static bool registered;
 
@@ -279,7 +249,7 @@ steno_key_ask(const StenoWriter *w)
 	if (!asking)
 	{
 		steno_crypt_set_key(steno_key_crypt(), NULL);
-		steno_trouble_problem(w, STENO_PROBLEM_ENCRYPTION, false);
+		steno_health_set_problem(w, STENO_PROBLEM_ENCRYPTION, false);
 	}
 }
 
@@ -299,7 +269,7 @@ report_refusal(const StenoWriter *w)
 	if (failing)
 		return;
 	failing = true;
-	steno_trouble_problem(w, STENO_PROBLEM_ENCRYPTION, true);
+	steno_health_set_problem(w, STENO_PROBLEM_ENCRYPTION, true);
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
 			 errmsg("could not get the encryption key of the trail from \"steno.encryption_key_command\""),
@@ -308,7 +278,7 @@ report_refusal(const StenoWriter *w)
 }
 
 bool
-steno_key_answered(const StenoWriter *w)
+steno_key_is_answered(const StenoWriter *w)
 {
 	KeyResult	result = KEY_RUNNING;
 	uint8		key[STENO_KEY_SIZE];
@@ -324,13 +294,13 @@ steno_key_answered(const StenoWriter *w)
 	if (result == KEY_RUNNING)
 		result = poll_command(&asked, key);
 	if (result == KEY_GIVEN && !steno_crypt_set_key(steno_key_crypt(), key))
-		result = refuse(&asked, "The key's hash could not be computed.");
+		result = refuse_key(&asked, "The key's hash could not be computed.");
 	steno_cleanse(key, sizeof(key));
 	if (result == KEY_REFUSED)
 		report_refusal(w);
 	asking = result != KEY_GIVEN;
 	if (!asking)
-		steno_trouble_problem(w, STENO_PROBLEM_ENCRYPTION, false);
+		steno_health_set_problem(w, STENO_PROBLEM_ENCRYPTION, false);
 	return !asking;
 }
 

@@ -26,8 +26,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/ring_folder.h"
 #include "delivery/record.h"
-#include "load/ring_folder.h"
 #include "ring/check.h"
 
 /* The last intent of a ring file is for those who recover it. */
@@ -93,23 +93,6 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 	steno_ring_free(ring, position);
 }
 
-/* The sessions of the first rings have their ends in the trail: nothing is left of them. */
-void
-steno_recover_ended(StenoRings *rings, uint32 count)
-{
-	uint32		i;
-
-	for (i = 0; i < count; i++)
-	{
-		StenoRing  *ring = steno_ring_at(rings, i);
-
-		ring->gap = 0;
-		ring->own_gap = 0;
-		ring->inflight.active = 0;
-		atomic_store(&ring->owner, 0);
-	}
-}
-
 /*
  * What the writer of this intent was about to write.  Returns whether all is in the
  * trail, the ends of all sessions, too.
@@ -131,7 +114,7 @@ resolve_intent(StenoRings *rings, uint32 w)
 			ended = intent->valid - STENO_INTENT_ENDS;
 		if (ended >= rings->nrings)
 			return true;
-		steno_recover_ended(rings, ended);
+		steno_drain_clear_sessions(rings, ended);
 		if (ended == 0)
 			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->nrings; i += step)
 				skip_written(rings, i, w == RECOVERY_INTENT);
@@ -158,7 +141,7 @@ resolve_intents(StenoRings *rings)
  * rings' consumer is touched, so their producers go on meanwhile.
  */
 void
-steno_recover_own(StenoWriter *w)
+steno_recover_own_intent(StenoWriter *w)
 {
 	(void) resolve_intent(&steno_rings, w->number);
 }
@@ -189,9 +172,9 @@ add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 	union
 	{
 		uint64		aligned;
-		uint8		bytes[STENO_RUNNING_ROOM];
+		uint8		bytes[STENO_ANNOUNCE_ROOM];
 	}			buf;
-	StenoRecordMessage *m = steno_running_message(&buf, sizeof(buf), f);
+	StenoRecordMessage *m = steno_announce_message(&buf, sizeof(buf), f);
 
 	m->seq = source->seq + 1;
 	m->outcome = STENO_OUTCOME_INTERRUPTED;
@@ -348,7 +331,7 @@ settle_gaps(StenoRing *ring, const StenoSource *source)
 static int
 add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 {
-	uint32		most = drain->rings->size / STENO_RING_SHARE + STENO_BESIDE;
+	uint32		most = drain->rings->size / STENO_RING_SHARE + STENO_BLOCK_SPARE;
 	uint32		i;
 	int			interrupted = 0;
 
@@ -365,7 +348,7 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
 			continue;
 		if (steno_block_bytes(w->block) + most > w->capacity && !steno_writer_write(w))
-			steno_writer_exit();
+			steno_process_exit();
 		drain->ended = i + 1;
 		if (ring->gap != 0)
 			add_left_gap(w, source, ring);
@@ -464,7 +447,7 @@ drain_file(StenoWriter *w, StenoDrain *drain, Damage *damage)
 	for (i = 0; i < drain->rings->nrings; i++)
 	{
 		check_session(drain, i, damage);
-		if (!drain_left(w, drain, i, damage) || !steno_writer_tell_dropped(w, drain, i))
+		if (!drain_left(w, drain, i, damage) || !steno_drain_record_drops(w, drain, i))
 			return false;
 	}
 	return true;
@@ -524,7 +507,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	drain.step = 1;
 	if (!steno_writer_fit(w, rings.size) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
-		steno_writer_exit();	/* we are to leave, and the trail cannot be written */
+		steno_process_exit();	/* we are to leave, and the trail cannot be written */
 
 	interrupted = add_finals(w, &drain, &damage);
 	drain.ended = rings.nrings;
@@ -536,7 +519,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",
 					w->number, number, interrupted)));
 	if (!steno_writer_write(w) || !steno_writer_sync_surely(w))
-		steno_writer_exit();
+		steno_process_exit();
 	unlinkat(folder, name, 0);
 	w->drain = NULL;
 	steno_drain_free(&drain);

@@ -428,7 +428,7 @@ steno_retention(StenoWriter *w)
 		look_again = error.error == EWOULDBLOCK && ++refused < LOCK_TRIES;
 		if (!look_again)
 			cannot(&error, kept_all);
-		steno_trouble_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
+		steno_health_set_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
 		return;
 	}
 	refused = 0;
@@ -442,5 +442,5 @@ steno_retention(StenoWriter *w)
 		before = kept;
 	}
 	close(lock);
-	steno_trouble_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
+	steno_health_set_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
 }

@@ -308,11 +308,11 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 							(unsigned long long) seal.block),
 					 errdetail("Records are written as before; \"steno verify\" will miss the seal.")));
 		refused = true;
-		steno_trouble_problem(w, STENO_PROBLEM_SEAL, true);
+		steno_health_set_problem(w, STENO_PROBLEM_SEAL, true);
 		return false;
 	}
 	refused = false;
-	steno_trouble_problem(w, STENO_PROBLEM_SEAL, false);
+	steno_health_set_problem(w, STENO_PROBLEM_SEAL, false);
 	if (alone == 0)
 		seq_before = w->self.seq;
 	steno_writer_add(w, &w->self, m);
@@ -338,7 +338,7 @@ due(const StenoWriter *w)
 
 /* A block of so many bytes before compression was written, and the next one is empty. */
 void
-steno_seal_written(StenoWriter *w, uint32 bytes)
+steno_seal_block_written(StenoWriter *w, uint32 bytes)
 {
 	if (bytes != alone)
 		unsealed = true;
@@ -396,7 +396,7 @@ steno_seal_if_due(StenoWriter *w)
  * the open block are signed again: they name the segment.
  */
 void
-steno_seal_moved(StenoWriter *w)
+steno_seal_segment_replaced(StenoWriter *w)
 {
 	int			i;
 
@@ -440,7 +440,7 @@ steno_seal_start(StenoWriter *w)
 	if (steno_signing_key_file[0] == '\0')
 		return true;
 	use_key(load_key(WARNING));
-	steno_trouble_problem(w, STENO_PROBLEM_SIGNING, key == NULL);
+	steno_health_set_problem(w, STENO_PROBLEM_SIGNING, key == NULL);
 	if (key == NULL)
 	{
 		ereport(WARNING,
@@ -486,14 +486,14 @@ steno_seal_reload(StenoWriter *w)
 		if (pkey == NULL || !steno_key_public(pkey, raw))
 		{
 			EVP_PKEY_free(pkey);
-			steno_trouble_problem(w, STENO_PROBLEM_SIGNING, true);
+			steno_health_set_problem(w, STENO_PROBLEM_SIGNING, true);
 			ereport(LOG,
 					(errmsg("steno writer %d goes on with %s", w->number,
 							key ? "the signing key that it has" : "no signing key")));
 			return true;
 		}
 	}
-	steno_trouble_problem(w, STENO_PROBLEM_SIGNING, false);
+	steno_health_set_problem(w, STENO_PROBLEM_SIGNING, false);
 	if (pkey == NULL ? key != NULL : key == NULL || memcmp(raw, public_key, sizeof(raw)) != 0)
 		return change_key(w, pkey, raw);
 	EVP_PKEY_free(pkey);

@@ -1,32 +1,29 @@
 /*
  * extension/writer/state.c
- *		What this server knows of its trail beside the trail: where its own records
- *		end in each stream, and whether the data directory is the one that wrote them.
+ *		The state file: where this server's own records end in each stream, and which
+ *		data directory has written them.
  *
- * The file pg_steno.state in the data directory has a header and a slot for each
- * writer, of 512 bytes each, so that no write of one is torn on a disk.  The
+ * The file pg_steno.state in the data directory has a header and an entry for each
+ * writer, in sectors of 512 bytes, so that no write of one is torn on a disk.  The
  * postmaster reads it at the beginning of each run, before there are writers, and
- * writes the header; then each slot is its writer's.
+ * writes the header; then each entry is its writer's.
  *
- * A slot says which stream the writer writes, and which block is the last: it is
+ * An entry says which stream the writer writes, and which block is the last: it is
  * written before each block.  So a writer that starts can tell its own blocks from
- * those that somebody has put behind them, and misses what was cut off:
+ * those that somebody has put behind them, and notices what was cut off:
  *
  * - after a clean stop, the stream must end with that block;
  * - after a kill, while the ring file of the killed run is there, with that block or,
  *	 when the kill came before the write, with the one before it;
- * - after a loss of the machine, and of its ring file, the stream must have the last
- *	 block that was on disk for sure; nobody can tell how many came after it.
+ * - after a crash of the machine, which loses its ring file, the stream must have the
+ *	 last block that was surely on disk; how many came after it is unknown.
  *
  * A file that was copied, with the data directory or without it, has another inode and
  * time of birth than the header says.  So a base backup is told from a restart.
  *
- * In all these cases what was found is left as it is, unsealed.  The writer begins a
- * new stream, whose first record, of the event "branch", says why, and up to which
- * block the other stream counts.
- *
- * The slots of writers that steno.writers no longer asks for keep their streams.
- * Writer 0 compares these at each start, and records what differs in its own stream.
+ * In all these cases what was found is left as it is, unsealed, and the writer begins a
+ * new stream (branch.c).  The entries of writers that steno.writers no longer asks for
+ * keep their streams; writer 0 compares these at each start.
  */
 #include "writer/writer.h"
 
@@ -41,19 +38,16 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 
-#include "load/ring_folder.h"
+#include "base/ring_folder.h"
 
 #define STATE_FILE "pg_steno.state"
 #define STATE_MAGIC UINT64CONST(0x315453554e455453) /* "STENUST1" */
-#define STATE_UNIT 512
-#define STATE_SIZE (STATE_UNIT * (1 + STENO_MAX_WRITERS))
+#define STATE_SECTOR 512
+#define STATE_SIZE (STATE_SECTOR * (1 + STENO_MAX_WRITERS))
 
-#define HOST_LEN 72
-#define DIRECTORY_LEN 152
 #define MACHINE_LEN 40
-#define RUN_LEN 40
 
-/* Who wrote the trail. */
+/* Who has written the trail. */
 typedef struct StateHeader
 {
 	uint64		magic;
@@ -61,20 +55,20 @@ typedef struct StateHeader
 	uint64		inode;			/* of this file */
 	int64		born;			/* nanoseconds; 0: the file system does not tell */
 	uint64		ring_file;		/* the time in the name of the run's ring file */
-	char		run[RUN_LEN];	/* random */
+	char		run[STENO_RUN_LEN];	/* random */
 	char		machine[MACHINE_LEN];	/* empty: it has no id */
-	char		host[HOST_LEN];
-	char		directory[DIRECTORY_LEN];	/* the data directory, maybe cut short */
+	char		host[STENO_HOST_LEN];
+	char		directory[STENO_DATA_DIRECTORY_LEN];	/* the data directory, maybe cut short */
 	uint64		sum;
 } StateHeader;
 
-/* Flags of a slot. */
-#define SLOT_USED 1				/* stream to durable_hash are valid */
-#define SLOT_CLEAN 2			/* the run was stopped, and all is on disk */
-#define SLOT_FROM 4				/* from_stream to from_hash are valid */
-#define SLOT_REPORTED 8			/* the trail says how the stream differs: reason, found */
+/* Flags of an entry. */
+#define ENTRY_USED 1			/* stream to durable_hash are valid */
+#define ENTRY_CLEAN 2			/* the run was stopped, and all is on disk */
+#define ENTRY_BRANCHED 4		/* from is valid */
+#define ENTRY_RECORDED 8		/* the trail says how the stream differs: from.reason, from.found */
 
-typedef struct StateSlot
+typedef struct StateEntry
 {
 	uint64		magic;
 	uint64		ring_file;		/* of the run that wrote the block */
@@ -86,49 +80,20 @@ typedef struct StateSlot
 	uint64		durable;		/* a block that was synced */
 	uint8		durable_hash[STENO_HASH_SIZE];
 
-	/* why the stream was begun, until its first record is written */
-	uint32		reason;
-	uint32		from_stream;
-	uint64		from_block;		/* up to which it counts */
-	uint8		from_hash[STENO_HASH_SIZE];
-	uint64		found;			/* with which it ended */
-	char		from_run[RUN_LEN];
-	char		from_host[HOST_LEN];
-	char		from_directory[DIRECTORY_LEN];
+	StenoBranch from;			/* why the stream was begun, until its first record is written */
 	uint64		sum;
-} StateSlot;
+} StateEntry;
 
-StaticAssertDecl(sizeof(StateHeader) <= STATE_UNIT && sizeof(StateSlot) <= STATE_UNIT, "one sector each");
+StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR, "one sector each");
+StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
 
-/* Why a stream begins beside another one. */
-typedef enum Reason
-{
-	REASON_NONE,				/* it does not */
-	REASON_UNKNOWN,				/* nothing is known of the other one */
-	REASON_COPY,				/* it came with a copy of the data directory */
-	REASON_FOREIGN,				/* it has blocks behind our last one */
-	REASON_CUT,					/* it lacks our last block */
-	REASON_ALTERED,				/* it has another one in its place */
-	REASON_GONE					/* it is not there */
-} Reason;
-
-static const char *const reason_names[] = {
-	[REASON_NONE] = "",
-	[REASON_UNKNOWN] = "unknown",
-	[REASON_COPY] = "copy",
-	[REASON_FOREIGN] = "foreign blocks",
-	[REASON_CUT] = "cut off",
-	[REASON_ALTERED] = "altered",
-	[REASON_GONE] = "gone"
-};
-
-/* As the postmaster found it: whether a slot's run has left its ring file. */
+/* Set by the postmaster, and inherited: whether the ring file of an entry's run is still there. */
 static bool ring_file_left[STENO_MAX_WRITERS];
 
 /* In a writer. */
-static int	state_fd = -1;
+static int	state_file = -1;
 static StateHeader header;
-static StateSlot slot;
+static StateEntry entry;
 static bool write_failed;
 
 static void
@@ -140,46 +105,46 @@ state_path(char path[MAXPGPATH])
 /* ---- the file's bytes ---- */
 
 static uint64
-unit_sum(const void *unit, size_t sum_at)
+sector_sum(const void *unit, size_t sum_at)
 {
 	return XXH64(unit, sum_at, GetSystemIdentifier());
 }
 
 static bool
-read_unit(int fd, int n, void *unit, size_t size, size_t sum_at)
+read_state_sector(int fd, int n, void *unit, size_t size, size_t sum_at)
 {
 	uint64		sum;
 
-	if (!steno_read_at(fd, unit, size, (uint64) n * STATE_UNIT))
+	if (!steno_read_at(fd, unit, size, (uint64) n * STATE_SECTOR))
 		return false;
 	memcpy(&sum, (char *) unit + sum_at, sizeof(sum));
-	return *(uint64 *) unit == STATE_MAGIC && sum == unit_sum(unit, sum_at);
+	return *(uint64 *) unit == STATE_MAGIC && sum == sector_sum(unit, sum_at);
 }
 
 static bool
-write_unit(int fd, int n, void *unit, size_t size, size_t sum_at)
+write_state_sector(int fd, int n, void *unit, size_t size, size_t sum_at)
 {
 	uint64		sum;
 
 	*(uint64 *) unit = STATE_MAGIC;
-	sum = unit_sum(unit, sum_at);
+	sum = sector_sum(unit, sum_at);
 	memcpy((char *) unit + sum_at, &sum, sizeof(sum));
-	return steno_write_at(fd, unit, size, (uint64) n * STATE_UNIT);
+	return steno_write_at(fd, unit, size, (uint64) n * STATE_SECTOR);
 }
 
 static bool
-read_slot(int fd, int writer, StateSlot *s)
+read_state_entry(int fd, int writer, StateEntry *s)
 {
-	if (read_unit(fd, 1 + writer, s, sizeof(*s), offsetof(StateSlot, sum)))
+	if (read_state_sector(fd, 1 + writer, s, sizeof(*s), offsetof(StateEntry, sum)))
 		return true;
 	memset(s, 0, sizeof(*s));
 	return false;
 }
 
 static bool
-write_slot(int fd, int writer, StateSlot *s)
+write_state_entry(int fd, int writer, StateEntry *s)
 {
-	return write_unit(fd, 1 + writer, s, sizeof(*s), offsetof(StateSlot, sum));
+	return write_state_sector(fd, 1 + writer, s, sizeof(*s), offsetof(StateEntry, sum));
 }
 
 /* ---- who we are ---- */
@@ -242,7 +207,7 @@ identify_self(int fd, uint64 ring_file, StateHeader *h)
 
 /* Whether the state, and so the trail that it speaks of, was written elsewhere. */
 static bool
-is_elsewhere(const StateHeader *was, const StateHeader *now)
+was_written_elsewhere(const StateHeader *was, const StateHeader *now)
 {
 	if (was->system_identifier != now->system_identifier || was->inode != now->inode)
 		return true;
@@ -256,7 +221,7 @@ is_elsewhere(const StateHeader *was, const StateHeader *now)
 
 /* A server that was restored in its old place, files and all. */
 static bool
-is_restored(void)
+is_restored_backup(void)
 {
 	char		path[MAXPGPATH];
 
@@ -268,34 +233,34 @@ is_restored(void)
 
 /* What has the state file's name may be a pipe, or a device. */
 static bool
-is_regular(int fd)
+is_regular_file(int fd)
 {
 	struct stat st;
 
 	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The slots of another server: each of its streams has a successor here. */
+/* An entry that another server has written: its stream gets a successor here. */
 static void
-disown(StateSlot *s, const StateHeader *was, Reason reason)
+disown_entry(StateEntry *s, const StateHeader *was, StenoBranchReason reason)
 {
-	StateSlot	next = {.reason = reason};
+	StateEntry	next = {.from = {.reason = reason}};
 
 	/* a start that was killed may have done so already */
-	if (s->flags & (SLOT_USED | SLOT_FROM))
+	if (s->flags & (ENTRY_USED | ENTRY_BRANCHED))
 	{
-		next.flags = SLOT_FROM;
-		next.from_stream = s->flags & SLOT_USED ? s->stream : s->from_stream;
+		next.flags = ENTRY_BRANCHED;
+		next.from.stream = s->flags & ENTRY_USED ? s->stream : s->from.stream;
 	}
-	strlcpy(next.from_run, was->run, sizeof(next.from_run));
-	strlcpy(next.from_host, was->host, sizeof(next.from_host));
-	strlcpy(next.from_directory, was->directory, sizeof(next.from_directory));
+	strlcpy(next.from.run, was->run, sizeof(next.from.run));
+	strlcpy(next.from.host, was->host, sizeof(next.from.host));
+	strlcpy(next.from.directory, was->directory, sizeof(next.from.directory));
 	*s = next;
 }
 
-/* Which slots belong to a run whose ring file is still there. */
+/* Find the entries of runs whose ring file is still there. */
 static void
-find_ring_files(int fd)
+find_ring_files_left(int fd)
 {
 	char	   *prefix = steno_ring_prefix();
 	StenoLeftFiles found;
@@ -307,10 +272,10 @@ find_ring_files(int fd)
 	(void) steno_ring_folders_find(&found, "", &failed);
 	for (i = 0; i < STENO_MAX_WRITERS; i++)
 	{
-		StateSlot	s;
+		StateEntry	s;
 		char	   *name;
 
-		if (!read_slot(fd, i, &s) || !(s.flags & SLOT_USED))
+		if (!read_state_entry(fd, i, &s) || !(s.flags & ENTRY_USED))
 			continue;
 		name = psprintf("%s%016llx", prefix, (unsigned long long) s.ring_file);
 		for (j = 0; j < found.nfiles; j++)
@@ -323,7 +288,7 @@ find_ring_files(int fd)
 }
 
 static void
-refuse(const char *path)
+refuse_state_file(const char *path)
 {
 	ereport(FATAL,
 			(errcode_for_file_access(),
@@ -331,65 +296,65 @@ refuse(const char *path)
 }
 
 /*
- * A run begins, with a ring file of this time in its name.  first: the postmaster has
- * just started; else its processes are started again after a crash.
+ * In the postmaster: a run begins, with a ring file of this time in its name.  first:
+ * the postmaster has just started; else its processes are restarted after a crash.
  */
 void
-steno_state_begin(uint64 ring_file, bool first)
+steno_state_begin_run(uint64 ring_file, bool first)
 {
 	char		path[MAXPGPATH];
 	StateHeader was;
 	StateHeader now;
 	StenoError	error;
-	Reason		reason = REASON_NONE;
+	StenoBranchReason reason = STENO_BRANCH_NONE;
 	int			fd;
 	int			i;
 
 	state_path(path);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, pg_file_create_mode);
 	if (fd < 0)
-		refuse(path);
-	if (!is_regular(fd))
+		refuse_state_file(path);
+	if (!is_regular_file(fd))
 		ereport(FATAL,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("state file \"%s\" of the trail is not a regular file", path),
 				 errhint("Move it away. The server then begins new streams.")));
 	identify_self(fd, ring_file, &now);
-	if (!read_unit(fd, 0, &was, sizeof(was), offsetof(StateHeader, sum)))
+	if (!read_state_sector(fd, 0, &was, sizeof(was), offsetof(StateHeader, sum)))
 	{
 		memset(&was, 0, sizeof(was));
-		reason = REASON_UNKNOWN;
+		reason = STENO_BRANCH_UNKNOWN;
 	}
-	else if (first && (is_elsewhere(&was, &now) || is_restored()))
-		reason = REASON_COPY;
+	else if (first && (was_written_elsewhere(&was, &now) || is_restored_backup()))
+		reason = STENO_BRANCH_COPY;
 	memset(ring_file_left, 0, sizeof(ring_file_left));
-	if (reason == REASON_NONE)
-		find_ring_files(fd);
+	if (reason == STENO_BRANCH_NONE)
+		find_ring_files_left(fd);
 	for (i = 0; i < STENO_MAX_WRITERS; i++)
 	{
-		StateSlot	s;
+		StateEntry	s;
 
-		(void) read_slot(fd, i, &s);
-		if (reason != REASON_NONE)
-			disown(&s, &was, reason);
-		if (!write_slot(fd, i, &s))
-			refuse(path);
+		(void) read_state_entry(fd, i, &s);
+		if (reason != STENO_BRANCH_NONE)
+			disown_entry(&s, &was, reason);
+		if (!write_state_entry(fd, i, &s))
+			refuse_state_file(path);
 	}
-	/* last: until then, all is as it was */
+	/* last: until the header is written, the old one and its inode decide */
 	if (pg_fsync(fd) != 0 ||
-		!write_unit(fd, 0, &now, sizeof(now), offsetof(StateHeader, sum)) ||
+		!write_state_sector(fd, 0, &now, sizeof(now), offsetof(StateHeader, sum)) ||
 		ftruncate(fd, STATE_SIZE) != 0 || pg_fsync(fd) != 0 ||
 		!steno_sync_folder(DataDir, &error))
-		refuse(path);
+		refuse_state_file(path);
 	close(fd);
 }
 
 /* ---- a writer ---- */
 
 static void
-save_slot(int writer, bool sync)
+save_entry(int writer, bool sync)
 {
-	if (write_slot(state_fd, writer, &slot) && (!sync || pg_fdatasync(state_fd) == 0))
+	if (write_state_entry(state_file, writer, &entry) && (!sync || pg_fdatasync(state_file) == 0))
 	{
 		write_failed = false;
 		return;
@@ -398,17 +363,17 @@ save_slot(int writer, bool sync)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not write state file \"%s\" of the trail: %m", STATE_FILE),
-				 errdetail("The next start may take stream %u for altered, and begin a new one.", slot.stream)));
+				 errdetail("The next start may take stream %u for altered, and begin a new one.", entry.stream)));
 	write_failed = true;
 }
 
-/* Other writers choose streams, too. */
+/* Other writers of this start choose streams at the same time. */
 static bool
 lock_state(bool lock, StenoError *error)
 {
 	struct flock l = {.l_type = lock ? F_WRLCK : F_UNLCK, .l_whence = SEEK_SET};
 
-	while (fcntl(state_fd, F_SETLKW, &l) != 0)
+	while (fcntl(state_file, F_SETLKW, &l) != 0)
 		if (errno != EINTR)
 			/* a file system without locks: then writers of one start may choose the same */
 			return errno == ENOLCK || errno == EINVAL || errno == ENOTSUP ||
@@ -417,40 +382,43 @@ lock_state(bool lock, StenoError *error)
 }
 
 static bool
-load_slot(const StenoWriter *w, StenoError *error)
+load_entry(const StenoWriter *w, StenoError *error)
 {
 	char		path[MAXPGPATH];
 
-	if (state_fd < 0)
+	if (state_file < 0)
 	{
 		state_path(path);
-		state_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-		if (state_fd < 0)
+		state_file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+		if (state_file < 0)
 			return steno_failed(error, errno, "could not open state file", path);
-		if (!is_regular(state_fd))
+		if (!is_regular_file(state_file))
 		{
-			close(state_fd);
-			state_fd = -1;
+			close(state_file);
+			state_file = -1;
 			return steno_failed(error, 0, "state file is not a regular file", path);
 		}
 	}
-	if (!read_unit(state_fd, 0, &header, sizeof(header), offsetof(StateHeader, sum)))
+	if (!read_state_sector(state_file, 0, &header, sizeof(header), offsetof(StateHeader, sum)))
 		memset(&header, 0, sizeof(header));
-	if (!read_slot(state_fd, w->number, &slot))
-		slot.reason = REASON_UNKNOWN;
+	if (!read_state_entry(state_file, w->number, &entry))
+		entry.from.reason = STENO_BRANCH_UNKNOWN;
 	return true;
 }
 
-/* What of the stream is not as the slot says; *known: up to which block it is ours. */
+/*
+ * Compare a stream with its entry.  *known: up to which block it is this server's, and
+ * hash: of that block.
+ */
 static bool
-judge(const StateSlot *s, int writer, const StenoEnd *end, Reason *reason, uint64 *known,
-	  uint8 hash[STENO_HASH_SIZE], StenoError *error)
+compare_stream(const StateEntry *s, int writer, const StenoEnd *end, StenoBranchReason *reason, uint64 *known,
+			   uint8 hash[STENO_HASH_SIZE], StenoError *error)
 {
 	uint64		system = GetSystemIdentifier();
-	bool		exact = (s->flags & SLOT_CLEAN) || s->ring_file == header.ring_file || ring_file_left[writer];
+	bool		exact = (s->flags & ENTRY_CLEAN) || s->ring_file == header.ring_file || ring_file_left[writer];
 	bool		has;
 
-	*reason = REASON_NONE;
+	*reason = STENO_BRANCH_NONE;
 	*known = s->block;
 	memcpy(hash, s->hash, STENO_HASH_SIZE);
 	if (!exact)
@@ -460,9 +428,9 @@ judge(const StateSlot *s, int writer, const StenoEnd *end, Reason *reason, uint6
 	}
 	if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
 		return false;
-	if (exact && !(s->flags & SLOT_CLEAN) && s->block > 0 && (!has || end->block < *known))
+	if (exact && !(s->flags & ENTRY_CLEAN) && s->block > 0 && (!has || end->block < *known))
 	{
-		/* it was about to be written */
+		/* the kill came before the write of that block */
 		*known = s->block - 1;
 		memcpy(hash, s->before, STENO_HASH_SIZE);
 		if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
@@ -471,18 +439,18 @@ judge(const StateSlot *s, int writer, const StenoEnd *end, Reason *reason, uint6
 	if (has && end->block >= *known)
 	{
 		if (exact && end->block > *known)
-			*reason = REASON_FOREIGN;
+			*reason = STENO_BRANCH_FOREIGN;
 	}
 	else if (end->segment == 0)
-		*reason = REASON_GONE;
+		*reason = STENO_BRANCH_GONE;
 	else
-		*reason = end->block < *known ? REASON_CUT : REASON_ALTERED;
+		*reason = end->block < *known ? STENO_BRANCH_CUT : STENO_BRANCH_ALTERED;
 	return true;
 }
 
-/* A stream that nobody has: the writer's own number if that is free. */
+/* The number of a stream that does not exist yet: the writer's own number if possible. */
 static bool
-choose_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
+find_free_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
 {
 	StenoEnd	end;
 	uint32		next;
@@ -493,12 +461,12 @@ choose_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
 	if (!steno_trail_streams(steno_directory, &next, &empty, error) ||
 		!steno_stream_end(steno_directory, w->number, GetSystemIdentifier(), &end, error))
 		return false;
-	taken = end.segment > 0 || ((slot.flags & SLOT_USED) && slot.stream == (uint32) w->number && !empty);
+	taken = end.segment > 0 || ((entry.flags & ENTRY_USED) && entry.stream == (uint32) w->number && !empty);
 	for (i = 0; i < STENO_MAX_WRITERS; i++)
 	{
-		StateSlot	other;
+		StateEntry	other;
 
-		if (i == w->number || !read_slot(state_fd, i, &other) || !(other.flags & SLOT_USED))
+		if (i == w->number || !read_state_entry(state_file, i, &other) || !(other.flags & ENTRY_USED))
 			continue;
 		if (other.stream == (uint32) w->number)
 			taken = true;
@@ -511,83 +479,83 @@ choose_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
 
 /* The stream that was there counts up to this block, and another one is begun. */
 static void
-branch(Reason reason, uint32 from, uint64 block, const uint8 *hash, uint64 found)
+branch_from(StenoBranchReason reason, uint32 stream, uint64 block, const uint8 *hash, uint64 found)
 {
-	slot.reason = reason;
-	slot.flags = SLOT_FROM;
-	slot.from_stream = from;
-	slot.from_block = block;
-	memcpy(slot.from_hash, hash, STENO_HASH_SIZE);
-	slot.found = found;
+	entry.flags = ENTRY_BRANCHED;
+	entry.from.reason = reason;
+	entry.from.stream = stream;
+	entry.from.block = block;
+	memcpy(entry.from.hash, hash, STENO_HASH_SIZE);
+	entry.from.found = found;
 }
 
-/* Which stream the writer writes: the slot says so then.  False: it cannot be told yet. */
+/* Put into the entry which stream the writer writes.  False: it could not be found out. */
 static bool
-find_stream(StenoWriter *w, StenoError *error)
+settle_stream(StenoWriter *w, StenoError *error)
 {
-	uint32		predecessor = slot.flags & SLOT_USED ? slot.stream :
-		slot.flags & SLOT_FROM ? slot.from_stream : (uint32) w->number;
+	uint32		predecessor = entry.flags & ENTRY_USED ? entry.stream :
+		entry.flags & ENTRY_BRANCHED ? entry.from.stream : (uint32) w->number;
 	uint8		hash[STENO_HASH_SIZE];
 	uint64		known;
 	uint32		stream;
-	Reason		reason = slot.reason;
+	StenoBranchReason reason = entry.from.reason;
 	StenoEnd	end;
 
 	if (!steno_stream_end(steno_directory, predecessor, GetSystemIdentifier(), &end, error))
 		return false;
-	if (slot.flags & SLOT_USED)
+	if (entry.flags & ENTRY_USED)
 	{
-		if (!judge(&slot, w->number, &end, &reason, &known, hash, error))
+		if (!compare_stream(&entry, w->number, &end, &reason, &known, hash, error))
 			return false;
 		/* the trail says up to where it counts, whatever has been put right since */
-		if (reason == REASON_NONE && (slot.flags & SLOT_REPORTED))
-			reason = slot.reason;
-		if (reason == REASON_NONE)
+		if (reason == STENO_BRANCH_NONE && (entry.flags & ENTRY_RECORDED))
+			reason = entry.from.reason;
+		if (reason == STENO_BRANCH_NONE)
 		{
-			/* what a lost machine has left, and what it has not written */
-			slot.block = end.block;
-			memcpy(slot.hash, end.hash, STENO_HASH_SIZE);
-			slot.flags = SLOT_USED;
+			/* after a crash of the machine, less or more than the entry says */
+			entry.block = end.block;
+			memcpy(entry.hash, end.hash, STENO_HASH_SIZE);
+			entry.flags = ENTRY_USED;
 			return true;
 		}
 	}
 	else
 	{
-		/* of another server's stream all counts that is there */
+		/* all that is in another server's stream counts */
 		known = end.block;
 		memcpy(hash, end.hash, STENO_HASH_SIZE);
 		if (end.segment == 0)
-			reason = REASON_NONE;
+			reason = STENO_BRANCH_NONE;
 	}
-	if (!choose_stream(w, &stream, error))
+	if (!find_free_stream(w, &stream, error))
 		return false;
-	if (reason != REASON_NONE)
-		branch(reason, predecessor, known, hash, end.block);
+	if (reason != STENO_BRANCH_NONE)
+		branch_from(reason, predecessor, known, hash, end.block);
 	else
-		slot.flags = slot.reason = 0;
-	slot.flags |= SLOT_USED;
-	slot.stream = stream;
-	slot.block = slot.durable = 0;
-	memset(slot.hash, 0, STENO_HASH_SIZE);
-	memset(slot.durable_hash, 0, STENO_HASH_SIZE);
+		entry.flags = entry.from.reason = 0;
+	entry.flags |= ENTRY_USED;
+	entry.stream = stream;
+	entry.block = entry.durable = 0;
+	memset(entry.hash, 0, STENO_HASH_SIZE);
+	memset(entry.durable_hash, 0, STENO_HASH_SIZE);
 	return true;
 }
 
-/* The stream that the writer is to open; false: it cannot be told yet. */
+/* Choose the stream that the writer is to open; false: that could not be found out. */
 bool
-steno_state_stream(StenoWriter *w, uint32 *stream, StenoError *error)
+steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 {
 	bool		ok;
 
-	if (!load_slot(w, error) || !lock_state(true, error))
+	if (!load_entry(w, error) || !lock_state(true, error))
 		return false;
-	ok = find_stream(w, error);
+	ok = settle_stream(w, error);
 	if (ok)
 	{
-		slot.ring_file = header.ring_file;
-		/* on disk before any block: else a stream that was stopped would have too many */
-		save_slot(w->number, true);
-		*stream = slot.stream;
+		entry.ring_file = header.ring_file;
+		/* on disk before any block: or blocks would follow an end that still counts as clean */
+		save_entry(w->number, true);
+		*stream = entry.stream;
 	}
 	(void) lock_state(false, error);
 	return ok;
@@ -595,58 +563,54 @@ steno_state_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 
 /* The next block of the stream, about to be written, will have this hash. */
 void
-steno_state_block(const StenoWriter *w, const uint8 hash[STENO_HASH_SIZE])
+steno_state_write_begins(const StenoWriter *w, const uint8 hash[STENO_HASH_SIZE])
 {
 	const StenoStream *stream = &w->stream;
 
-	if (state_fd < 0)
+	if (state_file < 0)
 		return;
-	if (slot.block != stream->next_block)
-		memcpy(slot.before, slot.hash, STENO_HASH_SIZE);
-	slot.block = stream->next_block;
-	memcpy(slot.hash, hash, STENO_HASH_SIZE);
-	save_slot(w->number, false);
+	if (entry.block != stream->next_block)
+		memcpy(entry.before, entry.hash, STENO_HASH_SIZE);
+	entry.block = stream->next_block;
+	memcpy(entry.hash, hash, STENO_HASH_SIZE);
+	save_entry(w->number, false);
 }
 
 /*
- * All that was written is on disk.  The file learns of it with the next block, or now
+ * All that was written is on disk.  The file gets that with the next block, or now
  * when segments before this one may be deleted.
  */
 void
 steno_state_synced(const StenoWriter *w, bool rotated)
 {
-	if (state_fd < 0 || slot.block != w->stream.next_block - 1)
+	if (state_file < 0 || entry.block != w->stream.next_block - 1)
 		return;
-	slot.durable = slot.block;
-	memcpy(slot.durable_hash, slot.hash, STENO_HASH_SIZE);
+	entry.durable = entry.block;
+	memcpy(entry.durable_hash, entry.hash, STENO_HASH_SIZE);
 	if (rotated)
-		save_slot(w->number, false);
+		save_entry(w->number, false);
 }
 
-/* The run ends, and its last block is on disk. */
+/* The run ends: if its last block is on disk, the entry says so. */
 void
-steno_state_stop(StenoWriter *w)
+steno_state_stopped(StenoWriter *w)
 {
-	if (state_fd < 0 || w->stream.dirty || slot.block != w->stream.next_block - 1)
+	if (state_file < 0 || w->stream.dirty || entry.block != w->stream.next_block - 1)
 		return;
-	slot.flags |= SLOT_CLEAN;
-	save_slot(w->number, true);
+	entry.flags |= ENTRY_CLEAN;
+	save_entry(w->number, true);
 }
 
-/* ---- records ---- */
-
-static void
-hex(char *to, const uint8 *bytes)
+/* Why the stream was begun, as the entry of this writer says; reason STENO_BRANCH_NONE: for no other one. */
+const StenoBranch *
+steno_state_branch(void)
 {
-	int			i;
-
-	for (i = 0; i < STENO_HASH_SIZE; i++)
-		snprintf(to + 2 * i, 3, "%02x", bytes[i]);
+	return &entry.from;
 }
 
-/* Which server this is, and which run of it: the pairs' values stay. */
+/* Pairs that identify this server and this run of it, in static memory; returns their number. */
 int
-steno_state_describe(const char **pairs)
+steno_state_identity(const char **pairs)
 {
 	static char system[24];
 	static char timeline[16];
@@ -671,119 +635,11 @@ steno_state_describe(const char **pairs)
 	return n / 2;
 }
 
-/* How the other stream of a slot differs, for the log. */
-static int
-detail_difference(const StateSlot *s)
-{
-	unsigned long long first = s->from_block + 1;
-	unsigned long long last = s->found;
-
-	if (s->found == s->from_block && s->reason >= REASON_FOREIGN && s->reason != REASON_ALTERED)
-		return errdetail("An earlier start has recorded that stream %u, which counts up to block %llu, was not as this server had left it (%s).",
-						 s->from_stream, last, reason_names[s->reason]);
-	switch ((Reason) s->reason)
-	{
-		case REASON_COPY:
-			return errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup: stream %u, up to block %llu, is that server's.",
-							 s->from_directory, s->from_host, s->from_stream, last);
-		case REASON_FOREIGN:
-			return errdetail("Blocks %llu to %llu of stream %u stand behind the last one that this server has written. They are left as they are, and are not sealed.",
-							 first, last, s->from_stream);
-		case REASON_CUT:
-			return errdetail("Stream %u ends with block %llu, but this server has written it up to block %llu.",
-							 s->from_stream, last, first - 1);
-		case REASON_ALTERED:
-			return errdetail("Block %llu of stream %u is not the one that this server has written.",
-							 first - 1, s->from_stream);
-		case REASON_GONE:
-			return errdetail("Stream %u, which this server has written up to block %llu, is not there.",
-							 s->from_stream, first - 1);
-		case REASON_NONE:
-		case REASON_UNKNOWN:
-			break;
-	}
-	return errdetail("Nothing in the data directory says that this server has written stream %u, or how far.",
-					 s->from_stream);
-}
-
-static void
-report_branch(const StenoWriter *w)
-{
-	if (slot.stream == slot.from_stream)
-	{
-		ereport(WARNING,
-				(errmsg("stream %u of the trail begins anew", slot.stream),
-				 errdetail("This server has written it up to block %llu, and nothing of that is in \"%s\".",
-						   (unsigned long long) slot.from_block, steno_directory),
-				 errhint("Unless you have changed \"steno.directory\", or moved the trail away, find out who has removed it.")));
-		return;
-	}
-	ereport(slot.reason == REASON_COPY ? LOG : WARNING,
-			(errmsg("steno writer %d begins stream %u of the trail beside stream %u",
-					w->number, slot.stream, slot.from_stream),
-			 detail_difference(&slot),
-			 slot.reason == REASON_COPY ? 0 : errhint("Run \"steno verify\", and find out who can write to \"%s\".", steno_directory)));
-}
-
-/* A record of the event "branch", of what a slot says of its other stream. */
-static void
-put_branch(StenoWriter *w, const StateSlot *s, bool unused)
-{
-	const char *pairs[2 * 18] = {"event", "branch", "version", PG_VERSION};
-	char		stream[16];
-	char		block[24];
-	char		found[24];
-	char		hash[2 * STENO_HASH_SIZE + 1];
-	int			n = 4;
-
-	snprintf(stream, sizeof(stream), "%u", s->from_stream);
-	snprintf(block, sizeof(block), UINT64_FORMAT, s->from_block);
-	snprintf(found, sizeof(found), UINT64_FORMAT, s->found);
-	hex(hash, s->from_hash);
-	pairs[n++] = "reason";
-	pairs[n++] = reason_names[s->reason];
-	pairs[n++] = "stream";
-	pairs[n++] = stream;
-	pairs[n++] = "block";
-	pairs[n++] = block;
-	pairs[n++] = "hash";
-	pairs[n++] = hash;
-	pairs[n++] = "found";
-	pairs[n++] = found;
-	if (unused)
-	{
-		pairs[n++] = "unused";
-		pairs[n++] = "true";
-	}
-	n += 2 * steno_state_describe(pairs + n);
-	if (s->reason == REASON_COPY)
-	{
-		pairs[n++] = "from_run";
-		pairs[n++] = s->from_run;
-		pairs[n++] = "from_host";
-		pairs[n++] = s->from_host;
-		pairs[n++] = "from_directory";
-		pairs[n++] = s->from_directory;
-	}
-	steno_writer_server(w, pairs, n / 2);
-}
-
-/* A stream that was just begun says beside which one.  Returns false when we are to leave. */
-bool
-steno_state_tell(StenoWriter *w)
-{
-	if (slot.reason == REASON_NONE || w->stream.next_block > 1)
-		return true;
-	report_branch(w);
-	put_branch(w, &slot, false);
-	return steno_writer_write(w);
-}
-
 /* ---- streams that no writer uses any more ---- */
 
-/* What a writer that was killed had not synced: the stream's last segment at most. */
+/* A killed writer may not have synced its last blocks: they are in the last segment. */
 static bool
-sync_segment(uint32 stream, uint64 segment, StenoError *error)
+sync_last_segment(uint32 stream, uint64 segment, StenoError *error)
 {
 	char		folder[1024];
 	char		path[1100];
@@ -802,102 +658,79 @@ sync_segment(uint32 stream, uint64 segment, StenoError *error)
 	return ok && steno_sync_folder(folder, error);
 }
 
+/* The stream ends with this block, as if its writer had been stopped there. */
 static bool
-save_unused(int writer, StateSlot *s, StenoError *error)
+save_unused_entry(int writer, StateEntry *s, uint64 block, const uint8 hash[STENO_HASH_SIZE], StenoError *error)
 {
 	bool		ok;
 
+	s->block = s->durable = block;
+	memcpy(s->hash, hash, STENO_HASH_SIZE);
+	memcpy(s->durable_hash, hash, STENO_HASH_SIZE);
+	s->flags |= ENTRY_CLEAN;
 	if (!lock_state(true, error))
 		return false;
-	ok = (write_slot(state_fd, writer, s) && pg_fdatasync(state_fd) == 0) ||
+	ok = (write_state_entry(state_file, writer, s) && pg_fdatasync(state_file) == 0) ||
 		steno_failed(error, errno, "could not write state file", STATE_FILE);
 	return lock_state(false, error) && ok;
 }
 
 /*
- * Compare the stream of a slot that no writer uses, in the way of those that are in
- * use.  After that its end is known exactly, also when its ring file has gone; so it is
- * noted like that of a clean stop.  A difference is reported once.
+ * Compare the stream of an entry that no writer uses as those in use are compared.  When
+ * it is as it was left, its end is saved like that of a clean stop, so that it stays
+ * known exactly when its ring file is gone.  What differs is in *branch, for the caller
+ * to record, and then to settle.
  */
-static bool
-compare_unused(StenoWriter *w, int writer, StateSlot *s, StenoError *error)
+StenoUnused
+steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
 {
-	uint64		system = GetSystemIdentifier();
+	StateEntry	s;
+	StenoBranchReason reason;
 	uint8		hash[STENO_HASH_SIZE];
 	uint64		known;
-	Reason		reason;
 	StenoEnd	end;
 
-	if (!steno_stream_end(steno_directory, s->stream, system, &end, error) ||
-		!judge(s, writer, &end, &reason, &known, hash, error))
+	memset(branch, 0, sizeof(*branch));
+	if (state_file < 0 || !read_state_entry(state_file, writer, &s) ||
+		!(s.flags & ENTRY_USED) || s.block == 0)
+		return STENO_UNUSED_UNCHANGED;
+	branch->stream = s.stream;
+	if (!steno_stream_end(steno_directory, s.stream, GetSystemIdentifier(), &end, error) ||
+		!compare_stream(&s, writer, &end, &reason, &known, hash, error))
 	{
-		/* in the place of its folder there is something else */
+		/* something else is in the place of its folder */
 		if (error->error != ENOTDIR)
-			return false;
+			return STENO_UNUSED_FAILED;
 		memset(&end, 0, sizeof(end));
-		reason = REASON_GONE;
-		known = s->flags & SLOT_CLEAN ? s->block : s->durable;
-		memcpy(hash, s->flags & SLOT_CLEAN ? s->hash : s->durable_hash, STENO_HASH_SIZE);
+		reason = STENO_BRANCH_GONE;
+		known = s.flags & ENTRY_CLEAN ? s.block : s.durable;
+		memcpy(hash, s.flags & ENTRY_CLEAN ? s.hash : s.durable_hash, STENO_HASH_SIZE);
 	}
-	if (reason == REASON_NONE)
-	{
-		if (s->flags & SLOT_CLEAN)
-			return true;
-		if (!sync_segment(s->stream, end.segment, error))
-			return false;
-		s->block = s->durable = end.block;
-		memcpy(s->hash, end.hash, STENO_HASH_SIZE);
-		memcpy(s->durable_hash, end.hash, STENO_HASH_SIZE);
-		s->flags |= SLOT_CLEAN;
-		return save_unused(writer, s, error);
-	}
-	if ((s->flags & SLOT_REPORTED) && s->reason == reason && s->found == end.block)
-		return true;
-	s->reason = reason;
-	s->from_stream = s->stream;
-	s->from_block = known;
-	memcpy(s->from_hash, hash, STENO_HASH_SIZE);
-	s->found = end.block;
-	ereport(WARNING,
-			(errmsg("stream %u of the trail, which no writer uses any more, is not as this server has left it", s->stream),
-			 detail_difference(s),
-			 errhint("Unless you have changed \"steno.directory\", or moved the trail away, run \"steno verify\", and find out who can write to \"%s\".",
-					 steno_directory)));
-	put_branch(w, s, true);
-	if (!steno_writer_write(w))
-		steno_writer_exit();	/* the next start finds it again */
-	s->block = s->durable = known;
-	memcpy(s->hash, hash, STENO_HASH_SIZE);
-	memcpy(s->durable_hash, hash, STENO_HASH_SIZE);
-	s->flags |= SLOT_CLEAN | SLOT_REPORTED;
-	return save_unused(writer, s, error);
+	if (reason == STENO_BRANCH_NONE)
+		return (s.flags & ENTRY_CLEAN) ||
+			(sync_last_segment(s.stream, end.segment, error) &&
+			 save_unused_entry(writer, &s, end.block, end.hash, error)) ?
+			STENO_UNUSED_UNCHANGED : STENO_UNUSED_FAILED;
+	if ((s.flags & ENTRY_RECORDED) && s.from.reason == reason && s.from.found == end.block)
+		return STENO_UNUSED_UNCHANGED;
+	*branch = s.from;
+	branch->reason = reason;
+	branch->stream = s.stream;
+	branch->block = known;
+	memcpy(branch->hash, hash, STENO_HASH_SIZE);
+	branch->found = end.block;
+	return STENO_UNUSED_DIFFERS;
 }
 
-/*
- * Writer 0, once in a run.  A stream that cannot be read holds nobody up: the next
- * start looks again.
- */
-void
-steno_state_compare_unused(StenoWriter *w)
+/* The difference is in the trail: it is not to be recorded again. */
+bool
+steno_state_settle_unused(int writer, const StenoBranch *branch, StenoError *error)
 {
-	int			i;
+	StateEntry	s;
 
-	for (i = steno_writers; i < STENO_MAX_WRITERS && state_fd >= 0; i++)
-	{
-		StenoError	error = {0};
-		StateSlot	s;
-
-		if (!read_slot(state_fd, i, &s) || !(s.flags & SLOT_USED) || s.block == 0 ||
-			compare_unused(w, i, &s, &error))
-			continue;
-		errno = error.error;
-		ereport(WARNING,
-				(errcode_for_file_access(),
-				 error.error != 0 ?
-				 errmsg("could not compare stream %u of the trail, which no writer uses any more: %s \"%s\": %m",
-						s.stream, error.what, error.path) :
-				 errmsg("could not compare stream %u of the trail, which no writer uses any more: %s \"%s\"",
-						s.stream, error.what, error.path),
-				 errhint("The next start tries again. Run \"steno verify\".")));
-	}
+	if (!read_state_entry(state_file, writer, &s))
+		return steno_failed(error, errno, "could not read state file", STATE_FILE);
+	s.from = *branch;
+	s.flags |= ENTRY_RECORDED;
+	return save_unused_entry(writer, &s, branch->block, branch->hash, error);
 }

@@ -1,5 +1,5 @@
 /*
- * extension/load/ring_folder.c
+ * extension/base/ring_folder.c
  *		Where this server's ring files are: in a folder of its own in
  *		steno.ring_directory.
  *
@@ -24,7 +24,7 @@
 #include "utils/timestamp.h"
 
 #include "ring/private.h"
-#include "load/ring_folder.h"
+#include "base/ring_folder.h"
 
 /* What is wrong with an entry, in a few words. */
 #define WHY 120
@@ -88,7 +88,7 @@ compare_names(const void *a, const void *b)
 
 /* The entries of an open folder whose names begin with prefix; false with errno. */
 static bool
-list(int folder, const char *prefix, Names *names)
+list_entries(int folder, const char *prefix, Names *names)
 {
 	int			fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR		   *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -126,7 +126,7 @@ is_folder_name(const char *name, const char *folder)
 /* ---- the present run's ---- */
 
 static void
-refuse(const char *what, const char *name)
+refuse_ring_folder(const char *what, const char *name)
 {
 	ereport(FATAL,
 			(errcode_for_file_access(),
@@ -136,10 +136,10 @@ refuse(const char *what, const char *name)
 
 /* A folder of that name, made unless it is there; -1 with errno EPERM: it is not ours. */
 static int
-make_folder(int parent, const char *name, char why[WHY])
+make_ring_folder(int parent, const char *name, char why[WHY])
 {
 	if (mkdirat(parent, name, S_IRWXU) < 0 && errno != EEXIST)
-		refuse("create directory of ring files", name);
+		refuse_ring_folder("create directory of ring files", name);
 	return steno_private_open_folder(parent, name, why, WHY);
 }
 
@@ -153,7 +153,7 @@ open_other_folder(int parent, const char *name, char **other)
 	int			i;
 
 	/* one that we cannot find is drained by nobody, but does no harm */
-	(void) list(parent, name, &names);
+	(void) list_entries(parent, name, &names);
 	for (i = 0; i < names.count; i++)
 		if (names.names[i][strlen(name)] == '.' &&
 			(fd = steno_private_open_folder(parent, names.names[i], why, sizeof(why))) >= 0)
@@ -168,12 +168,12 @@ open_other_folder(int parent, const char *name, char **other)
 		if (!pg_strong_random(&random, sizeof(random)))
 			random = (uint64) GetCurrentTimestamp() + i;
 		*other = psprintf("%s.%016llx", name, (unsigned long long) random);
-		if ((fd = make_folder(parent, *other, why)) >= 0)
+		if ((fd = make_ring_folder(parent, *other, why)) >= 0)
 			return fd;
 		if (errno != EPERM)
 			break;
 	}
-	refuse("open directory of ring files", *other);
+	refuse_ring_folder("open directory of ring files", *other);
 	return -1;
 }
 
@@ -198,13 +198,13 @@ steno_ring_folder_open(char *path, size_t size)
 						   steno_ring_directory),
 				 errhint("Set \"steno.ring_directory\" to a directory of the server's user, or to one with the sticky bit, such as /dev/shm.")));
 	warned = true;
-	fd = make_folder(parent, name, why);
+	fd = make_ring_folder(parent, name, why);
 	if (fd < 0)
 	{
 		char	   *other;
 
 		if (errno != EPERM)
-			refuse("open directory of ring files", name);
+			refuse_ring_folder("open directory of ring files", name);
 		fd = open_other_folder(parent, name, &other);
 		ereport(WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -243,7 +243,7 @@ find_files(StenoLeftFiles *found, const char *prefix, const char *present)
 {
 	StenoLeftFolder *folder = &found->folders[found->nfolders - 1];
 	Names		names = {0};
-	bool		whole = list(folder->fd, prefix, &names);
+	bool		whole = list_entries(folder->fd, prefix, &names);
 	int			error = errno;
 	int			i;
 
@@ -272,7 +272,7 @@ find_folders(StenoLeftFiles *found, const char *prefix, const char *present, cha
 {
 	char	   *folder = folder_name();
 	Names		names = {0};
-	bool		whole = list(found->parent, "pg_steno.", &names);
+	bool		whole = list_entries(found->parent, "pg_steno.", &names);
 	int			error = errno;
 	int			i;
 

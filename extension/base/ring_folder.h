@@ -1,5 +1,5 @@
 /*
- * extension/load/ring_folder.h
+ * extension/base/ring_folder.h
  *		Where this server's ring files are.
  */
 #ifndef STENO_RING_FOLDER_H

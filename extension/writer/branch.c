@@ -1,0 +1,187 @@
+/*
+ * extension/writer/branch.c
+ *		Reports streams that are not as this server has left them, in the log and in the
+ *		trail.
+ *
+ * A stream that begins beside such a one has a first record, of the event "branch",
+ * that says why, and up to which block the other one counts.  Of the streams that no
+ * writer uses any more, writer 0 records what differs, in its own stream.
+ */
+#include "writer/writer.h"
+
+static const char *const reason_names[] = {
+	[STENO_BRANCH_NONE] = "",
+	[STENO_BRANCH_UNKNOWN] = "unknown",
+	[STENO_BRANCH_COPY] = "copy",
+	[STENO_BRANCH_FOREIGN] = "foreign blocks",
+	[STENO_BRANCH_CUT] = "cut off",
+	[STENO_BRANCH_ALTERED] = "altered",
+	[STENO_BRANCH_GONE] = "gone"
+};
+
+static void
+format_hash(char *to, const uint8 *bytes)
+{
+	int			i;
+
+	for (i = 0; i < STENO_HASH_SIZE; i++)
+		snprintf(to + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* How the other stream differs, for the log. */
+static int
+detail_difference(const StenoBranch *b)
+{
+	unsigned long long first = b->block + 1;
+	unsigned long long last = b->found;
+
+	if (b->found == b->block && b->reason >= STENO_BRANCH_FOREIGN && b->reason != STENO_BRANCH_ALTERED)
+		return errdetail("An earlier start has recorded that stream %u, which counts up to block %llu, was not as this server had left it (%s).",
+						 b->stream, last, reason_names[b->reason]);
+	switch ((StenoBranchReason) b->reason)
+	{
+		case STENO_BRANCH_COPY:
+			return errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup: stream %u, up to block %llu, is that server's.",
+							 b->directory, b->host, b->stream, last);
+		case STENO_BRANCH_FOREIGN:
+			return errdetail("Blocks %llu to %llu of stream %u stand behind the last one that this server has written. They are left as they are, and are not sealed.",
+							 first, last, b->stream);
+		case STENO_BRANCH_CUT:
+			return errdetail("Stream %u ends with block %llu, but this server has written it up to block %llu.",
+							 b->stream, last, first - 1);
+		case STENO_BRANCH_ALTERED:
+			return errdetail("Block %llu of stream %u is not the one that this server has written.",
+							 first - 1, b->stream);
+		case STENO_BRANCH_GONE:
+			return errdetail("Stream %u, which this server has written up to block %llu, is not there.",
+							 b->stream, first - 1);
+		case STENO_BRANCH_NONE:
+		case STENO_BRANCH_UNKNOWN:
+			break;
+	}
+	return errdetail("Nothing in the data directory says that this server has written stream %u, or how far.",
+					 b->stream);
+}
+
+static void
+report_branch(const StenoWriter *w, const StenoBranch *b)
+{
+	if (w->stream.number == b->stream)
+	{
+		ereport(WARNING,
+				(errmsg("stream %u of the trail begins anew", w->stream.number),
+				 errdetail("This server has written it up to block %llu, and nothing of that is in \"%s\".",
+						   (unsigned long long) b->block, steno_directory),
+				 errhint("Unless you have changed \"steno.directory\", or moved the trail away, find out who has removed it.")));
+		return;
+	}
+	ereport(b->reason == STENO_BRANCH_COPY ? LOG : WARNING,
+			(errmsg("steno writer %d begins stream %u of the trail beside stream %u",
+					w->number, w->stream.number, b->stream),
+			 detail_difference(b),
+			 b->reason == STENO_BRANCH_COPY ? 0 : errhint("Run \"steno verify\", and find out who can write to \"%s\".", steno_directory)));
+}
+
+/* A record of the event "branch". */
+static void
+record_branch(StenoWriter *w, const StenoBranch *b, bool unused)
+{
+	const char *pairs[2 * 18] = {"event", "branch", "version", PG_VERSION};
+	char		stream[16];
+	char		block[24];
+	char		found[24];
+	char		hash[2 * STENO_HASH_SIZE + 1];
+	int			n = 4;
+
+	snprintf(stream, sizeof(stream), "%u", b->stream);
+	snprintf(block, sizeof(block), UINT64_FORMAT, b->block);
+	snprintf(found, sizeof(found), UINT64_FORMAT, b->found);
+	format_hash(hash, b->hash);
+	pairs[n++] = "reason";
+	pairs[n++] = reason_names[b->reason];
+	pairs[n++] = "stream";
+	pairs[n++] = stream;
+	pairs[n++] = "block";
+	pairs[n++] = block;
+	pairs[n++] = "hash";
+	pairs[n++] = hash;
+	pairs[n++] = "found";
+	pairs[n++] = found;
+	if (unused)
+	{
+		pairs[n++] = "unused";
+		pairs[n++] = "true";
+	}
+	n += 2 * steno_state_identity(pairs + n);
+	if (b->reason == STENO_BRANCH_COPY)
+	{
+		pairs[n++] = "from_run";
+		pairs[n++] = b->run;
+		pairs[n++] = "from_host";
+		pairs[n++] = b->host;
+		pairs[n++] = "from_directory";
+		pairs[n++] = b->directory;
+	}
+	steno_writer_server(w, pairs, n / 2);
+}
+
+/*
+ * The stream is open: if it was just begun beside another one, record that.  Returns
+ * false when this process is to end.
+ */
+bool
+steno_branch_record(StenoWriter *w)
+{
+	const StenoBranch *b = steno_state_branch();
+
+	if (b->reason == STENO_BRANCH_NONE || w->stream.next_block > 1)
+		return true;
+	report_branch(w, b);
+	record_branch(w, b, false);
+	return steno_writer_write(w);
+}
+
+/* Report and record how a stream that no writer uses any more differs. */
+static bool
+record_unused(StenoWriter *w, int writer, const StenoBranch *b, StenoError *error)
+{
+	ereport(WARNING,
+			(errmsg("stream %u of the trail, which no writer uses any more, is not as this server has left it", b->stream),
+			 detail_difference(b),
+			 errhint("Unless you have changed \"steno.directory\", or moved the trail away, run \"steno verify\", and find out who can write to \"%s\".",
+					 steno_directory)));
+	record_branch(w, b, true);
+	if (!steno_writer_write(w))
+		steno_process_exit();	/* the next start finds it again */
+	return steno_state_settle_unused(writer, b, error);
+}
+
+/*
+ * Writer 0, once in a run: compare the streams of writers that steno.writers does not
+ * ask for any more.  One that cannot be read delays nothing: the next start tries again.
+ */
+void
+steno_branch_record_unused(StenoWriter *w)
+{
+	int			i;
+
+	for (i = steno_writers; i < STENO_MAX_WRITERS; i++)
+	{
+		StenoError	error = {0};
+		StenoBranch branch;
+		StenoUnused unused = steno_state_compare_unused(i, &branch, &error);
+
+		if (unused == STENO_UNUSED_UNCHANGED ||
+			(unused == STENO_UNUSED_DIFFERS && record_unused(w, i, &branch, &error)))
+			continue;
+		errno = error.error;
+		ereport(WARNING,
+				(errcode_for_file_access(),
+				 error.error != 0 ?
+				 errmsg("could not compare stream %u of the trail, which no writer uses any more: %s \"%s\": %m",
+						branch.stream, error.what, error.path) :
+				 errmsg("could not compare stream %u of the trail, which no writer uses any more: %s \"%s\"",
+						branch.stream, error.what, error.path),
+				 errhint("The next start tries again. Run \"steno verify\".")));
+	}
+}

@@ -1,0 +1,121 @@
+/*
+ * extension/writer/drain.c
+ *		Reads rings into blocks.
+ *
+ * A ring has one consumer, its writer, or the writer that recovers its file.  Reading
+ * frees nothing: a ring's tail moves when the block with its records is in the trail
+ * (output.c), and until then the reader's position is ahead of it.
+ */
+#include "writer/writer.h"
+
+#include "utils/memutils.h"
+
+#include "delivery/record.h"
+
+/* The state of a ring's reader, as the last consumer left it. */
+static void
+load_reader(StenoDrain *drain, uint32 i)
+{
+	StenoRing  *ring = steno_ring_at(drain->rings, i);
+	StenoSource *source = &drain->sources[i];
+
+	drain->positions[i] = atomic_load(&ring->tail);
+	drain->reported_drops[i] = ring->told;
+	memset(source, 0, sizeof(*source));
+	source->generation = UINT64_MAX;	/* not defined in any block */
+	source->templates = steno_ring_templates(drain->rings, i);
+	if (ring->session_len <= STENO_SESSION_MAX)
+	{
+		source->body_len = ring->session_len;
+		memcpy(source->body, ring->session, ring->session_len);
+	}
+	source->seq = ring->session_seq;
+	source->statement = ring->session_statement;
+}
+
+void
+steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
+{
+	uint32		n = rings->nrings;
+	uint32		i;
+
+	drain->rings = rings;
+	drain->intent = &rings->file->intents[writer];
+	drain->first = writer;
+	drain->step = rings->nwriters;
+	drain->ended = 0;
+	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
+	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
+	drain->reported_drops = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
+	for (i = 0; i < n; i++)
+		load_reader(drain, i);
+}
+
+void
+steno_drain_free(StenoDrain *drain)
+{
+	pfree(drain->sources);
+	pfree(drain->positions);
+	pfree(drain->reported_drops);
+}
+
+/*
+ * Read into blocks what a ring holds now.  Returns false when this process is to end
+ * and cannot write.
+ */
+bool
+steno_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
+{
+	uint64		head = steno_ring_published(steno_ring_at(drain->rings, i));
+	uint32		size = drain->rings->size;
+	uint8_t    *data;
+
+	if (head == drain->positions[i])
+		return true;
+	data = steno_ring_data(drain->rings, i);
+	while (drain->positions[i] != head)
+	{
+		const StenoMessage *m = steno_ring_message(data, size, drain->positions[i]);
+
+		if (m->kind != 0 && !steno_writer_add(w, &drain->sources[i], m))
+			return false;
+		drain->positions[i] += m->len;
+	}
+	return true;
+}
+
+/*
+ * Record how many records sessions of a ring have dropped for which no session can
+ * make a gap record any more.
+ */
+bool
+steno_drain_record_drops(StenoWriter *w, StenoDrain *drain, uint32 i)
+{
+	StenoRing  *ring = steno_ring_at(drain->rings, i);
+	/* pairs with the owner's release store of untold, after untold_reason */
+	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_acquire);
+	uint32		reason = atomic_load_explicit(&ring->untold_reason, memory_order_relaxed);
+	char		number[32];
+	const char *pairs[] = {"count", number, "reason", steno_gap_reason(reason)};
+
+	if (likely(untold <= drain->reported_drops[i]))
+		return true;
+	snprintf(number, sizeof(number), UINT64_FORMAT, untold - drain->reported_drops[i]);
+	if (!steno_writer_record(w, STENO_KIND_GAP, 0, pairs, lengthof(pairs) / 2))
+		return false;
+	drain->reported_drops[i] = untold;
+	return true;
+}
+
+/* Read all rings into blocks, and record what was dropped of them. */
+bool
+steno_drain_rings(StenoWriter *w, StenoDrain *drain)
+{
+	uint32		i;
+
+	w->drain = drain;
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+		if (!steno_drain_ring(w, drain, i) || !steno_drain_record_drops(w, drain, i))
+			return false;
+	return true;
+}

@@ -1,0 +1,504 @@
+/*
+ * extension/writer/health.c
+ *		Whether a writer can write the trail: its failures, its problems, the room on
+ *		the disk, and what sessions and monitoring see of them.
+ *
+ * A writer whose write or sync fails, or whose segment is not in its place any more,
+ * is failing until it succeeds again.  It logs that once, shows it in the control area,
+ * runs steno.alert_command, and tries again every second.  The time until it can write
+ * again is an outage, which the trail gets as two records of the server, "failure" and
+ * "recovered".
+ *
+ * Meanwhile sessions of its rings do what steno.on_failure says (delivery/refusal.c).
+ * The writer decides which, by its own value of the setting, so that sessions that wait
+ * see a change.  That statements are to be refused it also shows where sessions look
+ * anyway (steno_my.news); that bit is a hint, and the control area decides.
+ *
+ * A new segment that cannot be begun is no failure in this sense: records go on into
+ * the present one.
+ */
+#include "writer/writer.h"
+
+#include <signal.h>
+#include <sys/statvfs.h>
+
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "delivery/refusal.h"
+
+/* The disk warning ends when usage is this many points of percent below the limit. */
+#define WARNING_MARGIN 2
+
+/* Another writer that has not been running for so long is reported; microseconds. */
+#define ABSENCE (5 * USECS_PER_SEC)
+
+/* ---- what sessions see ---- */
+
+static bool
+is_failing(const StenoWriter *w)
+{
+	return w->failing[STENO_WRITE] || w->failing[STENO_SYNC];
+}
+
+static uint64
+dropped_by_sessions(const StenoWriter *w)
+{
+	uint64		sum = 0;
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+		sum += atomic_load_explicit(&steno_ring_at(&steno_rings, i)->drops, memory_order_relaxed);
+	return sum;
+}
+
+static void
+set_refusal_hints(const StenoWriter *w, bool refuse)
+{
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+	{
+		StenoLocal *local = (StenoLocal *) steno_ring_at(&steno_rings, i)->own;
+
+		if (refuse)
+			atomic_fetch_or(&local->news, STENO_NEWS_FAILING);
+		else
+			atomic_fetch_and(&local->news, ~STENO_NEWS_FAILING);
+	}
+}
+
+/* Signal the postmaster as pg_ctl does; one of the writers does it, once. */
+static void
+request_shutdown(const StenoWriter *w)
+{
+	if (ShutdownRequestPending || atomic_exchange(&steno_control->shutdown_asked, 1) != 0)
+		return;
+	ereport(LOG,
+			(errmsg("steno writer %d asks for a fast shutdown of the server", w->number),
+			 errdetail("The trail cannot be written, and \"steno.on_failure\" is \"shutdown\"."),
+			 errhint("What is not in the trail is in the ring file, and gets there after the next start.")));
+	if (kill(PostmasterPid, SIGINT) != 0)
+		ereport(LOG,
+				(errmsg("could not send signal to the postmaster: %m")));
+}
+
+/* Publish what sessions are to do; also after the setting has changed. */
+static void
+publish_failing(StenoWriter *w)
+{
+	StenoTrouble *t = &w->control->trouble;
+	int			policy = steno_on_failure;
+	uint32		failing;
+
+	/* blocks that cannot be synced are written all the same: a full ring is only slow */
+	if (policy == STENO_ON_FAILURE_CONTINUE && !w->failing[STENO_WRITE])
+		policy = STENO_ON_FAILURE_WAIT;
+	failing = is_failing(w) ? (uint32) policy + 1 : 0;
+	if (atomic_exchange(&t->failing, failing) == failing)
+		return;
+	set_refusal_hints(w, failing == STENO_ON_FAILURE_ERROR + 1);
+	if (failing == STENO_ON_FAILURE_SHUTDOWN + 1)
+		request_shutdown(w);
+}
+
+static void
+set_failure_text(StenoWriter *w, const char *text)
+{
+	StenoTrouble *t = &w->control->trouble;
+	char		cut[STENO_FAILURE_TEXT];
+
+	/* a copy first: nothing but memory may be touched under a spinlock */
+	memset(cut, 0, sizeof(cut));
+	strlcpy(cut, text, sizeof(cut));
+	SpinLockAcquire(&t->mutex);
+	memcpy(t->text, cut, sizeof(cut));
+	SpinLockRelease(&t->mutex);
+}
+
+/* ---- failures and their ends ---- */
+
+static void
+describe_failure(char *to, size_t size, const StenoError *error)
+{
+	if (error->error != 0)
+		snprintf(to, size, "%s \"%s\": %s", error->what, error->path, strerror(error->error));
+	else
+		snprintf(to, size, "%s \"%s\"", error->what, error->path);
+}
+
+static const char *
+consequence_of_failure(StenoAction action)
+{
+	if (action == STENO_ROTATE)
+		return "Records go on into the present segment.";
+	if (action == STENO_SYNC && (steno_on_failure == STENO_ON_FAILURE_WAIT ||
+								 steno_on_failure == STENO_ON_FAILURE_CONTINUE))
+		return "What was written since the last sync may not be on disk; it will be written again.";
+	switch (steno_on_failure)
+	{
+		case STENO_ON_FAILURE_ERROR:
+			return "New statements are refused, as \"steno.on_failure\" says.";
+		case STENO_ON_FAILURE_CONTINUE:
+			return "Records stay in the rings; when these are full, records are dropped, as \"steno.on_failure\" says.";
+		case STENO_ON_FAILURE_SHUTDOWN:
+			return "The server is to stop, as \"steno.on_failure\" says.";
+		default:
+			return "Records stay in the rings; when these are full, statements wait or records are dropped, as \"steno.delivery\" says.";
+	}
+}
+
+/* What happens to statements when the trail cannot be written, as a part of a sentence. */
+const char *
+steno_health_consequence(void)
+{
+	switch (steno_on_failure)
+	{
+		case STENO_ON_FAILURE_ERROR:
+			return "new statements are refused, except those of superusers";
+		case STENO_ON_FAILURE_CONTINUE:
+			return "statements go on, and records that find no room in their rings are dropped and counted";
+		case STENO_ON_FAILURE_SHUTDOWN:
+			return "the server is stopped";
+		default:
+			return "statements wait once their rings are full, or their records are dropped, as \"steno.delivery\" says";
+	}
+}
+
+static const char *
+advice_after_failure(StenoAction action, const StenoError *error)
+{
+	if (action != STENO_ROTATE && steno_on_failure == STENO_ON_FAILURE_SHUTDOWN)
+		return "Start the server again when the cause is mended: what is not in the trail is in the ring file.";
+	if (error->error == ENOSPC || error->error == EDQUOT)
+		return "Make room on the trail's file system, or let the server delete old segments with \"steno.retention_size\" or \"steno.retention_age\" and a reload. The writer tries again every second and goes on by itself.";
+	return "The writer tries again every second and goes on by itself.";
+}
+
+static void
+log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
+{
+	errno = error->error;
+	if (error->error != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
+						w->number, error->what, error->path),
+				 errdetail_internal("%s", consequence_of_failure(action)),
+				 errhint("%s", advice_after_failure(action, error))));
+	else
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
+						w->number, error->what, error->path),
+				 errdetail_internal("%s", consequence_of_failure(action)),
+				 errhint("%s", advice_after_failure(action, error))));
+}
+
+/*
+ * An action has failed.  That is logged once, until the action succeeds; each action
+ * by itself, since a trail that can be written may not be synced, or take no segment.
+ */
+void
+steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
+{
+	StenoOutage *o = &w->outage;
+	TimestampTz now = GetCurrentTimestamp();
+	char		text[STENO_FAILURE_TEXT];
+	bool		before = is_failing(w);
+
+	atomic_fetch_add_explicit(&w->control->errors, 1, memory_order_relaxed);
+	o->attempts++;
+	w->retry_at[action] = TimestampTzPlusMilliseconds(now, STENO_RETRY_MS);
+	describe_failure(text, sizeof(text), error);
+	set_failure_text(w, text);
+	if (w->failing[action])
+		return;
+	w->failing[action] = true;
+	log_failure(w, action, error);
+	if (is_failing(w))
+		o->over = 0;			/* one that has not been recorded yet goes on */
+	if (o->since == 0 && is_failing(w))
+	{
+		o->since = now;
+		o->attempts = 1;
+		o->dropped = dropped_by_sessions(w);
+		o->refused = atomic_load(&w->control->trouble.refused);
+		strlcpy(o->reason, text, sizeof(o->reason));
+	}
+	if (!before)
+	{
+		atomic_store(&w->control->trouble.since, now);
+		if (is_failing(w))
+			steno_alert("failure", w->number, text);
+	}
+	publish_failing(w);
+}
+
+/* An action has succeeded: if it was failing, that is over. */
+void
+steno_health_succeeded(StenoWriter *w, StenoAction action)
+{
+	static const char *const messages[] = {
+		[STENO_WRITE] = "steno writer %d can write the trail again",
+		[STENO_SYNC] = "steno writer %d can sync the trail again",
+		[STENO_ROTATE] = "steno writer %d can begin segments of the trail again",
+	};
+	bool		before = is_failing(w);
+
+	if (!w->failing[action])
+		return;
+	w->failing[action] = false;
+	ereport(LOG,
+			(errmsg(messages[action], w->number)));
+	if (!w->failing[STENO_ROTATE] && !is_failing(w))
+	{
+		set_failure_text(w, "");
+		atomic_store(&w->control->trouble.since, 0);
+	}
+	publish_failing(w);
+	if (before && !is_failing(w))
+	{
+		w->outage.over = GetCurrentTimestamp();
+		steno_alert("recovered", w->number, "the trail is written again");
+	}
+}
+
+/*
+ * An outage that is over and not recorded yet: *outage gets it, with the counts of
+ * what was dropped and refused in it.
+ */
+bool
+steno_health_take_outage(StenoWriter *w, StenoOutage *outage)
+{
+	if (w->outage.over == 0 || is_failing(w))
+		return false;
+	*outage = w->outage;
+	outage->dropped = dropped_by_sessions(w) - outage->dropped;
+	outage->refused = atomic_load(&w->control->trouble.refused) - outage->refused;
+	memset(&w->outage, 0, sizeof(w->outage));
+	return true;
+}
+
+/*
+ * A writer that was started again: if its stream could not be written when the process
+ * before it ended, it is failing until it can write.
+ */
+void
+steno_health_inherit(StenoWriter *w)
+{
+	StenoTrouble *t = &w->control->trouble;
+	StenoOutage *o = &w->outage;
+
+	/* this process finds them again if they are still there */
+	atomic_store(&t->problems, 0);
+	atomic_store(&w->control->segment, 0);
+	if (atomic_load(&t->failing) == 0)
+	{
+		set_failure_text(w, "");
+		atomic_store(&t->since, 0);
+		return;
+	}
+	w->failing[STENO_WRITE] = true;
+	o->since = atomic_load(&t->since);
+	o->dropped = dropped_by_sessions(w);
+	o->refused = atomic_load(&t->refused);
+	steno_trouble_text(t, o->reason);
+}
+
+/*
+ * A problem is present, or is not any more.  The caller has logged it; this is for the
+ * views and for steno.alert_command.
+ */
+void
+steno_health_set_problem(const StenoWriter *w, StenoProblem problem, bool present)
+{
+	uint32		bit = 1u << problem;
+	/* this writer alone stores it */
+	uint32		before = atomic_load(&w->control->trouble.problems);
+
+	if (((before & bit) != 0) == present)
+		return;
+	atomic_store(&w->control->trouble.problems, present ? before | bit : before & ~bit);
+	steno_alert(present ? "problem" : "problem_over", w->number, steno_problem_texts[problem]);
+}
+
+/* ---- room on the disk ---- */
+
+/* One of the writers warns of a full disk: as a rule they share it. */
+static void
+warn_of_full_disk(StenoWriter *w, int used)
+{
+	char		text[STENO_FAILURE_TEXT];
+
+	if (w->number != 0)
+		return;
+	if (!w->disk_warned && steno_disk_warning > 0 && used >= steno_disk_warning)
+	{
+		w->disk_warned = true;
+		ereport(WARNING,
+				(errmsg("file system of trail directory \"%s\" is %d percent full", steno_directory, used),
+				 errdetail("\"steno.disk_warning\" is %d. When less than %lld MB are free, the trail cannot be written: then %s (\"steno.on_failure\").",
+						   steno_disk_warning, (long long) (w->disk_reserve / (1024 * 1024)), steno_health_consequence()),
+				 errhint("Make room, move the trail to a larger file system, or let the server delete old segments with \"steno.retention_size\" or \"steno.retention_age\".")));
+		snprintf(text, sizeof(text), "%d percent full", used);
+		steno_alert("disk_warning", w->number, text);
+	}
+	else if (w->disk_warned && (steno_disk_warning == 0 || used < steno_disk_warning - WARNING_MARGIN))
+	{
+		w->disk_warned = false;
+		ereport(LOG,
+				(errmsg("file system of trail directory \"%s\" is %d percent full, which is no reason for a warning any more",
+						steno_directory, used)));
+		snprintf(text, sizeof(text), "%d percent full", used);
+		steno_alert("disk_ok", w->number, text);
+	}
+}
+
+/*
+ * How full the file system is: percent as df has it, and the room that
+ * steno.disk_reserve leaves.  A reserve is at most a twentieth of a small one.
+ */
+static void
+measure_disk(StenoWriter *w)
+{
+	struct statvfs fs;
+	double		all;
+	double		used;
+	int64		reserve = (int64) steno_disk_reserve * 1024 * 1024;
+
+	if (statvfs(steno_directory, &fs) != 0)
+		return;					/* a directory that cannot be used: writing reports it */
+	used = (double) fs.f_blocks - (double) fs.f_bfree;
+	all = used + (double) fs.f_bavail;
+	if (all <= 0)
+		return;
+	atomic_store(&w->control->trouble.disk_free,
+				 1 + (uint32) ((double) fs.f_bavail * 10000 / all));
+	reserve = Min(reserve, (int64) (fs.f_blocks * (uint64) fs.f_frsize / 20));
+	w->disk_reserve = reserve;
+	w->disk_room = (int64) (fs.f_bavail * (uint64) fs.f_frsize) - reserve;
+	/* after a failure more must be free, so that the next block does not fail again */
+	if (w->failing[STENO_WRITE])
+		w->disk_room -= reserve / 8;
+	warn_of_full_disk(w, (int) (used * 100 / all));
+}
+
+/* Whether a block of this length may be written; it is then counted as written. */
+bool
+steno_health_take_room(StenoWriter *w, size_t len, StenoError *error)
+{
+	if (steno_disk_reserve == 0)
+		return true;
+	if (w->disk_room < (int64) len)
+		measure_disk(w);
+	if (w->disk_room < (int64) len)
+		return steno_failed(error, ENOSPC, "no more than \"steno.disk_reserve\" is free for", w->stream.directory);
+	w->disk_room -= (int64) len;
+	return true;
+}
+
+/* ---- now and then ---- */
+
+/*
+ * A writer that cannot be started cannot report that.  The first one that runs reports
+ * it for all others; when it runs again, a writer reports that itself.
+ */
+static void
+report_absent_writers(StenoWriter *w, TimestampTz now)
+{
+	int			n = steno_rings.nwriters;
+	char		message[64];
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		StenoWriterControl *other = &steno_control->writers[i];
+		TimestampTz since = atomic_load(&other->gone_since);
+
+		if (i == w->number)
+			continue;
+		if (steno_writer_runs(other))
+		{
+			if (i < w->number)
+				return;			/* that one reports */
+			continue;
+		}
+		if (since == 0 || (now >= since && now - since < ABSENCE) || ShutdownRequestPending ||
+			atomic_exchange(&other->absence_reported, 1) != 0)
+			continue;
+		snprintf(message, sizeof(message), "writer %d is not running", i);
+		ereport(WARNING,
+				(errmsg("steno %s", message),
+				 errdetail("Its sessions go on until their rings are full, and then wait or drop records, as \"steno.delivery\" says."),
+				 errhint("The postmaster starts it again every second; messages before this one say why it ends.")));
+		steno_alert("writer_gone", i, message);
+	}
+}
+
+/* In every pass; does its work once a second, and returns then whether it did. */
+bool
+steno_health_check(StenoWriter *w)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	/* also if the clock was set back */
+	if (now >= w->checked && now - w->checked < STENO_RETRY_MS * INT64CONST(1000))
+		return false;
+	w->checked = now;
+	publish_failing(w);
+	measure_disk(w);
+	report_absent_writers(w, now);
+	return true;
+}
+
+/*
+ * While the trail cannot be written: what cannot wait for that.  The records of
+ * changed settings can.
+ */
+static void
+serve_while_failing(StenoWriter *w)
+{
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		w->reload_pending = true;
+	}
+	publish_failing(w);
+	steno_alert_tick();
+}
+
+/*
+ * After a failure: wait for the time of the next attempt.  Returns false when this
+ * process may end; what the rings hold is then for the next one.
+ */
+bool
+steno_health_wait_to_retry(StenoWriter *w)
+{
+	uint64		start = steno_clock_ticks(&steno_my.clock);
+
+	/* not by the time of day, which may be set back meanwhile */
+	while (steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) <
+		   STENO_RETRY_MS * UINT64CONST(1000))
+	{
+		if (steno_process_may_end(w))
+			return false;
+		serve_while_failing(w);
+		steno_process_sleep(100, STENO_WAIT_RETRY);
+	}
+	return true;
+}
+
+/*
+ * Whether an action is worth trying: a second after it has failed, also if the clock
+ * was set back.
+ */
+bool
+steno_health_may_try(const StenoWriter *w, StenoAction action, TimestampTz now)
+{
+	return !w->failing[action] || now >= w->retry_at[action] ||
+		now < w->retry_at[action] - STENO_RETRY_MS * INT64CONST(1000);
+}

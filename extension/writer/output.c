@@ -1,0 +1,455 @@
+/*
+ * extension/writer/output.c
+ *		What a writer puts into its stream: blocks, built, written and synced, and the
+ *		writer's own records.
+ *
+ * A block is written in five steps: the segment must be where readers look for it; the
+ * block is finished; an intent that says what is about to be written goes into the
+ * ring file; the block is appended; the rings are freed up to what it holds.  A
+ * process that dies after any step leaves the block's records in the file or in the
+ * rings, and the intent tells recovery (recover.c) in which of them.
+ *
+ * A write that fails keeps its block and is repeated every second, until it succeeds or
+ * this process is to end.  A sync that fails is reported; its caller repeats it.
+ */
+#include "writer/writer.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+/* ---- the segment's place ---- */
+
+static void
+report_replaced_segment(const StenoWriter *w, StenoPlace place, uint64 segment)
+{
+	if (w->stream.segment == segment)
+		ereport(WARNING,
+				(errmsg("segment %llu of stream %u of the trail was removed, and has been restored",
+						(unsigned long long) segment, w->stream.number),
+				 errdetail("It was still open. Segments before it that were removed with it are gone."),
+				 errhint("Run \"steno verify\".")));
+	else
+		ereport(WARNING,
+				(errmsg("segment %llu of stream %u of the trail is not in its place any more",
+						(unsigned long long) segment, w->stream.number),
+				 place == STENO_PLACE_MOVED ?
+				 errdetail("The stream goes on in segment %llu. All before it is where it was moved to.",
+						   (unsigned long long) w->stream.segment) :
+				 errdetail("The stream goes on in segment %llu. It was removed, and could not be read any more.",
+						   (unsigned long long) w->stream.segment),
+				 errhint("Put back what was moved, and run \"steno verify\".")));
+}
+
+/*
+ * Before a block is written, and after a sync: the segment must be where readers look
+ * for it, since a file that was removed or moved still accepts all writes.  If it is
+ * not, the stream goes on in its place.  check_lock: check the trail's lock even if the
+ * segment is in place; success then also ends an outage that this call has found.
+ * Returns false when this process is to end.
+ */
+bool
+steno_writer_keep_place(StenoWriter *w, bool check_lock)
+{
+	StenoError	error;
+	StenoPlace	place;
+	bool		look_at_lock = check_lock;
+	bool		failed = false;
+
+	for (;;)
+	{
+		uint64		segment = w->stream.segment;
+
+		if (look_at_lock && !steno_trail_reclaim(&error))
+		{
+			failed = true;
+			steno_health_failed(w, STENO_WRITE, &error);
+			if (!steno_health_wait_to_retry(w))
+				return false;
+			continue;
+		}
+		place = steno_stream_place(&w->stream, &error);
+		if (place == STENO_PLACE_KEPT)
+			break;
+		if (!look_at_lock)
+		{
+			/* the directory that is there now may be another server's */
+			look_at_lock = true;
+			continue;
+		}
+		failed = true;
+		steno_health_failed(w, STENO_WRITE, &error);
+		if (place != STENO_PLACE_UNKNOWN)
+		{
+			if (steno_stream_replace(&w->stream, steno_directory, place, GetCurrentTimestamp(), &error))
+			{
+				report_replaced_segment(w, place, segment);
+				if (w->stream.segment != segment)
+					w->segment_replaced(w);
+				atomic_store(&w->control->segment, w->stream.segment);
+				(void) steno_trail_reclaim(&error); /* the directory may be new */
+				break;
+			}
+			steno_health_failed(w, STENO_WRITE, &error);
+		}
+		if (!steno_health_wait_to_retry(w))
+			return false;
+	}
+	/* before a block, success is for the write to report */
+	if (failed && check_lock)
+		steno_health_succeeded(w, STENO_WRITE);
+	return true;
+}
+
+/* ---- blocks ---- */
+
+/*
+ * Leave the intent to write a block with this hash where the stream ends now, and to
+ * free each ring as far as the block holds it.
+ */
+static void
+leave_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HASH_SIZE])
+{
+	StenoIntent *intent = drain->intent;
+	uint32		i;
+
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+
+		ring->pending = drain->positions[i];
+		ring->telling = drain->reported_drops[i];
+	}
+	intent->stream = w->stream.number;
+	intent->segment = w->stream.segment;
+	intent->offset = w->stream.offset;
+	intent->block = w->stream.next_block;
+	memcpy(intent->hash, hash, STENO_HASH_SIZE);
+
+	/*
+	 * Only a process that comes after this one reads the intent, so it sees all stores
+	 * that were made.  The fence keeps a kill from finding valid set before the rest.
+	 */
+	atomic_thread_fence(memory_order_release);
+	intent->valid = drain->ended > 0 ? STENO_INTENT_ENDS + drain->ended : STENO_INTENT_MESSAGES;
+}
+
+/* The sessions of the first rings have their ends in the trail: nothing of them is left. */
+void
+steno_drain_clear_sessions(StenoRings *rings, uint32 count)
+{
+	uint32		i;
+
+	for (i = 0; i < count; i++)
+	{
+		StenoRing  *ring = steno_ring_at(rings, i);
+
+		ring->gap = 0;
+		ring->own_gap = 0;
+		ring->inflight.active = 0;
+		atomic_store(&ring->owner, 0);
+	}
+}
+
+/* The block is in the file: free from the rings what it holds, and withdraw the intent. */
+static void
+free_rings(StenoDrain *drain)
+{
+	uint32		i;
+
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	{
+		StenoRing  *ring = steno_ring_at(drain->rings, i);
+		StenoSource *source = &drain->sources[i];
+
+		ring->told = drain->reported_drops[i];
+		if (drain->positions[i] == atomic_load_explicit(&ring->tail, memory_order_relaxed))
+			continue;
+		/* who the session at the new tail is, for a process that begins to read there */
+		if (ring->session_len != source->body_len ||
+			memcmp(ring->session, source->body, source->body_len) != 0)
+		{
+			memcpy(ring->session, source->body, source->body_len);
+			ring->session_len = source->body_len;
+		}
+		ring->session_seq = source->seq;
+		ring->session_statement = source->statement;
+		steno_ring_free(ring, drain->positions[i]);
+	}
+	if (drain->ended > 0)
+		steno_drain_clear_sessions(drain->rings, drain->ended);
+	/* as in leave_intent: a kill must not find valid cleared before the rings are freed */
+	atomic_thread_fence(memory_order_release);
+	/* that of a recovery's last block stays until the file is removed */
+	if (drain->ended < drain->rings->nrings)
+		drain->intent->valid = 0;
+}
+
+/*
+ * The block's bytes, with the intent to write them left and noted in the state file;
+ * NULL: it could not be encrypted.
+ */
+static const uint8_t *
+finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
+{
+	const uint8_t *bytes;
+
+	memcpy(chain, w->stream.chain, STENO_HASH_SIZE);
+	bytes = steno_block_finish(w->block, steno_compression, w->stream.next_block,
+							   w->stream.next_record, GetCurrentTimestamp(),
+							   chain, len);
+	if (bytes == NULL)
+		return NULL;
+	steno_state_write_begins(w, chain);
+	if (w->drain != NULL)
+		leave_intent(w, w->drain, chain);
+	return bytes;
+}
+
+/*
+ * Write the block that is being built, and free what it holds from its rings.
+ * Returns false, with the block kept, when this process is to end and cannot write.
+ */
+bool
+steno_writer_write(StenoWriter *w)
+{
+	uint32		records = steno_block_records(w->block);
+	uint32		raw = steno_block_bytes(w->block);
+	uint64		finished = 0;	/* for this segment; no segment has number 0 */
+	uint8		chain[STENO_HASH_SIZE];
+	const uint8_t *bytes = NULL;
+	size_t		len = 0;
+	StenoError	error;
+
+	if (raw == 0)
+		return true;
+	for (;;)
+	{
+		if (!steno_writer_keep_place(w, false))
+			return false;
+		/* in another segment, the chain goes on from another hash */
+		if (w->stream.segment != finished)
+		{
+			finished = w->stream.segment;
+			bytes = finish_block(w, chain, &len);
+		}
+		if (bytes == NULL)
+		{
+			finished = 0;
+			steno_key_block_error(w, &error);
+		}
+		else if (steno_health_take_room(w, len, &error))
+		{
+			/* statements wait for the disk: syncs are cheaper if the file's length stays */
+			if (w->sync_requested)
+				steno_stream_make_room(&w->stream, len);
+			if (steno_stream_append(&w->stream, bytes, len, records, chain, &error))
+				break;
+		}
+		steno_health_failed(w, STENO_WRITE, &error);
+		if (!steno_health_wait_to_retry(w))
+			return false;
+	}
+	steno_health_succeeded(w, STENO_WRITE);
+	if (w->drain != NULL)
+		free_rings(w->drain);
+	steno_writer_count(&w->control->records, records);
+	steno_writer_count(&w->control->blocks, 1);
+	steno_writer_count(&w->control->raw_bytes, raw);
+	steno_writer_count(&w->control->stored_bytes, len);
+	atomic_store_explicit(&w->control->segment, w->stream.segment, memory_order_relaxed);
+	atomic_store_explicit(&w->control->last_write, GetCurrentTimestamp(), memory_order_relaxed);
+	steno_block_reset(w->block);
+	w->block_written(w, raw);
+	return true;
+}
+
+/*
+ * Make sure that a block can hold any message of rings of this size, also if
+ * steno.block_size is smaller.  Returns false when this process is to end and cannot
+ * write.
+ */
+bool
+steno_writer_fit(StenoWriter *w, uint32 ring_size)
+{
+	uint32		capacity = Max((uint32) steno_block_size * 1024,
+							   ring_size / STENO_RING_SHARE + 2 * STENO_BLOCK_SPARE);
+
+	if (capacity <= w->capacity)
+		return true;
+	if (w->block != NULL)
+	{
+		if (!steno_writer_write(w))
+			return false;
+		steno_block_destroy(w->block);
+	}
+	w->block = steno_block_create(capacity);
+	if (w->block == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	steno_block_set_crypt(w->block, steno_key_crypt());
+	w->capacity = capacity;
+	w->self.generation = UINT64_MAX;	/* the new block has no definition of this writer */
+	return true;
+}
+
+/* Add a message to the block; writes the block first if the message does not fit. */
+bool
+steno_writer_add(StenoWriter *w, StenoSource *source, const StenoMessage *message)
+{
+	if (steno_block_add(w->block, source, message))
+		return true;
+	if (!steno_writer_write(w))
+		return false;
+	if (!steno_block_add(w->block, source, message))
+		elog(PANIC, "message of %u bytes does not fit a block", message->len);
+	return true;
+}
+
+/* ---- the writer's own records ---- */
+
+/* Describe this writer as a session, for the records that it makes itself. */
+void
+steno_writer_describe_self(StenoWriter *w)
+{
+	uint8	   *p = w->self.body;
+	int64		start = MyStartTimestamp;
+	uint32		pid = MyProcPid;
+
+	memcpy(p, &start, sizeof(start));
+	memcpy(p + STENO_SESSION_PID, &pid, sizeof(pid));
+	p += STENO_SESSION_FACTS;
+	*p++ = STENO_SESSION_BACKEND_TYPE;
+	p = steno_put_string(p, "steno writer");
+	w->self.body_len = p - w->self.body;
+	w->self.generation = UINT64_MAX;
+}
+
+/*
+ * A record of this writer, with pairs of a name and a value; class 0: none.  Returns
+ * false as steno_writer_add does.
+ */
+bool
+steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
+{
+	union
+	{
+		StenoRecordMessage m;
+		uint8		bytes[16384];
+	}			buf;
+	uint8	   *p = (uint8 *) (&buf.m + 1);
+	uint8	   *extra;
+	int			i;
+
+	memset(&buf.m, 0, sizeof(buf.m));
+	buf.m.m.kind = kind;
+	buf.m.seq = w->self.seq + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	if (class != 0)
+	{
+		*p++ = class;
+		memset(p, 0, 4);		/* no query id, command tag, relations, parameters */
+		p += 4;
+		buf.m.shape_len = 5;
+	}
+	extra = p;
+	for (i = 0; i < count * 2; i++)
+		p = steno_put_string(p, pairs[i]);
+	buf.m.extra_count = count;
+	buf.m.extra_len = p - extra;
+	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
+	return steno_writer_add(w, &w->self, &buf.m.m);
+}
+
+/* A record of an event of the server, with these pairs. */
+void
+steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
+{
+	steno_writer_record(w, STENO_KIND_SERVER, 0, pairs, count);
+}
+
+/* The same with the event's name and at most one pair more (name NULL: none). */
+void
+steno_writer_event(StenoWriter *w, const char *event, const char *name, const char *value)
+{
+	const char *pairs[] = {"event", event, "version", PG_VERSION, name, value};
+
+	steno_writer_server(w, pairs, name ? 3 : 2);
+}
+
+/* ---- the disk ---- */
+
+/* Report blocks that a failing disk has lost, in the log and in the trail. */
+static void
+report_lost_blocks(StenoWriter *w)
+{
+	StenoLost  *lost = &w->stream.lost;
+	char		blocks[64];
+
+	if (lost->count == 0)
+		return;
+	snprintf(blocks, sizeof(blocks), UINT64_FORMAT "-" UINT64_FORMAT, lost->first, lost->last);
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg_plural("stream %u of the trail has lost %llu block, of numbers %llu to %llu",
+						   "stream %u of the trail has lost %llu blocks, of numbers %llu to %llu",
+						   (unsigned long) lost->count, w->stream.number, (unsigned long long) lost->count,
+						   (unsigned long long) lost->first, (unsigned long long) lost->last),
+			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and do not read any more as they were written.",
+					   (unsigned long long) w->stream.segment, (unsigned long long) lost->offset),
+			 errhint("Check the disk, and run \"steno verify\".")));
+	lost->count = 0;
+	steno_writer_event(w, "lost", "blocks", blocks);
+}
+
+/* All that was written is on disk: wake the processes that wait for that. */
+void
+steno_writer_announce_synced(StenoWriter *w)
+{
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+		steno_ring_synced(steno_ring_at(&steno_rings, i));
+	steno_wake_finish(&w->control->wake);
+	w->sync_requested = false;
+}
+
+/* Sync what was written.  Returns false, with the failure reported, if that fails. */
+bool
+steno_writer_sync(StenoWriter *w)
+{
+	StenoError	error;
+
+	if (!w->stream.dirty)
+		return true;
+	steno_wake_start(&w->control->wake);
+	if (!steno_stream_sync(&w->stream, &error))
+	{
+		steno_health_failed(w, STENO_SYNC, &error);
+		return false;
+	}
+	/* syncing a file that no reader finds does not count */
+	if (!steno_writer_keep_place(w, true))
+		return false;
+	steno_state_synced(w, false);
+	/* before the wake-up: a process that goes on finds its sync in the views */
+	steno_writer_count(&w->control->syncs, 1);
+	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
+	steno_writer_announce_synced(w);
+	steno_health_succeeded(w, STENO_SYNC);
+	report_lost_blocks(w);
+	return true;
+}
+
+/* Sync, and repeat that until it succeeds; false when this process is to end before. */
+bool
+steno_writer_sync_surely(StenoWriter *w)
+{
+	while (!steno_writer_sync(w))
+		if (!steno_health_wait_to_retry(w))
+			return false;
+	return true;
+}

@@ -1,0 +1,358 @@
+/*
+ * extension/writer/process.c
+ *		A writer as a process: its registration, its signals, when it may end, and
+ *		the shell commands that it starts.
+ *
+ * Writers are static background workers, registered by the postmaster.  When a
+ * server stops, its writers must outlive its sessions: they end only when no
+ * session of their rings is left, or, after the postmaster has died, likewise.  A
+ * writer that somebody terminates while the server goes on ends at once, and the
+ * postmaster starts it again.
+ */
+#include "writer/writer.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker_internals.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/pidfile.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+
+/* Time slice of a writer that statements wait for, in nanoseconds; the kernel's minimum. */
+#define SLICE_NS 100000
+
+/* Set when a wait reports the postmaster's death. */
+static volatile bool postmaster_dead;
+
+/*
+ * terminated: SIGTERM has arrived and its reason has not been looked up yet.
+ * server_stops: it came from a server that stops.  The postmaster writes into
+ * postmaster.pid that it stops before it signals its children, so the file tells.
+ */
+static volatile sig_atomic_t terminated;
+static bool server_stops;
+
+/* ---- signals and waiting ---- */
+
+static void
+handle_terminate(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	terminated = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+/* Sleep; notices signals and the postmaster's death. */
+void
+steno_process_sleep(long ms, StenoWait wait)
+{
+	/* without a postmaster, a wait that watches it would return at once */
+	if (postmaster_dead)
+		pg_usleep(ms * 1000L);
+	else if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, ms,
+					   steno_wait_events[wait]) & WL_POSTMASTER_DEATH)
+		postmaster_dead = true;
+	ResetLatch(MyLatch);
+}
+
+/* ---- the end ---- */
+
+/*
+ * Whether postmaster.pid says that the server stops.  If it cannot be read, the
+ * server is taken to stop: then the writer stays until the sessions have ended.
+ */
+static bool
+postmaster_stops(void)
+{
+	FILE	   *file = fopen("postmaster.pid", "r");
+	char		line[MAXPGPATH];
+	int			n = 0;
+
+	if (file == NULL)
+		return true;
+	while (n < LOCK_FILE_LINE_PM_STATUS && fgets(line, sizeof(line), file) != NULL)
+		n++;
+	fclose(file);
+	return n < LOCK_FILE_LINE_PM_STATUS || strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+}
+
+/* Whether the whole server ends, and not just this writer. */
+bool
+steno_process_run_ends(void)
+{
+	return server_stops || postmaster_dead;
+}
+
+/* Whether this process is to end as soon as it may. */
+bool
+steno_process_must_end(void)
+{
+	if (terminated)
+	{
+		terminated = false;
+		if (!server_stops)
+			server_stops = postmaster_stops();
+		if (!server_stops)
+			ereport(LOG,
+					(errmsg("terminating steno writer due to administrator command"),
+					 errdetail("The server does not stop, so the postmaster starts the writer again."),
+					 errhint("What sessions record until then stays in their rings.")));
+	}
+	return ShutdownRequestPending || postmaster_dead;
+}
+
+/* Whether a ring of this writer still has an owner that can record something. */
+static bool
+has_producers(const StenoWriter *w)
+{
+	uint32		i;
+
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+	{
+		StenoRing  *ring = steno_ring_at(&steno_rings, i);
+		/* pairs with the release store in session_end */
+		uint32		owner = atomic_load_explicit(&ring->owner, memory_order_acquire);
+
+		if (owner != 0 && owner != (uint32) MyProcPid &&
+			!(atomic_load(&ring->owner_flags) & STENO_OWNER_LINGERS) &&
+			(kill(owner, 0) == 0 || errno != ESRCH))
+			return true;
+	}
+	return false;
+}
+
+/* Whether this process is to end, and nothing keeps it any more. */
+bool
+steno_process_may_end(const StenoWriter *w)
+{
+	if (!steno_process_must_end())
+		return false;
+	/* a writer that is started again finds later records in the rings */
+	return !steno_process_run_ends() || !has_producers(w);
+}
+
+/*
+ * End this process.  The postmaster restarts a worker that exits with 1 after its
+ * restart time, and never one that exits with 0, which is for a server that stops.
+ */
+void
+steno_process_exit(void)
+{
+	proc_exit(server_stops ? 0 : 1);
+}
+
+/* However this process ends. */
+static void
+release_control(int code, Datum arg)
+{
+	StenoWriterControl *control = (StenoWriterControl *) DatumGetPointer(arg);
+
+	control->latch = NULL;
+	atomic_store(&control->gone_since, GetCurrentTimestamp());
+	atomic_store(&control->pid, 0);
+}
+
+/* ---- the beginning ---- */
+
+/*
+ * Show the process in pg_stat_activity, with its waits.  That takes an entry among
+ * the processes and one among the receivers of invalidations.  It receives none: it
+ * has no caches and no relation files, and takes no part in barriers, so nobody
+ * ever waits for a writer that waits for its disk.
+ */
+static void
+show_in_activity(void)
+{
+	STENO_ENTER_PROC_ARRAY();
+	InitializeSessionUserIdStandalone();
+	pgstat_beinit();
+	STENO_PGSTAT_BESTART();
+}
+
+/*
+ * Become this writer of the control area.  The postmaster starts a writer only after it
+ * has reaped the one before, so each writer's part has one process at a time.
+ */
+void
+steno_process_begin(StenoWriter *w)
+{
+	StenoWriterControl *control = w->control;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, handle_terminate);
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+
+	on_shmem_exit(release_control, PointerGetDatum(control));
+	control->latch = MyLatch;
+	w->gone_since = atomic_load(&control->gone_since);
+	w->restarted = atomic_fetch_add(&control->starts, 1) > 0;
+	atomic_store(&control->pid, (uint32) MyProcPid);
+	atomic_store(&control->gone_since, 0);
+	show_in_activity();
+}
+
+/*
+ * Statements wait for this process now: with short time slices, the kernel lets it run
+ * sooner when it wakes up (Linux 6.12 and later).  Its share of the processor stays.
+ */
+void
+steno_process_take_short_slices(void)
+{
+#if defined(__linux__) && defined(SYS_sched_setattr)
+	struct
+	{
+		uint32		size;
+		uint32		policy;
+		uint64		flags;
+		int32		nice;
+		uint32		priority;
+		uint64		runtime;
+		uint64		deadline;
+		uint64		period;
+	}			attributes = {0};
+
+	if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0 ||
+		attributes.policy != 0)
+		return;
+	attributes.size = sizeof(attributes);
+	attributes.runtime = SLICE_NS;
+	(void) syscall(SYS_sched_setattr, 0, &attributes, 0);
+#endif
+}
+
+/* ---- shell commands ---- */
+
+/*
+ * Start a shell command that writes its standard output to this descriptor, and its
+ * errors where the server's go.  It gets a process group of its own, so that it can be
+ * killed with all that it has started, and no signals of the server's group reach it.
+ * Returns an errno value; *pid is 0 unless that is 0.
+ */
+int
+steno_process_start_command(const char *command, char *const *environment, int output, pid_t *pid)
+{
+	char	   *arguments[] = {"sh", "-c", unconstify(char *, command), NULL};
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t	signals;
+	int			result = ENOMEM;
+
+	*pid = 0;
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		return result;
+	if (posix_spawnattr_init(&attributes) == 0)
+	{
+		posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+								 POSIX_SPAWN_SETSIGDEF);
+		posix_spawnattr_setpgroup(&attributes, 0);
+		sigemptyset(&signals);
+		posix_spawnattr_setsigmask(&attributes, &signals);
+		sigfillset(&signals);
+		sigdelset(&signals, SIGKILL);
+		sigdelset(&signals, SIGSTOP);
+		posix_spawnattr_setsigdefault(&attributes, &signals);
+		posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+		posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+		/* the server's descriptors that are not close-on-exec are none of the command's */
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 34)
+		posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+#endif
+#endif
+		result = posix_spawn(pid, "/bin/sh", &actions, &attributes, arguments, environment);
+		if (result != 0)
+			*pid = 0;
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return result;
+}
+
+/* ---- registration ---- */
+
+/*
+ * The path that this library was loaded from, which may be outside the server's
+ * library directory.
+ */
+static const char *
+own_library(void)
+{
+	Dl_info		info;
+
+	/* a longer path would be truncated: then the library must be in the usual place */
+	if (dladdr((void *) steno_writer_register, &info) != 0 && info.dli_fname != NULL &&
+		strlen(info.dli_fname) < sizeof(((BackgroundWorker *) NULL)->bgw_library_name))
+		return info.dli_fname;
+	return "pg_steno";
+}
+
+/*
+ * Static workers get their slots before any other worker can take one, and keep
+ * them.  RegisterBackgroundWorker only logs that there is none left; sessions of a
+ * missing writer would wait for ever.
+ */
+void
+steno_writer_check_registered(void)
+{
+	StenoWorkerIter iter;
+	int			ours = 0;
+	int			all = 0;
+
+	STENO_FOREACH_WORKER(iter)
+	{
+		all++;
+		if (strcmp(STENO_ITER_WORKER(iter)->rw_worker.bgw_function_name, "steno_writer_main") == 0)
+			ours++;
+	}
+	if (ours == steno_writers)
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too few background worker slots for %d steno writers", steno_writers),
+			 errdetail("\"max_worker_processes\" is %d, and %d of these slots have been taken by other workers.",
+					   max_worker_processes, all - ours),
+			 errhint("Set \"max_worker_processes\" to at least %d, and higher for parallel queries and logical replication, or lower \"steno.writers\".",
+					 all - ours + steno_writers)));
+}
+
+void
+steno_writer_register(void)
+{
+	const char *library = own_library();
+	int			i;
+
+	for (i = 0; i < steno_writers; i++)
+	{
+		BackgroundWorker worker;
+
+		memset(&worker, 0, sizeof(worker));
+		worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+		worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+		worker.bgw_restart_time = 1;
+		snprintf(worker.bgw_name, BGW_MAXLEN, "steno writer %d", i);
+		snprintf(worker.bgw_type, BGW_MAXLEN, "steno writer");
+		strlcpy(worker.bgw_library_name, library, sizeof(worker.bgw_library_name));
+		snprintf(worker.bgw_function_name, BGW_MAXLEN, "steno_writer_main");
+		worker.bgw_main_arg = Int32GetDatum(i);
+		RegisterBackgroundWorker(&worker);
+	}
+}
