@@ -23,8 +23,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
-const golden = "../../format/golden/"
-
 // recovered runs the command and returns its report, where the copy is, and its error.
 func recovered(t *testing.T, opts Options, args ...string) (*Report, string, error) {
 	t.Helper()
@@ -126,12 +124,13 @@ func records(t *testing.T, dir string) map[trail.RecordID]found {
 }
 
 func TestWholeTrailsAreCopiedByteForByte(t *testing.T) {
+	golden := trailtest.Golden(t)
 	for _, name := range []string{"kinds", "values", "streams", "lz4", "parts", "empty", "later", "objects"} {
-		r, out, err := recovered(t, Options{}, golden+name)
+		r, out, err := recovered(t, Options{}, filepath.Join(golden, name))
 		if err != nil || r.Lost || r.NewStream != nil {
 			t.Errorf("%s: %v, %+v", name, err, r)
 		}
-		want, got := contents(t, golden+name), contents(t, out)
+		want, got := contents(t, filepath.Join(golden, name)), contents(t, out)
 		if len(want) != len(got) {
 			t.Errorf("%s: %d files instead of %d", name, len(got), len(want))
 		}
@@ -146,7 +145,7 @@ func TestWholeTrailsAreCopiedByteForByte(t *testing.T) {
 // TestGoldenDamageIsLeftOut recovers each damaged golden trail. What is copied reads
 // without an error, and a copy of the copy loses nothing further.
 func TestGoldenDamageIsLeftOut(t *testing.T) {
-	dirs, _ := filepath.Glob(golden + "damaged/*.expected")
+	dirs, _ := filepath.Glob(trailtest.Golden(t) + "/damaged/*.expected")
 	if len(dirs) < 10 {
 		t.Fatalf("only %d damaged trails", len(dirs))
 	}
@@ -548,8 +547,9 @@ func TestInPlaceKeepsTheEvidence(t *testing.T) {
 // blocks, and the same.
 func FuzzSalvage(f *testing.F) {
 	trailtest.AddCorpus(f)
-	segments, _ := filepath.Glob(golden + "*/*/*.steno")
-	damaged, _ := filepath.Glob(golden + "damaged/*/*/*.steno")
+	golden := trailtest.Golden(f)
+	segments, _ := filepath.Glob(golden + "/*/*/*.steno")
+	damaged, _ := filepath.Glob(golden + "/damaged/*/*/*.steno")
 	for _, path := range append(segments, damaged...) {
 		if data, err := os.ReadFile(path); err == nil && len(data) < 4096 {
 			f.Add(data)

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 func golden(t testing.TB) []*Seal {
 	t.Helper()
-	tr, err := trail.Open("../../format/golden/seals")
+	tr, err := trail.Open(trailtest.Golden(t) + "/seals")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func golden(t testing.TB) []*Seal {
 // TestSealsOfTheServerAreRight checks what core/ has signed, and that each part of
 // a seal is signed.
 func TestSealsOfTheServerAreRight(t *testing.T) {
-	keys, err := LoadKeys([]string{"../../format/golden/seals.pub"})
+	keys, err := LoadKeys([]string{trailtest.Golden(t) + "/seals.pub"})
 	if err != nil {
 		t.Fatal(err)
 	}

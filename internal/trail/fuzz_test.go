@@ -143,7 +143,7 @@ func FuzzSegment(f *testing.F) {
 	f.Add(data)
 	f.Add(data[:len(data)-7])
 	f.Add(append(bytes.Clone(data), make([]byte, 200)...))
-	segments, _ := filepath.Glob(golden + "/*/*/*.steno")
+	segments, _ := filepath.Glob(trailtest.Golden(f) + "/*/*/*.steno")
 	for _, path := range segments {
 		if data, err := os.ReadFile(path); err == nil {
 			f.Add(data)

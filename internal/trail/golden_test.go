@@ -18,14 +18,13 @@ import (
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
-
-const golden = "../../format/golden"
 
 // TestGoldenTrails reads the trails that core/ wrote and compares every record
 // with what format/golden/README.md says must be found.
 func TestGoldenTrails(t *testing.T) {
-	expected, _ := filepath.Glob(golden + "/*.expected")
+	expected, _ := filepath.Glob(trailtest.Golden(t) + "/*.expected")
 	if len(expected) < 9 {
 		t.Fatalf("only %d golden trails", len(expected))
 	}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,7 +31,8 @@ import (
 //
 //	STENO_TAMPER=1000 STENO_TAMPER_SEED=$RANDOM go test ./internal/verify -run Alteration -v
 
-const sealedTrail = "testdata/sealed"
+// sealedTrails has a sealed trail, its key and its anchors.
+const sealedTrails = "testdata/sealed.tar.gz"
 
 // finder is the least that finds an alteration.
 type finder int
@@ -454,6 +456,7 @@ type suite struct {
 
 func newSuite(t testing.TB) *suite {
 	t.Helper()
+	sealedTrail := filepath.Join(trailtest.Unpack(t, sealedTrails), "sealed")
 	keys, err := seal.LoadKeys([]string{sealedTrail + ".pub"})
 	if err != nil {
 		t.Fatal(err)

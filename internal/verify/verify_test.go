@@ -37,7 +37,7 @@ func verified(t *testing.T, path string) *Report {
 
 // TestGoldenDamage finds the one fault of each damaged golden trail.
 func TestGoldenDamage(t *testing.T) {
-	expected, _ := filepath.Glob("../../format/golden/damaged/*.expected")
+	expected, _ := filepath.Glob(trailtest.Golden(t) + "/damaged/*.expected")
 	if len(expected) < 10 {
 		t.Fatalf("only %d damaged trails", len(expected))
 	}
@@ -86,8 +86,9 @@ func TestGoldenDamage(t *testing.T) {
 }
 
 func TestWholeGoldenTrailsAreWhole(t *testing.T) {
+	golden := trailtest.Golden(t)
 	for _, name := range []string{"kinds", "values", "streams", "lz4", "parts", "empty", "later"} {
-		if r := verified(t, "../../format/golden/"+name); !r.Whole {
+		if r := verified(t, filepath.Join(golden, name)); !r.Whole {
 			t.Errorf("%s: %v", name, r.Problems)
 		}
 	}

@@ -14,7 +14,7 @@
 #include "ring/message.h"
 #include "test/test.h"
 
-#define RING_MD STENO_GOLDEN "/../RING.md"
+#define RING_MD STENO_SOURCE "/format/RING.md"
 
 typedef struct Field
 {
@@ -268,8 +268,8 @@ check_header(const char *path)
 
 TEST(ring_layout_has_no_other_fields)
 {
-	size_t		members = check_header(STENO_GOLDEN "/../../core/ring/ring.h") +
-		check_header(STENO_GOLDEN "/../../core/ring/message.h");
+	size_t		members = check_header(STENO_SOURCE "/core/ring/ring.h") +
+		check_header(STENO_SOURCE "/core/ring/message.h");
 
 	CHECK(members >= NFIELDS);
 }

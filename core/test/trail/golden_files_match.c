@@ -13,7 +13,7 @@
 
 static int	files;
 
-/* Every file of one folder, but README.md and what begins with except, is the same in the other. */
+/* Every file of one folder, but what is named except, is the same in the other. */
 static void
 compare(const char *a, const char *b, const char *except)
 {
@@ -31,8 +31,7 @@ compare(const char *a, const char *b, const char *except)
 		uint8_t    *fa;
 		uint8_t    *fb;
 
-		if (entry->d_name[0] == '.' || strcmp(entry->d_name, "README.md") == 0 ||
-			strcmp(entry->d_name, except) == 0)
+		if (entry->d_name[0] == '.' || strcmp(entry->d_name, except) == 0)
 			continue;
 		snprintf(pa, sizeof(pa), "%s/%s", a, entry->d_name);
 		snprintf(pb, sizeof(pb), "%s/%s", b, entry->d_name);

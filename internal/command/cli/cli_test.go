@@ -47,10 +47,7 @@ func fakeLab() int {
 func TestScripts(t *testing.T) {
 	dir := t.TempDir()
 	writeTrail(t, filepath.Join(dir, "trail"))
-	golden, err := filepath.Abs("../../../format/golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := trailtest.Golden(t)
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
 		UpdateScripts: os.Getenv("STENO_UPDATE") != "",
