@@ -162,8 +162,9 @@ steno_commit_is_staged(void)
 {
 	const StenoLevel *l = &steno_top_level;
 
-	return steno_my.level == l && l->ending && l->staged && steno_my.staged != NULL &&
-		l->relations_count == 0 && steno_my.top_utility.audited == 0 && steno_my.open_count == 0;
+	return steno_my.level == l &&
+		likely(l->ending && l->staged && steno_my.staged != NULL && l->relations_count == 0 &&
+			   steno_my.top_utility.audited == 0 && steno_my.open_count == 0);
 }
 
 /* Whether the end of a transaction has no statement to record but one whose record is in the ring already. */

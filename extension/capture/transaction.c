@@ -167,8 +167,8 @@ steno_transaction_statement(const TransactionStmt *statement)
 		steno_my.transaction_base = steno_my.statement;
 }
 
-/* It has ended well, and has its record. */
-STENO_HOT void
+/* COMMIT PREPARED or ROLLBACK PREPARED has ended well, and has its record. */
+STENO_COLD void
 steno_transaction_statement_done(const TransactionStmt *statement)
 {
 	StenoRecord record;
@@ -176,8 +176,7 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 	uint8	   *p = extra;
 	bool		commit = statement->kind == TRANS_STMT_COMMIT_PREPARED;
 
-	if (!(commit || statement->kind == TRANS_STMT_ROLLBACK_PREPARED) ||
-		!steno_class_logged(STENO_CLASS_TRANSACTION) || !steno_session_ready())
+	if (!steno_class_logged(STENO_CLASS_TRANSACTION) || !steno_session_ready())
 		return;
 	describe_session(XACT_EVENT_COMMIT);
 	steno_record_init(&record, STENO_KIND_TRANSACTION);

@@ -378,6 +378,12 @@ tree_after(const StenoLevel *l, Node *statement)
 	return l->command_ends ? NULL : statement;
 }
 
+static inline bool
+ends_prepared(const TransactionStmt *statement)
+{
+	return statement->kind == TRANS_STMT_COMMIT_PREPARED || statement->kind == TRANS_STMT_ROLLBACK_PREPARED;
+}
+
 STENO_HOT static void
 leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 {
@@ -389,7 +395,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	steno_record_utility(l, NULL, utility_rows(completion));
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_fail_cancelled_utility(l))
 		steno_record_utility(l, NULL, utility_rows(completion));
-	if (statement && IsA(statement, TransactionStmt))
+	if (statement && IsA(statement, TransactionStmt) && unlikely(ends_prepared((TransactionStmt *) statement)))
 		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && steno_session_ready() && IsTransactionState())
 		steno_session_check(InvalidOid);	/* should the next statement fail */
@@ -528,7 +534,9 @@ client_utility(UTILITY_ARGS)
 		return;
 	}
 	statement = tree_after(&steno_top_level, statement);
-	steno_objects_finish(s, statement);
+	/* transaction control names no objects */
+	if (s->objects != NULL || statement == NULL || !IsA(statement, TransactionStmt))
+		steno_objects_finish(s, statement);
 	leave_utility(&steno_top_level, statement, completion);
 }
 
