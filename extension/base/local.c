@@ -4,4 +4,13 @@
  */
 #include "base/steno.h"
 
+#include "utils/memutils.h"
+
 StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
+
+STENO_COLD void *
+steno_scratch(size_t size)
+{
+	steno_my.scratch_used = true;
+	return MemoryContextAllocExtended(steno_my.scratch, size, MCXT_ALLOC_NO_OOM);
+}

@@ -283,8 +283,8 @@ typedef struct StenoLocal
 	bool		planning;		/* a client's statement, which has no number yet */
 
 	/*
-	 * Memory for one record.  Who takes some of it sets scratch_used;
-	 * steno_record_put resets it then.
+	 * Memory for one record (steno_scratch); steno_record_put resets it when
+	 * scratch_used says that some of it was taken.
 	 */
 	MemoryContext scratch;
 
@@ -313,6 +313,9 @@ extern StenoArea steno_area;
 #define steno_my (*(StenoLocal *) steno_area.page.own)
 
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
+
+/* Memory for one record; NULL when there is none. */
+extern void *steno_scratch(size_t size);
 
 typedef uint64 __attribute__((may_alias)) StenoWord;
 

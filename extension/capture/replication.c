@@ -30,14 +30,11 @@ record_command(const char *text)
 {
 	StenoRecord record;
 	char		command[NAMEDATALEN];
-	uint8	   *end;
 
 	steno_session_failing(InvalidOid);	/* no transaction: catalogs cannot be read */
 	steno_record_init(&record, STENO_KIND_START);
 	take_command(text, command, sizeof(command));
-	end = steno_make_shape(&record, STENO_CLASS_MISC, 0, command, NULL, 0, 0, NULL);
-	if (end)
-		record.shape_len = steno_put_varint(end, 0) - record.shape;
+	steno_encode_shape(&record, &(StenoShape) {.class = STENO_CLASS_MISC, .command = command}, NULL);
 	record.time = GetCurrentStatementStartTimestamp();
 	record.statement = ++steno_my.statement;
 	record.outcome = STENO_OUTCOME_RUNNING;

@@ -1,7 +1,7 @@
 /*
  * extension/capture/statement.c
- *		Statements, whatever their kind: how they begin, the shape of their
- *		records, how they fail, and what the ends of transactions leave of them.
+ *		Statements, whatever their kind: how they begin, how they fail, and
+ *		what the ends of transactions leave of them.
  *
  * A query is open from ExecutorStart to ExecutorEnd; open queries are kept in an
  * array (open_query.c), since a cursor stays open while other statements run.  A statement is
@@ -366,200 +366,6 @@ steno_show(StenoStatement *s)
 	steno_show_cut(s, NULL);
 }
 
-/* ---- the shape of a record ---- */
-
-/* Memory for one record; NULL when there is none. */
-STENO_COLD void *
-steno_scratch(size_t size)
-{
-	steno_my.scratch_used = true;
-	return MemoryContextAllocExtended(steno_my.scratch, size, MCXT_ALLOC_NO_OOM);
-}
-
-/* So many of something find no room in a record.  Without memory, nothing says so. */
-STENO_COLD void
-steno_omit(StenoRecord *record, const char *name, int count)
-{
-	char		number[16];
-	uint32		number_len = snprintf(number, sizeof(number), "%d", count);
-	uint32		name_len = strlen(name);
-	uint8	   *extra = steno_scratch(record->extra_len + name_len + number_len + 2 * STENO_VARINT_MAX);
-	uint8	   *p = extra;
-
-	if (extra == NULL)
-		return;
-	if (record->extra_len > 0)
-		memcpy(p, record->extra, record->extra_len);
-	p = steno_put_varint(p + record->extra_len, name_len);
-	memcpy(p, name, name_len);
-	p = steno_put_varint(p + name_len, number_len);
-	memcpy(p, number, number_len);
-	record->extra = extra;
-	record->extra_len = p + number_len - extra;
-	record->extra_count++;
-}
-
-static inline bool
-is_shown(const StenoAccess *relation)
-{
-	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
-}
-
-/* Room for most shapes. */
-#define SHAPE_ROOM 640
-
-static uint8 usual_shape[SHAPE_ROOM];
-
-/* All but relations, parameters and objects: there is no memory for these. */
-STENO_COLD static void
-make_least_shape(StenoRecord *record, int class, uint64 query_id, const char *command, uint32 command_len)
-{
-	uint8	   *p = usual_shape;
-
-	p = steno_put_varint(p, class);
-	p = steno_put_varint(p, query_id);
-	p = steno_put_varint(p, command_len);
-	memcpy(p, command ? command : "SELECT", command_len);
-	p += command_len;
-	memset(p, 0, 2);			/* no relations, parameters */
-	record->shape = usual_shape;
-	record->shape_len = p + 2 - usual_shape;
-}
-
-/*
- * Make the record's shape: all of it but the parameters and objects, for which
- * there is room at the returned end; NULL: memory is short, and it has none of these.
- * command NULL is SELECT, which then is in the code: the page of our constants is
- * another one to miss.
- */
-uint8 *
-steno_make_shape(StenoRecord *record, int class, uint64 query_id, const char *command,
-				 const StenoAccess *relations, int count, uint32 params_size,
-				 StenoObjects *objects)
-{
-	uint32		command_len = command ? strlen(command) : strlen("SELECT");
-	uint32		room = 3 * STENO_VARINT_MAX + command_len + params_size;
-	uint8	   *p = usual_shape;
-	int			shown = 0;
-	int			i;
-
-	for (i = 0; i < count; i++)
-	{
-		if (unlikely(!is_shown(&relations[i])))
-			continue;
-		shown++;
-		room += steno_relation_size(relations[i].relid);
-		if (unlikely(room > steno_shape_limit()))
-		{
-			shown--;
-			steno_omit(record, "relations_omitted", count - i);
-			count = i;
-			break;
-		}
-	}
-	if (unlikely(objects != NULL))
-	{
-		uint32		limit = steno_shape_limit();
-		int			omitted;
-
-		room += steno_objects_size(objects, limit > room ? limit - room : 0, &omitted);
-		if (omitted > 0)
-			steno_omit(record, "objects_omitted", omitted);
-	}
-	if (unlikely(room > SHAPE_ROOM))
-	{
-		p = steno_scratch(room);
-		if (p == NULL)
-		{
-			make_least_shape(record, class, query_id, command, command_len);
-			return NULL;
-		}
-	}
-	record->shape = p;
-	p = steno_put_varint(p, class);
-	p = steno_put_varint(p, query_id);
-	p = steno_put_varint(p, command_len);
-	if (likely(command == NULL))
-		memcpy(p, "SELECT", strlen("SELECT"));
-	else
-		memcpy(p, command, command_len);
-	p += command_len;
-	p = steno_put_varint(p, shown);
-	for (i = 0; i < count; i++)
-		if (likely(is_shown(&relations[i])))
-			p = steno_relation_put(p, relations[i].relid, relations[i].access);
-	return p;
-}
-
-/* The parameters of a query go into its shape and the record. */
-static inline uint8 *
-add_params(StenoRecord *record, ParamListInfo params, bool failing,
-		   uint8 *shape, StenoParams *values)
-{
-	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
-	uint8	   *end = steno_params_collect(params, failing, shape, values);
-
-	MemoryContextSwitchTo(old);
-	if (end == NULL)
-		return NULL;
-	record->params = values;
-	return end;
-}
-
-/* The same of a query with so many that their types do not fit its shape. */
-STENO_COLD static uint8 *
-add_many_params(StenoRecord *record, ParamListInfo params, bool failing,
-				uint8 *shape, StenoParams *values)
-{
-	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
-	uint8	   *end = steno_params_collect_list(params, failing, shape, values);
-
-	MemoryContextSwitchTo(old);
-	if (end == NULL)
-		steno_omit(record, "parameters_omitted", params->numParams);
-	else
-		record->params = values;
-	return end;
-}
-
-/*
- * Give a query's record its shape and its parameters.  command NULL is SELECT.
- * failing: we are handling an error.
- */
-void
-steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
-				const char *command, const StenoAccess *relations, int count,
-				ParamListInfo params, bool failing, StenoParams *values)
-{
-	uint8	   *end;
-	uint8	   *after = NULL;
-	uint32		params_size = 0;
-	bool		many = false;
-
-	if (params && (params->numParams == 0 || !steno_my.log_parameter ||
-				   (s->policy & STENO_S_NO_PARAMETERS)))
-		params = NULL;
-	if (params)
-		params_size = steno_params_shape_size(params);
-	if (unlikely(params_size > steno_shape_limit() / 8 * 7))
-	{
-		many = true;
-		params_size = STENO_LIST_SHAPE;
-	}
-	end = steno_make_shape(record, s->class, query_id, command, relations, count, params_size, s->objects);
-	if (end == NULL)
-		return;
-	if (unlikely(many))
-		after = add_many_params(record, params, failing, end, values);
-	else if (params)
-		after = add_params(record, params, failing, end, values);
-	if (after == NULL)
-		after = steno_put_varint(end, 0);
-	if (unlikely(s->objects != NULL))
-		after = steno_objects_put(after, s->objects);
-	record->shape_len = after - record->shape;
-}
-
 /* ---- objects ---- */
 
 static inline bool
@@ -631,7 +437,6 @@ STENO_COLD static void
 record_raised(void)
 {
 	StenoRecord record;
-	uint8	   *end;
 
 	/* the outer statements fail with the same message */
 	if (raised_query)
@@ -642,8 +447,7 @@ record_raised(void)
 		return;
 	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	end = steno_make_shape(&record, STENO_CLASS_ERROR, 0, "", NULL, 0, 0, NULL);
-	record.shape_len = steno_put_varint(end, 0) - record.shape;
+	steno_encode_shape(&record, &(StenoShape) {.class = STENO_CLASS_ERROR, .command = ""}, NULL);
 	record.time = steno_my.anchor_time +
 		steno_clock_us(&steno_my.clock, steno_my.anchor_start,
 					   steno_clock_ticks(&steno_my.clock));

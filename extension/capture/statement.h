@@ -113,7 +113,6 @@ extern bool steno_statement_fatal(const ErrorData *edata);
 extern bool steno_statement_take_reported(void);
 extern TimestampTz steno_statement_source(const char **source, int *end);
 extern StenoStatement *steno_statement_of_event(bool function);
-extern void steno_statement_add_relation(Oid relid, uint32 access);
 extern void steno_record_put_failed(StenoRecord *record);
 extern void steno_note_raised(void *arg);
 extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
@@ -127,14 +126,6 @@ extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_aborted(void);
 extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 								 const StenoPrepared *p, int class);
-extern void *steno_scratch(size_t size);
-extern void steno_omit(StenoRecord *record, const char *name, int count);
-extern void steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
-							const char *command, const StenoAccess *relations, int count,
-							ParamListInfo params, bool failing, StenoParams *values);
-extern uint8 *steno_make_shape(StenoRecord *record, int class, uint64 query_id,
-							   const char *command, const StenoAccess *relations,
-							   int count, uint32 params_size, StenoObjects *objects);
 
 /* ---- open_query.c ---- */
 
@@ -200,17 +191,6 @@ steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
 			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
 					 (steno_my.open_count > own && steno_open_holds()))) &&
 		s->top_level && steno_open_commits_alone(s);
-}
-
-/*
- * The shape is the one part of a record that cannot go in parts: what does not
- * fit three quarters of a message is left out, and the record says how much.
- * Types of parameters come first, but leave room for a few relations.
- */
-static inline uint32
-steno_shape_limit(void)
-{
-	return steno_my.producer.max_message / 4 * 3;
 }
 
 static inline StenoOpen *
@@ -311,6 +291,40 @@ steno_fill(StenoRecord *record, StenoStatement *s)
 		s->suspect = steno_secret_hide_text(s->text, s->text_len, PG_UINT64_MAX, &record->text, &record->text_len);
 }
 
+/*
+ * Give a query's record its shape and its parameters.  command NULL is SELECT.
+ * failing: we are handling an error.
+ */
+static inline void
+steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
+				const char *command, const StenoAccess *relations, int count,
+				ParamListInfo params, bool failing, StenoParams *values)
+{
+	StenoShape	shape = {
+		.class = s->class,
+		.query_id = query_id,
+		.command = command,
+		.relations = relations,
+		.count = count,
+		.params = (s->policy & STENO_S_NO_PARAMETERS) ? NULL : params,
+		.failing = failing,
+		.objects = s->objects
+	};
+
+	steno_encode_shape(record, &shape, values);
+}
+
+/* The list of a statement's objects, to add to.  A record that is staged would not have what is added. */
+static inline StenoObjects *
+steno_objects_of(StenoStatement *s)
+{
+	if (s->top_level && steno_my.staged)
+		steno_unstage();
+	if (s->objects == NULL)
+		s->objects = steno_objects_new();
+	return s->objects;
+}
+
 /* What a statement failed with, without its secrets. */
 static inline const char *
 steno_failure_message(const StenoStatement *s, const ErrorData *edata)
@@ -387,12 +401,29 @@ extern void steno_planner_install(void);
 /* ---- utility.c ---- */
 
 extern void steno_utility_install(void);
+extern void steno_statement_add_relation(Oid relid, uint32 access);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_utility_ended(StenoLevel *l);
 extern void steno_utility_call(Oid function);
 extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_forget_utility(StenoLevel *l);
+
+/*
+ * A statement has succeeded: give its objects the names that they have now.
+ * utility NULL: a query, which has functions, mostly.
+ */
+static inline void
+steno_objects_finish(StenoStatement *s, Node *utility)
+{
+	if (utility && s->top_level && steno_my.staged && steno_objects_are_named(utility))
+		steno_unstage();
+	steno_objects_name(s, utility, steno_statement_add_relation);
+}
+
+/* ---- object_access.c ---- */
+
+extern void steno_object_access_install(void);
 
 /* ---- transaction.c ---- */
 

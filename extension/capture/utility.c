@@ -22,17 +22,16 @@ static void
 make_record(const StenoLevel *l, StenoRecord *record)
 {
 	const StenoStatement *s = l->utility;
-	uint8	   *end;
+	StenoShape	shape = {
+		.class = s->class,
+		.command = l->command,
+		.relations = l->relations,
+		.count = l->relations_count,
+		.objects = s->objects
+	};
 
 	steno_record_init(record, STENO_KIND_STATEMENT);
-	end = steno_make_shape(record, s->class, 0, l->command, l->relations,
-						   l->relations_count, 0, s->objects);
-	if (end == NULL)
-		return;
-	end = steno_put_varint(end, 0);
-	if (s->objects)
-		end = steno_objects_put(end, s->objects);
-	record->shape_len = end - record->shape;
+	steno_encode_shape(record, &shape, NULL);
 }
 
 /* The client's statement has ended well: whether its record waits for the commit that comes next. */
@@ -484,7 +483,7 @@ steno_utility_call(Oid function)
 	enter(l, s, STENO_CALL_COMMAND, few);
 	l->ending = true;
 	if (s->recorded || s->failures)
-		steno_objects_called(s, function);
+		steno_objects_called(steno_objects_of(s), function);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge(s, NULL, 0, false);
 	if (steno_wants_start(s))

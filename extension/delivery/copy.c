@@ -16,7 +16,7 @@
 
 #include "utils/memutils.h"
 
-#include "capture/statement.h"
+#include "describe/shape.h"
 #include "delivery/encode.h"
 
 struct StenoCopy

@@ -1,8 +1,8 @@
 /*
  * extension/describe/object.c
- *		Objects that statements make, change, rename, remove and call: collected from
- *		the server's object access hook into the statement that runs, and put into
- *		the shape of its record.
+ *		Lists of the objects that statements make, change, rename, remove and call,
+ *		as the object access hook (capture/object_access.c) collects them, and as the
+ *		shapes of records have them.
  *
  * What is removed, or may be renamed, is named at once, while it still has its old
  * name.  What is made is named when the statement has succeeded: before,
@@ -14,29 +14,14 @@
  */
 #include "base/steno.h"
 
-#include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_am.h"
-#include "catalog/pg_amop.h"
-#include "catalog/pg_amproc.h"
-#include "catalog/pg_attrdef.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
-#include "catalog/pg_database.h"
-#include "catalog/pg_db_role_setting.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "catalog/dependency.h"
-#include "miscadmin.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
-#include "capture/statement.h"
 #include "describe/object.h"
-#include "delivery/staged.h"
 
 /* Objects of one statement, as far as they are kept; more are only counted. */
 #define MOST_OBJECTS 1000
@@ -83,8 +68,8 @@ static StenoObjects *pending;
 
 /* ---- lists ---- */
 
-static StenoObjects *
-new_list(void)
+StenoObjects *
+steno_objects_new(void)
 {
 	StenoObjects *list = unused;
 
@@ -323,25 +308,13 @@ count_item(void *arg)
 
 /* ---- adding ---- */
 
-/* The list to add to.  A record that is staged would not have what is added. */
-static StenoObjects *
-list_of(StenoStatement *s)
-{
-	if (s->top_level && steno_my.staged)
-		steno_unstage();
-	if (s->objects == NULL)
-		s->objects = new_list();
-	return s->objects;
-}
-
 /*
  * Add what happened to an object.  One that was made in this statement is not
  * changed by it as well, and each is changed once.
  */
 void
-steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action)
+steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
-	StenoObjects *list = list_of(s);
 	Naming		n;
 	Event	   *item;
 
@@ -378,12 +351,20 @@ steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action)
 		list->count--;			/* it need not be remembered */
 }
 
-static void
-add_function(StenoObjects *list, Oid function, const char *kind, const char *name)
+/* Whether the list has the call of a function. */
+bool
+steno_objects_have_call(StenoObjects *list, Oid function)
+{
+	return find(list, ProcedureRelationId, function, 0) != NULL;
+}
+
+/* Add the call of a function, once. */
+void
+steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const char *name)
 {
 	Event	   *item;
 
-	if (list == NULL || find(list, ProcedureRelationId, function, 0))
+	if (list == NULL || steno_objects_have_call(list, function))
 		return;
 	item = append(list, ProcedureRelationId, function, 0, STENO_ACTION_EXECUTE);
 	if (item == NULL)
@@ -396,41 +377,24 @@ add_function(StenoObjects *list, Oid function, const char *kind, const char *nam
 	item->named = true;
 }
 
-static void
-function_called(Oid function)
-{
-	StenoStatement *s = NULL;
-	const char *kind;
-	const char *name;
-
-	/* what a parallel worker's part of a query calls, its leader's record has */
-	if (steno_my.level == NULL && steno_my.worker)
-		return;
-	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
-		return;
-	name = steno_function_name(function, false, &kind);
-	if (name == NULL)
-		return;
-	if (s != NULL)
-	{
-		if (s->objects == NULL || find(s->objects, ProcedureRelationId, function, 0) == NULL)
-			add_function(list_of(s), function, kind, name);
-		return;
-	}
-	if (pending == NULL)
-		pending = new_list();
-	steno_my.objects_pending = pending != NULL;
-	add_function(pending, function, kind, name);
-}
-
 /* The statement is the call of a function, be it one of pg_catalog. */
 void
-steno_objects_called(StenoStatement *s, Oid function)
+steno_objects_called(StenoObjects *list, Oid function)
 {
 	const char *kind;
 	const char *name = steno_function_name(function, true, &kind);
 
-	add_function(list_of(s), function, kind, name);
+	steno_objects_add_call(list, function, kind, name);
+}
+
+/* A function is called while no statement runs. */
+void
+steno_objects_add_pending_call(Oid function, const char *kind, const char *name)
+{
+	if (pending == NULL)
+		pending = steno_objects_new();
+	steno_my.objects_pending = pending != NULL;
+	steno_objects_add_call(pending, function, kind, name);
 }
 
 /* A query begins: what the planner called was for it. */
@@ -443,122 +407,18 @@ steno_objects_adopt(StenoStatement *s)
 	steno_my.objects_pending = false;
 }
 
-/* ---- the hook ---- */
-
-/* Catalogs whose entries are parts of other objects, which have events, too. */
-static bool
-is_part(Oid class)
-{
-	return class == AttrDefaultRelationId ||
-		class == AccessMethodOperatorRelationId ||
-		class == AccessMethodProcedureRelationId;
-}
-
-/* CREATE OR REPLACE FUNCTION: a new function cannot be seen yet, an old one can. */
-static bool
-is_replaced(Oid class, Oid oid)
-{
-	return class == ProcedureRelationId && SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(oid));
-}
-
-static void
-altered(StenoStatement *s, Oid class, Oid oid, int sub, Oid auxiliary)
-{
-	if (class == DbRoleSettingRelationId)
-	{
-		/* ALTER ROLE ... SET, ALTER DATABASE ... SET */
-		if (OidIsValid(auxiliary))
-			steno_objects_add(s, AuthIdRelationId, auxiliary, 0, STENO_ACTION_ALTER);
-		if (OidIsValid(oid))
-			steno_objects_add(s, DatabaseRelationId, oid, 0, STENO_ACTION_ALTER);
-	}
-	else if (class == InheritsRelationId)
-		steno_objects_add(s, RelationRelationId, oid, 0, STENO_ACTION_ALTER);
-	else
-		steno_objects_add(s, class, oid, sub, STENO_ACTION_ALTER);
-}
-
-static void
-object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
-{
-	StenoStatement *s;
-
-	if (is_part(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL)
-		return;
-	switch (event)
-	{
-		case OAT_POST_CREATE:
-			if (arg && ((ObjectAccessPostCreate *) arg)->is_internal)
-				return;
-			/* a new column changes its table */
-			steno_objects_add(s, class, oid, 0, sub != 0 || is_replaced(class, oid) ?
-							  STENO_ACTION_ALTER : STENO_ACTION_CREATE);
-			break;
-		case OAT_DROP:
-			if (arg && (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_INTERNAL))
-				return;
-			if (sub != 0)
-				steno_objects_add(s, class, oid, 0, STENO_ACTION_ALTER);
-			steno_objects_add(s, class, oid, sub, STENO_ACTION_DROP);
-			break;
-		case OAT_POST_ALTER:
-			if (arg && ((ObjectAccessPostAlter *) arg)->is_internal)
-				return;
-			altered(s, class, oid, sub, arg ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
-			break;
-		default:
-			break;
-	}
-}
-
-STENO_COLD static void
-object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
-{
-	if (steno_my.previous_access)
-		steno_my.previous_access(event, class, oid, sub, arg);
-	if (event == OAT_NAMESPACE_SEARCH)
-	{
-		/* in a function call, the server looks at the schema right before it looks at the function */
-		steno_my.watch_functions = steno_my.previous_access != NULL || steno_fastpath_expected();
-		return;
-	}
-	if (event == OAT_FUNCTION_EXECUTE && steno_my.watch_functions)
-	{
-		steno_my.watch_functions = steno_my.previous_access != NULL;
-		if (steno_fastpath_expected())
-		{
-			steno_fastpath_call(oid);
-			return;
-		}
-	}
-	if (steno_my.state != STENO_READY || steno_my.paused)
-		return;
-	if (event == OAT_FUNCTION_EXECUTE)
-	{
-		if (oid >= FirstUnpinnedObjectId && steno_class_logged(STENO_CLASS_FUNCTION))
-			function_called(oid);
-	}
-	else if (event == OAT_TRUNCATE)
-		steno_statement_add_relation(oid, STENO_ACCESS_TRUNCATE);
-	else if (steno_my.level != NULL)
-		object_event(event, class, oid, sub, arg);
-}
-
-STENO_HOT static void
-object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
-{
-	/* the functions of pg_catalog: operators, mostly */
-	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId &&
-			   !steno_my.watch_functions))
-		return;
-	object_accessed(event, class, oid, sub, arg);
-}
-
 /* ---- at the end of a statement ---- */
+
+/* A list that is named, and what is told of relations that its objects refer to. */
+typedef struct Finishing
+{
+	StenoObjects *list;
+	StenoAddRelation add_relation;
+} Finishing;
 
 /* A new constraint: is its table new, too, and which table does it reference? */
 static void
-finish_constraint(StenoObjects *list, Event *item)
+finish_constraint(const Finishing *f, Event *item)
 {
 	Oid			table;
 	Oid			references;
@@ -567,8 +427,8 @@ finish_constraint(StenoObjects *list, Event *item)
 	if (!steno_object_constraint(item->oid, &table, &references))
 		return;
 	if (OidIsValid(references))
-		steno_statement_add_relation(references, STENO_ACCESS_REFERENCES);
-	other = find(list, RelationRelationId, table, 0);
+		f->add_relation(references, STENO_ACCESS_REFERENCES);
+	other = find(f->list, RelationRelationId, table, 0);
 	if (other && other->action == STENO_ACTION_CREATE)
 		item->dropped = true;
 }
@@ -615,7 +475,8 @@ finish_altered(StenoObjects *list, int i)
 static void
 finish_list(void *arg)
 {
-	StenoObjects *list = arg;
+	const Finishing *f = arg;
+	StenoObjects *list = f->list;
 	int			i;
 
 	for (i = 0; i < list->count; i++)
@@ -629,7 +490,7 @@ finish_list(void *arg)
 			Naming		n = {list, item};
 
 			if (item->class == ConstraintRelationId)
-				finish_constraint(list, item);
+				finish_constraint(f, item);
 			if (!item->dropped)
 				name_item(&n);
 		}
@@ -645,12 +506,14 @@ see_changes(void *arg)
 }
 
 /*
- * A statement has succeeded: give its objects the names that they have now.
- * utility NULL: a query, which has functions, mostly.
+ * A statement has succeeded: give its objects the names that they have now, and add
+ * those that a utility statement (NULL: a query) names without any hook telling of
+ * them.  add_relation is called for each relation that a new constraint references.
  */
 void
-steno_objects_finish(StenoStatement *s, Node *utility)
+steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation)
 {
+	Finishing	f;
 	int			i;
 
 	if (!s->recorded || !IsTransactionState())
@@ -660,11 +523,17 @@ steno_objects_finish(StenoStatement *s, Node *utility)
 	if (utility && s->objects && s->objects->unfinished)
 		(void) steno_object_guarded(see_changes, NULL);
 	if (utility && steno_objects_are_named(utility))
-		steno_objects_add_named(s, utility);
+	{
+		if (s->objects == NULL)
+			s->objects = steno_objects_new();
+		if (s->objects)
+			steno_objects_add_named(s->objects, utility);
+	}
 	if (s->objects == NULL || !s->objects->unfinished)
 		return;
 	s->objects->unfinished = false;
-	if (steno_object_guarded(finish_list, s->objects))
+	f = (Finishing) {s->objects, add_relation};
+	if (steno_object_guarded(finish_list, &f))
 		return;
 	for (i = 0; i < s->objects->count; i++)
 	{
@@ -743,7 +612,4 @@ steno_objects_install(void)
 {
 	context = AllocSetContextCreate(TopMemoryContext, "pg_steno objects",
 									ALLOCSET_DEFAULT_SIZES);
-	steno_my.previous_access = object_access_hook;
-	steno_my.watch_functions = object_access_hook != NULL;
-	object_access_hook = object_access;
 }

@@ -2,7 +2,7 @@
  * extension/describe/object.h
  *		What the files that collect and name objects share.
  *
- *		object.c			the lists, and the hook that fills them
+ *		object.c			the lists
  *		object_name.c		types and names
  *		object_named.c		objects that no hook tells of: those that the statement names
  *		function.c			functions that are called
@@ -21,16 +21,23 @@
 
 typedef struct StenoObjects StenoObjects;
 
+/* A statement has a relation more: access is a STENO_ACCESS_*. */
+typedef void (*StenoAddRelation) (Oid relid, uint32 access);
+
 extern void steno_objects_install(void);
-extern void steno_objects_called(StenoStatement *s, Oid function);
+extern StenoObjects *steno_objects_new(void);
+extern bool steno_objects_have_call(StenoObjects *list, Oid function);
+extern void steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const char *name);
+extern void steno_objects_add_pending_call(Oid function, const char *kind, const char *name);
+extern void steno_objects_called(StenoObjects *list, Oid function);
 extern void steno_objects_adopt(StenoStatement *s);
-extern void steno_objects_finish(StenoStatement *s, Node *utility);
+extern void steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation);
 extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *omitted);
 extern uint8 *steno_objects_put(uint8 *p, const StenoObjects *list);
 extern void steno_objects_release(StenoObjects **mine);
 extern void steno_objects_release_all(void);
 extern void steno_objects_forget_pending(void);
-extern void steno_objects_add(StenoStatement *s, Oid class, Oid oid, int sub, int action);
+extern void steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action);
 
 /* ---- object_name.c ---- */
 
@@ -42,7 +49,7 @@ extern bool steno_object_constraint(Oid constraint, Oid *table, Oid *references)
 /* ---- object_named.c ---- */
 
 extern bool steno_objects_are_named(Node *statement);
-extern void steno_objects_add_named(StenoStatement *s, Node *statement);
+extern void steno_objects_add_named(StenoObjects *list, Node *statement);
 
 /* ---- function.c ---- */
 

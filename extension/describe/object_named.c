@@ -41,12 +41,12 @@
 
 typedef struct Named
 {
-	StenoStatement *s;
+	StenoObjects *list;
 	Node	   *statement;
 } Named;
 
 static void
-add(StenoStatement *s, Oid class, Oid oid, int action)
+add(StenoObjects *list, Oid class, Oid oid, int action)
 {
 	ObjectAddress object;
 
@@ -54,21 +54,21 @@ add(StenoStatement *s, Oid class, Oid oid, int action)
 		return;
 	ObjectAddressSet(object, class, oid);
 	steno_object_redirect(&object);
-	steno_objects_add(s, object.classId, object.objectId, 0, action);
+	steno_objects_add(list, object.classId, object.objectId, 0, action);
 }
 
 static void
-add_relation(StenoStatement *s, RangeVar *relation, int action)
+add_relation(StenoObjects *list, RangeVar *relation, int action)
 {
 	if (relation)
-		add(s, RelationRelationId, RangeVarGetRelid(relation, NoLock, true), action);
+		add(list, RelationRelationId, RangeVarGetRelid(relation, NoLock, true), action);
 }
 
 static void
-add_role(StenoStatement *s, RoleSpec *role, int action)
+add_role(StenoObjects *list, RoleSpec *role, int action)
 {
 	if (role && role->roletype != ROLESPEC_PUBLIC)
-		add(s, AuthIdRelationId, get_rolespec_oid(role, true), action);
+		add(list, AuthIdRelationId, get_rolespec_oid(role, true), action);
 }
 
 /* ---- GRANT and REVOKE ---- */
@@ -124,7 +124,7 @@ granted_on(ObjectType type, Node *object, Oid *class)
 }
 
 static void
-add_granted(StenoStatement *s, GrantStmt *grant)
+add_granted(StenoObjects *list, GrantStmt *grant)
 {
 	ListCell   *lc;
 
@@ -134,33 +134,33 @@ add_granted(StenoStatement *s, GrantStmt *grant)
 		Oid			oid;
 
 		if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
-			add(s, NamespaceRelationId, get_namespace_oid(strVal(lfirst(lc)), true), STENO_ACTION_USE);
+			add(list, NamespaceRelationId, get_namespace_oid(strVal(lfirst(lc)), true), STENO_ACTION_USE);
 		else if (grant->targtype == ACL_TARGET_OBJECT)
 		{
 			oid = granted_on(grant->objtype, lfirst(lc), &class);
-			add(s, class, oid, STENO_ACTION_ALTER);
+			add(list, class, oid, STENO_ACTION_ALTER);
 		}
 	}
 }
 
 /* GRANT role TO role: the second one changes. */
 static void
-add_memberships(StenoStatement *s, GrantRoleStmt *grant)
+add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 {
 	ListCell   *lc;
 
 	foreach(lc, grant->granted_roles)
-		add(s, AuthIdRelationId,
+		add(list, AuthIdRelationId,
 			get_role_oid(lfirst_node(AccessPriv, lc)->priv_name, true), STENO_ACTION_USE);
 	foreach(lc, grant->grantee_roles)
-		add_role(s, lfirst(lc), STENO_ACTION_ALTER);
+		add_role(list, lfirst(lc), STENO_ACTION_ALTER);
 }
 
 /* ---- COMMENT and SECURITY LABEL ---- */
 
 /* The statement holds a lock on the object. */
 static void
-add_described(StenoStatement *s, ObjectType type, Node *object)
+add_described(StenoObjects *list, ObjectType type, Node *object)
 {
 	Relation	relation = NULL;
 	ObjectAddress address = get_object_address(type, object, &relation, AccessShareLock, true);
@@ -170,13 +170,13 @@ add_described(StenoStatement *s, ObjectType type, Node *object)
 	if (!OidIsValid(address.objectId))
 		return;
 	steno_object_redirect(&address);
-	steno_objects_add(s, address.classId, address.objectId, address.objectSubId, STENO_ACTION_ALTER);
+	steno_objects_add(list, address.classId, address.objectId, address.objectSubId, STENO_ACTION_ALTER);
 }
 
 /* ---- all of them ---- */
 
 static void
-add_relations(StenoStatement *s, List *relations, int action)
+add_relations(StenoObjects *list, List *relations, int action)
 {
 	ListCell   *lc;
 
@@ -186,90 +186,90 @@ add_relations(StenoStatement *s, List *relations, int action)
 
 		if (IsA(node, VacuumRelation))
 			node = (Node *) ((VacuumRelation *) node)->relation;
-		add_relation(s, (RangeVar *) node, action);
+		add_relation(list, (RangeVar *) node, action);
 	}
 }
 
 static void
-add_roles(StenoStatement *s, List *roles)
+add_roles(StenoObjects *list, List *roles)
 {
 	ListCell   *lc;
 
 	foreach(lc, roles)
-		add_role(s, lfirst(lc), STENO_ACTION_USE);
+		add_role(list, lfirst(lc), STENO_ACTION_USE);
 }
 
 static void
-add_reindexed(StenoStatement *s, ReindexStmt *reindex)
+add_reindexed(StenoObjects *list, ReindexStmt *reindex)
 {
 	if (reindex->relation)
-		add_relation(s, reindex->relation, STENO_ACTION_USE);
+		add_relation(list, reindex->relation, STENO_ACTION_USE);
 	else if (reindex->kind == REINDEX_OBJECT_SCHEMA && reindex->name)
-		add(s, NamespaceRelationId, get_namespace_oid(reindex->name, true), STENO_ACTION_USE);
+		add(list, NamespaceRelationId, get_namespace_oid(reindex->name, true), STENO_ACTION_USE);
 	else
-		add(s, DatabaseRelationId, MyDatabaseId, STENO_ACTION_USE);
+		add(list, DatabaseRelationId, MyDatabaseId, STENO_ACTION_USE);
 }
 
 static void
-add_operator_family(StenoStatement *s, AlterOpFamilyStmt *alter)
+add_operator_family(StenoObjects *list, AlterOpFamilyStmt *alter)
 {
 	Oid			method = get_am_oid(alter->amname, true);
 
 	if (OidIsValid(method))
-		add(s, OperatorFamilyRelationId, get_opfamily_oid(method, alter->opfamilyname, true),
+		add(list, OperatorFamilyRelationId, get_opfamily_oid(method, alter->opfamilyname, true),
 			STENO_ACTION_ALTER);
 }
 
 static void
 add_named(void *arg)
 {
-	StenoStatement *s = ((Named *) arg)->s;
+	StenoObjects *list = ((Named *) arg)->list;
 	Node	   *statement = ((Named *) arg)->statement;
 
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
-			add_relation(s, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
+			add_relation(list, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
 			break;
 		case T_ViewStmt:		/* which may have replaced another */
-			add_relation(s, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
+			add_relation(list, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
 			break;
 		case T_RefreshMatViewStmt:
-			add_relation(s, ((RefreshMatViewStmt *) statement)->relation, STENO_ACTION_ALTER);
+			add_relation(list, ((RefreshMatViewStmt *) statement)->relation, STENO_ACTION_ALTER);
 			break;
 		case T_AlterOpFamilyStmt:
-			add_operator_family(s, (AlterOpFamilyStmt *) statement);
+			add_operator_family(list, (AlterOpFamilyStmt *) statement);
 			break;
 		case T_GrantStmt:
-			add_granted(s, (GrantStmt *) statement);
+			add_granted(list, (GrantStmt *) statement);
 			break;
 		case T_GrantRoleStmt:
-			add_memberships(s, (GrantRoleStmt *) statement);
+			add_memberships(list, (GrantRoleStmt *) statement);
 			break;
 		case T_CommentStmt:
-			add_described(s, ((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
+			add_described(list, ((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
 			break;
 		case T_SecLabelStmt:
-			add_described(s, ((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
+			add_described(list, ((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
 			break;
 		case T_LockStmt:
-			add_relations(s, ((LockStmt *) statement)->relations, STENO_ACTION_USE);
+			add_relations(list, ((LockStmt *) statement)->relations, STENO_ACTION_USE);
 			break;
 		case T_VacuumStmt:
-			add_relations(s, ((VacuumStmt *) statement)->rels, STENO_ACTION_USE);
+			add_relations(list, ((VacuumStmt *) statement)->rels, STENO_ACTION_USE);
 			break;
 		case T_ClusterStmt:
-			add_relation(s, ((ClusterStmt *) statement)->relation, STENO_ACTION_USE);
+			add_relation(list, ((ClusterStmt *) statement)->relation, STENO_ACTION_USE);
 			break;
 		case T_ReindexStmt:
-			add_reindexed(s, (ReindexStmt *) statement);
+			add_reindexed(list, (ReindexStmt *) statement);
 			break;
 		case T_DropOwnedStmt:
-			add_roles(s, ((DropOwnedStmt *) statement)->roles);
+			add_roles(list, ((DropOwnedStmt *) statement)->roles);
 			break;
 		case T_ReassignOwnedStmt:
-			add_roles(s, ((ReassignOwnedStmt *) statement)->roles);
-			add_role(s, ((ReassignOwnedStmt *) statement)->newrole, STENO_ACTION_USE);
+			add_roles(list, ((ReassignOwnedStmt *) statement)->roles);
+			add_role(list, ((ReassignOwnedStmt *) statement)->newrole, STENO_ACTION_USE);
 			break;
 		default:
 			break;
@@ -304,9 +304,9 @@ steno_objects_are_named(Node *statement)
 
 /* What cannot be looked up is left out: the statement's text has it. */
 void
-steno_objects_add_named(StenoStatement *s, Node *statement)
+steno_objects_add_named(StenoObjects *list, Node *statement)
 {
-	Named		named = {s, statement};
+	Named		named = {list, statement};
 
 	(void) steno_object_guarded(add_named, &named);
 }

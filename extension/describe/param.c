@@ -28,7 +28,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "capture/statement.h"
+#include "describe/param.h"
 
 /*
  * What an output function may do, and so what it needs around it.  Rising: of a

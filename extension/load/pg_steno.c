@@ -35,6 +35,7 @@ _PG_init(void)
 	steno_session_install();
 	steno_statement_install();
 	steno_objects_install();
+	steno_object_access_install();
 	steno_failure_install();
 	steno_writer_register();
 }

@@ -1,0 +1,163 @@
+/*
+ * extension/capture/object_access.c
+ *		The server's object access hook: what happens to objects, and which functions
+ *		are called, goes into the list of the statement that runs
+ *		(describe/object.c).
+ */
+#include "base/steno.h"
+
+#include "access/transam.h"
+#include "catalog/dependency.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_amop.h"
+#include "catalog/pg_amproc.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "utils/syscache.h"
+
+#include "capture/statement.h"
+
+static void
+function_called(Oid function)
+{
+	StenoStatement *s = NULL;
+	const char *kind;
+	const char *name;
+
+	/* what a parallel worker's part of a query calls, its leader's record has */
+	if (steno_my.level == NULL && steno_my.worker)
+		return;
+	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
+		return;
+	name = steno_function_name(function, false, &kind);
+	if (name == NULL)
+		return;
+	if (s == NULL)
+		steno_objects_add_pending_call(function, kind, name);
+	else if (s->objects == NULL || !steno_objects_have_call(s->objects, function))
+		steno_objects_add_call(steno_objects_of(s), function, kind, name);
+}
+
+/* Catalogs whose entries are parts of other objects, which have events, too. */
+static bool
+is_part(Oid class)
+{
+	return class == AttrDefaultRelationId ||
+		class == AccessMethodOperatorRelationId ||
+		class == AccessMethodProcedureRelationId;
+}
+
+/* CREATE OR REPLACE FUNCTION: a new function cannot be seen yet, an old one can. */
+static bool
+is_replaced(Oid class, Oid oid)
+{
+	return class == ProcedureRelationId && SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(oid));
+}
+
+static void
+altered(StenoStatement *s, Oid class, Oid oid, int sub, Oid auxiliary)
+{
+	if (class == DbRoleSettingRelationId)
+	{
+		/* ALTER ROLE ... SET, ALTER DATABASE ... SET */
+		if (OidIsValid(auxiliary))
+			steno_objects_add(steno_objects_of(s), AuthIdRelationId, auxiliary, 0, STENO_ACTION_ALTER);
+		if (OidIsValid(oid))
+			steno_objects_add(steno_objects_of(s), DatabaseRelationId, oid, 0, STENO_ACTION_ALTER);
+	}
+	else if (class == InheritsRelationId)
+		steno_objects_add(steno_objects_of(s), RelationRelationId, oid, 0, STENO_ACTION_ALTER);
+	else
+		steno_objects_add(steno_objects_of(s), class, oid, sub, STENO_ACTION_ALTER);
+}
+
+static void
+object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	StenoStatement *s;
+
+	if (is_part(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL)
+		return;
+	switch (event)
+	{
+		case OAT_POST_CREATE:
+			if (arg && ((ObjectAccessPostCreate *) arg)->is_internal)
+				return;
+			/* a new column changes its table */
+			steno_objects_add(steno_objects_of(s), class, oid, 0, sub != 0 || is_replaced(class, oid) ?
+							  STENO_ACTION_ALTER : STENO_ACTION_CREATE);
+			break;
+		case OAT_DROP:
+			if (arg && (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_INTERNAL))
+				return;
+			if (sub != 0)
+				steno_objects_add(steno_objects_of(s), class, oid, 0, STENO_ACTION_ALTER);
+			steno_objects_add(steno_objects_of(s), class, oid, sub, STENO_ACTION_DROP);
+			break;
+		case OAT_POST_ALTER:
+			if (arg && ((ObjectAccessPostAlter *) arg)->is_internal)
+				return;
+			altered(s, class, oid, sub, arg ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
+			break;
+		default:
+			break;
+	}
+}
+
+STENO_COLD static void
+object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	if (steno_my.previous_access)
+		steno_my.previous_access(event, class, oid, sub, arg);
+	if (event == OAT_NAMESPACE_SEARCH)
+	{
+		/* in a function call, the server looks at the schema right before it looks at the function */
+		steno_my.watch_functions = steno_my.previous_access != NULL || steno_fastpath_expected();
+		return;
+	}
+	if (event == OAT_FUNCTION_EXECUTE && steno_my.watch_functions)
+	{
+		steno_my.watch_functions = steno_my.previous_access != NULL;
+		if (steno_fastpath_expected())
+		{
+			steno_fastpath_call(oid);
+			return;
+		}
+	}
+	if (steno_my.state != STENO_READY || steno_my.paused)
+		return;
+	if (event == OAT_FUNCTION_EXECUTE)
+	{
+		if (oid >= FirstUnpinnedObjectId && steno_class_logged(STENO_CLASS_FUNCTION))
+			function_called(oid);
+	}
+	else if (event == OAT_TRUNCATE)
+		steno_statement_add_relation(oid, STENO_ACCESS_TRUNCATE);
+	else if (steno_my.level != NULL)
+		object_event(event, class, oid, sub, arg);
+}
+
+STENO_HOT static void
+object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
+{
+	/* the functions of pg_catalog: operators, mostly */
+	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId &&
+			   !steno_my.watch_functions))
+		return;
+	object_accessed(event, class, oid, sub, arg);
+}
+
+void
+steno_object_access_install(void)
+{
+	steno_my.previous_access = object_access_hook;
+	steno_my.watch_functions = object_access_hook != NULL;
+	object_access_hook = object_access;
+}

@@ -1,0 +1,169 @@
+/*
+ * extension/describe/shape.c
+ *		Encodes shapes: class, query identifier, command tag, relations, parameter
+ *		types and objects of a statement, in this order (format/FORMAT.md).
+ *
+ * A shape that fits is encoded into an array of this process, which the next one
+ * overwrites; a larger one into the memory for one record.
+ */
+#include "base/steno.h"
+
+#include "utils/memutils.h"
+
+#include "describe/shape.h"
+
+/* Room for most shapes. */
+#define SHAPE_ROOM 640
+
+static uint8 usual_shape[SHAPE_ROOM];
+
+/* So many of something find no room in a record.  Without memory, nothing says so. */
+STENO_COLD void
+steno_omit(StenoRecord *record, const char *name, int count)
+{
+	char		number[16];
+	uint32		number_len = snprintf(number, sizeof(number), "%d", count);
+	uint32		name_len = strlen(name);
+	uint8	   *extra = steno_scratch(record->extra_len + name_len + number_len + 2 * STENO_VARINT_MAX);
+	uint8	   *p = extra;
+
+	if (extra == NULL)
+		return;
+	if (record->extra_len > 0)
+		memcpy(p, record->extra, record->extra_len);
+	p = steno_put_varint(p + record->extra_len, name_len);
+	memcpy(p, name, name_len);
+	p = steno_put_varint(p + name_len, number_len);
+	memcpy(p, number, number_len);
+	record->extra = extra;
+	record->extra_len = p + number_len - extra;
+	record->extra_count++;
+}
+
+static inline bool
+is_shown(const StenoAccess *relation)
+{
+	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
+}
+
+/*
+ * Class, query identifier and command tag.  NULL is SELECT, which then is in the
+ * code: the page of our constants is another one to miss.
+ */
+static inline uint8 *
+put_head(uint8 *p, const StenoShape *what, uint32 command_len)
+{
+	p = steno_put_varint(p, what->class);
+	p = steno_put_varint(p, what->query_id);
+	p = steno_put_varint(p, command_len);
+	if (likely(what->command == NULL))
+		memcpy(p, "SELECT", strlen("SELECT"));
+	else
+		memcpy(p, what->command, command_len);
+	return p + command_len;
+}
+
+/* There is no memory for relations, parameters and objects. */
+STENO_COLD static void
+encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_len)
+{
+	uint8	   *p = put_head(usual_shape, what, command_len);
+
+	memset(p, 0, 2);			/* no relations, parameters */
+	record->shape = usual_shape;
+	record->shape_len = p + 2 - usual_shape;
+}
+
+/* All of the shape before the parameters; room: what those take.  NULL: memory is short. */
+static inline uint8 *
+put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_size)
+{
+	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
+	uint32		room = 3 * STENO_VARINT_MAX + command_len + params_size;
+	uint8	   *p = usual_shape;
+	int			count = what->count;
+	int			shown = 0;
+	int			i;
+
+	for (i = 0; i < count; i++)
+	{
+		if (unlikely(!is_shown(&what->relations[i])))
+			continue;
+		shown++;
+		room += steno_relation_size(what->relations[i].relid);
+		if (unlikely(room > steno_shape_limit()))
+		{
+			shown--;
+			steno_omit(record, "relations_omitted", count - i);
+			count = i;
+			break;
+		}
+	}
+	if (unlikely(what->objects != NULL))
+	{
+		uint32		limit = steno_shape_limit();
+		int			omitted;
+
+		room += steno_objects_size(what->objects, limit > room ? limit - room : 0, &omitted);
+		if (omitted > 0)
+			steno_omit(record, "objects_omitted", omitted);
+	}
+	if (unlikely(room > SHAPE_ROOM))
+	{
+		p = steno_scratch(room);
+		if (p == NULL)
+		{
+			encode_head_alone(record, what, command_len);
+			return NULL;
+		}
+	}
+	record->shape = p;
+	p = put_head(p, what, command_len);
+	p = steno_put_varint(p, shown);
+	for (i = 0; i < count; i++)
+		if (likely(is_shown(&what->relations[i])))
+			p = steno_relation_put(p, what->relations[i].relid, what->relations[i].access);
+	return p;
+}
+
+/*
+ * The parameters go into the shape and the record; many: their types do not fit the
+ * shape.  Returns the end of the shape, NULL when there is no memory for them.
+ */
+static inline uint8 *
+put_params(StenoRecord *record, const StenoShape *what, bool many, uint8 *shape, StenoParams *values)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	uint8	   *end;
+
+	if (likely(!many))
+		end = steno_params_collect(what->params, what->failing, shape, values);
+	else
+		end = steno_params_collect_list(what->params, what->failing, shape, values);
+	MemoryContextSwitchTo(old);
+	if (end != NULL)
+		record->params = values;
+	else if (many)
+		steno_omit(record, "parameters_omitted", what->params->numParams);
+	return end;
+}
+
+void
+steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values)
+{
+	bool		has_params = what->params && what->params->numParams > 0 && steno_my.log_parameter;
+	uint32		params_size = has_params ? steno_params_shape_size(what->params) : 0;
+	bool		many = unlikely(params_size > steno_shape_limit() / 8 * 7);
+	uint8	   *end = put_before_params(record, what, many ? STENO_LIST_SHAPE : params_size);
+	uint8	   *after = NULL;
+
+	if (end == NULL)
+		return;
+	if (has_params)
+		after = put_params(record, what, many, end, values);
+	if (after == NULL)
+		after = steno_put_varint(end, 0);
+	if (unlikely(what->objects != NULL))
+		after = steno_objects_put(after, what->objects);
+	record->shape_len = after - record->shape;
+}
