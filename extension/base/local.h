@@ -189,7 +189,7 @@ typedef struct StenoLocal
 	_Atomic uint32_t news;		/* STENO_NEWS_*, set by writers */
 
 	uint32		start_mask;		/* classes that may have start records, and
-								 * STENO_START_* (policy/start_mask.h) */
+								 * STENO_START_* */
 	int			open_count;
 
 	/* zero, as a rule */
@@ -344,6 +344,18 @@ steno_class_logged(int class)
 {
 	return (steno_my.log_mask & (1u << class)) != 0;
 }
+
+/* Bits of steno_my.start_mask that are no classes. */
+#define STENO_START_SYNC (1u << 31)		/* the transaction's end waits for the disk */
+#define STENO_START_CANCELLED (1u << 30)	/* so was a wait for room */
+#define STENO_START_HURRY (1u << 29)	/* what cannot be cancelled does not wait for room */
+#define STENO_START_LATE (1u << 28)		/* the transaction that commits is finished when its locks are released */
+#define STENO_START_SHORT (1u << 27)	/* a statement must look for the reserve first; with it, all classes are set */
+#define STENO_START_CLASSES (STENO_START_SHORT - 1)
+
+/* What a transaction's end looks at. */
+#define STENO_START_AT_END \
+	(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY | (1u << STENO_CLASS_TRANSACTION))
 
 /* What writers leave in steno_my.news. */
 #define STENO_NEWS_RULES 1		/* there are other rules */

@@ -1,14 +1,10 @@
 /*
  * extension/load/settings.c
- *		Defines the settings of settings.def, and checks their values.
+ *		Defines the settings of base/settings.def, and checks their values.
  */
 #include "base/steno.h"
 #include "base/compat.h"
-#include "policy/start_mask.h"
 #include "load/load.h"
-#include "policy/audit_role.h"
-#include "policy/policy.h"
-#include "session/setting_change.h"
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -270,36 +266,6 @@ show_file_mode(void)
 
 	snprintf(buf, sizeof(buf), "%04o", steno_file_mode);
 	return buf;
-}
-
-/* From here on this process records as these values say. */
-void
-steno_settings_adopt(const StenoWanted *wanted)
-{
-	steno_my.session_mask = wanted->session_mask;
-	steno_policy_masks();
-	steno_start_mask_adopt(wanted);
-	steno_my.application = NULL;	/* while nothing was recorded, nobody looked */
-	steno_my.delivery = wanted->delivery;
-	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
-	steno_my.log_nested = wanted->log_nested;
-	steno_my.log_parameter = wanted->log_parameter;
-	steno_my.log_catalog = wanted->log_catalog;
-	steno_my.log_referential = wanted->log_referential;
-	steno_my.log_scripts = wanted->log_scripts;
-	steno_my.log_statement = wanted->log_statement;
-	steno_my.log_relation = wanted->log_relation;
-	steno_my.log_rows = wanted->log_rows;
-	/* noise that is not recorded must be looked for */
-	steno_policy_switch(STENO_POLICY_CATALOG, !wanted->log_catalog);
-	steno_policy_switch(STENO_POLICY_REFERENTIAL, !wanted->log_referential);
-	steno_policy_switch(STENO_POLICY_SCRIPTS, !wanted->log_scripts);
-	steno_my.role_set = wanted->role[0] != '\0';
-	if (strcmp(steno_audit_role, wanted->role) != 0)
-	{
-		memcpy(steno_audit_role, wanted->role, sizeof(steno_audit_role));
-		steno_audit_role_changed();
-	}
 }
 
 void

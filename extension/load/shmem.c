@@ -30,7 +30,7 @@
 #include "load/load.h"
 #include "policy/rules.h"
 #include "session/leader.h"
-#include "session/setting_change.h"
+#include "session/settings_in_force.h"
 #include "writer/writer.h"
 
 static const char *const wait_names[STENO_WAITS] = {

@@ -35,14 +35,13 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "base/client.h"
 #include "base/compat.h"
-#include "policy/start_mask.h"
 #include "describe/cache.h"
 #include "filter/rules.h"
 #include "policy/policy.h"
 #include "policy/rules.h"
-#include "session/leader.h"
-#include "session/session.h"
+#include "policy/start_mask.h"
 
 /* The session's rules, and what they were chosen by. */
 static StenoChoice choice;
@@ -254,7 +253,7 @@ choose(void)
 	session.application = application_name ? application_name : "";
 	if (ClientAuthInProgress && *session.application == '\0' && MyProcPort && MyProcPort->application_name)
 		session.application = MyProcPort->application_name;
-	session.client = *steno_session_client();
+	session.client = steno_client.address;
 	session.member = is_member;
 	session.arg = &user_id;
 	/* an error, or a cancel, while roles are looked up: all of this again with the next statement */
@@ -272,14 +271,14 @@ choose(void)
 
 /*
  * Before a statement's class is looked at, when policy or news is not zero: the
- * rules that hold for it.
+ * rules that hold for it.  The caller has attached to the ring.
  */
 void
 steno_policy_refresh(void)
 {
 	bool		stale;
 
-	if (!steno_session_ready() || !IsTransactionState())
+	if (steno_my.state != STENO_READY || !IsTransactionState())
 		return;
 	stale = (steno_my.policy & STENO_POLICY_STALE) != 0;
 	if (stale && steno_my.producer.ring != &steno_area.page)

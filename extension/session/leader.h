@@ -1,25 +1,13 @@
 /*
  * extension/session/leader.h
- *		What leader.c has for session.c and policy.c: see there.
+ *		Parallel workers and their leaders: see leader.c.
  */
 #ifndef STENO_LEADER_H
 #define STENO_LEADER_H
 
-#include "filter/rules.h"
+#include "base/client.h"
 
 #pragma GCC visibility push(hidden)
-
-/* Facts of a client's connection that a parallel worker does not inherit. */
-typedef struct StenoClientFacts
-{
-	StenoClient address;		/* as rules want it */
-	char		client[88];		/* [address%interface]:port */
-	char		auth_method[16];
-	char		identity[248];
-} StenoClientFacts;
-
-/* session.c */
-extern const StenoClient *steno_session_client(void);
 
 /* The statement that a parallel worker works for. */
 typedef struct StenoLeader

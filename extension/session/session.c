@@ -34,15 +34,16 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "base/client.h"
 #include "base/compat.h"
-#include "policy/start_mask.h"
 #include "delivery/record.h"
 #include "delivery/refusal.h"
+#include "delivery/room.h"
 #include "policy/secret.h"
+#include "policy/start_mask.h"
 #include "session/leader.h"
 #include "session/session.h"
-#include "session/setting_change.h"
-#include "delivery/room.h"
+#include "session/settings_in_force.h"
 
 static ClientAuthentication_hook_type previous_authentication;
 
@@ -60,9 +61,6 @@ static struct
 /* Of a parallel worker, as text. */
 static char leader_session[8 + 1 + 8 + 1];
 static char leader_substatement[11];
-
-/* The client's connection, or that of a parallel worker's leader. */
-static StenoClientFacts facts;
 
 /*
  * Encoding of what the session records, NULL while it is not in a database and
@@ -91,7 +89,7 @@ put_fact(uint8 *p, int key, const char *value)
  * known of parallel workers only, whose type is short.
  */
 StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
-				 sizeof(known) + sizeof(facts) - sizeof(facts.address) - 9 + MOST_ENCODING <= STENO_SESSION_MAX &&
+				 sizeof(known) + sizeof(steno_client) - sizeof(steno_client.address) - 9 + MOST_ENCODING <= STENO_SESSION_MAX &&
 				 sizeof("parallel worker") + 2 * 2 + sizeof(leader_session) + sizeof(leader_substatement) <= BGW_MAXLEN &&
 				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
@@ -119,9 +117,9 @@ send_context(void)
 	p = put_fact(p, STENO_SESSION_APPLICATION, known.application);
 	p = put_fact(p, STENO_SESSION_APP_USER, known.app_user);
 	p = put_fact(p, STENO_SESSION_APP_CONTEXT, known.app_context);
-	p = put_fact(p, STENO_SESSION_CLIENT, facts.client);
-	p = put_fact(p, STENO_SESSION_AUTH_METHOD, facts.auth_method);
-	p = put_fact(p, STENO_SESSION_IDENTITY, facts.identity);
+	p = put_fact(p, STENO_SESSION_CLIENT, steno_client.client);
+	p = put_fact(p, STENO_SESSION_AUTH_METHOD, steno_client.auth_method);
+	p = put_fact(p, STENO_SESSION_IDENTITY, steno_client.identity);
 	p = put_fact(p, STENO_SESSION_LEADER, leader_session);
 	p = put_fact(p, STENO_SESSION_LEADER_SUBSTATEMENT, leader_substatement);
 	if (encoding != NULL && strlen(encoding) <= MOST_ENCODING)
@@ -340,16 +338,16 @@ static void
 find_address(const struct sockaddr_storage *a)
 {
 	if (a->ss_family == AF_UNIX)
-		facts.address.kind = STENO_CLIENT_LOCAL;
+		steno_client.address.kind = STENO_CLIENT_LOCAL;
 	else if (a->ss_family == AF_INET)
 	{
-		facts.address.kind = STENO_CLIENT_IPV4;
-		memcpy(facts.address.address, &((const struct sockaddr_in *) a)->sin_addr, 4);
+		steno_client.address.kind = STENO_CLIENT_IPV4;
+		memcpy(steno_client.address.address, &((const struct sockaddr_in *) a)->sin_addr, 4);
 	}
 	else if (a->ss_family == AF_INET6)
 	{
-		facts.address.kind = STENO_CLIENT_IPV6;
-		memcpy(facts.address.address, &((const struct sockaddr_in6 *) a)->sin6_addr, 16);
+		steno_client.address.kind = STENO_CLIENT_IPV6;
+		memcpy(steno_client.address.address, &((const struct sockaddr_in6 *) a)->sin6_addr, 16);
 	}
 }
 
@@ -370,19 +368,12 @@ find_client(void)
 	strlcpy(known.role, known.user, NAMEDATALEN);
 	find_address(&port->raddr.addr);
 	if (port->raddr.addr.ss_family == AF_UNIX)
-		strlcpy(facts.client, "[local]", sizeof(facts.client));
+		strlcpy(steno_client.client, "[local]", sizeof(steno_client.client));
 	else if (pg_getnameinfo_all(&port->raddr.addr, port->raddr.salen,
 								host, sizeof(host), service, sizeof(service),
 								NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(facts.client, sizeof(facts.client),
+		snprintf(steno_client.client, sizeof(steno_client.client),
 				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, service);
-}
-
-/* The client's address, as rules want it. */
-const StenoClient *
-steno_session_client(void)
-{
-	return &facts.address;
 }
 
 static void
@@ -392,11 +383,11 @@ find_authentication(void)
 
 	if (MyProcPort == NULL || MyProcPort->hba == NULL)
 		return;
-	strlcpy(facts.auth_method, hba_authname(MyProcPort->hba->auth_method),
-			sizeof(facts.auth_method));
+	strlcpy(steno_client.auth_method, hba_authname(MyProcPort->hba->auth_method),
+			sizeof(steno_client.auth_method));
 	identity = STENO_IDENTITY(MyProcPort);
-	strlcpy(facts.identity, identity ? identity : "", sizeof(facts.identity));
-	steno_leader_publish(&facts);
+	strlcpy(steno_client.identity, identity ? identity : "", sizeof(steno_client.identity));
+	steno_leader_publish(&steno_client);
 }
 
 /* The last thing a session does with its ring. */
@@ -482,7 +473,7 @@ join_leader(void)
 {
 	StenoLeader leader;
 
-	steno_leader_find(&leader, &facts);
+	steno_leader_find(&leader, &steno_client);
 	steno_my.worker = true;
 	steno_my.statement = leader.statement;
 	steno_my.outside = leader.depth + 1;
@@ -539,7 +530,7 @@ steno_session_attach(void)
 	else
 	{
 		find_client();
-		steno_leader_publish(&facts);
+		steno_leader_publish(&steno_client);
 	}
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
 	on_shmem_exit(session_end, (Datum) 0);

@@ -15,7 +15,6 @@ extern void steno_session_died(const ErrorData *edata);
 extern bool steno_session_attach(void);
 extern void steno_session_check(Oid user_id);
 extern void steno_session_failing(Oid user_id);
-extern bool put_former_session(int64 start, uint32 pid, uint64 seq);
 
 /* Attach if need be; false when this process cannot record. */
 static inline bool

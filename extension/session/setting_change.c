@@ -1,269 +1,32 @@
 /*
  * extension/session/setting_change.c
- *		Changes of our own settings: recorded, and only then in force.
+ *		Records of changes of our own settings.
  *
- * The server assigns a setting's new value when it likes, also while it aborts a
- * transaction.  So a value that it assigns is only asked for (steno_wanted), and
- * steno_my goes on with the one that is in force.  Before the next statement
- * begins, or at the end of the one that has made the change, the two are
- * compared; what differs is recorded, and comes into force then.  So the record
- * of a change stands before everything that was recorded, or left out, because
+ * Before the next statement begins, or at the end of the one that has made the
+ * change, the values that the server has are compared with those in force
+ * (settings_in_force.c); what differs is recorded, and comes into force then.  So the
+ * record of a change stands before everything that was recorded, or left out, because
  * of it, whatever way it came: SET, set_config(), ALTER ROLE, the end of a
- * transaction or of a function.  What was asked for and taken back without a
+ * transaction or of a function.  What was set and taken back without a
  * statement in between was never in force, and has no record.
- *
- * A value from the server's configuration came by a reload, which writer 0 records
- * once for all sessions.  A session takes it when writer 0 has said that it is
- * in the trail, and asks again with each statement until then.
  */
 #include "base/steno.h"
 
-#include "common/hashfn.h"
-#include "utils/guc.h"
 #include "utils/timestamp.h"
 
-#include "base/compat.h"
 #include "delivery/record.h"
-#include "filter/redact.h"
 #include "policy/policy.h"
-#include "policy/secret.h"
 #include "session/session.h"
 #include "session/setting_change.h"
-#include "delivery/wait.h"
-
-/* Settings that can change while the server runs. */
-static const struct
-{
-	const char *name;
-	GucContext	context;
-}			settings[] =
-{
-#define STENO_SETTING_BOOL(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
-	{"steno." #name, context},
-#define STENO_SETTING_INT(name, var, def, min, max, context, flags, check, assign, show, short_desc, long_desc) \
-	{"steno." #name, context},
-#define STENO_SETTING_ENUM(name, var, def, options, context, flags, check, assign, show, short_desc, long_desc) \
-	{"steno." #name, context},
-#define STENO_SETTING_STRING(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
-	{"steno." #name, context},
-#include "base/settings.def"
-#undef STENO_SETTING_BOOL
-#undef STENO_SETTING_INT
-#undef STENO_SETTING_ENUM
-#undef STENO_SETTING_STRING
-};
-
-StaticAssertDecl(lengthof(settings) <= STENO_SETTINGS_MOST, "room for all settings");
-
-/* What is in force in this session, as text. */
-static char in_force[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
-static bool of_session[STENO_SETTINGS_MOST];	/* it was set in this session */
-
-/* Where the server keeps the settings: found once, before processes are forked. */
-static struct config_generic *variables[STENO_SETTINGS_MOST];
-
-/* Writer 0's count when we last found that we wait for it. */
-static uint32 waited_for;
-
-/* We have values of our leader's session, which can wait for nothing. */
-static bool inherited;
-
-/*
- * Those that need a restart cannot change; what applications say of themselves
- * (steno.app_user) stands in every record.
- */
-static inline bool
-watched(int i)
-{
-	return settings[i].context != PGC_POSTMASTER && settings[i].context != PGC_USERSET;
-}
-
-/* Of a value that has no room, the beginning and a hash. */
-#define CUT_AT (STENO_SETTING_VALUE - 20)
-#define CUT_LEN (CUT_AT + 4 + 8)
-
-static void
-current_value(int i, char *value)
-{
-	const char *v = GetConfigOption(settings[i].name, true, false);
-	size_t		len;
-
-	if (v == NULL)
-		v = "";
-	len = strlcpy(value, v, STENO_SETTING_VALUE);
-	if (len >= STENO_SETTING_VALUE)
-		snprintf(value + CUT_AT, STENO_SETTING_VALUE - CUT_AT, "... %08x",
-				 hash_bytes((const unsigned char *) v, (int) len));
-}
-
-/* What a record may say of a value: of a secret that was cut, nobody sees any more that it is one. */
-static void
-show_value(const char *value, char *shown)
-{
-	if (strlen(value) == CUT_LEN && strncmp(value + CUT_AT, "... ", 4) == 0 &&
-		steno_redact_suspect(value, CUT_AT))
-		strlcpy(shown, STENO_REDACTED, STENO_SETTING_VALUE);
-	else
-		steno_secret_hide_value(value, shown);
-}
-
-static GucSource
-source_of(int i)
-{
-	if (variables[i] == NULL)
-		variables[i] = steno_find_setting(settings[i].name);
-	return variables[i] ? variables[i]->source : PGC_S_SESSION;
-}
-
-static bool
-from_server(int i)
-{
-	return source_of(i) <= PGC_S_ARGV;
-}
-
-static const char *
-source_name(int i)
-{
-	switch (source_of(i))
-	{
-		case PGC_S_DATABASE:
-			return "database";
-		case PGC_S_GLOBAL:
-		case PGC_S_USER:
-		case PGC_S_DATABASE_USER:
-			return "role";
-		case PGC_S_CLIENT:
-			return "connection";
-		default:
-			/* back to the server's value: the session has done that */
-			return from_server(i) && !of_session[i] ? "server" : "session";
-	}
-}
-
-/* Put the values where all processes see them: the postmaster, then writer 0. */
-void
-steno_settings_publish(void)
-{
-	int			i;
-
-	steno_settings_adopt(&steno_wanted);
-	steno_control->wanted = steno_wanted;
-	/* pairs with the fence in steno_settings_baseline */
-	atomic_thread_fence(memory_order_release);
-	for (i = 0; i < (int) lengthof(settings); i++)
-		if (watched(i))
-		{
-			current_value(i, steno_control->settings[i]);
-			(void) source_of(i);
-		}
-	atomic_fetch_add(&steno_control->settings_generation, 1);
-}
-
-/* This session starts from the server's values. */
-void
-steno_settings_baseline(void)
-{
-	memcpy(in_force, steno_control->settings, sizeof(in_force));
-	/* pairs with the fence in steno_settings_publish */
-	atomic_thread_fence(memory_order_acquire);
-	steno_settings_adopt(&steno_control->wanted);
-	memset(of_session, 0, sizeof(of_session));
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
-}
-
-/*
- * A parallel worker starts from the values of its leader's session, whose changes
- * the leader has recorded.
- */
-void
-steno_settings_inherit(void)
-{
-	int			i;
-
-	for (i = 0; i < (int) lengthof(settings); i++)
-		if (watched(i) && !from_server(i))
-		{
-			current_value(i, in_force[i]);
-			of_session[i] = true;
-			inherited = true;
-		}
-}
-
-/*
- * At the server's start: what the configuration says, names and values, so that a
- * change that came by a restart is seen, too.  Room for STENO_SETTINGS_MOST pairs.
- * Returns how many there are.
- */
-int
-steno_settings_configured(const char **pairs)
-{
-	static char shown[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
-	char		value[STENO_SETTING_VALUE];
-	int			count = 0;
-	int			i;
-
-	for (i = 0; i < (int) lengthof(settings); i++)
-	{
-		if (source_of(i) == PGC_S_DEFAULT)
-			continue;
-		current_value(i, value);
-		show_value(value, shown[count]);
-		pairs[2 * count] = settings[i].name;
-		pairs[2 * count + 1] = shown[count];
-		count++;
-	}
-	return count;
-}
-
-/*
- * Writer 0 has reloaded the configuration: change is called for each change.
- * Returns whether there was any; when all is in the trail, they are to be
- * published.
- */
-bool
-steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to))
-{
-	bool		recorded = (steno_control->wanted.session_mask | steno_mandatory_mask) &
-		(1u << STENO_CLASS_SETTING);
-	bool		any = false;
-	char		value[STENO_SETTING_VALUE];
-	char		old[STENO_SETTING_VALUE];
-	char		new[STENO_SETTING_VALUE];
-	int			i;
-
-	for (i = 0; i < (int) lengthof(settings); i++)
-	{
-		if (!watched(i))
-			continue;
-		current_value(i, value);
-		if (strcmp(value, steno_control->settings[i]) == 0)
-			continue;
-		any = true;
-		if (!recorded)
-			continue;
-		show_value(steno_control->settings[i], old);
-		show_value(value, new);
-		change(settings[i].name, old, new);
-	}
-	if (steno_my.scratch_used)
-	{
-		MemoryContextReset(steno_my.scratch);
-		steno_my.scratch_used = false;
-	}
-	return any;
-}
+#include "session/settings_in_force.h"
 
 /* Without memory or, when failing, catalogs: refused statements come here, too. */
 static void
-record_change(int i, const char *value, bool failing)
+record_setting(const char *name, const char *old, const char *new, const char *source, bool failing)
 {
 	/* class; no query id, command tag, relations, parameters */
 	static const uint8 shape[5] = {STENO_CLASS_SETTING};
-	char		old[STENO_SETTING_VALUE];
-	char		new[STENO_SETTING_VALUE];
-	const char *pairs[][2] = {
-		{"name", settings[i].name}, {"old", old}, {"new", new}, {"source", source_name(i)}
-	};
+	const char *pairs[][2] = {{"name", name}, {"old", old}, {"new", new}, {"source", source}};
 	StenoRecord record;
 	uint8		extra[4 * (8 + 2 * STENO_VARINT_MAX) + NAMEDATALEN + 2 * STENO_SETTING_VALUE + 16];
 	uint8	   *p = extra;
@@ -271,8 +34,6 @@ record_change(int i, const char *value, bool failing)
 
 	if (!steno_class_logged(STENO_CLASS_SETTING))
 		return;
-	show_value(in_force[i], old);
-	show_value(value, new);
 	for (j = 0; j < (int) lengthof(pairs); j++)
 		p = steno_put_string(steno_put_string(p, pairs[j][0]), pairs[j][1]);
 	if (failing)
@@ -290,81 +51,12 @@ record_change(int i, const char *value, bool failing)
 	steno_record_put(&record, false);
 }
 
-/* What of the settings has changed in a way that concerns this session. */
-typedef struct Changes
-{
-	bool		changed[STENO_SETTINGS_MOST];
-	bool		own;			/* one was made here, or undone here */
-	bool		unpublished;	/* one is to be recorded by writer 0 */
-} Changes;
-
-static bool
-own_change(int i)
-{
-	return of_session[i] || !from_server(i);
-}
-
-static void
-compare(Changes *c)
-{
-	char		value[STENO_SETTING_VALUE];
-	int			i;
-
-	memset(c, 0, sizeof(*c));
-	for (i = 0; i < (int) lengthof(settings); i++)
-	{
-		if (!watched(i))
-			continue;
-		current_value(i, value);
-		c->changed[i] = strcmp(value, in_force[i]) != 0;
-		if (!c->changed[i])
-			continue;
-		if (own_change(i))
-			c->own = true;
-		else if (strcmp(value, steno_control->settings[i]) != 0)
-			c->unpublished = true;
-	}
-}
-
-static void
-record_changes(bool failing)
-{
-	uint32		generation = atomic_load(&steno_control->settings_generation);
-	Changes		c;
-	char		value[STENO_SETTING_VALUE];
-	int			i;
-
-	if (steno_my.settings_dirty == STENO_SETTINGS_WAITING && generation == waited_for)
-		return;
-	compare(&c);
-	if (c.unpublished && !c.own && !inherited)
-	{
-		steno_my.settings_dirty = STENO_SETTINGS_WAITING;
-		waited_for = generation;
-		return;
-	}
-	steno_my.settings_dirty = STENO_SETTINGS_SAME;
-	inherited = false;
-	for (i = 0; i < (int) lengthof(settings); i++)
-	{
-		if (!c.changed[i])
-			continue;
-		current_value(i, value);
-		/* with a change of our own, one of the server's cannot wait: twice is better than late */
-		if (own_change(i) || strcmp(value, steno_control->settings[i]) != 0)
-			record_change(i, value, failing);
-		of_session[i] = !from_server(i);
-		strlcpy(in_force[i], value, STENO_SETTING_VALUE);
-	}
-	steno_settings_adopt(&steno_wanted);
-}
-
 /* Record what has changed in this session since the last call, and put it in force. */
 void
 steno_settings_record(void)
 {
 	if (steno_session_ready())
-		record_changes(false);
+		steno_settings_put_in_force(record_setting, false);
 	else if (steno_my.state == STENO_DEAD)
 		steno_my.settings_dirty = STENO_SETTINGS_SAME;
 }
@@ -374,5 +66,5 @@ void
 steno_settings_record_failing(void)
 {
 	if (steno_session_ready())
-		record_changes(true);
+		steno_settings_put_in_force(record_setting, true);
 }

@@ -30,7 +30,7 @@
 #include "delivery/record.h"
 #include "delivery/wait.h"
 #include "policy/rules.h"
-#include "session/setting_change.h"
+#include "session/settings_in_force.h"
 
 /* Without records for this long, the writer sleeps deeply. */
 #define IDLE_MS 2000
