@@ -1,11 +1,9 @@
 /*
  * extension/describe/relation.c
- *		Names and types of relations, from a cache of this process that is
- *		invalidated as the server's own caches are.
+ *		Names and types of relations.
  *
  * A name is looked up when a statement starts; when it ends, which may be a
- * failure, the cache alone is read.  An invalidated entry keeps its name until
- * the next statement that starts with it.
+ * failure, the cache alone is read (relation_cache.h).
  */
 #include "base/steno.h"
 
@@ -13,31 +11,11 @@
 #include "catalog/pg_class.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "describe/cache.h"
 #include "describe/relation.h"
-
-/* Qualified and quoted, the longest name that PostgreSQL can make. */
-#define NAME_MAX_LEN (4 * NAMEDATALEN + 5)
-
-/* Known relations; when there are more, the cache starts anew. */
-#define MOST_RELATIONS 10000
-
-typedef struct Known
-{
-	StenoCacheEntry known;
-	uint8		type;
-	uint16		len;
-	char	   *name;
-} Known;
-
-static StenoCache cache = {
-	.name = "pg_steno relations", .entry_size = sizeof(Known), .most = MOST_RELATIONS
-};
+#include "describe/relation_cache.h"
 
 static int
 relation_type(char relkind)
@@ -68,42 +46,11 @@ relation_type(char relkind)
 }
 
 static void
-invalidate(Datum arg, Oid relid)
+look_up_name(StenoRelation *r)
 {
-	int			i;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(r->oid));
 
-	steno_forget_shapes();
-	for (i = 0; i < STENO_NEAR_RELATIONS; i++)
-		if (!OidIsValid(relid) || steno_my.near_relids[i] == relid)
-			steno_my.near_relids[i] = InvalidOid;
-	steno_cache_invalidate(&cache, relid);
-}
-
-/* A schema was renamed, perhaps: all names are in doubt. */
-static void
-invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
-{
-	invalidate(arg, InvalidOid);
-}
-
-static void
-register_callbacks(void)
-{
-	static bool registered;
-
-	if (registered)
-		return;
-	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, (Datum) 0);
-	registered = true;
-}
-
-static void
-look_up(Known *k)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->known.oid));
-
-	k->type = STENO_RELTYPE_OTHER;
+	r->type = STENO_RELTYPE_OTHER;
 	if (HeapTupleIsValid(tuple))
 	{
 		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
@@ -112,55 +59,54 @@ look_up(Known *k)
 
 		name = quote_qualified_identifier(namespace ? namespace : "?",
 										  NameStr(class->relname));
-		k->type = relation_type(class->relkind);
-		k->len = strlen(name);
-		if (k->len > NAME_MAX_LEN)
-			k->len = NAME_MAX_LEN;
-		memcpy(k->name, name, k->len);
+		r->type = relation_type(class->relkind);
+		r->name_len = strlen(name);
+		if (r->name_len > STENO_RELATION_NAME_MAX)
+			r->name_len = STENO_RELATION_NAME_MAX;
+		memcpy(r->name, name, r->name_len);
 		pfree(name);
 		if (namespace)
 			pfree(namespace);
 		ReleaseSysCache(tuple);
 	}
 	else
-		k->len = snprintf(k->name, NAME_MAX_LEN, "%u", k->known.oid);
-	k->known.valid = true;
+		r->name_len = snprintf(r->name, STENO_RELATION_NAME_MAX, "%u", r->oid);
+	r->valid |= STENO_RELATION_NAME;
 }
 
 /* Keep the name at hand: most statements need no more. */
 static void
-keep_near(const Known *k)
+keep_near(const StenoRelation *r)
 {
 	StenoNearRelation *near = &steno_my.near[steno_my.near_next];
 
-	if (k->len > STENO_NEAR_NAME)
+	if (r->name_len > STENO_NEAR_NAME)
 		return;
-	steno_my.near_relids[steno_my.near_next] = k->known.oid;
+	steno_my.near_relids[steno_my.near_next] = r->oid;
 	steno_my.near_next = (steno_my.near_next + 1) % STENO_NEAR_RELATIONS;
-	near->type = k->type;
-	near->len = k->len;
-	memcpy(near->name, k->name, k->len);
+	near->type = r->type;
+	near->len = r->name_len;
+	memcpy(near->name, r->name, r->name_len);
 }
 
-/* Look the name up, if the cache has it not. */
+/* Look the name up, unless the cache has it. */
 STENO_COLD void
 steno_relation_learn(Oid relid)
 {
-	Known	   *k;
+	StenoRelation *r = steno_relation_enter(relid);
 
-	register_callbacks();
-	k = steno_cache_enter(&cache, relid);
-	if (k->name == NULL)
-		k->name = MemoryContextAlloc(cache.context, NAME_MAX_LEN);
-	if (!k->known.valid)
-		look_up(k);
-	keep_near(k);
+	if (!(r->valid & STENO_RELATION_NAME))
+		look_up_name(r);
+	keep_near(r);
 }
 
-STENO_COLD static Known *
-find_known(Oid relid)
+/* A relation that an entry was made for without its name goes by its OID. */
+STENO_COLD static StenoRelation *
+find_named(Oid relid)
 {
-	return steno_cache_find(&cache, relid);
+	StenoRelation *r = steno_relation_find(relid);
+
+	return r && r->name_len > 0 ? r : NULL;
 }
 
 /* Room that steno_relation_put needs. */
@@ -168,12 +114,12 @@ STENO_HOT uint32
 steno_relation_size(Oid relid)
 {
 	int			i = steno_relation_near(relid);
-	Known	   *k;
+	StenoRelation *r;
 
 	if (likely(i >= 0))
 		return steno_my.near[i].len + 8;
-	k = find_known(relid);
-	return (k ? k->len : 10) + 8;
+	r = find_named(relid);
+	return (r ? r->name_len : 10) + 8;
 }
 
 /* Put type, access and name of a relation, as a shape has them. */
@@ -181,7 +127,7 @@ STENO_HOT uint8 *
 steno_relation_put(uint8 *p, Oid relid, uint32 access)
 {
 	int			i = steno_relation_near(relid);
-	Known	   *k = i >= 0 ? NULL : find_known(relid);
+	StenoRelation *r = i >= 0 ? NULL : find_named(relid);
 	char		number[16];
 	const char *name = number;
 	uint32		len;
@@ -193,11 +139,11 @@ steno_relation_put(uint8 *p, Oid relid, uint32 access)
 		len = steno_my.near[i].len;
 		type = steno_my.near[i].type;
 	}
-	else if (k)
+	else if (r)
 	{
-		name = k->name;
-		len = k->len;
-		type = k->type;
+		name = r->name;
+		len = r->name_len;
+		type = r->type;
 	}
 	else
 		len = snprintf(number, sizeof(number), "%u", relid);

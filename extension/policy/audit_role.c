@@ -27,38 +27,13 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "describe/relation_cache.h"
 #include "policy/audit_role.h"
-#include "describe/cache.h"
-
-/* Known relations; when there are more, the cache starts anew. */
-#define MOST_RELATIONS 4096
+#include "policy/policy.h"
 
 /* Privileges that are looked at, and those of them that columns can have. */
 #define PRIVILEGES (ACL_SELECT | ACL_INSERT | ACL_UPDATE | ACL_DELETE | ACL_TRUNCATE)
 #define COLUMN_PRIVILEGES (ACL_SELECT | ACL_INSERT | ACL_UPDATE)
-
-/* A column of which the role has a privilege. */
-typedef struct GrantedColumn
-{
-	int			member;			/* as in the sets of a permission */
-	AclMode		mode;
-} GrantedColumn;
-
-typedef struct Granted
-{
-	StenoCacheEntry known;
-	AclMode		relation;		/* on the relation as a whole */
-	AclMode		any_column;		/* on one column at least */
-	int			count;
-	GrantedColumn *columns;
-} Granted;
-
-static StenoCache cache = {
-	.name = "pg_steno audited relations", .entry_size = sizeof(Granted), .most = MOST_RELATIONS
-};
-
-/* Counts invalidations: one may come while we read what it is about. */
-static uint64 invalidations;
 
 /* The role of the setting. */
 static Oid	role;
@@ -66,18 +41,33 @@ static bool role_valid;
 static bool missing_told;		/* the server's log says that there is none of that name */
 
 static void
-invalidate(Datum arg, Oid relid)
+forget_role(void)
 {
-	invalidations++;
-	steno_cache_invalidate(&cache, relid);
+	role_valid = false;
+	steno_relations_forget_grants();
 }
 
 /* A role or membership has changed. */
 static void
-invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
+roles_changed(Datum arg, int cacheid, uint32 hashvalue)
 {
-	role_valid = false;
-	invalidate((Datum) 0, InvalidOid);
+	forget_role();
+	/* rules may ask for roles */
+	if (steno_my.policy & STENO_POLICY_RULES)
+		steno_my.policy |= STENO_POLICY_STALE;
+}
+
+/* From now on changes of roles are seen, by object auditing and by the session's rules. */
+void
+steno_watch_roles(void)
+{
+	static bool registered;
+
+	if (registered)
+		return;
+	CacheRegisterSyscacheCallback(AUTHOID, roles_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_changed, (Datum) 0);
+	registered = true;
 }
 
 /* The setting has changed. */
@@ -85,20 +75,7 @@ void
 steno_audit_role_changed(void)
 {
 	missing_told = false;
-	invalidate_roles((Datum) 0, AUTHNAME, 0);
-}
-
-static void
-register_callbacks(void)
-{
-	static bool registered;
-
-	if (registered)
-		return;
-	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
-	registered = true;
+	forget_role();
 }
 
 /* The privileges that a list gives the role. */
@@ -147,50 +124,50 @@ granted_on_column(Oid relid, AttrNumber attnum)
 
 /* Read from the catalogs what the role has on a relation. */
 static void
-look_up(Granted *g)
+look_up_grants(StenoRelation *r)
 {
-	uint64		before = invalidations;
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(g->known.oid));
-	GrantedColumn *columns = NULL;
+	uint64		before = steno_relation_invalidations;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(r->oid));
+	StenoGrantedColumn *columns = NULL;
 	int			attributes = 0;
 	AttrNumber	attnum;
 	Datum		list;
 	bool		isnull;
 
-	g->relation = 0;
-	g->any_column = 0;
-	g->count = 0;
+	r->granted = 0;
+	r->granted_on_any = 0;
+	r->column_count = 0;
 	if (HeapTupleIsValid(tuple))
 	{
 		attributes = ((Form_pg_class) GETSTRUCT(tuple))->relnatts;
 		list = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
 		if (!isnull)
-			g->relation = granted_by(list);
+			r->granted = granted_by(list);
 		ReleaseSysCache(tuple);
 	}
 
 	for (attnum = FirstLowInvalidHeapAttributeNumber + 1; attnum <= attributes; attnum++)
 	{
 		AclMode		mode = attnum == InvalidAttrNumber ? 0 :
-			granted_on_column(g->known.oid, attnum);
+			granted_on_column(r->oid, attnum);
 
 		if (mode == 0)
 			continue;
 		if (columns == NULL)
 		{
-			/* an old array stays with the cache until it starts anew */
-			if (g->columns)
-				pfree(g->columns);
-			g->columns = NULL;
-			columns = MemoryContextAlloc(cache.context, sizeof(GrantedColumn) *
-										 (attributes - FirstLowInvalidHeapAttributeNumber));
-			g->columns = columns;
+			if (r->columns)
+				pfree(r->columns);
+			r->columns = NULL;
+			columns = steno_relation_alloc(sizeof(StenoGrantedColumn) *
+										   (attributes - FirstLowInvalidHeapAttributeNumber));
+			r->columns = columns;
 		}
-		columns[g->count].member = attnum - FirstLowInvalidHeapAttributeNumber;
-		columns[g->count++].mode = mode;
-		g->any_column |= mode;
+		columns[r->column_count].member = attnum - FirstLowInvalidHeapAttributeNumber;
+		columns[r->column_count++].mode = mode;
+		r->granted_on_any |= mode;
 	}
-	g->known.valid = invalidations == before;
+	if (steno_relation_invalidations == before)
+		r->valid |= STENO_RELATION_GRANTS;
 }
 
 /* The role of the setting; invalid: there is none of that name. */
@@ -201,9 +178,9 @@ audit_role(void)
 
 	if (likely(role_valid))
 		return role;
-	before = invalidations;
+	before = steno_relation_invalidations;
 	role = get_role_oid(steno_audit_role, true);
-	role_valid = invalidations == before;
+	role_valid = steno_relation_invalidations == before;
 	if (!OidIsValid(role) && !missing_told)
 	{
 		missing_told = true;
@@ -217,34 +194,34 @@ audit_role(void)
 }
 
 /* What the role has on a relation, from the cache or the catalogs; NULL: no role. */
-static const Granted *
+static const StenoRelation *
 find_granted(Oid relid)
 {
-	Granted    *g;
+	StenoRelation *r;
 
-	register_callbacks();
+	steno_watch_roles();
 	if (!OidIsValid(audit_role()))
 		return NULL;
 	/* a failure on the way leaves an entry that is not valid */
-	g = steno_cache_enter(&cache, relid);
-	if (!g->known.valid)
-		look_up(g);
-	return g;
+	r = steno_relation_enter(relid);
+	if (!(r->valid & STENO_RELATION_GRANTS))
+		look_up_grants(r);
+	return r;
 }
 
 /* One of the columns of the set with one of the privileges?  No set, or the whole row, is all columns. */
 static bool
-covers(const Granted *g, const Bitmapset *columns, AclMode mode)
+covers(const StenoRelation *r, const Bitmapset *columns, AclMode mode)
 {
 	int			i;
 
-	if ((g->any_column & mode) == 0)
+	if ((r->granted_on_any & mode) == 0)
 		return false;
 	if (columns == NULL ||
 		bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, columns))
 		return true;
-	for (i = 0; i < g->count; i++)
-		if ((g->columns[i].mode & mode) && bms_is_member(g->columns[i].member, columns))
+	for (i = 0; i < r->column_count; i++)
+		if ((r->columns[i].mode & mode) && bms_is_member(r->columns[i].member, columns))
 			return true;
 	return false;
 }
@@ -255,30 +232,30 @@ covers(const Granted *g, const Bitmapset *columns, AclMode mode)
  * pgaudit: SELECT on a column audits an update of it that reads another.
  */
 static bool
-uses(const Granted *g, const StenoPermission *p)
+uses(const StenoRelation *r, const StenoPermission *p)
 {
 	AclMode		used = p->requiredPerms & PRIVILEGES;
 	AclMode		columns = used & COLUMN_PRIVILEGES;
 
-	if (g->relation & used)
+	if (r->granted & used)
 		return true;
-	if ((g->any_column & columns) == 0)
+	if ((r->granted_on_any & columns) == 0)
 		return false;
-	return ((used & ACL_SELECT) && covers(g, p->selectedCols, ACL_SELECT)) ||
-		((used & ACL_INSERT) && covers(g, p->insertedCols, columns)) ||
-		((used & ACL_UPDATE) && covers(g, p->updatedCols, columns));
+	return ((used & ACL_SELECT) && covers(r, p->selectedCols, ACL_SELECT)) ||
+		((used & ACL_INSERT) && covers(r, p->insertedCols, columns)) ||
+		((used & ACL_UPDATE) && covers(r, p->updatedCols, columns));
 }
 
 /* At the start of a statement, or in one that runs: is this permission audited? */
 bool
 steno_audit_permission(const StenoPermission *p)
 {
-	const Granted *g;
+	const StenoRelation *r;
 
 	if (!STENO_IS_PERMISSION(p))
 		return false;
-	g = find_granted(p->relid);
-	return g != NULL && uses(g, p);
+	r = find_granted(p->relid);
+	return r != NULL && uses(r, p);
 }
 
 /* As steno_audit_permission, of all permissions of a statement: is one audited? */
@@ -298,16 +275,16 @@ steno_audit_permissions(List *permissions)
 bool
 steno_audit_relation(Oid relid, AclMode mode)
 {
-	const Granted *g = find_granted(relid);
+	const StenoRelation *r = find_granted(relid);
 
-	return g != NULL && (g->relation & mode) != 0;
+	return r != NULL && (r->granted & mode) != 0;
 }
 
 /* What steno_audit_permission has said of a permission.  Reads no catalog. */
 bool
 steno_audit_known(const StenoPermission *p)
 {
-	const Granted *g = steno_cache_find(&cache, p->relid);
+	const StenoRelation *r = steno_relation_find(p->relid);
 
-	return g != NULL && OidIsValid(role) && uses(g, p);
+	return r != NULL && OidIsValid(role) && uses(r, p);
 }

@@ -10,6 +10,7 @@
 
 #pragma GCC visibility push(hidden)
 
+extern void steno_watch_roles(void);
 extern void steno_audit_role_changed(void);
 extern bool steno_audit_permission(const StenoPermission *p);
 extern bool steno_audit_permissions(List *permissions);

@@ -12,8 +12,7 @@
  *
  * A statement is judged when its relations are known: queries at their start,
  * utility statements at their end.  What rules have to know of a relation is
- * in a cache, which the server's invalidation messages keep right, and which
- * alone is read when a statement has failed.  Classes of steno.mandatory are
+ * in the cache of relations, which alone is read when a statement has failed.  Classes of steno.mandatory are
  * not touched.
  */
 #include "base/steno.h"
@@ -30,15 +29,15 @@
 #include "replication/walsender.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "base/client.h"
 #include "base/compat.h"
-#include "describe/cache.h"
+#include "describe/relation_cache.h"
 #include "filter/rules.h"
+#include "policy/audit_role.h"
 #include "policy/policy.h"
 #include "policy/rules.h"
 #include "policy/start_mask.h"
@@ -74,108 +73,62 @@ steno_policy_switch(uint32 flag, bool on)
 
 /* ---- what rules know of relations ---- */
 
-/* After so many look-ups the cache starts anew. */
-#define MOST_LOOKUPS 10000
-
-typedef struct Known
-{
-	StenoCacheEntry known;
-	bool		in_catalog;		/* in pg_catalog */
-	StenoRuleMatches matches;
-} Known;
-
-static StenoCache cache = {.name = "pg_steno rules", .entry_size = sizeof(Known)};
-static int	looked_up;			/* since the cache was started */
-
+/* Indexes of the choice's rules that name a relation. */
 static void
-invalidate(Datum arg, Oid relid)
+keep_matches(StenoRelation *r, const uint32 *indexes, uint32 count)
 {
-	steno_cache_invalidate(&cache, relid);
-}
+	uint32	   *kept = unconstify(uint32 *, r->matches.indexes);
 
-static void
-invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
-{
-	invalidate(arg, InvalidOid);
-}
-
-/* Roles or memberships have changed. */
-static void
-forget_choice(Datum arg, int cacheid, uint32 hashvalue)
-{
-	if (steno_my.policy & STENO_POLICY_RULES)
-		steno_my.policy |= STENO_POLICY_STALE;
-}
-
-static void
-register_callbacks(void)
-{
-	static bool registered;
-
-	if (registered)
+	r->matches = (StenoRuleMatches) {NULL, 0};
+	if (kept)
+		pfree(kept);
+	if (count == 0)
 		return;
-	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHOID, forget_choice, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, forget_choice, (Datum) 0);
-	registered = true;
-}
-
-/* The cache starts anew with a choice: its indexes are the choice's. */
-static void
-drop_cache(void)
-{
-	steno_cache_drop(&cache);
-	looked_up = 0;
+	kept = steno_relation_alloc(count * sizeof(uint32));
+	memcpy(kept, indexes, count * sizeof(uint32));
+	r->matches = (StenoRuleMatches) {kept, count};
 }
 
 static void
-look_up(Known *k)
+look_up_rules(StenoRelation *r)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(k->known.oid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(r->oid));
 	Form_pg_class class;
 	char	   *namespace;
 	uint32	   *indexes;
 
-	k->in_catalog = false;
-	k->matches.count = 0;
+	r->in_catalog = false;
+	r->matches.count = 0;
 	if (!HeapTupleIsValid(tuple))
 		return;
 	class = (Form_pg_class) GETSTRUCT(tuple);
-	k->in_catalog = class->relnamespace == PG_CATALOG_NAMESPACE;
+	r->in_catalog = class->relnamespace == PG_CATALOG_NAMESPACE;
 	namespace = choice.objects ? get_namespace_name(class->relnamespace) : NULL;
 	if (namespace)
 	{
-		indexes = palloc(Max(choice.count, 1) * sizeof(uint32));
-		k->matches.count = steno_rules_of_object(&choice, namespace, NameStr(class->relname), indexes);
-		if (k->matches.count > 0)
-		{
-			uint32	   *kept = MemoryContextAlloc(cache.context, k->matches.count * sizeof(uint32));
+		uint32		count;
 
-			memcpy(kept, indexes, k->matches.count * sizeof(uint32));
-			k->matches.indexes = kept;
-		}
+		indexes = palloc(Max(choice.count, 1) * sizeof(uint32));
+		count = steno_rules_of_object(&choice, namespace, NameStr(class->relname), indexes);
+		keep_matches(r, indexes, count);
 		pfree(indexes);
 		pfree(namespace);
 	}
 	ReleaseSysCache(tuple);
-	k->known.valid = true;
+	r->valid |= STENO_RELATION_RULES;
 }
 
 /* While catalogs can be read: have at hand what rules need to know of a relation. */
 void
 steno_policy_know(Oid relid)
 {
-	Known	   *k;
+	StenoRelation *r;
 
 	if (!choice.objects && !(steno_my.policy & STENO_POLICY_CATALOG))
 		return;
-	k = steno_cache_enter(&cache, relid);
-	if (!k->known.valid)
-	{
-		looked_up++;
-		look_up(k);
-	}
+	r = steno_relation_enter(relid);
+	if (!(r->valid & STENO_RELATION_RULES))
+		look_up_rules(r);
 }
 
 /* The same of all relations of a statement that is about to be judged. */
@@ -186,8 +139,6 @@ know_all(const StenoAccess *relations, int count)
 
 	if (!IsTransactionState())
 		return;
-	if (looked_up > MOST_LOOKUPS)
-		drop_cache();
 	for (i = 0; i < count; i++)
 		steno_policy_know(relations[i].relid);
 }
@@ -214,7 +165,7 @@ static void
 drop_choice(void)
 {
 	steno_choice_free(&choice);
-	drop_cache();
+	steno_relations_forget_rules();
 }
 
 static void
@@ -238,7 +189,7 @@ choose(void)
 
 	/* until this is done, the settings alone decide */
 	steno_my.policy |= STENO_POLICY_STALE;
-	register_callbacks();
+	steno_watch_roles();
 	if (ClientAuthInProgress && MyProcPort)
 	{
 		session.user = MyProcPort->user_name;
@@ -349,9 +300,9 @@ all_in_catalog(const StenoStatement *s, const StenoAccess *relations, int count)
 		return false;
 	for (i = 0; i < count; i++)
 	{
-		Known	   *k = steno_cache_find(&cache, relations[i].relid);
+		const StenoRelation *r = steno_relation_find(relations[i].relid);
 
-		if (k == NULL || !k->in_catalog)
+		if (r == NULL || !r->in_catalog)
 			return false;
 	}
 	return true;
@@ -377,11 +328,11 @@ rule_of(int class, const StenoAccess *relations, int count, const char *text, si
 	}
 	for (i = 0; i < count; i++)
 	{
-		Known	   *k = steno_cache_find(&cache, relations[i].relid);
+		const StenoRelation *r = steno_relation_find(relations[i].relid);
 
 		matches[i].count = 0;
-		if (k)
-			matches[i] = k->matches;
+		if (r)
+			matches[i] = r->matches;
 	}
 	return steno_rules_first(&choice, class, matches, count, text, text_len);
 }
