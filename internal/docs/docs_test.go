@@ -463,10 +463,10 @@ func TestComplianceMapIsChecked(t *testing.T) {
 // guaranteedFaults are what docs/guarantees.md must speak of.
 var guaranteedFaults = []string{
 	"backend killed", "writer killed", "postmaster killed", "crash-restart", "immediate shutdown", "fast shutdown",
-	"writer ends while the server goes on", "writer stopped", "system crash or power loss", "disk full", "I/O error on write", "failed sync",
+	"writer ends while the server is running", "writer stopped", "system crash or power loss", "disk full", "I/O error on write", "failed sync",
 	"slow or hung disk", "ring directory full at start", "ring file removed while running", "ring file damaged", "ring files planted by another account",
 	"trail directory removed", "trail directory moved", "permissions taken away", "trail files changed",
-	"end cut off", "blocks put behind the end", "data directory copied with the trail", "segments deleted by retention", "clock set back",
+	"end cut off", "blocks appended after the end", "data directory copied with the trail", "segments deleted by retention", "clock set back",
 }
 
 // wrongGuarantees says what is wrong in the tables of the guarantees: each fault

@@ -24,8 +24,8 @@ import (
 
 func TestWrongUsageIsRefused(t *testing.T) {
 	measuretest.Refused(t, New, map[string]string{
-		"--ways odbc":       `--ways: "odbc" is none of [psql simple`,
-		"--compare pgaudit": `--compare: "pgaudit" is none of [bare again`,
+		"--ways odbc":       `--ways: "odbc" is not one of [psql simple`,
+		"--compare pgaudit": `--compare: "pgaudit" is not one of [bare again`,
 		"--statements 0":    "--rounds and --statements must be at least 1",
 		"--rounds 0":        "--rounds and --statements must be at least 1",
 		"--ways=":           "an empty list",

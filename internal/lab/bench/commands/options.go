@@ -74,12 +74,12 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	}
 	for _, name := range o.Ways {
 		if !slices.Contains(wayNames(), name) {
-			return fmt.Errorf("--ways: \"%s\" is none of %v", name, wayNames())
+			return fmt.Errorf("--ways: \"%s\" is not one of %v", name, wayNames())
 		}
 	}
 	for _, name := range o.Compare {
 		if !slices.Contains(variantNames(), name) {
-			return fmt.Errorf("--compare: \"%s\" is none of %v", name, variantNames())
+			return fmt.Errorf("--compare: \"%s\" is not one of %v", name, variantNames())
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func (m *matrix) check(cores int) error {
 	}{{"--sync", names(syncs), m.Sync}, {"--steno", names(stenos), m.Steno}} {
 		for _, name := range list.want {
 			if !slices.Contains(list.have, name) {
-				return fmt.Errorf("%s: \"%s\" is none of %v", list.flag, name, list.have)
+				return fmt.Errorf("%s: \"%s\" is not one of %v", list.flag, name, list.have)
 			}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 func TestWrongUsageIsRefused(t *testing.T) {
 	measuretest.Refused(t, New, map[string]string{
-		"--sync always":     `--sync: "always" is none of [off local`,
-		"--steno on":        `--steno: "on" is none of [off async sync]`,
+		"--sync always":     `--sync: "always" is not one of [off local`,
+		"--steno on":        `--steno: "on" is not one of [off async sync]`,
 		"--inserts 0":       "--inserts: 0 is not between 1 and 1000",
 		"--clients 16,5000": "--clients: 5000 is not between 1 and 1000",
 		"--cores all,9999":  `--cores: "9999" is neither "all" nor between 1 and`,
