@@ -222,7 +222,7 @@ sub unused
 unused('killed', 'kill', sub { rename "$_[0]/1", "$_[0].moved" or die },
 	'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 stream 1 is missing: /);
 unused('cut', 'stop', sub { cut_last_block($_[0], 1) },
-	'cut off', qr/Stream 1 ends with block \d+, but/, qr/^1 (.* )?stream 1 ends with block \d+, but had \d+ blocks when no writer used it/);
+	'cut off', qr/Stream 1 ends with block \d+, but/, qr/^1 (.* )?stream 1 ends with block \d+, but had \d+ blocks when it was no longer used by any writer/);
 unused('foreign', 'stop', sub { forge_block($_[0], 1, 'forged') },
 	'foreign blocks', qr/Blocks \d+ to \d+ of stream 1 stand behind/, qr/block \d+ of stream 1 was not written by the server: [^|]* did not seal them$/);
 unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_file("$_[0]/1", 'no folder') },

@@ -44,7 +44,7 @@ is_deeply([ sort map { s/`steno\.(\w+)\(OUT [^)]*\)`/`steno.$1()`/r } @functions
 # The errors that it lists are those of the code.
 foreach my $message ($text =~ /^\| `(.*?)` \| [0-9A-Z]{5} \|/mg)
 {
-	my $sources = join '', map { slurp_file($_) } glob "$FindBin::RealBin/../*.c";
+	my $sources = join '', map { slurp_file($_) } glob "$FindBin::RealBin/../*/*.c";
 	my $quoted = $message =~ s/"/\\"/gr;
 
 	ok(index($sources, $quoted) >= 0, "an error of the code: $message");
