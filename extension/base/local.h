@@ -152,7 +152,7 @@ typedef struct StenoLevel
 	bool		ending;			/* has run; its record waits for the transaction's end */
 	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
 
-	/* of steno_my.top */
+	/* of steno_private.top */
 	bool		explicit_block; /* BEGIN has begun the present transaction: it is in a block */
 	bool		chained;		/* the one before has, by AND CHAIN, unless it failed at that */
 	bool		chains;			/* the present one is to begin the next */
@@ -253,6 +253,28 @@ typedef struct StenoLocal
 	int			last_end;
 	TimestampTz last_time;
 
+	StenoStatement top_utility; /* the client's statement, if it is a utility statement */
+
+	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
+	int			near_next;		/* to be replaced next */
+	uint8		kept_next;		/* likewise */
+	uint8		prepared_next;	/* likewise */
+	bool		planning;		/* a client's statement, which has no number yet */
+
+	StenoOpen	few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
+	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
+} StenoLocal;
+
+/*
+ * What is called, or leads to a call: never in memory that other processes can
+ * write.  The state of this process is in such memory once it is attached to its
+ * ring (StenoArea); a stray or hostile store there may change what is recorded, but
+ * not what this process executes.
+ */
+typedef struct StenoPrivate
+{
 	/* hooks to chain to, or what the server would have called */
 	ExecutorStart_hook_type previous_start;
 	ExecutorRun_hook_type previous_run;
@@ -273,26 +295,14 @@ typedef struct StenoLocal
 	TimestampTz (*statement_start) (void);
 	TransactionId (*transaction_id) (void);
 
-	StenoLevel	top;			/* of a client's statement */
-	StenoStatement top_utility; /* if it is a utility statement */
-
-	Oid			near_relids[STENO_NEAR_RELATIONS];	/* 0: none */
-	int			near_next;		/* to be replaced next */
-	uint8		kept_next;		/* likewise */
-	uint8		prepared_next;	/* likewise */
-	bool		planning;		/* a client's statement, which has no number yet */
+	StenoLevel	top;			/* of a client's statement; its callback is on the server's list */
 
 	/*
 	 * Memory for one record (steno_scratch); steno_record_put resets it when
 	 * scratch_used says that some of it was taken.
 	 */
 	MemoryContext scratch;
-
-	StenoOpen	few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
-	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
-	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
-	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
-} StenoLocal;
+} StenoPrivate;
 
 /*
  * It stands in the page of the ring's header: the page, at first one of this
@@ -304,14 +314,18 @@ typedef struct StenoLocal
 
 typedef struct StenoArea
 {
-	StenoRing	page;
+	StenoPrivate private __attribute__((aligned(STENO_PAGE)));	/* never replaced; the page before, so that its page
+																 * table entry is near, too */
+	StenoRing	page __attribute__((aligned(STENO_PAGE)));
 	uint8		data[STENO_NEAR_DATA];	/* for rings up to this size */
 } StenoArea;
 
 extern StenoArea steno_area;
 
 #define steno_my (*(StenoLocal *) steno_area.page.own)
+#define steno_private (steno_area.private)
 
+StaticAssertDecl(offsetof(StenoArea, page) == STENO_PAGE, "private state is in one page, before the ring's");
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
 
 /* Memory for one record; NULL when there is none. */

@@ -114,17 +114,17 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 STENO_COLD static void
 object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
-	if (steno_my.previous_access)
-		steno_my.previous_access(event, class, oid, sub, arg);
+	if (steno_private.previous_access)
+		steno_private.previous_access(event, class, oid, sub, arg);
 	if (event == OAT_NAMESPACE_SEARCH)
 	{
 		/* in a function call, the server looks at the schema right before it looks at the function */
-		steno_my.watch_functions = steno_my.previous_access != NULL || steno_fastpath_expected();
+		steno_my.watch_functions = steno_private.previous_access != NULL || steno_fastpath_expected();
 		return;
 	}
 	if (event == OAT_FUNCTION_EXECUTE && steno_my.watch_functions)
 	{
-		steno_my.watch_functions = steno_my.previous_access != NULL;
+		steno_my.watch_functions = steno_private.previous_access != NULL;
 		if (steno_fastpath_expected())
 		{
 			steno_fastpath_call(oid);
@@ -157,7 +157,7 @@ object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 void
 steno_object_access_install(void)
 {
-	steno_my.previous_access = object_access_hook;
+	steno_private.previous_access = object_access_hook;
 	steno_my.watch_functions = object_access_hook != NULL;
 	object_access_hook = object_access;
 }

@@ -276,7 +276,7 @@ find_prepared(const QueryDesc *query)
 {
 	StenoPrepared *p = steno_my.prepared;
 	ParamListInfo params = query->params;
-	Portal		portal = *steno_my.active_portal;
+	Portal		portal = *steno_private.active_portal;
 
 	if (unlikely(!steno_all_usual()))
 		return NULL;
@@ -287,7 +287,7 @@ find_prepared(const QueryDesc *query)
 				 (params && params->paramFetch != NULL) ||
 				 portal == NULL || portal->sourceText != query->sourceText ||
 				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
-				 steno_my.application != *steno_my.application_name))
+				 steno_my.application != *steno_private.application_name))
 		return NULL;
 	return p;
 }
@@ -322,7 +322,7 @@ stage_kept(StenoOpen *o, bool searched)
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
 		return false;
-	old = MemoryContextSwitchTo(steno_my.scratch);
+	old = MemoryContextSwitchTo(steno_private.scratch);
 	types_len = steno_params_collect(params, false, types, &values) - types;
 	MemoryContextSwitchTo(old);
 	if (types_len != k->len - k->params ||
@@ -347,7 +347,14 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
 			steno_forget_prepared(i);
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
-	*k = *key;
+	/* no byte of the key that nobody has set: what stands on the stack is not for others to read */
+	memset(k, 0, offsetof(StenoKept, shape));
+	k->query_id = key->query_id;
+	k->operation = key->operation;
+	k->class = key->class;
+	k->count = key->count;
+	memcpy(k->relids, key->relids, key->count * sizeof(key->relids[0]));
+	memcpy(k->permissions, key->permissions, key->count * sizeof(key->permissions[0]));
 	memcpy(k->shape, record->shape, record->shape_len);
 	if (record->params)
 		params = values->shape_len;
@@ -366,7 +373,7 @@ static inline void
 finish_staged(const StenoOpen *o)
 {
 	steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
-						steno_my.transaction_id());
+						steno_private.transaction_id());
 }
 
 /* Rows that a query has returned before it failed, if it was run more than once. */
@@ -670,7 +677,7 @@ start_query(QueryDesc *query, int eflags)
 	if (o == NULL)
 	{
 		steno_my.starting_own = false;
-		steno_my.previous_start(query, eflags);
+		steno_private.previous_start(query, eflags);
 		steno_my.starting_own = saved_own;
 		return;
 	}
@@ -678,7 +685,7 @@ start_query(QueryDesc *query, int eflags)
 	if (o->s.top_level && steno_my.client && steno_my.level == NULL)
 	{
 		steno_enter_top(query);
-		steno_my.previous_start(query, eflags);
+		steno_private.previous_start(query, eflags);
 		steno_leave(&steno_top_level);
 		steno_my.starting_own = saved_own;
 		/* it knows the functions that it calls now; the array may have moved */
@@ -696,7 +703,7 @@ start_query(QueryDesc *query, int eflags)
 	steno_enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
-		steno_my.previous_start(query, eflags);
+		steno_private.previous_start(query, eflags);
 	}
 	PG_CATCH();
 	{
@@ -718,7 +725,7 @@ static inline void
 start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
 	StenoOpen  *o = steno_my.open;
-	Portal		portal = *steno_my.active_portal;
+	Portal		portal = *steno_private.active_portal;
 	bool		saved_own = steno_my.starting_own;
 
 	steno_my.open_count = 1;
@@ -735,7 +742,7 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	steno_begin_prepared(&o->s, query, p, p->class);
 	steno_my.starting_own = true;
 	steno_enter_top(query);
-	steno_my.previous_start(query, eflags);
+	steno_private.previous_start(query, eflags);
 	steno_leave(&steno_top_level);
 	steno_my.starting_own = saved_own;
 	o = steno_find_open(query);
@@ -756,14 +763,14 @@ executor_start(QueryDesc *query, int eflags)
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
 	if (p == NULL && steno_my.open_count == 1 && steno_my.open->ended &&
-		*steno_my.active_portal && !steno_top_level.more_queries)
+		*steno_private.active_portal && !steno_top_level.more_queries)
 	{
 		/* one of several statements that a client sends at once, as one transaction */
-		if ((*steno_my.active_portal)->sourceText == query->sourceText)
+		if ((*steno_private.active_portal)->sourceText == query->sourceText)
 			steno_open_settle();
 		p = find_prepared(query);
 	}
-	if (likely(p != NULL && steno_my.user_id == steno_my.get_user_id()))
+	if (likely(p != NULL && steno_my.user_id == steno_private.get_user_id()))
 		start_prepared(query, eflags, p);
 	else
 		start_query(query, eflags);
@@ -786,7 +793,7 @@ run_nested(StenoOpen *o, STENO_RUN_ARGS)
 	steno_may_launch(&o->s);
 	PG_TRY();
 	{
-		steno_my.previous_run(STENO_RUN_PASS);
+		steno_private.previous_run(STENO_RUN_PASS);
 	}
 	PG_CATCH();
 	{
@@ -818,13 +825,13 @@ executor_run(STENO_RUN_ARGS)
 
 	if (o == NULL)
 	{
-		steno_my.previous_run(STENO_RUN_PASS);
+		steno_private.previous_run(STENO_RUN_PASS);
 		return;
 	}
 	if (runs_at_top(o))
 	{
 		steno_enter_top(query);
-		steno_my.previous_run(STENO_RUN_PASS);
+		steno_private.previous_run(STENO_RUN_PASS);
 		steno_leave(&steno_top_level);
 	}
 	else
@@ -846,7 +853,7 @@ finish_nested(StenoOpen *o, QueryDesc *query)
 	steno_enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
-		steno_my.previous_finish(query);
+		steno_private.previous_finish(query);
 	}
 	PG_CATCH();
 	{
@@ -866,11 +873,11 @@ executor_finish(QueryDesc *query)
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
 		o = steno_find_open(query);
 	if (o == NULL)
-		steno_my.previous_finish(query);
+		steno_private.previous_finish(query);
 	else if (runs_at_top(o))
 	{
 		steno_enter_top(query);
-		steno_my.previous_finish(query);
+		steno_private.previous_finish(query);
 		steno_leave(&steno_top_level);
 	}
 	else
@@ -885,7 +892,7 @@ end_nested(StenoOpen *o, QueryDesc *query)
 	steno_enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
-		steno_my.previous_end(query);
+		steno_private.previous_end(query);
 	}
 	PG_CATCH();
 	{
@@ -975,19 +982,19 @@ executor_end(QueryDesc *query)
 
 	if (o == NULL)
 	{
-		steno_my.previous_end(query);
+		steno_private.previous_end(query);
 		return;
 	}
 	if (unlikely(o->s.objects != NULL))
 		steno_objects_finish(&o->s, NULL);
 	if (runs_at_top(o))
-		steno_my.previous_end(query);
+		steno_private.previous_end(query);
 	else
 		end_nested(o, query);
 	o = steno_find_open(query);
 	if (unlikely(o == NULL))
 		return;
-	xid = steno_my.transaction_id();
+	xid = steno_private.transaction_id();
 	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !o->s.top_level)
 	{
 		end_added(o, query->plannedstmt);
@@ -1018,8 +1025,8 @@ check_perms(STENO_CHECK_PERMS_ARGS)
 {
 	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility)
 		steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
-	if (steno_my.previous_check)
-		return steno_my.previous_check(STENO_CHECK_PERMS_PASS);
+	if (steno_private.previous_check)
+		return steno_private.previous_check(STENO_CHECK_PERMS_PASS);
 	return true;
 }
 
@@ -1052,7 +1059,7 @@ STENO_HOT static inline void
 finish_transaction(XactEvent event)
 {
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(steno_my.transaction_id()))
+		TransactionIdIsValid(steno_private.transaction_id()))
 	{
 		steno_ring_prefetch(&steno_my.producer, 3);
 		steno_transaction_record(event);
@@ -1163,21 +1170,21 @@ transaction_end(XactEvent event, void *arg)
 void
 steno_query_install(void)
 {
-	steno_my.active_portal = &ActivePortal;
-	steno_my.application_name = &application_name;
-	steno_my.error_context = &error_context_stack;
-	steno_my.get_user_id = GetUserId;
-	steno_my.statement_start = GetCurrentStatementStartTimestamp;
-	steno_my.transaction_id = GetTopTransactionIdIfAny;
-	steno_my.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
+	steno_private.active_portal = &ActivePortal;
+	steno_private.application_name = &application_name;
+	steno_private.error_context = &error_context_stack;
+	steno_private.get_user_id = GetUserId;
+	steno_private.statement_start = GetCurrentStatementStartTimestamp;
+	steno_private.transaction_id = GetTopTransactionIdIfAny;
+	steno_private.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = executor_start;
-	steno_my.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
+	steno_private.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = executor_run;
-	steno_my.previous_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
+	steno_private.previous_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
 	ExecutorFinish_hook = executor_finish;
-	steno_my.previous_end = ExecutorEnd_hook ? ExecutorEnd_hook : standard_ExecutorEnd;
+	steno_private.previous_end = ExecutorEnd_hook ? ExecutorEnd_hook : standard_ExecutorEnd;
 	ExecutorEnd_hook = executor_end;
-	steno_my.previous_check = ExecutorCheckPerms_hook;
+	steno_private.previous_check = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = check_perms;
 	RegisterXactCallback(transaction_end, NULL);
 }

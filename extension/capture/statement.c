@@ -148,7 +148,7 @@ look_at_policy(StenoStatement *s)
 static pg_attribute_always_inline void
 take_time(StenoStatement *s)
 {
-	TimestampTz message = steno_my.statement_start();
+	TimestampTz message = steno_private.statement_start();
 
 	s->start = steno_clock_ticks(&steno_my.clock);
 	if (steno_my.anchor_time != message)

@@ -33,7 +33,7 @@
 /* Relations that fit a utility's level before memory is taken. */
 #define STENO_FEW_RELATIONS 16
 
-#define steno_top_level (steno_my.top)
+#define steno_top_level (steno_private.top)
 
 static inline bool
 steno_recording(void)
@@ -240,8 +240,8 @@ steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 	l->staged = false;
 	l->callback.callback = steno_note_raised;
 	l->callback.arg = l;
-	l->callback.previous = *steno_my.error_context;
-	*steno_my.error_context = &l->callback;
+	l->callback.previous = *steno_private.error_context;
+	*steno_private.error_context = &l->callback;
 	steno_my.level = l;
 }
 
@@ -266,7 +266,7 @@ steno_may_launch(const StenoStatement *s)
 static inline void
 steno_leave(StenoLevel *l)
 {
-	*steno_my.error_context = l->callback.previous;
+	*steno_private.error_context = l->callback.previous;
 	steno_my.level = l->outer;
 }
 

@@ -232,7 +232,7 @@ call_utility(PlannedStmt *plan, const char *source, bool read_only_tree,
 			 QueryEnvironment *environment, DestReceiver *dest,
 			 QueryCompletion *completion)
 {
-	steno_my.previous_utility(plan, source, read_only_tree, context, params,
+	steno_private.previous_utility(plan, source, read_only_tree, context, params,
 					 environment, dest, completion);
 }
 
@@ -617,6 +617,6 @@ process_utility(UTILITY_ARGS)
 void
 steno_utility_install(void)
 {
-	steno_my.previous_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
+	steno_private.previous_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
 }

@@ -126,7 +126,7 @@ steno_record_reset_scratch(void)
 	if (unlikely(steno_my.scratch_used))
 	{
 		steno_my.scratch_used = false;
-		MemoryContextReset(steno_my.scratch);
+		MemoryContextReset(steno_private.scratch);
 	}
 }
 

@@ -256,7 +256,7 @@ steno_unstage(void)
 			o->copy = steno_copy_message(m, o->s.objects);
 		o->staged = false;
 	}
-	s->top.staged = false;
+	steno_private.top.staged = false;
 	s->inflight_version =
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,

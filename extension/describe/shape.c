@@ -133,7 +133,7 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 static inline uint8 *
 put_params(StenoRecord *record, const StenoShape *what, bool many, uint8 *shape, StenoParams *values)
 {
-	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	MemoryContext old = MemoryContextSwitchTo(steno_private.scratch);
 	uint8	   *end;
 
 	if (likely(!many))

@@ -28,7 +28,7 @@ _PG_init(void)
 
 	steno_settings_define();
 	steno_my.policy |= STENO_POLICY_STALE;	/* each session chooses its rules */
-	steno_my.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
+	steno_private.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
 										  ALLOCSET_DEFAULT_SIZES);
 	steno_clock_init(&steno_my.clock);
 	steno_shmem_install();

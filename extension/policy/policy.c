@@ -321,7 +321,7 @@ rule_of(int class, const StenoAccess *relations, int count, const char *text, si
 	if (count > (int) lengthof(few))
 	{
 		steno_my.scratch_used = true;
-		matches = MemoryContextAllocExtended(steno_my.scratch, count * sizeof(StenoRuleMatches),
+		matches = MemoryContextAllocExtended(steno_private.scratch, count * sizeof(StenoRuleMatches),
 											 MCXT_ALLOC_NO_OOM);
 		if (matches == NULL)
 			return NULL;
@@ -473,7 +473,7 @@ steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed)
 	if (most > (int) lengthof(few))
 	{
 		steno_my.scratch_used = true;
-		relations = MemoryContextAllocExtended(steno_my.scratch, most * sizeof(StenoAccess),
+		relations = MemoryContextAllocExtended(steno_private.scratch, most * sizeof(StenoAccess),
 											   MCXT_ALLOC_NO_OOM);
 		if (relations == NULL)
 			return;

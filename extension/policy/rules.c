@@ -313,7 +313,7 @@ replace(regex_t * regex, const pg_wchar *wide, size_t len, StringInfo to)
 char	   *
 steno_rules_redact(uint32 tag, const char *text, size_t len)
 {
-	MemoryContext old = MemoryContextSwitchTo(steno_my.scratch);
+	MemoryContext old = MemoryContextSwitchTo(steno_private.scratch);
 	Redaction  *r = tag <= (uint32) redaction_count ? &redactions[tag - 1] : NULL;
 	uint32		holdoff = InterruptHoldoffCount;
 	char	   *volatile result = NULL;
@@ -339,7 +339,7 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(steno_my.scratch);
+		MemoryContextSwitchTo(steno_private.scratch);
 		FlushErrorState();
 		result = NULL;
 	}

@@ -26,7 +26,7 @@ static char *
 scratch(uint64 size)
 {
 	steno_my.scratch_used = true;
-	return MemoryContextAllocExtended(steno_my.scratch, size,
+	return MemoryContextAllocExtended(steno_private.scratch, size,
 									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 

@@ -272,7 +272,7 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 	}
 	if (steno_my.scratch_used)
 	{
-		MemoryContextReset(steno_my.scratch);
+		MemoryContextReset(steno_private.scratch);
 		steno_my.scratch_used = false;
 	}
 	return any;
