@@ -93,6 +93,7 @@ template_dead=UNSTAGE_FENCE
 intent_drops='NOT_SAYING SAID_LATE SAID_FORGOTTEN'
 
 each "$(breaks_of ring)" ring
+each "$(breaks_of reserve)" reserve
 each "$(breaks_of intent "$intent_drops")" intent
 each "$intent_drops" intent -DDROPS
 each WAKE_ONE wait
