@@ -10,6 +10,7 @@ CREATE FUNCTION steno.writers(
     OUT blocks int8,
     OUT raw_bytes int8,
     OUT stored_bytes int8,
+    OUT stream int4,
     OUT segment int8,
     OUT lag_bytes int8,
     OUT passes int8,

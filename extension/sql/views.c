@@ -53,12 +53,13 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
-		Datum		values[22];
-		bool		nulls[22] = {0};
+		Datum		values[23];
+		bool		nulls[23] = {0};
 		uint64		lag = 0;
 		uint32		r;
 		int			n = 0;
 		uint32		pid = atomic_load(&w->pid);
+		uint64		segment;
 
 		for (r = i; r < steno_rings.nrings; r += steno_rings.nwriters)
 		{
@@ -74,7 +75,11 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		values[n++] = Int64GetDatum(atomic_load(&w->blocks));
 		values[n++] = Int64GetDatum(atomic_load(&w->raw_bytes));
 		values[n++] = Int64GetDatum(atomic_load(&w->stored_bytes));
-		values[n++] = Int64GetDatum(atomic_load(&w->segment));
+		/* the writer sets stream before segment, so a segment has its stream */
+		segment = atomic_load(&w->segment);
+		nulls[n] = segment == 0;
+		values[n++] = Int32GetDatum(atomic_load(&w->stream));
+		values[n++] = Int64GetDatum(segment);
 		values[n++] = Int64GetDatum(lag);
 		values[n++] = Int64GetDatum(atomic_load(&w->passes));
 		values[n++] = Int64GetDatum(atomic_load(&w->syncs));

@@ -45,6 +45,7 @@ sub branch_of
 	@branches = grep { $_->{extra}{event} eq 'branch' } records($node, kind => 'server');
 	is(scalar @branches, 1, "$what: a record says that a stream begins");
 	is($branches[0]{stream}, 1, "$what: in that stream");
+	is(value($node, 'SELECT stream FROM steno.writers'), 1, "$what: steno.writers has its number");
 	is($branches[0]{extra}{reason}, $reason, "$what: and why");
 	$node->stop;
 	ok(slurp_file(last_segment_of(trail($node), 0)) eq $left, "$what: stream 0 is left as it was");

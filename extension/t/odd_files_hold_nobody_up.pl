@@ -76,6 +76,25 @@ fill($node, 3);
 wait_until 'with a pipe for the new file retention, old segments go', sub { (segments($node))[0] > 1 };
 ok(-f "$trail/retention", 'the file retention is one');
 
+# the folder of a stream
+$node->stop;
+rename "$trail/0", "$trail/kept" or die;
+append_to_file("$trail/0", "in the way\n");
+{
+	my $from = -s $node->logfile;
+
+	$node->start;
+	wait_until 'a file for the folder of a stream: the log says so', sub {
+		slurp_file($node->logfile, $from) =~ m{LOG:  steno writer 0 could not write the trail: .* "[^"]*/0": Not a directory\n.*DETAIL:  .*\n.*HINT:  A file is in the place of a directory of the trail\. Move it away};
+	};
+	is(value($node, 'SELECT stream IS NULL, state FROM steno.writers'), 't|failing', 'a file for the folder of a stream: the view shows it');
+	unlink "$trail/0" or die;
+	rename "$trail/kept", "$trail/0" or die;
+	wait_until 'with the folder in its place, the writer goes on', sub { slurp_file($node->logfile, $from) =~ /steno writer 0 can write the trail again/ };
+	flush($node);
+	is(value($node, 'SELECT stream, state FROM steno.writers'), '0|ok', 'in the same stream');
+}
+
 $node->stop;
 verify_ok($node, 'the trail is whole');
 done_testing();

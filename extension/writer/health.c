@@ -174,6 +174,8 @@ advice_after_failure(StenoAction action, const StenoError *error)
 		return "Start the server again when the cause is mended: what is not in the trail is in the ring file.";
 	if (error->error == ENOSPC || error->error == EDQUOT)
 		return "Make room on the trail's file system, or let the server delete old segments with \"steno.retention_size\" or \"steno.retention_age\" and a reload. The writer tries again every second and goes on by itself.";
+	if (error->error == ENOTDIR)
+		return "A file is in the place of a directory of the trail. Move it away, and put back what it has replaced. The writer tries again every second and goes on by itself.";
 	return "The writer tries again every second and goes on by itself.";
 }
 

@@ -9,7 +9,7 @@ SELECT p.oid::regprocedure, provolatile, proparallel, proisstrict, prosecdef
 SELECT c.relname, obj_description(c.oid) FROM pg_class c
   WHERE relnamespace = 'steno'::regnamespace ORDER BY 1;
 
-SELECT writer, pid IS NOT NULL AS running, segment, lag_bytes >= 0 AS lag, errors
+SELECT writer, pid IS NOT NULL AS running, stream, segment, lag_bytes >= 0 AS lag, errors
   FROM steno.writers;
 SELECT writer, pid = pg_backend_pid() AS mine, size, fill BETWEEN 0 AND 1 AS fill,
     lag_bytes <= bytes AS lag, records > 0 AS records, drops
