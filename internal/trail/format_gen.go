@@ -6,20 +6,20 @@ package trail
 type Kind uint8
 
 const (
-	KindStatement   Kind = 1   // a statement, written when it ended
-	KindStart       Kind = 2   // a statement that has started and had not ended; its statement record follows
+	KindStatement   Kind = 1   // a statement; written when it ends
+	KindStart       Kind = 2   // a statement that was still running; its statement record follows when it ends
 	KindConnect     Kind = 3   // a session was authenticated
-	KindAuthFailed  Kind = 4   // a session was refused before it could run a statement
-	KindDisconnect  Kind = 5   // a session ended; duration is the session time
+	KindAuthFailed  Kind = 4   // a connection was refused before it could run a statement
+	KindDisconnect  Kind = 5   // a session ended; duration is the length of the session
 	KindTransaction Kind = 6   // a transaction that wrote ended; time is its end, duration its length
 	KindSetting     Kind = 7   // a setting of pg_steno changed
 	KindNote        Kind = 8   // a text written by steno.note()
-	KindGap         Kind = 9   // records that were dropped, with their number
+	KindGap         Kind = 9   // records that could not be written, with their number
 	KindServer      Kind = 10  // the server or a writer started, stopped or recovered
-	KindSeal        Kind = 11  // a signature over the chain hash of the block before
-	KindData        Kind = 64  // a part of a big record's text, parameters or message
+	KindSeal        Kind = 11  // a signature of the hash chain up to the block before
+	KindData        Kind = 64  // a part of the text, parameters or message of a record that is too big for the ring
 	KindDefSession  Kind = 128 // dictionary: a session and its context
-	KindDefShape    Kind = 129 // dictionary: what executions of one statement share
+	KindDefShape    Kind = 129 // dictionary: what all executions of a statement have in common
 	KindDefText     Kind = 130 // dictionary: a text
 )
 
@@ -48,20 +48,20 @@ const (
 	FieldShape     Field = 1 << 0  // varint: index of a shape of this block
 	FieldText      Field = 1 << 1  // varint: index of a text of this block
 	FieldRows      Field = 1 << 2  // varint: rows returned or changed
-	FieldTime      Field = 1 << 3  // zigzag varint: microseconds since the previous record of this block, the first since the block's first time
+	FieldTime      Field = 1 << 3  // zigzag varint: microseconds since the previous record of this block; for the first record, since the block's first time
 	FieldDuration  Field = 1 << 4  // varint: microseconds
-	FieldNulls     Field = 1 << 5  // bitmap of NULL parameters, one bit each, least significant first, padded to whole bytes
-	FieldValues    Field = 1 << 6  // string: parameter values, one after the other, as the shape's parameter list says
-	FieldSeq       Field = 1 << 7  // zigzag varint: difference to the expected sequence number
-	FieldStatement Field = 1 << 8  // zigzag varint: difference to the expected statement number
+	FieldNulls     Field = 1 << 5  // bitmap of NULL parameters, one bit each, least significant bit first, padded to whole bytes
+	FieldValues    Field = 1 << 6  // string: parameter values, one after the other, in the representations that the shape lists
+	FieldSeq       Field = 1 << 7  // zigzag varint: difference from the expected sequence number
+	FieldStatement Field = 1 << 8  // zigzag varint: difference from the expected statement number
 	FieldNesting   Field = 1 << 9  // varint: nesting depth, varint: substatement number
-	FieldOutcome   Field = 1 << 10 // one byte: outcome; absent means ok
+	FieldOutcome   Field = 1 << 10 // one byte: outcome; ok if absent
 	FieldError     Field = 1 << 11 // five ASCII bytes: SQLSTATE, string: message
 	FieldXID       Field = 1 << 12 // varint: transaction id
-	FieldCut       Field = 1 << 13 // varint: full length of a text of which only the beginning is there, 32 bytes: its SHA-256, or zeros when it is not known
-	FieldParts     Field = 1 << 14 // three varints: bytes of text, values and message that stand in preceding data parts
-	FieldExtra     Field = 1 << 15 // varint: count, then that many pairs of strings: name, value
-	FieldAudited   Field = 1 << 16 // one byte: why it is recorded, a bit for each reason; absent means session alone
+	FieldCut       Field = 1 << 13 // varint: full length of a text that was truncated, 32 bytes: its SHA-256, or zeros if unknown
+	FieldParts     Field = 1 << 14 // three varints: bytes of text, parameter values and message in the preceding data parts
+	FieldExtra     Field = 1 << 15 // varint: count, followed by that many pairs of strings: name, value
+	FieldAudited   Field = 1 << 16 // one byte: why it was recorded, one bit for each reason; only session if absent
 )
 
 var namesField = [...]string{
@@ -89,9 +89,9 @@ type Outcome uint8
 
 const (
 	OutcomeOk          Outcome = 0 // ended normally
-	OutcomeError       Outcome = 1 // failed; sqlstate and message say how
+	OutcomeError       Outcome = 1 // failed; see sqlstate and message
 	OutcomeInterrupted Outcome = 2 // its process died before it ended
-	OutcomeRunning     Outcome = 3 // had not ended when the record was written
+	OutcomeRunning     Outcome = 3 // was still running when the record was written
 )
 
 var namesOutcome = [...]string{
@@ -110,12 +110,12 @@ const (
 	ClassFunction    Class = 3  // DO blocks and function calls
 	ClassRole        Class = 4  // statements about roles and privileges: GRANT, REVOKE, CREATE, ALTER and DROP ROLE
 	ClassDDL         Class = 5  // all other DDL
-	ClassMisc        Class = 6  // DISCARD, FETCH, CHECKPOINT, VACUUM, and whatever is in no other class
+	ClassMisc        Class = 6  // DISCARD, FETCH, CHECKPOINT, VACUUM, and everything that is in no other class
 	ClassMiscSet     Class = 7  // SET and RESET
 	ClassConnect     Class = 8  // connections, refused connections, and disconnections
-	ClassError       Class = 9  // statements that failed before they had a class, such as syntax errors
+	ClassError       Class = 9  // statements that failed before their class was known, such as syntax errors
 	ClassTransaction Class = 10 // BEGIN, COMMIT, ROLLBACK, savepoints, two-phase commands, and the ends of transactions that wrote
-	ClassSetting     Class = 11 // changes of pg_steno's settings
+	ClassSetting     Class = 11 // changes of the settings of pg_steno
 )
 
 var namesClass = [...]string{
@@ -136,19 +136,19 @@ var namesClass = [...]string{
 type Key uint8
 
 const (
-	KeyBackendType        Key = 1  // kind of process, as pg_stat_activity.backend_type has it
+	KeyBackendType        Key = 1  // type of process, as in pg_stat_activity.backend_type
 	KeyUser               Key = 2  // session user
 	KeyDatabase           Key = 3  // database
-	KeyRole               Key = 4  // current role, when it is not the session user
+	KeyRole               Key = 4  // current role, if it is not the session user
 	KeyApplication        Key = 5  // application_name
-	KeyAppUser            Key = 6  // end user of a pooled connection, as the application named it
-	KeyClient             Key = 7  // client's address and port, address:port or [address]:port; [local] for a Unix socket
-	KeyAuthMethod         Key = 8  // authentication method, as pg_hba.conf names it
+	KeyAppUser            Key = 6  // end user behind a connection pool, as set by the application
+	KeyClient             Key = 7  // client address and port, as address:port or [address]:port; [local] for a Unix-domain socket
+	KeyAuthMethod         Key = 8  // authentication method, as named in pg_hba.conf
 	KeyIdentity           Key = 9  // authenticated identity
-	KeyAppContext         Key = 10 // what the application says of its statements, such as a request number
-	KeyLeader             Key = 11 // of a parallel worker: the session whose statement it executes a part of
-	KeyLeaderSubstatement Key = 12 // of a parallel worker: that statement's substatement number, when a function runs it
-	KeyEncoding           Key = 13 // encoding of the database, as PostgreSQL names it, when it is not UTF8; absent, too, until the session is in its database
+	KeyAppContext         Key = 10 // context of its statements as set by the application, such as a request ID
+	KeyLeader             Key = 11 // for a parallel worker: the session whose statement it helps to execute
+	KeyLeaderSubstatement Key = 12 // for a parallel worker: the substatement number of that statement, if a function runs it
+	KeyEncoding           Key = 13 // encoding of the database, as named by PostgreSQL, if it is not UTF8; also absent until the session has connected to its database
 )
 
 var namesKey = [...]string{
@@ -175,9 +175,9 @@ const (
 	AccessInsert     Access = 1 << 1 // rows added
 	AccessUpdate     Access = 1 << 2 // rows changed, or locked by SELECT FOR UPDATE
 	AccessDelete     Access = 1 << 3 // rows removed
-	AccessTruncate   Access = 1 << 4 // emptied
-	AccessReferences Access = 1 << 5 // named by a foreign key
-	AccessAudited    Access = 1 << 6 // steno.role has one of the privileges that were used
+	AccessTruncate   Access = 1 << 4 // truncated
+	AccessReferences Access = 1 << 5 // referenced by a foreign key
+	AccessAudited    Access = 1 << 6 // steno.role has one of the privileges that the statement used
 )
 
 var namesAccess = [...]string{
@@ -195,9 +195,9 @@ type Audited uint8
 
 const (
 	AuditedSession   Audited = 1 << 0 // its class is in steno.log
-	AuditedObject    Audited = 1 << 1 // steno.role has a privilege that it used
+	AuditedObject    Audited = 1 << 1 // steno.role has a privilege that the statement used
 	AuditedMandatory Audited = 1 << 2 // its class is in steno.mandatory
-	AuditedRule      Audited = 1 << 3 // a rule of steno.rules_file asked for it
+	AuditedRule      Audited = 1 << 3 // a rule of steno.rules_file selected it
 )
 
 var namesAudited = [...]string{
@@ -211,11 +211,11 @@ var namesAudited = [...]string{
 type Action uint8
 
 const (
-	ActionUse     Action = 0 // named by the statement
-	ActionCreate  Action = 1 // made
-	ActionAlter   Action = 2 // changed
-	ActionDrop    Action = 3 // removed
-	ActionRename  Action = 4 // given another name; to says which
+	ActionUse     Action = 0 // named in the statement
+	ActionCreate  Action = 1 // created
+	ActionAlter   Action = 2 // altered
+	ActionDrop    Action = 3 // dropped
+	ActionRename  Action = 4 // renamed; the new name is in to
 	ActionExecute Action = 5 // called
 )
 
@@ -232,7 +232,7 @@ var namesAction = [...]string{
 type RelationType uint8
 
 const (
-	RelationTypeOther        RelationType = 0 // unknown kind of relation
+	RelationTypeOther        RelationType = 0 // relation of an unknown type
 	RelationTypeTable        RelationType = 1 // ordinary or partitioned table
 	RelationTypeView         RelationType = 2 // view
 	RelationTypeMatview      RelationType = 3 // materialized view
@@ -259,7 +259,7 @@ var namesRelationType = [...]string{
 type Repr uint8
 
 const (
-	ReprNone        Repr = 0  // nothing: the value could not be taken down
+	ReprNone        Repr = 0  // nothing: the value could not be recorded
 	ReprBool        Repr = 1  // 1 byte, 0 or 1
 	ReprInt2        Repr = 2  // 2 bytes
 	ReprInt4        Repr = 3  // 4 bytes
@@ -267,7 +267,7 @@ const (
 	ReprFloat4      Repr = 5  // 4 bytes, IEEE 754
 	ReprFloat8      Repr = 6  // 8 bytes, IEEE 754
 	ReprOID         Repr = 7  // 4 bytes, unsigned
-	ReprText        Repr = 8  // string: already text, by the type's nature or its output function
+	ReprText        Repr = 8  // string: text, either the value itself or the result of the type's output function
 	ReprBytea       Repr = 9  // string
 	ReprNumeric     Repr = 10 // string: PostgreSQL's packed numeric, without its length word
 	ReprUUID        Repr = 11 // 16 bytes
@@ -280,7 +280,7 @@ const (
 	ReprInet        Repr = 18 // string: family (2 IPv4, 3 IPv6), prefix length, address bytes
 	ReprCidr        Repr = 19 // string: as inet
 	ReprChar        Repr = 20 // 1 byte: the type "char"
-	ReprList        Repr = 21 // string: all parameters of a statement that has very many, each with its type
+	ReprList        Repr = 21 // string: all parameters of a statement with very many of them, each with its type
 )
 
 var namesRepr = [...]string{
@@ -313,8 +313,8 @@ type Codec uint8
 
 const (
 	CodecNone Codec = 0 // not compressed
-	CodecLz4  Codec = 1 // one LZ4 block, without the frame format
-	CodecZstd Codec = 2 // reserved for a Zstandard frame: nothing writes or reads it yet
+	CodecLz4  Codec = 1 // one LZ4 block, without LZ4's frame format
+	CodecZstd Codec = 2 // reserved for a Zstandard frame; not written or read yet
 )
 
 var namesCodec = [...]string{
