@@ -30,11 +30,12 @@ record_command(const char *text)
 {
 	StenoRecord record;
 	char		command[NAMEDATALEN];
+	const StenoShape shape = {.class = STENO_CLASS_MISC, .command = command};
 
 	steno_session_failing(InvalidOid);	/* no transaction: catalogs cannot be read */
 	steno_record_init(&record, STENO_KIND_START);
 	take_command(text, command, sizeof(command));
-	steno_encode_shape(&record, &(StenoShape) {.class = STENO_CLASS_MISC, .command = command}, NULL);
+	steno_encode_shape(&record, &shape, NULL);
 	record.time = GetCurrentStatementStartTimestamp();
 	record.statement = ++steno_my.statement;
 	record.outcome = STENO_OUTCOME_RUNNING;

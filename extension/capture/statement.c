@@ -436,6 +436,7 @@ steno_record_put_failed(StenoRecord *record)
 STENO_COLD static void
 record_raised(void)
 {
+	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = ""};
 	StenoRecord record;
 
 	/* the outer statements fail with the same message */
@@ -447,7 +448,7 @@ record_raised(void)
 		return;
 	steno_session_failing(InvalidOid);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	steno_encode_shape(&record, &(StenoShape) {.class = STENO_CLASS_ERROR, .command = ""}, NULL);
+	steno_encode_shape(&record, &shape, NULL);
 	record.time = steno_my.anchor_time +
 		steno_clock_us(&steno_my.clock, steno_my.anchor_start,
 					   steno_clock_ticks(&steno_my.clock));

@@ -38,7 +38,7 @@ static const struct
 
 /* Statements that define nothing and change no data, yet read. */
 static bool
-reads(Node *statement)
+only_reads(Node *statement)
 {
 	return IsA(statement, CopyStmt) || IsA(statement, DeclareCursorStmt) ||
 		IsA(statement, PrepareStmt);
@@ -67,6 +67,6 @@ steno_class_of_utility(Node *statement)
 		case LOGSTMT_MOD:
 			return STENO_CLASS_WRITE;
 		default:
-			return reads(statement) ? STENO_CLASS_READ : STENO_CLASS_MISC;
+			return only_reads(statement) ? STENO_CLASS_READ : STENO_CLASS_MISC;
 	}
 }

@@ -41,7 +41,7 @@ static MemoryContext cache_context;
 
 /* hash 0: all of them. */
 static void
-invalidate(Datum arg, int cacheid, uint32 hash)
+forget_functions(Datum arg, int cacheid, uint32 hash)
 {
 	HASH_SEQ_STATUS all;
 	Known	   *k;
@@ -57,7 +57,7 @@ invalidate(Datum arg, int cacheid, uint32 hash)
 }
 
 static void
-start_cache(void)
+start_function_cache(void)
 {
 	HASHCTL		info = {0};
 	static bool registered;
@@ -75,14 +75,14 @@ start_cache(void)
 						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	if (!registered)
 	{
-		CacheRegisterSyscacheCallback(PROCOID, invalidate, (Datum) 0);
-		CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate, (Datum) 0);
+		CacheRegisterSyscacheCallback(PROCOID, forget_functions, (Datum) 0);
+		CacheRegisterSyscacheCallback(NAMESPACEOID, forget_functions, (Datum) 0);
 		registered = true;
 	}
 }
 
 static const char *
-kind_name(char kind)
+function_kind_name(char kind)
 {
 	switch (kind)
 	{
@@ -96,7 +96,7 @@ kind_name(char kind)
 }
 
 static void
-look_up(Known *k)
+look_up_function(Known *k)
 {
 	HeapTuple	tuple;
 	Form_pg_proc proc;
@@ -114,7 +114,7 @@ look_up(Known *k)
 		return;
 	proc = (Form_pg_proc) GETSTRUCT(tuple);
 	k->left_out = IsCatalogNamespace(proc->pronamespace);
-	k->kind = kind_name(proc->prokind);
+	k->kind = function_kind_name(proc->prokind);
 	namespace = get_namespace_name(proc->pronamespace);
 	name = quote_qualified_identifier(namespace ? namespace : "?", NameStr(proc->proname));
 	strlcpy(k->name, name, NAME_ROOM);
@@ -132,7 +132,7 @@ steno_function_name(Oid function, bool catalog, const char **kind)
 	bool		found;
 
 	if (cache == NULL || hash_get_num_entries(cache) >= MOST_FUNCTIONS)
-		start_cache();
+		start_function_cache();
 	k = hash_search(cache, &function, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -142,7 +142,7 @@ steno_function_name(Oid function, bool catalog, const char **kind)
 	if (k->name == NULL)
 		k->name = MemoryContextAlloc(cache_context, NAME_ROOM);
 	if (!k->valid)
-		look_up(k);
+		look_up_function(k);
 	*kind = k->kind;
 	return k->left_out && !catalog ? NULL : k->name;
 }

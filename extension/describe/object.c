@@ -93,7 +93,7 @@ steno_objects_new(void)
 
 /* Give back the memory of a list that has become long. */
 static void
-shrink(StenoObjects *list)
+shrink_list(StenoObjects *list)
 {
 	if (list->bytes_room > KEPT_BYTES)
 	{
@@ -121,7 +121,7 @@ steno_objects_release(StenoObjects **mine)
 		if (*p != list)
 			continue;
 		*p = list->next;
-		shrink(list);
+		shrink_list(list);
 		list->next = unused;
 		unused = list;
 		break;
@@ -152,7 +152,7 @@ steno_objects_release_all(void)
 
 /* Has the array room for one more? */
 static bool
-item_room(StenoObjects *list)
+reserve_item(StenoObjects *list)
 {
 	int			room = Max(list->room * 2, 8);
 	Event	   *more;
@@ -176,7 +176,7 @@ item_room(StenoObjects *list)
 
 /* Keep a string; 0, the empty one, when there is no room. */
 static uint32
-keep(StenoObjects *list, const char *s)
+keep_string(StenoObjects *list, const char *s)
 {
 	uint32		len = strlen(s) + 1;
 	uint32		at = list->bytes_count;
@@ -203,18 +203,18 @@ keep(StenoObjects *list, const char *s)
 }
 
 static const char *
-text_of(const StenoObjects *list, uint32 at)
+string_at(const StenoObjects *list, uint32 at)
 {
 	return at == 0 ? "" : list->bytes + at;
 }
 
 /* NULL when there is no room. */
 static Event *
-append(StenoObjects *list, Oid class, Oid oid, int sub, int action)
+append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
 	Event	   *item;
 
-	if (!item_room(list))
+	if (!reserve_item(list))
 		return NULL;
 	item = &list->items[list->count++];
 	*item = (Event) {.class = class, .oid = oid, .sub = sub, .action = action};
@@ -223,7 +223,7 @@ append(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 
 /* The last entry of an object. */
 static Event *
-find(StenoObjects *list, Oid class, Oid oid, int sub)
+find_item(StenoObjects *list, Oid class, Oid oid, int sub)
 {
 	int			i;
 
@@ -257,8 +257,8 @@ name_item(void *arg)
 	ObjectAddressSubSet(object, n->item->class, n->item->oid, n->item->sub);
 	if (steno_object_identify(&object, &type, &name))
 	{
-		n->item->type = keep(n->list, type);
-		n->item->name = keep(n->list, name);
+		n->item->type = keep_string(n->list, type);
+		n->item->name = keep_string(n->list, name);
 		n->item->named = true;
 	}
 	else
@@ -283,8 +283,8 @@ number_item(Naming *n)
 		snprintf(number, sizeof(number), "%u", n->item->oid);
 		name = number;
 	}
-	n->item->type = keep(n->list, type);
-	n->item->name = keep(n->list, name);
+	n->item->type = keep_string(n->list, type);
+	n->item->name = keep_string(n->list, name);
 	n->item->named = true;
 }
 
@@ -320,7 +320,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 
 	if (list == NULL)
 		return;
-	item = find(list, class, oid, sub);
+	item = find_item(list, class, oid, sub);
 	if (item && (item->action == action ||
 				 (action != STENO_ACTION_DROP && item->action != STENO_ACTION_USE)))
 		return;
@@ -331,7 +331,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	}
 	else if (item && (item->action == STENO_ACTION_ALTER || item->action == STENO_ACTION_USE))
 		item->dropped = true;
-	item = append(list, class, oid, sub, action);
+	item = append_item(list, class, oid, sub, action);
 	if (item == NULL)
 	{
 		Event		one_more = {.class = class, .oid = oid, .sub = sub, .action = action};
@@ -355,7 +355,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 bool
 steno_objects_have_call(StenoObjects *list, Oid function)
 {
-	return find(list, ProcedureRelationId, function, 0) != NULL;
+	return find_item(list, ProcedureRelationId, function, 0) != NULL;
 }
 
 /* Add the call of a function, once. */
@@ -366,14 +366,14 @@ steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const
 
 	if (list == NULL || steno_objects_have_call(list, function))
 		return;
-	item = append(list, ProcedureRelationId, function, 0, STENO_ACTION_EXECUTE);
+	item = append_item(list, ProcedureRelationId, function, 0, STENO_ACTION_EXECUTE);
 	if (item == NULL)
 	{
 		list->omitted++;
 		return;
 	}
-	item->type = keep(list, kind);
-	item->name = keep(list, name);
+	item->type = keep_string(list, kind);
+	item->name = keep_string(list, name);
 	item->named = true;
 }
 
@@ -428,7 +428,7 @@ finish_constraint(const Finishing *f, Event *item)
 		return;
 	if (OidIsValid(references))
 		f->add_relation(references, STENO_ACCESS_REFERENCES);
-	other = find(f->list, RelationRelationId, table, 0);
+	other = find_item(f->list, RelationRelationId, table, 0);
 	if (other && other->action == STENO_ACTION_CREATE)
 		item->dropped = true;
 }
@@ -448,25 +448,25 @@ finish_altered(StenoObjects *list, int i)
 	if (!steno_object_identify(&object, &type, &name))
 		return;
 	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
-		find(list, RelationRelationId, table, 0))
+		find_item(list, RelationRelationId, table, 0))
 		item->dropped = true;	/* it goes with its table */
-	else if (strcmp(text_of(list, item->name), name) != 0)
+	else if (strcmp(string_at(list, item->name), name) != 0)
 	{
 		item->action = STENO_ACTION_RENAME;
-		item->to = keep(list, name);
+		item->to = keep_string(list, name);
 	}
 	else if (item->sub != 0)
 	{
 		/* a change of a column is one of its table */
-		if (find(list, item->class, item->oid, 0))
+		if (find_item(list, item->class, item->oid, 0))
 			item->dropped = true;
 		else
 		{
 			object.objectSubId = item->sub = 0;
 			if (steno_object_identify(&object, &type, &name))
 			{
-				item->type = keep(list, type);
-				item->name = keep(list, name);
+				item->type = keep_string(list, type);
+				item->name = keep_string(list, name);
 			}
 		}
 	}
@@ -500,7 +500,7 @@ finish_list(void *arg)
 }
 
 static void
-see_changes(void *arg)
+make_changes_visible(void *arg)
 {
 	CommandCounterIncrement();
 }
@@ -521,7 +521,7 @@ steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relati
 	if (utility && IsA(utility, ReindexStmt))
 		steno_objects_release(&s->objects); /* indexes that took the places of others */
 	if (utility && s->objects && s->objects->unfinished)
-		(void) steno_object_guarded(see_changes, NULL);
+		(void) steno_object_guarded(make_changes_visible, NULL);
 	if (utility && steno_objects_are_named(utility))
 	{
 		if (s->objects == NULL)
@@ -549,8 +549,8 @@ steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relati
 static uint32
 item_size(const StenoObjects *list, const Event *item)
 {
-	return 1 + 3 * STENO_VARINT_MAX + strlen(text_of(list, item->type)) +
-		strlen(text_of(list, item->name)) + strlen(text_of(list, item->to));
+	return 1 + 3 * STENO_VARINT_MAX + strlen(string_at(list, item->type)) +
+		strlen(string_at(list, item->name)) + strlen(string_at(list, item->to));
 }
 
 /*
@@ -600,9 +600,9 @@ steno_objects_put(uint8 *p, const StenoObjects *list)
 		if (item->dropped)
 			continue;
 		*p++ = item->action;
-		p = steno_put_string(p, text_of(list, item->type));
-		p = steno_put_string(p, text_of(list, item->name));
-		p = steno_put_string(p, text_of(list, item->to));
+		p = steno_put_string(p, string_at(list, item->type));
+		p = steno_put_string(p, string_at(list, item->name));
+		p = steno_put_string(p, string_at(list, item->to));
 	}
 	return p;
 }

@@ -32,7 +32,7 @@
 static MemoryContext context;
 
 static bool
-ours_to_swallow(int code)
+may_swallow_error(int code)
 {
 	switch (ERRCODE_TO_CATEGORY(code))
 	{
@@ -91,7 +91,7 @@ steno_object_guarded(void (*work) (void *arg), void *arg)
 	{
 		MemoryContextSwitchTo(old);
 		error_context_stack = callbacks;
-		if (!ours_to_swallow(geterrcode()))
+		if (!may_swallow_error(geterrcode()))
 		{
 			CurrentResourceOwner = outer;
 			PG_RE_THROW();

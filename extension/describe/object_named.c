@@ -46,7 +46,7 @@ typedef struct Named
 } Named;
 
 static void
-add(StenoObjects *list, Oid class, Oid oid, int action)
+add_named_object(StenoObjects *list, Oid class, Oid oid, int action)
 {
 	ObjectAddress object;
 
@@ -58,17 +58,17 @@ add(StenoObjects *list, Oid class, Oid oid, int action)
 }
 
 static void
-add_relation(StenoObjects *list, RangeVar *relation, int action)
+add_named_relation(StenoObjects *list, RangeVar *relation, int action)
 {
 	if (relation)
-		add(list, RelationRelationId, RangeVarGetRelid(relation, NoLock, true), action);
+		add_named_object(list, RelationRelationId, RangeVarGetRelid(relation, NoLock, true), action);
 }
 
 static void
-add_role(StenoObjects *list, RoleSpec *role, int action)
+add_named_role(StenoObjects *list, RoleSpec *role, int action)
 {
 	if (role && role->roletype != ROLESPEC_PUBLIC)
-		add(list, AuthIdRelationId, get_rolespec_oid(role, true), action);
+		add_named_object(list, AuthIdRelationId, get_rolespec_oid(role, true), action);
 }
 
 /* ---- GRANT and REVOKE ---- */
@@ -134,11 +134,11 @@ add_granted(StenoObjects *list, GrantStmt *grant)
 		Oid			oid;
 
 		if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
-			add(list, NamespaceRelationId, get_namespace_oid(strVal(lfirst(lc)), true), STENO_ACTION_USE);
+			add_named_object(list, NamespaceRelationId, get_namespace_oid(strVal(lfirst(lc)), true), STENO_ACTION_USE);
 		else if (grant->targtype == ACL_TARGET_OBJECT)
 		{
 			oid = granted_on(grant->objtype, lfirst(lc), &class);
-			add(list, class, oid, STENO_ACTION_ALTER);
+			add_named_object(list, class, oid, STENO_ACTION_ALTER);
 		}
 	}
 }
@@ -150,10 +150,10 @@ add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 	ListCell   *lc;
 
 	foreach(lc, grant->granted_roles)
-		add(list, AuthIdRelationId,
+		add_named_object(list, AuthIdRelationId,
 			get_role_oid(lfirst_node(AccessPriv, lc)->priv_name, true), STENO_ACTION_USE);
 	foreach(lc, grant->grantee_roles)
-		add_role(list, lfirst(lc), STENO_ACTION_ALTER);
+		add_named_role(list, lfirst(lc), STENO_ACTION_ALTER);
 }
 
 /* ---- COMMENT and SECURITY LABEL ---- */
@@ -176,7 +176,7 @@ add_described(StenoObjects *list, ObjectType type, Node *object)
 /* ---- all of them ---- */
 
 static void
-add_relations(StenoObjects *list, List *relations, int action)
+add_named_relations(StenoObjects *list, List *relations, int action)
 {
 	ListCell   *lc;
 
@@ -186,28 +186,28 @@ add_relations(StenoObjects *list, List *relations, int action)
 
 		if (IsA(node, VacuumRelation))
 			node = (Node *) ((VacuumRelation *) node)->relation;
-		add_relation(list, (RangeVar *) node, action);
+		add_named_relation(list, (RangeVar *) node, action);
 	}
 }
 
 static void
-add_roles(StenoObjects *list, List *roles)
+add_named_roles(StenoObjects *list, List *roles)
 {
 	ListCell   *lc;
 
 	foreach(lc, roles)
-		add_role(list, lfirst(lc), STENO_ACTION_USE);
+		add_named_role(list, lfirst(lc), STENO_ACTION_USE);
 }
 
 static void
 add_reindexed(StenoObjects *list, ReindexStmt *reindex)
 {
 	if (reindex->relation)
-		add_relation(list, reindex->relation, STENO_ACTION_USE);
+		add_named_relation(list, reindex->relation, STENO_ACTION_USE);
 	else if (reindex->kind == REINDEX_OBJECT_SCHEMA && reindex->name)
-		add(list, NamespaceRelationId, get_namespace_oid(reindex->name, true), STENO_ACTION_USE);
+		add_named_object(list, NamespaceRelationId, get_namespace_oid(reindex->name, true), STENO_ACTION_USE);
 	else
-		add(list, DatabaseRelationId, MyDatabaseId, STENO_ACTION_USE);
+		add_named_object(list, DatabaseRelationId, MyDatabaseId, STENO_ACTION_USE);
 }
 
 static void
@@ -216,12 +216,12 @@ add_operator_family(StenoObjects *list, AlterOpFamilyStmt *alter)
 	Oid			method = get_am_oid(alter->amname, true);
 
 	if (OidIsValid(method))
-		add(list, OperatorFamilyRelationId, get_opfamily_oid(method, alter->opfamilyname, true),
+		add_named_object(list, OperatorFamilyRelationId, get_opfamily_oid(method, alter->opfamilyname, true),
 			STENO_ACTION_ALTER);
 }
 
 static void
-add_named(void *arg)
+add_all_named(void *arg)
 {
 	StenoObjects *list = ((Named *) arg)->list;
 	Node	   *statement = ((Named *) arg)->statement;
@@ -229,13 +229,13 @@ add_named(void *arg)
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
-			add_relation(list, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
+			add_named_relation(list, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
 			break;
 		case T_ViewStmt:		/* which may have replaced another */
-			add_relation(list, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
+			add_named_relation(list, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
 			break;
 		case T_RefreshMatViewStmt:
-			add_relation(list, ((RefreshMatViewStmt *) statement)->relation, STENO_ACTION_ALTER);
+			add_named_relation(list, ((RefreshMatViewStmt *) statement)->relation, STENO_ACTION_ALTER);
 			break;
 		case T_AlterOpFamilyStmt:
 			add_operator_family(list, (AlterOpFamilyStmt *) statement);
@@ -253,23 +253,23 @@ add_named(void *arg)
 			add_described(list, ((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
 			break;
 		case T_LockStmt:
-			add_relations(list, ((LockStmt *) statement)->relations, STENO_ACTION_USE);
+			add_named_relations(list, ((LockStmt *) statement)->relations, STENO_ACTION_USE);
 			break;
 		case T_VacuumStmt:
-			add_relations(list, ((VacuumStmt *) statement)->rels, STENO_ACTION_USE);
+			add_named_relations(list, ((VacuumStmt *) statement)->rels, STENO_ACTION_USE);
 			break;
 		case T_ClusterStmt:
-			add_relation(list, ((ClusterStmt *) statement)->relation, STENO_ACTION_USE);
+			add_named_relation(list, ((ClusterStmt *) statement)->relation, STENO_ACTION_USE);
 			break;
 		case T_ReindexStmt:
 			add_reindexed(list, (ReindexStmt *) statement);
 			break;
 		case T_DropOwnedStmt:
-			add_roles(list, ((DropOwnedStmt *) statement)->roles);
+			add_named_roles(list, ((DropOwnedStmt *) statement)->roles);
 			break;
 		case T_ReassignOwnedStmt:
-			add_roles(list, ((ReassignOwnedStmt *) statement)->roles);
-			add_role(list, ((ReassignOwnedStmt *) statement)->newrole, STENO_ACTION_USE);
+			add_named_roles(list, ((ReassignOwnedStmt *) statement)->roles);
+			add_named_role(list, ((ReassignOwnedStmt *) statement)->newrole, STENO_ACTION_USE);
 			break;
 		default:
 			break;
@@ -308,5 +308,5 @@ steno_objects_add_named(StenoObjects *list, Node *statement)
 {
 	Named		named = {list, statement};
 
-	(void) steno_object_guarded(add_named, &named);
+	(void) steno_object_guarded(add_all_named, &named);
 }

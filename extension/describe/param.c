@@ -338,7 +338,7 @@ take_error(MemoryContext context)
 
 /* Keep a cancel, which code that we have called has served, for the statement. */
 STENO_COLD static void
-cancel_again(bool had_timeout)
+renew_cancel(bool had_timeout)
 {
 	int			i;
 
@@ -361,11 +361,11 @@ cancel_again(bool had_timeout)
  * cancels; damaged data is the administrator's business in any case.
  */
 STENO_COLD static void
-swallow(ErrorData *edata, bool had_timeout)
+swallow_error(ErrorData *edata, bool had_timeout)
 {
 	if (edata->sqlerrcode == ERRCODE_QUERY_CANCELED && edata->funcname &&
 		strcmp(edata->funcname, "ProcessInterrupts") == 0)
-		cancel_again(had_timeout);
+		renew_cancel(had_timeout);
 	else if (edata->sqlerrcode == ERRCODE_DATA_CORRUPTED || edata->sqlerrcode == ERRCODE_INDEX_CORRUPTED)
 		ereport(LOG,
 				(errcode(edata->sqlerrcode),
@@ -413,7 +413,7 @@ make_plainly(Making *m)
 
 		if (m->output)
 			m->output->valid = false;
-		swallow(edata, false);
+		swallow_error(edata, false);
 	}
 	PG_END_TRY();
 	steno_my.paused = false;
@@ -474,7 +474,7 @@ make_guarded(Making *m)
 		CurrentResourceOwner = owner;
 		if (m->output)
 			m->output->valid = false;
-		swallow(edata, had_timeout);
+		swallow_error(edata, had_timeout);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);

@@ -41,7 +41,7 @@ static bool role_valid;
 static bool missing_told;		/* the server's log says that there is none of that name */
 
 static void
-forget_role(void)
+forget_audit_role(void)
 {
 	role_valid = false;
 	steno_relations_forget_grants();
@@ -51,7 +51,7 @@ forget_role(void)
 static void
 roles_changed(Datum arg, int cacheid, uint32 hashvalue)
 {
-	forget_role();
+	forget_audit_role();
 	/* rules may ask for roles */
 	if (steno_my.policy & STENO_POLICY_RULES)
 		steno_my.policy |= STENO_POLICY_STALE;
@@ -75,12 +75,12 @@ void
 steno_audit_role_changed(void)
 {
 	missing_told = false;
-	forget_role();
+	forget_audit_role();
 }
 
 /* The privileges that a list gives the role. */
 static AclMode
-granted_by(Datum list)
+privileges_in_acl(Datum list)
 {
 	Acl		   *acl = DatumGetAclP(list);
 	AclMode		mode = 0;
@@ -116,7 +116,7 @@ granted_on_column(Oid relid, AttrNumber attnum)
 	{
 		list = SysCacheGetAttr(ATTNUM, tuple, Anum_pg_attribute_attacl, &isnull);
 		if (!isnull)
-			mode = granted_by(list) & COLUMN_PRIVILEGES;
+			mode = privileges_in_acl(list) & COLUMN_PRIVILEGES;
 	}
 	ReleaseSysCache(tuple);
 	return mode;
@@ -142,7 +142,7 @@ look_up_grants(StenoRelation *r)
 		attributes = ((Form_pg_class) GETSTRUCT(tuple))->relnatts;
 		list = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
 		if (!isnull)
-			r->granted = granted_by(list);
+			r->granted = privileges_in_acl(list);
 		ReleaseSysCache(tuple);
 	}
 
@@ -172,7 +172,7 @@ look_up_grants(StenoRelation *r)
 
 /* The role of the setting; invalid: there is none of that name. */
 static Oid
-audit_role(void)
+look_up_audit_role(void)
 {
 	uint64		before;
 
@@ -195,12 +195,12 @@ audit_role(void)
 
 /* What the role has on a relation, from the cache or the catalogs; NULL: no role. */
 static const StenoRelation *
-find_granted(Oid relid)
+relation_grants(Oid relid)
 {
 	StenoRelation *r;
 
 	steno_watch_roles();
-	if (!OidIsValid(audit_role()))
+	if (!OidIsValid(look_up_audit_role()))
 		return NULL;
 	/* a failure on the way leaves an entry that is not valid */
 	r = steno_relation_enter(relid);
@@ -211,7 +211,7 @@ find_granted(Oid relid)
 
 /* One of the columns of the set with one of the privileges?  No set, or the whole row, is all columns. */
 static bool
-covers(const StenoRelation *r, const Bitmapset *columns, AclMode mode)
+covers_granted_column(const StenoRelation *r, const Bitmapset *columns, AclMode mode)
 {
 	int			i;
 
@@ -232,7 +232,7 @@ covers(const StenoRelation *r, const Bitmapset *columns, AclMode mode)
  * pgaudit: SELECT on a column audits an update of it that reads another.
  */
 static bool
-uses(const StenoRelation *r, const StenoPermission *p)
+uses_granted(const StenoRelation *r, const StenoPermission *p)
 {
 	AclMode		used = p->requiredPerms & PRIVILEGES;
 	AclMode		columns = used & COLUMN_PRIVILEGES;
@@ -241,9 +241,9 @@ uses(const StenoRelation *r, const StenoPermission *p)
 		return true;
 	if ((r->granted_on_any & columns) == 0)
 		return false;
-	return ((used & ACL_SELECT) && covers(r, p->selectedCols, ACL_SELECT)) ||
-		((used & ACL_INSERT) && covers(r, p->insertedCols, columns)) ||
-		((used & ACL_UPDATE) && covers(r, p->updatedCols, columns));
+	return ((used & ACL_SELECT) && covers_granted_column(r, p->selectedCols, ACL_SELECT)) ||
+		((used & ACL_INSERT) && covers_granted_column(r, p->insertedCols, columns)) ||
+		((used & ACL_UPDATE) && covers_granted_column(r, p->updatedCols, columns));
 }
 
 /* At the start of a statement, or in one that runs: is this permission audited? */
@@ -254,8 +254,8 @@ steno_audit_permission(const StenoPermission *p)
 
 	if (!STENO_IS_PERMISSION(p))
 		return false;
-	r = find_granted(p->relid);
-	return r != NULL && uses(r, p);
+	r = relation_grants(p->relid);
+	return r != NULL && uses_granted(r, p);
 }
 
 /* As steno_audit_permission, of all permissions of a statement: is one audited? */
@@ -275,7 +275,7 @@ steno_audit_permissions(List *permissions)
 bool
 steno_audit_relation(Oid relid, AclMode mode)
 {
-	const StenoRelation *r = find_granted(relid);
+	const StenoRelation *r = relation_grants(relid);
 
 	return r != NULL && (r->granted & mode) != 0;
 }
@@ -286,5 +286,5 @@ steno_audit_known(const StenoPermission *p)
 {
 	const StenoRelation *r = steno_relation_find(p->relid);
 
-	return r != NULL && OidIsValid(role) && uses(r, p);
+	return r != NULL && OidIsValid(role) && uses_granted(r, p);
 }

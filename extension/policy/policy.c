@@ -133,7 +133,7 @@ steno_policy_know(Oid relid)
 
 /* The same of all relations of a statement that is about to be judged. */
 static void
-know_all(const StenoAccess *relations, int count)
+look_up_rules_of_all(const StenoAccess *relations, int count)
 {
 	int			i;
 
@@ -146,7 +146,7 @@ know_all(const StenoAccess *relations, int count)
 /* ---- choosing the session's rules ---- */
 
 static bool
-is_member(void *arg, const char *group)
+is_member_of_group(void *arg, const char *group)
 {
 	Oid			role = get_role_oid(group, true);
 	Oid			user = *(Oid *) arg;
@@ -156,29 +156,29 @@ is_member(void *arg, const char *group)
 
 /* Before authentication is over there is no session user, but the client's name for it. */
 static Oid
-present_user(void)
+session_user_id(void)
 {
 	return ClientAuthInProgress ? InvalidOid : GetSessionUserId();
 }
 
 static void
-drop_choice(void)
+free_session_rules(void)
 {
 	steno_choice_free(&choice);
 	steno_relations_forget_rules();
 }
 
 static void
-choose(void)
+choose_session_rules(void)
 {
 	StenoRuleSession session = {0};
 	char	   *user = NULL;
 	char	   *database = NULL;
-	Oid			user_id = present_user();
+	Oid			user_id = session_user_id();
 
 	/* what changes while we look is looked at again */
 	steno_my.policy &= ~STENO_POLICY_STALE;
-	drop_choice();
+	free_session_rules();
 	chosen = true;
 	chosen_user = user_id;
 	chosen_application = application_name;
@@ -205,7 +205,7 @@ choose(void)
 	if (ClientAuthInProgress && *session.application == '\0' && MyProcPort && MyProcPort->application_name)
 		session.application = MyProcPort->application_name;
 	session.client = steno_client.address;
-	session.member = is_member;
+	session.member = is_member_of_group;
 	session.arg = &user_id;
 	/* an error, or a cancel, while roles are looked up: all of this again with the next statement */
 	chosen = false;
@@ -237,14 +237,14 @@ steno_policy_refresh(void)
 	if (stale || (atomic_load(&steno_my.news) & STENO_NEWS_RULES) ||
 		(steno_my.policy & STENO_POLICY_FAR))
 	{
-		/* before the generation is read: see announce in rules.c */
+		/* before the generation is read: see announce_rules in rules.c */
 		atomic_fetch_and(&steno_my.news, ~STENO_NEWS_RULES);
-		stale |= steno_rules_renew(drop_choice);
+		stale |= steno_rules_renew(free_session_rules);
 	}
 	if (steno_my.policy & STENO_POLICY_RULES)
-		stale |= !chosen || chosen_application != application_name || chosen_user != present_user();
+		stale |= !chosen || chosen_application != application_name || chosen_user != session_user_id();
 	if (stale)
-		choose();
+		choose_session_rules();
 }
 
 /* ---- a statement ---- */
@@ -281,7 +281,7 @@ steno_policy_begin(StenoStatement *s, const StenoStatement *outer)
  * it.  Object auditing keeps it.
  */
 static void
-leave_out(StenoStatement *s)
+stop_recording(StenoStatement *s)
 {
 	if (s->audited & STENO_AUDITED_OBJECT)
 		return;
@@ -310,7 +310,7 @@ all_in_catalog(const StenoStatement *s, const StenoAccess *relations, int count)
 
 /* The rule that decides on the statement as one of the class; NULL: none. */
 static StenoRule *
-rule_of(int class, const StenoAccess *relations, int count, const char *text, size_t text_len)
+find_rule(int class, const StenoAccess *relations, int count, const char *text, size_t text_len)
 {
 	StenoRuleMatches few[32];
 	StenoRuleMatches *matches = few;
@@ -339,7 +339,7 @@ rule_of(int class, const StenoAccess *relations, int count, const char *text, si
 
 /* What a rule that records asks for. */
 static void
-obey(StenoStatement *s, const StenoRule *rule)
+apply_rule(StenoStatement *s, const StenoRule *rule)
 {
 	s->policy |= STENO_S_RULE;
 	if (rule->no_text)
@@ -353,14 +353,14 @@ obey(StenoStatement *s, const StenoRule *rule)
 }
 
 static bool
-hides_text(const StenoRule *rule)
+hides_statement_text(const StenoRule *rule)
 {
 	return rule->no_text || rule->redact;
 }
 
 /* Its text may be shown while it runs, unless a rule would hide that of its failure. */
 static void
-reveal(StenoStatement *s)
+allow_text(StenoStatement *s)
 {
 	if (!(choice.hiding & BIT(STENO_CLASS_ERROR)))
 		s->policy &= ~STENO_S_HIDDEN;
@@ -372,8 +372,8 @@ judge_mandatory(StenoStatement *s, const StenoAccess *relations, int count)
 {
 	StenoRule  *rule;
 
-	know_all(relations, count);
-	rule = rule_of(s->class, relations, count, s->text, s->text_len);
+	look_up_rules_of_all(relations, count);
+	rule = find_rule(s->class, relations, count, s->text, s->text_len);
 	if (rule && rule->action == STENO_RULE_SYNC)
 		s->policy |= STENO_S_SYNC;
 }
@@ -394,26 +394,26 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 	if (!s->recorded || (steno_mandatory_mask & bit) || (s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
 		return;
 	if (!failing)
-		know_all(relations, count);
+		look_up_rules_of_all(relations, count);
 	if (choice.looked_at & bit)
-		rule = rule_of(s->class, relations, count, s->text, s->text_len);
-	if (rule == NULL || !hides_text(rule))
-		reveal(s);
+		rule = find_rule(s->class, relations, count, s->text, s->text_len);
+	if (rule == NULL || !hides_statement_text(rule))
+		allow_text(s);
 	if (rule != NULL)
 	{
 		if (rule->action != STENO_RULE_SKIP && steno_rule_sampled(rule))
-			obey(s, rule);
+			apply_rule(s, rule);
 		else
 		{
 			s->policy |= STENO_S_SKIPPED;
-			leave_out(s);
+			stop_recording(s);
 		}
 		return;
 	}
 	if (((steno_my.session_mask & bit) == 0 && !(s->policy & STENO_S_ALSO)) ||
 		(s->policy & STENO_S_NOISE) ||
 		((steno_my.policy & STENO_POLICY_CATALOG) && all_in_catalog(s, relations, count)))
-		leave_out(s);
+		stop_recording(s);
 }
 
 /*
@@ -447,10 +447,10 @@ steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int 
 	if (!s->failures || (steno_mandatory_mask & bit))
 		return;
 	if (choice.looked_at & bit &&
-		(rule = rule_of(STENO_CLASS_ERROR, relations, count, s->text, s->text_len)) != NULL)
+		(rule = find_rule(STENO_CLASS_ERROR, relations, count, s->text, s->text_len)) != NULL)
 	{
 		if (rule->action != STENO_RULE_SKIP && steno_rule_sampled(rule))
-			obey(s, rule);
+			apply_rule(s, rule);
 		else
 			s->failures = false;
 	}
@@ -496,7 +496,7 @@ steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed)
 /* ---- its record ---- */
 
 static void
-redact(uint32 tag, StenoRecord *record)
+redact_record(uint32 tag, StenoRecord *record)
 {
 	char	   *clean;
 
@@ -531,7 +531,7 @@ steno_policy_apply(const StenoStatement *s, StenoRecord *record)
 		record->text_len = 0;
 	}
 	if (s->redact != 0)
-		redact(s->redact, record);
+		redact_record(s->redact, record);
 }
 
 /*

@@ -70,26 +70,26 @@ rules_path(void)
 }
 
 static StenoRead
-failed(char *reason, const char *what)
+read_failed(char *reason, const char *what)
 {
 	snprintf(reason, STENO_RULES_REASON, "%s", what);
 	return STENO_READ_FAILED;
 }
 
 static StenoRead
-read_file(void *arg, const char *path, char **content, size_t *len, char *reason)
+read_whole_file(void *arg, const char *path, char **content, size_t *len, char *reason)
 {
 	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe */
 	struct stat st;
 	size_t		got = 0;
 
 	if (fd < 0)
-		return errno == ENOENT ? STENO_READ_ABSENT : failed(reason, strerror(errno));
+		return errno == ENOENT ? STENO_READ_ABSENT : read_failed(reason, strerror(errno));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MOST ||
 		(*content = malloc(st.st_size + 1)) == NULL)
 	{
 		close(fd);
-		return failed(reason, "it is no ordinary file of up to 64 MB");
+		return read_failed(reason, "it is no ordinary file of up to 64 MB");
 	}
 	while (got < (size_t) st.st_size)
 	{
@@ -99,7 +99,7 @@ read_file(void *arg, const char *path, char **content, size_t *len, char *reason
 			continue;
 		if (n < 0)
 		{
-			failed(reason, strerror(errno));
+			read_failed(reason, strerror(errno));
 			free(*content);
 			close(fd);
 			return STENO_READ_FAILED;
@@ -114,7 +114,7 @@ read_file(void *arg, const char *path, char **content, size_t *len, char *reason
 }
 
 static int
-is_conf(const struct dirent *entry)
+is_conf_file(const struct dirent *entry)
 {
 	size_t		n = strlen(entry->d_name);
 
@@ -122,22 +122,22 @@ is_conf(const struct dirent *entry)
 }
 
 static int
-by_bytes(const struct dirent **a, const struct dirent **b)
+compare_entry_names(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 static StenoRead
-list_directory(void *arg, const char *path, char **names, char *reason)
+list_rules_directory(void *arg, const char *path, char **names, char *reason)
 {
 	struct dirent **entries;
-	int			n = scandir(path, &entries, is_conf, by_bytes);
+	int			n = scandir(path, &entries, is_conf_file, compare_entry_names);
 	size_t		total = 2;
 	char	   *to;
 	int			i;
 
 	if (n < 0)
-		return errno == ENOENT ? STENO_READ_ABSENT : failed(reason, strerror(errno));
+		return errno == ENOENT ? STENO_READ_ABSENT : read_failed(reason, strerror(errno));
 	for (i = 0; i < n; i++)
 		total += strlen(entries[i]->d_name) + 1;
 	*names = to = calloc(1, total);
@@ -148,14 +148,14 @@ list_directory(void *arg, const char *path, char **names, char *reason)
 		free(entries[i]);
 	}
 	free(entries);
-	return *names ? STENO_READ_OK : failed(reason, "out of memory");
+	return *names ? STENO_READ_OK : read_failed(reason, "out of memory");
 }
 
 /* ---- regular expressions ---- */
 
 /* Wide characters of a text, in memory that may not be there; NULL: none. */
 static pg_wchar *
-widen(const char *text, size_t len, size_t *wide_len)
+to_wide_characters(const char *text, size_t len, size_t *wide_len)
 {
 	pg_wchar   *wide;
 
@@ -173,7 +173,7 @@ widen(const char *text, size_t len, size_t *wide_len)
  * raises no error; that of newer ones may.
  */
 static bool
-compile(regex_t * regex, const char *pattern, char *reason)
+compile_regex(regex_t * regex, const char *pattern, char *reason)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	pg_wchar   *wide;
@@ -181,7 +181,7 @@ compile(regex_t * regex, const char *pattern, char *reason)
 	volatile bool ok = false;
 
 	snprintf(reason, STENO_RULES_REASON, "out of memory");
-	wide = widen(pattern, strlen(pattern), &len);
+	wide = to_wide_characters(pattern, strlen(pattern), &len);
 	if (wide)
 	{
 		PG_TRY();
@@ -210,7 +210,7 @@ check_regex(void *arg, const char *pattern, char *reason)
 {
 	regex_t		regex;
 
-	if (!compile(&regex, pattern, reason))
+	if (!compile_regex(&regex, pattern, reason))
 		return false;
 	pg_regfree(&regex);
 	return true;
@@ -228,7 +228,7 @@ static int	redaction_count;
 
 /* The pattern's number in the table, from 1; 0: no memory for it. */
 static uint32
-redaction_of(const char *pattern)
+redaction_number(const char *pattern)
 {
 	char		reason[STENO_RULES_REASON];
 	Redaction  *more;
@@ -246,7 +246,7 @@ redaction_of(const char *pattern)
 	redactions[i].pattern = strdup(pattern);
 	if (redactions[i].pattern == NULL)
 		return 0;
-	redactions[i].usable = compile(&redactions[i].regex, pattern, reason);
+	redactions[i].usable = compile_regex(&redactions[i].regex, pattern, reason);
 	return ++redaction_count;
 }
 
@@ -262,7 +262,7 @@ steno_rules_prepare(StenoChoice *choice)
 	for (i = 0; i < choice->count; i++)
 		if (choice->rules[i]->redact && choice->rules[i]->tag == 0)
 		{
-			choice->rules[i]->tag = redaction_of(choice->rules[i]->redact);
+			choice->rules[i]->tag = redaction_number(choice->rules[i]->redact);
 			if (choice->rules[i]->tag == 0)
 				choice->rules[i]->tag = UINT16_MAX;
 		}
@@ -270,7 +270,7 @@ steno_rules_prepare(StenoChoice *choice)
 
 /* Matches of the regex in wide text are replaced; false: it could not be applied. */
 static bool
-replace(regex_t * regex, const pg_wchar *wide, size_t len, StringInfo to)
+replace_matches(regex_t * regex, const pg_wchar *wide, size_t len, StringInfo to)
 {
 	size_t		from = 0;
 	char	   *piece = MemoryContextAllocExtended(CurrentMemoryContext,
@@ -323,7 +323,7 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 	steno_my.scratch_used = true;
 	/* beyond that, the result might not fit what a StringInfo can hold */
 	if (r == NULL || !r->usable || len > MaxAllocSize / 16 ||
-		(wide = widen(text, len, &wide_len)) == NULL)
+		(wide = to_wide_characters(text, len, &wide_len)) == NULL)
 	{
 		MemoryContextSwitchTo(old);
 		return NULL;
@@ -334,7 +334,7 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 		StringInfoData to;
 
 		initStringInfo(&to);
-		if (replace(&r->regex, wide, wide_len, &to))
+		if (replace_matches(&r->regex, wide, wide_len, &to))
 			result = to.data;
 	}
 	PG_CATCH();
@@ -352,9 +352,9 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 /* ---- reading ---- */
 
 static StenoRules *
-parse_file(void)
+parse_rules_file(void)
 {
-	static const StenoRuleFiles files = {read_file, list_directory, check_regex, NULL};
+	static const StenoRuleFiles files = {read_whole_file, list_rules_directory, check_regex, NULL};
 
 	return steno_rules_parse(&files, rules_path());
 }
@@ -363,11 +363,11 @@ parse_file(void)
 StenoRules *
 steno_rules_now(void)
 {
-	return parse_file();
+	return parse_rules_file();
 }
 
 static void
-log_errors(const StenoRules *rules, const char *consequence)
+log_rule_errors(const StenoRules *rules, const char *consequence)
 {
 	uint32		i;
 
@@ -395,7 +395,7 @@ log_errors(const StenoRules *rules, const char *consequence)
 void
 steno_rules_load(void)
 {
-	StenoRules *rules = parse_file();
+	StenoRules *rules = parse_rules_file();
 
 	steno_rules_free(steno_rules);
 	steno_rules = NULL;
@@ -405,7 +405,7 @@ steno_rules_load(void)
 		steno_rules = rules;
 	else
 	{
-		log_errors(rules, "There are no rules: what the settings ask for is recorded.");
+		log_rule_errors(rules, "There are no rules: what the settings ask for is recorded.");
 		steno_rules_free(rules);
 	}
 }
@@ -418,7 +418,7 @@ steno_rules_load(void)
 bool
 steno_rules_renew(void (*drop) (void))
 {
-	static const StenoRuleFiles files = {read_file, list_directory, NULL, NULL};
+	static const StenoRuleFiles files = {read_whole_file, list_rules_directory, NULL, NULL};
 	uint64		newest = atomic_load(&steno_control->rules_generation);
 	StenoRules *rules;
 
@@ -446,14 +446,14 @@ steno_rules_renew(void (*drop) (void))
 
 /* The rules as one text; with none, an empty one.  To be freed. */
 static char *
-text_of(const StenoRules *rules, size_t *len)
+rules_as_text(const StenoRules *rules, size_t *len)
 {
 	*len = 0;
 	return rules ? steno_rules_write(rules, len) : strdup("");
 }
 
 static void
-record_change(StenoRulesChange change, int before, const StenoRules *rules, uint32 errors)
+report_rules_change(StenoRulesChange change, int before, const StenoRules *rules, uint32 errors)
 {
 	char		old[32] = "";
 	char		new[32];
@@ -461,7 +461,7 @@ record_change(StenoRulesChange change, int before, const StenoRules *rules, uint
 	char		hex[SHA256_DIGEST_LENGTH * 2 + 1];
 	uint8		hash[SHA256_DIGEST_LENGTH];
 	size_t		len;
-	char	   *text = text_of(rules, &len);
+	char	   *text = rules_as_text(rules, &len);
 	int			i;
 
 	if (before >= 0)
@@ -481,11 +481,11 @@ steno_rules_started(StenoRulesChange change)
 {
 	steno_rules_renew(NULL);
 	if ((steno_rules && steno_rules->count > 0) || file_errors > 0)
-		record_change(change, -1, steno_rules, file_errors);
+		report_rules_change(change, -1, steno_rules, file_errors);
 }
 
 static bool
-write_in_force(const char *text, size_t len)
+write_rules_in_force(const char *text, size_t len)
 {
 	int			fd;
 	bool		ok;
@@ -501,7 +501,7 @@ write_in_force(const char *text, size_t len)
 
 /* All processes: there are other rules. */
 static void
-announce(void)
+announce_rules(void)
 {
 	uint32		i;
 
@@ -513,11 +513,11 @@ announce(void)
 
 /* Record the change, then let it take effect. */
 static void
-put_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange change)
+put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange change)
 {
 	int			before = steno_rules ? steno_rules->count : 0;
 
-	if (!write_in_force(text, len))
+	if (!write_rules_in_force(text, len))
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),
@@ -526,7 +526,7 @@ put_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange c
 		steno_rules_free(rules);
 		return;
 	}
-	record_change(change, before, rules, 0);
+	report_rules_change(change, before, rules, 0);
 	if (rename(IN_FORCE ".new", IN_FORCE) != 0)
 	{
 		ereport(LOG,
@@ -538,13 +538,13 @@ put_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange c
 	}
 	steno_rules_free(steno_rules);
 	steno_rules = rules;
-	announce();
+	announce_rules();
 }
 
 void
 steno_rules_reload(StenoRulesChange change)
 {
-	StenoRules *rules = parse_file();
+	StenoRules *rules = parse_rules_file();
 	uint32		errors = rules ? rules->error_count : 1;
 	uint32		errors_before = file_errors;
 	char	   *text;
@@ -555,20 +555,20 @@ steno_rules_reload(StenoRulesChange change)
 	file_errors = errors;
 	if (errors > 0)
 	{
-		log_errors(rules, "The rules stay as they are.");
+		log_rule_errors(rules, "The rules stay as they are.");
 		steno_rules_free(rules);
 		if (errors != errors_before)
-			record_change(change, steno_rules ? steno_rules->count : 0, steno_rules, errors);
+			report_rules_change(change, steno_rules ? steno_rules->count : 0, steno_rules, errors);
 		return;
 	}
-	text = text_of(rules, &len);
-	present = text_of(steno_rules, &present_len);
+	text = rules_as_text(rules, &len);
+	present = rules_as_text(steno_rules, &present_len);
 	if (text && present && (len != present_len || memcmp(text, present, len) != 0))
-		put_in_force(rules, text, len, change);
+		put_rules_in_force(rules, text, len, change);
 	else
 	{
 		if (errors_before > 0)
-			record_change(change, steno_rules ? steno_rules->count : 0, steno_rules, 0);
+			report_rules_change(change, steno_rules ? steno_rules->count : 0, steno_rules, 0);
 		steno_rules_free(rules);
 	}
 	free(text);

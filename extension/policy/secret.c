@@ -77,7 +77,7 @@ steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **o
 }
 
 static void
-remember(const char *message, const char *hidden)
+remember_hidden_text(const char *message, const char *hidden)
 {
 	remembered_len = strlen(message);
 	strlcpy(remembered, message, sizeof(remembered));
@@ -114,7 +114,7 @@ steno_secret_hide_message(const char *text, uint64 len, const char *message)
 		return STENO_REDACTED;
 	steno_redact_message(&secrets, message, strlen(message), p, &hidden);
 	p[needed] = '\0';
-	remember(original, p);
+	remember_hidden_text(original, p);
 	return p;
 }
 

@@ -18,7 +18,7 @@ static uint32 rule_classes;		/* a rule with the action sync may match */
 static uint32 rule_all;			/* of these, whose statements all match it */
 
 static void
-set_mask(void)
+set_start_mask(void)
 {
 	steno_my.start_mask = (steno_my.start_mask & ~STENO_START_CLASSES) |
 		((steno_my.start_mask & STENO_START_SHORT) ? STENO_START_CLASSES :
@@ -33,7 +33,7 @@ steno_start_mask_short(bool is_short)
 		steno_my.start_mask |= STENO_START_SHORT;
 	else
 		steno_my.start_mask &= ~STENO_START_SHORT;
-	set_mask();
+	set_start_mask();
 }
 
 /* Settings have come into force. */
@@ -42,7 +42,7 @@ steno_start_mask_adopt(const StenoWanted *wanted)
 {
 	log_start_classes = wanted->start_mask;
 	sync_classes = wanted->sync_mask;
-	set_mask();
+	set_start_mask();
 }
 
 /* The session's rules have been chosen: classes of which they sync some statements, and all. */
@@ -51,7 +51,7 @@ steno_start_mask_rules(uint32 some, uint32 all)
 {
 	rule_classes = some;
 	rule_all = all;
-	set_mask();
+	set_start_mask();
 }
 
 bool

@@ -84,7 +84,7 @@ put_fact(uint8 *p, int key, const char *value)
 }
 
 /*
- * The largest body that send_context can make must fit the writer's copy: eleven
+ * The largest body that put_session_message can make must fit the writer's copy: eleven
  * facts with key and length, the identity's length taking two bytes.  A leader is
  * known of parallel workers only, whose type is short.
  */
@@ -94,7 +94,7 @@ StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
 				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
 static void
-send_context(void)
+put_session_message(void)
 {
 	uint8		body[STENO_SESSION_MAX];
 	uint8	   *p = body + STENO_SESSION_FACTS;
@@ -195,7 +195,7 @@ copy_role(char *to, Oid role, bool failing)
 }
 
 static bool
-find_roles(Oid user_id, bool failing)
+update_roles(Oid user_id, bool failing)
 {
 	Oid			session_user_id;
 
@@ -218,7 +218,7 @@ find_roles(Oid user_id, bool failing)
 
 /* A client has named its database; other processes ask the catalog once. */
 static bool
-find_database(void)
+update_database(void)
 {
 	char	   *name;
 
@@ -233,7 +233,7 @@ find_database(void)
 
 /* The session has come into its database, which is not in UTF-8. */
 static bool
-find_encoding(void)
+update_encoding(void)
 {
 	if (encoding != NULL || !OidIsValid(MyDatabaseId) || !IsNormalProcessingMode() ||
 		GetDatabaseEncoding() == PG_UTF8)
@@ -244,7 +244,7 @@ find_encoding(void)
 
 /* Take a fact that has changed; values are cut as the settings' own limits do. */
 static bool
-take_fact(char *fact, size_t size, const char *value)
+update_fact(char *fact, size_t size, const char *value)
 {
 	if (value == NULL)
 		value = "";
@@ -259,7 +259,7 @@ take_fact(char *fact, size_t size, const char *value)
  * changed; when one of the others is assigned, that address is forgotten.
  */
 static bool
-find_application(void)
+update_application(void)
 {
 	const char *name = application_name ? application_name : "";
 	bool		changed = false;
@@ -269,9 +269,9 @@ find_application(void)
 	if (*name == '\0' && (!OidIsValid(MyDatabaseId) || !IsNormalProcessingMode()) &&
 		MyProcPort && MyProcPort->application_name)
 		name = MyProcPort->application_name;
-	changed |= take_fact(known.application, sizeof(known.application), name);
-	changed |= take_fact(known.app_user, sizeof(known.app_user), steno_app_user);
-	changed |= take_fact(known.app_context, sizeof(known.app_context), steno_app_context);
+	changed |= update_fact(known.application, sizeof(known.application), name);
+	changed |= update_fact(known.app_user, sizeof(known.app_user), steno_app_user);
+	changed |= update_fact(known.app_context, sizeof(known.app_context), steno_app_context);
 	return changed;
 }
 
@@ -289,7 +289,7 @@ watch_session_user(void)
 }
 
 static Oid
-present_role(void)
+current_role(void)
 {
 	Oid			user_id;
 	int			context;
@@ -308,13 +308,13 @@ steno_session_check(Oid user_id)
 {
 	bool		changed = !steno_my.described;
 
-	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), false);
-	changed |= find_database();
-	changed |= find_encoding();
-	changed |= find_application();
+	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), false);
+	changed |= update_database();
+	changed |= update_encoding();
+	changed |= update_application();
 	watch_session_user();
 	if (changed)
-		send_context();
+		put_session_message();
 }
 
 /*
@@ -326,16 +326,16 @@ steno_session_failing(Oid user_id)
 {
 	bool		changed = !steno_my.described;
 
-	changed |= find_roles(OidIsValid(user_id) ? user_id : present_role(), true);
-	changed |= find_encoding();
-	changed |= find_application();
+	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), true);
+	changed |= update_encoding();
+	changed |= update_application();
 	watch_session_user();
 	if (changed)
-		send_context();
+		put_session_message();
 }
 
 static void
-find_address(const struct sockaddr_storage *a)
+set_client_address(const struct sockaddr_storage *a)
 {
 	if (a->ss_family == AF_UNIX)
 		steno_client.address.kind = STENO_CLIENT_LOCAL;
@@ -353,7 +353,7 @@ find_address(const struct sockaddr_storage *a)
 
 /* Facts of a client's connection, which never change. */
 static void
-find_client(void)
+set_client_facts(void)
 {
 	Port	   *port = MyProcPort;
 	char		host[64];
@@ -366,7 +366,7 @@ find_client(void)
 	if (port->database_name)
 		strlcpy(known.database, port->database_name, NAMEDATALEN);
 	strlcpy(known.role, known.user, NAMEDATALEN);
-	find_address(&port->raddr.addr);
+	set_client_address(&port->raddr.addr);
 	if (port->raddr.addr.ss_family == AF_UNIX)
 		strlcpy(steno_client.client, "[local]", sizeof(steno_client.client));
 	else if (pg_getnameinfo_all(&port->raddr.addr, port->raddr.salen,
@@ -377,7 +377,7 @@ find_client(void)
 }
 
 static void
-find_authentication(void)
+set_authentication_facts(void)
 {
 	const char *identity;
 
@@ -392,7 +392,7 @@ find_authentication(void)
 
 /* The last thing a session does with its ring. */
 static void
-session_end(int code, Datum arg)
+end_session(int code, Datum arg)
 {
 	StenoRing  *ring = steno_my.producer.ring;
 
@@ -428,7 +428,7 @@ session_end(int code, Datum arg)
 
 /* Map the pages at from once more, at to. */
 static bool
-map_again(void *from, size_t size, void *to)
+map_second_time(void *from, size_t size, void *to)
 {
 	/* an old size of 0 says that the old mapping is to stay */
 	return mremap(from, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
@@ -454,13 +454,13 @@ become_producer(uint32 slot)
 		return;
 	steno_my.mapped = false;
 	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));
-	if (map_again(ring, STENO_PAGE, &steno_area.page))
+	if (map_second_time(ring, STENO_PAGE, &steno_area.page))
 	{
 		producer->ring = &steno_area.page;
 		steno_my.mapped = true;
 	}
 	if (producer->size <= STENO_NEAR_DATA &&
-		map_again(producer->data, producer->size, steno_area.data))
+		map_second_time(producer->data, producer->size, steno_area.data))
 		producer->data = steno_area.data;
 }
 
@@ -529,11 +529,11 @@ steno_session_attach(void)
 	}
 	else
 	{
-		find_client();
+		set_client_facts();
 		steno_leader_publish(&steno_client);
 	}
 	/* after ProcKill's registration, so before it is run: the slot is still ours */
-	on_shmem_exit(session_end, (Datum) 0);
+	on_shmem_exit(end_session, (Datum) 0);
 	steno_my.state = STENO_READY;
 	/* a session before us may have used the ring's reserve */
 	if (!steno_reserve_is_whole())
@@ -544,7 +544,7 @@ steno_session_attach(void)
 }
 
 static void
-put_connect(int kind, const ErrorData *edata)
+record_connect(int kind, const ErrorData *edata)
 {
 	StenoRecord record;
 	uint8		shape[8];
@@ -583,8 +583,8 @@ steno_session_failed(const ErrorData *edata)
 	}
 	if (!steno_class_logged(STENO_CLASS_CONNECT))
 		return;
-	find_authentication();
-	put_connect(STENO_KIND_AUTH_FAILED, edata);
+	set_authentication_facts();
+	record_connect(STENO_KIND_AUTH_FAILED, edata);
 	steno_my.described = false;	/* no disconnect record for it */
 	steno_my.state = STENO_DEAD;
 }
@@ -602,22 +602,22 @@ steno_session_died(const ErrorData *edata)
 }
 
 static void
-authentication(Port *port, int status)
+client_authenticated(Port *port, int status)
 {
 	if (previous_authentication)
 		previous_authentication(port, status);
 	if (status != STATUS_OK || !steno_session_ready())
 		return;
 	/* for all records of the session: later it cannot be known */
-	find_authentication();
+	set_authentication_facts();
 	steno_policy_check();
 	if (steno_class_logged(STENO_CLASS_CONNECT))
-		put_connect(STENO_KIND_CONNECT, NULL);
+		record_connect(STENO_KIND_CONNECT, NULL);
 }
 
 void
 steno_session_install(void)
 {
 	previous_authentication = ClientAuthentication_hook;
-	ClientAuthentication_hook = authentication;
+	ClientAuthentication_hook = client_authenticated;
 }

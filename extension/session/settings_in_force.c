@@ -61,7 +61,7 @@ static struct config_generic *variables[STENO_SETTINGS_MOST];
  * (steno.app_user) stands in every record.
  */
 static inline bool
-watched(int i)
+is_recorded_setting(int i)
 {
 	return settings[i].context != PGC_POSTMASTER && settings[i].context != PGC_USERSET;
 }
@@ -71,7 +71,7 @@ watched(int i)
 #define CUT_LEN (CUT_AT + 4 + 8)
 
 static void
-current_value(int i, char *value)
+current_setting_value(int i, char *value)
 {
 	const char *v = GetConfigOption(settings[i].name, true, false);
 	size_t		len;
@@ -86,7 +86,7 @@ current_value(int i, char *value)
 
 /* What a record may say of a value: of a secret that was cut, nobody sees any more that it is one. */
 static void
-show_value(const char *value, char *shown)
+show_setting_value(const char *value, char *shown)
 {
 	if (strlen(value) == CUT_LEN && strncmp(value + CUT_AT, "... ", 4) == 0 &&
 		steno_redact_suspect(value, CUT_AT))
@@ -96,7 +96,7 @@ show_value(const char *value, char *shown)
 }
 
 static GucSource
-source_of(int i)
+setting_source(int i)
 {
 	if (variables[i] == NULL)
 		variables[i] = steno_find_setting(settings[i].name);
@@ -104,15 +104,15 @@ source_of(int i)
 }
 
 static bool
-from_server(int i)
+is_set_by_server(int i)
 {
-	return source_of(i) <= PGC_S_ARGV;
+	return setting_source(i) <= PGC_S_ARGV;
 }
 
 static const char *
-source_name(int i)
+setting_source_name(int i)
 {
-	switch (source_of(i))
+	switch (setting_source(i))
 	{
 		case PGC_S_DATABASE:
 			return "database";
@@ -124,7 +124,7 @@ source_name(int i)
 			return "connection";
 		default:
 			/* back to the server's value: the session has done that */
-			return from_server(i) && !of_session[i] ? "server" : "session";
+			return is_set_by_server(i) && !of_session[i] ? "server" : "session";
 	}
 }
 
@@ -176,10 +176,10 @@ steno_settings_publish(void)
 	/* pairs with the fence in steno_settings_baseline */
 	atomic_thread_fence(memory_order_release);
 	for (i = 0; i < (int) lengthof(settings); i++)
-		if (watched(i))
+		if (is_recorded_setting(i))
 		{
-			current_value(i, steno_control->settings[i]);
-			(void) source_of(i);
+			current_setting_value(i, steno_control->settings[i]);
+			(void) setting_source(i);
 		}
 	atomic_fetch_add(&steno_control->settings_generation, 1);
 }
@@ -206,9 +206,9 @@ steno_settings_inherit(void)
 	int			i;
 
 	for (i = 0; i < (int) lengthof(settings); i++)
-		if (watched(i) && !from_server(i))
+		if (is_recorded_setting(i) && !is_set_by_server(i))
 		{
-			current_value(i, in_force[i]);
+			current_setting_value(i, in_force[i]);
 			of_session[i] = true;
 			inherited = true;
 		}
@@ -229,10 +229,10 @@ steno_settings_configured(const char **pairs)
 
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{
-		if (source_of(i) == PGC_S_DEFAULT)
+		if (setting_source(i) == PGC_S_DEFAULT)
 			continue;
-		current_value(i, value);
-		show_value(value, shown[count]);
+		current_setting_value(i, value);
+		show_setting_value(value, shown[count]);
 		pairs[2 * count] = settings[i].name;
 		pairs[2 * count + 1] = shown[count];
 		count++;
@@ -258,16 +258,16 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{
-		if (!watched(i))
+		if (!is_recorded_setting(i))
 			continue;
-		current_value(i, value);
+		current_setting_value(i, value);
 		if (strcmp(value, steno_control->settings[i]) == 0)
 			continue;
 		any = true;
 		if (!recorded)
 			continue;
-		show_value(steno_control->settings[i], old);
-		show_value(value, new);
+		show_setting_value(steno_control->settings[i], old);
+		show_setting_value(value, new);
 		change(settings[i].name, old, new);
 	}
 	if (steno_my.scratch_used)
@@ -287,9 +287,9 @@ typedef struct Changes
 } Changes;
 
 static bool
-own_change(int i)
+is_own_change(int i)
 {
-	return of_session[i] || !from_server(i);
+	return of_session[i] || !is_set_by_server(i);
 }
 
 static void
@@ -301,13 +301,13 @@ find_changes(Changes *c)
 	memset(c, 0, sizeof(*c));
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{
-		if (!watched(i))
+		if (!is_recorded_setting(i))
 			continue;
-		current_value(i, value);
+		current_setting_value(i, value);
 		c->changed[i] = strcmp(value, in_force[i]) != 0;
 		if (!c->changed[i])
 			continue;
-		if (own_change(i))
+		if (is_own_change(i))
 			c->own = true;
 		else if (strcmp(value, steno_control->settings[i]) != 0)
 			c->unpublished = true;
@@ -343,15 +343,15 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 	{
 		if (!c.changed[i])
 			continue;
-		current_value(i, value);
+		current_setting_value(i, value);
 		/* with a change of our own, one of the server's cannot wait: twice is better than late */
-		if (own_change(i) || strcmp(value, steno_control->settings[i]) != 0)
+		if (is_own_change(i) || strcmp(value, steno_control->settings[i]) != 0)
 		{
-			show_value(in_force[i], old);
-			show_value(value, new);
-			record(settings[i].name, old, new, source_name(i), failing);
+			show_setting_value(in_force[i], old);
+			show_setting_value(value, new);
+			record(settings[i].name, old, new, setting_source_name(i), failing);
 		}
-		of_session[i] = !from_server(i);
+		of_session[i] = !is_set_by_server(i);
 		strlcpy(in_force[i], value, STENO_SETTING_VALUE);
 	}
 	adopt_settings(&steno_wanted);
