@@ -26,10 +26,7 @@
 
 #define STENO_FAILURE_TEXT 512
 
-/*
- * What is the matter with a writer that writes the trail nevertheless, and goes on as
- * well as it can.
- */
+/* Problems of a writer that do not prevent it from writing the trail. */
 typedef enum StenoProblem
 {
 	STENO_PROBLEM_ENCRYPTION,	/* no answer of steno.encryption_key_command */
@@ -41,12 +38,15 @@ typedef enum StenoProblem
 #define STENO_PROBLEMS 4
 
 /*
- * A writer's part of the control area about its trouble, which the writer sets;
- * all read it.  failing: 0, or what sessions are to do, one more than a
- * StenoOnFailure.  disk_free: of the trail's file system, in hundredths of a percent,
- * one more than that; 0: not known.  problems: a bit for each StenoProblem.  refused is
- * added to by sessions.  The mutex guards text, which says what is the matter; empty:
- * nothing.
+ * The part of a writer's control area that says what prevents it from writing the
+ * trail.  The writer sets all fields but refused, to which sessions add; any process
+ * reads them.
+ *
+ * failing: 0 while the trail can be written, else what sessions have to do: a
+ * StenoOnFailure plus one.  disk_free: free space of the trail's file system in
+ * hundredths of a percent, plus one; 0 if it is not known.  problems: a bit for each
+ * StenoProblem.  since: when the failure began.  mutex protects text, the description
+ * of the failure, which is empty if there is none.
  */
 typedef struct StenoTrouble
 {
@@ -60,13 +60,17 @@ typedef struct StenoTrouble
 } StenoTrouble;
 
 /*
- * One writer's part of the control area.  latch, pid: the writer's, set at its
- * start; NULL and 0 while it is not running.  starts: processes that have been this
- * writer in this run of the server; begun: one of them has done what is done once
- * in a run.  gone_since: when it ended, or the run began; 0 while it is running.
- * absence_reported: other writers have said that it is gone.  requested: added to
- * by any backend; done: the writer's answer.  The counters are the writer's; readers
- * may see them a little apart.
+ * One writer's part of the control area.  The writer sets all fields, except that
+ * any backend adds to flush_requested and rotate_requested, and another writer sets
+ * absence_reported.  Each field is read by itself: a reader may see counters that
+ * belong to slightly different times.
+ *
+ * latch, pid: set when the writer starts; NULL and 0 while it is not running.
+ * starts: number of processes that have been this writer in this run of the server.
+ * begun: one of them has completed what is done once in a run.  gone_since: when the
+ * last one ended, or the run began; 0 while the writer is running.
+ * absence_reported: another writer has logged that this one is not running.
+ * flush_done, rotate_done: the request up to which the writer has completed all.
  */
 typedef struct StenoWriterControl
 {

@@ -121,10 +121,10 @@ typedef enum StenoState
 	STENO_DEAD					/* ended, or there is no ring for this process */
 } StenoState;
 
-/* What settings ask for, and what is in force. */
+/* Whether settings have other values than those in force. */
 #define STENO_SETTINGS_SAME 0
-#define STENO_SETTINGS_ASSIGNED 1	/* may differ */
-#define STENO_SETTINGS_WAITING 2	/* differ: writer 0 is about to record it */
+#define STENO_SETTINGS_ASSIGNED 1	/* they may: some were assigned */
+#define STENO_SETTINGS_WAITING 2	/* they do: writer 0 has yet to record a reload */
 
 #define STENO_FEW_OPEN 3
 

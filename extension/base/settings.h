@@ -63,8 +63,9 @@ extern int	steno_disk_warning;
 extern char *steno_alert_command;
 
 /*
- * What the settings ask for that say what a session records.  It is in force, and
- * then in steno_my, once the change has its record (setting_change.c).
+ * The values that the server has for the settings that decide what a session records.
+ * They are in force, as copies in steno_my, only once their change has its record
+ * (session/settings_in_force.c).
  */
 typedef struct StenoWanted
 {

@@ -1,14 +1,14 @@
 /*
  * extension/policy/policy.c
- *		What the rules, and the switches for noise, say of this session's
- *		statements.
+ *		Applies the rules, and the settings that exclude noise, to the statements of
+ *		this session.
  *
- * The session's rules are chosen once, and again when what they were chosen by
- * has changed: the rules, the session user, memberships, the application name.
- * What they say of whole classes goes into steno_my.log_mask, and costs a
- * statement nothing.  steno_my.policy is not zero when a statement must be
- * looked at more closely, or when the session must see whether its rules still
- * hold: the only word that a statement tests when there are no rules.
+ * The rules that can match a session are chosen once, and again when the rules, the
+ * session user, memberships or the application name have changed.  What they decide
+ * for whole classes goes into steno_my.log_mask, and costs a statement nothing.
+ * steno_my.policy is the only word that a statement tests when there are no rules.
+ * It is not zero when a statement must be examined more closely, or when the
+ * session must find out whether its rules are still valid.
  *
  * A statement is judged when its relations are known: queries at their start,
  * utility statements at their end.  What rules have to know of a relation is

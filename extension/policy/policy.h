@@ -1,6 +1,6 @@
 /*
  * extension/policy/policy.h
- *		What rules, and the switches for noise, say of this session's statements.
+ *		Applies rules, and the settings that exclude noise, to this session's statements.
  */
 #ifndef STENO_POLICY_H
 #define STENO_POLICY_H

@@ -1,16 +1,15 @@
 /*
  * extension/policy/rules.c
- *		The rules file: who reads it, when, and how all processes come to have
- *		the same rules.
+ *		Reads the rules file, and distributes its rules to all processes.
  *
- * The postmaster reads it at its start; a file with errors gives no rules, and
- * the server starts.  On a reload, writer 0 reads it, once for all processes.  A
- * file with errors leaves the rules as they are.  Rules that differ are
- * recorded first; then they go into a file of the data directory, as one text
- * without includes, their generation is counted up, and each ring gets word of
- * it.  A session takes them from there before its next statement; a new one,
- * which has the postmaster's by birth, before its first.  So a rules file that is
- * edited and not yet reloaded, or broken, concerns nobody.
+ * The postmaster reads the file at server start; if it has errors, the server starts
+ * without rules.  At a reload, writer 0 reads it for all processes; if it has errors,
+ * the rules remain as they are.  A change of the rules is recorded first.  Then
+ * writer 0 writes them to a file in the data directory, as one text without includes,
+ * increments their generation in the control area, and sets STENO_NEWS_RULES in the
+ * state of each session.  A session reads that file before its next statement; a new
+ * session, which inherits the postmaster's rules, before its first.  So a rules file
+ * that was edited but not reloaded, or has errors, affects no session.
  *
  * Rules are in memory from malloc (core/filter/rules.c), patterns of redact= in a table
  * of this process that only grows: a statement may have begun by older rules.

@@ -4,8 +4,9 @@
  *		into the ring.  core/filter/redact.h says what a secret is.
  *
  * An error inside a function is recorded for each statement that it ends, and its message
- * may quote a secret that only the innermost one's text has: what a message became is
- * remembered, and whoever comes with the same message gets the same.
+ * may quote a secret that only the innermost one's text has.  So the last message that had
+ * a secret is remembered together with what was left of it, and the same message gets
+ * the same replacement in the records of the outer statements.
  */
 #include "base/steno.h"
 

@@ -11,7 +11,7 @@
  * The server restores the leader's settings and roles in its workers, but not
  * where the client is and how it was authenticated.  Each session writes that to
  * shared memory once, when it begins.  A leader waits for its workers before its
- * statement ends, so what they read of it does not change meanwhile.
+ * statement ends, so what they read of it does not change meanwhile, and needs no lock.
  */
 #include "base/steno.h"
 
