@@ -89,7 +89,8 @@ put_fact(uint8 *p, int key, const char *value)
  * known of parallel workers only, whose type is short.
  */
 StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
-				 sizeof(known) + sizeof(steno_client) - sizeof(steno_client.address) - 9 + MOST_ENCODING <= STENO_SESSION_MAX &&
+				 sizeof(known) + sizeof(steno_client) - sizeof(steno_client.address) - 9 + MOST_ENCODING <=
+				 STENO_SESSION_MAX &&
 				 sizeof("parallel worker") + 2 * 2 + sizeof(leader_session) + sizeof(leader_substatement) <= BGW_MAXLEN &&
 				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
