@@ -32,11 +32,11 @@ static int	count;
 static pid_t running;			/* 0: none */
 static uint64 started;			/* by the clock that nobody sets */
 static bool killed;				/* the one that runs */
-static bool failure_said;
-static bool overflow_said;
+static bool failure_reported;
+static bool overflow_reported;
 
 static bool
-is_over(uint64 start, int seconds)
+has_elapsed(uint64 start, int seconds)
 {
 	return steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) >=
 		seconds * UINT64CONST(1000000);
@@ -113,17 +113,17 @@ make_environment(char **own, int own_count)
 
 /* Its failure is said once, until one succeeds. */
 static void
-say_failure(const char *how)
+report_command_failure(const char *how)
 {
-	if (!failure_said)
+	if (!failure_reported)
 		ereport(LOG,
 				(errmsg("\"steno.alert_command\" failed: %s", how),
 				 errdetail("The command was: %s", steno_alert_command)));
-	failure_said = true;
+	failure_reported = true;
 }
 
 static void
-run_first(void)
+start_next(void)
 {
 	Alert		a = waiting[0];
 	char		event[64];
@@ -147,7 +147,7 @@ run_first(void)
 	free(environment);
 	if (error != 0)
 	{
-		say_failure(strerror(error));
+		report_command_failure(strerror(error));
 		return;
 	}
 	started = steno_clock_ticks(&steno_my.clock);
@@ -156,7 +156,7 @@ run_first(void)
 
 /* Take the end of the command that runs, if it has come. */
 static void
-reap(int seconds)
+reap_command(int seconds)
 {
 	int			status;
 	pid_t		pid = waitpid(running, &status, WNOHANG);
@@ -165,12 +165,12 @@ reap(int seconds)
 	if (pid == 0)
 	{
 		/* one that hangs in the kernel, on the disk that fails, ends later: we must not wait */
-		if (!killed && is_over(started, seconds))
+		if (!killed && has_elapsed(started, seconds))
 		{
 			kill(-running, SIGKILL);
 			killed = true;
 			snprintf(how, sizeof(how), "it took longer than %d seconds, and was killed", seconds);
-			say_failure(how);
+			report_command_failure(how);
 		}
 		return;
 	}
@@ -178,14 +178,14 @@ reap(int seconds)
 	if (killed)
 		return;
 	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		failure_said = false;
+		failure_reported = false;
 	else if (pid > 0)
 	{
 		if (WIFSIGNALED(status))
 			snprintf(how, sizeof(how), "it was terminated by signal %d", WTERMSIG(status));
 		else
 			snprintf(how, sizeof(how), "exit code %d", WEXITSTATUS(status));
-		say_failure(how);
+		report_command_failure(how);
 	}
 }
 
@@ -194,9 +194,9 @@ void
 steno_alert_tick(void)
 {
 	if (running != 0)
-		reap(ALERT_SECONDS);
+		reap_command(ALERT_SECONDS);
 	if (running == 0 && count > 0)
-		run_first();
+		start_next();
 }
 
 /* An event; event is a constant. */
@@ -207,13 +207,13 @@ steno_alert(const char *event, int stream, const char *message)
 		return;
 	if (count == WAITING)
 	{
-		if (!overflow_said)
+		if (!overflow_reported)
 			ereport(LOG,
 					(errmsg("\"steno.alert_command\" takes too long: an event is left out")));
-		overflow_said = true;
+		overflow_reported = true;
 		return;
 	}
-	overflow_said = false;
+	overflow_reported = false;
 	waiting[count].event = event;
 	waiting[count].stream = stream;
 	strlcpy(waiting[count].message, message, STENO_FAILURE_TEXT);
@@ -229,11 +229,11 @@ steno_alert_finish(void)
 
 	while (running != 0 || count > 0)
 	{
-		if (is_over(begin, LAST_SECONDS))
+		if (has_elapsed(begin, LAST_SECONDS))
 		{
 			count = 0;
 			if (running != 0)
-				reap(0);
+				reap_command(0);
 			break;
 		}
 		steno_alert_tick();

@@ -117,7 +117,7 @@ is_server_process(pid_t pid)
 }
 
 static bool
-taken(StenoError *error, const char *what, const char *path)
+fail_reclaim(StenoError *error, const char *what, const char *path)
 {
 	error->error = 0;
 	strlcpy(error->what, what, sizeof(error->what));
@@ -158,13 +158,13 @@ steno_trail_reclaim(StenoError *error)
 			fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK || is_server_process(lock.l_pid);
 
 		close(fd);
-		return ours || taken(error, "another server uses trail directory", steno_directory);
+		return ours || fail_reclaim(error, "another server uses trail directory", steno_directory);
 	}
 	if (steno_trail_is_of_other(steno_directory, STENO_MAX_WRITERS, GetSystemIdentifier(),
 								&other, path, sizeof(path)))
 	{
 		close(fd);
-		return taken(error, "the directory has a segment of another database cluster,", path);
+		return fail_reclaim(error, "the directory has a segment of another database cluster,", path);
 	}
 	if (held >= 0)
 		close(held);

@@ -272,7 +272,7 @@ add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 la
 
 /* A session of which no more is known: what described it was dropped, too. */
 static StenoSource *
-nameless(StenoSource *source, int64 start, uint32 pid)
+undescribed_session(StenoSource *source, int64 start, uint32 pid)
 {
 	memset(source, 0, sizeof(*source));
 	source->generation = UINT64_MAX;	/* of no block */
@@ -284,7 +284,7 @@ nameless(StenoSource *source, int64 start, uint32 pid)
 
 /* Whether the ring's last description is of this session. */
 static bool
-describes(const StenoSource *source, int64 start, uint32 pid)
+describes_session(const StenoSource *source, int64 start, uint32 pid)
 {
 	return source->body_len > 0 &&
 		memcmp(source->body + STENO_SESSION_START, &start, sizeof(start)) == 0 &&
@@ -297,8 +297,8 @@ add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 {
 	StenoSource other;
 
-	if (ring->gap_pid != 0 && !describes(source, ring->gap_start, ring->gap_pid))
-		source = nameless(&other, ring->gap_start, ring->gap_pid);
+	if (ring->gap_pid != 0 && !describes_session(source, ring->gap_start, ring->gap_pid))
+		source = undescribed_session(&other, ring->gap_start, ring->gap_pid);
 	add_gap(w, source, ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason);
 }
 
@@ -314,7 +314,7 @@ settle_gaps(StenoRing *ring, const StenoSource *source)
 	uint32		owner = atomic_load(&ring->owner);
 
 	/* the next session has just said so, in its name */
-	if (gap || (describes(source, ring->gap_start, ring->gap_pid) && source->seq > ring->gap_last))
+	if (gap || (describes_session(source, ring->gap_start, ring->gap_pid) && source->seq > ring->gap_last))
 		ring->gap = 0;
 	/* it was about to end, and has left it in the one or the other */
 	if (own || (ring->gap != 0 && ring->gap_pid == owner && ring->gap_start == ring->owner_start) ||
@@ -354,12 +354,12 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 			add_left_gap(w, source, ring);
 		if (owner == 0)
 			continue;
-		if (ring->owner_start != 0 && !describes(source, ring->owner_start, owner))
+		if (ring->owner_start != 0 && !describes_session(source, ring->owner_start, owner))
 		{
 			/* nothing of it is in the trail, and nothing was to be */
 			if (ring->own_gap == 0 && !running)
 				continue;
-			source = nameless(&other, ring->owner_start, owner);
+			source = undescribed_session(&other, ring->owner_start, owner);
 		}
 		/* unless it has just said so itself */
 		if (ring->own_gap != 0 && source->seq <= ring->own_last)

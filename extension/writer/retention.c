@@ -30,7 +30,7 @@
 /* Files deleted in one go: statements may wait for the writer meanwhile. */
 #define FILES_AT_ONCE 32
 
-/* Refusals of the slots' lock, a second apart, that are no trouble yet. */
+/* Refusals of the slots' lock, a second apart, that are not reported yet. */
 #define LOCK_TRIES 10
 
 StaticAssertDecl(STENO_RETENTION_STREAMS == STENO_MAX_WRITERS, "a stream for each writer");
@@ -45,7 +45,7 @@ static uint8 pending_chain[STENO_HASH_SIZE];
 static bool is_pending;
 
 /* What keeps us from deleting, as it was logged; empty: nothing. */
-static char trouble[2400];
+static char obstacle[2400];
 
 static bool look_again;
 
@@ -53,14 +53,14 @@ static bool look_again;
 
 /* Say so when it is not what was said last. */
 static bool
-cannot(const StenoError *error, const char *consequence)
+report_obstacle(const StenoError *error, const char *consequence)
 {
-	char		now[sizeof(trouble)];
+	char		now[sizeof(obstacle)];
 
 	snprintf(now, sizeof(now), "%d %s %s", error->error, error->what, error->path);
-	if (strcmp(now, trouble) == 0)
+	if (strcmp(now, obstacle) == 0)
 		return false;
-	strlcpy(trouble, now, sizeof(trouble));
+	strlcpy(obstacle, now, sizeof(obstacle));
 	errno = error->error;
 	if (error->error != 0)
 		ereport(LOG,
@@ -80,11 +80,11 @@ cannot(const StenoError *error, const char *consequence)
 }
 
 static void
-can_again(void)
+report_recovery(void)
 {
-	if (trouble[0] == '\0')
+	if (obstacle[0] == '\0')
 		return;
-	trouble[0] = '\0';
+	obstacle[0] = '\0';
 	ereport(LOG,
 			(errmsg("old segments of the trail can be deleted again")));
 }
@@ -106,7 +106,7 @@ segments_begun(void)
 }
 
 static bool
-is_due(void)
+is_check_due(void)
 {
 	static TimestampTz last;
 	static uint64 last_begun;
@@ -162,7 +162,7 @@ lock_slots(StenoError *error)
  * goes: nobody knows which stream it will write.
  */
 static void
-bound(StenoKeptTrail *kept)
+protect_open_segments(StenoKeptTrail *kept)
 {
 	uint32		i;
 	uint32		j;
@@ -183,7 +183,7 @@ bound(StenoKeptTrail *kept)
 
 /* Earlier deletions that nothing in the trail bears out are not made up for. */
 static void
-look_for_earlier(const StenoKeptTrail *kept)
+report_missing_before(const StenoKeptTrail *kept)
 {
 	uint32		i;
 
@@ -204,20 +204,20 @@ look_for_earlier(const StenoKeptTrail *kept)
 
 /* Delete the files of what the trail says was deleted. */
 static bool
-finish(const StenoKeptTrail *kept, StenoError *error)
+delete_recorded(const StenoKeptTrail *kept, StenoError *error)
 {
 	bool		ok = true;
 	uint32		i;
 
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 		if (deleted[i].last > 0 && !steno_deleted_finish(kept, i, &deleted[i], error))
-			ok = cannot(error, "What has been recorded as deleted is still there.");
+			ok = report_obstacle(error, "What has been recorded as deleted is still there.");
 	return ok;
 }
 
 /* Whether the written records are on disk; what they say is then in force. */
 static bool
-confirm(StenoWriter *w)
+confirm_on_disk(StenoWriter *w)
 {
 	StenoError	error = {0};
 	StenoDeleted before[STENO_RETENTION_STREAMS];
@@ -241,13 +241,13 @@ confirm(StenoWriter *w)
 	if (!steno_deleted_store(steno_directory, deleted, NULL, &error))
 	{
 		/* the file of before the record still leads there */
-		cannot(&error, kept_all);
+		report_obstacle(&error, kept_all);
 	}
 	return true;
 }
 
 static void
-put_record(StenoWriter *w, uint32 stream, const StenoDeleted *d, bool repeated)
+record_deletion(StenoWriter *w, uint32 stream, const StenoDeleted *d, bool repeated)
 {
 	StenoDeletedPairs described;
 	const char *pairs[2 * (STENO_DELETED_PAIRS + 3)] = {"event", "deleted", "version", PG_VERSION};
@@ -295,10 +295,10 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 	}
 	/* before the record: whatever a crash leaves of the two, the latest is found */
 	if (!steno_deleted_store(steno_directory, pending, deleted, &error))
-		return cannot(&error, kept_all);
+		return report_obstacle(&error, kept_all);
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 		if (plan->next[i].last > 0 || again[i])
-			put_record(w, i, &pending[i], again[i]);
+			record_deletion(w, i, &pending[i], again[i]);
 	if (!steno_writer_write(w))
 		return false;
 	memcpy(pending_chain, w->stream.chain, STENO_HASH_SIZE);
@@ -310,7 +310,7 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 }
 
 static void
-warn_of_lost(const StenoSlots *slots, const StenoPlan *plan)
+warn_of_lost_slots(const StenoSlots *slots, const StenoPlan *plan)
 {
 	uint32		i;
 
@@ -340,21 +340,21 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
 	bool		recorded = false;
 
 	if (!steno_slots_read(steno_directory, &slots, &error) || error.what[0] != '\0')
-		cannot(&error, "All segments are kept, since it is not known which of them the slot wants.");
+		report_obstacle(&error, "All segments are kept, since it is not known which of them the slot wants.");
 	else if (!steno_retention_plan(kept, deleted, &slots, &limits, &plan))
 	{
 		error = (StenoError) {.error = ENOMEM, .what = "out of memory for"};
 		strlcpy(error.path, steno_directory, sizeof(error.path));
-		cannot(&error, kept_all);
+		report_obstacle(&error, kept_all);
 	}
 	else
 	{
 		recorded = plan.files > 0 && record_plan(w, &plan);
 		if (recorded)
-			warn_of_lost(&slots, &plan);
+			warn_of_lost_slots(&slots, &plan);
 		look_again = plan.more;
 		if (plan.files == 0)
-			can_again();
+			report_recovery();
 		steno_plan_free(&plan);
 	}
 	steno_slots_free(&slots);
@@ -362,7 +362,7 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
 }
 
 static void
-run(StenoWriter *w, StenoKeptTrail *kept)
+apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 {
 	StenoError	error = {0};
 
@@ -370,37 +370,37 @@ run(StenoWriter *w, StenoKeptTrail *kept)
 	{
 		if (!steno_deleted_load(steno_directory, deleted, &error))
 		{
-			cannot(&error, kept_all);
+			report_obstacle(&error, kept_all);
 			return;
 		}
 		loaded = true;
-		look_for_earlier(kept);
+		report_missing_before(kept);
 	}
-	if (is_pending && !confirm(w))
+	if (is_pending && !confirm_on_disk(w))
 		return;
-	if (!finish(kept, &error))
+	if (!delete_recorded(kept, &error))
 		return;
 	if (steno_retention_size == 0 && steno_retention_age == 0)
 	{
-		can_again();
+		report_recovery();
 		return;
 	}
-	bound(kept);
-	if (!plan_and_record(w, kept) || !confirm(w))
+	protect_open_segments(kept);
+	if (!plan_and_record(w, kept) || !confirm_on_disk(w))
 		return;
-	if (finish(kept, &error))
-		can_again();
+	if (delete_recorded(kept, &error))
+		report_recovery();
 }
 
 /* Whether there is anything to do at all: when all is kept, only what a run left. */
 static bool
-is_wanted(void)
+has_work(void)
 {
 	static bool first = true;
 	char		path[MAXPGPATH];
 
 	if (steno_retention_size > 0 || steno_retention_age > 0 || is_pending || look_again ||
-		trouble[0] != '\0')
+		obstacle[0] != '\0')
 		return true;
 	if (!first)
 		return false;
@@ -419,7 +419,7 @@ steno_retention(StenoWriter *w)
 	StenoKeptTrail kept;
 	int			lock;
 
-	if (!is_wanted() || !is_due())
+	if (!has_work() || !is_check_due())
 		return;
 	lock = lock_slots(&error);
 	if (lock < 0)
@@ -427,20 +427,20 @@ steno_retention(StenoWriter *w)
 		/* whoever has the lock has it for a moment only */
 		look_again = error.error == EWOULDBLOCK && ++refused < LOCK_TRIES;
 		if (!look_again)
-			cannot(&error, kept_all);
-		steno_health_set_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
+			report_obstacle(&error, kept_all);
+		steno_health_set_problem(w, STENO_PROBLEM_RETENTION, obstacle[0] != '\0');
 		return;
 	}
 	refused = 0;
 	/* after the lock: what is made from now on is not wanted by a slot of before */
 	if (!steno_kept_list(steno_directory, &before, &kept, &error))
-		cannot(&error, kept_all);
+		report_obstacle(&error, kept_all);
 	else
 	{
-		run(w, &kept);
+		apply_limits(w, &kept);
 		steno_kept_free(&before);
 		before = kept;
 	}
 	close(lock);
-	steno_health_set_problem(w, STENO_PROBLEM_RETENTION, trouble[0] != '\0');
+	steno_health_set_problem(w, STENO_PROBLEM_RETENTION, obstacle[0] != '\0');
 }

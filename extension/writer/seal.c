@@ -256,14 +256,14 @@ use_key(EVP_PKEY * pkey)
 /* ---- seals ---- */
 
 static void
-forget_open(void)
+forget_open_seals(void)
 {
 	while (open_count > 0)
 		EVP_PKEY_free(open_seals[--open_count].key);
 }
 
 static void
-remember_open(const StenoSeal *seal)
+remember_open_seal(const StenoSeal *seal)
 {
 	if (open_count == MOST_OPEN || EVP_PKEY_up_ref(key) != 1)
 		return;
@@ -316,7 +316,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 	if (alone == 0)
 		seq_before = w->self.seq;
 	steno_writer_add(w, &w->self, m);
-	remember_open(&seal);
+	remember_open_seal(&seal);
 	moved = false;
 	alone = steno_block_bytes(w->block);
 	promised = steno_seal_interval;
@@ -325,7 +325,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 }
 
 static bool
-due(const StenoWriter *w)
+is_seal_due(const StenoWriter *w)
 {
 	TimestampTz now;
 
@@ -343,19 +343,19 @@ steno_seal_block_written(StenoWriter *w, uint32 bytes)
 	if (bytes != alone)
 		unsealed = true;
 	alone = 0;
-	forget_open();
-	if (due(w))
+	forget_open_seals();
+	if (is_seal_due(w))
 		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
 /* A seal that was not written yet is to be made anew. */
 static void
-take_back(StenoWriter *w)
+withdraw_open_seals(StenoWriter *w)
 {
 	if (alone == 0 || steno_block_bytes(w->block) != alone)
 		return;
 	steno_block_reset(w->block);
-	forget_open();
+	forget_open_seals();
 	w->self.seq = seq_before;
 	alone = 0;
 	unsealed = true;
@@ -371,11 +371,11 @@ seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
 {
 	if (key == NULL)
 		return true;
-	take_back(w);
+	withdraw_open_seals(w);
 	if (!steno_writer_write(w))
 		return false;
 	/* that may have left another one */
-	take_back(w);
+	withdraw_open_seals(w);
 	if (w->stream.next_block > 1 && (unsealed || again))
 		put_seal(w, reason, next_key);
 	return true;
@@ -386,7 +386,7 @@ void
 steno_seal_if_due(StenoWriter *w)
 {
 	/* what is in the open block is written first: then it is looked at again */
-	if (steno_block_bytes(w->block) == 0 && due(w))
+	if (steno_block_bytes(w->block) == 0 && is_seal_due(w))
 		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
