@@ -5,7 +5,10 @@
  *		are refused, failures at commit, clients that are refused, sessions that are
  *		terminated.
  *
- * They are seen where the server's log would get them.
+ * They are seen where the server's log would get them, as are replication commands, such
+ * as BASE_BACKUP and START_REPLICATION, which a walsender runs past all hooks.  With
+ * log_replication_commands these are logged when they start; nothing tells of their end, so
+ * each has a start record alone.  One that fails has the record of its failure besides.
  */
 #include "base/steno.h"
 
@@ -128,16 +131,6 @@ record_failure(const char *source, const ErrorData *edata)
 	steno_record_put_failed(&record);
 }
 
-/* message of the client whose failure was reported last */
-static TimestampTz reported;
-
-/* Whether the error that the main loop handles was reported, and so is recorded. */
-bool
-steno_failure_is_reported(void)
-{
-	return reported == GetCurrentStatementStartTimestamp();
-}
-
 static void
 record_reported(ErrorData *edata)
 {
@@ -165,13 +158,13 @@ record_reported(ErrorData *edata)
 		steno_room_process_exits();
 		recorded = steno_statement_fatal(edata);
 		/* while the failure of the statement was being sent: that one has its record */
-		recorded |= reported == GetCurrentStatementStartTimestamp();
+		recorded |= steno_failure_is_reported();
 	}
 	else
 	{
 		steno_statement_failed(edata);
 		recorded = false;
-		reported = GetCurrentStatementStartTimestamp();
+		steno_failure_reported();
 	}
 	recorded |= steno_statement_take_reported();
 	if (unlikely(steno_my.settings_dirty) && !recorded)
@@ -226,11 +219,67 @@ failure(ErrorData *edata)
 	busy = false;
 }
 
+/* ---- replication commands ---- */
+
+/* The command is its first word, written as the grammar wants it: in capitals. */
+static void
+copy_command_word(const char *text, char *command, size_t size)
+{
+	size_t		len = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+
+	strlcpy(command, text, Min(len + 1, size));
+}
+
+static void
+record_replication_command(const char *text)
+{
+	StenoRecord record;
+	char		command[NAMEDATALEN];
+	const StenoShape shape = {.class = STENO_CLASS_MISC, .command = command};
+
+	steno_session_failing(InvalidOid);	/* no transaction: catalogs cannot be read */
+	steno_record_init(&record, STENO_KIND_START);
+	copy_command_word(text, command, sizeof(command));
+	steno_encode_shape(&record, &shape, NULL);
+	record.time = GetCurrentStatementStartTimestamp();
+	record.statement = ++steno_my.statement;
+	record.outcome = STENO_OUTCOME_RUNNING;
+	record.audited = steno_audit_reason(STENO_CLASS_MISC, 0);
+	if (steno_my.log_statement)
+	{
+		record.text = text;
+		record.text_len = strlen(text);
+		while (record.text_len > 0 && strchr("; \t\r\n", text[record.text_len - 1]) != NULL)
+			record.text_len--;
+		steno_secret_hide(&record);
+	}
+	steno_record_put(&record, false);
+}
+
+/* A message for the server's log: is it that of a replication command? */
+static void
+note_replication_command(const ErrorData *edata)
+{
+	if (edata->elevel != LOG || !am_walsender || debug_query_string == NULL ||
+		edata->message_id == NULL || strcmp(edata->message_id, "received replication command: %s") != 0)
+		return;
+	if (unlikely(steno_my.settings_dirty))
+		steno_settings_record_failing();
+	if (steno_session_ready() && steno_class_logged(STENO_CLASS_MISC))
+	{
+		HOLD_INTERRUPTS();
+		record_replication_command(debug_query_string);
+		RESUME_INTERRUPTS();
+	}
+}
+
+/* ---- the hook ---- */
+
 static void
 emit_log(ErrorData *edata)
 {
 	failure(edata);
-	steno_replication_logged(edata);
+	note_replication_command(edata);
 	if (previous_emit)
 		previous_emit(edata);
 }

@@ -37,41 +37,6 @@
 
 #include "capture/statement.h"
 
-/* ---- the array ---- */
-
-STENO_COLD StenoOpen *
-steno_more_open(QueryDesc *query)
-{
-	int			room = steno_my.open_room * 2;
-	StenoOpen  *more = MemoryContextAllocExtended(TopMemoryContext,
-												  room * sizeof(StenoOpen),
-												  MCXT_ALLOC_NO_OOM);
-
-	if (more == NULL)
-		return NULL;
-	memcpy(more, steno_my.open, steno_my.open_count * sizeof(StenoOpen));
-	if (steno_my.open != steno_my.few_open)
-		pfree(steno_my.open);
-	steno_my.open = more;
-	steno_my.open_room = room;
-	/* the reserve of the ring grows with it, or has to be looked at */
-	(void) steno_reserve_cover(room);
-	steno_start_mask_short(true);
-	return steno_add_open(query);
-}
-
-/* With cursors, or nested queries. */
-StenoOpen *
-steno_find_of_many(QueryDesc *query)
-{
-	int			i;
-
-	for (i = steno_my.open_count - 1; i >= 0; i--)
-		if (steno_my.open[i].query == query)
-			return &steno_my.open[i];
-	return NULL;
-}
-
 static bool
 is_running(const StenoOpen *o)
 {
@@ -207,84 +172,6 @@ steno_open_close(SubTransactionId from)
 }
 
 /* ---- statements that end with their commit ---- */
-
-/* Whether the commit has cursors WITH HOLD to run to their end. */
-STENO_COLD bool
-steno_open_holds(void)
-{
-	int			i;
-
-	for (i = 0; i < steno_my.open_count; i++)
-	{
-		const Portal portal = steno_my.open[i].portal;
-
-		if (portal && (portal->cursorOptions & CURSOR_OPT_HOLD) && portal->createSubid != InvalidSubTransactionId)
-			return true;
-	}
-	return false;
-}
-
-/* Whether nothing but blanks and semicolons follows the statement in its source. */
-static bool
-is_last_of_source(const StenoStatement *s)
-{
-	const char *p = s->source + s->end;
-
-	if (s->end < 0)
-		return true;
-	while (*p == ';' || *p == ' ' || *p == '\n' || *p == '\t' || *p == '\r' || *p == '\f')
-		p++;
-	return *p == '\0';
-}
-
-/*
- * Whether the commit comes next.  The statements of one string are one transaction,
- * too, unless it is in a block: that of the last.
- */
-STENO_HOT bool
-steno_open_commits_alone(const StenoStatement *s)
-{
-	if (unlikely(steno_private.top.more_queries))
-		return steno_my.level == NULL;
-	if (IsTransactionBlock() &&
-		likely(steno_private.top.explicit_block || steno_private.top.chained || s->text == s->source || !is_last_of_source(s)))
-		return false;
-	return steno_my.client && steno_my.level == NULL && steno_my.settings_dirty == 0 &&
-		!(steno_my.start_mask & STENO_START_CANCELLED);
-}
-
-/*
- * A statement has ended, and commits next.  Its record is staged, unless it is given:
- * then that is staged or, when it is too big, copied.  False when it finds no room:
- * it has to wait, and a wait that is cancelled fails the statement.
- */
-STENO_HOT bool
-steno_open_hold(StenoOpen *o, const StenoRecord *record)
-{
-	if (unlikely(record != NULL))
-	{
-		StenoCopy  *copy = NULL;
-
-		o->staged = steno_stage_record(record);
-		if (!o->staged)
-		{
-			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;
-			if (copy == NULL)
-				return false;
-		}
-		/* the record may point into the old one */
-		if (o->copy)
-			steno_copy_release(&o->copy);
-		o->copy = copy;
-	}
-	if (unlikely(o->s.objects != NULL))
-		steno_objects_release(&o->s.objects);
-	o->ended = true;
-	o->query = NULL;
-	o->portal = NULL;
-	o->parked = false;
-	return true;
-}
 
 /* What the statement failed with at its commit.  Its text may be gone. */
 static const char *

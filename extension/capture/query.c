@@ -28,80 +28,6 @@
 #include "capture/statement.h"
 #include "filter/redact.h"
 
-/* ---- records ---- */
-
-/* Relations that a plan names, each once; returns their number. */
-static int
-plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
-{
-	ListCell   *lc;
-	int			count = 0;
-
-	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
-	{
-		StenoPermission *p = (StenoPermission *) lfirst(lc);
-		int			i;
-
-		if (!STENO_IS_PERMISSION(p))
-			continue;
-		for (i = 0; i < count; i++)
-			if (found[i].relid == p->relid)
-				break;
-		if (i == room)
-			break;
-		if (i == count)
-		{
-			found[count].relid = p->relid;
-			found[count++].access = 0;
-		}
-		found[i].access |= steno_access_of(p->requiredPerms);
-		if (unlikely(audited) && steno_audit_known(p))
-			found[i].access |= STENO_ACCESS_AUDITED;
-	}
-	return count;
-}
-
-int
-steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
-{
-	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
-}
-
-/*
- * Make the record of a query, but for what is known at its end only.  failing: we
- * are handling an error.  closed: its portal was closed by the end of a
- * transaction, and its plan may be gone.
- */
-static void
-make_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
-{
-	QueryDesc  *query = o->query;
-	StenoAccess few[32];
-	StenoAccess *relations = few;
-	int			room = lengthof(few);
-	int			count = 0;
-
-	steno_record_init(record, STENO_KIND_STATEMENT);
-	if (!closed)
-	{
-		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
-
-		if (unlikely(most > room))
-		{
-			relations = steno_scratch(most * sizeof(StenoAccess));
-			if (relations)
-				room = most;
-			else
-				relations = few;
-		}
-		count = plan_relations(query->plannedstmt, relations, room,
-							   (o->s.audited & STENO_AUDITED_OBJECT) != 0);
-	}
-	steno_add_shape(record, &o->s, closed ? 0 : query->plannedstmt->queryId,
-					steno_query_command(query->operation), relations, count,
-					query->params, failing, values);
-}
-
 /* Have names at hand while catalogs can be read: a statement's end may be a failure. */
 STENO_COLD static void
 know_relations(PlannedStmt *plan)
@@ -362,113 +288,6 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 	k->len = record->shape_len;
 }
 
-static inline bool
-is_staged(const StenoOpen *o)
-{
-	return o->staged && steno_my.staged != NULL;
-}
-
-/* Its record needs but the numbers of its end. */
-static inline void
-finish_staged(const StenoOpen *o)
-{
-	steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
-						steno_private.transaction_id());
-}
-
-/* Rows that a query has returned before it failed, if it was run more than once. */
-static inline uint64
-failed_rows(const StenoOpen *o)
-{
-	return o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
-}
-
-/* Keep what is known of the query, which has a record. */
-STENO_COLD void
-steno_copy_query(StenoOpen *o)
-{
-	StenoObjects *objects = o->s.objects;
-	StenoRecord record;
-	StenoParams values;
-
-	if (is_staged(o))
-	{
-		steno_unstage();
-		if (o->copy)
-			return;
-	}
-	/* there may be more of them at its end */
-	o->s.objects = NULL;
-	make_record(o, &record, &values, false, false);
-	o->s.objects = objects;
-	steno_fill(&record, &o->s);
-	if (unlikely(o->s.policy != 0))
-		steno_policy_apply(&o->s, &record);
-	o->copy = steno_copy_record(&record);
-}
-
-/* Put the record of a query that has a copy. */
-STENO_COLD static void
-put_copy(StenoOpen *o, const ErrorData *edata)
-{
-	StenoRecord record;
-	uint16		redact = o->s.redact;
-
-	steno_copy_read(o->copy, o->s.objects, &record);
-	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
-	/* its text is redacted already */
-	if (edata == NULL)
-		o->s.redact = 0;
-	steno_put_filled(&o->s, &record, edata);
-	o->s.redact = redact;
-}
-
-/* The query has ended; edata: it failed; closed: see make_record. */
-void
-steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
-{
-	StenoRecord record;
-	StenoParams values;
-
-	if (is_staged(o))
-	{
-		if (edata == NULL)
-		{
-			finish_staged(o);
-			return;
-		}
-		if (o->s.redact == 0 &&
-			steno_staged_fail(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
-									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
-			return;
-		steno_unstage();
-	}
-	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
-	{
-		if (closed)
-			steno_policy_judge_failure(&o->s, NULL, 0);
-		else
-			steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
-	}
-	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
-		return;
-	if (edata == NULL && !closed)
-		steno_describe(o->s.user_id);
-	else
-		steno_session_failing(o->s.user_id);
-	if (o->copy != NULL)
-	{
-		put_copy(o, edata);
-		return;
-	}
-	make_record(o, &record, &values, edata != NULL || closed, closed);
-	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
-	/* nobody has counted the rows of a rule's query */
-	if (o->portal == NULL && o->s.depth > 0 && !o->query->plannedstmt->canSetTag)
-		record.rows = STENO_NONE64;
-	steno_put_ended(&o->s, &record, edata);
-}
-
 /* cuts: where the text's secrets are, if that is known already. */
 STENO_COLD static void
 stage_anew(StenoOpen *o, const StenoCuts *cuts)
@@ -484,7 +303,7 @@ stage_anew(StenoOpen *o, const StenoCuts *cuts)
 		steno_show_cut(&o->s, cuts);
 		return;
 	}
-	make_record(o, &record, &values, false, false);
+	steno_make_query_record(o, &record, &values, false, false);
 	if (o->s.objects == NULL && !(o->s.policy & STENO_S_NO_PARAMETERS) && key_of(o, &key))
 		keep_shape(&key, &record, &values);
 	o->s.suspect &= cuts == NULL;
@@ -544,7 +363,7 @@ stage(StenoOpen *o)
 
 /* What the record of its end will say, but for the end, when it starts. */
 STENO_COLD static void
-record_start(StenoOpen *o)
+put_query_start(StenoOpen *o)
 {
 	StenoRecord record;
 	StenoParams values;
@@ -552,7 +371,7 @@ record_start(StenoOpen *o)
 
 	if (!steno_start_mask_begin(&o->s) && covered)
 		return;
-	make_record(o, &record, &values, false, false);
+	steno_make_query_record(o, &record, &values, false, false);
 	steno_running_record(&o->s, &record);
 	steno_start_query_wait(o);
 }
@@ -663,7 +482,7 @@ begin_query(QueryDesc *query)
 	if (unlikely(steno_my.role_set) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))
 		steno_begin_audited(&o->s);
 	if (steno_wants_start(&o->s))
-		record_start(o);
+		put_query_start(o);
 	return o;
 }
 
@@ -697,7 +516,7 @@ start_query(QueryDesc *query, int eflags)
 	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded && !steno_wants_start(&o->s))
 	{
 		steno_start_mask_short(true);
-		record_start(o);
+		put_query_start(o);
 	}
 	steno_show(&o->s);
 	steno_enter(&l, query, NULL, o->s.depth);
@@ -911,7 +730,7 @@ hold_query(StenoOpen *o, TransactionId xid)
 	StenoRecord record;
 	StenoParams values;
 
-	if (likely(is_staged(o)))
+	if (likely(steno_is_staged(o)))
 	{
 		steno_staged_end(steno_duration(&o->s), rows, xid);
 		return steno_open_hold(o, NULL);
@@ -923,7 +742,7 @@ hold_query(StenoOpen *o, TransactionId xid)
 		steno_copy_read(o->copy, o->s.objects, &record);
 	else
 	{
-		make_record(o, &record, &values, false, false);
+		steno_make_query_record(o, &record, &values, false, false);
 		steno_fill(&record, &o->s);
 		if (unlikely(o->s.policy != 0))
 			steno_policy_apply(&o->s, &record);
@@ -1005,7 +824,7 @@ executor_end(QueryDesc *query)
 		steno_remember_end(&o->s);
 		return;
 	}
-	if (likely(is_staged(o)))
+	if (likely(steno_is_staged(o)))
 	{
 		steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
 		steno_remember_end(&o->s);
@@ -1030,143 +849,6 @@ check_perms(STENO_CHECK_PERMS_ARGS)
 	return true;
 }
 
-/* COMMIT, PREPARE TRANSACTION or ROLLBACK is the client's statement that runs: it has ended with the transaction. */
-static void
-end_statement(void)
-{
-	if (steno_my.level == &steno_top_level && steno_top_level.ending)
-		steno_utility_ended(&steno_top_level);
-}
-
-/* A transaction has ended well, but not as most do. */
-static pg_noinline void
-transaction_closed(void)
-{
-	steno_open_settle();
-	if (steno_my.level != NULL)
-		(void) steno_record_guarded(end_statement);
-	if (unlikely(steno_my.objects_pending))
-		steno_objects_forget_pending();
-	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
-	{
-		steno_open_close(InvalidSubTransactionId);
-		steno_objects_release_all();
-	}
-}
-
-/* A transaction has ended: what is to be recorded of it, and what is waited for then. */
-STENO_HOT static inline void
-finish_transaction(XactEvent event)
-{
-	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(steno_private.transaction_id()))
-	{
-		steno_ring_prefetch(&steno_my.producer, 3);
-		steno_transaction_record(event);
-	}
-	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
-		steno_transaction_wait(event);
-	steno_transaction_ended(event);
-}
-
-static XactEvent late_event;
-
-static void
-finish_late_event(void)
-{
-	finish_transaction(late_event);
-}
-
-/*
- * It has released its locks by now.  An error would be a panic: each thing that is
- * recorded is guarded for itself.
- */
-STENO_COLD void
-steno_transaction_finish_late(XactEvent event)
-{
-	if (event == XACT_EVENT_ABORT)
-		(void) steno_record_guarded(end_statement);
-	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
-		transaction_closed();
-	late_event = event;
-	if (!steno_record_guarded(finish_late_event))
-		steno_transaction_ended(event);
-}
-
-/*
- * It has aborted: no error may get out of here, and whoever waits for barriers need not
- * wait for us.  Statements that it has ended are recorded here, where the names of their
- * relations are still known; what else may have to wait comes later.
- */
-STENO_COLD static void
-transaction_aborted(XactEvent event)
-{
-	(void) steno_allow_barriers(true);
-	steno_my.start_mask &= ~STENO_START_LATE;
-	steno_statement_aborted();
-	/* that of a parallel worker is its leader's */
-	if (event == XACT_EVENT_ABORT)
-	{
-		if (steno_transaction_abort_waits())
-			steno_transaction_ends_late(event);
-		else
-			steno_transaction_finish_late(event);
-	}
-	(void) steno_allow_barriers(false);
-}
-
-STENO_HOT static void
-transaction_end(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			if (unlikely(!steno_my.described))
-				steno_transaction_ending();
-			/* what deferred triggers have made can be named for the last time */
-			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
-				unlikely(steno_my.top_utility.objects != NULL))
-				steno_objects_finish(&steno_my.top_utility, NULL);
-			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
-						 !steno_end_is_staged() || !steno_room_at_end()))
-				steno_transaction_prepare_late();
-			return;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-			steno_my.subid = TopSubTransactionId;
-			steno_end_block();
-			if (unlikely(steno_my.start_mask & STENO_START_LATE))
-			{
-				steno_transaction_ends_late(event);
-				return;
-			}
-			if (steno_commit_is_staged())
-				steno_utility_ended(&steno_top_level);
-			else if (unlikely(!steno_end_is_staged()) && steno_transaction_can_end_late())
-			{
-				/* a callback of another library has had something recorded since */
-				steno_transaction_ends_late(event);
-				return;
-			}
-			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
-				transaction_closed();
-			finish_transaction(event);
-			return;
-		case XACT_EVENT_ABORT:
-			transaction_aborted(event);
-			return;
-		case XACT_EVENT_PARALLEL_COMMIT:
-			steno_wait_at_workers_end();
-			return;
-		case XACT_EVENT_PARALLEL_ABORT:
-			transaction_aborted(event);
-			return;
-		default:
-			return;
-	}
-}
-
 void
 steno_query_install(void)
 {
@@ -1186,5 +868,4 @@ steno_query_install(void)
 	ExecutorEnd_hook = executor_end;
 	steno_private.previous_check = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = check_perms;
-	RegisterXactCallback(transaction_end, NULL);
 }

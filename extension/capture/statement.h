@@ -1,7 +1,7 @@
 /*
  * extension/capture/statement.h
- *		What the files that take statements down share: statement.c, query.c,
- *		utility.c.
+ *		What the files that take statements down share, lowest first: a file calls those
+ *		that stand above it here.
  */
 #ifndef STENO_STATEMENT_H
 #define STENO_STATEMENT_H
@@ -107,13 +107,33 @@ steno_query_command(CmdType operation)
 
 /* ---- statement.c ---- */
 
+/* The error whose code is steno_my.raised_code: noted while a statement ran, and not recorded yet. */
+typedef struct StenoRaised
+{
+	char	   *message;
+	char	   *query;			/* text of a nested statement, if known */
+	MemoryContext context;		/* of both */
+} StenoRaised;
+
+extern StenoRaised steno_raised;
+
+extern void steno_forget_raised(void);
+extern StenoOpen *steno_more_open(QueryDesc *query);
+extern StenoOpen *steno_find_of_many(QueryDesc *query);
+extern void steno_take_nested_number(uint64 *statement, uint32 *substatement);
+extern void steno_number_statement(StenoStatement *s, const char *source, int location, int length,
+								   int class, int depth, bool forced);
+
+/* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */
+static inline bool
+steno_nested_are_logged(int class)
+{
+	return steno_my.log_nested || (steno_mandatory_mask & (1u << class)) != 0;
+}
+
+
 extern void steno_statement_install(void);
-extern void steno_statement_failed(const ErrorData *edata);
-extern bool steno_statement_fatal(const ErrorData *edata);
-extern bool steno_statement_take_reported(void);
-extern TimestampTz steno_statement_source(const char **source, int *end);
 extern StenoStatement *steno_statement_of_event(bool function);
-extern void steno_record_put_failed(StenoRecord *record);
 extern void steno_note_raised(void *arg);
 extern void steno_begin(StenoStatement *s, const char *source, int location, int length,
 						int class, int depth, bool forced);
@@ -121,25 +141,56 @@ extern void steno_begin_audited(StenoStatement *s);
 extern void steno_begin_also(StenoStatement *s, int class);
 extern void steno_show(StenoStatement *s);
 extern void steno_show_cut(StenoStatement *s, const struct StenoCuts *cuts);
-extern void steno_fail(StenoLevel *l);
-extern void steno_record_unplanned(const StenoUnplanned *q);
-extern void steno_statement_aborted(void);
 extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 								 const StenoPrepared *p, int class);
 
+/* ---- statement_record.c ---- */
+
+extern void steno_make_query_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing,
+									bool closed);
+extern void steno_make_utility_record(const StenoLevel *l, StenoRecord *record);
+extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
+extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
+extern void steno_utility_ended(StenoLevel *l);
+extern void steno_copy_query(StenoOpen *o);
+extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
+extern bool steno_open_holds(void);
+extern bool steno_open_commits_alone(const StenoStatement *s);
+extern bool steno_open_hold(StenoOpen *o, const StenoRecord *record);
+extern void steno_utility_queries(StenoLevel *l, int class);
+extern void steno_add_relations(StenoLevel *level, List *permissions);
+extern void steno_statement_add_relation(Oid relid, uint32 access);
+extern void steno_forget_utility(StenoLevel *l);
+
+/* Whether its record is staged. */
+static inline bool
+steno_is_staged(const StenoOpen *o)
+{
+	return o->staged && steno_my.staged != NULL;
+}
+
+/* ---- failed_statement.c ---- */
+
+extern void steno_failed_statement_install(void);
+extern void steno_record_put_failed(StenoRecord *record);
+extern void steno_fail(StenoLevel *l);
+extern void steno_record_unplanned(const StenoUnplanned *q);
+extern void steno_statement_failed(const ErrorData *edata);
+extern bool steno_statement_fatal(const ErrorData *edata);
+extern void steno_statement_aborted(void);
+extern bool steno_statement_take_reported(void);
+extern TimestampTz steno_statement_source(const char **source, int *end);
+extern void steno_failure_reported(void);
+extern bool steno_failure_is_reported(void);
+
 /* ---- open_query.c ---- */
 
-extern StenoOpen *steno_more_open(QueryDesc *query);
-extern StenoOpen *steno_find_of_many(QueryDesc *query);
 extern void steno_open_park(StenoOpen *o);
 extern void steno_open_park_all(void);
 extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
 extern void steno_open_close(SubTransactionId from);
-extern bool steno_open_commits_alone(const StenoStatement *s);
-extern bool steno_open_hold(StenoOpen *o, const StenoRecord *record);
 extern void steno_open_settle(void);
 extern void steno_open_begin(void);
-extern bool steno_open_holds(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);
 extern void steno_open_fail_outside(const ErrorData *edata, bool reported);
 
@@ -276,6 +327,14 @@ steno_duration(const StenoStatement *s)
 	return steno_clock_us(&steno_my.clock, s->start, steno_clock_ticks(&steno_my.clock));
 }
 
+/* Its record needs but the numbers of its end. */
+static inline void
+steno_finish_staged(const StenoOpen *o)
+{
+	steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
+						steno_private.transaction_id());
+}
+
 /* Fill in what queries and utility statements have alike. */
 static inline void
 steno_fill(StenoRecord *record, StenoStatement *s)
@@ -372,10 +431,6 @@ steno_remember_end(const StenoStatement *s)
 /* ---- query.c ---- */
 
 extern void steno_query_install(void);
-extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
-extern void steno_copy_query(StenoOpen *o);
-
-extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
 
 /* ---- rewritten.c ---- */
 
@@ -401,13 +456,7 @@ extern void steno_planner_install(void);
 /* ---- utility.c ---- */
 
 extern void steno_utility_install(void);
-extern void steno_statement_add_relation(Oid relid, uint32 access);
-extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
-extern void steno_utility_ended(StenoLevel *l);
 extern void steno_utility_call(Oid function);
-extern void steno_utility_queries(StenoLevel *l, int class);
-extern void steno_add_relations(StenoLevel *level, List *permissions);
-extern void steno_forget_utility(StenoLevel *l);
 
 /*
  * A statement has succeeded: give its objects the names that they have now.
@@ -427,25 +476,9 @@ extern void steno_object_access_install(void);
 
 /* ---- transaction.c ---- */
 
-extern void steno_transaction_record(XactEvent event);
-extern void steno_transaction_ending(void);
-extern void steno_transaction_finish_late(XactEvent event);
-extern void steno_transaction_wait(XactEvent event);
-extern bool steno_transaction_abort_waits(void);
-extern void steno_transaction_prepare_late(void);
-extern void steno_transaction_ends_late(XactEvent event);
-extern bool steno_transaction_can_end_late(void);
+extern void steno_transaction_install(void);
 extern void steno_transaction_statement(const TransactionStmt *statement);
 extern void steno_transaction_statement_done(const TransactionStmt *statement);
-
-/* The end of any transaction: statements are counted anew. */
-static inline void
-steno_transaction_ended(XactEvent event)
-{
-	steno_my.transaction_over = event == XACT_EVENT_ABORT;
-	/* a statement that is running goes on in the next transaction */
-	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
-}
 
 /* ---- start_record.c ---- */
 
@@ -477,11 +510,6 @@ extern void steno_fastpath_call(Oid function);
 /* ---- failure.c ---- */
 
 extern void steno_failure_install(void);
-extern bool steno_failure_is_reported(void);
-
-/* ---- replication.c ---- */
-
-extern void steno_replication_logged(const ErrorData *edata);
 
 #pragma GCC visibility pop
 

@@ -105,8 +105,8 @@ is_of_autovacuum(void)
 }
 
 /* The present transaction, which has an id, has ended. */
-STENO_HOT void
-steno_transaction_record(XactEvent event)
+STENO_HOT static void
+record_transaction(XactEvent event)
 {
 	StenoRecord record;
 	uint8		extra[EXTRA_ROOM];
@@ -146,8 +146,8 @@ steno_transaction_record(XactEvent event)
  * A process that has no statements, such as one that applies changes of another
  * server, makes itself known while names can be looked up.
  */
-STENO_COLD void
-steno_transaction_ending(void)
+STENO_COLD static void
+describe_process(void)
 {
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
 		steno_class_logged(STENO_CLASS_TRANSACTION))
@@ -209,8 +209,8 @@ any_running(void)
 }
 
 /* It has its records. */
-STENO_COLD void
-steno_transaction_wait(XactEvent event)
+STENO_COLD static void
+wait_at_end(XactEvent event)
 {
 	uint32		mask = steno_my.start_mask;
 	bool		sync = (mask & STENO_START_SYNC) != 0;
@@ -231,6 +231,80 @@ steno_transaction_wait(XactEvent event)
 							   "The transaction was rolled back, and its last audit records were dropped.");
 	if (any_running())
 		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/* ---- a transaction has ended ---- */
+
+/* The end of any transaction: statements are counted anew. */
+static inline void
+count_anew(XactEvent event)
+{
+	steno_my.transaction_over = event == XACT_EVENT_ABORT;
+	/* a statement that is running goes on in the next transaction */
+	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
+}
+
+/* COMMIT, PREPARE TRANSACTION or ROLLBACK is the client's statement that runs: it has ended with the transaction. */
+static void
+end_statement(void)
+{
+	if (steno_my.level == &steno_top_level && steno_top_level.ending)
+		steno_utility_ended(&steno_top_level);
+}
+
+/* A transaction has ended well, but not as most do. */
+static pg_noinline void
+transaction_closed(void)
+{
+	steno_open_settle();
+	if (steno_my.level != NULL)
+		(void) steno_record_guarded(end_statement);
+	if (unlikely(steno_my.objects_pending))
+		steno_objects_forget_pending();
+	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
+	{
+		steno_open_close(InvalidSubTransactionId);
+		steno_objects_release_all();
+	}
+}
+
+/* A transaction has ended: what is to be recorded of it, and what is waited for then. */
+STENO_HOT static inline void
+finish_transaction(XactEvent event)
+{
+	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
+		TransactionIdIsValid(steno_private.transaction_id()))
+	{
+		steno_ring_prefetch(&steno_my.producer, 3);
+		record_transaction(event);
+	}
+	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
+		wait_at_end(event);
+	count_anew(event);
+}
+
+static XactEvent finished_event;
+
+static void
+finish_late_event(void)
+{
+	finish_transaction(finished_event);
+}
+
+/*
+ * It has released its locks by now.  An error would be a panic: each thing that is
+ * recorded is guarded for itself.
+ */
+STENO_COLD static void
+finish_transaction_late(XactEvent event)
+{
+	if (event == XACT_EVENT_ABORT)
+		(void) steno_record_guarded(end_statement);
+	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
+		transaction_closed();
+	finished_event = event;
+	if (!steno_record_guarded(finish_late_event))
+		count_anew(event);
 }
 
 /*
@@ -255,7 +329,7 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 		return;
 	is_late = false;
 	before = steno_allow_barriers(true);
-	steno_transaction_finish_late(late_event);
+	finish_transaction_late(late_event);
 	(void) steno_allow_barriers(before);
 }
 
@@ -268,8 +342,8 @@ register_release_callback(void)
 }
 
 /* Whether what a transaction that has ended leaves to be recorded can come when its locks are released. */
-STENO_COLD bool
-steno_transaction_can_end_late(void)
+STENO_COLD static bool
+can_finish_late(void)
 {
 	return steno_my.state == STENO_READY && (registered || steno_call_guarded(register_release_callback));
 }
@@ -278,13 +352,13 @@ steno_transaction_can_end_late(void)
  * A transaction has aborted: whether what is left to be recorded may have to wait, so
  * that it comes when the locks are released.  Without memory for that, it waits now.
  */
-STENO_COLD bool
-steno_transaction_abort_waits(void)
+STENO_COLD static bool
+abort_may_wait(void)
 {
 	if (steno_my.state != STENO_READY || steno_room_at_end())
 		return false;
 	steno_room_look();
-	return !steno_room_at_end() && steno_transaction_can_end_late();
+	return !steno_room_at_end() && can_finish_late();
 }
 
 /*
@@ -292,8 +366,8 @@ steno_transaction_abort_waits(void)
  * released its locks.  What needs memory for that, is done now, when it can still
  * fail.
  */
-STENO_COLD void
-steno_transaction_prepare_late(void)
+STENO_COLD static void
+prepare_to_finish_late(void)
 {
 	if (steno_my.state != STENO_READY)
 		return;
@@ -305,10 +379,92 @@ steno_transaction_prepare_late(void)
 }
 
 /* It has committed, or aborted. */
-STENO_COLD void
-steno_transaction_ends_late(XactEvent event)
+STENO_COLD static void
+finish_at_release(XactEvent event)
 {
 	steno_my.start_mask &= ~STENO_START_LATE;
 	is_late = true;
 	late_event = event;
+}
+
+/* ---- the callback ---- */
+
+/*
+ * It has aborted: no error may get out of here, and whoever waits for barriers need not
+ * wait for us.  Statements that it has ended are recorded here, where the names of their
+ * relations are still known; what else may have to wait comes later.
+ */
+STENO_COLD static void
+transaction_aborted(XactEvent event)
+{
+	(void) steno_allow_barriers(true);
+	steno_my.start_mask &= ~STENO_START_LATE;
+	steno_statement_aborted();
+	/* that of a parallel worker is its leader's */
+	if (event == XACT_EVENT_ABORT)
+	{
+		if (abort_may_wait())
+			finish_at_release(event);
+		else
+			finish_transaction_late(event);
+	}
+	(void) steno_allow_barriers(false);
+}
+
+STENO_HOT static void
+transaction_end(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (unlikely(!steno_my.described))
+				describe_process();
+			/* what deferred triggers have made can be named for the last time */
+			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
+				unlikely(steno_my.top_utility.objects != NULL))
+				steno_objects_finish(&steno_my.top_utility, NULL);
+			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
+						 !steno_end_is_staged() || !steno_room_at_end()))
+				prepare_to_finish_late();
+			return;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			steno_my.subid = TopSubTransactionId;
+			steno_end_block();
+			if (unlikely(steno_my.start_mask & STENO_START_LATE))
+			{
+				finish_at_release(event);
+				return;
+			}
+			if (steno_commit_is_staged())
+				steno_utility_ended(&steno_top_level);
+			else if (unlikely(!steno_end_is_staged()) && can_finish_late())
+			{
+				/* a callback of another library has had something recorded since */
+				finish_at_release(event);
+				return;
+			}
+			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+				transaction_closed();
+			finish_transaction(event);
+			return;
+		case XACT_EVENT_ABORT:
+			transaction_aborted(event);
+			return;
+		case XACT_EVENT_PARALLEL_COMMIT:
+			steno_wait_at_workers_end();
+			return;
+		case XACT_EVENT_PARALLEL_ABORT:
+			transaction_aborted(event);
+			return;
+		default:
+			return;
+	}
+}
+
+void
+steno_transaction_install(void)
+{
+	RegisterXactCallback(transaction_end, NULL);
 }

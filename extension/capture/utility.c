@@ -17,211 +17,17 @@
 #include "base/compat.h"
 #include "capture/statement.h"
 
-/* Make the record of a utility statement, but for what is known at its end only. */
-static void
-make_record(const StenoLevel *l, StenoRecord *record)
-{
-	const StenoStatement *s = l->utility;
-	StenoShape	shape = {
-		.class = s->class,
-		.command = l->command,
-		.relations = l->relations,
-		.count = l->relations_count,
-		.objects = s->objects
-	};
-
-	steno_record_init(record, STENO_KIND_STATEMENT);
-	steno_encode_shape(record, &shape, NULL);
-}
-
-/* The client's statement has ended well: whether its record waits for the commit that comes next. */
-static bool
-hold_utility(StenoStatement *s, StenoRecord *record)
-{
-	TransactionId xid = GetTopTransactionIdIfAny();
-	StenoOpen  *o;
-
-	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
-		return false;
-	o = steno_add_open(NULL);
-	if (o == NULL)
-		return false;
-	o->s = *s;
-	o->s.objects = NULL;		/* the record has them */
-	o->rows = 0;
-	o->portal = NULL;
-	o->subid = steno_my.subid;
-	o->staged = false;
-	o->plan_cached = false;
-	o->kept = NULL;
-	steno_fill(record, s);
-	record->duration = steno_duration(s);
-	record->xid = xid;
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, record);
-	if (steno_open_hold(o, record))
-		return true;
-	steno_forget_open(o);
-	return false;
-}
-
-STENO_HOT void
-steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
-{
-	StenoStatement *s = l->utility;
-	StenoRecord record;
-
-	if (l->staged && steno_my.staged != NULL)
-	{
-		/* what has been added since it was staged is not in there; an object unstages it */
-		bool		whole = l->relations_count == 0 && s->audited == 0;
-
-		if (likely(whole && edata == NULL))
-		{
-			steno_staged_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
-			return;
-		}
-		if (whole && steno_staged_fail(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
-												edata->sqlerrcode, steno_failure_message(s, edata)))
-			return;
-		steno_unstage();
-	}
-	if (unlikely(steno_my.policy != 0))
-	{
-		steno_policy_judge(s, l->relations, l->relations_count, edata != NULL);
-		if (edata && !s->recorded)
-			steno_policy_judge_failure(s, l->relations, l->relations_count);
-	}
-	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
-		return;
-	/* what it has run may have been another role's; a commit can read no catalogs any more */
-	if (edata || (unlikely(steno_my.user_id != s->user_id) && !IsTransactionState()))
-		steno_session_failing(s->user_id);
-	else if (unlikely(steno_my.user_id != s->user_id))
-		steno_session_check(s->user_id);
-	make_record(l, &record);
-	if (edata == NULL && steno_my.log_rows)
-		record.rows = rows;
-	if (edata == NULL && l == &steno_top_level && !l->ending && hold_utility(s, &record))
-		return;
-	steno_put_ended(s, &record, edata);
-}
-
 STENO_COLD static void
-record_start(StenoLevel *l)
+put_utility_start(StenoLevel *l)
 {
 	StenoRecord record;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_utility(l);
 
 	if (!steno_start_mask_begin(l->utility) && covered)
 		return;
-	make_record(l, &record);
+	steno_make_utility_record(l, &record);
 	steno_running_record(l->utility, &record);
 	steno_start_utility_wait(l);
-}
-
-/*
- * The utility statement runs a query that is part of its record, as CREATE TABLE AS
- * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
- * the class of that is.
- */
-STENO_COLD void
-steno_utility_queries(StenoLevel *l, int class)
-{
-	bool		shown = l->utility->recorded;
-
-	steno_begin_also(l->utility, class);
-	if (!shown)
-		steno_show(l->utility);
-}
-
-/* ---- relations ---- */
-
-static void
-free_relations(StenoLevel *l)
-{
-	if (l->relations != l->few)
-		pfree(l->relations);
-	l->relations = l->few;
-}
-
-/* The statement has its record. */
-void
-steno_forget_utility(StenoLevel *l)
-{
-	free_relations(l);
-	if (l->utility->objects)
-		steno_objects_release(&l->utility->objects);
-}
-
-/* A relation that a utility statement touches. */
-STENO_COLD static void
-add_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
-{
-	StenoStatement *s = level->utility;
-	int			i;
-
-	if (audited)
-	{
-		bool		shown = s->recorded;
-
-		steno_begin_audited(s);
-		if (!shown)
-			steno_show(s);
-	}
-	for (i = 0; i < level->relations_count; i++)
-		if (level->relations[i].relid == relid)
-			break;
-	if (i == level->relations_room)
-	{
-		int			room = level->relations_room * 2;
-		StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
-													   room * sizeof(StenoAccess),
-													   MCXT_ALLOC_NO_OOM);
-
-		if (more == NULL)
-			return;
-		memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
-		free_relations(level);
-		level->relations = more;
-		level->relations_room = room;
-	}
-	if (i == level->relations_count)
-	{
-		steno_relation_know(relid);
-		if (unlikely(steno_my.policy != 0))
-			steno_policy_know(relid);
-		level->relations[i].relid = relid;
-		level->relations[i].access = 0;
-		level->relations_count++;
-	}
-	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
-}
-
-/* Permissions of relations that a utility statement, such as COPY, checks. */
-STENO_COLD void
-steno_add_relations(StenoLevel *level, List *permissions)
-{
-	ListCell   *lc;
-
-	foreach(lc, permissions)
-	{
-		StenoPermission *p = (StenoPermission *) lfirst(lc);
-
-		if (STENO_IS_PERMISSION(p))
-			add_relation(level, p->relid, steno_access_of(p->requiredPerms),
-						 steno_my.role_set && steno_audit_permission(p));
-	}
-}
-
-/* A relation that the utility statement which runs has used without such a check. */
-void
-steno_statement_add_relation(Oid relid, uint32 access)
-{
-	if (steno_my.level && steno_my.level->utility)
-		add_relation(steno_my.level, relid, access,
-					 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
-					 steno_audit_relation(relid, ACL_TRUNCATE));
 }
 
 /* ---- the hook ---- */
@@ -361,7 +167,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_early(s);
 	if (steno_wants_start(s))
-		record_start(l);
+		put_utility_start(l);
 	l->staged = stage_transaction(l);
 	if (!l->staged)
 		steno_show(s);
@@ -429,16 +235,6 @@ rolls_back_later(const StenoLevel *l, Node *statement)
 		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && IsTransactionState();
 }
 
-/* The end that a COMMIT or ROLLBACK asked for has come. */
-STENO_HOT void
-steno_utility_ended(StenoLevel *l)
-{
-	steno_my.level = l->outer;
-	steno_record_utility(l, NULL, STENO_NONE64);
-	steno_remember_end(l->utility);
-	steno_forget_utility(l);
-}
-
 /* A client's statement begins while that of its last message seems to run: its end was kept from us. */
 static inline void
 leave_last(void)
@@ -460,7 +256,7 @@ stage_call(const StenoLevel *l)
 	/* what its failure says may have to be redacted: then it is made at the end */
 	if (!s->recorded || s->redact != 0)
 		return false;
-	make_record(l, &record);
+	steno_make_utility_record(l, &record);
 	steno_fill(&record, s);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_apply(s, &record);
@@ -487,7 +283,7 @@ steno_utility_call(Oid function)
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge(s, NULL, 0, false);
 	if (steno_wants_start(s))
-		record_start(l);
+		put_utility_start(l);
 	l->staged = stage_call(l);
 	if (!l->staged)
 		steno_show(s);

@@ -102,7 +102,7 @@ resumes_parts(const StenoRecord *r)
 
 /* One record into the ring; false when there was no room. */
 STENO_HOT static bool
-put_record(const StenoRecord *r, uint64 seq, bool top_level)
+put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
 {
 	StenoRecordMessage *m;
 	uint64		total = steno_record_size(r);
@@ -199,7 +199,7 @@ put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason)
 	gap.extra_len = steno_gap_extra(extra, count, first, last, reason);
 	gap.extra = extra;
 	gap.extra_count = STENO_GAP_PAIRS;
-	return put_record(&gap, last + 1, false) || steno_short_put(&gap, last + 1, false);
+	return put_numbered(&gap, last + 1, false) || steno_short_put(&gap, last + 1, false);
 }
 
 /* Before the first record after dropped ones: how many, and which. */
@@ -324,7 +324,7 @@ steno_record_put(StenoRecord *record, bool top_level)
 	else
 	{
 		s->seq++;
-		if (unlikely(!put_record(record, s->seq, top_level)))
+		if (unlikely(!put_numbered(record, s->seq, top_level)))
 			put_otherwise(record, s->seq, top_level);
 	}
 	if (unlikely(s->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))

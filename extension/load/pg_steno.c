@@ -34,6 +34,12 @@ _PG_init(void)
 	steno_shmem_install();
 	steno_session_install();
 	steno_statement_install();
+	steno_copy_install();
+	steno_failed_statement_install();
+	steno_planner_install();
+	steno_query_install();
+	steno_utility_install();
+	steno_transaction_install();
 	steno_objects_install();
 	steno_object_access_install();
 	steno_failure_install();

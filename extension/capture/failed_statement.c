@@ -1,0 +1,437 @@
+/*
+ * extension/capture/failed_statement.c
+ *		How statements fail, and what the ends of transactions leave of them.
+ *
+ * Failures of nested statements: the running statement's hook catches the error,
+ * records it with SQLSTATE and message, and throws it on (steno_fail).  A client's own
+ * statement needs no catching, which would cost the others: nothing but the
+ * server's main loop catches what leaves it.  Its failure is recorded when the
+ * error is reported (steno_statement_failed), or, when the server's settings
+ * keep it from being reported, when its transaction aborts.
+ *
+ * Statements that fail before the executor sees them are left to failure.c at
+ * the top level; inside functions an error context callback notes the error
+ * (steno_note_raised), and the hook or subtransaction end that next gets to see it
+ * records it.
+ */
+#include "base/steno.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "capture/statement.h"
+
+/* The message of the client whose failure was reported last. */
+static TimestampTz reported;
+
+/* An error is reported: it has its record, or gets it now. */
+void
+steno_failure_reported(void)
+{
+	reported = GetCurrentStatementStartTimestamp();
+}
+
+/* Whether the error that the main loop handles was reported, and so is recorded. */
+bool
+steno_failure_is_reported(void)
+{
+	return reported == GetCurrentStatementStartTimestamp();
+}
+
+/*
+ * Take down the record of a failure that no hook has seen begin.  Secrets go
+ * first: they are found in the text as it was.
+ */
+STENO_COLD void
+steno_record_put_failed(StenoRecord *record)
+{
+	steno_secret_hide(record);
+	if (steno_my.policy != 0 && !steno_policy_failed(record))
+		return;
+	if (!steno_my.log_statement)
+		record->text = NULL;
+	if (unlikely(steno_refusal_spares(record)))
+		steno_record_drop();
+	else
+		steno_record_put(record, false);
+}
+
+/*
+ * A statement inside a function that failed before the executor saw it, such as
+ * one with a syntax error in EXECUTE.
+ */
+STENO_COLD static void
+record_raised(void)
+{
+	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = ""};
+	StenoRecord record;
+
+	/* the outer statements fail with the same message */
+	if (steno_raised.query)
+		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
+	/* a parallel worker's error is raised again in its leader, which records this one */
+	if (steno_raised.query == NULL || steno_my.level == NULL || steno_my.worker || !steno_nested_are_logged(STENO_CLASS_ERROR) ||
+		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
+		return;
+	steno_session_failing(InvalidOid);
+	steno_record_init(&record, STENO_KIND_STATEMENT);
+	steno_encode_shape(&record, &shape, NULL);
+	record.time = steno_my.anchor_time +
+		steno_clock_us(&steno_my.clock, steno_my.anchor_start,
+					   steno_clock_ticks(&steno_my.clock));
+	record.duration = 0;
+	steno_take_nested_number(&record.statement, &record.substatement);
+	record.depth = steno_my.level->inside;
+	record.xid = GetTopTransactionIdIfAny();
+	record.text = steno_raised.query;
+	record.text_len = strlen(steno_raised.query);
+	record.outcome = STENO_OUTCOME_ERROR;
+	record.sqlerrcode = steno_my.raised_code;
+	record.message = steno_raised.message ? steno_raised.message : "missing error text";
+	steno_record_put_failed(&record);
+}
+
+/*
+ * A query has failed before the executor saw it, in the planner.  Catalogs cannot
+ * be read any more: the relations stay unnamed.
+ */
+STENO_COLD void
+steno_record_unplanned(const StenoUnplanned *q)
+{
+	MemoryContext old = CurrentMemoryContext;
+	StenoStatement s;
+	StenoRecord record;
+	StenoParams values;
+	ErrorData  *edata;
+	bool		before = steno_allow_barriers(true);
+
+	HOLD_INTERRUPTS();
+	steno_forget_raised();
+	if (q->depth == 0 && steno_my.open_count > 0)
+		steno_open_settle();
+	steno_number_statement(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
+	if (unlikely(steno_my.policy != 0))
+	{
+		steno_policy_judge(&s, NULL, 0, true);
+		if (!s.recorded)
+			steno_policy_judge_failure(&s, NULL, 0);
+	}
+	if (s.failures && steno_session_ready())
+	{
+		s.start = q->start;
+		MemoryContextSwitchTo(steno_raised.context);
+		edata = CopyErrorData();
+		steno_session_failing(s.user_id);
+		steno_record_init(&record, STENO_KIND_STATEMENT);
+		steno_add_shape(&record, &s, 0, q->command, NULL, 0, q->params, true, &values);
+		steno_put_ended(&s, &record, edata);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(steno_raised.context);
+	}
+	if (s.top_level)
+		steno_my.reported = true;
+	steno_remember_end(&s);
+	if (s.objects)
+		steno_objects_release(&s.objects);
+	RESUME_INTERRUPTS();
+	(void) steno_allow_barriers(before);
+}
+
+/*
+ * The statement of this level has failed; nothing of it runs any more.  late: its
+ * transaction has begun to abort, and portals have let go of cached plans.
+ */
+STENO_COLD static void
+record_failed(StenoLevel *l, const ErrorData *edata, bool late)
+{
+	bool		top_level = false;
+
+	steno_my.level = l->outer;
+	if (l->query)
+	{
+		StenoOpen  *o = steno_find_open(l->query);
+
+		if (o)
+		{
+			top_level = o->s.top_level;
+			(void) steno_failure_message(&o->s, edata);	/* known to outer statements, if not recorded */
+			steno_record_query(o, edata, late && o->plan_cached);
+			steno_remember_end(&o->s);
+			steno_forget_open(o);
+		}
+	}
+	else
+	{
+		top_level = l->utility->top_level;
+		(void) steno_failure_message(l->utility, edata);
+		steno_record_utility(l, edata, 0);
+		steno_remember_end(l->utility);
+		steno_forget_utility(l);
+	}
+	if (!late && steno_my.open_count > 0)
+		steno_open_failed(edata, PG_UINT32_MAX);
+	if (top_level)
+		steno_my.reported = true;
+}
+
+/*
+ * In a hook's PG_CATCH: the statement of this level has failed.  The server's
+ * handler has put error_context_stack back already.
+ */
+STENO_COLD void
+steno_fail(StenoLevel *l)
+{
+	MemoryContext old = CurrentMemoryContext;
+	bool		before = steno_allow_barriers(true);
+
+	HOLD_INTERRUPTS();
+	record_raised();
+	steno_forget_raised();
+	MemoryContextSwitchTo(steno_raised.context);
+	record_failed(l, CopyErrorData(), false);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(steno_raised.context);
+	RESUME_INTERRUPTS();
+	(void) steno_allow_barriers(before);
+}
+
+/* An error is reported, and a client's statement is running: it is its failure. */
+STENO_COLD void
+steno_statement_failed(const ErrorData *edata)
+{
+	steno_my.starting_own = false;
+	if (steno_my.level == NULL)
+	{
+		if (steno_my.open_count > 0)
+			steno_open_fail_outside(edata, true);
+		steno_rewritten_failed(edata);
+	}
+	if (steno_my.level == &steno_top_level)
+	{
+		record_raised();
+		steno_forget_raised();
+		record_failed(&steno_top_level, edata, false);
+	}
+	steno_rewritten_forget();
+}
+
+/*
+ * The process is about to exit with a FATAL error: nothing unwinds, so all that
+ * runs is recorded now.  Returns whether a statement was running.
+ */
+STENO_COLD bool
+steno_statement_fatal(const ErrorData *edata)
+{
+	bool		any = steno_my.level != NULL;
+
+	while (steno_my.level)
+		record_failed(steno_my.level, edata, false);
+	/* a statement starts, and somebody's code prints its parameters */
+	if (!any && steno_my.paused && steno_my.open_count > 0)
+		steno_open_fail_outside(edata, true);
+	else if (!any && steno_my.open_count > 0 && debug_query_string != NULL)
+		any = steno_open_fail_waiting(edata);
+	return any;
+}
+
+/* Message of the client in which a subtransaction was aborted last. */
+static TimestampTz caught;
+
+/*
+ * The error that the server's main loop handles, when the transaction has aborted.  What has
+ * caught it and raised it again, such as plpgsql, kept a part of its strings in memory that
+ * is gone by then (ReThrowError copies the others), so CopyErrorData must not be called: then
+ * we know what our callback has noted, or the code alone.
+ */
+static ErrorData *
+error_of_main_loop(ErrorData *noted)
+{
+	noted->elevel = ERROR;
+	noted->sqlerrcode = geterrcode();
+	if (noted->sqlerrcode == steno_my.raised_code)
+	{
+		noted->message = steno_raised.message;
+		return noted;
+	}
+	if (caught == GetCurrentStatementStartTimestamp())
+		return noted;
+	MemoryContextSwitchTo(steno_raised.context);
+	return CopyErrorData();
+}
+
+/* The main loop handles an error: it has dropped these two by then, and nobody else does. */
+static inline bool
+main_loop_handles_error(void)
+{
+	return error_context_stack == NULL && debug_query_string == NULL;
+}
+
+/*
+ * The transaction aborts, and a client's statement is still running.  When the
+ * process exits, or the server's main loop is at work, it has failed, and the
+ * report was kept from us; else it is a procedure that rolls back.  The main
+ * loop still has the error at hand, which may have got there in ways that call
+ * none of our callbacks.  At an exit, nothing is left of what the statement runs.
+ */
+STENO_COLD static void
+fail_unreported(void)
+{
+	ErrorData	noted = {.elevel = FATAL, .sqlerrcode = steno_my.raised_code};
+	ErrorData  *edata = &noted;
+	MemoryContext old = CurrentMemoryContext;
+
+	if (steno_my.level == NULL && (steno_my.open_count > 0 || steno_rewritten_waits()) &&
+		!proc_exit_inprogress && main_loop_handles_error() && !steno_failure_is_reported())
+	{
+		edata = error_of_main_loop(&noted);
+		if (steno_my.open_count > 0)
+			steno_open_fail_outside(edata, false);
+		steno_rewritten_failed(edata);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(steno_raised.context);
+		steno_my.reported = false;
+	}
+	if (steno_my.level == NULL || !(proc_exit_inprogress || main_loop_handles_error()))
+		return;
+	steno_my.starting_own = false;
+	while (steno_my.level && steno_my.level != &steno_top_level)
+		steno_my.level = steno_my.level->outer;
+	if (proc_exit_inprogress)
+		noted.message = steno_my.raised_code != 0 ? steno_raised.message : NULL;
+	else
+	{
+		edata = error_of_main_loop(&noted);
+		record_raised();
+	}
+	if (steno_my.level)
+		record_failed(steno_my.level, edata, true);
+	MemoryContextSwitchTo(old);
+	steno_forget_raised();
+	MemoryContextReset(steno_raised.context);
+	steno_my.reported = false;	/* nobody will ask */
+}
+
+/* Whether the top-level failure has its record; asked once. */
+bool
+steno_statement_take_reported(void)
+{
+	bool		result = steno_my.reported;
+
+	steno_my.reported = false;
+	return result;
+}
+
+/*
+ * Where the statements of the current message have got to: source and end of the
+ * last one that ran; returns the time of the message.
+ */
+TimestampTz
+steno_statement_source(const char **source, int *end)
+{
+	*source = steno_my.last_source;
+	*end = steno_my.last_end;
+	return steno_my.last_time;
+}
+
+/* ---- transactions ---- */
+
+/* fail_unreported, where no error may get out. */
+static void
+fail_unreported_safely(void)
+{
+	if (!steno_record_guarded(fail_unreported) && (main_loop_handles_error() || proc_exit_inprogress))
+		steno_my.level = NULL;
+}
+
+/* A transaction has aborted.  No error gets out of here. */
+STENO_COLD void
+steno_statement_aborted(void)
+{
+	fail_unreported_safely();
+	if (steno_my.level == NULL && steno_my.open_count > 0)
+		steno_open_settle();
+	steno_my.subid = TopSubTransactionId;
+	steno_rewritten_forget();
+	steno_end_block();
+	steno_open_close(InvalidSubTransactionId);
+	steno_objects_forget_pending();
+}
+
+static SubTransactionId aborted_subid;
+
+/* A function catches an error, with which cursors of the transaction around it have failed. */
+STENO_COLD static void
+fail_open_cursors(void)
+{
+	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = steno_raised.message};
+
+	if (steno_my.raised_code != 0 && steno_my.open_count > 0)
+		steno_open_failed(&edata, aborted_subid);
+}
+
+/* An error here would end in a panic. */
+static void
+subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
+{
+	/* after a savepoint, the transaction goes on when a client's statement has failed */
+	fail_unreported_safely();
+	caught = GetCurrentStatementStartTimestamp();
+	aborted_subid = mine;
+	(void) steno_record_guarded(fail_open_cursors);
+	steno_my.subid = parent;
+	steno_open_close(mine);
+	steno_objects_forget_pending();
+	if (steno_my.raised_code != 0)
+	{
+		(void) steno_record_guarded(record_raised);
+		steno_forget_raised();
+	}
+}
+
+STENO_COLD static void
+subtransaction_end(SubXactEvent event, SubTransactionId mine,
+				   SubTransactionId parent, void *arg)
+{
+	bool		before;
+	int			i;
+
+	/* that in which a value is printed, and those of what does it, are no statement's */
+	if (steno_my.paused)
+		return;
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			if (steno_my.open_count > 0)
+			{
+				steno_params_starting(mine);
+				steno_open_park_all();
+				steno_params_starting(InvalidSubTransactionId);
+			}
+			steno_my.subid = mine;
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			before = steno_allow_barriers(true);
+			subtransaction_aborted(mine, parent);
+			(void) steno_allow_barriers(before);
+			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			steno_my.subid = parent;
+			for (i = 0; i < steno_my.open_count; i++)
+				if (steno_my.open[i].subid == mine)
+					steno_my.open[i].subid = parent;
+			break;
+		default:
+			break;
+	}
+}
+
+void
+steno_failed_statement_install(void)
+{
+	RegisterSubXactCallback(subtransaction_end, NULL);
+}

@@ -1,0 +1,471 @@
+/*
+ * extension/capture/statement_record.c
+ *		The record of a statement, query or utility, that has ended; and what a utility
+ *		statement collects for it while it runs: the relations that it touches.
+ *
+ * A statement that is a transaction of its own can still fail at its commit, so its
+ * record waits for that (steno_open_hold): staged or, when it is too big, as a copy.
+ */
+#include "base/steno.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+
+#include "policy/audit_role.h"
+#include "base/compat.h"
+#include "capture/statement.h"
+
+/* ---- records that wait for the commit ---- */
+
+/* Whether the commit has cursors WITH HOLD to run to their end. */
+STENO_COLD bool
+steno_open_holds(void)
+{
+	int			i;
+
+	for (i = 0; i < steno_my.open_count; i++)
+	{
+		const Portal portal = steno_my.open[i].portal;
+
+		if (portal && (portal->cursorOptions & CURSOR_OPT_HOLD) && portal->createSubid != InvalidSubTransactionId)
+			return true;
+	}
+	return false;
+}
+
+/* Whether nothing but blanks and semicolons follows the statement in its source. */
+static bool
+is_last_of_source(const StenoStatement *s)
+{
+	const char *p = s->source + s->end;
+
+	if (s->end < 0)
+		return true;
+	while (*p == ';' || *p == ' ' || *p == '\n' || *p == '\t' || *p == '\r' || *p == '\f')
+		p++;
+	return *p == '\0';
+}
+
+/*
+ * Whether the commit comes next.  The statements of one string are one transaction,
+ * too, unless it is in a block: that of the last.
+ */
+STENO_HOT bool
+steno_open_commits_alone(const StenoStatement *s)
+{
+	if (unlikely(steno_private.top.more_queries))
+		return steno_my.level == NULL;
+	if (IsTransactionBlock() &&
+		likely(steno_private.top.explicit_block || steno_private.top.chained || s->text == s->source || !is_last_of_source(s)))
+		return false;
+	return steno_my.client && steno_my.level == NULL && steno_my.settings_dirty == 0 &&
+		!(steno_my.start_mask & STENO_START_CANCELLED);
+}
+
+/*
+ * A statement has ended, and commits next.  Its record is staged, unless it is given:
+ * then that is staged or, when it is too big, copied.  False when it finds no room:
+ * it has to wait, and a wait that is cancelled fails the statement.
+ */
+STENO_HOT bool
+steno_open_hold(StenoOpen *o, const StenoRecord *record)
+{
+	if (unlikely(record != NULL))
+	{
+		StenoCopy  *copy = NULL;
+
+		o->staged = steno_stage_record(record);
+		if (!o->staged)
+		{
+			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;
+			if (copy == NULL)
+				return false;
+		}
+		/* the record may point into the old one */
+		if (o->copy)
+			steno_copy_release(&o->copy);
+		o->copy = copy;
+	}
+	if (unlikely(o->s.objects != NULL))
+		steno_objects_release(&o->s.objects);
+	o->ended = true;
+	o->query = NULL;
+	o->portal = NULL;
+	o->parked = false;
+	return true;
+}
+
+/* ---- queries ---- */
+
+/* Relations that a plan names, each once; returns their number. */
+static int
+plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
+{
+	ListCell   *lc;
+	int			count = 0;
+
+	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		int			i;
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		for (i = 0; i < count; i++)
+			if (found[i].relid == p->relid)
+				break;
+		if (i == room)
+			break;
+		if (i == count)
+		{
+			found[count].relid = p->relid;
+			found[count++].access = 0;
+		}
+		found[i].access |= steno_access_of(p->requiredPerms);
+		if (unlikely(audited) && steno_audit_known(p))
+			found[i].access |= STENO_ACCESS_AUDITED;
+	}
+	return count;
+}
+
+int
+steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
+{
+	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
+}
+
+/*
+ * Make the record of a query, but for what is known at its end only.  failing: we
+ * are handling an error.  closed: its portal was closed by the end of a
+ * transaction, and its plan may be gone.
+ */
+void
+steno_make_query_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
+{
+	QueryDesc  *query = o->query;
+	StenoAccess few[32];
+	StenoAccess *relations = few;
+	int			room = lengthof(few);
+	int			count = 0;
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	if (!closed)
+	{
+		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
+
+		if (unlikely(most > room))
+		{
+			relations = steno_scratch(most * sizeof(StenoAccess));
+			if (relations)
+				room = most;
+			else
+				relations = few;
+		}
+		count = plan_relations(query->plannedstmt, relations, room,
+							   (o->s.audited & STENO_AUDITED_OBJECT) != 0);
+	}
+	steno_add_shape(record, &o->s, closed ? 0 : query->plannedstmt->queryId,
+					steno_query_command(query->operation), relations, count,
+					query->params, failing, values);
+}
+
+/* Rows that a query has returned before it failed, if it was run more than once. */
+static inline uint64
+failed_rows(const StenoOpen *o)
+{
+	return o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+}
+
+/* Keep what is known of the query, which has a record. */
+STENO_COLD void
+steno_copy_query(StenoOpen *o)
+{
+	StenoObjects *objects = o->s.objects;
+	StenoRecord record;
+	StenoParams values;
+
+	if (steno_is_staged(o))
+	{
+		steno_unstage();
+		if (o->copy)
+			return;
+	}
+	/* there may be more of them at its end */
+	o->s.objects = NULL;
+	steno_make_query_record(o, &record, &values, false, false);
+	o->s.objects = objects;
+	steno_fill(&record, &o->s);
+	if (unlikely(o->s.policy != 0))
+		steno_policy_apply(&o->s, &record);
+	o->copy = steno_copy_record(&record);
+}
+
+/* Put the record of a query that has a copy. */
+STENO_COLD static void
+put_copied_record(StenoOpen *o, const ErrorData *edata)
+{
+	StenoRecord record;
+	uint16		redact = o->s.redact;
+
+	steno_copy_read(o->copy, o->s.objects, &record);
+	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	/* its text is redacted already */
+	if (edata == NULL)
+		o->s.redact = 0;
+	steno_put_filled(&o->s, &record, edata);
+	o->s.redact = redact;
+}
+
+/* The query has ended; edata: it failed; closed: see steno_make_query_record. */
+void
+steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
+{
+	StenoRecord record;
+	StenoParams values;
+
+	if (steno_is_staged(o))
+	{
+		if (edata == NULL)
+		{
+			steno_finish_staged(o);
+			return;
+		}
+		if (o->s.redact == 0 &&
+			steno_staged_fail(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
+			return;
+		steno_unstage();
+	}
+	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
+	{
+		if (closed)
+			steno_policy_judge_failure(&o->s, NULL, 0);
+		else
+			steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
+	}
+	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
+		return;
+	if (edata == NULL && !closed)
+		steno_describe(o->s.user_id);
+	else
+		steno_session_failing(o->s.user_id);
+	if (o->copy != NULL)
+	{
+		put_copied_record(o, edata);
+		return;
+	}
+	steno_make_query_record(o, &record, &values, edata != NULL || closed, closed);
+	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	/* nobody has counted the rows of a rule's query */
+	if (o->portal == NULL && o->s.depth > 0 && !o->query->plannedstmt->canSetTag)
+		record.rows = STENO_NONE64;
+	steno_put_ended(&o->s, &record, edata);
+}
+
+/* ---- relations of utility statements ---- */
+
+/*
+ * The utility statement runs a query that is part of its record, as CREATE TABLE AS
+ * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
+ * the class of that is.
+ */
+STENO_COLD void
+steno_utility_queries(StenoLevel *l, int class)
+{
+	bool		shown = l->utility->recorded;
+
+	steno_begin_also(l->utility, class);
+	if (!shown)
+		steno_show(l->utility);
+}
+
+static void
+free_relations(StenoLevel *l)
+{
+	if (l->relations != l->few)
+		pfree(l->relations);
+	l->relations = l->few;
+}
+
+/* The statement has its record. */
+void
+steno_forget_utility(StenoLevel *l)
+{
+	free_relations(l);
+	if (l->utility->objects)
+		steno_objects_release(&l->utility->objects);
+}
+
+/* A relation that a utility statement touches. */
+STENO_COLD static void
+add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
+{
+	StenoStatement *s = level->utility;
+	int			i;
+
+	if (audited)
+	{
+		bool		shown = s->recorded;
+
+		steno_begin_audited(s);
+		if (!shown)
+			steno_show(s);
+	}
+	for (i = 0; i < level->relations_count; i++)
+		if (level->relations[i].relid == relid)
+			break;
+	if (i == level->relations_room)
+	{
+		int			room = level->relations_room * 2;
+		StenoAccess *more = MemoryContextAllocExtended(TopMemoryContext,
+													   room * sizeof(StenoAccess),
+													   MCXT_ALLOC_NO_OOM);
+
+		if (more == NULL)
+			return;
+		memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
+		free_relations(level);
+		level->relations = more;
+		level->relations_room = room;
+	}
+	if (i == level->relations_count)
+	{
+		steno_relation_know(relid);
+		if (unlikely(steno_my.policy != 0))
+			steno_policy_know(relid);
+		level->relations[i].relid = relid;
+		level->relations[i].access = 0;
+		level->relations_count++;
+	}
+	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
+}
+
+/* Permissions of relations that a utility statement, such as COPY, checks. */
+STENO_COLD void
+steno_add_relations(StenoLevel *level, List *permissions)
+{
+	ListCell   *lc;
+
+	foreach(lc, permissions)
+	{
+		StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+		if (STENO_IS_PERMISSION(p))
+			add_touched_relation(level, p->relid, steno_access_of(p->requiredPerms),
+						 steno_my.role_set && steno_audit_permission(p));
+	}
+}
+
+/* A relation that the utility statement which runs has used without such a check. */
+void
+steno_statement_add_relation(Oid relid, uint32 access)
+{
+	if (steno_my.level && steno_my.level->utility)
+		add_touched_relation(steno_my.level, relid, access,
+					 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
+					 steno_audit_relation(relid, ACL_TRUNCATE));
+}
+
+/* ---- utility statements ---- */
+
+/* Make the record of a utility statement, but for what is known at its end only. */
+void
+steno_make_utility_record(const StenoLevel *l, StenoRecord *record)
+{
+	const StenoStatement *s = l->utility;
+	StenoShape	shape = {
+		.class = s->class,
+		.command = l->command,
+		.relations = l->relations,
+		.count = l->relations_count,
+		.objects = s->objects
+	};
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	steno_encode_shape(record, &shape, NULL);
+}
+
+/* The client's statement has ended well: whether its record waits for the commit that comes next. */
+static bool
+hold_utility(StenoStatement *s, StenoRecord *record)
+{
+	TransactionId xid = GetTopTransactionIdIfAny();
+	StenoOpen  *o;
+
+	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
+		return false;
+	o = steno_add_open(NULL);
+	if (o == NULL)
+		return false;
+	o->s = *s;
+	o->s.objects = NULL;		/* the record has them */
+	o->rows = 0;
+	o->portal = NULL;
+	o->subid = steno_my.subid;
+	o->staged = false;
+	o->plan_cached = false;
+	o->kept = NULL;
+	steno_fill(record, s);
+	record->duration = steno_duration(s);
+	record->xid = xid;
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, record);
+	if (steno_open_hold(o, record))
+		return true;
+	steno_forget_open(o);
+	return false;
+}
+
+STENO_HOT void
+steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
+{
+	StenoStatement *s = l->utility;
+	StenoRecord record;
+
+	if (l->staged && steno_my.staged != NULL)
+	{
+		/* what has been added since it was staged is not in there; an object unstages it */
+		bool		whole = l->relations_count == 0 && s->audited == 0;
+
+		if (likely(whole && edata == NULL))
+		{
+			steno_staged_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
+			return;
+		}
+		if (whole && steno_staged_fail(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
+												edata->sqlerrcode, steno_failure_message(s, edata)))
+			return;
+		steno_unstage();
+	}
+	if (unlikely(steno_my.policy != 0))
+	{
+		steno_policy_judge(s, l->relations, l->relations_count, edata != NULL);
+		if (edata && !s->recorded)
+			steno_policy_judge_failure(s, l->relations, l->relations_count);
+	}
+	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
+		return;
+	/* what it has run may have been another role's; a commit can read no catalogs any more */
+	if (edata || (unlikely(steno_my.user_id != s->user_id) && !IsTransactionState()))
+		steno_session_failing(s->user_id);
+	else if (unlikely(steno_my.user_id != s->user_id))
+		steno_session_check(s->user_id);
+	steno_make_utility_record(l, &record);
+	if (edata == NULL && steno_my.log_rows)
+		record.rows = rows;
+	if (edata == NULL && l == &steno_top_level && !l->ending && hold_utility(s, &record))
+		return;
+	steno_put_ended(s, &record, edata);
+}
+
+/* The end that a COMMIT or ROLLBACK asked for has come. */
+STENO_HOT void
+steno_utility_ended(StenoLevel *l)
+{
+	steno_my.level = l->outer;
+	steno_record_utility(l, NULL, STENO_NONE64);
+	steno_remember_end(l->utility);
+	steno_forget_utility(l);
+}
