@@ -22,7 +22,7 @@ func ReadReport(dir string) (*Report, error) {
 		return nil, fmt.Errorf("cannot read \"%s\": %w", path, err)
 	}
 	if len(r.Variants) == 0 {
-		return nil, fmt.Errorf("\"%s\" holds no measurement", path)
+		return nil, fmt.Errorf("\"%s\" contains no measurement", path)
 	}
 	return &r, nil
 }

@@ -14,7 +14,7 @@ import (
 // shown and compared by the same means. It has no samples.
 func (r *Report) Result() *result.Result {
 	x := &result.Result{
-		Version: result.Version, Bench: "overhead", Title: "What recording costs: " + r.Load.Title(),
+		Version: result.Version, Bench: "overhead", Title: "Cost of recording: " + r.Load.Title(),
 		Time: r.Time, Command: r.Command, Steno: r.Steno, Postgres: r.Postgres, Machine: r.Machine, Settings: r.Settings,
 		Parameters: []result.Parameter{{Name: "load", Value: r.Load.Title()},
 			{Name: "rounds", Value: strconv.Itoa(r.Rounds)},
@@ -30,7 +30,7 @@ func (r *Report) Result() *result.Result {
 				{Metric: "share"}}}},
 		Charts: []result.Chart{
 			{Title: "Throughput while everything is recorded", Kind: "bars", Metric: "tps", Ratio: true, X: "variant"},
-			{Title: "Bytes that are written", Kind: "bars", Metric: "bytes", X: "variant"},
+			{Title: "Bytes written", Kind: "bars", Metric: "bytes", X: "variant"},
 		},
 	}
 	if r.Renew > 0 {

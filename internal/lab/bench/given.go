@@ -54,7 +54,7 @@ func (g *Given) look(ctx context.Context, load Load) error {
 	case !loaded:
 		return fmt.Errorf("the server has no setting \"%s\": is pg_steno in its shared_preload_libraries?", logSetting)
 	case !superuser:
-		return fmt.Errorf("changing \"%s\" for the server takes a superuser", logSetting)
+		return fmt.Errorf("changing \"%s\" for the server requires a superuser", logSetting)
 	case !tables:
 		return fmt.Errorf("the database has no pgbench tables: run \"pgbench --initialize --scale=%d\" in it first", load.Scale)
 	}
@@ -69,8 +69,8 @@ func (g *Given) look(ctx context.Context, load Load) error {
 
 // Intention is what Measure will do, for the question whether it may.
 func (g *Given) Intention(o Options) string {
-	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload), so that nothing is recorded while it is none, "+
-		"and runs \"%s\" in database \"%s\" at %s. At the end the setting is what it is now.",
+	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload); nothing is recorded while it is none. "+
+		"It runs \"%s\" in database \"%s\" at %s. At the end, the setting is restored.",
 		logSetting, 2*o.Rounds, o.Load.Title(), g.conn.Config().Database, g.conn.Config().Host)
 }
 
@@ -92,7 +92,7 @@ func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
 	}
 	defer func() {
 		if restoreErr := g.restore(); restoreErr != nil {
-			r, err = nil, fmt.Errorf("cannot set \"%s\" back, please do (it was %s): %w", logSetting, g.was(), restoreErr)
+			r, err = nil, fmt.Errorf("cannot restore \"%s\"; please do so (it was %s): %w", logSetting, g.was(), restoreErr)
 		}
 	}()
 
@@ -157,7 +157,7 @@ func (g *Given) set(ctx context.Context, value string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("\"%s\" does not become \"%s\" for new sessions: does the role or the database set it?", logSetting, value)
+	return fmt.Errorf("\"%s\" is not \"%s\" in new sessions: is it set for the role or the database?", logSetting, value)
 }
 
 // restore puts the line of postgresql.auto.conf back, on a connection of its

@@ -37,7 +37,7 @@ func (l *Load) check() error {
 	case !slices.Contains(Protocols, l.Protocol):
 		return fmt.Errorf("no protocol \"%s\"; there are simple, extended and prepared", l.Protocol)
 	case l.Clients < 1 || l.Clients > 90:
-		return fmt.Errorf("%d clients: between 1 and 90 fit the servers", l.Clients)
+		return fmt.Errorf("%d clients: the servers accept from 1 to 90", l.Clients)
 	case l.Scale < 1:
 		return fmt.Errorf("the scale must be at least 1")
 	}
@@ -96,7 +96,7 @@ func ParseReport(report string) (Slice, error) {
 	s.TPS, _ = strconv.ParseFloat(tps[1], 64)
 	s.Transactions, _ = strconv.ParseInt(n[1], 10, 64)
 	if s.TPS <= 0 {
-		return s, fmt.Errorf("pgbench made no transaction:\n%s", report)
+		return s, fmt.Errorf("pgbench executed no transaction:\n%s", report)
 	}
 	return s, nil
 }

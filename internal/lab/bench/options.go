@@ -72,12 +72,12 @@ func (o *Overhead) Complete(func(flag string) bool) error {
 	case o.Profile.Seconds < 0 || o.Profile.Runs < 1:
 		return errors.New("--profile must be at least 0 and --profile-runs at least 1")
 	case o.DSN != "" && (len(o.Compare) > 0 || len(o.Set) > 0 || o.Profile.Seconds > 0):
-		return errors.New("--dsn does not go with --compare, --set and --profile")
+		return errors.New("--dsn cannot be used with --compare, --set or --profile")
 	}
 	for _, s := range o.Set {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return fmt.Errorf("--set takes name=value, not \"%s\"", s)
+			return fmt.Errorf("--set expects name=value, not \"%s\"", s)
 		}
 		o.Settings = append(o.Settings, cluster.Setting{Name: name, Value: value})
 	}
@@ -176,10 +176,10 @@ func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Insta
 	}
 	defer g.Close()
 	if !o.Yes {
-		fmt.Fprintf(o.IO.ErrOut, "%s\nGo on? [y/N] ", g.Intention(o.Options))
+		fmt.Fprintf(o.IO.ErrOut, "%s\nContinue? [y/N] ", g.Intention(o.Options))
 		answer, _ := bufio.NewReader(o.IO.In).ReadString('\n')
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-			return nil, errors.New("nothing changed (--yes answers the question)")
+			return nil, errors.New("nothing was changed (use --yes to skip the question)")
 		}
 	}
 	phases.Phase("measuring " + o.Load.Title())

@@ -17,9 +17,9 @@ func TestOverheadRefusesWrongUsage(t *testing.T) {
 		"--seconds 0":                       "--seconds must be at least 1",
 		"--renew -1":                        "--renew must be at least 0",
 		"--format xml":                      `invalid format "xml"`,
-		"--set fsync":                       `--set takes name=value, not "fsync"`,
-		"--dsn dbname=x --compare off":      "--dsn does not go with --compare",
-		"--dsn dbname=x --profile 3":        "--dsn does not go with --compare",
+		"--set fsync":                       `--set expects name=value, not "fsync"`,
+		"--dsn dbname=x --compare off":      "--dsn cannot be used with --compare",
+		"--dsn dbname=x --profile 3":        "--dsn cannot be used with --compare",
 		"--profile 3 --profile-runs 0":      "--profile-runs at least 1",
 		"--compare off --scale 0 --pairs 1": "the scale must be at least 1",
 	})

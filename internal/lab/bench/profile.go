@@ -77,7 +77,7 @@ func (p *ProfileReport) WriteText(w io.Writer) {
 		all, backends, writers := run.Share()
 		fmt.Fprintf(w, "  run %d: %.2f %% (backends %.2f %%, writers %.2f %%) of %d samples, %.0f tps", i+1, all, backends, writers, run.Samples, run.TPS)
 		if run.Hidden > 0 {
-			fmt.Fprintf(w, "; not counted: %.2f %% of functions that the extension does not call", 100*float64(run.Hidden)/float64(max(run.Samples, 1)))
+			fmt.Fprintf(w, "; not counted: %.2f %% in functions that the extension does not call", 100*float64(run.Hidden)/float64(max(run.Samples, 1)))
 		}
 		fmt.Fprintln(w)
 	}
@@ -139,7 +139,7 @@ func sampling(unwind string) ([]string, error) {
 	case "dwarf": // sees through the C library too, with a copy of the stack for each sample
 		return []string{"record", "-e", "cpu-clock", "-F", "999", "-a", "--call-graph", "dwarf,4096"}, nil
 	default:
-		return nil, fmt.Errorf("no way to unwind stacks called \"%s\"; there are fp and dwarf", unwind)
+		return nil, fmt.Errorf("unknown way to unwind stacks \"%s\"; there are fp and dwarf", unwind)
 	}
 }
 
@@ -151,10 +151,10 @@ func CanProfile(ctx context.Context, unwind string) error {
 	}
 	out, err := perf.Try(ctx, args)
 	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("no perf here (Debian's package linux-perf)")
+		return errors.New("perf is not installed (Debian package linux-perf)")
 	}
 	if err != nil {
-		return fmt.Errorf("perf may not sample here: %w\n%s", err, bytes.TrimSpace(out))
+		return fmt.Errorf("perf is not permitted to sample here: %w\n%s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (r *Report) WriteFiles(dir string) error {
 
 // WriteText shows the report to a person.
 func (r *Report) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "%s; %d rounds of %d s a server", r.Load.Title(), r.Rounds, r.Seconds)
+	fmt.Fprintf(w, "%s; %d rounds of %d s per server", r.Load.Title(), r.Rounds, r.Seconds)
 	if r.Renew > 0 && r.Renew < r.Rounds {
 		fmt.Fprintf(w, ", new servers after every %d", r.Renew)
 	}
@@ -123,7 +123,7 @@ func (r *Report) WriteTable(w io.Writer) {
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	if last := r.Variants[len(r.Variants)-1]; last.Ratio != nil {
-		fmt.Fprintf(w, "\nMedian of ratios within a round [%.0f %% interval of that median]. A difference smaller than the interval is noise.\n",
+		fmt.Fprintf(w, "\nMedian of ratios within a round [%.0f %% interval of that median]. Differences smaller than the interval are noise.\n",
 			100*last.Ratio.Confidence)
 	}
 }

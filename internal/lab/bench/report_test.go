@@ -34,7 +34,7 @@ func TestReportText(t *testing.T) {
 	var b strings.Builder
 	exampleReport().WriteText(&b)
 	for _, want := range []string{
-		"pgbench -S -M prepared, 16 clients, scale 10; 100 rounds of 1 s a server, new servers after every 20\n",
+		"pgbench -S -M prepared, 16 clients, scale 10; 100 rounds of 1 s per server, new servers after every 20\n",
 		"log_statement=all     14000  ███████████████▍       0.700 [0.650, 0.750]    215.9\n",
 		"[96 % interval of that median]",
 		"run 1: 1.50 % (backends 1.00 %, writers 0.50 %) of 1000 samples",

@@ -93,7 +93,7 @@ func (o *Stall) Run(ctx context.Context) error {
 	}
 	phases := progress.NewPhases(o.IO)
 	defer phases.End()
-	phases.Phase("making a server")
+	phases.Phase("creating a server")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (o *Stall) slice(
 		return nil, err
 	}
 	if len(all) < 1000 {
-		return nil, fmt.Errorf("a slice of %d transactions is too short to say what one of a thousand takes", len(all))
+		return nil, fmt.Errorf("a slice of %d transactions is too short for the 99.9th percentile", len(all))
 	}
 	return all, nil
 }
@@ -215,7 +215,7 @@ func (r *StallReport) write(out io.Writer) error {
 	}
 	load := r.Load.Title()
 	if r.Rate > 0 {
-		load += fmt.Sprintf(", %d transactions a second", r.Rate)
+		load += fmt.Sprintf(", %d transactions per second", r.Rate)
 	}
 	_, err := fmt.Fprintf(out, `%s; %d rounds of slices of %d s
 99.9 %% of the transactions took at most, of %d of each:

@@ -115,12 +115,12 @@ func (t *Totals) write(out io.Writer, took time.Duration) {
 	fmt.Fprintf(out, "faults: %s\n", rounds.List(t.perFault))
 	fmt.Fprintf(out, "kills by mode: %s\n", rounds.List(t.killsInMode))
 	fmt.Fprintf(out, "statements acknowledged: %d (%s); without an answer: %d; records read: %d\n", t.Acknowledged, rounds.List(t.acknowledgedInMode), t.Unanswered, t.Records)
-	fmt.Fprintf(out, "acknowledged and missing: %d, of them within the guarantee: %d\n", t.Missing, t.Accounted)
+	fmt.Fprintf(out, "acknowledged but missing: %d; of these, covered by the guarantees: %d\n", t.Missing, t.Accounted)
 	if t.Untold > 0 {
-		fmt.Fprintf(out, "missing of sessions that found no room for anything, of which gap records tell the number only: %d\n", t.Untold)
+		fmt.Fprintf(out, "missing, of sessions that found no space for any record (gap records contain their number only): %d\n", t.Untold)
 	}
 	if t.OldestLost > 0 {
-		fmt.Fprintf(out, "oldest statement that a power loss took: %s before it\n", t.OldestLost.Round(time.Millisecond))
+		fmt.Fprintf(out, "oldest statement lost in a power loss: %s before it\n", t.OldestLost.Round(time.Millisecond))
 	}
 	fmt.Fprintf(out, "rounds that failed: %d\n", t.Failed)
 }

@@ -74,16 +74,16 @@ type result struct {
 func (c *result) String() string {
 	s := fmt.Sprintf("%d statements acknowledged, %d unanswered, %d records", c.acknowledged, c.unanswered, c.records)
 	if c.missing > 0 || c.dropped > 0 {
-		s += fmt.Sprintf(", %d missing, %d of them accounted for", c.missing, c.accounted)
+		s += fmt.Sprintf(", %d missing (%d of them accounted for)", c.missing, c.accounted)
 	}
 	if c.refused > 0 {
 		s += fmt.Sprintf(", %d refusals without a record", c.refused)
 	}
 	if c.deleted > 0 {
-		s += fmt.Sprintf(", %d records deleted by policy with %d statements", c.deleted, c.gone)
+		s += fmt.Sprintf(", %d records with %d statements deleted by retention", c.deleted, c.gone)
 	}
 	if c.oldestLost > 0 {
-		s += fmt.Sprintf(", the oldest from %s before the power loss", c.oldestLost.Round(time.Millisecond))
+		s += fmt.Sprintf(", the oldest %s before the power loss", c.oldestLost.Round(time.Millisecond))
 	}
 	return s
 }
@@ -197,7 +197,7 @@ func (k *checker) take(r *record) {
 		if r.Extra["first_seq"] == "" {
 			count, err := strconv.ParseUint(r.Extra["count"], 10, 64)
 			if err != nil {
-				k.complain("session %s: gap record %d says %v", r.Session, r.Seq, r.Extra)
+				k.complain("session %s: gap record %d contains %v", r.Session, r.Seq, r.Extra)
 			}
 			k.counted += count
 			return
@@ -205,7 +205,7 @@ func (k *checker) take(r *record) {
 		first, err1 := strconv.ParseUint(r.Extra["first_seq"], 10, 64)
 		last, err2 := strconv.ParseUint(r.Extra["last_seq"], 10, 64)
 		if errors.Join(err1, err2) != nil || first > last {
-			k.complain("session %s: gap record %d says %v", r.Session, r.Seq, r.Extra)
+			k.complain("session %s: gap record %d contains %v", r.Session, r.Seq, r.Extra)
 			return
 		}
 		s.gaps = append(s.gaps, span{first, last})
@@ -318,7 +318,7 @@ func (k *checker) log() {
 	lines.Buffer(nil, 1<<26)
 	for lines.Scan() {
 		if alarming.Match(lines.Bytes()) {
-			k.complain("server's log: %.300s", lines.Text())
+			k.complain("server log: %.300s", lines.Text())
 		}
 	}
 }
@@ -350,7 +350,7 @@ func (k *checker) connection(s *session) {
 	config := k.round.config
 	lossy := config.gaps || config.mode.mayMiss != nil || !k.deletion.IsZero()
 	if len(ids) == 0 && !lossy {
-		k.complain("%s: nothing of the session is there", s.name)
+		k.complain("%s: the trail contains nothing of the session", s.name)
 	}
 	for _, id := range ids {
 		if seen := k.sessions[id]; (seen.connects != 1 || seen.disconnects != 1) && !lossy && len(seen.gaps) == 0 {
@@ -389,7 +389,7 @@ func (k *checker) session(statements []*statement) {
 			if i < drops && (gaps || s.mayBeDropped()) {
 				res.accounted++
 			} else {
-				k.complain("%s: %s, told %s %s, is missing (sequence numbers %d to %d have %d drops for %d statements)",
+				k.complain("%s: %s (client: %s %s) is missing (sequence numbers %d to %d have %d drops for %d statements)",
 					name, s.marker, s.told, s.sqlstate, last, next, drops, len(missing))
 			}
 		}
@@ -403,7 +403,7 @@ func (k *checker) session(statements []*statement) {
 			res.unanswered++
 		}
 		if len(records) > 1 {
-			k.complain("%s: %s is there %d times: %+v", s.session.name, s.marker, len(records), records)
+			k.complain("%s: %s has %d records: %+v", s.session.name, s.marker, len(records), records)
 		}
 		if len(records) == 0 {
 			if k.mustBeThere(s) {
@@ -443,7 +443,7 @@ func (k *checker) mustBeThere(s *statement) bool {
 	r := k.round
 	res := &r.result
 	if s.told == failed && s.sqlstate == refusal && r.committed[s.marker] {
-		k.complain("%s: %s was refused, and its work is there", s.session.name, s.marker)
+		k.complain("%s: %s was refused, but its changes are there", s.session.name, s.marker)
 	}
 	switch s.told {
 	case skipped:
@@ -488,14 +488,14 @@ func (k *checker) agrees(s *statement, f *found) {
 			return
 		}
 		if f.outcome != "ok" {
-			k.complain("%s: %s: told ok, recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
+			k.complain("%s: %s: the client was told ok; recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
 		}
 	case failed:
 		if f.outcome != "error" || f.sqlstate != s.sqlstate {
-			k.complain("%s: %s: told error %s, recorded as %s %s", name, s.marker, s.sqlstate, f.outcome, f.sqlstate)
+			k.complain("%s: %s: the client was told error %s; recorded as %s %s", name, s.marker, s.sqlstate, f.outcome, f.sqlstate)
 		}
 	case skipped:
-		k.complain("%s: %s was not run, and is recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
+		k.complain("%s: %s was not run, but is recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
 		return
 	case unanswered:
 		// not answered: all may be, and of an interrupted one there may be a beginning only
@@ -504,7 +504,7 @@ func (k *checker) agrees(s *statement, f *found) {
 		}
 	}
 	if !whole {
-		k.complain("%s: %s, %s: sent %d bytes (and %d), recorded %d (and %d), not the same", name, s.marker, f.outcome,
+		k.complain("%s: %s, %s: sent %d bytes (and %d), recorded %d (and %d): they differ", name, s.marker, f.outcome,
 			s.text.length, s.parameter.length, f.text.length, f.parameter.length)
 	}
 	if ids := k.byName[name]; len(ids) == 1 && ids[0] != f.session {
@@ -521,7 +521,7 @@ func (k *checker) committed(s *statement, f *found) {
 		return
 	}
 	if seen := k.sessions[f.session]; !seen.commits[f.xid] && len(seen.gaps) == 0 && !k.deleted(s.ended) {
-		k.complain("%s: %s: transaction %d was committed and has no record", s.session.name, s.marker, f.xid)
+		k.complain("%s: %s: transaction %d was committed, but has no record", s.session.name, s.marker, f.xid)
 	}
 }
 

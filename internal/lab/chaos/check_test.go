@@ -70,12 +70,12 @@ func TestTrailThatDoesNotAgreeIsNot(t *testing.T) {
 		change func([]record) []record
 		want   string
 	}{
-		"a statement is missing": {"wait", without(2), "m0.2, told error 22012, is missing"},
+		"a statement is missing": {"wait", without(2), "m0.2 (client: error 22012) is missing"},
 		"its number is, too": {"wait", func(r []record) []record {
 			r = append(r[:2:2], r[3:]...)
 			r[2].Seq, r[3].Seq = 3, 4
 			return r
-		}, "m0.2, told error 22012, is missing"},
+		}, "m0.2 (client: error 22012) is missing"},
 		"a number is missing": {"drop", without(3), "sequence number 5 follows 3"},
 		"a record is duplicated": {"wait", func(r []record) []record { return append(r, r[3]) },
 			"sequence number 4 is duplicated"},
@@ -83,20 +83,20 @@ func TestTrailThatDoesNotAgreeIsNot(t *testing.T) {
 			again := r[3]
 			again.Seq, r[4].Seq = 5, 6
 			return append(r, again)
-		}, "m0.3 is there 2 times"},
+		}, "m0.3 has 2 records"},
 		"another outcome": {"wait", func(r []record) []record { r[1].Outcome = "error"; return r },
-			"m0.1: told ok, recorded as error"},
+			"m0.1: the client was told ok; recorded as error"},
 		"another SQLSTATE": {"wait", func(r []record) []record { r[2].SQLState = "57014"; return r },
-			"m0.2: told error 22012, recorded as error 57014"},
+			"m0.2: the client was told error 22012; recorded as error 57014"},
 		"another order": {"wait", func(r []record) []record { r[1].Seq, r[3].Seq = 4, 2; return r },
 			"has sequence number 3, the statement before it 4"},
 		"text cut short": {"wait", func(r []record) []record { s := (*r[1].Text)[:16]; r[1].Text = &s; return r },
 			"sent 17 bytes"},
 		"no end":        {"wait", without(4), "1 connect records, 0 disconnect records"},
 		"two ends":      {"drop", func(r []record) []record { e := r[4]; e.Seq = 6; return append(r, e) }, "2 disconnect records"},
-		"another's gap": {"drop", func(r []record) []record { r[3] = gap("1", "1"); return r }, "m0.3, told ok , is missing"},
+		"another's gap": {"drop", func(r []record) []record { r[3] = gap("1", "1"); return r }, "m0.3 (client: ok ) is missing"},
 		"nothing of the session": {"wait", func([]record) []record { return nil },
-			"nothing of the session is there"},
+			"the trail contains nothing of the session"},
 	} {
 		if got := complaints(test.mode, clientOf(), test.change(trailOf()), nil); !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %q", name, got)
@@ -132,7 +132,7 @@ func TestDroppedStatementsAreAccountedForByGaps(t *testing.T) {
 	for i := range r[1:] {
 		r[i+1].Seq = uint64(i) + 3
 	}
-	if got := complaints("wait", c, r, nil); strings.Count(got, "m0.1, told ok , is missing") != 1 {
+	if got := complaints("wait", c, r, nil); strings.Count(got, "m0.1 (client: ok ) is missing") != 1 {
 		t.Errorf("at the end of a session: got %q", got)
 	}
 	c.statements[0].early = true
@@ -159,7 +159,7 @@ func TestCommittedStatementMustBeThere(t *testing.T) {
 		t.Errorf("not committed: %s", got)
 	}
 	committed := func(r *round) { r.committed["m0.3"] = true }
-	if got := complaints("wait", c, r, committed); !strings.Contains(got, "m0.3, told unanswered , is missing") {
+	if got := complaints("wait", c, r, committed); !strings.Contains(got, "m0.3 (client: unanswered ) is missing") {
 		t.Errorf("committed: got %q", got)
 	}
 }

@@ -161,7 +161,7 @@ func (r *round) killWriterAgain(ctx context.Context) error {
 	last := 0
 	for range 2 + r.rng.IntN(4) {
 		var p process
-		err := r.until(ctx, "a writer is back", func() bool {
+		err := r.until(ctx, "a writer is running again", func() bool {
 			var ok bool
 			p, ok = r.oneOf(r.writers())
 			return ok && p.pid != last
@@ -185,7 +185,7 @@ func (r *round) dieAt(ctx context.Context, place string, then func()) error {
 		return err
 	}
 	then()
-	err := r.until(ctx, place+" has happened", func() bool { return !r.shim.isSet(name) })
+	err := r.until(ctx, place+" has occurred", func() bool { return !r.shim.isSet(name) })
 	if err == nil {
 		r.killed += kills
 	}
@@ -232,7 +232,7 @@ func (r *round) terminateWriter(ctx context.Context) error {
 	last := 0
 	for range 1 + r.rng.IntN(2) {
 		var p process
-		err := r.until(ctx, "a writer is back", func() bool {
+		err := r.until(ctx, "a writer is running again", func() bool {
 			var ok bool
 			p, ok = r.oneOf(r.writers())
 			return ok && p.pid != last
@@ -295,7 +295,7 @@ func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 	case <-r.server.Ended():
 	case <-time.After(20 * time.Second):
 		if left := r.writers(); len(left) > 0 {
-			return fmt.Errorf("a writer does not end\n%s", where(left))
+			return fmt.Errorf("a writer does not exit\n%s", where(left))
 		}
 		if err := r.server.Signal(syscall.SIGQUIT); err != nil {
 			return err

@@ -48,7 +48,7 @@ func (k *keeping) describe() string {
 		on   bool
 		text string
 	}{
-		{k.sealed, "sealed"}, {k.encrypted, "encrypted"}, {k.retention && k.slot, "retention, a slot that wants all"},
+		{k.sealed, "sealed"}, {k.encrypted, "encrypted"}, {k.retention && k.slot, "retention, a slot that needs everything"},
 		{k.retention && !k.slot, "retention"}, {k.onFailure != "wait", "on_failure " + k.onFailure},
 	} {
 		if part.on {
@@ -127,7 +127,7 @@ func (k *checker) takeDeletion(r *record) {
 	}
 	n, err := strconv.ParseUint(r.Extra["records"], 10, 64)
 	if err != nil {
-		k.complain("a deletion record says %v", r.Extra)
+		k.complain("a deletion record contains %v", r.Extra)
 		return
 	}
 	k.round.result.deleted += n
@@ -135,7 +135,7 @@ func (k *checker) takeDeletion(r *record) {
 		k.deletion = r.Time
 	}
 	if k.round.config.slot {
-		k.complain("segments %s to %s of stream %s were deleted, though a slot wants all", r.Extra["first_segment"], r.Extra["last_segment"], r.Extra["stream"])
+		k.complain("segments %s to %s of stream %s were deleted, although a slot needs them", r.Extra["first_segment"], r.Extra["last_segment"], r.Extra["stream"])
 	} else if !k.round.config.retention {
 		k.complain("segments were deleted without retention: %v", r.Extra)
 	}
@@ -183,7 +183,7 @@ func (r *round) recoverFromShutdown(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the server neither goes on nor stops by itself: %w", err)
+			return fmt.Errorf("the server neither continues nor stops: %w", err)
 		}
 		// PostgreSQL may never come to the end of a fast stop that it is asked for while it recovers
 		if time.Since(begun) > 20*time.Second && len(r.writers()) == 0 {

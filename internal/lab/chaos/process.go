@@ -117,12 +117,12 @@ func (r *round) ended(ctx context.Context) error {
 	select {
 	case <-r.server.Ended():
 	case <-time.After(limit):
-		return fmt.Errorf("the server does not end")
+		return fmt.Errorf("the server does not exit")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	var left []process
-	err := r.until(ctx, "the dead server's processes end", func() bool {
+	err := r.until(ctx, "the processes of the killed server exit", func() bool {
 		left = r.children()
 		return len(left) == 0
 	})

@@ -205,7 +205,7 @@ func (r *round) finish(ctx context.Context) error {
 	select {
 	case <-stopped:
 	case <-time.After(patience + limit):
-		wrong = append(wrong, fmt.Errorf("the load does not end\n%s", r.processes()))
+		wrong = append(wrong, fmt.Errorf("the clients do not finish\n%s", r.processes()))
 	}
 	if hung := r.load.hanging(); hung != "" {
 		wrong = append(wrong, fmt.Errorf("no answer within %s: %s", patience, hung))
@@ -298,7 +298,7 @@ func (r *round) progress(ctx context.Context, n int) error {
 	wanted := r.load.acks.Load() + int64(n)
 	for again := true; again; {
 		again = false
-		err := r.until(ctx, "the load goes on", func() bool {
+		err := r.until(ctx, "the clients continue", func() bool {
 			select {
 			case <-r.server.Ended():
 				again = true
@@ -314,7 +314,7 @@ func (r *round) progress(ctx context.Context, n int) error {
 			break
 		}
 		if tail := r.server.LogTail(20); r.shutdownsAsked() == r.shutdowns && !strings.Contains(tail, "due to startup process failure") {
-			return fmt.Errorf("the server has ended by itself; its log ends:\n%s", tail)
+			return fmt.Errorf("the server exited unexpectedly; the end of its log:\n%s", tail)
 		}
 		if err := r.relaunch(ctx); err != nil {
 			return err

@@ -127,7 +127,7 @@ func TestCheckDiskRefusesWhatDoesNotFit(t *testing.T) {
 	if err := i.CheckDisk(1); err != nil {
 		t.Error(err)
 	}
-	if err := i.CheckDisk(1 << 62); err == nil || !strings.Contains(err.Error(), "the disk is too small: about 4398046511104 MB are needed in") {
+	if err := i.CheckDisk(1 << 62); err == nil || !strings.Contains(err.Error(), "not enough disk space: about 4398046511104 MB are needed in") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,11 +12,11 @@ func (i *Installation) CheckDisk(bytes uint64) error {
 	parent := i.TempDir()
 	var fs unix.Statfs_t
 	if err := unix.Statfs(parent, &fs); err != nil {
-		return fmt.Errorf("cannot ask how much room there is in \"%s\": %w", parent, err)
+		return fmt.Errorf("cannot determine the free space in \"%s\": %w", parent, err)
 	}
 	if free := fs.Bavail * uint64(fs.Bsize); free < bytes {
-		return fmt.Errorf("the disk is too small: about %d MB are needed in \"%s\", and %d MB are free; "+
-			"measure less, or set TMPDIR to another folder", bytes>>20, parent, free>>20)
+		return fmt.Errorf("not enough disk space: about %d MB are needed in \"%s\", but only %d MB are free; "+
+			"measure less, or set TMPDIR to another directory", bytes>>20, parent, free>>20)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func Find(pgConfig string) (*Installation, error) {
 	ask := func(option string) (string, error) {
 		out, err := exec.Command(pgConfig, option).Output()
 		if err != nil {
-			return "", fmt.Errorf("cannot ask \"%s %s\": %w", pgConfig, option, err)
+			return "", fmt.Errorf("cannot run \"%s %s\": %w", pgConfig, option, err)
 		}
 		return strings.TrimSpace(string(out)), nil
 	}
@@ -106,7 +106,7 @@ func (i *Installation) chooseUser() error {
 		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
 		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
 		if err := errors.Join(err1, err2); err != nil {
-			return fmt.Errorf("user \"%s\" has no numeric identity: %w", name, err)
+			return fmt.Errorf("user \"%s\" has no numeric ID: %w", name, err)
 		}
 		i.userName = name
 		i.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}

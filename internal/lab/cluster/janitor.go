@@ -41,7 +41,7 @@ func hireJanitor(dir string) (*janitor, error) {
 		return nil, err
 	}
 	if err := j.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start what removes temporary files: %w", err)
+		return nil, fmt.Errorf("cannot start the process that removes temporary files: %w", err)
 	}
 	return j, nil
 }

@@ -142,9 +142,9 @@ func (s *Server) WaitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timeout:
-			return fmt.Errorf("server \"%s\" was not ready within %s; its log ends:\n%s", s.Name, startTimeout, s.LogTail(10))
+			return fmt.Errorf("server \"%s\" was not ready within %s; the end of its log:\n%s", s.Name, startTimeout, s.LogTail(10))
 		case <-s.done:
-			return fmt.Errorf("server \"%s\" did not start; its log ends:\n%s", s.Name, s.LogTail(10))
+			return fmt.Errorf("server \"%s\" did not start; the end of its log:\n%s", s.Name, s.LogTail(10))
 		case <-tick.C:
 		}
 		text, _ := os.ReadFile(filepath.Join(s.DataDir, "postmaster.pid"))
@@ -175,7 +175,7 @@ func (s *Server) Stop() error {
 		select {
 		case <-s.done:
 			if sig != syscall.SIGINT {
-				return fmt.Errorf("server \"%s\" had to be killed (%s); its log ends:\n%s", s.Name, sig, s.LogTail(10))
+				return fmt.Errorf("server \"%s\" had to be killed (%s); the end of its log:\n%s", s.Name, sig, s.LogTail(10))
 			}
 			return nil
 		case <-time.After(stopTimeout):

@@ -26,7 +26,7 @@ scripts/chaos provides a private PostgreSQL installation with the extension.`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rounds == 0 && o.Kills == 0 && o.Budget == 0 {
-				return exit.Usagef("one of --rounds, --kills and --time must say when to stop")
+				return exit.Usagef("give --rounds, --kills or --time to say when to stop")
 			}
 			_, err := chaos.Run(cmd.Context(), o)
 			if errors.Is(err, rounds.ErrFailed) {

@@ -24,7 +24,7 @@ func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rounds == 0 && o.Budget == 0 {
-				return exit.Usagef("--rounds or --time must say when to stop")
+				return exit.Usagef("give --rounds or --time to say when to stop")
 			}
 			_, err := protocol.Run(cmd.Context(), o)
 			if errors.Is(err, rounds.ErrFailed) {

@@ -120,7 +120,7 @@ func (o *Options) record(ctx context.Context, installation *cluster.Installation
 		report.WriteTable(o.IO.Out)
 	}
 
-	phases.Phase("people at work")
+	phases.Phase("running the users' statements")
 	begin = time.Now()
 	server := b.Server("steno")
 	if err := perform(ctx, server); err != nil {
@@ -147,11 +147,11 @@ func (o *Options) heading(text string) {
 
 // readBack shows what the trail knows, by this same program.
 func (o *Options) readBack(ctx context.Context, begin time.Time) error {
-	o.heading("What people did, as the trail has it")
+	o.heading("What the users did, according to the trail")
 	if err := o.steno(ctx, "cat", "--since", begin.UTC().Format(time.RFC3339Nano), o.Keep); err != nil {
 		return err
 	}
-	o.heading("Is the trail whole?")
+	o.heading("Is the trail intact?")
 	if err := o.steno(ctx, "verify", o.Keep); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ and remove it with rm -r %[2]s
 func (o *Options) steno(ctx context.Context, args ...string) error {
 	path, err := o.Steno()
 	if err != nil {
-		return fmt.Errorf("no program \"steno\" beside steno-lab and in PATH: %w", err)
+		return fmt.Errorf("no program \"steno\" beside steno-lab or in PATH: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdout, cmd.Stderr = o.IO.Out, o.IO.ErrOut

@@ -31,15 +31,15 @@ const (
 func (b Busy) Warning() string {
 	var why []string
 	if b.Before > muchBefore {
-		why = append(why, fmt.Sprintf("%.0f %% of its processors' time went to something else right before", b.Before))
+		why = append(why, fmt.Sprintf("%.0f %% of its CPU time was used by other processes just before", b.Before))
 	}
 	if b.Steal > muchSteal {
-		why = append(why, fmt.Sprintf("%.1f %% was stolen by other machines on the same host", b.Steal))
+		why = append(why, fmt.Sprintf("%.1f %% was used by other machines on the same host", b.Steal))
 	}
 	if why == nil {
 		return ""
 	}
-	return "This machine was busy: " + strings.Join(why, ", ") + ". Repeat on a quiet one."
+	return "This machine was busy: " + strings.Join(why, ", ") + ". Repeat the run on an idle one."
 }
 
 // Watch looks at what else the machine does.

@@ -28,9 +28,9 @@ func TestBusyFromRecordedReadings(t *testing.T) {
 func TestBusyMachineWarns(t *testing.T) {
 	for busy, want := range map[Busy][]string{
 		{Before: 10, Steal: 2, Load: 50}: nil,
-		{Before: 37.2}:                   {"37 % of its processors' time went to something else"},
-		{Steal: 2.25}:                    {"2.2 % was stolen by other machines"},
-		{Before: 90, Steal: 12}:          {"90 %", "12.0 % was stolen"},
+		{Before: 37.2}:                   {"37 % of its CPU time was used by other processes"},
+		{Steal: 2.25}:                    {"2.2 % was used by other machines"},
+		{Before: 90, Steal: 12}:          {"90 %", "12.0 % was used by other machines"},
 	} {
 		text := busy.Warning()
 		if (text == "") != (want == nil) {

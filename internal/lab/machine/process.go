@@ -81,7 +81,7 @@ func (proc Proc) Time(pid int) (time.Duration, error) {
 	}
 	times, err := p.Schedstat()
 	if err == nil && times.RunningNanoseconds == 0 {
-		err = fmt.Errorf("the kernel does not keep the processor time of process %d", pid)
+		err = fmt.Errorf("the kernel does not report the CPU time of process %d", pid)
 	}
 	return time.Duration(times.RunningNanoseconds), err
 }

@@ -47,7 +47,7 @@ func AtDataDir(dir string) (*Target, error) {
 	}
 	p, err := machine.Here.Process(pid)
 	if err != nil || !isServer(p) {
-		return nil, fmt.Errorf("no server runs in \"%s\": process %d of its postmaster.pid is gone", dir, pid)
+		return nil, fmt.Errorf("no server runs in \"%s\": process %d, which its postmaster.pid names, does not exist", dir, pid)
 	}
 	t := newTarget(pid)
 	t.DataDir = dir
@@ -65,7 +65,7 @@ func AtPID(pid int) (*Target, error) {
 		return nil, err
 	}
 	if !isServer(p) {
-		return nil, fmt.Errorf("process %d (%s) is not of a PostgreSQL server", pid, p.Title)
+		return nil, fmt.Errorf("process %d (%s) does not belong to a PostgreSQL server", pid, p.Title)
 	}
 	for {
 		parent, err := machine.Here.Process(p.Parent)
@@ -103,7 +103,7 @@ func (t *Target) processes() (map[int]machine.Process, error) {
 	found := map[int]machine.Process{}
 	postmaster, err := machine.Here.Process(t.Postmaster)
 	if err != nil {
-		return nil, fmt.Errorf("the server has ended: %w", err)
+		return nil, fmt.Errorf("the server has exited: %w", err)
 	}
 	found[t.Postmaster] = postmaster
 	children, err := machine.Here.Children(t.Postmaster)

@@ -98,12 +98,12 @@ var Causes = []*Cause{
 		Advice: logAdvice,
 	},
 	{
-		ID: "collector", Title: "the log collector, a process of its own", Class: Cost,
+		ID: "collector", Title: "the logging collector process", Class: Cost,
 		Owner:     []string{"SysLoggerMain", "write_syslogger_file", "process_pipe_input"},
 		Processes: []string{"logger"},
 		Advice: []Advice{{Min: 5, Text: "One process takes all log lines from the pipe and writes them. " +
-			"What makes fewer or shorter lines (log_statement, log_duration, log_min_duration_statement, " +
-			"log_line_prefix) relieves it."}},
+			"Fewer or shorter lines (log_statement, log_duration, log_min_duration_statement, " +
+			"log_line_prefix) reduce its load."}},
 	},
 	{
 		ID: clock, Title: "reading the clock", Class: Cost,
@@ -119,20 +119,20 @@ var Causes = []*Cause{
 				"block; off saves that."},
 			{Min: 3, When: slowClock, Text: "The kernel's clock source is {clocksource}, which cannot be read " +
 				"without a system call. " +
-				"Where the machine allows it, tsc is cheaper (/sys/devices/system/clocksource/clocksource0); " +
-				"\"pg_test_timing\" shows what a reading costs."},
+				"If the machine supports it, tsc is faster (/sys/devices/system/clocksource/clocksource0); " +
+				"\"pg_test_timing\" shows the cost of a reading."},
 			{Min: 3, When: frames("InstrStartNode", "InstrStopNode"), Text: "EXPLAIN ANALYZE, or " +
-				"auto_explain.log_timing and pg_stat_statements' like, time every row of every plan node; " +
-				"auto_explain.log_timing = off keeps counts without times."},
+				"auto_explain.log_timing and similar settings, measure the time of every row of every plan node; " +
+				"auto_explain.log_timing = off keeps the row counts."},
 		},
 	},
 	{
-		ID: syncRep, Title: "sync replication: the wait for the standby", Class: Cost, Strong: true,
+		ID: syncRep, Title: "synchronous replication: waiting for standbys", Class: Cost, Strong: true,
 		Owner: []string{"SyncRep*"},
 		Waits: []string{"IPC:SyncRep"},
 		Advice: []Advice{{Min: 5,
 			Text: "Each commit waits until the standby has answered{synchronous_standby_names}. " +
-				"Several inserts in one transaction share one wait. Where a lost commit after a failover is acceptable, " +
+				"Several inserts in one transaction share one wait. If losing a commit in a failover is acceptable, " +
 				"set synchronous_commit = local for these transactions; " +
 				"remote_write waits for the standby's memory, not its disk."}},
 	},
@@ -156,7 +156,7 @@ var Causes = []*Cause{
 			{Min: 15, When: frames("fdatasync*", "issue_xlog_fsync", "XLogFlush", "IO:WALSync", "LWLock:WALWrite"),
 				Text: "Commits wait for the WAL to be on disk. " +
 					"Several statements in one transaction share a flush; synchronous_commit = off, for transactions " +
-					"that may be lost in a crash, does not wait; a faster disk for pg_wal helps all."},
+					"that may be lost in a crash, avoids the wait; a faster disk for pg_wal helps all of them."},
 		},
 	},
 	{
@@ -171,9 +171,9 @@ var Causes = []*Cause{
 		Advice: []Advice{
 			{Min: 10, When: frames("Lock:*", "ProcSleep", "WaitOnLock"), Text: "Sessions wait for rows or tables " +
 				"that others have locked: " +
-				"pg_blocking_pids() names who; shorter transactions, lock_timeout."},
+				"pg_blocking_pids() shows which; shorter transactions or lock_timeout help."},
 			{Min: 10, When: frames("LWLock:LockManager"), Text: "The lock table itself is contended: many partitions " +
-				"or indexes per statement, in more relations than the 16 of the fast path. " +
+				"or indexes per statement use more relations than the 16 of the fast path. " +
 				"Prepared statements and fewer partitions help."},
 		},
 	},
@@ -194,10 +194,10 @@ var Causes = []*Cause{
 		},
 		Waits: []string{"IO:*"},
 		Advice: []Advice{{Min: 15, Text: "Blocks come from files rather than from shared_buffers: a larger " +
-			"shared_buffers, or an index where whole tables are read, reads fewer."}},
+			"shared_buffers, or an index where whole tables are read, reduces that."}},
 	},
 	{
-		ID: "client", Title: "talking with clients", Class: Work,
+		ID: "client", Title: "communicating with clients", Class: Work,
 		Owner: []string{
 			"secure_read", "secure_write", "secure_raw_*", "pq_*", "internal_flush*", "internal_putbytes", "socket_*",
 			"printtup", "recv", "__libc_recv", "send", "__libc_send",
@@ -206,17 +206,17 @@ var Causes = []*Cause{
 			"SendRowDescriptionMessage",
 		},
 		Waits: []string{"Client:ClientWrite", "Client:*"},
-		Advice: []Advice{{Min: 25, Text: "Much of the time goes to messages from and to clients: fewer round trips " +
+		Advice: []Advice{{Min: 25, Text: "Much of the time is spent on messages from and to clients: fewer round trips " +
 			"(pipelining, larger batches, " +
-			"prepared statements) save it."}},
+			"prepared statements) reduce it."}},
 	},
 	{
 		ID: "audit", Title: "audit extensions", Class: Cost,
 		Objects:   []string{"pgaudit*.so", "pg_steno.so", "set_user.so", "audit*.so"},
 		Processes: []string{"steno writer*", "pgauditlogtofile*"},
 		Waits:     []string{"Extension:Steno*"},
-		Advice: []Advice{{Min: 5, Text: "The code of audit extensions itself takes this ({objects}). Recording " +
-			"fewer classes of statements saves it."}},
+		Advice: []Advice{{Min: 5, Text: "This is the code of audit extensions themselves ({objects}). Recording " +
+			"fewer classes of statements reduces it."}},
 	},
 	{
 		ID: "planner", Title: "parsing and planning", Class: Work,
@@ -226,7 +226,7 @@ var Causes = []*Cause{
 			"QueryRewrite", "pg_plan_quer*", "standard_planner", "planner", "subquery_planner", "GetCachedPlan",
 			"BuildCachedPlan", "RevalidateCachedQuery",
 		},
-		Advice: []Advice{{Min: 20, Text: "Statements are parsed and planned again each time; prepared statements are " +
+		Advice: []Advice{{Min: 20, Text: "Statements are parsed and planned on every execution; prepared statements are " +
 			"not."}},
 	},
 	{
@@ -247,7 +247,7 @@ var Causes = []*Cause{
 		},
 	},
 	{ID: starved, Title: "ready to run, waiting for a processor", Class: Work},
-	{ID: running, Title: "on a processor, doing what only perf could say", Class: Work},
+	{ID: running, Title: "running (only perf could show what)", Class: Work},
 	{ID: other, Title: "other", Class: Work},
 	{ID: idle, Title: "waiting for the client's next message", Class: Idle, Waits: []string{"Client:ClientRead"}},
 }
@@ -256,18 +256,18 @@ var Causes = []*Cause{
 var logAdvice = []Advice{
 	{Min: 5, When: anyOf("log_statement", "all", "mod", "ddl"), Text: "log_statement = {log_statement} writes a line " +
 		"for each such statement. " +
-		"If the lines serve people who look for slow statements, log_min_duration_statement = '100ms' with " +
-		"log_statement = none finds them; " +
-		"if they serve an audit, an audit extension that does not use the server's log, such as pg_steno, keeps them " +
-		"out of this pipe."},
-	{Min: 5, When: set("log_duration", "on"), Text: "log_duration = on writes a line more for each statement; " +
-		"log_min_duration_statement writes text and duration in one, and only of slow ones."},
+		"If the lines are used to find slow statements, log_min_duration_statement = '100ms' with " +
+		"log_statement = none is enough; " +
+		"if they are used for auditing, an audit extension that does not use the server's log, such as pg_steno, keeps them " +
+		"out of the log's pipe."},
+	{Min: 5, When: set("log_duration", "on"), Text: "log_duration = on writes another line for each statement; " +
+		"log_min_duration_statement writes text and duration in one line, and only for slow statements."},
 	{Min: 5, When: set("log_min_duration_statement", "0"),
 		Text: "log_min_duration_statement = 0 logs every statement; " +
-			"a threshold, or log_min_duration_sample with log_statement_sample_rate, logs a part."},
-	{Min: 5, When: frames("pgaudit*.so"), Text: "pgaudit sends its lines through the server's log: pgaudit.log with " +
+			"a threshold, or log_min_duration_sample with log_statement_sample_rate, logs only some of them."},
+	{Min: 5, When: frames("pgaudit*.so"), Text: "pgaudit writes to the server's log: pgaudit.log with " +
 		"fewer classes, pgaudit.log_relation = off, " +
-		"pgaudit.log_statement_once = on write less."},
+		"or pgaudit.log_statement_once = on reduce its output."},
 	{Min: 5, When: unknownSettings, Text: "Many lines go to the server's log. Look at log_statement, log_duration " +
 		"and log_min_duration_statement: " +
 		"log_min_duration_statement = '100ms' alone logs slow statements only."},

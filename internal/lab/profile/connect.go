@@ -150,10 +150,10 @@ func isHere(address net.Addr) bool {
 // guess tries to connect to a server that was found by its files.
 func (t *Target) guess(ctx context.Context) (*connection, error) {
 	if t.DataDir == "" {
-		return nil, errors.New("this user may not read the server's postmaster.pid, which says where it listens")
+		return nil, errors.New("this user is not permitted to read the server's postmaster.pid, which states where it listens")
 	}
 	if t.socketDir == "" || t.port == "" {
-		return nil, errors.New("the server listens on no socket")
+		return nil, errors.New("the server does not listen on any socket")
 	}
 	names := []string{os.Getenv("PGUSER")}
 	if names[0] == "" {

@@ -133,7 +133,7 @@ func writeFlame(w io.Writer, r *Report, p *Profile) error {
 		title += ": PostgreSQL " + r.Server.Version
 	}
 	subtitle := fmt.Sprintf("%.2f processors busy on average for %.0f s; %.2f sessions waiting for %.0f s. Sessions "+
-		"that wait for their clients are left out.",
+		"that wait for their clients are not included.",
 		r.Processors, r.CPUSeconds, r.Waiting, r.WaitSeconds)
 	page := strings.NewReplacer("{{.Title}}", html.EscapeString(title), "{{.Subtitle}}", html.EscapeString(subtitle),
 		"{{.Data}}", string(data), "{{.Script}}", strings.TrimSpace(flameScript))

@@ -280,10 +280,10 @@ func TestServersThatAreNotThere(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "which server?"},
+		{nil, "no server specified"},
 		{[]string{"--data-dir", empty}, "is not a data directory"},
 		{[]string{"--data-dir", stopped}, "no server runs in"},
-		{[]string{"--pid", fmt.Sprint(os.Getpid())}, "is not of a PostgreSQL server"},
+		{[]string{"--pid", fmt.Sprint(os.Getpid())}, "does not belong to a PostgreSQL server"},
 		{[]string{"--pid", fmt.Sprint(1 << 30)}, "there is no process"},
 		{[]string{"--dsn", "host=" + empty + " port=1"}, "failed to connect"},
 		{[]string{"--pid", "1", "--data-dir", empty}, "exclude each other"},

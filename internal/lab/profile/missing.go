@@ -41,8 +41,8 @@ func missingSymbols(p *Profile, program string, userOnly bool) []string {
 	}
 	var notes []string
 	if percent(float64(unnamed), float64(server)) > muchUnnamed {
-		notes = append(notes, fmt.Sprintf("%.0f %% of the server's functions on the stacks have no names: install "+
-			"%s. Causes were found by the names that there are.",
+		notes = append(notes, fmt.Sprintf("%.0f %% of the server's functions in the stacks have no names: install "+
+			"%s. Causes were determined from the names that are known.",
 			percent(float64(unnamed), float64(server)), debugSymbols(program)))
 	}
 	if percent(float64(unnamedKernel), float64(kernel)) > muchUnnamed {
@@ -53,8 +53,8 @@ func missingSymbols(p *Profile, program string, userOnly bool) []string {
 			"--unwind dwarf.")
 	}
 	if userOnly {
-		notes = append(notes, "The kernel was not sampled: what the log's pipe and its lock cost cannot be told from "+
-			"what write() costs. "+paranoidHint())
+		notes = append(notes, "The kernel was not sampled: the cost of the log's pipe and its lock cannot be told from "+
+			"that of write(). "+paranoidHint())
 	}
 	return notes
 }

@@ -55,7 +55,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 func (o *Options) Complete(func(flag string) bool) error {
 	switch {
 	case o.DataDir == "" && o.PID == 0 && o.DSN == "":
-		return errors.New("which server? Give --data-dir, --pid or --dsn")
+		return errors.New("no server specified: give --data-dir, --pid or --dsn")
 	case o.DataDir != "" && o.PID != 0:
 		return errors.New("--data-dir and --pid exclude each other")
 	case o.PID < 0:
@@ -65,7 +65,7 @@ func (o *Options) Complete(func(flag string) bool) error {
 	case o.Waits < 0:
 		return errors.New("--wait-seconds must be at least 0")
 	case o.Unwind != "fp" && o.Unwind != "dwarf":
-		return fmt.Errorf("no way to unwind stacks called \"%s\"; there are fp and dwarf", o.Unwind)
+		return fmt.Errorf("unknown way to unwind stacks \"%s\"; there are fp and dwarf", o.Unwind)
 	}
 	return iostreams.CheckFormat(o.Format)
 }
@@ -153,7 +153,7 @@ func (s *session) attach(ctx context.Context) (err error) {
 		}
 	}
 	if s.conn != nil && s.conn.mayNot {
-		s.note("The user of the connection does not see the waits of others: GRANT pg_read_all_stats to it.")
+		s.note("The user of the connection cannot see the waits of others: GRANT pg_read_all_stats to it.")
 	}
 	return nil
 }
@@ -234,9 +234,9 @@ func (s *session) watch(ctx context.Context) error {
 	}
 	ticking()
 	if s.recorder == nil {
-		s.report.CPUBy = fmt.Sprintf("%d looks at /proc", s.watcher.passes)
+		s.report.CPUBy = fmt.Sprintf("%d samples of /proc", s.watcher.passes)
 		if s.target == nil {
-			s.report.CPUBy = fmt.Sprintf("%d looks at pg_stat_activity: sessions without a wait event",
+			s.report.CPUBy = fmt.Sprintf("%d samples of pg_stat_activity: sessions without a wait event",
 				s.watcher.passes)
 		}
 		s.take(&s.watcher.stacks, false)
@@ -287,12 +287,12 @@ func (s *session) addWaits(ctx context.Context, data string, o *offCPU) error {
 		return err
 	}
 	if o.samples == 0 {
-		s.note("Waits without the server's functions: perf has recorded none.")
+		s.note("Waits without the server's functions: perf recorded none.")
 		return s.lookedAtWaits()
 	}
 	s.take(o.profile, true)
 	if o.lost > 0 {
-		s.note("The machine was too busy to record all waits: %d times some were lost, and with them a part of the "+
+		s.note("The machine was too busy to record all waits: some were lost %d times, and with them a part of the "+
 			"waiting time.", o.lost)
 	}
 	return nil
@@ -317,7 +317,7 @@ func (s *session) lookedAtWaits() error {
 	if s.conn != nil {
 		by = append(by, "pg_stat_activity")
 	}
-	s.report.WaitsBy = fmt.Sprintf("%d looks at %s", s.watcher.passes, strings.Join(by, " and "))
+	s.report.WaitsBy = fmt.Sprintf("%d samples of %s", s.watcher.passes, strings.Join(by, " and "))
 	s.take(&s.watcher.stacks, true)
 	return nil
 }

@@ -37,7 +37,7 @@ func (e *errNoPerf) Error() string { return e.why }
 // its processes, else them in user mode only.
 func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string) (*recorder, error) {
 	if _, err := exec.LookPath("perf"); err != nil {
-		return nil, &errNoPerf{"there is no perf on this machine", "Install it (Debian and Ubuntu: linux-perf or " +
+		return nil, &errNoPerf{"perf is not installed", "Install it (Debian and Ubuntu: linux-perf or " +
 			"linux-tools; Red Hat: perf)."}
 	}
 	event := "cpu-clock" // virtual machines mostly have no counters
@@ -62,7 +62,7 @@ func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, &errNoPerf{"perf may not sample the server (" + gist(said) + ")", paranoidHint()}
+	return nil, &errNoPerf{"perf is not permitted to sample the server (" + gist(said) + ")", paranoidHint()}
 }
 
 // gist is the first line of perf's complaint that says something.
@@ -72,7 +72,7 @@ func gist(said []byte) string {
 			return strings.TrimSuffix(line, ".")
 		}
 	}
-	return "it does not say why"
+	return "no reason given"
 }
 
 // paranoidHint is what lets perf sample.
@@ -162,7 +162,7 @@ func (r *recorder) readCPU(ctx context.Context, data string, p *Profile, kinds m
 // every period-th with its stack, and each with its time.
 func (r *recorder) waitArgs(period int) ([]string, error) {
 	if r.userOnly {
-		return nil, errors.New("the kernel shows to root only when processes leave a processor")
+		return nil, errors.New("the kernel shows only to root when processes leave a processor")
 	}
 	args := append([]string{"record", "-q", "-B", "-N", "-e", "context-switches", "-c", strconv.Itoa(period),
 		"--switch-events"}, r.graph()...)

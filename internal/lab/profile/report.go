@@ -266,7 +266,7 @@ func tabulate(p *Profile) []Wait {
 func (r *Report) WriteText(w io.Writer) {
 	r.writeHead(w)
 	if len(r.Causes) == 0 {
-		fmt.Fprintln(w, "Nothing was seen: the server was idle.")
+		fmt.Fprintln(w, "Nothing was observed: the server was idle.")
 	} else {
 		r.writeCauses(w)
 	}
@@ -275,7 +275,7 @@ func (r *Report) WriteText(w io.Writer) {
 		for _, wait := range r.Waits[:min(8, len(r.Waits))] {
 			event := wait.Event
 			if event == "none" {
-				event = "none: on a processor, or in a wait that the server does not name, such as the log's pipe"
+				event = "none: running, or in a wait that has no wait event, such as the log's pipe"
 			}
 			fmt.Fprintf(w, "  %5.1f %%  %6.2f sessions  %s\n", wait.Percent, wait.Sessions, event)
 		}
@@ -301,7 +301,7 @@ func (r *Report) writeHead(w io.Writer) {
 		fmt.Fprintf(w, "  waits: %.2f sessions on average for %.0f s, and %.2f idle (%s)\n", r.Waiting, r.WaitSeconds,
 			r.Idle, r.WaitsBy)
 	}
-	first := "no cost beside the statements' own work has " + fmt.Sprint(FirstCausePercent) + " % of the active time"
+	first := "no cost other than the statements' own work takes " + fmt.Sprint(FirstCausePercent) + " % of the active time"
 	if r.FirstCause != "" {
 		first = fmt.Sprintf("%s (%.1f %% of the active time)", causeByID[r.FirstCause].Title, r.Causes[0].Active)
 	}
@@ -318,9 +318,9 @@ func (r *Report) writeCauses(w io.Writer) {
 		}
 		if c.Class != class {
 			class = c.Class
-			title := "What could be saved"
+			title := "Possible savings"
 			if class == Work {
-				title = "What the server is for"
+				title = "Actual work"
 			}
 			fmt.Fprintf(w, "%-47s %8s %8s %8s\n", title, "active", "CPU", "waiting")
 		}

@@ -206,9 +206,9 @@ func TestTextShowsProofAndAdvice(t *testing.T) {
 	r.WriteText(&b)
 	for _, want := range []string{
 		"First cause: writing log lines: the pipe and its lock (25.0 % of the active time)",
-		"mutex_lock < pipe_write < EmitErrorReport", "What could be saved", "What the server is for",
+		"mutex_lock < pipe_write < EmitErrorReport", "Possible savings", "Actual work",
 		"Advice\n  - log_statement = all writes",
-		"0.50 sessions on average for 2 s, and 30.00 idle", "100.0 %    1.00 sessions  none: on a processor",
+		"0.50 sessions on average for 2 s, and 30.00 idle", "100.0 %    1.00 sessions  none: running",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())

@@ -144,17 +144,17 @@ func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
 		return
 	}
 	if !x.executed && !covered {
-		wrong("it failed as a whole, and its record has %.200q only", last.text())
+		wrong("it failed as a whole, but its record contains only %.200q", last.text())
 		return
 	}
 	for _, one := range records {
 		if strings.Contains(one.text(), hidden) && !strings.Contains(x.text, hidden) {
-			r.ByDesign["text with a secret that is hidden"]++
+			r.ByDesign["text with a redacted secret"]++
 		}
 		if one.User != x.user && s.acts[one.User] {
-			r.ByDesign["user of SET SESSION AUTHORIZATION, where the log has who logged in"]++
+			r.ByDesign["user of SET SESSION AUTHORIZATION (the log has the user who logged in)"]++
 		} else if one.User != x.user || one.Database != x.database {
-			wrong("user and database are %s and %s, recorded %s and %s", x.user, x.database, one.User, one.Database)
+			wrong("user and database are %s and %s, but recorded as %s and %s", x.user, x.database, one.User, one.Database)
 			return
 		}
 		if one != last && one.Outcome != "ok" {
@@ -164,9 +164,9 @@ func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
 	}
 	switch {
 	case x.sqlState == "" && last.Outcome != "ok":
-		wrong("it did not fail, recorded as %s %s", last.Outcome, last.SQLState)
+		wrong("it did not fail, but is recorded as %s %s", last.Outcome, last.SQLState)
 	case x.sqlState != "" && (last.Outcome != "error" || last.SQLState != x.sqlState):
-		wrong("it failed with %s, recorded as %s %s", x.sqlState, last.Outcome, last.SQLState)
+		wrong("it failed with %s, but is recorded as %s %s", x.sqlState, last.Outcome, last.SQLState)
 	}
 }
 

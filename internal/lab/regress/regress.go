@@ -155,7 +155,7 @@ func (r *Report) strings(s *session) {
 			s.sent = append(s.sent, last)
 		default:
 			if e.backend == "parallel worker" {
-				r.ByDesign["failure that a parallel worker logs, too"]++
+				r.ByDesign["failure that a parallel worker also logs"]++
 				continue
 			}
 			if e.query == "" {

@@ -86,7 +86,7 @@ func check(installation *cluster.Installation, o *Options) error {
 		return fmt.Errorf("no pg_test_timing in \"%s\": is the PostgreSQL server installed?", installation.BinDir)
 	}
 	if _, err := machine.Here.Time(os.Getpid()); err != nil {
-		return fmt.Errorf("this kernel does not say what processes use: %w", err)
+		return fmt.Errorf("the kernel does not report the CPU time of processes: %w", err)
 	}
 	// the table, what is written ahead of it, and a cluster
 	return installation.CheckDisk(uint64(2*o.MB+200) << 20)
@@ -100,7 +100,7 @@ func measureAll(ctx context.Context, o *Options, p *progress.Phases) (r *result.
 	if err := check(installation, o); err != nil {
 		return nil, err
 	}
-	p.Phase("making a server")
+	p.Phase("creating a server")
 	lab, err := cluster.NewLab(ctx, installation)
 	if err != nil {
 		return nil, err

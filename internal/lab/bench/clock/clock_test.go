@@ -60,10 +60,10 @@ func TestReportsOfPgTestTiming(t *testing.T) {
 func TestAdviceFollowsFromTheClockSource(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ current, available, want string }{
-		{"tsc\n", "tsc hpet acpi_pm \n", "without the kernel's help"},
+		{"tsc\n", "tsc hpet acpi_pm \n", "without a system call"},
 		{"hpet\n", "tsc hpet acpi_pm \n", "The kernel offers tsc"},
-		{"acpi_pm\n", "acpi_pm \n", "every reading goes through the kernel"},
-		{"", "", "does not say"},
+		{"acpi_pm\n", "acpi_pm \n", "every reading needs a system call"},
+		{"", "", "does not report"},
 	} {
 		for name, text := range map[string]string{"current_clocksource": c.current,
 			"available_clocksource": c.available} {
@@ -75,7 +75,7 @@ func TestAdviceFollowsFromTheClockSource(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", c.current, got, c.want)
 		}
 	}
-	if got := readSource("/nowhere").advice(); !strings.Contains(got, "does not say") {
+	if got := readSource("/nowhere").advice(); !strings.Contains(got, "does not report") {
 		t.Errorf("without the files: got %q", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestTooLargeATableIsRefusedBeforeAServerIsMade(t *testing.T) {
 	o := &Options{Rounds: 1, Queries: 1, MB: 1 << 40}
 	o.IO = streams
 	if _, err := measureAll(context.Background(), o, progress.NewPhases(streams)); err == nil ||
-		!strings.Contains(err.Error(), "the disk is too small") {
+		!strings.Contains(err.Error(), "not enough disk space") {
 		t.Errorf("got error %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); left != nil {
@@ -136,10 +136,10 @@ func made(kernel float64, added ...float64) *result.Result {
 func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 	text := strings.Join(made(500, 90, 110, 100).Notes, "\n")
 	for _, want := range []string{
-		"PostgreSQL's reading takes 50 ns; through the kernel it would be 500 ns",
+		"A reading by PostgreSQL takes 50 ns; through the kernel, it would take 500 ns",
 		"A block took 1000 ns of CPU time without track_io_timing. Two readings of the clock, 100 ns, are 10.0 % " +
 			"of that; " +
-			"measured were 100 ns (90 to 110) for each block",
+			"the measured difference is 100 ns (90 to 110) per block",
 		"Up to 2.5 % of the readings took longer",
 	} {
 		if !strings.Contains(text, want) {
@@ -150,7 +150,7 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 		t.Errorf("a difference is not seen:\n%s", text)
 	}
 	text = strings.Join(made(60, -10, 110, 100).Notes, "\n")
-	for _, want := range []string{"it seems to go through the kernel", "The interval encloses 0"} {
+	for _, want := range []string{"the clock seems to be read through the kernel", "The interval includes 0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the findings lack %q:\n%s", want, text)
 		}

@@ -22,8 +22,8 @@ var uses = []struct {
 var tracks = []string{"off", "on"}
 
 var metrics = []result.Metric{
-	{Name: "reading", Title: "a reading of the clock", Unit: "ns", Better: "lower"},
-	{Name: "estimate", Title: "what it adds", Unit: "ns", Better: "lower"},
+	{Name: "reading", Title: "one reading of the clock", Unit: "ns", Better: "lower"},
+	{Name: "estimate", Title: "added cost", Unit: "ns", Better: "lower"},
 	{Name: "rate", Title: "queries per second", Unit: "1/s", Better: "higher"},
 	{Name: "time", Title: "time of the query", Unit: "ms", Better: "lower"},
 	{Name: "block", Title: "CPU time for each block", Unit: "ns", Better: "lower"},
@@ -38,7 +38,7 @@ func (b *clockBench) finish() {
 			{Name: "direct", Title: "as PostgreSQL does (pg_test_timing)"},
 			{Name: "kernel", Title: "by a system call (clock_gettime)"},
 		}},
-		{Name: "use", Title: "who reads it"},
+		{Name: "use", Title: "what reads the clock"},
 		{Name: "track", Title: "track_io_timing", Values: []result.Value{
 			{Name: "off", Title: "off"}, {Name: "on", Title: "on"},
 		}},
@@ -59,14 +59,14 @@ func (b *clockBench) finish() {
 	r.Tables = []result.Table{
 		{Title: "Reading the clock", Rows: []string{"way"}, Bar: 0,
 			Columns: []result.Column{{Metric: "reading"}, {Metric: "reading", Published: true}}},
-		{Title: "What that makes, worked out from pg_test_timing", Rows: []string{"use"}, Bar: 0,
+		{Title: "Resulting costs, derived from pg_test_timing", Rows: []string{"use"}, Bar: 0,
 			Columns: []result.Column{{Metric: "estimate"}}},
 		{Title: reads, Rows: []string{"track"}, Bar: 0, Columns: []result.Column{
 			{Metric: "rate", Ratio: true}, {Metric: "rate", Published: true}, {Metric: "time"}, {Metric: "block"}}},
 	}
 	r.Charts = []result.Chart{
 		{Title: "Reading the clock", Kind: "bars", Metric: "reading", X: "way"},
-		{Title: "What that makes", Kind: "bars", Metric: "estimate", X: "use", Note: "Worked out from pg_test_timing."},
+		{Title: "Resulting costs", Kind: "bars", Metric: "estimate", X: "use", Note: "Derived from pg_test_timing."},
 		{Title: reads, Kind: "bars", Metric: "block", X: "track"},
 	}
 	r.Notes = append(r.Notes, b.notes()...)
@@ -106,28 +106,28 @@ func (b *clockBench) notes() []string {
 	kernel := median(r, result.Case{"way": "kernel"}, "reading")
 	var notes []string
 	if direct > kernel/2 {
-		notes = append(notes, fmt.Sprintf("PostgreSQL's reading takes %.0f ns, a system call %.0f ns: it seems "+
-			"to go through the kernel.",
+		notes = append(notes, fmt.Sprintf("A reading by PostgreSQL takes %.0f ns, a system call %.0f ns: the clock seems "+
+			"to be read through the kernel.",
 			direct, kernel))
 	} else {
-		notes = append(notes, fmt.Sprintf("PostgreSQL's reading takes %.0f ns; through the kernel it would be "+
+		notes = append(notes, fmt.Sprintf("A reading by PostgreSQL takes %.0f ns; through the kernel, it would take "+
 			"%.0f ns.", direct, kernel))
 	}
 	block := median(r, result.Case{"track": "off"}, "block")
 	if m := r.Find(result.Case{}, "added"); m != nil {
 		text := fmt.Sprintf("A block took %.0f ns of CPU time without track_io_timing. Two readings of the "+
 			"clock, %.0f ns, are %.1f %% of that; "+
-			"measured were %.0f ns (%.0f to %.0f) for each block.",
+			"the measured difference is %.0f ns (%.0f to %.0f) per block.",
 			block, 2*direct, 100*2*direct/block, m.Value.Median, m.Value.Low, m.Value.High)
 		if m.Value.Low <= 0 && m.Value.High >= 0 {
-			text += " The interval encloses 0: this run cannot tell the difference."
+			text += " The interval includes 0: this run cannot show a difference."
 		}
-		notes = append(notes, text+" A block that comes from a disk takes many times as long, and statements whose "+
-			"blocks are in the server's cache read no clock for them.")
+		notes = append(notes, text+" Reading a block from a disk takes many times as long. Statements whose "+
+			"blocks are in the server's cache do not read the clock for them.")
 	}
 	if b.slow >= 1 {
 		notes = append(notes, fmt.Sprintf("Up to %.1f %% of the readings took longer than a microsecond: "+
-			"something else ran, or the clock is slow.", b.slow))
+			"another process ran, or the clock is slow.", b.slow))
 	}
 	return notes
 }

@@ -128,17 +128,17 @@ func readSource(dir string) source {
 func (s source) advice() string {
 	switch s.current {
 	case "":
-		return "The kernel does not say which clock source it uses."
+		return "The kernel does not report which clock source it uses."
 	case "tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page":
-		return fmt.Sprintf("The clock source is %s, which programs read without the kernel's help.", s.current)
+		return fmt.Sprintf("The clock source is %s, which programs read without a system call.", s.current)
 	}
-	text := fmt.Sprintf("The clock source is %s: every reading goes through the kernel, or to a device.", s.current)
+	text := fmt.Sprintf("The clock source is %s: every reading needs a system call, or an access to a device.", s.current)
 	for _, better := range []string{"tsc", "kvm-clock"} {
 		for _, name := range s.available {
 			if name == better {
 				return text + fmt.Sprintf(" The kernel offers %s: \"echo %s > %s/current_clocksource\" changes it until "+
-					"the next boot, the kernel's parameter clocksource=%s for good. When the kernel has given it up itself "+
-					"(\"dmesg | grep -i clocksource\" says so), it is not to be trusted here.",
+					"the next boot, the kernel parameter clocksource=%s permanently. If the kernel itself has rejected it "+
+					"(\"dmesg | grep -i clocksource\" shows that), it is not reliable here.",
 					better, better, sourceDir, better)
 			}
 		}

@@ -19,8 +19,8 @@ const (
 var metrics = []result.Metric{
 	{Name: metricSeconds, Title: "time of all statements", Unit: "s", Better: "lower"},
 	{Name: metricOverhead, Title: "added to a statement", Unit: "µs", Better: "lower"},
-	{Name: metricCPU, Title: "server process's CPU per statement", Unit: "µs", Better: "lower"},
-	{Name: metricCPUMore, Title: "added CPU per statement", Unit: "µs", Better: "lower"},
+	{Name: metricCPU, Title: "CPU time of the server process per statement", Unit: "µs", Better: "lower"},
+	{Name: metricCPUMore, Title: "added CPU time per statement", Unit: "µs", Better: "lower"},
 }
 
 func point(w way, v string) result.Case { return result.Case{dimWay: w.name, dimVariant: v} }
@@ -60,7 +60,7 @@ func (m *measurement) finish() {
 	}
 	m.r.Charts = []result.Chart{
 		{Title: "Added to a statement", Kind: "bars", Metric: metricOverhead, X: dimWay, Series: dimVariant,
-			Note: "\"again\" is the base once more: what is not longer than it means nothing."},
+			Note: "\"again\" is the base a second time: a difference that is not larger means nothing."},
 		{Title: "Time of all statements", Kind: "bars", Metric: metricSeconds, X: dimWay, Series: dimVariant},
 	}
 	m.r.Notes = m.notes()
@@ -97,11 +97,11 @@ func (m *measurement) notes() []string {
 	}
 	if x := m.r.Find(point(findWay(viaPsql), activities), metricOverhead); x != nil {
 		all = append(all, fmt.Sprintf("track_activities added %.1f µs (%.1f to %.1f) to a statement through psql; "+
-			"published for 2006 are 200 µs. Since then a session writes what it runs into shared memory, "+
+			"200 µs were published for 2006. Since then, sessions write what they run into shared memory, "+
 			"without a message.", x.Value.Median, x.Value.Low, x.Value.High))
 	}
-	return append(all, "Processor time is that of the session's server process alone: the logging collector and "+
-		"pg_steno's writer work beside it.")
+	return append(all, "The CPU time is that of the session's server process only: the logging collector and "+
+		"pg_steno's writer run in parallel.")
 }
 
 // noiseNote says how far apart two equal things look.
@@ -115,6 +115,6 @@ func (m *measurement) noiseNote() string {
 			widest = max(widest, math.Abs(x.Value.Low), math.Abs(x.Value.High))
 		}
 	}
-	return fmt.Sprintf("Two equal runs differ by up to %.1f µs a statement here: smaller differences mean nothing.",
+	return fmt.Sprintf("Two equal runs differ by up to %.1f µs per statement here: smaller differences mean nothing.",
 		widest)
 }

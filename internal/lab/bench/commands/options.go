@@ -70,7 +70,7 @@ func (o *Options) Complete(given func(flag string) bool) error {
 		return errors.New("--rounds and --statements must be at least 1")
 	}
 	if len(o.Ways) == 0 || len(o.Compare) == 0 {
-		return errors.New("an empty list leaves nothing to measure")
+		return errors.New("an empty list means that there is nothing to measure")
 	}
 	for _, name := range o.Ways {
 		if !slices.Contains(wayNames(), name) {

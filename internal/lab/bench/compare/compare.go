@@ -20,7 +20,7 @@ import (
 const fewest = 4
 
 // Rule is when a figure has changed.
-var Rule = fmt.Sprintf("A figure has changed when the intervals of its two medians do not overlap. There is no "+
+var Rule = fmt.Sprintf("A figure has changed if the intervals of its two medians do not overlap. There is no "+
 	"verdict on fewer than %d samples.", fewest)
 
 // Verdicts.
@@ -98,7 +98,7 @@ func (f *Figure) size() float64 {
 // Of compares two results, which must be of the same bench.
 func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Comparison, error) {
 	if a.Bench != b.Bench {
-		return nil, fmt.Errorf("\"%s\" is a result of \"%s\" and \"%s\" one of \"%s\": they cannot be compared",
+		return nil, fmt.Errorf("\"%s\" is a result of \"%s\", but \"%s\" is one of \"%s\": they cannot be compared",
 			nameA, a.Bench, nameB, b.Bench)
 	}
 	c := &Comparison{Bench: a.Bench, Rule: Rule, A: side(nameA, a), B: side(nameB, b), Differences: differences(a, b)}

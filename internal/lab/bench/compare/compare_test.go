@@ -176,11 +176,11 @@ func TestText(t *testing.T) {
 
 func TestSentences(t *testing.T) {
 	for want, c := range map[string]*Comparison{
-		"The two results have no figure in common.":                                {},
-		"No figure has enough samples to say whether it changed.":                  {Figures: make([]Figure, 2), Few: 2},
-		"Nothing changed beyond noise, in 1 figure.":                               {Figures: make([]Figure, 1)},
-		"Nothing changed beyond noise, in 2 figures; 1 more with too few samples.": {Figures: make([]Figure, 3), Few: 1},
-		"1 of 2 figures changed beyond noise, in B against A.":                     {Figures: make([]Figure, 2), Changed: 1},
+		"The two results have no figures in common.":                            {},
+		"No figure has enough samples to say whether it changed.":               {Figures: make([]Figure, 2), Few: 2},
+		"Nothing changed beyond noise: 1 figure.":                               {Figures: make([]Figure, 1)},
+		"Nothing changed beyond noise: 2 figures; 1 more with too few samples.": {Figures: make([]Figure, 3), Few: 1},
+		"1 of 2 figures changed beyond noise from A to B.":                      {Figures: make([]Figure, 2), Changed: 1},
 	} {
 		if got := c.sentence(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -250,7 +250,7 @@ func TestCommandReadsArchives(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"no result.json or report.json in": {a, dir},
-		`is a result of "logging" and`:     {a, other},
+		`is a result of "logging", but`:    {a, other},
 		`invalid format "xml"`:             {"--format", "xml", a, b},
 	} {
 		if _, err := compare(t, args...); err == nil || !strings.Contains(err.Error(), want) {

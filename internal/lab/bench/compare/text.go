@@ -43,7 +43,7 @@ func (c *Comparison) differences(w io.Writer, t report.Terminal) {
 	if len(c.Differences) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s\n", t.Strong("What differs besides the figures"))
+	fmt.Fprintf(w, "\n%s\n", t.Strong("Other differences"))
 	shown := func(s string) string {
 		if s == "" {
 			return "(none)"
@@ -64,13 +64,13 @@ func (c *Comparison) sentence() string {
 	}
 	switch {
 	case len(c.Figures) == 0:
-		return "The two results have no figure in common."
+		return "The two results have no figures in common."
 	case judged == 0:
 		return "No figure has enough samples to say whether it changed."
 	case c.Changed == 0:
-		return fmt.Sprintf("Nothing changed beyond noise, in %s%s.", plural(judged, "figure"), few)
+		return fmt.Sprintf("Nothing changed beyond noise: %s%s.", plural(judged, "figure"), few)
 	default:
-		return fmt.Sprintf("%d of %s changed beyond noise, in B against A%s.", c.Changed, plural(judged, "figure"), few)
+		return fmt.Sprintf("%d of %s changed beyond noise from A to B%s.", c.Changed, plural(judged, "figure"), few)
 	}
 }
 

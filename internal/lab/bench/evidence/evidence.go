@@ -120,7 +120,7 @@ func (r *Run) find(metric, where string) (*result.Measure, error) {
 	case 0:
 		return nil, fmt.Errorf("%s: no %s of \"%s\"", r.Bench, metric, where)
 	}
-	return nil, fmt.Errorf("%s: \"%s\" fits several of %s: %s", r.Bench, where, metric,
+	return nil, fmt.Errorf("%s: \"%s\" matches several of %s: %s", r.Bench, where, metric,
 		strings.Join(r.names.Cases([]result.Case{found[0].Case, found[1].Case}), "; "))
 }
 

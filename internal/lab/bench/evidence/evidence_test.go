@@ -94,7 +94,7 @@ func TestFiguresComeFromTheRun(t *testing.T) {
 func TestFiguresThatAreNotCertainAreRefused(t *testing.T) {
 	dir := archive(t)
 	for _, c := range []struct{ text, want string }{
-		{`.Value "tps" "variant=none"`, "fits several"},
+		{`.Value "tps" "variant=none"`, "matches several"},
 		{`.Value "tps" "variant=none clients=2"`, "no tps"},
 		{`.Value "tps" "variant"`, "is not of the form"},
 		{`.Ratio "tps" "variant=none clients=1"`, "has no ratio"},

@@ -30,9 +30,9 @@ func mustParse(t *testing.T, line string) *Options {
 func TestWrongUsage(t *testing.T) {
 	measuretest.Refused(t, New, map[string]string{
 		"--channels pipe,tube":  `no channel "tube"; there are pipe, pipe_mutex,`,
-		"--processes 0":         "--processes takes numbers from 1 to 10000, not 0",
-		"--readers 65":          "--readers takes numbers from 1 to 64, not 65",
-		"--sleepers -1":         "--sleepers takes numbers from 1 to 10000, not -1",
+		"--processes 0":         "--processes must be from 1 to 10000, not 0",
+		"--readers 65":          "--readers must be from 1 to 64, not 65",
+		"--sleepers -1":         "--sleepers must be from 1 to 10000, not -1",
 		"--sizes 63":            `not "63"`,
 		"--sizes 5M":            `not "5M"`,
 		"--sizes 100":           `not "100"`,
@@ -204,7 +204,7 @@ func TestNotesComeFromFigures(t *testing.T) {
 		"one ring for each process moves 10 [10, 10] times",
 		"50: ring_each",
 		"1.75 [1.75, 1.75] times the messages per second (50 processes, 512 bytes). Published: 1.5 to 2 times; agrees.",
-		"Waking 256 sleepers by a signal each takes 256 [256, 256] times the system calls",
+		"Waking 256 sleepers by one signal each takes 256 [256, 256] times as many system calls",
 		"cores",
 		"counted as one each",
 	} {

@@ -40,8 +40,8 @@ func findBeside(dir string) (string, error) {
 	if path, err := exec.LookPath(programName); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("no program \"%s\" in \"%s\", in \"../core/build\" beside it, and on the path; "+
-		"\"make build\" builds it, and \"make install\" puts it beside steno", programName, dir)
+	return "", fmt.Errorf("no program \"%s\" in \"%s\", in \"../core/build\" beside it, or in PATH; "+
+		"\"make build\" builds it, and \"make install\" installs it beside steno", programName, dir)
 }
 
 // lab runs cases.
@@ -132,7 +132,7 @@ func (l *lab) wake(ctx context.Context, waker string, sleepers int, slice time.D
 	var w woken
 	err := l.run(ctx, &w, args...)
 	if err == nil && w.Skipped == "" && (w.Rounds == 0 || w.WakingSeconds <= 0) {
-		err = fmt.Errorf("%s: nobody was woken in %v", strings.Join(args, " "), slice)
+		err = fmt.Errorf("%s: no process was woken in %v", strings.Join(args, " "), slice)
 	}
 	return &w, err
 }
@@ -160,7 +160,7 @@ func (l *lab) run(ctx context.Context, into any, args ...string) error {
 		return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
 	if err := json.Unmarshal(stdout.Bytes(), into); err != nil {
-		return fmt.Errorf("%s: cannot read what \"%s\" says: %w", strings.Join(args, " "), programName, err)
+		return fmt.Errorf("%s: cannot read the output of \"%s\": %w", strings.Join(args, " "), programName, err)
 	}
 	return nil
 }

@@ -17,16 +17,16 @@ var channels = []result.Value{
 	{Name: "datagram", Title: "datagram socket"},
 	{Name: "file", Title: "append to a file"},
 	{Name: "io_uring", Title: "append by io_uring"},
-	{Name: "shared_ring", Title: "one ring for all"},
-	{Name: "ring_each", Title: "one ring each (pg_steno)"},
+	{Name: "shared_ring", Title: "one ring shared by all"},
+	{Name: "ring_each", Title: "one ring per process (pg_steno)"},
 }
 
 // wakers are ways to wake; signal is the base.
 var wakers = []result.Value{
-	{Name: "signal", Title: "a signal each"},
-	{Name: "signal_recreate", Title: "a signal each, epoll set made for each wait"},
-	{Name: "eventfd", Title: "an eventfd each"},
-	{Name: "eventfd_recreate", Title: "an eventfd each, epoll set made for each wait"},
+	{Name: "signal", Title: "one signal per process"},
+	{Name: "signal_recreate", Title: "one signal per process, epoll set created for each wait"},
+	{Name: "eventfd", Title: "one eventfd per process"},
+	{Name: "eventfd_recreate", Title: "one eventfd per process, epoll set created for each wait"},
 	{Name: "condvar", Title: "condition variable"},
 	{Name: "futex", Title: "one futex (pg_steno)"},
 }

@@ -21,14 +21,14 @@ const (
 var sendMetrics = []result.Metric{
 	{Name: "messages", Title: "messages per second", Unit: "1/s", Better: "higher"},
 	{Name: "megabytes", Title: "throughput", Unit: "MB/s", Better: "higher"},
-	{Name: "per_cpu", Title: "messages per second of processor time", Unit: "1/s", Better: "higher"},
-	{Name: "cpu", Title: "processor time per message", Unit: "µs", Better: "lower"},
-	{Name: "handover", Title: "of it, for handing over (without making and checking it)", Unit: "µs", Better: "lower"},
-	{Name: "cpu_user", Title: "of it, in user mode", Unit: "µs", Better: "lower"},
-	{Name: "cpu_system", Title: "of it, in the kernel", Unit: "µs", Better: "lower"},
+	{Name: "per_cpu", Title: "messages per second of CPU time", Unit: "1/s", Better: "higher"},
+	{Name: "cpu", Title: "CPU time per message", Unit: "µs", Better: "lower"},
+	{Name: "handover", Title: "of that, for the transfer (without creating and checking it)", Unit: "µs", Better: "lower"},
+	{Name: "cpu_user", Title: "of that, in user mode", Unit: "µs", Better: "lower"},
+	{Name: "cpu_system", Title: "of that, in the kernel", Unit: "µs", Better: "lower"},
 	{Name: "voluntary", Title: "voluntary context switches per 1,000 messages", Better: "lower"},
 	{Name: "involuntary", Title: "involuntary context switches per 1,000 messages", Better: "lower"},
-	{Name: "wakeups", Title: "times that readers wake up per 1,000 messages", Better: "lower"},
+	{Name: "wakeups", Title: "wake-ups of readers per 1,000 messages", Better: "lower"},
 	{Name: "state_d", Title: "processes in state D", Better: "lower"},
 	{Name: "delay", Title: "delay of a message, median", Unit: "µs", Better: "lower"},
 	{Name: "delay_99", Title: "delay of a message, 99th percentile", Unit: "µs", Better: "lower"},
@@ -41,10 +41,10 @@ var wakeMetrics = []result.Metric{
 	{Name: "last", Title: "until the last is awake", Unit: "µs", Better: "lower"},
 	{Name: "last_99", Title: "until the last is awake, 99th percentile", Unit: "µs", Better: "lower"},
 	{Name: "waker_calls", Title: "system calls to wake all", Better: "lower"},
-	{Name: "sleeper_calls", Title: "system calls of a sleeper per wake-up", Better: "lower"},
-	{Name: "waker_cpu", Title: "processor time to wake all", Unit: "µs", Better: "lower"},
-	{Name: "sleeper_cpu", Title: "processor time of a sleeper per wake-up", Unit: "µs", Better: "lower"},
-	{Name: "switches", Title: "context switches of a sleeper per wake-up", Better: "lower"},
+	{Name: "sleeper_calls", Title: "system calls per sleeper and wake-up", Better: "lower"},
+	{Name: "waker_cpu", Title: "CPU time to wake all", Unit: "µs", Better: "lower"},
+	{Name: "sleeper_cpu", Title: "CPU time per sleeper and wake-up", Unit: "µs", Better: "lower"},
+	{Name: "switches", Title: "context switches per sleeper and wake-up", Better: "lower"},
 }
 
 // runner takes the samples of a plan.
@@ -61,7 +61,7 @@ type runner struct {
 
 // measure runs the plan, and makes the result.
 func measureAll(ctx context.Context, o *Options, l *lab, phases *progress.Phases) (*result.Result, error) {
-	r := result.New("ipc", "Handing log messages to a reader, and waking sleepers", measure.CommandLine(), o.Version)
+	r := result.New("ipc", "Passing log messages to a reader, and waking processes", measure.CommandLine(), o.Version)
 	x := &runner{
 		o: o, lab: l, send: &result.Result{}, wake: &result.Result{}, phases: phases.Step,
 		skipped: map[string]bool{},
@@ -237,7 +237,7 @@ func (x *runner) finish(r *result.Result) {
 // titles of the dimensions that are varied.
 var titles = map[string]string{
 	"processes": "number of processes", "size": "size of messages", "readers": "number of readers",
-	"batch": "messages that a reader takes at once", "clock": "when the clock is read",
+	"batch": "messages that a reader takes at a time", "clock": "when the clock is read",
 }
 
 func sendTables(p plan) []result.Table {
@@ -288,7 +288,7 @@ func sendCharts(p plan) []result.Chart {
 	var c []result.Chart
 	for _, s := range p.sweeps {
 		chart := result.Chart{
-			Title: "Messages per second of processor time, by " + titles[s.dimension], Kind: "bars",
+			Title: "Messages per second of CPU time, by " + titles[s.dimension], Kind: "bars",
 			Metric: "per_cpu", X: s.dimension, Series: "channel", Where: s.where, Log: true, Note: others(s),
 		}
 		c = append(c, chart)

@@ -71,8 +71,8 @@ func notes(r *result.Result, p plan, guessed bool) []string {
 		}
 	}
 	if guessed {
-		all = append(all, "The kernel does not let this user count system calls, so those that the C library makes for "+
-			"a condition variable, and waits for the futex, are counted as one each, which is the least.")
+		all = append(all, "This user may not count system calls. Those that the C library makes for "+
+			"a condition variable, and waits for the futex, are counted as one each, which is the minimum.")
 	}
 	return append(all, coresNote(runtime.NumCPU()))
 }
@@ -86,13 +86,13 @@ func ringNote(r *result.Result, _ plan) string {
 		return ""
 	}
 	text := "With 50 processes and messages of 512 bytes, one ring for each process moves " + show(e) +
-		" times the messages per second of processor time of the bare pipe"
+		" times as many messages per second of CPU time as the plain pipe"
 	if f, ok := ratio(r, at.of("ring_each"), at.of("shared_ring"), "per_cpu"); ok {
-		text += ", and " + show(f) + " times those of one ring for all"
+		text += ", and " + show(f) + " times as many as one ring shared by all"
 	}
 	text += "."
 	if f, ok := ratio(r, at.of("pipe"), at.of("ring_each"), "handover"); ok {
-		text += " Without what making and checking a message costs by itself, the pipe takes " + show(f) + " times the processor time."
+		text += " Without the cost of creating and checking a message, the pipe takes " + show(f) + " times the CPU time."
 	}
 	return text
 }
@@ -123,7 +123,7 @@ func winnerNote(r *result.Result, p plan) string {
 	if parts == nil {
 		return ""
 	}
-	return "Most messages per second of processor time, by " + strings.Join(parts, "; by ") + "."
+	return "Most messages per second of CPU time, by " + strings.Join(parts, "; by ") + "."
 }
 
 func winner(r *result.Result, p plan, where result.Case) string {
@@ -140,13 +140,13 @@ func winner(r *result.Result, p plan, where result.Case) string {
 func verdict(e stats.Estimate, low, high float64) string {
 	switch {
 	case e.High < low:
-		return "it is less here"
+		return "here it is less"
 	case e.Low > high:
-		return "it is more here"
+		return "here it is more"
 	case e.Median >= low && e.Median <= high:
 		return "agrees"
 	}
-	return "cannot be told apart here, the noise being what it is"
+	return "not distinguishable here because of noise"
 }
 
 func mutexNote(r *result.Result, _ plan) string {
@@ -154,7 +154,7 @@ func mutexNote(r *result.Result, _ plan) string {
 	if !ok {
 		return ""
 	}
-	text := "A mutex around the pipe's write: " + show(e) + " times the messages per second (50 processes, 512 bytes). " +
+	text := "With a mutex around the write to the pipe: " + show(e) + " times the messages per second (50 processes, 512 bytes). " +
 		"Published: 1.5 to 2 times; " + verdict(e, 1.5, 2) + "."
 	if f, ok := ratio(r, at.of("pipe_mutex"), at.of("pipe"), "voluntary"); ok {
 		text += " Voluntary context switches per message: " + show(f) + " times. Published: far fewer; " +
@@ -162,7 +162,7 @@ func mutexNote(r *result.Result, _ plan) string {
 	}
 	bare, with := r.Find(at.of("pipe"), "state_d"), r.Find(at.of("pipe_mutex"), "state_d")
 	if bare != nil && with != nil {
-		text += fmt.Sprintf(" Processes in state D: %.2g at the bare pipe, %.2g with the mutex (medians); published: "+
+		text += fmt.Sprintf(" Processes in state D: %.2g with the plain pipe, %.2g with the mutex (medians); published: "+
 			"none with the mutex.", bare.Value.Median, with.Value.Median)
 	}
 	return text
@@ -204,8 +204,8 @@ func batchNote(r *result.Result, p plan) string {
 	if parts == "" {
 		return ""
 	}
-	return "A reader that takes all there is instead of one message at a time moves so many times the messages per second " +
-		"of processor time: " + parts + "."
+	return "A reader that takes all available messages instead of one at a time moves this many times as many messages per second " +
+		"of CPU time: " + parts + "."
 }
 
 func clockNote(r *result.Result, p plan) string {
@@ -215,7 +215,7 @@ func clockNote(r *result.Result, p plan) string {
 	if parts == "" {
 		return ""
 	}
-	return "Reading the clock twice a message instead of once a batch costs so many times the processor time: " +
+	return "Reading the clock twice per message instead of once per batch takes this many times the CPU time: " +
 		parts + "."
 }
 
@@ -226,7 +226,7 @@ func readersNote(r *result.Result, p plan) string {
 	if parts == "" {
 		return ""
 	}
-	return "Four readers instead of one, times the messages per second: " + parts + "."
+	return "Four readers move this many times as many messages per second as one: " + parts + "."
 }
 
 // delayNote names the price of taking many messages at once.
@@ -235,8 +235,8 @@ func delayNote(r *result.Result, _ plan) string {
 	if ring == nil || pipe == nil {
 		return ""
 	}
-	return fmt.Sprintf("The price of rings is delay: their reader sleeps until one is half full, at most 10 ms. "+
-		"The median message waits %.3g µs in a ring and %.3g µs in the pipe (50 processes that send without a pause).",
+	return fmt.Sprintf("The price of rings is delay: their reader sleeps until a ring is half full, but at most 10 ms. "+
+		"The median message waits %.3g µs in a ring and %.3g µs in the pipe (50 processes that send without pauses).",
 		ring.Value.Median, pipe.Value.Median)
 }
 
@@ -258,9 +258,9 @@ func broadcastNote(r *result.Result, p plan) string {
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("Waking %d sleepers by a signal each takes %s times the system calls of one broadcast", n, show(e))
+	text := fmt.Sprintf("Waking %d sleepers by one signal each takes %s times as many system calls as one broadcast", n, show(e))
 	if f, ok := ratio(r, asleep("signal", n), asleep("futex", n), "last"); ok {
-		text += ", and " + show(f) + " times the time until the last is awake"
+		text += ", and " + show(f) + " times as long until the last is awake"
 	}
 	return text + "."
 }
@@ -271,11 +271,11 @@ func epollNote(r *result.Result, p plan) string {
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("An epoll set made for each wait: %s times the time until the last of %d sleepers is awake", show(e), n)
+	text := fmt.Sprintf("With an epoll set created for each wait, it takes %s times as long until the last of %d sleepers is awake", show(e), n)
 	if f, ok := ratio(r, asleep("signal_recreate", n), asleep("signal", n), "sleeper_calls"); ok {
-		text += ", " + show(f) + " times the sleepers' system calls"
+		text += ", " + show(f) + " times as many system calls of the sleepers"
 	}
-	return text + ". PostgreSQL made one for each wait before 14; published: 85 % of the time in the kernel's lock of such " +
+	return text + ". PostgreSQL did this before version 14; published: 85 % of the time in the kernel's lock of such " +
 		"sets, with 64 threads and synchronous replication."
 }
 
@@ -286,7 +286,7 @@ func coresNote(cores int) string {
 	if cores >= few {
 		return fmt.Sprintf("%d cores: processes run at the same time, and contend for locks and cache lines.", cores)
 	}
-	return fmt.Sprintf("With %d cores no more than %d of the processes run at a time. What many cores do to one lock or one "+
-		"cache line (the pipe's lock, the head of a ring for all) cannot be seen here: it needs %d cores or more. "+
-		"There: steno bench ipc --full --output bench/results/ipc", cores, cores, few)
+	return fmt.Sprintf("With %d cores, at most %d of the processes run at the same time. How many cores contend for one lock or one "+
+		"cache line (the pipe's lock, the head of a shared ring) cannot be seen here: this needs %d cores or more. "+
+		"On such a machine, run: steno bench ipc --full --output bench/results/ipc", cores, cores, few)
 }

@@ -52,7 +52,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntSliceVar(&o.Processes, "processes", nil, "numbers of sending processes")
 	flags.StringSliceVar(&o.Sizes, "sizes", nil, "sizes of messages in bytes, with k or M")
 	flags.IntSliceVar(&o.Readers, "readers", nil, "numbers of readers, each with its own channel")
-	flags.StringSliceVar(&o.Batches, "batches", nil, "numbers of messages that a reader takes at once, or all")
+	flags.StringSliceVar(&o.Batches, "batches", nil, "numbers of messages that a reader takes at a time, or all")
 	flags.StringSliceVar(&o.Clocks, "clocks", nil, "when to read the clock: message or pass")
 	flags.IntSliceVar(&o.Sleepers, "sleepers", nil, "numbers of sleeping processes")
 	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 4; 3 with --quick and --full)")
@@ -148,7 +148,7 @@ func (o *Options) axes() (a axes, err error) {
 func checkAll(flag string, values []int, most int) error {
 	for _, v := range values {
 		if v < 1 || v > most {
-			return fmt.Errorf("%s takes numbers from 1 to %d, not %d", flag, most, v)
+			return fmt.Errorf("%s must be from 1 to %d, not %d", flag, most, v)
 		}
 	}
 	return nil
@@ -165,7 +165,7 @@ func parseSize(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 1 || n > largest || n*unit < smallest || n*unit > largest || n*unit%8 != 0 {
-		return 0, fmt.Errorf("--sizes takes multiples of 8 from %d bytes to 4M, not \"%s\"", smallest, text)
+		return 0, fmt.Errorf("--sizes must be multiples of 8 from %d bytes to 4M, not \"%s\"", smallest, text)
 	}
 	return n * unit, nil
 }
@@ -177,7 +177,7 @@ func parseBatch(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > mostBatch {
-		return 0, fmt.Errorf("--batches takes numbers from 1 to %d and all, not \"%s\"", mostBatch, text)
+		return 0, fmt.Errorf("--batches must be from 1 to %d, or all, not \"%s\"", mostBatch, text)
 	}
 	return n, nil
 }

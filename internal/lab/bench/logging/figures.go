@@ -21,7 +21,7 @@ var metrics = []result.Metric{
 
 // newResult begins a result with what the matrix is made of.
 func (o *Options) newResult(postgres string, not []missing) *result.Result {
-	r := result.New("logging", "What ways to log statements cost", measure.CommandLine(), o.Version)
+	r := result.New("logging", "Cost of different ways to log statements", measure.CommandLine(), o.Version)
 	r.Postgres = postgres
 	r.Metrics = metrics
 	r.Dimensions = []result.Dimension{
@@ -120,7 +120,7 @@ func tables(l load, rows []string, cpu, bytes, switched bool) []result.Table {
 			{Metric: "p50"}, {Metric: "p99"}, {Metric: "p999"},
 		},
 	}
-	takes := result.Table{Title: l.title + ": what a transaction takes", Rows: rows, Where: l.where, Bar: -1}
+	takes := result.Table{Title: l.title + ": cost of a transaction", Rows: rows, Where: l.where, Bar: -1}
 	if cpu {
 		takes.Bar = 0
 		takes.Columns = append(takes.Columns, result.Column{Metric: "cpu"}, result.Column{Metric: "cpu", Ratio: true},
@@ -145,7 +145,7 @@ func (m *measurement) charts(l load) []result.Chart {
 		series = "clients"
 	}
 	charts := []result.Chart{{
-		Title: l.title + ": throughput kept",
+		Title: l.title + ": remaining throughput",
 		Kind:  "bars", Metric: "tps", Ratio: true, X: "variant", Series: series, Where: l.where,
 		Note: "1 is the throughput without logging.",
 	}}
@@ -156,14 +156,14 @@ func (m *measurement) charts(l load) []result.Chart {
 		})
 	}
 	charts = append(charts, result.Chart{
-		Title: l.title + ": latency that one of a hundred transactions exceeds", Kind: "bars", Metric: "p99",
+		Title: l.title + ": latency, 99th percentile", Kind: "bars", Metric: "p99",
 		X: "variant", Series: series, Where: l.where,
 	})
 	if m.has("cpu") && !several {
 		charts = append(charts, result.Chart{
 			Title: l.title + ": where the server's CPU time goes",
 			Kind:  "bars", Metric: "cpu", X: "variant", Series: "part",
-			Where: l.where, Note: "Microseconds for each transaction; pgbench's own are not in it.",
+			Where: l.where, Note: "Microseconds per transaction, not including pgbench's.",
 		})
 	} else if m.has("cpu") {
 		charts = append(charts, result.Chart{
@@ -173,7 +173,7 @@ func (m *measurement) charts(l load) []result.Chart {
 	}
 	if m.has("bytes") {
 		charts = append(charts, result.Chart{
-			Title: l.title + ": bytes logged for each transaction", Kind: "bars", Metric: "bytes", X: "variant",
+			Title: l.title + ": bytes logged per transaction", Kind: "bars", Metric: "bytes", X: "variant",
 			Series: series, Where: l.where,
 		})
 	}

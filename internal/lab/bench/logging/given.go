@@ -80,7 +80,7 @@ func (a *about) possible(list []variant) (can []variant, not []missing) {
 	})
 	for i, m := range not {
 		if library, ok := strings.CutSuffix(m.reason, " is not installed"); ok {
-			not[i].reason = library + " is not in the server's shared_preload_libraries, which takes a restart " +
+			not[i].reason = library + " is not in the server's shared_preload_libraries, which needs a restart " +
 				"to change"
 		}
 	}
@@ -97,16 +97,16 @@ func (a *about) possible(list []variant) (can []variant, not []missing) {
 
 func (a *about) hinders(v variant) string {
 	if v.name == "pgaudit" && slices.Contains(a.preloaded, "pgauditlogtofile") {
-		return "pgauditlogtofile is loaded, and takes all that pgaudit logs"
+		return "pgauditlogtofile is loaded, and redirects everything that pgaudit logs"
 	}
 	list := a.reloadable()
 	for _, s := range v.settings {
 		switch {
 		case slices.ContainsFunc(list, func(b cluster.Setting) bool { return b.Name == s.Name }):
 		case s.Name == logDestination:
-			return "it needs logging_collector, which is off, and takes a restart to change"
+			return "it needs logging_collector, which is off and cannot be changed without a restart"
 		default:
-			return fmt.Sprintf("the server has no setting \"%s\" that a reload changes", s.Name)
+			return fmt.Sprintf("the server has no setting \"%s\" that can be changed by a reload", s.Name)
 		}
 	}
 	return ""
@@ -141,7 +141,7 @@ func (g *given) look(ctx context.Context) error {
 		return err
 	}
 	if !superuser {
-		return fmt.Errorf("changing what a server logs takes a superuser; \"%s\" is none", g.conn.Config().User)
+		return fmt.Errorf("changing what a server logs requires a superuser, and \"%s\" is not one", g.conn.Config().User)
 	}
 	if err := g.quiet(ctx); err != nil {
 		return err
@@ -204,14 +204,14 @@ func (g *given) check(ctx context.Context, o *Options) error {
 	case o.needsTables() && !tables:
 		return errors.New("the database has no pgbench tables: run \"pgbench --initialize --scale=10\" in it first")
 	case standby && slices.ContainsFunc(o.points, func(p point) bool { return p.workload.writes }):
-		return errors.New("the server is a standby: it takes only the workloads select and select1")
+		return errors.New("the server is a standby: it can only run the workloads select and select1")
 	case free < most+2:
-		return fmt.Errorf("%d clients are too many: max_connections leaves room for %d", most, max(0, free-2))
+		return fmt.Errorf("%d clients are too many: max_connections allows %d more connections", most, max(0, free-2))
 	case broken != nil:
-		return fmt.Errorf("the server's configuration files have errors, a reload would not take: %s", *broken)
+		return fmt.Errorf("the server's configuration files contain errors, so a reload would have no effect: %s", *broken)
 	case own != nil:
 		return fmt.Errorf("\"%s\" is set for this role or database (ALTER ROLE, ALTER DATABASE), "+
-			"so that it does not follow the server's", *own)
+			"so a change of the server's configuration has no effect", *own)
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (g *given) awaitSettings(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("\"%s\" does not become \"%s\" for new sessions: does the connection string set it?",
+	return fmt.Errorf("\"%s\" is not \"%s\" in new sessions: is it set in the connection string?",
 		*differs, g.now[*differs])
 }
 
@@ -411,7 +411,7 @@ func restore(dsn string, noted *journal) (left []string, err error) {
 	}
 	for _, line := range noted.Settings {
 		if !slices.Contains(baseNames(), line.Name) {
-			return nil, fmt.Errorf("\"%s\" is no setting that was changed", line.Name)
+			return nil, fmt.Errorf("\"%s\" is not a setting that was changed", line.Name)
 		}
 		value, set := now[line.Name]
 		if !set || !slices.Contains(line.Ours, value) {
@@ -451,7 +451,7 @@ func awaitEnd(ctx context.Context, conn *pgx.Conn, s session) error {
 			return err
 		}
 		if err := bench.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("the server's process %d, which changed settings, does not end: %w", s.PID, err)
+			return fmt.Errorf("server process %d, which changed settings, does not exit: %w", s.PID, err)
 		}
 	}
 }

@@ -215,7 +215,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	if got := autoConf(t, s); got != settledConf {
 		t.Errorf("after --restore the settings are\n%s", got)
 	}
-	if !strings.Contains(out.String(), "restored what a measurement that was broken off had changed") {
+	if !strings.Contains(out.String(), "restored settings that an interrupted measurement had changed") {
 		t.Errorf("got output %q", out)
 	}
 
@@ -223,7 +223,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	killed()
 	psql(t, s, "ALTER SYSTEM SET log_duration = 'off'; ALTER SYSTEM SET log_min_duration_statement = '77'")
 	o, _, errOut := onGiven(t, s, "--dsn x --rounds 1 --workload select1 --clients 1 --compare both")
-	if err := o.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "nothing changed") {
+	if err := o.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("without an answer: got error %v", err)
 	}
 	if want := "log_min_duration_statement = '77'\n"; !strings.Contains(autoConf(t, s), want) {
@@ -231,7 +231,7 @@ func restoredAfterKill(t *testing.T, s *cluster.Server) {
 	} else if got := strings.Replace(autoConf(t, s), want, "", 1); got != settledConf {
 		t.Errorf("after the next measurement the settings are\n%s", got)
 	}
-	if !strings.Contains(errOut.String(), "left alone, because somebody has changed it since: "+
+	if !strings.Contains(errOut.String(), "not restored, because they have been changed since: "+
 		"log_min_duration_statement") {
 		t.Errorf("got messages %q", errOut)
 	}
@@ -284,13 +284,13 @@ func refusedBeforeAnyChange(t *testing.T, s *cluster.Server) {
 	before := autoConf(t, s)
 	const rest = " --rounds 1 --clients 1 --compare both"
 	for _, c := range []struct{ user, line, want string }{
-		{"plain", "--dsn x --yes --workload select1" + rest, `takes a superuser; "plain" is none`},
+		{"plain", "--dsn x --yes --workload select1" + rest, `requires a superuser, and "plain" is not one`},
 		{"postgres", "--dsn x --yes --workload select" + rest, "no pgbench tables"},
 		{"postgres", "--dsn x --yes --workload select1 --compare both --clients 12",
-			"12 clients are too many: max_connections leaves room"},
+			"12 clients are too many: max_connections allows"},
 		{"postgres", "--dsn x --yes --workload select1 --clients 1 --compare pgaudit",
 			"pgaudit is not in the server's shared_preload_libraries"},
-		{"postgres", "--dsn x --workload select1" + rest, "nothing changed (--yes answers the question)"},
+		{"postgres", "--dsn x --workload select1" + rest, "nothing was changed (use --yes to skip the question)"},
 		{"postgres", "--dsn x --yes --workload file:" + badScript(t) + rest, "does not work here"},
 	} {
 		o, _, _ := onGiven(t, s, c.line)

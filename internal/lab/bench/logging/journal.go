@@ -54,7 +54,7 @@ func stateDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder to note the server's settings in: set XDG_STATE_HOME: %w", err)
+		return "", fmt.Errorf("no directory in which to save the server's settings: set XDG_STATE_HOME: %w", err)
 	}
 	return filepath.Join(home, ".local", "state", "steno"), nil
 }

@@ -35,7 +35,7 @@ const spare = 20
 // openLab makes the servers. Its lab is to be closed by the caller, also after
 // an error.
 func openLab(ctx context.Context, lab *cluster.Lab, o *Options, list []variant, p *progress.Phases) (*labPlace, error) {
-	p.Phase(fmt.Sprintf("filling pgbench's tables, scale %d", o.Scale))
+	p.Phase(fmt.Sprintf("initializing pgbench's tables, scale %d", o.Scale))
 	if err := fillTemplate(ctx, lab, o); err != nil {
 		return nil, err
 	}

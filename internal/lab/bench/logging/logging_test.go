@@ -24,27 +24,27 @@ import (
 func TestWrongUsageIsRefused(t *testing.T) {
 	measuretest.Refused(t, New, map[string]string{
 		"--workload insert":                     `no workload "insert"`,
-		"--workload select,tpcb,select":         `two workloads are called "select"`,
+		"--workload select,tpcb,select":         `two workloads have the name "select"`,
 		"--workload file:/nowhere/x.sql":        "cannot use pgbench script",
-		"--workload file:/":                     `"/" is no pgbench script`,
+		"--workload file:/":                     `"/" is not a pgbench script`,
 		"--protocol binary":                     `no protocol "binary"`,
-		"--protocol simple,simple":              `protocol "simple" is named twice`,
-		"--clients 0":                           "0 clients: at least 1 is needed",
-		"--clients 4,4":                         "4 clients are named twice",
+		"--protocol simple,simple":              `protocol "simple" is given twice`,
+		"--clients 0":                           "at least 1 client is needed, not 0",
+		"--clients 4,4":                         "4 clients are given twice",
 		"--compare nothing":                     `no variant "nothing"; there are none, log_statement,`,
 		"--compare none":                        `nothing to compare with "none"`,
-		"--compare both,both":                   `variant "both" is named twice`,
+		"--compare both,both":                   `variant "both" is given twice`,
 		"--rounds 0":                            "--rounds must be at least 1",
 		"--seconds 0":                           "--seconds must be at least 1",
 		"--scale 0":                             "--scale must be at least 1",
 		"--pause -1s":                           "--pause must not be negative",
-		"--set fsync":                           "--set takes name=value",
+		"--set fsync":                           "--set expects name=value",
 		"--setup /nowhere/x.sql":                "cannot use --setup",
 		"--quick --full":                        "exclude each other",
 		"--restore":                             "need --dsn",
 		"--yes":                                 "need --dsn",
-		"--dsn dbname=x --scale 3":              "--dsn does not go with",
-		"--dsn dbname=x --set fsync=off":        "--dsn does not go with",
+		"--dsn dbname=x --scale 3":              "--dsn cannot be used with",
+		"--dsn dbname=x --set fsync=off":        "--dsn cannot be used with",
 		"--format xml":                          `invalid format "xml"`,
 		"--workload select --protocol prepare,": "no protocol",
 	})
@@ -109,7 +109,7 @@ func TestVariantsThatAreNotInstalledAreSkippedWithAReason(t *testing.T) {
 		t.Errorf("got %q", names)
 	}
 	want := []missing{
-		{"jsonlog", "PostgreSQL 14 does not have it, 15 does"}, {"pgaudit_file", "pgauditlogtofile is not installed"},
+		{"jsonlog", "it needs PostgreSQL 15; this is 14"}, {"pgaudit_file", "pgauditlogtofile is not installed"},
 		{"steno", "pg_steno is not installed"}, {"steno_sync", "pg_steno is not installed"},
 	}
 	if !slices.Equal(not, want) {
@@ -152,7 +152,7 @@ func TestGivenServerHasWhatAReloadChanges(t *testing.T) {
 			"pgaudit_file: pgauditlogtofile"},
 		{server("pgaudit,pgauditlogtofile", true), "none log_statement log_duration both both_io csvlog jsonlog " +
 			"pgaudit_file",
-			"pgaudit: takes"},
+			"pgaudit: redirects"},
 	} {
 		can, not := c.server.possible(variants)
 		var names []string
@@ -176,7 +176,7 @@ func TestGivenServerHasWhatAReloadChanges(t *testing.T) {
 	plain := server("", true)
 	plain.contexts["track_io_timing"] = "postmaster"
 	_, not := plain.possible(variants)
-	if !slices.Contains(not, missing{"both_io", `the server has no setting "track_io_timing" that a reload changes`}) {
+	if !slices.Contains(not, missing{"both_io", `the server has no setting "track_io_timing" that can be changed by a reload`}) {
 		t.Errorf("got %q", not)
 	}
 }
@@ -237,10 +237,10 @@ func TestLabIsRefusedBeforeAServerIsMade(t *testing.T) {
 		t.Skipf("no PostgreSQL here: %v", err)
 	}
 	for line, want := range map[string]string{
-		"--scale 100000000 --compare both": "the disk is too small",
+		"--scale 100000000 --compare both": "not enough disk space",
 		"--compare both --set max_connections=10 --clients 16": "16 clients are too many for " +
 			"max_connections = 10",
-		"--compare both --pg-config /nowhere/pg_config":   "cannot ask",
+		"--compare both --pg-config /nowhere/pg_config":   "cannot run",
 		"--compare both --pg-config " + withoutPgbench(t): "no pgbench in",
 		"--compare pgaudit_file --pg-config " + withoutLibraries(t, "15.20"): "cannot measure \"pgaudit_file\": " +
 			"pgaudit is not installed",
@@ -350,10 +350,10 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 	for _, want := range []string{
 		"log_statement + log_duration costs most: it keeps 60 % (60 to 60) of the throughput",
 		"pg_steno costs least: 100 %",
-		"most of the server's CPU time goes to log_statement + log_duration: 48.1 µs for each transaction " +
+		"most of the server's CPU time goes to log_statement + log_duration: 48.1 µs per transaction " +
 			"instead of 20.0, " +
-			"of which 18.0 µs in sessions and 10.0 µs in the logging collector. pg_steno takes 20.5 µs for each",
-		"the interval of pg_steno encloses 1",
+			"of which 18.0 µs in sessions and 10.0 µs in the logging collector. pg_steno takes 20.5 µs per",
+		"the interval of pg_steno includes 1",
 		"2 processors run 2 sessions at a time",
 		"run: steno bench logging --clients 28,56,112",
 	} {
@@ -363,22 +363,22 @@ func TestFindingsAreMadeFromWhatWasMeasured(t *testing.T) {
 	}
 	published := strings.Join(measured(t, 2, 6, "select1", "select", "tpcb").result.Notes, "\n")
 	for _, want := range []string{
-		"pg_steno keeps 100 % (99 to 101) of the throughput. The best published redesign of the server's log " +
-			"itself kept 93 %",
-		"60 % (60 to 60) of the throughput is left, of pgbench -S 60 % (60 to 60). The analysis of 2019 found that SELECT 1",
+		"pg_steno keeps 100 % (99 to 101) of the throughput. The best published redesign of the server's own log " +
+			"kept 93 %",
+		"60 % (60 to 60) of the throughput remains; with pgbench -S, 60 % (60 to 60). The analysis of 2019 found that SELECT 1",
 	} {
 		if !strings.Contains(published, want) {
 			t.Errorf("the findings lack %q:\n%s", want, published)
 		}
 	}
-	if strings.Contains(text, "itself kept") || strings.Contains(text, "2019 found that") {
+	if strings.Contains(text, "own log kept") || strings.Contains(text, "2019 found that") {
 		t.Errorf("what was not measured is compared:\n%s", text)
 	}
-	if strings.Contains(text, "no 95 % interval") {
+	if strings.Contains(text, "too few for a 95 % interval") {
 		t.Errorf("6 rounds are said to be too few:\n%s", text)
 	}
 	if text := strings.Join(measured(t, 64, 5).result.Notes, "\n"); !strings.Contains(text,
-		"5 rounds have no 95 % interval") {
+		"5 rounds are too few for a 95 % interval") {
 		t.Errorf("5 rounds are said to be enough:\n%s", text)
 	}
 	if text := strings.Join(measured(t, 64, 6).result.Notes, "\n"); strings.Contains(text, "mutex") {

@@ -42,7 +42,7 @@ func measureGiven(ctx context.Context, o *Options, p *progress.Phases) (r *resul
 	if err := o.ask(ctx, g, can); err != nil {
 		return nil, err
 	}
-	p.Phase("trying the load")
+	p.Phase("testing the load")
 	if err := g.try(ctx, o); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (g *given) recall(ctx context.Context, o *Options, goOn bool) error {
 	}
 	if old == nil {
 		if !goOn {
-			fmt.Fprintln(o.IO.Out, "nothing to restore: no measurement of this server was broken off")
+			fmt.Fprintln(o.IO.Out, "nothing to restore: no measurement of this server was interrupted")
 		}
 		return nil
 	}
@@ -80,10 +80,10 @@ func (g *given) recall(ctx context.Context, o *Options, goOn bool) error {
 	if goOn {
 		to = o.IO.ErrOut
 	}
-	fmt.Fprintf(to, "restored what a measurement that was broken off had changed at %s: %s\n",
+	fmt.Fprintf(to, "restored settings that an interrupted measurement had changed at %s: %s\n",
 		old.Time.Format("2006-01-02 15:04:05 MST"), strings.Join(names(old.Settings), ", "))
 	if left != nil {
-		fmt.Fprintf(to, "left alone, because somebody has changed it since: %s\n", strings.Join(left, ", "))
+		fmt.Fprintf(to, "not restored, because they have been changed since: %s\n", strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -131,17 +131,17 @@ In database "%s" it runs: %s.
 `, config.Host, o.Rounds*len(o.points)*len(list), strings.Join(all, ", "), config.Database, strings.Join(titles, "; "))
 	for _, p := range o.points {
 		if p.workload.writes {
-			fmt.Fprintln(o.IO.ErrOut, "Some of that writes into the database's tables.")
+			fmt.Fprintln(o.IO.ErrOut, "Some of this writes to the database's tables.")
 			break
 		}
 	}
-	fmt.Fprint(o.IO.ErrOut, "At the end, also after Ctrl-C, the settings are what they are now.\nGo on? [y/N] ")
+	fmt.Fprint(o.IO.ErrOut, "At the end, also after Ctrl-C, the settings are restored.\nContinue? [y/N] ")
 	answer, err := readLine(ctx, o.IO.In)
 	if err != nil {
 		return err
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return errors.New("nothing changed (--yes answers the question)")
+		return errors.New("nothing was changed (use --yes to skip the question)")
 	}
 	return nil
 }
@@ -176,18 +176,18 @@ func (g *given) try(ctx context.Context, o *Options) error {
 
 // limits are what a server that is given cannot show.
 func (g *given) limits() []string {
-	notes := []string{"All variants shared one server and its tables; only what a reload changes was compared."}
+	notes := []string{"All variants shared one server and its tables; only settings that a reload can change were compared."}
 	for _, library := range g.about.preloaded {
 		if library == "pgaudit" || library == "pg_steno" {
-			notes = append(notes, library+" was loaded all the time, so that \"none\" has its hooks, which "+
+			notes = append(notes, library+" was loaded all the time, so \"none\" includes its hooks, which "+
 				"record nothing or "+
-				"only what is mandatory: compare with throw-away servers to see the whole cost.")
+				"only mandatory classes: compare throw-away servers to see the whole cost.")
 		}
 	}
 	if g.target.processes == nil {
 		notes = append(notes, "The server's processes are not on this machine, or cannot be seen: no CPU time "+
 			"and no context "+
-			"switches were measured. What the network takes is part of the latency.")
+			"switches were measured. The latency includes the network.")
 	}
 	if g.target.written == nil {
 		notes = append(notes, "The server's log does not go through its logging collector: what it writes was "+

@@ -20,12 +20,12 @@ func (m *measurement) notes() []string {
 	}
 	notes = append(notes, m.besidePublished()...)
 	if m.has("p999") {
-		notes = append(notes, "Percentiles are medians over the slices of each slice's own percentile.")
+		notes = append(notes, "Percentiles are medians of the percentiles of the individual slices.")
 	}
 	if few := m.fewest(); few < enoughRounds {
-		notes = append(notes, fmt.Sprintf("Figures of %d rounds have no 95 %% interval: shown are the smallest "+
-			"and the largest. "+
-			"It takes %d rounds.", few, enoughRounds))
+		notes = append(notes, fmt.Sprintf("%d rounds are too few for a 95 %% interval; the interval shown is from the smallest "+
+			"to the largest figure. "+
+			"At least %d rounds are needed.", few, enoughRounds))
 	}
 	return append(notes, m.machineNotes()...)
 }
@@ -68,14 +68,14 @@ func (m *measurement) besidePublished() []string {
 	for _, p := range m.busiest() {
 		if ours := ratio("steno", p); ours != nil && p.workload.name == "tpcb" {
 			notes = append(notes, fmt.Sprintf("%s: pg_steno keeps %s of the throughput. The best published "+
-				"redesign of the server's log itself kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
+				"redesign of the server's own log kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
 		}
 		reading := p
 		reading.workload.name = "select"
 		one, rows := ratio("both", p), ratio("both", reading)
 		if p.workload.name == "select1" && one != nil && rows != nil {
-			notes = append(notes, fmt.Sprintf("%s: with log_statement and log_duration %s of the throughput is "+
-				"left, of pgbench -S %s. The analysis of 2019 found that SELECT 1 suffers more.", p.title(), kept(*one), kept(*rows)))
+			notes = append(notes, fmt.Sprintf("%s: with log_statement and log_duration, %s of the throughput "+
+				"remains; with pgbench -S, %s. The analysis of 2019 found that SELECT 1 is affected more.", p.title(), kept(*one), kept(*rows)))
 		}
 	}
 	return notes
@@ -102,15 +102,15 @@ func (m *measurement) findings(p point) []string {
 			text += fmt.Sprintf(" %s costs least: %s.", least.variant.title, kept(least.tps))
 		}
 	} else {
-		text += "no way to log costs more throughput than the noise of this run hides."
+		text += "no way to log costs more throughput than the noise of this run."
 	}
 	notes := []string{text}
 	if text := m.processorTime(p); text != "" {
 		notes = append(notes, text)
 	}
 	if hidden != nil && most.tps.High < 1 {
-		notes = append(notes, fmt.Sprintf("%s: the interval of %s encloses 1, so their cost is less than this "+
-			"run can tell.",
+		notes = append(notes, fmt.Sprintf("%s: the interval of %s includes 1, so the cost is smaller than this "+
+			"run can show.",
 			p.title(), strings.Join(hidden, ", ")))
 	}
 	return notes
@@ -177,7 +177,7 @@ func (m *measurement) cpu(v variant, p point, of part) float64 {
 }
 
 func (m *measurement) timeOf(v variant, p point) string {
-	return fmt.Sprintf("%.1f µs for each transaction instead of %.1f", m.cpu(v, p, ""), m.cpu(m.variants[0], p, ""))
+	return fmt.Sprintf("%.1f µs per transaction instead of %.1f", m.cpu(v, p, ""), m.cpu(m.variants[0], p, ""))
 }
 
 // split says where the difference to the base is.
@@ -208,7 +208,7 @@ const manyCores = 16
 // machineNotes say what this machine cannot show.
 func (m *measurement) machineNotes() []string {
 	n := m.result.Machine.Cores
-	notes := []string{"pgbench ran on the same machine as the server, and took its share of the processors."}
+	notes := []string{"pgbench ran on the same machine as the server, and used a part of the CPU time."}
 	if m.o.DSN != "" {
 		notes = nil
 	}
@@ -221,11 +221,11 @@ func (m *measurement) machineNotes() []string {
 	if n == 1 {
 		text = "One processor runs one session at a time"
 	}
-	text += ": the fight of many for the mutex of the log's pipe, which the analyses of 2018 and 2019 found on large machines, hardly " +
-		"shows here."
+	text += ": contention for the mutex of the log's pipe, which the analyses of 2018 and 2019 found on large machines, hardly " +
+		"occurs here."
 	if both := m.result.Find(caseOf(variant{name: "both"}, m.busiest()[0]), "tps"); logged && both != nil &&
 		both.Ratio != nil {
-		text += fmt.Sprintf(" What log_statement and log_duration leave here, %s, is without most of it.",
+		text += fmt.Sprintf(" The throughput that remains here with log_statement and log_duration, %s, is hardly affected by it.",
 			kept(*both.Ratio))
 	}
 	return append(notes, text+" On a machine of "+strconv.Itoa(manyCores)+" processors or more, run: "+command)

@@ -120,7 +120,7 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	for _, s := range o.Set {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return fmt.Errorf("--set takes name=value, not \"%s\"", s)
+			return fmt.Errorf("--set expects name=value, not \"%s\"", s)
 		}
 		o.settings = append(o.settings, cluster.Setting{Name: name, Value: value})
 	}
@@ -175,7 +175,7 @@ func (o *Options) checkNumbers(given func(flag string) bool) error {
 	case o.Pause < 0:
 		return errors.New("--pause must not be negative")
 	case o.DSN != "" && (len(o.Set) > 0 || o.Setup != "" || given("scale")):
-		return errors.New("--dsn does not go with --set, --setup and --scale")
+		return errors.New("--dsn cannot be used with --set, --setup or --scale")
 	case o.DSN == "" && (o.Restore || o.Yes):
 		return errors.New("--restore and --yes need --dsn")
 	}
@@ -195,7 +195,7 @@ func (o *Options) checkLeft(can []variant, not []missing) error {
 		}
 	}
 	if len(can) < 2 {
-		return errors.New("there is nothing to compare: all variants are left out")
+		return errors.New("there is nothing to compare: no variant can be measured")
 	}
 	return nil
 }

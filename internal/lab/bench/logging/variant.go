@@ -77,7 +77,7 @@ func chosen(names []string) ([]variant, error) {
 			return nil, fmt.Errorf("no variant \"%s\"; there are %s", name, strings.Join(VariantNames(), ", "))
 		}
 		if slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("variant \"%s\" is named twice", name)
+			return nil, fmt.Errorf("variant \"%s\" is given twice", name)
 		}
 	}
 	var list []variant
@@ -98,7 +98,7 @@ func installed(list []variant, major int, has func(library string) bool) (can []
 next:
 	for _, v := range list {
 		if major < v.major {
-			not = append(not, missing{v.name, fmt.Sprintf("PostgreSQL %d does not have it, %d does", major, v.major)})
+			not = append(not, missing{v.name, fmt.Sprintf("it needs PostgreSQL %[2]d; this is %[1]d", major, v.major)})
 			continue
 		}
 		for _, library := range v.preload {

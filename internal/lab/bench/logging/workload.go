@@ -46,7 +46,7 @@ func findWorkload(name string) (workload, error) {
 		return workload{}, fmt.Errorf("cannot use pgbench script: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return workload{}, fmt.Errorf("\"%s\" is no pgbench script: it is empty, or no file", path)
+		return workload{}, fmt.Errorf("\"%s\" is not a pgbench script: it is empty, or not a file", path)
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return workload{}, err
@@ -110,7 +110,7 @@ func checkLists(names, protocols []string, clients []int) ([]workload, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(loads, func(o workload) bool { return o.name == w.name }) {
-			return nil, fmt.Errorf("two workloads are called \"%s\"", w.name)
+			return nil, fmt.Errorf("two workloads have the name \"%s\"", w.name)
 		}
 		loads = append(loads, w)
 	}
@@ -119,19 +119,19 @@ func checkLists(names, protocols []string, clients []int) ([]workload, error) {
 			return nil, fmt.Errorf("no protocol \"%s\"; there are simple, extended and prepared", protocol)
 		}
 		if slices.Contains(protocols[:i], protocol) {
-			return nil, fmt.Errorf("protocol \"%s\" is named twice", protocol)
+			return nil, fmt.Errorf("protocol \"%s\" is given twice", protocol)
 		}
 	}
 	for i, n := range clients {
 		if n < 1 {
-			return nil, fmt.Errorf("%d clients: at least 1 is needed", n)
+			return nil, fmt.Errorf("at least 1 client is needed, not %d", n)
 		}
 		if slices.Contains(clients[:i], n) {
-			return nil, fmt.Errorf("%d clients are named twice", n)
+			return nil, fmt.Errorf("%d clients are given twice", n)
 		}
 	}
 	if len(loads) == 0 || len(protocols) == 0 || len(clients) == 0 {
-		return nil, fmt.Errorf("--workload, --protocol and --clients need a value each")
+		return nil, fmt.Errorf("--workload, --protocol and --clients each need a value")
 	}
 	return loads, nil
 }

@@ -30,7 +30,7 @@ var metrics = []result.Metric{
 	{Name: metricP50, Title: "latency, median", Unit: "ms", Better: "lower"},
 	{Name: metricP99, Title: "latency, 99th percentile", Unit: "ms", Better: "lower"},
 	{Name: metricIdle, Title: "processors idle", Unit: "%"},
-	{Name: metricOff, Title: "throughput against no pg_steno", Better: "higher"},
+	{Name: metricOff, Title: "throughput relative to no pg_steno", Better: "higher"},
 	{Name: metricWaits, Title: "share of sessions", Unit: "%"},
 	{Name: metricCalls, Title: "system calls per commit", Better: "lower"},
 	{Name: metricLatches, Title: "latches set per commit", Better: "lower"},
@@ -185,7 +185,7 @@ func (m *measurement) varied(without ...string) []string {
 
 func (m *measurement) tables() {
 	m.r.Tables = []result.Table{{
-		Title: "Throughput, against synchronous_commit=local", Rows: m.varied(), Bar: 0,
+		Title: "Throughput, relative to synchronous_commit=local", Rows: m.varied(), Bar: 0,
 		Columns: []result.Column{
 			{Metric: metricTPS}, {Metric: metricTPS, Ratio: true}, {Metric: metricTPS, Ratio: true, Published: true},
 			{Metric: metricInserts}, {Metric: metricP50}, {Metric: metricP99}, {Metric: metricIdle},
@@ -193,7 +193,7 @@ func (m *measurement) tables() {
 	}}
 	if slices.Contains(m.Steno, stenoOff) && len(m.Steno) > 1 {
 		m.r.Tables = append(m.r.Tables, result.Table{
-			Title: "Throughput with pg_steno, against the same without it", Rows: m.varied(dimSteno), Bar: -1,
+			Title: "Throughput with pg_steno, relative to the same without it", Rows: m.varied(dimSteno), Bar: -1,
 			Columns: []result.Column{{Metric: metricOff, Dimension: dimSteno}},
 		})
 	}

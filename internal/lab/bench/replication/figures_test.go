@@ -198,20 +198,20 @@ func TestNotesFollowFromFigures(t *testing.T) {
 		notes, want string
 		is          bool
 	}{
-		{few, "75 % of the sessions seen waited for a standby", true},
+		{few, "75 % of the observed sessions waited for a standby", true},
 		{few, "idle for 60 % of the time, with local for 20 %", true},
-		{few, "the commits wait, not the processors", true},
-		{many, "the commits wait, not the processors", false},
+		{few, "limited by the waits, not by the processors", true},
+		{many, "limited by the waits, not by the processors", false},
 		{many, "Unlike in the published run, no processors are idle", true},
-		{few, "is gone: since PostgreSQL 14", true},
-		{many, "is gone: since PostgreSQL 14", false},
+		{few, "no longer exists: since PostgreSQL 14", true},
+		{many, "no longer exists: since PostgreSQL 14", false},
 		{many, "4.00 of epoll_ctl()", true},
 		{few, "share 2 cores", true},
 		{many, "share 64 cores", false},
 		{few, "pg_steno kept 0.90 (0.90 to 0.90) of the throughput with synchronous_commit=on, a loss beyond noise",
 			true},
 		{many, "that with all 64 cores was 1.50 with 8 (", true},
-		{few, "10 inserts a transaction made 10.0 times as many inserts per second as 1", true},
+		{few, "10 inserts per transaction achieved 10.0 times as many inserts per second as 1", true},
 	} {
 		if strings.Contains(c.notes, c.want) != c.is {
 			t.Errorf("%q in these notes should be %v:\n%s", c.want, c.is, c.notes)

@@ -88,7 +88,7 @@ func (s *set) look(ctx context.Context, lab *cluster.Lab, p point, seconds int) 
 // watch asks what the sessions do until the context ends, which it does when
 // pgbench ends.
 func (s *set) watch(ctx context.Context, lab *cluster.Lab, p point, l *look) error {
-	w := latchWatch{noProbe: errors.New("not all sessions were there in time")}
+	w := latchWatch{noProbe: errors.New("not all sessions started in time")}
 	defer w.close()
 	for ctx.Err() == nil {
 		// A canceled query would cost the connection.
@@ -219,7 +219,7 @@ func (s *set) traceCalls(ctx context.Context, l *look, pids []int, why error) fu
 	}
 	path, err := exec.LookPath("strace")
 	if err != nil {
-		return never(errors.New("strace, which could count them, too, is not installed"))
+		return never(errors.New("strace, which could also count them, is not installed"))
 	}
 	t, err := startTrace(ctx, path, pids)
 	if err != nil {

@@ -123,7 +123,7 @@ func (m *matrix) size() int {
 // check compares the matrix with what there is on a machine of so many cores.
 func (m *matrix) check(cores int) error {
 	if m.size() == 0 {
-		return fmt.Errorf("an empty list leaves nothing to measure")
+		return fmt.Errorf("an empty list means that there is nothing to measure")
 	}
 	for _, list := range []struct {
 		flag       string

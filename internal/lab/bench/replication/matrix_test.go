@@ -33,7 +33,7 @@ func TestMissingThingsAreErrorsBeforeAnythingStarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := o.prepare(); err == nil || !strings.Contains(err.Error(), `cannot ask "/no/such/pg_config`) {
+	if _, _, err := o.prepare(); err == nil || !strings.Contains(err.Error(), `cannot run "/no/such/pg_config`) {
 		t.Errorf("got %v", err)
 	}
 }

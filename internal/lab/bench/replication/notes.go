@@ -31,10 +31,10 @@ func (m *measurement) notes() []string {
 	}
 	add(m.batchNote())
 	add(m.coresNote())
-	add("Waits, system calls and latches are from slices apart from the timed ones: watching slows a server down.")
+	add("Waits, system calls and latches were observed in separate slices, because observing slows a server down.")
 	if cores := m.r.Machine.Cores; cores < enoughCores {
-		add(fmt.Sprintf("Primary, standbys and pgbench share %d cores, so this run shows what commits wait for and "+
-			"what they call, but not the plateau of many cores that set latches for each other. On a large machine: "+
+		add(fmt.Sprintf("The primary, the standbys and pgbench share %d cores. This run shows what commits wait for and "+
+			"which system calls they make, but not how throughput levels off when many cores set latches for each other. On a large machine, run: "+
 			"steno bench replication --full --clients 16,64,256 --cores all,10,16,32", cores))
 	}
 	return all
@@ -65,8 +65,8 @@ func (m *measurement) idleNote(sync string) string {
 	if !ok || !ok2 {
 		return ""
 	}
-	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s a transaction, %.0f %% of the sessions "+
-		"seen waited for a standby (%s), while the processors were idle for %.0f %% of the time",
+	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s per transaction, %.0f %% of the observed sessions "+
+		"waited for a standby (%s), while the processors were idle for %.0f %% of the time",
 		sync, p.clients, insertsTitle(p.inserts), waits, waitStandby, idle)
 	local, ok := m.median(m.point(base, m.Steno[0]).result(), metricIdle)
 	if !ok {
@@ -75,10 +75,10 @@ func (m *measurement) idleNote(sync string) string {
 	note += fmt.Sprintf(", with local for %.0f %%.", local)
 	switch {
 	case idle-local > muchIdle:
-		return note + " The machine could do more: the commits wait, not the processors."
+		return note + " The machine could do more: throughput is limited by the waits, not by the processors."
 	case idle < muchIdle:
 		return note + " Unlike in the published run, no processors are idle here while commits wait: " +
-			"the standbys, the clients and whatever else ran use them."
+			"the standbys, the clients and other processes use them."
 	default:
 		return note
 	}
@@ -106,10 +106,10 @@ func (m *measurement) epollNote() string {
 	note := fmt.Sprintf("Each commit with synchronous_commit=on took %.2f calls of epoll_wait() and %.2f of "+
 		"epoll_ctl() in the primary. ", wait, ctl)
 	if ctl < wait/2 {
-		return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), is gone: since " +
-			"PostgreSQL 14 (commit 3347c982bab) a session keeps its set."
+		return note + "The published cause, an epoll set created for each wait (PostgreSQL 9.6), no longer exists: since " +
+			"PostgreSQL 14 (commit 3347c982bab), a session keeps its set."
 	}
-	return note + "The published cause, an epoll set made for each wait (PostgreSQL 9.6), shows here, too; " +
+	return note + "The published cause, an epoll set created for each wait (PostgreSQL 9.6), is visible here, too; " +
 		"PostgreSQL 14 and later keep it."
 }
 
@@ -126,7 +126,7 @@ func (m *measurement) stenoNote(steno string) string {
 		verdict := "a difference within the noise of this run"
 		switch v := x.Value; {
 		case v.N < 6:
-			verdict = "with too few rounds to tell it from noise"
+			verdict = "but there are too few rounds to tell this from noise"
 		case v.High < 1:
 			verdict = "a loss beyond noise"
 		case v.Low > 1:
@@ -149,7 +149,7 @@ func (m *measurement) batchNote() string {
 	if small == large || !ok || !ok2 {
 		return ""
 	}
-	return fmt.Sprintf("With synchronous_commit=on, %d inserts a transaction made %.1f times as many inserts "+
+	return fmt.Sprintf("With synchronous_commit=on, %d inserts per transaction achieved %.1f times as many inserts "+
 		"per second as %d "+
 		"(published, 10 instead of 1 on 64 threads: 220,000 instead of 70,000).", large, many/one, small)
 }
@@ -171,6 +171,6 @@ func (m *measurement) coresNote() string {
 	if found == nil {
 		return ""
 	}
-	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput against that with all %d cores was %s "+
+	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput relative to that with all %d cores was %s "+
 		"(published, with 10 to 15 of 64: 100,000 instead of 70,000).", m.r.Machine.Cores, strings.Join(found, ", "))
 }

@@ -142,7 +142,7 @@ func (s *set) limit(cores string) error {
 	for range 2 {
 		for _, pid := range s.primary.Processes() {
 			if err := unix.SchedSetaffinity(pid, mask); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("cannot give the primary %s processors: %w", cores, err)
+				return fmt.Errorf("cannot limit the primary to %s processors: %w", cores, err)
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (s *set) load(ctx context.Context, lab *cluster.Lab, p point, args []string
 	return bench.ParseReport(string(out))
 }
 
-var errStuck = errors.New("pgbench does not end: has the primary lost its standbys?")
+var errStuck = errors.New("pgbench does not exit: has the primary lost its standbys?")
 
 // figures are what a timed slice says.
 type figures struct {
@@ -118,7 +118,7 @@ func takeLatencies(prefix string) (p50, p99 float64, err error) {
 		return 0, 0, err
 	}
 	if len(all) == 0 {
-		return 0, 0, errors.New("pgbench has logged no transaction")
+		return 0, 0, errors.New("pgbench logged no transaction")
 	}
 	slices.Sort(all)
 	return percentile(all, 0.5) / 1000, percentile(all, 0.99) / 1000, nil

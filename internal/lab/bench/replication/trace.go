@@ -76,7 +76,7 @@ func parseTrace(summary string) (map[string]float64, error) {
 		all[""] += n
 	}
 	if len(all) == 0 {
-		return nil, errors.New("strace has counted nothing")
+		return nil, errors.New("strace counted nothing")
 	}
 	counts := map[string]float64{}
 	for _, name := range callNames {

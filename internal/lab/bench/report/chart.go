@@ -86,9 +86,9 @@ func (v *view) panel(c *result.Chart, where result.Case) *panel {
 	}
 	switch v.metric(c.Metric).Better {
 	case "higher":
-		p.axis += "; more is better"
+		p.axis += "; higher is better"
 	case "lower":
-		p.axis += "; less is better"
+		p.axis += "; lower is better"
 	}
 	p.series = []entry{{class: "c1"}}
 	if c.Series != "" {

@@ -204,8 +204,8 @@ func (v *view) facts() []result.Parameter {
 	}
 	if v.Busy != (machine.Busy{}) { // else nobody has looked
 		all = append(all, []result.Parameter{
-			{Name: "In use before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
-			{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the processors' time, by the host's other machines",
+			{Name: "Busy before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
+			{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the CPU time, by other machines on the host",
 				v.Busy.Steal)},
 		}...)
 	}

@@ -316,16 +316,16 @@ func (v *view) confidence() string {
 		return ""
 	}
 	if many == 0 {
-		return "Each figure is one sample: nothing says how noisy it is."
+		return "Each figure is a single sample, so its noise is unknown."
 	}
-	text := fmt.Sprintf("Figures are medians of %s samples, with the interval that holds the median with %s %% "+
-		"confidence, whatever the noise looks like.",
+	text := fmt.Sprintf("Figures are medians of %s samples, with the interval that contains the median with %s %% "+
+		"confidence, whatever the distribution of the noise.",
 		span(fmt.Sprint(few), fmt.Sprint(many)), span(fmt.Sprintf("%.0f", 100*low), fmt.Sprintf("%.0f", 100*high)))
 	if low < 0.9 {
-		text += " Fewer than six samples cannot give 95 %: their interval is from the smallest to the largest."
+		text += " Fewer than six samples are not enough for 95 %: their interval is from the smallest to the largest."
 	}
 	if slices.ContainsFunc(v.Measures, func(m result.Measure) bool { return m.Ratio != nil }) {
-		text += " Ratios are of samples that were taken in the same round."
+		text += " Ratios are calculated from samples of the same round."
 	}
 	return text
 }

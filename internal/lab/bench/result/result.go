@@ -206,7 +206,7 @@ func Read(dir string) (*Result, error) {
 		return nil, fmt.Errorf("cannot read \"%s\": %w", path, err)
 	}
 	if r.Version > Version {
-		return nil, fmt.Errorf("\"%s\" is of version %d; this program reads up to %d", path, r.Version, Version)
+		return nil, fmt.Errorf("\"%s\" has version %d; this program reads versions up to %d", path, r.Version, Version)
 	}
 	return &r, nil
 }

@@ -217,7 +217,7 @@ func TestSamplesAreWrittenInTheirOrder(t *testing.T) {
 }
 
 func TestUnreadableResultsAreRefused(t *testing.T) {
-	for text, want := range map[string]string{`{"version": 2}`: "is of version 2; this program reads up to 1",
+	for text, want := range map[string]string{`{"version": 2}`: "has version 2; this program reads versions up to 1",
 		`{`: "cannot read"} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, resultFile), []byte(text), 0o644); err != nil {

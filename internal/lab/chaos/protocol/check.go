@@ -157,7 +157,7 @@ func (k *checker) take(r *record) {
 		first, err1 := strconv.ParseUint(r.Extra["first_seq"], 10, 64)
 		last, err2 := strconv.ParseUint(r.Extra["last_seq"], 10, 64)
 		if err1 != nil || err2 != nil || first > last {
-			k.round.complain("gap", nil, "session %s: a gap record says %v", r.Session, r.Extra)
+			k.round.complain("gap", nil, "session %s: a gap record contains %v", r.Session, r.Extra)
 			return
 		}
 		for n := first; n <= last; n++ {
@@ -219,7 +219,7 @@ func (k *checker) numbers(s *seen) {
 	slices.Sort(s.seqs)
 	for i, seq := range s.seqs {
 		if seq != uint64(i+1) {
-			k.round.complain("number", nil, "session %s: sequence number %d at place %d", s.id, seq, i+1)
+			k.round.complain("number", nil, "session %s: sequence number %d at position %d", s.id, seq, i+1)
 			return
 		}
 	}
@@ -250,7 +250,7 @@ func (k *checker) session(c *session) {
 			if i := slices.Index(codes, r.SQLState); i >= 0 {
 				codes = slices.Delete(codes, i, i+1)
 			} else if c.ended == "" {
-				wrong("unexpected", "a record of a prepared statement that nobody was told of: %s", r)
+				wrong("unexpected", "a record of a prepared statement that no client was told about: %s", r)
 			}
 		}
 		for _, code := range codes {
@@ -271,7 +271,7 @@ func (k *checker) session(c *session) {
 // one checks a statement.
 func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]string) {
 	wrong := func(kind, format string, args ...any) {
-		k.round.complain(kind, c, "%s, told %s %s: %s\n      %s", st.marker, st.told, st.code, fmt.Sprintf(format, args...), shortened(st.text))
+		k.round.complain(kind, c, "%s (client: %s %s): %s\n      %s", st.marker, st.told, st.code, fmt.Sprintf(format, args...), shortened(st.text))
 	}
 	records := slices.Clone(k.marked[st.marker])
 	for _, r := range records {
@@ -360,7 +360,7 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 		}
 	}
 	if r.TextBytes > 0 && !(k.mayBeInterrupted(c) && r.TextBytes > len(r.text())) {
-		wrong("text", "it is cut")
+		wrong("text", "it is truncated")
 	}
 	told := st.told == succeeded || st.told == suspended
 	if told && r.Outcome == "ok" {
@@ -371,10 +371,10 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 			}
 			if r.Rows == nil {
 				if st.rows > 0 {
-					wrong("rows", "%d rows, recorded none", st.rows)
+					wrong("rows", "%d rows, but none recorded", st.rows)
 				}
 			} else if *r.Rows != st.rows && !(st.more && *r.Rows > st.rows) {
-				wrong("rows", "%d rows, recorded %d", st.rows, *r.Rows)
+				wrong("rows", "%d rows, but %d recorded", st.rows, *r.Rows)
 			}
 		}
 	}
@@ -385,7 +385,7 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 		}
 		for _, t := range reads {
 			if !s.reads[r.Statement][t] {
-				wrong("relations", "no relation %s in what is recorded of it: %v", t, s.reads[r.Statement])
+				wrong("relations", "relation %s is not among the recorded ones: %v", t, s.reads[r.Statement])
 				break
 			}
 		}
@@ -454,12 +454,12 @@ func lastOf(c *session) *statement {
 
 func (k *checker) params(st *statement, r *record, wrong func(kind, format string, args ...any)) {
 	if len(r.Params) != len(st.params) {
-		wrong("parameters", "%d, recorded %d", len(st.params), len(r.Params))
+		wrong("parameters", "%d, but %d recorded", len(st.params), len(r.Params))
 		return
 	}
 	for i, raw := range r.Params {
 		if v, ok := value(raw); !ok || v != st.params[i] {
-			wrong("parameters", "$%d is %s, recorded %s", i+1, shortened(st.params[i]), shortened(string(raw)))
+			wrong("parameters", "$%d is %s, but recorded as %s", i+1, shortened(st.params[i]), shortened(string(raw)))
 			return
 		}
 	}
@@ -478,7 +478,7 @@ func (k *checker) below(c *session, s *seen, m, table string) {
 	if c.ran[m] && len(records) == 0 && s.dropped > 0 {
 		s.dropped--
 	} else if c.ran[m] && len(records) == 0 {
-		wrong("missing", "it ran, and has no record")
+		wrong("missing", "it ran, but has no record")
 	}
 	for _, r := range records {
 		if k.ofRecord[r] != s {
@@ -486,12 +486,12 @@ func (k *checker) below(c *session, s *seen, m, table string) {
 			continue
 		}
 		if !r.names(table) && (r.Outcome == "ok" || r.Outcome == "error" && !slices.Contains([]string{"57014", "57P01", "25P03", "25P02"}, r.SQLState)) {
-			wrong("relations", "it is not named: %s", r)
+			wrong("relations", "the relation is missing: %s", r)
 		}
 		top := s.top[r.Statement]
 		if top == nil {
 			if c.ended == "" && c.done == len(c.script.steps) && s.dropped == 0 {
-				wrong("nested", "of a statement that has no record: %s", r)
+				wrong("nested", "it belongs to a statement that has no record: %s", r)
 			}
 		} else if !strings.Contains(top.text(), m) && !slices.Contains(calledLater, top.Command) {
 			wrong("nested", "%s\n      is recorded as run by\n      %s", r, top)
@@ -546,6 +546,6 @@ func (k *checker) texts(c *session, s *seen) {
 		}) {
 			continue
 		}
-		k.round.complain("foreign", c, "nobody sent this text: %s %s %s", strconv.Quote(shortened(text)), r.Command, r.Outcome)
+		k.round.complain("foreign", c, "no client sent this text: %s %s %s", strconv.Quote(shortened(text)), r.Command, r.Outcome)
 	}
 }

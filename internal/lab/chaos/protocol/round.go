@@ -246,7 +246,7 @@ func (r *round) run(ctx context.Context, scripts [][]*script) {
 	}
 	if !running && !r.crashed {
 		r.crashed = true
-		r.complain("crash", nil, "the server has ended by itself; its log ends:\n%s", r.server.LogTail(10))
+		r.complain("crash", nil, "the server exited unexpectedly; the end of its log:\n%s", r.server.LogTail(10))
 	}
 	if r.crashed || ctx.Err() != nil {
 		return
@@ -313,7 +313,7 @@ func (r *round) log() {
 		if m := crash.FindStringSubmatch(line); m != nil && !r.crashed {
 			r.crashed = true
 			pid, _ := strconv.ParseUint(m[1], 10, 32)
-			r.complain("crash", r.ofProcess(uint32(pid)), "server's log: %.300s", line)
+			r.complain("crash", r.ofProcess(uint32(pid)), "server log: %.300s", line)
 		} else if alarming.MatchString(line) {
 			r.crashed = r.crashed || strings.Contains(line, "AddressSanitizer")
 			var s *session
@@ -321,7 +321,7 @@ func (r *round) log() {
 				pid, _ := strconv.ParseUint(m[1]+m[2], 10, 32)
 				s = r.ofProcess(uint32(pid))
 			}
-			r.complain("alarm", s, "server's log: %.300s", line)
+			r.complain("alarm", s, "server log: %.300s", line)
 		}
 	}
 }

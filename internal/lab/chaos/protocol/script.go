@@ -93,7 +93,7 @@ const (
 )
 
 func (t told) String() string {
-	return [...]string{"unanswered", "ok", "suspended", "bound", "error", "skipped", "of a string that failed"}[t]
+	return [...]string{"unanswered", "ok", "suspended", "bound", "error", "skipped", "part of a string that failed"}[t]
 }
 
 // generator makes a script. It keeps what it expects to be there: names that are

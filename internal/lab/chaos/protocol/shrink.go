@@ -50,7 +50,7 @@ func (r *round) shrink(ctx context.Context, w complaint) {
 		return false
 	}
 	if !fails(steps) {
-		fmt.Fprintf(r.options.Out, "%s: session %s alone does not show it\n", w.kind, number.name())
+		fmt.Fprintf(r.options.Out, "%s: session %s alone does not fail\n", w.kind, number.name())
 		return
 	}
 	for size := len(steps) / 2; size > 0 && time.Now().Before(end); {

@@ -101,11 +101,11 @@ func (o *Options) one(ctx context.Context, n int, r Round) (failed bool, err err
 	}
 	fmt.Fprintf(o.Out, "round %d: %s in %.1f s: %s\n", n, verdict, time.Since(start).Seconds(), r.Figures())
 	if wrong != "" {
-		fmt.Fprintf(o.Out, "%s\nagain: %s\n", strings.TrimRight(wrong, "\n"), r.Again())
+		fmt.Fprintf(o.Out, "%s\nto repeat: %s\n", strings.TrimRight(wrong, "\n"), r.Again())
 	}
 	if wrong != "" || o.Keep {
 		if saved, err := r.Save(); err != nil {
-			fmt.Fprintf(o.Out, "what it left could not be kept: %s\n", err)
+			fmt.Fprintf(o.Out, "the remains could not be kept: %s\n", err)
 		} else {
 			fmt.Fprintf(o.Out, "kept in %s\n", saved)
 		}

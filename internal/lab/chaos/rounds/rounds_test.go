@@ -63,7 +63,7 @@ func TestRoundsThatFailAreKeptAndTold(t *testing.T) {
 	if *totals != (Totals{2, 1}) || !errors.Is(totals.Verdict(t.Context()), ErrFailed) {
 		t.Errorf("got %+v", totals)
 	}
-	for _, line := range []string{"round 7: well", "round 8: FAILED", "a record is missing\nagain: once more 8\nkept in a folder\n"} {
+	for _, line := range []string{"round 7: well", "round 8: FAILED", "a record is missing\nto repeat: once more 8\nkept in a folder\n"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("no %q in\n%s", line, out)
 		}

@@ -21,7 +21,7 @@ func Installation(t *testing.T) *cluster.Installation {
 	t.Helper()
 	i, err := cluster.Find("")
 	if err != nil {
-		t.Skipf("no PostgreSQL here: %v", err)
+		t.Skipf("PostgreSQL is not installed: %v", err)
 	}
 	dir, err := os.MkdirTemp("/tmp", "steno-test-")
 	if err != nil {
