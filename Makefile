@@ -66,7 +66,7 @@ bench: build ## measure what recording costs here; results in bench/results
 	@scripts/bench $(BENCH_FLAGS)
 
 .PHONY: lint
-lint: $(SETUP) ## form of C, Go and shell sources
+lint: build-extension ## form of C, Go and shell sources, and which files may use which
 	@scripts/lint
 
 .PHONY: format

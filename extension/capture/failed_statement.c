@@ -74,7 +74,8 @@ record_raised(void)
 	if (steno_raised.query)
 		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
 	/* a parallel worker's error is raised again in its leader, which records this one */
-	if (steno_raised.query == NULL || steno_my.level == NULL || steno_my.worker || !steno_nested_are_logged(STENO_CLASS_ERROR) ||
+	if (steno_raised.query == NULL || steno_my.level == NULL || steno_my.worker ||
+		!steno_nested_are_logged(STENO_CLASS_ERROR) ||
 		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
 		return;
 	steno_session_failing(InvalidOid);

@@ -513,7 +513,8 @@ start_query(QueryDesc *query, int eflags)
 			stage(o);
 		return;
 	}
-	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded && !steno_wants_start(&o->s))
+	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded &&
+		!steno_wants_start(&o->s))
 	{
 		steno_start_mask_short(true);
 		put_query_start(o);

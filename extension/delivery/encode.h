@@ -30,7 +30,8 @@ steno_record_size(const StenoRecord *r)
 
 /* Write the record at m; what parts counts has gone ahead. */
 static pg_attribute_always_inline void
-steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts, const StenoCut *cut)
+steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts,
+					const StenoCut *cut)
 {
 	bool		in_parts = parts != NULL;
 	bool		text_ahead = in_parts && parts->bytes[STENO_PART_TEXT] > 0;

@@ -158,8 +158,10 @@ steno_room_drops(void)
 		steno_refusal_drops();
 }
 
-
-/* There is no room for a message now: wait for it, by steno.delivery; NULL when the message is to be dropped, or the wait was cancelled. */
+/*
+ * There is no room for a message now: wait for it, as steno.delivery says.  NULL when
+ * the message is to be dropped, or the wait was canceled.
+ */
 STENO_COLD void *
 steno_room_when_full(uint32 len)
 {
