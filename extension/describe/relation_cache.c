@@ -19,6 +19,7 @@ uint64		steno_relation_invalidations;
 
 static HTAB *table;				/* NULL: it is empty */
 static MemoryContext context;	/* of the table, and of what entries point to */
+static long most = MOST_RELATIONS;
 
 /* Parts of one relation, or, with InvalidOid, of all, may be wrong. */
 static void
@@ -131,6 +132,24 @@ make_room_for_one(void)
 	}
 }
 
+/*
+ * The caller enters so many relations next, and then reads them all: none of them may be
+ * removed to make room for another.  Without this, a rule that names a relation of a
+ * statement could be missed.
+ */
+void
+steno_relations_expect(int count)
+{
+	long		entries = table ? hash_get_num_entries(table) : 0;
+
+	if (entries + count > MOST_RELATIONS && entries > 0)
+	{
+		make_room_for_one();
+		entries = table ? hash_get_num_entries(table) : 0;
+	}
+	most = Max(MOST_RELATIONS, entries + count);
+}
+
 /* The entry of a relation, for the present statement.  Others may be gone. */
 StenoRelation *
 steno_relation_enter(Oid relid)
@@ -141,7 +160,7 @@ steno_relation_enter(Oid relid)
 	if (r == NULL)
 	{
 		register_invalidation();
-		if (table && hash_get_num_entries(table) >= MOST_RELATIONS)
+		if (table && hash_get_num_entries(table) >= most)
 			make_room_for_one();
 		if (table == NULL)
 			start_table();

@@ -51,6 +51,7 @@ typedef struct StenoRelation
 /* Counts invalidations: one may come while we read what it is about. */
 extern uint64 steno_relation_invalidations;
 
+extern void steno_relations_expect(int count);
 extern StenoRelation *steno_relation_enter(Oid relid);
 extern StenoRelation *steno_relation_find(Oid relid);
 extern void *steno_relation_alloc(Size size);

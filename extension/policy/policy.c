@@ -139,6 +139,8 @@ look_up_rules_of_all(const StenoAccess *relations, int count)
 
 	if (!IsTransactionState())
 		return;
+	if (choice.objects || (steno_my.policy & STENO_POLICY_CATALOG))
+		steno_relations_expect(count);
 	for (i = 0; i < count; i++)
 		steno_policy_know(relations[i].relid);
 }
