@@ -52,11 +52,11 @@ typedef RangeTblEntry StenoPermission;
 
 /* PostgreSQL 17 calls a process's slot its number (024c5211171). */
 #if PG_VERSION_NUM >= 170000
-#define STENO_MY_SLOT MyProcNumber
-#define STENO_SLOT_OF(process) GetNumberFromPGProc(process)
+#define STENO_MY_RING MyProcNumber
+#define STENO_RING_OF(process) GetNumberFromPGProc(process)
 #else
-#define STENO_MY_SLOT (MyProc->pgprocno)
-#define STENO_SLOT_OF(process) ((process)->pgprocno)
+#define STENO_MY_RING (MyProc->pgprocno)
+#define STENO_RING_OF(process) ((process)->pgprocno)
 #endif
 
 /* PostgreSQL 16 moved the authenticated identity to MyClientConnectionInfo. */

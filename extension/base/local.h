@@ -29,7 +29,7 @@ typedef struct StenoStatement
 	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
 	bool		recorded;		/* by class and nesting */
 	bool		failures;		/* recorded if it fails */
-	bool		top_level;		/* is in the in-flight slot */
+	bool		top_level;		/* is in the in-flight entry */
 	bool		suspect;		/* its text may have a secret */
 	struct StenoObjects *objects;	/* NULL: none */
 } StenoStatement;

@@ -4,7 +4,7 @@
  *
  * A client's query has its record encoded at its start, in the ring and not yet
  * published (steno_stage_record): what it says is at hand then, in the caches,
- * and the in-flight slot has only to point to it.  At the end a few numbers are
+ * and the in-flight entry has only to point to it.  At the end a few numbers are
  * filled in.  When something else needs the ring meanwhile, such as the record of
  * a statement that a function runs, the record is made at the end instead, as
  * are those of nested queries and of failures that leave no room for the message.

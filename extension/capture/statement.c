@@ -358,7 +358,7 @@ steno_begin_also(StenoStatement *s, int class)
 }
 
 /*
- * A top-level statement that has no staged record: show it in the in-flight slot.  cuts:
+ * A top-level statement that has no staged record: show it in the in-flight entry.  cuts:
  * where its text's secrets are, if that is known already.
  */
 void

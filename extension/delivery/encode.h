@@ -81,7 +81,7 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 
 /*
  * Publish a record.  top_level: it is that of the statement in the in-flight
- * slot; should we die on the way, the slot tells how far we came.
+ * entry.  Should the process die on the way, that entry shows how far it came.
  */
 static inline void
 steno_publish_record(StenoRecordMessage *m, bool top_level)

@@ -305,7 +305,7 @@ steno_record_tell_left_gap(uint32 i, StenoWriterControl *writer)
 
 /*
  * Take a record down.  The caller has seen to it that the session is ready.
- * top_level: it is the record of the statement in the in-flight slot.
+ * top_level: it is the record of the statement in the in-flight entry.
  */
 STENO_HOT void
 steno_record_put(StenoRecord *record, bool top_level)

@@ -31,7 +31,7 @@ reserve_staged(uint64 total)
 	return steno_ring_reserve(&s->producer, (uint32) total);
 }
 
-/* It is whole: show it in the in-flight slot. */
+/* It is whole: show it in the in-flight entry. */
 static pg_attribute_always_inline void
 stage_message(StenoRecordMessage *m, uint64 statement, TimestampTz time)
 {
@@ -45,7 +45,7 @@ stage_message(StenoRecordMessage *m, uint64 statement, TimestampTz time)
 
 /*
  * At the start of a statement: write its record at the head of the ring, without
- * publishing it, and show it in the in-flight slot.  What is known at the end
+ * publishing it, and show it in the in-flight entry.  What is known at the end
  * only is filled in then.  False when it must be done the other way: what is
  * too big, or finds no room, waits at the end if it has to.
  */
@@ -235,7 +235,7 @@ steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamList
 
 /*
  * Something else needs the ring: the staged record is given up.  Its query keeps a
- * copy, and the in-flight slot gets the beginning of the text.
+ * copy, and the in-flight entry gets the beginning of the text.
  */
 STENO_COLD void
 steno_unstage(void)

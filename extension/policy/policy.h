@@ -24,7 +24,7 @@
 #define STENO_S_NOISE 4			/* a switch leaves it out, unless a rule records it */
 #define STENO_S_NO_TEXT 8
 #define STENO_S_NO_PARAMETERS 16
-#define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight slot */
+#define STENO_S_HIDDEN 32		/* its text may have to be hidden: not in the in-flight entry */
 #define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
 #define STENO_S_ALSO 128		/* recorded for another class that it has besides */
 #define STENO_S_SYNC 256		/* a rule wants it on disk */

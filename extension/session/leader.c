@@ -51,7 +51,7 @@ steno_leader_create_shmem(void)
 void
 steno_leader_publish(const StenoClientFacts *facts)
 {
-	shared[STENO_MY_SLOT] = *facts;
+	shared[STENO_MY_RING] = *facts;
 }
 
 /*
@@ -64,19 +64,19 @@ steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
 	PGPROC	   *process = MyProc->lockGroupLeader;
 	const StenoRing *ring;
 	const StenoLocal *local;
-	uint32		slot;
+	uint32		ring_number;
 
 	memset(leader, 0, sizeof(*leader));
 	memset(facts, 0, sizeof(*facts));
 	if (process == NULL || process == MyProc)
 		return;
-	slot = STENO_SLOT_OF(process);
-	if (slot >= steno_rings.file->nrings)
+	ring_number = STENO_RING_OF(process);
+	if (ring_number >= steno_rings.file->nrings)
 		return;
-	ring = steno_ring_at(&steno_rings, slot);
+	ring = steno_ring_at(&steno_rings, ring_number);
 	if (atomic_load_explicit(&ring->owner, memory_order_acquire) != (uint32) process->pid)
 		return;
-	*facts = shared[slot];
+	*facts = shared[ring_number];
 	leader->pid = process->pid;
 	leader->start = ring->owner_start;
 

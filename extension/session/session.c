@@ -3,7 +3,7 @@
  *		This process as a session: its ring, the facts that its records share,
  *		and the records of its beginning and end.
  *
- * A process attaches to the ring of its slot when it has its first record.  The
+ * A process attaches to its ring when it has its first record.  The
  * facts (user, role, database, application, client ...) go into the ring as a
  * session message before the first record, and again whenever one of them has
  * changed by the time of a record.
@@ -441,14 +441,14 @@ map_second_time(void *from, size_t size, void *to)
  * fail, things stay where they are, and all works.
  */
 static void
-become_producer(uint32 slot)
+become_producer(uint32 ring_number)
 {
-	StenoRing  *ring = steno_ring_at(&steno_rings, slot);
+	StenoRing  *ring = steno_ring_at(&steno_rings, ring_number);
 	StenoProducer *producer = &steno_my.producer;
 	int			i;
 
-	steno_producer_init(producer, &steno_rings, slot);
-	/* records of the slot's last session may need its templates */
+	steno_producer_init(producer, &steno_rings, ring_number);
+	/* records of the last session of this ring may need its templates */
 	for (i = 0; i < STENO_PREPARED; i++)
 		producer->templates[i].needed_until = producer->head;
 	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
@@ -487,14 +487,14 @@ join_leader(void)
 }
 
 /*
- * Take the ring of this process's slot.  Called before authentication for a
+ * Take the ring of this process.  Called before authentication for a
  * refused client, else by the first record.
  */
 bool
 steno_session_attach(void)
 {
 	StenoRing  *ring;
-	uint32		slot;
+	uint32		ring_number;
 
 	if (MyProc == NULL || proc_exit_inprogress)
 		return false;
@@ -503,20 +503,20 @@ steno_session_attach(void)
 		steno_my.state = STENO_DEAD;
 		return false;
 	}
-	slot = STENO_MY_SLOT;
-	if (slot >= steno_rings.nrings)
+	ring_number = STENO_MY_RING;
+	if (ring_number >= steno_rings.nrings)
 	{
 		steno_my.state = STENO_DEAD;	/* an auxiliary process */
 		return false;
 	}
-	become_producer(slot);
+	become_producer(ring_number);
 	(void) steno_reserve_cover(STENO_FEW_OPEN);
 	steno_my.client = MyBackendType == B_BACKEND;
 	steno_my.outside = steno_my.client;
 	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	STENO_STORE(ring->inflight.announced, 0);
-	steno_my.writer = &steno_control->writers[slot % steno_rings.nwriters];
+	steno_my.writer = &steno_control->writers[ring_number % steno_rings.nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
 	ring->own_gap = 0;
 	ring->leaving = 0;
@@ -533,7 +533,7 @@ steno_session_attach(void)
 		set_client_facts();
 		steno_leader_publish(&steno_client);
 	}
-	/* after ProcKill's registration, so before it is run: the slot is still ours */
+	/* after ProcKill's registration, so before it is run: the ring is still ours */
 	on_shmem_exit(end_session, (Datum) 0);
 	steno_my.state = STENO_READY;
 	/* a session before us may have used the ring's reserve */

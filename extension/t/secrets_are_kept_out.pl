@@ -414,7 +414,7 @@ foreach my $case (
 	my $c;
 	my $start;
 
-	# what runs inside has records of its own: the text moves to the in-flight slot
+	# what runs inside has records of its own: the text moves to the in-flight entry
 	$node->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION sleeps() RETURNS int LANGUAGE plpgsql AS '
 		  . '$$BEGIN PERFORM 1; PERFORM pg_sleep(1000); RETURN 1; END$$');
 	$start = -s $node->logfile;
