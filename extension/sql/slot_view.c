@@ -9,6 +9,7 @@
 #include "utils/builtins.h"
 
 #include "retention/retention.h"
+#include "sql/status.h"
 
 PG_FUNCTION_INFO_V1(steno_sql_slots);
 
@@ -72,8 +73,7 @@ steno_sql_slots(PG_FUNCTION_ARGS)
 	StenoSlots	slots = {0};
 	StenoError	error = {0};
 
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
+	steno_begin_rows(fcinfo, 7);
 	/* the trail first: a slot that moves on meanwhile must not look lost */
 	if (!steno_kept_list(steno_directory, NULL, &kept, &error) ||
 		!steno_slots_read(steno_directory, &slots, &error))

@@ -9,6 +9,7 @@
 
 #include "funcapi.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "delivery/refusal.h"
@@ -78,6 +79,26 @@ steno_trouble_columns(int number, Datum *values, bool *nulls, int n)
 	return n;
 }
 
+/*
+ * A function that returns rows begins.  The database's declaration of it must be that of
+ * this library: values are passed by position, and one of another type in its place would
+ * be taken for a pointer.
+ */
+void
+steno_begin_rows(FunctionCallInfo fcinfo, int columns)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	steno_require_active();
+	InitMaterializedSRF(fcinfo, 0);
+	if (rsinfo->setDesc->natts != columns)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("function \"%s\" was not created by this version of extension \"pg_steno\"",
+						get_func_name(fcinfo->flinfo->fn_oid)),
+				 errhint("Use DROP EXTENSION and CREATE EXTENSION in this database.")));
+}
+
 /* One row: the first of the writers that are worst off, and the sums of all. */
 Datum
 steno_sql_status(PG_FUNCTION_ARGS)
@@ -93,8 +114,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	int			n = 0;
 	uint32		i;
 
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
+	steno_begin_rows(fcinfo, lengthof(values));
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoTrouble *t = &steno_control->writers[i].trouble;

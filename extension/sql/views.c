@@ -48,13 +48,12 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
+	steno_begin_rows(fcinfo, 22);
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
-		Datum		values[23];
-		bool		nulls[23] = {0};
+		Datum		values[22];
+		bool		nulls[22] = {0};
 		uint64		lag = 0;
 		uint32		r;
 		int			n = 0;
@@ -104,8 +103,7 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
+	steno_begin_rows(fcinfo, 11);
 	for (i = 0; i < steno_rings.nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
@@ -190,8 +188,7 @@ steno_sql_rules(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StenoRules *rules;
 
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
+	steno_begin_rows(fcinfo, 12);
 	rules = steno_rules_now();
 	if (rules == NULL)
 		ereport(ERROR,

@@ -94,6 +94,13 @@ GRANT EXECUTE ON FUNCTION steno.note(text) TO regress_steno_role;
 SET ROLE regress_steno_role;
 SELECT steno.note('granted');
 RESET ROLE;
+
+-- declared by another version
+CREATE FUNCTION public.old_writers(OUT a int, OUT b int) RETURNS SETOF record
+  LANGUAGE C AS '$libdir/pg_steno', 'steno_sql_writers';
+SELECT * FROM public.old_writers();
+DROP FUNCTION public.old_writers;
+
 DROP OWNED BY regress_steno_role;
 DROP ROLE regress_steno_role;
 DROP EXTENSION pg_steno;
