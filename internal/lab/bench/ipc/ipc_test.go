@@ -335,7 +335,7 @@ func TestHarmFailsTheRun(t *testing.T) {
 		"--fault=skip:0":    "message 1 of process 0 came where 0 was due",
 		"--fault=die:1":     "killed by signal 9",
 		"--channel=nothing": `no channel "nothing"`,
-		"--help":            "cannot read what",
+		"--help":            "cannot read the output of",
 	} {
 		_, err := measureAll(context.Background(), o, damaged(t, l, fault), progress.NewPhases(o.IO))
 		if err == nil || !strings.Contains(err.Error(), want) {
