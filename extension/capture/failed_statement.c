@@ -234,8 +234,9 @@ steno_statement_fatal(const ErrorData *edata)
 	/* a statement starts, and somebody's code prints its parameters */
 	if (!any && steno_my.paused && steno_my.open_count > 0)
 		steno_open_fail_outside(edata, true);
-	else if (!any && steno_my.open_count > 0 && debug_query_string != NULL)
-		any = steno_open_fail_waiting(edata);
+	else if (!any && steno_my.open_count > 0)
+		any = steno_open_fail_committing(edata) ||
+			(debug_query_string != NULL && steno_open_fail_waiting(edata));
 	return any;
 }
 

@@ -320,6 +320,34 @@ steno_open_fail_waiting(const ErrorData *edata)
 }
 
 /*
+ * The session is about to end with a FATAL error, while the client's last statement
+ * commits: it has failed.  Whether there was such a statement.  When the transaction has
+ * committed it is not in progress any more, and when the session waits for the client it
+ * has neither a text nor a snapshot.
+ */
+STENO_COLD bool
+steno_open_fail_committing(const ErrorData *edata)
+{
+	bool		any = false;
+	int			i;
+
+	if (!IsTransactionState() || !(debug_query_string != NULL || ActiveSnapshotSet()) ||
+		!is_of_commit(edata, true))
+		return false;
+	for (i = steno_my.open_count - 1; i >= 0; i--)
+	{
+		StenoOpen  *o = &steno_my.open[i];
+
+		if (!o->ended)
+			continue;
+		finish_held(o, edata);
+		steno_forget_open(o);
+		any = true;
+	}
+	return any;
+}
+
+/*
  * An error comes when no statement runs.  It is that of the client's last one, when this
  * was about to commit, or when the executor's end has failed, in which none of our
  * hooks is, or that of one which waits to be run.  reported: the transaction has not been

@@ -192,6 +192,7 @@ extern void steno_open_close(SubTransactionId from);
 extern void steno_open_settle(void);
 extern void steno_open_begin(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);
+extern bool steno_open_fail_committing(const ErrorData *edata);
 extern void steno_open_fail_outside(const ErrorData *edata, bool reported);
 
 /*

@@ -225,6 +225,37 @@ is_deeply(
 	[ '0 BEGIN ok - - -', '0 COMMIT ok - - commit', '0 DECLARE CURSOR ok - - a', '0 SELECT ok - 1 next', '1 SELECT ok - 10 a' ],
 	'one of a block');
 
+# a session that is terminated while its statement commits, and waits for another one there
+{
+	my $holder = Steno::Client->new($node);
+	my $send = {
+		'simple' => sub { $_[0]->put('Q', "INSERT INTO once VALUES (1)\0")->send_all },
+		'extended' => sub {
+			my ($c) = @_;
+
+			$c->parse('', 'INSERT INTO once VALUES ($1::int)')->bind_values('', '', 1)->execute('')->sync->send_all;
+		},
+	};
+
+	$holder->query('CREATE TABLE once (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)');
+	$holder->query('BEGIN');
+	$holder->query('INSERT INTO once VALUES (1)');
+	foreach my $protocol (sort keys %$send)
+	{
+		is_deeply(recorded([], sub {
+					my ($c) = @_;
+
+					$send->{$protocol}->($c);
+					wait_until 'it waits at its commit', sub {
+						value($node, "SELECT count(*) FROM pg_locks WHERE pid = $c->{pid} AND NOT granted");
+					};
+					value($node, "SELECT pg_terminate_backend($c->{pid})");
+				}),
+			['write INSERT error 57P01 public.once:insert'], "terminated while it commits, $protocol protocol");
+	}
+	$holder->quit;
+}
+
 # failures that the server's log does not get
 $node->append_conf('postgresql.conf', 'log_min_messages = panic');
 $node->reload;
