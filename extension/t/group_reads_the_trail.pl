@@ -18,12 +18,14 @@ sub modes
 # By default nobody else reads it.
 my $node = new_node('private');
 my $trail = trail($node);
+flush($node);
 is(modes($trail, "$trail/0", glob "$trail/0/*.steno"), '0700 0700 0600', 'by default, the trail is the server\'s own');
 $node->stop;
 
 # A cluster with group access; the folders of before get what they lack.
 $node = new_node('group', initdb => ['--allow-group-access'], conf => "steno.writers = 2\n");
 $trail = trail($node);
+flush($node);
 is(modes("$trail/0", glob "$trail/0/*.steno"), '0700 0600', 'group access alone opens no segment');
 $node->append_conf('postgresql.conf', 'steno.file_mode = 0640');
 $node->restart;
@@ -36,6 +38,7 @@ $node->stop;
 my $other = PostgreSQL::Test::Utils::tempdir() . '/trail';
 $node->append_conf('postgresql.conf', "steno.file_mode = 0644\nsteno.directory = '$other'");
 $node->start;
+flush($node);    # a writer makes its folder with its first block
 is(modes($other, "$other/0", glob "$other/0/*.steno"), '0755 0755 0644', 'with 0644, everybody');
 $node->stop;
 
