@@ -5,7 +5,7 @@
 // From the disk to a record, in the order of the files:
 //
 //	reader.go   a trail's streams and segments, the index of a segment's blocks
-//	segment.go  the segment header
+//	segment.go  the segment header; whether copied bytes are as they were written
 //	block.go    the block header, checksums, chain, decompression
 //	crypt.go    keys, and the payloads of encrypted segments
 //	record.go   the items of a block: definitions, records, data parts
@@ -13,7 +13,6 @@
 //	param.go    parameter values as PostgreSQL prints them
 //	merge.go    all streams in one order
 //	live.go     a trail that is being written
-//	whole.go    bytes that are as they were written, for those who copy them
 //	deleted.go  what the server deleted by policy
 //
 // Nothing here trusts its input: a length is checked against the file or the

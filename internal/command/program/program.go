@@ -11,8 +11,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // signaled is the cause of a context that a signal has cancelled.
@@ -111,4 +115,56 @@ func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 		say()
 		return exit.Error
 	}
+}
+
+// Group completes the root command of a program, which has its name and texts, with
+// what every program has: streams, version, usage errors, and the commands version and
+// man. Environment is the manual page's section of variables, as roff.
+func Group(root *cobra.Command, f *cmdutil.Factory, environment string) *cobra.Command {
+	name := root.Name()
+	root.Version = f.Version
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.DisableAutoGenTag = true
+	root.SetIn(f.IO.In)
+	root.SetOut(f.IO.Out)
+	root.SetErr(f.IO.ErrOut)
+	root.SetVersionTemplate(versionLine(name, f.Version))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return &exit.UsageError{Err: err}
+	})
+	root.AddCommand(newVersionCmd(f, name), newManCmd(f, name, environment))
+	return cmdutil.Group(root)
+}
+
+// Version is set by the linker: -X github.com/pg-steno/pg_steno/internal/command/program.Version=1.2.3.
+var Version = ""
+
+// GetVersion returns the version that the linker has set, else the module's.
+func GetVersion() string {
+	if Version != "" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "development"
+}
+
+func newVersionCmd(f *cmdutil.Factory, name string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Show the program's version",
+		Example: "  " + name + " version",
+		Args:    cmdutil.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(f.IO.Out, versionLine(name, f.Version))
+			return err
+		},
+	}
+}
+
+// versionLine is what "steno version" and "steno --version" print.
+func versionLine(name, version string) string {
+	return fmt.Sprintf("%s %s (trail format %d, %s, %s/%s)\n", name, version, trail.FormatVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

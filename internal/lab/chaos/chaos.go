@@ -3,9 +3,8 @@
 // trail.
 //
 // A Round is a throw-away server with random settings (mode.go), clients that
-// remember each of their statements and what they were told of it (load.go,
-// statement.go), and faults one after the other (fault.go, process.go,
-// disk.go). Then the trail is read with the steno program and must agree with
+// remember each of their statements and what they were told of it (load.go),
+// and faults one after the other (fault.go, process.go, disk.go). Then the trail is read with the steno program and must agree with
 // the clients, as far as the round's mode guarantees (check.go). A round that
 // fails keeps its folder.
 //

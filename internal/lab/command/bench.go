@@ -8,6 +8,11 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/clock"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/compare"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/ipc"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/logging"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
@@ -109,3 +114,163 @@ func newCmdChart(f *cmdutil.Factory) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default standard output)")
 	return cmd
 }
+
+// newCmdLogging returns "steno bench logging".
+func newCmdLogging(e measure.Environment) *cobra.Command {
+	return measuring(cobra.Command{
+		Use:   "logging",
+		Short: "Compare the costs of different ways to log statements",
+		Long: `Let servers that log statements in different ways take turns running short
+slices of pgbench, and compare each with a server that logs nothing: throughput,
+latency, CPU time per transaction (of sessions, the logging collector, and
+pg_steno's writers), bytes logged, context switches. The results are medians with
+their 95 % interval, and the medians of the ratios of slices that were run close
+to each other. Published figures are shown beside them.
+
+What can be compared (--compare): ` + wrapped(logging.VariantNames()) + `.
+What is not installed is left out. Workloads: select (pgbench -S), tpcb
+(TPC-B-like), select1 (SELECT 1), update (pgbench -N), file:PATH (your own pgbench
+script; --setup creates its tables). Clients, workloads and protocols are lists;
+all combinations are measured.
+
+With --dsn, a running server is measured over a superuser's connection. Only
+settings that a reload changes are compared. Before the first change, the command
+asks for confirmation and saves the settings to a file ($XDG_STATE_HOME/steno, or
+~/.local/state/steno); at the end, also after Ctrl-C, it restores them. If the
+program itself is killed, the next "steno bench logging --dsn" restores them
+first; --restore does only that.`,
+		Example: `  steno bench logging --quick
+  steno bench logging --clients 1,16,64 --workload select,tpcb --output results
+  steno bench logging --workload select1 --protocol simple,extended,prepared
+  steno bench logging --compare none,both,steno --rounds 30
+  steno bench logging --workload file:orders.sql --setup tables.sql
+  steno bench logging --dsn "host=/run/postgresql dbname=bench" --clients 28,56,112
+  steno bench logging --dsn "host=/run/postgresql dbname=bench" --restore`,
+	}, logging.New(e))
+}
+
+// wrapped is a list of names in lines of a manual.
+func wrapped(list []string) string {
+	var b strings.Builder
+	width := len("What can be compared (--compare): ")
+	for i, name := range list {
+		if i > 0 {
+			b.WriteString(",")
+			if width += len(name) + 2; width > 78 {
+				b.WriteString("\n")
+				width = len(name)
+			} else {
+				b.WriteString(" ")
+			}
+		} else {
+			width += len(name)
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
+// newCmdClock returns "steno bench clock".
+func newCmdClock(e measure.Environment) *cobra.Command {
+	return measuring(cobra.Command{
+		Use:   "clock",
+		Short: "Measure the cost of reading the clock, and of track_io_timing",
+		Long: `Report which clock source the kernel uses, measure the cost of a reading with
+pg_test_timing and by a system call, and derive the cost of settings that read
+the clock for each statement, block or row. Then run a query that reads many
+blocks from the kernel's cache, where reading is cheapest and the clock's share
+therefore largest, on a throw-away server with and without track_io_timing in
+turn. Published figures are shown beside the measured ones.`,
+		Example: `  steno bench clock
+  steno bench clock --quick
+  steno bench clock --mb 512 --rounds 30 --output results`,
+	}, clock.New(e))
+}
+
+// newCmdIPC returns "steno bench ipc".
+func newCmdIPC(e measure.Environment) *cobra.Command {
+	return measuring(cobra.Command{
+		Use:   "ipc",
+		Short: "Compare channels for log messages, and ways to wake processes",
+		Long: `Let many processes pass messages to a reader, through one kind of channel after
+the other, and compare the number of messages, the CPU time per message, context
+switches, and how long a message is in transit. Every byte of every message is
+checked; a lost, damaged or reordered message ends the run with an error. Then
+let processes sleep and wake all of them, in several ways.
+
+Channels: ` + strings.Join(ipc.ChannelNames(), ", ") + `.
+ring_each is the extension's own ring, one for each process. A combination in
+which messages could be split is listed, but not run.
+
+Cases are run in rounds, in changing order; channels are compared with the bare
+pipe within rounds. This takes about four minutes. If flags select values, all
+their combinations are run; the defaults are 50 processes, 512 bytes, 1 reader,
+batches of all messages, and the clock read once per batch.`,
+		Example: `  steno bench ipc
+  steno bench ipc --quick
+  steno bench ipc --channels pipe,ring_each --processes 1,8,64 --sizes 200
+  steno bench ipc --part wake --sleepers 64,256
+  steno bench ipc --full --output bench/results/ipc    # on a machine with many cores`,
+	}, ipc.New(e))
+}
+
+// newCmdReplication returns "steno bench replication".
+func newCmdReplication(e measure.Environment) *cobra.Command {
+	return measuring(cobra.Command{
+		Use:   "replication",
+		Short: "Measure the cost of commits that wait for a standby",
+		Long: `Start a throw-away primary with two standbys, one of which must confirm
+(synchronous_standby_names = 'ANY 1 (...)'), and let pgbench insert rows with
+every value of synchronous_commit. The figures are transactions and inserts per
+second and their latency, paired with "local"; the idle share of the processors;
+what sessions waited for; and the primary's system calls and latches per commit.
+If the installation has pg_steno, a second primary records everything; with
+--steno sync, each writing statement and its commit also wait for the trail's
+disk.
+
+System calls and latches are counted with the kernel's perf events, which needs
+root or CAP_PERFMON; otherwise, system calls are counted by strace, if it is
+permitted. All servers and pgbench share this machine. A machine with few cores
+shows what commits wait for and which calls they make, but not how many cores
+queue for one lock. On a large machine:
+
+  steno bench replication --full --clients 16,64,256 --cores all,10,16,32`,
+		Example: `  steno bench replication --quick
+  steno bench replication --clients 8,64 --inserts 1,10 --output bench/results/replication
+  steno bench replication --sync local,on --cores all,1 --steno off`,
+	}, replication.New(e))
+}
+
+// newCmdCompare returns "steno bench compare".
+func newCmdCompare(e measure.Environment) *cobra.Command {
+	o := compare.New(e)
+	return measuring(cobra.Command{
+		Use:   "compare A B",
+		Short: "Show what changed between two benchmark runs, beyond noise",
+		Long: `Compare two results of the same benchmark, named by the folders that they were
+written to with --output. The other differences between the runs come first:
+machine, versions, settings, parameters. Then come the figures that have changed,
+the largest change first. ` + wrapRule + `
+
+A figure is the median of a metric of one case; or the median of its ratios to
+the base, if both results have them: ratios are of samples that were taken close
+to each other, so they can be compared across machines and days even if the
+values themselves cannot. If there are very many figures, a few differ by chance.
+
+The exit code is 0 whether or not anything has changed.`,
+		Example: `  steno bench compare bench/results/before bench/results/after
+  steno bench compare --all --format json before after`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cmdutil.Args(cobra.ExactArgs(2))(cmd, args); err != nil {
+				return err
+			}
+			o.A, o.B = args[0], args[1]
+			return nil
+		},
+	}, o)
+}
+
+// wrapRule is the rule, broken for the help text.
+const wrapRule = `A figure has changed if the
+intervals of its two medians do not overlap; with fewer than four samples, there
+is no verdict.`

@@ -3,11 +3,13 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 )
@@ -43,4 +45,138 @@ func This() Machine {
 		m.Kernel = strings.Join(release, " ")
 	}
 	return m
+}
+
+// Busy is what else a machine did while something was measured.
+type Busy struct {
+	// Before is the share of all processors' time in use, in per cent, during
+	// a moment before the measurement, when nothing of ours ran.
+	Before float64 `json:"before_percent"`
+	// Steal is the share that the hypervisor gave to others meanwhile.
+	Steal float64 `json:"steal_percent"`
+	// Load is the load average of one minute, at the beginning.
+	Load float64 `json:"load"`
+}
+
+// More than this makes a machine busy, in per cent.
+const (
+	muchBefore = 10
+	muchSteal  = 2
+)
+
+// Warning says in a sentence why figures of this machine cannot be trusted, or
+// nothing.
+func (b Busy) Warning() string {
+	var why []string
+	if b.Before > muchBefore {
+		why = append(why, fmt.Sprintf("%.0f %% of its CPU time was used by other processes just before", b.Before))
+	}
+	if b.Steal > muchSteal {
+		why = append(why, fmt.Sprintf("%.1f %% was used by other machines on the same host", b.Steal))
+	}
+	if why == nil {
+		return ""
+	}
+	return "This machine was busy: " + strings.Join(why, ", ") + ". Repeat the run on an idle one."
+}
+
+// Watch looks at what else the machine does.
+type Watch struct {
+	busy  Busy
+	start procfs.CPUStat
+}
+
+// Look watches for a moment, in which the caller does nothing, and from then on.
+func Look(ctx context.Context) (*Watch, error) {
+	before, err := processors()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(time.Second):
+	}
+	w := &Watch{}
+	if w.start, err = processors(); err != nil {
+		return nil, err
+	}
+	w.busy.Before = inUse(before, w.start)
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			w.busy.Load = load.Load1
+		}
+	}
+	return w, nil
+}
+
+// End says what was seen.
+func (w *Watch) End() Busy {
+	if now, err := processors(); err == nil {
+		w.busy.Steal = stolen(w.start, now)
+	}
+	return w.busy
+}
+
+// all is the time of all processors together. That of guests is in the other times as
+// well.
+func all(t procfs.CPUStat) float64 {
+	return t.User + t.Nice + t.System + t.Idle + t.Iowait + t.IRQ + t.SoftIRQ + t.Steal
+}
+
+// idle is the time in which processors had nothing to do, waits for disks included.
+func idle(t procfs.CPUStat) float64 { return t.Idle + t.Iowait }
+
+// inUse is the share of the time between two readings that was not idle, in per cent.
+func inUse(from, to procfs.CPUStat) float64 {
+	if time := all(to) - all(from); time > 0 {
+		return 100 * (1 - (idle(to)-idle(from))/time)
+	}
+	return 0
+}
+
+// stolen is the share that the hypervisor gave to others, in per cent.
+func stolen(from, to procfs.CPUStat) float64 {
+	if time := all(to) - all(from); time > 0 {
+		return 100 * (to.Steal - from.Steal) / time
+	}
+	return 0
+}
+
+// processors is what all processors together have done since the machine's start.
+func processors() (procfs.CPUStat, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return procfs.CPUStat{}, err
+	}
+	stat, err := fs.Stat()
+	return stat.CPUTotal, err
+}
+
+// Idle measures how idle all processors are together, waits for disks included.
+type Idle struct{ start procfs.CPUStat }
+
+// StartIdle begins.
+func StartIdle() (Idle, error) {
+	t, err := processors()
+	return Idle{t}, err
+}
+
+// Percent is the idle share of the time since the start.
+func (i Idle) Percent() (float64, error) {
+	now, err := processors()
+	if err != nil || all(now) <= all(i.start) {
+		return 0, err
+	}
+	return 100 - inUse(i.start, now), nil
+}
+
+// Switches is how many context switches the machine has made since its start.
+func Switches() uint64 {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	stat, _ := fs.Stat()
+	return stat.ContextSwitches
 }

@@ -1,12 +1,12 @@
 // Package profile is "steno profile": where the time of a running server goes,
 // and what of it could be saved.
 //
-// Data flows so: a Target is the server (attach.go) and perhaps a connection to
-// it (connect.go). perf (record.go), or /proc and the wait events (watch.go),
-// fill a Profile with stacks. Each stack is attributed to a cause
-// (attribute.go) of the one list of them (causes.go). What comes out is a
-// Report with the causes ranked, the frames that prove them, and advice
-// (report.go, advice.go), and files of the stacks (flame.go, files.go).
+// The data flow like this: a Target is the server (attach.go), with a connection to it
+// if there is one (connect.go). perf (record.go), or /proc and the wait events (watch.go),
+// fill a Profile with stacks. Each stack is attributed to a cause (attribute.go) in the
+// list of causes, which also has their advice (causes.go). The results are a Report with
+// the causes ranked, the frames that prove them, and advice (report.go), and files of the
+// stacks (flame.go, files.go).
 //
 // The flame graph is drawn by a script of our own (flame.js), in one file that needs no
 // server: it is coloured by cause, of which other flame graphs know nothing. For their

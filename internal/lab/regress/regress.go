@@ -2,11 +2,10 @@
 // statement.
 //
 // The log is csvlog with log_statement = all and log_min_error_statement = error: a
-// line for each string that a client had executed, and one for each failure
-// (csvlog.go). A string may hold several statements, each of which has a record of
+// line for each string that a client had executed, and one for each failure. A string may hold several statements, each of which has a record of
 // its own; together the records must cover the string, up to where it failed. Text,
-// user, database and SQLSTATE must agree (compare.go). What differs by design is
-// counted by its name, and never left out silently.
+// user, database and SQLSTATE must agree (compare.go). Intended differences
+// are counted by name, never left out silently.
 package regress
 
 import (

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -81,5 +82,18 @@ func PgbenchEncrypted(t testing.TB, dir string, n, sessions, streams int, key *[
 		if builders[i] != nil {
 			s.Write(t, builders[i])
 		}
+	}
+}
+
+// Memory fails the test when reading so many bytes of input allocates more than they
+// explain: a few of the largest blocks, decompressed, and something for each byte.
+func Memory(t testing.TB, input int, read func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	read()
+	runtime.ReadMemStats(&after)
+	if most, got := uint64(64<<20+4000*input), after.TotalAlloc-before.TotalAlloc; got > most {
+		t.Fatalf("reading %d bytes allocated %d, more than %d", input, got, most)
 	}
 }

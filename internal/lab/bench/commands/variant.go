@@ -1,8 +1,20 @@
 package commands
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
 // Names of dimensions in cases and files.
@@ -93,4 +105,131 @@ func dimensions(chosen []variant, ways []string) []result.Dimension {
 		w.Values = append(w.Values, result.Value{Name: name, Title: findWay(name).title})
 	}
 	return []result.Dimension{w, v}
+}
+
+const (
+	statement = "SELECT 1"
+	warm      = 100 // statements before the clock starts, on a connection
+	viaPsql   = "psql"
+)
+
+// sample is what one run says.
+type sample struct {
+	seconds float64
+	// cpu is the processor time of the session's server process in seconds, or
+	// negative where it is not known.
+	cpu float64
+}
+
+// way is one to send statements.
+type way struct {
+	name, title string
+	// prepare makes a connection ready; send sends one statement.
+	prepare, send func(ctx context.Context, conn *pgconn.PgConn) error
+}
+
+var ways = []way{
+	{name: viaPsql, title: "psql -f"},
+	{name: "simple", title: "simple protocol", send: func(ctx context.Context, conn *pgconn.PgConn) error {
+		return conn.Exec(ctx, statement).Close()
+	}},
+	{name: "extended", title: "extended protocol", send: func(ctx context.Context, conn *pgconn.PgConn) error {
+		_, err := conn.ExecParams(ctx, statement, nil, nil, nil, nil).Close()
+		return err
+	}},
+	{name: "prepared", title: "prepared statement",
+		prepare: func(ctx context.Context, conn *pgconn.PgConn) error {
+			_, err := conn.Prepare(ctx, "one", statement, nil)
+			return err
+		},
+		send: func(ctx context.Context, conn *pgconn.PgConn) error {
+			_, err := conn.ExecPrepared(ctx, "one", nil, nil, nil).Close()
+			return err
+		}},
+}
+
+func wayNames() []string {
+	var names []string
+	for _, w := range ways {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+func findWay(name string) way {
+	return ways[slices.IndexFunc(ways, func(w way) bool { return w.name == name })]
+}
+
+// script is what psql runs: a line for each statement.
+func script(statements int) string { return strings.Repeat(statement+";\n", statements) }
+
+func scriptFile(lab *cluster.Lab) string { return filepath.Join(lab.Dir, "statements.sql") }
+
+// conninfo is for sessions with these settings.
+func conninfo(s *cluster.Server, settings []cluster.Setting) string {
+	var Options []string
+	for _, setting := range settings {
+		Options = append(Options, "-c "+setting.Name+"="+setting.Value)
+	}
+	return s.Conninfo("postgres", "postgres") + " options='" + strings.Join(Options, " ") + "'"
+}
+
+// run sends the statements, and takes the time.
+func (w way) run(ctx context.Context, lab *cluster.Lab, s *cluster.Server, v variant, statements int) (sample, error) {
+	if w.name == viaPsql {
+		return runPsql(ctx, lab, conninfo(s, v.session))
+	}
+	return w.runConnection(ctx, conninfo(s, v.session), statements)
+}
+
+// runPsql runs the script. Its time has psql's start and connection in it, like
+// the published figures.
+func runPsql(ctx context.Context, lab *cluster.Lab, conninfo string) (sample, error) {
+	psql := lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-f", scriptFile(lab), "-o", os.DevNull, conninfo)
+	var stderr strings.Builder
+	psql.Stderr = &stderr
+	start := time.Now()
+	err := psql.Run()
+	if ctx.Err() != nil {
+		return sample{}, ctx.Err()
+	}
+	if err != nil {
+		return sample{}, fmt.Errorf("psql: %w\n%s", err, strings.TrimSpace(stderr.String()))
+	}
+	return sample{seconds: time.Since(start).Seconds(), cpu: -1}, nil
+}
+
+func (w way) runConnection(ctx context.Context, conninfo string, statements int) (r sample, err error) {
+	conn, err := pgconn.Connect(ctx, conninfo)
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, conn.Close(closing))
+	}()
+	if w.prepare != nil {
+		if err := w.prepare(ctx, conn); err != nil {
+			return r, err
+		}
+	}
+	for range min(warm, statements) {
+		if err := w.send(ctx, conn); err != nil {
+			return r, err
+		}
+	}
+	before, unknown := machine.Here.Time(int(conn.PID()))
+	start := time.Now()
+	for range statements {
+		if err := w.send(ctx, conn); err != nil {
+			return r, err
+		}
+	}
+	r.seconds = time.Since(start).Seconds()
+	r.cpu = -1
+	if after, err := machine.Here.Time(int(conn.PID())); unknown == nil && err == nil {
+		r.cpu = (after - before).Seconds()
+	}
+	return r, nil
 }

@@ -3,9 +3,12 @@ package logging
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
@@ -183,4 +186,205 @@ func measureLab(ctx context.Context, o *Options, p *progress.Phases) (r *result.
 		started: started}
 	m.result.Settings = serverSettings(variant{}, o)
 	return m.result, m.run(ctx, p)
+}
+
+// target is a server under load, with the settings of one variant.
+type target struct {
+	pgbench func(ctx context.Context, args ...string) (string, error)
+	// processes are the server's; nil where they cannot be seen.
+	processes *tree
+	// written is the size of logs and trail, in bytes; nil where it is not known.
+	written func(ctx context.Context) (int64, error)
+	// tidy makes room after a slice; nil where nothing is ours.
+	tidy func() error
+}
+
+// slicer makes slices of load.
+type slicer struct {
+	dir     string // for pgbench's logs
+	seconds int
+	pause   time.Duration // after the load, for logger and writers to catch up
+}
+
+// figures are what one slice shows: of the metrics' names, and of parts' CPU time.
+type figures struct {
+	metrics map[string]float64
+	cpu     map[part]float64 // microseconds per transaction; nil: not known
+}
+
+// run loads a target. Of all transactions the share rate is in the percentiles.
+func (s *slicer) run(ctx context.Context, t *target, p point, rate float64) (*figures, error) {
+	before, err := s.look(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	watched := make(chan switchRate, 1)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { watched <- s.watchSwitches(watching, t.processes, before.usage, p.clients) }()
+	args := append(p.args(s.seconds), "--log", "--log-prefix="+filepath.Join(s.dir, "latency"))
+	if rate < 1 {
+		args = append(args, "--sampling-rate="+strconv.FormatFloat(rate, 'f', 6, 64))
+	}
+	report, err := t.pgbench(ctx, args...)
+	stop()
+	rates := <-watched
+	if err != nil {
+		return nil, err
+	}
+	load, err := bench.ParseReport(report)
+	if err != nil {
+		return nil, err
+	}
+	if err := bench.Sleep(ctx, s.pause); err != nil {
+		return nil, err
+	}
+	after, err := s.look(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{metrics: map[string]float64{"tps": load.TPS}}
+	f.use(before, after, load)
+	f.add(rates, load)
+	if err := f.latencies(s.dir); err != nil {
+		return nil, err
+	}
+	if t.tidy != nil {
+		return f, t.tidy()
+	}
+	return f, nil
+}
+
+// state is what grows with load.
+type state struct {
+	usage *usage
+	bytes *int64
+}
+
+func (s *slicer) look(ctx context.Context, t *target) (state, error) {
+	var now state
+	if t.written != nil {
+		n, err := t.written(ctx)
+		if err != nil {
+			return now, err
+		}
+		now.bytes = &n
+	}
+	if t.processes != nil {
+		u, err := t.processes.look()
+		if err != nil {
+			return now, err
+		}
+		now.usage = &u
+	}
+	return now, nil
+}
+
+// use makes figures per transaction of what was used between two states.
+func (f *figures) use(before, after state, load bench.Slice) {
+	n := float64(load.Transactions)
+	if before.bytes != nil && after.bytes != nil {
+		f.metrics["bytes"] = max(0, float64(*after.bytes-*before.bytes)/n)
+	}
+	if before.usage == nil || after.usage == nil {
+		return
+	}
+	f.cpu = map[part]float64{}
+	var all float64
+	for part, used := range before.usage.until(*after.usage) {
+		f.cpu[part] = used.Seconds() * 1e6 / n
+		all += f.cpu[part]
+	}
+	f.metrics["cpu"] = all
+}
+
+// switchRate is how often a second the server's processes changed over; nothing
+// when the slice was too short to see it.
+type switchRate struct{ voluntary, involuntary float64 }
+
+func (f *figures) add(r switchRate, load bench.Slice) {
+	if r.voluntary+r.involuntary > 0 {
+		f.metrics["voluntary"] = r.voluntary / load.TPS
+		f.metrics["involuntary"] = r.involuntary / load.TPS
+	}
+}
+
+// watchSwitches looks twice at the counts of the processes that there are while
+// all clients are connected: a fifth of the slice after the last has come, and a
+// tenth of it before its end.
+func (s *slicer) watchSwitches(ctx context.Context, processes *tree, idle *usage, clients int) (r switchRate) {
+	if processes == nil {
+		return r
+	}
+	if err := processes.awaitClients(ctx, len(idle.living), clients); err != nil {
+		return r
+	}
+	length := time.Duration(s.seconds) * time.Second
+	if bench.Sleep(ctx, length/5) != nil {
+		return r
+	}
+	first, start, err := processes.switchCounts()
+	if err != nil || bench.Sleep(ctx, length*7/10) != nil {
+		return r
+	}
+	last, end, err := processes.switchCounts()
+	if err != nil {
+		return r
+	}
+	sum, seconds := between(first, last), end.Sub(start).Seconds()
+	return switchRate{float64(sum.voluntary) / seconds, float64(sum.involuntary) / seconds}
+}
+
+// awaitClients waits until as many processes have come as there are clients, or
+// no more come.
+func (t tree) awaitClients(ctx context.Context, idle, clients int) error {
+	const poll = 50 * time.Millisecond
+	const settled = 4 // polls
+	for same, before := 0, idle; ; {
+		present, err := t.proc.Children(t.postmaster)
+		if err != nil || len(present) >= idle+clients {
+			return err
+		}
+		if same++; len(present) != before || len(present) <= idle {
+			same, before = 0, len(present)
+		}
+		if same == settled {
+			return nil
+		}
+		if err := bench.Sleep(ctx, poll); err != nil {
+			return err
+		}
+	}
+}
+
+// longest is the latency that the histogram can tell from longer ones.
+const longest = 10 * time.Minute
+
+// enough transactions to say what one of a thousand takes.
+const enough = 1000
+
+// latencies reads the logs that pgbench has left in a folder, and removes them.
+func (f *figures) latencies(dir string) error {
+	// three digits are true
+	h := hdrhistogram.New(1, longest.Microseconds(), 3)
+	if err := bench.TakeLatencies(filepath.Join(dir, "latency"), func(us float64) {
+		_ = h.RecordValue(min(int64(us), longest.Microseconds()))
+	}); err != nil {
+		return err
+	}
+	if h.TotalCount() == 0 {
+		return fmt.Errorf("pgbench logged no transaction")
+	}
+	f.percentiles(h)
+	return nil
+}
+
+// percentiles takes them off a histogram of microseconds.
+func (f *figures) percentiles(h *hdrhistogram.Histogram) {
+	ms := func(percentile float64) float64 { return float64(h.ValueAtQuantile(percentile)) / 1000 }
+	f.metrics["p50"] = ms(50)
+	f.metrics["p99"] = ms(99)
+	if h.TotalCount() >= enough {
+		f.metrics["p999"] = ms(99.9)
+	}
 }

@@ -2,10 +2,14 @@ package logging
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
@@ -120,4 +124,128 @@ func majorVersion(version string) int {
 	}
 	n, _ := strconv.Atoi(text)
 	return n
+}
+
+// workload is what pgbench does.
+type workload struct {
+	name, title string
+	builtin     string // pgbench's own script, which needs its tables
+	text        string // a script of ours
+	path        string // of the script that is not pgbench's own
+	writes      bool
+}
+
+var workloads = []workload{
+	{name: "select", title: "pgbench -S", builtin: "select-only"},
+	{name: "tpcb", title: "pgbench, TPC-B-like", builtin: "tpcb-like", writes: true},
+	{name: "select1", title: "SELECT 1", text: "SELECT 1;\n"},
+	{name: "update", title: "pgbench -N", builtin: "simple-update", writes: true},
+}
+
+const filePrefix = "file:"
+
+// findWorkload looks a name up. A script of the user's must be readable.
+func findWorkload(name string) (workload, error) {
+	for _, w := range workloads {
+		if w.name == name {
+			return w, nil
+		}
+	}
+	path, ok := strings.CutPrefix(name, filePrefix)
+	if !ok {
+		return workload{}, fmt.Errorf("no workload \"%s\"; there are select, tpcb, select1, update and file:PATH", name)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return workload{}, fmt.Errorf("cannot use pgbench script: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return workload{}, fmt.Errorf("\"%s\" is not a pgbench script: it is empty, or not a file", path)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return workload{}, err
+	}
+	script := filepath.Base(path)
+	// what it does is not known, so it may write
+	return workload{name: filePrefix + script, title: script, path: path, writes: true}, nil
+}
+
+// write puts a script of ours into a folder, for pgbench.
+func (w *workload) write(dir string) error {
+	if w.text == "" {
+		return nil
+	}
+	w.path = filepath.Join(dir, w.name+".sql")
+	return os.WriteFile(w.path, []byte(w.text), 0o644)
+}
+
+// point is what is done to every variant.
+type point struct {
+	workload workload
+	protocol string
+	clients  int
+}
+
+// points expands the lists: clients change fastest.
+func points(loads []workload, protocols []string, clients []int) []point {
+	var all []point
+	for _, w := range loads {
+		for _, protocol := range protocols {
+			for _, n := range clients {
+				all = append(all, point{w, protocol, n})
+			}
+		}
+	}
+	return all
+}
+
+func (p point) title() string {
+	return fmt.Sprintf("%s -M %s, %d clients", p.workload.title, p.protocol, p.clients)
+}
+
+// args are pgbench's for a slice of that many seconds.
+func (p point) args(seconds int) []string {
+	script := "--builtin=" + p.workload.builtin
+	if p.workload.builtin == "" {
+		script = "--file=" + p.workload.path
+	}
+	return []string{
+		"--no-vacuum", script, "--protocol=" + p.protocol, "--client=" + strconv.Itoa(p.clients),
+		"--jobs=" + strconv.Itoa(min(p.clients, runtime.NumCPU())), "--time=" + strconv.Itoa(seconds),
+	}
+}
+
+// checkLists looks at what the matrix is made of, and finds the workloads.
+func checkLists(names, protocols []string, clients []int) ([]workload, error) {
+	var loads []workload
+	for _, name := range names {
+		w, err := findWorkload(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(loads, func(o workload) bool { return o.name == w.name }) {
+			return nil, fmt.Errorf("two workloads have the name \"%s\"", w.name)
+		}
+		loads = append(loads, w)
+	}
+	for i, protocol := range protocols {
+		if !slices.Contains(bench.Protocols, protocol) {
+			return nil, fmt.Errorf("no protocol \"%s\"; there are simple, extended and prepared", protocol)
+		}
+		if slices.Contains(protocols[:i], protocol) {
+			return nil, fmt.Errorf("protocol \"%s\" is given twice", protocol)
+		}
+	}
+	for i, n := range clients {
+		if n < 1 {
+			return nil, fmt.Errorf("at least 1 client is needed, not %d", n)
+		}
+		if slices.Contains(clients[:i], n) {
+			return nil, fmt.Errorf("%d clients are given twice", n)
+		}
+	}
+	if len(loads) == 0 || len(protocols) == 0 || len(clients) == 0 {
+		return nil, fmt.Errorf("--workload, --protocol and --clients each need a value")
+	}
+	return loads, nil
 }

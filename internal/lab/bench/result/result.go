@@ -6,11 +6,23 @@
 package result
 
 import (
+	"archive/tar"
+	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
@@ -209,4 +221,168 @@ func Read(dir string) (*Result, error) {
 		return nil, fmt.Errorf("\"%s\" has version %d; this program reads versions up to %d", path, r.Version, Version)
 	}
 	return &r, nil
+}
+
+// packedFile is the raw data of archived runs that were made together.
+const packedFile = "raw.tar.zst"
+
+// ReadFile reads a file of a run's folder. Runs that are packed are read from the
+// archive: the folder "runs/today/select" is "select/" in runs/today/raw.tar.zst.
+func ReadFile(dir, name string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return data, err
+	}
+	dir, absErr := filepath.Abs(dir)
+	if absErr != nil {
+		return nil, err
+	}
+	packed, packedErr := readPacked(filepath.Join(filepath.Dir(dir), packedFile), path.Join(filepath.Base(dir), name))
+	if errors.Is(packedErr, fs.ErrNotExist) {
+		return nil, err
+	}
+	return packed, packedErr
+}
+
+// readPacked reads a member of an archive.
+func readPacked(archive, member string) ([]byte, error) {
+	f, err := os.Open(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := zstd.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	for r := tar.NewReader(z); ; {
+		header, err := r.Next()
+		if err == io.EOF {
+			return nil, &fs.PathError{Op: "read", Path: member, Err: fs.ErrNotExist}
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: archive, Err: err}
+		}
+		if path.Clean(header.Name) == member {
+			return io.ReadAll(r)
+		}
+	}
+}
+
+// Add keeps a raw figure.
+func (r *Result) Add(round, position int, c Case, metric string, value float64) {
+	r.Samples = append(r.Samples, Sample{round, position, maps.Clone(c), metric, value})
+}
+
+// With is the case with one dimension's value set.
+func (c Case) With(dimension, value string) Case {
+	d := maps.Clone(c)
+	if d == nil {
+		d = Case{}
+	}
+	d[dimension] = value
+	return d
+}
+
+// Matches says whether the case has all values of another.
+func (c Case) Matches(where Case) bool {
+	for dimension, value := range where {
+		if c[dimension] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (c Case) key() string {
+	var b strings.Builder
+	for _, dimension := range slices.Sorted(maps.Keys(c)) {
+		b.WriteString(dimension + "\x00" + c[dimension] + "\x01")
+	}
+	return b.String()
+}
+
+// Summarize makes the measures out of the samples: of each case and metric the
+// median, and its ratio to the case that differs only in having the base's value
+// of the dimension, from samples of the same round. An empty dimension makes no
+// ratios.
+func (r *Result) Summarize(dimension, base string) {
+	type series struct {
+		c      Case
+		metric string
+		values []float64
+		rounds map[int]float64
+	}
+	if dimension != "" {
+		r.Bases = append(r.Bases, Base{dimension, base})
+	}
+	all := map[string]*series{}
+	var order []*series
+	for _, s := range r.Samples {
+		k := s.Case.key() + s.Metric
+		x := all[k]
+		if x == nil {
+			x = &series{c: s.Case, metric: s.Metric, rounds: map[int]float64{}}
+			all[k] = x
+			order = append(order, x)
+		}
+		x.values = append(x.values, s.Value)
+		x.rounds[s.Round] = s.Value
+	}
+	for _, x := range order {
+		m := Measure{Case: x.c, Metric: x.metric, Value: stats.Of(x.values)}
+		if dimension != "" && x.c[dimension] != base {
+			if b := all[x.c.With(dimension, base).key()+x.metric]; b != nil {
+				var ratios []float64
+				for _, round := range slices.Sorted(maps.Keys(x.rounds)) {
+					if v, ok := b.rounds[round]; ok && v != 0 {
+						ratios = append(ratios, x.rounds[round]/v)
+					}
+				}
+				if len(ratios) > 0 {
+					e := stats.Of(ratios)
+					m.Ratio = &e
+				}
+			}
+		}
+		r.Measures = append(r.Measures, m)
+	}
+}
+
+// Find returns the measure of a case, or nil.
+func (r *Result) Find(c Case, metric string) *Measure {
+	for i := range r.Measures {
+		m := &r.Measures[i]
+		if m.Metric == metric && len(m.Case) == len(c) && m.Case.Matches(c) {
+			return m
+		}
+	}
+	return nil
+}
+
+func (r *Result) writeSamples(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := csv.NewWriter(f)
+	header := []string{"round", "position"}
+	for _, d := range r.Dimensions {
+		header = append(header, d.Name)
+	}
+	_ = w.Write(append(header, "metric", "value"))
+	for _, s := range r.Samples {
+		line := []string{strconv.Itoa(s.Round), strconv.Itoa(s.Position)}
+		for _, d := range r.Dimensions {
+			line = append(line, s.Case[d.Name])
+		}
+		_ = w.Write(append(line, s.Metric, strconv.FormatFloat(s.Value, 'g', 8, 64)))
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return err
+	}
+	return f.Close()
 }

@@ -3,10 +3,10 @@
 // order. Each statement has a marker; the trail must have one record for it, with
 // the outcome that the client was told and the relations that it read.
 //
-// A round is a throw-away server with random settings and some clients, which run
-// one script after the other (script.go, extended.go), each in a session of its own
-// (client.go). Then the trail is compared with what they were told (check.go). The
-// script of a session that disagrees is made as short as it can be (shrink.go).
+// A round (round.go) is a throw-away server with random settings and some clients, which
+// run one script after the other (script.go, extended.go), each in a session of its own
+// (client.go). Then the trail is compared with what they were told (check.go). The script
+// of a session that disagrees is shortened as far as it still disagrees.
 //
 // Scripts and settings come from the seed, the number of the round, of the client
 // and of the session. Only timing does not, and what sessions do to each other.

@@ -14,6 +14,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
+func TestCommandLinesHaveNoConnectionStrings(t *testing.T) {
+	for line, want := range map[string]string{
+		"bench logging --quick":                "steno bench logging --quick",
+		"bench logging --dsn password=x --yes": "steno bench logging --dsn ... --yes",
+		"bench logging --dsn=password=x --yes": "steno bench logging --dsn=... --yes",
+	} {
+		if got := commandLine(strings.Fields(line)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func measured() *result.Result {
 	r := result.New("example", "An example", "steno bench example", "1")
 	r.Dimensions = []result.Dimension{{Name: "a", Title: "a",
