@@ -1,6 +1,6 @@
 
 # With both loaded, "steno cat --format pgaudit" says what pgaudit logs: for every
-# file of test/pgaudit, run with the same settings of both, and for the protocol's
+# section of test/pgaudit.sql, run with the same settings of both, and for the protocol's
 # own messages.  What differs on purpose is listed below, and in docs/pgaudit.md;
 # a difference that is not listed fails the test, and so does a listed one that
 # does not occur.
@@ -14,20 +14,22 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $corpus = $ENV{TESTDIR} . '/test/pgaudit';
+# The sections of the corpus: their statements by name.
+my ($introduction, %corpus) = split /^---- (\w+)\n/m, slurp_file("$ENV{TESTDIR}/test/pgaudit.sql");
+my @names = sort keys %corpus;
 
 # The settings that both have, and what the reader is told instead.
 my %shared = map { $_ => 1 } qw(log role log_catalog log_parameter log_rows log_statement);
 my %of_reader = map { $_ => 1 } qw(log_catalog log_parameter log log_relation log_rows log_statement log_statement_once);
 
-# The settings of a corpus file, in its first line.
+# The settings of a section, in its first line.
 sub settings_of
 {
-	my ($file) = @_;
-	my ($line) = slurp_file($file) =~ /\A-- settings: (.*)/ or die "$file has no settings";
+	my ($section) = @_;
+	my ($line) = $corpus{$section} =~ /\A-- settings: (.*)/ or die "$section has no settings";
 
 	return map {
-		my ($name, $value) = /^(\w+) = (.*)$/ or die "$file: $_";
+		my ($name, $value) = /^(\w+) = (.*)$/ or die "$section: $_";
 		($name => $value =~ s/^'|'$//gr)
 	} split /; */, $line;
 }
@@ -58,10 +60,10 @@ sub same_classes
 	return join ',\\ ', map { /^(-?)misc$/ ? ("$1misc", "$1misc_set", "$1transaction") : $_ } split /,\\ /, $list;
 }
 
-sub run_file
+sub run_section
 {
 	my ($node, $name) = @_;
-	my %settings = settings_of("$corpus/$name.sql");
+	my %settings = settings_of($name);
 	my @options;
 
 	foreach my $setting (sort keys %settings)
@@ -76,7 +78,7 @@ sub run_file
 	local $ENV{PGAPPNAME} = $name;
 	local $ENV{PGOPTIONS} = "@options";
 	local $ENV{PGCLIENTENCODING} = 'UTF8';
-	$node->psql($name, undef, extra_params => [ '-q', '-f', "$corpus/$name.sql" ], on_error_stop => 0);
+	$node->psql($name, $corpus{$name}, on_error_stop => 0);
 	return;
 }
 
@@ -419,20 +421,18 @@ sub check
 	return;
 }
 
-my @names = map { m{(\w+)\.sql$} } sort glob "$corpus/*.sql";
-
 foreach my $libraries ('pg_steno,pgaudit', 'pgaudit,pg_steno')
 {
 	my $node = server($libraries =~ s/,/_/r, $libraries);
 	my %said;
 
-	run_file($node, $_) foreach @names;
+	run_section($node, $_) foreach @names;
 	run_protocol($node);
 	flush($node);
 	%said = said_by_pgaudit($node);
 	foreach my $name (@names)
 	{
-		my %settings = settings_of("$corpus/$name.sql");
+		my %settings = settings_of($name);
 
 		check("$libraries: $name", $said{$name} // [], [ said_by_steno($node, $name, %settings) ],
 			($settings{log_statement_once} // 'off') eq 'on');
