@@ -29,7 +29,7 @@
 /* The ring file. */
 byte head[RINGS], tail[RINGS], pending[RINGS];
 bool owner[RINGS];
-bool untold, said, saying;		/* the first ring: drops that nobody could tell; how much is told, will be */
+bool orphan_drops, drops_recorded, drops_pending;	/* first ring: drops of ended sessions; those with a gap record; with one to be */
 byte valid[INTENTS], block[INTENTS], hash[INTENTS];
 bool gone;
 
@@ -40,7 +40,7 @@ byte records[RINGS * MESSAGES], ends[RINGS], gaps, told;	/* told: the recover re
 
 /* Whoever writes: where it has read to, and what the block holds of ends. */
 byte position[RINGS], from[RINGS], ended;
-bool ending[RINGS], telling, gap, reported;	/* a gap record; what said will be */
+bool ending[RINGS], telling, gap, reported;	/* a gap record; what drops_recorded will be */
 
 byte kills, last_hash;
 bool crashed, killed;
@@ -58,7 +58,7 @@ inline write_block(mine)
 	d_step { EACH_RING(pending[r] = position[r]) }
 #endif
 #ifndef BREAK_NOT_SAYING
-	saying = reported;
+	drops_pending = reported;
 #endif
 #ifdef BREAK_VALID_FIRST
 	valid[mine] = (ended > 0 -> VALID_ENDS + ended : VALID_MESSAGES);
@@ -107,7 +107,7 @@ inline write_block(mine)
 	fi;
 #endif
 #ifdef BREAK_SAID_LATE
-	said = reported;
+	drops_recorded = reported;
 #endif
 	d_step { EACH_RING(ending[r] = false); gap = false }
 }
@@ -117,7 +117,7 @@ inline tell_dropped()
 {
 	d_step {
 		if
-		:: untold != reported -> gap = true; reported = untold
+		:: orphan_drops != reported -> gap = true; reported = orphan_drops
 		:: else
 		fi
 	}
@@ -131,7 +131,7 @@ inline free_rings(mine)
 	tail[1] = position[1]
 #else
 #ifndef BREAK_SAID_LATE
-	said = reported;
+	drops_recorded = reported;
 #endif
 	EACH_RING(tail[r] = position[r])
 #endif
@@ -152,7 +152,7 @@ proctype Sessions()
 {
 	do
 #ifdef DROPS
-	:: atomic { !crashed && !untold -> untold = true }
+	:: atomic { !crashed && !orphan_drops -> orphan_drops = true }
 #else
 	:: atomic { !crashed && head[0] < MESSAGES -> head[0]++ }
 #endif
@@ -167,7 +167,7 @@ proctype Writer()
 
 	{
 		do
-		:: head[0] > position[0] || head[1] > position[1] || untold != reported ->
+		:: head[0] > position[0] || head[1] > position[1] || orphan_drops != reported ->
 			d_step {
 				position[0] = head[0];
 				position[1] = head[1]
@@ -187,7 +187,7 @@ inline resolve(i)
 		if
 		:: valid[i] == VALID_MESSAGES ->
 #ifndef BREAK_SAID_FORGOTTEN
-			said = saying;
+			drops_recorded = drops_pending;
 #endif
 			EACH_RING(tail[r] = (pending[r] > tail[r] -> pending[r] : tail[r]))
 #ifndef BREAK_NO_EARLY_RETURN
@@ -214,7 +214,7 @@ proctype Recovery()
 		{
 			/* a new writer: opening the stream cuts what is torn */
 			d_step {
-				torn = false; ended = 0; telling = false; gap = false; reported = said;
+				torn = false; ended = 0; telling = false; gap = false; reported = drops_recorded;
 				EACH_RING(from[r] = 0; ending[r] = false)
 			}
 			i = 0;
@@ -229,7 +229,7 @@ proctype Recovery()
 			:: gone
 			:: else ->
 				/* all records; a full block may be written on the way */
-				d_step { EACH_RING(position[r] = tail[r]); position[0] = head[0]; reported = said }
+				d_step { EACH_RING(position[r] = tail[r]); position[0] = head[0]; reported = drops_recorded }
 				if
 				:: write_block(1)
 				:: skip
@@ -269,7 +269,7 @@ proctype Recovery()
 	:: else -> break
 	od;
 	assert(told == 1);
-	assert(gaps == untold);
+	assert(gaps == orphan_drops);
 	assert(ends[0] == 1 && ends[1] == 1)
 }
 

@@ -175,11 +175,11 @@ typedef struct StenoRing
 	uint64_t	session_statement;
 
 	/*
-	 * Consumer: how much of untold below a gap record in the trail counts, and
+	 * Consumer: how much of orphan_drops below a gap record in the trail counts, and
 	 * how much will be once the block that the writer is about to write is whole.
 	 */
-	uint64_t	told;
-	uint64_t	telling;
+	uint64_t	orphan_drops_recorded;
+	uint64_t	orphan_drops_pending;
 
 	/* Owner: the producer's process; set on attach, 0 on detach. */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
@@ -188,21 +188,21 @@ typedef struct StenoRing
 	/*
 	 * Owner, when its session ends: records that sessions have dropped since the
 	 * ring was made, and that could not even be left in gap above, as that of a
-	 * session before was there still.  The consumer tells their number.  relaxed
+	 * session before was there still.  The consumer records their number.  relaxed
 	 */
-	_Atomic uint64_t untold;
+	_Atomic uint64_t orphan_drops;
 
 	/*
-	 * Owner, when its session ends: what untold will be once own_gap is part of it.
-	 * own_gap goes last, so whoever recovers counts it once, as untold is that or not.
+	 * Owner, when its session ends: what orphan_drops will be once own_gap is part of it.
+	 * own_gap goes last, so whoever recovers counts it once, as orphan_drops is that or not.
 	 */
-	uint64_t	leaving;
+	uint64_t	orphan_drops_next;
 
 	/*
-	 * Owner, before untold grows: STENO_GAP_* of those that the consumer has not told
-	 * of; STENO_GAP_TRAIL when it is so of any.  relaxed
+	 * Owner, before orphan_drops grows: STENO_GAP_* of those that the consumer has not
+	 * recorded; STENO_GAP_TRAIL if it is so of any.  relaxed
 	 */
-	_Atomic uint32_t untold_reason;
+	_Atomic uint32_t orphan_drops_reason;
 
 	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 

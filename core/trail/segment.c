@@ -169,8 +169,9 @@ begin_segment(StenoStream *stream, int64_t now, StenoError *error)
 	return false;
 }
 
-mode_t
-steno_folder_mode(mode_t file_mode)
+/* The mode of folders of files with this mode: who may read these, may look for them. */
+static mode_t
+folder_mode(mode_t file_mode)
 {
 	mode_t		read = file_mode & 0044;
 
@@ -196,7 +197,7 @@ make_stream_folder(const char *path, const char *parent, mode_t mode, StenoError
 static bool
 make_stream_folders(const char *trail, const char *directory, mode_t file_mode, StenoError *error)
 {
-	mode_t		mode = steno_folder_mode(file_mode);
+	mode_t		mode = folder_mode(file_mode);
 	char		parent[1024];
 	char	   *slash;
 

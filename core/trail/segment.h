@@ -52,8 +52,6 @@ typedef struct StenoFound
 	uint64_t	damaged_offset;
 } StenoFound;
 
-/* The mode of folders of files with this mode: who may read these, may look for them. */
-extern mode_t steno_folder_mode(mode_t file_mode);
 
 /*
  * Open a stream for appending; makes its folder and first segment when there is

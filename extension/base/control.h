@@ -48,7 +48,7 @@ typedef enum StenoProblem
  * StenoProblem.  since: when the failure began.  mutex protects text, the description
  * of the failure, which is empty if there is none.
  */
-typedef struct StenoTrouble
+typedef struct StenoHealth
 {
 	_Atomic uint32_t failing;
 	_Atomic uint32_t disk_free;
@@ -57,7 +57,7 @@ typedef struct StenoTrouble
 	_Atomic int64_t since;
 	slock_t		mutex;
 	char		text[STENO_FAILURE_TEXT];
-} StenoTrouble;
+} StenoHealth;
 
 /*
  * One writer's part of the control area.  The writer sets all fields, except that
@@ -96,7 +96,7 @@ typedef struct StenoWriterControl
 	_Atomic int64_t last_write;
 	_Atomic int64_t last_sync;
 	StenoWake	wake;			/* see wake.h */
-	StenoTrouble trouble;
+	StenoHealth health;
 } StenoWriterControl;
 
 typedef struct StenoControl

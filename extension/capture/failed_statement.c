@@ -113,7 +113,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	HOLD_INTERRUPTS();
 	steno_forget_raised();
 	if (q->depth == 0 && steno_my.open_count > 0)
-		steno_open_settle();
+		steno_open_finish_committed();
 	steno_number_statement(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
 	if (unlikely(steno_my.policy != 0))
 	{
@@ -355,7 +355,7 @@ steno_statement_aborted(void)
 {
 	fail_unreported_safely();
 	if (steno_my.level == NULL && steno_my.open_count > 0)
-		steno_open_settle();
+		steno_open_finish_committed();
 	steno_my.subid = TopSubTransactionId;
 	steno_rewritten_forget();
 	steno_end_block();

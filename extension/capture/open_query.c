@@ -186,7 +186,7 @@ commit_message(const StenoOpen *o, const ErrorData *edata)
 
 /* Its transaction has committed, or will not; edata: it has failed. */
 static void
-finish_held(StenoOpen *o, const ErrorData *edata)
+finish_deferred(StenoOpen *o, const ErrorData *edata)
 {
 	uint64		rows = o->s.class == STENO_CLASS_READ && o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
 	StenoRecord record;
@@ -226,7 +226,7 @@ finish_held(StenoOpen *o, const ErrorData *edata)
 
 /* The statement that waits for its commit has committed, or did not have to. */
 STENO_HOT void
-steno_open_settle(void)
+steno_open_finish_committed(void)
 {
 	int			i;
 
@@ -236,7 +236,7 @@ steno_open_settle(void)
 
 		if (!o->ended)
 			continue;
-		finish_held(o, NULL);
+		finish_deferred(o, NULL);
 		steno_forget_open(o);
 	}
 }
@@ -245,7 +245,7 @@ steno_open_settle(void)
 STENO_COLD void
 steno_open_begin(void)
 {
-	steno_open_settle();
+	steno_open_finish_committed();
 	steno_open_park_all();
 }
 
@@ -340,7 +340,7 @@ steno_open_fail_committing(const ErrorData *edata)
 
 		if (!o->ended)
 			continue;
-		finish_held(o, edata);
+		finish_deferred(o, edata);
 		steno_forget_open(o);
 		any = true;
 	}
@@ -365,7 +365,7 @@ steno_open_fail_outside(const ErrorData *edata, bool reported)
 		StenoOpen  *o = &steno_my.open[i];
 
 		if (o->ended)
-			finish_held(o, commit ? edata : NULL);
+			finish_deferred(o, commit ? edata : NULL);
 		else if (reported && o->s.top_level && o->s.statement == steno_my.statement &&
 				 (commit || o->portal == NULL || o->portal->queryDesc != o->query))
 		{

@@ -300,7 +300,7 @@ stage_anew(StenoOpen *o, const StenoCuts *cuts)
 	if (o->s.text_len > steno_my.producer.max_message && steno_my.log_statement)
 	{
 		/* it would not fit, nor is it worth to be encoded twice */
-		steno_show_cut(&o->s, cuts);
+		steno_write_inflight(&o->s, cuts);
 		return;
 	}
 	steno_make_query_record(o, &record, &values, false, false);
@@ -317,7 +317,7 @@ stage_anew(StenoOpen *o, const StenoCuts *cuts)
 		steno_policy_apply(&o->s, &record);
 	o->staged = steno_stage_record(&record);
 	if (unlikely(!o->staged))
-		steno_show_cut(&o->s, cuts);
+		steno_write_inflight(&o->s, cuts);
 }
 
 /*
@@ -519,7 +519,7 @@ start_query(QueryDesc *query, int eflags)
 		steno_start_mask_short(true);
 		put_query_start(o);
 	}
-	steno_show(&o->s);
+	steno_write_inflight(&o->s, NULL);
 	steno_enter(&l, query, NULL, o->s.depth);
 	PG_TRY();
 	{
@@ -587,7 +587,7 @@ executor_start(QueryDesc *query, int eflags)
 	{
 		/* one of several statements that a client sends at once, as one transaction */
 		if ((*steno_private.active_portal)->sourceText == query->sourceText)
-			steno_open_settle();
+			steno_open_finish_committed();
 		p = find_prepared(query);
 	}
 	if (likely(p != NULL && steno_my.user_id == steno_private.get_user_id()))
@@ -725,7 +725,7 @@ end_nested(StenoOpen *o, QueryDesc *query)
 
 /* The query has ended well, and commits next; false: its record is to be put now. */
 static bool
-hold_query(StenoOpen *o, TransactionId xid)
+defer_query_record(StenoOpen *o, TransactionId xid)
 {
 	uint64		rows = steno_my.log_rows ? o->rows : STENO_NONE64;
 	StenoRecord record;
@@ -734,7 +734,7 @@ hold_query(StenoOpen *o, TransactionId xid)
 	if (likely(steno_is_staged(o)))
 	{
 		steno_staged_end(steno_duration(&o->s), rows, xid);
-		return steno_open_hold(o, NULL);
+		return steno_open_defer_record(o, NULL);
 	}
 	if (!o->s.recorded || !steno_session_ready())
 		return false;
@@ -751,7 +751,7 @@ hold_query(StenoOpen *o, TransactionId xid)
 	record.rows = rows;
 	record.duration = steno_duration(&o->s);
 	record.xid = xid;
-	return steno_open_hold(o, &record);
+	return steno_open_defer_record(o, &record);
 }
 
 /*
@@ -820,7 +820,7 @@ executor_end(QueryDesc *query)
 		end_added(o, query->plannedstmt);
 		return;
 	}
-	if (steno_ends_at_commit(&o->s, xid, 1) && hold_query(o, xid))
+	if (steno_ends_at_commit(&o->s, xid, 1) && defer_query_record(o, xid))
 	{
 		steno_remember_end(&o->s);
 		return;

@@ -102,7 +102,7 @@ steno_rewritten_ended(const PlannedStmt *plan)
 		return;
 	steno_top_level.more_queries = false;
 	if (IsTransactionBlock() && steno_my.open_count > 0)
-		steno_open_settle();
+		steno_open_finish_committed();
 }
 
 /* Whether a statement has begun with a query of a rule, and not run its own one yet. */

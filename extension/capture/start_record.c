@@ -98,7 +98,7 @@ can_fail_instead(void)
 	if (!steno_can_raise())
 		return false;			/* the transaction's end sees to it */
 	steno_my.start_mask &= ~STENO_START_CANCELLED;
-	return steno_record_take_back();
+	return steno_record_undo_cancelled();
 }
 
 STENO_COLD void
@@ -140,7 +140,7 @@ steno_raise_in_query(StenoOpen *o)
 STENO_COLD void
 steno_start_query_wait(StenoOpen *o)
 {
-	steno_show(&o->s);
+	steno_write_inflight(&o->s, NULL);
 	inside_query(o, steno_raise_cancelled);
 	if (steno_is_synced(&o->s))
 		inside_query(o, steno_wait_to_start);
@@ -178,7 +178,7 @@ steno_cover_utility(StenoLevel *l)
 STENO_COLD void
 steno_start_utility_wait(StenoLevel *l)
 {
-	steno_show(l->utility);
+	steno_write_inflight(l->utility, NULL);
 	inside_utility(l, steno_raise_cancelled);
 	if (steno_is_synced(l->utility) && !is_rollback(l))
 		inside_utility(l, steno_wait_to_start);

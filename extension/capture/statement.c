@@ -362,7 +362,7 @@ steno_begin_also(StenoStatement *s, int class)
  * where its text's secrets are, if that is known already.
  */
 void
-steno_show_cut(StenoStatement *s, const StenoCuts *cuts)
+steno_write_inflight(StenoStatement *s, const StenoCuts *cuts)
 {
 	const char *text = s->text;
 	uint64		len = s->text_len;
@@ -379,12 +379,6 @@ steno_show_cut(StenoStatement *s, const StenoCuts *cuts)
 		steno_inflight_begin(&steno_my.producer.ring->inflight,
 							 steno_my.inflight_version, s->statement,
 							 s->time, text, (uint32) len);
-}
-
-void
-steno_show(StenoStatement *s)
-{
-	steno_show_cut(s, NULL);
 }
 
 /* ---- objects ---- */

@@ -139,8 +139,7 @@ extern void steno_begin(StenoStatement *s, const char *source, int location, int
 						int class, int depth, bool forced);
 extern void steno_begin_audited(StenoStatement *s);
 extern void steno_begin_also(StenoStatement *s, int class);
-extern void steno_show(StenoStatement *s);
-extern void steno_show_cut(StenoStatement *s, const struct StenoCuts *cuts);
+extern void steno_write_inflight(StenoStatement *s, const struct StenoCuts *cuts);
 extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 								 const StenoPrepared *p, int class);
 
@@ -154,9 +153,9 @@ extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 r
 extern void steno_utility_ended(StenoLevel *l);
 extern void steno_copy_query(StenoOpen *o);
 extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
-extern bool steno_open_holds(void);
+extern bool steno_open_has_holdable_cursor(void);
 extern bool steno_open_commits_alone(const StenoStatement *s);
-extern bool steno_open_hold(StenoOpen *o, const StenoRecord *record);
+extern bool steno_open_defer_record(StenoOpen *o, const StenoRecord *record);
 extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_statement_add_relation(Oid relid, uint32 access);
@@ -189,7 +188,7 @@ extern void steno_open_park(StenoOpen *o);
 extern void steno_open_park_all(void);
 extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
 extern void steno_open_close(SubTransactionId from);
-extern void steno_open_settle(void);
+extern void steno_open_finish_committed(void);
 extern void steno_open_begin(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);
 extern bool steno_open_fail_committing(const ErrorData *edata);
@@ -241,7 +240,7 @@ steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
 		return false;
 	return (TransactionIdIsValid(xid) ||
 			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
-					 (steno_my.open_count > own && steno_open_holds()))) &&
+					 (steno_my.open_count > own && steno_open_has_holdable_cursor()))) &&
 		s->top_level && steno_open_commits_alone(s);
 }
 

@@ -4,7 +4,7 @@
  *		statement collects for it while it runs: the relations that it touches.
  *
  * A statement that is a transaction of its own can still fail at its commit, so its
- * record waits for that (steno_open_hold): staged or, when it is too big, as a copy.
+ * record waits for that (steno_open_defer_record): staged or, when it is too big, as a copy.
  */
 #include "base/steno.h"
 
@@ -21,7 +21,7 @@
 
 /* Whether the commit has cursors WITH HOLD to run to their end. */
 STENO_COLD bool
-steno_open_holds(void)
+steno_open_has_holdable_cursor(void)
 {
 	int			i;
 
@@ -71,7 +71,7 @@ steno_open_commits_alone(const StenoStatement *s)
  * it has to wait, and a wait that is cancelled fails the statement.
  */
 STENO_HOT bool
-steno_open_hold(StenoOpen *o, const StenoRecord *record)
+steno_open_defer_record(StenoOpen *o, const StenoRecord *record)
 {
 	if (unlikely(record != NULL))
 	{
@@ -279,7 +279,7 @@ steno_utility_queries(StenoLevel *l, int class)
 
 	steno_begin_also(l->utility, class);
 	if (!shown)
-		steno_show(l->utility);
+		steno_write_inflight(l->utility, NULL);
 }
 
 static void
@@ -312,7 +312,7 @@ add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 
 		steno_begin_audited(s);
 		if (!shown)
-			steno_show(s);
+			steno_write_inflight(s, NULL);
 	}
 	for (i = 0; i < level->relations_count; i++)
 		if (level->relations[i].relid == relid)
@@ -390,7 +390,7 @@ steno_make_utility_record(const StenoLevel *l, StenoRecord *record)
 
 /* The client's statement has ended well: whether its record waits for the commit that comes next. */
 static bool
-hold_utility(StenoStatement *s, StenoRecord *record)
+defer_utility_record(StenoStatement *s, StenoRecord *record)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
 	StenoOpen  *o;
@@ -413,7 +413,7 @@ hold_utility(StenoStatement *s, StenoRecord *record)
 	record->xid = xid;
 	if (unlikely(s->policy != 0))
 		steno_policy_apply(s, record);
-	if (steno_open_hold(o, record))
+	if (steno_open_defer_record(o, record))
 		return true;
 	steno_forget_open(o);
 	return false;
@@ -456,7 +456,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	steno_make_utility_record(l, &record);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;
-	if (edata == NULL && l == &steno_top_level && !l->ending && hold_utility(s, &record))
+	if (edata == NULL && l == &steno_top_level && !l->ending && defer_utility_record(s, &record))
 		return;
 	steno_put_ended(s, &record, edata);
 }

@@ -256,7 +256,7 @@ end_statement(void)
 static pg_noinline void
 transaction_closed(void)
 {
-	steno_open_settle();
+	steno_open_finish_committed();
 	if (steno_my.level != NULL)
 		(void) steno_record_guarded(end_statement);
 	if (unlikely(steno_my.objects_pending))

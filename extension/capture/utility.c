@@ -170,7 +170,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 		put_utility_start(l);
 	l->staged = stage_transaction(l);
 	if (!l->staged)
-		steno_show(s);
+		steno_write_inflight(s, NULL);
 }
 
 /*
@@ -286,7 +286,7 @@ steno_utility_call(Oid function)
 		put_utility_start(l);
 	l->staged = stage_call(l);
 	if (!l->staged)
-		steno_show(s);
+		steno_write_inflight(s, NULL);
 }
 
 /* ---- the hook, and whose statement it is ---- */

@@ -204,7 +204,7 @@ add_objects(StenoRecord *record, StenoObjects *objects)
 	record->shape = shape;
 	record->shape_len = steno_objects_put(shape + record->shape_len, objects) - shape;
 	if (omitted > 0)
-		steno_omit(record, "objects_omitted", omitted);
+		steno_record_add_omitted(record, "objects_omitted", omitted);
 }
 
 /* The record that was copied, which points into the copy and into scratch memory. */

@@ -31,7 +31,7 @@ static uint64 cancelled_seq;
 static uint64 failing_statement;
 static uint32 failing_substatement;
 
-/* A record could not be taken down: remember it for the gap record. */
+/* A record is not written: remember it for the gap record. */
 STENO_COLD static void
 drop_record(uint64 seq)
 {
@@ -83,7 +83,7 @@ undo_record_drop(void)
  * that number is for the next record of the statement, if that comes next.
  */
 STENO_COLD bool
-steno_record_take_back(void)
+steno_record_undo_cancelled(void)
 {
 	if (steno_my.dropped == 0 || cancelled_seq != steno_my.seq)
 		return false;
@@ -216,9 +216,12 @@ put_gap(void)
 	return true;
 }
 
-/* At the end of a session: what it could not say, somebody else will. */
+/*
+ * At the end of a session: drops without a gap record are left in the ring's header, where
+ * the next session, or a writer, finds them.
+ */
 void
-steno_record_leave(void)
+steno_gap_save(void)
 {
 	StenoLocal *s = &steno_my;
 	StenoRing  *ring = s->producer.ring;
@@ -227,14 +230,14 @@ steno_record_leave(void)
 		return;
 	if (ring->gap != 0)
 	{
-		/* that of the session before could not be said yet: the writer tells how many, and why */
-		uint64		untold = atomic_load_explicit(&ring->untold, memory_order_relaxed);
+		/* the place is taken by the gap of an earlier session: the writer records how many, and why */
+		uint64		before = atomic_load_explicit(&ring->orphan_drops, memory_order_relaxed);
 		uint32		reason = steno_refusal_gap_reason(false);
 
-		if (reason == STENO_GAP_TRAIL || untold == __atomic_load_n(&ring->told, __ATOMIC_RELAXED))
-			atomic_store_explicit(&ring->untold_reason, reason, memory_order_relaxed);
-		ring->leaving = untold + s->dropped;
-		atomic_store_explicit(&ring->untold, ring->leaving, memory_order_release);
+		if (reason == STENO_GAP_TRAIL || before == __atomic_load_n(&ring->orphan_drops_recorded, __ATOMIC_RELAXED))
+			atomic_store_explicit(&ring->orphan_drops_reason, reason, memory_order_relaxed);
+		ring->orphan_drops_next = before + s->dropped;
+		atomic_store_explicit(&ring->orphan_drops, ring->orphan_drops_next, memory_order_release);
 	}
 	else
 	{
@@ -271,9 +274,9 @@ put_former_session(int64 start, uint32 pid, uint64 seq)
 	return true;
 }
 
-/* At the beginning of a session: say what the one before could not. */
+/* At the beginning of a session: the gap record that the one before found no room for. */
 void
-steno_record_take_over(void)
+steno_gap_recover(void)
 {
 	StenoRing  *ring = steno_my.producer.ring;
 	bool		described = ring->gap_described || ring->gap_pid == 0;
@@ -292,7 +295,7 @@ steno_record_take_over(void)
  * the session that does not come.  Nothing waits for room, which only we could make.
  */
 void
-steno_record_tell_left_gap(uint32 i, StenoWriterControl *writer)
+steno_gap_recover_unowned(uint32 i, StenoWriterControl *writer)
 {
 	StenoLocal *s = &steno_my;
 
@@ -300,11 +303,11 @@ steno_record_tell_left_gap(uint32 i, StenoWriterControl *writer)
 	s->writer = writer;
 	s->delivery = STENO_DELIVERY_DROP;
 	s->start_mask &= ~STENO_START_SYNC;
-	steno_record_take_over();
+	steno_gap_recover();
 }
 
 /*
- * Take a record down.  The caller has seen to it that the session is ready.
+ * Put a record into the ring.  The caller has seen to it that the session is ready.
  * top_level: it is the record of the statement in the in-flight entry.
  */
 STENO_HOT void

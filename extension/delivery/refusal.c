@@ -3,7 +3,7 @@
  *		What sessions do while the trail cannot be written, as steno.on_failure says.
  *
  * Their writer decides (writer/health.c) and sets its part of the control area
- * (StenoTrouble), which sessions read:
+ * (StenoHealth), which sessions read:
  *
  *		wait		nothing else than with a writer that is slow
  *		error		a client's new statement is refused (steno_refuse_statement)
@@ -35,21 +35,21 @@ const char *const steno_problem_texts[STENO_PROBLEMS] = {
 };
 
 /* The part of the control area that this session's writer sets. */
-static StenoTrouble *
-my_trouble(void)
+static StenoHealth *
+my_health(void)
 {
-	return &steno_my.writer->trouble;
+	return &steno_my.writer->health;
 }
 
 static bool
-is_failing_by(const StenoTrouble *t, StenoOnFailure policy)
+is_failing_by(const StenoHealth *t, StenoOnFailure policy)
 {
-	return atomic_load(&((StenoTrouble *) t)->failing) == policy + 1;
+	return atomic_load(&((StenoHealth *) t)->failing) == policy + 1;
 }
 
 /* What is the matter; to: STENO_FAILURE_TEXT bytes. */
 void
-steno_trouble_text(StenoTrouble *t, char *to)
+steno_health_text(StenoHealth *t, char *to)
 {
 	SpinLockAcquire(&t->mutex);
 	memcpy(to, t->text, STENO_FAILURE_TEXT);
@@ -63,7 +63,7 @@ steno_trouble_text(StenoTrouble *t, char *to)
 STENO_COLD bool
 steno_refusal_drops(void)
 {
-	const StenoTrouble *t = my_trouble();
+	const StenoHealth *t = my_health();
 
 	if (is_failing_by(t, STENO_ON_FAILURE_CONTINUE))
 		return (steno_my.start_mask & STENO_START_SYNC) == 0;
@@ -79,7 +79,7 @@ steno_refusal_gap_reason(bool first)
 
 	if (first)
 		reason = STENO_GAP_FULL;
-	if (atomic_load(&my_trouble()->failing) != 0)
+	if (atomic_load(&my_health()->failing) != 0)
 		reason = STENO_GAP_TRAIL;
 	return reason;
 }
@@ -99,7 +99,7 @@ steno_refusal_spares(const StenoRecord *record)
 void
 steno_refusal_attached(void)
 {
-	if (is_failing_by(my_trouble(), STENO_ON_FAILURE_ERROR))
+	if (is_failing_by(my_health(), STENO_ON_FAILURE_ERROR))
 		atomic_fetch_or(&steno_my.news, STENO_NEWS_FAILING);
 }
 
@@ -140,12 +140,12 @@ user_may_go_on(void)
 }
 
 static void
-refuse_unrecorded(StenoTrouble *t)
+refuse_unrecorded(StenoHealth *t)
 {
 	char		text[STENO_FAILURE_TEXT];
 
 	atomic_fetch_add(&t->refused, 1);
-	steno_trouble_text(t, text);
+	steno_health_text(t, text);
 	ereport(ERROR,
 			(errcode(ERRCODE_NOT_RECORDED),
 			 errmsg("statement refused: the audit trail cannot be written"),
@@ -160,7 +160,7 @@ refuse_unrecorded(StenoTrouble *t)
 STENO_COLD void
 steno_refuse_statement(const Node *utility)
 {
-	StenoTrouble *t = my_trouble();
+	StenoHealth *t = my_health();
 
 	if (!is_failing_by(t, STENO_ON_FAILURE_ERROR))
 	{
@@ -181,7 +181,7 @@ steno_refuse_statement(const Node *utility)
 STENO_COLD void
 steno_refuse_waiting_statement(void)
 {
-	StenoTrouble *t = my_trouble();
+	StenoHealth *t = my_health();
 
 	if (is_failing_by(t, STENO_ON_FAILURE_ERROR) && steno_my.client && IsTransactionState() &&
 		!user_may_go_on())

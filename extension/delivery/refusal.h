@@ -12,7 +12,7 @@
 
 extern const char *const steno_problem_texts[STENO_PROBLEMS];
 
-extern void steno_trouble_text(StenoTrouble *t, char *to);
+extern void steno_health_text(StenoHealth *t, char *to);
 extern bool steno_refusal_drops(void);
 extern uint32 steno_refusal_gap_reason(bool first);
 extern bool steno_refusal_spares(const StenoRecord *record);

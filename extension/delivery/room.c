@@ -187,27 +187,27 @@ statement_share(void)
 STENO_COLD int
 steno_reserve_needed(void)
 {
-	int			owed = steno_my.open_count;
+	int			statements = steno_my.open_count;
 	const StenoLevel *l;
 
 	for (l = steno_my.level; l; l = l->outer)
-		owed += l->query == NULL;
-	return owed;
+		statements += l->query == NULL;
+	return statements;
 }
 
 /* The reserve is to be for so many statements; false: it cannot be made that large, half of the ring. */
 STENO_COLD bool
-steno_reserve_cover(int owed)
+steno_reserve_cover(int statements)
 {
 	StenoProducer *p = &steno_my.producer;
 	int			most = (p->size / 2 - LOST_ROOM) / statement_share() - 1;
 
-	if (owed > steno_reserve_covered && steno_reserve_covered < most)
+	if (statements > steno_reserve_covered && steno_reserve_covered < most)
 	{
-		steno_reserve_covered = Min(owed, most);
+		steno_reserve_covered = Min(statements, most);
 		p->limit = p->size - LOST_ROOM - (steno_reserve_covered + 1) * statement_share();
 	}
-	return owed <= steno_reserve_covered;
+	return statements <= steno_reserve_covered;
 }
 
 /* Whether all of it is there. */

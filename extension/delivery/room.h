@@ -20,7 +20,7 @@ extern bool steno_room_drops(void);
 extern void steno_room_process_exits(void);
 extern void steno_room_look(void);
 extern int	steno_reserve_needed(void);
-extern bool steno_reserve_cover(int owed);
+extern bool steno_reserve_cover(int statements);
 extern bool steno_reserve_is_whole(void);
 extern void *steno_reserve_room(uint32 len);
 extern void steno_reserve_wait(void);

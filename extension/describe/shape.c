@@ -19,7 +19,7 @@ static uint8 usual_shape[SHAPE_ROOM];
 
 /* So many of something find no room in a record.  Without memory, nothing says so. */
 STENO_COLD void
-steno_omit(StenoRecord *record, const char *name, int count)
+steno_record_add_omitted(StenoRecord *record, const char *name, int count)
 {
 	char		number[16];
 	uint32		number_len = snprintf(number, sizeof(number), "%d", count);
@@ -94,7 +94,7 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 		if (unlikely(room > steno_shape_limit()))
 		{
 			shown--;
-			steno_omit(record, "relations_omitted", count - i);
+			steno_record_add_omitted(record, "relations_omitted", count - i);
 			count = i;
 			break;
 		}
@@ -106,7 +106,7 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 
 		room += steno_objects_size(what->objects, limit > room ? limit - room : 0, &omitted);
 		if (omitted > 0)
-			steno_omit(record, "objects_omitted", omitted);
+			steno_record_add_omitted(record, "objects_omitted", omitted);
 	}
 	if (unlikely(room > SHAPE_ROOM))
 	{
@@ -144,7 +144,7 @@ put_params(StenoRecord *record, const StenoShape *what, bool many, uint8 *shape,
 	if (end != NULL)
 		record->params = values;
 	else if (many)
-		steno_omit(record, "parameters_omitted", what->params->numParams);
+		steno_record_add_omitted(record, "parameters_omitted", what->params->numParams);
 	return end;
 }
 

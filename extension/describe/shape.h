@@ -45,7 +45,7 @@ steno_shape_limit(void)
  * what says that there are none.  The shape is valid until the next one is encoded.
  */
 extern void steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values);
-extern void steno_omit(StenoRecord *record, const char *name, int count);
+extern void steno_record_add_omitted(StenoRecord *record, const char *name, int count);
 
 /* ---- class.c ---- */
 

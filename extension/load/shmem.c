@@ -101,7 +101,7 @@ all_drained(void)
 
 		if (atomic_load(&ring->head) != atomic_load(&ring->tail) ||
 			ring->inflight.active || ring->gap != 0 ||
-			atomic_load(&ring->untold) != ring->told || atomic_load(&ring->owner) != 0)
+			atomic_load(&ring->orphan_drops) != ring->orphan_drops_recorded || atomic_load(&ring->owner) != 0)
 			return false;
 	}
 	return true;
@@ -236,7 +236,7 @@ startup_shmem(void)
 		ConditionVariableInit(&steno_control->answered);
 		for (i = 0; i < STENO_MAX_WRITERS; i++)
 		{
-			SpinLockInit(&steno_control->writers[i].trouble.mutex);
+			SpinLockInit(&steno_control->writers[i].health.mutex);
 			atomic_store(&steno_control->writers[i].gone_since, GetCurrentTimestamp());
 		}
 	}

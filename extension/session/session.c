@@ -419,7 +419,7 @@ end_session(int code, Datum arg)
 		}
 		steno_record_put(&record, false);
 	}
-	steno_record_leave();
+	steno_gap_save();
 	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
 	atomic_store(&ring->owner_flags, 0);
@@ -519,7 +519,7 @@ steno_session_attach(void)
 	steno_my.writer = &steno_control->writers[ring_number % steno_rings.nwriters];
 	atomic_store(&ring->owner_flags, am_walsender ? STENO_OWNER_LINGERS : 0);
 	ring->own_gap = 0;
-	ring->leaving = 0;
+	ring->orphan_drops_next = 0;
 	ring->owner_start = MyStartTimestamp;
 	atomic_store(&ring->owner, (uint32) MyProcPid);
 	steno_settings_baseline();
@@ -540,7 +540,7 @@ steno_session_attach(void)
 	if (!steno_reserve_is_whole())
 		steno_start_mask_short(true);
 	steno_refusal_attached();
-	steno_record_take_over();
+	steno_gap_recover();
 	return true;
 }
 

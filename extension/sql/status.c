@@ -1,6 +1,6 @@
 /*
  * extension/sql/status.c
- *		steno.status(), and the columns of steno.writers that show a writer's trouble.
+ *		steno.status(), and the columns of steno.writers that show the health of a writer.
  *
  * Both read the control area alone, without a lock but that of the text: what writers
  * change meanwhile may be seen in part.
@@ -36,8 +36,8 @@ writer_state(int number, char *text)
 	StenoWriterControl *control = &steno_control->writers[number];
 	int			i;
 
-	steno_trouble_text(&control->trouble, text);
-	if (atomic_load(&control->trouble.failing) != 0)
+	steno_health_text(&control->health, text);
+	if (atomic_load(&control->health.failing) != 0)
 		return WRITER_FAILING;
 	if (!steno_writer_runs(control))
 	{
@@ -47,7 +47,7 @@ writer_state(int number, char *text)
 	if (text[0] != '\0')
 		return WRITER_NOT_ROTATING;
 	for (i = 0; i < STENO_PROBLEMS; i++)
-		if (atomic_load(&control->trouble.problems) & (1u << i))
+		if (atomic_load(&control->health.problems) & (1u << i))
 		{
 			strlcpy(text, steno_problem_texts[i], STENO_FAILURE_TEXT);
 			/* without the key, a writer that starts has no segment, and writes nothing */
@@ -57,12 +57,12 @@ writer_state(int number, char *text)
 	return WRITER_OK;
 }
 
-/* The columns of a writer's trouble; returns the number of the next one. */
+/* The columns of the health of a writer; returns the number of the next one. */
 int
-steno_trouble_columns(int number, Datum *values, bool *nulls, int n)
+steno_health_columns(int number, Datum *values, bool *nulls, int n)
 {
 	StenoWriterControl *control = &steno_control->writers[number];
-	StenoTrouble *t = &control->trouble;
+	StenoHealth *t = &control->health;
 	char		text[STENO_FAILURE_TEXT];
 	WriterState state = writer_state(number, text);
 	uint32		disk_free = atomic_load(&t->disk_free);
@@ -117,7 +117,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	steno_begin_rows(fcinfo, lengthof(values));
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
-		StenoTrouble *t = &steno_control->writers[i].trouble;
+		StenoHealth *t = &steno_control->writers[i].health;
 		char		text[STENO_FAILURE_TEXT];
 		WriterState its = writer_state(i, text);
 

@@ -10,7 +10,7 @@
 #pragma GCC visibility push(hidden)
 
 extern void steno_begin_rows(FunctionCallInfo fcinfo, int columns);
-extern int	steno_trouble_columns(int number, Datum *values, bool *nulls, int n);
+extern int	steno_health_columns(int number, Datum *values, bool *nulls, int n);
 
 #pragma GCC visibility pop
 

@@ -90,7 +90,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		n++;
 		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
 		n++;
-		n = steno_trouble_columns(i, values, nulls, n);
+		n = steno_health_columns(i, values, nulls, n);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -20,7 +20,7 @@ load_reader(StenoDrain *drain, uint32 i)
 	StenoSource *source = &drain->sources[i];
 
 	drain->positions[i] = atomic_load(&ring->tail);
-	drain->reported_drops[i] = ring->told;
+	drain->reported_drops[i] = ring->orphan_drops_recorded;
 	memset(source, 0, sizeof(*source));
 	source->generation = UINT64_MAX;	/* not defined in any block */
 	source->templates = steno_ring_templates(drain->rings, i);
@@ -92,18 +92,18 @@ bool
 steno_drain_record_drops(StenoWriter *w, StenoDrain *drain, uint32 i)
 {
 	StenoRing  *ring = steno_ring_at(drain->rings, i);
-	/* pairs with the owner's release store of untold, after untold_reason */
-	uint64		untold = atomic_load_explicit(&ring->untold, memory_order_acquire);
-	uint32		reason = atomic_load_explicit(&ring->untold_reason, memory_order_relaxed);
+	/* pairs with the owner's release store of orphan_drops, after orphan_drops_reason */
+	uint64		orphan_drops = atomic_load_explicit(&ring->orphan_drops, memory_order_acquire);
+	uint32		reason = atomic_load_explicit(&ring->orphan_drops_reason, memory_order_relaxed);
 	char		number[32];
 	const char *pairs[] = {"count", number, "reason", steno_gap_reason(reason)};
 
-	if (likely(untold <= drain->reported_drops[i]))
+	if (likely(orphan_drops <= drain->reported_drops[i]))
 		return true;
-	snprintf(number, sizeof(number), UINT64_FORMAT, untold - drain->reported_drops[i]);
+	snprintf(number, sizeof(number), UINT64_FORMAT, orphan_drops - drain->reported_drops[i]);
 	if (!steno_writer_record(w, STENO_KIND_GAP, 0, pairs, lengthof(pairs) / 2))
 		return false;
-	drain->reported_drops[i] = untold;
+	drain->reported_drops[i] = orphan_drops;
 	return true;
 }
 

@@ -89,7 +89,7 @@ request_shutdown(const StenoWriter *w)
 static void
 publish_failing(StenoWriter *w)
 {
-	StenoTrouble *t = &w->control->trouble;
+	StenoHealth *t = &w->control->health;
 	int			policy = steno_on_failure;
 	uint32		failing;
 
@@ -107,7 +107,7 @@ publish_failing(StenoWriter *w)
 static void
 set_failure_text(StenoWriter *w, const char *text)
 {
-	StenoTrouble *t = &w->control->trouble;
+	StenoHealth *t = &w->control->health;
 	char		cut[STENO_FAILURE_TEXT];
 
 	/* a copy first: nothing but memory may be touched under a spinlock */
@@ -227,12 +227,12 @@ steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
 		o->since = now;
 		o->attempts = 1;
 		o->dropped = dropped_by_sessions(w);
-		o->refused = atomic_load(&w->control->trouble.refused);
+		o->refused = atomic_load(&w->control->health.refused);
 		strlcpy(o->reason, text, sizeof(o->reason));
 	}
 	if (!before)
 	{
-		atomic_store(&w->control->trouble.since, now);
+		atomic_store(&w->control->health.since, now);
 		if (is_failing(w))
 			steno_alert("failure", w->number, text);
 	}
@@ -258,7 +258,7 @@ steno_health_succeeded(StenoWriter *w, StenoAction action)
 	if (!w->failing[STENO_ROTATE] && !is_failing(w))
 	{
 		set_failure_text(w, "");
-		atomic_store(&w->control->trouble.since, 0);
+		atomic_store(&w->control->health.since, 0);
 	}
 	publish_failing(w);
 	if (before && !is_failing(w))
@@ -279,7 +279,7 @@ steno_health_take_outage(StenoWriter *w, StenoOutage *outage)
 		return false;
 	*outage = w->outage;
 	outage->dropped = dropped_by_sessions(w) - outage->dropped;
-	outage->refused = atomic_load(&w->control->trouble.refused) - outage->refused;
+	outage->refused = atomic_load(&w->control->health.refused) - outage->refused;
 	memset(&w->outage, 0, sizeof(w->outage));
 	return true;
 }
@@ -291,7 +291,7 @@ steno_health_take_outage(StenoWriter *w, StenoOutage *outage)
 void
 steno_health_inherit(StenoWriter *w)
 {
-	StenoTrouble *t = &w->control->trouble;
+	StenoHealth *t = &w->control->health;
 	StenoOutage *o = &w->outage;
 
 	/* this process finds them again if they are still there */
@@ -307,7 +307,7 @@ steno_health_inherit(StenoWriter *w)
 	o->since = atomic_load(&t->since);
 	o->dropped = dropped_by_sessions(w);
 	o->refused = atomic_load(&t->refused);
-	steno_trouble_text(t, o->reason);
+	steno_health_text(t, o->reason);
 }
 
 /*
@@ -319,11 +319,11 @@ steno_health_set_problem(const StenoWriter *w, StenoProblem problem, bool presen
 {
 	uint32		bit = 1u << problem;
 	/* this writer alone stores it */
-	uint32		before = atomic_load(&w->control->trouble.problems);
+	uint32		before = atomic_load(&w->control->health.problems);
 
 	if (((before & bit) != 0) == present)
 		return;
-	atomic_store(&w->control->trouble.problems, present ? before | bit : before & ~bit);
+	atomic_store(&w->control->health.problems, present ? before | bit : before & ~bit);
 	steno_alert(present ? "problem" : "problem_over", w->number, steno_problem_texts[problem]);
 }
 
@@ -378,7 +378,7 @@ measure_disk(StenoWriter *w)
 	all = used + (double) fs.f_bavail;
 	if (all <= 0)
 		return;
-	atomic_store(&w->control->trouble.disk_free,
+	atomic_store(&w->control->health.disk_free,
 				 1 + (uint32) ((double) fs.f_bavail * 10000 / all));
 	reserve = Min(reserve, (int64) (fs.f_blocks * (uint64) fs.f_frsize / 20));
 	w->disk_reserve = reserve;

@@ -117,7 +117,7 @@ leave_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HAS
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 
 		ring->pending = drain->positions[i];
-		ring->telling = drain->reported_drops[i];
+		ring->orphan_drops_pending = drain->reported_drops[i];
 	}
 	intent->stream = w->stream.number;
 	intent->segment = w->stream.segment;
@@ -161,7 +161,7 @@ free_rings(StenoDrain *drain)
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 		StenoSource *source = &drain->sources[i];
 
-		ring->told = drain->reported_drops[i];
+		ring->orphan_drops_recorded = drain->reported_drops[i];
 		if (drain->positions[i] == atomic_load_explicit(&ring->tail, memory_order_relaxed))
 			continue;
 		/* who the session at the new tail is, for a process that begins to read there */

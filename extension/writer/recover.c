@@ -60,7 +60,7 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 	uint64		position = atomic_load(&ring->tail);
 	bool		whole = steno_ring_check_positions(rings, i);
 
-	ring->told = ring->telling;
+	ring->orphan_drops_recorded = ring->orphan_drops_pending;
 	while (whole && position < ring->pending && position < head)
 	{
 		const StenoMessage *m;
@@ -318,7 +318,7 @@ settle_gaps(StenoRing *ring, const StenoSource *source)
 		ring->gap = 0;
 	/* it was about to end, and has left it in the one or the other */
 	if (own || (ring->gap != 0 && ring->gap_pid == owner && ring->gap_start == ring->owner_start) ||
-		(ring->leaving != 0 && ring->leaving == atomic_load(&ring->untold)))
+		(ring->orphan_drops_next != 0 && ring->orphan_drops_next == atomic_load(&ring->orphan_drops)))
 		ring->own_gap = 0;
 	return gap + own;
 }

@@ -467,7 +467,7 @@ record_left_gaps(StenoWriter *w, StenoDrain *live)
 		if (!drained && (!steno_drain_rings(w, live) || !steno_writer_write(w)))
 			return;
 		drained = true;
-		steno_record_tell_left_gap(i, w->control);
+		steno_gap_recover_unowned(i, w->control);
 	}
 }
 

@@ -38,7 +38,7 @@ typedef struct StenoDrain
 	uint32		step;
 	StenoSource *sources;
 	uint64	   *positions;
-	uint64	   *reported_drops; /* how much of each ring's untold has a record */
+	uint64	   *reported_drops; /* how much of each ring's orphan_drops has a record */
 	uint32		ended;			/* recovery: the next block holds the ends of the
 								 * sessions of the rings below this one */
 } StenoDrain;

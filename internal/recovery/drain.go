@@ -142,7 +142,7 @@ func (d *drainer) ring(i int) error {
 			return err
 		}
 	}
-	if err := d.untold(i, r); err != nil {
+	if err := d.orphanDrops(i, r); err != nil {
 		return err
 	}
 	if i < d.ended {
@@ -152,19 +152,19 @@ func (d *drainer) ring(i int) error {
 	return nil
 }
 
-// untold writes how many records were dropped by sessions of which nothing else tells.
+// orphanDrops writes how many records were dropped by sessions of which nothing else tells.
 // These have no numbers: a server that has drained another copy of the file told of
 // them, too.
-func (d *drainer) untold(i int, r *ring.Ring) error {
-	told := r.Told
+func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
+	recorded := r.OrphanDropsRecorded
 	if d.freed[i] {
-		told = r.Telling
+		recorded = r.OrphanDropsPending
 	}
-	if r.Untold <= told {
+	if r.OrphanDrops <= recorded {
 		return nil
 	}
 	d.report.Records++
-	return d.own(trail.KindGap, "count", fmt.Sprint(r.Untold-told), "reason", gapReason(r.UntoldReason))
+	return d.own(trail.KindGap, "count", fmt.Sprint(r.OrphanDrops-recorded), "reason", gapReason(r.OrphanDropsReason))
 }
 
 // damage says that nothing from a position on can be read, with a gap record in its place.

@@ -198,9 +198,9 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 			Session: sessionBody(9), Seq: 1, Owner: 9, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3,
 			Gap: 2, GapFirst: 2, GapLast: 3, GapPID: 9, GapStart: trailtest.Epoch,
 		},
-		{Session: sessionBody(10), Seq: 1, Owner: 10, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3, Untold: 7, Leaving: 7, Told: 7},
+		{Session: sessionBody(10), Seq: 1, Owner: 10, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3, OrphanDrops: 7, OrphanDropsNext: 7, OrphanDropsRecorded: 7},
 		// and not yet
-		{Session: sessionBody(11), Seq: 1, Owner: 11, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3, Untold: 5, Leaving: 7, Told: 5},
+		{Session: sessionBody(11), Seq: 1, Owner: 11, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 3, OrphanDrops: 5, OrphanDropsNext: 7, OrphanDropsRecorded: 5},
 		// it had taken the number, and not counted it yet
 		{Session: sessionBody(12), Seq: 1, Owner: 12, OwnerStart: trailtest.Epoch, Own: 2, OwnFirst: 2, OwnLast: 4},
 	}})
@@ -238,7 +238,7 @@ func TestDropsWithoutNumbersAreCounted(t *testing.T) {
 		in := trailOf(t, dir, 1)
 		in.Valid = valid
 		r, _, err := drained(t, dir, &ringtest.File{Version: 3, Intents: map[int]ringtest.Intent{0: in},
-			Rings: []ringtest.Ring{{Untold: 9, UntoldReason: 1, Told: 2, Telling: 5}, {Untold: 3, Told: 3, Telling: 3}}})
+			Rings: []ringtest.Ring{{OrphanDrops: 9, OrphanDropsReason: 1, OrphanDropsRecorded: 2, OrphanDropsPending: 5}, {OrphanDrops: 3, OrphanDropsRecorded: 3, OrphanDropsPending: 3}}})
 		if err != nil || r.Rings[0].Records != 1 {
 			t.Errorf("%v %+v", err, r.Rings[0])
 		}

@@ -180,20 +180,20 @@ func (f *File) readIntents(b []byte) {
 
 // Ring is one ring, and what its header says.
 type Ring struct {
-	Head, Tail       uint64
-	Pending          uint64
-	Leaving          uint64 // what untold is once the own gap is part of it
-	Untold           uint64 // records dropped by sessions that ended, and that no gap tells of ...
-	UntoldReason     uint64 // as that of a gap
-	Told, Telling    uint64 // ... but for so many that the trail counts, or Telling, should pending be free
-	Left             Gap    // of a session that ended
-	Own              Gap    // of the present one
-	Owner            uint32 // process id; 0: none
-	OwnerStart       int64  // of its session; 0: not known
-	Session          []byte // body of the session in force at Tail
-	SessionSeq       uint64
-	SessionStatement uint64
-	InFlight         InFlight
+	Head, Tail                              uint64
+	Pending                                 uint64
+	OrphanDropsNext                         uint64 // what OrphanDrops is once the own gap is part of it
+	OrphanDrops                             uint64 // records dropped by sessions that ended, and that Left does not count
+	OrphanDropsReason                       uint64 // as that of a gap
+	OrphanDropsRecorded, OrphanDropsPending uint64 // how many of OrphanDrops are counted in the trail, and how many if pending is free
+	Left                                    Gap    // of a session that ended
+	Own                                     Gap    // of the present one
+	Owner                                   uint32 // process id; 0: none
+	OwnerStart                              int64  // of its session; 0: not known
+	Session                                 []byte // body of the session in force at Tail
+	SessionSeq                              uint64
+	SessionStatement                        uint64
+	InFlight                                InFlight
 
 	data      []byte
 	size      uint64
@@ -245,8 +245,8 @@ func (f *File) Ring(i int) (*Ring, error) {
 		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")), uint32(s.uint("gap_pid"))
 		r.Own = Gap{Count: s.uint("own_gap"), First: s.uint("own_first"), Last: s.uint("own_last"), Reason: s.uint("gap_reason")}
 		r.OwnerStart = int64(s.uint("owner_start"))
-		r.Untold, r.Told, r.Telling, r.Leaving = s.uint("untold"), s.uint("told"), s.uint("telling"), s.uint("leaving")
-		r.UntoldReason = s.uint("untold_reason")
+		r.OrphanDrops, r.OrphanDropsRecorded, r.OrphanDropsPending, r.OrphanDropsNext = s.uint("orphan_drops"), s.uint("orphan_drops_recorded"), s.uint("orphan_drops_pending"), s.uint("orphan_drops_next")
+		r.OrphanDropsReason = s.uint("orphan_drops_reason")
 	}
 	r.Session = s.bytes("session")
 	r.settleGaps()
@@ -310,10 +310,10 @@ func (g *Gap) Numbers() (n uint64, ok bool) {
 }
 
 // settleGaps forgets of the own gap what its session, about to end, has left in the
-// other one, or in untold.
+// other one, or in OrphanDrops.
 func (r *Ring) settleGaps() {
 	left := r.Left.Count != 0 && r.Left.PID == r.Owner && r.Left.Start == r.OwnerStart
-	if left || r.Leaving != 0 && r.Leaving == r.Untold {
+	if left || r.OrphanDropsNext != 0 && r.OrphanDropsNext == r.OrphanDrops {
 		r.Own.Count = 0
 	}
 }

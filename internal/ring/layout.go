@@ -84,11 +84,11 @@ var version3 = func() layout {
 	l.ring["session_len"] = field{152, 4}
 	l.ring["session_seq"] = field{160, 8}
 	l.ring["session_statement"] = field{168, 8}
-	l.ring["told"] = field{176, 8}
-	l.ring["telling"] = field{184, 8}
-	l.ring["untold"] = field{200, 8}
-	l.ring["leaving"] = field{208, 8}
-	l.ring["untold_reason"] = field{216, 4}
+	l.ring["orphan_drops_recorded"] = field{176, 8}
+	l.ring["orphan_drops_pending"] = field{184, 8}
+	l.ring["orphan_drops"] = field{200, 8}
+	l.ring["orphan_drops_next"] = field{208, 8}
+	l.ring["orphan_drops_reason"] = field{216, 4}
 	return l
 }()
 

@@ -45,8 +45,9 @@ static const Field fields[] = {
 	FIELD(StenoRing, durable), FIELD(StenoRing, gap_reason), FIELD(StenoRing, gap_start),
 	FIELD(StenoRing, gap_pid), FIELD(StenoRing, gap_described), FIELD(StenoRing, own_gap),
 	FIELD(StenoRing, own_first), FIELD(StenoRing, own_last), FIELD(StenoRing, owner_start),
-	FIELD(StenoRing, told), FIELD(StenoRing, telling), FIELD(StenoRing, untold), FIELD(StenoRing, leaving),
-	FIELD(StenoRing, untold_reason),
+	FIELD(StenoRing, orphan_drops_recorded), FIELD(StenoRing, orphan_drops_pending), FIELD(StenoRing, orphan_drops),
+	FIELD(StenoRing, orphan_drops_next),
+	FIELD(StenoRing, orphan_drops_reason),
 #endif
 	FIELD(StenoInFlight, version), FIELD(StenoInFlight, active), FIELD(StenoInFlight, done),
 	FIELD(StenoInFlight, statement), FIELD(StenoInFlight, time), FIELD(StenoInFlight, text_len),

@@ -29,30 +29,30 @@ type Intent struct {
 
 // Ring is one ring. Its messages begin at Tail.
 type Ring struct {
-	Tail, Pending            uint64
-	Messages                 [][]byte
-	Head                     uint64 // 0: after the messages
-	Session                  []byte
-	Seq, Statement           uint64
-	Owner                    uint32
-	GapReason                uint32
-	Gap, GapFirst, GapLast   uint64
-	GapStart                 int64
-	GapPID                   uint32
-	Own, OwnFirst, OwnLast   uint64
-	OwnerStart               int64
-	Untold, Told, Telling    uint64
-	UntoldReason             uint32
-	Leaving                  uint64
-	Active, Staged           bool
-	Done, Running            uint64 // of the in-flight entry; Running is its statement
-	Time                     int64
-	TextLength               uint32 // 0: that of Text
-	Text                     string
-	Unpublished              []byte // a message behind the head
-	DamageAt, DamageWith     int    // a byte of the data to change
-	SessionLength, KeptBytes uint32 // 0: as they are
-	Templates                map[int]Template
+	Tail, Pending                                        uint64
+	Messages                                             [][]byte
+	Head                                                 uint64 // 0: after the messages
+	Session                                              []byte
+	Seq, Statement                                       uint64
+	Owner                                                uint32
+	GapReason                                            uint32
+	Gap, GapFirst, GapLast                               uint64
+	GapStart                                             int64
+	GapPID                                               uint32
+	Own, OwnFirst, OwnLast                               uint64
+	OwnerStart                                           int64
+	OrphanDrops, OrphanDropsRecorded, OrphanDropsPending uint64
+	OrphanDropsReason                                    uint32
+	OrphanDropsNext                                      uint64
+	Active, Staged                                       bool
+	Done, Running                                        uint64 // of the in-flight entry; Running is its statement
+	Time                                                 int64
+	TextLength                                           uint32 // 0: that of Text
+	Text                                                 string
+	Unpublished                                          []byte // a message behind the head
+	DamageAt, DamageWith                                 int    // a byte of the data to change
+	SessionLength, KeptBytes                             uint32 // 0: as they are
+	Templates                                            map[int]Template
 }
 
 // Template is what brief records refer to.
@@ -173,11 +173,11 @@ func (r *Ring) put(b, data []byte, version uint32) {
 		at(b, 96, r.OwnFirst)
 		at(b, 104, r.OwnLast)
 		at(b, 112, r.OwnerStart)
-		at(b, 176, r.Told)
-		at(b, 184, r.Telling)
-		at(b, 200, r.Untold)
-		at(b, 216, r.UntoldReason)
-		at(b, 208, r.Leaving)
+		at(b, 176, r.OrphanDropsRecorded)
+		at(b, 184, r.OrphanDropsPending)
+		at(b, 200, r.OrphanDrops)
+		at(b, 216, r.OrphanDropsReason)
+		at(b, 208, r.OrphanDropsNext)
 		session = 152
 	}
 	at(b, session, or(r.SessionLength, uint32(len(r.Session))))
