@@ -3,40 +3,25 @@
  *		The reserve of a ring (room.c, short_record.c): whoever cancels the waits, each
  *		statement whose rows may have been read gets a record.
  *
- * One session runs statements, also inside each other.  Whenever a record finds no room,
- * the wait for it may be canceled; a statement that must wait before its first row may be
- * canceled as well.  The writer frees what is published, or does not.  In what order the
- * two see each other's positions is in ring.pml; here the session's view of the tail
- * may only be old.
+ * One session has statements open, inside each other or, as cursors, beside each other, so
+ * they end in any order; some more than the reserve can be for.  Whenever a record finds no
+ * room, the wait for it may be canceled; a statement that must wait before its first row may
+ * be canceled as well.  There are also records of what has not begun, such as a syntax error.
+ * The writer frees what is published, or does not.  In what order the two see each other's
+ * positions is in ring.pml; here the session's view of the tail may only be old.
  *
  * The unit is half of the longest short record, and all that comes with one (description,
- * gap record) is part of it.
- *
- * With OTHERS there are also short records of what has not begun, of a statement that was
- * canceled before its first row, and of statements that the reserve does not cover, which
- * have start records.  These take room that a covered statement may still need, and spin
- * finds that: see README.md.
+ * gap record) is part of it.  The code's reserve has a share more than this one, so that
+ * records of what has not begun find room, too; the promise does not need it.
  */
 #ifndef STATEMENTS
-#define STATEMENTS 9
+#define STATEMENTS 12
 #endif
-#ifdef OTHERS
-#define NESTED 4				/* more than the reserve can be for */
-#else
-#define NESTED MOST
-#endif
+#define NESTED 4				/* open at once: more than the reserve can be for */
+#define NONE NESTED
 #define SIZE 16
 #define SHARE 2					/* statement_share() */
-#ifdef BREAK_NO_LOST_ROOM
-#define LOST 0
-#else
 #define LOST 1					/* LOST_ROOM: what a filler can take */
-#endif
-#ifdef BREAK_NO_SHARE_MORE
-#define MORE 0
-#else
-#define MORE 1					/* a statement that has just failed may be counted still */
-#endif
 #define MOST 2					/* that half of the ring is enough for */
 #define LONG 3					/* a usual record */
 
@@ -47,8 +32,9 @@ byte seen;						/* the session's view of tail */
 byte limit = SIZE;
 byte covered;					/* steno_reserve_covered */
 byte open;						/* steno_reserve_needed() */
-byte staged;					/* units at the head for the innermost statement's record */
+byte staged;					/* units at the head for the last statement's record */
 bool used;						/* STENO_START_SHORT: some of the reserve may have been used */
+bool assured[NESTED];			/* not STENO_S_UNCOVERED: there is a share for it */
 bool started[NESTED];			/* has a start record */
 
 /* steno_ring_reserve: got, and what it needs with a filler */
@@ -75,7 +61,11 @@ inline cover(owed)
 	if
 	:: owed > covered && covered < MOST ->
 		covered = (owed < MOST -> owed : MOST);
-		limit = SIZE - LOST - (covered + MORE) * SHARE
+#ifdef BREAK_NO_LOST_ROOM
+		limit = SIZE - covered * SHARE
+#else
+		limit = SIZE - LOST - covered * SHARE
+#endif
 	:: else
 	fi
 }
@@ -91,24 +81,53 @@ inline look_whole()
 #endif
 }
 
-/* steno_reserve_room: what others, which are open, need is kept */
-inline put_short(others)
+/* shares_kept: those of the others, when the record is that of a statement */
+inline count_kept(own)
+{
+	kept = 0;
+	i = 0;
+	do
+	:: i < open ->
+		if
+#ifdef BREAK_OWN_SHARE_KEPT
+		:: assured[i] -> kept = kept + SHARE
+#else
+		:: assured[i] && i != own -> kept = kept + SHARE
+#endif
+		:: else
+#ifdef BREAK_UNCOVERED_COUNTED
+			-> kept = (i != own -> kept + SHARE : kept)
+#endif
+		fi;
+		i++
+	:: else -> break
+	od;
+#ifdef BREAK_NOTHING_KEPT
+	kept = 0;
+#endif
+	i = 0
+}
+
+/* steno_reserve_room, for the record of a statement, or of something else: NONE */
+inline put_short(own)
 {
 	staged = 0;
-	kept = (others) * SHARE;
+	seen = tail;
+	count_kept(own);
 	if
-	:: kept > SIZE - limit -> got = false
-	:: else ->
-		old = limit;
-		limit = SIZE - kept;
-		if
-		:: units = 1
-		:: units = SHARE
-		fi;
-		ring_reserve(units);
-		limit = old;
-		old = 0
+	:: units = 1
+	:: units = SHARE
 	fi;
+	left = SIZE - head % SIZE;
+	need = (units <= left -> units : left + units);
+#ifndef BREAK_FILLER_FORGOTTEN
+	/* the ring begins anew in what is left: a filler may come */
+	if
+	:: (head + need) % SIZE > head + need - seen -> kept = kept + LOST
+	:: else
+	fi;
+#endif
+	got = head + need - seen + kept <= SIZE;
 	if
 	:: got ->
 		publish();
@@ -134,9 +153,26 @@ inline put_record()
 	fi
 }
 
+/* A statement is not open any more. */
+inline forget(n)
+{
+	i = n;
+	open--;
+	do
+	:: i < open ->
+		assured[i] = assured[i + 1];
+		started[i] = started[i + 1];
+		i++
+	:: else -> break
+	od;
+	assured[open] = false;
+	started[open] = false;
+	i = 0
+}
+
 proctype Session()
 {
-	byte begun, left, need, units, kept, old;
+	byte begun, left, need, units, kept, i, n;
 	bool got, whole;
 
 	do
@@ -151,6 +187,7 @@ proctype Session()
 			:: true
 			fi;
 			got = true;
+			assured[open - 1] = true;
 			if
 			:: used || open > covered ->
 				used = true;
@@ -175,6 +212,9 @@ proctype Session()
 #endif
 				:: else
 				fi;
+#ifndef BREAK_ALL_ASSURED
+				assured[open - 1] = got && open <= covered;
+#endif
 				if
 				:: got && open > covered ->
 					put_record();
@@ -186,49 +226,42 @@ proctype Session()
 			if
 			:: got
 			:: else ->
-				open--;
-				started[open] = false;
-#ifdef OTHERS
-				put_short(open)
-#else
-				staged = 0
-#endif
+				put_short(open - 1);	/* or there is no room: it is dropped */
+				forget(open - 1)
 			fi;
 			got = false; whole = false; left = 0; need = 0; units = 0; kept = 0
 		}
-	/* the innermost one ends */
+	/* one of them ends */
 	:: atomic { open > 0 ->
-			open--;
+			n = open - 1;
+			do
+			:: n > 0 -> n--
+			:: true -> break
+			od;
 			if
-			:: staged -> need = staged; staged = 0; publish(); got = true
+			:: staged && n == open - 1 -> need = staged; staged = 0; publish(); got = true
 			:: else ->
 				put_record();
 				if
 				:: got
-				:: else ->
-					if
-					:: put_short(open)
-					:: put_short(open + 1)	/* it is counted still */
-					fi
+				:: else -> put_short(n)
 				fi
 			fi;
 			/* the promise */
-			assert(got || started[open]);
-			started[open] = false;
-			got = false; left = 0; need = 0; units = 0; kept = 0
+			assert(got || started[n] && !assured[n]);
+			forget(n);
+			got = false; left = 0; need = 0; units = 0; kept = 0; n = 0
 		}
-#ifdef OTHERS
 	/* something that has not begun, such as a syntax error */
 	:: atomic { begun < STATEMENTS ->
 			begun++;
 			put_record();
 			if
 			:: got
-			:: else -> put_short(open)	/* or it is dropped */
+			:: else -> put_short(NONE)	/* or it is dropped */
 			fi;
 			got = false; left = 0; need = 0; units = 0; kept = 0
 		}
-#endif
 	od
 }
 

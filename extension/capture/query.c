@@ -376,6 +376,19 @@ put_query_start(StenoOpen *o)
 	steno_start_query_wait(o);
 }
 
+/* A nested query begins that the reserve may not be large enough for. */
+STENO_COLD static void
+start_deep(StenoOpen *o)
+{
+	if (!steno_wants_start(&o->s))
+	{
+		steno_start_mask_short(true);
+		put_query_start(o);
+	}
+	else if (!(steno_my.start_mask & STENO_START_SHORT))
+		o->s.policy |= STENO_S_UNCOVERED;	/* it has its start record, without a look at the reserve */
+}
+
 /* ---- hooks ---- */
 
 /* How far a portal's text is compared with that of the client's message. */
@@ -513,12 +526,8 @@ start_query(QueryDesc *query, int eflags)
 			stage(o);
 		return;
 	}
-	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded &&
-		!steno_wants_start(&o->s))
-	{
-		steno_start_mask_short(true);
-		put_query_start(o);
-	}
+	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded)
+		start_deep(o);
 	steno_write_inflight(&o->s, NULL);
 	steno_enter(&l, query, NULL, o->s.depth);
 	PG_TRY();

@@ -154,6 +154,22 @@ is_rollback(const StenoLevel *l)
 }
 
 /*
+ * The statement has looked for the reserve: whether that covers all that are open.  It may
+ * not be whole, when there could be no wait for it.
+ */
+static bool
+is_covered(StenoStatement *s)
+{
+	bool		covered = steno_reserve_covers_all();
+
+	if (covered && steno_reserve_is_whole())
+		s->policy &= ~STENO_S_UNCOVERED;
+	else
+		s->policy |= STENO_S_UNCOVERED;
+	return covered;
+}
+
+/*
  * A statement has begun that must look for the reserve: when it returns, there is room for
  * its short record.  False: it is to have a start record, for more are open than the
  * reserve is made for.
@@ -163,7 +179,7 @@ steno_cover_query(StenoOpen *o)
 {
 	(void) steno_reserve_cover(steno_reserve_needed());
 	inside_query(o, steno_reserve_wait);
-	return steno_reserve_covers_all();
+	return is_covered(&o->s);
 }
 
 STENO_COLD bool
@@ -172,7 +188,7 @@ steno_cover_utility(StenoLevel *l)
 	(void) steno_reserve_cover(steno_reserve_needed());
 	if (!is_rollback(l))
 		inside_utility(l, steno_reserve_wait);
-	return steno_reserve_covers_all();
+	return is_covered(l->utility);
 }
 
 STENO_COLD void

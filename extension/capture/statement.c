@@ -328,6 +328,9 @@ begin_recorded(StenoStatement *s)
 {
 	if (!s->recorded && !s->failures)
 		steno_describe(s->user_id);
+	/* it has begun without a look at the reserve */
+	if (!s->recorded && (steno_my.start_mask & STENO_START_SHORT))
+		s->policy |= STENO_S_UNCOVERED;
 	s->recorded = true;
 	steno_start_mask_late(s);
 }

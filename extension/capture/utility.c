@@ -349,7 +349,7 @@ nested_utility(bool added, UTILITY_ARGS)
 				steno_class_of_utility(statement),
 				steno_my.level ? steno_my.level->inside : added ? 1 : steno_my.outside,
 				added || (steno_my.level && steno_my.level->forces));
-	if (unlikely(steno_my.open_count + s.depth + 1 > steno_reserve_covered) && s.recorded && !steno_wants_start(&s))
+	if (unlikely(steno_my.open_count + s.depth + 1 > steno_reserve_covered) && s.recorded)
 		steno_start_mask_short(true);
 	enter_utility(&l, &s, statement, few);
 	steno_may_launch(&s);

@@ -139,7 +139,7 @@ extern bool steno_parts_are_of(const StenoRecord *r);
 
 /* ---- short_record.c ---- */
 
-extern bool steno_short_put(const StenoRecord *r, uint64 seq, bool top_level);
+extern bool steno_short_put(const StenoRecord *r, const StenoRecord *whose, uint64 seq, bool top_level);
 
 #pragma GCC visibility pop
 

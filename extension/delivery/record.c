@@ -132,7 +132,7 @@ put_otherwise(const StenoRecord *r, uint64 seq, bool top_level)
 	(steno_my.start_mask & STENO_START_CANCELLED) && steno_can_raise();
 
 	if (fails || r->kind == STENO_KIND_START || r->kind == STENO_KIND_NOTE || steno_room_drops() ||
-		!steno_short_put(r, seq, top_level))
+		!steno_short_put(r, r, seq, top_level))
 		drop_record(seq);
 }
 
@@ -187,9 +187,9 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reas
 	return p - buf;
 }
 
-/* The gap record takes the number after the last dropped one. */
+/* The gap record takes the number after the last dropped one; next: the record that comes after it. */
 static bool
-put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason)
+put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason, const StenoRecord *next)
 {
 	StenoRecord gap;
 	uint8		extra[STENO_GAP_EXTRA];
@@ -199,16 +199,16 @@ put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason)
 	gap.extra_len = steno_gap_extra(extra, count, first, last, reason);
 	gap.extra = extra;
 	gap.extra_count = STENO_GAP_PAIRS;
-	return put_numbered(&gap, last + 1, false) || steno_short_put(&gap, last + 1, false);
+	return put_numbered(&gap, last + 1, false) || steno_short_put(&gap, next, last + 1, false);
 }
 
-/* Before the first record after dropped ones: how many, and which. */
+/* Before the first record after dropped ones, next; NULL: none comes.  How many, and which. */
 STENO_COLD static bool
-put_gap(void)
+put_gap(const StenoRecord *next)
 {
 	StenoLocal *s = &steno_my;
 
-	if (!put_gap_record(s->dropped, dropped_first, s->seq, steno_refusal_gap_reason(false)))
+	if (!put_gap_record(s->dropped, dropped_first, s->seq, steno_refusal_gap_reason(false), next))
 		return false;
 	s->seq++;
 	s->dropped = 0;
@@ -226,7 +226,7 @@ steno_gap_save(void)
 	StenoLocal *s = &steno_my;
 	StenoRing  *ring = s->producer.ring;
 
-	if (s->dropped == 0 || (s->described && put_gap()))
+	if (s->dropped == 0 || (s->described && put_gap(NULL)))
 		return;
 	if (ring->gap != 0)
 	{
@@ -286,7 +286,7 @@ steno_gap_recover(void)
 	/* from here on, others are described */
 	ring->gap_described = false;
 	if ((described || put_former_session(ring->gap_start, ring->gap_pid, ring->gap_last)) &&
-		put_gap_record(ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason))
+		put_gap_record(ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason, NULL))
 		ring->gap = 0;
 }
 
@@ -306,6 +306,67 @@ steno_gap_recover_unowned(uint32 i, StenoWriterControl *writer)
 	steno_gap_recover();
 }
 
+/* What the session's next record needs before it, and has found no room yet. */
+static struct
+{
+	uint32		len;			/* 0: none */
+	uint8		body[STENO_SESSION_MAX];
+}			description;
+
+static void
+publish_description(StenoSessionMessage *m, const uint8 *body, uint32 len)
+{
+	m->m.kind = STENO_KIND_DEF_SESSION;
+	m->m.flags = 0;
+	m->body_len = len;
+	m->pad = 0;
+	m->seq = steno_my.seq;
+	m->statement = steno_my.statement;
+	memcpy(m + 1, body, len);
+	steno_ring_publish(&steno_my.producer, m);
+	steno_my.described = true;
+}
+
+/*
+ * Describe the session that the records which come next are of.  When the wait for room is
+ * cancelled, and the shares in the reserve are all needed, it goes with the next record,
+ * which may have one.
+ */
+void
+steno_record_describe(const uint8 *body, uint32 len)
+{
+	StenoSessionMessage *m;
+
+	steno_my.described = false;
+	description.len = 0;
+	m = steno_room(sizeof(StenoSessionMessage) + len);
+	if (m == NULL)
+		m = steno_reserve_room(sizeof(StenoSessionMessage) + len, NULL);
+	if (m != NULL)
+		publish_description(m, body, len);
+	else
+	{
+		memcpy(description.body, body, len);
+		description.len = len;
+	}
+}
+
+/* The description that has found no room, before the record that comes next. */
+STENO_COLD static bool
+put_description(const StenoRecord *next)
+{
+	StenoSessionMessage *m;
+
+	if (description.len == 0)
+		return false;
+	m = steno_reserve_room(sizeof(StenoSessionMessage) + description.len, next);
+	if (m == NULL)
+		return false;
+	publish_description(m, description.body, description.len);
+	description.len = 0;
+	return true;
+}
+
 /*
  * Put a record into the ring.  The caller has seen to it that the session is ready.
  * top_level: it is the record of the statement in the in-flight entry.
@@ -319,10 +380,10 @@ steno_record_put(StenoRecord *record, bool top_level)
 	{
 		undo_record_drop();
 		s->seq++;
-		if (!steno_short_put(record, s->seq, top_level))
+		if (!steno_short_put(record, record, s->seq, top_level))
 			drop_record(s->seq);
 	}
-	else if (unlikely(!s->described) || (unlikely(s->dropped > 0) && !put_gap()))
+	else if ((unlikely(!s->described) && !put_description(record)) || (unlikely(s->dropped > 0) && !put_gap(record)))
 		drop_record(++s->seq);
 	else
 	{

@@ -32,6 +32,7 @@
 #include "delivery/record.h"
 #include "delivery/refusal.h"
 #include "delivery/wait.h"
+#include "policy/policy.h"
 #include "policy/start_mask.h"
 
 /* How long a process that is to exit waits for room, in milliseconds. */
@@ -171,19 +172,26 @@ steno_room_when_full(uint32 len)
 	return wait_for_room(len);
 }
 
+/* See what the writer has freed. */
+void
+steno_room_look(void)
+{
+	StenoProducer *p = &steno_my.producer;
+
+	/* pairs with the release store in steno_ring_free */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+}
+
 /* ---- the reserve ---- */
 
-/* What the reserve has for one statement. */
+/* What the reserve has for one statement.  It is made a share larger, for records of what has not begun. */
 static inline uint32
 statement_share(void)
 {
 	return steno_short_size() + DESCRIPTION_ROOM + GAP_ROOM;
 }
 
-/*
- * How many statements have begun, and have no record yet, at most.  One that has just
- * failed may be counted, or not: the reserve has a share more than statements.
- */
+/* How many statements have begun, and have no record yet, at most. */
 STENO_COLD int
 steno_reserve_needed(void)
 {
@@ -216,32 +224,70 @@ steno_reserve_is_whole(void)
 {
 	StenoProducer *p = &steno_my.producer;
 
-	/* pairs with the release store in steno_ring_free */
-	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	steno_room_look();
 	return steno_ring_used(p) + (steno_my.staged ? steno_my.staged->m.len : 0) <= p->limit;
 }
 
+/* Whether the reserve has a share for a statement that is open, and the record is not its own. */
+static bool
+has_share(const StenoStatement *s, const StenoRecord *r)
+{
+	if (!s->recorded || (s->policy & STENO_S_UNCOVERED))
+		return false;
+	return r == NULL || r->kind != STENO_KIND_STATEMENT || r->statement != s->statement ||
+		r->substatement != (s->top_level ? 0 : s->substatement);
+}
+
+/* How many statements have shares in the reserve, without the one that the record is of. */
+static uint32
+shares_of_others(const StenoRecord *r)
+{
+	const StenoLevel *l;
+	uint32		shares = 0;
+	int			i;
+
+	for (i = 0; i < steno_my.open_count; i++)
+		shares += has_share(&steno_my.open[i].s, r);
+	for (l = steno_my.level; l; l = l->outer)
+		if (l->query == NULL)
+			shares += has_share(l->utility, r);
+	return shares;
+}
+
 /*
- * Room for a message in the reserve, if what is left is enough for the statements that
- * have begun.
+ * Room for a message in the reserve, if the shares of the statements that have begun stay
+ * free.  r: the record that the message is, or is put for, whose statement's share it may
+ * take; NULL: none.  So a statement that has a share finds room for its record, whatever
+ * others have put meanwhile (core/model/reserve.pml).
  */
 STENO_COLD void *
-steno_reserve_room(uint32 len)
+steno_reserve_room(uint32 len, const StenoRecord *r)
 {
 	StenoProducer *p = &steno_my.producer;
 	uint64		limit = p->limit;
-	uint64		kept = (uint64) steno_reserve_needed() * statement_share();
+	uint32		left;
+	uint64		used;
+	uint64		kept;
 	void	   *m;
 
-	if (steno_room_drops() || kept > p->size - limit)
+	if (steno_room_drops())
 		return NULL;
 	if (steno_my.staged != NULL)
 		steno_unstage();
-	p->limit = p->size - kept;
+	steno_room_look();
+	len = (len + 7) & ~7u;
+	left = p->size - (uint32) (p->head & (p->size - 1));
+	used = steno_ring_used(p) + (len <= left ? len : left + len);
+	kept = (uint64) shares_of_others(r) * statement_share();
+	/* where the ring begins anew in what stays free, some of that may be lost */
+	if (((p->tail + used) & (p->size - 1)) > used)
+		kept += LOST_ROOM;
+	if (used + kept > p->size)
+		return NULL;
+	p->limit = p->size;
 	m = steno_ring_reserve(p, len);
 	p->limit = limit;
-	if (m != NULL)
-		steno_start_mask_short(true);
+	steno_start_mask_short(true);
 	return m;
 }
 
@@ -283,14 +329,4 @@ steno_reserve_covers_all(void)
 	if (steno_reserve_is_whole() && steno_reserve_cover(steno_my.open_room))
 		steno_start_mask_short(false);
 	return steno_reserve_cover(steno_reserve_needed());
-}
-
-/* See what the writer has freed. */
-void
-steno_room_look(void)
-{
-	StenoProducer *p = &steno_my.producer;
-
-	/* pairs with the release store in steno_ring_free */
-	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
 }

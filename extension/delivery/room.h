@@ -22,7 +22,7 @@ extern void steno_room_look(void);
 extern int	steno_reserve_needed(void);
 extern bool steno_reserve_cover(int statements);
 extern bool steno_reserve_is_whole(void);
-extern void *steno_reserve_room(uint32 len);
+extern void *steno_reserve_room(uint32 len, const StenoRecord *r);
 extern void steno_reserve_wait(void);
 extern bool steno_reserve_covers_all(void);
 

@@ -188,9 +188,12 @@ shorten(Short *s, const StenoRecord *r, const StenoParts *sent)
 		cut_text(s, sent ? sent->bytes[STENO_PART_TEXT] : 0);
 }
 
-/* A short record into the reserve; false when there is no room. */
+/*
+ * A short record into the reserve; false when there is no room.  whose: the record that may
+ * take a share, itself or one that must come after it (steno_reserve_room).
+ */
 STENO_COLD bool
-steno_short_put(const StenoRecord *r, uint64 seq, bool top_level)
+steno_short_put(const StenoRecord *r, const StenoRecord *whose, uint64 seq, bool top_level)
 {
 	const StenoParts *sent = steno_parts_sent(seq);
 	StenoRecordMessage *m;
@@ -199,7 +202,7 @@ steno_short_put(const StenoRecord *r, uint64 seq, bool top_level)
 
 	if (sent == NULL && steno_record_size(r) <= steno_short_size())
 	{
-		m = steno_reserve_room((uint32) steno_record_size(r));
+		m = steno_reserve_room((uint32) steno_record_size(r), whose);
 		if (m == NULL)
 			return false;
 		steno_record_encode(m, r, seq, NULL, NULL);
@@ -213,7 +216,7 @@ steno_short_put(const StenoRecord *r, uint64 seq, bool top_level)
 	if (sent && sent->bytes[STENO_PART_MESSAGE] > 0)
 		total -= strlen(s.r.message);
 	Assert(total <= steno_short_size());
-	m = steno_reserve_room((uint32) total);
+	m = steno_reserve_room((uint32) total, whose);
 	if (m == NULL)
 		return false;
 	steno_record_encode(m, &s.r, seq, sent, s.text_is_cut ? &s.cut : NULL);

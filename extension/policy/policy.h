@@ -28,6 +28,7 @@
 #define STENO_S_IN_CHECK 64		/* a foreign key runs it, or what runs it */
 #define STENO_S_ALSO 128		/* recorded for another class that it has besides */
 #define STENO_S_SYNC 256		/* a rule wants it on disk */
+#define STENO_S_UNCOVERED 512	/* the ring's reserve has no share for it */
 
 extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);

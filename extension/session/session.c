@@ -102,7 +102,6 @@ put_session_message(void)
 	int64		start = MyStartTimestamp;
 	uint32		pid = MyProcPid;
 	const char *type;
-	StenoSessionMessage *m;
 
 	memcpy(body + STENO_SESSION_START, &start, sizeof(start));
 	memcpy(body + STENO_SESSION_PID, &pid, sizeof(pid));
@@ -126,21 +125,7 @@ put_session_message(void)
 	if (encoding != NULL && strlen(encoding) <= MOST_ENCODING)
 		p = put_fact(p, STENO_SESSION_ENCODING, encoding);
 
-	steno_my.described = false;
-	m = steno_room(sizeof(StenoSessionMessage) + (p - body));
-	if (m == NULL)
-		m = steno_reserve_room(sizeof(StenoSessionMessage) + (p - body));
-	if (m == NULL)
-		return;					/* tried again with the next record */
-	m->m.kind = STENO_KIND_DEF_SESSION;
-	m->m.flags = 0;
-	m->body_len = p - body;
-	m->pad = 0;
-	m->seq = steno_my.seq;
-	m->statement = steno_my.statement;
-	memcpy(m + 1, body, p - body);
-	steno_ring_publish(&steno_my.producer, m);
-	steno_my.described = true;
+	steno_record_describe(body, p - body);
 }
 
 /*

@@ -233,6 +233,27 @@ foreach my $how (qw(cancel timeout terminate))
 	is_deeply(\@missing, [], 'cursors: each is recorded, with what it has read');
 }
 
+# The one that ends first has a place in the reserve, whatever has begun since without one.
+{
+	my $c = session('order');
+	my $r;
+
+	$c->query('BEGIN');
+	$c->query("DECLARE c1 CURSOR FOR SELECT s FROM secret /* cursor 1. $huge */");
+	$c->query('FETCH 5 FROM c1');
+	foreach my $i (2 .. 40)
+	{
+		$c->query("DECLARE c$i CURSOR FOR SELECT s FROM secret /* cursor $i. */");
+		$c->query("FETCH 5 FROM c$i");
+	}
+	ok(!with_stopped_writer($c->put('Q', "CLOSE c1\0"))->{sqlstate}, 'order: the first of many cursors is closed');
+	$c->query('COMMIT');
+	$r = (grep { ($_->{rows} // 0) == 5 && ($_->{text} // '') =~ /cursor 1\./ }
+		  statements($node, application => 'order', class => 'read'))[0] // {};
+	is(($r->{outcome} // '') . ' ' . relations($r), 'ok public.secret', 'order: its query is recorded');
+	is(scalar(records($node, application => 'order', kind => 'gap')), 0, 'order: nothing was dropped');
+}
+
 # The same of statements that functions run.
 {
 	my $c = session('deep');
