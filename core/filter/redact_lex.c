@@ -104,12 +104,6 @@ find_either(Text *t, size_t at, size_t end, char a, char b)
 
 /* ---- blanks ---- */
 
-static bool
-ends_line(int c)
-{
-	return c == '\n' || c == '\r';
-}
-
 /* t is at "--". */
 static void
 skip_line(Text *t)
@@ -123,7 +117,7 @@ skip_line(Text *t)
 
 		t->at = t->escaped ? find_either(t, t->at, line, '\\', '\\') : line;
 		c = take(t);
-	} while (c >= 0 && !ends_line(c));
+	} while (c >= 0 && !steno_redact_ends_line(c));
 }
 
 /* Behind a comment whose opening is next; comments nest. */
@@ -187,12 +181,12 @@ steno_redact_skip_blanks(Text *t)
 		if (steno_redact_is_space(c))
 		{
 			take(t);
-			t->escapes_line |= after_escapes && ends_line(c);
+			t->escapes_line |= after_escapes && steno_redact_ends_line(c);
 		}
 		else if (t->language == SQL && c == '-' && peek(t, 1) == '-')
 		{
 			skip_line(t);
-			t->escapes_line |= after_escapes && ends_line(t->before);
+			t->escapes_line |= after_escapes && steno_redact_ends_line(t->before);
 		}
 		else if (t->language == SQL && c == '/' && peek(t, 1) == '*')
 		{

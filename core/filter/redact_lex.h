@@ -257,6 +257,12 @@ peek(const Text *t, int n)
 }
 
 static inline bool
+steno_redact_ends_line(int c)
+{
+	return c == '\n' || c == '\r';
+}
+
+static inline bool
 continues_word(int c)
 {
 	return steno_redact_is_word(c) || c == '$';

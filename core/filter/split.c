@@ -117,3 +117,47 @@ steno_split_at(const char *string, size_t len, bool standard_strings,
 	while (*end > *begin && steno_redact_is_space((unsigned char) string[*end - 1]))
 		(*end)--;
 }
+
+/*
+ * Whether a comment may end before this place, but for blanks.  One with a star ends in a slash.
+ * The other form reaches to the end of its line, so that a dash and a dash stand in it.
+ */
+static bool
+may_follow_comment(const char *string, size_t at)
+{
+	bool		line = false;
+
+	while (at > 0 && steno_redact_is_space((unsigned char) string[at - 1]))
+		line |= steno_redact_ends_line(string[--at]);
+	if (at > 1 && string[at - 1] == '/' && string[at - 2] == '*')
+		return true;
+	if (line)
+		for (; at > 1 && !steno_redact_ends_line(string[at - 1]); at--)
+			if (string[at - 1] == '-' && string[at - 2] == '-')
+				return true;
+	return false;
+}
+
+size_t
+steno_split_begin(const char *string, bool standard_strings, size_t from, size_t token)
+{
+	Search		search = {.text = string, .len = token, .standard_strings = standard_strings};
+	Text		t = {.search = &search, .text = string, .language = SQL, .end = token, .before = ' '};
+	size_t		begin = from;
+
+	if (!may_follow_comment(string, token))
+		return token;
+	for (;;)
+	{
+		while (begin < token && (string[begin] == ';' || steno_redact_is_space((unsigned char) string[begin])))
+			begin++;
+		t.at = begin;
+		steno_redact_skip_blanks(&t);
+		if (t.at == token)
+			return begin;
+		t.at = begin;
+		begin = statement_end(&t);
+		if (begin == token)
+			return token;
+	}
+}

@@ -25,4 +25,12 @@
 extern void steno_split_at(const char *string, size_t len, bool standard_strings,
 						   size_t from, size_t position, size_t *begin, size_t *end);
 
+/*
+ * Where the text of the statement begins whose first token is at the given place: behind the
+ * semicolon and the blanks that precede its comments, which belong to it.  from: no later than
+ * the semicolon before it, and in no token; the string is read from there when what precedes
+ * the token may be a comment.  It is the token's own place, too, when that is inside a statement.
+ */
+extern size_t steno_split_begin(const char *string, bool standard_strings, size_t from, size_t token);
+
 #endif							/* STENO_SPLIT_H */

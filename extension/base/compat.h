@@ -22,6 +22,11 @@
 #error "pg_steno needs PostgreSQL 15 or newer"
 #endif
 
+/* PostgreSQL 18 has it before the declaration (0f21db36d6). */
+#ifndef pg_noreturn
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 /* PostgreSQL 18 dropped execute_once (3eea7a0c97e). */
 #if PG_VERSION_NUM >= 180000
 #define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count
@@ -31,6 +36,12 @@
 	bool execute_once
 #define STENO_RUN_PASS query, direction, count, execute_once
 #endif
+
+/*
+ * Since PostgreSQL 18, the location of a statement is that of its first token; the comments
+ * before it are not part of it any more (499edb09741).
+ */
+#define STENO_LOCATION_IS_TOKEN (PG_VERSION_NUM >= 180000)
 
 /* PostgreSQL 16 moved permissions out of range table entries (a61b1f74823). */
 #if PG_VERSION_NUM >= 160000

@@ -16,6 +16,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "parser/parser.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
@@ -23,6 +24,7 @@
 
 #include "base/compat.h"
 #include "filter/redact.h"
+#include "filter/split.h"
 #include "capture/statement.h"
 
 StenoRaised steno_raised;
@@ -113,6 +115,24 @@ is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f';
 }
 
+#if STENO_LOCATION_IS_TOKEN
+/*
+ * Where the text of a statement begins whose first token is at location: with the comments
+ * before it.  A statement of the same message that has ended before it spares reading the
+ * string from its beginning.
+ */
+static pg_noinline int
+with_comments(const StenoStatement *s, const char *source, int location)
+{
+	int			from = 0;
+
+	if (s->top_level && steno_my.last_source == source && steno_my.last_time == steno_my.anchor_time &&
+		steno_my.last_end > 0 && steno_my.last_end < location && source[steno_my.last_end] == ';')
+		from = steno_my.last_end;
+	return (int) steno_split_begin(source, standard_conforming_strings, from, location);
+}
+#endif
+
 /* Find the statement's own text in its source. */
 static pg_attribute_always_inline void
 find_text(StenoStatement *s, const char *source, int location, int length)
@@ -123,6 +143,17 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 	if (source == NULL)
 		source = "";
 	text = location > 0 ? source + location : source;
+#if STENO_LOCATION_IS_TOKEN
+	if (unlikely(location > 0))
+	{
+		int			begin = with_comments(s, source, location);
+
+		text = source + begin;
+		if (length > 0)
+			length += location - begin;
+		location = begin;
+	}
+#endif
 	if (location >= 0 && length > 0)
 	{
 		n = length;

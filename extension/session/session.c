@@ -10,6 +10,7 @@
  */
 #include "base/steno.h"
 
+#include <inttypes.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -465,7 +466,7 @@ join_leader(void)
 	steno_my.outside = leader.depth + 1;
 	if (leader.start == 0)
 		return;
-	snprintf(leader_session, sizeof(leader_session), "%" INT64_MODIFIER "x.%x",
+	snprintf(leader_session, sizeof(leader_session), "%" PRIx64 ".%x",
 			 (int64) timestamptz_to_time_t(leader.start), leader.pid);
 	if (leader.substatement > 0)
 		snprintf(leader_substatement, sizeof(leader_substatement), "%u", leader.substatement);

@@ -9,6 +9,8 @@
 #define STENO_WRITER_H
 
 #include "base/steno.h"
+
+#include "base/compat.h"
 #include "base/facts.h"
 
 #pragma GCC visibility push(hidden)
@@ -126,7 +128,7 @@ extern void steno_process_sleep(long ms, StenoWait wait);
 extern bool steno_process_must_end(void);
 extern bool steno_process_may_end(const StenoWriter *writer);
 extern bool steno_process_run_ends(void);
-extern void steno_process_exit(void) pg_attribute_noreturn();
+pg_noreturn extern void steno_process_exit(void);
 extern void steno_process_take_short_slices(void);
 extern int	steno_process_start_command(const char *command, char *const *environment,
 										int output, pid_t *pid);

@@ -125,6 +125,60 @@ TEST(split_takes_comments_for_blanks)
 	are_two("SELECT 1 /* /* */ ; */", "SELECT 2");
 }
 
+/*
+ * The text that belongs to the first token "2" of a string, which ends where its memory ends.
+ * It is found from the beginning, and from the semicolon before it.
+ */
+static bool
+begins_with(const char *string, const char *expected)
+{
+	size_t		token = (size_t) (strrchr(string, '2') - string);
+	size_t		begin = strlen(string) - strlen(expected);
+	char	   *copy = copy_of(string, strlen(string));
+	size_t		found = steno_split_begin(copy, true, 0, token);
+	bool		same = found == begin;
+
+	if (!same)
+		fprintf(stderr, "string: %s\nbegins at %zu instead of %zu\n", string, found, begin);
+	for (; same && begin > 0; begin--)
+		if (string[begin - 1] == ';')
+		{
+			same = steno_split_begin(copy, true, begin - 1, token) == found;
+			break;
+		}
+	free(copy);
+	return same;
+}
+
+TEST(split_gives_comments_to_the_statement_behind_them)
+{
+	CHECK(begins_with("2", "2"));
+	CHECK(begins_with(" \n2", "2"));
+	CHECK(begins_with("/* a */ 2", "/* a */ 2"));
+	CHECK(begins_with("\n /* a; /* b */ */\t-- c\n2", "/* a; /* b */ */\t-- c\n2"));
+	CHECK(begins_with("-- a\r2", "-- a\r2"));
+	CHECK(begins_with("--\n2", "--\n2"));
+	CHECK(begins_with("1; 2", "2"));
+	CHECK(begins_with("1;2", "2"));
+	CHECK(begins_with("1;;\n; 2", "2"));
+	CHECK(begins_with("1; /* a */ 2", "/* a */ 2"));
+	CHECK(begins_with("1; /* a */ ; /* b */ 2", "/* b */ 2"));
+	CHECK(begins_with("1; -- a\n2", "-- a\n2"));
+	CHECK(begins_with("1 -- a;\n; 2", "2"));
+	CHECK(begins_with("1 -- a\n; -- b;\n2", "-- b;\n2"));
+	CHECK(begins_with("1; -- a; b\n\n 2", "-- a; b\n\n 2"));
+	CHECK(begins_with("'; -- x' ;\n /* a */ 2", "/* a */ 2"));
+	CHECK(begins_with("'-- x';\n2", "2"));
+	CHECK(begins_with("'/*'; /* a */ 2", "/* a */ 2"));
+	CHECK(begins_with("$$;$$; /* $$ ; */ 2", "/* $$ ; */ 2"));
+	/* a statement in another one has no more than its own */
+	CHECK(begins_with("DECLARE c CURSOR FOR 2", "2"));
+	CHECK(begins_with("DECLARE c CURSOR FOR /* a */ 2", "2"));
+	CHECK(begins_with("/* a */ DECLARE c CURSOR FOR -- b\n2", "2"));
+	CHECK(begins_with("1; /* a */ EXPLAIN /* b */ 2", "2"));
+	CHECK(begins_with("EXPLAIN (COSTS off)\n2", "2"));
+}
+
 TEST(split_keeps_rules_and_bodies_whole)
 {
 	is_one("CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)");
