@@ -1,7 +1,10 @@
 -- The SQL functions come and go; recording does not depend on them.
 CREATE EXTENSION pg_steno;
 SELECT extname, extversion, extrelocatable, extnamespace::regnamespace FROM pg_extension WHERE extname = 'pg_steno';
-\dx+ pg_steno
+-- newer servers have the views' types as members, too
+SELECT pg_describe_object(classid, objid, 0) AS member FROM pg_depend
+  WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_steno')
+    AND deptype = 'e' AND classid <> 'pg_type'::regclass ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C";
 CREATE EXTENSION pg_steno;
 CREATE EXTENSION IF NOT EXISTS pg_steno;
 ALTER EXTENSION pg_steno SET SCHEMA public;

@@ -56,24 +56,30 @@ SET steno.segment_size = '1GB';
 SET steno.rotation_age = '1d';
 SET steno.compression = 'none';
 
--- values and units, as ALTER SYSTEM checks them
+-- ranges, as ALTER SYSTEM checks them; what else the message says depends on the server's version
+\set VERBOSITY sqlstate
 ALTER SYSTEM SET steno.flush_interval = '0';
 ALTER SYSTEM SET steno.flush_interval = '11s';
-ALTER SYSTEM SET steno.flush_interval = '5MB';
 ALTER SYSTEM SET steno.fsync_interval = '-2';
 ALTER SYSTEM SET steno.fsync_interval = '2h';
 ALTER SYSTEM SET steno.segment_size = '512kB';
 ALTER SYSTEM SET steno.segment_size = '65GB';
 ALTER SYSTEM SET steno.rotation_age = '-1';
 ALTER SYSTEM SET steno.rotation_age = '366d';
-ALTER SYSTEM SET steno.compression = 'zip';
 ALTER SYSTEM SET steno.ring_size = '8kB';
-ALTER SYSTEM SET steno.ring_size = '100kB';
 ALTER SYSTEM SET steno.ring_size = '128MB';
-ALTER SYSTEM SET steno.writers = 0;
-ALTER SYSTEM SET steno.writers = 33;
 ALTER SYSTEM SET steno.block_size = '32kB';
 ALTER SYSTEM SET steno.block_size = '17MB';
+ALTER SYSTEM SET steno.writers = 0;
+ALTER SYSTEM SET steno.writers = 33;
+\set VERBOSITY default
+SELECT name, min_val, max_val, unit FROM pg_settings
+  WHERE name LIKE 'steno.%' AND min_val IS NOT NULL AND name <> 'steno.file_mode' ORDER BY name;
+
+-- values and units
+ALTER SYSTEM SET steno.flush_interval = '5MB';
+ALTER SYSTEM SET steno.compression = 'zip';
+ALTER SYSTEM SET steno.ring_size = '100kB';
 ALTER SYSTEM SET steno.file_mode = '0777';
 ALTER SYSTEM SET steno.directory = '';
 ALTER SYSTEM SET steno.ring_directory = '';
@@ -98,8 +104,10 @@ SET steno.log_parameter = off;
 SET steno.delivery = 'drop';
 SELECT set_config('steno.log', 'none', false);
 SHOW steno.log;
+\set VERBOSITY sqlstate
 SHOW steno.directory;
 SHOW steno.ring_directory;
+\set VERBOSITY default
 ALTER ROLE regress_steno_role SET steno.log = 'none';
 RESET ROLE;
 
