@@ -4,6 +4,7 @@ go 1.26.0
 
 ignore (
 	./bench
+	./build
 	./core
 	./docs
 	./extension
