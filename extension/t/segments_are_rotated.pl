@@ -1,0 +1,159 @@
+
+# A segment that is large or old enough is followed by a new one.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno::Client;
+use Steno::Faults;
+use Steno;
+use Test::More;
+
+# A segment that has become as old as steno.rotation_age is followed by a new one;
+# a segment without records is not.  The writer's clock is put ahead.
+{
+	my $hour = 3600;
+	my $faults = Steno::Faults->new;
+	my $node = new_node('rotation_by_age', start => 0, conf => "steno.rotation_age = 1440\nsteno.mandatory = ''\n");
+	my ($watch, $c);
+
+	sub number_of_segments
+	{
+		return scalar(my @files = glob trail($node) . '/0/*.steno');
+	}
+
+	# The writer has made whole passes since it could see what we did last; this is
+	# no record.
+	sub passes
+	{
+		my ($passes) = map { $_->[0] } @{ $watch->query('SELECT passes FROM steno.writers')->{rows} };
+
+		wait_until 'the writer has made two passes',
+		  sub { $watch->query('SELECT passes FROM steno.writers')->{rows}[0][0] >= $passes + 2 };
+		return;
+	}
+
+	$faults->start($node);
+	$watch = Steno::Client->new($node, application_name => 'watch');
+	$watch->query('CREATE EXTENSION pg_steno');
+	$watch->query(q{SET steno.log = 'none'});
+	$c = Steno::Client->new($node, application_name => 'recorded');
+	passes();
+	is(number_of_segments(), 1, 'a first segment');
+
+	$faults->set('clock', 23 * $hour);
+	$c->query(q{SELECT 'after 23 hours'});
+	passes();
+	is(number_of_segments(), 1, 'younger than steno.rotation_age: it goes on');
+
+	$faults->set('clock', 25 * $hour);
+	passes();
+	is(number_of_segments(), 2, 'older: a new one');
+
+	$faults->set('clock', 60 * $hour);
+	passes();
+	is(number_of_segments(), 2, 'the new one has no records and stays, however old');
+
+	$c->query(q{SELECT 'after 60 hours'});
+	passes();
+	is(number_of_segments(), 3, 'with records, it is old enough');
+
+	$faults->set('clock', 70 * $hour);
+	$c->query(q{SELECT 'after 70 hours'});
+	passes();
+	is(number_of_segments(), 3, 'its age counts from its own beginning');
+
+	$node->append_conf('postgresql.conf', 'steno.rotation_age = 0');
+	$node->reload;
+	wait_until 'the reload is done', sub { $watch->query('SHOW steno.rotation_age')->{rows}[0][0] eq '0' };
+	passes();
+	$faults->set('clock', 1000 * $hour);
+	$c->query(q{SELECT 'after 1000 hours'});
+	passes();
+	is(number_of_segments(), 3, 'steno.rotation_age = 0: never');
+
+	$_->quit foreach $watch, $c;
+	$node->stop;
+	verify_ok($node, 'the trail is whole');
+	gapless($node, 'no session has gaps');
+}
+
+# New segments while sessions write: the chain goes on from one to the next, and
+# nothing is lost.
+{
+	my $node = new_node(
+		'rotation_under_load', conf => q{
+	steno.segment_size = 1MB
+	steno.compression = none
+	steno.flush_interval = 10ms
+	});
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my @segments;
+	my (@children, %texts, @missing);
+
+	sub segments
+	{
+		return map { -s $_ } sort glob trail($node) . '/0/*.steno';
+	}
+
+	foreach my $i (1 .. 3)
+	{
+		my $pid = fork // die "fork: $!";
+
+		if (!$pid)
+		{
+			my $c = Steno::Client->new($node, application_name => 'load');
+
+			# each text is long and different, so that the dictionary does not help
+			$c->query(sprintf "SELECT 'load %d.%d', '%s'", $i, $_, join ',', map { rand } 1 .. 160)
+			  foreach 1 .. 1000;
+			$c->quit;
+			POSIX::_exit(0);
+		}
+		push @children, $pid;
+	}
+	for (1 .. 5)
+	{
+		my $before = segments();
+
+		# not all at once: there must be something to rotate
+		value($node, "SELECT 'something'");
+		value($node, 'SELECT steno.rotate()');
+		cmp_ok(scalar(segments()), '>', $before, 'steno.rotate() has begun a segment when it returns');
+	}
+	waitpid $_, 0 foreach @children;
+	flush($node);
+
+	@segments = segments();
+	cmp_ok(scalar @segments, '>', 6, 'segments by size and by request');
+	cmp_ok((sort { $b <=> $a } @segments)[0], '<', 1024 * 1024 + 1200 * 1024,
+		'none is larger than steno.segment_size by more than a block');
+	foreach my $line (lines($node, '--application', 'load', '--kind', 'statement'))
+	{
+		$texts{$1}++ if $line =~ /'load ([\d.]+)'/;
+	}
+	foreach my $i (1 .. 3)
+	{
+		push @missing, grep { ($texts{$_} // 0) != 1 } map { "$i.$_" } 1 .. 1000;
+	}
+	is_deeply(\@missing, [], 'each statement is there once');
+
+	is(value($node, 'SELECT max(segment) FROM steno.writers'), scalar @segments,
+		'steno.writers shows the segment');
+	$node->stop;
+	verify_ok($node, 'the trail is whole');
+	gapless($node, 'no session has gaps');
+
+	# The server goes on with the last segment, not with a new one.
+	@segments = segments();
+	$node->start;
+	flush($node);
+	is(scalar(segments()), scalar @segments, 'a restart goes on with the last segment');
+
+	verify_ok($node, 'and with its chain');
+	$node->stop;
+}
+
+done_testing();
