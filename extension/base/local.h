@@ -10,9 +10,39 @@
 #ifndef STENO_LOCAL_H
 #define STENO_LOCAL_H
 
-/* What is the same for queries and utility statements. */
+/* Where the record of a statement is, until it is published. */
+typedef enum StenoRecordState
+{
+	STENO_NOT_MADE,				/* it is made when the statement ends */
+	STENO_STAGED,				/* in the ring, at steno_my.staged: its end's numbers are missing */
+	STENO_COPIED,				/* in the statement's copy: likewise */
+
+	/* the statement has ended, and its record waits for the commit that comes next */
+	STENO_COMMITS_STAGED,
+	STENO_COMMITS_COPIED,
+	STENO_COMMITS_LOST			/* there was no memory for a copy */
+} StenoRecordState;
+
+/*
+ * A statement, from its first hook until its record is published or dropped: a query or a
+ * utility statement, of a client or nested.
+ *
+ * Queries are in steno_my.open from ExecutorStart to ExecutorEnd, or for as long as their
+ * record waits for the commit; the array may move whenever another query begins, so hooks
+ * look their query up again after each call of the server.  The utility statement of a
+ * client is steno_my.top_utility; nested ones are on the stack of their hook.
+ *
+ * It owns objects and copy.  Whoever ends the statement releases them (steno_forget_open,
+ * steno_forget_utility); both are in our own memory contexts, so that no abort frees them
+ * before.  All other pointers are the server's, and are followed only while it certainly
+ * has not freed them: query, source and text while a hook of the statement is on the C
+ * stack, or, until its copy is made, while no other statement has run (open_query.c).
+ * portal is compared with what the portal's own callback says, and followed only until
+ * then.
+ */
 typedef struct StenoStatement
 {
+	QueryDesc  *query;			/* NULL: a utility statement, or one that commits */
 	TimestampTz time;
 	uint64		start;			/* ticks of steno_my.clock */
 	uint64		statement;
@@ -32,6 +62,16 @@ typedef struct StenoStatement
 	bool		top_level;		/* is in the in-flight entry */
 	bool		suspect;		/* its text may have a secret */
 	struct StenoObjects *objects;	/* NULL: none */
+
+	/* of queries; a utility statement has but its state here */
+	uint64		rows;
+	Portal		portal;			/* NULL: not a portal's query */
+	struct StenoCopy *copy;		/* of its record, with STENO_COPIED and STENO_COMMITS_COPIED; else NULL */
+	SubTransactionId subid;
+	uint8		state;			/* StenoRecordState */
+	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
+	bool		portal_watched; /* its portal's memory calls us back when it goes */
+	struct StenoKept *kept;		/* its shape, unless that is empty now; NULL: none */
 } StenoStatement;
 
 /*
@@ -86,22 +126,6 @@ typedef struct StenoPrepared
 	uint16		version;		/* of its template */
 } StenoPrepared;
 
-/* A query between ExecutorStart and ExecutorEnd (open_query.c). */
-typedef struct StenoOpen
-{
-	QueryDesc  *query;
-	StenoStatement s;
-	uint64		rows;
-	Portal		portal;			/* NULL: not a portal's query */
-	struct StenoCopy *copy;		/* of its record; NULL: none */
-	SubTransactionId subid;
-	bool		staged;			/* its record is steno_my.staged, if that is anyone's */
-	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
-	bool		parked;			/* its portal's memory tells us of its end */
-	bool		ended;			/* its record waits for the commit that comes next; query is NULL */
-	StenoKept  *kept;			/* its shape, unless that is empty now; NULL: none */
-} StenoOpen;
-
 /* Relations whose names are at hand. */
 #define STENO_NEAR_RELATIONS 2
 #define STENO_NEAR_NAME 94
@@ -150,7 +174,6 @@ typedef struct StenoLevel
 	bool		changes;		/* the session may be another one after it */
 	bool		command_ends;	/* may end the transaction that it began in */
 	bool		ending;			/* has run; its record waits for the transaction's end */
-	bool		staged;			/* a utility whose record is steno_my.staged, if that is anyone's */
 
 	/* of steno_private.top */
 	bool		explicit_block; /* BEGIN has begun the present transaction: it is in a block */
@@ -225,7 +248,7 @@ typedef struct StenoLocal
 	int			open_room;
 	uint32		substatements;	/* of the current top-level statement */
 	SubTransactionId subid;		/* the present one */
-	StenoOpen  *open;			/* queries; first few_open */
+	StenoStatement *open;			/* queries; first few_open */
 	struct StenoLevel *level;	/* innermost running statement */
 	StenoClock	clock;
 	TimestampTz anchor_time;	/* statement timestamp ... */
@@ -261,7 +284,7 @@ typedef struct StenoLocal
 	uint8		prepared_next;	/* likewise */
 	bool		planning;		/* a client's statement, which has no number yet */
 
-	StenoOpen	few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
+	StenoStatement few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
 	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));

@@ -154,15 +154,15 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 	steno_my.level = l->outer;
 	if (l->query)
 	{
-		StenoOpen  *o = steno_find_open(l->query);
+		StenoStatement *s = steno_find_open(l->query);
 
-		if (o)
+		if (s)
 		{
-			top_level = o->s.top_level;
-			(void) steno_failure_message(&o->s, edata);	/* known to outer statements, if not recorded */
-			steno_record_query(o, edata, late && o->plan_cached);
-			steno_remember_end(&o->s);
-			steno_forget_open(o);
+			top_level = s->top_level;
+			(void) steno_failure_message(s, edata);	/* known to outer statements, if not recorded */
+			steno_record_query(s, edata, late && s->plan_cached);
+			steno_remember_end(s);
+			steno_forget_open(s);
 		}
 	}
 	else

@@ -38,12 +38,12 @@
 #include "capture/statement.h"
 
 static bool
-is_running(const StenoOpen *o)
+is_running(const StenoStatement *s)
 {
 	const StenoLevel *l;
 
 	for (l = steno_my.level; l; l = l->outer)
-		if (l->query == o->query)
+		if (l->query == s->query)
 			return true;
 	return false;
 }
@@ -58,28 +58,28 @@ portal_gone(void *arg)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (!o->parked || o->portal != (Portal) arg)
+		if (!s->portal_watched || s->portal != (Portal) arg)
 			continue;
-		steno_record_query(o, NULL, true);
-		steno_forget_open(o);
+		steno_record_query(s, NULL, true);
+		steno_forget_open(s);
 		return;
 	}
 }
 
 /* Have portal_gone called in time; false: memory is short. */
 static bool
-watch_portal(StenoOpen *o)
+watch_portal(StenoStatement *s)
 {
-	MemoryContext context = o->portal->portalContext;
+	MemoryContext context = s->portal->portalContext;
 	MemoryContextCallback *c = MemoryContextAllocExtended(context, sizeof(*c), MCXT_ALLOC_NO_OOM);
 
 	if (c == NULL)
 		return false;
-	o->parked = true;
+	s->portal_watched = true;
 	c->func = portal_gone;
-	c->arg = o->portal;
+	c->arg = s->portal;
 	MemoryContextRegisterResetCallback(context, c);
 	return true;
 }
@@ -89,14 +89,14 @@ watch_portal(StenoOpen *o)
  * record needs.  When there is no memory for that, it is recorded as it is now.
  */
 STENO_COLD void
-steno_open_park(StenoOpen *o)
+steno_open_park(StenoStatement *s)
 {
-	if (o->s.recorded && o->copy == NULL)
-		steno_copy_query(o);
-	if ((o->s.recorded && o->copy == NULL) || (!o->parked && !watch_portal(o)))
+	if (s->recorded && s->copy == NULL)
+		steno_copy_query(s);
+	if ((s->recorded && s->copy == NULL) || (!s->portal_watched && !watch_portal(s)))
 	{
-		steno_record_query(o, NULL, false);
-		steno_forget_open(o);
+		steno_record_query(s, NULL, false);
+		steno_forget_open(s);
 	}
 }
 
@@ -108,10 +108,10 @@ steno_open_park_all(void)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (o->portal && !o->parked && !is_running(o))
-			steno_open_park(o);
+		if (s->portal && !s->portal_watched && !is_running(s))
+			steno_open_park(s);
 	}
 }
 
@@ -129,21 +129,21 @@ steno_open_failed(const ErrorData *edata, SubTransactionId from)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (!o->parked || o->subid >= from || o->portal->status != PORTAL_FAILED || is_running(o))
+		if (!s->portal_watched || s->subid >= from || s->portal->status != PORTAL_FAILED || is_running(s))
 			continue;
-		steno_record_query(o, edata, true);
-		steno_forget_open(o);
+		steno_record_query(s, edata, true);
+		steno_forget_open(s);
 	}
 }
 
-static StenoOpen *closed;
+static StenoStatement *closed;
 
 static void
 record_closed(void)
 {
-	steno_record_query(closed, NULL, closed->parked || closed->plan_cached);
+	steno_record_query(closed, NULL, closed->portal_watched || closed->plan_cached);
 }
 
 /*
@@ -158,16 +158,16 @@ steno_open_close(SubTransactionId from)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (o->subid < from || o->ended)
+		if (s->subid < from || steno_commits(s))
 			continue;
-		if (o->portal)
+		if (s->portal)
 		{
-			closed = o;
+			closed = s;
 			(void) steno_record_guarded(record_closed);
 		}
-		steno_forget_open(o);
+		steno_forget_open(s);
 	}
 }
 
@@ -175,51 +175,51 @@ steno_open_close(SubTransactionId from)
 
 /* What the statement failed with at its commit.  Its text may be gone. */
 static const char *
-commit_message(const StenoOpen *o, const ErrorData *edata)
+commit_message(const StenoStatement *s, const ErrorData *edata)
 {
-	if (!o->s.suspect)
+	if (!s->suspect)
 		return edata->message ? edata->message : "missing error text";
-	if (debug_query_string != NULL && o->s.source == debug_query_string)
-		return steno_failure_message(&o->s, edata);
+	if (debug_query_string != NULL && s->source == debug_query_string)
+		return steno_failure_message(s, edata);
 	return "<redacted>";
 }
 
 /* Its transaction has committed, or will not; edata: it has failed. */
 static void
-finish_deferred(StenoOpen *o, const ErrorData *edata)
+finish_deferred(StenoStatement *s, const ErrorData *edata)
 {
-	uint64		rows = o->s.class == STENO_CLASS_READ && o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+	uint64		rows = s->class == STENO_CLASS_READ && s->rows > 0 && steno_my.log_rows ? s->rows : STENO_NONE64;
 	StenoRecord record;
 
-	if (o->staged && steno_my.staged != NULL)
+	if (s->state == STENO_COMMITS_STAGED && steno_my.staged != NULL)
 	{
 		if (edata == NULL)
 		{
 			steno_staged_publish();
 			return;
 		}
-		if (o->s.redact == 0 &&
-			steno_staged_fail(steno_duration(&o->s), rows, GetTopTransactionIdIfAny(),
-									   edata->sqlerrcode, commit_message(o, edata)))
+		if (s->redact == 0 &&
+			steno_staged_fail(steno_duration(s), rows, GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, commit_message(s, edata)))
 			return;
 		steno_unstage();
 	}
-	if (o->copy == NULL)
+	if (s->copy == NULL)
 	{
 		steno_record_drop();
 		return;
 	}
-	steno_session_failing(o->s.user_id);
-	steno_copy_read(o->copy, NULL, &record);
+	steno_session_failing(s->user_id);
+	steno_copy_read(s->copy, NULL, &record);
 	if (edata)
 	{
 		record.outcome = STENO_OUTCOME_ERROR;
 		record.sqlerrcode = edata->sqlerrcode;
-		record.message = commit_message(o, edata);
+		record.message = commit_message(s, edata);
 		record.rows = rows;
-		record.duration = steno_duration(&o->s);
-		if (unlikely(o->s.policy != 0))
-			steno_policy_apply(&o->s, &record);
+		record.duration = steno_duration(s);
+		if (unlikely(s->policy != 0))
+			steno_policy_apply(s, &record);
 	}
 	steno_record_put(&record, true);
 }
@@ -232,12 +232,12 @@ steno_open_finish_committed(void)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (!o->ended)
+		if (!steno_commits(s))
 			continue;
-		finish_deferred(o, NULL);
-		steno_forget_open(o);
+		finish_deferred(s, NULL);
+		steno_forget_open(s);
 	}
 }
 
@@ -274,28 +274,28 @@ is_of_commit(const ErrorData *edata, bool reported)
  * statement_timeout strikes between two messages.
  */
 static bool
-is_of_waiting(const StenoOpen *o, const ErrorData *edata)
+is_of_waiting(const StenoStatement *s, const ErrorData *edata)
 {
-	const Portal portal = o->portal;
+	const Portal portal = s->portal;
 
-	if (!o->s.top_level || portal == NULL || portal->status != PORTAL_READY || portal->atEnd ||
-		portal->queryDesc != o->query)
+	if (!s->top_level || portal == NULL || portal->status != PORTAL_READY || portal->atEnd ||
+		portal->queryDesc != s->query)
 		return false;
-	if (debug_query_string && o->s.time == GetCurrentStatementStartTimestamp())
+	if (debug_query_string && s->time == GetCurrentStatementStartTimestamp())
 		return true;
 	if (edata->funcname == NULL || strcmp(edata->funcname, "ProcessInterrupts") != 0)
 		return false;
 	if (debug_query_string)
 		return strcmp(debug_query_string, portal->sourceText) == 0;
-	return edata->elevel == ERROR && o->s.statement == steno_my.statement;
+	return edata->elevel == ERROR && s->statement == steno_my.statement;
 }
 
 /* The same when its transaction has been aborted, and with it its portal. */
 static bool
-has_waited(const StenoOpen *o, const ErrorData *edata)
+has_waited(const StenoStatement *s, const ErrorData *edata)
 {
-	return o->s.top_level && o->portal && o->s.statement == steno_my.statement &&
-		o->portal->status == PORTAL_FAILED && o->portal->atStart && !o->portal->atEnd &&
+	return s->top_level && s->portal && s->statement == steno_my.statement &&
+		s->portal->status == PORTAL_FAILED && s->portal->atStart && !s->portal->atEnd &&
 		edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
 		edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
 }
@@ -308,12 +308,12 @@ steno_open_fail_waiting(const ErrorData *edata)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (o->ended || !is_of_waiting(o, edata))
+		if (steno_commits(s) || !is_of_waiting(s, edata))
 			continue;
-		steno_record_query(o, edata, false);
-		steno_forget_open(o);
+		steno_record_query(s, edata, false);
+		steno_forget_open(s);
 		return true;
 	}
 	return false;
@@ -336,12 +336,12 @@ steno_open_fail_committing(const ErrorData *edata)
 		return false;
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (!o->ended)
+		if (!steno_commits(s))
 			continue;
-		finish_deferred(o, edata);
-		steno_forget_open(o);
+		finish_deferred(s, edata);
+		steno_forget_open(s);
 		any = true;
 	}
 	return any;
@@ -362,25 +362,25 @@ steno_open_fail_outside(const ErrorData *edata, bool reported)
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
-		StenoOpen  *o = &steno_my.open[i];
+		StenoStatement *s = &steno_my.open[i];
 
-		if (o->ended)
-			finish_deferred(o, commit ? edata : NULL);
-		else if (reported && o->s.top_level && o->s.statement == steno_my.statement &&
-				 (commit || o->portal == NULL || o->portal->queryDesc != o->query))
+		if (steno_commits(s))
+			finish_deferred(s, commit ? edata : NULL);
+		else if (reported && s->top_level && s->statement == steno_my.statement &&
+				 (commit || s->portal == NULL || s->portal->queryDesc != s->query))
 		{
-			steno_record_query(o, edata, false);
-			steno_remember_end(&o->s);
+			steno_record_query(s, edata, false);
+			steno_remember_end(s);
 		}
-		else if (waiting && (reported ? is_of_waiting(o, edata) : has_waited(o, edata)))
+		else if (waiting && (reported ? is_of_waiting(s, edata) : has_waited(s, edata)))
 		{
 			waiting = false;
-			steno_record_query(o, edata, !reported && o->plan_cached);
+			steno_record_query(s, edata, !reported && s->plan_cached);
 		}
 		else
 			continue;
-		if (commit || !o->ended)
+		if (commit || !steno_commits(s))
 			steno_my.reported = true;
-		steno_forget_open(o);
+		steno_forget_open(s);
 	}
 }

@@ -47,9 +47,9 @@ know_relations(PlannedStmt *plan)
 
 /* What a shape is made from, but for its parameters; false: too much to be kept. */
 static inline bool
-key_of(const StenoOpen *o, StenoKept *key)
+key_of(const StenoStatement *s, StenoKept *key)
 {
-	PlannedStmt *plan = o->query->plannedstmt;
+	PlannedStmt *plan = s->query->plannedstmt;
 	ListCell   *lc;
 	int			n = 0;
 
@@ -68,20 +68,20 @@ key_of(const StenoOpen *o, StenoKept *key)
 	}
 	key->count = n;
 	key->query_id = plan->queryId;
-	key->operation = o->query->operation;
-	key->class = o->s.class;
+	key->operation = s->query->operation;
+	key->class = s->class;
 	return true;
 }
 
 static inline StenoKept *
-find_kept(const StenoOpen *o)
+find_kept(const StenoStatement *s)
 {
 	StenoKept	own;
 	const StenoKept *key = &own;
 	StenoKept  *k;
 	int			i;
 
-	if (!key_of(o, &own))
+	if (!key_of(s, &own))
 		return NULL;
 
 	for (k = steno_my.kept; k < steno_my.kept + STENO_KEPT_SHAPES; k++)
@@ -155,24 +155,24 @@ widths_of(const StenoParams *values, StenoPrepared *p)
  * the generic plan of a prepared statement does, remember what is the same then.
  */
 STENO_COLD static void
-learn_prepared(const StenoOpen *o, const StenoParams *values)
+learn_prepared(const StenoStatement *s, const StenoParams *values)
 {
-	const PlannedStmt *plan = o->query->plannedstmt;
-	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == o->s.source ? ActivePortal->cplan : NULL;
-	StenoPrepared p = {.plan = plan, .class = o->s.class};
-	uint64		offset = o->s.text - o->s.source;
+	const PlannedStmt *plan = s->query->plannedstmt;
+	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == s->source ? ActivePortal->cplan : NULL;
+	StenoPrepared p = {.plan = plan, .class = s->class};
+	uint64		offset = s->text - s->source;
 	int			i;
 
 	/* a custom plan, which goes with its portal, has no other user than that */
 	if (cached == NULL || !cached->is_saved || list_length(cached->stmt_list) != 1 || cached->refcount < 2 ||
 		!list_member_ptr(cached->stmt_list, plan) ||
-		!steno_my.log_parameter || offset > PG_UINT32_MAX || o->s.text_len > PG_UINT32_MAX)
+		!steno_my.log_parameter || offset > PG_UINT32_MAX || s->text_len > PG_UINT32_MAX)
 		return;
 	if ((values && !widths_of(values, &p)) || !watch_plan(cached->context, plan))
 		return;
 	p.text_offset = (uint32) offset;
-	p.text_len = (uint32) o->s.text_len;
-	p.kept = o->kept - steno_my.kept;
+	p.text_len = (uint32) s->text_len;
+	p.kept = s->kept - steno_my.kept;
 	for (i = 0; i < STENO_PREPARED; i++)
 	{
 		const StenoPrepared *q = &steno_my.prepared[i];
@@ -224,26 +224,26 @@ find_prepared(const QueryDesc *query)
  * time that it comes, so it does not become one of the prepared statements.
  */
 static inline bool
-stage_kept(StenoOpen *o, bool searched)
+stage_kept(StenoStatement *s, bool searched)
 {
-	const StenoKept *k = o->kept;
-	ParamListInfo params = o->query->params;
+	const StenoKept *k = s->kept;
+	ParamListInfo params = s->query->params;
 	uint8		types[1 + STENO_PREPARED_PARAMS * (STENO_VARINT_MAX + 1)];
 	uint32		types_len;
 	StenoParams values;
 	MemoryContext old;
 
 	/* an invalidation empties what is kept */
-	if (unlikely(k == NULL || k->len == 0 || o->s.objects != NULL ||
-				 o->s.policy != 0 || !steno_my.log_statement))
+	if (unlikely(k == NULL || k->len == 0 || s->objects != NULL ||
+				 s->policy != 0 || !steno_my.log_statement))
 		return false;
 	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
 	{
 		if (k->shape[k->params] != 0 ||
-			!steno_stage_query(&o->s, k->shape, k->len, NULL))
+			!steno_stage_query(s, k->shape, k->len, NULL))
 			return false;
 		if (!searched)
-			learn_prepared(o, NULL);
+			learn_prepared(s, NULL);
 		return true;
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
@@ -253,10 +253,10 @@ stage_kept(StenoOpen *o, bool searched)
 	MemoryContextSwitchTo(old);
 	if (types_len != k->len - k->params ||
 		memcmp(types, k->shape + k->params, types_len) != 0 ||
-		!steno_stage_query(&o->s, k->shape, k->len, &values))
+		!steno_stage_query(s, k->shape, k->len, &values))
 		return false;
 	if (!searched)
-		learn_prepared(o, &values);
+		learn_prepared(s, &values);
 	return true;
 }
 
@@ -290,34 +290,35 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 
 /* cuts: where the text's secrets are, if that is known already. */
 STENO_COLD static void
-stage_anew(StenoOpen *o, const StenoCuts *cuts)
+stage_anew(StenoStatement *s, const StenoCuts *cuts)
 {
 	StenoRecord record;
 	StenoParams values;
 	StenoKept	key;
 
-	know_relations(o->query->plannedstmt);
-	if (o->s.text_len > steno_my.producer.max_message && steno_my.log_statement)
+	know_relations(s->query->plannedstmt);
+	if (s->text_len > steno_my.producer.max_message && steno_my.log_statement)
 	{
 		/* it would not fit, nor is it worth to be encoded twice */
-		steno_write_inflight(&o->s, cuts);
+		steno_write_inflight(s, cuts);
 		return;
 	}
-	steno_make_query_record(o, &record, &values, false, false);
-	if (o->s.objects == NULL && !(o->s.policy & STENO_S_NO_PARAMETERS) && key_of(o, &key))
+	steno_make_query_record(s, &record, &values, false, false);
+	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) && key_of(s, &key))
 		keep_shape(&key, &record, &values);
-	o->s.suspect &= cuts == NULL;
-	steno_fill(&record, &o->s);
+	s->suspect &= cuts == NULL;
+	steno_fill(&record, s);
 	if (cuts)
 	{
-		steno_secret_cut(o->s.text, o->s.text_len, cuts, PG_UINT64_MAX, &record.text, &record.text_len);
-		o->s.suspect = true;
+		steno_secret_cut(s->text, s->text_len, cuts, PG_UINT64_MAX, &record.text, &record.text_len);
+		s->suspect = true;
 	}
-	if (unlikely(o->s.policy != 0))
-		steno_policy_apply(&o->s, &record);
-	o->staged = steno_stage_record(&record);
-	if (unlikely(!o->staged))
-		steno_write_inflight(&o->s, cuts);
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, &record);
+	if (steno_stage_record(&record))
+		s->state = STENO_STAGED;
+	else
+		steno_write_inflight(s, cuts);
 }
 
 /*
@@ -325,68 +326,69 @@ stage_anew(StenoOpen *o, const StenoCuts *cuts)
  * staged like any other then.
  */
 STENO_COLD static void
-stage_suspect(StenoOpen *o)
+stage_suspect(StenoStatement *s)
 {
 	StenoCuts	cuts;
 
 	if (!steno_my.log_statement)
-		stage_anew(o, NULL);
-	else if (steno_secret_find(o->s.text, o->s.text_len, &cuts))
-		stage_anew(o, &cuts);
+		stage_anew(s, NULL);
+	else if (steno_secret_find(s->text, s->text_len, &cuts))
+		stage_anew(s, &cuts);
 	else
 	{
-		o->s.suspect = false;
-		o->staged = stage_kept(o, true);
-		if (!o->staged)
-			stage_anew(o, NULL);
+		s->suspect = false;
+		if (stage_kept(s, true))
+			s->state = STENO_STAGED;
+		else
+			stage_anew(s, NULL);
 	}
 }
 
 /* At the start of a client's query. */
 static inline void
-stage(StenoOpen *o)
+stage(StenoStatement *s)
 {
-	if (unlikely(o->s.suspect))
-		stage_suspect(o);
-	else if (likely(stage_kept(o, false)))
-		o->staged = true;
+	if (unlikely(s->suspect))
+		stage_suspect(s);
+	else if (likely(stage_kept(s, false)))
+		s->state = STENO_STAGED;
 	else
-		stage_anew(o, NULL);
+		stage_anew(s, NULL);
 	if (unlikely(steno_my.start_mask & (STENO_START_CANCELLED | STENO_START_SHORT)))
 	{
-		steno_raise_in_query(o);
+		steno_raise_in_query(s);
 		/* one that is recorded only since it has called a function has not looked yet */
 		if (steno_my.start_mask & STENO_START_SHORT)
-			(void) steno_cover_query(o);
+			(void) steno_cover_query(s);
 	}
 }
 
 /* What the record of its end will say, but for the end, when it starts. */
 STENO_COLD static void
-put_query_start(StenoOpen *o)
+put_query_start(StenoStatement *s)
 {
 	StenoRecord record;
 	StenoParams values;
-	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_query(o);
+	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_query(s);
 
-	if (!steno_start_mask_begin(&o->s) && covered)
+	if (!steno_start_mask_begin(s) && covered)
 		return;
-	steno_make_query_record(o, &record, &values, false, false);
-	steno_running_record(&o->s, &record);
-	steno_start_query_wait(o);
+	steno_make_query_record(s, &record, &values, false, false);
+	steno_running_record(s, &record);
+	steno_start_query_wait(s);
 }
 
 /* A nested query begins that the reserve may not be large enough for. */
 STENO_COLD static void
-start_deep(StenoOpen *o)
+start_deep(StenoStatement *s)
 {
-	if (!steno_wants_start(&o->s))
+	if (!steno_wants_start(s))
 	{
 		steno_start_mask_short(true);
-		put_query_start(o);
+		put_query_start(s);
 	}
 	else if (!(steno_my.start_mask & STENO_START_SHORT))
-		o->s.policy |= STENO_S_UNCOVERED;	/* it has its start record, without a look at the reserve */
+		s->policy |= STENO_S_UNCOVERED;	/* it has its start record, without a look at the reserve */
 }
 
 /* ---- hooks ---- */
@@ -420,12 +422,12 @@ is_leaders(const QueryDesc *query)
  * Begin a query's statement: false when it is part of a utility's record, or of
  * none.
  */
-static StenoOpen *
+static StenoStatement *
 begin_query(QueryDesc *query)
 {
 	StenoLevel *outer = steno_my.level;
 	PlannedStmt *plan = query->plannedstmt;
-	StenoOpen  *o;
+	StenoStatement *s;
 	bool		of_portal;
 	bool		rewritten;
 	bool		added;
@@ -460,14 +462,13 @@ begin_query(QueryDesc *query)
 		else
 			steno_open_park_all();
 	}
-	o = steno_add_open(query);
-	if (o == NULL)
+	s = steno_add_open(query);
+	if (s == NULL)
 		return NULL;
-	o->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
-	o->plan_cached = of_portal && ActivePortal->cplan != NULL;
-	o->subid = steno_my.subid;
-	o->rows = 0;
-	o->staged = false;
+	s->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
+	s->plan_cached = of_portal && ActivePortal->cplan != NULL;
+	s->subid = steno_my.subid;
+	s->rows = 0;
 	depth = outer ? outer->inside : added ? 1 : of_portal && is_clients(query->sourceText) ? 0 : steno_my.outside;
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
@@ -476,37 +477,37 @@ begin_query(QueryDesc *query)
 	 * query that planning it runs has another source.
 	 */
 	if (unlikely(outer && outer->declares) && strcmp(query->sourceText, outer->utility->source) == 0)
-		steno_begin(&o->s, query->sourceText,
+		steno_begin(s, query->sourceText,
 					outer->utility->text - outer->utility->source,
 					(int) outer->utility->text_len, class, depth, true);
-	else if (likely(!rewritten) || added || !steno_rewritten_own(plan, &o->s))
-		steno_begin(&o->s, query->sourceText, plan->stmt_location, plan->stmt_len,
+	else if (likely(!rewritten) || added || !steno_rewritten_own(plan, s))
+		steno_begin(s, query->sourceText, plan->stmt_location, plan->stmt_len,
 					class, depth, added || (outer && outer->forces));
 
 	/* one that writes and returns what it reads */
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
-		steno_begin_also(&o->s, STENO_CLASS_READ);
+		steno_begin_also(s, STENO_CLASS_READ);
 
-	o->kept = o->s.top_level ? find_kept(o) : NULL;
-	if (unlikely(o->kept == NULL))
+	s->kept = s->top_level ? find_kept(s) : NULL;
+	if (unlikely(s->kept == NULL))
 		know_relations(plan);
 	if (unlikely(steno_my.policy != 0))
-		steno_policy_judge_plan(&o->s, plan, false);
+		steno_policy_judge_plan(s, plan, false);
 	if (unlikely(steno_my.role_set) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))
-		steno_begin_audited(&o->s);
-	if (steno_wants_start(&o->s))
-		put_query_start(o);
-	return o;
+		steno_begin_audited(s);
+	if (steno_wants_start(s))
+		put_query_start(s);
+	return s;
 }
 
 static pg_noinline void
 start_query(QueryDesc *query, int eflags)
 {
-	StenoOpen  *o = begin_query(query);
+	StenoStatement *s = begin_query(query);
 	StenoLevel	l;
 	bool		saved_own = steno_my.starting_own;
 
-	if (o == NULL)
+	if (s == NULL)
 	{
 		steno_my.starting_own = false;
 		steno_private.previous_start(query, eflags);
@@ -514,22 +515,22 @@ start_query(QueryDesc *query, int eflags)
 		return;
 	}
 	steno_my.starting_own = true;
-	if (o->s.top_level && steno_my.client && steno_my.level == NULL)
+	if (s->top_level && steno_my.client && steno_my.level == NULL)
 	{
 		steno_enter_top(query);
 		steno_private.previous_start(query, eflags);
 		steno_leave(&steno_top_level);
 		steno_my.starting_own = saved_own;
 		/* it knows the functions that it calls now; the array may have moved */
-		o = steno_find_open(query);
-		if (o && o->s.recorded)
-			stage(o);
+		s = steno_find_open(query);
+		if (s && s->recorded)
+			stage(s);
 		return;
 	}
-	if (unlikely(steno_my.open_count + o->s.depth > steno_reserve_covered) && o->s.recorded)
-		start_deep(o);
-	steno_write_inflight(&o->s, NULL);
-	steno_enter(&l, query, NULL, o->s.depth);
+	if (unlikely(steno_my.open_count + s->depth > steno_reserve_covered) && s->recorded)
+		start_deep(s);
+	steno_write_inflight(s, NULL);
+	steno_enter(&l, query, NULL, s->depth);
 	PG_TRY();
 	{
 		steno_private.previous_start(query, eflags);
@@ -543,44 +544,44 @@ start_query(QueryDesc *query, int eflags)
 	PG_END_TRY();
 	steno_my.starting_own = saved_own;
 	steno_leave(&l);
-	o = steno_find_open(query);
+	s = steno_find_open(query);
 	/* a cursor; what EXECUTE has run ends with it */
-	if (o && o->portal && !(steno_my.level && steno_my.level->forces && !steno_my.level->declares))
-		steno_open_park(o);
+	if (s && s->portal && !(steno_my.level && steno_my.level->forces && !steno_my.level->declares))
+		steno_open_park(s);
 }
 
 /* A client's query starts, nothing else is open, and all of it is known but its numbers. */
 static inline void
 start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
-	StenoOpen  *o = steno_my.open;
+	StenoStatement *s = steno_my.open;
 	Portal		portal = *steno_private.active_portal;
 	bool		saved_own = steno_my.starting_own;
 
 	steno_my.open_count = 1;
-	o->query = query;
-	o->parked = false;
-	o->ended = false;
-	o->copy = NULL;
-	o->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
-	o->plan_cached = true;
-	o->subid = steno_my.subid;
-	o->rows = 0;
-	o->staged = false;
-	o->kept = &steno_my.kept[p->kept];
-	steno_begin_prepared(&o->s, query, p, p->class);
+	s->query = query;
+	s->state = STENO_NOT_MADE;
+	s->portal_watched = false;
+	s->copy = NULL;
+	s->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
+	s->plan_cached = true;
+	s->subid = steno_my.subid;
+	s->rows = 0;
+	s->kept = &steno_my.kept[p->kept];
+	steno_begin_prepared(s, query, p, p->class);
 	steno_my.starting_own = true;
 	steno_enter_top(query);
 	steno_private.previous_start(query, eflags);
 	steno_leave(&steno_top_level);
 	steno_my.starting_own = saved_own;
-	o = steno_find_open(query);
-	if (unlikely(o == NULL))
+	s = steno_find_open(query);
+	if (unlikely(s == NULL))
 		return;
-	if (likely(o->s.objects == NULL && p->plan == query->plannedstmt))
-		o->staged = steno_stage_prepared(&o->s, p, query->params);
-	if (unlikely(!o->staged))
-		stage(o);
+	if (likely(s->objects == NULL && p->plan == query->plannedstmt &&
+			   steno_stage_prepared(s, p, query->params)))
+		s->state = STENO_STAGED;
+	else
+		stage(s);
 }
 
 STENO_HOT static void
@@ -591,7 +592,7 @@ executor_start(QueryDesc *query, int eflags)
 	/* first of all: this wait and those of the looks below are then one */
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
-	if (p == NULL && steno_my.open_count == 1 && steno_my.open->ended &&
+	if (p == NULL && steno_my.open_count == 1 && steno_commits(steno_my.open) &&
 		*steno_private.active_portal && !steno_top_level.more_queries)
 	{
 		/* one of several statements that a client sends at once, as one transaction */
@@ -607,19 +608,19 @@ executor_start(QueryDesc *query, int eflags)
 
 /* Whether the query runs as a client's statement, whose failure nobody need catch. */
 static inline bool
-runs_at_top(const StenoOpen *o)
+runs_at_top(const StenoStatement *s)
 {
-	return likely(steno_my.level == NULL && steno_my.client && o->s.top_level);
+	return likely(steno_my.level == NULL && steno_my.client && s->top_level);
 }
 
 static void
-run_nested(StenoOpen *o, STENO_RUN_ARGS)
+run_nested(StenoStatement *s, STENO_RUN_ARGS)
 {
 	StenoLaunch before = steno_my.launch;
 	StenoLevel	l;
 
-	steno_enter(&l, query, NULL, o->s.depth);
-	steno_may_launch(&o->s);
+	steno_enter(&l, query, NULL, s->depth);
+	steno_may_launch(s);
 	PG_TRY();
 	{
 		steno_private.previous_run(STENO_RUN_PASS);
@@ -641,45 +642,45 @@ run_nested(StenoOpen *o, STENO_RUN_ARGS)
  * we hear of an abort.
  */
 STENO_COLD static void
-suspended(StenoOpen *o)
+suspended(StenoStatement *s)
 {
-	if (o->parked ? o->s.recorded && o->copy == NULL : o->s.top_level && o->plan_cached)
-		steno_open_park(o);
+	if (s->portal_watched ? s->recorded && s->copy == NULL : s->top_level && s->plan_cached)
+		steno_open_park(s);
 }
 
 STENO_HOT static void
 executor_run(STENO_RUN_ARGS)
 {
-	StenoOpen  *o = steno_find_open(query);
+	StenoStatement *s = steno_find_open(query);
 
-	if (o == NULL)
+	if (s == NULL)
 	{
 		steno_private.previous_run(STENO_RUN_PASS);
 		return;
 	}
-	if (runs_at_top(o))
+	if (runs_at_top(s))
 	{
 		steno_enter_top(query);
 		steno_private.previous_run(STENO_RUN_PASS);
 		steno_leave(&steno_top_level);
 	}
 	else
-		run_nested(o, STENO_RUN_PASS);
-	o = steno_find_open(query);	/* the array may have moved */
-	if (o)
+		run_nested(s, STENO_RUN_PASS);
+	s = steno_find_open(query);	/* the array may have moved */
+	if (s)
 	{
-		o->rows += query->estate->es_processed;
-		if (unlikely(!o->staged) && o->portal)
-			suspended(o);
+		s->rows += query->estate->es_processed;
+		if (unlikely(s->state != STENO_STAGED) && s->portal)
+			suspended(s);
 	}
 }
 
 static void
-finish_nested(StenoOpen *o, QueryDesc *query)
+finish_nested(StenoStatement *s, QueryDesc *query)
 {
 	StenoLevel	l;
 
-	steno_enter(&l, query, NULL, o->s.depth);
+	steno_enter(&l, query, NULL, s->depth);
 	PG_TRY();
 	{
 		steno_private.previous_finish(query);
@@ -696,29 +697,29 @@ finish_nested(StenoOpen *o, QueryDesc *query)
 STENO_HOT static void
 executor_finish(QueryDesc *query)
 {
-	StenoOpen  *o = NULL;
+	StenoStatement *s = NULL;
 
 	/* a query that writes nothing runs nothing at its end */
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
-		o = steno_find_open(query);
-	if (o == NULL)
+		s = steno_find_open(query);
+	if (s == NULL)
 		steno_private.previous_finish(query);
-	else if (runs_at_top(o))
+	else if (runs_at_top(s))
 	{
 		steno_enter_top(query);
 		steno_private.previous_finish(query);
 		steno_leave(&steno_top_level);
 	}
 	else
-		finish_nested(o, query);
+		finish_nested(s, query);
 }
 
 static void
-end_nested(StenoOpen *o, QueryDesc *query)
+end_nested(StenoStatement *s, QueryDesc *query)
 {
 	StenoLevel	l;
 
-	steno_enter(&l, query, NULL, o->s.depth);
+	steno_enter(&l, query, NULL, s->depth);
 	PG_TRY();
 	{
 		steno_private.previous_end(query);
@@ -734,33 +735,33 @@ end_nested(StenoOpen *o, QueryDesc *query)
 
 /* The query has ended well, and commits next; false: its record is to be put now. */
 static bool
-defer_query_record(StenoOpen *o, TransactionId xid)
+defer_query_record(StenoStatement *s, TransactionId xid)
 {
-	uint64		rows = steno_my.log_rows ? o->rows : STENO_NONE64;
+	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
 	StenoRecord record;
 	StenoParams values;
 
-	if (likely(steno_is_staged(o)))
+	if (likely(steno_is_staged(s)))
 	{
-		steno_staged_end(steno_duration(&o->s), rows, xid);
-		return steno_open_defer_record(o, NULL);
+		steno_staged_end(steno_duration(s), rows, xid);
+		return steno_open_defer_record(s, NULL);
 	}
-	if (!o->s.recorded || !steno_session_ready())
+	if (!s->recorded || !steno_session_ready())
 		return false;
-	steno_describe(o->s.user_id);
-	if (o->copy)
-		steno_copy_read(o->copy, o->s.objects, &record);
+	steno_describe(s->user_id);
+	if (s->copy)
+		steno_copy_read(s->copy, s->objects, &record);
 	else
 	{
-		steno_make_query_record(o, &record, &values, false, false);
-		steno_fill(&record, &o->s);
-		if (unlikely(o->s.policy != 0))
-			steno_policy_apply(&o->s, &record);
+		steno_make_query_record(s, &record, &values, false, false);
+		steno_fill(&record, s);
+		if (unlikely(s->policy != 0))
+			steno_policy_apply(s, &record);
 	}
 	record.rows = rows;
-	record.duration = steno_duration(&o->s);
+	record.duration = steno_duration(s);
 	record.xid = xid;
-	return steno_open_defer_record(o, &record);
+	return steno_open_defer_record(s, &record);
 }
 
 /*
@@ -776,29 +777,29 @@ is_acknowledged(const StenoStatement *s)
 	return s->time < GetCurrentStatementStartTimestamp();
 }
 
-/* The query has ended well, and its record, which is not staged, may have to wait; o is forgotten. */
+/* The query has ended well, and its record, which is not staged, may have to wait; s is forgotten. */
 STENO_COLD static void
-record_end(StenoOpen *o)
+record_end(StenoStatement *s)
 {
-	QueryDesc  *query = o->query;
+	QueryDesc  *query = s->query;
 
-	if (!is_acknowledged(&o->s))
-		steno_record_may_fail(&o->s);
-	steno_record_query(o, NULL, false);
+	if (!is_acknowledged(s))
+		steno_record_may_fail(s);
+	steno_record_query(s, NULL, false);
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
 	{
-		steno_fail_cancelled_query(o);
-		o = steno_find_open(query);
+		steno_fail_cancelled_query(s);
+		s = steno_find_open(query);
 	}
-	if (o)
-		steno_forget_open(o);
+	if (s)
+		steno_forget_open(s);
 }
 
 /* A rule's query has ended; the statement's record still waits. */
 STENO_COLD static void
-end_added(StenoOpen *o, const PlannedStmt *plan)
+end_added(StenoStatement *s, const PlannedStmt *plan)
 {
-	record_end(o);
+	record_end(s);
 	steno_rewritten_ended(plan);
 }
 
@@ -806,44 +807,44 @@ end_added(StenoOpen *o, const PlannedStmt *plan)
 STENO_HOT static void
 executor_end(QueryDesc *query)
 {
-	StenoOpen  *o = steno_find_open(query);
+	StenoStatement *s = steno_find_open(query);
 	TransactionId xid;
 
-	if (o == NULL)
+	if (s == NULL)
 	{
 		steno_private.previous_end(query);
 		return;
 	}
-	if (unlikely(o->s.objects != NULL))
-		steno_objects_finish(&o->s, NULL);
-	if (runs_at_top(o))
+	if (unlikely(s->objects != NULL))
+		steno_objects_finish(s, NULL);
+	if (runs_at_top(s))
 		steno_private.previous_end(query);
 	else
-		end_nested(o, query);
-	o = steno_find_open(query);
-	if (unlikely(o == NULL))
+		end_nested(s, query);
+	s = steno_find_open(query);
+	if (unlikely(s == NULL))
 		return;
 	xid = steno_private.transaction_id();
-	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !o->s.top_level)
+	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !s->top_level)
 	{
-		end_added(o, query->plannedstmt);
+		end_added(s, query->plannedstmt);
 		return;
 	}
-	if (steno_ends_at_commit(&o->s, xid, 1) && defer_query_record(o, xid))
+	if (steno_ends_at_commit(s, xid, 1) && defer_query_record(s, xid))
 	{
-		steno_remember_end(&o->s);
+		steno_remember_end(s);
 		return;
 	}
-	if (likely(steno_is_staged(o)))
+	if (likely(steno_is_staged(s)))
 	{
-		steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64, xid);
-		steno_remember_end(&o->s);
-		steno_forget_open(o);
+		steno_staged_finish(steno_duration(s), steno_my.log_rows ? s->rows : STENO_NONE64, xid);
+		steno_remember_end(s);
+		steno_forget_open(s);
 	}
 	else
 	{
-		steno_remember_end(&o->s);
-		record_end(o);
+		steno_remember_end(s);
+		record_end(s);
 	}
 	if (unlikely(steno_my.settings_dirty))
 		steno_settings_record();

@@ -90,6 +90,10 @@ steno_rewritten_own(const PlannedStmt *plan, StenoStatement *s)
 	if (!waiting.begun || waiting.own != plan)
 		return false;
 	waiting.begun = false;
+	waiting.s.query = s->query;
+	waiting.s.portal = s->portal;
+	waiting.s.subid = s->subid;
+	waiting.s.plan_cached = s->plan_cached;
 	*s = waiting.s;
 	return true;
 }

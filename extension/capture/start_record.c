@@ -40,20 +40,20 @@ steno_running_record(StenoStatement *s, StenoRecord *record)
 
 /* The statement of a query fails when f raises an error. */
 static void
-inside_query(const StenoOpen *o, void (*f) (void))
+inside_query(const StenoStatement *s, void (*f) (void))
 {
-	QueryDesc  *query = o->query;
+	QueryDesc  *query = s->query;
 	StenoLevel	l;
 
 	/* as the executor's hooks have it */
-	if (steno_my.level == NULL && steno_my.client && o->s.top_level)
+	if (steno_my.level == NULL && steno_my.client && s->top_level)
 	{
 		steno_enter_top(query);
 		f();
 		steno_leave(&steno_top_level);
 		return;
 	}
-	steno_enter(&l, query, NULL, o->s.depth);
+	steno_enter(&l, query, NULL, s->depth);
 	PG_TRY();
 	{
 		f();
@@ -102,17 +102,17 @@ can_fail_instead(void)
 }
 
 STENO_COLD void
-steno_fail_cancelled_query(StenoOpen *o)
+steno_fail_cancelled_query(StenoStatement *s)
 {
-	QueryDesc  *query = o->query;
+	QueryDesc  *query = s->query;
 
 	if (!can_fail_instead())
 		return;
-	inside_query(o, steno_raise_cancel);
+	inside_query(s, steno_raise_cancel);
 	/* nobody has wanted it to fail after all */
-	o = steno_find_open(query);
-	if (o)
-		steno_record_query(o, NULL, false);
+	s = steno_find_open(query);
+	if (s)
+		steno_record_query(s, NULL, false);
 }
 
 /* The same of a utility statement, whose level has been left; true: it has not failed, and has no record yet. */
@@ -131,19 +131,19 @@ steno_fail_cancelled_utility(StenoLevel *l)
 
 /* It was cancelled while its parameters were taken down. */
 STENO_COLD void
-steno_raise_in_query(StenoOpen *o)
+steno_raise_in_query(StenoStatement *s)
 {
-	inside_query(o, steno_raise_cancelled);
+	inside_query(s, steno_raise_cancelled);
 }
 
 /* Its start record was put. */
 STENO_COLD void
-steno_start_query_wait(StenoOpen *o)
+steno_start_query_wait(StenoStatement *s)
 {
-	steno_write_inflight(&o->s, NULL);
-	inside_query(o, steno_raise_cancelled);
-	if (steno_is_synced(&o->s))
-		inside_query(o, steno_wait_to_start);
+	steno_write_inflight(s, NULL);
+	inside_query(s, steno_raise_cancelled);
+	if (steno_is_synced(s))
+		inside_query(s, steno_wait_to_start);
 }
 
 /* What ends a transaction that has failed, or undoes it, must not depend on a disk. */
@@ -175,11 +175,11 @@ is_covered(StenoStatement *s)
  * reserve is made for.
  */
 STENO_COLD bool
-steno_cover_query(StenoOpen *o)
+steno_cover_query(StenoStatement *s)
 {
 	(void) steno_reserve_cover(steno_reserve_needed());
-	inside_query(o, steno_reserve_wait);
-	return is_covered(&o->s);
+	inside_query(s, steno_reserve_wait);
+	return is_covered(s);
 }
 
 STENO_COLD bool

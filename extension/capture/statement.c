@@ -74,17 +74,17 @@ steno_note_raised(void *arg)
 
 /* ---- open queries ---- */
 
-STENO_COLD StenoOpen *
+STENO_COLD StenoStatement *
 steno_more_open(QueryDesc *query)
 {
 	int			room = steno_my.open_room * 2;
-	StenoOpen  *more = MemoryContextAllocExtended(TopMemoryContext,
-												  room * sizeof(StenoOpen),
+	StenoStatement *more = MemoryContextAllocExtended(TopMemoryContext,
+												  room * sizeof(StenoStatement),
 												  MCXT_ALLOC_NO_OOM);
 
 	if (more == NULL)
 		return NULL;
-	memcpy(more, steno_my.open, steno_my.open_count * sizeof(StenoOpen));
+	memcpy(more, steno_my.open, steno_my.open_count * sizeof(StenoStatement));
 	if (steno_my.open != steno_my.few_open)
 		pfree(steno_my.open);
 	steno_my.open = more;
@@ -96,7 +96,7 @@ steno_more_open(QueryDesc *query)
 }
 
 /* With cursors, or nested queries. */
-StenoOpen *
+StenoStatement *
 steno_find_of_many(QueryDesc *query)
 {
 	int			i;
@@ -184,11 +184,7 @@ look_at_policy(StenoStatement *s)
 	const StenoStatement *outer = NULL;
 
 	if (steno_my.level)
-	{
-		StenoOpen  *o = steno_my.level->query ? steno_find_open(steno_my.level->query) : NULL;
-
-		outer = o ? &o->s : steno_my.level->utility;
-	}
+		outer = steno_statement_of_level(steno_my.level);
 	steno_policy_begin(s, outer);
 }
 
@@ -223,7 +219,7 @@ take_number(StenoStatement *s)
 }
 
 /* The client's query that runs, whose statement a level below is part of; NULL: a utility statement's. */
-static StenoOpen *
+static StenoStatement *
 running_query(void)
 {
 	StenoLevel *l = steno_my.level;
@@ -242,7 +238,7 @@ running_query(void)
 void
 steno_take_nested_number(uint64 *statement, uint32 *substatement)
 {
-	StenoOpen  *o;
+	StenoStatement *s;
 
 	if (unlikely(steno_my.planning))
 	{
@@ -250,17 +246,17 @@ steno_take_nested_number(uint64 *statement, uint32 *substatement)
 		*substatement = ++steno_my.planned;
 		return;
 	}
-	o = running_query();
-	if (o && o->s.top_level && o->s.statement != steno_my.statement)
+	s = running_query();
+	if (s && s->top_level && s->statement != steno_my.statement)
 	{
-		*statement = o->s.statement;
-		*substatement = ++o->s.substatement;
+		*statement = s->statement;
+		*substatement = ++s->substatement;
 		return;
 	}
 	*statement = steno_my.statement;
 	*substatement = ++steno_my.substatements;
-	if (o && o->s.top_level)
-		o->s.substatement = *substatement;
+	if (s && s->top_level)
+		s->substatement = *substatement;
 }
 
 /* Number and time a statement, and decide whether it is recorded. */
@@ -438,8 +434,7 @@ steno_statement_of_event(bool function)
 
 	for (l = steno_my.level; l; l = l->outer)
 	{
-		StenoOpen  *o = l->utility ? NULL : steno_find_open(l->query);
-		StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
+		StenoStatement *s = steno_statement_of_level(l);
 
 		if (s == NULL || (!function && makes_table(l)))
 			continue;

@@ -118,8 +118,8 @@ typedef struct StenoRaised
 extern StenoRaised steno_raised;
 
 extern void steno_forget_raised(void);
-extern StenoOpen *steno_more_open(QueryDesc *query);
-extern StenoOpen *steno_find_of_many(QueryDesc *query);
+extern StenoStatement *steno_more_open(QueryDesc *query);
+extern StenoStatement *steno_find_of_many(QueryDesc *query);
 extern void steno_take_nested_number(uint64 *statement, uint32 *substatement);
 extern void steno_number_statement(StenoStatement *s, const char *source, int location, int length,
 								   int class, int depth, bool forced);
@@ -145,27 +145,34 @@ extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 
 /* ---- statement_record.c ---- */
 
-extern void steno_make_query_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing,
+extern void steno_make_query_record(StenoStatement *s, StenoRecord *record, StenoParams *values, bool failing,
 									bool closed);
 extern void steno_make_utility_record(const StenoLevel *l, StenoRecord *record);
-extern void steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed);
+extern void steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_utility_ended(StenoLevel *l);
-extern void steno_copy_query(StenoOpen *o);
+extern void steno_copy_query(StenoStatement *s);
 extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
 extern bool steno_open_has_holdable_cursor(void);
 extern bool steno_open_commits_alone(const StenoStatement *s);
-extern bool steno_open_defer_record(StenoOpen *o, const StenoRecord *record);
+extern bool steno_open_defer_record(StenoStatement *s, const StenoRecord *record);
 extern void steno_utility_queries(StenoLevel *l, int class);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_statement_add_relation(Oid relid, uint32 access);
 extern void steno_forget_utility(StenoLevel *l);
 
-/* Whether its record is staged. */
+/* Whether the record of a statement that has not ended is staged. */
 static inline bool
-steno_is_staged(const StenoOpen *o)
+steno_is_staged(const StenoStatement *s)
 {
-	return o->staged && steno_my.staged != NULL;
+	return s->state == STENO_STAGED && steno_my.staged != NULL;
+}
+
+/* Whether the statement has ended, and its record waits for the commit. */
+static inline bool
+steno_commits(const StenoStatement *s)
+{
+	return s->state >= STENO_COMMITS_STAGED;
 }
 
 /* ---- failed_statement.c ---- */
@@ -184,7 +191,7 @@ extern bool steno_failure_is_reported(void);
 
 /* ---- open_query.c ---- */
 
-extern void steno_open_park(StenoOpen *o);
+extern void steno_open_park(StenoStatement *s);
 extern void steno_open_park_all(void);
 extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
 extern void steno_open_close(SubTransactionId from);
@@ -205,7 +212,7 @@ steno_commit_is_staged(void)
 	const StenoLevel *l = &steno_top_level;
 
 	return steno_my.level == l &&
-		likely(l->ending && l->staged && steno_my.staged != NULL && l->relations_count == 0 &&
+		likely(l->ending && steno_is_staged(&steno_my.top_utility) && l->relations_count == 0 &&
 			   steno_my.top_utility.audited == 0 && steno_my.open_count == 0);
 }
 
@@ -216,7 +223,7 @@ steno_end_is_staged(void)
 	if (steno_my.level != NULL)
 		return steno_commit_is_staged();
 	return steno_my.open_count == 0 ||
-		(steno_my.open_count == 1 && steno_my.open->ended && steno_my.staged != NULL);
+		(steno_my.open_count == 1 && steno_commits(steno_my.open) && steno_my.staged != NULL);
 }
 
 /* The transaction has ended, and with it its block, but that AND CHAIN begins another. */
@@ -244,7 +251,7 @@ steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
 		s->top_level && steno_open_commits_alone(s);
 }
 
-static inline StenoOpen *
+static inline StenoStatement *
 steno_find_open(QueryDesc *query)
 {
 	if (likely(steno_my.open_count == 1))
@@ -252,30 +259,37 @@ steno_find_open(QueryDesc *query)
 	return steno_find_of_many(query);
 }
 
-static inline StenoOpen *
+/* The statement whose hook a level is of; NULL: a query that is recorded no more. */
+static inline StenoStatement *
+steno_statement_of_level(const StenoLevel *l)
+{
+	return l->utility ? l->utility : steno_find_open(l->query);
+}
+
+static inline StenoStatement *
 steno_add_open(QueryDesc *query)
 {
 	if (unlikely(steno_my.open_count == steno_my.open_room))
 		return steno_more_open(query);
 	steno_my.open[steno_my.open_count].query = query;
-	steno_my.open[steno_my.open_count].parked = false;
-	steno_my.open[steno_my.open_count].ended = false;
+	steno_my.open[steno_my.open_count].state = STENO_NOT_MADE;
+	steno_my.open[steno_my.open_count].portal_watched = false;
 	steno_my.open[steno_my.open_count].copy = NULL;
 	return &steno_my.open[steno_my.open_count++];
 }
 
 static inline void
-steno_forget_open(StenoOpen *o)
+steno_forget_open(StenoStatement *s)
 {
-	int			i = o - steno_my.open;
+	int			i = s - steno_my.open;
 
-	if (unlikely(o->s.objects != NULL))
-		steno_objects_release(&o->s.objects);
-	if (unlikely(o->copy != NULL))
-		steno_copy_release(&o->copy);
+	if (unlikely(s->objects != NULL))
+		steno_objects_release(&s->objects);
+	if (unlikely(s->copy != NULL))
+		steno_copy_release(&s->copy);
 	steno_my.open_count--;
 	if (unlikely(i < steno_my.open_count))
-		memmove(o, o + 1, (steno_my.open_count - i) * sizeof(StenoOpen));
+		memmove(s, s + 1, (steno_my.open_count - i) * sizeof(StenoStatement));
 }
 
 static inline void
@@ -288,7 +302,6 @@ steno_enter(StenoLevel *l, QueryDesc *query, StenoStatement *utility, int depth)
 	l->forces = false;
 	l->declares = false;
 	l->ending = false;
-	l->staged = false;
 	l->callback.callback = steno_note_raised;
 	l->callback.arg = l;
 	l->callback.previous = *steno_private.error_context;
@@ -329,9 +342,9 @@ steno_duration(const StenoStatement *s)
 
 /* Its record needs but the numbers of its end. */
 static inline void
-steno_finish_staged(const StenoOpen *o)
+steno_finish_staged(const StenoStatement *s)
 {
-	steno_staged_finish(steno_duration(&o->s), steno_my.log_rows ? o->rows : STENO_NONE64,
+	steno_staged_finish(steno_duration(s), steno_my.log_rows ? s->rows : STENO_NONE64,
 						steno_private.transaction_id());
 }
 
@@ -483,12 +496,12 @@ extern void steno_transaction_statement_done(const TransactionStmt *statement);
 /* ---- start_record.c ---- */
 
 extern void steno_running_record(StenoStatement *s, StenoRecord *record);
-extern void steno_raise_in_query(StenoOpen *o);
-extern void steno_start_query_wait(StenoOpen *o);
+extern void steno_raise_in_query(StenoStatement *s);
+extern void steno_start_query_wait(StenoStatement *s);
 extern void steno_start_utility_wait(StenoLevel *l);
-extern bool steno_cover_query(StenoOpen *o);
+extern bool steno_cover_query(StenoStatement *s);
 extern bool steno_cover_utility(StenoLevel *l);
-extern void steno_fail_cancelled_query(StenoOpen *o);
+extern void steno_fail_cancelled_query(StenoStatement *s);
 extern bool steno_fail_cancelled_utility(StenoLevel *l);
 
 /* Whether a statement that begins has a start record by its class. */

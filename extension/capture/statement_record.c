@@ -71,30 +71,32 @@ steno_open_commits_alone(const StenoStatement *s)
  * it has to wait, and a wait that is cancelled fails the statement.
  */
 STENO_HOT bool
-steno_open_defer_record(StenoOpen *o, const StenoRecord *record)
+steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 {
 	if (unlikely(record != NULL))
 	{
 		StenoCopy  *copy = NULL;
+		bool		staged = steno_stage_record(record);
 
-		o->staged = steno_stage_record(record);
-		if (!o->staged)
+		if (!staged)
 		{
 			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;
 			if (copy == NULL)
 				return false;
 		}
 		/* the record may point into the old one */
-		if (o->copy)
-			steno_copy_release(&o->copy);
-		o->copy = copy;
+		if (s->copy)
+			steno_copy_release(&s->copy);
+		s->copy = copy;
+		s->state = staged ? STENO_COMMITS_STAGED : STENO_COMMITS_COPIED;
 	}
-	if (unlikely(o->s.objects != NULL))
-		steno_objects_release(&o->s.objects);
-	o->ended = true;
-	o->query = NULL;
-	o->portal = NULL;
-	o->parked = false;
+	else
+		s->state = STENO_COMMITS_STAGED;
+	if (unlikely(s->objects != NULL))
+		steno_objects_release(&s->objects);
+	s->query = NULL;
+	s->portal = NULL;
+	s->portal_watched = false;
 	return true;
 }
 
@@ -143,9 +145,9 @@ steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
  * transaction, and its plan may be gone.
  */
 void
-steno_make_query_record(StenoOpen *o, StenoRecord *record, StenoParams *values, bool failing, bool closed)
+steno_make_query_record(StenoStatement *s, StenoRecord *record, StenoParams *values, bool failing, bool closed)
 {
-	QueryDesc  *query = o->query;
+	QueryDesc  *query = s->query;
 	StenoAccess few[32];
 	StenoAccess *relations = few;
 	int			room = lengthof(few);
@@ -165,104 +167,106 @@ steno_make_query_record(StenoOpen *o, StenoRecord *record, StenoParams *values, 
 				relations = few;
 		}
 		count = plan_relations(query->plannedstmt, relations, room,
-							   (o->s.audited & STENO_AUDITED_OBJECT) != 0);
+							   (s->audited & STENO_AUDITED_OBJECT) != 0);
 	}
-	steno_add_shape(record, &o->s, closed ? 0 : query->plannedstmt->queryId,
+	steno_add_shape(record, s, closed ? 0 : query->plannedstmt->queryId,
 					steno_query_command(query->operation), relations, count,
 					query->params, failing, values);
 }
 
 /* Rows that a query has returned before it failed, if it was run more than once. */
 static inline uint64
-failed_rows(const StenoOpen *o)
+failed_rows(const StenoStatement *s)
 {
-	return o->rows > 0 && steno_my.log_rows ? o->rows : STENO_NONE64;
+	return s->rows > 0 && steno_my.log_rows ? s->rows : STENO_NONE64;
 }
 
 /* Keep what is known of the query, which has a record. */
 STENO_COLD void
-steno_copy_query(StenoOpen *o)
+steno_copy_query(StenoStatement *s)
 {
-	StenoObjects *objects = o->s.objects;
+	StenoObjects *objects = s->objects;
 	StenoRecord record;
 	StenoParams values;
 
-	if (steno_is_staged(o))
+	if (steno_is_staged(s))
 	{
 		steno_unstage();
-		if (o->copy)
+		if (s->copy)
 			return;
 	}
 	/* there may be more of them at its end */
-	o->s.objects = NULL;
-	steno_make_query_record(o, &record, &values, false, false);
-	o->s.objects = objects;
-	steno_fill(&record, &o->s);
-	if (unlikely(o->s.policy != 0))
-		steno_policy_apply(&o->s, &record);
-	o->copy = steno_copy_record(&record);
+	s->objects = NULL;
+	steno_make_query_record(s, &record, &values, false, false);
+	s->objects = objects;
+	steno_fill(&record, s);
+	if (unlikely(s->policy != 0))
+		steno_policy_apply(s, &record);
+	s->copy = steno_copy_record(&record);
+	if (s->copy)
+		s->state = STENO_COPIED;
 }
 
 /* Put the record of a query that has a copy. */
 STENO_COLD static void
-put_copied_record(StenoOpen *o, const ErrorData *edata)
+put_copied_record(StenoStatement *s, const ErrorData *edata)
 {
 	StenoRecord record;
-	uint16		redact = o->s.redact;
+	uint16		redact = s->redact;
 
-	steno_copy_read(o->copy, o->s.objects, &record);
-	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	steno_copy_read(s->copy, s->objects, &record);
+	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
 	/* its text is redacted already */
 	if (edata == NULL)
-		o->s.redact = 0;
-	steno_put_filled(&o->s, &record, edata);
-	o->s.redact = redact;
+		s->redact = 0;
+	steno_put_filled(s, &record, edata);
+	s->redact = redact;
 }
 
 /* The query has ended; edata: it failed; closed: see steno_make_query_record. */
 void
-steno_record_query(StenoOpen *o, const ErrorData *edata, bool closed)
+steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 {
 	StenoRecord record;
 	StenoParams values;
 
-	if (steno_is_staged(o))
+	if (steno_is_staged(s))
 	{
 		if (edata == NULL)
 		{
-			steno_finish_staged(o);
+			steno_finish_staged(s);
 			return;
 		}
-		if (o->s.redact == 0 &&
-			steno_staged_fail(steno_duration(&o->s), failed_rows(o), GetTopTransactionIdIfAny(),
-									   edata->sqlerrcode, steno_failure_message(&o->s, edata)))
+		if (s->redact == 0 &&
+			steno_staged_fail(steno_duration(s), failed_rows(s), GetTopTransactionIdIfAny(),
+									   edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_unstage();
 	}
-	if (unlikely(steno_my.policy != 0) && edata && !o->s.recorded)
+	if (unlikely(steno_my.policy != 0) && edata && !s->recorded)
 	{
 		if (closed)
-			steno_policy_judge_failure(&o->s, NULL, 0);
+			steno_policy_judge_failure(s, NULL, 0);
 		else
-			steno_policy_judge_plan(&o->s, o->query->plannedstmt, true);
+			steno_policy_judge_plan(s, s->query->plannedstmt, true);
 	}
-	if (!(o->s.recorded || (edata && o->s.failures)) || !steno_session_ready())
+	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
 	if (edata == NULL && !closed)
-		steno_describe(o->s.user_id);
+		steno_describe(s->user_id);
 	else
-		steno_session_failing(o->s.user_id);
-	if (o->copy != NULL)
+		steno_session_failing(s->user_id);
+	if (s->copy != NULL)
 	{
-		put_copied_record(o, edata);
+		put_copied_record(s, edata);
 		return;
 	}
-	steno_make_query_record(o, &record, &values, edata != NULL || closed, closed);
-	record.rows = edata ? failed_rows(o) : steno_my.log_rows ? o->rows : STENO_NONE64;
+	steno_make_query_record(s, &record, &values, edata != NULL || closed, closed);
+	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
 	/* nobody has counted the rows of a rule's query */
-	if (o->portal == NULL && o->s.depth > 0 && !o->query->plannedstmt->canSetTag)
+	if (s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
 		record.rows = STENO_NONE64;
-	steno_put_ended(&o->s, &record, edata);
+	steno_put_ended(s, &record, edata);
 }
 
 /* ---- relations of utility statements ---- */
@@ -393,29 +397,32 @@ static bool
 defer_utility_record(StenoStatement *s, StenoRecord *record)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
-	StenoOpen  *o;
+	StenoStatement *deferred;
 
 	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
 		return false;
-	o = steno_add_open(NULL);
-	if (o == NULL)
+	deferred = steno_add_open(NULL);
+	if (deferred == NULL)
 		return false;
-	o->s = *s;
-	o->s.objects = NULL;		/* the record has them */
-	o->rows = 0;
-	o->portal = NULL;
-	o->subid = steno_my.subid;
-	o->staged = false;
-	o->plan_cached = false;
-	o->kept = NULL;
+	*deferred = *s;
+	deferred->query = NULL;
+	deferred->objects = NULL;			/* the record has them */
+	deferred->rows = 0;
+	deferred->portal = NULL;
+	deferred->copy = NULL;
+	deferred->subid = steno_my.subid;
+	deferred->state = STENO_NOT_MADE;
+	deferred->plan_cached = false;
+	deferred->portal_watched = false;
+	deferred->kept = NULL;
 	steno_fill(record, s);
 	record->duration = steno_duration(s);
 	record->xid = xid;
 	if (unlikely(s->policy != 0))
 		steno_policy_apply(s, record);
-	if (steno_open_defer_record(o, record))
+	if (steno_open_defer_record(deferred, record))
 		return true;
-	steno_forget_open(o);
+	steno_forget_open(deferred);
 	return false;
 }
 
@@ -425,7 +432,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	StenoStatement *s = l->utility;
 	StenoRecord record;
 
-	if (l->staged && steno_my.staged != NULL)
+	if (steno_is_staged(l->utility))
 	{
 		/* what has been added since it was staged is not in there; an object unstages it */
 		bool		whole = l->relations_count == 0 && s->audited == 0;

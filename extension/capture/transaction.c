@@ -199,8 +199,7 @@ any_running(void)
 
 	for (l = steno_my.level; l; l = l->outer)
 	{
-		const StenoOpen *o = l->utility ? NULL : steno_find_open(l->query);
-		const StenoStatement *s = l->utility ? l->utility : o ? &o->s : NULL;
+		const StenoStatement *s = steno_statement_of_level(l);
 
 		if (s && s->recorded && steno_is_synced(s))
 			return true;

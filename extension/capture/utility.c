@@ -146,6 +146,7 @@ executes(Node *statement)
 static inline void
 enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 {
+	s->state = STENO_NOT_MADE;
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
 	l->relations_count = 0;
@@ -168,8 +169,9 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 		steno_policy_judge_early(s);
 	if (steno_wants_start(s))
 		put_utility_start(l);
-	l->staged = stage_transaction(l);
-	if (!l->staged)
+	if (stage_transaction(l))
+		s->state = STENO_STAGED;
+	else
 		steno_write_inflight(s, NULL);
 }
 
@@ -195,7 +197,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	StenoStatement *s = l->utility;
 
 	steno_leave(l);
-	if (unlikely(!l->staged))
+	if (unlikely(s->state != STENO_STAGED))
 		steno_record_may_fail(s);
 	steno_record_utility(l, NULL, utility_rows(completion));
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_fail_cancelled_utility(l))
@@ -231,7 +233,7 @@ ends_later(Node *statement, const QueryCompletion *completion)
 static inline bool
 rolls_back_later(const StenoLevel *l, Node *statement)
 {
-	return !l->staged && IsA(statement, TransactionStmt) &&
+	return l->utility->state != STENO_STAGED && IsA(statement, TransactionStmt) &&
 		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && IsTransactionState();
 }
 
@@ -284,8 +286,9 @@ steno_utility_call(Oid function)
 		steno_policy_judge(s, NULL, 0, false);
 	if (steno_wants_start(s))
 		put_utility_start(l);
-	l->staged = stage_call(l);
-	if (!l->staged)
+	if (stage_call(l))
+		s->state = STENO_STAGED;
+	else
 		steno_write_inflight(s, NULL);
 }
 

@@ -247,7 +247,7 @@ shares_of_others(const StenoRecord *r)
 	int			i;
 
 	for (i = 0; i < steno_my.open_count; i++)
-		shares += has_share(&steno_my.open[i].s, r);
+		shares += has_share(&steno_my.open[i], r);
 	for (l = steno_my.level; l; l = l->outer)
 		if (l->query == NULL)
 			shares += has_share(l->utility, r);

@@ -250,13 +250,18 @@ steno_unstage(void)
 	/* the next one that is staged is another query's */
 	for (i = 0; i < s->open_count; i++)
 	{
-		StenoOpen  *o = &s->open[i];
+		StenoStatement *o = &s->open[i];
 
-		if (o->staged && o->copy == NULL)
-			o->copy = steno_copy_message(m, o->s.objects);
-		o->staged = false;
+		if (o->state != STENO_STAGED && o->state != STENO_COMMITS_STAGED)
+			continue;
+		o->copy = steno_copy_message(m, o->objects);
+		if (o->state == STENO_STAGED)
+			o->state = o->copy ? STENO_COPIED : STENO_NOT_MADE;
+		else
+			o->state = o->copy ? STENO_COMMITS_COPIED : STENO_COMMITS_LOST;
 	}
-	steno_private.top.staged = false;
+	if (s->top_utility.state == STENO_STAGED)
+		s->top_utility.state = STENO_NOT_MADE;
 	s->inflight_version =
 		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
 							 m->statement, m->time, text,
