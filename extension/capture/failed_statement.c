@@ -107,7 +107,10 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoStatement s;
 	StenoRecord record;
 	StenoParams values;
-	ErrorData  *edata;
+	StenoEvent	event = {
+		.kind = STENO_KIND_STATEMENT,
+		.shape = {.command = q->command, .params = q->params, .failing = true}
+	};
 	bool		before = steno_allow_barriers(true);
 
 	HOLD_INTERRUPTS();
@@ -125,11 +128,10 @@ steno_record_unplanned(const StenoUnplanned *q)
 	{
 		s.start = q->start;
 		MemoryContextSwitchTo(steno_raised.context);
-		edata = CopyErrorData();
+		event.edata = CopyErrorData();
 		steno_session_failing(s.user_id);
-		steno_record_init(&record, STENO_KIND_STATEMENT);
-		steno_add_shape(&record, &s, 0, q->command, NULL, 0, q->params, true, &values);
-		steno_put_ended(&s, &record, edata);
+		steno_make_record(&s, &event, &record, &values);
+		steno_put_ended(&s, &record);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(steno_raised.context);
 	}

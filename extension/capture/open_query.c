@@ -210,16 +210,11 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 		return;
 	}
 	steno_session_failing(s->user_id);
-	steno_copy_read(s->copy, NULL, &record);
+	steno_read_copied_record(s, edata, edata ? commit_message(s, edata) : NULL, &record);
 	if (edata)
 	{
-		record.outcome = STENO_OUTCOME_ERROR;
-		record.sqlerrcode = edata->sqlerrcode;
-		record.message = commit_message(s, edata);
 		record.rows = rows;
 		record.duration = steno_duration(s);
-		if (unlikely(s->policy != 0))
-			steno_policy_apply(s, &record);
 	}
 	steno_record_put(&record, true);
 }

@@ -292,6 +292,7 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 STENO_COLD static void
 stage_anew(StenoStatement *s, const StenoCuts *cuts)
 {
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT, .cuts = cuts};
 	StenoRecord record;
 	StenoParams values;
 	StenoKept	key;
@@ -303,18 +304,9 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 		steno_write_inflight(s, cuts);
 		return;
 	}
-	steno_make_query_record(s, &record, &values, false, false);
+	steno_make_query_record(s, &event, false, &record, &values);
 	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) && key_of(s, &key))
 		keep_shape(&key, &record, &values);
-	s->suspect &= cuts == NULL;
-	steno_fill(&record, s);
-	if (cuts)
-	{
-		steno_secret_cut(s->text, s->text_len, cuts, PG_UINT64_MAX, &record.text, &record.text_len);
-		s->suspect = true;
-	}
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, &record);
 	if (steno_stage_record(&record))
 		s->state = STENO_STAGED;
 	else
@@ -367,14 +359,15 @@ stage(StenoStatement *s)
 STENO_COLD static void
 put_query_start(StenoStatement *s)
 {
+	StenoEvent	event = {.kind = STENO_KIND_START};
 	StenoRecord record;
 	StenoParams values;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_query(s);
 
 	if (!steno_start_mask_begin(s) && covered)
 		return;
-	steno_make_query_record(s, &record, &values, false, false);
-	steno_running_record(s, &record);
+	steno_make_query_record(s, &event, false, &record, &values);
+	steno_put_start_record(s, &record);
 	steno_start_query_wait(s);
 }
 
@@ -738,6 +731,7 @@ static bool
 defer_query_record(StenoStatement *s, TransactionId xid)
 {
 	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 	StenoParams values;
 
@@ -750,14 +744,9 @@ defer_query_record(StenoStatement *s, TransactionId xid)
 		return false;
 	steno_describe(s->user_id);
 	if (s->copy)
-		steno_copy_read(s->copy, s->objects, &record);
+		steno_read_copied_record(s, NULL, NULL, &record);
 	else
-	{
-		steno_make_query_record(s, &record, &values, false, false);
-		steno_fill(&record, s);
-		if (unlikely(s->policy != 0))
-			steno_policy_apply(s, &record);
-	}
+		steno_make_query_record(s, &event, false, &record, &values);
 	record.rows = rows;
 	record.duration = steno_duration(s);
 	record.xid = xid;

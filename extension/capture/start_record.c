@@ -20,19 +20,12 @@
 
 #include "capture/statement.h"
 
-/*
- * A statement starts that wants a start record.  record is what its own record
- * will be, as far as that is known.
- */
+/* A statement starts that has a start record: it is put. */
 STENO_COLD void
-steno_running_record(StenoStatement *s, StenoRecord *record)
+steno_put_start_record(const StenoStatement *s, StenoRecord *record)
 {
-	steno_fill(record, s);
-	record->kind = STENO_KIND_START;
 	record->outcome = STENO_OUTCOME_RUNNING;
 	record->xid = GetTopTransactionIdIfAny();
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, record);
 	if (s->top_level)
 		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
 	steno_record_put(record, false);

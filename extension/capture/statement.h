@@ -145,9 +145,26 @@ extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 
 /* ---- statement_record.c ---- */
 
-extern void steno_make_query_record(StenoStatement *s, StenoRecord *record, StenoParams *values, bool failing,
-									bool closed);
-extern void steno_make_utility_record(const StenoLevel *l, StenoRecord *record);
+/*
+ * What a hook knows of a statement when its record is made.  It lives on the hook's stack
+ * for as long as the record does, owns nothing, and may point to what the server frees at
+ * the end of the statement: nobody keeps it.
+ */
+typedef struct StenoEvent
+{
+	int			kind;			/* STENO_KIND_STATEMENT, STENO_KIND_START */
+	StenoShape	shape;			/* but class and objects, which are the statement's */
+	const ErrorData *edata;		/* it has failed; NULL: it has not */
+	const struct StenoCuts *cuts;	/* where its text's secrets are; NULL: not known yet */
+} StenoEvent;
+
+extern void steno_make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoParams *values);
+extern void steno_make_query_record(StenoStatement *s, StenoEvent *event, bool closed, StenoRecord *record,
+									StenoParams *values);
+extern void steno_make_utility_record(const StenoLevel *l, StenoEvent *event, StenoRecord *record);
+extern void steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message,
+									 StenoRecord *record);
+extern void steno_put_ended(const StenoStatement *s, StenoRecord *record);
 extern void steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_utility_ended(StenoLevel *l);
@@ -247,7 +264,7 @@ steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
 		return false;
 	return (TransactionIdIsValid(xid) ||
 			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
-					 (steno_my.open_count > own && steno_open_has_holdable_cursor()))) &&
+					 (steno_my.open_count > own && s->top_level && steno_open_has_holdable_cursor()))) &&
 		s->top_level && steno_open_commits_alone(s);
 }
 
@@ -348,44 +365,6 @@ steno_finish_staged(const StenoStatement *s)
 						steno_private.transaction_id());
 }
 
-/* Fill in what queries and utility statements have alike. */
-static inline void
-steno_fill(StenoRecord *record, StenoStatement *s)
-{
-	record->time = s->time;
-	record->statement = s->statement;
-	record->substatement = s->top_level ? 0 : s->substatement;
-	record->depth = s->depth;
-	record->audited = steno_audit_reason(s->class, 0) | s->audited;
-	record->text = likely(steno_my.log_statement) ? s->text : NULL;
-	record->text_len = s->text_len;
-	if (unlikely(s->suspect) && record->text)
-		s->suspect = steno_secret_hide_text(s->text, s->text_len, PG_UINT64_MAX, &record->text, &record->text_len);
-}
-
-/*
- * Give a query's record its shape and its parameters.  command NULL is SELECT.
- * failing: we are handling an error.
- */
-static inline void
-steno_add_shape(StenoRecord *record, const StenoStatement *s, uint64 query_id,
-				const char *command, const StenoAccess *relations, int count,
-				ParamListInfo params, bool failing, StenoParams *values)
-{
-	StenoShape	shape = {
-		.class = s->class,
-		.query_id = query_id,
-		.command = command,
-		.relations = relations,
-		.count = count,
-		.params = (s->policy & STENO_S_NO_PARAMETERS) ? NULL : params,
-		.failing = failing,
-		.objects = s->objects
-	};
-
-	steno_encode_shape(record, &shape, values);
-}
-
 /* The list of a statement's objects, to add to.  A record that is staged would not have what is added. */
 static inline StenoObjects *
 steno_objects_of(StenoStatement *s)
@@ -403,30 +382,6 @@ steno_failure_message(const StenoStatement *s, const ErrorData *edata)
 {
 	return steno_secret_hide_message(s->text, s->text_len,
 									 edata->message ? edata->message : "missing error text");
-}
-
-/* The statement has ended, edata: in failure; its record, which has its beginning, is put. */
-static inline void
-steno_put_filled(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
-{
-	record->duration = steno_duration(s);
-	record->xid = GetTopTransactionIdIfAny();
-	if (unlikely(edata != NULL))
-	{
-		record->outcome = STENO_OUTCOME_ERROR;
-		record->sqlerrcode = edata->sqlerrcode;
-		record->message = steno_failure_message(s, edata);
-	}
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, record);
-	steno_record_put(record, s->top_level);
-}
-
-static inline void
-steno_put_ended(StenoStatement *s, StenoRecord *record, const ErrorData *edata)
-{
-	steno_fill(record, s);
-	steno_put_filled(s, record, edata);
 }
 
 /* Where the statement ended in its source, for one that fails after it. */
@@ -495,7 +450,7 @@ extern void steno_transaction_statement_done(const TransactionStmt *statement);
 
 /* ---- start_record.c ---- */
 
-extern void steno_running_record(StenoStatement *s, StenoRecord *record);
+extern void steno_put_start_record(const StenoStatement *s, StenoRecord *record);
 extern void steno_raise_in_query(StenoStatement *s);
 extern void steno_start_query_wait(StenoStatement *s);
 extern void steno_start_utility_wait(StenoLevel *l);

@@ -16,6 +16,7 @@
 #include "policy/audit_role.h"
 #include "base/compat.h"
 #include "capture/statement.h"
+#include "filter/redact.h"
 
 /* ---- records that wait for the commit ---- */
 
@@ -139,13 +140,104 @@ steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
 	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
 }
 
+/* The statement has failed with that message, which has no secrets any more. */
+static void
+add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
+{
+	record->outcome = STENO_OUTCOME_ERROR;
+	record->sqlerrcode = edata->sqlerrcode;
+	record->message = message;
+}
+
+/* Its text, without secrets. */
+static inline void
+add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
+{
+	if (unlikely(!steno_my.log_statement))
+		return;
+	record->text = s->text;
+	record->text_len = s->text_len;
+	if (unlikely(s->suspect) && record->text)
+	{
+		if (cuts)
+			steno_secret_cut(s->text, s->text_len, cuts, PG_UINT64_MAX, &record->text, &record->text_len);
+		else
+			s->suspect = steno_secret_hide_text(s->text, s->text_len, PG_UINT64_MAX,
+												&record->text, &record->text_len);
+	}
+}
+
 /*
- * Make the record of a query, but for what is known at its end only.  failing: we
- * are handling an error.  closed: its portal was closed by the end of a
+ * The one way from a statement to its record, but for the numbers of its end: what it is
+ * is described, its secrets are removed, and what rules hide is, each once.  Then the record
+ * is encoded: staged, copied or put, and never made again.  values: room for parameters;
+ * NULL when the event has none.  The record points into the statement, values and the
+ * memory for one record.
+ */
+static pg_attribute_always_inline void
+make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoParams *values)
+{
+	StenoShape *shape = &event->shape;
+
+	steno_record_init(record, event->kind);
+	shape->class = s->class;
+	shape->objects = s->objects;
+	if (unlikely(s->policy & STENO_S_NO_PARAMETERS))
+		shape->params = NULL;
+	steno_encode_shape(record, shape, values);
+	record->time = s->time;
+	record->statement = s->statement;
+	record->substatement = s->top_level ? 0 : s->substatement;
+	record->depth = s->depth;
+	add_text(s, event->cuts, record);
+	if (unlikely(event->edata != NULL))
+		add_failure(event->edata, steno_failure_message(s, event->edata), record);
+	steno_policy_apply(s, record);
+}
+
+/* The same of a statement that its hook has not seen begin. */
+STENO_COLD void
+steno_make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoParams *values)
+{
+	make_record(s, event, record, values);
+}
+
+/*
+ * The record of the statement's copy, whose text is as make_record left it.  edata: as that of
+ * its failure.  It points into the copy, which goes with the statement.
+ */
+void
+steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message, StenoRecord *record)
+{
+	steno_copy_read(s->copy, s->objects, record);
+	if (edata == NULL)
+		return;
+	add_failure(edata, message, record);
+	if (unlikely(s->redact != 0))
+		steno_policy_redact_message(s, record);
+}
+
+/* The statement has ended, and its record is made: it is put. */
+static inline void
+put_ended(const StenoStatement *s, StenoRecord *record)
+{
+	record->duration = steno_duration(s);
+	record->xid = GetTopTransactionIdIfAny();
+	steno_record_put(record, s->top_level);
+}
+
+STENO_COLD void
+steno_put_ended(const StenoStatement *s, StenoRecord *record)
+{
+	put_ended(s, record);
+}
+
+/*
+ * Make the record of a query.  closed: its portal was closed by the end of a
  * transaction, and its plan may be gone.
  */
 void
-steno_make_query_record(StenoStatement *s, StenoRecord *record, StenoParams *values, bool failing, bool closed)
+steno_make_query_record(StenoStatement *s, StenoEvent *event, bool closed, StenoRecord *record, StenoParams *values)
 {
 	QueryDesc  *query = s->query;
 	StenoAccess few[32];
@@ -153,7 +245,6 @@ steno_make_query_record(StenoStatement *s, StenoRecord *record, StenoParams *val
 	int			room = lengthof(few);
 	int			count = 0;
 
-	steno_record_init(record, STENO_KIND_STATEMENT);
 	if (!closed)
 	{
 		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
@@ -169,9 +260,13 @@ steno_make_query_record(StenoStatement *s, StenoRecord *record, StenoParams *val
 		count = plan_relations(query->plannedstmt, relations, room,
 							   (s->audited & STENO_AUDITED_OBJECT) != 0);
 	}
-	steno_add_shape(record, s, closed ? 0 : query->plannedstmt->queryId,
-					steno_query_command(query->operation), relations, count,
-					query->params, failing, values);
+	event->shape.query_id = closed ? 0 : query->plannedstmt->queryId;
+	event->shape.command = steno_query_command(query->operation);
+	event->shape.relations = relations;
+	event->shape.count = count;
+	event->shape.params = query->params;
+	event->shape.failing = event->edata != NULL || closed;
+	make_record(s, event, record, values);
 }
 
 /* Rows that a query has returned before it failed, if it was run more than once. */
@@ -186,6 +281,7 @@ STENO_COLD void
 steno_copy_query(StenoStatement *s)
 {
 	StenoObjects *objects = s->objects;
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 	StenoParams values;
 
@@ -197,36 +293,18 @@ steno_copy_query(StenoStatement *s)
 	}
 	/* there may be more of them at its end */
 	s->objects = NULL;
-	steno_make_query_record(s, &record, &values, false, false);
+	steno_make_query_record(s, &event, false, &record, &values);
 	s->objects = objects;
-	steno_fill(&record, s);
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, &record);
 	s->copy = steno_copy_record(&record);
 	if (s->copy)
 		s->state = STENO_COPIED;
-}
-
-/* Put the record of a query that has a copy. */
-STENO_COLD static void
-put_copied_record(StenoStatement *s, const ErrorData *edata)
-{
-	StenoRecord record;
-	uint16		redact = s->redact;
-
-	steno_copy_read(s->copy, s->objects, &record);
-	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
-	/* its text is redacted already */
-	if (edata == NULL)
-		s->redact = 0;
-	steno_put_filled(s, &record, edata);
-	s->redact = redact;
 }
 
 /* The query has ended; edata: it failed; closed: see steno_make_query_record. */
 void
 steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 {
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
 	StenoRecord record;
 	StenoParams values;
 
@@ -257,16 +335,14 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	else
 		steno_session_failing(s->user_id);
 	if (s->copy != NULL)
-	{
-		put_copied_record(s, edata);
-		return;
-	}
-	steno_make_query_record(s, &record, &values, edata != NULL || closed, closed);
+		steno_read_copied_record(s, edata, edata ? steno_failure_message(s, edata) : NULL, &record);
+	else
+		steno_make_query_record(s, &event, closed, &record, &values);
 	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
 	/* nobody has counted the rows of a rule's query */
-	if (s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
+	if (s->copy == NULL && s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
 		record.rows = STENO_NONE64;
-	steno_put_ended(s, &record, edata);
+	put_ended(s, &record);
 }
 
 /* ---- relations of utility statements ---- */
@@ -375,26 +451,19 @@ steno_statement_add_relation(Oid relid, uint32 access)
 
 /* ---- utility statements ---- */
 
-/* Make the record of a utility statement, but for what is known at its end only. */
+/* Make the record of a utility statement. */
 void
-steno_make_utility_record(const StenoLevel *l, StenoRecord *record)
+steno_make_utility_record(const StenoLevel *l, StenoEvent *event, StenoRecord *record)
 {
-	const StenoStatement *s = l->utility;
-	StenoShape	shape = {
-		.class = s->class,
-		.command = l->command,
-		.relations = l->relations,
-		.count = l->relations_count,
-		.objects = s->objects
-	};
-
-	steno_record_init(record, STENO_KIND_STATEMENT);
-	steno_encode_shape(record, &shape, NULL);
+	event->shape.command = l->command;
+	event->shape.relations = l->relations;
+	event->shape.count = l->relations_count;
+	make_record(l->utility, event, record, NULL);
 }
 
 /* The client's statement has ended well: whether its record waits for the commit that comes next. */
 static bool
-defer_utility_record(StenoStatement *s, StenoRecord *record)
+defer_utility_record(const StenoStatement *s, StenoRecord *record)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
 	StenoStatement *deferred;
@@ -415,11 +484,8 @@ defer_utility_record(StenoStatement *s, StenoRecord *record)
 	deferred->plan_cached = false;
 	deferred->portal_watched = false;
 	deferred->kept = NULL;
-	steno_fill(record, s);
 	record->duration = steno_duration(s);
 	record->xid = xid;
-	if (unlikely(s->policy != 0))
-		steno_policy_apply(s, record);
 	if (steno_open_defer_record(deferred, record))
 		return true;
 	steno_forget_open(deferred);
@@ -430,6 +496,7 @@ STENO_HOT void
 steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
 	StenoStatement *s = l->utility;
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
 	StenoRecord record;
 
 	if (steno_is_staged(l->utility))
@@ -460,12 +527,12 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		steno_session_failing(s->user_id);
 	else if (unlikely(steno_my.user_id != s->user_id))
 		steno_session_check(s->user_id);
-	steno_make_utility_record(l, &record);
+	steno_make_utility_record(l, &event, &record);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;
 	if (edata == NULL && l == &steno_top_level && !l->ending && defer_utility_record(s, &record))
 		return;
-	steno_put_ended(s, &record, edata);
+	put_ended(s, &record);
 }
 
 /* The end that a COMMIT or ROLLBACK asked for has come. */

@@ -20,13 +20,14 @@
 STENO_COLD static void
 put_utility_start(StenoLevel *l)
 {
+	StenoEvent	event = {.kind = STENO_KIND_START};
 	StenoRecord record;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_utility(l);
 
 	if (!steno_start_mask_begin(l->utility) && covered)
 		return;
-	steno_make_utility_record(l, &record);
-	steno_running_record(l->utility, &record);
+	steno_make_utility_record(l, &event, &record);
+	steno_put_start_record(l->utility, &record);
 	steno_start_utility_wait(l);
 }
 
@@ -253,15 +254,13 @@ static bool
 stage_call(const StenoLevel *l)
 {
 	StenoStatement *s = l->utility;
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 
 	/* what its failure says may have to be redacted: then it is made at the end */
 	if (!s->recorded || s->redact != 0)
 		return false;
-	steno_make_utility_record(l, &record);
-	steno_fill(&record, s);
-	if (unlikely(steno_my.policy != 0))
-		steno_policy_apply(s, &record);
+	steno_make_utility_record(l, &event, &record);
 	return steno_stage_record(&record);
 }
 

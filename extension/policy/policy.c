@@ -497,27 +497,32 @@ steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed)
 
 /* ---- its record ---- */
 
-static void
-redact_record(uint32 tag, StenoRecord *record)
+/* The message of a record's failure, as the rule that matched leaves it. */
+STENO_COLD void
+steno_policy_redact_message(const StenoStatement *s, StenoRecord *record)
 {
-	char	   *clean;
+	char	   *clean = steno_rules_redact(s->redact, record->message, strlen(record->message));
 
+	record->message = clean ? clean : "<redacted>";
+}
+
+static void
+redact_record(const StenoStatement *s, StenoRecord *record)
+{
 	if (record->text)
 	{
-		clean = steno_rules_redact(tag, record->text, record->text_len);
+		char	   *clean = steno_rules_redact(s->redact, record->text, record->text_len);
+
 		record->text = clean;
 		record->text_len = clean ? strlen(clean) : 0;
 	}
 	if (record->message)
-	{
-		clean = steno_rules_redact(tag, record->message, strlen(record->message));
-		record->message = clean ? clean : "<redacted>";
-	}
+		steno_policy_redact_message(s, record);
 }
 
-/* Before its record is put: what the rules hide, and that a rule asked for it. */
-void
-steno_policy_apply(const StenoStatement *s, StenoRecord *record)
+/* What the rules hide of a record, and that a rule asked for it. */
+STENO_COLD void
+steno_policy_apply_rules(const StenoStatement *s, StenoRecord *record)
 {
 	if (s->policy & STENO_S_RULE)
 	{
@@ -533,7 +538,7 @@ steno_policy_apply(const StenoStatement *s, StenoRecord *record)
 		record->text_len = 0;
 	}
 	if (s->redact != 0)
-		redact_record(s->redact, record);
+		redact_record(s, record);
 }
 
 /*
@@ -551,6 +556,6 @@ steno_policy_failed(StenoRecord *record)
 	s.failures = true;
 	steno_policy_judge_failure(&s, NULL, 0);
 	if (s.failures)
-		steno_policy_apply(&s, record);
+		steno_policy_apply_rules(&s, record);
 	return s.failures;
 }

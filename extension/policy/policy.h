@@ -59,8 +59,18 @@ extern void steno_policy_judge(StenoStatement *s, const StenoAccess *relations, 
 extern void steno_policy_judge_early(StenoStatement *s);
 extern void steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int count);
 extern void steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed);
-extern void steno_policy_apply(const StenoStatement *s, StenoRecord *record);
+extern void steno_policy_apply_rules(const StenoStatement *s, StenoRecord *record);
+extern void steno_policy_redact_message(const StenoStatement *s, StenoRecord *record);
 extern bool steno_policy_failed(StenoRecord *record);
+
+/* A statement's record is made: why there is one, and what the rules hide of it. */
+static inline void
+steno_policy_apply(const StenoStatement *s, StenoRecord *record)
+{
+	record->audited = steno_audit_reason(s->class, 0) | s->audited;
+	if (unlikely(s->policy != 0))
+		steno_policy_apply_rules(s, record);
+}
 
 #pragma GCC visibility pop
 
