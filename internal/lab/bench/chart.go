@@ -1,31 +1,13 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
-
-// ReadReport reads an archived report.
-func ReadReport(dir string) (*Report, error) {
-	path := filepath.Join(dir, "report.json")
-	text, err := result.ReadFile(dir, "report.json")
-	if err != nil {
-		return nil, err
-	}
-	var r Report
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("cannot read \"%s\": %w", path, err)
-	}
-	if len(r.Variants) == 0 {
-		return nil, fmt.Errorf("\"%s\" contains no measurement", path)
-	}
-	return &r, nil
-}
 
 // Measures of the chart, in pixels.
 const (
@@ -39,35 +21,35 @@ const (
 // barX is where a bar of this ratio ends.
 func barX(ratio float64) int { return barLeft + int(ratio*barWidth) }
 
-// WriteChart draws archived reports as an SVG picture: for each a group of
+// WriteChart draws results of overhead as an SVG picture: for each a group of
 // bars, the throughput of each variant against the first, with its interval,
 // over one common axis.
-func WriteChart(w io.Writer, reports []*Report) error {
+func WriteChart(w io.Writer, results []*result.Result) error {
 	var b strings.Builder
 	y := 34
 	text := func(x, y int, class, s string) {
 		fmt.Fprintf(&b, `<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, escape(s))
 	}
 	text(12, y-10, "title", "Throughput while every statement is logged")
-	for _, r := range reports {
+	for _, r := range results {
 		y += 22
-		text(12, y, "group", r.Load.Title())
-		if r.Profile != nil && len(r.Profile.Runs) > 0 {
-			low, high := r.Profile.spread()
+		text(12, y, "group", r.Parameter(loadParameter))
+		if r.CPU != nil && len(r.CPU.Runs) > 0 {
+			low, high := r.CPU.Spread()
 			text(12, y+16, "note", fmt.Sprintf("pg_steno's share of PostgreSQL's CPU samples: %s", interval(low, high)))
 			y += 16
 		}
 		y += 10
-		for i, v := range r.Variants {
-			y = drawVariant(&b, text, v, i, y)
+		for i, v := range r.Dimensions[0].Values {
+			y = drawVariant(&b, text, r, v, i, y)
 		}
 	}
 	top := 42
 	grid := drawAxis(text, top, y)
 	y += 50
-	last := reports[len(reports)-1]
-	text(12, y+8, "note", fmt.Sprintf("Median of %d rounds of %d s per server, with its 95 %% interval in brackets. B: bytes logged per transaction.",
-		last.Rounds, last.Seconds))
+	last := results[len(results)-1]
+	text(12, y+8, "note", fmt.Sprintf("Median of %s rounds of %s s per server, with its 95 %% interval in brackets. B: bytes logged per transaction.",
+		last.Parameter(roundsParameter), last.Parameter(secondsParameter)))
 	y += 18
 	text(12, y+8, "note", fmt.Sprintf("%s, %d cores (shared with pgbench), Linux %s, PostgreSQL %s.",
 		last.Machine.CPU, last.Machine.Cores, last.Machine.Kernel, shortVersion(last.Postgres)))
@@ -100,11 +82,15 @@ func drawAxis(text func(x, y int, class, s string), top, bottom int) string {
 }
 
 // drawVariant draws one bar below y and returns where the next one starts.
-func drawVariant(b *strings.Builder, text func(x, y int, class, s string), v VariantReport, i, y int) int {
+func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *result.Result, v result.Value, i, y int) int {
 	ratio, label := 1.0, "1"
-	if i > 0 {
-		ratio = v.Ratio.Median
-		label = fmt.Sprintf("%.3f [%.3f, %.3f]", v.Ratio.Median, v.Ratio.Low, v.Ratio.High)
+	var kept *stats.Estimate
+	if m := r.Find(result.Case{"variant": v.Name}, "tps"); m != nil && i > 0 {
+		kept = m.Ratio
+	}
+	if kept != nil {
+		ratio = kept.Median
+		label = fmt.Sprintf("%.3f [%.3f, %.3f]", kept.Median, kept.Low, kept.High)
 	}
 	class := "bar"
 	if strings.HasPrefix(v.Name, "steno") {
@@ -116,13 +102,13 @@ func drawVariant(b *strings.Builder, text func(x, y int, class, s string), v Var
 	}
 	text(12, y+15, "", title)
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" class="%s"/>`+"\n", barLeft, y, barX(ratio)-barLeft, barHeight, class)
-	if i > 0 {
+	if kept != nil {
 		middle := y + barHeight/2
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", barX(v.Ratio.Low), middle, barX(v.Ratio.High), middle)
-		ratio = max(ratio, v.Ratio.High)
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", barX(kept.Low), middle, barX(kept.High), middle)
+		ratio = max(ratio, kept.High)
 	}
-	if v.BytesPerTransaction != nil {
-		label += fmt.Sprintf(", %.0f B", *v.BytesPerTransaction)
+	if m := r.Find(result.Case{"variant": v.Name}, "bytes"); m != nil {
+		label += fmt.Sprintf(", %.0f B", m.Value.Median)
 	}
 	text(barX(ratio)+8, y+15, "small", label)
 	return y + rowHeight

@@ -8,9 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
-	"github.com/pg-steno/pg_steno/internal/lab/machine"
-	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
 // Given is a server that somebody runs, with pg_steno loaded. It is measured
@@ -81,15 +80,15 @@ func (g *Given) Close() {
 	_ = g.conn.Close(ctx)
 }
 
-// Measure compares. It puts the setting back however it ends.
-func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
-	r = &Report{
-		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version, Machine: machine.This(),
-		Load: o.Load, Rounds: o.Rounds, Seconds: o.Seconds,
-	}
-	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&r.Postgres); err != nil {
+// Measure compares. It puts the setting back however it ends. The caller summarizes the
+// result.
+func (g *Given) Measure(ctx context.Context, o Options) (r *result.Result, err error) {
+	var version string
+	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&version); err != nil {
 		return nil, err
 	}
+	o.Renew = 0
+	r = newResult(&o, o.Load, version, nil)
 	defer func() {
 		if restoreErr := g.restore(); restoreErr != nil {
 			r, err = nil, fmt.Errorf("cannot restore \"%s\"; please do so (it was %s): %w", logSetting, g.was(), restoreErr)
@@ -97,40 +96,26 @@ func (g *Given) Measure(ctx context.Context, o Options) (r *Report, err error) {
 	}()
 
 	values := []string{"none", "all"}
-	var tps, ratio [2][]float64
-	var transactions [2]int64
+	for _, value := range values {
+		addVariant(r, value, logSetting+"="+value, []cluster.Setting{{Name: logSetting, Value: value}})
+	}
 	for round := range o.Rounds {
-		var results [2]Slice
 		for position := range values {
-			i := (position + round) % 2
+			value := values[(position+round)%2]
 			if o.Progress != nil {
-				o.Progress(logSetting+"="+values[i], 2*round+position, 2*o.Rounds)
+				o.Progress(logSetting+"="+value, 2*round+position, 2*o.Rounds)
 			}
-			if err := g.set(ctx, values[i]); err != nil {
+			if err := g.set(ctx, value); err != nil {
 				return nil, err
 			}
 			s, err := o.Load.run(ctx, g, o.Seconds)
 			if err != nil {
 				return nil, err
 			}
-			results[i] = s
-			r.slices = append(r.slices, sliceRow{round + 1, position + 1, values[i], s})
-		}
-		for i := range values {
-			tps[i] = append(tps[i], results[i].TPS)
-			ratio[i] = append(ratio[i], results[i].TPS/results[0].TPS)
-			transactions[i] += results[i].Transactions
+			addSlice(r, round+1, position+1, value, s)
 		}
 	}
-	for i, value := range values {
-		v := VariantReport{Name: value, Title: logSetting + "=" + value, TPS: stats.Of(tps[i]), Transactions: transactions[i],
-			Settings: []cluster.Setting{{Name: logSetting, Value: value}}}
-		if i > 0 {
-			e := stats.Of(ratio[i])
-			v.Ratio = &e
-		}
-		r.Variants = append(r.Variants, v)
-	}
+	setParameters(r, &o, o.Load, o.Rounds)
 	return r, nil
 }
 

@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
@@ -52,7 +52,7 @@ func (o *Overhead) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.DSN, "dsn", "", "connection string of a running server to measure")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's setting without asking")
 	measure.AddFormat(flags, &o.Format)
-	flags.StringVar(&o.Output, "output", "", "folder for the report and the raw data")
+	flags.StringVar(&o.Output, "output", "", "folder for the raw data and the report (report.html)")
 }
 
 // Complete checks the flags and fills in what follows from them.
@@ -90,35 +90,24 @@ func (o *Overhead) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	phases := progress.NewPhases(o.IO)
-	defer phases.End()
-	o.Progress = phases.Step
-
-	take := o.measureLab
-	if o.DSN != "" {
-		take = o.measureGiven
-	}
-	report, err := take(ctx, installation, phases)
-	phases.End()
-	if err != nil {
-		return err
-	}
-	if o.Output != "" {
-		if err := report.WriteFiles(o.Output); err != nil {
-			return err
+	publisher := measure.Common{Environment: o.Environment, Format: o.Format, Output: o.Output}
+	return publisher.Publish(ctx, func(ctx context.Context, phases *progress.Phases) (*result.Result, error) {
+		o.Progress = phases.Step
+		take := o.measureLab
+		if o.DSN != "" {
+			take = o.measureGiven
 		}
-	}
-	if o.Format == "json" {
-		encoder := json.NewEncoder(o.IO.Out)
-		return encoder.Encode(report)
-	}
-	w := bufio.NewWriter(o.IO.Out)
-	report.WriteText(w)
-	return w.Flush()
+		r, err := take(ctx, installation, phases)
+		if err != nil {
+			return nil, err
+		}
+		Summarize(r)
+		return r, nil
+	})
 }
 
 // measureLab compares throw-away servers.
-func (o *Overhead) measureLab(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (report *Report, err error) {
+func (o *Overhead) measureLab(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (r *result.Result, err error) {
 	if len(o.Compare) == 0 {
 		o.Compare = DefaultCompare(installation)
 	}
@@ -143,20 +132,22 @@ func (o *Overhead) measureLab(ctx context.Context, installation *cluster.Install
 		return nil, err
 	}
 	phases.Phase(fmt.Sprintf("measuring %s", o.Load.Title()))
-	if report, err = b.Measure(ctx, o.Load); err != nil {
+	if r, err = b.Measure(ctx, o.Load); err != nil {
 		return nil, err
 	}
 	if o.Profile.Seconds > 0 {
-		server := b.profiled()
-		if server == nil {
+		profiled := b.profiled()
+		if profiled == nil {
 			return nil, errors.New("--profile needs a variant of steno in --compare")
 		}
 		phases.Phase("taking CPU samples")
-		if report.Profile, err = b.Profile(ctx, o.Load, o.Profile, server); err != nil {
+		samples, err := b.Profile(ctx, o.Load, o.Profile, profiled.server)
+		if err != nil {
 			return nil, err
 		}
+		addCPU(r, profiled.name, samples)
 	}
-	return report, nil
+	return r, nil
 }
 
 // DefaultCompare is what can be compared here.
@@ -169,7 +160,7 @@ func DefaultCompare(installation *cluster.Installation) []string {
 }
 
 // measureGiven compares a running server with itself.
-func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (*Report, error) {
+func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (*result.Result, error) {
 	g, err := OpenGiven(ctx, installation, o.DSN, o.Load)
 	if err != nil {
 		return nil, err

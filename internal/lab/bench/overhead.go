@@ -21,9 +21,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
-	"github.com/pg-steno/pg_steno/internal/lab/machine"
-	"github.com/pg-steno/pg_steno/internal/lab/stats"
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
@@ -62,7 +61,6 @@ type contender struct {
 	name   string // unique: the second "off" is "off-2"
 	server *cluster.Server
 
-	tps, ratio   []float64
 	transactions int64
 	bytes        int64 // that the servers before this one wrote
 	bytesBefore  int64 // of this one, when its rounds began
@@ -160,34 +158,32 @@ func (b *Bench) Server(name string) *cluster.Server {
 	return nil
 }
 
-// profiled is the server whose CPU samples are counted, or nil.
-func (b *Bench) profiled() *cluster.Server {
+// profiled is the variant whose server's CPU samples are counted, or nil.
+func (b *Bench) profiled() *contender {
 	for _, c := range b.contenders {
 		if c.output == trail {
-			return c.server
+			return c
 		}
 	}
 	return nil
 }
 
-// Measure runs the rounds.
-func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
+// Measure runs the rounds. The caller summarizes the result.
+func (b *Bench) Measure(ctx context.Context, load Load) (*result.Result, error) {
 	o := &b.Options
-	r := &Report{
-		Time: time.Now().UTC().Truncate(time.Second), Command: o.Command, Steno: o.Version,
-		Postgres: b.Lab.Version, Machine: machine.This(),
-		Load: load, Rounds: o.Rounds, Seconds: o.Seconds, Renew: o.Renew, Settings: append(append([]cluster.Setting{}, BaseSettings...), o.Settings...),
-	}
+	r := newResult(o, load, b.Lab.Version, append(append([]cluster.Setting{}, BaseSettings...), o.Settings...))
 	for _, c := range b.contenders {
-		c.tps, c.ratio, c.transactions, c.bytes = nil, nil, 0, 0
+		c.transactions, c.bytes = 0, 0
+		addVariant(r, c.name, c.title, c.settings)
 	}
 	if err := b.warm(ctx, load); err != nil {
 		return nil, err
 	}
 	start := time.Now()
+	rounds := o.Rounds
 	for round := range o.Rounds {
 		if o.Budget > 0 && round >= fewRounds && time.Since(start) > o.Budget {
-			r.Rounds = round
+			rounds = round
 			break
 		}
 		if o.Renew > 0 && round > 0 && round%o.Renew == 0 {
@@ -202,10 +198,14 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Report, error) {
 	if err := b.count(ctx); err != nil {
 		return nil, err
 	}
-	for _, c := range b.contenders {
-		r.Variants = append(r.Variants, c.report())
+	for i, c := range b.contenders {
+		if c.output != nothing {
+			variant := result.Case{"variant": c.name}
+			r.Add(rounds, i+1, variant, "written", float64(c.bytes))
+			r.Add(rounds, i+1, variant, "bytes", float64(c.bytes)/float64(c.transactions))
+		}
 	}
-	r.Variants[0].Ratio = nil // to itself
+	setParameters(r, o, load, rounds)
 	return r, nil
 }
 
@@ -275,27 +275,20 @@ func Order(n, round, position int) int {
 }
 
 // round gives every server a slice.
-func (b *Bench) round(ctx context.Context, load Load, round int, r *Report) error {
+func (b *Bench) round(ctx context.Context, load Load, round int, r *result.Result) error {
 	n := len(b.contenders)
-	results := make([]Slice, n)
 	for position := range n {
-		i := Order(n, round, position)
-		c := b.contenders[i]
+		c := b.contenders[Order(n, round, position)]
 		b.progress(c.title, round*n+position, b.Options.Rounds*n)
 		s, err := load.run(ctx, c.server, b.Options.Seconds)
 		if err != nil {
 			return err
 		}
-		results[i] = s
-		r.slices = append(r.slices, sliceRow{round + 1, position + 1, c.name, s})
+		addSlice(r, round+1, position+1, c.name, s)
+		c.transactions += s.Transactions
 		if err := Sleep(ctx, b.Options.Pause); err != nil {
 			return err
 		}
-	}
-	for i, c := range b.contenders {
-		c.tps = append(c.tps, results[i].TPS)
-		c.ratio = append(c.ratio, results[i].TPS/results[0].TPS)
-		c.transactions += results[i].Transactions
 	}
 	return nil
 }
@@ -309,17 +302,6 @@ func (b *Bench) settle(ctx context.Context) error {
 		}
 	}
 	return Sleep(ctx, 1500*time.Millisecond)
-}
-
-func (c *contender) report() VariantReport {
-	ratio := stats.Of(c.ratio)
-	v := VariantReport{Name: c.name, Title: c.title, Settings: c.settings, TPS: stats.Of(c.tps), Ratio: &ratio,
-		Transactions: c.transactions, Bytes: c.bytes}
-	if c.output != nothing {
-		per := float64(v.Bytes) / float64(c.transactions)
-		v.BytesPerTransaction = &per
-	}
-	return v
 }
 
 // TrailDir is where the server's trail is by default.

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/xml"
 	"io"
 	"os"
@@ -11,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	reports "github.com/pg-steno/pg_steno/internal/lab/bench/report"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/measure/measuretest"
-	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
 // Two sets of two servers: each set is gone when the next one is there, is made in
@@ -55,12 +57,14 @@ func TestServersAreMadeAnew(t *testing.T) {
 	if _, err := os.Stat(first.DataDir); !os.IsNotExist(err) {
 		t.Errorf("the first set is still there: %v", err)
 	}
-	if r.Rounds != 3 || len(r.slices) != 6 {
-		t.Errorf("got %d rounds, %d slices", r.Rounds, len(r.slices))
+	Summarize(r)
+	if tps := r.Find(result.Case{"variant": "log_statement"}, "tps"); r.Parameter("rounds") != "3" || tps == nil ||
+		tps.Value.N != 3 || tps.Ratio == nil || tps.Ratio.N != 3 {
+		t.Errorf("got %s rounds, %+v", r.Parameter("rounds"), tps)
 	}
 	// a line takes 200 and some; two rounds of three are the first set's
-	if per := *r.Variants[1].BytesPerTransaction; per < 150 {
-		t.Errorf("%.0f bytes were logged for a transaction", per)
+	if per := r.Find(result.Case{"variant": "log_statement"}, "bytes"); per == nil || per.Value.Median < 150 {
+		t.Errorf("bytes that were logged for a transaction: %+v", per)
 	}
 }
 
@@ -169,33 +173,35 @@ func TestOverheadDefaults(t *testing.T) {
 	}
 }
 
-func exampleReport() *Report {
-	per := 215.9
-	return &Report{
-		Postgres: "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)",
-		Machine:  machine.Machine{CPU: "A & B <CPU>", Cores: 2, Kernel: "6.1"},
-		Load:     Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10},
-		Rounds:   100, Seconds: 1, Renew: 20,
-		Variants: []VariantReport{
-			{Name: "off", Title: "off", TPS: stats.Estimate{Median: 20000}},
-			{Name: "log_statement", Title: "log_statement=all", TPS: stats.Estimate{Median: 14000},
-				Ratio: &stats.Estimate{Median: 0.7, Low: 0.65, High: 0.75, Confidence: 0.96}, BytesPerTransaction: &per},
-		},
-		Profile: &ProfileReport{Runs: []ProfileRun{{Samples: 1000, Backends: 10, Writers: 5,
-			Places: []Place{{"a", "", 3}, {"b", "x", 4}, {"a", "y", 3}}}, {Samples: 1000, Backends: 11, Writers: 5}}},
-		slices: []sliceRow{{1, 1, "off", Slice{20000, 19000}}, {1, 2, "log_statement", Slice{14000.25, 13000}}},
+func exampleResult() *result.Result {
+	load := Load{Workload: "select", Protocol: "prepared", Clients: 16, Scale: 10}
+	o := &Options{Rounds: 3, Seconds: 1, Renew: 20}
+	r := newResult(o, load, "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)", nil)
+	r.Machine = machine.Machine{CPU: "A & B <CPU>", Cores: 2, Kernel: "6.1"}
+	addVariant(r, "off", "off", nil)
+	addVariant(r, "steno", "pg_steno", nil)
+	for round, kept := range []float64{0.65, 0.75, 0.7} {
+		addSlice(r, round+1, 1, "off", Slice{20000, 19000})
+		addSlice(r, round+1, 2, "steno", Slice{20000 * kept, 13000})
 	}
+	r.Add(3, 2, result.Case{"variant": "steno"}, "bytes", 215.9)
+	addCPU(r, "steno", &result.CPUSamples{Command: "perf", Runs: []result.CPURun{{Samples: 1000, Backends: 10, Writers: 5, Hidden: 4,
+		TPS:    14000,
+		Places: []result.Place{{Function: "a", Samples: 3}, {Function: "b", Leaf: "x", Samples: 4}, {Function: "a", Leaf: "y", Samples: 3}}},
+		{Samples: 1000, Backends: 11, Writers: 5}}})
+	setParameters(r, o, load, 3)
+	Summarize(r)
+	return r
 }
 
-func TestReportText(t *testing.T) {
+func TestResultIsShown(t *testing.T) {
 	var b strings.Builder
-	exampleReport().WriteText(&b)
+	reports.Terminal{Width: 200}.Text(&b, exampleResult())
 	for _, want := range []string{
-		"pgbench -S -M prepared, 16 clients, scale 10; 100 rounds of 1 s per server, new servers after every 20\n",
-		"log_statement=all     14000  ███████████████▍       0.700 [0.650, 0.750]    215.9\n",
-		"[96 % interval of that median]",
-		"run 1: 1.50 % (backends 1.00 %, writers 0.50 %) of 1000 samples",
-		"from 1.50 to 1.60 %\n  in backends: a 0.30 %, b 0.20 %\n",
+		"load: pgbench -S -M prepared, 16 clients, scale 10; rounds: 3; seconds of a slice: 1; rounds of a set of servers: 20\n",
+		"0.700 [0.650, 0.750]",
+		"- run 1: 1.50 % (backends 1.00 %, writers 0.50 %) of 1000 samples, 14000 tps; not counted: 0.40 %",
+		"- in backends: a 0.30 %, b 0.20 %\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
@@ -203,25 +209,34 @@ func TestReportText(t *testing.T) {
 	}
 }
 
-func TestArchivedReportIsReadBack(t *testing.T) {
+// What the chart and docs/evidence.md need of a result is in its archive.
+func TestArchivedResultIsReadBack(t *testing.T) {
 	dir := t.TempDir()
-	want := exampleReport()
-	if err := want.WriteFiles(dir); err != nil {
+	want := exampleResult()
+	if err := want.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadReport(dir)
+	got, err := ReadResult(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.slices = nil
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v, want\n%+v", got, want)
+	gotText, gotErr := json.Marshal(got)
+	wantText, wantErr := json.Marshal(want)
+	if !bytes.Equal(gotText, wantText) || gotErr != nil || wantErr != nil {
+		t.Errorf("got\n%s, want\n%s", gotText, wantText)
+	}
+	other := result.New("clock", "", "", "")
+	if err := other.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadResult(dir); err == nil || !strings.Contains(err.Error(), `no result of "overhead"`) {
+		t.Errorf("a result of another bench: %v", err)
 	}
 }
 
 func TestChartIsWellFormed(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteChart(&b, []*Report{exampleReport()}); err != nil {
+	if err := WriteChart(&b, []*result.Result{exampleResult()}); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()

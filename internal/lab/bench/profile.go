@@ -2,23 +2,20 @@ package bench
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
@@ -29,99 +26,6 @@ type ProfileOptions struct {
 	Seconds int // of a run; 0: no profile
 	Runs    int
 	Unwind  string // fp or dwarf
-}
-
-// ProfileReport is the extension's share of a server's CPU samples.
-type ProfileReport struct {
-	Command string       `json:"command"`
-	Runs    []ProfileRun `json:"runs"`
-}
-
-// ProfileRun counts samples. A sample is the extension's when it is in a
-// writer, or when the innermost frame of the extension on its stack has not
-// handed over to the server or another hook.
-//
-// A function without a frame of its own hides its caller from frame pointers:
-// below executor_run then seems to be ExecShutdownNode, where
-// standard_ExecutorRun was in between. Such samples are Hidden: right above the
-// extension's frame is a function of the server that the extension does not
-// import, so it cannot have called it.
-type ProfileRun struct {
-	Samples  int `json:"samples"`  // of all processes of the server
-	Backends int `json:"backends"` // of them the extension's, outside writers
-	Writers  int `json:"writers"`  // of them in writers
-	Hidden   int `json:"hidden"`   // of them the server's, though the frames seem to say the extension's
-	// Places are where the extension's samples outside writers were, with
-	// the most frequent first: its innermost function, and the innermost of all.
-	Places []Place `json:"places"`
-	TPS    float64 `json:"tps"`
-}
-
-// Place is a number of samples with the same functions.
-type Place struct {
-	Function string `json:"function"`
-	Leaf     string `json:"leaf"`
-	Samples  int    `json:"samples"`
-}
-
-// Share is the extension's share in per cent: all, in backends, in writers.
-func (r ProfileRun) Share() (all, backends, writers float64) {
-	n := float64(max(r.Samples, 1)) / 100
-	return float64(r.Backends+r.Writers) / n, float64(r.Backends) / n, float64(r.Writers) / n
-}
-
-// WriteText shows the runs and their spread.
-func (p *ProfileReport) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "Share of PostgreSQL's CPU samples in the extension's code and its writers, system calls included (%s):\n", p.Command)
-	for i, run := range p.Runs {
-		all, backends, writers := run.Share()
-		fmt.Fprintf(w, "  run %d: %.2f %% (backends %.2f %%, writers %.2f %%) of %d samples, %.0f tps", i+1, all, backends, writers, run.Samples, run.TPS)
-		if run.Hidden > 0 {
-			fmt.Fprintf(w, "; not counted: %.2f %% in functions that the extension does not call", 100*float64(run.Hidden)/float64(max(run.Samples, 1)))
-		}
-		fmt.Fprintln(w)
-	}
-	if len(p.Runs) > 0 {
-		low, high := p.spread()
-		fmt.Fprintf(w, "  from %.2f to %.2f %%\n", low, high)
-	}
-	p.writeFunctions(w, 8)
-}
-
-// writeFunctions shows the extension's functions, in backends, that most
-// samples were in or below.
-func (p *ProfileReport) writeFunctions(w io.Writer, most int) {
-	all, counts := 0, map[string]int{}
-	for _, run := range p.Runs {
-		all += run.Samples
-		for _, place := range run.Places {
-			counts[place.Function] += place.Samples
-		}
-	}
-	functions := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
-	})
-	if len(functions) == 0 {
-		return
-	}
-	fmt.Fprint(w, "  in backends:")
-	for i, f := range functions[:min(most, len(functions))] {
-		if i > 0 {
-			fmt.Fprint(w, ",")
-		}
-		fmt.Fprintf(w, " %s %.2f %%", f, 100*float64(counts[f])/float64(max(all, 1)))
-	}
-	fmt.Fprintln(w)
-}
-
-// spread is the smallest and the largest share of the runs.
-func (p *ProfileReport) spread() (low, high float64) {
-	var shares []float64
-	for _, run := range p.Runs {
-		all, _, _ := run.Share()
-		shares = append(shares, all)
-	}
-	return slices.Min(shares), slices.Max(shares)
 }
 
 const (
@@ -160,12 +64,12 @@ func CanProfile(ctx context.Context, unwind string) error {
 }
 
 // Profile loads the server of the variant and takes samples in the middle of it.
-func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions, s *cluster.Server) (*ProfileReport, error) {
+func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions, s *cluster.Server) (*result.CPUSamples, error) {
 	args, err := sampling(o.Unwind)
 	if err != nil {
 		return nil, err
 	}
-	p := &ProfileReport{Command: "perf " + strings.Join(args, " ") + " -- sleep " + strconv.Itoa(o.Seconds)}
+	p := &result.CPUSamples{Command: "perf " + strings.Join(args, " ") + " -- sleep " + strconv.Itoa(o.Seconds)}
 	for i := range o.Runs {
 		b.progress("CPU samples", i, o.Runs)
 		run, err := b.profileOnce(ctx, load, o, args, s)
@@ -177,44 +81,44 @@ func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions, s *clu
 	return p, nil
 }
 
-func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, args []string, s *cluster.Server) (ProfileRun, error) {
+func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, args []string, s *cluster.Server) (result.CPURun, error) {
 	const margin = 2 // seconds of load around the samples
 	data := filepath.Join(b.Lab.Dir, "perf.data")
 	defer os.Remove(data)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type result struct {
+	type outcome struct {
 		Slice
 		error
 	}
-	loaded := make(chan result, 1)
+	loaded := make(chan outcome, 1)
 	go func() {
 		s, err := load.run(ctx, s, o.Seconds+margin)
-		loaded <- result{s, err}
+		loaded <- outcome{s, err}
 	}()
 	defer func() { cancel(); <-loaded }()
 
 	if err := Sleep(ctx, margin*time.Second/2); err != nil {
-		return ProfileRun{}, err
+		return result.CPURun{}, err
 	}
 	a := attribution{pids: map[int]bool{}, writers: map[int]bool{}}
 	if err := a.find(s.PID()); err != nil {
-		return ProfileRun{}, err
+		return result.CPURun{}, err
 	}
 	if err := perf.Record(ctx, args, data, o.Seconds); err != nil {
-		return ProfileRun{}, err
+		return result.CPURun{}, err
 	}
 	if err := a.find(s.PID()); err != nil {
-		return ProfileRun{}, err
+		return result.CPURun{}, err
 	}
 	done := <-loaded
 	loaded <- done // for the deferred wait
 	if done.error != nil {
-		return ProfileRun{}, done.error
+		return result.CPURun{}, done.error
 	}
 	if err := a.count(ctx, data); err != nil {
-		return ProfileRun{}, err
+		return result.CPURun{}, err
 	}
 	run := a.run()
 	run.TPS = done.TPS
@@ -321,10 +225,10 @@ func otherHook(f perf.Frame) bool {
 }
 
 // run returns the counts.
-func (a *attribution) run() ProfileRun {
-	r := ProfileRun{Samples: a.samples, Backends: a.backends, Writers: a.inWriters, Hidden: a.hidden}
+func (a *attribution) run() result.CPURun {
+	r := result.CPURun{Samples: a.samples, Backends: a.backends, Writers: a.inWriters, Hidden: a.hidden}
 	for key, n := range a.places {
-		r.Places = append(r.Places, Place{Function: key[0], Leaf: key[1], Samples: n})
+		r.Places = append(r.Places, result.Place{Function: key[0], Leaf: key[1], Samples: n})
 	}
 	sort.Slice(r.Places, func(i, j int) bool {
 		p, q := r.Places[i], r.Places[j]

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
 
@@ -22,11 +23,11 @@ func TestAttribution(t *testing.T) {
 	if err := perf.Scan(f, a.add); err != nil {
 		t.Fatal(err)
 	}
-	want := ProfileRun{
+	want := result.CPURun{
 		Samples:  9, // all but process 999's
 		Backends: 4,
 		Writers:  2, // one of them without a stack
-		Places: []Place{
+		Places: []result.Place{
 			{Function: "executor start", Leaf: "[unknown]", Samples: 1},
 			{Function: "executor_run", Samples: 1},
 			{Function: "steno_record_finish", Leaf: "entry_SYSCALL_64_after_hwframe", Samples: 1},
@@ -52,7 +53,7 @@ func TestAttributionSeesHiddenCallers(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
-	all, backends, writers := ProfileRun{Samples: 400, Backends: 5, Writers: 3}.Share()
+	all, backends, writers := result.CPURun{Samples: 400, Backends: 5, Writers: 3}.Share()
 	if all != 2 || backends != 1.25 || writers != 0.75 {
 		t.Errorf("got %g %g %g", all, backends, writers)
 	}

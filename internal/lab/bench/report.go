@@ -1,129 +1,83 @@
 package bench
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
-	"github.com/pg-steno/pg_steno/internal/lab/machine"
-	"github.com/pg-steno/pg_steno/internal/lab/stats"
-	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Report is a measurement of what recording costs: what was compared, where
-// and how, and what came out. It is archived as report.json.
-type Report struct {
-	Time     time.Time         `json:"time"`
-	Command  string            `json:"command"`
-	Steno    string            `json:"steno"`
-	Postgres string            `json:"postgres"`
-	Machine  machine.Machine   `json:"machine"`
-	Load     Load              `json:"load"`
-	Rounds   int               `json:"rounds"`
-	Seconds  int               `json:"seconds"`
-	Renew    int               `json:"renew,omitempty"` // rounds until the servers were made anew; 0: never
-	Settings []cluster.Setting `json:"settings"`        // of every server
-	Variants []VariantReport   `json:"variants"`        // the first is the base
-	Profile  *ProfileReport    `json:"profile,omitempty"`
+// Names of the parameters that the chart quotes.
+const (
+	loadParameter    = "load"
+	roundsParameter  = "rounds"
+	secondsParameter = "seconds of a slice"
+)
 
-	slices []sliceRow
-}
-
-// VariantReport is what was measured of one server.
-type VariantReport struct {
-	Name     string            `json:"name"`
-	Title    string            `json:"title"`
-	Settings []cluster.Setting `json:"settings"`
-	TPS      stats.Estimate    `json:"tps"`
-	// Ratio is the throughput against the base's in the same round.
-	Ratio        *stats.Estimate `json:"ratio,omitempty"`
-	Transactions int64           `json:"transactions"`
-	// Bytes that the variant wrote to its log or trail.
-	Bytes               int64    `json:"bytes,omitempty"`
-	BytesPerTransaction *float64 `json:"bytes_per_transaction,omitempty"`
-}
-
-// sliceRow is a line of slices.csv.
-type sliceRow struct {
-	round, position int
-	variant         string
-	Slice
-}
-
-// WriteFiles archives the report, as a page too, and its raw data in a folder.
-func (r *Report) WriteFiles(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+// newResult begins the result of a comparison of servers that get the same load.
+func newResult(o *Options, load Load, postgres string, settings []cluster.Setting) *result.Result {
+	r := result.New("overhead", "Cost of recording: "+load.Title(), o.Command, o.Version)
+	r.Postgres, r.Settings = postgres, settings
+	r.Dimensions = []result.Dimension{{Name: "variant", Title: "recorded by"}}
+	r.Metrics = []result.Metric{
+		{Name: "tps", Title: "throughput", Unit: "1/s", Better: "higher"},
+		{Name: "transactions", Title: "transactions of a slice"},
+		{Name: "bytes", Title: "bytes per transaction", Unit: "B", Better: "lower"},
+		{Name: "written", Title: "bytes written", Unit: "B"},
+		{Name: "share", Title: "the extension's share of CPU samples", Unit: "%", Better: "lower"},
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
+	r.Tables = []result.Table{{Title: "Throughput", Rows: []string{"variant"}, Bar: 1,
+		Columns: []result.Column{{Metric: "tps"}, {Metric: "tps", Ratio: true}, {Metric: "bytes"}, {Metric: "share"}}}}
+	r.Charts = []result.Chart{
+		{Title: "Throughput while everything is recorded", Kind: "bars", Metric: "tps", Ratio: true, X: "variant"},
+		{Title: "Bytes written", Kind: "bars", Metric: "bytes", X: "variant"},
+	}
+	return r
+}
+
+// addVariant adds a server that is compared; the first one is the base.
+func addVariant(r *result.Result, name, title string, settings []cluster.Setting) {
+	r.Dimensions[0].Values = append(r.Dimensions[0].Values, result.Value{Name: name, Title: title, Settings: settings})
+}
+
+// addSlice adds what a slice of load showed of a variant.
+func addSlice(r *result.Result, round, position int, variant string, s Slice) {
+	c := result.Case{"variant": variant}
+	r.Add(round, position, c, "tps", s.TPS)
+	r.Add(round, position, c, "transactions", float64(s.Transactions))
+}
+
+// addCPU adds the CPU samples of a variant's server.
+func addCPU(r *result.Result, variant string, samples *result.CPUSamples) {
+	r.CPU = samples
+	r.Notes = append(r.Notes, samples.Notes()...)
+	for i, share := range samples.Shares() {
+		r.Add(i+1, 1, result.Case{"variant": variant}, "share", share)
+	}
+}
+
+// setParameters says how the slices were run, in so many rounds.
+func setParameters(r *result.Result, o *Options, load Load, rounds int) {
+	r.Parameters = []result.Parameter{{Name: loadParameter, Value: load.Title()},
+		{Name: roundsParameter, Value: strconv.Itoa(rounds)},
+		{Name: secondsParameter, Value: strconv.Itoa(o.Seconds)}}
+	if o.Renew > 0 {
+		r.Parameters = append(r.Parameters, result.Parameter{Name: "rounds of a set of servers", Value: strconv.Itoa(o.Renew)})
+	}
+}
+
+// Summarize makes figures of the samples.  The base is the first variant.
+func Summarize(r *result.Result) { r.Summarize("variant", r.Dimensions[0].Values[0].Name) }
+
+// ReadResult reads an archived result of overhead.
+func ReadResult(dir string) (*result.Result, error) {
+	r, err := result.Read(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "report.json"), append(text, '\n'), 0o644); err != nil {
-		return err
+	if r.Bench != "overhead" || len(r.Dimensions) != 1 || len(r.Dimensions[0].Values) == 0 {
+		return nil, fmt.Errorf("\"%s\" has no result of \"overhead\"", dir)
 	}
-	if err := r.writePage(dir); err != nil {
-		return err
-	}
-	f, err := os.Create(filepath.Join(dir, "slices.csv"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := csv.NewWriter(f)
-	_ = w.Write([]string{"round", "position", "variant", "tps", "transactions"})
-	for _, s := range r.slices {
-		_ = w.Write([]string{strconv.Itoa(s.round), strconv.Itoa(s.position), s.variant,
-			strconv.FormatFloat(s.TPS, 'f', 1, 64), strconv.FormatInt(s.Transactions, 10)})
-	}
-	w.Flush()
-	return w.Error()
-}
-
-// WriteText shows the report to a person.
-func (r *Report) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "%s; %d rounds of %d s per server", r.Load.Title(), r.Rounds, r.Seconds)
-	if r.Renew > 0 && r.Renew < r.Rounds {
-		fmt.Fprintf(w, ", new servers after every %d", r.Renew)
-	}
-	fmt.Fprintln(w)
-	fmt.Fprintf(w, "%s; %s, %d cores, Linux %s\n\n", r.Postgres, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel)
-	r.WriteTable(w)
-	if r.Profile != nil {
-		fmt.Fprintln(w)
-		r.Profile.WriteText(w)
-	}
-}
-
-// WriteTable shows the variants with a bar each, and says how sharp it is.
-func (r *Report) WriteTable(w io.Writer) {
-	width := len("pg_steno")
-	for _, v := range r.Variants {
-		width = max(width, len(v.Title))
-	}
-	fmt.Fprintf(w, "%-*s %9s  %-22s %-23s %s\n", width, "", "tps", "throughput", "against "+r.Variants[0].Title, "bytes/transaction")
-	for i, v := range r.Variants {
-		ratio, shown := 1.0, ""
-		if i > 0 {
-			ratio = v.Ratio.Median
-			shown = fmt.Sprintf("%.3f [%.3f, %.3f]", v.Ratio.Median, v.Ratio.Low, v.Ratio.High)
-		}
-		bytes := "-"
-		if v.BytesPerTransaction != nil {
-			bytes = fmt.Sprintf("%.1f", *v.BytesPerTransaction)
-		}
-		line := fmt.Sprintf("%-*s %9.0f  %-22s %-23s %s", width, v.Title, v.TPS.Median, progress.Blocks(ratio, 22), shown, bytes)
-		fmt.Fprintln(w, strings.TrimRight(line, " "))
-	}
-	if last := r.Variants[len(r.Variants)-1]; last.Ratio != nil {
-		fmt.Fprintf(w, "\nMedian of ratios within a round [%.0f %% interval of that median]. Differences smaller than the interval are noise.\n",
-			100*last.Ratio.Confidence)
-	}
+	return r, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/ipc"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/logging"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/replication"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
@@ -22,7 +23,7 @@ func newCmdBench(f *cmdutil.Factory, e measure.Environment) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what recording costs",
 	}
-	cmd.AddCommand(newCmdOverhead(e), newCmdStall(e), newCmdChart(f), newCmdLogging(e), newCmdClock(e), newCmdIPC(e),
+	cmd.AddCommand(newCmdOverhead(e), newCmdStall(e), newCmdChart(f), newCmdShow(f), newCmdLogging(e), newCmdClock(e), newCmdIPC(e),
 		newCmdReplication(e), newCmdCommands(e), newCmdCompare(e))
 	return cmdutil.Group(cmd)
 }
@@ -93,25 +94,42 @@ func newCmdChart(f *cmdutil.Factory) *cobra.Command {
 		Example: "  steno bench chart -o docs/overhead.svg bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
 		Args:    cmdutil.Args(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, folders []string) error {
-			var reports []*bench.Report
+			var results []*result.Result
 			for _, folder := range folders {
-				r, err := bench.ReadReport(folder)
+				r, err := bench.ReadResult(folder)
 				if err != nil {
 					return err
 				}
-				reports = append(reports, r)
+				results = append(results, r)
 			}
 			if output == "" {
-				return bench.WriteChart(f.IO.Out, reports)
+				return bench.WriteChart(f.IO.Out, results)
 			}
 			var b strings.Builder
-			if err := bench.WriteChart(&b, reports); err != nil {
+			if err := bench.WriteChart(&b, results); err != nil {
 				return err
 			}
 			return os.WriteFile(output, []byte(b.String()), 0o644)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default standard output)")
+	return cmd
+}
+
+// newCmdShow returns "steno bench show".
+func newCmdShow(f *cmdutil.Factory) *cobra.Command {
+	var page string
+	cmd := &cobra.Command{
+		Use:   "show FOLDER",
+		Short: "Show an archived result",
+		Long: `Print the tables and findings of a result that was written with --output, or
+write its page with charts. Archived runs (bench/runs) have results without pages.`,
+		Example: `  steno bench show bench/runs/2026-01-31/logging
+  steno bench show --page logging.html bench/runs/2026-01-31/logging`,
+		Args: cmdutil.Args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error { return measure.Show(f.IO, args[0], page) },
+	}
+	cmd.Flags().StringVar(&page, "page", "", "write a page with charts to this `file` instead")
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 	"github.com/pg-steno/pg_steno/internal/progress"
@@ -108,16 +109,17 @@ func (o *Options) record(ctx context.Context, installation *cluster.Installation
 	for i, workload := range []string{"select", "tpcb"} {
 		load.Workload = workload
 		phases.Phase("measuring " + load.Title())
-		report, err := b.Measure(ctx, load)
+		r, err := b.Measure(ctx, load)
 		if err != nil {
 			return begin, err
 		}
+		bench.Summarize(r)
 		phases.End()
 		o.heading(load.Title())
 		if i == 0 {
-			fmt.Fprintf(o.IO.Out, "%s; %s, %d cores; fsync on\n", report.Postgres, report.Machine.CPU, report.Machine.Cores)
+			fmt.Fprintf(o.IO.Out, "%s; %s, %d cores; fsync on\n", r.Postgres, r.Machine.CPU, r.Machine.Cores)
 		}
-		report.WriteTable(o.IO.Out)
+		report.Terminal{Width: 100, Color: o.IO.ColorEnabled()}.Tables(o.IO.Out, r)
 	}
 
 	phases.Phase("running the users' statements")

@@ -100,10 +100,27 @@ func (c *Common) Publish(ctx context.Context, measure func(context.Context, *pro
 	if c.Format == "json" {
 		return json.NewEncoder(c.IO.Out).Encode(r)
 	}
-	w := bufio.NewWriter(c.IO.Out)
-	terminal := report.Terminal{Width: 100, Color: c.IO.ColorEnabled()}
-	if c.IO.IsTerminal() {
-		terminal.Width = max(c.IO.Width(), 60)
+	return printText(c.IO, r)
+}
+
+// Show shows an archived result as its measurement did: as text, or, with the path of a
+// page, as a page with charts.
+func Show(streams *iostreams.IOStreams, dir, page string) error {
+	r, err := result.Read(dir)
+	if err != nil {
+		return err
+	}
+	if page != "" {
+		return writePage(page, r)
+	}
+	return printText(streams, r)
+}
+
+func printText(streams *iostreams.IOStreams, r *result.Result) error {
+	w := bufio.NewWriter(streams.Out)
+	terminal := report.Terminal{Width: 100, Color: streams.ColorEnabled()}
+	if streams.IsTerminal() {
+		terminal.Width = max(streams.Width(), 60)
 	}
 	terminal.Text(w, r)
 	return w.Flush()

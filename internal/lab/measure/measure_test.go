@@ -40,6 +40,27 @@ func measured() *result.Result {
 	return r
 }
 
+func TestArchivedResultsAreShownAgain(t *testing.T) {
+	dir := t.TempDir()
+	if err := measured().Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	streams, _, out, _ := iostreams.Test()
+	page := filepath.Join(dir, "page.html")
+	if err := errors.Join(Show(streams, dir, ""), Show(streams, dir, page)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Speeds\na  speed\nX      4\nY      5\n") {
+		t.Errorf("the text is\n%s", out)
+	}
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "<h1>An example</h1>") {
+		t.Errorf("the page is %q, %v", text, err)
+	}
+	if err := Show(streams, filepath.Join(dir, "none"), ""); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no result: %v", err)
+	}
+}
+
 func TestResultsGoWhereTheFlagsSay(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	for format, want := range map[string]string{"text": "Speeds\na  speed\nX      4\nY      5\n",

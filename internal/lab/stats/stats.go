@@ -6,8 +6,10 @@
 package stats
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Estimate is a median with its interval.
@@ -21,6 +23,20 @@ type Estimate struct {
 	// Confidence is what the interval really has.
 	Confidence float64 `json:"confidence"`
 	N          int     `json:"n"`
+}
+
+// digits of a figure that are kept in files. No noise of a measurement is as small as what
+// they leave out.
+const digits = 9
+
+// MarshalJSON writes figures without meaningless digits.
+func (e Estimate) MarshalJSON() ([]byte, error) {
+	type plain Estimate
+	p := plain(e)
+	for _, v := range []*float64{&p.Median, &p.Low, &p.High, &p.Confidence} {
+		*v, _ = strconv.ParseFloat(strconv.FormatFloat(*v, 'g', digits, 64), 64)
+	}
+	return json.Marshal(p)
 }
 
 const confidence = 0.95

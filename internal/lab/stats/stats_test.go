@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -70,5 +71,13 @@ func TestEstimateCoversTheMedian(t *testing.T) {
 	}
 	if got := float64(covered) / trials; math.Abs(got-promised) > 0.012 {
 		t.Errorf("covers the median in %.3f of all cases, promised %.3f", got, promised)
+	}
+}
+
+func TestFilesHaveNoMeaninglessDigits(t *testing.T) {
+	text, err := json.Marshal(Estimate{Median: 1.0 / 3, Low: 1e-9 / 3, High: 2e9 / 3, Confidence: 0.25, N: 3})
+	want := `{"median":0.333333333,"low":3.33333333e-10,"high":666666667,"confidence":0.25,"n":3}`
+	if err != nil || string(text) != want {
+		t.Errorf("got %s, %v, want %s", text, err, want)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
@@ -344,20 +343,13 @@ func (o *Options) Run(context.Context) error {
 	return w.Flush()
 }
 
-// read reads a folder's result, of "steno bench overhead" too.
+// read reads a folder's result.
 func read(dir string) (*result.Result, error) {
 	r, err := result.Read(dir)
-	if !errors.Is(err, os.ErrNotExist) {
-		return r, err
-	}
-	old, err := bench.ReadReport(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("no result.json or report.json in \"%s\"", dir)
+		return nil, fmt.Errorf("no result.json in \"%s\"", dir)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return old.Result(), nil
+	return r, err
 }
 
 // Text shows a comparison to a person: what differs between the runs, then the

@@ -249,9 +249,9 @@ func TestCommandReadsArchives(t *testing.T) {
 		t.Errorf("%v: %+v", err, c)
 	}
 	for want, args := range map[string][]string{
-		"no result.json or report.json in": {a, dir},
-		`is a result of "logging", but`:    {a, other},
-		`invalid format "xml"`:             {"--format", "xml", a, b},
+		"no result.json in":             {a, dir},
+		`is a result of "logging", but`: {a, other},
+		`invalid format "xml"`:          {"--format", "xml", a, b},
 	} {
 		if _, err := compare(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)
@@ -259,8 +259,7 @@ func TestCommandReadsArchives(t *testing.T) {
 	}
 }
 
-// The archived runs of "steno bench overhead" have another form.
-func TestCommandReadsReportsOfOverhead(t *testing.T) {
+func TestCommandReadsArchivedRuns(t *testing.T) {
 	runs := "../../../../bench/runs/2026-11-22-epyc-2-cores"
 	text, err := compare(t, "--all", filepath.Join(runs, "select"), filepath.Join(runs, "tpcb"))
 	if err != nil {

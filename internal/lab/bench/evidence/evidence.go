@@ -242,12 +242,12 @@ func (r *Run) Parameter(name string) (string, error) {
 
 // Overhead is an archived run of "steno bench overhead".
 type Overhead struct {
-	*bench.Report
+	*result.Result
 }
 
 // readOverhead returns nil when there is no such run.
 func readOverhead(dir string) (*Overhead, error) {
-	r, err := bench.ReadReport(dir)
+	r, err := bench.ReadResult(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -259,10 +259,8 @@ func readOverhead(dir string) (*Overhead, error) {
 
 // Kept is the share of the throughput that a variant keeps, with its interval.
 func (o *Overhead) Kept(variant string) (string, error) {
-	for _, v := range o.Variants {
-		if v.Name == variant && v.Ratio != nil {
-			return report.Figure(*v.Ratio, true), nil
-		}
+	if m := o.Find(result.Case{"variant": variant}, "tps"); m != nil && m.Ratio != nil {
+		return report.Figure(*m.Ratio, true), nil
 	}
 	return "", fmt.Errorf("overhead: no ratio of \"%s\"", variant)
 }
@@ -270,15 +268,11 @@ func (o *Overhead) Kept(variant string) (string, error) {
 // Shares are the least and the largest share of CPU samples that were the
 // extension's: "1.7 to 1.8 %".
 func (o *Overhead) Shares() (string, error) {
-	if o.Profile == nil || len(o.Profile.Runs) == 0 {
+	if o.CPU == nil || len(o.CPU.Runs) == 0 {
 		return "", errors.New("overhead: no CPU samples")
 	}
-	var all []float64
-	for _, r := range o.Profile.Runs {
-		share, _, _ := r.Share()
-		all = append(all, share)
-	}
-	return fmt.Sprintf("%.1f to %.1f %%", slices.Min(all), slices.Max(all)), nil
+	low, high := o.CPU.Spread()
+	return fmt.Sprintf("%.1f to %.1f %%", low, high), nil
 }
 
 // Profile is an archived profile.

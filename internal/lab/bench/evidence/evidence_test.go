@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/lab/bench"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
@@ -110,13 +109,14 @@ func TestFiguresThatAreNotCertainAreRefused(t *testing.T) {
 
 func TestRunsOfOverheadAreRead(t *testing.T) {
 	dir := t.TempDir()
-	r := bench.Report{
-		Variants: []bench.VariantReport{{Name: "off"},
-			{Name: "steno", Ratio: &stats.Estimate{Median: 0.98, Low: 0.95, High: 1.02, N: 9}}},
-		Profile: &bench.ProfileReport{Runs: []bench.ProfileRun{
-			{Samples: 1000, Backends: 12, Writers: 5}, {Samples: 1000, Backends: 20, Writers: 4}}},
-	}
-	if err := r.WriteFiles(filepath.Join(dir, "o")); err != nil {
+	r := result.New("overhead", "", "", "")
+	r.Dimensions = []result.Dimension{{Name: "variant", Values: []result.Value{{Name: "off"}, {Name: "steno"}}}}
+	r.Measures = []result.Measure{{Case: result.Case{"variant": "off"}, Metric: "tps"},
+		{Case: result.Case{"variant": "steno"}, Metric: "tps",
+			Ratio: &stats.Estimate{Median: 0.98, Low: 0.95, High: 1.02, N: 9}}}
+	r.CPU = &result.CPUSamples{Runs: []result.CPURun{
+		{Samples: 1000, Backends: 12, Writers: 5}, {Samples: 1000, Backends: 20, Writers: 4}}}
+	if err := r.Write(filepath.Join(dir, "o")); err != nil {
 		t.Fatal(err)
 	}
 	got, err := render(dir,

@@ -36,15 +36,22 @@ func (t Terminal) Text(w io.Writer, r *result.Result) {
 	if parameters := v.parameters(); parameters != "" {
 		t.wrap(w, "", parameters)
 	}
-	for i := range r.Tables {
+	t.tables(w, v)
+	t.lists(w, v)
+}
+
+// Tables shows only a result's tables, and what their intervals mean.
+func (t Terminal) Tables(w io.Writer, r *result.Result) { t.tables(w, newView(r)) }
+
+func (t Terminal) tables(w io.Writer, v *view) {
+	for i := range v.Result.Tables {
 		fmt.Fprintln(w)
-		t.grid(w, v, v.grid(&r.Tables[i]))
+		t.grid(w, v, v.grid(&v.Result.Tables[i]))
 	}
 	if text := v.confidence(); text != "" {
 		fmt.Fprintln(w)
 		t.wrap(w, "", text)
 	}
-	t.lists(w, v)
 }
 
 // where says what was measured, where and when.

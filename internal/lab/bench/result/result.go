@@ -35,7 +35,7 @@ const Version = 1
 // Result is one run of a bench.
 type Result struct {
 	Version  int             `json:"version"`
-	Bench    string          `json:"bench"` // logging, ipc, replication, commands, clock
+	Bench    string          `json:"bench"` // overhead, logging, ipc, replication, commands, clock
 	Title    string          `json:"title"` // for people: what was compared
 	Time     time.Time       `json:"time"`
 	Command  string          `json:"command"`
@@ -62,6 +62,8 @@ type Result struct {
 	// Notes are findings and limits, a sentence or a few each, made from what
 	// was measured.
 	Notes []string `json:"notes,omitempty"`
+	// CPU says where CPU samples were taken, if there are any.
+	CPU *CPUSamples `json:"cpu_samples,omitempty"`
 
 	// Samples are the raw data, in the order in which they were taken. They are
 	// in samples.csv, not in result.json.
@@ -348,6 +350,16 @@ func (r *Result) Summarize(dimension, base string) {
 		}
 		r.Measures = append(r.Measures, m)
 	}
+}
+
+// Parameter returns a fact about the run by its name; empty if it is not there.
+func (r *Result) Parameter(name string) string {
+	for _, p := range r.Parameters {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return ""
 }
 
 // Find returns the measure of a case, or nil.

@@ -48,7 +48,7 @@ func example() *Result {
 	add(2, 3, "on", "10", 150)
 	add(2, 4, "off", "10", 250)
 	add(3, 1, "off", "1", 0)
-	add(3, 2, "on", "1", 70.123456789)
+	add(3, 2, "on", "1", 70.1234567)
 	add(3, 3, "off", "10", 300)
 	r.Add(3, 4, Case{"variant": "on"}, "bytes", 9.5)
 	return r
@@ -70,7 +70,7 @@ func TestSummarizeAsDoneByHand(t *testing.T) {
 	}{
 		{c("off", "1"), "tps", 50, 0, 100, 3, nil},
 		// 90/100 and 44/50; no ratio to nothing.
-		{c("on", "1"), "tps", 70.123456789, 44, 90, 3,
+		{c("on", "1"), "tps", 70.1234567, 44, 90, 3,
 			&stats.Estimate{Median: 0.89, Low: 0.88, High: 0.9, Confidence: 0.5, N: 2}},
 		{c("off", "10"), "tps", 250, 200, 300, 3, nil},
 		// 100/200 and 150/250; the third round has no partner.
