@@ -248,6 +248,15 @@ steno_ring_check_gap(uint64_t *count, uint64_t first, uint64_t last)
 		counted <= *count + 1 && *count <= counted + 1;
 }
 
+bool
+steno_ring_check_orphan_drops(const StenoRing *ring)
+{
+	uint64_t	orphan_drops = atomic_load(&ring->orphan_drops);
+
+	return ring->orphan_drops_recorded == orphan_drops ||
+		(ring->orphan_drops_recorded < orphan_drops && orphan_drops <= atomic_load(&ring->drops));
+}
+
 /* A gap record takes the number after those that it tells of. */
 static bool
 gap_follows(const StenoRecordMessage *r, uint64_t seq)

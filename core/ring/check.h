@@ -43,4 +43,10 @@ extern bool steno_ring_check_session(const uint8_t *body, uint32_t len);
  */
 extern bool steno_ring_check_gap(uint64_t *count, uint64_t first, uint64_t last);
 
+/*
+ * Whether a ring can have dropped as many records of ended sessions as orphan_drops says: no
+ * fewer than have a gap record, and no more than were dropped at all.
+ */
+extern bool steno_ring_check_orphan_drops(const StenoRing *ring);
+
 #endif							/* STENO_RING_CHECK_H */

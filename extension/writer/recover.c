@@ -438,6 +438,25 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 	return true;
 }
 
+/*
+ * What a ring's ended sessions have dropped.  When its count cannot be, nobody knows how
+ * many: a gap record says so, once.
+ */
+static bool
+record_left_drops(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
+{
+	const StenoRing *ring = steno_ring_at(drain->rings, i);
+	const char *pairs[] = {"reason", "ring damaged"};
+
+	if (steno_ring_check_orphan_drops(ring))
+		return steno_drain_record_drops(w, drain, i);
+	if (!steno_writer_record(w, STENO_KIND_GAP, 0, pairs, lengthof(pairs) / 2))
+		return false;
+	damage->gaps++;
+	drain->reported_drops[i] = atomic_load(&ring->orphan_drops);
+	return true;
+}
+
 static bool
 drain_file(StenoWriter *w, StenoDrain *drain, Damage *damage)
 {
@@ -447,7 +466,7 @@ drain_file(StenoWriter *w, StenoDrain *drain, Damage *damage)
 	for (i = 0; i < drain->rings->nrings; i++)
 	{
 		check_session(drain, i, damage);
-		if (!drain_left(w, drain, i, damage) || !steno_drain_record_drops(w, drain, i))
+		if (!drain_left(w, drain, i, damage) || !record_left_drops(w, drain, i, damage))
 			return false;
 	}
 	return true;

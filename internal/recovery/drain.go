@@ -160,11 +160,16 @@ func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 	if d.freed[i] {
 		recorded = r.OrphanDropsPending
 	}
-	if r.OrphanDrops <= recorded {
+	n, ok := r.Orphans(recorded)
+	if ok && n == 0 {
 		return nil
 	}
 	d.report.Records++
-	return d.own(trail.KindGap, "count", fmt.Sprint(r.OrphanDrops-recorded), "reason", gapReason(r.OrphanDropsReason))
+	if !ok {
+		d.lost(i, "its number of dropped records of ended sessions is impossible: %d, of %d at all, and %d have gap records", r.OrphanDrops, r.Drops, recorded)
+		return d.own(trail.KindGap, "reason", "ring damaged")
+	}
+	return d.own(trail.KindGap, "count", fmt.Sprint(n), "reason", gapReason(r.OrphanDropsReason))
 }
 
 // damage says that nothing from a position on can be read, with a gap record in its place.

@@ -256,6 +256,24 @@ func TestDropsWithoutNumbersAreCounted(t *testing.T) {
 	}
 }
 
+// TestImpossibleDropsAreNotCounted has counters of dropped records that no server leaves.
+func TestImpossibleDropsAreNotCounted(t *testing.T) {
+	for name, ring := range map[string]ringtest.Ring{
+		"more than all":      {OrphanDrops: 1 << 49, Drops: 3, OrphanDropsRecorded: 2},
+		"fewer than counted": {OrphanDrops: 2, Drops: 3, OrphanDropsRecorded: 1 << 20},
+	} {
+		r, _, err := drained(t, t.TempDir(), &ringtest.File{Version: 3, Rings: []ringtest.Ring{ring}})
+		if !errors.Is(err, exit.ErrFailed) || len(r.Rings[0].Lost) != 1 {
+			t.Errorf("%s: %v %+v", name, err, r.Rings[0])
+		}
+		each(t, r.Copy, func(_ uint32, r *trail.Record) {
+			if _, counts := r.ExtraValue("count"); r.Kind == trail.KindGap && counts {
+				t.Errorf("%s: a gap record counts", name)
+			}
+		})
+	}
+}
+
 // TestDamagedRingsAreNamed has what a server never writes.
 func TestDamagedRingsAreNamed(t *testing.T) {
 	gap := func(seq uint64) map[uint64]trail.Kind { return map[uint64]trail.Kind{seq: trail.KindGap} }

@@ -181,6 +181,7 @@ func (f *File) readIntents(b []byte) {
 // Ring is one ring, and what its header says.
 type Ring struct {
 	Head, Tail                              uint64
+	Drops                                   uint64 // all records that were dropped
 	Pending                                 uint64
 	OrphanDropsNext                         uint64 // what OrphanDrops is once the own gap is part of it
 	OrphanDrops                             uint64 // records dropped by sessions that ended, and that Left does not count
@@ -248,6 +249,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 		r.OrphanDrops, r.OrphanDropsRecorded, r.OrphanDropsPending, r.OrphanDropsNext = s.uint("orphan_drops"), s.uint("orphan_drops_recorded"), s.uint("orphan_drops_pending"), s.uint("orphan_drops_next")
 		r.OrphanDropsReason = s.uint("orphan_drops_reason")
 	}
+	r.Drops = s.uint("drops")
 	r.Session = s.bytes("session")
 	r.settleGaps()
 	if n := s.uint("session_len"); n <= sessionMax {
@@ -307,6 +309,12 @@ func (r *Ring) Sane() bool {
 func (g *Gap) Numbers() (n uint64, ok bool) {
 	n = g.Last - g.First + 1
 	return n, g.First > 0 && g.Last < ^uint64(0)-1 && g.Last+1 >= g.First && g.Count <= n+1 && n <= g.Count+1
+}
+
+// Orphans is how many records of ended sessions were dropped of which the trail has recorded;
+// ok is false when that cannot be.
+func (r *Ring) Orphans(recorded uint64) (n uint64, ok bool) {
+	return r.OrphanDrops - recorded, recorded == r.OrphanDrops || recorded < r.OrphanDrops && r.OrphanDrops <= r.Drops
 }
 
 // settleGaps forgets of the own gap what its session, about to end, has left in the

@@ -227,6 +227,9 @@ func (c *checker) rare(f *finding, r *trail.Record) {
 		f.lost += number("count")
 		if reason, _ := r.ExtraValue("reason"); string(reason) == "ring damaged" {
 			what := "a record"
+			if number("count") == 0 {
+				what = "dropped records, of unknown number,"
+			}
 			if n := number("bytes"); n > 0 {
 				what = fmt.Sprintf("%d bytes of records, of unknown number,", n)
 			}

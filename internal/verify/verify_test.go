@@ -154,6 +154,7 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 func TestDamagedRingsAreWarnedOf(t *testing.T) {
 	for want, pair := range map[string][]string{
 		"record 2 stands for 96 bytes of records, of unknown number, that could not be read from a damaged ring file": {"bytes", "96"},
+		"record 2 stands for dropped records, of unknown number, that could not be read from a damaged ring file":     {},
 		"record 2 stands for a record that could not be read from a damaged ring file":                                {"count", "1"},
 	} {
 		dir := t.TempDir()

@@ -465,6 +465,30 @@ dropped(uint64_t count, uint64_t first, uint64_t last)
 	return steno_ring_check_gap(&count, first, last) ? count : 99;
 }
 
+TEST(left_drops_are_no_more_than_were_dropped)
+{
+	static const struct
+	{
+		uint64_t	orphans,
+					recorded,
+					drops;
+		bool		can_be;
+	}			cases[] = {
+		{0, 0, 0, true}, {2, 0, 2, true}, {2, 1, 7, true}, {2, 2, 2, true}, {9, 9, 2, true},
+		{3, 0, 2, false}, {1, 2, 7, false}, {UINT64_C(1) << 49, 0, 2, false},
+	};
+	static StenoRing ring;
+	size_t		i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		atomic_store(&ring.orphan_drops, cases[i].orphans);
+		ring.orphan_drops_recorded = cases[i].recorded;
+		atomic_store(&ring.drops, cases[i].drops);
+		CHECK(steno_ring_check_orphan_drops(&ring) == cases[i].can_be);
+	}
+}
+
 TEST(left_gaps_have_as_many_numbers_as_they_count)
 {
 	CHECK(dropped(3, 5, 7) == 3);

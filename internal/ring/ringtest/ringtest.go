@@ -44,6 +44,7 @@ type Ring struct {
 	OrphanDrops, OrphanDropsRecorded, OrphanDropsPending uint64
 	OrphanDropsReason                                    uint32
 	OrphanDropsNext                                      uint64
+	Drops                                                uint64 // 0: as many as OrphanDrops
 	Active, Staged                                       bool
 	Done, Running                                        uint64 // of the in-flight entry; Running is its statement
 	Time                                                 int64
@@ -176,6 +177,7 @@ func (r *Ring) put(b, data []byte, version uint32) {
 		at(b, 176, r.OrphanDropsRecorded)
 		at(b, 184, r.OrphanDropsPending)
 		at(b, 200, r.OrphanDrops)
+		at(b, 24, or(r.Drops, r.OrphanDrops))
 		at(b, 216, r.OrphanDropsReason)
 		at(b, 208, r.OrphanDropsNext)
 		session = 152
