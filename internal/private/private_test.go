@@ -1,3 +1,5 @@
+//go:build unix
+
 package private_test
 
 import (

@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -179,8 +179,8 @@ func TestRootHandsNothingOfOthersToTheTrailsOwner(t *testing.T) {
 		}
 		filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
 			info, _ := os.Lstat(path)
-			if st := info.Sys().(*syscall.Stat_t); st.Uid != stranger {
-				t.Errorf("%s: %s belongs to %d", what, path, st.Uid)
+			if owner, ok := private.OwnerOf(info); owner.UID != stranger || !ok {
+				t.Errorf("%s: %s belongs to %d", what, path, owner.UID)
 			}
 			if b, err := os.ReadFile(path); err == nil && (strings.Contains(string(b), "secret") || strings.Contains(path, "/1/")) {
 				t.Errorf("%s: %s was handed out", what, path)
@@ -190,7 +190,8 @@ func TestRootHandsNothingOfOthersToTheTrailsOwner(t *testing.T) {
 		if b, _ := os.ReadFile(filepath.Join(secrets, "password")); string(b) != "secret" {
 			t.Errorf("%s: the file itself was changed", what)
 		}
-		if info, _ := os.Stat(filepath.Join(secrets, "password")); info.Sys().(*syscall.Stat_t).Uid != 0 {
+		info, _ := os.Stat(filepath.Join(secrets, "password"))
+		if owner, ok := private.OwnerOf(info); owner.UID != 0 || !ok {
 			t.Errorf("%s: the file itself was given away", what)
 		}
 	}
@@ -240,8 +241,8 @@ func TestTheCopyBelongsToTheTrailsOwner(t *testing.T) {
 		info, err := os.Lstat(filepath.Join(out, name))
 		if err != nil {
 			t.Error(err)
-		} else if st := info.Sys().(*syscall.Stat_t); st.Uid != stranger || st.Gid != stranger {
-			t.Errorf("%q belongs to %d", name, st.Uid)
+		} else if owner, ok := private.OwnerOf(info); owner.UID != stranger || owner.GID != stranger || !ok {
+			t.Errorf("%q belongs to %d", name, owner.UID)
 		}
 	}
 }

@@ -3,8 +3,9 @@ package slot
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/private"
 )
 
 // TestSlotsAreNotWrittenThroughLinks has the trail's owner put links where a slot is
@@ -18,7 +19,8 @@ func TestSlotsAreNotWrittenThroughLinks(t *testing.T) {
 		if b, _ := os.ReadFile(secret); string(b) != "secret" {
 			t.Errorf("%s: the file is now %q", what, b)
 		}
-		if info, _ := os.Stat(secret); info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		info, _ := os.Stat(secret)
+		if owner, ok := private.OwnerOf(info); owner.UID != uint32(os.Geteuid()) || !ok {
 			t.Errorf("%s: the file was given away", what)
 		}
 	}
@@ -59,8 +61,8 @@ func TestSlotsAreNotWrittenThroughLinks(t *testing.T) {
 	same("advance")
 	if os.Geteuid() == 0 {
 		info, _ := os.Stat(filepath.Join(dir, "slots", "siem"))
-		if st := info.Sys().(*syscall.Stat_t); st.Uid != 65534 {
-			t.Errorf("the slot belongs to %d", st.Uid)
+		if owner, ok := private.OwnerOf(info); owner.UID != 65534 || !ok {
+			t.Errorf("the slot belongs to %d", owner.UID)
 		}
 	}
 }
