@@ -1,16 +1,16 @@
 /*
  * extension/describe/object.c
- *		Lists of the objects that statements make, change, rename, remove and call,
- *		as the object access hook (capture/object_access.c) collects them, and as the
- *		shapes of records have them.
+ *		Lists of the objects that statements create, alter, rename, drop and call.
  *
- * What is removed, or may be renamed, is named at once, while it still has its old
- * name.  What is made is named when the statement has succeeded: before,
- * it cannot be seen.  A failing statement's list is taken as it is.
+ * The object access hook (capture/object_access.c) adds to a list while its statement
+ * runs.  An object that is dropped, or may be renamed, is named at once, while it still has
+ * its old name.  A new object is named when the statement has succeeded: before that,
+ * its catalog row cannot be seen.  If the statement fails, the list stays as it is.
  *
- * A list belongs to a statement (StenoStatement.objects), and is released with it.
- * Lists are kept to be used again, so that a query that calls functions need not
- * take memory.
+ * A list belongs to a statement (StenoStatement.objects) and is released with it.  Released
+ * lists are used again, so that a query that calls functions usually allocates nothing.  All memory is in a context that lives as
+ * long as the process; it is allocated without errors, since the hook runs inside of other
+ * people's statements: an object for which there is no memory is counted, or has no name.
  */
 #include "base/steno.h"
 
@@ -23,34 +23,36 @@
 
 #include "describe/object.h"
 
-/* Objects of one statement, as far as they are kept; more are only counted. */
+/* How many objects of one statement are kept; further ones are only counted. */
 #define MOST_OBJECTS 1000
 
-/* A list that has grown beyond this gives its memory back. */
+/* The arrays of a released list are freed if they are larger than this. */
 #define KEPT_BYTES 16384
 
+/* What has happened to an object. */
 typedef struct Event
 {
-	Oid			class;
+	Oid			class;			/* the catalog that it is in */
 	Oid			oid;
-	int32		sub;
+	int32		sub;			/* number of a column; 0: the object itself */
 	uint8		action;			/* STENO_ACTION_* */
-	bool		named;
-	bool		dropped;		/* no object of its own after all */
+	bool		named;			/* type and name are known */
+	bool		dropped;		/* not to be shown: it goes with another object, or has
+								 * no room in the shape */
 	uint32		type;			/* offsets into the list's bytes */
 	uint32		name;
-	uint32		to;
+	uint32		to;				/* the new name of a renamed object */
 } Event;
 
 struct StenoObjects
 {
-	struct StenoObjects *next;	/* in use, or free */
+	struct StenoObjects *next;	/* of the lists in use, or of those that are not */
 	Event	   *items;
 	int			count;
 	int			room;
 	int			fitting;		/* of them, those that steno_objects_put writes */
-	int			omitted;
-	bool		unfinished;		/* some have no name yet, or may get another */
+	int			omitted;		/* objects beyond MOST_OBJECTS, or without memory */
+	bool		unfinished;		/* some have no name yet, or may get another one */
 	char	   *bytes;			/* strings, each with its zero; the first is empty */
 	uint32		bytes_count;
 	uint32		bytes_room;
@@ -61,8 +63,8 @@ static StenoObjects *used;
 static StenoObjects *unused;
 
 /*
- * Functions that were called when no statement was running: by the planner, which
- * evaluates what is constant.  They are those of the next query.
+ * Functions that were called while no statement was running: by the planner, which
+ * evaluates constant expressions before the query begins.  The query adopts them.
  */
 static StenoObjects *pending;
 
@@ -91,7 +93,7 @@ steno_objects_new(void)
 	return list;
 }
 
-/* Give back the memory of a list that has become long. */
+/* Free the arrays of a list that has become long. */
 static void
 shrink_list(StenoObjects *list)
 {
@@ -128,7 +130,7 @@ steno_objects_release(StenoObjects **mine)
 	}
 }
 
-/* At the end of a transaction: what the planner called for, nobody took. */
+/* At the end of a transaction: no query has followed the planner's calls. */
 void
 steno_objects_forget_pending(void)
 {
@@ -150,7 +152,7 @@ steno_objects_release_all(void)
 	}
 }
 
-/* Has the array room for one more? */
+/* Make room for one more entry; false: the list is full, or there is no memory. */
 static bool
 reserve_item(StenoObjects *list)
 {
@@ -174,7 +176,7 @@ reserve_item(StenoObjects *list)
 	return true;
 }
 
-/* Keep a string; 0, the empty one, when there is no room. */
+/* Copy a string into the list.  Returns its offset; 0, the empty string, if there is no memory. */
 static uint32
 keep_string(StenoObjects *list, const char *s)
 {
@@ -208,7 +210,7 @@ string_at(const StenoObjects *list, uint32 at)
 	return at == 0 ? "" : list->bytes + at;
 }
 
-/* NULL when there is no room. */
+/* Append an entry; NULL if there is no room. */
 static Event *
 append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
@@ -221,7 +223,7 @@ append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	return item;
 }
 
-/* The last entry of an object. */
+/* The last entry of an object, or NULL. */
 static Event *
 find_item(StenoObjects *list, Oid class, Oid oid, int sub)
 {
@@ -245,7 +247,7 @@ typedef struct Naming
 	Event	   *item;
 } Naming;
 
-/* Name an object; one that a user would not name is taken off the list. */
+/* Name an object; one that no user would name is not shown. */
 static void
 name_item(void *arg)
 {
@@ -266,8 +268,8 @@ name_item(void *arg)
 }
 
 /*
- * What cannot be described goes by its number, but for a function one of whose
- * types is gone already: that has a name without its arguments.
+ * An object that could not be described is recorded by its OID.  A function has its name
+ * without arguments: one of their types may be dropped already.
  */
 static void
 number_item(Naming *n)
@@ -289,8 +291,8 @@ number_item(Naming *n)
 }
 
 /*
- * There is no room: count the object, if it is one that a user would name.  Of one
- * that was just made only its kind is known.
+ * There is no room for an entry: count the object if it is one that a user would name.  A
+ * new one cannot be looked up yet, so only its catalog can decide.
  */
 static void
 count_item(void *arg)
@@ -309,8 +311,10 @@ count_item(void *arg)
 /* ---- adding ---- */
 
 /*
- * Add what happened to an object.  One that was made in this statement is not
- * changed by it as well, and each is changed once.
+ * Add what has happened to an object.  An object has one entry: a change of an object that
+ * the statement has created is part of its creation, further changes add nothing, and a
+ * drop takes the place of earlier changes.  Only an object that was created, or called,
+ * and then dropped has two.
  */
 void
 steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
@@ -348,7 +352,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	if (!steno_object_guarded(name_item, &n))
 		number_item(&n);
 	if (item->dropped)
-		list->count--;			/* it need not be remembered */
+		list->count--;			/* it is the last one */
 }
 
 /* Whether the list has the call of a function. */
@@ -377,7 +381,7 @@ steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const
 	item->named = true;
 }
 
-/* The statement is the call of a function, be it one of pg_catalog. */
+/* The statement is the call of a function by the protocol; functions of pg_catalog count, too. */
 void
 steno_objects_called(StenoObjects *list, Oid function)
 {
@@ -397,11 +401,11 @@ steno_objects_add_pending_call(Oid function, const char *kind, const char *name)
 	steno_objects_add_call(pending, function, kind, name);
 }
 
-/* A query begins: what the planner called was for it. */
+/* A query begins: the functions that its planner has called are its own. */
 void
 steno_objects_adopt(StenoStatement *s)
 {
-	s->recorded = true;			/* for the sake of the functions, if not by itself */
+	s->recorded = true;			/* even if only because of the functions */
 	s->objects = pending;
 	pending = NULL;
 	steno_my.objects_pending = false;
@@ -409,14 +413,17 @@ steno_objects_adopt(StenoStatement *s)
 
 /* ---- at the end of a statement ---- */
 
-/* A list that is named, and what is told of relations that its objects refer to. */
+/* What finish_list needs. */
 typedef struct Finishing
 {
 	StenoObjects *list;
 	StenoAddRelation add_relation;
 } Finishing;
 
-/* A new constraint: is its table new, too, and which table does it reference? */
+/*
+ * A new constraint: the table that a foreign key references is a relation of the statement,
+ * and a constraint of a table that is new, too, is part of it.
+ */
 static void
 finish_constraint(const Finishing *f, Event *item)
 {
@@ -433,7 +440,10 @@ finish_constraint(const Finishing *f, Event *item)
 		item->dropped = true;
 }
 
-/* Something changed: has it another name now? */
+/*
+ * An altered object: if it has another name now, it was renamed.  A constraint or a column
+ * is part of its table, if that is in the list; else a column is replaced by its table.
+ */
 static void
 finish_altered(StenoObjects *list, int i)
 {
@@ -506,9 +516,12 @@ make_changes_visible(void *arg)
 }
 
 /*
- * A statement has succeeded: give its objects the names that they have now, and add
- * those that a utility statement (NULL: a query) names without any hook telling of
- * them.  add_relation is called for each relation that a new constraint references.
+ * A statement has succeeded: give its objects the names that they have now, and add those
+ * that a utility statement (NULL: it is a query) names although no hook is called for them.
+ * add_relation is called for each relation that a new constraint references.
+ *
+ * Whatever fails here has no effect on the statement: objects are recorded by their OIDs
+ * then.
  */
 void
 steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation)
@@ -519,7 +532,7 @@ steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relati
 	if (!s->recorded || !IsTransactionState())
 		return;
 	if (utility && IsA(utility, ReindexStmt))
-		steno_objects_release(&s->objects); /* indexes that took the places of others */
+		steno_objects_release(&s->objects); /* indexes that REINDEX creates and swaps */
 	if (utility && s->objects && s->objects->unfinished)
 		(void) steno_object_guarded(make_changes_visible, NULL);
 	if (utility && steno_objects_are_named(utility))
@@ -554,8 +567,9 @@ item_size(const StenoObjects *list, const Event *item)
 }
 
 /*
- * How many bytes the list takes of a shape that has room for so many; omitted is
- * how many objects have none.
+ * How many bytes the list takes in a shape with this room, at most; sets how many objects
+ * do not fit.  After the first one that does not, none is taken: the list that is shown
+ * is a beginning of the whole.
  */
 uint32
 steno_objects_size(StenoObjects *list, uint32 room, int *omitted)

@@ -1,10 +1,10 @@
 /*
  * extension/describe/object.h
- *		What the files that collect and name objects share.
+ *		The objects of statements: what the files that collect and name them share.
  *
  *		object.c			the lists
  *		object_name.c		types and names
- *		object_named.c		objects that no hook tells of: those that the statement names
+ *		object_named.c		objects for which no hook is called: those that the statement names
  *		function.c			functions that are called
  */
 #ifndef STENO_OBJECT_H
@@ -21,7 +21,7 @@
 
 typedef struct StenoObjects StenoObjects;
 
-/* A statement has a relation more: access is a STENO_ACCESS_*. */
+/* Called to add a relation to a statement; access is a STENO_ACCESS_*. */
 typedef void (*StenoAddRelation) (Oid relid, uint32 access);
 
 extern void steno_objects_install(void);

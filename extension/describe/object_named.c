@@ -1,10 +1,11 @@
 /*
  * extension/describe/object_named.c
- *		Objects that no hook tells of: those that a utility statement names, looked
- *		up when it has succeeded.
+ *		Objects for which the server calls no hook: they are looked up by the names in a
+ *		utility statement, when it has succeeded.
  *
- * No lock is taken but where the statement itself holds a stronger one to the end
- * of its transaction: we must not wait.
+ * The lookups must not wait for locks.  So they take none, except where the statement
+ * itself holds a stronger lock on the object until its transaction ends.  Without a lock,
+ * somebody may drop or rename the object meanwhile: then it is missing, or has its new name.
  */
 #include "base/steno.h"
 
@@ -39,6 +40,7 @@
 #include "base/compat.h"
 #include "describe/object.h"
 
+/* What add_all_named gets. */
 typedef struct Named
 {
 	StenoObjects *list;
@@ -73,7 +75,7 @@ add_named_role(StenoObjects *list, RoleSpec *role, int action)
 
 /* ---- GRANT and REVOKE ---- */
 
-/* The class and number of an object on which a privilege was granted. */
+/* The catalog and the OID of an object on which a privilege was granted; InvalidOid: it is gone. */
 static Oid
 granted_on(ObjectType type, Node *object, Oid *class)
 {
@@ -143,7 +145,7 @@ add_granted(StenoObjects *list, GrantStmt *grant)
 	}
 }
 
-/* GRANT role TO role: the second one changes. */
+/* GRANT role TO role: the first role is used, the second one gets a new membership. */
 static void
 add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 {
@@ -158,7 +160,7 @@ add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 
 /* ---- COMMENT and SECURITY LABEL ---- */
 
-/* The statement holds a lock on the object. */
+/* The lock is not waited for: the statement holds a stronger one. */
 static void
 add_described(StenoObjects *list, ObjectType type, Node *object)
 {
@@ -231,7 +233,7 @@ add_all_named(void *arg)
 		case T_AlterTableStmt:
 			add_named_relation(list, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
 			break;
-		case T_ViewStmt:		/* which may have replaced another */
+		case T_ViewStmt:		/* OR REPLACE: that is an alteration */
 			add_named_relation(list, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
 			break;
 		case T_RefreshMatViewStmt:
@@ -276,7 +278,7 @@ add_all_named(void *arg)
 	}
 }
 
-/* Whether a statement of this kind names objects that no hook tells of. */
+/* Whether a statement of this kind names objects for which no hook is called. */
 bool
 steno_objects_are_named(Node *statement)
 {
@@ -302,7 +304,7 @@ steno_objects_are_named(Node *statement)
 	}
 }
 
-/* What cannot be looked up is left out: the statement's text has it. */
+/* Add them.  An object that cannot be looked up is left out: the statement's text names it. */
 void
 steno_objects_add_named(StenoObjects *list, Node *statement)
 {

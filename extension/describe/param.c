@@ -1,7 +1,24 @@
 /*
  * extension/describe/param.c
- *		Parameter values: common built-in types as they are in memory, to be
- *		rendered by whoever reads the trail; others through their output function.
+ *		The parameter values of a statement, as they go into its record.
+ *
+ * Values of common built-in types are taken as they are in memory, and formatted by
+ * the reader of the trail.  All others go through their type's output function,
+ * which may be anybody's code: it may fail, read tables, wait for locks, or be
+ * cancelled, and nothing of that may become the statement's.  So a value is taken in
+ * one of three ways:
+ *
+ *		set_value, set_other	no code that can fail
+ *		make_plainly			code that leaves only memory when it fails: its error
+ *								is caught, no subtransaction is needed
+ *		make_guarded			any other code, in a subtransaction
+ *
+ * While an error is handled ("failing"), only the first way is open: no other code
+ * can run then, and no table can be read.
+ *
+ * The values that are collected are pointers: into the statement's own datums, into
+ * StenoParams, and into the scratch context.  They are valid until that context is
+ * reset, which happens after the record has been encoded.
  */
 #include "base/steno.h"
 
@@ -31,29 +48,34 @@
 #include "describe/param.h"
 
 /*
- * What an output function may do, and so what it needs around it.  Rising: of a
- * type made of others, it is the most that any of them may do.
+ * What an output function may do, and therefore what its call needs around it.  In
+ * rising order: a type that consists of others has the largest of their values.
  */
 typedef enum OutputReach
 {
-	REACH_MEMORY,				/* looks at its argument only: what it leaves when it
-								 * fails is memory */
-	REACH_CATALOGS,				/* the server's own, reads catalogs */
-	REACH_ANYTHING				/* somebody else's, or calls others' */
+	REACH_MEMORY,				/* reads only its argument: if it fails, it leaves
+								 * nothing but memory */
+	REACH_CATALOGS,				/* a function of the server that reads catalogs */
+	REACH_ANYTHING				/* any other function, or one that calls any */
 } OutputReach;
 
-/* Output function of a type that has no binary representation here. */
+/*
+ * Output function of a type that has no binary representation here.  An entry lives as
+ * long as the process.  A change of pg_type or pg_proc only marks it as not valid; it is
+ * looked up again when it is needed.
+ */
 typedef struct Output
 {
 	Oid			type;			/* key */
-	bool		valid;
+	bool		valid;			/* the rest is what the catalogs say */
 	bool		varlena;
 	OutputReach reach;
 	FmgrInfo	function;
-	MemoryContext context;		/* of what the function keeps */
+	MemoryContext context;		/* of what the function keeps in fn_extra; reset by
+								 * each lookup */
 } Output;
 
-static HTAB *outputs;
+static HTAB *outputs;			/* NULL: none was needed yet */
 
 static int
 representation(Oid type)
@@ -112,6 +134,11 @@ representation(Oid type)
 	}
 }
 
+/*
+ * Called when pg_type or pg_proc has changed, at any place where the server accepts
+ * invalidation messages: catalogs cannot be read here.  All entries are marked, since an
+ * array's entry also depends on its element type's.
+ */
 static void
 forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -123,7 +150,10 @@ forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
 		o->valid = false;
 }
 
-/* The server's function at this address; InvalidOid: somebody else's, or one with settings of its own. */
+/*
+ * The server's function at this address.  InvalidOid: it is no function of the server, or
+ * fmgr calls it through a wrapper (SECURITY DEFINER, SET).
+ */
 static Oid
 builtin_at(PGFunction address)
 {
@@ -137,7 +167,7 @@ builtin_at(PGFunction address)
 
 static OutputReach reach_of_type(Oid type, MemoryContext context);
 
-/* The reach of a type's output function, which fmgr has found. */
+/* The reach of a type's output function. */
 static OutputReach
 reach_of(Oid type, const FmgrInfo *function, MemoryContext context)
 {
@@ -272,7 +302,8 @@ look_up_output(Output *o)
 		o->context = AllocSetContextCreate(TopMemoryContext, "pg_steno output function",
 										   ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(o->context);
-	o->valid = true;			/* unless an invalidation comes meanwhile */
+	/* before the lookup, so that an invalidation during it is not overwritten */
+	o->valid = true;
 	getTypeOutputInfo(o->type, &function, &o->varlena);
 	fmgr_info_cxt(function, &o->function, o->context);
 	o->reach = reach_of(o->type, &o->function, o->context);
@@ -288,21 +319,21 @@ too_long(uint32 len)
 
 /* ---- code that can fail ---- */
 
-/* A value whose text, or whose bytes, some code has yet to make. */
+/* A value whose text or bytes are made by code that can fail. */
 typedef struct Making
 {
-	Output	   *output;			/* of the function that makes the text; NULL: to be detoasted */
+	Output	   *output;			/* the function that makes the text; NULL: detoast */
 	Datum		value;
 	char	   *text;
 	struct varlena *bytes;
 } Making;
 
-/* The subtransaction that is about to begin, in whose callback we are. */
+/* The subtransaction that is beginning, while its start callbacks run; else invalid. */
 static SubTransactionId starting = InvalidSubTransactionId;
 
 /*
- * A subtransaction is about to begin; Invalid: it has begun.  Until then no other can
- * begin, so no code of others can run.
+ * A subtransaction is about to begin; InvalidSubTransactionId: it has begun.  In between,
+ * the server cannot begin another one, so make_guarded() must not be used.
  */
 void
 steno_params_starting(SubTransactionId subid)
@@ -310,7 +341,10 @@ steno_params_starting(SubTransactionId subid)
 	starting = subid;
 }
 
-/* Whether a subtransaction can be had now, and what runs in it would not be cancelled at once. */
+/*
+ * Whether a subtransaction can begin here.  Not with a cancel or a termination pending:
+ * what runs in it would be interrupted at once.
+ */
 static bool
 can_begin_subtransaction(void)
 {
@@ -320,8 +354,9 @@ can_begin_subtransaction(void)
 }
 
 /*
- * The error that code has raised which we have called.  Should there be no memory for
- * it, what we do ends here.
+ * Take the error that code called by us has raised, and clear it.  "paused" is off
+ * meanwhile: CopyErrorData() may lack memory, and its error then leaves from here, past
+ * the callers that would switch recording on again.
  */
 STENO_COLD static ErrorData *
 take_error(MemoryContext context)
@@ -336,13 +371,21 @@ take_error(MemoryContext context)
 	return edata;
 }
 
-/* Keep a cancel, which code that we have called has served, for the statement. */
+/*
+ * Code called by us was interrupted by a cancel request that was meant for the statement,
+ * and that is now used up.  Request it again: the statement is cancelled where it next
+ * checks for interrupts.
+ */
 STENO_COLD static void
 renew_cancel(bool had_timeout)
 {
 	int			i;
 
-	/* the server tells a timeout from a user's request by the alarm that has rung */
+	/*
+	 * ProcessInterrupts() tells statement_timeout from a user's request by the
+	 * timeout's indicator, which is reset by now: let the timeout fire again.  This is
+	 * bounded; if it does not fire, the cancel is reported as a user's.
+	 */
 	if (had_timeout && !get_timeout_active(STATEMENT_TIMEOUT))
 	{
 		HOLD_INTERRUPTS();
@@ -357,8 +400,9 @@ renew_cancel(bool had_timeout)
 }
 
 /*
- * Code that we have called has failed.  That is no failure of the statement, but for
- * cancels; damaged data is the administrator's business in any case.
+ * Code called by us has failed.  That is no failure of the statement, so the error goes no
+ * further, with two exceptions: a cancel is meant for the statement, and damaged data is
+ * reported in the log.
  */
 STENO_COLD static void
 swallow_error(ErrorData *edata, bool had_timeout)
@@ -383,8 +427,10 @@ make(Making *m)
 }
 
 /*
- * Make a value with code that leaves nothing but memory when it fails.  Statements
- * of it are not ours to record, nor is what it raises.
+ * Make a value with code that leaves nothing but memory when it fails.  Interrupts are
+ * held, so it cannot be cancelled in the middle; "paused" keeps statements and errors of
+ * this code out of the trail.  An output function whose reach turns out to be larger is
+ * not called: returns false.
  */
 STENO_COLD static bool
 make_plainly(Making *m)
@@ -417,16 +463,19 @@ make_plainly(Making *m)
 	}
 	PG_END_TRY();
 	steno_my.paused = false;
-	/* an error has set them to zero */
+	/* undoes HOLD_INTERRUPTS(), too; an error has set both to zero */
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
 	return ok;
 }
 
 /*
- * Make a value with code that may do anything, in a subtransaction.  What others'
- * code does there is undone: the statement has not asked for it.  Its locks can
- * be waited for, so it can be cancelled.
+ * Make a value with any code, in a subtransaction.  The effects of foreign code are rolled
+ * back: the statement has not asked for them.  The code may wait for locks, so interrupts
+ * are not held; swallow_error() passes a cancel on to the statement.
+ *
+ * Only an error of BeginInternalSubTransaction() itself leaves from here, since there is
+ * no subtransaction that could be rolled back.
  */
 STENO_COLD static bool
 make_guarded(Making *m)
@@ -450,7 +499,8 @@ make_guarded(Making *m)
 			look_up_output(m->output);
 		make(m);
 		MemoryContextSwitchTo(context);
-		if (m->text)			/* a function may leave us in memory of its own, which goes now */
+		/* the function may have returned memory that does not outlive the subtransaction */
+		if (m->text)
 			m->text = pstrdup(m->text);
 		if (m->output && m->output->reach == REACH_ANYTHING)
 			RollbackAndReleaseCurrentSubTransaction();
@@ -486,9 +536,8 @@ make_guarded(Making *m)
 }
 
 /*
- * A value through its type's output function.  That may be anybody's code: an
- * error of it must not become the statement's, so it is swallowed, and the
- * value recorded as one that could not be taken down.
+ * A value through its type's output function.  Returns false if that failed or could not
+ * be called; the value is then recorded as one that is not available.
  */
 STENO_COLD static bool
 output_text(Oid type, Datum value, StenoParam *p)
@@ -498,7 +547,11 @@ output_text(Oid type, Datum value, StenoParam *p)
 	bool		possible = can_begin_subtransaction();
 	bool		guard;
 
-	if (!o->valid)				/* it is to be looked up in catalogs */
+	/*
+	 * The lookup reads catalogs, which takes a subtransaction where one can be had.  Where
+	 * none can, built-in types are tried without.
+	 */
+	if (!o->valid)
 		guard = possible || type >= FirstNormalObjectId;
 	else
 		guard = o->reach > REACH_MEMORY ||
@@ -511,7 +564,11 @@ output_text(Oid type, Datum value, StenoParam *p)
 	return !(o->varlena && too_long(p->len));
 }
 
-/* Likewise for a value that is compressed or stored elsewhere. */
+/*
+ * The bytes of a value that is compressed or stored elsewhere; NULL if they are not
+ * available.  Decompressing needs only memory, but reading a TOAST table takes locks and
+ * can meet damaged data.
+ */
 STENO_COLD static struct varlena *
 detoast(struct varlena *v)
 {
@@ -530,14 +587,17 @@ set_bytes(StenoParam *p, const void *data, uint32 len, bool prefixed)
 	p->prefixed = prefixed;
 }
 
-/* Whether a value's bytes are not its own.  VARATT_IS_SHORT is true of pointers, too. */
+/*
+ * Whether a value's bytes must be fetched or decompressed first.  (VARATT_IS_SHORT does not
+ * exclude that: it is true of pointers to external values, too.)
+ */
 static inline bool
 is_toasted(const struct varlena *v)
 {
 	return VARATT_IS_EXTERNAL(v) || VARATT_IS_COMPRESSED(v);
 }
 
-/* Header of the pieces that take no memory of their own. */
+/* A value of variable length: its bytes in place, or a copy of them if it was toasted. */
 static bool
 set_varlena(Datum value, bool failing, StenoParam *p)
 {
@@ -552,7 +612,7 @@ set_varlena(Datum value, bool failing, StenoParam *p)
 	return !too_long(p->len);
 }
 
-/* PostgreSQL pads an interval and a timetz; the format does not. */
+/* Two fields of a struct, without the padding that PostgreSQL has and the format has not. */
 STENO_COLD static void
 set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_len)
 {
@@ -564,7 +624,7 @@ set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_l
 	set_bytes(p, bytes, a_len + b_len, false);
 }
 
-/* inet: family, prefix length, address. */
+/* inet: family, prefix length, address, as they are in memory. */
 STENO_COLD static bool
 set_inet(Datum value, bool failing, StenoParam *p)
 {
@@ -578,7 +638,10 @@ set_inet(Datum value, bool failing, StenoParam *p)
 	return !too_long(p->len);
 }
 
-/* Returns the representation that was taken. */
+/*
+ * Take a value.  room: where the bytes of a value that is passed by value are put, since p
+ * only points to them.  Returns the representation; STENO_REPR_NONE: no value.
+ */
 STENO_COLD static int
 set_other(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 {
@@ -655,7 +718,7 @@ set_other(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 	return STENO_REPR_NONE;
 }
 
-/* The commonest here, without the tables of the switches. */
+/* The most frequent type is handled here, without the jump tables of two switches. */
 static inline int
 set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 {
@@ -680,7 +743,7 @@ exact_shape_size(ParamListInfo params)
 	return size;
 }
 
-/* Room that the parameters need in the shape. */
+/* Room that the parameters need in the shape, at most: it is reserved before they are collected. */
 STENO_HOT uint32
 steno_params_shape_size(ParamListInfo params)
 {
@@ -690,10 +753,10 @@ steno_params_shape_size(ParamListInfo params)
 }
 
 /*
- * Collect a statement's parameters: types into the shape, values into result,
- * which stands until the scratch context is reset.  failing: we are handling
- * an error, and can run no other code.  Returns the end of the shape, or NULL
- * when the values cannot be had.
+ * Collect a statement's parameters: types into the shape, values into result, which is
+ * valid until the scratch context is reset.  failing: an error is being handled, and no
+ * other code can run.  Returns the end of the shape, or NULL if the values are not
+ * available: there is no memory, or the caller's function (paramFetch) would have to run.
  */
 STENO_HOT uint8 *
 steno_params_collect(ParamListInfo params, bool failing,
@@ -753,9 +816,9 @@ steno_params_collect(ParamListInfo params, bool failing,
 }
 
 /*
- * Collect the parameters of a statement with too many of them for a shape: their
- * types go with the values, so that they go in parts, as those do.  The shape has
- * one parameter, the list of all.  NULL: they cannot be had.
+ * The same for a statement with too many parameters for a shape.  A shape must fit into
+ * one message, but values can be sent in parts: so the types are put among the values, and
+ * the shape has a single parameter, the list of all.
  */
 STENO_COLD uint8 *
 steno_params_collect_list(ParamListInfo params, bool failing, uint8 *shape, StenoParams *result)

@@ -22,7 +22,7 @@
 
 #include "storage/ipc.h"
 
-/* How long the command may take. */
+/* How long the command may take, until it is killed. */
 #define KEY_TIMEOUT_S 60
 
 /* Time between attempts when it fails. */
@@ -30,13 +30,16 @@
 
 extern char **environ;
 
-/* A command that runs, or has ended. */
+/*
+ * A run of the command.  text may have a key, so it is wiped when the run ends, however
+ * it ends (end_command).
+ */
 typedef struct KeyCommand
 {
 	pid_t		pid;			/* 0: none */
-	int			output;			/* -1: at its end */
-	uint64		begun;			/* ticks: the time of day may be set meanwhile */
-	size_t		len;
+	int			output;			/* read end of its pipe; -1: none, or at its end */
+	uint64		begun;			/* ticks, since the time of day may be set meanwhile */
+	size_t		len;			/* bytes in text */
 	char		text[STENO_KEY_DIGITS + 64];
 	char		reason[256];	/* why it failed */
 } KeyCommand;
@@ -48,12 +51,12 @@ typedef enum
 	KEY_REFUSED
 } KeyResult;
 
-/* What a writer has asked for, and what came of it. */
+/* A writer's own: its key in use, and the run that is to get the next one. */
 static StenoCrypt *keys;
 static KeyCommand asked = {.output = -1};
-static bool asking;
+static bool asking;				/* there is no answer to the last request yet */
 static bool failing;			/* the last answer was none, and was logged */
-static uint64 refused_at;		/* ticks; 0: not yet */
+static uint64 refused_at;		/* ticks; 0: no answer since the request */
 
 static uint64
 milliseconds_since(uint64 ticks)
@@ -63,6 +66,7 @@ milliseconds_since(uint64 ticks)
 
 /* ---- the command ---- */
 
+/* Kill what is left of the command (its whole process group), and wipe its output. */
 static void
 end_command(KeyCommand *c)
 {
@@ -73,7 +77,7 @@ end_command(KeyCommand *c)
 	if (c->pid > 0)
 	{
 		kill(-c->pid, SIGKILL);
-		/* what even that does not end at once is not waited for */
+		/* a process that SIGKILL does not end at once must not hold up the writer */
 		for (i = 0; i < 100 && waitpid(c->pid, NULL, WNOHANG) == 0; i++)
 			pg_usleep(1000L);
 	}
@@ -118,7 +122,7 @@ begin_command(KeyCommand *c, const char *command)
 	return KEY_RUNNING;
 }
 
-/* The command has ended, its output is there. */
+/* The command has exited, and all of its output was read. */
 static KeyResult
 take_key(KeyCommand *c, int status, uint8 *key)
 {
@@ -135,7 +139,7 @@ take_key(KeyCommand *c, int status, uint8 *key)
 	}
 	if (!steno_key_parse(c->text, c->len, key))
 	{
-		/* not a word of the output: it may be nearly a key */
+		/* the output is not quoted: it may be nearly a key */
 		snprintf(reason, sizeof(reason), "The command printed %s%zu bytes that are not %d hexadecimal digits and a line end.",
 				 c->len == sizeof(c->text) ? "at least " : "", c->len, STENO_KEY_DIGITS);
 		return refuse_key(c, reason);
@@ -144,7 +148,11 @@ take_key(KeyCommand *c, int status, uint8 *key)
 	return KEY_GIVEN;
 }
 
-/* See how far a command is.  What it prints beyond the room is no key, whatever it is. */
+/*
+ * Read what the command has printed, and see whether it has ended; never waits.  Output
+ * beyond the room is read, so that the command can end, and thrown away: it is too long for
+ * a key.
+ */
 static KeyResult
 poll_command(KeyCommand *c, uint8 *key)
 {
@@ -253,7 +261,7 @@ steno_key_request(const StenoWriter *w)
 	}
 }
 
-/* Say so once, until there is an answer. */
+/* Report a failure, once until there is an answer. */
 static void
 report_refusal(const StenoWriter *w)
 {

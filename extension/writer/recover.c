@@ -2,19 +2,20 @@
  * extension/writer/recover.c
  *		Drains the ring files of earlier runs of this server.
  *
- * 1. What a dead writer was about to write: if its block is whole in the trail,
- *	  its rings are taken to be freed up to there, else up to where they were.
- * 2. The rings' messages are written, as a living writer would have.
- * 3. What nobody could write any more, the ends of sessions: for each ring whose
- *	  statement was running, a record with outcome "interrupted", for each whose
- *	  process was there, a disconnect record, and gap records that ended
- *	  sessions left.  A block of these has an intent, too, that tells whose ends
- *	  it has.  Then the file goes.
+ * 1. Intents: if the block that a dead writer was about to write is whole in the trail,
+ *	  the messages in it are freed; else they are still to be written.
+ * 2. The rings' messages are written, as by a living writer.
+ * 3. The ends of sessions, which no process could record: for each ring with a running
+ *	  statement a record with outcome "interrupted", for each ring with an owner a
+ *	  disconnect record, and the gap records that ended sessions could not write.
+ *	  Blocks of step 3 have an intent, too, which says up to which ring the ends are in
+ *	  them.  Then the file is removed.
  *
- * Recovery may die at any point, and is then done again from where it was.
+ * Recovery may be killed at any point; the next start repeats it from the intents.  The
+ * processes of the earlier run have ended, so the file has no other reader or writer.
  *
- * The file may be damaged anywhere (core/ring/check.h).  A record that cannot be read, and
- * what of a ring stands behind damage, has a gap record in its place.
+ * The file may be damaged anywhere (core/ring/check.h).  A gap record takes the place of a
+ * record that cannot be read, and of everything that a ring has behind damage.
  */
 #include "writer/writer.h"
 
@@ -33,24 +34,25 @@
 /* The last intent of a ring file is for those who recover it. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
 
-/* How often the files of earlier runs are looked for, and how long between. */
+/* How often the files of earlier runs are looked for, and the pause in between. */
 #define FIND_TRIES 10
 #define FIND_PAUSE_US 100000
 
-/* What of a damaged ring file could not be taken. */
+/* What could not be read of a damaged ring file. */
 typedef struct Damage
 {
-	uint32		rings;			/* not read to their ends */
-	uint64		bytes;			/* of them, at most */
-	uint32		records;		/* that cannot be read, behind which others can */
-	uint32		facts;			/* of sessions: who they were */
-	uint32		gaps;			/* of dropped records, that cannot be */
+	uint32		rings;			/* rings that were not read to their ends */
+	uint64		bytes;			/* at most so many of them */
+	uint32		records;		/* single unreadable records */
+	uint32		facts;			/* sessions whose facts are unreadable */
+	uint32		gaps;			/* impossible counts of dropped records */
 } Damage;
 
 /*
- * Take a ring's session from the messages that its dead writer had written but
- * not freed, and free them.  What is damaged is left to be found again; but when
- * we have said so already, the ring was given up to its head.
+ * Free the messages that the dead writer had written but not freed, and take the session's
+ * facts and numbers from them, as the writer had.  Damage among them is left for step 2 to
+ * find and report.  If an earlier recovery has reported it (its intent covers the ring up to
+ * its head), the rest of the ring is freed, too.
  */
 static void
 skip_written(StenoRings *rings, uint32 i, bool by_recovery)
@@ -94,8 +96,8 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 }
 
 /*
- * What the writer of this intent was about to write.  Returns whether all is in the
- * trail, the ends of all sessions, too.
+ * Step 1 for one intent.  Returns whether everything is in the trail, including the ends of
+ * all sessions.
  */
 static bool
 resolve_intent(StenoRings *rings, uint32 w)
@@ -123,7 +125,7 @@ resolve_intent(StenoRings *rings, uint32 w)
 	return false;
 }
 
-/* Step 1; returns whether all is in the trail, the ends of all sessions, too. */
+/* Step 1 for all intents; the same result. */
 static bool
 resolve_intents(StenoRings *rings)
 {
@@ -136,9 +138,9 @@ resolve_intents(StenoRings *rings)
 }
 
 /*
- * The same of this run's rings, for a writer that was started again: what the process
- * before it had written and not freed.  It has ended, and only what belongs to the
- * rings' consumer is touched, so their producers go on meanwhile.
+ * Step 1 for the rings of the present run, by a writer that was restarted: frees what the
+ * process before it had written.  That process has ended, and only the consumer's side
+ * of the rings is changed, so their producers may go on meanwhile.
  */
 void
 steno_recover_own_intent(StenoWriter *w)
@@ -146,7 +148,7 @@ steno_recover_own_intent(StenoWriter *w)
 	(void) resolve_intent(&steno_rings, w->number);
 }
 
-/* Its record was staged: all that was known at its start. */
+/* An interrupted statement whose record was staged: it has all that was known at its start. */
 static void
 add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged,
 		   const StenoTemplate *templates)
@@ -165,7 +167,7 @@ add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged
 	pfree(m);
 }
 
-/* The statement that was running when the ring's process died. */
+/* An interrupted statement without a staged record: it has what the in-flight entry says. */
 static void
 add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 {
@@ -207,8 +209,8 @@ add_disconnect(StenoWriter *w, StenoSource *source)
 }
 
 /*
- * In the place of what is damaged: one record, or, with count 0, nobody knows how many,
- * in so many bytes.
+ * A gap record in the place of damage: one record (count 1), or an unknown number of them in
+ * so many bytes (count 0).
  */
 static bool
 add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
@@ -246,7 +248,7 @@ add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
 	return steno_writer_add(w, source, &buf.m.m);
 }
 
-/* What a session dropped and could not say any more. */
+/* A gap record that a session could not write itself. */
 static void
 add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last,
 		uint32 reason)
@@ -270,7 +272,7 @@ add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 la
 	steno_writer_add(w, source, &buf.m.m);
 }
 
-/* A session of which no more is known: what described it was dropped, too. */
+/* A session of which only this is known, since its description was dropped, too. */
 static StenoSource *
 undescribed_session(StenoSource *source, int64 start, uint32 pid)
 {
@@ -291,7 +293,7 @@ describes_session(const StenoSource *source, int64 start, uint32 pid)
 		memcmp(source->body + STENO_SESSION_PID, &pid, sizeof(pid)) == 0;
 }
 
-/* What the session before had dropped, and nobody could say yet. */
+/* The gap that the previous session of the ring has left behind. */
 static void
 add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 {
@@ -381,7 +383,7 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 
 /* ---- step 2 ---- */
 
-/* The facts of the session in force at the tail, as far as they can be read. */
+/* Check the facts of the session at the ring's tail; of unreadable ones only start and PID are kept. */
 static void
 check_session(StenoDrain *drain, uint32 i, Damage *damage)
 {
@@ -400,7 +402,7 @@ check_session(StenoDrain *drain, uint32 i, Damage *damage)
 }
 
 /*
- * Read into blocks what a ring holds.  Returns false when we are to leave and cannot
+ * Put the messages of a ring into blocks.  Returns false if the writer is to exit and cannot
  * write.
  */
 static bool
@@ -439,8 +441,8 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 }
 
 /*
- * What a ring's ended sessions have dropped.  When its count cannot be, nobody knows how
- * many: a gap record says so, once.
+ * A gap record for what ended sessions of a ring have dropped.  If the count is impossible,
+ * it has no number.
  */
 static bool
 record_left_drops(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)

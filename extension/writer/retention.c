@@ -2,11 +2,11 @@
  * extension/writer/retention.c
  *		Deletes old segments, as steno.retention_size and steno.retention_age say.
  *
- * Writer 0 does it, for all streams, so that their order is one and nobody else's
- * open segment is guessed at: each writer says in the control area which segment
- * it writes.  What core/retention/retention.c plans is recorded first; when the record is on
- * disk, and reads back, the files go.  A run that ends in between, by a crash or
- * an error, is finished by the next one from the same record.
+ * Writer 0 does this for all streams, so that there is one order.  It knows the other
+ * writers' open segments from the control area, where each writer says which segment it
+ * writes.  What core/retention/retention.c plans is recorded first; when the record is on
+ * disk, and was read back, the files are deleted.  If a crash or an error comes in between,
+ * the next look finishes the work from the same record.
  */
 #include "writer/writer.h"
 
@@ -30,28 +30,31 @@
 /* Files deleted in one go: statements may wait for the writer meanwhile. */
 #define FILES_AT_ONCE 32
 
-/* Refusals of the slots' lock, a second apart, that are not reported yet. */
+/* How often the slots' lock may be refused, a second apart, before that is reported. */
 #define LOCK_TRIES 10
 
 StaticAssertDecl(STENO_RETENTION_STREAMS == STENO_MAX_WRITERS, "a stream for each writer");
 
-/* What is in force, as the trail has it. */
+/*
+ * All of this is writer 0's own.  "deleted" is what the trail's records say, read from the
+ * trail at the first look, and replaced only by what is on disk.
+ */
 static StenoDeleted deleted[STENO_RETENTION_STREAMS];
 static bool loaded;
 
-/* Records that were written, and are not known to be on disk. */
+/* Records that were written, but are not known to be on disk; the chain hash is that of their block. */
 static StenoDeleted pending[STENO_RETENTION_STREAMS];
 static uint8 pending_chain[STENO_HASH_SIZE];
 static bool is_pending;
 
-/* What keeps us from deleting, as it was logged; empty: nothing. */
+/* The error that prevents deletions, as it was logged last; empty: there is none. */
 static char obstacle[2400];
 
-static bool look_again;
+static bool look_again;			/* at the next opportunity, not in a minute */
 
 /* ---- messages ---- */
 
-/* Say so when it is not what was said last. */
+/* Log an error, unless it is the one that was logged last.  Returns false, for callers to return. */
 static bool
 report_obstacle(const StenoError *error, const char *consequence)
 {
@@ -93,7 +96,7 @@ static const char kept_all[] = "All segments are kept.";
 
 /* ---- when ---- */
 
-/* A number that changes when a writer begins a segment. */
+/* A number that changes when a writer begins a segment.  Relaxed: a late look is soon enough. */
 static uint64
 segments_begun(void)
 {
@@ -118,7 +121,7 @@ is_check_due(void)
 	bool		changed = begun != last_begun || steno_retention_size != last_size ||
 		steno_retention_age != last_age || steno_slot_max_size != last_slot_max || look_again;
 
-	/* a clock that was set back does not keep us */
+	/* when the clock was set back, look at once */
 	if (last != 0 && now >= last && now - last < (changed ? REST_US : LOOK_US))
 		return false;
 	last = now;
@@ -133,8 +136,9 @@ is_check_due(void)
 /* ---- what is there ---- */
 
 /*
- * The folder of the slots, locked against whoever makes or moves one, so that none
- * begins to want what is about to go.  -1: not now.
+ * Lock the folder of the slots.  Whoever creates or moves a slot takes the same lock, so no
+ * slot can begin to want a segment between the plan and its deletion.  Returns the folder's
+ * descriptor, which holds the lock; -1: not now.  Never waits.
  */
 static int
 lock_slots(StenoError *error)
@@ -158,8 +162,9 @@ lock_slots(StenoError *error)
 }
 
 /*
- * No writer's open segment goes.  While there is a writer that has none yet, nothing
- * goes: nobody knows which stream it will write.
+ * No writer's open segment is deleted.  While a writer has not opened one yet, nothing is:
+ * it is not known which stream it will write.  A writer stores its stream before its first
+ * segment, so whoever sees a segment (acquire) sees its stream, too.
  */
 static void
 protect_open_segments(StenoKeptTrail *kept)
@@ -181,7 +186,10 @@ protect_open_segments(StenoKeptTrail *kept)
 	}
 }
 
-/* Earlier deletions that nothing in the trail bears out are not made up for. */
+/*
+ * Segments before the first one are missing, and no record says that they were deleted by
+ * policy.  This is reported once, and not made up for: somebody else has removed them.
+ */
 static void
 report_missing_before(const StenoKeptTrail *kept)
 {
@@ -202,7 +210,7 @@ report_missing_before(const StenoKeptTrail *kept)
 
 /* ---- deleting ---- */
 
-/* Delete the files of what the trail says was deleted. */
+/* Delete the files of segments whose deletion is recorded. */
 static bool
 delete_recorded(const StenoKeptTrail *kept, StenoError *error)
 {
@@ -215,7 +223,10 @@ delete_recorded(const StenoKeptTrail *kept, StenoError *error)
 	return ok;
 }
 
-/* Whether the written records are on disk; what they say is then in force. */
+/*
+ * Sync, and read the records back; what they say is in force only then.  False: they are not
+ * certain to be on disk.
+ */
 static bool
 confirm_on_disk(StenoWriter *w)
 {
@@ -226,7 +237,7 @@ confirm_on_disk(StenoWriter *w)
 	uint32		i;
 
 	if (!steno_writer_sync(w))
-		return false;			/* it has said why */
+		return false;			/* which it has reported */
 	is_pending = false;
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 		if (pending[i].last > 0 && memcmp(pending[i].at_chain, pending_chain, STENO_HASH_SIZE) == 0)
@@ -235,12 +246,12 @@ confirm_on_disk(StenoWriter *w)
 		steno_segment_has_block(steno_directory, new->at_stream, new->at_segment, new->at_offset,
 								new->at_block, pending_chain);
 	if (!there)
-		return false;			/* a disk that has lost it: from the start */
+		return false;			/* the disk has lost them: plan again */
 	memcpy(before, deleted, sizeof(before));
 	memcpy(deleted, pending, sizeof(deleted));
 	if (!steno_deleted_store(steno_directory, deleted, NULL, &error))
 	{
-		/* the file of before the record still leads there */
+		/* not fatal: the file that record_plan stored leads to the records, too */
 		report_obstacle(&error, kept_all);
 	}
 	return true;
@@ -265,8 +276,8 @@ record_deletion(StenoWriter *w, uint32 stream, const StenoDeleted *d, bool repea
 }
 
 /*
- * Write the records of a plan.  Those of other streams that would go with a
- * segment of ours are written again.
+ * Write the records of a plan, in a block of their own.  The latest record of another stream
+ * is repeated if the segment that has it is deleted by this plan.
  */
 static bool
 record_plan(StenoWriter *w, const StenoPlan *plan)
@@ -275,7 +286,7 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 	bool		again[STENO_RETENTION_STREAMS];
 	uint32		i;
 
-	/* so that the records have a block of their own, whose place is known now */
+	/* write what is open, so that the place of the records' block is known now */
 	if (!steno_writer_write(w))
 		return false;
 	memcpy(pending, deleted, sizeof(pending));
@@ -293,7 +304,10 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 		pending[i].at_block = w->stream.next_block;
 		memset(pending[i].at_chain, 0, STENO_HASH_SIZE);
 	}
-	/* before the record: whatever a crash leaves of the two, the latest is found */
+	/*
+	 * The state file comes first, and names both the records to come and those before: a
+	 * crash may lose the new records, but never the way to the latest ones.
+	 */
 	if (!steno_deleted_store(steno_directory, pending, deleted, &error))
 		return report_obstacle(&error, kept_all);
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
@@ -392,7 +406,7 @@ apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 		report_recovery();
 }
 
-/* Whether there is anything to do at all: when all is kept, only what a run left. */
+/* Whether there can be anything to do: without limits, only what an earlier run has not finished. */
 static bool
 has_work(void)
 {
@@ -409,7 +423,7 @@ has_work(void)
 	return access(path, F_OK) == 0;
 }
 
-/* In a pass of writer 0. */
+/* Called in each pass of writer 0. */
 void
 steno_retention(StenoWriter *w)
 {
@@ -424,7 +438,7 @@ steno_retention(StenoWriter *w)
 	lock = lock_slots(&error);
 	if (lock < 0)
 	{
-		/* whoever has the lock has it for a moment only */
+		/* the lock is held only for moments: try again soon, and report it only if that fails often */
 		look_again = error.error == EWOULDBLOCK && ++refused < LOCK_TRIES;
 		if (!look_again)
 			report_obstacle(&error, kept_all);
@@ -432,7 +446,7 @@ steno_retention(StenoWriter *w)
 		return;
 	}
 	refused = 0;
-	/* after the lock: what is made from now on is not wanted by a slot of before */
+	/* list only under the lock, so that the list and the slots belong together */
 	if (!steno_kept_list(steno_directory, &before, &kept, &error))
 		report_obstacle(&error, kept_all);
 	else

@@ -32,23 +32,31 @@
 
 #define KEY_FILE_MOST (64 * 1024)
 
-static EVP_PKEY * key;			/* NULL: no seals */
-static uint8 public_key[STENO_SEAL_KEY_SIZE];
-static char key_id[STENO_SEAL_KEY_ID];
+/*
+ * All of this belongs to one writer, a process with one stream: no other process sees it,
+ * and the postmaster leaves it empty, so that nothing of the key is inherited.
+ */
+static EVP_PKEY * key;			/* signs; NULL: no seals */
+static uint8 public_key[STENO_SEAL_KEY_SIZE];	/* of key */
+static char key_id[STENO_SEAL_KEY_ID];	/* of key, for the log */
 
 static uint64 first_block;		/* of this run */
 static TimestampTz sealed_at;	/* time of the last seal; 0: none in this run */
-static int	promised;			/* the interval that it names */
-static bool unsealed;			/* something was written that no seal is about */
-static uint32 alone;			/* bytes of the open block with nothing in it
-								 * but seals; 0: it has none */
-static uint64 seq_before;		/* ... and the number before they took theirs */
+static int	promised;			/* steno.seal_interval, as the last seal names it */
+static bool unsealed;			/* blocks were written that no seal covers */
+static uint32 alone;			/* size of the open block while it has nothing but
+								 * seals; 0: it has none */
+static uint64 seq_before;		/* sequence number before those seals */
 static bool refused;			/* the last attempt to sign failed, and was
 								 * logged */
-static bool moved;				/* the segment is another one than expected, and
-								 * no seal says so yet */
+static bool moved;				/* the stream goes on in another segment than
+								 * planned, and no seal says so yet */
 
-/* The seals of the open block: they name the segment that it is written to. */
+/*
+ * The seals of the open block.  A seal names its segment, so all must be signed again if
+ * the block goes to another one; each holds a reference to its key, which a reload may
+ * have replaced by then.
+ */
 #define MOST_OPEN 8
 
 static struct
@@ -64,7 +72,7 @@ static int	open_count;
 #define HINT_NO_KEY \
 	errhint("Make a key with \"steno keygen\" as the server's user, or set \"steno.signing_key_file\" to an empty string to have no seals.")
 
-/* The rules that PostgreSQL has for ssl_key_file. */
+/* Owner and permissions of the key file: the rules that PostgreSQL has for ssl_key_file. */
 static bool
 check_key_file(int fd, int elevel, off_t *size)
 {
@@ -101,9 +109,9 @@ check_key_file(int fd, int elevel, off_t *size)
 }
 
 /*
- * The bytes of a private key in PEM, PKCS #8.  They are nowhere else when this
- * returns: what OpenSSL's own readers of PEM leave behind in the heap, the
- * postmaster would hand on to every process.
+ * Decode a private key in PEM, PKCS #8, in place.  The caller wipes pem and private_key.
+ * OpenSSL's own readers of PEM are not used: they leave copies in the heap, which every
+ * process would inherit from the postmaster.
  */
 static bool
 parse_key(char *pem, size_t len, uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
@@ -180,7 +188,7 @@ read_whole(int fd, char *to, size_t size, size_t *len)
 	return true;
 }
 
-/* The key that the setting names; false, with the reason reported, when there is none. */
+/* Read the key that the setting names.  False: there is none, and the reason was reported. */
 static bool
 read_key(uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
 {
@@ -215,6 +223,7 @@ read_key(uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
 	return ok;
 }
 
+/* The same as an object of OpenSSL, which the caller owns; NULL: there is none. */
 static EVP_PKEY *
 load_key(int elevel)
 {
@@ -232,7 +241,7 @@ load_key(int elevel)
 	return pkey;
 }
 
-/* The postmaster's look at the key: the server does not start without one that is asked for. */
+/* In the postmaster: the server does not start if the key that the settings ask for is missing. */
 void
 steno_seal_check_key(void)
 {
@@ -244,6 +253,7 @@ steno_seal_check_key(void)
 	OPENSSL_cleanse(private_key, sizeof(private_key));
 }
 
+/* Take over a key, or none. */
 static void
 use_key(EVP_PKEY * pkey)
 {
@@ -271,7 +281,10 @@ remember_open_seal(const StenoSeal *seal)
 	open_seals[open_count++].key = key;
 }
 
-/* Put a seal of the last block into the open one, which has nothing in it but seals. */
+/*
+ * Put a seal of the last block into the open one, which has nothing in it but seals.  The
+ * seal is written with that block.  False: it could not be made, which is logged once.
+ */
 static bool
 put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 {
@@ -297,7 +310,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 		memcpy(seal.next_key, next_key, STENO_SEAL_KEY_SIZE);
 	if (steno_stream_last_hash(&w->stream, seal.hash))
 		m = steno_seal_message(buf.bytes, &seal, key, w->self.seq + 1);
-	/* so that it is not tried again with every block */
+	/* even if this fails: it is not tried again with every block */
 	sealed_at = seal.time;
 	if (m == NULL)
 	{
@@ -336,7 +349,10 @@ is_seal_due(const StenoWriter *w)
 		(steno_seal_interval > 0 && now - sealed_at >= steno_seal_interval * USECS_PER_SEC);
 }
 
-/* A block of so many bytes before compression was written, and the next one is empty. */
+/*
+ * A block with this many bytes before compression was written, and the next one is empty.  A
+ * block with nothing but seals need not be sealed itself: or seals would follow seals for ever.
+ */
 void
 steno_seal_block_written(StenoWriter *w, uint32 bytes)
 {
@@ -348,7 +364,7 @@ steno_seal_block_written(StenoWriter *w, uint32 bytes)
 		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
-/* A seal that was not written yet is to be made anew. */
+/* Take seals out of the open block, if it has nothing else: another one takes their place. */
 static void
 withdraw_open_seals(StenoWriter *w)
 {
@@ -362,9 +378,9 @@ withdraw_open_seals(StenoWriter *w)
 }
 
 /*
- * Seal what was written so far; when all of it is sealed, only if that is to be
- * said again.  The seal is yet to be written.  Returns false when the writer is to
- * leave and cannot write.
+ * Write what is open, and put a seal over all of it into the next block, which is not
+ * written yet.  If everything is sealed already, only with "again".  Returns false if the
+ * writer is to exit and cannot write.
  */
 static bool
 seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
@@ -374,7 +390,7 @@ seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
 	withdraw_open_seals(w);
 	if (!steno_writer_write(w))
 		return false;
-	/* that may have left another one */
+	/* the write may have put in one that was due */
 	withdraw_open_seals(w);
 	if (w->stream.next_block > 1 && (unsealed || again))
 		put_seal(w, reason, next_key);
@@ -385,15 +401,15 @@ seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
 void
 steno_seal_if_due(StenoWriter *w)
 {
-	/* what is in the open block is written first: then it is looked at again */
+	/* else the open block is written first, and steno_seal_block_written looks again */
 	if (steno_block_bytes(w->block) == 0 && is_seal_due(w))
 		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
 /*
- * The stream goes on in another segment, and the one before has no seal at its end.
- * To readers that is the beginning of a run, and the next seal says so.  Seals of
- * the open block are signed again: they name the segment.
+ * The stream has to go on in another segment, and the one before has no seal at its end.
+ * Readers take that for the beginning of a run, so the next seal has reason "start".  Seals
+ * in the open block are signed again, in place, with the new segment.
  */
 void
 steno_seal_segment_replaced(StenoWriter *w)
@@ -432,7 +448,7 @@ steno_seal_stop(StenoWriter *w)
 	return seal_now(w, "stop", NULL, true) && steno_writer_write(w);
 }
 
-/* The stream is open: what was found there. */
+/* The stream was opened: seal what was found there. */
 bool
 steno_seal_start(StenoWriter *w)
 {
@@ -451,7 +467,10 @@ steno_seal_start(StenoWriter *w)
 	return seal_now(w, "start", NULL, true) && steno_writer_write(w);
 }
 
-/* The old key says which one comes after it, so that who trusts the old one can go on. */
+/*
+ * Change the key.  A last seal of the old key names the new one, so whoever trusts the old
+ * key can trust what follows.
+ */
 static bool
 change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
 {
@@ -465,7 +484,7 @@ change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
 	}
 	use_key(pkey);
 	unsealed = true;
-	/* about the same block as the old key's */
+	/* the first seal of the new key is about the same block as the last one of the old */
 	if (pkey && w->stream.next_block > 1 && steno_block_bytes(w->block) == alone)
 		put_seal(w, "start", NULL);
 	ereport(LOG,
@@ -473,7 +492,7 @@ change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
 	return steno_writer_write(w);
 }
 
-/* The configuration was read again. */
+/* The configuration was reloaded: the key or the interval may be another one. */
 bool
 steno_seal_reload(StenoWriter *w)
 {
