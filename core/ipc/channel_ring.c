@@ -42,14 +42,14 @@
 #define OUT_BYTES (1024 * 1024)
 #define PIECES 1024
 
-/* Cache lines that a sender has brought near. */
+/* Cache lines that a sender prefetches. */
 #define PREFETCH 9
 
 /* Kinds of messages in the rings; 0 is filler. */
 #define WHOLE 1
 #define PART 2
 
-/* What both kinds of channels share between processes. */
+/* States of the bell: nothing to do, the reader was rung for, the reader sleeps. */
 enum
 {
 	QUIET,
@@ -57,13 +57,15 @@ enum
 	NAPPING
 };
 
+/* What senders and the reader of both channels share, beside the rings. */
 typedef struct Common
 {
-	StenoWake	room;			/* senders wait here */
-	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t bell;
+	StenoWake	room;			/* senders wait here for space; the reader wakes them */
+	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t bell;	/* a futex.  Senders: RUNG; the
+													 * reader: QUIET, NAPPING */
 } Common;
 
-/* A sender has the reader come at once. */
+/* A sender asks for a pass of the reader at once.  Only a reader that sleeps costs a system call. */
 static void
 ring_bell(Common *common)
 {
@@ -71,7 +73,10 @@ ring_bell(Common *common)
 		lab_futex_wake(&common->bell, 1);
 }
 
-/* The reader, after a pass: rests until the bell rings, but not long. */
+/*
+ * The reader, after a pass: sleeps until the bell rings, or for NAP_US.  If it rang during the
+ * pass, the exchange fails and there is another pass.
+ */
 static void
 nap(Common *common)
 {
@@ -82,8 +87,8 @@ nap(Common *common)
 }
 
 /*
- * A sender's wait until the half of a ring before its head is free; false when it
- * is time to stop, and the message has not begun.
+ * A sender waits, once, until half of the ring is free.  False: the case is over, and the
+ * message has not begun; one that has begun is completed.
  */
 static bool
 wait_for_room(LabLink *link, Common *common, StenoRing *ring, uint64_t head, uint32_t size, bool begun)
@@ -95,7 +100,10 @@ wait_for_room(LabLink *link, Common *common, StenoRing *ring, uint64_t head, uin
 	return true;
 }
 
-/* What the reader has taken and not passed on: messages where they lie in a ring. */
+/*
+ * A batch: messages that the reader has taken but not passed on.  They are still in the
+ * rings, which are freed only after the batch was written.
+ */
 typedef struct Out
 {
 	struct iovec pieces[PIECES];
@@ -138,7 +146,7 @@ out_pass_on(Out *out, LabReader *r)
 
 /* ---- one ring for each sender ---- */
 
-/* In shared memory; the rings are mapped from a file that has no name any more. */
+/* In shared memory.  The rings are mapped from a file whose name was removed already. */
 typedef struct RingsLink
 {
 	Common		common;
@@ -146,8 +154,9 @@ typedef struct RingsLink
 } RingsLink;
 
 /*
- * core/ring/ring.c makes rings under a name.  Until that is gone, a process stands by
- * that removes it should this one be killed; it ends when its pipe does.
+ * core/ring/ring.c creates a ring file with a name.  Until the name is removed, a second
+ * process waits for the end of a pipe, which comes also if this one is killed, and removes
+ * the file then.
  */
 static pid_t
 janitor(const char *path, int *alive)
@@ -370,7 +379,7 @@ rings_take(RingsReader *x, uint32_t i)
 	return any;
 }
 
-/* Once round the rings; false when there was nothing. */
+/* One pass over all rings; false: there was nothing. */
 static bool
 rings_pass(RingsReader *x)
 {

@@ -72,7 +72,7 @@ lab_fail(const char *format,...)
 	_exit(1);
 }
 
-/* NULL when there is none.  All zeros; gone with the last process. */
+/* Shared memory, all zeros, which goes with the last process; NULL: there is none. */
 void *
 lab_shared_memory(size_t size)
 {
@@ -94,7 +94,7 @@ lab_group_open(LabGroup *g, uint32_t n, char *error)
 	return false;
 }
 
-/* Kills whom it finds. */
+/* Kill those that still run. */
 void
 lab_group_close(LabGroup *g)
 {
@@ -150,7 +150,7 @@ reported(const LabGroup *g, char *error)
 	return i < g->n;
 }
 
-/* One that has ended, with the status that waitpid gave. */
+/* A process has ended, with this status of waitpid(). */
 static bool
 ended(LabGroup *g, pid_t pid, int status, char *error)
 {

@@ -21,9 +21,10 @@
 #define LEAST 32
 #define STRETCH 8
 
-/* A case that does not come to its end has lost something. */
+/* A case that takes longer than this has lost a message or a wake-up. */
 #define PATIENCE_NS (UINT64_C(60) * 1000000000)
 
+/* A case while it runs.  What is shared is mapped before the processes are forked. */
 typedef struct Run
 {
 	LabCase		c;
@@ -62,7 +63,7 @@ close_end(int *fd)
 	*fd = -1;
 }
 
-/* Readers see the end when nobody holds a sender's end any more. */
+/* Readers see the end of a channel only when no process has a sender's end open. */
 static void
 close_ends(Run *run, bool in, bool out, uint32_t but)
 {
@@ -186,7 +187,7 @@ is_too_few(const Run *run)
 	return n < LEAST;
 }
 
-/* Until these processes have ended. */
+/* Wait until these processes have ended. */
 static bool
 await(Run *run, LabFigures *f, uint32_t from, uint32_t to, uint64_t stop_at, uint64_t give_up)
 {
@@ -230,7 +231,7 @@ start_all(Run *run, LabFigures *f)
 	return lab_group_go(&run->group, f->error);
 }
 
-/* What was sent must have come, of each sender. */
+/* Of each sender, all messages that were sent must have arrived. */
 static bool
 add_up(Run *run, LabFigures *f, uint64_t began)
 {

@@ -37,17 +37,19 @@
 
 const char *const lab_waker_names[LAB_WAKERS] = {"signal", "eventfd", "condvar", "futex"};
 
-/* A sleeper's place. */
+/* A sleeper's own cache line: when it was awake. */
 typedef struct Bed
 {
 	_Alignas(LAB_CACHE_LINE) uint64_t awake_ns;
 } Bed;
 
+/* In shared memory.  The waker writes round, last and figures; sleepers add to asleep and awake. */
 typedef struct Room
 {
-	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t round;	/* those up to it may get up */
-	_Atomic uint32_t last;		/* the round after which sleepers go home; 0: not
-								 * known yet, set before that round's wake-up */
+	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t round;	/* sleepers of rounds up to this
+														 * one may get up */
+	_Atomic uint32_t last;		/* the round after which sleepers exit; 0: not known
+								 * yet.  Set before that round's wake-up */
 	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t asleep;	/* rounds times sleepers */
 	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t awake;
 	pthread_mutex_t mutex;
@@ -92,7 +94,7 @@ open_counter(void)
 	return (int) syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* All calls so far but the laboratory's own, this one included. */
+/* All calls so far, without those that this program makes to count them. */
 static uint64_t
 read_counter(int fd)
 {
@@ -194,7 +196,7 @@ wait_for_condition(Sleeper *s, uint32_t round)
 	pthread_mutex_unlock(&room->mutex);
 }
 
-/* As one who waits for the disk: its record is at position. */
+/* Sleep as a process that waits until its record, at position, is on disk. */
 static void
 wait_for_disk(Sleeper *s)
 {
@@ -288,7 +290,7 @@ wake_by_condition(Run *run, uint32_t round)
 	return 1;
 }
 
-/* As a writer's pass: written, synced, said so. */
+/* Wake as a writer does at the end of a pass. */
 static uint64_t
 wake_by_round(Run *run, uint32_t round)
 {
@@ -326,7 +328,7 @@ cpu_now(void)
 	return (uint64_t) t.tv_sec * UINT64_C(1000000000) + (uint64_t) t.tv_nsec;
 }
 
-/* Until all are as good as asleep: they have said so, and had time for it. */
+/* Wait until all sleepers have announced that they go to sleep, and had time to do so. */
 static void
 await_sleep(Run *run, uint32_t round, uint64_t give_up)
 {
@@ -364,7 +366,7 @@ compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The waker's notes of all rounds. */
+/* What the waker has measured in all rounds. */
 typedef struct Notes
 {
 	LabHistogram first;

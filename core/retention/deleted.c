@@ -3,11 +3,10 @@
  *		What retention has deleted: the record in the trail, and the state file
  *		that says where the record is.
  *
- * The record is what counts.  The state file is a signpost, so that nobody has to
- * read the trail to find the record, and is never believed: a line of it holds only
- * when the block that it names has the very record.  It is written before the
- * record, with the state before, so that whichever of the two a crash keeps from
- * the disk, the latest record is found.
+ * Only the record counts.  The state file says where it is, so that nobody has to search the
+ * trail, and is not trusted: a line of it is valid only if the block that it names has
+ * the same record.  It is written before the record, and has the lines of the previous
+ * state, too: whichever of the two a crash loses, the latest record is found.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -291,7 +290,7 @@ steno_deleted_parse(const char *text, size_t len, StenoDeletedFound found, void 
 	return true;
 }
 
-/* What is left by that name is never written to: it may be a pipe, which nobody reads. */
+/* A file of that name is replaced, never written to: it may be a pipe, and block us. */
 static bool
 write_file(const char *path, const char *text, size_t len, const char *folder, const char *name,
 		   StenoError *error)

@@ -211,14 +211,17 @@ slot_bytes(const StenoSlot *slot, const StenoKeptTrail *kept)
 
 /* ---- planning ---- */
 
-/* A stream, as far as it is planned. */
+/*
+ * How far a stream is planned.  Segments are taken from its head one turn at a time; a turn
+ * is a segment, and those behind it whose headers are damaged.
+ */
 typedef struct Turn
 {
-	bool		over;			/* nothing more of it */
-	bool		known;			/* the following are */
+	bool		over;			/* nothing more of it is deleted by this plan */
+	bool		known;			/* next, header and bytes are set */
 	uint32_t	head;			/* index of the segment whose turn is next */
-	uint32_t	next;			/* index of the one after it with a whole header, */
-	StenoSegmentHeader header;	/* this */
+	uint32_t	next;			/* index of the next one with a whole header */
+	StenoSegmentHeader header;	/* of that one */
 	uint64_t	bytes;			/* from head up to next */
 } Turn;
 
@@ -229,7 +232,7 @@ typedef struct Planning
 	const StenoSlots *slots;
 	const StenoLimits *limits;
 	StenoPlan  *plan;
-	bool	   *holds_nothing;	/* slots that are lost, before or by this plan */
+	bool	   *holds_nothing;	/* by slot: it is lost, before or by this plan */
 	uint64_t	total;			/* bytes that are left */
 	Turn		turns[STENO_RETENTION_STREAMS];
 } Planning;
@@ -254,7 +257,7 @@ look_ahead(Planning *p, uint32_t stream)
 	t->over = true;
 }
 
-/* The stream whose next segment was closed first; -1: there is none. */
+/* The stream whose head was closed before those of the others; -1: none can be deleted. */
 static int
 first_turn(Planning *p)
 {
@@ -283,8 +286,8 @@ reason_of(const Planning *p, const Turn *t)
 }
 
 /*
- * Whether slots let a segment go; those that do because they retain too much
- * change the reason, and are lost when it goes.
+ * Whether no slot keeps a segment.  A slot that retains more than slot_max_size does not
+ * keep it either, but is lost with it: that is then the reason of the deletion.
  */
 static bool
 slots_agree(const Planning *p, uint32_t stream, const Turn *t, StenoReason *reason)
@@ -315,7 +318,10 @@ mark_lost(Planning *p, uint32_t stream, const Turn *t)
 			p->holds_nothing[i] = p->plan->lost[i] = true;
 }
 
-/* Take what is before t->next into the plan. */
+/*
+ * Plan the deletion of the stream's head, up to t->next.  What the deletion record says of
+ * it follows from the header of t->next alone.
+ */
 static void
 delete_head(Planning *p, uint32_t stream, StenoReason reason)
 {
@@ -342,7 +348,7 @@ delete_head(Planning *p, uint32_t stream, StenoReason reason)
 		{
 			d->since = d->first = s->segments[t->head].segment;
 			if (!read_segment_header(p->kept->path, stream, d->first, &first))
-				first = t->header;	/* what it had is not known any more */
+				first = t->header;	/* damaged: its contents are counted as none */
 			d->first_block = first.first_block;
 			d->first_record = first.first_record;
 		}

@@ -104,13 +104,13 @@ extern void steno_deleted_describe(uint32_t stream, const StenoDeleted *deleted,
 extern bool steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_STREAMS],
 								const StenoDeleted before[STENO_RETENTION_STREAMS], StenoError *error);
 
-/* Calls found for each of its lines, the latest of a stream first; whether it is one. */
+/* Call found for each line of a state file, the latest of each stream first.  False: it is none. */
 typedef void (*StenoDeletedFound) (void *arg, uint32_t stream, const StenoDeleted *deleted);
 extern bool steno_deleted_parse(const char *text, size_t len, StenoDeletedFound found, void *arg);
 
 /*
- * Read the state file, and take of it what the trail bears out: what no record
- * says where the file says counts for nothing.  False when it cannot be read.
+ * Read the state file, and take those of its lines for which the trail has the record in the
+ * place that the line says.  False when the file cannot be read.
  */
 extern bool steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREAMS],
 							   StenoError *error);

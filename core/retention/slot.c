@@ -2,8 +2,8 @@
  * core/retention/slot.c
  *		Reads slot files: slots/<name> in the trail, as FORMAT.md has them.
  *
- * Whatever is in such a file, it is a slot or is not readable; nothing is guessed,
- * because retention deletes what no slot wants.
+ * A file that is not exactly a slot is not readable; nothing in it is guessed, because
+ * retention deletes what no slot wants.  A slot that is not readable wants everything.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -158,7 +158,7 @@ parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
 			return false;
 		if (values == NULL || (nulls.len > 0 && (nulls.p[i / 8] & (1 << (i % 8)))))
 			continue;
-		/* of what nobody knows, nobody knows the end: nor of those behind it */
+		/* the end of an unknown representation is not known, nor where the next ones begin */
 		if (repr > STENO_REPR_LIST || (repr == STENO_REPR_LIST && nparams > 1))
 			values = NULL;
 		else if (!steno_take_value(values, repr, &value) ||

@@ -1,6 +1,10 @@
 /*
  * core/ring/private.c
- *		The checks of private.h.
+ *		Opens files and folders, and checks whether another account can have made or
+ *		changed them (private.h).
+ *
+ * Everything is checked on an open descriptor, so nothing can be exchanged between the
+ * check and the use.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /*
  * extension/base/client.h
- *		The client's connection.
+ *		What a process knows of its client's connection: set once, when it attaches to
+ *		its ring or is authenticated, and part of the facts of its session.
  */
 #ifndef STENO_CLIENT_H
 #define STENO_CLIENT_H

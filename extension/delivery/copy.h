@@ -1,6 +1,7 @@
 /*
  * extension/delivery/copy.h
- *		Private copies of records.
+ *		Private copies of records: what is kept of a query whose record cannot stay in the
+ *		ring (copy.c).
  */
 #ifndef STENO_COPY_H
 #define STENO_COPY_H

@@ -11,8 +11,9 @@
  * session, which inherits the postmaster's rules, before its first.  So a rules file
  * that was edited but not reloaded, or has errors, affects no session.
  *
- * Rules are in memory from malloc (core/filter/rules.c), patterns of redact= in a table
- * of this process that only grows: a statement may have begun by older rules.
+ * Each process has its own copy of the rules, in memory from malloc (core/filter/rules.c).
+ * Patterns of redact= are compiled into a table of the process that only grows: a
+ * statement that began under older rules may still refer to their patterns.
  */
 #include "base/steno.h"
 
@@ -33,17 +34,17 @@
 #include "filter/rules.h"
 #include "policy/rules.h"
 
-/* What the rules in force look like; read in full or not at all. */
+/* The rules in force.  Replaced by rename(), so it is read as a whole, old or new. */
 #define IN_FORCE PG_STAT_TMP_DIR "/pg_steno_rules"
 
 #define FILE_MOST (64 * 1024 * 1024)
 
-/* Errors of one file that go to the log. */
+/* So many errors of a file go to the log. */
 #define LOGGED_MOST 20
 
 #define REDACTED "<redacted>"
 
-StenoRules *steno_rules;
+StenoRules *steno_rules;		/* of this process; NULL: none */
 
 static uint64 generation;		/* of steno_rules: the postmaster's have 0 */
 static uint32 file_errors;		/* that the file had when it was last read
@@ -410,9 +411,9 @@ steno_rules_load(void)
 }
 
 /*
- * Take over the rules in force, if those that we have are older.  The caller
- * lets go of the old ones first when drop says so.  Returns whether they are
- * new.
+ * Take over the rules in force if ours are older.  drop is called before the old ones are
+ * freed, so that the caller forgets its pointers into them.  Returns whether there are new
+ * ones.  If the file cannot be read, this process keeps its rules until the next change.
  */
 bool
 steno_rules_renew(void (*drop) (void))
@@ -498,7 +499,10 @@ write_rules_in_force(const char *text, size_t len)
 	return close(fd) == 0 && ok;
 }
 
-/* All processes: there are other rules. */
+/*
+ * Tell all processes that there are other rules.  The file is in its place by now, so a
+ * process that sees the new generation, or the news, reads it or a newer one.
+ */
 static void
 announce_rules(void)
 {
@@ -510,7 +514,10 @@ announce_rules(void)
 		atomic_fetch_or(&((StenoLocal *) steno_ring_at(&steno_rings, i)->own)->news, STENO_NEWS_RULES);
 }
 
-/* Record the change, then let it take effect. */
+/*
+ * Record the change, then let it take effect.  The new file is written before the record, so
+ * that a full disk prevents both.
+ */
 static void
 put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange change)
 {

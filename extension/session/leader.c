@@ -23,7 +23,12 @@
 #include "base/compat.h"
 #include "session/leader.h"
 
-static StenoClientFacts *shared;	/* one for each ring, written by its owner */
+/*
+ * In shared memory, one for each ring: written by the ring's owner when it attaches, and once
+ * more when its client is authenticated; read by the parallel workers of its statements,
+ * which come later.  So there is no lock.
+ */
+static StenoClientFacts *shared;
 
 static Size
 shared_size(void)
@@ -47,7 +52,7 @@ steno_leader_create_shmem(void)
 		memset(shared, 0, shared_size());
 }
 
-/* What parallel workers of this session will say of its client. */
+/* Publish the facts of this session's client, for its parallel workers. */
 void
 steno_leader_publish(const StenoClientFacts *facts)
 {
@@ -55,8 +60,8 @@ steno_leader_publish(const StenoClientFacts *facts)
 }
 
 /*
- * In a parallel worker: its leader, and the leader's client.  leader->start is 0
- * when the leader does not record.
+ * In a parallel worker: its leader and the leader's client.  leader->start is 0 if the leader
+ * does not record.  Its statement does not end before its workers have.
  */
 void
 steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)

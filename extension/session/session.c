@@ -3,10 +3,13 @@
  *		This process as a session: its ring, the facts that its records share,
  *		and the records of its beginning and end.
  *
- * A process attaches to its ring when it has its first record.  The
- * facts (user, role, database, application, client ...) go into the ring as a
- * session message before the first record, and again whenever one of them has
- * changed by the time of a record.
+ * A process attaches to its ring with its first record.  The ring is the one of its
+ * PGPROC, so no other process can have it: from before ring->owner is set until end_session
+ * clears it, the producer's side belongs to this process alone.
+ *
+ * The facts (user, role, database, application, client ...) go into the ring as a session
+ * message before the first record, and again before any record for which one of them has
+ * changed.  Whoever reads the trail so knows the facts of each record.
  */
 #include "base/steno.h"
 
@@ -48,7 +51,7 @@
 
 static ClientAuthentication_hook_type previous_authentication;
 
-/* What the last session message said, to see changes. */
+/* What the last session message said: a new one is needed when it differs. */
 static struct
 {
 	char		user[NAMEDATALEN];
@@ -59,19 +62,18 @@ static struct
 	char		app_context[STENO_APP_MAX];
 }			known;
 
-/* Of a parallel worker, as text. */
+/* Of a parallel worker: its leader's session and substatement, as text; else empty. */
 static char leader_session[8 + 1 + 8 + 1];
 static char leader_substatement[11];
 
 /*
- * Encoding of what the session records, NULL while it is not in a database and
- * when it is UTF-8.
+ * Encoding of the session's texts; NULL while it is not in a database, and if it is UTF-8.
  */
 static const char *encoding;
 
-#define MOST_ENCODING 14		/* of the names of encodings for servers */
+#define MOST_ENCODING 14		/* the longest name of a server encoding */
 
-/* FATAL message that ends the session, for its disconnect record. */
+/* The FATAL error that ends the session, for its disconnect record; 0: none. */
 static int	death_code;
 static char death_message[512];
 
@@ -85,9 +87,10 @@ put_fact(uint8 *p, int key, const char *value)
 }
 
 /*
- * The largest body that put_session_message can make must fit the writer's copy: eleven
- * facts with key and length, the identity's length taking two bytes.  A leader is
- * known of parallel workers only, whose type is short.
+ * The largest body that put_session_message can make must fit into the writer's copy:
+ * eleven facts with key and length, where the length of the identity takes two bytes.  Only
+ * parallel workers have the two facts of a leader; their type is so short that both fit
+ * into what another type may take.
  */
 StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
 				 sizeof(known) + sizeof(steno_client) - sizeof(steno_client.address) - 9 + MOST_ENCODING <=
@@ -229,7 +232,7 @@ update_encoding(void)
 	return true;
 }
 
-/* Take a fact that has changed; values are cut as the settings' own limits do. */
+/* Compare a fact, and take it if it has changed.  Values are cut to the size of their fact. */
 static bool
 update_fact(char *fact, size_t size, const char *value)
 {
@@ -242,8 +245,9 @@ update_fact(char *fact, size_t size, const char *value)
 }
 
 /*
- * What the application says of itself.  Its name has another address when it has
- * changed; when one of the others is assigned, that address is forgotten.
+ * What the application says of itself.  Callers only look here when steno_my.application is
+ * not the address of application_name: a changed name has another address, and the
+ * assignment of steno.app_user or app_context clears steno_my.application.
  */
 static bool
 update_application(void)
@@ -263,9 +267,9 @@ update_application(void)
 }
 
 /*
- * A session that acts as another session user can be turned back by the end of a
- * transaction or subtransaction, without a statement that says so: look again before
- * each record, as after a change of the application's name.
+ * While SET SESSION AUTHORIZATION is in effect, the end of a transaction or subtransaction
+ * can undo it without any statement.  So the facts are compared before each record, as
+ * after a change of the application's name.
  */
 static void
 watch_session_user(void)
@@ -286,9 +290,9 @@ current_role(void)
 }
 
 /*
- * Before a record: tell the writer whose it is, if that has changed.  user_id is the
- * role of the statement, InvalidOid for the present one.  Looks at catalogs
- * only for a role that the session has not had lately.
+ * Before a record: put a session message into the ring if a fact has changed.  user_id is the
+ * role of the statement; InvalidOid stands for the present one.  Catalogs are read only for a
+ * role that the session has not had recently.
  */
 void
 steno_session_check(Oid user_id)
@@ -377,7 +381,10 @@ set_authentication_facts(void)
 	steno_leader_publish(&steno_client);
 }
 
-/* The last thing a session does with its ring. */
+/*
+ * The last thing that a session does with its ring.  Releasing the owner comes after
+ * everything else: from then on, the ring may belong to another process.
+ */
 static void
 end_session(int code, Datum arg)
 {
@@ -409,22 +416,23 @@ end_session(int code, Datum arg)
 	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
 	atomic_store(&ring->owner_flags, 0);
-	/* after our last message: the writer may stop waiting for us */
+	/* release: whoever sees that the owner has gone sees its last message, too */
 	atomic_store_explicit(&ring->owner, 0, memory_order_release);
 }
 
-/* Map the pages at from once more, at to. */
+/* Map the pages at "from" a second time, at "to", in the place of what was mapped there. */
 static bool
 map_second_time(void *from, size_t size, void *to)
 {
-	/* an old size of 0 says that the old mapping is to stay */
+	/* with an old size of 0, mremap() keeps the old mapping */
 	return mremap(from, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
 }
 
 /*
- * Become the producer of a ring: put the page of its header, with a copy of our
- * state in it, in the place of steno_area's, and its data behind.  Should that
- * fail, things stay where they are, and all works.
+ * Become the producer of a ring.  The page with the ring's header, with a copy of our state
+ * in it, is mapped in the place of steno_area's page, and its data right behind: so a
+ * statement touches few pages (ARCHITECTURE.md).  If a mapping fails, the ring is used
+ * where it is, which is only slower.
  */
 static void
 become_producer(uint32 ring_number)
@@ -434,7 +442,7 @@ become_producer(uint32 ring_number)
 	int			i;
 
 	steno_producer_init(producer, &steno_rings, ring_number);
-	/* records of the last session of this ring may need its templates */
+	/* unread records of the ring's previous session may refer to its templates */
 	for (i = 0; i < STENO_PREPARED; i++)
 		producer->templates[i].needed_until = producer->head;
 	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
@@ -452,8 +460,8 @@ become_producer(uint32 ring_number)
 }
 
 /*
- * A parallel worker: whose statement it is at work for, and what it shares with
- * that session.
+ * A parallel worker takes the statement and the client from its leader.  If the leader does
+ * not record, the worker's records stand alone.
  */
 STENO_COLD static void
 join_leader(void)
@@ -473,8 +481,8 @@ join_leader(void)
 }
 
 /*
- * Take the ring of this process.  Called before authentication for a
- * refused client, else by the first record.
+ * Take the ring of this process: before authentication for a refused client, else with the
+ * first record.  False: this process cannot record, or not now.
  */
 bool
 steno_session_attach(void)
@@ -519,7 +527,7 @@ steno_session_attach(void)
 		set_client_facts();
 		steno_leader_publish(&steno_client);
 	}
-	/* after ProcKill's registration, so before it is run: the ring is still ours */
+	/* runs before ProcKill(), which was registered earlier and gives PGPROC and ring away */
 	on_shmem_exit(end_session, (Datum) 0);
 	steno_my.state = STENO_READY;
 	/* a session before us may have used the ring's reserve */

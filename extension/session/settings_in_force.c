@@ -49,7 +49,7 @@ static const struct
 
 StaticAssertDecl(lengthof(settings) <= STENO_SETTINGS_MOST, "room for all settings");
 
-/* What is in force in this session, as text. */
+/* The values in force in this session, as text: what the trail has recorded last. */
 static char in_force[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
 static bool of_session[STENO_SETTINGS_MOST];	/* it was set in this session */
 
@@ -165,7 +165,10 @@ adopt_settings(const StenoWanted *wanted)
 	}
 }
 
-/* Put the values where all processes see them: the postmaster, then writer 0. */
+/*
+ * Put the values where all processes see them.  Only the postmaster does this, before it
+ * starts any process, and then writer 0.  The order is that of StenoControl (control.h).
+ */
 void
 steno_settings_publish(void)
 {
@@ -173,7 +176,7 @@ steno_settings_publish(void)
 
 	adopt_settings(&steno_wanted);
 	steno_control->wanted = steno_wanted;
-	/* pairs with the fence in steno_settings_baseline */
+	/* pairs with the fence in steno_settings_baseline: texts are no newer than "wanted" */
 	atomic_thread_fence(memory_order_release);
 	for (i = 0; i < (int) lengthof(settings); i++)
 		if (is_recorded_setting(i))
@@ -189,7 +192,7 @@ void
 steno_settings_baseline(void)
 {
 	memcpy(in_force, steno_control->settings, sizeof(in_force));
-	/* pairs with the fence in steno_settings_publish */
+	/* pairs with the fence in steno_settings_publish: "wanted" is no older than the texts */
 	atomic_thread_fence(memory_order_acquire);
 	adopt_settings(&steno_control->wanted);
 	memset(of_session, 0, sizeof(of_session));

@@ -47,19 +47,23 @@
 
 #define MACHINE_LEN 40
 
-/* Who has written the trail. */
+/*
+ * Who has written the trail: the first sector.  Written by the postmaster when a run begins,
+ * after all entries; writers only read it.  A copy of the file has another inode.
+ */
 typedef struct StateHeader
 {
 	uint64		magic;
 	uint64		system_identifier;
 	uint64		inode;			/* of this file */
-	int64		born;			/* nanoseconds; 0: the file system does not tell */
+	int64		born;			/* its creation, in nanoseconds; 0: the file system
+								 * does not tell */
 	uint64		ring_file;		/* the time in the name of the run's ring file */
-	char		run[STENO_RUN_LEN];	/* random */
-	char		machine[MACHINE_LEN];	/* empty: it has no id */
+	char		run[STENO_RUN_LEN];	/* random, new with each start */
+	char		machine[MACHINE_LEN];	/* its ID; empty: it has none */
 	char		host[STENO_HOST_LEN];
 	char		directory[STENO_DATA_DIRECTORY_LEN];	/* the data directory, maybe cut short */
-	uint64		sum;
+	uint64		sum;			/* XXH64 of all before, with the system identifier */
 } StateHeader;
 
 /* Flags of an entry. */
@@ -68,6 +72,11 @@ typedef struct StateHeader
 #define ENTRY_BRANCHED 4		/* from is valid */
 #define ENTRY_RECORDED 8		/* the trail says how the stream differs: from.reason, from.found */
 
+/*
+ * The end of a writer's stream: one sector each.  Written only by that writer, except that
+ * the postmaster rewrites all entries when a run begins, before there are writers, and that
+ * writer 0 settles entries of numbers that no writer has.
+ */
 typedef struct StateEntry
 {
 	uint64		magic;
@@ -77,7 +86,7 @@ typedef struct StateEntry
 	uint64		block;			/* the last one; it may not have been written */
 	uint8		hash[STENO_HASH_SIZE];
 	uint8		before[STENO_HASH_SIZE];	/* of the block before it */
-	uint64		durable;		/* a block that was synced */
+	uint64		durable;		/* the last block that is known to be synced */
 	uint8		durable_hash[STENO_HASH_SIZE];
 
 	StenoBranch from;			/* why the stream was begun, until its first record is written */
@@ -90,7 +99,7 @@ StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) 
 /* Set by the postmaster, and inherited: whether the ring file of an entry's run is still there. */
 static bool ring_file_left[STENO_MAX_WRITERS];
 
-/* In a writer. */
+/* A writer's own: the open file, and what it has in it. */
 static int	state_file = -1;
 static StateHeader header;
 static StateEntry entry;
