@@ -1,7 +1,6 @@
 package trail
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -69,7 +68,9 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 	}
 	if !take(here) && j != nil {
 		for b := range j.earlier(ref) {
-			p := parts{}
+			// A block's parts are one piece, as the block is read over.  However many there are,
+			// and empty ones cost nothing, they take no more memory than their bytes.
+			var pieces [3][]byte
 			preceded := false
 			var part Record
 			for b.Next(&part) == nil {
@@ -77,10 +78,15 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 					continue
 				}
 				if part.Kind == KindData && part.Seq == id.Seq {
-					part.Data = bytes.Clone(part.Data) // the block is read over
-					p.add(&part)
+					pieces[part.Part] = append(pieces[part.Part], part.Data...)
 				}
 				preceded = preceded || part.Seq != 0 && part.Seq < id.Seq
+			}
+			p := parts{}
+			for i, piece := range pieces {
+				if len(piece) > 0 {
+					p.add(&Record{Session: r.Session, Seq: id.Seq, Part: PartKind(i), Data: piece})
+				}
 			}
 			// no part comes before what the session recorded before
 			if take(p) || preceded {

@@ -187,3 +187,35 @@ func TestManyPartsAreJoinedInLinearMemory(t *testing.T) {
 		t.Errorf("%d bytes were allocated for a text of %d", made, blocks*size)
 	}
 }
+
+// Parts of a byte each, and empty ones, take no more memory than their bytes: a list of all of them
+// would take many times what they stand for.
+func TestTinyPartsTakeNoMemoryOfTheirOwn(t *testing.T) {
+	const blocks, pieces = 40, 20_000
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for range blocks {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		for i := range pieces {
+			b.Data(session, 1, trail.PartText, "x"[:i%2])
+		}
+		s.Write(t, b)
+	}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	r := note(session, trailtest.Epoch, "end")
+	r.Parts = [3]uint64{blocks * pieces / 2, 0, 0}
+	b.Add(r)
+	s.Write(t, b)
+	x := open(t, dir).Index()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := merged(t, x, trail.MinTime, trail.MaxTime)
+	runtime.ReadMemStats(&after)
+	if len(got) != 1 || len(got[0]) < blocks*pieces/2 {
+		t.Fatalf("%d records", len(got))
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 20*blocks*pieces {
+		t.Errorf("%d bytes were allocated for a text of %d", made, blocks*pieces/2)
+	}
+}
