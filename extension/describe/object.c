@@ -8,9 +8,11 @@
  * its catalog row cannot be seen.  If the statement fails, the list stays as it is.
  *
  * A list belongs to a statement (StenoStatement.objects) and is released with it.  Released
- * lists are used again, so that a query that calls functions usually allocates nothing.  All memory is in a context that lives as
- * long as the process; it is allocated without errors, since the hook runs inside of other
- * people's statements: an object for which there is no memory is counted, or has no name.
+ * lists are used again, so that a query that calls functions usually allocates nothing.
+ *
+ * All memory is in a context that lives as long as the process.  It is allocated without
+ * raising errors, since the hook runs inside of a statement that must not fail because of
+ * us: an object for which there is no memory is only counted, or has no name.
  */
 #include "base/steno.h"
 

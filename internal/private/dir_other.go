@@ -1,5 +1,8 @@
 //go:build !unix
 
+// Directories on systems without Unix permissions: they can be read, but nothing is
+// created in them.
+
 package private
 
 import (

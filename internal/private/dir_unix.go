@@ -1,5 +1,7 @@
 //go:build unix
 
+// Directories on Unix, by descriptors: no name is looked up twice, no link is followed.
+
 package private
 
 import (

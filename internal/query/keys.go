@@ -1,3 +1,5 @@
+// The keys of encrypted segments: from a file, or from a command, when they are needed.
+
 package query
 
 import (

@@ -1,3 +1,5 @@
+// Opens the trails that a command line names, or the one of the environment.
+
 package query
 
 import (

@@ -1,3 +1,5 @@
+// Positions in a trail as people write them: stream, segment, block.
+
 package query
 
 import (

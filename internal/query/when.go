@@ -1,3 +1,5 @@
+// Moments as people write them: dates, times of day, ages.
+
 package query
 
 import (

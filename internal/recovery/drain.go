@@ -1,3 +1,5 @@
+// Writes what a ring file has and the trail has not.
+
 package recovery
 
 import (

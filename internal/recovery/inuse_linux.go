@@ -1,3 +1,5 @@
+// Which process uses a ring file or writes the trail, by mappings and open files in /proc.
+
 package recovery
 
 import (

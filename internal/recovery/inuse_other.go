@@ -1,5 +1,7 @@
 //go:build !linux
 
+// The same where no server with pg_steno runs.
+
 package recovery
 
 import "os"

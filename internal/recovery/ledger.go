@@ -1,3 +1,5 @@
+// Which records of each session are there, and which are missing.
+
 package recovery
 
 import (

@@ -1,3 +1,5 @@
+// What can still be decoded of a damaged block.
+
 package recovery
 
 import (

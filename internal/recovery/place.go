@@ -1,3 +1,6 @@
+// The directory of the copy: created under another name, renamed when it is complete,
+// with owner and modes of the trail.
+
 package recovery
 
 import (

@@ -1,3 +1,5 @@
+// What "steno recover" is asked for: options, and the run.
+
 package recovery
 
 import (

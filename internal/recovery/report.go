@@ -1,3 +1,5 @@
+// The report of a recovery: what was done, and exactly what is lost.
+
 package recovery
 
 import (

@@ -1,3 +1,5 @@
+// Finds ring files, and opens only those that nobody else can have planted.
+
 package recovery
 
 import (

@@ -1,3 +1,5 @@
+// Divides a segment into whole blocks and what is between them.
+
 package recovery
 
 import (

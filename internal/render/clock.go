@@ -1,3 +1,5 @@
+// Times and durations as text.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The CSV format.
+
 package render
 
 import (

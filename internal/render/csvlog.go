@@ -1,3 +1,5 @@
+// The csvlog format: the lines that a server with csvlog would have written.
+
 package render
 
 import (

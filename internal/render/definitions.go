@@ -1,3 +1,5 @@
+// Parts of lines that depend only on a block's definitions, made once for each.
+
 package render
 
 import (

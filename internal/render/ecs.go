@@ -1,3 +1,5 @@
+// The format of the Elastic Common Schema.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// Texts that clients choose, made safe for JSON, for terminals, and for lines of words.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The fields of every format, which the tables of docs/formats.md list.
+
 package render
 
 // A Field says where the value of one field of a format comes from.

@@ -1,3 +1,5 @@
+// The JSON format.
+
 package render
 
 import (

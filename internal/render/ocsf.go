@@ -1,3 +1,5 @@
+// The format of the Open Cybersecurity Schema Framework.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The format of OpenTelemetry's logs (OTLP/JSON).
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The pgaudit format: the lines that pgaudit would have written.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The objects of DDL in the pgaudit format.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The text format, for people.
+
 package render
 
 import (

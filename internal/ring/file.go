@@ -1,3 +1,5 @@
+// Ring files: header, rings and intents.
+
 package ring
 
 import (

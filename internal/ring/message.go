@@ -1,3 +1,5 @@
+// The messages in a ring, also brief and staged ones.
+
 package ring
 
 import (

@@ -1,3 +1,5 @@
+// Anchors: their lines, and making them from a stream.
+
 package seal
 
 import (

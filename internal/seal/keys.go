@@ -1,3 +1,5 @@
+// Public keys by their IDs, and both kinds of keys as PEM.
+
 package seal
 
 import (

@@ -1,3 +1,5 @@
+// The positions that a slot can be moved to, and those that are lost.
+
 package slot
 
 import (

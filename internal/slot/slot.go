@@ -1,3 +1,5 @@
+// What the subcommands of slot do.
+
 package slot
 
 import (

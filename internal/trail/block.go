@@ -1,3 +1,5 @@
+// Blocks: header, checksums, chain, decompression.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// Records of branches: streams that begin beside others.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// Encrypted segments: keys, and decryption of payloads.
+
 package trail
 
 import (

@@ -1,3 +1,6 @@
+// What the server has deleted by policy, as records and the state file say, and segments
+// that are deleted while they are read.
+
 package trail
 
 import (

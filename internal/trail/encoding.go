@@ -1,3 +1,5 @@
+// Texts in the encodings of their databases, shown as UTF-8.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// Errors: damage, and unfinished blocks.
+
 package trail
 
 import (

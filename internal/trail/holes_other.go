@@ -1,5 +1,7 @@
 //go:build !linux && !darwin
 
+// Holes of sparse files, where the system does not show them.
+
 package trail
 
 import "io"

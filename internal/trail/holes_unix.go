@@ -1,5 +1,7 @@
 //go:build linux || darwin
 
+// Holes of sparse files.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// The index of a trail: where the blocks are, and which times they cover.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// The last records of a trail.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// A trail that is being written.
+
 package trail
 
 import (

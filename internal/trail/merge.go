@@ -1,3 +1,5 @@
+// Merges the records of all streams in one order, in parallel and with bounded memory.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// The names of numbers in records.def.
+
 package trail
 
 import "strconv"

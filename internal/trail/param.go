@@ -1,3 +1,5 @@
+// Parameters: their types and values, and how PostgreSQL prints them.
+
 package trail
 
 import (

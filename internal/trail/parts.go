@@ -1,3 +1,5 @@
+// Big records, put together from their data parts.
+
 package trail
 
 import (

@@ -1,3 +1,6 @@
+// Trails, streams and segments, and the blocks of a segment in their order, also behind
+// damage.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// Records and definitions: the items of a block.
+
 package trail
 
 import (

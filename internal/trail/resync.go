@@ -1,3 +1,5 @@
+// Finds the next block behind damage.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// Which statements were rolled back with their transaction.
+
 package trail
 
 import (

@@ -1,3 +1,5 @@
+// The segment header, and whether copied bytes are as they were written.
+
 package trail
 
 import (

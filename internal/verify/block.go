@@ -1,3 +1,5 @@
+// The checks of one block, which run in parallel.
+
 package verify
 
 import (

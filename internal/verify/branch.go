@@ -1,3 +1,5 @@
+// Streams that begin beside others, and whether the others end where they say.
+
 package verify
 
 import (

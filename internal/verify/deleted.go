@@ -1,3 +1,5 @@
+// Segments that are not there: deleted by policy, or missing.
+
 package verify
 
 import (

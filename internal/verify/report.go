@@ -1,3 +1,5 @@
+// The report of a verification, as text and JSON.
+
 package verify
 
 import (

@@ -1,3 +1,5 @@
+// What the seals of each stream prove.
+
 package verify
 
 import (

@@ -1,5 +1,5 @@
 /*
- * core/test/ring/check_rings_are_checked.c
+ * core/test/ring/left_rings_are_checked.c
  *		Rings that a dead server has left, damaged at random places: who reads them
  *		comes to an end, never looks beyond them, and writes nothing that readers of
  *		the trail do not understand.

@@ -1,3 +1,6 @@
+// The flags of cat and tail that say how records are shown, and the formatter that they
+// choose.
+
 package cat
 
 import (

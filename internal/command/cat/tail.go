@@ -1,3 +1,5 @@
+// tail: follows a trail that is being written, and prints records as they come.
+
 package cat
 
 import (

@@ -1,3 +1,6 @@
+// The commands of steno-lab as steno shows them: in its help, and as programs that it
+// starts.
+
 package cli
 
 import (

@@ -1,3 +1,5 @@
+// Other programs: where they are found, and how steno runs one in its place.
+
 package program
 
 import (

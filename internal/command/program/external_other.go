@@ -1,5 +1,7 @@
 //go:build !unix
 
+// Running another program where a process cannot be replaced.
+
 package program
 
 import (

@@ -1,5 +1,7 @@
 //go:build unix
 
+// Running another program by replacing this process.
+
 package program
 
 import (

@@ -1,3 +1,5 @@
+// The manual page of a program, made from its commands and flags.
+
 package program
 
 import (

@@ -1,3 +1,6 @@
+// Overhead of a running server that somebody else owns: steno.log is changed in turns,
+// and restored at the end.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// The load of a slice: pgbench's arguments, its report, and the latencies in its logs.
+
 package bench
 
 import (

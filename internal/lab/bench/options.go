@@ -1,3 +1,5 @@
+// The flags of overhead, and its run on throw-away servers or a given one.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// The share of a server's CPU samples that is the extension's.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// The result of overhead: its metrics, tables and charts.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// What statements notice of a stopped writer: flags, measurement and report.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// The variants of overhead, and the settings that all servers have.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// The actions of a client: one or more statements each, in the table of actions.
+
 package chaos
 
 import (

@@ -1,3 +1,5 @@
+// Compares the trail with what the clients were told.
+
 package chaos
 
 import (

@@ -1,3 +1,6 @@
+// Faults of the disk: the library that makes writes and syncs fail, full disks, and loss
+// of power.
+
 package chaos
 
 import (

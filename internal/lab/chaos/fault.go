@@ -1,3 +1,5 @@
+// The table of faults, and how each is inflicted and ended.
+
 package chaos
 
 import (

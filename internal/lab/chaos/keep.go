@@ -1,3 +1,5 @@
+// How a round's trail is kept: seals, encryption, retention, and steno.on_failure.
+
 package chaos
 
 import (

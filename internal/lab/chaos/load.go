@@ -1,3 +1,5 @@
+// The clients of a round, and what each remembers of its statements.
+
 package chaos
 
 import (

@@ -1,3 +1,5 @@
+// The modes: settings, faults, and which records may then be missing.
+
 package chaos
 
 import (

@@ -1,3 +1,5 @@
+// The server's processes by their titles, and signals to them.
+
 package chaos
 
 import (

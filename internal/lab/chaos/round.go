@@ -1,3 +1,5 @@
+// A round: its server, its clients and faults, and what is kept of a failed one.
+
 package chaos
 
 import (

@@ -1,3 +1,6 @@
+// A laboratory: a temporary directory with a template cluster, which a second process
+// removes if this one is killed.
+
 package cluster
 
 import (

@@ -1,3 +1,5 @@
+// The servers of a laboratory: primaries and standbys.
+
 package cluster
 
 import (

@@ -1,3 +1,5 @@
+// The command lines of chaos, and of chaos protocol.
+
 package command
 
 import (

@@ -1,3 +1,5 @@
+// The command line of demo.
+
 package command
 
 import (

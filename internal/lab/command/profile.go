@@ -1,3 +1,5 @@
+// The command line of profile.
+
 package command
 
 import (

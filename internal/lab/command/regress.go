@@ -1,3 +1,5 @@
+// The command line of regress.
+
 package command
 
 import (

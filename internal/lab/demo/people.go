@@ -1,3 +1,5 @@
+// What the users of the demonstration do, including what they are not allowed to do.
+
 package demo
 
 import (

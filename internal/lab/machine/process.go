@@ -1,3 +1,5 @@
+// Processes as /proc shows them: titles, parents, CPU time, working directories.
+
 package machine
 
 import (

@@ -1,3 +1,5 @@
+// Finds the server that is profiled, by its data directory or by a process.
+
 package profile
 
 import (

@@ -1,3 +1,5 @@
+// Attributes stacks and waits to causes, by patterns of function names.
+
 package profile
 
 import (

@@ -1,3 +1,5 @@
+// The list of causes, with their patterns and their advice.
+
 package profile
 
 import (

@@ -1,3 +1,5 @@
+// The connection to the server that is profiled. It only reads.
+
 package profile
 
 import (

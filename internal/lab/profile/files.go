@@ -1,3 +1,5 @@
+// The files of a profile: folded stacks, pprof, and the report.
+
 package profile
 
 import (

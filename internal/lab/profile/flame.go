@@ -1,3 +1,5 @@
+// The flame graph of a profile, as one page.
+
 package profile
 
 import (

@@ -1,3 +1,5 @@
+// The flags of profile, and the order of a run.
+
 package profile
 
 import (

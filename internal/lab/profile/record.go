@@ -1,3 +1,5 @@
+// CPU samples by perf.
+
 package profile
 
 import (

@@ -1,3 +1,5 @@
+// The report: causes by their share, evidence, advice, and what limits the profile.
+
 package profile
 
 import (

@@ -1,3 +1,5 @@
+// Samples of what sessions wait for, from /proc and pg_stat_activity.
+
 package profile
 
 import (

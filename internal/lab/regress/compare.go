@@ -1,3 +1,5 @@
+// Compares the server's csvlog with the trail, string by string.
+
 package regress
 
 import (

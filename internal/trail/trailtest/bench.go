@@ -1,3 +1,5 @@
+// Trails for benchmarks, and a bound on a reader's memory.
+
 package trailtest
 
 import (

@@ -1,3 +1,5 @@
+// Inputs of fuzz targets and golden trails, from the archives in the sources.
+
 package trailtest
 
 import (

@@ -1,3 +1,5 @@
+// Damage and deletions: forged block headers, and records of deletions.
+
 package trailtest
 
 import (

@@ -1,3 +1,5 @@
+// Writes a stream: segments of blocks, in a directory of its own.
+
 package write
 
 import (

@@ -1,3 +1,6 @@
+// What the machine says of its clock: pg_test_timing's report, the cost of a system call,
+// and the kernel's clock source.
+
 package clock
 
 import (

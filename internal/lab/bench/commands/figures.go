@@ -1,3 +1,5 @@
+// Samples of small statements, and the tables, charts and findings made of them.
+
 package commands
 
 import (

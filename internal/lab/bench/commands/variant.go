@@ -1,3 +1,6 @@
+// What is varied: what a session's server does for each statement (variants), and how
+// statements are sent (ways).
+
 package commands
 
 import (

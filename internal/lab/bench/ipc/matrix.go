@@ -1,3 +1,6 @@
+// Which cases of steno-ipc are run: channels, wakers, and the axes along which each is
+// varied.
+
 package ipc
 
 import (

@@ -1,3 +1,5 @@
+// Runs the cases of the plan in rounds, and makes samples of what steno-ipc prints.
+
 package ipc
 
 import (

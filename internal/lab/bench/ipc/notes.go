@@ -1,3 +1,5 @@
+// Findings about channels and wakers, and the published figures beside them.
+
 package ipc
 
 import (

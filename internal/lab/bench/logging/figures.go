@@ -1,3 +1,5 @@
+// The result of a run: metrics, tables and charts.
+
 package logging
 
 import (

@@ -1,3 +1,6 @@
+// A running server that somebody else owns as the place of a measurement: which settings
+// can be changed by a reload, changing them, and restoring them at the end.
+
 package logging
 
 import (

@@ -1,3 +1,6 @@
+// The journal of a given server's settings, from which they are restored after this
+// program was killed.
+
 package logging
 
 import (

@@ -1,3 +1,6 @@
+// The rounds: a slice of load on every variant for every point of the matrix, and what is
+// looked at before and after each slice.
+
 package logging
 
 import (

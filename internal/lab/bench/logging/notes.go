@@ -1,3 +1,5 @@
+// Findings of a run, and the published figures beside the measured ones.
+
 package logging
 
 import (

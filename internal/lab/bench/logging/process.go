@@ -1,3 +1,5 @@
+// The CPU time and context switches of a server's processes, by what they are for.
+
 package logging
 
 import (

@@ -1,3 +1,6 @@
+// What is varied: ways to log (variants) and points of load (workloads, protocols,
+// numbers of clients).
+
 package logging
 
 import (

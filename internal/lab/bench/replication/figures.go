@@ -1,3 +1,5 @@
+// The result of a run: metrics, tables, charts and findings.
+
 package replication
 
 import (

@@ -1,3 +1,6 @@
+// What sessions wait for, system calls and latches, in slices apart from those that are
+// timed.
+
 package replication
 
 import (

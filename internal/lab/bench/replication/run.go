@@ -1,3 +1,5 @@
+// The rounds of a run, and a slice of its load.
+
 package replication
 
 import (

@@ -1,3 +1,6 @@
+// The servers of a run: a primary and its standbys, their settings, and the cores of the
+// primary.
+
 package replication
 
 import (

@@ -1,3 +1,5 @@
+// Charts of horizontal bars, with intervals and published figures.
+
 package report
 
 import "slices"

@@ -1,3 +1,6 @@
+// What both kinds of charts share: panels with their measures, scales, and the elements
+// of SVG.
+
 package report
 
 import (

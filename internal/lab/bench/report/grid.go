@@ -1,3 +1,5 @@
+// Tables with their measures, as a terminal and a page show them.
+
 package report
 
 import (

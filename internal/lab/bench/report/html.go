@@ -1,3 +1,5 @@
+// The page of a result.
+
 package report
 
 import (

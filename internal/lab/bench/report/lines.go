@@ -1,3 +1,5 @@
+// Charts of lines, with intervals as bands.
+
 package report
 
 import (

@@ -1,3 +1,5 @@
+// Numbers, and the names of cases and metrics, as people read them.
+
 package report
 
 import (

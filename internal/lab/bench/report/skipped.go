@@ -1,3 +1,5 @@
+// Combinations that were not run, named in few words.
+
 package report
 
 import (

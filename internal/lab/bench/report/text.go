@@ -1,3 +1,5 @@
+// A result as text on a terminal.
+
 package report
 
 import (

@@ -1,3 +1,5 @@
+// CPU samples in a result: counts, places, and their share.
+
 package result
 
 import (

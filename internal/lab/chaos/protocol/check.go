@@ -1,3 +1,5 @@
+// Compares the trail of a round with what its sessions were told.
+
 package protocol
 
 import (

@@ -1,3 +1,5 @@
+// Runs a script as a session, and keeps what the server answered.
+
 package protocol
 
 import (

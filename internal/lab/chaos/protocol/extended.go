@@ -1,3 +1,5 @@
+// Moves with the extended protocol, and anonymous blocks.
+
 package protocol
 
 import (

@@ -1,3 +1,6 @@
+// A round: its server, its sessions, the evidence of a failure, and the shortest script
+// that still fails.
+
 package protocol
 
 import (

@@ -1,3 +1,5 @@
+// The tables, functions and triggers that scripts work on.
+
 package protocol
 
 import (

@@ -1,3 +1,5 @@
+// Random scripts: the steps of a session, and the table of moves that make them.
+
 package protocol
 
 import (
