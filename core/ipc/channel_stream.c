@@ -28,8 +28,9 @@
 /* Datagrams received by one call where the reader takes all there are. */
 #define DATAGRAMS 64
 
+/* Whether each channel has only one sender. */
 static bool
-alone(const LabCase *c)
+has_one_sender(const LabCase *c)
 {
 	return c->processes <= c->readers;
 }
@@ -152,7 +153,7 @@ pipe_open(LabLink *link, const char **what)
 static const char *
 pipe_refuses(const LabCase *c, char *reason)
 {
-	if (c->size <= PIPE_BUF || alone(c))
+	if (c->size <= PIPE_BUF || has_one_sender(c))
 		return NULL;
 	snprintf(reason, LAB_REASON, "a pipe takes no more than %d bytes in one piece: parts of several "
 			 "processes' messages would be mixed without a mutex", PIPE_BUF);
@@ -221,7 +222,7 @@ stream_mutex_open(LabLink *link, const char **what)
 static const char *
 stream_refuses(const LabCase *c, char *reason)
 {
-	if (c->size <= STREAM_PIECE || alone(c))
+	if (c->size <= STREAM_PIECE || has_one_sender(c))
 		return NULL;
 	snprintf(reason, LAB_REASON, "a stream socket takes no more than %d bytes in one piece: parts of several "
 			 "processes' messages would be mixed without a mutex", STREAM_PIECE);

@@ -7,7 +7,7 @@
  *
  * steno bench ipc runs it, case by case; it can be run by hand.  A case that cannot
  * be run prints {"skipped": "reason"}.  Exit codes: 0 fine or skipped, 1 a message
- * was lost, harmed or out of order, or the system failed; 2 wrong usage.
+ * was lost, harmed or out of order, or the system failed; 2 usage_error usage.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -45,7 +45,7 @@ static const char usage[] =
 "  --milliseconds=N      how long to go on (default 250)\n";
 
 static void
-wrong(const char *what, const char *value)
+usage_error(const char *what, const char *value)
 {
 	fprintf(stderr, "steno-ipc: %s \"%s\"\n", what, value);
 	exit(2);
@@ -72,7 +72,7 @@ static bool
 one_of(const char *what, const char *text, const char *no, const char *yes)
 {
 	if (strcmp(text, yes) != 0 && strcmp(text, no) != 0)
-		wrong(what, text);
+		usage_error(what, text);
 	return strcmp(text, yes) == 0;
 }
 
@@ -182,7 +182,7 @@ set_fault(LabCase *c, const char *text)
 	for (i = 0; i < 4 && strncmp(text, names[i], strlen(names[i])) != 0; i++)
 		;
 	if (i == 4)
-		wrong("no fault", text);
+		usage_error("no fault", text);
 	c->fault = (LabFault) (LAB_FLIP + i);
 	c->fault_at = number("fault", text + strlen(names[i]), 0, UINT64_MAX);
 }
@@ -195,7 +195,7 @@ set_send(LabCase *c, int option)
 		case CHANNEL:
 			c->channel = lab_channel(optarg);
 			if (c->channel == NULL)
-				wrong("no channel", optarg);
+				usage_error("no channel", optarg);
 			break;
 		case PROCESSES:
 			c->processes = (uint32_t) number("processes", optarg, 1, LAB_MOST_PROCESSES);
@@ -203,7 +203,7 @@ set_send(LabCase *c, int option)
 		case SIZE:
 			c->size = (uint32_t) number("size", optarg, LAB_SMALLEST, LAB_LARGEST);
 			if (c->size % 8 != 0)
-				wrong("--size takes a multiple of 8, not", optarg);
+				usage_error("--size takes a multiple of 8, not", optarg);
 			break;
 		case READERS:
 			c->readers = (uint32_t) number("readers", optarg, 1, LAB_MOST_READERS);
@@ -243,7 +243,7 @@ set_wake(LabWakeCase *c, int option)
 			for (i = 0; i < LAB_WAKERS && strcmp(lab_waker_names[i], optarg) != 0; i++)
 				;
 			if (i == LAB_WAKERS)
-				wrong("no way to wake", optarg);
+				usage_error("no way to wake", optarg);
 			c->waker = (LabWaker) i;
 			break;
 		case SLEEPERS:
@@ -278,7 +278,7 @@ next_option(int argc, char **argv, const struct option *options)
 		exit(0);
 	}
 	if (option == -1 && optind < argc)
-		wrong("unexpected argument", argv[optind]);
+		usage_error("unexpected argument", argv[optind]);
 	return option;
 }
 

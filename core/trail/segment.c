@@ -53,9 +53,9 @@ steno_segment_find_last(const StenoStream *stream, uint64_t limit, uint64_t *las
 	return ok;
 }
 
-/* Take where the stream stands from a walk, if the walk knows. */
+/* Take the stream's next numbers and its hash from a walk; false: it has found none. */
 static bool
-take_state(StenoStream *stream, const StenoWalk *w)
+take_walk_state(StenoStream *stream, const StenoWalk *w)
 {
 	if (!w->anchored)
 		return false;
@@ -66,11 +66,11 @@ take_state(StenoStream *stream, const StenoWalk *w)
 }
 
 /*
- * Where the stream stands before a segment that does not tell: the end of the
- * nearest one before it that does.
+ * The same from the nearest segment before this one that has them: this one is empty or
+ * damaged.
  */
 static bool
-state_before(StenoStream *stream, uint64_t segment, StenoError *error)
+find_earlier_state(StenoStream *stream, uint64_t segment, StenoError *error)
 {
 	StenoWalk		w;
 	StenoSegmentHeader h;
@@ -86,7 +86,7 @@ state_before(StenoStream *stream, uint64_t segment, StenoError *error)
 			return fail_segment(error, 0, "no segment before it tells where the stream stands", stream);
 		if (steno_segment_walk(stream, before, &w, &h, error) == STENO_HEADER_FAILED)
 			return false;
-		known = take_state(stream, &w);
+		known = take_walk_state(stream, &w);
 		close(w.fd);
 		segment = before;
 	}
@@ -224,7 +224,7 @@ continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHead
 	stream->offset = w->end;
 	stream->room = w->end;
 	stream->created = h->created;
-	take_state(stream, w);
+	take_walk_state(stream, w);
 	if (w->last == 0)
 	{
 		if (!steno_read_at(stream->fd, bytes, h->length, 0))
@@ -254,20 +254,21 @@ restart_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound
 {
 	stream->fd = w->fd;
 	found->torn_bytes = w->size;
-	if (!state_before(stream, stream->segment, error))
+	if (!find_earlier_state(stream, stream->segment, error))
 		return false;
 	if (ftruncate(stream->fd, 0) != 0)
 		return fail_segment(error, errno, "could not truncate segment", stream);
 	return write_header(stream, now, error);
 }
 
+/* Leave a damaged last segment as it is, for analysis, and go on in a new one. */
 static bool
-leave_damaged(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
+leave_damaged_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
 {
 	close(w->fd);
 	found->damaged = true;
 	found->damaged_offset = w->damaged_offset;
-	if (!take_state(stream, w) && !state_before(stream, stream->segment, error))
+	if (!take_walk_state(stream, w) && !find_earlier_state(stream, stream->segment, error))
 		return false;
 	stream->segment++;
 	return begin_segment(stream, now, error);
@@ -288,10 +289,10 @@ open_last(StenoStream *stream, int64_t now, StenoFound *found, StenoError *error
 			ok = restart_segment(stream, &w, now, found, error);
 			break;
 		case STENO_HEADER_DAMAGED:
-			return leave_damaged(stream, &w, now, found, error);
+			return leave_damaged_segment(stream, &w, now, found, error);
 		case STENO_HEADER_GOOD:
 			if (w.damaged)
-				return leave_damaged(stream, &w, now, found, error);
+				return leave_damaged_segment(stream, &w, now, found, error);
 			ok = continue_segment(stream, &w, &h, found, error);
 			if (ok && (h.flags & STENO_SEGMENT_ENCRYPTED || steno_crypt_has_key(stream->crypt)))
 				ok = steno_stream_rotate(stream, now, error);
@@ -541,11 +542,12 @@ steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 /* ---- a segment that is not in its place ---- */
 
 /*
- * Whether it is where it should be, without a look at its times: who asks for
- * these has the next write change them, and the sync after that write them, too.
+ * Whether the open segment still is the file with this path.  Its times are not asked for:
+ * newer kernels change the times of a file with the next write only if somebody has asked
+ * for them, and the sync would have to write them, too.
  */
 static bool
-is_kept(const StenoStream *stream, const char *path)
+is_in_place(const StenoStream *stream, const char *path)
 {
 #ifdef STATX_INO
 	struct statx ours;
@@ -571,7 +573,7 @@ steno_stream_place(const StenoStream *stream, StenoError *error)
 	bool		found;
 
 	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
-	if (is_kept(stream, path))
+	if (is_in_place(stream, path))
 		return STENO_PLACE_KEPT;
 	found = lstat(path, &there) == 0;
 	if (!found && errno != ENOENT && errno != ENOTDIR)
@@ -654,9 +656,9 @@ restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 	return false;
 }
 
-/* Leave the open segment where it is, and begin the next. */
+/* Leave the open segment where it was moved to, and begin the next one. */
 static bool
-begin_elsewhere(StenoStream *stream, int64_t now, StenoError *error)
+leave_moved_segment(StenoStream *stream, int64_t now, StenoError *error)
 {
 	StenoStream next;
 	uint64_t	last;
@@ -691,7 +693,7 @@ steno_stream_replace(StenoStream *stream, const char *trail, StenoPlace place,
 		if (readable)
 			return false;
 	}
-	return begin_elsewhere(stream, now, error);
+	return leave_moved_segment(stream, now, error);
 }
 
 void
@@ -733,7 +735,7 @@ steno_stream_end(const char *trail, uint32_t number, uint64_t system_identifier,
 		return false;
 	close(w.fd);
 	end->damaged = state == STENO_HEADER_DAMAGED || w.damaged;
-	if (!take_state(&stream, &w) && !state_before(&stream, end->segment, error))
+	if (!take_walk_state(&stream, &w) && !find_earlier_state(&stream, end->segment, error))
 		return false;
 	end->block = stream.next_block - 1;
 	memcpy(end->hash, stream.chain, STENO_HASH_SIZE);

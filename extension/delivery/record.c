@@ -120,12 +120,12 @@ put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
 }
 
 /*
- * There was no room for a record, and none will be waited for.  What a hook may still
- * let fail has its record then; a statement that has not begun, and a note, fail
- * without.
+ * There is no room for a record, and it is not waited for: put a short record into the ring
+ * reserve, or drop the record.  It is also dropped if the statement is about to fail because
+ * of this, since its failure has a record of its own.
  */
 STENO_COLD static void
-put_otherwise(const StenoRecord *r, uint64 seq, bool top_level)
+put_without_room(const StenoRecord *r, uint64 seq, bool top_level)
 {
 	bool		fails = r->kind == STENO_KIND_STATEMENT && r->outcome == STENO_OUTCOME_OK &&
 	r->statement == failing_statement && r->substatement == failing_substatement &&
@@ -389,7 +389,7 @@ steno_record_put(StenoRecord *record, bool top_level)
 	{
 		s->seq++;
 		if (unlikely(!put_numbered(record, s->seq, top_level)))
-			put_otherwise(record, s->seq, top_level);
+			put_without_room(record, s->seq, top_level);
 	}
 	if (unlikely(s->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))
 		cancelled_seq = s->seq;

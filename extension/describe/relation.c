@@ -74,9 +74,9 @@ look_up_name(StenoRelation *r)
 	r->valid |= STENO_RELATION_NAME;
 }
 
-/* Keep the name at hand: most statements need no more. */
+/* Remember the name in the state of the process, where most statements find all that they need. */
 static void
-keep_near(const StenoRelation *r)
+remember_name(const StenoRelation *r)
 {
 	StenoNearRelation *near = &steno_my.near[steno_my.near_next];
 
@@ -97,7 +97,7 @@ steno_relation_learn(Oid relid)
 
 	if (!(r->valid & STENO_RELATION_NAME))
 		look_up_name(r);
-	keep_near(r);
+	remember_name(r);
 }
 
 /* A relation that an entry was made for without its name goes by its OID. */

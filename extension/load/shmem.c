@@ -171,9 +171,12 @@ request_shmem(void)
 	steno_leader_request_shmem();
 }
 
-/* The setting that keeps errors from us would keep the warning from the log. */
+/*
+ * Some failures are seen only where the server reports them to its log.  A high
+ * log_min_messages prevents that, and would also keep this warning from the log.
+ */
 static void
-warn_of_silence(void)
+warn_of_log_min_messages(void)
 {
 	int			level = log_min_messages;
 
@@ -252,7 +255,7 @@ startup_shmem(void)
 		steno_trail_claim();
 		steno_seal_check_key();
 		steno_key_check();
-		warn_of_silence();
+		warn_of_log_min_messages();
 	}
 	create_rings();
 	if (first)

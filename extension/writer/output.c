@@ -103,11 +103,11 @@ steno_writer_keep_place(StenoWriter *w, bool check_lock)
 /* ---- blocks ---- */
 
 /*
- * Leave the intent to write a block with this hash where the stream ends now, and to
- * free each ring as far as the block holds it.
+ * Store the intent to write a block with this hash at the present end of the stream, and then
+ * to free each ring as far as its messages are in the block.
  */
 static void
-leave_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HASH_SIZE])
+store_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HASH_SIZE])
 {
 	StenoIntent *intent = drain->intent;
 	uint32		i;
@@ -177,7 +177,7 @@ free_rings(StenoDrain *drain)
 	}
 	if (drain->ended > 0)
 		steno_drain_clear_sessions(drain->rings, drain->ended);
-	/* as in leave_intent: a kill must not find valid cleared before the rings are freed */
+	/* as in store_intent: a kill must not find valid cleared before the rings are freed */
 	atomic_thread_fence(memory_order_release);
 	/* that of a recovery's last block stays until the file is removed */
 	if (drain->ended < drain->rings->nrings)
@@ -201,7 +201,7 @@ finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 		return NULL;
 	steno_state_write_begins(w, chain);
 	if (w->drain != NULL)
-		leave_intent(w, w->drain, chain);
+		store_intent(w, w->drain, chain);
 	return bytes;
 }
 

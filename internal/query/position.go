@@ -51,21 +51,21 @@ func ParsePositions(s string) (all []Position, ok bool) {
 	return all, true
 }
 
-// notThere says why a position is not in a trail.
-type notThere string
+// missingPosition says why a position is not in a trail.
+type missingPosition string
 
-func (e notThere) Error() string { return string(e) }
+func (e missingPosition) Error() string { return string(e) }
 
 // Locate checks that a position is in the trail; without a block it becomes the first
 // of its segment.
 func (p Position) Locate(t *trail.Trail) (Position, error) {
 	s := p.stream(t)
 	if s == nil || len(s.Segments) == 0 {
-		return p, notThere(fmt.Sprintf("stream %d is not in the trail", p.Stream))
+		return p, missingPosition(fmt.Sprintf("stream %d is not in the trail", p.Stream))
 	}
 	i := slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Number == p.Segment })
 	if i < 0 {
-		return p, notThere(fmt.Sprintf("segment %d of stream %d does not exist: there are segments %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
+		return p, missingPosition(fmt.Sprintf("segment %d of stream %d does not exist: there are segments %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
 	}
 	seg := s.Segments[i]
 	if seg.Err != nil {
@@ -80,7 +80,7 @@ func (p Position) Locate(t *trail.Trail) (Position, error) {
 		p.Block = first
 	}
 	if p.Block < first || p.Block > next {
-		return p, notThere(fmt.Sprintf("block %d is not in segment %d of stream %d, which has the blocks from %d up to %d", p.Block, p.Segment, p.Stream, first, next-1))
+		return p, missingPosition(fmt.Sprintf("block %d is not in segment %d of stream %d, which has the blocks from %d up to %d", p.Block, p.Segment, p.Stream, first, next-1))
 	}
 	return p, nil
 }
@@ -143,7 +143,7 @@ func (o *PositionOptions) Blocks(t *trail.Trail) (func(*trail.BlockRef) bool, er
 			continue
 		}
 		// what is wrong with the segment itself, the reader tells
-		if _, err := p.Locate(t); errors.As(err, new(notThere)) {
+		if _, err := p.Locate(t); errors.As(err, new(missingPosition)) {
 			return nil, exit.Usagef("--before: %w", err)
 		}
 	}

@@ -128,7 +128,7 @@ func (d *drainer) ring(i int) error {
 		source.Body = source.Body[:min(len(source.Body), write.SessionFacts)]
 	}
 	position := r.Tail
-	for r.Sane() && position != r.Head {
+	for r.PositionsArePossible() && position != r.Head {
 		m, ok := r.Message(position, r.Head)
 		if !ok || !m.Follows(source.Seq) {
 			break
@@ -177,7 +177,7 @@ func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 // damage says that nothing from a position on can be read, with a gap record in its place.
 func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) error {
 	bytes := min(r.Head-position, uint64(d.file.Size))
-	if r.Sane() {
+	if r.PositionsArePossible() {
 		d.lost(i, "there is no valid message at %d: %d bytes, of session %s after record %d", position, bytes, s.ID(), s.Seq)
 	} else {
 		d.lost(i, "its head is %d and its tail is %d, which is impossible: nothing was read from it", r.Head, r.Tail)

@@ -56,7 +56,7 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return f.context(dst, r.Session) })
 	}
 	dst = append(dst, context...)
-	if atDoor(r.Kind) {
+	if isConnection(r.Kind) {
 		dst = f.cell(dst, r.Session.Fact(trail.KeyBackendType))
 		dst = f.cell(dst, r.Session.Fact(trail.KeyAuthMethod))
 		dst = f.cell(dst, r.Session.Fact(trail.KeyIdentity))

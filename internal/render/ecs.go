@@ -51,7 +51,7 @@ func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = append(append(append(dst, `,"pg_steno":{"kind":"`...), r.Kind.String()...), '"')
 	dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
 	dst = facts(dst, r.Session, trail.KeyDatabase, trail.KeyApplication, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding)
-	if atDoor(r.Kind) {
+	if isConnection(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity)
 	}
 	return append(f.numbers(dst, r), "}}\n"...)

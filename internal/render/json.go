@@ -94,9 +94,9 @@ func appendNumber(dst []byte, key string, n uint64) []byte {
 	return strconv.AppendUint(dst, n, 10)
 }
 
-// atDoor says whether a record tells of how a session came in or left, where
+// isConnection says whether a record is about the beginning or end of a session, where
 // the means of authentication are shown.
-func atDoor(k trail.Kind) bool {
+func isConnection(k trail.Kind) bool {
 	return k == trail.KindConnect || k == trail.KindAuthFailed || k == trail.KindDisconnect
 }
 
@@ -136,7 +136,7 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 		context = f.contexts.put(r.SessionIndex, func(dst []byte) []byte { return appendContext(dst, r.Session) })
 	}
 	dst = append(dst, context...)
-	if atDoor(r.Kind) {
+	if isConnection(r.Kind) {
 		dst = appendField(dst, "backend_type", r.Session.Fact(trail.KeyBackendType))
 		dst = appendField(dst, "auth_method", r.Session.Fact(trail.KeyAuthMethod))
 		dst = appendField(dst, "identity", r.Session.Fact(trail.KeyIdentity))

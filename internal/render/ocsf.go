@@ -39,7 +39,7 @@ func ocsfClass(k trail.Kind) int {
 	switch {
 	case k == trail.KindStatement || k == trail.KindStart || k == trail.KindTransaction:
 		return ocsfDatastore
-	case atDoor(k):
+	case isConnection(k):
 		return ocsfAuthentication
 	}
 	return ocsfBase
@@ -107,7 +107,7 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 		dst = appendNumber(dst, "duration_us", r.Duration)
 	}
 	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding)
-	if atDoor(r.Kind) {
+	if isConnection(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)
 	}
 	switch class {

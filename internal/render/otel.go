@@ -52,7 +52,7 @@ func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = append(dst, `,"attributes":[{"key":"db.system.name","value":{"stringValue":"postgresql"}}`...)
 	dst = f.context(dst, r, otelContext)
-	if atDoor(r.Kind) {
+	if isConnection(r.Kind) {
 		for _, k := range []trail.Key{trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity} {
 			dst = otelString(dst, "pg_steno."+k.String(), r.Session.Fact(k))
 		}

@@ -159,7 +159,7 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 	statement := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
 	if !statement {
 		dst = f.paint(dst, bold, r.Kind.String())
-		if atDoor(r.Kind) {
+		if isConnection(r.Kind) {
 			if client := r.Session.Fact(trail.KeyClient); len(client) > 0 {
 				dst = appendWord(append(dst, " from "...), client)
 			}

@@ -301,8 +301,8 @@ func (f *File) readTemplates(r *Ring, i int) error {
 // Used is how many published bytes the ring holds.
 func (r *Ring) Used() uint64 { return r.Head - r.Tail }
 
-// Sane says whether head and tail can be.
-func (r *Ring) Sane() bool {
+// PositionsArePossible says whether head and tail can be.
+func (r *Ring) PositionsArePossible() bool {
 	return r.Head == r.Tail || r.Head >= r.Tail && r.Used() <= r.size && r.Head%8 == 0 && r.Tail%8 == 0
 }
 

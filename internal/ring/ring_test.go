@@ -124,7 +124,7 @@ func TestRingFileIsRead(t *testing.T) {
 		t.Errorf("what intents are about: %v %v", of, all)
 	}
 	r, err := f.Ring(0)
-	if err != nil || !r.Sane() {
+	if err != nil || !r.PositionsArePossible() {
 		t.Fatal(err, r)
 	}
 	var kinds []trail.Kind
@@ -278,7 +278,7 @@ func FuzzRingFile(f *testing.F) {
 		if w, ok := r.Staged(); ok {
 			_ = write.Check(&write.Source{Body: body}, w)
 		}
-		if !r.Sane() {
+		if !r.PositionsArePossible() {
 			return
 		}
 		s := write.Source{Body: body}

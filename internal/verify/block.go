@@ -149,7 +149,7 @@ func (c *checker) items(f *finding) {
 			others = true
 		}
 		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
-			c.rare(f, &r)
+			c.noteRareRecord(f, &r)
 		}
 		if r.Shape != nil && len(r.Shape.Params) > 0 && r.Parts[trail.PartValues] == 0 && !r.Params(anyParam) {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
@@ -196,8 +196,8 @@ func (c *checker) seal(f *finding, r *trail.Record) {
 
 func anyParam(trail.ParamType, []byte, bool) bool { return true }
 
-// rare takes notice of the records that the checks over all blocks need.
-func (c *checker) rare(f *finding, r *trail.Record) {
+// noteRareRecord keeps those records that the checks over all blocks need.
+func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
 	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	if n := r.Parts[0] + r.Parts[1] + r.Parts[2]; n > 0 {
 		f.whole, f.wholeBytes = append(f.whole, id), append(f.wholeBytes, n)

@@ -88,8 +88,8 @@ func (v *verifier) newSealState(stream uint32) *sealState {
 	return s
 }
 
-// once tells the first problem of a kind, and counts the others.
-func (s *sealState) once(kind string, p blockPlace, format string, args ...any) {
+// reportOnce reports the first problem of a kind, and counts the others.
+func (s *sealState) reportOnce(kind string, p blockPlace, format string, args ...any) {
 	s.wrong[kind]++
 	if s.wrong[kind] == 1 {
 		s.v.damage(p.file, &p.offset, format, args...)
@@ -142,7 +142,7 @@ func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 	if s.last != stop && s.last.Reason == seal.ReasonStart && s.last.First == p.number && s.last.Block == p.number-1 && f.sealsOnly {
 		return
 	}
-	s.once("stop", p, "block %d follows the seal that ended a run of the server at %s, and no run with seals begins with it: the server did not have the key, or somebody else wrote it",
+	s.reportOnce("stop", p, "block %d follows the seal that ended a run of the server at %s, and no run with seals begins with it: the server did not have the key, or somebody else wrote it",
 		p.number, render.Time(stop.Time))
 }
 
@@ -150,13 +150,13 @@ func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known bool) bool {
 	switch {
 	case one.Block != p.number-1:
-		s.once("place", p, "seal of %s covers block %d, but follows block %d", render.Time(one.Time), one.Block, p.number-1)
+		s.reportOnce("place", p, "seal of %s covers block %d, but follows block %d", render.Time(one.Time), one.Block, p.number-1)
 		return false
 	case known && one.Hash != before.Hash:
-		s.once("hash", p, "block %d is not the one that was sealed at %s: its chain hash was different, so blocks up to it were changed", one.Block, render.Time(one.Time))
+		s.reportOnce("hash", p, "block %d is not the one that was sealed at %s: its chain hash was different, so blocks up to it were changed", one.Block, render.Time(one.Time))
 		return false
 	case known && one.Record != before.Record:
-		s.once("record", p, "seal of %s says that block %d ends with record %d, not %d", render.Time(one.Time), one.Block, one.Record, before.Record)
+		s.reportOnce("record", p, "seal of %s says that block %d ends with record %d, not %d", render.Time(one.Time), one.Block, one.Record, before.Record)
 		return false
 	case len(s.keys) == 0:
 		return false
@@ -164,10 +164,10 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 	key, ok := s.keys[one.Key]
 	switch {
 	case !ok:
-		s.once("key "+one.Key, p, "seal of block %d is by key %s, which is not trusted: give its public key with --key", one.Block, one.Key)
+		s.reportOnce("key "+one.Key, p, "seal of block %d is by key %s, which is not trusted: give its public key with --key", one.Block, one.Key)
 		return false
 	case !one.Verify(key):
-		s.once("signature", p, "signature of the seal of block %d at %s is not that of key %s", one.Block, render.Time(one.Time), one.Key)
+		s.reportOnce("signature", p, "signature of the seal of block %d at %s is not that of key %s", one.Block, render.Time(one.Time), one.Key)
 		return false
 	}
 	return true
@@ -199,7 +199,7 @@ func (s *sealState) missed(end uint64) {
 	if s.late == nil || s.late.number >= end {
 		return
 	}
-	s.once("missing", *s.late, "seals are missing: the last one before was made at %s, and its writer seals every %d seconds, but block %d ended at %s",
+	s.reportOnce("missing", *s.late, "seals are missing: the last one before was made at %s, and its writer seals every %d seconds, but block %d ended at %s",
 		render.Time(s.last.Time), s.last.Interval, s.late.number, render.Time(s.late.time))
 }
 
@@ -225,7 +225,7 @@ func (s *sealState) openEnds() {
 				e.number)
 		case s.unread > 0:
 		default:
-			s.once("segment", e.place, "segment %d ends without a seal, although its writer seals at the ends of segments", e.number)
+			s.reportOnce("segment", e.place, "segment %d ends without a seal, although its writer seals at the ends of segments", e.number)
 		}
 	}
 }

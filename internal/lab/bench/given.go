@@ -69,8 +69,8 @@ func (g *Given) look(ctx context.Context, load Load) error {
 	return err
 }
 
-// Intention is what Measure will do, for the question whether it may.
-func (g *Given) Intention(o Options) string {
+// Announcement is what Measure will do, for the question whether it may.
+func (g *Given) Announcement(o Options) string {
 	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload); nothing is recorded while it is none. "+
 		"It runs \"%s\" in database \"%s\" at %s. At the end, the setting is restored.",
 		logSetting, 2*o.Rounds, o.Load.Title(), g.conn.Config().Database, g.conn.Config().Host)

@@ -169,7 +169,7 @@ func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Insta
 	}
 	defer g.Close()
 	if !o.Yes {
-		fmt.Fprintf(o.IO.ErrOut, "%s\nContinue? [y/N] ", g.Intention(o.Options))
+		fmt.Fprintf(o.IO.ErrOut, "%s\nContinue? [y/N] ", g.Announcement(o.Options))
 		answer, _ := bufio.NewReader(o.IO.In).ReadString('\n')
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 			return nil, errors.New("nothing was changed (use --yes to skip the question)")

@@ -51,7 +51,7 @@ func NewLab(ctx context.Context, installation *Installation, hba ...string) (*La
 		return nil, err
 	}
 	l := &Lab{Installation: installation, Dir: dir}
-	if l.janitor, err = hireJanitor(dir); err != nil {
+	if l.janitor, err = startJanitor(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := l.initialize(ctx, hba); err != nil {
@@ -172,7 +172,7 @@ func (l *Lab) Close() error {
 	}
 	wg.Wait()
 	failures = append(failures, os.RemoveAll(l.Dir))
-	return errors.Join(append(failures, l.janitor.dismiss())...)
+	return errors.Join(append(failures, l.janitor.stop())...)
 }
 
 // A janitor is a process that removes a lab's folder when this process dies
@@ -198,7 +198,7 @@ sleep 2
 rm -rf -- "$0"
 `
 
-func hireJanitor(dir string) (*janitor, error) {
+func startJanitor(dir string) (*janitor, error) {
 	j := &janitor{cmd: exec.Command("sh", "-c", sweep, dir)}
 	j.cmd.Dir = "/"
 	// Ctrl-C is for us; it comes after us.
@@ -213,8 +213,8 @@ func hireJanitor(dir string) (*janitor, error) {
 	return j, nil
 }
 
-// dismiss ends the janitor of a folder that is gone. Twice is fine.
-func (j *janitor) dismiss() error {
+// stop ends the janitor of a folder that is gone. Twice is fine.
+func (j *janitor) stop() error {
 	if j == nil || j.cmd.ProcessState != nil {
 		return nil
 	}

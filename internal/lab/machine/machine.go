@@ -23,8 +23,8 @@ type Machine struct {
 	System string `json:"system"`
 }
 
-// This is the machine that the program runs on.
-func This() Machine {
+// Local is the machine that the program runs on.
+func Local() Machine {
 	const unknown = "unknown"
 	m := Machine{CPU: unknown, Cores: runtime.NumCPU(), Memory: unknown, Kernel: unknown, System: unknown}
 	text, _ := os.ReadFile("/etc/os-release")

@@ -383,7 +383,7 @@ func (s *session) ownPID() int {
 // describe says of what the report is.
 func (s *session) describe() {
 	r := &s.report
-	r.Command, r.Version, r.Machine = measure.CommandLine(), s.Version, machine.This()
+	r.Command, r.Version, r.Machine = measure.CommandLine(), s.Version, machine.Local()
 	if s.target != nil {
 		r.Server = Server{PID: s.target.Postmaster, DataDir: s.target.DataDir, Program: s.target.Program}
 	}

@@ -64,11 +64,11 @@ func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, &errNoPerf{"perf is not permitted to sample the server (" + gist(said) + ")", paranoidHint()}
+	return nil, &errNoPerf{"perf is not permitted to sample the server (" + firstComplaint(said) + ")", paranoidHint()}
 }
 
-// gist is the first line of perf's complaint that says something.
-func gist(said []byte) string {
+// firstComplaint is the first line of perf's complaint that says something.
+func firstComplaint(said []byte) string {
 	for line := range strings.Lines(string(said)) {
 		if line = strings.TrimSpace(line); line != "" && line != "Error:" {
 			return strings.TrimSuffix(line, ".")

@@ -105,8 +105,8 @@ func (f *Figure) size() float64 {
 	}
 }
 
-// Of compares two results, which must be of the same bench.
-func Of(nameA string, a *result.Result, nameB string, b *result.Result) (*Comparison, error) {
+// Results compares two results, which must be of the same bench.
+func Results(nameA string, a *result.Result, nameB string, b *result.Result) (*Comparison, error) {
 	if a.Bench != b.Bench {
 		return nil, fmt.Errorf("\"%s\" is a result of \"%s\", but \"%s\" is one of \"%s\": they cannot be compared",
 			nameA, a.Bench, nameB, b.Bench)
@@ -331,7 +331,7 @@ func (o *Options) Run(context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := Of(o.A, a, o.B, b)
+	c, err := Results(o.A, a, o.B, b)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func after() *result.Result {
 }
 
 func TestFiguresAreJudgedAndOrdered(t *testing.T) {
-	c, err := Of("a", before(), "b", after())
+	c, err := Results("a", before(), "b", after())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestVerdictOfMetricsOfWhichLessIsBetter(t *testing.T) {
 func TestRatiosToOtherBasesAreNotCompared(t *testing.T) {
 	b := after()
 	b.Bases = []result.Base{{Dimension: "variant", Value: "pgaudit"}}
-	c, err := Of("a", before(), "b", b)
+	c, err := Results("a", before(), "b", b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestRatiosToOtherBasesAreNotCompared(t *testing.T) {
 
 func TestText(t *testing.T) {
 	for name, b := range map[string]*result.Result{"changed": after(), "same": before()} {
-		c, err := Of("runs/a", before(), "runs/b", b)
+		c, err := Results("runs/a", before(), "runs/b", b)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -189,7 +189,7 @@ const (
 func New(bench, title, command, version string) *Result {
 	return &Result{
 		Version: Version, Bench: bench, Title: title, Time: time.Now().UTC().Truncate(time.Second),
-		Command: command, Steno: version, Machine: machine.This(),
+		Command: command, Steno: version, Machine: machine.Local(),
 	}
 }
 
