@@ -20,7 +20,7 @@ SETUP := build/setup.stamp
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## record real traffic on a throw-away server and read it back
@@ -29,6 +29,10 @@ demo: build ## record real traffic on a throw-away server and read it back
 .PHONY: test
 test: $(SETUP) ## every test: build, lint, core, Go, extension, chaos, README
 	@scripts/test
+
+.PHONY: test-versions
+test-versions: ## the suites on VERSIONS of PostgreSQL (all that are supported), each in a Debian root; needs root
+	@scripts/test-versions $(VERSIONS)
 
 .PHONY: chaos
 chaos: build ## random load meets faults, then random protocol, CHAOS_MINUTES each; CHAOS_SEED repeats

@@ -6,6 +6,7 @@
 #ifndef STENO_COMPAT_H
 #define STENO_COMPAT_H
 
+#include "access/xact.h"
 #include "executor/executor.h"
 #include "libpq/libpq-be.h"
 #include "storage/lwlock.h"
@@ -35,6 +36,26 @@
 #define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count, \
 	bool execute_once
 #define STENO_RUN_PASS query, direction, count, execute_once
+#endif
+
+/*
+ * The class of CREATE and ALTER USER MAPPING is that of the pgaudit for the server's version:
+ * role since pgaudit 17.1, before that ddl.  DROP USER MAPPING is ddl in all of them.
+ */
+#if PG_VERSION_NUM >= 170000
+#define STENO_CLASS_USER_MAPPING STENO_CLASS_ROLE
+#else
+#define STENO_CLASS_USER_MAPPING STENO_CLASS_DDL
+#endif
+
+/*
+ * Since PostgreSQL 18, a statement that follows another one of a pipeline is in an implicit
+ * block, as are those of a string of several.
+ */
+#if PG_VERSION_NUM >= 180000
+#define STENO_IN_PIPELINE() ((MyXactFlags & XACT_FLAGS_PIPELINING) != 0)
+#else
+#define STENO_IN_PIPELINE() false
 #endif
 
 /*

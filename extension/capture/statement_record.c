@@ -59,8 +59,8 @@ steno_open_commits_alone(const StenoStatement *s)
 	if (unlikely(steno_private.top.more_queries))
 		return steno_my.level == NULL;
 	if (IsTransactionBlock() &&
-		likely(steno_private.top.explicit_block || steno_private.top.chained || s->text == s->source ||
-			   !is_last_of_source(s)))
+		likely(steno_private.top.explicit_block || steno_private.top.chained ||
+			   (s->text == s->source && !STENO_IN_PIPELINE()) || !is_last_of_source(s)))
 		return false;
 	return steno_my.client && steno_my.level == NULL && steno_my.settings_dirty == 0 &&
 		!(steno_my.start_mask & STENO_START_CANCELLED);

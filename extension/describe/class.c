@@ -14,6 +14,7 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 
+#include "base/compat.h"
 #include "describe/shape.h"
 
 /* Statements whose class does not follow from their log level. */
@@ -26,8 +27,10 @@ static const struct
 	{T_AlterDefaultPrivilegesStmt, STENO_CLASS_ROLE},
 	{T_AlterRoleSetStmt, STENO_CLASS_ROLE},
 	{T_AlterRoleStmt, STENO_CLASS_ROLE},
+	{T_AlterUserMappingStmt, STENO_CLASS_USER_MAPPING},
 	{T_CallStmt, STENO_CLASS_FUNCTION},
 	{T_CreateRoleStmt, STENO_CLASS_ROLE},
+	{T_CreateUserMappingStmt, STENO_CLASS_USER_MAPPING},
 	{T_DoStmt, STENO_CLASS_FUNCTION},
 	{T_DropRoleStmt, STENO_CLASS_ROLE},
 	{T_ExecuteStmt, STENO_CLASS_MISC},	/* what it executes has a record of its own */

@@ -21,7 +21,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   verify_ok gapless by_statement numbers_are_there wait_until value can_connect
-  stop_process continue_process kill_server server_gone refuses_to_start
+  forced_parallel stop_process continue_process kill_server server_gone refuses_to_start
 );
 
 # Ring files of servers that a test kills must not stay behind in memory, even when
@@ -117,6 +117,14 @@ sub value
 	my ($node, $sql) = @_;
 
 	return $node->safe_psql('postgres', $sql, connstr => connstr($node));
+}
+
+# The setting that makes plans parallel: PostgreSQL 16 renamed it.
+sub forced_parallel
+{
+	my ($node) = @_;
+
+	return value($node, 'SHOW server_version_num') < 160000 ? 'force_parallel_mode' : 'debug_parallel_query';
 }
 
 sub trail

@@ -51,7 +51,7 @@ use Test::More;
 	my $first = Steno::Client->new($node, application_name => 'first');
 	my $third = Steno::Client->new($node, application_name => 'third');
 	my $ring = ring_of($first);
-	my (@others, $second);
+	my $second;
 
 	$watch->query('SELECT steno.flush()');
 	stop_process($writer);
@@ -59,12 +59,7 @@ use Test::More;
 	run_statements($third, 70);
 	$first->quit;
 	wait_until 'it has gone', sub { !kill 0, $first->{pid} };
-	do
-	{
-		push @others, $second if $second;
-		die 'no session has that ring' if @others > 50;
-		$second = Steno::Client->new($node, application_name => 'second');
-	} while (ring_of($second) ne $ring);
+	$second = Steno::Client->of_ring($node, $watch, $ring, application_name => 'second');
 	run_statements($second, 50);
 	kill 'KILL', $third->{pid};
 	wait_until 'the rings of before are drained', sub {
@@ -96,22 +91,14 @@ use Test::More;
 	sub next_of
 	{
 		my ($ring) = @_;
-		my $client;
 
-		do
-		{
-			push @others, $client if $client;
-			die 'no session has that ring' if @others > 100;
-			$client = Steno::Client->new($node, application_name => 'next');
-		} while (ring_of($client) ne $ring);
-		return $client;
+		return Steno::Client->of_ring($node, $watch, $ring, application_name => 'next');
 	}
 
 	foreach my $how ('the writer', 'recovery', 'kill_before_write.0', 'kill_after_write.0', 'the writer, before it ends')
 	{
 		my (@r, @first, @gaps, $described, $counted, %known);
 
-		$_->quit foreach splice @others;
 		$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 		$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
 		$first = Steno::Client->new($node, application_name => 'first');
@@ -156,7 +143,7 @@ use Test::More;
 		}
 		elsif ($how eq 'the writer')
 		{
-			push @others, next_of($ring);    # which tells of the first of them
+			next_of($ring)->quit;    # which tells of the first of them
 		}
 		flush($node);
 		@r = records($node);
@@ -177,7 +164,6 @@ use Test::More;
 	{
 		my (%known, %reasons, $counted);
 
-		$_->quit foreach splice @others;
 		$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 		$first = Steno::Client->new($node, application_name => 'first');
 		$ring = ring_of($first);

@@ -28,7 +28,7 @@ value($node, 'CREATE EXTENSION pg_steno');
 
 # What makes so many objects that the list of them needs a piece of memory of its own; whoever runs
 # it waits then, with a lock, until memory is short.
-my $size = 40000;
+my $size = 100000;    # blocks of the server's own memory are smaller
 value($node, q{
 CREATE TABLE t (i int);
 CREATE FUNCTION makes(what text) RETURNS void LANGUAGE plpgsql AS $$

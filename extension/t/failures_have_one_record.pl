@@ -100,16 +100,16 @@ use Test::More;
 
 	$faults->start($node);
 	value($node, 'CREATE EXTENSION pg_steno');
-	value($node, 'CREATE DATABASE dropped');
+	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on;\nCREATE TABLESPACE dropped LOCATION ''");
 
 	my $c = Steno::Client->new($node, application_name => 'dropping');
 	my $answer;
 
-	# DROP DATABASE removes files when it is past all that looks for interrupts.
+	# DROP TABLESPACE removes folders when it is past all that looks for interrupts.
 	$c->query(q{SET statement_timeout = '1h'});
 	$faults->set('hold_rmdir');
-	$c->put('Q', "DROP DATABASE dropped\0")->send_all;
-	wait_until 'it removes files', sub { $faults->is_set('holding.rmdir') };
+	$c->put('Q', "DROP TABLESPACE dropped\0")->send_all;
+	wait_until 'it removes folders', sub { $faults->is_set('holding.rmdir') };
 
 	# An hour later, the alarm rings.
 	$faults->set('clock_of_all', '7200');
@@ -119,17 +119,17 @@ use Test::More;
 	$faults->unset('hold_rmdir');
 
 	$answer = $c->finish;
-	is_deeply([ $answer->{tags}, $answer->{sqlstate} ], [ ['DROP DATABASE'], undef ], 'it has committed');
+	is_deeply([ $answer->{tags}, $answer->{sqlstate} ], [ ['DROP TABLESPACE'], undef ], 'it has committed');
 	$answer = $c->query("SELECT 'next'");
 	is($answer->{sqlstate}, '57014', 'the timeout is the answer to the next message, which is not looked at');
 	is($c->query("SELECT 'after'")->{rows}[0][0], 'after', 'then the session goes on');
-	is(value($node, q{SELECT count(*) FROM pg_database WHERE datname = 'dropped'}), 0, 'the database is gone');
+	is(value($node, q{SELECT count(*) FROM pg_tablespace WHERE spcname = 'dropped'}), 0, 'the tablespace is gone');
 	$c->quit;
 	wait_until 'the session is over', sub { !kill 0, $c->{pid} };
 	is_deeply(
 		[ map { join ' ', $_->{class}, $_->{command} // '-', $_->{outcome}, $_->{sqlstate} // '-', $_->{text} // '-' }
 			grep { ($_->{command} // '') ne 'SET' } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'dropping') ],
-		[ 'ddl DROP DATABASE ok - DROP DATABASE dropped', 'error - error 57014 -', q{read SELECT ok - SELECT 'after'} ],
+		[ 'ddl DROP TABLESPACE ok - DROP TABLESPACE dropped', 'error - error 57014 -', q{read SELECT ok - SELECT 'after'} ],
 		'each has its record');
 	gapless($node, 'numbers without gaps');
 	$node->stop;

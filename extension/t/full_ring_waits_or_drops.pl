@@ -72,7 +72,7 @@ foreach my $next ('a session', 'a start')
 {
 	my $name = "dropping before $next";
 	my $c = Steno::Client->new($node, application_name => $name);
-	my ($watch, $ring, $pid, $dropped, $gap, @r, @next);
+	my ($watch, $ring, $pid, $dropped, $gap, $after, @r);
 	my $named = 0;
 
 	# who looks on must be there before: a new session would get the full ring
@@ -96,12 +96,8 @@ foreach my $next ('a session', 'a start')
 	if ($next eq 'a session')
 	{
 		continue_process($writer);
-		until (grep { ring($_, 'ring') == $ring } @next)
-		{
-			push @next, Steno::Client->new($node, application_name => 'next');
-			die 'no session has its ring' if @next > 50;
-		}
-		$_->quit foreach @next, $watch;
+		$after = Steno::Client->of_ring($node, $watch, $ring, application_name => 'next');
+		$_->quit foreach $after, $watch;
 	}
 	else
 	{

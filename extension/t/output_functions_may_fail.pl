@@ -92,7 +92,7 @@ $c->query(q{DO $$ DECLARE b big; BEGIN SELECT * INTO b FROM big; PERFORM 'stored
 # where no subtransaction can be had
 $c->query($_) foreach (
 	'SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0', 'SET min_parallel_table_scan_size = 0',
-	'SET force_parallel_mode = on');
+	'SET ' . forced_parallel($node) . ' = on');
 is($c->query(q{SELECT count(*) FROM pg_class WHERE in_parallel(relname) AND relname = 'printed'})->{sqlstate}, undef, 'parallel workers');
 $c->quit;
 

@@ -53,7 +53,7 @@ sub run
 	my ($out, $err) = ('', '');
 
 	$node->psql(
-		'postgres', join(";\n", 'SET force_parallel_mode = on', @$settings, @statements) . ';',
+		'postgres', join(";\n", 'SET ' . forced_parallel($node) . ' = on', @$settings, @statements) . ';',
 		stdout => \$out,
 		stderr => \$err,
 		on_error_stop => 0,
@@ -188,7 +188,7 @@ sub marked
 	my $super = sub {
 		my ($settings, $statement) = @_;
 
-		$node->safe_psql('postgres', join(";\n", 'SET force_parallel_mode = on', @$settings, $statement) . ';');
+		$node->safe_psql('postgres', join(";\n", 'SET ' . forced_parallel($node) . ' = on', @$settings, $statement) . ';');
 		flush($node);
 		return grep { defined $_->{leader} } records($node);
 	};

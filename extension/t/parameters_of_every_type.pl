@@ -200,7 +200,9 @@ foreach my $i (0 .. $#expected)
 	{
 		my ($type, $shown) = @{ $sent[$i] };
 
-		is_deeply($r[$i]{params}, [$shown], "binary, $type: " . substr($shown // 'NULL', 0, 40));
+		# names of tests are bytes
+		utf8::encode(my $name = substr($shown // 'NULL', 0, 40));
+		is_deeply($r[$i]{params}, [$shown], "binary, $type: $name");
 	}
 }
 

@@ -197,7 +197,10 @@ sub said_by_steno
 my @differences = (
 	{
 		name => 'Statements of one message',
-		both => sub { same($_[0], $_[1], 'text') && $_[0]{text} =~ /;.*\S/s && index($_[0]{text}, $_[1]{text}) >= 0 },
+		both => sub {
+			same($_[0], $_[1], 'text') &&
+			  (($_[0]{text} =~ /;.*\S/s && index($_[0]{text}, $_[1]{text}) >= 0) || $_[1]{text} =~ /^(?:\/\*.*?\*\/|--[^\n]*\n|\s)+\Q$_[0]{text}\E$/s);
+		},
 	},
 	{
 		name => 'Statements while a portal is open',    # see numbered_alike
@@ -394,6 +397,7 @@ sub numbered_alike
 }
 
 my $alike = 0;
+my $version;
 my $lines = 0;
 my ($same_statement, $same_substatement) = (0, 0);
 
@@ -439,6 +443,7 @@ foreach my $libraries ('pg_steno,pgaudit', 'pgaudit,pg_steno')
 	}
 	check("$libraries: extended protocol", $said{protocol}, [ said_by_steno($node, 'protocol', %by_protocol) ], 0,
 		'13 is 14, and was 13', '13 is 15, and was 14');
+	$version = value($node, 'SHOW server_version_num');
 	$node->stop;
 	verify_ok($node, "$libraries: the trail is whole");
 }
@@ -452,5 +457,8 @@ cmp_ok($alike, '>', 600, 'lines that are the same');
 
 	is_deeply([ $section =~ /^### (.*)$/mg ], [ map { $_->{name} } @differences ], 'the manual lists what differs');
 }
-is_deeply([ grep { !$occurred{$_} } map { $_->{name} } @differences ], [], 'every listed difference occurs');
+
+# pgaudit for PostgreSQL 17 logs a statement of several as we do, that for 18 without the comments before it
+$occurred{'Statements of one message'} //= 0 if $version >= 170000 && $version < 180000;
+is_deeply([ grep { !defined $occurred{$_} } map { $_->{name} } @differences ], [], 'every listed difference occurs');
 done_testing();

@@ -312,7 +312,7 @@ $$ DECLARE r record; BEGIN FOR r IN SELECT * FROM pg_event_trigger_dropped_objec
    IF r.object_name = 'keep' THEN PERFORM 1/0; END IF; END LOOP; END $$;
 CREATE TABLE keep (a int);
 CREATE FUNCTION checked(i int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
-$$ BEGIN PERFORM count(*) FROM t; IF i < 0 THEN RAISE EXCEPTION 'negative'; END IF; RETURN true; END $$;
+$$ BEGIN PERFORM count(*) FROM public.t; IF i < 0 THEN RAISE EXCEPTION 'negative'; END IF; RETURN true; END $$;
 CREATE TABLE constrained (i int CHECK (checked(i)));
 CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN INSERT INTO log VALUES ('deferred'); IF NEW.i = 13 THEN RAISE EXCEPTION 'at commit'; END IF; RETURN NULL; END $$;

@@ -281,8 +281,7 @@ steno.mandatory = ''
 	$ends->quit;
 	wait_until 'its ring is free', sub { $watch->query("SELECT count(*) FROM steno.rings WHERE pid = $ends->{pid}")->{rows}[0][0] eq '0' };
 	# the next one gets its place, and finds it full
-	$after = Steno::Client->new($node, application_name => 'app');
-	is($watch->query("SELECT ring FROM steno.rings WHERE pid = $after->{pid}")->{rows}[0][0], $ring, "$what: a session has a ring that is full");
+	$after = Steno::Client->of_ring($node, $watch, $ring, application_name => 'app');
 	$after->query("SELECT $_") foreach 1 .. 5;
 	kill_server($node);
 	recovered_as_by_server($node, \%told, $what, 3);

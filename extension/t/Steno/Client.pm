@@ -52,6 +52,25 @@ sub of_both_writers
 	return @sessions;
 }
 
+# The session that gets a ring, which is free.  It depends on the server's version whether a ring that was freed is
+# the next one, or the last: others are made until it is taken, and leave then.
+sub of_ring
+{
+	my ($class, $node, $watch, $ring, %facts) = @_;
+	my (@others, $session);
+
+	while (1)
+	{
+		$session = $class->new($node, %facts);
+		die 'no session has that ring' if $session->{greeting}{sqlstate};
+		last if $watch->query("SELECT ring FROM steno.rings WHERE pid = $session->{pid}")->{rows}[0][0] == $ring;
+		push @others, $session;
+	}
+	$_->quit foreach @others;
+	Steno::wait_until('the others have gone', sub { !grep { kill 0, $_->{pid} } @others });
+	return $session;
+}
+
 sub put
 {
 	my ($self, $type, $body) = @_;

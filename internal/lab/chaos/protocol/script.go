@@ -571,10 +571,14 @@ func (g *generator) planning() {
 	}
 }
 
+// setParallel makes plans parallel, or not; PostgreSQL 16 renamed the setting.
+const setParallel = "SELECT @ set_config(CASE WHEN current_setting('server_version_num')::int < 160000 " +
+	"THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END, '%s', false)"
+
 func (g *generator) parallel() {
 	t := g.table()
 	m := g.nested(t)
-	g.simple("parallel", g.statement("SET @ force_parallel_mode = on"))
+	g.simple("parallel", g.statement(fmt.Sprintf(setParallel, "on")))
 	switch g.rng.IntN(3) {
 	case 0:
 		g.simple("parallel", g.statement(fmt.Sprintf("SELECT @ parallel_reads('%s', '%s')", m, t)))
@@ -584,7 +588,7 @@ func (g *generator) parallel() {
 		g.simple("parallel", g.ofQuery(""))
 	}
 	if g.chance(70) {
-		g.simple("parallel", g.statement("RESET @ force_parallel_mode"))
+		g.simple("parallel", g.statement(fmt.Sprintf(setParallel, "off")))
 	}
 }
 
