@@ -23,7 +23,12 @@
 #error "pg_steno needs PostgreSQL 15 or newer"
 #endif
 
-/* PostgreSQL 18 has it before the declaration (0f21db36d6). */
+/* 19 breaks what is declared here, and is supported when it has been released. */
+#if PG_VERSION_NUM >= 190000
+#error "pg_steno supports PostgreSQL 15 to 18"
+#endif
+
+/* PostgreSQL 18 has it before the declaration. */
 #ifndef pg_noreturn
 #define pg_noreturn pg_attribute_noreturn()
 #endif
