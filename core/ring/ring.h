@@ -69,9 +69,10 @@ typedef struct StenoMessage
 /*
  * What is the same in each record of a prepared statement: brief records
  * (message.h) refer to it.  Written by the ring's producer, before the first
- * record that refers to it is published, and changed only after all such records
- * have been freed; so who reads one of them finds what it means, in the file of a
- * dead server, too.
+ * record that refers to it is published (the release store of head makes both
+ * visible), and changed only after all such records have been freed.  So whoever reads
+ * such a record finds what it refers to, also in the file of a dead server.  No
+ * other process writes it.
  */
 #define STENO_TEMPLATES 6
 #define STENO_TEMPLATE_ROOM 304
@@ -79,9 +80,9 @@ typedef struct StenoMessage
 typedef struct StenoTemplate
 {
 	uint16_t	version;		/* another one after each change */
-	uint16_t	shape_len;
-	uint16_t	text_len;
-	uint16_t	pad;
+	uint16_t	shape_len;		/* bytes */
+	uint16_t	text_len;		/* bytes */
+	uint16_t	pad;			/* unused */
 	uint64_t	needed_until;	/* for the producer: no record from here on refers to it */
 	uint8_t		bytes[STENO_TEMPLATE_ROOM]; /* shape, then text */
 } StenoTemplate;
@@ -243,21 +244,27 @@ typedef struct StenoIntent
 	uint8_t		hash[STENO_HASH_SIZE];
 } StenoIntent;
 
+/*
+ * The header of a ring file.  The postmaster writes everything but the intents when it
+ * creates the file, and magic last (release): a file without it was never completed.
+ * Nothing of that changes afterwards, so all processes read it without a lock.  Each intent
+ * belongs to the writer of its number, and the last one to whoever recovers the file.
+ */
 typedef struct StenoRingFile
 {
-	uint64_t	magic;
-	uint32_t	version;
-	uint32_t	nrings;
+	uint64_t	magic;			/* STENO_RING_MAGIC */
+	uint32_t	version;		/* of this layout */
+	uint32_t	nrings;			/* one for each process that can run SQL */
 	uint32_t	size;			/* bytes of data in a ring */
 	uint32_t	nwriters;		/* ring i belongs to writer i mod nwriters */
 	uint32_t	ring_stride;	/* sizeof(StenoRing) of the maker */
 	uint32_t	postmaster;		/* process id */
-	uint64_t	system_identifier;
-	int64_t		created;
-	uint64_t	rings_offset;
-	uint64_t	data_offset;
+	uint64_t	system_identifier;	/* of the cluster */
+	int64_t		created;		/* microseconds since 2000-01-01 UTC */
+	uint64_t	rings_offset;	/* where the rings begin */
+	uint64_t	data_offset;	/* where their data begin */
 	uint64_t	total;			/* bytes of the file */
-	uint64_t	templates_offset;
+	uint64_t	templates_offset;	/* where their templates begin */
 	StenoIntent intents[STENO_MAX_WRITERS];
 } StenoRingFile;
 

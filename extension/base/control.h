@@ -99,6 +99,10 @@ typedef struct StenoWriterControl
 	StenoHealth health;
 } StenoWriterControl;
 
+/*
+ * What all processes of the server share, beside the rings: in PostgreSQL's shared memory,
+ * created by the postmaster, and made anew when it restarts its processes after a crash.
+ */
 typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */
