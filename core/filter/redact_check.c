@@ -297,8 +297,16 @@ trigger_of(uint32_t pairs, const char *text, size_t len, size_t at, size_t from,
 #ifdef STENO_REDACT_WIDE
 
 #define WIDE __attribute__((target("avx2")))
+#define WIDE_COUNTS __attribute__((target("avx2,popcnt,bmi")))
 #define WIDE_BLOCK 32
 #define WIDE_READ (WIDE_BLOCK + 2)
+
+/*
+ * A text of some megabytes is not in the processor's caches when it is searched, and what the
+ * processor fetches ahead by itself ends with each page: to ask for the next page doubles the
+ * speed.  What lies behind the text is not read by that.
+ */
+#define PREFETCH_NEXT_PAGE(p) __builtin_prefetch((p) + 4096)
 
 /* Sets of characters: a bit for each of eight sets, by the lower and the upper half of a character. */
 typedef struct Sets
@@ -325,16 +333,26 @@ in_sets(const char *p, __m256i lower, __m256i upper)
 }
 
 /*
- * As steno_redact_trigger(), up to where the last wide block ends.  Pairs are looked for together
- * with the letter that follows, each in a set of its own:
+ * The sets of pairs of letters, which are looked for together with the letter that follows, each in
+ * a set of its own:
  *
  *		0	sw, sp	and o, d, h			4	hm	and a
  *		1	pw, pt	and d, i			5	nf	and i
  *		2	cr		and e, y			6	//	and anything
  *		3	og, ig	and r, e
  */
-static WIDE size_t
-wide_trigger(const char *text, size_t len, size_t from, bool strings, size_t *done)
+typedef struct Pairs
+{
+	__m256i		first_lower;
+	__m256i		first_upper;
+	__m256i		second_lower;
+	__m256i		second_upper;
+	__m256i		third_lower;
+	__m256i		third_upper;
+} Pairs;
+
+static WIDE inline Pairs
+load_pairs(void)
 {
 	static const Sets first = {
 		{2, 0, 0, 5, 0, 0, 0, 0, 16, 8, 0, 0, 0, 0, 32, 72},
@@ -348,22 +366,38 @@ wide_trigger(const char *text, size_t len, size_t from, bool strings, size_t *do
 		{64, 80, 72, 64, 67, 76, 64, 64, 65, 102, 64, 64, 64, 64, 64, 65},
 		{64, 64, 64, 64, 127, 76, 127, 76, 64, 64, 64, 64, 64, 64, 64, 64}
 	};
-	const		__m256i first_lower = load_half(first.lower);
-	const		__m256i first_upper = load_half(first.upper);
-	const		__m256i second_lower = load_half(second.lower);
-	const		__m256i second_upper = load_half(second.upper);
-	const		__m256i third_lower = load_half(third.lower);
-	const		__m256i third_upper = load_half(third.upper);
+	Pairs		sets = {
+		load_half(first.lower), load_half(first.upper), load_half(second.lower), load_half(second.upper),
+		load_half(third.lower), load_half(third.upper)
+	};
+
+	return sets;
+}
+
+/* A bit for each byte of 32 with which no pair begins; 34 are read. */
+static WIDE inline uint32_t
+no_pairs(const char *p, Pairs sets)
+{
+	__m256i		both = _mm256_and_si256(in_sets(p, sets.first_lower, sets.first_upper),
+										in_sets(p + 1, sets.second_lower, sets.second_upper));
+	__m256i		any = _mm256_and_si256(both, in_sets(p + 2, sets.third_lower, sets.third_upper));
+
+	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(any, _mm256_setzero_si256()));
+}
+
+/* As steno_redact_trigger(), up to where the last wide block ends. */
+static WIDE size_t
+wide_trigger(const char *text, size_t len, size_t from, bool strings, size_t *done)
+{
+	const Pairs sets = load_pairs();
 	size_t		i;
 
 	for (i = from; len - i >= WIDE_READ; i += WIDE_BLOCK)
 	{
-		__m256i		both = _mm256_and_si256(in_sets(text + i, first_lower, first_upper),
-											in_sets(text + i + 1, second_lower, second_upper));
-		__m256i		any = _mm256_and_si256(both, in_sets(text + i + 2, third_lower, third_upper));
-		uint32_t	none = (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(any, _mm256_setzero_si256()));
+		uint32_t	none = no_pairs(text + i, sets);
 		size_t		trigger;
 
+		PREFETCH_NEXT_PAGE(text + i);
 		if (none == UINT32_MAX)
 			continue;
 		trigger = trigger_of(~none, text, len, i, from, strings);
@@ -422,6 +456,143 @@ steno_redact_trigger(const char *text, size_t len, size_t from, bool strings)
 			return trigger;
 	}
 	return len;
+}
+
+/* ---- documents ---- */
+
+typedef enum Found
+{
+	NOTHING,
+	DOCUMENT_ENDS,
+	DOCUMENT_MATTERS			/* there is something that has an effect */
+} Found;
+
+/*
+ * What stands at text + *at, a quote or a pair of letters, means for a document.  *at is moved to
+ * its last byte; behind it, when the document ends.
+ */
+static inline Found
+found_in_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
+{
+	size_t		trigger;
+
+	if (text[*at] != '\'')
+	{
+		trigger = trigger_at(text, len, *at, true);
+		return trigger >= from && trigger < len ? DOCUMENT_MATTERS : NOTHING;
+	}
+	++*at;
+	if (*at == end || text[*at] != '\'')
+		return DOCUMENT_ENDS;
+	return steno_redact_in_word((unsigned char) text[*at - 2]) ? NOTHING : DOCUMENT_MATTERS;
+}
+
+#ifdef STENO_REDACT_WIDE
+
+/* How many bytes are looked through before what was found in them is looked at. */
+#define DOCUMENT_WINDOW 1024
+#define DOCUMENT_BLOCK (2 * WIDE_BLOCK)
+#define DOCUMENT_READ (DOCUMENT_BLOCK + 2)
+
+/* Each block writes as many places, and more only when it has them. */
+#define USUAL_PLACES 4
+
+/* A bit for each byte of 32 that is as in the other block. */
+static WIDE inline uint32_t
+bytes_like(const char *p, __m256i other)
+{
+	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *) p), other));
+}
+
+static WIDE_COUNTS Found
+wide_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
+{
+	const Pairs sets = load_pairs();
+	const		__m256i quotes = _mm256_set1_epi8('\'');
+	uint16_t	places[DOCUMENT_WINDOW + USUAL_PLACES];
+	size_t		done = from;	/* nothing before is looked at again */
+	size_t		i = from;
+
+	if (end - from < DOCUMENT_READ)
+		return NOTHING;
+	while (end - i > DOCUMENT_READ - DOCUMENT_BLOCK)
+	{
+		size_t		left = (end - i - (DOCUMENT_READ - DOCUMENT_BLOCK)) / DOCUMENT_BLOCK * DOCUMENT_BLOCK;
+		uint32_t	window = left < DOCUMENT_WINDOW ? (uint32_t) left : DOCUMENT_WINDOW;
+		uint32_t	count = 0;
+		uint32_t	offset;
+		uint32_t	k;
+
+		if (window == 0)
+		{
+			/* the last block, some of it again */
+			i = end - DOCUMENT_READ;
+			window = DOCUMENT_BLOCK;
+		}
+
+		/* without a branch where something is found, which is so often that none would be foreseen */
+		for (offset = 0; offset < window; offset += DOCUMENT_BLOCK)
+		{
+			const char *p = text + i + offset;
+			uint32_t	low = ~no_pairs(p, sets) | bytes_like(p, quotes);
+			uint32_t	high = ~no_pairs(p + WIDE_BLOCK, sets) | bytes_like(p + WIDE_BLOCK, quotes);
+			uint64_t	found = low | (uint64_t) high << WIDE_BLOCK;
+			uint32_t	here = (uint32_t) __builtin_popcountll(found);
+
+			PREFETCH_NEXT_PAGE(p);
+			for (k = 0; k < USUAL_PLACES; k++, found &= found - 1)
+				places[count + k] = (uint16_t) (offset + (uint32_t) __builtin_ctzll(found | UINT64_C(1) << 63));
+			for (; found != 0; k++, found &= found - 1)
+				places[count + k] = (uint16_t) (offset + (uint32_t) __builtin_ctzll(found));
+			count += here;
+		}
+		for (k = 0; k < count; k++)
+		{
+			Found		what;
+
+			*at = i + places[k];
+			if (*at < done)
+				continue;		/* such as the second one of two quotes */
+			what = found_in_document(text, len, from, end, at);
+			if (what != NOTHING)
+				return what;
+			done = *at + 1;
+		}
+		i += window;
+		done = i > done ? i : done;
+	}
+	*at = done;
+	return NOTHING;
+}
+
+#endif
+
+/*
+ * Has nothing in a literal an effect that is a document such as JSON?  Its body begins at text +
+ * from; *end_at, where it must end at the latest, is moved behind its closing quote.  False: a trigger
+ * in it has one, or a quote in it is no apostrophe in a word, or it is not closed; *end_at is how
+ * far was looked.
+ */
+bool
+steno_redact_document(const char *text, size_t len, size_t from, size_t *end_at)
+{
+	const size_t end = *end_at;
+	Found		what = NOTHING;
+	size_t		at = from;
+
+#ifdef STENO_REDACT_WIDE
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi"))
+		what = wide_document(text, len, from, end, &at);
+#endif
+	while (what == NOTHING && at < end)
+	{
+		if (text[at] == '\'' ||
+			(at + 1 < len && is_pair((unsigned char) text[at], (unsigned char) text[at + 1])))
+			what = found_in_document(text, len, from, end, &at);
+		at += what == NOTHING;
+	}
+	*end_at = at;
+	return what == DOCUMENT_ENDS;
 }
 
 bool

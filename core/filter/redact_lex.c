@@ -527,24 +527,14 @@ literal_end(Text *t, size_t at, size_t end)
 static size_t
 harmless_end(Text *t, size_t at)
 {
-	const char *text = t->text;
 	size_t		end = t->end;
-	size_t		trigger;
+	bool		harmless;
 
-	if (t->depth >= STENO_REDACT_DEPTH || !steno_redact_begins_string(text, at + 1, end))
+	if (t->depth >= STENO_REDACT_DEPTH || !steno_redact_begins_string(t->text, at + 1, end))
 		return 0;
-	trigger = strings_trigger_from(t->search, at + 1);
-	for (;;)
-	{
-		at = find_either(t, at + 1, trigger < end ? trigger : end, '\'', '\'');
-		if (at >= end || at >= trigger)
-			return 0;
-		at++;
-		if (at == end || text[at] != '\'')
-			return at;
-		if (!continues_word((unsigned char) text[at - 2]))
-			return 0;
-	}
+	harmless = steno_redact_document(t->text, t->search->len, at + 1, &end);
+	t->search->work += (end - at) / 16 + 1;
+	return harmless ? end : 0;
 }
 
 /*

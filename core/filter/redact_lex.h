@@ -109,6 +109,7 @@ typedef struct Text
 /* ---- redact_check.c ---- */
 
 extern size_t steno_redact_trigger(const char *text, size_t len, size_t from, bool strings);
+extern bool steno_redact_document(const char *text, size_t len, size_t from, size_t *end_at);
 extern size_t steno_redact_password_end(const char *text, size_t at, size_t end);
 
 /* ---- redact_lex.c ---- */

@@ -48,3 +48,44 @@ TEST(redaction_survives_texts_that_are_changed)
 {
 	each_file(STENO_CORPUS "/redact", change);
 }
+
+/* ---- documents ---- */
+
+/* Most have no effect in a JSON document; the last nine may have. */
+static const char *const of_documents[] = {
+	"\"password\": ", "\"secret\",", "''", "it''s ", " ", "\n", "\"url\": \"https://example.com/a\"", "x", "{", "[1,2]",
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\"pwd\"", "hmac", "program", "//",
+	"://u:p@h", "password=x", "secret ", "'", "crypt('x')", "options ", "set_config('password','b')", "'); SELECT '{", "\\"
+};
+
+/*
+ * A literal that is a JSON document is passed in wide blocks, some of which overlap: what matters in
+ * it is found in any place of any block, and quotes pair across blocks.
+ */
+TEST(documents_are_passed_only_without_effect)
+{
+	const size_t harmless = 15;
+	const size_t matter = sizeof(of_documents) / sizeof(of_documents[0]) - harmless;
+	uint64_t	random = test_seed();
+	static uint8_t text[8192];
+	int			run;
+
+	for (run = 0; run < 10000; run++)
+	{
+		size_t		wanted = run % 20 == 0 ? 4000 : test_below(&random, 400);
+		size_t		len = (size_t) snprintf((char *) text, sizeof(text), "1SELECT '{");
+		size_t		matters = test_below(&random, 2 * wanted + 1);
+
+		while (len < wanted)
+		{
+			bool		now = len > matters;
+			size_t		which = now ? harmless + test_below(&random, matter) : test_below(&random, harmless);
+			const char *piece = of_documents[which];
+
+			matters = now ? SIZE_MAX : matters;
+			len += (size_t) snprintf((char *) text + len, sizeof(text) - len, "%s", piece);
+		}
+		len += (size_t) snprintf((char *) text + len, sizeof(text) - len, "%s", run % 3 == 0 ? "" : "}', password = 'y'");
+		redact_fuzz_input(text, len);
+	}
+}
