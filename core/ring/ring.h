@@ -227,7 +227,9 @@ _Static_assert(sizeof(StenoRing) == STENO_PAGE, "size of a ring's header");
 #define STENO_GAP_FULL 0		/* the ring was full */
 #define STENO_GAP_TRAIL 1		/* and the trail could not be written */
 
+/* Bits of owner_flags. */
 #define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
+#define STENO_OWNER_ENDS 2		/* see steno_ring_owner_ended */
 
 /*
  * What a writer was about to write, set before write() and cleared after its
@@ -578,6 +580,29 @@ static inline void
 steno_inflight_end(StenoInFlight *f)
 {
 	__atomic_store_n(&f->active, 0, __ATOMIC_RELEASE);
+}
+
+/*
+ * Producer, before the last record of its session, while no statement runs: from now
+ * on, done is where head will be once that record is published.  The flag goes last:
+ * with it, done is never that of a statement.
+ */
+static inline void
+steno_ring_owner_ends(StenoRing *ring)
+{
+	STENO_STORE(ring->inflight.done, 0);
+	atomic_fetch_or(&ring->owner_flags, STENO_OWNER_ENDS);
+}
+
+/*
+ * Recovery: whether the owner, which is still there, has published the last record of
+ * its session, so that nobody writes another one in its place.
+ */
+static inline bool
+steno_ring_owner_ended(const StenoRing *ring)
+{
+	return (atomic_load(&ring->owner_flags) & STENO_OWNER_ENDS) != 0 && ring->inflight.done != 0 &&
+		atomic_load(&ring->head) >= ring->inflight.done;
 }
 
 /*

@@ -382,6 +382,22 @@ set_authentication_facts(void)
 }
 
 /*
+ * Put the last record of the session.  A process that is killed after it, but before it
+ * has released its ring, must not get a disconnect record from recovery, too.
+ */
+static void
+put_last_record(StenoRecord *record)
+{
+	StenoRing  *ring = steno_my.producer.ring;
+	bool		idle = !ring->inflight.active;
+
+	/* of a statement that still runs, recovery has to know more than of the session's end */
+	if (idle)
+		steno_ring_owner_ends(ring);
+	steno_record_put(record, idle);
+}
+
+/*
  * The last thing that a session does with its ring.  Releasing the owner comes after
  * everything else: from then on, the ring may belong to another process.
  */
@@ -410,12 +426,11 @@ end_session(int code, Datum arg)
 			record.sqlerrcode = death_code;
 			record.message = death_message;
 		}
-		steno_record_put(&record, false);
+		put_last_record(&record);
 	}
 	steno_gap_save();
 	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
-	atomic_store(&ring->owner_flags, 0);
 	/* release: whoever sees that the owner has gone sees its last message, too */
 	atomic_store_explicit(&ring->owner, 0, memory_order_release);
 }
@@ -561,8 +576,10 @@ record_connect(int kind, const ErrorData *edata)
 		record.outcome = STENO_OUTCOME_ERROR;
 		record.sqlerrcode = edata->sqlerrcode;
 		record.message = edata->message ? edata->message : "missing error text";
+		put_last_record(&record);
 	}
-	steno_record_put(&record, false);
+	else
+		steno_record_put(&record, false);
 }
 
 /* A client is refused, or its session cannot begin. */

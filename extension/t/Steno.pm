@@ -21,7 +21,8 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   verify_ok gapless by_statement numbers_are_there wait_until value can_connect
-  forced_parallel stop_process continue_process kill_server server_gone refuses_to_start
+  forced_parallel writer_pid stop_process continue_process kill_server server_gone
+  refuses_to_start
 );
 
 # Ring files of servers that a test kills must not stay behind in memory, even when
@@ -309,6 +310,17 @@ sub wait_until
 }
 
 # ---- servers that do not go on ----
+
+# The process of a writer, as soon as it runs: the postmaster lets clients in while it starts its
+# workers, at its own start and after a crash.  Asked by a client, or in a session of its own.
+sub writer_pid
+{
+	my ($asked, $number) = @_;
+	my $sql = 'SELECT pid FROM steno.writers WHERE pid IS NOT NULL AND writer = ' . ($number // 0);
+	my $client = $asked->isa('Steno::Client');
+
+	return wait_until 'the writer runs', sub { $client ? $asked->query($sql)->{rows}[0][0] : value($asked, $sql) };
+}
 
 # Processes that are stopped, such as a writer that is not to come.
 my %stopped;

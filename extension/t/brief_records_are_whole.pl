@@ -86,7 +86,7 @@ foreach (1 .. 3)
 is_deeply([ found($node) ], \@told, 'what was drained');
 
 # now nothing is drained, until the server dies
-my $writer = value($node, 'SELECT pid FROM steno.writers');
+my $writer = writer_pid($node);
 my @before;
 
 stop_process($writer);

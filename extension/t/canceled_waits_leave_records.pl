@@ -15,7 +15,7 @@ use Steno::Client;
 use Test::More;
 
 my $node = new_node('main', conf => "steno.log = 'all, -transaction'\n");
-my $writer = value($node, 'SELECT pid FROM steno.writers');
+my $writer = writer_pid($node);
 my $rows = 600;
 my $huge = 'x' x 1_000_000;
 my $watch;

@@ -34,6 +34,8 @@ sub streams
 {
 	my ($node) = @_;
 
+	# a writer begins its stream with its first block
+	flush($node) if $node->{_pid};
 	return join ' ', sort map { s{.*/}{}r } glob trail($node) . '/*[0-9]';
 }
 
@@ -197,6 +199,8 @@ Steno::configure($standby);
 
 	$node->backup('own');
 	$backup = $node->backup_dir . '/own';
+	# of a WAL sender that outlives the writers, the next start would record the end
+	$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender'}) or die;
 	value($node, "SELECT 'lost'");
 	flush($node);
 	$node->stop;

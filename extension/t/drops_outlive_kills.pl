@@ -29,7 +29,7 @@ use Test::More;
 	$faults->start($node);
 	value($node, 'CREATE EXTENSION pg_steno');
 	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
-	my $writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+	my $writer = writer_pid($watch);
 
 	sub ring_of
 	{
@@ -100,7 +100,7 @@ use Test::More;
 		my (@r, @first, @gaps, $described, $counted, %known);
 
 		$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
-		$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+		$writer = writer_pid($watch);
 		$first = Steno::Client->new($node, application_name => 'first');
 		$ring = ring_of($first);
 		$watch->query('SELECT steno.flush()');
@@ -167,7 +167,7 @@ use Test::More;
 		$watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 		$first = Steno::Client->new($node, application_name => 'first');
 		$ring = ring_of($first);
-		$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+		$writer = writer_pid($watch);
 		$watch->query('SELECT steno.flush()');
 		$known{"$_->{session} $_->{seq}"} = 1 foreach records($node, kind => 'gap');
 		my $start = -s $node->logfile;

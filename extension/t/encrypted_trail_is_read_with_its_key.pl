@@ -101,7 +101,7 @@ steno.compression = $compression
 steno.writers = 2
 restart_after_crash = on
 });
-	like(slurp_file($node->logfile), qr/LOG:  steno writer $_ encrypts the trail with key $ids{a}, from segment 1 on/,
+	ok($node->wait_for_log(qr/LOG:  steno writer $_ encrypts the trail with key $ids{a}, from segment 1 on/),
 		"$compression: writer $_ says so")
 	  foreach 0, 1;
 	run_marked($node, 'first');

@@ -35,11 +35,12 @@ value($node, 'CREATE EXTENSION pg_steno');
 foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 {
 	my $start = -s $node->logfile;
-	my $segments = () = glob trail($node) . '/0/*.steno';
 	my $c = Steno::Client->new($node, application_name => $fault);
-	my %seen;
+	my ($segments, %seen);
 
+	# a writer begins the first one with its first block
 	flush($node);
+	$segments = () = glob trail($node) . '/0/*.steno';
 	$faults->set('hold_write');
 	push @texts, map { "SELECT '$fault $_'" } 1 .. 6;
 	$c->query($_) foreach @texts[ -6 .. -4 ];

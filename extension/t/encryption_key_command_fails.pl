@@ -123,7 +123,7 @@ verify_ok($node, 'the trail is whole');
 SKIP:
 {
 	my $c = Steno::Client->new($node);
-	my $writer = value($node, 'SELECT pid FROM steno.writers');
+	my $writer = writer_pid($node);
 	my %is = (writer => $writer, backend => $c->{pid}, postmaster => $node->{_pid});
 	my %has;
 

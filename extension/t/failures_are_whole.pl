@@ -83,7 +83,7 @@ sub recorded
 # The message of the last failure has room behind its record, or reaches the ring's
 # unread beginning, or has none: as much is left as the round says.
 {
-	my $writer = value($node, 'SELECT pid FROM steno.writers');
+	my $writer = writer_pid($node);
 	my $pad = 'x' x 1000;
 	my (@there, @wrong, $dropped);
 

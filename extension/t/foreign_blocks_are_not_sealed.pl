@@ -271,7 +271,7 @@ unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_f
 	$node->start;
 	kill_server($node);
 	$node->start;
-	$pid = value($node, 'SELECT pid FROM steno.writers WHERE writer = 1');
+	$pid = writer_pid($node, 1);
 	kill 9, $pid;
 	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM steno.writers WHERE writer = 1 AND pid <> $pid") or die;
 	$node->safe_psql('postgres', "SELECT 'machine'");

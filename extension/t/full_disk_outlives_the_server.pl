@@ -25,7 +25,7 @@ steno.mandatory = ''
 $faults->start($node);
 value($node, 'CREATE EXTENSION pg_steno');
 my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
-my $writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+my $writer = writer_pid($watch);
 
 $watch->query(q{SET steno.log = 'none'});
 $watch->query('CREATE FUNCTION nested(n int) RETURNS int LANGUAGE plpgsql AS $$BEGIN FOR i IN 1..n LOOP PERFORM i; END LOOP; RETURN n; END$$');

@@ -14,7 +14,7 @@ use Steno::Client;
 use Test::More;
 
 my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
-my $writer = value($node, 'SELECT pid FROM steno.writers');
+my $writer = writer_pid($node);
 
 # One column of a session's ring.  Counters are the ring's, whoever had it before.
 sub ring
@@ -109,7 +109,7 @@ foreach my $next ('a session', 'a start')
 		is(scalar(() = ring_files($node)), 0, 'the stop has written what the ring had to tell');
 		$node->start;
 		wait_until 'it is drained', sub { scalar(() = ring_files($node)) == 1 };
-		$writer = value($node, 'SELECT pid FROM steno.writers');
+		$writer = writer_pid($node);
 	}
 	@r = sort { $a->{seq} <=> $b->{seq} } records($node, application => $name);
 	$gap = $r[-1];

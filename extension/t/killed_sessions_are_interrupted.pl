@@ -294,7 +294,7 @@ use Test::More;
 	foreach my $where ('gap', 'untold')
 	{
 		my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
-		my $writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+		my $writer = writer_pid($watch);
 		my ($postmaster, @processes, $file, $bytes, $ring, $at, $header, $dropped, $counted, %known, $c);
 		my $ring_of = sub { $watch->query("SELECT ring FROM steno.rings WHERE pid = $_[0]{pid}")->{rows}[0][0] };
 		my $leave = sub {
@@ -360,6 +360,53 @@ use Test::More;
 	}
 	$node->stop;
 	verify_ok($node, 'the trail is whole');
+}
+
+# A session that is killed after its last record, but before it has released its ring, has one end.
+{
+	# of the session at the ring's tail
+	use constant { SESSION_PID => 584 };
+
+	my $node = new_node('killed_after_its_end', conf => "restart_after_crash = off\n");
+	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
+	my $ended = Steno::Client->new($node, application_name => 'ended');
+	my (%end, %pid, %released, $refused, $file, $bytes);
+	my $ends = sub { map { $_->{kind} . ' ' . ($_->{outcome} // 'ok') } records($node, kind => qr/^(disconnect|auth_failed)$/, application => $_[0]) };
+
+	$ended->query('SELECT 1');
+	$pid{ended} = $ended->{pid};
+	# in another ring, as that of the first is still taken; and nobody comes after them
+	$refused = Steno::Client->new($node, application_name => 'refused', database => 'none');
+	ok(!$refused->receive, 'one is refused, and has gone');
+	$ended->quit;
+	$watch->query('SELECT steno.flush()');
+	kill_server($node);
+	($pid{refused}) = map { hex((split /\./, $_->{session})[1]) } records($node, kind => 'auth_failed', application => 'refused');
+	$end{$_} = [ $ends->($_) ] foreach qw(ended refused);
+	is_deeply(\%end, { ended => ['disconnect ok'], refused => ['auth_failed error'] }, 'both have said how they ended');
+
+	# as if they had been killed a moment sooner
+	($file) = ring_files($node);
+	$bytes = slurp_file($file);
+	for (my $at = unpack 'Q<', substr $bytes, RINGS, 8; $at + 4096 <= length $bytes; $at += 4096)
+	{
+		my $header = substr $bytes, $at, 4096;
+		my $pid = unpack 'L<', substr $header, SESSION_PID, 4;
+		my ($who) = grep { $pid{$_} == $pid } keys %pid;
+
+		next if !$who || number(\$header, OWNER) != 0;
+		number(\$header, OWNER, $pid);
+		substr($bytes, $at, 4096) = $header;
+		$released{$who}++;
+	}
+	is_deeply(\%released, { ended => 1, refused => 1 }, 'each had released its ring');
+	unlink $file;
+	append_to_file($file, $bytes);
+	$node->start;
+	wait_until 'the rings of before are drained', sub { !-e $file };
+	is_deeply([ $ends->($_) ], $end{$_}, "$_: that is its end") foreach qw(ended refused);
+	$node->stop;
+	verify_ok($node, 'a second time: the trail is whole');
 }
 
 done_testing();

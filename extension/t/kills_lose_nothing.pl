@@ -125,13 +125,6 @@ sub compare
 	return;
 }
 
-sub writer_pid
-{
-	my ($i) = @_;
-
-	return value($node, "SELECT pid FROM steno.writers WHERE writer = $i");
-}
-
 # A backend.  The server restarts all its processes then.
 start_load();
 wait_for_load();
@@ -151,7 +144,7 @@ compare('a backend killed');
 # A writer.  It has shared memory in its hands: the server restarts all here, too.
 foreach my $i (0, 1)
 {
-	my $pid = writer_pid($i);
+	my $pid = writer_pid($node, $i);
 	my $start;
 
 	start_load();
@@ -162,7 +155,7 @@ foreach my $i (0, 1)
 	# before that, a session could begin that the restart ends
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 	wait_until 'another has taken over',
-	  sub { can_connect($node) && (writer_pid($i) || $pid) ne $pid };
+	  sub { can_connect($node) && (writer_pid($node, $i) || $pid) ne $pid };
 	wait_for_load();
 	stop_load();
 	flush($node);

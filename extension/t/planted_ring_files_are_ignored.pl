@@ -39,7 +39,7 @@ sub killed_with_a_record
 
 	$c->query("SELECT 'begin'");
 	flush($node);
-	stop_process(value($node, 'SELECT pid FROM steno.writers'));
+	stop_process(writer_pid($node));
 	$c->query("SELECT '$name'");
 	kill_server($node);
 	$start = -s $node->logfile;

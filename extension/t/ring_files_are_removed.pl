@@ -57,7 +57,7 @@ use Test::More;
 
 		$c->query(q{SELECT 'in the trail'});
 		flush($node);
-		$writer = value($node, 'SELECT pid FROM steno.writers');
+		$writer = writer_pid($node);
 		stop_process($writer);
 		$c->query(q{SELECT 'in the ring'});
 		unlink ring_files($node) or die;

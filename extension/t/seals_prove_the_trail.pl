@@ -125,7 +125,7 @@ sub load
 
 	foreach my $writer (0, 1)
 	{
-		my $pid = value($node, "SELECT pid FROM steno.writers WHERE writer = $writer");
+		my $pid = writer_pid($node, $writer);
 
 		load("crash $writer");
 		flush($node);

@@ -98,7 +98,7 @@ is_deeply([ ring_files($node) ], [], 'no ring file is left');
 
 	# after a crash of one of its processes, too
 	$start = -s $node->logfile;
-	kill 'KILL', value($node, 'SELECT pid FROM steno.writers');
+	kill 'KILL', writer_pid($node);
 	$node->wait_for_log(qr/reinitializing.*ready to accept connections/s, $start);
 	$start = -s $second->logfile;
 	ok(!$second->start(fail_ok => 1), 'nor after a crash of the first, which restarts');
@@ -140,13 +140,13 @@ is_deeply([ ring_files($node) ], [], 'no ring file is left');
 		$refused->($what);
 	}
 	$start = -s $node->logfile;
-	kill 'KILL', value($node, 'SELECT pid FROM steno.writers');
+	kill 'KILL', writer_pid($node);
 	$node->wait_for_log(qr/ready to accept connections/, $start);
 	$node->wait_for_log(qr/has been locked anew/, $start);
 	$refused->('after a crash, too');
 
 	# another one was faster
-	$writer = value($node, 'SELECT pid FROM steno.writers');
+	$writer = writer_pid($node);
 	kill 'STOP', $writer;
 	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
 	PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', $trail);

@@ -297,7 +297,8 @@ ALTER TABLE news ENABLE ALWAYS TRIGGER t;
 	gapless($subscriber, 'none of its sessions has gaps');
 }
 
-# Start and stop of the server.
+# Start and stop of the server.  A WAL sender may outlive the writers: the next start records its end.
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender'}) or die;
 $node->restart;
 $node->stop;
 {

@@ -268,7 +268,7 @@ steno.mandatory = ''
 	$lives = Steno::Client->new($node, application_name => 'app');
 	$ends = Steno::Client->new($node, application_name => 'app');
 	$watch->query('SELECT steno.flush()');
-	$writer = $watch->query('SELECT pid FROM steno.writers')->{rows}[0][0];
+	$writer = writer_pid($watch);
 	stop_process($writer);
 	foreach my $c ($lives, $ends)
 	{
@@ -292,7 +292,7 @@ steno.mandatory = ''
 {
 	my $node = new_node('in_place', conf => "restart_after_crash = off\nsteno.mandatory = ''\n");
 	my ($id) = value($node, 'SELECT system_identifier FROM pg_control_system()');
-	my ($writer) = value($node, 'SELECT pid FROM steno.writers');
+	my ($writer) = writer_pid($node);
 	my $c = Steno::Client->new($node, application_name => 'app');
 	my ($code, $report, $err, %told);
 

@@ -14,7 +14,7 @@ use Steno::Client;
 use Test::More;
 
 my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
-my $writer = value($node, 'SELECT pid FROM steno.writers');
+my $writer = writer_pid($node);
 my $pad = 'x' x 500;
 
 value($node, 'CREATE TABLE t (i int); CREATE TABLE big (i int)');

@@ -376,7 +376,8 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 				add_interrupted(w, source, f);
 			interrupted++;
 		}
-		add_disconnect(w, source);
+		if (!steno_ring_owner_ended(ring))
+			add_disconnect(w, source);
 	}
 	return interrupted;
 }

@@ -271,11 +271,13 @@ sub call
 	return $self->put_call($function, @values)->finish;
 }
 
+# Ends the session, and waits until its process has ended: its last record is in its ring then.
 sub quit
 {
 	my ($self) = @_;
 
 	$self->put('X', '')->send_all;
+	while (defined $self->receive) { }
 	close $self->{socket};
 	return;
 }
