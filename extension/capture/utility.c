@@ -59,12 +59,17 @@ utility_rows(const QueryCompletion *completion)
 	}
 }
 
-/* Whether the transaction that comes next, or goes on, is one of BEGIN. */
+/*
+ * Whether the transaction that comes next, or goes on, is one of BEGIN.  That of an aborted
+ * block is over, so no end of a transaction comes before the one that is chained to it.
+ */
 static inline void
 note_block(const TransactionStmt *statement)
 {
 	if (statement->kind == TRANS_STMT_BEGIN || statement->kind == TRANS_STMT_START)
 		steno_top_level.explicit_block = true;
+	else if (unlikely(statement->chain && steno_my.transaction_over))
+		steno_top_level.chained = true;
 	else
 		steno_top_level.chains = statement->chain;
 }

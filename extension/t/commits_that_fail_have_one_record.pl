@@ -117,6 +117,22 @@ is_deeply(
 	],
 	'a chained block that fails: so is the next statement');
 
+# The transaction of an aborted block is over before its ROLLBACK AND CHAIN, which goes on in the same block.
+{
+	my $c = Steno::Client->new($node, application_name => 'aborted chain');
+
+	$c->query($_) foreach 'BEGIN', 'SELECT 1 / 0', 'ROLLBACK AND CHAIN', "SELECT 1; $bad";
+	value($node, 'SELECT steno.flush()');
+	is(scalar(grep { ($_->{text} // '') eq $bad } statements($node, application => 'aborted chain')), 1,
+		'a block chained to an aborted one: a statement that does not commit has its record at once');
+	is($c->query('COMMIT')->{sqlstate}, '23503', 'its COMMIT fails');
+	is($c->query("INSERT INTO plain VALUES (1); $bad")->{sqlstate}, '23503', 'so does a transaction behind it');
+	$c->quit;
+	is_deeply(
+		[ map { $_->{outcome} } grep { ($_->{text} // '') eq $bad } statements($node, application => 'aborted chain') ],
+		[ 'ok', 'error' ], 'the commit that is theirs fails');
+}
+
 # pipelines
 my $insert = sub { $_[0]->parse('', 'INSERT INTO child VALUES ($1::int)')->bind_values('', '', $_[1])->execute('') };
 is_deeply(recorded([], sub { $insert->($_[0], 2); $insert->($_[0], 1); $sync->($_[0]) }), [ $ok, $failed ],
