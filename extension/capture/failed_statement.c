@@ -107,10 +107,8 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoStatement s;
 	StenoRecord record;
 	StenoParams values;
-	StenoEvent	event = {
-		.kind = STENO_KIND_STATEMENT,
-		.shape = {.command = q->command, .params = q->params, .failing = true}
-	};
+	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
+	StenoShape	shape = {.command = q->command, .params = q->params, .failing = true};
 	bool		before = steno_allow_barriers(true);
 
 	HOLD_INTERRUPTS();
@@ -130,7 +128,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 		MemoryContextSwitchTo(steno_raised.context);
 		event.edata = CopyErrorData();
 		steno_session_failing(s.user_id);
-		steno_make_record(&s, &event, &record, &values);
+		steno_make_record(&s, &event, &shape, &record, &values);
 		steno_put_ended(&s, &record);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(steno_raised.context);

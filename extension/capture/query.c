@@ -292,7 +292,7 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 STENO_COLD static void
 stage_anew(StenoStatement *s, const StenoCuts *cuts)
 {
-	StenoEvent	event = {.kind = STENO_KIND_STATEMENT, .cuts = cuts};
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .cuts = cuts};
 	StenoRecord record;
 	StenoParams values;
 	StenoKept	key;
@@ -359,7 +359,7 @@ stage(StenoStatement *s)
 STENO_COLD static void
 put_query_start(StenoStatement *s)
 {
-	StenoEvent	event = {.kind = STENO_KIND_START};
+	const StenoEvent event = {.kind = STENO_KIND_START};
 	StenoRecord record;
 	StenoParams values;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_query(s);
@@ -731,7 +731,7 @@ static bool
 defer_query_record(StenoStatement *s, TransactionId xid)
 {
 	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
-	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 	StenoParams values;
 

@@ -146,21 +146,18 @@ steno_rewritten_failed(const ErrorData *edata)
 		steno_policy_judge_failure(s, relations, count);
 	if ((s->recorded || s->failures) && steno_session_ready())
 	{
-		StenoEvent	event = {
-			.kind = STENO_KIND_STATEMENT,
-			.edata = edata,
-			.shape = {
-				.query_id = waiting.own->queryId,
-				.command = steno_query_command(waiting.own->commandType),
-				.relations = relations,
-				.count = count,
-				.params = waiting.params,
-				.failing = true
-			}
+		const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
+		StenoShape	shape = {
+			.query_id = waiting.own->queryId,
+			.command = steno_query_command(waiting.own->commandType),
+			.relations = relations,
+			.count = count,
+			.params = waiting.params,
+			.failing = true
 		};
 
 		steno_session_failing(s->user_id);
-		steno_make_record(s, &event, &record, &values);
+		steno_make_record(s, &event, &shape, &record, &values);
 		steno_put_ended(s, &record);
 	}
 	if (s->objects)

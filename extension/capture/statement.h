@@ -153,15 +153,15 @@ extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 typedef struct StenoEvent
 {
 	int			kind;			/* STENO_KIND_STATEMENT, STENO_KIND_START */
-	StenoShape	shape;			/* but class and objects, which are the statement's */
 	const ErrorData *edata;		/* it has failed; NULL: it has not */
 	const struct StenoCuts *cuts;	/* where its text's secrets are; NULL: not known yet */
 } StenoEvent;
 
-extern void steno_make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoParams *values);
-extern void steno_make_query_record(StenoStatement *s, StenoEvent *event, bool closed, StenoRecord *record,
+extern void steno_make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record,
+							  StenoParams *values);
+extern void steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed, StenoRecord *record,
 									StenoParams *values);
-extern void steno_make_utility_record(const StenoLevel *l, StenoEvent *event, StenoRecord *record);
+extern void steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record);
 extern void steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message,
 									 StenoRecord *record);
 extern void steno_put_ended(const StenoStatement *s, StenoRecord *record);

@@ -170,15 +170,14 @@ add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
 /*
  * The one way from a statement to its record, but for the numbers of its end: what it is
  * is described, its secrets are removed, and what rules hide is, each once.  Then the record
- * is encoded: staged, copied or put, and never made again.  values: room for parameters;
- * NULL when the event has none.  The record points into the statement, values and the
+ * is encoded: staged, copied or put, and never made again.  shape gets class and objects
+ * from the statement.  values: room for parameters; NULL when the shape has none.  The record points into the statement, values and the
  * memory for one record.
  */
 static pg_attribute_always_inline void
-make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoParams *values)
+make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record,
+			StenoParams *values)
 {
-	StenoShape *shape = &event->shape;
-
 	steno_record_init(record, event->kind);
 	shape->class = s->class;
 	shape->objects = s->objects;
@@ -197,9 +196,10 @@ make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoPara
 
 /* The same of a statement that its hook has not seen begin. */
 STENO_COLD void
-steno_make_record(StenoStatement *s, StenoEvent *event, StenoRecord *record, StenoParams *values)
+steno_make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record,
+				  StenoParams *values)
 {
-	make_record(s, event, record, values);
+	make_record(s, event, shape, record, values);
 }
 
 /*
@@ -237,13 +237,15 @@ steno_put_ended(const StenoStatement *s, StenoRecord *record)
  * transaction, and its plan may be gone.
  */
 void
-steno_make_query_record(StenoStatement *s, StenoEvent *event, bool closed, StenoRecord *record, StenoParams *values)
+steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed, StenoRecord *record,
+						StenoParams *values)
 {
 	QueryDesc  *query = s->query;
 	StenoAccess few[32];
 	StenoAccess *relations = few;
 	int			room = lengthof(few);
 	int			count = 0;
+	StenoShape	shape;
 
 	if (!closed)
 	{
@@ -260,13 +262,13 @@ steno_make_query_record(StenoStatement *s, StenoEvent *event, bool closed, Steno
 		count = plan_relations(query->plannedstmt, relations, room,
 							   (s->audited & STENO_AUDITED_OBJECT) != 0);
 	}
-	event->shape.query_id = closed ? 0 : query->plannedstmt->queryId;
-	event->shape.command = steno_query_command(query->operation);
-	event->shape.relations = relations;
-	event->shape.count = count;
-	event->shape.params = query->params;
-	event->shape.failing = event->edata != NULL || closed;
-	make_record(s, event, record, values);
+	shape.query_id = closed ? 0 : query->plannedstmt->queryId;
+	shape.command = steno_query_command(query->operation);
+	shape.relations = relations;
+	shape.count = count;
+	shape.params = query->params;
+	shape.failing = event->edata != NULL || closed;
+	make_record(s, event, &shape, record, values);
 }
 
 /* Rows that a query has returned before it failed, if it was run more than once. */
@@ -281,7 +283,7 @@ STENO_COLD void
 steno_copy_query(StenoStatement *s)
 {
 	StenoObjects *objects = s->objects;
-	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 	StenoParams values;
 
@@ -304,7 +306,7 @@ steno_copy_query(StenoStatement *s)
 void
 steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 {
-	StenoEvent	event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
 	StenoRecord record;
 	StenoParams values;
 
@@ -453,12 +455,15 @@ steno_statement_add_relation(Oid relid, uint32 access)
 
 /* Make the record of a utility statement. */
 void
-steno_make_utility_record(const StenoLevel *l, StenoEvent *event, StenoRecord *record)
+steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record)
 {
-	event->shape.command = l->command;
-	event->shape.relations = l->relations;
-	event->shape.count = l->relations_count;
-	make_record(l->utility, event, record, NULL);
+	StenoShape	shape = {
+		.command = l->command,
+		.relations = l->relations,
+		.count = l->relations_count
+	};
+
+	make_record(l->utility, event, &shape, record, NULL);
 }
 
 /* The client's statement has ended well: whether its record waits for the commit that comes next. */
@@ -496,7 +501,7 @@ STENO_HOT void
 steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 {
 	StenoStatement *s = l->utility;
-	StenoEvent	event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
 	StenoRecord record;
 
 	if (steno_is_staged(l->utility))

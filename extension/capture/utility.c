@@ -20,7 +20,7 @@
 STENO_COLD static void
 put_utility_start(StenoLevel *l)
 {
-	StenoEvent	event = {.kind = STENO_KIND_START};
+	const StenoEvent event = {.kind = STENO_KIND_START};
 	StenoRecord record;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_utility(l);
 
@@ -259,7 +259,7 @@ static bool
 stage_call(const StenoLevel *l)
 {
 	StenoStatement *s = l->utility;
-	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 
 	/* what its failure says may have to be redacted: then it is made at the end */

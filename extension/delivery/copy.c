@@ -128,7 +128,7 @@ without_objects(const uint8 *shape, uint32 len, StenoObjects *objects)
 
 	if (objects == NULL)
 		return len;
-	encoded = steno_scratch(steno_objects_size(objects, steno_shape_limit(), &omitted));
+	encoded = steno_scratch(steno_objects_size(objects, STENO_SHAPE_LIMIT, &omitted));
 	if (encoded == NULL)
 		return len;
 	size = steno_objects_put(encoded, objects) - encoded;
@@ -192,7 +192,7 @@ steno_copy_message(const StenoRecordMessage *m, StenoObjects *objects)
 static void
 add_objects(StenoRecord *record, StenoObjects *objects)
 {
-	uint32		limit = steno_shape_limit();
+	uint32		limit = STENO_SHAPE_LIMIT;
 	uint32		room = limit > record->shape_len ? limit - record->shape_len : 0;
 	int			omitted;
 	uint32		size = steno_objects_size(objects, room, &omitted);

@@ -96,6 +96,15 @@ steno_publish_record(StenoRecordMessage *m, bool top_level)
 						  memory_order_relaxed);
 }
 
+/* Write the whole of a record, or what is left of it, and publish it. */
+static pg_attribute_always_inline void
+steno_record_write(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts,
+				   const StenoCut *cut, bool top_level)
+{
+	steno_record_encode(m, r, seq, parts, cut);
+	steno_publish_record(m, top_level);
+}
+
 /*
  * After a record: wake the writer when it sleeps deeply, or when the ring is half
  * full.  No fence between publishing and reading "asleep": a wake-up missed by

@@ -114,8 +114,7 @@ put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
 	m = steno_room((uint32) total);
 	if (unlikely(m == NULL))
 		return false;
-	steno_record_encode(m, r, seq, in_parts ? &parts : NULL, NULL);
-	steno_publish_record(m, top_level);
+	steno_record_write(m, r, seq, in_parts ? &parts : NULL, NULL, top_level);
 	return true;
 }
 

@@ -205,8 +205,7 @@ steno_short_put(const StenoRecord *r, const StenoRecord *whose, uint64 seq, bool
 		m = steno_reserve_room((uint32) steno_record_size(r), whose);
 		if (m == NULL)
 			return false;
-		steno_record_encode(m, r, seq, NULL, NULL);
-		steno_publish_record(m, top_level);
+		steno_record_write(m, r, seq, NULL, NULL, top_level);
 		return true;
 	}
 	shorten(&s, r, sent);
@@ -219,7 +218,6 @@ steno_short_put(const StenoRecord *r, const StenoRecord *whose, uint64 seq, bool
 	m = steno_reserve_room((uint32) total, whose);
 	if (m == NULL)
 		return false;
-	steno_record_encode(m, &s.r, seq, sent, s.text_is_cut ? &s.cut : NULL);
-	steno_publish_record(m, top_level);
+	steno_record_write(m, &s.r, seq, sent, s.text_is_cut ? &s.cut : NULL, top_level);
 	return true;
 }

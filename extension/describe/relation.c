@@ -109,9 +109,15 @@ find_named(Oid relid)
 	return r && r->name_len > 0 ? r : NULL;
 }
 
-/* Room that steno_relation_put needs. */
-STENO_HOT uint32
-steno_relation_size(Oid relid)
+static inline bool
+is_shown(const StenoAccess *relation)
+{
+	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
+}
+
+/* Room that put_relation needs. */
+static inline uint32
+relation_size(Oid relid)
 {
 	int			i = steno_relation_near(relid);
 	StenoRelation *r;
@@ -122,36 +128,81 @@ steno_relation_size(Oid relid)
 	return (r ? r->name_len : 10) + 8;
 }
 
-/* Put type, access and name of a relation, as a shape has them. */
-STENO_HOT uint8 *
-steno_relation_put(uint8 *p, Oid relid, uint32 access)
+static pg_attribute_always_inline uint8 *
+put_named(uint8 *p, uint8 type, uint32 access, const char *name, uint32 len)
 {
-	int			i = steno_relation_near(relid);
-	StenoRelation *r = i >= 0 ? NULL : find_named(relid);
-	char		number[16];
-	const char *name = number;
-	uint32		len;
-	uint8		type = STENO_RELTYPE_OTHER;
-
-	if (i >= 0)
-	{
-		name = steno_my.near[i].name;
-		len = steno_my.near[i].len;
-		type = steno_my.near[i].type;
-	}
-	else if (r)
-	{
-		name = r->name;
-		len = r->name_len;
-		type = r->type;
-	}
-	else
-		len = snprintf(number, sizeof(number), "%u", relid);
 	*p++ = type;
 	p = steno_put_varint(p, access);
 	p = steno_put_varint(p, len);
 	memcpy(p, name, len);
 	return p + len;
+}
+
+/* The name is not at hand. */
+STENO_COLD static uint8 *
+put_far(uint8 *p, Oid relid, uint32 access)
+{
+	const StenoRelation *r = find_named(relid);
+	char		number[16];
+
+	if (r)
+		return put_named(p, r->type, access, r->name, r->name_len);
+	return put_named(p, STENO_RELTYPE_OTHER, access, number, snprintf(number, sizeof(number), "%u", relid));
+}
+
+/* Type, access and name of a relation. */
+static inline uint8 *
+put_relation(uint8 *p, Oid relid, uint32 access)
+{
+	int			i = steno_relation_near(relid);
+
+	if (likely(i >= 0))
+		return put_named(p, steno_my.near[i].type, access, steno_my.near[i].name, steno_my.near[i].len);
+	return put_far(p, relid, access);
+}
+
+/*
+ * Room that steno_relations_put needs for those relations that are shown, whose number is
+ * *shown.  Those from *count on are left out when it would be more than limit.
+ */
+STENO_HOT uint32
+steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit)
+{
+	const StenoAccess *end = relations + *count;
+	const StenoAccess *r;
+	uint32		size = 0;
+	int			n = 0;
+
+	for (r = relations; r < end; r++)
+	{
+		uint32		more;
+
+		if (unlikely(!is_shown(r)))
+			continue;
+		more = relation_size(r->relid);
+		if (unlikely(size + more > limit))
+		{
+			*count = r - relations;
+			break;
+		}
+		size += more;
+		n++;
+	}
+	*shown = n;
+	return size;
+}
+
+/* Put relations, as a shape has them. */
+STENO_HOT uint8 *
+steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown)
+{
+	const StenoAccess *end = relations + count;
+
+	p = steno_put_varint(p, shown);
+	for (; relations < end; relations++)
+		if (likely(is_shown(relations)))
+			p = put_relation(p, relations->relid, relations->access);
+	return p;
 }
 
 STENO_HOT uint32

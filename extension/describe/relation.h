@@ -17,8 +17,8 @@ typedef struct StenoAccess
 
 extern uint32 steno_access_of(AclMode mode);
 extern void steno_relation_learn(Oid relid);
-extern uint32 steno_relation_size(Oid relid);
-extern uint8 *steno_relation_put(uint8 *p, Oid relid, uint32 access);
+extern uint32 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit);
+extern uint8 *steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown);
 
 /* Where the relation's name is at hand; -1: nowhere. */
 static inline int
@@ -32,7 +32,7 @@ steno_relation_near(Oid relid)
 	return -1;
 }
 
-/* Have the relation's name ready for steno_relation_put. */
+/* Have the relation's name ready for steno_relations_put. */
 static inline void
 steno_relation_know(Oid relid)
 {

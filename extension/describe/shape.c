@@ -40,12 +40,6 @@ steno_record_add_omitted(StenoRecord *record, const char *name, int count)
 	record->extra_count++;
 }
 
-static inline bool
-is_shown(const StenoAccess *relation)
-{
-	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
-}
-
 /*
  * Class, query identifier and command tag.  NULL is SELECT, which then is in the
  * code: the page of our constants is another one to miss.
@@ -83,25 +77,18 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 	uint8	   *p = usual_shape;
 	int			count = what->count;
 	int			shown = 0;
-	int			i;
 
-	for (i = 0; i < count; i++)
+	if (count > 0)
+		room += steno_relations_size(what->relations, &count, &shown,
+								 STENO_SHAPE_LIMIT > room ? STENO_SHAPE_LIMIT - room : 0);
+	if (unlikely(count < what->count))
 	{
-		if (unlikely(!is_shown(&what->relations[i])))
-			continue;
-		shown++;
-		room += steno_relation_size(what->relations[i].relid);
-		if (unlikely(room > steno_shape_limit()))
-		{
-			shown--;
-			steno_record_add_omitted(record, "relations_omitted", count - i);
-			count = i;
-			break;
-		}
+		steno_record_add_omitted(record, "relations_omitted", what->count - count);
+		room = Max(room, STENO_SHAPE_LIMIT);	/* nor is there room for objects */
 	}
 	if (unlikely(what->objects != NULL))
 	{
-		uint32		limit = steno_shape_limit();
+		uint32		limit = STENO_SHAPE_LIMIT;
 		int			omitted;
 
 		room += steno_objects_size(what->objects, limit > room ? limit - room : 0, &omitted);
@@ -119,10 +106,9 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 	}
 	record->shape = p;
 	p = put_head(p, what, command_len);
-	p = steno_put_varint(p, shown);
-	for (i = 0; i < count; i++)
-		if (likely(is_shown(&what->relations[i])))
-			p = steno_relation_put(p, what->relations[i].relid, what->relations[i].access);
+	if (shown > 0)
+		return steno_relations_put(p, what->relations, count, shown);
+	*p++ = 0;
 	return p;
 }
 
@@ -153,7 +139,7 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 {
 	bool		has_params = what->params && what->params->numParams > 0 && steno_my.log_parameter;
 	uint32		params_size = has_params ? steno_params_shape_size(what->params) : 0;
-	bool		many = unlikely(params_size > steno_shape_limit() / 8 * 7);
+	bool		many = unlikely(params_size > STENO_SHAPE_LIMIT / 8 * 7);
 	uint8	   *end = put_before_params(record, what, many ? STENO_LIST_SHAPE : params_size);
 	uint8	   *after = NULL;
 

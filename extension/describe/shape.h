@@ -32,11 +32,7 @@ typedef struct StenoShape
  * fit three quarters of a message is left out, and the record says how much.
  * Types of parameters come first, but leave room for a few relations.
  */
-static inline uint32
-steno_shape_limit(void)
-{
-	return steno_my.producer.max_message / 4 * 3;
-}
+#define STENO_SHAPE_LIMIT (steno_my.producer.max_message / 4 * 3)
 
 /* ---- shape.c ---- */
 
