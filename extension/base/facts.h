@@ -9,6 +9,11 @@
 
 #pragma GCC visibility push(hidden)
 
+/*
+ * A record on the stack of whoever makes it.  It owns nothing: its strings are the
+ * statement's, a copy's (delivery/copy.c) or in the memory for one record, which is reset when
+ * the record is put or staged, after an error by the next one.
+ */
 typedef struct StenoRecord
 {
 	int			kind;

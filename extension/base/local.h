@@ -77,7 +77,8 @@ typedef struct StenoStatement
 /*
  * Shapes of queries that ran lately.  A shape is found by what it was made from,
  * so it cannot be that of another query; the names in it are as good as those in
- * the cache of relations, and go when any of them may have changed.
+ * the cache of relations, and go when any of them may have changed.  They own nothing, and
+ * point nowhere: an error can at most leave one empty.
  */
 #define STENO_KEPT_SHAPES 6
 #define STENO_KEPT_RELATIONS 2
@@ -102,7 +103,8 @@ typedef struct StenoKept
  * which are all of fixed width.  A plan is known by its address, for as long as
  * the memory context that it lives in.  Each has the ring's template of its
  * own number for its shape and text, once no record in the ring needs what that
- * was before.
+ * was before.  plan is compared, never followed: a callback of the plan's memory context
+ * empties the entry before the server frees the plan, in an abort, too.
  */
 #define STENO_PREPARED STENO_TEMPLATES
 #define STENO_PREPARED_PARAMS 8
@@ -160,8 +162,15 @@ typedef enum StenoState
 #define STENO_COLD __attribute__((cold, noinline))
 
 /*
- * A statement that runs.  That of a client is steno_top_level; nested ones stand
- * on the stack of their hooks.
+ * A statement that runs: one of its hooks is on the C stack, and in its frame is the level,
+ * but for that of a client (steno_top_level), which no hook has to leave when its statement
+ * fails.  A nested hook takes its level off the list in its PG_CATCH (steno_fail), the abort
+ * of the transaction takes off that of a client, and whatever is left above it
+ * (failed_statement.c).  So no level is on the list whose frame is gone, and its callback is
+ * on the server's list only as long.
+ *
+ * relations is its own, if it is not few, and in TopMemoryContext: freed when the statement
+ * has its record (steno_forget_utility).  query and utility are the hook's.
  */
 typedef struct StenoLevel
 {

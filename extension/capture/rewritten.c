@@ -20,7 +20,13 @@
 #include "base/compat.h"
 #include "capture/statement.h"
 
-/* The statement that has begun with a query of a rule, and not run its own one yet. */
+/*
+ * The statement that has begun with a query of a rule, and not run its own one yet.  own and
+ * params are the portal's, and followed while that runs.  An error that ends it comes by
+ * steno_rewritten_failed, when it is reported, before the portal goes; the abort comes by
+ * steno_rewritten_forget, and looks at neither.  The statement's objects are passed on to the
+ * query when it begins, or released by either of these.
+ */
 static struct
 {
 	bool		begun;

@@ -1,7 +1,8 @@
 /*
  * extension/capture/statement.h
- *		What the files that take statements down share, lowest first: a file calls those
- *		that stand above it here.
+ *		What the files that record statements share, lowest first: a file calls those that
+ *		stand above it here.  A statement is a StenoStatement (base/local.h); the way to its
+ *		record is steno_make_record.
  */
 #ifndef STENO_STATEMENT_H
 #define STENO_STATEMENT_H
@@ -61,7 +62,10 @@ steno_describe(Oid user_id)
 		steno_session_check(user_id);
 }
 
-/* A query that the planner could not plan. */
+/*
+ * A query that the planner could not plan, in the PG_CATCH of the planner's hook, which owns it.
+ * It points to the caller's query and parameters, which the hook's caller has yet to let go.
+ */
 typedef struct StenoUnplanned
 {
 	const char *source;
@@ -107,7 +111,11 @@ steno_query_command(CmdType operation)
 
 /* ---- statement.c ---- */
 
-/* The error whose code is steno_my.raised_code: noted while a statement ran, and not recorded yet. */
+/*
+ * The error whose code is steno_my.raised_code: noted while a statement ran, and not recorded
+ * yet.  Its strings are copies in context, which outlives transactions: the server's own are
+ * gone once the error has been caught and raised again.  steno_forget_raised frees them.
+ */
 typedef struct StenoRaised
 {
 	char	   *message;

@@ -171,12 +171,11 @@ add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
  * The one way from a statement to its record, but for the numbers of its end: what it is
  * is described, its secrets are removed, and what rules hide is, each once.  Then the record
  * is encoded: staged, copied or put, and never made again.  shape gets class and objects
- * from the statement.  values: room for parameters; NULL when the shape has none.  The record points into the statement, values and the
- * memory for one record.
+ * from the statement.  values: room for parameters; NULL when the shape has none.  The
+ * record points into the statement, values and the memory for one record.
  */
 static pg_attribute_always_inline void
-make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record,
-			StenoParams *values)
+make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record, StenoParams *values)
 {
 	steno_record_init(record, event->kind);
 	shape->class = s->class;

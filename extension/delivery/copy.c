@@ -19,6 +19,11 @@
 #include "describe/shape.h"
 #include "delivery/encode.h"
 
+/*
+ * One chunk, in a context of its own that no transaction resets: it is its statement's from
+ * steno_copy_record until steno_copy_release, which the end of the statement calls on each
+ * way, failures and aborts included (steno_forget_open).
+ */
 struct StenoCopy
 {
 	Size		room;			/* of bytes */

@@ -732,8 +732,8 @@ set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 }
 
 /* Many parameters are counted exactly, so that as many as possible fit. */
-STENO_COLD static uint32
-exact_shape_size(ParamListInfo params)
+STENO_COLD uint32
+steno_many_params_shape_size(ParamListInfo params)
 {
 	uint32		size = 5;
 	int			i;
@@ -741,15 +741,6 @@ exact_shape_size(ParamListInfo params)
 	for (i = 0; i < params->numParams; i++)
 		size += steno_varint_size(params->params[i].ptype) + 1;
 	return size;
-}
-
-/* Room that the parameters need in the shape, at most: it is reserved before they are collected. */
-STENO_HOT uint32
-steno_params_shape_size(ParamListInfo params)
-{
-	if (unlikely(params->numParams > 64 && params->paramFetch == NULL))
-		return exact_shape_size(params);
-	return 5 + params->numParams * 6;
 }
 
 /*

@@ -19,7 +19,12 @@ typedef struct StenoParam
 	bool		prefixed;		/* a varint length goes before the data */
 } StenoParam;
 
-/* The parameter values of a statement, as they will be encoded. */
+/*
+ * The parameter values of a statement, as they will be encoded.  On the stack of whoever makes
+ * the record; what it points to is in itself, in the server's parameters, which stand while a
+ * hook of the statement is on the stack, or in the memory for one record.  Nobody frees
+ * anything of it, and an error in the middle leaves nothing behind.
+ */
 typedef struct StenoParams
 {
 	int			count;			/* of values: parameters, NULLs included, or pieces of a list */
@@ -36,12 +41,21 @@ typedef struct StenoParams
 #define STENO_LIST_SHAPE 3
 
 extern void steno_params_starting(SubTransactionId subid);
-extern uint32 steno_params_shape_size(ParamListInfo params);
+extern uint32 steno_many_params_shape_size(ParamListInfo params);
 extern uint8 *steno_params_collect_list(ParamListInfo params, bool failing,
 										uint8 *shape, StenoParams *result);
 extern uint8 *steno_params_collect(ParamListInfo params, bool failing,
 								   uint8 *shape, StenoParams *result);
 extern uint8 *steno_put_params(uint8 *p, const StenoParams *params, bool values);
+
+/* Room that the parameters need in the shape, at most: it is reserved before they are collected. */
+static inline uint32
+steno_params_shape_size(ParamListInfo params)
+{
+	if (unlikely(params->numParams > 64 && params->paramFetch == NULL))
+		return steno_many_params_shape_size(params);
+	return 5 + params->numParams * 6;
+}
 
 #pragma GCC visibility pop
 

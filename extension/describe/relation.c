@@ -204,23 +204,3 @@ steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown
 			p = put_relation(p, relations->relid, relations->access);
 	return p;
 }
-
-STENO_HOT uint32
-steno_access_of(AclMode mode)
-{
-	uint32		access = 0;
-
-	if (mode & ACL_SELECT)
-		access |= STENO_ACCESS_SELECT;
-	if (mode & ACL_INSERT)
-		access |= STENO_ACCESS_INSERT;
-	if (mode & ACL_UPDATE)
-		access |= STENO_ACCESS_UPDATE;
-	if (mode & ACL_DELETE)
-		access |= STENO_ACCESS_DELETE;
-	if (mode & ACL_TRUNCATE)
-		access |= STENO_ACCESS_TRUNCATE;
-	if (mode & ACL_REFERENCES)
-		access |= STENO_ACCESS_REFERENCES;
-	return access;
-}

@@ -14,7 +14,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/* What a shape is made from; what is 0 or NULL, it does not have. */
+/*
+ * What a shape is made from; what is 0 or NULL, it does not have.  On the stack of whoever
+ * makes the record, and owns nothing: relations, params and objects are only read.
+ */
 typedef struct StenoShape
 {
 	int			class;			/* STENO_CLASS_* */
