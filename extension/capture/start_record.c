@@ -122,7 +122,7 @@ steno_fail_cancelled_utility(StenoLevel *l)
 	return true;
 }
 
-/* It was cancelled while its parameters were taken down. */
+/* It was cancelled while its parameters were collected. */
 STENO_COLD void
 steno_raise_in_query(StenoStatement *s)
 {

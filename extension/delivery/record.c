@@ -68,13 +68,13 @@ steno_record_may_fail(const StenoStatement *s)
 STENO_COLD static void
 undo_record_drop(void)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 
-	s->seq--;
-	s->dropped--;
-	s->producer.ring->own_last = s->seq;
-	s->producer.ring->own_gap = s->dropped;
-	atomic_fetch_sub_explicit(&s->producer.ring->drops, 1, memory_order_relaxed);
+	my->seq--;
+	my->dropped--;
+	my->producer.ring->own_last = my->seq;
+	my->producer.ring->own_gap = my->dropped;
+	atomic_fetch_sub_explicit(&my->producer.ring->drops, 1, memory_order_relaxed);
 }
 
 /*
@@ -205,13 +205,13 @@ put_gap_record(uint64 count, uint64 first, uint64 last, uint32 reason, const Ste
 STENO_COLD static bool
 put_gap(const StenoRecord *next)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 
-	if (!put_gap_record(s->dropped, dropped_first, s->seq, steno_refusal_gap_reason(false), next))
+	if (!put_gap_record(my->dropped, dropped_first, my->seq, steno_refusal_gap_reason(false), next))
 		return false;
-	s->seq++;
-	s->dropped = 0;
-	s->producer.ring->own_gap = 0;
+	my->seq++;
+	my->dropped = 0;
+	my->producer.ring->own_gap = 0;
 	return true;
 }
 
@@ -222,10 +222,10 @@ put_gap(const StenoRecord *next)
 void
 steno_gap_save(void)
 {
-	StenoLocal *s = &steno_my;
-	StenoRing  *ring = s->producer.ring;
+	StenoLocal *my = &steno_my;
+	StenoRing  *ring = my->producer.ring;
 
-	if (s->dropped == 0 || (s->described && put_gap(NULL)))
+	if (my->dropped == 0 || (my->described && put_gap(NULL)))
 		return;
 	if (ring->gap != 0)
 	{
@@ -235,18 +235,18 @@ steno_gap_save(void)
 
 		if (reason == STENO_GAP_TRAIL || before == __atomic_load_n(&ring->orphan_drops_recorded, __ATOMIC_RELAXED))
 			atomic_store_explicit(&ring->orphan_drops_reason, reason, memory_order_relaxed);
-		ring->orphan_drops_next = before + s->dropped;
+		ring->orphan_drops_next = before + my->dropped;
 		atomic_store_explicit(&ring->orphan_drops, ring->orphan_drops_next, memory_order_release);
 	}
 	else
 	{
 		ring->gap_first = dropped_first;
-		ring->gap_last = s->seq;
+		ring->gap_last = my->seq;
 		ring->gap_reason = steno_refusal_gap_reason(false);
 		ring->gap_start = MyStartTimestamp;
 		ring->gap_pid = MyProcPid;
-		ring->gap_described = s->described;
-		__atomic_store_n(&ring->gap, s->dropped, __ATOMIC_RELEASE);
+		ring->gap_described = my->described;
+		__atomic_store_n(&ring->gap, my->dropped, __ATOMIC_RELEASE);
 	}
 	/* last: should we die before, recovery sees that both are of us */
 	__atomic_store_n(&ring->own_gap, 0, __ATOMIC_RELEASE);
@@ -296,12 +296,12 @@ steno_gap_recover(void)
 void
 steno_gap_recover_unowned(uint32 i, StenoWriterControl *writer)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 
-	steno_producer_init(&s->producer, &steno_rings, i);
-	s->writer = writer;
-	s->delivery = STENO_DELIVERY_DROP;
-	s->start_mask &= ~STENO_START_SYNC;
+	steno_producer_init(&my->producer, &steno_rings, i);
+	my->writer = writer;
+	my->delivery = STENO_DELIVERY_DROP;
+	my->start_mask &= ~STENO_START_SYNC;
 	steno_gap_recover();
 }
 
@@ -373,27 +373,27 @@ put_description(const StenoRecord *next)
 STENO_HOT void
 steno_record_put(StenoRecord *record, bool top_level)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 
-	if (unlikely(s->dropped > 0) && resumes_parts(record))
+	if (unlikely(my->dropped > 0) && resumes_parts(record))
 	{
 		undo_record_drop();
-		s->seq++;
-		if (!steno_short_put(record, record, s->seq, top_level))
-			drop_record(s->seq);
+		my->seq++;
+		if (!steno_short_put(record, record, my->seq, top_level))
+			drop_record(my->seq);
 	}
-	else if ((unlikely(!s->described) && !put_description(record)) || (unlikely(s->dropped > 0) && !put_gap(record)))
-		drop_record(++s->seq);
+	else if ((unlikely(!my->described) && !put_description(record)) || (unlikely(my->dropped > 0) && !put_gap(record)))
+		drop_record(++my->seq);
 	else
 	{
-		s->seq++;
-		if (unlikely(!put_numbered(record, s->seq, top_level)))
-			put_without_room(record, s->seq, top_level);
+		my->seq++;
+		if (unlikely(!put_numbered(record, my->seq, top_level)))
+			put_without_room(record, my->seq, top_level);
 	}
-	if (unlikely(s->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))
-		cancelled_seq = s->seq;
+	if (unlikely(my->dropped > 0) && (steno_my.start_mask & STENO_START_CANCELLED))
+		cancelled_seq = my->seq;
 	if (top_level)
-		steno_inflight_end(&s->producer.ring->inflight);
+		steno_inflight_end(&my->producer.ring->inflight);
 	steno_record_reset_scratch();
 	steno_record_wake_writer();
 }

@@ -23,24 +23,24 @@
 static pg_attribute_always_inline StenoRecordMessage *
 reserve_staged(uint64 total)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 
-	if (unlikely(!s->described || s->dropped > 0 || s->staged ||
-				 total > s->producer.max_message))
+	if (unlikely(!my->described || my->dropped > 0 || my->staged ||
+				 total > my->producer.max_message))
 		return NULL;
-	return steno_ring_reserve(&s->producer, (uint32) total);
+	return steno_ring_reserve(&my->producer, (uint32) total);
 }
 
 /* It is whole: show it in the in-flight entry. */
 static pg_attribute_always_inline void
 stage_message(StenoRecordMessage *m, uint64 statement, TimestampTz time)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 
-	s->inflight_version =
-		steno_inflight_stage(&s->producer.ring->inflight, s->inflight_version,
-							 statement, time, s->producer.head);
-	s->staged = m;
+	my->inflight_version =
+		steno_inflight_stage(&my->producer.ring->inflight, my->inflight_version,
+							 statement, time, my->producer.head);
+	my->staged = m;
 }
 
 /*
@@ -67,25 +67,25 @@ steno_stage_record(const StenoRecord *record)
  * shape, text and values; NULL: it must be done the other way.
  */
 static pg_attribute_always_inline StenoRecordMessage *
-begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 values_len,
+begin_usual(const StenoStatement *s, uint32 shape_len, uint32 nulls_len, uint32 values_len,
 			bool params)
 {
-	StenoRecordMessage *m = reserve_staged(sizeof(StenoRecordMessage) + shape_len + q->text_len +
+	StenoRecordMessage *m = reserve_staged(sizeof(StenoRecordMessage) + shape_len + s->text_len +
 										   nulls_len + values_len);
 
 	if (unlikely(m == NULL))
 		return NULL;
 	m->m.kind = STENO_KIND_STATEMENT;
 	m->m.flags = params ? STENO_MESSAGE_VALUES : 0;
-	m->time = q->time;
-	m->statement = q->statement;
+	m->time = s->time;
+	m->statement = s->statement;
 	m->substatement = 0;
 	m->depth = 0;
 	m->outcome = STENO_OUTCOME_OK;
 	m->extra_count = 0;
 	m->sqlstate[0] = '\0';
 	m->shape_len = shape_len;
-	m->text_len = (uint32) q->text_len;
+	m->text_len = (uint32) s->text_len;
 	m->nulls_len = nulls_len;
 	m->values_len = values_len;
 	m->message_len = 0;
@@ -98,21 +98,21 @@ begin_usual(const StenoStatement *q, uint32 shape_len, uint32 nulls_len, uint32 
  * is: without a StenoRecord between.
  */
 STENO_HOT bool
-steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
+steno_stage_query(const StenoStatement *s, const uint8 *shape, uint32 shape_len,
 						 const StenoParams *params)
 {
-	StenoRecordMessage *m = begin_usual(q, shape_len, params ? params->nulls_len : 0,
+	StenoRecordMessage *m = begin_usual(s, shape_len, params ? params->nulls_len : 0,
 										params ? (uint32) params->values_len : 0, params != NULL);
 	uint8	   *p = (uint8 *) (m + 1);
 
 	if (unlikely(m == NULL))
 		return false;
-	m->audited = steno_audit_reason(q->class, 0);
+	m->audited = steno_audit_reason(s->class, 0);
 	p = steno_put_bytes(p, shape, shape_len);
-	p = steno_put_bytes(p, q->text, q->text_len);
+	p = steno_put_bytes(p, s->text, s->text_len);
 	if (params)
 		(void) steno_put_params(p, params, true);
-	stage_message(m, q->statement, q->time);
+	stage_message(m, s->statement, s->time);
 	steno_record_reset_scratch();
 	return true;
 }
@@ -122,7 +122,7 @@ steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
  * needs the template that they will refer to.
  */
 STENO_COLD static void
-define_template(const StenoStatement *q, StenoPrepared *prepared)
+define_template(const StenoStatement *s, StenoPrepared *prepared)
 {
 	int			i = prepared - steno_my.prepared;
 	const StenoKept *k = &steno_my.kept[prepared->kept];
@@ -131,7 +131,7 @@ define_template(const StenoStatement *q, StenoPrepared *prepared)
 
 	if (prepared->brief == STENO_BRIEF_NEVER)
 		return;
-	if (k->len + q->text_len > STENO_TEMPLATE_ROOM)
+	if (k->len + s->text_len > STENO_TEMPLATE_ROOM)
 	{
 		prepared->brief = STENO_BRIEF_NEVER;
 		return;
@@ -142,16 +142,16 @@ define_template(const StenoStatement *q, StenoPrepared *prepared)
 		return;
 	t->version++;
 	t->shape_len = k->len;
-	t->text_len = (uint16) q->text_len;
+	t->text_len = (uint16) s->text_len;
 	memcpy(t->bytes, k->shape, k->len);
-	memcpy(t->bytes + k->len, q->text, q->text_len);
+	memcpy(t->bytes + k->len, s->text, s->text_len);
 	prepared->version = t->version;
 	prepared->brief = STENO_BRIEF_YES;
 }
 
 /* Room for a brief record, with all but its values; NULL: it must be done the other way. */
 static pg_attribute_always_inline StenoBriefMessage *
-begin_brief(const StenoStatement *q, const StenoPrepared *prepared)
+begin_brief(const StenoStatement *s, const StenoPrepared *prepared)
 {
 	StenoBriefMessage *b = (StenoBriefMessage *) reserve_staged(STENO_BRIEF_FIXED + prepared->values_len);
 
@@ -159,8 +159,8 @@ begin_brief(const StenoStatement *q, const StenoPrepared *prepared)
 		return NULL;
 	b->m.kind = STENO_KIND_STATEMENT;
 	b->m.flags = prepared->count > 0 ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
-	b->time = q->time;
-	b->statement = q->statement;
+	b->time = s->time;
+	b->statement = s->statement;
 	b->version = prepared->version;
 	b->template = prepared - steno_my.prepared;
 	b->values_len = prepared->values_len;
@@ -169,16 +169,16 @@ begin_brief(const StenoStatement *q, const StenoPrepared *prepared)
 
 /* The same for one whose template is to come, whole: where its values go. */
 STENO_COLD static StenoRecordMessage *
-begin_whole(const StenoStatement *q, const StenoPrepared *prepared, uint8 **values)
+begin_whole(const StenoStatement *s, const StenoPrepared *prepared, uint8 **values)
 {
 	const StenoKept *k = &steno_my.kept[prepared->kept];
-	StenoRecordMessage *m = begin_usual(q, k->len, 0, prepared->values_len, prepared->count > 0);
+	StenoRecordMessage *m = begin_usual(s, k->len, 0, prepared->values_len, prepared->count > 0);
 
 	if (m == NULL)
 		return NULL;
 	m->audited = 0;
 	*values = steno_put_bytes((uint8 *) (m + 1), k->shape, k->len);
-	*values = steno_put_bytes(*values, q->text, q->text_len);
+	*values = steno_put_bytes(*values, s->text, s->text_len);
 	return m;
 }
 
@@ -187,7 +187,7 @@ begin_whole(const StenoStatement *q, const StenoPrepared *prepared, uint8 **valu
  * says.  False, too, when one of them is NULL.
  */
 STENO_HOT bool
-steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params)
+steno_stage_prepared(const StenoStatement *s, StenoPrepared *prepared, ParamListInfo params)
 {
 	uint32		widths = prepared->widths;
 	int			count = prepared->count;
@@ -199,16 +199,16 @@ steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamList
 		if (unlikely(params->params[i].isnull))
 			return false;
 	if (unlikely(prepared->brief != STENO_BRIEF_YES))
-		define_template(q, prepared);
+		define_template(s, prepared);
 	if (likely(prepared->brief == STENO_BRIEF_YES))
 	{
-		StenoBriefMessage *b = begin_brief(q, prepared);
+		StenoBriefMessage *b = begin_brief(s, prepared);
 
 		m = (StenoRecordMessage *) b;
 		p = b ? b->values : NULL;
 	}
 	else
-		m = begin_whole(q, prepared, &p);
+		m = begin_whole(s, prepared, &p);
 	if (unlikely(m == NULL))
 		return false;
 	for (i = 0; i < count; i++, widths >>= 2)
@@ -229,7 +229,7 @@ steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamList
 		p += 1 << (widths & 3);
 	}
 	Assert(p <= (uint8 *) m + m->m.len);
-	stage_message(m, q->statement, q->time);
+	stage_message(m, s->statement, s->time);
 	return true;
 }
 
@@ -240,30 +240,30 @@ steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamList
 STENO_COLD void
 steno_unstage(void)
 {
-	StenoLocal *s = &steno_my;
+	StenoLocal *my = &steno_my;
 	StenoWhole	room;
-	const StenoRecordMessage *m = steno_message_whole(&s->staged->m, s->producer.templates, &room);
+	const StenoRecordMessage *m = steno_message_whole(&my->staged->m, my->producer.templates, &room);
 	const char *text = (const char *) (m + 1) + m->shape_len;
 	int			i;
 
-	s->staged = NULL;
+	my->staged = NULL;
 	/* the next one that is staged is another query's */
-	for (i = 0; i < s->open_count; i++)
+	for (i = 0; i < my->open_count; i++)
 	{
-		StenoStatement *o = &s->open[i];
+		StenoStatement *s = &my->open[i];
 
-		if (o->state != STENO_STAGED && o->state != STENO_COMMITS_STAGED)
+		if (s->state != STENO_STAGED && s->state != STENO_COMMITS_STAGED)
 			continue;
-		o->copy = steno_copy_message(m, o->objects);
-		if (o->state == STENO_STAGED)
-			o->state = o->copy ? STENO_COPIED : STENO_NOT_MADE;
+		s->copy = steno_copy_message(m, s->objects);
+		if (s->state == STENO_STAGED)
+			s->state = s->copy ? STENO_COPIED : STENO_NOT_MADE;
 		else
-			o->state = o->copy ? STENO_COMMITS_COPIED : STENO_COMMITS_LOST;
+			s->state = s->copy ? STENO_COMMITS_COPIED : STENO_COMMITS_LOST;
 	}
-	if (s->top_utility.state == STENO_STAGED)
-		s->top_utility.state = STENO_NOT_MADE;
-	s->inflight_version =
-		steno_inflight_begin(&s->producer.ring->inflight, s->inflight_version,
+	if (my->top_utility.state == STENO_STAGED)
+		my->top_utility.state = STENO_NOT_MADE;
+	my->inflight_version =
+		steno_inflight_begin(&my->producer.ring->inflight, my->inflight_version,
 							 m->statement, m->time, text,
 							 m->text_len == STENO_NONE32 ? 0 : m->text_len);
 	/* the next message overwrites the record: recovery must then see that it is staged no more */
@@ -274,13 +274,13 @@ steno_unstage(void)
 static pg_attribute_always_inline void
 publish_staged(void)
 {
-	StenoLocal *s = &steno_my;
-	StenoRecordMessage *m = s->staged;
+	StenoLocal *my = &steno_my;
+	StenoRecordMessage *m = my->staged;
 
-	s->staged = NULL;
-	m->seq = ++s->seq;
+	my->staged = NULL;
+	m->seq = ++my->seq;
 	steno_publish_record(m, true);
-	steno_inflight_end(&s->producer.ring->inflight);
+	steno_inflight_end(&my->producer.ring->inflight);
 	steno_record_wake_writer();
 }
 
@@ -321,9 +321,9 @@ STENO_COLD bool
 steno_staged_fail(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcode,
 						   const char *message)
 {
-	StenoLocal *s = &steno_my;
-	StenoProducer *p = &s->producer;
-	StenoRecordMessage *m = s->staged;
+	StenoLocal *my = &steno_my;
+	StenoProducer *p = &my->producer;
+	StenoRecordMessage *m = my->staged;
 	StenoWhole	room;
 	const StenoRecordMessage *whole = steno_message_whole(&m->m, p->templates, &room);
 	uint64		body = sizeof(StenoRecordMessage) + whole->shape_len +
@@ -339,7 +339,7 @@ steno_staged_fail(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcod
 		/* recovery must not take it for staged while it changes */
 		steno_unstage();
 		memcpy(m, whole, body);
-		s->staged = m;
+		my->staged = m;
 	}
 	m->m.len = (uint32) total;
 	memcpy((uint8 *) m + body, message, strlen(message));
