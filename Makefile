@@ -7,6 +7,7 @@
 
 .DEFAULT_GOAL := help
 PREFIX ?= /usr/local
+CHOSEN := $(if $(PG_CONFIG),chosen)
 PG_CONFIG ?= $(shell scripts/pg-config)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 GO ?= go
@@ -15,19 +16,19 @@ export GO
 # V=1 shows every command of the build.
 QUIET := $(if $(filter 1,$(V)),,-s)
 
-# A passed check of the needs holds until the list of needs changes.
-SETUP := build/setup.stamp
+# What each purpose needs (scripts/setup --PURPOSE).  A passed check holds until the list of needs changes.
+setup = $(patsubst %,build/setup-%.stamp,$(1))
 
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build ## record real traffic on a throw-away server and read it back
+demo: $(call setup,demo) build ## record real traffic on a throw-away server and read it back
 	@scripts/with-stage bin/steno-lab demo $(DEMO_FLAGS)
 
 .PHONY: test
-test: $(SETUP) ## every test: build, lint, core, Go, extension, chaos, README
+test: $(call setup,test lint) ## every test: build, lint, core, Go, extension, chaos, README
 	@scripts/test
 
 .PHONY: test-versions
@@ -35,7 +36,7 @@ test-versions: ## the suites on VERSIONS of PostgreSQL (all that are supported),
 	@scripts/test-versions $(VERSIONS)
 
 .PHONY: chaos
-chaos: build ## random load meets faults, then random protocol, CHAOS_MINUTES each; CHAOS_SEED repeats
+chaos: $(call setup,demo) build ## random load meets faults, then random protocol, CHAOS_MINUTES each; CHAOS_SEED repeats
 	@scripts/chaos $(CHAOS_FLAGS)
 	@scripts/chaos protocol $(PROTOCOL_FLAGS)
 
@@ -47,15 +48,15 @@ regress: bin/steno bin/steno-lab ## PostgreSQL's own suite, its log compared wit
 build: build-core build-extension bin/steno bin/steno-lab ## core, the extension, bin/steno and bin/steno-lab
 
 .PHONY: build-core build-extension bin/steno bin/steno-lab
-build-core: $(SETUP)
+build-core: $(call setup,build)
 	@echo 'building core'
 	@$(MAKE) $(QUIET) -C core --no-print-directory all
 
 build-extension: build-core
-	@echo 'building the extension for $(PG_CONFIG)'
+	@echo "building the extension for $$(scripts/pg-config --describe '$(PG_CONFIG)' $(CHOSEN))"
 	@$(MAKE) $(QUIET) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
 
-bin/steno bin/steno-lab: $(SETUP)
+bin/steno bin/steno-lab: $(call setup,build)
 	@echo 'building $@'
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Version=$(VERSION)' -o $@ ./cmd/$(@F)
 
@@ -65,21 +66,27 @@ install: ## the extension into PG_CONFIG's PostgreSQL, steno and steno-lab into 
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 bin/steno bin/steno-lab core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
 
+.PHONY: uninstall
+uninstall: ## what install has put there; trails stay
+	@$(MAKE) -C extension --no-print-directory uninstall PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,steno steno-lab steno-ipc)
+	@echo 'Before a server starts again, remove pg_steno from its shared_preload_libraries. Its trail stays where it is.'
+
 .PHONY: bench
-bench: build ## measure what recording costs here; results in bench/results
+bench: $(call setup,bench) build ## measure what recording costs here; results in bench/results
 	@scripts/bench $(BENCH_FLAGS)
 
 .PHONY: lint
-lint: build-extension ## form of C, Go and shell sources, and which files may use which
+lint: $(call setup,lint) build-extension ## form of C, Go and shell sources, and which files may use which
 	@scripts/lint
 
 .PHONY: format
-format: $(SETUP) ## C and Go sources in their style
+format: $(call setup,lint) ## C and Go sources in their style
 	@scripts/indent
 	@gofmt -l -w cmd internal
 
 .PHONY: fuzz
-fuzz: $(SETUP) ## the decoders of core and Go against random input, FUZZ_SECONDS each
+fuzz: $(call setup,test) ## the decoders of core and Go against random input, FUZZ_SECONDS each
 	@$(MAKE) -C core --no-print-directory fuzz
 	@scripts/fuzz-go $(or $(FUZZ_SECONDS),30)
 
@@ -97,6 +104,6 @@ clean: ## what the build and the tests made
 	-@$(MAKE) -C extension --no-print-directory clean PG_CONFIG=$(PG_CONFIG)
 	rm -rf bin build
 
-$(SETUP): scripts/setup
-	@scripts/setup
+build/setup-%.stamp: scripts/setup
+	@scripts/setup --$*
 	@mkdir -p $(@D) && touch $@
