@@ -382,10 +382,10 @@ func (c *client) batch(ctx context.Context, templates ...string) error {
 	}
 	return c.within(ctx, all[0], func(ctx context.Context) error {
 		err := c.answers(all, c.conn.ExecBatch(ctx, b))
-		// An answer before that to the Sync can overtake the statement's end, when a
-		// server that is killed sends what it has.
+		// A statement ends when the next one is bound, or at the Sync.  A server process that
+		// is told to quit sends the answers that it has, so they may overtake that end.
 		for _, s := range all {
-			s.early = err != nil && all[len(all)-1].told == unanswered
+			s.early = err != nil && c.conn.IsClosed()
 		}
 		return err
 	})
