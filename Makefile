@@ -9,7 +9,8 @@
 PREFIX ?= /usr/local
 CHOSEN := $(if $(PG_CONFIG),chosen)
 PG_CONFIG ?= $(shell scripts/pg-config)
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+# Empty in a source archive.
+COMMIT := $(shell git describe --tags --always --dirty 2>/dev/null)
 GO ?= go
 export GO
 
@@ -58,7 +59,7 @@ build-extension: build-core
 
 bin/steno bin/steno-lab: $(call setup,build)
 	@echo 'building $@'
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Version=$(VERSION)' -o $@ ./cmd/$(@F)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Commit=$(COMMIT)' -o $@ ./cmd/$(@F)
 
 .PHONY: install
 install: ## the extension into PG_CONFIG's PostgreSQL, steno and steno-lab into PREFIX/bin

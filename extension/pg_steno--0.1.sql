@@ -1,4 +1,4 @@
-/* pg_steno 0.1: views and functions of the statement recorder */
+/* pg_steno 0.1: views and functions of the statement recorder; what has changed since is in the update scripts */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_steno" to load this file. \quit

@@ -28,6 +28,13 @@
 #error "pg_steno supports PostgreSQL 15 to 18"
 #endif
 
+/* PostgreSQL 18 shows name and version of a module in pg_get_loaded_modules() (9324c8c5806). */
+#ifdef PG_MODULE_MAGIC_EXT
+#define STENO_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "pg_steno", .version = STENO_VERSION)
+#else
+#define STENO_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 /* PostgreSQL 18 has it before the declaration. */
 #ifndef pg_noreturn
 #define pg_noreturn pg_attribute_noreturn()

@@ -14,6 +14,9 @@
 
 #include "postgres.h"
 
+/* The release.  pg_steno.control has its first two numbers; a test compares them, and all other places. */
+#define STENO_VERSION "0.9.0"
+
 /*
  * Port is laid out alike with and without GSSAPI, for the sake of extensions;
  * so that its headers need not be installed, do without.

@@ -13,7 +13,7 @@
 #include "session/session.h"
 #include "writer/writer.h"
 
-PG_MODULE_MAGIC;
+STENO_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 

@@ -33,6 +33,7 @@ PG_FUNCTION_INFO_V1(steno_sql_rules);
 PG_FUNCTION_INFO_V1(steno_sql_flush);
 PG_FUNCTION_INFO_V1(steno_sql_rotate);
 PG_FUNCTION_INFO_V1(steno_sql_note);
+PG_FUNCTION_INFO_V1(steno_sql_version);
 
 static Datum
 timestamp_or_null(int64 t, bool *isnull)
@@ -299,4 +300,11 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	steno_record_put(&record, false);
 	steno_raise_cancelled();
 	PG_RETURN_VOID();
+}
+
+/* After an upgrade of the files, the running server still has the library that it was started with. */
+Datum
+steno_sql_version(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(STENO_VERSION));
 }

@@ -166,7 +166,12 @@ func names(pattern, text string) map[string]bool {
 
 func whatExists(t *testing.T) *named {
 	streams, _, _, _ := iostreams.Test()
-	sql := contents(t, "extension/pg_steno--0.1.sql")
+	var sql string
+	for _, path := range sources(t) {
+		if script, _ := filepath.Match("extension/pg_steno--*.sql", path); script {
+			sql += contents(t, path)
+		}
+	}
 	n := &named{
 		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/base/settings.def")),
 		sql:      names(`CREATE (?:VIEW|FUNCTION) steno\.(\w+)`, sql),
@@ -638,5 +643,25 @@ func TestStenoKnowsTheCommandsOfTheLab(t *testing.T) {
 	}
 	for name := range known {
 		t.Errorf("steno-lab has no command %s", name)
+	}
+}
+
+// stated is a place that states the version of the release, and the pattern that finds it there.
+type stated struct{ path, pattern string }
+
+// TestVersionsAgree compares the version of the programs with all other places that state one. The SQL scripts have
+// its first two numbers, because a patch release does not change them.
+func TestVersionsAgree(t *testing.T) {
+	minor := program.Release[:strings.LastIndex(program.Release, ".")]
+	for place, want := range map[stated]string{
+		{"extension/base/steno.h", `(?m)^#define STENO_VERSION "(.*)"$`}:    program.Release,
+		{"CHANGELOG.md", `(?m)^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`}:           program.Release,
+		{"extension/pg_steno.control", `(?m)^default_version = '(.*)'$`}:    minor,
+		{"extension/pg_steno--0.1--" + minor + ".sql", `UPDATE TO '(.*?)'`}: minor,
+	} {
+		m := regexp.MustCompile(place.pattern).FindStringSubmatch(contents(t, place.path))
+		if m == nil || m[1] != want {
+			t.Errorf("%s: got %q, want version %s (%s)", place.path, m, want, place.pattern)
+		}
 	}
 }

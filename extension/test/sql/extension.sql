@@ -5,6 +5,8 @@ SELECT extname, extversion, extrelocatable, extnamespace::regnamespace FROM pg_e
 SELECT pg_describe_object(classid, objid, 0) AS member FROM pg_depend
   WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_steno')
     AND deptype = 'e' AND classid <> 'pg_type'::regclass ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C";
+-- the scripts are those of the library
+SELECT steno.version() LIKE extversion || '.%' AS agree FROM pg_extension WHERE extname = 'pg_steno';
 CREATE EXTENSION pg_steno;
 CREATE EXTENSION IF NOT EXISTS pg_steno;
 ALTER EXTENSION pg_steno SET SCHEMA public;
@@ -36,4 +38,14 @@ DROP ROLE regress_steno_role;
 LOAD 'pg_steno';
 CREATE EXTENSION pg_steno;
 SELECT count(*) FROM steno.writers;
+DROP EXTENSION pg_steno;
+
+-- an update from the first version has the same result as a new installation
+SELECT source, target, path FROM pg_extension_update_paths('pg_steno') WHERE path IS NOT NULL ORDER BY 1, 2;
+CREATE EXTENSION pg_steno VERSION '0.1';
+SELECT steno.version();
+ALTER EXTENSION pg_steno UPDATE;
+SELECT steno.version() LIKE extversion || '.%' AS agree FROM pg_extension WHERE extname = 'pg_steno';
+SELECT count(*) FROM pg_depend WHERE refclassid = 'pg_extension'::regclass
+    AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_steno') AND deptype = 'e' AND classid <> 'pg_type'::regclass;
 DROP EXTENSION pg_steno;

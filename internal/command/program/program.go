@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -137,18 +136,19 @@ func Group(root *cobra.Command, f *cmdutil.Factory, environment string) *cobra.C
 	return cmdutil.Group(root)
 }
 
-// Version is set by the linker: -X github.com/pg-steno/pg_steno/internal/command/program.Version=1.2.3.
-var Version = ""
+// Release is the version that these sources are, or will be.
+const Release = "0.9.0"
 
-// GetVersion returns the version that the linker has set, else the module's.
+// Commit is set by the linker where the sources are in a repository, as git describe names the commit:
+// -X github.com/pg-steno/pg_steno/internal/command/program.Commit=29d5a12.
+var Commit = ""
+
+// GetVersion returns the release, and the commit unless that is the release's.
 func GetVersion() string {
-	if Version != "" {
-		return Version
+	if Commit == "" || Commit == "v"+Release {
+		return Release
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "development"
+	return Release + "+" + Commit
 }
 
 func newVersionCmd(f *cmdutil.Factory, name string) *cobra.Command {
