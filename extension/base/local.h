@@ -63,7 +63,7 @@ typedef struct StenoStatement
 	bool		suspect;		/* its text may have a secret */
 	struct StenoObjects *objects;	/* NULL: none */
 
-	/* of queries; a utility statement has but its state here */
+	/* of queries only, except for state, which a utility statement has, too */
 	uint64		rows;
 	Portal		portal;			/* NULL: not a portal's query */
 	struct StenoCopy *copy;		/* of its record, with STENO_COPIED and STENO_COMMITS_COPIED; else NULL */

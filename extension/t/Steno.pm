@@ -21,7 +21,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   verify_ok gapless by_statement numbers_are_there wait_until value can_connect
-  forced_parallel writer_pid stop_process continue_process kill_server server_gone
+  forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
   refuses_to_start
 );
 
@@ -50,11 +50,10 @@ sub new_node
 	$node->append_conf('postgresql.conf', $o{conf}) if defined $o{conf};
 	return $node if defined $o{start} && !$o{start};
 	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_steno', connstr => connstr($node));
 	# the postmaster lets clients in while it starts its workers
-	$node->safe_psql(
-		'postgres', q{CREATE EXTENSION pg_steno;
-DO $$BEGIN WHILE EXISTS (SELECT FROM steno.writers WHERE pid IS NULL) LOOP PERFORM pg_sleep(0.01); END LOOP; END$$},
-		connstr => connstr($node));
+	wait_until('the writers run',
+		sub { value($node, 'SELECT bool_and(pid IS NOT NULL) FROM steno.writers') eq 't' });
 	return $node;
 }
 
@@ -320,6 +319,15 @@ sub writer_pid
 	my $client = $asked->isa('Steno::Client');
 
 	return wait_until 'the writer runs', sub { $client ? $asked->query($sql)->{rows}[0][0] : value($asked, $sql) };
+}
+
+# Until the walsenders of clients that have left are gone.
+sub wait_for_walsenders
+{
+	my ($node) = @_;
+
+	return wait_until 'no walsender runs',
+	  sub { value($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'}) eq '0' };
 }
 
 # Processes that are stopped, such as a writer that is not to come.

@@ -200,7 +200,7 @@ Steno::configure($standby);
 	$node->backup('own');
 	$backup = $node->backup_dir . '/own';
 	# of a WAL sender that outlives the writers, the next start would record the end
-	$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender'}) or die;
+	wait_for_walsenders($node);
 	value($node, "SELECT 'lost'");
 	flush($node);
 	$node->stop;

@@ -298,7 +298,7 @@ ALTER TABLE news ENABLE ALWAYS TRIGGER t;
 }
 
 # Start and stop of the server.  A WAL sender may outlive the writers: the next start records its end.
-$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender'}) or die;
+wait_for_walsenders($node);
 $node->restart;
 $node->stop;
 {
