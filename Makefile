@@ -36,6 +36,10 @@ test: $(call setup,test lint) ## every test: build, lint, core, Go, extension, c
 test-versions: ## the suites on VERSIONS of PostgreSQL (all that are supported), each in a Debian root; needs root
 	@scripts/test-versions $(VERSIONS)
 
+.PHONY: test-upgrade
+test-upgrade: ## pg_upgrade from 15 to 17 and from 17 to 18, in Debian roots that have both; needs root
+	@scripts/test-upgrade
+
 .PHONY: chaos
 chaos: $(call setup,demo) build ## random load meets faults, then random protocol, CHAOS_MINUTES each; CHAOS_SEED repeats
 	@scripts/chaos $(CHAOS_FLAGS)

@@ -23,6 +23,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
@@ -84,6 +85,53 @@ check_trail_directory(void)
 						steno_directory, steno_file_mode),
 				 errdetail("The data directory has no group access."),
 				 errhint("Set \"steno.directory\" to a directory outside the data directory.")));
+}
+
+/* Whether the trail's directory is in the data directory, not counting what is linked there. */
+static bool
+trail_is_in_data_directory(void)
+{
+	char		trail[PATH_MAX];
+	char		data[PATH_MAX];
+	size_t		len;
+
+	if (realpath(steno_directory, trail) == NULL || realpath(DataDir, data) == NULL)
+		return false;
+	len = strlen(data);
+	return strncmp(trail, data, len) == 0 && trail[len] == '/';
+}
+
+/*
+ * Whether pg_upgrade has started this server as the old cluster.  It starts both clusters
+ * with -b, and only the new one with -c fsync=off.
+ */
+static bool
+is_old_cluster_of_upgrade(void)
+{
+	struct config_generic *fsync_setting;
+
+	if (!IsBinaryUpgrade)
+		return false;
+	fsync_setting = steno_find_setting("fsync");
+	return fsync_setting == NULL || fsync_setting->source != PGC_S_ARGV;
+}
+
+/*
+ * The old cluster of a pg_upgrade must not have its trail in its data directory.  The
+ * new cluster has another system identifier, and begins a trail of its own; the old data
+ * directory is deleted by the script that pg_upgrade creates, which nobody would expect to
+ * delete an audit trail.  "pg_upgrade --check" starts both servers, so it finds this, too.
+ */
+static void
+check_upgrade(void)
+{
+	if (!is_old_cluster_of_upgrade() || !trail_is_in_data_directory())
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("trail directory \"%s\" is inside the data directory that pg_upgrade leaves behind", steno_directory),
+			 errdetail("The new cluster begins a trail of its own. The script \"delete_old_cluster.sh\" would delete this one."),
+			 errhint("Move the directory out of the data directory, and set \"steno.directory\" in the old cluster to its new path. To leave the trail behind, run pg_upgrade with --old-options='-c shared_preload_libraries='.")));
 }
 
 /* Whether every ring is drained, and nobody was in the middle of something. */
@@ -252,6 +300,7 @@ startup_shmem(void)
 	{
 		steno_writer_check_registered();
 		check_trail_directory();
+		check_upgrade();
 		steno_trail_claim();
 		steno_seal_check_key();
 		steno_key_check();

@@ -35,12 +35,13 @@ my $own = 'steno_test_helper';
 
 my $json = JSON::PP->new->utf8;
 
-# new_node($name, streaming => 1 | 'logical', initdb => [...], conf => text, start => 0): a
-# server with pg_steno, and its SQL functions in database postgres.
+# new_node($name, streaming => 1 | 'logical', initdb => [...], conf => text, start => 0,
+# install_path => folder): a server with pg_steno, and its SQL functions in database postgres;
+# of another installation of PostgreSQL, if its folder, which has bin, is given.
 sub new_node
 {
 	my ($name, %o) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name, defined $o{install_path} ? (install_path => $o{install_path}) : ());
 
 	$node->init(
 		allows_streaming => $o{streaming} || 0,
