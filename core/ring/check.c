@@ -2,9 +2,13 @@
  * core/ring/check.c
  *		The checks of check.h.
  *
- * A message is looked at in three steps: its length and its strings' lengths, as of
- * any message; what it says beside its predecessor; and, of records, the strings that
- * readers take apart.
+ * A message is checked in three steps: first its length and the lengths of its
+ * strings, which every message has; then its sequence number, which must follow
+ * that of its predecessor; and, if it is a record, the strings that readers of the
+ * trail parse.
+ *
+ * The producers are dead, so nothing changes while it is checked: the atomic loads
+ * have no partner, and messages are read in place, without a copy.
  */
 #include "ring/check.h"
 
@@ -36,7 +40,10 @@ steno_ring_check_session(const uint8_t *body, uint32_t len)
 	return true;
 }
 
-/* The value of a pair, NULL when there is none of that name, or no number. */
+/*
+ * The value of the pair with this name, in *v; false if there is no such pair, or
+ * its value is not a number.
+ */
 static bool
 pair_number(StenoBytes pairs, uint8_t count, const char *name, uint64_t *v)
 {
@@ -73,7 +80,7 @@ pairs_are_whole(StenoBytes pairs, uint8_t count)
 	return pairs.len == 0;
 }
 
-/* A shape, of which the parameters are what comes next in *in. */
+/* Take a shape up to its number of parameters; *in then starts with the first of them. */
 static bool
 take_shape(StenoBytes *in, uint64_t *nparams)
 {
@@ -107,7 +114,10 @@ objects_are_whole(StenoBytes in)
 	return true;
 }
 
-/* Whether a list of parameters can be read, as far as its representations are known. */
+/*
+ * Whether a list of parameters can be parsed.  Nothing is checked from the first
+ * value of an unknown representation on, because its length is unknown.
+ */
 static bool
 list_is_whole(StenoBytes list)
 {
@@ -135,8 +145,8 @@ list_is_whole(StenoBytes list)
 }
 
 /*
- * Whether the shape can be read, and nulls and values are as its parameters say;
- * values NULL: there are none here.
+ * Whether the shape can be parsed, and nulls and values match its parameters.
+ * values is NULL if this message does not contain them.
  */
 static bool
 parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
@@ -158,7 +168,10 @@ parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
 			return false;
 		if (values == NULL || (nulls.len > 0 && (nulls.p[i / 8] & (1 << (i % 8)))))
 			continue;
-		/* the end of an unknown representation is not known, nor where the next ones begin */
+		/*
+		 * the length of an unknown representation is not known, so nothing after it
+		 * can be located
+		 */
 		if (repr > STENO_REPR_LIST || (repr == STENO_REPR_LIST && nparams > 1))
 			values = NULL;
 		else if (!steno_take_value(values, repr, &value) ||
@@ -179,9 +192,12 @@ take_string(const uint8_t **p, uint32_t len)
 	return taken;
 }
 
-/* Readers add the two up, and look at what is earlier and later. */
+/*
+ * Whether the end of a statement is a valid time.  Readers add the duration to the
+ * time and compare the sums, so the addition must not overflow.
+ */
 static bool
-duration_can_be(const StenoMessage *m, int64_t time, uint64_t duration)
+duration_is_possible(const StenoMessage *m, int64_t time, uint64_t duration)
 {
 	if (m->kind != STENO_KIND_STATEMENT || duration == STENO_NONE64)
 		return true;
@@ -196,7 +212,7 @@ brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
 	StenoBytes	shape;
 	StenoBytes	none = {NULL, 0};
 
-	if (!duration_can_be(&b->m, b->time, b->duration))
+	if (!duration_is_possible(&b->m, b->time, b->duration))
 		return false;
 	if (t == NULL)
 		return true;
@@ -205,7 +221,7 @@ brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
 	return parameters_are_whole(shape, none, b->m.flags & STENO_MESSAGE_VALUES ? &values : NULL);
 }
 
-/* A whole record's strings, as far as readers take them apart. */
+/* Whether readers can parse the strings of a record that is not brief. */
 static bool
 record_is_readable(const StenoRecordMessage *r)
 {
@@ -229,10 +245,10 @@ record_is_readable(const StenoRecordMessage *r)
 	nulls = take_string(&p, r->nulls_len);
 	values = take_string(&p, r->values_len);
 	p += r->message_len;
-	/* another kind was a statement's */
+	/* only statement and start records have a statement number */
 	if (r->m.kind > STENO_KIND_START && r->statement != 0)
 		return false;
-	return duration_can_be(&r->m, r->time, r->duration) &&
+	return duration_is_possible(&r->m, r->time, r->duration) &&
 		pairs_are_whole(take_string(&p, r->extra_len), r->extra_count) &&
 		parameters_are_whole(shape, nulls,
 							 has_values && parts.bytes[STENO_PART_VALUES] == 0 ? &values : NULL);
@@ -257,7 +273,7 @@ steno_ring_check_orphan_drops(const StenoRing *ring)
 		(ring->orphan_drops_recorded < orphan_drops && orphan_drops <= atomic_load(&ring->drops));
 }
 
-/* A gap record takes the number after those that it tells of. */
+/* A gap record has the sequence number after those that it reports as dropped. */
 static bool
 gap_follows(const StenoRecordMessage *r, uint64_t seq)
 {
@@ -281,9 +297,9 @@ gap_follows(const StenoRecordMessage *r, uint64_t seq)
 
 /* ---- messages ---- */
 
-/* Whether a message of that kind and with these flags is written into rings. */
+/* Whether producers write messages of this kind with these flags. */
 static bool
-kind_can_be(const StenoMessage *m)
+kind_is_possible(const StenoMessage *m)
 {
 	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES;
 
@@ -291,7 +307,7 @@ kind_can_be(const StenoMessage *m)
 		return m->flags == 0;
 	if (m->flags & STENO_MESSAGE_BRIEF)
 		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-	/* servers and seals speak in the trail only */
+	/* writers add records of the server, and seals, to the trail directly */
 	return m->kind <= STENO_KIND_GAP && (m->flags & ~known) == 0;
 }
 
@@ -306,7 +322,7 @@ steno_ring_check_message(const StenoRings *rings, uint32_t i, uint64_t position,
 
 	*message = m;
 	if (!steno_message_is_whole(m, left < published ? left : published) ||
-		m->len > size / STENO_RING_SHARE || !kind_can_be(m))
+		m->len > size / STENO_RING_SHARE || !kind_is_possible(m))
 		return STENO_RING_DAMAGED;
 	if (m->kind == 0)
 		return m->len == left ? STENO_RING_GOOD : STENO_RING_DAMAGED;
@@ -322,7 +338,7 @@ steno_ring_check_message(const StenoRings *rings, uint32_t i, uint64_t position,
 
 		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	}
-	/* whole and brief records have it in the same place */
+	/* seq is at the same offset in full and brief records */
 	if (m->kind == STENO_KIND_GAP ? !gap_follows((const StenoRecordMessage *) m, seq) :
 		((const StenoRecordMessage *) m)->seq != seq + 1)
 		return STENO_RING_DAMAGED;
@@ -339,7 +355,7 @@ steno_ring_check_staged(const StenoRings *rings, uint32_t i)
 	const StenoRecordMessage *r =
 		steno_inflight_record(&steno_ring_at(rings, i)->inflight, steno_ring_data(rings, i), size);
 
-	if (r == NULL || r->m.len > size / STENO_RING_SHARE || !kind_can_be(&r->m))
+	if (r == NULL || r->m.len > size / STENO_RING_SHARE || !kind_is_possible(&r->m))
 		return NULL;
 	if (r->m.flags & STENO_MESSAGE_BRIEF)
 		return brief_is_readable((const StenoBriefMessage *) r, steno_ring_templates(rings, i)) ? r : NULL;

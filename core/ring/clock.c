@@ -1,6 +1,6 @@
 /*
  * core/ring/clock.c
- *		Finds out whether the time stamp counter can be used, and how fast it is.
+ *		Determines whether the time stamp counter can be used, and its frequency.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #if defined(__x86_64__)
 
-/* Whether the kernel's own clock is the time stamp counter. */
+/* Whether the kernel's clock source is the time stamp counter. */
 static int
 kernel_trusts_tsc(void)
 {
@@ -24,7 +24,11 @@ kernel_trusts_tsc(void)
 	return strcmp(name, "tsc\n") == 0;
 }
 
-/* Counter and monotonic nanoseconds, as close together as can be had. */
+/*
+ * Read the counter and the monotonic clock at the same time, as nearly as possible:
+ * of ten attempts, take the one with the least time between the two reads of the
+ * counter.
+ */
 static void
 read_both(uint64_t *tsc, uint64_t *ns)
 {

@@ -1,11 +1,12 @@
 /*
  * core/ring/clock.h
- *		A clock for durations that costs a few nanoseconds.
+ *		A clock for durations that takes a few nanoseconds to read.
  *
- * Where the kernel itself keeps time by the processor's time stamp counter, it has
- * found it constant, synchronous and unstoppable, so we read the counter
- * directly: clock_gettime() would touch a page of code and a page of data that
- * are in no cache after a context switch.  Elsewhere it is clock_gettime().
+ * If the kernel keeps time by the processor's time stamp counter, it has verified
+ * that the counter has a constant rate, is synchronized between processors and
+ * never stops, so we read it directly: clock_gettime() would touch a page of code
+ * and a page of data that are in no cache after a context switch.  Otherwise we use
+ * clock_gettime().
  */
 #ifndef STENO_CLOCK_H
 #define STENO_CLOCK_H
@@ -19,11 +20,11 @@
 
 typedef struct StenoClock
 {
-	uint64_t	scale;			/* microseconds a tick, times 2^32; 0: ticks are
-								 * nanoseconds of clock_gettime */
+	uint64_t	scale;			/* microseconds per tick, times 2^32; 0: ticks are nanoseconds of
+								 * clock_gettime */
 } StenoClock;
 
-/* Find out which clock there is; takes 20 ms where it has to be calibrated. */
+/* Choose the clock.  Takes 20 ms if the time stamp counter must be calibrated. */
 extern void steno_clock_init(StenoClock *clock);
 
 static inline uint64_t
@@ -39,7 +40,7 @@ steno_clock_ticks(const StenoClock *clock)
 	return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
 }
 
-/* Microseconds between two readings; 0 should the second be the earlier. */
+/* Microseconds between two readings; 0 if the second is the earlier one. */
 static inline uint64_t
 steno_clock_us(const StenoClock *clock, uint64_t from, uint64_t to)
 {

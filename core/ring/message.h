@@ -1,11 +1,11 @@
 /*
  * core/ring/message.h
- *		What the messages in a ring look like: a record before the writer has
- *		made it compact.
+ *		The layout of the messages in a ring: records before the writer encodes them
+ *		compactly.
  *
- * A message is a fixed part and then byte strings, one after the other, in the
- * order of their lengths in the fixed part.  The producer encodes it in the
- * ring, in place; the writer turns it into an item of a block (block.h).
+ * A message is a fixed part followed by byte strings, in the order of their lengths
+ * in the fixed part.  The producer encodes it in place, in the ring; the writer
+ * turns it into an item of a block (block.h).
  */
 #ifndef STENO_MESSAGE_H
 #define STENO_MESSAGE_H
@@ -16,17 +16,17 @@
 #include "ring/ring.h"
 
 /*
- * Kind STENO_KIND_DEF_SESSION: the session that the following messages belong
- * to.  Its body is that of the format's session definition from the start
- * time on: start time, process id, keys and values.
+ * Kind STENO_KIND_DEF_SESSION: the session that the following messages belong to.
+ * Its body is that of a session definition in the trail from the start time on:
+ * start time, process ID, keys and values.
  */
 typedef struct StenoSessionMessage
 {
 	StenoMessage m;
 	uint32_t	body_len;
 	uint32_t	pad;
-	uint64_t	seq;			/* last sequence number before */
-	uint64_t	statement;		/* last finished top-level statement before */
+	uint64_t	seq;			/* the session's last sequence number before this message */
+	uint64_t	statement;		/* its last finished top-level statement before this message */
 	/* body follows */
 } StenoSessionMessage;
 
@@ -36,13 +36,13 @@ typedef struct StenoSessionMessage
 #define STENO_SESSION_FACTS 12	/* key, string ... */
 
 /*
- * Bits of StenoRecordMessage.m.flags: optional fixed parts, which stand after
- * StenoRecordMessage and before the strings, in this order.
+ * Bits of StenoRecordMessage.m.flags.  The first two announce optional fixed parts
+ * between StenoRecordMessage and the strings, in this order.
  */
 #define STENO_MESSAGE_PARTS 1	/* StenoParts */
 #define STENO_MESSAGE_CUT 2		/* StenoCut */
-#define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even of length 0 */
-#define STENO_MESSAGE_BRIEF 8	/* it is a StenoBriefMessage */
+#define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even if their length is 0 */
+#define STENO_MESSAGE_BRIEF 8	/* the message is a StenoBriefMessage */
 
 #define STENO_NONE64 UINT64_MAX
 #define STENO_NONE32 UINT32_MAX
@@ -68,15 +68,15 @@ typedef struct StenoRecordMessage
 	uint32_t	nulls_len;
 	uint32_t	values_len;
 	uint32_t	message_len;
-	uint32_t	extra_len;		/* pairs of strings, as in the format */
+	uint32_t	extra_len;		/* pairs of strings, encoded as in the trail */
 	uint32_t	audited;		/* STENO_AUDITED_*; 0: by session alone */
 } StenoRecordMessage;
 
 /*
- * A statement of a client that went well, the same as before but for its numbers
- * and the values of its parameters: shape and text are one of the ring's
- * templates.  What it has in common with StenoRecordMessage stands where it does
- * there.
+ * The record of a client's prepared statement that succeeded.  It differs from the
+ * statement's other records only in its numbers and parameter values: shape and
+ * text are in one of the ring's templates.  Fields that StenoRecordMessage has,
+ * too, are at the same offsets.
  */
 typedef struct StenoBriefMessage
 {
@@ -100,13 +100,13 @@ _Static_assert(offsetof(StenoBriefMessage, statement) == offsetof(StenoRecordMes
 			   offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
 			   STENO_BRIEF_FIXED == 60, "brief and whole records begin alike");
 
-/* Bytes that went ahead in data parts, for text, values, message. */
+/* Number of bytes that were sent ahead in data parts, for text, values and message. */
 typedef struct StenoParts
 {
 	uint64_t	bytes[STENO_PARTS];
 } StenoParts;
 
-/* A text that a setting cut: its full length and hash. */
+/* Full length and hash of a text that was truncated because of a setting. */
 typedef struct StenoCut
 {
 	uint64_t	len;
@@ -124,10 +124,11 @@ typedef struct StenoDataMessage
 } StenoDataMessage;
 
 /*
- * Whether a message that starts where left bytes of data and of published
- * messages remain is whole: its length is possible, and its strings are inside
- * it.  The consumer of a living producer need not ask; recovery, which reads
- * what others have left, must before it hands a message to the block.
+ * Whether a message is whole: its length is possible, and it contains its strings.
+ * left is the number of bytes from its start to the end of the ring's data or of
+ * the published messages, whichever is less.  The consumer of a living producer
+ * need not check this; recovery must, before it passes a message of a dead server
+ * to the block builder.
  */
 static inline bool
 steno_message_is_whole(const StenoMessage *m, uint64_t left)
@@ -176,13 +177,13 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 	return m->len >= need;
 }
 
-/* What a brief record refers to; NULL: that is not there. */
+/* The template that a brief record refers to; NULL if the ring does not have it. */
 static inline const StenoTemplate *
 steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
 {
 	const StenoTemplate *t;
 
-	/* what a dead server has left may be damaged */
+	/* the ring of a dead server may be damaged */
 	if (templates == NULL || b->template >= STENO_TEMPLATES)
 		return NULL;
 	t = &templates[b->template];
@@ -192,7 +193,7 @@ steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
 	return t;
 }
 
-/* A record, and room for the whole of any brief one. */
+/* Space for the full record that any brief one stands for. */
 typedef union StenoWhole
 {
 	StenoRecordMessage m;
@@ -200,8 +201,8 @@ typedef union StenoWhole
 } StenoWhole;
 
 /*
- * The whole of a record: what a brief one stands for, made in room, and any other
- * as it is.  templates are its ring's.
+ * The full form of a record: a brief one is expanded in room, any other is returned
+ * unchanged.  templates are those of the record's ring.
  */
 static inline const StenoRecordMessage *
 steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, StenoWhole *room)
@@ -230,7 +231,7 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, Steno
 	}
 	else
 	{
-		/* values mean nothing without the types, which are in the shape */
+		/* values cannot be interpreted without their types, which are in the shape */
 		r->text_len = STENO_NONE32;
 		r->m.flags &= ~STENO_MESSAGE_VALUES;
 	}
@@ -239,8 +240,9 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, Steno
 }
 
 /*
- * The staged record of the statement in a dead producer's in-flight entry, or NULL
- * when there is none, or it cannot be one.  It may be brief.
+ * The staged record that a dead producer's in-flight entry points to.  NULL if
+ * there is none, or the bytes there are not the record of the entry's statement.
+ * It may be brief.
  */
 static inline const StenoRecordMessage *
 steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size)
@@ -255,10 +257,10 @@ steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size
 }
 
 /*
- * Of a staged record that was copied while its session lives, only what was known
- * at the statement's start counts: at its end the session fills in the rest where
- * the record stands, the message of a failure, too, and the copy may have any of it.
- * That message comes last: no string moves when it goes.
+ * Reset a copy of a staged record to what was known at the statement's start.  At
+ * its end, the session fills in the other fields and the message of a failure in
+ * place; if it does so while the record is copied, the copy may have any part of
+ * that.  The message is the last string, so removing it moves no other.
  */
 static inline void
 steno_message_begun(StenoRecordMessage *m, uint8_t outcome)

@@ -1,10 +1,10 @@
 /*
  * core/ring/private.c
- *		Opens files and folders, and checks whether another account can have made or
- *		changed them (private.h).
+ *		Opens files and folders, and checks whether another account can have created
+ *		or changed them (private.h).
  *
- * Everything is checked on an open descriptor, so nothing can be exchanged between the
- * check and the use.
+ * All checks are made on an open descriptor, so that nobody can replace the file
+ * between the check and its use.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,10 @@ is_only_ours(const struct stat *st)
 	return st->st_uid == geteuid() && (st->st_mode & WRITABLE_BY_OTHERS) == 0;
 }
 
-/* Somebody else's entry; what it is may have changed since. */
+/*
+ * Fail because the entry belongs to another account.  The description is for the
+ * message only: the entry may have changed since the check.
+ */
 static int
 refuse_entry(int parent, const char *name, char *why, size_t size)
 {
@@ -63,7 +66,7 @@ steno_private_open_folder(int parent, const char *name, char *why, size_t size)
 
 	if (fd < 0)
 	{
-		/* a link, a file, or a directory that is closed to us */
+		/* a symbolic link, a file, or a directory that we may not read */
 		if (errno == ELOOP || errno == EMLINK || errno == ENOTDIR || errno == EACCES)
 			return refuse_entry(parent, name, why, size);
 		return -1;

@@ -1,11 +1,10 @@
 /*
  * core/ring/private.h
- *		Files and folders that nobody but this process's user can have made or
- *		changed.
+ *		Files and folders that only this process's user can have created or changed.
  *
- * A folder such as /dev/shm lets every account make entries of any name, and the
- * sticky bit keeps them there.  So a name proves nothing: what is opened is checked
- * on its descriptor, and never by its path.
+ * In a folder such as /dev/shm, every account can create entries of any name, and
+ * because of the sticky bit we cannot remove them.  A name therefore proves
+ * nothing: what was opened is checked on its descriptor, never by its path.
  */
 #ifndef STENO_PRIVATE_H
 #define STENO_PRIVATE_H
@@ -16,20 +15,20 @@
 #include <sys/stat.h>
 
 /*
- * Open the folder of that name in another one.  Symbolic links are not followed.
- * Returns a descriptor, or -1 with errno: ENOENT when there is no entry of that name,
- * EPERM when there is one that is not to be trusted; then why, of so many bytes, says
- * what it is.  A folder of ours that others can read is closed to them.
+ * Open the folder of this name in parent.  Symbolic links are not followed.
+ * Returns a descriptor, or -1 with errno: ENOENT if there is no entry of this name,
+ * EPERM if there is one that cannot be trusted; why, a buffer of size bytes, then
+ * describes it.  Permissions of other accounts on a folder of ours are removed.
  */
 extern int	steno_private_open_folder(int parent, const char *name, char *why, size_t size);
 
 /*
- * Whether an opened file is of ours: a regular file that we own, under one name, and
- * that no other account can write to.  Otherwise why says what it is.
+ * Whether an opened file is ours: a regular file that we own, with a single link,
+ * and that no other account can write to.  If not, why describes it.
  */
 extern bool steno_private_file(const struct stat *st, char *why, size_t size);
 
-/* Whether other accounts can remove or rename our entries of this folder. */
+/* Whether other accounts can remove or rename our entries in this folder. */
 extern bool steno_private_is_exposed(int folder);
 
 #endif							/* STENO_PRIVATE_H */

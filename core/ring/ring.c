@@ -1,9 +1,9 @@
 /*
  * core/ring/ring.c
- *		The ring file: made once at the start of a server, opened again by
- *		whoever drains what a server that died has left.
+ *		The ring file: created at the start of a server, and opened again to drain
+ *		what a server that died has left in it.
  *
- * The rings themselves are in ring.h, inline: their code runs in every
+ * The rings themselves are in ring.h, inline, because their code runs in every
  * statement.
  */
 #include <errno.h>
@@ -17,14 +17,15 @@
 #include "ring/ring.h"
 
 /*
- * The file's own unit, not the machine's: a file must not depend on the page
- * size, and 64 kB pages only cost alignment, not correctness.
+ * The unit of the file's layout, independent of the machine's page size.  On a
+ * machine with 64 kB pages, parts of the file are not page-aligned, which is slower
+ * but correct.
  */
 #define RING_PAGE UINT64_C(4096)
 #define ROUND_UP(n) (((n) + RING_PAGE - 1) & ~(RING_PAGE - 1))
 
 _Static_assert(sizeof(StenoRing) % STENO_CACHE_LINE == 0, "ring headers must not share a cache line");
-_Static_assert(sizeof(StenoTemplate) % STENO_CACHE_LINE == 0, "nor what brief records refer to");
+_Static_assert(sizeof(StenoTemplate) % STENO_CACHE_LINE == 0, "templates must not share a cache line");
 _Static_assert(sizeof(StenoMessage) == 8, "messages are multiples of 8");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the ring needs lock-free 64-bit atomics");
 
@@ -47,7 +48,7 @@ data_offset(uint32_t nrings)
 					(uint64_t) nrings * STENO_TEMPLATES * sizeof(StenoTemplate));
 }
 
-/* Bytes of a file with these rings. */
+/* Size of a file with these rings. */
 uint64_t
 steno_rings_total(uint32_t nrings, uint32_t size)
 {
@@ -62,8 +63,8 @@ shape_is_valid(uint32_t nrings, uint32_t size, uint32_t nwriters)
 }
 
 /*
- * Give the file its blocks now: a store into a hole of a full file system is a
- * SIGBUS, in some statement, later.
+ * Allocate the file's blocks now.  If the file system were full, a later store into
+ * a hole would raise SIGBUS, in the middle of some statement.
  */
 static int
 allocate_ring_file(int fd, uint64_t total)
@@ -77,9 +78,9 @@ allocate_ring_file(int fd, uint64_t total)
 }
 
 /*
- * Whether every offset that steno_ring_at and steno_ring_data can come to lies
- * in a file of this size.  The maker computes them, so they must be the very
- * same.
+ * What is wrong with the header, or NULL if every offset that steno_ring_at and
+ * steno_ring_data can compute lies in a file of this size.  All offsets follow from
+ * the number and size of the rings, so they must equal those that we compute.
  */
 static const char *
 wrong_header(const StenoRingFile *file, uint64_t size)
@@ -128,7 +129,7 @@ map_ring_file(StenoRings *rings, int fd, const StenoRingFile *header)
 	return true;
 }
 
-/* The fresh file is all zeros, and zeros are empty rings. */
+/* A new file is all zeros, which are empty rings, so only its header is written. */
 void
 steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32_t nwriters,
 					 uint64_t system_identifier, int64_t now)
@@ -149,7 +150,7 @@ steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32
 	file->total = steno_rings_total(nrings, size);
 }
 
-/* The magic last: a file without it was never finished, and holds nothing. */
+/* Store the magic last: a file without it was never finished, so no ring of it was ever used. */
 static void
 publish_header(StenoRingFile *file, const StenoRingFile *header)
 {
@@ -202,7 +203,10 @@ steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nri
 	return true;
 }
 
-/* As much of the header as there is, by read(): the rest is zeros. */
+/*
+ * Read the header; what a shorter file lacks is zeros.  By pread(): an access to a
+ * mapping past the end of the file would raise SIGBUS.
+ */
 static bool
 read_ring_header(int fd, StenoRingFile *header)
 {
@@ -247,7 +251,7 @@ check_and_map(StenoRings *rings, int fd, uint64_t system_identifier, char what[S
 		errno = EINVAL;
 	}
 	else if ((errno = allocate_ring_file(fd, header.total)) != 0)
-		/* a copy can have holes, and a full file system no room for them */
+		/* a copied file can have holes, and a full file system has no space to fill them */
 		snprintf(what, STENO_RING_WHAT, "could not allocate ring file");
 	else if (!map_ring_file(rings, fd, &header))
 		snprintf(what, STENO_RING_WHAT, "could not map ring file");
@@ -278,7 +282,7 @@ steno_rings_open(StenoRings *rings, int folder, const char *name, uint64_t syste
 	return state;
 }
 
-/* The file stays. */
+/* The file is kept. */
 void
 steno_rings_close(StenoRings *rings)
 {

@@ -1,19 +1,19 @@
 /*
  * core/ring/ring.h
- *		The ring: a single-producer single-consumer byte ring in a mapped file,
+ *		The ring: a single-producer, single-consumer ring of bytes in a mapped file,
  *		one for each process of a server that can run SQL.
  *
- * The producer reserves room, encodes a message in place, and publishes it with
- * one release store.  The consumer reads all that is published, and frees it
- * only when it is safe in a file: until then a reader of the ring file finds it
- * there, whoever died.
+ * The producer reserves space, encodes a message in place, and publishes it with
+ * one release store.  The consumer reads all published messages, and frees them
+ * only when they are in the trail: until then, they can be read from the ring file,
+ * whichever process dies.
  *
- * Positions count bytes since the ring was made and never wrap (2^64 bytes);
- * the offset in the data is position mod size.  A message never wraps: where it
- * does not fit before the end of the data, a filler takes the rest.
+ * Positions count bytes since the ring was created and never wrap (2^64 bytes); the
+ * offset in the data is position mod size.  A message never wraps: if it does not
+ * fit before the end of the data, a filler takes the remaining bytes.
  *
- * The file (layout version STENO_RING_VERSION; read only by the same version
- * on the same machine, it is not an archive):
+ * The file (layout version STENO_RING_VERSION; it is no archive: only the same
+ * version on the same machine reads it):
  *
  *		StenoRingFile		whole pages of 4 kB
  *		StenoRing[nrings]	headers, each a multiple of the cache line
@@ -39,8 +39,8 @@
 #define STENO_INFLIGHT_TEXT 232
 
 /*
- * Have a line brought near, to be written.  A builtin would not do: GCC takes a
- * function of nothing but prefetches for one without effect, and leaves it out.
+ * Prefetch a cache line for writing.  Not by __builtin_prefetch: GCC considers a
+ * function that contains only prefetches to have no effect, and omits its calls.
  */
 #if defined(__x86_64__)
 #define STENO_PREFETCH_WRITE(p) __asm__ volatile ("prefetchw %0" : : "m" (*(p)))
@@ -50,14 +50,14 @@
 #define STENO_PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
 #endif
 
-/* A message is at most this share of a ring; bigger records go in parts. */
+/* A message is at most 1/STENO_RING_SHARE of a ring; bigger records send parts ahead. */
 #define STENO_RING_SHARE 8
 #define STENO_RING_MIN (16 * 1024)
 #define STENO_RING_MAX (64 * 1024 * 1024)
 
 /*
- * Every message starts with this, at a multiple of 8.  len is the whole message's,
- * rounded up to 8; kind 0 is filler.
+ * The beginning of every message, at a multiple of 8.  len is the length of the
+ * whole message, a multiple of 8; kind 0 is filler.
  */
 typedef struct StenoMessage
 {
@@ -67,43 +67,43 @@ typedef struct StenoMessage
 } StenoMessage;
 
 /*
- * What is the same in each record of a prepared statement: brief records
- * (message.h) refer to it.  Written by the ring's producer, before the first
- * record that refers to it is published (the release store of head makes both
- * visible), and changed only after all such records have been freed.  So whoever reads
- * such a record finds what it refers to, also in the file of a dead server.  No
- * other process writes it.
+ * The parts that all records of one prepared statement have in common; brief
+ * records (message.h) refer to them.  Only the ring's producer writes it: before it
+ * publishes the first record that refers to it (the release store of head makes
+ * both visible), and again only after all such records have been freed.  So every
+ * reader of such a record, also in the file of a dead server, finds the template
+ * that it refers to.
  */
 #define STENO_TEMPLATES 6
 #define STENO_TEMPLATE_ROOM 304
 
 typedef struct StenoTemplate
 {
-	uint16_t	version;		/* another one after each change */
+	uint16_t	version;		/* differs after each change */
 	uint16_t	shape_len;		/* bytes */
 	uint16_t	text_len;		/* bytes */
 	uint16_t	pad;			/* unused */
-	uint64_t	needed_until;	/* for the producer: no record from here on refers to it */
+	uint64_t	needed_until;	/* used by the producer: no record at or after this position refers
+								 * to it */
 	uint8_t		bytes[STENO_TEMPLATE_ROOM]; /* shape, then text */
 } StenoTemplate;
 
 /*
- * What a session runs now.  Written by the ring's producer only, with relaxed
- * stores between two increments of version (odd while it changes), so that a
- * live reader (version read before with acquire, after with an acquire fence)
- * can tell a torn copy.  After the producer's death it is read by whoever
- * drains the ring.
+ * What a session is running.  Only the ring's producer writes it, with relaxed
+ * stores between two increments of version (odd while it changes).  A reader
+ * detects a torn copy by reading version before the copy, with acquire, and again
+ * after an acquire fence.  After the producer's death, recovery reads it.
  *
- * done is the head at which the statement's own record will be visible; it is
- * set before that head is published.  A dead producer's statement is
- * interrupted when active and (done == 0 or head < done).
+ * done is the head at which the statement's own record will be visible; it is set
+ * before that head is published.  The statement of a dead producer was interrupted
+ * if active && (done == 0 || head < done).
  *
- * A staged statement's record stands in the ring already, at position, whole but
- * not published; its text is there and not in text[].  Before anything else
- * overwrites it, the text moves here and staged becomes 0.
+ * The record of a staged statement is already in the ring, at position, complete
+ * but not published; its text is there and not in text[].  Before anything else
+ * overwrites it, the text is copied here and staged becomes 0.
  *
- * announced is set, by itself, before the entry shows its statement; a new session
- * sets it back.
+ * announced does not change with version: it is set before the entry shows its
+ * statement, and reset by a new session.
  */
 typedef struct StenoInFlight
 {
@@ -122,39 +122,41 @@ typedef struct StenoInFlight
 } StenoInFlight;
 
 /*
- * Ring header.  Fields are grouped by who writes them, a cache line or more each.
+ * Ring header.  Fields are grouped by the process that writes them, each group in
+ * cache lines of its own.
  */
 typedef struct StenoRing
 {
 	/* Producer.  head: release store pairs with the consumer's acquire load. */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t head;
-	_Atomic uint64_t records;	/* since the ring was made; relaxed */
+	_Atomic uint64_t records;	/* since the ring was created; relaxed, as are the next three */
 	_Atomic uint64_t waits;
 	_Atomic uint64_t drops;
 	_Atomic uint64_t wait_us;
 
 	/*
-	 * Set by the consumer before it sleeps deeply, cleared by either side: it
-	 * stands here because the producer has this line at hand.
+	 * Set by the consumer before it sleeps long, cleared by either side.  It is
+	 * here because the producer has this cache line anyway.
 	 */
 	_Atomic uint32_t asleep;
 	uint32_t	gap_reason;		/* STENO_GAP_*; belongs to gap below */
 
 	/*
-	 * Left by a producer that ended with records dropped and no room to say so:
-	 * how many, and their sequence numbers.  The next producer, or recovery,
-	 * writes the gap record in the ended session's name.
+	 * Left by a producer that ended when it had dropped records and the ring had no
+	 * space for their gap record: their count and sequence numbers.  The next
+	 * producer, or recovery, writes the gap record for the ended session.
 	 */
 	uint64_t	gap;
 	uint64_t	gap_first;
 	uint64_t	gap_last;
-	int64_t		gap_start;		/* of its session */
-	uint32_t	gap_pid;		/* 0: an older version's */
-	uint32_t	gap_described;	/* that session is the last that was described here */
+	int64_t		gap_start;		/* start time of that session */
+	uint32_t	gap_pid;		/* its process ID; 0: written by an older version */
+	uint32_t	gap_described;	/* the last session message in the ring is that session's */
 
 	/*
-	 * What the present producer has dropped and not said yet, for recovery, and
-	 * when its session began: it may have dropped its own description.
+	 * For recovery: what the current producer has dropped without a gap record so
+	 * far, and when its session started, because its session message may be among
+	 * the dropped ones.
 	 */
 	uint64_t	own_gap;
 	uint64_t	own_first;
@@ -162,11 +164,11 @@ typedef struct StenoRing
 	int64_t		owner_start;
 
 	/*
-	 * Consumer.  tail: release store pairs with the producer's acquire load,
-	 * so that the producer writes into freed bytes only after the consumer
-	 * has read them.  pending is where tail will be once the block that the
-	 * writer is about to write is whole (see StenoIntent).  durable: all
-	 * before it is on disk; never ahead of tail.
+	 * Consumer.  tail: release store pairs with the producer's acquire load, so
+	 * that the producer writes into freed bytes only after the consumer has read
+	 * them.  pending is where tail will be once the block that the writer is about
+	 * to write is complete (see StenoIntent).  durable: everything before it is on
+	 * disk; never ahead of tail.
 	 */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint64_t tail;
 	uint64_t	pending;
@@ -176,65 +178,65 @@ typedef struct StenoRing
 	uint64_t	session_statement;
 
 	/*
-	 * Consumer: how much of orphan_drops below a gap record in the trail counts, and
-	 * how much will be once the block that the writer is about to write is whole.
+	 * Consumer: how many of orphan_drops below gap records in the trail account
+	 * for, now, and once the block that the writer is about to write is complete.
 	 */
 	uint64_t	orphan_drops_recorded;
 	uint64_t	orphan_drops_pending;
 
-	/* Owner: the producer's process; set on attach, 0 on detach. */
+	/* Owner: ID of the producer's process; set on attach, 0 after detach. */
 	_Alignas(STENO_CACHE_LINE) _Atomic uint32_t owner;
 	_Atomic uint32_t owner_flags;
 
 	/*
-	 * Owner, when its session ends: records that sessions have dropped since the
-	 * ring was made, and that could not even be left in gap above, as that of a
-	 * session before was there still.  The consumer records their number.  relaxed
+	 * Owner, when its session ends: number of records dropped since the ring was
+	 * created that could not be left in gap above, because it still had those of an
+	 * earlier session.  The consumer writes their gap record.  Relaxed.
 	 */
 	_Atomic uint64_t orphan_drops;
 
 	/*
-	 * Owner, when its session ends: what orphan_drops will be once own_gap is part of it.
-	 * own_gap goes last, so whoever recovers counts it once, as orphan_drops is that or not.
+	 * Owner, when its session ends: the value of orphan_drops once own_gap has been
+	 * added to it.  own_gap is reset last, so recovery can tell by comparing the
+	 * two whether own_gap has been added, and counts it once.
 	 */
 	uint64_t	orphan_drops_next;
 
 	/*
-	 * Owner, before orphan_drops grows: STENO_GAP_* of those that the consumer has not
-	 * recorded; STENO_GAP_TRAIL if it is so of any.  relaxed
+	 * Owner, before it increases orphan_drops: STENO_GAP_* of the drops that have
+	 * no gap record yet; STENO_GAP_TRAIL if that is the reason of any.  Relaxed.
 	 */
 	_Atomic uint32_t orphan_drops_reason;
 
 	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
 	/*
-	 * Consumer: the session definition (body of a StenoSessionMessage) in
-	 * force at tail, so that a new writer can go on.  It is copied before
-	 * tail moves past the session message; a consumer that dies between the
-	 * two leaves pending > tail, and recovery takes the definition from the
-	 * messages between them.
+	 * Consumer: the session definition (body of a StenoSessionMessage) in force at
+	 * tail, so that a new writer can continue.  It is copied before tail moves past
+	 * the session message.  A consumer that dies between the two leaves pending >
+	 * tail, and recovery takes the definition from the messages between them.
 	 */
 	_Alignas(STENO_CACHE_LINE) uint8_t session[STENO_SESSION_MAX];
 
-	/* Producer: what it likes to have in the same page as the rest. */
+	/* Producer: private state that it keeps in the same page as the rest. */
 	_Alignas(STENO_CACHE_LINE) uint8_t own[STENO_OWN_MAX];
 } StenoRing;
 
-/* A page each, so that what a statement touches of it lies in one. */
+/* One page per header, so that a statement touches only one page of it. */
 _Static_assert(sizeof(StenoRing) == STENO_PAGE, "size of a ring's header");
 
 /* Why records were dropped. */
-#define STENO_GAP_FULL 0		/* the ring was full */
-#define STENO_GAP_TRAIL 1		/* and the trail could not be written */
+#define STENO_GAP_FULL 0		/* the ring was full, although the trail could be written */
+#define STENO_GAP_TRAIL 1		/* the ring was full because the trail could not be written */
 
 /* Bits of owner_flags. */
-#define STENO_OWNER_LINGERS 1	/* outlives the writers: a WAL sender */
+#define STENO_OWNER_LINGERS 1	/* may outlive the writers: a WAL sender */
 #define STENO_OWNER_ENDS 2		/* see steno_ring_owner_ended */
 
 /*
- * What a writer was about to write, set before write() and cleared after its
- * rings' tails have moved: recovery looks whether the block is whole in the
- * file, and then takes pending for tail, so nothing is written twice.
+ * The block that a writer was about to write; set before write() and cleared after
+ * the tails of its rings have moved.  If recovery finds the complete block in the
+ * file, it takes pending for tail, so that nothing is written twice.
  */
 typedef struct StenoIntent
 {
@@ -247,10 +249,11 @@ typedef struct StenoIntent
 } StenoIntent;
 
 /*
- * The header of a ring file.  The postmaster writes everything but the intents when it
- * creates the file, and magic last (release): a file without it was never completed.
- * Nothing of that changes afterwards, so all processes read it without a lock.  Each intent
- * belongs to the writer of its number, and the last one to whoever recovers the file.
+ * The header of a ring file.  The postmaster writes everything but the intents when
+ * it creates the file, and magic last (release): a file without it was never
+ * completed.  Nothing of that changes afterwards, so all processes read it without
+ * a lock.  Each intent belongs to the writer of its number, and the last one to the
+ * process that recovers the file.
  */
 typedef struct StenoRingFile
 {
@@ -259,7 +262,7 @@ typedef struct StenoRingFile
 	uint32_t	nrings;			/* one for each process that can run SQL */
 	uint32_t	size;			/* bytes of data in a ring */
 	uint32_t	nwriters;		/* ring i belongs to writer i mod nwriters */
-	uint32_t	ring_stride;	/* sizeof(StenoRing) of the maker */
+	uint32_t	ring_stride;	/* sizeof(StenoRing) in the program that created the file */
 	uint32_t	postmaster;		/* process id */
 	uint64_t	system_identifier;	/* of the cluster */
 	int64_t		created;		/* microseconds since 2000-01-01 UTC */
@@ -271,8 +274,9 @@ typedef struct StenoRingFile
 } StenoRingFile;
 
 /*
- * A mapped ring file.  Its shape, and where its parts are, are copies: they are read
- * from the file once, checked, and then taken from here, whatever becomes of the file.
+ * A mapped ring file.  Number and size of its rings, and the addresses of its
+ * parts, are copies: they are read from the file once and checked.  Later changes
+ * of the file's header therefore cannot lead outside the mapping.
  */
 typedef struct StenoRings
 {
@@ -289,17 +293,18 @@ typedef struct StenoRings
 typedef enum StenoRingState
 {
 	STENO_RING_OPEN,
-	STENO_RING_UNFINISHED,		/* its maker was killed: nothing was ever put into it */
-	STENO_RING_FAILED			/* errno, and what says why */
+	STENO_RING_UNFINISHED,		/* the postmaster died while it created the file, so the rings are
+								 * empty */
+	STENO_RING_FAILED			/* errno and what give the reason */
 } StenoRingState;
 
-/* What is wrong with a ring file, in a few words. */
+/* Size of the buffer for a description of what is wrong with a ring file. */
 #define STENO_RING_WHAT 120
 
 /*
- * A new file in an open folder, and one that another run has left there.  Only a file
- * that no other account can have made or changed is mapped (private.h), and only one
- * of this cluster.
+ * Create a ring file in an open folder, or open one that another run has left
+ * there.  A file is mapped only if no other account can have created or changed it
+ * (private.h), and it is of this cluster.
  */
 extern bool steno_rings_create(StenoRings *rings, int folder, const char *name,
 							   uint32_t nrings, uint32_t size, uint32_t nwriters,
@@ -309,13 +314,14 @@ extern StenoRingState steno_rings_open(StenoRings *rings, int folder, const char
 									   uint64_t system_identifier, char what[STENO_RING_WHAT]);
 extern void steno_rings_close(StenoRings *rings);
 
-/* The header of a file with these rings. */
+/* Fill in the header of a file with these rings. */
 extern void steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size,
 								 uint32_t nwriters, uint64_t system_identifier, int64_t now);
 
 /*
- * The rings in so many bytes that hold a whole file; NULL, or what is wrong with their
- * header, of which a copy is given that nobody changes meanwhile.
+ * Set up access to the rings in len bytes that contain a whole file; returns NULL,
+ * or what is wrong with the header.  header is a private copy, which cannot change
+ * between check and use.
  */
 extern const char *steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len,
 									  const StenoRingFile *header);
@@ -342,8 +348,8 @@ steno_ring_data(const StenoRings *rings, uint32_t i)
 /* ---- producer ---- */
 
 /*
- * The producer's own view, in its private memory.  head runs ahead of
- * ring->head between reserve and publish.
+ * The producer's state, in its private memory.  head is ahead of ring->head between
+ * reserve and publish.
  */
 typedef struct StenoProducer
 {
@@ -353,8 +359,9 @@ typedef struct StenoProducer
 	uint32_t	size;
 	uint32_t	max_message;
 	uint64_t	head;
-	uint64_t	tail;			/* cached; the true tail is never behind it */
-	uint64_t	limit;			/* bytes of the ring that steno_ring_reserve fills: size, or less */
+	uint64_t	tail;			/* cached; the ring's tail is never behind it */
+	uint64_t	limit;			/* how many bytes of the ring steno_ring_reserve may fill: size or
+								 * less */
 } StenoProducer;
 
 static inline void
@@ -371,8 +378,9 @@ steno_producer_init(StenoProducer *p, const StenoRings *rings, uint32_t i)
 }
 
 /*
- * Room for a message of len bytes (header included, at most max_message), or
- * NULL when the ring is fuller than limit.  Nothing is visible before publish.
+ * Reserve space for a message of len bytes (header included, at most max_message);
+ * NULL if that would fill the ring beyond limit.  Nothing is visible to the
+ * consumer before publish.
  */
 static inline void *
 steno_ring_reserve(StenoProducer *p, uint32_t len)
@@ -405,8 +413,8 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 }
 
 /*
- * Have the next message's lines brought near, to be written: nobody has touched
- * them since the last round of the ring.
+ * Prefetch the cache lines of the next message for writing.  They are in no cache:
+ * nobody has touched them since the ring last came round to them.
  */
 static inline void
 steno_ring_prefetch(const StenoProducer *p, int lines)
@@ -418,7 +426,7 @@ steno_ring_prefetch(const StenoProducer *p, int lines)
 		STENO_PREFETCH_WRITE(next + i * STENO_CACHE_LINE);
 }
 
-/* The head once a reserved message is published. */
+/* Where head will be once a reserved message is published. */
 static inline uint64_t
 steno_ring_after(const StenoProducer *p, const void *message)
 {
@@ -434,7 +442,7 @@ steno_ring_publish(StenoProducer *p, const void *message)
 	atomic_store_explicit(&p->ring->head, p->head, memory_order_release);
 }
 
-/* Bytes that the consumer has not freed, as far as the producer knows. */
+/* Number of bytes that the consumer has not freed, by the cached tail. */
 static inline uint64_t
 steno_ring_used(const StenoProducer *p)
 {
@@ -456,14 +464,17 @@ steno_ring_message(const uint8_t *data, uint32_t size, uint64_t position)
 	return (const StenoMessage *) (data + (position & (size - 1)));
 }
 
-/* All before position has been read and is safe. */
+/*
+ * Everything before position has been read and is in the trail.  Pairs with the
+ * acquire load in steno_ring_reserve.
+ */
 static inline void
 steno_ring_free(StenoRing *ring, uint64_t position)
 {
 	atomic_store_explicit(&ring->tail, position, memory_order_release);
 }
 
-/* All that was freed so far is on disk. */
+/* Everything that was freed so far is on disk. */
 static inline void
 steno_ring_synced(StenoRing *ring)
 {
@@ -477,9 +488,9 @@ steno_ring_synced(StenoRing *ring)
 /* ---- in-flight entry ---- */
 
 /*
- * ThreadSanitizer knows no fences.  Under it the entry's bytes are copied with
- * atomics that carry the same order; the compiled code differs, the protocol
- * (version odd, change, version even) does not.
+ * ThreadSanitizer does not understand fences.  For it, the entry's bytes are copied
+ * with atomic operations that impose the same order; the compiled code differs, but
+ * the protocol (version odd, change, version even) is the same.
  */
 #if defined(__SANITIZE_THREAD__)
 #define STENO_NO_FENCES 1
@@ -516,9 +527,9 @@ steno_copy_out(char *to, const char *from, uint32_t len)
 #endif
 
 /*
- * The change of the entry that the functions below share.  v is the entry's version
- * so far, which the producer counts on its own: reading it here would wait for
- * its cache line.  Returns the new one.
+ * Change the entry, for the functions below.  v is the entry's current version, of
+ * which the producer keeps a copy: reading it here would wait for the cache line.
+ * Returns the new version.
  */
 static inline uint32_t
 steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
@@ -526,7 +537,7 @@ steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t 
 {
 	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
 
-	/* it is odd when the entry's last producer died halfway */
+	/* it is odd if the entry's last producer died in the middle of a change */
 	v |= 1;
 	atomic_store_explicit(&f->version, v, memory_order_relaxed);
 	/* pairs with the reader's acquire fence: odd version before the change */
@@ -542,8 +553,9 @@ steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t 
 		steno_copy_in(f->text, text, kept);
 
 	/*
-	 * Recovery does not look at the version.  To it, these two make the
-	 * change, in this order, whenever the producer dies.
+	 * Recovery does not look at version: it must find a consistent entry whenever
+	 * the producer dies, so the change takes effect by these two stores, in this
+	 * order.
 	 */
 	__atomic_store_n(&f->staged, staged, __ATOMIC_RELEASE);
 	__atomic_store_n(&f->active, 1, __ATOMIC_RELEASE);
@@ -552,7 +564,7 @@ steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t 
 	return v + 1;
 }
 
-/* Producer: a statement starts, or what was staged is no more. */
+/* Producer: a statement starts without a staged record, or gives up the one it had. */
 static inline uint32_t
 steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
 					 const char *text, uint32_t len)
@@ -560,7 +572,7 @@ steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t t
 	return steno_inflight_change(f, v, statement, time, text, len, false, 0);
 }
 
-/* Producer: a statement starts whose record is staged. */
+/* Producer: a statement with a staged record starts. */
 static inline uint32_t
 steno_inflight_stage(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
 					 uint64_t position)
@@ -568,14 +580,17 @@ steno_inflight_stage(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t t
 	return steno_inflight_change(f, v, statement, time, NULL, 0, true, position);
 }
 
-/* Producer, before the statement's own record is published. */
+/* Producer, before it publishes the statement's own record. */
 static inline void
 steno_inflight_done(StenoInFlight *f, uint64_t head)
 {
 	STENO_STORE(f->done, head);
 }
 
-/* Release: recovery must not see this without the head that was published before. */
+/*
+ * Producer.  A release store: recovery must not see it without the head that was
+ * published before.
+ */
 static inline void
 steno_inflight_end(StenoInFlight *f)
 {
@@ -583,9 +598,9 @@ steno_inflight_end(StenoInFlight *f)
 }
 
 /*
- * Producer, before the last record of its session, while no statement runs: from now
- * on, done is where head will be once that record is published.  The flag goes last:
- * with it, done is never that of a statement.
+ * Producer, before the last record of its session, while no statement is running:
+ * from now on, done is where head will be once that record is published.  The flag
+ * is set last: while it is set, done is never that of a statement.
  */
 static inline void
 steno_ring_owner_ends(StenoRing *ring)
@@ -595,8 +610,8 @@ steno_ring_owner_ends(StenoRing *ring)
 }
 
 /*
- * Recovery: whether the owner, which is still there, has published the last record of
- * its session, so that nobody writes another one in its place.
+ * Recovery: whether the owner, which has not detached, has published the last
+ * record of its session, so that recovery must not write one for it.
  */
 static inline bool
 steno_ring_owner_ended(const StenoRing *ring)
@@ -606,9 +621,10 @@ steno_ring_owner_ended(const StenoRing *ring)
 }
 
 /*
- * Live reader: copy the entry; false when the producer changed it meanwhile,
- * then try again, but not forever: the producer may have died halfway.
- * done and active change without the version, each alone.
+ * Reader of a running producer: copy the entry; false if the producer changed it
+ * meanwhile.  The caller may then try again, but not forever: the producer may have
+ * died in the middle of a change.  done and active also change by themselves,
+ * without version.
  */
 static inline bool
 steno_inflight_read(const StenoInFlight *f, StenoInFlight *copy)
@@ -629,7 +645,7 @@ steno_inflight_read(const StenoInFlight *f, StenoInFlight *copy)
 	copy->announced = STENO_LOAD(f->announced);
 	atomic_store_explicit(&copy->version, v, memory_order_relaxed);
 	steno_copy_out(copy->text, f->text, STENO_INFLIGHT_TEXT);
-	/* pairs with the producer's release fence: the copy before this look */
+	/* pairs with the producer's release fence: the copy is complete before this load */
 	STENO_FENCE(memory_order_acquire);
 	return atomic_load_explicit(&f->version, memory_order_relaxed) == v;
 }

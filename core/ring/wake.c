@@ -1,6 +1,6 @@
 /*
  * core/ring/wake.c
- *		Sleeping until a round of the writer is on disk, and waking all who do.
+ *		Sleeping until a round of the writer is on disk, and waking the sleepers.
  *
  * The protocol is in wake.h.
  */
@@ -16,7 +16,7 @@
 
 #include "ring/wake.h"
 
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a futex is a plain word");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a futex must be a plain word");
 
 #define ALL_ROUNDS UINT32_MAX
 
@@ -29,10 +29,10 @@ bit_of(uint32_t round)
 #ifdef __linux__
 
 /*
- * The word is in memory that processes share, so these are no private futexes.
- * With a timeout, a signal whose handler has run ends the wait with EINTR even
- * under SA_RESTART (the kernel restarts a wait without one).  The timeout of a
- * wait with bits is a point in time.
+ * The word is in memory that processes share, so FUTEX_PRIVATE_FLAG must not be
+ * used.  A signal whose handler has run ends a wait that has a timeout with EINTR,
+ * even under SA_RESTART (the kernel restarts a wait without one).  The timeout of
+ * FUTEX_WAIT_BITSET is an absolute time.
  */
 static void
 sleep_on(_Atomic uint32_t *word, uint32_t value, uint32_t rounds, int timeout_ms)
@@ -50,7 +50,7 @@ sleep_on(_Atomic uint32_t *word, uint32_t value, uint32_t rounds, int timeout_ms
 	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, &until, NULL, rounds);
 }
 
-/* Wake all who sleep for one of these rounds; returns how many. */
+/* Wake all processes that sleep for one of these rounds; returns their number. */
 static long
 wake_all(_Atomic uint32_t *word, uint32_t rounds)
 {
@@ -96,7 +96,7 @@ steno_wake_wait(StenoWake *w, const StenoRing *ring, uint64_t position, int time
 	word = atomic_load(&w->word);
 	if (!is_durable(ring, position))
 	{
-		/* started before tail: see wake.h */
+		/* load started before tail: see wake.h */
 		uint32_t	started = atomic_load_explicit(&w->started, memory_order_acquire);
 		uint32_t	rounds = bit_of(started + 1);
 
@@ -123,7 +123,7 @@ steno_wake_finish(StenoWake *w)
 	uint32_t	rounds = 0;
 	long		n;
 
-	/* with those before it whose sync has failed */
+	/* also wake the waiters of earlier rounds whose sync failed */
 	if (last - w->finished >= 32)
 		rounds = ALL_ROUNDS;
 	else

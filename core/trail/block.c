@@ -3,12 +3,12 @@
  *		The block builder: turns the messages of a writer's rings into the
  *		items of one block, then compresses, checksums and chains it.
  *
- * A message first has to find room (by an upper bound, so that nothing is
- * changed when there is none).  Then its session, shape and text are looked up
- * in the block's dictionaries, which define what they do not know yet, and the
- * record item follows with their indexes and what differs from what a reader
- * expects.  The payload grows behind room for the block header, so that an
- * uncompressed block is written from where it was built.
+ * A message is added only if an upper bound of its items fits into the block, so a
+ * message that does not fit changes nothing.  Its session, shape and text are
+ * looked up in the block's dictionaries, and defined there if they are new.  The
+ * item of the record follows, with their indexes and the values that differ from
+ * those that a reader expects.  The payload is built behind space for the block
+ * header, so that an uncompressed block is written from the buffer it was built in.
  */
 #include <stdlib.h>
 
@@ -19,15 +19,16 @@
 #include "header.h"
 
 /*
- * What a message can need beyond its own bytes and its session's: three item
- * heads, and a record whose varints all have their full length.
+ * Upper bound of what a message needs beyond its own bytes and its session
+ * definition: three item heads, and a record whose varints all have their full
+ * length.
  */
 #define OVERHEAD 320
 
 /* The first record's time is known only when the block is finished. */
 #define PADDED_TIME STENO_VARINT_MAX
 
-/* A definition in the payload.  It counts only in its own generation. */
+/* A definition in the payload.  The entry is in use only if its generation is the block's. */
 typedef struct DictionaryEntry
 {
 	uint32_t	generation;
@@ -45,7 +46,7 @@ typedef struct Dictionary
 	uint32_t	defined;		/* definitions in this block */
 } Dictionary;
 
-/* What a reader knows of a session definition after the items so far. */
+/* The last numbers that a reader has seen for a session definition, after the items so far. */
 typedef struct Expected
 {
 	uint64_t	seq;
@@ -124,7 +125,7 @@ allocate_builder(StenoBlock *block, uint32_t capacity)
 	block->sha = EVP_MD_CTX_new();
 	block->max_sessions = capacity / 64;
 	block->expected = malloc(block->max_sessions * sizeof(Expected));
-	/* texts and shapes of 64 bytes and more fit all; below, see add_definition() */
+	/* all texts and shapes of at least 64 bytes fit; for shorter ones, see add_definition() */
 	return dictionary_create(&block->sessions, power_of_two(capacity / 64)) &&
 		dictionary_create(&block->shapes, power_of_two(capacity / 128)) &&
 		dictionary_create(&block->texts, power_of_two(capacity / 64)) &&
@@ -233,10 +234,10 @@ steno_block_bytes(const StenoBlock *block)
 /* ---- items ---- */
 
 /*
- * An item's length stands before a body whose length is known only once it is
- * written.  begin_item leaves room for the length of a body of about guess
- * bytes; end_item moves the body when the guess was wrong, and returns by how
- * much.
+ * An item's length precedes its body, but is known only once the body is written.
+ * begin_item leaves space for the length of a body of about guess bytes; end_item
+ * moves the body if its length has another size than that of the guess, and returns
+ * by how many bytes.
  */
 static uint8_t *
 begin_item(StenoBlock *block, uint8_t kind, uint32_t guess)
@@ -278,8 +279,8 @@ append_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
 /* ---- dictionaries ---- */
 
 /*
- * The entry that has the key, or the empty one where it belongs.  The load limit
- * in add_definition() keeps an empty one in reach.
+ * The entry that has the key, or the empty one where it belongs.  The loop ends
+ * because add_definition() limits the load: there always are empty entries.
  */
 static inline DictionaryEntry *
 find_entry(const StenoBlock *block, const Dictionary *d, uint64_t hash,
@@ -300,8 +301,9 @@ find_entry(const StenoBlock *block, const Dictionary *d, uint64_t hash,
 }
 
 /*
- * A block of tiny unique keys can have more definitions than entries: those
- * beyond three quarters are not remembered, and defined again if they return.
+ * A block with very short, unique keys can have more definitions than the
+ * dictionary has entries.  Once three quarters of these are used, a new definition
+ * is not remembered; the key is defined again if it occurs again.
  */
 static void
 add_definition(const StenoBlock *block, Dictionary *d, DictionaryEntry *s, uint64_t hash,
@@ -317,7 +319,7 @@ add_definition(const StenoBlock *block, Dictionary *d, DictionaryEntry *s, uint6
 	s->index = d->defined;
 }
 
-/* The index of a shape or text, which is defined now if it was not. */
+/* The index of a shape or text, which is defined now if it has not been. */
 static inline uint32_t
 intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
 	   uint32_t len)
@@ -335,9 +337,9 @@ intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
 }
 
 /*
- * The index of the source's session definition.  A definition that returns
- * after another of its session has kept its own expectations, as it has for a
- * reader.
+ * The index of the source's session definition.  If the block has had this
+ * definition already, and another one since, its expected numbers are still those
+ * after its own last record, as they are for a reader.
  */
 static uint32_t
 intern_session(StenoBlock *block, StenoSource *source)
@@ -378,7 +380,7 @@ session_index(StenoBlock *block, StenoSource *source)
 /* ---- records ---- */
 
 _Static_assert(STENO_KIND_STATEMENT == 1 && STENO_KIND_START == 2,
-			   "kinds up to start have a statement number, others have not");
+			   "only statement and start records have a statement number");
 
 static inline void
 take_apart(Parsed *m, const StenoRecordMessage *r)
@@ -406,7 +408,10 @@ take_apart(Parsed *m, const StenoRecordMessage *r)
 	m->extra = p;
 }
 
-/* Which fields the record itself asks for; TIME, SEQ and STATEMENT depend on what came before. */
+/*
+ * The fields that the record itself requires.  TIME, SEQ and STATEMENT depend on
+ * the records before it.
+ */
 static inline uint32_t
 record_mask(const StenoRecordMessage *r)
 {
@@ -443,19 +448,22 @@ record_mask(const StenoRecordMessage *r)
 	return mask;
 }
 
-/* The difference to the number that a reader expects, and what it expects then. */
+/*
+ * The difference between the record's number and the one that a reader expects;
+ * also updates what it expects next.
+ */
 static inline int64_t
 advance_seq(Expected *e, uint64_t seq)
 {
 	int64_t		difference = (int64_t) (seq - (e->seq + 1));
 
-	/* 0 is no number: the count goes on from the record before */
+	/* 0 means not numbered: the next record is expected to follow the one before */
 	if (seq != 0)
 		e->seq = seq;
 	return difference;
 }
 
-/* last: of the records with this number */
+/* The same for the statement number.  last: no other record has this number. */
 static inline int64_t
 advance_statement(Expected *e, uint64_t statement, bool last)
 {
@@ -465,7 +473,7 @@ advance_statement(Expected *e, uint64_t statement, bool last)
 	return difference;
 }
 
-/* The fields that few records have. */
+/* Append the fields that few records have. */
 static uint8_t *
 append_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 {
@@ -546,8 +554,8 @@ widen_time_range(StenoBlock *block, int64_t time, int64_t end)
 }
 
 /*
- * The difference to the record before.  It wraps for times that are further apart
- * than the type is wide, as a reader's sum does.
+ * The difference to the time of the record before.  It wraps around if it does not
+ * fit into the type, and so does a reader's sum, which then yields the time again.
  */
 static inline int64_t
 elapsed_since(const StenoBlock *block, int64_t time)
@@ -622,7 +630,7 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
 
 	widen_time_range(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_time(r->time, r->duration) : r->time);
-	/* of a definition that has returned, the block expects what followed it then */
+	/* continue with the numbers expected for this definition, which may not be the source's */
 	if (r->seq != 0)
 		source->seq = e->seq;
 	if (r->m.kind <= STENO_KIND_START)
@@ -630,8 +638,8 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 }
 
 /*
- * Where the block has a brief record's shape and text.  NULL: it refers to what is
- * not there.
+ * Where the block has a brief record's shape and text.  NULL if the ring does not
+ * have the template that the record refers to.
  */
 static inline const StenoTemplatePlace *
 template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
@@ -654,7 +662,7 @@ template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *
 	return k;
 }
 
-/* The same record as add_record makes of the whole of a brief one. */
+/* Add a brief record.  The item is the same as add_record would make of its full form. */
 static void
 add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
@@ -723,8 +731,9 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 /* ---- other messages ---- */
 
 /*
- * A definition is written when a record needs it.  A body that is too long for
- * the source loses its facts, never the session's identity.
+ * Remember the session definition; intern_session writes it when a record needs it.
+ * A body that does not fit into the source loses its facts, but not start time and
+ * process ID, which identify the session.
  */
 static void
 set_session(StenoSource *source, const StenoSessionMessage *m)
@@ -773,7 +782,7 @@ steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *mess
 		return true;
 	if (source->body_len < STENO_SESSION_FACTS)
 	{
-		/* no session was announced: an anonymous one keeps the block valid */
+		/* no session message has come: an anonymous session keeps the block valid */
 		memset(source->body, 0, STENO_SESSION_FACTS);
 		source->body_len = STENO_SESSION_FACTS;
 		source->generation = 0;
@@ -796,7 +805,10 @@ steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *mess
 
 /* ---- the finished block ---- */
 
-/* The first record's time, in a varint of fixed length. */
+/*
+ * Fill in the first record's time, in a varint of fixed length: it is relative to
+ * the earliest time of the block, which was not known when the record was added.
+ */
 static void
 patch_first_time(StenoBlock *block)
 {
@@ -810,7 +822,7 @@ patch_first_time(StenoBlock *block)
 	p[i] = (uint8_t) v;
 }
 
-/* Compress the payload to out if that makes it smaller; the codec that was used. */
+/* Compress the payload to out if that makes it smaller; returns the codec that was used. */
 static int
 compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 {
@@ -828,8 +840,8 @@ compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 }
 
 /*
- * Encrypt the payload, which compression has put where its encrypted bytes go, or
- * left where it was.
+ * Encrypt the payload.  A compressed one is encrypted in place; one that
+ * compression did not make smaller is still in block->payload.
  */
 static bool
 encrypt_payload(StenoBlock *block, StenoBlockHeader *h)
@@ -849,7 +861,7 @@ static bool
 chain_block(EVP_MD_CTX *sha, const uint8_t *bytes, uint32_t stored,
 			uint8_t chain[STENO_HASH_SIZE])
 {
-	/* no type: keeps the one of creation, which allocates nothing */
+	/* without a type, the context keeps the one of its creation and allocates nothing */
 	return EVP_DigestInit_ex(sha, NULL, NULL) == 1 &&
 		EVP_DigestUpdate(sha, chain, STENO_HASH_SIZE) == 1 &&
 		EVP_DigestUpdate(sha, bytes, STENO_BLOCK_CHAINED) == 1 &&

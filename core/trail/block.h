@@ -1,6 +1,7 @@
 /*
  * core/trail/block.h
- *		The block builder: messages in, one block of the trail out.
+ *		The block builder, which makes a block of the trail from the messages of
+ *		rings.
  *
  * A writer owns one builder and one StenoSource for each of its rings.  It adds
  * messages until a block is full or due, finishes it, and hands it to the
@@ -12,7 +13,7 @@
 #include "crypto/crypt.h"
 #include "ring/message.h"
 
-/* Where a template of a ring stands in the block of a generation. */
+/* Where the block of this generation has a template of a ring. */
 typedef struct StenoTemplatePlace
 {
 	uint64_t	generation;
@@ -21,11 +22,11 @@ typedef struct StenoTemplatePlace
 	uint16_t	version;
 } StenoTemplatePlace;
 
-/* What the writer knows of the producer of one ring. */
+/* What the writer knows about the producer of one ring. */
 typedef struct StenoSource
 {
 	uint32_t	body_len;		/* 0: no session yet */
-	uint32_t	index;			/* of its definition in the block ... */
+	uint32_t	index;			/* of its session definition in the block ... */
 	uint64_t	generation;		/* ... of this generation */
 	uint64_t	seq;			/* last sequence number added */
 	uint64_t	statement;		/* last finished top-level statement */
@@ -37,38 +38,38 @@ typedef struct StenoSource
 typedef struct StenoBlock StenoBlock;
 
 /*
- * A builder for blocks of at most capacity bytes before compression (64 kB to
- * STENO_MAX_RAW); NULL when memory is short.
+ * Create a builder for blocks of at most capacity bytes before compression (64 kB
+ * to STENO_MAX_RAW); NULL if out of memory.
  */
 extern StenoBlock *steno_block_create(uint32_t capacity);
 extern void steno_block_destroy(StenoBlock *block);
 
 /*
- * Add a message.  A session message changes the source only.  Returns false,
- * with nothing changed, when the block has no room: write it and add again.
- * An empty block has room for any message that is 2 kB shorter than its
- * capacity, so a ring's max_message must be.
+ * Add a message.  A session message changes only the source.  Returns false, with
+ * nothing changed, if the message does not fit: the caller writes the block and
+ * adds the message to an empty one.  An empty block has space for any message that
+ * is 2 kB shorter than its capacity, so max_message of a ring must be that small.
  */
 extern bool steno_block_add(StenoBlock *block, StenoSource *source,
 							const StenoMessage *message);
 
 /*
- * Put other bytes in the place of some that were added, where they stand first; false
- * when they are not there.
+ * Overwrite the first occurrence of len bytes in the payload; false if they do not
+ * occur.
  */
 extern bool steno_block_replace(StenoBlock *block, const void *from, const void *to, size_t len);
 
-/* Records (kinds 1-63), and bytes of payload, added since the last reset. */
+/* Number of records (kinds 1-63), and of bytes of payload, added since the last reset. */
 extern uint32_t steno_block_records(const StenoBlock *block);
 extern uint32_t steno_block_bytes(const StenoBlock *block);
 
 /*
- * Compress, fill in the header and chain: the block is then *bytes long at the
- * returned address until the next reset.  chain is the previous hash on entry
- * and this block's on return.  now is used as the times of a block without
- * records.  A payload that compression does not make smaller is stored as it
- * is.  NULL, with chain as it was, should hashing or encryption fail.  To finish
- * the same block again, give it the same previous hash again.
+ * Compress the payload, fill in the header and chain the block.  It is *bytes long,
+ * at the returned address, until the next reset.  chain is the hash of the previous
+ * block on entry, and this block's on return.  A block without records gets now as
+ * its times.  A payload that compression does not make smaller is stored
+ * uncompressed.  Returns NULL, with chain unchanged, if hashing or encryption
+ * fails.  The same block can be finished again, with the same previous hash.
  */
 extern const uint8_t *steno_block_finish(StenoBlock *block, int codec,
 										 uint64_t block_number,
@@ -77,8 +78,8 @@ extern const uint8_t *steno_block_finish(StenoBlock *block, int codec,
 										 size_t *bytes);
 
 /*
- * Encrypt the blocks that are finished from now on while the open segment of
- * these keys' stream is encrypted.  NULL: never.
+ * Set the keys of the stream: blocks finished from now on are encrypted if its open
+ * segment is.  NULL: they never are.
  */
 extern void steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt);
 

@@ -2,10 +2,10 @@
  * core/trail/decode.c
  *		The decoder of decode.h.
  *
- * A block is read in three steps: steno_block_open checks and unpacks it,
- * steno_decoder_next takes item after item, keeping definitions and returning
- * records, and the functions of codec.h take shapes and values apart on demand.
- * Those check every bound, so nothing here does.
+ * A block is read in three steps: steno_block_open checks and decompresses it;
+ * steno_decoder_next takes one item after the other, keeps definitions and returns
+ * records; the functions of codec.h parse shapes and values when the caller needs
+ * them.  All bounds are checked by the functions of codec.h, not here.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,10 @@
 
 /* ---- definitions ---- */
 
-/* Room doubles, and each definition has cost two bytes of input at least. */
+/*
+ * Add a definition.  The memory is proportional to the input: room doubles, and
+ * each definition takes at least two bytes of input.
+ */
 static StenoDefinition *
 new_definition(StenoDefinitions *d)
 {
@@ -69,7 +72,7 @@ define_session(StenoDecoder *d, StenoBytes in)
 	return true;
 }
 
-/* Whether this is a whole shape; what follows its objects came later. */
+/* Whether this is a complete shape.  Bytes after its objects are fields of later formats. */
 static bool
 check_shape(StenoBytes shape, uint64_t *nparams)
 {
@@ -206,9 +209,9 @@ take_rare(StenoBytes *in, StenoTrailRecord *r)
 }
 
 /*
- * Nothing of the decoder changes before the whole record has been taken, so
- * that what comes before a malformed item decodes the same without it.  What
- * is left of the item belongs to fields that came later.
+ * Take a record.  The decoder changes only once the whole record has been taken, so
+ * a malformed item has no effect on what was decoded before it.  Remaining bytes of
+ * the item are fields of later formats.
  */
 static bool
 take_record(StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
@@ -317,7 +320,10 @@ steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 
 /* ---- blocks ---- */
 
-/* LZ4 makes at most 255 bytes of one: a larger claim would only cost memory. */
+/*
+ * Decompress.  LZ4 makes at most 255 bytes of one, so a larger raw is false, and is
+ * refused before it costs memory.
+ */
 static bool
 unpack(StenoBytes stored, uint32_t raw, StenoBytes *payload, uint8_t **buffer)
 {
@@ -343,7 +349,10 @@ decompress(const StenoBlockHeader *header, StenoBytes stored, StenoBytes *payloa
 	return header->codec == STENO_CODEC_LZ4 && unpack(stored, header->raw, payload, buffer);
 }
 
-/* Of an encrypted payload; what is decrypted is in *buffer, unless decompression puts its own there. */
+/*
+ * Decrypt and decompress.  *buffer is what decompression allocated, or else the
+ * decrypted payload.
+ */
 static bool
 open_encrypted(const uint8_t *bytes, const uint8_t *data_key, const StenoBlockHeader *header,
 			   StenoBytes stored, StenoBytes *payload, uint8_t **buffer)
@@ -379,7 +388,7 @@ steno_block_decrypt(const uint8_t *bytes, size_t len, const uint8_t *data_key,
 		(header->flags & ~STENO_BLOCK_ENCRYPTED) || header->stored != len - STENO_BLOCK_HEADER ||
 		header->stored > STENO_MAX_RAW + STENO_PAYLOAD_EXTRA)
 		return false;
-	/* of an encrypted segment no block is plain, and of a plain one none is encrypted */
+	/* all blocks of a segment are encrypted, or none is */
 	if ((data_key != NULL) != (header->flags == STENO_BLOCK_ENCRYPTED))
 		return false;
 	stored.p = bytes + STENO_BLOCK_HEADER;

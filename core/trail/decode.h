@@ -2,9 +2,9 @@
  * core/trail/decode.h
  *		The decoder: reads blocks back, for tests and recovery.
  *
- * It trusts nothing: whatever the bytes are, it reads only them, always ends,
- * and allocates no more than a small multiple of their number.  Everything that
- * it returns points into the payload that it was given.
+ * Its input is not trusted: whatever the bytes are, it reads nothing beyond them,
+ * terminates, and allocates at most a small multiple of their number.  All strings
+ * that it returns point into the payload that it was given.
  */
 #ifndef STENO_DECODE_H
 #define STENO_DECODE_H
@@ -12,11 +12,14 @@
 #include "codec.h"
 #include "crypto/crypt.h"
 
-/* A record (kinds 1-63), or a data part (kind 64), of which only session, seq, part and values count. */
+/*
+ * A record (kinds 1-63) or a data part (kind 64).  A data part has only session,
+ * seq, part and values.
+ */
 typedef struct StenoTrailRecord
 {
 	uint8_t		kind;
-	uint32_t	mask;			/* presence; unknown bits left out */
+	uint32_t	mask;			/* fields that are present; without unknown bits */
 	uint32_t	session_index;
 	StenoBytes	session;		/* from the start time on */
 	uint64_t	seq;
@@ -28,7 +31,7 @@ typedef struct StenoTrailRecord
 	uint64_t	rows;
 	uint64_t	duration;
 	StenoBytes	nulls;
-	StenoBytes	values;			/* of a part: its bytes */
+	StenoBytes	values;			/* a data part's bytes */
 	uint64_t	depth;
 	uint64_t	substatement;
 	uint8_t		outcome;
@@ -38,10 +41,10 @@ typedef struct StenoTrailRecord
 	uint64_t	cut_len;
 	StenoBytes	cut_hash;
 	uint64_t	parts[3];
-	uint8_t		audited;		/* 0: by session alone */
+	uint8_t		audited;		/* STENO_AUDITED_*; 0: only by the session's settings */
 	uint64_t	extra_count;
 	StenoBytes	extra;			/* pairs of strings */
-	uint8_t		part;			/* what a part continues */
+	uint8_t		part;			/* the string that a data part belongs to */
 } StenoTrailRecord;
 
 typedef struct StenoDefinition
@@ -63,7 +66,7 @@ typedef struct StenoDecoder
 	const uint8_t *start;
 	const uint8_t *p;			/* next item */
 	const uint8_t *end;
-	int64_t		time;			/* of the record before */
+	int64_t		time;			/* time of the record before */
 	StenoDefinitions sessions;
 	StenoDefinitions shapes;
 	StenoDefinitions texts;
@@ -73,25 +76,27 @@ typedef enum
 {
 	STENO_DECODED_END,
 	STENO_DECODED_RECORD,
-	STENO_DECODED_BAD			/* malformed from d->p on, or out of memory */
+	STENO_DECODED_BAD			/* malformed item at d->p, or out of memory */
 } StenoDecoded;
 
 extern void steno_decoder_begin(StenoDecoder *d, const uint8_t *payload, size_t len,
 								int64_t first_time);
 
-/* The next record or data part. */
+/* Take the next record or data part. */
 extern StenoDecoded steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record);
 extern void steno_decoder_end(StenoDecoder *d);
 
 /*
- * Check a block of len bytes and give its header and payload; *buffer is to be
- * freed.  False when the bytes are not exactly one whole block, or memory is
- * short.
+ * Check a block of len bytes and return its header and payload; the caller frees
+ * *buffer.  False if the bytes are not exactly one whole block, or out of memory.
  */
 extern bool steno_block_open(const uint8_t *bytes, size_t len, StenoBlockHeader *header,
 							 StenoBytes *payload, uint8_t **buffer);
 
-/* The same of an encrypted block too, when there is the data key of its segment. */
+/*
+ * The same for a block of an encrypted segment; data_key is the segment's, or NULL
+ * if it is not encrypted.
+ */
 extern bool steno_block_decrypt(const uint8_t *bytes, size_t len, const uint8_t *data_key,
 								StenoBlockHeader *header, StenoBytes *payload, uint8_t **buffer);
 

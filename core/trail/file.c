@@ -1,6 +1,7 @@
 /*
  * core/trail/file.c
- *		The files of a trail: paths, whole reads and writes, syncs of folders.
+ *		The files of a trail: their paths, complete reads and writes, and syncs of
+ *		folders.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -143,7 +144,7 @@ steno_sync_folder(const char *path, StenoError *error)
 	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	bool		ok = true;
 
-	/* some file systems cannot sync a folder, and need not */
+	/* some file systems cannot sync a folder, and do not need to */
 	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != EBADF))
 		ok = steno_failed(error, errno, "could not sync folder", path);
 	if (fd >= 0)

@@ -1,6 +1,6 @@
 /*
  * core/trail/seal_record.c
- *		The record of a seal, as a message for the block builder.
+ *		Makes the record of a seal, as a message for the block builder.
  */
 #include <stdio.h>
 

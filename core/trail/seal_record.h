@@ -8,11 +8,11 @@
 #include "crypto/seal.h"
 #include "ring/message.h"
 
-#define STENO_SEAL_ROOM 1024	/* for the message */
+#define STENO_SEAL_ROOM 1024	/* size of the buffer for the message */
 
 /*
- * Sign, and write the seal's record at buffer, which is aligned to 8 bytes.  NULL
- * when it cannot be signed.
+ * Sign a seal and write its record to buffer, which is aligned to 8 bytes.  NULL if
+ * signing fails.
  */
 extern const StenoMessage *steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
 											  EVP_PKEY * key, uint64_t seq);

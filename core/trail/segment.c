@@ -1,10 +1,11 @@
 /*
  * core/trail/segment.c
- *		The files of a stream: append blocks, rotate, and go on after a crash.
+ *		The files of a stream: appending blocks, rotating, and continuing after a
+ *		crash.
  *
- * Opening looks at the last segment only (segment_walk.c).  A torn end was never
- * durable, and is cut off.  Damage is evidence: the file is left as it is, and a
- * new segment goes on from its last good block.
+ * Opening a stream reads only its last segment (segment_walk.c).  A torn end was
+ * never durable, and is cut off.  Damage is evidence: the file is left unchanged,
+ * and a new segment continues from its last good block.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +19,7 @@
 
 #include "trail/segment_walk.h"
 
-/* How much room is made at once, and where it ends: a multiple of it. */
+/* Unit of preallocated space: its end is a multiple of this. */
 #define ROOM (256 * 1024)
 
 static bool
@@ -53,7 +54,7 @@ steno_segment_find_last(const StenoStream *stream, uint64_t limit, uint64_t *las
 	return ok;
 }
 
-/* Take the stream's next numbers and its hash from a walk; false: it has found none. */
+/* Take the stream's next numbers and its hash from a walk; false if the walk has not found them. */
 static bool
 take_walk_state(StenoStream *stream, const StenoWalk *w)
 {
@@ -66,8 +67,8 @@ take_walk_state(StenoStream *stream, const StenoWalk *w)
 }
 
 /*
- * The same from the nearest segment before this one that has them: this one is empty or
- * damaged.
+ * Take the stream's next numbers and its hash from the nearest earlier segment that
+ * has them, because this one is empty or damaged.
  */
 static bool
 find_earlier_state(StenoStream *stream, uint64_t segment, StenoError *error)
@@ -110,8 +111,9 @@ mark_synced(StenoStream *stream)
 }
 
 /*
- * Write the header of stream->segment into stream->fd, an empty file; the chain
- * then goes on from the header.  stream->chain is the last block's hash.
+ * Write the header of stream->segment into stream->fd, an empty file.
+ * stream->chain is the hash of the last block on entry, and that of the header on
+ * return: the segment's first block is chained to it.
  */
 static bool
 write_header(StenoStream *stream, int64_t now, StenoError *error)
@@ -148,7 +150,7 @@ write_header(StenoStream *stream, int64_t now, StenoError *error)
 	return true;
 }
 
-/* Make stream->segment; on failure there is no such file. */
+/* Create stream->segment; on failure, the file is removed again. */
 static bool
 begin_segment(StenoStream *stream, int64_t now, StenoError *error)
 {
@@ -158,7 +160,7 @@ begin_segment(StenoStream *stream, int64_t now, StenoError *error)
 	stream->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
 	if (stream->fd < 0)
 		return steno_failed(error, errno, "could not create segment", path);
-	/* the umask must not narrow what was asked for, such as group access */
+	/* open() applied the umask, which must not remove group access that is configured */
 	if (fchmod(stream->fd, stream->file_mode) != 0)
 		steno_failed(error, errno, "could not set mode of segment", path);
 	else if (write_header(stream, now, error))
@@ -169,7 +171,10 @@ begin_segment(StenoStream *stream, int64_t now, StenoError *error)
 	return false;
 }
 
-/* The mode of folders of files with this mode: who may read these, may look for them. */
+/*
+ * The mode of folders for files with this mode: accounts that may read the files
+ * may also search the folder.
+ */
 static mode_t
 folder_mode(mode_t file_mode)
 {
@@ -178,7 +183,10 @@ folder_mode(mode_t file_mode)
 	return 0700 | read | read >> 2;
 }
 
-/* One that is there gets what it lacks: the mode of files may have been another one. */
+/*
+ * Create a folder, or add missing permissions to an existing one, because the
+ * configured mode of files may have changed.
+ */
 static bool
 make_stream_folder(const char *path, const char *parent, mode_t mode, StenoError *error)
 {
@@ -187,7 +195,7 @@ make_stream_folder(const char *path, const char *parent, mode_t mode, StenoError
 
 	if (!made && errno != EEXIST)
 		return steno_failed(error, errno, "could not create folder", path);
-	/* the umask must not narrow what was asked for; somebody else's folder is his to open */
+	/* mkdir() applied the umask; a folder of another account is left to that account */
 	if (mode != 0700 && stat(path, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & mode) != mode &&
 		chmod(path, (st.st_mode | mode) & 07777) != 0)
 		return steno_failed(error, errno, "could not set mode of folder", path);
@@ -212,7 +220,7 @@ make_stream_folders(const char *trail, const char *directory, mode_t file_mode, 
 
 /* ---- opening ---- */
 
-/* Go on in a segment whose blocks are whole up to w->end. */
+/* Continue a segment whose blocks are whole up to w->end. */
 static bool
 continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHeader *h,
 				 StenoFound *found, StenoError *error)
@@ -241,14 +249,17 @@ continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHead
 		if (ftruncate(stream->fd, (off_t) w->end) != 0)
 			return fail_segment(error, errno, "could not truncate segment", stream);
 	}
-	/* what is built upon must be there after the next crash */
+	/* new blocks must never be on disk without those before them */
 	if (fsync(stream->fd) != 0)
 		return fail_segment(error, errno, "could not sync segment", stream);
 	mark_synced(stream);
 	return true;
 }
 
-/* The header never reached the disk: nothing can stand behind it. */
+/*
+ * Start over with a segment whose header never reached the disk: blocks are written
+ * only after the header was synced, so there are none.
+ */
 static bool
 restart_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
 {
@@ -261,7 +272,7 @@ restart_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound
 	return write_header(stream, now, error);
 }
 
-/* Leave a damaged last segment as it is, for analysis, and go on in a new one. */
+/* Leave a damaged last segment unchanged, for analysis, and continue in a new one. */
 static bool
 leave_damaged_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
 {
@@ -340,7 +351,7 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 
 /* ---- writing ---- */
 
-/* The file ends where the blocks do. */
+/* Cut preallocated space off: the file then ends with its last block. */
 static bool
 cut_room(StenoStream *stream)
 {
@@ -357,7 +368,7 @@ steno_stream_make_room(StenoStream *stream, size_t len)
 	static const uint8_t zeros[64 * 1024];
 	uint64_t	end = stream->offset + len;
 
-	/* after a failed sync, nobody knows what the disk has of it */
+	/* after a failed sync, it is unknown which parts of the file are on disk */
 	if (end <= stream->room || stream->doubtful)
 		return;
 	end += ROOM - end % ROOM;
@@ -367,7 +378,7 @@ steno_stream_make_room(StenoStream *stream, size_t len)
 
 		if (!steno_write_at(stream->fd, zeros, n, stream->room))
 		{
-			/* the block may still fit; else its write says what is the matter */
+			/* the block may still fit; if not, its write reports the error */
 			(void) cut_room(stream);
 			return;
 		}
@@ -388,8 +399,8 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 		int			number = errno;
 
 		/*
-		 * Readers follow the file: they should not find half a block.  If
-		 * this fails too, the repeated call writes over it.
+		 * Readers follow the file and should not find part of a block.  If this
+		 * fails, too, the repeated call overwrites it.
 		 */
 		cut_room(stream);
 		return fail_segment(error, number, "could not write segment", stream);
@@ -404,7 +415,7 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 	return true;
 }
 
-/* One whole block, written again as it reads now. */
+/* Read a whole block and write it back, which makes its pages dirty. */
 static bool
 write_block_again(const StenoStream *stream, uint64_t offset, size_t len, StenoError *error)
 {
@@ -424,10 +435,11 @@ write_block_again(const StenoStream *stream, uint64_t offset, size_t len, StenoE
 }
 
 /*
- * After a sync that failed, the kernel may call pages clean that the disk does not
- * have; it reports that once, so that another sync alone would succeed and mean
- * nothing.  Write what is in doubt again, as the file reads now: that makes its
- * pages dirty.  Blocks that do not read as they were written are lost.
+ * After a failed sync, the kernel may mark pages clean that are not on disk.  It
+ * reports the error only once, so another sync alone would succeed without having
+ * written them.  Therefore read everything since the last good sync and write it
+ * again, which makes its pages dirty.  Blocks that cannot be read back as they were
+ * written are lost.
  */
 static bool
 write_again(StenoStream *stream, StenoError *error)
@@ -494,8 +506,8 @@ steno_stream_sync(StenoStream *stream, StenoError *error)
 }
 
 /*
- * The hash of the last block.  A segment without blocks has only its header's
- * hash in stream->chain, and the block's in the header itself.
+ * The hash of the last block.  If the open segment has no blocks yet, stream->chain
+ * is the hash of its header, and the header contains that of the last block.
  */
 bool
 steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
@@ -507,7 +519,7 @@ steno_stream_last_hash(const StenoStream *stream, uint8_t hash[STENO_HASH_SIZE])
 	return true;
 }
 
-/* Nothing but whole blocks, and on disk: so it must be where another segment follows. */
+/* Before another segment follows, a segment must be on disk and end with its last block. */
 static bool
 finish_file(StenoStream *stream, StenoError *error)
 {
@@ -520,7 +532,7 @@ finish_file(StenoStream *stream, StenoError *error)
 	return steno_stream_sync(stream, error);
 }
 
-/* On failure the old segment is still open, and the call can be repeated. */
+/* On failure, the old segment is still open, and the call can be repeated. */
 bool
 steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 {
@@ -542,9 +554,9 @@ steno_stream_rotate(StenoStream *stream, int64_t now, StenoError *error)
 /* ---- a segment that is not in its place ---- */
 
 /*
- * Whether the open segment still is the file with this path.  Its times are not asked for:
- * newer kernels change the times of a file with the next write only if somebody has asked
- * for them, and the sync would have to write them, too.
+ * Whether the open segment still is the file with this path.  By statx() without
+ * the times of the file: with multigrain timestamps, a query of them makes the
+ * kernel update them at the next write, and the sync would have to write them, too.
  */
 static bool
 is_in_place(const StenoStream *stream, const char *path)
@@ -597,7 +609,10 @@ steno_stream_place(const StenoStream *stream, StenoError *error)
 	return ours.st_nlink == 0 && !found ? STENO_PLACE_REMOVED : STENO_PLACE_MOVED;
 }
 
-/* Copy the open segment; *readable: it is not its fault if that fails. */
+/*
+ * Copy the open segment.  *readable is set to false if it failed because the
+ * segment cannot be read.
+ */
 static bool
 copy_segment(const StenoStream *stream, int to, bool *readable, const char *path, StenoError *error)
 {
@@ -619,7 +634,10 @@ copy_segment(const StenoStream *stream, int to, bool *readable, const char *path
 	return true;
 }
 
-/* Put the removed segment back: nobody sees a part of it. */
+/*
+ * Restore the removed segment.  The copy gets its name only once it is complete, so
+ * readers never see a part of it.
+ */
 static bool
 restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 {
@@ -630,7 +648,8 @@ restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 	*readable = true;
 	steno_segment_path(path, sizeof(path), stream->directory, stream->segment);
 	snprintf(copy, sizeof(copy), "%s/.restoring", stream->directory);
-	(void) unlink(copy);		/* what is left by that name may be no file */
+	(void) unlink(copy);		/* an earlier attempt may have left it; O_EXCL refuses whatever
+								 * else has the name */
 	fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, stream->file_mode);
 	if (fd < 0)
 		return steno_failed(error, errno, "could not create segment", copy);
@@ -645,7 +664,7 @@ restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 			close(stream->fd);
 			stream->fd = fd;
 			stream->room = stream->offset;
-			/* what a failed sync has put in doubt is still to be checked */
+			/* blocks since a failed sync must still be checked */
 			if (!stream->doubtful)
 				mark_synced(stream);
 			return true;
@@ -656,14 +675,14 @@ restore_segment(StenoStream *stream, bool *readable, StenoError *error)
 	return false;
 }
 
-/* Leave the open segment where it was moved to, and begin the next one. */
+/* Leave the open segment where it has been moved to, and begin the next one. */
 static bool
 leave_moved_segment(StenoStream *stream, int64_t now, StenoError *error)
 {
 	StenoStream next;
 	uint64_t	last;
 
-	/* what cannot be helped is no reason to wait */
+	/* the stream must continue even if the moved file cannot be finished */
 	(void) finish_file(stream, error);
 	next = *stream;
 	if (!steno_stream_last_hash(stream, next.chain))
@@ -701,7 +720,7 @@ steno_stream_close(StenoStream *stream)
 {
 	if (stream->fd >= 0)
 	{
-		/* for the looks of it: zeros mean nothing */
+		/* only for tidiness: readers ignore zeros */
 		if (stream->room > stream->offset)
 			(void) cut_room(stream);
 		close(stream->fd);
@@ -709,7 +728,7 @@ steno_stream_close(StenoStream *stream)
 	stream->fd = -1;
 }
 
-/* ---- what a stream has, without a change of it ---- */
+/* ---- reading a stream without changing it ---- */
 
 bool
 steno_stream_end(const char *trail, uint32_t number, uint64_t system_identifier,

@@ -1,7 +1,7 @@
 /*
  * core/trail/segment_look.c
- *		Looking into a trail without a change of it: whose it is, which streams it has,
- *		and whether a stream has a block.
+ *		Reading a trail without changing it: which cluster it belongs to, which
+ *		streams it has, and whether a stream has a block.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ steno_trail_is_of_other(const char *trail, uint32_t streams, uint64_t system_ide
 	return found;
 }
 
-/* Look for a block in one segment; *hash stays as it is when the segment has not got it. */
+/* Find a block in one segment; *hash is unchanged if the segment does not have it. */
 static bool
 find_block(const StenoWalk *w, uint64_t block, uint8_t hash[STENO_HASH_SIZE])
 {
@@ -99,7 +99,7 @@ steno_stream_has(const char *trail, uint32_t number, uint64_t system_identifier,
 			return false;
 		if (segment == 0)
 		{
-			/* deleted, as it seems */
+			/* retention can have deleted the block if all segments that are left follow it */
 			*has = before;
 			return true;
 		}
@@ -109,7 +109,7 @@ steno_stream_has(const char *trail, uint32_t number, uint64_t system_identifier,
 			return false;
 		there = state != STENO_HEADER_UNWRITTEN && find_block(&w, block, found);
 		close(w.fd);
-		/* the last block of a segment stands in the header of the next one, too */
+		/* the header of a segment has the hash of the block before it */
 		if (!there && state == STENO_HEADER_GOOD && h.first_block == block + 1)
 		{
 			memcpy(found, h.previous, STENO_HASH_SIZE);

@@ -1,7 +1,7 @@
 /*
  * core/trail/segment_walk.c
- *		Reading a segment back when a stream is opened: the block headers, then
- *		the last block's payload, and what the file ends with.
+ *		Reads a segment when its stream is opened: the headers of all blocks, then
+ *		the payload of the last one, and the end of the file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #define SECTOR 512
 
 /*
- * Fewer zeros than this at the end are taken for content: a payload ends with
- * one by chance often enough.
+ * Fewer zeros than this at the end of a payload may be content: a payload often
+ * ends with a zero byte by chance.
  */
 #define ZEROS_MIN 16
 
@@ -33,9 +33,9 @@ all_zeros(const uint8_t *p, size_t len)
 /* ---- torn or damaged ---- */
 
 /*
- * Whether these bytes of the file have a part that was never written: zeros at
- * the end, or a sector of zeros.  after is the number of zeros that follow in the
- * file, as far as they count.
+ * Whether these bytes of the file have a part that was never written: zeros at the
+ * end, or a sector of zeros.  after is the number of zeros that follow in the file,
+ * counted up to ZEROS_MIN.
  */
 static bool
 has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len, uint64_t after)
@@ -65,10 +65,11 @@ uint64_t
 steno_walk_find_block(const StenoWalk *w, uint64_t from)
 {
 	uint8_t		window[64 * 1024];
-	uint64_t	room = 512;		/* grows: the next block may be close, and this be called for each */
+	uint64_t	room = 512;		/* grows: the next block is often close, and this may be called for
+								 * many blocks */
 	StenoBlockHeader h;
 
-	/* a header begins with letters: not in a part that was never written */
+	/* a header begins with letters, so holes cannot contain it */
 	while ((from = steno_next_data(w->fd, from, w->size)) + STENO_BLOCK_HEADER <= w->size)
 	{
 		uint64_t	n = w->size - from < room ? w->size - from : room;
@@ -105,9 +106,10 @@ ends_with_zeros(const StenoWalk *w)
 }
 
 /*
- * A block header that is none: returns where to go on.  Without any block after
- * it, it is the end of an unfinished write if it, or the end of the file, was
- * never written.
+ * Handle bytes that should be a block header but are not; returns the offset to
+ * continue at.  If no block follows, and part of these bytes or the end of the file
+ * was never written, they are left from an unfinished write.  Otherwise they are
+ * damage.
  */
 static uint64_t
 skip_bad_header(StenoWalk *w, uint64_t offset, const uint8_t *bytes)
@@ -126,7 +128,7 @@ accept_block(StenoWalk *w, uint64_t offset, const StenoBlockHeader *h)
 {
 	if (w->anchored && (h->block != w->next_block || h->first_record != w->next_record))
 		note_damage(w, offset);
-	/* a block that is out of place must not make numbers that are taken free */
+	/* a block that is out of order must not make used numbers available again */
 	if (!w->anchored || h->block >= w->next_block)
 	{
 		w->next_block = h->block + 1;
@@ -140,8 +142,8 @@ accept_block(StenoWalk *w, uint64_t offset, const StenoBlockHeader *h)
 }
 
 /*
- * The offsets of blocks that a walk accepted: of every stride-th, so that any number
- * of blocks fits.  No two of them are more than stride blocks apart.
+ * The offsets of every stride-th block that a walk has accepted.  stride grows with
+ * the number of blocks, so that any number of them fits.
  */
 #define MARKS 1024
 
@@ -162,7 +164,7 @@ add_mark(Marks *m, uint64_t offset)
 		return;
 	if (m->count == MARKS)
 	{
-		/* drop every other one; the new one's number is a multiple of both strides */
+		/* drop every other one; the number of the new one is a multiple of both strides */
 		for (i = 0; i < MARKS / 2; i++)
 			m->offsets[i] = m->offsets[2 * i];
 		m->count = MARKS / 2;
@@ -172,8 +174,8 @@ add_mark(Marks *m, uint64_t offset)
 }
 
 /*
- * Walk the block headers up to limit, and mark the blocks; false when a read failed.
- * What is left after w->end is torn.
+ * Walk the block headers up to limit, and mark the blocks; false if a read fails.
+ * The bytes after w->end are torn.
  */
 static bool
 walk_blocks(StenoWalk *w, uint64_t limit, Marks *marks)
@@ -215,7 +217,7 @@ typedef enum
 	PAYLOAD_UNREADABLE
 } PayloadState;
 
-/* How many zeros stand at an offset, up to ZEROS_MIN; none, unless there is room for as many. */
+/* ZEROS_MIN if there are that many zeros at the offset, otherwise 0. */
 static uint64_t
 zeros_at(int fd, uint64_t offset)
 {
@@ -248,14 +250,15 @@ steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h)
 }
 
 /*
- * Check the payloads of the blocks from one offset to another, which are block
- * boundaries.  *torn is where the run of torn blocks behind them begins; it is moved
- * back to where it begins in them.  Returns true when one of them is not torn.
+ * Check the payloads of the blocks between two offsets, which are block boundaries.
+ * *torn is where the run of torn blocks after them begins; if that run begins in
+ * these blocks, *torn is set to its beginning.  Returns true if one of the blocks
+ * is not torn, so that the run cannot begin before it.
  */
 static bool
 find_torn_run(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t *torn)
 {
-	uint64_t	after = *torn;	/* the run that begins behind these blocks */
+	uint64_t	after = *torn;	/* the run that begins after these blocks */
 	bool		found = false;
 	bool		in_run = false;
 	uint8_t		bytes[STENO_BLOCK_HEADER];
@@ -263,7 +266,7 @@ find_torn_run(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t *torn)
 
 	while (from < to && to - from >= STENO_BLOCK_HEADER)
 	{
-		/* what cannot be read is for the walk that follows to report */
+		/* the walk that follows reports the read error */
 		if (!steno_read_at(w->fd, bytes, sizeof(bytes), from))
 			return true;
 		if (!steno_block_header_read(bytes, &h))
@@ -290,9 +293,9 @@ find_torn_run(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t *torn)
 }
 
 /*
- * Where the torn blocks begin that a segment ends with, of which w->last is the last.
- * Goes back from mark to mark, so that each header and payload is read once, however
- * many are torn.
+ * Where the run of torn blocks at the end of a segment begins; w->last is the last
+ * of them.  The search goes back from mark to mark, so that each header and payload
+ * is read once, however many blocks are torn.
  */
 static uint64_t
 find_torn_end(const StenoWalk *w, const Marks *marks)
@@ -311,10 +314,10 @@ find_torn_end(const StenoWalk *w, const Marks *marks)
 }
 
 /*
- * Walk, and cut unfinished blocks off the end until the last one is whole: when
- * the machine went down, several that were not yet synced can have holes.  The work
- * is proportional to the file's size: anything may stand in it, and a server that
- * starts waits for this.
+ * Walk the blocks, and leave out torn ones at the end until the last one is whole:
+ * after a crash of the machine, several blocks that had not been synced can have
+ * holes.  The work must be proportional to the size of the file, whatever it
+ * contains, because the start of the server waits for it.
  */
 static bool
 walk_segment(StenoWalk *w, const StenoWalk *start)
@@ -343,7 +346,7 @@ walk_segment(StenoWalk *w, const StenoWalk *start)
 			note_damage(w, w->last);
 		if (state != PAYLOAD_TORN)
 			return true;
-		/* the next walk is the last, unless the file changes meanwhile */
+		/* the next walk is the last one, unless the file changes meanwhile */
 		limit = find_torn_end(w, &marks);
 	}
 }
@@ -391,7 +394,10 @@ file_is_zeros(int fd, uint64_t size)
 	return true;
 }
 
-/* Whether this stream may go on in a segment with this header; if not, the file is left as it is. */
+/*
+ * Whether this stream may continue after a segment with this header; if not,
+ * opening the stream fails and the file is left unchanged.
+ */
 static bool
 is_our_segment(const StenoStream *stream, const uint8_t *bytes, const StenoSegmentHeader *h,
 	   bool whole, const char *path, StenoError *error)
