@@ -21,7 +21,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   verify_ok gapless by_statement numbers_are_there wait_until value can_connect
-  forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
+  has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
   refuses_to_start
 );
 
@@ -118,6 +118,17 @@ sub value
 	my ($node, $sql) = @_;
 
 	return $node->safe_psql('postgres', $sql, connstr => connstr($node));
+}
+
+# Whether the server's installation has a loadable module: contrib modules and pgaudit may be missing.
+sub has_module
+{
+	my ($name) = @_;
+	my $folder = `pg_config --pkglibdir`;
+
+	chomp $folder;
+	die 'no pg_config' if $folder eq '';
+	return -e "$folder/$name.so";
 }
 
 # The setting that makes plans parallel: PostgreSQL 16 renamed it.

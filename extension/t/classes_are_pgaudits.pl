@@ -10,10 +10,7 @@ use PostgreSQL::Test::Utils;
 use Steno;
 use Test::More;
 
-# The tests' pg_config is that of an installation which need not have it.
-my $libraries = `pg_config --pkglibdir`;
-chomp $libraries;
-plan skip_all => 'pgaudit is not installed' if !-e "$libraries/pgaudit.so";
+plan skip_all => 'pgaudit is not installed' if !has_module('pgaudit');
 
 # Command => our class, where pgaudit calls it MISC.  Transactions have a class of
 # their own here; SET is in pgaudit's misc_set, which it calls MISC in its lines;

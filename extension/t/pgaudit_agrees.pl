@@ -14,6 +14,8 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
+plan skip_all => 'pgaudit is not installed' if !has_module('pgaudit');
+
 # The sections of the corpus: their statements by name.
 my ($introduction, %corpus) = split /^---- (\w+)\n/m, slurp_file("$ENV{TESTDIR}/test/pgaudit.sql");
 my @names = sort keys %corpus;

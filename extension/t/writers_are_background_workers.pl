@@ -16,9 +16,7 @@ use Time::HiRes qw(sleep time);
 # has too few of them does not start, whoever has taken them, before or after us.
 {
 	my $node = new_node('writers_have_worker_slots', start => 0, conf => "max_worker_processes = 8\nsteno.writers = 8\n");
-	my $library = `pg_config --pkglibdir`;
 
-	chomp $library;
 	# the launcher of logical replication has one of them
 	refuses_to_start(
 		$node, 'as many writers as slots', '',
@@ -37,7 +35,7 @@ use Time::HiRes qw(sleep time);
 
 	SKIP:
 	{
-		skip 'no library with another worker', 6 if !-e "$library/pg_prewarm.so";
+		skip 'no library with another worker', 6 if !has_module('pg_prewarm');
 		refuses_to_start(
 			$node, 'another worker before ours',
 			"shared_preload_libraries = 'pg_prewarm, pg_steno'",
