@@ -3,24 +3,28 @@
  *		Triggers: the words without which a text has no secret that redact.c would find.
  *
  * Every statement with a literal pays for this search, and most large texts pay for
- * nothing else.  Each word is found by a pair of adjacent letters, which is looked for in
- * blocks of 32 or 16 bytes where the processor can do so:
+ * nothing else.  Each trigger is found by a fragment of four characters, which is looked
+ * for at 32 or 16 places at once where the processor can do so, and then compared whole:
  *
- *		password, passwd		sw
- *		passphrase				sp
- *		pwd						pw
- *		secret, crypt			cr
- *		options					pt
- *		program					og
- *		digest					ig
- *		hmac					hm
- *		set_config				nf
- *		:// (a URI)				//
+ *		password, passwd		assw
+ *		passphrase				assp
+ *		pwd						pwd and any
+ *		secret					cret
+ *		crypt					cryp
+ *		options					opti
+ *		program					ogra
+ *		digest					iges
+ *		hmac					hmac
+ *		set_config				et_c
+ *		:// (a URI)				:// and any
  *
- * Of a URI a colon must follow, behind which a password may be.
- * The lexer takes names that end like these words, so a word that goes on is no trigger:
- * random letters have hardly any.  In other languages than SQL most names have no effect:
- * those of a JSON document are passed without a look at what stands between them.
+ * Of a URI a colon must follow, behind which a password may be.  The lexer takes names that
+ * end like these words, so a word that goes on is no trigger: random letters have hardly any.
+ *
+ * A JSON document may be full of names such as "password", but in other languages than SQL
+ * most names have no effect.  What stands behind a name decides that, and so in documents
+ * triggers are looked for by their last three characters and those around them: a document
+ * is passed without a look at such names, and at what stands between them.
  */
 #include "filter/redact.h"
 
@@ -28,11 +32,23 @@
 
 #include "filter/redact_lex.h"
 
-/* On x86 wider blocks are looked at where the processor can do so. */
-#if defined(__x86_64__) && defined(__SSE2__)
+/*
+ * Blocks of 16 bytes are searched at once where the compiler may use SSE2, and of 32 where the processor
+ * turns out to have AVX2.  A test defines the last two macros, to compare what all ways find.
+ */
+#if defined(__SSE2__) && !defined(STENO_TEST_NO_BLOCKS)
+#define STENO_REDACT_BLOCKS
+#if defined(__x86_64__) && !defined(STENO_TEST_NO_WIDE)
 #define STENO_REDACT_WIDE
 #include <immintrin.h>
 #endif
+#endif
+
+/* Characters of a fragment. */
+#define FRAGMENT 4
+
+/* Characters at the end of a trigger by which it is found in a document. */
+#define ENDING 3
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -95,7 +111,7 @@ crypt_at(const char *text, size_t len, size_t at, bool strings)
 /* Looked at behind :// before it is taken for a trigger. */
 #define AUTHORITY_MOST 64
 
-#ifdef __SSE2__
+#ifdef STENO_REDACT_BLOCKS
 
 static inline __m128i
 load(const char *p)
@@ -125,7 +141,7 @@ uri_at(const char *text, size_t len, size_t at)
 {
 	size_t		end = len - at > AUTHORITY_MOST ? at + AUTHORITY_MOST : len;
 
-#ifdef __SSE2__
+#ifdef STENO_REDACT_BLOCKS
 	for (; end - at >= 16; at += 16)
 	{
 		__m128i		v = load(text + at);
@@ -158,7 +174,7 @@ uri_at(const char *text, size_t len, size_t at)
 size_t
 steno_redact_password_end(const char *text, size_t at, size_t end)
 {
-#ifdef __SSE2__
+#ifdef STENO_REDACT_BLOCKS
 	for (; end - at >= 16; at += 16)
 	{
 		__m128i		v = load(text + at);
@@ -176,23 +192,31 @@ steno_redact_password_end(const char *text, size_t at, size_t end)
 	return at;
 }
 
-/* Where the trigger with a pair of letters at text + at begins; len: there is none. */
+/* Does a URI with a password perhaps begin with a colon at text + at? */
+static inline bool
+uri_begins(const char *text, size_t len, size_t at)
+{
+	return len - at >= 3 && text[at] == ':' && text[at + 1] == '/' && text[at + 2] == '/' && uri_at(text, len, at + 3);
+}
+
+/*
+ * Where the trigger begins that has its fragment at text + at; len: there is none.  strings: and
+ * has the name an effect in other languages than SQL?
+ */
 static size_t
 trigger_at(const char *text, size_t len, size_t at, bool strings)
 {
 	switch (text[at] | 0x20)
 	{
-		case 's':
-			if (at >= 3 && (ends_at(text, len, at - 3, "password", strings) || ends_at(text, len, at - 3, "passwd", strings) ||
-							ends_at(text, len, at - 3, "passphrase", strings) ||
-							ends_at(text, len, at - 3, "passphrase_command", strings)))
-				return at - 3;
+		case 'a':
+			if (at >= 1 && (ends_at(text, len, at - 1, "password", strings) || ends_at(text, len, at - 1, "passwd", strings) ||
+							ends_at(text, len, at - 1, "passphrase", strings) ||
+							ends_at(text, len, at - 1, "passphrase_command", strings)))
+				return at - 1;
 			break;
 		case 'p':
 			if (ends_at(text, len, at, "pwd", strings))
 				return at;
-			if (at >= 1 && ends_at(text, len, at - 1, "options", strings))
-				return at - 1;
 			break;
 		case 'c':
 			if (at >= 2 && ends_at(text, len, at - 2, "secret", strings))
@@ -201,6 +225,8 @@ trigger_at(const char *text, size_t len, size_t at, bool strings)
 				return at;
 			break;
 		case 'o':
+			if (ends_at(text, len, at, "options", strings))
+				return at;
 			if (at >= 2 && ends_at(text, len, at - 2, "program", strings))
 				return at - 2;
 			break;
@@ -212,14 +238,13 @@ trigger_at(const char *text, size_t len, size_t at, bool strings)
 			if (ends_at(text, len, at, "hmac", strings))
 				return at;
 			break;
-		case 'n':
-			if (at >= 6 && ends_at(text, len, at - 6, "set_config", strings))
-				return at - 6;
-			break;
-		case '/':
-			if (at >= 1 && text[at - 1] == ':' && text[at] == '/' && text[at + 1] == '/' &&
-				uri_at(text, len, at + 2))
+		case 'e':
+			if (at >= 1 && ends_at(text, len, at - 1, "set_config", strings))
 				return at - 1;
+			break;
+		case ':':
+			if (uri_begins(text, len, at))
+				return at;
 			break;
 		default:
 			break;
@@ -227,66 +252,16 @@ trigger_at(const char *text, size_t len, size_t at, bool strings)
 	return len;
 }
 
-static bool
-is_pair(int a, int b)
-{
-	a |= 0x20;
-	b |= 0x20;
-	switch (b)
-	{
-		case 'w':
-			return a == 's' || a == 'p';
-		case 'p':
-			return a == 's';
-		case 't':
-			return a == 'p';
-		case 'r':
-			return a == 'c';
-		case 'g':
-			return a == 'o' || a == 'i';
-		case 'm':
-			return a == 'h';
-		case 'f':
-			return a == 'n';
-		case '/':
-			return a == '/';
-		default:
-			return false;
-	}
-}
-
-#ifdef __SSE2__
-
-/* A bit for each byte of 16 with which a pair begins; 17 are read. */
-static inline uint32_t
-pair_block(const char *p)
-{
-	const __m128i small = _mm_set1_epi8(0x20);
-	__m128i		a = _mm_or_si128(load(p), small);
-	__m128i		b = _mm_or_si128(load(p + 1), small);
-	__m128i		w = is(b, 'w');
-	__m128i		s_next = _mm_or_si128(w, is(b, 'p'));
-	__m128i		p_next = _mm_or_si128(w, is(b, 't'));
-	__m128i		g_first = _mm_or_si128(is(a, 'o'), is(a, 'i'));
-	__m128i		any = _mm_or_si128(_mm_and_si128(is(a, 's'), s_next), _mm_and_si128(is(a, 'p'), p_next));
-
-	any = _mm_or_si128(any, _mm_and_si128(g_first, is(b, 'g')));
-	any = _mm_or_si128(any, _mm_and_si128(is(a, 'c'), is(b, 'r')));
-	any = _mm_or_si128(any, _mm_and_si128(is(a, 'h'), is(b, 'm')));
-	any = _mm_or_si128(any, _mm_and_si128(is(a, 'n'), is(b, 'f')));
-	any = _mm_or_si128(any, _mm_and_si128(is(a, '/'), is(b, '/')));
-	return (uint32_t) _mm_movemask_epi8(any);
-}
-
-#endif
-
-/* The first trigger that begins at from or later among those with these pairs; len: none. */
+/*
+ * The first trigger that begins at from or later among those whose fragments are at text + at and a
+ * bit of places; len: none.  Triggers do not overlap, so that they are in the order of their fragments.
+ */
 static inline size_t
-trigger_of(uint32_t pairs, const char *text, size_t len, size_t at, size_t from, bool strings)
+trigger_of(uint64_t places, const char *text, size_t len, size_t at, size_t from, bool strings)
 {
-	for (; pairs != 0; pairs &= pairs - 1)
+	for (; places != 0; places &= places - 1)
 	{
-		size_t		trigger = trigger_at(text, len, at + (size_t) __builtin_ctz(pairs), strings);
+		size_t		trigger = trigger_at(text, len, at + (size_t) __builtin_ctzll(places), strings);
 
 		if (trigger >= from && trigger < len)
 			return trigger;
@@ -294,12 +269,43 @@ trigger_of(uint32_t pairs, const char *text, size_t len, size_t at, size_t from,
 	return len;
 }
 
+#ifdef STENO_REDACT_BLOCKS
+
+#define BLOCK 16
+#define BLOCK_READ (BLOCK + FRAGMENT - 1)
+
+/* A bit for each byte of 16 at which a fragment may begin. */
+static inline uint32_t
+fragments_in_block(const char *p)
+{
+	const		__m128i small = _mm_set1_epi8(0x20);
+	__m128i		a = _mm_or_si128(load(p), small);
+	__m128i		b = _mm_or_si128(load(p + 1), small);
+	__m128i		c = _mm_or_si128(load(p + 2), small);
+	__m128i		d = _mm_or_si128(load(p + 3), small);
+	__m128i		any = _mm_and_si128(is(c, 's'), _mm_or_si128(is(d, 'w'), is(d, 'p')));	/* assw, assp */
+
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'p'), is(b, 'w')));
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'c'), is(b, 'r')));
+	any = _mm_or_si128(any, _mm_and_si128(is(b, 'p'), is(c, 't'))); /* opti */
+	any = _mm_or_si128(any, _mm_and_si128(is(b, 'g'), _mm_or_si128(is(a, 'o'), is(a, 'i'))));
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'h'), is(b, 'm')));
+	any = _mm_or_si128(any, _mm_and_si128(is(c, '_' | 0x20), is(d, 'c')));	/* et_c */
+	any = _mm_or_si128(any, _mm_and_si128(is(a, ':'), is(b, '/')));
+	return (uint32_t) _mm_movemask_epi8(any);
+}
+
+#endif
+
 #ifdef STENO_REDACT_WIDE
 
 #define WIDE __attribute__((target("avx2")))
-#define WIDE_COUNTS __attribute__((target("avx2,popcnt,bmi")))
+
+/* For a loop that calls nothing: a call would overwrite the tables, which are kept in registers. */
+#define WIDE_LOOP __attribute__((target("avx2"), noinline))
+
 #define WIDE_BLOCK 32
-#define WIDE_READ (WIDE_BLOCK + 2)
+#define WIDE_READ (WIDE_BLOCK + FRAGMENT - 1)
 
 /*
  * A text of some megabytes is not in the processor's caches when it is searched, and what the
@@ -308,103 +314,167 @@ trigger_of(uint32_t pairs, const char *text, size_t len, size_t at, size_t from,
  */
 #define PREFETCH_NEXT_PAGE(p) __builtin_prefetch((p) + 4096)
 
-/* Sets of characters: a bit for each of eight sets, by the lower and the upper half of a character. */
-typedef struct Sets
-{
-	uint8_t		lower[16];
-	uint8_t		upper[16];
-} Sets;
+/*
+ * One instruction looks up the lower four bits of 32 bytes in a table of 16.  There is a table for
+ * each character of a fragment.  An entry has a bit for each of eight sets of fragments: whether one of
+ * the set may have such a character there.  Where the entries of all four characters have a bit in
+ * common, a fragment may begin.  The lower bits are the same for a small and a capital letter, and
+ * for a few other characters, so this finds every fragment, and in random letters and digits
+ * something else about once in 1000 bytes, which trigger_at() rejects.
+ *
+ * For a byte of 128 or more, which is in no trigger, the instruction yields 0.  Where any byte
+ * is allowed, its upper bits are cleared first.
+ */
+#define LOWER(n, c) ((n) == ((c) & 0x0f))
+#define SET(n, set, c) (LOWER(n, c) << (set))
+#define SET2(n, set, c, d) ((LOWER(n, c) | LOWER(n, d)) << (set))
+#define ANY(set) (1 << (set))
+#define TABLE(of) {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), \
+	of(8), of(9), of(10), of(11), of(12), of(13), of(14), of(15)}
 
 static WIDE inline __m256i
-load_half(const uint8_t *bytes)
+load_table(const uint8_t *table)
 {
-	return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) bytes));
+	return _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *) table));
 }
 
 static WIDE inline __m256i
-in_sets(const char *p, __m256i lower, __m256i upper)
+look_up(__m256i table, const char *p)
 {
-	const __m256i half = _mm256_set1_epi8(0x0f);
-	__m256i		v = _mm256_loadu_si256((const __m256i *) p);
-	__m256i		v_upper = _mm256_and_si256(_mm256_srli_epi16(v, 4), half);
+	return _mm256_shuffle_epi8(table, _mm256_loadu_si256((const __m256i *) p));
+}
 
-	return _mm256_and_si256(_mm256_shuffle_epi8(lower, _mm256_and_si256(v, half)),
-							_mm256_shuffle_epi8(upper, v_upper));
+static WIDE inline __m256i
+look_up_any(__m256i table, const char *p)
+{
+	__m256i		v = _mm256_loadu_si256((const __m256i *) p);
+
+	return _mm256_shuffle_epi8(table, _mm256_and_si256(v, _mm256_set1_epi8(0x0f)));
+}
+
+/* A bit for each byte that is not zero. */
+static WIDE inline uint32_t
+nonzero(__m256i v)
+{
+	return ~(uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()));
 }
 
 /*
- * The sets of pairs of letters, which are looked for together with the letter that follows, each in
- * a set of its own:
+ * The sets:
  *
- *		0	sw, sp	and o, d, h			4	hm	and a
- *		1	pw, pt	and d, i			5	nf	and i
- *		2	cr		and e, y			6	//	and anything
- *		3	og, ig	and r, e
+ *		0	assw, assp		4	ogra
+ *		1	pwd				5	iges
+ *		2	cret, cryp		6	hmac, et_c
+ *		3	opti			7	://
  */
-typedef struct Pairs
-{
-	__m256i		first_lower;
-	__m256i		first_upper;
-	__m256i		second_lower;
-	__m256i		second_upper;
-	__m256i		third_lower;
-	__m256i		third_upper;
-} Pairs;
+#define FRAGMENT_1(n) SET(n, 0, 'a') | SET(n, 1, 'p') | SET(n, 2, 'c') | SET(n, 3, 'o') | \
+	SET(n, 4, 'o') | SET(n, 5, 'i') | SET2(n, 6, 'h', 'e') | SET(n, 7, ':')
+#define FRAGMENT_2(n) SET(n, 0, 's') | SET(n, 1, 'w') | SET(n, 2, 'r') | SET(n, 3, 'p') | \
+	SET(n, 4, 'g') | SET(n, 5, 'g') | SET2(n, 6, 'm', 't') | SET(n, 7, '/')
+#define FRAGMENT_3(n) SET(n, 0, 's') | SET(n, 1, 'd') | SET2(n, 2, 'e', 'y') | SET(n, 3, 't') | \
+	SET(n, 4, 'r') | SET(n, 5, 'e') | SET2(n, 6, 'a', '_') | SET(n, 7, '/')
+#define FRAGMENT_4(n) SET2(n, 0, 'w', 'p') | ANY(1) | SET2(n, 2, 't', 'p') | SET(n, 3, 'i') | \
+	SET(n, 4, 'a') | SET(n, 5, 's') | SET(n, 6, 'c') | ANY(7)
 
-static WIDE inline Pairs
-load_pairs(void)
+typedef struct Fragments
 {
-	static const Sets first = {
-		{2, 0, 0, 5, 0, 0, 0, 0, 16, 8, 0, 0, 0, 0, 32, 72},
-		{0, 0, 64, 0, 60, 3, 60, 3, 0, 0, 0, 0, 0, 0, 0, 0}
-	};
-	static const Sets second = {
-		{1, 0, 4, 0, 2, 0, 32, 11, 0, 0, 0, 0, 0, 16, 0, 64},
-		{0, 0, 64, 0, 56, 7, 56, 7, 0, 0, 0, 0, 0, 0, 0, 0}
-	};
-	static const Sets third = {
-		{64, 80, 72, 64, 67, 76, 64, 64, 65, 102, 64, 64, 64, 64, 64, 65},
-		{64, 64, 64, 64, 127, 76, 127, 76, 64, 64, 64, 64, 64, 64, 64, 64}
-	};
-	Pairs		sets = {
-		load_half(first.lower), load_half(first.upper), load_half(second.lower), load_half(second.upper),
-		load_half(third.lower), load_half(third.upper)
-	};
+	__m256i		first;
+	__m256i		second;
+	__m256i		third;
+	__m256i		fourth;
+} Fragments;
 
-	return sets;
+static WIDE inline Fragments
+load_fragments(void)
+{
+	static const _Alignas(64) uint8_t tables[FRAGMENT][16] = {
+		TABLE(FRAGMENT_1), TABLE(FRAGMENT_2), TABLE(FRAGMENT_3), TABLE(FRAGMENT_4)
+	};
+	Fragments	f = {load_table(tables[0]), load_table(tables[1]), load_table(tables[2]), load_table(tables[3])};
+
+	return f;
 }
 
-/* A bit for each byte of 32 with which no pair begins; 34 are read. */
+/* A byte that is not zero for each of 32 at which a fragment may begin; 35 are read. */
+static WIDE inline __m256i
+fragments_in(const char *p, Fragments f)
+{
+	return _mm256_and_si256(_mm256_and_si256(look_up(f.first, p), look_up(f.second, p + 1)),
+							_mm256_and_si256(look_up(f.third, p + 2), look_up_any(f.fourth, p + 3)));
+}
+
+/*
+ * A bit for each byte of 32 that may begin a fragment: not white space, digits and most punctuation.
+ * The lower bits of " '$", which precede each hash in a list of bcrypt's, are those of pwd.
+ */
 static WIDE inline uint32_t
-no_pairs(const char *p, Pairs sets)
+begins_fragment(const char *p)
 {
-	__m256i		both = _mm256_and_si256(in_sets(p, sets.first_lower, sets.first_upper),
-										in_sets(p + 1, sets.second_lower, sets.second_upper));
-	__m256i		any = _mm256_and_si256(both, in_sets(p + 2, sets.third_lower, sets.third_upper));
-
-	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(any, _mm256_setzero_si256()));
+	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpgt_epi8(_mm256_loadu_si256((const __m256i *) p), _mm256_set1_epi8(':' - 1)));
 }
 
-/* As steno_redact_trigger(), up to where the last wide block ends. */
-static WIDE size_t
-wide_trigger(const char *text, size_t len, size_t from, bool strings, size_t *done)
+/*
+ * Move *at to the next 64 bytes in which fragments may begin, and return a bit for each of these
+ * places.  0: there are none up to *at, behind which fewer than 64 bytes can be looked at.
+ */
+static WIDE_LOOP uint64_t
+next_fragments(const char *text, size_t len, size_t *at)
 {
-	const Pairs sets = load_pairs();
+	const Fragments f = load_fragments();
 	size_t		i;
 
-	for (i = from; len - i >= WIDE_READ; i += WIDE_BLOCK)
+	for (i = *at; len - i >= WIDE_BLOCK + WIDE_READ; i += 2 * WIDE_BLOCK)
 	{
-		uint32_t	none = no_pairs(text + i, sets);
-		size_t		trigger;
+		const char *p = text + i;
+		__m256i		low = fragments_in(p, f);
+		__m256i		high = fragments_in(p + WIDE_BLOCK, f);
+		__m256i		any = _mm256_or_si256(low, high);
+		uint64_t	found;
 
-		PREFETCH_NEXT_PAGE(text + i);
-		if (none == UINT32_MAX)
+		PREFETCH_NEXT_PAGE(p);
+		if (_mm256_testz_si256(any, any))
 			continue;
-		trigger = trigger_of(~none, text, len, i, from, strings);
+		found = (nonzero(low) & begins_fragment(p)) | (uint64_t) (nonzero(high) & begins_fragment(p + WIDE_BLOCK)) << WIDE_BLOCK;
+		if (found != 0)
+		{
+			*at = i;
+			return found;
+		}
+	}
+	*at = i;
+	return 0;
+}
+
+static WIDE_LOOP uint32_t
+fragments_in_wide_block(const char *p)
+{
+	return nonzero(fragments_in(p, load_fragments()));
+}
+
+/* steno_redact_trigger() for fragments of four characters, in a text of WIDE_READ bytes or more. */
+static size_t
+wide_trigger(const char *text, size_t len, size_t from, bool strings)
+{
+	size_t		i = from;
+	size_t		trigger;
+	uint64_t	found;
+
+	while ((found = next_fragments(text, len, &i)) != 0)
+	{
+		trigger = trigger_of(found, text, len, i, from, strings);
+		if (trigger < len)
+			return trigger;
+		i += 2 * WIDE_BLOCK;
+	}
+	/* the last blocks end with the text, so that some bytes are looked at twice */
+	for (; len - i >= FRAGMENT; i += WIDE_BLOCK)
+	{
+		if (len - i < WIDE_READ)
+			i = len - WIDE_READ;
+		trigger = trigger_of(fragments_in_wide_block(text + i), text, len, i, from, strings);
 		if (trigger < len)
 			return trigger;
 	}
-	*done = i;
 	return len;
 }
 
@@ -418,40 +488,34 @@ size_t
 steno_redact_trigger(const char *text, size_t len, size_t from, bool strings)
 {
 	size_t		i = from;
+	size_t		trigger;
 
 #ifdef STENO_REDACT_WIDE
 	if (len - i >= WIDE_READ && __builtin_cpu_supports("avx2"))
 	{
-		size_t		trigger = wide_trigger(text, len, from, strings, &i);
-
+		trigger = wide_trigger(text, len, from, strings);
 		if (trigger < len)
 			return trigger;
+		i = len - FRAGMENT + 1;
 	}
 #endif
-#ifdef __SSE2__
-	while (len - i >= 17)
+#ifdef STENO_REDACT_BLOCKS
+	if (len - i >= BLOCK_READ)
 	{
-		uint32_t	pairs = pair_block(text + i);
-
-		if (pairs != 0)
+		for (; len - i >= FRAGMENT; i += BLOCK)
 		{
-			size_t		trigger = trigger_of(pairs, text, len, i, from, strings);
-
+			if (len - i < BLOCK_READ)
+				i = len - BLOCK_READ;
+			trigger = trigger_of(fragments_in_block(text + i), text, len, i, from, strings);
 			if (trigger < len)
 				return trigger;
 		}
-		i += 16;
 	}
-	if (i > from && i < len)
-		/* the last 17 bytes, some of them again */
-		return trigger_of(pair_block(text + len - 17), text, len, len - 17, from, strings);
 #endif
-	for (; i + 1 < len; i++)
+	/* pwd at the end has no fourth character */
+	for (; i + 2 < len; i++)
 	{
-		size_t		trigger = len;
-
-		if (is_pair((unsigned char) text[i], (unsigned char) text[i + 1]))
-			trigger = trigger_at(text, len, i, strings);
+		trigger = trigger_at(text, len, i, strings);
 		if (trigger >= from && trigger < len)
 			return trigger;
 	}
@@ -468,17 +532,55 @@ typedef enum Found
 } Found;
 
 /*
- * What stands at text + *at, a quote or a pair of letters, means for a document.  *at is moved to
- * its last byte; behind it, when the document ends.
+ * The last three characters of a trigger are at text + at, or those before the underscore of crypt_ and
+ * passphrase_command: where is its fragment?
+ */
+static inline size_t
+fragment_of_ending(const char *text, size_t at)
+{
+	switch (text[at] | 0x20)
+	{
+		case 'o':				/* password, options */
+			return at - 4;
+		case 's':				/* passwd */
+		case 'y':				/* crypt */
+		case 'e':				/* digest */
+			return at - 2;
+		case 'a':				/* passphrase */
+		case 'f':				/* set_config */
+			return at - 6;
+		case 'r':				/* secret, program */
+			return (text[at + 1] | 0x20) == 'e' ? at - 1 : at - 2;
+		case 'm':				/* hmac */
+			return at - 1;
+		default:				/* pwd, :// */
+			return at;
+	}
+}
+
+/*
+ * What stands at text + *at, a quote or the last three characters of a trigger, means for a
+ * document.  *at is moved to its last byte; behind it, when the document ends.
  */
 static inline Found
 found_in_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
 {
 	size_t		trigger;
 
+	if (text[*at] == ':')
+		return uri_begins(text, len, *at) ? DOCUMENT_MATTERS : NOTHING;
 	if (text[*at] != '\'')
 	{
-		trigger = trigger_at(text, len, *at, true);
+		size_t		behind = *at + ENDING;
+		size_t		fragment = fragment_of_ending(text, *at);
+
+		if (behind < len && text[behind] != '_' && steno_redact_is_bare(text, len, behind))
+			return NOTHING;
+
+		/* it would begin before the document; before the text, the number wraps around */
+		if (fragment < from || fragment > *at)
+			return NOTHING;
+		trigger = trigger_at(text, len, fragment, true);
 		return trigger >= from && trigger < len ? DOCUMENT_MATTERS : NOTHING;
 	}
 	++*at;
@@ -489,74 +591,146 @@ found_in_document(const char *text, size_t len, size_t from, size_t end, size_t 
 
 #ifdef STENO_REDACT_WIDE
 
-/* How many bytes are looked through before what was found in them is looked at. */
+/*
+ * Bytes that are searched before what was found in them is examined: few at first, because a document
+ * may be short, and what follows it is not of interest.
+ */
 #define DOCUMENT_WINDOW 1024
+#define DOCUMENT_WINDOW_FIRST 128
 #define DOCUMENT_BLOCK (2 * WIDE_BLOCK)
-#define DOCUMENT_READ (DOCUMENT_BLOCK + 2)
 
-/* Each block writes as many places, and more only when it has them. */
-#define USUAL_PLACES 4
+/* A block and the bytes behind it that are read; so is the one before. */
+#define DOCUMENT_READ (DOCUMENT_BLOCK + ENDING)
 
-/* A bit for each byte of 32 that is as in the other block. */
-static WIDE inline uint32_t
-bytes_like(const char *p, __m256i other)
+/*
+ * Tables as above for the ends of triggers: three characters, the one before, and the one behind.  The
+ * sets:
+ *
+ *		0	word			4	nfig
+ *		1	sswd, pwd		5	ions
+ *		2	rase, rypt		6	gram, hmac
+ *		3	cret, gest		7	://
+ */
+#define ENDING_BEFORE(n) SET(n, 0, 'w') | ANY(1) | SET(n, 2, 'r') | SET2(n, 3, 'c', 'g') | \
+	SET(n, 4, 'n') | SET(n, 5, 'i') | SET2(n, 6, 'g', 'h') | ANY(7)
+#define ENDING_1(n) SET(n, 0, 'o') | SET2(n, 1, 's', 'p') | SET2(n, 2, 'a', 'y') | SET2(n, 3, 'r', 'e') | \
+	SET(n, 4, 'f') | SET(n, 5, 'o') | SET2(n, 6, 'r', 'm') | SET(n, 7, ':')
+#define ENDING_2(n) SET(n, 0, 'r') | SET(n, 1, 'w') | SET2(n, 2, 's', 'p') | SET2(n, 3, 'e', 's') | \
+	SET(n, 4, 'i') | SET(n, 5, 'n') | SET(n, 6, 'a') | SET(n, 7, '/')
+#define ENDING_3(n) SET(n, 0, 'd') | SET(n, 1, 'd') | SET2(n, 2, 'e', 't') | SET(n, 3, 't') | \
+	SET(n, 4, 'g') | SET(n, 5, 's') | SET2(n, 6, 'm', 'c') | SET(n, 7, '/')
+/* what steno_redact_is_bare() knows: tab to carriage return, whose lower bits : = and \ share, blank and 0, ' ( % $ */
+#define MAY_HAVE_EFFECT(n) (((n) >= '\t' && (n) <= '\r') || LOWER(n, ' ') || LOWER(n, '\'') || LOWER(n, '(') || \
+	LOWER(n, '%') || LOWER(n, '$'))
+#define ENDING_BEHIND(n) (MAY_HAVE_EFFECT(n) ? 0x7f : 0) | SET(n, 2, '_') | ANY(7)
+
+typedef struct Endings
 {
-	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *) p), other));
+	__m256i		before;
+	__m256i		first;
+	__m256i		second;
+	__m256i		third;
+	__m256i		behind;
+	__m256i		quote;
+} Endings;
+
+static WIDE inline Endings
+load_endings(void)
+{
+	static const _Alignas(64) uint8_t tables[5][16] = {
+		TABLE(ENDING_BEFORE), TABLE(ENDING_1), TABLE(ENDING_2), TABLE(ENDING_3), TABLE(ENDING_BEHIND)
+	};
+	Endings		e = {
+		load_table(tables[0]), load_table(tables[1]), load_table(tables[2]), load_table(tables[3]), load_table(tables[4]),
+		_mm256_set1_epi8('\'')
+	};
+
+	return e;
 }
 
-static WIDE_COUNTS Found
+/* A bit for each byte of 32 that is a quote, or at which the end of a trigger may begin. */
+static WIDE inline uint32_t
+found_in_block(const char *p, Endings e)
+{
+	__m256i		ends = _mm256_and_si256(_mm256_and_si256(look_up(e.first, p), look_up(e.second, p + 1)),
+										_mm256_and_si256(look_up(e.third, p + 2), look_up_any(e.behind, p + 3)));
+	__m256i		quotes = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *) p), e.quote);
+
+	ends = _mm256_and_si256(ends, look_up_any(e.before, p - 1));
+	return nonzero(_mm256_or_si256(ends, quotes));
+}
+
+/* What was found in a block: a bit for each byte. */
+typedef struct FoundBits
+{
+	uint64_t	bits;
+	size_t		at;
+} FoundBits;
+
+/*
+ * What is found in the blocks from text + at up to end; returns in how many blocks.  Apostrophes and
+ * URIs are so frequent that a branch would often be mispredicted, so there is none.
+ */
+static WIDE_LOOP uint32_t
+found_in_window(const char *text, size_t at, size_t end, FoundBits *found)
+{
+	const Endings e = load_endings();
+	uint32_t	count = 0;
+
+	for (; at < end; at += DOCUMENT_BLOCK)
+	{
+		uint32_t	low = found_in_block(text + at, e);
+		uint32_t	high = found_in_block(text + at + WIDE_BLOCK, e);
+
+		PREFETCH_NEXT_PAGE(text + at);
+		found[count].bits = low | (uint64_t) high << WIDE_BLOCK;
+		found[count].at = at;
+		count += found[count].bits != 0;
+	}
+	return count;
+}
+
+static Found
 wide_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
 {
-	const Pairs sets = load_pairs();
-	const		__m256i quotes = _mm256_set1_epi8('\'');
-	uint16_t	places[DOCUMENT_WINDOW + USUAL_PLACES];
-	size_t		done = from;	/* nothing before is looked at again */
-	size_t		i = from;
+	FoundBits	found[DOCUMENT_WINDOW / DOCUMENT_BLOCK];
+	size_t		i = from + 1;	/* a document begins with neither a quote nor a trigger */
+	size_t		done = i;		/* nothing before is looked at again */
+	size_t		most = DOCUMENT_WINDOW_FIRST;
 
-	if (end - from < DOCUMENT_READ)
+	if (end - from < 1 + DOCUMENT_READ)
 		return NOTHING;
-	while (end - i > DOCUMENT_READ - DOCUMENT_BLOCK)
+	while (end - i > ENDING)
 	{
-		size_t		left = (end - i - (DOCUMENT_READ - DOCUMENT_BLOCK)) / DOCUMENT_BLOCK * DOCUMENT_BLOCK;
-		uint32_t	window = left < DOCUMENT_WINDOW ? (uint32_t) left : DOCUMENT_WINDOW;
-		uint32_t	count = 0;
-		uint32_t	offset;
+		size_t		left = (end - i - ENDING) / DOCUMENT_BLOCK * DOCUMENT_BLOCK;
+		size_t		window = left < most ? left : most;
+		uint32_t	count;
 		uint32_t	k;
 
+		most = most < DOCUMENT_WINDOW ? 2 * most : most;
 		if (window == 0)
 		{
-			/* the last block, some of it again */
+			/* the last block ends with the text */
 			i = end - DOCUMENT_READ;
 			window = DOCUMENT_BLOCK;
 		}
-
-		/* without a branch where something is found, which is so often that none would be foreseen */
-		for (offset = 0; offset < window; offset += DOCUMENT_BLOCK)
-		{
-			const char *p = text + i + offset;
-			uint32_t	low = ~no_pairs(p, sets) | bytes_like(p, quotes);
-			uint32_t	high = ~no_pairs(p + WIDE_BLOCK, sets) | bytes_like(p + WIDE_BLOCK, quotes);
-			uint64_t	found = low | (uint64_t) high << WIDE_BLOCK;
-			uint32_t	here = (uint32_t) __builtin_popcountll(found);
-
-			PREFETCH_NEXT_PAGE(p);
-			for (k = 0; k < USUAL_PLACES; k++, found &= found - 1)
-				places[count + k] = (uint16_t) (offset + (uint32_t) __builtin_ctzll(found | UINT64_C(1) << 63));
-			for (; found != 0; k++, found &= found - 1)
-				places[count + k] = (uint16_t) (offset + (uint32_t) __builtin_ctzll(found));
-			count += here;
-		}
+		count = found_in_window(text, i, i + window, found);
 		for (k = 0; k < count; k++)
 		{
-			Found		what;
+			uint64_t	bits = found[k].bits;
 
-			*at = i + places[k];
-			if (*at < done)
-				continue;		/* such as the second one of two quotes */
-			what = found_in_document(text, len, from, end, at);
-			if (what != NOTHING)
-				return what;
-			done = *at + 1;
+			for (; bits != 0; bits &= bits - 1)
+			{
+				Found		what;
+
+				*at = found[k].at + (size_t) __builtin_ctzll(bits);
+				if (*at < done)
+					continue;	/* such as the second one of two quotes */
+				what = found_in_document(text, len, from, end, at);
+				if (what != NOTHING)
+					return what;
+				done = *at + 1;
+			}
 		}
 		i += window;
 		done = i > done ? i : done;
@@ -569,7 +743,7 @@ wide_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
 
 /*
  * Has nothing in a literal an effect that is a document such as JSON?  Its body begins at text +
- * from; *end_at, where it must end at the latest, is moved behind its closing quote.  False: a trigger
+ * from, as steno_redact_begins_string() wants it; *end_at, where it must end at the latest, is moved behind its closing quote.  False: a trigger
  * in it has one, or a quote in it is no apostrophe in a word, or it is not closed; *end_at is how
  * far was looked.
  */
@@ -581,13 +755,12 @@ steno_redact_document(const char *text, size_t len, size_t from, size_t *end_at)
 	size_t		at = from;
 
 #ifdef STENO_REDACT_WIDE
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi"))
+	if (__builtin_cpu_supports("avx2"))
 		what = wide_document(text, len, from, end, &at);
 #endif
 	while (what == NOTHING && at < end)
 	{
-		if (text[at] == '\'' ||
-			(at + 1 < len && is_pair((unsigned char) text[at], (unsigned char) text[at + 1])))
+		if (text[at] == '\'' || end - at > 2)
 			what = found_in_document(text, len, from, end, &at);
 		at += what == NOTHING;
 	}
