@@ -168,9 +168,10 @@ parameters_are_whole(StenoBytes shape, StenoBytes nulls, StenoBytes *values)
 			return false;
 		if (values == NULL || (nulls.len > 0 && (nulls.p[i / 8] & (1 << (i % 8)))))
 			continue;
+
 		/*
-		 * the length of an unknown representation is not known, so nothing after it
-		 * can be located
+		 * The length of an unknown representation is not known, so nothing after it
+		 * can be located.
 		 */
 		if (repr > STENO_REPR_LIST || (repr == STENO_REPR_LIST && nparams > 1))
 			values = NULL;

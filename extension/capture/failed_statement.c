@@ -54,7 +54,7 @@ steno_record_put_failed(StenoRecord *record)
 		return;
 	if (!steno_my.log_statement)
 		record->text = NULL;
-	if (unlikely(steno_refusal_spares(record)))
+	if (unlikely(steno_refusal_omits_record(record)))
 		steno_record_drop();
 	else
 		steno_record_put(record, false);

@@ -30,7 +30,7 @@
 
 /* Have names at hand while catalogs can be read: a statement's end may be a failure. */
 STENO_COLD static void
-know_relations(PlannedStmt *plan)
+cache_relation_names(PlannedStmt *plan)
 {
 	ListCell   *lc;
 
@@ -39,7 +39,7 @@ know_relations(PlannedStmt *plan)
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
 
 		if (STENO_IS_PERMISSION(p))
-			steno_relation_know(p->relid);
+			steno_relation_cache_name(p->relid);
 	}
 }
 
@@ -155,7 +155,7 @@ widths_of(const StenoParams *values, StenoPrepared *p)
  * the generic plan of a prepared statement does, remember what is the same then.
  */
 STENO_COLD static void
-learn_prepared(const StenoStatement *s, const StenoParams *values)
+remember_prepared(const StenoStatement *s, const StenoParams *values)
 {
 	const PlannedStmt *plan = s->query->plannedstmt;
 	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == s->source ? ActivePortal->cplan : NULL;
@@ -243,7 +243,7 @@ stage_kept(StenoStatement *s, bool searched)
 			!steno_stage_query(s, k->shape, k->len, NULL))
 			return false;
 		if (!searched)
-			learn_prepared(s, NULL);
+			remember_prepared(s, NULL);
 		return true;
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
@@ -256,7 +256,7 @@ stage_kept(StenoStatement *s, bool searched)
 		!steno_stage_query(s, k->shape, k->len, &values))
 		return false;
 	if (!searched)
-		learn_prepared(s, &values);
+		remember_prepared(s, &values);
 	return true;
 }
 
@@ -297,7 +297,7 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 	StenoParams values;
 	StenoKept	key;
 
-	know_relations(s->query->plannedstmt);
+	cache_relation_names(s->query->plannedstmt);
 	if (s->text_len > steno_my.producer.max_message && steno_my.log_statement)
 	{
 		/* it would not fit, nor is it worth to be encoded twice */
@@ -395,7 +395,7 @@ start_deep(StenoStatement *s)
  * text, as a rule with another beginning.
  */
 static inline bool
-is_clients(const char *source)
+is_client_query(const char *source)
 {
 	if (!steno_my.client)
 		return !steno_my.worker;
@@ -406,7 +406,7 @@ is_clients(const char *source)
 
 /* A parallel worker's part of a query, which the leader records. */
 STENO_COLD static bool
-is_leaders(const QueryDesc *query)
+is_leader_query(const QueryDesc *query)
 {
 	return IsParallelWorker() && query->dest && query->dest->mydest == DestTupleQueue;
 }
@@ -427,7 +427,7 @@ begin_query(QueryDesc *query)
 	int			depth;
 	int			class;
 
-	if (unlikely(!steno_my.client) && is_leaders(query))
+	if (unlikely(!steno_my.client) && is_leader_query(query))
 		return NULL;
 	if (!steno_recording())
 		return NULL;
@@ -462,7 +462,7 @@ begin_query(QueryDesc *query)
 	s->plan_cached = of_portal && ActivePortal->cplan != NULL;
 	s->subid = steno_my.subid;
 	s->rows = 0;
-	depth = outer ? outer->inside : added ? 1 : of_portal && is_clients(query->sourceText) ? 0 : steno_my.outside;
+	depth = outer ? outer->inside : added ? 1 : of_portal && is_client_query(query->sourceText) ? 0 : steno_my.outside;
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/*
@@ -483,7 +483,7 @@ begin_query(QueryDesc *query)
 
 	s->kept = s->top_level ? find_kept(s) : NULL;
 	if (unlikely(s->kept == NULL))
-		know_relations(plan);
+		cache_relation_names(plan);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_plan(s, plan, false);
 	if (unlikely(steno_my.role_set) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))

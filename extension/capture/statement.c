@@ -179,7 +179,7 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 
 /* The rules, and the switches for noise, have something to say. */
 STENO_COLD static void
-look_at_policy(StenoStatement *s)
+check_policy(StenoStatement *s)
 {
 	const StenoStatement *outer = NULL;
 
@@ -294,7 +294,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 	s->policy = 0;
 	s->redact = 0;
 	if (unlikely(steno_my.policy != 0))
-		look_at_policy(s);
+		check_policy(s);
 	/* a query that the parser has accepted has its secrets in literals */
 	s->suspect = s->text_len >= STENO_REDACT_SHORTEST &&
 		(class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&

@@ -414,9 +414,9 @@ add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 	}
 	if (i == level->relations_count)
 	{
-		steno_relation_know(relid);
+		steno_relation_cache_name(relid);
 		if (unlikely(steno_my.policy != 0))
-			steno_policy_know(relid);
+			steno_policy_cache_relation(relid);
 		level->relations[i].relid = relid;
 		level->relations[i].access = 0;
 		level->relations_count++;

@@ -236,7 +236,7 @@ wait_at_end(XactEvent event)
 
 /* The end of any transaction: statements are counted anew. */
 static inline void
-count_anew(XactEvent event)
+reset_statement_count(XactEvent event)
 {
 	steno_my.transaction_over = event == XACT_EVENT_ABORT;
 	/* a statement that is running goes on in the next transaction */
@@ -279,7 +279,7 @@ finish_transaction(XactEvent event)
 	}
 	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
 		wait_at_end(event);
-	count_anew(event);
+	reset_statement_count(event);
 }
 
 static XactEvent finished_event;
@@ -303,7 +303,7 @@ finish_transaction_late(XactEvent event)
 		transaction_closed();
 	finished_event = event;
 	if (!steno_record_guarded(finish_late_event))
-		count_anew(event);
+		reset_statement_count(event);
 }
 
 /*
@@ -356,7 +356,7 @@ abort_may_wait(void)
 {
 	if (steno_my.state != STENO_READY || steno_room_at_end())
 		return false;
-	steno_room_look();
+	steno_room_refresh_tail();
 	return !steno_room_at_end() && can_finish_late();
 }
 
@@ -370,7 +370,7 @@ prepare_to_finish_late(void)
 {
 	if (steno_my.state != STENO_READY)
 		return;
-	steno_room_look();
+	steno_room_refresh_tail();
 	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_end_is_staged() && steno_room_at_end())
 		return;
 	register_release_callback();

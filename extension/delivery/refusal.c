@@ -85,11 +85,11 @@ steno_refusal_gap_reason(bool first)
 }
 
 /*
- * Whether the record of a refusal is to be left out, and counted: refusals must not
- * fill the ring, which the ends of transactions need.
+ * Whether the record of a refusal must be omitted and counted instead: refusals
+ * must not fill the ring, because the ends of transactions need its space.
  */
 STENO_COLD bool
-steno_refusal_spares(const StenoRecord *record)
+steno_refusal_omits_record(const StenoRecord *record)
 {
 	return record->sqlerrcode == ERRCODE_NOT_RECORDED &&
 		steno_ring_used(&steno_my.producer) > steno_my.producer.limit / 2;

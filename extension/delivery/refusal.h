@@ -15,7 +15,7 @@ extern const char *const steno_problem_texts[STENO_PROBLEMS];
 extern void steno_health_text(StenoHealth *t, char *to);
 extern bool steno_refusal_drops(void);
 extern uint32 steno_refusal_gap_reason(bool first);
-extern bool steno_refusal_spares(const StenoRecord *record);
+extern bool steno_refusal_omits_record(const StenoRecord *record);
 extern void steno_refusal_attached(void);
 extern void steno_refuse_statement(const Node *utility);
 extern void steno_refuse_waiting_statement(void);

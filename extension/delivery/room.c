@@ -172,9 +172,9 @@ steno_room_when_full(uint32 len)
 	return wait_for_room(len);
 }
 
-/* See what the writer has freed. */
+/* Load the ring's tail again, to use what the writer has freed meanwhile. */
 void
-steno_room_look(void)
+steno_room_refresh_tail(void)
 {
 	StenoProducer *p = &steno_my.producer;
 
@@ -224,7 +224,7 @@ steno_reserve_is_whole(void)
 {
 	StenoProducer *p = &steno_my.producer;
 
-	steno_room_look();
+	steno_room_refresh_tail();
 	return steno_ring_used(p) + (steno_my.staged ? steno_my.staged->m.len : 0) <= p->limit;
 }
 
@@ -274,7 +274,7 @@ steno_reserve_room(uint32 len, const StenoRecord *r)
 		return NULL;
 	if (steno_my.staged != NULL)
 		steno_unstage();
-	steno_room_look();
+	steno_room_refresh_tail();
 	len = (len + 7) & ~7u;
 	left = p->size - (uint32) (p->head & (p->size - 1));
 	used = steno_ring_used(p) + (len <= left ? len : left + len);

@@ -18,7 +18,7 @@ extern int	steno_reserve_covered;	/* how many statements the reserve is for */
 extern void *steno_room_when_full(uint32 len);
 extern bool steno_room_drops(void);
 extern void steno_room_process_exits(void);
-extern void steno_room_look(void);
+extern void steno_room_refresh_tail(void);
 extern int	steno_reserve_needed(void);
 extern bool steno_reserve_cover(int statements);
 extern bool steno_reserve_is_whole(void);

@@ -2,10 +2,10 @@
  * extension/describe/class.c
  *		Classes of utility statements.
  *
- * The classes are pgaudit's, which go by the server's own division of commands
- * (GetCommandLogLevel): what changes data writes, what defines something is DDL,
- * and the rest is miscellaneous, but for the statements in the table here.
- * docs/records.md says where ours differ.
+ * The classes are pgaudit's, which follow the server's classification of commands
+ * (GetCommandLogLevel): commands that change data are writes, those that define
+ * something are DDL, and the others are miscellaneous, except for the statements in
+ * the table here.  docs/records.md lists the differences from pgaudit.
  */
 #include "base/steno.h"
 
@@ -33,13 +33,13 @@ static const struct
 	{T_CreateUserMappingStmt, STENO_CLASS_USER_MAPPING},
 	{T_DoStmt, STENO_CLASS_FUNCTION},
 	{T_DropRoleStmt, STENO_CLASS_ROLE},
-	{T_ExecuteStmt, STENO_CLASS_MISC},	/* what it executes has a record of its own */
+	{T_ExecuteStmt, STENO_CLASS_MISC},	/* the executed statement has a record of its own */
 	{T_GrantRoleStmt, STENO_CLASS_ROLE},
 	{T_GrantStmt, STENO_CLASS_ROLE},
 	{T_VariableSetStmt, STENO_CLASS_MISC_SET},
 };
 
-/* Statements that define nothing and change no data, yet read. */
+/* Statements that only read data. */
 static bool
 only_reads(Node *statement)
 {
@@ -53,14 +53,14 @@ steno_class_of_utility(Node *statement)
 	NodeTag		tag = nodeTag(statement);
 	int			i;
 
-	/* the commonest, without the table */
+	/* the most frequent ones, without a search of the table */
 	if (likely(tag == T_TransactionStmt))
 		return STENO_CLASS_TRANSACTION;
 	for (i = 0; i < (int) lengthof(classes); i++)
 		if (classes[i].tag == tag)
 			return classes[i].class;
 
-	/* ALTER ROLE ... RENAME has a statement that is not for roles alone */
+	/* ALTER ROLE ... RENAME is a RenameStmt, as for other objects */
 	if (tag == T_RenameStmt && ((RenameStmt *) statement)->renameType == OBJECT_ROLE)
 		return STENO_CLASS_ROLE;
 	switch (GetCommandLogLevel(statement))

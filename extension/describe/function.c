@@ -1,10 +1,10 @@
 /*
  * extension/describe/function.c
  *		Names and kinds of functions that statements call, from a cache of this
- *		process that is invalidated as the server's own caches are.
+ *		process that invalidation messages of the server keep correct.
  *
- * The functions of pg_catalog are left out: operators and casts are functions, too,
- * and no statement does without them.
+ * Functions of pg_catalog are omitted: they include those of operators and casts,
+ * which nearly every statement uses.
  */
 #include "base/steno.h"
 
@@ -20,10 +20,13 @@
 
 #include "describe/object.h"
 
-/* Qualified and quoted, the longest name that PostgreSQL can make, and a zero. */
+/*
+ * Size of the longest name that PostgreSQL can make, qualified and quoted, with its
+ * terminating zero.
+ */
 #define NAME_ROOM (4 * NAMEDATALEN + 6)
 
-/* Known functions; when there are more, the cache starts anew. */
+/* Maximum number of entries; when it is exceeded, the cache is emptied. */
 #define MOST_FUNCTIONS 10000
 
 typedef struct Known
@@ -39,7 +42,7 @@ typedef struct Known
 static HTAB *cache;
 static MemoryContext cache_context;
 
-/* hash 0: all of them. */
+/* Invalidate the function with this hash, or all if it is 0. */
 static void
 forget_functions(Datum arg, int cacheid, uint32 hash)
 {
@@ -49,7 +52,7 @@ forget_functions(Datum arg, int cacheid, uint32 hash)
 	if (cache == NULL)
 		return;
 	if (cacheid != PROCOID)
-		hash = 0;				/* a schema was renamed, perhaps */
+		hash = 0;				/* a schema may have been renamed */
 	hash_seq_init(&all, cache);
 	while ((k = hash_seq_search(&all)) != NULL)
 		if (hash == 0 || k->hash == hash)
@@ -103,7 +106,7 @@ look_up_function(Known *k)
 	char	   *namespace;
 	char	   *name;
 
-	/* valid before the look-up, which can invalidate it */
+	/* set before the lookup, during which an invalidation can arrive */
 	k->valid = true;
 	k->left_out = false;
 	k->kind = "function";
@@ -124,7 +127,10 @@ look_up_function(Known *k)
 	ReleaseSysCache(tuple);
 }
 
-/* A function's qualified name, and its kind; NULL for one of pg_catalog, unless these are asked for. */
+/*
+ * A function's qualified name and its kind; NULL for a function of pg_catalog,
+ * unless catalog is true.
+ */
 const char *
 steno_function_name(Oid function, bool catalog, const char **kind)
 {

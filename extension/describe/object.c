@@ -132,7 +132,7 @@ steno_objects_release(StenoObjects **mine)
 	}
 }
 
-/* At the end of a transaction: no query has followed the planner's calls. */
+/* At the end of a transaction: discard calls by the planner that no query has followed. */
 void
 steno_objects_forget_pending(void)
 {

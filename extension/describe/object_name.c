@@ -1,12 +1,12 @@
 /*
  * extension/describe/object_name.c
- *		Types and names of objects of every kind, from the catalogs, as the server's
- *		own descriptions have them.
+ *		Types and names of objects of all kinds, as in the server's own descriptions
+ *		of objects.
  *
- * This runs in the midst of other people's DDL.  An error of ours must not become
- * the statement's, so it is swallowed, with what it left behind; the object then
- * goes by its number.  Errors that are not about the object, such as those of
- * a failing disk, are the statement's as well.
+ * This code runs in the middle of a user's DDL statement.  An error in a lookup
+ * must not fail that statement, so it is caught, its effects are undone, and the
+ * object is recorded by its OID.  Errors that do not concern the object, such as
+ * those of a failing disk, also fail the statement.
  */
 #include "base/steno.h"
 
@@ -57,8 +57,9 @@ release_resources(ResourceOwner owner, ResourceOwner outer, bool ok)
 }
 
 /*
- * Do something that reads catalogs, in memory that goes with it; returns whether it
- * succeeded.  A cancel waits until we are through, and nobody is told of our errors.
+ * Call a function that reads catalogs, in a memory context that is reset
+ * afterwards; returns whether it succeeded.  Interrupts are held until it returns,
+ * and its errors are not reported.
  */
 bool
 steno_object_guarded(void (*work) (void *arg), void *arg)
@@ -73,7 +74,7 @@ steno_object_guarded(void (*work) (void *arg), void *arg)
 	if (!IsTransactionState() || outer == NULL)
 		return false;
 
-	/* what is done can come here again, in the same memory */
+	/* calls can be nested, and then use the same memory context */
 	if (context == NULL)
 		context = AllocSetContextCreate(TopMemoryContext, "pg_steno object names",
 										ALLOCSET_SMALL_SIZES);
@@ -104,16 +105,17 @@ steno_object_guarded(void (*work) (void *arg), void *arg)
 	release_resources(owner, outer, ok);
 	if (old != context)
 		MemoryContextReset(context);
-	InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
+	InterruptHoldoffCount = holdoff;	/* the error has set it to zero */
 	return ok;
 }
 
-/* ---- what is no object of its own ---- */
+/* ---- parts of other objects ---- */
 
 /*
- * Row types, arrays and multiranges come and go with what they are of.  In a DROP
- * that may be gone already: the element type of an array, and the relation of a
- * composite type, which is a type that users name.
+ * Row types, array types and multirange types are created and dropped with another
+ * object, which may have been dropped already by the same DROP: the element type of
+ * an array, or the relation of a composite type.  The latter is a type that users
+ * name.
  */
 static bool
 is_implied_type(Oid oid)
@@ -143,7 +145,10 @@ is_implied_type(Oid oid)
 	return result;
 }
 
-/* TOAST tables and their indexes; a composite type's relation, which the type is for. */
+/*
+ * TOAST tables and their indexes; the relation of a composite type, which is
+ * recorded as the type.
+ */
 static bool
 is_implied_relation(Oid oid)
 {
@@ -151,7 +156,7 @@ is_implied_relation(Oid oid)
 		IsToastNamespace(get_rel_namespace(oid));
 }
 
-/* A session's schemas for temporary tables, which its first one makes. */
+/* A session's schemas for temporary tables, which the server creates with the first of them. */
 static bool
 is_implied_schema(Oid oid)
 {
@@ -165,8 +170,8 @@ begins_with(const char *s, const char *beginning)
 }
 
 /*
- * An object that stands for something else, which is another one.  Only
- * relations of composite types do.
+ * Replace an object by the one that users know it as: the relation of a composite
+ * type by the type.
  */
 void
 steno_object_redirect(ObjectAddress *object)
@@ -177,8 +182,8 @@ steno_object_redirect(ObjectAddress *object)
 }
 
 /*
- * Type and qualified name of an object, in the current memory context; false when
- * it is none that a user would name, or is gone.
+ * Type and qualified name of an object, in the current memory context; false if
+ * users do not name such an object, or it no longer exists.
  */
 bool
 steno_object_identify(const ObjectAddress *object, char **type, char **name)
@@ -193,17 +198,17 @@ steno_object_identify(const ObjectAddress *object, char **type, char **name)
 	if (*name == NULL)
 		return false;
 	if (object->classId == RewriteRelationId && begins_with(*name, "\"_RETURN\" on "))
-		return false;			/* the query of a view */
+		return false;			/* the rule that is a view's query */
 	if (object->classId == TriggerRelationId &&
 		begins_with(*name, "\"RI_ConstraintTrigger_"))
-		return false;			/* the trigger of a foreign key */
+		return false;			/* an internal trigger, such as that of a foreign key */
 	*type = getObjectTypeDescription(object, true);
 	return *type != NULL;
 }
 
 /*
- * A constraint's table, and the one that it references, if it does; false when it
- * is gone.
+ * A constraint's table, and the one that a foreign key references; false if the
+ * constraint no longer exists.
  */
 bool
 steno_object_constraint(Oid constraint, Oid *table, Oid *references)

@@ -1,11 +1,12 @@
 /*
  * extension/describe/object_named.c
- *		Objects for which the server calls no hook: they are looked up by the names in a
- *		utility statement, when it has succeeded.
+ *		Objects for which the server calls no hook: they are looked up by the names
+ *		in a utility statement once it has succeeded.
  *
- * The lookups must not wait for locks.  So they take none, except where the statement
- * itself holds a stronger lock on the object until its transaction ends.  Without a lock,
- * somebody may drop or rename the object meanwhile: then it is missing, or has its new name.
+ * The lookups must not wait for locks.  So they take none, unless the statement
+ * itself holds a stronger lock on the object until its transaction ends.  Without a
+ * lock, another session may drop or rename the object meanwhile: it is then
+ * missing, or has its new name.
  */
 #include "base/steno.h"
 
@@ -40,7 +41,7 @@
 #include "base/compat.h"
 #include "describe/object.h"
 
-/* What add_all_named gets. */
+/* Argument of add_all_named. */
 typedef struct Named
 {
 	StenoObjects *list;
@@ -75,7 +76,10 @@ add_named_role(StenoObjects *list, RoleSpec *role, int action)
 
 /* ---- GRANT and REVOKE ---- */
 
-/* The catalog and the OID of an object on which a privilege was granted; InvalidOid: it is gone. */
+/*
+ * Catalog and OID of an object on which a privilege was granted; InvalidOid if it
+ * no longer exists.
+ */
 static Oid
 granted_on(ObjectType type, Node *object, Oid *class)
 {
@@ -145,7 +149,7 @@ add_granted(StenoObjects *list, GrantStmt *grant)
 	}
 }
 
-/* GRANT role TO role: the first role is used, the second one gets a new membership. */
+/* GRANT role TO role: the first role is used, and the second one gets a membership. */
 static void
 add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 {
@@ -160,7 +164,7 @@ add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 
 /* ---- COMMENT and SECURITY LABEL ---- */
 
-/* The lock is not waited for: the statement holds a stronger one. */
+/* The lookup does not wait for its lock, because the statement holds a stronger one. */
 static void
 add_described(StenoObjects *list, ObjectType type, Node *object)
 {
@@ -175,7 +179,7 @@ add_described(StenoObjects *list, ObjectType type, Node *object)
 	steno_objects_add(list, address.classId, address.objectId, address.objectSubId, STENO_ACTION_ALTER);
 }
 
-/* ---- all of them ---- */
+/* ---- all statements ---- */
 
 static void
 add_named_relations(StenoObjects *list, List *relations, int action)
@@ -233,7 +237,7 @@ add_all_named(void *arg)
 		case T_AlterTableStmt:
 			add_named_relation(list, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
 			break;
-		case T_ViewStmt:		/* OR REPLACE: that is an alteration */
+		case T_ViewStmt:		/* OR REPLACE alters an existing view */
 			add_named_relation(list, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
 			break;
 		case T_RefreshMatViewStmt:
@@ -304,7 +308,7 @@ steno_objects_are_named(Node *statement)
 	}
 }
 
-/* Add them.  An object that cannot be looked up is left out: the statement's text names it. */
+/* Add these objects.  One that cannot be looked up is omitted: the statement's text names it. */
 void
 steno_objects_add_named(StenoObjects *list, Node *statement)
 {

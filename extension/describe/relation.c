@@ -2,8 +2,9 @@
  * extension/describe/relation.c
  *		Names and types of relations.
  *
- * A name is looked up when a statement starts; when it ends, which may be a
- * failure, the cache alone is read (relation_cache.h).
+ * Names are looked up when a statement starts.  When it ends, only the cache is
+ * read (relation_cache.h), because it may have failed, and catalogs cannot be read
+ * then.
  */
 #include "base/steno.h"
 
@@ -74,7 +75,7 @@ look_up_name(StenoRelation *r)
 	r->valid |= STENO_RELATION_NAME;
 }
 
-/* Remember the name in the state of the process, where most statements find all that they need. */
+/* Copy the name to the state of the process, where most statements find all names they need. */
 static void
 remember_name(const StenoRelation *r)
 {
@@ -89,9 +90,9 @@ remember_name(const StenoRelation *r)
 	memcpy(near->name, r->name, r->name_len);
 }
 
-/* Look the name up, unless the cache has it. */
+/* Look the name up, unless it is in the cache, and copy it to the state of the process. */
 STENO_COLD void
-steno_relation_learn(Oid relid)
+steno_relation_load_name(Oid relid)
 {
 	StenoRelation *r = steno_relation_enter(relid);
 
@@ -100,7 +101,10 @@ steno_relation_learn(Oid relid)
 	remember_name(r);
 }
 
-/* A relation that an entry was made for without its name goes by its OID. */
+/*
+ * The cache entry of a relation; NULL if there is none, or it has no name.  The
+ * relation is then recorded by its OID.
+ */
 STENO_COLD static StenoRelation *
 find_named(Oid relid)
 {
@@ -115,7 +119,7 @@ is_shown(const StenoAccess *relation)
 	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
 }
 
-/* Room that put_relation needs. */
+/* Upper bound of the bytes that put_relation writes. */
 static inline uint32
 relation_size(Oid relid)
 {
@@ -138,9 +142,9 @@ put_named(uint8 *p, uint8 type, uint32 access, const char *name, uint32 len)
 	return p + len;
 }
 
-/* The name is not at hand. */
+/* Put a relation whose name is not in the state of the process. */
 STENO_COLD static uint8 *
-put_far(uint8 *p, Oid relid, uint32 access)
+put_cached_relation(uint8 *p, Oid relid, uint32 access)
 {
 	const StenoRelation *r = find_named(relid);
 	char		number[16];
@@ -158,12 +162,13 @@ put_relation(uint8 *p, Oid relid, uint32 access)
 
 	if (likely(i >= 0))
 		return put_named(p, steno_my.near[i].type, access, steno_my.near[i].name, steno_my.near[i].len);
-	return put_far(p, relid, access);
+	return put_cached_relation(p, relid, access);
 }
 
 /*
- * Room that steno_relations_put needs for those relations that are shown, whose number is
- * *shown.  Those from *count on are left out when it would be more than limit.
+ * Upper bound of the bytes that steno_relations_put writes for the relations that
+ * are shown; *shown is their number.  If the bound would exceed limit, *count is
+ * reduced, and the relations from there on are omitted.
  */
 STENO_HOT uint32
 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit)
@@ -192,7 +197,7 @@ steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint3
 	return size;
 }
 
-/* Put relations, as a shape has them. */
+/* Encode relations as a part of a shape. */
 STENO_HOT uint8 *
 steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown)
 {

@@ -9,18 +9,18 @@
 
 #pragma GCC visibility push(hidden)
 
-/* What a statement does with a relation: two numbers, which belong to whoever has the array of them. */
+/* What a statement does with a relation.  It owns no memory but its own. */
 typedef struct StenoAccess
 {
 	Oid			relid;
 	uint32		access;			/* STENO_ACCESS_* */
 } StenoAccess;
 
-extern void steno_relation_learn(Oid relid);
+extern void steno_relation_load_name(Oid relid);
 extern uint32 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit);
 extern uint8 *steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown);
 
-/* Permissions that a plan asks for, as a record has them. */
+/* Convert the permissions that a plan requires to those of a record. */
 static inline uint32
 steno_access_of(AclMode mode)
 {
@@ -41,7 +41,7 @@ steno_access_of(AclMode mode)
 	return access;
 }
 
-/* Where the relation's name is at hand; -1: nowhere. */
+/* Index of the relation's name in the state of the process; -1 if it is not there. */
 static inline int
 steno_relation_near(Oid relid)
 {
@@ -53,14 +53,14 @@ steno_relation_near(Oid relid)
 	return -1;
 }
 
-/* Have the relation's name ready for steno_relations_put. */
+/* Make the relation's name available to steno_relations_put, while catalogs can be read. */
 static inline void
-steno_relation_know(Oid relid)
+steno_relation_cache_name(Oid relid)
 {
 	int			i = steno_relation_near(relid);
 
 	if (unlikely(i < 0))
-		steno_relation_learn(relid);
+		steno_relation_load_name(relid);
 	else
 		__builtin_prefetch(&steno_my.near[i]);
 }

@@ -1,7 +1,7 @@
 /*
  * extension/describe/relation_cache.c
- *		What this process has looked up of relations, by their OIDs; the one place
- *		where the server's invalidation messages make it invalid.
+ *		What this process has looked up about relations, by their OIDs.
+ *		Invalidation messages of the server are handled only here.
  */
 #include "base/steno.h"
 
@@ -12,16 +12,16 @@
 
 #include "describe/relation_cache.h"
 
-/* With so many entries, those that the present statement has not used go. */
+/* When there are this many entries, those that the current statement has not used are removed. */
 #define MOST_RELATIONS 10000
 
 uint64		steno_relation_invalidations;
 
-static HTAB *table;				/* NULL: it is empty */
-static MemoryContext context;	/* of the table, and of what entries point to */
+static HTAB *table;				/* NULL: the cache is empty */
+static MemoryContext context;	/* of the table and the memory that entries point to */
 static long most = MOST_RELATIONS;
 
-/* Parts of one relation, or, with InvalidOid, of all, may be wrong. */
+/* Invalidate parts of one relation's entry, or of all entries if relid is InvalidOid. */
 static void
 invalidate_parts(Oid relid, uint8 parts)
 {
@@ -43,7 +43,7 @@ invalidate_parts(Oid relid, uint8 parts)
 		r->valid &= ~parts;
 }
 
-/* What was made from names, and has no entry of its own, is forgotten at once. */
+/* Discard what was made from names outside the entries. */
 static void
 forget_names(Oid relid)
 {
@@ -62,7 +62,7 @@ relation_changed(Datum arg, Oid relid)
 	invalidate_parts(relid, STENO_RELATION_NAME | STENO_RELATION_RULES | STENO_RELATION_GRANTS);
 }
 
-/* It may have another name now, and with it all of its relations. */
+/* The schema may have been renamed, which changes the qualified names of all its relations. */
 static void
 schema_changed(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -104,9 +104,9 @@ free_matches(StenoRelation *r)
 }
 
 /*
- * Remove the entries that older statements have used.  When one statement uses most of
- * them, all are removed: memory stays limited, and the statement's record may have
- * OIDs for names.
+ * Remove the entries that only earlier statements have used.  If one statement uses
+ * most of them, all are removed, so that memory remains limited; the statement's
+ * record may then have OIDs instead of names.
  */
 static void
 make_room_for_one(void)
@@ -117,7 +117,7 @@ make_room_for_one(void)
 	hash_seq_init(&all, table);
 	while ((r = hash_seq_search(&all)) != NULL)
 	{
-		/* planning may have used it before the statement got its number */
+		/* the planner may have used it before the statement got its number */
 		if (r->used + 1 >= steno_my.statement)
 			continue;
 		free_matches(r);
@@ -133,9 +133,9 @@ make_room_for_one(void)
 }
 
 /*
- * The caller enters so many relations next, and then reads them all: none of them may be
- * removed to make room for another.  Without this, a rule that names a relation of a
- * statement could be missed.
+ * Make room for count entries.  The caller is about to enter that many relations
+ * and then reads them all, so none of them may be removed to make room for another:
+ * a rule that names a relation of the statement could be missed.
  */
 void
 steno_relations_expect(int count)
@@ -150,7 +150,10 @@ steno_relations_expect(int count)
 	most = Max(MOST_RELATIONS, entries + count);
 }
 
-/* The entry of a relation, for the present statement.  Others may be gone. */
+/*
+ * Find or create the entry of a relation for the current statement.  Other entries
+ * may be removed.
+ */
 StenoRelation *
 steno_relation_enter(Oid relid)
 {
@@ -172,21 +175,21 @@ steno_relation_enter(Oid relid)
 	return r;
 }
 
-/* The entry as it is, its parts valid or not; NULL: there is none. */
+/* The entry of a relation, whether or not its parts are valid; NULL if there is none. */
 StenoRelation *
 steno_relation_find(Oid relid)
 {
 	return table ? hash_search(table, &relid, HASH_FIND, NULL) : NULL;
 }
 
-/* Memory for what an entry points to. */
+/* Allocate memory that an entry points to. */
 void *
 steno_relation_alloc(Size size)
 {
 	return MemoryContextAlloc(context, size);
 }
 
-/* Other rules hold for this session. */
+/* The session's rules have changed. */
 void
 steno_relations_forget_rules(void)
 {
@@ -204,7 +207,7 @@ steno_relations_forget_rules(void)
 	}
 }
 
-/* The role, or what it is a member of, may be another one. */
+/* steno.role, or its memberships, may have changed. */
 void
 steno_relations_forget_grants(void)
 {

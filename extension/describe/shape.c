@@ -3,8 +3,8 @@
  *		Encodes shapes: class, query identifier, command tag, relations, parameter
  *		types and objects of a statement, in this order (format/FORMAT.md).
  *
- * A shape that fits is encoded into an array of this process, which the next one
- * overwrites; a larger one into the memory for one record.
+ * A shape of at most SHAPE_ROOM bytes is encoded into a static array, which the
+ * next shape overwrites; a larger one into the memory for one record.
  */
 #include "base/steno.h"
 
@@ -12,12 +12,15 @@
 
 #include "describe/shape.h"
 
-/* Room for most shapes. */
+/* Enough for most shapes. */
 #define SHAPE_ROOM 640
 
 static uint8 usual_shape[SHAPE_ROOM];
 
-/* So many of something find no room in a record.  Without memory, nothing says so. */
+/*
+ * Note in a record that count items are omitted because they do not fit.  If there
+ * is no memory for that, the record does not say so.
+ */
 STENO_COLD void
 steno_record_add_omitted(StenoRecord *record, const char *name, int count)
 {
@@ -41,8 +44,8 @@ steno_record_add_omitted(StenoRecord *record, const char *name, int count)
 }
 
 /*
- * Class, query identifier and command tag.  NULL is SELECT, which then is in the
- * code: the page of our constants is another one to miss.
+ * Put class, query identifier and command tag.  A NULL tag is SELECT, which the
+ * compiler puts into the code: reading a constant could miss another page.
  */
 static inline uint8 *
 put_head(uint8 *p, const StenoShape *what, uint32 command_len)
@@ -57,7 +60,7 @@ put_head(uint8 *p, const StenoShape *what, uint32 command_len)
 	return p + command_len;
 }
 
-/* There is no memory for relations, parameters and objects. */
+/* Encode a shape without relations, parameters and objects, because there is no memory for them. */
 STENO_COLD static void
 encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_len)
 {
@@ -68,7 +71,10 @@ encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_le
 	record->shape_len = p + 2 - usual_shape;
 }
 
-/* All of the shape before the parameters; room: what those take.  NULL: memory is short. */
+/*
+ * Put the part of the shape before the parameters, which take params_size bytes.
+ * NULL if out of memory.
+ */
 static inline uint8 *
 put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_size)
 {
@@ -84,7 +90,7 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 	if (unlikely(count < what->count))
 	{
 		steno_record_add_omitted(record, "relations_omitted", what->count - count);
-		room = Max(room, STENO_SHAPE_LIMIT);	/* nor is there room for objects */
+		room = Max(room, STENO_SHAPE_LIMIT);	/* objects do not fit either */
 	}
 	if (unlikely(what->objects != NULL))
 	{
@@ -113,8 +119,9 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 }
 
 /*
- * The parameters go into the shape and the record; many: their types do not fit the
- * shape.  Returns the end of the shape, NULL when there is no memory for them.
+ * Put the types of parameters into the shape, and their values into the record.
+ * many: the types do not fit into the shape.  Returns the end of the shape; NULL if
+ * there is no memory for the values.
  */
 static inline uint8 *
 put_params(StenoRecord *record, const StenoShape *what, bool many, uint8 *shape, StenoParams *values)

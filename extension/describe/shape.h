@@ -1,8 +1,8 @@
 /*
  * extension/describe/shape.h
  *		Shapes: what a statement is and does, without its text and the values of its
- *		parameters.  Statements that differ in these alone have the same shape, and
- *		a block of the trail has it once.
+ *		parameters.  Statements that differ only in these have the same shape, which
+ *		a block of the trail contains once.
  */
 #ifndef STENO_SHAPE_H
 #define STENO_SHAPE_H
@@ -15,8 +15,9 @@
 #pragma GCC visibility push(hidden)
 
 /*
- * What a shape is made from; what is 0 or NULL, it does not have.  On the stack of whoever
- * makes the record, and owns nothing: relations, params and objects are only read.
+ * What a shape is made from; parts that it does not have are 0 or NULL.  It is on
+ * the stack of the function that makes the record, and owns nothing: relations,
+ * params and objects are only read.
  */
 typedef struct StenoShape
 {
@@ -26,22 +27,24 @@ typedef struct StenoShape
 	const StenoAccess *relations;
 	int			count;			/* of relations */
 	ParamListInfo params;
-	bool		failing;		/* we are handling an error: values are taken without the server's help */
+	bool		failing;		/* an error is being handled: values are encoded without calling
+								 * output functions */
 	StenoObjects *objects;
 } StenoShape;
 
 /*
- * The shape is the one part of a record that cannot go in parts: what does not
- * fit three quarters of a message is left out, and the record says how much.
- * Types of parameters come first, but leave room for a few relations.
+ * The shape is the one string of a record that cannot be sent ahead in data parts.
+ * What does not fit into three quarters of a message is omitted, and the record
+ * says how much that is.  Types of parameters have precedence, but leave space for
+ * a few relations.
  */
 #define STENO_SHAPE_LIMIT (steno_my.producer.max_message / 4 * 3)
 
 /* ---- shape.c ---- */
 
 /*
- * Give a record its shape, and its parameters, for which values has room; NULL when
- * what says that there are none.  The shape is valid until the next one is encoded.
+ * Encode a record's shape and parameters.  values has room for the parameters; it
+ * may be NULL if there are none.  The shape is valid until the next one is encoded.
  */
 extern void steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values);
 extern void steno_record_add_omitted(StenoRecord *record, const char *name, int count);

@@ -118,9 +118,9 @@ look_up_rules(StenoRelation *r)
 	r->valid |= STENO_RELATION_RULES;
 }
 
-/* While catalogs can be read: have at hand what rules need to know of a relation. */
+/* While catalogs can be read: enter what rules need to know about a relation into the cache. */
 void
-steno_policy_know(Oid relid)
+steno_policy_cache_relation(Oid relid)
 {
 	StenoRelation *r;
 
@@ -131,7 +131,7 @@ steno_policy_know(Oid relid)
 		look_up_rules(r);
 }
 
-/* The same of all relations of a statement that is about to be judged. */
+/* The same for all relations of a statement that the rules are about to be applied to. */
 static void
 look_up_rules_of_all(const StenoAccess *relations, int count)
 {
@@ -142,7 +142,7 @@ look_up_rules_of_all(const StenoAccess *relations, int count)
 	if (choice.objects || (steno_my.policy & STENO_POLICY_CATALOG))
 		steno_relations_expect(count);
 	for (i = 0; i < count; i++)
-		steno_policy_know(relations[i].relid);
+		steno_policy_cache_relation(relations[i].relid);
 }
 
 /* ---- choosing the session's rules ---- */

@@ -53,7 +53,7 @@ steno_audit_reason(int class, uint8 otherwise)
 	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
 }
 
-extern void steno_policy_know(Oid relid);
+extern void steno_policy_cache_relation(Oid relid);
 extern void steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count,
 							   bool failing);
 extern void steno_policy_judge_early(StenoStatement *s);

@@ -2,16 +2,17 @@
  * extension/session/leader.c
  *		Parallel workers and their leaders.
  *
- * A parallel worker executes a part of its leader's statement, which is recorded
- * by the leader alone.  Statements that functions run in the worker are recorded
- * by the worker, as nested ones, in a session of its own that names the leader's
- * session.  They have the statement number of the leader, and their depth counts
- * from the leader's statement.
+ * A parallel worker executes a part of its leader's statement, which only the
+ * leader records.  Statements that functions run in the worker are recorded by the
+ * worker, as nested ones, in a session of its own that names the leader's session.
+ * They have the statement number of the leader, and their depth counts from the
+ * leader's statement.
  *
- * The server restores the leader's settings and roles in its workers, but not
- * where the client is and how it was authenticated.  Each session writes that to
- * shared memory once, when it begins.  A leader waits for its workers before its
- * statement ends, so what they read of it does not change meanwhile, and needs no lock.
+ * The server restores the leader's settings and roles in its workers, but not the
+ * client's address and how it was authenticated.  Each session writes these to
+ * shared memory when it begins.  A leader waits for its workers before its
+ * statement ends, so what they read of its state does not change meanwhile, and no
+ * lock is needed.
  */
 #include "base/steno.h"
 
@@ -24,9 +25,9 @@
 #include "session/leader.h"
 
 /*
- * In shared memory, one for each ring: written by the ring's owner when it attaches, and once
- * more when its client is authenticated; read by the parallel workers of its statements,
- * which come later.  So there is no lock.
+ * In shared memory, one for each ring.  Written only by the ring's owner, when it
+ * attaches and again when its client has been authenticated; read by the parallel
+ * workers of its statements, which start later.  So no lock is needed.
  */
 static StenoClientFacts *shared;
 
@@ -60,8 +61,9 @@ steno_leader_publish(const StenoClientFacts *facts)
 }
 
 /*
- * In a parallel worker: its leader and the leader's client.  leader->start is 0 if the leader
- * does not record.  Its statement does not end before its workers have.
+ * In a parallel worker: find its leader and the leader's client.  leader->start is
+ * 0 if the leader does not record.  What is read here does not change: the leader's
+ * statement does not end before its workers.
  */
 void
 steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
@@ -85,7 +87,7 @@ steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
 	leader->pid = process->pid;
 	leader->start = ring->owner_start;
 
-	/* the leader's own state is there if it could be mapped there (become_producer) */
+	/* the leader's own state is in the ring's page if it could be mapped there (become_producer) */
 	local = (const StenoLocal *) ring->own;
 	if (STENO_LOAD(local->mapped))
 	{

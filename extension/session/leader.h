@@ -9,13 +9,13 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The statement that a parallel worker works for. */
+/* The statement that a parallel worker executes a part of. */
 typedef struct StenoLeader
 {
-	int64		start;			/* of its session; 0: there is no leader */
+	int64		start;			/* start time of the leader's session; 0: there is no leader */
 	uint32		pid;
 	uint64		statement;
-	uint32		substatement;	/* 0: the client's own statement */
+	uint32		substatement;	/* 0: it is the client's own statement */
 	uint16		depth;
 } StenoLeader;
 

@@ -7,9 +7,10 @@
  * PGPROC, so no other process can have it: from before ring->owner is set until end_session
  * clears it, the producer's side belongs to this process alone.
  *
- * The facts (user, role, database, application, client ...) go into the ring as a session
- * message before the first record, and again before any record for which one of them has
- * changed.  Whoever reads the trail so knows the facts of each record.
+ * The facts (user, role, database, application, client ...) go into the ring as a
+ * session message before the first record, and again before any record for which
+ * one of them has changed.  Readers of the trail therefore know the facts of each
+ * record.
  */
 #include "base/steno.h"
 
@@ -51,7 +52,7 @@
 
 static ClientAuthentication_hook_type previous_authentication;
 
-/* What the last session message said: a new one is needed when it differs. */
+/* The facts in the last session message; if one changes, a new message is needed. */
 static struct
 {
 	char		user[NAMEDATALEN];
@@ -62,12 +63,13 @@ static struct
 	char		app_context[STENO_APP_MAX];
 }			known;
 
-/* Of a parallel worker: its leader's session and substatement, as text; else empty. */
+/* In a parallel worker: its leader's session and substatement, as text; otherwise empty. */
 static char leader_session[8 + 1 + 8 + 1];
 static char leader_substatement[11];
 
 /*
- * Encoding of the session's texts; NULL while it is not in a database, and if it is UTF-8.
+ * Encoding of the session's texts; NULL if that is UTF-8, or the session is not
+ * connected to a database yet.
  */
 static const char *encoding;
 
@@ -87,10 +89,11 @@ put_fact(uint8 *p, int key, const char *value)
 }
 
 /*
- * The largest body that put_session_message can make must fit into the writer's copy:
- * eleven facts with key and length, where the length of the identity takes two bytes.  Only
- * parallel workers have the two facts of a leader; their type is so short that both fit
- * into what another type may take.
+ * The largest body that put_session_message can make must fit into the writer's
+ * copy: eleven facts with key and length, where the length of the identity takes
+ * two bytes.  Only parallel workers have the two facts of a leader; their type is
+ * so short that these facts and the type together take no more than the longest
+ * type.
  */
 StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
 				 sizeof(known) + sizeof(steno_client) - sizeof(steno_client.address) - 9 + MOST_ENCODING <=
@@ -133,9 +136,9 @@ put_session_message(void)
 }
 
 /*
- * Names of roles that this session has had.  They are asked for in the middle of
- * failures too, when catalogs cannot be read; statement.c sees to it that a role
- * is known before a statement of it can fail.
+ * Names of roles that this session has had.  They are needed in failures, too, when
+ * catalogs cannot be read; statement.c looks a role up before one of its statements
+ * can fail.
  */
 #define MOST_ROLES 8
 
@@ -191,13 +194,16 @@ update_roles(Oid user_id, bool failing)
 
 	if (!OidIsValid(user_id) || !(failing || IsTransactionState()))
 		return false;
-	/* what the client gave as its name holds until it can be looked up */
+	/* the name that the client sent is used until the role can be looked up */
 	if (failing && !OidIsValid(steno_my.user_id) && known.user[0] != '\0')
 		return false;
 	session_user_id = GetSessionUserId();
 	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
 		return false;
-	/* a failure may find that names have been forgotten, but not that of who is still the same */
+	/*
+	 * in a failure, the cached names may have been invalidated; that of an
+	 * unchanged session user is kept
+	 */
 	if (!failing || session_user_id != steno_my.session_user_id)
 		copy_role(known.user, session_user_id, failing);
 	copy_role(known.role, user_id, failing);
@@ -206,7 +212,7 @@ update_roles(Oid user_id, bool failing)
 	return true;
 }
 
-/* A client has named its database; other processes ask the catalog once. */
+/* A client's startup packet has the name of its database; other processes look it up once. */
 static bool
 update_database(void)
 {
@@ -221,7 +227,7 @@ update_database(void)
 	return true;
 }
 
-/* The session has come into its database, which is not in UTF-8. */
+/* The session is now connected to its database; note its encoding unless that is UTF-8. */
 static bool
 update_encoding(void)
 {
@@ -232,7 +238,10 @@ update_encoding(void)
 	return true;
 }
 
-/* Compare a fact, and take it if it has changed.  Values are cut to the size of their fact. */
+/*
+ * Compare a fact, and update it if it has changed.  Values are truncated to the
+ * size of the fact.
+ */
 static bool
 update_fact(char *fact, size_t size, const char *value)
 {
@@ -245,9 +254,10 @@ update_fact(char *fact, size_t size, const char *value)
 }
 
 /*
- * What the application says of itself.  Callers only look here when steno_my.application is
- * not the address of application_name: a changed name has another address, and the
- * assignment of steno.app_user or app_context clears steno_my.application.
+ * Update the facts that the application sets.  Callers call this only if
+ * steno_my.application is not the address of application_name: a changed name has
+ * another address, and the assignment of steno.app_user or app_context resets
+ * steno_my.application.
  */
 static bool
 update_application(void)
@@ -256,7 +266,10 @@ update_application(void)
 	bool		changed = false;
 
 	steno_my.application = application_name;
-	/* before its options are processed, a client's is in the startup packet */
+	/*
+	 * until the client's options are processed, its application name is only in the
+	 * startup packet
+	 */
 	if (*name == '\0' && (!OidIsValid(MyDatabaseId) || !IsNormalProcessingMode()) &&
 		MyProcPort && MyProcPort->application_name)
 		name = MyProcPort->application_name;
@@ -267,9 +280,9 @@ update_application(void)
 }
 
 /*
- * While SET SESSION AUTHORIZATION is in effect, the end of a transaction or subtransaction
- * can undo it without any statement.  So the facts are compared before each record, as
- * after a change of the application's name.
+ * While SET SESSION AUTHORIZATION is in effect, the end of a transaction or
+ * subtransaction can undo it without any statement.  The facts are therefore
+ * compared before each record, as after a change of the application's name.
  */
 static void
 watch_session_user(void)
@@ -290,9 +303,9 @@ current_role(void)
 }
 
 /*
- * Before a record: put a session message into the ring if a fact has changed.  user_id is the
- * role of the statement; InvalidOid stands for the present one.  Catalogs are read only for a
- * role that the session has not had recently.
+ * Before a record: put a session message into the ring if a fact has changed.
+ * user_id is the role of the statement; InvalidOid stands for the current one.
+ * Catalogs are read only for a role that the session has not had recently.
  */
 void
 steno_session_check(Oid user_id)
@@ -309,8 +322,8 @@ steno_session_check(Oid user_id)
 }
 
 /*
- * The same in the middle of a failure: without catalogs, and with the role that
- * the failed statement had at its start, InvalidOid for the present one.
+ * The same in a failure: catalogs are not read.  user_id is the role that the
+ * failed statement had at its start; InvalidOid stands for the current one.
  */
 void
 steno_session_failing(Oid user_id)
@@ -342,7 +355,7 @@ set_client_address(const struct sockaddr_storage *a)
 	}
 }
 
-/* Facts of a client's connection, which never change. */
+/* Set the facts of a client's connection, which never change. */
 static void
 set_client_facts(void)
 {
@@ -391,15 +404,15 @@ put_last_record(StenoRecord *record)
 	StenoRing  *ring = steno_my.producer.ring;
 	bool		idle = !ring->inflight.active;
 
-	/* of a statement that still runs, recovery has to know more than of the session's end */
+	/* if a statement is still running, recovery needs its in-flight entry */
 	if (idle)
 		steno_ring_owner_ends(ring);
 	steno_record_put(record, idle);
 }
 
 /*
- * The last thing that a session does with its ring.  Releasing the owner comes after
- * everything else: from then on, the ring may belong to another process.
+ * The last access of a session to its ring.  The owner is released after everything
+ * else: from then on, the ring may belong to another process.
  */
 static void
 end_session(int code, Datum arg)
@@ -431,11 +444,11 @@ end_session(int code, Datum arg)
 	steno_gap_save();
 	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
-	/* release: whoever sees that the owner has gone sees its last message, too */
+	/* release: a process that sees the cleared owner (acquire) also sees its last message */
 	atomic_store_explicit(&ring->owner, 0, memory_order_release);
 }
 
-/* Map the pages at "from" a second time, at "to", in the place of what was mapped there. */
+/* Map the pages at "from" a second time, at "to", replacing what was mapped there. */
 static bool
 map_second_time(void *from, size_t size, void *to)
 {
@@ -444,10 +457,10 @@ map_second_time(void *from, size_t size, void *to)
 }
 
 /*
- * Become the producer of a ring.  The page with the ring's header, with a copy of our state
- * in it, is mapped in the place of steno_area's page, and its data right behind: so a
- * statement touches few pages (ARCHITECTURE.md).  If a mapping fails, the ring is used
- * where it is, which is only slower.
+ * Become the producer of a ring.  The page with the ring's header, with a copy of
+ * our state in it, is mapped over the page of steno_area, and the ring's data right
+ * after it, so that a statement touches few pages (ARCHITECTURE.md).  If a mapping
+ * fails, the ring is used at its original address, which is only slower.
  */
 static void
 become_producer(uint32 ring_number)
@@ -475,8 +488,8 @@ become_producer(uint32 ring_number)
 }
 
 /*
- * A parallel worker takes the statement and the client from its leader.  If the leader does
- * not record, the worker's records stand alone.
+ * A parallel worker takes the statement and the client from its leader.  If the
+ * leader does not record, the worker's records do not refer to a leader.
  */
 STENO_COLD static void
 join_leader(void)
@@ -496,8 +509,9 @@ join_leader(void)
 }
 
 /*
- * Take the ring of this process: before authentication for a refused client, else with the
- * first record.  False: this process cannot record, or not now.
+ * Attach to the ring of this process: with the first record, or before
+ * authentication for a client that is refused.  False if this process cannot
+ * record, or not at this time.
  */
 bool
 steno_session_attach(void)
@@ -542,7 +556,10 @@ steno_session_attach(void)
 		set_client_facts();
 		steno_leader_publish(&steno_client);
 	}
-	/* runs before ProcKill(), which was registered earlier and gives PGPROC and ring away */
+	/*
+	 * runs before ProcKill(), which was registered earlier and releases PGPROC, and
+	 * with it the ring
+	 */
 	on_shmem_exit(end_session, (Datum) 0);
 	steno_my.state = STENO_READY;
 	/* a session before us may have used the ring's reserve */
@@ -586,7 +603,7 @@ record_connect(int kind, const ErrorData *edata)
 void
 steno_session_failed(const ErrorData *edata)
 {
-	/* first: what is in force, a process learns with its ring */
+	/* first, because attaching also puts the settings in force */
 	if (!steno_session_ready())
 	{
 		if (steno_active() && steno_class_logged(STENO_CLASS_CONNECT))
@@ -597,7 +614,7 @@ steno_session_failed(const ErrorData *edata)
 		return;
 	set_authentication_facts();
 	record_connect(STENO_KIND_AUTH_FAILED, edata);
-	steno_my.described = false;	/* no disconnect record for it */
+	steno_my.described = false;	/* it gets no disconnect record */
 	steno_my.state = STENO_DEAD;
 }
 
@@ -620,7 +637,7 @@ client_authenticated(Port *port, int status)
 		previous_authentication(port, status);
 	if (status != STATUS_OK || !steno_session_ready())
 		return;
-	/* for all records of the session: later it cannot be known */
+	/* for all records of the session; the information is not available later */
 	set_authentication_facts();
 	steno_policy_check();
 	if (steno_class_logged(STENO_CLASS_CONNECT))

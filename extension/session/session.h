@@ -16,7 +16,7 @@ extern bool steno_session_attach(void);
 extern void steno_session_check(Oid user_id);
 extern void steno_session_failing(Oid user_id);
 
-/* Attach if need be; false when this process cannot record. */
+/* Attach to the ring if necessary; false if this process cannot record. */
 static inline bool
 steno_session_ready(void)
 {

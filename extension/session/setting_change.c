@@ -3,12 +3,12 @@
  *		Records of changes of our own settings.
  *
  * Before the next statement begins, or at the end of the one that has made the
- * change, the values that the server has are compared with those in force
- * (settings_in_force.c); what differs is recorded, and comes into force then.  So the
- * record of a change stands before everything that was recorded, or left out, because
- * of it, whatever way it came: SET, set_config(), ALTER ROLE, the end of a
- * transaction or of a function.  What was set and taken back without a
- * statement in between was never in force, and has no record.
+ * change, the server's values are compared with those in force
+ * (settings_in_force.c).  Each difference is recorded, and the new value is then
+ * put in force.  So the record of a change precedes everything that was recorded,
+ * or not recorded, because of it, whether it was made by SET, set_config(), ALTER
+ * ROLE, or the end of a transaction or function.  A value that was set and reset
+ * without a statement in between was never in force, and has no record.
  */
 #include "base/steno.h"
 
@@ -20,7 +20,10 @@
 #include "session/setting_change.h"
 #include "session/settings_in_force.h"
 
-/* Without memory or, when failing, catalogs: refused statements come here, too. */
+/*
+ * Record the change of a setting.  Allocates nothing and, if failing, reads no
+ * catalogs: this is also called for statements that are refused.
+ */
 static void
 record_setting(const char *name, const char *old, const char *new, const char *source, bool failing)
 {
@@ -51,7 +54,10 @@ record_setting(const char *name, const char *old, const char *new, const char *s
 	steno_record_put(&record, false);
 }
 
-/* Record what has changed in this session since the last call, and put it in force. */
+/*
+ * Record the settings that have changed in this session since the last call, and
+ * put them in force.
+ */
 void
 steno_settings_record(void)
 {
@@ -61,7 +67,7 @@ steno_settings_record(void)
 		steno_my.settings_dirty = STENO_SETTINGS_SAME;
 }
 
-/* The same in the middle of a failure. */
+/* The same in a failure. */
 void
 steno_settings_record_failing(void)
 {

@@ -2,15 +2,15 @@
  * extension/session/settings_in_force.c
  *		The values of our own settings that are in force in this process.
  *
- * The server assigns a setting's new value when it likes, also while it aborts a
- * transaction.  So a value that it assigns is only asked for (steno_wanted), and
- * steno_my goes on with the one that is in force, until the change has its record
+ * The server may assign a setting's new value at any time, even while it aborts a
+ * transaction.  So an assigned value is only the wanted one (steno_wanted), and
+ * steno_my keeps the value in force until the change has been recorded
  * (setting_change.c).
  *
- * A value from the server's configuration came by a reload, which writer 0 records
- * once for all sessions.  It publishes the values in the control area when their
- * records are in the trail.  A session that finds such a change before that keeps
- * what is in force, and compares again with each statement.
+ * Changes of the server's configuration by a reload are recorded once for all
+ * sessions, by writer 0.  It publishes the values in the control area when their
+ * records are in the trail.  A session that finds such a change earlier keeps the
+ * values in force, and compares again before each statement.
  */
 #include "base/steno.h"
 
@@ -49,16 +49,16 @@ static const struct
 
 StaticAssertDecl(lengthof(settings) <= STENO_SETTINGS_MOST, "room for all settings");
 
-/* The values in force in this session, as text: what the trail has recorded last. */
+/* The values in force in this session, as text: those that were recorded last. */
 static char in_force[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
-static bool of_session[STENO_SETTINGS_MOST];	/* it was set in this session */
+static bool of_session[STENO_SETTINGS_MOST];	/* whether it was set in this session */
 
-/* Where the server keeps the settings: found once, before processes are forked. */
+/* The server's entries of the settings: found once, before processes are forked. */
 static struct config_generic *variables[STENO_SETTINGS_MOST];
 
 /*
- * Those that need a restart cannot change; what applications say of themselves
- * (steno.app_user) stands in every record.
+ * Settings that need a restart cannot change; those that identify the application's
+ * user (steno.app_user) are facts of every record.
  */
 static inline bool
 is_recorded_setting(int i)
@@ -66,7 +66,7 @@ is_recorded_setting(int i)
 	return settings[i].context != PGC_POSTMASTER && settings[i].context != PGC_USERSET;
 }
 
-/* Of a value that has no room, the beginning and a hash. */
+/* A value that is too long is replaced by its beginning and a hash. */
 #define CUT_AT (STENO_SETTING_VALUE - 20)
 #define CUT_LEN (CUT_AT + 4 + 8)
 
@@ -84,7 +84,10 @@ current_setting_value(int i, char *value)
 				 hash_bytes((const unsigned char *) v, (int) len));
 }
 
-/* What a record may say of a value: of a secret that was cut, nobody sees any more that it is one. */
+/*
+ * The form of a value in a record.  Nothing is shown of a truncated value that may
+ * contain a secret, because the beginning of a secret may not be recognized as one.
+ */
 static void
 show_setting_value(const char *value, char *shown)
 {
@@ -123,25 +126,25 @@ setting_source_name(int i)
 		case PGC_S_CLIENT:
 			return "connection";
 		default:
-			/* back to the server's value: the session has done that */
+			/* a reset to the server's value was made by the session */
 			return is_set_by_server(i) && !of_session[i] ? "server" : "session";
 	}
 }
 
-/* Writer 0's count when we last found that we wait for it. */
+/* Writer 0's count when we last found that we must wait for it. */
 static uint32 waited_for;
 
-/* We have values of our leader's session, which can wait for nothing. */
+/* This parallel worker has the values of its leader's session, which it adopts without waiting. */
 static bool inherited;
 
-/* From here on this process records as these values say. */
+/* Put these values in force in this process. */
 static void
 adopt_settings(const StenoWanted *wanted)
 {
 	steno_my.session_mask = wanted->session_mask;
 	steno_policy_masks();
 	steno_start_mask_adopt(wanted);
-	/* while nothing was recorded, changes of the application's name were not seen */
+	/* while nothing was recorded, changes of the application's name were not noticed */
 	steno_my.application = NULL;
 	steno_my.delivery = wanted->delivery;
 	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
@@ -153,7 +156,7 @@ adopt_settings(const StenoWanted *wanted)
 	steno_my.log_statement = wanted->log_statement;
 	steno_my.log_relation = wanted->log_relation;
 	steno_my.log_rows = wanted->log_rows;
-	/* noise that is not recorded must be looked for */
+	/* if statements on catalogs are not recorded, they must be recognized */
 	steno_policy_switch(STENO_POLICY_CATALOG, !wanted->log_catalog);
 	steno_policy_switch(STENO_POLICY_REFERENTIAL, !wanted->log_referential);
 	steno_policy_switch(STENO_POLICY_SCRIPTS, !wanted->log_scripts);
@@ -187,7 +190,7 @@ steno_settings_publish(void)
 	atomic_fetch_add(&steno_control->settings_generation, 1);
 }
 
-/* This session starts from the server's values. */
+/* Start this session with the server's values. */
 void
 steno_settings_baseline(void)
 {
@@ -200,7 +203,7 @@ steno_settings_baseline(void)
 }
 
 /*
- * A parallel worker starts from the values of its leader's session, whose changes
+ * Start a parallel worker with the values of its leader's session, whose changes
  * the leader has recorded.
  */
 void
@@ -218,9 +221,9 @@ steno_settings_inherit(void)
 }
 
 /*
- * At the server's start: what the configuration says, names and values, so that a
- * change that came by a restart is seen, too.  Room for STENO_SETTINGS_MOST pairs.
- * Returns how many there are.
+ * At the server's start: names and values of the configured settings, so that a
+ * change by a restart is recorded, too.  pairs has room for STENO_SETTINGS_MOST
+ * pairs.  Returns their number.
  */
 int
 steno_settings_configured(const char **pairs)
@@ -244,9 +247,9 @@ steno_settings_configured(const char **pairs)
 }
 
 /*
- * Writer 0 has reloaded the configuration: change is called for each change.
- * Returns whether there was any; when all is in the trail, they are to be
- * published.
+ * Writer 0 has reloaded the configuration: call change for each changed setting.
+ * Returns whether there was any; the caller publishes the values once all records
+ * are in the trail.
  */
 bool
 steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to))
@@ -281,12 +284,12 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 	return any;
 }
 
-/* What of the settings has changed in a way that concerns this session. */
+/* Changes of settings that concern this session. */
 typedef struct Changes
 {
 	bool		changed[STENO_SETTINGS_MOST];
-	bool		own;			/* one was made here, or undone here */
-	bool		unpublished;	/* one is to be recorded by writer 0 */
+	bool		own;			/* one was made or reset in this session */
+	bool		unpublished;	/* writer 0 has yet to record one */
 } Changes;
 
 static bool
@@ -318,8 +321,9 @@ find_changes(Changes *c)
 }
 
 /*
- * Call record for each change that this session has to record, and put all of them in
- * force: none of them while there is one that writer 0 records.
+ * Call record for each change that this session must record, and put all changes in
+ * force.  While writer 0 has yet to record a change, do neither, unless a change
+ * was made in this session.
  */
 void
 steno_settings_put_in_force(StenoRecordSetting record, bool failing)
@@ -347,7 +351,11 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 		if (!c.changed[i])
 			continue;
 		current_setting_value(i, value);
-		/* with a change of our own, one of the server's cannot wait: twice is better than late */
+
+		/*
+		 * A change of our own cannot wait, so an unpublished one of the server's is
+		 * recorded with it: twice is better than late.
+		 */
 		if (is_own_change(i) || strcmp(value, steno_control->settings[i]) != 0)
 		{
 			show_setting_value(in_force[i], old);
