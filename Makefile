@@ -77,6 +77,18 @@ uninstall: ## what install has put there; trails stay
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,steno steno-lab steno-ipc)
 	@echo 'Before a server starts again, remove pg_steno from its shared_preload_libraries. Its trail stays where it is.'
 
+.PHONY: packages
+packages: ## Debian packages in build/packages, each made in a clean root; needs root
+	@scripts/packages $(VERSIONS)
+
+.PHONY: test-packages
+test-packages: ## install, upgrade and remove these in fresh roots; needs root
+	@scripts/test-packages $(VERSIONS)
+
+.PHONY: release
+release: ## source archive, packages, SBOM and checksums in build/release; STENO_SIGNING_KEY signs; needs root
+	@scripts/release
+
 .PHONY: bench
 bench: $(call setup,bench) build ## measure what recording costs here; results in bench/results
 	@scripts/bench $(BENCH_FLAGS)

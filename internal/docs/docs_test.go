@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -225,7 +226,7 @@ func (n *named) wrongCommand(line string) string {
 func (n *named) wrongNames(text string) []string {
 	var wrong []string
 	for _, m := range regexp.MustCompile(`(?:^|[^\w./-])steno\.([a-z_]+)`).FindAllStringSubmatch(text, -1) {
-		if !n.settings[m[1]] && !n.sql[m[1]] && m[1] != "h" && m[1] != "md" {
+		if !n.settings[m[1]] && !n.sql[m[1]] && m[1] != "h" && m[1] != "md" && m[1] != "conf" {
 			wrong = append(wrong, "steno."+m[1])
 		}
 	}
@@ -656,12 +657,70 @@ func TestVersionsAgree(t *testing.T) {
 	for place, want := range map[stated]string{
 		{"extension/base/steno.h", `(?m)^#define STENO_VERSION "(.*)"$`}:    program.Release,
 		{"CHANGELOG.md", `(?m)^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`}:           program.Release,
+		{"packaging/pg_steno.spec", `(?m)^Version: +(.*)$`}:                 program.Release,
 		{"extension/pg_steno.control", `(?m)^default_version = '(.*)'$`}:    minor,
 		{"extension/pg_steno--0.1--" + minor + ".sql", `UPDATE TO '(.*?)'`}: minor,
 	} {
 		m := regexp.MustCompile(place.pattern).FindStringSubmatch(contents(t, place.path))
 		if m == nil || m[1] != want {
 			t.Errorf("%s: got %q, want version %s (%s)", place.path, m, want, place.pattern)
+		}
+	}
+}
+
+// TestPackagesAreOfSupportedVersions compares the table of packages with the versions that are tested.
+func TestPackagesAreOfSupportedVersions(t *testing.T) {
+	c := exec.Command("scripts/test-versions", "--releases")
+	c.Dir = top
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 2 {
+			want = append(want, fmt.Sprintf("`postgresql-%s-steno` %s", f[0], f[1]))
+		}
+	}
+	var got []string
+	for _, m := range regexp.MustCompile("(?m)^\\| (`postgresql-\\d+-steno`) \\| (\\w+)").FindAllStringSubmatch(contents(t, "docs/packages.md"), -1) {
+		got = append(got, m[1]+" "+m[2])
+	}
+	if len(want) < 3 || !slices.Equal(got, want) {
+		t.Errorf("docs/packages.md lists %q, want %q (scripts/test-versions --releases)", got, want)
+	}
+}
+
+// TestPackagedFilesNameWhatExists looks at the settings and command lines of the files that packages install.
+func TestPackagedFilesNameWhatExists(t *testing.T) {
+	n := whatExists(t)
+	if wrong := n.wrongNames(contents(t, "packaging/steno.conf")); len(wrong) > 0 {
+		t.Errorf("packaging/steno.conf: %q", wrong)
+	}
+	commands := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/(.*?)(?: \$\w+)?$`).FindAllStringSubmatch(contents(t, "packaging/steno-verify@.service"), -1)
+	if len(commands) != 2 {
+		t.Errorf("packaging/steno-verify@.service: got %d commands, want 2", len(commands))
+	}
+	for _, m := range commands {
+		if what := n.wrongCommand(m[1]); what != "" {
+			t.Errorf("packaging/steno-verify@.service: %s", what)
+		}
+	}
+}
+
+// TestShellsComplete generates what the packages install for each shell.
+func TestShellsComplete(t *testing.T) {
+	for name, newRoot := range map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-lab": command.New} {
+		for shell, want := range map[string]string{"bash": "complete -o default -F __start_%s %s", "zsh": "#compdef %s", "fish": "complete -c %s "} {
+			streams, _, out, _ := iostreams.Test()
+			root := newRoot(streams)
+			root.SetArgs([]string{"completion", shell})
+			if err := root.Execute(); err != nil {
+				t.Fatalf("%s completion %s: %s", name, shell, err)
+			}
+			if want = strings.ReplaceAll(want, "%s", name); !strings.Contains(out.String(), want) {
+				t.Errorf("%s completion %s: no %q in %d bytes", name, shell, want, out.Len())
+			}
 		}
 	}
 }
