@@ -268,6 +268,11 @@ show_file_mode(void)
 	return buf;
 }
 
+/*
+ * From PostgreSQL 16 on, a server with assertions checks what a variable has when its
+ * setting is defined: zero will do, but that of an enum must have the default
+ * (a73952b7956).
+ */
 void
 steno_settings_define(void)
 {
@@ -278,6 +283,7 @@ steno_settings_define(void)
 	DefineCustomIntVariable("steno." #name, short_desc, long_desc, &var, def, min, max, \
 							context, flags, check, assign, show);
 #define STENO_SETTING_ENUM(name, var, def, options, context, flags, check, assign, show, short_desc, long_desc) \
+	var = def; \
 	DefineCustomEnumVariable("steno." #name, short_desc, long_desc, &var, def, options, \
 							 context, flags, check, assign, show);
 #define STENO_SETTING_STRING(name, var, def, context, flags, check, assign, show, short_desc, long_desc) \
