@@ -25,6 +25,8 @@ type sent struct {
 	sqlState       string // of its failure; "": it did not fail
 	executed       bool   // it was executed; else it failed before
 	fastpath       bool   // a function that was called by its number
+	tag            string // what the server did when it logged this: a command, or "idle", "PARSE" and so on
+	unnamed        bool   // a message that failed, and the log does not say of which statement
 }
 
 // record is what is compared of a line of "steno cat --format json".
@@ -150,7 +152,7 @@ func (r *Report) strings(s *session) {
 			if !ok {
 				continue
 			}
-			last = &sent{text: text, user: e.user, database: e.database, executed: true, fastpath: fastpath}
+			last = &sent{text: text, user: e.user, database: e.database, executed: true, fastpath: fastpath, tag: e.tag}
 			s.sent = append(s.sent, last)
 		default:
 			if e.backend == "parallel worker" {
@@ -158,14 +160,20 @@ func (r *Report) strings(s *session) {
 				continue
 			}
 			if e.query == "" {
-				if last != nil && last.fastpath && last.sqlState == "" && e.severity == "ERROR" {
+				switch {
+				case e.severity != "ERROR":
+				case last != nil && last.sqlState == "" && (last.fastpath || last.fails(e)):
 					last.sqlState = e.sqlState
-				} else if e.severity == "ERROR" {
+				case e.backend == "client backend":
+					last = &sent{user: e.user, database: e.database, sqlState: e.sqlState, unnamed: true}
+					s.sent = append(s.sent, last)
+				default:
 					r.ByDesign["failure without a statement"]++
 				}
 				continue
 			}
-			if last == nil || last.text != e.query || last.sqlState != "" {
+			// What fails in Parse or Bind has not been executed, even if the same text was before.
+			if last == nil || last.text != e.query || last.sqlState != "" || e.tag == "PARSE" || e.tag == "BIND" {
 				last = &sent{text: e.query, user: e.user, database: e.database}
 				s.sent = append(s.sent, last)
 			}
@@ -173,6 +181,12 @@ func (r *Report) strings(s *session) {
 		}
 	}
 	r.Sent += len(s.sent)
+}
+
+// fails says whether a failure that the log gives no text to is that of the commit of what was executed last in a
+// pipeline: the server still has its command.
+func (x *sent) fails(e *entry) bool {
+	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle")
 }
 
 // executed is the text of a message of log_statement.

@@ -22,6 +22,7 @@ func logOf(entries ...entry) io.Reader {
 		fields[columnUser], fields[columnDatabase], fields[columnSession] = e.user, e.database, e.session
 		fields[columnLine], fields[columnSeverity], fields[columnSQLState] = fmt.Sprint(i+1), e.severity, e.sqlState
 		fields[columnMessage], fields[columnQuery], fields[columnBackend] = e.message, e.query, e.backend
+		fields[columnTag] = e.tag
 		for j := range fields {
 			if j > 0 {
 				b.WriteByte(',')
@@ -39,6 +40,15 @@ func executedOne(text string) entry { return entry{severity: "LOG", message: "st
 
 func failure(code, query string) entry {
 	return entry{severity: "ERROR", sqlState: code, message: "it failed", query: query}
+}
+
+func pipelined(text, tag string) entry {
+	return entry{severity: "LOG", message: "execute <unnamed>: " + text, tag: tag}
+}
+
+// failedIn is a failure while the server does what tag says; query "": the log does not say of which statement.
+func failedIn(tag, code, query string) entry {
+	return entry{severity: "ERROR", sqlState: code, message: "it failed", query: query, tag: tag, backend: "client backend"}
 }
 
 // recorded is a record of depth 0; code "": it was ok.
@@ -90,6 +100,12 @@ func TestLogAndTrailThatAgree(t *testing.T) {
 		"not parsed, twice": {[]entry{failure("42601", "SELEC 1; SELECT 2"), failure("42601", "SELEC 1; SELECT 2")},
 			[]map[string]any{recorded("SELEC 1; SELECT 2", "42601"), recorded("SELEC 1; SELECT 2", "42601")}},
 		"extended": {[]entry{{severity: "LOG", message: "execute p: SELECT $1"}}, []map[string]any{recorded("SELECT $1", "")}},
+		"a failed commit in a pipeline": {[]entry{pipelined("INSERT 1", "INSERT"), pipelined("INSERT 2", "INSERT"), failedIn("INSERT", "23505", ""), pipelined("SELECT 3", "SELECT")},
+			[]map[string]any{recorded("INSERT 1", ""), recorded("INSERT 2", "23505"), recorded("SELECT 3", "")}},
+		"a failed Bind of a text that was executed": {[]entry{pipelined("SELECT $1", "SELECT"), failedIn("BIND", "08P01", "SELECT $1"), failedIn("PARSE", "42601", "SELECT $1")},
+			[]map[string]any{recorded("SELECT $1", ""), recorded("SELECT $1", "08P01"), recorded("SELECT $1", "42601")}},
+		"a failure that is of no statement": {[]entry{executedOne("SELECT 1"), failedIn("idle", "26000", ""), executedOne("SELECT 2")},
+			[]map[string]any{recorded("SELECT 1", ""), recorded("", "26000"), recorded("SELECT 2", "")}},
 		"a function that is called without SQL": {[]entry{{severity: "LOG", message: `fastpath function call: "lowrite" (OID 955)`}},
 			[]map[string]any{calledOne("pg_catalog.lowrite")}},
 		"a hidden secret":                   {[]entry{executedOne("ALTER ROLE a PASSWORD 'x'")}, []map[string]any{recorded("ALTER ROLE a PASSWORD <redacted>", "")}},
@@ -123,8 +139,14 @@ func TestLogAndTrailThatDiffer(t *testing.T) {
 		"another SQLSTATE":            {[]entry{executedOne("SELECT 1/0"), failure("22012", "SELECT 1/0")}, []map[string]any{recorded("SELECT 1/0", "57014")}, "0 0 1"},
 		"a failure that was none":     {[]entry{executedOne("SELECT 1")}, []map[string]any{recorded("SELECT 1", "22012")}, "0 0 1"},
 		"a failure is recorded as ok": {[]entry{executedOne("SELECT 1/0"), failure("22012", "SELECT 1/0")}, []map[string]any{recorded("SELECT 1/0", "")}, "0 0 1"},
-		"another user":                {[]entry{executedOne("SELECT 1")}, []map[string]any{other}, "0 0 1"},
-		"another database":            {[]entry{executedOne("SELECT 1")}, []map[string]any{elsewhere}, "0 0 1"},
+		"a failed commit that is not recorded": {[]entry{pipelined("INSERT 1", "INSERT"), failedIn("INSERT", "23505", "")},
+			[]map[string]any{recorded("INSERT 1", "")}, "0 0 1"},
+		"a failed Bind that is not recorded": {[]entry{pipelined("SELECT $1", "SELECT"), failedIn("BIND", "08P01", "SELECT $1")},
+			[]map[string]any{recorded("SELECT $1", "")}, "1 0 0"},
+		"a failure of no statement that is not recorded":  {[]entry{failedIn("idle", "26000", "")}, nil, "1 0 0"},
+		"a failure of no statement with another SQLSTATE": {[]entry{failedIn("idle", "26000", "")}, []map[string]any{recorded("", "22012")}, "0 0 1"},
+		"another user":     {[]entry{executedOne("SELECT 1")}, []map[string]any{other}, "0 0 1"},
+		"another database": {[]entry{executedOne("SELECT 1")}, []map[string]any{elsewhere}, "0 0 1"},
 		"another function": {[]entry{{severity: "LOG", message: `fastpath function call: "lowrite" (OID 955)`}},
 			[]map[string]any{calledOne("pg_catalog.loread")}, "1 1 0"},
 		"another session": {[]entry{{session: "2.2", severity: "LOG", message: "statement: SELECT 1"}}, []map[string]any{recorded("SELECT 1", "")}, "1 1 0"},
