@@ -64,7 +64,7 @@ $old->safe_psql('postgres', "SELECT 'number $_'") foreach 1 .. 5;
 # 17.12 keeps a version in the options of columns, which 18.6 refuses to restore.
 if (defined $ENV{STENO_OLD_INSTALL})
 {
-	$old->safe_psql($_, q{SET allow_system_table_mods = on; UPDATE pg_attribute SET attoptions = NULL WHERE attoptions::text LIKE '{pg_attver=%'})
+	$old->safe_psql($_, q(SET allow_system_table_mods = on; UPDATE pg_attribute SET attoptions = NULL WHERE attoptions::text LIKE '{pg_attver=%'))
 	  foreach qw(postgres template1);
 }
 $old->stop;
