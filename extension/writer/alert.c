@@ -2,13 +2,14 @@
  * extension/writer/alert.c
  *		steno.alert_command: a shell command for each change of a writer's state.
  *
- * Commands run one at a time, in the order of the events, beside the writer, which
- * looks after them now and then.  One that takes too long is killed, with all
- * that it has started.  Their output goes where the server's own standard error
- * goes.
+ * Commands run one at a time, in the order of the events, in parallel with the
+ * writer, which checks on them once a second.  One that takes too long is killed,
+ * with all processes that it has started.  Their output goes to the server's
+ * standard error.
  *
- * What there is to say is in environment variables.  A placeholder stands for a
- * variable in double quotes, so nothing that a message says is read by the shell.
+ * The details of an event are passed in environment variables.  A placeholder is
+ * replaced by a variable in double quotes, so the shell never interprets the text
+ * of a message.
  */
 #include "writer/writer.h"
 
@@ -16,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ALERT_SECONDS 30		/* a command may take */
-#define LAST_SECONDS 5			/* those that are left at the end may take */
-#define WAITING 8				/* events may wait for a command */
+#define ALERT_SECONDS 30		/* time limit of a command */
+#define LAST_SECONDS 5			/* time limit of the remaining commands when the writer ends */
+#define WAITING 8				/* maximum number of events that wait for their command */
 
 typedef struct Alert
 {
@@ -30,8 +31,8 @@ typedef struct Alert
 static Alert waiting[WAITING];
 static int	count;
 static pid_t running;			/* 0: none */
-static uint64 started;			/* by the clock that nobody sets */
-static bool killed;				/* the one that runs */
+static uint64 started;			/* ticks, since the time of day may be set meanwhile */
+static bool killed;				/* whether the running command was killed */
 static bool failure_reported;
 static bool overflow_reported;
 
@@ -42,7 +43,7 @@ has_elapsed(uint64 start, int seconds)
 		seconds * UINT64CONST(1000000);
 }
 
-/* name of a placeholder's variable; NULL: it is none */
+/* Name of a placeholder's variable; NULL if it is not a placeholder. */
 static const char *
 variable_of(char placeholder)
 {
@@ -61,7 +62,7 @@ variable_of(char placeholder)
 	}
 }
 
-/* The command for the shell; malloc'd, NULL: no memory. */
+/* The command for the shell, malloc'd; NULL if out of memory. */
 static char *
 command_line(void)
 {
@@ -111,7 +112,7 @@ make_environment(char **own, int own_count)
 	return result;
 }
 
-/* Its failure is said once, until one succeeds. */
+/* Report a failure, once until a command succeeds. */
 static void
 report_command_failure(const char *how)
 {
@@ -154,7 +155,7 @@ start_next(void)
 	killed = false;
 }
 
-/* Take the end of the command that runs, if it has come. */
+/* Reap the running command if it has ended; kill it if it has run for too long. */
 static void
 reap_command(int seconds)
 {
@@ -164,7 +165,7 @@ reap_command(int seconds)
 
 	if (pid == 0)
 	{
-		/* one that hangs in the kernel, on the disk that fails, ends later: we must not wait */
+		/* do not wait for its end: it may hang in the kernel, on a failing disk */
 		if (!killed && has_elapsed(started, seconds))
 		{
 			kill(-running, SIGKILL);
@@ -189,9 +190,9 @@ reap_command(int seconds)
 	}
 }
 
-/* Now and then: see how the command fares, and run the next one. */
+/* Called once a second: check on the running command, and start the next one. */
 void
-steno_alert_tick(void)
+steno_alert_check(void)
 {
 	if (running != 0)
 		reap_command(ALERT_SECONDS);
@@ -199,7 +200,7 @@ steno_alert_tick(void)
 		start_next();
 }
 
-/* An event; event is a constant. */
+/* Queue the command for an event.  event must be a constant string, which is kept. */
 void
 steno_alert(const char *event, int stream, const char *message)
 {
@@ -218,10 +219,10 @@ steno_alert(const char *event, int stream, const char *message)
 	waiting[count].stream = stream;
 	strlcpy(waiting[count].message, message, STENO_FAILURE_TEXT);
 	count++;
-	steno_alert_tick();
+	steno_alert_check();
 }
 
-/* The writer is about to end: what is left gets a few seconds. */
+/* The writer is about to end: the remaining commands get a few seconds. */
 void
 steno_alert_finish(void)
 {
@@ -236,7 +237,7 @@ steno_alert_finish(void)
 				reap_command(0);
 			break;
 		}
-		steno_alert_tick();
+		steno_alert_check();
 		pg_usleep(10000L);
 	}
 }

@@ -1,11 +1,11 @@
 /*
  * extension/writer/announce.c
- *		Start records of statements that run for long.
+ *		Start records of long-running statements.
  *
- * For a statement that has no start record of its session (capture/start_record.c) and
- * runs longer than steno.start_after, the writer of its ring makes one, from what the
- * in-flight entry of the ring shows.  That record takes no number, since numbers are the
- * session's.
+ * If a statement has no start record from its session (capture/start_record.c) and
+ * runs longer than steno.start_after, the writer of its ring makes one from the
+ * in-flight entry of the ring.  That record has no sequence number, because only
+ * the session may assign these.
  */
 #include "writer/writer.h"
 
@@ -13,13 +13,13 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* Time between two looks at the in-flight entries, in milliseconds. */
+/* Time between two checks of the in-flight entries, in milliseconds. */
 #define LOOK_MS 200
 
-/* In-flight entries whose statement has our record: the version that they had then. */
+/* For each ring, the version of the in-flight entry when we last made a start record of it. */
 static uint32 *announced;
 
-/* A message of a ring, copied. */
+/* Copy of a message in a ring. */
 static uint8 *copied;
 static uint32 copied_room;
 
@@ -34,8 +34,8 @@ prepare_announcing(const StenoDrain *drain)
 }
 
 /*
- * The start record of the statement in an in-flight entry, at most copied_room or room
- * bytes; NULL when the entry has changed since it was read.
+ * Make the start record of the statement in an in-flight entry, of at most
+ * copied_room or room bytes; NULL if the entry has changed since it was read.
  */
 static StenoRecordMessage *
 start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *buf, uint32 room)
@@ -52,10 +52,14 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 
 	if (!f->staged)
 		return steno_announce_message(buf, room, f);
-	/* the text is in the record that the session has staged in its ring, or in what that refers to */
+	/* the text is in the record that the session has staged in its ring, or in its template */
 	memcpy(copied, steno_ring_data(drain->rings, i) + offset, n);
 	memcpy(templates, steno_ring_templates(drain->rings, i), sizeof(templates));
-	/* pairs with the release fence in steno_inflight_change: the copy before this look */
+	
+	/*
+	 * Pairs with the release fence in steno_inflight_change: the copy is complete
+	 * before this load.
+	 */
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&ring->inflight.version, memory_order_relaxed) !=
 		atomic_load_explicit(&f->version, memory_order_relaxed))
@@ -72,8 +76,8 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 }
 
 /*
- * Whether a statement of that time has run for long enough; one that the clock,
- * when it was set back, has put into the future has.
+ * Whether a statement that began at time has run for long enough.  If that is in
+ * the future, because the clock was set back, it has.
  */
 static bool
 has_run_for_long(TimestampTz now, TimestampTz time)
@@ -83,7 +87,10 @@ has_run_for_long(TimestampTz now, TimestampTz time)
 	return now - time >= limit || time - now > Max(limit, USECS_PER_SEC);
 }
 
-/* Whether the statement of a ring's in-flight entry has run for long enough, and has no record. */
+/*
+ * Whether the statement in a ring's in-flight entry has run for long enough and has
+ * no start record.
+ */
 static bool
 is_announcement_due(const StenoDrain *drain, uint32 i, TimestampTz now, StenoInFlight *f)
 {
@@ -111,13 +118,13 @@ announce_statement(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 
 	if (!is_announcement_due(drain, i, now, &before))
 		return true;
-	/* then what the session said of itself before the statement has been read, too */
+	/* drain the ring first, so that the session message before the statement has been read */
 	if (!steno_drain_ring(w, drain, i))
 		return false;
 	if (!is_announcement_due(drain, i, now, &f) || f.statement != before.statement ||
 		atomic_load_explicit(&f.version, memory_order_relaxed) !=
 		atomic_load_explicit(&before.version, memory_order_relaxed))
-		return true;			/* it has just ended, or will be seen the next time */
+		return true;			/* the statement has just ended, or is handled at the next check */
 	m = start_message(drain, i, &f, &buf, sizeof(buf));
 	if (m == NULL)
 		return true;
@@ -129,8 +136,8 @@ announce_statement(StenoWriter *w, StenoDrain *drain, uint32 i, TimestampTz now)
 }
 
 /*
- * In a pass: write what has been running for long.  Returns false when we are to
- * leave and cannot write.
+ * In a pass: write start records of long-running statements.  Returns false if the
+ * writer is to exit and cannot write.
  */
 bool
 steno_announce_long_statements(StenoWriter *w, StenoDrain *drain)
@@ -154,8 +161,8 @@ steno_announce_long_statements(StenoWriter *w, StenoDrain *drain)
 }
 
 /*
- * The record of a statement of which only the in-flight entry tells, as far as that goes;
- * room is STENO_ANNOUNCE_ROOM at least.
+ * Make the record of a statement from nothing but its in-flight entry; room is at
+ * least STENO_ANNOUNCE_ROOM.
  */
 StenoRecordMessage *
 steno_announce_message(void *buf, uint32 room, const StenoInFlight *f)
@@ -174,7 +181,7 @@ steno_announce_message(void *buf, uint32 room, const StenoInFlight *f)
 	m->text_len = kept;
 	if (f->text_len > kept)
 	{
-		StenoCut	cut = {.len = f->text_len}; /* no hash: nobody has the rest */
+		StenoCut	cut = {.len = f->text_len}; /* no hash: the rest of the text is not available */
 
 		m->m.flags = STENO_MESSAGE_CUT;
 		memcpy(p, &cut, sizeof(cut));

@@ -1,11 +1,12 @@
 /*
  * extension/writer/branch.c
- *		Reports streams that are not as this server has left them, in the log and in the
+ *		Reports streams that are not as this server left them, in the log and in the
  *		trail.
  *
- * A stream that begins beside such a one has a first record, of the event "branch",
- * that says why, and up to which block the other one counts.  Of the streams that no
- * writer uses any more, writer 0 records what differs, in its own stream.
+ * The first record of a stream that replaces such a stream has the event "branch".
+ * It states the reason, and up to which block the other stream is this server's.
+ * For streams that are no longer used by a writer, writer 0 records the differences
+ * in its own stream.
  */
 #include "writer/writer.h"
 
@@ -28,7 +29,7 @@ format_hash(char *to, const uint8 *bytes)
 		snprintf(to + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* How the other stream differs, for the log. */
+/* The detail message about how the other stream differs. */
 static int
 detail_difference(const StenoBranch *b)
 {
@@ -82,7 +83,7 @@ report_branch(const StenoWriter *w, const StenoBranch *b)
 			 b->reason == STENO_BRANCH_COPY ? 0 : errhint("Run \"steno verify\", and find out who can write to \"%s\".", steno_directory)));
 }
 
-/* A record of the event "branch". */
+/* Make a record of the event "branch". */
 static void
 record_branch(StenoWriter *w, const StenoBranch *b, bool unused)
 {
@@ -126,8 +127,8 @@ record_branch(StenoWriter *w, const StenoBranch *b, bool unused)
 }
 
 /*
- * The stream is open: if it was just begun beside another one, record that.  Returns
- * false when this process is to end.
+ * The stream was opened: if it was begun because another one differs, record that.
+ * Returns false if this process is to exit.
  */
 bool
 steno_branch_record(StenoWriter *w)
@@ -141,7 +142,7 @@ steno_branch_record(StenoWriter *w)
 	return steno_writer_write(w);
 }
 
-/* Report and record how a stream that no writer uses any more differs. */
+/* Report and record how a stream that is no longer used differs. */
 static bool
 record_unused(StenoWriter *w, int writer, const StenoBranch *b, StenoError *error)
 {
@@ -152,13 +153,14 @@ record_unused(StenoWriter *w, int writer, const StenoBranch *b, StenoError *erro
 					 steno_directory)));
 	record_branch(w, b, true);
 	if (!steno_writer_write(w))
-		steno_process_exit();	/* the next start finds it again */
+		steno_process_exit();	/* the next start finds the difference again */
 	return steno_state_settle_unused(writer, b, error);
 }
 
 /*
- * Writer 0, once in a run: compare the streams of writers that steno.writers does not
- * ask for any more.  One that cannot be read delays nothing: the next start tries again.
+ * Writer 0, once in a run: compare the streams of writers that no longer exist
+ * because steno.writers was reduced.  If one cannot be read, that is reported and
+ * the next start tries again.
  */
 void
 steno_branch_record_unused(StenoWriter *w)

@@ -1,13 +1,16 @@
 /*
  * extension/writer/claim.c
- *		The trail's directory belongs to one server at a time, and to one cluster.
+ *		Ensures that only one server at a time, and only one cluster, uses the
+ *		trail's directory.
  *
- * The postmaster holds a lock on <trail>/.lock, which the kernel gives back when
- * the postmaster is gone, however it went: of the file itself, nothing but the lock
- * counts.  A lock of fcntl() is the process's alone, so no child keeps it.
+ * The postmaster holds a lock on <trail>/.lock, which the kernel releases when the
+ * postmaster ends, however it does.  Only the lock counts, not the existence of the
+ * file.  A lock of fcntl() belongs to one process, so no child of the postmaster
+ * keeps it.
  *
- * When the directory is removed or moved away while the server runs, the lock goes with
- * it.  The writer that finds no lock of ours in its place takes a new one, and holds it.
+ * If the directory is removed or moved while the server runs, the lock goes with
+ * it.  The first writer that does not find our lock in the directory takes a new
+ * one, and holds it.
  */
 #include "writer/writer.h"
 
@@ -18,11 +21,14 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 
-/* The lock file that the postmaster holds: its children know, and need not look. */
+/*
+ * The lock file that the postmaster has locked.  Inherited by its children, which
+ * compare it with the one that is there now.
+ */
 static dev_t held_device;
 static ino_t held_inode;
 
-/* Who has the lock, as the file says. */
+/* Read the lock holder's data directory from the lock file. */
 static void
 read_holder(int fd, char *directory, size_t size)
 {
@@ -50,7 +56,7 @@ refuse_claim(int fd)
 			 errhint("Every server needs a trail of its own: set \"steno.directory\" to another directory.")));
 }
 
-/* Whose lock it is. */
+/* Write our data directory to the lock file, for the error message of another server. */
 static void
 write_holder(int fd, const char *path)
 {
@@ -61,7 +67,7 @@ write_holder(int fd, const char *path)
 				 errmsg("could not write lock file \"%s\": %m", path)));
 }
 
-/* Take the directory, which is there and can be written, or do not start. */
+/* Lock the directory, which exists and can be written, or fail the start of the server. */
 void
 steno_trail_claim(void)
 {
@@ -82,7 +88,7 @@ steno_trail_claim(void)
 	{
 		if (errno == EACCES || errno == EAGAIN)
 			refuse_claim(fd);
-		/* a file system without locks */
+		/* the file system does not support locks */
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not lock file \"%s\": %m", path),
@@ -126,8 +132,8 @@ fail_reclaim(StenoError *error, const char *what, const char *path)
 }
 
 /*
- * In a writer: whether the directory that is there now is ours; takes it, should
- * nobody have it.  What cannot be looked at is for the writing to tell.
+ * In a writer: whether the directory that is there now is ours; locks it if no
+ * server has.  Returns true if it cannot be checked: writing reports that error.
  */
 bool
 steno_trail_reclaim(StenoError *error)
@@ -145,7 +151,7 @@ steno_trail_reclaim(StenoError *error)
 	{
 		if (st.st_dev == held_device && st.st_ino == held_inode)
 			return true;
-		/* to open and close what we hold would give it back */
+		/* closing any descriptor of a file that we have locked would release the lock */
 		if (held >= 0 && fstat(held, &mine) == 0 && st.st_dev == mine.st_dev && st.st_ino == mine.st_ino)
 			return true;
 	}

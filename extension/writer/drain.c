@@ -2,9 +2,9 @@
  * extension/writer/drain.c
  *		Reads rings into blocks.
  *
- * A ring has one consumer, its writer, or the writer that recovers its file.  Reading
- * frees nothing: a ring's tail moves when the block with its records is in the trail
- * (output.c), and until then the reader's position is ahead of it.
+ * A ring has one consumer: its writer, or the writer that recovers its file.
+ * Reading frees nothing: a ring's tail moves when the block with its records is in
+ * the trail (output.c).  Until then, the reader's position is ahead of it.
  */
 #include "writer/writer.h"
 
@@ -12,7 +12,7 @@
 
 #include "delivery/record.h"
 
-/* The state of a ring's reader, as the last consumer left it. */
+/* Continue with the state in which the last consumer left the ring. */
 static void
 load_reader(StenoDrain *drain, uint32 i)
 {
@@ -60,8 +60,8 @@ steno_drain_free(StenoDrain *drain)
 }
 
 /*
- * Read into blocks what a ring holds now.  Returns false when this process is to end
- * and cannot write.
+ * Read the messages that a ring has now into blocks.  Returns false if this process
+ * is to exit and cannot write.
  */
 bool
 steno_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
@@ -85,8 +85,8 @@ steno_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 }
 
 /*
- * Record how many records sessions of a ring have dropped for which no session can
- * make a gap record any more.
+ * Make a gap record for dropped records of a ring's ended sessions, for which no
+ * session can make one.
  */
 bool
 steno_drain_record_drops(StenoWriter *w, StenoDrain *drain, uint32 i)
@@ -107,7 +107,7 @@ steno_drain_record_drops(StenoWriter *w, StenoDrain *drain, uint32 i)
 	return true;
 }
 
-/* Read all rings into blocks, and record what was dropped of them. */
+/* Read all rings into blocks, and record what their sessions have dropped. */
 bool
 steno_drain_rings(StenoWriter *w, StenoDrain *drain)
 {

@@ -1,21 +1,22 @@
 /*
  * extension/writer/health.c
- *		Whether a writer can write the trail: its failures, its problems, the room on
- *		the disk, and what sessions and monitoring see of them.
+ *		Whether a writer can write the trail: its failures, its problems, the free
+ *		space on the disk, and what sessions and monitoring see of them.
  *
- * A writer whose write or sync fails, or whose segment is not in its place any more,
- * is failing until it succeeds again.  It logs that once, shows it in the control area,
- * runs steno.alert_command, and tries again every second.  The time until it can write
- * again is an outage, which the trail gets as two records of the server, "failure" and
- * "recovered".
+ * A writer whose write or sync fails, or whose segment is no longer in its place,
+ * is failing until it succeeds again.  It logs that once, shows it in the control
+ * area, runs steno.alert_command, and tries again every second.  The time until it
+ * can write again is an outage, which is recorded as two events of the server,
+ * "failure" and "recovered".
  *
- * Meanwhile sessions of its rings do what steno.on_failure says (delivery/refusal.c).
- * The writer decides which, by its own value of the setting, so that sessions that wait
- * see a change.  That statements are to be refused it also shows where sessions look
- * anyway (steno_my.news); that bit is a hint, and the control area decides.
+ * Meanwhile, sessions of its rings act as steno.on_failure requires
+ * (delivery/refusal.c).  The writer publishes the action by its own value of the
+ * setting, so that waiting sessions notice a change.  If statements are to be
+ * refused, it also sets a bit that each session tests anyway (steno_my.news); that
+ * bit is only a hint, and the control area decides.
  *
- * A new segment that cannot be begun is no failure in this sense: records go on into
- * the present one.
+ * A new segment that cannot be begun is not a failure in this sense: records are
+ * still written to the current one.
  */
 #include "writer/writer.h"
 
@@ -29,10 +30,10 @@
 
 #include "delivery/refusal.h"
 
-/* The disk warning ends when usage is this many points of percent below the limit. */
+/* The disk warning ends when usage is this many percentage points below the limit. */
 #define WARNING_MARGIN 2
 
-/* Another writer that has not been running for so long is reported; microseconds. */
+/* Another writer is reported if it has not been running for this long, in microseconds. */
 #define ABSENCE (5 * USECS_PER_SEC)
 
 /* ---- what sessions see ---- */
@@ -70,7 +71,7 @@ set_refusal_hints(const StenoWriter *w, bool refuse)
 	}
 }
 
-/* Signal the postmaster as pg_ctl does; one of the writers does it, once. */
+/* Request a fast shutdown by the same signal as pg_ctl.  Only one of the writers does so, once. */
 static void
 request_shutdown(const StenoWriter *w)
 {
@@ -85,7 +86,7 @@ request_shutdown(const StenoWriter *w)
 				(errmsg("could not send signal to the postmaster: %m")));
 }
 
-/* Publish what sessions are to do; also after the setting has changed. */
+/* Publish what sessions must do; also called after the setting has changed. */
 static void
 publish_failing(StenoWriter *w)
 {
@@ -93,7 +94,7 @@ publish_failing(StenoWriter *w)
 	int			policy = steno_on_failure;
 	uint32		failing;
 
-	/* blocks that cannot be synced are written all the same: a full ring is only slow */
+	/* if only the sync fails, blocks are still written, so rings are drained and waits end */
 	if (policy == STENO_ON_FAILURE_CONTINUE && !w->failing[STENO_WRITE])
 		policy = STENO_ON_FAILURE_WAIT;
 	failing = is_failing(w) ? (uint32) policy + 1 : 0;
@@ -110,7 +111,7 @@ set_failure_text(StenoWriter *w, const char *text)
 	StenoHealth *t = &w->control->health;
 	char		cut[STENO_FAILURE_TEXT];
 
-	/* a copy first: nothing but memory may be touched under a spinlock */
+	/* make a copy first: the code under a spinlock must be short and must not fail */
 	memset(cut, 0, sizeof(cut));
 	strlcpy(cut, text, sizeof(cut));
 	SpinLockAcquire(&t->mutex);
@@ -150,7 +151,7 @@ consequence_of_failure(StenoAction action)
 	}
 }
 
-/* What happens to statements when the trail cannot be written, as a part of a sentence. */
+/* What happens to statements while the trail cannot be written, as part of a sentence. */
 const char *
 steno_health_consequence(void)
 {
@@ -200,8 +201,9 @@ log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 }
 
 /*
- * An action has failed.  That is logged once, until the action succeeds; each action
- * by itself, since a trail that can be written may not be synced, or take no segment.
+ * An action has failed.  That is logged once until the action succeeds.  Each
+ * action is tracked separately, because a trail that can be written may not be
+ * synced, or a new segment may not be begun.
  */
 void
 steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
@@ -221,7 +223,7 @@ steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
 	w->failing[action] = true;
 	log_failure(w, action, error);
 	if (is_failing(w))
-		o->over = 0;			/* one that has not been recorded yet goes on */
+		o->over = 0;			/* an outage that has not been recorded yet continues */
 	if (o->since == 0 && is_failing(w))
 	{
 		o->since = now;
@@ -239,7 +241,7 @@ steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
 	publish_failing(w);
 }
 
-/* An action has succeeded: if it was failing, that is over. */
+/* An action has succeeded: it is no longer failing. */
 void
 steno_health_succeeded(StenoWriter *w, StenoAction action)
 {
@@ -269,8 +271,8 @@ steno_health_succeeded(StenoWriter *w, StenoAction action)
 }
 
 /*
- * An outage that is over and not recorded yet: *outage gets it, with the counts of
- * what was dropped and refused in it.
+ * If an outage is over and not recorded yet, copy it to *outage, with the numbers
+ * of records dropped and statements refused during it, and return true.
  */
 bool
 steno_health_take_outage(StenoWriter *w, StenoOutage *outage)
@@ -285,8 +287,8 @@ steno_health_take_outage(StenoWriter *w, StenoOutage *outage)
 }
 
 /*
- * A writer that was started again: if its stream could not be written when the process
- * before it ended, it is failing until it can write.
+ * A restarted writer: if its stream could not be written when the previous process
+ * ended, it is failing until it can write.
  */
 void
 steno_health_inherit(StenoWriter *w)
@@ -294,7 +296,7 @@ steno_health_inherit(StenoWriter *w)
 	StenoHealth *t = &w->control->health;
 	StenoOutage *o = &w->outage;
 
-	/* this process finds them again if they are still there */
+	/* this process sets them again if they still exist */
 	atomic_store(&t->problems, 0);
 	atomic_store(&w->control->segment, 0);
 	if (atomic_load(&t->failing) == 0)
@@ -311,14 +313,14 @@ steno_health_inherit(StenoWriter *w)
 }
 
 /*
- * A problem is present, or is not any more.  The caller has logged it; this is for the
+ * A problem has appeared or disappeared.  The caller has logged it; this is for the
  * views and for steno.alert_command.
  */
 void
 steno_health_set_problem(const StenoWriter *w, StenoProblem problem, bool present)
 {
 	uint32		bit = 1u << problem;
-	/* this writer alone stores it */
+	/* only this writer stores it */
 	uint32		before = atomic_load(&w->control->health.problems);
 
 	if (((before & bit) != 0) == present)
@@ -327,9 +329,9 @@ steno_health_set_problem(const StenoWriter *w, StenoProblem problem, bool presen
 	steno_alert(present ? "problem" : "problem_over", w->number, steno_problem_texts[problem]);
 }
 
-/* ---- room on the disk ---- */
+/* ---- space on the disk ---- */
 
-/* One of the writers warns of a full disk: as a rule they share it. */
+/* Only one of the writers warns about a full disk, because they usually share it. */
 static void
 warn_of_full_disk(StenoWriter *w, int used)
 {
@@ -361,8 +363,9 @@ warn_of_full_disk(StenoWriter *w, int used)
 }
 
 /*
- * How full the file system is: percent as df has it, and the room that
- * steno.disk_reserve leaves.  A reserve is at most a twentieth of a small one.
+ * Determine how full the file system is, in percent as reported by df, and the
+ * space that steno.disk_reserve leaves.  On a small file system, the reserve is at
+ * most a twentieth of it.
  */
 static void
 measure_disk(StenoWriter *w)
@@ -373,7 +376,7 @@ measure_disk(StenoWriter *w)
 	int64		reserve = (int64) steno_disk_reserve * 1024 * 1024;
 
 	if (statvfs(steno_directory, &fs) != 0)
-		return;					/* a directory that cannot be used: writing reports it */
+		return;					/* writing reports a directory that cannot be used */
 	used = (double) fs.f_blocks - (double) fs.f_bfree;
 	all = used + (double) fs.f_bavail;
 	if (all <= 0)
@@ -383,13 +386,13 @@ measure_disk(StenoWriter *w)
 	reserve = Min(reserve, (int64) (fs.f_blocks * (uint64) fs.f_frsize / 20));
 	w->disk_reserve = reserve;
 	w->disk_room = (int64) (fs.f_bavail * (uint64) fs.f_frsize) - reserve;
-	/* after a failure more must be free, so that the next block does not fail again */
+	/* after a failure, require more space, so that the next block does not fail again */
 	if (w->failing[STENO_WRITE])
 		w->disk_room -= reserve / 8;
 	warn_of_full_disk(w, (int) (used * 100 / all));
 }
 
-/* Whether a block of this length may be written; it is then counted as written. */
+/* Whether a block of this length may be written; if so, its length is deducted from the space. */
 bool
 steno_health_take_room(StenoWriter *w, size_t len, StenoError *error)
 {
@@ -403,11 +406,11 @@ steno_health_take_room(StenoWriter *w, size_t len, StenoError *error)
 	return true;
 }
 
-/* ---- now and then ---- */
+/* ---- periodic checks ---- */
 
 /*
- * A writer that cannot be started cannot report that.  The first one that runs reports
- * it for all others; when it runs again, a writer reports that itself.
+ * A writer that cannot be started cannot report that.  The first one that runs
+ * reports it for all others.  A writer that runs again reports that itself.
  */
 static void
 report_absent_writers(StenoWriter *w, TimestampTz now)
@@ -426,7 +429,7 @@ report_absent_writers(StenoWriter *w, TimestampTz now)
 		if (steno_writer_runs(other))
 		{
 			if (i < w->number)
-				return;			/* that one reports */
+				return;			/* that writer reports them */
 			continue;
 		}
 		if (since == 0 || (now >= since && now - since < ABSENCE) || ShutdownRequestPending ||
@@ -441,13 +444,13 @@ report_absent_writers(StenoWriter *w, TimestampTz now)
 	}
 }
 
-/* In every pass; does its work once a second, and returns then whether it did. */
+/* Called in every pass; checks once a second, and returns whether it did. */
 bool
 steno_health_check(StenoWriter *w)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	/* also if the clock was set back */
+	/* a clock that was set back also makes the check due */
 	if (now >= w->checked && now - w->checked < STENO_RETRY_MS * INT64CONST(1000))
 		return false;
 	w->checked = now;
@@ -458,8 +461,8 @@ steno_health_check(StenoWriter *w)
 }
 
 /*
- * While the trail cannot be written: what cannot wait for that.  The records of
- * changed settings can.
+ * While the trail cannot be written: do what cannot wait until it can.  Records of
+ * changed settings can wait.
  */
 static void
 serve_while_failing(StenoWriter *w)
@@ -471,19 +474,19 @@ serve_while_failing(StenoWriter *w)
 		w->reload_pending = true;
 	}
 	publish_failing(w);
-	steno_alert_tick();
+	steno_alert_check();
 }
 
 /*
- * After a failure: wait for the time of the next attempt.  Returns false when this
- * process may end; what the rings hold is then for the next one.
+ * After a failure: wait until the next attempt is due.  Returns false if this
+ * process may exit; the next one then reads the rings.
  */
 bool
 steno_health_wait_to_retry(StenoWriter *w)
 {
 	uint64		start = steno_clock_ticks(&steno_my.clock);
 
-	/* not by the time of day, which may be set back meanwhile */
+	/* not measured by the time of day, which may be set back meanwhile */
 	while (steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) <
 		   STENO_RETRY_MS * UINT64CONST(1000))
 	{
@@ -496,8 +499,8 @@ steno_health_wait_to_retry(StenoWriter *w)
 }
 
 /*
- * Whether an action is worth trying: a second after it has failed, also if the clock
- * was set back.
+ * Whether an action may be tried: if it has failed, a second later, or when the
+ * clock was set back.
  */
 bool
 steno_health_may_try(const StenoWriter *w, StenoAction action, TimestampTz now)

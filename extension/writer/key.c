@@ -2,15 +2,15 @@
  * extension/writer/key.c
  *		Asks steno.encryption_key_command for the encryption key of the trail.
  *
- * The postmaster runs the command when it starts, to refuse what cannot work,
- * and forgets the key.  Each writer runs it for itself, when it starts and at
- * each reload: so no other process ever has the key.  A writer opens its stream
- * only when it has the answer; later it goes on with the key that it has
- * meanwhile, and never waits: a command that hangs must not stop the writer, and
- * with it the server.  The writer's next segment, which it begins at once, has
- * the new key.
+ * The postmaster runs the command when it starts, so that the server does not start
+ * if it fails, and wipes the key.  Each writer runs it again, when it starts and at
+ * each reload, so that no other process ever has the key.  A writer opens its
+ * stream only when it has the answer.  Later, it continues with its current key and
+ * never waits for an answer: a command that hangs must not stop the writer, and
+ * with it the server.  When a writer gets a new key, it begins a new segment at
+ * once.
  *
- * The command's errors go where the server's go.
+ * The command's standard error is the server's.
  */
 #include "writer/writer.h"
 
@@ -22,26 +22,26 @@
 
 #include "storage/ipc.h"
 
-/* How long the command may take, until it is killed. */
+/* Time after which the command is killed. */
 #define KEY_TIMEOUT_S 60
 
-/* Time between attempts when it fails. */
+/* Time between two attempts if the command fails. */
 #define KEY_RETRY_MS 10000
 
 extern char **environ;
 
 /*
- * A run of the command.  text may have a key, so it is wiped when the run ends, however
- * it ends (end_command).
+ * A run of the command.  text may contain a key, so it is wiped when the run ends,
+ * whether or not it succeeded (end_command).
  */
 typedef struct KeyCommand
 {
 	pid_t		pid;			/* 0: none */
-	int			output;			/* read end of its pipe; -1: none, or at its end */
+	int			output;			/* read end of its pipe; -1: no command, or its output has ended */
 	uint64		begun;			/* ticks, since the time of day may be set meanwhile */
 	size_t		len;			/* bytes in text */
 	char		text[STENO_KEY_DIGITS + 64];
-	char		reason[256];	/* why it failed */
+	char		reason[256];	/* why the command failed */
 } KeyCommand;
 
 typedef enum
@@ -51,12 +51,12 @@ typedef enum
 	KEY_REFUSED
 } KeyResult;
 
-/* A writer's own: its key in use, and the run that is to get the next one. */
+/* State of this writer: its current key, and the run of the command that gets the next one. */
 static StenoCrypt *keys;
 static KeyCommand asked = {.output = -1};
-static bool asking;				/* there is no answer to the last request yet */
-static bool failing;			/* the last answer was none, and was logged */
-static uint64 refused_at;		/* ticks; 0: no answer since the request */
+static bool asking;				/* the last request has no answer yet */
+static bool failing;			/* the last request failed, and that was logged */
+static uint64 refused_at;		/* when it failed, in ticks; 0: no answer since the request */
 
 static uint64
 milliseconds_since(uint64 ticks)
@@ -66,7 +66,7 @@ milliseconds_since(uint64 ticks)
 
 /* ---- the command ---- */
 
-/* Kill what is left of the command (its whole process group), and wipe its output. */
+/* Kill the command and all other processes of its group, and wipe its output. */
 static void
 end_command(KeyCommand *c)
 {
@@ -77,7 +77,7 @@ end_command(KeyCommand *c)
 	if (c->pid > 0)
 	{
 		kill(-c->pid, SIGKILL);
-		/* a process that SIGKILL does not end at once must not hold up the writer */
+		/* do not wait long: a process may not end at once, even after SIGKILL */
 		for (i = 0; i < 100 && waitpid(c->pid, NULL, WNOHANG) == 0; i++)
 			pg_usleep(1000L);
 	}
@@ -122,7 +122,10 @@ begin_command(KeyCommand *c, const char *command)
 	return KEY_RUNNING;
 }
 
-/* The command has exited, and all of its output was read. */
+/*
+ * Take the key from the output of the command, which has exited and whose output
+ * was read completely.
+ */
 static KeyResult
 take_key(KeyCommand *c, int status, uint8 *key)
 {
@@ -139,7 +142,7 @@ take_key(KeyCommand *c, int status, uint8 *key)
 	}
 	if (!steno_key_parse(c->text, c->len, key))
 	{
-		/* the output is not quoted: it may be nearly a key */
+		/* the output must not be shown: it may be nearly a key */
 		snprintf(reason, sizeof(reason), "The command printed %s%zu bytes that are not %d hexadecimal digits and a line end.",
 				 c->len == sizeof(c->text) ? "at least " : "", c->len, STENO_KEY_DIGITS);
 		return refuse_key(c, reason);
@@ -149,9 +152,9 @@ take_key(KeyCommand *c, int status, uint8 *key)
 }
 
 /*
- * Read what the command has printed, and see whether it has ended; never waits.  Output
- * beyond the room is read, so that the command can end, and thrown away: it is too long for
- * a key.
+ * Read the command's output, and check whether it has ended; never waits.  Output
+ * that does not fit into text is read and discarded, so that the command can end:
+ * it is too long for a key.
  */
 static KeyResult
 poll_command(KeyCommand *c, uint8 *key)
@@ -261,7 +264,7 @@ steno_key_request(const StenoWriter *w)
 	}
 }
 
-/* Report a failure, once until there is an answer. */
+/* Report a failure, once until a request succeeds. */
 static void
 report_refusal(const StenoWriter *w)
 {
@@ -270,7 +273,7 @@ report_refusal(const StenoWriter *w)
 		"Segments go on with the present key; the command is run again every %d seconds.",
 		"Records stay in the rings; the command is run again every %d seconds.",
 	};
-	/* the stream is not open yet when the writer starts */
+	/* 2: the writer has just started, and the stream is not open yet */
 	int			which = w->stream.directory[0] != '\0' ? steno_crypt_active(keys) : 2;
 
 	refused_at = steno_clock_ticks(&steno_my.clock);

@@ -1,16 +1,17 @@
 /*
  * extension/writer/output.c
- *		What a writer puts into its stream: blocks, built, written and synced, and the
- *		writer's own records.
+ *		The output of a writer to its stream: building, writing and syncing blocks,
+ *		and the writer's own records.
  *
- * A block is written in five steps: the segment must be where readers look for it; the
- * block is finished; an intent that says what is about to be written goes into the
- * ring file; the block is appended; the rings are freed up to what it holds.  A
- * process that dies after any step leaves the block's records in the file or in the
- * rings, and the intent tells recovery (recover.c) in which of them.
+ * A block is written in five steps: check that the segment is where readers look
+ * for it; finish the block; store an intent, which describes the write, in the ring
+ * file; append the block; free the messages of the block from the rings.  If the
+ * process dies after any step, the block's records are in the file or in the rings,
+ * and the intent tells recovery (recover.c) in which of them.
  *
- * A write that fails keeps its block and is repeated every second, until it succeeds or
- * this process is to end.  A sync that fails is reported; its caller repeats it.
+ * If a write fails, the block is kept and the write is repeated every second, until
+ * it succeeds or this process is to exit.  If a sync fails, that is reported, and
+ * the caller repeats it.
  */
 #include "writer/writer.h"
 
@@ -41,11 +42,11 @@ report_replaced_segment(const StenoWriter *w, StenoPlace place, uint64 segment)
 }
 
 /*
- * Before a block is written, and after a sync: the segment must be where readers look
- * for it, since a file that was removed or moved still accepts all writes.  If it is
- * not, the stream goes on in its place.  check_lock: check the trail's lock even if the
- * segment is in place; success then also ends an outage that this call has found.
- * Returns false when this process is to end.
+ * Before a block is written, and after a sync: make sure that the segment is where
+ * readers look for it, because writes to a removed or moved file succeed.  If it is
+ * not there, the segment is restored or a new one is begun.  check_lock: check the
+ * trail's lock even if the segment is in place; success then also ends an outage
+ * that this call has found.  Returns false if this process is to exit.
  */
 bool
 steno_writer_keep_place(StenoWriter *w, bool check_lock)
@@ -72,7 +73,7 @@ steno_writer_keep_place(StenoWriter *w, bool check_lock)
 			break;
 		if (!look_at_lock)
 		{
-			/* the directory that is there now may be another server's */
+			/* the directory that is there now may belong to another server */
 			look_at_lock = true;
 			continue;
 		}
@@ -86,7 +87,7 @@ steno_writer_keep_place(StenoWriter *w, bool check_lock)
 				if (w->stream.segment != segment)
 					w->segment_replaced(w);
 				atomic_store(&w->control->segment, w->stream.segment);
-				(void) steno_trail_reclaim(&error); /* the directory may be new */
+				(void) steno_trail_reclaim(&error); /* the directory may have been created again */
 				break;
 			}
 			steno_health_failed(w, STENO_WRITE, &error);
@@ -94,7 +95,7 @@ steno_writer_keep_place(StenoWriter *w, bool check_lock)
 		if (!steno_health_wait_to_retry(w))
 			return false;
 	}
-	/* before a block, success is for the write to report */
+	/* before a block, the write reports success */
 	if (failed && check_lock)
 		steno_health_succeeded(w, STENO_WRITE);
 	return true;
@@ -103,8 +104,8 @@ steno_writer_keep_place(StenoWriter *w, bool check_lock)
 /* ---- blocks ---- */
 
 /*
- * Store the intent to write a block with this hash at the present end of the stream, and then
- * to free each ring as far as its messages are in the block.
+ * Store the intent to write a block with this hash at the current end of the
+ * stream, and then to free the messages of the block from each ring.
  */
 static void
 store_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HASH_SIZE])
@@ -126,14 +127,18 @@ store_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HAS
 	memcpy(intent->hash, hash, STENO_HASH_SIZE);
 
 	/*
-	 * Only a process that comes after this one reads the intent, so it sees all stores
-	 * that were made.  The fence keeps a kill from finding valid set before the rest.
+	 * The intent is read only after this process has ended, so all its stores are
+	 * visible then.  The fence ensures that valid is not set before the rest, at
+	 * whichever instruction this process is killed.
 	 */
 	atomic_thread_fence(memory_order_release);
 	intent->valid = drain->ended > 0 ? STENO_INTENT_ENDS + drain->ended : STENO_INTENT_MESSAGES;
 }
 
-/* The sessions of the first rings have their ends in the trail: nothing of them is left. */
+/*
+ * The trail has the ends of the sessions of the first count rings: reset what
+ * remains of them, so that they are not recorded again.
+ */
 void
 steno_drain_clear_sessions(StenoRings *rings, uint32 count)
 {
@@ -150,7 +155,7 @@ steno_drain_clear_sessions(StenoRings *rings, uint32 count)
 	}
 }
 
-/* The block is in the file: free from the rings what it holds, and withdraw the intent. */
+/* The block is in the file: free its messages from the rings, and withdraw the intent. */
 static void
 free_rings(StenoDrain *drain)
 {
@@ -164,7 +169,7 @@ free_rings(StenoDrain *drain)
 		ring->orphan_drops_recorded = drain->reported_drops[i];
 		if (drain->positions[i] == atomic_load_explicit(&ring->tail, memory_order_relaxed))
 			continue;
-		/* who the session at the new tail is, for a process that begins to read there */
+		/* the session at the new tail, for a process that begins to read there */
 		if (ring->session_len != source->body_len ||
 			memcmp(ring->session, source->body, source->body_len) != 0)
 		{
@@ -177,16 +182,16 @@ free_rings(StenoDrain *drain)
 	}
 	if (drain->ended > 0)
 		steno_drain_clear_sessions(drain->rings, drain->ended);
-	/* as in store_intent: a kill must not find valid cleared before the rings are freed */
+	/* as in store_intent: valid must not be cleared before the rings are freed */
 	atomic_thread_fence(memory_order_release);
-	/* that of a recovery's last block stays until the file is removed */
+	/* the intent of a recovery's last block remains until the file is removed */
 	if (drain->ended < drain->rings->nrings)
 		drain->intent->valid = 0;
 }
 
 /*
- * The block's bytes, with the intent to write them left and noted in the state file;
- * NULL: it could not be encrypted.
+ * Finish the block, store the intent to write it, and note it in the state file.
+ * Returns its bytes; NULL if it could not be encrypted.
  */
 static const uint8_t *
 finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
@@ -206,15 +211,15 @@ finish_block(StenoWriter *w, uint8 chain[STENO_HASH_SIZE], size_t *len)
 }
 
 /*
- * Write the block that is being built, and free what it holds from its rings.
- * Returns false, with the block kept, when this process is to end and cannot write.
+ * Write the open block, and free its messages from the rings.  Returns false, with
+ * the block kept, if this process is to exit and cannot write.
  */
 bool
 steno_writer_write(StenoWriter *w)
 {
 	uint32		records = steno_block_records(w->block);
 	uint32		raw = steno_block_bytes(w->block);
-	uint64		finished = 0;	/* for this segment; no segment has number 0 */
+	uint64		finished = 0;	/* segment that the block was finished for; no segment has number 0 */
 	uint8		chain[STENO_HASH_SIZE];
 	const uint8_t *bytes = NULL;
 	size_t		len = 0;
@@ -226,7 +231,7 @@ steno_writer_write(StenoWriter *w)
 	{
 		if (!steno_writer_keep_place(w, false))
 			return false;
-		/* in another segment, the chain goes on from another hash */
+		/* a block is finished again for another segment, where it is chained to another hash */
 		if (w->stream.segment != finished)
 		{
 			finished = w->stream.segment;
@@ -239,7 +244,10 @@ steno_writer_write(StenoWriter *w)
 		}
 		else if (steno_health_take_room(w, len, &error))
 		{
-			/* statements wait for the disk: syncs are cheaper if the file's length stays */
+			/*
+			 * Statements wait for the disk, and a sync is cheaper if the file's
+			 * length does not change.
+			 */
 			if (w->sync_requested)
 				steno_stream_make_room(&w->stream, len);
 			if (steno_stream_append(&w->stream, bytes, len, records, chain, &error))
@@ -264,8 +272,8 @@ steno_writer_write(StenoWriter *w)
 }
 
 /*
- * Make sure that a block can hold any message of rings of this size, also if
- * steno.block_size is smaller.  Returns false when this process is to end and cannot
+ * Make sure that a block can hold any message of rings of this size, even if
+ * steno.block_size is smaller.  Returns false if this process is to exit and cannot
  * write.
  */
 bool
@@ -308,7 +316,7 @@ steno_writer_add(StenoWriter *w, StenoSource *source, const StenoMessage *messag
 
 /* ---- the writer's own records ---- */
 
-/* Describe this writer as a session, for the records that it makes itself. */
+/* Describe this writer as a session, for its own records. */
 void
 steno_writer_describe_self(StenoWriter *w)
 {
@@ -326,8 +334,8 @@ steno_writer_describe_self(StenoWriter *w)
 }
 
 /*
- * A record of this writer, with pairs of a name and a value; class 0: none.  Returns
- * false as steno_writer_add does.
+ * Add a record of this writer, with pairs of a name and a value.  class 0 is no
+ * class.  Returns false as steno_writer_add does.
  */
 bool
 steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pairs, int count)
@@ -364,14 +372,14 @@ steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pair
 	return steno_writer_add(w, &w->self, &buf.m.m);
 }
 
-/* A record of an event of the server, with these pairs. */
+/* Add a record of an event of the server, with these pairs. */
 void
 steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
 {
 	steno_writer_record(w, STENO_KIND_SERVER, 0, pairs, count);
 }
 
-/* The same with the event's name and at most one pair more (name NULL: none). */
+/* The same with the event's name and at most one other pair (none if name is NULL). */
 void
 steno_writer_event(StenoWriter *w, const char *event, const char *name, const char *value)
 {
@@ -405,7 +413,7 @@ report_lost_blocks(StenoWriter *w)
 	steno_writer_event(w, "lost", "blocks", blocks);
 }
 
-/* All that was written is on disk: wake the processes that wait for that. */
+/* Everything that was written is on disk: wake the processes that wait for it. */
 void
 steno_writer_announce_synced(StenoWriter *w)
 {
@@ -417,7 +425,7 @@ steno_writer_announce_synced(StenoWriter *w)
 	w->sync_requested = false;
 }
 
-/* Sync what was written.  Returns false, with the failure reported, if that fails. */
+/* Sync everything that was written.  Returns false if that fails, which is reported. */
 bool
 steno_writer_sync(StenoWriter *w)
 {
@@ -431,11 +439,11 @@ steno_writer_sync(StenoWriter *w)
 		steno_health_failed(w, STENO_SYNC, &error);
 		return false;
 	}
-	/* syncing a file that no reader finds does not count */
+	/* a sync of a file that readers do not find is worth nothing */
 	if (!steno_writer_keep_place(w, true))
 		return false;
 	steno_state_synced(w, false);
-	/* before the wake-up: a process that goes on finds its sync in the views */
+	/* before the wake-up, so that the views include the sync when a waiting process continues */
 	steno_writer_count(&w->control->syncs, 1);
 	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
 	steno_writer_announce_synced(w);
@@ -444,7 +452,7 @@ steno_writer_sync(StenoWriter *w)
 	return true;
 }
 
-/* Sync, and repeat that until it succeeds; false when this process is to end before. */
+/* Sync, and repeat that until it succeeds; false if this process is to exit before that. */
 bool
 steno_writer_sync_surely(StenoWriter *w)
 {

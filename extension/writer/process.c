@@ -1,13 +1,13 @@
 /*
  * extension/writer/process.c
- *		A writer as a process: its registration, its signals, when it may end, and
- *		the shell commands that it starts.
+ *		A writer as a process: its registration, its signals, its end, and the shell
+ *		commands that it starts.
  *
  * Writers are static background workers, registered by the postmaster.  When a
- * server stops, its writers must outlive its sessions: they end only when no
- * session of their rings is left, or, after the postmaster has died, likewise.  A
- * writer that somebody terminates while the server goes on ends at once, and the
- * postmaster starts it again.
+ * server stops, or its postmaster has died, its writers must outlive its sessions:
+ * a writer exits only when no session of its rings is left.  A writer that is
+ * terminated while the server runs exits at once, and the postmaster starts it
+ * again.
  */
 #include "writer/writer.h"
 
@@ -33,16 +33,17 @@
 
 #include "base/compat.h"
 
-/* Time slice of a writer that statements wait for, in nanoseconds; the kernel's minimum. */
+/* Time slice of a writer that statements wait for, in nanoseconds: the kernel's minimum. */
 #define SLICE_NS 100000
 
 /* Set when a wait reports the postmaster's death. */
 static volatile bool postmaster_dead;
 
 /*
- * terminated: SIGTERM has arrived and its reason has not been looked up yet.
- * server_stops: it came from a server that stops.  The postmaster writes into
- * postmaster.pid that it stops before it signals its children, so the file tells.
+ * terminated: SIGTERM has arrived, and its reason has not been determined yet.
+ * server_stops: the reason was that the server stops.  The postmaster writes its
+ * state to postmaster.pid before it signals its children, so the file has the
+ * reason.
  */
 static volatile sig_atomic_t terminated;
 static bool server_stops;
@@ -60,11 +61,11 @@ handle_terminate(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/* Sleep; notices signals and the postmaster's death. */
+/* Sleep, until the timeout, a signal, or the postmaster's death. */
 void
 steno_process_sleep(long ms, StenoWait wait)
 {
-	/* without a postmaster, a wait that watches it would return at once */
+	/* a wait for the death of a postmaster that has died would return at once */
 	if (postmaster_dead)
 		pg_usleep(ms * 1000L);
 	else if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, ms,
@@ -76,8 +77,8 @@ steno_process_sleep(long ms, StenoWait wait)
 /* ---- the end ---- */
 
 /*
- * Whether postmaster.pid says that the server stops.  If it cannot be read, the
- * server is taken to stop: then the writer stays until the sessions have ended.
+ * Whether the server stops, by postmaster.pid.  If that cannot be read, assume that
+ * it does: the writer then stays until the sessions have ended, which is safe.
  */
 static bool
 postmaster_stops(void)
@@ -94,14 +95,14 @@ postmaster_stops(void)
 	return n < LOCK_FILE_LINE_PM_STATUS || strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
-/* Whether the whole server ends, and not just this writer. */
+/* Whether the whole server is stopping, and not only this writer. */
 bool
 steno_process_run_ends(void)
 {
 	return server_stops || postmaster_dead;
 }
 
-/* Whether this process is to end as soon as it may. */
+/* Whether this process is to exit as soon as it may. */
 bool
 steno_process_must_end(void)
 {
@@ -119,7 +120,7 @@ steno_process_must_end(void)
 	return ShutdownRequestPending || postmaster_dead;
 }
 
-/* Whether a ring of this writer still has an owner that can record something. */
+/* Whether a ring of this writer still has an owner that may write records. */
 static bool
 has_producers(const StenoWriter *w)
 {
@@ -128,7 +129,7 @@ has_producers(const StenoWriter *w)
 	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
-		/* pairs with the release store in session_end */
+		/* pairs with the release store in end_session */
 		uint32		owner = atomic_load_explicit(&ring->owner, memory_order_acquire);
 
 		if (owner != 0 && owner != (uint32) MyProcPid &&
@@ -139,19 +140,19 @@ has_producers(const StenoWriter *w)
 	return false;
 }
 
-/* Whether this process is to end, and nothing keeps it any more. */
+/* Whether this process is to exit, and need not wait for sessions any more. */
 bool
 steno_process_may_end(const StenoWriter *w)
 {
 	if (!steno_process_must_end())
 		return false;
-	/* a writer that is started again finds later records in the rings */
+	/* if only this writer exits, the next process finds later records in the rings */
 	return !steno_process_run_ends() || !has_producers(w);
 }
 
 /*
- * End this process.  The postmaster restarts a worker that exits with 1 after its
- * restart time, and never one that exits with 0, which is for a server that stops.
+ * Exit.  The postmaster restarts a worker that exits with 1 after its restart time;
+ * one that exits with 0 is not restarted, which is for a server that stops.
  */
 void
 steno_process_exit(void)
@@ -159,7 +160,7 @@ steno_process_exit(void)
 	proc_exit(server_stops ? 0 : 1);
 }
 
-/* However this process ends. */
+/* At exit, whatever the reason. */
 static void
 release_control(int code, Datum arg)
 {
@@ -173,10 +174,11 @@ release_control(int code, Datum arg)
 /* ---- the beginning ---- */
 
 /*
- * Show the process in pg_stat_activity, with its waits.  That takes an entry among
- * the processes and one among the receivers of invalidations.  It receives none: it
- * has no caches and no relation files, and takes no part in barriers, so nobody
- * ever waits for a writer that waits for its disk.
+ * Show the process in pg_stat_activity, with its wait events.  That requires a
+ * PGPROC entry and one among the receivers of invalidations.  It processes no
+ * invalidations, because it has no caches and no relation files, and does not
+ * participate in barriers, so no process ever waits for a writer that waits for its
+ * disk.
  */
 static void
 show_in_activity(void)
@@ -188,8 +190,9 @@ show_in_activity(void)
 }
 
 /*
- * Become this writer of the control area.  The postmaster starts a writer only after it
- * has reaped the one before, so each writer's part has one process at a time.
+ * Take over this writer's part of the control area.  The postmaster starts a writer
+ * only after it has reaped the previous process, so only one process at a time uses
+ * that part.
  */
 void
 steno_process_begin(StenoWriter *w)
@@ -211,8 +214,9 @@ steno_process_begin(StenoWriter *w)
 }
 
 /*
- * Statements wait for this process now: with short time slices, the kernel lets it run
- * sooner when it wakes up (Linux 6.12 and later).  Its share of the processor stays.
+ * Statements wait for this process now: with short time slices, the kernel
+ * schedules it sooner after a wake-up (Linux 6.12 and later).  Its share of the
+ * processor does not change.
  */
 void
 steno_process_take_short_slices(void)
@@ -242,10 +246,10 @@ steno_process_take_short_slices(void)
 /* ---- shell commands ---- */
 
 /*
- * Start a shell command that writes its standard output to this descriptor, and its
- * errors where the server's go.  It gets a process group of its own, so that it can be
- * killed with all that it has started, and no signals of the server's group reach it.
- * Returns an errno value; *pid is 0 unless that is 0.
+ * Start a shell command with this descriptor as its standard output, and the
+ * server's standard error.  It gets a process group of its own, so that it can be
+ * killed with all processes that it has started, and does not get signals to the
+ * server's group.  Returns 0 or an errno value; *pid is 0 if it failed.
  */
 int
 steno_process_start_command(const char *command, char *const *environment, int output, pid_t *pid)
@@ -272,7 +276,7 @@ steno_process_start_command(const char *command, char *const *environment, int o
 		posix_spawnattr_setsigdefault(&attributes, &signals);
 		posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 		posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-		/* the server's descriptors that are not close-on-exec are none of the command's */
+		/* the command must not inherit descriptors of the server that are not close-on-exec */
 #if defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34)
 		posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
@@ -306,9 +310,9 @@ own_library(void)
 }
 
 /*
- * Static workers get their slots before any other worker can take one, and keep
- * them.  RegisterBackgroundWorker only logs that there is none left; sessions of a
- * missing writer would wait for ever.
+ * Fail if a writer could not be registered.  Static workers get their slots before
+ * any dynamic worker, and keep them.  RegisterBackgroundWorker only logs that there
+ * is no free slot, and sessions of the missing writer would wait forever.
  */
 void
 steno_writer_check_registered(void)

@@ -2,10 +2,10 @@
  * extension/writer/recover.c
  *		Drains the ring files of earlier runs of this server.
  *
- * 1. Intents: if the block that a dead writer was about to write is whole in the trail,
- *	  the messages in it are freed; else they are still to be written.
- * 2. The rings' messages are written, as by a living writer.
- * 3. The ends of sessions, which no process could record: for each ring with a running
+ * 1.  Intents: if the trail has the whole block that a dead writer was about to
+ * write, its messages are freed; otherwise they have yet to be written.  2.  The
+ * rings' messages are written, as by a living writer.  3.  The ends of sessions,
+ * which no process could record: for each ring with a running
  *	  statement a record with outcome "interrupted", for each ring with an owner a
  *	  disconnect record, and the gap records that ended sessions could not write.
  *	  Blocks of step 3 have an intent, too, which says up to which ring the ends are in
@@ -14,8 +14,9 @@
  * Recovery may be killed at any point; the next start repeats it from the intents.  The
  * processes of the earlier run have ended, so the file has no other reader or writer.
  *
- * The file may be damaged anywhere (core/ring/check.h).  A gap record takes the place of a
- * record that cannot be read, and of everything that a ring has behind damage.
+ * The file may be damaged anywhere (core/ring/check.h).  A record that cannot be
+ * read is replaced by a gap record, and so is everything that follows damage in a
+ * ring.
  */
 #include "writer/writer.h"
 
@@ -31,10 +32,10 @@
 #include "delivery/record.h"
 #include "ring/check.h"
 
-/* The last intent of a ring file is for those who recover it. */
+/* The intent of a ring file that recovery uses: the last one. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
 
-/* How often the files of earlier runs are looked for, and the pause in between. */
+/* How often to look for the files of earlier runs if that fails, and the pause in between. */
 #define FIND_TRIES 10
 #define FIND_PAUSE_US 100000
 
@@ -42,7 +43,7 @@
 typedef struct Damage
 {
 	uint32		rings;			/* rings that were not read to their ends */
-	uint64		bytes;			/* at most so many of them */
+	uint64		bytes;			/* upper bound of the bytes that were not read */
 	uint32		records;		/* single unreadable records */
 	uint32		facts;			/* sessions whose facts are unreadable */
 	uint32		gaps;			/* impossible counts of dropped records */
@@ -125,7 +126,7 @@ resolve_intent(StenoRings *rings, uint32 w)
 	return false;
 }
 
-/* Step 1 for all intents; the same result. */
+/* Step 1 for all intents, with the same result. */
 static bool
 resolve_intents(StenoRings *rings)
 {
@@ -138,9 +139,10 @@ resolve_intents(StenoRings *rings)
 }
 
 /*
- * Step 1 for the rings of the present run, by a writer that was restarted: frees what the
- * process before it had written.  That process has ended, and only the consumer's side
- * of the rings is changed, so their producers may go on meanwhile.
+ * Step 1 for the rings of the current run, by a writer that was restarted: free
+ * what the previous process had written.  That process has ended, and only the
+ * consumer's side of the rings is changed, so their producers may continue
+ * meanwhile.
  */
 void
 steno_recover_own_intent(StenoWriter *w)
@@ -148,7 +150,10 @@ steno_recover_own_intent(StenoWriter *w)
 	(void) resolve_intent(&steno_rings, w->number);
 }
 
-/* An interrupted statement whose record was staged: it has all that was known at its start. */
+/*
+ * Add the record of an interrupted statement whose record was staged: it has
+ * everything that was known at its start.
+ */
 static void
 add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged,
 		   const StenoTemplate *templates)
@@ -167,7 +172,7 @@ add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged
 	pfree(m);
 }
 
-/* An interrupted statement without a staged record: it has what the in-flight entry says. */
+/* Add the record of an interrupted statement without a staged record, from the in-flight entry. */
 static void
 add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 {
@@ -209,8 +214,8 @@ add_disconnect(StenoWriter *w, StenoSource *source)
 }
 
 /*
- * A gap record in the place of damage: one record (count 1), or an unknown number of them in
- * so many bytes (count 0).
+ * Add a gap record for damage: for one record (count 1), or an unknown number of
+ * records in that many bytes (count 0).
  */
 static bool
 add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
@@ -248,7 +253,7 @@ add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
 	return steno_writer_add(w, source, &buf.m.m);
 }
 
-/* A gap record that a session could not write itself. */
+/* Add a gap record that a session could not write itself. */
 static void
 add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last,
 		uint32 reason)
@@ -272,19 +277,22 @@ add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 la
 	steno_writer_add(w, source, &buf.m.m);
 }
 
-/* A session of which only this is known, since its description was dropped, too. */
+/*
+ * Describe a session by start time and process ID only, because its session message
+ * was dropped, too.
+ */
 static StenoSource *
 undescribed_session(StenoSource *source, int64 start, uint32 pid)
 {
 	memset(source, 0, sizeof(*source));
-	source->generation = UINT64_MAX;	/* of no block */
+	source->generation = UINT64_MAX;	/* defined in no block */
 	source->body_len = STENO_SESSION_FACTS;
 	memcpy(source->body + STENO_SESSION_START, &start, sizeof(start));
 	memcpy(source->body + STENO_SESSION_PID, &pid, sizeof(pid));
 	return source;
 }
 
-/* Whether the ring's last description is of this session. */
+/* Whether the last session message of the ring is that of this session. */
 static bool
 describes_session(const StenoSource *source, int64 start, uint32 pid)
 {
@@ -293,7 +301,7 @@ describes_session(const StenoSource *source, int64 start, uint32 pid)
 		memcmp(source->body + STENO_SESSION_PID, &pid, sizeof(pid)) == 0;
 }
 
-/* The gap that the previous session of the ring has left behind. */
+/* Add the gap record that the previous session of the ring has left. */
 static void
 add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 {
@@ -305,8 +313,10 @@ add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
 }
 
 /*
- * What the ring's last sessions have dropped, as it was: returns how many counts of it
- * cannot be.  Nothing is told twice, whenever they died (record.c).
+ * Correct the counts of what the ring's last sessions have dropped: reset
+ * impossible ones, and those that are already recorded or counted elsewhere, so
+ * that nothing is recorded twice, whenever the sessions died (delivery/record.c).
+ * Returns the number of impossible counts.
  */
 static int
 settle_gaps(StenoRing *ring, const StenoSource *source)
@@ -315,10 +325,10 @@ settle_gaps(StenoRing *ring, const StenoSource *source)
 	bool		own = ring->own_gap != 0 && !steno_ring_check_gap(&ring->own_gap, ring->own_first, ring->own_last);
 	uint32		owner = atomic_load(&ring->owner);
 
-	/* the next session has just said so, in its name */
+	/* the next session has already written the gap record for it */
 	if (gap || (describes_session(source, ring->gap_start, ring->gap_pid) && source->seq > ring->gap_last))
 		ring->gap = 0;
-	/* it was about to end, and has left it in the one or the other */
+	/* the owner was ending, and has already moved own_gap to gap or orphan_drops */
 	if (own || (ring->gap != 0 && ring->gap_pid == owner && ring->gap_start == ring->owner_start) ||
 		(ring->orphan_drops_next != 0 && ring->orphan_drops_next == atomic_load(&ring->orphan_drops)))
 		ring->own_gap = 0;
@@ -326,9 +336,10 @@ settle_gaps(StenoRing *ring, const StenoSource *source)
 }
 
 /*
- * Step 3; returns the number of interrupted statements.  What one session needs
- * must not be spread over two blocks, or an intent would call it ended too early:
- * a block without room for all of it is written before.
+ * Step 3; returns the number of interrupted statements.  The records of one session
+ * must not be spread over two blocks, because the intent of the first one would
+ * then mark the session as ended.  A block without space for all of them is
+ * therefore written before.
  */
 static int
 add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
@@ -358,12 +369,12 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 			continue;
 		if (ring->owner_start != 0 && !describes_session(source, ring->owner_start, owner))
 		{
-			/* nothing of it is in the trail, and nothing was to be */
+			/* the session has no record in the trail, and needs none */
 			if (ring->own_gap == 0 && !running)
 				continue;
 			source = undescribed_session(&other, ring->owner_start, owner);
 		}
-		/* unless it has just said so itself */
+		/* unless the session has already written the gap record itself */
 		if (ring->own_gap != 0 && source->seq <= ring->own_last)
 			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
 		if (running)
@@ -384,7 +395,10 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 
 /* ---- step 2 ---- */
 
-/* Check the facts of the session at the ring's tail; of unreadable ones only start and PID are kept. */
+/*
+ * Check the facts of the session at the ring's tail; if they are unreadable, only
+ * start time and process ID are kept.
+ */
 static void
 check_session(StenoDrain *drain, uint32 i, Damage *damage)
 {
@@ -432,7 +446,7 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 	if (*position == head)
 		return true;
 
-	/* in the same block as what says so */
+	/* the rest is freed in the same block that has the gap record */
 	if (!add_damage(w, source, 0, Min(head - *position, drain->rings->size)))
 		return false;
 	damage->rings++;
@@ -442,8 +456,8 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 }
 
 /*
- * A gap record for what ended sessions of a ring have dropped.  If the count is impossible,
- * it has no number.
+ * Add a gap record for what ended sessions of a ring have dropped.  If the count is
+ * impossible, the gap record has none.
  */
 static bool
 record_left_drops(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
@@ -490,7 +504,7 @@ report_damage(const char *path, const StenoRings *rings, const Damage *damage)
 					 steno_ring_directory)));
 }
 
-/* Only a file that is this server's own is drained, and removed. */
+/* Drain and remove one ring file.  A file that is not this server's own is left unchanged. */
 static void
 recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 {
@@ -507,7 +521,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 		case STENO_RING_OPEN:
 			break;
 		case STENO_RING_UNFINISHED:
-			unlinkat(folder, name, 0);	/* its server was killed at its start */
+			unlinkat(folder, name, 0);	/* its server was killed while it created the file */
 			return;
 		case STENO_RING_FAILED:
 			ereport(WARNING,
@@ -529,7 +543,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	drain.step = 1;
 	if (!steno_writer_fit(w, rings.size) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
-		steno_process_exit();	/* we are to leave, and the trail cannot be written */
+		steno_process_exit();	/* the writer is to exit, and the trail cannot be written */
 
 	interrupted = add_finals(w, &drain, &damage);
 	drain.ended = rings.nrings;
@@ -548,7 +562,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	steno_rings_close(&rings);
 }
 
-/* All ring files of this server but the present one, oldest first. */
+/* Recover all ring files of this server except that of the current run, oldest first. */
 void
 steno_recover_rings(StenoWriter *w)
 {
@@ -558,7 +572,7 @@ steno_recover_rings(StenoWriter *w)
 	int			tries = 1;
 	int			i;
 
-	/* a lack of descriptors or memory may pass */
+	/* a lack of descriptors or memory may be temporary */
 	while (!steno_ring_folders_find(&found, present, &failed))
 	{
 		if (tries++ == FIND_TRIES)

@@ -2,11 +2,12 @@
  * extension/writer/retention.c
  *		Deletes old segments, as steno.retention_size and steno.retention_age say.
  *
- * Writer 0 does this for all streams, so that there is one order.  It knows the other
- * writers' open segments from the control area, where each writer says which segment it
- * writes.  What core/retention/retention.c plans is recorded first; when the record is on
- * disk, and was read back, the files are deleted.  If a crash or an error comes in between,
- * the next look finishes the work from the same record.
+ * Writer 0 does this for all streams, so that deletions have one order.  It finds
+ * the open segments of other writers in the control area, where each writer
+ * publishes the segment that it writes.  What core/retention/retention.c plans is
+ * recorded first; the files are deleted when the record is on disk and was read
+ * back.  After a crash or an error in between, the next check completes the work
+ * from the same record.
  */
 #include "writer/writer.h"
 
@@ -21,23 +22,30 @@
 
 #include "retention/retention.h"
 
-/* Time between two looks at the trail, unless a segment was begun. */
+/* Time between two checks of the trail, unless a segment was begun. */
 #define LOOK_US (INT64CONST(60) * USECS_PER_SEC)
 
-/* Shortest time between two looks. */
+/* Shortest time between two checks. */
 #define REST_US USECS_PER_SEC
 
-/* Files deleted in one go: statements may wait for the writer meanwhile. */
+/*
+ * Maximum number of files deleted in one pass, because statements may wait for the
+ * writer meanwhile.
+ */
 #define FILES_AT_ONCE 32
 
-/* How often the slots' lock may be refused, a second apart, before that is reported. */
+/*
+ * How often the lock of the slots may be unavailable, at intervals of a second,
+ * before that is reported.
+ */
 #define LOCK_TRIES 10
 
 StaticAssertDecl(STENO_RETENTION_STREAMS == STENO_MAX_WRITERS, "a stream for each writer");
 
 /*
- * All of this is writer 0's own.  "deleted" is what the trail's records say, read from the
- * trail at the first look, and replaced only by what is on disk.
+ * All of this is state of writer 0.  "deleted" is what the trail's records state;
+ * it is read from the trail at the first check, and replaced only by what is on
+ * disk.
  */
 static StenoDeleted deleted[STENO_RETENTION_STREAMS];
 static bool loaded;
@@ -50,7 +58,7 @@ static bool is_pending;
 /* The error that prevents deletions, as it was logged last; empty: there is none. */
 static char obstacle[2400];
 
-static bool look_again;			/* at the next opportunity, not in a minute */
+static bool look_again;			/* check again at the next opportunity, not after LOOK_US */
 
 /* ---- messages ---- */
 
@@ -96,7 +104,10 @@ static const char kept_all[] = "All segments are kept.";
 
 /* ---- when ---- */
 
-/* A number that changes when a writer begins a segment.  Relaxed: a late look is soon enough. */
+/*
+ * A number that changes when a writer begins a segment.  Relaxed, because it does
+ * not matter if a change is seen late.
+ */
 static uint64
 segments_begun(void)
 {
@@ -121,7 +132,7 @@ is_check_due(void)
 	bool		changed = begun != last_begun || steno_retention_size != last_size ||
 		steno_retention_age != last_age || steno_slot_max_size != last_slot_max || look_again;
 
-	/* when the clock was set back, look at once */
+	/* if the clock was set back, check at once */
 	if (last != 0 && now >= last && now - last < (changed ? REST_US : LOOK_US))
 		return false;
 	last = now;
@@ -133,12 +144,13 @@ is_check_due(void)
 	return true;
 }
 
-/* ---- what is there ---- */
+/* ---- the segments that exist ---- */
 
 /*
- * Lock the folder of the slots.  Whoever creates or moves a slot takes the same lock, so no
- * slot can begin to want a segment between the plan and its deletion.  Returns the folder's
- * descriptor, which holds the lock; -1: not now.  Never waits.
+ * Lock the folder of the slots.  Programs that create or move a slot take the same
+ * lock, so no slot can begin to need a segment between the plan and its deletion.
+ * Returns the folder's descriptor, which holds the lock; -1 if the lock is not
+ * available.  Never waits.
  */
 static int
 lock_slots(StenoError *error)
@@ -162,9 +174,10 @@ lock_slots(StenoError *error)
 }
 
 /*
- * No writer's open segment is deleted.  While a writer has not opened one yet, nothing is:
- * it is not known which stream it will write.  A writer stores its stream before its first
- * segment, so whoever sees a segment (acquire) sees its stream, too.
+ * Protect the open segments of all writers.  Nothing is deleted while a writer has
+ * not opened a segment, because it is not known which stream it will write.  A
+ * writer stores its stream before its first segment (release), so a process that
+ * sees the segment (acquire) also sees the stream.
  */
 static void
 protect_open_segments(StenoKeptTrail *kept)
@@ -187,8 +200,9 @@ protect_open_segments(StenoKeptTrail *kept)
 }
 
 /*
- * Segments before the first one are missing, and no record says that they were deleted by
- * policy.  This is reported once, and not made up for: somebody else has removed them.
+ * Segments before the first one are missing, and no record states that they were
+ * deleted by policy.  This is reported once; no record is made of it, because the
+ * server did not delete them.
  */
 static void
 report_missing_before(const StenoKeptTrail *kept)
@@ -224,8 +238,8 @@ delete_recorded(const StenoKeptTrail *kept, StenoError *error)
 }
 
 /*
- * Sync, and read the records back; what they say is in force only then.  False: they are not
- * certain to be on disk.
+ * Sync, and read the records back; only then do they take effect.  False if they
+ * are not certain to be on disk.
  */
 static bool
 confirm_on_disk(StenoWriter *w)
@@ -237,7 +251,7 @@ confirm_on_disk(StenoWriter *w)
 	uint32		i;
 
 	if (!steno_writer_sync(w))
-		return false;			/* which it has reported */
+		return false;			/* steno_writer_sync has reported the failure */
 	is_pending = false;
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 		if (pending[i].last > 0 && memcmp(pending[i].at_chain, pending_chain, STENO_HASH_SIZE) == 0)
@@ -251,7 +265,7 @@ confirm_on_disk(StenoWriter *w)
 	memcpy(deleted, pending, sizeof(deleted));
 	if (!steno_deleted_store(steno_directory, deleted, NULL, &error))
 	{
-		/* not fatal: the file that record_plan stored leads to the records, too */
+		/* not fatal: the file that record_plan stored also leads to the records */
 		report_obstacle(&error, kept_all);
 	}
 	return true;
@@ -286,7 +300,7 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 	bool		again[STENO_RETENTION_STREAMS];
 	uint32		i;
 
-	/* write what is open, so that the place of the records' block is known now */
+	/* write the open block, so that the position of the records' block is known */
 	if (!steno_writer_write(w))
 		return false;
 	memcpy(pending, deleted, sizeof(pending));
@@ -305,8 +319,9 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 		memset(pending[i].at_chain, 0, STENO_HASH_SIZE);
 	}
 	/*
-	 * The state file comes first, and names both the records to come and those before: a
-	 * crash may lose the new records, but never the way to the latest ones.
+	 * Retention's state file is stored first, and names the new records as well as
+	 * the previous ones: a crash may lose the new records, but not the way to the
+	 * latest that are on disk.
 	 */
 	if (!steno_deleted_store(steno_directory, pending, deleted, &error))
 		return report_obstacle(&error, kept_all);
@@ -406,7 +421,10 @@ apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 		report_recovery();
 }
 
-/* Whether there can be anything to do: without limits, only what an earlier run has not finished. */
+/*
+ * Whether there can be anything to do: without limits, only what an earlier run has
+ * not completed.
+ */
 static bool
 has_work(void)
 {
@@ -438,7 +456,10 @@ steno_retention(StenoWriter *w)
 	lock = lock_slots(&error);
 	if (lock < 0)
 	{
-		/* the lock is held only for moments: try again soon, and report it only if that fails often */
+		/*
+		 * Others hold the lock only briefly: try again soon, and report it only if
+		 * that fails often.
+		 */
 		look_again = error.error == EWOULDBLOCK && ++refused < LOCK_TRIES;
 		if (!look_again)
 			report_obstacle(&error, kept_all);

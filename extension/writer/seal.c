@@ -2,17 +2,16 @@
  * extension/writer/seal.c
  *		Seals of a writer's stream: when one is made, and with which key.
  *
- * A seal is about the block before the one that it stands in, so it goes into an
- * empty block, as its first record.  There is one at the beginning of a run,
- * over what was found there; then one when steno.seal_interval has passed since
- * the last one and something was written, looked at after each block and at the
- * beginning of each pass; one at the end of a segment and of the run; and one
- * when the key or the interval changes.  So of the blocks that have no seal
- * behind them, all but the last end before the last seal's time plus the
- * interval that it names: readers check that (FORMAT.md).
+ * A seal signs the chain up to the block before its own, so it is the first record
+ * of a block.  Seals are made: at the beginning of a run, over what was found; when
+ * steno.seal_interval has passed since the last seal and something was written,
+ * which is checked after each block and at the beginning of each pass; at the end
+ * of a segment and of the run; and when the key or the interval changes.  So all
+ * blocks after the last seal, except the last one, end before that seal's time plus
+ * the interval that it names.  Readers check that (FORMAT.md).
  *
- * The private key is in the writers alone, read after they were forked; the
- * postmaster looks at it once, at its start.
+ * Only the writers have the private key: they read it after they were forked.  The
+ * postmaster only checks the key file when it starts.
  */
 #include "writer/writer.h"
 
@@ -33,8 +32,8 @@
 #define KEY_FILE_MOST (64 * 1024)
 
 /*
- * All of this belongs to one writer, a process with one stream: no other process sees it,
- * and the postmaster leaves it empty, so that nothing of the key is inherited.
+ * State of one writer, which is a process with one stream.  It is private to that
+ * process, and empty in the postmaster, so that no process inherits the key.
  */
 static EVP_PKEY * key;			/* signs; NULL: no seals */
 static uint8 public_key[STENO_SEAL_KEY_SIZE];	/* of key */
@@ -42,20 +41,20 @@ static char key_id[STENO_SEAL_KEY_ID];	/* of key, for the log */
 
 static uint64 first_block;		/* of this run */
 static TimestampTz sealed_at;	/* time of the last seal; 0: none in this run */
-static int	promised;			/* steno.seal_interval, as the last seal names it */
+static int	promised;			/* the interval that the last seal names */
 static bool unsealed;			/* blocks were written that no seal covers */
-static uint32 alone;			/* size of the open block while it has nothing but
-								 * seals; 0: it has none */
+static uint32 alone;			/* size of the open block while it contains only seals; 0: it has
+								 * none */
 static uint64 seq_before;		/* sequence number before those seals */
 static bool refused;			/* the last attempt to sign failed, and was
 								 * logged */
-static bool moved;				/* the stream goes on in another segment than
-								 * planned, and no seal says so yet */
+static bool moved;				/* the stream continues in another segment than planned, and no
+								 * seal states that yet */
 
 /*
- * The seals of the open block.  A seal names its segment, so all must be signed again if
- * the block goes to another one; each holds a reference to its key, which a reload may
- * have replaced by then.
+ * The seals of the open block.  A seal names its segment, so all must be signed
+ * again if the block goes to another segment.  Each holds a reference to its key,
+ * which a reload may have replaced by then.
  */
 #define MOST_OPEN 8
 
@@ -151,7 +150,7 @@ parse_key(char *pem, size_t len, uint8 private_key[STENO_SEAL_KEY_SIZE], int ele
 				 errmsg("signing key file \"%s\" has no private key that can be read", steno_signing_key_file),
 				 errdetail("It must be an Ed25519 key in PEM, PKCS #8, without a passphrase."),
 				 HINT_NO_KEY));
-	/* the key is an octet string in the octet string */
+	/* the key is an octet string inside the octet string */
 	else if (OBJ_obj2nid(algorithm) != EVP_PKEY_ED25519 || octets_len != 2 + STENO_SEAL_KEY_SIZE ||
 			 octets[0] != V_ASN1_OCTET_STRING || octets[1] != STENO_SEAL_KEY_SIZE)
 		ereport(elevel,
@@ -188,7 +187,7 @@ read_whole(int fd, char *to, size_t size, size_t *len)
 	return true;
 }
 
-/* Read the key that the setting names.  False: there is none, and the reason was reported. */
+/* Read the key that the setting names.  False if that fails, which is reported. */
 static bool
 read_key(uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
 {
@@ -223,7 +222,7 @@ read_key(uint8 private_key[STENO_SEAL_KEY_SIZE], int elevel)
 	return ok;
 }
 
-/* The same as an object of OpenSSL, which the caller owns; NULL: there is none. */
+/* The same, as an object of OpenSSL that the caller owns; NULL if that fails. */
 static EVP_PKEY *
 load_key(int elevel)
 {
@@ -253,7 +252,7 @@ steno_seal_check_key(void)
 	OPENSSL_cleanse(private_key, sizeof(private_key));
 }
 
-/* Take over a key, or none. */
+/* Use this key from now on; NULL: make no seals. */
 static void
 use_key(EVP_PKEY * pkey)
 {
@@ -282,8 +281,9 @@ remember_open_seal(const StenoSeal *seal)
 }
 
 /*
- * Put a seal of the last block into the open one, which has nothing in it but seals.  The
- * seal is written with that block.  False: it could not be made, which is logged once.
+ * Put a seal of the last block into the open one, which contains nothing but seals.
+ * The seal is written with that block.  False if it could not be made, which is
+ * logged once.
  */
 static bool
 put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
@@ -310,7 +310,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 		memcpy(seal.next_key, next_key, STENO_SEAL_KEY_SIZE);
 	if (steno_stream_last_hash(&w->stream, seal.hash))
 		m = steno_seal_message(buf.bytes, &seal, key, w->self.seq + 1);
-	/* even if this fails: it is not tried again with every block */
+	/* set even if signing fails, so that it is not tried again with every block */
 	sealed_at = seal.time;
 	if (m == NULL)
 	{
@@ -350,8 +350,9 @@ is_seal_due(const StenoWriter *w)
 }
 
 /*
- * A block with this many bytes before compression was written, and the next one is empty.  A
- * block with nothing but seals need not be sealed itself: or seals would follow seals for ever.
+ * A block with this many bytes before compression was written, and the next one is
+ * empty.  A block that contains only seals need not be sealed itself: otherwise
+ * seals would follow seals forever.
  */
 void
 steno_seal_block_written(StenoWriter *w, uint32 bytes)
@@ -364,7 +365,7 @@ steno_seal_block_written(StenoWriter *w, uint32 bytes)
 		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
-/* Take seals out of the open block, if it has nothing else: another one takes their place. */
+/* Remove the seals from the open block if it contains nothing else: another seal replaces them. */
 static void
 withdraw_open_seals(StenoWriter *w)
 {
@@ -378,9 +379,9 @@ withdraw_open_seals(StenoWriter *w)
 }
 
 /*
- * Write what is open, and put a seal over all of it into the next block, which is not
- * written yet.  If everything is sealed already, only with "again".  Returns false if the
- * writer is to exit and cannot write.
+ * Write the open block, and put a seal of everything into the next block, which is
+ * not written yet.  If everything is sealed already, do so only if "again" is set.
+ * Returns false if the writer is to exit and cannot write.
  */
 static bool
 seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
@@ -390,7 +391,7 @@ seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
 	withdraw_open_seals(w);
 	if (!steno_writer_write(w))
 		return false;
-	/* the write may have put in one that was due */
+	/* the write may have added a seal that was due */
 	withdraw_open_seals(w);
 	if (w->stream.next_block > 1 && (unsealed || again))
 		put_seal(w, reason, next_key);
@@ -401,15 +402,16 @@ seal_now(StenoWriter *w, const char *reason, const uint8 *next_key, bool again)
 void
 steno_seal_if_due(StenoWriter *w)
 {
-	/* else the open block is written first, and steno_seal_block_written looks again */
+	/* otherwise the open block is written first, and steno_seal_block_written checks again */
 	if (steno_block_bytes(w->block) == 0 && is_seal_due(w))
 		put_seal(w, moved ? "start" : "interval", NULL);
 }
 
 /*
- * The stream has to go on in another segment, and the one before has no seal at its end.
- * Readers take that for the beginning of a run, so the next seal has reason "start".  Seals
- * in the open block are signed again, in place, with the new segment.
+ * The stream must continue in another segment, and the previous one does not end
+ * with a seal.  For readers, that is the beginning of a run, so the next seal has
+ * the reason "start".  Seals in the open block are signed again, in place, with the
+ * new segment.
  */
 void
 steno_seal_segment_replaced(StenoWriter *w)
@@ -468,8 +470,8 @@ steno_seal_start(StenoWriter *w)
 }
 
 /*
- * Change the key.  A last seal of the old key names the new one, so whoever trusts the old
- * key can trust what follows.
+ * Change the key.  The last seal by the old key names the new one, so readers that
+ * trust the old key can trust what follows.
  */
 static bool
 change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
@@ -492,7 +494,7 @@ change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
 	return steno_writer_write(w);
 }
 
-/* The configuration was reloaded: the key or the interval may be another one. */
+/* The configuration was reloaded: the key or the interval may have changed. */
 bool
 steno_seal_reload(StenoWriter *w)
 {

@@ -1,16 +1,16 @@
 /*
  * extension/writer/state.c
- *		The state file: where this server's own records end in each stream, and which
- *		data directory has written them.
+ *		The state file: where this server's own records end in each stream, and
+ *		which data directory they come from.
  *
  * The file pg_steno.state in the data directory has a header and an entry for each
  * writer, in sectors of 512 bytes, so that no write of one is torn on a disk.  The
  * postmaster reads it at the beginning of each run, before there are writers, and
  * writes the header; then each entry is its writer's.
  *
- * An entry says which stream the writer writes, and which block is the last: it is
- * written before each block.  So a writer that starts can tell its own blocks from
- * those that somebody has put behind them, and notices what was cut off:
+ * An entry has the stream that the writer writes and its last block; it is written
+ * before each block.  A writer that starts can therefore distinguish its own blocks
+ * from those that somebody has appended, and notices if blocks were cut off:
  *
  * - after a clean stop, the stream must end with that block;
  * - after a kill, while the ring file of the killed run is there, with that block or,
@@ -18,12 +18,14 @@
  * - after a crash of the machine, which loses its ring file, the stream must have the
  *	 last block that was surely on disk; how many came after it is unknown.
  *
- * A file that was copied, with the data directory or without it, has another inode and
- * time of birth than the header says.  So a base backup is told from a restart.
+ * A copy of the file, with the data directory or without it, has another inode and
+ * creation time than its header states.  This distinguishes a base backup from a
+ * restart.
  *
- * In all these cases what was found is left as it is, unsealed, and the writer begins a
- * new stream (branch.c).  The entries of writers that steno.writers no longer asks for
- * keep their streams; writer 0 compares these at each start.
+ * If a stream differs, it is left unchanged and unsealed, and the writer begins a
+ * new one (branch.c).  Entries of writers that no longer exist, because
+ * steno.writers was reduced, keep their streams; writer 0 compares these at each
+ * start.
  */
 #include "writer/writer.h"
 
@@ -48,29 +50,31 @@
 #define MACHINE_LEN 40
 
 /*
- * Who has written the trail: the first sector.  Written by the postmaster when a run begins,
- * after all entries; writers only read it.  A copy of the file has another inode.
+ * The first sector: which server has written the trail.  The postmaster writes it
+ * when a run begins, after all entries; writers only read it.  A copy of the file
+ * has another inode.
  */
 typedef struct StateHeader
 {
 	uint64		magic;
 	uint64		system_identifier;
 	uint64		inode;			/* of this file */
-	int64		born;			/* its creation, in nanoseconds; 0: the file system
-								 * does not tell */
+	int64		born;			/* when it was created, in nanoseconds; 0: the file system does not
+								 * record that */
 	uint64		ring_file;		/* the time in the name of the run's ring file */
-	char		run[STENO_RUN_LEN];	/* random, new with each start */
-	char		machine[MACHINE_LEN];	/* its ID; empty: it has none */
+	char		run[STENO_RUN_LEN];	/* random; new at each start */
+	char		machine[MACHINE_LEN];	/* the machine's ID; empty: it has none */
 	char		host[STENO_HOST_LEN];
-	char		directory[STENO_DATA_DIRECTORY_LEN];	/* the data directory, maybe cut short */
-	uint64		sum;			/* XXH64 of all before, with the system identifier */
+	char		directory[STENO_DATA_DIRECTORY_LEN];	/* the data directory, possibly truncated */
+	uint64		sum;			/* XXH64 of everything before, with the system identifier */
 } StateHeader;
 
 /* Flags of an entry. */
 #define ENTRY_USED 1			/* stream to durable_hash are valid */
-#define ENTRY_CLEAN 2			/* the run was stopped, and all is on disk */
+#define ENTRY_CLEAN 2			/* the run was stopped cleanly, and everything is on disk */
 #define ENTRY_BRANCHED 4		/* from is valid */
-#define ENTRY_RECORDED 8		/* the trail says how the stream differs: from.reason, from.found */
+#define ENTRY_RECORDED 8		/* the trail has recorded how the stream differs: from.reason,
+								 * from.found */
 
 /*
  * The end of a writer's stream: one sector each.  Written only by that writer, except that
@@ -80,26 +84,27 @@ typedef struct StateHeader
 typedef struct StateEntry
 {
 	uint64		magic;
-	uint64		ring_file;		/* of the run that wrote the block */
+	uint64		ring_file;		/* that of the run that wrote the block */
 	uint32		flags;
 	uint32		stream;
-	uint64		block;			/* the last one; it may not have been written */
+	uint64		block;			/* number of the last block, which may not have been written */
 	uint8		hash[STENO_HASH_SIZE];
-	uint8		before[STENO_HASH_SIZE];	/* of the block before it */
-	uint64		durable;		/* the last block that is known to be synced */
+	uint8		before[STENO_HASH_SIZE];	/* hash of the block before it */
+	uint64		durable;		/* number of the last block that is known to be synced */
 	uint8		durable_hash[STENO_HASH_SIZE];
 
-	StenoBranch from;			/* why the stream was begun, until its first record is written */
+	StenoBranch from;			/* the stream that this one replaces, until its first record is
+								 * written */
 	uint64		sum;
 } StateEntry;
 
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
 
-/* Set by the postmaster, and inherited: whether the ring file of an entry's run is still there. */
+/* Set by the postmaster and inherited: whether the ring file of the entry's run still exists. */
 static bool ring_file_left[STENO_MAX_WRITERS];
 
-/* A writer's own: the open file, and what it has in it. */
+/* State of a writer: the open file, and its entry there. */
 static int	state_file = -1;
 static StateHeader header;
 static StateEntry entry;
@@ -156,9 +161,9 @@ write_state_entry(int fd, int writer, StateEntry *s)
 	return write_state_sector(fd, 1 + writer, s, sizeof(*s), offsetof(StateEntry, sum));
 }
 
-/* ---- who we are ---- */
+/* ---- identity of this server ---- */
 
-/* The inode of an open file, and when it was made: a copy has others. */
+/* Inode and creation time of an open file: those of a copy differ. */
 static void
 identify_file(int fd, StateHeader *h)
 {
@@ -180,7 +185,7 @@ identify_file(int fd, StateHeader *h)
 	}
 }
 
-/* The machine's id, which its clones should not have; empty in most containers. */
+/* The machine's ID, which its clones should not have; empty in most containers. */
 static void
 identify_machine(char machine[MACHINE_LEN])
 {
@@ -214,7 +219,7 @@ identify_self(int fd, uint64 ring_file, StateHeader *h)
 		snprintf(h->run + 2 * i, 3, "%02x", random[i]);
 }
 
-/* Whether the state, and so the trail that it speaks of, was written elsewhere. */
+/* Whether the state file, and therefore the trail, was written by another data directory. */
 static bool
 was_written_elsewhere(const StateHeader *was, const StateHeader *now)
 {
@@ -228,7 +233,7 @@ was_written_elsewhere(const StateHeader *was, const StateHeader *now)
 	return false;
 }
 
-/* A server that was restored in its old place, files and all. */
+/* Whether this server was restored from a backup to its old directory. */
 static bool
 is_restored_backup(void)
 {
@@ -240,7 +245,10 @@ is_restored_backup(void)
 
 /* ---- the postmaster ---- */
 
-/* What has the state file's name may be a pipe, or a device. */
+/*
+ * Whether it is a regular file: whatever has the name of the state file could be a
+ * pipe or a device.
+ */
 static bool
 is_regular_file(int fd)
 {
@@ -249,13 +257,13 @@ is_regular_file(int fd)
 	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* An entry that another server has written: its stream gets a successor here. */
+/* Mark an entry that another server has written, so that a new stream replaces its stream here. */
 static void
 disown_entry(StateEntry *s, const StateHeader *was, StenoBranchReason reason)
 {
 	StateEntry	next = {.from = {.reason = reason}};
 
-	/* a start that was killed may have done so already */
+	/* an earlier start that was killed may have done so already */
 	if (s->flags & (ENTRY_USED | ENTRY_BRANCHED))
 	{
 		next.flags = ENTRY_BRANCHED;
@@ -267,7 +275,7 @@ disown_entry(StateEntry *s, const StateHeader *was, StenoBranchReason reason)
 	*s = next;
 }
 
-/* Find the entries of runs whose ring file is still there. */
+/* Find the entries of runs whose ring file still exists. */
 static void
 find_ring_files_left(int fd)
 {
@@ -277,7 +285,10 @@ find_ring_files_left(int fd)
 	int			i;
 	int			j;
 
-	/* a file that cannot be looked for is taken to be gone: the check is less exact then */
+	/*
+	 * A file that cannot be looked for is assumed not to exist, which makes the
+	 * check less strict.
+	 */
 	(void) steno_ring_folders_find(&found, "", &failed);
 	for (i = 0; i < STENO_MAX_WRITERS; i++)
 	{
@@ -305,8 +316,9 @@ refuse_state_file(const char *path)
 }
 
 /*
- * In the postmaster: a run begins, with a ring file of this time in its name.  first:
- * the postmaster has just started; else its processes are restarted after a crash.
+ * In the postmaster: a run begins, whose ring file has this time in its name.
+ * first: the postmaster has just started; otherwise its processes are restarted
+ * after a crash.
  */
 void
 steno_state_begin_run(uint64 ring_file, bool first)
@@ -349,7 +361,7 @@ steno_state_begin_run(uint64 ring_file, bool first)
 		if (!write_state_entry(fd, i, &s))
 			refuse_state_file(path);
 	}
-	/* last: until the header is written, the old one and its inode decide */
+	/* the header is written last: until then, the old one with its inode is valid */
 	if (pg_fsync(fd) != 0 ||
 		!write_state_sector(fd, 0, &now, sizeof(now), offsetof(StateHeader, sum)) ||
 		ftruncate(fd, STATE_SIZE) != 0 || pg_fsync(fd) != 0 ||
@@ -376,7 +388,7 @@ save_entry(int writer, bool sync)
 	write_failed = true;
 }
 
-/* Other writers of this start choose streams at the same time. */
+/* Lock or unlock the state file, because other writers choose their streams at the same time. */
 static bool
 lock_state(bool lock, StenoError *error)
 {
@@ -384,7 +396,7 @@ lock_state(bool lock, StenoError *error)
 
 	while (fcntl(state_file, F_SETLKW, &l) != 0)
 		if (errno != EINTR)
-			/* a file system without locks: then writers of one start may choose the same */
+			/* without locks in the file system, two writers may choose the same stream */
 			return errno == ENOLCK || errno == EINVAL || errno == ENOTSUP ||
 				steno_failed(error, errno, "could not lock state file", STATE_FILE);
 	return true;
@@ -416,8 +428,8 @@ load_entry(const StenoWriter *w, StenoError *error)
 }
 
 /*
- * Compare a stream with its entry.  *known: up to which block it is this server's, and
- * hash: of that block.
+ * Compare a stream with its entry.  *known is the block up to which it is this
+ * server's, and hash the hash of that block.
  */
 static bool
 compare_stream(const StateEntry *s, int writer, const StenoEnd *end, StenoBranchReason *reason, uint64 *known,
@@ -439,7 +451,7 @@ compare_stream(const StateEntry *s, int writer, const StenoEnd *end, StenoBranch
 		return false;
 	if (exact && !(s->flags & ENTRY_CLEAN) && s->block > 0 && (!has || end->block < *known))
 	{
-		/* the kill came before the write of that block */
+		/* the writer was killed before it wrote that block */
 		*known = s->block - 1;
 		memcpy(hash, s->before, STENO_HASH_SIZE);
 		if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
@@ -457,7 +469,7 @@ compare_stream(const StateEntry *s, int writer, const StenoEnd *end, StenoBranch
 	return true;
 }
 
-/* The number of a stream that does not exist yet: the writer's own number if possible. */
+/* Find the number of a stream that does not exist yet: the writer's own number if possible. */
 static bool
 find_free_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
 {
@@ -486,7 +498,7 @@ find_free_stream(const StenoWriter *w, uint32 *stream, StenoError *error)
 	return true;
 }
 
-/* The stream that was there counts up to this block, and another one is begun. */
+/* Begin another stream, because the existing one is this server's only up to this block. */
 static void
 branch_from(StenoBranchReason reason, uint32 stream, uint64 block, const uint8 *hash, uint64 found)
 {
@@ -498,7 +510,7 @@ branch_from(StenoBranchReason reason, uint32 stream, uint64 block, const uint8 *
 	entry.from.found = found;
 }
 
-/* Put into the entry which stream the writer writes.  False: it could not be found out. */
+/* Determine the stream that the writer writes, and put it into the entry.  False if that fails. */
 static bool
 settle_stream(StenoWriter *w, StenoError *error)
 {
@@ -516,12 +528,19 @@ settle_stream(StenoWriter *w, StenoError *error)
 	{
 		if (!compare_stream(&entry, w->number, &end, &reason, &known, hash, error))
 			return false;
-		/* the trail says up to where it counts, whatever has been put right since */
+		
+		/*
+		 * The trail has recorded up to where the stream is ours, even if it has
+		 * been repaired since.
+		 */
 		if (reason == STENO_BRANCH_NONE && (entry.flags & ENTRY_RECORDED))
 			reason = entry.from.reason;
 		if (reason == STENO_BRANCH_NONE)
 		{
-			/* after a crash of the machine, less or more than the entry says */
+			/*
+			 * After a crash of the machine, the stream may have fewer or more
+			 * blocks than the entry.
+			 */
 			entry.block = end.block;
 			memcpy(entry.hash, end.hash, STENO_HASH_SIZE);
 			entry.flags = ENTRY_USED;
@@ -530,7 +549,7 @@ settle_stream(StenoWriter *w, StenoError *error)
 	}
 	else
 	{
-		/* all that is in another server's stream counts */
+		/* all blocks of another server's stream are accepted */
 		known = end.block;
 		memcpy(hash, end.hash, STENO_HASH_SIZE);
 		if (end.segment == 0)
@@ -550,7 +569,7 @@ settle_stream(StenoWriter *w, StenoError *error)
 	return true;
 }
 
-/* Choose the stream that the writer is to open; false: that could not be found out. */
+/* Choose the stream that the writer opens; false if that fails. */
 bool
 steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 {
@@ -562,7 +581,11 @@ steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 	if (ok)
 	{
 		entry.ring_file = header.ring_file;
-		/* on disk before any block: or blocks would follow an end that still counts as clean */
+		
+		/*
+		 * On disk before any block: otherwise, blocks would follow an end that is
+		 * still marked as clean.
+		 */
 		save_entry(w->number, true);
 		*stream = entry.stream;
 	}
@@ -570,7 +593,7 @@ steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 	return ok;
 }
 
-/* The next block of the stream, about to be written, will have this hash. */
+/* Before a block is written: note its number and hash. */
 void
 steno_state_write_begins(const StenoWriter *w, const uint8 hash[STENO_HASH_SIZE])
 {
@@ -586,8 +609,8 @@ steno_state_write_begins(const StenoWriter *w, const uint8 hash[STENO_HASH_SIZE]
 }
 
 /*
- * All that was written is on disk.  The file gets that with the next block, or now
- * when segments before this one may be deleted.
+ * Everything that was written is on disk.  The file is updated with the next block,
+ * or now if segments before this one may be deleted.
  */
 void
 steno_state_synced(const StenoWriter *w, bool rotated)
@@ -600,7 +623,7 @@ steno_state_synced(const StenoWriter *w, bool rotated)
 		save_entry(w->number, false);
 }
 
-/* The run ends: if its last block is on disk, the entry says so. */
+/* The run ends: mark the entry as clean if the last block is on disk. */
 void
 steno_state_stopped(StenoWriter *w)
 {
@@ -610,14 +633,17 @@ steno_state_stopped(StenoWriter *w)
 	save_entry(w->number, true);
 }
 
-/* Why the stream was begun, as the entry of this writer says; reason STENO_BRANCH_NONE: for no other one. */
+/*
+ * The stream that this writer's stream replaces, from its entry; reason
+ * STENO_BRANCH_NONE if there is none.
+ */
 const StenoBranch *
 steno_state_branch(void)
 {
 	return &entry.from;
 }
 
-/* Pairs that identify this server and this run of it, in static memory; returns their number. */
+/* Pairs that identify this server and its current run, in static memory; returns their number. */
 int
 steno_state_identity(const char **pairs)
 {
@@ -644,9 +670,9 @@ steno_state_identity(const char **pairs)
 	return n / 2;
 }
 
-/* ---- streams that no writer uses any more ---- */
+/* ---- streams that are no longer used by a writer ---- */
 
-/* A killed writer may not have synced its last blocks: they are in the last segment. */
+/* Sync the last segment: it has the last blocks, which a killed writer may not have synced. */
 static bool
 sync_last_segment(uint32 stream, uint64 segment, StenoError *error)
 {
@@ -667,7 +693,7 @@ sync_last_segment(uint32 stream, uint64 segment, StenoError *error)
 	return ok && steno_sync_folder(folder, error);
 }
 
-/* The stream ends with this block, as if its writer had been stopped there. */
+/* Store the end of the stream as if its writer had been stopped cleanly there. */
 static bool
 save_unused_entry(int writer, StateEntry *s, uint64 block, const uint8 hash[STENO_HASH_SIZE], StenoError *error)
 {
@@ -685,10 +711,10 @@ save_unused_entry(int writer, StateEntry *s, uint64 block, const uint8 hash[STEN
 }
 
 /*
- * Compare the stream of an entry that no writer uses as those in use are compared.  When
- * it is as it was left, its end is saved like that of a clean stop, so that it stays
- * known exactly when its ring file is gone.  What differs is in *branch, for the caller
- * to record, and then to settle.
+ * Compare the stream of an entry that no writer uses in the same way as those in
+ * use.  If it is unchanged, its end is stored like that of a clean stop, so that it
+ * is known exactly even when the ring file no longer exists.  Differences are
+ * returned in *branch, for the caller to record and then to settle.
  */
 StenoUnused
 steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
@@ -707,7 +733,7 @@ steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
 	if (!steno_stream_end(steno_directory, s.stream, GetSystemIdentifier(), &end, error) ||
 		!compare_stream(&s, writer, &end, &reason, &known, hash, error))
 	{
-		/* something else is in the place of its folder */
+		/* ENOTDIR: something else has the name of its folder */
 		if (error->error != ENOTDIR)
 			return STENO_UNUSED_FAILED;
 		memset(&end, 0, sizeof(end));
@@ -731,7 +757,7 @@ steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
 	return STENO_UNUSED_DIFFERS;
 }
 
-/* The difference is in the trail: it is not to be recorded again. */
+/* The difference has been recorded: note that, so that it is not recorded again. */
 bool
 steno_state_settle_unused(int writer, const StenoBranch *branch, StenoError *error)
 {

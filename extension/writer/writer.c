@@ -1,20 +1,21 @@
 /*
  * extension/writer/writer.c
- *		The loop of a writer, and what it does at its beginning and at its end.
+ *		The loop of a writer, its start and its end.
  *
- * A writer makes passes.  A pass reads all that its rings hold into a block, writes the
- * block, and only then frees the rings (output.c): whatever dies in between, the records
- * are in the file or still in the ring file.
+ * A writer makes passes.  A pass reads the messages of its rings into a block,
+ * writes the block, and only then frees the rings (output.c): whichever process
+ * dies in between, the records are in the trail or still in the ring file.
  *
- * Between passes it sleeps for steno.flush_interval, or less when rings fill up faster.
- * Nobody wakes it for a record; a backend does when its ring is half full, when it waits
- * for room or for an answer, and when the writer has announced a deep sleep, after a
- * while without records.
+ * Between passes it sleeps for steno.flush_interval, or less if rings fill up
+ * faster.  A backend does not wake it for a record, except when its ring is half
+ * full, when it waits for space or for an answer, and when the writer has announced
+ * a deep sleep, after a while without records.
  *
- * When the trail cannot be written, the writer logs that once, keeps the block and tries
- * again every second; rings fill up meanwhile, and statements wait, drop their records or
- * are refused, as steno.delivery and steno.on_failure say (health.c).  When it cannot be
- * synced, what is in doubt is written again before the next attempt (core/trail/segment.c).
+ * If the trail cannot be written, the writer logs that once, keeps the block and
+ * tries again every second.  Rings fill up meanwhile, and statements wait, drop
+ * their records or are refused, depending on steno.delivery and steno.on_failure
+ * (health.c).  If the trail cannot be synced, blocks that may be lost are written
+ * again before the next attempt (core/trail/segment.c).
  */
 #include "writer/writer.h"
 
@@ -32,21 +33,21 @@
 #include "policy/rules.h"
 #include "session/settings_in_force.h"
 
-/* Without records for this long, the writer sleeps deeply. */
+/* Time without records after which the writer begins deep sleeps. */
 #define IDLE_MS 2000
 
-/* A deep sleep's length: bounds what a missed wake-up costs. */
+/* Length of a deep sleep: limits the effect of a missed wake-up. */
 #define DEEP_SLEEP_MS 1000
 
 /* Shortest sleep between two passes of a busy writer. */
 #define SHORTEST_NAP_MS 2
 
-/* This process, for those who call back without an argument. */
+/* This writer, for callbacks without an argument. */
 static StenoWriter *me;
 
 /* ---- records of the server ---- */
 
-/* The server has started: which one, which run of it, with which settings. */
+/* Record the start of the server, with its identity, run and settings. */
 static void
 record_server_start(StenoWriter *w)
 {
@@ -66,7 +67,7 @@ record_reloaded_setting(const char *name, const char *from, const char *to)
 	steno_writer_record(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, lengthof(pairs) / 2);
 }
 
-/* In the trail before the rules take effect. */
+/* Called before changed rules take effect, so that their record precedes their effects. */
 static void
 record_changed_rules(const char *from, const char *to, const char *errors, const char *hash)
 {
@@ -89,7 +90,7 @@ format_utc(char *to, size_t size, TimestampTz t)
 	strftime(to, size, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
-/* An outage that is over gets its records, between two blocks. */
+/* Record an outage that is over, between two blocks. */
 static void
 record_outage(StenoWriter *w)
 {
@@ -125,7 +126,7 @@ open_stream(StenoWriter *w)
 	StenoError	error;
 	uint32		stream;
 
-	/* without the key, nothing is written: it would be plain */
+	/* nothing is written without the key: it would not be encrypted */
 	while (!steno_key_is_answered(w))
 	{
 		if (steno_process_may_end(w))
@@ -144,7 +145,7 @@ open_stream(StenoWriter *w)
 			steno_process_exit();
 	}
 	steno_health_succeeded(w, STENO_WRITE);
-	/* the seal first: readers look for it right behind the end of the run before */
+	/* the seal is first: readers expect it right after the end of the previous run */
 	if (!steno_seal_start(w) || !steno_branch_record(w))
 		steno_process_exit();
 	if (steno_crypt_active(w->stream.crypt))
@@ -190,10 +191,10 @@ start_writer(int number)
 }
 
 /*
- * Another process was this writer before, in the same run of the server, and has ended.
- * The postmaster has reaped it before it started this one, so the rings have one
- * consumer, and are as after a crash: the intent tells whether the last block was
- * written.
+ * An earlier process was this writer in the same run of the server.  The postmaster
+ * has reaped it before it started this one, so the rings have only one consumer.
+ * They are in the same state as after a crash: the intent tells whether the last
+ * block was written.
  */
 static void
 continue_run(StenoWriter *w)
@@ -218,13 +219,13 @@ continue_run(StenoWriter *w)
 	steno_alert("restart", w->number, message);
 	steno_writer_server(w, pairs, lengthof(pairs) / 2);
 	atomic_store(&w->control->absence_reported, 0);
-	/* the configuration may have been reloaded meanwhile */
+	/* the configuration may have been reloaded since the previous process ended */
 	if (w->number == 0)
 		steno_rules_renew(NULL);
 	w->reload_pending = true;
 }
 
-/* The first process of writer 0 does what is done once in a run of the server. */
+/* Once in a run of the server: done by the first process of writer 0. */
 static void
 begin_run(StenoWriter *w)
 {
@@ -239,7 +240,7 @@ begin_run(StenoWriter *w)
 
 /* ---- the main loop ---- */
 
-/* Returns false if a new segment is due or requested, and could not be begun. */
+/* Begin a new segment if that is due or requested; false if it failed. */
 static bool
 rotate_if_due(StenoWriter *w, bool requested)
 {
@@ -253,7 +254,7 @@ rotate_if_due(StenoWriter *w, bool requested)
 		due = true;
 	if (!stale && (w->stream.offset <= w->stream.header || !(due || requested)))
 		return true;
-	/* a segment that is closed cannot be restored any more */
+	/* check before: once the segment is closed, it can no longer be restored */
 	if (!steno_health_may_try(w, STENO_ROTATE, now) || !steno_writer_keep_place(w, true))
 		return false;
 	if (!steno_seal_segment(w))
@@ -271,7 +272,10 @@ rotate_if_due(StenoWriter *w, bool requested)
 	return true;
 }
 
-/* Answer requests that were made before the pass; steno.flush() and steno.rotate() wait for it. */
+/*
+ * Answer requests that were made before the pass, for which steno.flush() and
+ * steno.rotate() wait.
+ */
 static void
 answer_request(uint64 *served, uint64 request, _Atomic uint64_t *done)
 {
@@ -291,7 +295,7 @@ announce_sleep(const StenoDrain *drain, uint32 asleep)
 		atomic_store(&steno_ring_at(drain->rings, i)->asleep, asleep);
 }
 
-/* How full the fullest ring of this writer is, in percent. */
+/* Fill level of the fullest ring of this writer, in percent. */
 static int
 fullest_ring(StenoWriter *w, const StenoDrain *drain)
 {
@@ -308,18 +312,21 @@ fullest_ring(StenoWriter *w, const StenoDrain *drain)
 	return (int) ((most * 100 + drain->rings->size - 1) / drain->rings->size);
 }
 
-/* Once a second: what may have failed meanwhile.  Returns false when this process is to end. */
+/*
+ * Once a second: check for failures that nothing else would notice.  Returns false
+ * if this process is to exit.
+ */
 static bool
 check_health(StenoWriter *w)
 {
-	steno_alert_tick();
+	steno_alert_check();
 	record_outage(w);
 	return !steno_health_check(w) || steno_writer_keep_place(w, true);
 }
 
 /*
- * One pass; returns whether there was anything to write, -1: this process is to end, and
- * cannot write.
+ * One pass; returns whether there was anything to write, or -1 if this process is
+ * to exit and cannot write.
  */
 static int
 make_pass(StenoWriter *w, StenoDrain *live)
@@ -355,12 +362,12 @@ make_pass(StenoWriter *w, StenoDrain *live)
 		  now - last_sync >= steno_fsync_interval * INT64CONST(1000))) || steno_process_must_end();
 	if (sync && w->stream.dirty && steno_health_may_try(w, STENO_SYNC, now) && steno_writer_sync(w))
 		last_sync = now;
-	/* whatever of sync and rotation fails is tried again in later passes */
+	/* if the sync or the rotation fails, later passes try again */
 	if (rotate_if_due(w, rotate != w->served_rotate))
 		answer_request(&w->served_rotate, rotate, &w->control->rotate_done);
 	if (w->sync_requested && !w->stream.dirty)
 	{
-		/* a new segment, or nothing new */
+		/* a new segment, which syncs, or nothing to sync */
 		steno_wake_start(&w->control->wake);
 		steno_writer_announce_synced(w);
 	}
@@ -371,7 +378,7 @@ make_pass(StenoWriter *w, StenoDrain *live)
 	return atomic_load(&w->control->blocks) != blocks;
 }
 
-/* Make passes until this process is to end and may. */
+/* Make passes until this process is to exit and may do so. */
 static void
 make_passes(StenoWriter *w, StenoDrain *live)
 {
@@ -397,7 +404,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			ProcessConfigFile(PGC_SIGHUP);
 			if (w->number == 0)
 			{
-				/* sessions wait for the records of the changes to be in the trail */
+				/* sessions keep the old values until the records of the changes are in the trail */
 				if (steno_settings_reloaded(record_reloaded_setting))
 				{
 					if (!steno_writer_write(w))
@@ -420,11 +427,11 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			continue;
 		}
 
-		/* requests that came during this pass are for the next one */
+		/* requests that arrived during this pass are served by the next one */
 		if (atomic_load(&w->control->wake.asked) != 0 && !w->failing[STENO_SYNC])
 			continue;
 
-		/* aim at rings a third full */
+		/* choose the interval so that rings get about a third full */
 		if (fill > 50)
 			interval = Max(interval / 2, SHORTEST_NAP_MS);
 		else if (fill < 20)
@@ -435,7 +442,11 @@ make_passes(StenoWriter *w, StenoDrain *live)
 						   steno_clock_ticks(&steno_my.clock)) > IDLE_MS * UINT64CONST(1000))
 		{
 			announce_sleep(live, 1);
-			/* what was published before a backend could see the announcement */
+			
+			/*
+			 * Check for records that were published before their backend could see
+			 * the announcement.
+			 */
 			if (fullest_ring(w, live) == 0)
 				steno_process_sleep(DEEP_SLEEP_MS, STENO_WAIT_MAIN);
 			announce_sleep(live, 0);
@@ -446,9 +457,10 @@ make_passes(StenoWriter *w, StenoDrain *live)
 }
 
 /*
- * The server stops: gap records of sessions that ended before there was room for them,
- * which otherwise the next session with the ring would write.  They go through the
- * ring, like that one's, so that a crash meanwhile neither loses nor doubles them.
+ * The server stops: write the gap records of sessions that ended before there was
+ * space for them, which the next session with the ring would write otherwise.  They
+ * go through the ring, as that session's would, so that a crash neither loses nor
+ * duplicates them.
  */
 static void
 record_left_gaps(StenoWriter *w, StenoDrain *live)
@@ -460,10 +472,10 @@ record_left_gaps(StenoWriter *w, StenoDrain *live)
 	{
 		StenoRing  *ring = steno_ring_at(live->rings, i);
 
-		/* pairs with the release store in session_end */
+		/* pairs with the release store in end_session */
 		if (atomic_load_explicit(&ring->owner, memory_order_acquire) != 0 || ring->gap == 0)
 			continue;
-		/* so that there is room */
+		/* to make space in the rings */
 		if (!drained && (!steno_drain_rings(w, live) || !steno_writer_write(w)))
 			return;
 		drained = true;
@@ -472,14 +484,15 @@ record_left_gaps(StenoWriter *w, StenoDrain *live)
 }
 
 /*
- * This process ends, and the trail does not have all.  An intent of no block keeps the
- * ring file, even with empty rings, and the next start records that it found one.
+ * This process exits, and some records are not in the trail.  An intent without a
+ * block keeps the ring file, even if its rings are empty, and the next start
+ * records that it found one.
  */
 static void
 keep_ring_file(StenoDrain *drain)
 {
 	memset(drain->intent->hash, 0, STENO_HASH_SIZE);
-	/* as in output.c: a kill must not find valid set before the rest */
+	/* as in store_intent: valid must not be set before the rest */
 	atomic_thread_fence(memory_order_release);
 	drain->intent->valid = STENO_INTENT_MESSAGES;
 }

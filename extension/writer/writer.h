@@ -2,8 +2,8 @@
  * extension/writer/writer.h
  *		What the files of a writer share: its private state, and what each file does.
  *
- * A file uses only files above it in this list of sections.  What is below has to
- * follow a write is called through StenoWriter's functions.
+ * A file uses only files above it in this list of sections.  Functions of files
+ * below that must follow a write are called through pointers in StenoWriter.
  */
 #ifndef STENO_WRITER_H
 #define STENO_WRITER_H
@@ -18,19 +18,23 @@
 #include "trail/block.h"
 #include "trail/segment.h"
 
-/* Time between attempts of what fails, and between two checks of what may fail. */
+/*
+ * Time between two attempts of an action that fails, and between two checks for
+ * failures, in milliseconds.
+ */
 #define STENO_RETRY_MS 1000
 
 /*
- * A block has room for the longest message of a ring and this much: the definitions
- * that it needs, or the other records that end a session.
+ * Space of a block in addition to the longest message of a ring: for the
+ * definitions that it needs, or the other records at the end of a session.
  */
 #define STENO_BLOCK_SPARE 8192
 
 /*
- * Rings being drained: those of the running server, or of a ring file that a dead
- * server left.  positions: how far each ring has been read into blocks; it is ahead of
- * the ring's tail by what is not in a file yet.
+ * Rings that are being drained: those of the running server, or of a ring file that
+ * a dead server has left.  positions has how far each ring has been read into
+ * blocks; it is ahead of the ring's tail while the open block is not in the file
+ * yet.
  */
 typedef struct StenoDrain
 {
@@ -40,19 +44,20 @@ typedef struct StenoDrain
 	uint32		step;
 	StenoSource *sources;
 	uint64	   *positions;
-	uint64	   *reported_drops; /* how much of each ring's orphan_drops has a record */
-	uint32		ended;			/* recovery: the next block holds the ends of the
-								 * sessions of the rings below this one */
+	uint64	   *reported_drops; /* for each ring, how many of its orphan_drops have a gap record */
+	uint32		ended;			/* recovery: the next block has the ends of the sessions of all
+								 * rings below this one */
 } StenoDrain;
 
 /*
- * What a valid intent is about: a block of messages, or, from STENO_INTENT_ENDS on,
- * one that ends the sessions of as many rings as it exceeds that by.
+ * The values of a valid intent: a block of messages, or, if it is at least
+ * STENO_INTENT_ENDS, a block that ends the sessions of the first (value -
+ * STENO_INTENT_ENDS) rings.
  */
 #define STENO_INTENT_MESSAGES 1
 #define STENO_INTENT_ENDS 2
 
-/* What can fail, each by itself. */
+/* Actions that can fail independently of each other. */
 typedef enum StenoAction
 {
 	STENO_WRITE,
@@ -63,14 +68,14 @@ typedef enum StenoAction
 #define STENO_ACTIONS 3
 
 /*
- * A time during which the trail could not be written, until the trail has a record of
- * it.  dropped, refused: the counts at its beginning.
+ * A time during which the trail could not be written, kept until it has been
+ * recorded.  dropped and refused are the counts at its beginning.
  */
 typedef struct StenoOutage
 {
 	TimestampTz since;			/* 0: none */
-	TimestampTz over;			/* 0: not yet */
-	uint64		attempts;		/* that failed */
+	TimestampTz over;			/* 0: it is not over yet */
+	uint64		attempts;		/* failed attempts */
 	uint64		dropped;
 	uint64		refused;
 	char		reason[STENO_FAILURE_TEXT];
@@ -83,28 +88,29 @@ typedef struct StenoWriter
 	StenoBlock *block;
 	uint32		capacity;		/* of the block */
 	StenoStream stream;
-	StenoSource self;			/* for records of the writer's own */
-	StenoDrain *drain;			/* whose messages the block holds */
+	StenoSource self;			/* for the writer's own records */
+	StenoDrain *drain;			/* the rings whose messages the block has */
 	bool		failing[STENO_ACTIONS]; /* the last attempt failed, and was logged */
-	TimestampTz retry_at[STENO_ACTIONS];	/* when failing */
+	TimestampTz retry_at[STENO_ACTIONS];	/* if failing */
 	uint64		served_flush;
 	uint64		served_rotate;
 	bool		sync_requested; /* processes wait for the disk */
-	bool		reload_pending; /* changes of settings are to be recorded */
-	bool		restarted;		/* another process has been this writer in this run ... */
-	TimestampTz gone_since;		/* ... and ended then */
+	bool		reload_pending; /* changes of settings have yet to be recorded */
+	bool		restarted;		/* another process was this writer earlier in this run ... */
+	TimestampTz gone_since;		/* ... and ended at this time */
 
 	/* health.c */
 	StenoOutage outage;
 	TimestampTz checked;
 	int64		disk_room;		/* bytes that may be written */
-	int64		disk_reserve;	/* bytes that are left to others */
+	int64		disk_reserve;	/* bytes to leave free */
 	bool		disk_warned;
 
 	/*
-	 * Set by writer.c, called by output.c: a block of so many bytes before compression
-	 * was written, and the next one is empty; the stream goes on in another segment,
-	 * which nobody has asked for, and the open block is finished again for it.
+	 * Set by writer.c, called by output.c.  block_written: a block of this many
+	 * bytes before compression was written, and the next one is empty.
+	 * segment_replaced: the stream continues in another segment without a planned
+	 * rotation, and the open block will be finished again for it.
 	 */
 	void		(*block_written) (struct StenoWriter *writer, uint32 bytes);
 	void		(*segment_replaced) (struct StenoWriter *writer);
@@ -136,7 +142,7 @@ extern int	steno_process_start_command(const char *command, char *const *environ
 /* ---- alert.c ---- */
 
 extern void steno_alert(const char *event, int writer, const char *message);
-extern void steno_alert_tick(void);
+extern void steno_alert_check(void);
 extern void steno_alert_finish(void);
 
 /* ---- claim.c ---- */
@@ -159,36 +165,36 @@ extern bool steno_health_check(StenoWriter *writer);
 
 /* ---- key.c ---- */
 
-/* The postmaster, at its start: the command must give a key, or the server does not start. */
+/* In the postmaster, at its start: fail the start of the server unless the command prints a key. */
 extern void steno_key_check(void);
 
-/* This writer's keys; made by the first call. */
+/* This writer's keys; created by the first call. */
 extern StenoCrypt *steno_key_crypt(void);
 
-/* Ask for the key: this writer has started, or has reloaded the configuration. */
+/* Ask for the key, because this writer has started or reloaded the configuration. */
 extern void steno_key_request(const StenoWriter *writer);
 
-/* Go on with the request; whether it has its answer.  Never waits. */
+/* Continue the request; returns whether it has been answered.  Never waits. */
 extern bool steno_key_is_answered(const StenoWriter *writer);
 
-/* Log with which key the segment is encrypted that this writer has begun. */
+/* Log the key of the segment that this writer has begun. */
 extern void steno_key_report(const StenoWriter *writer);
 
-/* Why steno_block_finish has failed. */
+/* The reason why steno_block_finish has failed. */
 extern void steno_key_block_error(const StenoWriter *writer, StenoError *error);
 
 /* ---- state.c ---- */
 
-/* Why a stream begins beside another one. */
+/* Why a stream replaces another one. */
 typedef enum StenoBranchReason
 {
-	STENO_BRANCH_NONE,			/* it does not */
-	STENO_BRANCH_UNKNOWN,		/* nothing is known of the other one */
-	STENO_BRANCH_COPY,			/* it came with a copy of the data directory */
-	STENO_BRANCH_FOREIGN,		/* it has blocks behind the last one of this server */
-	STENO_BRANCH_CUT,			/* it lacks the last block of this server */
-	STENO_BRANCH_ALTERED,		/* it has another one in its place */
-	STENO_BRANCH_GONE			/* it is not there */
+	STENO_BRANCH_NONE,			/* it replaces none */
+	STENO_BRANCH_UNKNOWN,		/* nothing is known about the other one */
+	STENO_BRANCH_COPY,			/* the other one came with a copy of the data directory */
+	STENO_BRANCH_FOREIGN,		/* the other one has blocks after the last one of this server */
+	STENO_BRANCH_CUT,			/* the other one lacks the last block of this server */
+	STENO_BRANCH_ALTERED,		/* the other one has a different block instead of it */
+	STENO_BRANCH_GONE			/* the other one does not exist */
 } StenoBranchReason;
 
 #define STENO_RUN_LEN 40
@@ -196,25 +202,26 @@ typedef enum StenoBranchReason
 #define STENO_DATA_DIRECTORY_LEN 152
 
 /*
- * Another stream, up to which block it counts, and why this server does not go on with
- * it.  Part of the state file: its layout is fixed.
+ * A stream that this server does not continue: the reason, and up to which block it
+ * is this server's.  Part of the state file, so its layout is fixed.
  */
 typedef struct StenoBranch
 {
 	uint32		reason;			/* StenoBranchReason */
 	uint32		stream;
-	uint64		block;			/* up to which it counts */
+	uint64		block;			/* last block that is this server's */
 	uint8		hash[STENO_HASH_SIZE];
-	uint64		found;			/* with which it ended */
+	uint64		found;			/* last block that it has */
 	char		run[STENO_RUN_LEN];
 	char		host[STENO_HOST_LEN];
 	char		directory[STENO_DATA_DIRECTORY_LEN];
 } StenoBranch;
 
-/* How a stream that no writer uses any more compares with what this server has written. */
+/* Result of comparing a stream that is no longer used with what this server has written. */
 typedef enum StenoUnused
 {
-	STENO_UNUSED_UNCHANGED,		/* nothing is to be recorded: none, as it was, or recorded before */
+	STENO_UNUSED_UNCHANGED,		/* nothing to record: there is no stream, it is unchanged, or the
+								 * difference is recorded already */
 	STENO_UNUSED_DIFFERS,
 	STENO_UNUSED_FAILED			/* it could not be compared */
 } StenoUnused;
@@ -292,7 +299,7 @@ extern void steno_retention(StenoWriter *writer);
 
 #pragma GCC visibility pop
 
-/* The server finds it by name. */
+/* Exported, because the server finds it by its name. */
 extern PGDLLEXPORT void steno_writer_main(Datum main_arg);
 
 #endif							/* STENO_WRITER_H */
