@@ -1,18 +1,17 @@
 /*
  * extension/capture/failed_statement.c
- *		How statements fail, and what the ends of transactions leave of them.
+ *		Failures of statements, and statements that end with their (sub)transaction.
  *
- * Failures of nested statements: the running statement's hook catches the error,
- * records it with SQLSTATE and message, and throws it on (steno_fail).  A client's own
- * statement needs no catching, which would cost the others: nothing but the
- * server's main loop catches what leaves it.  Its failure is recorded when the
- * error is reported (steno_statement_failed), or, when the server's settings
- * keep it from being reported, when its transaction aborts.
+ * Nested statements: the running statement's hook catches the error, records it
+ * with SQLSTATE and message, and throws it again (steno_fail).  A client's own
+ * statement needs no PG_TRY, whose cost all others would pay, because only the
+ * server's main loop catches errors that leave it.  Its failure is recorded when
+ * the error is reported (steno_statement_failed), or, if the server's settings
+ * prevent that, when its transaction aborts.
  *
- * Statements that fail before the executor sees them are left to failure.c at
- * the top level; inside functions an error context callback notes the error
- * (steno_note_raised), and the hook or subtransaction end that next gets to see it
- * records it.
+ * Statements that fail before the executor sees them are recorded by failure.c at
+ * the top level.  Inside functions, an error context callback notes the error
+ * (steno_note_raised), and the next hook or end of a subtransaction records it.
  */
 #include "base/steno.h"
 
@@ -25,17 +24,17 @@
 
 #include "capture/statement.h"
 
-/* The message of the client whose failure was reported last. */
+/* Timestamp of the client's message whose failure was reported last. */
 static TimestampTz reported;
 
-/* An error is reported: it has its record, or gets it now. */
+/* An error is being reported: its record exists, or is made now. */
 void
 steno_failure_reported(void)
 {
 	reported = GetCurrentStatementStartTimestamp();
 }
 
-/* Whether the error that the main loop handles was reported, and so is recorded. */
+/* Whether the error that the main loop handles was reported, and therefore recorded. */
 bool
 steno_failure_is_reported(void)
 {
@@ -43,8 +42,9 @@ steno_failure_is_reported(void)
 }
 
 /*
- * Take down the record of a failure that no hook has seen begin.  Secrets go
- * first: they are found in the text as it was.
+ * Put the record of a statement that failed before any hook saw it.  Secrets are
+ * removed before anything else, because they can be found only in the original
+ * text.
  */
 STENO_COLD void
 steno_record_put_failed(StenoRecord *record)
@@ -70,10 +70,10 @@ record_raised(void)
 	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = ""};
 	StenoRecord record;
 
-	/* the outer statements fail with the same message */
+	/* also needed if this is not recorded: the outer statements fail with the same message */
 	if (steno_raised.query)
 		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
-	/* a parallel worker's error is raised again in its leader, which records this one */
+	/* a parallel worker's error is raised again in its leader, which records it */
 	if (steno_raised.query == NULL || steno_my.level == NULL || steno_my.worker ||
 		!steno_nested_are_logged(STENO_CLASS_ERROR) ||
 		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
@@ -97,8 +97,8 @@ record_raised(void)
 }
 
 /*
- * A query has failed before the executor saw it, in the planner.  Catalogs cannot
- * be read any more: the relations stay unnamed.
+ * A query has failed in the planner, before the executor saw it.  Catalogs can no
+ * longer be read, so names of relations that are not cached are missing.
  */
 STENO_COLD void
 steno_record_unplanned(const StenoUnplanned *q)
@@ -143,8 +143,8 @@ steno_record_unplanned(const StenoUnplanned *q)
 }
 
 /*
- * The statement of this level has failed; nothing of it runs any more.  late: its
- * transaction has begun to abort, and portals have let go of cached plans.
+ * The statement of this level has failed, and nothing of it is running.  late: its
+ * transaction has begun to abort, and portals have released cached plans.
  */
 STENO_COLD static void
 record_failed(StenoLevel *l, const ErrorData *edata, bool late)
@@ -159,7 +159,8 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 		if (s)
 		{
 			top_level = s->top_level;
-			(void) steno_failure_message(s, edata);	/* known to outer statements, if not recorded */
+			(void) steno_failure_message(s, edata);	/* outer statements use the message even if
+													 * this one is not recorded */
 			steno_record_query(s, edata, late && s->plan_cached);
 			steno_remember_end(s);
 			steno_forget_open(s);
@@ -180,8 +181,8 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 }
 
 /*
- * In a hook's PG_CATCH: the statement of this level has failed.  The server's
- * handler has put error_context_stack back already.
+ * In a hook's PG_CATCH: the statement of this level has failed.  PG_CATCH has
+ * already restored error_context_stack.
  */
 STENO_COLD void
 steno_fail(StenoLevel *l)
@@ -200,7 +201,7 @@ steno_fail(StenoLevel *l)
 	(void) steno_allow_barriers(before);
 }
 
-/* An error is reported, and a client's statement is running: it is its failure. */
+/* An error is being reported while a client's statement is running, which has failed with it. */
 STENO_COLD void
 steno_statement_failed(const ErrorData *edata)
 {
@@ -221,8 +222,9 @@ steno_statement_failed(const ErrorData *edata)
 }
 
 /*
- * The process is about to exit with a FATAL error: nothing unwinds, so all that
- * runs is recorded now.  Returns whether a statement was running.
+ * The process is about to exit with a FATAL error.  The stack is not unwound, so
+ * all running statements are recorded now.  Returns whether a statement was
+ * running.
  */
 STENO_COLD bool
 steno_statement_fatal(const ErrorData *edata)
@@ -231,7 +233,7 @@ steno_statement_fatal(const ErrorData *edata)
 
 	while (steno_my.level)
 		record_failed(steno_my.level, edata, false);
-	/* a statement starts, and somebody's code prints its parameters */
+	/* a statement starts, and the output function of a user's type prints its parameters */
 	if (!any && steno_my.paused && steno_my.open_count > 0)
 		steno_open_fail_outside(edata, true);
 	else if (!any && steno_my.open_count > 0)
@@ -240,14 +242,15 @@ steno_statement_fatal(const ErrorData *edata)
 	return any;
 }
 
-/* Message of the client in which a subtransaction was aborted last. */
+/* Timestamp of the client's message in which a subtransaction was aborted last. */
 static TimestampTz caught;
 
 /*
- * The error that the server's main loop handles, when the transaction has aborted.  What has
- * caught it and raised it again, such as plpgsql, kept a part of its strings in memory that
- * is gone by then (ReThrowError copies the others), so CopyErrorData must not be called: then
- * we know what our callback has noted, or the code alone.
+ * The error that the server's main loop handles, when the transaction has aborted.
+ * Code that catches errors and throws them again, such as PL/pgSQL, may have kept
+ * some of its strings in memory that has been freed by then (ReThrowError copies
+ * the others), so CopyErrorData must not be called.  In that case, only what our
+ * callback has noted is known, or only the SQLSTATE.
  */
 static ErrorData *
 error_of_main_loop(ErrorData *noted)
@@ -265,7 +268,10 @@ error_of_main_loop(ErrorData *noted)
 	return CopyErrorData();
 }
 
-/* The main loop handles an error: it has dropped these two by then, and nobody else does. */
+/*
+ * Whether the main loop is handling an error: it resets these two variables before,
+ * and no other code does.
+ */
 static inline bool
 main_loop_handles_error(void)
 {
@@ -273,11 +279,11 @@ main_loop_handles_error(void)
 }
 
 /*
- * The transaction aborts, and a client's statement is still running.  When the
- * process exits, or the server's main loop is at work, it has failed, and the
- * report was kept from us; else it is a procedure that rolls back.  The main
- * loop still has the error at hand, which may have got there in ways that call
- * none of our callbacks.  At an exit, nothing is left of what the statement runs.
+ * The transaction aborts, and a client's statement is still running.  If the
+ * process exits, or the server's main loop handles an error, the statement has
+ * failed, and we did not see the report; otherwise it is a procedure that rolls
+ * back.  The main loop still has the error, which may have been raised without
+ * calling any of our callbacks.  At exit, what the statement ran no longer exists.
  */
 STENO_COLD static void
 fail_unreported(void)
@@ -314,10 +320,10 @@ fail_unreported(void)
 	MemoryContextSwitchTo(old);
 	steno_forget_raised();
 	MemoryContextReset(steno_raised.context);
-	steno_my.reported = false;	/* nobody will ask */
+	steno_my.reported = false;	/* the error is not reported later, so nothing would reset it */
 }
 
-/* Whether the top-level failure has its record; asked once. */
+/* Whether the top-level failure has been recorded; resets that. */
 bool
 steno_statement_take_reported(void)
 {
@@ -328,8 +334,8 @@ steno_statement_take_reported(void)
 }
 
 /*
- * Where the statements of the current message have got to: source and end of the
- * last one that ran; returns the time of the message.
+ * Source and end of the last statement that ran; returns the timestamp of its
+ * message.
  */
 TimestampTz
 steno_statement_source(const char **source, int *end)
@@ -341,7 +347,7 @@ steno_statement_source(const char **source, int *end)
 
 /* ---- transactions ---- */
 
-/* fail_unreported, where no error may get out. */
+/* fail_unreported, for callers that must not raise an error. */
 static void
 fail_unreported_safely(void)
 {
@@ -349,7 +355,7 @@ fail_unreported_safely(void)
 		steno_my.level = NULL;
 }
 
-/* A transaction has aborted.  No error gets out of here. */
+/* A transaction has aborted.  Raises no error. */
 STENO_COLD void
 steno_statement_aborted(void)
 {
@@ -365,7 +371,7 @@ steno_statement_aborted(void)
 
 static SubTransactionId aborted_subid;
 
-/* A function catches an error, with which cursors of the transaction around it have failed. */
+/* A function catches an error with which cursors of the enclosing transaction have failed. */
 STENO_COLD static void
 fail_open_cursors(void)
 {
@@ -375,11 +381,11 @@ fail_open_cursors(void)
 		steno_open_failed(&edata, aborted_subid);
 }
 
-/* An error here would end in a panic. */
+/* Raises no error, which would be a PANIC here. */
 static void
 subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 {
-	/* after a savepoint, the transaction goes on when a client's statement has failed */
+	/* after a savepoint, the transaction continues although a client's statement has failed */
 	fail_unreported_safely();
 	caught = GetCurrentStatementStartTimestamp();
 	aborted_subid = mine;
@@ -401,7 +407,10 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	bool		before;
 	int			i;
 
-	/* that in which a value is printed, and those of what does it, are no statement's */
+	/*
+	 * Subtransactions in which we call output functions, and those inside them,
+	 * belong to no statement.
+	 */
 	if (steno_my.paused)
 		return;
 	switch (event)

@@ -1,14 +1,15 @@
 /*
  * extension/capture/failure.c
- *		Failures that no executor or utility hook sees: syntax errors, unknown
- *		tables, statements refused in an aborted transaction, function calls that
- *		are refused, failures at commit, clients that are refused, sessions that are
- *		terminated.
+ *		Failures that neither the executor's nor the utility hook sees: syntax
+ *		errors, unknown tables, statements refused in an aborted transaction,
+ *		refused function calls, failures at commit, refused clients, terminated
+ *		sessions.
  *
- * They are seen where the server's log would get them, as are replication commands, such
- * as BASE_BACKUP and START_REPLICATION, which a walsender runs past all hooks.  With
- * log_replication_commands these are logged when they start; nothing tells of their end, so
- * each has a start record alone.  One that fails has the record of its failure besides.
+ * They are noticed by emit_log_hook, and so are replication commands, such as
+ * BASE_BACKUP and START_REPLICATION, which a walsender executes without calling any
+ * other hook.  With log_replication_commands, these are logged when they start;
+ * their end is not logged, so each has only a start record.  A command that fails
+ * also has the record of its failure.
  */
 #include "base/steno.h"
 
@@ -31,10 +32,11 @@
 static emit_log_hook_type previous_emit;
 
 /*
- * Whether the parser did not take the client's string, of which then nothing has
- * run.  The parser's own sources say so: what fails later has other SQLSTATEs, or
- * the same ones.  The scanner has others look at the encoding of escapes.  A Parse
- * message takes one statement only.
+ * Whether the parser rejected the client's string, so that none of its statements
+ * has run.  This is decided by the source file of the error: SQLSTATEs do not
+ * distinguish errors of the parser from later ones.  mbutils.c checks the encoding
+ * of escapes for the scanner, and exec_parse_message refuses more than one
+ * statement.
  */
 static bool
 is_unparsed(const ErrorData *edata)
@@ -55,10 +57,10 @@ is_unparsed(const ErrorData *edata)
 }
 
 /*
- * The failed statement's own text.  source holds one or more statements; the
- * error's position, or where the last one ended, tells which.  Of a string that
- * cannot be parsed it is the whole: nobody can say what its statements are, and
- * all of them were meant to run.
+ * The failed statement's own text.  source contains one or more statements; the
+ * position of the error, or the end of the last statement that ran, determines
+ * which has failed.  If the string cannot be parsed, its statements are not known,
+ * so the text is all of it.
  */
 static const char *
 failed_text(const char *source, const ErrorData *edata, int *len)
@@ -71,7 +73,7 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 	size_t		end;
 	const char *text;
 
-	/* a new message's source can have the old one's address: compare times */
+	/* the source of a new message can have the address of the old one, so compare timestamps */
 	if (steno_statement_source(&done_source, &done_end) == GetCurrentStatementStartTimestamp() &&
 		done_source == source && done_end > 0)
 		from = done_end;
@@ -91,9 +93,9 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 }
 
 /*
- * source NULL: the client has called a function, or what failed has no text: a message
- * about a prepared statement or a portal that is not there, or a cancel that was
- * served after its statement had ended.
+ * source is NULL if the client has called a function, or if what failed has no
+ * text: a message that refers to a prepared statement or portal that does not
+ * exist, or a cancel that arrived after its statement had ended.
  */
 static void
 record_failure(const char *source, const ErrorData *edata)
@@ -144,7 +146,10 @@ record_reported(ErrorData *edata)
 	}
 	if (steno_my.worker)
 	{
-		/* what it was doing for its leader fails there; an error has passed the hooks of the rest */
+		/*
+		 * The leader records the failure of its own statement; hooks have recorded
+		 * the errors of nested ones.
+		 */
 		if (edata->elevel == FATAL)
 		{
 			steno_room_process_exits();
@@ -157,7 +162,11 @@ record_reported(ErrorData *edata)
 		steno_session_died(edata);
 		steno_room_process_exits();
 		recorded = steno_statement_fatal(edata);
-		/* while the failure of the statement was being sent: that one has its record */
+
+		/*
+		 * The session ends while the failure of a statement is being sent, which is
+		 * already recorded.
+		 */
 		recorded |= steno_failure_is_reported();
 	}
 	else
@@ -181,21 +190,26 @@ failure(ErrorData *edata)
 {
 	static bool busy;
 	bool		before;
-	static TimestampTz raised;	/* message of the client at whose failure we failed ourselves */
+	static TimestampTz raised;	/* timestamp of the client's message whose failure we could not
+								 * record */
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
 		(steno_my.log_mask == 0 && steno_my.state == STENO_READY) || !steno_active() || steno_my.state == STENO_DEAD ||
 		!IsUnderPostmaster || proc_exit_inprogress)
 		return;
-	/* processes without statements of their own, which have run none of a function either */
+	/* processes that have no statements of their own, and have not run one in a function either */
 	if (steno_my.state == STENO_UNDECIDED && (IsParallelWorker() || MyBackendType == B_AUTOVAC_WORKER))
 		return;
-	/* the main loop reports our own error now: another attempt would raise it again, for ever */
+
+	/*
+	 * The main loop reports our own error now; another attempt would raise it
+	 * again, in an endless loop.
+	 */
 	if (edata->elevel == ERROR && raised != 0 && raised == GetCurrentStatementStartTimestamp())
 		return;
 	busy = true;
 	HOLD_INTERRUPTS();
-	/* an error is reported by whoever has caught it: what raised it is not under way any more */
+	/* an error is reported after it was caught, so the code that raised it is no longer running */
 	before = steno_allow_barriers(edata->elevel == ERROR);
 	PG_TRY();
 	{
@@ -204,9 +218,9 @@ failure(ErrorData *edata)
 	PG_CATCH();
 	{
 		/*
-		 * Out of memory, at most: what we call raises nothing else.  The failures
-		 * of later messages are recorded again.  The throw itself has set the
-		 * count of held interrupts to zero, so there is none to resume.
+		 * This can only be out of memory: what we call raises nothing else.
+		 * Failures of later messages are recorded again.  The error has reset the
+		 * count of held interrupts to zero, so there is nothing to resume.
 		 */
 		busy = false;
 		(void) steno_allow_barriers(false);
@@ -221,7 +235,7 @@ failure(ErrorData *edata)
 
 /* ---- replication commands ---- */
 
-/* The command is its first word, written as the grammar wants it: in capitals. */
+/* The command tag is the first word of the text, in capitals. */
 static void
 copy_command_word(const char *text, char *command, size_t size)
 {
@@ -256,7 +270,7 @@ record_replication_command(const char *text)
 	steno_record_put(&record, false);
 }
 
-/* A message for the server's log: is it that of a replication command? */
+/* If a message for the server's log is that of a replication command, make a start record. */
 static void
 note_replication_command(const ErrorData *edata)
 {

@@ -1,16 +1,16 @@
 /*
  * extension/capture/fastpath.c
- *		Functions that clients call by the protocol's own message for that: libpq's
- *		PQfn(), and so all that it does with large objects.
+ *		Functions that clients call by the protocol's FunctionCall message, as
+ *		libpq's PQfn() does, and with it all its functions for large objects.
  *
- * Such a call has no text, and neither executor nor utility hook sees it.  But the
- * server looks at the function's schema, then at the function, and each look has
- * an event of the object access hook.  There the call becomes a client's statement
- * like those of utility.c, which it takes the record from.
+ * Such a call has no text, and calls neither the executor's nor the utility hook.
+ * But the server checks the permission on the function's schema and then on the
+ * function, and each check calls the object access hook.  There, the call becomes a
+ * client's statement, which utility.c records like a utility statement.
  *
- * It ends with its transaction; in a block, when the server's main loop is through
- * with the message, and empties its memory, before it tells the client that it
- * is ready.
+ * It ends with its transaction, or, in a transaction block, when the server's main
+ * loop has processed the message and resets MessageContext, before it sends
+ * ReadyForQuery.
  */
 #include "base/steno.h"
 
@@ -21,11 +21,11 @@
 
 #include "capture/statement.h"
 
-static bool called;				/* the present message has its statement, or wants none */
+static bool called;				/* the current message has its statement, or must not get one */
 
 /*
- * Whether the message that the server works at is a function call, as it says where it
- * shows what sessions do.  With track_activities off that is not known.
+ * Whether the server is processing a FunctionCall message, by the activity that it
+ * shows in pg_stat_activity.  With track_activities off, that is not known.
  */
 bool
 steno_fastpath_message(void)
@@ -35,10 +35,10 @@ steno_fastpath_message(void)
 }
 
 /*
- * In the object access hook: is this the call itself, not what happens in it?  With
- * track_activities off, the call is what the main loop does, in its own memory, for
- * a message without text, without anything between: other messages of that kind
- * come to functions by portals, triggers and the parser only.
+ * In the object access hook: whether this is the call itself, and not one inside
+ * it.  With track_activities off, it is the call if the main loop makes it
+ * directly, in MessageContext, for a message without text: other messages without
+ * text call functions only through portals, triggers and the parser.
  */
 bool
 steno_fastpath_expected(void)
@@ -61,14 +61,14 @@ message_ends(void *arg)
 		steno_objects_finish(l->utility, NULL);
 		steno_utility_ended(l);
 	}
-	/* nobody else takes it off: the hook's caller knows nothing of it */
+	/* it must be removed here, because the hook's caller does not know about it */
 	if (error_context_stack == &l->callback)
 		error_context_stack = l->callback.previous;
 	if (steno_my.settings_dirty)
 		steno_settings_record();
 }
 
-/* A client calls a function. */
+/* A client calls a function: begin its statement. */
 void
 steno_fastpath_call(Oid function)
 {

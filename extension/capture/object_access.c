@@ -1,8 +1,7 @@
 /*
  * extension/capture/object_access.c
- *		The server's object access hook: what happens to objects, and which functions
- *		are called, goes into the list of the statement that runs
- *		(describe/object.c).
+ *		The server's object access hook: adds changes of objects, and calls of
+ *		functions, to the list of the running statement (describe/object.c).
  */
 #include "base/steno.h"
 
@@ -31,7 +30,7 @@ function_called(Oid function)
 	const char *kind;
 	const char *name;
 
-	/* what a parallel worker's part of a query calls, its leader's record has */
+	/* the leader's record has the functions that a parallel worker's part of its query calls */
 	if (steno_my.level == NULL && steno_my.worker)
 		return;
 	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
@@ -45,7 +44,7 @@ function_called(Oid function)
 		steno_objects_add_call(steno_objects_of(s), function, kind, name);
 }
 
-/* Catalogs whose entries are parts of other objects, which have events, too. */
+/* Catalogs whose entries are parts of other objects, for which the hook is called, too. */
 static bool
 is_part(Oid class)
 {
@@ -54,7 +53,10 @@ is_part(Oid class)
 		class == AccessMethodProcedureRelationId;
 }
 
-/* CREATE OR REPLACE FUNCTION: a new function cannot be seen yet, an old one can. */
+/*
+ * CREATE OR REPLACE FUNCTION: the catalog row of a new function is not visible yet,
+ * that of a replaced one is.
+ */
 static bool
 is_replaced(Oid class, Oid oid)
 {
@@ -90,7 +92,7 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 		case OAT_POST_CREATE:
 			if (arg && ((ObjectAccessPostCreate *) arg)->is_internal)
 				return;
-			/* a new column changes its table */
+			/* a new column alters its table */
 			steno_objects_add(steno_objects_of(s), class, oid, 0, sub != 0 || is_replaced(class, oid) ?
 							  STENO_ACTION_ALTER : STENO_ACTION_CREATE);
 			break;
@@ -118,7 +120,7 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 		steno_private.previous_access(event, class, oid, sub, arg);
 	if (event == OAT_NAMESPACE_SEARCH)
 	{
-		/* in a function call, the server looks at the schema right before it looks at the function */
+		/* for a FunctionCall message, the server checks the schema right before the function */
 		steno_my.watch_functions = steno_private.previous_access != NULL || steno_fastpath_expected();
 		return;
 	}
@@ -147,7 +149,7 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 STENO_HOT static void
 object_access(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
-	/* the functions of pg_catalog: operators, mostly */
+	/* functions of pg_catalog, mostly those of operators */
 	if (likely(event == OAT_FUNCTION_EXECUTE && oid < FirstUnpinnedObjectId &&
 			   !steno_my.watch_functions))
 		return;

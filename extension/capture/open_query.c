@@ -1,32 +1,34 @@
 /*
  * extension/capture/open_query.c
- *		Queries between ExecutorStart and ExecutorEnd, and what becomes of those that
- *		never get to ExecutorEnd.
+ *		Queries between ExecutorStart and ExecutorEnd, and queries that never reach
+ *		ExecutorEnd.
  *
- * The server ends a query without ExecutorEnd when its portal has failed: by an
- * error in a FETCH, which need not come from the executor, or by the abort of a
- * (sub)transaction.  It says so to nobody, and frees plan and parameters, then the
- * portal with query descriptor and text, at different times.  So:
+ * The server ends a query without ExecutorEnd if its portal has failed: by an error
+ * in a FETCH, which need not be raised by the executor, or by the abort of a
+ * (sub)transaction.  No hook is called then, and the server frees plan and
+ * parameters first, and the portal with query descriptor and text later.  So:
  *
- * 1. While a query runs, one of our hooks is on the C stack, and all of it stands.
+ * 1. While a query runs, one of our hooks is on the C stack, and all its data is valid.
  * 2. When it is suspended, its portal holds it.  Before anything else can happen
- *	  to the portal, the query is parked: it gets a copy of its record (delivery/copy.c), and
- *	  its portal's memory a callback.  From then on we use nothing of the server's
- *	  but while the query runs again.  Cursors are parked when they are opened;
- *	  a client's portals, which as a rule end right after they have run, when the
+ *	  to the portal, the query is parked: it gets a copy of its record (delivery/copy.c),
+ *	  and its portal's memory a callback.  From then on, we use the server's data only
+ *	  while the query is running again.  Cursors are parked when they are opened;
+ *	  a client's portals, which usually end right after they have run, when the
  *	  next statement or a subtransaction begins.
- * 3. When the portal goes, the callback finds the query still open unless ExecutorEnd
- *	  was called, and records it: it ended well as far as it ran.  A FETCH that
- *	  fails, and lets its portal fail, fails the query as well.
+ * 3. When the portal is freed, and ExecutorEnd was not called, the callback finds the
+ *	  query still open and records it: it succeeded as far as it ran.  A FETCH that
+ *	  fails, and thereby its portal, fails the query, too.
  * 4. The abort of a (sub)transaction records the queries that began in it.  Those that
- *	  are not parked have run in no other statement, and their portals still stand.
+ *	  are not parked have run in no other statement, and their portals are still valid.
  *
- * A query without a portal, such as one of a function, lives on the C stack only.
+ * A query without a portal, such as one of a function, exists only while its caller
+ * is on the C stack.
  *
- * A statement that is a transaction of its own can still fail at its commit: a
- * deferred constraint, a serialization failure, a cursor WITH HOLD.  The client is told of one
- * outcome, so its record, which is whole, waits for the commit as a staged one, or
- * as a copy when something else needs the ring.  It stays in the array meanwhile.
+ * A statement that is a transaction of its own can still fail at its commit,
+ * because of a deferred constraint, a serialization failure or a cursor WITH HOLD.
+ * The client gets one outcome, so the record, which is complete otherwise, waits
+ * for the commit: staged, or as a copy if something else needs the ring.  The
+ * statement remains in the array meanwhile.
  */
 #include "base/steno.h"
 
@@ -50,7 +52,7 @@ is_running(const StenoStatement *s)
 
 /* ---- parked queries ---- */
 
-/* The memory of a portal goes: its query is over, if it has not ended before. */
+/* Callback: the memory of a portal is freed, so its query is over if it has not ended before. */
 static void
 portal_gone(void *arg)
 {
@@ -68,7 +70,7 @@ portal_gone(void *arg)
 	}
 }
 
-/* Have portal_gone called in time; false: memory is short. */
+/* Register portal_gone as a callback of the portal's memory; false if out of memory. */
 static bool
 watch_portal(StenoStatement *s)
 {
@@ -85,8 +87,8 @@ watch_portal(StenoStatement *s)
 }
 
 /*
- * A query of a portal is suspended, and its portal still stands: take what its
- * record needs.  When there is no memory for that, it is recorded as it is now.
+ * A query of a portal is suspended, and its portal is still valid: copy what its
+ * record needs.  If there is no memory for that, it is recorded now.
  */
 STENO_COLD void
 steno_open_park(StenoStatement *s)
@@ -100,7 +102,7 @@ steno_open_park(StenoStatement *s)
 	}
 }
 
-/* Park all that are not, and do not run. */
+/* Park all queries that are neither parked nor running. */
 STENO_COLD void
 steno_open_park_all(void)
 {
@@ -115,12 +117,12 @@ steno_open_park_all(void)
 	}
 }
 
-/* ---- the ends of others ---- */
+/* ---- ends without ExecutorEnd ---- */
 
 /*
- * Something fails with an error, and with it portals that it has used.  Their queries
- * do not run any more.  Those that began in subtransaction from, or later, are left
- * to its abort, which makes all of its portals fail.
+ * An error fails portals that were used by the code that raised it; their queries
+ * are no longer running.  Queries that began in subtransaction from, or later, are
+ * recorded by its abort, which fails all its portals.
  */
 STENO_COLD void
 steno_open_failed(const ErrorData *edata, SubTransactionId from)
@@ -147,9 +149,10 @@ record_closed(void)
 }
 
 /*
- * A (sub)transaction has ended, and with it the queries that it leaves open: their
- * executor is gone.  What has no portal had its record when it failed.  No error
- * gets out of here: each query is guarded for itself, and forgotten in any case.
+ * A (sub)transaction has ended, and with it the queries that are still open: their
+ * executor state no longer exists.  Queries without a portal were recorded when
+ * they failed.  Raises no error: each query is guarded separately, and removed in
+ * any case.
  */
 STENO_COLD void
 steno_open_close(SubTransactionId from)
@@ -173,7 +176,10 @@ steno_open_close(SubTransactionId from)
 
 /* ---- statements that end with their commit ---- */
 
-/* What the statement failed with at its commit.  Its text may be gone. */
+/*
+ * The message of a failure at commit, without secrets of the statement, whose text
+ * may have been freed.
+ */
 static const char *
 commit_message(const StenoStatement *s, const ErrorData *edata)
 {
@@ -184,7 +190,10 @@ commit_message(const StenoStatement *s, const ErrorData *edata)
 	return "<redacted>";
 }
 
-/* Its transaction has committed, or will not; edata: it has failed. */
+/*
+ * Finish a statement that waits for its commit: its transaction has committed, or
+ * will not; edata: it has failed.
+ */
 static void
 finish_deferred(StenoStatement *s, const ErrorData *edata)
 {
@@ -219,7 +228,7 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 	steno_record_put(&record, true);
 }
 
-/* The statement that waits for its commit has committed, or did not have to. */
+/* The statement that waits for its commit has committed, or need not wait any more. */
 STENO_HOT void
 steno_open_finish_committed(void)
 {
@@ -245,10 +254,11 @@ steno_open_begin(void)
 }
 
 /*
- * Whether an error comes from the commit of the client's last statement, and not from
- * another message of the client that followed it: a Bind of a statement that is not
- * there has no text at hand either, but it has no snapshot, and what has one, such as
- * deferred constraints, or fails to serialize, does so at commit.
+ * Whether an error comes from the commit of the client's last statement, and not
+ * from a later message.  A Bind of a statement that does not exist has no
+ * debug_query_string either, but no snapshot.  Errors with an active snapshot, such
+ * as those of deferred constraints, and serialization failures come from the
+ * commit.
  */
 static bool
 is_of_commit(const ErrorData *edata, bool reported)
@@ -263,10 +273,10 @@ is_of_commit(const ErrorData *edata, bool reported)
 }
 
 /*
- * Whether an error is that of a client's query which waits in its portal.  A Bind can
- * fail after it has started the query.  An Execute looks for interrupts before it runs
- * the portal: the server has a copy of the portal's text at hand then, but none when
- * statement_timeout strikes between two messages.
+ * Whether an error is that of a client's query that waits in its portal.  A Bind
+ * can fail after it has started the query.  An Execute checks for interrupts before
+ * it runs the portal: debug_query_string is then a copy of the portal's text, but
+ * NULL if statement_timeout expires between two messages.
  */
 static bool
 is_of_waiting(const StenoStatement *s, const ErrorData *edata)
@@ -285,7 +295,7 @@ is_of_waiting(const StenoStatement *s, const ErrorData *edata)
 	return edata->elevel == ERROR && s->statement == steno_my.statement;
 }
 
-/* The same when its transaction has been aborted, and with it its portal. */
+/* The same after its transaction, and with it its portal, has been aborted. */
 static bool
 has_waited(const StenoStatement *s, const ErrorData *edata)
 {
@@ -295,7 +305,10 @@ has_waited(const StenoStatement *s, const ErrorData *edata)
 		edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
 }
 
-/* The session is about to end with a FATAL error; whether it is that of a query which waits. */
+/*
+ * The session is about to end with a FATAL error.  Returns whether that is the
+ * error of a query that waits in its portal.
+ */
 STENO_COLD bool
 steno_open_fail_waiting(const ErrorData *edata)
 {
@@ -315,10 +328,10 @@ steno_open_fail_waiting(const ErrorData *edata)
 }
 
 /*
- * The session is about to end with a FATAL error, while the client's last statement
- * commits: it has failed.  Whether there was such a statement.  When the transaction has
- * committed it is not in progress any more, and when the session waits for the client it
- * has neither a text nor a snapshot.
+ * The session is about to end with a FATAL error while the client's last statement
+ * commits: it has failed.  Returns whether there was such a statement.  Once the
+ * transaction has committed, it is no longer in progress, and while the session
+ * waits for the client, there is neither a text nor a snapshot.
  */
 STENO_COLD bool
 steno_open_fail_committing(const ErrorData *edata)
@@ -343,16 +356,17 @@ steno_open_fail_committing(const ErrorData *edata)
 }
 
 /*
- * An error comes when no statement runs.  It is that of the client's last one, when this
- * was about to commit, or when the executor's end has failed, in which none of our
- * hooks is, or that of one which waits to be run.  reported: the transaction has not been
- * aborted yet.
+ * An error is raised while no statement is running.  It is that of the client's
+ * last statement if this was about to commit, or if ExecutorEnd has failed, during
+ * which no level of ours exists; or it is that of a statement that waits to be run.
+ * reported: the transaction has not been aborted yet.
  */
 STENO_COLD void
 steno_open_fail_outside(const ErrorData *edata, bool reported)
 {
 	bool		commit = is_of_commit(edata, reported);
-	bool		waiting = !commit && !steno_my.reported;	/* unless the planner has failed */
+	bool		waiting = !commit && !steno_my.reported;	/* already set if the planner has
+															 * failed */
 	int			i;
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)

@@ -1,10 +1,10 @@
 /*
  * extension/capture/planner.c
- *		Queries that the planner cannot plan: a function or operator fails that it
- *		evaluates in advance, a function's body is not what it should be.
+ *		Queries that fail in the planner: a function or operator that it evaluates
+ *		in advance raises an error, or the body of a function is invalid.
  *
- * Such a query never gets to the executor's hooks, but its statement and its
- * parameters are known here.
+ * Such a query never reaches the executor's hooks, but its statement and parameters
+ * are known here.
  */
 #include "base/steno.h"
 
@@ -15,7 +15,7 @@
 
 static planner_hook_type previous_planner;
 
-/* How many queries are being planned: a function that the planner calls plans, too. */
+/* Number of queries being planned: a function that the planner calls may plan queries, too. */
 static int	planning;
 
 static PlannedStmt *
@@ -27,8 +27,8 @@ call_planner(Query *query, const char *source, int options, ParamListInfo params
 }
 
 /*
- * Whether a query that no statement runs is the client's own.  If not, it is that of
- * a trigger which a commit runs.
+ * Whether a query outside of any statement is the client's own.  If not, it belongs
+ * to a trigger that runs at commit.
  */
 static bool
 is_of_client(const char *source)
@@ -45,7 +45,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 	uint64		start;
 	PlannedStmt *result = NULL;
 
-	/* the query of a utility statement, such as COPY, is part of that */
+	/* the query of a utility statement, such as COPY, is part of that statement */
 	if (!steno_recording() ||
 		(outer && outer->utility && outer->utility->source == source && !outer->forces))
 		return call_planner(query, source, options, params);
@@ -54,7 +54,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 	start = steno_clock_ticks(&steno_my.clock);
 	of_client = outer == NULL && before == 0 && steno_my.client && is_of_client(source);
 	planning = before + 1;
-	/* what runs meanwhile, runs for a statement whose number is the next one */
+	/* what the planner runs belongs to the statement that will get the next number */
 	steno_my.planning |= of_client;
 	PG_TRY();
 	{

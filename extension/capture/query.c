@@ -2,12 +2,12 @@
  * extension/capture/query.c
  *		Queries: the executor's hooks, and the records of what they run.
  *
- * A client's query has its record encoded at its start, in the ring and not yet
- * published (steno_stage_record): what it says is at hand then, in the caches,
- * and the in-flight entry has only to point to it.  At the end a few numbers are
- * filled in.  When something else needs the ring meanwhile, such as the record of
- * a statement that a function runs, the record is made at the end instead, as
- * are those of nested queries and of failures that leave no room for the message.
+ * The record of a client's query is encoded at its start, in the ring, but not yet
+ * published (steno_stage_record): its contents are in the caches then, and the
+ * in-flight entry only needs to point to it.  At the end, a few numbers are filled
+ * in.  If something else needs the ring meanwhile, such as the record of a
+ * statement that a function runs, the record is made at the end instead, as are
+ * those of nested queries, and of failures whose message does not fit.
  */
 #include "base/steno.h"
 
@@ -28,7 +28,10 @@
 #include "capture/statement.h"
 #include "filter/redact.h"
 
-/* Have names at hand while catalogs can be read: a statement's end may be a failure. */
+/*
+ * Cache the names of relations while catalogs can be read: they cannot be if the
+ * statement fails.
+ */
 STENO_COLD static void
 cache_relation_names(PlannedStmt *plan)
 {
@@ -45,7 +48,7 @@ cache_relation_names(PlannedStmt *plan)
 
 /* ---- shapes of queries that ran lately ---- */
 
-/* What a shape is made from, but for its parameters; false: too much to be kept. */
+/* The input of a shape, except its parameters; false if it is too big to be kept. */
 static inline bool
 key_of(const StenoStatement *s, StenoKept *key)
 {
@@ -100,7 +103,7 @@ find_kept(const StenoStatement *s)
 
 /* ---- prepared statements that ran lately ---- */
 
-/* The memory context of a plan goes. */
+/* Callback: the memory context of a plan is freed. */
 static void
 plan_gone(void *plan)
 {
@@ -111,7 +114,7 @@ plan_gone(void *plan)
 			steno_forget_prepared(i);
 }
 
-/* Have plan_gone called in time; false: memory is short. */
+/* Register plan_gone as a callback of the plan's memory; false if out of memory. */
 static bool
 watch_plan(MemoryContext context, const PlannedStmt *plan)
 {
@@ -129,7 +132,7 @@ watch_plan(MemoryContext context, const PlannedStmt *plan)
 	return true;
 }
 
-/* Widths of values that are datums of fixed width; false: some are not. */
+/* Widths of the parameter values; false if any is not of fixed width. */
 static bool
 widths_of(const StenoParams *values, StenoPrepared *p)
 {
@@ -151,8 +154,9 @@ widths_of(const StenoParams *values, StenoPrepared *p)
 }
 
 /*
- * A query that was staged with a kept shape: when its plan will come again, as
- * the generic plan of a prepared statement does, remember what is the same then.
+ * A query was staged with a kept shape: if its plan will be executed again, as the
+ * generic plan of a prepared statement is, remember what its executions have in
+ * common.
  */
 STENO_COLD static void
 remember_prepared(const StenoStatement *s, const StenoParams *values)
@@ -163,7 +167,7 @@ remember_prepared(const StenoStatement *s, const StenoParams *values)
 	uint64		offset = s->text - s->source;
 	int			i;
 
-	/* a custom plan, which goes with its portal, has no other user than that */
+	/* a custom plan, which is freed with its portal, has no reference but that of the portal */
 	if (cached == NULL || !cached->is_saved || list_length(cached->stmt_list) != 1 || cached->refcount < 2 ||
 		!list_member_ptr(cached->stmt_list, plan) ||
 		!steno_my.log_parameter || offset > PG_UINT32_MAX || s->text_len > PG_UINT32_MAX)
@@ -181,7 +185,8 @@ remember_prepared(const StenoStatement *s, const StenoParams *values)
 			continue;
 		if (q->text_offset == p.text_offset && q->text_len == p.text_len && q->widths == p.widths &&
 			q->count == p.count && q->values_len == p.values_len && q->kept == p.kept)
-			return;				/* it is known, but something asked for a special look */
+			return;				/* it is known already, but could not be staged as a prepared one
+								 * this time */
 		break;
 	}
 	if (i == STENO_PREPARED)
@@ -194,8 +199,8 @@ remember_prepared(const StenoStatement *s, const StenoParams *values)
 }
 
 /*
- * What is known of a query that begins; NULL: it is no prepared one that ran
- * lately, or anything asks for a special look.
+ * What is known about a query that begins; NULL if it is not a prepared statement
+ * that ran lately, or if anything requires the general path.
  */
 static inline StenoPrepared *
 find_prepared(const QueryDesc *query)
@@ -219,9 +224,10 @@ find_prepared(const QueryDesc *query)
 }
 
 /*
- * Stage the record of a query that ran lately; false: it must be made anew.  Its
- * parameters must be of the same types.  searched: its text is searched for secrets each
- * time that it comes, so it does not become one of the prepared statements.
+ * Stage the record of a query whose shape is kept; false if the record must be made
+ * from scratch.  The types of its parameters must be the same.  searched: its text
+ * must be searched for secrets in each execution, so it does not become one of the
+ * prepared statements.
  */
 static inline bool
 stage_kept(StenoStatement *s, bool searched)
@@ -233,7 +239,7 @@ stage_kept(StenoStatement *s, bool searched)
 	StenoParams values;
 	MemoryContext old;
 
-	/* an invalidation empties what is kept */
+	/* an invalidation empties the kept shapes */
 	if (unlikely(k == NULL || k->len == 0 || s->objects != NULL ||
 				 s->policy != 0 || !steno_my.log_statement))
 		return false;
@@ -273,7 +279,7 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
 			steno_forget_prepared(i);
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
-	/* no byte of the key that nobody has set: what stands on the stack is not for others to read */
+	/* clear the padding: the bytes of the stack must not be copied to shared memory */
 	memset(k, 0, offsetof(StenoKept, shape));
 	k->query_id = key->query_id;
 	k->operation = key->operation;
@@ -288,7 +294,7 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 	k->len = record->shape_len;
 }
 
-/* cuts: where the text's secrets are, if that is known already. */
+/* Make and stage a record.  cuts: where the text's secrets are, if that is known already. */
 STENO_COLD static void
 stage_anew(StenoStatement *s, const StenoCuts *cuts)
 {
@@ -300,7 +306,7 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 	cache_relation_names(s->query->plannedstmt);
 	if (s->text_len > steno_my.producer.max_message && steno_my.log_statement)
 	{
-		/* it would not fit, nor is it worth to be encoded twice */
+		/* it would not fit, and encoding it twice would be a waste */
 		steno_write_inflight(s, cuts);
 		return;
 	}
@@ -314,8 +320,8 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 }
 
 /*
- * At the start of a client's query whose text may have secrets.  Most have none, and are
- * staged like any other then.
+ * At the start of a client's query whose text may have secrets.  Most have none,
+ * and are then staged like any other.
  */
 STENO_COLD static void
 stage_suspect(StenoStatement *s)
@@ -349,13 +355,17 @@ stage(StenoStatement *s)
 	if (unlikely(steno_my.start_mask & (STENO_START_CANCELLED | STENO_START_SHORT)))
 	{
 		steno_raise_in_query(s);
-		/* one that is recorded only since it has called a function has not looked yet */
+
+		/*
+		 * A query that is recorded only because it has called a function has not
+		 * checked the reserve yet.
+		 */
 		if (steno_my.start_mask & STENO_START_SHORT)
 			(void) steno_cover_query(s);
 	}
 }
 
-/* What the record of its end will say, but for the end, when it starts. */
+/* Put the start record of a query: what its record will contain, without its end. */
 STENO_COLD static void
 put_query_start(StenoStatement *s)
 {
@@ -371,7 +381,7 @@ put_query_start(StenoStatement *s)
 	steno_start_query_wait(s);
 }
 
-/* A nested query begins that the reserve may not be large enough for. */
+/* A nested query begins for which the reserve may be too small. */
 STENO_COLD static void
 start_deep(StenoStatement *s)
 {
@@ -381,18 +391,18 @@ start_deep(StenoStatement *s)
 		put_query_start(s);
 	}
 	else if (!(steno_my.start_mask & STENO_START_SHORT))
-		s->policy |= STENO_S_UNCOVERED;	/* it has its start record, without a look at the reserve */
+		s->policy |= STENO_S_UNCOVERED;	/* it has its start record, and did not check the reserve */
 }
 
 /* ---- hooks ---- */
 
-/* How far a portal's text is compared with that of the client's message. */
+/* How many bytes of a portal's text are compared with that of the client's message. */
 #define CLIENTS_TEXT 256
 
 /*
- * Whether the query of a portal that no statement runs is the client's own.  A cursor
- * of a function that the planner has called, or a trigger at commit, has another
- * text, as a rule with another beginning.
+ * Whether the query of a portal outside of any statement is the client's own.  The
+ * text of a cursor of a function that the planner has called, or of a trigger at
+ * commit, differs, usually at its beginning.
  */
 static inline bool
 is_client_query(const char *source)
@@ -404,7 +414,7 @@ is_client_query(const char *source)
 		 (debug_query_string && strncmp(source, debug_query_string, CLIENTS_TEXT) == 0));
 }
 
-/* A parallel worker's part of a query, which the leader records. */
+/* Whether the query is a parallel worker's part of the leader's query, which the leader records. */
 STENO_COLD static bool
 is_leader_query(const QueryDesc *query)
 {
@@ -412,8 +422,8 @@ is_leader_query(const QueryDesc *query)
 }
 
 /*
- * Begin a query's statement: false when it is part of a utility's record, or of
- * none.
+ * Begin a query's statement; NULL if it is part of a utility statement's record, or
+ * not recorded by itself.
  */
 static StenoStatement *
 begin_query(QueryDesc *query)
@@ -440,8 +450,9 @@ begin_query(QueryDesc *query)
 	}
 
 	/*
-	 * A client's query that has no portal is no statement of its own: a
-	 * function that the planner has called, a constraint checked at commit.
+	 * A query outside of any statement that has no portal is not a client's
+	 * statement: it belongs to a function that the planner has called, or to a
+	 * constraint checked at commit.
 	 */
 	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
 	rewritten = of_portal && outer == NULL && steno_is_rewritten();
@@ -466,8 +477,8 @@ begin_query(QueryDesc *query)
 	class = steno_query_class(query->operation, plan->hasModifyingCTE);
 
 	/*
-	 * A cursor's plan does not know where in the source the DECLARE stands.  A function's
-	 * query that planning it runs has another source.
+	 * A cursor's plan does not have the position of DECLARE in the source.  A query
+	 * of a function that is called during its planning has another source.
 	 */
 	if (unlikely(outer && outer->declares) && strcmp(query->sourceText, outer->utility->source) == 0)
 		steno_begin(s, query->sourceText,
@@ -477,7 +488,7 @@ begin_query(QueryDesc *query)
 		steno_begin(s, query->sourceText, plan->stmt_location, plan->stmt_len,
 					class, depth, added || (outer && outer->forces));
 
-	/* one that writes and returns what it reads */
+	/* WITH with data-modifying parts, which also reads */
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
 		steno_begin_also(s, STENO_CLASS_READ);
 
@@ -514,7 +525,7 @@ start_query(QueryDesc *query, int eflags)
 		steno_private.previous_start(query, eflags);
 		steno_leave(&steno_top_level);
 		steno_my.starting_own = saved_own;
-		/* it knows the functions that it calls now; the array may have moved */
+		/* find it again: the executor may have called functions, and the array may have moved */
 		s = steno_find_open(query);
 		if (s && s->recorded)
 			stage(s);
@@ -538,12 +549,15 @@ start_query(QueryDesc *query, int eflags)
 	steno_my.starting_own = saved_own;
 	steno_leave(&l);
 	s = steno_find_open(query);
-	/* a cursor; what EXECUTE has run ends with it */
+	/* a cursor, unlike a query of EXECUTE, which ends with that */
 	if (s && s->portal && !(steno_my.level && steno_my.level->forces && !steno_my.level->declares))
 		steno_open_park(s);
 }
 
-/* A client's query starts, nothing else is open, and all of it is known but its numbers. */
+/*
+ * Start a client's query of which everything but the numbers is known, while
+ * nothing else is open.
+ */
 static inline void
 start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
@@ -582,13 +596,13 @@ executor_start(QueryDesc *query, int eflags)
 {
 	StenoPrepared *p;
 
-	/* first of all: this wait and those of the looks below are then one */
+	/* at the very beginning, so that the cache misses below overlap with this one */
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
 	if (p == NULL && steno_my.open_count == 1 && steno_commits(steno_my.open) &&
 		*steno_private.active_portal && !steno_top_level.more_queries)
 	{
-		/* one of several statements that a client sends at once, as one transaction */
+		/* another statement of the same string, in the same transaction */
 		if ((*steno_private.active_portal)->sourceText == query->sourceText)
 			steno_open_finish_committed();
 		p = find_prepared(query);
@@ -599,7 +613,7 @@ executor_start(QueryDesc *query, int eflags)
 		start_query(query, eflags);
 }
 
-/* Whether the query runs as a client's statement, whose failure nobody need catch. */
+/* Whether the query runs as a client's statement, whose errors need not be caught. */
 static inline bool
 runs_at_top(const StenoStatement *s)
 {
@@ -630,9 +644,9 @@ run_nested(StenoStatement *s, STENO_RUN_ARGS)
 }
 
 /*
- * A portal's query whose record is not staged has run, and need not have ended.  The
- * plan of a client's portal may be given back to the cache that it came from before
- * we hear of an abort.
+ * A portal's query whose record is not staged has been run, and may be run again.
+ * The plan of a client's portal may be returned to the plan cache before an abort
+ * reaches us.
  */
 STENO_COLD static void
 suspended(StenoStatement *s)
@@ -659,7 +673,7 @@ executor_run(STENO_RUN_ARGS)
 	}
 	else
 		run_nested(s, STENO_RUN_PASS);
-	s = steno_find_open(query);	/* the array may have moved */
+	s = steno_find_open(query);	/* find it again: the array may have moved */
 	if (s)
 	{
 		s->rows += query->estate->es_processed;
@@ -692,7 +706,7 @@ executor_finish(QueryDesc *query)
 {
 	StenoStatement *s = NULL;
 
-	/* a query that writes nothing runs nothing at its end */
+	/* a query that writes nothing runs no triggers at its end */
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
 		s = steno_find_open(query);
 	if (s == NULL)
@@ -726,7 +740,7 @@ end_nested(StenoStatement *s, QueryDesc *query)
 	steno_leave(&l);
 }
 
-/* The query has ended well, and commits next; false: its record is to be put now. */
+/* The query has succeeded and commits next: let its record wait.  False if it must be put now. */
 static bool
 defer_query_record(StenoStatement *s, TransactionId xid)
 {
@@ -754,9 +768,10 @@ defer_query_record(StenoStatement *s, TransactionId xid)
 }
 
 /*
- * Whether the client was told that the query has succeeded, and nothing will undo that: its
- * portal goes in a later message.  What has no text is a commit, which can still fail, or
- * in a transaction block the end of a portal.
+ * Whether the client has already been told that the query succeeded, which nothing
+ * will undo: its portal is closed by a later message.  Without debug_query_string,
+ * this is a commit, which can still fail, or the end of a portal in a transaction
+ * block.
  */
 static bool
 is_acknowledged(const StenoStatement *s)
@@ -766,7 +781,10 @@ is_acknowledged(const StenoStatement *s)
 	return s->time < GetCurrentStatementStartTimestamp();
 }
 
-/* The query has ended well, and its record, which is not staged, may have to wait; s is forgotten. */
+/*
+ * The query has succeeded.  Put its record, which is not staged and may have to
+ * wait for space, and remove s.
+ */
 STENO_COLD static void
 record_end(StenoStatement *s)
 {
@@ -784,7 +802,7 @@ record_end(StenoStatement *s)
 		steno_forget_open(s);
 }
 
-/* A rule's query has ended; the statement's record still waits. */
+/* A query that a rule has added has ended; the statement's record still waits. */
 STENO_COLD static void
 end_added(StenoStatement *s, const PlannedStmt *plan)
 {
@@ -792,7 +810,10 @@ end_added(StenoStatement *s, const PlannedStmt *plan)
 	steno_rewritten_ended(plan);
 }
 
-/* An error of the executor's end is that of the query, at the top level by steno_open_fail_outside. */
+/*
+ * An error in ExecutorEnd is that of the query; at the top level,
+ * steno_open_fail_outside records it.
+ */
 STENO_HOT static void
 executor_end(QueryDesc *query)
 {

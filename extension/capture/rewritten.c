@@ -1,17 +1,18 @@
 /*
  * extension/capture/rewritten.c
- *		Statements that rules (CREATE RULE) have made several queries of.
+ *		Statements that rules (CREATE RULE) have rewritten to several queries.
  *
  * A client's portal runs these queries one after the other.  One of them is the
- * statement, as the server has it, too: its tag and rows are what the client is told
- * of; when there is none such, the first one.  It has the statement's record.  The
- * others, which rules have added, are nested in it, with its number, and are
- * recorded whatever steno.log_nested says: nobody else tells of what they touch.
+ * statement itself: the one whose command tag and rows the server reports to the
+ * client, or the first one if there is none.  It has the statement's record.  The
+ * others, which rules have added, are nested in it, with its number.  They are
+ * recorded even if steno.log_nested is off, because no other record has the
+ * relations that they touch.
  *
- * Queries of rules can run before the statement's own one.  The statement begins
- * with the first of them then, so that they have its number, and its record is
- * made here if one of them fails.  When some run after it, its record waits
- * for the last one (steno_top_level.more_queries).
+ * Queries of rules can run before the statement's own one.  The statement then
+ * begins with the first of them, so that they have its number, and its record is
+ * made here if one of them fails.  If some run after it, its record waits for the
+ * last one (steno_top_level.more_queries).
  */
 #include "base/steno.h"
 
@@ -21,11 +22,12 @@
 #include "capture/statement.h"
 
 /*
- * The statement that has begun with a query of a rule, and not run its own one yet.  own and
- * params are the portal's, and followed while that runs.  An error that ends it comes by
- * steno_rewritten_failed, when it is reported, before the portal goes; the abort comes by
- * steno_rewritten_forget, and looks at neither.  The statement's objects are passed on to the
- * query when it begins, or released by either of these.
+ * The statement that has begun with a query of a rule, and has not run its own
+ * query yet.  own and params belong to the portal, and are used only while it runs:
+ * steno_rewritten_failed is called when an error is reported, before the portal is
+ * freed, and steno_rewritten_forget, at an abort, uses neither.  The statement's
+ * objects are passed on to its query when that begins, or released by either of
+ * these functions.
  */
 static struct
 {
@@ -35,7 +37,7 @@ static struct
 	StenoStatement s;
 }			waiting;
 
-/* The query that is the statement. */
+/* The query that is the statement itself. */
 static PlannedStmt *
 own_query(const List *queries)
 {
@@ -60,7 +62,7 @@ begin_waiting(const PlannedStmt *own)
 	waiting.own = own;
 	waiting.params = ActivePortal->portalParams;
 	if (own->commandType == CMD_UTILITY)
-		return;					/* NOTIFY alone, which has its record */
+		return;					/* it is only NOTIFY, which has its own record */
 	steno_begin(&waiting.s, ActivePortal->sourceText, own->stmt_location, own->stmt_len,
 				steno_query_class(own->commandType, own->hasModifyingCTE), 0, false);
 	waiting.begun = true;
@@ -79,7 +81,7 @@ steno_rewritten_begin(const PlannedStmt *plan)
 	foreach(lc, queries)
 	{
 		if (lfirst(lc) == own)
-			return;				/* it has run */
+			return;				/* the statement's own query has run */
 		if (lfirst(lc) == plan)
 			break;
 	}
@@ -88,7 +90,7 @@ steno_rewritten_begin(const PlannedStmt *plan)
 	begin_waiting(own);
 }
 
-/* The statement's own query begins: true when the statement has begun before. */
+/* The statement's own query begins; true if the statement has begun before it. */
 bool
 steno_rewritten_own(const PlannedStmt *plan, StenoStatement *s)
 {
@@ -115,14 +117,14 @@ steno_rewritten_ended(const PlannedStmt *plan)
 		steno_open_finish_committed();
 }
 
-/* Whether a statement has begun with a query of a rule, and not run its own one yet. */
+/* Whether a statement has begun with a query of a rule, and has not run its own query yet. */
 bool
 steno_rewritten_waits(void)
 {
 	return waiting.begun;
 }
 
-/* The statement has failed, or the transaction is over. */
+/* The statement has failed, or the transaction has ended. */
 void
 steno_rewritten_forget(void)
 {

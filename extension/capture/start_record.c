@@ -1,17 +1,18 @@
 /*
  * extension/capture/start_record.c
- *		What stands between a statement and its start: its start record, and waits for it.
+ *		What a statement may have to do before it starts: its start record, and
+ *		waits.
  *
- * A session makes start records, numbered like its other records, for each statement of
- * the classes of steno.log_start, and of those that wait for the disk, as steno.sync and
- * rules with the action sync ask for.  Such a statement starts when its start record is
- * on disk.  One that begins while the reserve of the ring is not whole (delivery/room.c)
- * waits for that first.
+ * A session makes start records, numbered like its other records, for statements of
+ * the classes of steno.log_start, and for those that wait for the disk because of
+ * steno.sync or a rule with the action sync.  The latter start when their start
+ * record is on disk.  A statement that begins while the reserve of the ring is not
+ * free (delivery/room.c) waits for that first.
  *
- * A wait for room that is cancelled raises no error by itself.  The hook at whose end the
- * record was to be put lets the statement fail instead, which then has one record, that
- * of its failure.  That does not wait once more (STENO_START_HURRY), but is short if
- * need be.
+ * A canceled wait for space raises no error by itself.  The hook that was to put
+ * the record fails the statement instead, which then has one record, that of its
+ * failure.  That record does not wait again (STENO_START_HURRY), but is a short
+ * record if necessary.
  */
 #include "base/steno.h"
 
@@ -20,7 +21,7 @@
 
 #include "capture/statement.h"
 
-/* A statement starts that has a start record: it is put. */
+/* Put the start record of a statement. */
 STENO_COLD void
 steno_put_start_record(const StenoStatement *s, StenoRecord *record)
 {
@@ -31,14 +32,14 @@ steno_put_start_record(const StenoStatement *s, StenoRecord *record)
 	steno_record_put(record, false);
 }
 
-/* The statement of a query fails when f raises an error. */
+/* Call f so that an error that it raises fails the query's statement. */
 static void
 inside_query(const StenoStatement *s, void (*f) (void))
 {
 	QueryDesc  *query = s->query;
 	StenoLevel	l;
 
-	/* as the executor's hooks have it */
+	/* as in the executor's hooks */
 	if (steno_my.level == NULL && steno_my.client && s->top_level)
 	{
 		steno_enter_top(query);
@@ -60,7 +61,7 @@ inside_query(const StenoStatement *s, void (*f) (void))
 	steno_leave(&l);
 }
 
-/* The same of a utility statement, which is the running one. */
+/* The same for the running utility statement. */
 static void
 inside_utility(StenoLevel *l, void (*f) (void))
 {
@@ -82,14 +83,14 @@ inside_utility(StenoLevel *l, void (*f) (void))
 }
 
 /*
- * A statement has ended, and the wait for room for its record, the last one, was
- * cancelled: whether it can fail instead.
+ * A statement has ended, and the wait for space for its record was canceled;
+ * whether the statement can fail instead, with that record undone.
  */
 static bool
 can_fail_instead(void)
 {
 	if (!steno_can_raise())
-		return false;			/* the transaction's end sees to it */
+		return false;			/* the end of the transaction handles it */
 	steno_my.start_mask &= ~STENO_START_CANCELLED;
 	return steno_record_undo_cancelled();
 }
@@ -102,13 +103,16 @@ steno_fail_cancelled_query(StenoStatement *s)
 	if (!can_fail_instead())
 		return;
 	inside_query(s, steno_raise_cancel);
-	/* nobody has wanted it to fail after all */
+	/* the statement does not fail after all */
 	s = steno_find_open(query);
 	if (s)
 		steno_record_query(s, NULL, false);
 }
 
-/* The same of a utility statement, whose level has been left; true: it has not failed, and has no record yet. */
+/*
+ * The same for a utility statement, whose level has been left; true if it has not
+ * failed and has no record yet.
+ */
 STENO_COLD bool
 steno_fail_cancelled_utility(StenoLevel *l)
 {
@@ -122,14 +126,14 @@ steno_fail_cancelled_utility(StenoLevel *l)
 	return true;
 }
 
-/* It was cancelled while its parameters were collected. */
+/* Raise the error of a cancel that arrived while the query's parameters were collected. */
 STENO_COLD void
 steno_raise_in_query(StenoStatement *s)
 {
 	inside_query(s, steno_raise_cancelled);
 }
 
-/* Its start record was put. */
+/* The query's start record was put: wait for the disk if required. */
 STENO_COLD void
 steno_start_query_wait(StenoStatement *s)
 {
@@ -139,7 +143,7 @@ steno_start_query_wait(StenoStatement *s)
 		inside_query(s, steno_wait_to_start);
 }
 
-/* What ends a transaction that has failed, or undoes it, must not depend on a disk. */
+/* Whether this is a rollback, which must not depend on the disk. */
 static bool
 is_rollback(const StenoLevel *l)
 {
@@ -147,8 +151,8 @@ is_rollback(const StenoLevel *l)
 }
 
 /*
- * The statement has looked for the reserve: whether that covers all that are open.  It may
- * not be whole, when there could be no wait for it.
+ * The statement has checked the reserve; returns whether it covers all open
+ * statements.  It may still be in use if the statement could not wait for it.
  */
 static bool
 is_covered(StenoStatement *s)
@@ -163,9 +167,9 @@ is_covered(StenoStatement *s)
 }
 
 /*
- * A statement has begun that must look for the reserve: when it returns, there is room for
- * its short record.  False: it is to have a start record, for more are open than the
- * reserve is made for.
+ * A statement has begun that must check the reserve: on return, there is space for
+ * its short record.  False if it must have a start record, because more statements
+ * are open than the reserve is made for.
  */
 STENO_COLD bool
 steno_cover_query(StenoStatement *s)

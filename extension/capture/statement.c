@@ -1,16 +1,16 @@
 /*
  * extension/capture/statement.c
- *		Statements, whatever their kind: how they begin, and which are running and open.
+ *		Statements of any kind: how they begin, and which are running and open.
  *
  * A query is open from ExecutorStart to ExecutorEnd; open queries are kept in an
  * array (open_query.c), since a cursor stays open while other statements run.  A statement is
  * running while one of its hooks is on the C stack: a level there links the
  * running statements, innermost first, and gives the nesting depth.
  *
- * A query that a utility statement runs as its own (COPY (query), CREATE TABLE
- * AS, EXPLAIN ANALYZE) has the utility's source text and is part of the
- * utility's record.  Those that EXECUTE and DECLARE CURSOR run have a record of
- * their own, one level down, whatever steno.log_nested says.
+ * A query that a utility statement runs as its own (COPY (query), CREATE TABLE AS,
+ * EXPLAIN ANALYZE) has the utility statement's source text and is part of its
+ * record.  Those of EXECUTE and DECLARE CURSOR have a record of their own, one
+ * level deeper, even if steno.log_nested is off.
  */
 #include "base/steno.h"
 
@@ -43,9 +43,9 @@ steno_forget_raised(void)
 }
 
 /*
- * Called for every message that is raised while a statement runs.  The callbacks
- * of what runs inside have been called before, so the text of a nested
- * statement that failed in analysis is known.
+ * Error context callback, called for every message that is raised while a statement
+ * runs.  Inner callbacks have been called before, so the text of a nested statement
+ * that failed in analysis is known.
  */
 STENO_COLD void
 steno_note_raised(void *arg)
@@ -54,7 +54,7 @@ steno_note_raised(void *arg)
 	MemoryContext old;
 	ErrorData  *edata;
 
-	/* in a critical section there is no memory to be had; an error there is a panic */
+	/* memory cannot be allocated in a critical section, where an error is a PANIC */
 	if (arg != steno_my.level || steno_my.paused || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
 		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING || CritSectionCount > 0)
 		return;
@@ -89,13 +89,13 @@ steno_more_open(QueryDesc *query)
 		pfree(steno_my.open);
 	steno_my.open = more;
 	steno_my.open_room = room;
-	/* the reserve of the ring grows with it, or has to be looked at */
+	/* the reserve of the ring must grow with it, or statements must check it */
 	(void) steno_reserve_cover(room);
 	steno_start_mask_short(true);
 	return steno_add_open(query);
 }
 
-/* With cursors, or nested queries. */
+/* Find an open query when there are several, because of cursors or nested queries. */
 StenoStatement *
 steno_find_of_many(QueryDesc *query)
 {
@@ -117,9 +117,9 @@ is_blank(char c)
 
 #if STENO_LOCATION_IS_TOKEN
 /*
- * Where the text of a statement begins whose first token is at location: with the comments
- * before it.  A statement of the same message that has ended before it spares reading the
- * string from its beginning.
+ * Where the text of a statement with its first token at location begins, including
+ * the comments before it.  The search starts at the end of the previous statement
+ * of the same message, if there is one.
  */
 static pg_noinline int
 with_comments(const StenoStatement *s, const char *source, int location)
@@ -164,7 +164,7 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 		n = strlen(text);
 		s->end = -1;
 	}
-	/* nothing to do, as a rule */
+	/* usually there is nothing to strip */
 	while (n > 0 && *text <= ' ' && is_blank(*text))
 	{
 		text++;
@@ -177,7 +177,7 @@ find_text(StenoStatement *s, const char *source, int location, int length)
 	s->text_len = n;
 }
 
-/* The rules, and the switches for noise, have something to say. */
+/* Apply the rules, and the settings that leave noise out. */
 STENO_COLD static void
 check_policy(StenoStatement *s)
 {
@@ -189,8 +189,8 @@ check_policy(StenoStatement *s)
 }
 
 /*
- * When the statement began.  Statements of one message share its timestamp; the
- * later ones add what the clock says.
+ * Determine when the statement began.  Statements of one message have the same
+ * statement timestamp; later ones add the time elapsed since the first.
  */
 static pg_attribute_always_inline void
 take_time(StenoStatement *s)
@@ -208,7 +208,7 @@ take_time(StenoStatement *s)
 		s->time = message + steno_clock_us(&steno_my.clock, steno_my.anchor_start, s->start);
 }
 
-/* The next statement of a client. */
+/* Number the next statement of a client. */
 static pg_attribute_always_inline void
 take_number(StenoStatement *s)
 {
@@ -218,7 +218,10 @@ take_number(StenoStatement *s)
 	steno_my.substatements = 0;
 }
 
-/* The client's query that runs, whose statement a level below is part of; NULL: a utility statement's. */
+/*
+ * The running query of the client, which nested statements belong to; NULL if it is
+ * a utility statement.
+ */
 static StenoStatement *
 running_query(void)
 {
@@ -232,8 +235,8 @@ running_query(void)
 }
 
 /*
- * A statement that another one runs: the one that is running, or being planned.
- * Where portals run in turns, that is not always the last one that began.
+ * Number a nested statement after the client's statement that is running or being
+ * planned.  If portals run alternately, that is not always the last one that began.
  */
 void
 steno_take_nested_number(uint64 *statement, uint32 *substatement)
@@ -295,7 +298,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 	s->redact = 0;
 	if (unlikely(steno_my.policy != 0))
 		check_policy(s);
-	/* a query that the parser has accepted has its secrets in literals */
+	/* in a query that the parser has accepted, secrets can only be in literals */
 	s->suspect = s->text_len >= STENO_REDACT_SHORTEST &&
 		(class > STENO_CLASS_WRITE || unlikely(steno_redact_any_literal(s->text, s->text_len))) &&
 		steno_redact_suspect(s->text, s->text_len);
@@ -309,14 +312,14 @@ steno_begin(StenoStatement *s, const char *source, int location, int length,
 	number(s, source, location, length, class, depth, forced);
 
 	/*
-	 * Whose statement it is must be known should it fail, when catalogs cannot
-	 * be read: a function may run as its owner.
+	 * The role must be known before the statement can fail, because catalogs cannot
+	 * be read then: a function may run as its owner.
 	 */
 	if (s->recorded || s->failures)
 		steno_describe(s->user_id);
 }
 
-/* The same of a statement that has failed before it could begin. */
+/* The same for a statement that has failed before it could begin. */
 STENO_COLD void
 steno_number_statement(StenoStatement *s, const char *source, int location, int length,
 					   int class, int depth, bool forced)
@@ -324,7 +327,7 @@ steno_number_statement(StenoStatement *s, const char *source, int location, int 
 	number(s, source, location, length, class, depth, forced);
 }
 
-/* One of which all but its numbers is known. */
+/* A statement begins of which everything but its numbers is known. */
 STENO_HOT void
 steno_begin_prepared(StenoStatement *s, const QueryDesc *query, const StenoPrepared *p, int class)
 {
@@ -355,7 +358,7 @@ begin_recorded(StenoStatement *s)
 {
 	if (!s->recorded && !s->failures)
 		steno_describe(s->user_id);
-	/* it has begun without a look at the reserve */
+	/* it has begun without checking the reserve */
 	if (!s->recorded && (steno_my.start_mask & STENO_START_SHORT))
 		s->policy |= STENO_S_UNCOVERED;
 	s->recorded = true;
@@ -363,8 +366,8 @@ begin_recorded(StenoStatement *s)
 }
 
 /*
- * It uses a privilege that steno.role has: it is recorded, whatever its class and
- * the rules say, unless it is noise that a switch leaves out.
+ * The statement uses a privilege that steno.role has: it is recorded regardless of
+ * its class and the rules, unless a setting leaves it out as noise.
  */
 STENO_COLD void
 steno_begin_audited(StenoStatement *s)
@@ -377,7 +380,7 @@ steno_begin_audited(StenoStatement *s)
 	begin_recorded(s);
 }
 
-/* It does what another class is about, too: it is recorded if that is. */
+/* The statement also belongs to another class: it is recorded if that class is. */
 STENO_COLD void
 steno_begin_also(StenoStatement *s, int class)
 {
@@ -388,8 +391,8 @@ steno_begin_also(StenoStatement *s, int class)
 }
 
 /*
- * A top-level statement that has no staged record: show it in the in-flight entry.  cuts:
- * where its text's secrets are, if that is known already.
+ * Write a top-level statement without a staged record to the in-flight entry.
+ * cuts: where its text's secrets are, if that is known already.
  */
 void
 steno_write_inflight(StenoStatement *s, const StenoCuts *cuts)
@@ -421,11 +424,11 @@ makes_table(const StenoLevel *l)
 }
 
 /*
- * The statement whose record tells of what happens to objects now: the innermost
- * that runs, or, when steno.log_nested leaves it out, the one around it.  The table
- * of CREATE TABLE AS EXECUTE is made by that statement, though its query runs.
- * NULL: none.  function: one is called, for which a statement is recorded
- * whatever its own class.
+ * The statement whose record gets the current change of an object: the innermost
+ * running one, or the one around it if steno.log_nested leaves the inner one out.
+ * The table of CREATE TABLE AS EXECUTE is created by that statement, even while its
+ * query runs.  NULL if there is none.  function: the event is the call of a
+ * function, for which a statement is recorded regardless of its own class.
  */
 STENO_COLD StenoStatement *
 steno_statement_of_event(bool function)

@@ -1,10 +1,11 @@
 /*
  * extension/capture/statement_record.c
- *		The record of a statement, query or utility, that has ended; and what a utility
- *		statement collects for it while it runs: the relations that it touches.
+ *		The record of a query or utility statement that has ended, and the relations
+ *		that a utility statement collects for it while it runs.
  *
  * A statement that is a transaction of its own can still fail at its commit, so its
- * record waits for that (steno_open_defer_record): staged or, when it is too big, as a copy.
+ * record waits for that (steno_open_defer_record), staged or, if it is too big, as
+ * a copy.
  */
 #include "base/steno.h"
 
@@ -20,7 +21,7 @@
 
 /* ---- records that wait for the commit ---- */
 
-/* Whether the commit has cursors WITH HOLD to run to their end. */
+/* Whether the commit must run cursors WITH HOLD to completion. */
 STENO_COLD bool
 steno_open_has_holdable_cursor(void)
 {
@@ -36,7 +37,7 @@ steno_open_has_holdable_cursor(void)
 	return false;
 }
 
-/* Whether nothing but blanks and semicolons follows the statement in its source. */
+/* Whether only white space and semicolons follow the statement in its source. */
 static bool
 is_last_of_source(const StenoStatement *s)
 {
@@ -50,8 +51,8 @@ is_last_of_source(const StenoStatement *s)
 }
 
 /*
- * Whether the commit comes next.  The statements of one string are one transaction,
- * too, unless it is in a block: that of the last.
+ * Whether the commit comes next.  Outside of a transaction block, the statements of
+ * one string are one transaction, which commits after the last of them.
  */
 STENO_HOT bool
 steno_open_commits_alone(const StenoStatement *s)
@@ -67,9 +68,9 @@ steno_open_commits_alone(const StenoStatement *s)
 }
 
 /*
- * A statement has ended, and commits next.  Its record is staged, unless it is given:
- * then that is staged or, when it is too big, copied.  False when it finds no room:
- * it has to wait, and a wait that is cancelled fails the statement.
+ * A statement has ended, and commits next.  Its record is staged already, or is
+ * passed as record and staged now or, if it is too big, copied.  False if there is
+ * no space for it: the caller must wait, and a canceled wait fails the statement.
  */
 STENO_HOT bool
 steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
@@ -103,7 +104,7 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 
 /* ---- queries ---- */
 
-/* Relations that a plan names, each once; returns their number. */
+/* Collect the relations of a plan, each once; returns their number. */
 static int
 plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
 {
@@ -140,7 +141,7 @@ steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
 	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
 }
 
-/* The statement has failed with that message, which has no secrets any more. */
+/* Add the failure of the statement to its record.  message has no secrets any more. */
 static void
 add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
 {
@@ -149,7 +150,7 @@ add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
 	record->message = message;
 }
 
-/* Its text, without secrets. */
+/* Add the statement's text, without secrets. */
 static inline void
 add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
 {
@@ -168,11 +169,13 @@ add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
 }
 
 /*
- * The one way from a statement to its record, but for the numbers of its end: what it is
- * is described, its secrets are removed, and what rules hide is, each once.  Then the record
- * is encoded: staged, copied or put, and never made again.  shape gets class and objects
- * from the statement.  values: room for parameters; NULL when the shape has none.  The
- * record points into the statement, values and the memory for one record.
+ * Make the record of a statement, without the numbers of its end.  All records are
+ * made here, and each step is done once: the statement is described, its secrets
+ * are removed, and what the rules hide is removed.  The caller then encodes the
+ * record (staged, copied or put), and it is never made again.  shape gets class and
+ * objects from the statement.  values has room for parameters; NULL if the shape
+ * has none.  The record points into the statement, values and the memory for one
+ * record.
  */
 static pg_attribute_always_inline void
 make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record, StenoParams *values)
@@ -193,7 +196,7 @@ make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, Steno
 	steno_policy_apply(s, record);
 }
 
-/* The same of a statement that its hook has not seen begin. */
+/* The same for a statement that failed before a hook saw it. */
 STENO_COLD void
 steno_make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record,
 				  StenoParams *values)
@@ -202,8 +205,9 @@ steno_make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape,
 }
 
 /*
- * The record of the statement's copy, whose text is as make_record left it.  edata: as that of
- * its failure.  It points into the copy, which goes with the statement.
+ * Read the record from the statement's copy, whose text is as make_record left it.
+ * edata: the statement has failed.  The record points into the copy, which is freed
+ * with the statement.
  */
 void
 steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message, StenoRecord *record)
@@ -216,7 +220,7 @@ steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *
 		steno_policy_redact_message(s, record);
 }
 
-/* The statement has ended, and its record is made: it is put. */
+/* The statement has ended: put its record, which has been made. */
 static inline void
 put_ended(const StenoStatement *s, StenoRecord *record)
 {
@@ -277,7 +281,7 @@ failed_rows(const StenoStatement *s)
 	return s->rows > 0 && steno_my.log_rows ? s->rows : STENO_NONE64;
 }
 
-/* Keep what is known of the query, which has a record. */
+/* Copy what the record of the query needs. */
 STENO_COLD void
 steno_copy_query(StenoStatement *s)
 {
@@ -292,7 +296,7 @@ steno_copy_query(StenoStatement *s)
 		if (s->copy)
 			return;
 	}
-	/* there may be more of them at its end */
+	/* objects may still be added, so the copy does not have them */
 	s->objects = NULL;
 	steno_make_query_record(s, &event, false, &record, &values);
 	s->objects = objects;
@@ -301,7 +305,7 @@ steno_copy_query(StenoStatement *s)
 		s->state = STENO_COPIED;
 }
 
-/* The query has ended; edata: it failed; closed: see steno_make_query_record. */
+/* Record a query that has ended; edata: it has failed; closed: see steno_make_query_record. */
 void
 steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 {
@@ -340,7 +344,7 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	else
 		steno_make_query_record(s, &event, closed, &record, &values);
 	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
-	/* nobody has counted the rows of a rule's query */
+	/* the rows of a query that a rule has added are not counted */
 	if (s->copy == NULL && s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
 		record.rows = STENO_NONE64;
 	put_ended(s, &record);
@@ -350,8 +354,8 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 
 /*
  * The utility statement runs a query that is part of its record, as CREATE TABLE AS
- * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is recorded if
- * the class of that is.
+ * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is also
+ * recorded if the class of these is.
  */
 STENO_COLD void
 steno_utility_queries(StenoLevel *l, int class)
@@ -371,7 +375,7 @@ free_relations(StenoLevel *l)
 	l->relations = l->few;
 }
 
-/* The statement has its record. */
+/* Release what the statement has collected: it has its record. */
 void
 steno_forget_utility(StenoLevel *l)
 {
@@ -380,7 +384,7 @@ steno_forget_utility(StenoLevel *l)
 		steno_objects_release(&l->utility->objects);
 }
 
-/* A relation that a utility statement touches. */
+/* Add a relation that a utility statement touches. */
 STENO_COLD static void
 add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 {
@@ -424,7 +428,7 @@ add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
 }
 
-/* Permissions of relations that a utility statement, such as COPY, checks. */
+/* Add the relations whose permissions a utility statement, such as COPY, checks. */
 STENO_COLD void
 steno_add_relations(StenoLevel *level, List *permissions)
 {
@@ -440,7 +444,7 @@ steno_add_relations(StenoLevel *level, List *permissions)
 	}
 }
 
-/* A relation that the utility statement which runs has used without such a check. */
+/* Add a relation that the running utility statement uses without such a check. */
 void
 steno_statement_add_relation(Oid relid, uint32 access)
 {
@@ -465,7 +469,10 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 	make_record(l->utility, event, &shape, record, NULL);
 }
 
-/* The client's statement has ended well: whether its record waits for the commit that comes next. */
+/*
+ * The client's statement has succeeded: let its record wait for the commit if that
+ * comes next; returns whether it waits.
+ */
 static bool
 defer_utility_record(const StenoStatement *s, StenoRecord *record)
 {
@@ -505,7 +512,10 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 
 	if (steno_is_staged(l->utility))
 	{
-		/* what has been added since it was staged is not in there; an object unstages it */
+		/*
+		 * Relations added since it was staged are not in the staged record; an
+		 * added object unstages it.
+		 */
 		bool		whole = l->relations_count == 0 && s->audited == 0;
 
 		if (likely(whole && edata == NULL))
@@ -526,7 +536,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	}
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
-	/* what it has run may have been another role's; a commit can read no catalogs any more */
+	/* nested statements may have run as another role, and catalogs cannot be read at commit */
 	if (edata || (unlikely(steno_my.user_id != s->user_id) && !IsTransactionState()))
 		steno_session_failing(s->user_id);
 	else if (unlikely(steno_my.user_id != s->user_id))
@@ -539,7 +549,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	put_ended(s, &record);
 }
 
-/* The end that a COMMIT or ROLLBACK asked for has come. */
+/* The transaction of a COMMIT or ROLLBACK statement has ended, and with it the statement. */
 STENO_HOT void
 steno_utility_ended(StenoLevel *l)
 {

@@ -1,16 +1,17 @@
 /*
  * extension/capture/transaction.c
- *		Records of transactions that wrote: how they ended, and when.
+ *		Records of transactions that have written: how and when they ended.
  *
- * A transaction that has an id has a record when it commits, aborts or is
- * prepared, and a prepared one another when it is finished.  The record comes
- * when the outcome is certain, before the client hears of it, after the records
- * of the statements in it; only of a procedure's transactions, and others that
- * end inside a statement, the statement ends later.  The record's time is that
- * in the commit's own WAL record.
+ * A transaction with a transaction ID gets a record when it commits, aborts or is
+ * prepared, and a prepared one gets another when it is finished.  The record is
+ * made when the outcome is certain, before the client is told, and after the
+ * records of the transaction's statements, except a statement that the transaction
+ * ends inside of, such as CALL.  The record's time is that of the transaction's WAL
+ * record.
  *
- * Every writing transaction pays for it, so it is encoded here by hand.  Nothing
- * here looks at catalogs or allocates: an abort has neither.
+ * It is on the path of every writing transaction, so it is encoded by hand.
+ * Nothing here reads catalogs or allocates memory, because that is not possible in
+ * an abort.
  */
 #include "base/steno.h"
 
@@ -23,7 +24,7 @@
 
 #include "capture/statement.h"
 
-/* What PREPARE TRANSACTION has named the transaction that it will end. */
+/* The name that PREPARE TRANSACTION gives the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
 
 /* Room for the pairs event, statements, gid, with their lengths. */
@@ -54,9 +55,9 @@ put_decimal(uint8 *p, uint64 n)
 }
 
 /*
- * Has a session fact changed?  In a failure, names must be known already.  An abort
- * has set the role back by now, and will set the session user back later: whose
- * transaction it was is what the last statement said.
+ * Put a session message if a fact has changed.  Catalogs cannot be read.  An abort
+ * has already reset the role, and resets the session user later, so the transaction
+ * is attributed to the role of the last statement.
  */
 static inline void
 describe_session(XactEvent event)
@@ -66,7 +67,10 @@ describe_session(XactEvent event)
 		steno_session_failing(event == XACT_EVENT_ABORT ? steno_my.user_id : InvalidOid);
 }
 
-/* extra: room for the record's pairs, of which those up to end are there. */
+/*
+ * Put the record of a transaction.  extra is the buffer for the record's pairs,
+ * which has pairs up to end already.
+ */
 static inline void
 put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 {
@@ -87,7 +91,7 @@ put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 	steno_record_put(record, false);
 }
 
-/* Statements of the client since the last transaction's end. */
+/* Number of the client's statements since the end of the last transaction. */
 static inline uint64
 statements(void)
 {
@@ -95,7 +99,7 @@ statements(void)
 }
 
 /*
- * Autovacuum's transactions have a record when user code has run a statement in
+ * Transactions of autovacuum have a record only if user code has run a statement in
  * them.
  */
 STENO_COLD static bool
@@ -104,7 +108,7 @@ is_of_autovacuum(void)
 	return MyBackendType == B_AUTOVAC_WORKER && statements() == 0;
 }
 
-/* The present transaction, which has an id, has ended. */
+/* Record the end of the current transaction, which has a transaction ID. */
 STENO_HOT static void
 record_transaction(XactEvent event)
 {
@@ -143,8 +147,8 @@ record_transaction(XactEvent event)
 }
 
 /*
- * A process that has no statements, such as one that applies changes of another
- * server, makes itself known while names can be looked up.
+ * Put the session message of a process that has no statements, such as one that
+ * applies changes of another server, while names can be looked up.
  */
 STENO_COLD static void
 describe_process(void)
@@ -163,11 +167,14 @@ steno_transaction_statement(const TransactionStmt *statement)
 	if (!IsAbortedTransactionBlockState())
 		steno_my.transaction_over = false;
 	else if (steno_my.transaction_over)
-		/* this ends the block of a transaction that has its record: count anew */
+		/* this ends the block of a transaction that has its record, so count from here */
 		steno_my.transaction_base = steno_my.statement;
 }
 
-/* COMMIT PREPARED or ROLLBACK PREPARED has ended well, and has its record. */
+/*
+ * COMMIT PREPARED or ROLLBACK PREPARED has succeeded and has its record: record the
+ * end of the prepared transaction.
+ */
 STENO_COLD void
 steno_transaction_statement_done(const TransactionStmt *statement)
 {
@@ -189,9 +196,12 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 	steno_start_mask_prepared();
 }
 
-/* ---- what a transaction waits for at its end ---- */
+/* ---- waits at the end of a transaction ---- */
 
-/* One that runs now, such as a procedure, waits at the end of its next transaction, too. */
+/*
+ * Whether a statement is running, such as CALL: it also waits at the end of its
+ * next transaction.
+ */
 static bool
 any_running(void)
 {
@@ -207,7 +217,7 @@ any_running(void)
 	return false;
 }
 
-/* It has its records. */
+/* Wait at the end of a transaction that has its records. */
 STENO_COLD static void
 wait_at_end(XactEvent event)
 {
@@ -234,16 +244,19 @@ wait_at_end(XactEvent event)
 
 /* ---- a transaction has ended ---- */
 
-/* The end of any transaction: statements are counted anew. */
+/* At the end of any transaction: start counting statements again. */
 static inline void
 reset_statement_count(XactEvent event)
 {
 	steno_my.transaction_over = event == XACT_EVENT_ABORT;
-	/* a statement that is running goes on in the next transaction */
+	/* a running statement continues in the next transaction */
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
 }
 
-/* COMMIT, PREPARE TRANSACTION or ROLLBACK is the client's statement that runs: it has ended with the transaction. */
+/*
+ * If the client's running statement is COMMIT, PREPARE TRANSACTION or ROLLBACK, it
+ * has ended with the transaction.
+ */
 static void
 end_statement(void)
 {
@@ -251,7 +264,7 @@ end_statement(void)
 		steno_utility_ended(&steno_top_level);
 }
 
-/* A transaction has ended well, but not as most do. */
+/* A transaction has ended with a statement still running, queries open or objects pending. */
 static pg_noinline void
 transaction_closed(void)
 {
@@ -267,7 +280,7 @@ transaction_closed(void)
 	}
 }
 
-/* A transaction has ended: what is to be recorded of it, and what is waited for then. */
+/* A transaction has ended: record it, and then wait if required. */
 STENO_HOT static inline void
 finish_transaction(XactEvent event)
 {
@@ -291,8 +304,8 @@ finish_late_event(void)
 }
 
 /*
- * It has released its locks by now.  An error would be a panic: each thing that is
- * recorded is guarded for itself.
+ * The same after the transaction has released its locks.  An error would be a
+ * PANIC, so each step is guarded separately.
  */
 STENO_COLD static void
 finish_transaction_late(XactEvent event)
@@ -309,15 +322,15 @@ finish_transaction_late(XactEvent event)
 /*
  * ---- after the locks are released ----
  *
- * The server has no hook for what comes after a transaction's cleanup and before its
- * client is answered, but calls back when resources are released, the last time after
- * the locks.  Sessions that never have to wait at the end of a transaction do not
- * register that callback, and do not pay for it.
+ * The server has no hook between a transaction's cleanup and the answer to its
+ * client, but resource release callbacks are called, the last time after the locks
+ * are released.  Sessions that never have to wait at the end of a transaction do
+ * not register the callback, and do not pay for it.
  */
 
-static bool is_late;			/* a transaction has ended ... */
-static XactEvent late_event;	/* ... so */
-static bool registered;			/* the callback is */
+static bool is_late;			/* a transaction has ended: record it when its locks are released */
+static XactEvent late_event;	/* how it has ended */
+static bool registered;			/* whether the callback is registered */
 
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
@@ -340,7 +353,7 @@ register_release_callback(void)
 	registered = true;
 }
 
-/* Whether what a transaction that has ended leaves to be recorded can come when its locks are released. */
+/* Whether the records of an ended transaction can be made when its locks are released. */
 STENO_COLD static bool
 can_finish_late(void)
 {
@@ -348,8 +361,9 @@ can_finish_late(void)
 }
 
 /*
- * A transaction has aborted: whether what is left to be recorded may have to wait, so
- * that it comes when the locks are released.  Without memory for that, it waits now.
+ * A transaction has aborted: whether its remaining records may have to wait for
+ * space, so that they are made when the locks are released.  If there is no memory
+ * to register the callback, they wait now.
  */
 STENO_COLD static bool
 abort_may_wait(void)
@@ -361,9 +375,8 @@ abort_may_wait(void)
 }
 
 /*
- * A transaction is about to commit, and may have to wait when it has: it does when it has
- * released its locks.  What needs memory for that, is done now, when it can still
- * fail.
+ * A transaction is about to commit, and may have to wait after it has released its
+ * locks.  Allocations for that are made now, while the transaction can still fail.
  */
 STENO_COLD static void
 prepare_to_finish_late(void)
@@ -377,7 +390,7 @@ prepare_to_finish_late(void)
 	steno_my.start_mask |= STENO_START_LATE;
 }
 
-/* It has committed, or aborted. */
+/* The transaction has committed or aborted: finish it when its locks are released. */
 STENO_COLD static void
 finish_at_release(XactEvent event)
 {
@@ -389,9 +402,10 @@ finish_at_release(XactEvent event)
 /* ---- the callback ---- */
 
 /*
- * It has aborted: no error may get out of here, and whoever waits for barriers need not
- * wait for us.  Statements that it has ended are recorded here, where the names of their
- * relations are still known; what else may have to wait comes later.
+ * The transaction has aborted.  This raises no error, and processes that wait for
+ * barriers need not wait for this one.  Statements that it has ended are recorded
+ * here, where the names of their relations are still known; other records that may
+ * have to wait for space are made later.
  */
 STENO_COLD static void
 transaction_aborted(XactEvent event)
@@ -399,7 +413,7 @@ transaction_aborted(XactEvent event)
 	(void) steno_allow_barriers(true);
 	steno_my.start_mask &= ~STENO_START_LATE;
 	steno_statement_aborted();
-	/* that of a parallel worker is its leader's */
+	/* not in a parallel worker, whose transaction is that of its leader */
 	if (event == XACT_EVENT_ABORT)
 	{
 		if (abort_may_wait())
@@ -419,7 +433,7 @@ transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			if (unlikely(!steno_my.described))
 				describe_process();
-			/* what deferred triggers have made can be named for the last time */
+			/* this is the last time that objects created by deferred triggers can be named */
 			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
@@ -440,7 +454,7 @@ transaction_end(XactEvent event, void *arg)
 				steno_utility_ended(&steno_top_level);
 			else if (unlikely(!steno_end_is_staged()) && can_finish_late())
 			{
-				/* a callback of another library has had something recorded since */
+				/* a callback of another library may have caused records since */
 				finish_at_release(event);
 				return;
 			}

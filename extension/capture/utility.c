@@ -60,8 +60,9 @@ utility_rows(const QueryCompletion *completion)
 }
 
 /*
- * Whether the transaction that comes next, or goes on, is one of BEGIN.  That of an aborted
- * block is over, so no end of a transaction comes before the one that is chained to it.
+ * Note whether the next or current transaction is a block that BEGIN or AND CHAIN
+ * has started.  The transaction of an aborted block has ended already, so no end of
+ * a transaction comes before the chained one.
  */
 static inline void
 note_block(const TransactionStmt *statement)
@@ -74,7 +75,7 @@ note_block(const TransactionStmt *statement)
 		steno_top_level.chains = statement->chain;
 }
 
-/* Statements after which the session may be another one than before. */
+/* Statements that may change facts of the session. */
 static inline bool
 changes_session(Node *statement)
 {
@@ -84,8 +85,9 @@ changes_session(Node *statement)
 }
 
 /*
- * The command tag; of the commonest without the server's table.  The server answers
- * COMMIT and PREPARE TRANSACTION of an aborted transaction with ROLLBACK.
+ * The command tag; those of the most frequent statements without the server's
+ * table.  For COMMIT and PREPARE TRANSACTION of an aborted transaction, the server
+ * reports ROLLBACK.
  */
 static inline const char *
 command_of(Node *statement)
@@ -105,10 +107,10 @@ command_of(Node *statement)
 }
 
 /*
- * The record of a client's statement of transaction control is staged, as those of
- * queries are: all but its numbers is known.  False: it is made at the end, as others
- * are: when rules judge it then, or when it has the functions that were called to
- * plan a query which never ran.
+ * Stage the record of a client's transaction control statement, like those of
+ * queries: everything but its numbers is known.  False if it must be made at the
+ * end, like those of other utility statements: if the rules are applied then, or it
+ * has functions that were called to plan a query that never ran.
  */
 STENO_HOT static bool
 stage_transaction(const StenoLevel *l)
@@ -132,7 +134,7 @@ stage_transaction(const StenoLevel *l)
 	return steno_stage_query(s, shape, (uint32) len + 5, NULL);
 }
 
-/* EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
+/* Whether it is EXECUTE, by itself or in EXPLAIN and CREATE TABLE AS. */
 static bool
 executes(Node *statement)
 {
@@ -182,8 +184,8 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 }
 
 /*
- * The tree of a statement that has run; NULL when a procedure that ended its
- * transaction may have taken it along.
+ * The tree of a statement that has run; NULL if a procedure has ended its
+ * transaction, which may have freed the tree.
  */
 static inline Node *
 tree_after(const StenoLevel *l, Node *statement)
@@ -211,7 +213,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 	if (statement && IsA(statement, TransactionStmt) && unlikely(ends_prepared((TransactionStmt *) statement)))
 		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && steno_session_ready() && IsTransactionState())
-		steno_session_check(InvalidOid);	/* should the next statement fail */
+		steno_session_check(InvalidOid);	/* now, because the next statement may fail */
 	if (steno_my.settings_dirty)
 		steno_settings_record();
 	steno_remember_end(s);
@@ -219,9 +221,10 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 }
 
 /*
- * COMMIT and PREPARE TRANSACTION only ask for the transaction's end, which comes
- * after the hook, takes its time, and can fail: a deferred constraint.  So the
- * statement goes on running until then.  Not when it turned into a rollback.
+ * COMMIT and PREPARE TRANSACTION only request the end of the transaction, which
+ * comes after the hook, may take long, and can fail, for example because of a
+ * deferred constraint.  So the statement is running until then, unless it turned
+ * into a rollback.
  */
 static inline bool
 ends_later(Node *statement, const QueryCompletion *completion)
@@ -235,7 +238,10 @@ ends_later(Node *statement, const QueryCompletion *completion)
 		completion && completion->commandTag != CMDTAG_ROLLBACK;
 }
 
-/* So does ROLLBACK when its record may have to wait: not while the transaction that it ends holds locks. */
+/*
+ * ROLLBACK also ends later if its record may have to wait: it must not wait while
+ * its transaction holds locks.
+ */
 static inline bool
 rolls_back_later(const StenoLevel *l, Node *statement)
 {
@@ -243,7 +249,10 @@ rolls_back_later(const StenoLevel *l, Node *statement)
 		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && IsTransactionState();
 }
 
-/* A client's statement begins while that of its last message seems to run: its end was kept from us. */
+/*
+ * A client's statement begins while that of its last message seems to be running,
+ * because we did not see its end.
+ */
 static inline void
 leave_last(void)
 {
@@ -254,7 +263,7 @@ leave_last(void)
 
 /* ---- function calls ---- */
 
-/* All of the record is known but its numbers. */
+/* Stage the record of a function call: everything but its numbers is known. */
 static bool
 stage_call(const StenoLevel *l)
 {
@@ -262,14 +271,14 @@ stage_call(const StenoLevel *l)
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 
-	/* what its failure says may have to be redacted: then it is made at the end */
+	/* the message of a failure may have to be redacted, so the record is made at the end */
 	if (!s->recorded || s->redact != 0)
 		return false;
 	steno_make_utility_record(l, &event, &record);
 	return steno_stage_record(&record);
 }
 
-/* A client's function call begins (fastpath.c): a statement without text. */
+/* A client's FunctionCall message begins (fastpath.c): a statement without text. */
 STENO_COLD void
 steno_utility_call(Oid function)
 {
@@ -304,7 +313,7 @@ steno_utility_call(Oid function)
 #define UTILITY_PASS plan, source, read_only_tree, context, params, environment, \
 	dest, completion
 
-/* A client's statement: what it throws, only the server's main loop catches. */
+/* A client's statement: only the server's main loop catches its errors. */
 STENO_HOT static void
 client_utility(UTILITY_ARGS)
 {
@@ -327,7 +336,11 @@ client_utility(UTILITY_ARGS)
 			steno_objects_finish(s, statement);
 		error_context_stack = steno_top_level.callback.previous;
 		steno_top_level.ending = true;
-		/* its source goes with its portal, before its record is made: the server has a copy */
+
+		/*
+		 * Its source is freed with its portal, before its record is made, so use
+		 * the server's copy.
+		 */
 		if (s->source != debug_query_string && debug_query_string && strcmp(s->source, debug_query_string) == 0)
 		{
 			s->text = debug_query_string + (s->text - s->source);
@@ -342,7 +355,10 @@ client_utility(UTILITY_ARGS)
 	leave_utility(&steno_top_level, statement, completion);
 }
 
-/* added: a part of a client's statement, such as what a rule adds to it. */
+/*
+ * A nested statement.  added: it is part of a client's statement, such as one that
+ * a rule adds to it.
+ */
 static void
 nested_utility(bool added, UTILITY_ARGS)
 {
@@ -363,7 +379,7 @@ nested_utility(bool added, UTILITY_ARGS)
 	PG_TRY();
 	{
 		call_utility(UTILITY_PASS);
-		/* a disk that fails now fails the statement */
+		/* before the level is left, so that a disk error fails the statement */
 		steno_objects_finish(&s, tree_after(&l, statement));
 	}
 	PG_CATCH();
@@ -384,7 +400,11 @@ process_utility(UTILITY_ARGS)
 
 	steno_ring_prefetch(&steno_my.producer, 3);
 	recording = steno_recording();
-	/* subcommands, such as those of CREATE SCHEMA, are the statement itself, but for GRANT */
+
+	/*
+	 * Subcommands, such as those of CREATE SCHEMA, except GRANT, are part of the
+	 * statement itself.
+	 */
 	if (!recording || context == PROCESS_UTILITY_SUBCOMMAND)
 	{
 		int			class = steno_class_of_utility(plan->utilityStmt);

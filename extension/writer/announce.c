@@ -55,7 +55,7 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 	/* the text is in the record that the session has staged in its ring, or in its template */
 	memcpy(copied, steno_ring_data(drain->rings, i) + offset, n);
 	memcpy(templates, steno_ring_templates(drain->rings, i), sizeof(templates));
-	
+
 	/*
 	 * Pairs with the release fence in steno_inflight_change: the copy is complete
 	 * before this load.

@@ -2,13 +2,13 @@
  * extension/writer/recover.c
  *		Drains the ring files of earlier runs of this server.
  *
- * 1.  Intents: if the trail has the whole block that a dead writer was about to
- * write, its messages are freed; otherwise they have yet to be written.  2.  The
- * rings' messages are written, as by a living writer.  3.  The ends of sessions,
- * which no process could record: for each ring with a running
+ * 1. Intents: if the trail has the whole block that a dead writer was about to write,
+ *	  its messages are freed; otherwise they have yet to be written.
+ * 2. The messages of the rings are written, as by a living writer.
+ * 3. The ends of sessions, which no process could record: for each ring with a running
  *	  statement a record with outcome "interrupted", for each ring with an owner a
  *	  disconnect record, and the gap records that ended sessions could not write.
- *	  Blocks of step 3 have an intent, too, which says up to which ring the ends are in
+ *	  Blocks of step 3 have an intent, too, which states the rings whose ends are in
  *	  them.  Then the file is removed.
  *
  * Recovery may be killed at any point; the next start repeats it from the intents.  The

@@ -528,7 +528,7 @@ settle_stream(StenoWriter *w, StenoError *error)
 	{
 		if (!compare_stream(&entry, w->number, &end, &reason, &known, hash, error))
 			return false;
-		
+
 		/*
 		 * The trail has recorded up to where the stream is ours, even if it has
 		 * been repaired since.
@@ -581,7 +581,7 @@ steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 	if (ok)
 	{
 		entry.ring_file = header.ring_file;
-		
+
 		/*
 		 * On disk before any block: otherwise, blocks would follow an end that is
 		 * still marked as clean.

@@ -442,7 +442,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 						   steno_clock_ticks(&steno_my.clock)) > IDLE_MS * UINT64CONST(1000))
 		{
 			announce_sleep(live, 1);
-			
+
 			/*
 			 * Check for records that were published before their backend could see
 			 * the announcement.
