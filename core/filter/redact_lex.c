@@ -600,7 +600,7 @@ skip_sql(Text *t, size_t trigger)
 					at = next;
 					break;
 				}
-				/* FALLTHROUGH */
+				__attribute__((fallthrough));
 			case '/':
 				if (at + 1 == t->end || strchr("-*'\\", text[at + 1]) != NULL)
 					goto done;

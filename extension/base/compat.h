@@ -23,9 +23,9 @@
 #error "pg_steno needs PostgreSQL 15 or newer"
 #endif
 
-/* 19 breaks what is declared here, and is supported when it has been released. */
-#if PG_VERSION_NUM >= 190000
-#error "pg_steno supports PostgreSQL 15 to 18"
+/* A newer server may change what is not declared: what it records, and when its hooks are called. */
+#if PG_VERSION_NUM >= 200000
+#error "pg_steno supports PostgreSQL 15 to 19"
 #endif
 
 /* PostgreSQL 18 shows name and version of a module in pg_get_loaded_modules() (9324c8c5806). */
@@ -35,9 +35,19 @@
 #define STENO_MODULE_MAGIC PG_MODULE_MAGIC
 #endif
 
-/* PostgreSQL 18 has it before the declaration. */
+/* PostgreSQL 18 has it before the declaration (3691edfab97). */
 #ifndef pg_noreturn
 #define pg_noreturn pg_attribute_noreturn()
+#endif
+
+/* PostgreSQL 19 tells the planner for which EXPLAIN it plans (c83ac02ec73). */
+#if PG_VERSION_NUM >= 190000
+#define STENO_PLAN_ARGS Query *query, const char *source, int options, ParamListInfo params, \
+	struct ExplainState *explain
+#define STENO_PLAN_PASS query, source, options, params, explain
+#else
+#define STENO_PLAN_ARGS Query *query, const char *source, int options, ParamListInfo params
+#define STENO_PLAN_PASS query, source, options, params
 #endif
 
 /* PostgreSQL 18 dropped execute_once (3eea7a0c97e). */
@@ -52,17 +62,68 @@
 
 /*
  * The class of CREATE and ALTER USER MAPPING is that of the pgaudit for the server's version:
- * role since pgaudit 17.1, before that ddl.  DROP USER MAPPING is ddl in all of them.
+ * role since pgaudit 16.0 (bc628c5 of pgaudit), before that ddl.  DROP USER MAPPING is ddl in
+ * all of them.
  */
-#if PG_VERSION_NUM >= 170000
+#if PG_VERSION_NUM >= 160000
 #define STENO_CLASS_USER_MAPPING STENO_CLASS_ROLE
 #else
 #define STENO_CLASS_USER_MAPPING STENO_CLASS_DDL
 #endif
 
 /*
+ * CLUSTER is a form of REPACK in PostgreSQL 19 (ac58465e061).  A statement without a relation
+ * is about all that the user may repack.
+ */
+#if PG_VERSION_NUM >= 190000
+#define STENO_T_REPACK T_RepackStmt
+#define STENO_REPACKED(statement) (castNode(RepackStmt, statement)->relation ? \
+	castNode(RepackStmt, statement)->relation->relation : NULL)
+#else
+#define STENO_T_REPACK T_ClusterStmt
+#define STENO_REPACKED(statement) (castNode(ClusterStmt, statement)->relation)
+#endif
+
+/* PostgreSQL 19 has property graphs (2f094e7ac69). */
+#if PG_VERSION_NUM >= 190000
+#define STENO_IS_ALTER_GRAPH(statement) IsA(statement, AlterPropGraphStmt)
+#define STENO_ALTERED_GRAPH(statement) (castNode(AlterPropGraphStmt, statement)->pgname)
+#else
+#define RELKIND_PROPGRAPH 'g'
+#define STENO_IS_ALTER_GRAPH(statement) false
+#define STENO_ALTERED_GRAPH(statement) NULL
+#endif
+
+/* In PostgreSQL 19, standard_conforming_strings is always on (45762084545). */
+#if PG_VERSION_NUM >= 190000
+#define STENO_STANDARD_STRINGS true
+#else
+#include "parser/parser.h"
+#define STENO_STANDARD_STRINGS standard_conforming_strings
+#endif
+
+/* PostgreSQL 19 has log_min_messages for each type of process (38e0190ced7). */
+#if PG_VERSION_NUM >= 190000
+#define STENO_LOG_MIN_MESSAGES(type) (log_min_messages[type])
+#else
+#define STENO_LOG_MIN_MESSAGES(type) (log_min_messages)
+#endif
+
+/* PostgreSQL 19 moved get_database_name (325fc0ab14d). */
+#if PG_VERSION_NUM >= 190000
+#include "utils/lsyscache.h"
+#else
+#include "commands/dbcommands.h"
+#endif
+
+/* The handlers of PostgreSQL 19 have an argument more, so SIG_IGN is none of them (3e2a1496bae). */
+#if PG_VERSION_NUM < 190000
+#define PG_SIG_IGN SIG_IGN
+#endif
+
+/*
  * Since PostgreSQL 18, a statement that follows another one of a pipeline is in an implicit
- * block, as are those of a string of several.
+ * block, as are those of a string of several (d0eb4297cc5).
  */
 #if PG_VERSION_NUM >= 180000
 #define STENO_IN_PIPELINE() ((MyXactFlags & XACT_FLAGS_PIPELINING) != 0)
@@ -72,7 +133,7 @@
 
 /*
  * Since PostgreSQL 18, the location of a statement is that of its first token; the comments
- * before it are not part of it any more (499edb09741).
+ * before it are not part of it any more (14e5680eee1).
  */
 #define STENO_LOCATION_IS_TOKEN (PG_VERSION_NUM >= 180000)
 
@@ -94,7 +155,7 @@ typedef RangeTblEntry StenoPermission;
 #define STENO_IS_PERMISSION(p) ((p)->rtekind == RTE_RELATION && (p)->requiredPerms != 0)
 #endif
 
-/* PostgreSQL 17 calls a process's slot its number (024c5211171). */
+/* PostgreSQL 17 calls a process's slot its number (024c5211175). */
 #if PG_VERSION_NUM >= 170000
 #define STENO_MY_RING MyProcNumber
 #define STENO_RING_OF(process) GetNumberFromPGProc(process)
@@ -103,7 +164,7 @@ typedef RangeTblEntry StenoPermission;
 #define STENO_RING_OF(process) ((process)->pgprocno)
 #endif
 
-/* PostgreSQL 16 moved the authenticated identity to MyClientConnectionInfo. */
+/* PostgreSQL 16 moved the authenticated identity to MyClientConnectionInfo (d951052a9e0). */
 #if PG_VERSION_NUM >= 160000
 #define STENO_IDENTITY(port) (MyClientConnectionInfo.authn_id)
 #else
@@ -117,7 +178,7 @@ typedef RangeTblEntry StenoPermission;
 #define steno_guc_malloc(size) malloc(size)
 #endif
 
-/* PostgreSQL 16 exports the search for a setting. */
+/* PostgreSQL 16 exports the search for a setting (0a20ff54f5e). */
 #if PG_VERSION_NUM >= 160000
 #define steno_find_setting(name) find_option(name, false, true, LOG)
 #else
@@ -134,7 +195,7 @@ steno_find_setting(const char *name)
 }
 #endif
 
-/* PostgreSQL 18 keeps registered workers in a dlist. */
+/* PostgreSQL 18 keeps registered workers in a dlist (b43100fa71d). */
 #if PG_VERSION_NUM >= 180000
 typedef dlist_iter StenoWorkerIter;
 #define STENO_FOREACH_WORKER(iter) dlist_foreach(iter, &BackgroundWorkerList)
@@ -148,7 +209,7 @@ typedef slist_iter StenoWorkerIter;
 /*
  * Enter the array of processes, so that pg_stat_activity shows our waits.  Before
  * PostgreSQL 17, the number of an entry in pg_stat_activity comes from the array of
- * those who receive invalidations (024c5211171); ours only sends.
+ * those who receive invalidations (024c5211175); ours only sends.
  */
 #if PG_VERSION_NUM >= 170000
 #define STENO_ENTER_PROC_ARRAY() InitProcessPhase2()
@@ -156,7 +217,7 @@ typedef slist_iter StenoWorkerIter;
 #define STENO_ENTER_PROC_ARRAY() (InitProcessPhase2(), SharedInvalBackendInit(true))
 #endif
 
-/* PostgreSQL 18 divided this in three (76def4cdd7c). */
+/* PostgreSQL 18 divided this in three (c76db55c908). */
 #if PG_VERSION_NUM >= 180000
 #define STENO_PGSTAT_BESTART() (pgstat_bestart_initial(), pgstat_bestart_final())
 #else
@@ -164,7 +225,7 @@ typedef slist_iter StenoWorkerIter;
 #endif
 
 /*
- * Wait events with names of our own.  PostgreSQL 17 has them (c9af054653e).  Before, an
+ * Wait events with names of our own.  PostgreSQL 17 has them (c9af0546530).  Before, an
  * extension can name nothing but its tranches of lightweight locks, so the waits are
  * shown under such names, with type LWLock.
  */

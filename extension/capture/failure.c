@@ -17,7 +17,6 @@
 #include "access/xact.h"
 #include "filter/split.h"
 #include "libpq/libpq-be.h"
-#include "parser/parser.h"
 #include "postmaster/postmaster.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
@@ -27,6 +26,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/compat.h"
 #include "capture/statement.h"
 
 static emit_log_hook_type previous_emit;
@@ -87,7 +87,7 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 	}
 	if (edata->cursorpos > 0 && edata->internalpos == 0)
 		position = pg_mbcharcliplen(source, strlen(source), edata->cursorpos - 1);
-	steno_split_at(source, strlen(source), standard_conforming_strings, from, position, &begin, &end);
+	steno_split_at(source, strlen(source), STENO_STANDARD_STRINGS, from, position, &begin, &end);
 	*len = end - begin;
 	return source + begin;
 }

@@ -11,6 +11,7 @@
 #include "optimizer/planner.h"
 #include "tcop/tcopprot.h"
 
+#include "base/compat.h"
 #include "capture/statement.h"
 
 static planner_hook_type previous_planner;
@@ -19,11 +20,11 @@ static planner_hook_type previous_planner;
 static int	planning;
 
 static PlannedStmt *
-call_planner(Query *query, const char *source, int options, ParamListInfo params)
+call_planner(STENO_PLAN_ARGS)
 {
 	if (previous_planner)
-		return previous_planner(query, source, options, params);
-	return standard_planner(query, source, options, params);
+		return previous_planner(STENO_PLAN_PASS);
+	return standard_planner(STENO_PLAN_PASS);
 }
 
 /*
@@ -37,7 +38,7 @@ is_of_client(const char *source)
 }
 
 static PlannedStmt *
-plan_query(Query *query, const char *source, int options, ParamListInfo params)
+plan_query(STENO_PLAN_ARGS)
 {
 	const StenoLevel *outer = steno_my.level;
 	int			before = planning;
@@ -48,7 +49,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 	/* the query of a utility statement, such as COPY, is part of that statement */
 	if (!steno_recording() ||
 		(outer && outer->utility && outer->utility->source == source && !outer->forces))
-		return call_planner(query, source, options, params);
+		return call_planner(STENO_PLAN_PASS);
 
 	steno_refusal_check(NULL);
 	start = steno_clock_ticks(&steno_my.clock);
@@ -58,7 +59,7 @@ plan_query(Query *query, const char *source, int options, ParamListInfo params)
 	steno_my.planning |= of_client;
 	PG_TRY();
 	{
-		result = call_planner(query, source, options, params);
+		result = call_planner(STENO_PLAN_PASS);
 	}
 	PG_CATCH();
 	{

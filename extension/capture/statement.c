@@ -16,7 +16,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "parser/parser.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
@@ -129,7 +128,7 @@ with_comments(const StenoStatement *s, const char *source, int location)
 	if (s->top_level && steno_my.last_source == source && steno_my.last_time == steno_my.anchor_time &&
 		steno_my.last_end > 0 && steno_my.last_end < location && source[steno_my.last_end] == ';')
 		from = steno_my.last_end;
-	return (int) steno_split_begin(source, standard_conforming_strings, from, location);
+	return (int) steno_split_begin(source, STENO_STANDARD_STRINGS, from, location);
 }
 #endif
 

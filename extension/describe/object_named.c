@@ -232,6 +232,11 @@ add_all_named(void *arg)
 	StenoObjects *list = ((Named *) arg)->list;
 	Node	   *statement = ((Named *) arg)->statement;
 
+	if (STENO_IS_ALTER_GRAPH(statement))
+	{
+		add_named_relation(list, STENO_ALTERED_GRAPH(statement), STENO_ACTION_ALTER);
+		return;
+	}
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
@@ -264,8 +269,8 @@ add_all_named(void *arg)
 		case T_VacuumStmt:
 			add_named_relations(list, ((VacuumStmt *) statement)->rels, STENO_ACTION_USE);
 			break;
-		case T_ClusterStmt:
-			add_named_relation(list, ((ClusterStmt *) statement)->relation, STENO_ACTION_USE);
+		case STENO_T_REPACK:
+			add_named_relation(list, STENO_REPACKED(statement), STENO_ACTION_USE);
 			break;
 		case T_ReindexStmt:
 			add_reindexed(list, (ReindexStmt *) statement);
@@ -298,13 +303,13 @@ steno_objects_are_named(Node *statement)
 		case T_SecLabelStmt:
 		case T_LockStmt:
 		case T_VacuumStmt:
-		case T_ClusterStmt:
+		case STENO_T_REPACK:
 		case T_ReindexStmt:
 		case T_DropOwnedStmt:
 		case T_ReassignOwnedStmt:
 			return true;
 		default:
-			return false;
+			return STENO_IS_ALTER_GRAPH(statement);
 	}
 }
 

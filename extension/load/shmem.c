@@ -221,22 +221,27 @@ request_shmem(void)
 
 /*
  * Some failures are seen only where the server reports them to its log.  A high
- * log_min_messages prevents that, and would also keep this warning from the log.
+ * log_min_messages for a process that runs statements prevents that.  That of the
+ * postmaster would also keep this warning from the log.
  */
 static void
 warn_of_log_min_messages(void)
 {
-	int			level = log_min_messages;
+	static const BackendType types[] = {B_BACKEND, B_WAL_SENDER, B_BG_WORKER};
+	int			level = STENO_LOG_MIN_MESSAGES(MyBackendType);
+	bool		hides = false;
 
 	/* to a server's log, LOG stands between ERROR and FATAL */
-	if (level <= ERROR && level != LOG)
+	for (int i = 0; i < (int) lengthof(types); i++)
+		hides |= STENO_LOG_MIN_MESSAGES(types[i]) > ERROR || STENO_LOG_MIN_MESSAGES(types[i]) == LOG;
+	if (!hides)
 		return;
-	log_min_messages = WARNING;
+	STENO_LOG_MIN_MESSAGES(MyBackendType) = WARNING;
 	ereport(WARNING,
 			(errmsg("statements that fail before they are planned will not be recorded"),
 			 errdetail("pg_steno sees them where the server's log does, and \"log_min_messages\" keeps errors from it."),
 			 errhint("Set \"log_min_messages\" to \"error\" or lower.")));
-	log_min_messages = level;
+	STENO_LOG_MIN_MESSAGES(MyBackendType) = level;
 }
 
 /* At the server's start: that recording is on, where to, what is kept, and what can stop it. */

@@ -21,7 +21,6 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
-#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "libpq/libpq-be.h"
 #include "miscadmin.h"

@@ -19,6 +19,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/sha.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@
  */
 #include "base/steno.h"
 
-#include "parser/parser.h"
+#include "base/compat.h"
 #include "filter/redact.h"
 #include "policy/secret.h"
 #include "utils/memutils.h"
@@ -35,7 +35,7 @@ scratch(uint64 size)
 STENO_COLD bool
 steno_secret_find(const char *text, uint64 len, StenoCuts *cuts)
 {
-	steno_redact_measure(text, len, standard_conforming_strings, cuts);
+	steno_redact_measure(text, len, STENO_STANDARD_STRINGS, cuts);
 	return cuts->secrets > 0;
 }
 
@@ -58,7 +58,7 @@ steno_secret_cut(const char *text, uint64 len, const StenoCuts *cuts, uint64 roo
 		*out_len = STENO_REDACTED_LEN;
 		return;
 	}
-	steno_redact_write(text, len, standard_conforming_strings, cuts, p, room);
+	steno_redact_write(text, len, STENO_STANDARD_STRINGS, cuts, p, room);
 	*out = p;
 	*out_len = cuts->len;
 }
@@ -106,7 +106,7 @@ steno_secret_hide_message(const char *text, uint64 len, const char *message)
 		message = remembered_hidden;
 	if (text == NULL || !steno_redact_suspect(text, len))
 		return message;
-	steno_redact_collect(&secrets, text, len, standard_conforming_strings);
+	steno_redact_collect(&secrets, text, len, STENO_STANDARD_STRINGS);
 	needed = steno_redact_message(&secrets, message, strlen(message), NULL, &hidden);
 	if (hidden == 0)
 		return message;

@@ -20,7 +20,6 @@
 
 #include "access/parallel.h"
 #include "common/ip.h"
-#include "commands/dbcommands.h"
 #include "libpq/auth.h"
 #include "libpq/hba.h"
 #include "mb/pg_wchar.h"

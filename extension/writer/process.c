@@ -201,7 +201,7 @@ steno_process_begin(StenoWriter *w)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
 	on_shmem_exit(release_control, PointerGetDatum(control));

@@ -11,7 +11,10 @@ CREATE EXTENSION pg_steno;
 CREATE EXTENSION IF NOT EXISTS pg_steno;
 ALTER EXTENSION pg_steno SET SCHEMA public;
 DROP EXTENSION pg_steno;
+-- hints and details of a missing function differ between versions of PostgreSQL
+\set VERBOSITY terse
 SELECT steno.flush();
+\set VERBOSITY default
 SELECT count(*) FROM pg_namespace WHERE nspname = 'steno';
 CREATE EXTENSION pg_steno SCHEMA public;
 CREATE EXTENSION pg_steno;
@@ -23,7 +26,9 @@ BEGIN;
 CREATE EXTENSION pg_steno;
 SELECT steno.flush();
 ROLLBACK;
+\set VERBOSITY terse
 SELECT steno.flush();
+\set VERBOSITY default
 
 -- not everybody's to make
 CREATE ROLE regress_steno_role;
@@ -43,7 +48,9 @@ DROP EXTENSION pg_steno;
 -- an update from the first version has the same result as a new installation
 SELECT source, target, path FROM pg_extension_update_paths('pg_steno') WHERE path IS NOT NULL ORDER BY 1, 2;
 CREATE EXTENSION pg_steno VERSION '0.1';
+\set VERBOSITY terse
 SELECT steno.version();
+\set VERBOSITY default
 ALTER EXTENSION pg_steno UPDATE;
 SELECT steno.version() LIKE extversion || '.%' AS agree FROM pg_extension WHERE extname = 'pg_steno';
 SELECT count(*) FROM pg_depend WHERE refclassid = 'pg_extension'::regclass
