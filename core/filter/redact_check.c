@@ -52,6 +52,98 @@
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
+/* ---- tables ---- */
+
+/*
+ * The lower four bits of a byte are looked up in a table of 16 entries: 32 bytes by one instruction
+ * where the processor has one.  There is a table for each character of a fragment.  An entry has a
+ * bit for each of eight sets of fragments: whether one of the set may have such a character there.
+ * Where the entries of all characters have a bit in common, a fragment may begin.  The lower bits
+ * are the same for a small and a capital letter, and for a few other characters, so this finds every
+ * fragment, and in random letters and digits something else about once in 1000 bytes, which
+ * trigger_at() rejects.
+ */
+#define LOWER(n, c) ((n) == ((c) & 0x0f))
+#define SET(n, set, c) (LOWER(n, c) << (set))
+#define SET2(n, set, c, d) ((LOWER(n, c) | LOWER(n, d)) << (set))
+#define ANY(set) (1 << (set))
+#define TABLE(of) {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), \
+	of(8), of(9), of(10), of(11), of(12), of(13), of(14), of(15)}
+
+/*
+ * The sets of fragments:
+ *
+ *		0	assw, assp		4	ogra
+ *		1	pwd				5	iges
+ *		2	cret, cryp		6	hmac, et_c
+ *		3	opti			7	://
+ */
+#define FRAGMENT_1(n) SET(n, 0, 'a') | SET(n, 1, 'p') | SET(n, 2, 'c') | SET(n, 3, 'o') | \
+	SET(n, 4, 'o') | SET(n, 5, 'i') | SET2(n, 6, 'h', 'e') | SET(n, 7, ':')
+#define FRAGMENT_2(n) SET(n, 0, 's') | SET(n, 1, 'w') | SET(n, 2, 'r') | SET(n, 3, 'p') | \
+	SET(n, 4, 'g') | SET(n, 5, 'g') | SET2(n, 6, 'm', 't') | SET(n, 7, '/')
+#define FRAGMENT_3(n) SET(n, 0, 's') | SET(n, 1, 'd') | SET2(n, 2, 'e', 'y') | SET(n, 3, 't') | \
+	SET(n, 4, 'r') | SET(n, 5, 'e') | SET2(n, 6, 'a', '_') | SET(n, 7, '/')
+#define FRAGMENT_4(n) SET2(n, 0, 'w', 'p') | ANY(1) | SET2(n, 2, 't', 'p') | SET(n, 3, 'i') | \
+	SET(n, 4, 'a') | SET(n, 5, 's') | SET(n, 6, 'c') | ANY(7)
+
+static const
+_Alignas(64)
+uint8_t		fragment_tables[FRAGMENT][16] = {
+	TABLE(FRAGMENT_1), TABLE(FRAGMENT_2), TABLE(FRAGMENT_3), TABLE(FRAGMENT_4)
+};
+
+/*
+ * The same for the ends of triggers in documents: the character before, the last three, and the one
+ * behind.  The sets:
+ *
+ *		0	word			4	nfig
+ *		1	sswd, pwd		5	ions
+ *		2	rase, rypt		6	gram, hmac
+ *		3	cret, gest		7	://
+ */
+#define ENDING_BEFORE(n) SET(n, 0, 'w') | ANY(1) | SET(n, 2, 'r') | SET2(n, 3, 'c', 'g') | \
+	SET(n, 4, 'n') | SET(n, 5, 'i') | SET2(n, 6, 'g', 'h') | ANY(7)
+#define ENDING_1(n) SET(n, 0, 'o') | SET2(n, 1, 's', 'p') | SET2(n, 2, 'a', 'y') | SET2(n, 3, 'r', 'e') | \
+	SET(n, 4, 'f') | SET(n, 5, 'o') | SET2(n, 6, 'r', 'm') | SET(n, 7, ':')
+#define ENDING_2(n) SET(n, 0, 'r') | SET(n, 1, 'w') | SET2(n, 2, 's', 'p') | SET2(n, 3, 'e', 's') | \
+	SET(n, 4, 'i') | SET(n, 5, 'n') | SET(n, 6, 'a') | SET(n, 7, '/')
+#define ENDING_3(n) SET(n, 0, 'd') | SET(n, 1, 'd') | SET2(n, 2, 'e', 't') | SET(n, 3, 't') | \
+	SET(n, 4, 'g') | SET(n, 5, 's') | SET2(n, 6, 'm', 'c') | SET(n, 7, '/')
+/* what steno_redact_is_bare() knows: tab to carriage return, whose lower bits : = and \ share, blank and 0, ' ( % $ */
+#define MAY_HAVE_EFFECT(n) (((n) >= '\t' && (n) <= '\r') || LOWER(n, ' ') || LOWER(n, '\'') || LOWER(n, '(') || \
+	LOWER(n, '%') || LOWER(n, '$'))
+#define ENDING_BEHIND(n) (MAY_HAVE_EFFECT(n) ? 0x7f : 0) | SET(n, 2, '_') | ANY(7)
+
+static const _Alignas(64)
+uint8_t		ending_tables[1 + ENDING + 1][16] = {
+	TABLE(ENDING_BEFORE), TABLE(ENDING_1), TABLE(ENDING_2), TABLE(ENDING_3), TABLE(ENDING_BEHIND)
+};
+
+/* The entry of a table for a character. */
+static inline uint8_t
+			entry(const uint8_t *table, char c)
+{
+	return table[c & 0x0f];
+}
+
+static inline bool
+may_be_fragment(const char *p)
+{
+	return (entry(fragment_tables[0], p[0]) & entry(fragment_tables[1], p[1]) &
+			entry(fragment_tables[2], p[2]) & entry(fragment_tables[3], p[3])) != 0;
+}
+
+/* One character before p is read, and one behind the last three. */
+static inline bool
+may_be_ending(const char *p)
+{
+	return (entry(ending_tables[1], p[0]) & entry(ending_tables[2], p[1]) & entry(ending_tables[3], p[2]) &
+			entry(ending_tables[0], p[-1]) & entry(ending_tables[4], p[3])) != 0;
+}
+
+/* ---- triggers ---- */
+
 /* Two, four or eight bytes as a number, letters as small ones. */
 static ALWAYS_INLINE uint64_t
 small_letters(const char *p, size_t n)
@@ -314,36 +406,20 @@ fragments_in_block(const char *p)
  */
 #define PREFETCH_NEXT_PAGE(p) __builtin_prefetch((p) + 4096)
 
-/*
- * One instruction looks up the lower four bits of 32 bytes in a table of 16.  There is a table for
- * each character of a fragment.  An entry has a bit for each of eight sets of fragments: whether one of
- * the set may have such a character there.  Where the entries of all four characters have a bit in
- * common, a fragment may begin.  The lower bits are the same for a small and a capital letter, and
- * for a few other characters, so this finds every fragment, and in random letters and digits
- * something else about once in 1000 bytes, which trigger_at() rejects.
- *
- * For a byte of 128 or more, which is in no trigger, the instruction yields 0.  Where any byte
- * is allowed, its upper bits are cleared first.
- */
-#define LOWER(n, c) ((n) == ((c) & 0x0f))
-#define SET(n, set, c) (LOWER(n, c) << (set))
-#define SET2(n, set, c, d) ((LOWER(n, c) | LOWER(n, d)) << (set))
-#define ANY(set) (1 << (set))
-#define TABLE(of) {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), \
-	of(8), of(9), of(10), of(11), of(12), of(13), of(14), of(15)}
-
 static WIDE inline __m256i
 load_table(const uint8_t *table)
 {
 	return _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *) table));
 }
 
+/* For a byte of 128 or more, which is in no trigger, the instruction yields 0. */
 static WIDE inline __m256i
 look_up(__m256i table, const char *p)
 {
 	return _mm256_shuffle_epi8(table, _mm256_loadu_si256((const __m256i *) p));
 }
 
+/* The same where any byte is allowed. */
 static WIDE inline __m256i
 look_up_any(__m256i table, const char *p)
 {
@@ -359,23 +435,6 @@ nonzero(__m256i v)
 	return ~(uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()));
 }
 
-/*
- * The sets:
- *
- *		0	assw, assp		4	ogra
- *		1	pwd				5	iges
- *		2	cret, cryp		6	hmac, et_c
- *		3	opti			7	://
- */
-#define FRAGMENT_1(n) SET(n, 0, 'a') | SET(n, 1, 'p') | SET(n, 2, 'c') | SET(n, 3, 'o') | \
-	SET(n, 4, 'o') | SET(n, 5, 'i') | SET2(n, 6, 'h', 'e') | SET(n, 7, ':')
-#define FRAGMENT_2(n) SET(n, 0, 's') | SET(n, 1, 'w') | SET(n, 2, 'r') | SET(n, 3, 'p') | \
-	SET(n, 4, 'g') | SET(n, 5, 'g') | SET2(n, 6, 'm', 't') | SET(n, 7, '/')
-#define FRAGMENT_3(n) SET(n, 0, 's') | SET(n, 1, 'd') | SET2(n, 2, 'e', 'y') | SET(n, 3, 't') | \
-	SET(n, 4, 'r') | SET(n, 5, 'e') | SET2(n, 6, 'a', '_') | SET(n, 7, '/')
-#define FRAGMENT_4(n) SET2(n, 0, 'w', 'p') | ANY(1) | SET2(n, 2, 't', 'p') | SET(n, 3, 'i') | \
-	SET(n, 4, 'a') | SET(n, 5, 's') | SET(n, 6, 'c') | ANY(7)
-
 typedef struct Fragments
 {
 	__m256i		first;
@@ -387,10 +446,10 @@ typedef struct Fragments
 static WIDE inline Fragments
 load_fragments(void)
 {
-	static const _Alignas(64) uint8_t tables[FRAGMENT][16] = {
-		TABLE(FRAGMENT_1), TABLE(FRAGMENT_2), TABLE(FRAGMENT_3), TABLE(FRAGMENT_4)
+	Fragments	f = {
+		load_table(fragment_tables[0]), load_table(fragment_tables[1]),
+		load_table(fragment_tables[2]), load_table(fragment_tables[3])
 	};
-	Fragments	f = {load_table(tables[0]), load_table(tables[1]), load_table(tables[2]), load_table(tables[3])};
 
 	return f;
 }
@@ -466,7 +525,11 @@ wide_trigger(const char *text, size_t len, size_t from, bool strings)
 			return trigger;
 		i += 2 * WIDE_BLOCK;
 	}
-	/* the last blocks end with the text, so that some bytes are looked at twice */
+
+	/*
+	 * the last blocks end with the text, so that some bytes are looked at
+	 * twice
+	 */
 	for (; len - i >= FRAGMENT; i += WIDE_BLOCK)
 	{
 		if (len - i < WIDE_READ)
@@ -512,9 +575,11 @@ steno_redact_trigger(const char *text, size_t len, size_t from, bool strings)
 		}
 	}
 #endif
-	/* pwd at the end has no fourth character */
 	for (; i + 2 < len; i++)
 	{
+		/* pwd at the end has no fourth character */
+		if (i + 3 < len && !may_be_fragment(text + i))
+			continue;
 		trigger = trigger_at(text, len, i, strings);
 		if (trigger >= from && trigger < len)
 			return trigger;
@@ -574,10 +639,14 @@ found_in_document(const char *text, size_t len, size_t from, size_t end, size_t 
 		size_t		behind = *at + ENDING;
 		size_t		fragment = fragment_of_ending(text, *at);
 
-		if (behind < len && text[behind] != '_' && steno_redact_is_bare(text, len, behind))
+		/* | 0x20 as in comparisons of words, which take a DEL for an underscore */
+		if (behind < len && (text[behind] | 0x20) != ('_' | 0x20) && steno_redact_is_bare(text, len, behind))
 			return NOTHING;
 
-		/* it would begin before the document; before the text, the number wraps around */
+		/*
+		 * it would begin before the document; before the text, the number
+		 * wraps around
+		 */
 		if (fragment < from || fragment > *at)
 			return NOTHING;
 		trigger = trigger_at(text, len, fragment, true);
@@ -589,7 +658,7 @@ found_in_document(const char *text, size_t len, size_t from, size_t end, size_t 
 	return steno_redact_in_word((unsigned char) text[*at - 2]) ? NOTHING : DOCUMENT_MATTERS;
 }
 
-#ifdef STENO_REDACT_WIDE
+#ifdef STENO_REDACT_BLOCKS
 
 /*
  * Bytes that are searched before what was found in them is examined: few at first, because a document
@@ -597,32 +666,69 @@ found_in_document(const char *text, size_t len, size_t from, size_t end, size_t 
  */
 #define DOCUMENT_WINDOW 1024
 #define DOCUMENT_WINDOW_FIRST 128
-#define DOCUMENT_BLOCK (2 * WIDE_BLOCK)
+#define DOCUMENT_BLOCK 64
 
 /* A block and the bytes behind it that are read; so is the one before. */
 #define DOCUMENT_READ (DOCUMENT_BLOCK + ENDING)
 
+/* What was found in a block: a bit for each byte. */
+typedef struct FoundBits
+{
+	uint64_t	bits;
+	size_t		at;
+} FoundBits;
+
 /*
- * Tables as above for the ends of triggers: three characters, the one before, and the one behind.  The
- * sets:
- *
- *		0	word			4	nfig
- *		1	sswd, pwd		5	ions
- *		2	rase, rypt		6	gram, hmac
- *		3	cret, gest		7	://
+ * What is found in the blocks from text + at up to end; returns in how many blocks.  Apostrophes and
+ * URIs are so frequent that a branch would often be mispredicted, so there is none.
  */
-#define ENDING_BEFORE(n) SET(n, 0, 'w') | ANY(1) | SET(n, 2, 'r') | SET2(n, 3, 'c', 'g') | \
-	SET(n, 4, 'n') | SET(n, 5, 'i') | SET2(n, 6, 'g', 'h') | ANY(7)
-#define ENDING_1(n) SET(n, 0, 'o') | SET2(n, 1, 's', 'p') | SET2(n, 2, 'a', 'y') | SET2(n, 3, 'r', 'e') | \
-	SET(n, 4, 'f') | SET(n, 5, 'o') | SET2(n, 6, 'r', 'm') | SET(n, 7, ':')
-#define ENDING_2(n) SET(n, 0, 'r') | SET(n, 1, 'w') | SET2(n, 2, 's', 'p') | SET2(n, 3, 'e', 's') | \
-	SET(n, 4, 'i') | SET(n, 5, 'n') | SET(n, 6, 'a') | SET(n, 7, '/')
-#define ENDING_3(n) SET(n, 0, 'd') | SET(n, 1, 'd') | SET2(n, 2, 'e', 't') | SET(n, 3, 't') | \
-	SET(n, 4, 'g') | SET(n, 5, 's') | SET2(n, 6, 'm', 'c') | SET(n, 7, '/')
-/* what steno_redact_is_bare() knows: tab to carriage return, whose lower bits : = and \ share, blank and 0, ' ( % $ */
-#define MAY_HAVE_EFFECT(n) (((n) >= '\t' && (n) <= '\r') || LOWER(n, ' ') || LOWER(n, '\'') || LOWER(n, '(') || \
-	LOWER(n, '%') || LOWER(n, '$'))
-#define ENDING_BEHIND(n) (MAY_HAVE_EFFECT(n) ? 0x7f : 0) | SET(n, 2, '_') | ANY(7)
+typedef uint32_t (*SearchWindow) (const char *text, size_t at, size_t end, FoundBits *found);
+
+/*
+ * A bit for each byte of 16 that is a quote, or at which the last three characters of a trigger may
+ * begin, behind which no double quote stands.
+ */
+static inline uint32_t
+found_in_block(const char *p)
+{
+	const		__m128i small = _mm_set1_epi8(0x20);
+	__m128i		a = _mm_or_si128(load(p), small);
+	__m128i		b = _mm_or_si128(load(p + 1), small);
+	__m128i		c = _mm_or_si128(load(p + 2), small);
+	__m128i		any = _mm_and_si128(is(b, 'w'), is(c, 'd'));	/* swd, pwd */
+
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'o'), _mm_or_si128(is(b, 'r'), is(b, 'n'))));	/* ord, ons */
+	any = _mm_or_si128(any, _mm_and_si128(_mm_or_si128(is(a, 'r'), is(a, 'y')), is(c, 't')));	/* ret, ypt */
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'e'), _mm_and_si128(is(b, 's'), is(c, 't'))));
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'a'), _mm_and_si128(is(b, 's'), is(c, 'e'))));
+	any = _mm_or_si128(any, _mm_and_si128(is(b, 'a'), _mm_or_si128(is(c, 'm'), is(c, 'c'))));	/* ram, mac */
+	any = _mm_or_si128(any, _mm_and_si128(is(a, 'f'), _mm_and_si128(is(b, 'i'), is(c, 'g'))));
+	any = _mm_or_si128(any, _mm_and_si128(is(a, ':'), is(b, '/')));
+	/* behind :// is anything */
+	any = _mm_andnot_si128(_mm_andnot_si128(is(a, ':'), is(load(p + 3), '"')), any);
+	return (uint32_t) _mm_movemask_epi8(_mm_or_si128(any, is(load(p), '\'')));
+}
+
+static uint32_t
+search_window(const char *text, size_t at, size_t end, FoundBits *found)
+{
+	uint32_t	count = 0;
+
+	for (; at < end; at += DOCUMENT_BLOCK)
+	{
+		uint64_t	bits = 0;
+		int			i;
+
+		for (i = 0; i < DOCUMENT_BLOCK; i += BLOCK)
+			bits |= (uint64_t) found_in_block(text + at + i) << i;
+		found[count].bits = bits;
+		found[count].at = at;
+		count += bits != 0;
+	}
+	return count;
+}
+
+#ifdef STENO_REDACT_WIDE
 
 typedef struct Endings
 {
@@ -637,12 +743,9 @@ typedef struct Endings
 static WIDE inline Endings
 load_endings(void)
 {
-	static const _Alignas(64) uint8_t tables[5][16] = {
-		TABLE(ENDING_BEFORE), TABLE(ENDING_1), TABLE(ENDING_2), TABLE(ENDING_3), TABLE(ENDING_BEHIND)
-	};
 	Endings		e = {
-		load_table(tables[0]), load_table(tables[1]), load_table(tables[2]), load_table(tables[3]), load_table(tables[4]),
-		_mm256_set1_epi8('\'')
+		load_table(ending_tables[0]), load_table(ending_tables[1]), load_table(ending_tables[2]),
+		load_table(ending_tables[3]), load_table(ending_tables[4]), _mm256_set1_epi8('\'')
 	};
 
 	return e;
@@ -650,7 +753,7 @@ load_endings(void)
 
 /* A bit for each byte of 32 that is a quote, or at which the end of a trigger may begin. */
 static WIDE inline uint32_t
-found_in_block(const char *p, Endings e)
+found_in_wide_block(const char *p, Endings e)
 {
 	__m256i		ends = _mm256_and_si256(_mm256_and_si256(look_up(e.first, p), look_up(e.second, p + 1)),
 										_mm256_and_si256(look_up(e.third, p + 2), look_up_any(e.behind, p + 3)));
@@ -660,27 +763,16 @@ found_in_block(const char *p, Endings e)
 	return nonzero(_mm256_or_si256(ends, quotes));
 }
 
-/* What was found in a block: a bit for each byte. */
-typedef struct FoundBits
-{
-	uint64_t	bits;
-	size_t		at;
-} FoundBits;
-
-/*
- * What is found in the blocks from text + at up to end; returns in how many blocks.  Apostrophes and
- * URIs are so frequent that a branch would often be mispredicted, so there is none.
- */
 static WIDE_LOOP uint32_t
-found_in_window(const char *text, size_t at, size_t end, FoundBits *found)
+search_window_wide(const char *text, size_t at, size_t end, FoundBits *found)
 {
 	const Endings e = load_endings();
 	uint32_t	count = 0;
 
 	for (; at < end; at += DOCUMENT_BLOCK)
 	{
-		uint32_t	low = found_in_block(text + at, e);
-		uint32_t	high = found_in_block(text + at + WIDE_BLOCK, e);
+		uint32_t	low = found_in_wide_block(text + at, e);
+		uint32_t	high = found_in_wide_block(text + at + WIDE_BLOCK, e);
 
 		PREFETCH_NEXT_PAGE(text + at);
 		found[count].bits = low | (uint64_t) high << WIDE_BLOCK;
@@ -690,11 +782,14 @@ found_in_window(const char *text, size_t at, size_t end, FoundBits *found)
 	return count;
 }
 
+#endif
+
 static Found
-wide_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
+search_document(SearchWindow search, const char *text, size_t len, size_t from, size_t end, size_t *at)
 {
 	FoundBits	found[DOCUMENT_WINDOW / DOCUMENT_BLOCK];
-	size_t		i = from + 1;	/* a document begins with neither a quote nor a trigger */
+	size_t		i = from + 1;	/* a document begins with neither a quote nor
+								 * a trigger */
 	size_t		done = i;		/* nothing before is looked at again */
 	size_t		most = DOCUMENT_WINDOW_FIRST;
 
@@ -714,7 +809,7 @@ wide_document(const char *text, size_t len, size_t from, size_t end, size_t *at)
 			i = end - DOCUMENT_READ;
 			window = DOCUMENT_BLOCK;
 		}
-		count = found_in_window(text, i, i + window, found);
+		count = search(text, i, i + window, found);
 		for (k = 0; k < count; k++)
 		{
 			uint64_t	bits = found[k].bits;
@@ -754,13 +849,18 @@ steno_redact_document(const char *text, size_t len, size_t from, size_t *end_at)
 	Found		what = NOTHING;
 	size_t		at = from;
 
+#ifdef STENO_REDACT_BLOCKS
+	SearchWindow search = search_window;
+
 #ifdef STENO_REDACT_WIDE
 	if (__builtin_cpu_supports("avx2"))
-		what = wide_document(text, len, from, end, &at);
+		search = search_window_wide;
+#endif
+	what = search_document(search, text, len, from, end, &at);
 #endif
 	while (what == NOTHING && at < end)
 	{
-		if (text[at] == '\'' || end - at > 2)
+		if (text[at] == '\'' || (at > from && end - at > ENDING && may_be_ending(text + at)))
 			what = found_in_document(text, len, from, end, &at);
 		at += what == NOTHING;
 	}
