@@ -1,4 +1,4 @@
-// Writes what a ring file has and the trail has not.
+// Writes the records that a ring file has and the trail does not have.
 
 package recovery
 
@@ -15,8 +15,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
-// drain writes what a ring file has and the trail has not, in the three steps of a
-// server that finds the file at its start (extension/writer/recover.c):
+// drain writes the records that a ring file has and the trail does not have, in the three steps of a server that finds
+// the file at its start (extension/writer/recover.c):
 //
 //  1. What a dead writer was about to write: if its block is whole in the trail, its
 //     rings are free up to there, else up to where they were.
@@ -24,8 +24,8 @@ import (
 //  3. What nobody could write any more: statements that were running, the ends of
 //     sessions, and gap records that ended sessions left.
 //
-// Beside the intents, the sequence numbers tell what the trail has already: the
-// file may be a copy of one that a server has drained since.
+// Sequence numbers, in addition to the intents, decide what the trail has already, because the file may be a copy of
+// one that a server has drained since.
 func (r *recovery) drain(f *ring.File) error {
 	d := &drainer{recovery: r, file: f, report: Ring{File: f.Path, Created: render.Time(f.Created), Rings: f.Rings, Lost: []string{}}}
 	if !d.resolve() {
@@ -48,27 +48,26 @@ func (r *recovery) drain(f *ring.File) error {
 	return nil
 }
 
-// drainer is a ring file on its way.
+// drainer is the state of draining a ring file.
 type drainer struct {
 	*recovery
 	file   *ring.File
 	report Ring
-	freed  map[int]bool // rings that are free up to pending
-	// rings of which a server that was recovering the file had written that much
+	freed  map[int]bool // rings whose messages up to pending are in the trail
+	// those of them that a server wrote while it was recovering the file
 	byServer map[int]bool
-	ended    int // rings below have their ends in the trail
+	ended    int // the trail has the ends of the sessions of all rings below this one
 	left     []end
 }
 
-// end is a ring whose messages are written, and its session.
+// end is a ring whose messages have been written, and its session.
 type end struct {
 	number int
 	ring   *ring.Ring
 	source write.Source
 }
 
-// resolve is step 1; it says whether all is in the trail, the ends of all sessions,
-// too.
+// resolve is step 1; it reports whether the trail has everything, including the ends of all sessions.
 func (d *drainer) resolve() bool {
 	d.freed, d.byServer = map[int]bool{}, map[int]bool{}
 	for i := range d.file.Intents {
@@ -90,7 +89,7 @@ func (d *drainer) resolve() bool {
 	return false
 }
 
-// hasBlock says whether the block of an intent is whole in the trail.
+// hasBlock reports whether the trail has the whole block of an intent.
 func (d *drainer) hasBlock(in *ring.Intent) bool {
 	path := filepath.Join(d.trail.Path, fmt.Sprint(in.Stream), fmt.Sprintf("%010d.steno", in.Segment))
 	info, err := os.Stat(path)
@@ -138,7 +137,7 @@ func (d *drainer) ring(i int) error {
 		}
 		position += m.Length
 	}
-	// of what a server has given up it has said so: the ring was free to its head then
+	// not if a server has already recorded the damage: it freed the ring up to its head then
 	if position != r.Head && (!d.byServer[i] || r.Pending != r.Head) {
 		if err := d.damage(i, &source, r, position); err != nil {
 			return err
@@ -154,9 +153,8 @@ func (d *drainer) ring(i int) error {
 	return nil
 }
 
-// orphanDrops writes how many records were dropped by sessions of which nothing else tells.
-// These have no numbers: a server that has drained another copy of the file told of
-// them, too.
+// orphanDrops records how many records were dropped by ended sessions without a gap record. They have no sequence
+// numbers, so a server that has drained another copy of the file may have recorded them, too.
 func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 	recorded := r.OrphanDropsRecorded
 	if d.freed[i] {
@@ -174,7 +172,7 @@ func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 	return d.own(trail.KindGap, "count", fmt.Sprint(n), "reason", gapReason(r.OrphanDropsReason))
 }
 
-// damage says that nothing from a position on can be read, with a gap record in its place.
+// damage writes a gap record for everything from a position on, which cannot be read.
 func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) error {
 	bytes := min(r.Head-position, uint64(d.file.Size))
 	if r.PositionsArePossible() {
@@ -185,7 +183,7 @@ func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) 
 	return d.instead(s, "bytes", bytes)
 }
 
-// instead writes a gap record in the place of what cannot be read.
+// instead writes a gap record for what cannot be read.
 func (d *drainer) instead(s *write.Source, what string, n uint64) error {
 	named(s)
 	w := &write.Record{Kind: trail.KindGap, Seq: s.Seq + 1, Time: d.now(), Duration: write.None, Rows: write.None}
@@ -193,16 +191,14 @@ func (d *drainer) instead(s *write.Source, what string, n uint64) error {
 	return d.final(s, w, nil)
 }
 
-// named gives a source of which nothing is known an anonymous session, which keeps the
-// block valid.
+// named gives a source without a session message an anonymous session, which keeps the block valid.
 func named(s *write.Source) {
 	if len(s.Body) < write.SessionFacts {
 		s.Body = make([]byte, write.SessionFacts)
 	}
 }
 
-// message writes a message, unless the trail has it. A session message changes the
-// source only.
+// message writes a message, unless the trail has it. A session message only changes the source.
 func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool) error {
 	switch {
 	case m.Kind == trail.KindDefSession:
@@ -286,14 +282,14 @@ func (d *drainer) end(e *end) error {
 	s := &e.source
 	if id := (trail.SessionID{Start: r.OwnerStart, PID: r.Owner}); r.OwnerStart != 0 && !describes(s, id) {
 		if r.Own.Count == 0 && !r.Interrupted() {
-			return nil // nothing of it is in the trail, and nothing was to be
+			return nil // the session has no record in the trail, and needs none
 		}
 		s = nameless(id)
 	}
 	if len(s.Body) < write.SessionFacts || d.ledger.ended(s.ID()) {
 		return nil
 	}
-	// unless it has just said so itself
+	// unless the session has already written the gap record itself
 	if r.Own.Count != 0 && s.Seq <= r.Own.Last {
 		if err := d.final(s, gapRecord(&r.Own, d.now()), nil); err != nil {
 			return err
@@ -308,20 +304,18 @@ func (d *drainer) end(e *end) error {
 	return d.final(s, disconnect(s, d.now()), nil)
 }
 
-// describes says whether a session is the one that was described last.
+// describes reports whether the last session message of the source is that of this session.
 func describes(s *write.Source, id trail.SessionID) bool {
 	return len(s.Body) >= write.SessionFacts && s.ID() == id
 }
 
-// nameless is a session of which no more is known: what described it was dropped,
-// too.
+// nameless is a session of which only the ID is known, because its session message was dropped, too.
 func nameless(id trail.SessionID) *write.Source {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(id.Start))
 	return &write.Source{Body: binary.LittleEndian.AppendUint32(b, id.PID)}
 }
 
-// final writes a record that nobody could write any more, unless the trail has one
-// of that number.
+// final writes a record that its process could no longer write, unless the trail has a record with its number.
 func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
 	if len(s.Body) < write.SessionFacts {
 		return nil
@@ -340,8 +334,8 @@ func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
 	return d.put(s, w)
 }
 
-// interrupted is the record of the statement that was running when its process died:
-// the staged one, with all that was known at its start, or the beginning of the text.
+// interrupted returns the record of the statement that was running when its process died: the staged one, with
+// everything that was known at its start, or one with the beginning of the text.
 func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 	f := &r.InFlight
 	if staged, ok := r.Staged(); ok {
@@ -357,12 +351,12 @@ func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 		Statement: f.Statement, Text: f.Text, Outcome: trail.OutcomeInterrupted,
 	}
 	if uint64(f.TextLen) > uint64(len(f.Text)) {
-		w.HasCut, w.CutLength = true, uint64(f.TextLen) // no hash: nobody has the rest
+		w.HasCut, w.CutLength = true, uint64(f.TextLen) // no hash: the rest of the text is not available
 	}
 	return w
 }
 
-// disconnect is the end of a session whose process died.
+// disconnect returns the disconnect record of a session whose process died.
 func disconnect(s *write.Source, now int64) *write.Record {
 	return &write.Record{
 		Kind: trail.KindDisconnect, Seq: s.Seq + 1, Time: now, Duration: uint64(max(now-s.ID().Start, 0)), Rows: write.None,
@@ -370,7 +364,7 @@ func disconnect(s *write.Source, now int64) *write.Record {
 	}
 }
 
-// gapRecord is what a session dropped and could not say any more.
+// gapRecord returns the gap record for records that a session dropped and could not report any more.
 func gapRecord(gap *ring.Gap, now int64) *write.Record {
 	w := &write.Record{Kind: trail.KindGap, Seq: gap.Last + 1, Time: now, Duration: write.None, Rows: write.None}
 	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(gap.Count), "first_seq", fmt.Sprint(gap.First),
@@ -378,7 +372,7 @@ func gapRecord(gap *ring.Gap, now int64) *write.Record {
 	return w
 }
 
-// gapReason is why a ring says that records were dropped.
+// gapReason returns the reason of a gap for its record.
 func gapReason(reason uint64) string {
 	if reason != 0 {
 		return "trail not writable"

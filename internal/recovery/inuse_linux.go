@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes are the ids of all processes but this one.
+// processes returns the IDs of all processes except this one.
 func processes() []int {
 	entries, _ := os.ReadDir("/proc")
 	var all []int
@@ -26,8 +26,7 @@ func processes() []int {
 	return all
 }
 
-// family is what the names of all ring files of a server begin with, "" if the path is
-// not that of a ring file.
+// family returns the prefix of the names of all ring files of a server, "" if the path is not that of a ring file.
 func family(path string) string {
 	name := filepath.Base(path)
 	if w := strings.Split(name, "."); len(w) == 3 && w[0] == "pg_steno" {
@@ -36,8 +35,8 @@ func family(path string) string {
 	return ""
 }
 
-// mapping says whether a process has a file mapped, or another ring file of its server;
-// known is false when it is not ours to look.
+// mapping reports whether a process has a file mapped, or another ring file of its server; known is false if we may not
+// read its mappings.
 func mapping(pid int, path string, info os.FileInfo) (mapped, ofServer, known bool) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -63,11 +62,10 @@ func mapping(pid int, path string, info os.FileInfo) (mapped, ofServer, known bo
 	return false, ofServer, lines.Err() == nil
 }
 
-// serverOf is the id of a process that still uses a ring file, 0 when there is none:
-// the postmaster that its header names, or one that has the file mapped, such as a
-// writer that outlives the postmaster or drains the file. A postmaster that has gone on
-// after a crash of its processes has a newer file, and will have this one drained. That
-// the id is in use again by somebody else is no reason to refuse, when that can be seen.
+// serverOf returns the ID of a process that still uses a ring file, or 0: the postmaster that its header names, or a
+// process that has the file mapped, such as a writer that outlives the postmaster or drains the file. A postmaster that
+// continued after a crash of its processes has a newer file, and will have this one drained. If another process has the
+// ID of the postmaster now, and that can be determined, the file is not in use.
 func serverOf(path string, info os.FileInfo, postmaster uint32) int {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
@@ -81,8 +79,7 @@ func serverOf(path string, info os.FileInfo, postmaster uint32) int {
 	return 0
 }
 
-// writerOf is the id of a process that has a segment of the trail open, 0 when there
-// is none that can be seen.
+// writerOf returns the ID of a process that has a segment of the trail open, 0 if none can be found.
 func writerOf(dir string) int {
 	for _, pid := range processes() {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))

@@ -1,13 +1,12 @@
 //go:build !linux
 
-// The same where no server with pg_steno runs.
+// The same for systems on which pg_steno does not run.
 
 package recovery
 
 import "os"
 
-// Servers with pg_steno run on Linux only: elsewhere, what is read are copies, which no
-// server uses.
+// Servers with pg_steno run only on Linux. Files on other systems are copies, which no server uses.
 
 func serverOf(string, os.FileInfo, uint32) int { return 0 }
 

@@ -1,4 +1,4 @@
-// Which records of each session are there, and which are missing.
+// Which records of each session exist, and which are missing.
 
 package recovery
 
@@ -12,18 +12,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// A ledger knows which records there are: for every session, its sequence numbers.
+// A ledger has the sequence numbers of all records of each session.
 type ledger struct {
 	sessions map[trail.SessionID]*numbers
-	// blind says that blocks are in the copy whose records nobody here can read, so
-	// that what seems to be missing may be there.
+	// blind is set if the copy has blocks whose records cannot be read, so that records that seem to be missing may
+	// exist.
 	blind bool
 }
 
 // numbers are the sequence numbers of one session.
 type numbers struct {
 	seen      []trail.Span // in order, without overlaps
-	explained []trail.Span // those that gap records stand for
+	explained []trail.Span // those that gap records account for
 	ended     bool
 }
 
@@ -38,7 +38,7 @@ func (l *ledger) session(id trail.SessionID) *numbers {
 	return n
 }
 
-// find is the index of the first span that ends at seq or after it.
+// find returns the index of the first span that ends at seq or after it.
 func (n *numbers) find(seq uint64) int {
 	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s trail.Span, seq uint64) int { return cmp.Compare(s.Last, seq) })
 	return i
@@ -64,19 +64,19 @@ func (n *numbers) add(seq uint64) {
 	}
 }
 
-// all says whether all numbers from first to last are there.
+// all reports whether all numbers from first to last have been seen.
 func (n *numbers) all(first, last uint64) bool {
 	i := n.find(last)
 	return i < len(n.seen) && n.seen[i].First <= first
 }
 
-// has says whether the session's record of that number is there.
+// has reports whether the session's record with this number has been seen.
 func (l *ledger) has(id trail.SessionID, seq uint64) bool {
 	n := l.sessions[id]
 	return n != nil && seq != 0 && n.all(seq, seq)
 }
 
-// last is the greatest number of a session that is known.
+// last returns the greatest known number of a session.
 func (l *ledger) last(id trail.SessionID) (seq uint64, known bool) {
 	n := l.sessions[id]
 	if n == nil || len(n.seen) == 0 {
@@ -90,7 +90,7 @@ func (l *ledger) ended(id trail.SessionID) bool {
 	return n != nil && n.ended
 }
 
-// note takes a record in.
+// note adds a record.
 func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra func(name string) ([]byte, bool)) {
 	n := l.session(id)
 	if seq != 0 {
@@ -102,7 +102,7 @@ func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra fun
 	case trail.KindGap:
 		number := func(name string) uint64 {
 			if extra == nil {
-				return 0 // one of our own, of nobody's numbers
+				return 0 // a record of steno recover, which has no sequence number
 			}
 			value, _ := extra(name)
 			v, _ := strconv.ParseUint(string(value), 10, 64)
@@ -114,7 +114,7 @@ func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra fun
 	}
 }
 
-// block takes all records of a block in.
+// block adds all records of a block.
 func (l *ledger) block(b *trail.Block) error {
 	var r trail.Record
 	for {
@@ -129,15 +129,15 @@ func (l *ledger) block(b *trail.Block) error {
 	}
 }
 
-// SessionGap is records of a session that are not there.
+// SessionGap is a range of missing records of a session.
 type SessionGap struct {
 	Session string `json:"session"`
 	First   uint64 `json:"first_seq"`
 	Last    uint64 `json:"last_seq"`
 }
 
-// gaps are the numbers that are missing and that no gap record explains. Of sessions
-// that began before the first segment that is there, the beginning is not missing.
+// gaps returns the numbers that are missing and that no gap record explains. If partial is set, the beginning of
+// sessions is not considered missing, because they may have begun before the first existing segment.
 func (l *ledger) gaps(partial bool) (missing []SessionGap, records uint64) {
 	for _, id := range slices.SortedFunc(maps.Keys(l.sessions), trail.SessionID.Compare) {
 		n := l.sessions[id]

@@ -1,4 +1,4 @@
-// What can still be decoded of a damaged block.
+// Decodes what can still be decoded of a damaged block.
 
 package recovery
 
@@ -11,9 +11,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
-// What a damaged block still has. Its checksum does not match, so that nothing proves
-// these records: a changed byte of a text is decoded as well as an unchanged one.
-// What can be checked is, and decoding ends with the first record that cannot be.
+// The checksum of a damaged block does not match, so nothing proves its records: a changed byte of a text is decoded
+// just like an unchanged one. Everything that can be checked is, and decoding ends at the first record that cannot be
+// right.
 
 // unproven is a record of a damaged block, and its session.
 type unproven struct {
@@ -21,9 +21,8 @@ type unproven struct {
 	record write.Record
 }
 
-// decodeDamaged reads the records of a damaged block that stand before what cannot be
-// decoded. b is the block from its header on, up to the next one or to the end.
-// total is how many records the header says there are.
+// decodeDamaged reads the records of a damaged block up to the first one that cannot be decoded. b is the block from
+// its header on, up to the next one or to the end. total is the number of records that the header states.
 func decodeDamaged(b []byte) (records []unproven, total uint32) {
 	if len(b) < trail.BlockHeaderSize {
 		return nil, 0
@@ -43,8 +42,8 @@ func decodeDamaged(b []byte) (records []unproven, total uint32) {
 	payload := decompressPrefix(h.Codec, stored, int(h.Raw))
 	records, times := readPrefix(h, payload)
 	if !sound {
-		// The records' times are counted from the header's first time: nothing tells
-		// that it is right but that all three times are those of all records.
+		// The records' times are relative to the header's first time. That is only known to be right if all three times
+		// of the header match those of all records.
 		if uint32(len(records)) != h.Records || times != [3]int64{h.FirstTime, h.FirstEnd, h.LastEnd} {
 			return nil, 0
 		}
@@ -62,8 +61,7 @@ func looseHeader(b []byte) trail.BlockHeader {
 	}
 }
 
-// decompressPrefix is the payload up to where it cannot be decompressed, at most
-// limit bytes.
+// decompressPrefix decompresses the payload as far as possible, to at most limit bytes.
 func decompressPrefix(codec trail.Codec, stored []byte, limit int) []byte {
 	switch codec {
 	case trail.CodecNone:
@@ -74,8 +72,7 @@ func decompressPrefix(codec trail.Codec, stored []byte, limit int) []byte {
 	return nil
 }
 
-// lz4Prefix decompresses an LZ4 block as far as it goes: libraries say only that it
-// does not.
+// lz4Prefix decompresses an LZ4 block as far as possible; libraries only return an error.
 func lz4Prefix(src []byte, limit int) []byte {
 	out := make([]byte, 0, min(limit, 16*len(src)))
 	length := func(n int) (int, bool) {
@@ -123,8 +120,8 @@ func lz4Prefix(src []byte, limit int) []byte {
 	return out
 }
 
-// readPrefix reads the records of a payload up to the first that cannot be right, and
-// returns the earliest time, the earliest end, and the latest end of them.
+// readPrefix reads the records of a payload up to the first one that cannot be right, and returns their earliest start,
+// earliest end and latest end.
 func readPrefix(h trail.BlockHeader, payload []byte) (records []unproven, times [3]int64) {
 	b, err := write.Readable(h, payload)
 	if err != nil {
@@ -158,10 +155,10 @@ func readPrefix(h trail.BlockHeader, payload []byte) (records []unproven, times 
 	return records, times
 }
 
-// definitions are the bodies of a block's definitions as they stand in it.
+// definitions are the encoded bodies of a block's definitions.
 type definitions struct{ sessions, shapes [][]byte }
 
-// read takes the definitions in a run of items that a reader has read.
+// read adds the definitions in a range of items that a reader has read.
 func (d *definitions) read(items []byte) {
 	for len(items) > 0 {
 		n, w := binary.Uvarint(items)
@@ -182,7 +179,7 @@ func (d *definitions) read(items []byte) {
 
 var errUnreadable = errors.New("invalid record")
 
-// copyRecord copies a record that was read for one that is written.
+// copyRecord converts a record that was read to one that can be written.
 func copyRecord(r *trail.Record, d *definitions) (u unproven, err error) {
 	u.source.Body = slices.Clone(d.sessions[r.SessionIndex])
 	w := &u.record
@@ -216,7 +213,7 @@ func copyRecord(r *trail.Record, d *definitions) (u unproven, err error) {
 	return u, nil
 }
 
-// mark says of a record that nothing proves it.
+// mark adds a note to a record that nothing proves it.
 func (u *unproven) mark(where string) {
 	_, pair := write.Pairs("salvaged", where)
 	u.record.Extra = append(u.record.Extra, pair...)

@@ -1,5 +1,5 @@
-// The directory of the copy: created under another name, renamed when it is complete,
-// with owner and modes of the trail.
+// The directory of the copy: created under a temporary name, renamed when it is complete, with the trail's owner and
+// modes.
 
 package recovery
 
@@ -17,10 +17,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/private"
 )
 
-// Where the copy goes. It is made under another name, and gets its own when it is
-// complete: a directory with the name that was asked for is a whole copy.
+// The copy is made under a temporary name and renamed when it is complete, so a directory with the requested name is a
+// complete copy.
 
-// emptyOrNew says whether a copy may get that name.
+// emptyOrNew returns an error unless a copy may get this name.
 func emptyOrNew(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -34,7 +34,7 @@ func emptyOrNew(dir string) error {
 	return nil
 }
 
-// inside says whether a path is a directory or in it.
+// inside reports whether a path is a directory or in it.
 func inside(path, dir string) bool {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -43,8 +43,8 @@ func inside(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// adopt gives the copy to the owner of the trail, which only the superuser can, and,
-// with modes, the modes of its files. Then it is on disk.
+// adopt changes the owner of the copy to that of the trail, which only root can do, and, if modes is set, its modes to
+// those of the trail. It then syncs the copy.
 func (r *recovery) adopt(modes bool) error {
 	a := &adoption{uid: -1}
 	if os.Geteuid() == 0 {
@@ -61,7 +61,7 @@ func (r *recovery) adopt(modes bool) error {
 	return a.all(r.copy)
 }
 
-// adoption is what files and directories get; modes of 0 are not changed.
+// adoption is the owner and modes of files and directories; modes of 0 are not changed.
 type adoption struct {
 	uid, gid          int // -1: not changed
 	dirMode, fileMode fs.FileMode
@@ -84,7 +84,7 @@ func (a *adoption) one(f owned, mode fs.FileMode) error {
 	return f.Chown(a.uid, a.gid)
 }
 
-// all adopts a directory, itself last: until then it is closed to its later owner.
+// all adopts a directory, itself last, so that its later owner has no access before.
 func (a *adoption) all(dir *private.Dir) error {
 	entries, err := dir.Entries()
 	if err != nil {
@@ -119,15 +119,15 @@ func (a *adoption) all(dir *private.Dir) error {
 	return a.one(dir, a.dirMode)
 }
 
-// What a server keeps in a trail beside the streams, in small files: the positions of
-// readers, and where it has recorded what it deleted.
+// Small files that a server keeps in a trail in addition to the streams: the slots, and where it has recorded what it
+// deleted.
 const (
 	slotsFolder   = "slots"
 	retentionFile = "retention"
 )
 
-// copyRest copies them: without, a server that goes on with the copy would delete what
-// its readers want, and verify would not find what was deleted by policy.
+// copyRest copies these files. Without them, a server that continues with the copy would delete segments that slots
+// need, and verify would not find what was deleted by policy.
 func (r *recovery) copyRest() error {
 	dir, err := private.OpenDir(r.trail.Path)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *recovery) copyRest() error {
 		return nil
 	}
 	if err != nil {
-		// a link, a file: not what a server makes
+		// a link or a file, which a server does not create
 		r.report.Errors = append(r.report.Errors, fmt.Sprintf("%s: the slots are not copied", err))
 		return nil
 	}
@@ -169,8 +169,7 @@ func (r *recovery) copyRest() error {
 	return nil
 }
 
-// copyFile copies a file, which is then on disk. One that must not be copied is an error
-// of the report.
+// copyFile copies and syncs a file. If it must not be copied, that is an error in the report.
 func (r *recovery) copyFile(from, to *private.Dir, name string) error {
 	src, err := from.Open(name)
 	if err == nil {
@@ -197,8 +196,8 @@ func (r *recovery) copyFile(from, to *private.Dir, name string) error {
 	return err
 }
 
-// swap puts the copy in the place of the trail, and the trail beside it. The ring
-// files go there, too: a server that starts would write what they hold once more.
+// swap replaces the trail by the copy, and renames the trail to the evidence directory. The ring files are moved there,
+// too: a server that starts would write their records once more.
 func (r *recovery) swap(parent *private.Dir, made string) (evidence string, err error) {
 	name := filepath.Base(r.final)
 	kept := name + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")

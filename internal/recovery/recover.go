@@ -1,4 +1,4 @@
-// What "steno recover" is asked for: options, and the run.
+// Options of "steno recover", and the run.
 
 package recovery
 
@@ -19,7 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options say what is recovered, and where to. The format is text or json.
+// Options determine what is recovered, and where to. The format is text or json.
 type Options struct {
 	IO      *iostreams.IOStreams
 	Program string
@@ -31,9 +31,8 @@ type Options struct {
 	Format  string
 }
 
-// arguments finds the trail and the ring files. A shell makes several words of
-// --rings /srv/evidence/pg_steno.*: files that are named without an option are ring files,
-// when there is one with it.
+// arguments finds the trail and the ring files. A shell expands --rings /srv/evidence/pg_steno.* to several words, so
+// files without an option are ring files if there is one with the option.
 func (o *Options) arguments() (dir string, rings []string, err error) {
 	rings = slices.Clone(o.Rings)
 	for _, arg := range o.Args {
@@ -121,7 +120,7 @@ func Run(ctx context.Context, opts *Options) error {
 	return exit.Verdict(exit.Found(r.report.Lost, false), err)
 }
 
-// destination is the name that the copy is to have. real is the trail's, without links.
+// destination returns the name of the copy. real is the path of the trail without links.
 func (o *Options) destination(r *recovery, dir, real string) (string, error) {
 	pid := writerOf(real)
 	if !o.InPlace {
@@ -144,7 +143,7 @@ func (o *Options) destination(r *recovery, dir, real string) (string, error) {
 	return real, nil
 }
 
-// make makes the copy under another name, and gives it its own.
+// make makes the copy under a temporary name, and renames it.
 func (r *recovery) make(ctx context.Context, opts *Options, final string) error {
 	if !opts.InPlace {
 		if err := emptyOrNew(final); err != nil {

@@ -1,5 +1,5 @@
-// Package recovery saves what can be saved of a damaged trail, and of the ring files that a
-// dead server left. It reads the evidence and writes a copy.
+// Package recovery recovers as much as possible of a damaged trail, and of the ring files that a dead server has left.
+// It reads the evidence and writes a copy.
 //
 //	recover.go   what is asked for, and whether it can be
 //	recovery.go  the copy: streams, rings, salvage, in this order
@@ -12,9 +12,9 @@
 //	place.go     where the copy goes
 //	report.go    what was done, and what is lost
 //
-// A whole block is copied byte for byte, so that its own hash still proves it. What
-// comes out of ring files and damaged blocks makes a new stream of the copy. LZ4 is
-// decompressed here up to where it is damaged (partial.go): libraries give all or nothing.
+// A whole block is copied byte for byte, so that its hash still proves it. Records from ring files and damaged blocks
+// are written to a new stream of the copy. LZ4 is decompressed here up to where it is damaged (partial.go), because
+// libraries decompress a block completely or not at all.
 package recovery
 
 import (
@@ -39,12 +39,12 @@ import (
 type recovery struct {
 	trail    *trail.Trail
 	owner    private.Owner // of the trail's directory
-	mode     fs.FileMode   // of it
-	copy     *private.Dir  // that is made
+	mode     fs.FileMode   // mode of that directory
+	copy     *private.Dir  // the copy
 	out      string        // its path
-	final    string        // and where it goes then
+	final    string        // and its path when it is complete
 	files    []*ringFile
-	ringDirs []*private.Dir // of files, open as long as these
+	ringDirs []*private.Dir // directories of ring files, open as long as these
 	now      func() int64
 	program  string
 	bar      *progress.Bar
@@ -54,10 +54,10 @@ type recovery struct {
 	reader        trail.Files
 	systemID      uint64
 	serverVersion uint32
-	partial       bool      // the first segments of a stream are not there
-	damaged       []damaged // blocks of which a part may be readable
+	partial       bool      // the first segments of a stream do not exist
+	damaged       []damaged // blocks that may be partly readable
 
-	stream *write.Stream // the new one, once it is needed
+	stream *write.Stream // the new stream, once it is needed
 	self   write.Source
 	done   int64
 }
@@ -66,8 +66,8 @@ type recovery struct {
 type damaged struct {
 	segment *trail.Segment
 	stream  int // index in the report's streams
-	loss    int // index in the stream's losses, -1: none
-	torn    int // index in the stream's unfinished writes, -1: none
+	loss    int // index in the stream's losses; -1: none
+	torn    int // index in the stream's unfinished writes; -1: none
 	piece   piece
 }
 
@@ -103,7 +103,7 @@ func (r *recovery) run(ctx context.Context) error {
 	return r.verify(ctx)
 }
 
-// identify finds whose trail it is.
+// identify finds the system identifier of the trail.
 func (r *recovery) identify() {
 	for _, s := range r.trail.Streams {
 		for _, seg := range s.Segments {
@@ -119,7 +119,7 @@ func (r *recovery) identify() {
 	}
 }
 
-// follow is where a stream's blocks have got to.
+// follow is the state of a stream after the blocks so far.
 type follow struct {
 	known  bool
 	block  uint64 // number of the next
@@ -144,7 +144,7 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 		}
 		switch {
 		case seg.Number > expected && i == 0:
-			// They may have been removed on purpose: verify knows what is said of that.
+			// They may have been deleted by policy: verify checks the records of that.
 			r.partial = true
 			st.follow.known = false
 			st.mine().FirstSegment = seg.Number
@@ -161,7 +161,7 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 	return nil
 }
 
-// streamCopy is a stream on its way.
+// streamCopy is the state of copying a stream.
 type streamCopy struct {
 	*recovery
 	follow
@@ -171,8 +171,7 @@ type streamCopy struct {
 
 func (st *streamCopy) mine() *Stream { return &st.report.Streams[st.index] }
 
-// lose notes a place where something is missing; places without a whole block
-// between them are one loss.
+// lose notes a place where blocks are missing; places without a whole block between them are one loss.
 func (st *streamCopy) lose(p Place, h *trail.BlockHeader) int {
 	s := st.mine()
 	if st.open < 0 {
@@ -190,7 +189,7 @@ func (st *streamCopy) lose(p Place, h *trail.BlockHeader) int {
 	return st.open
 }
 
-// met ends an open loss: a whole block follows.
+// met ends an open loss, because a whole block follows.
 func (st *streamCopy) met(h *trail.BlockHeader, file string, offset int64) {
 	if st.open < 0 && st.known && (h.Number != st.block || h.FirstRecord != st.record) {
 		st.lose(Place{File: file, Offset: &offset, What: fmt.Sprintf("found block %d where block %d is expected", h.Number, st.block)}, nil)
@@ -203,7 +202,7 @@ func (st *streamCopy) met(h *trail.BlockHeader, file string, offset int64) {
 	st.known, st.block, st.record, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
 }
 
-// copySegment copies what is whole of a segment.
+// copySegment copies the whole blocks of a segment.
 func (st *streamCopy) copySegment(seg *trail.Segment) error {
 	src, err := st.openOwn(seg.Path)
 	if err != nil {
@@ -227,7 +226,7 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 	}
 	head := make([]byte, min(seg.Size, 4096))
 	if n, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
-		clear(head[n:]) // the disk does not give it: scan tells
+		clear(head[n:]) // it cannot be read, which scan reports
 	}
 	c := &segmentCopy{streamCopy: st, seg: seg, header: head[:min(headerLength(head), int64(len(head)))]}
 	sc := &scanner{r: src, size: seg.Size, last: seg.Last, each: c.piece}
@@ -246,7 +245,7 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 	return err
 }
 
-// segmentCopy is a segment on its way.
+// segmentCopy is the state of copying a segment.
 type segmentCopy struct {
 	*streamCopy
 	seg     *trail.Segment
@@ -256,7 +255,7 @@ type segmentCopy struct {
 	b       trail.Block
 }
 
-// begin makes the copy's file, with the header. first is the first whole block.
+// begin creates the file of the copy, with its header. first is the first whole block.
 func (c *segmentCopy) begin(first []byte) error {
 	header := c.header
 	if c.badHeader() {
@@ -283,13 +282,12 @@ func (c *segmentCopy) begin(first []byte) error {
 	return err
 }
 
-// badHeader says whether the header is not as it was written. One of a later format
-// is copied as it is.
+// badHeader reports whether the header is damaged. A header of a later format is copied unchanged.
 func (c *segmentCopy) badHeader() bool {
 	return c.seg.Err != nil && len(c.header) <= trail.SegmentHeaderSize && !trail.SegmentHeaderWhole(c.header)
 }
 
-// piece takes what the scan has found, in its order.
+// piece processes what the scan has found, in order.
 func (c *segmentCopy) piece(p *piece, image []byte) error {
 	if !p.whole {
 		c.pending = append(c.pending, *p)
@@ -309,7 +307,7 @@ func (c *segmentCopy) piece(p *piece, image []byte) error {
 		err = c.ledger.block(&c.b)
 	}
 	if err != nil {
-		// Whole, but encrypted, or of a later format, or not as the format says.
+		// It is whole, but encrypted, of a later format, or not valid.
 		c.ledger.blind = true
 		c.mine().Unread++
 	}
@@ -364,7 +362,7 @@ func (c *segmentCopy) finish(s *scanner) error {
 	return nil
 }
 
-// newStream is the stream of what was recovered, made when it is first needed.
+// newStream returns the stream for recovered records, which is created when it is first needed.
 func (r *recovery) newStream() (*write.Stream, error) {
 	if r.stream != nil {
 		return r.stream, nil
@@ -383,7 +381,7 @@ func (r *recovery) newStream() (*write.Stream, error) {
 	return s, nil
 }
 
-// event writes a record of our own, which says where what follows it comes from.
+// event writes a record of steno recover itself, which states the source of the records after it.
 func (r *recovery) event(pairs ...string) error { return r.own(trail.KindServer, pairs...) }
 
 // own writes a record in the program's own session.
@@ -398,11 +396,10 @@ func (r *recovery) own(kind trail.Kind, pairs ...string) error {
 	return s.Add(&r.self, w)
 }
 
-// longestBlock bounds what is read of a damaged place.
+// longestBlock limits how much is read at a damaged place.
 const longestBlock = trail.MaxRaw + trail.MaxRaw/8 + trail.BlockHeaderSize
 
-// salvage takes from damaged blocks the records that are nowhere else, and marks
-// them: nothing proves them any more.
+// salvage recovers the records of damaged blocks that are nowhere else, and marks them as unproven.
 func (r *recovery) salvage() error {
 	for i := range r.damaged {
 		d := &r.damaged[i]
@@ -430,15 +427,14 @@ func (r *recovery) salvage() error {
 	return nil
 }
 
-// farthest is how far behind the last record of its session one of a damaged block
-// may be: farther on, its number is more likely to be damaged than to be right.
+// farthest is the maximum distance of the number of a record in a damaged block from the last one of its session: if it
+// is greater, the number itself is probably damaged.
 const farthest = 10_000
 
-// believable leaves out the records of a damaged block that are elsewhere, and those
-// whose session or number are nothing that the rest of the trail knows: a changed byte
-// can make another session of a session.
+// believable omits the records of a damaged block that exist elsewhere, and those whose session or number does not
+// match the rest of the trail: a changed byte can turn one session into another.
 func (r *recovery) believable(all []unproven) (kept []unproven) {
-	begun := map[trail.SessionID]bool{} // in this block
+	begun := map[trail.SessionID]bool{} // sessions that begin in this block
 	for _, u := range all {
 		id, seq := u.source.ID(), u.record.Seq
 		last, known := r.ledger.last(id)
@@ -468,9 +464,8 @@ func (r *recovery) put(source *write.Source, w *write.Record) error {
 	return s.Add(source, w)
 }
 
-// openOwn opens a file of the trail for copying. The copy will belong to the trail's owner,
-// and root can read what that one cannot: so root copies only what is the owner's, whatever
-// a link leads to.
+// openOwn opens a file of the trail for copying. The copy will belong to the trail's owner, but root can read files
+// that this account cannot: so only the owner's files are copied, whatever a link points to.
 func (r *recovery) openOwn(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -508,7 +503,7 @@ func (r *recovery) readAt(path string, b []byte, offset int64) (int, error) {
 	return f.ReadAt(b, offset)
 }
 
-// settleTorn finds the unfinished writes whose records a ring file had.
+// settleTorn finds the unfinished writes whose records were in a ring file.
 func (r *recovery) settleTorn() {
 	for i := range r.report.Streams {
 		s := &r.report.Streams[i]
@@ -525,7 +520,7 @@ func (r *recovery) settleTorn() {
 	}
 }
 
-// verify has the copy proved, as far as it can be.
+// verify verifies the copy.
 func (r *recovery) verify(ctx context.Context) error {
 	path := r.copy.Alias()
 	t, err := trail.Open(path)
@@ -547,7 +542,7 @@ func (r *recovery) verify(ctx context.Context) error {
 	return nil
 }
 
-// now is the present in the trail's microseconds.
+// now returns the current time in the trail's microseconds.
 func now() int64 { return time.Now().UnixMicro() - 946684800*1e6 }
 
 func pathReason(err error) string {

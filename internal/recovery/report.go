@@ -1,4 +1,4 @@
-// The report of a recovery: what was done, and exactly what is lost.
+// The report of a recovery: what was done, and what is lost.
 
 package recovery
 
@@ -15,11 +15,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
-// Report says what was done, and exactly what is lost.
+// Report states what was done, and exactly what is lost.
 type Report struct {
 	Trail     string       `json:"trail"`
 	Copy      string       `json:"copy"`
-	Evidence  string       `json:"evidence,omitempty"` // where the trail is now, of --in-place
+	Evidence  string       `json:"evidence,omitempty"` // with --in-place: where the original trail is now
 	SystemID  string       `json:"system_identifier,omitempty"`
 	Lost      bool         `json:"lost"`
 	Streams   []Stream     `json:"streams"`
@@ -31,7 +31,7 @@ type Report struct {
 	Blind     bool         `json:"sequence_numbers_unknown,omitempty"`
 	Verify    Verified     `json:"verify"`
 	Foreign   []string     `json:"not_copied,omitempty"`
-	Ignored   []string     `json:"ring_files_ignored,omitempty"` // not to be trusted
+	Ignored   []string     `json:"ring_files_ignored,omitempty"` // of accounts that are not trusted
 	Errors    []string     `json:"errors,omitempty"`
 }
 
@@ -42,8 +42,8 @@ type Stream struct {
 	Blocks   int64  `json:"blocks"`
 	Records  int64  `json:"records"`
 	Bytes    int64  `json:"bytes"`
-	Unread   int64  `json:"unreadable_blocks,omitempty"` // whole, but encrypted, or of a later format
-	// FirstSegment is the first that is there, when it is not segment 1.
+	Unread   int64  `json:"unreadable_blocks,omitempty"` // whole, but encrypted or of a later format
+	// FirstSegment is the first existing segment, if it is not segment 1.
 	FirstSegment uint64   `json:"first_segment,omitempty"`
 	Headers      []Header `json:"headers_made_anew,omitempty"`
 	Losses       []Loss   `json:"losses"`
@@ -52,7 +52,7 @@ type Stream struct {
 	present numbers // of blocks
 }
 
-// Place is where in a file something is wrong.
+// Place is where something is wrong in a file.
 type Place struct {
 	File   string `json:"file"`
 	Offset *int64 `json:"offset,omitempty"`
@@ -60,27 +60,27 @@ type Place struct {
 	What   string `json:"what"`
 }
 
-// Header is a segment header that was made anew.
+// Header is a segment header that was rebuilt.
 type Header struct {
 	Place
 	Proven bool `json:"proven"`
 }
 
-// Loss is blocks of a stream that are not in the copy. What is not known is left out.
+// Loss is a range of blocks of a stream that are not in the copy. Fields that are not known are omitted.
 type Loss struct {
 	FirstBlock uint64  `json:"first_block,omitempty"`
 	LastBlock  uint64  `json:"last_block,omitempty"`
 	Blocks     *uint64 `json:"blocks,omitempty"`
 	Records    *uint64 `json:"records,omitempty"`
 	Salvaged   int     `json:"salvaged_records"`
-	Elsewhere  bool    `json:"out_of_place,omitempty"` // all of them stand elsewhere in the stream
+	Elsewhere  bool    `json:"out_of_place,omitempty"` // all of them are elsewhere in the stream
 	Places     []Place `json:"places"`
 
 	firstRecord uint64
 	headers     []trail.BlockHeader
 }
 
-// until says that the next whole block is h.
+// until ends a loss before the whole block h.
 func (l *Loss) until(h *trail.BlockHeader) {
 	if l.FirstBlock == 0 || h.Number < l.FirstBlock || h.FirstRecord < l.firstRecord {
 		return
@@ -93,8 +93,7 @@ func (l *Loss) until(h *trail.BlockHeader) {
 	}
 }
 
-// atEnd is for a loss that no whole block follows: what the damaged blocks' own
-// headers say is what can be known.
+// atEnd ends a loss that no whole block follows: only the headers of the damaged blocks tell what it contains.
 func (l *Loss) atEnd() {
 	if l.Blocks != nil || l.FirstBlock == 0 || len(l.headers) != len(l.Places) {
 		return
@@ -109,13 +108,13 @@ func (l *Loss) atEnd() {
 	l.until(&trail.BlockHeader{Number: next, FirstRecord: record})
 }
 
-// Torn is a write at the end of a stream that was never finished.
+// Torn is an unfinished write at the end of a stream.
 type Torn struct {
 	Place
 	Block    uint64  `json:"block,omitempty"`
 	Records  *uint32 `json:"records,omitempty"`
 	Salvaged int     `json:"salvaged_records"`
-	InRings  bool    `json:"in_ring_file"` // a ring file had its records
+	InRings  bool    `json:"in_ring_file"` // its records were in a ring file
 
 	segment uint64
 }
@@ -127,7 +126,7 @@ type Ring struct {
 	Rings       int      `json:"rings"`
 	Published   uint64   `json:"published_records"`
 	InTrail     uint64   `json:"already_in_trail"`
-	Records     uint64   `json:"recovered_records"` // with those of step 3
+	Records     uint64   `json:"recovered_records"` // including those of step 3
 	Sessions    uint64   `json:"interrupted_sessions"`
 	Interrupted uint64   `json:"interrupted_statements"`
 	Lost        []string `json:"lost"`
@@ -135,7 +134,7 @@ type Ring struct {
 	parts uint64
 }
 
-// Verified is what steno verify says of the copy.
+// Verified is the result of steno verify for the copy.
 type Verified struct {
 	Whole        bool             `json:"whole"`
 	Problems     []verify.Problem `json:"problems"`
@@ -144,7 +143,7 @@ type Verified struct {
 	MoreWarnings int              `json:"more_warnings,omitempty"`
 }
 
-// maxGaps bounds how many gaps of sessions are listed one by one.
+// maxGaps is the maximum number of gaps of sessions that are listed one by one.
 const maxGaps = 1000
 
 func (r *Report) missing(l *ledger, partial bool) {
@@ -176,7 +175,7 @@ func (r *Report) salvaged(d *damaged, n int) {
 	}
 }
 
-// settle says whether anything is lost or damaged.
+// settle determines whether anything is lost or damaged.
 func (r *Report) settle() {
 	r.Lost = !r.Verify.Whole || len(r.Gaps) > 0 || len(r.Errors) > 0
 	for i := range r.Streams {
@@ -184,7 +183,7 @@ func (r *Report) settle() {
 		r.Lost = r.Lost || len(s.Losses) > 0
 		for k := range s.Torn {
 			t := &s.Torn[k]
-			// before a header's end is written, nobody knows of what it would be
+			// without a complete header, it is not known what the write contained
 			r.Lost = r.Lost || !t.InRings && (t.Records == nil && t.Bytes > 0 || t.Records != nil && *t.Records > 0)
 		}
 		for _, h := range s.Headers {
@@ -196,7 +195,7 @@ func (r *Report) settle() {
 	}
 }
 
-// unchanged says whether the copy is what the trail was.
+// unchanged reports whether the copy is the same as the trail.
 func (r *Report) unchanged() bool {
 	if r.NewStream != nil || len(r.Rings) > 0 || len(r.Errors) > 0 {
 		return false

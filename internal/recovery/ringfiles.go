@@ -1,4 +1,4 @@
-// Finds ring files, and opens only those that nobody else can have planted.
+// Finds ring files, and opens only those that no untrusted account can have created.
 
 package recovery
 
@@ -17,7 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/ring"
 )
 
-// ringFile is an open ring file, and where it is.
+// ringFile is an open ring file and its path.
 type ringFile struct {
 	*ring.File
 	dir  *private.Dir
@@ -31,15 +31,14 @@ type ringFinder struct {
 	owners private.Owners
 }
 
-// trusted are the accounts whose files are read: that of the trail, who runs the
-// command, and root. What any other account has put beside them is not, even if it is
-// named like a server's.
+// trusted returns the accounts whose files are read: the owner of the trail, the account that runs the command, and
+// root. Files of other accounts are not read, even if they have names like a server's.
 func (r *recovery) trusted() private.Owners {
 	return private.Owners{0, uint32(os.Geteuid()), r.owner.UID}
 }
 
-// openRings opens the ring files, oldest first. One that cannot be read is an error of the
-// report; one that must not be is an error of usage.
+// openRings opens the ring files, oldest first. A file that cannot be read is an error in the report; one that must not
+// be read is a usage error.
 func (r *recovery) openRings(paths []string) error {
 	r.identify()
 	f := &ringFinder{r, r.trusted()}
@@ -80,8 +79,7 @@ func (f *ringFinder) ignore(path string, why error) {
 // keep keeps the directory open for as long as its files are.
 func (f *ringFinder) keep(d *private.Dir) { f.ringDirs = append(f.ringDirs, d) }
 
-// named opens a file that was named. Its directory is whatever it is: the file tells
-// whose it is.
+// named opens a file that was named. Only the owner of the file counts, not that of its directory.
 func (f *ringFinder) named(path string) error {
 	d, err := private.OpenDir(filepath.Dir(path))
 	if err != nil {
@@ -94,8 +92,8 @@ func (f *ringFinder) named(path string) error {
 
 var errOpenToAll = errors.New("is in a directory where others can create files with any name; if it belongs to the server, name the file")
 
-// directory opens what a directory has of the cluster: in the directories that servers
-// make for themselves there, and files that were put there.
+// directory opens the cluster's ring files in a directory: those in directories that servers have created there, and
+// those directly in it.
 func (f *ringFinder) directory(path string) error {
 	d, err := private.OpenDir(path)
 	if err != nil {
@@ -135,7 +133,7 @@ func (f *ringFinder) files(d *private.Dir, path string, outer bool) error {
 	return nil
 }
 
-// own opens the files of a directory that a server has made for itself.
+// own opens the files of a directory that a server has created for itself.
 func (f *ringFinder) own(parent *private.Dir, name, path string) error {
 	d, err := parent.Dir(name)
 	if err != nil {
@@ -157,8 +155,8 @@ func (f *ringFinder) own(parent *private.Dir, name, path string) error {
 
 func reasonOf(err error) error { return errors.New(pathReason(err)) }
 
-// open opens one file. found says that nobody has named it: one of another cluster is
-// not meant, then, and one of another account was planted there.
+// open opens one file. found is set if the file was found, and not named: it is then ignored if it belongs to another
+// cluster or to an untrusted account.
 func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 	file, err := d.Open(name)
 	if err != nil {
@@ -214,8 +212,7 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 // Close closes the file.
 func (f *ringFile) Close() { f.file.Close() }
 
-// moveTo puts the ring file into another directory: it is gone where it was when its
-// copy is on disk.
+// moveTo moves the ring file to another directory: it is removed from its place once its copy is on disk.
 func (f *ringFile) moveTo(to *private.Dir) error {
 	dst, err := to.Create(f.name, 0o600)
 	if err != nil {

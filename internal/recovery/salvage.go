@@ -1,4 +1,4 @@
-// Divides a segment into whole blocks and what is between them.
+// Divides a segment into whole blocks and the bytes between them.
 
 package recovery
 
@@ -14,22 +14,22 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
-// piece is a whole block of a segment, or what stands between two.
+// piece is a whole block of a segment, or the bytes between two.
 type piece struct {
 	offset, length int64
 	whole          bool
-	header         *trail.BlockHeader // of a whole block; of another, when it could be read
+	header         *trail.BlockHeader // of a whole block, or of a damaged one if it could be read
 	torn           bool               // an unfinished write at the end of a stream
-	what           string             // what is wrong, unless whole
+	what           string             // what is wrong, unless the block is whole
 }
 
-// scanner goes through a segment's file.
+// scanner scans a segment's file.
 type scanner struct {
 	r    io.ReaderAt
 	size int64
-	last bool // no segment of the stream follows
-	cut  bool // size is without the room at the end
-	// each is called for every piece in turn, with its bytes when it is a whole block
+	last bool // it is the last segment of the stream
+	cut  bool // size excludes preallocated space at the end
+	// each is called for every piece in order, with its bytes if it is a whole block
 	each func(p *piece, image []byte) error
 
 	pieces []piece
@@ -37,7 +37,7 @@ type scanner struct {
 	read   trail.Overlap
 }
 
-// at reads n bytes, or what there is of them.
+// at reads n bytes, or fewer at the end of the file.
 func (s *scanner) at(offset int64, n int64) ([]byte, error) {
 	n = max(min(n, s.size-offset), 0)
 	if int64(cap(s.buf)) < n {
@@ -59,7 +59,7 @@ func (s *scanner) scan(from int64) error {
 	for offset := from; offset < s.size; {
 		p, image := s.piece(offset)
 		if s.last && !p.whole && s.room(p) {
-			s.size, s.cut = offset, true // room for blocks that never came
+			s.size, s.cut = offset, true // preallocated space
 			break
 		}
 		if err := s.each(&p, image); err != nil {
@@ -74,7 +74,7 @@ func (s *scanner) scan(from int64) error {
 	return nil
 }
 
-// room says whether a piece is zeros up to the end of the file.
+// room reports whether a piece is zeros up to the end of the file.
 func (s *scanner) room(p piece) bool {
 	if p.header != nil || p.offset+p.length != s.size {
 		return false
@@ -88,8 +88,8 @@ func (s *scanner) room(p piece) bool {
 	return true
 }
 
-// piece looks at what stands at an offset: a whole block, or damage up to the next.
-// What the disk does not give is damage, too.
+// piece examines the bytes at an offset: a whole block, or damage up to the next one. Bytes that cannot be read are
+// damage, too.
 func (s *scanner) piece(offset int64) (p piece, image []byte) {
 	p = piece{offset: offset}
 	b, err := s.at(offset, trail.BlockHeaderSize)
@@ -125,13 +125,12 @@ func (s *scanner) piece(offset int64) (p piece, image []byte) {
 	default:
 		p.what = fmt.Sprintf("checksum of the payload of block %d does not match", h.Number)
 	}
-	// Bytes may be missing from it: then the next block stands inside.
+	// If bytes of it are missing, the next block begins inside it.
 	p.length = s.until(offset+1, end, h.Number) - offset
 	return p, nil
 }
 
-// whole says whether the block's bytes are as they were written. What they hold,
-// encrypted or not, is another matter.
+// whole reports whether the block's bytes are as they were written, whether or not they can be decrypted.
 func whole(b *trail.Block) bool {
 	h, err := trail.ParseBlockHeader(b.Image)
 	if err != nil || int64(len(b.Image)) != trail.BlockHeaderSize+int64(h.Stored) {
@@ -143,14 +142,12 @@ func whole(b *trail.Block) bool {
 
 const windowSize = 64 << 10
 
-// until is the offset of the first block header that begins from offset from on and
-// before end, and whose number is greater than after; or end.
+// until returns the offset of the first block header in [from, end) whose number is greater than after, or end.
 func (s *scanner) until(from, end int64, after uint64) int64 {
 	return trail.NextHeader(s.r, from, end, func(_ int64, h *trail.BlockHeader) bool { return h.Number > after })
 }
 
-// tear finds what at the end is only an unfinished write: everything from there on
-// was never durable.
+// tear finds an unfinished write at the end: everything from there on was never durable.
 func (s *scanner) tear() {
 	for i := len(s.pieces) - 1; i >= 0; i-- {
 		p := &s.pieces[i]
@@ -191,7 +188,7 @@ func reason(err error) string {
 	return "cannot be read: " + pathReason(err)
 }
 
-// headerLength is the length of a segment's header, as that says itself.
+// headerLength returns the length of a segment's header that the header itself states.
 func headerLength(b []byte) int64 {
 	if len(b) < trail.SegmentHeaderSize || string(b[:8]) != "STENOSEG" {
 		return trail.SegmentHeaderSize
@@ -201,23 +198,22 @@ func headerLength(b []byte) int64 {
 		return trail.SegmentHeaderSize
 	}
 	if _, err := trail.ParseBlockHeader(b[trail.SegmentHeaderSize:]); err == nil {
-		return trail.SegmentHeaderSize // the length is what is damaged
+		return trail.SegmentHeaderSize // the length itself is damaged
 	}
 	return n
 }
 
-// place is what the neighbours of a segment say of its header.
+// place is what a segment's neighbours tell about its header.
 type place struct {
 	systemID      uint64
 	serverVersion uint32
 	stream        uint32
 	segment       uint64
-	previous      *[32]byte // chain hash of the block before, when it is known
+	previous      *[32]byte // chain hash of the block before, if known
 }
 
-// rebuild makes a segment's header anew of what is left of it, what its neighbours
-// say, and its first block. It is proven when that block's chain hash follows from
-// it: then it is the very header that was there.
+// rebuild rebuilds a segment's header from what is left of it, from its neighbours and from its first block. It is
+// proven if that block's chain hash follows from it: it is then identical to the original header.
 func rebuild(old []byte, at place, first []byte) (header []byte, proven bool) {
 	le := binary.LittleEndian
 	b := make([]byte, trail.SegmentHeaderSize)

@@ -18,41 +18,41 @@ type span struct {
 	trail.Span
 }
 
-// finding is what one block says, for the checks that need all blocks.
+// finding is the result of checking one block, for the checks that need all blocks.
 type finding struct {
 	header trail.BlockHeader
 	ok     bool // the header was read
 	errs   []error
-	torn   bool // the errors are those of an unfinished write
+	torn   bool // the errors are due to an unfinished write
 	sealed bool // encrypted, and not decrypted
 
 	spans     []span
-	explained []span   // numbers that gap records stand for
-	lost      uint64   // records that gap records count
+	explained []span   // numbers that gap records account for
+	lost      uint64   // number of records that gap records report as lost
 	gaps      uint64   // gap records
-	unread    []string // what gap records say of damaged ring files
+	unread    []string // what gap records report about damaged ring files
 	deletions []trail.Deletion
 	branches  []trail.Branch
 
-	unnumbered int64             // records that take no number of their session
-	ended      []trail.SessionID // those with a disconnect record, and those that have none
-	closed     []trail.SessionID // those that have had their last record
+	unnumbered int64             // records without a sequence number
+	ended      []trail.SessionID // those with a disconnect record, and those of processes that have none
+	closed     []trail.SessionID // those whose last record has been seen
 	ends       []trail.RecordID  // disconnect records
-	first      int64             // earliest time and latest end
+	first      int64             // earliest start and latest end
 	last       int64
 
 	seals     []*seal.Seal
-	sealsOnly bool // nothing else is in the block
-	recovered bool // steno recover says in it what it did
+	sealsOnly bool // the block contains only seals
+	recovered bool // contains a record by steno recover about what it did
 
 	parts       map[trail.RecordID]uint64 // bytes of data parts
 	whole       []trail.RecordID          // records that have data parts ...
-	wholeBytes  []uint64                  // ... of so many bytes
+	wholeBytes  []uint64                  // ... and how many bytes these have
 	interrupted []trail.RecordID
 }
 
-// What is wrong with one block is not listed without end: these bound what is kept of
-// it. Numbers of a server's sessions jump only where a gap record says so.
+// Limits of what is kept about the errors of one block. Sequence numbers written by a server jump only where a gap
+// record accounts for it.
 const (
 	maxErrors = 20
 	maxSpans  = 512 << 10
@@ -61,13 +61,13 @@ const (
 // checker reads blocks; each worker has one.
 type checker struct {
 	files   *trail.Files
-	segment *trail.SegmentHeader // of the block
+	segment *trail.SegmentHeader // segment that contains the block
 	block   trail.Block
-	open    []trail.Span // the run of numbers that each session definition is in, by its index
+	open    []trail.Span // the current run of numbers of each session definition, by index
 }
 
-// check reads one block whole. previous is the hash before it, known when the
-// place before it could be read.
+// check reads and checks one block. previous is the hash that it is chained to; known is false if that could not be
+// read.
 func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool) *finding {
 	f := &finding{}
 	b := &c.block
@@ -177,13 +177,13 @@ func (c *checker) items(f *finding) {
 	}
 }
 
-// disconnects says whether a session of a process of this kind ends with a
-// disconnect record. Background processes have no connection.
+// disconnects reports whether sessions of this type of process end with a disconnect record. Background processes do
+// not.
 func disconnects(backendType string) bool {
 	return backendType == "" || backendType == "client backend" || backendType == "walsender"
 }
 
-// seal takes a record that is a seal.
+// seal checks a record that is a seal.
 func (c *checker) seal(f *finding, r *trail.Record) {
 	one, err := seal.Parse(r, c.segment)
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *checker) seal(f *finding, r *trail.Record) {
 
 func anyParam(trail.ParamType, []byte, bool) bool { return true }
 
-// noteRareRecord keeps those records that the checks over all blocks need.
+// noteRareRecord keeps the records that are needed by the checks of all blocks.
 func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
 	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	if n := r.Parts[0] + r.Parts[1] + r.Parts[2]; n > 0 {

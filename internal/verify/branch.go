@@ -1,4 +1,4 @@
-// Streams that begin beside others, and whether the others end where they say.
+// Checks that streams that were replaced by others end where the branch records state.
 
 package verify
 
@@ -12,18 +12,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Branch is a stream that was begun beside another one, or, with Unused, that has the
-// record of one which no writer used any more.
+// Branch is a stream that was begun because another one differed from what the server had written. If Unused is set, it
+// only contains the record about another stream, which was no longer used by a writer.
 type Branch struct {
 	Stream uint32 `json:"stream"`
 	From   uint32 `json:"from_stream"`
-	Block  uint64 `json:"from_block"` // up to which the other one counts
+	Block  uint64 `json:"from_block"` // the last block of the other stream that is the server's
 	Reason string `json:"reason"`
 	Time   string `json:"time"`
 	Run    string `json:"run,omitempty"`
 	Host   string `json:"host,omitempty"`
 	Unused bool   `json:"unused,omitempty"`
-	// Of the other one.
+	// The server that wrote the other stream.
 	FromRun  string `json:"from_run,omitempty"`
 	FromHost string `json:"from_host,omitempty"`
 }
@@ -43,14 +43,14 @@ func (b *Branch) line() string {
 	return render.Safe(line + " (" + b.Reason + ")")
 }
 
-// branched is the record of a branch, and where it stands.
+// branched is the record of a branch and its position.
 type branched struct {
 	trail.Branch
 	in home
 }
 
-// settleBranches holds each stream against the record that began another one beside
-// it: it must have the blocks up to there, and nothing behind them.
+// settleBranches compares each replaced stream with the branch record: it must have all blocks up to the recorded one,
+// and none after it.
 func (v *verifier) settleBranches() {
 	files := &trail.Files{}
 	defer files.Close()
@@ -73,8 +73,8 @@ func (v *verifier) settleBranches() {
 	}
 }
 
-// beganAnew says whether the start that wrote a record found nothing of its own stream
-// either: a new trail, as where steno.directory was changed.
+// beganAnew reports whether the start that wrote a record did not find its own stream either: it began a new trail, for
+// example because steno.directory was changed.
 func (v *verifier) beganAnew(b *branched) bool {
 	return slices.ContainsFunc(v.branches, func(own branched) bool {
 		return own.in == b.in && own.Run == b.Run && own.Reason == trail.ReasonGone && !own.Unused
@@ -109,8 +109,8 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files
 	v.damage(s.Path, nil, "%s not written by the server: its start at %s found them after its last one%s", which, at, after)
 }
 
-// hasBlock says whether a stream has a block, and whether it is the one with this
-// hash. What was deleted by policy is not there.
+// hasBlock reports whether a stream has a block, and whether its hash is this one. Blocks that were deleted by policy
+// are not there.
 func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte, files *trail.Files) (there, right bool) {
 	if block == 0 {
 		return true, true
@@ -136,7 +136,7 @@ func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte, files 
 	return false, false
 }
 
-// branchOf is the branch that a stream ends at, nil for none.
+// branchOf returns the branch that a stream ends at, or nil.
 func (v *verifier) branchOf(stream uint32) *branched {
 	for i := range v.branches {
 		if b := &v.branches[i]; b.Stream == stream && b.in.stream != stream && !b.Unused {

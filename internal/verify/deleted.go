@@ -1,4 +1,4 @@
-// Segments that are not there: deleted by policy, or missing.
+// Segments that do not exist any more: deleted by policy, or missing.
 
 package verify
 
@@ -13,8 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// home identifies a stream: its number alone would not, in trails that are
-// verified together.
+// home identifies a stream among trails that are verified together, where its number alone is not unique.
 type home struct {
 	trail  string
 	stream uint32
@@ -22,13 +21,13 @@ type home struct {
 
 func homeOf(s *trail.Stream) home { return home{filepath.Dir(s.Path), s.Number} }
 
-// hole is segments of a stream that are not there.
+// hole is a range of segments that a stream does not have.
 type hole struct {
 	stream      *trail.Stream
 	first, last uint64
 }
 
-// deletionRecord is a deletion record: which stream it is about, and where it stands.
+// deletionRecord is a deletion record, with the stream it is about and its position.
 type deletionRecord struct {
 	of    home
 	what  trail.Deletion
@@ -36,8 +35,8 @@ type deletionRecord struct {
 	block uint64
 }
 
-// sealedDeletions are the deletions from a stream whose records are under a seal that was
-// checked. Anybody who has the files could have written others.
+// sealedDeletions returns the deletions from a stream whose records are covered by a valid seal. Other records could
+// have been written by anybody who can write the files.
 func (v *verifier) sealedDeletions(of home) (all []trail.Deletion) {
 	for i := range v.records {
 		if r := &v.records[i]; r.of == of && r.seals.last != nil && r.seals.last.Block >= r.block {
@@ -47,7 +46,7 @@ func (v *verifier) sealedDeletions(of home) (all []trail.Deletion) {
 	return all
 }
 
-// Deleted is what went by policy from one stream.
+// Deleted sums up what was deleted by policy from one stream.
 type Deleted struct {
 	Stream       uint32 `json:"stream"`
 	FirstSegment uint64 `json:"first_segment"`
@@ -55,10 +54,10 @@ type Deleted struct {
 	LastBlock    uint64 `json:"last_block"`
 	Records      uint64 `json:"records"`
 	Bytes        uint64 `json:"bytes"`
-	Reason       string `json:"reason"` // of the latest deletion
+	Reason       string `json:"reason"` // reason of the latest deletion
 }
 
-// String says it in a few words.
+// String returns a short description.
 func (d *Deleted) String() string {
 	which := fmt.Sprintf("segments %d to %d", d.FirstSegment, d.LastSegment)
 	if d.FirstSegment == d.LastSegment {
@@ -67,7 +66,7 @@ func (d *Deleted) String() string {
 	return fmt.Sprintf("%s of stream %d, %s records, by retention (%s)", which, d.Stream, humanize.Comma(int64(d.Records)), d.Reason)
 }
 
-// DeletedOf sums up a deletion record and those before it.
+// DeletedOf sums up a deletion record and the earlier ones that it includes.
 func DeletedOf(d *trail.Deletion) Deleted {
 	return Deleted{
 		Stream: d.Stream, FirstSegment: d.SinceSegment, LastSegment: d.LastSegment, LastBlock: d.LastBlock,
@@ -75,16 +74,14 @@ func DeletedOf(d *trail.Deletion) Deleted {
 	}
 }
 
-// settleDeletions settles which segments that are not there were deleted by policy:
-// that is known when all records were read, for the record stands after what it
-// is about.
+// settleDeletions determines which missing segments were deleted by policy. It is called after all records were read,
+// because the record of a deletion follows the segments that it is about.
 func (v *verifier) settleDeletions() {
 	for _, h := range v.holes {
 		at := homeOf(h.stream)
 		left := uncovered(h.first, h.last, v.deletions[at])
 		if len(left) > 0 {
-			// The record can stand in a stream that was not asked for, or have
-			// been written since the trail was opened.
+			// The record may be in a stream that is not verified, or have been written since the trail was opened.
 			for _, d := range h.stream.Deletions() {
 				if d.Stream == at.stream {
 					v.deletions[at] = append(v.deletions[at], d)
@@ -140,15 +137,14 @@ func (v *verifier) settleDeletions() {
 	}
 }
 
-// unsealedDeletions tells which segments are missing, and deleted by policy only as
-// records say that no seal covers.
+// unsealedDeletions reports segments whose deletion is recorded only in records that no seal covers.
 func (v *verifier) unsealedDeletions() {
 	for _, h := range v.holes {
 		at := homeOf(h.stream)
 		told := uncovered(h.first, h.last, v.deletions[at])
 		for _, m := range uncovered(h.first, h.last, v.sealedDeletions(at)) {
 			if slices.Contains(told, m) {
-				continue // as damage
+				continue // it is reported as damage
 			}
 			v.unreadable(h.stream.Path, "segments %d to %d are missing, and the record of their deletion by retention is not sealed: if the server is running, verify again after its next seal",
 				m.First, m.Last)
@@ -156,8 +152,8 @@ func (v *verifier) unsealedDeletions() {
 	}
 }
 
-// unanchoredDeletions tells which segments are missing, and deleted by policy only as
-// records say that stand behind what the anchors name: the anchors prove nothing of them.
+// unanchoredDeletions reports segments whose deletion is recorded only after the blocks that the anchors name, so that
+// the anchors do not prove these records.
 func (v *verifier) unanchoredDeletions() {
 	covered := func(r *deletionRecord) bool {
 		return slices.ContainsFunc(v.anchors, func(a *anchorState) bool {
@@ -182,7 +178,7 @@ func (v *verifier) unanchoredDeletions() {
 	}
 }
 
-// follows checks that the stream goes on from what was deleted.
+// follows checks that the stream continues from what was deleted.
 func (v *verifier) follows(s *trail.Stream, d *trail.Deletion) {
 	i, there := slices.BinarySearchFunc(s.Segments, d.LastSegment+1, func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
 	if !there || s.Segments[i].Err != nil {
@@ -200,7 +196,7 @@ func (v *verifier) follows(s *trail.Stream, d *trail.Deletion) {
 	}
 }
 
-// broken is damage that several records of one deletion would tell again.
+// broken reports damage once, although several records of one deletion show it.
 func (v *verifier) broken(seg *trail.Segment, at *int64, format string, args ...any) {
 	if v.told == nil {
 		v.told = map[*trail.Segment]bool{}
@@ -211,7 +207,7 @@ func (v *verifier) broken(seg *trail.Segment, at *int64, format string, args ...
 	}
 }
 
-// uncovered is what of the segments from first to last no deletion stands for.
+// uncovered returns the segments from first to last that no deletion accounts for.
 func uncovered(first, last uint64, deletions []trail.Deletion) []trail.Span {
 	spans := make([]trail.Span, 0, len(deletions))
 	for _, d := range deletions {

@@ -108,7 +108,7 @@ type forgedBlock struct {
 	before  [32]byte
 }
 
-// same says whether nothing was changed in the block.
+// same reports whether nothing was changed in the block.
 func (b *forgedBlock) same() bool {
 	return slices.Equal(b.items, b.were) && !slices.ContainsFunc(b.items, func(i *forgedItem) bool {
 		r, was := i.record, &i.was

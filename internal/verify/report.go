@@ -13,7 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Problem is one thing that is wrong, or worth knowing.
+// Problem is an error or a warning.
 type Problem struct {
 	File   string `json:"file,omitempty"`
 	Offset *int64 `json:"offset,omitempty"`
@@ -46,8 +46,7 @@ type Report struct {
 	Bytes        int64    `json:"bytes"`
 	First        string   `json:"first_time,omitempty"`
 	Last         string   `json:"last_time,omitempty"`
-	// EncryptedBlocks are those with encrypted payloads; UnreadBlocks those of
-	// them for which there was no key.
+	// EncryptedBlocks counts blocks with encrypted payloads, and UnreadBlocks those of them for which there was no key.
 	EncryptedBlocks int64 `json:"encrypted_blocks,omitempty"`
 	UnreadBlocks    int64 `json:"unread_blocks,omitempty"`
 
@@ -60,7 +59,7 @@ type Report struct {
 	Seals    []StreamSeals `json:"seals,omitempty"`
 	Anchors  int           `json:"anchors,omitempty"`
 
-	// Unreadable is what could not be checked, such as files without permission.
+	// Unreadable lists what could not be checked, such as files that may not be read.
 	Unreadable     []Problem `json:"unreadable,omitempty"`
 	MoreUnreadable int       `json:"more_unreadable,omitempty"`
 
@@ -69,7 +68,7 @@ type Report struct {
 	Warnings     []Problem `json:"warnings"`
 	MoreWarnings int       `json:"more_warnings,omitempty"`
 
-	outdated bool // segments were deleted by policy while it was made
+	outdated bool // segments were deleted by policy during the verification
 }
 
 // WriteJSON writes the report as one line of JSON.
@@ -155,6 +154,6 @@ func plural(n int, what string) string {
 	return humanize.Comma(int64(n)) + " " + what
 }
 
-// Outdated says whether segments were deleted by policy while the trail was read, so that
-// it is worth reading again.
+// Outdated reports whether segments were deleted by policy while the trail was read, so that it should be verified
+// again.
 func (r *Report) Outdated() bool { return r.outdated }

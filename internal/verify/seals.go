@@ -15,31 +15,30 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// slack is how much later than promised a seal may come, in microseconds: times
-// of records and of seals are taken by different processes.
+// slack is how much later than promised a seal may be, in microseconds: the times of records and of seals are taken by
+// different processes.
 const slack = 10 * 1e6
 
 // StreamSeals is what the seals of a stream prove.
 type StreamSeals struct {
 	Stream  uint32 `json:"stream"`
 	Seals   int    `json:"seals"`
-	Checked int    `json:"checked"` // whose signature is right
-	// Of the last one that is right; Block is that which it is about.
+	Checked int    `json:"checked"` // those with a valid signature
+	// The last valid seal; Block is the last block that it covers.
 	Block    uint64 `json:"sealed_block"`
 	Time     string `json:"sealed_time,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Last     uint64 `json:"last_block"`
-	Unsealed uint64 `json:"unsealed_blocks"` // behind it, but for those of seals only
+	Unsealed uint64 `json:"unsealed_blocks"` // blocks after it, without those that contain only seals
 	Seconds  int64  `json:"unsealed_seconds"`
-	// Found are blocks that no seal of the run that wrote them is about: the
-	// ends of runs that were killed.
+	// Found counts blocks that are not covered by a seal of the run that wrote them: the ends of runs that were killed.
 	Found uint64 `json:"found_blocks"`
-	// Unread are encrypted blocks for which there was no key.
+	// Unread counts encrypted blocks for which there was no key.
 	Unread uint64 `json:"unread_blocks,omitempty"`
 }
 
-// blockPlace is a block that problems can name.
+// blockPlace is the position of a block, for problems.
 type blockPlace struct {
 	number uint64
 	time   int64
@@ -51,29 +50,28 @@ type blockPlace struct {
 type sealState struct {
 	v    *verifier
 	sum  StreamSeals
-	keys seal.Keys // that are trusted here
+	keys seal.Keys // trusted at this point
 	last *seal.Seal
-	// behindStop is the last seal of reason stop that had a block behind it.
+	// behindStop is the last stop seal that was followed by a block.
 	behindStop *seal.Seal
 
-	wrong     map[string]int // problems that were told once, and how often they came
-	end       int64          // last end of what is behind the last seal
-	unsealed  uint64         // blocks behind it with more than seals in them
-	late      *blockPlace    // the first behind it that ended after the time of the next one
-	onlySeals bool           // the last block has nothing else
+	wrong     map[string]int // problems that are reported once, and how often they occurred
+	end       int64          // latest end of records after the last seal
+	unsealed  uint64         // blocks after it that contain more than seals
+	late      *blockPlace    // the first block after it that ended after the next seal was due
+	onlySeals bool           // the last block contains only seals
 	blocks    uint64
-	begin     uint64 // number of the block before the first one that is there
+	begin     uint64 // number of the block before the first existing one
 	segment   uint64 // the last one
-	filled    uint64 // the last one that has something behind its header, whether it can be read or not
+	filled    uint64 // the last segment with anything after its header, readable or not
 	ends      []segmentEnd
-	runs      map[uint64]bool // first blocks of runs, as their seals say
-	unread    uint64          // encrypted blocks whose seals nobody here can read
+	runs      map[uint64]bool // first blocks of runs, by their seals
+	unread    uint64          // encrypted blocks, whose seals cannot be read without the key
 	recovered bool            // steno recover wrote it
 }
 
-// segmentEnd is the end of a segment that another one follows, without a seal. That is
-// right when a run begins with the next block: the one before was killed, or lost the
-// segment's place.
+// segmentEnd is the end of a segment without a seal that another segment follows. That is valid if a run begins with
+// the next block, because the writer was killed before, or its segment was removed or moved.
 type segmentEnd struct {
 	place  blockPlace
 	number uint64
@@ -96,8 +94,7 @@ func (s *sealState) reportOnce(kind string, p blockPlace, format string, args ..
 	}
 }
 
-// block takes a block and its seals. before is the place before the block, and
-// known says whether it is known.
+// block processes a block and its seals. before describes the chain before the block, if known.
 func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool) {
 	if s.blocks == 0 {
 		s.begin = p.number - 1
@@ -105,7 +102,7 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 	s.blocks++
 	s.recovered = s.recovered || f.recovered
 	if f.sealed {
-		// what it has is not known, and neither is what would follow from it
+		// its contents are not known, so nothing can be concluded from them
 		s.unread++
 		s.sum.Last, s.onlySeals, s.late = p.number, true, nil
 		return
@@ -135,8 +132,8 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 	}
 }
 
-// stopped looks at the first block behind the seal that ended a run: it must be the seal
-// with which the next run begins, for nobody else had anything to write.
+// stopped checks the first block after the stop seal of a run: it must contain the first seal of the next run, because
+// no server was running that could have written anything else.
 func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 	s.behindStop = stop
 	if s.last != stop && s.last.Reason == seal.ReasonStart && s.last.First == p.number && s.last.Block == p.number-1 && f.sealsOnly {
@@ -146,7 +143,7 @@ func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 		p.number, render.Time(stop.Time))
 }
 
-// check says whether a seal is right.
+// check reports whether a seal is valid.
 func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known bool) bool {
 	switch {
 	case one.Block != p.number-1:
@@ -173,16 +170,16 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 	return true
 }
 
-// accept takes a seal whose signature is right.
+// accept processes a seal with a valid signature.
 func (s *sealState) accept(one *seal.Seal) {
 	s.sum.Checked++
 	s.runs[one.First] = true
-	from := s.begin // a stream can begin in the middle of a run
+	from := s.begin // the first existing segment may begin in the middle of a run
 	if s.last != nil {
 		from = s.last.Block
 	}
 	if one.First > from+1 {
-		// What a killed run left without a seal, its next run only found.
+		// Blocks that a killed run left unsealed were only found by the next run.
 		s.sum.Found += min(s.unsealed, one.First-1-from)
 		s.missed(one.First - 1)
 	}
@@ -192,8 +189,7 @@ func (s *sealState) accept(one *seal.Seal) {
 	s.last, s.late, s.unsealed, s.end = one, nil, 0, one.Time
 }
 
-// missed tells that a seal is not there that must be, if so: all blocks behind
-// the last seal up to, but without, the last one of their run end before the
+// missed reports a missing seal: all blocks after the last seal, except the last one of their run, must end before the
 // next seal is due.
 func (s *sealState) missed(end uint64) {
 	if s.late == nil || s.late.number >= end {
@@ -203,24 +199,24 @@ func (s *sealState) missed(end uint64) {
 		render.Time(s.last.Time), s.last.Interval, s.late.number, render.Time(s.late.time))
 }
 
-// sealing says whether the stream's writer seals, as far as is proved.
+// sealing reports whether the stream's writer makes seals, by what the last valid seal states.
 func (s *sealState) sealing() bool { return s.last != nil && s.last.Reason != seal.ReasonEnd }
 
-// leave ends a segment that another one follows.
+// leave is called at the end of a segment that another one follows.
 func (s *sealState) leave(seg *trail.Segment) {
 	if s.sealing() && s.blocks > 0 && !s.onlySeals {
 		s.ends = append(s.ends, segmentEnd{blockPlace{file: seg.Path, offset: seg.Size}, seg.Number, s.sum.Last + 1})
 	}
 }
 
-// openEnds tells which segments lack the seal at their end.
+// openEnds reports segments without a seal at their end.
 func (s *sealState) openEnds() {
 	for _, e := range s.ends {
 		switch {
 		case s.runs[e.next]:
 		case s.sum.Last <= e.next && s.unread == 0:
-			// only the block behind the first one of the next segment has the seal which
-			// says that the writer lost the place of the segment before
+			// if the segment was removed or moved, only the second block of the next segment has the seal that explains
+			// it
 			s.v.warning(e.place.file, &e.place.offset, "segment %d ends without a seal, and no later seal explains why: either it was moved or removed a moment ago, or its seal was removed",
 				e.number)
 		case s.unread > 0:
@@ -230,7 +226,7 @@ func (s *sealState) openEnds() {
 	}
 }
 
-// none says why there is no seal to check in the stream, or in a part of it.
+// none reports why the stream, or a part of it, has no seal to check.
 func (s *sealState) none(path string) {
 	v, sum := s.v, &s.sum
 	switch {
@@ -245,7 +241,7 @@ func (s *sealState) none(path string) {
 	}
 }
 
-// finish ends the stream.
+// finish is called at the end of the stream.
 func (s *sealState) finish(path string) {
 	v, sum := s.v, &s.sum
 	s.none(path)
@@ -304,11 +300,11 @@ func (s *StreamSeals) line(checked bool) string {
 	return line
 }
 
-// anchorState is an anchor, and whether its block was there.
+// anchorState is an anchor, and whether its block was found.
 type anchorState struct {
 	*seal.Anchor
 	seen bool
-	// alone is the segment that has the block, when it was named by itself.
+	// alone is the segment that has the block, if only that segment is verified.
 	alone *trail.Segment
 }
 
@@ -344,7 +340,7 @@ func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *tra
 	}
 }
 
-// finishAnchors tells which anchors name blocks that are not there.
+// finishAnchors reports anchors whose blocks were not found.
 func (v *verifier) finishAnchors() {
 	for _, a := range v.anchors {
 		if key, ok := v.keys[a.Key]; a.Signed && ok && !a.Verify(key) {

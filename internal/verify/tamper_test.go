@@ -506,7 +506,7 @@ func (s *suite) forge(t testing.TB, r *rand.Rand, one forging, how sealing) file
 	}
 }
 
-// asItWas says whether each stream is the original's, or its beginning, and all that
+// asItWas reports whether each stream is the original's, or its beginning, and all that
 // anchors name is there.
 func (s *suite) asItWas(f files) bool {
 	for number, segments := range s.original {

@@ -1,6 +1,5 @@
-// Package verify proves a trail whole: every checksum, the
-// hash chain of every stream, the numbers of blocks and records, and every
-// session's sequence numbers.
+// Package verify checks that a trail is intact: all checksums, the hash chain of each stream, the numbers of blocks and
+// records, and the sequence numbers of each session.
 package verify
 
 import (
@@ -20,14 +19,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// maxListed bounds how many problems, and how many warnings, are listed one by
-// one.
+// maxListed is the maximum number of problems, and of warnings, that are listed one by one.
 const maxListed = 100
 
-// Checks are what a trail is held against beside itself.
+// Checks are what a trail is checked against in addition to its own contents.
 type Checks struct {
-	Keys    seal.Keys      // seals are checked with; none: they are counted
-	Anchors []*seal.Anchor // must be in the trail
+	Keys    seal.Keys      // keys to check seals with; without any, seals are only counted
+	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
 }
 
 // Trail verifies a trail.
@@ -71,17 +69,16 @@ type verifier struct {
 	parts    map[trail.RecordID]uint64
 	wants    map[trail.RecordID]uint64
 	cutShort map[trail.RecordID]bool
-	dropped  map[trail.RecordID]bool // that have parts, and that gap records name
+	dropped  map[trail.RecordID]bool // that have data parts, and that gap records report as lost
 	systemID *trail.Segment
-	// partial says that the beginning of a stream is not there, so that
-	// sessions may begin in the middle.
+	// partial is set if the beginning of a stream is missing, so that sessions may begin in the middle.
 	partial   bool
 	holes     []hole
 	deletions map[home][]trail.Deletion
 	records   []deletionRecord
 	told      map[*trail.Segment]bool
 	gone      map[*trail.Segment]bool
-	// sealed are encrypted segments whose records could not be looked at.
+	// sealed counts the blocks of encrypted segments whose records could not be checked.
 	sealed      map[string]int
 	first, last int64
 	done        int64
@@ -93,12 +90,12 @@ type verifier struct {
 	branches   []branched
 }
 
-// session is what is known of a session's sequence numbers.
+// session is what is known about a session's sequence numbers.
 type session struct {
 	seen      []trail.Span
 	explained []trail.Span
 	ended     bool
-	end       uint64 // number of the disconnect record, 0 for none
+	end       uint64 // number of the disconnect record; 0: there is none
 }
 
 func (v *verifier) damage(file string, offset *int64, format string, args ...any) {
@@ -117,7 +114,7 @@ func (v *verifier) warning(file string, offset *int64, format string, args ...an
 	v.report.Warnings = append(v.report.Warnings, Problem{file, offset, fmt.Sprintf(format, args...)})
 }
 
-// unreadable tells of what could not be checked: nothing is known of it.
+// unreadable reports what could not be checked.
 func (v *verifier) unreadable(file string, format string, args ...any) {
 	if len(v.report.Unreadable) == maxListed {
 		v.report.MoreUnreadable++
@@ -126,7 +123,7 @@ func (v *verifier) unreadable(file string, format string, args ...any) {
 	v.report.Unreadable = append(v.report.Unreadable, Problem{File: file, What: fmt.Sprintf(format, args...)})
 }
 
-// fail takes an error of the reader.
+// fail reports an error of the reader.
 func (v *verifier) fail(err error) {
 	var corrupt *trail.CorruptionError
 	var torn *trail.TornError
@@ -150,9 +147,8 @@ func (v *verifier) fail(err error) {
 	}
 }
 
-// goes takes notice of a segment that went while the trail was read. If that was
-// by policy, and segments before it were read, then the report is of no trail that
-// ever was: sessions have holes in it.
+// goes handles a segment that was deleted while the trail was read. If it was deleted by policy after earlier segments
+// had been read, the report mixes two states of the trail, and sessions seem to have gaps.
 func (v *verifier) goes(gone *trail.GoneError) {
 	if v.gone == nil {
 		v.gone = map[*trail.Segment]bool{}
@@ -174,7 +170,7 @@ func (v *verifier) goes(gone *trail.GoneError) {
 	v.warning(gone.Segment.Path, nil, "segment was deleted by retention while the trail was being verified")
 }
 
-// files checks what lies in the directories.
+// files checks the files in the directories.
 func (v *verifier) files() {
 	for _, err := range v.trail.Errors {
 		v.fail(err)
@@ -182,10 +178,10 @@ func (v *verifier) files() {
 	for _, path := range v.trail.Foreign {
 		v.warning(path, nil, "does not belong to a trail")
 	}
-	next := map[string]uint32{} // stream of each trail
+	next := map[string]uint32{} // next expected stream of each trail
 	for _, s := range v.trail.Streams {
 		if s.Trail != "" {
-			// The server makes the folders of all its writers.
+			// The server creates the folders of all its writers, so none may be missing.
 			switch next := next[s.Trail]; {
 			case s.Number == next+1:
 				v.damage(s.Trail, nil, "stream %d is missing", next)
@@ -212,8 +208,7 @@ type job struct {
 	done     chan struct{}
 }
 
-// run sends all blocks through the workers, and takes what they found in the
-// order of the streams.
+// run has all blocks checked by the workers, and processes their findings in the order of the streams.
 func (v *verifier) run(ctx context.Context) error {
 	workers := runtime.GOMAXPROCS(0)
 	jobs := make(chan *job)
@@ -239,8 +234,7 @@ func (v *verifier) run(ctx context.Context) error {
 				return err
 			}
 			refs, errs := st.enter(seg, i)
-			// The errors are those of places between blocks: they are told
-			// when all blocks of the segment are done.
+			// These are errors between blocks: they are reported after all blocks of the segment.
 			take := func(j *job) { <-j.done; st.take(j) }
 			for k := range refs {
 				j := &job{ref: &refs[k], done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
@@ -274,7 +268,7 @@ type state struct {
 	stream *trail.Stream
 	home   home
 
-	known      bool // the following are known
+	known      bool // whether the following are known
 	nextBlock  uint64
 	nextRecord uint64
 	hash       [32]byte // of the last block
@@ -346,7 +340,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	return refs, errs
 }
 
-// key notices an encrypted segment whose records cannot be looked at.
+// key notes an encrypted segment whose records cannot be checked.
 func (v *verifier) key(seg *trail.Segment) {
 	if missing := (*trail.MissingKeyError)(nil); errors.As(seg.KeyErr, &missing) {
 		v.sealed[missing.ID.String()]++
@@ -355,9 +349,8 @@ func (v *verifier) key(seg *trail.Segment) {
 	}
 }
 
-// previous finds the hash that a block's chain hash starts from: what the block
-// before it says of itself, so that each place is checked alone, and one that is
-// broken does not make all that follow look broken.
+// previous finds the hash that a block is chained to. It is the one that the previous block states, so that each link
+// is checked separately, and a broken one does not make all that follow appear broken.
 func (st *state) previous(seg *trail.Segment, refs []trail.BlockRef, k int, files *trail.Files) ([32]byte, bool) {
 	switch {
 	case refs[k].AfterDamage:
@@ -369,7 +362,7 @@ func (st *state) previous(seg *trail.Segment, refs []trail.BlockRef, k int, file
 	return hash, err == nil
 }
 
-// take adds up what a block says.
+// take processes the findings of a block.
 func (st *state) take(j *job) {
 	v, f := st.v, j.found
 	if f.torn {
@@ -416,7 +409,7 @@ func (st *state) take(j *job) {
 	v.add(f)
 }
 
-// leave ends a segment: after damage at its end nobody knows what follows.
+// leave is called at the end of a segment: after damage at its end, it is not known what must follow.
 func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
 	for _, err := range errs {
 		var c *trail.CorruptionError
@@ -496,7 +489,7 @@ func (v *verifier) add(f *finding) {
 	v.settle(f)
 }
 
-// times takes notice of when a block's records were, before they are counted.
+// times notes the times of a block's records, before they are counted.
 func (v *verifier) times(records, first, last int64) {
 	switch {
 	case records == 0:
@@ -507,8 +500,7 @@ func (v *verifier) times(records, first, last int64) {
 	}
 }
 
-// settle forgets the data parts of records that are complete, so that memory
-// does not grow with the trail.
+// settle removes the data parts of complete records, so that memory does not grow with the trail.
 func (v *verifier) settle(f *finding) {
 	for _, id := range f.whole {
 		if v.parts[id] == v.wants[id] {
@@ -530,10 +522,9 @@ func (v *verifier) session(id trail.SessionID) *session {
 	return s
 }
 
-// retire forgets a session that has ended, when all its numbers have been seen or
-// are explained: so memory grows with the sessions that are open, or have holes, and
-// not with the trail. What was forgotten lately is known still, to tell records that
-// are there twice, which come soon if they do: after a crash.
+// retire removes a session that has ended when all its numbers have been seen or are explained, so that memory grows
+// with the number of sessions that are open or have gaps, and not with the trail. The last numbers of recently removed
+// sessions are kept, to detect duplicates of their records: these can occur only soon afterwards, after a crash.
 func (v *verifier) retire(id trail.SessionID) {
 	s := v.sessions[id]
 	if s == nil || len(s.seen) == 0 {
@@ -555,15 +546,15 @@ func (v *verifier) retire(id trail.SessionID) {
 	v.finished.remember(id, next-1)
 }
 
-// finished are the sessions of which nothing need be known any more.
+// finished has the sessions that were removed.
 type finished struct {
 	count  int
-	last   map[trail.SessionID]uint64 // number of the last record, of those in recent
-	recent []trail.SessionID          // a ring
+	last   map[trail.SessionID]uint64 // number of the last record of each session in recent
+	recent []trail.SessionID          // a ring buffer
 	at     int
 }
 
-// maxFinished is how many of them are known nevertheless.
+// maxFinished is how many of them are kept.
 const maxFinished = 64 << 10
 
 func (f *finished) remember(id trail.SessionID, last uint64) {
@@ -589,7 +580,7 @@ func (f *finished) forget(id trail.SessionID) (last uint64, ok bool) {
 	return last, ok
 }
 
-// sequences looks for numbers that are missing from sessions, or there twice.
+// sequences finds sequence numbers of sessions that are missing or occur twice.
 func (v *verifier) sequences() {
 	middle := 0
 	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), trail.SessionID.Compare) {
@@ -608,7 +599,7 @@ func (v *verifier) sequences() {
 			if span.First < next {
 				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.First, min(span.Last, next-1)))
 			}
-			// What was not read may hold the numbers that are missing.
+			// Blocks that were not read may contain the missing numbers.
 			if v.report.UnreadBlocks > 0 {
 				next = span.First
 			}
@@ -640,8 +631,7 @@ func overlap(a, b []trail.Span) bool {
 	return false
 }
 
-// contradictions looks for records that are there, though a gap record says that
-// they were lost.
+// contradictions finds records that exist although a gap record reports them as lost.
 func (v *verifier) contradictions(id trail.SessionID, s *session) {
 	i := 0
 	for _, e := range s.explained {
@@ -662,8 +652,8 @@ func numbers(first, last uint64) string {
 	return fmt.Sprintf("records %d to %d are", first, last)
 }
 
-// dataParts checks that every big record got all its data parts, and that no
-// parts are left but those of interrupted statements.
+// dataParts checks that every big record has all its data parts, and that all other parts belong to interrupted
+// statements.
 func (v *verifier) dataParts() {
 	if v.report.UnreadBlocks > 0 || len(v.report.Unreadable) > 0 {
 		return

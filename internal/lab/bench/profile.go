@@ -210,7 +210,7 @@ func (a *attribution) add(e perf.Event) {
 	}
 }
 
-// handsOver says whether a frame that is further in than the extension's does
+// handsOver reports whether a frame that is further in than the extension's does
 // the server's own work again: what a hook calls to go on.
 func handsOver(f perf.Frame) bool {
 	return strings.HasPrefix(f.Symbol, "standard_") || otherHook(f)

@@ -429,17 +429,17 @@ func (k *checker) session(statements []*statement) {
 	account(1 << 62)
 }
 
-// mayLackGaps says whether gap records themselves may be gone.
+// mayLackGaps reports whether gap records themselves may be gone.
 func (k *checker) mayLackGaps() bool {
 	return k.round.config.mode.mayMiss != nil || !k.deletion.IsZero()
 }
 
-// mayBeDropped says whether a wait for room for its record may have been canceled, by
+// mayBeDropped reports whether a wait for room for its record may have been canceled, by
 // the end of its session, too: then a gap record tells of it, whatever steno.delivery
 // says.
 func (s *statement) mayBeDropped() bool { return s.told != succeeded || s.warned || s.early }
 
-// mustBeThere says whether a statement without a record is one too few, unless
+// mustBeThere reports whether a statement without a record is one too few, unless
 // a gap record stands for it; those of its mode's own excuse are counted.
 func (k *checker) mustBeThere(s *statement) bool {
 	r := k.round

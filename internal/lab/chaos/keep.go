@@ -143,7 +143,7 @@ func (k *checker) takeDeletion(r *record) {
 	}
 }
 
-// deleted says whether the records of what ended at that time may be in a segment
+// deleted reports whether the records of what ended at that time may be in a segment
 // that policy has deleted.
 func (k *checker) deleted(ended time.Time) bool {
 	return !k.deletion.IsZero() && ended.Before(k.deletion.Add(time.Second))

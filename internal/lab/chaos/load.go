@@ -294,7 +294,7 @@ func (c *client) extended(ctx context.Context, template string, params ...string
 
 var syncedCommand = regexp.MustCompile(`^(INSERT|UPDATE|COPY [^(]* FROM|CREATE|ALTER|DROP)\b`)
 
-// isSynced says whether that is surely a statement of steno.sync.
+// isSynced reports whether that is surely a statement of steno.sync.
 func isSynced(sync, template string) bool {
 	return sync != "" && (syncedCommand.MatchString(template) || sync == "all" && strings.HasPrefix(template, "SELECT"))
 }

@@ -19,7 +19,7 @@ type mode struct {
 	settings []cluster.Setting
 	// last is a fault that ends the load, after which the server starts again.
 	last string
-	// mayMiss says whether a statement that its client was told of at that
+	// mayMiss reports whether a statement that its client was told of at that
 	// time may have no record.
 	mayMiss func(r *round, s *statement) bool
 	// gaps says that what is missing must be told by gap records.

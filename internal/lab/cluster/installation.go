@@ -118,7 +118,7 @@ func (i *Installation) chooseUser() error {
 // Program is the path of one of PostgreSQL's programs.
 func (i *Installation) Program(name string) string { return filepath.Join(i.BinDir, name) }
 
-// HasLibrary says whether a module that can be preloaded is installed.
+// HasLibrary reports whether a module that can be preloaded is installed.
 func (i *Installation) HasLibrary(name string) bool {
 	_, err := os.Stat(filepath.Join(i.LibraryDir, name+".so"))
 	return err == nil

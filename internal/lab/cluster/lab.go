@@ -80,7 +80,7 @@ func (i *Installation) TempDir() string {
 	return parent
 }
 
-// reachable says whether any user may pass through dir and all above it.
+// reachable reports whether any user may pass through dir and all above it.
 func reachable(dir string) bool {
 	for ; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)

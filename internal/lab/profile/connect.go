@@ -131,7 +131,7 @@ func (c *connection) target() (*Target, error) {
 	return t, nil
 }
 
-// isHere says whether an address is this machine's.
+// isHere reports whether an address is this machine's.
 func isHere(address net.Addr) bool {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {

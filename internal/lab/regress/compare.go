@@ -109,7 +109,7 @@ func (x *sent) take(records []*record) (n int, covered bool) {
 
 var called = regexp.MustCompile(`^"(.*)" \(OID \d+\)$`)
 
-// calls says whether a record is of the function that the log says a client called.
+// calls reports whether a record is of the function that the log says a client called.
 func (r *record) calls(what string) bool {
 	m := called.FindStringSubmatch(what)
 	return m != nil && r.Command == "FUNCTION CALL" && slices.ContainsFunc(r.Objects, func(o object) bool {
@@ -202,7 +202,7 @@ func (s *session) become(text string) {
 	}
 }
 
-// blank says whether there is nothing but white space, semicolons and comments.
+// blank reports whether there is nothing but white space, semicolons and comments.
 func blank(s string) bool {
 	for s != "" {
 		switch {

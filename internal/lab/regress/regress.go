@@ -183,7 +183,7 @@ func (r *Report) strings(s *session) {
 	r.Sent += len(s.sent)
 }
 
-// fails says whether a failure that the log gives no text to is that of the commit of what was executed last in a
+// fails reports whether a failure that the log gives no text to is that of the commit of what was executed last in a
 // pipeline: the server still has its command.
 func (x *sent) fails(e *entry) bool {
 	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle")
@@ -233,5 +233,5 @@ func (r *Report) Write(out io.Writer) {
 	fmt.Fprintf(out, "missing, extra, different: %d, %d, %d\n", r.Missing, r.Extra, r.Different)
 }
 
-// Agrees says whether nothing is missing, extra or different.
+// Agrees reports whether nothing is missing, extra or different.
 func (r *Report) Agrees() bool { return r.Missing+r.Extra+r.Different == 0 }

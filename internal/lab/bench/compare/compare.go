@@ -90,7 +90,7 @@ type Figure struct {
 	Verdict string `json:"verdict"`
 }
 
-// Changed says whether the verdict is a change.
+// Changed reports whether the verdict is a change.
 func (f *Figure) Changed() bool { return f.Verdict != Same && f.Verdict != Few }
 
 // size of a change, the same for a half and for twice.

@@ -184,7 +184,7 @@ func (o *Options) checkNumbers(given func(flag string) bool) error {
 	return nil
 }
 
-// needsTables says whether pgbench's own tables are used.
+// needsTables reports whether pgbench's own tables are used.
 func (o *Options) needsTables() bool {
 	return slices.ContainsFunc(o.points, func(p point) bool { return p.workload.builtin != "" })
 }

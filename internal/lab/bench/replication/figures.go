@@ -299,7 +299,7 @@ func (m *measurement) median(c result.Case, metric string) (value float64, ok bo
 // that is worth a sentence.
 const muchIdle = 10
 
-// idleNote says whether processors are idle while sessions wait for a standby.
+// idleNote reports whether processors are idle while sessions wait for a standby.
 func (m *measurement) idleNote(sync string) string {
 	p := m.point(sync, m.Steno[0])
 	waits, ok := m.median(p.result().With(dimEvent, waitStandby), metricWaits)

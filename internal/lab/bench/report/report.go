@@ -232,7 +232,7 @@ func (v *view) caseTitle(c result.Case) string {
 	return strings.Join(parts, ", ")
 }
 
-// isBase says whether the case is one that ratios are to.
+// isBase reports whether the case is one that ratios are to.
 func (v *view) isBase(c result.Case) bool {
 	return slices.ContainsFunc(v.Bases, func(b result.Base) bool { return c[b.Dimension] == b.Value })
 }

@@ -287,7 +287,7 @@ func (c Case) With(dimension, value string) Case {
 	return d
 }
 
-// Matches says whether the case has all values of another.
+// Matches reports whether the case has all values of another.
 func (c Case) Matches(where Case) bool {
 	for dimension, value := range where {
 		if c[dimension] != value {

@@ -400,7 +400,7 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 	}
 }
 
-// mayBeInterrupted says whether something may have ended a wait of the session for room:
+// mayBeInterrupted reports whether something may have ended a wait of the session for room:
 // the record of its statement is a short one then.
 func (k *checker) mayBeInterrupted(c *session) bool {
 	for _, step := range c.script.steps {
@@ -413,7 +413,7 @@ func (k *checker) mayBeInterrupted(c *session) bool {
 	})
 }
 
-// fetchFailed says whether a FETCH or MOVE of the session failed so: the query of a
+// fetchFailed reports whether a FETCH or MOVE of the session failed so: the query of a
 // portal that it named has then failed, too.
 func (c *session) fetchFailed(code string) bool {
 	return slices.ContainsFunc(c.script.statements(), func(s *statement) bool {
@@ -421,7 +421,7 @@ func (c *session) fetchFailed(code string) bool {
 	})
 }
 
-// failedBefore says whether a pipeline failed so behind the statement, with a timeout or
+// failedBefore reports whether a pipeline failed so behind the statement, with a timeout or
 // the session's end. It can come between two messages: the client takes it for an answer
 // to the next one, which the server has not looked at. For the server it is the failure
 // of the transaction in which the statement before has run.
