@@ -199,7 +199,7 @@ hide_bare(Text *t, const Token *token)
 
 /* Is what comes next, behind white space, the key of another pair, or the end? */
 static bool
-at_key(Text t)
+pair_or_end_follows(Text t)
 {
 	bool		word = false;
 
@@ -250,7 +250,7 @@ hide_value(Text *t, bool in_uri)
 	else if (closed)
 	{
 		to = bare_end(t, "");
-		while (!at_key(*t))
+		while (!pair_or_end_follows(*t))
 		{
 			pieces = true;
 			steno_redact_skip_blanks(t);
@@ -388,9 +388,9 @@ text_in(const Text *t, const Token *token)
 	return inner;
 }
 
-/* Look into a literal; what it leaves open, the literals behind it continue. */
+/* Search the contents of a literal.  If a secret should begin at its end, the literals behind it are hidden. */
 static void
-look_into(Text *t, const Token *token)
+search_literal(Text *t, const Token *token)
 {
 	Text		inner;
 
@@ -416,7 +416,7 @@ look_into(Text *t, const Token *token)
 
 /* A program's command line. */
 static void
-look_into_command(const Text *t, const Token *token)
+search_command_line(const Text *t, const Token *token)
 {
 	Text		inner = text_in(t, token);
 
@@ -440,12 +440,12 @@ take_literal(Text *t, Token *token)
 	if (hide)
 		hide_literal(t, token);
 	else if (t->program)
-		look_into_command(t, token);
+		search_command_line(t, token);
 	else
 	{
 		if (t->config != 0)
 			t->config_secret = names_secret(t, token);
-		look_into(t, token);
+		search_literal(t, token);
 	}
 	t->named = t->weakly = t->assigned = t->program = false;
 	t->again = hide;
@@ -637,7 +637,7 @@ take_character(Text *t, const Token *token)
 
 /* Is no secret expected, whatever comes next? */
 static inline bool
-is_quiet(const Text *t)
+expects_nothing(const Text *t)
 {
 	return !(t->named | t->weakly | t->program | t->again | t->hide_rest | t->prefixed |
 			 t->opens_call | t->opens_options | t->opens_config) &&
@@ -677,7 +677,7 @@ search_text(Text *t)
 
 	for (;;)
 	{
-		if (is_quiet(t) && !t->search->thorough && !steno_redact_skip_quiet(t))
+		if (expects_nothing(t) && !t->search->thorough && !steno_redact_skip_quiet(t))
 			return false;
 		steno_redact_next_token(t, &token);
 		switch (token.type)
