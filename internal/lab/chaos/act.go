@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// An action is something that a client does, of one or more statements. What
-// comes of it the statements themselves remember.
+// An action is one or more statements of a client. The statements themselves keep their outcomes.
 type action struct {
 	weight int
 	do     func(c *client, ctx context.Context)
@@ -42,7 +41,7 @@ var actions = []action{
 	{2, (*client).leave},
 }
 
-// act does something.
+// act performs a random action.
 func (c *client) act(ctx context.Context) {
 	total := 0
 	for _, a := range actions {
@@ -52,7 +51,7 @@ func (c *client) act(ctx context.Context) {
 	for _, a := range actions {
 		if n -= a.weight; n < 0 {
 			a.do(c, ctx)
-			// nobody stays in a transaction
+			// end a transaction that the action has left open
 			if c.conn != nil && !c.conn.IsClosed() && c.conn.TxStatus() != 'I' {
 				_ = c.simple(ctx, "ROLLBACK /**/")
 			}
@@ -83,8 +82,8 @@ func (c *client) write(ctx context.Context) {
 	}
 }
 
-// transaction takes accounts in turn, so that there is no deadlock but with
-// another that has begun in the middle: that one is an error as good as any.
+// transaction updates accounts in a fixed order, so that deadlocks are possible only with one that has begun in the
+// middle; a deadlock is as good as any other error.
 func (c *client) transaction(ctx context.Context) {
 	first := len(c.statements)
 	if c.simple(ctx, "BEGIN /**/") != nil {
@@ -103,7 +102,7 @@ func (c *client) transaction(ctx context.Context) {
 	end := pick(c.rng, "COMMIT /**/", "COMMIT /**/", "ROLLBACK /**/")
 	if c.simple(ctx, end) == nil && strings.HasPrefix(end, "COMMIT") {
 		for _, s := range c.statements[first:] {
-			s.alone = true // told of its transaction's end
+			s.alone = true // answered only after its transaction's end
 		}
 	}
 }
@@ -147,8 +146,7 @@ func (c *client) errors(ctx context.Context) {
 	}
 }
 
-// size is that of a big string: up to some rings, mostly near what fits one
-// message, a ring, or neither.
+// size returns the size of a big string: up to several rings, mostly near the limits of a message or a ring.
 func (c *client) size() int {
 	ring := c.load.round.config.ringSize * 1024
 	switch c.rng.IntN(4) {
@@ -230,7 +228,7 @@ func (c *client) slow(ctx context.Context) {
 	_ = c.simple(ctx, sleep)
 }
 
-// several statements in one message, or with one Sync.
+// several sends several statements in one message, or with one Sync.
 func (c *client) several(ctx context.Context) {
 	var templates []string
 	for range 2 + c.rng.IntN(6) {
@@ -281,7 +279,7 @@ func (c *client) parallel(ctx context.Context) {
 	_ = c.simple(ctx, "SELECT /**/ count(*) FROM wide WHERE b LIKE '%y%'")
 }
 
-// flush: what was answered to anyone before is on disk then.
+// flush calls steno.flush(): everything that was answered to any client before is on disk then.
 func (c *client) flush(ctx context.Context) {
 	if c.load.calm.Load() {
 		return
@@ -296,7 +294,7 @@ func (c *client) leave(ctx context.Context) {
 	case 0:
 		c.vanish()
 	case 1:
-		// in the middle of a statement, which nobody hears the end of
+		// in the middle of a statement, whose end no client receives
 		s, text := c.begin("SELECT /**/ count(*), pg_sleep(0.01) FROM wide")
 		_ = c.conn.Conn().SetDeadline(s.began.Add(patience))
 		c.conn.Frontend().SendQuery(&pgproto3.Query{String: text})

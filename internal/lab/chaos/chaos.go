@@ -1,16 +1,13 @@
-// Package chaos tries to make pg_steno lose or repeat a record: random load
-// meets random faults, and what the clients were told is compared with the
-// trail.
+// Package chaos tries to make pg_steno lose or duplicate a record: it combines random load with random faults, and
+// compares the answers that the clients got with the trail.
 //
-// A Round is a throw-away server with random settings (mode.go), clients that
-// remember each of their statements and what they were told of it (load.go),
-// and faults one after the other (fault.go, process.go, disk.go). Then the trail is read with the steno program and must agree with
-// the clients, as far as the round's mode guarantees (check.go). A round that
-// fails keeps its folder.
+// A Round is a throw-away server with random settings (mode.go), clients that keep each of their statements and its
+// answer (load.go), and a sequence of faults (fault.go, process.go, disk.go). Then the trail is read with the steno
+// program and must agree with the clients, as far as the round's mode guarantees (check.go). The folder of a round that
+// fails is kept.
 //
-// All that is random comes from the seed and the round's number: settings,
-// faults and statements are the same again. Their timing is not, so a failure
-// may take some repetitions.
+// Everything random is derived from the seed and the round's number, so settings, faults and statements can be
+// repeated. Their timing cannot, so it may take several attempts to reproduce a failure.
 package chaos
 
 import (
@@ -29,25 +26,25 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// Options say how long and what.
+// Options are the parameters of a run.
 type Options struct {
 	rounds.Options
-	Kills   int      // stop after so many; 0: no limit
+	Kills   int      // stop after this many; 0: no limit
 	Mode    string   // only this one; "": any
 	Faults  []string // only these; none: any
-	Clients int      // 0: as the round's seed says
+	Clients int      // 0: chosen by the round's seed
 	Source  string   // path of faults.c
 }
 
-// Totals are what all rounds together had.
+// Totals are the counts of all rounds.
 type Totals struct {
 	*rounds.Totals
 	Faults, Kills      int
-	Acknowledged       int // statements that clients were told of
-	Unanswered         int // whose client lost its server
+	Acknowledged       int // statements that were answered
+	Unanswered         int // statements whose client lost its connection
 	Records            int
 	Missing, Accounted int // acknowledged statements without record; of these, within the guarantee
-	Untold             int // of those missing, of sessions that left nothing but their number
+	Untold             int // missing statements of sessions of which only the number of drops was recorded
 	OldestLost         time.Duration
 	perFault           map[string]int
 	perMode            map[string]int
@@ -86,13 +83,13 @@ func Run(ctx context.Context, o Options) (*Totals, error) {
 	return t, t.Verdict(ctx)
 }
 
-// newLab makes the template that all rounds' servers are copies of.
+// newLab creates the template of all rounds' servers.
 func newLab(ctx context.Context, o *Options) (*cluster.Lab, error) {
 	lab, err := rounds.NewLab(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// the server's user must be able to load it
+	// the server's account must be able to load it
 	cc := os.Getenv("CC")
 	if cc == "" {
 		cc = "cc"

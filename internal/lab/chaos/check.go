@@ -1,4 +1,4 @@
-// Compares the trail with what the clients were told.
+// Compares the trail with the answers that the clients got.
 
 package chaos
 
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// record is what the check wants of a line of "steno cat --format json".
+// record has the fields of a line of "steno cat --format json" that the check needs.
 type record struct {
 	Kind        string            `json:"kind"`
 	Time        time.Time         `json:"time"`
@@ -35,7 +35,7 @@ type record struct {
 	Extra       map[string]string `json:"extra"`
 }
 
-// found is a record of a client's statement, in short.
+// found is an extract of a record of a client's statement.
 type found struct {
 	seq       uint64
 	outcome   string
@@ -47,28 +47,28 @@ type found struct {
 	cut       bool
 }
 
-// span is a range of sequence numbers that a gap record stands for.
+// span is a range of sequence numbers that a gap record accounts for.
 type span struct{ first, last uint64 }
 
-// seen is a session as the trail has it.
+// seen is a session in the trail.
 type seen struct {
 	seqs         []uint64
 	gaps         []span
 	connects     int
 	disconnects  int
-	commits      map[uint64]bool // transaction ids
+	commits      map[uint64]bool // by transaction ID
 	transactions map[uint64]int
 	application  string
 	pid          uint32
 }
 
-// result is what a round's check has counted.
+// result is the counts of a round's check.
 type result struct {
 	records, acknowledged, unanswered int
 	missing, accounted                int
-	untold                            int // of missing: of sessions that left nothing but their number
+	untold                            int // missing statements of sessions of which only the number of drops was recorded
 	dropped                           uint64
-	deleted                           uint64 // records that deletion records tell of
+	deleted                           uint64 // records that were deleted, by deletion records
 	refused, gone                     int    // statements: refused; in segments that were deleted
 	oldestLost                        time.Duration
 }
@@ -90,7 +90,7 @@ func (c *result) String() string {
 	return s
 }
 
-// checker compares the trail with what the clients were told.
+// checker compares the trail with the answers that the clients got.
 type checker struct {
 	round      *round
 	statements map[string][]found // by marker
@@ -98,8 +98,8 @@ type checker struct {
 	byName     map[string][]string // sessions by application name
 	wrong      []string
 	more       int
-	deletion   time.Time // the last one by policy; zero: none
-	counted    uint64    // records dropped of which gap records say no more than their number
+	deletion   time.Time // time of the last deletion by policy; zero: none
+	counted    uint64    // dropped records of which gap records have only the number
 }
 
 const maxWrong = 25
@@ -115,7 +115,7 @@ func (k *checker) complain(format string, args ...any) {
 	k.wrong = append(k.wrong, fmt.Sprintf(format, args...))
 }
 
-// check says all that is wrong with a round that has ended.
+// check returns everything that is wrong with a round that has ended.
 func (r *round) check(ctx context.Context) error {
 	k := &checker{round: r, statements: map[string][]found{}, sessions: map[string]*seen{}, byName: map[string][]string{}}
 	if err := k.read(ctx); err != nil {
@@ -247,14 +247,14 @@ func (k *checker) takeStatement(r *record) {
 
 // ---- what must be true of any trail ----
 
-// numbers checks that each session counts from 1, once each, without gaps that
-// no gap record stands for.
+// numbers checks that the records of each session are numbered from 1, without duplicates, and without gaps that no gap
+// record accounts for.
 func (k *checker) numbers() {
 	for id, s := range k.sessions {
 		slices.Sort(s.seqs)
 		expected := uint64(1)
 		if !k.deletion.IsZero() && len(s.seqs) > 0 {
-			expected = s.seqs[0] // steno verify knows what was deleted of it
+			expected = s.seqs[0] // steno verify checks what was deleted of it
 		}
 		for i, seq := range s.seqs {
 			if i > 0 && seq == s.seqs[i-1] {
@@ -284,7 +284,7 @@ func (s *seen) covered(seq uint64) bool {
 	return slices.ContainsFunc(s.gaps, func(g span) bool { return g.first <= seq && seq <= g.last })
 }
 
-// dropsBetween counts the numbers of dropped records between two.
+// dropsBetween counts the dropped records between two sequence numbers.
 func (s *seen) dropsBetween(from, to uint64) int {
 	n := uint64(0)
 	for _, g := range s.gaps {
@@ -306,7 +306,7 @@ func (k *checker) verify(ctx context.Context) {
 	}
 }
 
-// log looks for what no fault of ours explains.
+// log finds messages that no injected fault explains.
 var alarming = regexp.MustCompile(`PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|does not fit a block|corrupt|could not read ring file|damaged`)
 
 func (k *checker) log() {
@@ -361,11 +361,11 @@ func (k *checker) connection(s *session) {
 	}
 }
 
-// session checks the statements of one, in their order.
+// session checks the statements of a session, in order.
 func (k *checker) session(statements []*statement) {
 	gaps := k.round.config.gaps
 	res := &k.round.result
-	var last uint64 // sequence number of the last statement that is there
+	var last uint64 // sequence number of the last statement that has a record
 	var missing []*statement
 	account := func(next uint64) {
 		if len(missing) == 0 {
@@ -376,11 +376,11 @@ func (k *checker) session(statements []*statement) {
 		for _, id := range k.byName[name] {
 			drops = k.sessions[id].dropsBetween(last+1, next)
 		}
-		// all that it said of itself may be dropped, too
+		// its session message may have been dropped, too
 		if len(k.byName[name]) == 0 {
 			drops = k.namelessDrops(missing[0].session.pid)
-			// Of sessions that had the same full ring one after the other, and found
-			// no room in it at all, all but the first are only counted.
+			// If sessions used the same full ring one after the other without finding space in it, all but the first
+			// are only counted.
 			if drops == 0 && gaps && (uint64(res.untold+len(missing)) <= k.counted || k.mayLackGaps()) {
 				res.untold += len(missing)
 				missing = missing[:0]
@@ -415,7 +415,7 @@ func (k *checker) session(statements []*statement) {
 		}
 		f := records[0]
 		account(f.seq)
-		// a session that is ended may record what it had before it still closes what came earlier
+		// a terminated session may record its last statement before it closes earlier ones
 		if s.told == unanswered {
 			k.agrees(s, &f)
 			continue
@@ -429,18 +429,17 @@ func (k *checker) session(statements []*statement) {
 	account(1 << 62)
 }
 
-// mayLackGaps reports whether gap records themselves may be gone.
+// mayLackGaps reports whether gap records themselves may be lost.
 func (k *checker) mayLackGaps() bool {
 	return k.round.config.mode.mayMiss != nil || !k.deletion.IsZero()
 }
 
-// mayBeDropped reports whether a wait for room for its record may have been canceled, by
-// the end of its session, too: then a gap record tells of it, whatever steno.delivery
-// says.
+// mayBeDropped reports whether a wait for space for its record may have been canceled, possibly by the end of its
+// session. A gap record then accounts for it, whatever the value of steno.delivery.
 func (s *statement) mayBeDropped() bool { return s.told != succeeded || s.warned || s.early }
 
-// mustBeThere reports whether a statement without a record is one too few, unless
-// a gap record stands for it; those of its mode's own excuse are counted.
+// mustBeThere reports whether a statement without a record is an error unless a gap record accounts for it. Statements
+// that the mode allows to be missing are counted.
 func (k *checker) mustBeThere(s *statement) bool {
 	r := k.round
 	res := &r.result
@@ -451,14 +450,14 @@ func (k *checker) mustBeThere(s *statement) bool {
 	case skipped:
 		return false
 	case failed:
-		// so many refusals are recorded as leave room for what runs
+		// refusals are recorded only while the ring has enough space
 		if s.sqlstate == refusal && r.config.onFailure == "error" {
 			res.refused++
 			return false
 		}
 		res.missing++
 	case unanswered:
-		// but its work is there
+		// but its row was committed
 		if !s.leaves || !r.committed[s.marker] || !r.lost.IsZero() && s.began.Before(r.back) {
 			return false
 		}
@@ -500,7 +499,8 @@ func (k *checker) agrees(s *statement, f *found) {
 		k.complain("%s: %s was not run, but is recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
 		return
 	case unanswered:
-		// not answered: all may be, and of an interrupted one there may be a beginning only
+		// not answered: any outcome is possible, and the record of an interrupted one may have only the beginning of
+		// the text
 		if f.outcome == "interrupted" {
 			return
 		}
@@ -515,8 +515,7 @@ func (k *checker) agrees(s *statement, f *found) {
 	k.committed(s, f)
 }
 
-// committed: what a client was told to be committed by a statement of its own
-// has a transaction record that says so.
+// committed checks that a statement that was answered, and was a transaction of its own, has the record of a commit.
 func (k *checker) committed(s *statement, f *found) {
 	if s.told != succeeded || !s.leaves || !s.alone || f.xid == 0 || k.round.config.gaps ||
 		!k.round.lost.IsZero() && s.began.Before(k.round.back) && !s.assured {
@@ -527,8 +526,7 @@ func (k *checker) committed(s *statement, f *found) {
 	}
 }
 
-// namelessDrops counts what sessions of that process have dropped of which the trail
-// knows nothing else.
+// namelessDrops counts the dropped records of sessions of this process of which the trail has nothing else.
 func (k *checker) namelessDrops(pid uint32) int {
 	n := 0
 	for _, s := range k.sessions {

@@ -1,5 +1,4 @@
-// Faults of the disk: the library that makes writes and syncs fail, full disks, and loss
-// of power.
+// Faults of the disk: the library that makes writes and syncs fail, full disks, and power loss.
 
 package chaos
 
@@ -13,16 +12,15 @@ import (
 	"syscall"
 )
 
-// shim is the library that makes the trail's disk fail: faults.c says what files
-// it looks for.
+// shim is the library that makes the trail's disk fail, controlled by files that faults.c describes.
 type shim struct {
 	folder string
 	own    func(string) error
 }
 
-// set asks for a fault, as often as times says; 0: until it is lifted.
+// set requests a fault, this many times; 0: until it is lifted.
 func (s shim) set(name string, times int) error {
-	// whole when it is there
+	// renamed, so that the file is complete when it appears
 	unnamed := filepath.Join(s.folder, ".new")
 	if err := os.WriteFile(unnamed, []byte(strings.Repeat("x", times)), 0o600); err != nil {
 		return err
@@ -40,7 +38,7 @@ func (s shim) isSet(name string) bool {
 	return err == nil
 }
 
-// lift ends all that is asked for.
+// lift ends all requested faults.
 func (s shim) lift() {
 	entries, _ := os.ReadDir(s.folder)
 	for _, e := range entries {
@@ -50,8 +48,7 @@ func (s shim) lift() {
 	}
 }
 
-// durable is how much of each segment is surely on disk, by its path under the
-// trail.
+// durable returns how many bytes of each segment are known to be on disk, by its path in the trail.
 func (s shim) durable() map[string]int64 {
 	sizes := map[string]int64{}
 	files, _ := filepath.Glob(filepath.Join(s.folder, "durable", "*.steno"))
@@ -65,12 +62,12 @@ func (s shim) durable() map[string]int64 {
 	return sizes
 }
 
-// mount puts a small file system where the trail will be; false when we may not.
+// mount mounts a small file system for the trail; false if that is not permitted.
 func (r *round) mount() bool {
 	return syscall.Mount("tmpfs", r.disk, "tmpfs", 0, "size=256m,mode=0700") == nil
 }
 
-// fillDisk takes all the room that is left; the function gives it back.
+// fillDisk uses up the free space; the returned function frees it.
 func (r *round) fillDisk() (func(), error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(r.disk, &st); err != nil {
@@ -82,7 +79,7 @@ func (r *round) fillDisk() (func(), error) {
 		return nil, err
 	}
 	defer file.Close()
-	// the load may take some meanwhile
+	// the load may use some meanwhile
 	for left := int64(st.Bavail) * st.Bsize; left >= st.Bsize; left /= 2 {
 		info, err := file.Stat()
 		if err != nil {
@@ -93,8 +90,8 @@ func (r *round) fillDisk() (func(), error) {
 	return func() { _ = os.Remove(filler) }, nil
 }
 
-// losePower leaves of the trail what was surely on disk, or, of a segment's rest,
-// some, or zeros in its place: a file system may have any of these.
+// losePower simulates the loss of everything that was not synced: of the rest of each segment, it keeps nothing, a
+// part, or zeros, because a file system may do any of these.
 func (r *round) losePower() error {
 	durable := r.shim.durable()
 	segments, err := filepath.Glob(filepath.Join(r.trail(), "*", "*.steno"))
@@ -123,7 +120,7 @@ func (r *round) losePower() error {
 		switch r.rng.IntN(4) {
 		case 0:
 			keep += r.rng.Int64N(rest + 1)
-		case 3: // the file has its length
+		case 3: // the file keeps its length
 			if err := os.Truncate(path, keep+r.rng.Int64N(rest+1)); err != nil {
 				return err
 			}
@@ -146,7 +143,7 @@ func (r *round) losePower() error {
 	return nil
 }
 
-// segmentsOf lists the trail, for messages.
+// segmentsOf lists the segments of the trail, for messages.
 func (r *round) segmentsOf() string {
 	out, err := exec.Command("ls", "-lR", r.trail()).CombinedOutput()
 	if err != nil {

@@ -1,4 +1,4 @@
-// The table of faults, and how each is inflicted and ended.
+// The table of faults, and how each is injected and ended.
 
 package chaos
 
@@ -14,15 +14,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
-// A fault is one thing that goes wrong. When inflict returns, the server is up,
-// or on its way up by itself, and nothing is held up any more.
+// A fault is something that goes wrong. When inflict returns, the server is running or starting by itself, and no
+// process is stopped any more.
 type fault struct {
 	name    string
-	weight  int // 0: only where a mode or the command line asks for it
+	weight  int // 0: only if a mode or the command line requests it
 	inflict func(r *round, ctx context.Context) error
 }
 
-// faults is filled below: some of them are made of others.
+// faults is initialized below, because some faults use others.
 var faults []fault
 
 func init() {
@@ -55,7 +55,7 @@ func init() {
 		{"segment cannot be begun", 3, (*round).failRotation},
 		{"trail moved away", 4, (*round).moveTrail},
 		{"power loss", 0, (*round).powerLoss},
-		// what administrators do
+		// actions of administrators
 		{"rotation", 4, func(r *round, ctx context.Context) error { r.request(ctx, "SELECT steno.rotate()"); return nil }},
 		{"reload", 4, (*round).reload},
 		{"rules", 3, (*round).changeRules},
@@ -98,8 +98,7 @@ func (r *round) chooseFault() *fault {
 
 // ---- kills ----
 
-// killServer kills the postmaster first, its children first, it alone, or all at
-// once.
+// killServer kills the postmaster first, its children first, only the postmaster, or all at once.
 func (r *round) killServer(ctx context.Context) error {
 	switch r.rng.IntN(4) {
 	case 0:
@@ -108,7 +107,7 @@ func (r *round) killServer(ctx context.Context) error {
 		r.kill(r.server.PID())
 		r.killRest()
 	case 2:
-		// stopped, it cannot restart what dies
+		// while it is stopped, it cannot restart processes that die
 		_ = r.server.Signal(syscall.SIGSTOP)
 		family := r.children()
 		for _, i := range r.rng.Perm(len(family)) {
@@ -125,8 +124,7 @@ func (r *round) killServer(ctx context.Context) error {
 	return r.relaunch(ctx)
 }
 
-// killWhileRecovering kills again what comes up after a kill, or drains what the
-// last run left.
+// killWhileRecovering kills processes again that start after a kill, or that drain the rings of the last run.
 func (r *round) killWhileRecovering(ctx context.Context) error {
 	r.killOneOf(r.backends())
 	for range 1 + r.rng.IntN(3) {
@@ -140,7 +138,7 @@ func (r *round) killWhileRecovering(ctx context.Context) error {
 	return nil
 }
 
-// killWhileStarting kills all, and all again at any moment of the next start.
+// killWhileStarting kills all processes, and again at a random moment of the next start.
 func (r *round) killWhileStarting(ctx context.Context) error {
 	for n := 1 + r.rng.IntN(3); n >= 0; n-- {
 		r.killAll()
@@ -157,8 +155,7 @@ func (r *round) killWhileStarting(ctx context.Context) error {
 	return r.relaunch(ctx)
 }
 
-// killWriterAgain kills each successor of a writer as soon as it is there, or
-// nearly.
+// killWriterAgain kills each successor of a writer as soon as it starts, or shortly after.
 func (r *round) killWriterAgain(ctx context.Context) error {
 	last := 0
 	for range 2 + r.rng.IntN(4) {
@@ -178,7 +175,7 @@ func (r *round) killWriterAgain(ctx context.Context) error {
 	return nil
 }
 
-// dieAt lets a writer die at a place in its code, and its successors, too.
+// dieAt makes a writer, and its successors, die at a place in its code.
 func (r *round) dieAt(ctx context.Context, place string, then func()) error {
 	stream := r.rng.IntN(r.config.writers)
 	name := fmt.Sprintf("%s.%d", place, stream)
@@ -205,7 +202,7 @@ func (r *round) killAtRotation(ctx context.Context) error {
 	})
 }
 
-// signalBackends terminates and cancels some.
+// signalBackends terminates and cancels some backends.
 func (r *round) signalBackends(_ context.Context) error {
 	for _, p := range r.backends() {
 		switch r.rng.IntN(6) {
@@ -221,15 +218,15 @@ func (r *round) signalBackends(_ context.Context) error {
 // ---- stops ----
 
 func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
-	_ = r.server.Signal(sig) // it can have ended by itself: steno.on_failure
+	_ = r.server.Signal(sig) // it may have stopped by itself because of steno.on_failure
 	if err := r.ended(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
 }
 
-// terminateWriter ends a writer of a server that goes on, now and then its successor,
-// too: the postmaster starts another one.
+// terminateWriter terminates a writer, and sometimes its successor, too, while the server keeps running: the postmaster
+// starts another one.
 func (r *round) terminateWriter(ctx context.Context) error {
 	last := 0
 	for range 1 + r.rng.IntN(2) {
@@ -258,8 +255,7 @@ func (r *round) stopWriter(_ context.Context) error {
 	return nil
 }
 
-// stopServerWithStoppedWriter asks for a fast stop that the writer comes late
-// to.
+// stopServerWithStoppedWriter requests a fast shutdown while a writer is suspended.
 func (r *round) stopServerWithStoppedWriter(ctx context.Context) error {
 	for _, p := range r.writers() {
 		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
@@ -276,11 +272,10 @@ func (r *round) stopServerWithStoppedWriter(ctx context.Context) error {
 	return r.relaunch(ctx)
 }
 
-// stopServerWhileRecovering asks for a fast stop at any time of a restart after
-// a crash, with a writer that is stopped on the way. PostgreSQL by itself may
-// never come to the end of a fast stop that it is asked for before its recovery
-// has begun to redo: it waits for a checkpointer that nobody has told. An
-// administrator loses patience then, and so do we.
+// stopServerWhileRecovering requests a fast shutdown at a random time of a restart after a crash, sometimes with a
+// suspended writer. A fast shutdown of PostgreSQL that is requested before its recovery has begun to redo may never
+// complete: it waits for a checkpointer that was not told to stop. After a while, the server is killed, as an
+// administrator would do.
 func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 	r.killOneOf(r.backends())
 	time.Sleep(r.moment(300))
@@ -311,7 +306,7 @@ func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 
 // ---- disks ----
 
-// held is a fault of the shim that holds for a while.
+// held returns a fault of the shim that lasts for a while.
 func held(name string) func(*round, context.Context) error {
 	return func(r *round, _ context.Context) error {
 		if err := r.shim.set(name, 0); err != nil {
@@ -323,8 +318,7 @@ func held(name string) func(*round, context.Context) error {
 	}
 }
 
-// noRoom is a full disk, of the real kind where there is one; the function makes
-// room again.
+// noRoom makes the disk full, really if the trail has a file system of its own; the returned function ends that.
 func (r *round) noRoom() (func(), error) {
 	if r.config.tmpfs && r.rng.IntN(4) > 0 {
 		return r.fillDisk()
@@ -342,8 +336,7 @@ func (r *round) fullDisk(_ context.Context) error {
 	return nil
 }
 
-// killWithFullDisk kills a process, or stops the server, while nothing can be
-// written.
+// killWithFullDisk kills a process, or stops the server, while the disk is full.
 func (r *round) killWithFullDisk(ctx context.Context) error {
 	room, err := r.noRoom()
 	if err != nil {
@@ -385,11 +378,11 @@ func (r *round) failRotation(ctx context.Context) error {
 	return nil
 }
 
-// moveTrail takes the directory away, and puts back where it was what was in it: the writers
-// are at work meanwhile, and go on with new segments.
+// moveTrail moves the directory away, and then its contents back. The writers are running meanwhile, and continue with
+// new segments.
 func (r *round) moveTrail(ctx context.Context) error {
 	if r.config.retention {
-		return nil // the slots and its state are in there, too
+		return nil // it also contains the slots and the state of retention
 	}
 	err := r.until(ctx, "the last kill is noticed", func() bool {
 		_, err := machine.Here.Process(r.lastKilled)
@@ -410,7 +403,7 @@ func (r *round) moveTrail(ctx context.Context) error {
 	return putBack(away, r.trail())
 }
 
-// putBack moves the segments of a trail to where their successors may be already.
+// putBack moves the segments of a trail back, where their successors may be already.
 func putBack(away, trail string) error {
 	files, err := filepath.Glob(filepath.Join(away, "*", "*"))
 	if err != nil {
@@ -423,7 +416,7 @@ func putBack(away, trail string) error {
 		}
 		to := filepath.Join(trail, name)
 		if _, err := os.Stat(filepath.Dir(to)); err != nil {
-			// the folder as a whole, if its writer does not make one just now
+			// the folder as a whole, unless its writer creates one at this moment
 			if err := os.Mkdir(trail, 0o700); err == nil {
 				err = chownLike(away, trail)
 				if err != nil {
@@ -435,7 +428,7 @@ func putBack(away, trail string) error {
 			}
 		}
 		if _, err := os.Stat(file); err != nil {
-			continue // gone with its folder
+			continue // already moved with its folder
 		}
 		if _, err := os.Stat(to); err == nil {
 			return fmt.Errorf("\"%s\" is duplicated", name)
@@ -447,7 +440,7 @@ func putBack(away, trail string) error {
 	return os.RemoveAll(away)
 }
 
-// chownLike gives a file to the owner of another.
+// chownLike changes the owner of a file to that of another.
 func chownLike(other, file string) error {
 	var st syscall.Stat_t
 	if err := syscall.Stat(other, &st); err != nil {
@@ -456,8 +449,8 @@ func chownLike(other, file string) error {
 	return os.Chown(file, int(st.Uid), int(st.Gid))
 }
 
-// powerLoss ends all at once, and takes what no sync had brought to disk. What
-// stood still before is no part of it: the load runs freely for a while.
+// powerLoss kills all processes at once, and removes what was not synced. The load runs undisturbed for a while before,
+// so that earlier stops have no influence.
 func (r *round) powerLoss(ctx context.Context) error {
 	r.load.calm.Store(true)
 	defer r.load.calm.Store(false)
@@ -498,8 +491,7 @@ func (r *round) reload(ctx context.Context) error {
 	return r.server.Signal(syscall.SIGHUP)
 }
 
-// changeRules puts other rules in force, or some that are refused; none of them
-// is about the load.
+// changeRules loads other rules, or invalid ones that are refused. None of them applies to the load.
 func (r *round) changeRules(_ context.Context) error {
 	path := filepath.Join(r.dataDir(), "pg_steno_rules.conf")
 	var rules strings.Builder

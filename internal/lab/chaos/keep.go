@@ -1,4 +1,4 @@
-// How a round's trail is kept: seals, encryption, retention, and steno.on_failure.
+// Seals, encryption, retention and steno.on_failure of a round.
 
 package chaos
 
@@ -18,13 +18,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// keeping is how a round's trail is kept: sealed, encrypted, deleted by policy,
-// and what statements do when it cannot be written.
+// keeping is the configuration of a round's trail: seals, encryption, retention, and what happens to statements while
+// it cannot be written.
 type keeping struct {
 	sealed    bool
 	encrypted bool
 	retention bool
-	slot      bool // which wants all, so that nothing may be deleted
+	slot      bool // a slot that needs everything, so that nothing may be deleted
 	onFailure string
 }
 
@@ -37,7 +37,7 @@ func (k *keeping) choose(rng *rand.Rand, set func(name, value string)) {
 	set("steno.seal_interval", pick(rng, "60s", "1s", "0"))
 	set("steno.on_failure", k.onFailure)
 	if k.retention {
-		// what is big in the load is the same letter again and again
+		// small, because the big strings of the load compress well
 		set("steno.retention_size", "2MB")
 		set("steno.segment_size", "1MB")
 		set("steno.compression", "none")
@@ -79,7 +79,7 @@ func makeKeys(lab *cluster.Lab, steno string) error {
 	return lab.Own(encryptionKey(lab))
 }
 
-// keySettings are those that name files.
+// keySettings returns the settings that name files.
 func (r *round) keySettings() []cluster.Setting {
 	var settings []cluster.Setting
 	if r.config.sealed {
@@ -91,7 +91,7 @@ func (r *round) keySettings() []cluster.Setting {
 	return settings
 }
 
-// steno is the steno program with what it needs to read the trail.
+// steno prepares a command of the steno program that can read the trail.
 func (r *round) steno(ctx context.Context, args ...string) *exec.Cmd {
 	if r.config.encrypted {
 		args = append(args, "--encryption-key-file", encryptionKey(r.lab))
@@ -101,10 +101,10 @@ func (r *round) steno(ctx context.Context, args ...string) *exec.Cmd {
 
 // ---- retention ----
 
-// keepAll makes the slot, before there is any load.
+// keepAll creates the slot before the load starts.
 func (r *round) keepAll(ctx context.Context) error {
 	if r.config.retention && !r.config.slot && r.rng.IntN(2) == 0 {
-		// the first deletion meets a writer's death
+		// a writer dies during the first deletion
 		if err := r.shim.set("kill_before_unlink", 1); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (r *round) keepAll(ctx context.Context) error {
 	return nil
 }
 
-// takeDeletion notes what a server record says was deleted.
+// takeDeletion notes what was deleted, by a server record.
 func (k *checker) takeDeletion(r *record) {
 	if r.Extra["event"] != "deleted" || r.Extra["repeated"] != "" {
 		return
@@ -143,8 +143,8 @@ func (k *checker) takeDeletion(r *record) {
 	}
 }
 
-// deleted reports whether the records of what ended at that time may be in a segment
-// that policy has deleted.
+// deleted reports whether the record of a statement that ended at this time may be in a segment that was deleted by
+// policy.
 func (k *checker) deleted(ended time.Time) bool {
 	return !k.deletion.IsZero() && ended.Before(k.deletion.Add(time.Second))
 }
@@ -158,8 +158,8 @@ func (r *round) shutdownsAsked() int {
 	return bytes.Count(text, []byte(asksForShutdown))
 }
 
-// recoverFromShutdown starts the server again that a writer has stopped: there is no
-// fault any more, and a flush that succeeds shows that none was noticed.
+// recoverFromShutdown restarts the server if a writer has stopped it. All faults have been lifted, and a successful
+// flush shows that no writer has noticed one.
 func (r *round) recoverFromShutdown(ctx context.Context) error {
 	if r.config.onFailure != "shutdown" {
 		return nil
@@ -172,7 +172,7 @@ func (r *round) recoverFromShutdown(ctx context.Context) error {
 				return err
 			}
 			if r.shutdownsAsked() == r.shutdowns {
-				return nil // something else, which progress looks at
+				return nil // another reason, which progress handles
 			}
 			r.shutdowns = r.shutdownsAsked()
 			return r.relaunch(ctx)
@@ -187,7 +187,7 @@ func (r *round) recoverFromShutdown(ctx context.Context) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("the server neither continues nor stops: %w", err)
 		}
-		// PostgreSQL may never come to the end of a fast stop that it is asked for while it recovers
+		// a fast shutdown of PostgreSQL that is requested during recovery may never complete
 		if time.Since(begun) > 20*time.Second && len(r.writers()) == 0 {
 			_ = r.server.Signal(syscall.SIGQUIT)
 		}

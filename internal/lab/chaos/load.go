@@ -1,4 +1,4 @@
-// The clients of a round, and what each remembers of its statements.
+// The clients of a round, and what each keeps about its statements.
 
 package chaos
 
@@ -26,7 +26,7 @@ import (
 // patience is how long a statement may take before the round counts as hung.
 const patience = 2 * time.Minute
 
-// prepare makes what the statements work on.
+// prepare creates the tables and functions that the statements use.
 func prepare(ctx context.Context, lab *cluster.Lab) error {
 	return lab.Prepare(ctx, []cluster.Setting{{Name: "shared_preload_libraries", Value: "pg_steno"}}, func(s *cluster.Server) error {
 		_, err := s.Psql(ctx, `
@@ -62,16 +62,15 @@ type load struct {
 	clients  []*client
 	wait     sync.WaitGroup
 	stopping chan struct{}
-	acks     atomic.Int64 // answers so far, in all
+	acks     atomic.Int64 // number of answers so far
 
 	mu   sync.Mutex
 	hung string // the first statement without answer for too long
 
-	calm atomic.Bool // no client asks for a flush any more
+	calm atomic.Bool // clients no longer call steno.flush()
 }
 
-// client is one connection after the other. Its goroutine alone uses it until
-// the load has stopped.
+// client makes one connection after the other. Only its goroutine uses it until the load has stopped.
 type client struct {
 	load       *load
 	number     int
@@ -81,10 +80,10 @@ type client struct {
 	sessions   []*session
 	statements []*statement
 	prepared   bool
-	inserts    bool       // prepared, too
+	inserts    bool       // whether the insert is prepared, too
 	synced     bool       // the transaction has a statement of steno.sync
-	warned     bool       // a wait for the disk, or for room, was canceled
-	answered   *statement // the last one
+	warned     bool       // a wait for the disk or for space was canceled
+	answered   *statement // the last answered statement
 }
 
 func (r *round) startLoad() *load {
@@ -101,7 +100,7 @@ func (r *round) startLoad() *load {
 	return l
 }
 
-// stop lets every client finish what it is at.
+// stop lets every client finish its current action.
 func (l *load) stop() {
 	close(l.stopping)
 	l.wait.Wait()
@@ -157,7 +156,7 @@ func (c *client) run() {
 	c.disconnect(ctx)
 }
 
-// connect makes a session with a name of its own, whether it succeeds or not.
+// connect opens a session with a unique name; it is kept even if the connection fails.
 func (c *client) connect(ctx context.Context) bool {
 	s := &session{name: fmt.Sprintf("chaos %d.%d", c.number, len(c.sessions)), began: time.Now()}
 	c.sessions = append(c.sessions, s)
@@ -198,13 +197,13 @@ func (c *client) disconnect(ctx context.Context) {
 	c.conn = nil
 }
 
-// vanish closes the socket without a word.
+// vanish closes the socket without a Terminate message.
 func (c *client) vanish() {
 	_ = c.conn.Conn().Close()
 	c.conn = nil
 }
 
-// begin numbers a statement. The template has the marker's place: /**/.
+// begin numbers a statement. Its marker replaces /**/ in the template.
 func (c *client) begin(template string) (*statement, string) {
 	s := &statement{undoes: strings.HasPrefix(template, "ROLLBACK"), session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
 	text := strings.Replace(template, "/**/", "/*"+s.marker+"*/", 1)
@@ -221,7 +220,7 @@ func (c *client) answer(s *statement, err error) error {
 	return err
 }
 
-// within gives up a statement that takes too long, and says so.
+// within abandons a statement that takes too long, and reports that.
 func (c *client) within(ctx context.Context, s *statement, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -233,7 +232,7 @@ func (c *client) within(ctx context.Context, s *statement, do func(context.Conte
 	return err
 }
 
-// simple sends one string of statements.
+// simple sends statements as one simple query.
 func (c *client) simple(ctx context.Context, templates ...string) error {
 	var all []*statement
 	var texts []string
@@ -247,7 +246,7 @@ func (c *client) simple(ctx context.Context, templates ...string) error {
 	})
 }
 
-// answers takes the answers to statements that were sent together.
+// answers reads the answers to statements that were sent together.
 func (c *client) answers(all []*statement, results *pgconn.MultiResultReader) error {
 	i := 0
 	for results.NextResult() {
@@ -268,8 +267,7 @@ func (c *client) answers(all []*statement, results *pgconn.MultiResultReader) er
 	return err
 }
 
-// leaving marks the last statement as one that leaves its marker in table
-// marks.
+// leaving marks the last n statements as leaving their marker in table marks.
 func (c *client) leaving(n int) {
 	for _, s := range c.statements[len(c.statements)-n:] {
 		s.leaves = true
@@ -294,13 +292,13 @@ func (c *client) extended(ctx context.Context, template string, params ...string
 
 var syncedCommand = regexp.MustCompile(`^(INSERT|UPDATE|COPY [^(]* FROM|CREATE|ALTER|DROP)\b`)
 
-// isSynced reports whether that is surely a statement of steno.sync.
+// isSynced reports whether steno.sync certainly applies to the statement.
 func isSynced(sync, template string) bool {
 	return sync != "" && (syncedCommand.MatchString(template) || sync == "all" && strings.HasPrefix(template, "SELECT"))
 }
 
-// assure: the answer to a commit of what steno.sync names promises that all that
-// the session has done so far is on disk.
+// assure marks statements as durable: if steno.sync applies, the answer to a commit promises that everything the
+// session has done so far is on disk.
 func (c *client) assure(err error) {
 	for i := len(c.statements) - 1; c.warned && i >= 0 && c.statements[i].session == c.session && c.statements[i] != c.answered; i-- {
 		c.statements[i].warned = true
@@ -318,8 +316,7 @@ func (c *client) assure(err error) {
 	c.synced, c.warned = false, false
 }
 
-// repeat runs prepared statements again and again, so that their plans become
-// generic ones.
+// repeat executes prepared statements so often that they get generic plans.
 func (c *client) repeat(ctx context.Context) {
 	const text = "INSERT INTO marks VALUES ($1)"
 	if !c.inserts {
@@ -356,7 +353,7 @@ func (c *client) execute(ctx context.Context) error {
 	if !c.prepared {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		// should a cancel meet it, its text has no marker, and is not looked for
+		// if it is canceled, its record is not checked, because its text has no marker
 		if _, err := c.conn.Prepare(ctx, "find", text, nil); err != nil {
 			return err
 		}
@@ -403,7 +400,7 @@ func (c *client) copyIn(ctx context.Context, template string, data string, fail 
 	})
 }
 
-// brokenReader gives what there is, and fails at its end.
+// brokenReader returns its data, and then an error.
 type brokenReader struct {
 	from interface{ Read([]byte) (int, error) }
 }
@@ -428,7 +425,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// saveLogs writes what the clients were told, a file for each.
+// saveLogs writes the statements and answers of each client to a file.
 func (l *load) saveLogs(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -458,38 +455,38 @@ func (l *load) saveLogs(folder string) error {
 	return nil
 }
 
-// told is what a client was told of a statement.
+// told is the answer that a client got to a statement.
 type told int
 
 const (
-	unanswered told = iota // nothing: it may have run or not
+	unanswered told = iota // no answer: it may have run or not
 	succeeded
 	failed
-	skipped // it was not run, because one before it had failed
+	skipped // not run, because an earlier one had failed
 )
 
 func (t told) String() string { return [...]string{"unanswered", "ok", "error", "skipped"}[t] }
 
 // statement is one statement of a client.
 type statement struct {
-	marker    string // in its text, or in its first parameter
+	marker    string // in its text or its first parameter
 	session   *session
-	text      digest // of what was sent
+	text      digest // of the sent text
 	parameter digest
 	began     time.Time
 	ended     time.Time
 	told      told
 	sqlstate  string
-	flush     bool // it waits for all before to be on disk
-	leaves    bool // a row with its marker, if it commits
-	alone     bool // a transaction of its own
+	flush     bool // waits until everything before it is on disk
+	leaves    bool // leaves a row with its marker if it commits
+	alone     bool // is a transaction of its own
 	warned    bool // a wait for its record was canceled
-	early     bool // answered, and the end of its transaction was not
+	early     bool // answered, but the end of its transaction was not
 	undoes    bool // a rollback
 	assured   bool // answered after a wait for the disk
 }
 
-// digest stands for a string that need not be kept.
+// digest identifies a string that is not kept.
 type digest struct {
 	length int
 	hash   uint64
@@ -501,7 +498,7 @@ func digestOf(s string) digest {
 	return digest{len(s), h.Sum64()}
 }
 
-// answer takes what the client was told.
+// answer notes the answer that the client got.
 func (s *statement) answer(err error) {
 	s.ended = time.Now()
 	var e *pgconn.PgError
@@ -511,7 +508,7 @@ func (s *statement) answer(err error) {
 	case errors.As(err, &e) && e.Severity != "FATAL" && e.Severity != "PANIC":
 		s.told, s.sqlstate = failed, e.Code
 	default:
-		s.told = unanswered // also the farewell to a session that was idle
+		s.told = unanswered // including the message that terminates an idle session
 	}
 }
 

@@ -1,4 +1,4 @@
-// The modes: settings, faults, and which records may then be missing.
+// The modes: settings and faults, and the records that may be missing with these.
 
 package chaos
 
@@ -12,19 +12,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// A mode is a promise: with these settings and faults, so much may be missing.
+// A mode is a guarantee: which records may be missing with these settings and faults.
 type mode struct {
 	name     string
 	weight   int
 	settings []cluster.Setting
-	// last is a fault that ends the load, after which the server starts again.
+	// last is a fault that ends the load; the server is started again after it.
 	last string
-	// mayMiss reports whether a statement that its client was told of at that
-	// time may have no record.
+	// mayMiss reports whether an answered statement may have no record.
 	mayMiss func(r *round, s *statement) bool
-	// gaps says that what is missing must be told by gap records.
+	// gaps is set if gap records must account for missing records.
 	gaps bool
-	// syncs says that statements wait for the disk.
+	// syncs is set if statements wait for the disk.
 	syncs bool
 }
 
@@ -32,26 +31,25 @@ var modes = []mode{
 	// Kills of processes lose nothing.
 	{name: "wait", weight: 6, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}},
 
-	// Nothing is lost that no gap record counts.
+	// Gap records account for everything that is lost.
 	{name: "drop", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "drop"}}, gaps: true},
 
-	// The power fails: at most what was said within steno.flush_interval and
-	// steno.fsync_interval before, and nothing from before a steno.flush().
+	// Power loss: loses at most what was answered within steno.flush_interval and steno.fsync_interval before, and
+	// nothing from before a steno.flush().
 	{name: "power", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss",
 		mayMiss: func(r *round, s *statement) bool {
 			return s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
 		}},
 
-	// The same, but what a client was told of the classes of steno.sync, and all of
-	// its session before, is there.
+	// The same, but answered statements of the classes of steno.sync, and everything that their session did before,
+	// must not be lost.
 	{name: "sync", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss", syncs: true,
 		mayMiss: func(r *round, s *statement) bool {
 			return !s.assured && s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
 		}},
 }
 
-// sluggish is what a machine under load may come too late with its wake-ups;
-// what is measured is printed.
+// sluggish is a tolerance for late wake-ups on a machine under load; the measured value is printed.
 const sluggish = 5 * time.Second
 
 func modeNames() []string {
@@ -62,7 +60,7 @@ func modeNames() []string {
 	return names
 }
 
-// chooseMode takes the named one, or any.
+// chooseMode returns the named mode, or a random one.
 func chooseMode(rng *rand.Rand, name string) *mode {
 	total := 0
 	for i := range modes {
@@ -80,7 +78,7 @@ func chooseMode(rng *rand.Rand, name string) *mode {
 	panic("unreachable")
 }
 
-// config is what a round's server is like.
+// config is the configuration of a round's server.
 type config struct {
 	mode     *mode
 	clients  int
@@ -88,10 +86,10 @@ type config struct {
 	ringSize int // kB
 	flush    time.Duration
 	fsync    time.Duration
-	tmpfs    bool // the trail on a small file system of its own
-	parallel bool // parallel workers and autovacuum at work
+	tmpfs    bool // the trail is on a small file system of its own
+	parallel bool // parallel workers and autovacuum are enabled
 	sync     string
-	// gaps says that what is missing must be told by gap records.
+	// gaps is set if gap records must account for missing records.
 	gaps bool
 	keeping
 	settings []cluster.Setting
@@ -151,11 +149,11 @@ func newConfig(o *Options, n int) *config {
 	return c
 }
 
-// fixed are every server's settings.
+// fixed are the settings of all servers.
 var fixed = []cluster.Setting{
 	{Name: "shared_preload_libraries", Value: "pg_steno"},
 	{Name: "shared_buffers", Value: "16MB"},
-	// the server's own files need not survive more than processes
+	// the server's own files need not survive a power loss
 	{Name: "fsync", Value: "off"},
 	{Name: "restart_after_crash", Value: "on"},
 	{Name: "max_prepared_transactions", Value: "600"},

@@ -18,14 +18,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
-// process is one of the server's, by its title.
+// process is a process of the server, with its title.
 type process struct {
 	pid   int
 	title string
 }
 
-// children are the server's processes but the postmaster, also those whose
-// postmaster is dead: all that work in the data directory.
+// children returns all processes that work in the data directory, except the postmaster, even if the postmaster is
+// dead.
 func (r *round) children() []process {
 	folder, err := filepath.EvalSymlinks(r.dataDir())
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *round) children() []process {
 	return found
 }
 
-// named are the children whose titles have that in them.
+// named returns the children whose titles contain what.
 func (r *round) named(what string) []process {
 	return slices.DeleteFunc(r.children(), func(p process) bool { return !strings.Contains(p.title, what) })
 }
@@ -52,7 +52,7 @@ func (r *round) backends() []process {
 	return append(r.named("postgres: postgres postgres [local]"), r.named("postgres: clerk postgres [local]")...)
 }
 
-// oneOf takes any; false when there is none.
+// oneOf returns a random process; false if there is none.
 func (r *round) oneOf(ps []process) (process, bool) {
 	if len(ps) == 0 {
 		return process{}, false
@@ -67,15 +67,15 @@ func (r *round) kill(pid int) {
 	}
 }
 
-// killOneOf kills any of these processes.
+// killOneOf kills a random one of these processes.
 func (r *round) killOneOf(ps []process) {
 	if p, ok := r.oneOf(ps); ok {
 		r.kill(p.pid)
 	}
 }
 
-// killAll ends the whole server at once: stopped first, no process sees another
-// one die. It counts as one kill.
+// killAll kills the whole server at once: all processes are stopped first, so that none sees another one die. It counts
+// as one kill.
 func (r *round) killAll() {
 	_ = r.server.Signal(syscall.SIGSTOP)
 	for _, p := range r.children() {
@@ -93,8 +93,8 @@ func killEach(ps []process) {
 	}
 }
 
-// killRest ends what a dead postmaster began while its processes were counted: it
-// might wait for ever for a lock that one of those held.
+// killRest kills processes that a dead postmaster started while its children were listed: they might wait forever for a
+// lock that one of these held.
 func (r *round) killRest() {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		rest := r.children()
@@ -105,7 +105,7 @@ func (r *round) killRest() {
 	}
 }
 
-// resume lets all stopped processes go on.
+// resume continues all stopped processes.
 func (r *round) resume() {
 	for _, p := range append(r.children(), process{pid: r.server.PID()}) {
 		if now, err := machine.Here.Process(p.pid); err == nil && now.State == 'T' {
@@ -114,7 +114,7 @@ func (r *round) resume() {
 	}
 }
 
-// ended waits for the end of the postmaster and of all its processes.
+// ended waits until the postmaster and all its processes have ended.
 func (r *round) ended(ctx context.Context) error {
 	select {
 	case <-r.server.Ended():
@@ -148,7 +148,7 @@ func (r *round) relaunch(ctx context.Context) error {
 			return err
 		}
 		if m := emptyLock.FindStringSubmatch(err.Error()); m != nil {
-			// its maker was killed before it wrote into it; PostgreSQL wants that done by hand
+			// its creator was killed before it wrote to it; PostgreSQL requires its removal by hand
 			lock := m[1]
 			if !filepath.IsAbs(lock) {
 				lock = filepath.Join(r.dataDir(), lock)
@@ -157,14 +157,14 @@ func (r *round) relaunch(ctx context.Context) error {
 				return err
 			}
 		} else if r.config.onFailure == "shutdown" && r.shutdownsAsked() > r.shutdowns {
-			return nil // it cannot run before the fault is over: recoverFromShutdown
+			return nil // recoverFromShutdown starts it when the fault is over
 		} else {
 			return err
 		}
 	}
 }
 
-// processes shows what the server is at, and where it stands if gdb is here.
+// processes shows the server's processes, with their stacks if gdb is available.
 func (r *round) processes() string {
 	if r.server == nil {
 		return ""
@@ -172,7 +172,7 @@ func (r *round) processes() string {
 	return where(append(r.children(), process{pid: r.server.PID(), title: "postmaster"})) + r.server.LogTail(15)
 }
 
-// where shows where processes stand.
+// where shows the stacks of processes.
 func where(ps []process) string {
 	var b strings.Builder
 	for i, p := range ps {

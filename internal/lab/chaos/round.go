@@ -1,4 +1,4 @@
-// A round: its server, its clients and faults, and what is kept of a failed one.
+// A round: its server, clients and faults, and the evidence of a failed one.
 
 package chaos
 
@@ -20,33 +20,33 @@ import (
 
 const (
 	faultsInRound = 6
-	// limit is how long anything may take that the server does by itself.
+	// limit is the time limit for anything that the server does by itself.
 	limit = 90 * time.Second
 )
 
-// round is a server, its load, its faults and what came of them.
+// round is a server, its load, its faults and the results.
 type round struct {
 	options *Options
 	lab     *cluster.Lab
 	number  int
 	config  *config
-	rng     *rand.Rand // of the faults
+	rng     *rand.Rand // random source of the faults
 
 	name   string
 	server *cluster.Server
-	disk   string // folder, or file system, with the trail
+	disk   string // folder or file system of the trail
 	rings  string // folder of the ring files
 	shim   shim
 	load   *load
 
 	done   []string // names of the faults
 	killed int
-	// kills that the shim was asked for, and has not been seen to make
+	// requested kills that the shim has not been seen to make
 	killsAtUnlink int
-	shutdowns     int // that writers asked for
+	shutdowns     int // shutdowns that writers requested
 	lastKilled    int
-	lost          time.Time // when the power failed; zero: it did not
-	back          time.Time // and when it came again
+	lost          time.Time // time of the power loss; zero: none
+	back          time.Time // time of the restart after it
 	committed     map[string]bool
 	result        result
 }
@@ -87,7 +87,7 @@ func (r *round) trail() string { return filepath.Join(r.disk, "trail") }
 
 func (r *round) dataDir() string { return filepath.Join(r.lab.Dir, r.name) }
 
-// Describe says with what settings.
+// Describe returns the settings.
 func (r *round) Describe() string {
 	s := fmt.Sprintf("mode %s, %d clients, %d writers, rings of %d kB, flush %s, sync %s",
 		r.config.mode.name, r.config.clients, r.config.writers, r.config.ringSize, r.config.flush, r.config.fsync)
@@ -104,13 +104,13 @@ func (r *round) Describe() string {
 	return s
 }
 
-// Figures say what there was.
+// Figures returns the counts.
 func (r *round) Figures() string {
 	s := fmt.Sprintf("%d kills, %s", r.killed, &r.result)
 	return s + " (" + strings.Join(r.done, ", ") + ")"
 }
 
-// Again is the command that repeats the round.
+// Again returns the command that repeats the round.
 func (r *round) Again() string {
 	s := fmt.Sprintf("scripts/chaos --seed %d --first %d --rounds 1", r.options.Seed, r.number)
 	if r.options.Mode != "" {
@@ -125,7 +125,7 @@ func (r *round) Again() string {
 	return s
 }
 
-// Run makes the round.
+// Run runs the round.
 func (r *round) Run(ctx context.Context) (wrong string) {
 	if err := r.run(ctx); err != nil {
 		return err.Error()
@@ -133,7 +133,7 @@ func (r *round) Run(ctx context.Context) (wrong string) {
 	return ""
 }
 
-// run does so; the error says all that was wrong.
+// run does that; the error describes everything that was wrong.
 func (r *round) run(ctx context.Context) error {
 	settings := append(append([]cluster.Setting{}, fixed...), r.config.settings...)
 	settings = append(settings,
@@ -159,7 +159,7 @@ func (r *round) run(ctx context.Context) error {
 	return err
 }
 
-// disturb lets one fault follow the other while the load goes on.
+// disturb injects one fault after the other while the load is running.
 func (r *round) disturb(ctx context.Context) error {
 	if err := r.progress(ctx, 20+r.rng.IntN(100)); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (r *round) inflict(ctx context.Context, f *fault) error {
 	return r.progress(ctx, 20+r.rng.IntN(200))
 }
 
-// finish lifts all faults, and ends the load and the server in order.
+// finish lifts all faults, and ends the load and the server cleanly.
 func (r *round) finish(ctx context.Context) error {
 	if r.killsAtUnlink > 0 && !r.shim.isSet("kill_before_unlink") {
 		r.killed += r.killsAtUnlink
@@ -218,7 +218,7 @@ func (r *round) finish(ctx context.Context) error {
 	return errors.Join(append(wrong, r.stop(ctx))...)
 }
 
-// settle waits until all is in the trail, and asks what was committed.
+// settle waits until everything is in the trail, and queries what was committed.
 func (r *round) settle(ctx context.Context) error {
 	marks, err := r.ask(ctx, "SELECT steno.flush(); SELECT marker FROM marks")
 	if err != nil {
@@ -230,8 +230,8 @@ func (r *round) settle(ctx context.Context) error {
 	return r.until(ctx, "earlier ring files are drained", func() bool { return len(r.ringFiles()) <= 1 })
 }
 
-// stop ends the server; afterwards nothing is left in the rings, but gaps that
-// sessions could not tell of any more, in any mode if they were terminated: the next start does.
+// stop stops the server. Afterwards the rings are empty, except for gaps that terminated sessions could not record any
+// more; the next start records these.
 func (r *round) stop(ctx context.Context) error {
 	if err := r.server.Stop(); err != nil {
 		return err
@@ -259,8 +259,7 @@ func (r *round) ringFiles() []string {
 	return files
 }
 
-// ask runs SQL in a session of our own, again when the server is not up yet or
-// has just lost its sessions.
+// ask runs SQL in a separate session, and retries if the server is not up yet or has just lost its sessions.
 func (r *round) ask(ctx context.Context, sql string) (string, error) {
 	for end := time.Now().Add(limit); ; {
 		asking, cancel := context.WithDeadline(ctx, end)
@@ -273,14 +272,14 @@ func (r *round) ask(ctx context.Context, sql string) (string, error) {
 	}
 }
 
-// request is ask without patience: the server may do what it likes.
+// request runs SQL once, and ignores errors.
 func (r *round) request(ctx context.Context, sql string) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, _ = r.server.Psql(ctx, sql)
 }
 
-// until polls.
+// until polls until the condition is true.
 func (r *round) until(ctx context.Context, what string, condition func() bool) error {
 	for end := time.Now().Add(limit); !condition(); {
 		if time.Now().After(end) {
@@ -294,8 +293,7 @@ func (r *round) until(ctx context.Context, what string, condition func() bool) e
 	return nil
 }
 
-// progress waits for so many answers. A postmaster whose startup process was
-// killed gives up, and is started again.
+// progress waits for n answers. A postmaster whose startup process was killed exits, and is started again.
 func (r *round) progress(ctx context.Context, n int) error {
 	wanted := r.load.acks.Load() + int64(n)
 	for again := true; again; {
@@ -325,8 +323,7 @@ func (r *round) progress(ctx context.Context, n int) error {
 	return nil
 }
 
-// hold waits for so many answers, or a moment: a fault that is held may stop
-// the load.
+// hold waits for n answers, but not for long, because a fault that lasts may stop the load.
 func (r *round) hold(n int) {
 	wanted := r.load.acks.Load() + int64(n)
 	for end := time.Now().Add(r.moment(1500)); time.Now().Before(end) && r.load.acks.Load() < wanted; {
@@ -334,17 +331,16 @@ func (r *round) hold(n int) {
 	}
 }
 
-// moment is a random time of so many milliseconds at most; mostly short ones.
+// moment returns a random time of at most that many milliseconds, usually a short one.
 func (r *round) moment(most int) time.Duration {
 	x := r.rng.Float64()
 	return time.Duration(x * x * float64(most) * float64(time.Millisecond))
 }
 
-// window is what the mode "power" may lose.
+// window returns the loss window of the mode "power".
 func (r *round) window() time.Duration { return 2*r.config.flush + r.config.fsync }
 
-// flushed is the beginning of the last steno.flush() that was answered before
-// the power failed.
+// flushed returns the beginning of the last steno.flush() that was answered before the power loss.
 func (r *round) flushed() time.Time {
 	var last time.Time
 	for _, c := range r.load.clients {
@@ -375,7 +371,7 @@ func (r *round) count(t *Totals) {
 	}
 }
 
-// Save copies what tells what happened to the evidence folder.
+// Save copies the evidence of the round to the evidence folder.
 func (r *round) Save() (string, error) {
 	to := filepath.Join(r.options.Evidence, fmt.Sprintf("%d-%s", r.options.Seed, r.name))
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755)); err != nil {
@@ -410,7 +406,7 @@ func (r *round) Save() (string, error) {
 	return to, r.load.saveLogs(filepath.Join(to, "clients"))
 }
 
-// Abandon ends what still runs of the round, and removes what it has left.
+// Abandon ends all processes of the round, and removes its files.
 func (r *round) Abandon() {
 	if r.server != nil {
 		r.shim.lift()

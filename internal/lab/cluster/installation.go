@@ -23,20 +23,19 @@ import (
 	"syscall"
 )
 
-// Installation is one version of PostgreSQL on this machine.
+// Installation is an installed version of PostgreSQL.
 type Installation struct {
 	BinDir     string // programs
 	LibraryDir string // modules
 	ShareDir   string
 	Version    string // as in "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)"
 
-	credential *syscall.Credential // of the user who runs servers; nil: this process's
+	credential *syscall.Credential // of the account that runs servers; nil: that of this process
 	userName   string
 }
 
-// Find asks pgConfig where PostgreSQL is. An empty pgConfig means $PG_CONFIG,
-// else PostgreSQL 15 or the newest where Debian puts them, else the one on the
-// PATH.
+// Find locates PostgreSQL by pgConfig. An empty pgConfig means $PG_CONFIG, else PostgreSQL 15 or the newest one in
+// Debian's location, else the one on the PATH.
 func Find(pgConfig string) (*Installation, error) {
 	if pgConfig == "" {
 		pgConfig = defaultConfig()
@@ -89,7 +88,7 @@ func defaultConfig() string {
 	return "pg_config"
 }
 
-// chooseUser finds someone to run servers as: they refuse to run as root.
+// chooseUser finds an account to run servers, which refuse to run as root.
 func (i *Installation) chooseUser() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -115,7 +114,7 @@ func (i *Installation) chooseUser() error {
 	return fmt.Errorf("a PostgreSQL server does not run as root, and there is no user %s to run it", strings.Join(names, " or "))
 }
 
-// Program is the path of one of PostgreSQL's programs.
+// Program returns the path of one of PostgreSQL's programs.
 func (i *Installation) Program(name string) string { return filepath.Join(i.BinDir, name) }
 
 // HasLibrary reports whether a module that can be preloaded is installed.
@@ -142,8 +141,8 @@ func (i *Installation) server(ctx context.Context, program string, args ...strin
 	return cmd
 }
 
-// cleanEnvironment is ours without what would point PostgreSQL's programs
-// elsewhere or translate their messages.
+// cleanEnvironment returns the environment without variables that would direct PostgreSQL's programs to another server
+// or translate their messages.
 func cleanEnvironment() []string {
 	env := []string{"LC_ALL=C", "PGTZ=UTC"}
 	for _, v := range os.Environ() {
@@ -154,7 +153,7 @@ func cleanEnvironment() []string {
 	return env
 }
 
-// own gives a file to the user who runs servers.
+// own makes the account that runs servers the owner of a file.
 func (i *Installation) own(path string) error {
 	if i.credential == nil {
 		return nil

@@ -1,5 +1,4 @@
-// A laboratory: a temporary directory with a template cluster, which a second process
-// removes if this one is killed.
+// A lab: a temporary directory with a template cluster, which a second process removes if this one is killed.
 
 package cluster
 
@@ -35,7 +34,7 @@ type Setting struct {
 type Lab struct {
 	*Installation
 	Dir string
-	Env []string // for the servers that are started from now on
+	Env []string // environment of servers that are started from now on
 
 	janitor *janitor
 	mu      sync.Mutex
@@ -70,7 +69,7 @@ func temporaryFolder(installation *Installation) (string, error) {
 	return dir, installation.own(dir)
 }
 
-// TempDir is where folders of labs are made.
+// TempDir returns the directory for folders of labs.
 func (i *Installation) TempDir() string {
 	parent := os.TempDir()
 	const example = "/steno-1234567890"
@@ -80,7 +79,7 @@ func (i *Installation) TempDir() string {
 	return parent
 }
 
-// reachable reports whether any user may pass through dir and all above it.
+// reachable reports whether all accounts may search dir and all its parents.
 func reachable(dir string) bool {
 	for ; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -117,8 +116,7 @@ func (l *Lab) initialize(ctx context.Context, hba []string) error {
 
 func (l *Lab) template() string { return filepath.Join(l.Dir, "template") }
 
-// Prepare starts the template as a server, lets fill put things in it that all
-// servers started later have, and stops it.
+// Prepare starts the template as a server, calls fill to create what all later servers have, and stops it.
 func (l *Lab) Prepare(ctx context.Context, settings []Setting, fill func(*Server) error) error {
 	s, err := l.start(ctx, "template", l.template(), settings)
 	if err != nil {
@@ -143,7 +141,7 @@ func (l *Lab) copyTemplate(ctx context.Context, name string) (data string, err e
 	if _, err := os.Stat(data); err == nil {
 		return "", fmt.Errorf("there is already a server \"%s\"", name)
 	}
-	// As the server's user, so that the copy is theirs.
+	// As the account of the servers, which will own the copy.
 	copying := l.server(ctx, "cp", "-a", "--reflink=auto", l.template(), data)
 	if out, err := copying.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot copy the template: %w\n%s", err, bytes.TrimSpace(out))
@@ -151,7 +149,7 @@ func (l *Lab) copyTemplate(ctx context.Context, name string) (data string, err e
 	return data, nil
 }
 
-// Own gives a file or folder to the user who runs the servers.
+// Own makes the account that runs the servers the owner of a file or folder.
 func (l *Lab) Own(path string) error { return l.own(path) }
 
 // Close stops all servers and removes the folder.
@@ -175,17 +173,16 @@ func (l *Lab) Close() error {
 	return errors.Join(append(failures, l.janitor.stop())...)
 }
 
-// A janitor is a process that removes a lab's folder when this process dies
-// before it could: it waits until its input ends, which the kernel brings about
-// however we die, then until the servers have ended, and removes the folder.
+// A janitor is a process that removes a lab's folder if this process dies before it could: it waits for the end of its
+// input, which the kernel closes however this process dies, then until the servers have ended, and removes the folder.
 type janitor struct {
 	cmd   *exec.Cmd
 	input io.Closer
 }
 
-// Servers take their lock files away at their end. One that does not end within
-// a minute loses its files nevertheless. Programs that were making files, such as
-// initdb, notice that their folder is gone; what they made meanwhile goes, too.
+// Servers remove their lock files when they end. If one does not end within a minute, its files are removed
+// nevertheless. Programs that are creating files, such as initdb, fail when their folder is removed; files that they
+// created meanwhile are removed, too.
 const sweep = `cat >/dev/null
 [ -e "$0" ] || exit 0
 n=0
@@ -201,7 +198,7 @@ rm -rf -- "$0"
 func startJanitor(dir string) (*janitor, error) {
 	j := &janitor{cmd: exec.Command("sh", "-c", sweep, dir)}
 	j.cmd.Dir = "/"
-	// Ctrl-C is for us; it comes after us.
+	// Ctrl-C must not end it, because it has to outlive this process.
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var err error
 	if j.input, err = j.cmd.StdinPipe(); err != nil {
@@ -213,7 +210,7 @@ func startJanitor(dir string) (*janitor, error) {
 	return j, nil
 }
 
-// stop ends the janitor of a folder that is gone. Twice is fine.
+// stop ends the janitor of a folder that has been removed. It may be called twice.
 func (j *janitor) stop() error {
 	if j == nil || j.cmd.ProcessState != nil {
 		return nil
@@ -221,8 +218,7 @@ func (j *janitor) stop() error {
 	return errors.Join(j.input.Close(), j.cmd.Wait())
 }
 
-// CheckDisk says that an estimate of what is needed, in bytes, does not fit where
-// labs are made, if so.
+// CheckDisk returns an error if the file system of labs does not have this many bytes free.
 func (i *Installation) CheckDisk(bytes uint64) error {
 	parent := i.TempDir()
 	var fs unix.Statfs_t

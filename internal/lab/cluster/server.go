@@ -31,12 +31,12 @@ const (
 type Server struct {
 	Name    string
 	DataDir string
-	Port    int // names its socket
+	Port    int // part of the socket's name
 
 	lab  *Lab
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the postmaster has ended
-	err  error         // how it ended; to be read after done
+	err  error         // how it ended; valid after done is closed
 }
 
 // start starts a server on a data folder and waits until it accepts
@@ -64,8 +64,7 @@ func (l *Lab) start(ctx context.Context, name, data string, settings []Setting) 
 	return s, nil
 }
 
-// configure writes the settings into a file of their own, which replaces what
-// an earlier start wrote.
+// configure writes the settings to a separate file, which replaces that of an earlier start.
 func (s *Server) configure(settings []Setting) error {
 	var b strings.Builder
 	write := func(name, value string) {
@@ -94,10 +93,9 @@ func (s *Server) configure(settings []Setting) error {
 	return os.WriteFile(main, append(text, include...), 0o600)
 }
 
-// launch starts the postmaster as our child. Were we to die, the kernel would
-// send it SIGINT, its fast shutdown. The kernel takes the end of the thread
-// that started the child for the end of the parent, so that thread waits.
-// Ctrl-C on a terminal does not reach it: it has its own process group.
+// launch starts the postmaster as a child of this process. If this process dies, the kernel sends it SIGINT, for a fast
+// shutdown. The kernel does so when the thread that started the child ends, so that thread waits. Ctrl-C on a terminal
+// does not reach the postmaster, because it has its own process group.
 func (s *Server) launch() error {
 	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -134,8 +132,7 @@ func (s *Server) Launch() error {
 	return s.launch()
 }
 
-// WaitReady waits until the postmaster writes into its lock file that it is
-// ready, or a standby that is consistent, as pg_ctl does.
+// WaitReady waits, as pg_ctl does, until the postmaster's lock file states that it is ready, or a consistent standby.
 func (s *Server) WaitReady(ctx context.Context) error {
 	const statusLine = 7 // LOCK_FILE_LINE_PM_STATUS, from zero
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -153,7 +150,7 @@ func (s *Server) WaitReady(ctx context.Context) error {
 		}
 		text, _ := os.ReadFile(filepath.Join(s.DataDir, "postmaster.pid"))
 		lines := strings.Split(string(text), "\n")
-		// a killed postmaster leaves its file behind
+		// the file may be that of a killed postmaster
 		if len(lines) > statusLine && lines[0] == strconv.Itoa(s.PID()) {
 			if status := strings.TrimSpace(lines[statusLine]); status == "ready" || status == "standby" {
 				return nil
@@ -162,9 +159,8 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Stop shuts the server down, fast, and waits for its end. A server that does
-// not end within a minute is killed, which is an error. Stopping twice is
-// fine.
+// Stop requests a fast shutdown and waits for the end of the server. A server that does not stop within a minute is
+// killed, which is an error. Stop may be called twice.
 func (s *Server) Stop() error {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return nil
@@ -191,14 +187,13 @@ func (s *Server) Stop() error {
 // Signal sends the postmaster a signal.
 func (s *Server) Signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
 
-// Ended is closed when the postmaster has ended.
+// Ended returns a channel that is closed when the postmaster has ended.
 func (s *Server) Ended() <-chan struct{} { return s.done }
 
-// PID is the postmaster's process id.
+// PID returns the postmaster's process ID.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Processes are the ids of the server's processes: the postmaster, and its
-// children as they are now.
+// Processes returns the IDs of the server's current processes: the postmaster and its children.
 func (s *Server) Processes() []int {
 	pids := []int{s.PID()}
 	children, _ := machine.Here.AllChildren(s.PID())
@@ -208,13 +203,13 @@ func (s *Server) Processes() []int {
 	return pids
 }
 
-// SocketDir is the folder of the server's socket.
+// SocketDir returns the folder of the server's socket.
 func (s *Server) SocketDir() string { return filepath.Join(s.lab.Dir, "run") }
 
-// LogFile is where the postmaster's standard error goes.
+// LogFile returns the path of the file with the postmaster's standard error.
 func (s *Server) LogFile() string { return filepath.Join(s.lab.Dir, s.Name+".log") }
 
-// LogTail is the last lines of the log file.
+// LogTail returns the last lines of the log file.
 func (s *Server) LogTail(lines int) string {
 	text, err := os.ReadFile(s.LogFile())
 	if err != nil {
@@ -224,13 +219,12 @@ func (s *Server) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// Conninfo is a connection string for libpq and its kin.
+// Conninfo returns a connection string in libpq's format.
 func (s *Server) Conninfo(user, database string) string {
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", s.SocketDir(), s.Port, user, database)
 }
 
-// Psql runs a script as the superuser and returns its output: bare values, a
-// row a line.
+// Psql runs a script as the superuser and returns its output: unaligned values, a line per row.
 func (s *Server) Psql(ctx context.Context, script string) (string, error) {
 	psql := s.lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", s.Conninfo("postgres", "postgres"))
 	psql.Stdin = strings.NewReader(script)
@@ -244,8 +238,8 @@ func (s *Server) Pgbench(ctx context.Context, args ...string) (string, error) {
 	return Output(ctx, pgbench, fmt.Sprintf("pgbench on server \"%s\"", s.Name))
 }
 
-// Output runs a client program, and returns what it prints. The error begins with
-// name, and ends with what the client said; when the context has ended, it is that.
+// Output runs a client program and returns its output. The error begins with name and ends with the client's message;
+// if the context has ended, it is the context's error.
 func Output(ctx context.Context, client *exec.Cmd, name string) (string, error) {
 	var stderr bytes.Buffer
 	client.Stderr = &stderr
@@ -259,11 +253,9 @@ func Output(ctx context.Context, client *exec.Cmd, name string) (string, error) 
 	return string(out), nil
 }
 
-// StartStandby starts a standby of a server of the lab, and waits until it
-// accepts queries. It is a copy of the template and streams all that the
-// primary has written since it was one itself, so the primary must still have
-// that (wal_keep_size). Its name is its application_name, which is what
-// synchronous_standby_names of the primary knows it by.
+// StartStandby starts a standby of a server of the lab, and waits until it accepts queries. It is a copy of the
+// template and streams all WAL that the primary has written since it was such a copy itself, so the primary must still
+// have that (wal_keep_size). Its application_name is its name, for the primary's synchronous_standby_names.
 func (l *Lab) StartStandby(ctx context.Context, name string, primary *Server, settings []Setting) (*Server, error) {
 	data, err := l.copyTemplate(ctx, name)
 	if err != nil {
@@ -281,8 +273,8 @@ func (l *Lab) StartStandby(ctx context.Context, name string, primary *Server, se
 	return l.start(ctx, name, data, all)
 }
 
-// WaitCaughtUp waits until that many standbys stream from the server and have
-// replayed all that it had written. It asks on the caller's connection.
+// WaitCaughtUp waits until this many standbys stream from the server and have replayed all WAL that it had written. It
+// uses the caller's connection.
 func WaitCaughtUp(ctx context.Context, primary *pgx.Conn, standbys int) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Compares the trail of a round with what its sessions were told.
+// Compares the trail of a round with the answers that its sessions got.
 
 package protocol
 
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// record is what the check wants of a line of "steno cat --format json".
+// record has the fields of a line of "steno cat --format json" that the check needs.
 type record struct {
 	Kind         string            `json:"kind"`
 	Session      string            `json:"session"`
@@ -24,7 +24,7 @@ type record struct {
 	Depth        int               `json:"depth"`
 	PID          uint32            `json:"pid"`
 	Application  string            `json:"application"`
-	Leader       string            `json:"leader"` // of a parallel worker: the session whose statement it is
+	Leader       string            `json:"leader"` // of a parallel worker: its leader's session
 	Class        string            `json:"class"`
 	Command      string            `json:"command"`
 	Relations    []relation        `json:"relations"`
@@ -56,20 +56,20 @@ func (r *record) String() string {
 	return fmt.Sprintf("#%d statement %d depth %d %s %s %s %s %.200q", r.Seq, r.Statement, r.Depth, r.Class, r.Command, r.Outcome, r.SQLState, r.text())
 }
 
-// seen is a session as the trail has it.
+// seen is a session in the trail.
 type seen struct {
 	id          string
 	records     []*record // statements
 	seqs        []uint64
 	connects    int
 	disconnects int
-	textless    []string                   // SQLSTATEs of failures that are of no statement
-	dropped     int                        // records that gap records tell of: waits for room that were canceled
-	top         map[uint64]*record         // by number of the statement
-	reads       map[uint64]map[string]bool // relations of a statement and all below
+	textless    []string                   // SQLSTATEs of failures without a statement
+	dropped     int                        // records that gap records report as dropped, because waits for space were canceled
+	top         map[uint64]*record         // by statement number
+	reads       map[uint64]map[string]bool // relations of a statement and all statements nested in it
 }
 
-// checker compares the trail with what clients were told.
+// checker compares the trail with the answers that clients got.
 type checker struct {
 	round    *round
 	sessions map[string]*seen   // by id
@@ -86,7 +86,7 @@ var (
 	bareMarker   = regexp.MustCompile(`^m\d+\.\d+\.\d+$`)
 )
 
-// check reads the trail of a round that has ended, and says what is wrong.
+// check reads the trail of a round that has ended, and reports what is wrong.
 func (r *round) check(ctx context.Context) {
 	k := newChecker(r)
 	k.read(ctx)
@@ -207,7 +207,7 @@ func (k *checker) statement(s *seen, r *record) {
 	}
 }
 
-// value is a parameter as text; false: it has none.
+// value returns a parameter as text; false if it has none.
 func value(raw json.RawMessage) (string, bool) {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -216,7 +216,7 @@ func value(raw json.RawMessage) (string, bool) {
 	return string(raw), len(raw) > 0 && raw[0] != '{' && raw[0] != '[' && string(raw) != "null"
 }
 
-// numbers checks that a session counts from 1, without gaps.
+// numbers checks that the records of a session are numbered from 1 without gaps.
 func (k *checker) numbers(s *seen) {
 	slices.Sort(s.seqs)
 	for i, seq := range s.seqs {
@@ -400,8 +400,8 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 	}
 }
 
-// mayBeInterrupted reports whether something may have ended a wait of the session for room:
-// the record of its statement is a short one then.
+// mayBeInterrupted reports whether something may have ended a wait of the session for space, so that the record of its
+// statement is a short one.
 func (k *checker) mayBeInterrupted(c *session) bool {
 	for _, step := range c.script.steps {
 		if step.cancel || step.leave != stay || step.move == "timeout" || step.move == "idle" {
@@ -438,7 +438,7 @@ func (c *session) failedBefore(st *statement, code string) bool {
 	return false
 }
 
-// lastOf is the last statement that the session sent.
+// lastOf returns the last statement that the session sent.
 func lastOf(c *session) *statement {
 	if c.done < len(c.script.steps) {
 		st := c.script.steps[c.done]
@@ -469,7 +469,7 @@ func (k *checker) params(st *statement, r *record, wrong func(kind, format strin
 
 // ---- what statements run ----
 
-// calledLater are commands that run what an earlier statement's text has.
+// calledLater are commands that run the text of an earlier statement.
 var calledLater = []string{"FETCH", "MOVE", "CLOSE CURSOR", "COMMIT", "EXECUTE", "SET CONSTRAINTS", "ROLLBACK", "RELEASE", "EXPLAIN", "CREATE TABLE AS", "DECLARE CURSOR"}
 
 func (k *checker) below(c *session, s *seen, m, table string) {
@@ -505,7 +505,7 @@ func (k *checker) below(c *session, s *seen, m, table string) {
 
 var dynamic = regexp.MustCompile(`^SELECT /\*n\d+\.\d+\.\d+\*/ (count\(\*\)|id|id, val) FROM a\d( ORDER BY id)?$`)
 
-// texts checks that what is recorded was sent, or stands in a function.
+// texts checks that each recorded text was sent by a client or is part of a function.
 func (k *checker) texts(c *session, s *seen) {
 	var sent []string
 	byMarker := map[string]string{}

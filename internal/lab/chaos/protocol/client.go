@@ -1,4 +1,4 @@
-// Runs a script as a session, and keeps what the server answered.
+// Runs a script as a session, and keeps the server's answers.
 
 package protocol
 
@@ -18,7 +18,7 @@ import (
 // patience is how long an answer may take before the round counts as hung.
 const patience = 60 * time.Second
 
-// session is a script that runs, or ran, and what its client saw.
+// session is a script that is running or has run, and the answers to it.
 type session struct {
 	script *script
 	name   string // application name
@@ -28,19 +28,19 @@ type session struct {
 	key    []byte
 	socket string
 
-	portals map[string]*statement // what the client has bound
-	parsed  map[string]*statement // and parsed, with a name
-	block   []*statement          // answered, of the transaction that a Sync will end
-	ran     map[string]bool       // nested statements that said so
-	done    int                   // steps that were answered
-	ended   string                // how it ended, if not as its script says
+	portals map[string]*statement // portals that the client has bound
+	parsed  map[string]*statement // named statements that it has parsed
+	block   []*statement          // answered statements of the transaction that a Sync will end
+	ran     map[string]bool       // nested statements that reported that they ran
+	done    int                   // number of steps that were answered
+	ended   string                // how it ended, unless as its script defines
 	hung    bool
-	story   []string // what was answered, a line for each step
+	story   []string // the answers, a line for each step
 }
 
 var errEnded = errors.New("the session has ended")
 
-// connect makes the session.
+// connect opens the session.
 func connect(socket, name string, s *script) (*session, error) {
 	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, parsed: map[string]*statement{}, ran: map[string]bool{}}
 	var err error
@@ -71,7 +71,7 @@ func connect(socket, name string, s *script) (*session, error) {
 	}
 }
 
-// run makes the script's steps, and ends the session if that did not.
+// run executes the script's steps, and ends the session if they have not.
 func (c *session) run(stop <-chan struct{}) {
 	defer c.conn.Close()
 	for _, st := range c.script.steps {
@@ -105,7 +105,7 @@ func (c *session) send(messages ...pgproto3.FrontendMessage) error {
 	return err
 }
 
-// cancel asks the server to cancel what the session is at.
+// cancel sends a cancel request for the session.
 func (c *session) cancel() {
 	conn, err := net.Dial("unix", c.socket)
 	if err != nil {
@@ -158,7 +158,7 @@ func (st *step) encode() []pgproto3.FrontendMessage {
 	return append(all, &pgproto3.Sync{})
 }
 
-// do makes a step and takes its answers.
+// do executes a step and reads the answers.
 func (c *session) do(st *step) error {
 	_ = c.conn.SetDeadline(time.Now().Add(patience))
 	if len(st.query)+len(st.messages) == 0 {
@@ -211,11 +211,11 @@ func (c *session) do(st *step) error {
 	}
 }
 
-// answers gives a step's answers to its statements.
+// answers assigns a step's answers to its statements.
 type answers struct {
 	session *session
 	step    *step
-	next    int // statement of the query, or message, that is answered next
+	next    int // statement of the query, or message, whose answer is next
 	rows    int64
 	failed  bool
 	seen    []string
@@ -268,7 +268,7 @@ func (a *answers) take(m pgproto3.BackendMessage) (ready bool, err error) {
 	return false, nil
 }
 
-// message is the one that is answered, which is done with; NULL: none is left.
+// message returns the message that was answered, and advances to the next; nil if none is left.
 func (a *answers) message() *message {
 	for a.next < len(a.step.messages) && a.step.messages[a.next].op == 'H' {
 		a.next++
@@ -373,7 +373,7 @@ func (a *answers) fail(code string) {
 	}
 	switch m.op {
 	case 'P', 'B':
-		if code == "26000" && m.prepared != "" { // there is no such statement, so no text
+		if code == "26000" && m.prepared != "" { // the prepared statement does not exist, so there is no text
 			m.statement.told = skipped
 			return
 		}
@@ -393,8 +393,8 @@ func (a *answers) fail(code string) {
 	}
 }
 
-// instantiate makes an execution what the statement of that name really is: where a
-// Parse failed it is an earlier one.
+// instantiate makes an execution one of the statement that the name refers to: if a Parse failed, that is an earlier
+// one.
 func (c *session) instantiate(m *message) {
 	if m.prepared == "" {
 		return

@@ -1,4 +1,4 @@
-// Moves with the extended protocol, and anonymous blocks.
+// Moves that use the extended protocol, and anonymous blocks.
 
 package protocol
 
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// once is the messages that run a statement without names.
+// once returns the messages that run a statement without names.
 func (g *generator) once(s *statement, rows uint32) []message {
 	return []message{
 		{op: 'P', statement: s, text: s.text},
@@ -17,8 +17,7 @@ func (g *generator) once(s *statement, rows uint32) []message {
 	}
 }
 
-// parsed makes a prepared statement of the protocol, which executions name by
-// their first parameter.
+// parsed makes a prepared statement of the protocol, whose executions have their marker in the first parameter.
 func (g *generator) parsed(name string) message {
 	template, reads, ran, known := g.query()
 	alias := g.next("p")
@@ -29,7 +28,7 @@ func (g *generator) parsed(name string) message {
 	return message{op: 'P', prepared: name, text: text, statement: &statement{marker: alias, text: text, reads: reads, ran: ran, known: known}}
 }
 
-// execution is a statement that a prepared one becomes.
+// execution returns a statement that executes a prepared one.
 func (g *generator) execution(name string) *statement {
 	s := g.texts[name]
 	s.marker = g.next("m")
@@ -37,8 +36,8 @@ func (g *generator) execution(name string) *statement {
 	return &s
 }
 
-// extended is a pipeline of messages up to a Sync: statements with and without
-// names, portals that are executed in parts, in turns, again, or never.
+// extended adds a pipeline of messages up to a Sync: statements with and without names, and portals that are executed
+// in parts, alternately, repeatedly or never.
 func (g *generator) extended() {
 	st := &step{move: "extended"}
 	add := func(all ...message) { st.messages = append(st.messages, all...) }

@@ -1,15 +1,13 @@
-// Package protocol tries to confuse pg_steno with sequences of the SQL protocol:
-// portals, cursors, savepoints, functions that fail, cancels, disconnects, in any
-// order. Each statement has a marker; the trail must have one record for it, with
-// the outcome that the client was told and the relations that it read.
+// Package protocol tests pg_steno with random sequences of protocol messages: portals, cursors, savepoints, functions
+// that fail, cancels and disconnects in any order. Each statement has a marker; the trail must have one record for it,
+// with the outcome that the client was told and the relations that it read.
 //
-// A round (round.go) is a throw-away server with random settings and some clients, which
-// run one script after the other (script.go, extended.go), each in a session of its own
-// (client.go). Then the trail is compared with what they were told (check.go). The script
-// of a session that disagrees is shortened as far as it still disagrees.
+// A round (round.go) is a throw-away server with random settings and some clients, which run one script after the other
+// (script.go, extended.go), each in a session of its own (client.go). Then the trail is compared with the answers they
+// got (check.go). The script of a session that disagrees is reduced as long as it still disagrees.
 //
-// Scripts and settings come from the seed, the number of the round, of the client
-// and of the session. Only timing does not, and what sessions do to each other.
+// Scripts and settings are derived from the seed and the numbers of the round, the client and the session. Only timing,
+// and interactions between sessions, cannot be repeated.
 package protocol
 
 import (
@@ -23,15 +21,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
-// Options say how long and what.
+// Options are the parameters of a run.
 type Options struct {
 	rounds.Options
 	Clients  int
 	Sessions int      // of each client in a round
-	Only     string   // this session of the round alone, "client.number"
+	Only     string   // only this session of the round, "client.number"
 	With     []string // only these moves; none: all
-	Without  []string // not these
-	Goon     bool     // after a round that failed, too
+	Without  []string // without these moves
+	Goon     bool     // continue after a failed round
 	Shrink   time.Duration
 }
 
@@ -39,18 +37,18 @@ func (o *Options) allows(move string) bool {
 	return (len(o.With) == 0 || slices.Contains(o.With, move)) && !slices.Contains(o.Without, move)
 }
 
-// Totals are what all rounds together had.
+// Totals are the counts of all rounds.
 type Totals struct {
 	*rounds.Totals
 	Sessions     int
-	Acknowledged int // statements that clients were told of
-	Unanswered   int // statements that were sent, and their session ended
-	Nested       int // nested statements that said that they ran
+	Acknowledged int // statements that were answered
+	Unanswered   int // statements whose session ended before an answer
+	Nested       int // nested statements that reported that they ran
 	Records      int
 	moves        map[string]int
 }
 
-// Run makes rounds until one of the limits is reached, or one fails.
+// Run runs rounds until a limit is reached or one fails.
 func Run(ctx context.Context, o Options) (*Totals, error) {
 	for _, name := range append(slices.Clone(o.With), o.Without...) {
 		if !slices.Contains(moveNames(), name) {

@@ -1,5 +1,4 @@
-// A round: its server, its sessions, the evidence of a failure, and the shortest script
-// that still fails.
+// A round: its server and sessions, the evidence of a failure, and the reduction of the script that fails.
 
 package protocol
 
@@ -23,7 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// round is a server, its sessions and what came of them.
+// round is a server, its sessions and the results.
 type round struct {
 	options  *Options
 	lab      *cluster.Lab
@@ -40,7 +39,7 @@ type round struct {
 	crashed  bool
 }
 
-// complaint is something that is wrong, with the session that it is about.
+// complaint is something that is wrong, and the session that it concerns.
 type complaint struct {
 	kind    string
 	session *session // nil: none
@@ -106,7 +105,7 @@ func (r *round) trail() string { return filepath.Join(r.lab.Dir, r.name+"-trail"
 
 func (r *round) dataDir() string { return filepath.Join(r.lab.Dir, r.name) }
 
-// Describe says with what settings.
+// Describe returns the settings.
 func (r *round) Describe() string {
 	var parts []string
 	for _, s := range r.settings {
@@ -117,7 +116,7 @@ func (r *round) Describe() string {
 	return fmt.Sprintf("%d clients, %d sessions each, %s", r.options.Clients, r.options.Sessions, strings.Join(parts, ", "))
 }
 
-// Figures say what there was.
+// Figures returns the counts.
 func (r *round) Figures() string {
 	acknowledged, unanswered, nested := r.told()
 	return fmt.Sprintf("%d sessions, %d statements acknowledged, %d unanswered, %d nested, %d records", len(r.sessions),
@@ -153,7 +152,7 @@ func (r *round) count(t *Totals) {
 	}
 }
 
-// again is the command that repeats the round, or one session of it.
+// again returns the command that repeats the round or one of its sessions.
 func (r *round) again(session string) string {
 	o := r.options
 	s := fmt.Sprintf("scripts/chaos protocol --seed %d --first %d --rounds 1 --clients %d --sessions %d", o.Seed, r.number, o.Clients, o.Sessions)
@@ -172,7 +171,7 @@ func (r *round) again(session string) string {
 	return s
 }
 
-// scripts are what the clients of the round run, one after the other.
+// scripts returns the scripts of each client.
 func (r *round) scripts() [][]*script {
 	var all [][]*script
 	o := r.options
@@ -188,16 +187,16 @@ func (r *round) scripts() [][]*script {
 	return all
 }
 
-// Again is the command that repeats the round.
+// Again returns the command that repeats the round.
 func (r *round) Again() string { return r.again("") }
 
-// Run makes the round.
+// Run runs the round.
 func (r *round) Run(ctx context.Context) (wrong string) {
 	r.run(ctx, r.scripts())
 	return r.complaints()
 }
 
-// run runs scripts on a server, and checks what they leave.
+// run runs scripts on a server, and checks the trail.
 func (r *round) run(ctx context.Context, scripts [][]*script) {
 	settings := append(append([]cluster.Setting{}, fixed...), r.settings...)
 	settings = append(settings, cluster.Setting{Name: "steno.directory", Value: r.trail()},
@@ -261,7 +260,7 @@ func (r *round) run(ctx context.Context, scripts [][]*script) {
 	r.check(ctx)
 }
 
-// grace is how long a server that refuses sessions may take to end.
+// grace returns how long a server that refuses sessions may take to stop.
 func (r *round) grace() time.Duration {
 	if len(r.wrong) > 0 {
 		return 10 * time.Second
@@ -269,8 +268,8 @@ func (r *round) grace() time.Duration {
 	return 0
 }
 
-// client runs one script after the other. The first that gets no session ends the
-// round: the server is gone, or will be.
+// client runs one script after the other. The first one that cannot connect ends the round: the server is stopped or
+// stopping.
 func (r *round) client(scripts []*script, stop <-chan struct{}, end func()) {
 	socket := filepath.Join(r.server.SocketDir(), fmt.Sprintf(".s.PGSQL.%d", r.server.Port))
 	for _, s := range scripts {
@@ -302,7 +301,7 @@ var (
 	alarming = regexp.MustCompile(`PANIC:|TRAP:|AddressSanitizer|runtime error:|does not fit a block|corrupt|damaged|WARNING:.*(?:leak|still referenced|not closed)`)
 )
 
-// log looks for what must not be there.
+// log finds messages that must not occur.
 func (r *round) log() {
 	file, err := os.Open(r.server.LogFile())
 	if err != nil {
@@ -343,7 +342,7 @@ func (r *round) ofProcess(pid uint32) *session {
 
 const maxWrong = 30
 
-// complaints are the first of each kind and session, and how many there are.
+// complaints returns the first of each kind and session, and their number.
 func (r *round) complaints() string {
 	var b strings.Builder
 	shown := 0
@@ -366,7 +365,7 @@ func (r *round) complaints() string {
 	return b.String()
 }
 
-// Save copies what tells what happened to the evidence folder.
+// Save copies the evidence of the round to the evidence folder.
 func (r *round) Save() (string, error) {
 	to := filepath.Join(r.options.Evidence, fmt.Sprintf("protocol-%d-%d", r.options.Seed, r.number))
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755)); err != nil {
@@ -395,7 +394,7 @@ func (r *round) Save() (string, error) {
 	return to, nil
 }
 
-// Abandon ends what still runs of the round, and removes what it has left.
+// Abandon ends all processes of the round, and removes its files.
 func (r *round) Abandon() {
 	if r.server != nil {
 		_ = r.server.Stop()
@@ -413,7 +412,7 @@ func (r *round) steno(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, r.options.Steno, append(args, r.trail())...)
 }
 
-// statements are all of a script.
+// statements returns all statements of a script.
 func (s *script) statements() []*statement {
 	var all []*statement
 	seen := map[*statement]bool{}
@@ -429,7 +428,7 @@ func (s *script) statements() []*statement {
 	return all
 }
 
-// transcript is what was sent and answered.
+// transcript returns the messages and answers of a session.
 func (c *session) transcript() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- session %s, process %d; ended: %s\n", c.script.name(), c.pid, c.ended)
@@ -454,7 +453,7 @@ func shortened(s string) string {
 	return s
 }
 
-// String is a step as one would write it down.
+// String returns a readable form of a step.
 func (st *step) String() string {
 	var b strings.Builder
 	if st.cancel {
@@ -503,8 +502,7 @@ func (st *step) String() string {
 	return b.String()
 }
 
-// shrinkAll makes the scripts that disagree short, the first of each kind of
-// complaint.
+// shrinkAll reduces the script of the first complaint of each kind.
 func (r *round) shrinkAll(ctx context.Context) {
 	done := map[string]bool{}
 	for _, w := range r.wrong {
@@ -516,8 +514,8 @@ func (r *round) shrinkAll(ctx context.Context) {
 	}
 }
 
-// shrink repeats the session of a complaint alone, with fewer and fewer steps, as
-// long as the same kind of complaint comes.
+// shrink repeats the session of a complaint alone, with fewer and fewer steps, as long as the same kind of complaint
+// occurs.
 func (r *round) shrink(ctx context.Context, w complaint) {
 	end := time.Now().Add(r.options.Shrink)
 	number := w.session.script

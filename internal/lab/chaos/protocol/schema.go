@@ -1,4 +1,4 @@
-// The tables, functions and triggers that scripts work on.
+// The tables, functions and triggers that scripts use.
 
 package protocol
 
@@ -8,9 +8,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// schema is what scripts work on. Tables a0 to a4 are read, b0 to b2 written. A
-// function that reads a table is given a marker for that statement, and says "ran"
-// and the marker when it has run.
+// schema creates the objects that scripts use. Tables a0 to a4 are read, b0 to b2 are written. A function that reads a
+// table gets a marker for that statement, and reports "ran" and the marker when it has run.
 const schema = `
 CREATE EXTENSION pg_steno;
 DO $$ BEGIN
@@ -155,7 +154,7 @@ GRANT SELECT, INSERT ON a0, a1, b0 TO auditor;
 VACUUM ANALYZE;
 `
 
-// known are texts of statements that no client sends: those of functions.
+// known are the texts of statements in functions, which no client sends.
 var known = map[string]bool{
 	"SELECT count(*) FROM a4":                         true,
 	"SELECT set_config('fuzz.calls', n::text, false)": true,

@@ -11,8 +11,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 )
 
-// A script is what one session does, from its first message to its end. All of it
-// is decided before it runs, so that a script, or a part of it, can be run again.
+// A script is everything that a session does. It is generated before it runs, so that a script, or a part of it, can be
+// run again.
 type script struct {
 	client, number int
 	steps          []*step
@@ -21,13 +21,13 @@ type script struct {
 
 func (s *script) name() string { return fmt.Sprintf("%d.%d", s.client, s.number) }
 
-// A step is what is sent at once and answered up to ReadyForQuery: a simple query,
-// or messages of the extended protocol and a Sync.
+// A step is sent at once, and answered up to ReadyForQuery: a simple query, or messages of the extended protocol and a
+// Sync.
 type step struct {
 	move     string
 	query    []*statement // of a simple query
 	messages []message
-	copyIn   string // what a COPY FROM STDIN is given
+	copyIn   string // data for COPY FROM STDIN
 	copyFail bool
 	cancel   bool          // a cancel request follows, after delay
 	leave    leaving       // how the session ends with this step
@@ -42,7 +42,7 @@ const (
 	vanish
 )
 
-// A message is one of the extended protocol.
+// A message is a message of the extended protocol.
 type message struct {
 	op        byte // P, B, D (portal), E, C (portal), c (statement), H
 	name      string
@@ -53,33 +53,31 @@ type message struct {
 	rows      uint32
 }
 
-// A statement is something of which the trail must have a record of depth 0, and
-// what came of it.
+// A statement is something that must have a record of depth 0 in the trail, and its answer.
 type statement struct {
 	marker string
 	text   string
 	params []string
-	// alias is the marker in the text, where marker is in the first parameter.
+	// alias is the marker in the text, if marker is in the first parameter.
 	alias string
-	// reads are relations that it must be known to have read or written. ran are
-	// those of functions, which have run when it has returned rows.
+	// reads are relations that its record must have. ran are those of functions, which have run if it has returned
+	// rows.
 	reads []string
 	ran   []string
-	// known says that its relations are known also if it fails with this code.
+	// known is an SQLSTATE: the record must have the relations even if the statement fails with it.
 	known string
-	// acknowledges are markers of nested statements that have run when it returns
-	// rows.
+	// acknowledges are markers of nested statements that have run if it returns rows.
 	acknowledges []string
 
-	// what the client was told
+	// the answer that the client got
 	sent  bool
 	told  told
 	code  string
-	rows  int64  // that were sent, or affected
+	rows  int64  // number of rows that were returned or affected
 	tag   string // command tag without numbers
 	extra []string
-	may   string // a code with which its transaction failed after it was answered
-	more  bool   // it may have had more rows than were answered: FETCH took them, or nobody
+	may   string // SQLSTATE with which its transaction failed after it was answered
+	more  bool   // it may have returned more rows than were answered here, to FETCH or to nobody
 }
 
 type told int
@@ -87,8 +85,8 @@ type told int
 const (
 	unanswered told = iota
 	succeeded
-	suspended // a portal that has more rows
-	bound     // a portal that has not been executed
+	suspended // its portal has more rows
+	bound     // its portal has not been executed
 	failed
 	skipped
 	whole // told by the first statement of its string
@@ -98,13 +96,13 @@ func (t told) String() string {
 	return [...]string{"unanswered", "ok", "suspended", "bound", "error", "skipped", "part of a string that failed"}[t]
 }
 
-// generator makes a script. It keeps what it expects to be there: names that are
-// taken mostly exist, and mostly a transaction goes on that can.
+// generator makes a script. It tracks the expected state, so that most names that it uses exist and most transactions
+// continue.
 type generator struct {
 	rng      *rand.Rand
 	script   *script
 	options  *Options
-	others   bool // there are other sessions to meet
+	others   bool // other sessions run at the same time
 	count    int
 	inBlock  bool
 	aborted  bool
@@ -113,7 +111,7 @@ type generator struct {
 	prepared []string
 	savings  []string
 	bound    map[string]bool      // statements of the protocol, by name
-	texts    map[string]statement // what they are
+	texts    map[string]statement // their definitions
 	portals  []string
 }
 
@@ -140,7 +138,7 @@ func (g *generator) nested(table string) string {
 	return m
 }
 
-// statement makes one of a template, which has the marker's place: @.
+// statement makes a statement from a template; its marker replaces @.
 func (g *generator) statement(template string, reads ...string) *statement {
 	m := g.next("m")
 	s := &statement{marker: m, reads: reads}
@@ -173,7 +171,7 @@ func (g *generator) fails() {
 	}
 }
 
-// move is one thing that a client can do.
+// move is an action of a client.
 type move struct {
 	name   string
 	weight int
@@ -214,7 +212,7 @@ func moves() []move {
 	}
 }
 
-// moveNames are what --with and --without take.
+// moveNames returns the values of --with and --without.
 func moveNames() []string {
 	names := []string{"cancel", "held"}
 	for _, m := range moves() {
@@ -305,7 +303,7 @@ func (g *generator) savepoint() {
 	g.savings = append(g.savings, name)
 }
 
-// recover ends what has failed.
+// recover ends a failed transaction.
 func (g *generator) recover() {
 	if len(g.savings) > 0 && g.chance(65) {
 		g.simple("savepoint", g.statement("ROLLBACK @ TO SAVEPOINT "+g.savings[len(g.savings)-1]))
@@ -315,7 +313,7 @@ func (g *generator) recover() {
 	g.end(pick(g, "ROLLBACK @", "ROLLBACK @", "COMMIT @"))
 }
 
-// leave ends the session in one of the ways that there are.
+// leave ends the session in a random way.
 func (g *generator) leave() {
 	switch g.rng.IntN(6) {
 	case 0, 1:
@@ -330,8 +328,8 @@ func (g *generator) leave() {
 
 // ---- queries ----
 
-// query is the template of a query that returns rows, and what it reads. The
-// marker's place is behind its first word.
+// query returns the template of a query that returns rows, and the relations that it reads. The marker follows its
+// first word.
 func (g *generator) query() (template string, reads, ran []string, known string) {
 	t, u := g.table(), g.table()
 	limit := 1 + g.rng.IntN(60)
@@ -480,7 +478,7 @@ func without(names []string, name string) []string {
 	return left
 }
 
-// fetchInVain makes a cursor fail in a subtransaction of its own, and goes on.
+// fetchInVain makes a cursor fail in a subtransaction, and continues.
 func (g *generator) fetchInVain() {
 	if len(g.cursors) == 0 {
 		g.declare()
@@ -494,7 +492,7 @@ func (g *generator) fetchInVain() {
 	}
 }
 
-// opened is a cursor that a function leaves open.
+// opened adds a function that leaves a cursor open.
 func (g *generator) opened() {
 	if !g.inBlock {
 		g.begin()
@@ -521,7 +519,7 @@ func (g *generator) prepare() {
 		return
 	}
 	name := pick(g, g.prepared...)
-	// it may be another one of that name, after a failed PREPARE
+	// after a failed PREPARE, the name may refer to another statement
 	n := g.rng.IntN(50)
 	switch g.rng.IntN(8) {
 	case 0:
@@ -630,7 +628,7 @@ func (g *generator) error() {
 	g.fails()
 }
 
-// several statements in one string.
+// several adds several statements in one string.
 func (g *generator) several() {
 	var all []*statement
 	for range 2 + g.rng.IntN(4) {
@@ -728,7 +726,7 @@ func (g *generator) copy() {
 	}
 }
 
-// deferred constraints fail at the end of the transaction.
+// deferred adds a deferred constraint that fails at the end of the transaction.
 func (g *generator) deferred() {
 	if g.chance(50) {
 		g.simple("deferred", g.statement("INSERT @ INTO deferred VALUES (1)"))
@@ -753,7 +751,7 @@ func (g *generator) definition() {
 		"CREATE TEMP VIEW @ seen AS SELECT * FROM a1", "DROP VIEW @ IF EXISTS seen", "TRUNCATE @ b2", "COMMENT @ ON TABLE b1 IS 'x'")))
 }
 
-// rewritten is a statement that a rule makes two of.
+// rewritten adds a statement that a rule rewrites to two queries.
 func (g *generator) rewritten() {
 	g.simple("rewritten", g.statement("INSERT @ INTO ruled VALUES (1)", "ruled"))
 }
@@ -761,7 +759,7 @@ func (g *generator) rewritten() {
 func (g *generator) large() {
 	n := pick(g, 1000, 8000, 20000, 200000)
 	if g.chance(5) {
-		n = 34 << 20 // more than what malloc ever keeps when it is freed
+		n = 34 << 20 // more than malloc keeps when it is freed
 	}
 	t := g.table()
 	padding := strings.Repeat(pick(g, "xxxx", "ß \t"), n/4)
@@ -799,7 +797,7 @@ func (g *generator) manyParameters() {
 	g.add(&step{move: "many parameters", messages: g.once(s, 0)})
 }
 
-// idle in a transaction until the server ends the session.
+// idle stays idle in a transaction until the server ends the session.
 func (g *generator) idle() {
 	if !g.inBlock {
 		g.begin()

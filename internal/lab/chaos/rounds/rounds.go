@@ -1,6 +1,5 @@
-// Package rounds makes rounds of random work against throw-away servers, one after the
-// other, until a limit is reached; it reports on each, and keeps what those leave that
-// fail. What a round does is for its caller to know.
+// Package rounds runs rounds of random work against throw-away servers, one after the other, until a limit is reached.
+// It reports on each, and keeps the evidence of those that fail. The caller defines what a round does.
 package rounds
 
 import (
@@ -16,44 +15,44 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// Options say how long and what.
+// Options are the parameters of a run.
 type Options struct {
 	Seed   uint64
-	Rounds int           // stop after so many; 0: no limit
+	Rounds int           // stop after this many; 0: no limit
 	Budget time.Duration // stop after this time; 0: no limit
 	First  int           // number of the first round
-	Keep   bool          // folders of rounds that went well, too
+	Keep   bool          // keep the folders of successful rounds, too
 
 	Steno    string // path of the steno program
-	Evidence string // folder for what failing rounds leave
+	Evidence string // folder for the evidence of failed rounds
 	Out      io.Writer
 	Verbose  bool
 }
 
-// Totals are what all rounds together had.
+// Totals are the counts of all rounds.
 type Totals struct{ Rounds, Failed int }
 
-// Round is one of them.
+// Round is one round.
 type Round interface {
-	// Describe says with what it is made.
+	// Describe returns its settings.
 	Describe() string
-	// Run returns what is wrong, nothing when all went well.
+	// Run returns what is wrong, "" if nothing is.
 	Run(ctx context.Context) (wrong string)
-	// Figures say what there was.
+	// Figures returns its counts.
 	Figures() string
-	// Again is the command that repeats it.
+	// Again returns the command that repeats it.
 	Again() string
-	// Save keeps what it has left, and says where.
+	// Save keeps its evidence, and returns where.
 	Save() (folder string, err error)
-	// Abandon ends what still runs of it, and removes its folder.
+	// Abandon ends its processes, and removes its folder.
 	Abandon()
 }
 
-// ErrFailed says that a round failed; what and how is printed already.
+// ErrFailed means that a round failed, which has been reported already.
 var ErrFailed = errors.New("chaos: a round failed")
 
-// Run makes rounds until a limit is reached, or enough says so. count is told of each
-// that has ended, and does what is left to do for it.
+// Run runs rounds until a limit is reached or enough returns true. count is called for each round that has ended, and
+// completes it.
 func (o *Options) Run(ctx context.Context, make func(n int) (Round, error), enough func(*Totals) bool, count func(r Round, failed bool)) (*Totals, error) {
 	start := time.Now()
 	t := &Totals{}
@@ -78,7 +77,7 @@ func (o *Options) Run(ctx context.Context, make func(n int) (Round, error), enou
 	return t, nil
 }
 
-// Verdict is the error of rounds that have ended.
+// Verdict returns the error of all rounds.
 func (t *Totals) Verdict(ctx context.Context) error {
 	if t.Failed > 0 {
 		return ErrFailed
@@ -86,7 +85,7 @@ func (t *Totals) Verdict(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// one makes a round, reports on it, and puts its folder away.
+// one runs a round, reports on it, and removes its folder or keeps its evidence.
 func (o *Options) one(ctx context.Context, n int, r Round) (failed bool, err error) {
 	start := time.Now()
 	defer r.Abandon()
@@ -113,7 +112,7 @@ func (o *Options) one(ctx context.Context, n int, r Round) (failed bool, err err
 	return wrong != "", nil
 }
 
-// NewLab makes the place for the servers, which all have the extension.
+// NewLab creates the lab of the servers, which all have the extension.
 func NewLab(ctx context.Context) (*cluster.Lab, error) {
 	installation, err := cluster.Find("")
 	if err != nil {
@@ -125,7 +124,7 @@ func NewLab(ctx context.Context) (*cluster.Lab, error) {
 	return cluster.NewLab(ctx, installation)
 }
 
-// Random is a source of its own for each purpose of a round.
+// Random returns a separate random source for each purpose of a round.
 func Random(seed uint64, round int, purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(fmt.Sprintf("%d %s", round, purpose)) {
@@ -134,7 +133,7 @@ func Random(seed uint64, round int, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h))
 }
 
-// List shows how often there was what.
+// List formats counts.
 func List(counts map[string]int) string {
 	var parts []string
 	for what, n := range counts {

@@ -1,4 +1,4 @@
-// Package labtest looks in tests that throw-away servers leave nothing behind.
+// Package labtest checks in tests that throw-away servers leave nothing behind.
 package labtest
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// Installation is PostgreSQL's, or the test is skipped. Labs that the test makes
-// are in a folder of their own, and at the test's end nothing of them may be left:
-// no file, and no process that has the folder on its command line.
+// Installation returns the installed PostgreSQL, or skips the test. Labs that the test creates are in a separate
+// folder. At the end of the test, no file may be left in it, and no process with the folder on its command line.
 func Installation(t *testing.T) *cluster.Installation {
 	t.Helper()
 	i, err := cluster.Find("")
@@ -27,7 +26,7 @@ func Installation(t *testing.T) *cluster.Installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// the server's user passes through
+	// the account of the servers must be able to search it
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +44,7 @@ func Installation(t *testing.T) *cluster.Installation {
 	return i
 }
 
-// processes are the command lines that name the folder. One that is about to end
-// gets a moment.
+// processes returns the command lines that name the folder. Processes that are about to end get a moment to do so.
 func processes(dir string) (commands [][]byte) {
 	for range 100 {
 		commands = nil
@@ -64,8 +62,8 @@ func processes(dir string) (commands [][]byte) {
 	return commands
 }
 
-// CanceledAt is a context that ends when this text has been written to the
-// error output, where commands say what they begin to do.
+// CanceledAt returns a context that is canceled when this text is written to standard error, where commands report
+// their progress.
 func CanceledAt(text string) (context.Context, *iostreams.IOStreams) {
 	streams, _, _, _ := iostreams.Test()
 	ctx, cancel := context.WithCancel(context.Background())
