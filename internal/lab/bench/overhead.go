@@ -1,10 +1,9 @@
 // Package bench measures what recording costs a server.
 //
-// The servers to compare are all up at the same time and get short slices of
-// load in turn, in a new order each round. A round's slices are close in time,
-// so that their ratios cancel what the machine's other work does to all of
-// them; the median over the rounds is quoted with its interval. What is too
-// small for throughput to show, the share of CPU samples does (profile.go).
+// All servers run at the same time and get short slices of load in turn, in a new order in each round. The slices of a
+// round are close in time, so that ratios between them cancel the influence of other load on the machine; the median
+// over the rounds is quoted with its interval. Effects that are too small to show in the throughput show in the share
+// of CPU samples (profile.go).
 package bench
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
-// Options say what to measure.
+// Options determine what is measured.
 type Options struct {
 	Load     Load
 	Compare  []string // names of variants; the first is the base
@@ -34,11 +33,11 @@ type Options struct {
 	Seconds  int               // of a slice
 	Settings []cluster.Setting // further ones of every server
 	Pause    time.Duration     // after a slice, for writers and the log to catch up
-	Renew    int               // after so many rounds the servers are made anew; 0: never
-	Budget   time.Duration     // no round begins after it but the first few; 0: no limit
+	Renew    int               // number of rounds after which the servers are replaced by new ones; 0: never
+	Budget   time.Duration     // only the first few rounds begin after it; 0: no limit
 	Profile  ProfileOptions
 
-	Command string // how it was called, for the archive
+	Command string // the command line, for the archive
 	Version string // of steno
 	// Progress is called when step done of all begins.
 	Progress func(what string, done, all int)
@@ -62,8 +61,8 @@ type contender struct {
 	server *cluster.Server
 
 	transactions int64
-	bytes        int64 // that the servers before this one wrote
-	bytesBefore  int64 // of this one, when its rounds began
+	bytes        int64 // written by the servers before this one
+	bytesBefore  int64 // written by this one before its rounds began
 }
 
 // Open starts the servers. The lab's template is filled with pgbench's tables
@@ -209,7 +208,7 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*result.Result, error) 
 	return r, nil
 }
 
-// warm makes new servers ready for their first round.
+// warm prepares new servers for their first round.
 func (b *Bench) warm(ctx context.Context, load Load) error {
 	for _, c := range b.contenders {
 		// The first connections read the tables into the cache.
@@ -244,9 +243,8 @@ func (b *Bench) count(ctx context.Context) error {
 	return nil
 }
 
-// renew puts new servers in the place of all. Where a server's memory and files
-// happen to lie makes it faster or slower for as long as it lives, and no number
-// of its rounds shows that.
+// renew replaces all servers by new ones. The placement of a server's memory and files makes it faster or slower for
+// its whole life, which no number of rounds with it reveals.
 func (b *Bench) renew(ctx context.Context, load Load, round int) error {
 	if err := b.count(ctx); err != nil {
 		return err
@@ -264,9 +262,8 @@ func (b *Bench) renew(ctx context.Context, load Load, round int) error {
 	return b.warm(ctx, load)
 }
 
-// Order says which of n is at a position, from zero, of a round. The order is
-// rotated, and turned round in every other round: nobody has always the same
-// neighbour or is always first.
+// Order returns which of n is at a position, from zero, of a round. The order is rotated, and reversed in every other
+// round, so that none always has the same neighbour or is always first.
 func Order(n, round, position int) int {
 	if round%2 == 1 {
 		position = n - 1 - position
@@ -293,8 +290,7 @@ func (b *Bench) round(ctx context.Context, load Load, round int, r *result.Resul
 	return nil
 }
 
-// settle waits until logs and trails hold what was recorded, and writes a
-// checkpoint, so that none comes by itself soon.
+// settle waits until everything is in logs and trails, and forces a checkpoint, so that none occurs by itself soon.
 func (b *Bench) settle(ctx context.Context) error {
 	for _, c := range b.contenders {
 		if _, err := c.server.Psql(ctx, "CHECKPOINT"); err != nil {
@@ -304,10 +300,10 @@ func (b *Bench) settle(ctx context.Context) error {
 	return Sleep(ctx, 1500*time.Millisecond)
 }
 
-// TrailDir is where the server's trail is by default.
+// TrailDir returns the default directory of the server's trail.
 func TrailDir(s *cluster.Server) string { return filepath.Join(s.DataDir, "pg_steno") }
 
-// written is the size of the variant's log or trail.
+// written returns the size of the variant's log or trail.
 func (c *contender) written() (int64, error) {
 	switch c.output {
 	case serverLog:
@@ -319,14 +315,13 @@ func (c *contender) written() (int64, error) {
 	}
 }
 
-// TreeSize adds up the bytes of the files below dir; one that goes away meanwhile is none.
+// TreeSize returns the total size of the files below dir; files that are removed meanwhile are ignored.
 func TreeSize(dir string) (int64, error) { return addUp(dir, func(string) int64 { return 0 }) }
 
-// TrailSize is the same of a trail, without the zeros at the end of its segments:
-// room for blocks to come.
+// TrailSize does the same for a trail, without preallocated space at the end of its segments.
 func TrailSize(dir string) (int64, error) { return addUp(dir, zerosAtEnd) }
 
-// zerosAtEnd is how many bytes of zeros a file ends with; 0 if it cannot be read.
+// zerosAtEnd returns the number of zero bytes at the end of a file; 0 if it cannot be read.
 func zerosAtEnd(path string) int64 {
 	f, err := os.Open(path)
 	if err != nil {
@@ -351,7 +346,7 @@ func zerosAtEnd(path string) int64 {
 	return end
 }
 
-// addUp adds up the bytes of the files below dir, but for so many of each.
+// addUp returns the total size of the files below dir, without the number of bytes that the function returns for each.
 func addUp(dir string, without func(path string) int64) (int64, error) {
 	var size int64
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -374,7 +369,7 @@ func addUp(dir string, without func(path string) int64) (int64, error) {
 	return size, nil
 }
 
-// Sleep waits, but no longer than the context lives.
+// Sleep waits until the time is over or the context ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -23,7 +23,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
 
-// ProfileOptions say how CPU samples are taken.
+// ProfileOptions determine how CPU samples are taken.
 type ProfileOptions struct {
 	Seconds int // of a run; 0: no profile
 	Runs    int
@@ -36,8 +36,8 @@ const (
 	writerTitle = "steno writer" // in the process title
 )
 
-// sampling is perf's way of sampling: the clock, for virtual machines have no
-// counters, on all processors, with stacks.
+// sampling returns perf's arguments: samples by the clock, because virtual machines have no counters, on all
+// processors, with stacks.
 func sampling(unwind string) ([]string, error) {
 	switch unwind {
 	case "fp": // PostgreSQL's packages keep frame pointers
@@ -49,7 +49,7 @@ func sampling(unwind string) ([]string, error) {
 	}
 }
 
-// CanProfile says why CPU samples cannot be taken here, if so.
+// CanProfile returns an error if CPU samples cannot be taken.
 func CanProfile(ctx context.Context, unwind string) error {
 	args, err := sampling(unwind)
 	if err != nil {
@@ -127,20 +127,20 @@ func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, ar
 	return run, nil
 }
 
-// attribution decides whose each sample is.
+// attribution decides which part each sample belongs to.
 type attribution struct {
 	pids    map[int]bool // the server's processes
 	writers map[int]bool // of them the extension's writers
 
-	// imports are the extension's imported symbols, nil before its file is
-	// known. They need not be known: then nothing is hidden.
+	// imports are the extension's imported symbols, nil before its file is known. Without them, no sample counts as
+	// hidden.
 	imports map[string]bool
 
 	samples, backends, inWriters, hidden int
 	places                               map[[2]string]int
 }
 
-// learnImports reads what the extension's file imports.
+// learnImports reads the imported symbols of the extension's file.
 func (a *attribution) learnImports(file string) {
 	a.imports = map[string]bool{}
 	f, err := elf.Open(file)
@@ -210,14 +210,12 @@ func (a *attribution) add(e perf.Event) {
 	}
 }
 
-// handsOver reports whether a frame that is further in than the extension's does
-// the server's own work again: what a hook calls to go on.
+// handsOver reports whether an inner frame does the server's own work again, which a hook calls to continue.
 func handsOver(f perf.Frame) bool {
 	return strings.HasPrefix(f.Symbol, "standard_") || otherHook(f)
 }
 
-// otherHook recognizes the hook functions of the modules that are most often
-// loaded beside this one.
+// otherHook recognizes the hook functions of modules that are often loaded together with this one.
 func otherHook(f perf.Frame) bool {
 	switch path.Base(f.Object) {
 	case "pgaudit.so", "pg_stat_statements.so", "auto_explain.so", "sepgsql.so":

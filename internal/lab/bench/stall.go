@@ -1,4 +1,4 @@
-// What statements notice of a stopped writer: flags, measurement and report.
+// The effect of a stopped writer on statements: flags, measurement and report.
 
 package bench
 
@@ -23,7 +23,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Stall measures what statements notice of writers that stand still: its flags.
+// Stall measures the effect of stopped writers on statements.
 type Stall struct {
 	measure.Environment
 	Load     Load
@@ -34,13 +34,12 @@ type Stall struct {
 	Format   string
 }
 
-// StallReport says what statements notice of writers that stand still.
+// StallReport is the effect of stopped writers on statements.
 type StallReport struct {
 	Load    Load `json:"load"`
 	Rounds  int  `json:"rounds"`
 	Seconds int  `json:"seconds"`
-	// Rate is how many transactions a second are begun, the same in all slices; 0:
-	// as many as there can be.
+	// Rate is the number of transactions begun per second, the same in all slices; 0: as many as possible.
 	Rate int `json:"rate"`
 	// Transactions is how many were measured of each of the three kinds.
 	Transactions int `json:"transactions"`
@@ -53,7 +52,7 @@ type StallReport struct {
 	// of the same round; Noise compares two with running ones.
 	Ratio stats.Estimate `json:"ratio"`
 	Noise stats.Estimate `json:"noise"`
-	// Waits is how often a statement waited for room in its ring.
+	// Waits is how often a statement waited for space in its ring.
 	Waits int `json:"waits"`
 }
 
@@ -113,7 +112,7 @@ func (o *Stall) Run(ctx context.Context) error {
 
 func (o *Stall) measure(ctx context.Context, lab *cluster.Lab, phases *progress.Phases) (*StallReport, error) {
 	b, err := Open(ctx, lab, Options{Load: o.Load, Compare: []string{"steno"}, Settings: []cluster.Setting{
-		// room for what a slice makes
+		// large enough for the records of a slice
 		{Name: "steno.ring_size", Value: "4MB"},
 		{Name: "max_connections", Value: strconv.Itoa(o.Load.Clients + 10)},
 	}})
@@ -160,8 +159,7 @@ func (o *Stall) measure(ctx context.Context, lab *cluster.Lab, phases *progress.
 	return report, err
 }
 
-// slowest is the milliseconds that one of a thousand latencies, in microseconds,
-// exceeds.
+// slowest returns the 99.9th percentile of latencies, in milliseconds; us are microseconds.
 func slowest(us []float64) float64 {
 	slices.Sort(us)
 	return us[len(us)*999/1000] / 1000
@@ -172,7 +170,7 @@ func slowest(us []float64) float64 {
 func (o *Stall) slice(
 	ctx context.Context, lab *cluster.Lab, s *cluster.Server, rate int, stop bool,
 ) ([]float64, error) {
-	// nothing is left to be written, or to be done by other programs
+	// complete all writes, of other programs, too
 	if _, err := s.Psql(ctx, "SELECT steno.flush()"); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package machine says where a measurement is made, what else went on there, and what
-// processes do. What the kernel shows in /proc is read by prometheus/procfs.
+// Package machine describes the machine of a measurement, its other load, and its processes. It reads /proc by
+// prometheus/procfs.
 package machine
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Machine is where a measurement was made.
+// Machine is the machine on which a measurement was made.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
@@ -23,7 +23,7 @@ type Machine struct {
 	System string `json:"system"`
 }
 
-// Local is the machine that the program runs on.
+// Local returns the machine that the program runs on.
 func Local() Machine {
 	const unknown = "unknown"
 	m := Machine{CPU: unknown, Cores: runtime.NumCPU(), Memory: unknown, Kernel: unknown, System: unknown}
@@ -47,25 +47,24 @@ func Local() Machine {
 	return m
 }
 
-// Busy is what else a machine did while something was measured.
+// Busy is the other load of a machine during a measurement.
 type Busy struct {
-	// Before is the share of all processors' time in use, in per cent, during
-	// a moment before the measurement, when nothing of ours ran.
+	// Before is the share of all processors' time in use, in per cent, for a moment before the measurement, when
+	// nothing of ours was running.
 	Before float64 `json:"before_percent"`
-	// Steal is the share that the hypervisor gave to others meanwhile.
+	// Steal is the share that the hypervisor gave to other machines meanwhile.
 	Steal float64 `json:"steal_percent"`
 	// Load is the load average of one minute, at the beginning.
 	Load float64 `json:"load"`
 }
 
-// More than this makes a machine busy, in per cent.
+// A machine is busy above these limits, in per cent.
 const (
 	muchBefore = 10
 	muchSteal  = 2
 )
 
-// Warning says in a sentence why figures of this machine cannot be trusted, or
-// nothing.
+// Warning returns a sentence that states why figures of this machine cannot be trusted, or "".
 func (b Busy) Warning() string {
 	var why []string
 	if b.Before > muchBefore {
@@ -80,13 +79,13 @@ func (b Busy) Warning() string {
 	return "This machine was busy: " + strings.Join(why, ", ") + ". Repeat the run on an idle one."
 }
 
-// Watch looks at what else the machine does.
+// Watch measures the other load of the machine.
 type Watch struct {
 	busy  Busy
 	start procfs.CPUStat
 }
 
-// Look watches for a moment, in which the caller does nothing, and from then on.
+// Look measures for a moment, during which the caller does nothing, and from then on.
 func Look(ctx context.Context) (*Watch, error) {
 	before, err := processors()
 	if err != nil {
@@ -110,7 +109,7 @@ func Look(ctx context.Context) (*Watch, error) {
 	return w, nil
 }
 
-// End says what was seen.
+// End returns the result.
 func (w *Watch) End() Busy {
 	if now, err := processors(); err == nil {
 		w.busy.Steal = stolen(w.start, now)
@@ -118,16 +117,15 @@ func (w *Watch) End() Busy {
 	return w.busy
 }
 
-// all is the time of all processors together. That of guests is in the other times as
-// well.
+// all returns the total time of all processors. The other times already include that of guests.
 func all(t procfs.CPUStat) float64 {
 	return t.User + t.Nice + t.System + t.Idle + t.Iowait + t.IRQ + t.SoftIRQ + t.Steal
 }
 
-// idle is the time in which processors had nothing to do, waits for disks included.
+// idle returns the time in which processors were idle, including waits for disks.
 func idle(t procfs.CPUStat) float64 { return t.Idle + t.Iowait }
 
-// inUse is the share of the time between two readings that was not idle, in per cent.
+// inUse returns the share of the time between two readings that was not idle, in per cent.
 func inUse(from, to procfs.CPUStat) float64 {
 	if time := all(to) - all(from); time > 0 {
 		return 100 * (1 - (idle(to)-idle(from))/time)
@@ -135,7 +133,7 @@ func inUse(from, to procfs.CPUStat) float64 {
 	return 0
 }
 
-// stolen is the share that the hypervisor gave to others, in per cent.
+// stolen returns the share that the hypervisor gave to other machines, in per cent.
 func stolen(from, to procfs.CPUStat) float64 {
 	if time := all(to) - all(from); time > 0 {
 		return 100 * (to.Steal - from.Steal) / time
@@ -143,7 +141,7 @@ func stolen(from, to procfs.CPUStat) float64 {
 	return 0
 }
 
-// processors is what all processors together have done since the machine's start.
+// processors returns the times of all processors together since the machine's start.
 func processors() (procfs.CPUStat, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -153,16 +151,16 @@ func processors() (procfs.CPUStat, error) {
 	return stat.CPUTotal, err
 }
 
-// Idle measures how idle all processors are together, waits for disks included.
+// Idle measures how idle all processors are together, including waits for disks.
 type Idle struct{ start procfs.CPUStat }
 
-// StartIdle begins.
+// StartIdle begins a measurement.
 func StartIdle() (Idle, error) {
 	t, err := processors()
 	return Idle{t}, err
 }
 
-// Percent is the idle share of the time since the start.
+// Percent returns the idle share of the time since the start.
 func (i Idle) Percent() (float64, error) {
 	now, err := processors()
 	if err != nil || all(now) <= all(i.start) {
@@ -171,7 +169,7 @@ func (i Idle) Percent() (float64, error) {
 	return 100 - inUse(i.start, now), nil
 }
 
-// Switches is how many context switches the machine has made since its start.
+// Switches returns the number of context switches since the machine's start.
 func Switches() uint64 {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -13,33 +13,33 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Proc is a folder in which a kernel shows its processes.
+// Proc is the path of a proc file system.
 type Proc string
 
-// Here are the processes of this machine.
+// Here is that of this machine.
 const Here Proc = "/proc"
 
 // Tick is the unit of a process's times: USER_HZ is 100 on all of Linux's own architectures.
 const Tick = 10 * time.Millisecond
 
-// Process is a process as /proc has it.
+// Process is a process in /proc.
 type Process struct {
 	PID     int
 	Name    string // of the program, at most 15 bytes
 	Parent  int
 	State   byte          // R, S, D ...
 	CPU     time.Duration // user and system, in ticks
-	Ended   time.Duration // the same of children that it has waited for, with theirs
-	Started uint64        // ticks after the machine's start: a later process with the same id has another
-	Title   string        // what ps shows; without command line the program's name in brackets
+	Ended   time.Duration // the same of children that it has waited for, including their children
+	Started uint64        // ticks after the machine's start; differs for a later process with the same ID
+	Title   string        // as ps shows it; without a command line, the program's name in brackets
 }
 
-// File is the path of one of the files about a process.
+// File returns the path of a file about a process.
 func (proc Proc) File(pid int, name string) string {
 	return filepath.Join(string(proc), strconv.Itoa(pid), name)
 }
 
-// open looks for a process. It is an error that there is none.
+// open finds a process; it is an error if there is none.
 func (proc Proc) open(pid int) (procfs.Proc, error) {
 	fs, err := procfs.NewFS(string(proc))
 	if err != nil {
@@ -48,7 +48,7 @@ func (proc Proc) open(pid int) (procfs.Proc, error) {
 	return fs.Proc(pid)
 }
 
-// Process looks at a process.
+// Process reads a process.
 func (proc Proc) Process(pid int) (Process, error) {
 	p, err := proc.open(pid)
 	if err != nil {
@@ -74,8 +74,7 @@ func look(p procfs.Proc) (Process, error) {
 	}, nil
 }
 
-// Time is what a process of one thread has had on a processor, to the nanosecond.
-// Not every kernel keeps it.
+// Time returns the CPU time of a single-threaded process, in nanoseconds. Not every kernel provides it.
 func (proc Proc) Time(pid int) (time.Duration, error) {
 	p, err := proc.open(pid)
 	if err != nil {
@@ -88,8 +87,8 @@ func (proc Proc) Time(pid int) (time.Duration, error) {
 	return time.Duration(times.RunningNanoseconds), err
 }
 
-// Children are the processes whose parent is the given one. The kernel's own list,
-// where it has one, is quick, but can miss a child while another ends.
+// Children returns the children of a process. The kernel's own list, if it has one, is quick, but can miss a child
+// while another one ends.
 func (proc Proc) Children(parent int) ([]Process, error) {
 	pids, err := proc.listed(parent)
 	if err != nil {
@@ -98,14 +97,14 @@ func (proc Proc) Children(parent int) ([]Process, error) {
 	return proc.childrenAmong(pids, parent), nil
 }
 
-// AllChildren asks each process there is for its parent, and misses none.
+// AllChildren returns the children of a process by the parents of all processes, so it misses none.
 func (proc Proc) AllChildren(parent int) ([]Process, error) {
 	pids, err := proc.PIDs()
 	return proc.childrenAmong(pids, parent), err
 }
 
-// WorkingIn are the processes whose working directory is the given one, an absolute
-// path without symbolic links. Who may not look at a process does not see it.
+// WorkingIn returns the processes with this working directory, an absolute path without symbolic links. It omits
+// processes that the caller may not examine.
 func (proc Proc) WorkingIn(folder string) ([]Process, error) {
 	pids, err := proc.PIDs()
 	var found []Process
@@ -129,7 +128,7 @@ func (proc Proc) childrenAmong(pids []int, parent int) (found []Process) {
 	return found
 }
 
-// listed is the kernel's own list, which not every kernel has. procfs does not read it.
+// listed returns the kernel's own list, which not every kernel has. procfs does not read it.
 func (proc Proc) listed(parent int) ([]int, error) {
 	var pids []int
 	lists, _ := filepath.Glob(proc.File(parent, "task/*/children"))
@@ -152,7 +151,7 @@ func (proc Proc) listed(parent int) ([]int, error) {
 	return pids, nil
 }
 
-// PIDs are all processes.
+// PIDs returns the IDs of all processes.
 func (proc Proc) PIDs() ([]int, error) {
 	fs, err := procfs.NewFS(string(proc))
 	if err != nil {

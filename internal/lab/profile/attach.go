@@ -14,11 +14,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
-// Target is the server that is looked at.
+// Target is the server that is profiled.
 type Target struct {
-	Postmaster int    // its process id; 0 for a server on another machine
-	DataDir    string // "" when it is not known
-	Program    string // path of the server's program, "" when it may not be seen
+	Postmaster int    // its process ID; 0 for a server on another machine
+	DataDir    string // "" if it is not known
+	Program    string // path of the server's program, "" if it may not be read
 
 	socketDir, port string // where it listens, for a connection
 }
@@ -57,7 +57,7 @@ func AtDataDir(dir string) (*Target, error) {
 	return t, nil
 }
 
-// AtPID finds the server that a process is of: its postmaster, or any other.
+// AtPID finds the server that a process belongs to, which may be its postmaster.
 func AtPID(pid int) (*Target, error) {
 	p, err := machine.Here.Process(pid)
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,7 +93,7 @@ func newTarget(postmaster int) *Target {
 	return &Target{Postmaster: postmaster, Program: strings.TrimSuffix(program, " (deleted)")}
 }
 
-// readLines takes from postmaster.pid where the server listens.
+// readLines takes the server's socket directory and port from postmaster.pid.
 func (t *Target) readLines(lines []string) {
 	if len(lines) > socketLine {
 		t.port, t.socketDir = strings.TrimSpace(lines[portLine]), strings.TrimSpace(lines[socketLine])
@@ -122,7 +122,7 @@ var (
 		`stats collector|autovacuum launcher|autovacuum worker|logical replication \w+|parallel worker|steno writer|pgauditlogtofile\w*|io worker)\b`)
 )
 
-// kind reads from a process's title what it does.
+// kind determines the kind of a process from its title.
 func kind(p machine.Process, postmaster int) string {
 	if p.PID == postmaster {
 		return "postmaster"
@@ -143,7 +143,7 @@ func kind(p machine.Process, postmaster int) string {
 		title = rest
 	}
 	if title == "" || strings.HasPrefix(p.Title, "[") {
-		return backend // one that just starts
+		return backend // a process that is just starting
 	}
 	return title
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
 
-// backend is the kind of process that runs a client's statements. Waits are
-// counted of these, and of their parallel workers, only: the others sleep most
-// of their lives.
+// backend is the kind of process that runs a client's statements. Waits are counted only for these and their parallel
+// workers: other processes sleep most of the time.
 const (
 	backend        = "client backend"
 	parallelWorker = "parallel worker"
 )
 
-// patterns are names, or beginnings of names.
+// patterns are names or prefixes of names.
 type patterns struct {
 	exact    map[string]*Cause
 	prefixes []prefix
@@ -44,7 +43,7 @@ func (p *patterns) add(c *Cause, names []string) {
 	}
 }
 
-// find prefers whole names, then the longest beginning.
+// find prefers whole names, then the longest prefix.
 func (p *patterns) find(name string) *Cause {
 	if c := p.exact[name]; c != nil {
 		return c
@@ -82,13 +81,12 @@ func init() {
 	isReading.add(causeByID[idle], reading)
 }
 
-// Attribute says what the time of a stack went for.
+// Attribute returns the cause of a stack's time.
 //
-// Of a client's backend, the innermost function that some cause owns decides: a
-// statement's execution that reads the clock is the clock's, and one inside an
-// audit extension's hook that has handed over to the server is the server's
-// again. Functions that serve many, such as locks, count when no owner but
-// the statement's own work is around them: a lock for writing WAL is WAL's.
+// In a client's backend, the innermost function that a cause owns decides: the clock owns the time of a statement that
+// reads it, and the server owns the time of a statement's execution again when the hook of an audit extension has
+// called the server. Functions that serve many causes, such as locks, decide only if no owner except the statement's
+// own work is around them: the time of a lock for writing WAL belongs to WAL.
 func Attribute(s *Stack) *Cause {
 	if s.Wait != "" {
 		if c := waits.find(s.Wait); c != nil {
@@ -115,7 +113,7 @@ func Attribute(s *Stack) *Cause {
 	return owner
 }
 
-// attributeWait knows the waits that say nothing of the functions around them.
+// attributeWait handles waits that are not attributed by the functions around them.
 func attributeWait(s *Stack) *Cause {
 	if s.Preempt {
 		return causeByID[starved]
@@ -136,13 +134,12 @@ func attributeWait(s *Stack) *Cause {
 	return nil
 }
 
-// isSystemCall recognizes what the C library and the kernel call recv: it says
-// nothing of who reads.
+// isSystemCall recognizes frames of recv in the C library and the kernel, which do not tell who reads.
 func isSystemCall(f perf.Frame) bool {
 	return strings.HasPrefix(f.Symbol, "__") || f.Symbol == "recv" || f.Symbol == "send"
 }
 
-// walk looks from the innermost frame outwards, up to the first owner.
+// walk searches from the innermost frame outwards, up to the first owner.
 func walk(stack []perf.Frame) (owner, generic *Cause) {
 	wrote := false
 	for _, f := range stack {
@@ -166,7 +163,7 @@ func walk(stack []perf.Frame) (owner, generic *Cause) {
 	return nil, generic
 }
 
-// name is a function's name without what compilers and linkers add.
+// name returns a function's name without the suffixes that compilers and linkers add.
 func name(f perf.Frame) string {
 	symbol, _, _ := strings.Cut(f.Symbol, "@@")
 	for _, mark := range []string{".constprop.", ".isra.", ".part.", ".cold", ".lto_priv."} {

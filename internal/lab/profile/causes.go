@@ -10,35 +10,31 @@ import (
 	"strings"
 )
 
-// Class says what a cause's time is.
+// Class is the class of a cause.
 type Class string
 
-// The classes. Only costs are ranked: work is what the statements are for, and
-// a server is not slow because it does it.
+// The classes. Only costs are ranked: work is the purpose of the statements, and no reason why a server is slow.
 const (
-	Cost Class = "cost" // beside the statements' own work; settings change it
+	Cost Class = "cost" // in addition to the statements' own work; depends on settings
 	Work Class = "work"
-	Idle Class = "idle" // sessions that wait for their client; in no share
+	Idle Class = "idle" // sessions that wait for their client; not part of any share
 )
 
-// Cause is one reason for which time goes by. Names of functions, files,
-// processes and wait events may end with *, which stands for the rest.
+// Cause is something that takes time. Names of functions, files, processes and wait events may end with *, which
+// matches the rest.
 type Cause struct {
 	ID    string
 	Title string
 	Class Class
 
-	// Owner functions decide: the innermost of them on a stack, of all causes,
-	// names the cause.
+	// Owner functions decide: the innermost owner of any cause on a stack determines the cause.
 	Owner []string
-	// Generic functions serve many causes. They name the cause when no owner
-	// is further out before the statement's own work begins; the outermost
-	// wins.
+	// Generic functions serve many causes. The outermost of them determines the cause if there is no owner between it
+	// and the statement's own work.
 	Generic []string
-	// Objects decide as owners do: whole files, by their base names.
+	// Objects are whole files, by their base names, which decide like owners.
 	Objects []string
-	// Processes are kinds of which all samples are of this cause, but for
-	// what has an owner that is Strong.
+	// Processes are kinds of processes whose samples all belong to this cause, except those with a Strong owner.
 	Processes []string
 	Strong    bool
 	// Waits are wait events, as in "IPC:SyncRep".
@@ -47,15 +43,14 @@ type Cause struct {
 	Advice []Advice
 }
 
-// Advice is what to do about a cause. Its text may use the settings as
-// {setting}; it is left out when When says no.
+// Advice is what to do about a cause. Its text may contain settings as {setting}; it is omitted if When returns false.
 type Advice struct {
-	Min  float64 // per cent of the active time that the cause must have
+	Min  float64 // minimum share of the cause in the active time, in per cent
 	When func(*evidence) bool
 	Text string
 }
 
-// The ids that the code knows.
+// The IDs that the code uses.
 const (
 	logFormat = "log_format"
 	logWrite  = "log_write"
@@ -67,15 +62,14 @@ const (
 	other     = "other"
 )
 
-// writing are functions that turn formatting a log line into writing it, when
-// they are further in.
+// writing are functions below the formatting of a log line whose time is that of writing it.
 var writing = []string{
 	"write", "__write", "__libc_write", "__GI___libc_write", "__x64_sys_write", "__arm64_sys_write", "ksys_write",
 	"vfs_write",
 	"fwrite", "__GI__IO_fwrite", "_IO_fwrite", "fflush", "send", "__libc_send",
 }
 
-// preempted are functions of the kernel that take a processor away.
+// preempted are functions of the kernel that preempt a process.
 var preempted = []string{"exit_to_user_mode_loop", "irqentry_exit*", "preempt_schedule*",
 	"raw_irqentry_exit_cond_resched"}
 
@@ -93,7 +87,7 @@ var Causes = []*Cause{
 			"log_line_prefix", "log_status_format", "write_csvlog", "write_jsonlog", "appendCSVLiteral",
 			"check_log_statement",
 			"check_log_duration", "get_formatted_log_time", "setup_formatted_log_time", "GetErrorContextStack",
-			// the C library's translation of messages, which it is asked for even without one
+			// the C library's lookup of translated messages, which is called even if there are none
 			"__dcigettext", "dcgettext", "_nl_find_domain", "_nl_make_l10nflist*", "_nl_find_msg",
 		},
 		Objects: []string{"auto_explain.so"},
@@ -262,7 +256,7 @@ var Causes = []*Cause{
 	{ID: idle, Title: "waiting for the client's next message", Class: Idle, Waits: []string{"Client:ClientRead"}},
 }
 
-// logAdvice goes for formatting and writing alike.
+// logAdvice applies to both formatting and writing.
 var logAdvice = []Advice{
 	{Min: 5, When: anyOf("log_statement", "all", "mod", "ddl"), Text: "log_statement = {log_statement} writes a line " +
 		"for each such statement. " +
@@ -283,25 +277,24 @@ var logAdvice = []Advice{
 		"log_min_duration_statement = '100ms' alone logs slow statements only."},
 }
 
-// evidence is what the advice about a cause may rest on.
+// evidence is what the advice about a cause may depend on.
 type evidence struct {
-	settings    map[string]string // empty when they could not be read
+	settings    map[string]string // empty if they could not be read
 	clockSource string
-	active      float64            // per cent of the active time that the cause has
+	active      float64            // share of the cause in the active time, in per cent
 	frames      map[string]float64 // by name of a function, file or wait event: per cent of the active time
 }
 
 // Conditions of advice.
 
-// set says that a setting has a value.
+// set requires that a setting has a value.
 func set(name, value string) func(*evidence) bool { return anyOf(name, value) }
 
 func anyOf(name string, values ...string) func(*evidence) bool {
 	return func(e *evidence) bool { return slices.Contains(values, e.settings[name]) }
 }
 
-// frames says that the cause's stacks have one of these in them, in a fifth of
-// its time at least.
+// frames requires that stacks with one of these frames make up at least a fifth of the cause's time.
 func frames(names ...string) func(*evidence) bool {
 	var p patterns
 	p.add(causeByAdvice, names)
@@ -315,7 +308,7 @@ func frames(names ...string) func(*evidence) bool {
 	}
 }
 
-// causeByAdvice only says that a pattern was found.
+// causeByAdvice only means that a pattern was found.
 var causeByAdvice = &Cause{}
 
 func unknownSettings(e *evidence) bool { return len(e.settings) == 0 }
@@ -329,8 +322,7 @@ func clockSource() string {
 	return strings.TrimSpace(string(text))
 }
 
-// advise returns what to do about a cause, nothing when the evidence does not
-// support any of it.
+// advise returns the advice about a cause that the evidence supports.
 func advise(c *Cause, e *evidence) []string {
 	var texts []string
 	for _, a := range c.Advice {
@@ -341,7 +333,7 @@ func advise(c *Cause, e *evidence) []string {
 	return texts
 }
 
-// fill puts values in the place of {names}.
+// fill replaces {names} by values.
 func (e *evidence) fill(text string) string {
 	values := map[string]string{"clocksource": e.clockSource}
 	maps.Copy(values, e.settings)

@@ -22,14 +22,14 @@ const (
 	connectTimeout  = 5 * time.Second
 )
 
-// connection is a session of ours on the server. It only reads.
+// connection is our session on the server, which only reads.
 type connection struct {
 	conn *pgx.Conn
 	pid  int
-	// Version is as in "15.20 (Debian 15.20-0+deb12u1)".
+	// version is, for example, "15.20 (Debian 15.20-0+deb12u1)".
 	version  string
 	settings map[string]string
-	// mayNot says that the user does not see others' waits.
+	// mayNot is set if the user may not see the waits of other sessions.
 	mayNot bool
 }
 
@@ -71,7 +71,7 @@ func (c *connection) look(ctx context.Context) error {
 	return err
 }
 
-// settingNames are what the advice and the report speak of.
+// settingNames are the settings that the advice and the report mention.
 var settingNames = []string{
 	"log_statement", "log_duration", "log_min_duration_statement", "log_min_duration_sample", "log_destination",
 	"logging_collector",
@@ -85,15 +85,14 @@ func (c *connection) close() {
 	_ = c.conn.Close(ctx)
 }
 
-// activity is what a session of the server does.
+// activity is the state of a session.
 type activity struct {
 	kind  string // its backend_type
 	state string
 	wait  string // as in "IPC:SyncRep"
 }
 
-// event is the session's wait event. The server gives none to a session that has
-// just become idle.
+// event returns the session's wait event. The server shows none for a session that has just become idle.
 func (a activity) event() string {
 	if a.wait == "" && strings.HasPrefix(a.state, "idle") {
 		return clientRead
@@ -101,7 +100,7 @@ func (a activity) event() string {
 	return a.wait
 }
 
-// activities asks what all other sessions do.
+// activities returns the states of all other sessions.
 func (c *connection) activities(ctx context.Context) (map[int]activity, error) {
 	rows, err := c.conn.Query(ctx, `SELECT pid, coalesce(backend_type, ''), coalesce(state, ''), coalesce(wait_event_type || ':' || wait_event, '')
 		FROM pg_stat_activity WHERE pid <> pg_backend_pid()`)
@@ -118,7 +117,7 @@ func (c *connection) activities(ctx context.Context) (map[int]activity, error) {
 	return found, err
 }
 
-// target finds the server's processes when it is on this machine.
+// target finds the server's processes if it runs on this machine.
 func (c *connection) target() (*Target, error) {
 	config := c.conn.Config()
 	if !strings.HasPrefix(config.Host, "/") && !isHere(c.conn.PgConn().Conn().RemoteAddr()) {
@@ -131,7 +130,7 @@ func (c *connection) target() (*Target, error) {
 	return t, nil
 }
 
-// isHere reports whether an address is this machine's.
+// isHere reports whether an address belongs to this machine.
 func isHere(address net.Addr) bool {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {
@@ -175,7 +174,7 @@ func (t *Target) guess(ctx context.Context) (*connection, error) {
 	return nil, failed
 }
 
-// owner is the name of the user who runs the server.
+// owner returns the name of the account that runs the server.
 func (t *Target) owner() string {
 	info, err := os.Stat("/proc/" + strconv.Itoa(t.Postmaster))
 	if err != nil {

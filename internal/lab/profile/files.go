@@ -20,7 +20,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
 
-// writeFiles puts everything into a folder.
+// writeFiles writes all files to a folder.
 func writeFiles(dir string, r *Report, p *Profile) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -54,8 +54,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return errors.Join(write(w), w.Flush(), f.Close())
 }
 
-// labels are a stack's functions with the outermost first, below the kind of
-// process and, for waits, what sort of wait it is.
+// labels returns a stack's functions, the outermost first, preceded by the kind of process and, for waits, by the kind
+// of wait.
 func labels(s *Stack) []string {
 	list := []string{s.Process}
 	for i := len(s.Frames) - 1; i >= 0; i-- {
@@ -70,7 +70,7 @@ func labels(s *Stack) []string {
 	return list
 }
 
-// label is a function for people: one without a name has its file's.
+// label returns the displayed name of a function; if it has no name, that of its file.
 func label(f perf.Frame) string {
 	if f.Symbol == "[unknown]" || f.Symbol == "" {
 		return "[" + strings.Trim(path.Base(f.Object), "[]") + "]"
@@ -78,9 +78,8 @@ func label(f perf.Frame) string {
 	return name(f)
 }
 
-// writeFolded writes a line for each stack, as flamegraph.pl and others read
-// them: functions between semicolons, then milliseconds. Waits are below a root
-// of their own.
+// writeFolded writes a line for each stack in the format that flamegraph.pl and others read: functions separated by
+// semicolons, then milliseconds. Waits have a root of their own.
 func writeFolded(w io.Writer, p *Profile) error {
 	for _, s := range p.sorted() {
 		ms := int64(math.Round(1000 * s.Seconds))
@@ -141,7 +140,7 @@ type pprofBuilder struct {
 	mappings  map[string]*profile.Mapping
 }
 
-// location returns the one for a function, and makes it when it is new.
+// location returns the location of a function, which is created if it is new.
 func (b *pprofBuilder) location(f perf.Frame) *profile.Location {
 	f.Symbol = label(f)
 	if l := b.functions[f]; l != nil {

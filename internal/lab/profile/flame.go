@@ -19,12 +19,12 @@ var flamePage string
 //go:embed flame.js
 var flameScript string
 
-// node is a function on a path from the root, as the page's script reads it.
+// node is a function on a path from the root, in the format of the page's script.
 type node struct {
 	Name     string  `json:"n"`
 	Samples  int     `json:"s"`
 	Seconds  float64 `json:"v"`
-	Cause    int     `json:"c"` // the one with most of the time
+	Cause    int     `json:"c"` // the cause of most of its time
 	Children []*node `json:"k,omitempty"`
 
 	index  map[string]*node
@@ -53,11 +53,11 @@ func (n *node) count(s *Stack, cause int) {
 	n.causes[cause] += s.Seconds
 }
 
-// leastShare of the root's time makes a node worth drawing: half a pixel on
-// a wide screen, zoomed in ten times.
+// leastShare is the share of the root's time from which on a node is drawn: half a pixel on a wide screen, zoomed in
+// ten times.
 const leastShare = 0.00002
 
-// finish sorts, chooses causes, and drops what nobody could see.
+// finish sorts nodes, chooses their causes, and drops those too small to be seen.
 func (n *node) finish(least float64) {
 	best := 0.0
 	for c, seconds := range n.causes {
@@ -83,7 +83,7 @@ type flameCause struct {
 	Percent float64 `json:"percent"` // of the active time
 }
 
-// flameData is all that the page shows.
+// flameData is everything that the page shows.
 type flameData struct {
 	Views  []flameView  `json:"views"`
 	Causes []flameCause `json:"causes"`
@@ -124,7 +124,7 @@ func newFlameData(r *Report, p *Profile) flameData {
 	return d
 }
 
-// writeFlame writes the page: all is inside, it loads nothing.
+// writeFlame writes the page, which is self-contained.
 func writeFlame(w io.Writer, r *Report, p *Profile) error {
 	data, err := json.Marshal(newFlameData(r, p)) // escapes < and >, so no text ends the script
 	if err != nil {

@@ -29,7 +29,7 @@ type Options struct {
 	PID     int
 	DSN     string
 	Seconds int
-	Waits   int // seconds for the kernel's record of waits
+	Waits   int // seconds during which the kernel records waits
 	Unwind  string
 	NoPerf  bool
 	Format  string
@@ -72,7 +72,7 @@ func (o *Options) Complete(func(flag string) bool) error {
 	return iostreams.CheckFormat(o.Format)
 }
 
-// Run watches the server and says where its time goes.
+// Run profiles the server and reports where its time goes.
 func (o *Options) Run(ctx context.Context) error {
 	phases := progress.NewPhases(o.IO)
 	defer phases.End()
@@ -106,14 +106,14 @@ type session struct {
 
 	target   *Target
 	conn     *connection
-	recorder *recorder // nil where perf cannot be used
+	recorder *recorder // nil if perf cannot be used
 	watcher  *watcher
 	profile  Profile
 	report   Report
 	dir      string // temporary
 }
 
-// note adds to what the reader should know.
+// note adds a note to the report.
 func (s *session) note(format string, args ...any) {
 	s.report.Notes = append(s.report.Notes, fmt.Sprintf(format, args...))
 }
@@ -127,7 +127,7 @@ func (s *session) close() {
 	}
 }
 
-// attach finds the server's processes and a connection, one of them at least.
+// attach finds the server's processes and connects to it; one of these must succeed.
 func (s *session) attach(ctx context.Context) (err error) {
 	if s.DSN != "" {
 		if s.conn, err = connect(ctx, s.DSN); err != nil {
@@ -190,7 +190,7 @@ func (s *session) measure(ctx context.Context) (*Report, error) {
 	return &s.report, nil
 }
 
-// choosePerf prepares perf where it can be used.
+// choosePerf prepares perf if it can be used.
 func (s *session) choosePerf(ctx context.Context) (err error) {
 	if s.target == nil || s.NoPerf {
 		return nil
@@ -212,11 +212,11 @@ func (s *session) choosePerf(ctx context.Context) (err error) {
 	return err
 }
 
-// watch looks at everything for the main part of the time.
+// watch samples everything for the main part of the time.
 func (s *session) watch(ctx context.Context) error {
 	watching, stop := context.WithTimeout(ctx, time.Duration(s.Seconds)*time.Second)
 	defer stop()
-	if _, err := s.watcher.look(ctx); err != nil { // so that the processes are known
+	if _, err := s.watcher.look(ctx); err != nil { // to know the processes
 		return err
 	}
 	ticking := s.tick("watching", s.Seconds)
@@ -249,8 +249,8 @@ func (s *session) watch(ctx context.Context) error {
 	return s.recorder.readCPU(ctx, data, &s.profile, s.watcher.kinds, s.ownPID())
 }
 
-// waits records how long sessions wait, after the samples, for that disturbs
-// more. Else what was looked at meanwhile must do.
+// waits records how long sessions wait. It is called after the samples, because it disturbs the server more. If it is
+// not possible, the samples of waits are used.
 func (s *session) waits(ctx context.Context) error {
 	if s.recorder == nil || s.Waits == 0 {
 		return s.lookedAtWaits()
@@ -283,7 +283,7 @@ func (s *session) waits(ctx context.Context) error {
 		snapshot: snapshot})
 }
 
-// addWaits makes what was recorded part of the profile.
+// addWaits adds the recorded waits to the profile.
 func (s *session) addWaits(ctx context.Context, data string, o *offCPU) error {
 	if err := s.recorder.readWaits(ctx, data, o); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (s *session) addWaits(ctx context.Context, data string, o *offCPU) error {
 	return nil
 }
 
-// switches is how many context switches a second the machine makes.
+// switches returns the number of context switches per second of the machine.
 func switches(ctx context.Context) float64 {
 	const moment = 200 * time.Millisecond
 	before := machine.Switches()
@@ -324,7 +324,7 @@ func (s *session) lookedAtWaits() error {
 	return nil
 }
 
-// take makes what waited, or what ran, part of the profile.
+// take adds the stacks that waited, or those that ran, to the profile.
 func (s *session) take(from *Profile, waiting bool) {
 	for _, stack := range from.Stacks {
 		if stack.Waiting == waiting {
@@ -338,7 +338,7 @@ func (s *session) take(from *Profile, waiting bool) {
 	}
 }
 
-// shown is a command without the long list of processes.
+// shown returns a command without the long list of processes.
 func (s *session) shown(args []string) []string {
 	args = slices.Clone(args)
 	if i := slices.Index(args, "-p"); i >= 0 {
@@ -347,8 +347,7 @@ func (s *session) shown(args []string) []string {
 	return args
 }
 
-// tick shows the time that is left, until the function that it returns is
-// called; calling that again does nothing.
+// tick shows the remaining time until the returned function is called, which may be called more than once.
 func (s *session) tick(phase string, seconds int) (stop func()) {
 	s.phases.Phase(phase)
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -380,7 +379,7 @@ func (s *session) ownPID() int {
 	return s.conn.pid
 }
 
-// describe says of what the report is.
+// describe fills in what the report is about.
 func (s *session) describe() {
 	r := &s.report
 	r.Command, r.Version, r.Machine = measure.CommandLine(), s.Version, machine.Local()

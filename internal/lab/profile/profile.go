@@ -1,5 +1,4 @@
-// Package profile is "steno profile": where the time of a running server goes,
-// and what of it could be saved.
+// Package profile is "steno profile": where the time of a running server goes, and how much of it could be saved.
 //
 // The data flow like this: a Target is the server (attach.go), with a connection to it
 // if there is one (connect.go). perf (record.go), or /proc and the wait events (watch.go),
@@ -8,9 +7,9 @@
 // the causes ranked, the frames that prove them, and advice (report.go), and files of the
 // stacks (flame.go, files.go).
 //
-// The flame graph is drawn by a script of our own (flame.js), in one file that needs no
-// server: it is coloured by cause, of which other flame graphs know nothing. For their
-// programs there are folded.txt and profile.pb.gz, by google/pprof.
+// The flame graph is drawn by our own script (flame.js), in one file that needs no server, because it is coloured by
+// cause, which other flame graphs do not support. For other programs there are folded.txt and profile.pb.gz, by
+// google/pprof.
 package profile
 
 import (
@@ -21,20 +20,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
 
-// Stack is where processes of one kind were, some number of times.
+// Stack is a stack of processes of one kind, with the number of times it was seen.
 type Stack struct {
 	Process string       // kind of process, such as "client backend"
 	Frames  []perf.Frame // innermost first; may be empty
-	Wait    string       // the server's wait event, as in "IPC:SyncRep", where known
+	Wait    string       // the server's wait event, such as "IPC:SyncRep", if known
 	Waiting bool         // off the processor
-	Preempt bool         // off it although there was work to do
+	Preempt bool         // off the processor although it could run
 	Samples int
 	Seconds float64
 
 	cause *Cause
 }
 
-// key tells stacks apart.
+// key identifies a stack.
 func (s *Stack) key() string {
 	var b strings.Builder
 	b.WriteString(s.Process)
@@ -55,17 +54,16 @@ func (s *Stack) key() string {
 	return b.String()
 }
 
-// Profile is all that was sampled.
+// Profile is the set of all samples.
 type Profile struct {
-	// CPUSeconds and WaitSeconds are how long processors and waits were
-	// watched; 0 when they were not.
+	// CPUSeconds and WaitSeconds are how long processors and waits were sampled; 0 if they were not.
 	CPUSeconds, WaitSeconds float64
 	Stacks                  []*Stack
 
 	index map[string]*Stack
 }
 
-// Add counts a stack; its frames are copied when they are new.
+// Add counts a stack; its frames are copied if the stack is new.
 func (p *Profile) Add(s Stack) {
 	if p.index == nil {
 		p.index = map[string]*Stack{}
@@ -84,8 +82,7 @@ func (p *Profile) Add(s Stack) {
 	known.Seconds += s.Seconds
 }
 
-// average is how many processors or sessions, on average, were where the stack
-// is.
+// average returns the average number of processors or sessions with this stack.
 func (p *Profile) average(s *Stack) float64 {
 	over := p.CPUSeconds
 	if s.Waiting {
@@ -97,7 +94,7 @@ func (p *Profile) average(s *Stack) float64 {
 	return s.Seconds / over
 }
 
-// sorted returns the stacks with the longest first.
+// sorted returns the stacks, those with the most time first.
 func (p *Profile) sorted() []*Stack {
 	return slices.SortedFunc(slices.Values(p.Stacks), func(a, b *Stack) int {
 		return cmp.Or(cmp.Compare(p.average(b), p.average(a)), strings.Compare(a.key(), b.key()))

@@ -27,22 +27,22 @@ type recorder struct {
 	event    string   // cpu-clock or cycles, with :u for user mode only
 	scope    []string // which processes
 	userOnly bool
-	allCPUs  bool // whatever starts meanwhile is seen as well
+	allCPUs  bool // processes that start meanwhile are sampled, too
 }
 
-// errNoPerf is why there are no samples of perf.
+// errNoPerf is the reason why perf cannot be used.
 type errNoPerf struct{ why, hint string }
 
 func (e *errNoPerf) Error() string { return e.why }
 
-// newRecorder finds out how perf may sample the server here: everything, else
-// its processes, else them in user mode only.
+// newRecorder finds out how perf may sample the server: the whole machine, otherwise only its processes, otherwise
+// these in user mode only.
 func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string) (*recorder, error) {
 	if _, err := exec.LookPath("perf"); err != nil {
 		return nil, &errNoPerf{"perf is not installed", "Install it (Debian and Ubuntu: linux-perf or " +
 			"linux-tools; Red Hat: perf)."}
 	}
-	event := "cpu-clock" // virtual machines mostly have no counters
+	event := "cpu-clock" // most virtual machines have no counters
 	if _, err := os.Stat("/sys/bus/event_source/devices/cpu"); err == nil {
 		event = "cycles"
 	}
@@ -67,7 +67,7 @@ func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string)
 	return nil, &errNoPerf{"perf is not permitted to sample the server (" + firstComplaint(said) + ")", paranoidHint()}
 }
 
-// firstComplaint is the first line of perf's complaint that says something.
+// firstComplaint returns the first meaningful line of perf's error message.
 func firstComplaint(said []byte) string {
 	for line := range strings.Lines(string(said)) {
 		if line = strings.TrimSpace(line); line != "" && line != "Error:" {
@@ -77,7 +77,7 @@ func firstComplaint(said []byte) string {
 	return "no reason given"
 }
 
-// paranoidHint is what lets perf sample.
+// paranoidHint returns a hint on how to permit perf to sample.
 func paranoidHint() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
 	return fmt.Sprintf("Run steno profile as root, or as the server's user after \"sysctl "+
@@ -94,8 +94,8 @@ func joinInts(list []int) string {
 	return strings.Join(text, ",")
 }
 
-// frequency is how often a second a processor is sampled: less where there are
-// many, so that perf's own output stays small.
+// frequency returns how often per second a processor is sampled: less often on machines with many, so that perf's
+// output stays small.
 func frequency() int {
 	switch n := runtime.NumCPU(); {
 	case n <= 16:
@@ -106,7 +106,7 @@ func frequency() int {
 	return 199
 }
 
-// cpuArgs are perf's for samples of what runs.
+// cpuArgs returns perf's arguments for samples of running processes.
 func (r *recorder) cpuArgs() []string {
 	args := append([]string{"record", "-q", "-B", "-N", "-e", r.event, "-F", strconv.Itoa(frequency())}, r.graph()...)
 	return append(args, r.scope...)
@@ -119,7 +119,7 @@ func (r *recorder) graph() []string {
 	return []string{"-g"}
 }
 
-// record runs perf for that long and returns its file.
+// record runs perf for this long and returns the path of its file.
 func (r *recorder) record(ctx context.Context, args []string, seconds int) (string, error) {
 	data := filepath.Join(r.dir, "perf.data")
 	return data, perf.Record(ctx, args, data, seconds)
@@ -128,8 +128,7 @@ func (r *recorder) record(ctx context.Context, args []string, seconds int) (stri
 // forked matches the record of a new process.
 var forked = regexp.MustCompile(`^PERF_RECORD_FORK\((\d+):(\d+)\):\((\d+):`)
 
-// learnFork notes new processes of the server, which may be gone before
-// anybody could look at their titles. They are mostly sessions.
+// learnFork notes new processes of the server, which may end before their titles can be read. Most are sessions.
 func (r *recorder) learnFork(record string, kinds map[int]string) {
 	m := forked.FindStringSubmatch(record)
 	if m == nil || m[1] != m[2] || m[3] != strconv.Itoa(r.target.Postmaster) {
@@ -140,7 +139,7 @@ func (r *recorder) learnFork(record string, kinds map[int]string) {
 	}
 }
 
-// readCPU adds the samples of what ran.
+// readCPU adds the samples of running processes.
 func (r *recorder) readCPU(ctx context.Context, data string, p *Profile, kinds map[int]string, own int) error {
 	each := 1 / float64(frequency())
 	samples, kernel := 0, false
@@ -155,13 +154,13 @@ func (r *recorder) readCPU(ctx context.Context, data string, p *Profile, kinds m
 			p.Add(Stack{Process: k, Frames: e.Stack, Samples: 1, Seconds: each})
 		}
 	}, "--show-task-events")
-	// perf leaves the kernel out by itself where it must.
+	// perf omits the kernel by itself if it may not sample it.
 	r.userOnly = r.userOnly || samples >= 100 && !kernel
 	return err
 }
 
-// waitArgs are perf's for the moments in which processes leave a processor:
-// every period-th with its stack, and each with its time.
+// waitArgs returns perf's arguments for recording when processes leave a processor: every one with its time, and every
+// period-th with its stack.
 func (r *recorder) waitArgs(period int) ([]string, error) {
 	if r.userOnly {
 		return nil, errors.New("the kernel shows only to root when processes leave a processor")
@@ -174,24 +173,24 @@ func (r *recorder) waitArgs(period int) ([]string, error) {
 	return append(args, r.scope...), nil
 }
 
-// offCPU puts together how long each wait took.
+// offCPU determines how long each wait took.
 type offCPU struct {
 	profile  *Profile
 	kinds    map[int]string
 	own      int
 	period   int
-	snapshot map[int]Stack // what waited at the beginning
+	snapshot map[int]Stack // processes that waited at the beginning
 
 	start, end float64
 	pending    map[int]*Stack
 	since      map[int]float64
 	seen       map[int]bool
 	samples    int
-	lost       int // how often the kernel had no room for events
+	lost       int // how often the kernel lost events because its buffer was full
 }
 
-// readWaits adds the waits of sessions. What sleeps all the while leaves no
-// trace, so the snapshot of the beginning speaks for it.
+// readWaits adds the waits of sessions. A session that sleeps all the time has no events, so the snapshot at the
+// beginning is used for it.
 func (r *recorder) readWaits(ctx context.Context, data string, o *offCPU) error {
 	o.pending, o.since, o.seen = map[int]*Stack{}, map[int]float64{}, map[int]bool{}
 	err := perf.Script(ctx, data, func(e perf.Event) {
@@ -208,10 +207,10 @@ func (r *recorder) readWaits(ctx context.Context, data string, o *offCPU) error 
 func (o *offCPU) add(e perf.Event) {
 	if strings.HasPrefix(e.Record, "PERF_RECORD_LOST") {
 		o.lost++
-		clear(o.pending) // their ends may be among what is lost
+		clear(o.pending) // their ends may be among the lost events
 		return
 	}
-	if e.Time == 0 { // what perf says of the processes that were there before
+	if e.Time == 0 { // perf's records of processes that existed before
 		return
 	}
 	if o.start == 0 {
@@ -256,7 +255,7 @@ func (o *offCPU) count(s Stack, seconds float64, times int) {
 	o.profile.Add(s)
 }
 
-// finish counts what still waits at the end.
+// finish counts the waits that have not ended.
 func (o *offCPU) finish() {
 	for pid := range o.pending {
 		o.wake(pid, o.end)

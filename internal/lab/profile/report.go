@@ -1,4 +1,4 @@
-// The report: causes by their share, evidence, advice, and what limits the profile.
+// The report: causes by their share, evidence, advice, and limitations of the profile.
 
 package profile
 
@@ -14,27 +14,26 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
-// Report is what a profile says.
+// Report is the result of a profile.
 type Report struct {
 	Command  string            `json:"command"`
 	Version  string            `json:"steno_version"`
 	Machine  machine.Machine   `json:"machine"`
 	Server   Server            `json:"server"`
 	Settings map[string]string `json:"settings,omitempty"`
-	// CPUBy and WaitsBy say how the processors and the waits were watched.
+	// CPUBy and WaitsBy state how processors and waits were sampled.
 	CPUBy   string `json:"cpu_by,omitempty"`
 	WaitsBy string `json:"waits_by,omitempty"`
-	// CPUSeconds and WaitSeconds are for how long.
+	// CPUSeconds and WaitSeconds state for how long.
 	CPUSeconds  float64 `json:"cpu_seconds"`
 	WaitSeconds float64 `json:"wait_seconds"`
 	CPUSamples  int     `json:"cpu_samples"`
-	// Processors are those that the server kept busy on average, Waiting its
-	// sessions that waited, Idle those that waited for their clients.
+	// Processors is the average number of processors that the server kept busy, Waiting that of its waiting sessions,
+	// and Idle that of sessions that waited for their clients.
 	Processors float64 `json:"processors"`
 	Waiting    float64 `json:"waiting_sessions"`
 	Idle       float64 `json:"idle_sessions"`
-	// FirstCause is the id of the cost with the largest share, "" when none
-	// has at least FirstCausePercent.
+	// FirstCause is the ID of the cost with the largest share, "" if none has at least FirstCausePercent.
 	FirstCause string   `json:"first_cause"`
 	Causes     []Share  `json:"causes"`
 	Waits      []Wait   `json:"waits,omitempty"`
@@ -42,7 +41,7 @@ type Report struct {
 	Notes      []string `json:"notes,omitempty"`
 }
 
-// Server is what was looked at.
+// Server is the server that was profiled.
 type Server struct {
 	PID     int    `json:"postmaster_pid,omitempty"`
 	DataDir string `json:"data_directory,omitempty"`
@@ -55,8 +54,8 @@ type Share struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Class Class  `json:"class"`
-	// Active is the share of the time of running processes and waiting
-	// sessions together; CPU and Waiting are the shares of each alone.
+	// Active is the share of the combined time of running processes and waiting sessions; CPU and Waiting are the
+	// shares of each of these.
 	Active   float64    `json:"active_percent"`
 	CPU      float64    `json:"cpu_percent"`
 	Waiting  float64    `json:"waiting_percent"`
@@ -78,8 +77,7 @@ type Wait struct {
 	Percent  float64 `json:"percent"`  // of the sessions that were not idle
 }
 
-// FirstCausePercent is the share of the active time that makes a cost worth
-// being named first.
+// FirstCausePercent is the minimum share of the active time for a cost to be named first.
 const FirstCausePercent = 5
 
 const (
@@ -94,8 +92,7 @@ func percent(part, whole float64) float64 {
 	return 100 * part / whole
 }
 
-// summarize ranks the causes of a profile. Waits are what the wait events say,
-// where they were looked at.
+// summarize ranks the causes of a profile. waits are the sampled wait events, if there are any.
 func summarize(r *Report, p *Profile, waits *Profile) {
 	r.CPUSeconds, r.WaitSeconds = p.CPUSeconds, p.WaitSeconds
 	byCause := map[*Cause]*Share{}
@@ -180,7 +177,7 @@ func prove(p *Profile, total float64) map[*Cause][]Evidence {
 	return found
 }
 
-// dull are functions that are on many stacks and say nothing.
+// dull are functions that are on many stacks and carry no information.
 var dull patterns
 
 func init() {
@@ -193,8 +190,7 @@ func init() {
 	})
 }
 
-// excerpt is the function that named the cause with its neighbours on the stack,
-// without what is dull.
+// excerpt returns the function that determined the cause and its neighbours on the stack, without dull ones.
 func excerpt(s *Stack) string {
 	if s.Preempt {
 		return "preempted"
@@ -265,7 +261,7 @@ func tabulate(p *Profile) []Wait {
 	return list
 }
 
-// WriteText shows the report to a person.
+// WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) {
 	r.writeHead(w)
 	if len(r.Causes) == 0 {
@@ -311,7 +307,7 @@ func (r *Report) writeHead(w io.Writer) {
 	fmt.Fprintf(w, "First cause: %s\n\n", first)
 }
 
-// writeCauses shows costs, then work, and leaves out what is next to nothing.
+// writeCauses writes costs, then work, and omits negligible ones.
 func (r *Report) writeCauses(w io.Writer) {
 	const least = 0.5
 	class := Class("")
@@ -370,8 +366,7 @@ const (
 	muchOneFrame = 60
 )
 
-// missingSymbols says what to install where functions have no names, or no
-// callers.
+// missingSymbols returns what to install if functions have no names or no callers.
 func missingSymbols(p *Profile, program string, userOnly bool) []string {
 	var server, unnamed, kernel, unnamedKernel, samples, shallow int
 	for _, s := range p.Stacks {
@@ -431,7 +426,7 @@ func isServerFile(object string) bool {
 var debianVersion = regexp.MustCompile(`/postgresql/(\d+)/`)
 var redHatVersion = regexp.MustCompile(`/pgsql-(\d+)/`)
 
-// debugSymbols is the package with the names of a server's functions.
+// debugSymbols returns the package with the symbols of a server.
 func debugSymbols(program string) string {
 	if m := debianVersion.FindStringSubmatch(program); m != nil {
 		return "postgresql-" + m[1] + "-dbgsym"

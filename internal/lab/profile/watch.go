@@ -1,4 +1,4 @@
-// Samples of what sessions wait for, from /proc and pg_stat_activity.
+// Samples waits of sessions, from /proc and pg_stat_activity.
 
 package profile
 
@@ -17,32 +17,31 @@ import (
 
 const clientRead = "Client:ClientRead"
 
-// watcher looks at the sessions again and again: at /proc where the server is on
-// this machine, and at pg_stat_activity where there is a connection.
+// watcher samples the sessions repeatedly: from /proc if the server is on this machine, and from pg_stat_activity if
+// there is a connection.
 type watcher struct {
-	target *Target     // nil for a server elsewhere
-	conn   *connection // nil without one
+	target *Target     // nil for a server on another machine
+	conn   *connection // nil if there is none
 
 	kinds map[int]string // of all processes seen so far
-	// stacks are what runs, without frames, and what waits, with the kernel's
-	// frames and wait events.
+	// stacks are those of running processes, without frames, and of waiting ones, with the kernel's frames and wait
+	// events.
 	stacks Profile
-	// events are the sessions' wait events alone, as the server says them.
+	// events are only the sessions' wait events, from the server.
 	events Profile
 	passes int
 
-	cpu map[int]time.Duration // that each process had run at the last look
+	cpu map[int]time.Duration // CPU time of each process at the last sample
 }
 
-// Passes are so far apart, or further when they take long: looking is not to be
-// what the server waits for.
+// Time between two passes; it is extended if passes take long, so that sampling does not become a load.
 const (
 	watchInterval = 50 * time.Millisecond
 	watchShare    = 5
 )
 
-// run watches until it is over. A look that has begun is finished: to end its query
-// would end the connection.
+// run samples until over is closed. A pass that has begun is completed, because canceling its query would end the
+// connection.
 func (w *watcher) run(ctx context.Context, over <-chan struct{}) error {
 	last := time.Now()
 	interval := watchInterval
@@ -66,7 +65,7 @@ func (w *watcher) run(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// count adds what was seen, for the time since the last look.
+// count adds what was seen, for the time since the last pass.
 func (w *watcher) count(seen []sight, seconds float64) {
 	w.passes++
 	w.stacks.CPUSeconds += seconds
@@ -77,8 +76,7 @@ func (w *watcher) count(seen []sight, seconds float64) {
 		if isSession(s.Process) && w.conn != nil {
 			w.events.Add(Stack{Process: s.Process, Wait: s.event, Samples: 1, Seconds: seconds})
 		}
-		// What it ran is known better than from its state: a process that
-		// could run, and did not, waited for a processor.
+		// Its CPU time is more exact than its state: a process that could run, but did not, waited for a processor.
 		ran := min(s.ran, seconds)
 		if ran > 0 {
 			w.stacks.Add(Stack{Process: s.Process, Samples: 1, Seconds: ran})
@@ -92,14 +90,13 @@ func (w *watcher) count(seen []sight, seconds float64) {
 
 // sight is what was seen of a process.
 type sight struct {
-	Stack // what it waits for when it does not run
+	Stack // what it waits for while it does not run
 	pid   int
 	event string  // the server's wait event, "" for none
-	ran   float64 // seconds on a processor since the last look
+	ran   float64 // seconds on a processor since the last pass
 }
 
-// look returns what each session, and on this machine each other process, does
-// now.
+// look returns the current state of each session and, on this machine, of each other process.
 func (w *watcher) look(ctx context.Context) ([]sight, error) {
 	var sessions map[int]activity
 	if w.conn != nil {
@@ -135,7 +132,7 @@ func (w *watcher) look(ctx context.Context) ([]sight, error) {
 	return seen, nil
 }
 
-// remoteSights are what wait events alone tell: sessions without one may run.
+// remoteSights returns states by wait events only: a session without one may be running.
 func remoteSights(sessions map[int]activity) []sight {
 	var seen []sight
 	for pid, a := range sessions {
@@ -151,20 +148,19 @@ func remoteSights(sessions map[int]activity) []sight {
 func isSession(kind string) bool { return kind == backend || kind == parallelWorker }
 
 var (
-	// what the server puts behind a session's title
+	// what the server appends to a session's title
 	standbyTitle = regexp.MustCompile(` waiting for [0-9A-F]+/[0-9A-F]+$`)
 	idleTitle    = regexp.MustCompile(` (idle|idle in transaction|idle in transaction \(aborted\))$`)
 )
 
-// state is what a process of this machine waits for.
+// state returns what a process of this machine waits for.
 func state(p machine.Process, a activity) Stack {
 	s := Stack{Process: a.kind, Waiting: true}
 	if !isSession(a.kind) {
 		return s
 	}
-	// One that is ready to run may have an event still: its wait is over, but
-	// it has to get a processor to go on. That is part of the wait, as it is in
-	// what the kernel records.
+	// A process that is ready to run may still show a wait event: its wait is over, but it has not got a processor yet.
+	// That is part of the wait, as in the kernel's records.
 	s.Wait = a.event()
 	switch {
 	case s.Wait != "":
@@ -186,8 +182,8 @@ func state(p machine.Process, a activity) Stack {
 // log goes.
 const stderrWrite = "write to standard error"
 
-// sleeping says what the kernel lets us know of a process that sleeps: its
-// stack to root, the function and the system call to the process's user.
+// sleeping returns what the kernel shows of a sleeping process: its stack to root, its function and system call to the
+// process's account.
 func sleeping(pid int) []perf.Frame {
 	const kernel = "[kernel.kallsyms]"
 	dir := fmt.Sprintf("/proc/%d/", pid)
@@ -219,7 +215,7 @@ func isStderrWrite(text string) bool {
 	return ok && strings.HasPrefix(text, write+" 0x2 ")
 }
 
-// snapshot returns what waits now, by process.
+// snapshot returns the current waits, by process.
 func (w *watcher) snapshot(ctx context.Context) (map[int]Stack, error) {
 	seen, err := w.look(ctx)
 	found := map[int]Stack{}

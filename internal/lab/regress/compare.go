@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// hidden is what stands for a secret in a record's text.
+// hidden replaces a secret in a record's text.
 const hidden = "<redacted>"
 
-// lookAhead is how far the other side is searched for what does not fit.
+// lookAhead is how far the other side is searched for a match.
 const lookAhead = 200
 
 // compare walks through the strings of the log and the records of the trail, which
@@ -54,7 +54,7 @@ func (r *Report) compare(s *session) {
 	}
 }
 
-// skip says how many strings and records go before both fit again.
+// skip returns how many strings and records must be skipped until both match again.
 func (s *session) skip(i, j int) (missing, extra int) {
 	for distance := 1; distance < lookAhead; distance++ {
 		if j+distance < len(s.records) {
@@ -74,8 +74,8 @@ func (s *session) skip(i, j int) (missing, extra int) {
 	return 1, 0
 }
 
-// take says how many of the records are of the string, one after the other, and
-// whether nothing but comments is left between and behind them.
+// take returns how many successive records belong to the string, and whether only comments are left between and after
+// them.
 func (x *sent) take(records []*record) (n int, covered bool) {
 	if x.fastpath {
 		if len(records) > 0 && records[0].calls(x.text) {
@@ -93,7 +93,7 @@ func (x *sent) take(records []*record) (n int, covered bool) {
 	covered = true
 	for n < len(records) {
 		before, after, ok := cut(rest, records[n].text())
-		// only a failure may be of what is not at the beginning: it tells where
+		// only the record of a failure may begin later, because the error has a position
 		if !ok || !blank(before) && !(records[n].Outcome == "error" && x.sqlState != "") {
 			break
 		}
@@ -109,7 +109,7 @@ func (x *sent) take(records []*record) (n int, covered bool) {
 
 var called = regexp.MustCompile(`^"(.*)" \(OID \d+\)$`)
 
-// calls reports whether a record is of the function that the log says a client called.
+// calls reports whether a record is that of the function call in the log.
 func (r *record) calls(what string) bool {
 	m := called.FindStringSubmatch(what)
 	return m != nil && r.Command == "FUNCTION CALL" && slices.ContainsFunc(r.Objects, func(o object) bool {
@@ -117,7 +117,7 @@ func (r *record) calls(what string) bool {
 	})
 }
 
-// cut finds a record's text in a string; what is hidden in it stands for anything.
+// cut finds a record's text in a string; hidden parts of it match anything.
 func cut(text, of string) (before, after string, ok bool) {
 	if of == "" {
 		return "", "", false
@@ -137,7 +137,7 @@ func cut(text, of string) (before, after string, ok bool) {
 	return
 }
 
-// literal is the length of a word or literal at the beginning.
+// literal returns the length of a word or literal at the beginning.
 func literal(s string) int {
 	if n := strings.IndexAny(s, " ;\n\t)"); n >= 0 {
 		return n

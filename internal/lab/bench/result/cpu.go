@@ -1,4 +1,4 @@
-// CPU samples in a result: counts, places, and their share.
+// CPU samples in a result: counts, places and shares.
 
 package result
 
@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// CPUSamples are repeated countings of a server's CPU samples: how many were the
-// extension's, and in which functions.
+// CPUSamples are repeated counts of a server's CPU samples: how many were the extension's, and in which functions.
 type CPUSamples struct {
 	Command string   `json:"command"`
 	Runs    []CPURun `json:"runs"`
@@ -31,8 +30,8 @@ type CPURun struct {
 	Backends int `json:"backends"` // of them the extension's, outside writers
 	Writers  int `json:"writers"`  // of them in writers
 	Hidden   int `json:"hidden"`   // of them the server's, though the frames seem to say the extension's
-	// Places are where the extension's samples outside writers were, with
-	// the most frequent first: its innermost function, and the innermost of all.
+	// Places are the functions of the extension's samples outside writers, the most frequent first: its innermost
+	// function, and the innermost of all.
 	Places []Place `json:"places"`
 	TPS    float64 `json:"tps"`
 }
@@ -44,7 +43,7 @@ type Place struct {
 	Samples  int    `json:"samples"`
 }
 
-// Share is the extension's share in per cent: all, in backends, in writers.
+// Share returns the extension's share in per cent: total, in backends, and in writers.
 func (r CPURun) Share() (all, backends, writers float64) {
 	n := float64(max(r.Samples, 1)) / 100
 	return float64(r.Backends+r.Writers) / n, float64(r.Backends) / n, float64(r.Writers) / n

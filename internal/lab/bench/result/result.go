@@ -1,8 +1,6 @@
-// Package result is what every laboratory bench produces: the raw samples, the
-// figures made from them, and how they are best shown. A bench fills in a
-// Result; the same value is then archived (result.json, samples.csv), printed as
-// a table on a terminal, drawn as a page (package report), and compared with
-// another run.
+// Package result is the result of a benchmark: the raw samples, the figures calculated from them, and how to show
+// these. A bench fills in a Result; the same value is then archived (result.json, samples.csv), printed as a table on a
+// terminal, drawn as a page (package report), and compared with another run.
 package result
 
 import (
@@ -29,7 +27,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// Version is that of the files' form. Readers refuse newer ones.
+// Version is the version of the file format. Readers refuse newer ones.
 const Version = 1
 
 // Result is one run of a bench.
@@ -42,27 +40,26 @@ type Result struct {
 	Steno    string          `json:"steno"`
 	Postgres string          `json:"postgres,omitempty"` // "PostgreSQL 15.20 (Debian ...)"
 	Machine  machine.Machine `json:"machine"`
-	// Busy says what else the machine did meanwhile.
+	// Busy is the other load of the machine meanwhile.
 	Busy machine.Busy `json:"busy"`
-	// Settings are those of every server; a case's own are in its value.
+	// Settings are those of all servers; further ones of a case are in its value.
 	Settings []cluster.Setting `json:"settings,omitempty"`
 	// Parameters of the run for people: rounds, seconds of a slice, scale.
 	Parameters []Parameter `json:"parameters"`
 	// Dimensions are what was varied, in the order of importance.
 	Dimensions []Dimension `json:"dimensions"`
 	Metrics    []Metric    `json:"metrics"`
-	// Bases are what ratios are to, at most one for each dimension. A case is
-	// compared with the base of a dimension that it has.
+	// Bases are what cases are compared with, at most one for each dimension. A case is compared with the base of a
+	// dimension that it has.
 	Bases    []Base    `json:"bases,omitempty"`
 	Measures []Measure `json:"measures"`
 	Tables   []Table   `json:"tables"`
 	Charts   []Chart   `json:"charts"`
 	// Skipped are combinations that were not run, with the reason.
 	Skipped []Skipped `json:"skipped,omitempty"`
-	// Notes are findings and limits, a sentence or a few each, made from what
-	// was measured.
+	// Notes are findings and limitations of the measurement, a few sentences each.
 	Notes []string `json:"notes,omitempty"`
-	// CPU says where CPU samples were taken, if there are any.
+	// CPU has the CPU samples, if there are any.
 	CPU *CPUSamples `json:"cpu_samples,omitempty"`
 
 	// Samples are the raw data, in the order in which they were taken. They are
@@ -76,7 +73,7 @@ type Parameter struct {
 	Value string `json:"value"`
 }
 
-// Dimension is one thing that was varied.
+// Dimension is a parameter that was varied.
 type Dimension struct {
 	Name   string  `json:"name"`  // in cases and files: clients
 	Title  string  `json:"title"` // for people: clients
@@ -97,32 +94,31 @@ type Base struct {
 	Value     string `json:"value"`
 }
 
-// Metric is what was measured of a case.
+// Metric is a measured quantity.
 type Metric struct {
 	Name  string `json:"name"`  // tps
 	Title string `json:"title"` // transactions per second
 	Unit  string `json:"unit"`  // 1/s, ms, µs, B, %, or empty for a count or a ratio
-	// Better is higher or lower; empty where neither is better.
+	// Better is higher or lower; empty if neither is better.
 	Better string `json:"better,omitempty"`
 }
 
-// Case is one combination: a value's name for each dimension's. A case that
-// lacks a dimension is about all of its values.
+// Case is a combination: the name of a value for each dimension. A case that lacks a dimension applies to all of its
+// values.
 type Case map[string]string
 
-// Measure is a figure of a case, made from samples.
+// Measure is a figure of a case, calculated from samples.
 type Measure struct {
 	Case   Case           `json:"case"`
 	Metric string         `json:"metric"`
 	Value  stats.Estimate `json:"value"`
 	// Ratio is the value against the base's, paired within rounds.
 	Ratio *stats.Estimate `json:"ratio,omitempty"`
-	// Published is what somebody else has found, as a ratio of the same kind
-	// when Ratio is set, as a value otherwise.
+	// Published has published figures: ratios of the same kind if Ratio is set, values otherwise.
 	Published []Published `json:"published,omitempty"`
 }
 
-// Published is somebody else's figure.
+// Published is a figure that others have published.
 type Published struct {
 	Value      float64 `json:"value"`
 	IsRatio    bool    `json:"is_ratio"`
@@ -193,7 +189,7 @@ func New(bench, title, command, version string) *Result {
 	}
 }
 
-// Write archives the result in a folder, which is made.
+// Write archives the result in a folder, which is created.
 func (r *Result) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -272,12 +268,12 @@ func readPacked(archive, member string) ([]byte, error) {
 	}
 }
 
-// Add keeps a raw figure.
+// Add adds a raw figure.
 func (r *Result) Add(round, position int, c Case, metric string, value float64) {
 	r.Samples = append(r.Samples, Sample{round, position, maps.Clone(c), metric, value})
 }
 
-// With is the case with one dimension's value set.
+// With returns the case with the value of one dimension set.
 func (c Case) With(dimension, value string) Case {
 	d := maps.Clone(c)
 	if d == nil {
@@ -305,10 +301,9 @@ func (c Case) key() string {
 	return b.String()
 }
 
-// Summarize makes the measures out of the samples: of each case and metric the
-// median, and its ratio to the case that differs only in having the base's value
-// of the dimension, from samples of the same round. An empty dimension makes no
-// ratios.
+// Summarize calculates the measures from the samples: for each case and metric, the median, and its ratio to the case
+// that differs only in having the base's value of the dimension, from samples of the same round. If dimension is empty,
+// there are no ratios.
 func (r *Result) Summarize(dimension, base string) {
 	type series struct {
 		c      Case
@@ -352,7 +347,7 @@ func (r *Result) Summarize(dimension, base string) {
 	}
 }
 
-// Parameter returns a fact about the run by its name; empty if it is not there.
+// Parameter returns a fact about the run by its name; "" if there is none.
 func (r *Result) Parameter(name string) string {
 	for _, p := range r.Parameters {
 		if p.Name == name {
