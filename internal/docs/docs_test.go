@@ -475,7 +475,8 @@ var guaranteedFaults = []string{
 	"writer ends while the server is running", "writer stopped", "system crash or power loss", "disk full", "I/O error on write", "failed sync",
 	"slow or hung disk", "ring directory full at start", "ring file removed while running", "ring file damaged", "ring files planted by another account",
 	"trail directory removed", "trail directory moved", "permissions taken away", "trail files changed",
-	"end cut off", "blocks appended after the end", "data directory copied with the trail", "segments deleted by retention", "clock set back",
+	"end cut off", "blocks appended after the end", "data directory copied with the trail",
+	"data directory replaced by rewinding or restoring", "cluster upgraded and the old one deleted", "segments deleted by retention", "clock set back",
 }
 
 // wrongGuarantees says what is wrong in the tables of the guarantees: each fault
