@@ -1,10 +1,10 @@
 /*
  * core/codec.c
- *		The reading side of codec.h.
+ *		The reading functions of codec.h.
  *
- * A read takes bytes off the front of a StenoBytes and fails when they are not
- * there, so that callers need not check any bound.  After a failure *in is
- * anywhere before its end: callers give up what they were reading.
+ * A function takes bytes off the front of a StenoBytes and fails if it has too few,
+ * so that callers need not check any bound.  After a failure, the position of *in
+ * is undefined, but within the bytes: callers must stop reading.
  */
 #include "codec.h"
 
@@ -40,7 +40,7 @@ steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out)
 		return false;
 	out->p = in->p;
 	out->len = len;
-	/* no bytes at all may have no address */
+	/* the address of an empty string may be NULL */
 	if (len > 0)
 		in->p += len;
 	in->len -= len;
@@ -145,7 +145,7 @@ steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value)
 	}
 }
 
-/* A parameter takes two bytes at least, so a short list cannot claim many. */
+/* A parameter takes at least two bytes, which limits the number that a list can claim. */
 bool
 steno_take_list(StenoBytes *in, uint64_t *n)
 {

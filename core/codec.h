@@ -1,11 +1,12 @@
 /*
  * core/codec.h
- *		The pieces that records are made of, in rings and in blocks: varints, byte
- *		strings, shapes, relations, objects, parameters, values.
+ *		The parts of records, in rings and in blocks: varints, byte strings, shapes,
+ *		relations, objects, parameters, values.
  *
- * Writing trusts the caller to have made room.  Reading trusts nothing: each
- * function takes what it reads off the front of *in, returns false when that is
- * not there, and reads only bytes of *in.  What it gives points into them.
+ * Writing functions rely on the caller for enough space.  Reading functions do not
+ * trust their input: each takes what it reads off the front of *in, returns false
+ * if *in is too short, and reads only bytes of *in.  Strings that it returns point
+ * into them.
  */
 #ifndef STENO_CODEC_H
 #define STENO_CODEC_H
@@ -14,7 +15,7 @@
 
 #include "defs.h"
 
-/* Bytes of somebody else; p means nothing when len is 0. */
+/* Bytes that are owned elsewhere; p is undefined if len is 0. */
 typedef struct StenoBytes
 {
 	const uint8_t *p;
@@ -23,7 +24,7 @@ typedef struct StenoBytes
 
 /* ---- writing ---- */
 
-/* Longest varint: 64 bits in groups of 7. */
+/* Length of the longest varint: 64 bits in groups of 7. */
 #define STENO_VARINT_MAX 10
 
 /* Write v at p; returns the byte after it. */
@@ -50,7 +51,7 @@ steno_put_string(uint8_t *p, const char *s)
 	return p + len;
 }
 
-/* Bytes that steno_put_varint(v) writes. */
+/* Number of bytes that steno_put_varint(v) writes. */
 static inline uint32_t
 steno_varint_size(uint64_t v)
 {
@@ -64,7 +65,7 @@ steno_varint_size(uint64_t v)
 	return n;
 }
 
-/* 0, -1, 1, -2 ... as 0, 1, 2, 3 ... */
+/* Encode 0, -1, 1, -2 ... as 0, 1, 2, 3 ... */
 static inline uint64_t
 steno_zigzag(int64_t v)
 {
@@ -76,15 +77,14 @@ steno_zigzag(int64_t v)
 extern bool steno_take_byte(StenoBytes *in, uint8_t *byte);
 extern bool steno_take_varint(StenoBytes *in, uint64_t *v);
 
-/* What steno_zigzag() made of it. */
+/* Take a number that was encoded by steno_zigzag(). */
 extern bool steno_take_signed(StenoBytes *in, int64_t *v);
 extern bool steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out);
 extern bool steno_take_string(StenoBytes *in, StenoBytes *out);
 
 /*
- * The parts of a shape: head, then nrelations times relation, then a count and
- * that many parameters, then, unless it ends there, a count and that many
- * objects.
+ * The parts of a shape: the head, nrelations relations, a count and that many
+ * parameters, and, unless it ends there, a count and that many objects.
  */
 extern bool steno_take_shape_head(StenoBytes *in, uint64_t *class, uint64_t *query_id,
 								  StenoBytes *tag, uint64_t *nrelations);
@@ -92,15 +92,15 @@ extern bool steno_take_relation(StenoBytes *in, uint8_t *type, uint64_t *access,
 extern bool steno_take_param(StenoBytes *in, uint64_t *type, uint8_t *repr);
 
 /*
- * A list of parameters, the value of the only parameter of its shape: how many there
- * are, and each of them.  A NULL has no value.
+ * A list of parameters, which is the value of the only parameter of its shape:
+ * their number, and each of them.  A NULL has no value.
  */
 extern bool steno_take_list(StenoBytes *in, uint64_t *n);
 extern bool steno_take_listed(StenoBytes *in, uint64_t *type, uint8_t *repr, bool *null);
 extern bool steno_take_object(StenoBytes *in, uint8_t *action, StenoBytes *type, StenoBytes *name,
 							  StenoBytes *to);
 
-/* One value of this representation; false also when the representation is unknown. */
+/* Take one value of this representation; also false if the representation is unknown. */
 extern bool steno_take_value(StenoBytes *in, uint8_t repr, StenoBytes *value);
 
 #endif							/* STENO_CODEC_H */

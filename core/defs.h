@@ -3,7 +3,7 @@
  *		The numbers of format/records.def as C enums, and the sizes that the
  *		trail format fixes.
  *
- * core/ is plain C11 and knows nothing of the server.
+ * core/ is plain C11 and independent of the server.
  */
 #ifndef STENO_DEFS_H
 #define STENO_DEFS_H
@@ -25,10 +25,10 @@
 #define STENO_HASH_SIZE 32
 #define STENO_MAX_RAW (16u * 1024 * 1024)
 
-/* Parameters of a statement, at most, by PostgreSQL's protocol. */
+/* Maximum number of a statement's parameters in PostgreSQL's protocol. */
 #define STENO_MAX_PARAMS 65535
 
-/* In a list of parameters, with the representation: it is NULL. */
+/* Flag of the representation in a list of parameters: the value is NULL. */
 #define STENO_LISTED_NULL 0x80
 
 enum
@@ -58,7 +58,7 @@ enum
 #undef STENO_CODEC
 };
 
-/* What a data part continues. */
+/* The string that a data part belongs to. */
 enum
 {
 	STENO_PART_TEXT = 0,

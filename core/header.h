@@ -3,7 +3,7 @@
  *		Segment and block headers as C values: written, read and checked here
  *		and nowhere else in core/.
  *
- * Integers are little-endian in the files whatever the machine is.
+ * Integers are little-endian in the files on all machines.
  */
 #ifndef STENO_HEADER_H
 #define STENO_HEADER_H
@@ -45,7 +45,7 @@ steno_get_le(const uint8_t *p, int bytes)
 /* Flags. */
 #define STENO_SEGMENT_ENCRYPTED 1u
 
-/* The key part, behind the first 128 bytes of an encrypted segment's header. */
+/* The key part, after the first 128 bytes of an encrypted segment's header. */
 #define STENO_SEGMENT_KEY_ID 128
 #define STENO_SEGMENT_NONCE 136
 #define STENO_SEGMENT_DATA_KEY 148
@@ -76,7 +76,7 @@ typedef struct StenoSegmentHeader
 	uint8_t		previous[STENO_HASH_SIZE];
 } StenoSegmentHeader;
 
-/* The first 128 bytes; core/crypto/crypt.c writes the key part. */
+/* Write the first 128 bytes; core/crypto/crypt.c writes the key part. */
 static inline void
 steno_segment_header_write(uint8_t *p, const StenoSegmentHeader *h)
 {
@@ -96,7 +96,7 @@ steno_segment_header_write(uint8_t *p, const StenoSegmentHeader *h)
 	steno_put_le(p + STENO_SEGMENT_SUM, XXH64(p, STENO_SEGMENT_SUM, 0), 8);
 }
 
-/* Whether magic and checksum are right; fills *h in any case. */
+/* Whether magic and checksum are right; fills in *h in any case. */
 static inline bool
 steno_segment_header_read(const uint8_t *p, StenoSegmentHeader *h)
 {
@@ -128,7 +128,7 @@ steno_segment_key_whole(const uint8_t *p)
 #define STENO_BLOCK_CHAINED 72	/* header bytes that the chain hash covers */
 #define STENO_BLOCK_SUM 104
 
-/* Header bytes that an encrypted payload is bound to: what is known before it is encrypted. */
+/* Header bytes that an encrypted payload is bound to: those known before it is encrypted. */
 #define STENO_BLOCK_BOUND 64
 
 /* Flags. */
@@ -150,7 +150,7 @@ typedef struct StenoBlockHeader
 	uint8_t		chain[STENO_HASH_SIZE];
 } StenoBlockHeader;
 
-/* All but the chain hash and the checksum, which cover what stands here. */
+/* Write everything but the chain hash and the checksum, which cover it. */
 static inline void
 steno_block_header_write(uint8_t *p, const StenoBlockHeader *h)
 {
@@ -177,7 +177,7 @@ steno_block_header_seal(uint8_t *p, const uint8_t chain[STENO_HASH_SIZE])
 	steno_put_le(p + STENO_BLOCK_SUM, XXH64(p, STENO_BLOCK_SUM, 0), 8);
 }
 
-/* Whether the header is whole and its lengths can be. */
+/* Whether the header is whole and its lengths are possible. */
 static inline bool
 steno_block_header_read(const uint8_t *p, StenoBlockHeader *h)
 {

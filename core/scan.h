@@ -1,7 +1,7 @@
 /*
  * core/scan.h
- *		Words, numbers and hexadecimal digits of small text files.  Each function
- *		takes what it reads off the front of *p.
+ *		Parses words, numbers and hexadecimal digits of small text files.  Each
+ *		function advances *p past what it reads.
  */
 #ifndef STENO_SCAN_H
 #define STENO_SCAN_H
@@ -21,7 +21,7 @@ steno_scan_word(const char **p, const char *end, const char *word)
 	return true;
 }
 
-/* A decimal number, written as numbers are: no sign, no leading zeros. */
+/* A decimal number without sign and leading zeros. */
 static inline bool
 steno_scan_number(const char **p, const char *end, uint64_t most, uint64_t *number)
 {
@@ -41,7 +41,7 @@ steno_scan_number(const char **p, const char *end, uint64_t most, uint64_t *numb
 	return *p > start && (*start != '0' || *p == start + 1);
 }
 
-/* Bytes as lower-case hexadecimal digits. */
+/* Bytes in lower-case hexadecimal digits. */
 static inline bool
 steno_scan_hex(const char **p, const char *end, uint8_t *bytes, size_t len)
 {
@@ -62,7 +62,7 @@ steno_scan_hex(const char **p, const char *end, uint8_t *bytes, size_t len)
 	return true;
 }
 
-/* The digits of len bytes, and a null byte after them. */
+/* Write the digits of len bytes, and a terminating zero. */
 static inline void
 steno_put_hex(char *text, const uint8_t *bytes, size_t len)
 {

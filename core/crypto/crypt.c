@@ -2,9 +2,9 @@
  * core/crypto/crypt.c
  *		Encryption of segments, on libcrypto.
  *
- * libcrypto's expanded keys lie in its own memory; so a cipher context lives for
- * one call only, and is overwritten by libcrypto when it is freed.  That is
- * little for a block.
+ * libcrypto keeps expanded keys in its own memory.  So a cipher context is used for
+ * one call only; libcrypto overwrites it when it is freed.  The cost of that is
+ * small compared with encrypting a block.
  */
 #include <sys/mman.h>
 
@@ -14,7 +14,10 @@
 
 #include "crypto/crypt.h"
 
-/* What a key id is a hash of, before the key: no other use of the key gives the same. */
+/*
+ * Prefix of the key in the hash that is its key ID, so that no other use of the key
+ * has the same input.
+ */
 #define KEY_ID_TAG "pg_steno key id"
 
 /* The part of a segment header that its wrapped data key is bound to: up to the segment's number. */
@@ -22,13 +25,13 @@
 
 struct StenoCrypt
 {
-	bool		has_key;		/* for the segments that are begun now */
+	bool		has_key;		/* for segments that are begun from now on */
 	uint8_t		key[STENO_KEY_SIZE];
 	uint8_t		key_id[STENO_KEY_ID_SIZE];
 	bool		active;			/* the open segment is encrypted */
 	uint8_t		active_id[STENO_KEY_ID_SIZE];
 	uint8_t		data_key[STENO_KEY_SIZE];
-	uint8_t		next_data_key[STENO_KEY_SIZE];	/* of the segment that is being begun */
+	uint8_t		next_data_key[STENO_KEY_SIZE];	/* data key of the segment that is being begun */
 	StenoRandom random;
 };
 
@@ -131,7 +134,7 @@ steno_key_id(const uint8_t key[STENO_KEY_SIZE], uint8_t id[STENO_KEY_ID_SIZE])
 	uint8_t		hash[EVP_MAX_MD_SIZE];
 	bool		ok;
 
-	/* the tag with the zero that ends it */
+	/* the tag with its terminating zero */
 	memcpy(bytes, KEY_ID_TAG, sizeof(KEY_ID_TAG));
 	memcpy(bytes + sizeof(KEY_ID_TAG), key, STENO_KEY_SIZE);
 	ok = EVP_Digest(bytes, sizeof(bytes), hash, NULL, EVP_sha256(), NULL) == 1;
@@ -160,7 +163,7 @@ steno_crypt_create(void)
 
 	if (crypt == MAP_FAILED)
 		return NULL;
-	/* each is worth having, and none is worth failing for */
+	/* these only harden the page, so failures are ignored */
 	(void) madvise(crypt, sizeof(StenoCrypt), MADV_DONTDUMP);
 	(void) madvise(crypt, sizeof(StenoCrypt), MADV_DONTFORK);
 	(void) mlock(crypt, sizeof(StenoCrypt));

@@ -1,12 +1,13 @@
 /*
  * core/retention/deleted.c
- *		What retention has deleted: the record in the trail, and the state file
- *		that says where the record is.
+ *		What retention has deleted: the record in the trail, and the state file with
+ *		the record's position.
  *
- * Only the record counts.  The state file says where it is, so that nobody has to search the
- * trail, and is not trusted: a line of it is valid only if the block that it names has
- * the same record.  It is written before the record, and has the lines of the previous
- * state, too: whichever of the two a crash loses, the latest record is found.
+ * Only the record counts.  The state file has its position, so that the trail need
+ * not be searched.  It is not trusted: a line is valid only if the block that it
+ * names has the same record.  It is written before the record, and also has the
+ * lines of the previous state, so the latest record is found whichever of the two a
+ * crash loses.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 
 static const char first_line[] = "pg_steno retention 1\n";
 
-/* Room for a line: names, 17 numbers, two hashes. */
+/* Maximum length of a line: names, 17 numbers, two hashes. */
 #define LINE_ROOM 800
 
 #define MAX_FILE (2 * STENO_RETENTION_STREAMS * LINE_ROOM + 100)
@@ -146,8 +147,8 @@ block_has_record(const uint8_t *bytes, size_t len, uint32_t stream, const StenoD
 }
 
 /*
- * Whether the trail has the record where d says.  Of a block that cannot be read
- * without a key, the chain hash must do.
+ * Whether the trail has the record at the position in d.  If the block cannot be
+ * read without a key, only its chain hash is compared.
  */
 static bool
 record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d)
@@ -189,7 +190,7 @@ record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d)
 
 /* ---- the state file ---- */
 
-/* The numbers of a line in their order, each after its word. */
+/* The numbers of a line in order, each preceded by its keyword. */
 #define NUMBERS 16
 
 typedef struct Line
@@ -290,7 +291,10 @@ steno_deleted_parse(const char *text, size_t len, StenoDeletedFound found, void 
 	return true;
 }
 
-/* A file of that name is replaced, never written to: it may be a pipe, and block us. */
+/*
+ * Replace the file.  An existing one is never opened for writing: it may be a pipe,
+ * which would block.
+ */
 static bool
 write_file(const char *path, const char *text, size_t len, const char *folder, const char *name,
 		   StenoError *error)

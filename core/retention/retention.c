@@ -1,15 +1,15 @@
 /*
  * core/retention/retention.c
- *		Which segments of a trail are deleted by policy, and what was.
+ *		Which segments of a trail are to be deleted by policy, and deleting them.
  *
- * A segment goes when its turn has come: those of a stream in their order, and of
- * several streams the one that was closed first.  When a segment was closed is
- * the time of creation of the one after it: that stands in a header that the
- * chain covers, and no record of the segment ended later.  The same header has all that a
- * deletion record says of what stands before it, so no block is read.  A segment
- * whose successor's header is damaged goes together with that one.
+ * Segments of a stream are deleted in order, and among several streams, the one
+ * that was closed first.  A segment was closed when its successor was created: that
+ * time is in a header that the chain covers, and no record of the segment ended
+ * later.  The same header has everything that a deletion record states about what
+ * precedes it, so no block is read.  A segment whose successor's header is damaged
+ * is deleted together with the successor.
  *
- * What was deleted before is in deleted.c.
+ * deleted.c keeps what was deleted before.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #include "retention/retention.h"
 
-/* ---- what is there ---- */
+/* ---- the segments that exist ---- */
 
 static int
 by_segment(const void *a, const void *b)
@@ -49,7 +49,7 @@ add_kept(StenoKeptStream *s, uint64_t segment, uint64_t bytes)
 	return true;
 }
 
-/* The length of a segment that was closed before; false when that is not known. */
+/* The length of a segment that was closed when the earlier list was made; false if it was not. */
 static bool
 length_before(const StenoKeptStream *before, uint64_t segment, uint64_t *bytes)
 {
@@ -147,7 +147,7 @@ steno_kept_bytes(const StenoKeptStream *stream, uint64_t from)
 	return bytes;
 }
 
-/* Whether the header of a segment is whole, and that of this segment. */
+/* Read the header of a segment; false if it is damaged or that of another segment. */
 static bool
 read_segment_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h)
 {
@@ -212,16 +212,16 @@ slot_bytes(const StenoSlot *slot, const StenoKeptTrail *kept)
 /* ---- planning ---- */
 
 /*
- * How far a stream is planned.  Segments are taken from its head one turn at a time; a turn
- * is a segment, and those behind it whose headers are damaged.
+ * How far a stream is planned.  Segments are taken from its head one turn at a
+ * time; a turn is a segment and those after it whose headers are damaged.
  */
 typedef struct Turn
 {
-	bool		over;			/* nothing more of it is deleted by this plan */
+	bool		over;			/* this plan deletes nothing more of it */
 	bool		known;			/* next, header and bytes are set */
 	uint32_t	head;			/* index of the segment whose turn is next */
 	uint32_t	next;			/* index of the next one with a whole header */
-	StenoSegmentHeader header;	/* of that one */
+	StenoSegmentHeader header;	/* header of that segment */
 	uint64_t	bytes;			/* from head up to next */
 } Turn;
 
@@ -232,8 +232,8 @@ typedef struct Planning
 	const StenoSlots *slots;
 	const StenoLimits *limits;
 	StenoPlan  *plan;
-	bool	   *holds_nothing;	/* by slot: it is lost, before or by this plan */
-	uint64_t	total;			/* bytes that are left */
+	bool	   *holds_nothing;	/* by slot: it was lost before, or is by this plan */
+	uint64_t	total;			/* remaining bytes */
 	Turn		turns[STENO_RETENTION_STREAMS];
 } Planning;
 
@@ -257,7 +257,7 @@ look_ahead(Planning *p, uint32_t stream)
 	t->over = true;
 }
 
-/* The stream whose head was closed before those of the others; -1: none can be deleted. */
+/* The stream whose head was closed first; -1: no head can be deleted. */
 static int
 first_turn(Planning *p)
 {
@@ -286,8 +286,9 @@ reason_of(const Planning *p, const Turn *t)
 }
 
 /*
- * Whether no slot keeps a segment.  A slot that retains more than slot_max_size does not
- * keep it either, but is lost with it: that is then the reason of the deletion.
+ * Whether no slot keeps a segment.  A slot that retains more than slot_max_size
+ * does not keep it either, but is lost with it, which is then the reason of the
+ * deletion.
  */
 static bool
 slots_agree(const Planning *p, uint32_t stream, const Turn *t, StenoReason *reason)
@@ -319,8 +320,8 @@ mark_lost(Planning *p, uint32_t stream, const Turn *t)
 }
 
 /*
- * Plan the deletion of the stream's head, up to t->next.  What the deletion record says of
- * it follows from the header of t->next alone.
+ * Plan the deletion of the stream's head, up to t->next.  The contents of the
+ * deletion record follow from the header of t->next alone.
  */
 static void
 delete_head(Planning *p, uint32_t stream, StenoReason reason)

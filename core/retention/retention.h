@@ -1,10 +1,10 @@
 /*
  * core/retention/retention.h
- *		Which segments of a trail are deleted by policy, and what was.
+ *		Which segments of a trail are to be deleted by policy, and which were.
  *
- * The phases, as the caller goes through them (extension/writer/retention.c): list the
- * trail, load what was deleted before, plan, write what is planned into the
- * trail and into the state file, and only then delete the files.
+ * The phases, in the caller's order (extension/writer/retention.c): list the trail,
+ * load what was deleted before, plan, write the plan to the state file and the
+ * trail, and only then delete the files.
  */
 #ifndef STENO_RETENTION_H
 #define STENO_RETENTION_H
@@ -12,7 +12,7 @@
 #include "header.h"
 #include "retention/slot.h"
 
-/* As many as a server has writers; folders of other numbers are left alone. */
+/* The maximum number of writers; folders with higher numbers are ignored. */
 #define STENO_RETENTION_STREAMS 64
 
 #define STENO_RETENTION_FILE "retention"
@@ -41,8 +41,8 @@ typedef struct StenoKeptTrail
 } StenoKeptTrail;
 
 /*
- * before: an earlier list, or NULL; the lengths of segments that were closed then
- * are taken from it.
+ * List the trail.  before is an earlier list or NULL; the lengths of segments that
+ * were closed then are taken from it.
  */
 extern bool steno_kept_list(const char *trail, const StenoKeptTrail *before, StenoKeptTrail *kept,
 							StenoError *error);
@@ -59,8 +59,8 @@ typedef enum
 } StenoReason;
 
 /*
- * What the latest deletion record of a stream says.  Its last segments are first
- * to last; everything from segment since on has gone in its turn.
+ * The contents of a stream's latest deletion record.  It deleted segments first to
+ * last; all segments from since on were deleted in order.
  */
 typedef struct StenoDeleted
 {
@@ -74,10 +74,11 @@ typedef struct StenoDeleted
 	uint64_t	bytes;
 	uint64_t	total_records;	/* from since on */
 	uint64_t	total_bytes;
-	uint64_t	missing;		/* segments that had gone before their turn, from since on */
+	uint64_t	missing;		/* segments from since on that were missing before they were to be
+								 * deleted */
 	uint8_t		chain[STENO_HASH_SIZE]; /* of the last block */
 	StenoReason reason;
-	/* the block of the trail that has the record */
+	/* the block that contains the record */
 	uint32_t	at_stream;
 	uint64_t	at_segment;
 	uint64_t	at_offset;
@@ -85,7 +86,7 @@ typedef struct StenoDeleted
 	uint8_t		at_chain[STENO_HASH_SIZE];	/* zeros: not known */
 } StenoDeleted;
 
-/* The names and values of a stream's deletion record, to be kept while buf is. */
+/* Names and values of a stream's deletion record; they point into buf. */
 #define STENO_DELETED_PAIRS 15
 
 typedef struct StenoDeletedPairs
@@ -98,19 +99,22 @@ typedef struct StenoDeletedPairs
 extern void steno_deleted_describe(uint32_t stream, const StenoDeleted *deleted, StenoDeletedPairs *out);
 
 /*
- * The state file: the present state of all streams, and, for when its records
- * never got into the trail, the one before (NULL: none).
+ * Write the state file: the current state of all streams and, in case its records
+ * never reach the trail, the previous one (NULL: none).
  */
 extern bool steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_STREAMS],
 								const StenoDeleted before[STENO_RETENTION_STREAMS], StenoError *error);
 
-/* Call found for each line of a state file, the latest of each stream first.  False: it is none. */
+/*
+ * Call found for each line of a state file, the latest of each stream first.  False
+ * if it is not a state file.
+ */
 typedef void (*StenoDeletedFound) (void *arg, uint32_t stream, const StenoDeleted *deleted);
 extern bool steno_deleted_parse(const char *text, size_t len, StenoDeletedFound found, void *arg);
 
 /*
- * Read the state file, and take those of its lines for which the trail has the record in the
- * place that the line says.  False when the file cannot be read.
+ * Read the state file, and accept the lines for which the trail has the record at
+ * the stated position.  False if the file cannot be read.
  */
 extern bool steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREAMS],
 							   StenoError *error);
@@ -123,35 +127,34 @@ typedef struct StenoLimits
 	int64_t		age;			/* microseconds; 0: no limit */
 	int64_t		slot_max_size;	/* bytes; negative: no limit */
 	int64_t		now;
-	uint32_t	most;			/* files in one go */
+	uint32_t	most;			/* maximum number of files in one plan */
 } StenoLimits;
 
 typedef struct StenoPlan
 {
-	uint32_t	files;			/* to be deleted */
-	bool		more;			/* there is more than these */
-	StenoDeleted next[STENO_RETENTION_STREAMS]; /* last is 0: nothing of this stream */
-	bool	   *lost;			/* slots that lose what they want, by index */
+	uint32_t	files;			/* number of files to delete */
+	bool		more;			/* there are more files to delete */
+	StenoDeleted next[STENO_RETENTION_STREAMS]; /* last is 0 if nothing of the stream is to be
+												 * deleted */
+	bool	   *lost;			/* slots that lose segments they need, by index */
 } StenoPlan;
 
-/* A slot of which a segment is gone that it wants; it holds nothing any more. */
+/* Whether a slot has lost a segment that it needs; it then keeps nothing any more. */
 extern bool steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept,
 							   const StenoDeleted deleted[STENO_RETENTION_STREAMS]);
 
-/* Bytes of the segments of a stream from this one on. */
+/* Total size of the segments of a stream from this one on. */
 extern uint64_t steno_kept_bytes(const StenoKeptStream *stream, uint64_t from);
 
-/*
- * All slots must be readable.  False when memory is short.
- */
+/* Plan deletions.  All slots must be readable.  False if out of memory. */
 extern bool steno_retention_plan(const StenoKeptTrail *kept,
 								 const StenoDeleted deleted[STENO_RETENTION_STREAMS],
 								 const StenoSlots *slots, const StenoLimits *limits, StenoPlan *plan);
 extern void steno_plan_free(StenoPlan *plan);
 
 /*
- * Delete the files of a stream's segments since to last that are still there.
- * The folder is synced when any was.
+ * Delete the existing files of a stream's segments from since to last, and sync the
+ * folder if there was any.
  */
 extern bool steno_deleted_finish(const StenoKeptTrail *kept, uint32_t stream,
 								 const StenoDeleted *deleted, StenoError *error);

@@ -1,9 +1,10 @@
 /*
  * core/retention/slot.c
- *		Reads slot files: slots/<name> in the trail, as FORMAT.md has them.
+ *		Reads slot files: slots/<name> in the trail, in the format of FORMAT.md.
  *
- * A file that is not exactly a slot is not readable; nothing in it is guessed, because
- * retention deletes what no slot wants.  A slot that is not readable wants everything.
+ * A file that is not exactly in the format of a slot is not readable: nothing is
+ * guessed, because retention deletes what no slot needs.  A slot that is not
+ * readable needs everything.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -60,7 +61,7 @@ steno_slot_parse(const char *text, size_t len, StenoSlot *slot)
 	slot->created = (int64_t) created;
 	while (p < end)
 	{
-		/* in the order of their numbers, so each at most once */
+		/* in the order of stream numbers, so each occurs at most once */
 		if (slot->count == STENO_SLOT_STREAMS || !steno_scan_word(&p, end, "stream ") ||
 			!take_position(&p, end, &slot->positions[slot->count]) ||
 			(slot->count > 0 &&
@@ -85,7 +86,7 @@ steno_slot_wants(const StenoSlot *slot, uint32_t stream)
 
 /* ---- files ---- */
 
-/* O_NONBLOCK: what is there by that name may be a pipe. */
+/* O_NONBLOCK, because the name may be that of a pipe. */
 static bool
 read_slot_file(const char *folder, StenoSlot *slot, StenoError *error)
 {
