@@ -119,7 +119,7 @@ sub looks_whole
 
 	is("$r->{outcome} $r->{sqlstate} $r->{class} " . relations($r), "error $code $class public.secret",
 		"$name: it says what was read, and how it ended");
-	is($r->{user}, value($node, 'SELECT current_user'), "$name: and who it was");
+	is($r->{user}, value($node, 'SELECT current_user'), "$name: and the user");
 	return;
 }
 

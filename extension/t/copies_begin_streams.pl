@@ -86,7 +86,7 @@ Steno::configure($standby);
 	like(slurp_file($standby->logfile), qr/LOG:  steno writer 0 begins stream 1 of the trail beside stream 0\n.*DETAIL:  The data directory is a copy of "\Q@{[ $primary->data_dir ]}\E" on host/,
 		'standby: the log says that it begins a stream');
 	is(streams($primary), '0', 'standby: the primary goes on in its stream');
-	is(branches($standby), '1 < 0: copy', 'standby: the trail says so, too');
+	is(branches($standby), '1 < 0: copy', 'standby: recorded in the trail, too');
 	ok(slurp_stream($standby, 0) eq $copied, 'standby: the copied stream is as it came');
 	($branch) = grep { $_->{extra}{event} eq 'branch' } records($standby, kind => 'server');
 	($start) = starts($primary);
@@ -156,7 +156,7 @@ Steno::configure($standby);
 	$primary->start;
 	value($_, "SELECT 'twice'") foreach $copy, $primary;
 	is(streams($copy), '0 1 2 3', 'copied files: the copy begins a stream');
-	is((split /, /, branches($copy))[-1], '3 < 2: copy', 'copied files: which says so');
+	is((split /, /, branches($copy))[-1], '3 < 2: copy', 'copied files: recorded in the trail');
 	is(streams($primary), '0 1 2', 'copied files: the original begins none');
 	$copy->restart;
 	is(streams($copy), '0 1 2 3', 'copied files: nor does the copy at its next start');

@@ -224,7 +224,7 @@ sub there
 	substr($changed, $at, 4) = pack 'L<', 0;
 	($code, $read, $log) = damaged('no length', $changed);
 	is($code, 0, 'no length: the trail is whole');
-	like($log, qr/WARNING: .*ring file "\Q$name\E" of an earlier run is damaged/, 'no length: the log says so');
+	like($log, qr/WARNING: .*ring file "\Q$name\E" of an earlier run is damaged/, 'no length: reported in the log');
 	like($log, qr/Of its \d+ rings, 1 could not be read to their ends, which hold \d+ bytes/, 'no length: and how much');
 	is(there($_), 10, "no length: all of session $_") foreach 2 .. 4;
 	cmp_ok(there(1), '<', 10, 'no length: what stands behind it is gone');
@@ -284,7 +284,7 @@ sub there
 	substr($changed, $at + ORPHAN_DROPS, 8) = pack 'Q<', 1 << 49;
 	($code, $read, $log) = damaged('impossible drops', $changed);
 	is_deeply([ own_gaps(trail($node)) ], ['{"reason":"ring damaged"}'], 'impossible drops: a gap record that does not count');
-	like($log, qr/and 1 counts of dropped records could not be read/, 'impossible drops: and the log says so');
+	like($log, qr/and 1 counts of dropped records could not be read/, 'impossible drops: reported in the log');
 }
 
 # Anywhere.

@@ -88,7 +88,7 @@ $c->query(q{SELECT 'in reserve'});
 $node->wait_for_log(
 	qr/LOG:  steno writer 0 could not write the trail: no more than "steno.disk_reserve" is free for "pg_steno\/0": No space left on device/,
 	$start);
-is($c->query('SELECT state FROM steno.writers')->{rows}[0][0], 'failing', 'the view says so');
+is($c->query('SELECT state FROM steno.writers')->{rows}[0][0], 'failing', 'shown in the view');
 
 # a little more is not enough
 disk(95, 70);
@@ -131,7 +131,7 @@ foreach (1 .. 2)
 }
 wait_until 'all four have run', sub { said(qr/^output of the command$/m) == 4 };
 $node->wait_for_log(qr/LOG:  "steno.alert_command" failed: exit code 3/, $start);
-is(said(qr/"steno.alert_command" failed/), 1, 'its failure is told of once');
+is(said(qr/"steno.alert_command" failed/), 1, 'its failure is reported once');
 
 # One that does not end keeps nobody waiting, and later events wait for it.
 set_command("[ %e = recovered ] || until [ -e $base/go ]; do sleep 0.1; done; echo %e >>$base/slow");

@@ -149,7 +149,7 @@ SKIP:
 			$dumped++ if $line !~ /\bdd\b/;
 		}
 		$has{$who} = $found;
-		is($dumped, 0, 'the key is in no page that a core dump takes') if $who eq 'writer';
+		is($dumped, 0, 'no page that is part of a core dump has the key') if $who eq 'writer';
 	}
 	is($has{writer}, 1, 'the writer has the key, in one place');
 	is($has{backend}, 0, 'a backend has not');

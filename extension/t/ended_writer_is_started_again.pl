@@ -113,7 +113,7 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 	is(look(q{SELECT string_agg(state, ', ' ORDER BY writer) FROM steno.writers}), 'ok, not running', 'the other one is');
 	is(look('SELECT state_since IS NOT NULL FROM steno.writers WHERE writer = 1'), 't', 'since when it is not');
 	run_numbers(3, $c);
-	wait_until 'the log says so',
+	wait_until 'reported in the log',
 	  sub { slurp_file($node->logfile, $start) =~ /WARNING:  steno writer 1 is not running/ };
 	wait_until 'and the alert', sub { slurp_file("$base/alerts") =~ /^writer_gone 1 writer 1 is not running$/m };
 	is($flushing->query('SELECT steno.flush()')->{message},
@@ -127,8 +127,8 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 	wait_until 'it waits',
 	  sub { look("SELECT wait_event FROM pg_stat_activity WHERE pid = $flushing->{pid}") =~ /^Steno/ };
 	continue_process($postmaster);
-	ok(!$c->finish->{sqlstate}, 'who waited for room goes on');
-	ok(!$flushing->finish->{sqlstate}, 'and so does who waited for the disk');
+	ok(!$c->finish->{sqlstate}, 'a statement that waited for space continues');
+	ok(!$flushing->finish->{sqlstate}, 'and so does one that waited for the disk');
 	wait_until 'all is well again', sub { look('SELECT state FROM steno.status') eq 'ok' };
 	is(scalar(() = slurp_file($node->logfile, $start) =~ /WARNING:  steno writer 1 is not running/g), 1, 'the log said so once');
 	numbers_are_there($node, 'after an absence', 1, $numbers);
@@ -166,7 +166,7 @@ sub end_cleanly
 
 	$node->stop($mode);
 	is_deeply([ grep { -f } glob(rings_of($node) . '/* ' . rings_of($node) . '/*/*') ], [], "$mode: no ring file is left");
-	is((grep { defined } map { $_->{extra}{event} } records($node, kind => 'server'))[-1], 'stop', "$mode: the trail says so");
+	is((grep { defined } map { $_->{extra}{event} } records($node, kind => 'server'))[-1], 'stop', "$mode: recorded in the trail");
 	verify_ok($node, "$mode: the trail is whole");
 	return;
 }

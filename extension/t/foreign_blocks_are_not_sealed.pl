@@ -73,7 +73,7 @@ foreach my $what ('block', 'blocks in a segment')
 	is(problems($node, @key), '0 ', "$what: the trail is whole before");
 	forge_segment($trail, 0) if $what ne 'block';
 	forge_block($trail, 0, "forged $_") foreach 1 .. ($what eq 'block' ? 1 : 3);
-	is(problems($node), '0 ', "$what: nobody sees it without the key");
+	is(problems($node), '0 ', "$what: not detected without the key");
 	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} follows the seal that ended a run/, "$what: with the key it is damage");
 	$branch = branch_of($node, $what, 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to \d+ of stream 0 stand behind/);
 	is($branch->{extra}{block}, $last, "$what: up to which block stream 0 counts");
@@ -100,7 +100,7 @@ foreach my $what ('block', 'blocks in a segment')
 
 	forge_block(trail($node), 0, 'forged');
 	branch_of($node, 'killed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to @{[ $last + 1 ]} of stream 0 stand behind/);
-	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'killed: verify says so');
+	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'killed: reported by verify');
 	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, 'killed: no seal is about it');
 	is(join(' ', map { $_->{extra}{event} } records($node, kind => 'server')), 'start branch recover start stop',
 		'killed: what its rings had is in the new stream');
@@ -113,7 +113,7 @@ foreach my $what ('block', 'blocks in a segment')
 	cut_last_block(trail($node), 0);
 	forge_block(trail($node), 0, 'forged');
 	branch_of($node, 'altered', 'altered', qr/Block \d+ of stream 0 is not the one that this server has written/);
-	like(problems($node, @key), qr/^1 .*block \d+ of stream 0 is not the one that the server had written/, 'altered: verify says so');
+	like(problems($node, @key), qr/^1 .*block \d+ of stream 0 is not the one that the server had written/, 'altered: reported by verify');
 }
 
 # An end that was cut off: nobody would know without an anchor.
@@ -122,9 +122,9 @@ foreach my $what ('block', 'blocks in a segment')
 	my $last = last_block_of(trail($node), 0);
 	my $cut = cut_last_block(trail($node), 0);
 
-	is(problems($node, @key), '0 ', 'cut: nobody sees it before the start');
+	is(problems($node, @key), '0 ', 'cut: not detected before the start');
 	branch_of($node, 'cut', 'cut off', qr/Stream 0 ends with block @{[ $last - 1 ]}, but this server has written it up to block $last/);
-	like(problems($node), qr/^1 stream 0 ends with block @{[ $last - 1 ]}, but had $last blocks/, 'cut: verify says so after it');
+	like(problems($node), qr/^1 stream 0 ends with block @{[ $last - 1 ]}, but had $last blocks/, 'cut: reported by verify after it');
 	append_to_file(last_segment_of(trail($node), 0), $cut);
 	is(problems($node, @key), '0 ', 'cut: what was cut off is put back');
 }
@@ -155,9 +155,9 @@ foreach my $what ('block', 'blocks in a segment')
 	my $last = last_block_of(trail($node), 0);
 
 	forge_block(trail($node), 0, 'forged');
-	is(problems($node), '0 ', 'unsealed: nobody sees it before the start');
+	is(problems($node), '0 ', 'unsealed: not detected before the start');
 	branch_of($node, 'unsealed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to/);
-	like(problems($node), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'unsealed: verify says so after it');
+	like(problems($node), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'unsealed: reported by verify after it');
 }
 
 # With two writers each looks after its own stream.
@@ -203,7 +203,7 @@ sub unused
 	$node->restart;
 	is(scalar(() = slurp_file($node->logfile, $from) =~ /WARNING:  stream 1 /g), 1, "unused, $name: it is reported once");
 	$node->stop;
-	like(problems($node, @key), $damage, "unused, $name: verify says so");
+	like(problems($node, @key), $damage, "unused, $name: reported by verify");
 	return ($node, $trail);
 }
 

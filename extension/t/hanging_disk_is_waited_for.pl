@@ -87,7 +87,7 @@ foreach my $policy (qw(wait error continue shutdown))
 		ok(!$d->query("SELECT 'goes on', '" . 'x' x 500 . "'")->{sqlstate}, "$what: with drop, none does") foreach 1 .. 40;
 		cmp_ok(look("SELECT drops FROM steno.rings WHERE pid = $d->{pid}"), '>', 0, "$what: but is dropped");
 		is(look('SELECT state FROM steno.status'), 'ok', "$what: it is no failure");
-		is(look('SELECT refused FROM steno.status'), 0, "$what: nobody is refused");
+		is(look('SELECT refused FROM steno.status'), 0, "$what: no statement is refused");
 		cmp_ok(look('SELECT lag_bytes FROM steno.writers'), '>', 10_000, "$what: the view shows what waits to be written");
 		# the rest of so small a ring is the reserve for short records
 		cmp_ok(look('SELECT max(fill) FROM steno.rings'), '>', 0.4, "$what: and that a ring is full");

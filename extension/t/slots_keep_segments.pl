@@ -105,7 +105,7 @@ fill($node, 2);
 is((segments($node))[0], $first, 'with a slot that cannot be read, nothing goes');
 @said = slurp_file($node->logfile, $log) =~ /slot is not understood/g;
 is(scalar @said, 1, 'that is said once');
-is(view('state', 'broken'), 'unreadable', 'the view says so');
+is(view('state', 'broken'), 'unreadable', 'shown in the view');
 ($out, $err, $code) = steno('slot', 'list', $trail);
 is($code, 1, 'and the program');
 steno('slot', 'drop', 'broken', $trail);

@@ -67,7 +67,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 	like(
 		slurp_file($node->logfile, $start),
 		qr/WARNING:  segment 1 of stream 0 of the trail was removed, and has been restored/,
-		'the log says so');
+		'reported in the log');
 	is(scalar(() = lines($node, '--kind', 'server') =~ /./g) > 0, 1, 'the trail has records of the server');
 	like((records($node, kind => 'server'))[-1]{extra}{reason}, qr/somebody has removed segment/, 'which say what was');
 }
@@ -104,7 +104,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 	like(
 		slurp_file($node->logfile, $start),
 		qr/WARNING:  segment 2 of stream 0 of the trail is not in its place any more\n.*DETAIL:  The stream goes on in segment 3\./,
-		'the log says so');
+		'reported in the log');
 	verify_says('moved away', qr/segments 1 to 2 are missing/);
 	rename "$trail.moved/0000000002.steno", "$trail/0/0000000002.steno" or die;
 	verify_says('moved back', qr/segment 1 is missing/);

@@ -103,7 +103,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	wait_until 'it tries again',
 	  sub { look('SELECT errors FROM steno.writers') >= 3 };
 	$log = slurp_file($node->logfile, $start);
-	is(scalar(my @lines = $log =~ /$failed/g), 1, 'the log says so once');
+	is(scalar(my @lines = $log =~ /$failed/g), 1, 'reported in the log once');
 	like($log, qr/HINT:  .*The writer tries again every second and goes on by itself\./, 'and what comes');
 
 	free_disk($pid);
@@ -159,7 +159,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	flush($node);
 	ok(!IO::Select->new($c->{socket})->can_read(0), 'rotate() does not return before there is a new segment');
 	$log = slurp_file($node->logfile, $start);
-	is(scalar(my @lines = $log =~ /$refused/g), 1, 'the log says so once');
+	is(scalar(my @lines = $log =~ /$refused/g), 1, 'reported in the log once');
 	like($log, qr/DETAIL:  Records go on into the present segment\./, 'and where records go');
 	$numbers -= 3;    # of a session that is not recorded
 
@@ -209,7 +209,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	is(scalar @left, 1, 'stopped with an empty ring and a full disk: the ring file stays');
 	$node->start;
 	wait_until 'it is drained', sub { !-e $left[0] };
-	is_deeply([ (map { $_->{extra}{event} } records($node, kind => 'server'))[ -2, -1 ] ], [ 'recover', 'start' ], 'the trail says so');
+	is_deeply([ (map { $_->{extra}{event} } records($node, kind => 'server'))[ -2, -1 ] ], [ 'recover', 'start' ], 'recorded in the trail');
 }
 $node->stop;
 verify_ok($node, 'the trail is whole');

@@ -72,7 +72,7 @@ sub rounds_are_there
 	my ($log, @torn) = start_again();
 
 	like($log, qr/LOG:  steno writer 0 cut an unfinished block of 70 bytes off stream 0/,
-		'garbage: the log says so');
+		'garbage: reported in the log');
 	is_deeply(\@torn, ['70'], 'garbage: so does the trail');
 	rounds_are_there('garbage');
 	verify_ok($node, 'garbage: the trail is whole');
