@@ -84,16 +84,6 @@
 #define STENO_REPACKED(statement) (castNode(ClusterStmt, statement)->relation)
 #endif
 
-/* PostgreSQL 19 has property graphs (2f094e7ac69). */
-#if PG_VERSION_NUM >= 190000
-#define STENO_IS_ALTER_GRAPH(statement) IsA(statement, AlterPropGraphStmt)
-#define STENO_ALTERED_GRAPH(statement) (castNode(AlterPropGraphStmt, statement)->pgname)
-#else
-#define RELKIND_PROPGRAPH 'g'
-#define STENO_IS_ALTER_GRAPH(statement) false
-#define STENO_ALTERED_GRAPH(statement) NULL
-#endif
-
 /* In PostgreSQL 19, standard_conforming_strings is always on (45762084545). */
 #if PG_VERSION_NUM >= 190000
 #define STENO_STANDARD_STRINGS true

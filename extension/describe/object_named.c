@@ -232,11 +232,6 @@ add_all_named(void *arg)
 	StenoObjects *list = ((Named *) arg)->list;
 	Node	   *statement = ((Named *) arg)->statement;
 
-	if (STENO_IS_ALTER_GRAPH(statement))
-	{
-		add_named_relation(list, STENO_ALTERED_GRAPH(statement), STENO_ACTION_ALTER);
-		return;
-	}
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
@@ -309,7 +304,7 @@ steno_objects_are_named(Node *statement)
 		case T_ReassignOwnedStmt:
 			return true;
 		default:
-			return STENO_IS_ALTER_GRAPH(statement);
+			return false;
 	}
 }
 

@@ -15,7 +15,6 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "base/compat.h"
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
 
@@ -42,8 +41,6 @@ relation_type(char relkind)
 			return STENO_RELTYPE_INDEX;
 		case RELKIND_COMPOSITE_TYPE:
 			return STENO_RELTYPE_TYPE;
-		case RELKIND_PROPGRAPH:
-			return STENO_RELTYPE_PROPERTY_GRAPH;
 		default:
 			return STENO_RELTYPE_OTHER;
 	}

@@ -262,6 +262,13 @@ my @differences = (
 		},
 	},
 	{
+		name => 'COPY in PostgreSQL 19',
+		both => sub {
+			$_[0]{command} eq 'COPY' && same($_[0], $_[1], 'command', $_[0]{kind} eq '' ? ('kind', 'name') : (), 'rows') &&
+			  ($_[0]{rows} eq $_[1]{rows} || $_[1]{rows} eq '0') && $_[1]{command} =~ /^(COPY|INSERT|SELECT)$/;
+		},
+	},
+	{
 		name => 'Rows of cursors',
 		only_steno => sub { $_[0]{command} eq 'SELECT' && $_[0]{text} =~ /^DECLARE c/ && $_[0]{rows} ne '' },
 	},
@@ -464,5 +471,15 @@ cmp_ok($alike, '>', 600, 'lines that are the same');
 # From PostgreSQL 16 on, it gets only those relations on which a privilege is needed.
 $occurred{'Relations of which nothing is asked'} //= 0 if $version >= 160000;
 $occurred{'Statements of one message'} //= 0 if $version >= 170000 && $version < 180000;
+# That for 19 has COPY as the command of all lines of a COPY.
+if ($version >= 190000)
+{
+	$occurred{'COPY with log_rows'} //= 0;
+}
+else
+{
+	is($occurred{'COPY in PostgreSQL 19'}, undef, 'COPY is a command only in PostgreSQL 19');
+	$occurred{'COPY in PostgreSQL 19'} = 0;
+}
 is_deeply([ grep { !defined $occurred{$_} } map { $_->{name} } @differences ], [], 'every listed difference occurs');
 done_testing();

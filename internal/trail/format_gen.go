@@ -232,16 +232,15 @@ var namesAction = [...]string{
 type RelationType uint8
 
 const (
-	RelationTypeOther         RelationType = 0 // relation of an unknown type
-	RelationTypeTable         RelationType = 1 // ordinary or partitioned table
-	RelationTypeView          RelationType = 2 // view
-	RelationTypeMatview       RelationType = 3 // materialized view
-	RelationTypeSequence      RelationType = 4 // sequence
-	RelationTypeForeignTable  RelationType = 5 // foreign table
-	RelationTypeToast         RelationType = 6 // TOAST table
-	RelationTypeIndex         RelationType = 7 // index
-	RelationTypeType          RelationType = 8 // composite type
-	RelationTypePropertyGraph RelationType = 9 // property graph
+	RelationTypeOther        RelationType = 0 // relation of an unknown type
+	RelationTypeTable        RelationType = 1 // ordinary or partitioned table
+	RelationTypeView         RelationType = 2 // view
+	RelationTypeMatview      RelationType = 3 // materialized view
+	RelationTypeSequence     RelationType = 4 // sequence
+	RelationTypeForeignTable RelationType = 5 // foreign table
+	RelationTypeToast        RelationType = 6 // TOAST table
+	RelationTypeIndex        RelationType = 7 // index
+	RelationTypeType         RelationType = 8 // composite type
 )
 
 var namesRelationType = [...]string{
@@ -254,7 +253,6 @@ var namesRelationType = [...]string{
 	6: "toast table",
 	7: "index",
 	8: "composite type",
-	9: "property graph",
 }
 
 // Repr is how a parameter's value is stored.

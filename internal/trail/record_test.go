@@ -55,7 +55,7 @@ func randomRecord(rng *rand.Rand, s *trailtest.Session, time int64) *trailtest.R
 		r.Shape = &trailtest.Shape{Class: trail.Class(rng.IntN(12)), QueryID: rng.Uint64(), Command: fmt.Sprint("COMMAND ", rng.IntN(4))}
 		for range rng.IntN(3) {
 			r.Shape.Relations = append(r.Shape.Relations, trailtest.Relation{
-				Type: trail.RelationType(rng.IntN(10)), Access: trail.Access(rng.IntN(64)), Name: text()})
+				Type: trail.RelationType(rng.IntN(9)), Access: trail.Access(rng.IntN(64)), Name: text()})
 		}
 		for range rng.IntN(10) {
 			r.Shape.Params = append(r.Shape.Params, trail.ParamType{OID: uint64(rng.Uint32()), Repr: trail.ReprInt4})
