@@ -41,7 +41,8 @@ typedef enum LabFault
 	LAB_FLIP,					/* a bit of the message is another */
 	LAB_SKIP,					/* the message is not sent */
 	LAB_REPEAT,					/* it is sent twice */
-	LAB_DIE						/* the sender is gone before it */
+	LAB_DIE,					/* the sender is gone before it */
+	LAB_LATE					/* no mistake: the sender waits before it, longer than a case should take */
 } LabFault;
 
 typedef struct LabChannel LabChannel;

@@ -172,16 +172,16 @@ static const struct option wake_options[] = {
 	{NULL, 0, NULL, 0}
 };
 
-/* For tests: flip, skip, repeat or die, of sender 0's message of that number. */
+/* For tests: flip, skip, repeat, die or late, of sender 0's message of that number. */
 static void
 set_fault(LabCase *c, const char *text)
 {
-	static const char *const names[] = {"flip:", "skip:", "repeat:", "die:"};
+	static const char *const names[] = {"flip:", "skip:", "repeat:", "die:", "late:"};
 	uint32_t	i;
 
-	for (i = 0; i < 4 && strncmp(text, names[i], strlen(names[i])) != 0; i++)
+	for (i = 0; i < 5 && strncmp(text, names[i], strlen(names[i])) != 0; i++)
 		;
-	if (i == 4)
+	if (i == 5)
 		usage_error("no fault", text);
 	c->fault = (LabFault) (LAB_FLIP + i);
 	c->fault_at = number("fault", text + strlen(names[i]), 0, UINT64_MAX);
