@@ -75,7 +75,7 @@ foreach my $what ('block', 'blocks in a segment')
 	forge_block($trail, 0, "forged $_") foreach 1 .. ($what eq 'block' ? 1 : 3);
 	is(problems($node), '0 ', "$what: not detected without the key");
 	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} follows the seal that ended a run/, "$what: with the key it is damage");
-	$branch = branch_of($node, $what, 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to \d+ of stream 0 stand behind/);
+	$branch = branch_of($node, $what, 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to \d+ of stream 0 follow the last one/);
 	is($branch->{extra}{block}, $last, "$what: up to which block stream 0 counts");
 	like(problems($node, @key), qr/^1 .*follows the seal.* of stream 0 (was|were) not written by the server/, "$what: verify says whose it is not");
 	like(problems($node), qr/^1 blocks? @{[ $last + 1 ]} .* by the server/, "$what: now without the key, too");
@@ -99,7 +99,7 @@ foreach my $what ('block', 'blocks in a segment')
 	my $last = last_block_of(trail($node), 0);
 
 	forge_block(trail($node), 0, 'forged');
-	branch_of($node, 'killed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to @{[ $last + 1 ]} of stream 0 stand behind/);
+	branch_of($node, 'killed', 'foreign blocks', qr/Blocks @{[ $last + 1 ]} to @{[ $last + 1 ]} of stream 0 follow the last one/);
 	like(problems($node, @key), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'killed: reported by verify');
 	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, 'killed: no seal is about it');
 	is(join(' ', map { $_->{extra}{event} } records($node, kind => 'server')), 'start branch recover start stop',
@@ -209,7 +209,7 @@ sub unused
 
 {
 	my ($node, $trail) = unused('gone', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die },
-		'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 stream 1 is missing: [^|]*$/);
+		'gone', qr/Stream 1, which this server has written up to block \d+, does not exist/, qr/^1 stream 1 is missing: [^|]*$/);
 
 	rename "$trail.moved", "$trail/1" or die;
 	is(problems($node, @key), '0 ', 'unused, gone: put back, the trail is whole');
@@ -221,13 +221,13 @@ sub unused
 	is(problems($node, @key), '0 ', 'unused, gone: the trail is whole then');
 }
 unused('killed', 'kill', sub { rename "$_[0]/1", "$_[0].moved" or die },
-	'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 stream 1 is missing: /);
+	'gone', qr/Stream 1, which this server has written up to block \d+, does not exist/, qr/^1 stream 1 is missing: /);
 unused('cut', 'stop', sub { cut_last_block($_[0], 1) },
 	'cut off', qr/Stream 1 ends with block \d+, but/, qr/^1 (.* )?stream 1 ends with block \d+, but had \d+ blocks when it was no longer used by any writer/);
 unused('foreign', 'stop', sub { forge_block($_[0], 1, 'forged') },
-	'foreign blocks', qr/Blocks \d+ to \d+ of stream 1 stand behind/, qr/block \d+ of stream 1 was not written by the server: [^|]* did not seal them$/);
+	'foreign blocks', qr/Blocks \d+ to \d+ of stream 1 follow the last one/, qr/block \d+ of stream 1 was not written by the server: [^|]* did not seal them$/);
 unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_file("$_[0]/1", 'no folder') },
-	'gone', qr/Stream 1, which this server has written up to block \d+, is not there/, qr/^1 /);
+	'gone', qr/Stream 1, which this server has written up to block \d+, does not exist/, qr/^1 /);
 
 # An unused stream of a killed run is known exactly at later starts, too, when the ring file has gone.
 {
@@ -243,7 +243,7 @@ unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_f
 	forge_block(trail($node), 1, 'forged');
 	$node->start;
 	$node->stop;
-	like(slurp_file($node->logfile), qr/no writer uses any more.*\n.*stand behind the last one/, 'settled: what stands behind its end is found');
+	like(slurp_file($node->logfile), qr/no writer uses any more.*\n.*follow the last one/, 'settled: blocks after its end are found');
 }
 
 # A new trail is no damage.
@@ -257,7 +257,7 @@ unused('file', 'stop', sub { rename "$_[0]/1", "$_[0].moved" or die; append_to_f
 	$node->start;
 	$node->stop;
 	like(slurp_file($node->logfile), qr/stream 0 of the trail begins anew/, 'elsewhere: a new trail begins');
-	like(slurp_file($node->logfile), qr/WARNING:  stream 1 .*\n.*is not there/, 'elsewhere: the log warns of the unused stream, too');
+	like(slurp_file($node->logfile), qr/WARNING:  stream 1 .*\n.*does not exist/, 'elsewhere: the log also has a warning about the unused stream');
 	is(problems($node, @key), '0 ', 'elsewhere: the new trail is whole');
 }
 

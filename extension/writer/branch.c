@@ -45,7 +45,7 @@ detail_difference(const StenoBranch *b)
 			return errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup: stream %u, up to block %llu, is that server's.",
 							 b->directory, b->host, b->stream, last);
 		case STENO_BRANCH_FOREIGN:
-			return errdetail("Blocks %llu to %llu of stream %u stand behind the last one that this server has written. They are left as they are, and are not sealed.",
+			return errdetail("Blocks %llu to %llu of stream %u follow the last one that this server has written. They are left unchanged, and are not sealed.",
 							 first, last, b->stream);
 		case STENO_BRANCH_CUT:
 			return errdetail("Stream %u ends with block %llu, but this server has written it up to block %llu.",
@@ -54,13 +54,13 @@ detail_difference(const StenoBranch *b)
 			return errdetail("Block %llu of stream %u is not the one that this server has written.",
 							 first - 1, b->stream);
 		case STENO_BRANCH_GONE:
-			return errdetail("Stream %u, which this server has written up to block %llu, is not there.",
+			return errdetail("Stream %u, which this server has written up to block %llu, does not exist.",
 							 b->stream, first - 1);
 		case STENO_BRANCH_NONE:
 		case STENO_BRANCH_UNKNOWN:
 			break;
 	}
-	return errdetail("Nothing in the data directory says that this server has written stream %u, or how far.",
+	return errdetail("The data directory has no information about whether this server has written stream %u, or how far.",
 					 b->stream);
 }
 
