@@ -31,6 +31,9 @@ sub pg_upgrade
 {
 	my (@args) = @_;
 	my ($out, $err);
+
+	# it starts and stops servers with pg_ctl, which would give up after a minute
+	local $ENV{PGCTLTIMEOUT} = $PostgreSQL::Test::Utils::timeout_default;
 	my $ok = IPC::Run::run(
 		[
 			'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir,
