@@ -469,7 +469,9 @@ fragments_in(const char *p, Fragments f)
 static WIDE inline uint32_t
 begins_fragment(const char *p)
 {
-	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpgt_epi8(_mm256_loadu_si256((const __m256i *) p), _mm256_set1_epi8(':' - 1)));
+	__m256i		v = _mm256_loadu_si256((const __m256i *) p);
+
+	return (uint32_t) _mm256_movemask_epi8(_mm256_cmpgt_epi8(v, _mm256_set1_epi8(':' - 1)));
 }
 
 /*
@@ -493,7 +495,8 @@ next_fragments(const char *text, size_t len, size_t *at)
 		PREFETCH_NEXT_PAGE(p);
 		if (_mm256_testz_si256(any, any))
 			continue;
-		found = (nonzero(low) & begins_fragment(p)) | (uint64_t) (nonzero(high) & begins_fragment(p + WIDE_BLOCK)) << WIDE_BLOCK;
+		found = nonzero(high) & begins_fragment(p + WIDE_BLOCK);
+		found = found << WIDE_BLOCK | (nonzero(low) & begins_fragment(p));
 		if (found != 0)
 		{
 			*at = i;
@@ -838,9 +841,9 @@ search_document(SearchWindow search, const char *text, size_t len, size_t from, 
 
 /*
  * Has nothing in a literal an effect that is a document such as JSON?  Its body begins at text +
- * from, as steno_redact_begins_string() wants it; *end_at, where it must end at the latest, is moved behind its closing quote.  False: a trigger
- * in it has one, or a quote in it is no apostrophe in a word, or it is not closed; *end_at is how
- * far was looked.
+ * from, as steno_redact_begins_string() wants it; *end_at, where it must end at the latest, is moved
+ * behind its closing quote.  False: a trigger in it has an effect, or a quote in it is no apostrophe
+ * in a word, or it is not closed; *end_at is how far the search went.
  */
 bool
 steno_redact_document(const char *text, size_t len, size_t from, size_t *end_at)
