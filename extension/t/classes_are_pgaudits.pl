@@ -223,7 +223,15 @@ ROLLBACK PREPARED 'two'
 DROP TABLE t, d
 END
 
+if (`pg_config --version` =~ /(\d+)/ && $1 >= 19)
+{
+	my ($after) = grep { $statements[$_] =~ /^CLUSTER/ } 0 .. $#statements;
+
+	splice @statements, $after + 1, 0, 'REPACK t', 'REPACK (CONCURRENTLY) t USING INDEX t_pkey', 'REPACK USING INDEX';
+}
+
 my $node = new_node('main', conf => q{
+wal_level = replica
 shared_preload_libraries = 'pg_steno,pgaudit'
 pgaudit.log = 'all'
 max_prepared_transactions = 2

@@ -203,8 +203,12 @@ WHERE name IN ('steno.directory', 'steno.ring_size', 'steno.file_mode', 'steno.w
 	close $handle;
 }
 
-# Errors that the log does not get are kept from us as well.
-foreach my $level (qw(log fatal panic))
+# Errors that the log does not get are kept from us as well.  From PostgreSQL 19 on, each type of
+# process has its level.
+my @levels = qw(log fatal panic);
+
+push @levels, map { "'error,$_:fatal'" } qw(backend walsender bgworker) if $node->pg_version->major >= 19;
+foreach my $level (@levels)
 {
 	my $start = -s $node->logfile;
 
@@ -213,6 +217,16 @@ foreach my $level (qw(log fatal panic))
 	like(slurp_file($node->logfile, $start),
 		qr/WARNING:  statements that fail before they are planned will not be recorded/,
 		"log_min_messages = $level is warned of");
+	$node->stop;
+	$node->append_conf('postgresql.conf', 'log_min_messages = warning');
+}
+if ($node->pg_version->major >= 19)
+{
+	my $start = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', "log_min_messages = 'fatal,backend:error,walsender:error,bgworker:error'");
+	$node->start;
+	unlike(slurp_file($node->logfile, $start), qr/will not be recorded/, 'processes without statements may hide errors');
 	$node->stop;
 	$node->append_conf('postgresql.conf', 'log_min_messages = warning');
 }
