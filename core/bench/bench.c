@@ -1,13 +1,12 @@
 /*
  * core/bench/bench.c
- *		What a record costs: the producer in the backend, the builder in the
- *		writer, and a finished block.
+ *		The cost of a record: the producer in the backend, the builder in the writer,
+ *		and a finished block.
  *
- * Every figure is taken several times, and the spread is shown with it.  It is
- * processor time, but for the one with two threads: on a machine with other work
- * that one's minimum is the code's own cost, and its maximum the machine's.  The
- * text stands for a statement that repeats: of a few different ones, with one
- * parameter.
+ * Every figure is measured several times, and shown with its spread.  It is processor
+ * time, except for the one with two threads: on a busy machine, its minimum is the cost of
+ * the code, while its maximum depends on other processes.  The text is that of repeated
+ * statements: one of a few, with one parameter.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,7 +43,7 @@ read_clock(clockid_t clock)
 	return (double) t.tv_sec * 1e9 + (double) t.tv_nsec;
 }
 
-/* This thread's processor time: what else runs does not count, but for the caches. */
+/* This thread's processor time: other processes affect it only by the caches. */
 static double
 now(void)
 {
@@ -75,7 +74,7 @@ report(const char *what, const char *unit, double (*run) (void))
 
 /* ---- the producer ---- */
 
-/* Encode in place, as the extension does: all fields, then the strings. */
+/* Encode in place, like the extension: all fields, then the strings. */
 static inline bool
 produce_one(StenoProducer *p, uint64_t i)
 {
@@ -115,7 +114,7 @@ produce_one(StenoProducer *p, uint64_t i)
 _Static_assert(sizeof(StenoRecordMessage) + SHAPE + TEXT + VALUES == MESSAGE,
 			   "the record must be as long as the table says");
 
-/* One thread: a quarter of the ring at a time, which the consumer then frees unread. */
+/* One thread: a quarter of the ring at a time, which the consumer then frees without reading it. */
 static double
 run_producer(void)
 {
@@ -163,7 +162,7 @@ consume(void *unused)
 	return unused;
 }
 
-/* Two threads: elapsed time, so the wait for a consumer that is not scheduled counts. */
+/* Two threads: elapsed time, so it includes waiting for a consumer that is not scheduled. */
 static double
 run_two_threads(void)
 {
@@ -216,7 +215,7 @@ _Static_assert(sizeof(plain_query) > 100 && sizeof(plain_query) < 110 &&
 			   sizeof(literal_query) > 100 && sizeof(literal_query) < 110 &&
 			   sizeof(secret_query) > 100 && sizeof(secret_query) < 110, "as long as the table says");
 
-/* What a query pays before it starts. */
+/* Cost for a query before it starts. */
 static double
 run_check(const char *query, size_t len)
 {
@@ -227,7 +226,7 @@ run_check(const char *query, size_t len)
 
 	for (i = 0; i < n; i++)
 	{
-		/* it must be looked at again */
+		/* the compiler must not reuse the last result */
 		__asm__ volatile ("":"+r" (query)::"memory");
 
 		found += steno_redact_any_literal(query, len) && steno_redact_suspect(query, len);
@@ -249,7 +248,7 @@ run_check_literal(void)
 	return run_check(literal_query, sizeof(literal_query) - 1);
 }
 
-/* What a statement with a secret pays for each of its two texts. */
+/* Cost for a statement with a secret, for each of its two texts. */
 static double
 run_hide(void)
 {
@@ -269,7 +268,7 @@ run_hide(void)
 	return (now() - start) / (double) n;
 }
 
-/* Whether a large text may have secrets, and where they are: what a statement pays. */
+/* Cost for a statement with a large text: whether it may contain secrets, and where they are. */
 static double
 time_large(const char *large, size_t len)
 {
@@ -445,7 +444,7 @@ run_finish_lz4_encrypted(void)
 	return run_encrypted(run_finish_lz4);
 }
 
-/* One a writer every steno.seal_interval. */
+/* Done by each writer every steno.seal_interval. */
 static double
 run_seal(void)
 {

@@ -1,10 +1,10 @@
 /*
  * core/fuzz/decode_fuzz.c
- *		Any bytes, as a payload: the decoder must end, read nothing else, and
- *		decode the part before what is malformed the same when it stands alone.
+ *		Any bytes, as a payload: the decoder must terminate, read nothing beyond the
+ *		payload, and decode the part before malformed data the same when it is alone.
  *
- * The first eight bytes are the block's first time.  An input that begins with
- * the magic of a block goes through the checks of a whole block first.
+ * The first eight bytes are the block's first time.  An input that begins with the magic
+ * number of a block goes through the checks of a whole block first.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A digest of all that a record says; also touches every byte of it. */
+/* A digest of everything in a record; computing it also reads every byte. */
 static uint64_t
 digest(uint64_t sum, const StenoTrailRecord *r)
 {
@@ -33,7 +33,7 @@ digest(uint64_t sum, const StenoTrailRecord *r)
 	return XXH64(numbers, sizeof(numbers), sum);
 }
 
-/* Take a list of parameters apart as far as it can be read. */
+/* Decode a list of parameters as far as it can be read. */
 static void
 take_list(StenoBytes list)
 {
@@ -50,7 +50,10 @@ take_list(StenoBytes list)
 		;
 }
 
-/* Take the record's shape and values apart, the shape to its end; the decoder has accepted the shape. */
+/*
+ * Decode the record's shape and values, the shape completely; the decoder has accepted the
+ * shape.
+ */
 static void
 take_values(const StenoTrailRecord *r)
 {
@@ -92,7 +95,7 @@ take_values(const StenoTrailRecord *r)
 			abort();
 }
 
-/* Decode all; the number of records, their digest, and where decoding ended. */
+/* Decode everything; returns the number of records, their digest, and where decoding ended. */
 static StenoDecoded
 decode(const uint8_t *payload, size_t len, int64_t first_time, uint64_t *records,
 	   uint64_t *sum, size_t *end)
@@ -129,7 +132,7 @@ check(const uint8_t *payload, size_t len, int64_t first_time)
 	uint8_t    *prefix;
 
 	decode(payload, len, first_time, &records, &sum, &end);
-	/* a copy of exactly that size, so that a byte too many is found */
+	/* a copy of exactly this size, so that a sanitizer detects reads beyond it */
 	prefix = malloc(end > 0 ? end : 1);
 	if (end > 0)
 		memcpy(prefix, payload, end);

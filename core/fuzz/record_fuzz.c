@@ -1,10 +1,10 @@
 /*
  * core/fuzz/record_fuzz.c
  *		Any bytes, as a recipe of records: sessions put them into a ring, a writer
- *		reads it into blocks, and what the decoder finds there is what went in,
- *		plain and encrypted.
+ *		reads it into blocks, and the decoder must find there what was put in, both
+ *		unencrypted and encrypted.
  *
- * Whatever a recipe lacks at its end is zeros, so each makes whole records.
+ * Bytes beyond the end of a recipe are zeros, so that every recipe makes whole records.
  */
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ typedef struct Recipe
 {
 	const uint8_t *p;
 	const uint8_t *end;
-	uint8_t		filler;			/* strings repeat, as texts do */
+	uint8_t		filler;			/* long strings repeat, as texts do */
 } Recipe;
 
 static uint8_t
@@ -32,7 +32,7 @@ byte(Recipe *r)
 	return r->p < r->end ? *r->p++ : 0;
 }
 
-/* A number of up to eight bytes; how many, the first says. */
+/* A number of up to eight bytes; the first byte determines how many. */
 static uint64_t
 number(Recipe *r)
 {
@@ -44,7 +44,10 @@ number(Recipe *r)
 	return v;
 }
 
-/* A string of at most most bytes: short ones are the recipe's, long ones repeat a byte of it. */
+/*
+ * A string of at most most bytes: the first 16 are copied from the recipe, and repeated
+ * with the filler added.
+ */
 static uint32_t
 string(Recipe *r, uint8_t *to, uint32_t most)
 {
@@ -59,7 +62,7 @@ string(Recipe *r, uint8_t *to, uint32_t most)
 	return len;
 }
 
-/* A whole shape definition, as FORMAT.md has it. */
+/* A whole shape definition, as specified in FORMAT.md. */
 static uint32_t
 shape(Recipe *r, uint8_t *to, uint32_t *nparams)
 {
@@ -129,7 +132,7 @@ extra(Recipe *r, uint8_t *to, uint8_t *count)
 	return (uint32_t) (p - to);
 }
 
-/* One record at to, which has room for the longest message. */
+/* Make one record at to, which has space for the longest message. */
 static void
 record(Recipe *r, void *to, uint64_t seq)
 {
@@ -221,12 +224,12 @@ typedef struct Session
 {
 	StenoRings	rings;			/* of one ring */
 	StenoProducer producer;
-	StenoSource source;			/* the writer's */
+	StenoSource source;			/* read by the writer */
 	uint64_t	position;
 	uint64_t	seq;
 } Session;
 
-/* What the block holds: a copy of each message, and its session. */
+/* The expected contents of the block: a copy of each message, and its session. */
 typedef struct Kept
 {
 	uint64_t	bytes[LONGEST / 8];
@@ -252,7 +255,7 @@ must(bool right)
 		abort();
 }
 
-/* A ring file of one ring, as empty as a new one. */
+/* A ring file of one ring, in the state of a new one. */
 static void
 make_rings(StenoRings *rings)
 {
@@ -270,7 +273,7 @@ make_rings(StenoRings *rings)
 	memset(steno_ring_at(rings, 0), 0, sizeof(StenoRing));
 }
 
-/* As a stream does when it begins an encrypted segment. */
+/* Like a stream that begins an encrypted segment. */
 static void
 begin_encryption(Bench *b)
 {
@@ -287,7 +290,7 @@ begin_encryption(Bench *b)
 	must(steno_data_key_read(header, key, b->data_key));
 }
 
-/* The block says what went in. */
+/* Check that the block contains what was put in. */
 static void
 check(Bench *b, StenoCrypt *crypt)
 {
@@ -320,7 +323,7 @@ check(Bench *b, StenoCrypt *crypt)
 	free(buffer);
 }
 
-/* The block is full, or all is in. */
+/* The block is full, or everything has been put in. */
 static void
 finish(Bench *b)
 {
@@ -331,7 +334,7 @@ finish(Bench *b)
 	steno_block_reset(b->block);
 }
 
-/* The writer's part: all that is published. */
+/* The writer's part: read everything that is published. */
 static void
 drain(Bench *b, Session *s)
 {
@@ -415,7 +418,7 @@ one(Bench *b, Recipe *r)
 	Session    *s = &b->sessions[what % SOURCES];
 	uint8_t		bytes[2000];
 
-	/* a session begins with its description */
+	/* a session begins with its session message */
 	if (s->source.body_len == 0 && s->producer.head == 0)
 		describe(b, s, r, buffer);
 	switch (what / SOURCES % 8)
@@ -431,7 +434,7 @@ one(Bench *b, Recipe *r)
 			record(r, buffer, s->seq);
 			break;
 		case 3:
-			record(r, buffer, 0);	/* a writer's */
+			record(r, buffer, 0);	/* message of a writer */
 			break;
 		case 4:
 			drain(b, s);

@@ -1,12 +1,13 @@
 /*
  * core/fuzz/redact_fuzz.c
- *		Any bytes, as a text: its secrets are in order and inside it, and redact_check.c,
- *		which takes whole blocks, suspects what a comparison byte by byte suspects.
- *		What the lexer skips has no effect, and its work is bounded.  And as a string
- *		of statements, which are found where they are.
+ *		Any bytes, as a text: its secrets must be in order and inside it, and
+ *		redact_check.c, which processes whole blocks, must suspect the same as a
+ *		comparison byte by byte.  Text that the lexer skips must have no effect, and
+ *		its work must be bounded.  Also as a string of several statements, each of which
+ *		must be found.
  *
- * The first byte is standard_conforming_strings, and how much of the end stands for a
- * message.
+ * The first byte determines standard_conforming_strings, and how much of the end is used
+ * as a message.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,9 @@ int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 typedef struct Found
 {
 	size_t		len;
-	size_t		end;			/* of the last secret */
+	size_t		end;			/* end of the last secret */
 	size_t		count;
-	uint64_t	sum;			/* of all about all */
+	uint64_t	sum;			/* checksum of all secrets */
 } Found;
 
 static void
@@ -38,7 +39,7 @@ found(void *arg, const StenoSecret *secret)
 	f->sum = (f->sum ^ (uint64_t) (secret->pieces + secret->layers * 2)) * 0x9e3779b97f4a7c15;
 }
 
-/* A copy of exactly that size, so that a byte too many is found. */
+/* A copy of exactly this size, so that a sanitizer detects reads beyond it. */
 static char *
 copy(const void *data, size_t len)
 {
@@ -88,7 +89,7 @@ is_word(const char *text, size_t len, size_t at)
 	return at < len && steno_redact_is_word((unsigned char) text[at]);
 }
 
-/* Does :// stand there, and a colon behind it that may be that of a password? */
+/* Is there ://, followed by a colon that may precede a password? */
 static bool
 is_uri(const char *text, size_t len, size_t at)
 {
@@ -106,7 +107,7 @@ is_uri(const char *text, size_t len, size_t at)
 	return i < len;
 }
 
-/* What redact_check.c does with whole blocks, byte by byte. */
+/* Does byte by byte what redact_check.c does with whole blocks. */
 static bool
 has_trigger(const char *text, size_t len)
 {
@@ -146,8 +147,8 @@ has_literal(const char *text, size_t len)
 }
 
 /*
- * Statements follow each other, each of them is one by itself, and each of its places
- * finds it.
+ * Statements follow each other; each of them must be a single statement by itself, and
+ * must be found again from its middle.
  */
 static void
 check_split(const char *text, size_t len, bool standard_strings)
@@ -166,7 +167,7 @@ check_split(const char *text, size_t len, bool standard_strings)
 		if (begin > end || end > len)
 			abort();
 		if (begin < from || begin == end)
-			break;				/* nothing but blanks and semicolons follows */
+			break;				/* only blanks and semicolons follow */
 		steno_split_at(text, len, standard_strings, from, begin + (end - begin) / 2, &again_begin, &again_end);
 		if (again_begin != begin || again_end != end)
 			abort();
@@ -202,7 +203,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	f.len = thorough.len = size;
 	if (steno_redact_work(text, size, standard_strings, false, found, &f) > STENO_REDACT_WORK(size))
 		abort();
-	/* what is skipped has no effect */
+	/* text that is skipped must have no effect */
 	steno_redact_work(text, size, standard_strings, true, found, &thorough);
 	if (f.sum != thorough.sum || f.count != thorough.count)
 		abort();
@@ -215,7 +216,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	out = redact(text, size, standard_strings, &out_len);
 	if (f.count == 0 && (out_len != size || memcmp(out, text, size) != 0))
 		abort();
-	/* where quotes do not pair, hiding can pair them otherwise: more may be hidden then, and no more is asked */
+	/*
+	 * The result is not compared: if quotes are not paired, hiding a secret can pair them
+	 * differently, so that more is hidden the second time.
+	 */
 	again = redact(out, out_len, standard_strings, &again_len);
 	check_message(text, size, standard_strings, message_len);
 	if (size < 4096)

@@ -1,11 +1,11 @@
 /*
  * core/fuzz/ring_fuzz.c
- *		Any bytes, as a ring that a dead server left: recovery comes to an
- *		end, never looks beyond it, and what it writes into blocks can be decoded.
+ *		Any bytes, as a ring that a crashed server left: recovery must terminate, must
+ *		not read beyond it, and the blocks that it writes must be decodable.
  *
- * An input is the beginning of the ring's header, up to its session, then its
- * templates, then its data from the tail on; what it lacks is zeros.  It is also
- * taken for a file's header: one that is accepted is the very one that was made.
+ * An input consists of the beginning of the ring's header, up to its session, then its
+ * templates, then its data from the tail on; missing bytes are zeros.  It is also used as
+ * a file's header: one that is accepted must be identical to the one that was made.
  */
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ must(bool right)
 		abort();
 }
 
-/* On the heap, where a sanitizer knows its end. */
+/* On the heap, where a sanitizer knows its bounds. */
 static void
 make_rings(void)
 {
@@ -44,7 +44,7 @@ make_rings(void)
 	must(block != NULL);
 }
 
-/* As much as there is of it, and zeros. */
+/* Copy as much as is available; the rest is zeros. */
 static void
 take(void *to, size_t len, const uint8_t **data, size_t *size)
 {
@@ -122,7 +122,7 @@ add(StenoSource *source, const StenoMessage *m)
 	must(steno_block_add(block, source, m));
 }
 
-/* As extension/writer/recover.c does. */
+/* Like extension/writer/recover.c. */
 static void
 recover(void)
 {

@@ -1,10 +1,10 @@
 /*
  * core/fuzz/rules_fuzz.c
- *		Any bytes, as rules files: the parser must end; its rules, written as one
- *		text, must be the same rules again, and decide alike.
+ *		Any bytes, as rules files: the parser must terminate; its rules, written as
+ *		one text, must parse to the same rules again, and decide the same.
  *
- * The input is the rules file; the byte 0x1e and a name, up to the end of the
- * line, begin another file.
+ * The input is the rules file; the byte 0x1e and a name, up to the end of the line, begin
+ * another file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ member(void *arg, const char *group)
 	return strcmp(group, "staff") == 0;
 }
 
-/* What the rules say of one session and its statements, as a number. */
+/* A digest of the rules' decisions for a session and its statements. */
 static uint64_t
 verdicts(StenoRules *rules)
 {
@@ -45,7 +45,7 @@ verdicts(StenoRules *rules)
 		bool		event = class == STENO_CLASS_CONNECT || class == STENO_CLASS_SETTING;
 
 		sum = sum * 1099511628211u + (rule ? (uint64_t) (rule - rules->rules) + 1 : 0);
-		/* masks and the search agree */
+		/* masks and the search must agree */
 		if (!event && choice.skipped & 1u << class &&
 			(rule == NULL || rule->action != STENO_RULE_SKIP))
 			abort();

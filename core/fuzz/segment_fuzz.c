@@ -1,7 +1,7 @@
 /*
  * core/fuzz/segment_fuzz.c
- *		Any bytes, as the last segment of a stream: whoever goes on with the stream
- *		comes to an end, and finds next time what it has left.
+ *		Any bytes, as the last segment of a stream: opening it to continue the stream
+ *		must terminate, and must leave a segment that can be opened again unchanged.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ check_walk(void)
 	if (w.last > 0)
 	{
 		must(w.last + STENO_BLOCK_HEADER + w.last_header.stored == w.end);
-		/* of the last block before damage, the header alone may be whole */
+		/* the last block before damage may have only a valid header */
 		must(state != STENO_HEADER_GOOD || w.damaged ||
 			 steno_segment_has_block(folder, 0, 1, w.last, w.last_header.block, w.last_header.chain));
 	}
@@ -87,7 +87,7 @@ check_walk(void)
 	close(w.fd);
 }
 
-/* What opening it leaves is opened again as it is. */
+/* A segment that was opened once must be opened again without a change. */
 static void
 check_open(uint64_t system_identifier)
 {
@@ -111,7 +111,7 @@ check_open(uint64_t system_identifier)
 	steno_stream_close(&stream);
 }
 
-/* Make the checksums right, or random inputs would never get past them. */
+/* Correct the checksums; otherwise random inputs would never get past them. */
 static void
 repair(uint8_t *p, size_t size)
 {
@@ -144,7 +144,7 @@ check_segment(const uint8_t *data, size_t size)
 	snprintf(path, sizeof(path), "%s/0/%010d.steno", folder, 1);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	must(fd >= 0 && write(fd, data, size) == (ssize_t) size && close(fd) == 0);
-	/* that of the segment, so that it is not refused for that */
+	/* the segment's checksum, so that the input is not rejected for it */
 	if (size >= 24)
 		memcpy(&system_identifier, data + 16, 8);
 	check_walk();

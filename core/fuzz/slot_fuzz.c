@@ -1,7 +1,7 @@
 /*
  * core/fuzz/slot_fuzz.c
- *		Any bytes, as a slot's file and as retention's state file.  A slot has one
- *		spelling only: what is taken for one, written again, is the same bytes.
+ *		Any bytes, as a slot's file and as retention's state file.  A slot has only one
+ *		representation: an accepted file, written again, must be the same bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ check_slot(const char *text, size_t size)
 int
 steno_fuzz_slot(const uint8_t *data, size_t size)
 {
-	/* exactly as long as the input, for the sanitizer */
+	/* exactly as long as the input, so that a sanitizer detects reads beyond it */
 	char	   *text = calloc(size > 0 ? size : 1, 1);
 
 	if (size > 0)

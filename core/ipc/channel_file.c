@@ -2,13 +2,13 @@
  * core/ipc/channel_file.c
  *		Appending to one file, which a reader follows: by write(), and by io_uring.
  *
- * The kernel appends each write() in one piece.  The file has no name, so that
- * nothing stays behind.  The reader looks again after a nap: files have nothing
- * to wait for.
+ * The kernel appends the data of each write() in one piece.  The file has no name, so that
+ * it cannot be left behind.  The reader polls with naps in between, since one cannot wait
+ * for a file to grow.
  *
- * io_uring is used as its designers meant it: a sender collects messages and has
- * them written by one system call, one after the other (IOSQE_IO_LINK), as their
- * order would be lost otherwise.
+ * io_uring is used as its designers intended: a sender collects messages and submits them
+ * with one system call.  They are linked (IOSQE_IO_LINK), since they could be written out
+ * of order otherwise.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #define ENTRIES 16
 #define ENTRY_BYTES (1024 * 1024)
 
-/* A file of more than this would measure the disk. */
+/* A larger file would measure the disk. */
 #define FILE_MOST (UINT64_C(2) << 30)
 
 /* ---- the file ---- */
@@ -42,7 +42,7 @@ file_open(LabLink *link, const char **what)
 	link->in = open(link->c->folder, O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600);
 	if (link->in < 0)
 	{
-		/* a file system without them */
+		/* for file systems without O_TMPFILE */
 		snprintf(path, sizeof(path), "%s/steno-ipc-XXXXXX", link->c->folder);
 		link->in = mkostemp(path, O_APPEND | O_CLOEXEC);
 		if (link->in >= 0)
@@ -80,7 +80,7 @@ file_refuses(const LabCase *c, char *reason)
 	return reason;
 }
 
-/* As another program would open it: with a position, and a lock, of its own. */
+/* As another program would open it: with its own file position and lock. */
 static void
 file_begin(LabLink *link, uint32_t sender)
 {
@@ -121,7 +121,7 @@ follow(void *arg, uint8_t *to, size_t len)
 
 	for (;;)
 	{
-		/* before the look at the file: what ends after it is seen next time */
+		/* read before the file is: data of a sender that finishes later is read in the next pass */
 		bool		done = atomic_load(&f->link->shared->done) != 0;
 		ssize_t		n = pread(f->link->out, to, len, f->at);
 
@@ -147,7 +147,7 @@ const LabChannel lab_file = {
 
 /* ---- io_uring ---- */
 
-/* A sender's own: the queues that it shares with the kernel, and messages. */
+/* Private to a sender: the queues that it shares with the kernel, and messages. */
 typedef struct Uring
 {
 	int			fd;
@@ -253,7 +253,7 @@ uring_queue(LabLink *link, Uring *u, uint32_t i)
 	__atomic_store_n(u->sq_tail, tail + 1, __ATOMIC_RELEASE);
 }
 
-/* Hands over what was collected, and waits until it is in the file. */
+/* Submits the collected messages, and waits until they are in the file. */
 static void
 uring_flush(LabLink *link, uint32_t sender)
 {

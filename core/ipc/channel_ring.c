@@ -2,17 +2,16 @@
  * core/ipc/channel_ring.c
  *		Shared memory: one ring for all senders, and one for each.
  *
- * One for each is core/ring/ring.h, of the size that a server has by default, used as
- * the extension uses it: a message is encoded in place, one that is too big for a
- * share of the ring goes in parts; the reader takes naps, which a ring that is
- * half full ends; who finds no room sleeps on core/ring/wake.h and is woken, with all
- * others, by one system call.
+ * One ring for each sender is core/ring/ring.h, of a server's default size, used as the
+ * extension uses it: a message is encoded in place, and one that is too large for a
+ * fraction of the ring is sent in parts; the reader naps, and is woken early by a ring
+ * that is half full; senders that find no space sleep on core/ring/wake.h and are woken
+ * together by one system call.
  *
- * One for all is the many-to-one ring buffer as it has been published (Agrona,
- * ManyToOneRingBuffer): senders move the head by compare-and-swap, copy, and then
- * commit by storing the length; the reader stops at the first length that is zero,
- * and writes zeros over what it has read.  A sender that is stopped between the
- * two steps stops everybody.
+ * One ring for all is the published many-to-one ring buffer (Agrona, ManyToOneRingBuffer):
+ * senders move the head by compare-and-swap, copy, and then commit by storing the length;
+ * the reader stops at the first length that is zero, and writes zeros over what it has
+ * read.  A sender that is stopped between the two steps blocks all others.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,16 +28,16 @@
 #include "ring/ring.h"
 #include "ring/wake.h"
 
-/* steno.ring_size's default. */
+/* Default of steno.ring_size. */
 #define RING_BYTES (128 * 1024)
 
-/* The ring for all: this, or eight messages. */
+/* Size of the ring for all: this, or eight messages if that is more. */
 #define SHARED_BYTES (4 * 1024 * 1024)
 
 #define NAP_US 10000
 #define ROOM_MS 100
 
-/* The reader passes on and frees at least this often. */
+/* The reader passes messages on and frees their space at least this often. */
 #define OUT_BYTES (1024 * 1024)
 #define PIECES 1024
 
@@ -49,7 +48,7 @@
 #define WHOLE 1
 #define PART 2
 
-/* States of the bell: nothing to do, the reader was rung for, the reader sleeps. */
+/* States of the bell: nothing to do, a sender has rung, the reader sleeps. */
 enum
 {
 	QUIET,
@@ -57,7 +56,7 @@ enum
 	NAPPING
 };
 
-/* What senders and the reader of both channels share, beside the rings. */
+/* State that senders and the reader of both channels share, besides the rings. */
 typedef struct Common
 {
 	StenoWake	room;			/* senders wait here for space; the reader wakes them */
@@ -65,7 +64,10 @@ typedef struct Common
 													 * reader: QUIET, NAPPING */
 } Common;
 
-/* A sender asks for a pass of the reader at once.  Only a reader that sleeps costs a system call. */
+/*
+ * A sender requests a pass of the reader at once.  This needs a system call only if the
+ * reader sleeps.
+ */
 static void
 ring_bell(Common *common)
 {
@@ -74,8 +76,8 @@ ring_bell(Common *common)
 }
 
 /*
- * The reader, after a pass: sleeps until the bell rings, or for NAP_US.  If it rang during the
- * pass, the exchange fails and there is another pass.
+ * The reader, after a pass: sleeps until the bell rings, or for NAP_US.  If it rang during
+ * the pass, the exchange fails and the reader makes another pass.
  */
 static void
 nap(Common *common)
@@ -88,7 +90,7 @@ nap(Common *common)
 
 /*
  * A sender waits, once, until half of the ring is free.  False: the case is over, and the
- * message has not begun; one that has begun is completed.
+ * message has not begun; a message that has begun is completed.
  */
 static bool
 wait_for_room(LabLink *link, Common *common, StenoRing *ring, uint64_t head, uint32_t size, bool begun)
@@ -102,7 +104,7 @@ wait_for_room(LabLink *link, Common *common, StenoRing *ring, uint64_t head, uin
 
 /*
  * A batch: messages that the reader has taken but not passed on.  They are still in the
- * rings, which are freed only after the batch was written.
+ * rings, whose space is freed only after the batch has been written.
  */
 typedef struct Out
 {
@@ -121,7 +123,7 @@ out_open(void)
 	return out;
 }
 
-/* Whether the batch ends before another message. */
+/* Whether the batch must end before another message. */
 static bool
 batch_ends(const LabReader *r, const Out *out)
 {
@@ -146,7 +148,7 @@ out_pass_on(Out *out, LabReader *r)
 
 /* ---- one ring for each sender ---- */
 
-/* In shared memory.  The rings are mapped from a file whose name was removed already. */
+/* In shared memory.  The rings are mapped from a file whose name has already been removed. */
 typedef struct RingsLink
 {
 	Common		common;
@@ -154,9 +156,9 @@ typedef struct RingsLink
 } RingsLink;
 
 /*
- * core/ring/ring.c creates a ring file with a name.  Until the name is removed, a second
- * process waits for the end of a pipe, which comes also if this one is killed, and removes
- * the file then.
+ * core/ring/ring.c creates a ring file with a name.  Until this process removes the name,
+ * a second process waits for end of file on a pipe, which also occurs if this process is
+ * killed, and removes the file then.
  */
 static pid_t
 janitor(const char *path, int *alive)
@@ -324,7 +326,7 @@ rings_finish(LabLink *link)
 	ring_bell(link->own);
 }
 
-/* The reader's own: where it is in each ring, and how far that is freed. */
+/* Private to the reader: its position in each ring, and up to where space is freed. */
 typedef struct RingsReader
 {
 	LabLink    *link;
@@ -335,7 +337,7 @@ typedef struct RingsReader
 	Out		   *out;
 } RingsReader;
 
-/* Pass on what was taken; then it may be overwritten. */
+/* Pass on what was taken; only then may it be overwritten. */
 static void
 rings_free(RingsReader *x, uint32_t last)
 {
@@ -379,7 +381,7 @@ rings_take(RingsReader *x, uint32_t i)
 	return any;
 }
 
-/* One pass over all rings; false: there was nothing. */
+/* One pass over all rings; false: they were empty. */
 static bool
 rings_pass(RingsReader *x)
 {
@@ -392,7 +394,7 @@ rings_pass(RingsReader *x)
 		any |= rings_take(x, i);
 	if (!any)
 		return false;
-	/* as a writer's round: who waits for room is woken by one system call */
+	/* like a writer's round: all that wait for space are woken by one system call */
 	steno_wake_start(&x->own->common.room);
 	rings_free(x, n - 1);
 	steno_wake_finish(&x->own->common.room);
@@ -428,7 +430,7 @@ const LabChannel lab_ring_each = {
 
 /* ---- one ring for all ---- */
 
-/* ring's head, tail and durable are used; the data follow. */
+/* Of ring, only head, tail and durable are used; the data follow. */
 typedef struct SharedLink
 {
 	Common		common;
@@ -451,7 +453,7 @@ shared_open(LabLink *link, const char **what)
 	if (own == NULL)
 		return false;
 	own->size = size;
-	/* pages now, not while the time runs */
+	/* allocates the pages now, not while the time is measured */
 	memset(own->data, 0, size);
 	return true;
 }
@@ -465,7 +467,7 @@ length_at(SharedLink *own, uint64_t position)
 
 #define FILLER (UINT64_C(1) << 63)
 
-/* Bytes to be left out because a message does not fit before the end of the data. */
+/* Bytes to be skipped because a message does not fit before the end of the data. */
 static uint64_t
 filler_before(const SharedLink *own, uint64_t head, uint64_t need)
 {
@@ -474,7 +476,7 @@ filler_before(const SharedLink *own, uint64_t head, uint64_t need)
 	return need > left ? left : 0;
 }
 
-/* A head that is out of date may be behind the tail; moving it fails, then. */
+/* A stale head may be behind the tail; the compare-and-swap fails then. */
 static bool
 is_full(SharedLink *own, uint64_t head)
 {
@@ -516,7 +518,7 @@ shared_send(LabLink *link, uint32_t sender, uint64_t seq)
 	return true;
 }
 
-/* Zeros, so that no old bytes are taken for a length. */
+/* Zeros, so that no old bytes are mistaken for a length. */
 static void
 shared_free(SharedLink *own, LabReader *r, Out *out, uint64_t position)
 {
@@ -543,7 +545,7 @@ shared_pass(SharedLink *own, LabReader *r, Out *out)
 	uint64_t	position = begin;
 	uint64_t	length;
 
-	/* not more than a ring: others wait for the end of the pass */
+	/* at most one ring: senders wait for the end of the pass */
 	while (position - begin < own->size &&
 		   (length = atomic_load_explicit(length_at(own, position), memory_order_acquire)) != 0)
 	{

@@ -2,9 +2,9 @@
  * core/ipc/channel_stream.c
  *		Pipes and sockets, with and without a mutex around the write.
  *
- * A bare pipe takes at most PIPE_BUF bytes in one piece, a stream socket of Linux
- * about 32 kB; of more than that, parts of several processes' messages would be
- * mixed.  There the mutex is needed, and without it the case is refused.
+ * A pipe writes at most PIPE_BUF bytes atomically, a stream socket of Linux about 32 kB;
+ * larger messages of several processes would be interleaved.  They need the mutex, and
+ * without it the case is refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +21,11 @@
 /* The kernel queues a stream socket's bytes in buffers of this size. */
 #define STREAM_PIECE 32768
 
-/* A stream's reader has room for this much, or for two messages. */
+/* A stream's reader has a buffer of this size, or for two messages. */
 #define STREAM_ROOM (256 * 1024)
 #define STREAM_MOST (8 * 1024 * 1024)
 
-/* Datagrams received by one call where the reader takes all there are. */
+/* Datagrams received by one call where a batch is everything available. */
 #define DATAGRAMS 64
 
 /* Whether each channel has only one sender. */
@@ -127,7 +127,7 @@ mutex_send(LabLink *link, uint32_t sender, uint64_t seq)
 	error = pthread_mutex_lock(mutex);
 	if (error != 0)
 		lab_fail("could not lock the mutex: %s", strerror(error));
-	/* waiting for a thousand others takes its time */
+	/* waiting for a thousand others takes some time */
 	late = atomic_load_explicit(&link->shared->stop, memory_order_relaxed) != 0;
 	if (!late)
 		write_all(link->in, link->buffer, link->c->size);
@@ -160,7 +160,7 @@ pipe_refuses(const LabCase *c, char *reason)
 	return reason;
 }
 
-/* Robust: if a process dies within, the next is told, and fails the case. */
+/* Robust: if a process dies while holding it, the next owner is notified, and fails the case. */
 static bool
 make_mutex(LabLink *link, const char **what)
 {
@@ -239,7 +239,7 @@ const LabChannel lab_stream_mutex = {
 
 /* ---- datagrams ---- */
 
-/* Room for two messages in the buffer, if the system allows that. */
+/* Make space for two messages in the buffer, if the system allows that. */
 static bool
 datagram_open(LabLink *link, const char **what)
 {
@@ -255,7 +255,7 @@ datagram_open(LabLink *link, const char **what)
 	return have >= want || setsockopt(link->in, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want)) == 0;
 }
 
-/* Whether the kernel takes such a datagram is found out by sending one. */
+/* Whether the kernel accepts such a datagram can be found out only by sending one. */
 static const char *
 datagram_refuses(const LabCase *c, char *reason)
 {
@@ -285,7 +285,7 @@ datagram_send(LabLink *link, uint32_t sender, uint64_t seq)
 	return true;
 }
 
-/* An empty one: datagram sockets have no end. */
+/* An empty datagram marks the end, because datagram sockets have no end of file. */
 static void
 datagram_finish(LabLink *link)
 {

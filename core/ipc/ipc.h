@@ -2,15 +2,15 @@
  * core/ipc/ipc.h
  *		steno-ipc, the laboratory's comparison of ways to hand log messages to a
  *		reader, and of ways to wake sleepers.  The rings and the broadcast are the
- *		very code that the extension runs: core/ring/ring.h and core/ring/wake.c.
+ *		extension's own code: core/ring/ring.h and core/ring/wake.c.
  *
- * A case is one combination: processes that send messages of one size through
- * one kind of channel.  With several readers each has a channel of its own (a
- * link), and the senders are spread over them.  The reader checks each message,
- * byte by byte, and passes what it has on to /dev/null, a batch in one write().
+ * A case is one combination: processes that send messages of one size through one kind of
+ * channel.  With several readers, each has its own channel (a link), and the senders are
+ * distributed over them.  The reader checks every byte of each message, and passes
+ * messages on to /dev/null, a batch in one write().
  *
- *		message.c			what a message says, and whether it came whole, in order
- *		process.c			processes that begin together, and what each has used
+ *		message.c			contents of a message, and checks that it arrived intact, in order
+ *		process.c			processes that begin together, and the resources that each has used
  *		send.c				a case from beginning to end
  *		channel_stream.c	pipes and sockets
  *		channel_file.c		appending to one file, by write() and by io_uring
@@ -34,14 +34,14 @@
 #define LAB_SMALLEST 64
 #define LAB_LARGEST (4 * 1024 * 1024)
 
-/* Deliberate mistakes of sender 0, so that tests see them found. */
+/* Deliberate faults of sender 0, with which tests check that faults are detected. */
 typedef enum LabFault
 {
 	LAB_NO_FAULT,
-	LAB_FLIP,					/* a bit of the message is another */
+	LAB_FLIP,					/* a bit of the message is inverted */
 	LAB_SKIP,					/* the message is not sent */
 	LAB_REPEAT,					/* it is sent twice */
-	LAB_DIE,					/* the sender is gone before it */
+	LAB_DIE,					/* the sender exits before it */
 	LAB_LATE					/* no mistake: the sender waits before it, longer than a case should take */
 } LabFault;
 
@@ -52,26 +52,26 @@ typedef struct LabCase
 	const LabChannel *channel;
 	uint32_t	processes;
 	uint32_t	readers;
-	uint32_t	size;			/* of a message, its header included */
+	uint32_t	size;			/* of a message, including its header */
 	uint32_t	batch;			/* messages that a reader takes at once; 0: all
 								 * there are */
 	bool		clock_each;		/* sender and reader read the clock for each
 								 * message; else the reader once a batch, and
 								 * the sender for a few, to see delays */
 	uint32_t	milliseconds;	/* senders begin no message after that */
-	uint64_t	bytes;			/* nor more than these together */
-	uint64_t	messages;		/* nor more than these each; 0: any number */
-	const char *folder;			/* for files, which have no name */
+	uint64_t	bytes;			/* or after this many in total */
+	uint64_t	messages;		/* or after this many of each; 0: no limit */
+	const char *folder;			/* for files without a name */
 	LabFault	fault;
 	uint64_t	fault_at;		/* number of the message */
 } LabCase;
 
 /*
- * What a process has used between the common beginning and its end.  The kernel
- * knows the processor time exactly, but how it divides into user and system time
- * only from samples at its ticks.  getrusage() scales the samples of each process
- * by itself, which is wrong for many short ones; so these are the samples as they
- * are, to be added up before they divide the time.
+ * Resources that a process has used between the common beginning and its end.  The kernel
+ * accounts the processor time exactly, but its division into user and system time only by
+ * sampling at ticks.  getrusage() scales the samples of each process separately, which is
+ * inaccurate for many short processes; so these are the raw samples, to be summed up
+ * before the time is divided.
  */
 typedef struct LabUsage
 {
@@ -93,13 +93,13 @@ typedef struct LabHistogram
 } LabHistogram;
 
 /*
- * A process of the group in shared memory.  It alone writes here, and the parent reads
- * when the process is gone.
+ * A process of the group in shared memory.  Only that process writes here, and the parent
+ * reads after it has exited.
  */
 typedef struct LabMember
 {
 	_Alignas(LAB_CACHE_LINE) pid_t pid;
-	bool		gone;			/* the parent's */
+	bool		gone;			/* set by the parent */
 	LabUsage	usage;
 	uint64_t	count;			/* messages sent or received, wake-ups */
 	uint64_t	calls;			/* waken.c: system calls */
@@ -108,14 +108,14 @@ typedef struct LabMember
 } LabMember;
 
 /*
- * Shared by all processes of a case.  go and stop are set by the parent, ready is
- * added to by each process.
+ * Shared by all processes of a case.  go and stop are set by the parent; each process
+ * increments ready.
  */
 typedef struct LabShared
 {
 	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t go;
 	_Atomic uint32_t stop;		/* begin no more messages */
-	_Atomic uint32_t done;		/* all senders have ended */
+	_Atomic uint32_t done;		/* all senders have finished */
 	_Alignas(LAB_CACHE_LINE) _Atomic uint32_t ready;
 	LabMember	members[];		/* readers first */
 } LabShared;
@@ -126,20 +126,20 @@ typedef struct LabGroup
 	size_t		mapped;
 	uint32_t	n;
 	pid_t		parent;
-	uint64_t	began_ns;		/* when all were let go */
+	uint64_t	began_ns;		/* when all were started */
 	bool		refused;		/* the system allows no more processes */
 } LabGroup;
 
-/* A reader's own state; next and at are for each sender. */
+/* State of a reader; next and at have an element for each sender. */
 typedef struct LabReader
 {
 	const LabCase *c;
 	LabMember  *member;
 	LabShared  *shared;
-	uint64_t   *next;			/* number of the message that is due */
-	uint32_t   *at;				/* bytes that came of it, when it comes in pieces */
-	uint64_t	now;			/* as the batch began */
-	uint32_t	taken;			/* messages of the present batch */
+	uint64_t   *next;			/* number of the next message */
+	uint32_t   *at;				/* bytes of it that have arrived, if it comes in parts */
+	uint64_t	now;			/* when the batch began */
+	uint32_t	taken;			/* messages of the current batch */
 	int			sink;
 	LabHistogram delays;
 } LabReader;
@@ -150,48 +150,48 @@ typedef struct LabLink
 	const LabCase *c;
 	LabShared  *shared;
 	uint32_t	number;
-	uint32_t	senders;		/* those whose number mod readers is this one's */
+	uint32_t	senders;		/* number of senders with number mod readers equal to this link's */
 	int			in;				/* the sender's end; -1 none */
 	int			out;			/* the reader's */
 	uint8_t    *buffer;			/* a sender's: one message */
-	void	   *own;			/* the channel's, made before the processes */
+	void	   *own;			/* the channel's, created before the processes */
 	size_t		own_size;
-	void	   *mine;			/* a sender's own */
+	void	   *mine;			/* private to a sender */
 } LabLink;
 
 struct LabChannel
 {
 	const char *name;
-	/* why the case cannot be run, or NULL; may be NULL */
+	/* returns why the case cannot be run, or NULL; may be NULL */
 	const char *(*refuses) (const LabCase *c, char *reason);
-	/* makes a link before the processes; false with errno set */
+	/* creates a link before the processes start; false with errno set */
 	bool		(*open) (LabLink *link, const char **what);
-	/* in a sender, before the beginning; may be NULL */
+	/* in a sender, before the case begins; may be NULL */
 	void		(*begin) (LabLink *link, uint32_t sender);
-	/* false: it was not sent because it was time to stop */
+	/* false: not sent, because it was time to stop */
 	bool		(*send) (LabLink *link, uint32_t sender, uint64_t seq);
-	/* in a sender: what is still held back; may be NULL */
+	/* in a sender: sends messages that are still held back; may be NULL */
 	void		(*flush) (LabLink *link, uint32_t sender);
 	/* in the parent, when all senders have ended; may be NULL */
 	void		(*finish) (LabLink *link);
-	/* in the reader: everything up to the end */
+	/* in the reader: receives everything up to the end */
 	void		(*receive) (LabLink *link, LabReader *reader);
 };
 
-/* What became of a case. */
+/* The result of a case. */
 typedef struct LabFigures
 {
 	char		skipped[LAB_REASON];	/* why it was not run */
 	char		error[LAB_REASON];	/* why it failed */
 	uint64_t	messages;
-	double		seconds;		/* until the last reader had all */
+	double		seconds;		/* until the last reader had everything */
 	LabUsage	senders;
 	LabUsage	readers;
-	uint64_t	looks;			/* at states of sending processes */
-	uint64_t	uninterruptible;	/* how many of them were in state D */
-	double		delay_50;		/* ns from a message's time to its reader's */
+	uint64_t	looks;			/* samples of the states of sending processes */
+	uint64_t	uninterruptible;	/* how many of these were in state D */
+	double		delay_50;		/* ns from a message's time to the reader's */
 	double		delay_99;
-	double		own_ns;			/* a message's cost without any channel */
+	double		own_ns;			/* cost of a message without any channel */
 } LabFigures;
 
 /* ---- message.c ---- */
@@ -199,16 +199,17 @@ typedef struct LabFigures
 extern void lab_messages_init(void);
 extern void lab_fill(const LabCase *c, uint32_t sender, uint64_t seq, uint8_t *to);
 
-/* The reader's look at a message; what is wrong ends the process. */
+/* The reader checks a message; an error ends the process. */
 extern void lab_take(LabReader *r, const uint8_t *bytes, uint32_t len);
 
-/* The same of a piece of a sender's message; pieces are multiples of 8 bytes. */
+/* The same for a part of a sender's message; parts are multiples of 8 bytes. */
 extern void lab_take_piece(LabReader *r, uint32_t sender, const uint8_t *bytes, uint32_t len);
 
-/* The reader passes on what it has taken. */
 extern double lab_own_cost(const LabCase *c);
 
 struct iovec;
+
+/* The reader passes on the messages that it has taken. */
 extern void lab_pass_on(LabReader *r, const struct iovec *pieces, int n);
 
 extern void lab_histogram_add(LabHistogram *h, uint64_t ns);
@@ -216,7 +217,7 @@ extern double lab_histogram_at(const LabHistogram *h, double share);
 
 /* ---- process.c ---- */
 
-/* System calls that the next three, and others of the laboratory's own, have made. */
+/* System calls made by the next functions, and by others of the laboratory itself. */
 extern uint64_t lab_own_calls;
 
 extern uint64_t lab_now(void);
@@ -224,7 +225,7 @@ extern void lab_nap(uint64_t us);
 extern void lab_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t us);
 extern long lab_futex_wake(_Atomic uint32_t *word, int n);
 
-/* Ends this process of a case; the parent reports the reason. */
+/* Ends this process of a case with an error; the parent reports the reason. */
 extern void lab_fail(const char *format,...) __attribute__((format(printf, 1, 2), noreturn));
 
 extern void *lab_shared_memory(size_t size);
@@ -232,28 +233,28 @@ extern void *lab_shared_memory(size_t size);
 extern bool lab_group_open(LabGroup *g, uint32_t n, char *error);
 extern void lab_group_close(LabGroup *g);
 
-/* Starts process i; body ends with the process. */
+/* Starts process i; the process exits when body returns. */
 extern bool lab_group_start(LabGroup *g, uint32_t i, void (*body) (void *arg, uint32_t i), void *arg,
 							char *error);
 
-/* Waits until all are ready, and lets them go; false when one has failed. */
+/* Waits until all are ready, and starts them together; false if one has failed. */
 extern bool lab_group_go(LabGroup *g, char *error);
 
-/* Takes leave of those that have ended; false when one has failed. */
+/* Reaps those that have ended; false if one has failed. */
 extern bool lab_group_look(LabGroup *g, char *error);
 
-/* How many of these have not ended. */
+/* How many of these have not exited. */
 extern uint32_t lab_group_running(const LabGroup *g, uint32_t from, uint32_t to);
 
-/* In a process: ready; waits for the beginning. */
+/* In a process: reports that it is ready, and waits for the start. */
 extern void lab_begin(LabShared *shared, LabUsage *usage);
 
-/* In a process: what was used since then. */
+/* In a process: stores the resources that were used since then. */
 extern void lab_end(LabMember *member, const LabUsage *begin);
 
 extern void lab_usage_add(LabUsage *sum, const LabUsage *usage);
 
-/* D, R, S ... of a process; 0 when it is gone. */
+/* State (D, R, S ...) of a process; 0 if it has exited. */
 extern char lab_state(pid_t pid);
 
 /* ---- send.c, channel_*.c ---- */
@@ -270,10 +271,10 @@ extern const LabChannel lab_ring_each;
 
 extern const LabChannel *lab_channel(const char *name);
 
-/* Runs a case; false when it failed, with figures->error. */
+/* Runs a case; false if it failed, with figures->error set. */
 extern bool lab_send(const LabCase *c, LabFigures *figures);
 
-/* A stream's reader: whole messages out of bytes as they come. */
+/* A stream's reader: assembles whole messages from the bytes as they arrive. */
 typedef ssize_t (*LabRead) (void *arg, uint8_t *to, size_t len);
 extern void lab_receive_stream(LabReader *reader, LabRead more, void *arg);
 
@@ -281,8 +282,8 @@ extern void lab_receive_stream(LabReader *reader, LabRead more, void *arg);
 
 typedef enum LabWaker
 {
-	LAB_SIGNAL,					/* a signal each, as latches have it */
-	LAB_EVENTFD,				/* an eventfd each */
+	LAB_SIGNAL,					/* one signal each, like latches */
+	LAB_EVENTFD,				/* one eventfd each */
 	LAB_CONDVAR,				/* a process-shared condition variable, broadcast */
 	LAB_FUTEX					/* one futex for all: core/ring/wake.c */
 } LabWaker;
@@ -291,30 +292,29 @@ typedef struct LabWakeCase
 {
 	LabWaker	waker;
 	uint32_t	sleepers;
-	bool		recreate;		/* sleepers make an epoll set for each wait */
+	bool		recreate;		/* sleepers create an epoll set for each wait */
 	uint32_t	milliseconds;
-	uint32_t	rounds;			/* at most; 0: any number */
+	uint32_t	rounds;			/* maximum; 0: no limit */
 	bool		miss;			/* a fault for tests: sleeper 0 is not woken */
-	uint32_t	patience_ms;	/* for a round, before it fails */
+	uint32_t	patience_ms;	/* for a round, until it fails */
 } LabWakeCase;
 
 typedef struct LabWakeFigures
 {
 	char		skipped[LAB_REASON];
 	char		error[LAB_REASON];
-	bool		counted;		/* the kernel has counted system calls that the
-								 * C library makes, else they are at least so
-								 * many */
+	bool		counted;		/* the kernel has counted the system calls of the
+								 * C library, too; else these are lower bounds */
 	uint64_t	rounds;
 	uint64_t	waker_calls;	/* system calls to wake all, of all rounds */
-	uint64_t	sleeper_calls;	/* to wait and to be woken, of all sleepers */
+	uint64_t	sleeper_calls;	/* to wait and to be woken, by all sleepers */
 	double		waking_seconds; /* from wake-up to the last one awake, summed */
 	double		first_50;		/* ns to the first, the median and the last
 								 * sleeper awake: medians of the rounds */
 	double		middle_50;
 	double		last_50;
 	double		last_99;
-	uint64_t	waker_cpu_ns;	/* in waking alone */
+	uint64_t	waker_cpu_ns;	/* only for waking */
 	LabUsage	sleepers;
 } LabWakeFigures;
 

@@ -5,9 +5,9 @@
  * usage: steno-ipc send --channel=pipe --processes=50 --size=512 ...
  *		  steno-ipc wake --waker=futex --sleepers=256 ...
  *
- * steno bench ipc runs it, case by case; it can be run by hand.  A case that cannot
- * be run prints {"skipped": "reason"}.  Exit codes: 0 fine or skipped, 1 a message
- * was lost, harmed or out of order, or the system failed; 2 usage_error usage.
+ * steno bench ipc runs it for each case; it can also be run by hand.  A case that
+ * cannot be run prints {"skipped": "reason"}.  Exit codes: 0 success or skipped; 1 a
+ * message was lost, damaged or out of order, or a system call failed; 2 wrong usage.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -172,7 +172,7 @@ static const struct option wake_options[] = {
 	{NULL, 0, NULL, 0}
 };
 
-/* For tests: flip, skip, repeat, die or late, of sender 0's message of that number. */
+/* For tests: flip, skip, repeat, die or late, for the message of this number of sender 0. */
 static void
 set_fault(LabCase *c, const char *text)
 {
@@ -323,7 +323,7 @@ main(int argc, char **argv)
 {
 	pid_t		parent = getppid();
 
-	/* nobody is left when steno is killed */
+	/* all processes must exit when steno is killed */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
 		return 1;
 	signal(SIGPIPE, SIG_IGN);

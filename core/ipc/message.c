@@ -1,13 +1,13 @@
 /*
  * core/ipc/message.c
- *		What a message says, and the reader's look at it.
+ *		The contents of a message, and the reader's checks.
  *
- * Every byte follows from the sender and the message's number, so that the
- * reader notices what is lost, doubled, out of order, torn or mixed with another:
+ * Every byte is determined by the sender and the message's number, so that the reader
+ * detects messages that are lost, duplicated, out of order, torn or mixed with others:
  *
- *		header		32 bytes: length, sender, number, time, and a check of these
- *		text		a piece of a table, which piece depends on sender and number
- *		end			8 bytes: the header's check, inverted
+ *		header		32 bytes: length, sender, number, time, and a checksum of these
+ *		text		a part of a table, chosen by sender and number
+ *		end			8 bytes: the header's checksum, inverted
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ typedef struct Header
 
 #define END sizeof(uint64_t)
 
-/* Where the clock is not read for each message, it is for one in so many: delays. */
+/* If the clock is not read for each message, it is read for one in this many, to measure delays. */
 #define CLOCK_STEP 64
 
 _Static_assert(sizeof(Header) == 32, "header of a message");
@@ -49,7 +49,7 @@ mix(uint64_t z)
 	return z ^ (z >> 31);
 }
 
-/* Before any process is made: they share it. */
+/* Called before any process starts, because they share the table. */
 void
 lab_messages_init(void)
 {
@@ -74,7 +74,7 @@ check_of(const Header *h)
 	return a ^ (a >> 29) ^ b;
 }
 
-/* to has room for c->size bytes and is aligned to 8. */
+/* to has space for c->size bytes and is aligned to 8. */
 void
 lab_fill(const LabCase *c, uint32_t sender, uint64_t seq, uint8_t *to)
 {
@@ -90,7 +90,7 @@ lab_fill(const LabCase *c, uint32_t sender, uint64_t seq, uint8_t *to)
 		to[(sizeof(h) + c->size - END) / 2] ^= 4;
 }
 
-/* The header, in order and unharmed, of a message that this link may carry. */
+/* Check the header: intact, in order, and of a sender of this link. */
 static void
 check_header(LabReader *r, const Header *h, uint32_t len)
 {
@@ -133,13 +133,13 @@ lab_take(LabReader *r, const uint8_t *bytes, uint32_t len)
 }
 
 /*
- * Of a message in pieces only the first carries the header: what the end must say,
- * and the time, are kept until it comes.
+ * Of a message in parts, only the first part contains the header: the expected end and the
+ * time are kept until the end arrives.
  */
 void
 lab_take_piece(LabReader *r, uint32_t sender, const uint8_t *bytes, uint32_t len)
 {
-	static uint64_t *ends;		/* inverted checks that are due, and times */
+	static uint64_t *ends;		/* inverted checksums that are expected, and times */
 	uint32_t	at = r->at[sender];
 	uint32_t	size = r->c->size;
 	uint32_t	from = at;
@@ -183,7 +183,7 @@ lab_take_piece(LabReader *r, uint32_t sender, const uint8_t *bytes, uint32_t len
 	received(r, &h);
 }
 
-/* One call for a batch; /dev/null takes everything. */
+/* One call for a batch; /dev/null accepts everything. */
 void
 lab_pass_on(LabReader *r, const struct iovec *pieces, int n)
 {
@@ -198,9 +198,9 @@ lab_pass_on(LabReader *r, const struct iovec *pieces, int n)
 #define OWN_NS 500000
 
 /*
- * Nanoseconds that making a message and looking at it take by themselves, when it
- * is handed to nobody: the least of several runs.  Part of every channel's
- * processor time, so that comparisons can leave it out.
+ * Nanoseconds that making and checking a message take by themselves, without a channel:
+ * the minimum of several runs.  They are included in every channel's processor time, so
+ * that comparisons can subtract them.
  */
 double
 lab_own_cost(const LabCase *c)
@@ -262,7 +262,7 @@ lab_histogram_add(LabHistogram *h, uint64_t ns)
 	h->all++;
 }
 
-/* The middle of the bucket that a share of all values does not exceed; 0 of none. */
+/* The middle of the bucket that contains this quantile; 0 if there are no values. */
 double
 lab_histogram_at(const LabHistogram *h, double share)
 {

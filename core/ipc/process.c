@@ -1,7 +1,7 @@
 /*
  * core/ipc/process.c
- *		Processes that begin together, tell what they have used, and never outlive
- *		the program: each asks the kernel to be killed with its parent.
+ *		Processes that begin together, report the resources they have used, and never
+ *		outlive the program: each asks the kernel to be killed when its parent exits.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -18,7 +18,7 @@
 
 #include "ipc/ipc.h"
 
-/* This process's place, for its error. */
+/* This process's entry, for its error. */
 static LabMember *me;
 
 uint64_t	lab_own_calls;
@@ -41,7 +41,7 @@ lab_nap(uint64_t us)
 	nanosleep(&t, NULL);
 }
 
-/* At most us microseconds; shared between processes. */
+/* Sleep for at most us microseconds; shared between processes. */
 void
 lab_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t us)
 {
@@ -72,7 +72,7 @@ lab_fail(const char *format,...)
 	_exit(1);
 }
 
-/* Shared memory, all zeros, which goes with the last process; NULL: there is none. */
+/* Shared memory, zeroed, which is freed with the last process; NULL: not available. */
 void *
 lab_shared_memory(size_t size)
 {
@@ -94,7 +94,7 @@ lab_group_open(LabGroup *g, uint32_t n, char *error)
 	return false;
 }
 
-/* Kill those that still run. */
+/* Kill those that are still running. */
 void
 lab_group_close(LabGroup *g)
 {
@@ -129,7 +129,7 @@ lab_group_start(LabGroup *g, uint32_t i, void (*body) (void *arg, uint32_t i), v
 		g->shared->members[i].pid = pid;
 		return true;
 	}
-	/* the parent may have gone before we could ask for its death's signal */
+	/* the parent may have exited before the signal was requested */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != g->parent)
 		_exit(1);
 	me = &g->shared->members[i];
@@ -137,7 +137,7 @@ lab_group_start(LabGroup *g, uint32_t i, void (*body) (void *arg, uint32_t i), v
 	_exit(0);
 }
 
-/* What a process said; another may have failed only because that one has gone. */
+/* A process's error; other processes may have failed only because that one has exited. */
 static bool
 reported(const LabGroup *g, char *error)
 {
@@ -150,7 +150,7 @@ reported(const LabGroup *g, char *error)
 	return i < g->n;
 }
 
-/* A process has ended, with this status of waitpid(). */
+/* A process has exited, with this status of waitpid(). */
 static bool
 ended(LabGroup *g, pid_t pid, int status, char *error)
 {
@@ -210,8 +210,8 @@ lab_group_go(LabGroup *g, char *error)
 }
 
 /*
- * The kernel's clocks of a process: all ticks, those in user mode, and the exact
- * time (MAKE_PROCESS_CPUCLOCK of the kernel, for the process that asks).
+ * The kernel's CPU clocks of a process: all ticks, those in user mode, and the exact time
+ * (MAKE_PROCESS_CPUCLOCK of the kernel, for the calling process).
  */
 #define ALL_TICKS ((clockid_t) -8)
 #define USER_TICKS ((clockid_t) -7)

@@ -1,7 +1,7 @@
 /*
  * core/ipc/send.c
  *		A case of sending: links, readers, senders, the time it takes, and whether
- *		everything that was sent has come.
+ *		everything that was sent has arrived.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,26 +13,26 @@
 
 #include "ipc/ipc.h"
 
-/* How often the parent looks, and at how many senders' states. */
+/* How often the parent polls, and how many senders' states it samples. */
 #define LOOK_US 20000
 #define LOOKS 32
 
-/* Senders go on until so many messages have come, but not forever. */
+/* Senders continue until this many messages have arrived, within limits. */
 #define LEAST 32
 #define STRETCH 8
 
 /* A case that takes longer than this has lost a message or a wake-up. */
 #define PATIENCE_NS (UINT64_C(60) * 1000000000)
 
-/* A case while it runs.  What is shared is mapped before the processes are forked. */
+/* A running case.  Shared parts are mapped before the processes are forked. */
 typedef struct Run
 {
 	LabCase		c;
 	LabGroup	group;
 	LabLink    *links;
-	uint64_t   *next;			/* shared: what readers have had of each sender */
-	LabHistogram *delays;		/* shared, one a reader */
-	uint32_t	look;			/* the sender to look at next */
+	uint64_t   *next;			/* shared: number of messages received from each sender */
+	LabHistogram *delays;		/* shared, one for each reader */
+	uint32_t	look;			/* the next sender to be sampled */
 } Run;
 
 static const LabChannel *const channels[] = {
@@ -63,7 +63,7 @@ close_end(int *fd)
 	*fd = -1;
 }
 
-/* Readers see the end of a channel only when no process has a sender's end open. */
+/* Readers see the end of a channel only when no process has the sender's end open. */
 static void
 close_ends(Run *run, bool in, bool out, uint32_t but)
 {
@@ -143,7 +143,7 @@ sender_body(void *arg, uint32_t i)
 	LabUsage	begin;
 
 	close_ends(run, false, true, UINT32_MAX);
-	/* touched now, not while the time runs */
+	/* allocates the pages now, not while the time is measured */
 	if ((link->buffer = aligned_alloc(4096, (run->c.size + 4095) & ~UINT32_C(4095))) == NULL)
 		lab_fail("out of memory");
 	memset(link->buffer, 1, run->c.size);
@@ -176,7 +176,7 @@ look_at_states(Run *run, LabFigures *f)
 	}
 }
 
-/* Readers count as they go. */
+/* Readers update their counts as they receive. */
 static uint64_t
 come_so_far(const Run *run)
 {
@@ -189,9 +189,9 @@ come_so_far(const Run *run)
 }
 
 /*
- * Whether senders may stop when their time is over.  Of messages that take as long as the
- * case, a few tell nothing, and none is no result: on a busy machine, it may take longer
- * than any stretch until the first sender runs.
+ * Whether senders may stop when their time is over.  If a message takes as long as the
+ * case, a few of them have no significance, and none would be no result at all: on a busy
+ * machine, it may take arbitrarily long until the first sender runs.
  */
 static bool
 is_enough(const Run *run, bool late)
@@ -201,7 +201,7 @@ is_enough(const Run *run, bool late)
 	return n >= LEAST || (late && n > 0);
 }
 
-/* Wait until these processes have ended. */
+/* Wait until these processes have exited. */
 static bool
 await(Run *run, LabFigures *f, uint32_t from, uint32_t to, uint64_t stop_at, uint64_t give_up)
 {
@@ -245,7 +245,7 @@ start_all(Run *run, LabFigures *f)
 	return lab_group_go(&run->group, f->error);
 }
 
-/* Of each sender, all messages that were sent must have arrived. */
+/* For each sender, all messages that were sent must have arrived. */
 static bool
 add_up(Run *run, LabFigures *f, uint64_t began)
 {
@@ -362,7 +362,7 @@ clean_up(Run *run)
 		munmap(run->delays, run->c.readers * sizeof(*run->delays));
 }
 
-/* Each sender holds one message, its copy under way, and what the channel keeps. */
+/* Each sender holds one message, its copy in transit, and what the channel buffers. */
 static const char *
 too_big(const LabCase *c, char *reason)
 {

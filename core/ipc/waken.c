@@ -1,17 +1,16 @@
 /*
  * core/ipc/waken.c
- *		Waking sleepers: each by a signal or an eventfd of its own, or all at once.
+ *		Waking sleepers: each by its own signal or eventfd, or all at once.
  *
- * In each round all sleepers fall asleep, one process wakes them all, and each
- * writes down when it was awake.  Signals and eventfds are waited for as a
- * server's latch does it, through an epoll set that also tells of the parent's
- * death; it is kept, or made for each wait as PostgreSQL did up to 9.6.
- * The futex is core/ring/wake.h, as it is used by those who wait for the disk.
+ * In each round all sleepers fall asleep, one process wakes them all, and each stores the
+ * time when it was awake.  Signals and eventfds are waited for like a server's latch, with
+ * an epoll set that also reports the parent's death; the set is kept, or created for each
+ * wait as PostgreSQL did up to 9.6.  The futex is core/ring/wake.h, used like in sessions
+ * that wait for the disk.
  *
- * System calls are counted where they are made.  Those that the C library and
- * core/ring/wake.c make on their own are counted by the kernel where it allows that
- * (a tracepoint, read by perf_event_open); what the laboratory needs for itself
- * is not counted.
+ * System calls are counted by the code that makes them.  Those that the C library and
+ * core/ring/wake.c make are counted by the kernel where it permits that (a tracepoint,
+ * read by perf_event_open); those of the laboratory's own bookkeeping are not counted.
  */
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -65,15 +64,15 @@ typedef struct Run
 	LabGroup	group;
 	Room	   *room;
 	size_t		room_size;
-	StenoRing  *rings;			/* of LAB_FUTEX: one each */
+	StenoRing  *rings;			/* for LAB_FUTEX: one each */
 	size_t		rings_size;
-	int		   *events;			/* of LAB_EVENTFD: one each */
-	int			death[2];		/* a pipe that nobody writes to */
+	int		   *events;			/* for LAB_EVENTFD: one each */
+	int			death[2];		/* a pipe without writes, for the parent's death */
 } Run;
 
 /* ---- counting system calls ---- */
 
-/* A counter of this process's system calls, or -1. */
+/* Open a counter of this process's system calls; -1 if that is not possible. */
 static int
 open_counter(void)
 {
@@ -94,7 +93,7 @@ open_counter(void)
 	return (int) syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* All calls so far, without those that this program makes to count them. */
+/* All calls so far, except those that this program makes to count them. */
 static uint64_t
 read_counter(int fd)
 {
@@ -108,7 +107,7 @@ read_counter(int fd)
 
 /* ---- a sleeper ---- */
 
-/* What a sleeper waits with, and how often it called the kernel. */
+/* State of a sleeper: what it waits on, and how often it called the kernel. */
 typedef struct Sleeper
 {
 	Run		   *run;
@@ -157,7 +156,7 @@ may_get_up(const Room *room, uint32_t round)
 	return atomic_load_explicit(&room->round, memory_order_acquire) >= round;
 }
 
-/* As WaitLatch: wait for the set, empty the latch, look again. */
+/* Like WaitLatch: wait for the set, empty the latch, check again. */
 static void
 wait_for_latch(Sleeper *s, uint32_t round)
 {
@@ -196,7 +195,7 @@ wait_for_condition(Sleeper *s, uint32_t round)
 	pthread_mutex_unlock(&room->mutex);
 }
 
-/* Sleep as a process that waits until its record, at position, is on disk. */
+/* Sleep like a session that waits until its record, at this position, is on disk. */
 static void
 wait_for_disk(Sleeper *s)
 {
@@ -261,7 +260,7 @@ sleeper_body(void *arg, uint32_t i)
 
 /* ---- the waker ---- */
 
-/* Wakes all; returns the system calls that it makes itself. */
+/* Wakes all; returns the number of system calls that it makes itself. */
 static uint64_t
 wake_each(Run *run, uint32_t round)
 {
@@ -290,7 +289,7 @@ wake_by_condition(Run *run, uint32_t round)
 	return 1;
 }
 
-/* Wake as a writer does at the end of a pass. */
+/* Wake like a writer at the end of a pass. */
 static uint64_t
 wake_by_round(Run *run, uint32_t round)
 {
@@ -366,13 +365,13 @@ compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* What the waker has measured in all rounds. */
+/* The waker's measurements of all rounds. */
 typedef struct Notes
 {
 	LabHistogram first;
 	LabHistogram middle;
 	LabHistogram last;
-	uint64_t   *times;			/* of a round */
+	uint64_t   *times;			/* of one round */
 } Notes;
 
 static void
@@ -422,7 +421,7 @@ waker_body(void *arg, uint32_t i)
 
 	if (notes == NULL || (notes->times = calloc(run->c.sleepers, sizeof(uint64_t))) == NULL)
 		lab_fail("out of memory");
-	/* memory that the C library takes for it is there before calls are counted */
+	/* makes the C library allocate its memory for qsort before calls are counted */
 	qsort(notes->times, run->c.sleepers, sizeof(notes->times[0]), compare);
 	lab_begin(run->group.shared, &begin);
 	calls = read_counter(counter);
@@ -461,7 +460,7 @@ make_condition(Room *room)
 		pthread_cond_init(&room->condition, &condition) == 0;
 }
 
-/* As many files as the system lets us have: eventfds are in every process. */
+/* Raise the limit of open files as far as permitted: eventfds are open in every process. */
 static bool
 make_events(Run *run, char *skipped)
 {

@@ -3,16 +3,18 @@
  *		Lists of the objects that statements create, alter, rename, drop and call.
  *
  * The object access hook (capture/object_access.c) adds to a list while its statement
- * runs.  An object that is dropped, or may be renamed, is named at once, while it still has
- * its old name.  A new object is named when the statement has succeeded: before that,
- * its catalog row cannot be seen.  If the statement fails, the list stays as it is.
+ * runs.  The name of an object that is dropped, or may be renamed, is looked up at once,
+ * while it still has its old name.  The name of a new object is looked up when the
+ * statement has succeeded: before that, its catalog row is not visible.  If the statement
+ * fails, the list is recorded as it is.
  *
- * A list belongs to a statement (StenoStatement.objects) and is released with it.  Released
- * lists are used again, so that a query that calls functions usually allocates nothing.
+ * A list belongs to a statement (StenoStatement.objects) and is released with it.
+ * Released lists are reused, so that a query that calls functions usually allocates
+ * nothing.
  *
  * All memory is in a context that lives as long as the process.  It is allocated without
- * raising errors, since the hook runs inside of a statement that must not fail because of
- * us: an object for which there is no memory is only counted, or has no name.
+ * raising errors, since the hook runs inside a statement that must not fail because of us:
+ * if memory is exhausted, an object is only counted, or has no name.
  */
 #include "base/steno.h"
 
@@ -25,7 +27,7 @@
 
 #include "describe/object.h"
 
-/* How many objects of one statement are kept; further ones are only counted. */
+/* How many objects of one statement are kept; any others are only counted. */
 #define MOST_OBJECTS 1000
 
 /* The arrays of a released list are freed if they are larger than this. */
@@ -34,13 +36,13 @@
 /* What has happened to an object. */
 typedef struct Event
 {
-	Oid			class;			/* the catalog that it is in */
+	Oid			class;			/* the catalog that contains it */
 	Oid			oid;
 	int32		sub;			/* number of a column; 0: the object itself */
 	uint8		action;			/* STENO_ACTION_* */
 	bool		named;			/* type and name are known */
-	bool		dropped;		/* not to be shown: it goes with another object, or has
-								 * no room in the shape */
+	bool		dropped;		/* not to be shown: it is part of another object, or
+								 * does not fit into the shape */
 	uint32		type;			/* offsets into the list's bytes */
 	uint32		name;
 	uint32		to;				/* the new name of a renamed object */
@@ -48,14 +50,14 @@ typedef struct Event
 
 struct StenoObjects
 {
-	struct StenoObjects *next;	/* of the lists in use, or of those that are not */
+	struct StenoObjects *next;	/* in the list of lists in use, or of released ones */
 	Event	   *items;
 	int			count;
 	int			room;
-	int			fitting;		/* of them, those that steno_objects_put writes */
-	int			omitted;		/* objects beyond MOST_OBJECTS, or without memory */
-	bool		unfinished;		/* some have no name yet, or may get another one */
-	char	   *bytes;			/* strings, each with its zero; the first is empty */
+	int			fitting;		/* the number of those that steno_objects_put writes */
+	int			omitted;		/* objects beyond MOST_OBJECTS, or for lack of memory */
+	bool		unfinished;		/* some have no name yet, or may be renamed */
+	char	   *bytes;			/* strings, NUL-terminated; the first is empty */
 	uint32		bytes_count;
 	uint32		bytes_room;
 };
@@ -66,7 +68,7 @@ static StenoObjects *unused;
 
 /*
  * Functions that were called while no statement was running: by the planner, which
- * evaluates constant expressions before the query begins.  The query adopts them.
+ * evaluates constant expressions before the query begins.  The query takes them over.
  */
 static StenoObjects *pending;
 
@@ -132,7 +134,7 @@ steno_objects_release(StenoObjects **mine)
 	}
 }
 
-/* At the end of a transaction: discard calls by the planner that no query has followed. */
+/* At the end of a transaction: discard the planner's calls that no query has taken over. */
 void
 steno_objects_forget_pending(void)
 {
@@ -154,7 +156,7 @@ steno_objects_release_all(void)
 	}
 }
 
-/* Make room for one more entry; false: the list is full, or there is no memory. */
+/* Make space for one more entry; false: the list is full, or memory is exhausted. */
 static bool
 reserve_item(StenoObjects *list)
 {
@@ -178,7 +180,7 @@ reserve_item(StenoObjects *list)
 	return true;
 }
 
-/* Copy a string into the list.  Returns its offset; 0, the empty string, if there is no memory. */
+/* Copy a string into the list.  Returns its offset; 0, the empty string, if memory is exhausted. */
 static uint32
 keep_string(StenoObjects *list, const char *s)
 {
@@ -212,7 +214,7 @@ string_at(const StenoObjects *list, uint32 at)
 	return at == 0 ? "" : list->bytes + at;
 }
 
-/* Append an entry; NULL if there is no room. */
+/* Append an entry; NULL if there is no space. */
 static Event *
 append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
@@ -249,7 +251,7 @@ typedef struct Naming
 	Event	   *item;
 } Naming;
 
-/* Name an object; one that no user would name is not shown. */
+/* Look up an object's name; internal objects, which users do not name, are hidden. */
 static void
 name_item(void *arg)
 {
@@ -270,8 +272,8 @@ name_item(void *arg)
 }
 
 /*
- * An object that could not be described is recorded by its OID.  A function has its name
- * without arguments: one of their types may be dropped already.
+ * An object that could not be described is recorded by its OID.  A function is recorded
+ * without its arguments, because their types may have been dropped already.
  */
 static void
 number_item(Naming *n)
@@ -293,8 +295,8 @@ number_item(Naming *n)
 }
 
 /*
- * There is no room for an entry: count the object if it is one that a user would name.  A
- * new one cannot be looked up yet, so only its catalog can decide.
+ * There is no space for an entry: count the object if it is one that users refer to by
+ * name.  A new one cannot be looked up yet, so this is decided by its catalog alone.
  */
 static void
 count_item(void *arg)
@@ -313,10 +315,10 @@ count_item(void *arg)
 /* ---- adding ---- */
 
 /*
- * Add what has happened to an object.  An object has one entry: a change of an object that
- * the statement has created is part of its creation, further changes add nothing, and a
- * drop takes the place of earlier changes.  Only an object that was created, or called,
- * and then dropped has two.
+ * Add an event of an object.  An object has one entry: a change of an object that the
+ * statement has created is part of its creation, further changes add nothing, and a drop
+ * replaces earlier changes.  Only an object that was created, or called, and then dropped
+ * has two.
  */
 void
 steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
@@ -357,7 +359,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		list->count--;			/* it is the last one */
 }
 
-/* Whether the list has the call of a function. */
+/* Whether the list contains the call of a function. */
 bool
 steno_objects_have_call(StenoObjects *list, Oid function)
 {
@@ -383,7 +385,7 @@ steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const
 	item->named = true;
 }
 
-/* The statement is the call of a function by the protocol; functions of pg_catalog count, too. */
+/* The statement is a function call of the protocol; functions of pg_catalog count, too. */
 void
 steno_objects_called(StenoObjects *list, Oid function)
 {
@@ -403,7 +405,7 @@ steno_objects_add_pending_call(Oid function, const char *kind, const char *name)
 	steno_objects_add_call(pending, function, kind, name);
 }
 
-/* A query begins: the functions that its planner has called are its own. */
+/* A query begins: the functions that the planner has called for it belong to it. */
 void
 steno_objects_adopt(StenoStatement *s)
 {
@@ -423,8 +425,8 @@ typedef struct Finishing
 } Finishing;
 
 /*
- * A new constraint: the table that a foreign key references is a relation of the statement,
- * and a constraint of a table that is new, too, is part of it.
+ * A new constraint: the table that a foreign key references is a relation of the
+ * statement, and a constraint of a table that is also new is part of that table.
  */
 static void
 finish_constraint(const Finishing *f, Event *item)
@@ -443,8 +445,8 @@ finish_constraint(const Finishing *f, Event *item)
 }
 
 /*
- * An altered object: if it has another name now, it was renamed.  A constraint or a column
- * is part of its table, if that is in the list; else a column is replaced by its table.
+ * An altered object: if its name has changed, it was renamed.  A constraint or a column is
+ * part of its table, if that is in the list; otherwise a column is replaced by its table.
  */
 static void
 finish_altered(StenoObjects *list, int i)
@@ -461,7 +463,7 @@ finish_altered(StenoObjects *list, int i)
 		return;
 	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
 		find_item(list, RelationRelationId, table, 0))
-		item->dropped = true;	/* it goes with its table */
+		item->dropped = true;	/* part of its table */
 	else if (strcmp(string_at(list, item->name), name) != 0)
 	{
 		item->action = STENO_ACTION_RENAME;
@@ -469,7 +471,7 @@ finish_altered(StenoObjects *list, int i)
 	}
 	else if (item->sub != 0)
 	{
-		/* a change of a column is one of its table */
+		/* a change of a column is recorded as a change of its table */
 		if (find_item(list, item->class, item->oid, 0))
 			item->dropped = true;
 		else
@@ -518,11 +520,11 @@ make_changes_visible(void *arg)
 }
 
 /*
- * A statement has succeeded: give its objects the names that they have now, and add those
- * that a utility statement (NULL: it is a query) names although no hook is called for them.
- * add_relation is called for each relation that a new constraint references.
+ * A statement has succeeded: set the current names of its objects, and add those that a
+ * utility statement (NULL: it is a query) names but no hook is called for. add_relation is
+ * called for each relation that a new constraint references.
  *
- * Whatever fails here has no effect on the statement: objects are recorded by their OIDs
+ * A failure in here does not affect the statement: objects are recorded by their OIDs
  * then.
  */
 void
@@ -569,9 +571,9 @@ item_size(const StenoObjects *list, const Event *item)
 }
 
 /*
- * How many bytes the list takes in a shape with this room, at most; sets how many objects
- * do not fit.  After the first one that does not, none is taken: the list that is shown
- * is a beginning of the whole.
+ * The maximum size of the list in a shape with this much space; sets how many objects do
+ * not fit.  All objects after the first that does not fit are omitted, so that the
+ * recorded list is the beginning of the complete one.
  */
 uint32
 steno_objects_size(StenoObjects *list, uint32 room, int *omitted)
@@ -602,7 +604,7 @@ steno_objects_size(StenoObjects *list, uint32 room, int *omitted)
 	return size;
 }
 
-/* Write those that fit, as a shape has them. */
+/* Write those that fit, in the format of a shape. */
 uint8 *
 steno_objects_put(uint8 *p, const StenoObjects *list)
 {

@@ -1,24 +1,24 @@
 /*
  * extension/describe/param.c
- *		The parameter values of a statement, as they go into its record.
+ *		Collection of a statement's parameter values for its record.
  *
- * Values of common built-in types are taken as they are in memory, and formatted by
- * the reader of the trail.  All others go through their type's output function,
- * which may be anybody's code: it may fail, read tables, wait for locks, or be
- * cancelled, and nothing of that may become the statement's.  So a value is taken in
- * one of three ways:
+ * Values of common built-in types are taken in their in-memory representation, and
+ * formatted by the reader of the trail.  Values of all other types go through the type's
+ * output function, which may be user-defined: it may fail, read tables, wait for locks, or
+ * be cancelled, and none of this may affect the statement.  So a value is taken in one of
+ * three ways:
  *
  *		set_value, set_other	no code that can fail
- *		make_plainly			code that leaves only memory when it fails: its error
- *								is caught, no subtransaction is needed
+ *		make_plainly			code that leaves only memory behind when it fails: its
+ *								error is caught, no subtransaction is needed
  *		make_guarded			any other code, in a subtransaction
  *
- * While an error is handled ("failing"), only the first way is open: no other code
- * can run then, and no table can be read.
+ * While an error is being handled ("failing"), only the first way is possible: no other
+ * code can run then, and no table can be read.
  *
- * The values that are collected are pointers: into the statement's own datums, into
- * StenoParams, and into the scratch context.  They are valid until that context is
- * reset, which happens after the record has been encoded.
+ * The collected values are pointers: into the statement's own datums, into StenoParams,
+ * and into the scratch context.  They are valid until that context is reset, which happens
+ * after the record has been encoded.
  */
 #include "base/steno.h"
 
@@ -48,31 +48,31 @@
 #include "describe/param.h"
 
 /*
- * What an output function may do, and therefore what its call needs around it.  In
- * rising order: a type that consists of others has the largest of their values.
+ * What an output function may do, which determines the protection that a call of it needs.
+ * In ascending order: a type that contains others has the highest of their values.
  */
 typedef enum OutputReach
 {
 	REACH_MEMORY,				/* reads only its argument: if it fails, it leaves
-								 * nothing but memory */
+								 * only memory behind */
 	REACH_CATALOGS,				/* a function of the server that reads catalogs */
 	REACH_ANYTHING				/* any other function, or one that calls any */
 } OutputReach;
 
 /*
  * Output function of a type that has no binary representation here.  An entry lives as
- * long as the process.  A change of pg_type or pg_proc only marks it as not valid; it is
+ * long as the process.  A change of pg_type or pg_proc only marks it as invalid; it is
  * looked up again when it is needed.
  */
 typedef struct Output
 {
 	Oid			type;			/* key */
-	bool		valid;			/* the rest is what the catalogs say */
+	bool		valid;			/* the rest agrees with the catalogs */
 	bool		varlena;
 	OutputReach reach;
 	FmgrInfo	function;
-	MemoryContext context;		/* of what the function keeps in fn_extra; reset by
-								 * each lookup */
+	MemoryContext context;		/* for data that the function caches in fn_extra;
+								 * reset by each lookup */
 } Output;
 
 static HTAB *outputs;			/* NULL: none was needed yet */
@@ -135,9 +135,9 @@ representation(Oid type)
 }
 
 /*
- * Called when pg_type or pg_proc has changed, at any place where the server accepts
- * invalidation messages: catalogs cannot be read here.  All entries are marked, since an
- * array's entry also depends on its element type's.
+ * Callback for invalidations of pg_type and pg_proc.  It can be called wherever the server
+ * accepts invalidation messages, so catalogs cannot be read here.  All entries are marked,
+ * since an array's entry also depends on its element type.
  */
 static void
 forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
@@ -151,8 +151,8 @@ forget_outputs(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 /*
- * The server's function at this address.  InvalidOid: it is no function of the server, or
- * fmgr calls it through a wrapper (SECURITY DEFINER, SET).
+ * The server's function at this address.  InvalidOid: it is not a function of the server,
+ * or fmgr calls it through a wrapper (SECURITY DEFINER, SET).
  */
 static Oid
 builtin_at(PGFunction address)
@@ -266,7 +266,7 @@ reach_of_type(Oid type, MemoryContext context)
 	return reach_of(type, &info, context);
 }
 
-/* The entry of a type, to be filled in unless it is valid. */
+/* The entry of a type; unless it is valid, the caller must fill it in. */
 STENO_COLD static Output *
 find_output(Oid type)
 {
@@ -319,7 +319,7 @@ too_long(uint32 len)
 
 /* ---- code that can fail ---- */
 
-/* A value whose text or bytes are made by code that can fail. */
+/* A value whose text or bytes are produced by code that can fail. */
 typedef struct Making
 {
 	Output	   *output;			/* the function that makes the text; NULL: detoast */
@@ -328,7 +328,7 @@ typedef struct Making
 	struct varlena *bytes;
 } Making;
 
-/* The subtransaction that is beginning, while its start callbacks run; else invalid. */
+/* The subtransaction whose start callbacks are running; invalid if there is none. */
 static SubTransactionId starting = InvalidSubTransactionId;
 
 /*
@@ -342,8 +342,8 @@ steno_params_starting(SubTransactionId subid)
 }
 
 /*
- * Whether a subtransaction can begin here.  Not with a cancel or a termination pending:
- * what runs in it would be interrupted at once.
+ * Whether a subtransaction can begin here.  Not while a cancel or a termination is
+ * pending: the code in it would be interrupted at once.
  */
 static bool
 can_begin_subtransaction(void)
@@ -354,9 +354,9 @@ can_begin_subtransaction(void)
 }
 
 /*
- * Take the error that code called by us has raised, and clear it.  "paused" is off
- * meanwhile: CopyErrorData() may lack memory, and its error then leaves from here, past
- * the callers that would switch recording on again.
+ * Take the error that code called by us has raised, and clear it.  "paused" is cleared
+ * meanwhile: CopyErrorData() may run out of memory, and that error then propagates from
+ * here, bypassing the callers that would resume recording.
  */
 STENO_COLD static ErrorData *
 take_error(MemoryContext context)
@@ -372,9 +372,8 @@ take_error(MemoryContext context)
 }
 
 /*
- * Code called by us was interrupted by a cancel request that was meant for the statement,
- * and that is now used up.  Request it again: the statement is cancelled where it next
- * checks for interrupts.
+ * Code called by us has consumed a cancel request that was meant for the statement.
+ * Request it again: the statement is cancelled where it next checks for interrupts.
  */
 STENO_COLD static void
 renew_cancel(bool had_timeout)
@@ -382,9 +381,9 @@ renew_cancel(bool had_timeout)
 	int			i;
 
 	/*
-	 * ProcessInterrupts() tells statement_timeout from a user's request by the
-	 * timeout's indicator, which is reset by now: let the timeout fire again.  This is
-	 * bounded; if it does not fire, the cancel is reported as a user's.
+	 * ProcessInterrupts() distinguishes statement_timeout from a user's request by the
+	 * timeout's indicator, which has been reset by now: let the timeout fire again. The
+	 * wait is bounded; if it does not fire, the cancel is reported as a user's.
 	 */
 	if (had_timeout && !get_timeout_active(STATEMENT_TIMEOUT))
 	{
@@ -400,9 +399,9 @@ renew_cancel(bool had_timeout)
 }
 
 /*
- * Code called by us has failed.  That is no failure of the statement, so the error goes no
- * further, with two exceptions: a cancel is meant for the statement, and damaged data is
- * reported in the log.
+ * Code called by us has failed.  That is not a failure of the statement, so the error is
+ * not propagated, with two exceptions: a cancel is meant for the statement, and data
+ * corruption is reported in the log.
  */
 STENO_COLD static void
 swallow_error(ErrorData *edata, bool had_timeout)
@@ -427,9 +426,9 @@ make(Making *m)
 }
 
 /*
- * Make a value with code that leaves nothing but memory when it fails.  Interrupts are
- * held, so it cannot be cancelled in the middle; "paused" keeps statements and errors of
- * this code out of the trail.  An output function whose reach turns out to be larger is
+ * Make a value with code that leaves only memory behind when it fails.  Interrupts are
+ * held, so it cannot be cancelled halfway; "paused" keeps statements and errors of this
+ * code out of the trail.  An output function that turns out to need a subtransaction is
  * not called: returns false.
  */
 STENO_COLD static bool
@@ -463,19 +462,19 @@ make_plainly(Making *m)
 	}
 	PG_END_TRY();
 	steno_my.paused = false;
-	/* undoes HOLD_INTERRUPTS(), too; an error has set both to zero */
+	/* also undoes HOLD_INTERRUPTS(); an error has reset both counters */
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
 	return ok;
 }
 
 /*
- * Make a value with any code, in a subtransaction.  The effects of foreign code are rolled
- * back: the statement has not asked for them.  The code may wait for locks, so interrupts
- * are not held; swallow_error() passes a cancel on to the statement.
+ * Make a value with any code, in a subtransaction.  It is rolled back, because the
+ * statement has not requested the effects of this code.  The code may wait for locks, so
+ * interrupts are not held; swallow_error() passes a cancel on to the statement.
  *
- * Only an error of BeginInternalSubTransaction() itself leaves from here, since there is
- * no subtransaction that could be rolled back.
+ * Only an error of BeginInternalSubTransaction() itself propagates from here, since there
+ * is no subtransaction yet that could be rolled back.
  */
 STENO_COLD static bool
 make_guarded(Making *m)
@@ -499,7 +498,7 @@ make_guarded(Making *m)
 			look_up_output(m->output);
 		make(m);
 		MemoryContextSwitchTo(context);
-		/* the function may have returned memory that does not outlive the subtransaction */
+		/* the function may have returned memory that is freed with the subtransaction */
 		if (m->text)
 			m->text = pstrdup(m->text);
 		if (m->output && m->output->reach == REACH_ANYTHING)
@@ -548,8 +547,8 @@ output_text(Oid type, Datum value, StenoParam *p)
 	bool		guard;
 
 	/*
-	 * The lookup reads catalogs, which takes a subtransaction where one can be had.  Where
-	 * none can, built-in types are tried without.
+	 * The lookup reads catalogs, which needs a subtransaction to be safe.  Where none can
+	 * begin, only built-in types are looked up.
 	 */
 	if (!o->valid)
 		guard = possible || type >= FirstNormalObjectId;
@@ -565,9 +564,9 @@ output_text(Oid type, Datum value, StenoParam *p)
 }
 
 /*
- * The bytes of a value that is compressed or stored elsewhere; NULL if they are not
- * available.  Decompressing needs only memory, but reading a TOAST table takes locks and
- * can meet damaged data.
+ * The bytes of a value that is compressed or stored out of line; NULL if they are not
+ * available.  Decompression needs only memory, but reading a TOAST table takes locks and
+ * can encounter corrupted data.
  */
 STENO_COLD static struct varlena *
 detoast(struct varlena *v)
@@ -588,8 +587,8 @@ set_bytes(StenoParam *p, const void *data, uint32 len, bool prefixed)
 }
 
 /*
- * Whether a value's bytes must be fetched or decompressed first.  (VARATT_IS_SHORT does not
- * exclude that: it is true of pointers to external values, too.)
+ * Whether a value must be fetched or decompressed first.  (VARATT_IS_SHORT does not
+ * exclude that: it is also true for pointers to external values.)
  */
 static inline bool
 is_toasted(const struct varlena *v)
@@ -612,7 +611,10 @@ set_varlena(Datum value, bool failing, StenoParam *p)
 	return !too_long(p->len);
 }
 
-/* Two fields of a struct, without the padding that PostgreSQL has and the format has not. */
+/*
+ * Two fields of a struct, without the padding that PostgreSQL has between them and the
+ * format does not.
+ */
 STENO_COLD static void
 set_packed(StenoParam *p, const void *a, uint32 a_len, const void *b, uint32 b_len)
 {
@@ -639,8 +641,8 @@ set_inet(Datum value, bool failing, StenoParam *p)
 }
 
 /*
- * Take a value.  room: where the bytes of a value that is passed by value are put, since p
- * only points to them.  Returns the representation; STENO_REPR_NONE: no value.
+ * Take a value.  room: storage for a value that is passed by value, because p only holds
+ * pointers.  Returns the representation; STENO_REPR_NONE: no value.
  */
 STENO_COLD static int
 set_other(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
@@ -731,7 +733,7 @@ set_value(Oid type, Datum value, bool failing, StenoParam *p, uint64 *room)
 	return set_other(type, value, failing, p, room);
 }
 
-/* Many parameters are counted exactly, so that as many as possible fit. */
+/* The sizes of many parameters are computed exactly, so that as many as possible fit. */
 STENO_COLD uint32
 steno_many_params_shape_size(ParamListInfo params)
 {
@@ -747,7 +749,8 @@ steno_many_params_shape_size(ParamListInfo params)
  * Collect a statement's parameters: types into the shape, values into result, which is
  * valid until the scratch context is reset.  failing: an error is being handled, and no
  * other code can run.  Returns the end of the shape, or NULL if the values are not
- * available: there is no memory, or the caller's function (paramFetch) would have to run.
+ * available because memory is exhausted or the caller's function (paramFetch) would have
+ * to run.
  */
 STENO_HOT uint8 *
 steno_params_collect(ParamListInfo params, bool failing,
@@ -808,8 +811,8 @@ steno_params_collect(ParamListInfo params, bool failing,
 
 /*
  * The same for a statement with too many parameters for a shape.  A shape must fit into
- * one message, but values can be sent in parts: so the types are put among the values, and
- * the shape has a single parameter, the list of all.
+ * one message, but values can be sent in parts: so the types are stored with the values,
+ * and the shape has a single parameter, the list.
  */
 STENO_COLD uint8 *
 steno_params_collect_list(ParamListInfo params, bool failing, uint8 *shape, StenoParams *result)
@@ -861,7 +864,7 @@ steno_params_collect_list(ParamListInfo params, bool failing, uint8 *shape, Sten
 	return shape;
 }
 
-/* NULLs and, if wanted, values go into a record as they are encoded.  Returns their end. */
+/* Write the NULLs and, if requested, the values into a record.  Returns their end. */
 STENO_HOT uint8 *
 steno_put_params(uint8 *p, const StenoParams *params, bool values)
 {

@@ -20,10 +20,11 @@ typedef struct StenoParam
 } StenoParam;
 
 /*
- * The parameter values of a statement, as they will be encoded.  On the stack of whoever makes
- * the record; what it points to is in itself, in the server's parameters, which stand while a
- * hook of the statement is on the stack, or in the memory for one record.  Nobody frees
- * anything of it, and an error in the middle leaves nothing behind.
+ * The parameter values of a statement, as they will be encoded.  It is allocated on the
+ * stack of the function that makes the record.  It points to itself, to the server's
+ * parameters, which remain valid while a hook of the statement is on the stack, or to the
+ * memory context of a record.  So nothing in it needs to be freed, and an error leaks
+ * nothing.
  */
 typedef struct StenoParams
 {
@@ -37,7 +38,7 @@ typedef struct StenoParams
 	uint64		fixed[STENO_FEW_PARAMS];	/* by-value datums of few */
 } StenoParams;
 
-/* Room in the shape for a list of parameters that goes with the values. */
+/* Space in the shape for a list of parameters that is stored with the values. */
 #define STENO_LIST_SHAPE 3
 
 extern void steno_params_starting(SubTransactionId subid);
@@ -48,7 +49,7 @@ extern uint8 *steno_params_collect(ParamListInfo params, bool failing,
 								   uint8 *shape, StenoParams *result);
 extern uint8 *steno_put_params(uint8 *p, const StenoParams *params, bool values);
 
-/* Room that the parameters need in the shape, at most: it is reserved before they are collected. */
+/* Maximum space that the parameters need in the shape: it is reserved before they are collected. */
 static inline uint32
 steno_params_shape_size(ParamListInfo params)
 {
