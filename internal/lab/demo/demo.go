@@ -1,5 +1,5 @@
-// Package demo shows pg_steno at work: throw-away servers, what recording
-// costs them, what people did, and what the trail knows of it.
+// Package demo demonstrates pg_steno: it starts throw-away servers, measures the cost of recording, runs the sessions
+// of several users, and shows what the trail contains about them.
 package demo
 
 import (
@@ -21,14 +21,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// budget is how long a workload is measured at most; a busy machine gets fewer
-// rounds.
+// budget is the maximum duration of a workload's measurement; on a busy machine there are fewer rounds.
 const budget = 50 * time.Second
 
-// Options are the flags of a run.
+// Options are the options of a run.
 type Options struct {
 	measure.Environment
-	// Steno finds the program that reads the trail back.
+	// Steno returns the path of the program that reads the trail.
 	Steno    func() (string, error)
 	PGConfig string
 	Rounds   int
@@ -53,7 +52,7 @@ func (o *Options) Complete(func(flag string) bool) error {
 	return nil
 }
 
-// Run shows it.
+// Run performs the demonstration.
 func (o *Options) Run(ctx context.Context) error {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
@@ -72,7 +71,7 @@ func (o *Options) Run(ctx context.Context) error {
 	return o.readBack(ctx, begin)
 }
 
-// keepFolder makes the folder for the trail; the trail holds what people typed.
+// keepFolder creates the directory for the trail, which contains the users' statements.
 func keepFolder(name string) (string, error) {
 	if name == "" {
 		return os.MkdirTemp("", "steno-demo-")
@@ -80,8 +79,8 @@ func keepFolder(name string) (string, error) {
 	return name, os.Mkdir(name, 0o700)
 }
 
-// record makes the servers, measures, performs, stops the servers and keeps
-// the trail. It returns when the people began.
+// record creates the servers, measures, runs the users' sessions, stops the servers and keeps the trail. It returns the
+// time when the sessions began.
 func (o *Options) record(ctx context.Context, installation *cluster.Installation) (begin time.Time, err error) {
 	phases := progress.NewPhases(o.IO)
 	defer phases.End()
@@ -147,7 +146,7 @@ func (o *Options) heading(text string) {
 	fmt.Fprintf(o.IO.Out, "\n%s\n%s\n", text, strings.Repeat("-", len(text)))
 }
 
-// readBack shows what the trail knows, by this same program.
+// readBack shows the contents of the trail with the steno program.
 func (o *Options) readBack(ctx context.Context, begin time.Time) error {
 	o.heading("What the users did, according to the trail")
 	if err := o.steno(ctx, "cat", "--since", begin.UTC().Format(time.RFC3339Nano), o.Keep); err != nil {

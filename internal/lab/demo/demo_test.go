@@ -8,8 +8,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// The people's script must do what it says on a server of its own: what should
-// fail fails, with the expected SQLSTATE, and the rest does not.
+// The users' script must behave as described on a real server: statements that should fail must fail with the expected
+// SQLSTATE, and the others must not.
 func TestPeoplePerform(t *testing.T) {
 	installation, err := cluster.Find("")
 	if err != nil {

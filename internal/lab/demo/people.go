@@ -1,4 +1,4 @@
-// What the users of the demonstration do, including what they are not allowed to do.
+// Actions of the demonstration's users, including some that they have no privileges for.
 
 package demo
 
@@ -14,17 +14,17 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// refused is the line of pg_hba.conf that asks one user for a password.
+// refused is the line of pg_hba.conf that requires a password for one user.
 const refused = "local all mallory scram-sha-256"
 
-// act is a session of one person.
+// act is a session of a user.
 type act struct {
 	user, application, password string
 	do                          func(ctx context.Context, c *pgx.Conn) error
 	fails                       string // SQLSTATE with which the session is refused
 }
 
-// people do what people do to a database, some of it wrong.
+// people are the users' sessions: normal use of a database, with some violations.
 var people = []act{
 	{user: "postgres", application: "psql", do: statements(
 		"CREATE ROLE alice LOGIN",
@@ -56,7 +56,7 @@ END $$`,
 		if err := c.QueryRow(ctx, "SELECT raise($1, $2)::text", "ben", "2.5").Scan(&salary); err != nil {
 			return err
 		}
-		// One string, three statements: each gets a record with its own text.
+		// One string with three statements: each gets a record with its own text.
 		_, err = c.PgConn().Exec(ctx, "BEGIN; UPDATE payroll SET salary = 1 WHERE person = 'eve'; ROLLBACK").ReadAll()
 		return err
 	}},
@@ -100,7 +100,7 @@ func mustFail(err error, sqlstate, what string) error {
 	}
 }
 
-// perform lets the people do it on a server.
+// perform runs the sessions on a server.
 func perform(ctx context.Context, s *cluster.Server) error {
 	for _, a := range people {
 		if err := a.perform(ctx, s); err != nil {

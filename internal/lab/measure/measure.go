@@ -1,6 +1,6 @@
-// Package measure is what the laboratory's measurements have in common: what they are to
-// the command line, the flags, the order of things, and where results go. How they are
-// called and what their help says is for package command to know.
+// Package measure is the common part of the laboratory's measurements: their interface for the command line, their
+// flags, the sequence of a run, and where results are written. The names and the help of the commands are in package
+// command.
 package measure
 
 import (
@@ -21,44 +21,43 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Measurement is what a command of the laboratory does.
+// Measurement is the implementation of a laboratory command.
 type Measurement interface {
-	// AddFlags adds the flags.
+	// AddFlags defines the flags.
 	AddFlags(flags *pflag.FlagSet)
-	// Complete checks the flags, of which some were given, and fills in what follows
-	// from them.
+	// Complete checks the flags and derives the remaining options from them; given reports whether a flag was set.
 	Complete(given func(flag string) bool) error
-	// Run measures and says what came out.
+	// Run measures and reports the result.
 	Run(ctx context.Context) error
 }
 
-// Environment is where a measurement runs.
+// Environment is the environment of a measurement.
 type Environment struct {
 	IO      *iostreams.IOStreams
 	Version string // of steno
 }
 
-// AddFormat adds --format.
+// AddFormat defines --format.
 func AddFormat(flags *pflag.FlagSet, to *string) {
 	flags.StringVarP(to, "format", "o", "text", "output `format`: text or json")
 }
 
-// AddPGConfig adds --pg-config to a measurement that starts servers.
+// AddPGConfig defines --pg-config for a measurement that starts servers.
 func AddPGConfig(flags *pflag.FlagSet, to *string) {
 	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL installation to use (default $PG_CONFIG, or else the first one found)")
 }
 
-// Common are the flags of most measurements.
+// Common is the options of most measurements.
 type Common struct {
 	Environment
 	Format string
 	Output string
-	// Quick and Full are sizes of the run: under two minutes, and all that is
-	// worth a comparison with published figures. Neither is in between.
+	// Quick and Full are sizes of a run: under two minutes, and everything that can be compared with published figures.
+	// A run with neither is in between.
 	Quick, Full bool
 }
 
-// AddFlags adds the flags.
+// AddFlags defines the flags.
 func (c *Common) AddFlags(flags *pflag.FlagSet) {
 	AddFormat(flags, &c.Format)
 	flags.StringVar(&c.Output, "output", "", "folder for the raw data and the report (report.html)")
@@ -66,7 +65,7 @@ func (c *Common) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Full, "full", false, "the complete set of cases; takes long")
 }
 
-// Check looks at the flags.
+// Check checks the flags.
 func (c *Common) Check() error {
 	if c.Quick && c.Full {
 		return errors.New("--quick and --full exclude each other")
@@ -74,8 +73,7 @@ func (c *Common) Check() error {
 	return iostreams.CheckFormat(c.Format)
 }
 
-// Publish measures, with the machine watched meanwhile, and puts the result where the
-// flags say.
+// Publish measures while the load of the machine is watched, and writes the result as the flags request.
 func (c *Common) Publish(ctx context.Context, measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
 	phases := progress.NewPhases(c.IO)
 	defer phases.End()
@@ -103,8 +101,8 @@ func (c *Common) Publish(ctx context.Context, measure func(context.Context, *pro
 	return printText(c.IO, r)
 }
 
-// Show shows an archived result as its measurement did: as text, or, with the path of a
-// page, as a page with charts.
+// Show writes an archived result like its measurement did: as text, or, if the path of a page is given, as a page with
+// charts.
 func Show(streams *iostreams.IOStreams, dir, page string) error {
 	r, err := result.Read(dir)
 	if err != nil {
@@ -137,10 +135,10 @@ func writePage(path string, r *result.Result) error {
 	return f.Close()
 }
 
-// CommandLine is how the program was called, as reports and archives quote it.
+// CommandLine returns the command line as reports and archives quote it.
 func CommandLine() string { return commandLine(os.Args[1:]) }
 
-// commandLine leaves connection strings out: there may be a password in them.
+// commandLine omits connection strings, because they may contain a password.
 func commandLine(args []string) string {
 	const flag = "--dsn"
 	command := "steno"

@@ -1,7 +1,7 @@
-// Package perf runs the kernel's sampler, the program perf, and reads what it has recorded.
+// Package perf runs perf, the kernel's sampling profiler, and parses its recordings.
 //
-// It reads the text of perf script, not perf's file by a library: that needs the symbols
-// found again, which perf does, and a library that knows the format of each perf.
+// It parses the output of perf script instead of reading perf's file with a library. The library would have to resolve
+// the symbols again, which perf already does, and to support the format of every version of perf.
 package perf
 
 import (
@@ -20,18 +20,18 @@ import (
 	"time"
 )
 
-// Try records nothing with the arguments of "perf record", to find out whether perf may
-// sample so. What perf says when it may not comes with the error.
+// Try records nothing with the arguments of "perf record", to find out whether perf is permitted to sample like this.
+// If it is not, perf's output is returned with the error.
 func Try(ctx context.Context, args []string) (said []byte, err error) {
 	args = append(slices.Clone(args), "-o", os.DevNull, "--", "true")
 	return exec.CommandContext(ctx, "perf", args...).CombinedOutput()
 }
 
-// Record samples into a file for that long, with the arguments of "perf record".
+// Record samples for this many seconds into a file, with the arguments of "perf record".
 func Record(ctx context.Context, args []string, data string, seconds int) error {
 	args = append(slices.Clone(args), "-o", data, "--", "sleep", strconv.Itoa(seconds))
 	cmd := exec.CommandContext(ctx, "perf", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // perf ends sleep, too
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // perf also ends sleep
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -49,16 +49,15 @@ type Frame struct{ Symbol, Object string }
 // Event is a sample, or a record of another kind.
 type Event struct {
 	PID  int
-	Time float64 // seconds on perf's clock; 0 when it was not asked for
-	// Record is the text of what is not a sample, as in
-	// "PERF_RECORD_FORK(12:12):(10:10)"; empty for a sample.
+	Time float64 // seconds on perf's clock; 0 if it was not requested
+	// Record is the text of an event that is not a sample, such as "PERF_RECORD_FORK(12:12):(10:10)"; it is empty for a
+	// sample.
 	Record string
 	// Stack has the innermost frame first. It is only valid during the call.
 	Stack []Frame
 }
 
-// Script reads a file of "perf record" by "perf script". Further arguments
-// choose which records beside the samples come along.
+// Script reads a file of "perf record" with "perf script". Additional arguments select other records than samples.
 func Script(ctx context.Context, data string, each func(Event), more ...string) error {
 	args := append([]string{"script", "--no-inline", "-i", data, "-F", "pid,time,ip,sym,dso"}, more...)
 	script := exec.CommandContext(ctx, "perf", args...)
@@ -79,10 +78,9 @@ func Script(ctx context.Context, data string, each func(Event), more ...string) 
 	return nil
 }
 
-// Scan reads the output of "perf script -F pid,time,ip,sym,dso", with or without
-// time: for each sample a line that begins with the process id, a line for each
-// frame with the innermost first, and an empty line; for another record one
-// line.
+// Scan parses the output of "perf script -F pid,time,ip,sym,dso", with or without time: for each sample a line that
+// begins with the process ID, a line for each frame with the innermost first, and an empty line; for any other record
+// one line.
 func Scan(r io.Reader, each func(Event)) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
@@ -114,7 +112,7 @@ func Scan(r io.Reader, each func(Event)) error {
 	return in.Err()
 }
 
-// parseHead reads "12", "12 3.4:" or "12 3.4: PERF_RECORD_...".
+// parseHead parses "12", "12 3.4:" or "12 3.4: PERF_RECORD_...".
 func (e *Event) parseHead(text string) (err error) {
 	pid, rest, _ := strings.Cut(text, " ")
 	if e.PID, err = strconv.Atoi(strings.TrimSuffix(pid, ":")); err != nil {
@@ -133,8 +131,7 @@ func (e *Event) parseHead(text string) (err error) {
 	return err
 }
 
-// parseFrame reads "55d1c0 symbol (file)"; both may have spaces in them. A
-// file is a path or has a name in brackets.
+// parseFrame parses "55d1c0 symbol (file)"; both names may contain spaces. A file is a path, or a name in brackets.
 func parseFrame(text string) Frame {
 	_, text, _ = strings.Cut(text, " ")
 	for _, start := range []string{" (/", " (["} {

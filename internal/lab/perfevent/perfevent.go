@@ -1,8 +1,7 @@
-// Package perfevent counts what processes do, by the kernel's perf events: system
-// calls, and calls of a function of a program. Nothing is installed in the kernel
-// but what goes with this process: a killed program leaves no probe behind, as
-// the program perf would. golang.org/x/sys/unix has the system call; a library on top of it
-// would save the reading of a few files.
+// Package perfevent counts events of processes with the kernel's perf events: system calls, and calls of a function of
+// a program. Everything that it sets up in the kernel is removed with this process: unlike the program perf, a killed
+// program leaves no probe behind. The system call is in golang.org/x/sys/unix; a library on top of it would only save
+// reading a few files.
 package perfevent
 
 import (
@@ -22,20 +21,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is something that can be counted.
+// Event is an event that can be counted.
 type Event struct {
 	kind, config uint64
 	path         string // of the program, for a probe
 	offset       uint64
 }
 
-// tracing are the places where the kernel's tracepoints are described.
+// tracing lists the directories that may describe the kernel's tracepoints.
 var tracing = []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}
 
 const probes = "/sys/bus/event_source/devices/uprobe/type"
 
-// SystemCalls counts calls of the kernel by name, such as epoll_ctl; an empty
-// name means all.
+// SystemCalls counts system calls by name, such as epoll_ctl; an empty name means all.
 func SystemCalls(name string) (Event, error) {
 	tracepoint := "raw_syscalls/sys_enter"
 	if name != "" {
@@ -73,7 +71,7 @@ func readNumber(path string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
 }
 
-// fileOffset is where in the file an exported function begins.
+// fileOffset returns the offset in the file at which an exported function begins.
 func fileOffset(path, function string) (uint64, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -98,15 +96,15 @@ func fileOffset(path, function string) (uint64, error) {
 	return 0, fmt.Errorf("\"%s\" exports no function %s()", path, function)
 }
 
-// barriers are memory barriers of x86-64, lock add or lock or of 0 to the stack's
-// top. The kernel refuses probes on instructions with lock.
+// barriers are memory barriers of x86-64, lock add or lock or of 0 to the top of the stack. The kernel rejects probes
+// on instructions with a lock prefix.
 var barriers = [][]byte{{0xf0, 0x83, 0x04, 0x24, 0}, {0xf0, 0x83, 0x0c, 0x24, 0}, {0xf0, 0x48, 0x83, 0x0c, 0x24, 0}}
 
-// barrier is the length of a memory barrier that a function begins with. What
-// follows it runs as often as the function is called.
+// barrier returns the length of a memory barrier at the beginning of a function. The instruction after it is executed
+// as often as the function is called.
 func barrier(code io.ReaderAt, at int64) uint64 {
 	var start [8]byte
-	_, _ = code.ReadAt(start[:], at) // the rest is zeros
+	_, _ = code.ReadAt(start[:], at) // the rest are zeros
 	for _, b := range barriers {
 		if bytes.HasPrefix(start[:], b) {
 			return uint64(len(b))
@@ -115,12 +113,11 @@ func barrier(code io.ReaderAt, at int64) uint64 {
 	return 0
 }
 
-// Counter counts one event in processes: system calls also in all that they start
-// from then on, calls of a function in the processes alone.
+// Counter counts one event in processes: system calls also in all processes that they start after that, calls of a
+// function only in the processes themselves.
 type Counter struct{ fds []int }
 
-// Open begins to count in these processes. One that has ended meanwhile is left
-// out.
+// Open starts counting in these processes. A process that has exited meanwhile is ignored.
 func Open(e Event, pids []int) (*Counter, error) {
 	c := &Counter{}
 	for _, pid := range pids {
@@ -142,8 +139,8 @@ func (e Event) open(pid int) (int, error) {
 		Type: uint32(e.kind), Config: e.config, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 	}
 	if e.path == "" {
-		// Not for probes: the kernel would read the path again when the process
-		// forks, in that process's memory, and fail its fork.
+		// Not for probes: when the process forks, the kernel would read the path again from that process's memory, and
+		// make the fork fail.
 		attr.Bits = unix.PerfBitInherit
 	}
 	var pin runtime.Pinner
@@ -153,7 +150,7 @@ func (e Event) open(pid int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		// The kernel reads the path by its address, which must not move.
+		// The kernel reads the path by its address, so it must not be moved.
 		pin.Pin(path)
 		attr.Ext1, attr.Ext2 = uint64(uintptr(unsafe.Pointer(path))), e.offset
 	}
@@ -168,7 +165,7 @@ func (e Event) open(pid int) (int, error) {
 	return 0, fmt.Errorf("cannot count in process %d: %w", pid, err)
 }
 
-// Read is what was counted since Open.
+// Read returns the count since Open.
 func (c *Counter) Read() (uint64, error) {
 	var sum uint64
 	for _, fd := range c.fds {
@@ -181,7 +178,7 @@ func (c *Counter) Read() (uint64, error) {
 	return sum, nil
 }
 
-// Close ends the counting.
+// Close stops counting.
 func (c *Counter) Close() {
 	for _, fd := range c.fds {
 		_ = unix.Close(fd)

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// open counts an event in this process, or skips the test where the kernel does
-// not let us.
+// open counts an event in this process, or skips the test if the kernel does not permit that.
 func open(t *testing.T, e Event, err error, pids ...int) *Counter {
 	t.Helper()
 	var c *Counter
@@ -31,7 +30,7 @@ func open(t *testing.T, e Event, err error, pids ...int) *Counter {
 	return c
 }
 
-// counting starts a shell that waits for a line and then starts programs.
+// counting starts a shell that waits for a line of input and then runs programs.
 func counting(t *testing.T, script string) (pid int, run func()) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "read line; "+script)
@@ -86,7 +85,7 @@ func TestCallsOfAFunctionAreCounted(t *testing.T) {
 	}
 }
 
-// mapped is the path of a library that a process uses.
+// mapped returns the path of a library that a process has mapped.
 func mapped(t *testing.T, pid int, name string) string {
 	t.Helper()
 	for range 1000 {

@@ -1,11 +1,9 @@
-// Package regress compares a server's own log with its trail, statement by
-// statement.
+// Package regress compares a server's own log with its trail, statement by statement.
 //
-// The log is csvlog with log_statement = all and log_min_error_statement = error: a
-// line for each string that a client had executed, and one for each failure. A string may hold several statements, each of which has a record of
-// its own; together the records must cover the string, up to where it failed. Text,
-// user, database and SQLSTATE must agree (compare.go). Intended differences
-// are counted by name, never left out silently.
+// The log is csvlog with log_statement = all and log_min_error_statement = error: one line for each string that a
+// client executed, and one for each failure. A string may contain several statements, each with its own record;
+// together the records must cover the string, up to the point of failure. Text, user, database and SQLSTATE must agree
+// (compare.go). Intended differences are counted by name, never ignored silently.
 package regress
 
 import (
@@ -18,18 +16,18 @@ import (
 	"strings"
 )
 
-// sent is a string that the log says a client sent, and how it went.
+// sent is a string that a client sent according to the log, with its outcome.
 type sent struct {
 	text           string
 	user, database string
 	sqlState       string // of its failure; "": it did not fail
-	executed       bool   // it was executed; else it failed before
-	fastpath       bool   // a function that was called by its number
-	tag            string // what the server did when it logged this: a command, or "idle", "PARSE" and so on
-	unnamed        bool   // a message that failed, and the log does not say of which statement
+	executed       bool   // it was executed; otherwise it failed before execution
+	fastpath       bool   // a function call by OID
+	tag            string // the command tag in the log: a command, or "idle", "PARSE" and so on
+	unnamed        bool   // a failed message whose statement is not in the log
 }
 
-// record is what is compared of a line of "steno cat --format json".
+// record has the fields of a line of "steno cat --format json" that are compared.
 type record struct {
 	Kind      string   `json:"kind"`
 	Session   string   `json:"session"`
@@ -57,16 +55,16 @@ func (r *record) text() string {
 	return *r.Text
 }
 
-// session is what log and trail have of one.
+// session is the contents of the log and the trail about a session.
 type session struct {
 	id      string
 	entries []*entry
 	sent    []*sent
 	records []*record
-	acts    map[string]bool // users that it has been told to act as
+	acts    map[string]bool // users that it has switched to
 }
 
-// Report is what a comparison found.
+// Report is the result of a comparison.
 type Report struct {
 	Sent, Records             int
 	Missing, Extra, Different int
@@ -75,7 +73,7 @@ type Report struct {
 	sessions                  map[string]*session
 }
 
-// Compare reads both and compares them. Differences are listed to list.
+// Compare compares logs with a trail, and writes the differences to list.
 func Compare(logs []io.Reader, trail io.Reader, list io.Writer) (*Report, error) {
 	r := &Report{ByDesign: map[string]int{}, list: list, sessions: map[string]*session{}}
 	for _, log := range logs {
@@ -142,7 +140,7 @@ func (r *Report) readTrail(from io.Reader) error {
 	}
 }
 
-// strings makes what was sent of a session's log.
+// strings extracts the strings that a session sent from its log.
 func (r *Report) strings(s *session) {
 	var last *sent
 	for _, e := range s.entries {
@@ -172,7 +170,7 @@ func (r *Report) strings(s *session) {
 				}
 				continue
 			}
-			// What fails in Parse or Bind has not been executed, even if the same text was before.
+			// A string that fails in Parse or Bind has not been executed, even if the same text was executed before.
 			if last == nil || last.text != e.query || last.sqlState != "" || e.tag == "PARSE" || e.tag == "BIND" {
 				last = &sent{text: e.query, user: e.user, database: e.database}
 				s.sent = append(s.sent, last)
@@ -183,13 +181,13 @@ func (r *Report) strings(s *session) {
 	r.Sent += len(s.sent)
 }
 
-// fails reports whether a failure that the log gives no text to is that of the commit of what was executed last in a
-// pipeline: the server still has its command.
+// fails reports whether a failure that is logged without text is that of the commit of the last statement in a
+// pipeline: its line still has that statement's command tag.
 func (x *sent) fails(e *entry) bool {
 	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle")
 }
 
-// executed is the text of a message of log_statement.
+// executed returns the text in a message of log_statement.
 func executed(message string) (text string, fastpath, ok bool) {
 	if text, ok = strings.CutPrefix(message, "statement: "); ok {
 		return text, false, true
@@ -219,7 +217,7 @@ func (r *Report) differ(kind, format string, args ...any) {
 	}
 }
 
-// Write writes the figures; those that must be 0 stand last.
+// Write writes the figures; those that must be 0 come last.
 func (r *Report) Write(out io.Writer) {
 	var names []string
 	for name := range r.ByDesign {

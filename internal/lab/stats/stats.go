@@ -1,8 +1,7 @@
-// Package stats summarizes noisy measurements without assuming a shape of the noise.
+// Package stats summarizes noisy measurements without assumptions about the distribution of the noise.
 //
-// golang.org/x/perf/benchmath does not serve: the ends of its interval for a median do not
-// lie equally far from it, so that noise of one side counts more than of the other, and
-// are infinite for few values, which JSON cannot say.
+// golang.org/x/perf/benchmath is not suitable: the ranks of its interval for a median are not symmetric, so that noise
+// on one side counts more than on the other, and its bounds are infinite for few values, which JSON cannot represent.
 package stats
 
 import (
@@ -15,21 +14,20 @@ import (
 // Estimate is a median with its interval.
 type Estimate struct {
 	Median float64 `json:"median"`
-	// Low and High bound the median with at least the confidence below; with
-	// fewer than six values no interval reaches it, and they are the
-	// smallest and the largest.
+	// Low and High enclose the median with at least the confidence below; with fewer than six values no interval has
+	// that confidence, and they are the smallest and the largest value.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
-	// Confidence is what the interval really has.
+	// Confidence is the actual confidence of the interval.
 	Confidence float64 `json:"confidence"`
 	N          int     `json:"n"`
 }
 
-// digits of a figure that are kept in files. No noise of a measurement is as small as what
-// they leave out.
+// digits is the number of significant digits of figures in files. The noise of every measurement is larger than the
+// rounding error.
 const digits = 9
 
-// MarshalJSON writes figures without meaningless digits.
+// MarshalJSON writes figures without insignificant digits.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	type plain Estimate
 	p := plain(e)
@@ -41,11 +39,9 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 
 const confidence = 0.95
 
-// Of gives the median of the values and its distribution-free interval:
-// the pair of order statistics, the same distance from both ends, of which the
-// binomial distribution says that the median lies between them (Conover,
-// Practical Nonparametric Statistics, 3rd edition, section 3.2; Hahn and
-// Meeker, Statistical Intervals, section 5.2). It assumes no shape of the noise.
+// Of returns the median of the values and its distribution-free interval: the two order statistics, with the same
+// distance from both ends, that enclose the median according to the binomial distribution (Conover, Practical
+// Nonparametric Statistics, 3rd edition, section 3.2; Hahn and Meeker, Statistical Intervals, section 5.2).
 func Of(values []float64) Estimate {
 	n := len(values)
 	if n == 0 {
@@ -65,7 +61,7 @@ func Of(values []float64) Estimate {
 	return e
 }
 
-// binomialTail is the probability of at most k heads in n throws of a coin.
+// binomialTail returns the probability of at most k heads in n tosses of a fair coin.
 func binomialTail(n, k int) float64 {
 	sum := 0.0
 	for i := 0; i <= k; i++ {

@@ -16,8 +16,8 @@ func sequence(n int) []float64 {
 	return x
 }
 
-// The ranks are those of published tables of the sign-test interval for a
-// median (Conover, table A3; Hollander and Wolfe, table A.2).
+// The ranks must be those in published tables of the sign-test interval for a median (Conover, table A3; Hollander and
+// Wolfe, table A.2).
 func TestEstimateHasTheRanksOfPublishedTables(t *testing.T) {
 	for _, c := range []struct {
 		n          int
@@ -52,8 +52,8 @@ func TestEstimateOfFewValuesSaysHowLittleItKnows(t *testing.T) {
 	}
 }
 
-// Of many samples of a known distribution, the interval holds the true median
-// at least as often as it says.
+// For many samples of a known distribution, the interval must contain the true median at least as often as its
+// confidence says.
 func TestEstimateCoversTheMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const trials, n = 4000, 20

@@ -1,8 +1,8 @@
-// Package clock is "steno bench clock": what it costs to read the clock, and what
-// that makes of settings that read it often, track_io_timing before all.
+// Package clock implements "steno bench clock", which measures the cost of reading the clock, and its effect on
+// settings that read it often, above all track_io_timing.
 //
-// In each round the clock is read alone (timing.go), and a query that reads many
-// blocks runs on a throw-away server without and with track_io_timing.
+// In each round the clock is read alone (timing.go), and a query that reads many blocks runs on a throw-away server
+// without and with track_io_timing.
 package clock
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Options are the flags of a run.
+// Options are the options of a run.
 type Options struct {
 	measure.Common
 	Rounds   int
-	Queries  int // each way in a round
-	MB       int // of the table
+	Queries  int // for each setting, in a round
+	MB       int // size of the table
 	PGConfig string
 }
 
@@ -41,7 +41,7 @@ const (
 	fullRounds  = 60
 )
 
-// New returns the measurement.
+// New returns the measurement with its defaults.
 func New(e measure.Environment) *Options {
 	return &Options{Common: measure.Common{Environment: e}}
 }
@@ -55,7 +55,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	measure.AddPGConfig(flags, &o.PGConfig)
 }
 
-// Complete checks the flags and fills in what follows from them.
+// Complete checks the flags and derives the remaining options from them.
 func (o *Options) Complete(given func(flag string) bool) error {
 	rounds := given("rounds")
 	if !rounds && o.Quick {
@@ -73,14 +73,14 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	return o.Check()
 }
 
-// Run measures.
+// Run measures and reports the result.
 func (o *Options) Run(ctx context.Context) error {
 	return o.Publish(ctx, func(ctx context.Context, p *progress.Phases) (*result.Result, error) {
 		return measureAll(ctx, o, p)
 	})
 }
 
-// check looks whether all is there, before a server is made.
+// check verifies the prerequisites before a server is created.
 func check(installation *cluster.Installation, o *Options) error {
 	if _, err := os.Stat(installation.Program("pg_test_timing")); err != nil {
 		return fmt.Errorf("no pg_test_timing in \"%s\": is the PostgreSQL server installed?", installation.BinDir)
@@ -88,7 +88,7 @@ func check(installation *cluster.Installation, o *Options) error {
 	if _, err := machine.Here.Time(os.Getpid()); err != nil {
 		return fmt.Errorf("the kernel does not report the CPU time of processes: %w", err)
 	}
-	// the table, what is written ahead of it, and a cluster
+	// for the table, its WAL, and a cluster
 	return installation.CheckDisk(uint64(2*o.MB+200) << 20)
 }
 
@@ -130,7 +130,7 @@ func measureAll(ctx context.Context, o *Options, p *progress.Phases) (r *result.
 	return b.result, nil
 }
 
-// settings keep the table out of the server's cache, and everything else quiet.
+// settings keep the table out of the server's cache, and background activity low.
 var settings = []cluster.Setting{
 	{Name: "shared_buffers", Value: "1MB"},
 	{Name: "autovacuum", Value: "off"},
@@ -142,19 +142,19 @@ var settings = []cluster.Setting{
 	{Name: "max_wal_size", Value: "8GB"},
 }
 
-// clockBench is one run.
+// clockBench is the state of a run.
 type clockBench struct {
 	o            *Options
 	installation *cluster.Installation
 	conn         *pgx.Conn
 	result       *result.Result
-	blocks       float64 // that the query reads
-	slow         float64 // most of the readings of a run that took longer than a microsecond, in per cent
+	blocks       float64 // read by the query
+	slow         float64 // highest share of readings in a run that took longer than a microsecond, in per cent
 }
 
 const query = "SELECT count(*) FROM blocks"
 
-// fill makes a table of a row in each block, and sees how many the query reads.
+// fill creates a table with one row in each block, and counts the blocks that the query reads.
 func (b *clockBench) fill(ctx context.Context) error {
 	const block = 8192
 	rows := b.o.MB << 20 / block
@@ -174,7 +174,7 @@ func (b *clockBench) fill(ctx context.Context) error {
 			Read float64 `json:"Shared Read Blocks"`
 		}
 	}
-	for range 2 { // the first reads what the other needs
+	for range 2 { // the first run reads what the second needs
 		const explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT json) "
 		if err := b.conn.QueryRow(ctx, explain+query).Scan(&plan); err != nil {
 			return err
@@ -215,11 +215,11 @@ func (b *clockBench) add(round, position int, c result.Case, metric string, valu
 	b.result.Add(round+1, position, c, metric, value)
 }
 
-// spent is what a query took, in seconds.
+// spent is the time that a query took, in seconds.
 type spent struct{ wall, cpu float64 }
 
-// compare runs the query without and with track_io_timing in turn, and returns
-// the medians: a query that something else has disturbed does not count.
+// compare runs the query alternately without and with track_io_timing, and returns the medians, so that a query that
+// was disturbed by other processes does not count.
 func (b *clockBench) compare(ctx context.Context) (off, on spent, err error) {
 	var wall, cpu [2][]float64
 	for i := range b.o.Queries {
@@ -237,7 +237,7 @@ func (b *clockBench) compare(ctx context.Context) (off, on spent, err error) {
 	return off, on, nil
 }
 
-// once runs the query.
+// once runs the query once.
 func (b *clockBench) once(ctx context.Context, track string) (s spent, err error) {
 	if _, err := b.conn.Exec(ctx, "SET track_io_timing = "+track); err != nil {
 		return s, err
@@ -273,7 +273,7 @@ func newResult(o *Options, postgres string) *result.Result {
 	return r
 }
 
-// uses are what reads the clock, and how often.
+// uses are the code paths that read the clock, and how often they do so.
 var uses = []struct {
 	name, title string
 	readings    int
@@ -337,7 +337,7 @@ func (b *clockBench) finish() {
 	r.Notes = append(r.Notes, b.notes()...)
 }
 
-// addPublished puts source A's figures beside ours.
+// addPublished adds the figures of source A to the measured ones.
 func addPublished(r *result.Result) {
 	if m := r.Find(result.Case{"way": "direct"}, "reading"); m != nil {
 		m.Published = []result.Published{{Value: 42, Source: "analysis of 2018", Conditions: "pg_test_timing, ECS VM"}}
@@ -356,7 +356,7 @@ func addPublished(r *result.Result) {
 	}
 }
 
-// median is that of a case's metric; NaN when there is none.
+// median returns the median of a case's metric; NaN if it was not measured.
 func median(r *result.Result, c result.Case, metric string) float64 {
 	if m := r.Find(c, metric); m != nil {
 		return m.Value.Median
@@ -364,7 +364,7 @@ func median(r *result.Result, c result.Case, metric string) float64 {
 	return stats.Of(nil).Median
 }
 
-// notes are findings, made from what was measured.
+// notes returns the findings that follow from the figures.
 func (b *clockBench) notes() []string {
 	r := b.result
 	direct := median(r, result.Case{"way": "direct"}, "reading")

@@ -110,8 +110,8 @@ func TestTooLargeATableIsRefusedBeforeAServerIsMade(t *testing.T) {
 	}
 }
 
-// made is a run with made-up figures: a reading takes 50 ns, a block 1000 ns
-// without and so many more with track_io_timing.
+// made returns a result with synthetic figures: a reading takes 50 ns, and a block takes 1000 ns without
+// track_io_timing and as many more as given with it.
 func made(kernel float64, added ...float64) *result.Result {
 	r := &result.Result{}
 	b := &clockBench{o: &Options{}, result: r, blocks: 8000, slow: 2.5}

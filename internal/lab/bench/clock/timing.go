@@ -1,5 +1,5 @@
-// What the machine says of its clock: pg_test_timing's report, the cost of a system call,
-// and the kernel's clock source.
+// Information about the machine's clock: pg_test_timing's report, the cost of a system call, and the kernel's clock
+// source.
 
 package clock
 
@@ -18,11 +18,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// timing is what pg_test_timing reports.
+// timing is the report of pg_test_timing.
 type timing struct {
 	loop float64 // nanoseconds between two readings
-	// buckets are its histogram: readings of which the difference to the one
-	// before was less than so many nanoseconds.
+	// buckets are its histogram: readings that differ from the previous one by less than this many nanoseconds.
 	buckets []bucket
 }
 
@@ -34,12 +33,12 @@ type bucket struct {
 var (
 	loopLine = regexp.MustCompile(`(?m)^(?:Per|Average) loop time including overhead: ([0-9.]+) ns`)
 	unitLine = regexp.MustCompile(`(?m)^\s*<=?\s*([mun]s)\s`)
-	// a count may follow, and another percentage before it
+	// a count may follow, and another percentage may precede it
 	bucketLine = regexp.MustCompile(`^\s*(\d+)\s+(\d+\.\d+)(?:\s+\d+\.\d+)?\s+(\d+)\s*$`)
 )
 
-// parseTiming reads the report. Versions before 19 count microseconds, later
-// ones nanoseconds and exact values below the histogram, which are left out.
+// parseTiming parses the report. Versions before 19 count in microseconds, later ones in nanoseconds; they also list
+// exact values below the histogram, which are ignored.
 func parseTiming(report string) (t timing, err error) {
 	loop := loopLine.FindStringSubmatch(report)
 	if loop == nil {
@@ -68,8 +67,8 @@ func parseTiming(report string) (t timing, err error) {
 	return t, nil
 }
 
-// slow is the share of readings, in per cent, that took longer than a
-// microsecond: the process was interrupted, or the clock is slow.
+// slow returns the share of readings, in per cent, that took longer than a microsecond, because the process was
+// interrupted or the clock is slow.
 func (t timing) slow() float64 {
 	const micro = 1024 // ns: the nearest bound of a bucket
 	var sum float64
@@ -81,7 +80,7 @@ func (t timing) slow() float64 {
 	return sum
 }
 
-// testTiming runs pg_test_timing for a second.
+// testTiming runs pg_test_timing for one second.
 func testTiming(ctx context.Context, installation *cluster.Installation) (timing, error) {
 	cmd := installation.Client(ctx, "pg_test_timing", "--duration=1")
 	out, err := cmd.Output()
@@ -94,9 +93,8 @@ func testTiming(ctx context.Context, installation *cluster.Installation) (timing
 	return parseTiming(string(out))
 }
 
-// systemCall is what a reading costs that goes through the kernel, in
-// nanoseconds: with a clock source that programs cannot read by themselves every
-// reading does.
+// systemCall returns the cost in nanoseconds of a reading with a system call. With a clock source that programs cannot
+// read directly, every reading needs one.
 func systemCall() float64 {
 	const readings = 200_000
 	var ts unix.Timespec
@@ -126,8 +124,7 @@ func readSource(dir string) source {
 	return source{read("current_clocksource"), strings.Fields(read("available_clocksource"))}
 }
 
-// advice is what to do about a clock source that is read through the kernel, or
-// through a device.
+// advice returns what to do about a clock source that is read with a system call or from a device.
 func (s source) advice() string {
 	switch s.current {
 	case "":

@@ -1,11 +1,10 @@
-// Package commands is "steno bench commands": what it costs a server to report,
-// count and log each of many small statements, in microseconds.
+// Package commands implements "steno bench commands", which measures the cost for a server to report, count and log
+// each of many small statements, in microseconds.
 //
-// The same statements go through psql, and through one connection by each
-// protocol, to sessions that differ in their settings; variants with a library
-// have a server of their own, all others share one. In each round all variants
-// get their turn one right after the other, in an order that changes, and are
-// compared within the round with the one that reports nothing.
+// The same statements are sent with psql, and on one connection with each protocol, to sessions with different
+// settings; variants with a library have a server of their own, all others share one. In each round all variants run
+// directly one after the other, in an order that changes from round to round, and are compared within the round with
+// the variant that reports nothing.
 package commands
 
 import (
@@ -26,10 +25,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// spacePerServer is its data folder, and what it logs.
+// spacePerServer is the size of a server's data directory and logs.
 const spacePerServer = 512 << 20
 
-// Options are the flags of a run.
+// Options are the options of a run.
 type Options struct {
 	measure.Common
 	Ways       []string
@@ -41,7 +40,7 @@ type Options struct {
 	changed func(flag string) bool
 }
 
-// New returns the measurement.
+// New returns the measurement with its defaults.
 func New(e measure.Environment) *Options {
 	return &Options{Common: measure.Common{Environment: e}}
 }
@@ -56,7 +55,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Common.AddFlags(flags)
 }
 
-// Complete checks the flags and fills in what follows from them.
+// Complete checks the flags and derives the remaining options from them.
 func (o *Options) Complete(given func(flag string) bool) error {
 	o.changed = given
 	if err := o.Check(); err != nil {
@@ -89,8 +88,7 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	return nil
 }
 
-// prepare looks whether all that is needed is there, before anything is started,
-// and returns what is to be measured.
+// prepare verifies the prerequisites before anything is started, and returns what will be measured.
 func (o *Options) prepare() (*cluster.Installation, []variant, []result.Skipped, error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
@@ -117,7 +115,7 @@ func (o *Options) prepare() (*cluster.Installation, []variant, []result.Skipped,
 	return installation, chosen, skipped, installation.CheckDisk(uint64(len(libraries)) * spacePerServer)
 }
 
-// Run measures.
+// Run measures and reports the result.
 func (o *Options) Run(ctx context.Context) error {
 	installation, chosen, skipped, err := o.prepare()
 	if err != nil {
@@ -132,7 +130,7 @@ func (o *Options) Run(ctx context.Context) error {
 	})
 }
 
-// quickBudget is the time within which a quick run begins its last round.
+// quickBudget is the time within which the last round of a quick run must begin.
 const quickBudget = 80 * time.Second
 
 type measurement struct {
@@ -190,7 +188,7 @@ func (m *measurement) start(ctx context.Context) error {
 	return nil
 }
 
-// rounds runs all, and returns how many it made.
+// rounds runs all rounds, and returns how many there were.
 func (m *measurement) rounds(ctx context.Context, phases *progress.Phases) (int, error) {
 	phases.Phase("measuring")
 	start := time.Now()
@@ -211,7 +209,7 @@ func (m *measurement) rounds(ctx context.Context, phases *progress.Phases) (int,
 	return m.Rounds, nil
 }
 
-// compare runs all variants, one right after the other.
+// compare runs all variants directly one after the other.
 func (m *measurement) compare(ctx context.Context, round int, w way, step func(v variant, position int)) error {
 	all := make([]sample, len(m.chosen))
 	for position := range m.chosen {

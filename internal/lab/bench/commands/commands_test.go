@@ -42,8 +42,7 @@ func TestSizesOfRuns(t *testing.T) {
 	}
 }
 
-// A library that is missing is an error when it was asked for, and skipped
-// otherwise.
+// A missing library is an error if it was requested, and skipped otherwise.
 func TestMissingLibraries(t *testing.T) {
 	i := labtest.Installation(t)
 	all := variants
@@ -72,7 +71,7 @@ func TestScriptHasALineForEachStatement(t *testing.T) {
 	}
 }
 
-// small is a run of a moment, of what is installed.
+// small returns options for a short run of what is installed.
 func small(t *testing.T, streams *iostreams.IOStreams) (*Options, *cluster.Installation, []variant) {
 	t.Helper()
 	labtest.Installation(t)
@@ -110,8 +109,8 @@ func TestRunMeasuresEveryVariantInEveryWay(t *testing.T) {
 	}
 }
 
-// Settings take effect: each variant's statements are where they should be, and
-// nobody else's.
+// Settings take effect: the statements of each variant must be reported where they should be, and those of no other
+// variant.
 func TestVariantsDoWhatTheySay(t *testing.T) {
 	ctx := context.Background()
 	streams, _, _, _ := iostreams.Test()
@@ -170,7 +169,7 @@ func TestEveryStatementArrives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Its log is complete when it has stopped.
+	// The log is complete only when the server has stopped.
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +192,7 @@ func TestEveryStatementArrives(t *testing.T) {
 	for i, name := range o.Ways {
 		want := o.Statements
 		if name != viaPsql {
-			want *= 2 // those before the clock starts
+			want *= 2 // includes those before the measurement starts
 		}
 		if got := counts[sessions[i]]; got != want {
 			t.Errorf("%s: %d statements in the log, want %d", name, got, want)
@@ -204,7 +203,7 @@ func TestEveryStatementArrives(t *testing.T) {
 func TestCanceledRunLeavesNothing(t *testing.T) {
 	ctx, streams := labtest.CanceledAt("measuring")
 	o, i, chosen := small(t, streams)
-	o.Statements = 10_000_000 // were it not canceled
+	o.Statements = 10_000_000 // it would take long, but is canceled
 	o.Ways = []string{"simple"}
 	if _, err := o.measure(ctx, i, chosen[:1], progress.NewPhases(streams)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)

@@ -1,4 +1,4 @@
-// Samples of small statements, and the tables, charts and findings made of them.
+// Samples of small statements, and the tables, charts and findings derived from them.
 
 package commands
 
@@ -27,7 +27,7 @@ var metrics = []result.Metric{
 
 func point(w way, v string) result.Case { return result.Case{dimWay: w.name, dimVariant: v} }
 
-// perStatement turns seconds of a run into microseconds of a statement.
+// perStatement converts seconds of a run into microseconds per statement.
 func (m *measurement) perStatement(seconds float64) float64 {
 	return seconds * 1e6 / float64(m.Statements)
 }
@@ -39,7 +39,7 @@ func (m *measurement) add(round, position int, w way, v variant, s sample) {
 	}
 }
 
-// addDifference compares with the base's run of the same round.
+// addDifference adds the difference to the base's run of the same round.
 func (m *measurement) addDifference(round int, w way, v variant, s, bare sample) {
 	m.r.Add(round, 0, point(w, v.name), metricOverhead, m.perStatement(s.seconds-bare.seconds))
 	if s.cpu >= 0 && bare.cpu >= 0 {
@@ -47,7 +47,7 @@ func (m *measurement) addDifference(round int, w way, v variant, s, bare sample)
 	}
 }
 
-// finish makes figures, tables, charts and notes of the samples.
+// finish derives figures, tables, charts and notes from the samples.
 func (m *measurement) finish() {
 	m.r.Summarize(dimVariant, base)
 	m.publish()
@@ -68,8 +68,7 @@ func (m *measurement) finish() {
 	m.r.Notes = m.notes()
 }
 
-// publish puts the figures of others beside ours. They are about 10,000
-// statements.
+// publish adds the published figures, which are about 10,000 statements.
 func (m *measurement) publish() {
 	const source = "patch discussion of 2006"
 	const conditions = "10,000 SELECT 1 through psql, PostgreSQL's statistics collector of that time got a " +
@@ -91,7 +90,7 @@ func (m *measurement) publish() {
 	}
 }
 
-// notes are findings and limits, from the figures.
+// notes returns findings and limits that follow from the figures.
 func (m *measurement) notes() []string {
 	var all []string
 	if note := m.noiseNote(); note != "" {
@@ -106,7 +105,7 @@ func (m *measurement) notes() []string {
 		"pg_steno's writer run in parallel.")
 }
 
-// noiseNote says how far apart two equal things look.
+// noiseNote states how much two equal cases differ.
 func (m *measurement) noiseNote() string {
 	if !slices.ContainsFunc(m.chosen, func(v variant) bool { return v.name == again }) {
 		return ""

@@ -1,5 +1,5 @@
-// What is varied: what a session's server does for each statement (variants), and how
-// statements are sent (ways).
+// The dimensions of the measurement: what a session's server does for each statement (variants), and how statements are
+// sent (ways).
 
 package commands
 
@@ -26,7 +26,7 @@ const (
 	dimWay     = "way"
 )
 
-// base reports nothing.
+// base is the variant that reports nothing.
 const (
 	base       = "bare"
 	again      = "again"
@@ -36,11 +36,11 @@ const (
 // variant is what a session's server does for each statement.
 type variant struct {
 	name, title string
-	library     string // that is preloaded
+	library     string // to be preloaded
 	session     []cluster.Setting
 }
 
-// server names the one that the variant's sessions are on.
+// server returns the name of the server that the variant's sessions use.
 func (v variant) server() string {
 	if v.library == "" {
 		return "plain"
@@ -77,14 +77,14 @@ func variantNames() []string {
 	return names
 }
 
-// serverSettings are those of every server.
+// serverSettings are the settings of every server.
 var serverSettings = []cluster.Setting{
 	set("shared_buffers", "128MB"), set("autovacuum", "off"), set("checkpoint_timeout", "1h"),
 	set("logging_collector", "on"), set("log_directory", "log"), set("log_filename", "postgresql"),
 	set("log_line_prefix", "%m [%p] %q%u@%d "), set("log_checkpoints", "off"),
 }
 
-// librarySettings are further ones of the servers with a library.
+// librarySettings returns additional settings for servers with a library.
 func librarySettings(library string) []cluster.Setting {
 	if library == "" {
 		return nil
@@ -96,7 +96,7 @@ func librarySettings(library string) []cluster.Setting {
 	return settings
 }
 
-// dimensions are what was varied.
+// dimensions returns the dimensions of the result.
 func dimensions(chosen []variant, ways []string) []result.Dimension {
 	v := result.Dimension{Name: dimVariant, Title: "for each statement"}
 	for _, c := range chosen {
@@ -112,22 +112,21 @@ func dimensions(chosen []variant, ways []string) []result.Dimension {
 
 const (
 	statement = "SELECT 1"
-	warm      = 100 // statements before the clock starts, on a connection
+	warm      = 100 // statements of a connection before the measurement starts
 	viaPsql   = "psql"
 )
 
-// sample is what one run says.
+// sample is the result of one run.
 type sample struct {
 	seconds float64
-	// cpu is the processor time of the session's server process in seconds, or
-	// negative where it is not known.
+	// cpu is the processor time of the session's server process in seconds, or negative if it is not known.
 	cpu float64
 }
 
-// way is one to send statements.
+// way is a way to send statements.
 type way struct {
 	name, title string
-	// prepare makes a connection ready; send sends one statement.
+	// prepare prepares a connection; send sends one statement.
 	prepare, send func(ctx context.Context, conn *pgconn.PgConn) error
 }
 
@@ -163,12 +162,12 @@ func findWay(name string) way {
 	return ways[slices.IndexFunc(ways, func(w way) bool { return w.name == name })]
 }
 
-// script is what psql runs: a line for each statement.
+// script returns the input of psql: one line for each statement.
 func script(statements int) string { return strings.Repeat(statement+";\n", statements) }
 
 func scriptFile(lab *cluster.Lab) string { return filepath.Join(lab.Dir, "statements.sql") }
 
-// conninfo is for sessions with these settings.
+// conninfo returns a connection string for sessions with these settings.
 func conninfo(s *cluster.Server, settings []cluster.Setting) string {
 	var Options []string
 	for _, setting := range settings {
@@ -177,7 +176,7 @@ func conninfo(s *cluster.Server, settings []cluster.Setting) string {
 	return s.Conninfo("postgres", "postgres") + " options='" + strings.Join(Options, " ") + "'"
 }
 
-// run sends the statements, and takes the time.
+// run sends the statements, and measures the time.
 func (w way) run(ctx context.Context, lab *cluster.Lab, s *cluster.Server, v variant, statements int) (sample, error) {
 	if w.name == viaPsql {
 		return runPsql(ctx, lab, conninfo(s, v.session))
@@ -185,8 +184,7 @@ func (w way) run(ctx context.Context, lab *cluster.Lab, s *cluster.Server, v var
 	return w.runConnection(ctx, conninfo(s, v.session), statements)
 }
 
-// runPsql runs the script. Its time has psql's start and connection in it, like
-// the published figures.
+// runPsql runs the script. The time includes starting psql and connecting, like in the published figures.
 func runPsql(ctx context.Context, lab *cluster.Lab, conninfo string) (sample, error) {
 	psql := lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-f", scriptFile(lab), "-o", os.DevNull, conninfo)
 	var stderr strings.Builder

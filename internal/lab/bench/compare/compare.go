@@ -1,5 +1,4 @@
-// Package compare says what differs between two results of the same bench
-// beyond their noise.
+// Package compare reports the differences between two results of the same bench that exceed their noise.
 package compare
 
 import (
@@ -25,67 +24,65 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// fewest samples that an estimate must have for a verdict. Two ranges of three
-// samples of the same thing lie apart once in ten times, of four once in 35.
+// fewest is the smallest number of samples of an estimate for a verdict. The ranges of two sets of three samples of the
+// same distribution are disjoint with a probability of 1/10, of four samples with 1/35.
 const fewest = 4
 
-// Rule is when a figure has changed.
+// Rule states when a figure has changed.
 var Rule = fmt.Sprintf("A figure has changed if the intervals of its two medians do not overlap. There is no "+
 	"verdict on fewer than %d samples.", fewest)
 
-// Verdicts.
+// Verdicts of a comparison of figures.
 const (
 	Same   = "same"   // the intervals overlap
 	Few    = "few"    // too few samples
-	Better = "better" // changed, for a metric of which it is known what is better
+	Better = "better" // changed, for a metric with a known direction
 	Worse  = "worse"
-	Higher = "higher" // changed, for others
+	Higher = "higher" // changed, for other metrics
 	Lower  = "lower"
 )
 
-// Comparison is what two results have in common and what not.
+// Comparison is what two results have in common, and their differences.
 type Comparison struct {
 	Bench string `json:"bench"`
 	A     Side   `json:"a"`
 	B     Side   `json:"b"`
 	Rule  string `json:"rule"`
-	// Differences of machines, versions, settings and parameters: they may be why
-	// figures differ.
+	// Differences are those of machines, versions, settings and parameters, which may explain differences of figures.
 	Differences []Difference `json:"differences"`
-	// Figures are all that both results have, those that have changed first, the
-	// larger changes before the smaller ones.
+	// Figures are those in both results: first those that have changed, in descending order of the change.
 	Figures []Figure `json:"figures"`
 	Changed int      `json:"changed"`
-	Few     int      `json:"few"` // without a verdict
-	// OnlyA and OnlyB are what one of them has.
+	Few     int      `json:"few"` // number of figures without a verdict
+	// OnlyA and OnlyB are figures that only one of the results has.
 	OnlyA []string `json:"only_a,omitempty"`
 	OnlyB []string `json:"only_b,omitempty"`
 }
 
-// Side is one of the results.
+// Side describes one of the results.
 type Side struct {
-	Name    string `json:"name"` // its folder
+	Name    string `json:"name"` // its directory
 	Time    string `json:"time"`
 	Title   string `json:"title"`
-	Warning string `json:"warning,omitempty"` // of a busy machine
+	Warning string `json:"warning,omitempty"` // if the machine was busy
 }
 
-// Difference is a fact that differs; empty where one side does not have it.
+// Difference is a fact that differs; the value is empty if the side does not have the fact.
 type Difference struct {
 	What string `json:"what"`
 	A    string `json:"a"`
 	B    string `json:"b"`
 }
 
-// Figure is a measure of both results.
+// Figure is a measure that both results have.
 type Figure struct {
 	Case   result.Case    `json:"case"`
 	Metric string         `json:"metric"`
-	Ratio  bool           `json:"ratio"` // against the base of its result
-	Title  string         `json:"title"` // for people
+	Ratio  bool           `json:"ratio"` // to the base of its result
+	Title  string         `json:"title"` // for display
 	A      stats.Estimate `json:"a"`
 	B      stats.Estimate `json:"b"`
-	Change *float64       `json:"change,omitempty"` // B's median by A's; none where that is 0
+	Change *float64       `json:"change,omitempty"` // median of B divided by that of A; nil if that is 0
 	// Verdict is one of the constants.
 	Verdict string `json:"verdict"`
 }
@@ -93,7 +90,7 @@ type Figure struct {
 // Changed reports whether the verdict is a change.
 func (f *Figure) Changed() bool { return f.Verdict != Same && f.Verdict != Few }
 
-// size of a change, the same for a half and for twice.
+// size returns the size of a change, which is the same for half and for double.
 func (f *Figure) size() float64 {
 	switch {
 	case f.A.Median == f.B.Median:
@@ -105,7 +102,7 @@ func (f *Figure) size() float64 {
 	}
 }
 
-// Results compares two results, which must be of the same bench.
+// Results compares two results, which must be from the same bench.
 func Results(nameA string, a *result.Result, nameB string, b *result.Result) (*Comparison, error) {
 	if a.Bench != b.Bench {
 		return nil, fmt.Errorf("\"%s\" is a result of \"%s\", but \"%s\" is one of \"%s\": they cannot be compared",
@@ -190,8 +187,7 @@ func verdict(a, b stats.Estimate, better string) string {
 	}
 }
 
-// only names what the first result has and the second has not: whole cases, then
-// metrics of cases that both have.
+// only lists what the first result has and the second does not: whole cases, then metrics of common cases.
 func only(a, b *result.Result) []string {
 	names := report.NamesOf(a)
 	var cases []result.Case
@@ -223,7 +219,7 @@ func only(a, b *result.Result) []string {
 
 func equal(a, b result.Case) bool { return len(a) == len(b) && a.Matches(b) }
 
-// differences are the facts that differ, in the order of their weight.
+// differences returns the facts that differ, the most important ones first.
 func differences(a, b *result.Result) []Difference {
 	var all []Difference
 	add := func(what, x, y string) {
@@ -268,7 +264,7 @@ func parameters(all []result.Parameter) []cluster.Setting {
 	return s
 }
 
-// pairs compares named values, of which the last of a name counts.
+// pairs compares named values; if a name occurs more than once, the last value counts.
 func pairs(add func(what, a, b string), prefix string, a, b []cluster.Setting) {
 	value := func(all []cluster.Setting, name string) string {
 		for _, s := range slices.Backward(all) {
@@ -301,7 +297,7 @@ func find(r *result.Result, dimension, value string) *result.Value {
 	return nil
 }
 
-// Options are the flags of a comparison, and the folders of the two results.
+// Options are the options of a comparison, and the directories of the two results.
 type Options struct {
 	measure.Environment
 	A, B   string
@@ -321,7 +317,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 // Complete checks the flags.
 func (o *Options) Complete(func(flag string) bool) error { return iostreams.CheckFormat(o.Format) }
 
-// Run compares.
+// Run compares the results and writes the comparison.
 func (o *Options) Run(context.Context) error {
 	a, err := read(o.A)
 	if err != nil {
@@ -343,7 +339,7 @@ func (o *Options) Run(context.Context) error {
 	return w.Flush()
 }
 
-// read reads a folder's result.
+// read reads the result in a directory.
 func read(dir string) (*result.Result, error) {
 	r, err := result.Read(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -352,8 +348,8 @@ func read(dir string) (*result.Result, error) {
 	return r, err
 }
 
-// Text shows a comparison to a person: what differs between the runs, then the
-// figures that have changed, or all.
+// Text writes a comparison as text: the differences between the runs, then the figures that have changed, or all
+// figures.
 func (c *Comparison) Text(w io.Writer, t report.Terminal, all bool) {
 	for i, s := range []Side{c.A, c.B} {
 		t.Wrap(w, string(rune('A'+i))+"  ", fmt.Sprintf("%s: %s, %s", s.Name, s.Title, s.Time))
@@ -400,7 +396,7 @@ func (c *Comparison) differences(w io.Writer, t report.Terminal) {
 	}
 }
 
-// sentence sums up.
+// sentence returns a summary.
 func (c *Comparison) sentence() string {
 	judged := len(c.Figures) - c.Few
 	few := ""
@@ -432,7 +428,7 @@ const (
 	reset = "\x1b[0m"
 )
 
-// figure writes two lines: the change and what it is of, and both estimates.
+// figure writes two lines: the change of a figure, and both estimates.
 func (c *Comparison) figure(w io.Writer, t report.Terminal, f *Figure) {
 	change := "-"
 	if f.Change != nil {

@@ -27,7 +27,7 @@ func estimate(median, low, high float64, n int) stats.Estimate {
 	return stats.Estimate{Median: median, Low: low, High: high, Confidence: 0.97, N: n}
 }
 
-// before and after differ in something of each kind.
+// before returns a result; after returns one with a difference of each kind.
 func before() *result.Result {
 	c := func(variant, clients string) result.Case { return result.Case{"variant": variant, "clients": clients} }
 	ratio := estimate(0.7, 0.68, 0.72, 10)
@@ -70,7 +70,7 @@ func after() *result.Result {
 	r.Dimensions[0].Values[1].Settings[0].Value = "ddl"
 	ratio := estimate(0.6, 0.58, 0.63, 10)
 	r.Measures = r.Measures[:6]
-	r.Measures[0].Value = estimate(1060, 1050, 1090, 10) // touches: noise
+	r.Measures[0].Value = estimate(1060, 1050, 1090, 10) // the intervals touch: noise
 	r.Measures[1].Value, r.Measures[1].Ratio = estimate(690, 640, 740, 10), &ratio
 	r.Measures[2].Value = estimate(1, 0.9, 1.1, 10)
 	r.Measures[3].Value = estimate(30, 28, 33, 10)
@@ -188,8 +188,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// Runs of the same thing are seldom said to differ: of four samples once in 35,
-// of more even less. The random numbers for each count are always the same.
+// The probability that runs of the same distribution are reported as different must be low: 1/35 for four samples,
+// lower for more. The random numbers for each number of samples are always the same.
 func TestEqualThingsSeldomSeemToDiffer(t *testing.T) {
 	const trials = 20000
 	for n, most := range map[int]float64{4: 1.0 / 35, 5: 1.0 / 126, 7: 0.01, 20: 0.01} {

@@ -1,6 +1,6 @@
-// Package evidence makes docs/evidence.md, which sets published analyses beside
-// archived runs of the laboratory. Its text is page.tmpl; every figure of ours in
-// it is looked up in a run, by metric and case, so none can differ from its source.
+// Package evidence generates docs/evidence.md, which compares published analyses with archived runs of the laboratory.
+// Its text is page.tmpl; every measured figure in it is looked up in a run, by metric and case, so that the document
+// cannot differ from its source.
 package evidence
 
 import (
@@ -26,8 +26,7 @@ import (
 //go:embed page.tmpl
 var page string
 
-// Page returns the document. Archived runs are folders in runs, such as
-// bench/runs.
+// Page returns the document. The argument is the directory of archived runs, such as bench/runs.
 func Page(runs string) (string, error) { return render(runs, page) }
 
 func render(runs, text string) (string, error) {
@@ -49,10 +48,10 @@ func render(runs, text string) (string, error) {
 	return blankLines.ReplaceAllString(b.String(), "\n\n"), nil
 }
 
-// blankLines are what sections leave that are left out.
+// blankLines matches the blank lines that omitted sections leave.
 var blankLines = regexp.MustCompile(`\n{3,}`)
 
-// of shows a published figure with its ratio to another: "192,413 (0.921)".
+// of formats a published figure with its ratio to another: "192,413 (0.921)".
 func of(figure, base int) string {
 	return report.Number(float64(figure)) + " (" + report.Ratio(float64(figure)/float64(base)) + ")"
 }
@@ -63,8 +62,7 @@ type Run struct {
 	names report.Names
 }
 
-// readRun returns nil when there is no such run, so that a template can leave a
-// section out.
+// readRun returns nil if there is no such run, so that a template can omit a section.
 func readRun(dir string) (*Run, error) {
 	r, err := result.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +74,7 @@ func readRun(dir string) (*Run, error) {
 	return &Run{r, report.NamesOf(r)}, nil
 }
 
-// parseCase reads "variant=both clients=16". A value may have spaces: "event=IPC:
-// SyncRep clients=16".
+// parseCase parses "variant=both clients=16". A value may contain spaces: "event=IPC: SyncRep clients=16".
 func parseCase(text string) (result.Case, error) {
 	c, last := result.Case{}, ""
 	for _, field := range strings.Fields(text) {
@@ -94,8 +91,8 @@ func parseCase(text string) (result.Case, error) {
 	return c, nil
 }
 
-// find returns the measure of the case that has these values and the fewest
-// others. It must be the only one: figures are not taken by chance.
+// find returns the measure of the case that has these values and the fewest others. It must be unique, so that no
+// figure is chosen arbitrarily.
 func (r *Run) find(metric, where string) (*result.Measure, error) {
 	c, err := parseCase(where)
 	if err != nil {
@@ -135,7 +132,7 @@ func (r *Run) ratio(metric, where string) (stats.Estimate, error) {
 	return *m.Ratio, nil
 }
 
-// Value is a figure with its interval: "12,345 [11,000, 13,000]".
+// Value returns a figure with its interval: "12,345 [11,000, 13,000]".
 func (r *Run) Value(metric, where string) (string, error) {
 	m, err := r.find(metric, where)
 	if err != nil {
@@ -144,8 +141,7 @@ func (r *Run) Value(metric, where string) (string, error) {
 	return report.Figure(m.Value, false), nil
 }
 
-// Ratio is a figure against its base's, with its interval: "0.686 [0.660,
-// 0.742]".
+// Ratio returns the ratio of a figure to that of its base, with its interval: "0.686 [0.660, 0.742]".
 func (r *Run) Ratio(metric, where string) (string, error) {
 	e, err := r.ratio(metric, where)
 	if err != nil {
@@ -154,8 +150,8 @@ func (r *Run) Ratio(metric, where string) (string, error) {
 	return report.Figure(e, true), nil
 }
 
-// Plain is the median of a figure with its interval in words, rounded to so many
-// digits after the point: "12.3 (11.0 to 13.5)".
+// Plain returns the median of a figure with its interval in words, rounded to this number of decimals: "12.3 (11.0 to
+// 13.5)".
 func (r *Run) Plain(digits int, metric, where string) (string, error) {
 	m, err := r.find(metric, where)
 	if err != nil {
@@ -164,7 +160,7 @@ func (r *Run) Plain(digits int, metric, where string) (string, error) {
 	return plain(digits, m.Value), nil
 }
 
-// Times is a ratio in words: "1.8 (1.5 to 2.1)".
+// Times returns a ratio in words: "1.8 (1.5 to 2.1)".
 func (r *Run) Times(digits int, metric, where string) (string, error) {
 	e, err := r.ratio(metric, where)
 	if err != nil {
@@ -180,7 +176,7 @@ func plain(digits int, e stats.Estimate) string {
 	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, e.Median, digits, e.Low, digits, e.High)
 }
 
-// Kept is a ratio in words and per cent: "59 % (55 to 62)".
+// Kept returns a ratio in words, in per cent: "59 % (55 to 62)".
 func (r *Run) Kept(metric, where string) (string, error) {
 	e, err := r.ratio(metric, where)
 	if err != nil {
@@ -192,7 +188,7 @@ func (r *Run) Kept(metric, where string) (string, error) {
 	return fmt.Sprintf("%.0f %% (%.0f to %.0f)", 100*e.Median, 100*e.Low, 100*e.High), nil
 }
 
-// Median is a figure by itself, for arithmetic.
+// Median returns the median of a figure as a number, for arithmetic.
 func (r *Run) Median(metric, where string) (float64, error) {
 	m, err := r.find(metric, where)
 	if err != nil {
@@ -201,8 +197,7 @@ func (r *Run) Median(metric, where string) (float64, error) {
 	return m.Value.Median, nil
 }
 
-// Quotient is how many times as large the median of one case is as that of
-// another, where no ratio within rounds is kept: "3.2".
+// Quotient returns the median of one case divided by that of another, for pairs without a ratio within rounds: "3.2".
 func (r *Run) Quotient(digits int, metric, where, to string) (string, error) {
 	a, err := r.Median(metric, where)
 	if err != nil {
@@ -218,7 +213,7 @@ func (r *Run) Quotient(digits int, metric, where, to string) (string, error) {
 	return fmt.Sprintf("%.*f", digits, a/b), nil
 }
 
-// Title is what people call a dimension's value.
+// Title returns the title of a dimension's value.
 func (r *Run) Title(dimension, value string) (string, error) {
 	for _, d := range r.Dimensions {
 		for _, v := range d.Values {
@@ -230,7 +225,7 @@ func (r *Run) Title(dimension, value string) (string, error) {
 	return "", fmt.Errorf("%s: %s has no value \"%s\"", r.Bench, dimension, value)
 }
 
-// Parameter is a fact about the run.
+// Parameter returns a parameter of the run.
 func (r *Run) Parameter(name string) (string, error) {
 	for _, p := range r.Parameters {
 		if p.Name == name {
@@ -245,7 +240,7 @@ type Overhead struct {
 	*result.Result
 }
 
-// readOverhead returns nil when there is no such run.
+// readOverhead returns nil if there is no such run.
 func readOverhead(dir string) (*Overhead, error) {
 	r, err := bench.ReadResult(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,7 +252,7 @@ func readOverhead(dir string) (*Overhead, error) {
 	return &Overhead{r}, nil
 }
 
-// Kept is the share of the throughput that a variant keeps, with its interval.
+// Kept returns the share of the throughput that a variant keeps, with its interval.
 func (o *Overhead) Kept(variant string) (string, error) {
 	if m := o.Find(result.Case{"variant": variant}, "tps"); m != nil && m.Ratio != nil {
 		return report.Figure(*m.Ratio, true), nil
@@ -265,8 +260,7 @@ func (o *Overhead) Kept(variant string) (string, error) {
 	return "", fmt.Errorf("overhead: no ratio of \"%s\"", variant)
 }
 
-// Shares are the least and the largest share of CPU samples that were the
-// extension's: "1.7 to 1.8 %".
+// Shares returns the smallest and the largest share of CPU samples in the extension: "1.7 to 1.8 %".
 func (o *Overhead) Shares() (string, error) {
 	if o.CPU == nil || len(o.CPU.Runs) == 0 {
 		return "", errors.New("overhead: no CPU samples")
@@ -280,7 +274,7 @@ type Profile struct {
 	profile.Report
 }
 
-// readProfile returns nil when there is no such profile.
+// readProfile returns nil if there is no such profile.
 func readProfile(dir string) (*Profile, error) {
 	path := filepath.Join(dir, "profile.json")
 	text, err := result.ReadFile(dir, "profile.json")
@@ -297,7 +291,7 @@ func readProfile(dir string) (*Profile, error) {
 	return p, nil
 }
 
-// Share is a cause's part of the time.
+// Share returns a cause's share of the time.
 func (p *Profile) Share(id string) (profile.Share, error) {
 	known := map[string]bool{}
 	for _, s := range p.Causes {
@@ -310,7 +304,7 @@ func (p *Profile) Share(id string) (profile.Share, error) {
 		strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 }
 
-// Active is the part of the active time that causes have together, in per cent.
+// Active returns the total share of several causes in the active time, in per cent.
 func (p *Profile) Active(ids ...string) (float64, error) {
 	sum := 0.0
 	for _, id := range ids {

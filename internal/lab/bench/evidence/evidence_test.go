@@ -15,8 +15,7 @@ const (
 	runs = "../../../../bench/runs"
 )
 
-// TestEvidenceIsUpToDate compares docs/evidence.md with its text and the archived
-// runs.
+// TestEvidenceIsUpToDate compares docs/evidence.md with the output of its template for the archived runs.
 func TestEvidenceIsUpToDate(t *testing.T) {
 	want, err := Page(runs)
 	if err != nil {
@@ -36,8 +35,8 @@ func TestEvidenceIsUpToDate(t *testing.T) {
 	}
 }
 
-// archive makes a folder of runs with one result: two servers, with 1 and 8
-// clients, and the second server's time by parts.
+// archive creates a directory of runs with one result: two servers, with 1 and 8 clients, and the second server's time
+// by parts.
 func archive(t *testing.T) string {
 	t.Helper()
 	r := result.New("logging", "test", "steno bench logging", "test")
@@ -72,7 +71,7 @@ func TestFiguresComeFromTheRun(t *testing.T) {
 		{`{{with run "lab"}}{{.Plain 1 "tps" "variant=none clients=8"}}{{end}}`, "1100.0 (1000.0 to 1200.0)"},
 		{`{{with run "lab"}}{{.Times 2 "tps" "variant=both clients=1"}}{{end}}`, "0.50 (0.50 to 0.50)"},
 		{`{{with run "lab"}}{{.Quotient 1 "tps" "variant=none clients=8" "variant=both clients=1"}}{{end}}`, "2.0"},
-		// all of a case, not a part of it
+		// the measure of the whole case, not of a part of it
 		{`{{with run "lab"}}{{.Value "cpu" "variant=both"}}{{end}}`, "30 [30, 30]"},
 		{`{{with run "lab"}}{{.Value "cpu" "part=logger"}}{{end}}`, "10 [10, 10]"},
 		{`{{with run "lab"}}{{$r := .}}{{range list "none" "both"}}{{$r.Title "variant" .}};{{end}}{{end}}`,

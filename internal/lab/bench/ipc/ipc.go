@@ -1,8 +1,7 @@
-// Package ipc is "steno bench ipc": it compares channels by which many processes
-// can hand log messages to a reader, and ways to wake processes that sleep. The
-// messages are sent by steno-ipc, a C program that contains the extension's own
-// ring and broadcast; here are the matrix, the order of the cases, and what is
-// made of the figures.
+// Package ipc implements "steno bench ipc", which compares channels by which many processes can hand log messages to a
+// reader, and ways to wake sleeping processes. The messages are sent by steno-ipc, a C program that contains the
+// extension's own ring and broadcast; this package has the matrix and the order of the cases, and evaluates the
+// figures.
 package ipc
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Options are the flags of a run.
+// Options are the options of a run.
 type Options struct {
 	measure.Common
 
@@ -46,7 +45,7 @@ type Options struct {
 	plan plan
 }
 
-// New returns the measurement.
+// New returns the measurement with its defaults.
 func New(e measure.Environment) *Options {
 	return &Options{Common: measure.Common{Environment: e}}
 }
@@ -67,7 +66,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Folder, "folder", "", "folder for the files of file and io_uring (default $TMPDIR, or else /tmp)")
 }
 
-// Run measures.
+// Run measures and reports the result.
 func (o *Options) Run(ctx context.Context) error {
 	program, err := findProgram()
 	if err != nil {
@@ -87,7 +86,7 @@ const (
 	largest       = 4 << 20
 )
 
-// Complete checks the flags and fills in what follows from them.
+// Complete checks the flags and derives the remaining options from them.
 func (o *Options) Complete(given func(flag string) bool) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	return nil
 }
 
-// axes are the values that were chosen; an axis without any is empty.
+// axes returns the values that were chosen; an axis without any is empty.
 func (o *Options) axes() (a axes, err error) {
 	for _, name := range o.Channels {
 		if !slices.ContainsFunc(channels, func(v result.Value) bool { return v.Name == name }) {
@@ -161,7 +160,7 @@ func checkAll(flag string, values []int, most int) error {
 	return nil
 }
 
-// parseSize reads a number of bytes, of kB (1,024) or of MB.
+// parseSize parses a number of bytes, of kB (1,024 bytes) or of MB.
 func parseSize(text string) (int, error) {
 	digits, unit := text, 1
 	switch {
@@ -177,7 +176,7 @@ func parseSize(text string) (int, error) {
 	return n * unit, nil
 }
 
-// parseBatch reads a number of messages; 0 stands for all.
+// parseBatch parses a number of messages; 0 means all.
 func parseBatch(text string) (int, error) {
 	if text == "all" {
 		return 0, nil
@@ -189,7 +188,7 @@ func parseBatch(text string) (int, error) {
 	return n, nil
 }
 
-// unique leaves out what comes again.
+// unique removes duplicates.
 func unique[T comparable](values []T) []T {
 	var u []T
 	for _, v := range values {
@@ -202,8 +201,7 @@ func unique[T comparable](values []T) []T {
 
 const programName = "steno-ipc"
 
-// findProgram looks for steno-ipc: where steno is installed, where it was built, and
-// on the path.
+// findProgram searches for steno-ipc: where steno is installed, where it was built, and in the PATH.
 func findProgram() (string, error) {
 	self, err := os.Executable()
 	if err == nil {
@@ -234,8 +232,8 @@ type lab struct {
 	program string
 }
 
-// usage is what processes have used together. Ticks are samples that tell how
-// processor time divides into user and system time.
+// usage is the resources that processes have used together. Ticks are samples of the division of processor time into
+// user and system time.
 type usage struct {
 	CPU         uint64 `json:"cpu_ns"`
 	UserTicks   uint64 `json:"user_ticks_ns"`
@@ -244,8 +242,8 @@ type usage struct {
 	Involuntary uint64 `json:"involuntary"`
 }
 
-// user is the share of the processor time that was spent in user mode; false when
-// the time is too short to tell.
+// user returns the share of the processor time that was spent in user mode; false if the time is too short to determine
+// it.
 func (u usage) user() (float64, bool) {
 	return float64(u.UserTicks) / float64(max(u.AllTicks, 1)), u.AllTicks > 0
 }
@@ -257,7 +255,7 @@ func (u usage) plus(v usage) usage {
 	}
 }
 
-// sent is what steno-ipc says about a case of sending.
+// sent is the output of steno-ipc for a case of sending.
 type sent struct {
 	Skipped         string  `json:"skipped"`
 	Messages        uint64  `json:"messages"`
@@ -272,7 +270,7 @@ type sent struct {
 	Own             float64 `json:"own_ns"`
 }
 
-// woken is what steno-ipc says about a case of waking.
+// woken is the output of steno-ipc for a case of waking.
 type woken struct {
 	Skipped       string  `json:"skipped"`
 	Rounds        uint64  `json:"rounds"`
@@ -326,8 +324,8 @@ func milliseconds(d time.Duration) string {
 	return "--milliseconds=" + strconv.FormatInt(max(1, d.Milliseconds()), 10)
 }
 
-// run starts the program and reads its line. The kernel kills the program, and it
-// its processes, when the thread that has started it ends; so that thread waits.
+// run runs the program and parses its line. The kernel kills the program, and the program's processes, when the thread
+// that has started it exits; so that thread is locked until then.
 func (l *lab) run(ctx context.Context, into any, args ...string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

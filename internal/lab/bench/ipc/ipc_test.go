@@ -59,7 +59,7 @@ func TestPlanVariesOneDimensionAtATime(t *testing.T) {
 	if want := []string{"processes", "size", "batch", "readers", "clock"}; !slices.Equal(swept, want) {
 		t.Errorf("got %v, want %v", swept, want)
 	}
-	// 5 numbers of processes, 6 other sizes, 2 other batches, readers, clock; 512 bytes with 10 processes is there twice
+	// 5 numbers of processes, 6 other sizes, 2 other batches, readers, clock; 512 bytes with 10 processes occurs twice
 	if len(p.groups) != 5+6+2+1+1 {
 		t.Errorf("got %d groups: %v", len(p.groups), p.groups)
 	}
@@ -75,7 +75,7 @@ func TestPlanVariesOneDimensionAtATime(t *testing.T) {
 
 func TestFullPlanHasWhatIsSensible(t *testing.T) {
 	p := mustParse(t, "--full").plan
-	// of 5 small sizes 3 batches and another clock, of 2 large ones one of each; × 5 processes × 2 readers
+	// for each of 5 small sizes 3 batches and another clock, for each of 2 large ones one; × 5 processes × 2 readers
 	if want := (5*(3+1) + 2) * 5 * 2; len(p.groups) != want {
 		t.Errorf("got %d groups, want %d", len(p.groups), want)
 	}
@@ -119,7 +119,7 @@ func TestChosenValuesAreCombined(t *testing.T) {
 	}
 }
 
-// Every case and table must be in words of the dimensions, or no reader finds it.
+// Every case and table must use values of the dimensions; otherwise they have no titles.
 func TestDimensionsNameAllCases(t *testing.T) {
 	for _, line := range []string{"", "--quick", "--full", "--batches 1,all --readers 2 --sleepers 5"} {
 		p := mustParse(t, line).plan
@@ -178,7 +178,7 @@ func compare(t *testing.T, got []figure, want map[string]float64) {
 	}
 }
 
-// made is a result in which ring_each moves ten times the messages of the pipe.
+// made returns a result in which ring_each transfers ten times as many messages as pipe.
 func made(p plan) *result.Result {
 	var r result.Result
 	for round := range 3 {
@@ -316,7 +316,7 @@ func TestSmallRun(t *testing.T) {
 	}
 }
 
-// damaged is a program that runs steno-ipc with a fault.
+// damaged returns a lab whose program is steno-ipc with a fault.
 func damaged(t *testing.T, l *lab, fault string) *lab {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), programName)
@@ -344,7 +344,7 @@ func TestHarmFailsTheRun(t *testing.T) {
 	}
 }
 
-// family is who runs this very program file.
+// family returns the processes that run this program file.
 func family(t *testing.T, program string) []string {
 	t.Helper()
 	var pids []string
@@ -360,7 +360,7 @@ func family(t *testing.T, program string) []string {
 	return pids
 }
 
-// copied is a program of its own, so that its processes are told from others'.
+// copied returns a lab with its own copy of the program, so that its processes can be told from others.
 func copied(t *testing.T, l *lab) *lab {
 	t.Helper()
 	text, err := os.ReadFile(l.program)
@@ -374,7 +374,7 @@ func copied(t *testing.T, l *lab) *lab {
 	return &lab{program: path}
 }
 
-// await waits for something that surely happens.
+// await waits for an event that must occur.
 func await(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for begin := time.Now(); !happened(); time.Sleep(5 * time.Millisecond) {
@@ -400,7 +400,7 @@ func TestNobodyIsLeftWhenTheRunIsCanceled(t *testing.T) {
 	await(t, "all are gone", func() bool { return len(family(t, l.program)) == 0 })
 }
 
-// The program's parent is killed, and cannot clean up.
+// The program's parent is killed, and cannot clean up: no process may be left.
 func TestNobodyIsLeftWhenTheParentIsKilled(t *testing.T) {
 	l := copied(t, realLab(t))
 	parent := exec.Command("sh", "-c", "'"+l.program+"' wake --waker=futex --sleepers=20 --milliseconds=3600000; :")

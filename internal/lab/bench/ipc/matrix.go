@@ -1,5 +1,4 @@
-// Which cases of steno-ipc are run: channels, wakers, and the axes along which each is
-// varied.
+// The cases of steno-ipc that are run: channels, wakers, and the axes along which they are varied.
 
 package ipc
 
@@ -34,7 +33,7 @@ var wakers = []result.Value{
 	{Name: "futex", Title: "one futex (pg_steno)"},
 }
 
-// ChannelNames are the channels that can be compared.
+// ChannelNames returns the names of the channels that can be compared.
 func ChannelNames() []string { return names(channels) }
 
 func names(values []result.Value) []string {
@@ -45,14 +44,14 @@ func names(values []result.Value) []string {
 	return n
 }
 
-// axes are values of each dimension. Sizes are bytes; batch 0 is all.
+// axes are the values of each dimension. Sizes are in bytes; batch 0 means all.
 type axes struct {
 	channels                           []string
 	processes, sizes, readers, batches []int
 	clocks                             []string
 }
 
-// usual is the value of each dimension where another one is varied.
+// usual is the value of each dimension while another one is varied.
 var usual = axes{
 	channels: names(channels), processes: []int{50}, sizes: []int{512}, readers: []int{1}, batches: []int{0},
 	clocks: []string{"pass"},
@@ -64,20 +63,19 @@ var (
 	allSleepers  = []int{1, 16, 64, 256, 1000}
 )
 
-// group is the cases that differ in their channel only. They are run one right
-// after the other, and compared.
+// group is the cases that differ only in their channel. They are run directly one after the other, and compared.
 type group struct {
 	processes, size, readers, batch int
 	clock                           string
 }
 
-// sweep is one dimension that is varied, others being equal: a table and a picture.
+// sweep is one dimension that is varied while the others are constant: a table and a chart.
 type sweep struct {
 	dimension string
 	where     result.Case
 }
 
-// plan is what is to be run.
+// plan is the list of cases to be run.
 type plan struct {
 	channels []string
 	groups   []group
@@ -94,7 +92,7 @@ func orElse[T any](values, otherwise []T) []T {
 	return otherwise
 }
 
-// fill takes the usual values where none are chosen.
+// fill uses the given values for axes without any.
 func (a axes) fill(from axes) axes {
 	return axes{
 		orElse(a.channels, from.channels), orElse(a.processes, from.processes), orElse(a.sizes, from.sizes),
@@ -106,7 +104,7 @@ func (a axes) chosen() bool {
 	return len(a.channels)+len(a.processes)+len(a.sizes)+len(a.readers)+len(a.batches)+len(a.clocks) > 0
 }
 
-// groups are all combinations.
+// groups returns all combinations.
 func (a axes) groups() []group {
 	var all []group
 	for _, p := range a.processes {
@@ -123,8 +121,7 @@ func (a axes) groups() []group {
 	return all
 }
 
-// where is the case of the axes' usual values, or of their first, without a
-// dimension.
+// where returns the case of the axes' usual values, or otherwise of their first ones, without a dimension.
 func (a axes) where(dimension string) result.Case {
 	pick := func(values []int, likes int) int {
 		if slices.Contains(values, likes) {
@@ -146,7 +143,7 @@ func (a axes) where(dimension string) result.Case {
 	return c
 }
 
-// of is the result's name for one of the group's cases.
+// of returns the result's case of a channel in the group.
 func (g group) of(channel string) result.Case {
 	return result.Case{
 		"channel": channel, "processes": strconv.Itoa(g.processes), "size": strconv.Itoa(g.size),
@@ -161,8 +158,8 @@ func batchName(batch int) string {
 	return strconv.Itoa(batch)
 }
 
-// sensible leaves out of the full matrix what says nothing new: batches and
-// clocks of messages that take far longer than either.
+// sensible excludes cases of the full matrix without additional information: batches and clocks for messages that take
+// far longer than either.
 func (g group) sensible() bool {
 	if g.size >= 1<<20 {
 		return g.batch == 0 && g.clock == "pass"
@@ -170,8 +167,7 @@ func (g group) sensible() bool {
 	return g.clock == "pass" || g.batch == 0
 }
 
-// makePlan chooses the cases: those asked for, or what is usual for the size of
-// the run.
+// makePlan chooses the cases: those that were requested, or the default ones for the size of the run.
 func makePlan(o *Options, chosen axes) plan {
 	var p plan
 	switch {
@@ -202,7 +198,7 @@ func makePlan(o *Options, chosen axes) plan {
 	return p
 }
 
-// add takes up a dimension that is varied.
+// add adds a dimension that is varied.
 func (p *plan) add(dimension string, a axes) {
 	a = a.fill(usual)
 	for _, g := range a.groups() {
@@ -213,8 +209,8 @@ func (p *plan) add(dimension string, a axes) {
 	p.sweeps = append(p.sweeps, sweep{dimension, a.where(dimension)})
 }
 
-// sweeps varies one dimension at a time. Sizes are varied with fewer processes:
-// with many, large messages take long.
+// sweeps varies one dimension at a time. Sizes are varied with fewer processes, because large messages of many
+// processes take long.
 func sweeps(processes, sizes []int, all bool) plan {
 	var p plan
 	p.add("processes", axes{processes: processes})
@@ -241,7 +237,7 @@ func fullPlan() plan {
 	return p
 }
 
-// chosenPlan is all combinations; each dimension with several values is shown.
+// chosenPlan returns all combinations; each dimension with several values is shown.
 func chosenPlan(a axes) plan {
 	p := plan{groups: a.groups()}
 	for _, d := range []struct {
@@ -261,7 +257,7 @@ func chosenPlan(a axes) plan {
 	return p
 }
 
-// dimensions say what the plan varies, for the result.
+// dimensions returns the dimensions of the plan for the result.
 func (p plan) dimensions() []result.Dimension {
 	var d []result.Dimension
 	if len(p.groups) > 0 {
@@ -290,7 +286,7 @@ func (p plan) values(of func(group) int) []result.Value {
 	return numbers(all)
 }
 
-// batchValues has "all" last: it is the largest batch.
+// batchValues returns the batches with "all" last, because it is the largest.
 func (p plan) batchValues() []result.Value {
 	v := p.values(func(g group) int { return g.batch })
 	if v[0].Name == "0" {
@@ -335,7 +331,7 @@ func sizeTitle(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// some keeps the order of the names that were chosen.
+// some returns the chosen values, in their original order.
 func some(values []result.Value, chosen []string) []result.Value {
 	var s []result.Value
 	for _, name := range chosen {

@@ -1,4 +1,4 @@
-// Runs the cases of the plan in rounds, and makes samples of what steno-ipc prints.
+// Runs the cases of the plan in rounds, and converts the output of steno-ipc into samples.
 
 package ipc
 
@@ -49,7 +49,7 @@ var wakeMetrics = []result.Metric{
 	{Name: "switches", Title: "context switches per sleeper and wake-up", Better: "lower"},
 }
 
-// runner takes the samples of a plan.
+// runner collects the samples of a plan.
 type runner struct {
 	o       *Options
 	lab     *lab
@@ -58,7 +58,7 @@ type runner struct {
 	phases  func(what string, done, all int)
 	done    int
 	skipped map[string]bool
-	guessed bool // system calls that nobody could count
+	guessed bool // system calls were estimated, because they cannot be counted
 }
 
 // measure runs the plan, and makes the result.
@@ -78,7 +78,7 @@ func measureAll(ctx context.Context, o *Options, l *lab, phases *progress.Phases
 	return r, nil
 }
 
-// round runs each case once, in an order of its own.
+// round runs each case once, in an order that depends on the round.
 func (x *runner) round(ctx context.Context, round int) error {
 	random := rand.New(rand.NewPCG(uint64(round), 0))
 	groups := slices.Clone(x.o.plan.groups)
@@ -103,14 +103,14 @@ func (x *runner) round(ctx context.Context, round int) error {
 	return nil
 }
 
-// step tells how far the run is.
+// step reports the progress.
 func (x *runner) step(what string) {
 	p := x.o.plan
 	x.phases(what, x.done, x.o.Rounds*(len(p.groups)*len(p.channels)+len(p.sleepers)*len(p.wakers)))
 	x.done++
 }
 
-// skip notes once why a case cannot be run.
+// skip records once why a case cannot be run.
 func (x *runner) skip(into *result.Result, key string, c result.Case, reason string) {
 	x.skipped[key] = true
 	into.Skipped = append(into.Skipped, result.Skipped{Case: c, Reason: reason})
@@ -134,7 +134,7 @@ func (x *runner) sendOne(ctx context.Context, round, position int, channel strin
 	for _, f := range s.figures() {
 		x.send.Add(round, position, c, f.metric, f.value)
 	}
-	// of those that were looked at, and were still there
+	// of the samples in which the process still existed
 	if s.Looks > 0 {
 		x.send.Add(round, position, c, "state_d", float64(s.Uninterruptible)/float64(s.Looks)*float64(g.processes))
 	}
@@ -146,7 +146,7 @@ type figure struct {
 	value  float64
 }
 
-// figures are what is made of the raw ones.
+// figures derives the figures of a case.
 func (s *sent) figures() []figure {
 	n := float64(s.Messages)
 	all := s.Senders.plus(s.Readers)
@@ -208,7 +208,7 @@ func (w *woken) figures(sleepers int) []figure {
 	}
 }
 
-// finish makes one result of both parts.
+// finish combines both parts into one result.
 func (x *runner) finish(r *result.Result) {
 	p := x.o.plan
 	r.Parameters = []result.Parameter{
@@ -236,7 +236,7 @@ func (x *runner) finish(r *result.Result) {
 	r.Notes = notes(r, p, x.guessed)
 }
 
-// titles of the dimensions that are varied.
+// titles are those of the dimensions that are varied.
 var titles = map[string]string{
 	"processes": "number of processes", "size": "size of messages", "readers": "number of readers",
 	"batch": "messages that a reader takes at a time", "clock": "when the clock is read",
@@ -258,7 +258,7 @@ func sendTables(p plan) []result.Table {
 	return t
 }
 
-// others says in words what the sweep does not vary.
+// others describes the constant dimensions of a sweep.
 func others(s sweep) string {
 	text := ""
 	say := func(dimension, words string) {

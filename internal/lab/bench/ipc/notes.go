@@ -1,4 +1,4 @@
-// Findings about channels and wakers, and the published figures beside them.
+// Findings about channels and wakers, and the published figures.
 
 package ipc
 
@@ -12,14 +12,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// What was published about channels: a redesign of PostgreSQL's log collector.
-// The report says so much, not on which machine.
+// Published figures about channels: a redesign of PostgreSQL's log collector. The report does not name the machine.
 const (
 	published  = "published redesign of PostgreSQL's log collector"
 	conditions = "1 to 1,000 processes, 512 B to 4 MB; machine not named"
 )
 
-// publish puts the published figures beside those of the same kind.
+// publish adds the published figures to the measured ones of the same kind.
 func publish(r *result.Result) {
 	for i := range r.Measures {
 		m := &r.Measures[i]
@@ -33,7 +32,7 @@ func publish(r *result.Result) {
 	}
 }
 
-// ratio compares two cases within rounds; false when they have none in common.
+// ratio returns the ratio of two cases within rounds; false if they have no common round.
 func ratio(r *result.Result, a, b result.Case, metric string) (stats.Estimate, bool) {
 	of := func(c result.Case) map[int]float64 {
 		values := map[int]float64{}
@@ -54,7 +53,7 @@ func ratio(r *result.Result, a, b result.Case, metric string) (stats.Estimate, b
 	return stats.Of(ratios), len(ratios) > 0
 }
 
-// show is a ratio with its interval.
+// show formats a ratio with its interval.
 func show(e stats.Estimate) string {
 	if e.N == 1 {
 		return fmt.Sprintf("%.3g", e.Median)
@@ -62,7 +61,7 @@ func show(e stats.Estimate) string {
 	return fmt.Sprintf("%.3g [%.3g, %.3g]", e.Median, e.Low, e.High)
 }
 
-// notes are what the figures say. Each is there only when its cases were run.
+// notes returns the findings. Each is included only if its cases were run.
 func notes(r *result.Result, p plan, guessed bool) []string {
 	var all []string
 	for _, note := range []func(*result.Result, plan) string{
@@ -79,7 +78,7 @@ func notes(r *result.Result, p plan, guessed bool) []string {
 	return append(all, coresNote(runtime.NumCPU()))
 }
 
-// at is the group of the bars: 50 processes, 512 bytes.
+// at is the group that the bars show: 50 processes, 512 bytes.
 var at = group{50, 512, 1, 0, "pass"}
 
 func ringNote(r *result.Result, _ plan) string {
@@ -99,8 +98,7 @@ func ringNote(r *result.Result, _ plan) string {
 	return text
 }
 
-// winnerNote names the channel with the most messages per second of processor
-// time, for each value of what was varied first and second.
+// winnerNote names the channel with the most messages per second of processor time, for the first and second dimension.
 func winnerNote(r *result.Result, p plan) string {
 	var parts []string
 	for _, s := range p.sweeps {
@@ -138,7 +136,7 @@ func winner(r *result.Result, p plan, where result.Case) string {
 	return best
 }
 
-// verdict compares with a published range.
+// verdict compares a ratio with a published range.
 func verdict(e stats.Estimate, low, high float64) string {
 	switch {
 	case e.High < low:
@@ -170,7 +168,7 @@ func mutexNote(r *result.Result, _ plan) string {
 	return text
 }
 
-// socketNote compares at the smallest and largest sizes that both channels have.
+// socketNote compares the channels at the smallest and largest sizes that both have.
 func socketNote(r *result.Result, p plan) string {
 	small := group{10, 512, 1, 0, "pass"}
 	large := group{10, 1 << 20, 1, 0, "pass"}
@@ -188,7 +186,7 @@ func socketNote(r *result.Result, p plan) string {
 	return "A stream socket, 10 processes:" + strings.TrimSuffix(text, ";") + "."
 }
 
-// ratios are those of two groups' medians, channel by channel.
+// ratios returns the ratios of two groups' medians for each channel.
 func ratios(r *result.Result, a, b group, metric string, channels ...string) string {
 	var parts []string
 	for _, channel := range channels {
@@ -231,7 +229,7 @@ func readersNote(r *result.Result, p plan) string {
 	return "Four readers move this many times as many messages per second as one: " + parts + "."
 }
 
-// delayNote names the price of taking many messages at once.
+// delayNote states the cost of large batches.
 func delayNote(r *result.Result, _ plan) string {
 	ring, pipe := r.Find(at.of("ring_each"), "delay"), r.Find(at.of("pipe"), "delay")
 	if ring == nil || pipe == nil {
@@ -242,7 +240,7 @@ func delayNote(r *result.Result, _ plan) string {
 		ring.Value.Median, pipe.Value.Median)
 }
 
-// most is the number of sleepers to be compared: 256 where it was run.
+// most returns the number of sleepers to be compared: 256 if it was run.
 func most(p plan) int {
 	if len(p.sleepers) == 0 || slices.Contains(p.sleepers, 256) {
 		return 256
@@ -281,7 +279,7 @@ func epollNote(r *result.Result, p plan) string {
 		"sets, with 64 threads and synchronous replication."
 }
 
-// few is the number of cores below which contention cannot be seen.
+// few is the number of cores below which contention cannot be observed.
 const few = 16
 
 func coresNote(cores int) string {

@@ -1,4 +1,4 @@
-// Package measuretest is what tests of measurements share.
+// Package measuretest has helpers for tests of measurements.
 package measuretest
 
 import (
@@ -11,14 +11,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
-// Parse parses flags, in which no word has a space, and returns the measurement that they
-// make, or why they make none.
+// Parse parses flags without spaces, and returns the measurement with these flags, or the error.
 func Parse[M measure.Measurement](make func(measure.Environment) M, line string) (M, error) {
 	streams, _, _, _ := iostreams.Test()
 	return ParseWith(streams, make, line)
 }
 
-// ParseWith does so for a measurement that will run with these streams.
+// ParseWith is like Parse, for a measurement that will run with these streams.
 func ParseWith[M measure.Measurement](streams *iostreams.IOStreams, make func(measure.Environment) M, line string) (M, error) {
 	m := make(measure.Environment{IO: streams, Version: "1.2"})
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -29,7 +28,7 @@ func ParseWith[M measure.Measurement](streams *iostreams.IOStreams, make func(me
 	return m, m.Complete(flags.Changed)
 }
 
-// Refused tests that each of these lines is wrong usage, and that its error has the text.
+// Refused tests that each of these lines is rejected as wrong usage, with an error that contains the text.
 func Refused[M measure.Measurement](t *testing.T, make func(measure.Environment) M, lines map[string]string) {
 	t.Helper()
 	for line, want := range lines {
