@@ -9,7 +9,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
-// metrics are what is measured of a slice.
+// metrics are the metrics of a slice.
 var metrics = []result.Metric{
 	{Name: "tps", Title: "transactions per second", Unit: "1/s", Better: "higher"},
 	{Name: "p50", Title: "latency, median", Unit: "ms", Better: "lower"},
@@ -21,7 +21,7 @@ var metrics = []result.Metric{
 	{Name: "involuntary", Title: "involuntary context switches per transaction", Better: "lower"},
 }
 
-// newResult begins a result with what the matrix is made of.
+// newResult returns a result with the dimensions of the matrix.
 func (o *Options) newResult(postgres string, not []missing) *result.Result {
 	r := result.New("logging", "Cost of different ways to log statements", measure.CommandLine(), o.Version)
 	r.Postgres = postgres
@@ -62,12 +62,12 @@ func (o *Options) newResult(postgres string, not []missing) *result.Result {
 	return r
 }
 
-// finish makes figures, tables, charts and findings out of the samples.
+// finish derives figures, tables, charts and findings from the samples.
 func (m *measurement) finish() {
 	r := m.result
 	r.Summarize("variant", base)
 	addPublished(r)
-	// of several clients, the lines of one variant stand together
+	// with several clients, the rows of a variant stay together
 	rows := []string{"variant"}
 	if len(r.Dimensions[1].Values) > 1 {
 		rows = append(rows, "clients")
@@ -79,7 +79,7 @@ func (m *measurement) finish() {
 	r.Notes = append(m.notes(), r.Notes...)
 }
 
-// load is what tables and charts of their own are made for.
+// load is a combination with its own tables and charts.
 type load struct {
 	where result.Case
 	title string
@@ -113,7 +113,7 @@ func (m *measurement) has(metric string) bool {
 	return false
 }
 
-// tables are two of each load: what users notice, and what it takes.
+// tables returns two tables for each load: what users notice, and the resources that it takes.
 func tables(l load, rows []string, cpu, bytes, switched bool) []result.Table {
 	notice := result.Table{
 		Title: l.title + ": throughput and latency", Rows: rows, Where: l.where, Bar: 0,

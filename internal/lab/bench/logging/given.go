@@ -1,5 +1,5 @@
-// A running server that somebody else owns as the place of a measurement: which settings
-// can be changed by a reload, changing them, and restoring them at the end.
+// An existing server as the place of a measurement: which settings a reload can change, changing them, and restoring
+// them at the end.
 
 package logging
 
@@ -25,32 +25,29 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// given is a server that somebody runs. Its settings are changed with ALTER
-// SYSTEM and a reload, and are at the end what they were.
+// given is an existing server. Its settings are changed with ALTER SYSTEM and a reload, and restored at the end.
 type given struct {
 	installation *cluster.Installation // of pgbench
 	dsn          string
 	conn         *pgx.Conn
 	about        about
 	journal      *journalFile
-	noted        *journal          // nil: nothing can have been changed
-	now          map[string]string // what we have set
+	noted        *journal          // nil: nothing can have been changed yet
+	now          map[string]string // settings that have been set
 	target       target
 }
 
-// about is what is known of a given server.
+// about is the properties of a given server.
 type about struct {
 	version   int      // 150020
 	preloaded []string // libraries
 	collector bool     // logging_collector
-	// contexts are how the settings that we may change can be changed; those
-	// that the server lacks are missing.
+	// contexts are those of the settings that may be changed, by name; settings that the server lacks are missing.
 	contexts map[string]string
-	trail    string // folder; empty without pg_steno
+	trail    string // directory; empty without pg_steno
 }
 
-// bases are the settings that variants change, and others that would log too,
-// with the values that log nothing.
+// bases are the settings that variants change, and others that would also log, with the values that disable logging.
 var bases = []cluster.Setting{
 	{Name: "log_statement", Value: "none"},
 	{Name: "log_duration", Value: "off"},
@@ -65,8 +62,8 @@ var bases = []cluster.Setting{
 	{Name: "steno.sync", Value: "none"},
 }
 
-// reloadable are those that a reload changes on this server. Without the
-// collector the log's destination is not ours: there may be no stderr.
+// reloadable returns those that a reload can change on this server. Without the collector, the log's destination is not
+// changed, because there may be no stderr.
 func (a *about) reloadable() []cluster.Setting {
 	var list []cluster.Setting
 	for _, s := range bases {
@@ -79,8 +76,7 @@ func (a *about) reloadable() []cluster.Setting {
 	return list
 }
 
-// possible splits variants into those that the server can have without a
-// restart, and the rest.
+// possible splits variants into those that the server supports without a restart, and the others.
 func (a *about) possible(list []variant) (can []variant, not []missing) {
 	can, not = installed(list, a.version/10000, func(library string) bool {
 		return slices.Contains(a.preloaded, library)
@@ -119,7 +115,7 @@ func (a *about) hinders(v variant) string {
 	return ""
 }
 
-// openGiven connects, and looks whether all can be done. It changes nothing.
+// openGiven connects, and checks the prerequisites. It changes nothing.
 func openGiven(ctx context.Context, installation *cluster.Installation, dsn string) (*given, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -175,7 +171,7 @@ func (g *given) look(ctx context.Context) error {
 	return err
 }
 
-// quiet keeps our own connection's statements out of the log.
+// quiet keeps the statements of this program's own connection out of the log.
 func (g *given) quiet(ctx context.Context) error {
 	_, err := g.conn.Exec(ctx, "SET log_statement = none; SET log_duration = off; SET log_min_duration_statement = -1")
 	return err
@@ -189,7 +185,7 @@ func baseNames() []string {
 	return names
 }
 
-// check says what would fail later, while nothing is changed yet.
+// check reports what would fail later, before anything is changed.
 func (g *given) check(ctx context.Context, o *Options) error {
 	var standby, tables bool
 	var free int
@@ -223,7 +219,7 @@ func (g *given) check(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// find looks for the server's processes, and for ways to measure what it logs.
+// find looks up the server's processes, and ways to measure how much it logs.
 func (g *given) find(ctx context.Context) error {
 	pid, local := 0, false
 	err := g.conn.QueryRow(ctx, `SELECT pg_backend_pid(),
@@ -233,7 +229,7 @@ func (g *given) find(ctx context.Context) error {
 	}
 	g.target.pgbench = g.pgbench
 	if local {
-		// it may be only the same id as one elsewhere
+		// a process with this ID may be a different one, of another host or container
 		if p, err := machine.Here.Process(pid); err == nil && strings.HasPrefix(p.Title, "postgres: ") {
 			g.target.processes = &tree{machine.Here, p.Parent}
 		}
@@ -244,7 +240,7 @@ func (g *given) find(ctx context.Context) error {
 	return nil
 }
 
-// written is the size of the log folder's files and of the trail.
+// written returns the total size of the log directory's files and of the trail.
 func (g *given) written(ctx context.Context) (n int64, err error) {
 	err = g.conn.QueryRow(ctx, "SELECT coalesce(sum(size), 0)::bigint FROM pg_ls_logdir()").Scan(&n)
 	if err != nil || g.about.trail == "" {
@@ -259,7 +255,7 @@ func (g *given) written(ctx context.Context) (n int64, err error) {
 	return n + trail, err
 }
 
-// identity names the server's journal: the cluster, and the copy of it.
+// identity identifies the server's journal: the cluster, and its copy.
 func (g *given) identity(ctx context.Context) (string, error) {
 	var text string
 	err := g.conn.QueryRow(ctx, `
@@ -268,8 +264,7 @@ func (g *given) identity(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16], err
 }
 
-// remember locks the server's journal, and returns what a program that died
-// has left in it, or nil.
+// remember locks the server's journal, and returns the contents that a killed program has left in it, or nil.
 func (g *given) remember(ctx context.Context, dir string) (*journal, error) {
 	name, err := g.identity(ctx)
 	if err != nil {
@@ -283,7 +278,7 @@ func (g *given) remember(ctx context.Context, dir string) (*journal, error) {
 
 const ownSession = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 
-// begin notes what the settings are, and may become.
+// begin writes the original settings, and the values that they may get, to the journal.
 func (g *given) begin(ctx context.Context, list []variant) error {
 	before, err := autoLines(ctx, g.conn)
 	if err != nil {
@@ -315,7 +310,7 @@ func (g *given) begin(ctx context.Context, list []variant) error {
 	return g.journal.write(content)
 }
 
-// autoLines are the lines of postgresql.auto.conf.
+// autoLines returns the settings in postgresql.auto.conf.
 func autoLines(ctx context.Context, conn *pgx.Conn) (map[string]string, error) {
 	rows, err := conn.Query(ctx, `SELECT name, setting FROM pg_file_settings
 		WHERE sourcefile LIKE '%/postgresql.auto.conf' AND name = ANY($1) ORDER BY seqno`, baseNames())
@@ -328,7 +323,7 @@ func autoLines(ctx context.Context, conn *pgx.Conn) (map[string]string, error) {
 	return lines, err
 }
 
-// use changes the server's settings to a variant's.
+// use sets the server's settings to those of a variant.
 func (g *given) use(ctx context.Context, v variant) (*target, error) {
 	changed := false
 	for _, s := range g.about.reloadable() {
@@ -355,7 +350,7 @@ func (g *given) use(ctx context.Context, v variant) (*target, error) {
 	return &g.target, g.awaitSettings(ctx)
 }
 
-// awaitSettings waits until new sessions have what was set.
+// awaitSettings waits until new sessions have the settings.
 func (g *given) awaitSettings(ctx context.Context) error {
 	const poll, polls = 20 * time.Millisecond, 250
 	var names, values []string
@@ -382,7 +377,7 @@ func (g *given) awaitSettings(ctx context.Context) error {
 		*differs, g.now[*differs])
 }
 
-// end restores the settings, and only then lets the journal go.
+// end restores the settings, and only after that releases the journal.
 func (g *given) end() error {
 	if g.noted == nil {
 		return g.journal.remove()
@@ -397,10 +392,9 @@ func (g *given) end() error {
 	return g.journal.remove()
 }
 
-// restore puts lines of postgresql.auto.conf back, on a connection of its own:
-// another may have been interrupted in the middle of a query. What is neither
-// as it was nor ours, somebody else has set, and is left; their names are
-// returned.
+// restore restores settings in postgresql.auto.conf, on a new connection, because the other one may have been
+// interrupted in the middle of a query. A setting that has neither its original value nor one of ours was changed by
+// another user, and is kept; the names of such settings are returned.
 func restore(dsn string, noted *journal) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -439,8 +433,8 @@ func restore(dsn string, noted *journal) (left []string, err error) {
 	return left, err
 }
 
-// awaitEnd waits until a session that changes settings is over: it may do so for
-// a moment after its client is gone. One that stays is ended.
+// awaitEnd waits until a session that changes settings has exited: it may continue for a moment after its client has
+// gone. If it does not exit, it is terminated.
 func awaitEnd(ctx context.Context, conn *pgx.Conn, s session) error {
 	const poll, grace = 20 * time.Millisecond, time.Second
 	const same = " FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
@@ -466,12 +460,12 @@ func awaitEnd(ctx context.Context, conn *pgx.Conn, s session) error {
 // pgbench runs pgbench on the server.
 func (g *given) pgbench(ctx context.Context, args ...string) (string, error) {
 	cmd := g.installation.Client(ctx, "pgbench", append(args, g.dsn)...)
-	// the connection string may leave things to the environment
+	// the connection string may depend on environment variables
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	return cluster.Output(ctx, cmd, "pgbench")
 }
 
-// measureGiven measures on a running server.
+// measureGiven measures on an existing server.
 func measureGiven(ctx context.Context, o *Options, p *progress.Phases) (r *result.Result, err error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
@@ -516,8 +510,7 @@ func measureGiven(ctx context.Context, o *Options, p *progress.Phases) (r *resul
 	return m.result, m.run(ctx, p)
 }
 
-// recall restores what an earlier program left changed. Without goOn, that is
-// all there is to do.
+// recall restores what an earlier program left changed. Without goOn, the run ends after that.
 func (g *given) recall(ctx context.Context, o *Options, goOn bool) error {
 	old, err := g.remember(ctx, o.stateDir)
 	if err != nil {
@@ -566,7 +559,7 @@ func restoreOnly(ctx context.Context, o *Options) error {
 	return g.journal.remove()
 }
 
-// ask tells what will be done to the server, and asks whether it may.
+// ask describes what will be done to the server, and asks for permission.
 func (o *Options) ask(ctx context.Context, g *given, list []variant) error {
 	if o.Yes {
 		return nil
@@ -603,7 +596,7 @@ In database "%s" it runs: %s.
 	return nil
 }
 
-// readLine reads an answer, but waits for it no longer than the context lives.
+// readLine reads an answer, but returns when the context is done.
 func readLine(ctx context.Context, in io.Reader) (string, error) {
 	line := make(chan string, 1)
 	go func() {
@@ -618,8 +611,7 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 	}
 }
 
-// try makes one transaction of each client and script: what cannot work fails
-// before a setting is changed.
+// try runs one transaction for each client and script, so that what cannot work fails before a setting is changed.
 func (g *given) try(ctx context.Context, o *Options) error {
 	for _, p := range o.points {
 		args := p.args(1)
@@ -631,7 +623,7 @@ func (g *given) try(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// limits are what a server that is given cannot show.
+// limits returns what cannot be measured on a given server.
 func (g *given) limits() []string {
 	notes := []string{"All variants shared one server and its tables; only settings that a reload can change were compared."}
 	for _, library := range g.about.preloaded {

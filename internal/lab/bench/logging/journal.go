@@ -1,5 +1,4 @@
-// The journal of a given server's settings, from which they are restored after this
-// program was killed.
+// The journal of a given server's settings, from which they are restored if this program was killed.
 
 package logging
 
@@ -14,14 +13,13 @@ import (
 	"time"
 )
 
-// A journal says what a given server's settings were. It is on disk before the
-// first is changed, and goes when all are what they were. When this program
-// dies in between, the next one finds it. A lock on the file, which dies with
-// the program, keeps two of them from measuring the same server.
+// A journal has the original settings of a given server. It is on disk before the first setting is changed, and is
+// removed when all are restored. If this program is killed in between, the next one finds it. A lock on the file, which
+// the kernel releases when the program exits, prevents two programs from measuring on the same server.
 
-// journal is the file's content.
+// journal is the contents of the file.
 type journal struct {
-	Server   string          `json:"server"` // for people: where it is
+	Server   string          `json:"server"` // for messages: the address
 	Time     time.Time       `json:"time"`
 	Session  session         `json:"session"`
 	Settings []journaledLine `json:"settings"`
@@ -33,13 +31,12 @@ type session struct {
 	Started time.Time `json:"started"`
 }
 
-// journaledLine is one setting's line of postgresql.auto.conf.
+// journaledLine is the line of a setting in postgresql.auto.conf.
 type journaledLine struct {
 	Name string `json:"name"`
-	// Before is its value, or nothing when there was no such line.
+	// Before is its original value, or nil if there was no such line.
 	Before *string `json:"before"`
-	// Ours are the values that we may have set. Another value is somebody
-	// else's, and stays.
+	// Ours are the values that this program may have set. Any other value was set by another user, and is kept.
 	Ours []string `json:"ours"`
 }
 
@@ -49,8 +46,7 @@ type journalFile struct {
 	path string
 }
 
-// stateDir is where journals are: $XDG_STATE_HOME/steno, or the same in the
-// user's folder.
+// stateDir returns the directory of journals: $XDG_STATE_HOME/steno, or its default in the user's home directory.
 func stateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "steno"), nil
@@ -64,7 +60,7 @@ func stateDir() (string, error) {
 
 var errMeasured = errors.New("another \"steno bench logging\" is measuring this server")
 
-// openJournal locks the file of a server, which is made.
+// openJournal creates and locks the file of a server.
 func openJournal(dir, server string) (*journalFile, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -78,7 +74,7 @@ func openJournal(dir, server string) (*journalFile, error) {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			return nil, errors.Join(errMeasured, f.Close())
 		}
-		// Whoever had the lock may have removed the file before we got it.
+		// The previous owner of the lock may have removed the file before it was locked here.
 		opened, err1 := f.Stat()
 		named, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
@@ -90,8 +86,8 @@ func openJournal(dir, server string) (*journalFile, error) {
 	}
 }
 
-// read returns what an earlier program left, or nil. Half a journal was never
-// followed by a change.
+// read returns what an earlier program left, or nil. An incomplete journal counts as none, because no setting is
+// changed before it is complete.
 func (j *journalFile) read() (*journal, error) {
 	text, err := io.ReadAll(io.NewSectionReader(j.file, 0, 1<<20))
 	if err != nil || len(text) == 0 {
@@ -104,7 +100,7 @@ func (j *journalFile) read() (*journal, error) {
 	return &old, nil
 }
 
-// write puts the journal on disk.
+// write writes the journal to disk.
 func (j *journalFile) write(content *journal) error {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
@@ -126,8 +122,8 @@ func (j *journalFile) write(content *journal) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// remove takes the file away, and gives up the lock.
+// remove removes the file, and releases the lock.
 func (j *journalFile) remove() error { return errors.Join(os.Remove(j.path), j.file.Close()) }
 
-// keep gives up the lock only.
+// keep only releases the lock.
 func (j *journalFile) keep() error { return j.file.Close() }

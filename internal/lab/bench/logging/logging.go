@@ -1,14 +1,12 @@
-// Package logging is "steno bench logging": what each way to log statements
-// costs a server. Slices of pgbench go to every variant in turn, in rounds;
-// what is quoted is the median of each figure, and of its ratio to the slice
-// without logging in the same round.
+// Package logging implements "steno bench logging", which measures the cost of each way to log statements. Slices of
+// pgbench run on every variant in turn, in rounds; the quoted values are the median of each figure, and of its ratio to
+// the slice without logging in the same round.
 //
-// The flags and the throw-away servers are in this file. A run expands the flags into a
-// matrix of variants and points of load (variant.go). The variants run on throw-away
-// servers, or on a given server whose settings are changed and restored (given.go,
-// journal.go). Rounds of slices (measure.go, process.go) become tables (figures.go) and
+// The flags and the throw-away servers are in this file. A run expands the flags into a matrix of variants and points
+// of load (variant.go). The variants run on throw-away servers, or on a given server whose settings are changed and
+// restored (given.go, journal.go). Rounds of slices (measure.go, process.go) become tables (figures.go) and findings
+// (notes.go).
 // findings (notes.go).
-package logging
 
 import (
 	"context"
@@ -32,7 +30,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Options are the flags of a run.
+// Options are the options of a run.
 type Options struct {
 	measure.Common
 	Compare   []string
@@ -50,16 +48,16 @@ type Options struct {
 	Yes       bool
 	Restore   bool
 
-	// what follows from them
+	// derived from the flags
 	variants []variant
 	points   []point
 	settings []cluster.Setting
-	budget   time.Duration // no round but the first few would end after it; 0: no limit
+	budget   time.Duration // no round after the first few may end later; 0: no limit
 	stateDir string        // for journals
 	dir      string        // for pgbench's scripts and logs
 }
 
-// size is what --quick, --full or neither measure.
+// size is the parameters of a run with --quick, --full or neither.
 type size struct {
 	clients              []int
 	workloads, protocols []string
@@ -76,7 +74,7 @@ var (
 
 func cores() int { return runtime.NumCPU() }
 
-// New returns the measurement.
+// New returns the measurement with its defaults.
 func New(e measure.Environment) *Options {
 	return &Options{Common: measure.Common{Environment: e}}
 }
@@ -102,7 +100,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"changed")
 }
 
-// Complete checks the flags and fills in what follows from them.
+// Complete checks the flags and derives the remaining options from them.
 func (o *Options) Complete(given func(flag string) bool) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -137,7 +135,7 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	return err
 }
 
-// resize takes over what --quick or --full say, where no flag says otherwise.
+// resize applies the sizes of --quick or --full to options that are not set by other flags.
 func (o *Options) resize(given func(flag string) bool) {
 	s := usual
 	if o.Quick {
@@ -189,7 +187,7 @@ func (o *Options) needsTables() bool {
 	return slices.ContainsFunc(o.points, func(p point) bool { return p.workload.builtin != "" })
 }
 
-// checkLeft looks whether what was asked for by name can be had.
+// checkLeft returns an error if variants that were requested by name are not available.
 func (o *Options) checkLeft(can []variant, not []missing) error {
 	for _, m := range not {
 		if slices.Contains(o.Compare, m.name) {
@@ -202,7 +200,7 @@ func (o *Options) checkLeft(can []variant, not []missing) error {
 	return nil
 }
 
-// checkConnections looks whether --set leaves room for the clients.
+// checkConnections checks that --set allows enough connections for the clients.
 func (o *Options) checkConnections() error {
 	for _, s := range o.settings {
 		if s.Name != "max_connections" {
@@ -215,7 +213,7 @@ func (o *Options) checkConnections() error {
 	return nil
 }
 
-// Run measures.
+// Run measures and reports the result.
 func (o *Options) Run(ctx context.Context) error {
 	if o.Restore {
 		return restoreOnly(ctx, o)
@@ -234,7 +232,7 @@ func (o *Options) Run(ctx context.Context) error {
 	})
 }
 
-// makeDir makes the folder for pgbench's scripts and logs.
+// makeDir creates the directory for pgbench's scripts and logs.
 func (o *Options) makeDir() (remove func(), err error) {
 	if o.dir, err = os.MkdirTemp("", "steno-bench-"); err != nil {
 		return nil, err
@@ -249,24 +247,22 @@ func (o *Options) makeDir() (remove func(), err error) {
 	return remove, nil
 }
 
-// place is where variants are measured: servers that are made for it, or one
-// that is given.
+// place is where variants are measured: on servers that are created for it, or on a given one.
 type place interface {
-	// use returns the server that has the variant's settings in force.
+	// use returns the server with the variant's settings in effect.
 	use(ctx context.Context, v variant) (*target, error)
 }
 
-// labPlace has a server for each variant, all copies of one data folder.
+// labPlace has a server for each variant, all copied from one data directory.
 type labPlace struct {
 	lab     *cluster.Lab
 	servers map[string]*target
 }
 
-// spare connections, for our own and the server's.
+// spare is the number of connections for this program and for the server itself.
 const spare = 20
 
-// openLab makes the servers. Its lab is to be closed by the caller, also after
-// an error.
+// openLab creates the servers. The caller must close the lab, even after an error.
 func openLab(ctx context.Context, lab *cluster.Lab, o *Options, list []variant, p *progress.Phases) (*labPlace, error) {
 	p.Phase(fmt.Sprintf("initializing pgbench's tables, scale %d", o.Scale))
 	if err := fillTemplate(ctx, lab, o); err != nil {
@@ -314,8 +310,8 @@ func fillTemplate(ctx context.Context, lab *cluster.Lab, o *Options) error {
 	})
 }
 
-// warm reads pgbench's table into the cache, by its index: a scan of a big
-// table would not stay there.
+// warm reads pgbench's table into the cache, by its index, because a sequential scan of a large table would not remain
+// there.
 func (o *Options) warm(ctx context.Context, s *cluster.Server) error {
 	if !o.needsTables() {
 		return nil
@@ -325,7 +321,7 @@ func (o *Options) warm(ctx context.Context, s *cluster.Server) error {
 	return err
 }
 
-// serverSettings are all of a variant's server; what --set says comes last.
+// serverSettings returns all settings of a variant's server; those of --set come last.
 func serverSettings(v variant, o *Options) []cluster.Setting {
 	all := append(slices.Clone(bench.BaseSettings),
 		cluster.Setting{Name: "max_connections", Value: strconv.Itoa(slices.Max(o.Clients) + spare)})
@@ -356,8 +352,7 @@ func logAndTrail(s *cluster.Server) (int64, error) {
 	return logs + n, err
 }
 
-// emptyLogs makes room for the next slice's. The logger appends, so it goes on
-// at the beginning.
+// emptyLogs truncates the logs before the next slice. The logger appends, so it continues at the beginning.
 func emptyLogs(s *cluster.Server) error {
 	files, err := filepath.Glob(filepath.Join(logDir(s), "*"))
 	if err != nil {
@@ -371,17 +366,16 @@ func emptyLogs(s *cluster.Server) error {
 	return nil
 }
 
-// diskNeeded is a generous estimate of what the servers take, in bytes: their
-// tables, what they write ahead, and the logs of one slice, for as many
-// transactions as this machine's processors could make.
+// diskNeeded returns a generous estimate, in bytes, of the servers' disk space: their tables, their WAL, and the logs
+// of one slice, for the maximum rate of transactions on this machine's processors.
 func (o *Options) diskNeeded(servers, cores int) int64 {
 	const (
 		mb      = 1 << 20
 		cluster = 64 * mb // an empty one, with its first WAL segments
-		scale   = 16 * mb // pgbench's tables, for each unit of the scale
-		wal     = 5 * mb  // a second, of a processor that only writes
+		scale   = 16 * mb // pgbench's tables, for each unit of the scale factor
+		wal     = 5 * mb  // per second, for a processor that only writes
 		mostWAL = 8 << 30 // max_wal_size
-		log     = 20 * mb // a second, of a processor whose every statement is logged
+		log     = 20 * mb // per second, for a processor with every statement logged
 	)
 	each := int64(cluster) + int64(cores*o.Seconds)*log
 	if o.needsTables() {

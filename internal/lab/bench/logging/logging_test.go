@@ -128,7 +128,7 @@ func TestVariantsThatAreNotInstalledAreSkippedWithAReason(t *testing.T) {
 	}
 }
 
-// server is a given one with all that a reload changes.
+// server returns a given server on which a reload can change everything.
 func server(preloaded string, collector bool) *about {
 	a := &about{version: 150020, preloaded: strings.Split(preloaded, ","), collector: collector,
 		contexts: map[string]string{}}
@@ -205,7 +205,7 @@ func TestPercentilesAreThoseOfKnownData(t *testing.T) {
 		t.Fatal(err)
 	}
 	for metric, want := range map[string]float64{"p50": 5, "p99": 9.9, "p999": 9.99} {
-		// the histogram keeps three digits
+		// the histogram has three significant digits
 		if got := f.metrics[metric]; math.Abs(got-want) > want/1000+1e-9 {
 			t.Errorf("%s is %v, want %v", metric, got, want)
 		}
@@ -266,7 +266,7 @@ func TestLabIsRefusedBeforeAServerIsMade(t *testing.T) {
 	}
 }
 
-// fakeInstallation is a pg_config that speaks of a folder with these programs.
+// fakeInstallation creates a pg_config that reports a directory with these programs.
 func fakeInstallation(t *testing.T, version string, programs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -323,8 +323,8 @@ func TestPublishedFiguresStandBesideTheNearestNumberOfClients(t *testing.T) {
 	}
 }
 
-// measured is a measurement with made-up figures: none makes 1000 transactions a
-// second, both 600, steno 990 or 1010.
+// measured returns a measurement with synthetic figures: none has 1000 transactions per second, both 600, steno 990 or
+// 1010.
 func measured(t *testing.T, cores, rounds int, workloads ...string) *measurement {
 	t.Helper()
 	streams, _, _, _ := iostreams.Test()
@@ -421,7 +421,7 @@ func TestTablesAndChartsFindTheirFigures(t *testing.T) {
 	}
 }
 
-// checkStructure looks at a result whether each variant has its figures.
+// checkStructure checks that each variant has its figures in a result.
 func checkStructure(t *testing.T, text string, variants []string, workload, clients string) *result.Result {
 	t.Helper()
 	var r result.Result
@@ -435,7 +435,7 @@ func checkStructure(t *testing.T, text string, variants []string, workload, clie
 			if m == nil {
 				t.Fatalf("no %s of %v", metric, c)
 			}
-			// pgbench logs a latency of 0 where the answer is there at once
+			// pgbench logs a latency of 0 if the answer arrives immediately
 			if m.Value.Median < 0 || (metric == "tps" || metric == "cpu") && m.Value.Median == 0 {
 				t.Errorf("%s of %v is %v", metric, c, m.Value.Median)
 			}
@@ -482,7 +482,7 @@ func TestLabMeasuresAllVariants(t *testing.T) {
 	}
 }
 
-// recorded unpacks the recorded files of /proc.
+// recorded unpacks recorded files of /proc.
 func recorded(t *testing.T) string {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/server.txtar")
@@ -514,7 +514,7 @@ func TestTimeGoesToWhoUsedIt(t *testing.T) {
 		return u
 	}
 	before, during, after := look("before"), look("during"), look("after")
-	// Sessions that have ended are in whole ticks; who lives, in nanoseconds.
+	// The time of sessions that have exited is in whole ticks; that of running ones, in nanoseconds.
 	for _, c := range []struct {
 		name     string
 		from, to usage
@@ -582,7 +582,7 @@ func TestSwitchesAreThoseOfWhoWasThereBothTimes(t *testing.T) {
 	if want := (switches{2535 - 1165 + 47 - 31 + 75 - 52 + 48 - 31, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	// the sessions that came in between have no count to start from
+	// the sessions that were started in between have no first count
 	got = between(count("before"), count("during"))
 	if want := (switches{1165 - 5 + 31 - 21 + 52 - 35 + 31 - 22, 7 - 5}); got != want {
 		t.Errorf("got %v, want %v", got, want)

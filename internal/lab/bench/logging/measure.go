@@ -1,5 +1,5 @@
-// The rounds: a slice of load on every variant for every point of the matrix, and what is
-// looked at before and after each slice.
+// The rounds: a slice of load on every variant for every point of the matrix, and the measurements before and after
+// each slice.
 
 package logging
 
@@ -19,7 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// measurement is one run of the matrix.
+// measurement is the state of a run of the matrix.
 type measurement struct {
 	o        *Options
 	place    place
@@ -27,18 +27,18 @@ type measurement struct {
 	result   *result.Result
 	started  time.Time
 	slicer   slicer
-	rates    []float64 // of each point: the share of transactions that is in the percentiles
+	rates    []float64 // for each point: the share of transactions in the percentiles
 }
 
-// mostLogged is how many transactions of a slice pgbench logs: on a fast machine
-// writing all of them would be a load of its own.
+// mostLogged is the maximum number of transactions of a slice that pgbench logs: on a fast machine, writing all of them
+// would be a significant load.
 const mostLogged = 500_000
 
-// fewRounds are made whatever the time.
+// fewRounds is the number of rounds that run regardless of the time.
 const fewRounds = 3
 
-// run makes the rounds: in each, every point of the matrix gets a slice on every
-// variant, one right after the other, so that what is compared is close in time.
+// run runs the rounds: in each, every point of the matrix gets a slice on every variant, directly one after the other,
+// so that compared slices are close in time.
 func (m *measurement) run(ctx context.Context, p *progress.Phases) error {
 	m.slicer = slicer{dir: m.o.dir, seconds: m.o.Seconds, pause: m.o.Pause}
 	p.Phase("warming up")
@@ -63,8 +63,7 @@ func (m *measurement) run(ctx context.Context, p *progress.Phases) error {
 	return nil
 }
 
-// warmUp gives each point a slice on the base, and sees how much there will be
-// to log.
+// warmUp runs a slice of each point on the base, and estimates how many transactions there will be.
 func (m *measurement) warmUp(ctx context.Context, p *progress.Phases) error {
 	t, err := m.place.use(ctx, m.variants[0])
 	if err != nil {
@@ -111,7 +110,7 @@ func caseOf(v variant, p point) result.Case {
 	}
 }
 
-// add keeps a slice's figures, in the order of the metrics.
+// add stores a slice's figures, in the order of the metrics.
 func (m *measurement) add(round, position int, c result.Case, f *figures) {
 	for _, metric := range metrics {
 		if value, ok := f.metrics[metric.Name]; ok {
@@ -125,7 +124,7 @@ func (m *measurement) add(round, position int, c result.Case, f *figures) {
 	}
 }
 
-// parameters tells people how it was measured.
+// parameters describes how it was measured.
 func (m *measurement) parameters(rounds int) {
 	o := m.o
 	where := "throw-away servers, one for each variant"
@@ -154,7 +153,7 @@ func (m *measurement) parameters(rounds int) {
 	m.result.Parameters = list
 }
 
-// measureLab measures on servers that it makes.
+// measureLab measures on servers that it creates.
 func measureLab(ctx context.Context, o *Options, p *progress.Phases) (r *result.Result, err error) {
 	started := time.Now()
 	installation, err := cluster.Find(o.PGConfig)
@@ -194,28 +193,28 @@ func measureLab(ctx context.Context, o *Options, p *progress.Phases) (r *result.
 // target is a server under load, with the settings of one variant.
 type target struct {
 	pgbench func(ctx context.Context, args ...string) (string, error)
-	// processes are the server's; nil where they cannot be seen.
+	// processes are the server's; nil if they are not visible.
 	processes *tree
-	// written is the size of logs and trail, in bytes; nil where it is not known.
+	// written returns the size of logs and trail, in bytes; nil if it is not known.
 	written func(ctx context.Context) (int64, error)
-	// tidy makes room after a slice; nil where nothing is ours.
+	// tidy frees disk space after a slice; nil if nothing may be removed.
 	tidy func() error
 }
 
-// slicer makes slices of load.
+// slicer runs slices of load.
 type slicer struct {
 	dir     string // for pgbench's logs
 	seconds int
 	pause   time.Duration // after the load, for logger and writers to catch up
 }
 
-// figures are what one slice shows: of the metrics' names, and of parts' CPU time.
+// figures are the results of a slice: by metric, and the CPU time by part.
 type figures struct {
 	metrics map[string]float64
 	cpu     map[part]float64 // microseconds per transaction; nil: not known
 }
 
-// run loads a target. Of all transactions the share rate is in the percentiles.
+// run loads a target. The percentiles are of a sample of the transactions, with the share rate.
 func (s *slicer) run(ctx context.Context, t *target, p point, rate float64) (*figures, error) {
 	before, err := s.look(ctx, t)
 	if err != nil {
@@ -258,7 +257,7 @@ func (s *slicer) run(ctx context.Context, t *target, p point, rate float64) (*fi
 	return f, nil
 }
 
-// state is what grows with load.
+// state is the counters that grow with the load.
 type state struct {
 	usage *usage
 	bytes *int64
@@ -283,7 +282,7 @@ func (s *slicer) look(ctx context.Context, t *target) (state, error) {
 	return now, nil
 }
 
-// use makes figures per transaction of what was used between two states.
+// use derives figures per transaction from the difference between two states.
 func (f *figures) use(before, after state, load bench.Slice) {
 	n := float64(load.Transactions)
 	if before.bytes != nil && after.bytes != nil {
@@ -301,8 +300,8 @@ func (f *figures) use(before, after state, load bench.Slice) {
 	f.metrics["cpu"] = all
 }
 
-// switchRate is how often a second the server's processes changed over; nothing
-// when the slice was too short to see it.
+// switchRate is the number of context switches of the server's processes per second; zero if the slice was too short to
+// measure it.
 type switchRate struct{ voluntary, involuntary float64 }
 
 func (f *figures) add(r switchRate, load bench.Slice) {
@@ -312,9 +311,8 @@ func (f *figures) add(r switchRate, load bench.Slice) {
 	}
 }
 
-// watchSwitches looks twice at the counts of the processes that there are while
-// all clients are connected: a fifth of the slice after the last has come, and a
-// tenth of it before its end.
+// watchSwitches reads the counters of the existing processes twice while all clients are connected: a fifth of the
+// slice after the last client has connected, and a tenth of it before its end.
 func (s *slicer) watchSwitches(ctx context.Context, processes *tree, idle *usage, clients int) (r switchRate) {
 	if processes == nil {
 		return r
@@ -338,8 +336,7 @@ func (s *slicer) watchSwitches(ctx context.Context, processes *tree, idle *usage
 	return switchRate{float64(sum.voluntary) / seconds, float64(sum.involuntary) / seconds}
 }
 
-// awaitClients waits until as many processes have come as there are clients, or
-// no more come.
+// awaitClients waits until there are as many new processes as clients, or no more are started.
 func (t tree) awaitClients(ctx context.Context, idle, clients int) error {
 	const poll = 50 * time.Millisecond
 	const settled = 4 // polls
@@ -360,15 +357,15 @@ func (t tree) awaitClients(ctx context.Context, idle, clients int) error {
 	}
 }
 
-// longest is the latency that the histogram can tell from longer ones.
+// longest is the longest latency that the histogram can represent.
 const longest = 10 * time.Minute
 
-// enough transactions to say what one of a thousand takes.
+// enough is the number of transactions from which the 99.9th percentile is significant.
 const enough = 1000
 
-// latencies reads the logs that pgbench has left in a folder, and removes them.
+// latencies reads the logs of pgbench in a directory, and removes them.
 func (f *figures) latencies(dir string) error {
-	// three digits are true
+	// three digits are significant
 	h := hdrhistogram.New(1, longest.Microseconds(), 3)
 	if err := bench.TakeLatencies(filepath.Join(dir, "latency"), func(us float64) {
 		_ = h.RecordValue(min(int64(us), longest.Microseconds()))
@@ -382,7 +379,7 @@ func (f *figures) latencies(dir string) error {
 	return nil
 }
 
-// percentiles takes them off a histogram of microseconds.
+// percentiles computes the percentiles of a histogram of microseconds.
 func (f *figures) percentiles(h *hdrhistogram.Histogram) {
 	ms := func(percentile float64) float64 { return float64(h.ValueAtQuantile(percentile)) / 1000 }
 	f.metrics["p50"] = ms(50)

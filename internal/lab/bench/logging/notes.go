@@ -1,4 +1,4 @@
-// Findings of a run, and the published figures beside the measured ones.
+// Findings of a run, and the published figures.
 
 package logging
 
@@ -14,7 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// notes are findings, made from what was measured.
+// notes returns the findings that follow from the figures.
 func (m *measurement) notes() []string {
 	var notes []string
 	for _, p := range m.busiest() {
@@ -32,10 +32,10 @@ func (m *measurement) notes() []string {
 	return append(notes, m.machineNotes()...)
 }
 
-// enoughRounds give medians a 95 % interval.
+// enoughRounds is the number of rounds for a 95 % interval of medians.
 const enoughRounds = 6
 
-// fewest is the number of samples that some throughput is the median of.
+// fewest returns the smallest number of samples of a throughput.
 func (m *measurement) fewest() int {
 	few := math.MaxInt
 	for i := range m.result.Measures {
@@ -46,17 +46,17 @@ func (m *measurement) fewest() int {
 	return few
 }
 
-// busiest are the points with the most clients, one of each load.
+// busiest returns the points with the most clients, one for each load.
 func (m *measurement) busiest() []point {
 	most := slices.Max(m.o.Clients)
 	return slices.DeleteFunc(slices.Clone(m.o.points), func(p point) bool { return p.clients != most })
 }
 
-// redesigned is what the published redesign of the server's log kept of the
-// throughput: TPC-B-like, scale 1000, 100 clients.
+// redesigned is the share of the throughput that the published redesign of the server's log kept: TPC-B-like, scale
+// 1000, 100 clients.
 const redesigned = 91347.0 / 98033
 
-// besidePublished are findings of others that are no figure of a variant.
+// besidePublished returns published findings that are not figures of a variant.
 func (m *measurement) besidePublished() []string {
 	var notes []string
 	ratio := func(variant string, p point) *stats.Estimate {
@@ -83,14 +83,14 @@ func (m *measurement) besidePublished() []string {
 	return notes
 }
 
-// finding is a variant's figures of one point.
+// finding is the figures of a variant at one point.
 type finding struct {
 	variant variant
-	tps     stats.Estimate // the share of throughput that is kept
+	tps     stats.Estimate // the share of the throughput that is kept
 }
 
-// findings of one point: what costs most and least, where time goes, and what
-// noise hides.
+// findings returns those of one point: the highest and lowest costs, where time is spent, and which differences are
+// hidden by noise.
 func (m *measurement) findings(p point) []string {
 	all, hidden := m.compared(p)
 	if len(all) == 0 {
@@ -118,13 +118,12 @@ func (m *measurement) findings(p point) []string {
 	return notes
 }
 
-// kept is a ratio for people, in per cent, with its interval.
+// kept formats a ratio in per cent, with its interval.
 func kept(e stats.Estimate) string {
 	return fmt.Sprintf("%.0f %% (%.0f to %.0f)", 100*e.Median, 100*e.Low, 100*e.High)
 }
 
-// compared are the variants of a point, the cheapest first, and the titles of
-// those whose interval encloses 1.
+// compared returns the variants of a point, the cheapest first, and the titles of those whose interval includes 1.
 func (m *measurement) compared(p point) (all []finding, hidden []string) {
 	for _, v := range m.variants {
 		found := m.result.Find(caseOf(v, p), "tps")
@@ -140,8 +139,8 @@ func (m *measurement) compared(p point) (all []finding, hidden []string) {
 	return all, hidden
 }
 
-// processorTime says which variant takes most of the server's CPU time, and what
-// pg_steno takes: figures that the noise of throughput does not hide.
+// processorTime states which variant takes most of the server's CPU time, and how much pg_steno takes: these figures
+// are not hidden by the noise of the throughput.
 func (m *measurement) processorTime(p point) string {
 	var costliest *variant
 	var most stats.Estimate
@@ -166,7 +165,7 @@ func (m *measurement) processorTime(p point) string {
 	return text
 }
 
-// cpu is a median of microseconds for each transaction; an empty part means all.
+// cpu returns the median of microseconds per transaction; an empty part means all.
 func (m *measurement) cpu(v variant, p point, of part) float64 {
 	c := caseOf(v, p)
 	if of != "" {
@@ -182,7 +181,7 @@ func (m *measurement) timeOf(v variant, p point) string {
 	return fmt.Sprintf("%.1f µs per transaction instead of %.1f", m.cpu(v, p, ""), m.cpu(m.variants[0], p, ""))
 }
 
-// split says where the difference to the base is.
+// split states in which part the difference to the base is.
 func (m *measurement) split(v variant, p point) string {
 	const worthSaying = 0.05
 	all := m.cpu(v, p, "") - m.cpu(m.variants[0], p, "")
@@ -198,16 +197,16 @@ func (m *measurement) split(v variant, p point) string {
 	return ", of which " + strings.Join(where, " and ")
 }
 
-// partNames are those of a sentence.
+// partNames are the names of parts in sentences.
 var partNames = map[part]string{
 	backends: "sessions", logger: "the logging collector", writers: "pg_steno's writers", other: "other processes",
 }
 
-// manyCores is where sessions fight for the log's pipe: the published figures
-// are of 56 clients and more on machines of that size.
+// manyCores is the number of cores from which sessions contend for the log's pipe: the published figures are for 56 or
+// more clients on such machines.
 const manyCores = 16
 
-// machineNotes say what this machine cannot show.
+// machineNotes states what cannot be observed on this machine.
 func (m *measurement) machineNotes() []string {
 	n := m.result.Machine.Cores
 	notes := []string{"pgbench ran on the same machine as the server, and used a part of the CPU time."}
@@ -233,9 +232,9 @@ func (m *measurement) machineNotes() []string {
 	return append(notes, text+" On a machine of "+strconv.Itoa(manyCores)+" processors or more, run: "+command)
 }
 
-// published is somebody's figure: the throughput that is kept.
+// published is a published figure: the share of the throughput that is kept.
 type published struct {
-	variant, workload, protocol string // an empty protocol: it is not said
+	variant, workload, protocol string // an empty protocol: not published
 	clients                     int
 	logged, off                 float64 // transactions per second
 	source, conditions          string
@@ -251,7 +250,7 @@ const (
 	conditionsC = "TPC-B-like, scale 1000"
 )
 
-// literature is what has been published of the same comparisons.
+// literature is the published figures of the same comparisons.
 var literature = []published{
 	{"log_statement", "select", "prepared", 56, 192413, 208834, sourceA, conditionsA},
 	{"log_duration", "select", "prepared", 56, 107025, 208834, sourceA, conditionsA},
@@ -268,8 +267,7 @@ var literature = []published{
 	{"log_statement", "tpcb", "", 100, 19854, 98033, sourceC, conditionsC},
 }
 
-// addPublished puts each published figure beside the measured one with the
-// number of clients that is nearest to its own.
+// addPublished adds each published figure to the measured one with the nearest number of clients.
 func addPublished(r *result.Result) {
 	for i := range r.Measures {
 		m := &r.Measures[i]
@@ -295,7 +293,7 @@ func addPublished(r *result.Result) {
 
 func distance(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
 
-// nearest is the measured number of clients that is nearest to another.
+// nearest returns the measured number of clients that is nearest to another number.
 func nearest(r *result.Result, clients int) int {
 	best := 0
 	for _, d := range r.Dimensions {

@@ -1,4 +1,4 @@
-// The CPU time and context switches of a server's processes, by what they are for.
+// The CPU time and context switches of a server's processes, by their purpose.
 
 package logging
 
@@ -13,12 +13,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
-// What a server's processes did is read from /proc. A process that is there is
-// read itself. One that has ended is in what its parent, the postmaster,
-// accounts for the children that it has waited for: so no time is missed of
-// sessions that came and went, and none is counted twice.
+// The resources of a server's processes are read from /proc. A running process is read itself. An exited one is
+// included in the counters for waited-for children of its parent, the postmaster. So the time of sessions that came and
+// went is not missed, and none is counted twice.
 
-// part is what a process is for.
+// part is the purpose of a process.
 type part string
 
 const (
@@ -30,7 +29,7 @@ const (
 
 var parts = []part{backends, logger, writers, other}
 
-// processKey tells a process from a later one with the same id.
+// processKey distinguishes a process from a later one with the same ID.
 type processKey struct {
 	pid   int
 	start uint64 // machine.Process.Started
@@ -42,10 +41,10 @@ type process struct {
 	cpu  time.Duration
 }
 
-// usage is what a server has used since its start.
+// usage is the resources that a server has used since its start.
 type usage struct {
 	postmaster time.Duration
-	ended      time.Duration // children that the postmaster has waited for, with theirs
+	ended      time.Duration // children that the postmaster has waited for, including theirs
 	living     map[processKey]process
 }
 
@@ -55,8 +54,8 @@ type tree struct {
 	postmaster int
 }
 
-// look reads what all processes have used so far. A process that ends meanwhile
-// could be counted twice, or not at all: then it looks again.
+// look reads the resources of all processes. A process that exits meanwhile could be counted twice, or not at all; in
+// this case it reads them again.
 func (t tree) look() (u usage, err error) {
 	const attempts = 20
 	for range attempts {
@@ -95,8 +94,7 @@ func (t tree) processes() (map[processKey]process, error) {
 	return living, nil
 }
 
-// auxiliary matches the titles of processes that are no sessions. The
-// cluster's name may stand before the process's.
+// auxiliary matches the titles of processes that are not sessions. The cluster's name may precede the process's.
 var auxiliary = regexp.MustCompile(`^postgres: (?:.+: )?(logger|steno writer \d+|steno writer|checkpointer|` +
 	`background writer|walwriter|autovacuum launcher|autovacuum worker.*|logical replication .*|stats collector|` +
 	`archiver.*|walreceiver.*|startup.*|walsender.*|io worker.*|slotsync worker.*|walsummarizer) *$`)
@@ -115,9 +113,8 @@ func titlePart(title string) part {
 	}
 }
 
-// until is what each part has used between two looks. What was there and is
-// not any more has ended, and was a session: nothing else ends while a server
-// is measured, but for autovacuum's workers.
+// until returns the resources of each part between two readings. A process that exists only in the first was a session:
+// no other processes exit while a server is measured, except autovacuum workers.
 func (u usage) until(later usage) map[part]time.Duration {
 	used := map[part]time.Duration{
 		other:    later.postmaster - u.postmaster,
@@ -134,13 +131,11 @@ func (u usage) until(later usage) map[part]time.Duration {
 	return used
 }
 
-// switches are how often a process left its processor: because it had to wait,
-// or because it was made to.
+// switches are the numbers of a process's context switches, voluntary (to wait) and involuntary.
 type switches struct{ voluntary, involuntary int64 }
 
-// switchCounts are those of the processes that are there. Of processes that
-// have ended the kernel tells nobody but their parent, so they are looked at
-// while they run.
+// switchCounts returns the switches of the running processes. The kernel reports the switches of exited processes only
+// to their parent, so they must be read while the processes run.
 func (t tree) switchCounts() (map[int]switches, time.Time, error) {
 	children, err := t.proc.Children(t.postmaster)
 	if err != nil {
@@ -183,7 +178,7 @@ func parseSwitches(status string) (s switches, ok bool) {
 	return s, found == 2
 }
 
-// between adds up the switches of the processes that were there both times.
+// between returns the sum of the switches of processes that were running both times.
 func between(first, last map[int]switches) (sum switches) {
 	for pid, b := range last {
 		if a, ok := first[pid]; ok {

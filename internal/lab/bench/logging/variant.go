@@ -1,5 +1,4 @@
-// What is varied: ways to log (variants) and points of load (workloads, protocols,
-// numbers of clients).
+// The dimensions of the matrix: ways to log (variants) and points of load (workloads, protocols, numbers of clients).
 
 package logging
 
@@ -16,19 +15,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
-// variant is one way to log, or not to log, what a server does.
+// variant is one way to log what a server does, or not to log it.
 type variant struct {
 	name, title string
 	preload     []string // libraries that must be loaded when the server starts
-	major       int      // first version of PostgreSQL that has it; 0: any
+	major       int      // first version of PostgreSQL that supports it; 0: any
 	settings    []cluster.Setting
 }
 
-// base is what the others are compared with.
+// base is the variant that the others are compared with.
 const base = "none"
 
-// variants are the matrix, in the order of tables. What they set, a reload can
-// change; only what they preload takes a start.
+// variants are the rows of the matrix, in the order of the tables. Their settings can be changed by a reload; only the
+// libraries that they preload require a restart.
 var variants = []variant{
 	{name: base, title: "none"},
 	{name: "log_statement", title: "log_statement=all", settings: []cluster.Setting{{Name: "log_statement",
@@ -62,7 +61,7 @@ func pgaudit() []cluster.Setting {
 	return []cluster.Setting{{Name: "pgaudit.log", Value: "all"}, {Name: "pgaudit.log_parameter", Value: "on"}}
 }
 
-// VariantNames are what can be compared.
+// VariantNames returns the names of the variants that can be compared.
 func VariantNames() []string {
 	var names []string
 	for _, v := range variants {
@@ -71,10 +70,10 @@ func VariantNames() []string {
 	return names
 }
 
-// missing is a variant that is left out, and why.
+// missing is a variant that is excluded, with the reason.
 type missing struct{ name, reason string }
 
-// chosen returns the variants of those names, or all, with the base first.
+// chosen returns the variants with these names, or all, with the base first.
 func chosen(names []string) ([]variant, error) {
 	if len(names) == 0 {
 		return variants, nil
@@ -99,8 +98,7 @@ func chosen(names []string) ([]variant, error) {
 	return list, nil
 }
 
-// installed splits variants into those that servers of an installation can
-// have, and the rest.
+// installed splits variants into those that servers of an installation support, and the others.
 func installed(list []variant, major int, has func(library string) bool) (can []variant, not []missing) {
 next:
 	for _, v := range list {
@@ -119,7 +117,7 @@ next:
 	return can, not
 }
 
-// majorVersion reads "PostgreSQL 15.20 (Debian ...)".
+// majorVersion parses "PostgreSQL 15.20 (Debian ...)".
 func majorVersion(version string) int {
 	_, text, _ := strings.Cut(version, " ")
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
@@ -129,12 +127,12 @@ func majorVersion(version string) int {
 	return n
 }
 
-// workload is what pgbench does.
+// workload is a load of pgbench.
 type workload struct {
 	name, title string
-	builtin     string // pgbench's own script, which needs its tables
-	text        string // a script of ours
-	path        string // of the script that is not pgbench's own
+	builtin     string // one of pgbench's own scripts, which needs its tables
+	text        string // a script of this package
+	path        string // path of a script that is not pgbench's own
 	writes      bool
 }
 
@@ -147,7 +145,7 @@ var workloads = []workload{
 
 const filePrefix = "file:"
 
-// findWorkload looks a name up. A script of the user's must be readable.
+// findWorkload looks up a workload by name. A script of the user must be readable.
 func findWorkload(name string) (workload, error) {
 	for _, w := range workloads {
 		if w.name == name {
@@ -169,11 +167,11 @@ func findWorkload(name string) (workload, error) {
 		return workload{}, err
 	}
 	script := filepath.Base(path)
-	// what it does is not known, so it may write
+	// its contents are not known, so it may write
 	return workload{name: filePrefix + script, title: script, path: path, writes: true}, nil
 }
 
-// write puts a script of ours into a folder, for pgbench.
+// write writes the script of a workload to a directory, for pgbench.
 func (w *workload) write(dir string) error {
 	if w.text == "" {
 		return nil
@@ -182,14 +180,14 @@ func (w *workload) write(dir string) error {
 	return os.WriteFile(w.path, []byte(w.text), 0o644)
 }
 
-// point is what is done to every variant.
+// point is a load that runs on every variant.
 type point struct {
 	workload workload
 	protocol string
 	clients  int
 }
 
-// points expands the lists: clients change fastest.
+// points expands the lists; the clients vary fastest.
 func points(loads []workload, protocols []string, clients []int) []point {
 	var all []point
 	for _, w := range loads {
@@ -206,7 +204,7 @@ func (p point) title() string {
 	return fmt.Sprintf("%s -M %s, %d clients", p.workload.title, p.protocol, p.clients)
 }
 
-// args are pgbench's for a slice of that many seconds.
+// args returns pgbench's arguments for a slice of this many seconds.
 func (p point) args(seconds int) []string {
 	script := "--builtin=" + p.workload.builtin
 	if p.workload.builtin == "" {
@@ -218,7 +216,7 @@ func (p point) args(seconds int) []string {
 	}
 }
 
-// checkLists looks at what the matrix is made of, and finds the workloads.
+// checkLists checks the lists of the matrix, and looks up the workloads.
 func checkLists(names, protocols []string, clients []int) ([]workload, error) {
 	var loads []workload
 	for _, name := range names {

@@ -68,8 +68,7 @@ func (m *measurement) addTimed(round, position int, p point, f figures) {
 	}
 }
 
-// addAgainstOff pairs the points of a group with those that differ only in having
-// no pg_steno.
+// addAgainstOff pairs the points of a group with those that differ only in the absence of pg_steno.
 func (m *measurement) addAgainstOff(round int, group []point, all []figures) {
 	for i, p := range group {
 		plain := p
@@ -80,7 +79,7 @@ func (m *measurement) addAgainstOff(round int, group []point, all []figures) {
 	}
 }
 
-// addLooks turns what was watched into samples.
+// addLooks converts looks into samples.
 func (m *measurement) addLooks() {
 	var all []*look
 	for _, l := range m.looks {
@@ -120,7 +119,7 @@ func (m *measurement) addLookDimensions(top []string) {
 	}
 }
 
-// addReasons says what could not be counted, once each.
+// addReasons records once for each counter why it is not available.
 func (m *measurement) addReasons() {
 	skip := func(metric string, failed func(l *look) error) {
 		n, reason := 0, ""
@@ -142,7 +141,7 @@ func (m *measurement) addReasons() {
 	}
 }
 
-// finish makes figures, tables, charts and notes of the samples.
+// finish derives figures, tables, charts and notes from the samples.
 func (m *measurement) finish() {
 	m.r.Parameters = append([]result.Parameter{{Name: "rounds", Value: strconv.Itoa(m.rounded)}}, m.r.Parameters...)
 	m.addLooks()
@@ -154,7 +153,7 @@ func (m *measurement) finish() {
 	m.r.Notes = m.notes()
 }
 
-// publish puts the figures of others beside ours.
+// publish adds the published figures to the measured ones.
 func (m *measurement) publish() {
 	const source = "analysis of 2016"
 	const conditions = "PostgreSQL 9.6, 64 threads, one insert a transaction, one primary and two standbys"
@@ -171,7 +170,7 @@ func (m *measurement) publish() {
 	}
 }
 
-// varied are the dimensions with several values, but for those named.
+// varied returns the dimensions with several values, except those named.
 func (m *measurement) varied(without ...string) []string {
 	var all []string
 	for _, d := range []struct {
@@ -212,7 +211,7 @@ func (m *measurement) tables() {
 }
 
 func (m *measurement) charts() {
-	// One chart shows two dimensions; of the others it shows the first value.
+	// A chart shows two dimensions, with the first value of each of the others.
 	first := result.Case{dimSteno: m.Steno[0], dimInserts: strconv.Itoa(m.Inserts[0]), dimCores: m.Cores[0],
 		dimClients: strconv.Itoa(slices.Max(m.Clients))}
 	where := func(free ...string) result.Case {
@@ -250,10 +249,10 @@ func (m *measurement) charts() {
 	}
 }
 
-// enoughCores are about what the published findings took to show.
+// enoughCores is about the number of cores for which the published findings were made.
 const enoughCores = 16
 
-// notes are findings and limits, from the figures.
+// notes returns findings and limits that follow from the figures.
 func (m *measurement) notes() []string {
 	var all []string
 	add := func(note string) {
@@ -282,12 +281,12 @@ func (m *measurement) notes() []string {
 	return all
 }
 
-// point is the one that notes are about.
+// point returns the point that the notes are about.
 func (m *measurement) point(sync, steno string) point {
 	return point{sync, steno, m.Inserts[0], slices.Max(m.Clients), m.Cores[0]}
 }
 
-// median of a metric, or not ok where it was not measured.
+// median returns the median of a metric, or false if it was not measured.
 func (m *measurement) median(c result.Case, metric string) (value float64, ok bool) {
 	if x := m.r.Find(c, metric); x != nil {
 		return x.Value.Median, true
@@ -295,11 +294,10 @@ func (m *measurement) median(c result.Case, metric string) (value float64, ok bo
 	return 0, false
 }
 
-// muchIdle is a difference of the processors' idle share, in per cent of all time,
-// that is worth a sentence.
+// muchIdle is a difference in the processors' idle share, in per cent of all time, that is worth mentioning.
 const muchIdle = 10
 
-// idleNote reports whether processors are idle while sessions wait for a standby.
+// idleNote states whether processors are idle while sessions wait for a standby.
 func (m *measurement) idleNote(sync string) string {
 	p := m.point(sync, m.Steno[0])
 	waits, ok := m.median(p.result().With(dimEvent, waitStandby), metricWaits)
@@ -333,7 +331,7 @@ func insertsTitle(n int) string {
 	return fmt.Sprintf("%d inserts", n)
 }
 
-// epollNote compares what the published cause was with what is called here.
+// epollNote compares the published cause with the system calls that were counted.
 func (m *measurement) epollNote() string {
 	sync := "on"
 	if !slices.Contains(m.Sync, sync) {
@@ -355,7 +353,7 @@ func (m *measurement) epollNote() string {
 		"PostgreSQL 14 and later keep it."
 }
 
-// stenoNote says what pg_steno costs commits that wait for a standby.
+// stenoNote states the cost of pg_steno for commits that wait for a standby.
 func (m *measurement) stenoNote(steno string) string {
 	if steno == stenoOff {
 		return ""
@@ -380,7 +378,7 @@ func (m *measurement) stenoNote(steno string) string {
 	return ""
 }
 
-// batchNote says what larger transactions bring.
+// batchNote states the gain of larger transactions.
 func (m *measurement) batchNote() string {
 	small, large := slices.Min(m.Inserts), slices.Max(m.Inserts)
 	p := m.point("on", m.Steno[0])
@@ -396,7 +394,7 @@ func (m *measurement) batchNote() string {
 		"(published, 10 instead of 1 on 64 threads: 220,000 instead of 70,000).", large, many/one, small)
 }
 
-// coresNote says what fewer cores for the primary make of it.
+// coresNote states the effect of fewer cores for the primary.
 func (m *measurement) coresNote() string {
 	p := m.point("on", m.Steno[0])
 	if p.cores = allCores; !slices.Contains(m.Cores, allCores) {

@@ -1,5 +1,4 @@
-// What sessions wait for, system calls and latches, in slices apart from those that are
-// timed.
+// What sessions wait for, system calls and latches, in slices separate from those that are timed.
 
 package replication
 
@@ -24,14 +23,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/perfevent"
 )
 
-// A look is a slice of its own, whose speed is not quoted: what sessions wait for
-// is asked all the time, and system calls and latches are counted.
+// A look is a slice whose speed is not reported, because measuring slows it down: wait events are sampled all the time,
+// and system calls and latches are counted.
 
 const sampleInterval = 25 * time.Millisecond
 
-// sampleQuery counts pgbench's sessions by what they wait for. Those that wait
-// for nothing run, or wait for a processor. What waits for the next command does
-// so as Client: ClientRead.
+// sampleQuery counts pgbench's sessions by wait event. Sessions without a wait event run, or wait for a processor.
+// Sessions that wait for the next command have the event Client: ClientRead.
 const sampleQuery = `
 	SELECT coalesce(wait_event_type || ': ' || wait_event, '` + running + `'), count(*)
 	FROM pg_stat_activity
@@ -45,24 +43,24 @@ const (
 	mostEvents  = 6
 )
 
-// look is what one says.
+// look is the result of a look.
 type look struct {
-	events map[string]int // sessions seen, by what they waited for
+	events map[string]int // sampled sessions, by wait event
 	tps    float64
-	// per commit, by the name of the call; the empty name is all of them
+	// per commit, by the name of the system call; the empty name means all
 	calls     map[string]float64
 	callsBy   string  // what has counted them
 	latches   float64 // set per second
-	noCalls   error   // why they were not counted, if so
+	noCalls   error   // why they were not counted, or nil
 	noLatches error
 }
 
-// callNames are the system calls that are counted apart.
+// callNames are the system calls that are counted separately.
 var callNames = []string{"", "recvfrom", "sendto", "epoll_wait", "epoll_ctl", "kill", "futex", "pwrite64", "fdatasync"}
 
 const allCalls = "all"
 
-// look gives a set a slice and watches it.
+// look runs a slice on a set and watches it.
 func (s *set) look(ctx context.Context, lab *cluster.Lab, p point, seconds int) (*look, error) {
 	l := &look{events: map[string]int{}, calls: map[string]float64{}}
 	calls := s.countCalls(ctx, l)
@@ -93,13 +91,12 @@ func (s *set) look(ctx context.Context, lab *cluster.Lab, p point, seconds int) 
 	return l, nil
 }
 
-// watch asks what the sessions do until the context ends, which it does when
-// pgbench ends.
+// watch samples the sessions until the context is done, which happens when pgbench exits.
 func (s *set) watch(ctx context.Context, lab *cluster.Lab, p point, l *look) error {
 	w := latchWatch{noProbe: errors.New("not all sessions started in time")}
 	defer w.close()
 	for ctx.Err() == nil {
-		// A canceled query would cost the connection.
+		// Canceling the query would close the connection.
 		now, err := sample(context.WithoutCancel(ctx), s.conn)
 		if err != nil {
 			return err
@@ -133,8 +130,8 @@ func sample(ctx context.Context, conn *pgx.Conn) (map[string]int, error) {
 	return counts, err
 }
 
-// latchWatch counts calls of SetLatch() by the primary's processes, from a moment
-// when pgbench's sessions are there to the last one when they still are.
+// latchWatch counts calls of SetLatch() by the primary's processes, from when pgbench's sessions exist to the last time
+// when they still do.
 type latchWatch struct {
 	counter *perfevent.Counter
 	noProbe error
@@ -145,7 +142,7 @@ type latchWatch struct {
 
 func (w *latchWatch) step(lab *cluster.Lab, primary *cluster.Server) {
 	if w.counter == nil {
-		if w.start.IsZero() { // one attempt
+		if w.start.IsZero() { // only one attempt
 			w.start = time.Now()
 			var e perfevent.Event
 			if e, w.noProbe = perfevent.Calls(lab.Program("postgres"), "SetLatch"); w.noProbe == nil {
@@ -176,9 +173,8 @@ func (w *latchWatch) close() {
 	}
 }
 
-// countCalls begins to count the system calls of the primary's processes and of
-// those that it will start, but not of the session that we look through. The
-// function ends it, and returns the counts by name.
+// countCalls starts counting the system calls of the primary's processes and of those that it will start, except the
+// session that takes the samples. The returned function stops the counters, and returns the counts by name.
 func (s *set) countCalls(ctx context.Context, l *look) func() (map[string]float64, error) {
 	pids := slices.DeleteFunc(s.primary.Processes(), func(pid int) bool { return pid == int(s.conn.PgConn().PID()) })
 	counters := map[string]*perfevent.Counter{}
@@ -220,7 +216,7 @@ func closeAll(counters map[string]*perfevent.Counter) {
 	}
 }
 
-// traceCalls does the same by strace, where it is installed and allowed.
+// traceCalls is like countCalls, with strace, if it is installed and permitted.
 func (s *set) traceCalls(ctx context.Context, l *look, pids []int, why error) func() (map[string]float64, error) {
 	never := func(err error) func() (map[string]float64, error) {
 		return func() (map[string]float64, error) { return nil, errors.Join(why, err) }
@@ -237,8 +233,7 @@ func (s *set) traceCalls(ctx context.Context, l *look, pids []int, why error) fu
 	return t.end
 }
 
-// shares are the per cent of the sessions seen, for each of these events, with
-// the rest as otherEvents.
+// shares returns the share in per cent of each of these events in the sampled sessions, with the rest as otherEvents.
 func shares(events map[string]int, top []string) map[string]float64 {
 	all := 0
 	for _, n := range events {
@@ -257,7 +252,7 @@ func shares(events map[string]int, top []string) map[string]float64 {
 	return of
 }
 
-// topEvents are those with the largest shares in any look, the largest first.
+// topEvents returns the events with the largest shares in any look, the largest first.
 func topEvents(looks []*look) []string {
 	largest := map[string]float64{}
 	for _, l := range looks {
@@ -279,7 +274,7 @@ func topEvents(looks []*look) []string {
 	return events[:min(mostEvents, len(events))]
 }
 
-// eventTitles say what some events are about.
+// eventTitles describe some events.
 var eventTitles = map[string]string{
 	running:                "nothing: " + running,
 	waitStandby:            waitStandby + ", a standby",
@@ -294,7 +289,7 @@ func eventTitle(event string) string {
 	return event
 }
 
-// callName is a system call in cases and files.
+// callName returns the name of a system call in cases and files.
 func callName(name string) string {
 	if name == "" {
 		return allCalls
@@ -302,7 +297,7 @@ func callName(name string) string {
 	return name
 }
 
-// callTitle is a system call for people.
+// callTitle returns the title of a system call for display.
 func callTitle(name string) string {
 	if name == "" {
 		return "all system calls"
@@ -310,11 +305,10 @@ func callTitle(name string) string {
 	return name + "()"
 }
 
-// attachTime is given to strace until it is attached to all processes.
+// attachTime is the time that strace gets to attach to all processes.
 const attachTime = 300 * time.Millisecond
 
-// trace is an strace that counts the system calls of processes and of what they
-// start.
+// trace is an strace that counts the system calls of processes and of their children.
 type trace struct {
 	cmd     *exec.Cmd
 	summary strings.Builder
@@ -330,7 +324,7 @@ func startTrace(ctx context.Context, strace string, pids []int) (*trace, error) 
 	t.cmd.Cancel = func() error { return t.cmd.Process.Signal(syscall.SIGINT) }
 	t.cmd.WaitDelay = 5 * time.Second
 	t.cmd.Stderr = &t.summary
-	// It ends with the processes that it watches, which end with us.
+	// It exits with the processes that it traces, which exit with this program.
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := t.cmd.Start(); err != nil {
 		return nil, err
@@ -346,7 +340,7 @@ func startTrace(ctx context.Context, strace string, pids []int) (*trace, error) 
 
 // end detaches strace, and returns the calls by name.
 func (t *trace) end() (map[string]float64, error) {
-	// On SIGINT it prints its summary, and ends by that signal or with an error.
+	// On SIGINT it prints its summary, and exits by that signal or with an error.
 	_ = t.cmd.Process.Signal(syscall.SIGINT)
 	<-t.done
 	return parseTrace(t.summary.String())
@@ -355,8 +349,7 @@ func (t *trace) end() (map[string]float64, error) {
 // % time     seconds  usecs/call     calls    errors syscall
 var traceLine = regexp.MustCompile(`^\s*[0-9.]+\s+[0-9.]+\s+[0-9]+\s+([0-9]+)\s+(?:[0-9]+\s+)?([a-z0-9_]+)$`)
 
-// parseTrace reads the summary of strace -c: calls by name, and all under the
-// empty name.
+// parseTrace parses the summary of strace -c: calls by name, and their total with the empty name.
 func parseTrace(summary string) (map[string]float64, error) {
 	all := map[string]float64{}
 	lines := bufio.NewScanner(strings.NewReader(summary))

@@ -1,16 +1,12 @@
-// Package replication is "steno bench replication": what commits cost that wait
-// for a standby, by synchronous_commit, transaction size, sessions and cores, with
-// and without pg_steno.
+// Package replication implements "steno bench replication", which measures the cost of commits that wait for a standby,
+// by synchronous_commit, transaction size, sessions and cores, with and without pg_steno.
 //
-// A primary with two standbys, of which any one must confirm, is loaded by
-// pgbench with inserts. synchronous_commit and steno.sync are set by the sessions,
-// and the primary's cores by the affinity of its processes, so the same servers
-// serve all combinations; only pg_steno, which is preloaded, takes a primary and
-// two standbys of its own (servers.go). All are up at the same time, which costs
-// memory, but no restart falls between slices that are compared: those get their
-// turn one right after the other, in an order that changes from round to round.
-// What sessions wait for, system calls and latches are taken in slices apart from
-// those that are timed (look.go).
+// A primary with two standbys, either of which must confirm, is loaded by pgbench with inserts. synchronous_commit and
+// steno.sync are set by the sessions, and the primary's cores by the affinity of its processes, so that all
+// combinations can use the same servers; only pg_steno, which is preloaded, needs a primary and two standbys of its own
+// (servers.go). All servers run at the same time. This takes more memory, but there is no restart between slices that
+// are compared: those run directly one after the other, in an order that changes from round to round. Wait events,
+// system calls and latches are measured in slices separate from those that are timed (look.go).
 package replication
 
 import (
@@ -29,7 +25,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Options are the flags of a run.
+// Options are the options of a run.
 type Options struct {
 	measure.Common
 	matrix
@@ -41,7 +37,7 @@ type Options struct {
 	changed func(flag string) bool
 }
 
-// New returns the measurement.
+// New returns the measurement with its defaults.
 func New(e measure.Environment) *Options {
 	return &Options{Common: measure.Common{Environment: e}}
 }
@@ -61,7 +57,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Common.AddFlags(flags)
 }
 
-// Complete checks the flags and fills in what follows from them.
+// Complete checks the flags and derives the remaining options from them.
 func (o *Options) Complete(given func(flag string) bool) error {
 	o.changed = given
 	if err := o.Check(); err != nil {
@@ -77,7 +73,7 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	return o.matrix.check(runtime.NumCPU())
 }
 
-// choose sets what was not given.
+// choose sets the options that were not given.
 func (o *Options) choose(cores int, given func(flag string) bool) {
 	if o.Quick {
 		if !given("inserts") {
@@ -109,7 +105,7 @@ func (o *Options) choose(cores int, given func(flag string) bool) {
 	}
 }
 
-// prepare looks whether all that is needed is there, before anything is started.
+// prepare verifies the prerequisites before anything is started.
 func (o *Options) prepare() (*cluster.Installation, []result.Skipped, error) {
 	installation, err := cluster.Find(o.PGConfig)
 	if err != nil {
@@ -133,7 +129,7 @@ func (o *Options) prepare() (*cluster.Installation, []result.Skipped, error) {
 	return installation, skipped, installation.CheckDisk(uint64(servers) * spacePerServer)
 }
 
-// Run measures.
+// Run measures and reports the result.
 func (o *Options) Run(ctx context.Context) error {
 	installation, skipped, err := o.prepare()
 	if err != nil {
@@ -159,11 +155,11 @@ const (
 	dimCall    = "call"
 )
 
-// base is what the other values of synchronous_commit are compared with: the
-// same server does the same, and waits for its own disk only.
+// base is the value of synchronous_commit that the others are compared with: the same server does the same work, and
+// waits only for its own disk.
 const base = "local"
 
-// syncs are the values of synchronous_commit, from the least to the most.
+// syncs are the values of synchronous_commit, from the weakest to the strongest.
 var syncs = []result.Value{
 	{Name: "off", Title: "off"},
 	{Name: base, Title: base},
@@ -181,7 +177,7 @@ const (
 	allCores     = "all"
 )
 
-// stenos are the ways to record, with what a session sets for it.
+// stenos are the ways to record, with the settings of a session for each.
 var stenos = []result.Value{
 	{Name: stenoOff, Title: "no pg_steno"},
 	{Name: stenoAsync, Title: "pg_steno", Settings: []cluster.Setting{{Name: "steno.sync", Value: "none"}}},
@@ -202,7 +198,7 @@ func find(values []result.Value, name string) result.Value {
 	return values[i]
 }
 
-// matrix is what is varied.
+// matrix is the values of the dimensions.
 type matrix struct {
 	Sync    []string
 	Steno   []string
@@ -223,7 +219,7 @@ func (p point) result() result.Case {
 		dimClients: strconv.Itoa(p.clients), dimCores: p.cores}
 }
 
-// title says what a slice is about, for people who wait for it.
+// title describes a slice, for the progress.
 func (p point) title() string {
 	title := fmt.Sprintf("synchronous_commit=%s, %d clients, %s", p.sync, p.clients, insertsTitle(p.inserts))
 	if p.cores != allCores {
@@ -235,8 +231,8 @@ func (p point) title() string {
 	return title
 }
 
-// groups are the combinations, those together that are compared with each other:
-// they get their slices one right after the other.
+// groups returns the combinations, grouped with those that they are compared with: a group gets its slices directly one
+// after the other.
 func (m *matrix) groups() [][]point {
 	var all [][]point
 	for _, clients := range m.Clients {
@@ -259,7 +255,7 @@ func (m *matrix) size() int {
 	return len(m.Sync) * len(m.Steno) * len(m.Inserts) * len(m.Clients) * len(m.Cores)
 }
 
-// check compares the matrix with what there is on a machine of so many cores.
+// check checks that the matrix can run on a machine with this many cores.
 func (m *matrix) check(cores int) error {
 	if m.size() == 0 {
 		return fmt.Errorf("an empty list means that there is nothing to measure")
@@ -293,11 +289,11 @@ func (m *matrix) check(cores int) error {
 	return nil
 }
 
-// mostClients is a limit of good sense: more would measure how a machine forks, and
-// each session has a ring in /dev/shm.
+// mostClients is the limit of clients: more would measure how fast a machine forks, and each session has a ring in
+// /dev/shm.
 const mostClients = 1000
 
-// dimensions are the matrix for a result.
+// dimensions returns the dimensions for a result.
 func (m *matrix) dimensions() []result.Dimension {
 	numbers := func(list []int) []result.Value {
 		var values []result.Value

@@ -26,7 +26,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// small is a run of a few seconds.
+// small returns options for a run of a few seconds.
 func small(streams *iostreams.IOStreams, i *cluster.Installation) *Options {
 	o := &Options{
 		Common: measure.Common{Environment: measure.Environment{IO: streams}},
@@ -79,7 +79,7 @@ func TestEveryRowArrivesOnBothStandbys(t *testing.T) {
 			}
 		}
 		latches.step(lab, s.primary)
-		// The WAL senders wake those who wait; that is, where we may count.
+		// The WAL senders wake waiting sessions, so latches are counted if that is permitted.
 		if latches.counter != nil && latches.count == 0 {
 			t.Error("commits waited for a standby, and no latch was set")
 		}
@@ -150,7 +150,7 @@ func TestRunMeasuresEveryCombination(t *testing.T) {
 	}
 }
 
-// checkPoint looks for figures that must be there, whatever the speed.
+// checkPoint checks for figures that must exist, whatever the speed.
 func checkPoint(t *testing.T, r *result.Result, p point) {
 	t.Helper()
 	c := p.result()
@@ -182,7 +182,7 @@ func checkPoint(t *testing.T, r *result.Result, p point) {
 	if calls == nil && len(r.Skipped) == 0 {
 		t.Errorf("%v: neither system calls nor a reason", c)
 	}
-	// at least the commands' receipt and the answers
+	// at least receiving the commands and sending the answers
 	if calls != nil && calls.Value.Median < 4 {
 		t.Errorf("%v: %v system calls per commit", c, calls.Value.Median)
 	}
@@ -248,8 +248,7 @@ func TestMissingThingsAreErrorsBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
-// pg_steno that is missing is an error when it was asked for, and skipped
-// otherwise.
+// A missing pg_steno is an error if it was requested, and skipped otherwise.
 func TestMissingExtension(t *testing.T) {
 	if labtest.Installation(t).HasLibrary(stenoLibrary) {
 		t.Skip("pg_steno is installed")
@@ -346,7 +345,7 @@ func TestSharesAndTopEvents(t *testing.T) {
 	if got := shares(nil, []string{"a"}); !reflect.DeepEqual(got, map[string]float64{"a": 0, otherEvents: 0}) {
 		t.Errorf("of nothing: %v", got)
 	}
-	// "rare" is rare in all, but much in one look
+	// "rare" is rare overall, but frequent in one look
 	looks := []*look{
 		{events: map[string]int{"a": 50, "b": 40, "c": 4, "d": 3, "e": 2, "f": 1}},
 		{events: map[string]int{"a": 1, "rare": 9}},
@@ -436,7 +435,7 @@ func TestTraceCountsWhatAProcessCalls(t *testing.T) {
 	}
 }
 
-// synthetic is a measurement of two rounds whose figures are known.
+// synthetic returns a measurement of two rounds with known figures.
 func synthetic(cores int, idle map[string]float64, epollCtl float64) *measurement {
 	o := &Options{matrix: matrix{Sync: []string{"off", base, "on"}, Steno: []string{stenoOff, stenoAsync},
 		Inserts: []int{1, 10}, Clients: []int{4}, Cores: []string{allCores, "8"}}}

@@ -22,11 +22,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// quickBudget is for a quick run up to the end of its timed rounds, the start of
-// the servers included: one more round begins only if it will end within it.
+// quickBudget is the time of a quick run up to the end of its timed rounds, including the start of the servers: another
+// round begins only if it will end within it.
 const quickBudget = 75 * time.Second
 
-// measurement is one run.
+// measurement is the state of a run.
 type measurement struct {
 	*Options
 	lab     *cluster.Lab
@@ -34,12 +34,12 @@ type measurement struct {
 	phases  *progress.Phases
 	r       *result.Result
 	started time.Time
-	rounded int // timed rounds that were made
-	step    int // of all slices
+	rounded int // number of completed timed rounds
+	step    int // number of slices, of all kinds
 	looks   []looked
 }
 
-// looked is a look with its place in the run.
+// looked is a look with its position in the run.
 type looked struct {
 	round, position int
 	point
@@ -77,7 +77,7 @@ func (o *Options) measure(ctx context.Context, installation *cluster.Installatio
 	return m.r, nil
 }
 
-// rounds times every combination in each round, and watches them all afterwards.
+// rounds times every combination in each round, and takes looks of all of them afterwards.
 func (m *measurement) rounds(ctx context.Context) error {
 	if err := m.warmUp(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (m *measurement) rounds(ctx context.Context) error {
 	return err
 }
 
-// warmUp lets each primary work for a moment.
+// warmUp runs a short load on each primary.
 func (m *measurement) warmUp(ctx context.Context) error {
 	m.phases.Phase("warming up")
 	for _, steno := range m.Steno {
@@ -108,8 +108,7 @@ func (m *measurement) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// pass makes so many rounds, of slices that are timed or watched, and returns how
-// many there was time for.
+// pass runs up to this many rounds, of slices that are timed or watched, and returns how many there was time for.
 func (m *measurement) pass(ctx context.Context, rounds int, watch bool) (int, error) {
 	start := time.Now()
 	for round := range rounds {
@@ -125,7 +124,7 @@ func (m *measurement) pass(ctx context.Context, rounds int, watch bool) (int, er
 	return rounds, nil
 }
 
-// group gives each point of a group its slice.
+// group runs a slice for each point of a group.
 func (m *measurement) group(ctx context.Context, group []point, round int, watch bool) error {
 	all := make([]figures, len(group))
 	for position := range group {
@@ -161,11 +160,11 @@ func (m *measurement) group(ctx context.Context, group []point, round int, watch
 	return nil
 }
 
-// patience is how much longer than its time pgbench may take, in a commit that
-// waits for a standby, before we call it stuck.
+// patience is how much longer than its scheduled time pgbench may take, because a commit waits for a standby, before it
+// is considered stuck.
 const patience = time.Minute
 
-// script is what pgbench repeats: so many inserts in one transaction.
+// script returns pgbench's script: this many inserts in one transaction.
 func script(inserts int) string {
 	var b strings.Builder
 	if inserts > 1 {
@@ -194,7 +193,7 @@ func writeScripts(lab *cluster.Lab, m *matrix) error {
 	return nil
 }
 
-// pgbenchArgs are pgbench's for a slice of that many seconds.
+// pgbenchArgs returns pgbench's arguments for a slice of this many seconds.
 func pgbenchArgs(lab *cluster.Lab, p point, seconds int) []string {
 	return []string{
 		"--no-vacuum", "--file=" + scriptFile(lab, p.inserts), "--protocol=prepared",
@@ -226,14 +225,14 @@ func (s *set) load(ctx context.Context, lab *cluster.Lab, p point, args []string
 
 var errStuck = errors.New("pgbench does not exit: has the primary lost its standbys?")
 
-// figures are what a timed slice says.
+// figures are the results of a timed slice.
 type figures struct {
 	tps      float64
 	p50, p99 float64 // ms
 	idle     float64 // %, of all processors
 }
 
-// timed gives a set a slice in which nothing else happens.
+// timed runs a slice on a set without any other measurement.
 func (s *set) timed(ctx context.Context, lab *cluster.Lab, p point, seconds int) (f figures, err error) {
 	prefix := filepath.Join(lab.Dir, "latency")
 	idle, err := machine.StartIdle()
@@ -253,8 +252,8 @@ func (s *set) timed(ctx context.Context, lab *cluster.Lab, p point, seconds int)
 	return f, err
 }
 
-// takeLatencies returns percentiles, in milliseconds, of what pgbench has logged,
-// and removes the files.
+// takeLatencies returns percentiles, in milliseconds, of the transactions that pgbench has logged, and removes the
+// files.
 func takeLatencies(prefix string) (p50, p99 float64, err error) {
 	var all []float64
 	if err := bench.TakeLatencies(prefix, func(us float64) { all = append(all, us) }); err != nil {
@@ -267,8 +266,7 @@ func takeLatencies(prefix string) (p50, p99 float64, err error) {
 	return percentile(all, 0.5) / 1000, percentile(all, 0.99) / 1000, nil
 }
 
-// percentile is the smallest of sorted values that this share of them does not
-// exceed.
+// percentile returns the smallest of sorted values that is not exceeded by this share of them.
 func percentile(sorted []float64, share float64) float64 {
 	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)]
 }

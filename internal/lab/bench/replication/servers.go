@@ -1,5 +1,4 @@
-// The servers of a run: a primary and its standbys, their settings, and the cores of the
-// primary.
+// The servers of a run: a primary and its standbys, their settings, and the primary's cores.
 
 package replication
 
@@ -20,10 +19,10 @@ import (
 
 const (
 	standbys = 2
-	// walBetweenCheckpoints keeps checkpoints, which come by themselves only
-	// after much more, out of slices.
+	// walBetweenCheckpoints is the amount of WAL after which a checkpoint is made between slices. Automatic checkpoints
+	// occur only after much more, so none occurs within a slice.
 	walBetweenCheckpoints = 256 << 20
-	// spacePerServer is its data folder, and the write-ahead log that it keeps.
+	// spacePerServer is the size of a data directory, including the WAL that it keeps.
 	spacePerServer = 1 << 30
 
 	createTable = `CREATE TABLE inserted (client integer, number integer, at timestamptz DEFAULT now(), filler text)`
@@ -35,12 +34,12 @@ type set struct {
 	primary  *cluster.Server
 	standbys []*cluster.Server
 
-	conn       *pgx.Conn // to the primary, commits of which wait for no standby
-	cores      string    // that the primary has now
-	checkpoint string    // where the last one began in the log
+	conn       *pgx.Conn // to the primary; its commits do not wait for a standby
+	cores      string    // current affinity of the primary
+	checkpoint string    // WAL location of the last checkpoint
 }
 
-// settings are those of all servers, but for what makes one a primary.
+// settings returns the settings of all servers, except those that make a server a primary.
 func settings(clients int) []cluster.Setting {
 	return []cluster.Setting{
 		{Name: "max_connections", Value: strconv.Itoa(clients + 20)},
@@ -54,8 +53,7 @@ func settings(clients int) []cluster.Setting {
 	}
 }
 
-// startSet starts a primary, with further settings, and its standbys, and waits
-// until they stream.
+// startSet starts a primary, with additional settings, and its standbys, and waits until they are streaming.
 func startSet(ctx context.Context, lab *cluster.Lab, name string, clients int, more []cluster.Setting) (*set, error) {
 	s := &set{name: name, cores: allCores}
 	var known []string
@@ -81,7 +79,7 @@ func startSet(ctx context.Context, lab *cluster.Lab, name string, clients int, m
 	return s, errors.Join(cluster.WaitCaughtUp(ctx, s.conn, standbys), s.writeCheckpoint(ctx))
 }
 
-// conninfo is for sessions with this synchronous_commit, and other settings.
+// conninfo returns a connection string for sessions with this synchronous_commit, and other settings.
 func conninfo(s *cluster.Server, sync string, more ...cluster.Setting) string {
 	Options := "-c synchronous_commit=" + sync
 	for _, setting := range more {
@@ -90,8 +88,8 @@ func conninfo(s *cluster.Server, sync string, more ...cluster.Setting) string {
 	return s.Conninfo("postgres", "postgres") + " options='" + Options + "'"
 }
 
-// settle empties the table, and waits until the standbys have done everything
-// that the primary has: the next slice finds nothing to do but its own.
+// settle empties the table, and waits until the standbys have replayed everything, so that the next slice runs without
+// work left from the last one.
 func (s *set) settle(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, "TRUNCATE inserted"); err != nil {
 		return err
@@ -107,7 +105,7 @@ func (s *set) settle(ctx context.Context) error {
 	return s.writeCheckpoint(ctx)
 }
 
-// writeCheckpoint makes one on all servers; only then the log before it goes.
+// writeCheckpoint makes a checkpoint on all servers, because old WAL is removed only after a checkpoint.
 func (s *set) writeCheckpoint(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
@@ -123,15 +121,15 @@ func (s *set) writeCheckpoint(ctx context.Context) error {
 	return s.conn.QueryRow(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&s.checkpoint)
 }
 
-// close ends the connection, which may be in the middle of a query.
+// close closes the connection, even in the middle of a query.
 func (s *set) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_ = s.conn.Close(ctx)
 }
 
-// limit gives the primary that many of the processors that this program may use,
-// or all. The others, its clients and standbys use all.
+// limit restricts the primary to this many of the processors that this program may use, or to all. The other processes,
+// its clients and standbys, use all.
 func (s *set) limit(cores string) error {
 	if cores == s.cores {
 		return nil
@@ -140,8 +138,8 @@ func (s *set) limit(cores string) error {
 	if err != nil {
 		return err
 	}
-	// The postmaster comes first; what it forks has its processors. Another
-	// look finds what it forked meanwhile.
+	// The postmaster comes first: processes that it forks inherit its affinity. The second pass finds those that it
+	// forked during the first.
 	for range 2 {
 		for _, pid := range s.primary.Processes() {
 			if err := unix.SchedSetaffinity(pid, mask); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -153,7 +151,7 @@ func (s *set) limit(cores string) error {
 	return nil
 }
 
-// processors are the first so many of those that this program may use, or all.
+// processors returns the first of the processors that this program may use, up to this number, or all.
 func processors(cores string) (*unix.CPUSet, error) {
 	var ours, some unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &ours); err != nil {
@@ -174,11 +172,11 @@ func processors(cores string) (*unix.CPUSet, error) {
 	return &some, nil
 }
 
-// startSets starts the servers that the matrix needs: those without pg_steno, and
-// those with it. All are copies of one template, which has the table.
+// startSets starts the servers that the matrix needs: those without pg_steno, and those with it. All are copies of one
+// template, which contains the table.
 func startSets(ctx context.Context, lab *cluster.Lab, m *matrix, clients int,
 	phases *progress.Phases) (map[string]*set, error) {
-	// A standby needs what the log says that its primary had.
+	// A standby must have the values of some settings that its primary had according to the WAL.
 	err := lab.Prepare(ctx, append(settings(clients), cluster.Setting{Name: "fsync", Value: "off"}),
 		func(s *cluster.Server) error {
 			_, err := s.Psql(ctx, createTable)
