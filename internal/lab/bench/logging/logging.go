@@ -6,7 +6,7 @@
 // of load (variant.go). The variants run on throw-away servers, or on a given server whose settings are changed and
 // restored (given.go, journal.go). Rounds of slices (measure.go, process.go) become tables (figures.go) and findings
 // (notes.go).
-// findings (notes.go).
+package logging
 
 import (
 	"context"
