@@ -4,15 +4,15 @@ package report
 
 import "slices"
 
-// Sizes of pictures, in their own units, which are pixels where there is room.
+// Sizes of charts, in their own units, which are pixels if there is enough space.
 const (
 	wide   = 860
 	narrow = 360
-	small  = 12 // size of texts but titles
+	small  = 12 // size of texts except titles
 )
 
-// bars draws a panel as bars that lie, so that their names can be long; on a
-// narrow picture these stand above them.
+// bars draws a panel as horizontal bars, so that their names can be long; in a narrow chart the names are above the
+// bars.
 func (p *panel) bars(width float64) (d *drawing, height float64) {
 	d = &drawing{}
 	b := &barPicture{panel: p, drawing: d, width: width, scale: p.scale()}
@@ -22,7 +22,7 @@ func (p *panel) bars(width float64) (d *drawing, height float64) {
 		b.y += 16
 	}
 	top := b.y
-	// The axis lies below the bars: it is drawn first, when its length is known.
+	// The axis is below the bars; it is drawn first, once their length is known.
 	bottom := top + b.height()
 	b.axis(top, bottom)
 	for _, g := range p.groups {
@@ -39,12 +39,12 @@ type barPicture struct {
 	y      float64
 	gutter float64 // for names
 	right  float64 // for figures
-	short  bool    // the groups' names say little without that of the axis
+	short  bool    // the groups' names need the name of the axis to be understood
 }
 
 func (b *barPicture) narrow() bool { return b.width < 600 }
 
-// label is the figure at the end of a bar.
+// label returns the figure at the end of a bar.
 func (b *barPicture) label(x *point) string {
 	if x.estimate == one {
 		return "1"
@@ -73,7 +73,7 @@ func (b *barPicture) measure() {
 	b.scale.from, b.scale.to = b.gutter+2, b.width-max(b.right, 24)
 }
 
-// name is what a bar is called: its series, or its place when there are none.
+// name returns the name of a bar: its series, or its group if there are no series.
 func (b *barPicture) name(g group, i int) string {
 	if b.chart.Series == "" {
 		return g.title
@@ -146,9 +146,8 @@ func (b *barPicture) group(g group) {
 	}
 }
 
-// bar draws one bar with its interval, published figures and label. On a
-// logarithmic axis a bar has no zero to begin at: ratios begin at 1, and of other
-// figures only the end is drawn.
+// bar draws one bar with its interval, published figures and label. A bar on a logarithmic axis cannot begin at zero:
+// ratios begin at 1, and for other figures only the end is drawn.
 func (b *barPicture) bar(x *point, class, name string) {
 	height, y := 17.0, b.y+4
 	b.begin(class, x.title)
@@ -189,7 +188,7 @@ func (b *barPicture) bar(x *point, class, name string) {
 	b.y += b.rowHeight()
 }
 
-// whisker draws an interval, with a rim that keeps it visible on any colour.
+// whisker draws an interval, with an outline that keeps it visible on any color.
 func (d *drawing) whisker(low, high, y float64) {
 	for _, class := range []string{"rim", "whisker"} {
 		d.line(class, low, y, high, y)

@@ -21,9 +21,8 @@ import (
 	"time"
 )
 
-// probe is added to a copy of the page. It stands before the page's own script,
-// notes errors from then on, uses the page as a reader would, and leaves what it
-// has seen in an attribute.
+// probe is added to a copy of the page. It precedes the page's own script, records errors from then on, uses the page
+// like a reader, and stores its observations in an attribute.
 const probe = `
 var seen = {page: Number(location.pathname.slice(1)), errors: []};
 addEventListener("error", function (e) { seen.errors.push(String(e.message || e.target.outerHTML)); }, true);
@@ -69,7 +68,7 @@ function use() {
 }
 `
 
-// seen is what the probe has seen.
+// seen is the observations of the probe.
 type seen struct {
 	Page                     int
 	Errors, Fetched, Outside []string
@@ -90,14 +89,14 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// framed is a page in a frame of that width; a browser's own window has at least 500 pixels.
+// framed is a page in a frame of this width; a browser's own window has at least 500 pixels.
 type framed struct {
 	name, text string
 	width      int
 }
 
-// open shows pages in a browser, with the probe in each, and returns what the
-// probes have seen and which paths were asked for.
+// open shows pages in a browser, each with the probe, and returns the observations of the probes and the paths that
+// were requested.
 func open(t *testing.T, pages []framed, dark bool) (all []seen, asked []string) {
 	t.Helper()
 	path := browser(t)
@@ -142,7 +141,7 @@ func scheme(dark bool) string {
 	return "--blink-settings=preferredColorScheme=1"
 }
 
-// run runs the browser without any network but this machine's own.
+// run runs the browser without any network except this machine's own.
 func run(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	profile, err := os.MkdirTemp("", "steno-browser-")
@@ -158,7 +157,7 @@ func run(t *testing.T, path string, args ...string) string {
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir=" + profile}, args...)...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	// Its processes go with it, also those that it leaves behind.
+	// All processes of its group are killed with it, including those that it leaves behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	group := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Cancel, cmd.WaitDelay = group, 5*time.Second
@@ -195,7 +194,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// checkSeen checks what no use of the page changes.
+// checkSeen checks what does not depend on the use of the page.
 func checkSeen(t *testing.T, s seen, width int, dark bool) {
 	if len(s.Errors) > 0 || len(s.Fetched) > 0 {
 		t.Errorf("errors %q, fetched %q", s.Errors, s.Fetched)
@@ -219,7 +218,7 @@ func checkSeen(t *testing.T, s seen, width int, dark bool) {
 	}
 }
 
-// checkUse checks the tooltip and that the first table is sorted by its last column.
+// checkUse checks the tooltip, and that the first table is sorted by its last column.
 func checkUse(t *testing.T, s seen) {
 	if !regexp.MustCompile(`: [0-9.,]+`).MatchString(s.Tip) {
 		t.Errorf("the tooltip says %q", s.Tip)
@@ -233,7 +232,7 @@ func checkUse(t *testing.T, s seen) {
 			f, err := strconv.ParseFloat(text, 64)
 			if err != nil {
 				if !slices.ContainsFunc(column[j:], func(s string) bool { return s != "" }) {
-					break // the empty ones are last
+					break // empty cells are last
 				}
 				t.Fatalf("%q in %q", text, column)
 			}

@@ -1,5 +1,4 @@
-// What both kinds of charts share: panels with their measures, scales, and the elements
-// of SVG.
+// The common part of both kinds of charts: panels with their measures, scales, and the elements of SVG.
 
 package report
 
@@ -15,14 +14,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// panel is a chart with its measures found: one for each combination of the
-// dimensions that the chart does not mention.
+// panel is a chart with its measures: one for each combination of the dimensions that the chart does not mention.
 type panel struct {
 	title  string
 	chart  *result.Chart
 	groups []group // along the axis
-	series []entry // told apart by colour; one without a name when there is no such dimension
-	base   string  // what ratios are to
+	series []entry // distinguished by color; one without a name if there is no such dimension
+	base   string  // what ratios are relative to
 	axis   string  // the axis of values
 	x      string  // the other one
 	all    []float64
@@ -31,14 +29,14 @@ type panel struct {
 // entry is a value of a dimension.
 type entry struct {
 	name, title string
-	class       string // its colour: c0 of the base, c1 to c8
+	class       string // its color: c0 of the base, c1 to c8
 	shape       int
 }
 
 // group has the points at one place of the axis, one for each series.
 type group struct {
 	entry
-	position float64 // along the axis of lines
+	position float64 // on the axis of a line chart
 	points   []*point
 }
 
@@ -46,12 +44,12 @@ type group struct {
 type point struct {
 	estimate  stats.Estimate
 	published []float64
-	title     string // all about it, for a tooltip
+	title     string // details, for a tooltip
 }
 
 const colors = 8
 
-// panels finds what a chart shows.
+// panels returns the panels of a chart.
 func (v *view) panels(c *result.Chart) []*panel {
 	said := []string{c.X}
 	if c.Series != "" {
@@ -71,7 +69,7 @@ func (v *view) panels(c *result.Chart) []*panel {
 			panels = append(panels, p)
 		}
 	}
-	// The same scale for all, so that they can be compared.
+	// All panels have the same scale, so that they can be compared.
 	var all []float64
 	for _, p := range panels {
 		all = append(all, p.all...)
@@ -122,8 +120,7 @@ func (v *view) panel(c *result.Chart, where result.Case) *panel {
 	return p
 }
 
-// entries are the values of a dimension that a metric was measured with. The
-// same value has the same colour in all charts.
+// entries returns the values of a dimension that a metric was measured with. A value has the same color in all charts.
 func (v *view) entries(metric, dimension string, where result.Case) []entry {
 	var all []entry
 	for _, c := range v.combinations([]string{metric}, []string{dimension}, where) {
@@ -168,7 +165,7 @@ func (v *view) point(p *panel, c result.Case) *point {
 	return x
 }
 
-// scale is the axis of values.
+// scale returns the axis of values.
 func (p *panel) scale() scale {
 	all := p.all
 	if p.chart.Ratio {
@@ -201,9 +198,8 @@ func (p *panel) hasIntervals() bool {
 
 var sizeName = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([kKMG]?)i?B?$`)
 
-// place gives the groups of lines their places between 0 and 1: by the numbers
-// that they are named after, on a logarithmic axis when these are far apart;
-// else one after the other.
+// place sets the positions of the groups of lines between 0 and 1: according to the numbers in their names, on a
+// logarithmic axis if these are far apart; otherwise at equal distances.
 func place(groups []group) {
 	numbers := make([]float64, len(groups))
 	for i, g := range groups {
@@ -232,13 +228,13 @@ func place(groups []group) {
 	}
 }
 
-// drawing is the inside of a picture.
+// drawing is the contents of an SVG image.
 type drawing struct{ strings.Builder }
 
 func coordinate(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
-// tag writes an element, of which the class and places are given in turn with
-// their names: tag("line", "grid", "x1", 1, ...).
+// tag writes an element; its class is followed by alternating names and values of its coordinates: tag("line", "grid",
+// "x1", 1, ...).
 func (d *drawing) tag(name, class string, places ...any) {
 	d.WriteString("<" + name + ` class="` + class + `"`)
 	for i := 0; i < len(places); i += 2 {
@@ -262,25 +258,25 @@ func (d *drawing) rect(class string, x, y, width, height float64) {
 	d.tag("rect", class, "x", x, "y", y, "width", width, "height", height, "rx", 1.5)
 }
 
-// text writes a text that starts, ends or has its middle at x.
+// text writes a text that starts, ends or is centered at x.
 func (d *drawing) text(class string, x, y float64, s string) {
 	d.WriteString(`<text class="` + class + `" x="` + coordinate(x) + `" y="` + coordinate(y) + `">` +
 		html.EscapeString(s) + `</text>`)
 }
 
-// begin opens the group of a mark, with its tooltip.
+// begin begins the group of a mark, with its tooltip.
 func (d *drawing) begin(class, title string) {
 	d.WriteString(`<g class="m ` + class + `"><title>` + html.EscapeString(title) + `</title>`)
 }
 
 func (d *drawing) end() { d.WriteString("</g>") }
 
-// diamond marks a published figure.
+// diamond draws the mark of a published figure.
 func (d *drawing) diamond(x, y float64) {
 	d.tag("path", "pub", "d", "M"+coordinate(x)+" "+coordinate(y-6)+"l6 6l-6 6l-6-6z")
 }
 
-// textWidth estimates how wide a text is at most in common sans-serifs of that size.
+// textWidth estimates the maximum width of a text in common sans-serif fonts of this size.
 func textWidth(s string, size float64) float64 {
 	w := 0.0
 	for _, r := range s {
@@ -298,7 +294,7 @@ func textWidth(s string, size float64) float64 {
 	return w * size
 }
 
-// shortened cuts a text to a width.
+// shortened truncates a text to a width.
 func shortened(s string, size, width float64) string {
 	if textWidth(s, size) <= width {
 		return s
@@ -310,22 +306,22 @@ func shortened(s string, size, width float64) string {
 	return strings.TrimRight(string(runes), " ,") + "…"
 }
 
-// svg puts a picture of that size around a drawing.
+// svg returns an image of this size with a drawing.
 func (d *drawing) svg(class, label string, width, height float64) string {
 	return `<svg xmlns="http://www.w3.org/2000/svg" class="` + class +
 		`" viewBox="0 0 ` + coordinate(width) + " " + coordinate(height) +
 		`" role="img" aria-label="` + html.EscapeString(label) + `">` + d.String() + "</svg>"
 }
 
-// scale is an axis: values and where they are drawn.
+// scale is an axis: values and their positions.
 type scale struct {
 	low, high float64 // values at the ends
 	log       bool
-	from, to  float64 // places of the ends
+	from, to  float64 // positions of the ends
 	ticks     []float64
 }
 
-// at is where a value is drawn; what is off the axis is drawn at its end.
+// at returns the position of a value; values beyond the axis are drawn at its end.
 func (s *scale) at(v float64) float64 {
 	low, high := s.low, s.high
 	if s.log {
@@ -338,9 +334,8 @@ func (s *scale) at(v float64) float64 {
 	return s.from + min(max(share, 0), 1)*(s.to-s.from)
 }
 
-// newScale makes an axis with round ends that holds the values. Linear ones
-// begin at zero unless there are negative values; logarithmic ones leave out
-// values that have no logarithm.
+// newScale returns an axis with round bounds that contains the values. Linear ones begin at zero unless there are
+// negative values; logarithmic ones ignore values without a logarithm.
 func newScale(values []float64, log bool) scale {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -367,7 +362,7 @@ func linearScale(low, high float64) scale {
 	return s
 }
 
-// roundUp is the next number of 1, 2 or 5 times a power of ten.
+// roundUp returns the next number that is 1, 2 or 5 times a power of ten.
 func roundUp(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {
@@ -378,7 +373,7 @@ func roundUp(v float64) float64 {
 	return 10 * power
 }
 
-// roundDown is the number of 1, 2 or 5 times a power of ten that is not above v.
+// roundDown returns the largest number not above v that is 1, 2 or 5 times a power of ten.
 func roundDown(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)+1e-9))
 	for _, m := range []float64{5, 2} {

@@ -10,8 +10,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
-// The made-up results of these tests have the forms of real ones; their figures
-// come from formulas. Some titles try to be markup.
+// The synthetic results of these tests have the structure of real ones; their figures are computed by formulas. Some
+// titles contain markup, which must be escaped.
 
 var made = result.Result{
 	Version: result.Version, Time: time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC), Steno: "0.1.0",
@@ -28,10 +28,10 @@ func values(titles ...string) []result.Value {
 	return all
 }
 
-// wobble is a small factor that differs from sample to sample and is always the same.
+// wobble returns a small factor that varies with the sample and is reproducible.
 func wobble(round, i int) float64 { return 1 + 0.03*math.Sin(float64(7*round+3*i)) }
 
-// exampleLogging is like the logging bench's: ratios to a base, published ones, a busy machine.
+// exampleLogging returns a result like that of the logging bench: ratios to a base, published ones, a busy machine.
 func exampleLogging() *result.Result {
 	r := made
 	r.Bench, r.Title = "logging", "What the server's log costs, <b>and</b> what pg_steno does"
@@ -100,7 +100,7 @@ func exampleLogging() *result.Result {
 	return &r
 }
 
-// exampleIPC is like the ipc bench's: many dimensions, lines over decades.
+// exampleIPC returns a result like that of the ipc bench: many dimensions, lines over several powers of ten.
 func exampleIPC() *result.Result {
 	r := made
 	r.Bench, r.Title, r.Command, r.Postgres = "ipc", "Channels between processes", "steno bench ipc --quick", ""

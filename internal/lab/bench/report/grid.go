@@ -1,4 +1,4 @@
-// Tables with their measures, as a terminal and a page show them.
+// Tables with their measures, as shown on a terminal and on a page.
 
 package report
 
@@ -9,18 +9,17 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// grid is a table with its measures found, for a terminal or a page.
+// grid is a table with its measures, for a terminal or a page.
 type grid struct {
 	Title string
-	// Note says what columns have in common: "latency (ms)".
+	// Note is the common part of the columns: "latency (ms)".
 	Note  string
 	Keys  []string // titles of the rows' dimensions
 	Heads []head
 	Rows  []gridRow
 }
 
-// head is a column's title. A column of published figures stands beside the
-// measured one's.
+// head is a column's title. A column of published figures is beside that of the measured ones.
 type head struct {
 	Title     string
 	Published bool
@@ -28,9 +27,9 @@ type head struct {
 	Bar       bool
 
 	metric string
-	name   string      // the metric's title, without a unit: ratios may stand there
+	name   string      // the metric's title, without a unit, because the column may contain ratios
 	where  result.Case // the value of the column's dimension
-	any    bool        // published figures of the other kind will do
+	any    bool        // also shows published figures of the other kind
 }
 
 type gridRow struct {
@@ -38,7 +37,7 @@ type gridRow struct {
 	Cells []cell
 }
 
-// cell is empty, a measured figure, or published ones.
+// cell is empty, a measured figure, or published figures.
 type cell struct {
 	Estimate  *stats.Estimate
 	Ratio     bool
@@ -47,9 +46,8 @@ type cell struct {
 
 func (c cell) empty() bool { return c.Estimate == nil && len(c.Published) == 0 }
 
-// grid finds what a table shows. Where several measures would fit a place,
-// because the table does not mention a dimension that was varied, it gets a row
-// for each of its values.
+// grid looks up the measures of a table. If several measures fit a cell, because the table does not mention a dimension
+// that was varied, it has a row for each of the dimension's values.
 func (v *view) grid(t *result.Table) *grid {
 	dimensions := slices.Clone(t.Rows)
 	heads, note := v.heads(t)
@@ -95,8 +93,8 @@ func merge(a, b result.Case) result.Case {
 	return c
 }
 
-// heads are the columns: one for each value of a column's dimension, and one
-// for published figures where the table has not said a place for them.
+// heads returns the columns: one for each value of a column's dimension, and one for published figures if the table
+// does not specify where they are shown.
 func (v *view) heads(t *result.Table) (heads []head, note string) {
 	by := slices.ContainsFunc(t.Columns, func(c result.Column) bool { return c.Dimension != "" })
 	if by && len(t.Columns) == 1 {
@@ -130,7 +128,7 @@ func (v *view) heads(t *result.Table) (heads []head, note string) {
 	return heads, note
 }
 
-// shown are the columns for a measured figure and published ones.
+// shown returns the columns for a measured figure and its published ones.
 func shown(h head, published, separate bool) []head {
 	p := h
 	p.Published, p.Bar = true, false
@@ -146,7 +144,7 @@ func shown(h head, published, separate bool) []head {
 	}
 }
 
-// unmentioned are the dimensions in which measures for one place differ.
+// unmentioned returns the dimensions in which measures for the same cell differ.
 func (v *view) unmentioned(t *result.Table, dimensions []string, heads []head) []string {
 	for _, c := range v.combinations(metricsOf(t), dimensions, t.Where) {
 		for _, h := range heads {
@@ -178,7 +176,7 @@ func (v *view) cells(c result.Case, heads []head) []cell {
 	return cells
 }
 
-// dropEmpty takes away columns in which nothing stands.
+// dropEmpty removes empty columns.
 func (g *grid) dropEmpty() {
 	for i := len(g.Heads) - 1; i >= 0; i-- {
 		if slices.ContainsFunc(g.Rows, func(r gridRow) bool { return !r.Cells[i].empty() }) {

@@ -28,8 +28,8 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
 
-// policy forbids the page everything but its own style and script: whatever a
-// result says, a browser will neither run nor fetch anything for it.
+// policy forbids everything except the page's own style and script: whatever a result contains, a browser neither runs
+// nor requests anything for it.
 var policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; img-src data:; "+
 	"base-uri 'none'; form-action 'none'",
 	hash(pageStyle), hash(pageScript))
@@ -39,7 +39,7 @@ func hash(s string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// page is what page.html shows.
+// page is the data of page.html.
 type page struct {
 	Title, Policy, Warning, Command, Confidence string
 	Style, Script                               template.HTML
@@ -65,7 +65,7 @@ type picture struct {
 	Wide, Narrow template.HTML
 }
 
-// keyEntry explains a sign or a colour.
+// keyEntry explains a symbol or a color.
 type keyEntry struct {
 	Title, Class string
 	Picture      template.HTML
@@ -93,7 +93,7 @@ type settingsOf struct {
 	Settings []cluster.Setting
 }
 
-// HTML writes a page with all of a result, which needs no other file and no network.
+// HTML writes a page with everything in a result, which needs no other file and no network.
 func HTML(w io.Writer, r *result.Result) error {
 	v := newView(r)
 	p := page{
@@ -116,7 +116,7 @@ func HTML(w io.Writer, r *result.Result) error {
 	return pageTemplate.Execute(w, p)
 }
 
-// figure draws a chart; nil when nothing of it was measured.
+// figure draws a chart; nil if it has no measures.
 func (v *view) figure(c *result.Chart) *figureOf {
 	panels := v.panels(c)
 	if panels == nil {
@@ -191,7 +191,7 @@ func (v *view) cell(c cell) cellOf {
 	}
 }
 
-// facts are what is known of the run besides its figures.
+// facts returns information about the run besides its figures.
 func (v *view) facts() []result.Parameter {
 	m := v.Machine
 	all := []result.Parameter{
@@ -204,7 +204,7 @@ func (v *view) facts() []result.Parameter {
 	if v.Postgres == "" {
 		all = append(all[:2], all[3:]...)
 	}
-	if v.Busy != (machine.Busy{}) { // else nobody has looked
+	if v.Busy != (machine.Busy{}) { // otherwise the load was not measured
 		all = append(all, []result.Parameter{
 			{Name: "Busy before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
 			{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the CPU time, by other machines on the host",
@@ -214,7 +214,7 @@ func (v *view) facts() []result.Parameter {
 	return append(all, v.Parameters...)
 }
 
-// settings are those of all servers, then those of the values that have some.
+// settings returns those of all servers, then those of the values that have some.
 func (v *view) settings() []settingsOf {
 	var all []settingsOf
 	if len(v.Result.Settings) > 0 {
@@ -230,7 +230,7 @@ func (v *view) settings() []settingsOf {
 	return all
 }
 
-// legend explains colours where names do not stand beside them, and signs.
+// legend explains symbols, and colors that have no names beside them.
 func legend(panels []*panel) []keyEntry {
 	var entries []keyEntry
 	sign := func(d *drawing) template.HTML {

@@ -24,7 +24,7 @@ func rendered(t *testing.T, r *result.Result) string {
 
 var picturesOf = regexp.MustCompile(`(?s)<svg xmlns.*?</svg>`)
 
-// Each chart is drawn twice; the golden files have a mark on each line.
+// Each chart is drawn twice; the golden files have one element per line.
 func TestChartsAreThoseOfTheGoldenFiles(t *testing.T) {
 	for name, r := range examples() {
 		var b strings.Builder
@@ -53,7 +53,7 @@ func TestChartsAreWellFormed(t *testing.T) {
 	}
 }
 
-// hostile has markup in every text that a result can have.
+// hostile returns a result with markup in every text.
 func hostile() (*result.Result, string) {
 	const evil = `"'><script>alert(1)</script><img src=http://x.test/>&amp;`
 	r := exampleLogging()
@@ -99,7 +99,7 @@ func TestTextsAreNoMarkup(t *testing.T) {
 	if n := strings.Count(text, "alert(1)"); n < 30 {
 		t.Errorf("the hostile text is only there %d times", n)
 	}
-	// Bars cut long names short; all else is shown whole, as text.
+	// Bars truncate long names; everything else is shown completely, as text.
 	if want := "<h1>&#34;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img " +
 		"src=http://x.test/&gt;&amp;amp;</h1>"; !strings.Contains(text, want) {
 		t.Errorf("no %s", want)
@@ -108,7 +108,7 @@ func TestTextsAreNoMarkup(t *testing.T) {
 
 var reference = regexp.MustCompile(`(?i)(?:href|src|srcset|action|data|poster)="([^"]*)"|url\(([^)]*)\)|@import`)
 
-// What a page may refer to is itself, and its policy lets its own style and script through.
+// A page may refer only to itself, and its policy must allow its own style and script.
 func TestPageRefersToNothing(t *testing.T) {
 	for name, r := range examples() {
 		text := rendered(t, r)
@@ -162,7 +162,7 @@ func TestPageHasEverything(t *testing.T) {
 	}
 }
 
-// A run that was stopped early, or all of whose cases were skipped, still has a report.
+// A run that was stopped early, or whose cases were all skipped, still has a report.
 func TestResultWithoutFiguresIsShown(t *testing.T) {
 	empty := &result.Result{Title: "Nothing"}
 	skipped := exampleIPC()

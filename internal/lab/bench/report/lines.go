@@ -80,7 +80,7 @@ func (l *linePicture) axes(bottom float64) {
 	}
 }
 
-// runs are the stretches of a series without a gap.
+// runs returns the contiguous parts of a series.
 func (l *linePicture) runs(i int) [][]int {
 	var runs [][]int
 	var run []int
@@ -160,21 +160,20 @@ func (l *linePicture) series(i int) {
 	}
 }
 
-// markers are the shapes of points around 0, so that colours are not all that
-// tells series apart.
+// markers are the shapes of points, centered at 0, so that series are not distinguished by color alone.
 var markers = []string{
 	"M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", "M-4-4h8v8h-8z", "M0-5.5l5 9h-10z", "M0 5.5l5-9h-10z",
 	"M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z", "M-2.5-5h5v10h-5z", "M-5-2.5h10v5h-10z",
 }
 
 func (d *drawing) marker(shape int, x, y float64) {
-	// Where colours begin anew, shapes are others.
+	// When colors repeat, the shapes are different.
 	shape += shape / colors
 	d.tag("path", "f", "d", markers[shape%len(markers)], "transform", "translate("+coordinate(x)+" "+coordinate(y)+")")
 }
 
-// direct writes the series' names beside the right end, not over each other; of
-// those that end before, at their last point.
+// direct writes the series' names beside the right end, without overlaps; the names of series that end before it are at
+// their last points.
 func (l *linePicture) direct() {
 	type label struct {
 		series int

@@ -1,4 +1,4 @@
-// Numbers, and the names of cases and metrics, as people read them.
+// Formatting of numbers, and the names of cases and metrics for display.
 
 package report
 
@@ -13,13 +13,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// number shows a figure with four digits or so: 0.1235, 12.35, 1,235, 12.35 M.
+// number formats a figure with about four digits: 0.1235, 12.35, 1,235, 12.35 M.
 func number(v float64) string {
 	by, unit := magnitude(v)
 	return scaled(v, by) + unit
 }
 
-// magnitude is what large figures are divided by, and the sign of that.
+// magnitude returns the divisor for a large figure, and its unit prefix.
 func magnitude(v float64) (by float64, unit string) {
 	switch a := math.Abs(v); {
 	case math.IsInf(v, 0):
@@ -32,7 +32,7 @@ func magnitude(v float64) (by float64, unit string) {
 	return 1, ""
 }
 
-// scaled shows a figure in a unit, without it.
+// scaled formats a figure with a given divisor, without the unit.
 func scaled(v, by float64) string {
 	v /= by
 	switch a := math.Abs(v); {
@@ -47,7 +47,7 @@ func scaled(v, by float64) string {
 	}
 }
 
-// digits shows a figure below 1000: whole ones as they are, others with four digits.
+// digits formats a figure below 1000: integers unchanged, others with four digits.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case v == math.Trunc(v):
@@ -74,7 +74,7 @@ func thousands(s string) string {
 	return sign + s
 }
 
-// ratioNumber shows a ratio with three decimals, as far as they say anything.
+// ratioNumber formats a ratio with three decimals, as far as they are significant.
 func ratioNumber(v float64) string {
 	if a := math.Abs(v); a >= 9.9995 || a < 0.0995 || math.IsNaN(v) {
 		return number(v)
@@ -82,7 +82,7 @@ func ratioNumber(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// figure shows a value or a ratio.
+// figure formats a value or a ratio.
 func figure(v float64, ratio bool) string {
 	if ratio {
 		return ratioNumber(v)
@@ -90,8 +90,7 @@ func figure(v float64, ratio bool) string {
 	return number(v)
 }
 
-// interval shows where an estimate lies, in the unit of its median: "[0.98,
-// 1.02]"; nothing for one sample.
+// interval formats an estimate's interval, in the unit of its median: "[0.98, 1.02]"; empty for a single sample.
 func interval(e stats.Estimate, ratio bool) string {
 	if e.N < 2 {
 		return ""
@@ -103,7 +102,7 @@ func interval(e stats.Estimate, ratio bool) string {
 	return "[" + figure(e.Low, ratio) + ", " + figure(e.High, ratio) + "]"
 }
 
-// spread is the wider half of the interval in per cent: "±2.5 %".
+// spread formats the larger half of the interval in per cent: "±2.5 %".
 func spread(e stats.Estimate) string {
 	if e.N < 2 || e.Median == 0 {
 		return ""
@@ -121,7 +120,7 @@ func spread(e stats.Estimate) string {
 	}
 }
 
-// tick shows a figure at an axis, short: 0.5, 20k, 3M.
+// tick formats a figure at an axis: 0.5, 20k, 3M.
 func tick(v float64) string {
 	short := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 	switch a := math.Abs(v); {
@@ -138,22 +137,22 @@ func tick(v float64) string {
 	}
 }
 
-// Names says what people call a result's cases and metrics.
+// Names provides the display names of a result's cases and metrics.
 type Names struct{ v *view }
 
 // NamesOf returns the names of a result.
 func NamesOf(r *result.Result) Names { return Names{newView(r)} }
 
-// Case names a case: "log_statement=all, clients 16".
+// Case returns the name of a case: "log_statement=all, clients 16".
 func (n Names) Case(c result.Case) string { return n.v.caseTitle(c) }
 
-// Cases names several cases in as few words as are exact.
+// Cases returns exact names of several cases that are as short as possible.
 func (n Names) Cases(all []result.Case) []string { return n.v.factor(all, 0) }
 
-// Metric names a metric with its unit, or with what its ratio is to.
+// Metric returns the name of a metric with its unit, or with what its ratio is relative to.
 func (n Names) Metric(name string, ratio bool) string { return n.v.metricTitle(name, ratio) }
 
-// Figure shows an estimate with its interval: "0.686 [0.660, 0.742]".
+// Figure formats an estimate with its interval: "0.686 [0.660, 0.742]".
 func Figure(e stats.Estimate, ratio bool) string {
 	s := figure(e.Median, ratio)
 	if r := interval(e, ratio); r != "" {
@@ -162,15 +161,14 @@ func Figure(e stats.Estimate, ratio bool) string {
 	return s
 }
 
-// Number shows a figure.
+// Number formats a figure.
 func Number(v float64) string { return number(v) }
 
-// Ratio shows a ratio.
+// Ratio formats a ratio.
 func Ratio(v float64) string { return ratioNumber(v) }
 
-// Wrap writes a text in lines of the terminal's width, indented below the first
-// line's mark.
+// Wrap writes a text in lines of the terminal's width, indented to the text after the mark of the first line.
 func (t Terminal) Wrap(w io.Writer, mark, text string) { t.wrap(w, mark, text) }
 
-// Strong emphasizes a text where the terminal has colour.
+// Strong emphasizes a text if the terminal supports colors.
 func (t Terminal) Strong(s string) string { return t.strong(s) }

@@ -1,12 +1,10 @@
-// Package report shows results: as text on a terminal (text.go), and as one page
-// that needs no network (html.go, page.*), with charts that are drawn here
-// (chart.go, bars.go, lines.go). Both look up what tables and charts refer to in the
-// view of a result, which is in this file, and in grid.go.
+// Package report shows results: as text on a terminal (text.go), and as a single page that needs no network (html.go,
+// page.*), with charts that are drawn by this package (chart.go, bars.go, lines.go). Both look up the measures of
+// tables and charts in the view of a result, which is in this file and in grid.go.
 //
-// Libraries that draw charts make pictures, or pages with scripts of theirs; these charts
-// are inline SVG that takes the page's colours and fonts, with intervals and published
-// figures in them. Those that set tables know no columns of figures with intervals, and do
-// not break a table that is too wide into several.
+// Chart libraries produce images, or pages with their own scripts; these charts are inline SVG that uses the page's
+// colors and fonts, with intervals and published figures. Table libraries do not support columns of figures with
+// intervals, and do not split a table that is too wide.
 package report
 
 import (
@@ -19,16 +17,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// view finds measures of a result, and what people call things.
+// view looks up measures of a result, and display names.
 type view struct {
 	*result.Result
-	// indexes has the measures by metric and dimensions, then by these' values.
+	// indexes has the measures by metric and dimensions, then by the values of these.
 	indexes map[string]map[string][]*result.Measure
 	// sources are those of published figures, in the order of their first mention.
 	sources []source
 }
 
-// source is where published figures are from.
+// source is the source of published figures.
 type source struct{ Source, Conditions string }
 
 func newView(r *result.Result) *view {
@@ -43,8 +41,7 @@ func key(c result.Case, dimensions []string) string {
 	return b.String()
 }
 
-// having are the measures of a metric by their values of some dimensions, all
-// of which they have.
+// having returns the measures of a metric by their values of some dimensions, all of which they must have.
 func (v *view) having(metric string, dimensions []string) map[string][]*result.Measure {
 	name := metric + "\x01" + strings.Join(dimensions, "\x00")
 	if index, ok := v.indexes[name]; ok {
@@ -66,10 +63,9 @@ func (v *view) having(metric string, dimensions []string) map[string][]*result.M
 	return index
 }
 
-// find returns the measure that a place of a table or chart shows: that of the
-// very case; else the only one with all of the case's values; else the closest
-// of those that are about all values of a dimension. When there are several
-// that differ in something the case does not say, it returns them instead.
+// find returns the measure for a position in a table or chart: that of exactly this case; otherwise the only one with
+// all of the case's values; otherwise the most specific of those that are about all values of a dimension. If there are
+// several that differ in a dimension that is not in the case, it returns them instead.
 func (v *view) find(c result.Case, metric string) (*result.Measure, []*result.Measure) {
 	dimensions := slices.Sorted(maps.Keys(c))
 	found := v.having(metric, dimensions)[key(c, dimensions)]
@@ -87,8 +83,7 @@ func (v *view) find(c result.Case, metric string) (*result.Measure, []*result.Me
 	return nil, found
 }
 
-// general finds the measure with the most dimensions among those that lack some
-// of the case's.
+// general returns the measure with the most dimensions among those that lack some of the case's.
 func (v *view) general(c result.Case, metric string) *result.Measure {
 	var best *result.Measure
 	for _, m := range v.having(metric, nil)[""] {
@@ -99,8 +94,7 @@ func (v *view) general(c result.Case, metric string) *result.Measure {
 	return best
 }
 
-// free are the dimensions in which measures differ, but for those that are
-// said, in the result's order.
+// free returns the dimensions in which measures differ, except those in said, in the result's order.
 func (v *view) free(measures []*result.Measure, said result.Case) []string {
 	var names []string
 	for _, d := range v.Dimensions {
@@ -118,8 +112,8 @@ func (v *view) free(measures []*result.Measure, said result.Case) []string {
 	return names
 }
 
-// combinations are the values of some dimensions that measures of the metrics
-// have, among those of which "where" is true, in the dimensions' order.
+// combinations returns the values of some dimensions that measures of the metrics have, among those that match where,
+// in the dimensions' order.
 func (v *view) combinations(metrics, dimensions []string, where result.Case) []result.Case {
 	var all []result.Case
 	seen := map[string]bool{}
@@ -159,7 +153,7 @@ func (v *view) dimension(name string) *result.Dimension {
 	return &result.Dimension{Name: name, Title: name}
 }
 
-// rank is a value's place in its dimension; of an unknown one, after all.
+// rank returns a value's position in its dimension; an unknown value comes last.
 func (v *view) rank(dimension, value string) int {
 	values := v.dimension(dimension).Values
 	if i := slices.IndexFunc(values, func(x result.Value) bool { return x.Name == value }); i >= 0 {
@@ -168,7 +162,7 @@ func (v *view) rank(dimension, value string) int {
 	return len(values)
 }
 
-// title is what people call a value.
+// title returns the display name of a value.
 func (v *view) title(dimension, value string) string {
 	values := v.dimension(dimension).Values
 	if i := v.rank(dimension, value); i < len(values) && values[i].Title != "" {
@@ -196,7 +190,7 @@ func (v *view) metric(name string) result.Metric {
 	return result.Metric{Name: name, Title: name}
 }
 
-// metricTitle is a metric with its unit, or with what the ratio is to.
+// metricTitle returns the name of a metric with its unit, or with what the ratio is relative to.
 func (v *view) metricTitle(name string, ratio bool) string {
 	m := v.metric(name)
 	switch {
@@ -211,8 +205,8 @@ func (v *view) metricTitle(name string, ratio bool) string {
 	}
 }
 
-// named is a value with its dimension where it says nothing alone: "16 clients"
-// is "clients 16", "select-only" is left alone.
+// named returns a value, preceded by its dimension if it is not clear by itself: "16 clients" becomes "clients 16",
+// "select-only" is unchanged.
 func (v *view) named(dimension, value string) string {
 	title := v.title(dimension, value)
 	if strings.Trim(title, "0123456789.,") == "" {
@@ -221,7 +215,7 @@ func (v *view) named(dimension, value string) string {
 	return title
 }
 
-// caseTitle names a case for people, in the order of the dimensions.
+// caseTitle returns the display name of a case, in the order of the dimensions.
 func (v *view) caseTitle(c result.Case) string {
 	var parts []string
 	for _, d := range v.Dimensions {
@@ -232,12 +226,12 @@ func (v *view) caseTitle(c result.Case) string {
 	return strings.Join(parts, ", ")
 }
 
-// isBase reports whether the case is one that ratios are to.
+// isBase reports whether ratios are relative to the case.
 func (v *view) isBase(c result.Case) bool {
 	return slices.ContainsFunc(v.Bases, func(b result.Base) bool { return c[b.Dimension] == b.Value })
 }
 
-// baseOf is a dimension's base, or nothing.
+// baseOf returns a dimension's base, or the empty string.
 func (v *view) baseOf(dimension string) string {
 	for _, b := range v.Bases {
 		if b.Dimension == dimension {
@@ -247,7 +241,7 @@ func (v *view) baseOf(dimension string) string {
 	return ""
 }
 
-// baseTitle names what a metric's ratios are to; nothing where that is not one.
+// baseTitle returns the name of what a metric's ratios are relative to; empty if that is not unique.
 func (v *view) baseTitle(metric string) string {
 	title := ""
 	for _, b := range v.Bases {
@@ -267,8 +261,8 @@ func (v *view) baseTitle(metric string) string {
 // one is the base's ratio to itself.
 var one = stats.Estimate{Median: 1, Low: 1, High: 1, Confidence: 1, N: 1}
 
-// estimate is what is shown of a measure: its value or its ratio, which the base
-// has by definition; nil when there is none.
+// estimate returns the estimate of a measure that is shown: its value or its ratio, which is 1 by definition for the
+// base; nil if there is none.
 func (v *view) estimate(m *result.Measure, ratio bool) *stats.Estimate {
 	switch {
 	case m == nil:
@@ -282,7 +276,7 @@ func (v *view) estimate(m *result.Measure, ratio bool) *stats.Estimate {
 	}
 }
 
-// published are somebody else's figures of a kind.
+// published returns the published figures of one kind, values or ratios.
 func published(m *result.Measure, ratio bool) []result.Published {
 	var some []result.Published
 	for _, p := range m.Published {
@@ -293,7 +287,7 @@ func published(m *result.Measure, ratio bool) []result.Published {
 	return some
 }
 
-// cite gives the number of a published figure's source.
+// cite returns the number of a published figure's source.
 func (v *view) cite(p result.Published) int {
 	s := source{p.Source, p.Conditions}
 	i := slices.Index(v.sources, s)
@@ -304,7 +298,7 @@ func (v *view) cite(p result.Published) int {
 	return i + 1
 }
 
-// confidence says what the intervals of all measures are.
+// confidence explains the intervals of all measures.
 func (v *view) confidence() string {
 	low, high, few, many := 1.0, 0.0, 0, 0
 	count := func(e *stats.Estimate) {

@@ -10,16 +10,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 )
 
-// skipped are the combinations that were not run for one reason.
+// skipped is the combinations that were not run for the same reason.
 type skipped struct {
 	Reason string
 	Count  int
-	// Cases name them, many in one where they are all of some values'
-	// combinations; none when the reason is not about cases.
+	// Cases are their names, one for many cases if these are all combinations of some values; empty if the reason is
+	// not about cases.
 	Cases []string
 }
 
-// skipped groups what was not run by its reason, in the order of first mention.
+// skipped groups combinations that were not run by their reason, in the order of first mention.
 func (v *view) skipped() []skipped {
 	var groups []skipped
 	cases := map[string][]result.Case{}
@@ -39,9 +39,9 @@ func (v *view) skipped() []skipped {
 	return groups
 }
 
-// factor names cases in as few words as are exact: when they are all
-// combinations of the values that occur, as these values; else split by the
-// first dimension, from the given one on, in which they differ.
+// factor returns exact names of cases that are as short as possible: if they are all combinations of the values that
+// occur, one name with these values; otherwise they are split by the first dimension, from the given one on, in which
+// they differ.
 func (v *view) factor(cases []result.Case, from int) []string {
 	values := make([][]string, len(v.Dimensions))
 	product := 1
@@ -73,12 +73,11 @@ func (v *view) factor(cases []result.Case, from int) []string {
 		}
 		return names
 	}
-	// The same case more than once.
+	// A case occurs more than once.
 	return []string{v.productTitle(values)}
 }
 
-// productTitle names all combinations of values. A dimension all of whose values
-// are among them goes without saying.
+// productTitle names all combinations of values. A dimension with all of its values is omitted.
 func (v *view) productTitle(values [][]string) string {
 	var parts []string
 	separator := ", "

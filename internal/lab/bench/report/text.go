@@ -1,4 +1,4 @@
-// A result as text on a terminal.
+// Results as text on a terminal.
 
 package report
 
@@ -14,15 +14,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
-// Terminal says how text is shown.
+// Terminal is the properties of the output.
 type Terminal struct {
-	// Width in columns that tables and sentences are fitted into where they can be.
+	// Width is the number of columns that tables and sentences should fit into.
 	Width int
-	// Color emphasizes titles and warnings.
+	// Color enables emphasis of titles and warnings.
 	Color bool
 }
 
-// Text shows a result to a person.
+// Text writes a result as text.
 func (t Terminal) Text(w io.Writer, r *result.Result) {
 	v := newView(r)
 	fmt.Fprintln(w, t.strong(r.Title))
@@ -42,7 +42,7 @@ func (t Terminal) Text(w io.Writer, r *result.Result) {
 	t.lists(w, v)
 }
 
-// Tables shows only a result's tables, and what their intervals mean.
+// Tables writes only a result's tables, and the meaning of their intervals.
 func (t Terminal) Tables(w io.Writer, r *result.Result) { t.tables(w, newView(r)) }
 
 func (t Terminal) tables(w io.Writer, v *view) {
@@ -56,7 +56,7 @@ func (t Terminal) tables(w io.Writer, v *view) {
 	}
 }
 
-// where says what was measured, where and when.
+// where describes what was measured, where and when.
 func (v *view) where() []string {
 	lines := []string{fmt.Sprintf("%s, steno %s", v.Time.UTC().Format("2006-01-02 15:04 MST"), v.Steno)}
 	m := v.Machine
@@ -68,7 +68,7 @@ func (v *view) where() []string {
 	return append(lines, place)
 }
 
-// memory makes "7.8 GiB" of /proc/meminfo's "8123456 kB".
+// memory converts "8123456 kB" of /proc/meminfo into "7.8 GiB".
 func memory(s string) string {
 	var kB float64
 	if n, _ := fmt.Sscanf(s, "%f kB", &kB); n != 1 {
@@ -88,7 +88,7 @@ func (v *view) parameters() string {
 	return strings.Join(parts, "; ")
 }
 
-// lists shows what stands below the tables: sources, what was skipped, notes.
+// lists writes what follows the tables: sources, what was skipped, notes.
 func (t Terminal) lists(w io.Writer, v *view) {
 	if len(v.sources) > 0 {
 		fmt.Fprintf(w, "\n%s\n", t.strong("Published figures"))
@@ -138,8 +138,7 @@ func (t Terminal) warn(w io.Writer, s string) {
 	}
 }
 
-// wrap writes a text in lines of the terminal's width, indented below the first
-// line's mark.
+// wrap writes a text in lines of the terminal's width, indented to the text after the mark of the first line.
 func (t Terminal) wrap(w io.Writer, mark, text string) {
 	for _, line := range wrapped(text, t.Width-len(mark)) {
 		fmt.Fprintln(w, mark+line)
@@ -147,7 +146,7 @@ func (t Terminal) wrap(w io.Writer, mark, text string) {
 	}
 }
 
-// wrapped breaks a text at white space.
+// wrapped breaks a text into lines at white space.
 func wrapped(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -167,8 +166,8 @@ func wrapped(text string, width int) []string {
 
 func length(s string) int { return utf8.RuneCountInString(s) }
 
-// grid writes a table: as it is when it fits, else with the intervals as a
-// percentage, else in several parts with the same rows.
+// grid writes a table: completely if it fits, otherwise with the intervals as a percentage, otherwise in several parts
+// with the same rows.
 func (t Terminal) grid(w io.Writer, v *view, g *grid) {
 	fmt.Fprintln(w, t.strong(g.Title))
 	if g.Note != "" {
@@ -201,12 +200,12 @@ func (t Terminal) grid(w io.Writer, v *view, g *grid) {
 	}
 }
 
-// column is a column of text: its title in lines, then a cell for each row.
+// column is a column of text: the lines of its title, then a cell for each row.
 type column struct {
 	head  []string
 	cells []string
 	right bool
-	glued bool // to the column before
+	glued bool // not separated from the column before
 }
 
 const gap = "  "
@@ -227,7 +226,7 @@ func width(columns []column) int {
 	return n
 }
 
-// keyColumns are the rows' names; one that is that of the row above is left out.
+// keyColumns returns the rows' names, without repetitions of the row above.
 func (g *grid) keyColumns() []column {
 	columns := make([]column, len(g.Keys))
 	for i, title := range g.Keys {
@@ -245,7 +244,7 @@ func (g *grid) keyColumns() []column {
 
 const barWidth = 20
 
-// columns are the cells as text, with a bar before the column that has one.
+// columns returns the cells as text, with a bar before the column that has one.
 func (g *grid) columns(v *view, short bool) []column {
 	var columns []column
 	for i, h := range g.Heads {
@@ -265,7 +264,7 @@ func (g *grid) columns(v *view, short bool) []column {
 	return columns
 }
 
-// text is a cell as a figure and its interval.
+// text returns a cell's figure and interval.
 func (c cell) text(v *view, short bool) (figureText, intervalText string) {
 	switch {
 	case c.Published != nil:
@@ -285,7 +284,7 @@ func (c cell) text(v *view, short bool) (figureText, intervalText string) {
 	}
 }
 
-// paired puts figures and intervals next to each other, each aligned.
+// paired combines figures and intervals, each of them aligned.
 func paired(mains, ranges []string) []string {
 	a, b := 0, 0
 	for i := range mains {
@@ -309,7 +308,7 @@ func pad(s string, width int, right bool) string {
 	return s + space
 }
 
-// top is where the bars of a column end: at its largest figure, but at 1 for ratios below.
+// top returns the value at which the bars of a column end: its largest figure, but at least 1 for ratios.
 func (g *grid) top(i int) float64 {
 	top := 0.0
 	if g.Heads[i].Ratio {
@@ -323,7 +322,7 @@ func (g *grid) top(i int) float64 {
 	return top
 }
 
-// barColumn draws the figures of a column from zero on.
+// barColumn draws the figures of a column as bars that begin at zero.
 func (g *grid) barColumn(i int) column {
 	top := g.top(i)
 	c := column{head: []string{""}}

@@ -87,7 +87,7 @@ func TestScalesHaveRoundEndsAndHoldTheirValues(t *testing.T) {
 	}
 }
 
-// small has two dimensions; measures of "m" say both or only one.
+// smallResult returns a result with two dimensions; measures of "m" have both or only one of them.
 func smallResult() *result.Result {
 	return &result.Result{
 		Dimensions: []result.Dimension{{Name: "a", Values: values("1", "", "2", "")},
@@ -111,10 +111,10 @@ func TestPlacesFindTheirMeasures(t *testing.T) {
 	}{
 		{"m", result.Case{"a": "1", "b": "x"}, 2, 0},
 		{"m", result.Case{"a": "2"}, 3, 0}, // the only one
-		{"m", result.Case{"a": "1"}, 0, 2}, // which?
+		{"m", result.Case{"a": "1"}, 0, 2}, // ambiguous
 		{"m", result.Case{"a": "2", "b": "y"}, 0, 0},
-		{"n", result.Case{"a": "1"}, 4, 0},           // the very one, though there is another
-		{"n", result.Case{"a": "1", "b": "y"}, 5, 0}, // the very one
+		{"n", result.Case{"a": "1"}, 4, 0},           // the exact case, though there is another
+		{"n", result.Case{"a": "1", "b": "y"}, 5, 0}, // the exact case
 		{"n", result.Case{"a": "1", "b": "x"}, 4, 0}, // about all of b
 		{"n", result.Case{"a": "2", "b": "x"}, 0, 0},
 		{"o", result.Case{"a": "1"}, 0, 0},
@@ -126,7 +126,7 @@ func TestPlacesFindTheirMeasures(t *testing.T) {
 	}
 }
 
-// A table that does not mention a dimension gets rows for its values.
+// A table that does not mention a dimension has rows for its values.
 func TestTableShowsDimensionsThatItDoesNotMention(t *testing.T) {
 	v := newView(smallResult())
 	g := v.grid(&result.Table{Rows: []string{"a"}, Columns: []result.Column{{Metric: "m"}}})
@@ -237,7 +237,7 @@ func TestColorIsOnlyThereWhenAskedFor(t *testing.T) {
 	}
 }
 
-// golden compares with a file of testdata; STENO_UPDATE=1 writes it.
+// golden compares the output with a file in testdata; STENO_UPDATE=1 writes the file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
