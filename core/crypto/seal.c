@@ -40,7 +40,7 @@ steno_seal_bytes(const StenoSeal *seal, uint8_t bytes[STENO_SEAL_SIZE])
 }
 
 bool
-steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_SEAL_KEY_SIZE])
+steno_key_public(const EVP_PKEY *key, uint8_t public_key[STENO_SEAL_KEY_SIZE])
 {
 	size_t		len = STENO_SEAL_KEY_SIZE;
 
@@ -58,7 +58,7 @@ steno_seal_key_id(const uint8_t public_key[STENO_SEAL_KEY_SIZE], char id[STENO_S
 }
 
 bool
-steno_seal_sign(const StenoSeal *seal, EVP_PKEY * key, uint8_t signature[STENO_SIGNATURE_SIZE])
+steno_seal_sign(const StenoSeal *seal, EVP_PKEY *key, uint8_t signature[STENO_SIGNATURE_SIZE])
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint8_t		bytes[STENO_SEAL_SIZE];
@@ -75,7 +75,7 @@ steno_seal_sign(const StenoSeal *seal, EVP_PKEY * key, uint8_t signature[STENO_S
 }
 
 bool
-steno_seal_signature(const StenoSeal *seal, EVP_PKEY * key, char digits[STENO_SIGNATURE_DIGITS + 1])
+steno_seal_signature(const StenoSeal *seal, EVP_PKEY *key, char digits[STENO_SIGNATURE_DIGITS + 1])
 {
 	uint8_t		signature[STENO_SIGNATURE_SIZE];
 

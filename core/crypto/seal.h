@@ -41,17 +41,17 @@ typedef struct StenoSeal
 extern void steno_seal_bytes(const StenoSeal *seal, uint8_t bytes[STENO_SEAL_SIZE]);
 
 /* The public key of an Ed25519 key, which may be private or public. */
-extern bool steno_key_public(const EVP_PKEY * key, uint8_t public_key[STENO_SEAL_KEY_SIZE]);
+extern bool steno_key_public(const EVP_PKEY *key, uint8_t public_key[STENO_SEAL_KEY_SIZE]);
 extern void steno_seal_key_id(const uint8_t public_key[STENO_SEAL_KEY_SIZE], char id[STENO_SEAL_KEY_ID]);
 
 /*
  * A seal's signature in the format of its record, with a terminating zero.
  * Signatures are deterministic.
  */
-extern bool steno_seal_signature(const StenoSeal *seal, EVP_PKEY * key,
+extern bool steno_seal_signature(const StenoSeal *seal, EVP_PKEY *key,
 								 char digits[STENO_SIGNATURE_DIGITS + 1]);
 
 /* Sign with an Ed25519 key; false if OpenSSL fails. */
-extern bool steno_seal_sign(const StenoSeal *seal, EVP_PKEY * key, uint8_t signature[STENO_SIGNATURE_SIZE]);
+extern bool steno_seal_sign(const StenoSeal *seal, EVP_PKEY *key, uint8_t signature[STENO_SIGNATURE_SIZE]);
 
 #endif							/* STENO_SEAL_H */

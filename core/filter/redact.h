@@ -168,8 +168,8 @@ steno_redact_any_literal(const char *text, size_t len)
 	size_t		i = 0;
 
 #ifdef __SSE2__
-	const		__m128i quote = steno_redact_fill(0x27272727);
-	const		__m128i dollar = steno_redact_fill(0x24242424);
+	const __m128i quote = steno_redact_fill(0x27272727);
+	const __m128i dollar = steno_redact_fill(0x24242424);
 
 	while (i < len)
 	{

@@ -52,6 +52,9 @@
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
+/* The tables do not straddle a line of the processor's cache. */
+#define ALIGNED __attribute__((aligned(64)))
+
 /* ---- tables ---- */
 
 /*
@@ -87,9 +90,7 @@
 #define FRAGMENT_4(n) SET2(n, 0, 'w', 'p') | ANY(1) | SET2(n, 2, 't', 'p') | SET(n, 3, 'i') | \
 	SET(n, 4, 'a') | SET(n, 5, 's') | SET(n, 6, 'c') | ANY(7)
 
-static const
-_Alignas(64)
-uint8_t		fragment_tables[FRAGMENT][16] = {
+static const uint8_t fragment_tables[FRAGMENT][16] ALIGNED = {
 	TABLE(FRAGMENT_1), TABLE(FRAGMENT_2), TABLE(FRAGMENT_3), TABLE(FRAGMENT_4)
 };
 
@@ -115,14 +116,13 @@ uint8_t		fragment_tables[FRAGMENT][16] = {
 	LOWER(n, '%') || LOWER(n, '$'))
 #define ENDING_BEHIND(n) (MAY_HAVE_EFFECT(n) ? 0x7f : 0) | SET(n, 2, '_') | ANY(7)
 
-static const _Alignas(64)
-uint8_t		ending_tables[1 + ENDING + 1][16] = {
+static const uint8_t ending_tables[1 + ENDING + 1][16] ALIGNED = {
 	TABLE(ENDING_BEFORE), TABLE(ENDING_1), TABLE(ENDING_2), TABLE(ENDING_3), TABLE(ENDING_BEHIND)
 };
 
 /* The entry of a table for a character. */
 static inline uint8_t
-			entry(const uint8_t *table, char c)
+entry(const uint8_t *table, char c)
 {
 	return table[c & 0x0f];
 }
@@ -370,7 +370,7 @@ trigger_of(uint64_t places, const char *text, size_t len, size_t at, size_t from
 static inline uint32_t
 fragments_in_block(const char *p)
 {
-	const		__m128i small = _mm_set1_epi8(0x20);
+	const __m128i small = _mm_set1_epi8(0x20);
 	__m128i		a = _mm_or_si128(load(p), small);
 	__m128i		b = _mm_or_si128(load(p + 1), small);
 	__m128i		c = _mm_or_si128(load(p + 2), small);
@@ -694,7 +694,7 @@ typedef uint32_t (*SearchWindow) (const char *text, size_t at, size_t end, Found
 static inline uint32_t
 found_in_block(const char *p)
 {
-	const		__m128i small = _mm_set1_epi8(0x20);
+	const __m128i small = _mm_set1_epi8(0x20);
 	__m128i		a = _mm_or_si128(load(p), small);
 	__m128i		b = _mm_or_si128(load(p + 1), small);
 	__m128i		c = _mm_or_si128(load(p + 2), small);

@@ -323,7 +323,8 @@ make_kinds(const char *folder)
 	with_extra(&w, STENO_KIND_GAP, NULL, gap);
 	r = record(&w, STENO_KIND_DISCONNECT);
 	r.duration = 1009000;
-	put(&w, &r, &(ModelStrings) {0});
+	s = (ModelStrings) {0};
+	put(&w, &r, &s);
 	end(&w);
 }
 
@@ -761,7 +762,8 @@ make_parts(const char *folder)
 	/* all of the text in parts: the record has none of its own */
 	part(&w, STENO_PART_TEXT, "SELECT 'all in parts'");
 	s = (ModelStrings) {0};
-	parts = (StenoParts) {{21, 0, 0}};
+	memset(&parts, 0, sizeof(parts));
+	parts.bytes[STENO_PART_TEXT] = 21;
 	s.parts = &parts;
 	r = record(&w, STENO_KIND_STATEMENT);
 	put(&w, &r, &s);
@@ -774,7 +776,7 @@ make_parts(const char *folder)
 	w.statement = 3;
 	simple_session(&w, 1, "alice", NULL);
 	set_text(&s, "streams'");
-	parts = (StenoParts) {{15, 0, 0}};
+	parts.bytes[STENO_PART_TEXT] = 15;
 	r = record(&w, STENO_KIND_STATEMENT);
 	put(&w, &r, &s);
 	/* a statement that was interrupted: no record follows */

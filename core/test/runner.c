@@ -3,6 +3,7 @@
  *		Runs the registered tests, one process each, and counts.
  *
  * usage: runner [-t] [name part ...]; -t takes the threaded tests only.
+ *		  runner -g FOLDER; writes the golden trails into an empty folder.
  */
 #include <dirent.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/golden.h"
 #include "test/test.h"
 
 static TestCase *tests;
@@ -126,6 +128,11 @@ main(int argc, char **argv)
 	int			failed = 0;
 	const TestCase *t;
 
+	if (argc == 3 && strcmp(argv[1], "-g") == 0)
+	{
+		golden_make(argv[2]);
+		return 0;
+	}
 	seed = test_parameter("SEED", (uint64_t) time(NULL));
 	for (t = tests; t != NULL; t = t->next)
 	{

@@ -42,7 +42,7 @@ put_hex(uint8_t *p, StenoRecordMessage *r, const char *name, const uint8_t *byte
 
 const StenoMessage *
 steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
-				   EVP_PKEY * key, uint64_t seq)
+				   EVP_PKEY *key, uint64_t seq)
 {
 	static const uint8_t none[STENO_SEAL_KEY_SIZE];
 	StenoRecordMessage *r = (StenoRecordMessage *) buffer;

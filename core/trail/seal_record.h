@@ -15,6 +15,6 @@
  * signing fails.
  */
 extern const StenoMessage *steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
-											  EVP_PKEY * key, uint64_t seq);
+											  EVP_PKEY *key, uint64_t seq);
 
 #endif							/* STENO_SEAL_RECORD_H */

@@ -35,7 +35,7 @@
  * State of one writer, which is a process with one stream.  It is private to that
  * process, and empty in the postmaster, so that no process inherits the key.
  */
-static EVP_PKEY * key;			/* signs; NULL: no seals */
+static EVP_PKEY *key;			/* signs; NULL: no seals */
 static uint8 public_key[STENO_SEAL_KEY_SIZE];	/* of key */
 static char key_id[STENO_SEAL_KEY_ID];	/* of key, for the log */
 
@@ -254,7 +254,7 @@ steno_seal_check_key(void)
 
 /* Use this key from now on; NULL: make no seals. */
 static void
-use_key(EVP_PKEY * pkey)
+use_key(EVP_PKEY *pkey)
 {
 	EVP_PKEY_free(key);
 	key = pkey;
@@ -474,7 +474,7 @@ steno_seal_start(StenoWriter *w)
  * trust the old key can trust what follows.
  */
 static bool
-change_key(StenoWriter *w, EVP_PKEY * pkey, const uint8 *raw)
+change_key(StenoWriter *w, EVP_PKEY *pkey, const uint8 *raw)
 {
 	char		before[STENO_SEAL_KEY_ID];
 

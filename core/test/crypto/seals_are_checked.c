@@ -51,7 +51,7 @@ value(const StenoMessage *m, const char *name, size_t *len)
 }
 
 static bool
-verify(const StenoSeal *s, const StenoMessage *m, EVP_PKEY * by)
+verify(const StenoSeal *s, const StenoMessage *m, EVP_PKEY *by)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint8_t		bytes[STENO_SEAL_SIZE];

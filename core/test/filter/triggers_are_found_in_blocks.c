@@ -9,7 +9,7 @@
 #include "filter/redact_lex.h"
 #include "test/test.h"
 
-/* redact_check_blocks.c, redact_check_bytes.c */
+/* redact_check.c compiled without AVX2, and without SSE2: the Makefile renames its functions */
 extern size_t blocks_trigger(const char *text, size_t len, size_t from, bool strings);
 extern size_t bytes_trigger(const char *text, size_t len, size_t from, bool strings);
 extern bool blocks_document(const char *text, size_t len, size_t from, size_t *end_at);
