@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,5 +143,27 @@ func TestRecordsThatLostTheirFirstPartsAreIncomplete(t *testing.T) {
 	var incomplete *trail.IncompleteError
 	if err := warned(); !errors.As(err, &incomplete) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestUncovered(t *testing.T) {
+	for _, c := range []struct {
+		spans      []trail.Span
+		first, end uint64
+		want       []trail.Span
+	}{
+		{nil, 1, 4, []trail.Span{{1, 3}}},
+		{nil, 4, 4, nil},
+		{nil, 5, 4, nil},
+		{[]trail.Span{{1, 3}}, 1, 4, nil},
+		{[]trail.Span{{3, 3}}, 3, 4, nil},
+		{[]trail.Span{{2, 2}}, 1, 4, []trail.Span{{1, 1}, {3, 3}}},
+		{[]trail.Span{{1, 2}, {1, 5}, {2, 3}}, 1, 8, []trail.Span{{6, 7}}},
+		{[]trail.Span{{1, 2}, {4, 9}}, 3, 8, []trail.Span{{3, 3}}},
+		{[]trail.Span{{9, 12}}, 3, 8, []trail.Span{{3, 7}}},
+	} {
+		if got := trail.Uncovered(c.spans, c.first, c.end); !slices.Equal(got, c.want) {
+			t.Errorf("%v, from %d to before %d: got %v, want %v", c.spans, c.first, c.end, got, c.want)
+		}
 	}
 }

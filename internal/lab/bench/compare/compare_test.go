@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/tools/txtar"
 
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/report"
@@ -150,27 +151,34 @@ func TestRatiosToOtherBasesAreNotCompared(t *testing.T) {
 	}
 }
 
+// TestText compares with testdata/text.txtar, which STENO_UPDATE=1 writes.
 func TestText(t *testing.T) {
-	for name, b := range map[string]*result.Result{"changed": after(), "same": before()} {
-		c, err := Results("runs/a", before(), "runs/b", b)
+	const path = "testdata/text.txtar"
+	var got txtar.Archive
+	for _, b := range []struct {
+		name   string
+		result *result.Result
+		all    bool
+	}{{"changed", after(), true}, {"same", before(), false}} {
+		c, err := Results("runs/a", before(), "runs/b", b.result)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out strings.Builder
-		c.Text(&out, report.Terminal{Width: 100}, name == "changed")
-		path := filepath.Join("testdata", name+".txt")
-		if os.Getenv("STENO_UPDATE") != "" {
-			if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
+		var out bytes.Buffer
+		c.Text(&out, report.Terminal{Width: 100}, b.all)
+		got.Files = append(got.Files, txtar.File{Name: b.name, Data: out.Bytes()})
+	}
+	if os.Getenv("STENO_UPDATE") != "" {
+		if err := os.WriteFile(path, txtar.Format(&got), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if out.String() != string(want) {
-			t.Errorf("differs from %s, which STENO_UPDATE=1 writes:\n%s", path, out.String())
-		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(txtar.Format(&got), want) {
+		t.Errorf("differs from %s, which STENO_UPDATE=1 writes:\n%s", path, txtar.Format(&got))
 	}
 }
 

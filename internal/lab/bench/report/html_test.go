@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -23,17 +22,6 @@ func rendered(t *testing.T, r *result.Result) string {
 }
 
 var picturesOf = regexp.MustCompile(`(?s)<svg xmlns.*?</svg>`)
-
-// Each chart is drawn twice; the golden files have one element per line.
-func TestChartsAreThoseOfTheGoldenFiles(t *testing.T) {
-	for name, r := range examples() {
-		var b strings.Builder
-		for i, picture := range picturesOf.FindAllString(rendered(t, r), -1) {
-			fmt.Fprintf(&b, "picture %d\n%s\n", i+1, strings.ReplaceAll(picture, "><", ">\n<"))
-		}
-		golden(t, name+".svg.txt", b.String())
-	}
-}
 
 func TestChartsAreWellFormed(t *testing.T) {
 	for name, r := range examples() {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -8,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
@@ -237,32 +241,37 @@ func TestColorIsOnlyThereWhenAskedFor(t *testing.T) {
 	}
 }
 
-// golden compares the output with a file in testdata; STENO_UPDATE=1 writes the file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("STENO_UPDATE") != "" {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
+// TestTextAndChartsAreThoseOfTheGoldenFiles compares what is shown on a terminal, and the charts of the page, with the
+// files in testdata. STENO_UPDATE=1 writes these. Each chart is drawn twice; a golden file has one element per line.
+func TestTextAndChartsAreThoseOfTheGoldenFiles(t *testing.T) {
+	for name, r := range examples() {
+		var text, charts bytes.Buffer
+		Terminal{Width: 100}.Text(&text, r)
+		for i, picture := range picturesOf.FindAllString(rendered(t, r), -1) {
+			fmt.Fprintf(&charts, "picture %d\n%s\n", i+1, strings.ReplaceAll(picture, "><", ">\n<"))
+		}
+		got := txtar.Format(&txtar.Archive{Files: []txtar.File{
+			{Name: "text", Data: text.Bytes()}, {Name: "charts", Data: charts.Bytes()}}})
+		path := filepath.Join("testdata", name+".txtar")
+		if os.Getenv("STENO_UPDATE") != "" {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+		if !bytes.Equal(got, want) {
+			t.Errorf("differs from %s, which STENO_UPDATE=1 writes:\n%s", path, got)
 		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("differs from %s, which STENO_UPDATE=1 writes:\n%s", path, got)
 	}
 }
 
-func TestTextIsThatOfTheGoldenFiles(t *testing.T) {
+func TestTextFitsTheTerminal(t *testing.T) {
 	for name, r := range examples() {
 		var b strings.Builder
 		Terminal{Width: 100}.Text(&b, r)
-		golden(t, name+".txt", b.String())
 		for line := range strings.Lines(b.String()) {
 			if n := length(strings.TrimSuffix(line, "\n")); n > 100 {
 				t.Errorf("%s: a line of %d columns: %s", name, n, line)
