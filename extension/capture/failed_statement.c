@@ -22,7 +22,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/refusal.h"
+#include "delivery/wait.h"
 
 /* Timestamp of the client's message whose failure was reported last. */
 static TimestampTz reported;

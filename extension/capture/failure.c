@@ -15,6 +15,11 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "base/compat.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/room.h"
+#include "delivery/wait.h"
 #include "filter/split.h"
 #include "libpq/libpq-be.h"
 #include "postmaster/postmaster.h"
@@ -26,8 +31,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/compat.h"
-#include "capture/statement.h"
 
 static emit_log_hook_type previous_emit;
 

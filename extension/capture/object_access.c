@@ -1,7 +1,8 @@
 /*
  * extension/capture/object_access.c
  *		The server's object access hook: adds changes of objects, and calls of
- *		functions, to the list of the running statement (describe/object.c).
+ *		functions, to the list of the running statement (describe/object.c), and finds
+ *		the functions that clients call without a statement.
  */
 #include "base/steno.h"
 
@@ -19,9 +20,93 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/refusal.h"
+
+/* ---- functions that clients call ---- */
+
+/*
+ * A client can call a function by the protocol's FunctionCall message, as libpq's PQfn() does, and with
+ * it all its functions for large objects.
+ *
+ * Such a call has no text, and calls neither the executor's nor the utility hook.
+ * But the server checks the permission on the function's schema and then on the
+ * function, and each check calls the object access hook.  There, the call becomes a
+ * client's statement, which utility.c records like a utility statement.
+ *
+ * It ends with its transaction, or, in a transaction block, when the server's main
+ * loop has processed the message and resets MessageContext, before it sends
+ * ReadyForQuery.
+ */
+
+static bool called;				/* the current message has its statement, or must not get one */
+
+/*
+ * Whether the server is processing a FunctionCall message, by the activity that it
+ * shows in pg_stat_activity.  With track_activities off, that is not known.
+ */
+bool
+steno_fastpath_message(void)
+{
+	return debug_query_string == NULL && pgstat_track_activities &&
+		MyBEEntry != NULL && MyBEEntry->st_state == STATE_FASTPATH;
+}
+
+/*
+ * In the object access hook: whether this is the call itself, and not one inside
+ * it.  With track_activities off, it is the call if the main loop makes it
+ * directly, in MessageContext, for a message without text: other messages without
+ * text call functions only through portals, triggers and the parser.
+ */
+static bool
+is_fastpath_call(void)
+{
+	if (debug_query_string != NULL || called || steno_my.paused || steno_my.state == STENO_DEAD ||
+		MyBackendType != B_BACKEND)
+		return false;
+	return pgstat_track_activities ? steno_fastpath_message() :
+		CurrentMemoryContext == MessageContext && error_context_stack == NULL && steno_my.level == NULL;
+}
+
+static void
+message_ends(void *arg)
+{
+	StenoLevel *l = &steno_top_level;
+
+	called = false;
+	if (steno_my.level == l && l->ending)
+	{
+		steno_objects_finish(l->utility, NULL);
+		steno_utility_ended(l);
+	}
+	/* it must be removed here, because the hook's caller does not know about it */
+	if (error_context_stack == &l->callback)
+		error_context_stack = l->callback.previous;
+	if (steno_my.settings_dirty)
+		steno_settings_record();
+}
+
+/* A client calls a function: begin its statement. */
+static void
+fastpath_call(Oid function)
+{
+	static MemoryContextCallback at_end = {.func = message_ends};
+
+	called = true;
+	MemoryContextRegisterResetCallback(MessageContext, &at_end);
+	if (!steno_recording())
+		return;
+	steno_refusal_check(NULL);
+	steno_utility_call(function);
+}
+
+/* ---- functions that statements call ---- */
 
 static void
 function_called(Oid function)
@@ -43,6 +128,8 @@ function_called(Oid function)
 	else if (s->objects == NULL || !steno_objects_have_call(s->objects, function))
 		steno_objects_add_call(steno_objects_of(s), function, kind, name);
 }
+
+/* ---- objects ---- */
 
 /* Catalogs whose entries are parts of other objects, for which the hook is called, too. */
 static bool
@@ -113,6 +200,8 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 	}
 }
 
+/* ---- the hook ---- */
+
 STENO_COLD static void
 object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
@@ -121,15 +210,15 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 	if (event == OAT_NAMESPACE_SEARCH)
 	{
 		/* for a FunctionCall message, the server checks the schema right before the function */
-		steno_my.watch_functions = steno_private.previous_access != NULL || steno_fastpath_expected();
+		steno_my.watch_functions = steno_private.previous_access != NULL || is_fastpath_call();
 		return;
 	}
 	if (event == OAT_FUNCTION_EXECUTE && steno_my.watch_functions)
 	{
 		steno_my.watch_functions = steno_private.previous_access != NULL;
-		if (steno_fastpath_expected())
+		if (is_fastpath_call())
 		{
-			steno_fastpath_call(oid);
+			fastpath_call(oid);
 			return;
 		}
 	}

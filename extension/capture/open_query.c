@@ -37,7 +37,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "capture/statement.h"
+#include "capture/statement_record.h"
 
 static bool
 is_running(const StenoStatement *s)

@@ -12,7 +12,9 @@
 #include "tcop/tcopprot.h"
 
 #include "base/compat.h"
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/refusal.h"
 
 static planner_hook_type previous_planner;
 

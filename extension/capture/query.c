@@ -23,10 +23,13 @@
 #include "utils/memutils.h"
 #include "utils/plancache.h"
 
-#include "policy/audit_role.h"
 #include "base/compat.h"
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/refusal.h"
+#include "delivery/room.h"
 #include "filter/redact.h"
+#include "policy/audit_role.h"
 
 /*
  * Cache the names of relations while catalogs can be read: they cannot be if the

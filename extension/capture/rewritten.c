@@ -19,7 +19,8 @@
 #include "access/xact.h"
 
 #include "base/compat.h"
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
 
 /*
  * The statement that has begun with a query of a rule, and has not run its own

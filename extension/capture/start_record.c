@@ -19,7 +19,9 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "capture/statement.h"
+#include "capture/statement_record.h"
+#include "delivery/room.h"
+#include "delivery/wait.h"
 
 /* Put the start record of a statement. */
 STENO_COLD void

@@ -22,9 +22,13 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
+#include "capture/hooks.h"
+#include "capture/statement.h"
+#include "delivery/room.h"
 #include "filter/redact.h"
 #include "filter/split.h"
-#include "capture/statement.h"
+#include "policy/policy.h"
+#include "policy/secret.h"
 
 StenoRaised steno_raised;
 

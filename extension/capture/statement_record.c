@@ -16,7 +16,7 @@
 
 #include "policy/audit_role.h"
 #include "base/compat.h"
-#include "capture/statement.h"
+#include "capture/statement_record.h"
 #include "filter/redact.h"
 
 /* ---- records that wait for the commit ---- */
@@ -317,7 +317,9 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	{
 		if (edata == NULL)
 		{
-			steno_finish_staged(s);
+			/* its record needs but the numbers of its end */
+			steno_staged_finish(steno_duration(s), steno_my.log_rows ? s->rows : STENO_NONE64,
+								steno_private.transaction_id());
 			return;
 		}
 		if (s->redact == 0 &&

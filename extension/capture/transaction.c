@@ -22,7 +22,10 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/room.h"
+#include "delivery/wait.h"
 
 /* The name that PREPARE TRANSACTION gives the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
@@ -375,6 +378,31 @@ abort_may_wait(void)
 }
 
 /*
+ * Whether COMMIT is the statement that runs, nothing else is open, and its record is
+ * staged with all that it will say but its numbers.  To publish it takes no room and no
+ * memory, and raises no error.
+ */
+static inline bool
+commit_is_staged(void)
+{
+	const StenoLevel *l = &steno_top_level;
+
+	return steno_my.level == l &&
+		likely(l->ending && steno_is_staged(&steno_my.top_utility) && l->relations_count == 0 &&
+			   steno_my.top_utility.audited == 0 && steno_my.open_count == 0);
+}
+
+/* Whether the end of a transaction has no statement to record but one whose record is in the ring already. */
+static inline bool
+end_is_staged(void)
+{
+	if (steno_my.level != NULL)
+		return commit_is_staged();
+	return steno_my.open_count == 0 ||
+		(steno_my.open_count == 1 && steno_commits(steno_my.open) && steno_my.staged != NULL);
+}
+
+/*
  * A transaction is about to commit, and may have to wait after it has released its
  * locks.  Allocations for that are made now, while the transaction can still fail.
  */
@@ -384,7 +412,7 @@ prepare_to_finish_late(void)
 	if (steno_my.state != STENO_READY)
 		return;
 	steno_room_refresh_tail();
-	if (!(steno_my.start_mask & STENO_START_AT_END) && steno_end_is_staged() && steno_room_at_end())
+	if (!(steno_my.start_mask & STENO_START_AT_END) && end_is_staged() && steno_room_at_end())
 		return;
 	register_release_callback();
 	steno_my.start_mask |= STENO_START_LATE;
@@ -438,7 +466,7 @@ transaction_end(XactEvent event, void *arg)
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
 			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
-						 !steno_end_is_staged() || !steno_room_at_end()))
+						 !end_is_staged() || !steno_room_at_end()))
 				prepare_to_finish_late();
 			return;
 		case XACT_EVENT_COMMIT:
@@ -450,9 +478,9 @@ transaction_end(XactEvent event, void *arg)
 				finish_at_release(event);
 				return;
 			}
-			if (steno_commit_is_staged())
+			if (commit_is_staged())
 				steno_utility_ended(&steno_top_level);
-			else if (unlikely(!steno_end_is_staged()) && can_finish_late())
+			else if (unlikely(!end_is_staged()) && can_finish_late())
 			{
 				/* a callback of another library may have caused records since */
 				finish_at_release(event);

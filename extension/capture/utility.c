@@ -13,9 +13,15 @@
 #include "tcop/utility.h"
 #include "utils/memutils.h"
 
-#include "policy/audit_role.h"
 #include "base/compat.h"
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "capture/statement_record.h"
+#include "delivery/refusal.h"
+#include "delivery/room.h"
+#include "policy/audit_role.h"
+
+/* Relations that fit a level before memory is taken. */
+#define FEW_RELATIONS 16
 
 STENO_COLD static void
 put_utility_start(StenoLevel *l)
@@ -158,7 +164,7 @@ enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
 	l->relations_count = 0;
-	l->relations_room = STENO_FEW_RELATIONS;
+	l->relations_room = FEW_RELATIONS;
 	l->few = few;
 	l->relations = few;
 }
@@ -282,7 +288,7 @@ stage_call(const StenoLevel *l)
 STENO_COLD void
 steno_utility_call(Oid function)
 {
-	static StenoAccess few[STENO_FEW_RELATIONS];
+	static StenoAccess few[FEW_RELATIONS];
 	StenoLevel *l = &steno_top_level;
 	StenoStatement *s = &steno_my.top_utility;
 
@@ -317,7 +323,7 @@ steno_utility_call(Oid function)
 STENO_HOT static void
 client_utility(UTILITY_ARGS)
 {
-	static StenoAccess few[STENO_FEW_RELATIONS];
+	static StenoAccess few[FEW_RELATIONS];
 	StenoStatement *s = &steno_my.top_utility;
 	Node	   *statement = plan->utilityStmt;
 
@@ -364,7 +370,7 @@ nested_utility(bool added, UTILITY_ARGS)
 {
 	Node	   *statement = plan->utilityStmt;
 	StenoStatement s;
-	StenoAccess few[STENO_FEW_RELATIONS];
+	StenoAccess few[FEW_RELATIONS];
 	StenoLaunch before = steno_my.launch;
 	StenoLevel	l;
 

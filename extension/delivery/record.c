@@ -19,7 +19,6 @@
 #include "delivery/refusal.h"
 #include "delivery/room.h"
 #include "delivery/wait.h"
-#include "policy/start_mask.h"
 
 /* Number of the first record that was dropped since the last gap record. */
 static uint64 dropped_first;

@@ -20,7 +20,6 @@
 #include "storage/ipc.h"
 #include "utils/fmgrprotos.h"
 
-#include "policy/start_mask.h"
 #include "delivery/refusal.h"
 
 /* Class 58: errors external to PostgreSQL. */

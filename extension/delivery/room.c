@@ -33,7 +33,6 @@
 #include "delivery/refusal.h"
 #include "delivery/wait.h"
 #include "policy/policy.h"
-#include "policy/start_mask.h"
 
 /* How long a process that is to exit waits for room, in milliseconds. */
 #define EXIT_PATIENCE 5000

@@ -21,7 +21,6 @@
 #include "utils/wait_event.h"
 
 #include "delivery/refusal.h"
-#include "policy/start_mask.h"
 
 /* Longest sleep between two looks at interrupts, in milliseconds. */
 #define SLEEP_MS 50

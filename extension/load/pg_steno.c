@@ -8,8 +8,11 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "capture/statement.h"
+#include "capture/hooks.h"
+#include "delivery/copy.h"
+#include "describe/object.h"
 #include "load/load.h"
+#include "policy/policy.h"
 #include "session/session.h"
 #include "writer/writer.h"
 

@@ -12,8 +12,8 @@
  *
  * A statement is judged when its relations are known: queries at their start,
  * utility statements at their end.  What rules have to know of a relation is
- * in the cache of relations, which alone is read when a statement has failed.  Classes of steno.mandatory are
- * not touched.
+ * in the cache of relations, which alone is read when a statement has failed.
+ * Classes of steno.mandatory are not touched.
  */
 #include "base/steno.h"
 
@@ -39,7 +39,6 @@
 #include "policy/audit_role.h"
 #include "policy/policy.h"
 #include "policy/rules.h"
-#include "policy/start_mask.h"
 
 /* The session's rules, and what they were chosen by. */
 static StenoChoice choice;
@@ -48,6 +47,89 @@ static Oid	chosen_user;		/* InvalidOid: not authenticated yet */
 static bool chosen;
 
 #define BIT(class) (1u << (class))
+
+/* ---- start records, and waits for the disk ---- */
+
+/*
+ * steno_my.start_mask has a bit for each class whose statements may have start records, or may wait until
+ * their records are on disk, and bits for what the session has to look at besides (STENO_START_*).
+ * Every statement looks at the mask of its class anyway: a session that asks for none of this does not
+ * pay for it.  Nobody but this process reads or sets the mask.
+ */
+
+/* What start_mask is made of. */
+static uint32 log_start_classes;	/* steno.log_start */
+static uint32 sync_classes;		/* steno.sync */
+static uint32 rule_classes;		/* a rule with the action sync may match some of their statements */
+static uint32 rule_all;			/* of these, those whose statements all match it */
+
+static void
+set_start_mask(void)
+{
+	steno_my.start_mask = (steno_my.start_mask & ~STENO_START_CLASSES) |
+		((steno_my.start_mask & STENO_START_SHORT) ? STENO_START_CLASSES :
+		 (log_start_classes | sync_classes | rule_classes) & STENO_START_CLASSES);
+}
+
+/* Whether statements that begin must look for the reserve of the ring first. */
+STENO_COLD void
+steno_start_mask_short(bool is_short)
+{
+	if (is_short)
+		steno_my.start_mask |= STENO_START_SHORT;
+	else
+		steno_my.start_mask &= ~STENO_START_SHORT;
+	set_start_mask();
+}
+
+/* Settings have come into force. */
+void
+steno_start_mask_adopt(const StenoWanted *wanted)
+{
+	log_start_classes = wanted->start_mask;
+	sync_classes = wanted->sync_mask;
+	set_start_mask();
+}
+
+bool
+steno_is_synced(const StenoStatement *s)
+{
+	return ((sync_classes | rule_all) & (1u << s->class)) != 0 || (s->policy & STENO_S_SYNC);
+}
+
+/* A statement begins whose class is in start_mask: whether it has a start record. */
+STENO_COLD bool
+steno_start_mask_begin(const StenoStatement *s)
+{
+	if (steno_is_synced(s))
+		steno_my.start_mask |= STENO_START_SYNC;
+	else if (!(log_start_classes & (1u << s->class)))
+		return false;
+	return true;
+}
+
+/* A statement is recorded that did not seem to be when it began. */
+STENO_COLD void
+steno_start_mask_late(const StenoStatement *s)
+{
+	if ((steno_my.start_mask & (1u << s->class)) && steno_is_synced(s))
+		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/* A prepared transaction is finished, and what was in it is not known. */
+STENO_COLD void
+steno_start_mask_prepared(void)
+{
+	if ((sync_classes | rule_classes) & STENO_START_CLASSES)
+		steno_my.start_mask |= STENO_START_SYNC;
+}
+
+/* Whether transactions that write wait for the disk at their end, whatever ran in them. */
+bool
+steno_transactions_are_synced(void)
+{
+	return ((sync_classes | rule_all) & (1u << STENO_CLASS_TRANSACTION)) != 0;
+}
 
 /* ---- masks ---- */
 
@@ -58,7 +140,9 @@ steno_policy_masks(void)
 	uint32		mask = (steno_my.session_mask & ~choice.skipped) | choice.forced;
 
 	steno_my.log_mask = mask | (choice.looked_at & choice.may_record) | steno_mandatory_mask;
-	steno_start_mask_rules(choice.syncing, choice.synced);
+	rule_classes = choice.syncing;
+	rule_all = choice.synced;
+	set_start_mask();
 }
 
 void

@@ -1,6 +1,7 @@
 /*
  * extension/policy/policy.h
- *		Applies rules, and the settings that exclude noise, to this session's statements.
+ *		Applies rules, and the settings that exclude noise, to this session's statements;
+ *		which of these have start records, and which wait for the disk.
  */
 #ifndef STENO_POLICY_H
 #define STENO_POLICY_H
@@ -71,6 +72,16 @@ steno_policy_apply(const StenoStatement *s, StenoRecord *record)
 	if (unlikely(s->policy != 0))
 		steno_policy_apply_rules(s, record);
 }
+
+/* ---- start records, and waits for the disk ---- */
+
+extern void steno_start_mask_adopt(const StenoWanted *wanted);
+extern void steno_start_mask_short(bool is_short);
+extern bool steno_start_mask_begin(const StenoStatement *s);
+extern void steno_start_mask_late(const StenoStatement *s);
+extern void steno_start_mask_prepared(void);
+extern bool steno_is_synced(const StenoStatement *s);
+extern bool steno_transactions_are_synced(void);
 
 #pragma GCC visibility pop
 

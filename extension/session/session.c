@@ -44,9 +44,9 @@
 #include "delivery/refusal.h"
 #include "delivery/room.h"
 #include "policy/secret.h"
-#include "policy/start_mask.h"
 #include "session/leader.h"
 #include "session/session.h"
+#include "policy/policy.h"
 #include "session/settings_in_force.h"
 
 static ClientAuthentication_hook_type previous_authentication;

@@ -22,7 +22,6 @@
 #include "policy/audit_role.h"
 #include "policy/policy.h"
 #include "policy/secret.h"
-#include "policy/start_mask.h"
 #include "session/settings_in_force.h"
 
 /* Settings that can change while the server runs. */

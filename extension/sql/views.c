@@ -1,6 +1,9 @@
 /*
  * extension/sql/views.c
- *		The SQL functions, and those behind the views.
+ *		The functions behind the views, and the other SQL functions.
+ *
+ * What writers and sessions change meanwhile may be seen in part: views read the control area and the
+ * rings without a lock, but for the texts of problems.
  */
 #include "base/steno.h"
 
@@ -12,22 +15,26 @@
 #include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 #include "utils/wait_event.h"
 
-#include "policy/start_mask.h"
 #include "delivery/record.h"
+#include "delivery/refusal.h"
+#include "delivery/wait.h"
 #include "filter/rules.h"
+#include "policy/policy.h"
 #include "policy/rules.h"
 #include "policy/secret.h"
+#include "retention/retention.h"
 #include "session/session.h"
-#include "delivery/wait.h"
-#include "sql/status.h"
 
 /* Nobody waits longer for the answer of a writer that is not running. */
 #define GONE_SECONDS 10
 
+PG_FUNCTION_INFO_V1(steno_sql_status);
+PG_FUNCTION_INFO_V1(steno_sql_slots);
 PG_FUNCTION_INFO_V1(steno_sql_writers);
 PG_FUNCTION_INFO_V1(steno_sql_rings);
 PG_FUNCTION_INFO_V1(steno_sql_rules);
@@ -36,11 +43,142 @@ PG_FUNCTION_INFO_V1(steno_sql_rotate);
 PG_FUNCTION_INFO_V1(steno_sql_note);
 PG_FUNCTION_INFO_V1(steno_sql_version);
 
+/*
+ * A function that returns rows begins.  The database's declaration of it must be that of
+ * this library: values are passed by position, and one of another type in its place would
+ * be taken for a pointer.
+ */
+static void
+begin_rows(FunctionCallInfo fcinfo, int columns)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	steno_require_active();
+	InitMaterializedSRF(fcinfo, 0);
+	if (rsinfo->setDesc->natts != columns)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("function \"%s\" was not created by this version of extension \"pg_steno\"",
+						get_func_name(fcinfo->flinfo->fn_oid)),
+				 errhint("Use DROP EXTENSION and CREATE EXTENSION in this database.")));
+}
+
 static Datum
 timestamp_or_null(int64 t, bool *isnull)
 {
 	*isnull = t == 0;
 	return TimestampTzGetDatum(t);
+}
+
+/* ---- steno.status(), steno.writers ---- */
+
+/* The states of a writer, the worst last. */
+typedef enum WriterState
+{
+	WRITER_OK,
+	WRITER_IMPAIRED,
+	WRITER_NOT_ROTATING,
+	WRITER_NOT_RUNNING,
+	WRITER_FAILING
+} WriterState;
+
+static const char *const state_names[] = {"ok", "impaired", "not rotating", "not running", "failing"};
+
+/* text: STENO_FAILURE_TEXT bytes, what is the matter. */
+static WriterState
+writer_state(int number, char *text)
+{
+	StenoWriterControl *control = &steno_control->writers[number];
+	int			i;
+
+	steno_health_text(&control->health, text);
+	if (atomic_load(&control->health.failing) != 0)
+		return WRITER_FAILING;
+	if (!steno_writer_runs(control))
+	{
+		snprintf(text, STENO_FAILURE_TEXT, "writer %d is not running", number);
+		return WRITER_NOT_RUNNING;
+	}
+	if (text[0] != '\0')
+		return WRITER_NOT_ROTATING;
+	for (i = 0; i < STENO_PROBLEMS; i++)
+		if (atomic_load(&control->health.problems) & (1u << i))
+		{
+			strlcpy(text, steno_problem_texts[i], STENO_FAILURE_TEXT);
+			/* without the key, a writer that starts has no segment, and writes nothing */
+			return i == STENO_PROBLEM_ENCRYPTION && atomic_load(&control->segment) == 0 ?
+				WRITER_FAILING : WRITER_IMPAIRED;
+		}
+	return WRITER_OK;
+}
+
+/* The columns of the health of a writer; returns the number of the next one. */
+static int
+put_health_columns(int number, Datum *values, bool *nulls, int n)
+{
+	StenoWriterControl *control = &steno_control->writers[number];
+	StenoHealth *t = &control->health;
+	char		text[STENO_FAILURE_TEXT];
+	WriterState state = writer_state(number, text);
+	uint32		disk_free = atomic_load(&t->disk_free);
+	int64		since = atomic_load(state == WRITER_NOT_RUNNING ? &control->gone_since : &t->since);
+
+	values[n++] = CStringGetTextDatum(state_names[state]);
+	nulls[n] = since == 0;
+	values[n++] = TimestampTzGetDatum(since);
+	nulls[n] = text[0] == '\0';
+	values[n++] = CStringGetTextDatum(text);
+	values[n++] = Int64GetDatum(atomic_load(&t->refused));
+	nulls[n] = disk_free == 0;
+	values[n++] = Float8GetDatum((disk_free - 1.0) / 100);
+	return n;
+}
+
+/* One row: the first of the writers that are worst off, and the sums of all. */
+Datum
+steno_sql_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	char		worst[STENO_FAILURE_TEXT] = "";
+	WriterState state = WRITER_OK;
+	uint32		disk_free = 0;
+	uint64		refused = 0;
+	uint64		dropped = 0;
+	Datum		values[8];
+	bool		nulls[8] = {0};
+	int			n = 0;
+	uint32		i;
+
+	begin_rows(fcinfo, lengthof(values));
+	for (i = 0; i < steno_rings.nwriters; i++)
+	{
+		StenoHealth *t = &steno_control->writers[i].health;
+		char		text[STENO_FAILURE_TEXT];
+		WriterState its = writer_state(i, text);
+
+		refused += atomic_load(&t->refused);
+		if (disk_free == 0)
+			disk_free = atomic_load(&t->disk_free);
+		if (its > state)
+		{
+			state = its;
+			memcpy(worst, text, sizeof(worst));
+		}
+	}
+	for (i = 0; i < steno_rings.nrings; i++)
+		dropped += atomic_load(&steno_ring_at(&steno_rings, i)->drops);
+	values[n++] = CStringGetTextDatum(state_names[state]);
+	nulls[n] = worst[0] == '\0';
+	values[n++] = CStringGetTextDatum(worst);
+	values[n++] = Int64GetDatum(refused);
+	values[n++] = Int64GetDatum(dropped);
+	values[n++] = Int64GetDatum(atomic_load(&steno_control->lost));
+	nulls[n] = disk_free == 0;
+	values[n++] = Float8GetDatum((disk_free - 1.0) / 100);
+	values[n++] = CStringGetTextDatum(steno_directory);
+	values[n++] = CStringGetTextDatum(steno_ring_path);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
 }
 
 /* A row for each writer. */
@@ -50,7 +188,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	steno_begin_rows(fcinfo, 22);
+	begin_rows(fcinfo, 22);
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
@@ -92,7 +230,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 		n++;
 		values[n] = timestamp_or_null(atomic_load(&w->last_sync), &nulls[n]);
 		n++;
-		n = steno_health_columns(i, values, nulls, n);
+		n = put_health_columns(i, values, nulls, n);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;
@@ -105,7 +243,7 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	steno_begin_rows(fcinfo, 11);
+	begin_rows(fcinfo, 11);
 	for (i = 0; i < steno_rings.nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
@@ -190,7 +328,7 @@ steno_sql_rules(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StenoRules *rules;
 
-	steno_begin_rows(fcinfo, 12);
+	begin_rows(fcinfo, 12);
 	rules = steno_rules_now();
 	if (rules == NULL)
 		ereport(ERROR,
@@ -216,6 +354,99 @@ steno_sql_rules(PG_FUNCTION_ARGS)
 	PG_END_TRY();
 	return (Datum) 0;
 }
+
+/* ---- steno.slots ---- */
+
+#define SLOT_COLUMNS 7
+
+static void
+put_row(ReturnSetInfo *rsinfo, const StenoSlot *slot, const char *state, uint32 stream,
+		const StenoKeptStream *kept)
+{
+	uint64		wants = steno_slot_wants(slot, stream);
+	Datum		values[SLOT_COLUMNS] = {0};
+	bool		nulls[SLOT_COLUMNS] = {0};
+	uint64		block = 1;
+	uint64		segments = 0;
+	uint32		i;
+
+	values[0] = CStringGetTextDatum(slot->name);
+	values[1] = CStringGetTextDatum(state);
+	memset(&nulls[2], kept == NULL, SLOT_COLUMNS - 2);
+	if (kept != NULL)
+	{
+		for (i = 0; i < slot->count; i++)
+			if (slot->positions[i].stream == stream)
+				block = slot->positions[i].block;
+		for (i = 0; i < kept->count; i++)
+			segments += kept->segments[i].segment >= wants;
+		values[2] = Int32GetDatum((int32) stream);
+		values[3] = Int64GetDatum((int64) wants);
+		values[4] = Int64GetDatum((int64) block);
+		values[5] = Int64GetDatum((int64) segments);
+		values[6] = Int64GetDatum((int64) steno_kept_bytes(kept, wants));
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static void
+put_slot(ReturnSetInfo *rsinfo, const StenoSlot *slot, const StenoKeptTrail *kept)
+{
+	static const StenoDeleted nothing[STENO_RETENTION_STREAMS];
+	const char *state = "active";
+	uint32		i;
+
+	if (!slot->readable)
+	{
+		put_row(rsinfo, slot, "unreadable", 0, NULL);
+		return;
+	}
+	if (steno_slot_is_lost(slot, kept, nothing))
+		state = "lost";
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (kept->streams[i].exists)
+			put_row(rsinfo, slot, state, i, &kept->streams[i]);
+}
+
+/* A row for each slot and stream; one for a slot that cannot be read. */
+Datum
+steno_sql_slots(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	StenoKeptTrail kept;
+	StenoSlots	slots = {0};
+	StenoError	error = {0};
+
+	begin_rows(fcinfo, SLOT_COLUMNS);
+	/* the trail first: a slot that moves on meanwhile must not look lost */
+	if (!steno_kept_list(steno_directory, NULL, &kept, &error) ||
+		!steno_slots_read(steno_directory, &slots, &error))
+	{
+		steno_kept_free(&kept);
+		steno_slots_free(&slots);
+		errno = error.error;
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read the slots of the trail: %s \"%s\": %m",
+						error.what, error.path)));
+	}
+	PG_TRY();
+	{
+		uint32		i;
+
+		for (i = 0; i < slots.count; i++)
+			put_slot(rsinfo, &slots.list[i], &kept);
+	}
+	PG_FINALLY();
+	{
+		steno_kept_free(&kept);
+		steno_slots_free(&slots);
+	}
+	PG_END_TRY();
+	return (Datum) 0;
+}
+
+/* ---- functions ---- */
 
 /* A writer that is started again has an answer; one that cannot be started has none. */
 static void

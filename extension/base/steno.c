@@ -1,0 +1,85 @@
+/*
+ * extension/base/steno.c
+ *		Defines what steno.h declares: this process's state, in the page that the ring's
+ *		header replaces, and what is known of its client; the control area and the ring
+ *		file; and the variables behind the settings (settings.def).
+ */
+#include "base/steno.h"
+
+#include "utils/memutils.h"
+
+#include "base/client.h"
+
+/* ---- local.h, client.h ---- */
+
+StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
+StenoClientFacts steno_client;
+
+STENO_COLD void *
+steno_scratch(size_t size)
+{
+	steno_my.scratch_used = true;
+	return MemoryContextAllocExtended(steno_private.scratch, size, MCXT_ALLOC_NO_OOM);
+}
+
+/* ---- settings.h ---- */
+
+char	   *steno_log;
+char	   *steno_mandatory;
+char	   *steno_role;
+char	   *steno_rules_file;
+char	   *steno_log_start;
+char	   *steno_sync;
+char	   *steno_app_user;
+char	   *steno_app_context;
+int			steno_start_after;
+uint32		steno_mandatory_mask;
+char	   *steno_directory;
+char	   *steno_ring_directory;
+int			steno_ring_size;
+int			steno_writers;
+int			steno_flush_interval;
+int			steno_fsync_interval;
+int			steno_segment_size;
+int			steno_rotation_age;
+int			steno_retention_size;
+int			steno_retention_age;
+int			steno_slot_max_size;
+int			steno_compression;
+int			steno_block_size;
+int			steno_file_mode;
+char	   *steno_signing_key_file;
+int			steno_seal_interval;
+char	   *steno_encryption_key_command;
+int			steno_on_failure;
+int			steno_disk_reserve;
+int			steno_disk_warning;
+char	   *steno_alert_command;
+StenoWanted steno_wanted;
+char		steno_audit_role[NAMEDATALEN];
+
+/* ---- control.h ---- */
+
+StenoControl *steno_control;
+StenoRings	steno_rings;
+char		steno_ring_path[MAXPGPATH];
+uint32		steno_wait_events[STENO_WAITS];
+
+void
+steno_writer_wake(StenoWriterControl *writer)
+{
+	Latch	   *latch = writer->latch;
+
+	if (latch)
+		SetLatch(latch);
+}
+
+void
+steno_require_active(void)
+{
+	if (!steno_active())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_steno is not active"),
+				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
+}
