@@ -396,12 +396,16 @@ steno_class_logged(int class)
 #define STENO_START_CANCELLED (1u << 30)	/* so was a wait for room */
 #define STENO_START_HURRY (1u << 29)	/* what cannot be cancelled does not wait for room */
 #define STENO_START_LATE (1u << 28)		/* the transaction that commits is finished when its locks are released */
-#define STENO_START_SHORT (1u << 27)	/* a statement must look for the reserve first; with it, all classes are set */
+#define STENO_START_ASKED (1u << 27)	/* the sync that the transaction's end waits for has been requested */
+#define STENO_START_SHORT (1u << 26)	/* a statement must look for the reserve first; with it, all classes are set */
 #define STENO_START_CLASSES (STENO_START_SHORT - 1)
+
+/* The records of the transaction are not dropped: its end waits for them. */
+#define STENO_START_SYNCED (STENO_START_SYNC | STENO_START_ASKED)
 
 /* What a transaction's end looks at. */
 #define STENO_START_AT_END \
-	(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY | (1u << STENO_CLASS_TRANSACTION))
+	(STENO_START_SYNCED | STENO_START_CANCELLED | STENO_START_HURRY | (1u << STENO_CLASS_TRANSACTION))
 
 /* What writers leave in steno_my.news. */
 #define STENO_NEWS_RULES 1		/* there are other rules */

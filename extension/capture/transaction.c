@@ -202,8 +202,8 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 /* ---- waits at the end of a transaction ---- */
 
 /*
- * Whether a statement is running, such as CALL: it also waits at the end of its
- * next transaction.
+ * Whether a statement is running whose record waits for the disk, such as CALL: it also
+ * waits at the end of its next transaction.
  */
 static bool
 any_running(void)
@@ -220,6 +220,26 @@ any_running(void)
 	return false;
 }
 
+/*
+ * A transaction is about to commit that has to wait at its end.  If the records of all
+ * statements that it waits for are in the ring already, their sync is requested now, so
+ * that it takes place while the server flushes its WAL.  The records of COMMIT and of
+ * the transaction follow when it has committed; they are only waited for if class
+ * transaction is in steno.sync.
+ *
+ * From here on, STENO_START_SYNC is set again only by a statement that still begins,
+ * such as one of another library's callback.
+ */
+static void
+request_sync(void)
+{
+	if (!(steno_my.start_mask & STENO_START_SYNC) || steno_my.open_count > 0 || any_running() ||
+		steno_transactions_are_synced())
+		return;
+	steno_wait_request();
+	steno_my.start_mask ^= STENO_START_SYNC | STENO_START_ASKED;
+}
+
 /* Wait at the end of a transaction that has its records. */
 STENO_COLD static void
 wait_at_end(XactEvent event)
@@ -227,16 +247,19 @@ wait_at_end(XactEvent event)
 	uint32		mask = steno_my.start_mask;
 	bool		sync = (mask & STENO_START_SYNC) != 0;
 
-	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
+	steno_my.start_mask &= ~(STENO_START_SYNCED | STENO_START_CANCELLED | STENO_START_HURRY);
 	if (steno_my.state == STENO_READY && event != XACT_EVENT_ABORT)
 	{
 		if (steno_transactions_are_synced() && TransactionIdIsValid(GetTopTransactionIdIfAny()))
 			sync = true;
-		if (!((mask & STENO_START_CANCELLED) &&
-			  steno_wait_is_ended("room for audit records",
-							  "The transaction has already committed locally, but its last audit records may have been cut, or dropped.")) &&
-			sync)
+		if ((mask & STENO_START_CANCELLED) &&
+			steno_wait_is_ended("room for audit records",
+								"The transaction has already committed locally, but its last audit records may have been cut, or dropped."))
+			 /* nobody waits any more */ ;
+		else if (sync)
 			steno_wait_after_commit();
+		else if (mask & STENO_START_ASKED)
+			steno_wait_for_request();
 	}
 	else if ((mask & STENO_START_CANCELLED) && !ProcDiePending)
 		(void) steno_wait_is_ended("room for audit records",
@@ -415,6 +438,7 @@ prepare_to_finish_late(void)
 	if (!(steno_my.start_mask & STENO_START_AT_END) && end_is_staged() && steno_room_at_end())
 		return;
 	register_release_callback();
+	request_sync();
 	steno_my.start_mask |= STENO_START_LATE;
 }
 

@@ -65,7 +65,7 @@ steno_refusal_drops(void)
 	const StenoHealth *t = my_health();
 
 	if (is_failing_by(t, STENO_ON_FAILURE_CONTINUE))
-		return (steno_my.start_mask & STENO_START_SYNC) == 0;
+		return (steno_my.start_mask & STENO_START_SYNCED) == 0;
 	/* the server is to stop, and nobody will make room */
 	return is_failing_by(t, STENO_ON_FAILURE_SHUTDOWN) && (ProcDiePending || proc_exit_inprogress);
 }

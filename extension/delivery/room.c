@@ -154,7 +154,7 @@ wait_for_room(uint32 len)
 bool
 steno_room_drops(void)
 {
-	return (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNC)) ||
+	return (steno_my.delivery == STENO_DELIVERY_DROP && !(steno_my.start_mask & STENO_START_SYNCED)) ||
 		steno_refusal_drops();
 }
 

@@ -7,6 +7,10 @@
  * statement.  After a commit nothing can be undone any more: as with synchronous
  * replication, a cancel only ends the wait, with a warning, and a terminated session ends
  * without an answer.  An abort waits for nothing.
+ *
+ * A sync can be requested some time before its end is waited for.  That is what the
+ * commit of a transaction does, so that the trail is synced while the server flushes its
+ * WAL.
  */
 #include "delivery/wait.h"
 
@@ -26,17 +30,21 @@
 #define SLEEP_MS 50
 
 /*
- * After so many of them without any sync begun, the writer is asked once more: it may
- * be another one.  Who asks while it is being served has the disk synced once
- * more, for nobody.
+ * After so many sleeps without a new sync, the process asks the writer again, which may
+ * have been replaced.  It does not ask sooner: a request that is made while a sync
+ * serves the process would cause another sync, which nobody needs.
  */
 #define ASK_AGAIN 20
 
 typedef struct Waiting
 {
-	int			turn;			/* sleeps so far */
+	uint64		position;		/* waits until its ring is durable up to here */
+	int			turn;			/* requests and sleeps so far */
 	uint32		started;		/* syncs begun when it last looked */
 } Waiting;
+
+/* The sync that was requested before the commit of the current transaction. */
+static Waiting requested;
 
 /* ---- where errors and barriers can be served ---- */
 
@@ -126,7 +134,18 @@ steno_raise_cancelled(void)
 
 /* ---- waiting for the disk ---- */
 
-/* Ask the writer, if that is due. */
+/* Wait for all records that are in the ring now. */
+static inline Waiting
+wait_for_head(void)
+{
+	Waiting		waiting = {
+		.position = atomic_load_explicit(&steno_my.producer.ring->head, memory_order_relaxed)
+	};
+
+	return waiting;
+}
+
+/* Request a sync from the writer, if that is due. */
 static void
 ask_writer(Waiting *waiting)
 {
@@ -149,42 +168,35 @@ ask_writer(Waiting *waiting)
 	waiting->started = started;
 }
 
-/*
- * One sleep, until all that this session has recorded is on disk, or for SLEEP_MS;
- * true when it is.
- */
+/* One sleep, until the awaited records are on disk, or for SLEEP_MS; true if they are. */
 static bool
 sleep_once(Waiting *waiting)
 {
 	StenoRing  *ring = steno_my.producer.ring;
 	StenoWake  *wake = &steno_my.writer->wake;
-	uint64		position = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	bool		done;
 
 	ask_writer(waiting);
 	waiting->turn++;
 	pgstat_report_wait_start(steno_wait_events[STENO_WAIT_SYNC]);
-	done = steno_wake_wait(wake, ring, position, SLEEP_MS);
+	done = steno_wake_wait(wake, ring, waiting->position, SLEEP_MS);
 	pgstat_report_wait_end();
 	return done;
 }
 
 static bool
-is_on_disk(void)
+is_on_disk(const Waiting *waiting)
 {
-	const StenoRing *ring = steno_my.producer.ring;
-
-	return atomic_load_explicit(&ring->durable, memory_order_acquire) >=
-		atomic_load_explicit(&ring->head, memory_order_relaxed);
+	return atomic_load_explicit(&steno_my.producer.ring->durable, memory_order_acquire) >= waiting->position;
 }
 
 /* Before a statement starts: any interrupt is served, as anywhere. */
 void
 steno_wait_to_start(void)
 {
-	Waiting		waiting = {0};
+	Waiting		waiting = wait_for_head();
 
-	while (!is_on_disk())
+	while (!is_on_disk(&waiting))
 	{
 		CHECK_FOR_INTERRUPTS();
 		steno_refuse_waiting_statement();
@@ -222,18 +234,31 @@ steno_wait_is_ended(const char *awaited, const char *detail)
 	return false;
 }
 
+/*
+ * A transaction is about to commit: request the sync of what it has recorded, which
+ * steno_wait_for_request awaits.
+ */
 void
-steno_wait_after_commit(void)
+steno_wait_request(void)
 {
-	Waiting		waiting = {0};
+	requested = wait_for_head();
+	if (is_on_disk(&requested))
+		return;
+	ask_writer(&requested);
+	requested.turn = 1;
+}
 
-	while (!is_on_disk())
+/* Wait until the awaited records are on disk, after the transaction has committed. */
+static void
+wait_after_commit(Waiting *waiting)
+{
+	while (!is_on_disk(waiting))
 	{
 		if (steno_wait_is_ended("the audit trail",
 							"The transaction has already committed locally, but its audit records might not be on disk."))
 			return;
 		steno_absorb_barriers();
-		if (!sleep_once(&waiting) && !PostmasterIsAlive())
+		if (!sleep_once(waiting) && !PostmasterIsAlive())
 		{
 			ProcDiePending = true;
 			InterruptPending = true;
@@ -241,6 +266,22 @@ steno_wait_after_commit(void)
 			return;
 		}
 	}
+}
+
+/* The transaction has committed: wait for all of its records. */
+void
+steno_wait_after_commit(void)
+{
+	Waiting		waiting = wait_for_head();
+
+	wait_after_commit(&waiting);
+}
+
+/* The transaction has committed: wait for those that it had when the sync was requested. */
+void
+steno_wait_for_request(void)
+{
+	wait_after_commit(&requested);
 }
 
 /*
@@ -251,15 +292,16 @@ steno_wait_after_commit(void)
 STENO_COLD void
 steno_wait_at_workers_end(void)
 {
-	Waiting		waiting = {0};
+	Waiting		waiting;
 	bool		sync = (steno_my.start_mask & STENO_START_SYNC) != 0;
 	bool		before;
 
 	steno_my.start_mask &= ~(STENO_START_SYNC | STENO_START_CANCELLED | STENO_START_HURRY);
 	if (!sync || steno_my.state != STENO_READY)
 		return;
+	waiting = wait_for_head();
 	before = steno_allow_barriers(true);
-	while (!is_on_disk() && !ProcDiePending)
+	while (!is_on_disk(&waiting) && !ProcDiePending)
 	{
 		steno_absorb_barriers();
 		if (!sleep_once(&waiting) && !PostmasterIsAlive())

@@ -19,6 +19,8 @@ extern void steno_absorb_barriers(void);
 extern void steno_wait_to_start(void);
 extern bool steno_wait_is_ended(const char *awaited, const char *detail);
 extern void steno_wait_after_commit(void);
+extern void steno_wait_request(void);
+extern void steno_wait_for_request(void);
 extern void steno_wait_at_workers_end(void);
 
 #pragma GCC visibility pop

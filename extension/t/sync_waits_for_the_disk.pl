@@ -22,6 +22,8 @@ my $node = new_node(
 	conf => q{
 steno.fsync_interval = -1
 max_prepared_transactions = 5
+wal_level = replica
+max_wal_senders = 1
 max_connections = 100
 });
 my $watch;
@@ -185,6 +187,47 @@ begin();
 	is(look('SELECT count(*) FROM t WHERE i = 5'), 1, 'the commit does');
 	$faults->unset('hold_sync');
 	is($c->finish->{tags}[0], 'INSERT 0 1', 'then it is acknowledged');
+	$c->quit;
+}
+
+# The sync of a transaction's records does not follow the flush of the WAL, but begins before it: a commit that
+# waits for a standby, which is part of that, has its statements on disk.
+{
+	my $c = session('overlap', 'write');
+	my ($syncs, $waits);
+
+	foreach my $how ('COMMIT', "PREPARE TRANSACTION 'overlap'")
+	{
+		$c->query('BEGIN');
+		$c->query('INSERT INTO t VALUES (6)');
+		$node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
+		$node->reload;
+		wait_until 'there is a standby to wait for', sub { look(q{SHOW synchronous_standby_names}) eq 'nobody' };
+		($syncs, $waits) = @{ $watch->query('SELECT syncs, sync_waits FROM steno.writers')->{rows}[0] };
+		ask($c, $how);
+		wait_until 'it waits for the standby',
+		  sub { look("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $c->{pid}") eq 't' };
+		wait_until 'the trail has been synced', sub { look('SELECT syncs FROM steno.writers') > $syncs };
+		ok(!is_answered($c), "$how: the trail is synced while the WAL is");
+		$node->append_conf('postgresql.conf', q{synchronous_standby_names = ''});
+		$faults->set('hold_sync');
+		$node->reload;
+		is($c->finish->{tags}[0], $how =~ s/ '.*//r, 'and nothing else is waited for');
+		$faults->unset('hold_sync');
+		is(look('SELECT sync_waits FROM steno.writers') - $waits, 1, 'the sync was requested once');
+	}
+	$c->query("ROLLBACK PREPARED 'overlap'");
+
+	# with the record of the transaction, which is made when it has committed
+	$c->query(q{SET steno.sync = 'write, transaction'});
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (7)');
+	$faults->set('hold_sync');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	is(look('SELECT count(*) FROM t WHERE i = 7'), 0, 'class transaction: COMMIT waits to start');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'COMMIT', 'then it is acknowledged');
 	$c->quit;
 }
 
