@@ -2,8 +2,8 @@
 # core/model/check.sh BUILD [MODEL...]: check each model with spin, and that each deliberate break of it is found.
 #
 # Without MODELs all are checked.  A line below is: ok or broken, the model, its flags.  What is broken must end in an
-# assertion or in processes that wait for ever; a search that does not come to its end, or a model's own limit, is a
-# failure in any case.
+# assertion or in processes that wait for ever; an incomplete search, or a limit of the model itself, is always a
+# failure.
 set -u
 if ! command -v spin >/dev/null; then
 	echo 'core/model/check.sh: no spin; install the package of that name' >&2
@@ -82,7 +82,7 @@ each() {
 	done
 }
 
-# The breaks that a model's file has, but those that its other form looks for.
+# The breaks in a model's file, except those that its other form looks for.
 breaks_of() {
 	grep -oE 'BREAK_[A-Z_]+' "$here/$1.pml" | sort -u | sed 's/^BREAK_//' |
 		grep -vxE "$(echo "${2:-}" | tr ' ' '|')"

@@ -7,8 +7,8 @@
  * record in the ring; a staged record may be given up for another one, which then
  * overwrites it; or it gets the message of a failure where it stands
  * (steno_staged_fail).  Without DEATH a writer reads the entry meanwhile, for a start record
- * (steno_inflight_read, and start_message in writer/announce.c): what it takes for
- * whole must be of one statement, and nothing of how that has ended.
+ * (steno_inflight_read, and start_message in writer/announce.c): a copy that it accepts
+ * must be of one statement, and have nothing of its end.
  *
  * With DEATH the producer is killed somewhere.  Recovery finds some of its stores: the
  * compiler may have put relaxed ones earlier or later, as C11 lets it.  It must know

@@ -1,17 +1,16 @@
 /*
  * core/model/intent.pml
- *		Write, free, and recover (writer.c, recover.c): whoever is killed wherever, each
- *		published record is in the trail once, and so are each session's end and the drops
- *		that nobody else could tell.
+ *		Write, free, and recover (writer.c, recover.c): whichever process is killed, and at
+ *		whatever point, the trail has each published record once, the end of each session
+ *		once, and once the count of dropped records that no session could report.
  *
  * A server with two rings, one writer, and sessions that publish records; with DROPS the
  * first ring's have records dropped instead.  All of them are killed at some point.
  * Recovery then does what recover_file does, and is killed itself, up to KILLS times, and
  * begun again.  A write may be torn by the kill.
  *
- * One step after the other, unlike in the other models: the writer's
- * stores are in order by its fences and by the system calls between them, and who
- * recovers comes after a death.
+ * Memory is sequentially consistent here, unlike in the other models: the writer's stores are ordered
+ * by its fences and by the system calls between them, and recovery runs after the processes have died.
  */
 #ifndef KILLS
 #define KILLS 1

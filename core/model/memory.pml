@@ -1,7 +1,7 @@
 /*
  * core/model/memory.pml
- *		The memory that the models run on: that of C11, not one where every store is seen
- *		at once by everybody.
+ *		The memory of the models: that of C11, not a sequentially consistent one, in which
+ *		every thread sees each store at once.
  *
  * Each location keeps all values that were stored to it, in order (its history).  Each
  * thread has a view: for each location the oldest value that it may still
@@ -14,8 +14,8 @@
  *		for the next acquire fence.
  *		Sequentially consistent fences exchange views with one another, both ways.
  *		Accesses that are sequentially consistent are acquire and release, too; and such a load
- *		reads no older value than the last such store to the same location has left, or than
- *		who was at such a fence knew.
+ *		reads no older value than that of the last such store to the same location, or than
+ *		the threads that have passed such a fence knew.
  *
  * This is the usual operational reading of C11 as repaired in 2017 ("RC11"):
  * store buffering and message passing fail as they do on hardware, and a

@@ -1,18 +1,18 @@
 /*
  * core/model/reserve.pml
- *		The reserve of a ring (room.c, short_record.c): whoever cancels the waits, each
- *		statement whose rows may have been read gets a record.
+ *		The reserve of a ring (room.c, short_record.c): whichever waits are canceled, each
+ *		statement whose rows may have been read has a record.
  *
- * One session has statements open, inside each other or, as cursors, beside each other, so
- * they end in any order; some more than the reserve can be for.  Whenever a record finds no
- * room, the wait for it may be canceled; a statement that must wait before its first row may
- * be canceled as well.  There are also records of what has not begun, such as a syntax error.
- * The writer frees what is published, or does not.  In what order the two see each other's
- * positions is in ring.pml; here the session's view of the tail may only be old.
+ * One session has several open statements, nested or, as cursors, independent, so that they end
+ * in any order, and more of them than the reserve can cover.  Whenever a record finds no space,
+ * the wait for space may be canceled; a statement that must wait before its first row may be
+ * canceled as well.  There are also records of failures outside of statements, such as a syntax
+ * error.  The writer may free what is published at any time.  ring.pml is about the order in which
+ * the two see each other's positions; here the session's view of the tail may only be old.
  *
- * The unit is half of the longest short record, and all that comes with one (description,
- * gap record) is part of it.  The code's reserve has a share more than this one, so that
- * records of what has not begun find room, too; the promise does not need it.
+ * The unit is half of the longest short record, including what may accompany it (description,
+ * gap record).  The code's reserve has one share more than this one, for records outside of
+ * statements; the promise does not depend on that share.
  */
 #ifndef STATEMENTS
 #define STATEMENTS 12

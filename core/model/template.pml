@@ -1,18 +1,17 @@
 /*
  * core/model/template.pml
- *		Templates (ring.h): what brief records of a prepared statement mean, beside the ring,
- *		and when the session may change that.
+ *		Templates (ring.h): the common part of the brief records of a prepared statement, which
+ *		is stored beside the ring, and when the session may replace it.
  *
- * Prepared statements of sessions that come one after the other have one template in turn; a
- * statement's record is brief when its text stands there, else whole.  It is staged, and
- * then published or given up; the prepared statement may be forgotten at any time, also while its
- * record is staged, and another one may want the template at once (define_template() in staged.c).
+ * Prepared statements of successive sessions use one template by turns; the record of a
+ * statement is brief if the template has its text, otherwise whole.  It is staged, and then
+ * published or discarded; the prepared statement may be forgotten at any time, also while its
+ * record is staged, and another one may need the template at once (define_template() in staged.c).
  *
  * Without DEATH the writer drains the ring and frees it (steno_writer_write), and between
  * looks at the in-flight entry and copies what is staged there (announce_statement in writer/announce.c).
  * With DEATH session and writer are killed somewhere, and recovery reads what is not
- * freed, and what is staged.  A brief record that counts must meet the template that it was made
- * for.
+ * freed, and what is staged.  A valid brief record must find the template that it was made for.
  *
  * Stores that follow each other are one step, as in inflight.pml.
  *

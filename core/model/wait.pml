@@ -1,15 +1,15 @@
 /*
  * core/model/wait.pml
  *		Waiting for the disk (wake.h, wake.c): sessions that wait until their records are
- *		on disk, and the writer that wakes all whom a sync has served.
+ *		on disk, and the writer, which wakes all sessions whose records a sync has covered.
  *
- * Nobody has a timeout here, and asks once: whoever sleeps and is not woken sleeps for ever,
- * which spin reports as an invalid end state.  The writer looks when it is asked: it
- * hears of that by its latch, which is in wake.pml.
+ * Each session asks once, and sleeps without a timeout: a session that is not woken sleeps for
+ * ever, which spin reports as an invalid end state.  The writer looks when it is asked, by
+ * its latch; wake.pml is about that.
  *
- * Without ROUNDS there are two waiters, and each sleeps for any round.  With it there is one,
- * which says by bits which rounds can serve it; others have rounds of their own, and a sync
- * may fail, and is tried again.
+ * Without ROUNDS there are two waiters, and any round wakes them.  With ROUNDS there is one
+ * waiter, whose bits say which rounds can serve it; other sessions have rounds of their own, and a
+ * sync may fail, and is repeated.
  */
 #ifdef ROUNDS
 #define WAITERS 1

@@ -1,8 +1,8 @@
 #!/bin/sh
 # core/test/run.sh BUILD: run the three flavours of the tests, and add up.
 #
-# The sanitizers slow everything down ten times and more, so that there the
-# long runs are shorter; a set STENO_TEST_* variable wins.
+# The sanitizers make everything ten times slower or more, so long runs are
+# shorter with them; STENO_TEST_* variables take precedence.
 
 build=$1
 log=$build/test.log
@@ -24,6 +24,6 @@ STENO_TEST_RING_RECORDS=${STENO_TEST_RING_RECORDS:-300000} \
 	STENO_TEST_INFLIGHT_READS=${STENO_TEST_INFLIGHT_READS:-1000} \
 	run "thread sanitizer" "$build/tsan/runner" -t
 
-# A flavour that did not come to its own count has failed as a whole.
+# A flavour that did not print its count has failed as a whole.
 awk '/^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3; n++ }
 	END { failed += 3 - n; printf "%d passed, %d failed\n", passed, failed; exit failed > 0 }' "$log"

@@ -25,8 +25,8 @@ our @EXPORT = qw(
   refuses_to_start
 );
 
-# Ring files of servers that a test kills must not stay behind in memory, even when
-# it fails: their directories go last, when the servers have.
+# Ring files of servers that a test kills must not be left in memory, even if the test fails: their
+# directories are removed last, after the servers have ended.
 my $shm = -w '/dev/shm' ? '/dev/shm' : PostgreSQL::Test::Utils::tempdir();
 my %rings;
 
@@ -58,10 +58,10 @@ sub new_node
 	return $node;
 }
 
-# Also for a server made from a backup.  Start records of long statements would
-# come by chance: who wants them sets steno.start_after.  How full the disk is, is no
-# test's matter, unless it sets steno.disk_warning.  Statements wait for a trail that cannot
-# be written, unless a test sets steno.on_failure.
+# Also for a server made from a backup.  Start records of long statements would depend on chance: tests
+# that want them set steno.start_after.  Tests do not depend on how full the disk is, unless they set
+# steno.disk_warning.  Statements wait for a trail that cannot be written, unless a test sets
+# steno.on_failure.
 sub configure
 {
 	my ($node) = @_;
@@ -103,8 +103,8 @@ sub connstr
 	return $node->connstr('postgres') . " application_name=$own";
 }
 
-# Whether psql could run a statement.  It is given as an argument: who is refused before it has
-# been read from a pipe breaks that.
+# Whether psql could run a statement, which is an argument: if the connection is refused before psql has
+# read its standard input, writing to that pipe fails.
 sub can_connect
 {
 	my ($node, $connstr) = @_;
@@ -175,7 +175,7 @@ sub records
 	my ($node, %filter) = @_;
 	my (@found, @args);
 
-	# what the program can leave out need not be decoded
+	# records that the program can leave out need not be decoded
 	foreach my $field (qw(application kind))
 	{
 		push @args, "--$field", $filter{$field}
@@ -217,8 +217,8 @@ sub statements
 	return records($node, kind => 'statement', %filter);
 }
 
-# Records in the order of their statements.  A portal's, and that of the ROLLBACK that ends it, come
-# in either order: how much room the ring has decides.
+# Records in the order of their statements.  The record of a portal, and that of the ROLLBACK that ends
+# it, can be in either order, which depends on the space in the ring.
 sub by_statement
 {
 	my $last = 0;
@@ -243,7 +243,7 @@ sub the_record
 	return $found[0] // {};
 }
 
-# Whether the program calls the trail whole, and what it says.
+# Whether the program finds the trail intact, and what it prints.
 sub verify_ok
 {
 	my ($node, $what) = @_;
@@ -305,7 +305,7 @@ sub numbers_are_there
 	return;
 }
 
-# Polls, for as long as the server's own tests wait; returns what was true.
+# Polls for as long as the server's own tests wait; returns the true value.
 sub wait_until
 {
 	my ($what, $condition) = @_;
@@ -342,7 +342,7 @@ sub wait_for_walsenders
 	  sub { value($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'}) eq '0' };
 }
 
-# Processes that are stopped, such as a writer that is not to come.
+# Processes that are stopped, such as a writer that must not drain rings.
 my %stopped;
 my $owner = $$;
 
@@ -368,7 +368,7 @@ sub continue_process
 # A test that dies must not leave a server that cannot stop.
 END { kill 'CONT', keys %stopped if $$ == $owner; }
 
-# All processes of the server at once; it cannot notice.
+# Kills all processes of the server at once, so that it cannot react.
 sub kill_server
 {
 	my ($node) = @_;
@@ -415,8 +415,8 @@ sub refuses_to_start
 	return $log;
 }
 
-# A directory in memory that goes with the object.  File::Temp's would stay after
-# a test that failed, as PostgreSQL::Test::Utils has it.
+# A directory in memory that is removed with the object.  That of File::Temp would stay after
+# a failed test, because PostgreSQL::Test::Utils wants that.
 package Steno::Directory;
 
 sub new

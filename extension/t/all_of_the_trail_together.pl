@@ -1,7 +1,7 @@
 
-# Encryption, seals, retention, two streams, a slot and rotation at once, through a kill
-# of the whole server: the trail is whole to who has the keys.  Who has not is told
-# what needs them, and nothing is called damage.
+# Encryption, seals, retention, two streams, a slot and rotation at the same time, and a kill of the
+# whole server: with the keys, the trail is intact.  Without them, the programs say what needs a key,
+# and report no damage.
 
 use strict;
 use warnings;
@@ -80,7 +80,7 @@ $node->start;
 flush($node);
 whole('after another one');
 
-# the slot lets go, and segments are deleted
+# the slot no longer needs them, and segments are deleted
 set_and_reload($node, 'steno.retention_size', '1MB');
 is((segments($node))[0], 1, 'nothing goes that the slot wants');
 my $end = (steno('slot', 'end', $trail))[0] =~ s/\n\z//r;
@@ -95,7 +95,7 @@ wait_until 'segments of both streams go', sub { (segments($node, 0))[0] > 1 && (
 		return (segments($node, 0))[0] == $last{0} + 1 && (segments($node, 1))[0] == $last{1} + 1;
 	};
 }
-# until then the record of a deletion counts for nothing with the key
+# until it is sealed, the record of a deletion is not accepted with the key
 wait_until 'the records of what was deleted are sealed', sub { (verified($node, '--key', "$key.pub", @keys))[0] == 0 };
 $report = whole('with segments deleted');
 is(scalar @{ $report->{deleted} }, 2, 'by policy, as their records say');
@@ -115,7 +115,7 @@ is(whats($report->{problems}), '', 'nor disproved');
 like(whats($report->{unreadable}), qr/\Aseals of stream 0 cannot be checked without the encryption keys: .*\nseals of stream 1 cannot be checked .*\z/,
 	'which is all that is said');
 
-# what is gone, and was not deleted by retention
+# segments that are missing, and were not deleted by retention
 rename "$trail/retention", "$folder/retention" or die;
 ($code, $report) = verified($node);
 like(whats($report->{problems}), qr/segments 1 to \d+ are missing; if they were deleted by retention, the record of it is in blocks that were not decrypted/,
@@ -135,7 +135,7 @@ append_to_file("$folder/anchors", $out);
 is($code, 0, 'the trail has them all') or diag(whats($report->{problems}));
 is($report->{anchors}, 4, 'all four');
 
-# A copy of steno recover has a stream that nobody sealed.
+# A copy that steno recover has made has a stream without seals.
 ($out, $err, $code) = steno('recover', $trail, '--out', "$folder/copy");
 ($code, $report) = verified("$folder/copy", '--key', "$key.pub", @keys);
 is($code, 0, 'a copy of a trail from which nothing had to be recovered is sealed as that was') or diag(whats($report->{problems}));

@@ -1,5 +1,5 @@
 
-# Records that are too big for a block, and those that take most of one.
+# Records that do not fit into a block, and records that fill most of a block.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ use Test::More;
 	steno.block_size = 64kB
 	});
 
-	# Not compressible by much, and nowhere alike, so that a part in the wrong place
+	# Hardly compressible, and different everywhere, so that a part in the wrong place
 	# is noticed.
 	sub content
 	{
@@ -36,8 +36,8 @@ use Test::More;
 		return substr $content, 0, $length;
 	}
 
-	# Parts that the one line of the trail with a mark must have; looked at in the
-	# end, all at once and without decoding, which takes Perl long.
+	# Parts that the line of the trail with this mark must have; compared at the end, all at once and
+	# without decoding, which would take Perl long.
 	my @expected;
 
 	sub expect
@@ -109,7 +109,8 @@ use Test::More;
 	is(value($node, 'SELECT sum(drops) FROM steno.rings'), '0', 'nothing was dropped');
 	gapless($node, 'no session has gaps');
 
-	# Names of relations do not go in parts: what is left out is told.  Types of many parameters do.
+	# Names of relations are not stored in parts: the record says how many were left out.  Types of many
+	# parameters are.
 	{
 		my ($r);
 
@@ -133,9 +134,9 @@ use Test::More;
 	verify_ok($node, 'the trail is whole');
 }
 
-# Rings whose messages can be longer than steno.block_size says: blocks are then larger.
-# And what ends one session, whose record may take most of a block, stands in one: when
-# those who recover it are killed after a block, nothing of a session is missing or twice.
+# Rings whose messages can be longer than steno.block_size: blocks are then larger.  And all
+# records that end a session, one of which may take most of a block, are in one block: if recovery
+# is killed after a block, no record of a session is missing or duplicated.
 {
 	my $faults = Steno::Faults->new;
 	my $node = new_node(

@@ -1,7 +1,7 @@
 
-# The records of a prepared statement that runs again and again refer to its text,
-# which stands once beside the ring.  What they mean must outlive other statements
-# that take its place, the writer, and the server.
+# Records of a prepared statement that runs repeatedly refer to its text, which is stored once, beside
+# the ring.  They must stay readable when other statements take that place, and after the writer or
+# the server has gone.
 
 use strict;
 use warnings;
@@ -28,7 +28,7 @@ my (@told, $next);
 
 $client->parse("s$_", $texts[$_])->sync->finish foreach 0 .. $#texts;
 
-# Runs the statement of that number, and remembers what must be in the trail.
+# Runs the statement with that number, and notes what must be in the trail.
 sub run
 {
 	my ($number, $id) = @_;
@@ -41,7 +41,7 @@ sub run
 	return;
 }
 
-# In turns, one after the other, and some more often than others.
+# By turns, and some more often than others.
 sub run_all
 {
 	my ($rounds) = @_;
@@ -93,7 +93,7 @@ stop_process($writer);
 @before = map { in_ring_file($_) } @texts[ 0 .. 3 ];
 run($_) foreach (0 .. 3) x 10;
 is_deeply([ map { in_ring_file($_) } @texts[ 0 .. 3 ] ], \@before, 'the text of brief records stands beside the ring');
-# others want their templates
+# other statements take the places of their templates
 run_all(3);
 
 # one that runs when it dies

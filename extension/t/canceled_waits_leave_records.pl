@@ -1,7 +1,7 @@
 
-# Who cancels the wait for a record's room, or ends the session in it, has got rows
-# by then, and cannot keep the statement out of the trail: there is a short record of
-# it.  When there is no room for one any more, a statement waits before its first row.
+# A client that cancels the wait for space for a record, or ends its session during that wait, already
+# has the rows.  The statement still has a short record.  If there is no space even for short records,
+# statements wait before their first row.
 
 use strict;
 use warnings;
@@ -47,7 +47,7 @@ sub look
 	return $watch->query($sql)->{rows}[0][0];
 }
 
-# Has the client run what it was given until it waits for room, or has its answer, which a true result says.
+# Lets the client run what it was given, until it waits for space (false) or has its answer (true).
 sub send_until_waiting
 {
 	my ($c) = @_;
@@ -64,7 +64,7 @@ sub send_until_waiting
 	return $answered;
 }
 
-# The answer to what was put, when it has waited and that was ended in this way; the writer is stopped.
+# The answer to the message, after its wait was ended in this way; the writer is stopped.
 sub canceled
 {
 	my ($c, $how) = @_;
@@ -94,7 +94,7 @@ sub session
 	return Steno::Client->new($node, application_name => $name);
 }
 
-# What the session's one record that matches says; nothing of the session is missing.
+# The fields of the only record of the session that matches; none of its records is missing.
 sub the_one
 {
 	my ($name, $text) = @_;
@@ -183,7 +183,7 @@ foreach my $how (qw(cancel timeout terminate))
 	is("$r->{outcome} $r->{sqlstate}", 'error 57014', 'what was canceled has a record of its own');
 }
 
-# So does that of a cursor.
+# So does the portal of a cursor.
 {
 	my $c = session('closed');
 	my $r;
@@ -233,7 +233,7 @@ foreach my $how (qw(cancel timeout terminate))
 	is_deeply(\@missing, [], 'cursors: each is recorded, with what it has read');
 }
 
-# The one that ends first has a place in the reserve, whatever has begun since without one.
+# The one that ends first has space in the reserve, even if others have begun since without any.
 {
 	my $c = session('order');
 	my $r;
@@ -254,7 +254,7 @@ foreach my $how (qw(cancel timeout terminate))
 	is(scalar(records($node, application => 'order', kind => 'gap')), 0, 'order: nothing was dropped');
 }
 
-# The same of statements that functions run.
+# The same for statements that functions run.
 {
 	my $c = session('deep');
 	my (@r, @missing);
@@ -268,8 +268,8 @@ foreach my $how (qw(cancel timeout terminate))
 	is_deeply(\@missing, [], 'deep: each level is recorded, with what it has read');
 }
 
-# Again and again, with a writer that never makes room, until statements wait before they
-# begin: for those that did, there is a record.
+# Repeatedly, with a writer that never makes space, until statements wait before they begin: those
+# that have begun have a record.
 foreach my $how (qw(query copy nested))
 {
 	my $c;

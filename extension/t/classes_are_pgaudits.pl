@@ -1,6 +1,6 @@
 
-# The classes of statements are those that pgaudit itself gives them, in
-# one server that has both; where they differ on purpose, the table says so.
+# Statements have the classes that pgaudit gives them, on a server that has both.  The table lists the
+# intended differences.
 
 use strict;
 use warnings;
@@ -12,9 +12,9 @@ use Test::More;
 
 plan skip_all => 'pgaudit is not installed' if !has_module('pgaudit');
 
-# Command => our class, where pgaudit calls it MISC.  Transactions have a class of
-# their own here; SET is in pgaudit's misc_set, which it calls MISC in its lines;
-# CALL runs a function as DO does; and of MERGE, pgaudit knows not even the command.
+# Command => our class, where pgaudit says MISC.  Transactions have a class of their own here; SET is in
+# pgaudit's misc_set, which is MISC in its lines; CALL runs a function, as DO does; and pgaudit does
+# not know MERGE.
 my %differs = (
 	(
 		map { $_ => 'transaction' } 'BEGIN', 'START TRANSACTION', 'COMMIT',

@@ -1,7 +1,7 @@
 
-# The clock of the machine is set back by hours, and forth: records say the time that
-# the server was told, no duration is negative, what is to happen again and again
-# does, and the trail is whole.  A library tells the server the time.
+# The clock of the machine is set back by hours, and forward again: records have the time that the
+# server was told, no duration is negative, periodic work is still done, and the trail is intact.  A
+# library tells the server the time.
 
 use strict;
 use warnings;
@@ -104,7 +104,7 @@ comes_to_disk('the time is right', 'first');
 	comes_to_disk('set back', 'set back');
 	ok(!$other->query('COMMIT')->{sqlstate}, 'a transaction ends before it has begun');
 	$other->quit;
-	# what has run for no time at all, by this clock, is announced all the same
+	# a statement that, by this clock, has run for no time at all is announced nevertheless
 	look(q{ALTER SYSTEM SET steno.start_after = '1s'});
 	look('SELECT pg_reload_conf()');
 	wait_until 'it is announced',
@@ -131,7 +131,7 @@ foreach my $fault (qw(write_fails sync_fails))
 	comes_to_disk("set back during $fault", "after $fault");
 }
 
-# Forth, and back again: a new segment for its age, once.
+# Forward, and back again: one new segment because of its age.
 {
 	my $before;
 
@@ -151,7 +151,7 @@ foreach my $fault (qw(write_fails sync_fails))
 	clock_is_right();
 }
 
-# A command that gives a key, and takes its time, when the clock is set meanwhile.
+# A slow command for a key, and the clock is set while it runs.
 {
 	my $go = PostgreSQL::Test::Utils::tempdir() . '/go';
 	my $start = -s $node->logfile;

@@ -1,7 +1,7 @@
 
-# The text of a statement is what the client sent, with the comments before it, in
-# which drivers say where a statement comes from.  In a string of several statements, a
-# comment belongs to the statement that follows.
+# The text of a statement is what the client sent, including the comments before it, in which drivers
+# name the origin of a statement.  In a string of several statements, a comment belongs to the
+# statement that follows it.
 
 use strict;
 use warnings;

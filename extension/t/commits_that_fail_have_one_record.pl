@@ -1,6 +1,6 @@
 
-# A statement that is a transaction of its own and fails when that commits has one record: an
-# error, of its class, with its relations.  Nothing else gets that error.
+# A statement that is a transaction of its own, and fails at its commit, has one record: an error, with
+# the class and the relations of the statement.  No other record has that error.
 
 use strict;
 use warnings;
@@ -117,7 +117,8 @@ is_deeply(
 	],
 	'a chained block that fails: so is the next statement');
 
-# The transaction of an aborted block is over before its ROLLBACK AND CHAIN, which goes on in the same block.
+# The transaction of an aborted block has ended before its ROLLBACK AND CHAIN, which begins another one in the same
+# block.
 {
 	my $c = Steno::Client->new($node, application_name => 'aborted chain');
 
@@ -217,7 +218,7 @@ is_deeply(cursors(sub { $_[0]->query('SELECT 1 /* first */; ' . sprintf $broken,
 	[ '0 DECLARE CURSOR error 22012 - a', '0 SELECT ok - 1 first', '1 SELECT error 22012 - a' ], 'the last of a string');
 is_deeply(cursors(sub { $_[0]->query('DO $$BEGIN EXECUTE \'' . sprintf($broken, 'a', 'of a function') . '\'; END$$') }, 'log_nested = off'),
 	[ '0 DO error 22012 - of a function', '2 SELECT error 22012 - of a function' ], "a function's");
-# whether the good one runs first, its name decides
+# its name decides whether the good one runs first
 is_deeply(
 	[ map { s/ok - (0|10) a/ok - - a/r } @{ cursors(sub {
 			my ($c) = @_;

@@ -1,8 +1,8 @@
 
-# A data directory that was copied, with the trail in it: by a base backup, with its files
-# while the server was stopped, by a restore in place, by pg_rewind.  The copy leaves the
-# streams as they came, and goes on in streams of its own.  Restarts, a promotion, and a
-# trail that was moved go on as before.
+# A data directory is copied together with its trail: by a base backup, by copying the files of a
+# stopped server, by a restore in place, by pg_rewind.  The copy leaves the existing streams as they
+# are, and writes streams of its own.  After a restart or a promotion, and after the trail was moved,
+# the server continues the existing streams.
 
 use strict;
 use warnings;
@@ -101,7 +101,7 @@ Steno::configure($standby);
 	my ($code, $report) = verified($standby, @key);
 	is_deeply([ @{ $report->{branches}[0] }{qw(stream from_stream from_block reason)} ], [ 1, 0, $last, 'copy' ], 'standby: verify names the branch');
 
-	# what the primary has written since is not in the copy, and that is said
+	# records that the primary has written since are not in the copy, which is reported
 	append_to_file("$folder/later", seal_export($primary));
 	like(problems($standby, @key, '--anchor', "$folder/later"), qr/^1 block \d+ of stream 0, named by anchor .* here the stream continues as stream 1 after block $last/,
 		'standby: a later anchor of the primary is told from a cut end');
@@ -114,7 +114,7 @@ Steno::configure($standby);
 	cut_last_block(trail($standby), 0);
 }
 
-# It goes on in its stream, also when it is promoted.
+# It continues its stream, also after its promotion.
 {
 	$standby->restart;
 	$standby->promote;
@@ -164,7 +164,7 @@ Steno::configure($standby);
 	is(problems($_, @key), '0 ', 'copied files: ' . $_->name . ' is whole') foreach $copy, $primary;
 }
 
-# A trail that is moved to another file system goes on: its files are new there.
+# A trail that is moved to another file system is continued, although its files are new there.
 {
 	PostgreSQL::Test::RecursiveCopy::copypath(trail($primary), "$folder/moved");
 	rename trail($primary), trail($primary) . '.gone' or die;
@@ -178,7 +178,7 @@ Steno::configure($standby);
 	rename trail($primary) . '.gone', trail($primary) . '.older' or die;
 }
 
-# An empty directory is a new trail, for a copy, too.
+# An empty directory gets a new trail, also that of a copy.
 {
 	my $clone = PostgreSQL::Test::Cluster->new('clone');
 
@@ -191,7 +191,7 @@ Steno::configure($standby);
 	is(problems("$folder/empty", @key), '0 ', 'empty directory: the trail is whole');
 }
 
-# Restored in its place, in the same files.
+# Restored in place, into the same files.
 {
 	my $node = new_node('restored', streaming => 1, conf => "steno.signing_key_file = '$key'\n");
 	my $state = 'pg_steno.state';

@@ -1,7 +1,6 @@
 
-# A query whose portal ends without the executor's end, since a FETCH failed or a
-# (sub)transaction was rolled back, has one record, with its text, its relations
-# and the rows that were read.
+# If a portal ends without the executor's end, because a FETCH failed or a (sub)transaction was rolled
+# back, its query has one record, with its text, its relations and the rows that were read.
 
 use strict;
 use warnings;

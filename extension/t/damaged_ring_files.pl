@@ -1,7 +1,7 @@
 
-# A ring file that a dead server left, damaged: the next start takes what is whole,
-# says what is not, and goes on, and steno recover finds the same.  First damage of
-# which one knows what follows, then bits and bytes anywhere.
+# A dead server has left a damaged ring file: the next start recovers the intact records, reports the
+# others, and continues, and "steno recover" finds the same records.  First with specific damage, then
+# with random bits and bytes.
 
 use strict;
 use warnings;
@@ -121,7 +121,7 @@ sub message
 	}
 }
 
-# A record, but for what tells by whom it was written, and when that was.
+# A record without the fields that say who wrote it, and when.
 sub essence
 {
 	my ($r) = @_;
@@ -133,7 +133,7 @@ sub essence
 	return $json->encode(\%copy);
 }
 
-# Gap records of those who recover, a writer or steno recover, each in its own session.
+# Gap records written at recovery, by a writer or by steno recover, each in its own session.
 sub own_gaps
 {
 	my @r = map { $json->decode($_) } lines(@_);
@@ -186,7 +186,7 @@ sub damaged
 	unlike(slurp_file($node->logfile, $start), qr/PANIC|terminated by signal|could not be restarted/, "$what: nothing has crashed");
 	($code, $verified) = run_steno('verify', '--format', 'json', trail($node));
 
-	# numbers in the rings' headers may be wrong: then those of the records show it, and nothing else
+	# numbers in the rings' headers may be wrong: then only those of the records show it
 	is_deeply(
 		[ grep { $_ !~ /^session \S+: (records? .* (missing|more than once)|a gap record says)/ } map { $_->{what} } @{ $verified->{problems} } ],
 		[], "$what: all that stands in the trail can be read")
@@ -205,7 +205,7 @@ sub damaged
 	return ($code, $read, slurp_file($node->logfile, $start));
 }
 
-# Statements of a session, of those it was told of.
+# Statements of a session, among those whose end it was told.
 sub there
 {
 	my ($n) = @_;
@@ -215,7 +215,7 @@ sub there
 	return scalar grep { ($seen{$_} // 0) == 1 } keys %{ $told{$n} };
 }
 
-# A message without a length: whoever adds it up stays where he is.
+# A message of length zero: a reader that adds it up does not advance.
 {
 	my $at = message(1, 3);
 	my $changed = $bytes;
@@ -234,7 +234,7 @@ sub there
 	gapless(trail($node), 'no length: no numbers are missing');
 }
 
-# A record whose shape cannot be read: those behind it can.
+# A record whose shape cannot be read: the records behind it can.
 {
 	my $changed = $bytes;
 	my ($found, $gap, $code);
@@ -259,7 +259,7 @@ sub there
 	gapless(trail($node), 'no shape: no numbers are missing');
 }
 
-# Positions that cannot be: nothing of that ring.
+# Impossible positions: nothing is recovered from that ring.
 {
 	my $changed = $bytes;
 	my ($code);
@@ -272,7 +272,7 @@ sub there
 	is(scalar records(trail($node), kind => 'gap', application => 'app 3'), 1, 'no head: a gap instead');
 }
 
-# Numbers of dropped records: one that can be, and one that is more than all that were dropped.
+# Numbers of dropped records: a plausible one, and one that is larger than that of all dropped records.
 {
 	my $at = $of{4}{ring};
 	my $changed = $bytes;
@@ -297,7 +297,7 @@ sub damage_anywhere
 	foreach (0 .. int rand 6)
 	{
 		my $r = $of{ 1 + int rand 4 };
-		# of the header, not whose it is: the server knows that by the file's name
+		# of the header, except the identity of its server, which the server knows by the name of the file
 		my @areas = ([ 0, 32 ], [ $r->{ring}, 576 ], [ $r->{templates}, 1920 ], ([ $r->{data}, number_at($r->{ring} + HEAD, 8) % 16384 ]) x 5);
 		my $area = $areas[ $round % 4 == 0 ? int rand 8 : 1 + int rand 7 ];
 		my $at = $area->[0] + int rand $area->[1];

@@ -1,7 +1,7 @@
 
-# A server on which nothing but the library was configured: it says at its start what it
-# does, and a trail that cannot be written stops nobody; the log says what happens and
-# what to do, and what is missing is named.
+# A server on which nothing was configured except the library: at its start it logs what it will do; if
+# the trail cannot be written, statements continue; the log says what happens and what to do, and the
+# trail names what is missing.
 
 use strict;
 use warnings;
@@ -68,7 +68,7 @@ $named += $_->{extra}{count} foreach records($node, kind => 'gap');
 is($named, $dropped, 'what is missing is named');
 verify_ok($node, 'the trail is whole');
 
-# With limits there is nothing to ask for.
+# With limits, the log has no such hint.
 my $start = -s $node->logfile;
 $node->stop;
 $node->append_conf('postgresql.conf', "steno.retention_age = '30d'\nsteno.retention_size = '10GB'\nsteno.on_failure = error");

@@ -1,6 +1,6 @@
 
-# The trail's disk: a warning in time, room that is left to others, and a command
-# that is run when something changes.  A library tells the server how full it is.
+# The disk of the trail: an early warning, space that is left for others, and a command that is run on
+# changes.  A library tells the server how full the disk is.
 
 use strict;
 use warnings;
@@ -61,7 +61,7 @@ value($node, 'CREATE EXTENSION pg_steno');
 $start = -s $node->logfile;
 $c = Steno::Client->new($node, application_name => 'disk');
 
-# The warning comes once, and goes some way below.
+# The warning is logged once, and ends some way below the limit.
 wait_until 'the view has it', sub { value($node, 'SELECT round(disk_free_percent) FROM steno.writers') eq '90' };
 disk(76, 30_000);
 $node->wait_for_log(qr/WARNING:  file system of trail directory "pg_steno" is 76 percent full/, $start);
@@ -81,7 +81,7 @@ wait_until 'the command has run', sub { alerts() =~ /disk_ok/ };
 is(alerts(), "disk_warning 0 pg_steno 76 percent full 100%\ndisk_ok 0 pg_steno 70 percent full 100%\n",
 	'the command was run for each change');
 
-# The reserve: the disk counts as full.
+# In the reserve, the disk counts as full.
 disk(96, 63);
 wait_until 'it is seen', sub { value($node, 'SELECT round(disk_free_percent) FROM steno.writers') eq '4' };
 $c->query(q{SELECT 'in reserve'});
@@ -120,7 +120,7 @@ flush($node);
 wait_until 'it has run', sub { -e "$base/quoted" && slurp_file("$base/quoted") =~ /recovered/ };
 is(slurp_file("$base/quoted"), '[the trail is written again][recovered]["$STENO_MESSAGE"]', 'quoting is safe');
 
-# A command that fails is told of once; its output is in the log.
+# A command that fails is reported once; its output is in the log.
 $start = -s $node->logfile;
 set_command('echo output of the command; exit 3');
 foreach (1 .. 2)
@@ -133,7 +133,7 @@ wait_until 'all four have run', sub { said(qr/^output of the command$/m) == 4 };
 $node->wait_for_log(qr/LOG:  "steno.alert_command" failed: exit code 3/, $start);
 is(said(qr/"steno.alert_command" failed/), 1, 'its failure is reported once');
 
-# One that does not end keeps nobody waiting, and later events wait for it.
+# A command that does not end blocks nothing but later events.
 set_command("[ %e = recovered ] || until [ -e $base/go ]; do sleep 0.1; done; echo %e >>$base/slow");
 $faults->set_times('write_fails', 1);
 $c->query(q{SELECT 'beside a slow command'});
@@ -148,7 +148,7 @@ append_to_file("$base/go", '');
 wait_until 'both have run', sub { -e "$base/slow" && slurp_file("$base/slow") =~ /recovered/ };
 is(slurp_file("$base/slow"), "failure\nrecovered\n", 'commands run in the order of the events');
 
-# and one that is left does not keep the server from stopping
+# and a command that is still running does not prevent the server from stopping
 set_command("echo \$\$ >$base/pid; sleep 1000");
 $faults->set_times('write_fails', 1);
 $c->query('SELECT 1');
@@ -157,7 +157,7 @@ wait_until 'it runs', sub { -s "$base/pid" };
 $c->quit;
 $node->stop;
 my $left = slurp_file("$base/pid") + 0;
-# killed, but perhaps not yet buried by whoever has inherited it
+# killed, but its new parent may not have reaped it yet
 ok( wait_until(
 		'it is killed',
 		sub { !kill(0, $left) || (eval { slurp_file("/proc/$left/stat") } // "") =~ /\) Z / }),

@@ -1,5 +1,5 @@
 
-# Records that were dropped are counted by gap records, which neither a kill nor a stop loses.
+# Gap records count dropped records, and neither a kill nor a stop loses that count.
 
 use strict;
 use warnings;

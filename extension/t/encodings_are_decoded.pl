@@ -1,6 +1,6 @@
 
-# Texts, names, parameters and messages of databases in other encodings than UTF-8
-# are shown as they were meant, and bytes of none are marked.
+# Texts, names, parameters and messages of databases whose encoding is not UTF-8 are decoded, and bytes
+# without a known encoding are marked.
 
 use strict;
 use warnings;

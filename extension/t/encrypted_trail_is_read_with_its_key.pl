@@ -1,7 +1,6 @@
 
-# A trail that is encrypted: its files tell nothing of what was recorded, with the
-# key it reads as any other, the key is rotated by a reload, and a server that is
-# killed goes on with it.
+# An encrypted trail: its files reveal nothing of what was recorded; with the key it can be read like
+# any other trail; the key is rotated by a reload; and a server continues it after a kill.
 
 use strict;
 use warnings;
@@ -47,7 +46,7 @@ sub steno
 	return ($? >> 8, $out, $err);
 }
 
-# Whether any file of the trail has this in it.
+# Whether any file of the trail contains this.
 sub trail_has
 {
 	my ($node, $text) = @_;
@@ -83,7 +82,7 @@ sub marked_are
 	return;
 }
 
-# What the helpers of other tests call needs the keys, too.
+# The programs that the helpers of other tests run need the keys, too.
 local $ENV{STENO_ENCRYPTION_KEY_COMMAND} = "cat $base/all";
 
 foreach my $compression (qw(lz4 none))

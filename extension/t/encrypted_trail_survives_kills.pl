@@ -1,8 +1,7 @@
 
-# A writer that encrypts is killed before, in and after its write of a block:
-# those who recover know without any key whether the write happened, and each
-# record is in the trail once, in a segment that was begun anew.  It is sealed, too: that a killed run's last segment
-# has no seal at its end is no damage.
+# A writer that encrypts is killed before, during and after the write of a block: recovery finds out,
+# without any key, whether the block was written, and each record is in the trail once, in a new
+# segment.  The trail is also sealed: the missing seal at the end of a killed run is no damage.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
 
-# A key command that does not give a key: the server refuses to start, a running
-# one goes on as it is, and nothing that should be encrypted is written plain.
-# Nobody but the writer has the key.
+# The command for the encryption key fails: the server refuses to start, a running server keeps its
+# present key, and nothing that should be encrypted is written in plain text.  Only writers have the
+# key.
 
 use strict;
 use warnings;
@@ -99,7 +99,7 @@ foreach my $case ([ 'plain', 'Segments go on unencrypted', qr/no$/ ],
 	like($log, qr/^not today$/m, "$what: and so is what it says");
 	like(encrypted($node), $segment, "$what: and segments go on as before");
 
-	# one that hangs stops nobody, and another reload ends it
+	# a command that hangs blocks nothing, and another reload ends it
 	$start = -s $node->logfile;
 	command($node, "echo \$\$ >$base/pid.new; mv $base/pid.new $base/pid; exec sleep 1000");
 	$node->reload;
@@ -119,7 +119,7 @@ foreach my $case ([ 'plain', 'Segments go on unencrypted', qr/no$/ ],
 is(encrypted($node), 'no yes', 'no more segments than keys');
 verify_ok($node, 'the trail is whole');
 
-# Nobody but the writer has the key, and it is in no core dump.
+# Only the writer has the key, and no core dump contains it.
 SKIP:
 {
 	my $c = Steno::Client->new($node);

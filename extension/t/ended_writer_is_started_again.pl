@@ -1,6 +1,6 @@
 
-# A writer that ends while the server goes on: the postmaster starts it again, nothing
-# is lost or doubled, and views, log, alert and trail say so.
+# A writer ends while the server keeps running: the postmaster starts it again, no record is lost or
+# duplicated, and views, log, alert and trail report it.
 
 use strict;
 use warnings;
@@ -51,7 +51,7 @@ sub run_numbers
 	return;
 }
 
-# Ended by a signal, and there again.
+# Ended by a signal, and started again.
 sub end
 {
 	my ($writer) = @_;
@@ -66,7 +66,7 @@ sub end
 my @sessions = Steno::Client->of_both_writers($node, $watch, application_name => 'numbers');
 my $start = -s $node->logfile;
 
-# Each of them, one after the other, under load, also while somebody waits for the disk.
+# Each of them, one after the other, under load, also while a session waits for the disk.
 foreach my $round (1 .. 3)
 {
 	foreach my $writer (0, 1)
@@ -97,7 +97,7 @@ is(scalar(() = $log =~ /LOG:  terminating steno writer due to administrator comm
 is(scalar(() = $log =~ /LOG:  steno writer \d is running again after /g), 6, 'and that they are there again');
 is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not running for /mg), 6, 'and so does the alert');
 
-# What happens while it is gone: the postmaster does not come to start it.
+# What happens without it: the postmaster is stopped, so that it does not start it again.
 {
 	my $postmaster = $node->{_pid};
 	my $pid = pid_of(1);
@@ -119,7 +119,7 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 	is($flushing->query('SELECT steno.flush()')->{message},
 		'steno writer 1 is not running', 'nobody waits for its answer for ever');
 
-	# as with one that is slow, a full ring waits
+	# sessions with a full ring wait, as for a slow writer
 	$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 40000 . "'\0")->send_all;
 	wait_until 'it waits', sub { look("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}") eq 'StenoRingFull' };
 	$flushing->put('Q', "BEGIN; SET LOCAL steno.sync = 'write'; CREATE TABLE waited (); INSERT INTO waited DEFAULT VALUES; COMMIT\0")
@@ -154,7 +154,7 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 		'on off', 'a reload that came meanwhile is recorded once');
 }
 
-# In the end, the server stops as ever.
+# At the end, the server stops normally.
 $_->quit foreach @sessions, $watch;
 end_cleanly('fast');
 $node->start;

@@ -1,7 +1,6 @@
 
-# When a transaction ends, and there is no memory for what is to be recorded of it, the
-# server goes on, a commit stays one, and the statement has its record, without what there was
-# no memory for.
+# There is no memory for the records at the end of a transaction: the server continues, a commit stays
+# a commit, and the statement has its record, without the parts for which there was no memory.
 
 use strict;
 use warnings;
@@ -50,7 +49,7 @@ CREATE CONSTRAINT TRIGGER late AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED F
 my $made = 0;
 my $other = Steno::Client->new($node, application_name => 'other');
 
-# Runs it, with memory short from its wait on; returns the answer.
+# Runs it, with memory short as soon as it waits; returns the answer.
 sub run_short
 {
 	my ($c, $sql) = @_;

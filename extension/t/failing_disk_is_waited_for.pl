@@ -1,5 +1,5 @@
 
-# A writer tries again when the disk fails to write or to sync, and sessions wait as steno.delivery says.
+# The disk fails to write or to sync: the writer tries again, and sessions wait as steno.delivery says.
 
 use strict;
 use warnings;
@@ -37,7 +37,7 @@ use Test::More;
 		return;
 	}
 
-	# By a session that is not recorded, so that it is no record that the writer has to write.
+	# By a session that is not recorded, so that the writer has no record to write.
 	sub look
 	{
 		my ($sql) = @_;
@@ -74,7 +74,7 @@ use Test::More;
 		return look('SELECT errors FROM steno.writers');
 	}
 
-	# How often the log has it since start.
+	# How often the log has this text since start.
 	sub said
 	{
 		my ($pattern, $start) = @_;
@@ -113,7 +113,7 @@ use Test::More;
 		verify_ok($node, 'a sync that fails: the trail is whole');
 	}
 
-	# A sync that takes long: nobody else waits for it.
+	# A slow sync: no other session waits for it.
 	{
 		my $f;
 
@@ -202,7 +202,7 @@ use Test::More;
 		$watch->quit;
 		$node->stop;
 
-		# it reads what there is, and says that there is damage
+		# it reads what is there, and reports the damage
 		ok(!IPC::Run::run([ $ENV{STENO}, 'cat', '--format', 'json', trail($node) ], '>', \$out, '2>', \$err),
 			'steno cat tells of damage');
 		$seen{$_}++ foreach $out =~ /'number (\d+)'/g;

@@ -1,6 +1,6 @@
 
-# Failures whose message comes in the way of the ring's end or its unread records, and
-# failures that the server's log is not told of.
+# Failures whose message reaches the end of the ring or its unread records, and failures that are not
+# in the server's log.
 
 use strict;
 use warnings;

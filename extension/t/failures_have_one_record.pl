@@ -1,6 +1,6 @@
 
-# Each failure that the client was told of has one record: also when the server dies while it
-# reports it, when no statement is at hand, after a commit, and in deferred work.
+# Each failure that the client was told of has one record: also if the server dies while it reports
+# the failure, if no statement is running, after a commit, and in deferred work.
 
 use strict;
 use warnings;
@@ -60,8 +60,8 @@ use Test::More;
 		[ 'error error 26000 -', 'error error 34000 -', 'error error 34000 -', 'read ok  SELECT 1' ],
 		'each has a record');
 
-	# Nothing looks for interrupts between a last row and the end of its message; wherever it is
-	# served, the client and the trail hear of the same errors.
+	# The server does not check for interrupts between the last row and the end of the message; wherever an
+	# interrupt is served, the client and the trail get the same errors.
 	$c = Steno::Client->new($node, application_name => 'timeouts');
 	my @told;
 
@@ -91,9 +91,9 @@ use Test::More;
 	$node->stop;
 }
 
-# A statement_timeout that comes when its statement looks for none any more, and is served when
-# that has committed, is an error that the client gets: it has a record, and the statement,
-# which has succeeded, another.
+# A statement_timeout that fires after the last check of its statement, and is served after the
+# commit, is an error that the client gets: it has a record, and the statement, which has
+# succeeded, has another one.
 {
 	my $faults = Steno::Faults->new;
 	my $node = new_node('errors_after_a_commit_are_recorded', start => 0);
@@ -105,13 +105,13 @@ use Test::More;
 	my $c = Steno::Client->new($node, application_name => 'dropping');
 	my $answer;
 
-	# DROP TABLESPACE removes folders when it is past all that looks for interrupts.
+	# DROP TABLESPACE removes folders after its last check for interrupts.
 	$c->query(q{SET statement_timeout = '1h'});
 	$faults->set('hold_rmdir');
 	$c->put('Q', "DROP TABLESPACE dropped\0")->send_all;
 	wait_until 'it removes folders', sub { $faults->is_set('holding.rmdir') };
 
-	# An hour later, the alarm rings.
+	# The timer fires an hour later.
 	$faults->set('clock_of_all', '7200');
 	kill 'ALRM', $c->{pid} or die;
 	wait_until 'it has heard of it', sub { slurp_file("/proc/$c->{pid}/status") !~ /^(?:SigPnd|ShdPnd):\s*0*[1-9a-f]/m };

@@ -1,6 +1,6 @@
 
-# Statements that fail, wherever they fail: one record with SQLSTATE, message
-# and the statement's own text.
+# Statements that fail, at any point: one record with the SQLSTATE, the message and the statement's own
+# text.
 
 use strict;
 use warnings;
@@ -77,7 +77,7 @@ foreach my $case (
 	is($answer->{sqlstate}, $sqlstate, "fails: $sql");
 	if ($late)
 	{
-		# the statement itself was fine, its commit was not
+		# the statement itself succeeded, its commit did not
 		my @failed = grep { $_->[1] } @{ seen() };
 
 		is_deeply(\@failed, [ [ $sql, $sqlstate, $message, 0 ] ],

@@ -1,7 +1,6 @@
 
-# With log_min_messages at panic no hook sees an error reported.  A statement that has
-# begun to run has the record of its failure nevertheless, and those that come after
-# it are recorded as ever.
+# With log_min_messages = panic, no hook is called for errors.  The failure of a statement that has
+# started to run is recorded nevertheless, and later statements are recorded as usual.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
 
-# Somebody without the key changes the end of a trail while its server does not run: blocks
-# and segments behind the last one, the last one exchanged or cut off.  The start leaves all
-# of it as it is, seals nothing of it, and goes on in a stream of its own, which says so.
+# Somebody without the key changes the end of a trail while its server does not run: blocks or segments
+# are added behind the last one, or the last one is replaced or cut off.  The next start leaves all of
+# it as it is, does not seal it, and continues in a new stream, which says so.
 
 use strict;
 use warnings;
@@ -81,11 +81,11 @@ foreach my $what ('block', 'blocks in a segment')
 	like(problems($node), qr/^1 blocks? @{[ $last + 1 ]} .* by the server/, "$what: now without the key, too");
 	is(scalar(grep { $_->{extra}{block} > $last } seals($node, 0)), 0, "$what: no seal is about it");
 
-	# the evidence taken away, the trail is whole
+	# without the foreign blocks, the trail is intact
 	$what eq 'block' ? cut_last_block($trail, 0) : unlink last_segment_of($trail, 0);
 	is(problems($node, @key), '0 ', "$what: without it, the trail is whole");
 
-	# the new stream is gone on with
+	# the new stream is continued
 	$node->start;
 	value($node, "SELECT 'again'");
 	$node->stop;
@@ -93,7 +93,7 @@ foreach my $what ('block', 'blocks in a segment')
 	is(problems($node, @key), '0 ', "$what: and leaves the trail whole");
 }
 
-# Behind the end of a run that was killed, which its ring file tells.
+# Behind the end of a killed run, which its ring file shows.
 {
 	my $node = trail_of_run('killed', 'kill', 1);
 	my $last = last_block_of(trail($node), 0);
@@ -116,7 +116,7 @@ foreach my $what ('block', 'blocks in a segment')
 	like(problems($node, @key), qr/^1 .*block \d+ of stream 0 is not the one that the server had written/, 'altered: reported by verify');
 }
 
-# An end that was cut off: nobody would know without an anchor.
+# An end that was cut off: without an anchor, this could not be detected.
 {
 	my $node = trail_of_run('cut', 'stop', 1);
 	my $last = last_block_of(trail($node), 0);
@@ -129,7 +129,7 @@ foreach my $what ('block', 'blocks in a segment')
 	is(problems($node, @key), '0 ', 'cut: what was cut off is put back');
 }
 
-# Files and folders with the highest numbers that there are do not use the numbers up.
+# Files and folders with the highest possible numbers do not exhaust the numbers.
 {
 	my $node = trail_of_run('numbers', 'stop', 1);
 	my $trail = trail($node);
@@ -160,7 +160,7 @@ foreach my $what ('block', 'blocks in a segment')
 	like(problems($node), qr/^1 block @{[ $last + 1 ]} of stream 0 was not written by the server/, 'unsealed: reported by verify after it');
 }
 
-# With two writers each looks after its own stream.
+# With two writers, each checks its own stream.
 {
 	my $node = new_node('two', conf => "steno.signing_key_file = '$key'\nsteno.writers = 2\n");
 

@@ -1,7 +1,7 @@
 
-# The disk is full, statements wait for room in their rings, and the server dies: its
-# processes end soon, whatever they were running, no client is told of a statement
-# that has no record, and the next start finds everything in the rings.
+# The disk is full, statements wait for space in their rings, and the server dies: its processes end
+# soon, whatever they were running, no client is told of a statement that has no record, and the next
+# start finds everything in the rings.
 
 use strict;
 use warnings;
@@ -52,7 +52,7 @@ wait_until 'both wait', sub { waits('short') && waits('long') };
 $node->kill9;
 wait_until 'all processes end', sub { !grep { kill 0, $_ } $writer, $short->{pid}, $long->{pid} };
 
-# what it was told
+# what it received
 my $answered = 0;
 while (my $answer = $short->finish)
 {

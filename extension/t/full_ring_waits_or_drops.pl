@@ -1,7 +1,6 @@
 
-# A writer that does not come: statements wait for it and nothing is lost, or,
-# with steno.delivery = drop, records are dropped, counted, and named by a gap
-# record.
+# A writer is stopped: statements wait for it and nothing is lost, or, with steno.delivery = drop,
+# records are dropped, counted, and reported by a gap record.
 
 use strict;
 use warnings;
@@ -16,7 +15,7 @@ use Test::More;
 my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
 my $writer = writer_pid($node);
 
-# One column of a session's ring.  Counters are the ring's, whoever had it before.
+# One column of a session's ring.  The counters include the ring's earlier sessions.
 sub ring
 {
 	my ($client, $column) = @_;
@@ -66,8 +65,8 @@ sub ring
 	verify_ok($node, 'a gap that is accounted for is no damage');
 }
 
-# A session that ends with dropped records, which it could not tell of any more: who
-# has its ring next does, or who recovers.
+# A session that ends with dropped records, and could not report them any more: the next session
+# with its ring does, or recovery.
 foreach my $next ('a session', 'a start')
 {
 	my $name = "dropping before $next";
@@ -75,7 +74,7 @@ foreach my $next ('a session', 'a start')
 	my ($watch, $ring, $pid, $dropped, $gap, $after, @r);
 	my $named = 0;
 
-	# who looks on must be there before: a new session would get the full ring
+	# the observing session must have begun before: a new one would get the full ring
 	$watch = Steno::Client->new($node, application_name => 'watch');
 	$watch->query(q{SET steno.log = 'none'});
 	my $look = sub { $watch->query($_[0])->{rows}[0][0] };
@@ -158,7 +157,7 @@ foreach my $next ('a session', 'a start')
 		push @texts, "SELECT 'waiting $n', '" . 'x' x 500 . "'";
 		$c->put('Q', "$texts[-1]\0")->send_all;
 
-		# it is answered, or it waits
+		# it has an answer, or it waits
 		wait_until 'either', sub {
 			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
 			$waiting = ring($c, 'waits') > $waits;
@@ -187,7 +186,7 @@ foreach my $next ('a session', 'a start')
 		'every statement is there');
 }
 
-# The writer comes back when the server shuts down: what waited is not lost.
+# The writer continues when the server shuts down: records that waited are not lost.
 {
 	my @clients = map { Steno::Client->new($node, application_name => "leaving $_") } 1 .. 3;
 	my $postmaster = $node->{_pid};

@@ -1,6 +1,6 @@
 
-# Functions that clients call by the protocol's own message, without a statement: libpq's
-# PQfn(), and with it all that it does with large objects.
+# Functions that clients call by a protocol message of its own, without a statement: libpq's PQfn(),
+# and all its functions for large objects.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 
-# steno.file_mode opens the trail to the server's group, folders included, and initdb -g
-# lets the group get there.
+# steno.file_mode lets the server's group read the trail, including its folders, and initdb -g lets the
+# group reach it.
 
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ flush($node);    # a writer makes its folder with its first block
 is(modes($other, "$other/0", glob "$other/0/*.steno"), '0755 0755 0644', 'with 0644, everybody');
 $node->stop;
 
-# Who may read the files, but not get to them, is warned of.
+# If the group may read the files, but cannot reach them, there is a warning.
 $node = new_node('closed', conf => "steno.file_mode = 0640\n");
 $node->stop;
 like(slurp_file($node->logfile), qr/WARNING:  the group cannot read the trail in directory "pg_steno"/, 'a data directory without group access is warned of');

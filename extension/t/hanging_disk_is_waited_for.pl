@@ -1,7 +1,7 @@
 
-# A disk that does not answer is no failure: nothing says that it will not.  Whatever
-# steno.on_failure is, statements go on until their rings are full, and wait or are
-# dropped then, as steno.delivery says; the views show how far the writer is behind.
+# A disk that does not respond is not a failure, because it may still respond.  Whatever
+# steno.on_failure is, statements continue until their rings are full, and then wait or are dropped, as
+# steno.delivery says.  The views show how far behind the writer is.
 
 use strict;
 use warnings;
@@ -103,7 +103,7 @@ foreach my $policy (qw(wait error continue shutdown))
 }
 is(scalar(() = slurp_file($node->logfile) =~ /could not write the trail|asks for a fast shutdown/g), 0, 'the log says nothing of it');
 
-# What hangs holds up a fast stop, but no immediate one.
+# A disk that hangs delays a fast shutdown, but not an immediate one.
 {
 	my $c = Steno::Client->new($node, application_name => 'stop');
 

@@ -1,6 +1,6 @@
 
-# Who it was: users and roles, the authenticated identity and its method, the
-# client's address, the application, and whom that names as its own user.
+# Who ran a statement: users and roles, the authenticated identity and its method, the client's
+# address, the application, and the user that the application names.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 
-# A query by the extended protocol that is canceled between its Bind and its first row, or between
-# two of its Executes, has one record: the error.  So has one whose Bind fails late.
+# A query of the extended protocol that is canceled between its Bind and its first row, or between two
+# of its Executes, has one record: the error.  So has a query whose Bind fails late.
 
 use strict;
 use warnings;
@@ -125,7 +125,7 @@ is_deeply(
 	[ query('error 57014', '-', 99) ],
 	'a timeout between Bind and Execute');
 
-# not theirs: what fails in another message, also one with the same text
+# not the errors of these: failures in another message, also one with the same text
 is_deeply(
 	recorded(sub {
 			my ($c) = @_;

@@ -1,8 +1,7 @@
 
-# A writer that is killed just before, in the middle of, or just after its write
-# of a block, and before it has freed the rings: those who recover know which it
-# was, and each record is in the trail once.  So they do when they are killed
-# themselves.
+# A writer is killed just before, during, or just after the write of a block, before it has freed the
+# rings: recovery finds out which of these it was, and each record is in the trail once, even if
+# processes that recover are killed, too.
 
 use strict;
 use warnings;
@@ -116,14 +115,14 @@ sub round_of
 $faults->start($node);
 value($node, 'CREATE EXTENSION pg_steno');
 
-# Of stream 0, the second kill meets who recovers from the first, the third who
-# recovers from that.
+# For stream 0, the second kill hits the recovery from the first one, the third kill the recovery from
+# the second.
 foreach my $fault (qw(kill_before_write kill_in_write kill_after_write))
 {
 	round_of($fault, 0, $_) foreach 1 .. 3;
 	round_of($fault, 1, 1);
 }
-# The ends of many sessions make several blocks, and he who writes them is killed
+# The ends of many sessions take several blocks, and the writer of these is killed
 # after each.
 {
 	my $padding = 'x' x 220;

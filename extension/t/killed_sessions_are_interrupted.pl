@@ -1,5 +1,5 @@
 
-# A killed session's statements have records that say how far they came.
+# The statements of killed sessions have records that say how far they came.
 
 use strict;
 use warnings;
@@ -171,9 +171,9 @@ use Test::More;
 	gapless($node, 'no session has gaps');
 }
 
-# A session that is killed between publishing the record of its statement and saying
-# that it runs no more: the ring shows a statement that is running, and its record.
-# Those who recover it see that it is done.
+# A session that is killed after publishing the record of its statement, but before noting that the
+# statement no longer runs: the ring shows a running statement, and its record.  Recovery finds
+# that it has ended.
 {
 	my $node = new_node('killed_after_publishing', conf => "steno.ring_size = 64kB\n");
 	my ($file) = ring_files($node);
@@ -221,7 +221,7 @@ use Test::More;
 
 	kill_server($node);
 
-	# As if they had been killed a moment sooner; one as if it had not published at all, which shows that this is read.
+	# As if they had been killed a moment sooner; one as if it had published nothing, which shows that recovery reads this.
 	my $bytes = PostgreSQL::Test::Utils::slurp_file($file);
 
 	foreach my $name (sort keys %sessions)
@@ -254,9 +254,9 @@ use Test::More;
 	gapless($node, 'no session has gaps');
 }
 
-# A session that has dropped records, and is killed while it leaves them to others: what
-# it had counted for those who recover is then also where they, or the writer, look for
-# what ended sessions have left.  It is told once.
+# A session that has dropped records is killed while it hands their count over: the count is then both
+# in its own place and where recovery, or the writer, looks for those of ended sessions.  It is
+# reported once.
 {
 	# Offsets of format/RING.md.
 	use constant {

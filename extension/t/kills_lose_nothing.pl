@@ -1,7 +1,6 @@
 
-# kill -9 of a backend, of a writer, and of the whole server, under load: no
-# statement that a client saw succeed is missing from the trail, and none is
-# there twice.
+# kill -9 of a backend, of a writer, and of the whole server, under load: each statement whose success
+# a client was told is in the trail once.
 
 use strict;
 use warnings;
@@ -141,7 +140,7 @@ stop_load();
 flush($node);
 compare('a backend killed');
 
-# A writer.  It has shared memory in its hands: the server restarts all here, too.
+# A writer.  It uses shared memory, so the server restarts all processes here, too.
 foreach my $i (0, 1)
 {
 	my $pid = writer_pid($node, $i);

@@ -1,5 +1,5 @@
 
-# Which classes are recorded: steno.log chooses, steno.mandatory insists.
+# steno.log chooses the classes that are recorded; classes of steno.mandatory are always recorded.
 
 use strict;
 use warnings;

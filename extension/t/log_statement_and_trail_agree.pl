@@ -1,6 +1,6 @@
 
-# Completeness: what the server's own log says of statements and what the trail
-# says are the same, as multisets of process and text, in both directions.
+# Completeness: the server's own log and the trail have the same statements, compared as multisets of
+# process and text, in both directions.
 
 use strict;
 use warnings;

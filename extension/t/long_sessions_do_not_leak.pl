@@ -1,6 +1,6 @@
 
-# A session's memory is what it was after any number of statements, those that
-# are nested, fail, or both among them.
+# The memory of a session does not grow with the number of its statements, including nested ones and
+# those that fail.
 #
 #	STENO_LONG=1	a million statements instead of twenty thousand
 
@@ -15,7 +15,7 @@ use Test::More;
 
 my $count = $ENV{STENO_LONG} ? 1_000_000 : 20_000;
 
-# What may come and go: catalog caches grow with what they see, and no further.
+# What may vary: catalog caches grow with the objects that they see, and no further.
 my $slack = 64 * 1024;
 
 my $node = new_node('main');
@@ -78,7 +78,7 @@ sub round_of_statements
 		$c->extended('SELECT nested($1::int), $2::text', @$values);
 		$c->extended('SELECT fails($1::int), $2::text', @$values);
 
-		# types come and go in between, and with them what is known of output functions
+		# types are created and dropped in between, and with them the cache of output functions
 		$c->extended('SELECT $1::int[], $2::text', "{$i,2}", 'array');
 		$statements += 3;
 	}
@@ -119,7 +119,7 @@ cmp_ok($total_before, '>', 100_000, 'there is memory to look at');
 cmp_ok($total_after, '<', $total_before + $slack, "after $count statements the session's memory is what it was")
   or diag(join "\n", @grown);
 
-# What a leak of some bytes a statement would show in is never as small as the slack.
+# A leak of some bytes for each statement would be larger than this tolerance.
 cmp_ok($count, '>', $slack / 8, 'a leak of 8 bytes a statement would be seen');
 $c->quit;
 $node->stop;

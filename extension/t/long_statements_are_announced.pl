@@ -108,7 +108,7 @@ sub finish
 		['numbered'], 'a statement with a start record has no other');
 }
 
-# Who is it: what the session said just before.
+# Whose it is: what the session said just before.
 {
 	my $r;
 
@@ -132,7 +132,7 @@ sub finish
 	finish('last');
 }
 
-# Writers that sleep deeply see it as well: nobody asks for a flush here.
+# Idle writers notice it, too: nothing asks for a flush here.
 {
 	start('unasked', 'SELECT pg_sleep(1000), 3');
 	wait_until 'it is in the trail',

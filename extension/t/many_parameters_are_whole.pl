@@ -1,6 +1,6 @@
 
-# As many parameters as the protocol allows, as ORMs send them in INSERTs of many rows
-# and in IN lists: each is recorded with its value, however small the ring.
+# As many parameters as the protocol allows, as ORMs send them in INSERTs of many rows and in IN lists:
+# each is recorded with its value, however small the ring is.
 
 use strict;
 use warnings;

@@ -1,7 +1,6 @@
 
-# A rule that names a relation is obeyed however many other relations a statement reads:
-# the cache of relations has a limit, and what a statement has just looked up is not
-# removed from it.
+# A rule that names a relation is applied however many other relations a statement reads: the cache of
+# relations has a limit, and does not remove what a statement has just looked up.
 
 use strict;
 use warnings;

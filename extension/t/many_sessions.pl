@@ -1,6 +1,6 @@
 
-# Two hundred sessions at once, and a thousand that come and go: each with its
-# beginning, its statements and its end.
+# Two hundred sessions at the same time, and a thousand short ones: each has its connect record, its
+# statements and its disconnect record.
 
 use strict;
 use warnings;

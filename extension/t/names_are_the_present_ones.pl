@@ -1,6 +1,6 @@
 
-# Names in records are those of the time of the statement, and a statement that
-# looks much like one before it has its own record all the same.
+# Names in records are those at the time of the statement, and a statement that resembles an earlier
+# one still has a record of its own.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 
-# pg_steno works from shared_preload_libraries only, and says so.
+# pg_steno works only from shared_preload_libraries, and says so.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 
-# steno.log_catalog, steno.log_referential_checks, steno.log_extension_scripts: what
-# they leave out, and what not.
+# What steno.log_catalog, steno.log_referential_checks and steno.log_extension_scripts leave out, and
+# what they do not.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
-# Nothing that a session calls stands in memory that other processes can write: hooks,
-# error callbacks and the server's functions are called by addresses in its own memory.
-# No word of the ring file is the address of code of any process that has it mapped.
+
+# The addresses of all functions that a process calls (hooks, error callbacks, functions of the server)
+# are in its own memory: no word of the ring file is the address of code of a process that has the
+# file mapped.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 
-# steno.role: statements that use a privilege that the role has are recorded,
-# whatever their class, and the relations that did it are marked.
+# steno.role: statements that use a privilege of that role are recorded, whatever their class, and the
+# relations concerned are marked.
 
 use strict;
 use warnings;
@@ -213,7 +213,7 @@ check(
 	q{DO $$ BEGIN PERFORM 1/(a - a) FROM whole; EXCEPTION WHEN OTHERS THEN NULL; END $$} =>
 	  ['SELECT 1/(a - a) FROM whole: whole +select']);
 
-# Failures and refusals are of interest, too.
+# Failures and refusals are audited, too.
 is_deeply(
 	[ recorded({ user => 'outsider' }, 'SELECT a FROM whole', 'DELETE FROM whole', 'DELETE FROM plain', 'TRUNCATE whole') ],
 	[ 'SELECT a FROM whole: whole +select', 'DELETE FROM whole: whole +delete', 'TRUNCATE whole: whole +truncate' ],

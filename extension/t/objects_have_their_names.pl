@@ -1,6 +1,6 @@
 
-# Objects that statements make, change, rename, remove and call, with type and
-# qualified name, in a database that does not have the extension.
+# Objects that statements create, alter, rename, drop and call, with type and qualified name, in a
+# database that does not have the extension.
 
 use strict;
 use warnings;
@@ -460,7 +460,7 @@ foreach my $case (
 		\@expected, "steno.log = '$list'");
 }
 
-# Memory is given back, whether statements succeed or fail.
+# Memory is freed, whether statements succeed or fail.
 {
 	my $loop = q{DO $$ BEGIN FOR i IN 1 .. %d LOOP
 		PERFORM f(i);

@@ -1,6 +1,6 @@
 
-# A pipe, a socket or a directory in the place of a file that the server keeps holds
-# nobody up: neither its start, nor a writer, nor the program.
+# A pipe, a socket or a directory in place of a file of the server's does not block anything: neither
+# the start of the server, nor a writer, nor the program.
 
 use strict;
 use warnings;

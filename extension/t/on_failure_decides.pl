@@ -1,8 +1,8 @@
 
-# What statements do while the trail cannot be written, for each steno.on_failure
-# and each fault: a full disk, errors of writes and of syncs, a stream that
-# was removed or moved, permissions that were taken away.  When the fault goes, all
-# goes on by itself, and the trail says what was.
+# What statements do while the trail cannot be written, for each value of steno.on_failure and each
+# fault: a full disk, errors of writes and syncs, a stream that was removed or moved, permissions that
+# were taken away.  When the fault ends, everything continues by itself, and the trail says what
+# happened.
 
 use strict;
 use warnings;
@@ -53,7 +53,7 @@ sub last_segment
 	return (sort glob "$folder/*.steno")[-1];
 }
 
-# Out of the way, and what was moved goes back: the writer's next segment has another name.
+# The fault is removed, and what was moved is put back: the writer's next segment has another name.
 sub put_back
 {
 	unlink $stream or die;
@@ -127,7 +127,7 @@ sub state
 	return look('SELECT state FROM steno.status');
 }
 
-# Under the policy, with the fault, when it is known of.
+# With the setting and the fault, once the server has noticed the fault.
 sub break
 {
 	my ($policy, $fault) = @_;
@@ -192,7 +192,7 @@ sub check_told
 	return;
 }
 
-# All that was acknowledged is there once, but for those that were dropped; nothing is there twice.
+# All acknowledged statements are there once, except those that were dropped; none is there twice.
 sub check_numbers
 {
 	my ($what, $dropped) = @_;
@@ -219,7 +219,7 @@ my $function = look(q{SELECT 'now()'::regprocedure::oid});
 my @names = grep { $_ ne 'closed' || $> != 0 } sort keys %faults;
 my $lost = 0;    # numbers that were dropped, on purpose
 
-# error: who is not a superuser is refused, and can end what runs.
+# error: statements of other users than superusers are refused, but running transactions can be ended.
 foreach my $fault (@names)
 {
 	my $what = "error, $fault";
@@ -246,7 +246,7 @@ foreach my $fault (@names)
 	ok(!$super->query('SELECT 1')->{sqlstate}, "$what: superusers are not");
 	is($open->query('COMMIT')->{tags}[0], 'COMMIT', "$what: a transaction can be committed");
 
-	# no end of refusals keeps others from ending
+	# any number of refusals does not keep others from ending
 	$c->query("SELECT 'refused', '" . 'x' x 400 . "'") foreach 1 .. 60;
 	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', "$what: also by who was refused often");
 	is(look('SELECT refused FROM steno.status') - $refused, 67, "$what: refusals are counted");
@@ -263,7 +263,7 @@ foreach my $fault (@names)
 	verify_ok($node, "$what: the trail is whole");
 }
 
-# error: what runs goes on, with all that it runs, to its commit.
+# error: a running statement continues, with its nested statements, up to its commit.
 {
 	my $c = client();
 	my $number = look('SELECT count(*) FROM t');
@@ -290,7 +290,7 @@ foreach my $fault (@names)
 	run_numbers($c, 2);
 	$start = break('wait', $fault);
 	$waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
-	# of the others, all find room
+	# all of the others find space
 	foreach (1 .. ($fault eq 'not synced' ? 20 : 1000))
 	{
 		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 300 . "'\0")->send_all;
@@ -318,7 +318,7 @@ foreach my $fault (@names)
 	verify_ok($node, "$what: the trail is whole");
 }
 
-# continue: nobody waits, and what is dropped is counted.
+# continue: no statement waits, and dropped records are counted.
 foreach my $fault (@names)
 {
 	my $what = "continue, $fault";
@@ -352,7 +352,7 @@ foreach my $fault (@names)
 	verify_ok($node, "$what: the trail is whole");
 }
 
-# A change of the setting reaches those that wait already.
+# A change of the setting takes effect for sessions that already wait.
 {
 	my $c = client();
 
@@ -369,7 +369,7 @@ foreach my $fault (@names)
 }
 
 # shutdown: the server stops, and the next start writes what was in the rings.
-# What was removed then is gone for good, unless it can be restored.
+# Files that were removed are then lost, unless they can be restored.
 $faults{removed} = [ sub { unlink last_segment($stream) or die }, sub { } ];
 foreach my $fault (@names)
 {

@@ -1,7 +1,7 @@
 
-# Output functions of types that others have made are called for parameters in
-# records.  What they leave when they fail is cleaned up, what they do is undone, and
-# a cancel that hits them is the statement's.
+# Output functions of types from other extensions are called for the parameters in records.  If they
+# fail, what they leave behind is cleaned up, and their changes are undone; a cancel request that
+# interrupts them cancels the statement.
 
 use strict;
 use warnings;
@@ -89,7 +89,7 @@ $c->query(q{CREATE TEMP TABLE big (a text, m mood[]); ALTER TABLE big ALTER a SE
 	INSERT INTO big VALUES (repeat('x', 10000), '{sad,happy}')});
 $c->query(q{DO $$ DECLARE b big; BEGIN SELECT * INTO b FROM big; PERFORM 'stored' WHERE b.a IS NULL OR b.m IS NULL; END $$});
 
-# where no subtransaction can be had
+# where no subtransaction is possible
 $c->query($_) foreach (
 	'SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0', 'SET min_parallel_table_scan_size = 0',
 	'SET ' . forced_parallel($node) . ' = on');

@@ -1,6 +1,5 @@
 
-# Statements that functions run in parallel workers, and in other processes that
-# have no client.
+# Statements that functions run in parallel workers, and in other processes without a client.
 
 use strict;
 use warnings;
@@ -72,7 +71,7 @@ sub run_steno
 	return $out;
 }
 
-# What the last run of a session with this marker left: the leader's statement, and
+# The records of the last run of a session with this marker: the leader's statement, and
 # nested statements of any process.
 sub marked
 {

@@ -1,6 +1,6 @@
 
-# Values of parameters that are compressed or stored elsewhere, and values whose output
-# function runs statements, which are nobody's.
+# Parameter values that are compressed or stored out of line, and values whose output function runs
+# statements, which belong to no statement of the client.
 
 use strict;
 use warnings;

@@ -223,7 +223,7 @@ foreach my $i (0 .. $#expected)
 	is(scalar(grep { /secret/ } lines($node)), 0, 'nor anywhere else');
 }
 
-# A type whose output function fails: the value cannot be had, the rest can.
+# A type whose output function fails: its value is missing, the others are there.
 {
 	my $client = Steno::Client->new($node, application_name => 'broken');
 	my ($r);

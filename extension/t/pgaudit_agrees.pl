@@ -1,9 +1,8 @@
 
-# With both loaded, "steno cat --format pgaudit" says what pgaudit logs: for every
-# section of test/pgaudit.sql, run with the same settings of both, and for the protocol's
-# own messages.  What differs on purpose is listed below, and in docs/pgaudit.md;
-# a difference that is not listed fails the test, and so does a listed one that
-# does not occur.
+# With both loaded, "steno cat --format pgaudit" prints what pgaudit logs: for every section of
+# test/pgaudit.sql, run with the same settings of both, and for messages of the protocol.  Intended
+# differences are listed below, and in docs/pgaudit.md; a difference that is not listed fails the test,
+# and so does a listed one that does not occur.
 
 use strict;
 use warnings;

@@ -1,7 +1,6 @@
 
-# What is reported to have broken servers with pgaudit, with everything recorded:
-# statements do what they do without pg_steno, the server stays up, each statement has its
-# record.
+# Statements that are reported to have crashed servers with pgaudit, with everything recorded: they
+# have the same results as without pg_steno, the server stays up, and each statement has its record.
 
 use strict;
 use warnings;
@@ -361,7 +360,7 @@ $$ DECLARE r int; BEGIN IF i = 0 THEN RETURN 0; END IF; EXECUTE format('SELECT d
 	is_deeply([ sort { $a <=> $b } @depths ], [ sort { $a <=> $b } 0 .. 10, 0 .. 100 ], 'deep nesting: depths');
 }
 
-# The server has been up all the while, and has nothing to complain of.
+# The server has been up all the time, and its log has no complaints.
 is($node->{_pid}, $postmaster, 'one postmaster');
 unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal|TRAP|server process/, 'no process has died');
 $node->stop;

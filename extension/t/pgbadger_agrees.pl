@@ -1,6 +1,5 @@
 
-# pgBadger counts the same queries, by user and database, whether it reads the server's
-# own log or the trail.
+# pgBadger counts the same queries, by user and database, in the server's own log and in the trail.
 
 use strict;
 use warnings;

@@ -1,9 +1,8 @@
 
-# The directory of rings is open to every account.  What has this server's names there
-# and was not made by it is neither read nor removed, and keeps no server from starting:
-# it takes another name for its own directory, and says so.  What another account makes
-# is stood in for by what can be seen of it without: links, files, and directories that
-# others can write to.
+# Every account can write to the directory of rings.  Files there that have this server's names, but
+# were not made by it, are neither read nor removed, and do not prevent a start: the server chooses
+# another name for its own directory, and says so.  The test stands in for another account with what
+# that could leave there: links, files, and directories that others can write to.
 
 use strict;
 use warnings;
@@ -62,7 +61,7 @@ is((stat $folder)[2] & 07777, 0700, 'it is for the owner only');
 is((stat $file)[2] & 07777, 0600, 'and so is the file');
 is(value($node, 'SELECT ring_file FROM steno.status'), $file, 'steno.status names the file');
 
-# What others could only read is closed, and used.
+# A directory that others could only read is closed to them, and used.
 killed_with_a_record('readable');
 chmod 0755, $folder or die;
 $node->start;
@@ -105,7 +104,7 @@ foreach my $case (@taken)
 	is_recorded($what);
 	is_deeply([ map { m{^(.*)/} } ring_files($node) ], [ $other[0] =~ m{^(.*)/} ], "$what: the directory is used again");
 
-	# and when the name is free again, what is left is found, too
+	# and when the name is free again, files under both names are found
 	killed_with_a_record("$what again");
 	$end->() or die;
 	$node->start;
@@ -159,7 +158,7 @@ PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', "$rings/${prefix}0000000000
 
 # ---- many files, and no look ----
 
-# As many as a server that was killed at each of its starts leaves.
+# As many as a server leaves that was killed at each of its starts.
 $node->stop('immediate');
 ($file) = ring_files($node);
 $left = $file =~ s/[^.]*$//r;

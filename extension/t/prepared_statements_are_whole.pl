@@ -1,7 +1,7 @@
 
-# A prepared statement that runs again and again is taken down from what is known
-# of its plan: its records must say what those of a session say that looks at
-# each statement anew, whatever happens between two runs.
+# The records of a prepared statement that runs repeatedly are made from what is remembered of its
+# plan: they must be the same as in a session that looks at each statement anew, whatever happens
+# between two executions.
 
 use strict;
 use warnings;
@@ -149,7 +149,7 @@ sub steps
 	$client->query(q{SELECT set_config('application_name', 'prepared again', false)});
 	repeat(2, 'one', 4);
 	$client->query(q{RESET application_name});
-	# who runs it, while nothing of that is recorded
+	# the role that runs it, while the changes of role are not recorded
 	foreach my $log ('read', 'none')
 	{
 		repeat(2, 'one', 1);
@@ -238,7 +238,7 @@ sub taken_down
 	steps();
 	$node->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
-	# two that end in the same microsecond have no order but that of their numbers
+	# those that end in the same microsecond are ordered by their numbers only
 	foreach my $r (by_statement(records($node, pid => $pid)))
 	{
 		next if $r->{kind} !~ /^(?:statement|start|transaction)$/;
@@ -250,7 +250,7 @@ sub taken_down
 	return \@result;
 }
 
-# with anything to look out for, nothing is taken as usual
+# if rules or switches have to look at statements, none is recorded in the usual way
 my $slow = taken_down('slow', '-c steno.log_extension_scripts=off');
 my $fast = taken_down('fast');
 

@@ -1,7 +1,7 @@
 
-# Random messages of a client, with statements that are prepared, portals, failures,
-# transactions and settings in any order: what is recorded is the same whether
-# prepared statements are taken down from what is known of their plans, or each anew.
+# Random messages of a client, with prepared statements, portals, failures, transactions and settings
+# in any order: the records are the same whether those of prepared statements are made from what is
+# remembered of their plans, or each of them anew.
 #
 # STENO_SEED and STENO_STEPS try others than those that are tried always.
 

@@ -1,7 +1,7 @@
 
-# What fails while the trail is written, and was only in the log: the command that gives
-# the encryption key, the signing key, the deletion of old segments.  The status and the
-# alert say so, and when it is over.
+# Failures beside the writing of the trail, which were only in the log before: the command for the
+# encryption key, the signing key, the deletion of old segments.  The status and the alert report them,
+# and their end.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 
-# Segments that the server deletes while they are read are no damage: readers say
-# what they missed, and go on.
+# Segments that the server deletes while they are being read are no damage: readers report what they
+# missed, and continue.
 
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ my $trail = trail($node);
 
 fill($node, 16);
 
-# nobody takes what it has to say: it stands still near the beginning
+# nobody reads its output, so that it stops near the beginning
 my $err_file = PostgreSQL::Test::Utils::tempdir() . '/err';
 my $cat = open my $pipe, '-|', "exec '$ENV{STENO}' cat --format json '$trail' 2>'$err_file'" or die "open: $!";
 my $line = <$pipe>;

@@ -1,6 +1,6 @@
 
-# steno.log_statement, log_relation, log_rows, log_parameter, log_parameter_max_size:
-# what a record has beside who, when, what class and how it ended.
+# steno.log_statement, log_relation, log_rows, log_parameter, log_parameter_max_size: what a record has
+# in addition to who, when, class and outcome.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 
-# What is refused is recorded, and counted where nothing can be recorded.
+# Refused statements are recorded; refused connections for which nothing can be recorded are counted.
 
 use strict;
 use warnings;
@@ -10,8 +10,8 @@ use Steno::Client;
 use Steno;
 use Test::More;
 
-# Whatever a user is not allowed to do leaves a record that says who, what, of which
-# class, and that it was refused.
+# A statement that is refused for lack of privileges has a record that says who ran it, what it was,
+# its class, and that it was refused.
 {
 	my $node = new_node('refusals_are_recorded');
 
@@ -100,8 +100,8 @@ use Test::More;
 	verify_ok($node, 'the trail is whole');
 }
 
-# A client that is refused before it has a slot of the server has no ring: nothing
-# can be recorded of it, but it is counted.
+# A client that is refused before it has a process slot of the server has no ring: nothing can be
+# recorded about it, but it is counted.
 {
 	my $node = new_node('what_nobody_could_record_is_counted', conf => "max_connections = 5\nsuperuser_reserved_connections = 0\n");
 	my @clients;

@@ -1,5 +1,5 @@
 
-# The relations of a statement, with kind and access, in one record.
+# The relations of a statement, with type and access, in one record.
 
 use strict;
 use warnings;

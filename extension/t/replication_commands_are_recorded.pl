@@ -1,6 +1,6 @@
 
-# Commands of replication connections: with log_replication_commands each has a start
-# record; the connection itself has its records in any case.
+# Commands of replication connections: with log_replication_commands, each has a start record; the
+# connection itself always has its records.
 
 use strict;
 use warnings;
@@ -38,7 +38,7 @@ is_deeply(
 	],
 	'commands, a statement and a failure');
 
-# A copy of the whole server, and who took it.
+# A base backup, and the user who took it.
 $node->backup('copy');
 {
 	my ($r) = records($node, kind => 'start', command => 'BASE_BACKUP');

@@ -1,5 +1,5 @@
 
-# The oldest segments are deleted, by age and by size, of all streams.
+# The oldest segments of all streams are deleted, by age and by size.
 
 use strict;
 use warnings;
@@ -21,8 +21,8 @@ use Test::More;
 	my $faults = Steno::Faults->new;
 	my $node = new_node('retention_by_age', start => 0, conf => "steno.retention_age = '2d'\nsteno.rotation_age = 0\n");
 
-	# The writer has looked at the trail since we did something last: the look comes
-	# with the pass, when a segment was begun.
+	# The writer has examined the trail since our last change: it does so in the pass in which a segment
+	# begins.
 	sub looked
 	{
 		my ($passes) = value($node, 'SELECT passes FROM steno.writers');
@@ -130,7 +130,7 @@ use Test::More;
 	unlink "$copy/retention" or die "unlink: $!";
 	is(verify_fails($copy), '', 'the records count, not the file that says where they are');
 
-	# a hole that retention comes to is not made good by it
+	# retention does not account for a gap that it reaches
 	unlink sprintf('%s/0/%010d.steno', trail($node), $first + 1) or die "unlink: $!";
 	$node->start;
 	fill($node, 4);
@@ -144,8 +144,8 @@ use Test::More;
 	$node->stop;
 }
 
-# Of several streams the oldest segments go, whichever stream they are of; also those
-# of streams that have no writer any more.  One stream's records stand for all.
+# The oldest segments of several streams are deleted, whatever their stream, also those of streams that
+# no longer have a writer.  The records of one stream account for all of them.
 {
 	my $node = new_node('retention_of_many_streams', conf => "steno.compression = none\nsteno.writers = 3\n");
 

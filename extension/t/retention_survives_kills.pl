@@ -1,6 +1,6 @@
 
-# Whatever dies between the record of a deletion and the deletion, the next start
-# finishes it from the same record.  What cannot be deleted is said once.
+# If a process dies between the record of a deletion and the deletion itself, the next start completes
+# the deletion from the same record.  A segment that cannot be deleted is reported once.
 
 use strict;
 use warnings;

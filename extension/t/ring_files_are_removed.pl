@@ -11,9 +11,9 @@ use Steno::Client;
 use Steno;
 use Test::More;
 
-# The ring file, or its whole directory, is removed under a running server: that goes
-# on with what it has mapped, and loses nothing when it stops.  What the rings hold
-# when it crashes is lost, and no more.
+# The ring file, or its whole directory, is removed under a running server: the server continues with
+# its mapping, and loses nothing when it stops.  If it crashes, only records that were in the rings are
+# lost.
 {
 	my $node = new_node('ring_file_is_removed', conf => "restart_after_crash = on\nsteno.ring_size = 16kB\n");
 	my $rings = rings_of($node);
@@ -26,7 +26,7 @@ use Test::More;
 			  records($node, application => $application, kind => 'statement') ];
 	}
 
-	# It goes on, for much more than a ring holds, and stops.
+	# It continues, for much more than a ring holds, and stops.
 	{
 		my $c = Steno::Client->new($node, application_name => 'on');
 		my @told;
@@ -48,7 +48,7 @@ use Test::More;
 		gapless($node, 'no session has gaps');
 	}
 
-	# A crash: what was in the trail is there, what was in the rings alone is not.
+	# A crash: records in the trail are there, those that were only in the rings are not.
 	foreach my $how ('a process is killed', 'an immediate stop')
 	{
 		my $c = Steno::Client->new($node, application_name => $how);

@@ -1,6 +1,6 @@
 
-# A statement that rules (CREATE RULE) have made several queries of has one record of its own,
-# with the rows that the client was told of; what rules have added is nested in it.
+# A statement that rules (CREATE RULE) have rewritten into several queries has one record of its own,
+# with the row count that the client was told; queries that rules have added are nested in it.
 
 use strict;
 use warnings;
@@ -34,7 +34,7 @@ CREATE RULE on_update AS ON UPDATE TO fails DO ALSO INSERT INTO log VALUES (1 / 
 
 my $session = 0;
 
-# What a client's statements have left: for each its own record, and behind it what is nested in it.
+# The records of a client's statements: each statement's own record, followed by those nested in it.
 sub recorded
 {
 	my ($settings, $do) = @_;

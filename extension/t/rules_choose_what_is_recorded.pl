@@ -1,5 +1,5 @@
 
-# The rules file: each column, each option, and that the first match wins.
+# The rules file: each column and each option, and that the first rule that matches decides.
 
 use strict;
 use warnings;
@@ -225,7 +225,7 @@ is_deeply([ map { $_->{kind} } grep { $_->{kind} ne 'statement' } sort { $a->{se
 	is_deeply($r[0]{audited}, ['rule'], 'and the record says so');
 }
 
-# A rule cannot strip what is mandatory.
+# A rule cannot remove parts of mandatory records.
 rules(<<'RULES');
 record all all all all all all text=off redact=. sample=1/1000 parameters=off
 RULES

@@ -1,6 +1,6 @@
 
-# The rules file is read at the start and on a reload; what is wrong with it is said,
-# and changes nothing.
+# The rules file is read at the start and on reload; errors in it are reported, and then nothing
+# changes.
 
 use strict;
 use warnings;

@@ -1,7 +1,6 @@
 
-# Seals: the writers sign the hash of their stream's chain in time, at the ends
-# of segments and of the run; who has the public key finds out what was changed
-# by somebody who has made all hashes right again.
+# Seals: the writers sign the hash of their stream's chain in time, at the ends of segments and of the
+# run.  With the public key, changes can be found even if all hashes were made right again.
 
 use strict;
 use warnings;
@@ -76,7 +75,7 @@ sub load
 	is_deeply($report->{warnings}, [], 'without a warning');
 }
 
-# Who knows the format, but has not the key: seals of another key; a copy that is older.
+# An attacker who knows the format, but does not have the key: seals of another key; an older copy.
 {
 	my ($other) = keygen("$keys/other");
 	my $anchors = "$keys/anchors";
@@ -105,8 +104,8 @@ sub load
 	close $handle;
 }
 
-# The next run begins with a seal of what it found, before it tells of anything else, such
-# as of an unfinished block that it has cut.
+# The next run begins with a seal of what it found, before all other records, such as that of an
+# unfinished block that it has cut off.
 {
 	my @seals;
 
@@ -171,7 +170,7 @@ sub load
 	load('still the new key');
 	is((seals($node, 0))[-1]{extra}{key}, $new_id, 'the old key is in force');
 
-	# To have no more seals is said with the last one.
+	# The last seal says that there will be no more.
 	$node->append_conf('postgresql.conf', "steno.signing_key_file = ''");
 	$start = -s $node->logfile;
 	$node->reload;

@@ -1,6 +1,6 @@
 
-# Secrets in statements and in messages about them: no byte of them is in the
-# trail, and the rest of the statement is there.
+# Secrets in statements and in messages about them: no byte of a secret is in the trail, and the rest
+# of the statement is.
 
 use strict;
 use warnings;
@@ -205,7 +205,7 @@ $$ BEGIN EXECUTE 'ALTER ROLE r1 PASSWORD ''<redacted>'' ''<redacted>'''; END $$}
 		'a message that quotes a secret of a statement further in');
 }
 
-# The innermost statement is not recorded, and the message is known from nowhere else.
+# The innermost statement is not recorded, and nothing else knows the message.
 {
 	my $c = client();
 
@@ -317,7 +317,7 @@ kept_out(
 	q{SELECT 1 WHERE set_config('my.password', '<redacted>', false) = 'kept'});
 kept_out(q{SET my.password = 'SECRET'}, q{SET my.password = '<redacted>'});
 
-# Bigger than the ring has room for at once.
+# Larger than the space in the ring.
 {
 	my $c = client();
 	my $long = 'x' x 300_000;
@@ -414,7 +414,7 @@ foreach my $case (
 	my $c;
 	my $start;
 
-	# what runs inside has records of its own: the text moves to the in-flight entry
+	# nested statements have records of their own: the text moves to the in-flight entry
 	$node->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION sleeps() RETURNS int LANGUAGE plpgsql AS '
 		  . '$$BEGIN PERFORM 1; PERFORM pg_sleep(1000); RETURN 1; END$$');
 	$start = -s $node->logfile;

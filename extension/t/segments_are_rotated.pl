@@ -1,5 +1,5 @@
 
-# A segment that is large or old enough is followed by a new one.
+# When a segment is large enough or old enough, a new one begins.
 
 use strict;
 use warnings;
@@ -24,8 +24,7 @@ use Test::More;
 		return scalar(my @files = glob trail($node) . '/0/*.steno');
 	}
 
-	# The writer has made whole passes since it could see what we did last; this is
-	# no record.
+	# The writer has completed passes since our last change; this makes no record.
 	sub passes
 	{
 		my ($passes) = map { $_->[0] } @{ $watch->query('SELECT passes FROM steno.writers')->{rows} };

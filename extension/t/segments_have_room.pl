@@ -1,7 +1,7 @@
 
-# Where statements wait for the disk, the open segment ends with room for blocks:
-# zeros that readers take no notice of, that no crash makes into an unfinished
-# block, and that a segment loses when it is finished.
+# Where statements wait for the disk, the open segment ends with space for blocks: zeros, which readers
+# ignore, which a crash does not turn into an unfinished block, and which are cut off when the segment
+# is finished.
 
 use strict;
 use warnings;

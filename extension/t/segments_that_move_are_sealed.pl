@@ -1,5 +1,5 @@
 
-# Segments and folders that are moved while they are written are no damage to the seals.
+# Segments and folders that are moved while they are written are no damage for the seals.
 
 use strict;
 use warnings;

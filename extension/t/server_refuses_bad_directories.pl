@@ -1,6 +1,6 @@
 
-# What pg_steno cannot do without is said at the start: the server refuses to
-# start, and its log says why and what to do.
+# Directories that pg_steno cannot work with are reported at the start: the server refuses to start,
+# and its log says why and what to do.
 
 use strict;
 use warnings;
@@ -80,8 +80,8 @@ foreach my $case (
 }
 is_deeply([ ring_files($node) ], [], 'no ring file is left');
 
-# One trail, one server: whoever comes second does not start, unless the first is
-# gone, however it went.
+# One trail, one server: a second server does not start unless the first one has ended, in whatever
+# way.
 {
 	my $second = new_node('second', start => 0, conf => "steno.directory = '@{[ trail($node) ]}'\n");
 	my $directory = $node->data_dir;
@@ -145,7 +145,7 @@ is_deeply([ ring_files($node) ], [], 'no ring file is left');
 	$node->wait_for_log(qr/has been locked anew/, $start);
 	$refused->('after a crash, too');
 
-	# another one was faster
+	# another server was faster
 	$writer = writer_pid($node);
 	kill 'STOP', $writer;
 	wait_until 'it has stopped', sub { slurp_file("/proc/$writer/stat") =~ /\) T / };
@@ -165,8 +165,7 @@ is_deeply([ ring_files($node) ], [], 'no ring file is left');
 	is_deeply([ ring_files($second) ], [], 'no ring file is left');
 }
 
-# A value that cannot be is PostgreSQL's to refuse: it warns, and takes the
-# default, as it does for every extension.
+# PostgreSQL refuses invalid values itself: it warns, and uses the default, as for every extension.
 {
 	my $saved = slurp_file($node->data_dir . '/postgresql.conf');
 	my $start = -s $node->logfile;
@@ -248,7 +247,7 @@ if ($node->pg_version->major >= 19)
 	$node->stop;
 }
 
-# Who can write to the trail's directory could have links there.
+# Accounts that can write to the trail's directory could put links there.
 {
 	my $start = -s $node->logfile;
 	my $directory = $node->data_dir . '/elsewhere';

@@ -1,6 +1,6 @@
 
-# A signing key that cannot be used is said at the start: the server refuses to
-# start, and its log says why and what to do.
+# A signing key that cannot be used is reported at the start: the server refuses to start, and its log
+# says why and what to do.
 
 use strict;
 use warnings;
@@ -83,7 +83,7 @@ SKIP:
 	is_deeply(\%has, { postmaster => 0, session => 0, writer => 1 }, 'only the writer has the private key in its memory');
 }
 
-# Whether bytes stand in what a process can write to; undef if that cannot be read.
+# Whether the writable memory of a process contains bytes; undef if that cannot be read.
 sub in_memory
 {
 	my ($pid, $bytes) = @_;

@@ -1,6 +1,5 @@
 
-# Connections, refused ones, disconnections, and processes of the server that
-# run statements.
+# Connections, refused connections, disconnections, and server processes that run statements.
 
 use strict;
 use warnings;
@@ -180,7 +179,7 @@ foreach my $case (
 		'a FATAL error of its own');
 }
 
-# Ended by somebody else, while idle.
+# Ended by another session, while idle.
 {
 	my $c = Steno::Client->new($node, application_name => 'idle');
 	my $r;
@@ -199,7 +198,7 @@ foreach my $case (
 		0, 'no statement of it has failed');
 }
 
-# A client that goes without a word.
+# A client that closes its connection without a message.
 {
 	my $c = Steno::Client->new($node, application_name => 'vanished');
 
@@ -208,7 +207,7 @@ foreach my $case (
 	ended('vanished');
 }
 
-# In a database that has never heard of the extension.
+# In a database without the extension.
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE plain');
 	$node->safe_psql('plain', "SELECT 'without extension'");

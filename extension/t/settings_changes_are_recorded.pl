@@ -1,5 +1,5 @@
 
-# Changes of pg_steno's settings are recorded, by whatever way they are made.
+# Changes of pg_steno's settings are recorded, however they are made.
 
 use strict;
 use warnings;
@@ -106,7 +106,7 @@ is_deeply(
 	run(q{SET steno.app_user = 'alice'}, q{SET steno.app_context = 'request 1'}),
 	[], 'what an application says of itself is no setting of the audit');
 
-# A value that has no room is not mistaken for another.
+# A value that is too long is not mistaken for another one.
 {
 	my ($long, $longer) = map { 'all, ' . join ', ', ('read') x 50, $_ } '-read', '-write';
 	my $changes = run("SET steno.log = '$long'", "SET steno.log = '$longer'");
@@ -116,8 +116,8 @@ is_deeply(
 	isnt($changes->[1][1], $changes->[1][2], 'to another');
 }
 
-# The record of a change stands before all that follows from it; what comes before
-# it follows from the value before.
+# The record of a change precedes everything that follows from it; records before it follow from the
+# value before.
 sub sequence
 {
 	my @sql = @_;

@@ -1,6 +1,6 @@
 
-# What a slot wants is not deleted, unless it wants more than steno.slot_max_size;
-# while a slot cannot be read, nothing is.
+# Segments that a slot still needs are not deleted, unless they take more than steno.slot_max_size;
+# while a slot cannot be read, nothing is deleted.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ sub view
 	return value($node, "SELECT $what FROM steno.slots WHERE slot_name = '$name'");
 }
 
-# The writer has looked at the trail: one that nothing keeps loses its segments.
+# The writer has examined the trail: a trail that nothing keeps loses its segments.
 sub looked_log
 {
 	my ($from, $what) = @_;

@@ -1,6 +1,6 @@
 
-# A standby records the reads that it serves, in a trail of its own, and goes on
-# with it when it is promoted.
+# A standby records the reads that it serves, in a trail of its own, and continues that trail when it is
+# promoted.
 
 use strict;
 use warnings;

@@ -1,6 +1,5 @@
 
-# Statements of all kinds and by both protocols: one record each, with its own
-# text and all the fields that it should have.
+# Statements of all kinds and by both protocols: one record each, with its own text and all its fields.
 
 use strict;
 use warnings;

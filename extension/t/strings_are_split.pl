@@ -10,9 +10,9 @@ use Steno::Client;
 use Steno;
 use Test::More;
 
-# A statement of a string of several that fails before it runs has its own text,
-# whatever quotes, comments and bodies stand in it.  Of a string that cannot be
-# parsed nothing runs, and all of it is recorded.
+# A statement that is one of several in a string, and fails before it runs, has its own text, whatever
+# quotes, comments and bodies it contains.  If a string cannot be parsed, none of it runs, and all of it
+# is recorded.
 {
 	my $node = new_node('strings_are_split');
 	my $version = value($node, 'SHOW server_version_num');
@@ -47,7 +47,7 @@ use Test::More;
 		return $piece =~ /^(end$|\()/;
 	}
 
-	# Behind these it goes wrong in the statement that they stand in, the second one.
+	# With these, parsing fails in the statement that contains them, the second one.
 	foreach my $piece (@pieces)
 	{
 		my $wrong = "SELECT nosuch, $piece";
@@ -79,7 +79,7 @@ use Test::More;
 	$c->query('ROLLBACK');
 	$statements++;
 
-	# Where backslashes escape in every literal, a quote behind one ends none.
+	# Where backslashes are escapes in every literal, a quote behind one does not end it.
 	$c->query('SET standard_conforming_strings = off');
 	$statements++;
 	foreach my $piece ("'a\\'; b'", "'a\\\\'", "N'a\\'; b'", "'a'\n'\\'; b'", "E'a\\'; b'", "B'1'")
@@ -114,7 +114,7 @@ use Test::More;
 		is($answer->{text}, "SELECT 1; SELECT $escape; DROP TABLE stays", 'the whole string');
 	}
 
-	# So it is with several statements by the extended protocol.
+	# The same for several statements by the extended protocol.
 	foreach my $string ('DROP TABLE stays; SELECT 1', "SELECT ';' ; SELECT 2; DROP TABLE stays ;\n")
 	{
 		my $answer = $c->parse('', $string)->sync->finish;

@@ -1,5 +1,5 @@
 
-# Portals of the extended protocol that run in parts, in turns, or not to their end.
+# Portals of the extended protocol that run in parts, by turns, or not to their end.
 
 use strict;
 use warnings;
@@ -10,8 +10,8 @@ use Steno::Client;
 use Steno;
 use Test::More;
 
-# Portals of one session that are open at the same time each get their own record,
-# whichever of them runs, or ends, first.
+# Portals of a session that are open at the same time have a record each, in whatever order they run
+# or end.
 {
 	my $node = new_node('portals_run_in_turns', conf => 'steno.log_parameter = on');
 	my $client = Steno::Client->new($node, application_name => 'portals');
@@ -94,7 +94,7 @@ use Test::More;
 		],
 		'a portal that fails while others are open');
 
-	# what a portal runs is that portal's, also when another one began after it
+	# nested statements belong to the portal that runs them, also if another portal began after it
 	$node->safe_psql('postgres', q{CREATE FUNCTION says(t text) RETURNS text LANGUAGE plpgsql AS
 	$$BEGIN EXECUTE format('SELECT /* in %s */ 1', t); RETURN t; END$$});
 	$client->parse($_, "SELECT says('$_'), i FROM generate_series(1, 6) i") foreach qw(e f);

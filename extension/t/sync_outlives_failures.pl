@@ -1,7 +1,7 @@
 
-# steno.sync while the trail cannot be written or synced: with steno.on_failure = error,
-# a statement that waits to start is refused; with continue, it waits until its record is
-# on disk, though records of others are dropped.
+# steno.sync while the trail cannot be written or synced: with steno.on_failure = error, a statement
+# that waits to start is refused; with continue, it waits until its record is on disk, although other
+# records are dropped.
 
 use strict;
 use warnings;
@@ -68,7 +68,7 @@ value($node, q{CREATE EXTENSION pg_steno; CREATE ROLE app LOGIN; GRANT CREATE ON
 $watch = Steno::Client->new($node, application_name => 'watch');
 $watch->query(q{SET steno.log = 'none'});
 
-# error: it has not begun, so it is refused like a new one
+# error: the statement has not begun, so it is refused like a new one
 policy('error');
 {
 	my $c = Steno::Client->new($node, user => 'app', application_name => 'error');

@@ -1,7 +1,6 @@
 
-# steno.sync: a statement starts when its start record is on disk, and its
-# transaction is acknowledged when all its records are.  What was acknowledged
-# is in the trail after a loss of power.
+# steno.sync: a statement starts when its start record is on disk, and its transaction is acknowledged
+# when all its records are.  Whatever was acknowledged is in the trail after a power failure.
 
 use strict;
 use warnings;
@@ -68,7 +67,7 @@ sub is_answered
 	return IO::Select->new($c->{socket})->can_read(0);
 }
 
-# Until it sleeps where the records of pg_steno are waited for.
+# Until it sleeps in a wait for records of pg_steno.
 sub await_wait
 {
 	my (@clients) = @_;
@@ -317,7 +316,7 @@ begin();
 	is(scalar(records($node, application => 'cancelled commit', kind => 'transaction')), 3, 'all have their record');
 }
 
-# What has failed waits for nothing.
+# A failed statement does not wait.
 {
 	my $c = session('rollback', 'all');
 
@@ -370,7 +369,7 @@ begin();
 	$node->reload;
 }
 
-# Whatever ends its transaction in its own way.
+# Statements that end transactions in other ways.
 {
 	my $c = session('kinds', 'all');
 	my $before = look('SELECT sync_waits FROM steno.writers');
@@ -392,7 +391,7 @@ begin();
 	ok(!$c->extended('INSERT INTO t VALUES ($1)', 1)->{sqlstate}, 'a statement with parameters runs');
 	cmp_ok(look('SELECT sync_waits FROM steno.writers'), '>', $before + 20, 'they have waited');
 
-	# a procedure's last words
+	# the last statement of a procedure
 	look('SELECT pg_advisory_lock(1)');
 	$c->query('CREATE PROCEDURE q() LANGUAGE plpgsql AS $$ BEGIN COMMIT; PERFORM pg_advisory_lock(1); END $$');
 	$c->query(q{SET steno.sync = 'function'});
@@ -446,8 +445,8 @@ $node->stop;
 verify_ok($node, 'the trail is whole');
 gapless($node, 'no session has gaps');
 
-# A loss of power: of the trail, only what was synced is left, and of the rings
-# nothing.  (The server's own data is none of our concern.)
+# A power failure: only what was synced is left of the trail, and nothing of the rings.  (The server's
+# own data do not matter here.)
 my $folder = PostgreSQL::Test::Utils::tempdir();
 my @all_acknowledged;
 
@@ -524,7 +523,7 @@ foreach my $round (1 .. 3)
 	is_deeply([ grep { ($there{$_} // 0) != 1 } @all_acknowledged ],
 		[], "loss of power $round: all that was acknowledged is there, once");
 
-	# what was not synced is gone: this is a loss of power
+	# records that were not synced are lost: this is a power failure
 	$plain = session("plain $round", 'none');
 	look('SELECT steno.flush()');
 	$plain->query("INSERT INTO t VALUES ($round)");

@@ -1,7 +1,7 @@
 
-# A trail that somebody removes or moves while the server writes it: what is still
-# open is restored, or the stream goes on in the next segment; the log and the trail
-# say so, and verify names what is missing.
+# The trail is removed or moved while the server writes it: an open segment is restored, or the stream
+# continues in the next segment; the log and the trail report it, and "steno verify" names what is
+# missing.
 
 use strict;
 use warnings;
@@ -14,7 +14,7 @@ use Steno::Client;
 use Steno::Faults;
 use Test::More;
 
-# Nothing is synced but what flush() asks for.
+# Only flush() causes syncs.
 my $faults = Steno::Faults->new;
 my $node = new_node('main', start => 0, conf => "steno.fsync_interval = -1\nsteno.compression = none\n");
 my $trail = trail($node);
@@ -72,7 +72,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 	like((records($node, kind => 'server'))[-1]{extra}{reason}, qr/somebody has removed segment/, 'which say what was');
 }
 
-# Without a statement that is to be written: it is noticed all the same.
+# Without a statement to write: it is noticed nevertheless.
 {
 	unlink "$trail/0/0000000001.steno" or die;
 	wait_until 'it is restored', sub { -e "$trail/0/0000000001.steno" };
@@ -111,7 +111,7 @@ $c = Steno::Client->new($node, application_name => 'numbers');
 	$numbers = 0;
 }
 
-# A flush is no lie: a segment that is removed while it is synced is there when it returns.
+# A flush keeps its promise: a segment that is removed during its sync is there when flush() returns.
 {
 	my $f = Steno::Client->new($node, application_name => 'flush');
 

@@ -1,6 +1,6 @@
 
-# BEGIN, COMMIT and their like are taken down when they start: what belongs to them
-# besides, and what rules say of them, is in their records all the same.
+# BEGIN, COMMIT and the like are recorded when they start: objects that are found later, and what rules
+# decide about them, are in their records nevertheless.
 
 use strict;
 use warnings;
@@ -48,7 +48,7 @@ sub control
 	];
 }
 
-# The planner calls the function, and the portal is never run.
+# The planner calls the function, and the portal is never executed.
 {
 	my $c = session('planned');
 
@@ -78,7 +78,7 @@ sub control
 		'what a deferred trigger does');
 }
 
-# Rules that look at relations are asked at the end of a utility statement.
+# Rules that look at relations are applied at the end of a utility statement.
 {
 	my $c;
 	my $changes = () = records($node, kind => 'setting');

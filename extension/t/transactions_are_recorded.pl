@@ -1,5 +1,5 @@
 
-# Transactions that wrote have a record of how they ended, whatever way they did.
+# Transactions that have written have a record of how they ended, whatever ended them.
 
 use strict;
 use warnings;
@@ -110,7 +110,7 @@ is_deeply(run('SELECT traps()'), ['commit 1'], 'so are the blocks of functions')
 is_deeply(run('CALL steps()', 'SELECT 1', 'INSERT INTO t VALUES (5)'),
 	[ 'commit 1', 'abort 1', 'commit 1', 'commit 1' ], 'a procedure that ends transactions');
 
-# An error ends it; what is refused until the block ends, is not in the next.
+# An error ends it; statements that are refused until the block ends do not belong to the next one.
 is_deeply(
 	run('BEGIN', 'INSERT INTO t VALUES (1)', 'SELECT 1 / 0', 'SELECT 1', 'SELECT 2', 'ROLLBACK', 'INSERT INTO t VALUES (2)'),
 	[ 'abort 3', 'commit 1' ],
@@ -134,7 +134,7 @@ is_deeply(
 	run('BEGIN', 'SAVEPOINT a', 'INSERT INTO t VALUES (1)', 'SELECT 1 / 0', 'ROLLBACK', 'INSERT INTO t VALUES (2)'),
 	[ 'abort 5', 'commit 1' ],
 	'an error in a savepoint ends no transaction, ROLLBACK does');
-# A COMMIT has ended when its transaction has, well or not; what that runs is nested.
+# A COMMIT ends with its transaction, whether that succeeds or not; statements run by the commit are nested.
 sub commits
 {
 	return [
@@ -158,7 +158,7 @@ is_deeply([ map { $_->[1] } @{ commits() } ], [ undef, '25P01' ], 'has ended');
 # The commit of a statement that is a transaction of its own is a part of it.
 is_deeply(run('INSERT INTO child VALUES (2)'), ['abort 1'], 'an error at the commit of a statement');
 
-# A client that goes in the middle.
+# A client that disconnects in the middle.
 {
 	my $c = session();
 
@@ -203,7 +203,7 @@ is_deeply(run('INSERT INTO child VALUES (2)'), ['abort 1'], 'an error at the com
 	}
 }
 
-# Whose it is: as at its end.
+# Its user and role are those at its end.
 {
 	my $c = session();
 	my $r;

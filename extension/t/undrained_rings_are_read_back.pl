@@ -1,7 +1,7 @@
 
-# What is in the rings of a server that was killed, and in no block of the trail:
-# steno recover reads it back from the ring file, all of it and nothing twice, into a
-# copy of the trail; and the server itself, when it starts, finds the same records.
+# Records that are in the rings of a killed server, and in no block of the trail: "steno recover" reads
+# them from the ring file, each of them once, into a copy of the trail; and the server itself finds the
+# same records when it starts.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ my $saved = PostgreSQL::Test::Utils::tempdir();
 my $faults = Steno::Faults->new;
 my $rounds = 0;
 
-# Runs steno recover; returns the exit code, its report, and what it complained of.
+# Runs steno recover; returns the exit code, its report, and its messages.
 sub recover
 {
 	my (@args) = @_;
@@ -41,7 +41,7 @@ sub contents
 		  grep { -f $_ } glob "$directory/* $directory/*/*" };
 }
 
-# A record, but for what tells by whom it was written, and when that was.
+# A record without the fields that say who wrote it, and when.
 sub essence
 {
 	my ($r) = @_;
@@ -53,7 +53,7 @@ sub essence
 	return $json->encode(\%copy);
 }
 
-# Told is what clients know: text => [application, outcome, SQLSTATE, depth].
+# %told is what clients were told: text => [application, outcome, SQLSTATE, depth].
 sub compare_with_told
 {
 	my ($directory, $told, $what) = @_;
@@ -110,7 +110,7 @@ sub recovered_as_by_server
 	wait_until 'the server has drained it', sub { scalar(my @files = ring_files($node)) == 1 };
 	flush($node);
 	compare_with_told($node, $told, "$what, drained");
-	# by all, those included that records() leaves out
+	# by all sessions, including those that records() leaves out
 	$ours = [ map { $json->decode($_) } lines("$folder/copy") ];
 	$ours{ $_->{session} } = 1 foreach grep { $_->{kind} ne 'server' } @$ours;
 	$theirs = [ map { $json->decode($_) } lines($node) ];
@@ -159,7 +159,7 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 		$writer{ $watch->query("SELECT writer FROM steno.rings WHERE pid = $c[-1]{pid}")->{rows}[0][0] } = 1;
 	}
 
-	# run, as a client would, and take down what it was told
+	# run, as a client would, and note what it was told
 	my $run = sub {
 		my ($c, $text, %o) = @_;
 		my $answer = $o{values} ? $c->extended($text, @{ $o{values} }) : $c->query($text);
@@ -250,8 +250,8 @@ CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 
 	$node->stop;
 }
 
-# Records that found no room, of sessions that ended, that run, and of which not even
-# the description found room.
+# Records that found no space: of sessions that have ended, of running ones, and of sessions that had no
+# space even for their description.
 {
 	my $node = new_node(
 		'dropped', conf => q{
@@ -280,7 +280,7 @@ steno.mandatory = ''
 	my $ring = $watch->query("SELECT ring FROM steno.rings WHERE pid = $ends->{pid}")->{rows}[0][0];
 	$ends->quit;
 	wait_until 'its ring is free', sub { $watch->query("SELECT count(*) FROM steno.rings WHERE pid = $ends->{pid}")->{rows}[0][0] eq '0' };
-	# the next one gets its place, and finds it full
+	# the next session gets its ring, and finds it full
 	$after = Steno::Client->of_ring($node, $watch, $ring, application_name => 'app');
 	$after->query("SELECT $_") foreach 1 .. 5;
 	kill_server($node);
@@ -379,7 +379,7 @@ steno.mandatory = ''
 			$_->query("SET application_name = '$name changed'") foreach @c;
 			$run->('ring', "$name changed");
 			@pids = ($node->{_pid}, split ' ', `ps -o pid= --ppid $node->{_pid}`);
-			# the other writer waits on, until it is killed with the rest
+			# the other writer waits until it is killed with the rest
 			$faults->set_times("$fault.$stream", 1);
 			$faults->unset('hold_write');
 			server_gone($node, @pids);

@@ -1,6 +1,6 @@
 
-# A server goes on without the library, with the settings that are left; the trail stays, and goes on in the same stream
-# when the library is back.
+# A server continues without the library, with its settings still configured; the trail stays, and its
+# stream is continued when the library is back.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
 
-# A trail that cannot be written for a while, such as on a full disk: said once,
-# statements go on until their rings are full, and nothing is lost when it can be
-# written again.  The writer's limit on the size of files stands in for the disk.
+# The trail cannot be written for a while, for example because the disk is full: this is reported once,
+# statements continue until their rings are full, and nothing is lost when the trail can be written
+# again.  The writer's limit on the size of files stands in for the disk.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use Test::More;
 my $node = new_node('main', conf => "steno.ring_size = 16kB\nsteno.compression = none\n");
 my $numbers = 0;
 
-# Who looks on must not wait for room itself.
+# The observing session must not wait for space itself.
 my $watch = watch();
 
 sub watch
@@ -39,7 +39,7 @@ sub writer
 	return look('SELECT pid FROM steno.writers');
 }
 
-# The disk is full, but for some bytes; and not any more.
+# The disk is full except for some bytes; and no longer full.
 sub fill_disk
 {
 	my ($left) = @_;
@@ -64,7 +64,7 @@ sub statement
 	return "SELECT 'number $numbers', '" . 'x' x 300 . "'";
 }
 
-# Run statements until one waits; returns its client's part in the end.
+# Run statements until one waits; returns what the client does at the end.
 sub run_until_waiting
 {
 	my ($c) = @_;
@@ -88,7 +88,7 @@ sub run_until_waiting
 
 my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": File too large/;
 
-# Statements wait, and go on.
+# Statements wait, and continue.
 {
 	my $c = Steno::Client->new($node, application_name => 'waiting');
 	my $start = -s $node->logfile;
@@ -131,14 +131,14 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	free_disk($pid);
 	flush($node);
 
-	# what did not fit is in no record, but its number is missed or accounted for
+	# a statement that did not fit has no record, but its number is missing or accounted for
 	verify_ok($node, 'the trail is whole');
 	$numbers--;
 	numbers_are_there($node, 'terminated', 1, $numbers);
 	$numbers++;
 }
 
-# No segment can be begun: who asked for one waits, and nobody else does.
+# No segment can be begun: only the session that asked for one waits.
 {
 	my $c = Steno::Client->new($node, application_name => 'rotating');
 	my $stream = trail($node) . '/0';
@@ -190,8 +190,8 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	is(scalar(records($node, application => 'stopped', kind => 'disconnect')), 1, 'and the end of the session');
 }
 
-# Also with nothing left but its own last word: who reads the trail must not take the
-# next start for that of a machine that went down.
+# Also if only its own last record is left: readers of the trail must not take the next start for one
+# after a power failure.
 {
 	my ($segment, $pid, @left);
 

@@ -1,7 +1,7 @@
 
-# A statement that waits for room in its ring can be cancelled, by a client or a
-# timeout, and its session terminated.  Then it fails, and has one record, of its
-# failure; after a commit there is a warning.
+# A statement that waits for space in its ring can be canceled, by a client or a timeout, and its
+# session can be terminated.  The statement then fails, and has one record, of its failure; after a
+# commit there is a warning.
 
 use strict;
 use warnings;
@@ -97,7 +97,7 @@ sub account
 	return @r;
 }
 
-# At the end of a statement, in each way: it fails, and nothing of it stays.
+# At the end of a statement, in each way: it fails, and its changes are undone.
 foreach my $how (qw(cancel timeout terminate))
 {
 	my $c = session("end $how", q{steno.log = 'all, -transaction'});
@@ -137,7 +137,7 @@ foreach my $how (qw(cancel timeout terminate))
 	value($node, 'TRUNCATE t');
 }
 
-# When there is room by the time that it fails, it has its record, with its number.
+# If there is space by the time it fails, it has its record, with its number.
 # The text is too big for the ring, so that a part of it was sent, or not at all.
 foreach my $size (2000, 9000)
 {
@@ -158,7 +158,7 @@ foreach my $size (2000, 9000)
 		0, "$size bytes: all others are whole");
 }
 
-# In a function that catches it: the function goes on, and waits again.
+# In a function that catches it: the function continues, and waits again.
 {
 	my $c = session('nested', q{steno.log = 'all, -transaction'});
 	my $log = -s $node->logfile;
@@ -194,7 +194,7 @@ foreach my $size (2000, 9000)
 	value($node, 'TRUNCATE t');
 }
 
-# A statement that has failed, and waits to say so.
+# A statement that has failed, and waits to record that.
 {
 	my $c = session('failed');
 	my $n;
@@ -244,7 +244,7 @@ foreach my $how (qw(cancel terminate))
 	value($node, 'TRUNCATE t');
 }
 
-# At a ROLLBACK: nothing is left to fail.
+# At a ROLLBACK, which cannot fail any more.
 {
 	my $c = session('rollback', q{steno.log = 'transaction'}, 'client_min_messages = error');
 	my ($n, $answer);

@@ -1,6 +1,6 @@
 
-# While a session waits at the end of its transaction, for the disk or for room in its
-# ring, it has released its locks, and wherever it waits, databases can be dropped.
+# A session that waits at the end of its transaction, for the disk or for space in its ring, has
+# released its locks; and wherever a session waits, databases can be dropped.
 
 use strict;
 use warnings;
@@ -50,7 +50,7 @@ sub is_answered
 	return $answer =~ /Z\x00\x00\x00\x05.\z/s;
 }
 
-# Sends it again and again until the session waits; how often it was answered.
+# Sends it repeatedly until the session waits; returns how often it was answered.
 sub until_it_waits
 {
 	my ($c, $sql, $event) = @_;

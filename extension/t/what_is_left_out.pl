@@ -1,6 +1,6 @@
 
-# steno.log_statement, log_relation, log_rows, log_parameter_max_size: each leaves out
-# what it is about, wherever that would stand, and nothing else.
+# steno.log_statement, log_relation, log_rows, log_parameter_max_size: each leaves its part out of all
+# records, and nothing else.
 
 use strict;
 use warnings;
@@ -38,7 +38,7 @@ my @sql = (
 	'DO $$ BEGIN EXECUTE \'SELEC\'; EXCEPTION WHEN others THEN PERFORM a FROM t; END $$',
 	'DROP TABLE no_such_table', 'INSERT INTO t SELECT 1/(a - a) FROM t', 'BEGIN', 'SELECT 1/0', 'SELECT refused', 'ROLLBACK');
 
-# All records of a session, without what is another time another thing.
+# All records of a session, without fields that differ from run to run.
 sub run
 {
 	my ($settings, @run) = @_;
@@ -69,7 +69,7 @@ sub count_of
 	return scalar grep { defined $_->{$field} } @$records;
 }
 
-# The table has what it had at first.
+# The table has its original contents.
 unshift @sql, 'TRUNCATE t', 'INSERT INTO t VALUES (5), (8), (9)', 'TRUNCATE audited, u', 'INSERT INTO audited VALUES (1)',
   'INSERT INTO u VALUES (1)';
 
@@ -177,7 +177,7 @@ foreach my $case ([ 'on', 1 ], [ 'off', 0 ])
 	wait_until 'they sleep', sub {
 		value($node, q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'killed%' AND wait_event = 'PgSleep'}) eq '3';
 	};
-	# the writer tells of them, too
+	# the writer announces them, too
 	$node->append_conf('postgresql.conf', 'steno.start_after = 1');
 	$node->reload;
 	wait_until 'they have start records', sub {

@@ -1,7 +1,7 @@
 
-# A trail whose last block was not written whole: it is cut at the last whole
-# block, said so in the server's log and in the trail, and the chain goes on.  A
-# trail that was tampered with is left as it is.
+# A trail whose last block was not written completely: it is cut after the last complete block, the
+# server's log and the trail report that, and the chain continues.  A trail that was tampered with is
+# left as it is.
 
 use strict;
 use warnings;
@@ -159,8 +159,8 @@ foreach my $size (0, 50)
 	verify_ok($node, "a segment of $size bytes: the trail is whole");
 }
 
-# Damage in the middle is no unfinished block: nothing is cut, and it is told.  (A
-# start reads the headers of all blocks of the segment, and the payload of the last.)
+# Damage in the middle is not an unfinished block: nothing is cut off, and it is reported.  (A start
+# reads the headers of all blocks of the segment, and the payload of the last.)
 {
 	my $damaged;
 	my ($log, $size, $start, $out, $err);

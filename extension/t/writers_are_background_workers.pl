@@ -1,5 +1,5 @@
 
-# Writers are background workers: they need slots, are shown in pg_stat_activity, and rest when there
+# Writers are background workers: they need slots, are shown in pg_stat_activity, and sleep when there
 # is nothing to do.
 
 use strict;
@@ -42,7 +42,7 @@ use Time::HiRes qw(sleep time);
 			qr/FATAL:  too few background worker slots for 8 steno writers/,
 			qr/HINT:  Set "max_worker_processes" to at least 10, /);
 
-		# who comes after us finds none, which the server only logs: the audit does not depend on it
+		# a worker that is registered after ours finds no slot, which the server only logs: auditing does not need it
 		$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_steno, pg_prewarm'");
 		$node->start;
 		ok(writer_pid($node, 7), 'another one after ours');
@@ -78,7 +78,7 @@ use Time::HiRes qw(sleep time);
 	wait_until 'an idle writer waits for records',
 	  sub { wait_event(look('SELECT pid FROM steno.writers WHERE writer = 0')) eq 'StenoWriterMain' };
 
-	# Sessions of both writers, and neither writer comes.
+	# Sessions of both writers, and both writers are stopped.
 	my @sessions = Steno::Client->of_both_writers($node, $watch, application_name => 'waiting');
 	my @writers = map { look("SELECT pid FROM steno.writers WHERE writer = $_") } 0, 1;
 
@@ -115,7 +115,7 @@ use Time::HiRes qw(sleep time);
 	continue_process($writers[1]);
 	ok(!$sessions[0]->finish->{sqlstate}, 'and gets it');
 
-	# Nobody waits for a writer that waits: it takes no part in the server's barriers.
+	# No process waits for a writer that waits: it does not take part in the server's barriers.
 	stop_process($_) foreach @writers;
 	$watch->query('SET statement_timeout = 0');
 	ok(!$watch->query('CREATE DATABASE other')->{sqlstate}, 'databases are made');
@@ -152,14 +152,14 @@ use Time::HiRes qw(sleep time);
 	%after = passes();
 	$elapsed = time - $start;
 
-	# Looking makes a record, for one of the two: passes for that, once at each end.
+	# The query itself makes a record for one of the two writers: one pass at each end is for that.
 	my @rates = sort { $a <=> $b } map { ($after{$_} - $before{$_}) / $elapsed } 0, 1;
 
 	note "passes a second: @rates";
 	cmp_ok($rates[0], '<', 2, 'a writer without records: less than two wake-ups a second');
 	cmp_ok($rates[1], '<', 5, 'a writer with one record in a while rests soon');
 
-	# What comes then is written without being asked for.
+	# Records that follow are written without a request.
 	$c->query("SELECT 'after the rest'");
 	wait_until 'the record is in the trail',
 	  sub { scalar(grep { /after the rest/ } lines(trail($node))) };

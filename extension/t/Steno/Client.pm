@@ -38,7 +38,7 @@ sub new
 	return $self;
 }
 
-# Sessions, at least two of each of a server's two writers; watch looks whose they are.
+# Sessions, at least two for each of a server's two writers; the session "watch" finds out which writer they have.
 sub of_both_writers
 {
 	my ($class, $node, $watch, %facts) = @_;
@@ -52,8 +52,8 @@ sub of_both_writers
 	return @sessions;
 }
 
-# The session that gets a ring, which is free.  It depends on the server's version whether a ring that was freed is
-# the next one, or the last: others are made until it is taken, and leave then.
+# The session that gets a certain free ring.  It depends on the server's version whether the ring that was freed last is
+# used first or last: sessions are started until the ring is taken, and the others are then ended.
 sub of_ring
 {
 	my ($class, $node, $watch, $ring, %facts) = @_;
@@ -117,7 +117,7 @@ sub receive
 	return ($type, $body);
 }
 
-# Sends what was put, and reads to the end of the answer: a hash of rows, tags, a
+# Sends the queued messages, and reads to the end of the answer: a hash of rows, tags, a
 # function's value, the error (SQLSTATE and message), notices (messages), the transaction's state.
 # Nothing when the server has gone before.
 sub finish

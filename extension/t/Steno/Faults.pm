@@ -1,5 +1,5 @@
 
-# A disk that fails and writers that die, at will: t/faults.c says what there is.
+# Disks that fail and writers that die on request: t/faults.c lists the faults.
 
 package Steno::Faults;
 
@@ -33,18 +33,18 @@ sub start
 	return $node->start(%o);
 }
 
-# It holds until it is removed.
+# It is in force until it is removed.
 sub set
 {
 	my ($self, $name, $content) = @_;
 
-	# whole when it is there
+	# complete as soon as it is there
 	append_to_file("$self->{folder}/$name.new", $content // '');
 	rename "$self->{folder}/$name.new", "$self->{folder}/$name" or die "could not set $name: $!";
 	return;
 }
 
-# It holds so many times.
+# It is in force so many times.
 sub set_times
 {
 	my ($self, $name, $times) = @_;
@@ -60,7 +60,7 @@ sub unset
 	return;
 }
 
-# Whether it is asked for, or was answered.
+# Whether it was requested, and whether it has happened.
 sub is_set
 {
 	my ($self, $name) = @_;

@@ -1,6 +1,6 @@
 
-# What somebody can write into a trail who knows the format, but has no key: blocks and
-# segments with all checksums, hashes and numbers right.
+# What an attacker who knows the format, but does not have the key, can write into a trail: blocks and
+# segments with correct checksums, hashes and numbers.
 
 package Steno::Forge;
 
@@ -152,7 +152,7 @@ sub forge_block
 	return $block + 1;
 }
 
-# A segment behind the stream's last one, without a block.
+# A new segment behind the stream's last one, without a block.
 sub forge_segment
 {
 	my ($trail, $stream) = @_;
@@ -166,7 +166,7 @@ sub forge_segment
 	return;
 }
 
-# Cut off the last block of a stream; what of it, so that it can be put back.
+# Cut off the last block of a stream; returns its bytes, so that they can be put back.
 sub cut_last_block
 {
 	my ($trail, $stream) = @_;

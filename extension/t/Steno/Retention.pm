@@ -1,5 +1,5 @@
 
-# Trails that lose segments by policy: making them big, and looking at what is left.
+# Trails whose segments retention deletes: filling them, and examining what is left.
 
 package Steno::Retention;
 
@@ -38,7 +38,7 @@ sub segments
 	return map { /(\d+)\.steno$/ ? $1 + 0 : () } sort glob "$directory/@{[ $stream // 0 ]}/*.steno";
 }
 
-# What the deletion records say, in their order.
+# The contents of the deletion records, in their order.
 sub deletions
 {
 	my ($node) = @_;

@@ -26,7 +26,7 @@ sub keygen
 	return wantarray ? ($path, $id) : $path;
 }
 
-# The seals of a stream, of all without one, in the order of the trail.
+# The seals of a stream, or without a stream of all of them, in the order of the trail.
 sub seals
 {
 	my ($node, $stream) = @_;

@@ -1,4 +1,4 @@
--- The SQL functions come and go; recording does not depend on them.
+-- The extension is created and dropped; recording does not depend on it.
 CREATE EXTENSION pg_steno;
 SELECT extname, extversion, extrelocatable, extnamespace::regnamespace FROM pg_extension WHERE extname = 'pg_steno';
 -- newer servers have the views' types as members, too
@@ -30,7 +30,7 @@ ROLLBACK;
 SELECT steno.flush();
 \set VERBOSITY default
 
--- not everybody's to make
+-- which roles may not create
 CREATE ROLE regress_steno_role;
 GRANT CREATE ON DATABASE :"DBNAME" TO regress_steno_role;
 SET ROLE regress_steno_role;

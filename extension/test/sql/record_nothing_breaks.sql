@@ -1,4 +1,4 @@
--- What a recorder might break: each statement does what it does without one.
+-- What recording might break: each statement has the same results as without it.
 CREATE TABLE t (id int PRIMARY KEY, v text);
 
 -- errors inside hooks and functions, caught and not
@@ -38,7 +38,7 @@ COMMIT;
 FETCH ALL FROM held;
 CLOSE held;
 
--- cursors in functions, and loops that are left early
+-- cursors in functions, and loops that end early
 CREATE FUNCTION some_rows() RETURNS SETOF int LANGUAGE plpgsql AS $$
 DECLARE c CURSOR FOR SELECT generate_series(1, 100); i int;
 BEGIN
@@ -101,8 +101,8 @@ SET LOCAL steno.log = 'all';
 FETCH 1 FROM c;
 COMMIT;
 
--- an output function that fails is no business of the statement whose parameter
--- it prints
+-- an output function that fails does not affect the statement whose parameter it
+-- prints
 SET client_min_messages = warning;
 CREATE TYPE broken;
 CREATE FUNCTION broken_in(cstring) RETURNS broken LANGUAGE internal STRICT IMMUTABLE AS 'oidin';

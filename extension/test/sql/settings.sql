@@ -1,4 +1,4 @@
--- Settings as a user meets them.
+-- The settings, as users see them.
 \set VERBOSITY default
 
 -- as they are
@@ -111,7 +111,7 @@ SHOW steno.ring_directory;
 ALTER ROLE regress_steno_role SET steno.log = 'none';
 RESET ROLE;
 
--- a role that was given one may, and only that
+-- a role that was granted one setting may set that one only
 GRANT SET ON PARAMETER steno.log TO regress_steno_role;
 SET ROLE regress_steno_role;
 SET steno.log = 'write';

@@ -1,6 +1,6 @@
 "use strict";
-// Draws the tree of stacks. A node is {n: name, s: samples, v: seconds, c: index
-// of the cause, k: children}.
+// Draws the flame graph from the tree of stacks in the page. A node is {n: name, s: samples,
+// v: seconds, c: index of the cause, k: children}.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const by = (id) => document.getElementById(id);
@@ -25,7 +25,7 @@
     return `${node.n} — ${node.s} samples, ${node.v.toFixed(3)} s, ${share(node.v, root.v)} of ${data.views[view].name.toLowerCase()}; mostly: ${data.causes[node.c].title}`;
   }
 
-  // What matches is counted once, however often it is on a stack.
+  // A matching function is counted once for each stack, even if it is on the stack several times.
   function found(node) {
     if (matches(node)) return node.v;
     return (node.k || []).reduce((sum, child) => sum + found(child), 0);

@@ -1,6 +1,6 @@
 "use strict";
-// What the page can do besides being read: figures at the pointer, and tables
-// that are sorted by the column that is chosen.
+// The interactive parts of the page: tooltips with the figures of a chart's mark, and
+// tables that are sorted by a click on a column's heading.
 (function () {
   var tip = document.createElement("div"), on = null;
   tip.id = "tip";
