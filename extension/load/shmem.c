@@ -14,7 +14,6 @@
 #include "base/steno.h"
 
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -167,6 +166,48 @@ remove_drained(int code, Datum arg)
 	rmdir(ring_folder);
 }
 
+/* Whether ring files of earlier runs, which the next writer 0 drains and removes, take space. */
+static bool
+has_left_ring_files(void)
+{
+	StenoLeftFiles found;
+	char	   *failed;
+	bool		result;
+
+	(void) steno_ring_folders_find(&found, strrchr(steno_ring_path, '/') + 1, &failed);
+	result = found.nfiles > 0;
+	steno_ring_folders_close(&found);
+	return result;
+}
+
+/* Nothing of the new file is left.  It is the space for a second one that is usually missing. */
+static void
+refuse_without_rings(const char *what)
+{
+	int			save_errno = errno;
+	bool		full = save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM;
+	bool		left = full && has_left_ring_files();
+	unsigned long long bytes = steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024);
+
+	rmdir(ring_folder);
+	errno = save_errno;
+	ereport(FATAL,
+			(errcode_for_file_access(),
+			 errmsg("could not create ring file \"%s\": %s: %m",
+					steno_ring_path, what),
+			 left ?
+			 errdetail("%d rings need %llu bytes, in addition to what an earlier run has left in its ring file.",
+					   MaxBackends, bytes) :
+			 errdetail("%d rings need %llu bytes.", MaxBackends, bytes),
+			 left ?
+			 errhint("Do not remove that file: it holds records that are not in the trail. Make \"%s\" larger, for example with \"mount -o remount\", or lower \"steno.ring_size\" until the server has started.",
+					 steno_ring_directory) :
+			 full ?
+			 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
+					 steno_ring_directory) :
+			 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
+}
+
 static void
 create_rings(void)
 {
@@ -187,22 +228,7 @@ create_rings(void)
 	if (!steno_rings_create(&steno_rings, folder, name, MaxBackends,
 							(uint32) steno_ring_size * 1024, steno_writers,
 							GetSystemIdentifier(), now, &what))
-	{
-		int			save_errno = errno;
-
-		rmdir(ring_folder);
-		errno = save_errno;
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not create ring file \"%s\": %s: %m",
-						steno_ring_path, what),
-				 errdetail("%d rings need %llu bytes.", MaxBackends,
-						   (unsigned long long) steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024)),
-				 save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM ?
-				 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
-						 steno_ring_directory) :
-				 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
-	}
+		refuse_without_rings(what);
 	close(folder);
 	pfree(name);
 	pfree(prefix);

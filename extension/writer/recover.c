@@ -20,6 +20,7 @@
  */
 #include "writer/writer.h"
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -562,6 +563,31 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	steno_rings_close(&rings);
 }
 
+/*
+ * After a crash, the server allocates another ring file while that of the run that crashed is
+ * still to be drained, and does not start without it.  Warn while there is time.  This is called
+ * when all earlier files are drained: what is free now is what a crash would find.
+ */
+static void
+warn_of_small_ring_directory(void)
+{
+	struct statvfs fs;
+	uint64		free_bytes;
+
+	if (statvfs(steno_ring_directory, &fs) != 0)
+		return;
+	free_bytes = (uint64) fs.f_bavail * fs.f_frsize;
+	if (free_bytes >= steno_rings.file->total)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_DISK_FULL),
+			 errmsg("\"%s\" has no space for a second ring file, without which the server will not restart after a crash",
+					steno_ring_directory),
+			 errdetail("The file takes %llu bytes, and %llu bytes are free.",
+					   (unsigned long long) steno_rings.file->total, (unsigned long long) free_bytes),
+			 errhint("Make this file system larger (in a container, with an option such as \"--shm-size\"), set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".")));
+}
+
 /* Recover all ring files of this server except that of the current run, oldest first. */
 void
 steno_recover_rings(StenoWriter *w)
@@ -603,4 +629,5 @@ steno_recover_rings(StenoWriter *w)
 					 psprintf("%s/%s/%s", steno_ring_directory, folder->name, found.files[i].name));
 	}
 	steno_ring_folders_close(&found);
+	warn_of_small_ring_directory();
 }
