@@ -42,6 +42,7 @@ enum
 #define STENO_RELTYPE(n, id, name, doc) STENO_RELTYPE_##id = n,
 #define STENO_AUDITED(n, id, name, doc) STENO_AUDITED_##id = 1 << n,
 #define STENO_ACTION(n, id, name, doc) STENO_ACTION_##id = n,
+#define STENO_LIST(n, id, name, doc) STENO_LIST_##id = n,
 #define STENO_REPR(n, id, name, doc) STENO_REPR_##id = n,
 #define STENO_CODEC(n, id, name, doc) STENO_CODEC_##id = n,
 #include "../format/records.def"
@@ -54,6 +55,7 @@ enum
 #undef STENO_RELTYPE
 #undef STENO_AUDITED
 #undef STENO_ACTION
+#undef STENO_LIST
 #undef STENO_REPR
 #undef STENO_CODEC
 };

@@ -30,7 +30,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 4
+#define STENO_RING_VERSION 5
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -75,7 +75,7 @@ typedef struct StenoMessage
  * that it refers to.
  */
 #define STENO_TEMPLATES 6
-#define STENO_TEMPLATE_ROOM 304
+#define STENO_TEMPLATE_ROOM 1008
 
 typedef struct StenoTemplate
 {

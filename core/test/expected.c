@@ -237,9 +237,62 @@ put_objects(FILE *out, StenoBytes shape)
 	fprintf(out, "]");
 }
 
+/* The columns of a shape, from after its relations on; empty if it has none. */
+static StenoBytes
+find_columns(StenoBytes shape)
+{
+	StenoBytes	s;
+	uint64_t	n;
+	uint64_t	type;
+	uint8_t		byte;
+
+	CHECK(steno_take_varint(&shape, &n));
+	while (n-- > 0)
+		CHECK(steno_take_param(&shape, &type, &byte));
+	CHECK(shape.len == 0 || steno_take_varint(&shape, &n));
+	while (shape.len > 0 && n-- > 0)
+		CHECK(steno_take_object(&shape, &byte, &s, &s, &s));
+	while (shape.len > 0 && steno_take_varint(&shape, &n) && steno_take_string(&shape, &s))
+		if (n == STENO_LIST_COLUMNS)
+			return s;
+	s.p = NULL;
+	s.len = 0;
+	return s;
+}
+
+static void
+put_columns(FILE *out, StenoBytes *columns)
+{
+	uint64_t	omitted = 0;
+	uint64_t	via;
+	uint64_t	n;
+	uint64_t	i;
+
+	CHECK(steno_take_varint(columns, &via) && steno_take_varint(columns, &n));
+	fprintf(out, ",\"columns\":[");
+	for (i = 0; i < n; i++)
+	{
+		uint64_t	access;
+		StenoBytes	name;
+
+		CHECK(steno_take_varint(columns, &access) && steno_take_string(columns, &name));
+		if (name.len == 0)
+		{
+			omitted = access;
+			continue;
+		}
+		fprintf(out, "%s{\"access\":%llu,\"name\":", i > 0 ? "," : "", (unsigned long long) access);
+		put_string(out, name.p, name.len);
+		fprintf(out, "}");
+	}
+	fprintf(out, "],\"omitted\":%llu,\"via\":%llu", (unsigned long long) omitted, (unsigned long long) via);
+}
+
 static void
 put_shape(FILE *out, const StenoTrailRecord *r, StenoBytes values)
 {
+	StenoBytes	columns = {NULL, 0};
+	StenoBytes	rest;
 	StenoBytes	shape = r->shape;
 	StenoBytes	s;
 	uint64_t	class;
@@ -252,6 +305,14 @@ put_shape(FILE *out, const StenoTrailRecord *r, StenoBytes values)
 	put_number(out, "query_id", query_id);
 	fprintf(out, ",\"tag\":");
 	put_string(out, s.p, s.len);
+	rest = shape;
+	for (i = 0; i < n; i++)
+	{
+		uint8_t		type;
+
+		CHECK(steno_take_relation(&rest, &type, &query_id, &s));
+	}
+	columns = find_columns(rest);
 	fprintf(out, ",\"relations\":[");
 	for (i = 0; i < n; i++)
 	{
@@ -262,6 +323,8 @@ put_shape(FILE *out, const StenoTrailRecord *r, StenoBytes values)
 		fprintf(out, "%s{\"type\":%u,\"access\":%llu,\"name\":", i > 0 ? "," : "", type,
 				(unsigned long long) access);
 		put_string(out, s.p, s.len);
+		if (columns.p)
+			put_columns(out, &columns);
 		fprintf(out, "}");
 	}
 	fprintf(out, "]");

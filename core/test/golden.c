@@ -609,6 +609,70 @@ make_values(const char *folder)
 	end(&w);
 }
 
+/* Columns of relations, and views through which they are reached. */
+static void
+make_columns(const char *folder)
+{
+	static uint8_t list[300];
+	Shape		columns;
+	Shape		sh;
+	ModelStrings s = {0};
+	StenoRecordMessage r;
+	Maker		w;
+	int			round;
+
+	begin(&w, folder, "columns", 0, STENO_CODEC_NONE);
+	simple_session(&w, 1, "alice", NULL);
+	for (round = 0; round < 2; round++)
+	{
+		shape_begin(&sh, STENO_CLASS_WRITE, 0, "UPDATE", 3);
+		shape_relation(&sh, STENO_RELTYPE_VIEW, STENO_ACCESS_SELECT | STENO_ACCESS_UPDATE, "hr.staff_of_sales");
+		shape_relation(&sh, STENO_RELTYPE_TABLE, STENO_ACCESS_SELECT | STENO_ACCESS_UPDATE, "hr.staff");
+		shape_relation(&sh, STENO_RELTYPE_TABLE, STENO_ACCESS_DELETE, "hr.old");
+		shape_count(&sh, 1);
+		shape_param(&sh, 23, STENO_REPR_INT4);
+		shape_count(&sh, round);
+		if (round > 0)
+			shape_object(&sh, STENO_ACTION_EXECUTE, "function", "hr.f", "");
+		/* a list that is not known */
+		if (round > 0)
+		{
+			sh.p = steno_put_varint(sh.p, 77);
+			shape_string(&sh, "of a later version");
+		}
+		columns.p = list;
+		shape_count(&columns, 0);
+		shape_count(&columns, 1);
+		shape_count(&columns, STENO_ACCESS_UPDATE);
+		shape_string(&columns, "salary");
+		shape_count(&columns, 1);
+		shape_count(&columns, 5);
+		shape_count(&columns, STENO_ACCESS_SELECT);
+		shape_string(&columns, "*");
+		shape_count(&columns, STENO_ACCESS_SELECT | STENO_ACCESS_UPDATE);
+		shape_string(&columns, "\"*\"");
+		shape_count(&columns, STENO_ACCESS_SELECT);
+		shape_string(&columns, "ctid");
+		shape_count(&columns, STENO_ACCESS_UPDATE);
+		shape_string(&columns, "\"Geh\xc3\xa4lt\xe4r\"");
+		shape_count(&columns, STENO_ACCESS_UPDATE);
+		shape_string(&columns, "");
+		shape_count(&columns, 0);
+		shape_count(&columns, 0);
+		sh.p = steno_put_varint(sh.p, STENO_LIST_COLUMNS);
+		sh.p = steno_put_varint(sh.p, (uint64_t) (columns.p - list));
+		memcpy(sh.p, list, (size_t) (columns.p - list));
+		sh.p += columns.p - list;
+		use_shape(&s, &sh);
+		set_text(&s, "UPDATE staff_of_sales SET salary = $1");
+		s.values = "\1\0\0\0";
+		s.values_len = 4;
+		r = record(&w, STENO_KIND_STATEMENT);
+		put(&w, &r, &s);
+	}
+	end(&w);
+}
+
 /* Two streams of two segments; a role that changes, and changes back. */
 static void
 make_streams(const char *folder)
@@ -1122,7 +1186,7 @@ golden_make(const char *folder)
 		void		(*make) (const char *);
 	}			trails[] =
 	{
-		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects},
+		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};

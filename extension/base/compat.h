@@ -134,6 +134,7 @@
 #define STENO_CHECK_PERMS_PASS range_table, perminfos, ereport_on_violation
 #define STENO_PERMISSIONS_LIST perminfos
 #define STENO_PLAN_PERMISSIONS(plan) ((plan)->permInfos)
+#define STENO_QUERY_PERMISSIONS(query) ((query)->rteperminfos)
 typedef RTEPermissionInfo StenoPermission;
 #define STENO_IS_PERMISSION(p) ((p)->requiredPerms != 0)
 #else
@@ -141,6 +142,7 @@ typedef RTEPermissionInfo StenoPermission;
 #define STENO_CHECK_PERMS_PASS range_table, ereport_on_violation
 #define STENO_PERMISSIONS_LIST range_table
 #define STENO_PLAN_PERMISSIONS(plan) ((plan)->rtable)
+#define STENO_QUERY_PERMISSIONS(query) ((query)->rtable)
 typedef RangeTblEntry StenoPermission;
 #define STENO_IS_PERMISSION(p) ((p)->rtekind == RTE_RELATION && (p)->requiredPerms != 0)
 #endif

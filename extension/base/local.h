@@ -82,20 +82,37 @@ typedef struct StenoStatement
  */
 #define STENO_KEPT_SHAPES 6
 #define STENO_KEPT_RELATIONS 2
-#define STENO_KEPT_ROOM 160
+#define STENO_KEPT_ROOM 108		/* in the page */
+#define STENO_KEPT_FAR_ROOM STENO_TEMPLATE_ROOM
+#define STENO_KEPT_FAR_WORDS 7
 
 typedef struct StenoKept
 {
 	uint64		query_id;
 	Oid			relids[STENO_KEPT_RELATIONS];
 	uint32		permissions[STENO_KEPT_RELATIONS];
+	uint64		columns[STENO_KEPT_RELATIONS][3];	/* first word of each set of columns */
 	uint8		count;			/* of relations */
 	uint8		operation;		/* CmdType */
 	uint8		class;
-	uint8		len;			/* of shape; 0: nothing is kept */
-	uint8		params;			/* where its parameters begin */
-	uint8		shape[STENO_KEPT_ROOM];
+	bool		wide;			/* sets of columns have further words, in steno_kept_far */
+	uint16		len;			/* of shape; 0: nothing is kept */
+	uint16		params;			/* where its parameters begin */
+	uint16		params_len;		/* bytes that they take */
+	uint8		shape[STENO_KEPT_ROOM]; /* if it is not longer */
 } StenoKept;
+
+/*
+ * What does not fit into the page, for each of steno_my.kept: the shape, if it is longer, and all
+ * but the first words of the sets of columns, if they have any.
+ */
+typedef struct StenoKeptFar
+{
+	uint64		columns[STENO_KEPT_RELATIONS][3][STENO_KEPT_FAR_WORDS];
+	uint8		shape[STENO_KEPT_FAR_ROOM];
+} StenoKeptFar;
+
+extern StenoKeptFar steno_kept_far[STENO_KEPT_SHAPES];
 
 /*
  * Plans of prepared statements that ran lately, and what is the same each time:
@@ -169,8 +186,8 @@ typedef enum StenoState
  * (failed_statement.c).  So no level is on the list whose frame is gone, and its callback is
  * on the server's list only as long.
  *
- * relations is its own, if it is not few, and in TopMemoryContext: freed when the statement
- * has its record (steno_forget_utility).  query and utility are the hook's.
+ * relations is its own, if it is not few, and in TopMemoryContext, as are the sets of columns
+ * in it: freed when the statement has its record (steno_forget_utility).  query and utility are the hook's.
  */
 typedef struct StenoLevel
 {
@@ -362,6 +379,13 @@ StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring
 
 /* Memory for one record; NULL when there is none. */
 extern void *steno_scratch(size_t size);
+
+/* The bytes of a kept shape, which are k->len. */
+static inline const uint8 *
+steno_kept_shape(const StenoKept *k)
+{
+	return likely(k->len <= STENO_KEPT_ROOM) ? k->shape : steno_kept_far[k - steno_my.kept].shape;
+}
 
 typedef uint64 __attribute__((may_alias)) StenoWord;
 

@@ -13,6 +13,7 @@
 /* ---- local.h, client.h ---- */
 
 StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
+StenoKeptFar steno_kept_far[STENO_KEPT_SHAPES];
 StenoClientFacts steno_client;
 
 STENO_COLD void *

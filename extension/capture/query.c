@@ -32,8 +32,8 @@
 #include "policy/audit_role.h"
 
 /*
- * Cache the names of relations while catalogs can be read: they cannot be if the
- * statement fails.
+ * Cache the names of relations and columns while catalogs can be read: they cannot be
+ * if the statement fails.
  */
 STENO_COLD static void
 cache_relation_names(PlannedStmt *plan)
@@ -45,15 +45,28 @@ cache_relation_names(PlannedStmt *plan)
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
 
 		if (STENO_IS_PERMISSION(p))
+		{
 			steno_relation_cache_name(p->relid);
+			steno_columns_cache(p);
+		}
 	}
 }
 
 /* ---- shapes of queries that ran lately ---- */
 
-/* The input of a shape, except its parameters; false if it is too big to be kept. */
+/* The input of a shape, except its parameters. */
+typedef struct ShapeKey
+{
+	const StenoPermission *relations[STENO_KEPT_RELATIONS];
+	int			count;			/* of relations */
+	uint64		query_id;
+	CmdType		operation;
+	int			class;
+} ShapeKey;
+
+/* False if the shape is too big to be kept. */
 static inline bool
-key_of(const StenoStatement *s, StenoKept *key)
+key_of(const StenoStatement *s, ShapeKey *key)
 {
 	PlannedStmt *plan = s->query->plannedstmt;
 	ListCell   *lc;
@@ -63,14 +76,13 @@ key_of(const StenoStatement *s, StenoKept *key)
 		return false;
 	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
 	{
-		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
 
 		if (!STENO_IS_PERMISSION(p))
 			continue;
 		if (unlikely(n == STENO_KEPT_RELATIONS || p->requiredPerms > PG_UINT32_MAX))
 			return false;
-		key->relids[n] = p->relid;
-		key->permissions[n++] = (uint32) p->requiredPerms;
+		key->relations[n++] = p;
 	}
 	key->count = n;
 	key->query_id = plan->queryId;
@@ -79,26 +91,72 @@ key_of(const StenoStatement *s, StenoKept *key)
 	return true;
 }
 
+/* A word of a set of columns. */
+static inline uint64
+columns_word(const Bitmapset *columns, int word)
+{
+	return columns && word < columns->nwords ? columns->words[word] : 0;
+}
+
+/* Whether a set of columns has more than one word. */
+static inline bool
+is_wide(const Bitmapset *columns)
+{
+	return columns && columns->nwords > 1;
+}
+
+/* Compare all but the first words of the sets of columns of a relation. */
+STENO_COLD static bool
+has_same_far_columns(const StenoKept *k, int relation, const StenoPermission *p)
+{
+	const StenoKeptFar *far = &steno_kept_far[k - steno_my.kept];
+	int			set;
+	int			word;
+
+	for (set = 0; set < STENO_COLUMN_SETS; set++)
+	{
+		const Bitmapset *columns = steno_columns_of(p, set);
+
+		if (columns && columns->nwords > STENO_KEPT_FAR_WORDS + 1)
+			return false;
+		for (word = 0; word < STENO_KEPT_FAR_WORDS; word++)
+			if (columns_word(columns, word + 1) != (k->wide ? far->columns[relation][set][word] : 0))
+				return false;
+	}
+	return true;
+}
+
+/* Whether a permission, with its columns, is that of a kept shape. */
+static inline bool
+is_kept_relation(const StenoKept *k, int relation, const StenoPermission *p)
+{
+	return k->relids[relation] == p->relid && k->permissions[relation] == p->requiredPerms &&
+		k->columns[relation][0] == columns_word(p->selectedCols, 0) &&
+		k->columns[relation][1] == columns_word(p->insertedCols, 0) &&
+		k->columns[relation][2] == columns_word(p->updatedCols, 0) &&
+		(likely(!k->wide && !is_wide(p->selectedCols) && !is_wide(p->insertedCols) && !is_wide(p->updatedCols)) ||
+		 has_same_far_columns(k, relation, p));
+}
+
 static inline StenoKept *
 find_kept(const StenoStatement *s)
 {
-	StenoKept	own;
-	const StenoKept *key = &own;
+	ShapeKey	key;
 	StenoKept  *k;
 	int			i;
 
-	if (!key_of(s, &own))
+	if (!key_of(s, &key))
 		return NULL;
 
 	for (k = steno_my.kept; k < steno_my.kept + STENO_KEPT_SHAPES; k++)
 	{
-		if (k->query_id != key->query_id || k->operation != key->operation ||
-			k->class != key->class || k->count != key->count || k->len == 0)
+		if (k->query_id != key.query_id || k->operation != key.operation ||
+			k->class != key.class || k->count != key.count || k->len == 0)
 			continue;
-		for (i = 0; i < key->count; i++)
-			if (k->relids[i] != key->relids[i] || k->permissions[i] != key->permissions[i])
+		for (i = 0; i < key.count; i++)
+			if (!is_kept_relation(k, i, key.relations[i]))
 				break;
-		if (i == key->count)
+		if (i == key.count)
 			return k;
 	}
 	return NULL;
@@ -236,6 +294,7 @@ static inline bool
 stage_kept(StenoStatement *s, bool searched)
 {
 	const StenoKept *k = s->kept;
+	const uint8 *shape;
 	ParamListInfo params = s->query->params;
 	uint8		types[1 + STENO_PREPARED_PARAMS * (STENO_VARINT_MAX + 1)];
 	uint32		types_len;
@@ -246,10 +305,11 @@ stage_kept(StenoStatement *s, bool searched)
 	if (unlikely(k == NULL || k->len == 0 || s->objects != NULL ||
 				 s->policy != 0 || !steno_my.log_statement))
 		return false;
+	shape = steno_kept_shape(k);
 	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
 	{
-		if (k->shape[k->params] != 0 ||
-			!steno_stage_query(s, k->shape, k->len, NULL))
+		if (shape[k->params] != 0 ||
+			!steno_stage_query(s, shape, k->len, NULL))
 			return false;
 		if (!searched)
 			remember_prepared(s, NULL);
@@ -260,23 +320,47 @@ stage_kept(StenoStatement *s, bool searched)
 	old = MemoryContextSwitchTo(steno_private.scratch);
 	types_len = steno_params_collect(params, false, types, &values) - types;
 	MemoryContextSwitchTo(old);
-	if (types_len != k->len - k->params ||
-		memcmp(types, k->shape + k->params, types_len) != 0 ||
-		!steno_stage_query(s, k->shape, k->len, &values))
+	if (types_len != k->params_len ||
+		memcmp(types, shape + k->params, types_len) != 0 ||
+		!steno_stage_query(s, shape, k->len, &values))
 		return false;
 	if (!searched)
 		remember_prepared(s, &values);
 	return true;
 }
 
+/* Keep the columns of a relation; false if there are too many. */
+static bool
+keep_columns(StenoKept *k, int relation, const StenoPermission *p)
+{
+	StenoKeptFar *far = &steno_kept_far[k - steno_my.kept];
+	int			set;
+	int			word;
+
+	for (set = 0; set < STENO_COLUMN_SETS; set++)
+	{
+		const Bitmapset *columns = steno_columns_of(p, set);
+
+		if (columns && columns->nwords > STENO_KEPT_FAR_WORDS + 1)
+			return false;
+		k->columns[relation][set] = columns_word(columns, 0);
+		k->wide |= is_wide(columns);
+		for (word = 0; word < STENO_KEPT_FAR_WORDS; word++)
+			far->columns[relation][set][word] = columns_word(columns, word + 1);
+	}
+	return true;
+}
+
 STENO_COLD static void
-keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *values)
+keep_shape(const ShapeKey *key, const StenoRecord *record)
 {
 	StenoKept  *k = &steno_my.kept[steno_my.kept_next];
-	uint32		params = 1;
+	uint32		objects;
+	uint32		others;
 	int			i;
 
-	if (record->shape_len > STENO_KEPT_ROOM || record->extra_len > 0)
+	if (record->shape_len > STENO_KEPT_FAR_ROOM || record->extra_len > 0 ||
+		!steno_shape_find_objects(record->shape, record->shape_len, &objects, &others))
 		return;
 	for (i = 0; i < STENO_PREPARED; i++)
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
@@ -288,12 +372,17 @@ keep_shape(const StenoKept *key, const StenoRecord *record, const StenoParams *v
 	k->operation = key->operation;
 	k->class = key->class;
 	k->count = key->count;
-	memcpy(k->relids, key->relids, key->count * sizeof(key->relids[0]));
-	memcpy(k->permissions, key->permissions, key->count * sizeof(key->permissions[0]));
-	memcpy(k->shape, record->shape, record->shape_len);
-	if (record->params)
-		params = values->shape_len;
-	k->params = record->shape_len - params;
+	for (i = 0; i < key->count; i++)
+	{
+		k->relids[i] = key->relations[i]->relid;
+		k->permissions[i] = (uint32) key->relations[i]->requiredPerms;
+		if (!keep_columns(k, i, key->relations[i]))
+			return;
+	}
+	k->params_len = record->params ? record->params->shape_len : 1;
+	k->params = objects - k->params_len;
+	memcpy(record->shape_len <= STENO_KEPT_ROOM ? k->shape : steno_kept_far[k - steno_my.kept].shape,
+		   record->shape, record->shape_len);
 	k->len = record->shape_len;
 }
 
@@ -304,7 +393,7 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .cuts = cuts};
 	StenoRecord record;
 	StenoParams values;
-	StenoKept	key;
+	ShapeKey	key;
 
 	cache_relation_names(s->query->plannedstmt);
 	if (s->text_len > steno_my.producer.max_message && steno_my.log_statement)
@@ -315,7 +404,7 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 	}
 	steno_make_query_record(s, &event, false, &record, &values);
 	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) && key_of(s, &key))
-		keep_shape(&key, &record, &values);
+		keep_shape(&key, &record);
 	if (steno_stage_record(&record))
 		s->state = STENO_STAGED;
 	else

@@ -104,41 +104,31 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 
 /* ---- queries ---- */
 
-/* Collect the relations of a plan, each once; returns their number. */
-static int
-plan_relations(PlannedStmt *plan, StenoAccess *found, int room, bool audited)
+/* Add to what a plan does with relations which of them are audited through steno.role. */
+STENO_COLD static void
+add_audited(List *permissions, StenoAccess *found, int count)
 {
 	ListCell   *lc;
-	int			count = 0;
+	int			n = 0;
 
-	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
+	foreach(lc, permissions)
 	{
-		StenoPermission *p = (StenoPermission *) lfirst(lc);
-		int			i;
+		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
 
 		if (!STENO_IS_PERMISSION(p))
 			continue;
-		for (i = 0; i < count; i++)
-			if (found[i].relid == p->relid)
-				break;
-		if (i == room)
+		if (n == count)
 			break;
-		if (i == count)
-		{
-			found[count].relid = p->relid;
-			found[count++].access = 0;
-		}
-		found[i].access |= steno_access_of(p->requiredPerms);
-		if (unlikely(audited) && steno_audit_known(p))
-			found[i].access |= STENO_ACCESS_AUDITED;
+		if (steno_audit_known(p))
+			found[found[n].first].access |= STENO_ACCESS_AUDITED;
+		n++;
 	}
-	return count;
 }
 
 int
 steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
 {
-	return plan_relations(unconstify(PlannedStmt *, plan), found, room, false);
+	return steno_accesses_of(STENO_PLAN_PERMISSIONS(plan), found, room);
 }
 
 /* Add the failure of the statement to its record.  message has no secrets any more. */
@@ -262,8 +252,9 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 			else
 				relations = few;
 		}
-		count = plan_relations(query->plannedstmt, relations, room,
-							   (s->audited & STENO_AUDITED_OBJECT) != 0);
+		count = steno_plan_relations(query->plannedstmt, relations, room);
+		if (unlikely(s->audited & STENO_AUDITED_OBJECT))
+			add_audited(STENO_PLAN_PERMISSIONS(query->plannedstmt), relations, count);
 	}
 	shape.query_id = closed ? 0 : query->plannedstmt->queryId;
 	shape.command = steno_query_command(query->operation);
@@ -369,9 +360,18 @@ steno_utility_queries(StenoLevel *l, int class)
 		steno_write_inflight(l->utility, NULL);
 }
 
+/* Free the sets of columns of the relations, and then their list. */
 static void
 free_relations(StenoLevel *l)
 {
+	int			i;
+	int			set;
+
+	for (i = 0; i < l->relations_count; i++)
+		for (set = 0; set < STENO_COLUMN_SETS; set++)
+			if (l->relations[i].columns[set])
+				pfree(unconstify(Bitmapset *, l->relations[i].columns[set]));
+	l->relations_count = 0;
 	if (l->relations != l->few)
 		pfree(l->relations);
 	l->relations = l->few;
@@ -386,11 +386,15 @@ steno_forget_utility(StenoLevel *l)
 		steno_objects_release(&l->utility->objects);
 }
 
-/* Add a relation that a utility statement touches. */
+/*
+ * Add what a utility statement does with a relation; p: a permission that is checked, or NULL.
+ */
 STENO_COLD static void
-add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
+add_touched_relation(StenoLevel *level, const StenoAccess *access, const StenoPermission *p, bool audited)
 {
 	StenoStatement *s = level->utility;
+	StenoAccess *r;
+	int			set;
 	int			i;
 
 	if (audited)
@@ -402,7 +406,7 @@ add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 			steno_write_inflight(s, NULL);
 	}
 	for (i = 0; i < level->relations_count; i++)
-		if (level->relations[i].relid == relid)
+		if (level->relations[i].relid == access->relid && level->relations[i].via == access->via)
 			break;
 	if (i == level->relations_room)
 	{
@@ -414,46 +418,75 @@ add_touched_relation(StenoLevel *level, Oid relid, uint32 access, bool audited)
 		if (more == NULL)
 			return;
 		memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
-		free_relations(level);
+		if (level->relations != level->few)
+			pfree(level->relations);
 		level->relations = more;
 		level->relations_room = room;
 	}
+	r = &level->relations[i];
 	if (i == level->relations_count)
 	{
-		steno_relation_cache_name(relid);
+		steno_relation_cache_name(access->relid);
 		if (unlikely(steno_my.policy != 0))
-			steno_policy_cache_relation(relid);
-		level->relations[i].relid = relid;
-		level->relations[i].access = 0;
+			steno_policy_cache_relation(access->relid);
+		*r = (StenoAccess) {.relid = access->relid, .via = access->via, .first = i};
 		level->relations_count++;
 	}
-	level->relations[i].access |= access | (audited ? STENO_ACCESS_AUDITED : 0);
+	r->access |= steno_access_of(p ? p->requiredPerms : 0) | (p ? 0 : access->access) |
+		(audited ? STENO_ACCESS_AUDITED : 0);
+	for (set = 0; p && set < STENO_COLUMN_SETS; set++)
+		r->columns[set] = steno_columns_add(r->columns[set], steno_columns_of(p, set));
 }
 
 /* Add the relations whose permissions a utility statement, such as COPY, checks. */
 STENO_COLD void
 steno_add_relations(StenoLevel *level, List *permissions)
 {
+	StenoAccess few[8];
+	StenoAccess *found = few;
+	int			room = lengthof(few);
+	int			count;
+	int			n = 0;
 	ListCell   *lc;
 
 	foreach(lc, permissions)
 	{
-		StenoPermission *p = (StenoPermission *) lfirst(lc);
+		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
 
 		if (STENO_IS_PERMISSION(p))
-			add_touched_relation(level, p->relid, steno_access_of(p->requiredPerms),
-						 steno_my.role_set && steno_audit_permission(p));
+			steno_columns_cache(p);
 	}
+	if (list_length(permissions) > room)
+	{
+		found = palloc_extended(list_length(permissions) * sizeof(StenoAccess), MCXT_ALLOC_NO_OOM);
+		if (found)
+			room = list_length(permissions);
+		else
+			found = few;
+	}
+	count = steno_accesses_of(permissions, found, room);
+	foreach(lc, permissions)
+	{
+		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
+
+		if (!STENO_IS_PERMISSION(p) || n == count)
+			continue;
+		add_touched_relation(level, &found[n++], p, steno_my.role_set && steno_audit_permission(p));
+	}
+	if (found != few)
+		pfree(found);
 }
 
 /* Add a relation that the running utility statement uses without such a check. */
 void
 steno_statement_add_relation(Oid relid, uint32 access)
 {
+	const StenoAccess touched = {.relid = relid, .access = access};
+
 	if (steno_my.level && steno_my.level->utility)
-		add_touched_relation(steno_my.level, relid, access,
-					 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
-					 steno_audit_relation(relid, ACL_TRUNCATE));
+		add_touched_relation(steno_my.level, &touched, NULL,
+							 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
+							 steno_audit_relation(relid, ACL_TRUNCATE));
 }
 
 /* ---- utility statements ---- */

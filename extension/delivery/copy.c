@@ -82,10 +82,7 @@ move(uint8 *p, const void **bytes, Size len)
 	return p + len;
 }
 
-/*
- * A copy of a record, which has no message yet, and no objects in its shape; NULL:
- * memory is short.
- */
+/* A copy of a record, which has no message yet; NULL: memory is short. */
 StenoCopy *
 steno_copy_record(const StenoRecord *record)
 {
@@ -120,34 +117,9 @@ steno_copy_record(const StenoRecord *record)
 	return c;
 }
 
-/*
- * How long a shape is without its objects, which are as they were when it was made:
- * the copy gets those that there are at its end instead.
- */
-static uint32
-without_objects(const uint8 *shape, uint32 len, StenoObjects *objects)
-{
-	int			omitted;
-	uint32		size;
-	uint8	   *encoded;
-
-	if (objects == NULL)
-		return len;
-	encoded = steno_scratch(steno_objects_size(objects, STENO_SHAPE_LIMIT, &omitted));
-	if (encoded == NULL)
-		return len;
-	size = steno_objects_put(encoded, objects) - encoded;
-	if (size > len || memcmp(shape + len - size, encoded, size) != 0)
-		return len;
-	return len - size;
-}
-
-/*
- * A copy of a staged record, which is whole, not brief.  objects: those of its
- * statement.
- */
+/* A copy of a staged record, which is whole, not brief. */
 StenoCopy *
-steno_copy_message(const StenoRecordMessage *m, StenoObjects *objects)
+steno_copy_message(const StenoRecordMessage *m)
 {
 	const uint8 *p = (const uint8 *) (m + 1);
 	StenoParam	values;
@@ -165,7 +137,7 @@ steno_copy_message(const StenoRecordMessage *m, StenoObjects *objects)
 	record.audited = m->audited;
 	record.extra_count = m->extra_count;
 	record.shape = p;
-	record.shape_len = without_objects(p, m->shape_len, objects);
+	record.shape_len = m->shape_len;
 	p += m->shape_len;
 	if (m->text_len != STENO_NONE32)
 	{
@@ -193,21 +165,34 @@ steno_copy_message(const StenoRecordMessage *m, StenoObjects *objects)
 	return steno_copy_record(&record);
 }
 
-/* Objects stand at the end of the shape. */
+/*
+ * Put the objects that there are at the end of the statement into the shape, instead of those that
+ * it has, which were there when it was made.
+ */
 static void
-add_objects(StenoRecord *record, StenoObjects *objects)
+replace_objects(StenoRecord *record, StenoObjects *objects)
 {
 	uint32		limit = STENO_SHAPE_LIMIT;
-	uint32		room = limit > record->shape_len ? limit - record->shape_len : 0;
+	uint32		from;
+	uint32		to;
+	uint32		others;
 	int			omitted;
-	uint32		size = steno_objects_size(objects, room, &omitted);
-	uint8	   *shape = steno_scratch(record->shape_len + size);
+	uint32		size;
+	uint8	   *shape;
+	uint8	   *p;
 
+	if (!steno_shape_find_objects(record->shape, record->shape_len, &from, &to))
+		return;
+	others = record->shape_len - (to - from);
+	size = steno_objects_size(objects, limit > others ? limit - others : 0, &omitted);
+	shape = steno_scratch(others + size);
 	if (shape == NULL)
 		return;
-	memcpy(shape, record->shape, record->shape_len);
+	memcpy(shape, record->shape, from);
+	p = steno_objects_put(shape + from, objects);
+	memcpy(p, record->shape + to, record->shape_len - to);
+	record->shape_len = p - shape + record->shape_len - to;
 	record->shape = shape;
-	record->shape_len = steno_objects_put(shape + record->shape_len, objects) - shape;
 	if (omitted > 0)
 		steno_record_add_omitted(record, "objects_omitted", omitted);
 }
@@ -218,7 +203,7 @@ steno_copy_read(const StenoCopy *c, StenoObjects *objects, StenoRecord *record)
 {
 	*record = c->record;
 	if (objects)
-		add_objects(record, objects);
+		replace_objects(record, objects);
 }
 
 void

@@ -16,8 +16,7 @@ typedef struct StenoCopy StenoCopy;
 
 extern void steno_copy_install(void);
 extern StenoCopy *steno_copy_record(const StenoRecord *record);
-extern StenoCopy *steno_copy_message(const StenoRecordMessage *m,
-									  struct StenoObjects *objects);
+extern StenoCopy *steno_copy_message(const StenoRecordMessage *m);
 extern void steno_copy_read(const StenoCopy *c, struct StenoObjects *objects, StenoRecord *record);
 extern void steno_copy_release(StenoCopy **mine);
 

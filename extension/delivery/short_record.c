@@ -79,7 +79,7 @@ listed_params(const StenoParams *params)
 }
 
 /*
- * The shape without objects, and without parameters, whose values are left out; with as
+ * The shape without objects and columns, and without parameters, whose values are left out; with as
  * many relations as fit in room.  It is one that we have made, so it is whole.
  */
 static void

@@ -143,7 +143,7 @@ define_template(const StenoStatement *s, StenoPrepared *prepared)
 	t->version++;
 	t->shape_len = k->len;
 	t->text_len = (uint16) s->text_len;
-	memcpy(t->bytes, k->shape, k->len);
+	memcpy(t->bytes, steno_kept_shape(k), k->len);
 	memcpy(t->bytes + k->len, s->text, s->text_len);
 	prepared->version = t->version;
 	prepared->brief = STENO_BRIEF_YES;
@@ -177,7 +177,7 @@ begin_whole(const StenoStatement *s, const StenoPrepared *prepared, uint8 **valu
 	if (m == NULL)
 		return NULL;
 	m->audited = 0;
-	*values = steno_put_bytes((uint8 *) (m + 1), k->shape, k->len);
+	*values = steno_put_bytes((uint8 *) (m + 1), steno_kept_shape(k), k->len);
 	*values = steno_put_bytes(*values, s->text, s->text_len);
 	return m;
 }
@@ -254,7 +254,7 @@ steno_unstage(void)
 
 		if (s->state != STENO_STAGED && s->state != STENO_COMMITS_STAGED)
 			continue;
-		s->copy = steno_copy_message(m, s->objects);
+		s->copy = steno_copy_message(m);
 		if (s->state == STENO_STAGED)
 			s->state = s->copy ? STENO_COPIED : STENO_NOT_MADE;
 		else

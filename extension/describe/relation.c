@@ -113,12 +113,6 @@ find_named(Oid relid)
 	return r && r->name_len > 0 ? r : NULL;
 }
 
-static inline bool
-is_shown(const StenoAccess *relation)
-{
-	return steno_my.log_relation || (relation->access & STENO_ACCESS_AUDITED);
-}
-
 /* Upper bound of the bytes that put_relation writes. */
 static inline uint32
 relation_size(Oid relid)
@@ -173,21 +167,20 @@ put_relation(uint8 *p, Oid relid, uint32 access)
 STENO_HOT uint32
 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit)
 {
-	const StenoAccess *end = relations + *count;
-	const StenoAccess *r;
 	uint32		size = 0;
 	int			n = 0;
+	int			i;
 
-	for (r = relations; r < end; r++)
+	for (i = 0; i < *count; i++)
 	{
 		uint32		more;
 
-		if (unlikely(!is_shown(r)))
+		if (unlikely(!steno_relation_is_shown(relations, i)))
 			continue;
-		more = relation_size(r->relid);
+		more = relation_size(relations[i].relid);
 		if (unlikely(size + more > limit))
 		{
-			*count = r - relations;
+			*count = i;
 			break;
 		}
 		size += more;
@@ -201,11 +194,11 @@ steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint3
 STENO_HOT uint8 *
 steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown)
 {
-	const StenoAccess *end = relations + count;
+	int			i;
 
 	p = steno_put_varint(p, shown);
-	for (; relations < end; relations++)
-		if (likely(is_shown(relations)))
-			p = put_relation(p, relations->relid, relations->access);
+	for (i = 0; i < count; i++)
+		if (likely(steno_relation_is_shown(relations, i)))
+			p = put_relation(p, relations[i].relid, relations[i].access);
 	return p;
 }

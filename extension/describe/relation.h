@@ -7,18 +7,58 @@
 
 #include "base/steno.h"
 
+#include "base/compat.h"
+
 #pragma GCC visibility push(hidden)
 
-/* What a statement does with a relation.  It owns no memory but its own. */
+/*
+ * The sets of columns that a permission has: those that are read, inserted and updated.  The number
+ * of a set is that of its bit of STENO_ACCESS.
+ */
+#define STENO_COLUMN_SETS 3
+
+StaticAssertDecl(STENO_ACCESS_SELECT == 1 << 0 && STENO_ACCESS_INSERT == 1 << 1 &&
+				 STENO_ACCESS_UPDATE == 1 << 2, "each set of columns has the bit of its access");
+
+/*
+ * What a statement does with a relation.  A plan has one for each of its permissions, whose sets of
+ * columns it points to; several may be of the same relation, through the same view, and all but the
+ * first of them are merged into that one.  Those of a utility statement own their sets.
+ */
 typedef struct StenoAccess
 {
 	Oid			relid;
-	uint32		access;			/* STENO_ACCESS_* */
+	uint32		access;			/* STENO_ACCESS_*; of all that are merged */
+	Oid			via;			/* the view through which the statement reaches it; InvalidOid: none */
+	int			first;			/* index of the one that it is merged into; its own: it is that one */
+	int			next;			/* index of the next one that is merged into the same; 0: none */
+	const Bitmapset *columns[STENO_COLUMN_SETS];	/* as in permissions; NULL: none */
 } StenoAccess;
 
 extern void steno_relation_load_name(Oid relid);
 extern uint32 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit);
 extern uint8 *steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown);
+
+/* Whether a relation of a list is recorded. */
+static inline bool
+steno_relation_is_shown(const StenoAccess *relations, int i)
+{
+	return relations[i].first == i && (steno_my.log_relation || (relations[i].access & STENO_ACCESS_AUDITED));
+}
+
+/* ---- column.c ---- */
+
+extern void steno_columns_cache(const StenoPermission *p);
+extern int	steno_accesses_of(List *permissions, StenoAccess *found, int room);
+extern const Bitmapset *steno_columns_add(const Bitmapset *mine, const Bitmapset *more);
+extern uint32 steno_columns_put(uint8 *p, const StenoAccess *relations, int count, uint32 limit, int *omitted);
+
+/* The columns of a permission, by the number of their set. */
+static inline const Bitmapset *
+steno_columns_of(const StenoPermission *p, int set)
+{
+	return set == 0 ? p->selectedCols : set == 1 ? p->insertedCols : p->updatedCols;
+}
 
 /* Convert the permissions that a plan requires to those of a record. */
 static inline uint32

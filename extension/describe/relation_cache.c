@@ -15,11 +15,15 @@
 /* When there are this many entries, those that the current statement has not used are removed. */
 #define MOST_RELATIONS 10000
 
+/* When names of columns take this many bytes, those that only earlier statements have used are freed. */
+#define MOST_COLUMN_BYTES (4 * 1024 * 1024)
+
 uint64		steno_relation_invalidations;
 
 static HTAB *table;				/* NULL: the cache is empty */
 static MemoryContext context;	/* of the table and the memory that entries point to */
 static long most = MOST_RELATIONS;
+static Size column_bytes;		/* of all names of columns */
 
 /* Invalidate parts of one relation's entry, or of all entries if relid is InvalidOid. */
 static void
@@ -59,7 +63,8 @@ static void
 relation_changed(Datum arg, Oid relid)
 {
 	forget_names(relid);
-	invalidate_parts(relid, STENO_RELATION_NAME | STENO_RELATION_RULES | STENO_RELATION_GRANTS);
+	invalidate_parts(relid, STENO_RELATION_NAME | STENO_RELATION_RULES | STENO_RELATION_GRANTS |
+					 STENO_RELATION_COLUMNS | STENO_RELATION_VIEW);
 }
 
 /* The schema may have been renamed, which changes the qualified names of all its relations. */
@@ -103,6 +108,63 @@ free_matches(StenoRelation *r)
 	r->matches = (StenoRuleMatches) {NULL, 0};
 }
 
+/* Whether only earlier statements have used an entry; the planner may use it before the statement has its number. */
+static inline bool
+is_unused(const StenoRelation *r)
+{
+	return r->used + 1 < steno_my.statement;
+}
+
+static void
+free_names(StenoRelation *r)
+{
+	StenoColumnNames *names = r->names;
+
+	r->valid &= ~STENO_RELATION_COLUMNS;
+	r->names = NULL;
+	if (names == NULL)
+		return;
+	column_bytes -= names->size;
+	pfree(names);
+}
+
+/*
+ * Replace the names of a relation's columns.  Other entries may lose theirs, but none that the
+ * current statement uses: what the server keeps of these relations takes more memory.
+ */
+void
+steno_relation_keep_columns(StenoRelation *r, StenoColumnNames *names)
+{
+	HASH_SEQ_STATUS all;
+	StenoRelation *other;
+
+	free_names(r);
+	if (column_bytes + names->size > MOST_COLUMN_BYTES)
+	{
+		hash_seq_init(&all, table);
+		while ((other = hash_seq_search(&all)) != NULL)
+			if (is_unused(other))
+				free_names(other);
+	}
+	r->names = names;
+	column_bytes += names->size;
+}
+
+/* Free what is known of the relations in a view. */
+void
+steno_relation_forget_view(StenoRelation *r)
+{
+	StenoViewRelation *in_view = r->in_view;
+	int			i;
+
+	r->in_view = NULL;
+	for (i = 0; i < r->in_view_count; i++)
+		bms_free(in_view[i].columns);
+	r->in_view_count = 0;
+	if (in_view)
+		pfree(in_view);
+}
+
 /*
  * Remove the entries that only earlier statements have used.  If one statement uses
  * most of them, all are removed, so that memory remains limited; the statement's
@@ -117,17 +179,19 @@ make_room_for_one(void)
 	hash_seq_init(&all, table);
 	while ((r = hash_seq_search(&all)) != NULL)
 	{
-		/* the planner may have used it before the statement got its number */
-		if (r->used + 1 >= steno_my.statement)
+		if (!is_unused(r))
 			continue;
 		free_matches(r);
 		if (r->columns)
 			pfree(r->columns);
+		free_names(r);
+		steno_relation_forget_view(r);
 		(void) hash_search(table, &r->oid, HASH_REMOVE, NULL);
 	}
 	if (hash_get_num_entries(table) > MOST_RELATIONS / 2)
 	{
 		table = NULL;
+		column_bytes = 0;
 		MemoryContextReset(context);
 	}
 }

@@ -1,7 +1,7 @@
 /*
  * extension/describe/shape.c
  *		Encodes shapes: class, query identifier, command tag, relations, parameter
- *		types and objects of a statement, in this order (format/FORMAT.md).
+ *		types, objects and columns of a statement, in this order (format/FORMAT.md).
  *
  * A shape of at most SHAPE_ROOM bytes is encoded into a static array, which the
  * next shape overwrites; a larger one into the memory for one record.
@@ -71,15 +71,70 @@ encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_le
 	record->shape_len = p + 2 - usual_shape;
 }
 
+/* Columns of a shape that is being encoded. */
+typedef struct ColumnList
+{
+	int			count;			/* of relations that fit into the shape */
+	uint32		limit;			/* for steno_columns_put */
+	uint32		size;			/* bytes; 0: the shape has no columns */
+} ColumnList;
+
+/* How many relations are left out, from index count on. */
+STENO_COLD static int
+count_omitted(const StenoShape *what, int count)
+{
+	int			omitted = 0;
+	int			i;
+
+	for (i = count; i < what->count; i++)
+		if (steno_relation_is_shown(what->relations, i))
+			omitted++;
+	return omitted;
+}
+
+/* Find out how many bytes the columns take, of room; count: relations in the shape. */
+static void
+size_columns(StenoRecord *record, const StenoShape *what, int count, uint32 room, ColumnList *columns)
+{
+	uint32		used = 0;
+	int			omitted = 0;
+	int			i;
+
+	*columns = (ColumnList) {count, room, 0};
+	for (i = 0; i < count; i++)
+		used |= steno_relation_is_shown(what->relations, i) ? what->relations[i].access : 0;
+	if (!(used & (STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE)))
+		return;
+	columns->size = steno_columns_put(NULL, what->relations, count, room, &omitted);
+	if (unlikely(columns->size > room))
+	{
+		(void) steno_columns_put(NULL, what->relations, count, 0, &omitted);
+		columns->size = 0;
+	}
+	if (unlikely(omitted > 0))
+		steno_record_add_omitted(record, "columns_omitted", omitted);
+}
+
+/* Put the columns as a list of the shape. */
+static uint8 *
+put_columns(uint8 *p, const StenoShape *what, const ColumnList *columns)
+{
+	int			omitted;
+
+	*p++ = STENO_LIST_COLUMNS;
+	p = steno_put_varint(p, columns->size);
+	return p + steno_columns_put(p, what->relations, columns->count, columns->limit, &omitted);
+}
+
 /*
- * Put the part of the shape before the parameters, which take params_size bytes.
- * NULL if out of memory.
+ * Put the part of the shape before the parameters, which take params_size bytes, and find out how
+ * many the columns take.  NULL if out of memory.
  */
 static inline uint8 *
-put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_size)
+put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_size, ColumnList *columns)
 {
 	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
-	uint32		room = 3 * STENO_VARINT_MAX + command_len + params_size;
+	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size;
 	uint8	   *p = usual_shape;
 	int			count = what->count;
 	int			shown = 0;
@@ -89,7 +144,7 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 								 STENO_SHAPE_LIMIT > room ? STENO_SHAPE_LIMIT - room : 0);
 	if (unlikely(count < what->count))
 	{
-		steno_record_add_omitted(record, "relations_omitted", what->count - count);
+		steno_record_add_omitted(record, "relations_omitted", count_omitted(what, count));
 		room = Max(room, STENO_SHAPE_LIMIT);	/* objects do not fit either */
 	}
 	if (unlikely(what->objects != NULL))
@@ -100,6 +155,13 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 		room += steno_objects_size(what->objects, limit > room ? limit - room : 0, &omitted);
 		if (omitted > 0)
 			steno_record_add_omitted(record, "objects_omitted", omitted);
+	}
+	if (shown > 0)
+	{
+		uint32		limit = STENO_SHAPE_LIMIT;
+
+		size_columns(record, what, count, limit > room ? limit - room : 0, columns);
+		room += columns->size;
 	}
 	if (unlikely(room > SHAPE_ROOM))
 	{
@@ -147,7 +209,8 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 	bool		has_params = what->params && what->params->numParams > 0 && steno_my.log_parameter;
 	uint32		params_size = has_params ? steno_params_shape_size(what->params) : 0;
 	bool		many = unlikely(params_size > STENO_SHAPE_LIMIT / 8 * 7);
-	uint8	   *end = put_before_params(record, what, many ? STENO_LIST_SHAPE : params_size);
+	ColumnList	columns = {0};
+	uint8	   *end = put_before_params(record, what, many ? STENO_LIST_SHAPE : params_size, &columns);
 	uint8	   *after = NULL;
 
 	if (end == NULL)
@@ -158,5 +221,45 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 		after = steno_put_varint(end, 0);
 	if (unlikely(what->objects != NULL))
 		after = steno_objects_put(after, what->objects);
+	else if (columns.size > 0)
+		*after++ = 0;			/* no objects */
+	if (columns.size > 0)
+		after = put_columns(after, what, &columns);
 	record->shape_len = after - record->shape;
+}
+
+/*
+ * Find the objects of a shape: *from is where they begin, and *to is where what follows them
+ * begins.  Both are the end of a shape without objects.  False if it is not a shape.
+ */
+bool
+steno_shape_find_objects(const uint8 *shape, uint32 len, uint32 *from, uint32 *to)
+{
+	StenoBytes	in = {shape, len};
+	StenoBytes	s;
+	uint64_t	number;
+	uint64_t	n;
+	uint8_t		byte;
+
+	if (!steno_take_shape_head(&in, &number, &number, &s, &n))
+		return false;
+	while (n-- > 0)
+		if (!steno_take_relation(&in, &byte, &number, &s))
+			return false;
+	if (!steno_take_varint(&in, &n))
+		return false;
+	while (n-- > 0)
+		if (!steno_take_param(&in, &number, &byte))
+			return false;
+	*from = in.p - shape;
+	if (in.len > 0)
+	{
+		if (!steno_take_varint(&in, &n))
+			return false;
+		while (n-- > 0)
+			if (!steno_take_object(&in, &byte, &s, &s, &s))
+				return false;
+	}
+	*to = in.p - shape;
+	return true;
 }

@@ -47,6 +47,7 @@ typedef struct StenoShape
  * may be NULL if there are none.  The shape is valid until the next one is encoded.
  */
 extern void steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values);
+extern bool steno_shape_find_objects(const uint8 *shape, uint32 len, uint32 *from, uint32 *to);
 extern void steno_record_add_omitted(StenoRecord *record, const char *name, int count);
 
 /* ---- class.c ---- */

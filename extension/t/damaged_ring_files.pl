@@ -98,7 +98,7 @@ sub run_steno
 		my $at = number_at(RINGS, 8) + 4096 * $i;
 		my ($n) = grep { $c[ $_ - 1 ]{pid} == number_at($at + OWNER, 4) } 1 .. 4;
 
-		$of{$n} = { ring => $at, data => number_at(DATA, 8) + number_at(SIZE, 4) * $i, templates => number_at(TEMPLATES, 8) + 6 * 320 * $i }
+		$of{$n} = { ring => $at, data => number_at(DATA, 8) + number_at(SIZE, 4) * $i, templates => number_at(TEMPLATES, 8) + 6 * 1024 * $i }
 		  if $n;
 	}
 	is(scalar keys %of, 4, 'each session has a ring');

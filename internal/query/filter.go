@@ -309,35 +309,85 @@ func (m *Matcher) paramMatches(r *trail.Record) bool {
 	return found
 }
 
+// objectPattern is a name with wildcards: one of a relation or object, or of a column with
+// that of its relation before it.
+type objectPattern struct {
+	whole *regexp.Regexp
+	// relation is what stands before the last dot; nil if there is none.
+	relation *regexp.Regexp
+}
+
 // objectPatterns makes regular expressions of names with wildcards.
-func objectPatterns(names []string) []*regexp.Regexp {
-	var patterns []*regexp.Regexp
+func objectPatterns(names []string) []objectPattern {
+	compile := func(name string) *regexp.Regexp {
+		return regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*") + ")$")
+	}
+	var patterns []objectPattern
 	for _, n := range names {
-		p := strings.ReplaceAll(regexp.QuoteMeta(n), `\*`, ".*")
-		patterns = append(patterns, regexp.MustCompile("^(?s:"+p+")$"))
+		p := objectPattern{whole: compile(n)}
+		if i := lastDot(n); i >= 0 {
+			p.relation = compile(n[:i])
+		}
+		patterns = append(patterns, p)
 	}
 	return patterns
 }
 
-// usesObject says whether a relation or an object of a shape has a name that
-// fits: as it stands, or without its schema.
-func usesObject(s *trail.Shape, patterns []*regexp.Regexp) bool {
-	fits := func(name []byte) bool {
-		for _, p := range patterns {
-			if p.Match(name) || p.Match(unqualified(name)) {
+// lastDot is where the last dot outside double quotes is, -1 if there is none.
+func lastDot(name string) int {
+	last, quoted := -1, false
+	for i, c := range []byte(name) {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == '.' && !quoted:
+			last = i
+		}
+	}
+	return last
+}
+
+// fits says whether a name matches, as it stands or without its schema.
+func fits(re *regexp.Regexp, name []byte) bool {
+	return re.Match(name) || re.Match(unqualified(name))
+}
+
+// fitsColumn says whether the pattern names a column of a relation that is used. The whole
+// row is each of its columns, and so may be those that the record leaves out.
+func (p *objectPattern) fitsColumn(r *trail.Relation) bool {
+	if p.relation == nil || !r.HasColumns {
+		return false
+	}
+	if r.Omitted != 0 && fits(p.relation, r.Name) {
+		return true
+	}
+	for _, c := range r.Columns {
+		if string(c.Name) == trail.WholeRow {
+			if fits(p.relation, r.Name) {
+				return true
+			}
+			continue
+		}
+		if fits(p.whole, slices.Concat(r.Name, []byte("."), c.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// usesObject says whether a relation or an object of a shape, or a column of a relation, has a
+// name that fits: as it stands, or without its schema.
+func usesObject(s *trail.Shape, patterns []objectPattern) bool {
+	for _, p := range patterns {
+		for i := range s.Relations {
+			if r := &s.Relations[i]; fits(p.whole, r.Name) || p.fitsColumn(r) {
 				return true
 			}
 		}
-		return false
-	}
-	for i := range s.Relations {
-		if fits(s.Relations[i].Name) {
-			return true
-		}
-	}
-	for i := range s.Objects {
-		if o := &s.Objects[i]; fits(o.Name) || len(o.To) > 0 && fits(o.To) {
-			return true
+		for i := range s.Objects {
+			if o := &s.Objects[i]; fits(p.whole, o.Name) || len(o.To) > 0 && fits(p.whole, o.To) {
+				return true
+			}
 		}
 	}
 	return false

@@ -77,3 +77,45 @@ func TestObjectsAreFoundWithAndWithoutTheirSchema(t *testing.T) {
 		}
 	}
 }
+
+func TestColumnsAreFound(t *testing.T) {
+	column := func(names ...string) (columns []trail.Column) {
+		for _, n := range names {
+			columns = append(columns, trail.Column{Access: trail.AccessSelect, Name: []byte(n)})
+		}
+		return columns
+	}
+	known := trail.Relation{Name: []byte("hr.staff"), HasColumns: true, Columns: column("id", `"a.b"`, `"*"`)}
+	whole := trail.Relation{Name: []byte(`hr."old.staff"`), HasColumns: true, Columns: column("*")}
+	part := trail.Relation{Name: []byte("hr.wide"), HasColumns: true, Columns: column("c1"), Omitted: trail.AccessSelect}
+	none := trail.Relation{Name: []byte("hr.none"), HasColumns: true}
+	old := trail.Relation{Name: []byte("hr.unknown")}
+	for _, c := range []struct {
+		pattern  string
+		relation trail.Relation
+		want     bool
+	}{
+		{"staff.id", known, true},
+		{"hr.staff.id", known, true},
+		{"staff.salary", known, false},
+		{"other.staff.id", known, false},
+		{"staff.*", known, true},
+		{"*.id", known, true},
+		{`staff."a.b"`, known, true},
+		{`staff.b"`, known, false},
+		{"id", known, false},
+		{`"old.staff".salary`, whole, true},
+		{`hr."old.staff".salary`, whole, true},
+		{"staff\".salary", whole, false},
+		{"staff.salary", whole, false},
+		{"wide.c1", part, true},
+		{"wide.c900", part, true},
+		{"narrow.c900", part, false},
+		{"none.id", none, false},
+		{"unknown.id", old, false},
+	} {
+		if got := usesObject(&trail.Shape{Relations: []trail.Relation{c.relation}}, objectPatterns([]string{c.pattern})); got != c.want {
+			t.Errorf("%s: %s: got %v", c.pattern, c.relation.Name, got)
+		}
+	}
+}

@@ -209,12 +209,48 @@ func appendRelations(dst []byte, s *trail.Shape) []byte {
 		dst = append(append(append(dst, `,"type":"`...), rel.Type.String()...), '"')
 		access := rel.Access &^ trail.AccessAudited
 		dst = append(access.AppendNames(append(dst, `,"access":"`...)), '"')
+		dst = appendColumns(dst, &rel)
+		if rel.Via > 0 {
+			dst = appendJSON(append(dst, `,"via":`...), s.Relations[rel.Via-1].Name)
+		}
 		if access != rel.Access {
 			dst = append(dst, `,"audited":true`...)
 		}
 		dst = append(dst, '}')
 	}
 	return append(dst, ']')
+}
+
+// appendColumns appends the columns that a statement reads and writes, by access.
+func appendColumns(dst []byte, rel *trail.Relation) []byte {
+	access := rel.ColumnAccess()
+	if access == 0 {
+		return dst
+	}
+	dst = append(dst, `,"columns":`...)
+	sep := byte('{')
+	for bit := range access.Bits {
+		dst = bit.AppendNames(append(dst, sep, '"'))
+		dst = append(dst, `":[`...)
+		first := true
+		for _, c := range rel.Columns {
+			if c.Access&bit == 0 {
+				continue
+			}
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = appendJSON(dst, c.Name)
+		}
+		dst = append(dst, ']')
+		sep = ','
+	}
+	dst = append(dst, '}')
+	if rel.Omitted != 0 {
+		dst = append(rel.Omitted.AppendNames(append(dst, `,"columns_omitted":"`...)), '"')
+	}
+	return dst
 }
 
 func appendObjects(dst []byte, s *trail.Shape) []byte {

@@ -136,6 +136,10 @@ func otelShape(dst []byte, s *trail.Shape) []byte {
 			dst = otelMember(dst, "name", rel.Name)
 			dst = otelMember(dst, "type", []byte(rel.Type.String()))
 			dst = otelMember(dst, "access", access.AppendNames(nil))
+			dst = otelColumns(dst, rel)
+			if rel.Via > 0 {
+				dst = otelMember(dst, "via", s.Relations[rel.Via-1].Name)
+			}
 			if access != rel.Access {
 				dst = append(dst, `,{"key":"audited","value":{"boolValue":true}}`...)
 			}
@@ -177,6 +181,38 @@ func otelArray(dst []byte, key string, n int, member func(dst []byte, i int) []b
 func otelMember(dst []byte, key string, value []byte) []byte {
 	dst = append(append(append(dst, `,{"key":"`...), key...), `","value":{"stringValue":`...)
 	return append(appendJSON(dst, value), "}}"...)
+}
+
+// otelColumns appends the columns of a relation, by access.
+func otelColumns(dst []byte, rel *trail.Relation) []byte {
+	access := rel.ColumnAccess()
+	if access == 0 {
+		return dst
+	}
+	dst = append(dst, `,{"key":"columns","value":{"kvlistValue":{"values":[`...)
+	first := true
+	for bit := range access.Bits {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = bit.AppendNames(append(dst, `{"key":"`...))
+		dst = append(dst, `","value":{"arrayValue":{"values":[`...)
+		sep := ""
+		for _, c := range rel.Columns {
+			if c.Access&bit != 0 {
+				dst = append(append(dst, sep...), `{"stringValue":`...)
+				dst = append(appendJSON(dst, c.Name), '}')
+				sep = ","
+			}
+		}
+		dst = append(dst, "]}}}"...)
+	}
+	dst = append(dst, "]}}}"...)
+	if rel.Omitted != 0 {
+		dst = otelMember(dst, "columns_omitted", rel.Omitted.AppendNames(nil))
+	}
+	return dst
 }
 
 // params appends the parameters; NULL is a value that is not set.

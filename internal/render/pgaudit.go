@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -271,8 +272,9 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pg
 		return true
 	}
 	first, shown := true, false
-	for i := range r.Shape.Relations {
-		rel := &r.Shape.Relations[i]
+	relations := mergedRelations(r.Shape.Relations)
+	for i := range relations {
+		rel := &relations[i]
 		if !f.options.LogCatalog && bytes.HasPrefix(rel.Name, []byte("pg_catalog.")) {
 			continue
 		}
@@ -294,6 +296,26 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pg
 		}
 	}
 	return shown
+}
+
+// mergedRelations are the relations, each once with all its accesses: a record has a relation
+// again for each view through which it is reached.
+func mergedRelations(relations []trail.Relation) []trail.Relation {
+	if !slices.ContainsFunc(relations, func(r trail.Relation) bool { return r.Via > 0 }) {
+		return relations
+	}
+	var merged []trail.Relation
+	at := map[string]int{}
+	for _, r := range relations {
+		i, found := at[string(r.Name)]
+		if !found {
+			i = len(merged)
+			at[string(r.Name)] = i
+			merged = append(merged, r)
+		}
+		merged[i].Access |= r.Access
+	}
+	return merged
 }
 
 // pgauditAccess is class and command of the line of a relation.

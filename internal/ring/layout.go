@@ -104,8 +104,17 @@ var version4 = func() layout {
 	return l
 }()
 
+// version5 has longer templates.
+var version5 = func() layout {
+	l := version4
+	l.templateSize = 1024
+	l.template = maps.Clone(l.template)
+	l.template["bytes"] = field{16, 1008}
+	return l
+}()
+
 // templates is how many of them a ring has.
 const templates = 6
 
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5}

@@ -4,6 +4,7 @@ package trail
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -251,6 +252,11 @@ func (s *Shape) isPlain() bool {
 		if !isASCII(s.Relations[i].Name) {
 			return false
 		}
+		for _, column := range s.Relations[i].Columns {
+			if !isASCII(column.Name) {
+				return false
+			}
+		}
 	}
 	for i := range s.Objects {
 		if o := &s.Objects[i]; !isASCII(o.Type) || !isASCII(o.Name) || !isASCII(o.To) {
@@ -276,6 +282,10 @@ func (s *Shape) shown(c *charset) *Shape {
 	out.Relations = make([]Relation, len(s.Relations))
 	for i, r := range s.Relations {
 		r.Name = c.shown(r.Name)
+		r.Columns = slices.Clone(r.Columns)
+		for k := range r.Columns {
+			r.Columns[k].Name = c.shown(r.Columns[k].Name)
+		}
 		out.Relations[i] = r
 	}
 	out.Objects = make([]Object, len(s.Objects))

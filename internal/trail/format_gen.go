@@ -228,6 +228,17 @@ var namesAction = [...]string{
 	5: "execute",
 }
 
+// List is a list after the objects of a shape.
+type List uint64
+
+const (
+	ListColumns List = 1 // columns of the relations, and the views through which they are reached
+)
+
+var namesList = [...]string{
+	1: "columns",
+}
+
 // RelationType is what a relation is.
 type RelationType uint8
 

@@ -170,7 +170,15 @@ func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 	if s := r.Shape; s != nil {
 		relations, params, objects := []any{}, []any{}, []any{}
 		for _, rel := range s.Relations {
-			relations = append(relations, map[string]any{"type": rel.Type, "access": rel.Access, "name": text(rel.Name)})
+			one := map[string]any{"type": rel.Type, "access": rel.Access, "name": text(rel.Name)}
+			if rel.HasColumns {
+				columns := []any{}
+				for _, c := range rel.Columns {
+					columns = append(columns, map[string]any{"access": c.Access, "name": text(c.Name)})
+				}
+				one["columns"], one["omitted"], one["via"] = columns, rel.Omitted, rel.Via
+			}
+			relations = append(relations, one)
 		}
 		r.Params(func(p trail.ParamType, value []byte, null bool) bool {
 			v := map[string]any{"type": p.OID, "repr": p.Repr, "value": nil}

@@ -36,6 +36,15 @@ func (a Access) AppendNames(dst []byte) []byte {
 	return dst
 }
 
+// Bits yields the bits that are set, each by itself.
+func (a Access) Bits(yield func(Access) bool) {
+	for ; a != 0; a &= a - 1 {
+		if !yield(a & -a) {
+			return
+		}
+	}
+}
+
 // Names yields the names of the bits that are set.
 func (a Access) Names(yield func(string) bool) {
 	for bit := uint64(0); bit < 64; bit++ {

@@ -223,6 +223,37 @@ type Relation struct {
 	Type   RelationType
 	Access Access
 	Name   []byte
+
+	// Columns are those that the statement reads and writes; HasColumns says that they
+	// are known. Omitted is how it uses further columns, which the record leaves out.
+	Columns    []Column
+	HasColumns bool
+	Omitted    Access
+	// Via is the index, plus 1, of the view through which the statement reaches the
+	// relation; 0 is none.
+	Via int
+}
+
+// Column is a column of a relation: its name as SQL writes it, in quotes where that needs
+// them, or * for the row as a whole.
+type Column struct {
+	Access Access
+	Name   []byte
+}
+
+// WholeRow is the name of a Column that stands for all columns.
+const WholeRow = "*"
+
+// ColumnAccess is which of its columns a relation names: reads, inserts, updates.
+func (r *Relation) ColumnAccess() Access {
+	if !r.HasColumns {
+		return 0
+	}
+	access := r.Access&(AccessSelect|AccessInsert|AccessUpdate) | r.Omitted
+	for _, c := range r.Columns {
+		access |= c.Access
+	}
+	return access
 }
 
 // Object is what DDL made, changed, renamed or removed, or a function that a
@@ -309,6 +340,7 @@ type decoder struct {
 	relations []Relation
 	params    []ParamType
 	objects   []Object
+	columns   []Column
 
 	dictionary int // memory that the definitions and what is kept of parts take
 }
@@ -353,7 +385,7 @@ func (b *Block) Rewind() {
 	d := &b.decoder
 	d.pos, d.records, d.lastTime, d.dictionary = 0, 0, b.Header.FirstTime, 0
 	d.sessions, d.shapes, d.texts, d.textPlain, d.view = d.sessions[:0], d.shapes[:0], d.texts[:0], d.textPlain[:0], view{}
-	d.relations, d.params, d.objects = d.relations[:0], d.params[:0], d.objects[:0]
+	d.relations, d.params, d.objects, d.columns = d.relations[:0], d.params[:0], d.objects[:0], d.columns[:0]
 }
 
 // Next reads the next record or data part into r. It returns io.EOF after the
@@ -449,9 +481,9 @@ func (b *Block) defineShape(c *cursor) string {
 	}
 	from := len(b.relations)
 	for range n {
-		r := Relation{RelationType(c.byte()), Access(c.varint()), c.str()}
+		r := Relation{Type: RelationType(c.byte()), Access: Access(c.varint()), Name: c.str()}
 		// what a line says of it is longer the more bits are set
-		if !b.grow(40 + 16*bits.OnesCount64(uint64(r.Access))) {
+		if !b.grow(int(unsafe.Sizeof(r)) + 16*bits.OnesCount64(uint64(r.Access))) {
 			return tooMuch
 		}
 		b.relations = append(b.relations, r)
@@ -487,8 +519,60 @@ func (b *Block) defineShape(c *cursor) string {
 	if c.bad {
 		return cutShort
 	}
+	if reason := b.lists(c, &s); reason != "" {
+		return reason
+	}
 	s.plain = s.isPlain()
 	b.shapes = append(b.shapes, s)
+	return ""
+}
+
+// lists reads what follows a shape's objects: lists with their numbers and lengths. What
+// is none, or not known, is skipped.
+func (b *Block) lists(c *cursor, s *Shape) string {
+	for len(c.b) > 0 {
+		list, body := List(c.varint()), c.str()
+		if c.bad {
+			break
+		}
+		if list == ListColumns {
+			if reason := b.columnList(&cursor{b: body}, s.Relations); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
+}
+
+// columnList reads the columns of each relation.
+func (b *Block) columnList(c *cursor, relations []Relation) string {
+	for i := range relations {
+		r := &relations[i]
+		via, n := c.varint(), c.varint()
+		switch {
+		case via > uint64(len(relations)):
+			return "a view is none of the relations"
+		case n > uint64(len(c.b))/2:
+			return "more columns than fit"
+		}
+		from := len(b.columns)
+		for range n {
+			column := Column{Access(c.varint()), c.str()}
+			// each of its accesses names it
+			if !b.grow(int(unsafe.Sizeof(column)) + (16+len(column.Name))*bits.OnesCount64(uint64(column.Access))) {
+				return tooMuch
+			}
+			if len(column.Name) == 0 {
+				r.Omitted |= column.Access
+			} else {
+				b.columns = append(b.columns, column)
+			}
+		}
+		if c.bad {
+			return cutShort
+		}
+		r.Columns, r.HasColumns, r.Via = b.columns[from:len(b.columns):len(b.columns)], true, int(via)
+	}
 	return ""
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -203,10 +204,17 @@ func differs(r *trail.Record, w *trailtest.Record) string {
 	}
 	var relations []trailtest.Relation
 	for _, rel := range r.Shape.Relations {
-		relations = append(relations, trailtest.Relation{Type: rel.Type, Access: rel.Access, Name: string(rel.Name)})
+		one := trailtest.Relation{Type: rel.Type, Access: rel.Access, Name: string(rel.Name), Via: rel.Via}
+		for _, c := range rel.Columns {
+			one.Columns = append(one.Columns, trailtest.Column{Access: c.Access, Name: string(c.Name)})
+		}
+		if rel.Omitted != 0 {
+			one.Columns = append(one.Columns, trailtest.Column{Access: rel.Omitted})
+		}
+		relations = append(relations, one)
 	}
 	if r.Shape.Class != w.Shape.Class || r.Shape.QueryID != w.Shape.QueryID || string(r.Shape.Command) != w.Shape.Command ||
-		!slices.Equal(relations, w.Shape.Relations) || !slices.Equal(r.Shape.Params, w.Shape.Params) {
+		!slices.EqualFunc(relations, w.Shape.Relations, func(a, b trailtest.Relation) bool { return reflect.DeepEqual(a, b) }) || !slices.Equal(r.Shape.Params, w.Shape.Params) {
 		return "shape"
 	}
 	var objects []trailtest.Object

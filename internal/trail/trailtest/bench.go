@@ -25,8 +25,11 @@ func PgbenchEncrypted(t testing.TB, dir string, n, sessions, streams int, key *[
 	rng := rand.New(rand.NewPCG(1, 2))
 	shape := &Shape{
 		Class: trail.ClassRead, QueryID: 0x8765432187654321, Command: "SELECT",
-		Relations: []Relation{{trail.RelationTypeTable, trail.AccessSelect, "public.pgbench_accounts"}},
-		Params:    []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}},
+		Relations: []Relation{{
+			Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: "public.pgbench_accounts",
+			Columns: []Column{{trail.AccessSelect, "aid"}, {trail.AccessSelect, "abalance"}},
+		}},
+		Params: []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}},
 	}
 	const text = "SELECT abalance FROM pgbench_accounts WHERE aid = $1;"
 	type client struct {

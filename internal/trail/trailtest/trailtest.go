@@ -73,6 +73,16 @@ type Relation struct {
 	Type   trail.RelationType
 	Access trail.Access
 	Name   string
+
+	// Columns, if any relation has some, are written for all of them.
+	Columns []Column
+	Via     int // index of the view, plus 1
+}
+
+// Column is a column of a relation.
+type Column struct {
+	Access trail.Access
+	Name   string
 }
 
 // Record is a record to write. Seq 0 is the session's next; Statement 0 too.
@@ -180,11 +190,23 @@ func (b *Builder) shape(s *Shape) int {
 	for _, p := range s.Params {
 		body = append(binary.AppendUvarint(body, p.OID), byte(p.Repr))
 	}
-	if s.Objects != nil {
+	columns := slices.ContainsFunc(s.Relations, func(r Relation) bool { return r.Columns != nil })
+	if s.Objects != nil || columns {
 		body = binary.AppendUvarint(body, uint64(len(s.Objects)))
 		for _, o := range s.Objects {
 			body = str(str(str(append(body, byte(o.Action)), o.Type), o.Name), o.To)
 		}
+	}
+	if columns {
+		var list []byte
+		for _, r := range s.Relations {
+			list = binary.AppendUvarint(list, uint64(r.Via))
+			list = binary.AppendUvarint(list, uint64(len(r.Columns)))
+			for _, c := range r.Columns {
+				list = str(binary.AppendUvarint(list, uint64(c.Access)), c.Name)
+			}
+		}
+		body = str(binary.AppendUvarint(body, uint64(trail.ListColumns)), list)
 	}
 	if i, ok := b.shapes[string(body)]; ok {
 		return i

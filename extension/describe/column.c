@@ -1,0 +1,489 @@
+/*
+ * extension/describe/column.c
+ *		Columns that statements read and write, and the views through which they do so.
+ *
+ * The permissions of a plan name the columns, by their numbers; the server requires them for the
+ * relations that a statement names and, with the owner of a view, for those in the view's query.
+ * They do not say which view that is, so the relations in a view are looked up in its query, and
+ * compared with the permissions that the plan has of it.
+ *
+ * Like the names of relations, those of columns are looked up when a statement starts.  When its
+ * shape is encoded, only the cache is read.  A column whose name is not there is recorded by its
+ * number.
+ */
+#include "base/steno.h"
+
+#include "access/sysattr.h"
+#include "catalog/heap.h"
+#include "catalog/pg_class.h"
+#include "nodes/nodeFuncs.h"
+#include "port/pg_bitutils.h"
+#include "rewrite/prs2lock.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+
+#include "describe/relation.h"
+#include "describe/relation_cache.h"
+
+/* ---- what is looked up ---- */
+
+/* Look up the names of a relation's columns. */
+static void
+look_up_columns(StenoRelation *r)
+{
+	uint64		before = steno_relation_invalidations;
+	Relation	relation = RelationIdGetRelation(r->oid);
+	StenoColumnNames *names;
+	TupleDesc	columns;
+	Size		size;
+	int			i;
+
+	if (relation == NULL)
+		return;
+	columns = relation->rd_att;
+	size = offsetof(StenoColumnNames, ends) + (columns->natts + 1) * sizeof(uint32);
+	for (i = 0; i < columns->natts; i++)
+		if (!TupleDescAttr(columns, i)->attisdropped)
+			size += strlen(quote_identifier(NameStr(TupleDescAttr(columns, i)->attname)));
+	names = steno_relation_alloc(size);
+	names->size = size;
+	names->count = columns->natts;
+	names->ends[0] = offsetof(StenoColumnNames, ends) + (columns->natts + 1) * sizeof(uint32);
+	for (i = 0; i < columns->natts; i++)
+	{
+		const char *name = "";
+
+		if (!TupleDescAttr(columns, i)->attisdropped)
+			name = quote_identifier(NameStr(TupleDescAttr(columns, i)->attname));
+		memcpy((char *) names + names->ends[i], name, strlen(name));
+		names->ends[i + 1] = names->ends[i] + strlen(name);
+	}
+	RelationClose(relation);
+	steno_relation_keep_columns(r, names);
+	if (steno_relation_invalidations == before)
+		r->valid |= STENO_RELATION_COLUMNS;
+}
+
+/* The relations in a view's query that are found so far. */
+typedef struct InView
+{
+	Oid			view;
+	List	   *permissions;
+} InView;
+
+/* Add the permissions of a query, and of those in it. */
+static bool
+find_in_view(Node *node, void *arg)
+{
+	InView	   *in = arg;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+	{
+		ListCell   *lc;
+
+		foreach(lc, STENO_QUERY_PERMISSIONS((Query *) node))
+		{
+			StenoPermission *p = (StenoPermission *) lfirst(lc);
+
+			/* before PostgreSQL 17, the query of a view has entries for the view itself */
+			if (STENO_IS_PERMISSION(p) && p->relid != in->view)
+				in->permissions = lappend(in->permissions, p);
+		}
+		return query_tree_walker((Query *) node, find_in_view, arg, 0);
+	}
+	return expression_tree_walker(node, find_in_view, arg);
+}
+
+/* Look up the relations in a view. */
+static void
+look_up_view(StenoRelation *r)
+{
+	uint64		before = steno_relation_invalidations;
+	Relation	relation = RelationIdGetRelation(r->oid);
+	InView		in = {r->oid, NIL};
+	ListCell   *lc;
+	int			i;
+
+	if (relation == NULL)
+		return;
+	if (relation->rd_rel->relkind == RELKIND_VIEW && relation->rd_rules)
+		for (i = 0; i < relation->rd_rules->numLocks; i++)
+			if (relation->rd_rules->rules[i]->event == CMD_SELECT)
+				(void) find_in_view((Node *) linitial(relation->rd_rules->rules[i]->actions), &in);
+	steno_relation_forget_view(r);
+	if (in.permissions != NIL)
+	{
+		r->in_view = steno_relation_alloc(list_length(in.permissions) * sizeof(StenoViewRelation));
+		foreach(lc, in.permissions)
+		{
+			const StenoPermission *p = lfirst(lc);
+			StenoViewRelation *v = &r->in_view[r->in_view_count];
+
+			v->relid = p->relid;
+			v->user_id = p->checkAsUser;
+			v->columns = NULL;
+			r->in_view_count++;
+			v->columns = unconstify(Bitmapset *, steno_columns_add(NULL, p->selectedCols));
+		}
+	}
+	list_free(in.permissions);
+	RelationClose(relation);
+	if (steno_relation_invalidations == before)
+		r->valid |= STENO_RELATION_VIEW;
+}
+
+/* While catalogs can be read: make what steno_columns_put needs of a permission's relation available. */
+void
+steno_columns_cache(const StenoPermission *p)
+{
+	StenoRelation *r;
+
+	if (!steno_my.log_relation && !steno_my.role_set)
+		return;
+	r = steno_relation_enter(p->relid);
+	if (!(r->valid & STENO_RELATION_COLUMNS) && (p->selectedCols || p->insertedCols || p->updatedCols))
+		look_up_columns(r);
+	if (!(r->valid & STENO_RELATION_VIEW))
+		look_up_view(r);
+}
+
+/* ---- sets of columns ---- */
+
+/*
+ * The set mine, which is NULL or our own, with the members of more: mine itself or another one,
+ * instead of it, in the memory of the state of this process.  If there is no memory, members are
+ * missing.
+ */
+const Bitmapset *
+steno_columns_add(const Bitmapset *mine, const Bitmapset *more)
+{
+	Bitmapset  *all = unconstify(Bitmapset *, mine);
+	int			i;
+
+	if (more == NULL)
+		return mine;
+	if (all == NULL || all->nwords < more->nwords)
+	{
+		Size		size = offsetof(Bitmapset, words) + more->nwords * sizeof(bitmapword);
+
+		all = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM);
+		if (all == NULL)
+			return mine;
+		memcpy(all, more, size);
+		more = mine;
+	}
+	for (i = 0; more != NULL && i < more->nwords; i++)
+		all->words[i] |= more->words[i];
+	if (mine != NULL && all != mine)
+		pfree(unconstify(Bitmapset *, mine));
+	return all;
+}
+
+/* ---- what a plan does with relations ---- */
+
+/* How well a permission of a plan fits a relation in a view; 0: not at all. */
+static int
+fits(const StenoPermission *p, const StenoAccess *access, const StenoViewRelation *v)
+{
+	if (p->relid != v->relid || p->checkAsUser != v->user_id || OidIsValid(access->via))
+		return 0;
+	/* an automatically updatable view passes other columns on */
+	return bms_equal(p->selectedCols, v->columns) ? 2 : 1;
+}
+
+/*
+ * Find the relations that the plan reaches through a view.  found has those of the permissions
+ * whose relations are recorded, in their order.  A view that a plan names twice has each of its
+ * relations twice.  Of several that fit equally well, the last one is chosen, because those that
+ * the statement names come first.
+ */
+static void
+find_through_view(const List *permissions, StenoAccess *found, int count, int view)
+{
+	const StenoRelation *r = steno_relation_find(found[view].relid);
+	int			i;
+
+	for (i = 0; r && i < r->in_view_count; i++)
+	{
+		const StenoViewRelation *v = &r->in_view[i];
+		StenoAccess *best = NULL;
+		int			fit = 1;
+		int			n = 0;
+		ListCell   *lc;
+
+		foreach(lc, permissions)
+		{
+			const StenoPermission *p = lfirst(lc);
+			int			one;
+
+			if (!STENO_IS_PERMISSION(p))
+				continue;
+			if (n == count)
+				break;
+			one = n == view ? 0 : fits(p, &found[n], v);
+			if (one >= fit)
+			{
+				fit = one;
+				best = &found[n];
+			}
+			n++;
+		}
+		if (best)
+			best->via = found[view].relid;
+	}
+}
+
+/*
+ * Collect what a plan does with relations from its permissions; returns the number of entries, at
+ * most room.
+ */
+STENO_HOT int
+steno_accesses_of(List *permissions, StenoAccess *found, int room)
+{
+	ListCell   *lc;
+	int			count = 0;
+	int			i;
+	int			j;
+
+	foreach(lc, permissions)
+	{
+		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		if (count == room)
+			break;
+		found[count] = (StenoAccess) {.relid = p->relid, .access = steno_access_of(p->requiredPerms), .first = count};
+		for (i = 0; i < STENO_COLUMN_SETS; i++)
+			found[count].columns[i] = steno_columns_of(p, i);
+		count++;
+	}
+	if (likely(count < 2))
+		return count;
+	for (i = 0; i < count; i++)
+		find_through_view(permissions, found, count, i);
+	for (i = 1; i < count; i++)
+		for (j = 0; j < i; j++)
+			if (found[j].relid == found[i].relid && found[j].via == found[i].via)
+			{
+				/* j has not been merged itself: it is the first one of its kind */
+				found[i].first = j;
+				found[i].next = found[j].next;
+				found[j].next = i;
+				found[j].access |= found[i].access;
+				break;
+			}
+	return count;
+}
+
+/* ---- in the shape ---- */
+
+/* Where columns are put; p is NULL if they are only counted. */
+typedef struct Output
+{
+	uint8	   *p;
+	uint32		size;			/* bytes so far */
+	uint32		limit;
+} Output;
+
+static void
+output_number(Output *out, uint64 n)
+{
+	if (out->p)
+		out->p = steno_put_varint(out->p, n);
+	out->size += steno_varint_size(n);
+}
+
+static void
+output_string(Output *out, const char *s, uint32 len)
+{
+	output_number(out, len);
+	if (out->p)
+	{
+		memcpy(out->p, s, len);
+		out->p += len;
+	}
+	out->size += len;
+}
+
+/*
+ * The sets of columns of a relation: the union of those of all entries that are merged into it, one
+ * word at a time.  Returns the columns in any of them.
+ */
+static bitmapword
+word_of(const StenoAccess *relations, int first, int word, bitmapword sets[STENO_COLUMN_SETS])
+{
+	bitmapword	any = 0;
+	int			i;
+	int			set;
+
+	memset(sets, 0, STENO_COLUMN_SETS * sizeof(bitmapword));
+	for (i = first;; i = relations[i].next)
+	{
+		for (set = 0; set < STENO_COLUMN_SETS; set++)
+			if (relations[i].columns[set] && word < relations[i].columns[set]->nwords)
+				any |= sets[set] |= relations[i].columns[set]->words[word];
+		if (relations[i].next == 0)
+			return any;
+	}
+}
+
+/* How many words these sets have. */
+static int
+words_of(const StenoAccess *relations, int first)
+{
+	int			words = 0;
+	int			i;
+	int			set;
+
+	for (i = first;; i = relations[i].next)
+	{
+		for (set = 0; set < STENO_COLUMN_SETS; set++)
+			if (relations[i].columns[set])
+				words = Max(words, relations[i].columns[set]->nwords);
+		if (relations[i].next == 0)
+			return words;
+	}
+}
+
+/* The name of a column; the caller has room for a number. */
+static const char *
+column_name(const StenoRelation *r, AttrNumber column, char number[16], uint32 *len)
+{
+	const char *name;
+
+	if (column == InvalidAttrNumber)
+		name = "*";				/* a column of this name is quoted */
+	else if (column < 0)
+		name = NameStr(SystemAttributeDefinition(column)->attname);
+	else if (r && r->names && column <= r->names->count && r->names->ends[column] > r->names->ends[column - 1])
+	{
+		*len = r->names->ends[column] - r->names->ends[column - 1];
+		return (const char *) r->names + r->names->ends[column - 1];
+	}
+	else
+	{
+		snprintf(number, 16, "%d", column);	/* a column of this name is quoted */
+		name = number;
+	}
+	*len = strlen(name);
+	return name;
+}
+
+/*
+ * Put the columns of one relation, as far as they fit; *omitted counts the others.  The list then
+ * ends with an empty name, which has the accesses to them.
+ */
+static void
+put_columns_of(Output *out, const StenoAccess *relations, int first, int *omitted)
+{
+	const StenoRelation *r = steno_relation_find(relations[first].relid);
+	int			words = words_of(relations, first);
+	Output		end = *out;
+	uint32		fitting = 0;
+	uint32		left_out = 0;
+	int			pass;
+
+	/* which fit, and then these */
+	for (pass = 0; pass < 2; pass++)
+	{
+		uint32		left = fitting;
+		int			word;
+
+		if (pass == 0)
+			end.p = NULL;
+		else
+		{
+			output_number(out, fitting + (left_out ? 1 : 0));
+			end = *out;
+		}
+		for (word = 0; word < words; word++)
+		{
+			bitmapword	sets[STENO_COLUMN_SETS];
+			bitmapword	any = word_of(relations, first, word, sets);
+
+			for (; any != 0; any &= any - 1)
+			{
+				int			bit = pg_rightmost_one_pos64((uint64) any);
+				bitmapword	mask = (bitmapword) 1 << bit;
+				uint32		access = 0;
+				char		number[16];
+				uint32		len;
+				const char *name;
+				int			set;
+
+				for (set = 0; set < STENO_COLUMN_SETS; set++)
+					if (sets[set] & mask)
+						access |= 1 << set;
+				name = column_name(r, word * BITS_PER_BITMAPWORD + bit + FirstLowInvalidHeapAttributeNumber,
+								   number, &len);
+				if (pass == 0)
+				{
+					if (left_out || end.size + len + 2 * STENO_VARINT_MAX > out->limit)
+					{
+						left_out |= access;
+						++*omitted;
+						continue;
+					}
+					fitting++;
+				}
+				else if (left == 0)
+					continue;
+				else
+					left--;
+				output_number(&end, access);
+				output_string(&end, name, len);
+			}
+		}
+	}
+	*out = end;
+	if (left_out)
+	{
+		output_number(out, left_out);
+		output_string(out, "", 0);
+	}
+}
+
+/* The index of a view among the relations that are put, from 1; 0: it is not there. */
+static int
+index_of_view(const StenoAccess *relations, int count, Oid view)
+{
+	int			index = 0;
+	int			i;
+
+	if (!OidIsValid(view))
+		return 0;
+	for (i = 0; i < count; i++)
+		if (steno_relation_is_shown(relations, i))
+		{
+			index++;
+			if (relations[i].relid == view)
+				return index;
+		}
+	return 0;
+}
+
+/*
+ * Put the columns of all relations that are shown, or only count the bytes, if p is NULL; returns
+ * the number of bytes.  At most limit bytes are put, except for two lengths of each relation;
+ * *omitted is the number of columns that do not fit.
+ */
+uint32
+steno_columns_put(uint8 *p, const StenoAccess *relations, int count, uint32 limit, int *omitted)
+{
+	Output		out = {p, 0, limit};
+	int			i;
+
+	*omitted = 0;
+	for (i = 0; i < count; i++)
+	{
+		if (!steno_relation_is_shown(relations, i))
+			continue;
+		output_number(&out, index_of_view(relations, count, relations[i].via));
+		put_columns_of(&out, relations, i, omitted);
+	}
+	return out.size;
+}
