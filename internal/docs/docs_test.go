@@ -668,6 +668,8 @@ func TestVersionsAgree(t *testing.T) {
 		{"extension/base/steno.h", `(?m)^#define STENO_VERSION "(.*)"$`}:    program.Release,
 		{"CHANGELOG.md", `(?m)^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`}:           program.Release,
 		{"packaging/pg_steno.spec", `(?m)^Version: +(.*)$`}:                 program.Release,
+		{"packaging/pg_steno.spec", `(?m)^\* .* - (.*)-1$`}:                 program.Release,
+		{"README.md", ` \./steno_(.*?)-1_amd64\.deb`}:                       program.Release,
 		{"extension/pg_steno.control", `(?m)^default_version = '(.*)'$`}:    minor,
 		{"extension/pg_steno--0.1--" + minor + ".sql", `UPDATE TO '(.*?)'`}: minor,
 	} {
@@ -698,6 +700,25 @@ func TestPackagesAreOfSupportedVersions(t *testing.T) {
 	}
 	if len(want) < 3 || !slices.Equal(got, want) {
 		t.Errorf("docs/packages.md lists %q, want %q (scripts/test-versions --releases)", got, want)
+	}
+}
+
+// TestInstallCommandsAgree compares the commands of README.md that install packages with those of docs/packages.md, which
+// scripts/test-packages runs.
+func TestInstallCommandsAgree(t *testing.T) {
+	commands := regexp.MustCompile(`(?m)^    (sudo .*)$`)
+	read := func(path, after, before string) (found []string) {
+		_, section, _ := strings.Cut(contents(t, path), after)
+		section, _, _ = strings.Cut(section, before)
+		for _, m := range commands.FindAllStringSubmatch(section, -1) {
+			found = append(found, m[1])
+		}
+		return found
+	}
+	readme := read("README.md", "\n## Install\n", "\nWithout them, `make install`")
+	page := read("docs/packages.md", "\n## Install\n", "\n### ")
+	if len(readme) != 3 || len(page) < 3 || !slices.Equal(readme, page[:3]) {
+		t.Errorf("README.md has %q, docs/packages.md %q", readme, page)
 	}
 }
 
