@@ -397,7 +397,7 @@ func (k *checker) session(statements []*statement) {
 		}
 		missing = missing[:0]
 	}
-	for _, s := range statements {
+	for i, s := range statements {
 		records := k.statements[s.marker]
 		if s.told == succeeded || s.told == failed {
 			res.acknowledged++
@@ -416,6 +416,7 @@ func (k *checker) session(statements []*statement) {
 		f := records[0]
 		account(f.seq)
 		// a terminated session may record its last statement before it closes earlier ones
+		s.final = i == len(statements)-1 || statements[i+1].told == unanswered
 		if s.told == unanswered {
 			k.agrees(s, &f)
 			continue
@@ -483,6 +484,8 @@ func (k *checker) mustBeThere(s *statement) bool {
 func (k *checker) agrees(s *statement, f *found) {
 	name := s.session.name
 	whole := s.text == f.text && !f.cut && (s.parameter.length == 0 || f.outcome == "error" || s.parameter == f.parameter)
+	// The end of a session also ends a wait for space, and the record of a failure is cut then.
+	whole = whole || f.cut && f.outcome == "error" && s.final
 	switch s.told {
 	case succeeded:
 		if s.early && f.outcome == "interrupted" {
@@ -518,7 +521,7 @@ func (k *checker) agrees(s *statement, f *found) {
 // committed checks that a statement that was answered, and was a transaction of its own, has the record of a commit.
 func (k *checker) committed(s *statement, f *found) {
 	if s.told != succeeded || !s.leaves || !s.alone || f.xid == 0 || k.round.config.gaps ||
-		!k.round.lost.IsZero() && s.began.Before(k.round.back) && !s.assured {
+		!k.round.lost.IsZero() && s.began.Before(k.round.back) && !s.closed {
 		return
 	}
 	if seen := k.sessions[f.session]; !seen.commits[f.xid] && len(seen.gaps) == 0 && !k.deleted(s.ended) {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,53 @@ func TestPowerLossExcusesOnlyTheLastMoments(t *testing.T) {
 		got := complaints("power", c, r, func(r *round) { r.lost, r.back = now, now.Add(time.Second) })
 		if strings.Contains(got, "is missing") != test.missed {
 			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+func TestOnlyTheLastFailureMayBeCut(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		c := clientOf()
+		if last {
+			c.statements[2].told = unanswered
+		}
+		r := trailOf()
+		cut := (*r[2].Text)[:10] + "/*m0.2*/"
+		r[2].Text, r[2].TextBytes = &cut, 17
+		if got := complaints("wait", c, r, nil); strings.Contains(got, "m0.2, error: sent 17 bytes") == last {
+			t.Errorf("last %t: got %q", last, got)
+		}
+	}
+}
+
+func TestCommitIsAssuredByClassTransaction(t *testing.T) {
+	statements := []*statement{{marker: "before"}, {marker: "in"}, {marker: "end", commits: true}}
+	promises := func(sync string, autocommit bool) string {
+		c := &client{load: &load{round: &round{config: &config{sync: sync}}}, first: 1}
+		c.statements = nil
+		for _, s := range statements {
+			copied := *s
+			copied.commits = s.commits && !autocommit
+			c.statements = append(c.statements, &copied)
+		}
+		c.promise()
+		var got []string
+		for _, s := range c.statements {
+			got = append(got, fmt.Sprintf("%s %t %t", s.marker, s.assured, s.closed))
+		}
+		return strings.Join(got, ", ")
+	}
+	for _, test := range []struct {
+		sync       string
+		autocommit bool
+		want       string
+	}{
+		{"write", false, "before true true, in true false, end false false"},
+		{"write", true, "before true true, in true false, end true false"},
+		{"all", false, "before true true, in true true, end true true"},
+	} {
+		if got := promises(test.sync, test.autocommit); got != test.want {
+			t.Errorf("%+v: got %s", test, got)
 		}
 	}
 }

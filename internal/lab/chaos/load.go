@@ -82,6 +82,7 @@ type client struct {
 	prepared   bool
 	inserts    bool       // whether the insert is prepared, too
 	synced     bool       // the transaction has a statement of steno.sync
+	first      int        // its first statement
 	warned     bool       // a wait for the disk or for space was canceled
 	answered   *statement // the last answered statement
 }
@@ -183,6 +184,7 @@ func (c *client) connect(ctx context.Context) bool {
 		return false
 	}
 	c.conn, c.session, c.prepared, c.inserts, c.synced, c.warned = conn, s, false, false, false, false
+	c.first = len(c.statements)
 	s.connected, s.pid = true, conn.PID()
 	return true
 }
@@ -205,7 +207,7 @@ func (c *client) vanish() {
 
 // begin numbers a statement. Its marker replaces /**/ in the template.
 func (c *client) begin(template string) (*statement, string) {
-	s := &statement{undoes: strings.HasPrefix(template, "ROLLBACK"), session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
+	s := &statement{undoes: strings.HasPrefix(template, "ROLLBACK"), commits: committingCommand.MatchString(template), session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
 	text := strings.Replace(template, "/**/", "/*"+s.marker+"*/", 1)
 	text = strings.ReplaceAll(text, "@marker", s.marker)
 	s.text = digestOf(text)
@@ -290,6 +292,8 @@ func (c *client) extended(ctx context.Context, template string, params ...string
 	})
 }
 
+var committingCommand = regexp.MustCompile(`^(COMMIT|PREPARE TRANSACTION)\b`)
+
 var syncedCommand = regexp.MustCompile(`^(INSERT|UPDATE|COPY [^(]* FROM|CREATE|ALTER|DROP)\b`)
 
 // isSynced reports whether steno.sync certainly applies to the statement.
@@ -297,8 +301,9 @@ func isSynced(sync, template string) bool {
 	return sync != "" && (syncedCommand.MatchString(template) || sync == "all" && strings.HasPrefix(template, "SELECT"))
 }
 
-// assure marks statements as durable: if steno.sync applies, the answer to a commit promises that everything the
-// session has done so far is on disk.
+// assure marks statements as durable: if steno.sync applies, the answer to a commit promises that every statement of the
+// session so far is on disk, and every transaction before this one. The records of COMMIT and of the transaction, which
+// are made after the commit, are promised only with class transaction.
 func (c *client) assure(err error) {
 	for i := len(c.statements) - 1; c.warned && i >= 0 && c.statements[i].session == c.session && c.statements[i] != c.answered; i-- {
 		c.statements[i].warned = true
@@ -309,11 +314,19 @@ func (c *client) assure(err error) {
 	}
 	last := c.statements[len(c.statements)-1]
 	if c.synced && !c.warned && err == nil && !last.undoes {
-		for i := len(c.statements) - 1; i >= 0 && c.statements[i].session == c.session && !c.statements[i].assured; i-- {
-			c.statements[i].assured = true
-		}
+		c.promise()
 	}
-	c.synced, c.warned = false, false
+	c.synced, c.warned, c.first = false, false, len(c.statements)
+}
+
+// promise marks what the trail on disk contains after the answer to a commit that has waited.
+func (c *client) promise() {
+	all := c.load.round.config.sync == "all"
+	for i := len(c.statements) - 1; i >= 0 && c.statements[i].session == c.session && !c.statements[i].closed; i-- {
+		s := c.statements[i]
+		s.closed = all || i < c.first
+		s.assured = s.closed || !s.commits
+	}
 }
 
 // repeat executes prepared statements so often that they get generic plans.
@@ -482,8 +495,11 @@ type statement struct {
 	alone     bool // is a transaction of its own
 	warned    bool // a wait for its record was canceled
 	early     bool // answered, but the end of its transaction was not
+	final     bool // nothing was answered after it in its session
 	undoes    bool // a rollback
+	commits   bool // COMMIT or PREPARE TRANSACTION
 	assured   bool // answered after a wait for the disk
+	closed    bool // and so is the end of its transaction
 }
 
 // digest identifies a string that is not kept.

@@ -42,7 +42,7 @@ var modes = []mode{
 		}},
 
 	// The same, but answered statements of the classes of steno.sync, and everything that their session did before,
-	// must not be lost.
+	// must not be lost; nor, with class transaction, the end of their transaction.
 	{name: "sync", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss", syncs: true,
 		mayMiss: func(r *round, s *statement) bool {
 			return !s.assured && s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
