@@ -105,7 +105,9 @@ format: $(call setup,lint) ## C and Go sources in their style
 .PHONY: fuzz
 fuzz: $(call setup,test) ## the decoders of core and Go against random input, FUZZ_SECONDS each
 	@$(MAKE) -C core --no-print-directory fuzz
-	@scripts/fuzz-go $(or $(FUZZ_SECONDS),30)
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' internal | while IFS=: read -r file target; do \
+	  $(GO) test "./$${file%/*}" -run '^$$' -fuzz "^$${target#func }\$$" -fuzztime $(or $(FUZZ_SECONDS),30)s || exit; \
+	done
 
 .PHONY: model
 model: ## check the models of ring, wake-ups and recovery (needs spin)

@@ -7,7 +7,6 @@
  * segment on; data parts are kept until their record comes.
  */
 #include "trail/decode.h"
-#include "test/golden.h"
 #include "test/test.h"
 #include "test/trail.h"
 

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "test/golden.h"
 #include "header.h"
 #include "test/model.h"
 #include "trail/seal_record.h"

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "test/golden.h"
+#include "test/trail.h"
 #include "test/test.h"
 
 static TestCase *tests;

@@ -1,10 +1,12 @@
 /*
  * core/test/trail.h
- *		Small trails for tests, and an independent check of whole streams.
+ *		Small trails for tests, an independent check of whole streams, and the golden
+ *		trails of format/golden.
  */
 #ifndef STENO_TRAIL_H
 #define STENO_TRAIL_H
 
+#include <stdio.h>
 #include <sys/resource.h>
 
 #include "trail/segment.h"
@@ -48,5 +50,11 @@ extern void file_write(const char *path, const void *bytes, size_t len);
 extern void limit_files(rlim_t bytes);
 
 extern void segment_name(char *path, size_t size, const char *trail, uint32_t stream, uint64_t segment);
+
+/* Make all golden trails and their .expected files in this folder. */
+extern void golden_make(const char *folder);
+
+/* Write the contents of a trail, one record a line, in the format that format/golden/README.md describes. */
+extern void expected_write(FILE *out, const char *trail);
 
 #endif							/* STENO_TRAIL_H */

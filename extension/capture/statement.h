@@ -8,12 +8,11 @@
 
 #include "base/steno.h"
 
-#include "delivery/copy.h"
-#include "delivery/staged.h"
+#include "delivery/record.h"
 #include "describe/object.h"
 #include "policy/policy.h"
 #include "session/session.h"
-#include "session/setting_change.h"
+#include "session/settings_in_force.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -58,21 +57,6 @@ steno_recording(void)
 		steno_settings_record();
 	steno_policy_check();
 	return likely(steno_my.log_mask != 0) || steno_my.role_set;
-}
-
-/*
- * Has a session fact changed since our session message?  user_id is the statement's
- * role.  A setting's new value has another address than its old one, which
- * stands at least to the end of the transaction; to rely on that, we must look
- * at each statement.  The session user changes in utility statements, which look
- * for themselves.
- */
-static inline void
-steno_describe(Oid user_id)
-{
-	if (unlikely(!steno_my.described || steno_my.application != application_name ||
-				 steno_my.user_id != user_id))
-		steno_session_check(user_id);
 }
 
 static inline int

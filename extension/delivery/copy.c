@@ -12,7 +12,7 @@
  * A copy is one chunk of memory.  The last one that was released is kept, so that
  * a loop of cursors takes memory once.
  */
-#include "delivery/copy.h"
+#include "delivery/record.h"
 
 #include "utils/memutils.h"
 

@@ -1,11 +1,14 @@
 /*
  * extension/delivery/record.h
- *		A session's records: encoded in place in its ring.
+ *		A session's records: encoded in place in its ring (record.c), staged there while the
+ *		client's statement runs (staged.c), and copied to private memory if they cannot
+ *		stay in the ring (copy.c).
  */
 #ifndef STENO_RECORD_H
 #define STENO_RECORD_H
 
 #include "base/facts.h"
+#include "describe/object.h"
 #include "describe/param.h"
 
 #pragma GCC visibility push(hidden)
@@ -28,6 +31,29 @@ extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 las
 extern void steno_gap_save(void);
 extern void steno_gap_recover(void);
 extern void steno_gap_recover_unowned(uint32 ring, StenoWriterControl *writer);
+
+/* ---- staged.c ---- */
+
+extern bool steno_stage_record(const StenoRecord *record);
+extern bool steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
+							  const StenoParams *params);
+extern bool steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params);
+extern void steno_unstage(void);
+extern void steno_staged_publish(void);
+extern void steno_staged_end(uint64 duration, uint64 rows, TransactionId xid);
+extern void steno_staged_finish(uint64 duration, uint64 rows, TransactionId xid);
+extern bool steno_staged_fail(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcode,
+							  const char *message);
+
+/* ---- copy.c ---- */
+
+typedef struct StenoCopy StenoCopy;
+
+extern void steno_copy_install(void);
+extern StenoCopy *steno_copy_record(const StenoRecord *record);
+extern StenoCopy *steno_copy_message(const StenoRecordMessage *m);
+extern void steno_copy_read(const StenoCopy *c, struct StenoObjects *objects, StenoRecord *record);
+extern void steno_copy_release(StenoCopy **mine);
 
 #pragma GCC visibility pop
 

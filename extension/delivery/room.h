@@ -5,7 +5,7 @@
 #ifndef STENO_ROOM_H
 #define STENO_ROOM_H
 
-#include "delivery/staged.h"
+#include "delivery/record.h"
 
 
 #pragma GCC visibility push(hidden)

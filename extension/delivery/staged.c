@@ -11,11 +11,10 @@
  *
  * Nothing here waits, raises an error or takes a lock.
  */
-#include "delivery/staged.h"
+#include "delivery/record.h"
 
 #include "utils/memutils.h"
 
-#include "delivery/copy.h"
 #include "delivery/encode.h"
 #include "policy/policy.h"
 

@@ -9,7 +9,7 @@
 #include "utils/memutils.h"
 
 #include "capture/hooks.h"
-#include "delivery/copy.h"
+#include "delivery/record.h"
 #include "describe/object.h"
 #include "load/load.h"
 #include "policy/policy.h"

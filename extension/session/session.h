@@ -24,6 +24,21 @@ steno_session_ready(void)
 		(steno_my.state == STENO_UNDECIDED && steno_session_attach());
 }
 
+/*
+ * Has a session fact changed since our session message?  user_id is the statement's
+ * role.  A setting's new value has another address than its old one, which
+ * stands at least to the end of the transaction; to rely on that, we must look
+ * at each statement.  The session user changes in utility statements, which look
+ * for themselves.
+ */
+static inline void
+steno_describe(Oid user_id)
+{
+	if (unlikely(!steno_my.described || steno_my.application != application_name ||
+				 steno_my.user_id != user_id))
+		steno_session_check(user_id);
+}
+
 #pragma GCC visibility pop
 
 #endif							/* STENO_SESSION_H */

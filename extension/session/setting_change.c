@@ -17,7 +17,6 @@
 #include "delivery/record.h"
 #include "policy/policy.h"
 #include "session/session.h"
-#include "session/setting_change.h"
 #include "session/settings_in_force.h"
 
 /*

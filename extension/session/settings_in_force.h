@@ -1,6 +1,7 @@
 /*
  * extension/session/settings_in_force.h
- *		The values of our own settings that are in force in this process.
+ *		The values of our own settings that are in force in this process, and the records of
+ *		their changes.
  */
 #ifndef STENO_SETTINGS_IN_FORCE_H
 #define STENO_SETTINGS_IN_FORCE_H
@@ -21,6 +22,11 @@ typedef void (*StenoRecordSetting) (const char *name, const char *old, const cha
 extern void steno_settings_baseline(void);
 extern void steno_settings_inherit(void);
 extern void steno_settings_put_in_force(StenoRecordSetting record, bool failing);
+
+/* ---- setting_change.c ---- */
+
+extern void steno_settings_record(void);
+extern void steno_settings_record_failing(void);
 
 #pragma GCC visibility pop
 

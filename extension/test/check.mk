@@ -26,7 +26,8 @@ mkdir -p tmp_check; \
 rings=$$(mktemp -d $(or $(wildcard /dev/shm),/tmp)/steno_rings.XXXXXX) || exit; \
 trap 'rm -rf "$$rings"' EXIT; \
 trap 'exit 1' INT TERM; \
-(cat test/steno.conf; echo "steno.ring_directory = '$$rings'") >tmp_check/steno.conf;
+printf '%s\n' "shared_preload_libraries = 'pg_steno'" 'max_connections = 30' 'max_prepared_transactions = 2' \
+	"steno.ring_directory = '$$rings'" >tmp_check/steno.conf;
 endef
 
 .PHONY: check check-regress check-isolation check-tap

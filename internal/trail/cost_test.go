@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -138,3 +139,18 @@ type fixed struct{}
 func (fixed) Start(*trail.BlockRef)                     {}
 func (fixed) Keep(*trail.Record) bool                   { return true }
 func (fixed) Append(dst []byte, _ *trail.Record) []byte { return append(dst, '\n') }
+
+// TestWriteBenchTrail writes a big trail for measurements:
+//
+//	STENO_BENCH_TRAIL=/tmp/trail STENO_BENCH_RECORDS=2000000 go test -run WriteBenchTrail ./internal/trail
+func TestWriteBenchTrail(t *testing.T) {
+	dir := os.Getenv("STENO_BENCH_TRAIL")
+	if dir == "" {
+		t.Skip("STENO_BENCH_TRAIL is not set")
+	}
+	n, err := strconv.Atoi(os.Getenv("STENO_BENCH_RECORDS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trailtest.Pgbench(t, dir, n, 8, 2)
+}

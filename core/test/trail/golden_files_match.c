@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "test/golden.h"
 #include "test/test.h"
 #include "test/trail.h"
 

@@ -1,9 +1,11 @@
 /*
- * core/test/trail/corpora_of_rings_and_segments.c
- *		The corpora of the fuzzers of rings that dead servers have left and of
- *		segments, replayed: fuzz/ring_fuzz.c, fuzz/segment_fuzz.c.  No input makes its
- *		reader take much memory.
+ * core/test/trail/corpora_are_replayed.c
+ *		The corpora of fuzz/ring_fuzz.c (rings that dead servers have left), fuzz/segment_fuzz.c
+ *		and fuzz/record_fuzz.c (recipes of records, which go through rings and blocks to the
+ *		decoder), and random recipes.  No input makes a reader of rings or segments use much
+ *		memory.
  */
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "test/test.h"
@@ -11,6 +13,9 @@
 
 int			steno_fuzz_ring(const uint8_t *data, size_t size);
 int			steno_fuzz_segment(const uint8_t *data, size_t size);
+int			steno_fuzz_records(const uint8_t *data, size_t size);
+
+/* ---- rings and segments ---- */
 
 /* In kB: a sanitizer takes its share. */
 #define MOST_MEMORY (256 * 1024)
@@ -77,4 +82,34 @@ TEST(left_rings_of_the_corpus_are_read_to_an_end)
 TEST(segments_of_the_corpus_are_gone_on_with)
 {
 	each_file(STENO_CORPUS "/segment", vary_segment);
+}
+
+/* ---- records ---- */
+
+TEST(records_come_out_of_blocks_as_they_went_into_rings)
+{
+	uint64_t	random = test_seed();
+	uint64_t	runs = test_parameter("RECORD_RUNS", 300);
+	static uint8_t recipe[20000];
+
+	for (; runs > 0; runs--)
+	{
+		size_t		len = test_below(&random, runs % 10 == 0 ? sizeof(recipe) : 500);
+		size_t		i;
+
+		for (i = 0; i < len; i++)
+			recipe[i] = (uint8_t) (test_random(&random) >> test_below(&random, 8));
+		steno_fuzz_records(recipe, len);
+	}
+}
+
+static void
+round_trip(uint8_t *bytes, size_t len)
+{
+	steno_fuzz_records(bytes, len);
+}
+
+TEST(records_of_the_corpus_come_out_as_they_went_in)
+{
+	each_file(STENO_CORPUS "/record", round_trip);
 }
