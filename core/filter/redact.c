@@ -54,10 +54,27 @@ is_one_of(const Text *t, const Token *token, const char *const *words)
 	return false;
 }
 
+/* In SQL, a name ends before spaces that are not ASCII, as in a pasted PASSWORD 'x'. */
+static size_t
+name_end(const Text *t, const Token *token)
+{
+	size_t		at = token->body;
+
+	if (token->type != WORD || t->language != SQL || token->body_end - at > NAME_MOST)
+		return token->body_end;
+	while (at < token->body_end && steno_redact_pasted_space(t->text + at, token->body_end - at) == 0)
+		at++;
+	return at;
+}
+
 /* A name that means a secret wherever it stands. */
 static bool
-is_strong(const Text *t, const Token *token)
+is_strong(const Text *t, const Token *whole)
 {
+	Token		named = *whole;
+	const Token *token = &named;
+
+	named.body_end = name_end(t, whole);
 	if (token->body_end == token->body || token->body_end - token->body > NAME_MOST)
 		return false;
 	switch (t->text[token->body_end - 1] | 0x20)
@@ -117,8 +134,8 @@ steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pie
 }
 
 /* A place that format() or RAISE fills, %s or %1$L: no secret, but one will come. */
-static bool
-is_placeholder(const char *p, size_t len)
+bool
+steno_redact_is_placeholder(const char *p, size_t len)
 {
 	size_t		i = 1;
 
@@ -170,7 +187,7 @@ hide_literal(Text *t, const Token *token)
 {
 	const char *text = t->text;
 
-	if (is_placeholder(text + token->body, token->body_end - token->body))
+	if (steno_redact_is_placeholder(text + token->body, token->body_end - token->body))
 		t->hide_rest = true;
 	else
 		steno_redact_report(t, token->body, token->body_end, token->quoting, false);
@@ -233,11 +250,12 @@ hide_value(Text *t, bool in_uri)
 	{
 		Token		quoted = {.type = LITERAL};
 
+		pieces = true;
 		take(t);
 		steno_redact_read_quoted(t, &quoted, '\'', true, false);
 		to = quoted.to;
 		closed = quoted.closed;
-		if (is_placeholder(text + quoted.body, quoted.body_end - quoted.body))
+		if (steno_redact_is_placeholder(text + quoted.body, quoted.body_end - quoted.body))
 		{
 			t->hide_rest = true;
 			return;
@@ -257,7 +275,7 @@ hide_value(Text *t, bool in_uri)
 			to = bare_end(t, "");
 		}
 	}
-	if (to == from || is_placeholder(text + from, to - from))
+	if (to == from || steno_redact_is_placeholder(text + from, to - from))
 		t->hide_rest = true;
 	else
 		steno_redact_report(t, from, to, STENO_PLAIN, pieces);
@@ -278,6 +296,40 @@ is_port(const Text *t, size_t from, size_t to)
 }
 
 /*
+ * Is what begins at this text's beginning, and :// at its place, a URI of PostgreSQL?  Then the text is
+ * nothing else, as in a connection string: libpq allows blanks and quotes in its password.
+ */
+static bool
+is_whole_uri(const Text *t)
+{
+	size_t		len = t->at - t->begin;
+
+	return (len == 11 && steno_redact_same(t->text + t->begin, "postgres", 8)) ||
+		(len == 13 && steno_redact_same(t->text + t->begin, "postgresql", 10));
+}
+
+/*
+ * The literal ends with scheme://user: and its password may be in the literals behind it.  If it is
+ * a port instead, there is no at sign.
+ */
+static bool
+at_sign_follows(const Text *t)
+{
+	const size_t most = 256;
+	Search	   *s = t->search;
+
+	if (s->at_sign < t->end)
+	{
+		const char *p = memchr(s->text + t->end, '@', s->len - t->end);
+		size_t		at = p != NULL ? (size_t) (p - s->text) : s->len;
+
+		s->work += (at - t->end) / 16 + 1;
+		s->at_sign = at;
+	}
+	return s->at_sign < s->len && s->at_sign - t->end <= most;
+}
+
+/*
  * The password of a URI; :// has been passed.  One that has not been encoded may have the
  * characters that otherwise begin a path.
  */
@@ -287,6 +339,7 @@ steno_redact_hide_userinfo(Text *t)
 	Text		ahead = *t;
 	bool		in_user = true;
 	bool		in_password = false;
+	bool		whole = is_whole_uri(t);
 	size_t		from = 0;
 	size_t		to = 0;
 
@@ -305,8 +358,15 @@ steno_redact_hide_userinfo(Text *t)
 		}
 		at = ahead.at;
 		c = take(&ahead);
-		if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')
+		if (c >= 0 && whole && !in_user && to == 0 && (steno_redact_is_space(c) || c == '"' || c == '\''))
 		{
+			if (is_port(t, from, at))
+				break;
+		}
+		else if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')
+		{
+			if (c < 0 && !in_user && from == at && at_sign_follows(t))
+				t->hide_rest = true;
 			if (to == 0)
 				t->search->no_userinfo = at;
 			break;
@@ -333,10 +393,10 @@ steno_redact_hide_userinfo(Text *t)
 	}
 	if (to <= from)
 		return;
-	if (is_placeholder(t->text + from, to - from))
+	if (steno_redact_is_placeholder(t->text + from, to - from))
 		t->hide_rest = true;
 	else
-		steno_redact_report(t, from, to, STENO_PLAIN, false);
+		steno_redact_report(t, from, to, STENO_PLAIN, true);
 	t->at = to;
 }
 
@@ -416,12 +476,17 @@ search_literal(Text *t, const Token *token)
 
 /* A program's command line. */
 static void
-search_command_line(const Text *t, const Token *token)
+search_command_line(Text *t, const Token *token)
 {
 	Text		inner = text_in(t, token);
 
 	inner.language = STRING;
 	steno_redact_command(&inner);
+	if (inner.hide_rest)
+	{
+		t->hide_rest = true;
+		t->prefixed |= t->depth > 0;
+	}
 }
 
 /* The first literal argument of set_config() is the name of a secret. */
@@ -464,6 +529,7 @@ take_value_word(Text *t, const Token *token)
 	};
 	static const char *const compares[] = {"case", "when", "where", NULL};
 	static const char *const yields[] = {"then", "else", NULL};
+	static const char *const next_select[] = {"union", "except", "intersect", "returning", NULL};
 
 	if (steno_token_is(t, token, "case"))
 		t->cases++;
@@ -479,7 +545,8 @@ take_value_word(Text *t, const Token *token)
 	}
 	if (is_one_of(t, token, compares))
 		t->compares = t->parentheses + 1;
-	else if (is_one_of(t, token, yields))
+	else if (is_one_of(t, token, yields) ||
+			 (t->compares == t->parentheses + 1 && is_one_of(t, token, next_select)))
 		t->compares = 0;
 }
 
@@ -669,6 +736,57 @@ alters_role(const Text *t)
 	return seen.roles;
 }
 
+/* Is the text that of a literal behind an operator ||? */
+static bool
+is_appended(const Text *t)
+{
+	const size_t most = 64;
+	size_t		least = t->begin > most ? t->begin - most : 0;
+	size_t		at = t->begin;
+
+	/* its quotes, in any layer, a letter before them, or a dollar quote's tag */
+	while (at > least && (t->text[at - 1] == '\'' || t->text[at - 1] == '\\' || t->text[at - 1] == '&' ||
+						  continues_word((unsigned char) t->text[at - 1])))
+		at--;
+	while (at > least && steno_redact_is_space((unsigned char) t->text[at - 1]))
+		at--;
+	return at > least && t->text[at - 1] == '|';
+}
+
+/*
+ * CREATE or ALTER ROLE in what is put together, 'ALTER ROLE ' || name || ' PASSWORD ': do the words stand in the
+ * literals before?  No word is looked at twice, so that the time is linear.
+ */
+static bool
+appends_to_role(const Text *t)
+{
+	const size_t most = 256;
+	Search	   *s = t->search;
+	size_t		at = t->begin > most ? t->begin - most : 0;
+	Text		seen = {.text = t->text};
+
+	if (!is_appended(t))
+		return false;
+	if (at < s->no_role)
+		at = s->no_role;
+	s->work += t->begin - at;
+	while (at < t->begin)
+	{
+		size_t		from = at;
+
+		/* a dollar is that of a tag */
+		while (at < t->begin && steno_redact_is_word((unsigned char) t->text[at]))
+			at++;
+		if (at > from)
+			steno_redact_note_word(&seen, from, at);
+		else if (t->text[at++] == ';')
+			seen.altered = seen.roles = false;
+	}
+	/* where there was one, the rest of the statement is hidden */
+	s->no_role = t->begin;
+	return seen.roles;
+}
+
 /* Find the secrets of a text; true: it ends where one should begin. */
 static bool
 search_text(Text *t)
@@ -684,7 +802,8 @@ search_text(Text *t)
 		{
 			case END:
 				return t->hide_rest ||
-					(t->named && (t->assigned || t->roles || (t->language != SQL && alters_role(t))));
+					(t->named && (t->assigned || t->roles || (t->language != SQL && alters_role(t)) ||
+								  (t->depth > 0 && appends_to_role(t))));
 			case LITERAL:
 				t->opens_call = t->opens_options = t->opens_config = false;
 				t->altered = t->role_next = false;

@@ -43,8 +43,8 @@ typedef struct StenoSecret
 {
 	size_t		from;
 	size_t		to;
-	bool		pieces;			/* white space or quotes divide it: each part
-								 * is a secret */
+	bool		pieces;			/* a message may quote a part of it: a word, or
+								 * what white space or quotes divide */
 	uint8_t		layers;			/* of quoting around it, outermost first */
 	uint8_t		layer[STENO_REDACT_DEPTH + 1];
 } StenoSecret;

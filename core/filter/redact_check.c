@@ -181,7 +181,8 @@ word_at(const char *text, size_t len, size_t at, const char *word, size_t n)
 
 /*
  * Is it word, and is that where a name may end?  A dollar ends it, too: that of a
- * literal's closing tag may follow.  strings: and has the name an effect in other languages than SQL?
+ * literal's closing tag may follow.  So does a space that is not ASCII.  strings: and has the name an
+ * effect in other languages than SQL?
  */
 static ALWAYS_INLINE bool
 ends_at(const char *text, size_t len, size_t at, const char *word, bool strings)
@@ -189,7 +190,8 @@ ends_at(const char *text, size_t len, size_t at, const char *word, bool strings)
 	size_t		n = strlen(word);
 
 	return word_at(text, len, at, word, n) &&
-		(at + n == len || !steno_redact_is_word((unsigned char) text[at + n])) &&
+		(at + n == len || !steno_redact_is_word((unsigned char) text[at + n]) ||
+		 steno_redact_pasted_space(text + at + n, len - at - n) > 0) &&
 		!(strings && steno_redact_is_bare(text, len, at + n));
 }
 

@@ -9,10 +9,11 @@
  *		password=x and pass:x							in words, such as connection strings
  *		Authorization: x								headers, to the end of their quotes
  *		scheme://user:x@host
- *		-u user:x, --user user:x						-u of curl
- *		-px												of mysql and its like; -p x of sshpass
+ *		-u user:x, --user user:x						-u of curl, also behind other letters: -su
+ *		-px												of mysql and its like, and of sshpass; -p x of sshpass
  *
- * What is a variable or another command's output ($x, `x`) is no secret.
+ * What is a variable or another command's output ($x, `x`) is no secret.  A place that format() fills is
+ * none either, but one will come: in a literal behind this one, as where the command ends too early.
  */
 #include "filter/redact_lex.h"
 
@@ -69,7 +70,7 @@ is_secret_name(const Text *t, size_t from, size_t to)
 	static const char *const endings[] = {
 		"password", "passwd", "pwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "access_key",
 		"access-key", "secret_key", "secret-key", "auth_key", "auth-key", "credential", "credentials",
-		"authorization", NULL
+		"authorization", "bearer", NULL
 	};
 	int			i;
 
@@ -88,6 +89,15 @@ ends_word(int c, int quote)
 	return quote == 0 && c != 0 && strchr(";|&()<>", c) != NULL;
 }
 
+static void
+report(Command *k, size_t from, size_t to, bool pieces)
+{
+	if (steno_redact_is_placeholder(k->t->text + from, to - from))
+		k->t->hide_rest = true;
+	else
+		steno_redact_report(k->t, from, to, STENO_PLAIN, pieces);
+}
+
 /*
  * Hide the word, or what is left of it, at the place.  header: up to the end of the quotes that
  * it stands in.
@@ -102,6 +112,8 @@ hide_word(Command *k, bool header)
 
 	if (own == '$' || own == '`')
 		return;
+	if (own < 0)
+		t->hide_rest = true;
 	if ((own == '"' || own == '\'') && own != k->quote)
 	{
 		size_t		begin = t->at;
@@ -122,7 +134,9 @@ hide_word(Command *k, bool header)
 			to = t->at;
 		}
 		if (to > from)
-			steno_redact_report(t, from, to, STENO_PLAIN, false);
+			report(k, from, to, false);
+		else if (peek(t, 0) < 0)
+			t->hide_rest = true;
 		take(t);
 		from = t->at;
 	}
@@ -142,7 +156,7 @@ hide_word(Command *k, bool header)
 				;
 	}
 	if (t->at > from)
-		steno_redact_report(t, from, t->at, STENO_PLAIN, true);
+		report(k, from, t->at, true);
 }
 
 /* Hide what is behind the colon of user:secret; of 1000:1000 and +%H:%M nothing. */
@@ -180,7 +194,26 @@ hide_user(Command *k)
 			hide_word(k, true);
 		return;
 	}
+	if ((c < 0 && ahead.at == k->t->at) ||
+		steno_redact_is_placeholder(ahead.text + k->t->at, ahead.at - k->t->at))
+		ahead.hide_rest = true;
 	*k->t = ahead;
+}
+
+/*
+ * Where the user begins behind -u of curl, which may be one of several letters of an option, or
+ * behind -U, a proxy's; 0: it is none of these.
+ */
+static size_t
+curl_user(const Text *t, size_t name, size_t to)
+{
+	/* letters whose argument is the rest of the word, or the next one */
+	static const char takes_argument[] = "AbcCdDeEFhHKmoPQrtTwxXyYz";
+
+	for (; name < to && strchr(takes_argument, t->text[name]) == NULL; name++)
+		if (t->text[name] == 'u' || t->text[name] == 'U')
+			return name + 1;
+	return 0;
 }
 
 /* A name, which may be an option's, stands there; begins: at the beginning of a word. */
@@ -191,6 +224,7 @@ take_name(Command *k, bool begins)
 	size_t		from = t->at;
 	size_t		name;
 	size_t		to;
+	size_t		user = 0;
 	int			c;
 
 	to = from;
@@ -199,15 +233,27 @@ take_name(Command *k, bool begins)
 	for (name = from; name < to && t->text[name] == '-'; name++)
 		;
 	t->search->work += to - from;
-	if (begins && k->program == MYSQL && name == from + 1 && word_begins_with(t, name, to, "p"))
-	{
-		t->at = name + 1;
-		hide_word(k, false);
-		return;
-	}
 	t->at = to;
 	t->before = (unsigned char) t->text[to - 1];
 	c = peek(t, 0);
+	if (begins && name == from + 1 && name < to && t->text[name] == 'p' &&
+		(k->program == MYSQL || k->program == SSHPASS))
+	{
+		if (k->program == SSHPASS && (c < 0 || steno_redact_is_space(c)) && to == name + 1)
+			k->expected = VALUE;
+		else
+		{
+			t->at = name + 1;
+			t->before = 'p';
+			if (k->program == SSHPASS || peek(t, 0) >= 0)
+				hide_word(k, false);
+		}
+		if (k->program == SSHPASS)
+			k->program = OTHER; /* another one follows */
+		return;
+	}
+	if (begins && name == from + 1 && k->program == CURL)
+		user = curl_user(t, name, to);
 	if (name == from)
 	{
 		if (is_name(t, from, to, "curl"))
@@ -242,9 +288,14 @@ take_name(Command *k, bool begins)
 		else if (name > from && steno_redact_is_space(c) && !(name == from + 1 && is_name(t, name, to, "pass")))
 			k->expected = VALUE;
 	}
-	else if (begins && name > from &&
-			 (is_name(t, name, to, "user") || is_name(t, name, to, "proxy-user") ||
-			  (k->program == CURL && name == from + 1 && is_name(t, name, to, "u"))))
+	else if (user > 0 && (user < to || !steno_redact_is_space(c)))
+	{
+		t->at = user;
+		t->before = (unsigned char) t->text[user - 1];
+		hide_user(k);
+	}
+	else if (user > 0 ||
+			 (begins && name > from && (is_name(t, name, to, "user") || is_name(t, name, to, "proxy-user"))))
 	{
 		if (c == '=')
 		{
@@ -253,16 +304,6 @@ take_name(Command *k, bool begins)
 		}
 		else
 			k->expected = USER;
-	}
-	else if (begins && k->program == CURL && name == from + 1 && c == ':' && word_begins_with(t, name, to, "u"))
-	{
-		take(t);
-		hide_word(k, true);
-	}
-	else if (begins && k->program == SSHPASS && name == from + 1 && is_name(t, name, to, "p"))
-	{
-		k->expected = VALUE;
-		k->program = OTHER;		/* another one follows */
 	}
 }
 
@@ -329,4 +370,6 @@ steno_redact_command(Text *t)
 		}
 		begins = false;
 	}
+	if (k.expected != NOTHING)
+		t->hide_rest = true;
 }

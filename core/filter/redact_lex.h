@@ -41,6 +41,8 @@ typedef struct Search
 	size_t		trigger;		/* the next one, for all places up to it */
 	size_t		strings_trigger;	/* the same of those that have an effect in other languages than SQL */
 	size_t		no_userinfo;	/* no URI that begins before has a user's password */
+	size_t		at_sign;		/* the first at sign at this place or behind it; len: there is none */
+	size_t		no_role;		/* CREATE and ALTER ROLE have been looked for up to there */
 	uint64_t	work;			/* bytes, and single steps, that were looked at */
 	StenoSecretFound found;
 	void	   *arg;
@@ -133,6 +135,27 @@ steno_redact_same(const char *text, const char *word, size_t n)
 	return true;
 }
 
+/*
+ * The length of a space that is not ASCII at p, which is what word processors and web pages have
+ * instead of a blank: U+00A0, U+2000 to U+200F, U+202F, U+3000, and 0xA0 of LATIN1.  0: there is none.
+ * To the server's lexer it is a part of the word before.
+ */
+static inline size_t
+steno_redact_pasted_space(const char *p, size_t len)
+{
+	const unsigned char *c = (const unsigned char *) p;
+
+	if (len >= 1 && c[0] == 0xa0)
+		return 1;
+	if (len >= 2 && c[0] == 0xc2 && c[1] == 0xa0)
+		return 2;
+	if (len >= 3 && c[0] == 0xe2 && c[1] == 0x80 && ((c[2] >= 0x80 && c[2] <= 0x8f) || c[2] == 0xaf))
+		return 3;
+	if (len >= 3 && c[0] == 0xe3 && c[1] == 0x80 && c[2] == 0x80)
+		return 3;
+	return 0;
+}
+
 /* Is the token's body word, which is written in small letters? */
 static inline bool
 steno_token_is(const Text *t, const Token *token, const char *word)
@@ -183,6 +206,9 @@ steno_redact_begins_string(const char *text, size_t at, size_t end)
 
 extern void steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pieces);
 extern void steno_redact_hide_userinfo(Text *t);
+extern bool steno_redact_is_placeholder(const char *p, size_t len);
+
+/* Hides the secrets of a command line; hide_rest is set if it ends where one should begin. */
 extern void steno_redact_command(Text *t);
 
 /* The next trigger that begins at the given place or later; places must not go back. */

@@ -111,26 +111,44 @@ divides(unsigned char c)
 	return steno_redact_is_space(c) || c == '\'' || c == '"';
 }
 
-static void
-collect(void *arg, const StenoSecret *secret)
+/* What divides tokens of SQL, and the parts of a URI: a message may quote just one of them. */
+static bool
+divides_words(unsigned char c)
 {
-	StenoSecrets *s = arg;
+	return !steno_redact_is_word(c);
+}
+
+static void
+add_pieces(StenoSecrets *s, const StenoSecret *secret, bool (*is_divider) (unsigned char))
+{
 	StenoSecret piece = *secret;
 	size_t		at = secret->from;
 
-	if (s->count > STENO_SECRETS_MOST)
-		return;					/* too many: no need to know which */
-	add_secret(s, secret);
-	while (secret->pieces && at < secret->to && s->count <= STENO_SECRETS_MOST)
+	while (at < secret->to && s->count <= STENO_SECRETS_MOST)
 	{
-		while (at < secret->to && divides((unsigned char) s->text[at]))
+		while (at < secret->to && is_divider((unsigned char) s->text[at]))
 			at++;
 		piece.from = at;
-		while (at < secret->to && !divides((unsigned char) s->text[at]))
+		while (at < secret->to && !is_divider((unsigned char) s->text[at]))
 			at++;
 		piece.to = at;
 		if (piece.to - piece.from >= LONG_ENOUGH)
 			add_secret(s, &piece);
+	}
+}
+
+static void
+collect(void *arg, const StenoSecret *secret)
+{
+	StenoSecrets *s = arg;
+
+	if (s->count > STENO_SECRETS_MOST)
+		return;					/* too many: no need to know which */
+	add_secret(s, secret);
+	if (secret->pieces)
+	{
+		add_pieces(s, secret, divides);
+		add_pieces(s, secret, divides_words);
 	}
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filter/redact.h"
+#include "filter/redact_lex.h"
 #include "filter/split.h"
 
 int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -129,6 +129,7 @@ has_trigger(const char *text, size_t len)
 			if (words[w][0] == ':' && !is_uri(text, len, i))
 				continue;
 			if (words[w][0] == ':' || !is_word(text, len, i + k) ||
+				steno_redact_pasted_space(text + i + k, len - i - k) > 0 ||
 				(strcmp(words[w], "crypt") == 0 && text[i + k] == '_'))
 				return true;
 		}

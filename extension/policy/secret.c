@@ -132,6 +132,75 @@ steno_secret_hide(StenoRecord *record)
 		steno_secret_hide_text(text, len, PG_UINT64_MAX, &record->text, &record->text_len);
 }
 
+/* The text as a literal; the result is not terminated. */
+static uint64
+put_quoted(const char *text, uint64 len, char *out)
+{
+	char	   *p = out;
+	uint64		i;
+
+	*p++ = '\'';
+	for (i = 0; i < len; i++)
+	{
+		if (text[i] == '\'')
+			*p++ = '\'';
+		*p++ = text[i];
+	}
+	*p++ = '\'';
+	return p - out;
+}
+
+/* What the literal contains, put where it is. */
+static uint64
+take_quoted(char *literal, uint64 len)
+{
+	uint64		i;
+	uint64		n = 0;
+
+	for (i = 1; i + 1 < len; i++)
+	{
+		literal[n++] = literal[i];
+		if (literal[i] == '\'' && literal[i + 1] == '\'' && i + 2 < len)
+			i++;
+	}
+	return n;
+}
+
+/*
+ * Hide the secrets of a note.  It may be SQL, or anything else that a literal may contain, such as a
+ * connection string; the statement that writes it usually has the same text in a literal.
+ */
+STENO_COLD void
+steno_secret_hide_note(StenoRecord *record)
+{
+	StenoCuts	cuts;
+	char	   *literal;
+	char	   *hidden;
+	uint64		len;
+
+	steno_secret_hide(record);
+	if (!steno_redact_suspect(record->text, record->text_len))
+		return;
+	literal = scratch(2 * record->text_len + 2);
+	if (literal != NULL)
+	{
+		len = put_quoted(record->text, record->text_len, literal);
+		steno_redact_measure(literal, len, true, &cuts);
+		if (cuts.secrets == 0)
+			return;
+		hidden = scratch(cuts.len);
+		if (hidden != NULL)
+		{
+			steno_redact_write(literal, len, true, &cuts, hidden, cuts.len);
+			record->text_len = take_quoted(hidden, cuts.len);
+			record->text = hidden;
+			return;
+		}
+	}
+	record->text = STENO_REDACTED;
+	record->text_len = STENO_REDACTED_LEN;
+}
+
 /*
  * The value of a setting, such as a shell command, without its secrets; out has room for
  * STENO_SETTING_VALUE bytes.  It is looked at as a literal's contents are.

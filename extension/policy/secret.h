@@ -17,6 +17,7 @@ extern void steno_secret_cut(const char *text, uint64 len, const struct StenoCut
 extern bool steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
+extern void steno_secret_hide_note(StenoRecord *record);
 extern void steno_secret_hide_value(const char *value, char *out);
 
 #pragma GCC visibility pop

@@ -528,7 +528,7 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	record.text = VARDATA_ANY(note);
 	record.text_len = VARSIZE_ANY_EXHDR(note);
 	record.xid = GetTopTransactionIdIfAny();
-	steno_secret_hide(&record);
+	steno_secret_hide_note(&record);
 	steno_record_put(&record, false);
 	steno_raise_cancelled();
 	PG_RETURN_VOID();

@@ -342,6 +342,8 @@ kept_out(q{SET my.password = 'SECRET'}, q{SET my.password = '<redacted>'});
 		wait_until 'the reload is recorded', sub { scalar(records($node, kind => 'setting', user => undef)) > $before };
 	}
 	$c->query(with_secrets(q{SELECT steno.note('ALTER ROLE r1 PASSWORD ''SECRET'' LOGIN')}));
+	$c->query(with_secrets(q{SELECT steno.note('it''s postgres://me:SECRET@kept/ now, PASSWORD ''SECRET''')}));
+	$c->query(with_secrets(q{SELECT steno.note('host=kept password=SECRET')}));
 	$c->quit;
 	@changes = sort { $a->{seq} <=> $b->{seq} } records($node, kind => 'setting', user => undef);
 	is_deeply(
@@ -351,7 +353,14 @@ kept_out(q{SET my.password = 'SECRET'}, q{SET my.password = '<redacted>'});
 			[ 'curl -u me https://me:<redacted>@kept/ -d password=<redacted> -d kept', '<redacted>' ]
 		],
 		'changes of settings');
-	is((records($node, kind => 'note'))[-1]{text}, q{ALTER ROLE r1 PASSWORD '<redacted>' LOGIN}, 'notes');
+	is_deeply(
+		[ map { $_->{text} } sort { $a->{seq} <=> $b->{seq} } records($node, kind => 'note') ],
+		[
+			q{ALTER ROLE r1 PASSWORD '<redacted>' LOGIN},
+			q{it's postgres://me:<redacted>@kept/ now, PASSWORD '<redacted>'},
+			'host=kept password=<redacted>'
+		],
+		'notes');
 }
 
 # Backslashes, as the session has it.

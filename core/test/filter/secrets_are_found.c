@@ -70,6 +70,10 @@ TEST(secrets_of_roles_are_hidden)
 	hides("CREATE USER password PASSWORD 's3cret'", "CREATE USER password PASSWORD '<redacted>'");
 	hides("CREATE ROLE a PASSWORD 'x1'; /* 'b' /* */ */ CREATE ROLE b PASSWORD 'x2'",
 		  "CREATE ROLE a PASSWORD '<redacted>'; /* 'b' /* */ */ CREATE ROLE b PASSWORD '<redacted>'");
+	hides("ALTER ROLE r PASSWORD\xc2\xa0's3cret' LOGIN", "ALTER ROLE r PASSWORD\xc2\xa0'<redacted>' LOGIN");
+	hides("ALTER ROLE r PASSWORD\xe3\x80\x80\xe2\x80\x89's3cret'", "ALTER ROLE r PASSWORD\xe3\x80\x80\xe2\x80\x89'<redacted>'");
+	hides("ALTER ROLE r PASSWORD\xa0's3cret'", "ALTER ROLE r PASSWORD\xa0'<redacted>'");
+	keeps("ALTER ROLE r PASSWORD\xc3\xa4 's3cret'");
 	keeps("ALTER ROLE r PASSWORD NULL VALID UNTIL 'infinity'");
 	keeps("ALTER ROLE r VALID UNTIL '2030-01-01'");
 	keeps("ALTER ROLE password RENAME TO x");
@@ -150,7 +154,15 @@ TEST(secrets_of_connection_strings_are_hidden)
 	hides("SELECT dblink('c', 'ALTER ROLE r PASSWORD ''s3cret'' LOGIN')",
 		  "SELECT dblink('c', 'ALTER ROLE r PASSWORD ''<redacted>'' LOGIN')");
 	keeps("SELECT dblink('host=h user=me', 'SELECT password FROM t')");
+	hides("CREATE SUBSCRIPTION s CONNECTION 'postgresql://me:it''s a s3cret@h/d' PUBLICATION p",
+		  "CREATE SUBSCRIPTION s CONNECTION 'postgresql://me:<redacted>@h/d' PUBLICATION p");
+	hides("SELECT dblink('postgres://' || 'me:s3cret@h'), dblink('postgres://me:' || 's3cret' || '@h')",
+		  "SELECT dblink('postgres://' || 'me:s3cret@h'), dblink('postgres://me:' || '<redacted>' || '<redacted>')");
+	hides("CREATE SUBSCRIPTION s CONNECTION 'postgres://me:'\n's3cret@h' PUBLICATION p",
+		  "CREATE SUBSCRIPTION s CONNECTION 'postgres://me:'\n'<redacted>' PUBLICATION p");
 	keeps("SELECT 'https://h:80/a@b', 'http://me@h/', 'postgresql://h:5432/d'");
+	keeps("SELECT 'http://h:' || port || '/path'");
+	keeps("SELECT 'postgres://h:5432 is that of a@b', 'see postgres://h: a@b'");
 	keeps("SELECT 'UPDATE t SET password = new.password WHERE a = 1'");
 }
 
@@ -199,6 +211,12 @@ TEST(secrets_in_literals_are_hidden)
 		  "DO $$BEGIN EXECUTE format('ALTER ROLE %I PASSWORD %L', '<redacted>', '<redacted>'); END$$");
 	hides("DO $$BEGIN EXECUTE 'ALTER ROLE r PASSWORD ''' || 's3cret' || ''''; END$$",
 		  "DO $$BEGIN EXECUTE 'ALTER ROLE r PASSWORD ''<redacted>' || '<redacted>' || '<redacted>'; END$$");
+	hides("DO $$BEGIN EXECUTE 'CREATE USER ' || quote_ident('me') || ' WITH PASSWORD ' || quote_literal('s3cret'); PERFORM 'kept'; END$$",
+		  "DO $$BEGIN EXECUTE 'CREATE USER ' || quote_ident('me') || ' WITH PASSWORD ' || quote_literal('<redacted>'); PERFORM 'kept'; END$$");
+	hides("DO $$BEGIN EXECUTE $a$ALTER ROLE $a$ || n || $a$ PASSWORD $a$ || 's3cret'; END$$",
+		  "DO $$BEGIN EXECUTE $a$ALTER ROLE $a$ || n || $a$ PASSWORD $a$ || '<redacted>'; END$$");
+	keeps("DO $$BEGIN EXECUTE 'CREATE ROLE ' || n; RAISE 'no ' || 'password ' || 'kept'; END$$");
+	keeps("DO $$BEGIN EXECUTE 'DROP ROLE ' || n || 'password ' || 'kept'; END$$");
 	hides("CREATE FUNCTION f() RETURNS void LANGUAGE plpython3u AS $$\nimport x\n# it's\nx.connect(\"host=h password=s3cret\")\ny = 1\n$$",
 		  "CREATE FUNCTION f() RETURNS void LANGUAGE plpython3u AS $$\nimport x\n# it's\nx.connect(\"host=h password=<redacted>\")\ny = 1\n$$");
 	hides("PREPARE p AS SELECT crypt('s3cret', $1); EXECUTE p('kept')", "PREPARE p AS SELECT crypt('<redacted>', $1); EXECUTE p('kept')");
@@ -214,6 +232,8 @@ TEST(secrets_of_expressions_are_hidden)
 		  "UPDATE u SET password = CASE WHEN a = 'kept' AND b THEN '<redacted>' ELSE '<redacted>' END, c = 'kept'");
 	hides("UPDATE u SET password = coalesce(x, (SELECT 's3' FROM t WHERE a = 'kept'), 's3cret'), c = 'kept'",
 		  "UPDATE u SET password = coalesce(x, (SELECT '<redacted>' FROM t WHERE a = 'kept'), '<redacted>'), c = 'kept'");
+	hides("UPDATE u SET password = (SELECT 's3' WHERE a = 'kept' UNION SELECT 's3cret' WHERE b = 'kept')",
+		  "UPDATE u SET password = (SELECT '<redacted>' WHERE a = 'kept' UNION SELECT '<redacted>' WHERE b = 'kept')");
 	hides("SELECT login(name => 'kept', password => upper('s3cret'), host => 'kept')",
 		  "SELECT login(name => 'kept', password => upper('<redacted>'), host => 'kept')");
 	hides("SELECT 'kept' FROM u WHERE password = md5('s3cret') AND name = 'kept'",
@@ -265,10 +285,21 @@ TEST(commands_are_kept_without_their_secrets)
 		  "COPY t FROM PROGRAM $$curl -H 'Authorization: <redacted>' -H \"X-Api-Key: <redacted>\" h$$");
 	hides("COPY t FROM PROGRAM 'mysqldump -u root -ps3cret db'", "COPY t FROM PROGRAM 'mysqldump -u root -p<redacted> db'");
 	hides("COPY t FROM PROGRAM 'sshpass -p s3cret ssh -p 22 h'", "COPY t FROM PROGRAM 'sshpass -p <redacted> ssh -p 22 h'");
+	hides("COPY t FROM PROGRAM 'sshpass -ps3cret ssh h; sshpass -p''s3 cret'' ssh h; sshpass -P x -p s3cret ssh'",
+		  "COPY t FROM PROGRAM 'sshpass -p<redacted> ssh h; sshpass -p''<redacted>'' ssh h; sshpass -P x -p <redacted> ssh'");
+	hides("COPY t FROM PROGRAM 'curl -su me:s3cret h; curl -kume:s3cret h; curl -u\"me:s3cret\" -ou:kept h'",
+		  "COPY t FROM PROGRAM 'curl -su me:<redacted> h; curl -kume:<redacted> h; curl -u\"me:<redacted>\" -ou:kept h'");
+	hides("COPY t FROM PROGRAM 'curl --oauth2-bearer s3cret h'", "COPY t FROM PROGRAM 'curl --oauth2-bearer <redacted> h'");
+	hides("COPY t FROM PROGRAM 'x --password='\n's3cret'", "COPY t FROM PROGRAM 'x --password='\n'<redacted>'");
+	hides("DO $$BEGIN EXECUTE format('COPY t TO PROGRAM ''x --token=%s -v''', 's3cret'); END$$",
+		  "DO $$BEGIN EXECUTE format('COPY t TO PROGRAM ''x --token=%s -v''', '<redacted>'); END$$");
+	hides("DO $$BEGIN EXECUTE 'COPY t TO PROGRAM ''curl -u me:' || 's3cret' || ' h'''; END$$",
+		  "DO $$BEGIN EXECUTE 'COPY t TO PROGRAM ''curl -u me:' || '<redacted>' || '<redacted>'; END$$");
 	hides("COPY t FROM PROGRAM $$sh -c \"curl -u 'me:s3 cret' h\"$$", "COPY t FROM PROGRAM $$sh -c \"curl -u 'me:<redacted>' h\"$$");
 	hides("COPY t FROM PROGRAM 'openssl enc -pass pass:s3cret -in f'", "COPY t FROM PROGRAM 'openssl enc -pass pass:<redacted> -in f'");
 	keeps("COPY t FROM PROGRAM 'gzip -dc /data/x.gz; rm -rf /; mkdir -p /a/b; cat /etc/passwd > /tmp/x; echo $HOME'");
 	keeps("COPY t FROM PROGRAM 'psql -U me -h h -p 5432 --password \"$PW\" -c \"select ''a''\"; docker run --user 1000:1000 i'");
+	keeps("COPY t FROM PROGRAM 'mysql -P3306 --user me' WITH (DELIMITER ';')");
 	keeps("COPY t FROM PROGRAM 'rsync -u h:/x y; date -u +%H:%M; cd $(pwd); export PASSWORD=$x'");
 	keeps("COPY t FROM PROGRAM ''");
 }
@@ -364,6 +395,11 @@ TEST(secrets_in_messages_of_every_layer_are_hidden)
 	message_is(text, "near \"'s3''cret'\"", "near \"'<redacted>'\"");
 	message_is(text, "near \"''s3''''cret''\"", "near \"''<redacted>''\"");
 	message_is("ALTER ROLE r PASSWORD 's3'cret' x", "syntax error at or near \"cret\"", "syntax error at or near \"<redacted>\"");
+	message_is("ALTER ROLE r PASSWORD s3cret!x", "syntax error at or near \"s3cret\"", "syntax error at or near \"<redacted>\"");
+	message_is("SELECT dblink_connect('postgres://u:x@s3cret@h')", "could not translate host name \"s3cret@h\"",
+			   "could not translate host name \"<redacted>@h\"");
+	message_is("SELECT dblink_connect('postgres://u:s3cret/x@h')", "invalid port number: \"s3cret\"",
+			   "invalid port number: \"<redacted>\"");
 	message_is("SELECT dblink_connect('password=my s3cret')", "missing \"=\" after \"s3cret\" in string",
 			   "missing \"=\" after \"<redacted>\" in string");
 }

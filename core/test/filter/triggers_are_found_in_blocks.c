@@ -37,7 +37,8 @@ is_trigger(const char *text, size_t len, size_t at, bool strings)
 			continue;
 		if (words[i][n - 1] == '_')
 			return true;
-		if (at + n < len && steno_redact_is_word((unsigned char) text[at + n]))
+		if (at + n < len && steno_redact_is_word((unsigned char) text[at + n]) &&
+			steno_redact_pasted_space(text + at + n, len - at - n) == 0)
 			continue;
 		if (!strings || !steno_redact_is_bare(text, len, at + n))
 			return true;
