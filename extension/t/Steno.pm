@@ -20,7 +20,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
-  verify_ok gapless by_statement numbers_are_there wait_until value can_connect
+  relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect
   has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
   refuses_to_start
 );
@@ -241,6 +241,16 @@ sub the_record
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is(scalar @found, 1, "$what: one record");
 	return $found[0] // {};
+}
+
+# The relations of a record, by name.  Their columns are left out: columns_are_the_present_ones.pl is about these.
+sub relations_of
+{
+	my ($record) = @_;
+	my @relations = map { { %$_ } } sort { $a->{name} cmp $b->{name} } @{ $record->{relations} // [] };
+
+	delete @$_{qw(columns via)} foreach @relations;
+	return \@relations;
 }
 
 # Whether the program finds the trail intact, and what it prints.

@@ -200,7 +200,7 @@ sub marked
 	$node->safe_psql('postgres', 'GRANT SELECT ON secret TO auditor');
 	@after = $super->([ q{SET steno.log = 'none'}, q{SET steno.role = 'auditor'} ], 'SELECT reads() /* role */');
 	is(scalar @after, $before + 1, 'a table that steno.role audits');
-	is_deeply($after[-1]{relations}, [ { name => 'public.secret', type => 'table', access => 'select', audited => JSON::PP::true } ],
+	is_deeply(relations_of($after[-1]), [ { name => 'public.secret', type => 'table', access => 'select', audited => JSON::PP::true } ],
 		'is marked so');
 	is(scalar(grep { $_->{kind} eq 'setting' && defined $_->{leader} } records($node)), 0,
 		'changes of settings are recorded by the leader alone');

@@ -46,7 +46,7 @@ is_deeply(
 	],
 	'all is recorded');
 is(scalar(grep { $_->{kind} eq 'note' } @r), 1, 'a note as well');
-is_deeply($r[1]{relations}, [ { name => 'public.t', type => 'table', access => 'select' } ],
+is_deeply(relations_of($r[1]), [ { name => 'public.t', type => 'table', access => 'select' } ],
 	'with names of relations');
 is(scalar(records($primary, application => 'reader')), 0, 'nothing of it on the primary');
 
