@@ -284,7 +284,7 @@ stage_call(const StenoLevel *l)
 	return steno_stage_record(&record);
 }
 
-/* A client's FunctionCall message begins (fastpath.c): a statement without text. */
+/* A client's FunctionCall message begins (object_access.c): a statement without text. */
 STENO_COLD void
 steno_utility_call(Oid function)
 {
