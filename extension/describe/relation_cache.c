@@ -13,10 +13,10 @@
 #include "describe/relation_cache.h"
 
 /* When there are this many entries, those that the current statement has not used are removed. */
-#define MOST_RELATIONS 10000
+#define MOST_RELATIONS 4096
 
 /* When names of columns take this many bytes, those that only earlier statements have used are freed. */
-#define MOST_COLUMN_BYTES (4 * 1024 * 1024)
+#define MOST_COLUMN_BYTES (1024 * 1024)
 
 uint64		steno_relation_invalidations;
 
