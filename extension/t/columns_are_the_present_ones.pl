@@ -189,7 +189,7 @@ sub shown
 }
 
 # The relations of a record.  Their order depends on what the planner makes of a query.
-sub relations_of
+sub columns_of
 {
 	my ($r) = @_;
 
@@ -210,7 +210,7 @@ foreach my $id ('off', 'on')
 	foreach my $case (@cases)
 	{
 		my $r = shift @{ $found{ $case->{text} }[ $case->{depth} ] } // {};
-		my @seen = relations_of($r);
+		my @seen = columns_of($r);
 		my @wanted = sort @{ $case->{relations} };
 
 		is_deeply(\@seen, \@wanted, "$case->{text}; compute_query_id $id") or diag explain \@seen;
@@ -225,7 +225,7 @@ SET ROLE reader;
 SELECT id FROM hidden;
 });
 my ($hidden) = grep { $_->{text} eq 'SELECT id FROM hidden' } statements($node);
-is_deeply([ relations_of($hidden) ], [ 'hidden select(id)', 't select(a)' ], 'a policy of row security');
+is_deeply([ columns_of($hidden) ], [ 'hidden select(id)', 't select(a)' ], 'a policy of row security');
 
 # A prepared statement after a column of its view's table was renamed in another session.
 my $session = Steno::Client->new($node);
@@ -236,13 +236,13 @@ $session->query('EXECUTE q (2)') foreach 1 .. 8;
 $session->quit;
 my @prepared = grep { $_->{text} =~ /^PREPARE q/ && @{ $_->{relations} // [] } } statements($node);
 is(scalar(@prepared), 16, 'each execution has its record');
-is_deeply([ map { [ relations_of($_) ] } @prepared[ 0 .. 7 ] ], [ ([ 't select(a) via va', 'va select(a)' ]) x 8 ], 'the name before');
-is_deeply([ map { [ relations_of($_) ] } @prepared[ 8 .. 15 ] ], [ ([ 't select(amount) via va', 'va select(a)' ]) x 8 ], 'the name after');
+is_deeply([ map { [ columns_of($_) ] } @prepared[ 0 .. 7 ] ], [ ([ 't select(a) via va', 'va select(a)' ]) x 8 ], 'the name before');
+is_deeply([ map { [ columns_of($_) ] } @prepared[ 8 .. 15 ] ], [ ([ 't select(amount) via va', 'va select(a)' ]) x 8 ], 'the name after');
 
 # The view is another one, with the same name of a column.
 $node->safe_psql('postgres', 'CREATE OR REPLACE VIEW va AS SELECT b AS a FROM t; SELECT a FROM va');
 my ($after) = (grep { $_->{text} =~ /^SELECT a FROM va/ } statements($node))[-1];
-is_deeply([ relations_of($after) ], [ 't select(b) via va', 'va select(a)' ], 'a view with another query');
+is_deeply([ columns_of($after) ], [ 't select(b) via va', 'va select(a)' ], 'a view with another query');
 
 # All columns of the widest table: some do not fit, and the record says so.
 $node->safe_psql('postgres', 'SELECT * FROM widest');

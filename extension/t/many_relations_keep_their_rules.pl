@@ -12,7 +12,7 @@ use Steno::Client;
 use Test::More;
 
 # more than the cache has room for
-my $most = 10_050;
+my $most = 4_150;
 
 my $node = new_node('main', conf => q(
 steno.log = 'none'
