@@ -488,7 +488,7 @@ main(int argc, char **argv)
 	const char *what;
 
 	unlink(path);
-	if (!steno_rings_create(&rings, AT_FDCWD, path, 1, RING_SIZE, 1, 1, 1, &what))
+	if (!steno_rings_create(&rings, AT_FDCWD, path, 1, RING_SIZE, 0, 1, 1, 1, &what))
 	{
 		perror(what);
 		return 1;

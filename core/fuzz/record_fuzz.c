@@ -259,7 +259,7 @@ must(bool right)
 static void
 make_rings(StenoRings *rings)
 {
-	size_t		total = (size_t) steno_rings_total(1, RING);
+	size_t		total = (size_t) steno_rings_total(1, RING, 0);
 	StenoRingFile *f = rings->file;
 
 	if (f == NULL)
@@ -267,7 +267,7 @@ make_rings(StenoRings *rings)
 		f = aligned_alloc(STENO_PAGE, total);
 		must(f != NULL);
 		memset(f, 0, total);
-		steno_rings_describe(f, 1, RING, 1, 0, 0);
+		steno_rings_describe(f, 1, RING, 0, 1, 0, 0);
 		must(steno_rings_attach(rings, f, total, f) == NULL);
 	}
 	memset(steno_ring_at(rings, 0), 0, sizeof(StenoRing));

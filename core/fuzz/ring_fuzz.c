@@ -33,12 +33,12 @@ must(bool right)
 static void
 make_rings(void)
 {
-	size_t		total = (size_t) steno_rings_total(1, SIZE);
+	size_t		total = (size_t) steno_rings_total(1, SIZE, 2);
 	StenoRingFile *f = aligned_alloc(STENO_PAGE, total);
 
 	must(f != NULL);
 	memset(f, 0, total);
-	steno_rings_describe(f, 1, SIZE, 1, 11, 12);
+	steno_rings_describe(f, 1, SIZE, 2, 1, 11, 12);
 	must(steno_rings_attach(&rings, f, total, f) == NULL);
 	block = steno_block_create(BLOCK);
 	must(block != NULL);
@@ -69,6 +69,7 @@ check_header(const uint8_t *data, size_t size)
 	if (steno_rings_attach(&other, rings.file, rings.mapped, &header) != NULL)
 		return;
 	must(other.nrings == 1 && other.size == SIZE && other.nwriters <= STENO_MAX_WRITERS);
+	must(other.nchunks == rings.nchunks && other.chunks == rings.chunks);
 	must(other.headers == rings.headers && other.templates == rings.templates && other.data == rings.data);
 }
 
@@ -127,7 +128,8 @@ static void
 recover(void)
 {
 	StenoRing  *ring = steno_ring_at(&rings, 0);
-	StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, 0)};
+	StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, 0),
+		.chunks = rings.chunks};
 	const StenoRecordMessage *staged = steno_ring_check_staged(&rings, 0);
 	uint64_t	head = atomic_load(&ring->head);
 	uint64_t	position = atomic_load(&ring->tail);

@@ -197,7 +197,7 @@ rings_folder(const LabCase *c)
 static const char *
 rings_refuse(const LabCase *c, char *reason)
 {
-	uint64_t	need = steno_rings_total(c->processes, RING_BYTES);
+	uint64_t	need = steno_rings_total(c->processes, RING_BYTES, 0);
 	struct statvfs s;
 
 	if (statvfs(rings_folder(c), &s) == 0 && (uint64_t) s.f_bavail * s.f_frsize > need)
@@ -227,7 +227,7 @@ rings_open(LabLink *link, const char **what)
 	pid = janitor(path, &alive);
 	if (pid < 0)
 		return false;
-	ok = steno_rings_create(&own->rings, AT_FDCWD, path, link->senders, RING_BYTES, 1, 0, 0, what);
+	ok = steno_rings_create(&own->rings, AT_FDCWD, path, link->senders, RING_BYTES, 0, 1, 0, 0, what);
 	error = errno;
 	close(alive);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

@@ -304,7 +304,9 @@ kind_is_possible(const StenoMessage *m)
 {
 	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES;
 
-	if (m->kind == 0 || m->kind == STENO_KIND_DATA || m->kind == STENO_KIND_DEF_SESSION)
+	if (m->kind == STENO_KIND_DATA)
+		return (m->flags & ~STENO_MESSAGE_CHUNK) == 0;
+	if (m->kind == 0 || m->kind == STENO_KIND_DEF_SESSION)
 		return m->flags == 0;
 	if (m->flags & STENO_MESSAGE_BRIEF)
 		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
@@ -337,6 +339,8 @@ steno_ring_check_message(const StenoRings *rings, uint32_t i, uint64_t position,
 	{
 		const StenoDataMessage *d = (const StenoDataMessage *) m;
 
+		if ((m->flags & STENO_MESSAGE_CHUNK) && steno_data_chunk(d) >= rings->nchunks)
+			return STENO_RING_DAMAGED;
 		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	}
 	/* seq is at the same offset in full and brief records */

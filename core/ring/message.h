@@ -44,6 +44,9 @@ typedef struct StenoSessionMessage
 #define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even if their length is 0 */
 #define STENO_MESSAGE_BRIEF 8	/* the message is a StenoBriefMessage */
 
+/* The only bit of StenoDataMessage.m.flags. */
+#define STENO_MESSAGE_CHUNK 16	/* the bytes are in a chunk, which follows as StenoChunkNumber */
+
 #define STENO_NONE64 UINT64_MAX
 #define STENO_NONE32 UINT32_MAX
 
@@ -120,8 +123,21 @@ typedef struct StenoDataMessage
 	uint64_t	seq;
 	uint32_t	part;			/* STENO_PART_* */
 	uint32_t	len;
-	/* bytes follow */
+	/* bytes follow, or StenoChunkNumber */
 } StenoDataMessage;
+
+/* The chunk that has the bytes of a data message, from the chunk's beginning (chunk.h). */
+typedef struct StenoChunkNumber
+{
+	uint32_t	number;
+	uint32_t	pad;
+} StenoChunkNumber;
+
+static inline uint32_t
+steno_data_chunk(const StenoDataMessage *d)
+{
+	return ((const StenoChunkNumber *) (d + 1))->number;
+}
 
 /*
  * Whether a message is whole: its length is possible, and it contains its strings.
@@ -163,7 +179,12 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 		need = sizeof(StenoDataMessage);
 		if (m->len < need)
 			return false;
-		need += ((const StenoDataMessage *) m)->len;
+		if (!(m->flags & STENO_MESSAGE_CHUNK))
+			need += ((const StenoDataMessage *) m)->len;
+		else if (((const StenoDataMessage *) m)->len > STENO_CHUNK)
+			return false;
+		else
+			need += sizeof(StenoChunkNumber);
 	}
 	else if (m->kind == STENO_KIND_DEF_SESSION)
 	{

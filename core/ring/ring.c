@@ -48,17 +48,30 @@ data_offset(uint32_t nrings)
 					(uint64_t) nrings * STENO_TEMPLATES * sizeof(StenoTemplate));
 }
 
-/* Size of a file with these rings. */
-uint64_t
-steno_rings_total(uint32_t nrings, uint32_t size)
+static uint64_t
+chunk_states_offset(uint32_t nrings, uint32_t size)
 {
-	return data_offset(nrings) + (uint64_t) nrings * size;
+	return ROUND_UP(data_offset(nrings) + (uint64_t) nrings * size);
+}
+
+static uint64_t
+chunks_offset(uint32_t nrings, uint32_t size, uint32_t nchunks)
+{
+	return ROUND_UP(chunk_states_offset(nrings, size) + (uint64_t) nchunks * sizeof(uint64_t));
+}
+
+/* Size of a file with these rings and chunks. */
+uint64_t
+steno_rings_total(uint32_t nrings, uint32_t size, uint32_t nchunks)
+{
+	return chunks_offset(nrings, size, nchunks) + (uint64_t) nchunks * STENO_CHUNK;
 }
 
 static bool
-shape_is_valid(uint32_t nrings, uint32_t size, uint32_t nwriters)
+shape_is_valid(uint32_t nrings, uint32_t size, uint32_t nchunks, uint32_t nwriters)
 {
-	return nrings > 0 && size >= STENO_RING_MIN && size <= STENO_RING_MAX && (size & (size - 1)) == 0 &&
+	return nrings > 0 && nrings <= STENO_RINGS_MAX && nchunks <= STENO_CHUNKS_MAX &&
+		size >= STENO_RING_MIN && size <= STENO_RING_MAX && (size & (size - 1)) == 0 &&
 		nwriters > 0 && nwriters <= STENO_MAX_WRITERS;
 }
 
@@ -90,11 +103,13 @@ wrong_header(const StenoRingFile *file, uint64_t size)
 	if (file->version != STENO_RING_VERSION ||
 		file->ring_stride != sizeof(StenoRing))
 		return "ring file of another version";
-	if (!shape_is_valid(file->nrings, file->size, file->nwriters) ||
+	if (!shape_is_valid(file->nrings, file->size, file->chunks, file->nwriters) ||
 		file->rings_offset != rings_offset() ||
 		file->templates_offset != templates_offset(file->nrings) ||
 		file->data_offset != data_offset(file->nrings) ||
-		file->total != steno_rings_total(file->nrings, file->size) ||
+		file->chunk_size != STENO_CHUNK ||
+		file->chunks_offset != chunks_offset(file->nrings, file->size, file->chunks) ||
+		file->total != steno_rings_total(file->nrings, file->size, file->chunks) ||
 		file->total != size)
 		return "ring file is damaged";
 	return NULL;
@@ -112,9 +127,13 @@ steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len, const StenoRing
 	rings->nrings = header->nrings;
 	rings->size = header->size;
 	rings->nwriters = header->nwriters;
+	rings->nchunks = header->chunks;
 	rings->headers = (StenoRing *) ((char *) bytes + rings_offset());
 	rings->templates = (StenoTemplate *) ((char *) bytes + templates_offset(header->nrings));
 	rings->data = (uint8_t *) bytes + data_offset(header->nrings);
+	rings->chunk_states = (_Atomic uint64_t *)
+		((char *) bytes + chunk_states_offset(header->nrings, header->size));
+	rings->chunks = (uint8_t *) bytes + chunks_offset(header->nrings, header->size, header->chunks);
 	return NULL;
 }
 
@@ -131,8 +150,8 @@ map_ring_file(StenoRings *rings, int fd, const StenoRingFile *header)
 
 /* A new file is all zeros, which are empty rings, so only its header is written. */
 void
-steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32_t nwriters,
-					 uint64_t system_identifier, int64_t now)
+steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32_t nchunks,
+					 uint32_t nwriters, uint64_t system_identifier, int64_t now)
 {
 	memset(file, 0, sizeof(*file));
 	file->magic = STENO_RING_MAGIC;
@@ -147,7 +166,10 @@ steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32
 	file->rings_offset = rings_offset();
 	file->templates_offset = templates_offset(nrings);
 	file->data_offset = data_offset(nrings);
-	file->total = steno_rings_total(nrings, size);
+	file->chunks_offset = chunks_offset(nrings, size, nchunks);
+	file->chunks = nchunks;
+	file->chunk_size = STENO_CHUNK;
+	file->total = steno_rings_total(nrings, size, nchunks);
 }
 
 /* Store the magic last: a file without it was never finished, so no ring of it was ever used. */
@@ -162,16 +184,16 @@ publish_header(StenoRingFile *file, const StenoRingFile *header)
 
 bool
 steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nrings,
-				   uint32_t size, uint32_t nwriters,
+				   uint32_t size, uint32_t nchunks, uint32_t nwriters,
 				   uint64_t system_identifier, int64_t now, const char **what)
 {
-	uint64_t	total = steno_rings_total(nrings, size);
+	uint64_t	total = steno_rings_total(nrings, size, nchunks);
 	StenoRingFile header;
 	int			fd;
 	int			error;
 
 	memset(rings, 0, sizeof(*rings));
-	if (!shape_is_valid(nrings, size, nwriters) || total > SIZE_MAX)
+	if (!shape_is_valid(nrings, size, nchunks, nwriters) || total > SIZE_MAX)
 	{
 		*what = "invalid number or size of rings";
 		errno = EINVAL;
@@ -183,7 +205,7 @@ steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nri
 		*what = "could not create ring file";
 		return false;
 	}
-	steno_rings_describe(&header, nrings, size, nwriters, system_identifier, now);
+	steno_rings_describe(&header, nrings, size, nchunks, nwriters, system_identifier, now);
 	error = allocate_ring_file(fd, total);
 	if (error != 0)
 		*what = "could not allocate ring file";

@@ -19,6 +19,8 @@
  *		StenoRing[nrings]	headers, each a multiple of the cache line
  *		StenoTemplate[nrings][STENO_TEMPLATES]
  *		data[nrings]		page-aligned, size bytes each
+ *		states of chunks	page-aligned, one word each (chunk.h)
+ *		chunks				page-aligned, STENO_CHUNK bytes each
  */
 #ifndef STENO_RING_H
 #define STENO_RING_H
@@ -30,7 +32,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 5
+#define STENO_RING_VERSION 6
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -54,6 +56,13 @@
 #define STENO_RING_SHARE 8
 #define STENO_RING_MIN (16 * 1024)
 #define STENO_RING_MAX (64 * 1024 * 1024)
+
+/* A chunk has a part of a large record that did not have to go through its ring (chunk.h). */
+#define STENO_CHUNK (64 * 1024)
+#define STENO_CHUNKS_MAX 1024
+
+/* As many rings as a server can have processes (MAX_BACKENDS is 2^18 - 1). */
+#define STENO_RINGS_MAX ((1 << 18) - 1)
 
 /*
  * The beginning of every message, at a multiple of 8.  len is the length of the
@@ -270,6 +279,9 @@ typedef struct StenoRingFile
 	uint64_t	data_offset;	/* where their data begin */
 	uint64_t	total;			/* bytes of the file */
 	uint64_t	templates_offset;	/* where their templates begin */
+	uint64_t	chunks_offset;	/* where the chunks begin */
+	uint32_t	chunks;			/* their number; may be 0 */
+	uint32_t	chunk_size;		/* STENO_CHUNK in the program that created the file */
 	StenoIntent intents[STENO_MAX_WRITERS];
 } StenoRingFile;
 
@@ -285,9 +297,12 @@ typedef struct StenoRings
 	uint32_t	nrings;
 	uint32_t	size;			/* bytes of data in a ring */
 	uint32_t	nwriters;
+	uint32_t	nchunks;
 	StenoRing  *headers;
 	StenoTemplate *templates;
 	uint8_t    *data;
+	_Atomic uint64_t *chunk_states;
+	uint8_t    *chunks;
 } StenoRings;
 
 typedef enum StenoRingState
@@ -307,16 +322,16 @@ typedef enum StenoRingState
  * (private.h), and it is of this cluster.
  */
 extern bool steno_rings_create(StenoRings *rings, int folder, const char *name,
-							   uint32_t nrings, uint32_t size, uint32_t nwriters,
-							   uint64_t system_identifier, int64_t now,
-							   const char **what);
+							   uint32_t nrings, uint32_t size, uint32_t nchunks,
+							   uint32_t nwriters, uint64_t system_identifier,
+							   int64_t now, const char **what);
 extern StenoRingState steno_rings_open(StenoRings *rings, int folder, const char *name,
 									   uint64_t system_identifier, char what[STENO_RING_WHAT]);
 extern void steno_rings_close(StenoRings *rings);
 
 /* Fill in the header of a file with these rings. */
 extern void steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size,
-								 uint32_t nwriters, uint64_t system_identifier, int64_t now);
+								 uint32_t nchunks, uint32_t nwriters, uint64_t system_identifier, int64_t now);
 
 /*
  * Set up access to the rings in len bytes that contain a whole file; returns NULL,
@@ -325,7 +340,7 @@ extern void steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t 
  */
 extern const char *steno_rings_attach(StenoRings *rings, void *bytes, uint64_t len,
 									  const StenoRingFile *header);
-extern uint64_t steno_rings_total(uint32_t nrings, uint32_t size);
+extern uint64_t steno_rings_total(uint32_t nrings, uint32_t size, uint32_t nchunks);
 
 static inline StenoRing *
 steno_ring_at(const StenoRings *rings, uint32_t i)

@@ -25,6 +25,11 @@
  */
 #define OVERHEAD 320
 
+/* Samples that tell whether a block of large values can be compressed (is_compressible). */
+#define SAMPLES 4
+#define SAMPLE_BYTES 4096
+#define MIN_SAMPLED (4 * SAMPLES * SAMPLE_BYTES)
+
 /* The first record's time is known only when the block is finished. */
 #define PADDED_TIME STENO_VARINT_MAX
 
@@ -59,6 +64,7 @@ struct StenoBlock
 	uint8_t    *payload;
 	uint32_t	capacity;
 	uint32_t	used;
+	uint32_t	data_bytes;		/* of used, in data parts */
 	uint32_t	records;
 	uint32_t	dictionary_generation;
 	uint64_t	generation;
@@ -188,6 +194,7 @@ steno_block_reset(StenoBlock *block)
 	bool		clear;
 
 	block->used = 0;
+	block->data_bytes = 0;
 	block->records = 0;
 	block->generation++;
 	block->dictionary_generation++;
@@ -229,6 +236,12 @@ uint32_t
 steno_block_bytes(const StenoBlock *block)
 {
 	return block->used;
+}
+
+uint32_t
+steno_block_data_bytes(const StenoBlock *block)
+{
+	return block->data_bytes;
 }
 
 /* ---- items ---- */
@@ -756,11 +769,15 @@ add_data(StenoBlock *block, StenoSource *source, const StenoDataMessage *d)
 	uint32_t	session = session_index(block, source);
 	uint32_t	guess = 2 + steno_varint_size(session) + steno_varint_size(d->seq) + d->len;
 	uint8_t    *p = begin_item(block, STENO_KIND_DATA, guess);
+	const uint8_t *bytes = (const uint8_t *) (d + 1);
 
+	if (d->m.flags & STENO_MESSAGE_CHUNK)
+		bytes = source->chunks + (size_t) steno_data_chunk(d) * STENO_CHUNK;
 	p = steno_put_varint(p, session);
 	p = steno_put_varint(p, d->seq);
 	*p++ = (uint8_t) d->part;
-	end_item(block, guess, append_bytes(p, (const uint8_t *) (d + 1), d->len));
+	end_item(block, guess, append_bytes(p, bytes, d->len));
+	block->data_bytes += d->len;
 }
 
 static inline bool
@@ -794,12 +811,19 @@ steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *mess
 		add_brief(block, source, (const StenoBriefMessage *) message);
 		return true;
 	}
+	if (message->kind == STENO_KIND_DATA)
+	{
+		const StenoDataMessage *data = (const StenoDataMessage *) message;
+
+		/* its bytes may be in a chunk */
+		if (!has_room(block, source, (uint32_t) sizeof(*data) + data->len))
+			return false;
+		add_data(block, source, data);
+		return true;
+	}
 	if (!has_room(block, source, message->len))
 		return false;
-	if (message->kind == STENO_KIND_DATA)
-		add_data(block, source, (const StenoDataMessage *) message);
-	else
-		add_record(block, source, (const StenoRecordMessage *) message);
+	add_record(block, source, (const StenoRecordMessage *) message);
 	return true;
 }
 
@@ -822,6 +846,34 @@ patch_first_time(StenoBlock *block)
 	p[i] = (uint8_t) v;
 }
 
+/*
+ * Whether compression is worth its time.  Large values are often compressed or encoded
+ * already, and trying to compress them takes longer than writing them.  So compress
+ * samples first: if these hardly become smaller, neither does the rest.
+ */
+static bool
+is_compressible(StenoBlock *block, uint8_t *out)
+{
+	uint32_t	before = 0;
+	uint32_t	after = 0;
+	uint32_t	i;
+
+	if (block->used < MIN_SAMPLED || block->data_bytes < block->used / 2)
+		return true;
+	for (i = 0; i < SAMPLES; i++)
+	{
+		/* from the middle of the i-th part */
+		uint32_t	at = (uint32_t) ((uint64_t) block->used * (2 * i + 1) / (2 * SAMPLES));
+		int			n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload + at,
+												   (char *) out, SAMPLE_BYTES,
+												   LZ4_compressBound(SAMPLE_BYTES), 1);
+
+		before += SAMPLE_BYTES;
+		after += n > 0 ? (uint32_t) n : SAMPLE_BYTES;
+	}
+	return after < before - before / 32;
+}
+
 /* Compress the payload to out if that makes it smaller; returns the codec that was used. */
 static int
 compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
@@ -829,7 +881,7 @@ compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 	int			n = 0;
 
 	*stored = block->used;
-	if (codec == STENO_CODEC_LZ4 && block->used > 0)
+	if (codec == STENO_CODEC_LZ4 && block->used > 0 && is_compressible(block, out))
 		n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload,
 									   (char *) out, (int) block->used,
 									   LZ4_compressBound((int) block->capacity), 1);

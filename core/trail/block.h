@@ -31,6 +31,7 @@ typedef struct StenoSource
 	uint64_t	seq;			/* last sequence number added */
 	uint64_t	statement;		/* last finished top-level statement */
 	const StenoTemplate *templates; /* of the ring; NULL: none */
+	const uint8_t *chunks;		/* of the ring file; NULL: no message refers to one */
 	StenoTemplatePlace	places[STENO_TEMPLATES];
 	uint8_t		body[STENO_SESSION_MAX];
 } StenoSource;
@@ -48,7 +49,8 @@ extern void steno_block_destroy(StenoBlock *block);
  * Add a message.  A session message changes only the source.  Returns false, with
  * nothing changed, if the message does not fit: the caller writes the block and
  * adds the message to an empty one.  An empty block has space for any message that
- * is 2 kB shorter than its capacity, so max_message of a ring must be that small.
+ * is 2 kB shorter than its capacity, so max_message of a ring must be that small, and
+ * STENO_CHUNK if there are chunks.
  */
 extern bool steno_block_add(StenoBlock *block, StenoSource *source,
 							const StenoMessage *message);
@@ -63,12 +65,16 @@ extern bool steno_block_replace(StenoBlock *block, const void *from, const void 
 extern uint32_t steno_block_records(const StenoBlock *block);
 extern uint32_t steno_block_bytes(const StenoBlock *block);
 
+/* Number of these bytes that are data parts. */
+extern uint32_t steno_block_data_bytes(const StenoBlock *block);
+
 /*
  * Compress the payload, fill in the header and chain the block.  It is *bytes long,
  * at the returned address, until the next reset.  chain is the hash of the previous
  * block on entry, and this block's on return.  A block without records gets now as
  * its times.  A payload that compression does not make smaller is stored
- * uncompressed.  Returns NULL, with chain unchanged, if hashing or encryption
+ * uncompressed; so is one that is mostly data parts whose samples do not become
+ * smaller.  Returns NULL, with chain unchanged, if hashing or encryption
  * fails.  The same block can be finished again, with the same previous hash.
  */
 extern const uint8_t *steno_block_finish(StenoBlock *block, int codec,

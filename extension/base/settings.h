@@ -43,6 +43,7 @@ extern uint32 steno_mandatory_mask; /* steno.mandatory, a bit for each class */
 extern char *steno_directory;
 extern char *steno_ring_directory;
 extern int	steno_ring_size;
+extern int	steno_large_buffers;
 extern int	steno_writers;
 extern int	steno_flush_interval;
 extern int	steno_fsync_interval;

@@ -38,6 +38,7 @@ uint32		steno_mandatory_mask;
 char	   *steno_directory;
 char	   *steno_ring_directory;
 int			steno_ring_size;
+int			steno_large_buffers;
 int			steno_writers;
 int			steno_flush_interval;
 int			steno_fsync_interval;

@@ -1,13 +1,18 @@
 /*
  * extension/delivery/parts.c
  *		Records too big for one message: their text, parameter values and error message go
- *		ahead of them, in data messages each as large as the ring allows.
+ *		ahead of them, in data messages.
+ *
+ * Large parts are copied to chunks (core/ring/chunk.h), so that neither this process nor
+ * others wait for the writer because of them.  If no chunk can be claimed, parts go through
+ * the ring, each as large as the ring allows.
  */
 #include "delivery/encode.h"
 
 #include "mb/pg_wchar.h"
 
 #include "delivery/room.h"
+#include "ring/chunk.h"
 
 /* The last record that has parts in the ring: its number, its statement, and how many bytes there are. */
 static struct
@@ -18,14 +23,26 @@ static struct
 	StenoParts	sent;
 }			ahead;
 
+/* Fewer bytes are not worth a chunk. */
+#define LEAST_IN_CHUNK (STENO_CHUNK / 4)
+
 /* A stretch of messages that are sent ahead of a big record. */
 typedef struct Ahead
 {
 	uint64		seq;
 	uint32		part;
 	StenoDataMessage *message;
+	uint32		chunk;			/* that has the message's bytes, or STENO_CHUNK_NONE */
+	char	   *bytes;			/* where they go */
 	uint32		capacity;
 } Ahead;
+
+/* The number of our ring.  Its header is mapped a second time, elsewhere; its templates are not. */
+static inline uint32
+own_ring(void)
+{
+	return (uint32) ((steno_my.producer.templates - steno_rings.templates) / STENO_TEMPLATES);
+}
 
 STENO_COLD static void
 ahead_publish(Ahead *a)
@@ -33,10 +50,15 @@ ahead_publish(Ahead *a)
 	uint32		full = a->message->m.len;
 	uint32		used = (sizeof(StenoDataMessage) + a->message->len + 7) & ~7u;
 
-	/* give back what the last part did not need */
-	Assert(used <= full);
-	(void) full;
-	a->message->m.len = used;
+	if (a->chunk != STENO_CHUNK_NONE)
+		steno_chunk_keep(&steno_rings, a->chunk, own_ring(), steno_ring_after(&steno_my.producer, a->message));
+	else
+	{
+		/* give back what the last part did not need */
+		Assert(used <= full);
+		(void) full;
+		a->message->m.len = used;
+	}
 	ahead.sent.bytes[a->part] += a->message->len;
 	ahead.seq = a->seq;
 	steno_ring_publish(&steno_my.producer, a->message);
@@ -59,6 +81,65 @@ clip_text(const char *text, uint64 len, uint32 n)
 	return n;
 }
 
+/*
+ * Begin a message that refers to a chunk; false if there is no space for the message, or
+ * no chunk.  The message comes first: between claiming the chunk and publishing the message,
+ * nothing is waited for, and nothing fails.
+ */
+static bool
+begin_in_chunk(Ahead *a)
+{
+	StenoDataMessage *m;
+	uint32		used;
+
+	if (steno_rings.nchunks == 0)
+		return false;
+	m = steno_room(sizeof(StenoDataMessage) + sizeof(StenoChunkNumber));
+	if (m == NULL)
+		return false;
+	a->chunk = steno_chunk_claim(&steno_rings, own_ring(), &used);
+	/* the writer must begin before they are all used */
+	if (used >= steno_rings.nchunks / 4)
+		steno_writer_wake(steno_my.writer);
+	if (a->chunk == STENO_CHUNK_NONE)
+		return false;
+	((StenoChunkNumber *) (m + 1))->number = a->chunk;
+	((StenoChunkNumber *) (m + 1))->pad = 0;
+	m->m.flags = STENO_MESSAGE_CHUNK;
+	a->message = m;
+	a->bytes = (char *) steno_chunk_bytes(&steno_rings, a->chunk);
+	a->capacity = STENO_CHUNK;
+	return true;
+}
+
+static bool
+begin_in_ring(Ahead *a)
+{
+	StenoDataMessage *m = steno_room(steno_my.producer.max_message);
+
+	if (m == NULL)
+		return false;
+	m->m.flags = 0;
+	a->message = m;
+	a->chunk = STENO_CHUNK_NONE;
+	a->bytes = (char *) (m + 1);
+	a->capacity = steno_my.producer.max_message - sizeof(StenoDataMessage);
+	return true;
+}
+
+/* Begin a message, of which len bytes are at hand. */
+STENO_COLD static bool
+ahead_begin(Ahead *a, uint64 len)
+{
+	if (!(len >= LEAST_IN_CHUNK && begin_in_chunk(a)) && !begin_in_ring(a))
+		return false;
+	a->message->m.kind = STENO_KIND_DATA;
+	a->message->seq = a->seq;
+	a->message->part = a->part;
+	a->message->len = 0;
+	return true;
+}
+
 STENO_COLD static bool
 ahead_put(Ahead *a, const void *bytes, uint64 len)
 {
@@ -68,22 +149,12 @@ ahead_put(Ahead *a, const void *bytes, uint64 len)
 	{
 		uint32		n;
 
-		if (a->message == NULL)
-		{
-			a->message = steno_room(steno_my.producer.max_message);
-			if (a->message == NULL)
-				return false;
-			a->capacity = steno_my.producer.max_message - sizeof(StenoDataMessage);
-			a->message->m.kind = STENO_KIND_DATA;
-			a->message->m.flags = 0;
-			a->message->seq = a->seq;
-			a->message->part = a->part;
-			a->message->len = 0;
-		}
+		if (a->message == NULL && !ahead_begin(a, len))
+			return false;
 		n = Min(len, a->capacity - a->message->len);
 		if (n < len && a->part != STENO_PART_VALUES)
 			n = clip_text(from, len, n);
-		memcpy((char *) (a->message + 1) + a->message->len, from, n);
+		memcpy(a->bytes + a->message->len, from, n);
 		a->message->len += n;
 		from += n;
 		len -= n;
@@ -97,7 +168,7 @@ ahead_put(Ahead *a, const void *bytes, uint64 len)
 STENO_COLD static bool
 send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
 {
-	Ahead		a = {seq, part, NULL, 0};
+	Ahead		a = {.seq = seq, .part = part};
 
 	if (!ahead_put(&a, bytes, len))
 		return false;
@@ -109,7 +180,7 @@ send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
 STENO_COLD static bool
 send_values_ahead(uint64 seq, const StenoParams *params)
 {
-	Ahead		a = {seq, STENO_PART_VALUES, NULL, 0};
+	Ahead		a = {.seq = seq, .part = STENO_PART_VALUES};
 	int			i;
 
 	for (i = 0; i < params->count; i++)

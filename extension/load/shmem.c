@@ -166,6 +166,13 @@ remove_drained(int code, Datum arg)
 	rmdir(ring_folder);
 }
 
+/* Number of chunks that fit into steno.large_buffers. */
+static uint32
+large_chunks(void)
+{
+	return (uint32) (steno_large_buffers / (STENO_CHUNK / 1024));
+}
+
 /* Whether ring files of earlier runs, which the next writer 0 drains and removes, take space. */
 static bool
 has_left_ring_files(void)
@@ -187,7 +194,7 @@ refuse_without_rings(const char *what)
 	int			save_errno = errno;
 	bool		full = save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM;
 	bool		left = full && has_left_ring_files();
-	unsigned long long bytes = steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024);
+	unsigned long long bytes = steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024, large_chunks());
 
 	rmdir(ring_folder);
 	errno = save_errno;
@@ -226,7 +233,7 @@ create_rings(void)
 	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
 	snprintf(steno_ring_path, sizeof(steno_ring_path), "%s/%s", ring_folder, name);
 	if (!steno_rings_create(&steno_rings, folder, name, MaxBackends,
-							(uint32) steno_ring_size * 1024, steno_writers,
+							(uint32) steno_ring_size * 1024, large_chunks(), steno_writers,
 							GetSystemIdentifier(), now, &what))
 		refuse_without_rings(what);
 	close(folder);

@@ -14,7 +14,8 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $node = new_node('main', conf => "steno.log = 'all, -transaction'\n");
+# large values must fill the rings
+my $node = new_node('main', conf => "steno.log = 'all, -transaction'\nsteno.large_buffers = 0\n");
 my $writer = writer_pid($node);
 my $rows = 600;
 my $huge = 'x' x 1_000_000;

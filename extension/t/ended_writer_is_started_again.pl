@@ -16,6 +16,7 @@ my $node = new_node(
 	'main', conf => qq{
 steno.writers = 2
 steno.ring_size = 16kB
+steno.large_buffers = 0
 steno.flush_interval = 20ms
 steno.alert_command = 'echo %e %s %m >>$base/alerts'
 });

@@ -12,7 +12,7 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $node = new_node('main', conf => "steno.ring_size = 16kB\n");
+my $node = new_node('main', conf => "steno.ring_size = 16kB\nsteno.large_buffers = 0\n");
 my $writer = writer_pid($node);
 
 # One column of a session's ring.  The counters include the ring's earlier sessions.

@@ -15,6 +15,7 @@ my ($table) = $manual =~ /<!-- ring sizes:.*?-->\n(\|.*?)<!-- end -->/s or die '
 my ($heading, undef, @rows) = map { [ grep { /\S/ } split /\s*\|\s*/, $_ ] } split /\n/, $table;
 my @sizes = map { /(\d+) (kB|MB)/ ? $1 * ($2 eq 'MB' ? 1024 : 1) : () } @$heading;
 my ($per_ring) = $manual =~ /each takes `steno\.ring_size` and (\d+) kB/ or die 'no overhead of a ring in docs/operations.md';
+my ($shared) = $manual =~ /`steno\.large_buffers`, (\d+) MB/ or die 'no size of what rings share in docs/operations.md';
 
 # The defaults of a server, which PostgreSQL::Test::Cluster changes.
 my $node = new_node('main', conf => q{
@@ -78,8 +79,8 @@ foreach my $row (@rows)
 		\@megabytes,
 		[ map { my $bytes = $size + $rings * ($_ - 16) * 1024; int(($bytes + 1024 * 1024 - 1) / (1024 * 1024)) } @sizes ],
 		"$connections connections: MB of the file");
-	# the overhead, to the nearest kB; the file has a page of its own, and its data begin with one
-	cmp_ok(abs($size - $rings * (16 + $per_ring) * 1024), '<', $rings * 512 + 2 * 4096, "$connections connections: what a ring takes besides");
+	# the overhead, to the nearest kB; the file has a page of its own, its data begin with one, and so does what rings share
+	cmp_ok(abs($size - $shared * 1024 * 1024 - $rings * (16 + $per_ring) * 1024), '<', $rings * 512 + 4 * 4096, "$connections connections: what a ring takes besides");
 }
 $node->stop;
 done_testing();

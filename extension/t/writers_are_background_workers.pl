@@ -53,7 +53,7 @@ use Time::HiRes qw(sleep time);
 
 # Writers, and who waits for them, are in pg_stat_activity, their waits by names.
 {
-	my $node = new_node('writers_are_shown_by_the_server', conf => "steno.writers = 2\nsteno.ring_size = 16kB\n");
+	my $node = new_node('writers_are_shown_by_the_server', conf => "steno.writers = 2\nsteno.ring_size = 16kB\nsteno.large_buffers = 0\n");
 	my $watch = Steno::Client->new($node, application_name => 'watch');
 
 	$watch->query(q{SET steno.log = 'none'});

@@ -272,15 +272,15 @@ steno_writer_write(StenoWriter *w)
 }
 
 /*
- * Make sure that a block can hold any message of rings of this size, even if
+ * Make sure that a block can hold any message of these rings, and any chunk, even if
  * steno.block_size is smaller.  Returns false if this process is to exit and cannot
  * write.
  */
 bool
-steno_writer_fit(StenoWriter *w, uint32 ring_size)
+steno_writer_fit(StenoWriter *w, const StenoRings *rings)
 {
-	uint32		capacity = Max((uint32) steno_block_size * 1024,
-							   ring_size / STENO_RING_SHARE + 2 * STENO_BLOCK_SPARE);
+	uint32		longest = Max(rings->size / STENO_RING_SHARE, rings->nchunks > 0 ? STENO_CHUNK : 0);
+	uint32		capacity = Max((uint32) steno_block_size * 1024, longest + 2 * STENO_BLOCK_SPARE);
 
 	if (capacity <= w->capacity)
 		return true;

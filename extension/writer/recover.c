@@ -542,7 +542,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	drain.intent = &rings.file->intents[RECOVERY_INTENT];
 	drain.first = 0;
 	drain.step = 1;
-	if (!steno_writer_fit(w, rings.size) || !drain_file(w, &drain, &damage) ||
+	if (!steno_writer_fit(w, &rings) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
 		steno_process_exit();	/* the writer is to exit, and the trail cannot be written */
 

@@ -31,6 +31,7 @@
 #include "delivery/record.h"
 #include "delivery/wait.h"
 #include "policy/rules.h"
+#include "ring/chunk.h"
 #include "session/settings_in_force.h"
 
 /* Time without records after which the writer begins deep sleeps. */
@@ -181,7 +182,7 @@ start_writer(int number)
 	w->block_written = steno_seal_block_written;
 	w->segment_replaced = steno_seal_segment_replaced;
 	steno_process_begin(w);
-	(void) steno_writer_fit(w, steno_rings.size);
+	(void) steno_writer_fit(w, &steno_rings);
 	steno_key_request(w);
 	steno_writer_describe_self(w);
 	if (w->restarted)
@@ -387,7 +388,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 
 	for (;;)
 	{
-		int			fill = fullest_ring(w, live);
+		int			fill = Max(fullest_ring(w, live), steno_chunks_used(live->rings));
 		int			busy;
 
 		(void) steno_key_is_answered(w);

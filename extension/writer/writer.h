@@ -242,7 +242,7 @@ extern int	steno_state_identity(const char **pairs);
 
 extern bool steno_writer_keep_place(StenoWriter *writer, bool check_lock);
 extern bool steno_writer_write(StenoWriter *writer);
-extern bool steno_writer_fit(StenoWriter *writer, uint32 ring_size);
+extern bool steno_writer_fit(StenoWriter *writer, const StenoRings *rings);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);
 extern void steno_writer_describe_self(StenoWriter *writer);

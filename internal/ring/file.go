@@ -30,6 +30,8 @@ type File struct {
 	ringsAt     int64
 	templatesAt int64
 	dataAt      int64
+	chunksAt    int64
+	chunks      uint32 // number of chunks
 }
 
 // Intent is what a writer was about to write when it died: a block, and that its
@@ -150,12 +152,19 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	f.templatesAt = f.ringsAt + int64(f.Rings)*int64(l.ringSize)
 	f.dataAt = roundUp(f.templatesAt + int64(f.Rings)*templates*int64(l.templateSize))
 	total := f.dataAt + int64(f.Rings)*int64(f.Size)
+	chunksAreWrong := false
+	if l.chunks {
+		f.chunks = uint32(s.uint("chunks"))
+		f.chunksAt = roundUp(roundUp(total) + 8*int64(f.chunks))
+		total = f.chunksAt + int64(f.chunks)*chunkSize
+		chunksAreWrong = f.chunks > maxChunks || s.uint("chunk_size") != chunkSize || s.uint("chunks_offset") != uint64(f.chunksAt)
+	}
 	switch {
 	case s.uint("ring_stride") != uint64(l.ringSize):
 		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: it was created by a different build", path, version, s.uint("ring_stride"), l.ringSize)
 	case f.Rings == 0, f.Size < minSize, f.Size > maxSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
 		s.uint("rings_offset") != uint64(f.ringsAt), l.template != nil && s.uint("templates_offset") != uint64(f.templatesAt),
-		s.uint("data_offset") != uint64(f.dataAt), s.uint("total") != uint64(total):
+		s.uint("data_offset") != uint64(f.dataAt), chunksAreWrong, s.uint("total") != uint64(total):
 		return nil, fmt.Errorf("%s: ring file is damaged: its header is invalid", path)
 	case total != size:
 		return nil, fmt.Errorf("%s: ring file is damaged: it is %d bytes long instead of %d", path, size, total)
@@ -201,6 +210,7 @@ type Ring struct {
 	data      []byte
 	size      uint64
 	templates []template // nil: the file has none
+	file      *File      // has the chunks
 }
 
 // template is what is the same in each record of a prepared statement.
@@ -242,7 +252,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 		Head: s.uint("head"), Tail: s.uint("tail"), Pending: s.uint("pending"),
 		Left:  Gap{Count: s.uint("gap"), First: s.uint("gap_first"), Last: s.uint("gap_last")},
 		Owner: uint32(s.uint("owner")), SessionSeq: s.uint("session_seq"), SessionStatement: s.uint("session_statement"),
-		size: uint64(f.Size),
+		size: uint64(f.Size), file: f,
 	}
 	if f.Version >= 3 {
 		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")), uint32(s.uint("gap_pid"))
@@ -274,6 +284,16 @@ func (f *File) Ring(i int) (*Ring, error) {
 		return nil, err
 	}
 	return r, f.readTemplates(r, i)
+}
+
+// chunk reads the first n bytes of a chunk; ok is false if there is no such chunk.
+func (f *File) chunk(number, n uint32) (b []byte, ok bool) {
+	if f == nil || number >= f.chunks || n > chunkSize {
+		return nil, false
+	}
+	b = make([]byte, n)
+	_, err := f.r.ReadAt(b, f.chunksAt+int64(number)*chunkSize)
+	return b, err == nil
 }
 
 func (f *File) readTemplates(r *Ring, i int) error {

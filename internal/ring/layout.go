@@ -20,6 +20,7 @@ type layout struct {
 	template map[string]field
 	// sizes
 	fileSize, intentSize, ringSize, inFlightSize, templateSize int
+	chunks                                                     bool // data parts may be in chunks
 }
 
 type field struct{ offset, size int }
@@ -31,6 +32,8 @@ const (
 	minSize    = 16 << 10 // of a ring
 	maxSize    = 64 << 20
 	sessionMax = 1000
+	chunkSize  = 64 << 10
+	maxChunks  = 1024
 	// maxFile bounds the file: 2^18 rings of 64 MiB are more than any server has.
 	maxFile = 1 << 44
 )
@@ -113,8 +116,19 @@ var version5 = func() layout {
 	return l
 }()
 
+// version6 has chunks, which data parts refer to.
+var version6 = func() layout {
+	l := version5
+	l.file = maps.Clone(l.file)
+	l.file["chunks_offset"] = field{80, 8}
+	l.file["chunks"] = field{88, 4}
+	l.file["chunk_size"] = field{92, 4}
+	l.chunks = true
+	return l
+}()
+
 // templates is how many of them a ring has.
 const templates = 6
 
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6}

@@ -35,6 +35,7 @@ const (
 	recordFixed  = 96
 	briefFixed   = 60
 	dataFixed    = 24
+	chunkFixed   = 8 // the number of a chunk
 	sessionFixed = 32
 	partsFixed   = 24
 	cutFixed     = 40
@@ -49,6 +50,7 @@ const (
 	flagCut    = 2
 	flagValues = 4
 	flagBrief  = 8
+	flagChunk  = 16 // of a data part: its bytes are in a chunk
 )
 
 // none32 as the length of a text: there is none.
@@ -116,7 +118,11 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 		if flags&flagBrief != 0 && r.templates != nil {
 			known = flagBrief | flagValues
 		}
-	case k == 0, k == trail.KindData, k == trail.KindDefSession:
+	case k == trail.KindData:
+		if r.file != nil && r.file.layout.chunks {
+			known = flagChunk
+		}
+	case k == 0, k == trail.KindDefSession:
 	default:
 		return m, false
 	}
@@ -135,10 +141,21 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 			return m, false
 		}
 		n := uint64(le.Uint32(b[20:]))
-		if part := le.Uint32(b[16:]); n > length-dataFixed || part > uint32(trail.PartMessage) {
+		if part := le.Uint32(b[16:]); part > uint32(trail.PartMessage) {
 			return m, false
 		}
-		m.Seq, m.Part, m.Data = le.Uint64(b[8:]), trail.PartKind(b[16]), b[dataFixed:dataFixed+n]
+		m.Seq, m.Part = le.Uint64(b[8:]), trail.PartKind(b[16])
+		if flags&flagChunk != 0 {
+			if len(b) < dataFixed+chunkFixed {
+				return m, false
+			}
+			m.Data, ok = r.file.chunk(le.Uint32(b[dataFixed:]), uint32(n))
+			return m, ok
+		}
+		if n > length-dataFixed {
+			return m, false
+		}
+		m.Data = b[dataFixed : dataFixed+n]
 	case m.Kind == trail.KindDefSession:
 		if len(b) < sessionFixed {
 			return m, false

@@ -178,12 +178,51 @@ func TestBriefRecordsAreRead(t *testing.T) {
 	other.Seq, other.Statement, other.Version = 5, 4, 8
 	staged.Statement, staged.Time = 5, trailtest.Epoch+9
 	wrong.Template = 6
-	ringFile := &ringtest.File{Version: 4, Rings: []ringtest.Ring{{}, {
-		Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{record.Bytes(), other.Bytes(), wrong.Bytes()},
-		Active: true, Staged: true, Running: 5, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
-		Templates: map[int]ringtest.Template{5: {Version: 9, Shape: shape, Text: text}},
+	for version := uint32(4); version <= 6; version++ {
+		ringFile := &ringtest.File{Version: version, Rings: []ringtest.Ring{{}, {
+			Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{record.Bytes(), other.Bytes(), wrong.Bytes()},
+			Active: true, Staged: true, Running: 5, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
+			Templates: map[int]ringtest.Template{5: {Version: 9, Shape: shape, Text: text}},
+		}}}
+		f, err := ring.ReadBytes(ringFile.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Ring(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, ok := r.Message(r.Tail, r.Head)
+		w := m.Record
+		if !ok || w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.XID != 77 ||
+			string(w.Shape) != shape || string(w.Text) != text || string(w.Values) != "\x01\x02\x03\x04" || !w.HasValues || m.Seq != 4 {
+			t.Errorf("record: %+v, %v", w, ok)
+		}
+		if err := write.Check(&write.Source{Body: body, Seq: 3, Statement: 2}, &w); err != nil {
+			t.Error(err)
+		}
+		position := r.Tail + m.Length
+		if m, ok = r.Message(position, r.Head); !ok || m.Seq != 5 || m.Record.Shape != nil || m.Record.Text != nil || m.Record.HasValues {
+			t.Errorf("record of another template: %+v, %v", m.Record, ok)
+		}
+		if m, ok = r.Message(position+m.Length, r.Head); ok {
+			t.Errorf("record of template 6: %+v", m.Record)
+		}
+		if w, ok := r.Staged(); !ok || string(w.Text) != text {
+			t.Errorf("staged: %+v, %v", w, ok)
+		}
+	}
+}
+
+// TestDataPartsInChunksAreRead reads data parts whose bytes are in a chunk, and finds damage where a
+// message refers to a chunk that does not exist, or to more than a chunk has.
+func TestDataPartsInChunksAreRead(t *testing.T) {
+	second := strings.Repeat("x", 65536)
+	file := &ringtest.File{Version: 6, Chunks: []string{"first chunk", second}, Rings: []ringtest.Ring{{}, {
+		Session: body, Seq: 3, Owner: 4711,
+		Messages: [][]byte{ringtest.InChunk(4, 0, 11, 0), ringtest.InChunk(4, 1, 65536, 1), ringtest.InChunk(4, 0, 0, 0), ringtest.InChunk(4, 0, 65537, 1), ringtest.InChunk(4, 0, 1, 2)},
 	}}}
-	f, err := ring.ReadBytes(ringFile.Bytes())
+	f, err := ring.ReadBytes(file.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,24 +230,46 @@ func TestBriefRecordsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, ok := r.Message(r.Tail, r.Head)
-	w := m.Record
-	if !ok || w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.XID != 77 ||
-		string(w.Shape) != shape || string(w.Text) != text || string(w.Values) != "\x01\x02\x03\x04" || !w.HasValues || m.Seq != 4 {
-		t.Errorf("record: %+v, %v", w, ok)
+	position := r.Tail
+	for i, want := range []string{"first chunk", second, ""} {
+		m, ok := r.Message(position, r.Head)
+		if !ok || m.Kind != trail.KindData || m.Seq != 4 || m.Part != trail.PartKind(i%2) || string(m.Data) != want {
+			t.Fatalf("data part %d: %+v, %v", i, m, ok)
+		}
+		position += m.Length
 	}
-	if err := write.Check(&write.Source{Body: body, Seq: 3, Statement: 2}, &w); err != nil {
-		t.Error(err)
+	for i := range 2 {
+		if m, ok := r.Message(position, r.Head); ok {
+			t.Errorf("wrong data part %d: %+v", i, m)
+		}
+		position += 32
 	}
-	position := r.Tail + m.Length
-	if m, ok = r.Message(position, r.Head); !ok || m.Seq != 5 || m.Record.Shape != nil || m.Record.Text != nil || m.Record.HasValues {
-		t.Errorf("record of another template: %+v, %v", m.Record, ok)
+
+	// A file without chunks, and one of an earlier version, in which the flag had no meaning.
+	for _, file := range []*ringtest.File{
+		{Version: 6, Rings: []ringtest.Ring{{Session: body, Seq: 3, Messages: [][]byte{ringtest.InChunk(4, 0, 1, 0)}}}},
+		{Version: 4, Rings: []ringtest.Ring{{Session: body, Seq: 3, Messages: [][]byte{ringtest.InChunk(4, 0, 1, 0)}}}},
+	} {
+		f, err := ring.ReadBytes(file.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err = f.Ring(0); err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := r.Message(r.Tail, r.Head); ok {
+			t.Errorf("version %d: data part without a chunk: %+v", file.Version, m)
+		}
 	}
-	if m, ok = r.Message(position+m.Length, r.Head); ok {
-		t.Errorf("record of template 6: %+v", m.Record)
-	}
-	if w, ok := r.Staged(); !ok || string(w.Text) != text {
-		t.Errorf("staged: %+v, %v", w, ok)
+
+	// The header of version 6 is checked.
+	good := file.Bytes()
+	for name, offset := range map[string]int{"elsewhere": 81, "another number": 88, "too many": 90, "another size": 93} {
+		b := slices.Clone(good)
+		b[offset]++
+		if _, err := ring.ReadBytes(b); err == nil || !strings.Contains(err.Error(), "header is invalid") {
+			t.Errorf("chunks, %s: got %v", name, err)
+		}
 	}
 }
 

@@ -14,6 +14,10 @@
 #define RINGS 2
 #define SIZE STENO_RING_MIN
 #define LONGEST (SIZE / STENO_RING_SHARE)
+#define CHUNKS 2
+
+/* Of a block, which has space for a chunk. */
+#define BLOCK (2 * STENO_CHUNK)
 
 /* ---- a ring file ---- */
 
@@ -30,8 +34,8 @@ make_rings(void)
 	char		path[300];
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(&rings, AT_FDCWD, path, RINGS, SIZE, 1, 11, 12, &what));
-	total = (size_t) steno_rings_total(RINGS, SIZE);
+	CHECK(steno_rings_create(&rings, AT_FDCWD, path, RINGS, SIZE, CHUNKS, 1, 11, 12, &what));
+	total = (size_t) steno_rings_total(RINGS, SIZE, CHUNKS);
 	whole = aligned_alloc(STENO_PAGE, total);
 	CHECK(whole != NULL && total % STENO_PAGE == 0);
 	memcpy(whole, rings.file, total);
@@ -152,6 +156,24 @@ gap_record(void *to, uint64_t first, uint64_t last)
 	return model_encode(to, &r, &s);
 }
 
+/* A data part, in the ring or in a chunk. */
+static uint32_t
+data_part(void *to, uint64_t *random, uint64_t seq, const void *bytes)
+{
+	StenoDataMessage *d = to;
+	StenoChunkNumber *chunk = (StenoChunkNumber *) (d + 1);
+
+	model_encode_data(to, seq, STENO_PART_VALUES, bytes, 40);
+	if (test_below(random, 2) == 0)
+		return d->m.len;
+	d->m.len = sizeof(*d) + sizeof(*chunk);
+	d->m.flags = STENO_MESSAGE_CHUNK;
+	d->len = (uint32_t) test_below(random, STENO_CHUNK + 1);
+	chunk->number = (uint32_t) test_below(random, CHUNKS);
+	chunk->pad = 0;
+	return d->m.len;
+}
+
 static uint32_t
 brief_record(void *to, uint64_t seq, StenoTemplate *t)
 {
@@ -225,7 +247,7 @@ fill(uint32_t i, uint64_t *random)
 			gap_record(buffer, seq + 1, seq + 2);
 		}
 		else if (what == 2)
-			model_encode_data(buffer, seq + 1, STENO_PART_VALUES, body, 40);
+			data_part(buffer, random, seq + 1, body);
 		else if (what < 6)
 			brief_record(buffer, ++next, &p.templates[2]);
 		else
@@ -299,7 +321,8 @@ recover(StenoBlock *block)
 		uint64_t	head = atomic_load(&ring->head);
 		uint64_t	position = atomic_load(&ring->tail);
 		uint64_t	before = 0;
-		StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, i)};
+		StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, i),
+			.chunks = rings.chunks};
 		const StenoRecordMessage *staged = steno_ring_check_staged(&rings, i);
 
 		while (position != head)
@@ -340,7 +363,7 @@ recover(StenoBlock *block)
 
 TEST(left_rings_that_are_whole_are_read_to_their_ends)
 {
-	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoBlock *block = steno_block_create(BLOCK);
 	uint64_t	random = test_seed();
 	int			runs;
 
@@ -360,7 +383,7 @@ TEST(left_rings_that_are_whole_are_read_to_their_ends)
 
 TEST(left_rings_with_damage_are_read_as_far_as_they_are_whole)
 {
-	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoBlock *block = steno_block_create(BLOCK);
 	uint64_t	random = test_seed();
 	uint64_t	runs = test_parameter("LEFT_RUNS", 4000);
 	uint64_t	noticed = 0;

@@ -55,7 +55,7 @@ make_file(const char *name)
 	StenoRings	rings;
 	const char *what;
 
-	CHECK(steno_rings_create(&rings, parent, name, RINGS, SIZE, 1, 11, 12, &what));
+	CHECK(steno_rings_create(&rings, parent, name, RINGS, SIZE, 0, 1, 11, 12, &what));
 	steno_rings_close(&rings);
 }
 
@@ -178,7 +178,7 @@ TEST(ring_file_that_others_can_change_is_refused)
 	{
 		const char *failed;
 
-		CHECK(!steno_rings_create(&rings, parent, "to a new one", RINGS, SIZE, 1, 11, 12, &failed));
+		CHECK(!steno_rings_create(&rings, parent, "to a new one", RINGS, SIZE, 0, 1, 11, 12, &failed));
 		CHECK(errno == EEXIST && access("new", F_OK) != 0);
 	}
 }

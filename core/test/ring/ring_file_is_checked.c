@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ring/ring.h"
+#include "ring/chunk.h"
 #include "test/test.h"
 
 static char path[300];
@@ -29,7 +29,7 @@ make(StenoRings *rings)
 	const char *what;
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(rings, AT_FDCWD, path, 5, 32 * 1024, 3, 11, 12, &what));
+	CHECK(steno_rings_create(rings, AT_FDCWD, path, 5, 32 * 1024, 2, 3, 11, 12, &what));
 }
 
 TEST(ring_file_has_the_layout_that_it_says)
@@ -41,13 +41,13 @@ TEST(ring_file_has_the_layout_that_it_says)
 	make(&rings);
 	CHECK(stat(path, &st) == 0);
 	CHECK((st.st_mode & 0777) == 0600);
-	CHECK((uint64_t) st.st_size == steno_rings_total(5, 32 * 1024));
+	CHECK((uint64_t) st.st_size == steno_rings_total(5, 32 * 1024, 2));
 	/* allocated, not a hole */
 	CHECK((uint64_t) st.st_blocks * 512 >= (uint64_t) st.st_size);
 	CHECK(rings.file->rings_offset % 4096 == 0 && rings.file->data_offset % 4096 == 0);
 	CHECK(rings.file->rings_offset >= sizeof(StenoRingFile));
 	CHECK((uint8_t *) steno_ring_at(&rings, 4) + sizeof(StenoRing) <= steno_ring_data(&rings, 0));
-	CHECK(steno_ring_data(&rings, 4) + 32 * 1024 == (uint8_t *) rings.file + st.st_size);
+	CHECK(steno_chunk_bytes(&rings, 1) + STENO_CHUNK == (uint8_t *) rings.file + st.st_size);
 	CHECK(((uintptr_t) steno_ring_at(&rings, 1) % STENO_CACHE_LINE) == 0);
 	CHECK(rings.file->postmaster == (uint32_t) getpid());
 
@@ -67,7 +67,7 @@ TEST(ring_file_is_never_made_over_another)
 	const char *what = NULL;
 
 	make(&rings);
-	CHECK(!steno_rings_create(&second, AT_FDCWD, path, 5, 32 * 1024, 3, 11, 12, &what));
+	CHECK(!steno_rings_create(&second, AT_FDCWD, path, 5, 32 * 1024, 2, 3, 11, 12, &what));
 	CHECK(errno == EEXIST && what != NULL);
 	CHECK(access(path, F_OK) == 0);
 }
@@ -78,11 +78,11 @@ TEST(ring_file_refuses_impossible_shapes)
 	const char *what;
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 0, 32 * 1024, 1, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 8 * 1024, 1, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 33 * 1024, 1, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 32 * 1024, 0, 1, 1, &what) && errno == EINVAL);
-	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 32 * 1024, 65, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 0, 32 * 1024, 0, 1, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 8 * 1024, 0, 1, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 33 * 1024, 0, 1, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 32 * 1024, 0, 0, 1, 1, &what) && errno == EINVAL);
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 1, 32 * 1024, 0, 65, 1, 1, &what) && errno == EINVAL);
 	CHECK(access(path, F_OK) != 0);
 }
 
@@ -96,7 +96,7 @@ TEST(ring_file_that_cannot_be_allocated_is_not_left_behind)
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
 	signal(SIGXFSZ, SIG_IGN);
 	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 5, 32 * 1024, 3, 11, 12, &what));
+	CHECK(!steno_rings_create(&rings, AT_FDCWD, path, 5, 32 * 1024, 2, 3, 11, 12, &what));
 	CHECK((errno == EFBIG || errno == ENOSPC) && what != NULL);
 	CHECK(access(path, F_OK) != 0);
 }
@@ -152,7 +152,7 @@ TEST(ring_file_of_another_length_is_refused)
 
 	make(&rings);
 	steno_rings_close(&rings);
-	CHECK(truncate(path, (off_t) steno_rings_total(5, 32 * 1024) - 1) == 0);
+	CHECK(truncate(path, (off_t) steno_rings_total(5, 32 * 1024, 2) - 1) == 0);
 	CHECK(open_file(&rings) == STENO_RING_FAILED && errno == EINVAL);
 	CHECK(truncate(path, 100) == 0);
 	CHECK(open_file(&rings) == STENO_RING_FAILED && errno == EINVAL);
@@ -195,7 +195,7 @@ TEST(ring_file_has_its_shape_read_once)
 /* A hole of a full file system would be a SIGBUS when it is read. */
 TEST(ring_file_with_holes_is_filled_before_it_is_mapped)
 {
-	uint64_t	total = steno_rings_total(5, 32 * 1024);
+	uint64_t	total = steno_rings_total(5, 32 * 1024, 2);
 	StenoRings	rings;
 	StenoRingFile header;
 	struct stat st;

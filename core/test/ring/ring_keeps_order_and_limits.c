@@ -18,7 +18,7 @@ make(StenoRings *rings, StenoProducer *p)
 	const char *what;
 
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(rings, AT_FDCWD, path, 2, SIZE, 1, 7, 8, &what));
+	CHECK(steno_rings_create(rings, AT_FDCWD, path, 2, SIZE, 0, 1, 7, 8, &what));
 	steno_producer_init(p, rings, 1);
 	CHECK(p->max_message == SIZE / STENO_RING_SHARE);
 }

@@ -33,6 +33,7 @@ static const Field fields[] = {
 	FIELD(StenoRingFile, postmaster), FIELD(StenoRingFile, system_identifier), FIELD(StenoRingFile, created),
 	FIELD(StenoRingFile, rings_offset), FIELD(StenoRingFile, data_offset), FIELD(StenoRingFile, total),
 	FIELD(StenoRingFile, intents), FIELD(StenoRingFile, templates_offset),
+	FIELD(StenoRingFile, chunks_offset), FIELD(StenoRingFile, chunks), FIELD(StenoRingFile, chunk_size),
 	FIELD(StenoIntent, valid), FIELD(StenoIntent, stream), FIELD(StenoIntent, segment),
 	FIELD(StenoIntent, offset), FIELD(StenoIntent, block), FIELD(StenoIntent, hash),
 	FIELD(StenoRing, head), FIELD(StenoRing, records), FIELD(StenoRing, waits), FIELD(StenoRing, drops),
@@ -69,7 +70,8 @@ static const Field fields[] = {
 	{"StenoBriefMessage", "values", offsetof(StenoBriefMessage, values), 0},
 	FIELD(StenoParts, bytes),
 	FIELD(StenoCut, len), FIELD(StenoCut, hash),
-	FIELD(StenoDataMessage, seq), FIELD(StenoDataMessage, part), FIELD(StenoDataMessage, len)
+	FIELD(StenoDataMessage, seq), FIELD(StenoDataMessage, part), FIELD(StenoDataMessage, len),
+	FIELD(StenoChunkNumber, number)
 };
 
 #define NFIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -84,6 +86,7 @@ static const struct
 	{"StenoMessage", sizeof(StenoMessage)}, {"StenoSessionMessage", sizeof(StenoSessionMessage)},
 	{"StenoRecordMessage", sizeof(StenoRecordMessage)}, {"StenoParts", sizeof(StenoParts)},
 	{"StenoCut", sizeof(StenoCut)}, {"StenoDataMessage", sizeof(StenoDataMessage)},
+	{"StenoChunkNumber", sizeof(StenoChunkNumber)},
 	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED}
 };
 
@@ -283,6 +286,7 @@ TEST(ring_constants_are_as_documented)
 	CHECK(STENO_RING_SHARE == 8 && STENO_SESSION_MAX == 1000);
 	CHECK(STENO_MESSAGE_PARTS == 1 && STENO_MESSAGE_CUT == 2 && STENO_MESSAGE_VALUES == 4);
 	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 6);
+	CHECK(STENO_MESSAGE_CHUNK == 16 && STENO_CHUNK == 64 * 1024 && STENO_CHUNKS_MAX == 1024);
 	CHECK(STENO_NONE64 == UINT64_MAX && STENO_NONE32 == UINT32_MAX);
 	CHECK(STENO_SESSION_START == 0 && STENO_SESSION_PID == 8 && STENO_SESSION_FACTS == 12);
 	CHECK(STENO_PART_TEXT == 0 && STENO_PART_VALUES == 1 && STENO_PART_MESSAGE == 2);

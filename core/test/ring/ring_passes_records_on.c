@@ -5,7 +5,7 @@
  *
  * Record i is len(i) bytes of a fixed random text, from an offset that depends
  * on i, so the consumer can compare all of it cheaply.  Records that are too big for a
- * message go in parts, as a backend sends them.
+ * message go in parts, as a backend sends them, in chunks as long as there are any.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,12 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ring/chunk.h"
 #include "ring/message.h"
 #include "test/test.h"
 
 #define SIZE (32 * 1024)
 #define OFFSETS 4096
 #define LONGEST (5 * SIZE)
+#define CHUNKS 3
 
 static uint8_t content[OFFSETS + LONGEST];
 static StenoRings rings;
@@ -56,7 +58,7 @@ prepare(uint64_t records)
 	for (i = 0; i < sizeof(content); i++)
 		content[i] = (uint8_t) test_random(&random);
 	snprintf(path, sizeof(path), "%s/rings", test_folder());
-	CHECK(steno_rings_create(&rings, AT_FDCWD, path, 1, SIZE, 1, 1, 1, &what));
+	CHECK(steno_rings_create(&rings, AT_FDCWD, path, 1, SIZE, CHUNKS, 1, 1, 1, &what));
 }
 
 static void *
@@ -83,6 +85,29 @@ send_part(StenoProducer *p, uint16_t kind, uint64_t i, const uint8_t *bytes, uin
 	steno_ring_publish(p, d);
 }
 
+static bool
+send_in_chunk(StenoProducer *p, uint64_t i, const uint8_t *bytes, uint32_t len)
+{
+	StenoDataMessage *d = reserve(p, (uint32_t) (sizeof(StenoDataMessage) + sizeof(StenoChunkNumber)));
+	StenoChunkNumber *number = (StenoChunkNumber *) (d + 1);
+	uint32_t	used;
+	uint32_t	chunk = steno_chunk_claim(&rings, 0, &used);
+
+	if (chunk == STENO_CHUNK_NONE)
+		return false;
+	d->m.kind = STENO_KIND_DATA;
+	d->m.flags = STENO_MESSAGE_CHUNK;
+	d->seq = i;
+	d->part = 0;
+	d->len = len;
+	number->number = chunk;
+	number->pad = 0;
+	memcpy(steno_chunk_bytes(&rings, chunk), bytes, len);
+	steno_chunk_keep(&rings, chunk, 0, steno_ring_after(p, d));
+	steno_ring_publish(p, d);
+	return true;
+}
+
 static void *
 produce(void *unused)
 {
@@ -97,8 +122,18 @@ produce(void *unused)
 		const uint8_t *bytes = bytes_of(i);
 		uint32_t	left = len_of(i);
 
-		for (; left > most; left -= most, bytes += most)
-			send_part(&p, STENO_KIND_DATA, i, bytes, most);
+		while (left > most)
+		{
+			uint32_t	n = left < STENO_CHUNK ? left : STENO_CHUNK;
+
+			if (!send_in_chunk(&p, i, bytes, n))
+			{
+				n = most;
+				send_part(&p, STENO_KIND_DATA, i, bytes, n);
+			}
+			left -= n;
+			bytes += n;
+		}
 		send_part(&p, STENO_KIND_STATEMENT, i, bytes, left);
 	}
 	return unused;
@@ -114,7 +149,8 @@ consume(const StenoMessage *m, uint64_t *i, uint32_t *got)
 		return;
 	CHECK(d->seq == *i);
 	CHECK(*got + d->len <= len_of(*i));
-	CHECK(memcmp(d + 1, bytes_of(*i) + *got, d->len) == 0);
+	CHECK(memcmp(m->flags & STENO_MESSAGE_CHUNK ? steno_chunk_bytes(&rings, steno_data_chunk(d)) :
+				 (const uint8_t *) (d + 1), bytes_of(*i) + *got, d->len) == 0);
 	*got += d->len;
 	if (m->kind == STENO_KIND_STATEMENT)
 	{

@@ -31,12 +31,12 @@ write_shared(void *to, const void *from, uint32_t len)
 static void
 make_ring(void)
 {
-	size_t		total = (size_t) steno_rings_total(1, SIZE);
+	size_t		total = (size_t) steno_rings_total(1, SIZE, 0);
 	StenoRingFile *f = aligned_alloc(STENO_PAGE, total);
 
 	CHECK(f != NULL);
 	memset(f, 0, total);
-	steno_rings_describe(f, 1, SIZE, 1, 0, 0);
+	steno_rings_describe(f, 1, SIZE, 0, 1, 0, 0);
 	CHECK(steno_rings_attach(&rings, f, total, f) == NULL);
 	steno_producer_init(&producer, &rings, 0);
 }

@@ -537,6 +537,52 @@ TEST(block_that_does_not_shrink_is_stored_as_it_is)
 }
 
 /* The end of a statement that lasts beyond what a time can say is the last time there is. */
+/* Build and finish a block with LZ4 of one data part: a chunk whose bytes are at the given address. */
+static StenoBlockHeader
+finish_large(StenoBlock *block, const uint8_t *chunk)
+{
+	struct
+	{
+		StenoDataMessage d;
+		StenoChunkNumber number;
+	}			m = {.d = {.m = {sizeof(m), STENO_KIND_DATA, STENO_MESSAGE_CHUNK}, .seq = 1, .len = STENO_CHUNK}};
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	StenoSource source = {.generation = UINT64_MAX, .chunks = chunk};
+	StenoBlockHeader h;
+	size_t		len;
+	const uint8_t *bytes;
+
+	steno_block_reset(block);
+	CHECK(steno_block_add(block, &source, &m.d.m));
+	CHECK(steno_block_data_bytes(block) == STENO_CHUNK && steno_block_bytes(block) > STENO_CHUNK);
+	bytes = steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 5, chain, &len);
+	CHECK(bytes != NULL && steno_block_header_read(bytes, &h));
+	return h;
+}
+
+/*
+ * Samples tell whether large values are compressed: bytes that become smaller only
+ * together, because a second half repeats the first, which is random, are not.
+ */
+TEST(block_of_large_values_is_compressed_if_its_samples_are)
+{
+	static uint8_t chunk[STENO_CHUNK];
+	StenoBlock *block = steno_block_create(2 * STENO_CHUNK);
+	uint64_t	random = test_seed();
+	StenoBlockHeader h;
+	size_t		i;
+
+	for (i = 0; i < STENO_CHUNK; i++)
+		chunk[i] = (uint8_t) ("0123456789 many words"[i % 21]);
+	h = finish_large(block, chunk);
+	CHECK(h.codec == STENO_CODEC_LZ4 && h.stored < STENO_CHUNK / 10);
+	for (i = 0; i < STENO_CHUNK / 2; i++)
+		chunk[i] = chunk[i + STENO_CHUNK / 2] = (uint8_t) test_random(&random);
+	h = finish_large(block, chunk);
+	CHECK(h.codec == STENO_CODEC_NONE && h.stored == h.raw);
+	steno_block_destroy(block);
+}
+
 TEST(block_last_end_does_not_overflow)
 {
 	StenoBlock *block = steno_block_create(64 * 1024);

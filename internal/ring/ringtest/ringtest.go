@@ -17,6 +17,7 @@ type File struct {
 	SystemID   uint64
 	Created    int64
 	Rings      []Ring
+	Chunks     []string       // what each begins with
 	Intents    map[int]Intent // by writer
 }
 
@@ -92,10 +93,19 @@ func (f *File) Bytes() []byte {
 	const rings = 8192
 	templates := rings + 4096*len(f.Rings)
 	data := templates
-	if f.Version >= 4 {
-		data = (templates + 6*320*len(f.Rings) + 4095) &^ 4095
+	template := 320
+	if f.Version >= 5 {
+		template = 1024
 	}
-	b := make([]byte, data+int(size)*len(f.Rings))
+	if f.Version >= 4 {
+		data = (templates + 6*template*len(f.Rings) + 4095) &^ 4095
+	}
+	total := data + int(size)*len(f.Rings)
+	chunks := ((total+4095)&^4095 + 8*len(f.Chunks) + 4095) &^ 4095
+	if f.Version >= 6 {
+		total = chunks + 65536*len(f.Chunks)
+	}
+	b := make([]byte, total)
 	copy(b, "STENRING")
 	at(b, 8, or(f.Version, 2))
 	at(b, 12, uint32(len(f.Rings)))
@@ -112,8 +122,16 @@ func (f *File) Bytes() []byte {
 		at(b, 72, uint64(templates))
 		for i, r := range f.Rings {
 			for number, t := range r.Templates {
-				t.put(b[templates+320*(6*i+number):])
+				t.put(b[templates+template*(6*i+number):][:template])
 			}
+		}
+	}
+	if f.Version >= 6 {
+		at(b, 80, uint64(chunks))
+		at(b, 88, uint32(len(f.Chunks)))
+		at(b, 92, uint32(65536))
+		for i, bytes := range f.Chunks {
+			copy(b[chunks+65536*i:chunks+65536*(i+1)], bytes)
 		}
 	}
 	for i, in := range f.Intents {
@@ -135,7 +153,7 @@ func (t *Template) put(b []byte) {
 	binary.LittleEndian.PutUint16(b, t.Version)
 	binary.LittleEndian.PutUint16(b[2:], or(t.ShapeLength, uint16(len(t.Shape))))
 	binary.LittleEndian.PutUint16(b[4:], uint16(len(t.Text)))
-	copy(b[16:320], t.Shape+t.Text)
+	copy(b[16:], t.Shape+t.Text)
 }
 
 func (r *Ring) put(b, data []byte, version uint32) {
@@ -237,6 +255,16 @@ func Data(seq uint64, part uint32, bytes string) []byte {
 	at(b, 12, uint32(len(bytes)))
 	copy(b[16:], bytes)
 	return message(64, 0, b)
+}
+
+// InChunk is a data part whose bytes are in a chunk.
+func InChunk(seq uint64, part, length, chunk uint32) []byte {
+	b := make([]byte, 24)
+	at(b, 0, seq)
+	at(b, 8, part)
+	at(b, 12, length)
+	at(b, 16, chunk)
+	return message(64, 16, b)
 }
 
 // Brief is a brief record message.
