@@ -360,7 +360,7 @@ steno_redact_hide_userinfo(Text *t)
 		c = take(&ahead);
 		if (c >= 0 && whole && !in_user && to == 0 && (steno_redact_is_space(c) || c == '"' || c == '\''))
 		{
-			if (is_port(t, from, at))
+			if (at > from && is_port(t, from, at))
 				break;
 		}
 		else if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')

@@ -76,6 +76,8 @@ $primary->safe_psql('postgres', "SELECT 'mark 3'");
 $primary->stop;
 is(marks("$folder/primary"), '1: 1, 2: 1, 3: 1', 'pg_rewind: the trail of the target has all that was in it');
 is(streams("$folder/primary"), '0 1', 'pg_rewind: it goes on in a stream of its own');
+like(slurp_file($primary->logfile), qr/DETAIL:  The data directory is a copy of .*\. Stream 0 remains as it is, up to block \d+\.\n/,
+	'pg_rewind: the log does not claim that the source wrote the stream of the target');
 whole('pg_rewind', "$folder/primary");
 is(marks("$folder/standby"), 'standby: 1', 'pg_rewind: the trail of the source is as it was');
 whole('source', "$folder/standby");

@@ -42,7 +42,8 @@ detail_difference(const StenoBranch *b)
 	switch ((StenoBranchReason) b->reason)
 	{
 		case STENO_BRANCH_COPY:
-			return errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup: stream %u, up to block %llu, is that server's.",
+			/* whether the copy, or this server before, has written the stream is not known */
+			return errdetail("The data directory is a copy of \"%s\" on host \"%s\", or was restored from a backup. Stream %u remains as it is, up to block %llu.",
 							 b->directory, b->host, b->stream, last);
 		case STENO_BRANCH_FOREIGN:
 			return errdetail("Blocks %llu to %llu of stream %u follow the last one that this server has written. They are left unchanged, and are not sealed.",

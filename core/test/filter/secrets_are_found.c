@@ -156,6 +156,8 @@ TEST(secrets_of_connection_strings_are_hidden)
 	keeps("SELECT dblink('host=h user=me', 'SELECT password FROM t')");
 	hides("CREATE SUBSCRIPTION s CONNECTION 'postgresql://me:it''s a s3cret@h/d' PUBLICATION p",
 		  "CREATE SUBSCRIPTION s CONNECTION 'postgresql://me:<redacted>@h/d' PUBLICATION p");
+	hides("CREATE SUBSCRIPTION s CONNECTION 'postgres://me:''s3cret@h/d' PUBLICATION p",
+		  "CREATE SUBSCRIPTION s CONNECTION 'postgres://me:<redacted>@h/d' PUBLICATION p");
 	hides("SELECT dblink('postgres://' || 'me:s3cret@h'), dblink('postgres://me:' || 's3cret' || '@h')",
 		  "SELECT dblink('postgres://' || 'me:s3cret@h'), dblink('postgres://me:' || '<redacted>' || '<redacted>')");
 	hides("CREATE SUBSCRIPTION s CONNECTION 'postgres://me:'\n's3cret@h' PUBLICATION p",
