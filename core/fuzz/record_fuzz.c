@@ -209,7 +209,12 @@ record(Recipe *r, void *to, uint64_t seq)
 	if (has & 2048)
 		m.outcome = byte(r);
 	if (has & 4096)
-		m.xid = (uint32_t) number(r);
+	{
+		uint64_t	xid = number(r);
+
+		m.xid = (uint32_t) xid;
+		m.xid_epoch = (uint32_t) (xid >> 32);
+	}
 	if (has & 8192)
 		m.audited = byte(r);
 	if (m.m.kind <= STENO_KIND_START)

@@ -63,8 +63,10 @@ typedef struct StenoRecordMessage
 	uint16_t	depth;
 	uint8_t		outcome;
 	uint8_t		extra_count;	/* pairs in the extra string */
-	uint32_t	xid;			/* 0: none */
-	char		sqlstate[8];	/* five characters; first byte 0: no error */
+	uint32_t	xid;			/* with xid_epoch 0: none */
+	char		sqlstate[6];	/* five characters; first byte 0: no error */
+	uint8_t		audited;		/* STENO_AUDITED_*; 0: by session alone */
+	uint8_t		pad;
 	/* lengths of the strings that follow, in this order */
 	uint32_t	shape_len;		/* body of a shape definition; 0: none */
 	uint32_t	text_len;		/* STENO_NONE32: no text */
@@ -72,7 +74,7 @@ typedef struct StenoRecordMessage
 	uint32_t	values_len;
 	uint32_t	message_len;
 	uint32_t	extra_len;		/* pairs of strings, encoded as in the trail */
-	uint32_t	audited;		/* STENO_AUDITED_*; 0: by session alone */
+	uint32_t	xid_epoch;		/* upper half of the 64-bit transaction ID */
 } StenoRecordMessage;
 
 /*
@@ -92,7 +94,7 @@ typedef struct StenoBriefMessage
 	uint16_t	version;		/* of the template */
 	uint8_t		template;
 	uint8_t		values_len;
-	uint32_t	pad;
+	uint32_t	xid_epoch;
 	uint32_t	xid;
 	uint8_t		values[];
 } StenoBriefMessage;
@@ -102,6 +104,15 @@ typedef struct StenoBriefMessage
 _Static_assert(offsetof(StenoBriefMessage, statement) == offsetof(StenoRecordMessage, statement) &&
 			   offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
 			   STENO_BRIEF_FIXED == 60, "brief and whole records begin alike");
+
+/* The 64-bit transaction ID of a message; 0: none. */
+static inline uint64_t
+steno_message_xid(const StenoRecordMessage *m)
+{
+	uint32_t	epoch = m->m.flags & STENO_MESSAGE_BRIEF ? ((const StenoBriefMessage *) m)->xid_epoch : m->xid_epoch;
+
+	return (uint64_t) epoch << 32 | m->xid;
+}
 
 /* Number of bytes that were sent ahead in data parts, for text, values and message. */
 typedef struct StenoParts
@@ -239,6 +250,7 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, Steno
 	memset(r, 0, sizeof(*r));
 	memcpy(r, b, offsetof(StenoBriefMessage, version));
 	r->xid = b->xid;
+	r->xid_epoch = b->xid_epoch;
 	r->m.flags &= ~STENO_MESSAGE_BRIEF;
 	if (t)
 	{
@@ -289,6 +301,7 @@ steno_message_begun(StenoRecordMessage *m, uint8_t outcome)
 	m->duration = STENO_NONE64;
 	m->rows = STENO_NONE64;
 	m->xid = 0;
+	m->xid_epoch = 0;
 	m->outcome = outcome;
 	m->sqlstate[0] = '\0';
 	m->message_len = 0;

@@ -608,6 +608,43 @@ make_values(const char *folder)
 	end(&w);
 }
 
+/* Ends of transactions, with IDs of 64 bits. */
+static void
+make_transactions(const char *folder)
+{
+	static const char *const commit[] = {"event", "commit", "statements", "3", "commit_lsn", "1A/FFFFFFA0", "end_lsn",
+	"1B/28", "timeline", "2", NULL};
+	static const char *const prepare[] = {"event", "prepare", "statements", "2", "gid", "it's", NULL};
+	static const char *const prepared[] = {"event", "commit prepared", "commit_lsn", "1B/100", "end_lsn", "1B/1C8",
+	"timeline", "2", "gid", "it's", NULL};
+	static const char *const *const ends[] = {commit, prepare, prepared};
+	Maker		w;
+	int			i;
+
+	begin(&w, folder, "transactions", 0, STENO_CODEC_NONE);
+	simple_session(&w, 1, "alice", NULL);
+	for (i = 0; i < 3; i++)
+	{
+		StenoRecordMessage r = record(&w, STENO_KIND_STATEMENT);
+		ModelStrings s = {0};
+
+		set_text(&s, "INSERT INTO t VALUES (1)");
+		r.xid = i == 0 ? UINT32_MAX : 3;
+		r.xid_epoch = i == 0 ? 6 : 7;
+		put(&w, &r, &s);
+		r = record(&w, STENO_KIND_TRANSACTION);
+		s = (ModelStrings)
+		{
+			0
+		};
+		r.xid = i == 0 ? UINT32_MAX : 3;
+		r.xid_epoch = i == 0 ? 6 : 7;
+		use_extra(&r, &s, ends[i]);
+		put(&w, &r, &s);
+	}
+	end(&w);
+}
+
 /* Columns of relations, and views through which they are reached. */
 static void
 make_columns(const char *folder)
@@ -1185,7 +1222,7 @@ golden_make(const char *folder)
 		void		(*make) (const char *);
 	}			trails[] =
 	{
-		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns},
+		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};

@@ -292,7 +292,10 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 	if (test_below(random, 4) == 0)
 		r.outcome = (uint8_t) test_random(random);
 	if (test_below(random, 4) == 0)
+	{
 		r.xid = (uint32_t) random_number(random);
+		r.xid_epoch = test_below(random, 2) ? (uint32_t) random_number(random) : 0;
+	}
 	if (test_below(random, 4) == 0)
 		r.audited = (uint8_t) test_random(random);
 	if (r.m.kind <= STENO_KIND_START)
@@ -354,7 +357,7 @@ matches_fixed(const StenoRecordMessage *m, const StenoTrailRecord *r)
 	AGREE(r->depth == m->depth);
 	AGREE(r->substatement == m->substatement);
 	AGREE(r->outcome == m->outcome);
-	AGREE(r->xid == m->xid);
+	AGREE(r->xid == steno_message_xid(m));
 	AGREE(((r->mask & STENO_FIELD_AUDITED) != 0) == (m->audited != 0));
 	AGREE(r->audited == m->audited);
 	AGREE(r->extra_count == m->extra_count);

@@ -448,7 +448,7 @@ record_mask(const StenoRecordMessage *r)
 		mask |= STENO_FIELD_OUTCOME;
 	if (r->sqlstate[0] != '\0')
 		mask |= STENO_FIELD_ERROR;
-	if (r->xid != 0)
+	if (steno_message_xid(r) != 0)
 		mask |= STENO_FIELD_XID;
 	if (r->m.flags & STENO_MESSAGE_CUT)
 		mask |= STENO_FIELD_CUT;
@@ -505,7 +505,7 @@ append_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 		p = append_string(p, m->message, r->message_len);
 	}
 	if (mask & STENO_FIELD_XID)
-		p = steno_put_varint(p, r->xid);
+		p = steno_put_varint(p, steno_message_xid(r));
 	if (mask & STENO_FIELD_CUT)
 	{
 		StenoCut	cut;
@@ -529,7 +529,7 @@ append_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 		p = append_bytes(p, m->extra, r->extra_len);
 	}
 	if (mask & STENO_FIELD_AUDITED)
-		*p++ = (uint8_t) r->audited;
+		*p++ = r->audited;
 	return p;
 }
 
@@ -712,7 +712,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 		mask |= STENO_FIELD_SEQ;
 	if (statement != 0)
 		mask |= STENO_FIELD_STATEMENT;
-	if (b->xid != 0)
+	if ((b->xid | b->xid_epoch) != 0)
 		mask |= STENO_FIELD_XID;
 
 	p = begin_item(block, STENO_KIND_STATEMENT, guess);
@@ -733,7 +733,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	if (mask & STENO_FIELD_STATEMENT)
 		p = steno_put_varint(p, steno_zigzag(statement));
 	if (mask & STENO_FIELD_XID)
-		p = steno_put_varint(p, b->xid);
+		p = steno_put_varint(p, (uint64_t) b->xid_epoch << 32 | b->xid);
 	end_item(block, guess, p);
 
 	widen_time_range(block, b->time, end_time(b->time, b->duration));

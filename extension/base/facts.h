@@ -25,7 +25,7 @@ typedef struct StenoRecord
 	uint16		depth;
 	int			outcome;
 	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
-	TransactionId xid;
+	uint64		xid;			/* with its epoch; 0: none */
 	int			sqlerrcode;		/* 0: no error */
 	const char *message;
 	const uint8 *shape;

@@ -82,7 +82,7 @@ typedef struct StenoStatement
  */
 #define STENO_KEPT_SHAPES 6
 #define STENO_KEPT_RELATIONS 2
-#define STENO_KEPT_ROOM 108		/* in the page */
+#define STENO_KEPT_ROOM 104		/* in the page */
 #define STENO_KEPT_FAR_ROOM STENO_TEMPLATE_ROOM
 #define STENO_KEPT_FAR_WORDS 7
 
@@ -91,7 +91,6 @@ typedef struct StenoKept
 	uint64		query_id;
 	Oid			relids[STENO_KEPT_RELATIONS];
 	uint32		permissions[STENO_KEPT_RELATIONS];
-	uint64		columns[STENO_KEPT_RELATIONS][3];	/* first word of each set of columns */
 	uint8		count;			/* of relations */
 	uint8		operation;		/* CmdType */
 	uint8		class;
@@ -99,6 +98,7 @@ typedef struct StenoKept
 	uint16		len;			/* of shape; 0: nothing is kept */
 	uint16		params;			/* where its parameters begin */
 	uint16		params_len;		/* bytes that they take */
+	uint64		columns[STENO_KEPT_RELATIONS][3];	/* first word of each set of columns */
 	uint8		shape[STENO_KEPT_ROOM]; /* if it is not longer */
 } StenoKept;
 
@@ -342,7 +342,7 @@ typedef struct StenoPrivate
 	ErrorContextCallback **error_context;
 	Oid			(*get_user_id) (void);
 	TimestampTz (*statement_start) (void);
-	TransactionId (*transaction_id) (void);
+	FullTransactionId (*transaction_id) (void);
 
 	StenoLevel	top;			/* of a client's statement; its callback is on the server's list */
 
@@ -379,6 +379,13 @@ StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring
 
 /* Memory for one record; NULL when there is none. */
 extern void *steno_scratch(size_t size);
+
+/* The 64-bit ID of the current transaction; 0: it has none. */
+static inline uint64
+steno_current_xid(void)
+{
+	return U64FromFullTransactionId(steno_private.transaction_id());
+}
 
 /* The bytes of a kept shape, which are k->len. */
 static inline const uint8 *

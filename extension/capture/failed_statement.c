@@ -90,7 +90,7 @@ record_raised(void)
 	record.duration = 0;
 	steno_take_nested_number(&record.statement, &record.substatement);
 	record.depth = steno_my.level->inside;
-	record.xid = GetTopTransactionIdIfAny();
+	record.xid = steno_current_xid();
 	record.text = steno_raised.query;
 	record.text_len = strlen(steno_raised.query);
 	record.outcome = STENO_OUTCOME_ERROR;

@@ -122,7 +122,7 @@ record_failure(const char *source, const ErrorData *edata)
 	record.time = GetCurrentStatementStartTimestamp();
 	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
 	record.statement = ++steno_my.statement;
-	record.xid = GetTopTransactionIdIfAny();
+	record.xid = steno_current_xid();
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = edata->sqlerrcode;
 	record.message = edata->message ? edata->message : "missing error text";

@@ -46,6 +46,8 @@ extern void steno_utility_call(Oid function);
 /* ---- transaction.c ---- */
 
 extern void steno_transaction_statement(const TransactionStmt *statement);
+extern void steno_transaction_ends_prepared(const TransactionStmt *statement);
+extern void steno_transaction_ended_prepared(void);
 extern void steno_transaction_statement_done(const TransactionStmt *statement);
 
 /* ---- object_access.c: functions that clients call by the FunctionCall message ---- */

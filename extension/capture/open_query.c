@@ -208,7 +208,7 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 			return;
 		}
 		if (s->redact == 0 &&
-			steno_staged_fail(steno_duration(s), rows, GetTopTransactionIdIfAny(),
+			steno_staged_fail(steno_duration(s), rows, steno_current_xid(),
 									   edata->sqlerrcode, commit_message(s, edata)))
 			return;
 		steno_unstage();

@@ -834,7 +834,7 @@ end_nested(StenoStatement *s, QueryDesc *query)
 
 /* The query has succeeded and commits next: let its record wait.  False if it must be put now. */
 static bool
-defer_query_record(StenoStatement *s, TransactionId xid)
+defer_query_record(StenoStatement *s, uint64 xid)
 {
 	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
@@ -910,7 +910,7 @@ STENO_HOT static void
 executor_end(QueryDesc *query)
 {
 	StenoStatement *s = steno_find_open(query);
-	TransactionId xid;
+	uint64		xid;
 
 	if (s == NULL)
 	{
@@ -926,7 +926,7 @@ executor_end(QueryDesc *query)
 	s = steno_find_open(query);
 	if (unlikely(s == NULL))
 		return;
-	xid = steno_private.transaction_id();
+	xid = steno_current_xid();
 	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !s->top_level)
 	{
 		end_added(s, query->plannedstmt);
@@ -970,7 +970,7 @@ steno_query_install(void)
 	steno_private.error_context = &error_context_stack;
 	steno_private.get_user_id = GetUserId;
 	steno_private.statement_start = GetCurrentStatementStartTimestamp;
-	steno_private.transaction_id = GetTopTransactionIdIfAny;
+	steno_private.transaction_id = GetTopFullTransactionIdIfAny;
 	steno_private.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = executor_start;
 	steno_private.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;

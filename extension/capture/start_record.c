@@ -28,7 +28,7 @@ STENO_COLD void
 steno_put_start_record(const StenoStatement *s, StenoRecord *record)
 {
 	record->outcome = STENO_OUTCOME_RUNNING;
-	record->xid = GetTopTransactionIdIfAny();
+	record->xid = steno_current_xid();
 	if (s->top_level)
 		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
 	steno_record_put(record, false);

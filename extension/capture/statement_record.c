@@ -215,7 +215,7 @@ static inline void
 put_ended(const StenoStatement *s, StenoRecord *record)
 {
 	record->duration = steno_duration(s);
-	record->xid = GetTopTransactionIdIfAny();
+	record->xid = steno_current_xid();
 	steno_record_put(record, s->top_level);
 }
 
@@ -310,11 +310,11 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 		{
 			/* its record needs but the numbers of its end */
 			steno_staged_finish(steno_duration(s), steno_my.log_rows ? s->rows : STENO_NONE64,
-								steno_private.transaction_id());
+								steno_current_xid());
 			return;
 		}
 		if (s->redact == 0 &&
-			steno_staged_fail(steno_duration(s), failed_rows(s), GetTopTransactionIdIfAny(),
+			steno_staged_fail(steno_duration(s), failed_rows(s), steno_current_xid(),
 									   edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_unstage();
@@ -511,7 +511,7 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 static bool
 defer_utility_record(const StenoStatement *s, StenoRecord *record)
 {
-	TransactionId xid = GetTopTransactionIdIfAny();
+	uint64		xid = steno_current_xid();
 	StenoStatement *deferred;
 
 	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
@@ -555,10 +555,10 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 
 		if (likely(whole && edata == NULL))
 		{
-			steno_staged_finish(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny());
+			steno_staged_finish(steno_duration(s), STENO_NONE64, steno_current_xid());
 			return;
 		}
-		if (whole && steno_staged_fail(steno_duration(s), STENO_NONE64, GetTopTransactionIdIfAny(),
+		if (whole && steno_staged_fail(steno_duration(s), STENO_NONE64, steno_current_xid(),
 												edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_unstage();

@@ -77,11 +77,11 @@ steno_objects_finish(StenoStatement *s, Node *utility)
  * when it leaves a cursor WITH HOLD among the queries that are open besides its own.
  */
 static inline bool
-steno_ends_at_commit(const StenoStatement *s, TransactionId xid, int own)
+steno_ends_at_commit(const StenoStatement *s, uint64 xid, int own)
 {
 	if (steno_top_level.explicit_block && likely(!steno_top_level.more_queries))
 		return false;
-	return (TransactionIdIsValid(xid) ||
+	return (xid != 0 ||
 			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
 					 (steno_my.open_count > own && s->top_level && steno_open_has_holdable_cursor()))) &&
 		s->top_level && steno_open_commits_alone(s);

@@ -17,7 +17,13 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -30,8 +36,15 @@
 /* The name that PREPARE TRANSACTION gives the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
 
-/* Room for the pairs event, statements, gid, with their lengths. */
-#define EXTRA_ROOM (8 * 3 + 5 + 17 + 10 + 20 + 3 + GIDSIZE)
+/* Room for the pairs event, statements, gid, commit_lsn, end_lsn, timeline, with their lengths. */
+#define EXTRA_ROOM (8 * 6 + 5 + 17 + 10 + 20 + 3 + GIDSIZE + 10 + 17 + 7 + 17 + 8 + 10)
+
+/*
+ * The WAL record of the last commit of this process: where it begins and ends.  It is taken at once
+ * when the transaction has committed, before anything else can write WAL.
+ */
+static XLogRecPtr commit_lsn;
+static XLogRecPtr commit_end;
 
 static inline uint8 *
 put_string(uint8 *p, const char *s, size_t len)
@@ -55,6 +68,44 @@ put_decimal(uint8 *p, uint64 n)
 		n /= 10;
 	} while (n > 0);
 	return put_string(p, digits + at, sizeof(digits) - at);
+}
+
+/* A position in the WAL, as pg_lsn shows it. */
+static inline uint8 *
+put_lsn(uint8 *p, XLogRecPtr lsn)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	char		text[17];
+	int			at = sizeof(text);
+	int			i;
+
+	for (i = 0; i < 2; i++)
+	{
+		uint32		half = (uint32) (lsn >> (32 * i));
+
+		if (i > 0)
+			text[--at] = '/';
+		do
+		{
+			text[--at] = digits[half & 15];
+			half >>= 4;
+		} while (half > 0);
+	}
+	return put_string(p, text + at, sizeof(text) - at);
+}
+
+/* Put where the commit is in the WAL, which timeline that is, and add to the count of pairs. */
+static inline uint8 *
+put_commit(StenoRecord *record, uint8 *p)
+{
+	p = PUT_CONSTANT(p, "commit_lsn");
+	p = put_lsn(p, commit_lsn);
+	p = PUT_CONSTANT(p, "end_lsn");
+	p = put_lsn(p, commit_end);
+	p = PUT_CONSTANT(p, "timeline");
+	p = put_decimal(p, GetWALInsertionTimeLine());
+	record->extra_count += 3;
+	return p;
 }
 
 /*
@@ -143,9 +194,11 @@ record_transaction(XactEvent event)
 	p = PUT_CONSTANT(p, "statements");
 	p = put_decimal(p, statements());
 	record.extra_count = 2;
+	if (likely(event == XACT_EVENT_COMMIT))
+		p = put_commit(&record, p);
 	record.time = GetCurrentTransactionStopTimestamp();
 	record.duration = Max(record.time - start, 0);
-	record.xid = GetTopTransactionIdIfAny();
+	record.xid = steno_current_xid();
 	put_transaction(&record, extra, p, gid);
 }
 
@@ -174,6 +227,72 @@ steno_transaction_statement(const TransactionStmt *statement)
 		steno_my.transaction_base = steno_my.statement;
 }
 
+/* ---- prepared transactions ---- */
+
+/* The transaction that COMMIT PREPARED or ROLLBACK PREPARED is about to end; 0: not known. */
+static TransactionId ending_prepared;
+
+/*
+ * Look up the transaction with this name.  The server shows it in pg_prepared_xacts alone, whose
+ * function returns one row per call.
+ */
+static TransactionId
+find_prepared_transaction(const char *gid)
+{
+	LOCAL_FCINFO(call, 0);
+	FmgrInfo	function;
+	ReturnSetInfo rows = {.type = T_ReturnSetInfo, .allowedModes = SFRM_ValuePerCall, .returnMode = SFRM_ValuePerCall};
+	TransactionId found = InvalidTransactionId;
+
+	rows.econtext = CreateStandaloneExprContext();
+	fmgr_info(F_PG_PREPARED_XACT, &function);
+	InitFunctionCallInfoData(*call, &function, 0, InvalidOid, NULL, (Node *) &rows);
+	for (;;)
+	{
+		Datum		row;
+		bool		isnull;
+
+		call->isnull = false;
+		rows.isDone = ExprSingleResult;
+		row = FunctionCallInvoke(call);
+		if (rows.isDone != ExprMultipleResult)
+			break;
+		if (!TransactionIdIsValid(found) &&
+			strcmp(text_to_cstring(DatumGetTextPP(GetAttributeByNum(DatumGetHeapTupleHeader(row), 2, &isnull))),
+				   gid) == 0)
+			found = DatumGetTransactionId(GetAttributeByNum(DatumGetHeapTupleHeader(row), 1, &isnull));
+	}
+	FreeExprContext(rows.econtext, true);
+	return found;
+}
+
+/* COMMIT PREPARED or ROLLBACK PREPARED begins: afterwards, nothing knows which transaction it has ended. */
+STENO_COLD void
+steno_transaction_ends_prepared(const TransactionStmt *statement)
+{
+	ending_prepared = InvalidTransactionId;
+	if (steno_class_logged(STENO_CLASS_TRANSACTION) && IsTransactionState())
+		ending_prepared = find_prepared_transaction(statement->gid);
+}
+
+/* It has succeeded, and nothing else has written WAL yet. */
+STENO_COLD void
+steno_transaction_ended_prepared(void)
+{
+	commit_lsn = ProcLastRecPtr;
+	commit_end = XactLastRecEnd;
+}
+
+/* The 64-bit ID of a transaction that is not older than all that are still known. */
+static uint64
+with_epoch(TransactionId xid)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	uint64		full = (next & ~(uint64) PG_UINT32_MAX) | xid;
+
+	return full >= next ? full - ((uint64) 1 << 32) : full;
+}
+
 /*
  * COMMIT PREPARED or ROLLBACK PREPARED has succeeded and has its record: record the
  * end of the prepared transaction.
@@ -193,6 +312,12 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 	p = PUT_CONSTANT(p, "event");
 	p = commit ? PUT_CONSTANT(p, "commit prepared") : PUT_CONSTANT(p, "rollback prepared");
 	record.extra_count = 1;
+	if (commit)
+		p = put_commit(&record, p);
+	/* should another one of the same name have been prepared meanwhile, its ID is not known */
+	if (TransactionIdIsValid(ending_prepared) &&
+		(commit ? TransactionIdDidCommit(ending_prepared) : TransactionIdDidAbort(ending_prepared)))
+		record.xid = with_epoch(ending_prepared);
 	record.outcome = commit ? STENO_OUTCOME_OK : STENO_OUTCOME_ERROR;
 	record.time = GetCurrentTimestamp();
 	put_transaction(&record, extra, p, statement->gid);
@@ -311,7 +436,7 @@ STENO_HOT static inline void
 finish_transaction(XactEvent event)
 {
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
-		TransactionIdIsValid(steno_private.transaction_id()))
+		steno_current_xid() != 0)
 	{
 		steno_ring_prefetch(&steno_my.producer, 3);
 		record_transaction(event);
@@ -494,6 +619,9 @@ transaction_end(XactEvent event, void *arg)
 				prepare_to_finish_late();
 			return;
 		case XACT_EVENT_COMMIT:
+			commit_lsn = ProcLastRecPtr;
+			commit_end = XactLastCommitEnd;
+			__attribute__((fallthrough));
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
 			steno_end_block();

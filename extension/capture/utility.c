@@ -333,7 +333,14 @@ client_utility(UTILITY_ARGS)
 	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
 	enter_utility(&steno_top_level, s, statement, few);
-	call_utility(UTILITY_PASS);
+	if (IsA(statement, TransactionStmt) && unlikely(ends_prepared((TransactionStmt *) statement)))
+	{
+		steno_transaction_ends_prepared((TransactionStmt *) statement);
+		call_utility(UTILITY_PASS);
+		steno_transaction_ended_prepared();
+	}
+	else
+		call_utility(UTILITY_PASS);
 	if (IsA(statement, TransactionStmt))
 		note_block((TransactionStmt *) statement);
 	if (ends_later(statement, completion) || unlikely(rolls_back_later(&steno_top_level, statement)))

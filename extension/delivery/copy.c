@@ -130,7 +130,7 @@ steno_copy_message(const StenoRecordMessage *m)
 	record.time = m->time;
 	record.duration = m->duration;
 	record.rows = m->rows;
-	record.xid = m->xid;
+	record.xid = steno_message_xid(m);
 	record.statement = m->statement;
 	record.substatement = m->substatement;
 	record.depth = m->depth;

@@ -51,7 +51,8 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 	m->depth = r->depth;
 	m->outcome = r->outcome;
 	m->extra_count = r->extra_count;
-	m->xid = r->xid;
+	m->xid = (uint32) r->xid;
+	m->xid_epoch = (uint32) (r->xid >> 32);
 	if (r->sqlerrcode != 0)
 		memcpy(m->sqlstate, unpack_sql_state(r->sqlerrcode), 6);
 	else

@@ -40,9 +40,9 @@ extern bool steno_stage_query(const StenoStatement *q, const uint8 *shape, uint3
 extern bool steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params);
 extern void steno_unstage(void);
 extern void steno_staged_publish(void);
-extern void steno_staged_end(uint64 duration, uint64 rows, TransactionId xid);
-extern void steno_staged_finish(uint64 duration, uint64 rows, TransactionId xid);
-extern bool steno_staged_fail(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcode,
+extern void steno_staged_end(uint64 duration, uint64 rows, uint64 xid);
+extern void steno_staged_finish(uint64 duration, uint64 rows, uint64 xid);
+extern bool steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 							  const char *message);
 
 /* ---- copy.c ---- */

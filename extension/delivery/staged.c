@@ -83,6 +83,7 @@ begin_usual(const StenoStatement *s, uint32 shape_len, uint32 nulls_len, uint32 
 	m->outcome = STENO_OUTCOME_OK;
 	m->extra_count = 0;
 	m->sqlstate[0] = '\0';
+	m->xid_epoch = 0;
 	m->shape_len = shape_len;
 	m->text_len = (uint32) s->text_len;
 	m->nulls_len = nulls_len;
@@ -161,6 +162,7 @@ begin_brief(const StenoStatement *s, const StenoPrepared *prepared)
 	b->time = s->time;
 	b->statement = s->statement;
 	b->version = prepared->version;
+	b->xid_epoch = 0;
 	b->template = prepared - steno_my.prepared;
 	b->values_len = prepared->values_len;
 	return b;
@@ -269,6 +271,19 @@ steno_unstage(void)
 	atomic_thread_fence(memory_order_release);
 }
 
+/* Set the transaction ID of a staged record, whose upper half is 0. */
+static pg_attribute_always_inline void
+set_xid(StenoRecordMessage *m, uint64 xid)
+{
+	m->xid = (uint32) xid;
+	if (likely(xid <= PG_UINT32_MAX))
+		return;
+	if (m->m.flags & STENO_MESSAGE_BRIEF)
+		((StenoBriefMessage *) m)->xid_epoch = (uint32) (xid >> 32);
+	else
+		m->xid_epoch = (uint32) (xid >> 32);
+}
+
 /* Publish the staged record, which has its numbers. */
 static pg_attribute_always_inline void
 publish_staged(void)
@@ -291,24 +306,24 @@ steno_staged_publish(void)
 
 /* The statement of the staged record has ended: its numbers. */
 STENO_HOT void
-steno_staged_end(uint64 duration, uint64 rows, TransactionId xid)
+steno_staged_end(uint64 duration, uint64 rows, uint64 xid)
 {
 	StenoRecordMessage *m = steno_my.staged;
 
 	m->duration = duration;
 	m->rows = rows;
-	m->xid = xid;
+	set_xid(m, xid);
 }
 
 /* Publish the staged record. */
 STENO_HOT void
-steno_staged_finish(uint64 duration, uint64 rows, TransactionId xid)
+steno_staged_finish(uint64 duration, uint64 rows, uint64 xid)
 {
 	StenoRecordMessage *m = steno_my.staged;
 
 	m->duration = duration;
 	m->rows = rows;
-	m->xid = xid;
+	set_xid(m, xid);
 	publish_staged();
 }
 
@@ -317,7 +332,7 @@ steno_staged_finish(uint64 duration, uint64 rows, TransactionId xid)
  * there is no room behind it for the message: then it is still staged.
  */
 STENO_COLD bool
-steno_staged_fail(uint64 duration, uint64 rows, TransactionId xid, int sqlerrcode,
+steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 						   const char *message)
 {
 	StenoLocal *my = &steno_my;

@@ -527,7 +527,7 @@ steno_sql_note(PG_FUNCTION_ARGS)
 	record.time = GetCurrentTimestamp();
 	record.text = VARDATA_ANY(note);
 	record.text_len = VARSIZE_ANY_EXHDR(note);
-	record.xid = GetTopTransactionIdIfAny();
+	record.xid = steno_current_xid();
 	steno_secret_hide_note(&record);
 	steno_record_put(&record, false);
 	steno_raise_cancelled();

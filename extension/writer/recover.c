@@ -168,6 +168,7 @@ add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged
 	m->duration = STENO_NONE64;
 	m->rows = STENO_NONE64;
 	m->xid = 0;
+	m->xid_epoch = 0;
 	m->outcome = STENO_OUTCOME_INTERRUPTED;
 	steno_writer_add(w, source, &m->m);
 	pfree(m);

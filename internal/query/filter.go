@@ -115,7 +115,7 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 		return nil, err
 	}
 	for _, id := range o.XIDs {
-		n, err := strconv.ParseUint(id, 10, 32)
+		n, err := strconv.ParseUint(id, 10, 64)
 		if err != nil || n == 0 {
 			return nil, exit.Usagef("--xid: %q is not a transaction ID", id)
 		}
@@ -257,7 +257,7 @@ func (m *Matcher) Guess(r *trail.Record) bool {
 	if m.failed && !r.Failed() {
 		return false
 	}
-	if len(m.xids) > 0 && !slices.Contains(m.xids, r.XID) {
+	if len(m.xids) > 0 && !slices.Contains(m.xids, r.XID) && !slices.Contains(m.xids, uint64(uint32(r.XID))) {
 		return false
 	}
 	if len(m.kinds) > 0 && !slices.Contains(m.kinds, r.Kind.String()) {

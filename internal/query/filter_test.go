@@ -31,17 +31,20 @@ func TestARollbackIsNoFailure(t *testing.T) {
 }
 
 func TestXIDChoosesATransaction(t *testing.T) {
-	filter, err := (&FilterOptions{XIDs: []string{"742", "743"}}).Filter(time.Now())
+	filter, err := (&FilterOptions{XIDs: []string{"742", "743", "12884902632"}}).Filter(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &Matcher{Filter: filter}
-	for xid, want := range map[uint64]bool{0: false, 741: false, 742: true, 743: true} {
+	for xid, want := range map[uint64]bool{
+		0: false, 741: false, 742: true, 743: true,
+		3<<32 | 742: true, 3<<32 | 744: true, 2<<32 | 744: false, 744: false,
+	} {
 		if m.Keep(&trail.Record{Kind: trail.KindStatement, XID: xid}) != want {
 			t.Errorf("xid %d", xid)
 		}
 	}
-	for _, bad := range []string{"", "0", "-1", "x", "4294967296"} {
+	for _, bad := range []string{"", "0", "-1", "x", "18446744073709551616"} {
 		if _, err := (&FilterOptions{XIDs: []string{bad}}).Filter(time.Now()); err == nil {
 			t.Errorf("%q is taken for an id", bad)
 		}

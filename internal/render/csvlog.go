@@ -138,7 +138,7 @@ func (f *csvlogFormat) row(dst []byte, r *trail.Record, row csvlogRow) []byte {
 	dst = append(strconv.AppendUint(dst, r.Seq, 10), ',')
 	dst = append(csvlogQuoted(dst, []byte(row.tag)), ',')
 	dst = append(trail.AppendSecond(dst, floorDiv(r.Session.Start, 1e6), ' '), " UTC,,"...)
-	dst = append(strconv.AppendUint(dst, r.XID, 10), ',')
+	dst = append(strconv.AppendUint(dst, uint64(uint32(r.XID)), 10), ',')
 	dst = append(append(dst, row.severity...), ',')
 	dst = csvString(dst, []byte(row.sqlstate))
 	dst = append(csvlogQuoted(dst, row.message), ',')

@@ -211,6 +211,7 @@ type Ring struct {
 	size      uint64
 	templates []template // nil: the file has none
 	file      *File      // has the chunks
+	longXIDs  bool       // since version 6, messages have transaction IDs of 64 bits
 }
 
 // template is what is the same in each record of a prepared statement.
@@ -269,6 +270,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 	} else {
 		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
 	}
+	r.longXIDs = f.Version >= 6
 	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
 	text := s.bytes("text")
 	r.InFlight = InFlight{

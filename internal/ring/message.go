@@ -133,9 +133,9 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 	m.Length, m.Kind = length, trail.Kind(kind)
 	switch {
 	case m.Kind.IsRecord() && flags&flagBrief != 0:
-		return m, m.parseBrief(b, flags, r.templates)
+		return m, m.parseBrief(b, flags, r.templates, r.longXIDs)
 	case m.Kind.IsRecord():
-		return m, m.parseRecord(b, flags)
+		return m, m.parseRecord(b, flags, r.longXIDs)
 	case m.Kind == trail.KindData:
 		if len(b) < dataFixed {
 			return m, false
@@ -171,7 +171,7 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 }
 
 // parseBrief reads a record whose shape and text are a template's.
-func (m *Message) parseBrief(b []byte, flags uint16, templates []template) bool {
+func (m *Message) parseBrief(b []byte, flags uint16, templates []template, longXIDs bool) bool {
 	le := binary.LittleEndian
 	if len(b) < briefFixed || m.Kind != trail.KindStatement {
 		return false
@@ -184,6 +184,9 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template) bool 
 		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]), Rows: le.Uint64(b[32:]),
 		Statement: le.Uint64(b[40:]), XID: uint64(le.Uint32(b[56:])),
 	}
+	if longXIDs {
+		m.Record.XID |= uint64(le.Uint32(b[52:])) << 32
+	}
 	m.Seq = m.Record.Seq
 	if t := &templates[number]; t.version == le.Uint16(b[48:]) && t.shape != nil {
 		m.Record.Shape, m.Record.Text = t.shape, t.text
@@ -192,7 +195,7 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template) bool 
 	return true
 }
 
-func (m *Message) parseRecord(b []byte, flags uint16) bool {
+func (m *Message) parseRecord(b []byte, flags uint16, longXIDs bool) bool {
 	le := binary.LittleEndian
 	if len(b) < recordFixed {
 		return false
@@ -203,6 +206,10 @@ func (m *Message) parseRecord(b []byte, flags uint16) bool {
 		Statement: le.Uint64(b[40:]), Substatement: uint64(le.Uint32(b[48:])), Depth: uint64(le.Uint16(b[52:])),
 		Outcome: trail.Outcome(b[54]), ExtraCount: int(b[55]), XID: uint64(le.Uint32(b[56:])), Audited: trail.Audited(b[92]),
 		HasParts: flags&flagParts != 0, HasCut: flags&flagCut != 0, HasValues: flags&flagValues != 0,
+	}
+	if longXIDs {
+		r.Audited = trail.Audited(b[66])
+		r.XID |= uint64(le.Uint32(b[92:])) << 32
 	}
 	m.Seq = r.Seq
 	if b[60] != 0 {

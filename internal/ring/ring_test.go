@@ -273,6 +273,39 @@ func TestDataPartsInChunksAreRead(t *testing.T) {
 	}
 }
 
+// TestLongTransactionIDsAreRead reads messages of version 6, which have an epoch, and the same bytes as
+// messages of version 5, where other fields or nothing are in these places.
+func TestLongTransactionIDsAreRead(t *testing.T) {
+	brief := ringtest.Brief{Seq: 4, Time: 5, Duration: 7, Statement: 3, XID: 77, XIDEpoch: 3, Template: 5, Version: 9, Values: "1234"}
+	long := ringtest.Record{
+		Kind: 1, Seq: 5, Time: 9, Statement: 4, XID: 0xfffffffe, XIDEpoch: 2, Audited: 4, SQLState: "22012", Message: "division by zero",
+	}
+	for version, want := range map[uint32][2]uint64{5: {77, 0xfffffffe}, 6: {3<<32 | 77, 2<<32 | 0xfffffffe}} {
+		ringFile := &ringtest.File{Version: version, Rings: []ringtest.Ring{{
+			Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{brief.Bytes(), long.Bytes()},
+		}}}
+		f, err := ring.ReadBytes(ringFile.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Ring(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, ok := r.Message(r.Tail, r.Head)
+		if !ok || first.Record.XID != want[0] {
+			t.Errorf("version %d: brief record: %x, %v", version, first.Record.XID, ok)
+		}
+		second, ok := r.Message(r.Tail+first.Length, r.Head)
+		if !ok || second.Record.XID != want[1] || string(second.Record.SQLState) != "22012" {
+			t.Errorf("version %d: record: %x, %s, %v", version, second.Record.XID, second.Record.SQLState, ok)
+		}
+		if version == 6 && second.Record.Audited != 4 {
+			t.Errorf("version %d: audited %d", version, second.Record.Audited)
+		}
+	}
+}
+
 func TestOtherFilesAreRefused(t *testing.T) {
 	good := sample().Bytes()
 	for name, c := range map[string]struct {

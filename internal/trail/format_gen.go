@@ -57,7 +57,7 @@ const (
 	FieldNesting   Field = 1 << 9  // varint: nesting depth, varint: substatement number
 	FieldOutcome   Field = 1 << 10 // one byte: outcome; ok if absent
 	FieldError     Field = 1 << 11 // five ASCII bytes: SQLSTATE, string: message
-	FieldXID       Field = 1 << 12 // varint: transaction id
+	FieldXID       Field = 1 << 12 // varint: transaction id, 64 bits with its epoch
 	FieldCut       Field = 1 << 13 // varint: full length of a text that was truncated, 32 bytes: its SHA-256, or zeros if unknown
 	FieldParts     Field = 1 << 14 // three varints: bytes of text, parameter values and message in the preceding data parts
 	FieldExtra     Field = 1 << 15 // varint: count, followed by that many pairs of strings: name, value

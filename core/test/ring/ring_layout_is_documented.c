@@ -62,6 +62,7 @@ static const Field fields[] = {
 	FIELD(StenoRecordMessage, xid), FIELD(StenoRecordMessage, sqlstate), FIELD(StenoRecordMessage, shape_len),
 	FIELD(StenoRecordMessage, text_len), FIELD(StenoRecordMessage, nulls_len), FIELD(StenoRecordMessage, values_len),
 	FIELD(StenoRecordMessage, message_len), FIELD(StenoRecordMessage, extra_len), FIELD(StenoRecordMessage, audited),
+	FIELD(StenoRecordMessage, xid_epoch), FIELD(StenoBriefMessage, xid_epoch),
 	FIELD(StenoTemplate, version), FIELD(StenoTemplate, shape_len), FIELD(StenoTemplate, text_len),
 	FIELD(StenoTemplate, needed_until), FIELD(StenoTemplate, bytes),
 	FIELD(StenoBriefMessage, seq), FIELD(StenoBriefMessage, time), FIELD(StenoBriefMessage, duration),

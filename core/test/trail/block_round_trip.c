@@ -188,6 +188,7 @@ brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t seq,
 	b->rows = test_below(random, 4) ? test_below(random, 1000) : STENO_NONE64;
 	b->statement = statement;
 	b->xid = test_below(random, 2) ? (uint32_t) test_random(random) : 0;
+	b->xid_epoch = test_below(random, 2) ? (uint32_t) test_random(random) : 0;
 	b->template = (uint8_t) test_below(random, STENO_TEMPLATES);
 	change_template(&templates[b->template], random);
 	/* sometimes of one that is not there */
@@ -616,7 +617,7 @@ widest_record(uint64_t *buffer, uint64_t seq)
 
 	r.rows = r.duration = UINT64_MAX - 1;
 	r.statement = seq & 1 ? UINT64_C(1) << 63 : 1;
-	r.substatement = r.xid = UINT32_MAX;
+	r.substatement = r.xid = r.xid_epoch = UINT32_MAX;
 	r.depth = UINT16_MAX;
 	r.outcome = 1;
 	r.extra_count = 1;

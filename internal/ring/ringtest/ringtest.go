@@ -273,7 +273,7 @@ type Brief struct {
 	Time           int64
 	Duration, Rows uint64
 	Statement      uint64
-	XID            uint32
+	XID, XIDEpoch  uint32
 	Version        uint16
 	Template       byte
 	Values         string
@@ -289,6 +289,7 @@ func (r *Brief) Bytes() []byte {
 	at(b, 32, r.Statement)
 	binary.LittleEndian.PutUint16(b[40:], r.Version)
 	b[42], b[43] = r.Template, byte(len(r.Values))
+	at(b, 44, r.XIDEpoch)
 	at(b, 48, r.XID)
 	return message(1, 8|4, append(b, r.Values...))
 }
@@ -301,6 +302,7 @@ type Record struct {
 	Duration, Rows                             uint64 // 0: none
 	Statement                                  uint64
 	Substatement, XID                          uint32
+	XIDEpoch                                   uint32 // not 0: version 6
 	Depth                                      uint16
 	Outcome, ExtraCount, Audited               byte
 	SQLState                                   string
@@ -331,7 +333,12 @@ func (r *Record) Bytes() []byte {
 	for i, n := range []uint32{or(r.ShapeLength, uint32(len(r.Shape))), or(r.TextLength, text), uint32(len(r.Nulls)), uint32(len(r.Values)), uint32(len(r.Message)), uint32(len(r.Extra))} {
 		at(b, 60+4*i, n)
 	}
-	at(b, 84, uint32(r.Audited))
+	if r.XIDEpoch == 0 {
+		at(b, 84, uint32(r.Audited))
+	} else {
+		b[58] = r.Audited
+		at(b, 84, r.XIDEpoch)
+	}
 	var flags uint16
 	for _, n := range r.Parts {
 		flags |= 1
