@@ -45,6 +45,50 @@ static char ring_folder[MAXPGPATH];
 static shmem_request_hook_type previous_request;
 static shmem_startup_hook_type previous_startup;
 
+/* Whether the trail's directory is that directory, or in it. */
+static bool
+trail_is_in(const char *trail, const char *directory)
+{
+	char		path[PATH_MAX];
+	size_t		len;
+
+	if (realpath(directory, path) == NULL)
+		return false;
+	len = strlen(path);
+	return strncmp(trail, path, len) == 0 && (trail[len] == '/' || trail[len] == '\0');
+}
+
+/*
+ * The trail must not be among the server's own files: some of these directories are emptied at a start
+ * or left out of backups, and the directories of databases have numbers as names, like those of
+ * streams.
+ */
+static void
+check_own_directory(void)
+{
+	/* what initdb creates; the current directory is the data directory */
+	static const char *const directories[] = {
+		"base", "global", "pg_commit_ts", "pg_dynshmem", "pg_logical", "pg_multixact", "pg_notify", "pg_replslot",
+		"pg_serial", "pg_snapshots", "pg_stat", "pg_stat_tmp", "pg_subtrans", "pg_tblspc", "pg_twophase", "pg_wal",
+		"pg_xact"
+	};
+	char		trail[PATH_MAX];
+	char		data[PATH_MAX];
+	bool		inside;
+	int			i;
+
+	if (realpath(steno_directory, trail) == NULL)
+		return;					/* the next check says why */
+	inside = realpath(DataDir, data) != NULL && strcmp(trail, data) == 0;
+	for (i = 0; i < lengthof(directories); i++)
+		inside |= trail_is_in(trail, directories[i]);
+	if (inside)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trail directory \"%s\" contains files of the server itself, or is among them", steno_directory),
+				 errhint("Set \"steno.directory\" to a directory of its own, preferably outside the data directory.")));
+}
+
 /* The trail's directory must be there, ours, and writable, or we do not start. */
 static void
 check_trail_directory(void)
@@ -59,6 +103,7 @@ check_trail_directory(void)
 				 errmsg("could not create trail directory \"%s\": %m",
 						steno_directory),
 				 errhint("Set \"steno.directory\" to a directory that the server can write.")));
+	check_own_directory();
 	snprintf(probe, sizeof(probe), "%s/.write_test", steno_directory);
 	/* what is there already is nobody's, or a trap */
 	unlink(probe);
@@ -91,13 +136,8 @@ static bool
 trail_is_in_data_directory(void)
 {
 	char		trail[PATH_MAX];
-	char		data[PATH_MAX];
-	size_t		len;
 
-	if (realpath(steno_directory, trail) == NULL || realpath(DataDir, data) == NULL)
-		return false;
-	len = strlen(data);
-	return strncmp(trail, data, len) == 0 && trail[len] == '/';
+	return realpath(steno_directory, trail) != NULL && trail_is_in(trail, DataDir);
 }
 
 /*

@@ -19,6 +19,7 @@ $node->stop;
 append_to_file($file, 'not a directory');
 mkdir $closed;
 chmod 0500, $closed or die;
+symlink $node->data_dir, "$base/link" or die;
 
 # A file in memory cannot be larger than the file system.
 my ($shm_kb) = (split ' ', (split /\n/, `df -Pk @{[ rings_of($node) ]}`)[1])[1];
@@ -49,6 +50,15 @@ foreach my $case (
 		qr{FATAL:  could not write to trail directory "$file": Not a directory},
 		qr{HINT:  Set "steno.directory"}
 	],
+	(
+		map {
+			[
+				"the trail directory $_ of the server itself",
+				"steno.directory = '$_'",
+				qr{FATAL:  trail directory "\Q$_\E" contains files of the server itself, or is among them},
+				qr{HINT:  Set "steno.directory" to a directory of its own}
+			]
+		} '.', 'base', 'pg_wal/trail', "$base/link"),
 	[
 		'no ring directory',
 		"steno.ring_directory = '$base/none'",

@@ -148,4 +148,18 @@ verify_ok($node, 'a new trail');
 like(slurp_file($node->logfile, $before), qr/WARNING:  stream 0 of the trail begins anew\n.*DETAIL:  This server has written it up to block \d+/, 'which the log warns of');
 is(scalar(grep { $_->{extra}{event} eq 'branch' && $_->{extra}{reason} eq 'gone' } records($node, kind => 'server')), 1, 'and the trail tells');
 $node->stop;
+
+# The same where the server's stream was not that of its writer's number.
+unlink $node->data_dir . '/pg_steno.state' or die;
+$node->start;
+$node->stop;
+ok(-d "$trail/1", 'without its state, the server begins another stream');
+rmtree($trail);
+$before = -s $node->logfile;
+$node->start;
+$node->stop;
+like(
+	slurp_file($node->logfile, $before),
+	qr/begins stream 0 of the trail beside stream 1\n.*DETAIL:  Stream 1, .* does not exist\.\n.*HINT:  Unless you have changed "steno.directory", or moved the trail away, find out who has removed it/,
+	'a trail that is gone is not taken for one that somebody writes to');
 done_testing();

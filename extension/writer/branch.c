@@ -81,7 +81,10 @@ report_branch(const StenoWriter *w, const StenoBranch *b)
 			(errmsg("steno writer %d begins stream %u of the trail beside stream %u",
 					w->number, w->stream.number, b->stream),
 			 detail_difference(b),
-			 b->reason == STENO_BRANCH_COPY ? 0 : errhint("Run \"steno verify\", and find out who can write to \"%s\".", steno_directory)));
+			 b->reason == STENO_BRANCH_COPY ? 0 :
+			 b->reason == STENO_BRANCH_GONE ?
+			 errhint("Unless you have changed \"steno.directory\", or moved the trail away, find out who has removed it.") :
+			 errhint("Run \"steno verify\", and find out who can write to \"%s\".", steno_directory)));
 }
 
 /* Make a record of the event "branch". */
