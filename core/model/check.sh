@@ -94,6 +94,7 @@ intent_drops='NOT_SAYING SAID_LATE SAID_FORGOTTEN'
 
 each "$(breaks_of ring)" ring
 each "$(breaks_of reserve)" reserve
+each "$(breaks_of chunk)" chunk
 each "$(breaks_of intent "$intent_drops")" intent
 each "$intent_drops" intent -DDROPS
 each WAKE_ONE wait

@@ -119,6 +119,7 @@ func newConfig(o *Options, n int) *config {
 	set("max_connections", strconv.Itoa(c.clients+30))
 	set("steno.writers", strconv.Itoa(c.writers))
 	set("steno.ring_size", fmt.Sprintf("%dkB", c.ringSize))
+	set("steno.large_buffers", pick(rng, "0", "256kB", "4MB"))
 	set("steno.flush_interval", fmt.Sprintf("%dms", c.flush.Milliseconds()))
 	set("steno.fsync_interval", fmt.Sprintf("%dms", c.fsync.Milliseconds()))
 	set("steno.segment_size", pick(rng, "1MB", "1MB", "64MB"))
