@@ -588,6 +588,8 @@ take_word(Text *t, const Token *token)
 	if (secret)
 	{
 		hide_bare(t, token);
+		/* PASSWORD is 'x' */
+		t->again = t->roles;
 		t->altered = t->role_next = false;
 		t->value = 0;
 		return;
@@ -667,7 +669,9 @@ take_character(Text *t, const Token *token)
 	int			c = token->c;
 	bool		parenthesised = c == '(' && t->roles && t->language == SQL;	/* PASSWORD ('x') */
 
-	t->weakly = t->program = t->again = false;
+	t->weakly = t->program = false;
+	/* PASSWORD 'x' || 'y' is a mistake that is easy to make */
+	t->again = t->again && t->roles && c == '|';
 	if (t->named && t->roles && !t->assigned && t->language == SQL && c != 0 && !is_any_of(c, ";,():=%$"))
 	{
 		hide_bare(t, token);

@@ -102,6 +102,9 @@ TEST(secrets_in_broken_statements_are_hidden)
 	hides("ALTER ROLE r PASSWORD E's3cret\\'", "ALTER ROLE r PASSWORD E'<redacted>");
 	hides("ALTER ROLE r PASSWORD s3cret VALID UNTIL '2030-01-01'",
 		  "ALTER ROLE r PASSWORD <redacted> VALID UNTIL '2030-01-01'");
+	hides("ALTER ROLE r PASSWORD is 's3cret' VALID UNTIL 'kept'", "ALTER ROLE r PASSWORD <redacted> '<redacted>' VALID UNTIL 'kept'");
+	hides("ALTER ROLE r PASSWORD 's3' || 'cret' VALID UNTIL 'kept' || 'kept'",
+		  "ALTER ROLE r PASSWORD '<redacted>' || '<redacted>' VALID UNTIL 'kept' || 'kept'");
 	hides("ALTER ROLE r PASSWORD \"s3 cret\"; SELECT 1", "ALTER ROLE r PASSWORD <redacted>; SELECT 1");
 	hides("ALTER ROLE r PASSWORD !s3,cret", "ALTER ROLE r PASSWORD <redacted>");
 	hides("ALTER ROLE r PASSWORD ('s3cret') LOGIN", "ALTER ROLE r PASSWORD ('<redacted>') LOGIN");
