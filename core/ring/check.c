@@ -311,7 +311,7 @@ kind_is_possible(const StenoMessage *m)
 	if (m->flags & STENO_MESSAGE_BRIEF)
 		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
 	/* writers add records of the server, and seals, to the trail directly */
-	return m->kind <= STENO_KIND_GAP && (m->flags & ~known) == 0;
+	return (m->kind <= STENO_KIND_GAP || m->kind == STENO_KIND_SUBTRANSACTION) && (m->flags & ~known) == 0;
 }
 
 StenoRingCheck

@@ -617,28 +617,32 @@ make_transactions(const char *folder)
 	static const char *const prepare[] = {"event", "prepare", "statements", "2", "gid", "it's", NULL};
 	static const char *const prepared[] = {"event", "commit prepared", "commit_lsn", "1B/100", "end_lsn", "1B/1C8",
 	"timeline", "2", "gid", "it's", NULL};
-	static const char *const *const ends[] = {commit, prepare, prepared};
+	static const char *const undone[] = {"first_seq", "2", "last_seq", "2", "after_statement", "1",
+	"after_substatement", "2", NULL};
+	static const char *const *const ends[] = {undone, commit, prepare, prepared};
 	Maker		w;
 	int			i;
 
 	begin(&w, folder, "transactions", 0, STENO_CODEC_NONE);
 	simple_session(&w, 1, "alice", NULL);
-	for (i = 0; i < 3; i++)
+	statement(&w, "SAVEPOINT s");
+	for (i = 0; i < 4; i++)
 	{
 		StenoRecordMessage r = record(&w, STENO_KIND_STATEMENT);
 		ModelStrings s = {0};
 
 		set_text(&s, "INSERT INTO t VALUES (1)");
-		r.xid = i == 0 ? UINT32_MAX : 3;
-		r.xid_epoch = i == 0 ? 6 : 7;
+		r.xid = i < 2 ? UINT32_MAX : 3;
+		r.xid_epoch = i < 2 ? 6 : 7;
 		put(&w, &r, &s);
-		r = record(&w, STENO_KIND_TRANSACTION);
+		r = record(&w, i == 0 ? STENO_KIND_SUBTRANSACTION : STENO_KIND_TRANSACTION);
+		r.outcome = i == 0 ? STENO_OUTCOME_ERROR : STENO_OUTCOME_OK;
 		s = (ModelStrings)
 		{
 			0
 		};
-		r.xid = i == 0 ? UINT32_MAX : 3;
-		r.xid_epoch = i == 0 ? 6 : 7;
+		r.xid = i < 2 ? UINT32_MAX : 3;
+		r.xid_epoch = i < 2 ? 6 : 7;
 		use_extra(&r, &s, ends[i]);
 		put(&w, &r, &s);
 	}

@@ -403,10 +403,67 @@ subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 	}
 }
 
+/* ---- what a subtransaction that is rolled back takes back ---- */
+
+/*
+ * Where subtransactions that have not ended have begun, outer ones first.  Those that begin with no
+ * statement and no record between share the place of the first, so that blocks with an exception
+ * handler in which nothing is recorded take no memory.  The array is in TopMemoryContext, and keeps
+ * its size.
+ */
+static StenoSubtransaction *begun;
+static int	begun_count;
+static int	begun_room;
+
+/* A subtransaction begins.  If there is no memory, this error aborts it. */
+static void
+remember_begin(SubTransactionId subid)
+{
+	StenoSubtransaction *last = begun + begun_count - 1;
+
+	if (begun_count > 0 && last->seq == steno_my.seq && last->statement == steno_my.statement &&
+		last->substatement == steno_my.substatements)
+		return;
+	if (begun_count == begun_room)
+	{
+		int			room = Max(16, begun_room * 2);
+
+		begun = begun ? repalloc_huge(begun, room * sizeof(StenoSubtransaction)) :
+			MemoryContextAlloc(TopMemoryContext, room * sizeof(StenoSubtransaction));
+		begun_room = room;
+	}
+	begun[begun_count++] = (StenoSubtransaction) {subid, steno_my.substatements, steno_my.statement, steno_my.seq};
+}
+
+/* A subtransaction ends: where it has begun.  Those inside it have ended before. */
+static StenoSubtransaction
+forget_begin(SubTransactionId subid)
+{
+	StenoSubtransaction last = {.seq = steno_my.seq};
+
+	while (begun_count > 0 && begun[begun_count - 1].subid > subid)
+		begun_count--;
+	if (begun_count > 0)
+	{
+		last = begun[begun_count - 1];
+		if (last.subid == subid)
+			begun_count--;
+	}
+	return last;
+}
+
+/* The transaction has ended. */
+void
+steno_forget_subtransactions(void)
+{
+	begun_count = 0;
+}
+
 STENO_COLD static void
 subtransaction_end(SubXactEvent event, SubTransactionId mine,
 				   SubTransactionId parent, void *arg)
 {
+	StenoSubtransaction last;
 	bool		before;
 	int			i;
 
@@ -426,15 +483,20 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 				steno_params_starting(InvalidSubTransactionId);
 			}
 			steno_my.subid = mine;
+			remember_begin(mine);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			before = steno_allow_barriers(true);
 			subtransaction_aborted(mine, parent);
+			last = forget_begin(mine);
+			if (last.seq != steno_my.seq)
+				steno_subtransaction_rolled_back(&last);
 			(void) steno_allow_barriers(before);
 			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
 			steno_my.subid = parent;
+			(void) forget_begin(mine);
 			for (i = 0; i < steno_my.open_count; i++)
 				if (steno_my.open[i].subid == mine)
 					steno_my.open[i].subid = parent;

@@ -36,7 +36,10 @@
 /* The name that PREPARE TRANSACTION gives the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
 
-/* Room for the pairs event, statements, gid, commit_lsn, end_lsn, timeline, with their lengths. */
+/*
+ * Room for the pairs event, statements, gid, commit_lsn, end_lsn, timeline, with their lengths; those
+ * of a subtransaction take less.
+ */
 #define EXTRA_ROOM (8 * 6 + 5 + 17 + 10 + 20 + 3 + GIDSIZE + 10 + 17 + 7 + 17 + 8 + 10)
 
 /*
@@ -202,6 +205,41 @@ record_transaction(XactEvent event)
 	put_transaction(&record, extra, p, gid);
 }
 
+/* The client's statement that rolls the whole transaction back; 0: none. */
+static uint64 rolling_back;
+
+/*
+ * A subtransaction has been rolled back in which records were put: if it had an ID, because it has
+ * written, record which statements it takes back.  Nothing is known of it afterwards.  The end of
+ * the whole transaction says it of all of them.
+ */
+STENO_COLD void
+steno_subtransaction_rolled_back(const StenoSubtransaction *begun)
+{
+	StenoRecord record;
+	uint8		extra[EXTRA_ROOM];
+	uint8	   *p = extra;
+
+	if (!TransactionIdIsValid(GetCurrentTransactionIdIfAny()) || rolling_back == steno_my.statement ||
+		!steno_class_logged(STENO_CLASS_TRANSACTION) || !steno_session_ready())
+		return;
+	describe_session(XACT_EVENT_ABORT);
+	steno_record_init(&record, STENO_KIND_SUBTRANSACTION);
+	p = PUT_CONSTANT(p, "first_seq");
+	p = put_decimal(p, begun->seq + 1);
+	p = PUT_CONSTANT(p, "last_seq");
+	p = put_decimal(p, steno_my.seq);
+	p = PUT_CONSTANT(p, "after_statement");
+	p = put_decimal(p, begun->statement);
+	p = PUT_CONSTANT(p, "after_substatement");
+	p = put_decimal(p, begun->substatement);
+	record.extra_count = 4;
+	record.outcome = STENO_OUTCOME_ERROR;
+	record.time = GetCurrentTimestamp();
+	record.xid = steno_current_xid();
+	put_transaction(&record, extra, p, NULL);
+}
+
 /*
  * Put the session message of a process that has no statements, such as one that
  * applies changes of another server, while names can be looked up.
@@ -218,6 +256,8 @@ describe_process(void)
 STENO_HOT void
 steno_transaction_statement(const TransactionStmt *statement)
 {
+	if (statement->kind == TRANS_STMT_ROLLBACK)
+		rolling_back = steno_my.statement;
 	if (statement->kind == TRANS_STMT_PREPARE)
 		strlcpy(prepared_gid, statement->gid, sizeof(prepared_gid));
 	if (!IsAbortedTransactionBlockState())
@@ -399,6 +439,7 @@ wait_at_end(XactEvent event)
 static inline void
 reset_statement_count(XactEvent event)
 {
+	steno_forget_subtransactions();
 	steno_my.transaction_over = event == XACT_EVENT_ABORT;
 	/* a running statement continues in the next transaction */
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);

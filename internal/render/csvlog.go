@@ -46,7 +46,7 @@ func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 		f.message = csvlogWho(f.message, r.Session)
 		f.message = append(append(f.message, " host="...), csvlogHost(nil, r.Session, " port=")...)
 		dst = f.row(dst, r, csvlogRow{tag: "idle", severity: "LOG", sqlstate: "00000", message: f.message})
-	case trail.KindStart, trail.KindTransaction:
+	case trail.KindStart, trail.KindTransaction, trail.KindSubtransaction:
 	default:
 		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.told(r)})
 	}

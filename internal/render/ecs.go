@@ -18,12 +18,13 @@ type ecsFormat struct{ definitions }
 // ecsEvents are event.category and event.type of the kinds of records that are
 // no statements.
 var ecsEvents = map[trail.Kind]string{
-	trail.KindConnect:     `"category":["authentication","session"],"type":["start"]`,
-	trail.KindAuthFailed:  `"category":["authentication"],"type":["start"]`,
-	trail.KindDisconnect:  `"category":["session"],"type":["end"]`,
-	trail.KindSetting:     `"category":["configuration"],"type":["change"]`,
-	trail.KindTransaction: `"category":["database"],"type":["info"]`,
-	trail.KindGap:         `"category":["database"],"type":["error"]`,
+	trail.KindConnect:        `"category":["authentication","session"],"type":["start"]`,
+	trail.KindAuthFailed:     `"category":["authentication"],"type":["start"]`,
+	trail.KindDisconnect:     `"category":["session"],"type":["end"]`,
+	trail.KindSetting:        `"category":["configuration"],"type":["change"]`,
+	trail.KindTransaction:    `"category":["database"],"type":["info"]`,
+	trail.KindSubtransaction: `"category":["database"],"type":["info"]`,
+	trail.KindGap:            `"category":["database"],"type":["error"]`,
 }
 
 // ecsTypes are event.category and the beginning of event.type of the classes of

@@ -108,7 +108,7 @@ var ecsFields = []Field{
 }
 
 var ocsfFields = []Field{
-	{"class_uid", "6005 Datastore Activity: `statement`, `start`, `transaction`; 3002 Authentication: `connect`, `auth_failed`, `disconnect`; 0 Base Event: all others"},
+	{"class_uid", "6005 Datastore Activity: `statement`, `start`, `transaction`, `subtransaction`; 3002 Authentication: `connect`, `auth_failed`, `disconnect`; 0 Base Event: all others"},
 	{"category_uid", "6, 3 and 0"},
 	{"activity_id", "by `command`: 4 Query `SELECT`, 6 Create `INSERT`, 2 Update `UPDATE`, 7 Delete `DELETE`, `TRUNCATE TABLE`; by `class`: 1 Read `read`, 5 Write `write`; 1 Logon, 2 Logoff; else 99 Other"},
 	{"type_uid", "`class_uid` * 100 + `activity_id`"},

@@ -26,7 +26,7 @@ func everything() []*trailtest.Record {
 		fact(trail.KeyEncoding, "LATIN1"))
 	socket := trailtest.NewSession(trailtest.Epoch, 2, fact(trail.KeyUser, "alice"), fact(trail.KeyClient, "[local]"), fact(trail.KeyAuthMethod, "peer"))
 	worker := trailtest.NewSession(trailtest.Epoch, 3, fact(trail.KeyBackendType, trail.WriterBackendType))
-	for kind := trail.KindStatement; kind <= trail.KindSeal+1; kind++ {
+	for kind := trail.KindStatement; kind <= trail.KindSubtransaction+1; kind++ {
 		for _, s := range []*trailtest.Session{network, socket, worker} {
 			records = append(records, &trailtest.Record{Kind: kind, Session: s, Time: trailtest.Epoch})
 			r := full()
@@ -223,7 +223,7 @@ func TestECSHasWhatItRequires(t *testing.T) {
 			t.Fatalf("outcome %v", o)
 		}
 	}
-	if len(kinds) != 12 {
+	if len(kinds) != 13 {
 		t.Errorf("kinds %v", kinds)
 	}
 }

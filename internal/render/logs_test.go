@@ -140,7 +140,7 @@ func TestPgauditLeavesOutWhatPgauditDoesNotSee(t *testing.T) {
 			t.Errorf("%v %s %s: %q", c.class, c.command, c.state, got)
 		}
 	}
-	for kind := trail.KindStart; kind <= trail.KindSeal; kind++ {
+	for kind := trail.KindStart; kind <= trail.KindSubtransaction; kind++ {
 		r := full()
 		r.Kind, r.Session = kind, s
 		if got := pgauditLines(t, nil, r); got != "" {

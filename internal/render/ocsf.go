@@ -37,7 +37,7 @@ type ocsfFormat struct{ definitions }
 
 func ocsfClass(k trail.Kind) int {
 	switch {
-	case k == trail.KindStatement || k == trail.KindStart || k == trail.KindTransaction:
+	case k == trail.KindStatement || k == trail.KindStart || k == trail.KindTransaction || k == trail.KindSubtransaction:
 		return ocsfDatastore
 	case isConnection(k):
 		return ocsfAuthentication

@@ -113,7 +113,7 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 	}
 	known := uint16(0)
 	switch k := trail.Kind(kind); {
-	case k > 0 && k <= trail.KindGap: // servers and seals speak in the trail only
+	case k > 0 && k <= trail.KindGap || k == trail.KindSubtransaction: // servers and seals speak in the trail only
 		known = flagParts | flagCut | flagValues
 		if flags&flagBrief != 0 && r.templates != nil {
 			known = flagBrief | flagValues

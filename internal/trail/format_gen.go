@@ -6,21 +6,22 @@ package trail
 type Kind uint8
 
 const (
-	KindStatement   Kind = 1   // a statement; written when it ends
-	KindStart       Kind = 2   // a statement that was still running; its statement record follows when it ends
-	KindConnect     Kind = 3   // a session was authenticated
-	KindAuthFailed  Kind = 4   // a connection was refused before it could run a statement
-	KindDisconnect  Kind = 5   // a session ended; duration is the length of the session
-	KindTransaction Kind = 6   // a transaction that wrote ended; time is its end, duration its length
-	KindSetting     Kind = 7   // a setting of pg_steno changed
-	KindNote        Kind = 8   // a text written by steno.note()
-	KindGap         Kind = 9   // records that could not be written, with their number
-	KindServer      Kind = 10  // the server or a writer started, stopped or recovered
-	KindSeal        Kind = 11  // a signature of the hash chain up to the block before
-	KindData        Kind = 64  // a part of the text, parameters or message of a record that is too big for the ring
-	KindDefSession  Kind = 128 // dictionary: a session and its context
-	KindDefShape    Kind = 129 // dictionary: what all executions of a statement have in common
-	KindDefText     Kind = 130 // dictionary: a text
+	KindStatement      Kind = 1   // a statement; written when it ends
+	KindStart          Kind = 2   // a statement that was still running; its statement record follows when it ends
+	KindConnect        Kind = 3   // a session was authenticated
+	KindAuthFailed     Kind = 4   // a connection was refused before it could run a statement
+	KindDisconnect     Kind = 5   // a session ended; duration is the length of the session
+	KindTransaction    Kind = 6   // a transaction that wrote ended; time is its end, duration its length
+	KindSetting        Kind = 7   // a setting of pg_steno changed
+	KindNote           Kind = 8   // a text written by steno.note()
+	KindGap            Kind = 9   // records that could not be written, with their number
+	KindServer         Kind = 10  // the server or a writer started, stopped or recovered
+	KindSeal           Kind = 11  // a signature of the hash chain up to the block before
+	KindSubtransaction Kind = 12  // a subtransaction that wrote, and in which statements were recorded, was rolled back
+	KindData           Kind = 64  // a part of the text, parameters or message of a record that is too big for the ring
+	KindDefSession     Kind = 128 // dictionary: a session and its context
+	KindDefShape       Kind = 129 // dictionary: what all executions of a statement have in common
+	KindDefText        Kind = 130 // dictionary: a text
 )
 
 var namesKind = [...]string{
@@ -35,6 +36,7 @@ var namesKind = [...]string{
 	9:   "gap",
 	10:  "server",
 	11:  "seal",
+	12:  "subtransaction",
 	64:  "data",
 	128: "session",
 	129: "shape",

@@ -119,9 +119,9 @@ func (r *Record) Reasons() Audited {
 	return r.Audited
 }
 
-// RolledBack says whether the record is of a transaction that did not take effect.
+// RolledBack says whether the record is of a transaction, or a subtransaction, that did not take effect.
 func (r *Record) RolledBack() bool {
-	return r.Kind == KindTransaction && r.Outcome == OutcomeError
+	return (r.Kind == KindTransaction || r.Kind == KindSubtransaction) && r.Outcome == OutcomeError
 }
 
 // Failed says whether something failed, was refused, or was interrupted. The end of a

@@ -1,4 +1,4 @@
-// Which statements were rolled back with their transaction.
+// Which statements were rolled back with their transaction, or a part of it.
 
 package trail
 
@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"sync"
 )
 
@@ -38,12 +39,59 @@ type lastEnd struct {
 	number  uint64
 }
 
+// undonePart is a subtransaction that was rolled back: the records of its session with these numbers, but
+// those of statements that began before it.
+type undonePart struct {
+	first, last             uint64
+	statement, substatement uint64 // the last ones before it
+}
+
+// has says whether the part took a statement back. A nested statement of an earlier statement is one
+// of a cursor that was read in the part.
+func (p *undonePart) has(r *Record) bool {
+	if r.Seq < p.first || r.Seq > p.last {
+		return false
+	}
+	switch {
+	case r.Statement > p.statement:
+		return true
+	case r.Statement == p.statement:
+		return r.Substatement > p.substatement
+	}
+	return r.Substatement > 0
+}
+
+// undoneParts are those of a transaction, in their order; none is inside another.
+type undoneParts []undonePart
+
+// add adds a part, which is the last one so far: those inside it ended before.
+func (p undoneParts) add(one undonePart) undoneParts {
+	for len(p) > 0 && p[len(p)-1].first >= one.first {
+		p = p[:len(p)-1]
+	}
+	return append(p, one)
+}
+
+func (p undoneParts) have(r *Record) bool {
+	i, found := slices.BinarySearchFunc(p, r.Seq, func(one undonePart, seq uint64) int {
+		switch {
+		case one.last < seq:
+			return -1
+		case one.first > seq:
+			return 1
+		}
+		return 0
+	})
+	return found && p[i].has(r)
+}
+
 // summary is what a block says of the ends of transactions.
 type summary struct {
 	once   sync.Once
 	rolled []rolledBack
+	parts  map[rolledBack]undoneParts
 	ends   []lastEnd // one for each session that has any
-	size   int       // of both, as rollbacks.ends counts it
+	size   int       // of all, as rollbacks.ends counts it
 }
 
 // find says whether a transaction was rolled back, and whether the block tells. Of what
@@ -68,6 +116,19 @@ func (s *summary) sum(b *Block) {
 		}
 		kind := Kind(b.raw[pos+w])
 		end := pos + w + int(n)
+		if kind == KindSubtransaction {
+			c := cursor{b: b.raw[pos+w+1 : end : end]}
+			if i := c.varint(); i < uint64(len(ids)) && s.size < maxEnds {
+				if xid, one, ok := partOf(&c); ok {
+					if s.parts == nil {
+						s.parts = map[rolledBack]undoneParts{}
+					}
+					t := rolledBack{ids[i], xid}
+					s.parts[t] = s.parts[t].add(one)
+					s.size++
+				}
+			}
+		}
 		if kind == KindDefSession || kind == KindTransaction || kind == KindDisconnect {
 			c := cursor{b: b.raw[pos+w+1 : end : end]}
 			if kind == KindDefSession {
@@ -102,9 +163,14 @@ func sessionOf(c *cursor) SessionID {
 
 // endOf reads what a transaction's record says: its id, and whether it was rolled back.
 func endOf(c *cursor) (xid uint64, undone bool) {
-	mask := Field(c.varint())
+	xid, undone, _ = endAndMask(c)
+	return xid, undone
+}
+
+func endAndMask(c *cursor) (xid uint64, undone bool, mask Field) {
+	mask = Field(c.varint())
 	if mask&FieldOutcome == 0 || mask&FieldXID == 0 || mask&FieldNulls != 0 {
-		return 0, false
+		return 0, false, mask
 	}
 	for _, f := range []Field{FieldShape, FieldText, FieldRows, FieldTime, FieldDuration} {
 		if mask&f != 0 {
@@ -125,7 +191,33 @@ func endOf(c *cursor) (xid uint64, undone bool) {
 		c.str()
 	}
 	xid = c.varint()
-	return xid, !c.bad && outcome == OutcomeError
+	return xid, !c.bad && outcome == OutcomeError, mask
+}
+
+// partOf reads what a subtransaction's record says: the ID of its transaction, and the part.
+func partOf(c *cursor) (xid uint64, one undonePart, ok bool) {
+	xid, undone, mask := endAndMask(c)
+	if !undone || mask&(FieldCut|FieldParts) != 0 || mask&FieldExtra == 0 {
+		return 0, one, false
+	}
+	r := Record{}
+	if extra(c, &r) != "" {
+		return 0, one, false
+	}
+	wanted := map[string]*uint64{
+		"first_seq": &one.first, "last_seq": &one.last, "after_statement": &one.statement, "after_substatement": &one.substatement,
+	}
+	for name, value := range r.ExtraPairs {
+		if to := wanted[string(name)]; to != nil {
+			n, err := strconv.ParseUint(string(value), 10, 64)
+			if err != nil {
+				return 0, one, false
+			}
+			*to = n
+			delete(wanted, string(name))
+		}
+	}
+	return xid, one, len(wanted) == 0 && one.first <= one.last
 }
 
 // rollbacks looks up the ends of transactions. It is shared by goroutines.
@@ -171,7 +263,7 @@ func (x *rollbacks) of(ref *BlockRef, b *Block) *summary {
 		if x.kept[place] != s {
 			return // dropped meanwhile
 		}
-		s.size = len(s.ends) + len(s.rolled)
+		s.size += len(s.ends) + len(s.rolled)
 		x.ends += s.size
 		for len(x.old) > 1 && (x.ends > keptEnds || len(x.old) > keptSummaries) {
 			x.forget(x.old[0])
@@ -219,12 +311,18 @@ type lookup struct {
 	// last is the answer for the last transaction of each session definition.
 	last []answer
 	// later is what is known of transactions that end behind the block.
-	later map[rolledBack]bool
+	later map[rolledBack]outcome
+}
+
+// outcome is what of a transaction was rolled back.
+type outcome struct {
+	undone bool // all of it
+	parts  undoneParts
 }
 
 type answer struct {
-	xid    uint64
-	undone bool
+	xid uint64
+	outcome
 }
 
 // start begins with a block that was read.
@@ -246,35 +344,43 @@ func (l *lookup) mark(r *Record) {
 	if last.xid != r.XID {
 		*last = answer{r.XID, l.find(rolledBack{r.Session.ID(), r.XID}, r.Number)}
 	}
-	r.Undone = last.undone
+	r.Undone = last.undone || last.parts.have(r)
 }
 
-// find says whether a transaction was rolled back that a record of the block is of.
-func (l *lookup) find(t rolledBack, number uint64) bool {
+// find says what was rolled back of a transaction that a record of the block is of.
+func (l *lookup) find(t rolledBack, number uint64) outcome {
 	undone, known := l.here.find(t, number)
-	if !known {
-		if undone, known = l.later[t]; !known {
-			undone = l.search(t, number)
-			if l.later == nil {
-				l.later = map[rolledBack]bool{}
-			}
-			l.later[t] = undone
-		}
+	if known {
+		return outcome{undone, l.here.parts[t]}
 	}
-	return undone
+	o, found := l.later[t]
+	if !found {
+		o = l.search(t, number)
+		if l.later == nil {
+			l.later = map[rolledBack]outcome{}
+		}
+		l.later[t] = o
+	}
+	return o
 }
 
-func (l *lookup) search(t rolledBack, number uint64) bool {
+func (l *lookup) search(t rolledBack, number uint64) outcome {
 	left := int64(maxLookAhead)
+	o := outcome{parts: slices.Clone(l.here.parts[t])}
 	for next := range l.all.behind(l.ref) {
-		if undone, known := l.all.of(next, nil).find(t, number); known {
-			return undone
+		s := l.all.of(next, nil)
+		for _, one := range s.parts[t] {
+			o.parts = o.parts.add(one)
+		}
+		undone, known := s.find(t, number)
+		if o.undone = undone; known {
+			return o
 		}
 		if left -= next.Length(); left < 0 {
 			break
 		}
 	}
-	return false
+	return o
 }
 
 // isRollback says whether the record is of a ROLLBACK, which took effect.

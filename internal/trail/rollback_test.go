@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -171,6 +172,61 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 			if want[text] != (mark != "") {
 				t.Errorf("%q, undone: %v", line, want[text])
 			}
+		}
+	}
+}
+
+// TestRolledBackPartsAreUndone has subtransactions that were rolled back, in the block of their statements and
+// behind it.
+func TestRolledBackPartsAreUndone(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		dir := t.TempDir()
+		s := newScript(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		other := trailtest.NewSession(trailtest.Epoch, 2)
+		statement := func(session *trailtest.Session, number, substatement, xid uint64, text string) {
+			r := trailtest.Record{Kind: trail.KindStatement, Session: session, Statement: number, Text: text, XID: xid}
+			if substatement > 0 {
+				r.Depth, r.Substatement = 1, substatement
+			}
+			s.add(r)
+		}
+		part := func(first, last, after, sub uint64) {
+			s.add(trailtest.Record{
+				Kind: trail.KindSubtransaction, Session: session, Outcome: trail.OutcomeError, XID: 7,
+				Extra: []string{
+					"first_seq", fmt.Sprint(first), "last_seq", fmt.Sprint(last),
+					"after_statement", fmt.Sprint(after), "after_substatement", fmt.Sprint(sub),
+				},
+			})
+		}
+		statement(session, 1, 0, 7, "kept")                 // 1
+		statement(session, 3, 0, 7, "lost")                 // 2: after SAVEPOINT, which is 2
+		statement(session, 4, 1, 7, "lost")                 // 3
+		part(3, 3, 4, 0)                                    // 4: a handler in statement 4
+		statement(session, 4, 0, 7, "lost")                 // 5
+		statement(session, 1, 2, 7, "lost")                 // 6: of a cursor of statement 1
+		statement(session, 2, 0, 7, "kept, a query closed") // 7
+		statement(other, 3, 0, 7, "kept, of another session")
+		if split {
+			s.cut()
+		}
+		part(2, 7, 2, 0)                    // 8
+		statement(session, 5, 0, 7, "kept") // 9
+		statement(session, 6, 0, 0, "kept") // 10: read only
+		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: session, XID: 7, Extra: []string{"event", "commit"}})
+		statement(session, 7, 0, 8, "kept")
+		s.cut()
+		var wrong []string
+		lines := statementsOf(t, dir, trail.MinTime, trail.MaxTime)
+		for _, line := range lines {
+			text, isUndone := strings.CutSuffix(line, " undone")
+			if isUndone != (text == "lost") {
+				wrong = append(wrong, line)
+			}
+		}
+		if len(lines) != 10 || len(wrong) > 0 {
+			t.Errorf("split %v: %q, of %d", split, wrong, len(lines))
 		}
 	}
 }

@@ -191,7 +191,9 @@ func (k *checker) take(r *record) {
 	case "disconnect":
 		s.disconnects++
 	case "transaction":
-		s.transactions[r.Xid]++
+		if !strings.HasSuffix(r.Extra["event"], " prepared") {
+			s.transactions[r.Xid]++
+		}
 		if r.Extra["event"] == "commit" {
 			s.commits[r.Xid] = true
 		}
