@@ -130,6 +130,10 @@ typedef struct StenoInFlight
 	char		text[STENO_INFLIGHT_TEXT];
 } StenoInFlight;
 
+/* What the producer must do when it has published a message. */
+#define STENO_RING_ASLEEP 1		/* wake the consumer */
+#define STENO_RING_UNWATCHED 2	/* tell the consumer that this ring has messages */
+
 /*
  * Ring header.  Fields are grouped by the process that writes them, each group in
  * cache lines of its own.
@@ -144,8 +148,9 @@ typedef struct StenoRing
 	_Atomic uint64_t wait_us;
 
 	/*
-	 * Set by the consumer before it sleeps long, cleared by either side.  It is
-	 * here because the producer has this cache line anyway.
+	 * STENO_RING_ bits, set by the consumer before it sleeps long, or stops looking
+	 * at this ring; cleared by either side.  They are here because the producer has
+	 * this cache line anyway.
 	 */
 	_Atomic uint32_t asleep;
 	uint32_t	gap_reason;		/* STENO_GAP_*; belongs to gap below */

@@ -71,6 +71,8 @@ typedef struct StenoHealth
  * last one ended, or the run began; 0 while the writer is running.
  * absence_reported: another writer has logged that this one is not running.
  * flush_done, rotate_done: the request up to which the writer has completed all.
+ * asleep: the writer is in a deep sleep, and must be woken for the first message of a ring
+ * that it does not watch.  The others have STENO_RING_ASLEEP.
  */
 typedef struct StenoWriterControl
 {
@@ -80,6 +82,7 @@ typedef struct StenoWriterControl
 	_Atomic uint32_t begun;
 	_Atomic uint32_t absence_reported;
 	_Atomic int64_t gone_since;
+	_Atomic uint32_t asleep;
 	_Atomic uint64_t flush_requested;
 	_Atomic uint64_t flush_done;
 	_Atomic uint64_t rotate_requested;
@@ -121,9 +124,18 @@ typedef struct StenoControl
 	StenoWanted wanted;
 	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
 	StenoWriterControl writers[STENO_MAX_WRITERS];
+
+	/*
+	 * One bit for each ring: it has messages, although its writer does not watch it.
+	 * Set by the ring's producer, taken by its writer.
+	 */
+	_Atomic uint64_t has_news[FLEXIBLE_ARRAY_MEMBER];
 } StenoControl;
 
 extern StenoControl *steno_control;
+
+/* 64-bit words that have a bit for each of so many rings. */
+#define STENO_RING_WORDS(nrings) (((nrings) + 63) / 64)
 
 static inline bool
 steno_writer_runs(const StenoWriterControl *control)

@@ -106,10 +106,13 @@ steno_record_write(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, cons
 	steno_publish_record(m, top_level);
 }
 
+extern void steno_ring_has_news(void);
+
 /*
- * After a record: wake the writer when it sleeps deeply, or when the ring is half
- * full.  No fence between publishing and reading "asleep": a wake-up missed by
- * reordering costs one period of the writer's deep sleep, a second.
+ * After a record: tell the writer if it sleeps deeply, or does not watch this ring, and
+ * wake it if the ring is half full.  No fence between publishing and reading "asleep":
+ * a message that is missed because of reordering is found within a second, at the end
+ * of the deep sleep, or when the writer looks at all of its rings.
  */
 static inline void
 steno_record_wake_writer(void)
@@ -117,10 +120,7 @@ steno_record_wake_writer(void)
 	StenoProducer *p = &steno_my.producer;
 
 	if (unlikely(atomic_load_explicit(&p->ring->asleep, memory_order_relaxed)))
-	{
-		atomic_store_explicit(&p->ring->asleep, 0, memory_order_relaxed);
-		steno_writer_wake(steno_my.writer);
-	}
+		steno_ring_has_news();
 	if (unlikely(steno_ring_used(p) > p->limit / 2))
 	{
 		/* pairs with the release store in steno_ring_free */

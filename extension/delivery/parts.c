@@ -37,13 +37,6 @@ typedef struct Ahead
 	uint32		capacity;
 } Ahead;
 
-/* The number of our ring.  Its header is mapped a second time, elsewhere; its templates are not. */
-static inline uint32
-own_ring(void)
-{
-	return (uint32) ((steno_my.producer.templates - steno_rings.templates) / STENO_TEMPLATES);
-}
-
 STENO_COLD static void
 ahead_publish(Ahead *a)
 {
@@ -51,7 +44,7 @@ ahead_publish(Ahead *a)
 	uint32		used = (sizeof(StenoDataMessage) + a->message->len + 7) & ~7u;
 
 	if (a->chunk != STENO_CHUNK_NONE)
-		steno_chunk_keep(&steno_rings, a->chunk, own_ring(), steno_ring_after(&steno_my.producer, a->message));
+		steno_chunk_keep(&steno_rings, a->chunk, steno_ring_number(), steno_ring_after(&steno_my.producer, a->message));
 	else
 	{
 		/* give back what the last part did not need */
@@ -97,10 +90,10 @@ begin_in_chunk(Ahead *a)
 	m = steno_room(sizeof(StenoDataMessage) + sizeof(StenoChunkNumber));
 	if (m == NULL)
 		return false;
-	a->chunk = steno_chunk_claim(&steno_rings, own_ring(), &used);
+	a->chunk = steno_chunk_claim(&steno_rings, steno_ring_number(), &used);
 	/* the writer must begin before they are all used */
 	if (used >= steno_rings.nchunks / 4)
-		steno_writer_wake(steno_my.writer);
+		steno_ring_wake_writer();
 	if (a->chunk == STENO_CHUNK_NONE)
 		return false;
 	((StenoChunkNumber *) (m + 1))->number = a->chunk;

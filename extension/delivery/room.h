@@ -15,6 +15,8 @@
 
 extern int	steno_reserve_covered;	/* how many statements the reserve is for */
 
+extern void steno_ring_watch(void);
+extern void steno_ring_wake_writer(void);
 extern void *steno_room_when_full(uint32 len);
 extern bool steno_room_drops(void);
 extern void steno_room_process_exits(void);
@@ -25,6 +27,13 @@ extern bool steno_reserve_is_whole(void);
 extern void *steno_reserve_room(uint32 len, const StenoRecord *r);
 extern void steno_reserve_wait(void);
 extern bool steno_reserve_covers_all(void);
+
+/* The number of our ring.  Its header is mapped a second time, elsewhere; its templates are not. */
+static inline uint32
+steno_ring_number(void)
+{
+	return (uint32) ((steno_my.producer.templates - steno_rings.templates) / STENO_TEMPLATES);
+}
 
 /* Room for a message, by steno.delivery; NULL when it is to be dropped, or the wait was cancelled. */
 static inline void *

@@ -25,6 +25,7 @@
 #include "utils/wait_event.h"
 
 #include "delivery/refusal.h"
+#include "delivery/room.h"
 
 /* Longest sleep between two looks at interrupts, in milliseconds. */
 #define SLEEP_MS 50
@@ -155,6 +156,8 @@ ask_writer(Waiting *waiting)
 	if (waiting->turn == 0)
 	{
 		atomic_fetch_add_explicit(&wake->waits, 1, memory_order_relaxed);
+		/* before the request: the pass that takes it reads this ring */
+		steno_ring_watch();
 		if (steno_wake_ask(wake))
 			steno_writer_wake(steno_my.writer);
 	}
@@ -162,6 +165,7 @@ ask_writer(Waiting *waiting)
 		return;
 	else if (started == waiting->started)
 	{
+		steno_ring_watch();
 		steno_wake_ask(wake);
 		steno_writer_wake(steno_my.writer);
 	}

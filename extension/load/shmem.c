@@ -283,12 +283,18 @@ create_rings(void)
 		on_proc_exit(remove_drained, (Datum) 0);
 }
 
+static Size
+control_size(void)
+{
+	return offsetof(StenoControl, has_news) + STENO_RING_WORDS(MaxBackends) * sizeof(uint64);
+}
+
 static void
 request_shmem(void)
 {
 	if (previous_request)
 		previous_request();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(StenoControl)));
+	RequestAddinShmemSpace(MAXALIGN(control_size()));
 	steno_leader_request_shmem();
 }
 
@@ -358,10 +364,10 @@ startup_shmem(void)
 	if (!IsPostmasterEnvironment)
 		return;
 
-	steno_control = ShmemInitStruct("pg_steno", sizeof(StenoControl), &found);
+	steno_control = ShmemInitStruct("pg_steno", control_size(), &found);
 	if (!found)
 	{
-		memset(steno_control, 0, sizeof(StenoControl));
+		memset(steno_control, 0, control_size());
 		ConditionVariableInit(&steno_control->answered);
 		for (i = 0; i < STENO_MAX_WRITERS; i++)
 		{

@@ -154,7 +154,7 @@ steno_announce_long_statements(StenoWriter *w, StenoDrain *drain)
 	last = now;
 	if (announced == NULL)
 		prepare_announcing(drain);
-	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	STENO_EACH_WATCHED(drain, i)
 		if (!announce_statement(w, drain, i, now))
 			return false;
 	return true;

@@ -8,7 +8,9 @@
  */
 #include "writer/writer.h"
 
+#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "delivery/record.h"
 
@@ -18,6 +20,182 @@
  * they are in the processor's cache.  And what the values take in memory is free sooner.
  */
 #define LARGE_BLOCK (128 * 1024)
+
+#define LOOK_AT_ALL_MS 1000
+
+/*
+ * ---- which rings are looked at in each pass ----
+ *
+ * Most sessions of a large server are idle, and looking at a ring costs some misses in
+ * the CPU's caches.  So once a second, a writer looks at all of its rings, and stops to
+ * watch those that have been empty since the last time.  It sets STENO_RING_UNWATCHED
+ * there: a producer that sees the bit after publishing a message sets the ring's bit in
+ * the control area (steno_ring_has_news), and the next pass watches the ring again.
+ *
+ * Producers have no fence between publishing a message and looking at the bit, so one
+ * message can be missed when the writer stops to watch.  It is found when all rings are
+ * looked at, within a second.  Whoever waits for something asks with a fence.
+ *
+ * What a pass does for each ring (intents, positions, start records) is done for watched
+ * rings only.  An unwatched ring needs nothing: all of its messages are in the trail and
+ * freed, its part of the intent says the same, and nothing is in flight.
+ */
+/* Positions of the writer's rings when it last looked at all of them. */
+static uint64 *earlier;
+
+/* Watch all rings of the drain. */
+void
+steno_watch_init(StenoDrain *drain)
+{
+	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
+	uint32		i;
+
+	drain->watched = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint64));
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+		drain->watched[i / 64] |= UINT64CONST(1) << (i % 64);
+}
+
+/* The first watched ring from number i on; nrings if there is none. */
+uint32
+steno_watched_from(const StenoDrain *drain, uint32 i)
+{
+	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
+	uint32		word = i / 64;
+	uint64		bits;
+
+	if (word >= n)
+		return drain->rings->nrings;
+	bits = drain->watched[word] & (~UINT64CONST(0) << (i % 64));
+	while (bits == 0)
+	{
+		if (++word >= n)
+			return drain->rings->nrings;
+		bits = drain->watched[word];
+	}
+	return word * 64 + pg_rightmost_one_pos64(bits);
+}
+
+static inline bool
+is_watched(const StenoDrain *drain, uint32 i)
+{
+	return (drain->watched[i / 64] >> (i % 64)) & 1;
+}
+
+static void
+watch(StenoDrain *drain, uint32 i)
+{
+	atomic_fetch_and(&steno_ring_at(drain->rings, i)->asleep, ~(uint32) STENO_RING_UNWATCHED);
+	drain->watched[i / 64] |= UINT64CONST(1) << (i % 64);
+}
+
+/* Whether a ring has anything that a pass has to look at. */
+static bool
+has_something(const StenoDrain *drain, uint32 i)
+{
+	const StenoRing *ring = steno_ring_at(drain->rings, i);
+
+	return steno_ring_published(ring) != drain->positions[i] ||
+		atomic_load_explicit(&ring->orphan_drops, memory_order_relaxed) != drain->reported_drops[i] ||
+		STENO_LOAD(ring->inflight.active);
+}
+
+/* Whether the intent and the tail say that nothing is in the ring. */
+static bool
+is_settled(const StenoDrain *drain, uint32 i)
+{
+	const StenoRing *ring = steno_ring_at(drain->rings, i);
+
+	return ring->pending == drain->positions[i] &&
+		atomic_load_explicit(&ring->tail, memory_order_relaxed) == drain->positions[i] &&
+		ring->orphan_drops_pending == drain->reported_drops[i] &&
+		ring->orphan_drops_recorded == drain->reported_drops[i];
+}
+
+static void
+stop_watching(StenoDrain *drain, uint32 i)
+{
+	atomic_fetch_or(&steno_ring_at(drain->rings, i)->asleep, STENO_RING_UNWATCHED);
+	/* pairs with the fence in steno_ring_watch: it sees the bit, or we see its messages */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (has_something(drain, i))
+		watch(drain, i);
+	else
+		drain->watched[i / 64] &= ~(UINT64CONST(1) << (i % 64));
+}
+
+/* Look at all rings: watch those that have something, and no longer those that had nothing for a while. */
+static void
+look_at_all(StenoDrain *drain)
+{
+	uint32		i;
+
+	if (earlier == NULL)
+		earlier = MemoryContextAllocZero(TopMemoryContext, drain->rings->nrings * sizeof(uint64));
+	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	{
+		if (has_something(drain, i))
+			watch(drain, i);
+		else if (is_watched(drain, i) && drain->positions[i] == earlier[i] && is_settled(drain, i))
+			stop_watching(drain, i);
+		earlier[i] = drain->positions[i];
+	}
+}
+
+/* Those rings of a word that have news and are ours. */
+static uint64
+own_news(const StenoDrain *drain, uint32 word)
+{
+	uint64		bits = atomic_load(&steno_control->has_news[word]);
+	uint64		own = 0;
+
+	for (; bits != 0; bits &= bits - 1)
+		if ((word * 64 + pg_rightmost_one_pos64(bits)) % drain->step == drain->first)
+			own |= bits & -bits;
+	return own;
+}
+
+/*
+ * At the beginning of a pass over the rings of living sessions: watch the rings that
+ * have news.  all: do not rely on what producers say.
+ */
+void
+steno_watch_news(StenoDrain *drain, bool all)
+{
+	static TimestampTz last;
+	TimestampTz now = GetCurrentTimestamp();
+	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
+	uint32		word;
+
+	for (word = 0; word < n; word++)
+	{
+		uint64		bits = own_news(drain, word);
+
+		if (likely(bits == 0))
+			continue;
+		atomic_fetch_and(&steno_control->has_news[word], ~bits);
+		for (; bits != 0; bits &= bits - 1)
+			watch(drain, word * 64 + pg_rightmost_one_pos64(bits));
+	}
+	if (!all && now >= last && now - last < LOOK_AT_ALL_MS * INT64CONST(1000))
+		return;
+	last = now;
+	look_at_all(drain);
+}
+
+/* Whether no ring has news: producers set their bit before they look whether the writer is asleep. */
+bool
+steno_watch_is_quiet(const StenoDrain *drain)
+{
+	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
+	uint32		word;
+
+	for (word = 0; word < n; word++)
+		if (own_news(drain, word) != 0)
+			return false;
+	return true;
+}
+
+/* ---- reading ---- */
 
 /* Continue with the state in which the last consumer left the ring. */
 static void
@@ -42,7 +220,7 @@ load_reader(StenoDrain *drain, uint32 i)
 }
 
 void
-steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
+steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer, uint32 step)
 {
 	uint32		n = rings->nrings;
 	uint32		i;
@@ -50,13 +228,14 @@ steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer)
 	drain->rings = rings;
 	drain->intent = &rings->file->intents[writer];
 	drain->first = writer;
-	drain->step = rings->nwriters;
+	drain->step = step;
 	drain->ended = 0;
 	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
 	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	drain->reported_drops = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	for (i = 0; i < n; i++)
 		load_reader(drain, i);
+	steno_watch_init(drain);
 }
 
 void
@@ -65,6 +244,7 @@ steno_drain_free(StenoDrain *drain)
 	pfree(drain->sources);
 	pfree(drain->positions);
 	pfree(drain->reported_drops);
+	pfree(drain->watched);
 }
 
 /*
@@ -118,14 +298,18 @@ steno_drain_record_drops(StenoWriter *w, StenoDrain *drain, uint32 i)
 	return true;
 }
 
-/* Read all rings into blocks, and record what their sessions have dropped. */
+/*
+ * Read the rings of living sessions into blocks, and record what ended ones have dropped.
+ * all: also messages that producers have not told of.
+ */
 bool
-steno_drain_rings(StenoWriter *w, StenoDrain *drain)
+steno_drain_rings(StenoWriter *w, StenoDrain *drain, bool all)
 {
 	uint32		i;
 
 	w->drain = drain;
-	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	steno_watch_news(drain, all);
+	STENO_EACH_WATCHED(drain, i)
 		if (!steno_drain_ring(w, drain, i) || !steno_drain_record_drops(w, drain, i))
 			return false;
 	return true;

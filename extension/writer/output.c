@@ -113,7 +113,7 @@ store_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HAS
 	StenoIntent *intent = drain->intent;
 	uint32		i;
 
-	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	STENO_EACH_WATCHED(drain, i)
 	{
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 
@@ -161,7 +161,7 @@ free_rings(StenoDrain *drain)
 {
 	uint32		i;
 
-	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	STENO_EACH_WATCHED(drain, i)
 	{
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 		StenoSource *source = &drain->sources[i];
@@ -419,8 +419,13 @@ steno_writer_announce_synced(StenoWriter *w)
 {
 	uint32		i;
 
-	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
-		steno_ring_synced(steno_ring_at(&steno_rings, i));
+	/* a process that waits has its ring watched; the others learn it when they do */
+	if (w->drain != NULL && w->drain->rings == &steno_rings)
+		STENO_EACH_WATCHED(w->drain, i)
+			steno_ring_synced(steno_ring_at(&steno_rings, i));
+	else
+		for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+			steno_ring_synced(steno_ring_at(&steno_rings, i));
 	steno_wake_finish(&w->control->wake);
 	w->sync_requested = false;
 }

@@ -539,10 +539,8 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 		steno_rings_close(&rings);
 		return;
 	}
-	steno_drain_init(&drain, &rings, 0);
+	steno_drain_init(&drain, &rings, 0, 1);
 	drain.intent = &rings.file->intents[RECOVERY_INTENT];
-	drain.first = 0;
-	drain.step = 1;
 	if (!steno_writer_fit(w, &rings) || !drain_file(w, &drain, &damage) ||
 		!steno_writer_write(w))
 		steno_process_exit();	/* the writer is to exit, and the trail cannot be written */

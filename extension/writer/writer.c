@@ -288,12 +288,13 @@ answer_request(uint64 *served, uint64 request, _Atomic uint64_t *done)
 }
 
 static void
-announce_sleep(const StenoDrain *drain, uint32 asleep)
+announce_sleep(StenoWriter *w, const StenoDrain *drain, bool asleep)
 {
 	uint32		i;
 
-	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
-		atomic_store(&steno_ring_at(drain->rings, i)->asleep, asleep);
+	atomic_store(&w->control->asleep, asleep);
+	STENO_EACH_WATCHED(drain, i)
+		atomic_store(&steno_ring_at(drain->rings, i)->asleep, asleep ? STENO_RING_ASLEEP : 0);
 }
 
 /* Fill level of the fullest ring of this writer, in percent. */
@@ -303,7 +304,7 @@ fullest_ring(StenoWriter *w, const StenoDrain *drain)
 	uint64		most = 0;
 	uint32		i;
 
-	for (i = drain->first; i < drain->rings->nrings; i += drain->step)
+	STENO_EACH_WATCHED(drain, i)
 	{
 		StenoRing  *ring = steno_ring_at(drain->rings, i);
 		uint64		used = steno_ring_published(ring) - atomic_load(&ring->tail);
@@ -352,8 +353,8 @@ make_pass(StenoWriter *w, StenoDrain *live)
 		w->sync_requested = true;
 	}
 	steno_seal_if_due(w);
-	if (!steno_drain_rings(w, live) || !steno_announce_long_statements(w, live) ||
-		!steno_writer_write(w))
+	if (!steno_drain_rings(w, live, flush != w->served_flush || steno_process_must_end()) ||
+		!steno_announce_long_statements(w, live) || !steno_writer_write(w))
 		return -1;
 
 	now = GetCurrentTimestamp();
@@ -442,15 +443,15 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			steno_clock_us(&steno_my.clock, last_busy,
 						   steno_clock_ticks(&steno_my.clock)) > IDLE_MS * UINT64CONST(1000))
 		{
-			announce_sleep(live, 1);
+			announce_sleep(w, live, true);
 
 			/*
 			 * Check for records that were published before their backend could see
 			 * the announcement.
 			 */
-			if (fullest_ring(w, live) == 0)
+			if (fullest_ring(w, live) == 0 && steno_watch_is_quiet(live))
 				steno_process_sleep(DEEP_SLEEP_MS, STENO_WAIT_MAIN);
-			announce_sleep(live, 0);
+			announce_sleep(w, live, false);
 		}
 		else
 			steno_process_sleep(interval, STENO_WAIT_MAIN);
@@ -477,7 +478,7 @@ record_left_gaps(StenoWriter *w, StenoDrain *live)
 		if (atomic_load_explicit(&ring->owner, memory_order_acquire) != 0 || ring->gap == 0)
 			continue;
 		/* to make space in the rings */
-		if (!drained && (!steno_drain_rings(w, live) || !steno_writer_write(w)))
+		if (!drained && (!steno_drain_rings(w, live, true) || !steno_writer_write(w)))
 			return;
 		drained = true;
 		steno_gap_recover_unowned(i, w->control);
@@ -509,7 +510,7 @@ steno_writer_main(Datum main_arg)
 		continue_run(w);
 	if (w->number == 0 && atomic_load(&w->control->begun) == 0)
 		begin_run(w);
-	steno_drain_init(&live, &steno_rings, w->number);
+	steno_drain_init(&live, &steno_rings, w->number, steno_rings.nwriters);
 	make_passes(w, &live);
 
 	if (steno_process_run_ends())
@@ -517,7 +518,7 @@ steno_writer_main(Datum main_arg)
 	record_outage(w);
 	if (w->number == 0 && steno_process_run_ends())
 		steno_writer_event(w, "stop", NULL, NULL);
-	if (!steno_drain_rings(w, &live) || !steno_writer_write(w))
+	if (!steno_drain_rings(w, &live, true) || !steno_writer_write(w))
 		keep_ring_file(&live);
 	else if (steno_seal_stop(w) && steno_writer_sync(w))
 		steno_state_stopped(w);

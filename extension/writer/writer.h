@@ -45,6 +45,7 @@ typedef struct StenoDrain
 	StenoSource *sources;
 	uint64	   *positions;
 	uint64	   *reported_drops; /* for each ring, how many of its orphan_drops have a gap record */
+	uint64	   *watched;		/* a bit for each ring that is looked at in every pass (drain.c) */
 	uint32		ended;			/* recovery: the next block has the ends of the sessions of all
 								 * rings below this one */
 } StenoDrain;
@@ -258,11 +259,20 @@ extern void steno_drain_clear_sessions(StenoRings *rings, uint32 count);
 
 /* ---- drain.c ---- */
 
-extern void steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer);
+extern void steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer, uint32 step);
 extern void steno_drain_free(StenoDrain *drain);
 extern bool steno_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_drain_record_drops(StenoWriter *writer, StenoDrain *drain, uint32 i);
-extern bool steno_drain_rings(StenoWriter *writer, StenoDrain *drain);
+extern bool steno_drain_rings(StenoWriter *writer, StenoDrain *drain, bool all);
+
+extern void steno_watch_init(StenoDrain *drain);
+extern void steno_watch_news(StenoDrain *drain, bool all);
+extern bool steno_watch_is_quiet(const StenoDrain *drain);
+extern uint32 steno_watched_from(const StenoDrain *drain, uint32 i);
+
+/* For each ring of the drain that is watched. */
+#define STENO_EACH_WATCHED(drain, i) \
+	for (i = steno_watched_from(drain, 0); i < (drain)->rings->nrings; i = steno_watched_from(drain, (i) + 1))
 
 /* ---- seal.c ---- */
 
