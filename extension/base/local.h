@@ -309,6 +309,7 @@ typedef struct StenoLocal
 	uint8		kept_next;		/* likewise */
 	uint8		prepared_next;	/* likewise */
 	bool		planning;		/* a client's statement, which has no number yet */
+	bool		subtransactions;	/* some have begun in the present transaction */
 
 	StenoStatement few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));

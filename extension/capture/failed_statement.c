@@ -432,6 +432,7 @@ remember_begin(SubTransactionId subid)
 			MemoryContextAlloc(TopMemoryContext, room * sizeof(StenoSubtransaction));
 		begun_room = room;
 	}
+	steno_my.subtransactions = true;
 	begun[begun_count++] = (StenoSubtransaction) {subid, steno_my.substatements, steno_my.statement, steno_my.seq};
 }
 
@@ -452,10 +453,11 @@ forget_begin(SubTransactionId subid)
 	return last;
 }
 
-/* The transaction has ended. */
-void
+/* The transaction has ended, in which there were some. */
+STENO_COLD void
 steno_forget_subtransactions(void)
 {
+	steno_my.subtransactions = false;
 	begun_count = 0;
 }
 

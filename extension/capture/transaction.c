@@ -439,7 +439,8 @@ wait_at_end(XactEvent event)
 static inline void
 reset_statement_count(XactEvent event)
 {
-	steno_forget_subtransactions();
+	if (unlikely(steno_my.subtransactions))
+		steno_forget_subtransactions();
 	steno_my.transaction_over = event == XACT_EVENT_ABORT;
 	/* a running statement continues in the next transaction */
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
@@ -660,8 +661,12 @@ transaction_end(XactEvent event, void *arg)
 				prepare_to_finish_late();
 			return;
 		case XACT_EVENT_COMMIT:
-			commit_lsn = ProcLastRecPtr;
-			commit_end = XactLastCommitEnd;
+			/* one that writes nothing touches no other pages of the server's and ours */
+			if (steno_current_xid() != 0)
+			{
+				commit_lsn = ProcLastRecPtr;
+				commit_end = XactLastCommitEnd;
+			}
 			__attribute__((fallthrough));
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
