@@ -84,8 +84,10 @@ sub waits_for_room
 	foreach my $length (@lengths)
 	{
 		my $value = value_of($length);
-		# characters of several bytes, at all places of a chunk's end
-		my $text = "SELECT length('" . 'x' x ($length % 3) . "\xe2\x82\xac" x ($length / 3) . "')";
+		# characters of several bytes, at all places of a chunk's end; newer versions of JSON::PP take minutes for
+		# millions of them
+		my $euros = $length < 1_000_000 ? "\xe2\x82\xac" x ($length / 3) : 'eur' x ($length / 3);
+		my $text = "SELECT length('" . 'x' x ($length % 3) . "$euros')";
 
 		push @texts, $text, "SELECT length(\$1), $length";
 		push @values, $value;

@@ -23,6 +23,8 @@ steno.fsync_interval = -1
 max_prepared_transactions = 5
 wal_level = replica
 max_wal_senders = 1
+synchronous_standby_names = 'nobody'
+synchronous_commit = local
 max_connections = 100
 });
 my $watch;
@@ -193,28 +195,41 @@ begin();
 # waits for a standby, which is part of that, has its statements on disk.
 {
 	my $c = session('overlap', 'write');
-	my ($syncs, $waits);
+	my $waits_for_standby = sub {
+		return look("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'SyncRep'");
+	};
 
-	foreach my $how ('COMMIT', "PREPARE TRANSACTION 'overlap'")
-	{
+	# the checkpointer tells sessions that there are standbys to wait for
+	$c->query('SET synchronous_commit = on');
+	wait_until 'a commit waits for a standby', sub {
 		$c->query('BEGIN');
 		$c->query('INSERT INTO t VALUES (6)');
-		$node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
-		$node->reload;
-		wait_until 'there is a standby to wait for', sub { look(q{SHOW synchronous_standby_names}) eq 'nobody' };
+		ask($c, 'COMMIT');
+		wait_until 'it waits or ends', sub { $waits_for_standby->() || is_answered($c) };
+		return 1 if !is_answered($c);
+		$c->finish;
+		return 0;
+	};
+	look("SELECT pg_cancel_backend($c->{pid})");
+	$c->finish;
+	foreach my $how ('COMMIT', "PREPARE TRANSACTION 'overlap'")
+	{
+		my ($syncs, $waits);
+
+		$c->query('BEGIN');
+		$c->query('INSERT INTO t VALUES (6)');
 		($syncs, $waits) = @{ $watch->query('SELECT syncs, sync_waits FROM steno.writers')->{rows}[0] };
 		ask($c, $how);
-		wait_until 'it waits for the standby',
-		  sub { look("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $c->{pid}") eq 't' };
+		wait_until 'it waits for the standby', $waits_for_standby;
 		wait_until 'the trail has been synced', sub { look('SELECT syncs FROM steno.writers') > $syncs };
 		ok(!is_answered($c), "$how: the trail is synced while the WAL is");
-		$node->append_conf('postgresql.conf', q{synchronous_standby_names = ''});
 		$faults->set('hold_sync');
-		$node->reload;
+		look("SELECT pg_cancel_backend($c->{pid})");
 		is($c->finish->{tags}[0], $how =~ s/ '.*//r, 'and nothing else is waited for');
 		$faults->unset('hold_sync');
 		is(look('SELECT sync_waits FROM steno.writers') - $waits, 1, 'the sync was requested once');
 	}
+	$c->query('SET synchronous_commit = local');
 	$c->query("ROLLBACK PREPARED 'overlap'");
 
 	# with the record of the transaction, which is made when it has committed
