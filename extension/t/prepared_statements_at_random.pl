@@ -190,6 +190,7 @@ sub taken_down
 	{
 		next if $r->{kind} !~ /^(?:statement|start|transaction)$/;
 		delete @{$r}{qw(time session pid seq duration_us xid query_id block stream segment client)};
+		delete @{ $r->{extra} }{qw(commit_lsn end_lsn)} if $r->{extra};
 		$r->{application} =~ s/^$application$//;
 		push @result, JSON::PP->new->canonical->encode($r);
 	}
