@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -73,6 +75,24 @@ func TestSegmentHeaderIsChecked(t *testing.T) {
 	for _, n := range []int{0, 7, 8, 127} {
 		if _, err := trail.ParseSegmentHeader(good[:n]); err == nil {
 			t.Errorf("%d bytes are accepted as a header", n)
+		}
+	}
+}
+
+func TestSegmentsThatThisProgramCannotReadAreRefused(t *testing.T) {
+	good := trailtest.SegmentHeader(3, 9, trailtest.Epoch, 100, 2000, [32]byte{1, 2})
+	for reason, change := range map[string]func(h []byte){
+		"format version is 2, but this program reads version 1": func(h []byte) { h[8] = 2 },
+		"format version is 0, but this program reads version 1": func(h []byte) { h[8] = 0 },
+		"segment has flags 0x2, which this program does not":    func(h []byte) { h[12] = 2 },
+		"segment has flags 0x80000000, which":                   func(h []byte) { h[15] = 0x80 },
+		"length of 136 bytes instead of 128":                    func(h []byte) { h[10] = 136 },
+	} {
+		h := slices.Clone(good)
+		change(h)
+		binary.LittleEndian.PutUint64(h[120:], xxhash.Sum64(h[:120]))
+		if _, err := trail.ParseSegmentHeader(h); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("got %v, want %q", err, reason)
 		}
 	}
 }
