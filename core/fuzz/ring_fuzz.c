@@ -130,7 +130,7 @@ recover(void)
 	StenoRing  *ring = steno_ring_at(&rings, 0);
 	StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, 0),
 		.chunks = rings.chunks};
-	const StenoRecordMessage *staged = steno_ring_check_staged(&rings, 0);
+	const StenoMessage *staged = steno_ring_check_staged(&rings, 0);
 	uint64_t	head = atomic_load(&ring->head);
 	uint64_t	position = atomic_load(&ring->tail);
 	uint64_t	count = ring->gap;
@@ -146,7 +146,7 @@ recover(void)
 		if (found == STENO_RING_DAMAGED)
 			break;
 		if (found == STENO_RING_UNREADABLE)
-			source.seq++;
+			steno_message_advance(m, &source.seq, &source.statement);
 		else if (m->kind != 0)
 			add(&source, m);
 		position += m->len;
@@ -157,7 +157,8 @@ recover(void)
 	{
 		static StenoWhole room;
 
-		add(&source, &steno_message_whole(&staged->m, source.templates, &room)->m);
+		add(&source, &steno_message_whole(staged, source.templates, source.seq + 1,
+										  ring->inflight.statement, &room)->m);
 	}
 	decode();
 }

@@ -213,7 +213,7 @@ brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
 	StenoBytes	shape;
 	StenoBytes	none = {NULL, 0};
 
-	if (!duration_is_possible(&b->m, b->time, b->duration))
+	if (!duration_is_possible(&b->m, b->time, steno_brief_numbers(b, 0).duration))
 		return false;
 	if (t == NULL)
 		return true;
@@ -309,7 +309,7 @@ kind_is_possible(const StenoMessage *m)
 	if (m->kind == 0 || m->kind == STENO_KIND_DEF_SESSION)
 		return m->flags == 0;
 	if (m->flags & STENO_MESSAGE_BRIEF)
-		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
+		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS;
 	/* writers add records of the server, and seals, to the trail directly */
 	return (m->kind <= STENO_KIND_GAP || m->kind == STENO_KIND_SUBTRANSACTION) && (m->flags & ~known) == 0;
 }
@@ -343,26 +343,26 @@ steno_ring_check_message(const StenoRings *rings, uint32_t i, uint64_t position,
 			return STENO_RING_DAMAGED;
 		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	}
-	/* seq is at the same offset in full and brief records */
-	if (m->kind == STENO_KIND_GAP ? !gap_follows((const StenoRecordMessage *) m, seq) :
-		((const StenoRecordMessage *) m)->seq != seq + 1)
-		return STENO_RING_DAMAGED;
+	/* a brief record has the next number, whatever stands before it */
 	if (m->flags & STENO_MESSAGE_BRIEF)
 		return brief_is_readable((const StenoBriefMessage *) m, steno_ring_templates(rings, i)) ?
 			STENO_RING_GOOD : STENO_RING_UNREADABLE;
+	if (m->kind == STENO_KIND_GAP ? !gap_follows((const StenoRecordMessage *) m, seq) :
+		((const StenoRecordMessage *) m)->seq != seq + 1)
+		return STENO_RING_DAMAGED;
 	return record_is_readable((const StenoRecordMessage *) m) ? STENO_RING_GOOD : STENO_RING_UNREADABLE;
 }
 
-const StenoRecordMessage *
+const StenoMessage *
 steno_ring_check_staged(const StenoRings *rings, uint32_t i)
 {
 	uint32_t	size = rings->size;
-	const StenoRecordMessage *r =
+	const StenoMessage *m =
 		steno_inflight_record(&steno_ring_at(rings, i)->inflight, steno_ring_data(rings, i), size);
 
-	if (r == NULL || r->m.len > size / STENO_RING_SHARE || !kind_is_possible(&r->m))
+	if (m == NULL || m->len > size / STENO_RING_SHARE || !kind_is_possible(m))
 		return NULL;
-	if (r->m.flags & STENO_MESSAGE_BRIEF)
-		return brief_is_readable((const StenoBriefMessage *) r, steno_ring_templates(rings, i)) ? r : NULL;
-	return record_is_readable(r) ? r : NULL;
+	if (m->flags & STENO_MESSAGE_BRIEF)
+		return brief_is_readable((const StenoBriefMessage *) m, steno_ring_templates(rings, i)) ? m : NULL;
+	return record_is_readable((const StenoRecordMessage *) m) ? m : NULL;
 }

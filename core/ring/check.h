@@ -32,7 +32,7 @@ extern StenoRingCheck steno_ring_check_message(const StenoRings *rings, uint32_t
 											   uint64_t seq, const StenoMessage **message);
 
 /* The staged record of the statement that was running; NULL if there is none or it is not valid. */
-extern const StenoRecordMessage *steno_ring_check_staged(const StenoRings *rings, uint32_t i);
+extern const StenoMessage *steno_ring_check_staged(const StenoRings *rings, uint32_t i);
 
 /* Whether the body of a session definition can be parsed. */
 extern bool steno_ring_check_session(const uint8_t *body, uint32_t len);

@@ -44,6 +44,10 @@ typedef struct StenoSessionMessage
 #define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even if their length is 0 */
 #define STENO_MESSAGE_BRIEF 8	/* the message is a StenoBriefMessage */
 
+/* Bits of StenoBriefMessage.m.flags, besides the two before. */
+#define STENO_MESSAGE_XID 32	/* it has a transaction ID */
+#define STENO_MESSAGE_NUMBERS 64	/* it has StenoBriefNumbers */
+
 /* The only bit of StenoDataMessage.m.flags. */
 #define STENO_MESSAGE_CHUNK 16	/* the bytes are in a chunk, which follows as StenoChunkNumber */
 
@@ -80,38 +84,85 @@ typedef struct StenoRecordMessage
 /*
  * The record of a client's prepared statement that succeeded.  It differs from the
  * statement's other records only in its numbers and parameter values: shape and
- * text are in one of the ring's templates.  Fields that StenoRecordMessage has,
- * too, are at the same offsets.
+ * text are in one of the ring's templates.  Its sequence number follows that of the
+ * ring's record before it, and so does its statement number, unless
+ * StenoBriefNumbers has another one.
+ *
+ * After the values, at a multiple of 8, the flags announce the transaction ID (8
+ * bytes) and StenoBriefNumbers, in this order.  So both can be appended when the
+ * statement ends, and nothing has to be moved.
  */
 typedef struct StenoBriefMessage
 {
 	StenoMessage m;
-	uint64_t	seq;
 	int64_t		time;
-	uint64_t	duration;
-	uint64_t	rows;
-	uint64_t	statement;
+	uint32_t	duration;		/* STENO_NONE32: none */
+	uint32_t	rows;			/* STENO_NONE32: none */
 	uint16_t	version;		/* of the template */
 	uint8_t		template;
 	uint8_t		values_len;
-	uint32_t	xid_epoch;
-	uint32_t	xid;
 	uint8_t		values[];
 } StenoBriefMessage;
 
+/* Numbers that StenoBriefMessage does not imply, or has no space for. */
+typedef struct StenoBriefNumbers
+{
+	uint64_t	statement;
+	uint64_t	duration;		/* as in StenoRecordMessage */
+	uint64_t	rows;
+} StenoBriefNumbers;
+
 #define STENO_BRIEF_FIXED offsetof(StenoBriefMessage, values)
 
-_Static_assert(offsetof(StenoBriefMessage, statement) == offsetof(StenoRecordMessage, statement) &&
-			   offsetof(StenoBriefMessage, xid) == offsetof(StenoRecordMessage, xid) &&
-			   STENO_BRIEF_FIXED == 60, "brief and whole records begin alike");
+_Static_assert(STENO_BRIEF_FIXED == 28 && sizeof(StenoBriefNumbers) == 24, "layout of brief records");
 
-/* The 64-bit transaction ID of a message; 0: none. */
+/* Length of a brief record without transaction ID and StenoBriefNumbers. */
+static inline uint32_t
+steno_brief_len(uint32_t values_len)
+{
+	return (uint32_t) ((STENO_BRIEF_FIXED + values_len + 7) & ~7u);
+}
+
+/* The most that follows. */
+#define STENO_BRIEF_MORE (sizeof(uint64_t) + sizeof(StenoBriefNumbers))
+
+/* The transaction ID of a brief record; 0: none. */
+static inline uint64_t
+steno_brief_xid(const StenoBriefMessage *b)
+{
+	uint64_t	xid = 0;
+
+	if (b->m.flags & STENO_MESSAGE_XID)
+		memcpy(&xid, (const uint8_t *) b + steno_brief_len(b->values_len), sizeof(xid));
+	return xid;
+}
+
+/*
+ * The numbers of a brief record.  statement is what it implies: the number after
+ * the last finished top-level statement before it.
+ */
+static inline StenoBriefNumbers
+steno_brief_numbers(const StenoBriefMessage *b, uint64_t statement)
+{
+	StenoBriefNumbers n;
+
+	if (b->m.flags & STENO_MESSAGE_NUMBERS)
+	{
+		memcpy(&n, (const uint8_t *) b + steno_brief_len(b->values_len) +
+			   (b->m.flags & STENO_MESSAGE_XID ? sizeof(uint64_t) : 0), sizeof(n));
+		return n;
+	}
+	n.statement = statement;
+	n.duration = b->duration != STENO_NONE32 ? b->duration : STENO_NONE64;
+	n.rows = b->rows != STENO_NONE32 ? b->rows : STENO_NONE64;
+	return n;
+}
+
+/* The 64-bit transaction ID of a record that is not brief; 0: none. */
 static inline uint64_t
 steno_message_xid(const StenoRecordMessage *m)
 {
-	uint32_t	epoch = m->m.flags & STENO_MESSAGE_BRIEF ? ((const StenoBriefMessage *) m)->xid_epoch : m->xid_epoch;
-
-	return (uint64_t) epoch << 32 | m->xid;
+	return (uint64_t) m->xid_epoch << 32 | m->xid;
 }
 
 /* Number of bytes that were sent ahead in data parts, for text, values and message. */
@@ -172,9 +223,12 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 		{
 			const StenoBriefMessage *b = (const StenoBriefMessage *) m;
 
-			need = STENO_BRIEF_FIXED;
-			return m->len >= need && m->len >= need + b->values_len &&
-				m->kind == STENO_KIND_STATEMENT && b->template < STENO_TEMPLATES;
+			if (m->len < STENO_BRIEF_FIXED)
+				return false;
+			need = steno_brief_len(b->values_len);
+			need += (m->flags & STENO_MESSAGE_XID) ? sizeof(uint64_t) : 0;
+			need += (m->flags & STENO_MESSAGE_NUMBERS) ? sizeof(StenoBriefNumbers) : 0;
+			return m->len >= need && m->kind == STENO_KIND_STATEMENT && b->template < STENO_TEMPLATES;
 		}
 		need = sizeof(StenoRecordMessage);
 		if (m->len < need)
@@ -234,24 +288,35 @@ typedef union StenoWhole
 
 /*
  * The full form of a record: a brief one is expanded in room, any other is returned
- * unchanged.  templates are those of the record's ring.
+ * unchanged.  templates are those of the record's ring; seq and statement are the
+ * numbers that a brief record implies.
  */
 static inline const StenoRecordMessage *
-steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, StenoWhole *room)
+steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint64_t seq,
+					uint64_t statement, StenoWhole *room)
 {
 	const StenoBriefMessage *b = (const StenoBriefMessage *) m;
 	const StenoTemplate *t;
+	StenoBriefNumbers n;
+	uint64_t	xid;
 	StenoRecordMessage *r = &room->m;
 	uint8_t    *p = (uint8_t *) (r + 1);
 
 	if (!(m->flags & STENO_MESSAGE_BRIEF))
 		return (const StenoRecordMessage *) m;
 	t = steno_brief_template(b, templates);
+	n = steno_brief_numbers(b, statement);
+	xid = steno_brief_xid(b);
 	memset(r, 0, sizeof(*r));
-	memcpy(r, b, offsetof(StenoBriefMessage, version));
-	r->xid = b->xid;
-	r->xid_epoch = b->xid_epoch;
-	r->m.flags &= ~STENO_MESSAGE_BRIEF;
+	r->m.kind = m->kind;
+	r->m.flags = m->flags & STENO_MESSAGE_VALUES;
+	r->seq = seq;
+	r->time = b->time;
+	r->duration = n.duration;
+	r->rows = n.rows;
+	r->statement = n.statement;
+	r->xid = (uint32_t) xid;
+	r->xid_epoch = (uint32_t) (xid >> 32);
 	if (t)
 	{
 		r->shape_len = t->shape_len;
@@ -273,20 +338,45 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, Steno
 }
 
 /*
+ * Update the last sequence number, and the number of the last finished top-level
+ * statement, by a record: the next one of its session is expected to follow them.
+ */
+static inline void
+steno_message_advance(const StenoMessage *m, uint64_t *seq, uint64_t *statement)
+{
+	const StenoRecordMessage *r = (const StenoRecordMessage *) m;
+
+	if (m->flags & STENO_MESSAGE_BRIEF)
+	{
+		*statement = steno_brief_numbers((const StenoBriefMessage *) m, *statement + 1).statement;
+		*seq += 1;
+		return;
+	}
+	if (r->seq != 0)
+		*seq = r->seq;
+	if (m->kind <= STENO_KIND_START)
+		*statement = m->kind == STENO_KIND_STATEMENT && r->depth == 0 ? r->statement : r->statement - 1;
+}
+
+/*
  * The staged record that a dead producer's in-flight entry points to.  NULL if
  * there is none, or the bytes there are not the record of the entry's statement.
- * It may be brief.
+ * It may be brief: what identifies it then is its time, to the microsecond.
  */
-static inline const StenoRecordMessage *
+static inline const StenoMessage *
 steno_inflight_record(const StenoInFlight *f, const uint8_t *data, uint32_t size)
 {
 	uint32_t	offset = (uint32_t) (f->position & (size - 1));
-	const StenoRecordMessage *r = (const StenoRecordMessage *) (data + offset);
+	const StenoMessage *m = (const StenoMessage *) (data + offset);
+	const StenoRecordMessage *r = (const StenoRecordMessage *) m;
+	const StenoBriefMessage *b = (const StenoBriefMessage *) m;
 
-	if (!f->staged || (offset & 7) != 0 || !steno_message_is_whole(&r->m, size - offset) ||
-		r->m.kind != STENO_KIND_STATEMENT || r->statement != f->statement || r->time != f->time)
+	if (!f->staged || (offset & 7) != 0 || !steno_message_is_whole(m, size - offset) ||
+		m->kind != STENO_KIND_STATEMENT)
 		return NULL;
-	return r;
+	if (m->flags & STENO_MESSAGE_BRIEF)
+		return b->time == f->time && steno_brief_numbers(b, f->statement).statement == f->statement ? m : NULL;
+	return r->time == f->time && r->statement == f->statement ? m : NULL;
 }
 
 /*

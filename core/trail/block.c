@@ -685,6 +685,8 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	uint32_t	session;
 	int64_t		seq;
 	int64_t		statement;
+	StenoBriefNumbers n = steno_brief_numbers(b, source->statement + 1);
+	uint64_t	xid = steno_brief_xid(b);
 	uint32_t	guess = 24 + b->values_len;
 	Expected   *e;
 	uint8_t    *p;
@@ -693,18 +695,19 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	{
 		StenoWhole	room;
 
-		add_record(block, source, steno_message_whole(&b->m, source->templates, &room));
+		add_record(block, source, steno_message_whole(&b->m, source->templates, source->seq + 1,
+													  source->statement + 1, &room));
 		return;
 	}
 	session = session_index(block, source);
 	e = &block->expected[session];
-	seq = advance_seq(e, b->seq);
-	statement = advance_statement(e, b->statement, true);
-	if (b->rows != STENO_NONE64)
+	seq = advance_seq(e, source->seq + 1);
+	statement = advance_statement(e, n.statement, true);
+	if (n.rows != STENO_NONE64)
 		mask |= STENO_FIELD_ROWS;
 	if (elapsed != 0)
 		mask |= STENO_FIELD_TIME;
-	if (b->duration != STENO_NONE64)
+	if (n.duration != STENO_NONE64)
 		mask |= STENO_FIELD_DURATION;
 	if (b->m.flags & STENO_MESSAGE_VALUES)
 		mask |= STENO_FIELD_VALUES;
@@ -712,7 +715,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 		mask |= STENO_FIELD_SEQ;
 	if (statement != 0)
 		mask |= STENO_FIELD_STATEMENT;
-	if ((b->xid | b->xid_epoch) != 0)
+	if (xid != 0)
 		mask |= STENO_FIELD_XID;
 
 	p = begin_item(block, STENO_KIND_STATEMENT, guess);
@@ -721,11 +724,11 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	p = steno_put_varint(p, k->shape);
 	p = steno_put_varint(p, k->text);
 	if (mask & STENO_FIELD_ROWS)
-		p = steno_put_varint(p, b->rows);
+		p = steno_put_varint(p, n.rows);
 	if (mask & STENO_FIELD_TIME)
 		p = steno_put_varint(p, steno_zigzag(elapsed));
 	if (mask & STENO_FIELD_DURATION)
-		p = steno_put_varint(p, b->duration);
+		p = steno_put_varint(p, n.duration);
 	if (mask & STENO_FIELD_VALUES)
 		p = append_string(p, b->values, b->values_len);
 	if (mask & STENO_FIELD_SEQ)
@@ -733,10 +736,10 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	if (mask & STENO_FIELD_STATEMENT)
 		p = steno_put_varint(p, steno_zigzag(statement));
 	if (mask & STENO_FIELD_XID)
-		p = steno_put_varint(p, (uint64_t) b->xid_epoch << 32 | b->xid);
+		p = steno_put_varint(p, xid);
 	end_item(block, guess, p);
 
-	widen_time_range(block, b->time, end_time(b->time, b->duration));
+	widen_time_range(block, b->time, end_time(b->time, n.duration));
 	source->seq = e->seq;
 	source->statement = e->statement;
 }

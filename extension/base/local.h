@@ -283,8 +283,9 @@ typedef struct StenoLocal
 	uint64		seq;			/* last sequence number given */
 	uint64		statement;		/* last top-level statement number given */
 	uint64		transaction_base;	/* the last one before the present transaction */
+	uint64		ring_statement; /* the last finished one, by the messages in the ring (steno_message_advance) */
 	StenoProducer producer;
-	StenoRecordMessage *staged; /* in the ring, not published yet; NULL: none */
+	StenoMessage *staged;		/* in the ring, not published yet; NULL: none */
 	uint32		inflight_version;
 	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
 	StenoWriterControl *writer;
@@ -452,7 +453,7 @@ steno_forget_prepared(int i)
 	p->plan = NULL;
 	if (p->brief == STENO_BRIEF_YES)
 		steno_my.producer.templates[i].needed_until = steno_my.producer.head +
-			(steno_my.staged ? steno_my.staged->m.len : 0);
+			(steno_my.staged ? steno_my.staged->len : 0);
 	p->brief = STENO_BRIEF_LATER;
 }
 

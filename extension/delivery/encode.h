@@ -85,7 +85,7 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
  * entry.  Should the process die on the way, that entry shows how far it came.
  */
 static inline void
-steno_publish_record(StenoRecordMessage *m, bool top_level)
+steno_publish_message(StenoMessage *m, bool top_level)
 {
 	StenoProducer *p = &steno_my.producer;
 
@@ -102,8 +102,11 @@ static pg_attribute_always_inline void
 steno_record_write(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, const StenoParts *parts,
 				   const StenoCut *cut, bool top_level)
 {
+	uint64		last;
+
 	steno_record_encode(m, r, seq, parts, cut);
-	steno_publish_record(m, top_level);
+	steno_message_advance(&m->m, &last, &steno_my.ring_statement);
+	steno_publish_message(&m->m, top_level);
 }
 
 extern void steno_ring_has_news(void);

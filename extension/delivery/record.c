@@ -37,6 +37,9 @@ drop_record(uint64 seq)
 	StenoRing  *ring = steno_my.producer.ring;
 	uint32		reason = steno_refusal_gap_reason(steno_my.dropped == 0);
 
+	/* the number that a staged record implies is that after the ring's last one */
+	if (steno_my.staged)
+		steno_unstage();
 	if (steno_my.dropped++ == 0)
 		dropped_first = seq;
 	atomic_fetch_add_explicit(&ring->drops, 1, memory_order_relaxed);
@@ -265,6 +268,7 @@ put_former_session(int64 start, uint32 pid, uint64 seq)
 	m->pad = 0;
 	m->seq = seq;
 	m->statement = 0;
+	steno_my.ring_statement = 0;
 	memset(m + 1, 0, STENO_SESSION_FACTS);
 	memcpy((uint8 *) (m + 1) + STENO_SESSION_START, &start, sizeof(start));
 	memcpy((uint8 *) (m + 1) + STENO_SESSION_PID, &pid, sizeof(pid));
@@ -320,6 +324,7 @@ publish_description(StenoSessionMessage *m, const uint8 *body, uint32 len)
 	m->pad = 0;
 	m->seq = steno_my.seq;
 	m->statement = steno_my.statement;
+	steno_my.ring_statement = steno_my.statement;
 	memcpy(m + 1, body, len);
 	steno_ring_publish(&steno_my.producer, m);
 	steno_my.described = true;

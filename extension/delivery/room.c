@@ -264,7 +264,7 @@ steno_reserve_is_whole(void)
 	StenoProducer *p = &steno_my.producer;
 
 	steno_room_refresh_tail();
-	return steno_ring_used(p) + (steno_my.staged ? steno_my.staged->m.len : 0) <= p->limit;
+	return steno_ring_used(p) + (steno_my.staged ? steno_my.staged->len : 0) <= p->limit;
 }
 
 /* Whether the reserve has a share for a statement that is open, and the record is not its own. */

@@ -67,7 +67,7 @@ steno_room_at_end(void)
 {
 	const StenoProducer *p = &steno_my.producer;
 
-	return p->head + (steno_my.staged ? steno_my.staged->m.len : 0) + STENO_ROOM_AT_END - p->tail <= p->limit;
+	return p->head + (steno_my.staged ? steno_my.staged->len : 0) + STENO_ROOM_AT_END - p->tail <= p->limit;
 }
 
 #pragma GCC visibility pop

@@ -19,7 +19,7 @@
 #include "policy/policy.h"
 
 /* Room for it; NULL: it is too big, finds none, or must not be staged. */
-static pg_attribute_always_inline StenoRecordMessage *
+static pg_attribute_always_inline void *
 reserve_staged(uint64 total)
 {
 	StenoLocal *my = &steno_my;
@@ -32,7 +32,7 @@ reserve_staged(uint64 total)
 
 /* It is whole: show it in the in-flight entry. */
 static pg_attribute_always_inline void
-stage_message(StenoRecordMessage *m, uint64 statement, TimestampTz time)
+stage_message(StenoMessage *m, uint64 statement, TimestampTz time)
 {
 	StenoLocal *my = &steno_my;
 
@@ -56,7 +56,7 @@ steno_stage_record(const StenoRecord *record)
 	if (unlikely(m == NULL))
 		return false;
 	steno_record_encode(m, record, 0, NULL, NULL);
-	stage_message(m, record->statement, record->time);
+	stage_message(&m->m, record->statement, record->time);
 	steno_record_reset_scratch();
 	return true;
 }
@@ -112,7 +112,7 @@ steno_stage_query(const StenoStatement *s, const uint8 *shape, uint32 shape_len,
 	p = steno_put_bytes(p, s->text, s->text_len);
 	if (params)
 		(void) steno_put_params(p, params, true);
-	stage_message(m, s->statement, s->time);
+	stage_message(&m->m, s->statement, s->time);
 	steno_record_reset_scratch();
 	return true;
 }
@@ -149,20 +149,23 @@ define_template(const StenoStatement *s, StenoPrepared *prepared)
 	prepared->brief = STENO_BRIEF_YES;
 }
 
-/* Room for a brief record, with all but its values; NULL: it must be done the other way. */
+/*
+ * Room for a brief record, with all but its values; NULL: it must be done the other way.
+ * There is also room behind it for what end_brief may append.
+ */
 static pg_attribute_always_inline StenoBriefMessage *
 begin_brief(const StenoStatement *s, const StenoPrepared *prepared)
 {
-	StenoBriefMessage *b = (StenoBriefMessage *) reserve_staged(STENO_BRIEF_FIXED + prepared->values_len);
+	uint32		len = steno_brief_len(prepared->values_len);
+	StenoBriefMessage *b = reserve_staged(len + STENO_BRIEF_MORE);
 
 	if (unlikely(b == NULL))
 		return NULL;
+	b->m.len = len;
 	b->m.kind = STENO_KIND_STATEMENT;
 	b->m.flags = prepared->count > 0 ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
 	b->time = s->time;
-	b->statement = s->statement;
 	b->version = prepared->version;
-	b->xid_epoch = 0;
 	b->template = prepared - steno_my.prepared;
 	b->values_len = prepared->values_len;
 	return b;
@@ -192,7 +195,7 @@ steno_stage_prepared(const StenoStatement *s, StenoPrepared *prepared, ParamList
 {
 	uint32		widths = prepared->widths;
 	int			count = prepared->count;
-	StenoRecordMessage *m;
+	StenoMessage *m;
 	uint8	   *p;
 	int			i;
 
@@ -205,11 +208,11 @@ steno_stage_prepared(const StenoStatement *s, StenoPrepared *prepared, ParamList
 	{
 		StenoBriefMessage *b = begin_brief(s, prepared);
 
-		m = (StenoRecordMessage *) b;
+		m = (StenoMessage *) b;
 		p = b ? b->values : NULL;
 	}
 	else
-		m = begin_whole(s, prepared, &p);
+		m = (StenoMessage *) begin_whole(s, prepared, &p);
 	if (unlikely(m == NULL))
 		return false;
 	for (i = 0; i < count; i++, widths >>= 2)
@@ -229,9 +232,18 @@ steno_stage_prepared(const StenoStatement *s, StenoPrepared *prepared, ParamList
 		}
 		p += 1 << (widths & 3);
 	}
-	Assert(p <= (uint8 *) m + m->m.len);
+	Assert(p <= (uint8 *) m + m->len);
 	stage_message(m, s->statement, s->time);
 	return true;
+}
+
+/* The staged record, which may be brief, in its full form. */
+static const StenoRecordMessage *
+staged_whole(StenoWhole *room)
+{
+	const StenoProducer *p = &steno_my.producer;
+
+	return steno_message_whole(steno_my.staged, p->templates, 0, p->ring->inflight.statement, room);
 }
 
 /*
@@ -243,7 +255,7 @@ steno_unstage(void)
 {
 	StenoLocal *my = &steno_my;
 	StenoWhole	room;
-	const StenoRecordMessage *m = steno_message_whole(&my->staged->m, my->producer.templates, &room);
+	const StenoRecordMessage *m = staged_whole(&room);
 	const char *text = (const char *) (m + 1) + m->shape_len;
 	int			i;
 
@@ -271,17 +283,67 @@ steno_unstage(void)
 	atomic_thread_fence(memory_order_release);
 }
 
-/* Set the transaction ID of a staged record, whose upper half is 0. */
-static pg_attribute_always_inline void
-set_xid(StenoRecordMessage *m, uint64 xid)
+/*
+ * The end of a brief record has numbers that the record does not imply, or has no space for:
+ * append them.
+ */
+STENO_COLD static void
+append_numbers(uint8 *end, StenoMessage *head, uint64 duration, uint64 rows)
 {
-	m->xid = (uint32) xid;
-	if (likely(xid <= PG_UINT32_MAX))
+	StenoBriefNumbers n = {steno_my.producer.ring->inflight.statement, duration, rows};
+
+	memcpy(end, &n, sizeof(n));
+	head->flags |= STENO_MESSAGE_NUMBERS;
+	head->len += sizeof(n);
+}
+
+/*
+ * The statement of a brief record has ended.  Length and flags change in one store, after what
+ * they announce: a writer that copies the record meanwhile finds it whole, and so does recovery.
+ */
+static pg_attribute_always_inline void
+end_brief(StenoBriefMessage *b, uint64 duration, uint64 rows, uint64 xid)
+{
+	StenoMessage head = b->m;
+	uint8	   *end = (uint8 *) b + head.len;
+
+	b->duration = (uint32) duration;
+	b->rows = (uint32) rows;
+	if (xid != 0)
+	{
+		memcpy(end, &xid, sizeof(xid));
+		end += sizeof(xid);
+		head.flags |= STENO_MESSAGE_XID;
+		head.len += sizeof(xid);
+	}
+	/* STENO_NONE64 becomes STENO_NONE32 */
+	if (unlikely((((duration + 1) | (rows + 1)) >> 32) != 0 ||
+				 steno_my.producer.ring->inflight.statement != steno_my.ring_statement + 1))
+		append_numbers(end, &head, duration, rows);
+	if (head.flags != b->m.flags)
+	{
+		StenoWord	word;
+
+		memcpy(&word, &head, sizeof(word));
+		__atomic_store_n((StenoWord *) b, word, __ATOMIC_RELEASE);
+	}
+}
+
+/* The statement of the staged record has ended: its numbers. */
+static pg_attribute_always_inline void
+set_end(StenoMessage *staged, uint64 duration, uint64 rows, uint64 xid)
+{
+	StenoRecordMessage *m = (StenoRecordMessage *) staged;
+
+	if (staged->flags & STENO_MESSAGE_BRIEF)
+	{
+		end_brief((StenoBriefMessage *) staged, duration, rows, xid);
 		return;
-	if (m->m.flags & STENO_MESSAGE_BRIEF)
-		((StenoBriefMessage *) m)->xid_epoch = (uint32) (xid >> 32);
-	else
-		m->xid_epoch = (uint32) (xid >> 32);
+	}
+	m->duration = duration;
+	m->rows = rows;
+	m->xid = (uint32) xid;
+	m->xid_epoch = (uint32) (xid >> 32);
 }
 
 /* Publish the staged record, which has its numbers. */
@@ -289,11 +351,20 @@ static pg_attribute_always_inline void
 publish_staged(void)
 {
 	StenoLocal *my = &steno_my;
-	StenoRecordMessage *m = my->staged;
+	StenoMessage *m = my->staged;
 
 	my->staged = NULL;
-	m->seq = ++my->seq;
-	steno_publish_record(m, true);
+	my->seq++;
+	if (m->flags & STENO_MESSAGE_BRIEF)
+		my->ring_statement = my->producer.ring->inflight.statement;
+	else
+	{
+		uint64		last;
+
+		((StenoRecordMessage *) m)->seq = my->seq;
+		steno_message_advance(m, &last, &my->ring_statement);
+	}
+	steno_publish_message(m, true);
 	steno_inflight_end(&my->producer.ring->inflight);
 	steno_record_wake_writer();
 }
@@ -308,22 +379,14 @@ steno_staged_publish(void)
 STENO_HOT void
 steno_staged_end(uint64 duration, uint64 rows, uint64 xid)
 {
-	StenoRecordMessage *m = steno_my.staged;
-
-	m->duration = duration;
-	m->rows = rows;
-	set_xid(m, xid);
+	set_end(steno_my.staged, duration, rows, xid);
 }
 
 /* Publish the staged record. */
 STENO_HOT void
 steno_staged_finish(uint64 duration, uint64 rows, uint64 xid)
 {
-	StenoRecordMessage *m = steno_my.staged;
-
-	m->duration = duration;
-	m->rows = rows;
-	set_xid(m, xid);
+	set_end(steno_my.staged, duration, rows, xid);
 	publish_staged();
 }
 
@@ -337,9 +400,9 @@ steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 {
 	StenoLocal *my = &steno_my;
 	StenoProducer *p = &my->producer;
-	StenoRecordMessage *m = my->staged;
+	StenoRecordMessage *m = (StenoRecordMessage *) my->staged;
 	StenoWhole	room;
-	const StenoRecordMessage *whole = steno_message_whole(&m->m, p->templates, &room);
+	const StenoRecordMessage *whole = staged_whole(&room);
 	uint64		body = sizeof(StenoRecordMessage) + whole->shape_len +
 	(whole->text_len == STENO_NONE32 ? 0 : whole->text_len) + whole->nulls_len + whole->values_len;
 	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
@@ -353,7 +416,7 @@ steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 		/* recovery must not take it for staged while it changes */
 		steno_unstage();
 		memcpy(m, whole, body);
-		my->staged = m;
+		my->staged = &m->m;
 	}
 	m->m.len = (uint32) total;
 	memcpy((uint8 *) m + body, message, strlen(message));

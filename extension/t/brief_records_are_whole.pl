@@ -15,7 +15,7 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $node = new_node('main', conf => "plan_cache_mode = force_generic_plan\nsteno.writers = 1\nsteno.start_after = 100ms");
+my $node = new_node('main', conf => "plan_cache_mode = force_generic_plan\nsteno.writers = 1\nsteno.start_after = 100ms\nsteno.log = 'all, -misc_set'");
 
 $node->safe_psql('postgres',
 	'CREATE TABLE account (id int PRIMARY KEY, balance int); INSERT INTO account SELECT i, 0 FROM generate_series(1, 1000) i');
@@ -25,6 +25,8 @@ my @texts = ('UPDATE account SET balance = balance + 1 WHERE id = $1',
 	map { "SELECT balance + $_ AS wanted_$_ FROM account WHERE id = \$1" } 2 .. 9);
 my $client = Steno::Client->new($node, application_name => 'brief');
 my (@told, $next);
+my $statements = 0;
+my $records = 1;    # the first is that of the connection
 
 $client->parse("s$_", $texts[$_])->sync->finish foreach 0 .. $#texts;
 
@@ -37,7 +39,16 @@ sub run
 	$id //= ++$next;
 	$result = $client->bind_values('', "s$number", $id)->execute('')->sync->finish or die 'the server has gone';
 	die $result->{error}[1] if $result->{error};
-	push @told, "$texts[$number] $id";
+	push @told, join(' ', ++$records, ++$statements, $texts[$number], $id);
+	$records++ if $number == 0;    # the transaction has one, too
+	return;
+}
+
+# A statement that has no record, so that the next one's number is not the one after the last record's.
+sub run_unrecorded
+{
+	$client->query('SET geqo = on');
+	$statements++;
 	return;
 }
 
@@ -49,6 +60,7 @@ sub run_all
 	foreach my $round (1 .. $rounds)
 	{
 		run($_) foreach 0 .. $#texts;
+		run_unrecorded() if $round == 2;
 		run($round % 3) for 1 .. 4;
 	}
 	return;
@@ -58,7 +70,7 @@ sub found
 {
 	my ($where) = @_;
 
-	return map { "$_->{text} $_->{params}[0]" } records($where, kind => 'statement', application => 'brief', outcome => 'ok');
+	return map { "$_->{seq} $_->{statement} $_->{text} $_->{params}[0]" } records($where, kind => 'statement', application => 'brief', outcome => 'ok');
 }
 
 # How often a text stands in the ring file.
@@ -92,6 +104,8 @@ my @before;
 stop_process($writer);
 @before = map { in_ring_file($_) } @texts[ 0 .. 3 ];
 run($_) foreach (0 .. 3) x 10;
+run_unrecorded();
+run($_) foreach (0 .. 3) x 2;
 is_deeply([ map { in_ring_file($_) } @texts[ 0 .. 3 ] ], \@before, 'the text of brief records stands beside the ring');
 # other statements take the places of their templates
 run_all(3);

@@ -46,7 +46,7 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 	uint32		n = Min(size - offset, copied_room);
 	StenoInFlight of_copy;
 	StenoTemplate templates[STENO_TEMPLATES];
-	const StenoRecordMessage *staged;
+	const StenoMessage *staged;
 	const StenoRecordMessage *whole;
 	StenoWhole	expanded;
 
@@ -69,8 +69,8 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 	staged = steno_inflight_record(&of_copy, copied, n);
 	if (staged == NULL)
 		return NULL;
-	whole = steno_message_whole(&staged->m, templates, &expanded);
-	if (whole != staged)
+	whole = steno_message_whole(staged, templates, 0, f->statement, &expanded);
+	if (&whole->m != staged)
 		memcpy(copied, whole, whole->m.len);
 	return (StenoRecordMessage *) copied;
 }

@@ -82,14 +82,7 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 			ring->session_statement = session->statement;
 		}
 		else if (m->kind > 0 && m->kind < STENO_KIND_DATA)
-		{
-			const StenoRecordMessage *record = (const StenoRecordMessage *) m;
-			bool		nested = !(m->flags & STENO_MESSAGE_BRIEF) && record->depth != 0;
-
-			ring->session_seq = record->seq;
-			if (record->statement != 0 && m->kind == STENO_KIND_STATEMENT)
-				ring->session_statement = nested ? record->statement - 1 : record->statement;
-		}
+			steno_message_advance(m, &ring->session_seq, &ring->session_statement);
 		position += m->len;
 	}
 	if (!whole && by_recovery && ring->pending == head)
@@ -156,11 +149,11 @@ steno_recover_own_intent(StenoWriter *w)
  * everything that was known at its start.
  */
 static void
-add_staged(StenoWriter *w, StenoSource *source, const StenoRecordMessage *staged,
+add_staged(StenoWriter *w, StenoSource *source, const StenoMessage *staged, uint64 statement,
 		   const StenoTemplate *templates)
 {
 	StenoWhole	room;
-	const StenoRecordMessage *whole = steno_message_whole(&staged->m, templates, &room);
+	const StenoRecordMessage *whole = steno_message_whole(staged, templates, source->seq + 1, statement, &room);
 	StenoRecordMessage *m = palloc(whole->m.len);
 
 	memcpy(m, whole, whole->m.len);
@@ -381,10 +374,10 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
 		if (running)
 		{
-			const StenoRecordMessage *staged = steno_ring_check_staged(drain->rings, i);
+			const StenoMessage *staged = steno_ring_check_staged(drain->rings, i);
 
 			if (staged)
-				add_staged(w, source, staged, steno_ring_templates(drain->rings, i));
+				add_staged(w, source, staged, f->statement, steno_ring_templates(drain->rings, i));
 			else
 				add_interrupted(w, source, f);
 			interrupted++;
@@ -439,9 +432,18 @@ drain_left(StenoWriter *w, StenoDrain *drain, uint32 i, Damage *damage)
 		if (found == STENO_RING_DAMAGED)
 			break;
 		if (found == STENO_RING_UNREADABLE)
+		{
+			uint64		seq = source->seq;
+			uint64		statement = source->statement;
+
+			/* brief records that follow count from this one's numbers */
+			steno_message_advance(m, &seq, &statement);
 			damage->records++;
-		if (found == STENO_RING_UNREADABLE ? !add_damage(w, source, 1, 0) :
-			m->kind != 0 && !steno_writer_add(w, source, m))
+			if (!add_damage(w, source, 1, 0))
+				return false;
+			source->statement = statement;
+		}
+		else if (m->kind != 0 && !steno_writer_add(w, source, m))
 			return false;
 		*position += m->len;
 	}

@@ -128,7 +128,7 @@ func (d *drainer) ring(i int) error {
 	}
 	position := r.Tail
 	for r.PositionsArePossible() && position != r.Head {
-		m, ok := r.Message(position, r.Head)
+		m, ok := r.Message(position, r.Head, source.Seq, source.Statement)
 		if !ok || !m.Follows(source.Seq) {
 			break
 		}
@@ -227,7 +227,11 @@ func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool)
 	}
 	if err != nil {
 		d.lost(i, "record %d of session %s cannot be read: %s", w.Seq, s.ID(), err)
-		return d.instead(s, "count", 1)
+		after := *s
+		after.Advance(w)
+		err := d.instead(s, "count", 1)
+		s.Statement = after.Statement // from which brief records that follow count
+		return err
 	}
 	d.report.Records++
 	return d.put(s, w)

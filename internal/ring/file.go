@@ -212,6 +212,8 @@ type Ring struct {
 	templates []template // nil: the file has none
 	file      *File      // has the chunks
 	longXIDs  bool       // since version 6, messages have transaction IDs of 64 bits
+	// since version 7, brief records have no numbers that follow from the records before
+	shortBriefs bool
 }
 
 // template is what is the same in each record of a prepared statement.
@@ -270,7 +272,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 	} else {
 		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
 	}
-	r.longXIDs = f.Version >= 6
+	r.longXIDs, r.shortBriefs = f.Version >= 6, f.Version >= 7
 	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
 	text := s.bytes("text")
 	r.InFlight = InFlight{

@@ -131,4 +131,4 @@ var version6 = func() layout {
 const templates = 6
 
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6}

@@ -33,7 +33,9 @@ type Message struct {
 const (
 	messageFixed = 8
 	recordFixed  = 96
-	briefFixed   = 60
+	briefFixed   = 28
+	longBrief    = 60 // of a brief record before version 7
+	numbersFixed = 24
 	dataFixed    = 24
 	chunkFixed   = 8 // the number of a chunk
 	sessionFixed = 32
@@ -51,17 +53,21 @@ const (
 	flagValues = 4
 	flagBrief  = 8
 	flagChunk  = 16 // of a data part: its bytes are in a chunk
+	// since version 7, of a brief record
+	flagXID     = 32 // a transaction ID follows
+	flagNumbers = 64 // StenoBriefNumbers follows
 )
 
-// none32 as the length of a text: there is none.
+// none32 as the length of a text, or as a number of a brief record: there is none.
 const none32 = ^uint32(0)
 
-// Message reads the message at a position. ok is false when no whole message stands
-// there.
-func (r *Ring) Message(position, end uint64) (m Message, ok bool) {
+// Message reads the message at a position. seq and statement are the last sequence
+// number and the last finished top-level statement before it, from which brief
+// records count. ok is false when no whole message stands there.
+func (r *Ring) Message(position, end, seq, statement uint64) (m Message, ok bool) {
 	offset := position % r.size
 	left := r.size - offset
-	m, ok = r.parse(r.data[offset : offset+min(left, end-position)])
+	m, ok = r.parse(r.data[offset:offset+min(left, end-position)], seq, statement)
 	return m, ok && (m.Kind != 0 || m.Length == left)
 }
 
@@ -94,15 +100,15 @@ func (r *Ring) Staged() (record *write.Record, ok bool) {
 	if !f.Staged || r.data == nil || offset%8 != 0 {
 		return nil, false
 	}
-	m, ok := r.parse(r.data[offset:])
+	m, ok := r.parse(r.data[offset:], 0, f.Statement-1)
 	if !ok || m.Kind != trail.KindStatement || m.Record.Statement != f.Statement || m.Record.Time != f.Time {
 		return nil, false
 	}
 	return &m.Record, true
 }
 
-// parse reads the message that b starts with.
-func (r *Ring) parse(b []byte) (m Message, ok bool) {
+// parse reads the message that b starts with, after those numbers.
+func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < messageFixed {
 		return m, false
@@ -117,6 +123,9 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 		known = flagParts | flagCut | flagValues
 		if flags&flagBrief != 0 && r.templates != nil {
 			known = flagBrief | flagValues
+			if r.shortBriefs {
+				known |= flagXID | flagNumbers
+			}
 		}
 	case k == trail.KindData:
 		if r.file != nil && r.file.layout.chunks {
@@ -132,8 +141,10 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 	b = b[:length]
 	m.Length, m.Kind = length, trail.Kind(kind)
 	switch {
+	case m.Kind.IsRecord() && flags&flagBrief != 0 && r.shortBriefs:
+		return m, m.parseBrief(b, flags, r.templates, seq+1, statement+1)
 	case m.Kind.IsRecord() && flags&flagBrief != 0:
-		return m, m.parseBrief(b, flags, r.templates, r.longXIDs)
+		return m, m.parseLongBrief(b, flags, r.templates, r.longXIDs)
 	case m.Kind.IsRecord():
 		return m, m.parseRecord(b, flags, r.longXIDs)
 	case m.Kind == trail.KindData:
@@ -170,14 +181,61 @@ func (r *Ring) parse(b []byte) (m Message, ok bool) {
 	return m, true
 }
 
-// parseBrief reads a record whose shape and text are a template's.
-func (m *Message) parseBrief(b []byte, flags uint16, templates []template, longXIDs bool) bool {
+// parseBrief reads a record whose shape and text are a template's, and whose numbers
+// are these, unless it has others.
+func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, statement uint64) bool {
 	le := binary.LittleEndian
 	if len(b) < briefFixed || m.Kind != trail.KindStatement {
 		return false
 	}
+	number, values := int(b[26]), int(b[27])
+	rest := (briefFixed + values + 7) &^ 7
+	if number >= len(templates) || rest > len(b) {
+		return false
+	}
+	short := func(b []byte) uint64 {
+		if n := le.Uint32(b); n != none32 {
+			return uint64(n)
+		}
+		return write.None
+	}
+	m.Record = write.Record{
+		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: short(b[16:]), Rows: short(b[20:]), Statement: statement,
+	}
+	m.Seq = seq
+	if flags&flagXID != 0 {
+		if len(b) < rest+8 {
+			return false
+		}
+		m.Record.XID = le.Uint64(b[rest:])
+		rest += 8
+	}
+	if flags&flagNumbers != 0 {
+		if len(b) < rest+numbersFixed {
+			return false
+		}
+		m.Record.Statement, m.Record.Duration, m.Record.Rows = le.Uint64(b[rest:]), le.Uint64(b[rest+8:]), le.Uint64(b[rest+16:])
+	}
+	m.expand(&templates[number], le.Uint16(b[24:]), flags, b[briefFixed:briefFixed+values])
+	return true
+}
+
+// expand gives a brief record what its template has, if that is still of this version.
+func (m *Message) expand(t *template, version, flags uint16, values []byte) {
+	if t.version == version && t.shape != nil {
+		m.Record.Shape, m.Record.Text = t.shape, t.text
+		m.Record.HasValues, m.Record.Values = flags&flagValues != 0, values
+	}
+}
+
+// parseLongBrief reads such a record of an earlier version, which has its numbers.
+func (m *Message) parseLongBrief(b []byte, flags uint16, templates []template, longXIDs bool) bool {
+	le := binary.LittleEndian
+	if len(b) < longBrief || m.Kind != trail.KindStatement {
+		return false
+	}
 	number, values := int(b[50]), int(b[51])
-	if number >= len(templates) || values > len(b)-briefFixed {
+	if number >= len(templates) || values > len(b)-longBrief {
 		return false
 	}
 	m.Record = write.Record{
@@ -188,10 +246,7 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, longX
 		m.Record.XID |= uint64(le.Uint32(b[52:])) << 32
 	}
 	m.Seq = m.Record.Seq
-	if t := &templates[number]; t.version == le.Uint16(b[48:]) && t.shape != nil {
-		m.Record.Shape, m.Record.Text = t.shape, t.text
-		m.Record.HasValues, m.Record.Values = flags&flagValues != 0, b[briefFixed:briefFixed+values]
-	}
+	m.expand(&templates[number], le.Uint16(b[48:]), flags, b[longBrief:longBrief+values])
 	return true
 }
 

@@ -129,7 +129,7 @@ func TestRingFileIsRead(t *testing.T) {
 	}
 	var kinds []trail.Kind
 	for p := r.Tail; p != r.Head; {
-		m, ok := r.Message(p, r.Head)
+		m, ok := r.Message(p, r.Head, 0, 0)
 		if !ok {
 			t.Fatalf("no message at %d", p)
 		}
@@ -192,7 +192,7 @@ func TestBriefRecordsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, ok := r.Message(r.Tail, r.Head)
+		m, ok := r.Message(r.Tail, r.Head, 0, 0)
 		w := m.Record
 		if !ok || w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.XID != 77 ||
 			string(w.Shape) != shape || string(w.Text) != text || string(w.Values) != "\x01\x02\x03\x04" || !w.HasValues || m.Seq != 4 {
@@ -202,15 +202,68 @@ func TestBriefRecordsAreRead(t *testing.T) {
 			t.Error(err)
 		}
 		position := r.Tail + m.Length
-		if m, ok = r.Message(position, r.Head); !ok || m.Seq != 5 || m.Record.Shape != nil || m.Record.Text != nil || m.Record.HasValues {
+		if m, ok = r.Message(position, r.Head, 0, 0); !ok || m.Seq != 5 || m.Record.Shape != nil || m.Record.Text != nil || m.Record.HasValues {
 			t.Errorf("record of another template: %+v, %v", m.Record, ok)
 		}
-		if m, ok = r.Message(position+m.Length, r.Head); ok {
+		if m, ok = r.Message(position+m.Length, r.Head, 0, 0); ok {
 			t.Errorf("record of template 6: %+v", m.Record)
 		}
 		if w, ok := r.Staged(); !ok || string(w.Text) != text {
 			t.Errorf("staged: %+v, %v", w, ok)
 		}
+	}
+}
+
+// TestShortBriefRecordsAreRead reads brief records of version 7, whose numbers follow from those before, with and
+// without a transaction ID, and numbers of their own.
+func TestShortBriefRecordsAreRead(t *testing.T) {
+	const shape, text = "\x01\x00\x06SELECT\x00\x01\x17\x03", "SELECT abalance FROM accounts WHERE aid = $1"
+	record := ringtest.ShortBrief{Time: trailtest.Epoch + 5, Duration: 7, Rows: 1, Template: 5, Version: 9, Values: "\x01\x02\x03\x04"}
+	none, long, numbers, wrong, staged := record, record, record, record, record
+	none.Duration, none.Rows, none.Version = ^uint32(0), ^uint32(0), 8
+	long.XID, long.Values = 3<<32|77, "\x01\x02\x03\x04\x05\x06\x07\x08"
+	numbers.XID, numbers.Numbers = 5, []uint64{9, 1 << 40, ^uint64(0)}
+	wrong.Template = 6
+	staged.Time = trailtest.Epoch + 9
+	ringFile := &ringtest.File{Version: 7, Rings: []ringtest.Ring{{
+		Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{record.Bytes(), none.Bytes(), long.Bytes(), numbers.Bytes(), wrong.Bytes()},
+		Active: true, Staged: true, Running: 12, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
+		Templates: map[int]ringtest.Template{5: {Version: 9, Shape: shape, Text: text}},
+	}}}
+	f, err := ring.ReadBytes(ringFile.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Ring(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := write.Source{Body: body, Seq: r.SessionSeq, Statement: r.SessionStatement}
+	position := r.Tail
+	for i, want := range []struct{ statement, duration, rows, xid, length uint64 }{
+		{3, 7, 1, 0, 32}, {4, write.None, write.None, 0, 32}, {5, 7, 1, 3<<32 | 77, 48}, {9, 1 << 40, write.None, 5, 64},
+	} {
+		m, ok := r.Message(position, r.Head, s.Seq, s.Statement)
+		w := m.Record
+		if !ok || w.Seq != uint64(4+i) || m.Seq != w.Seq || w.Time != trailtest.Epoch+5 || w.Duration != want.duration || w.Rows != want.rows ||
+			w.Statement != want.statement || w.XID != want.xid || m.Length != want.length {
+			t.Errorf("record %d: %+v, %v", i, m, ok)
+		}
+		if known := i != 1; known != (string(w.Shape) == shape && string(w.Text) == text && w.HasValues && strings.HasPrefix(string(w.Values), "\x01\x02\x03\x04")) {
+			t.Errorf("strings of record %d: %+v", i, w)
+		}
+		s.Advance(&w)
+		position += m.Length
+	}
+	if m, ok := r.Message(position, r.Head, s.Seq, s.Statement); ok {
+		t.Errorf("record of template 6: %+v", m.Record)
+	}
+	if w, ok := r.Staged(); !ok || string(w.Text) != text || w.Statement != 12 {
+		t.Errorf("staged: %+v, %v", w, ok)
+	}
+	r.InFlight.Time++
+	if w, ok := r.Staged(); ok {
+		t.Errorf("staged for another statement: %+v", w)
 	}
 }
 
@@ -232,14 +285,14 @@ func TestDataPartsInChunksAreRead(t *testing.T) {
 	}
 	position := r.Tail
 	for i, want := range []string{"first chunk", second, ""} {
-		m, ok := r.Message(position, r.Head)
+		m, ok := r.Message(position, r.Head, 0, 0)
 		if !ok || m.Kind != trail.KindData || m.Seq != 4 || m.Part != trail.PartKind(i%2) || string(m.Data) != want {
 			t.Fatalf("data part %d: %+v, %v", i, m, ok)
 		}
 		position += m.Length
 	}
 	for i := range 2 {
-		if m, ok := r.Message(position, r.Head); ok {
+		if m, ok := r.Message(position, r.Head, 0, 0); ok {
 			t.Errorf("wrong data part %d: %+v", i, m)
 		}
 		position += 32
@@ -257,7 +310,7 @@ func TestDataPartsInChunksAreRead(t *testing.T) {
 		if r, err = f.Ring(0); err != nil {
 			t.Fatal(err)
 		}
-		if m, ok := r.Message(r.Tail, r.Head); ok {
+		if m, ok := r.Message(r.Tail, r.Head, 0, 0); ok {
 			t.Errorf("version %d: data part without a chunk: %+v", file.Version, m)
 		}
 	}
@@ -292,11 +345,11 @@ func TestLongTransactionIDsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, ok := r.Message(r.Tail, r.Head)
+		first, ok := r.Message(r.Tail, r.Head, 0, 0)
 		if !ok || first.Record.XID != want[0] {
 			t.Errorf("version %d: brief record: %x, %v", version, first.Record.XID, ok)
 		}
-		second, ok := r.Message(r.Tail+first.Length, r.Head)
+		second, ok := r.Message(r.Tail+first.Length, r.Head, 0, 0)
 		if !ok || second.Record.XID != want[1] || string(second.Record.SQLState) != "22012" {
 			t.Errorf("version %d: record: %x, %s, %v", version, second.Record.XID, second.Record.SQLState, ok)
 		}
@@ -387,7 +440,7 @@ func drain(t *testing.T, r *ring.Ring, s write.Source) {
 	b := write.NewBlock()
 	records := uint32(0)
 	for p := r.Tail; p != r.Head; {
-		m, ok := r.Message(p, r.Head)
+		m, ok := r.Message(p, r.Head, s.Seq, s.Statement)
 		if !ok {
 			break
 		}

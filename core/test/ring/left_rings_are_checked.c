@@ -175,7 +175,7 @@ data_part(void *to, uint64_t *random, uint64_t seq, const void *bytes)
 }
 
 static uint32_t
-brief_record(void *to, uint64_t seq, StenoTemplate *t)
+brief_record(void *to, uint64_t *random, StenoTemplate *t)
 {
 	static const uint8_t reprs[] = {STENO_REPR_INT4};
 	StenoBriefMessage *b = to;
@@ -185,16 +185,24 @@ brief_record(void *to, uint64_t seq, StenoTemplate *t)
 	memcpy(t->bytes + t->shape_len, "SELECT $1", 9);
 	t->text_len = 9;
 	memset(b, 0, 64);
-	b->m.len = 64;
+	b->m.len = steno_brief_len(4);
 	b->m.kind = STENO_KIND_STATEMENT;
 	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-	b->seq = seq;
 	b->time = INT64_C(800000000000001);
-	b->statement = seq;
 	b->version = 3;
 	b->template = 2;
 	b->values_len = 4;
-	return 64;
+	if (test_below(random, 3) == 0)
+	{
+		b->m.flags |= STENO_MESSAGE_XID;
+		b->m.len += 8;
+	}
+	if (test_below(random, 3) == 0)
+	{
+		b->m.flags |= STENO_MESSAGE_NUMBERS;
+		b->m.len += sizeof(StenoBriefNumbers);
+	}
+	return b->m.len;
 }
 
 static bool
@@ -249,7 +257,10 @@ fill(uint32_t i, uint64_t *random)
 		else if (what == 2)
 			data_part(buffer, random, seq + 1, body);
 		else if (what < 6)
-			brief_record(buffer, ++next, &p.templates[2]);
+			{
+			next++;
+			brief_record(buffer, random, &p.templates[2]);
+		}
 		else
 			random_record(buffer, random, ++next);
 		if (!put(&p, buffer))
@@ -323,7 +334,7 @@ recover(StenoBlock *block)
 		uint64_t	before = 0;
 		StenoSource source = {.generation = UINT64_MAX, .templates = steno_ring_templates(&rings, i),
 			.chunks = rings.chunks};
-		const StenoRecordMessage *staged = steno_ring_check_staged(&rings, i);
+		const StenoMessage *staged = steno_ring_check_staged(&rings, i);
 
 		while (position != head)
 		{
@@ -353,7 +364,7 @@ recover(StenoBlock *block)
 			static StenoWhole room;
 			uint64_t	none = 0;
 
-			add(block, &source, &steno_message_whole(&staged->m, source.templates, &room)->m, &none);
+			add(block, &source, &steno_message_whole(staged, source.templates, source.seq + 1, 0, &room)->m, &none);
 			result.records -= 1;
 		}
 	}

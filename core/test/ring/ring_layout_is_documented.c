@@ -62,12 +62,12 @@ static const Field fields[] = {
 	FIELD(StenoRecordMessage, xid), FIELD(StenoRecordMessage, sqlstate), FIELD(StenoRecordMessage, shape_len),
 	FIELD(StenoRecordMessage, text_len), FIELD(StenoRecordMessage, nulls_len), FIELD(StenoRecordMessage, values_len),
 	FIELD(StenoRecordMessage, message_len), FIELD(StenoRecordMessage, extra_len), FIELD(StenoRecordMessage, audited),
-	FIELD(StenoRecordMessage, xid_epoch), FIELD(StenoBriefMessage, xid_epoch),
+	FIELD(StenoRecordMessage, xid_epoch),
 	FIELD(StenoTemplate, version), FIELD(StenoTemplate, shape_len), FIELD(StenoTemplate, text_len),
 	FIELD(StenoTemplate, needed_until), FIELD(StenoTemplate, bytes),
-	FIELD(StenoBriefMessage, seq), FIELD(StenoBriefMessage, time), FIELD(StenoBriefMessage, duration),
-	FIELD(StenoBriefMessage, rows), FIELD(StenoBriefMessage, statement), FIELD(StenoBriefMessage, version),
-	FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len), FIELD(StenoBriefMessage, xid),
+	FIELD(StenoBriefMessage, time), FIELD(StenoBriefMessage, duration), FIELD(StenoBriefMessage, rows),
+	FIELD(StenoBriefMessage, version), FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len),
+	FIELD(StenoBriefNumbers, statement), FIELD(StenoBriefNumbers, duration), FIELD(StenoBriefNumbers, rows),
 	{"StenoBriefMessage", "values", offsetof(StenoBriefMessage, values), 0},
 	FIELD(StenoParts, bytes),
 	FIELD(StenoCut, len), FIELD(StenoCut, hash),
@@ -88,15 +88,26 @@ static const struct
 	{"StenoRecordMessage", sizeof(StenoRecordMessage)}, {"StenoParts", sizeof(StenoParts)},
 	{"StenoCut", sizeof(StenoCut)}, {"StenoDataMessage", sizeof(StenoDataMessage)},
 	{"StenoChunkNumber", sizeof(StenoChunkNumber)},
-	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED}
+	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED},
+	{"StenoBriefNumbers", sizeof(StenoBriefNumbers)}
 };
 
 #define NSTRUCTURES (sizeof(structures) / sizeof(structures[0]))
+
+/* Structures of earlier versions only. */
+static bool
+is_former(const char *structure)
+{
+	return strcmp(structure, "StenoLongBriefMessage") == 0;
+}
 
 static void
 check_structure(const char *name, size_t size)
 {
 	size_t		i;
+
+	if (is_former(name))
+		return;
 
 	for (i = 0; i < NSTRUCTURES; i++)
 		if (strcmp(structures[i].name, name) == 0)
@@ -157,7 +168,7 @@ TEST(ring_layout_is_as_documented)
 		if (line[0] == '#' && sscanf(line, "%*[#] %63[A-Za-z]: %zu bytes", structure, &size) == 2)
 			check_structure(structure, size);
 		else if (sscanf(line, "| %zu | %zu | %63s | %u |", &offset, &size, name, &since) == 4 &&
-				 since <= STENO_RING_VERSION)
+				 since <= STENO_RING_VERSION && !is_former(structure))
 		{
 			Row		   *row = &rows[field_index(structure, name)];
 
@@ -287,6 +298,7 @@ TEST(ring_constants_are_as_documented)
 	CHECK(STENO_RING_SHARE == 8 && STENO_SESSION_MAX == 1000);
 	CHECK(STENO_MESSAGE_PARTS == 1 && STENO_MESSAGE_CUT == 2 && STENO_MESSAGE_VALUES == 4);
 	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 6);
+	CHECK(STENO_MESSAGE_XID == 32 && STENO_MESSAGE_NUMBERS == 64);
 	CHECK(STENO_MESSAGE_CHUNK == 16 && STENO_CHUNK == 64 * 1024 && STENO_CHUNKS_MAX == 1024);
 	CHECK(STENO_NONE64 == UINT64_MAX && STENO_NONE32 == UINT32_MAX);
 	CHECK(STENO_SESSION_START == 0 && STENO_SESSION_PID == 8 && STENO_SESSION_FACTS == 12);

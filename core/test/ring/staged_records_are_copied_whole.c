@@ -182,7 +182,7 @@ copy_staged(const StenoInFlight *f, uint8_t *copied)
 		return 0;
 	memcpy(&of_copy, f, offsetof(StenoInFlight, text));
 	of_copy.position = 0;
-	r = steno_inflight_record(&of_copy, copied, n);
+	r = (const StenoRecordMessage *) steno_inflight_record(&of_copy, copied, n);
 	if (r == NULL)
 	{
 		/* the length of a message, and not yet its record's */

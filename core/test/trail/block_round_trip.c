@@ -132,6 +132,8 @@ static void
 add(StenoBlock *block, StenoSource *source, const StenoMessage *m, uint64_t *number)
 {
 	StenoDecoder d;
+	uint64_t	seq = source->seq;
+	uint64_t	statement = source->statement;
 
 	if (!steno_block_add(block, source, m))
 	{
@@ -149,8 +151,13 @@ add(StenoBlock *block, StenoSource *source, const StenoMessage *m, uint64_t *num
 	if (m->kind != STENO_KIND_DEF_SESSION)
 	{
 		StenoWhole	room;
-		const StenoRecordMessage *whole = steno_message_whole(m, source->templates, &room);
+		const StenoRecordMessage *whole = steno_message_whole(m, source->templates, seq + 1, statement + 1, &room);
 
+		if (m->kind != STENO_KIND_DATA)
+		{
+			steno_message_advance(m, &seq, &statement);
+			CHECK(source->seq == seq && source->statement == statement);
+		}
 		keep(&whole->m, source->body, source->body_len);
 	}
 }
@@ -175,27 +182,41 @@ change_template(StenoTemplate *t, uint64_t *random)
 }
 
 static void
-brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t seq, uint64_t statement)
+brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t statement)
 {
 	StenoBriefMessage *b = to;
+	StenoBriefNumbers numbers;
 
 	memset(b, 0, STENO_BRIEF_FIXED);
 	b->m.kind = STENO_KIND_STATEMENT;
 	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-	b->seq = seq;
 	b->time = (int64_t) test_below(random, UINT64_C(1) << 50);
-	b->duration = test_below(random, 4) ? test_below(random, 1000000) : STENO_NONE64;
-	b->rows = test_below(random, 4) ? test_below(random, 1000) : STENO_NONE64;
-	b->statement = statement;
-	b->xid = test_below(random, 2) ? (uint32_t) test_random(random) : 0;
-	b->xid_epoch = test_below(random, 2) ? (uint32_t) test_random(random) : 0;
+	b->duration = test_below(random, 4) ? (uint32_t) test_below(random, 1000000) : STENO_NONE32;
+	b->rows = test_below(random, 4) ? (uint32_t) test_below(random, 1000) : STENO_NONE32;
 	b->template = (uint8_t) test_below(random, STENO_TEMPLATES);
 	change_template(&templates[b->template], random);
 	/* sometimes of one that is not there */
 	b->version = (uint16_t) (templates[b->template].version + (test_below(random, 30) == 0));
 	b->values_len = 4;
-	memcpy(b->values, &b->xid, 4);
-	b->m.len = (STENO_BRIEF_FIXED + b->values_len + 7u) & ~7u;
+	memcpy(b->values, &b->time, 4);
+	b->m.len = steno_brief_len(b->values_len);
+	if (test_below(random, 2))
+	{
+		uint64_t	xid = test_below(random, 2) ? test_random(random) : test_below(random, 1000);
+
+		memcpy((uint8_t *) to + b->m.len, &xid, sizeof(xid));
+		b->m.flags |= STENO_MESSAGE_XID;
+		b->m.len += sizeof(xid);
+	}
+	if (test_below(random, 4) == 0)
+	{
+		numbers.statement = statement;
+		numbers.duration = test_below(random, 4) ? test_below(random, UINT64_C(1) << 50) : STENO_NONE64;
+		numbers.rows = test_below(random, 4) ? test_random(random) : STENO_NONE64;
+		memcpy((uint8_t *) to + b->m.len, &numbers, sizeof(numbers));
+		b->m.flags |= STENO_MESSAGE_NUMBERS;
+		b->m.len += sizeof(numbers);
+	}
 }
 
 TEST(block_round_trip_of_random_records)
@@ -232,11 +253,17 @@ TEST(block_round_trip_of_random_records)
 			model_encode_data(buffer, seq[s] + 1, (uint32_t) test_below(&random, 3), body,
 							  (uint32_t) test_below(&random, sizeof(body)));
 		else if (test_below(&random, 3) == 0)
-			brief_record(buffer, templates[s], &random, ++seq[s], statement[s]++);
+			brief_record(buffer, templates[s], &random, statement[s]);
 		else
 			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);
 		CHECK(steno_message_is_whole((StenoMessage *) buffer, ROOM));
 		add(block, &sources[s], (StenoMessage *) buffer, &number);
+		if (((StenoMessage *) buffer)->flags & STENO_MESSAGE_BRIEF)
+		{
+			/* it has had the numbers after those of the last one, whatever comes next */
+			seq[s] = sources[s].seq;
+			statement[s] = sources[s].statement + 1;
+		}
 	}
 	CHECK(number > 100);
 	finish_and_compare(block, STENO_CODEC_LZ4, number, &d);
@@ -406,9 +433,9 @@ TEST(block_survives_a_template_that_cannot_be)
 
 	announce(block, &source, 1, 0, 0);
 	source.templates = templates;
-	brief_record(buffer, templates, &random, 1, 1);
+	brief_record(buffer, templates, &random, 1);
 	add(block, &source, &b->m, &number);
-	brief_record(buffer, templates, &random, 2, 2);
+	brief_record(buffer, templates, &random, 2);
 	b->template = UINT8_MAX;
 	CHECK(!steno_message_is_whole(&b->m, ROOM));
 	add(block, &source, &b->m, &number);

@@ -267,7 +267,42 @@ func InChunk(seq uint64, part, length, chunk uint32) []byte {
 	return message(64, 16, b)
 }
 
-// Brief is a brief record message.
+// ShortBrief is a brief record message since version 7.
+type ShortBrief struct {
+	Time           int64
+	Duration, Rows uint32
+	Version        uint16
+	Template       byte
+	Values         string
+	XID            uint64   // 0: none
+	Numbers        []uint64 // three: statement, duration, rows
+}
+
+// Bytes are the message's.
+func (r *ShortBrief) Bytes() []byte {
+	b := make([]byte, 20)
+	at(b, 0, r.Time)
+	at(b, 8, r.Duration)
+	at(b, 12, r.Rows)
+	binary.LittleEndian.PutUint16(b[16:], r.Version)
+	b[18], b[19] = r.Template, byte(len(r.Values))
+	b = append(b, r.Values...)
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	flags := uint16(8 | 4)
+	if r.XID != 0 {
+		flags |= 32
+		b = binary.LittleEndian.AppendUint64(b, r.XID)
+	}
+	for _, n := range r.Numbers {
+		flags |= 64
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return message(1, flags, b)
+}
+
+// Brief is a brief record message of versions 4 to 6.
 type Brief struct {
 	Seq            uint64
 	Time           int64
