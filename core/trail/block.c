@@ -33,23 +33,31 @@
 /* The first record's time is known only when the block is finished. */
 #define PADDED_TIME STENO_VARINT_MAX
 
-/* A definition in the payload.  The entry is in use only if its generation is the block's. */
+/* A definition in the payload. */
 typedef struct DictionaryEntry
 {
-	uint32_t	generation;
 	uint32_t	hash;
 	uint32_t	offset;			/* of the key in the payload */
 	uint32_t	len;
 	uint32_t	index;
 } DictionaryEntry;
 
+/*
+ * A hash table.  Texts are often unique, so most lookups find nothing: for these, only a
+ * slot is read, and the slots in use are few enough to stay in the processor's caches.  They
+ * begin as FEW_SLOTS in each block, and are more only when there are more definitions.
+ */
 typedef struct Dictionary
 {
-	DictionaryEntry *entries;
-	uint32_t	mask;
-	uint32_t	used;			/* entries taken in this generation */
+	DictionaryEntry *entries;	/* in the order of their definition */
+	uint32_t   *slots;			/* number of an entry, plus 1; 0: empty */
+	uint32_t	room;			/* for entries; there is space for twice as many slots */
+	uint32_t	mask;			/* number of slots in use, minus 1 */
+	uint32_t	used;			/* entries */
 	uint32_t	defined;		/* definitions in this block */
 } Dictionary;
+
+#define FEW_SLOTS 64
 
 /* The last numbers that a reader has seen for a session definition, after the items so far. */
 typedef struct Expected
@@ -66,7 +74,6 @@ struct StenoBlock
 	uint32_t	used;
 	uint32_t	data_bytes;		/* of used, in data parts */
 	uint32_t	records;
-	uint32_t	dictionary_generation;
 	uint64_t	generation;
 	int64_t		previous_time;
 	int64_t		first_record_time;
@@ -112,11 +119,28 @@ power_of_two(uint32_t n)
 }
 
 static bool
-dictionary_create(Dictionary *d, uint32_t entries)
+dictionary_create(Dictionary *d, uint32_t room)
 {
-	d->mask = entries - 1;
-	d->entries = calloc(entries, sizeof(DictionaryEntry));
-	return d->entries != NULL;
+	d->room = room;
+	d->entries = malloc(room * sizeof(DictionaryEntry));
+	d->slots = malloc(2 * (size_t) room * sizeof(uint32_t));
+	return d->entries != NULL && d->slots != NULL;
+}
+
+static void
+dictionary_destroy(Dictionary *d)
+{
+	free(d->entries);
+	free(d->slots);
+}
+
+static void
+dictionary_reset(Dictionary *d)
+{
+	d->used = 0;
+	d->defined = 0;
+	d->mask = FEW_SLOTS - 1;
+	memset(d->slots, 0, FEW_SLOTS * sizeof(uint32_t));
 }
 
 static bool
@@ -167,9 +191,9 @@ steno_block_destroy(StenoBlock *block)
 {
 	if (block == NULL)
 		return;
-	free(block->sessions.entries);
-	free(block->shapes.entries);
-	free(block->texts.entries);
+	dictionary_destroy(&block->sessions);
+	dictionary_destroy(&block->shapes);
+	dictionary_destroy(&block->texts);
 	free(block->expected);
 	free(block->buffer);
 	free(block->packed);
@@ -178,32 +202,16 @@ steno_block_destroy(StenoBlock *block)
 	free(block);
 }
 
-static void
-dictionary_reset(Dictionary *d, bool clear)
-{
-	d->used = 0;
-	d->defined = 0;
-	if (clear)
-		memset(d->entries, 0, ((size_t) d->mask + 1) * sizeof(DictionaryEntry));
-}
-
-/* A new generation empties the dictionaries without touching their entries. */
 void
 steno_block_reset(StenoBlock *block)
 {
-	bool		clear;
-
 	block->used = 0;
 	block->data_bytes = 0;
 	block->records = 0;
 	block->generation++;
-	block->dictionary_generation++;
-	clear = block->dictionary_generation == 0;
-	if (clear)
-		block->dictionary_generation = 1;
-	dictionary_reset(&block->sessions, clear);
-	dictionary_reset(&block->shapes, clear);
-	dictionary_reset(&block->texts, clear);
+	dictionary_reset(&block->sessions);
+	dictionary_reset(&block->shapes);
+	dictionary_reset(&block->texts);
 }
 
 void
@@ -292,44 +300,70 @@ append_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
 /* ---- dictionaries ---- */
 
 /*
- * The entry that has the key, or the empty one where it belongs.  The loop ends
- * because add_definition() limits the load: there always are empty entries.
+ * The entry that has the key; NULL if there is none.  At most half of the slots are taken,
+ * so the loops here end.
  */
-static inline DictionaryEntry *
-find_entry(const StenoBlock *block, const Dictionary *d, uint64_t hash,
-	 const uint8_t *key, uint32_t len)
+static inline const DictionaryEntry *
+find_entry(const StenoBlock *block, const Dictionary *d, uint32_t hash,
+		   const uint8_t *key, uint32_t len)
 {
-	uint32_t	i = (uint32_t) (hash >> 32) & d->mask;
+	uint32_t	i;
 
-	for (;; i = (i + 1) & d->mask)
+	for (i = hash & d->mask; d->slots[i] != 0; i = (i + 1) & d->mask)
 	{
-		DictionaryEntry *s = &d->entries[i];
+		const DictionaryEntry *e = &d->entries[d->slots[i] - 1];
 
-		if (s->generation != block->dictionary_generation)
-			return s;
-		if (s->hash == (uint32_t) hash && s->len == len &&
-			memcmp(block->payload + s->offset, key, len) == 0)
-			return s;
+		if (e->hash == hash && e->len == len && memcmp(block->payload + e->offset, key, len) == 0)
+			return e;
 	}
+	return NULL;
+}
+
+/* Let an empty slot lead to an entry. */
+static inline void
+take_slot(Dictionary *d, uint32_t entry)
+{
+	uint32_t	i = d->entries[entry].hash & d->mask;
+
+	while (d->slots[i] != 0)
+		i = (i + 1) & d->mask;
+	d->slots[i] = entry + 1;
+}
+
+/* Use four times as many slots, or as many as there are. */
+static void
+use_more_slots(Dictionary *d)
+{
+	uint32_t	n = (d->mask + 1) * 4;
+	uint32_t	i;
+
+	if (n > 2 * d->room)
+		n = 2 * d->room;
+	d->mask = n - 1;
+	memset(d->slots, 0, n * sizeof(uint32_t));
+	for (i = 0; i < d->used; i++)
+		take_slot(d, i);
 }
 
 /*
  * A block with very short, unique keys can have more definitions than the
- * dictionary has entries.  Once three quarters of these are used, a new definition
- * is not remembered; the key is defined again if it occurs again.
+ * dictionary has entries.  A definition that finds none is not remembered; the key is defined
+ * again if it occurs again.
  */
 static void
-add_definition(const StenoBlock *block, Dictionary *d, DictionaryEntry *s, uint64_t hash,
-		 uint32_t offset, uint32_t len)
+add_definition(Dictionary *d, uint32_t hash, uint32_t offset, uint32_t len)
 {
-	if (d->used >= d->mask - d->mask / 4)
+	DictionaryEntry *e = &d->entries[d->used];
+
+	if (d->used == d->room)
 		return;
-	d->used++;
-	s->generation = block->dictionary_generation;
-	s->hash = (uint32_t) hash;
-	s->offset = offset;
-	s->len = len;
-	s->index = d->defined;
+	e->hash = hash;
+	e->offset = offset;
+	e->len = len;
+	e->index = d->defined;
+	if (2 * d->used > d->mask)
+		use_more_slots(d);
+	take_slot(d, d->used++);
 }
 
 /* The index of a shape or text, which is defined now if it has not been. */
@@ -337,14 +371,14 @@ static inline uint32_t
 intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
 	   uint32_t len)
 {
-	uint64_t	hash = XXH3_64bits(key, len);
-	DictionaryEntry *s = find_entry(block, d, hash, key, len);
+	uint32_t	hash = (uint32_t) XXH3_64bits(key, len);
+	const DictionaryEntry *e = find_entry(block, d, hash, key, len);
 	uint8_t    *p;
 
-	if (s->generation == block->dictionary_generation)
-		return s->index;
+	if (e != NULL)
+		return e->index;
 	p = begin_item(block, kind, len + 1);
-	add_definition(block, d, s, hash, (uint32_t) (p - block->payload), len);
+	add_definition(d, hash, (uint32_t) (p - block->payload), len);
 	end_item(block, len + 1, append_bytes(p, key, len));
 	return d->defined++;
 }
@@ -359,11 +393,11 @@ intern_session(StenoBlock *block, StenoSource *source)
 {
 	Dictionary *d = &block->sessions;
 	uint32_t	len = source->body_len;
-	uint64_t	hash = XXH3_64bits(source->body, len);
-	DictionaryEntry *s = find_entry(block, d, hash, source->body, len);
+	uint32_t	hash = (uint32_t) XXH3_64bits(source->body, len);
+	const DictionaryEntry *e = find_entry(block, d, hash, source->body, len);
 
-	if (s->generation == block->dictionary_generation)
-		source->index = s->index;
+	if (e != NULL)
+		source->index = e->index;
 	else
 	{
 		uint32_t	guess = len + 1 + steno_varint_size(source->seq) +
@@ -372,7 +406,7 @@ intern_session(StenoBlock *block, StenoSource *source)
 
 		p = steno_put_varint(p, source->seq);
 		p = steno_put_varint(p, source->statement);
-		add_definition(block, d, s, hash, (uint32_t) (p - block->payload), len);
+		add_definition(d, hash, (uint32_t) (p - block->payload), len);
 		end_item(block, guess, append_bytes(p, source->body, len));
 		block->expected[d->defined].seq = source->seq;
 		block->expected[d->defined].statement = source->statement;

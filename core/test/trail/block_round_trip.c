@@ -342,6 +342,27 @@ TEST(block_holds_unique_texts_beyond_its_dictionary)
 	unique_texts(8 * 1024 * 1024, 100000);
 }
 
+/* The dictionary grows several times: what was defined before must be found after. */
+TEST(block_defines_many_texts_once)
+{
+	StenoBlock *block = steno_block_create(4 * 1024 * 1024);
+	static StenoSource source;
+	StenoDecoder d;
+	uint32_t	i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < 19000; i++)
+	{
+		uint32_t	text = i % 9000;
+
+		CHECK(add_text(block, &source, i + 1, &text, sizeof(text)));
+	}
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.texts.n == 9000);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
 TEST(block_defines_what_repeats_once)
 {
 	StenoBlock *block = steno_block_create(64 * 1024);
