@@ -319,8 +319,8 @@ typedef struct StenoLocal
 } StenoLocal;
 
 /*
- * What is called, or leads to a call: never in memory that other processes can
- * write.  The state of this process is in such memory once it is attached to its
+ * What is called, or leads to a call, and what must be recorded: never in memory that
+ * other processes can write.  The state of this process is in such memory once it is attached to its
  * ring (StenoArea); a stray or hostile store there may change what is recorded, but
  * not what this process executes.
  */
@@ -334,6 +334,7 @@ typedef struct StenoPrivate
 	ExecutorCheckPerms_hook_type previous_check;
 	ProcessUtility_hook_type previous_utility;
 	object_access_hook_type previous_access;
+	planner_hook_type previous_planner;
 
 	/*
 	 * What a statement needs of the server, by address: the library's own
@@ -341,10 +342,15 @@ typedef struct StenoPrivate
 	 */
 	Portal	   *active_portal;
 	char	  **application_name;
+	const char **client_query;	/* debug_query_string: the client's message that runs; NULL: none */
+	int		   *isolation_level;
 	ErrorContextCallback **error_context;
 	Oid			(*get_user_id) (void);
 	TimestampTz (*statement_start) (void);
 	FullTransactionId (*transaction_id) (void);
+
+	uint32		mandatory_mask; /* steno.mandatory, a bit for each class */
+	int			planning;		/* queries being planned: a function that the planner calls may plan some, too */
 
 	StenoLevel	top;			/* of a client's statement; its callback is on the server's list */
 

@@ -39,7 +39,6 @@ extern char *steno_sync;
 extern char *steno_app_user;
 extern char *steno_app_context;
 extern int	steno_start_after;
-extern uint32 steno_mandatory_mask; /* steno.mandatory, a bit for each class */
 extern char *steno_directory;
 extern char *steno_ring_directory;
 extern int	steno_ring_size;

@@ -34,7 +34,6 @@ char	   *steno_sync;
 char	   *steno_app_user;
 char	   *steno_app_context;
 int			steno_start_after;
-uint32		steno_mandatory_mask;
 char	   *steno_directory;
 char	   *steno_ring_directory;
 int			steno_ring_size;

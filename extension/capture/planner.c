@@ -16,18 +16,14 @@
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
 
-static planner_hook_type previous_planner;
-
-/* Number of queries being planned: a function that the planner calls may plan queries, too. */
-static int	planning;
-
 static PlannedStmt *
 call_planner(STENO_PLAN_ARGS)
 {
-	if (previous_planner)
-		return previous_planner(STENO_PLAN_PASS);
-	return standard_planner(STENO_PLAN_PASS);
+	return steno_private.previous_planner(STENO_PLAN_PASS);
 }
+
+/* Cache lines that the record of a usual query takes, with shape and text. */
+#define STENO_PLANNED_LINES 5
 
 /*
  * Whether a query outside of any statement is the client's own.  If not, it belongs
@@ -36,14 +32,14 @@ call_planner(STENO_PLAN_ARGS)
 static bool
 is_of_client(const char *source)
 {
-	return steno_my.client ? source == debug_query_string : !steno_my.worker;
+	return steno_my.client ? source == *steno_private.client_query : !steno_my.worker;
 }
 
-static PlannedStmt *
+STENO_HOT static PlannedStmt *
 plan_query(STENO_PLAN_ARGS)
 {
 	const StenoLevel *outer = steno_my.level;
-	int			before = planning;
+	int			before = steno_private.planning;
 	bool		of_client;
 	uint64		start;
 	PlannedStmt *result = NULL;
@@ -54,9 +50,11 @@ plan_query(STENO_PLAN_ARGS)
 		return call_planner(STENO_PLAN_PASS);
 
 	steno_refusal_check(NULL);
+	/* the record goes there at the query's start: until then, the lines come while the server plans */
+	steno_ring_prefetch(&steno_my.producer, STENO_PLANNED_LINES);
 	start = steno_clock_ticks(&steno_my.clock);
 	of_client = outer == NULL && before == 0 && steno_my.client && is_of_client(source);
-	planning = before + 1;
+	steno_private.planning = before + 1;
 	/* what the planner runs belongs to the statement that will get the next number */
 	steno_my.planning |= of_client;
 	PG_TRY();
@@ -77,14 +75,14 @@ plan_query(STENO_PLAN_ARGS)
 			.start = start,
 		};
 
-		planning = before;
+		steno_private.planning = before;
 		if (of_client)
 			steno_my.planning = false;
 		steno_record_unplanned(&unplanned);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	planning = before;
+	steno_private.planning = before;
 	if (of_client)
 		steno_my.planning = false;
 	return result;
@@ -93,6 +91,6 @@ plan_query(STENO_PLAN_ARGS)
 void
 steno_planner_install(void)
 {
-	previous_planner = planner_hook;
+	steno_private.previous_planner = planner_hook ? planner_hook : standard_planner;
 	planner_hook = plan_query;
 }

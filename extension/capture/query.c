@@ -220,16 +220,14 @@ widths_of(const StenoParams *values, StenoPrepared *p)
  * common.
  */
 STENO_COLD static void
-remember_prepared(const StenoStatement *s, const StenoParams *values)
+remember_prepared(const StenoStatement *s, CachedPlan *cached, const StenoParams *values)
 {
 	const PlannedStmt *plan = s->query->plannedstmt;
-	CachedPlan *cached = ActivePortal && ActivePortal->sourceText == s->source ? ActivePortal->cplan : NULL;
 	StenoPrepared p = {.plan = plan, .class = s->class};
 	uint64		offset = s->text - s->source;
 	int			i;
 
-	/* a custom plan, which is freed with its portal, has no reference but that of the portal */
-	if (cached == NULL || !cached->is_saved || list_length(cached->stmt_list) != 1 || cached->refcount < 2 ||
+	if (!cached->is_saved || list_length(cached->stmt_list) != 1 ||
 		!list_member_ptr(cached->stmt_list, plan) ||
 		!steno_my.log_parameter || offset > PG_UINT32_MAX || s->text_len > PG_UINT32_MAX)
 		return;
@@ -257,6 +255,19 @@ remember_prepared(const StenoStatement *s, const StenoParams *values)
 	}
 	steno_forget_prepared(i);
 	steno_my.prepared[i] = p;
+}
+
+/*
+ * The plan of a query that was staged, if it is to be remembered.  A custom plan, which is
+ * freed with its portal, has no reference but that of the portal.
+ */
+static inline CachedPlan *
+kept_plan(const StenoStatement *s)
+{
+	Portal		portal = *steno_private.active_portal;
+	CachedPlan *plan = portal && portal->sourceText == s->source ? portal->cplan : NULL;
+
+	return plan && plan->refcount > 1 ? plan : NULL;
 }
 
 /*
@@ -295,6 +306,7 @@ stage_kept(StenoStatement *s, bool searched)
 {
 	const StenoKept *k = s->kept;
 	const uint8 *shape;
+	CachedPlan *plan;
 	ParamListInfo params = s->query->params;
 	uint8		types[1 + STENO_PREPARED_PARAMS * (STENO_VARINT_MAX + 1)];
 	uint32		types_len;
@@ -311,8 +323,9 @@ stage_kept(StenoStatement *s, bool searched)
 		if (shape[k->params] != 0 ||
 			!steno_stage_query(s, shape, k->len, NULL))
 			return false;
-		if (!searched)
-			remember_prepared(s, NULL);
+		plan = kept_plan(s);
+		if (unlikely(plan != NULL) && !searched)
+			remember_prepared(s, plan, NULL);
 		return true;
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
@@ -324,8 +337,9 @@ stage_kept(StenoStatement *s, bool searched)
 		memcmp(types, shape + k->params, types_len) != 0 ||
 		!steno_stage_query(s, shape, k->len, &values))
 		return false;
-	if (!searched)
-		remember_prepared(s, &values);
+	plan = kept_plan(s);
+	if (unlikely(plan != NULL) && !searched)
+		remember_prepared(s, plan, &values);
 	return true;
 }
 
@@ -499,11 +513,12 @@ start_deep(StenoStatement *s)
 static inline bool
 is_client_query(const char *source)
 {
+	const char *message = *steno_private.client_query;
+
 	if (!steno_my.client)
 		return !steno_my.worker;
 	return !steno_my.planning &&
-		(source == debug_query_string ||
-		 (debug_query_string && strncmp(source, debug_query_string, CLIENTS_TEXT) == 0));
+		(source == message || (message && strncmp(source, message, CLIENTS_TEXT) == 0));
 }
 
 /* Whether the query is a parallel worker's part of the leader's query, which the leader records. */
@@ -522,6 +537,7 @@ begin_query(QueryDesc *query)
 {
 	StenoLevel *outer = steno_my.level;
 	PlannedStmt *plan = query->plannedstmt;
+	Portal		portal = *steno_private.active_portal;
 	StenoStatement *s;
 	bool		of_portal;
 	bool		rewritten;
@@ -546,7 +562,7 @@ begin_query(QueryDesc *query)
 	 * statement: it belongs to a function that the planner has called, or to a
 	 * constraint checked at commit.
 	 */
-	of_portal = ActivePortal && ActivePortal->sourceText == query->sourceText;
+	of_portal = portal && portal->sourceText == query->sourceText;
 	rewritten = of_portal && outer == NULL && steno_is_rewritten();
 	added = rewritten && steno_rewritten_added(plan);
 	if (unlikely(added))
@@ -561,8 +577,8 @@ begin_query(QueryDesc *query)
 	s = steno_add_open(query);
 	if (s == NULL)
 		return NULL;
-	s->portal = of_portal && ActivePortal->status == PORTAL_DEFINED ? ActivePortal : NULL;
-	s->plan_cached = of_portal && ActivePortal->cplan != NULL;
+	s->portal = of_portal && portal->status == PORTAL_DEFINED ? portal : NULL;
+	s->plan_cached = of_portal && portal->cplan != NULL;
 	s->subid = steno_my.subid;
 	s->rows = 0;
 	depth = outer ? outer->inside : added ? 1 : of_portal && is_client_query(query->sourceText) ? 0 : steno_my.outside;
@@ -596,7 +612,7 @@ begin_query(QueryDesc *query)
 	return s;
 }
 
-static pg_noinline void
+STENO_HOT static pg_noinline void
 start_query(QueryDesc *query, int eflags)
 {
 	StenoStatement *s = begin_query(query);
@@ -967,6 +983,8 @@ steno_query_install(void)
 {
 	steno_private.active_portal = &ActivePortal;
 	steno_private.application_name = &application_name;
+	steno_private.client_query = &debug_query_string;
+	steno_private.isolation_level = &XactIsoLevel;
 	steno_private.error_context = &error_context_stack;
 	steno_private.get_user_id = GetUserId;
 	steno_private.statement_start = GetCurrentStatementStartTimestamp;

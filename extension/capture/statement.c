@@ -273,7 +273,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 	take_time(s);
 	s->depth = depth;
 	s->class = class;
-	s->user_id = GetUserId();
+	s->user_id = steno_private.get_user_id();
 	s->top_level = s->depth == 0;
 	find_text(s, source, location, length);
 

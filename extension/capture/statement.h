@@ -93,7 +93,7 @@ steno_query_command(CmdType operation)
 static inline bool
 steno_nested_are_logged(int class)
 {
-	return steno_my.log_nested || (steno_mandatory_mask & (1u << class)) != 0;
+	return steno_my.log_nested || (steno_private.mandatory_mask & (1u << class)) != 0;
 }
 
 /* ---- the states of a statement ---- */

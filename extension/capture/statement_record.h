@@ -82,7 +82,7 @@ steno_ends_at_commit(const StenoStatement *s, uint64 xid, int own)
 	if (steno_top_level.explicit_block && likely(!steno_top_level.more_queries))
 		return false;
 	return (xid != 0 ||
-			unlikely(XactIsoLevel == XACT_SERIALIZABLE || steno_top_level.more_queries ||
+			unlikely(*steno_private.isolation_level == XACT_SERIALIZABLE || steno_top_level.more_queries ||
 					 (steno_my.open_count > own && s->top_level && steno_open_has_holdable_cursor()))) &&
 		s->top_level && steno_open_commits_alone(s);
 }

@@ -128,7 +128,7 @@ assign_log(const char *newval, void *extra)
 static void
 assign_mandatory(const char *newval, void *extra)
 {
-	steno_mandatory_mask = *(uint32 *) extra;
+	steno_private.mandatory_mask = *(uint32 *) extra;
 }
 
 static void

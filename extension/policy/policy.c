@@ -139,7 +139,7 @@ steno_policy_masks(void)
 {
 	uint32		mask = (steno_my.session_mask & ~choice.skipped) | choice.forced;
 
-	steno_my.log_mask = mask | (choice.looked_at & choice.may_record) | steno_mandatory_mask;
+	steno_my.log_mask = mask | (choice.looked_at & choice.may_record) | steno_private.mandatory_mask;
 	rule_classes = choice.syncing;
 	rule_all = choice.synced;
 	set_start_mask();
@@ -346,7 +346,7 @@ steno_policy_begin(StenoStatement *s, const StenoStatement *outer)
 
 	if (InNoForceRLSOperation())
 		s->policy |= STENO_S_IN_CHECK;
-	if (steno_mandatory_mask & bit)
+	if (steno_private.mandatory_mask & bit)
 		return;
 	if (choice.hiding & (bit | BIT(STENO_CLASS_ERROR)))
 		s->policy |= STENO_S_HIDDEN;
@@ -474,9 +474,9 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 	uint32		bit = BIT(s->class);
 	StenoRule  *rule = NULL;
 
-	if ((steno_mandatory_mask & choice.syncing & bit) && s->recorded && !failing)
+	if ((steno_private.mandatory_mask & choice.syncing & bit) && s->recorded && !failing)
 		judge_mandatory(s, relations, count);
-	if (!s->recorded || (steno_mandatory_mask & bit) || (s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
+	if (!s->recorded || (steno_private.mandatory_mask & bit) || (s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
 		return;
 	if (!failing)
 		look_up_rules_of_all(relations, count);
@@ -514,7 +514,7 @@ steno_policy_judge_early(StenoStatement *s)
 			s->policy |= STENO_S_SYNC;
 		return;
 	}
-	if ((steno_mandatory_mask & choice.syncing & BIT(s->class)) && s->recorded)
+	if ((steno_private.mandatory_mask & choice.syncing & BIT(s->class)) && s->recorded)
 		judge_mandatory(s, NULL, 0);
 	steno_policy_judge(s, NULL, 0, true);
 }
@@ -529,7 +529,7 @@ steno_policy_judge_failure(StenoStatement *s, const StenoAccess *relations, int 
 	uint32		bit = BIT(STENO_CLASS_ERROR);
 	StenoRule  *rule;
 
-	if (!s->failures || (steno_mandatory_mask & bit))
+	if (!s->failures || (steno_private.mandatory_mask & bit))
 		return;
 	if (choice.looked_at & bit &&
 		(rule = find_rule(STENO_CLASS_ERROR, relations, count, s->text, s->text_len)) != NULL)

@@ -51,7 +51,7 @@ steno_audit_reason(int class, uint8 otherwise)
 {
 	if (steno_my.session_mask & (1u << class))
 		return 0;
-	return (steno_mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
+	return (steno_private.mandatory_mask & (1u << class)) ? STENO_AUDITED_MANDATORY : otherwise;
 }
 
 extern void steno_policy_cache_relation(Oid relid);

@@ -253,7 +253,7 @@ steno_settings_configured(const char **pairs)
 bool
 steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to))
 {
-	bool		recorded = (steno_control->wanted.session_mask | steno_mandatory_mask) &
+	bool		recorded = (steno_control->wanted.session_mask | steno_private.mandatory_mask) &
 		(1u << STENO_CLASS_SETTING);
 	bool		any = false;
 	char		value[STENO_SETTING_VALUE];
