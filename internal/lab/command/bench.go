@@ -17,6 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/logging"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/replication"
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
+	"github.com/pg-steno/pg_steno/internal/lab/bench/scaling"
 	"github.com/pg-steno/pg_steno/internal/lab/measure"
 )
 
@@ -27,7 +28,7 @@ func newCmdBench(f *cmdutil.Factory, e measure.Environment) *cobra.Command {
 		Short: "Measure what recording costs",
 	}
 	cmd.AddCommand(newCmdOverhead(e), newCmdStall(e), newCmdChart(f), newCmdShow(f), newCmdLogging(e), newCmdClock(e), newCmdIPC(e),
-		newCmdReplication(e), newCmdCommands(e), newCmdCompare(e))
+		newCmdReplication(e), newCmdCommands(e), newCmdScaling(e), newCmdCompare(e))
 	return cmdutil.Group(cmd)
 }
 
@@ -313,4 +314,25 @@ is not larger than that of "again" means nothing.`,
   steno bench commands --ways psql,prepared --rounds 20 --output bench/results/commands
   steno bench commands --compare again,log_statement,steno --statements 50000`,
 	}, commands.New(e))
+}
+
+// newCmdScaling returns "steno bench scaling".
+func newCmdScaling(e measure.Environment) *cobra.Command {
+	return measuring(cobra.Command{
+		Use:   "scaling",
+		Short: "Compute what recording would cost on a machine with many cores",
+		Long: `Compute, from the measured costs of a record, what recording would cost on
+machines with more cores: the share of the processors' time of sessions and
+writers, how many writers that takes, what moves between sockets, and the memory
+of the rings. Then simulate a disk that stops for a while, with random arrivals,
+and count the sessions that have to wait for space in their rings.
+
+This is a model, not a measurement, and starts no server. docs/scaling.md has its
+assumptions, how its inputs were measured, and how to check the result on a large
+machine. Each input has a flag.`,
+		Example: `  steno bench scaling
+  steno bench scaling --workload tpcb --cores 16,64 --socket 32
+  steno bench scaling --ring-size 1024 --stall 2000
+  steno bench scaling --rate 25000 --writer 400 --remote-line 600`,
+	}, scaling.New(e))
 }
