@@ -202,6 +202,145 @@ run_inflight(void)
 	return (now() - start) / (double) n;
 }
 
+/* ---- a checksum of each message, which there is none of (ARCHITECTURE.md) ---- */
+
+#if defined(__x86_64__)
+#define NOINLINE __attribute__((noinline))
+#define WITH_CRC32 __attribute__((target("sse4.2")))
+
+static uint8_t message_bytes[512];
+static size_t checksum_len;
+static bool checksum_cold;		/* its code and constants are in no cache, as
+								 * after other code has run */
+
+/* A function of its own, as the code would be that is not on the usual path yet. */
+static NOINLINE uint64_t
+checksum_xxh3(const uint8_t *bytes, size_t len)
+{
+	return XXH3_64bits(bytes, len);
+}
+
+static NOINLINE WITH_CRC32 uint64_t
+checksum_crc32c(const uint8_t *bytes, size_t len)
+{
+	uint64_t	crc = UINT32_MAX;
+	size_t		i;
+
+	/* messages are multiples of 8 bytes long */
+	for (i = 0; i < len; i += 8)
+	{
+		uint64_t	word;
+
+		memcpy(&word, bytes + i, 8);
+		crc = __builtin_ia32_crc32di(crc, word);
+	}
+	return crc;
+}
+
+/* Time by the time stamp counter, with nothing else in the processor's pipeline. */
+static inline uint64_t
+ticks(void)
+{
+	uint64_t	t;
+
+	__builtin_ia32_lfence();
+	t = __builtin_ia32_rdtsc();
+	__builtin_ia32_lfence();
+	return t;
+}
+
+static void
+flush(const void *p, size_t len)
+{
+	size_t		i;
+
+	for (i = 0; i < len; i += STENO_CACHE_LINE)
+		__builtin_ia32_clflush((const uint8_t *) p + i);
+	__builtin_ia32_mfence();
+}
+
+/* Median of single calls, without the clock's own cost. */
+static double
+time_checksum(uint64_t (*checksum) (const uint8_t *, size_t), const void *constants, size_t constants_len)
+{
+	enum
+	{
+		CALLS = 2001
+	};
+	static double v[CALLS];
+	static volatile uint64_t sink __attribute__((unused));
+	double		empty;
+	double		start = read_clock(CLOCK_MONOTONIC);
+	uint64_t	start_ticks = ticks();
+	double		ns;
+	int			pass;
+	int			i;
+
+	while (read_clock(CLOCK_MONOTONIC) < start + 1e7)
+		;
+	ns = (read_clock(CLOCK_MONOTONIC) - start) / (double) (ticks() - start_ticks);
+	for (pass = 0, empty = 0;; pass++)
+	{
+		for (i = 0; i < CALLS; i++)
+		{
+			uint64_t	t;
+
+			message_bytes[i & 63]++;
+			if (checksum_cold)
+			{
+				flush((const void *) checksum, 1024);
+				flush(constants, constants_len);
+			}
+			t = ticks();
+			if (pass == 1)
+				sink = checksum(message_bytes, checksum_len);
+			v[i] = (double) (ticks() - t) * ns;
+		}
+		qsort(v, CALLS, sizeof(v[0]), compare);
+		if (pass == 1)
+			return v[CALLS / 2] - empty;
+		empty = v[CALLS / 2];
+	}
+}
+
+static double
+run_xxh3(void)
+{
+	return time_checksum(checksum_xxh3, XXH3_kSecret, sizeof(XXH3_kSecret));
+}
+
+static double
+run_crc32c(void)
+{
+	return time_checksum(checksum_crc32c, message_bytes, 0);
+}
+
+static void
+report_checksums(void)
+{
+	static const size_t lengths[] = {72, 200, 296};
+	size_t		i;
+	char		what[64];
+
+	if (!__builtin_cpu_supports("sse4.2"))
+		return;
+	for (i = 0; i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++)
+	{
+		checksum_cold = i % 2 == 1;
+		checksum_len = lengths[i / 2];
+		snprintf(what, sizeof(what), "checksum: XXH3 of %zu bytes%s", checksum_len, checksum_cold ? ", cold code" : "");
+		report(what, "ns/record", run_xxh3);
+		snprintf(what, sizeof(what), "checksum: CRC-32C of %zu bytes%s", checksum_len, checksum_cold ? ", cold code" : "");
+		report(what, "ns/record", run_crc32c);
+	}
+}
+#else
+static void
+report_checksums(void)
+{
+}
+#endif
+
 /* ---- secrets ---- */
 
 static const char plain_query[] =
@@ -318,7 +457,7 @@ report_large(void)
 /* ---- the writer ---- */
 
 static StenoSource source;
-static StenoCrypt *crypt_of_blocks;	/* NULL: not encrypted */
+static StenoCrypt *crypt_of_blocks; /* NULL: not encrypted */
 static double finish_time;
 static uint64_t finished;
 static uint64_t stored;
@@ -494,6 +633,11 @@ main(int argc, char **argv)
 		return 1;
 	}
 	unlink(path);
+	if (argc > 1 && strcmp(argv[1], "checksum") == 0)
+	{
+		report_checksums();
+		return 0;
+	}
 	if (argc > 1 && strcmp(argv[1], "large") == 0)
 	{
 		report_large();
@@ -505,6 +649,7 @@ main(int argc, char **argv)
 	report("producer: encode in place and publish", "ns/record", run_producer);
 	report("producer: consumer in a thread, elapsed", "ns/record", run_two_threads);
 	report("producer: in-flight entry, begin to end", "ns/record", run_inflight);
+	report_checksums();
 	report("secrets: 100 bytes without a literal", "ns/statement", run_check_plain);
 	report("secrets: 100 bytes with one", "ns/statement", run_check_literal);
 	report("secrets: hide one in 100 bytes", "ns/statement", run_hide);
