@@ -287,7 +287,7 @@ func TestSlotFilesHaveOneSpelling(t *testing.T) {
 }
 
 func FuzzSlot(f *testing.F) {
-	corpus, _ := filepath.Glob(filepath.Join(trailtest.Unpack(f, "../../core/fuzz/slot.tar.gz"), "*"))
+	corpus, _ := filepath.Glob(filepath.Join(trailtest.Unpack(f, "../../core/fuzz/corpus.tar.gz"), "slot", "*"))
 	if len(corpus) < 3 {
 		f.Fatal("no corpus")
 	}

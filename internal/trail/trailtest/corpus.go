@@ -17,26 +17,31 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// AddCorpus adds the inputs of testdata/fuzz/TARGET.txtar to a fuzz target. Each
-// file of the archive is an input in the form in which go test writes it. Inputs
-// that have failed are files of testdata/fuzz/TARGET, which go test runs by
-// itself.
+// AddCorpus adds the inputs of a fuzz target in testdata/fuzz.txtar to it: the
+// files of the archive that are named TARGET/NAME, in the form in which go test
+// writes them. Inputs that have failed are files of testdata/fuzz/TARGET, which
+// go test runs by itself.
 func AddCorpus(f *testing.F) {
 	f.Helper()
-	path := filepath.Join("testdata", "fuzz", f.Name()+".txtar")
+	path := filepath.Join("testdata", "fuzz.txtar")
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		f.Fatal(err)
 	}
-	if len(archive.Files) == 0 {
-		f.Fatalf("%s is empty", path)
-	}
+	inputs := 0
 	for _, file := range archive.Files {
+		if !strings.HasPrefix(file.Name, f.Name()+"/") {
+			continue
+		}
+		inputs++
 		values, err := parseInput(string(file.Data))
 		if err != nil {
 			f.Fatalf("%s, %s: %v", path, file.Name, err)
 		}
 		f.Add(values...)
+	}
+	if inputs == 0 {
+		f.Fatalf("%s has no inputs of %s", path, f.Name())
 	}
 }
 
