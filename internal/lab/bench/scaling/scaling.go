@@ -1,3 +1,5 @@
+// The tables of "steno bench scaling", its flags, and the costs that were measured.
+
 package scaling
 
 import (

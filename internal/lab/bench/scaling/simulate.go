@@ -1,3 +1,5 @@
+// A simulation of writers that drain rings, and of a disk that stops for a while.
+
 package scaling
 
 import (
