@@ -301,7 +301,7 @@ find_prepared(const QueryDesc *query)
  * must be searched for secrets in each execution, so it does not become one of the
  * prepared statements.
  */
-static inline bool
+STENO_HOT static pg_noinline bool
 stage_kept(StenoStatement *s, bool searched)
 {
 	const StenoKept *k = s->kept;
