@@ -36,6 +36,7 @@ enum
 #define STENO_KIND(n, id, name, doc) STENO_KIND_##id = n,
 #define STENO_FIELD(n, id, name, doc) STENO_FIELD_##id = 1 << n,
 #define STENO_OUTCOME(n, id, name, doc) STENO_OUTCOME_##id = n,
+#define STENO_EVENT(n, id, name, doc) STENO_EVENT_##id = n,
 #define STENO_CLASS(n, id, name, doc) STENO_CLASS_##id = n,
 #define STENO_SESSION_KEY(n, id, name, doc) STENO_SESSION_##id = n,
 #define STENO_ACCESS(n, id, name, doc) STENO_ACCESS_##id = 1 << n,
@@ -49,6 +50,7 @@ enum
 #undef STENO_KIND
 #undef STENO_FIELD
 #undef STENO_OUTCOME
+#undef STENO_EVENT
 #undef STENO_CLASS
 #undef STENO_SESSION_KEY
 #undef STENO_ACCESS

@@ -240,6 +240,8 @@ record_is_readable(const StenoRecordMessage *r)
 	}
 	if (r->m.flags & STENO_MESSAGE_CUT)
 		p += sizeof(StenoCut);
+	if (r->m.flags & STENO_MESSAGE_ENDING)
+		p += sizeof(StenoEnding);
 	shape = take_string(&p, r->shape_len);
 	if (r->text_len != STENO_NONE32)
 		p += r->text_len;
@@ -288,7 +290,8 @@ gap_follows(const StenoRecordMessage *r, uint64_t seq)
 	pairs.p = (const uint8_t *) (r + 1) + r->shape_len + (r->text_len != STENO_NONE32 ? r->text_len : 0) +
 		r->nulls_len + r->values_len + r->message_len;
 	pairs.len = r->extra_len;
-	return !(r->m.flags & (STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT)) && pairs.p + pairs.len <= end &&
+	return !(r->m.flags & (STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_ENDING)) &&
+		pairs.p + pairs.len <= end &&
 		pair_number(pairs, r->extra_count, "count", &said) &&
 		pair_number(pairs, r->extra_count, "first_seq", &first) &&
 		pair_number(pairs, r->extra_count, "last_seq", &last) &&
@@ -302,13 +305,15 @@ gap_follows(const StenoRecordMessage *r, uint64_t seq)
 static bool
 kind_is_possible(const StenoMessage *m)
 {
-	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES;
+	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES | STENO_MESSAGE_ENDING;
 
 	if (m->kind == STENO_KIND_DATA)
 		return (m->flags & ~STENO_MESSAGE_CHUNK) == 0;
 	if (m->kind == 0 || m->kind == STENO_KIND_DEF_SESSION)
 		return m->flags == 0;
-	if (m->flags & STENO_MESSAGE_BRIEF)
+	if ((m->flags & STENO_MESSAGE_BRIEF) && m->kind == STENO_KIND_TRANSACTION)
+		known = STENO_MESSAGE_BRIEF;
+	else if (m->flags & STENO_MESSAGE_BRIEF)
 		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS;
 	/* writers add records of the server, and seals, to the trail directly */
 	return (m->kind <= STENO_KIND_GAP || m->kind == STENO_KIND_SUBTRANSACTION) && (m->flags & ~known) == 0;
@@ -344,6 +349,8 @@ steno_ring_check_message(const StenoRings *rings, uint32_t i, uint64_t position,
 		return d->seq == seq + 1 && d->part < STENO_PARTS ? STENO_RING_GOOD : STENO_RING_DAMAGED;
 	}
 	/* a brief record has the next number, whatever stands before it */
+	if ((m->flags & STENO_MESSAGE_BRIEF) && m->kind == STENO_KIND_TRANSACTION)
+		return STENO_RING_GOOD;
 	if (m->flags & STENO_MESSAGE_BRIEF)
 		return brief_is_readable((const StenoBriefMessage *) m, steno_ring_templates(rings, i)) ?
 			STENO_RING_GOOD : STENO_RING_UNREADABLE;

@@ -36,13 +36,14 @@ typedef struct StenoSessionMessage
 #define STENO_SESSION_FACTS 12	/* key, string ... */
 
 /*
- * Bits of StenoRecordMessage.m.flags.  The first two announce optional fixed parts
- * between StenoRecordMessage and the strings, in this order.
+ * Bits of StenoRecordMessage.m.flags.  PARTS, CUT and ENDING announce optional fixed
+ * parts between StenoRecordMessage and the strings, in this order.
  */
 #define STENO_MESSAGE_PARTS 1	/* StenoParts */
 #define STENO_MESSAGE_CUT 2		/* StenoCut */
 #define STENO_MESSAGE_VALUES 4	/* the record has VALUES, even if their length is 0 */
-#define STENO_MESSAGE_BRIEF 8	/* the message is a StenoBriefMessage */
+#define STENO_MESSAGE_BRIEF 8	/* the message is a StenoBriefMessage or a StenoCommitMessage */
+#define STENO_MESSAGE_ENDING 128	/* StenoEnding */
 
 /* Bits of StenoBriefMessage.m.flags, besides the two before. */
 #define STENO_MESSAGE_XID 32	/* it has a transaction ID */
@@ -50,6 +51,9 @@ typedef struct StenoSessionMessage
 
 /* The only bit of StenoDataMessage.m.flags. */
 #define STENO_MESSAGE_CHUNK 16	/* the bytes are in a chunk, which follows as StenoChunkNumber */
+
+/* Length of a shape that has nothing but a class. */
+#define STENO_BARE_SHAPE 5
 
 #define STENO_NONE64 UINT64_MAX
 #define STENO_NONE32 UINT32_MAX
@@ -158,6 +162,25 @@ steno_brief_numbers(const StenoBriefMessage *b, uint64_t statement)
 	return n;
 }
 
+/*
+ * The brief record, of kind transaction, of a commit.  All other fields are those of
+ * a record of class transaction without text; the sequence number follows that of
+ * the ring's record before it.
+ */
+typedef struct StenoCommitMessage
+{
+	StenoMessage m;
+	int64_t		time;
+	uint64_t	xid;
+	uint64_t	lsn;			/* where the WAL record of the commit begins */
+	uint32_t	lsn_len;		/* its length */
+	uint32_t	timeline;
+	uint32_t	duration;
+	uint32_t	statements;
+} StenoCommitMessage;
+
+_Static_assert(sizeof(StenoCommitMessage) == 48, "layout of brief commits");
+
 /* The 64-bit transaction ID of a record that is not brief; 0: none. */
 static inline uint64_t
 steno_message_xid(const StenoRecordMessage *m)
@@ -177,6 +200,17 @@ typedef struct StenoCut
 	uint64_t	len;
 	uint8_t		hash[STENO_HASH_SIZE];
 } StenoCut;
+
+/* How a transaction ended. */
+typedef struct StenoEnding
+{
+	uint64_t	lsn;			/* where the WAL record of the commit begins; 0: not known */
+	uint64_t	lsn_end;		/* and ends */
+	uint64_t	statements;		/* STENO_NONE64: not known */
+	uint32_t	timeline;
+	uint8_t		event;			/* STENO_EVENT_*; 0: not known */
+	uint8_t		pad[3];
+} StenoEnding;
 
 /* Kind STENO_KIND_DATA: a part of the record with this sequence number. */
 typedef struct StenoDataMessage
@@ -219,6 +253,8 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 	{
 		const StenoRecordMessage *r = (const StenoRecordMessage *) m;
 
+		if ((m->flags & STENO_MESSAGE_BRIEF) && m->kind == STENO_KIND_TRANSACTION)
+			return m->len >= sizeof(StenoCommitMessage);
 		if (m->flags & STENO_MESSAGE_BRIEF)
 		{
 			const StenoBriefMessage *b = (const StenoBriefMessage *) m;
@@ -235,6 +271,7 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 			return false;
 		need += (m->flags & STENO_MESSAGE_PARTS) ? sizeof(StenoParts) : 0;
 		need += (m->flags & STENO_MESSAGE_CUT) ? sizeof(StenoCut) : 0;
+		need += (m->flags & STENO_MESSAGE_ENDING) ? sizeof(StenoEnding) : 0;
 		need += r->text_len != STENO_NONE32 ? r->text_len : 0;
 		need += (uint64_t) r->shape_len + r->nulls_len + r->values_len +
 			r->message_len + r->extra_len;
@@ -286,6 +323,37 @@ typedef union StenoWhole
 	uint8_t		bytes[sizeof(StenoRecordMessage) + STENO_TEMPLATE_ROOM + UINT8_MAX + 8];
 } StenoWhole;
 
+/* The full form of a brief commit. */
+static inline const StenoRecordMessage *
+steno_commit_whole(const StenoCommitMessage *c, uint64_t seq, StenoWhole *room)
+{
+	StenoRecordMessage *r = &room->m;
+	uint8_t    *p = (uint8_t *) (r + 1);
+	StenoEnding ending = {
+		.lsn = c->lsn, .lsn_end = c->lsn + c->lsn_len, .statements = c->statements, .timeline = c->timeline,
+		.event = STENO_EVENT_COMMIT
+	};
+
+	memset(r, 0, sizeof(*r));
+	r->m.kind = c->m.kind;
+	r->m.flags = STENO_MESSAGE_ENDING;
+	r->seq = seq;
+	r->time = c->time;
+	r->duration = c->duration;
+	r->rows = STENO_NONE64;
+	r->xid = (uint32_t) c->xid;
+	r->xid_epoch = (uint32_t) (c->xid >> 32);
+	r->text_len = STENO_NONE32;
+	memcpy(p, &ending, sizeof(ending));
+	p += sizeof(ending);
+	/* class; no query id, command tag, relations, parameters */
+	r->shape_len = STENO_BARE_SHAPE;
+	memset(p, 0, STENO_BARE_SHAPE);
+	p[0] = STENO_CLASS_TRANSACTION;
+	r->m.len = (uint32_t) (sizeof(*r) + sizeof(ending) + STENO_BARE_SHAPE + 7) & ~7u;
+	return r;
+}
+
 /*
  * The full form of a record: a brief one is expanded in room, any other is returned
  * unchanged.  templates are those of the record's ring; seq and statement are the
@@ -304,6 +372,8 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 
 	if (!(m->flags & STENO_MESSAGE_BRIEF))
 		return (const StenoRecordMessage *) m;
+	if (m->kind == STENO_KIND_TRANSACTION)
+		return steno_commit_whole((const StenoCommitMessage *) m, seq, room);
 	t = steno_brief_template(b, templates);
 	n = steno_brief_numbers(b, statement);
 	xid = steno_brief_xid(b);
@@ -346,6 +416,11 @@ steno_message_advance(const StenoMessage *m, uint64_t *seq, uint64_t *statement)
 {
 	const StenoRecordMessage *r = (const StenoRecordMessage *) m;
 
+	if ((m->flags & STENO_MESSAGE_BRIEF) && m->kind == STENO_KIND_TRANSACTION)
+	{
+		*seq += 1;
+		return;
+	}
 	if (m->flags & STENO_MESSAGE_BRIEF)
 	{
 		*statement = steno_brief_numbers((const StenoBriefMessage *) m, *statement + 1).statement;

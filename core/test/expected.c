@@ -390,6 +390,16 @@ put_rest(FILE *out, const StenoTrailRecord *r)
 		put_extra(out, r->extra);
 	if (mask & STENO_FIELD_AUDITED)
 		put_number(out, "audited", r->audited);
+	if (mask & STENO_FIELD_EVENT)
+		put_number(out, "event", r->event);
+	if (mask & STENO_FIELD_STATEMENTS)
+		put_number(out, "statements", r->statements);
+	if (mask & STENO_FIELD_COMMIT)
+	{
+		put_number(out, "lsn", r->lsn);
+		put_number(out, "lsn_end", r->lsn_end);
+		put_number(out, "timeline", r->timeline);
+	}
 }
 
 static void

@@ -649,6 +649,46 @@ make_transactions(const char *folder)
 	end(&w);
 }
 
+/* Ends of transactions with fields of their own, also in a second block. */
+static void
+make_endings(const char *folder)
+{
+	static const char *const gid[] = {"gid", "it's", NULL};
+	const uint64_t high = UINT64_C(0x1b) << 32;
+	const uint64_t none = STENO_NONE64;
+	const StenoEnding endings[] = {
+		{high - 0x60, high + 0x28, 3, 2, STENO_EVENT_COMMIT, {0}},
+		{high + 0x100, high + 0x128, 1, 2, STENO_EVENT_COMMIT, {0}},
+		{0, 0, UINT64_C(1) << 40, 0, STENO_EVENT_ABORT, {0}},
+		{0, 0, 2, 0, STENO_EVENT_PREPARE, {0}},
+		{0, 0, none, 0, STENO_EVENT_ROLLBACK_PREPARED, {0}},
+		{high + 0x50, high + 0x90, none, 300, STENO_EVENT_COMMIT_PREPARED, {0}},
+		/* an event of a later version, and positions that go around */
+		{UINT64_MAX, 8, 0, UINT32_MAX, 200, {0}}
+	};
+	Maker		w;
+	int			i;
+
+	begin(&w, folder, "endings", 0, STENO_CODEC_NONE);
+	simple_session(&w, 1, "alice", NULL);
+	for (i = 0; i < (int) (sizeof(endings) / sizeof(endings[0])); i++)
+	{
+		StenoRecordMessage r = record(&w, STENO_KIND_TRANSACTION);
+		ModelStrings s = {0};
+
+		r.outcome = endings[i].lsn == 0 && i != 3 ? STENO_OUTCOME_ERROR : STENO_OUTCOME_OK;
+		r.xid = 3;
+		r.xid_epoch = 7;
+		s.ending = &endings[i];
+		if (i >= 3 && i < 6)
+			use_extra(&r, &s, gid);
+		put(&w, &r, &s);
+		if (i == 1)
+			write_block(&w);
+	}
+	end(&w);
+}
+
 /* Columns of relations, and views through which they are reached. */
 static void
 make_columns(const char *folder)
@@ -1226,7 +1266,7 @@ golden_make(const char *folder)
 		void		(*make) (const char *);
 	}			trails[] =
 	{
-		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions},
+		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions}, {"endings", make_endings},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};

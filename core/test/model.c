@@ -35,7 +35,7 @@ model_encode(void *to, const StenoRecordMessage *fixed, const ModelStrings *s)
 
 	*r = *fixed;
 	r->m.flags = (s->parts ? STENO_MESSAGE_PARTS : 0) | (s->cut ? STENO_MESSAGE_CUT : 0) |
-		(s->values ? STENO_MESSAGE_VALUES : 0);
+		(s->values ? STENO_MESSAGE_VALUES : 0) | (s->ending ? STENO_MESSAGE_ENDING : 0);
 	r->shape_len = s->shape_len;
 	r->text_len = s->text ? s->text_len : STENO_NONE32;
 	r->nulls_len = s->nulls_len;
@@ -44,6 +44,7 @@ model_encode(void *to, const StenoRecordMessage *fixed, const ModelStrings *s)
 	r->extra_len = s->extra_len;
 	p = append(p, s->parts, s->parts ? sizeof(StenoParts) : 0);
 	p = append(p, s->cut, s->cut ? sizeof(StenoCut) : 0);
+	p = append(p, s->ending, s->ending ? sizeof(StenoEnding) : 0);
 	p = append(p, s->shape, s->shape_len);
 	p = append(p, s->text, s->text ? s->text_len : 0);
 	p = append(p, s->nulls, s->nulls_len);
@@ -226,6 +227,7 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 	ModelStrings s = {0};
 	StenoParts	parts;
 	StenoCut	cut;
+	StenoEnding ending = {0};
 	static uint8_t text[1 << 20];
 	uint8_t		shape[1000];
 	uint8_t		values[600];
@@ -279,6 +281,15 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 		cut.len = random_number(random);
 		random_bytes(cut.hash, sizeof(cut.hash), random);
 		s.cut = &cut;
+	}
+	if (test_below(random, 8) == 0)
+	{
+		ending.event = (uint8_t) test_below(random, 7);
+		ending.statements = test_below(random, 3) ? random_number(random) : STENO_NONE64;
+		ending.lsn = test_below(random, 3) ? random_number(random) : 0;
+		ending.lsn_end = ending.lsn + test_below(random, 100);
+		ending.timeline = (uint32_t) random_number(random);
+		s.ending = &ending;
 	}
 	if (test_below(random, 2))
 		r.rows = random_number(random) >> 1;
@@ -365,12 +376,28 @@ matches_fixed(const StenoRecordMessage *m, const StenoTrailRecord *r)
 }
 
 static bool
+matches_ending(const StenoEnding *e, const StenoTrailRecord *r)
+{
+	bool		committed = e->lsn != 0;
+
+	AGREE(((r->mask & STENO_FIELD_EVENT) != 0) == (e->event != 0));
+	AGREE(r->event == e->event);
+	AGREE(((r->mask & STENO_FIELD_STATEMENTS) != 0) == (e->statements != STENO_NONE64));
+	AGREE(r->statements == (e->statements != STENO_NONE64 ? e->statements : 0));
+	AGREE(((r->mask & STENO_FIELD_COMMIT) != 0) == committed);
+	AGREE(r->lsn == e->lsn);
+	AGREE(r->lsn_end == (committed ? e->lsn_end : 0) && r->timeline == (committed ? e->timeline : 0));
+	return true;
+}
+
+static bool
 matches_strings(const StenoRecordMessage *m, const StenoTrailRecord *r)
 {
 	const uint8_t *p = (const uint8_t *) (m + 1);
 	bool		error = m->sqlstate[0] != '\0';
 	StenoParts	parts = {{0}};
 	StenoCut	cut = {0};
+	StenoEnding ending = {.statements = STENO_NONE64};
 
 	if (m->m.flags & STENO_MESSAGE_PARTS)
 	{
@@ -383,6 +410,12 @@ matches_strings(const StenoRecordMessage *m, const StenoTrailRecord *r)
 		p += sizeof(cut);
 		AGREE(r->cut_hash.len == STENO_HASH_SIZE && memcmp(r->cut_hash.p, cut.hash, STENO_HASH_SIZE) == 0);
 	}
+	if (m->m.flags & STENO_MESSAGE_ENDING)
+	{
+		memcpy(&ending, p, sizeof(ending));
+		p += sizeof(ending);
+	}
+	AGREE(matches_ending(&ending, r));
 	AGREE(((r->mask & STENO_FIELD_CUT) != 0) == ((m->m.flags & STENO_MESSAGE_CUT) != 0));
 	AGREE(((r->mask & STENO_FIELD_PARTS) != 0) == ((m->m.flags & STENO_MESSAGE_PARTS) != 0));
 	AGREE(r->cut_len == cut.len);

@@ -27,6 +27,7 @@ typedef struct ModelStrings
 	uint32_t	extra_len;
 	const StenoParts *parts;
 	const StenoCut *cut;
+	const StenoEnding *ending;
 } ModelStrings;
 
 /* A record message with nothing in it. */

@@ -76,6 +76,7 @@ struct StenoBlock
 	uint32_t	records;
 	uint64_t	generation;
 	int64_t		previous_time;
+	uint64_t	previous_lsn;	/* where the last commit's WAL record ended */
 	int64_t		first_record_time;
 	uint32_t	first_record_at;	/* offset of its time in the payload */
 	int64_t		first_time;
@@ -98,6 +99,7 @@ typedef struct Parsed
 	const StenoRecordMessage *r;
 	const uint8_t *parts;
 	const uint8_t *cut;
+	StenoEnding ending;			/* zeros: none */
 	const uint8_t *shape;
 	const uint8_t *text;
 	const uint8_t *nulls;
@@ -208,6 +210,7 @@ steno_block_reset(StenoBlock *block)
 	block->used = 0;
 	block->data_bytes = 0;
 	block->records = 0;
+	block->previous_lsn = 0;
 	block->generation++;
 	dictionary_reset(&block->sessions);
 	dictionary_reset(&block->shapes);
@@ -441,6 +444,11 @@ take_apart(Parsed *m, const StenoRecordMessage *r)
 	m->cut = p;
 	if (r->m.flags & STENO_MESSAGE_CUT)
 		p += sizeof(StenoCut);
+	if (r->m.flags & STENO_MESSAGE_ENDING)
+	{
+		memcpy(&m->ending, p, sizeof(m->ending));
+		p += sizeof(StenoEnding);
+	}
 	m->shape = p;
 	p += r->shape_len;
 	m->text = p;
@@ -460,8 +468,9 @@ take_apart(Parsed *m, const StenoRecordMessage *r)
  * the records before it.
  */
 static inline uint32_t
-record_mask(const StenoRecordMessage *r)
+record_mask(const Parsed *m)
 {
+	const StenoRecordMessage *r = m->r;
 	uint32_t	mask = 0;
 
 	if (r->shape_len > 0)
@@ -492,6 +501,15 @@ record_mask(const StenoRecordMessage *r)
 		mask |= STENO_FIELD_EXTRA;
 	if (r->audited != 0)
 		mask |= STENO_FIELD_AUDITED;
+	if (r->m.flags & STENO_MESSAGE_ENDING)
+	{
+		if (m->ending.event != 0)
+			mask |= STENO_FIELD_EVENT;
+		if (m->ending.statements != STENO_NONE64)
+			mask |= STENO_FIELD_STATEMENTS;
+		if (m->ending.lsn != 0)
+			mask |= STENO_FIELD_COMMIT;
+	}
 	return mask;
 }
 
@@ -522,7 +540,7 @@ advance_statement(Expected *e, uint64_t statement, bool last)
 
 /* Append the fields that few records have. */
 static uint8_t *
-append_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
+append_rare_fields(StenoBlock *block, uint8_t *p, uint32_t mask, const Parsed *m)
 {
 	const StenoRecordMessage *r = m->r;
 
@@ -564,6 +582,18 @@ append_rare_fields(uint8_t *p, uint32_t mask, const Parsed *m)
 	}
 	if (mask & STENO_FIELD_AUDITED)
 		*p++ = r->audited;
+	if (mask & STENO_FIELD_EVENT)
+		*p++ = m->ending.event;
+	if (mask & STENO_FIELD_STATEMENTS)
+		p = steno_put_varint(p, m->ending.statements);
+	if (mask & STENO_FIELD_COMMIT)
+	{
+		/* differences that do not fit the type wrap around, and so do a reader's sums */
+		p = steno_put_varint(p, steno_zigzag((int64_t) (m->ending.lsn - block->previous_lsn)));
+		p = steno_put_varint(p, m->ending.lsn_end - m->ending.lsn);
+		p = steno_put_varint(p, m->ending.timeline);
+		block->previous_lsn = m->ending.lsn_end;
+	}
 	return p;
 }
 
@@ -616,7 +646,7 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	Parsed		m;
 	uint32_t	session = session_index(block, source);
 	Expected   *e = &block->expected[session];
-	uint32_t	mask = record_mask(r);
+	uint32_t	mask;
 	bool		first = block->records == 0;
 	int64_t		elapsed = elapsed_since(block, r->time);
 	int64_t		seq;
@@ -629,6 +659,7 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	int			moved;
 
 	take_apart(&m, r);
+	mask = record_mask(&m);
 	if (mask & STENO_FIELD_SHAPE)
 		shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, m.shape, r->shape_len);
 	if (mask & STENO_FIELD_TEXT)
@@ -671,7 +702,7 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	if (mask & STENO_FIELD_STATEMENT)
 		p = steno_put_varint(p, steno_zigzag(statement));
 	if (mask >= STENO_FIELD_NESTING)
-		p = append_rare_fields(p, mask, &m);
+		p = append_rare_fields(block, p, mask, &m);
 	moved = end_item(block, guess, p);
 	if (first)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
@@ -845,7 +876,14 @@ steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *mess
 	{
 		if (!has_room(block, source, message->len + sizeof(StenoWhole)))
 			return false;
-		add_brief(block, source, (const StenoBriefMessage *) message);
+		if (message->kind == STENO_KIND_TRANSACTION)
+		{
+			StenoWhole	room;
+
+			add_record(block, source, steno_message_whole(message, NULL, source->seq + 1, 0, &room));
+		}
+		else
+			add_brief(block, source, (const StenoBriefMessage *) message);
 		return true;
 	}
 	if (message->kind == STENO_KIND_DATA)

@@ -208,6 +208,27 @@ take_rare(StenoBytes *in, StenoTrailRecord *r)
 	return !(mask & STENO_FIELD_AUDITED) || steno_take_byte(in, &r->audited);
 }
 
+/* Take the end of a transaction.  lsn: where the last commit in the block ended. */
+static bool
+take_ending(StenoBytes *in, StenoTrailRecord *r, uint64_t lsn)
+{
+	uint32_t	mask = r->mask;
+	int64_t		distance;
+	uint64_t	len;
+
+	if ((mask & STENO_FIELD_EVENT) && !steno_take_byte(in, &r->event))
+		return false;
+	if ((mask & STENO_FIELD_STATEMENTS) && !steno_take_varint(in, &r->statements))
+		return false;
+	if (!(mask & STENO_FIELD_COMMIT))
+		return true;
+	if (!steno_take_signed(in, &distance) || !steno_take_varint(in, &len) || !steno_take_varint(in, &r->timeline))
+		return false;
+	r->lsn = lsn + (uint64_t) distance;
+	r->lsn_end = r->lsn + len;
+	return true;
+}
+
 /*
  * Take a record.  The decoder changes only once the whole record has been taken, so
  * a malformed item has no effect on what was decoded before it.  Remaining bytes of
@@ -227,10 +248,13 @@ take_record(StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
 		!steno_take_varint(&in, &mask))
 		return false;
 	s = &d->sessions.list[session];
-	r->mask = (uint32_t) mask & (2 * STENO_FIELD_AUDITED - 1);
+	r->mask = (uint32_t) mask & (2 * STENO_FIELD_COMMIT - 1);
 	if (!take_references(d, &in, r) ||
-		!take_common(&in, r, &elapsed, &seq, &statement) || !take_rare(&in, r))
+		!take_common(&in, r, &elapsed, &seq, &statement) || !take_rare(&in, r) ||
+		!take_ending(&in, r, d->lsn))
 		return false;
+	if (r->mask & STENO_FIELD_COMMIT)
+		d->lsn = r->lsn_end;
 	r->session_index = (uint32_t) session;
 	r->session = s->body;
 	d->time = (int64_t) ((uint64_t) d->time + (uint64_t) elapsed);
@@ -272,6 +296,7 @@ steno_decoder_begin(StenoDecoder *d, const uint8_t *payload, size_t len, int64_t
 	d->p = payload;
 	d->end = payload + len;
 	d->time = first_time;
+	d->lsn = 0;
 }
 
 void

@@ -44,6 +44,11 @@ typedef struct StenoTrailRecord
 	uint8_t		audited;		/* STENO_AUDITED_*; 0: only by the session's settings */
 	uint64_t	extra_count;
 	StenoBytes	extra;			/* pairs of strings */
+	uint8_t		event;			/* STENO_EVENT_* */
+	uint64_t	statements;
+	uint64_t	lsn;			/* where the WAL record of a commit begins, and ends */
+	uint64_t	lsn_end;
+	uint64_t	timeline;
 	uint8_t		part;			/* the string that a data part belongs to */
 } StenoTrailRecord;
 
@@ -67,6 +72,7 @@ typedef struct StenoDecoder
 	const uint8_t *p;			/* next item */
 	const uint8_t *end;
 	int64_t		time;			/* time of the record before */
+	uint64_t	lsn;			/* where the WAL record of the last commit before ended */
 	StenoDefinitions sessions;
 	StenoDefinitions shapes;
 	StenoDefinitions texts;

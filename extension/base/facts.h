@@ -36,6 +36,7 @@ typedef struct StenoRecord
 	int			extra_count;
 	const uint8 *extra;
 	uint32		extra_len;
+	const StenoEnding *ending;	/* of a transaction; NULL: none */
 } StenoRecord;
 
 static inline void

@@ -36,11 +36,8 @@
 /* The name that PREPARE TRANSACTION gives the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
 
-/*
- * Room for the pairs event, statements, gid, commit_lsn, end_lsn, timeline, with their lengths; those
- * of a subtransaction take less.
- */
-#define EXTRA_ROOM (8 * 6 + 5 + 17 + 10 + 20 + 3 + GIDSIZE + 10 + 17 + 7 + 17 + 8 + 10)
+/* Room for the pairs of a subtransaction, with their lengths; that of a transaction's gid takes less. */
+#define EXTRA_ROOM Max(8 + 9 + 8 + 15 + 18 + 4 * 20, 2 + 3 + GIDSIZE)
 
 /*
  * The WAL record of the last commit of this process: where it begins and ends.  It is taken at once
@@ -73,42 +70,22 @@ put_decimal(uint8 *p, uint64 n)
 	return put_string(p, digits + at, sizeof(digits) - at);
 }
 
-/* A position in the WAL, as pg_lsn shows it. */
-static inline uint8 *
-put_lsn(uint8 *p, XLogRecPtr lsn)
+/* How a transaction ended; it has no commit in the WAL, or none that is known. */
+static inline StenoEnding
+ending_by(uint8 event, uint64 statements)
 {
-	static const char digits[] = "0123456789ABCDEF";
-	char		text[17];
-	int			at = sizeof(text);
-	int			i;
+	StenoEnding ending = {.event = event, .statements = statements};
 
-	for (i = 0; i < 2; i++)
-	{
-		uint32		half = (uint32) (lsn >> (32 * i));
-
-		if (i > 0)
-			text[--at] = '/';
-		do
-		{
-			text[--at] = digits[half & 15];
-			half >>= 4;
-		} while (half > 0);
-	}
-	return put_string(p, text + at, sizeof(text) - at);
+	return ending;
 }
 
-/* Put where the commit is in the WAL, which timeline that is, and add to the count of pairs. */
-static inline uint8 *
-put_commit(StenoRecord *record, uint8 *p)
+/* Add where the commit is in the WAL, and which timeline that is. */
+static inline void
+add_commit(StenoEnding *ending)
 {
-	p = PUT_CONSTANT(p, "commit_lsn");
-	p = put_lsn(p, commit_lsn);
-	p = PUT_CONSTANT(p, "end_lsn");
-	p = put_lsn(p, commit_end);
-	p = PUT_CONSTANT(p, "timeline");
-	p = put_decimal(p, GetWALInsertionTimeLine());
-	record->extra_count += 3;
-	return p;
+	ending->lsn = commit_lsn;
+	ending->lsn_end = commit_end;
+	ending->timeline = GetWALInsertionTimeLine();
 }
 
 /*
@@ -132,17 +109,19 @@ static inline void
 put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 {
 	/* class; no query id, command tag, relations, parameters */
-	static const uint8 shape[5] = {STENO_CLASS_TRANSACTION};
+	static const uint8 shape[STENO_BARE_SHAPE] = {STENO_CLASS_TRANSACTION};
 
+	record->audited = steno_audit_reason(STENO_CLASS_TRANSACTION, STENO_AUDITED_RULE);
 	if (unlikely(gid != NULL))
 	{
 		end = PUT_CONSTANT(end, "gid");
 		end = put_string(end, gid, strlen(gid));
 		record->extra_count++;
 	}
+	else if (record->ending && likely(record->ending->event == STENO_EVENT_COMMIT) && steno_put_commit(record))
+		return;
 	record->shape = shape;
 	record->shape_len = sizeof(shape);
-	record->audited = steno_audit_reason(STENO_CLASS_TRANSACTION, STENO_AUDITED_RULE);
 	record->extra = extra;
 	record->extra_len = end - extra;
 	steno_record_put(record, false);
@@ -171,7 +150,7 @@ record_transaction(XactEvent event)
 {
 	StenoRecord record;
 	uint8		extra[EXTRA_ROOM];
-	uint8	   *p = extra;
+	StenoEnding ending = ending_by(STENO_EVENT_COMMIT, statements());
 	const char *gid = NULL;
 	TimestampTz start = GetCurrentTransactionStartTimestamp();
 
@@ -181,28 +160,23 @@ record_transaction(XactEvent event)
 		return;
 	describe_session(event);
 	steno_record_init(&record, STENO_KIND_TRANSACTION);
-	p = PUT_CONSTANT(p, "event");
 	if (likely(event == XACT_EVENT_COMMIT))
-		p = PUT_CONSTANT(p, "commit");
+		add_commit(&ending);
 	else if (event == XACT_EVENT_ABORT)
 	{
-		p = PUT_CONSTANT(p, "abort");
+		ending.event = STENO_EVENT_ABORT;
 		record.outcome = STENO_OUTCOME_ERROR;
 	}
 	else
 	{
-		p = PUT_CONSTANT(p, "prepare");
+		ending.event = STENO_EVENT_PREPARE;
 		gid = prepared_gid;
 	}
-	p = PUT_CONSTANT(p, "statements");
-	p = put_decimal(p, statements());
-	record.extra_count = 2;
-	if (likely(event == XACT_EVENT_COMMIT))
-		p = put_commit(&record, p);
+	record.ending = &ending;
 	record.time = GetCurrentTransactionStopTimestamp();
 	record.duration = Max(record.time - start, 0);
 	record.xid = steno_current_xid();
-	put_transaction(&record, extra, p, gid);
+	put_transaction(&record, extra, extra, gid);
 }
 
 /* The client's statement that rolls the whole transaction back; 0: none. */
@@ -342,25 +316,23 @@ steno_transaction_statement_done(const TransactionStmt *statement)
 {
 	StenoRecord record;
 	uint8		extra[EXTRA_ROOM];
-	uint8	   *p = extra;
 	bool		commit = statement->kind == TRANS_STMT_COMMIT_PREPARED;
+	StenoEnding ending = ending_by(commit ? STENO_EVENT_COMMIT_PREPARED : STENO_EVENT_ROLLBACK_PREPARED, STENO_NONE64);
 
 	if (!steno_class_logged(STENO_CLASS_TRANSACTION) || !steno_session_ready())
 		return;
 	describe_session(XACT_EVENT_COMMIT);
 	steno_record_init(&record, STENO_KIND_TRANSACTION);
-	p = PUT_CONSTANT(p, "event");
-	p = commit ? PUT_CONSTANT(p, "commit prepared") : PUT_CONSTANT(p, "rollback prepared");
-	record.extra_count = 1;
 	if (commit)
-		p = put_commit(&record, p);
+		add_commit(&ending);
+	record.ending = &ending;
 	/* should another one of the same name have been prepared meanwhile, its ID is not known */
 	if (TransactionIdIsValid(ending_prepared) &&
 		(commit ? TransactionIdDidCommit(ending_prepared) : TransactionIdDidAbort(ending_prepared)))
 		record.xid = with_epoch(ending_prepared);
 	record.outcome = commit ? STENO_OUTCOME_OK : STENO_OUTCOME_ERROR;
 	record.time = GetCurrentTimestamp();
-	put_transaction(&record, extra, p, statement->gid);
+	put_transaction(&record, extra, extra, statement->gid);
 	steno_start_mask_prepared();
 }
 

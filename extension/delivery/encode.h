@@ -25,7 +25,7 @@ steno_record_size(const StenoRecord *r)
 {
 	return sizeof(StenoRecordMessage) + r->shape_len + (r->text ? r->text_len : 0) +
 		(r->params ? r->params->nulls_len + r->params->values_len : 0) +
-		(r->message ? strlen(r->message) : 0) + r->extra_len;
+		(r->message ? strlen(r->message) : 0) + r->extra_len + (r->ending ? sizeof(StenoEnding) : 0);
 }
 
 /* Write the record at m; what parts counts has gone ahead. */
@@ -41,7 +41,7 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 
 	m->m.kind = r->kind;
 	m->m.flags = (in_parts ? STENO_MESSAGE_PARTS : 0) | (cut ? STENO_MESSAGE_CUT : 0) |
-		(r->params ? STENO_MESSAGE_VALUES : 0);
+		(r->params ? STENO_MESSAGE_VALUES : 0) | (r->ending ? STENO_MESSAGE_ENDING : 0);
 	m->seq = seq;
 	m->time = r->time;
 	m->duration = r->duration;
@@ -70,6 +70,8 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 		p = steno_put_bytes(p, parts, sizeof(*parts));
 	if (cut)
 		p = steno_put_bytes(p, cut, sizeof(*cut));
+	if (r->ending)
+		p = steno_put_bytes(p, r->ending, sizeof(*r->ending));
 	p = steno_put_bytes(p, r->shape, r->shape_len);
 	if (m->text_len != STENO_NONE32)
 		p = steno_put_bytes(p, r->text, m->text_len);

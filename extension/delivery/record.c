@@ -402,6 +402,40 @@ steno_record_put(StenoRecord *record, bool top_level)
 	steno_record_wake_writer();
 }
 
+/*
+ * Put the record of a commit that says nothing unusual, and for which there is space, as a
+ * brief one.  False if it must be put like any other.
+ */
+STENO_HOT bool
+steno_put_commit(const StenoRecord *record)
+{
+	StenoLocal *my = &steno_my;
+	const StenoEnding *ending = record->ending;
+	uint64		len = ending->lsn_end - ending->lsn;
+	StenoCommitMessage *m;
+
+	if (unlikely(!my->described || my->dropped > 0 || my->staged || record->audited != 0 ||
+				 ((record->duration | len | ending->statements) >> 32) != 0))
+		return false;
+	m = steno_ring_reserve(&my->producer, sizeof(*m));
+	if (unlikely(m == NULL))
+		return false;
+	m->m.kind = STENO_KIND_TRANSACTION;
+	m->m.flags = STENO_MESSAGE_BRIEF;
+	m->time = record->time;
+	m->xid = record->xid;
+	m->lsn = ending->lsn;
+	m->lsn_len = (uint32) len;
+	m->timeline = ending->timeline;
+	m->duration = (uint32) record->duration;
+	m->statements = (uint32) ending->statements;
+	my->seq++;
+	steno_publish_message(&m->m, false);
+	steno_record_reset_scratch();
+	steno_record_wake_writer();
+	return true;
+}
+
 /* Whether a record goes into the ring in several parts. */
 bool
 steno_record_is_big(const StenoRecord *record)

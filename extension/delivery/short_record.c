@@ -155,7 +155,8 @@ cut_text(Short *s, uint64 sent)
 static void
 shorten(Short *s, const StenoRecord *r, const StenoParts *sent)
 {
-	uint32		fixed = sizeof(StenoRecordMessage) + sizeof(StenoParts) + sizeof(StenoCut);
+	uint32		fixed = sizeof(StenoRecordMessage) + sizeof(StenoParts) + sizeof(StenoCut) +
+	(r->ending ? sizeof(StenoEnding) : 0);
 	uint32		message_len;
 
 	s->r = *r;

@@ -104,7 +104,7 @@ func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
 	dst = f.cell(dst, r.Message)
 	dst = csvNumber(dst, r.XID, r.XID != 0)
 	f.nested = f.nested[:0]
-	if r.ExtraCount > 0 {
+	if r.HasExtra() {
 		f.nested = appendExtra(f.nested, r)
 	}
 	dst = f.cell(dst, f.nested)

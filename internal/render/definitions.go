@@ -110,7 +110,7 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if r.Undone {
 		dst = append(dst, `,"rolled_back":true`...)
 	}
-	if r.ExtraCount > 0 {
+	if r.HasExtra() {
 		dst = appendExtra(append(dst, `,"extra":`...), r)
 	}
 	if r.Reasons() != trail.AuditedSession {

@@ -334,7 +334,7 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 	if r.Undone {
 		dst = append(dst, `,"rolled_back":true`...)
 	}
-	if r.ExtraCount > 0 {
+	if r.HasExtra() {
 		dst = appendExtra(append(dst, `,"extra":`...), r)
 	}
 	if r.Reasons() != trail.AuditedSession {

@@ -280,7 +280,7 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 		}
 		dst = append(dst, "]}}}"...)
 	}
-	if r.ExtraCount > 0 {
+	if r.HasExtra() {
 		dst = append(otelKey(dst, "pg_steno.extra"), `"kvlistValue":{"values":[`...)
 		sep := ""
 		for name, value := range r.ExtraPairs {

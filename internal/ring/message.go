@@ -36,6 +36,8 @@ const (
 	briefFixed   = 28
 	longBrief    = 60 // of a brief record before version 7
 	numbersFixed = 24
+	commitFixed  = 48
+	endingFixed  = 32
 	dataFixed    = 24
 	chunkFixed   = 8 // the number of a chunk
 	sessionFixed = 32
@@ -56,6 +58,8 @@ const (
 	// since version 7, of a brief record
 	flagXID     = 32 // a transaction ID follows
 	flagNumbers = 64 // StenoBriefNumbers follows
+	// since version 7, of a record that is not brief
+	flagEnding = 128 // StenoEnding follows
 )
 
 // none32 as the length of a text, or as a number of a brief record: there is none.
@@ -121,9 +125,14 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	switch k := trail.Kind(kind); {
 	case k > 0 && k <= trail.KindGap || k == trail.KindSubtransaction: // servers and seals speak in the trail only
 		known = flagParts | flagCut | flagValues
+		if r.shortBriefs {
+			known |= flagEnding
+		}
 		if flags&flagBrief != 0 && r.templates != nil {
 			known = flagBrief | flagValues
-			if r.shortBriefs {
+			if r.shortBriefs && k == trail.KindTransaction {
+				known = flagBrief
+			} else if r.shortBriefs {
 				known |= flagXID | flagNumbers
 			}
 		}
@@ -141,6 +150,8 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	b = b[:length]
 	m.Length, m.Kind = length, trail.Kind(kind)
 	switch {
+	case m.Kind == trail.KindTransaction && flags&flagBrief != 0 && r.shortBriefs:
+		return m, m.parseCommit(b, seq+1)
 	case m.Kind.IsRecord() && flags&flagBrief != 0 && r.shortBriefs:
 		return m, m.parseBrief(b, flags, r.templates, seq+1, statement+1)
 	case m.Kind.IsRecord() && flags&flagBrief != 0:
@@ -220,6 +231,44 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 	return true
 }
 
+// parseCommit reads the brief record of a commit.
+func (m *Message) parseCommit(b []byte, seq uint64) bool {
+	le := binary.LittleEndian
+	if len(b) < commitFixed {
+		return false
+	}
+	lsn := le.Uint64(b[24:])
+	m.Seq = seq
+	m.Record = write.Record{
+		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: uint64(le.Uint32(b[40:])), Rows: write.None, XID: le.Uint64(b[16:]),
+		Shape: []byte{byte(trail.ClassTransaction), 0, 0, 0, 0}, EndingFields: trail.FieldEvent | trail.FieldStatements,
+		Ending: trail.Ending{
+			Event: trail.EventCommit, Statements: uint64(le.Uint32(b[44:])), LSN: lsn, End: lsn + uint64(le.Uint32(b[32:])), Timeline: uint64(le.Uint32(b[36:])),
+		},
+	}
+	if lsn != 0 {
+		m.Record.EndingFields |= trail.FieldCommit
+	}
+	return true
+}
+
+// parseEnding reads StenoEnding.
+func parseEnding(b []byte, r *write.Record) {
+	le := binary.LittleEndian
+	r.Ending = trail.Ending{
+		LSN: le.Uint64(b), End: le.Uint64(b[8:]), Statements: le.Uint64(b[16:]), Timeline: uint64(le.Uint32(b[24:])), Event: trail.Event(b[28]),
+	}
+	if r.Ending.Event != 0 {
+		r.EndingFields |= trail.FieldEvent
+	}
+	if r.Ending.Statements != write.None {
+		r.EndingFields |= trail.FieldStatements
+	}
+	if r.Ending.LSN != 0 {
+		r.EndingFields |= trail.FieldCommit
+	}
+}
+
 // expand gives a brief record what its template has, if that is still of this version.
 func (m *Message) expand(t *template, version, flags uint16, values []byte) {
 	if t.version == version && t.shape != nil {
@@ -290,6 +339,11 @@ func (m *Message) parseRecord(b []byte, flags uint16, longXIDs bool) bool {
 		if p := take(cutFixed); ok {
 			r.CutLength = le.Uint64(p)
 			copy(r.CutHash[:], p[8:])
+		}
+	}
+	if flags&flagEnding != 0 {
+		if p := take(endingFixed); ok {
+			parseEnding(p, r)
 		}
 	}
 	r.Shape = take(le.Uint32(b[68:]))

@@ -2,6 +2,7 @@ package ring_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -264,6 +265,82 @@ func TestShortBriefRecordsAreRead(t *testing.T) {
 	r.InFlight.Time++
 	if w, ok := r.Staged(); ok {
 		t.Errorf("staged for another statement: %+v", w)
+	}
+}
+
+// TestEndsOfTransactionsAreRead reads the brief record of a commit, and other records that say how a transaction ended.
+func TestEndsOfTransactionsAreRead(t *testing.T) {
+	commit := ringtest.Commit{Time: trailtest.Epoch + 5, XID: 7<<32 | 77, LSN: 0x1affffffa0, LSNLength: 136, Timeline: 2, Duration: 40, Statements: 3}
+	unknown := ringtest.Commit{Time: trailtest.Epoch + 6, XID: 78}
+	ending := append(binary.LittleEndian.AppendUint64(make([]byte, 16), ^uint64(0)), 0, 0, 0, 0, 5, 0, 0, 0)
+	rolledBack := ringtest.Record{Kind: 6, Seq: 6, Time: trailtest.Epoch + 7, Outcome: 1, Extra: "\x03gid\x01x", ExtraCount: 1, Ending: ending}
+	notBrief := ringtest.Record{Kind: 6, Seq: 7, Time: trailtest.Epoch + 8, NoText: true}
+	wrong := commit.Bytes()[:40]
+	wrong[0] = 40
+	file := func(version uint32) *ringtest.File {
+		return &ringtest.File{Version: version, Rings: []ringtest.Ring{{
+			Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{commit.Bytes(), unknown.Bytes(), rolledBack.Bytes(), notBrief.Bytes(), wrong},
+		}}}
+	}
+	read := func(version uint32) *ring.Ring {
+		f, err := ring.ReadBytes(file(version).Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Ring(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := read(7)
+	s := write.Source{Body: body, Seq: r.SessionSeq, Statement: r.SessionStatement}
+	b := write.NewBlock()
+	position := r.Tail
+	for range 4 {
+		m, ok := r.Message(position, r.Head, s.Seq, s.Statement)
+		if !ok || !m.Follows(s.Seq) || write.Check(&s, &m.Record) != nil {
+			t.Fatalf("no record at %d: %+v", position, m)
+		}
+		b.Add(&s, &m.Record)
+		position += m.Length
+	}
+	if m, ok := r.Message(position, r.Head, s.Seq, s.Statement); ok {
+		t.Errorf("commit of 40 bytes: %+v", m.Record)
+	}
+	image, _ := b.Finish(1, 1, 0, [32]byte{})
+	block := trail.Block{Image: image}
+	if err := block.Load(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		"seq=4 time=5 xid=30064771149 duration=40 class=transaction event=commit statements=3 commit_lsn=1A/FFFFFFA0 end_lsn=1B/28 timeline=2",
+		"seq=5 time=6 xid=78 duration=0 class=transaction event=commit statements=0",
+		"seq=6 time=7 xid=0 duration=0 event=rollback prepared gid=x",
+		"seq=7 time=8 xid=0 duration=0",
+	} {
+		var got trail.Record
+		if err := block.Next(&got); err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("seq=%d time=%d xid=%d duration=%d", got.Seq, got.Time-trailtest.Epoch, got.XID, got.Duration)
+		if got.Shape != nil {
+			line += " class=" + got.Shape.Class.String()
+		}
+		for name, value := range got.ExtraPairs {
+			line += fmt.Sprintf(" %s=%s", name, value)
+		}
+		if line != want || got.HasExtra() != (i < 3) {
+			t.Errorf("got\n%s\nwant\n%s", line, want)
+		}
+	}
+	// before, these flags had no meaning
+	r = read(6)
+	if m, ok := r.Message(r.Tail, r.Head, 3, 2); ok {
+		t.Errorf("version 6: %+v", m)
+	}
+	if m, ok := r.Message(r.Tail+96, r.Head, 5, 2); ok {
+		t.Errorf("version 6: %+v", m)
 	}
 }
 

@@ -47,23 +47,26 @@ var namesKind = [...]string{
 type Field uint64
 
 const (
-	FieldShape     Field = 1 << 0  // varint: index of a shape of this block
-	FieldText      Field = 1 << 1  // varint: index of a text of this block
-	FieldRows      Field = 1 << 2  // varint: rows returned or changed
-	FieldTime      Field = 1 << 3  // zigzag varint: microseconds since the previous record of this block; for the first record, since the block's first time
-	FieldDuration  Field = 1 << 4  // varint: microseconds
-	FieldNulls     Field = 1 << 5  // bitmap of NULL parameters, one bit each, least significant bit first, padded to whole bytes
-	FieldValues    Field = 1 << 6  // string: parameter values, one after the other, in the representations that the shape lists
-	FieldSeq       Field = 1 << 7  // zigzag varint: difference from the expected sequence number
-	FieldStatement Field = 1 << 8  // zigzag varint: difference from the expected statement number
-	FieldNesting   Field = 1 << 9  // varint: nesting depth, varint: substatement number
-	FieldOutcome   Field = 1 << 10 // one byte: outcome; ok if absent
-	FieldError     Field = 1 << 11 // five ASCII bytes: SQLSTATE, string: message
-	FieldXID       Field = 1 << 12 // varint: transaction id, 64 bits with its epoch
-	FieldCut       Field = 1 << 13 // varint: full length of a text that was truncated, 32 bytes: its SHA-256, or zeros if unknown
-	FieldParts     Field = 1 << 14 // three varints: bytes of text, parameter values and message in the preceding data parts
-	FieldExtra     Field = 1 << 15 // varint: count, followed by that many pairs of strings: name, value
-	FieldAudited   Field = 1 << 16 // one byte: why it was recorded, one bit for each reason; only session if absent
+	FieldShape      Field = 1 << 0  // varint: index of a shape of this block
+	FieldText       Field = 1 << 1  // varint: index of a text of this block
+	FieldRows       Field = 1 << 2  // varint: rows returned or changed
+	FieldTime       Field = 1 << 3  // zigzag varint: microseconds since the previous record of this block; for the first record, since the block's first time
+	FieldDuration   Field = 1 << 4  // varint: microseconds
+	FieldNulls      Field = 1 << 5  // bitmap of NULL parameters, one bit each, least significant bit first, padded to whole bytes
+	FieldValues     Field = 1 << 6  // string: parameter values, one after the other, in the representations that the shape lists
+	FieldSeq        Field = 1 << 7  // zigzag varint: difference from the expected sequence number
+	FieldStatement  Field = 1 << 8  // zigzag varint: difference from the expected statement number
+	FieldNesting    Field = 1 << 9  // varint: nesting depth, varint: substatement number
+	FieldOutcome    Field = 1 << 10 // one byte: outcome; ok if absent
+	FieldError      Field = 1 << 11 // five ASCII bytes: SQLSTATE, string: message
+	FieldXID        Field = 1 << 12 // varint: transaction id, 64 bits with its epoch
+	FieldCut        Field = 1 << 13 // varint: full length of a text that was truncated, 32 bytes: its SHA-256, or zeros if unknown
+	FieldParts      Field = 1 << 14 // three varints: bytes of text, parameter values and message in the preceding data parts
+	FieldExtra      Field = 1 << 15 // varint: count, followed by that many pairs of strings: name, value
+	FieldAudited    Field = 1 << 16 // one byte: why it was recorded, one bit for each reason; only session if absent
+	FieldEvent      Field = 1 << 17 // one byte: how a transaction ended
+	FieldStatements Field = 1 << 18 // varint: top-level statements that a transaction had up to its end
+	FieldCommit     Field = 1 << 19 // zigzag varint: where the WAL record of a commit begins, as the difference to the end of that of the last record before in this block that has this field, or to 0, varint: its length, varint: timeline
 )
 
 var namesField = [...]string{
@@ -84,6 +87,9 @@ var namesField = [...]string{
 	14: "parts",
 	15: "extra",
 	16: "audited",
+	17: "event",
+	18: "statements",
+	19: "commit_lsn",
 }
 
 // Outcome is how a statement ended.
@@ -101,6 +107,25 @@ var namesOutcome = [...]string{
 	1: "error",
 	2: "interrupted",
 	3: "running",
+}
+
+// Event is how a transaction ended.
+type Event uint8
+
+const (
+	EventCommit           Event = 1 // committed
+	EventAbort            Event = 2 // rolled back
+	EventPrepare          Event = 3 // prepared for a two-phase commit
+	EventCommitPrepared   Event = 4 // a prepared transaction was committed
+	EventRollbackPrepared Event = 5 // a prepared transaction was rolled back
+)
+
+var namesEvent = [...]string{
+	1: "commit",
+	2: "abort",
+	3: "prepare",
+	4: "commit prepared",
+	5: "rollback prepared",
 }
 
 // Class is the class of a statement.

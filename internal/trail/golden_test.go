@@ -215,12 +215,19 @@ func (f *goldenFormat) Append(dst []byte, r *trail.Record) []byte {
 	set("parts", r.Has(trail.FieldParts), r.Parts)
 	if r.Has(trail.FieldExtra) {
 		pairs := []any{}
-		for name, value := range r.ExtraPairs {
+		stored := *r
+		stored.Fields = trail.FieldExtra // without the fields that are shown like it
+		for name, value := range stored.ExtraPairs {
 			pairs = append(pairs, []any{text(name), text(value)})
 		}
 		o["extra"] = pairs
 	}
 	set("audited", r.Has(trail.FieldAudited), r.Audited)
+	set("event", r.Has(trail.FieldEvent), r.Ending.Event)
+	set("statements", r.Has(trail.FieldStatements), r.Ending.Statements)
+	set("lsn", r.Has(trail.FieldCommit), r.Ending.LSN)
+	set("lsn_end", r.Has(trail.FieldCommit), r.Ending.End)
+	set("timeline", r.Has(trail.FieldCommit), r.Ending.Timeline)
 	line, err := json.Marshal(o)
 	if err != nil {
 		panic(err)

@@ -15,6 +15,7 @@ func name(names []string, prefix string, n uint64) string {
 
 func (k Kind) String() string         { return name(namesKind[:], "kind", uint64(k)) }
 func (o Outcome) String() string      { return name(namesOutcome[:], "outcome", uint64(o)) }
+func (e Event) String() string        { return name(namesEvent[:], "event", uint64(e)) }
 func (c Class) String() string        { return name(namesClass[:], "class", uint64(c)) }
 func (k Key) String() string          { return name(namesKey[:], "key", uint64(k)) }
 func (t RelationType) String() string { return name(namesRelationType[:], "type", uint64(t)) }

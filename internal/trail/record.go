@@ -51,6 +51,7 @@ type Record struct {
 	ExtraCount   int
 	Extra        []byte
 	Audited      Audited // 0: by session alone
+	Ending       Ending  // of a transaction
 
 	// Undone says that a statement ended well, and that its transaction is known to
 	// have been rolled back; MergeOptions.Rollbacks sets it.
@@ -65,6 +66,19 @@ type Record struct {
 	Part PartKind
 	Data []byte
 }
+
+// Ending is how a transaction ended; the record's fields FieldEvent, FieldStatements
+// and FieldCommit say which of it are known. ExtraPairs shows it.
+type Ending struct {
+	Event      Event
+	Statements uint64
+	LSN        uint64 // where the WAL record of the commit begins
+	End        uint64 // and ends
+	Timeline   uint64
+}
+
+// endingFields are those of Ending.
+const endingFields = FieldEvent | FieldStatements | FieldCommit
 
 // PartKind is what a data part continues.
 type PartKind uint8
@@ -87,8 +101,15 @@ func (r *Record) End() int64 {
 	return r.Time
 }
 
-// ExtraPairs yields the record's further names and values.
+// HasExtra says whether the record has further names and values.
+func (r *Record) HasExtra() bool { return r.ExtraCount > 0 || r.Has(endingFields) }
+
+// ExtraPairs yields the record's further names and values: first those of a
+// transaction's end, which are not stored as text, then those of EXTRA.
 func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
+	if r.Has(endingFields) && !r.endingPairs(yield) {
+		return
+	}
 	c := cursor{b: r.Extra}
 	for range r.ExtraCount {
 		name, value := c.str(), c.str()
@@ -99,6 +120,24 @@ func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
 			return
 		}
 	}
+}
+
+func (r *Record) endingPairs(yield func(name, value []byte) bool) bool {
+	e := &r.Ending
+	var buf [24]byte
+	number := func(n uint64) []byte { return strconv.AppendUint(buf[:0], n, 10) }
+	return (!r.Has(FieldEvent) || yield([]byte("event"), []byte(e.Event.String()))) &&
+		(!r.Has(FieldStatements) || yield([]byte("statements"), number(e.Statements))) &&
+		(!r.Has(FieldCommit) ||
+			yield([]byte("commit_lsn"), appendLSN(buf[:0], e.LSN)) &&
+				yield([]byte("end_lsn"), appendLSN(buf[:0], e.End)) &&
+				yield([]byte("timeline"), number(e.Timeline)))
+}
+
+// appendLSN appends a position in the WAL as pg_lsn shows it.
+func appendLSN(dst []byte, lsn uint64) []byte {
+	dst = append(strconv.AppendUint(dst, lsn>>32, 16), '/')
+	return bytes.ToUpper(strconv.AppendUint(dst, lsn&0xffffffff, 16))
 }
 
 // ExtraValue is the value of one of the record's further names.
@@ -331,6 +370,7 @@ type decoder struct {
 	pos      int
 	records  uint32
 	lastTime int64
+	lastLSN  uint64 // where the WAL record of the last commit ended
 
 	sessions  []Session
 	shapes    []Shape
@@ -383,7 +423,7 @@ func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
 // Rewind makes Next start with the block's first item again.
 func (b *Block) Rewind() {
 	d := &b.decoder
-	d.pos, d.records, d.lastTime, d.dictionary = 0, 0, b.Header.FirstTime, 0
+	d.pos, d.records, d.lastTime, d.lastLSN, d.dictionary = 0, 0, b.Header.FirstTime, 0, 0
 	d.sessions, d.shapes, d.texts, d.textPlain, d.view = d.sessions[:0], d.shapes[:0], d.texts[:0], d.textPlain[:0], view{}
 	d.relations, d.params, d.objects, d.columns = d.relations[:0], d.params[:0], d.objects[:0], d.columns[:0]
 }
@@ -622,6 +662,9 @@ func (b *Block) record(c *cursor, kind Kind, r *Record) string {
 	}
 	b.records++
 	b.lastTime = r.Time
+	if r.Has(FieldCommit) {
+		b.lastLSN = r.Ending.End
+	}
 	if r.Seq != 0 {
 		s.seq = r.Seq
 	}
@@ -696,6 +739,14 @@ func (b *Block) fields(c *cursor, r *Record) string {
 			}
 		case FieldAudited:
 			r.Audited = Audited(c.byte())
+		case FieldEvent:
+			r.Ending.Event = Event(c.byte())
+		case FieldStatements:
+			r.Ending.Statements = c.varint()
+		case FieldCommit:
+			r.Ending.LSN = b.lastLSN + uint64(c.zigzag())
+			r.Ending.End = r.Ending.LSN + c.varint()
+			r.Ending.Timeline = c.varint()
 		}
 		if c.bad {
 			return cutShort

@@ -205,6 +205,24 @@ brief_record(void *to, uint64_t *random, StenoTemplate *t)
 	return b->m.len;
 }
 
+static uint32_t
+brief_commit(void *to, uint64_t *random)
+{
+	StenoCommitMessage *c = to;
+
+	memset(c, 0, sizeof(*c));
+	c->m.len = sizeof(*c);
+	c->m.kind = STENO_KIND_TRANSACTION;
+	c->m.flags = STENO_MESSAGE_BRIEF;
+	c->time = INT64_C(800000000000001);
+	c->xid = test_random(random);
+	c->lsn = test_below(random, 3) ? test_random(random) : 0;
+	c->lsn_len = 40;
+	c->timeline = 1;
+	c->statements = 3;
+	return c->m.len;
+}
+
 static bool
 put(StenoProducer *p, const void *message)
 {
@@ -241,7 +259,7 @@ fill(uint32_t i, uint64_t *random)
 	CHECK(put(&p, buffer));
 	for (;;)
 	{
-		uint64_t	what = test_below(random, 10);
+		uint64_t	what = test_below(random, 11);
 		uint64_t	next = seq;
 
 		if (what == 0)
@@ -260,6 +278,11 @@ fill(uint32_t i, uint64_t *random)
 			{
 			next++;
 			brief_record(buffer, random, &p.templates[2]);
+		}
+		else if (what == 10)
+		{
+			next++;
+			brief_commit(buffer, random);
 		}
 		else
 			random_record(buffer, random, ++next);

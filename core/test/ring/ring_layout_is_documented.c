@@ -69,6 +69,11 @@ static const Field fields[] = {
 	FIELD(StenoBriefMessage, version), FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len),
 	FIELD(StenoBriefNumbers, statement), FIELD(StenoBriefNumbers, duration), FIELD(StenoBriefNumbers, rows),
 	{"StenoBriefMessage", "values", offsetof(StenoBriefMessage, values), 0},
+	FIELD(StenoCommitMessage, time), FIELD(StenoCommitMessage, xid), FIELD(StenoCommitMessage, lsn),
+	FIELD(StenoCommitMessage, lsn_len), FIELD(StenoCommitMessage, timeline), FIELD(StenoCommitMessage, duration),
+	FIELD(StenoCommitMessage, statements),
+	FIELD(StenoEnding, lsn), FIELD(StenoEnding, lsn_end), FIELD(StenoEnding, statements),
+	FIELD(StenoEnding, timeline), FIELD(StenoEnding, event),
 	FIELD(StenoParts, bytes),
 	FIELD(StenoCut, len), FIELD(StenoCut, hash),
 	FIELD(StenoDataMessage, seq), FIELD(StenoDataMessage, part), FIELD(StenoDataMessage, len),
@@ -89,7 +94,8 @@ static const struct
 	{"StenoCut", sizeof(StenoCut)}, {"StenoDataMessage", sizeof(StenoDataMessage)},
 	{"StenoChunkNumber", sizeof(StenoChunkNumber)},
 	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED},
-	{"StenoBriefNumbers", sizeof(StenoBriefNumbers)}
+	{"StenoBriefNumbers", sizeof(StenoBriefNumbers)},
+	{"StenoCommitMessage", sizeof(StenoCommitMessage)}, {"StenoEnding", sizeof(StenoEnding)}
 };
 
 #define NSTRUCTURES (sizeof(structures) / sizeof(structures[0]))
@@ -299,6 +305,7 @@ TEST(ring_constants_are_as_documented)
 	CHECK(STENO_MESSAGE_PARTS == 1 && STENO_MESSAGE_CUT == 2 && STENO_MESSAGE_VALUES == 4);
 	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 6);
 	CHECK(STENO_MESSAGE_XID == 32 && STENO_MESSAGE_NUMBERS == 64);
+	CHECK(STENO_MESSAGE_ENDING == 128);
 	CHECK(STENO_MESSAGE_CHUNK == 16 && STENO_CHUNK == 64 * 1024 && STENO_CHUNKS_MAX == 1024);
 	CHECK(STENO_NONE64 == UINT64_MAX && STENO_NONE32 == UINT32_MAX);
 	CHECK(STENO_SESSION_START == 0 && STENO_SESSION_PID == 8 && STENO_SESSION_FACTS == 12);

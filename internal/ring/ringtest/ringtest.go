@@ -302,6 +302,26 @@ func (r *ShortBrief) Bytes() []byte {
 	return message(1, flags, b)
 }
 
+// Commit is the brief record message of a commit, since version 7.
+type Commit struct {
+	Time                                      int64
+	XID, LSN                                  uint64
+	LSNLength, Timeline, Duration, Statements uint32
+}
+
+// Bytes are the message's.
+func (r *Commit) Bytes() []byte {
+	b := make([]byte, 40)
+	at(b, 0, r.Time)
+	at(b, 8, r.XID)
+	at(b, 16, r.LSN)
+	at(b, 24, r.LSNLength)
+	at(b, 28, r.Timeline)
+	at(b, 32, r.Duration)
+	at(b, 36, r.Statements)
+	return message(6, 8, b)
+}
+
 // Brief is a brief record message of versions 4 to 6.
 type Brief struct {
 	Seq            uint64
@@ -345,6 +365,7 @@ type Record struct {
 	NoText, HasValues                          bool
 	Parts                                      []uint64 // three
 	CutLength                                  uint64
+	Ending                                     []byte // StenoEnding
 	ShapeLength, TextLength                    uint32 // 0: as they are
 }
 
@@ -382,6 +403,10 @@ func (r *Record) Bytes() []byte {
 	if r.CutLength > 0 {
 		flags |= 2
 		b = append(binary.LittleEndian.AppendUint64(b, r.CutLength), make([]byte, 32)...)
+	}
+	if r.Ending != nil {
+		flags |= 128
+		b = append(b, r.Ending...)
 	}
 	if r.HasValues || r.Values != "" {
 		flags |= 4

@@ -91,6 +91,7 @@ var kinds = map[string]struct {
 	"KIND":        {"Kind", "uint8", "Kind is what an item of a block is.", false},
 	"FIELD":       {"Field", "uint64", "Field is a bit of a record's presence mask.", true},
 	"OUTCOME":     {"Outcome", "uint8", "Outcome is how a statement ended.", false},
+	"EVENT":       {"Event", "uint8", "Event is how a transaction ended.", false},
 	"CLASS":       {"Class", "uint64", "Class is the class of a statement.", false},
 	"SESSION_KEY": {"Key", "uint8", "Key is a fact of a session definition.", false},
 	"ACCESS":      {"Access", "uint64", "Access is a bit of the access that a relation got.", true},

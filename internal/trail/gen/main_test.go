@@ -10,8 +10,9 @@ import (
 // is never changed, also when nothing writes it any more (docs/format-policy.md).
 var numbered = map[string]string{
 	"KIND":        "1 statement, 2 start, 3 connect, 4 auth_failed, 5 disconnect, 6 transaction, 7 setting, 8 note, 9 gap, 10 server, 11 seal, 12 subtransaction, 64 data, 128 session, 129 shape, 130 text",
-	"FIELD":       "0 shape, 1 text, 2 rows, 3 time, 4 duration_us, 5 nulls, 6 params, 7 seq, 8 statement, 9 depth, 10 outcome, 11 sqlstate, 12 xid, 13 text_bytes, 14 parts, 15 extra, 16 audited",
+	"FIELD":       "0 shape, 1 text, 2 rows, 3 time, 4 duration_us, 5 nulls, 6 params, 7 seq, 8 statement, 9 depth, 10 outcome, 11 sqlstate, 12 xid, 13 text_bytes, 14 parts, 15 extra, 16 audited, 17 event, 18 statements, 19 commit_lsn",
 	"OUTCOME":     "0 ok, 1 error, 2 interrupted, 3 running",
+	"EVENT":       "1 commit, 2 abort, 3 prepare, 4 commit prepared, 5 rollback prepared",
 	"CLASS":       "1 read, 2 write, 3 function, 4 role, 5 ddl, 6 misc, 7 misc_set, 8 connect, 9 error, 10 transaction, 11 setting",
 	"SESSION_KEY": "1 backend_type, 2 user, 3 database, 4 role, 5 application, 6 app_user, 7 client, 8 auth_method, 9 identity, 10 app_context, 11 leader, 12 leader_substatement, 13 encoding",
 	"ACCESS":      "0 select, 1 insert, 2 update, 3 delete, 4 truncate, 5 references, 6 audited",

@@ -82,6 +82,8 @@ type Record struct {
 	ExtraCount   int
 	Extra        []byte
 	Audited      trail.Audited
+	Ending       trail.Ending
+	EndingFields trail.Field // which of Ending are known
 	Parts        [3]uint64
 	HasParts     bool
 	HasCut       bool
@@ -100,7 +102,8 @@ type Block struct {
 	payload   []byte
 	records   uint32
 	lastTime  int64
-	timeAt    int // of the first record's time in the payload
+	lastLSN   uint64 // where the WAL record of the last commit ended
+	timeAt    int    // of the first record's time in the payload
 	time      int64
 	firstTime int64
 	firstEnd  int64
@@ -195,7 +198,7 @@ func (r *Record) fields() trail.Field {
 			f |= x.bit
 		}
 	}
-	return f
+	return f | r.EndingFields
 }
 
 // isStatement says whether records of the kind have a statement number.
@@ -268,7 +271,7 @@ func (b *Block) Add(s *Source, r *Record) {
 	if f&trail.FieldStatement != 0 {
 		item = binary.AppendVarint(item, int64(r.Statement-(e.statement+1)))
 	}
-	item = r.appendRare(item, f)
+	item = b.appendEnding(r.appendRare(item, f), r, f)
 	b.item = item
 	at := b.put(r.Kind, item)
 	if first {
@@ -308,6 +311,23 @@ func (r *Record) appendRare(item []byte, f trail.Field) []byte {
 	}
 	if f&trail.FieldAudited != 0 {
 		item = append(item, byte(r.Audited))
+	}
+	return item
+}
+
+// appendEnding appends the fields of a transaction's end.
+func (b *Block) appendEnding(item []byte, r *Record, f trail.Field) []byte {
+	e := &r.Ending
+	if f&trail.FieldEvent != 0 {
+		item = append(item, byte(e.Event))
+	}
+	if f&trail.FieldStatements != 0 {
+		item = binary.AppendUvarint(item, e.Statements)
+	}
+	if f&trail.FieldCommit != 0 {
+		item = binary.AppendVarint(item, int64(e.LSN-b.lastLSN))
+		item = binary.AppendUvarint(binary.AppendUvarint(item, e.End-e.LSN), e.Timeline)
+		b.lastLSN = e.End
 	}
 	return item
 }
