@@ -121,6 +121,13 @@ typedef struct StenoControl
 	 * half by comparing.
 	 */
 	_Atomic uint32_t settings_generation;
+
+	/*
+	 * Which values a new process has inherited that are those of a generation: set by the
+	 * postmaster, and after a reload by the first session that finds them equal
+	 * (session/settings_in_force.c).
+	 */
+	_Atomic uint64_t inherited_values;
 	StenoWanted wanted;
 	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
 	StenoWriterControl writers[STENO_MAX_WRITERS];

@@ -179,6 +179,13 @@ typedef enum StenoState
 #define STENO_COLD __attribute__((cold, noinline))
 
 /*
+ * Variables that every session sets, besides those in StenoLocal and StenoPrivate, stand together:
+ * a new process copies each page that it writes to, and most sessions of some servers run a single
+ * statement.
+ */
+#define STENO_SESSION_DATA __attribute__((section("steno_session")))
+
+/*
  * A statement that runs: one of its hooks is on the C stack, and in its frame is the level,
  * but for that of a client (steno_top_level), which no hook has to leave when its statement
  * fails.  A nested hook takes its level off the list in its PG_CATCH (steno_fail), the abort
@@ -290,6 +297,7 @@ typedef struct StenoLocal
 	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
 	StenoWriterControl *writer;
 	uint64		dropped;		/* records dropped since the last gap record */
+	uint64		attached;		/* head of the ring when this session began */
 
 	/* what the session message said */
 	Oid			user_id;
@@ -311,6 +319,7 @@ typedef struct StenoLocal
 	uint8		prepared_next;	/* likewise */
 	bool		planning;		/* a client's statement, which has no number yet */
 	bool		subtransactions;	/* some have begun in the present transaction */
+	bool		settled;		/* the ring's data has been mapped next to its header, if that is possible */
 
 	StenoStatement few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));

@@ -14,7 +14,7 @@
 
 StenoArea	steno_area __attribute__((aligned(STENO_PAGE)));
 StenoKeptFar steno_kept_far[STENO_KEPT_SHAPES];
-StenoClientFacts steno_client;
+StenoClientFacts steno_client STENO_SESSION_DATA;
 
 STENO_COLD void *
 steno_scratch(size_t size)

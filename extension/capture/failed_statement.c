@@ -28,7 +28,7 @@
 #include "delivery/wait.h"
 
 /* Timestamp of the client's message whose failure was reported last. */
-static TimestampTz reported;
+static TimestampTz reported STENO_SESSION_DATA;
 
 /* An error is being reported: its record exists, or is made now. */
 void
@@ -246,7 +246,7 @@ steno_statement_fatal(const ErrorData *edata)
 }
 
 /* Timestamp of the client's message in which a subtransaction was aborted last. */
-static TimestampTz caught;
+static TimestampTz caught STENO_SESSION_DATA;
 
 /*
  * The error that the server's main loop handles, when the transaction has aborted.
@@ -372,7 +372,7 @@ steno_statement_aborted(void)
 	steno_objects_forget_pending();
 }
 
-static SubTransactionId aborted_subid;
+static SubTransactionId aborted_subid STENO_SESSION_DATA;
 
 /* A function catches an error with which cursors of the enclosing transaction have failed. */
 STENO_COLD static void

@@ -255,6 +255,8 @@ remember_prepared(const StenoStatement *s, CachedPlan *cached, const StenoParams
 	}
 	steno_forget_prepared(i);
 	steno_my.prepared[i] = p;
+	if (unlikely(!steno_my.settled))
+		steno_session_map_data();
 }
 
 /*
@@ -343,9 +345,9 @@ stage_kept(StenoStatement *s, bool searched)
 	return true;
 }
 
-/* Keep the columns of a relation; false if there are too many. */
-static bool
-keep_columns(StenoKept *k, int relation, const StenoPermission *p)
+/* Keep all but the first words of the sets of columns of a relation; false if there are too many. */
+STENO_COLD static bool
+keep_far_columns(const StenoKept *k, int relation, const StenoPermission *p)
 {
 	StenoKeptFar *far = &steno_kept_far[k - steno_my.kept];
 	int			set;
@@ -357,11 +359,30 @@ keep_columns(StenoKept *k, int relation, const StenoPermission *p)
 
 		if (columns && columns->nwords > STENO_KEPT_FAR_WORDS + 1)
 			return false;
-		k->columns[relation][set] = columns_word(columns, 0);
-		k->wide |= is_wide(columns);
 		for (word = 0; word < STENO_KEPT_FAR_WORDS; word++)
 			far->columns[relation][set][word] = columns_word(columns, word + 1);
 	}
+	return true;
+}
+
+/* Keep the columns of the relations; false if there are too many.  What few queries have is far, in other pages. */
+static bool
+keep_columns(StenoKept *k, const ShapeKey *key)
+{
+	int			set;
+	int			i;
+
+	for (i = 0; i < key->count; i++)
+		for (set = 0; set < STENO_COLUMN_SETS; set++)
+		{
+			const Bitmapset *columns = steno_columns_of(key->relations[i], set);
+
+			k->columns[i][set] = columns_word(columns, 0);
+			k->wide |= is_wide(columns);
+		}
+	for (i = 0; k->wide && i < key->count; i++)
+		if (!keep_far_columns(k, i, key->relations[i]))
+			return false;
 	return true;
 }
 
@@ -390,9 +411,9 @@ keep_shape(const ShapeKey *key, const StenoRecord *record)
 	{
 		k->relids[i] = key->relations[i]->relid;
 		k->permissions[i] = (uint32) key->relations[i]->requiredPerms;
-		if (!keep_columns(k, i, key->relations[i]))
-			return;
 	}
+	if (!keep_columns(k, key))
+		return;
 	k->params_len = record->params ? record->params->shape_len : 1;
 	k->params = objects - k->params_len;
 	memcpy(record->shape_len <= STENO_KEPT_ROOM ? k->shape : steno_kept_far[k - steno_my.kept].shape,
@@ -448,10 +469,15 @@ stage_suspect(StenoStatement *s)
 	}
 }
 
+/* So many statements make a session one that maps its ring's data (steno_session_map_data). */
+#define SHORT_SESSION 8
+
 /* At the start of a client's query. */
 static inline void
 stage(StenoStatement *s)
 {
+	if (unlikely(!steno_my.settled) && s->statement > SHORT_SESSION)
+		steno_session_map_data();
 	if (unlikely(s->suspect))
 		stage_suspect(s);
 	else if (likely(stage_kept(s, false)))

@@ -21,14 +21,14 @@
 #include "delivery/wait.h"
 
 /* Number of the first record that was dropped since the last gap record. */
-static uint64 dropped_first;
+static uint64 dropped_first STENO_SESSION_DATA;
 
 /* Number of the last record whose wait was cancelled. */
-static uint64 cancelled_seq;
+static uint64 cancelled_seq STENO_SESSION_DATA;
 
 /* The statement whose hook lets it fail when the wait for its record is cancelled. */
-static uint64 failing_statement;
-static uint32 failing_substatement;
+static uint64 failing_statement STENO_SESSION_DATA;
+static uint32 failing_substatement STENO_SESSION_DATA;
 
 /* A record is not written: remember it for the gap record. */
 STENO_COLD static void
@@ -313,7 +313,7 @@ static struct
 {
 	uint32		len;			/* 0: none */
 	uint8		body[STENO_SESSION_MAX];
-}			description;
+}			description STENO_SESSION_DATA;
 
 static void
 publish_description(StenoSessionMessage *m, const uint8 *body, uint32 len)

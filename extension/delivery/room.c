@@ -39,7 +39,7 @@
 #define EXIT_PATIENCE 5000
 
 /* How many statements the reserve is for. */
-int			steno_reserve_covered;
+int			steno_reserve_covered STENO_SESSION_DATA;
 
 /*
  * What the reserve has for a statement: its short record, a description of the session
@@ -50,7 +50,7 @@ int			steno_reserve_covered;
 #define GAP_ROOM ((sizeof(StenoRecordMessage) + STENO_GAP_EXTRA + 7) & ~7u)
 #define LOST_ROOM Max(STENO_SHORT_MOST, DESCRIPTION_ROOM)
 
-static bool process_exits;				/* a FATAL error ends this process */
+static bool process_exits STENO_SESSION_DATA;				/* a FATAL error ends this process */
 
 static uint64
 waited_us(uint64 since)

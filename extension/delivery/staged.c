@@ -136,9 +136,14 @@ define_template(const StenoStatement *s, StenoPrepared *prepared)
 		prepared->brief = STENO_BRIEF_NEVER;
 		return;
 	}
-	/* pairs with the release store in steno_ring_free: the writer has read the last record that needs it */
+
+	/*
+	 * Unread records of the ring's previous session may refer to its templates, up to where this
+	 * session began.  The load pairs with the release store in steno_ring_free: the writer has read
+	 * the last record that needs the template.
+	 */
 	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
-	if (p->tail < t->needed_until)
+	if (p->tail < steno_my.attached || p->tail < t->needed_until)
 		return;
 	t->version++;
 	t->shape_len = k->len;

@@ -10,6 +10,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -46,6 +47,19 @@ relation_type(char relkind)
 	}
 }
 
+/*
+ * Name of a schema, or NULL.  Sessions with the usual search path have looked up schema public by
+ * its name, so that a first statement does not have to read pg_namespace to find it by its OID.
+ */
+static char *
+schema_name(Oid schema)
+{
+	if (schema == PG_PUBLIC_NAMESPACE &&
+		GetSysCacheOid1(NAMESPACENAME, Anum_pg_namespace_oid, CStringGetDatum("public")) == schema)
+		return pstrdup("public");
+	return get_namespace_name(schema);
+}
+
 static void
 look_up_name(StenoRelation *r)
 {
@@ -55,7 +69,7 @@ look_up_name(StenoRelation *r)
 	if (HeapTupleIsValid(tuple))
 	{
 		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
-		char	   *namespace = get_namespace_name(class->relnamespace);
+		char	   *namespace = schema_name(class->relnamespace);
 		char	   *name;
 
 		name = quote_qualified_identifier(namespace ? namespace : "?",

@@ -18,12 +18,12 @@
 /* When names of columns take this many bytes, those that only earlier statements have used are freed. */
 #define MOST_COLUMN_BYTES (1024 * 1024)
 
-uint64		steno_relation_invalidations;
+uint64		steno_relation_invalidations STENO_SESSION_DATA;
 
-static HTAB *table;				/* NULL: the cache is empty */
-static MemoryContext context;	/* of the table and the memory that entries point to */
+static HTAB *table STENO_SESSION_DATA;				/* NULL: the cache is empty */
+static MemoryContext context STENO_SESSION_DATA;	/* of the table and the memory that entries point to */
 static long most = MOST_RELATIONS;
-static Size column_bytes;		/* of all names of columns */
+static Size column_bytes STENO_SESSION_DATA;		/* of all names of columns */
 
 /* Invalidate parts of one relation's entry, or of all entries if relid is InvalidOid. */
 static void
@@ -78,7 +78,7 @@ schema_changed(Datum arg, int cacheid, uint32 hashvalue)
 static void
 register_invalidation(void)
 {
-	static bool registered;
+	static bool registered STENO_SESSION_DATA;
 
 	if (registered)
 		return;

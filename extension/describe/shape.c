@@ -15,7 +15,7 @@
 /* Enough for most shapes. */
 #define SHAPE_ROOM 640
 
-static uint8 usual_shape[SHAPE_ROOM];
+static uint8 usual_shape[SHAPE_ROOM] STENO_SESSION_DATA;
 
 /*
  * Note in a record that count items are omitted because they do not fit.  If there

@@ -5,6 +5,7 @@
 #include "base/steno.h"
 #include "base/compat.h"
 #include "load/load.h"
+#include "session/settings_in_force.h"
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -121,8 +122,8 @@ refuse:
 static void
 assign_log(const char *newval, void *extra)
 {
+	steno_settings_assigned();
 	steno_wanted.session_mask = *(uint32 *) extra;
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static void
@@ -134,15 +135,15 @@ assign_mandatory(const char *newval, void *extra)
 static void
 assign_log_start(const char *newval, void *extra)
 {
+	steno_settings_assigned();
 	steno_wanted.start_mask = *(uint32 *) extra;
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static void
 assign_sync(const char *newval, void *extra)
 {
+	steno_settings_assigned();
 	steno_wanted.sync_mask = *(uint32 *) extra;
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 /*
@@ -171,8 +172,8 @@ check_role(char **newval, void **extra, GucSource source)
 static void
 assign_role(const char *newval, void *extra)
 {
+	steno_settings_assigned();
 	strlcpy(steno_wanted.role, newval ? newval : "", NAMEDATALEN);
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
 }
 
 static bool
@@ -200,25 +201,25 @@ assign_app(const char *newval, void *extra)
 static void
 assign_bool(bool newval, void *extra)
 {
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	steno_settings_assigned();
 }
 
 static void
 assign_string(const char *newval, void *extra)
 {
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	steno_settings_assigned();
 }
 
 static void
 assign_int(int newval, void *extra)
 {
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	steno_settings_assigned();
 }
 
 static void
 assign_enum(int newval, void *extra)
 {
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	steno_settings_assigned();
 }
 
 static bool

@@ -30,6 +30,7 @@
 #include "load/load.h"
 #include "policy/rules.h"
 #include "session/leader.h"
+#include "session/session.h"
 #include "session/settings_in_force.h"
 #include "writer/writer.h"
 
@@ -276,6 +277,8 @@ create_rings(void)
 							(uint32) steno_ring_size * 1024, large_chunks(), steno_writers,
 							GetSystemIdentifier(), now, &what))
 		refuse_without_rings(what);
+	if (first)
+		steno_session_prepare_mapping();
 	close(folder);
 	pfree(name);
 	pfree(prefix);

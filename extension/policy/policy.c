@@ -41,10 +41,10 @@
 #include "policy/rules.h"
 
 /* The session's rules, and what they were chosen by. */
-static StenoChoice choice;
-static const char *chosen_application;	/* for its address alone */
-static Oid	chosen_user;		/* InvalidOid: not authenticated yet */
-static bool chosen;
+static StenoChoice choice STENO_SESSION_DATA;
+static const char *chosen_application STENO_SESSION_DATA;	/* for its address alone */
+static Oid	chosen_user STENO_SESSION_DATA;		/* InvalidOid: not authenticated yet */
+static bool chosen STENO_SESSION_DATA;
 
 #define BIT(class) (1u << (class))
 
@@ -58,10 +58,10 @@ static bool chosen;
  */
 
 /* What start_mask is made of. */
-static uint32 log_start_classes;	/* steno.log_start */
-static uint32 sync_classes;		/* steno.sync */
-static uint32 rule_classes;		/* a rule with the action sync may match some of their statements */
-static uint32 rule_all;			/* of these, those whose statements all match it */
+static uint32 log_start_classes STENO_SESSION_DATA;	/* steno.log_start */
+static uint32 sync_classes STENO_SESSION_DATA;		/* steno.sync */
+static uint32 rule_classes STENO_SESSION_DATA;		/* a rule with the action sync may match some of their statements */
+static uint32 rule_all STENO_SESSION_DATA;			/* of these, those whose statements all match it */
 
 static void
 set_start_mask(void)
@@ -249,7 +249,8 @@ session_user_id(void)
 static void
 free_session_rules(void)
 {
-	steno_choice_free(&choice);
+	if (choice.rules)
+		steno_choice_free(&choice);
 	steno_relations_forget_rules();
 }
 

@@ -60,22 +60,22 @@ static struct
 	char		application[NAMEDATALEN];
 	char		app_user[STENO_APP_MAX];
 	char		app_context[STENO_APP_MAX];
-}			known;
+}			known STENO_SESSION_DATA;
 
 /* In a parallel worker: its leader's session and substatement, as text; otherwise empty. */
-static char leader_session[8 + 1 + 8 + 1];
-static char leader_substatement[11];
+static char leader_session[8 + 1 + 8 + 1] STENO_SESSION_DATA;
+static char leader_substatement[11] STENO_SESSION_DATA;
 
 /*
  * Encoding of the session's texts; NULL if that is UTF-8, or the session is not
  * connected to a database yet.
  */
-static const char *encoding;
+static const char *encoding STENO_SESSION_DATA;
 
 #define MOST_ENCODING 14		/* the longest name of a server encoding */
 
 /* The FATAL error that ends the session, for its disconnect record; 0: none. */
-static int	death_code;
+static int	death_code STENO_SESSION_DATA;
 static char death_message[512];
 
 static uint8 *
@@ -145,9 +145,9 @@ static struct
 {
 	Oid			role;
 	char		name[NAMEDATALEN];
-}			roles[MOST_ROLES];
+}			roles[MOST_ROLES] STENO_SESSION_DATA;
 
-static int	next_role;
+static int	next_role STENO_SESSION_DATA;
 
 static void
 forget_roles(Datum arg, int cacheid, uint32 hashvalue)
@@ -158,7 +158,7 @@ forget_roles(Datum arg, int cacheid, uint32 hashvalue)
 static void
 copy_role(char *to, Oid role, bool failing)
 {
-	static bool registered;
+	static bool registered STENO_SESSION_DATA;
 	char	   *name;
 	int			i;
 
@@ -456,34 +456,75 @@ map_second_time(void *from, size_t size, void *to)
 }
 
 /*
- * Become the producer of a ring.  The page with the ring's header, with a copy of
- * our state in it, is mapped over the page of steno_area, and the ring's data right
- * after it, so that a statement touches few pages (ARCHITECTURE.md).  If a mapping
- * fails, the ring is used at its original address, which is only slower.
+ * In the postmaster: make the page that sessions map the ring's header over a mapping by itself.
+ * They would otherwise divide the one around it, which costs each of them more than the fork
+ * that copies the parts.  That it is left out of core dumps is of no consequence: a
+ * session's is never used.
+ */
+void
+steno_session_prepare_mapping(void)
+{
+	(void) madvise(&steno_area.page, STENO_PAGE, MADV_DONTDUMP);
+}
+
+/*
+ * Map the page with the ring's header over the page of steno_area, with our state in it, so that a
+ * statement touches few pages (ARCHITECTURE.md).  Until then, nothing is written to either
+ * page: the former is thrown away, and the latter has other entries in the page table at its
+ * original address.  A leader's workers look at mapped, which says that the state is ours,
+ * only while the ring is owned.
+ */
+static bool
+map_header(StenoRing *ring)
+{
+	StenoLocal	state;
+
+	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
+		return false;
+	memcpy(&state, &steno_my, sizeof(state));
+	if (!map_second_time(ring, STENO_PAGE, &steno_area.page))
+		return false;
+	memcpy(&steno_my, &state, sizeof(state));
+	return true;
+}
+
+/*
+ * Map the ring's data right after its header, too, if there is space.  A session does this only
+ * when it has run some statements: those of a short session would gain less by it than the mapping
+ * costs.  What is staged stays where it is; only its address changes.
+ */
+STENO_COLD void
+steno_session_map_data(void)
+{
+	StenoProducer *producer = &steno_my.producer;
+
+	steno_my.settled = true;
+	if (sysconf(_SC_PAGESIZE) != STENO_PAGE || producer->size > STENO_NEAR_DATA ||
+		!map_second_time(producer->data, producer->size, steno_area.data))
+		return;
+	if (steno_my.staged)
+		steno_my.staged = (StenoMessage *) (steno_area.data + ((uint8 *) steno_my.staged - producer->data));
+	producer->data = steno_area.data;
+}
+
+/*
+ * Become the producer of a ring.  If its header cannot be mapped next to our data, it
+ * is used at its original address, which is only slower.
  */
 static void
 become_producer(uint32 ring_number)
 {
 	StenoRing  *ring = steno_ring_at(&steno_rings, ring_number);
 	StenoProducer *producer = &steno_my.producer;
-	int			i;
+	bool		mapped = map_header(ring);
 
 	steno_producer_init(producer, &steno_rings, ring_number);
-	/* unread records of the ring's previous session may refer to its templates */
-	for (i = 0; i < STENO_PREPARED; i++)
-		producer->templates[i].needed_until = producer->head;
-	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
-		return;
-	steno_my.mapped = false;
-	memcpy(ring->own, steno_area.page.own, sizeof(ring->own));
-	if (map_second_time(ring, STENO_PAGE, &steno_area.page))
-	{
+	if (mapped)
 		producer->ring = &steno_area.page;
-		steno_my.mapped = true;
-	}
-	if (producer->size <= STENO_NEAR_DATA &&
-		map_second_time(producer->data, producer->size, steno_area.data))
-		producer->data = steno_area.data;
+	else
+		STENO_STORE(((StenoLocal *) ring->own)->mapped, false);
+	steno_my.mapped = mapped;
+	steno_my.attached = producer->head;
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "base/steno.h"
 
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "base/compat.h"
@@ -48,9 +49,23 @@ static const struct
 
 StaticAssertDecl(lengthof(settings) <= STENO_SETTINGS_MOST, "room for all settings");
 
-/* The values in force in this session, as text: those that were recorded last. */
+/*
+ * The values in force in this session, as text: those that were recorded last.  They are here only
+ * once one of them may have changed (has_texts): most sessions change none, and spare themselves
+ * the copy.
+ */
 static char in_force[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
-static bool of_session[STENO_SETTINGS_MOST];	/* whether it was set in this session */
+static bool has_texts STENO_SESSION_DATA;
+static bool of_session[STENO_SETTINGS_MOST] STENO_SESSION_DATA;	/* whether it was set in this session */
+
+/*
+ * Whether the values that this process has inherited from the postmaster are those in the control
+ * area: known by the number of assignments that the postmaster has made, and the generation in the
+ * control area (StenoControl.inherited_values).  assigned: a value was assigned in this process.
+ */
+static uint32 assignments;
+static bool assigned STENO_SESSION_DATA;
+static uint32 compared STENO_SESSION_DATA;	/* generation of the texts that this session began with */
 
 /* The server's entries of the settings: found once, before processes are forked. */
 static struct config_generic *variables[STENO_SETTINGS_MOST];
@@ -131,10 +146,10 @@ setting_source_name(int i)
 }
 
 /* Writer 0's count when we last found that we must wait for it. */
-static uint32 waited_for;
+static uint32 waited_for STENO_SESSION_DATA;
 
 /* This parallel worker has the values of its leader's session, which it adopts without waiting. */
-static bool inherited;
+static bool inherited STENO_SESSION_DATA;
 
 /* Put these values in force in this process. */
 static void
@@ -167,6 +182,36 @@ adopt_settings(const StenoWanted *wanted)
 	}
 }
 
+static inline uint64
+inherited_values(uint32 generation)
+{
+	return (uint64) assignments << 32 | generation;
+}
+
+/*
+ * A value is being assigned: the variables of all settings still have the old values.  This may be in
+ * the middle of an abort; nothing here allocates memory or fails.
+ */
+void
+steno_settings_assigned(void)
+{
+	int			i;
+
+	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	if (!IsUnderPostmaster)
+	{
+		assignments++;
+		return;
+	}
+	assigned = true;
+	if (steno_my.state != STENO_READY || has_texts)
+		return;
+	for (i = 0; i < (int) lengthof(settings); i++)
+		if (is_recorded_setting(i))
+			current_setting_value(i, in_force[i]);
+	has_texts = true;
+}
+
 /*
  * Put the values where all processes see them.  Only the postmaster does this, before it
  * starts any process, and then writer 0.  The order is that of StenoControl (control.h).
@@ -187,12 +232,27 @@ steno_settings_publish(void)
 			(void) setting_source(i);
 		}
 	atomic_fetch_add(&steno_control->settings_generation, 1);
+	if (!IsUnderPostmaster)
+		atomic_store(&steno_control->inherited_values,
+					 inherited_values(atomic_load(&steno_control->settings_generation)));
 }
 
-/* Start this session with the server's values. */
+/*
+ * Start this session with the server's values.  They are compared with those that this process has
+ * inherited only if none before has done so: a reload can reach the postmaster before writer 0 has
+ * recorded it.
+ */
 void
 steno_settings_baseline(void)
 {
+	compared = atomic_load(&steno_control->settings_generation);
+	if (likely(!assigned && atomic_load(&steno_control->inherited_values) == inherited_values(compared)))
+	{
+		adopt_settings(&steno_wanted);
+		steno_my.settings_dirty = STENO_SETTINGS_SAME;
+		return;
+	}
+	has_texts = true;
 	memcpy(in_force, steno_control->settings, sizeof(in_force));
 	/* pairs with the fence in steno_settings_publish: "wanted" is no older than the texts */
 	atomic_thread_fence(memory_order_acquire);
@@ -329,6 +389,7 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 {
 	uint32		generation = atomic_load(&steno_control->settings_generation);
 	Changes		c;
+	bool		any = false;
 	char		value[STENO_SETTING_VALUE];
 	char		old[STENO_SETTING_VALUE];
 	char		new[STENO_SETTING_VALUE];
@@ -349,6 +410,7 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 	{
 		if (!c.changed[i])
 			continue;
+		any = true;
 		current_setting_value(i, value);
 
 		/*
@@ -364,5 +426,7 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 		of_session[i] = !is_set_by_server(i);
 		strlcpy(in_force[i], value, STENO_SETTING_VALUE);
 	}
+	if (!any && !assigned)
+		atomic_store(&steno_control->inherited_values, inherited_values(compared));
 	adopt_settings(&steno_wanted);
 }

@@ -19,6 +19,7 @@ extern bool steno_settings_reloaded(void (*change) (const char *name, const char
 typedef void (*StenoRecordSetting) (const char *name, const char *old, const char *new, const char *source,
 									bool failing);
 
+extern void steno_settings_assigned(void);
 extern void steno_settings_baseline(void);
 extern void steno_settings_inherit(void);
 extern void steno_settings_put_in_force(StenoRecordSetting record, bool failing);

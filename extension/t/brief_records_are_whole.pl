@@ -138,6 +138,37 @@ foreach my $where ("$saved/copy", $node)
 }
 verify_ok($node, 'the trail is whole');
 
+# sessions that get the ring of one that has left while its brief records are not drained
+my $watch = Steno::Client->new($node);
+my $ring;
+
+$writer = writer_pid($node);
+@told = ();
+foreach my $session (0 .. 3)
+{
+	$client =
+	  defined $ring ? Steno::Client->of_ring($node, $watch, $ring, application_name => 'brief heirs') :
+	  Steno::Client->new($node, application_name => 'brief heirs');
+	$ring //= $watch->query("SELECT ring FROM steno.rings WHERE pid = $client->{pid}")->{rows}[0][0];
+	($statements, $records) = (0, 1);
+	$client->parse("s$session", $texts[$session])->sync->finish;
+	if ($session == 0)
+	{
+		# until its records refer to a template
+		run(0) for 1 .. 5;
+		flush($node);
+		stop_process($writer);
+	}
+	run($session) for 1 .. 5;
+	$client->quit;
+}
+$watch->quit;
+continue_process($writer);
+flush($node);
+is_deeply(
+	[ sort map { "$_->{seq} $_->{statement} $_->{text} $_->{params}[0]" } records($node, kind => 'statement', application => 'brief heirs') ],
+	[ sort @told ], 'sessions with the same ring leave each other\'s templates alone');
+
 # a start record of what runs for long is made from the template; so is that of a failure
 $client = Steno::Client->new($node, application_name => 'late');
 $client->parse('s0', $texts[0])->sync->finish;

@@ -248,6 +248,20 @@ cmp_ok(scalar(@$columns), '>', 100, 'many columns fit');
 is($columns->[99], 'a_column_whose_name_is_not_short_0100', 'they are the first ones');
 is($all->{relations}[0]{columns_omitted}, $all->{extra}{columns_omitted} ? 'select' : undef, 'the relation says that there are more');
 
+# Shapes that are kept take the places of others, with their sets of columns: two wide tables, whose
+# first columns are the same.
+{
+	my @many = map { "SELECT x.c1, x.c$_->[0], y.a_column_whose_name_is_not_short_00$_->[1] FROM wide x, widest y WHERE false" }
+	  [ 70, 90 ], [ 71, 90 ], [ 70, 91 ], [ 1, 90 ];
+	my @others = map { "SELECT c$_ FROM wide WHERE false" } 2 .. 6;
+	my @sql = map { ($many[0], @others, $_, $many[0]) } @many;
+	my @want = map { /x\.(c\d+), y\.(\w+)/ ? ($1 eq 'c1' ? 'wide select(c1)' : "wide select(c1,$1)", "widest select($2)") : () } @sql;
+
+	$node->safe_psql('postgres', "SET application_name = 'kept';" . join ';', @sql);
+	is_deeply([ map { map { shown($_) } @{ $_->{relations} } } statements($node, application => 'kept', text => qr/wide x/) ],
+		\@want, 'kept shapes have their columns');
+}
+
 # The names of columns in a database with another encoding.
 $node->safe_psql('latin', "CREATE TABLE gehalt (\"Gr\xc3\xb6\xc3\x9fe\" int); SELECT * FROM gehalt",
 	extra_params => [], connstr => $node->connstr('latin') . ' client_encoding=UTF8');

@@ -242,6 +242,39 @@ $node->safe_psql('postgres', 'CREATE ROLE quiet SUPERUSER LOGIN; ALTER ROLE quie
 	$node->reload;
 	wait_until 'the second reload is recorded', sub { @{ changes(user => undef) } == 3 };
 	flush($node);
+
+	# sessions that begin between the reload and its record
+	my $writer = writer_pid($node);
+
+	stop_process($writer);
+	$node->append_conf('postgresql.conf', "steno.log = 'all, -read'\n");
+	$node->reload;
+	wait_until 'new sessions have it', sub {
+		my $c = Steno::Client->new($node);
+		my $value = $c->query('SHOW steno.log')->{rows}[0][0];
+
+		$c->quit;
+		$value eq 'all, -read';
+	};
+	$new = Steno::Client->new($node, application_name => 'between');
+	$new->query("SELECT 'between'");
+	continue_process($writer);
+	wait_until 'the third reload is recorded', sub { @{ changes(user => undef) } == 4 };
+	# its record is in the trail before the value is in force
+	wait_until 'which holds for the session', sub {
+		my $text = "SELECT 'after " . ++$runs . "'";
+
+		$new->query($text);
+		flush($node);
+		!statements($node, application => 'between', text => $text);
+	};
+	$new->quit;
+	is(scalar(statements($node, application => 'between', text => qr/'between'/)), 1, 'until then, the old value is in force');
+	is_deeply(changes(application => 'between'), [], 'the session has no record of the change');
+	$node->append_conf('postgresql.conf', "steno.log = 'all'\n");
+	$node->reload;
+	wait_until 'the fourth reload is recorded', sub { @{ changes(user => undef) } == 5 };
+	flush($node);
 }
 
 # A role without rights changes nothing.
