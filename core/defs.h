@@ -44,6 +44,7 @@ enum
 #define STENO_AUDITED(n, id, name, doc) STENO_AUDITED_##id = 1 << n,
 #define STENO_ACTION(n, id, name, doc) STENO_ACTION_##id = n,
 #define STENO_LIST(n, id, name, doc) STENO_LIST_##id = n,
+#define STENO_TERMS(n, id, name, doc) STENO_TERMS_##id = n,
 #define STENO_REPR(n, id, name, doc) STENO_REPR_##id = n,
 #define STENO_CODEC(n, id, name, doc) STENO_CODEC_##id = n,
 #include "../format/records.def"
@@ -58,6 +59,7 @@ enum
 #undef STENO_AUDITED
 #undef STENO_ACTION
 #undef STENO_LIST
+#undef STENO_TERMS
 #undef STENO_REPR
 #undef STENO_CODEC
 };

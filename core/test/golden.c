@@ -34,6 +34,8 @@ typedef struct Maker
 	uint64_t	seq;
 	uint64_t	statement;
 	StenoCrypt *crypt;
+	StenoIndex *index;			/* NULL: segments have none */
+	uint32_t	pretended;		/* bytes that each block is said to have in addition, for the index */
 } Maker;
 
 /* ---- the writer ---- */
@@ -84,6 +86,8 @@ write_block(Maker *w)
 	bytes = steno_block_finish(w->block, w->codec, w->stream.next_block, w->stream.next_record,
 							   w->time, chain, &len);
 	CHECK(steno_stream_append(&w->stream, bytes, len, steno_block_records(w->block), chain, &error));
+	if (w->index != NULL)
+		steno_index_commit(w->index, w->stream.segment, w->stream.next_block - 1, len + w->pretended);
 	steno_block_reset(w->block);
 }
 
@@ -103,6 +107,7 @@ end(Maker *w)
 	steno_stream_close(&w->stream);
 	steno_block_destroy(w->block);
 	steno_crypt_destroy(w->crypt);
+	steno_index_destroy(w->index);
 }
 
 /* ---- sessions and records ---- */
@@ -928,6 +933,126 @@ make_parts(const char *folder)
 	end(&w);
 }
 
+/* A statement with a shape of one relation that has one column, and one parameter. */
+static void
+indexed_statement(Maker *w, int class, const char *tag, const char *relation, const char *column, int repr,
+				  const char *text, const char *sqlstate)
+{
+	StenoRecordMessage r = record(w, STENO_KIND_STATEMENT);
+	ModelStrings s = {0};
+	Shape		columns;
+	Shape		sh;
+
+	shape_begin(&sh, class, 0, tag, 1);
+	shape_relation(&sh, STENO_RELTYPE_TABLE, STENO_ACCESS_SELECT, relation);
+	shape_count(&sh, 1);
+	shape_param(&sh, 0, repr);
+	shape_count(&sh, 1);
+	shape_object(&sh, STENO_ACTION_RENAME, "table", "public.before", "public.after");
+	columns.p = columns.bytes;
+	shape_count(&columns, 0);
+	shape_count(&columns, 2);
+	shape_count(&columns, STENO_ACCESS_SELECT);
+	shape_string(&columns, column);
+	shape_count(&columns, STENO_ACCESS_SELECT);
+	shape_string(&columns, "");
+	sh.p = steno_put_varint(sh.p, STENO_LIST_COLUMNS);
+	sh.p = steno_put_varint(sh.p, (uint64_t) (columns.p - columns.bytes));
+	memcpy(sh.p, columns.bytes, (size_t) (columns.p - columns.bytes));
+	sh.p += columns.p - columns.bytes;
+	use_shape(&s, &sh);
+	set_text(&s, text);
+	s.nulls = "\1";
+	s.nulls_len = 1;
+	if (sqlstate != NULL)
+	{
+		r.outcome = STENO_OUTCOME_ERROR;
+		memcpy(r.sqlstate, sqlstate, 5);
+		s.message = "relation does not exist";
+		s.message_len = 23;
+	}
+	put(w, &r, &s);
+}
+
+/*
+ * A segment with two indexes, as after a stop: one with a group for each block, one
+ * with a single group; some of what the blocks contain is omitted.  The next segment
+ * has none.
+ */
+static void
+make_index(const char *folder)
+{
+	static char long_name[STENO_INDEX_TERM_MAX + 1];
+	const uint8_t keys[] = {STENO_SESSION_USER, STENO_SESSION_APPLICATION, STENO_SESSION_APP_USER,
+	STENO_SESSION_ENCODING};
+	const char *values[] = {"carol", "caf\xe9", "j\xf6rg", "SQL_ASCII"};
+	StenoParts	parts = {{0}};
+	StenoRecordMessage r;
+	ModelStrings s = {0};
+	Maker		w;
+	int			i;
+
+	begin(&w, folder, "index", 0, STENO_CODEC_NONE);
+	w.index = steno_index_create();
+	w.pretended = 32 * 1024;
+	steno_block_set_index(w.block, w.index);
+
+	simple_session(&w, 1, "alice", NULL);
+	indexed_statement(&w, STENO_CLASS_READ, "SELECT", "public.orders", "id", STENO_REPR_INT4,
+					  "SELECT id FROM orders WHERE id = $1", NULL);
+	/* the same beginning and end as before */
+	indexed_statement(&w, STENO_CLASS_READ, "SELECT", "public.orders", "total", STENO_REPR_INT4,
+					  "SELECT id FROM orders WHERE total * 2 > 7 AND id = $1", NULL);
+	write_block(&w);
+	simple_session(&w, 1, "bob", "owner");
+	indexed_statement(&w, STENO_CLASS_DDL, "ALTER TABLE", "public.\"K\xc3\xa4ufer\"", "na\xc3\xafve", STENO_REPR_TEXT,
+					  "alter table k\xc3\xa4ufer rename to after\n\tcascade", "42P01");
+	write_block(&w);
+	/* what the builder discards is in no block */
+	statement(&w, "SELECT 'discarded'");
+	w.seq--;
+	w.statement--;
+	w.source.seq--;
+	w.source.statement--;
+	steno_block_reset(w.block);
+	w.seq = 0;
+	w.statement = 0;
+	session(&w, 2, 4, keys, values);
+	with_extra(&w, STENO_KIND_CONNECT, NULL, NULL);
+	r = record(&w, STENO_KIND_TRANSACTION);
+	r.outcome = STENO_OUTCOME_ERROR;
+	put(&w, &r, &s);
+	with_extra(&w, STENO_KIND_DISCONNECT, NULL, NULL);
+	write_block(&w);
+	/* texts in data parts, and a relation whose name is too long: neither is in the index */
+	w.seq = 0;
+	w.statement = 0;
+	simple_session(&w, 3, "alice", NULL);
+	memset(long_name, 'x', STENO_INDEX_TERM_MAX);
+	indexed_statement(&w, STENO_CLASS_WRITE, "INSERT", long_name, "id", STENO_REPR_INT8, "INSERT", NULL);
+	part(&w, STENO_PART_TEXT, "SELECT 'all in parts'");
+	parts.bytes[STENO_PART_TEXT] = 21;
+	s.parts = &parts;
+	r = record(&w, STENO_KIND_STATEMENT);
+	put(&w, &r, &s);
+	write_block(&w);
+	steno_block_add_index(w.block);
+	write_block(&w);
+
+	w.pretended = 0;
+	for (i = 0; i < 3; i++)
+	{
+		simple_session(&w, 3, i == 1 ? "dave" : "alice", NULL);
+		statement(&w, i == 1 ? "SELECT 'a rare text'" : "SELECT 1");
+		write_block(&w);
+	}
+	steno_block_add_index(w.block);
+	write_block(&w);
+	rotate(&w);
+	statement(&w, "SELECT 'in no index'");
+	end(&w);
+}
+
 /* A block put together by hand. */
 static void
 craft(Maker *w, const uint8_t *payload, size_t len, uint32_t records)
@@ -1267,6 +1392,7 @@ golden_make(const char *folder)
 	}			trails[] =
 	{
 		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions}, {"endings", make_endings},
+		{"index", make_index},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};

@@ -25,6 +25,9 @@
  */
 #define OVERHEAD 320
 
+/* What an index takes in addition to its body: its length and kind. */
+#define INDEX_HEAD 16
+
 /* Samples that tell whether a block of large values can be compressed (is_compressible). */
 #define SAMPLES 4
 #define SAMPLE_BYTES 4096
@@ -71,6 +74,7 @@ struct StenoBlock
 	uint8_t    *buffer;			/* header, then payload */
 	uint8_t    *payload;
 	uint32_t	capacity;
+	uint32_t	room;			/* bytes of payload that are allocated: for an index, more than capacity */
 	uint32_t	used;
 	uint32_t	data_bytes;		/* of used, in data parts */
 	uint32_t	records;
@@ -89,6 +93,7 @@ struct StenoBlock
 	uint32_t	max_sessions;
 	uint8_t    *packed;			/* header, then compressed or encrypted payload */
 	StenoCrypt *crypt;
+	StenoIndex *index;			/* NULL: none */
 	void	   *lz4;
 	EVP_MD_CTX *sha;
 };
@@ -148,10 +153,12 @@ dictionary_reset(Dictionary *d)
 static bool
 allocate_builder(StenoBlock *block, uint32_t capacity)
 {
-	size_t		packed = (size_t) LZ4_compressBound((int) capacity);
+	uint32_t	room = capacity > STENO_INDEX_MAX + INDEX_HEAD ? capacity : STENO_INDEX_MAX + INDEX_HEAD;
+	size_t		packed = (size_t) LZ4_compressBound((int) room);
 
 	block->capacity = capacity;
-	block->buffer = malloc(STENO_BLOCK_HEADER + (size_t) capacity);
+	block->room = room;
+	block->buffer = malloc(STENO_BLOCK_HEADER + (size_t) room);
 	block->packed = malloc(STENO_BLOCK_HEADER + packed + STENO_PAYLOAD_EXTRA);
 	block->lz4 = malloc((size_t) LZ4_sizeofState());
 	block->sha = EVP_MD_CTX_new();
@@ -207,6 +214,8 @@ steno_block_destroy(StenoBlock *block)
 void
 steno_block_reset(StenoBlock *block)
 {
+	if (block->index)
+		steno_index_discard(block->index);
 	block->used = 0;
 	block->data_bytes = 0;
 	block->records = 0;
@@ -221,6 +230,12 @@ void
 steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt)
 {
 	block->crypt = crypt;
+}
+
+void
+steno_block_set_index(StenoBlock *block, StenoIndex *index)
+{
+	block->index = index;
 }
 
 bool
@@ -369,6 +384,18 @@ add_definition(Dictionary *d, uint32_t hash, uint32_t offset, uint32_t len)
 	take_slot(d, d->used++);
 }
 
+/* Add to the segment's index what a new definition of a shape or text, which is in the payload now, contains. */
+static void
+index_definition(StenoBlock *block, uint8_t kind, const uint8_t *key, uint32_t len)
+{
+	if (block->index == NULL)
+		return;
+	if (kind == STENO_KIND_DEF_TEXT)
+		steno_index_text(block->index, key, len);
+	else
+		steno_index_shape(block->index, key, len);
+}
+
 /* The index of a shape or text, which is defined now if it has not been. */
 static inline uint32_t
 intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
@@ -383,6 +410,7 @@ intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
 	p = begin_item(block, kind, len + 1);
 	add_definition(d, hash, (uint32_t) (p - block->payload), len);
 	end_item(block, len + 1, append_bytes(p, key, len));
+	index_definition(block, kind, p, len);
 	return d->defined++;
 }
 
@@ -411,6 +439,8 @@ intern_session(StenoBlock *block, StenoSource *source)
 		p = steno_put_varint(p, source->statement);
 		add_definition(d, hash, (uint32_t) (p - block->payload), len);
 		end_item(block, guess, append_bytes(p, source->body, len));
+		if (block->index)
+			steno_index_session(block->index, source->body, len);
 		block->expected[d->defined].seq = source->seq;
 		block->expected[d->defined].statement = source->statement;
 		source->index = d->defined++;
@@ -664,6 +694,9 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, m.shape, r->shape_len);
 	if (mask & STENO_FIELD_TEXT)
 		text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, m.text, r->text_len);
+	if (block->index &&
+		(r->m.kind != STENO_KIND_STATEMENT || mask & (STENO_FIELD_OUTCOME | STENO_FIELD_ERROR | STENO_FIELD_PARTS)))
+		steno_index_record(block->index, r, m.message);
 	if (first || elapsed != 0)
 		mask |= STENO_FIELD_TIME;
 	seq = advance_seq(e, r->seq);
@@ -904,6 +937,15 @@ steno_block_add(StenoBlock *block, StenoSource *source, const StenoMessage *mess
 
 /* ---- the finished block ---- */
 
+void
+steno_block_add_index(StenoBlock *block)
+{
+	uint32_t	guess = STENO_INDEX_MAX;
+	uint8_t    *p = begin_item(block, STENO_KIND_DEF_INDEX, guess);
+
+	end_item(block, guess, p + steno_index_take(block->index, p));
+}
+
 /*
  * Fill in the first record's time, in a varint of fixed length: it is relative to
  * the earliest time of the block, which was not known when the record was added.
@@ -959,7 +1001,7 @@ compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 	if (codec == STENO_CODEC_LZ4 && block->used > 0 && is_compressible(block, out))
 		n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload,
 									   (char *) out, (int) block->used,
-									   LZ4_compressBound((int) block->capacity), 1);
+									   LZ4_compressBound((int) block->room), 1);
 	if (n <= 0 || (uint32_t) n >= block->used)
 		return STENO_CODEC_NONE;
 	*stored = (uint32_t) n;

@@ -12,6 +12,7 @@
 
 #include "crypto/crypt.h"
 #include "ring/message.h"
+#include "trail/index.h"
 
 /* Where the block of this generation has a template of a ring. */
 typedef struct StenoTemplatePlace
@@ -88,6 +89,15 @@ extern const uint8_t *steno_block_finish(StenoBlock *block, int codec,
  * segment is.  NULL: they never are.
  */
 extern void steno_block_set_crypt(StenoBlock *block, StenoCrypt *crypt);
+
+/*
+ * Set the index to which the contents of the open block are added; the block is empty.
+ * NULL: none.  Emptying the builder discards what was added and not committed.
+ */
+extern void steno_block_set_index(StenoBlock *block, StenoIndex *index);
+
+/* Make the index of the committed blocks the only item of an empty block. */
+extern void steno_block_add_index(StenoBlock *block);
 
 /* Empty the builder, dictionaries included. */
 extern void steno_block_reset(StenoBlock *block);

@@ -258,6 +258,7 @@ steno_writer_write(StenoWriter *w)
 			return false;
 	}
 	steno_health_succeeded(w, STENO_WRITE);
+	steno_index_commit(w->index, w->stream.segment, w->stream.next_block - 1, len);
 	if (w->drain != NULL)
 		free_rings(w->drain);
 	steno_writer_count(&w->control->records, records);
@@ -269,6 +270,25 @@ steno_writer_write(StenoWriter *w)
 	steno_block_reset(w->block);
 	w->block_written(w, raw);
 	return true;
+}
+
+/*
+ * Write the index of the blocks that this process has written to the open segment, if
+ * there are enough of them.  The segment is finished next, or the run ends.  A segment
+ * that a killed writer leaves has no index of its blocks: readers read them.  Returns
+ * false if this process is to exit and cannot write.
+ */
+bool
+steno_writer_index(StenoWriter *w)
+{
+	/* a block that contains an index contains nothing else; each write may open another one, of a seal */
+	while (steno_block_bytes(w->block) > 0)
+		if (!steno_writer_write(w))
+			return false;
+	if (!steno_index_is_due(w->index, w->stream.segment))
+		return true;
+	steno_block_add_index(w->block);
+	return steno_writer_write(w);
 }
 
 /*
@@ -290,12 +310,15 @@ steno_writer_fit(StenoWriter *w, const StenoRings *rings)
 			return false;
 		steno_block_destroy(w->block);
 	}
+	if (w->index == NULL)
+		w->index = steno_index_create();
 	w->block = steno_block_create(capacity);
-	if (w->block == NULL)
+	if (w->index == NULL || w->block == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	steno_block_set_crypt(w->block, steno_key_crypt());
+	steno_block_set_index(w->block, w->index);
 	w->capacity = capacity;
 	w->self.generation = UINT64_MAX;	/* the new block has no definition of this writer */
 	return true;

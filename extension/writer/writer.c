@@ -258,7 +258,7 @@ rotate_if_due(StenoWriter *w, bool requested)
 	/* check before: once the segment is closed, it can no longer be restored */
 	if (!steno_health_may_try(w, STENO_ROTATE, now) || !steno_writer_keep_place(w, true))
 		return false;
-	if (!steno_seal_segment(w))
+	if (!steno_writer_index(w) || !steno_seal_segment(w))
 		return false;
 	if (!steno_stream_rotate(&w->stream, now, &error))
 	{
@@ -520,7 +520,7 @@ steno_writer_main(Datum main_arg)
 		steno_writer_event(w, "stop", NULL, NULL);
 	if (!steno_drain_rings(w, &live, true) || !steno_writer_write(w))
 		keep_ring_file(&live);
-	else if (steno_seal_stop(w) && steno_writer_sync(w))
+	else if (steno_writer_index(w) && steno_seal_stop(w) && steno_writer_sync(w))
 		steno_state_stopped(w);
 	steno_stream_close(&w->stream);
 	steno_alert_finish();

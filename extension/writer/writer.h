@@ -87,6 +87,7 @@ typedef struct StenoWriter
 	int			number;
 	StenoWriterControl *control;
 	StenoBlock *block;
+	StenoIndex *index;			/* of the open segment, as far as this process has written it */
 	uint32		capacity;		/* of the block */
 	StenoStream stream;
 	StenoSource self;			/* for the writer's own records */
@@ -243,6 +244,7 @@ extern int	steno_state_identity(const char **pairs);
 
 extern bool steno_writer_keep_place(StenoWriter *writer, bool check_lock);
 extern bool steno_writer_write(StenoWriter *writer);
+extern bool steno_writer_index(StenoWriter *writer);
 extern bool steno_writer_fit(StenoWriter *writer, const StenoRings *rings);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
 							 const StenoMessage *message);

@@ -3,6 +3,7 @@
 package query
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -44,6 +45,9 @@ type Filter struct {
 	grep         []*regexp.Regexp
 	failed       bool
 	xids         []uint64
+
+	// contents select what of a segment's index may match; all must.
+	contents []func(*trail.Contents) trail.Groups
 }
 
 // Filter checks the options.
@@ -67,19 +71,27 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 	if f.kinds, err = known("kind", o.Kinds, kinds); err != nil {
 		return nil, err
 	}
+	f.selectKinds()
 	wanted, err := known("class", o.Classes, classes)
 	if err != nil {
 		return nil, err
 	}
 	if len(wanted) > 0 {
 		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && slices.Contains(wanted, s.Class.String()) })
+		f.selects(trail.TermsClasses, func(v []byte) bool {
+			class, n := binary.Uvarint(v)
+			return n != len(v) || slices.Contains(wanted, trail.Class(class).String())
+		})
 	}
 	if len(o.Commands) > 0 {
 		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && hasCommand(o.Commands, string(s.Command)) })
+		f.selects(trail.TermsCommands, func(v []byte) bool { return hasCommand(o.Commands, string(v)) })
 	}
 	if len(o.Objects) > 0 {
 		patterns := objectPatterns(o.Objects)
-		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return usesObject(s, patterns) })
+		uses := func(s *trail.Shape) bool { return usesObject(s, patterns) }
+		f.shapes = append(f.shapes, uses)
+		f.contents = append(f.contents, func(c *trail.Contents) trail.Groups { return c.SelectShape(uses) })
 	}
 	reasons, err := known("audited", o.Audited, trail.Reasons())
 	if err != nil {
@@ -88,10 +100,10 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 	for _, r := range reasons {
 		f.reasons |= 1 << slices.Index(trail.Reasons(), r)
 	}
-	f.fact(trail.KeyUser, o.Users)
-	f.fact(trail.KeyAppUser, o.AppUsers)
-	f.fact(trail.KeyDatabase, o.Databases)
-	f.fact(trail.KeyApplication, o.Applications)
+	f.fact(trail.KeyUser, trail.TermsUsers, o.Users)
+	f.fact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)
+	f.fact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)
+	f.fact(trail.KeyApplication, trail.TermsApplications, o.Applications)
 	if len(o.Roles) > 0 {
 		f.sessions = append(f.sessions, func(s *trail.Session) bool {
 			role := s.Fact(trail.KeyRole)
@@ -100,6 +112,14 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 			}
 			return slices.Contains(o.Roles, string(role))
 		})
+		if !slices.Contains(o.Roles, "") {
+			is := func(v []byte) bool { return slices.Contains(o.Roles, string(v)) }
+			f.contents = append(f.contents, func(c *trail.Contents) trail.Groups {
+				g := c.Select(trail.TermsRoles, is)
+				g.Or(c.Select(trail.TermsUsers, is))
+				return g
+			})
+		}
 	}
 	for _, id := range o.Sessions {
 		if !trail.IsSessionID(id) {
@@ -128,7 +148,59 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 		}
 		f.grep = append(f.grep, re)
 	}
+	if o.Failed {
+		f.contents = append(f.contents, selectFailed)
+	}
+	if len(o.Grep) > 0 {
+		f.contents = append(f.contents, grepContents(o.Grep))
+	}
 	return f, nil
+}
+
+// Contents selects the groups of blocks of a segment's index that may have matching
+// records. It is nil if the filter says nothing about what an index has.
+func (f *Filter) Contents() func(*trail.Contents) trail.Groups {
+	if len(f.contents) == 0 {
+		return nil
+	}
+	return func(c *trail.Contents) trail.Groups {
+		g := c.All()
+		for _, condition := range f.contents {
+			g.And(condition(c))
+		}
+		return g
+	}
+}
+
+// selects adds the condition that a list of an index may have a term that matches.
+func (f *Filter) selects(list trail.Terms, match func([]byte) bool) {
+	f.contents = append(f.contents, func(c *trail.Contents) trail.Groups { return c.Select(list, match) })
+}
+
+// selectKinds adds the condition of --kind. An index does not have the kind of almost all
+// records, statements.
+func (f *Filter) selectKinds() {
+	if len(f.kinds) == 0 || slices.Contains(f.kinds, trail.KindStatement.String()) {
+		return
+	}
+	f.contents = append(f.contents, func(c *trail.Contents) trail.Groups {
+		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return slices.Contains(f.kinds, k.String()) })
+	})
+}
+
+// selectFailed selects groups that may have a record for which Record.Failed is true.
+func selectFailed(c *trail.Contents) trail.Groups {
+	ended := func(k trail.Kind, o trail.Outcome) bool {
+		r := trail.Record{Kind: k, Outcome: o}
+		return r.RolledBack()
+	}
+	g := c.SelectResult(ended)
+	g.And(c.Select(trail.TermsSqlstates, func([]byte) bool { return true }))
+	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
+		r := trail.Record{Kind: k, Outcome: o}
+		return r.Failed()
+	}))
+	return g
 }
 
 // known checks names of a list without regard to case.
@@ -151,8 +223,11 @@ func hasCommand(wanted []string, tag string) bool {
 	})
 }
 
-func (f *Filter) fact(key trail.Key, values []string) {
+func (f *Filter) fact(key trail.Key, list trail.Terms, values []string) {
 	if len(values) > 0 {
+		if !slices.Contains(values, "") { // of absent facts, an index says nothing
+			f.selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
+		}
 		f.sessions = append(f.sessions, func(s *trail.Session) bool { return slices.Contains(values, string(s.Fact(key))) })
 	}
 }

@@ -75,3 +75,38 @@ func unhex(c byte) byte {
 	}
 	return 255
 }
+
+// List returns a list of an index: the groups of each term, or the filter of each group, and
+// whether nothing was omitted.
+func (c *Contents) List(list Terms) (terms map[string][]int, filter func(group int) []byte, all bool) {
+	if list == TermsTrigrams {
+		return nil, func(i int) []byte { return c.trigrams.filters[i*c.trigrams.size:][:c.trigrams.size] }, c.trigrams.omitted.Empty()
+	}
+	l := c.lists[list]
+	terms = map[string][]int{}
+	for _, t := range l.terms {
+		for i := range c.Len() {
+			if t.groups.Has(i) {
+				terms[string(t.value)] = append(terms[string(t.value)], i)
+			}
+		}
+	}
+	return terms, nil, l.omitted.Empty()
+}
+
+// FixedSizes are the representations of a fixed size whose characters are known.
+func FixedSizes() map[Repr]int {
+	sizes := map[Repr]int{}
+	for repr := range alphabets {
+		if n := fixedSize[repr]; n >= 0 {
+			sizes[repr] = int(n)
+		}
+	}
+	return sizes
+}
+
+// MayContain says whether values of a representation may contain a string.
+func MayContain(repr Repr, s string) bool {
+	c := &Contents{First: 1, Blocks: 1, Group: 1, lists: map[Terms]termList{TermsValues: {Groups{0}, []term{{[]byte{byte(repr)}, Groups{1}}}}}}
+	return c.SelectValue(s).Has(0)
+}

@@ -22,6 +22,7 @@ const (
 	KindDefSession     Kind = 128 // dictionary: a session and its context
 	KindDefShape       Kind = 129 // dictionary: what all executions of a statement have in common
 	KindDefText        Kind = 130 // dictionary: a text
+	KindDefIndex       Kind = 131 // which of the segment's blocks contain what
 )
 
 var namesKind = [...]string{
@@ -41,6 +42,7 @@ var namesKind = [...]string{
 	128: "session",
 	129: "shape",
 	130: "text",
+	131: "index",
 }
 
 // Field is a bit of a record's presence mask.
@@ -264,6 +266,45 @@ const (
 
 var namesList = [...]string{
 	1: "columns",
+}
+
+// Terms is a list of an index of a segment.
+type Terms uint64
+
+const (
+	TermsUsers        Terms = 1  // session users
+	TermsDatabases    Terms = 2  // databases
+	TermsRoles        Terms = 3  // current roles that are not the session user
+	TermsApplications Terms = 4  // values of application_name
+	TermsAppUsers     Terms = 5  // end users behind connection pools
+	TermsEncodings    Terms = 6  // encodings of databases, if they are not UTF8
+	TermsResults      Terms = 7  // 1 byte kind, 1 byte outcome: of all records except statements that ended normally
+	TermsSqlstates    Terms = 8  // SQLSTATEs
+	TermsClasses      Terms = 9  // varint: class
+	TermsCommands     Terms = 10 // command tags
+	TermsRelations    Terms = 11 // varint access bits, qualified name
+	TermsColumns      Terms = 12 // varint access bits, string qualified name of the relation, name of the column
+	TermsObjects      Terms = 13 // 1 byte action, qualified name of an object, or its new name
+	TermsValues       Terms = 14 // 1 byte: representation of parameters
+	TermsTrigrams     Terms = 15 // a filter for three characters in a row, in texts and messages
+)
+
+var namesTerms = [...]string{
+	1:  "users",
+	2:  "databases",
+	3:  "roles",
+	4:  "applications",
+	5:  "app_users",
+	6:  "encodings",
+	7:  "results",
+	8:  "sqlstates",
+	9:  "classes",
+	10: "commands",
+	11: "relations",
+	12: "columns",
+	13: "objects",
+	14: "values",
+	15: "trigrams",
 }
 
 // RelationType is what a relation is.

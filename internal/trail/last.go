@@ -95,6 +95,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 		if err != nil {
 			continue // Merge tells
 		}
+		refs = opts.skip(files, refs)
 		slices.SortStableFunc(refs, func(a, b BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
 		for i := range refs {
 			ref := &refs[i]

@@ -33,6 +33,11 @@ type MergeOptions struct {
 	// Blocks says which blocks are wanted; nil: all. It may be called by several
 	// goroutines.
 	Blocks func(*BlockRef) bool
+	// Contents selects the groups of blocks of a segment's index that may have wanted
+	// records; nil: all. Other blocks are not read.
+	Contents func(*Contents) Groups
+	// Skipped is told of the blocks that are not read because of Contents; it may be nil.
+	Skipped func(*BlockRef)
 	// NewFormatter makes a formatter; several work in parallel.
 	NewFormatter func() Formatter
 	// Warn is told what is wrong in the trail. It is called by one goroutine.
@@ -291,6 +296,7 @@ func (m *merger) expand(t *task) {
 		m.opts.Warn(err)
 		return
 	}
+	refs = m.opts.skip(m.files, refs)
 	wanted := refs[:0]
 	for _, ref := range refs {
 		if m.opts.Blocks != nil && !m.opts.Blocks(&ref) {

@@ -22,6 +22,8 @@ func (t RelationType) String() string { return name(namesRelationType[:], "type"
 func (r Repr) String() string         { return name(namesRepr[:], "repr", uint64(r)) }
 func (c Codec) String() string        { return name(namesCodec[:], "codec", uint64(c)) }
 
+func (t Terms) String() string { return name(namesTerms[:], "list", uint64(t)) }
+
 func (a Action) String() string { return name(namesAction[:], "action", uint64(a)) }
 
 // AppendNames appends the names of the bits that are set, with commas between.

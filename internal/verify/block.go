@@ -63,14 +63,16 @@ type checker struct {
 	files   *trail.Files
 	segment *trail.SegmentHeader // segment that contains the block
 	block   trail.Block
-	open    []trail.Span // the current run of numbers of each session definition, by index
+	indexes []*trail.Contents // of the segment that contains the block
+	open    []trail.Span      // the current run of numbers of each session definition, by index
 }
 
 // check reads and checks one block. previous is the hash that it is chained to; known is false if that could not be
 // read.
-func (c *checker) check(ref *trail.BlockRef, previous [32]byte, known, last bool) *finding {
+func (c *checker) check(ref *trail.BlockRef, indexes []*trail.Contents, previous [32]byte, known, last bool) *finding {
 	f := &finding{}
 	b := &c.block
+	c.indexes = indexes
 	c.segment = &ref.Segment.Header
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
@@ -102,6 +104,7 @@ func (c *checker) items(f *finding) {
 	c.open = c.open[:0]
 	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
 	var r trail.Record
+	var has trail.BlockContents
 	for {
 		err := b.Next(&r)
 		if err != nil {
@@ -115,6 +118,9 @@ func (c *checker) items(f *finding) {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
 				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position())})
 			return
+		}
+		if len(c.indexes) > 0 {
+			has.Record(&r)
 		}
 		if r.Kind == trail.KindData {
 			if f.parts == nil {
@@ -156,6 +162,7 @@ func (c *checker) items(f *finding) {
 				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
+	c.checkIndexes(f, &has)
 	f.sealsOnly = len(f.seals) > 0 && !others
 	for i, o := range c.open {
 		if o.Last == 0 {
@@ -174,6 +181,24 @@ func (c *checker) items(f *finding) {
 	if firstTime != h.FirstTime || firstEnd != h.FirstEnd || lastEnd != h.LastEnd {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
 			Reason: fmt.Sprintf("block %d: times in the header do not match its records", h.Number)})
+	}
+}
+
+// checkIndexes checks that no index of the segment hides what the block contains, and the index that the block is.
+func (c *checker) checkIndexes(f *finding, has *trail.BlockContents) {
+	b := &c.block
+	if _, err := b.Contents(); err != nil {
+		f.errs = append(f.errs, err)
+	}
+	if len(c.indexes) == 0 {
+		return
+	}
+	has.Definitions(b)
+	for _, index := range c.indexes {
+		if what := index.Hides(b.Header.Number, has); what != "" {
+			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
+				Reason: fmt.Sprintf("block %d: the index of its segment lacks %s", b.Header.Number, what)})
+		}
 	}
 }
 

@@ -201,6 +201,7 @@ func (v *verifier) files() {
 // job is a block on its way through the workers.
 type job struct {
 	ref      *trail.BlockRef
+	indexes  []*trail.Contents // of the segment
 	previous [32]byte
 	known    bool
 	last     bool
@@ -222,7 +223,7 @@ func (v *verifier) run(ctx context.Context) error {
 		wait.Go(func() {
 			c := &checker{files: files}
 			for j := range jobs {
-				j.found = c.check(j.ref, j.previous, j.known, j.last)
+				j.found = c.check(j.ref, j.indexes, j.previous, j.known, j.last)
 				close(j.done)
 			}
 		})
@@ -234,10 +235,11 @@ func (v *verifier) run(ctx context.Context) error {
 				return err
 			}
 			refs, errs := st.enter(seg, i)
+			indexes := files.Contents(refs)
 			// These are errors between blocks: they are reported after all blocks of the segment.
 			take := func(j *job) { <-j.done; st.take(j) }
 			for k := range refs {
-				j := &job{ref: &refs[k], done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
+				j := &job{ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
 				j.previous, j.known = st.previous(seg, refs, k, files)
 				for len(pending) == cap(pending) {
 					take(<-pending)

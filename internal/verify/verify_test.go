@@ -87,10 +87,54 @@ func TestGoldenDamage(t *testing.T) {
 
 func TestWholeGoldenTrailsAreWhole(t *testing.T) {
 	golden := trailtest.Golden(t)
-	for _, name := range []string{"kinds", "values", "streams", "lz4", "parts", "empty", "later"} {
+	for _, name := range []string{"kinds", "values", "streams", "lz4", "parts", "empty", "later", "index"} {
 		if r := verified(t, filepath.Join(golden, name)); !r.Whole {
 			t.Errorf("%s: %v", name, r.Problems)
 		}
+	}
+}
+
+// TestIndexThatHidesSomethingIsDamage: an index of a block says too little, or covers itself.
+func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
+	users := func(omitted byte, name string) []byte {
+		list := append([]byte{omitted, 1, byte(len(name))}, name...)
+		list = append(list, 1)
+		return append([]byte{byte(trail.TermsUsers), byte(len(list))}, list...)
+	}
+	for name, c := range map[string]struct {
+		index []byte
+		want  string
+	}{
+		"whole":                {index: append([]byte{1, 1, 1}, users(0, "alice")...)},
+		"omitted":              {index: append([]byte{1, 1, 1}, users(1, "bob")...)},
+		"of other blocks":      {index: append([]byte{9, 1, 1}, users(0, "bob")...), want: "covers blocks that follow it"},
+		"list that is unknown": {index: []byte{1, 1, 1, 99, 1, 0}},
+		"another user":         {index: append([]byte{1, 1, 1}, users(0, "bob")...), want: "block 1: the index of its segment lacks 1 of its users"},
+		"kind of record":       {index: []byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, want: "block 1: the index of its segment lacks 1 of its results"},
+		"texts":                {index: append([]byte{1, 1, 1, byte(trail.TermsTrigrams), 0x83, 4, 0, 0x80, 4}, make([]byte, 512)...), want: "block 1: the index of its segment lacks parts of its texts"},
+		"itself":               {index: append([]byte{1, 2, 1}, users(0, "alice")...), want: "covers blocks that follow it"},
+		"cut off":              {index: []byte{1, 1, 1, byte(trail.TermsUsers), 9, 0}, want: "index ends too early"},
+		"no blocks":            {index: []byte{1, 0, 1}, want: "index covers no blocks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := trailtest.NewStream(t, dir, 0)
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Seq: 1, Time: trailtest.Epoch, Text: "a text"})
+			s.Write(t, b)
+			b = trailtest.NewBuilder(trailtest.Epoch)
+			b.Item(trail.KindDefIndex, c.index)
+			s.Write(t, b)
+			r := verified(t, dir)
+			var got []string
+			for _, p := range r.Problems {
+				got = append(got, p.What)
+			}
+			if c.want == "" && !r.Whole || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

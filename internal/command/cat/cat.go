@@ -107,6 +107,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	order := render.NewOrder(format)
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
+		Contents:     contents(filter, format),
 		NewFormatter: newFormatter(filter, format, options),
 		Rollbacks:    showsRollbacks(format),
 		Warn: func(err error) {

@@ -90,6 +90,19 @@ func newFormatter(filter *query.Filter, format render.Format, options render.Opt
 	}
 }
 
+// contents selects the blocks that have what a formatter makes something of.
+func contents(filter *query.Filter, format render.Format) func(*trail.Contents) trail.Groups {
+	wanted := filter.Contents()
+	if wanted == nil || format != render.Pgaudit {
+		return wanted
+	}
+	return func(c *trail.Contents) trail.Groups {
+		g := wanted(c)
+		g.Or(c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindDisconnect })) // see Notice
+		return g
+	}
+}
+
 // writer buffers lines on their way out.
 func writer(out io.Writer) *bufio.Writer { return bufio.NewWriterSize(out, 256<<10) }
 

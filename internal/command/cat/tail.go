@@ -107,7 +107,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	makeFormatter := newFormatter(filter, format, options)
 	f := makeFormatter()
-	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, NewFormatter: makeFormatter, Rollbacks: showsRollbacks(format), Warn: func(err error) {
+	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), NewFormatter: makeFormatter, Rollbacks: showsRollbacks(format), Warn: func(err error) {
 		out.Flush()
 		w.warn(err)
 	}}

@@ -99,6 +99,7 @@ var kinds = map[string]struct {
 	"AUDITED":     {"Audited", "uint8", "Audited is a bit of why a record was written.", true},
 	"ACTION":      {"Action", "uint8", "Action is what a statement did to an object.", false},
 	"LIST":        {"List", "uint64", "List is a list after the objects of a shape.", false},
+	"TERMS":       {"Terms", "uint64", "Terms is a list of an index of a segment.", false},
 	"REPR":        {"Repr", "uint8", "Repr is how a parameter's value is stored.", false},
 	"CODEC":       {"Codec", "uint8", "Codec is how a block's payload is compressed.", false},
 }

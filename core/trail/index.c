@@ -1,0 +1,695 @@
+/*
+ * core/trail/index.c
+ *		The index of a segment.
+ *
+ * Terms, such as the name of a relation, are in one hash table, with a bitmap for
+ * each that says which groups of blocks contain it.  A group is one block at first;
+ * whenever there are STENO_INDEX_GROUPS of them, each two neighbors become one.
+ *
+ * What the open block contains is kept apart until it is committed: the writer may
+ * empty the block without writing it.
+ *
+ * Almost everything is added only when a block gets a new definition, so a record
+ * costs nothing.  What would cost time for each record is limited: the bytes of
+ * texts that are looked at (TEXT_BYTES), and results, which are bits of an array.
+ */
+#include <stdlib.h>
+
+#include "trail/index.h"
+#include "header.h"
+
+/* Number of the highest list of terms; STENO_TERMS_TRIGRAMS is not one. */
+#define TERM_LISTS STENO_TERMS_VALUES
+#define LISTS (STENO_TERMS_TRIGRAMS + 1)
+
+#define MAX_TERMS 4096
+#define SLOTS (2 * MAX_TERMS)
+#define STRINGS (256 * 1024)
+#define WORDS (STENO_INDEX_GROUPS / 64)
+#define FILTER_WORDS (STENO_INDEX_FILTER / 8)
+
+/* How many bytes of texts and messages of a block are looked at. */
+#define TEXT_BYTES (32 * 1024)
+
+/* Texts of the open block that others are compared with. */
+#define RECENT_TEXTS 64
+
+/* A group of less bytes than this is not worth being told from its neighbors. */
+#define GROUP_BYTES (16 * 1024)
+
+/* Highest outcome that is a bit of results[]. */
+#define MAX_OUTCOME 7
+
+/* How many terms each list may have, so that none takes the space of the others. */
+static const uint16_t quota[TERM_LISTS + 1] = {
+	[STENO_TERMS_USERS] = 256,
+	[STENO_TERMS_DATABASES] = 128,
+	[STENO_TERMS_ROLES] = 256,
+	[STENO_TERMS_APPLICATIONS] = 256,
+	[STENO_TERMS_APP_USERS] = 256,
+	[STENO_TERMS_ENCODINGS] = 32,
+	[STENO_TERMS_RESULTS] = 64,
+	[STENO_TERMS_SQLSTATES] = 256,
+	[STENO_TERMS_CLASSES] = 32,
+	[STENO_TERMS_COMMANDS] = 128,
+	[STENO_TERMS_RELATIONS] = 1024,
+	[STENO_TERMS_COLUMNS] = 1024,
+	[STENO_TERMS_OBJECTS] = 352,
+	[STENO_TERMS_VALUES] = 32,
+};
+
+typedef struct Term
+{
+	uint32_t	hash;
+	uint32_t	offset;			/* of its bytes in strings */
+	uint16_t	len;
+	uint8_t		list;
+	bool		used;			/* a committed block has it */
+} Term;
+
+typedef uint64_t Groups[WORDS]; /* a bit for each group */
+
+struct StenoIndex
+{
+	/* committed blocks */
+	uint64_t	segment;
+	uint64_t	first;			/* number of the first one */
+	uint64_t	blocks;
+	uint64_t	bytes;
+	bool		taken;			/* the next block to be committed is an index */
+	uint32_t	group;			/* blocks in a group, a power of two */
+	Groups		omitted[LISTS]; /* which groups contain more of each list than is listed */
+
+	/* terms of all blocks */
+	uint32_t	nterms;
+	uint32_t	strings_used;
+	uint16_t	listed[TERM_LISTS + 1];
+	Term		terms[MAX_TERMS];
+	Groups		found[MAX_TERMS];	/* of a term that is used */
+	uint16_t	slots[SLOTS];	/* number of a term, plus 1; 0: empty */
+	uint8_t		strings[STRINGS];
+	uint64_t	filters[STENO_INDEX_GROUPS][FILTER_WORDS];
+
+	/* the open block */
+	uint64_t	open[MAX_TERMS / 64];
+	uint32_t	open_omitted;	/* a bit for each list */
+	uint8_t		results[STENO_KIND_DATA];	/* bits of outcomes, by kind */
+	uint64_t	filter[FILTER_WORDS];
+	bool		filter_used;
+	uint32_t	text_bytes;		/* looked at */
+	struct
+	{
+		const uint8_t *text;
+		uint32_t	len;
+	}			recent[RECENT_TEXTS];
+
+	uint8_t		folded[256];	/* a character as trigrams have it; 0: they do not */
+};
+
+/* ---- creation ---- */
+
+StenoIndex *
+steno_index_create(void)
+{
+	StenoIndex *index = calloc(1, sizeof(StenoIndex));
+	int			c;
+
+	if (index == NULL)
+		return NULL;
+	index->group = 1;
+	for (c = 0x20; c < 0x7f; c++)
+		index->folded[c] = (uint8_t) (c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c);
+	return index;
+}
+
+void
+steno_index_destroy(StenoIndex *index)
+{
+	free(index);
+}
+
+/*
+ * Forget all committed blocks, and all terms but those of the open block.  Terms are
+ * in the order of their bytes in strings, so both can be moved down in one pass.
+ */
+static void
+forget_blocks(StenoIndex *index)
+{
+	uint64_t	groups = (index->blocks + index->group - 1) / index->group;
+	uint32_t	before = index->nterms;
+	uint32_t	i;
+
+	memset(index->filters, 0, groups * sizeof(index->filters[0]));
+	memset(index->omitted, 0, sizeof(index->omitted));
+	index->blocks = 0;
+	index->bytes = 0;
+	index->group = 1;
+
+	memset(index->slots, 0, sizeof(index->slots));
+	memset(index->listed, 0, sizeof(index->listed));
+	index->nterms = 0;
+	index->strings_used = 0;
+	for (i = 0; i < before; i++)
+	{
+		Term	   *t = &index->terms[index->nterms];
+		uint32_t	slot;
+
+		if (!(index->open[i / 64] >> (i % 64) & 1))
+			continue;
+		*t = index->terms[i];
+		memmove(index->strings + index->strings_used, index->strings + t->offset, t->len);
+		t->offset = index->strings_used;
+		t->used = false;
+		index->strings_used += t->len;
+		index->listed[t->list]++;
+		for (slot = t->hash % SLOTS; index->slots[slot] != 0; slot = (slot + 1) % SLOTS)
+			;
+		index->slots[slot] = (uint16_t) ++index->nterms;
+	}
+	memset(index->open, 0, sizeof(index->open));
+	for (i = 0; i < index->nterms; i++)
+		index->open[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+/* ---- the open block ---- */
+
+static inline void
+omit(StenoIndex *index, uint32_t list)
+{
+	index->open_omitted |= 1u << list;
+}
+
+static void
+add_term(StenoIndex *index, uint32_t list, const void *bytes, uint64_t len)
+{
+	uint32_t	hash;
+	uint32_t	i;
+	uint32_t	n;
+	Term	   *t;
+
+	if (len > STENO_INDEX_TERM_MAX)
+	{
+		omit(index, list);
+		return;
+	}
+	hash = (uint32_t) XXH3_64bits_withSeed(bytes, len, list);
+	for (i = hash % SLOTS; (n = index->slots[i]) != 0; i = (i + 1) % SLOTS)
+	{
+		t = &index->terms[n - 1];
+		if (t->hash == hash && t->list == list && t->len == len &&
+			memcmp(index->strings + t->offset, bytes, len) == 0)
+		{
+			index->open[(n - 1) / 64] |= UINT64_C(1) << ((n - 1) % 64);
+			return;
+		}
+	}
+	/* half of the slots are always empty, so the loop ends */
+	if (index->nterms == MAX_TERMS || index->listed[list] >= quota[list] ||
+		index->strings_used + len > STRINGS)
+	{
+		omit(index, list);
+		return;
+	}
+	n = index->nterms++;
+	t = &index->terms[n];
+	t->hash = hash;
+	t->list = (uint8_t) list;
+	t->len = (uint16_t) len;
+	t->offset = index->strings_used;
+	t->used = false;
+	memcpy(index->strings + t->offset, bytes, len);
+	index->strings_used += (uint32_t) len;
+	index->listed[list]++;
+	index->slots[i] = (uint16_t) (n + 1);
+	index->open[n / 64] |= UINT64_C(1) << (n % 64);
+}
+
+/* Add a term that is made of a number and a name, with the name of a relation between them unless that is NULL. */
+static void
+add_named(StenoIndex *index, uint32_t list, uint64_t number, const StenoBytes *relation, const StenoBytes *name)
+{
+	uint8_t		term[2 * STENO_VARINT_MAX + STENO_INDEX_TERM_MAX];
+	uint8_t    *p = steno_put_varint(term, number);
+
+	if (name->len + (relation ? relation->len : 0) > STENO_INDEX_TERM_MAX)
+	{
+		omit(index, list);
+		return;
+	}
+	if (relation)
+	{
+		p = steno_put_varint(p, relation->len);
+		memcpy(p, relation->p, relation->len);
+		p += relation->len;
+	}
+	if (name->len > 0)
+		memcpy(p, name->p, name->len);
+	add_term(index, list, term, (uint64_t) (p - term) + name->len);
+}
+
+void
+steno_index_session(StenoIndex *index, const uint8_t *body, uint32_t len)
+{
+	static const uint8_t lists[] = {
+		[STENO_SESSION_USER] = STENO_TERMS_USERS,
+		[STENO_SESSION_DATABASE] = STENO_TERMS_DATABASES,
+		[STENO_SESSION_ROLE] = STENO_TERMS_ROLES,
+		[STENO_SESSION_APPLICATION] = STENO_TERMS_APPLICATIONS,
+		[STENO_SESSION_APP_USER] = STENO_TERMS_APP_USERS,
+		[STENO_SESSION_ENCODING] = STENO_TERMS_ENCODINGS,
+	};
+	StenoBytes	in = {body + STENO_SESSION_FACTS, len - STENO_SESSION_FACTS};
+	uint8_t		key;
+	StenoBytes	value;
+
+	while (in.len > 0)
+	{
+		if (!steno_take_byte(&in, &key) || !steno_take_string(&in, &value))
+		{
+			/* damaged: nothing is known of it */
+			for (key = 0; key < sizeof(lists); key++)
+				if (lists[key] != 0)
+					omit(index, lists[key]);
+			return;
+		}
+		if (key < sizeof(lists) && lists[key] != 0 && value.len > 0)
+			add_term(index, lists[key], value.p, value.len);
+	}
+}
+
+/* The columns of a shape's relations, which are read a second time along with them. */
+static bool
+add_columns(StenoIndex *index, StenoBytes in, StenoBytes relations, uint64_t nrelations)
+{
+	StenoBytes	relation;
+	StenoBytes	name;
+	uint8_t		type;
+	uint64_t	access;
+	uint64_t	via;
+	uint64_t	n;
+
+	for (; nrelations > 0; nrelations--)
+	{
+		if (!steno_take_relation(&relations, &type, &access, &relation) ||
+			!steno_take_varint(&in, &via) || !steno_take_varint(&in, &n))
+			return false;
+		for (; n > 0; n--)
+		{
+			if (!steno_take_varint(&in, &access) || !steno_take_string(&in, &name))
+				return false;
+			add_named(index, STENO_TERMS_COLUMNS, access, &relation, &name);
+		}
+	}
+	return true;
+}
+
+static bool
+add_shape(StenoIndex *index, StenoBytes in)
+{
+	uint64_t	class;
+	uint64_t	query_id;
+	uint64_t	nrelations;
+	uint64_t	n;
+	uint64_t	i;
+	uint64_t	number;
+	uint32_t	reprs = 0;
+	uint8_t		last = 0;
+	uint8_t		byte;
+	StenoBytes	relations;
+	StenoBytes	name;
+	StenoBytes	type;
+	StenoBytes	to;
+	uint8_t		term[STENO_VARINT_MAX];
+
+	if (!steno_take_shape_head(&in, &class, &query_id, &name, &nrelations))
+		return false;
+	add_term(index, STENO_TERMS_CLASSES, term, (uint64_t) (steno_put_varint(term, class) - term));
+	add_term(index, STENO_TERMS_COMMANDS, name.len > 0 ? name.p : term, name.len);
+	relations = in;
+	for (i = 0; i < nrelations; i++)
+	{
+		if (!steno_take_relation(&in, &byte, &number, &name))
+			return false;
+		add_named(index, STENO_TERMS_RELATIONS, number, NULL, &name);
+	}
+	if (!steno_take_varint(&in, &n))
+		return false;
+	for (i = 0; i < n; i++)
+	{
+		if (!steno_take_param(&in, &number, &byte))
+			return false;
+		if (byte < 32 ? reprs >> byte & 1 : byte == last)
+			continue;			/* there may be very many */
+		if (byte < 32)
+			reprs |= 1u << byte;
+		last = byte;
+		add_term(index, STENO_TERMS_VALUES, &byte, 1);
+	}
+	if (in.len == 0)
+		return true;
+	if (!steno_take_varint(&in, &n))
+		return false;
+	for (i = 0; i < n; i++)
+	{
+		if (!steno_take_object(&in, &byte, &type, &name, &to))
+			return false;
+		add_named(index, STENO_TERMS_OBJECTS, byte, NULL, &name);
+		if (to.len > 0)
+			add_named(index, STENO_TERMS_OBJECTS, byte, NULL, &to);
+	}
+	while (in.len > 0)
+	{
+		if (!steno_take_varint(&in, &number) || !steno_take_string(&in, &name))
+			return false;
+		if (number == STENO_LIST_COLUMNS && !add_columns(index, name, relations, nrelations))
+			return false;
+	}
+	return true;
+}
+
+void
+steno_index_shape(StenoIndex *index, const uint8_t *body, uint32_t len)
+{
+	StenoBytes	in = {body, len};
+
+	if (add_shape(index, in))
+		return;
+	/* damaged: nothing is known of it */
+	omit(index, STENO_TERMS_CLASSES);
+	omit(index, STENO_TERMS_COMMANDS);
+	omit(index, STENO_TERMS_RELATIONS);
+	omit(index, STENO_TERMS_COLUMNS);
+	omit(index, STENO_TERMS_OBJECTS);
+	omit(index, STENO_TERMS_VALUES);
+}
+
+/*
+ * Add the trigrams of a text, if no more bytes of the block have been looked at than
+ * TEXT_BYTES: in a block of many different texts, they would take time, and make the
+ * filter useless.
+ */
+static void
+add_trigrams(StenoIndex *index, const uint8_t *text, uint32_t len)
+{
+	uint32_t	trigram = 0;
+	uint32_t	run = 0;
+	uint32_t	i;
+
+	if (len < 3)
+		return;
+	if (len > TEXT_BYTES - index->text_bytes)
+	{
+		index->text_bytes = TEXT_BYTES;
+		omit(index, STENO_TERMS_TRIGRAMS);
+		return;
+	}
+	index->text_bytes += len;
+	index->filter_used = true;
+	for (i = 0; i < len; i++)
+	{
+		uint8_t		c = index->folded[text[i]];
+		uint32_t	bit;
+
+		run = c == 0 ? 0 : run + 1;
+		trigram = (trigram << 8 | c) & 0xffffff;
+		if (run < 3)
+			continue;
+		bit = (trigram * 0x9e3779b1u) >> 20;
+		index->filter[bit / 64] |= UINT64_C(1) << (bit % 64);
+	}
+}
+
+_Static_assert(STENO_INDEX_FILTER * 8 == 1 << 12, "the upper 12 bits of the product are a bit of the filter");
+
+/*
+ * Statements that are not prepared often differ in a few constants only.  So a text is
+ * compared with an earlier one that begins in the same way, and what both begin and
+ * end with is not looked at again.
+ */
+void
+steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len)
+{
+	uint32_t	from = 0;
+	uint32_t	to = len;
+	uint32_t	i = 0;
+
+	if (index->text_bytes == TEXT_BYTES)
+	{
+		if (len >= 3)
+			omit(index, STENO_TERMS_TRIGRAMS);
+		return;
+	}
+	if (len >= 16)
+	{
+		uint64_t	begin[2];
+		const uint8_t *other;
+		uint32_t	least;
+
+		memcpy(begin, text, sizeof(begin));
+		i = (uint32_t) (((begin[0] ^ begin[1] * 3) * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
+		other = index->recent[i].text;
+		least = index->recent[i].len < len ? index->recent[i].len : len;
+		if (other != NULL)
+		{
+			while (from + 8 <= least && memcmp(text + from, other + from, 8) == 0)
+				from += 8;
+			while (from < least && text[from] == other[from])
+				from++;
+			other += index->recent[i].len;
+			while (len - to < least - from && text[to - 1] == other[(int64_t) to - 1 - len])
+				to--;
+		}
+		index->recent[i].text = text;
+		index->recent[i].len = len;
+	}
+	/* a trigram that is new has at least one byte of what differs */
+	from = from > 2 ? from - 2 : 0;
+	to = len - to > 2 ? to + 2 : len;
+	add_trigrams(index, text + from, to - from);
+}
+
+_Static_assert(RECENT_TEXTS == 1 << (64 - 58), "the upper bits of the product are a number of a recent text");
+
+void
+steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message)
+{
+	if (r->m.kind != STENO_KIND_STATEMENT || r->outcome != STENO_OUTCOME_OK)
+	{
+		if (r->outcome <= MAX_OUTCOME)
+			index->results[r->m.kind] |= (uint8_t) (1 << r->outcome);
+		else
+			omit(index, STENO_TERMS_RESULTS);
+	}
+	if (r->sqlstate[0] != '\0')
+	{
+		add_term(index, STENO_TERMS_SQLSTATES, r->sqlstate, 5);
+		add_trigrams(index, message, r->message_len);
+	}
+	/* its text, or message, is in data parts, or begins there */
+	if (r->m.flags & STENO_MESSAGE_PARTS)
+		omit(index, STENO_TERMS_TRIGRAMS);
+}
+
+void
+steno_index_discard(StenoIndex *index)
+{
+	memset(index->open, 0, (index->nterms + 63) / 64 * sizeof(uint64_t));
+	index->open_omitted = 0;
+	memset(index->results, 0, sizeof(index->results));
+	if (index->filter_used)
+		memset(index->filter, 0, sizeof(index->filter));
+	index->filter_used = false;
+	index->text_bytes = 0;
+	memset(index->recent, 0, sizeof(index->recent));
+}
+
+/* ---- committed blocks ---- */
+
+/* The bits with even numbers, next to each other. */
+static inline uint64_t
+even_bits(uint64_t x)
+{
+	x &= UINT64_C(0x5555555555555555);
+	x = (x | x >> 1) & UINT64_C(0x3333333333333333);
+	x = (x | x >> 2) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	x = (x | x >> 4) & UINT64_C(0x00ff00ff00ff00ff);
+	x = (x | x >> 8) & UINT64_C(0x0000ffff0000ffff);
+	return (x | x >> 16) & UINT64_C(0x00000000ffffffff);
+}
+
+static void
+halve(Groups groups)
+{
+	int			i;
+
+	for (i = 0; i < WORDS / 2; i++)
+	{
+		uint64_t	low = groups[2 * i];
+		uint64_t	high = groups[2 * i + 1];
+
+		groups[i] = even_bits(low | low >> 1) | even_bits(high | high >> 1) << 32;
+	}
+	memset(groups + WORDS / 2, 0, WORDS / 2 * sizeof(uint64_t));
+}
+
+/* Make one group of each two neighbors. */
+static void
+merge_groups(StenoIndex *index)
+{
+	uint32_t	i;
+	int			k;
+
+	for (i = 0; i < index->nterms; i++)
+		if (index->terms[i].used)
+			halve(index->found[i]);
+	for (i = 0; i < LISTS; i++)
+		halve(index->omitted[i]);
+	for (i = 0; i < STENO_INDEX_GROUPS / 2; i++)
+		for (k = 0; k < FILTER_WORDS; k++)
+			index->filters[i][k] = index->filters[2 * i][k] | index->filters[2 * i + 1][k];
+	memset(index->filters[STENO_INDEX_GROUPS / 2], 0, sizeof(index->filters) / 2);
+	index->group *= 2;
+}
+
+static inline void
+set_group(Groups groups, uint32_t group)
+{
+	groups[group / 64] |= UINT64_C(1) << (group % 64);
+}
+
+void
+steno_index_commit(StenoIndex *index, uint64_t segment, uint64_t block, size_t bytes)
+{
+	uint32_t	group;
+	uint32_t	i;
+	int			outcome;
+
+	for (i = 1; i < STENO_KIND_DATA; i++)
+		for (outcome = 0; index->results[i] >> outcome != 0; outcome++)
+			if (index->results[i] >> outcome & 1)
+			{
+				uint8_t		term[2] = {(uint8_t) i, (uint8_t) outcome};
+
+				add_term(index, STENO_TERMS_RESULTS, term, 2);
+			}
+	if (segment != index->segment || block != index->first + index->blocks)
+		forget_blocks(index);
+	if (index->blocks == 0)
+	{
+		index->segment = segment;
+		index->first = block;
+	}
+	if (index->blocks == (uint64_t) STENO_INDEX_GROUPS * index->group)
+		merge_groups(index);
+	group = (uint32_t) (index->blocks / index->group);
+	index->blocks++;
+	/* an index does not make another one worth its space */
+	if (!index->taken)
+		index->bytes += bytes;
+	index->taken = false;
+	for (i = 0; i < (index->nterms + 63) / 64; i++)
+	{
+		uint64_t	bits = index->open[i];
+
+		for (; bits != 0; bits &= bits - 1)
+		{
+			uint32_t	n = i * 64 + (uint32_t) __builtin_ctzll(bits);
+
+			if (!index->terms[n].used)
+				memset(index->found[n], 0, sizeof(Groups));
+			index->terms[n].used = true;
+			set_group(index->found[n], group);
+		}
+	}
+	for (i = 0; i < LISTS; i++)
+		if (index->open_omitted >> i & 1)
+			set_group(index->omitted[i], group);
+	if (index->filter_used)
+		for (i = 0; i < FILTER_WORDS; i++)
+			index->filters[group][i] |= index->filter[i];
+	steno_index_discard(index);
+}
+
+bool
+steno_index_is_due(const StenoIndex *index, uint64_t segment)
+{
+	return index->segment == segment && index->blocks > 1 && index->bytes >= STENO_INDEX_MIN_BYTES;
+}
+
+/* ---- the item ---- */
+
+static uint8_t *
+put_groups(uint8_t *p, const Groups groups, uint32_t bytes)
+{
+	memcpy(p, groups, bytes);
+	return p + bytes;
+}
+
+/*
+ * Write the index.  At most 4096 terms take at most 256 kB for their bytes, and for
+ * each 2 bytes of length and 128 of groups; filters take 512 kB; so the sum is below
+ * STENO_INDEX_MAX.
+ */
+static uint8_t *
+write_index(const StenoIndex *index, uint8_t *p)
+{
+	uint32_t	groups = (uint32_t) ((index->blocks + index->group - 1) / index->group);
+	uint32_t	bytes = (groups + 7) / 8;
+	uint32_t	list;
+
+	p = steno_put_varint(p, index->first);
+	p = steno_put_varint(p, index->blocks);
+	p = steno_put_varint(p, index->group);
+	for (list = 1; list <= TERM_LISTS; list++)
+	{
+		uint64_t	n = 0;
+		uint64_t	len = bytes;
+		uint32_t	i;
+
+		for (i = 0; i < index->nterms; i++)
+			if (index->terms[i].list == list && index->terms[i].used)
+			{
+				len += steno_varint_size(index->terms[i].len) + index->terms[i].len + bytes;
+				n++;
+			}
+		p = steno_put_varint(p, list);
+		p = steno_put_varint(p, len + steno_varint_size(n));
+		p = put_groups(p, index->omitted[list], bytes);
+		p = steno_put_varint(p, n);
+		for (i = 0; i < index->nterms; i++)
+		{
+			const Term *t = &index->terms[i];
+
+			if (t->list != list || !t->used)
+				continue;
+			p = steno_put_varint(p, t->len);
+			memcpy(p, index->strings + t->offset, t->len);
+			p = put_groups(p + t->len, index->found[i], bytes);
+		}
+	}
+	p = steno_put_varint(p, STENO_TERMS_TRIGRAMS);
+	p = steno_put_varint(p, bytes + steno_varint_size(STENO_INDEX_FILTER) + (uint64_t) groups * STENO_INDEX_FILTER);
+	p = put_groups(p, index->omitted[STENO_TERMS_TRIGRAMS], bytes);
+	p = steno_put_varint(p, STENO_INDEX_FILTER);
+	memcpy(p, index->filters, (size_t) groups * STENO_INDEX_FILTER);
+	return p + (size_t) groups * STENO_INDEX_FILTER;
+}
+
+_Static_assert(MAX_TERMS * (2 + STENO_INDEX_GROUPS / 8) + STRINGS +
+			   STENO_INDEX_GROUPS * STENO_INDEX_FILTER + LISTS * (64 + STENO_INDEX_GROUPS / 8) < STENO_INDEX_MAX,
+			   "an index fits into its space");
+
+uint32_t
+steno_index_take(StenoIndex *index, uint8_t *to)
+{
+	uint8_t    *end;
+
+	while (index->group < index->blocks &&
+		   index->bytes / ((index->blocks + index->group - 1) / index->group) < GROUP_BYTES)
+		merge_groups(index);
+	end = write_index(index, to);
+	steno_index_discard(index);
+	forget_blocks(index);
+	index->taken = true;
+	return (uint32_t) (end - to);
+}

@@ -1,0 +1,68 @@
+/*
+ * core/trail/index.h
+ *		The index of a segment: which of the blocks that a writer has written to it
+ *		contain which users, relations, SQLSTATEs and so on.
+ *
+ * A writer owns one index and sets it in its block builder, which adds to it what
+ * the open block contains.  Once the block is in the file, the writer commits that.
+ * Before the segment is finished, or the server stops, it writes the index as a
+ * block of its own.
+ *
+ * An index never hides anything: what does not fit is marked as omitted from its
+ * blocks, and a reader reads these.  So memory is bounded, and nothing is allocated
+ * after creation.
+ */
+#ifndef STENO_INDEX_H
+#define STENO_INDEX_H
+
+#include "ring/message.h"
+
+/* The blocks of an index are counted in at most this many groups of the same number of blocks. */
+#define STENO_INDEX_GROUPS 1024
+
+/* A term that is longer is omitted. */
+#define STENO_INDEX_TERM_MAX 512
+
+/* Bytes of a group's filter for trigrams: a power of two. */
+#define STENO_INDEX_FILTER 512
+
+/* Longest body of an index: see write_index(). */
+#define STENO_INDEX_MAX (2 * 1024 * 1024)
+
+/* Reading less than this takes no longer than reading an index. */
+#define STENO_INDEX_MIN_BYTES (64 * 1024)
+
+typedef struct StenoIndex StenoIndex;
+
+/* NULL if out of memory. */
+extern StenoIndex *steno_index_create(void);
+extern void steno_index_destroy(StenoIndex *index);
+
+/* Add what the open block contains: bodies of definitions, and a record with its message. */
+extern void steno_index_session(StenoIndex *index, const uint8_t *body, uint32_t len);
+extern void steno_index_shape(StenoIndex *index, const uint8_t *body, uint32_t len);
+extern void steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message);
+
+/* The same for a text, whose bytes stay where they are until the block is committed or discarded. */
+extern void steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len);
+
+/* The open block is empty again, and was not written. */
+extern void steno_index_discard(StenoIndex *index);
+
+/*
+ * The open block was written as the block with this number of this segment, and takes
+ * so many bytes of the file.  An index covers consecutive blocks of one segment: if
+ * this block does not follow the one before, all that was committed is forgotten.
+ */
+extern void steno_index_commit(StenoIndex *index, uint64_t segment, uint64_t block, size_t bytes);
+
+/* Whether enough blocks of this segment are committed for an index to be worth its space. */
+extern bool steno_index_is_due(const StenoIndex *index, uint64_t segment);
+
+/*
+ * Write the body of the index of the committed blocks to a buffer of STENO_INDEX_MAX
+ * bytes, and forget them.  Returns its length.
+ */
+extern uint32_t steno_index_take(StenoIndex *index, uint8_t *to);
+
+#endif							/* STENO_INDEX_H */

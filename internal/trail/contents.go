@@ -1,0 +1,505 @@
+// Indexes that writers leave in segments: which blocks contain what.
+
+package trail
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Contents is an index that a writer left in a segment: what of some lists (terms) occurs
+// in which of the segment's blocks. It never hides anything: a group of blocks for which
+// terms were omitted may contain any.
+type Contents struct {
+	// First is the number of the first block that it covers, Blocks how many follow one
+	// another, and Group how many of them are told apart only as a group.
+	First, Blocks, Group uint64
+
+	lists    map[Terms]termList
+	trigrams *trigramList // nil: none
+	// ambiguous says that terms which are not ASCII may be shown as something else,
+	// because not all databases are in UTF-8.
+	ambiguous bool
+
+	once    sync.Once // byValue is made when it is needed
+	byValue map[Terms]map[string]Groups
+}
+
+// Groups is a set of an index's groups of blocks.
+type Groups []byte
+
+// Has says whether a group is in the set.
+func (g Groups) Has(i int) bool { return g[i/8]>>(i%8)&1 != 0 }
+
+// And removes the groups that are not in another set.
+func (g Groups) And(o Groups) {
+	for i := range g {
+		g[i] &= o[i]
+	}
+}
+
+// Or adds those that are in another set.
+func (g Groups) Or(o Groups) {
+	for i := range g {
+		g[i] |= o[i]
+	}
+}
+
+// Empty says whether there are none.
+func (g Groups) Empty() bool { return !slices.ContainsFunc(g, func(b byte) bool { return b != 0 }) }
+
+type termList struct {
+	omitted Groups // where there are more than the terms
+	terms   []term
+}
+
+type term struct {
+	value  []byte
+	groups Groups
+}
+
+type trigramList struct {
+	omitted Groups
+	size    int // of a group's filter, in bytes
+	filters []byte
+}
+
+const (
+	// maxGroups bounds the groups of an index, and with that what a set takes.
+	maxGroups = 1024
+	// maxTerms bounds the terms of a list.
+	maxTerms = 64 << 10
+	// maxContents is the longest index, and what is added to it in a payload.
+	maxContents = 2<<20 + 16
+	// trigramBits is how many bits a filter for trigrams has in this version.
+	trigramBits = 4096
+)
+
+// ParseContents reads the body of an index.
+func ParseContents(body []byte) (*Contents, error) {
+	cur := cursor{b: body}
+	c := &Contents{First: cur.varint(), Blocks: cur.varint(), Group: cur.varint(), lists: map[Terms]termList{}}
+	switch {
+	case cur.bad:
+		return nil, corruptf(0, "index %s", cutShort)
+	case c.First == 0 || c.Blocks == 0 || c.First+c.Blocks < c.First:
+		return nil, corruptf(0, "index covers no blocks")
+	case bits.OnesCount64(c.Group) != 1 || (c.Blocks-1)/c.Group >= maxGroups:
+		return nil, corruptf(0, "index has an invalid number of groups")
+	}
+	for len(cur.b) > 0 {
+		list, one := Terms(cur.varint()), cursor{b: cur.str()}
+		if cur.bad {
+			return nil, corruptf(0, "index %s", cutShort)
+		}
+		var ok bool
+		if list == TermsTrigrams {
+			ok = c.readTrigrams(&one)
+		} else {
+			ok = c.readTerms(list, &one)
+		}
+		if !ok {
+			return nil, corruptf(0, "index: list %d %s", list, cutShort)
+		}
+	}
+	e := c.lists[TermsEncodings]
+	c.ambiguous = e.omitted == nil || len(e.terms) > 0 || !e.omitted.Empty()
+	return c, nil
+}
+
+func (c *Contents) readTerms(list Terms, cur *cursor) bool {
+	if int(list) >= len(namesTerms) {
+		return true // of a later version
+	}
+	size := uint64(len(c.none()))
+	l := termList{omitted: cur.bytes(size)}
+	n := cur.varint()
+	if n > uint64(len(cur.b))/(1+size) || n > maxTerms {
+		return false
+	}
+	l.terms = make([]term, n)
+	for i := range l.terms {
+		l.terms[i] = term{cur.str(), cur.bytes(size)}
+	}
+	c.lists[list] = l
+	return !cur.bad
+}
+
+func (c *Contents) readTrigrams(cur *cursor) bool {
+	t := &trigramList{omitted: cur.bytes(uint64(len(c.none())))}
+	size := cur.varint()
+	if size > uint64(len(cur.b)) || size*8 != trigramBits {
+		return !cur.bad // of a later version
+	}
+	t.size = int(size)
+	t.filters = cur.bytes(size * uint64(c.Len()))
+	c.trigrams = t
+	return !cur.bad
+}
+
+// Len is how many groups there are.
+func (c *Contents) Len() int { return int((c.Blocks-1)/c.Group + 1) }
+
+// GroupOf is the group of a block.
+func (c *Contents) GroupOf(block uint64) (i int, ok bool) {
+	if block < c.First || block-c.First >= c.Blocks {
+		return 0, false
+	}
+	return int((block - c.First) / c.Group), true
+}
+
+func (c *Contents) none() Groups { return make(Groups, (c.Len()+7)/8) }
+
+// All are all groups.
+func (c *Contents) All() Groups { return Groups(bytes.Repeat([]byte{0xff}, (c.Len()+7)/8)) }
+
+// Select returns the groups that may contain a term that matches, as it is shown.
+func (c *Contents) Select(list Terms, match func(value []byte) bool) Groups {
+	l, ok := c.lists[list]
+	if !ok {
+		return c.All()
+	}
+	out := slices.Clone(l.omitted)
+	for i := range l.terms {
+		t := &l.terms[i]
+		value := t.value
+		if !isASCII(value) {
+			if c.ambiguous {
+				out.Or(t.groups)
+				continue
+			}
+			value = (*charset)(nil).shown(value)
+		}
+		if match(value) {
+			out.Or(t.groups)
+		}
+	}
+	return out
+}
+
+// SelectResult returns the groups that may have a record whose kind and outcome match.
+// Statements that ended well are in none of them.
+func (c *Contents) SelectResult(match func(Kind, Outcome) bool) Groups {
+	return c.Select(TermsResults, func(v []byte) bool { return len(v) != 2 || match(Kind(v[0]), Outcome(v[1])) })
+}
+
+// SelectShape returns the groups that may have a shape with relations, columns or objects
+// that match. The shapes that match is given have one of them each.
+func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
+	access := func(v []byte) (Access, []byte) {
+		cur := cursor{b: v}
+		a := Access(cur.varint())
+		return a, cur.b
+	}
+	out := c.Select(TermsRelations, func(v []byte) bool {
+		a, name := access(v)
+		return match(&Shape{Relations: []Relation{{Access: a, Name: name}}})
+	})
+	out.Or(c.Select(TermsColumns, func(v []byte) bool {
+		a, rest := access(v)
+		cur := cursor{b: rest}
+		r := Relation{Name: cur.str(), HasColumns: true}
+		if r.Columns = []Column{{a, cur.b}}; len(cur.b) == 0 {
+			r.Columns, r.Omitted = nil, a
+		}
+		return match(&Shape{Relations: []Relation{r}})
+	}))
+	out.Or(c.Select(TermsObjects, func(v []byte) bool {
+		if len(v) == 0 {
+			return true
+		}
+		return match(&Shape{Objects: []Object{{Action: Action(v[0]), Name: v[1:]}}})
+	}))
+	return out
+}
+
+// SelectText returns the groups that may have a text or message that contains a string of
+// printable ASCII, in upper or lower case.
+func (c *Contents) SelectText(s string) Groups {
+	if c.trigrams == nil {
+		return c.All()
+	}
+	var wanted []uint32
+	for i := range len(s) - 2 {
+		// Bytes that cannot be decoded are shown as two hexadecimal digits, with which the
+		// string may begin: they are not in the text itself.
+		if i == 0 && isHexDigit(s[0]) || i == 1 && isHexDigit(s[0]) && isHexDigit(s[1]) {
+			continue
+		}
+		if bit, ok := trigramBit([]byte(s[i : i+3])); ok {
+			wanted = append(wanted, bit)
+		}
+	}
+	out := slices.Clone(c.trigrams.omitted)
+	for i := range c.Len() {
+		filter := c.trigrams.filters[i*c.trigrams.size:][:c.trigrams.size]
+		if !slices.ContainsFunc(wanted, func(bit uint32) bool { return filter[bit/8]>>(bit%8)&1 == 0 }) {
+			out[i/8] |= 1 << (i % 8)
+		}
+	}
+	return out
+}
+
+func isHexDigit(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
+
+// trigramBit is the bit of a filter that stands for three bytes.
+func trigramBit(b []byte) (bit uint32, ok bool) {
+	v := uint32(0)
+	for _, c := range b {
+		if c < 0x20 || c > 0x7e {
+			return 0, false
+		}
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		v = v<<8 | uint32(c)
+	}
+	return v * 0x9e3779b1 >> 20, true
+}
+
+// What values of a representation consist of, whatever they are; of others, nothing is
+// known.
+var alphabets = map[Repr]string{
+	ReprNone:        NotRecorded,
+	ReprBool:        "tf",
+	ReprInt2:        "-0123456789",
+	ReprInt4:        "-0123456789",
+	ReprInt8:        "-0123456789",
+	ReprOID:         "0123456789",
+	ReprFloat4:      "+-.0123456789eInfinityNa",
+	ReprFloat8:      "+-.0123456789eInfinityNa",
+	ReprUUID:        "-0123456789abcdef",
+	ReprDate:        "-0123456789 BCinfinity",
+	ReprTimestamp:   ":.+- 0123456789BCinfinity",
+	ReprTimestamptz: ":.+- 0123456789BCinfinity",
+}
+
+// SelectValue returns the groups that may have a parameter whose value, as it is shown,
+// contains a string, in upper or lower case.
+func (c *Contents) SelectValue(s string) Groups {
+	lower := strings.ToLower(s)
+	return c.Select(TermsValues, func(v []byte) bool {
+		if len(v) != 1 {
+			return true
+		}
+		alphabet, ok := alphabets[Repr(v[0])]
+		return !ok || !strings.ContainsFunc(lower, func(r rune) bool { return !strings.ContainsRune(strings.ToLower(alphabet), r) })
+	})
+}
+
+// Contents reads the index that the block consists of; nil if it is not one.
+func (b *Block) Contents() (*Contents, error) {
+	n, w := uvarint(b.raw)
+	if w <= 0 || n == 0 || n > uint64(len(b.raw)-w) || Kind(b.raw[w]) != KindDefIndex {
+		return nil, nil
+	}
+	c, err := ParseContents(bytes.Clone(b.raw[w+1 : w+int(n)]))
+	if err != nil {
+		return nil, inFile(corruptf(0, "block %d: %s", b.Header.Number, err.(*CorruptionError).Reason), b.File, b.Offset)
+	}
+	if c.First+c.Blocks > b.Header.Number {
+		return nil, inFile(corruptf(0, "block %d: index covers blocks that follow it", b.Header.Number), b.File, b.Offset)
+	}
+	return c, nil
+}
+
+// mayBeContents says whether a block may be an index.
+func (r *BlockRef) mayBeContents() bool { return r.Records == 0 && r.Raw > 0 && r.Raw <= maxContents }
+
+// Contents reads the indexes that blocks of one segment consist of. What cannot be read is
+// left out: the blocks that it covers are read instead.
+func (fs *Files) Contents(refs []BlockRef) (all []*Contents) {
+	var b Block
+	for i := range refs {
+		if !refs[i].mayBeContents() || fs.Read(&refs[i], &b) != nil {
+			continue
+		}
+		if c, err := b.Contents(); err == nil && c != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// skip leaves out the blocks of a segment that contain nothing that is wanted, according to
+// its indexes.
+func (m *MergeOptions) skip(files *Files, refs []BlockRef) []BlockRef {
+	if m.Contents == nil {
+		return refs
+	}
+	type selected struct {
+		*Contents
+		groups Groups
+	}
+	var all []selected
+	for _, c := range files.Contents(refs) {
+		all = append(all, selected{c, m.Contents(c)})
+	}
+	if len(all) == 0 {
+		return refs
+	}
+	kept := make([]BlockRef, 0, len(refs))
+	for _, ref := range refs {
+		if slices.ContainsFunc(all, func(s selected) bool {
+			i, ok := s.GroupOf(ref.Number)
+			return ok && !s.groups.Has(i)
+		}) {
+			if m.Skipped != nil {
+				m.Skipped(&ref)
+			}
+			continue
+		}
+		kept = append(kept, ref)
+	}
+	return kept
+}
+
+// BlockContents is what an index says of one block, made of its records: for checks of
+// indexes, and for segments that have none.
+type BlockContents struct {
+	Terms    map[Terms]map[string]bool
+	Trigrams [trigramBits / 8]byte
+	// Omitted says that the trigrams are not all, because texts are in data parts.
+	Omitted bool
+}
+
+func (c *BlockContents) add(list Terms, value []byte) {
+	if c.Terms == nil {
+		c.Terms = map[Terms]map[string]bool{}
+	}
+	if c.Terms[list] == nil {
+		c.Terms[list] = map[string]bool{}
+	}
+	c.Terms[list][string(value)] = true
+}
+
+func (c *BlockContents) addText(s []byte) {
+	for i := range len(s) - 2 {
+		if bit, ok := trigramBit(s[i : i+3]); ok {
+			c.Trigrams[bit/8] |= 1 << (bit % 8)
+		}
+	}
+}
+
+// Record adds a record of the block.
+func (c *BlockContents) Record(r *Record) {
+	if r.Kind == KindData {
+		return
+	}
+	if r.Kind != KindStatement || r.Outcome != OutcomeOk {
+		c.add(TermsResults, []byte{byte(r.Kind), byte(r.Outcome)})
+	}
+	if r.Has(FieldError) {
+		c.add(TermsSqlstates, r.SQLState)
+		c.addText(r.Message)
+	}
+	c.Omitted = c.Omitted || r.Has(FieldParts)
+}
+
+// Definitions adds the block's definitions, once all its records were read.
+func (c *BlockContents) Definitions(b *Block) {
+	facts := []struct {
+		key  Key
+		list Terms
+	}{
+		{KeyUser, TermsUsers}, {KeyDatabase, TermsDatabases}, {KeyRole, TermsRoles},
+		{KeyApplication, TermsApplications}, {KeyAppUser, TermsAppUsers}, {KeyEncoding, TermsEncodings},
+	}
+	for i := range b.sessions {
+		for _, f := range facts {
+			if value := b.sessions[i].Fact(f.key); len(value) > 0 {
+				c.add(f.list, value)
+			}
+		}
+	}
+	var buf []byte
+	for i := range b.shapes {
+		s := &b.shapes[i]
+		c.add(TermsClasses, binary.AppendUvarint(buf[:0], uint64(s.Class)))
+		c.add(TermsCommands, s.Command)
+		for k := range s.Relations {
+			r := &s.Relations[k]
+			c.add(TermsRelations, append(binary.AppendUvarint(buf[:0], uint64(r.Access)), r.Name...))
+			column := func(access Access, name []byte) {
+				buf = binary.AppendUvarint(buf[:0], uint64(access))
+				buf = append(binary.AppendUvarint(buf, uint64(len(r.Name))), r.Name...)
+				c.add(TermsColumns, append(buf, name...))
+			}
+			for _, one := range r.Columns {
+				column(one.Access, one.Name)
+			}
+			if r.Omitted != 0 {
+				column(r.Omitted, nil)
+			}
+		}
+		for _, p := range s.Params {
+			c.add(TermsValues, []byte{byte(p.Repr)})
+		}
+		for k := range s.Objects {
+			o := &s.Objects[k]
+			c.add(TermsObjects, append([]byte{byte(o.Action)}, o.Name...))
+			if len(o.To) > 0 {
+				c.add(TermsObjects, append([]byte{byte(o.Action)}, o.To...))
+			}
+		}
+	}
+	for _, text := range b.texts {
+		c.addText(text)
+	}
+}
+
+// find returns the groups that contain a term; nil: none.
+func (c *Contents) find(list Terms, value string) Groups {
+	c.once.Do(func() {
+		c.byValue = map[Terms]map[string]Groups{}
+		for list, l := range c.lists {
+			c.byValue[list] = map[string]Groups{}
+			for _, t := range l.terms {
+				c.byValue[list][string(t.value)] = t.groups
+			}
+		}
+	})
+	return c.byValue[list][value]
+}
+
+// Hides says what of a block an index hides; empty if nothing. It may be called by many
+// goroutines.
+func (c *Contents) Hides(block uint64, has *BlockContents) string {
+	group, ok := c.GroupOf(block)
+	if !ok {
+		return ""
+	}
+	for list, values := range has.Terms {
+		l, ok := c.lists[list]
+		if !ok || l.omitted.Has(group) {
+			continue
+		}
+		missing := 0
+		for value := range values {
+			if g := c.find(list, value); g == nil || !g.Has(group) {
+				missing++
+			}
+		}
+		if missing > 0 {
+			return fmt.Sprintf("%d of its %s", missing, list)
+		}
+	}
+	t := c.trigrams
+	if t == nil || t.omitted.Has(group) {
+		return ""
+	}
+	for i, b := range t.filters[group*t.size:][:t.size] {
+		if has.Trigrams[i]&^b != 0 {
+			return "parts of its texts"
+		}
+	}
+	if has.Omitted {
+		return "texts in its data parts"
+	}
+	return ""
+}
