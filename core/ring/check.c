@@ -314,7 +314,11 @@ kind_is_possible(const StenoMessage *m)
 	if ((m->flags & STENO_MESSAGE_BRIEF) && m->kind == STENO_KIND_TRANSACTION)
 		known = STENO_MESSAGE_BRIEF;
 	else if (m->flags & STENO_MESSAGE_BRIEF)
-		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS;
+	{
+		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS;
+		if (((const StenoBriefMessage *) m)->template < STENO_TEMPLATES)
+			known |= STENO_MESSAGE_VALUES;
+	}
 	/* writers add records of the server, and seals, to the trail directly */
 	return (m->kind <= STENO_KIND_GAP || m->kind == STENO_KIND_SUBTRANSACTION) && (m->flags & ~known) == 0;
 }

@@ -108,6 +108,29 @@ typedef struct StenoBriefMessage
 	uint8_t		values[];
 } StenoBriefMessage;
 
+/*
+ * Numbers of templates that every ring has, without space for them: those of BEGIN and
+ * COMMIT.  Their shape follows from the number, and the values are the text.
+ */
+#define STENO_BRIEF_BEGIN 254
+#define STENO_BRIEF_COMMIT 255
+#define STENO_CONTROL_SHAPE 11	/* the longer of their shapes */
+
+/* Write the shape; returns its length. */
+static inline uint32_t
+steno_control_shape(uint8_t template, uint8_t *shape)
+{
+	uint8_t		len = template == STENO_BRIEF_BEGIN ? 5 : 6;
+
+	shape[0] = STENO_CLASS_TRANSACTION;
+	shape[1] = 0;				/* no query id */
+	shape[2] = len;
+	memcpy(shape + 3, template == STENO_BRIEF_BEGIN ? "BEGIN" : "COMMIT", len);
+	shape[3 + len] = 0;			/* no relations */
+	shape[4 + len] = 0;			/* no parameters */
+	return 5u + len;
+}
+
 /* Numbers that StenoBriefMessage does not imply, or has no space for. */
 typedef struct StenoBriefNumbers
 {
@@ -264,7 +287,8 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 			need = steno_brief_len(b->values_len);
 			need += (m->flags & STENO_MESSAGE_XID) ? sizeof(uint64_t) : 0;
 			need += (m->flags & STENO_MESSAGE_NUMBERS) ? sizeof(StenoBriefNumbers) : 0;
-			return m->len >= need && m->kind == STENO_KIND_STATEMENT && b->template < STENO_TEMPLATES;
+			return m->len >= need && m->kind == STENO_KIND_STATEMENT &&
+				(b->template < STENO_TEMPLATES || b->template >= STENO_BRIEF_BEGIN);
 		}
 		need = sizeof(StenoRecordMessage);
 		if (m->len < need)
@@ -387,7 +411,15 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	r->statement = n.statement;
 	r->xid = (uint32_t) xid;
 	r->xid_epoch = (uint32_t) (xid >> 32);
-	if (t)
+	if (b->template >= STENO_BRIEF_BEGIN)
+	{
+		r->shape_len = steno_control_shape(b->template, p);
+		r->text_len = b->values_len;
+		p += r->shape_len;
+		memcpy(p, b->values, b->values_len);
+		p += b->values_len;
+	}
+	else if (t)
 	{
 		r->shape_len = t->shape_len;
 		r->text_len = t->text_len;

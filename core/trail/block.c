@@ -89,6 +89,12 @@ struct StenoBlock
 	Dictionary	sessions;
 	Dictionary	shapes;
 	Dictionary	texts;
+	/* where the block of generation has the shapes of BEGIN and COMMIT */
+	struct
+	{
+		uint64_t	generation;
+		uint32_t	shape;
+	}			controls[2];
 	Expected   *expected;		/* by session definition */
 	uint32_t	max_sessions;
 	uint8_t    *packed;			/* header, then compressed or encrypted payload */
@@ -773,11 +779,30 @@ template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *
 	return k;
 }
 
+/* Where the block has the shape and the text of BEGIN or COMMIT. */
+static inline void
+control_place(StenoBlock *block, const StenoBriefMessage *b, StenoTemplatePlace *place)
+{
+	int			i = b->template - STENO_BRIEF_BEGIN;
+
+	if (block->controls[i].generation != block->generation)
+	{
+		uint8_t		shape[STENO_CONTROL_SHAPE];
+		uint32_t	len = steno_control_shape(b->template, shape);
+
+		block->controls[i].shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, shape, len);
+		block->controls[i].generation = block->generation;
+	}
+	place->shape = block->controls[i].shape;
+	place->text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, b->values, b->values_len);
+}
+
 /* Add a brief record.  The item is the same as add_record would make of its full form. */
 static void
 add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
-	const StenoTemplatePlace *k = template_place(block, source, b);
+	StenoTemplatePlace control;
+	const StenoTemplatePlace *k = &control;
 	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT;
 	int64_t		elapsed = elapsed_since(block, b->time);
 	uint32_t	session;
@@ -789,6 +814,10 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	Expected   *e;
 	uint8_t    *p;
 
+	if (b->template >= STENO_BRIEF_BEGIN && block->records > 0)
+		control_place(block, b, &control);
+	else
+		k = template_place(block, source, b);
 	if (k == NULL || block->records == 0)
 	{
 		StenoWhole	room;

@@ -131,6 +131,13 @@ stage_transaction(const StenoLevel *l)
 	len = strlen(l->command);
 	if (len > sizeof(shape) - 5)
 		return false;
+	if (likely(s->text_len <= UINT8_MAX && steno_audit_reason(s->class, 0) == 0))
+	{
+		if (len == 5 && memcmp(l->command, "BEGIN", 5) == 0)
+			return steno_stage_control(s, STENO_BRIEF_BEGIN);
+		if (len == 6 && memcmp(l->command, "COMMIT", 6) == 0)
+			return steno_stage_control(s, STENO_BRIEF_COMMIT);
+	}
 	shape[0] = STENO_CLASS_TRANSACTION;
 	shape[1] = 0;				/* no query id */
 	shape[2] = (uint8) len;

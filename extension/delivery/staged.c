@@ -155,25 +155,38 @@ define_template(const StenoStatement *s, StenoPrepared *prepared)
 }
 
 /*
- * Room for a brief record, with all but its values; NULL: it must be done the other way.
- * There is also room behind it for what end_brief may append.
+ * Room for a brief record, with all but its values and version; NULL: it must be done the
+ * other way.  There is also room behind it for what end_brief may append.
  */
 static pg_attribute_always_inline StenoBriefMessage *
-begin_brief(const StenoStatement *s, const StenoPrepared *prepared)
+begin_brief(const StenoStatement *s, uint8 template, uint8 values_len, bool values)
 {
-	uint32		len = steno_brief_len(prepared->values_len);
+	uint32		len = steno_brief_len(values_len);
 	StenoBriefMessage *b = reserve_staged(len + STENO_BRIEF_MORE);
 
 	if (unlikely(b == NULL))
 		return NULL;
 	b->m.len = len;
 	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = prepared->count > 0 ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
+	b->m.flags = values ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
 	b->time = s->time;
-	b->version = prepared->version;
-	b->template = prepared - steno_my.prepared;
-	b->values_len = prepared->values_len;
+	b->template = template;
+	b->values_len = values_len;
 	return b;
+}
+
+/* The same for BEGIN or COMMIT, whose shape is known by its number; its text is at most UINT8_MAX long. */
+STENO_HOT bool
+steno_stage_control(const StenoStatement *s, uint8 control)
+{
+	StenoBriefMessage *b = begin_brief(s, control, (uint8) s->text_len, false);
+
+	if (unlikely(b == NULL))
+		return false;
+	b->version = 0;
+	memcpy(b->values, s->text, s->text_len);
+	stage_message(&b->m, s->statement, s->time);
+	return true;
 }
 
 /* The same for one whose template is to come, whole: where its values go. */
@@ -211,8 +224,10 @@ steno_stage_prepared(const StenoStatement *s, StenoPrepared *prepared, ParamList
 		define_template(s, prepared);
 	if (likely(prepared->brief == STENO_BRIEF_YES))
 	{
-		StenoBriefMessage *b = begin_brief(s, prepared);
+		StenoBriefMessage *b = begin_brief(s, prepared - steno_my.prepared, prepared->values_len, count > 0);
 
+		if (likely(b != NULL))
+			b->version = prepared->version;
 		m = (StenoMessage *) b;
 		p = b ? b->values : NULL;
 	}

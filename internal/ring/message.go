@@ -4,6 +4,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -201,7 +202,8 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 	}
 	number, values := int(b[26]), int(b[27])
 	rest := (briefFixed + values + 7) &^ 7
-	if number >= len(templates) || rest > len(b) {
+	command, control := controls[number]
+	if !control && number >= len(templates) || control && flags&flagValues != 0 || rest > len(b) {
 		return false
 	}
 	short := func(b []byte) uint64 {
@@ -227,9 +229,17 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		}
 		m.Record.Statement, m.Record.Duration, m.Record.Rows = le.Uint64(b[rest:]), le.Uint64(b[rest+8:]), le.Uint64(b[rest+16:])
 	}
-	m.expand(&templates[number], le.Uint16(b[24:]), flags, b[briefFixed:briefFixed+values])
+	if control {
+		m.Record.Shape = slices.Concat([]byte{byte(trail.ClassTransaction), 0, byte(len(command))}, []byte(command), []byte{0, 0})
+		m.Record.Text = b[briefFixed : briefFixed+values]
+	} else {
+		m.expand(&templates[number], le.Uint16(b[24:]), flags, b[briefFixed:briefFixed+values])
+	}
 	return true
 }
+
+// controls are numbers of templates that stand for a command tag: the values are the text.
+var controls = map[int]string{254: "BEGIN", 255: "COMMIT"}
 
 // parseCommit reads the brief record of a commit.
 func (m *Message) parseCommit(b []byte, seq uint64) bool {

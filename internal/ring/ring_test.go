@@ -268,6 +268,44 @@ func TestShortBriefRecordsAreRead(t *testing.T) {
 	}
 }
 
+// TestBeginAndCommitAreRead reads brief records whose template's number stands for a command.
+func TestBeginAndCommitAreRead(t *testing.T) {
+	begin := ringtest.ShortBrief{Time: trailtest.Epoch + 5, Duration: 7, Rows: ^uint32(0), Template: 254, Values: "begin;", NoValues: true}
+	commit, wrong, other := begin, begin, begin
+	commit.Template, commit.Values, commit.XID = 255, "END", 5
+	wrong.NoValues = false
+	other.Template = 253
+	ringFile := &ringtest.File{Version: 7, Rings: []ringtest.Ring{{
+		Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{begin.Bytes(), commit.Bytes(), wrong.Bytes(), other.Bytes()},
+	}}}
+	f, err := ring.ReadBytes(ringFile.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Ring(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	position := r.Tail
+	for i, want := range []string{"\x0a\x00\x05BEGIN\x00\x00 begin; 0", "\x0a\x00\x06COMMIT\x00\x00 END 5"} {
+		m, ok := r.Message(position, r.Head, 3, 2)
+		w := m.Record
+		if got := fmt.Sprintf("%s %s %d", w.Shape, w.Text, w.XID); !ok || got != want || w.HasValues || w.Seq != 4 || w.Statement != 3 || w.Rows != write.None {
+			t.Errorf("record %d: %q, %+v", i, got, m)
+		}
+		if err := write.Check(&write.Source{Body: body, Seq: 3, Statement: 2}, &w); err != nil {
+			t.Error(err)
+		}
+		position += m.Length
+	}
+	for range 2 {
+		if m, ok := r.Message(position, r.Head, 3, 2); ok {
+			t.Errorf("wrong record: %+v", m)
+		}
+		position += 40
+	}
+}
+
 // TestEndsOfTransactionsAreRead reads the brief record of a commit, and other records that say how a transaction ended.
 func TestEndsOfTransactionsAreRead(t *testing.T) {
 	commit := ringtest.Commit{Time: trailtest.Epoch + 5, XID: 7<<32 | 77, LSN: 0x1affffffa0, LSNLength: 136, Timeline: 2, Duration: 40, Statements: 3}

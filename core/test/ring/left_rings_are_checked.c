@@ -192,6 +192,12 @@ brief_record(void *to, uint64_t *random, StenoTemplate *t)
 	b->version = 3;
 	b->template = 2;
 	b->values_len = 4;
+	if (test_below(random, 4) == 0)
+	{
+		b->m.flags = STENO_MESSAGE_BRIEF;
+		b->template = (uint8_t) (STENO_BRIEF_BEGIN + test_below(random, 2));
+		memcpy(b->values, "END;", 4);
+	}
 	if (test_below(random, 3) == 0)
 	{
 		b->m.flags |= STENO_MESSAGE_XID;

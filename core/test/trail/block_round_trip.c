@@ -181,6 +181,26 @@ change_template(StenoTemplate *t, uint64_t *random)
 		t->bytes[t->shape_len + i] = (uint8_t) ('a' + test_below(random, 26));
 }
 
+/* BEGIN or COMMIT, in one of a few ways. */
+static void
+control_record(StenoBriefMessage *b, uint64_t *random)
+{
+	static const char *const texts[] = {"BEGIN", "begin;", "COMMIT", "END", ""};
+	const char *text = texts[test_below(random, 5)];
+	uint64_t	xid = test_random(random);
+
+	b->m.flags = STENO_MESSAGE_BRIEF;
+	b->template = (uint8_t) (STENO_BRIEF_BEGIN + test_below(random, 2));
+	b->values_len = (uint8_t) strlen(text);
+	memcpy(b->values, text, b->values_len);
+	b->m.len = steno_brief_len(b->values_len);
+	if (test_below(random, 2))
+		return;
+	memcpy((uint8_t *) b + b->m.len, &xid, sizeof(xid));
+	b->m.flags |= STENO_MESSAGE_XID;
+	b->m.len += sizeof(xid);
+}
+
 static void
 brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t statement)
 {
@@ -194,6 +214,11 @@ brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t stat
 	b->duration = test_below(random, 4) ? (uint32_t) test_below(random, 1000000) : STENO_NONE32;
 	b->rows = test_below(random, 4) ? (uint32_t) test_below(random, 1000) : STENO_NONE32;
 	b->template = (uint8_t) test_below(random, STENO_TEMPLATES);
+	if (test_below(random, 5) == 0)
+	{
+		control_record(b, random);
+		return;
+	}
 	change_template(&templates[b->template], random);
 	/* sometimes of one that is not there */
 	b->version = (uint16_t) (templates[b->template].version + (test_below(random, 30) == 0));
@@ -457,7 +482,7 @@ TEST(block_survives_a_template_that_cannot_be)
 	brief_record(buffer, templates, &random, 1);
 	add(block, &source, &b->m, &number);
 	brief_record(buffer, templates, &random, 2);
-	b->template = UINT8_MAX;
+	b->template = STENO_TEMPLATES;
 	CHECK(!steno_message_is_whole(&b->m, ROOM));
 	add(block, &source, &b->m, &number);
 	CHECK(source.seq == 2 && source.statement == 2);

@@ -274,6 +274,7 @@ type ShortBrief struct {
 	Version        uint16
 	Template       byte
 	Values         string
+	NoValues       bool     // the values are a text
 	XID            uint64   // 0: none
 	Numbers        []uint64 // three: statement, duration, rows
 }
@@ -291,6 +292,9 @@ func (r *ShortBrief) Bytes() []byte {
 		b = append(b, 0)
 	}
 	flags := uint16(8 | 4)
+	if r.NoValues {
+		flags = 8
+	}
 	if r.XID != 0 {
 		flags |= 32
 		b = binary.LittleEndian.AppendUint64(b, r.XID)
