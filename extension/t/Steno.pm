@@ -21,7 +21,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect
-  has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
+  without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
   refuses_to_start
 );
 
@@ -241,6 +241,18 @@ sub the_record
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is(scalar @found, 1, "$what: one record");
 	return $found[0] // {};
+}
+
+# A record, as text, without the fields that say who wrote it, and when.
+sub without_origin
+{
+	my ($r) = @_;
+	my %copy = %$r;
+
+	delete @copy{qw(stream segment block)};
+	delete @copy{qw(time duration_us)}
+	  if $r->{kind} eq 'gap' || $r->{kind} eq 'disconnect' && ($r->{outcome} // '') eq 'interrupted';
+	return JSON::PP->new->canonical->encode(\%copy);
 }
 
 # The relations of a record, by name.  Their columns are left out: columns_are_the_present_ones.pl is about these.

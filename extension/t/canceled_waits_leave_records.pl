@@ -41,25 +41,18 @@ sub watch
 	return;
 }
 
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 # Lets the client run what it was given, until it waits for space (false) or has its answer (true).
 sub send_until_waiting
 {
 	my ($c) = @_;
-	my $waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
+	my $waits = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
 	my $answered;
 
 	$c->send_all;
 	wait_until 'it waits, or is answered', sub {
-		return 1 if look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
+		return 1 if $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
 		$answered = IO::Select->new($c->{socket})->can_read(0.01) &&
-		  look("SELECT state <> 'active' FROM pg_stat_activity WHERE pid = $c->{pid}") eq 't';
+		  $watch->value("SELECT state <> 'active' FROM pg_stat_activity WHERE pid = $c->{pid}") eq 't';
 		return $answered;
 	};
 	return $answered;
@@ -71,8 +64,8 @@ sub canceled
 	my ($c, $how) = @_;
 
 	send_until_waiting($c) and return $c->finish;
-	look("SELECT pg_cancel_backend($c->{pid})") if $how eq 'cancel';
-	look("SELECT pg_terminate_backend($c->{pid})") if $how eq 'terminate';
+	$watch->value("SELECT pg_cancel_backend($c->{pid})") if $how eq 'cancel';
+	$watch->value("SELECT pg_terminate_backend($c->{pid})") if $how eq 'terminate';
 	return $c->finish;
 }
 
@@ -81,7 +74,7 @@ sub with_stopped_writer
 	my ($c, $how) = @_;
 	my $answer;
 
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	$answer = canceled($c, $how // 'cancel');
 	continue_process($writer);
@@ -277,7 +270,7 @@ foreach my $how (qw(query copy nested))
 	my (@with, @without, %recorded);
 
 	$c = session("loop $how");
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	foreach my $n (1 .. 60)
 	{
@@ -300,7 +293,7 @@ foreach my $how (qw(query copy nested))
 	continue_process($writer);
 	cmp_ok(scalar @with, '>', 0, "loop $how: some statements read rows");
 	is(scalar @without, 5, "loop $how: then none does any more");
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	ok(!$c->query("SELECT 'after'")->{sqlstate}, "loop $how: the session goes on");
 	foreach my $r (records($node, application => "loop $how", kind => 'statement'))
 	{

@@ -31,13 +31,6 @@ steno.compression = none
 my $durable = "$faults->{folder}/durable";
 my ($watch, $c);
 
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 sub set_clock
 {
 	my ($hours) = @_;
@@ -96,23 +89,23 @@ comes_to_disk('the time is right', 'first');
 
 	$other->query('BEGIN');
 	$other->query('INSERT INTO t VALUES (1)');
-	look('SELECT pg_advisory_lock(1)');
+	$watch->value('SELECT pg_advisory_lock(1)');
 	$running->put('Q', "SELECT pg_advisory_lock_shared(1)\0")->send_all;
-	wait_until 'it waits', sub { look("SELECT count(*) FROM pg_locks WHERE pid = $running->{pid} AND NOT granted") };
+	wait_until 'it waits', sub { $watch->value("SELECT count(*) FROM pg_locks WHERE pid = $running->{pid} AND NOT granted") };
 
 	set_clock(-5);
 	comes_to_disk('set back', 'set back');
 	ok(!$other->query('COMMIT')->{sqlstate}, 'a transaction ends before it has begun');
 	$other->quit;
 	# a statement that, by this clock, has run for no time at all is announced nevertheless
-	look(q{ALTER SYSTEM SET steno.start_after = '1s'});
-	look('SELECT pg_reload_conf()');
+	$watch->value(q{ALTER SYSTEM SET steno.start_after = '1s'});
+	$watch->value('SELECT pg_reload_conf()');
 	wait_until 'it is announced',
 	  sub { @starts = records($node, kind => 'start', text => 'SELECT pg_advisory_lock_shared(1)') };
 	is(scalar @starts, 1, 'a statement that runs is announced, once');
-	look('ALTER SYSTEM RESET steno.start_after');
-	look('SELECT pg_reload_conf()');
-	look('SELECT pg_advisory_unlock(1)');
+	$watch->value('ALTER SYSTEM RESET steno.start_after');
+	$watch->value('SELECT pg_reload_conf()');
+	$watch->value('SELECT pg_advisory_unlock(1)');
 	ok(!$running->finish->{sqlstate}, 'so does a statement');
 	$running->quit;
 }
@@ -124,10 +117,10 @@ foreach my $fault (qw(write_fails sync_fails))
 	comes_to_disk("before $fault", "before $fault");
 	$faults->set($fault);
 	$c->query("SELECT 'during $fault'");
-	wait_until 'it is failing', sub { look('SELECT state FROM steno.status') eq 'failing' };
+	wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
 	set_clock(-5);
 	$faults->unset($fault);
-	wait_until 'it goes on by itself', sub { look('SELECT state FROM steno.status') eq 'ok' };
+	wait_until 'it goes on by itself', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
 	comes_to_disk("set back during $fault", "after $fault");
 }
 
@@ -137,7 +130,7 @@ foreach my $fault (qw(write_fails sync_fails))
 
 	clock_is_right();
 	comes_to_disk('right again', 'right again');
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$before = segments();
 	set_clock(+3);
 	comes_to_disk('ahead', 'ahead');
@@ -161,7 +154,7 @@ foreach my $fault (qw(write_fails sync_fails))
 	$node->reload;
 	$node->wait_for_log(qr/^asked$/m, $start);
 	set_clock(+3);
-	look('SELECT steno.flush()') foreach 1 .. 2;
+	$watch->value('SELECT steno.flush()') foreach 1 .. 2;
 	unlike(slurp_file($node->logfile, $start), qr/could not get the encryption key/, 'its time is not up when the clock is set');
 	clock_is_right();
 	append_to_file($go, '');

@@ -121,18 +121,6 @@ sub message
 	}
 }
 
-# A record without the fields that say who wrote it, and when.
-sub essence
-{
-	my ($r) = @_;
-	my %copy = %$r;
-
-	delete @copy{qw(stream segment block)};
-	delete @copy{qw(time duration_us)}
-	  if $r->{kind} eq 'gap' || $r->{kind} eq 'disconnect' && ($r->{outcome} // '') eq 'interrupted';
-	return $json->encode(\%copy);
-}
-
 # Gap records written at recovery, by a writer or by steno recover, each in its own session.
 sub own_gaps
 {
@@ -197,8 +185,8 @@ sub damaged
 		@ours = all_of("$folder/copy");
 		$sessions{ $_->{session} } = 1 foreach @ours;
 		is_deeply(
-			[ sort map { essence($_) } all_of(trail($node), \%sessions) ],
-			[ sort map { essence($_) } @ours ],
+			[ sort map { without_origin($_) } all_of(trail($node), \%sessions) ],
+			[ sort map { without_origin($_) } @ours ],
 			"$what: and finds the same records");
 		is_deeply([ own_gaps(trail($node)) ], [ own_gaps("$folder/copy") ], "$what: and as many that nobody can number");
 	}

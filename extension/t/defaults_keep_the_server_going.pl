@@ -32,19 +32,10 @@ my $c = Steno::Client->new($node, application_name => 'numbers');
 my $watch = Steno::Client->new($node, application_name => 'watch');
 my ($answered, $dropped, $named) = (0, 0, 0);
 
-sub look
-{
-	my ($sql) = @_;
-	my $answer = $watch->query($sql);
-
-	die "$sql: $answer->{message}" if $answer->{sqlstate};
-	return $answer->{rows}[0][0];
-}
-
 $watch->query(q{SET steno.log = 'none'});
 $faults->set('write_fails');
 $c->query('SELECT 1');
-wait_until 'it is failing', sub { look('SELECT state FROM steno.status') eq 'failing' };
+wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
 foreach my $n (1 .. 600)
 {
 	my $answer = $c->query("SELECT 'number $n', '" . 'x' x 500 . "'");
@@ -53,15 +44,15 @@ foreach my $n (1 .. 600)
 	$answered++;
 }
 is($answered, 600, 'with a full disk, statements go on beyond the room in their ring');
-$dropped = look('SELECT dropped FROM steno.status');
+$dropped = $watch->value('SELECT dropped FROM steno.status');
 cmp_ok($dropped, '>', 0, 'records are dropped, and counted');
-like(look('SELECT failure FROM steno.status'), qr/No space left on device/, 'the status says what is the matter');
+like($watch->value('SELECT failure FROM steno.status'), qr/No space left on device/, 'the status says what is the matter');
 $log = slurp_file($node->logfile);
 like($log, qr/could not write the trail: .*No space left on device/, 'and so does the log');
 like($log, qr/DETAIL:  Records stay in the rings; when these are full, records are dropped/, 'what happens now');
 like($log, qr/HINT:  Make room on the trail's file system, or let the server delete old segments/, 'and what to do');
 $faults->unset('write_fails');
-wait_until 'it goes on by itself', sub { look('SELECT state FROM steno.status') eq 'ok' };
+wait_until 'it goes on by itself', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
 $c->query("SELECT 'after'");
 $_->quit foreach $c, $watch;
 $named += $_->{extra}{count} foreach records($node, kind => 'gap');

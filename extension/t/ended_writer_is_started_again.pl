@@ -25,18 +25,9 @@ my $numbers = 0;
 
 $watch->query(q{SET steno.log = 'none'});
 
-sub look
-{
-	my ($sql) = @_;
-	my $answer = $watch->query($sql);
-
-	die "$sql: $answer->{message}" if $answer->{sqlstate};
-	return $answer->{rows}[0][0];
-}
-
 sub pid_of
 {
-	return look("SELECT pid FROM steno.writers WHERE writer = $_[0]") // 0;
+	return $watch->value("SELECT pid FROM steno.writers WHERE writer = $_[0]") // 0;
 }
 
 sub run_numbers
@@ -80,8 +71,8 @@ foreach my $round (1 .. 3)
 		wait_until 'it runs again', sub { my $now = pid_of($writer); $now != 0 && $now != $pid };
 	}
 }
-look('SELECT steno.flush()');
-is(look('SELECT state FROM steno.status'), 'ok', 'all writers run');
+$watch->value('SELECT steno.flush()');
+is($watch->value('SELECT state FROM steno.status'), 'ok', 'all writers run');
 numbers_are_there($node, 'after writers have ended', 1, $numbers);
 gapless($node, 'and the numbers of sessions are without gaps');
 verify_ok($node, 'the trail is whole');
@@ -102,17 +93,17 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 {
 	my $postmaster = $node->{_pid};
 	my $pid = pid_of(1);
-	my @of_1 = grep { look("SELECT writer FROM steno.rings WHERE pid = $_->{pid}") == 1 } @sessions;
+	my @of_1 = grep { $watch->value("SELECT writer FROM steno.rings WHERE pid = $_->{pid}") == 1 } @sessions;
 	my ($c, $flushing) = @of_1;
 
 	$start = -s $node->logfile;
 	stop_process($postmaster);
 	kill 'TERM', $pid;
 	wait_until 'it is gone', sub { pid_of(1) == 0 };
-	is(look('SELECT state FROM steno.status'), 'not running', 'the state says that one is not running');
-	is(look('SELECT failure FROM steno.status'), 'writer 1 is not running', 'and which');
-	is(look(q{SELECT string_agg(state, ', ' ORDER BY writer) FROM steno.writers}), 'ok, not running', 'the other one is');
-	is(look('SELECT state_since IS NOT NULL FROM steno.writers WHERE writer = 1'), 't', 'since when it is not');
+	is($watch->value('SELECT state FROM steno.status'), 'not running', 'the state says that one is not running');
+	is($watch->value('SELECT failure FROM steno.status'), 'writer 1 is not running', 'and which');
+	is($watch->value(q{SELECT string_agg(state, ', ' ORDER BY writer) FROM steno.writers}), 'ok, not running', 'the other one is');
+	is($watch->value('SELECT state_since IS NOT NULL FROM steno.writers WHERE writer = 1'), 't', 'since when it is not');
 	run_numbers(3, $c);
 	wait_until 'reported in the log',
 	  sub { slurp_file($node->logfile, $start) =~ /WARNING:  steno writer 1 is not running/ };
@@ -122,15 +113,15 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 
 	# sessions with a full ring wait, as for a slow writer
 	$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 40000 . "'\0")->send_all;
-	wait_until 'it waits', sub { look("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}") eq 'StenoRingFull' };
+	wait_until 'it waits', sub { $watch->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}") eq 'StenoRingFull' };
 	$flushing->put('Q', "BEGIN; SET LOCAL steno.sync = 'write'; CREATE TABLE waited (); INSERT INTO waited DEFAULT VALUES; COMMIT\0")
 	  ->send_all;
 	wait_until 'it waits',
-	  sub { look("SELECT wait_event FROM pg_stat_activity WHERE pid = $flushing->{pid}") =~ /^Steno/ };
+	  sub { $watch->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $flushing->{pid}") =~ /^Steno/ };
 	continue_process($postmaster);
 	ok(!$c->finish->{sqlstate}, 'a statement that waited for space continues');
 	ok(!$flushing->finish->{sqlstate}, 'and so does one that waited for the disk');
-	wait_until 'all is well again', sub { look('SELECT state FROM steno.status') eq 'ok' };
+	wait_until 'all is well again', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
 	is(scalar(() = slurp_file($node->logfile, $start) =~ /WARNING:  steno writer 1 is not running/g), 1, 'the log said so once');
 	numbers_are_there($node, 'after an absence', 1, $numbers);
 	verify_ok($node, 'the trail is whole');
@@ -141,15 +132,15 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 	my $postmaster = $node->{_pid};
 	my $pid = pid_of(0);
 
-	look('ALTER SYSTEM SET steno.log_rows = off');
+	$watch->value('ALTER SYSTEM SET steno.log_rows = off');
 	stop_process($postmaster);
 	kill 'HUP', $postmaster;
 	kill 'TERM', $pid;
 	wait_until 'it is gone', sub { pid_of(0) == 0 };
 	continue_process($postmaster);
 	wait_until 'it runs again', sub { pid_of(0) != 0 };
-	wait_until 'the change is in force', sub { look('SHOW steno.log_rows') eq 'off' };
-	look('SELECT steno.flush()');
+	wait_until 'the change is in force', sub { $watch->value('SHOW steno.log_rows') eq 'off' };
+	$watch->value('SELECT steno.flush()');
 	is( join(' ', map { "$_->{extra}{old} $_->{extra}{new}" }
 		  grep { ($_->{extra}{name} // '') eq 'steno.log_rows' } records($node, kind => 'setting')),
 		'on off', 'a reload that came meanwhile is recorded once');

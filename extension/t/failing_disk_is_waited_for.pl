@@ -38,13 +38,6 @@ use Test::More;
 	}
 
 	# By a session that is not recorded, so that the writer has no record to write.
-	sub look
-	{
-		my ($sql) = @_;
-
-		return $watch->query($sql)->{rows}[0][0];
-	}
-
 	sub run_statements
 	{
 		my ($n) = @_;
@@ -71,7 +64,7 @@ use Test::More;
 
 	sub errors
 	{
-		return look('SELECT errors FROM steno.writers');
+		return $watch->value('SELECT errors FROM steno.writers');
 	}
 
 	# How often the log has this text since start.
@@ -87,7 +80,7 @@ use Test::More;
 	$node->stop;
 	begin();
 	run_statements(3);
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 
 	# A sync that fails again and again.
 	{
@@ -126,7 +119,7 @@ use Test::More;
 		$faults->unset('hold_sync');
 		ok(!$f->finish->{sqlstate}, 'flush() returns when it is done');
 		$f->quit;
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		numbers_are_there($node, 'a slow sync', 1, $numbers);
 	}
 
@@ -138,7 +131,7 @@ use Test::More;
 
 		$faults->set_times($fault, 2);
 		run_statements(5);
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		ok(!$faults->is_set($fault), "$fault: twice");
 		is(said($failed, $start), 1, "$fault: reported in the log once");
 		is(said(qr/LOG:  steno writer 0 can write the trail again/, $start), 1, "$fault: and that it is over");
@@ -153,12 +146,12 @@ use Test::More;
 
 		$faults->set_times('begin_fails', 1);
 		run_statements(1);
-		look('SELECT steno.rotate()');
+		$watch->value('SELECT steno.rotate()');
 		ok(!$faults->is_set('begin_fails'), 'a segment could not be begun');
 		is(scalar(() = glob trail($node) . '/0/*.steno'), $segments + 1, 'then one is begun');
 		is(said(qr/LOG:  steno writer 0 can begin segments of the trail again/, $start), 1, 'which the log says');
 		run_statements(1);
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		numbers_are_there($node, 'a segment that could not be begun', 1, $numbers);
 		verify_ok($node, 'the trail is whole');
 	}
@@ -174,7 +167,7 @@ use Test::More;
 		$faults->set_times('begin_fails', 1);
 		begin();
 		run_statements(3);
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		ok(!$faults->is_set('begin_fails'), 'a trail could not be opened');
 		is(said(qr/LOG:  steno writer 0 can write the trail again/, $start), 1, 'then it can');
 		numbers_are_there($node, 'a trail that could not be opened', 1, $numbers);
@@ -192,12 +185,12 @@ use Test::More;
 		wait_until 'the writer is at it', sub { $faults->is_set('holding.0') };
 		$faults->set_times('sync_loses', 1);
 		$faults->unset('hold_write');
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		ok(!$faults->is_set('sync_loses'), 'what was written is gone');
 		is(said(qr/WARNING:  stream 0 of the trail has lost 1 block, of numbers (\d+) to \1$/m, $start), 1, 'reported in the log');
 		$lost = $numbers;
 		run_statements(3);
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		$c->quit;
 		$watch->quit;
 		$node->stop;

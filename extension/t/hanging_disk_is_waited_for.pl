@@ -19,18 +19,11 @@ my $node = new_node('main', start => 0, conf => "steno.ring_size = 16kB\nsteno.m
 my $numbers = 0;
 my $watch;
 
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 # Statements until one waits, which is left running, or so many; whether one waits.
 sub run_numbers
 {
 	my ($c, $most) = @_;
-	my $waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
+	my $waits = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
 
 	foreach (1 .. $most)
 	{
@@ -39,7 +32,7 @@ sub run_numbers
 		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 500 . "'\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
 			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
-			$waiting = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
+			$waiting = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
 			return $waiting;
 		};
 		return 1 if $waiting;
@@ -52,7 +45,7 @@ sub missing
 {
 	my %seen;
 
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
 	return grep { ($seen{$_} // 0) != 1 } 1 .. $numbers;
 }
@@ -66,11 +59,11 @@ $watch->query(q{SET steno.log = 'none'});
 
 foreach my $policy (qw(wait error continue shutdown))
 {
-	look("ALTER SYSTEM SET steno.on_failure = '$policy'");
-	look('SELECT pg_reload_conf()');
+	$watch->value("ALTER SYSTEM SET steno.on_failure = '$policy'");
+	$watch->value('SELECT pg_reload_conf()');
 	wait_until 'the writer has it',
-	  sub { look(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
-	look('SELECT steno.flush()');
+	  sub { $watch->value(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
+	$watch->value('SELECT steno.flush()');
 	foreach my $hang (qw(hold_write hold_sync))
 	{
 		my $what = "$policy, $hang";
@@ -79,18 +72,18 @@ foreach my $policy (qw(wait error continue shutdown))
 		my ($waiting, $lag, $named) = (0, 0, 0);
 
 		$d->query(q{SET steno.delivery = 'drop'});
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		$faults->set($hang);
 		$d->query(q{SELECT 'for a write'});
 		wait_until 'the disk hangs', sub { $faults->is_set('holding.0') };
 		ok(run_numbers($c, 100), "$what: a statement waits when its ring is full");
 		ok(!$d->query("SELECT 'goes on', '" . 'x' x 500 . "'")->{sqlstate}, "$what: with drop, none does") foreach 1 .. 40;
-		cmp_ok(look("SELECT drops FROM steno.rings WHERE pid = $d->{pid}"), '>', 0, "$what: but is dropped");
-		is(look('SELECT state FROM steno.status'), 'ok', "$what: it is no failure");
-		is(look('SELECT refused FROM steno.status'), 0, "$what: no statement is refused");
-		cmp_ok(look('SELECT lag_bytes FROM steno.writers'), '>', 10_000, "$what: the view shows what waits to be written");
+		cmp_ok($watch->value("SELECT drops FROM steno.rings WHERE pid = $d->{pid}"), '>', 0, "$what: but is dropped");
+		is($watch->value('SELECT state FROM steno.status'), 'ok', "$what: it is no failure");
+		is($watch->value('SELECT refused FROM steno.status'), 0, "$what: no statement is refused");
+		cmp_ok($watch->value('SELECT lag_bytes FROM steno.writers'), '>', 10_000, "$what: the view shows what waits to be written");
 		# the rest of so small a ring is the reserve for short records
-		cmp_ok(look('SELECT max(fill) FROM steno.rings'), '>', 0.4, "$what: and that a ring is full");
+		cmp_ok($watch->value('SELECT max(fill) FROM steno.rings'), '>', 0.4, "$what: and that a ring is full");
 		$faults->unset($hang);
 		ok(!$c->finish->{sqlstate}, "$what: when the disk answers, all goes on");
 		$d->query(q{SELECT 'has room'});

@@ -19,13 +19,6 @@ my $numbers = 0;
 
 $watch->query(q{SET steno.log = 'none'});
 
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 # A string of so many bytes that no other part of any other resembles.
 sub value_of
 {
@@ -71,7 +64,7 @@ sub waits_for_room
 {
 	my ($c, $what) = @_;
 
-	wait_until $what, sub { (look("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}") // '') eq 'StenoRingFull' };
+	wait_until $what, sub { ($watch->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid}") // '') eq 'StenoRingFull' };
 	return;
 }
 
@@ -141,7 +134,7 @@ sub waits_for_room
 			is($others[$i]->query($text)->{sqlstate}, undef, 'another session does not wait');
 		}
 	}
-	is(look("SELECT wait_event FROM pg_stat_activity WHERE pid = $hog->{pid}"), 'StenoRingFull', 'the first one still waits');
+	is($watch->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $hog->{pid}"), 'StenoRingFull', 'the first one still waits');
 	continue_process($writer);
 	ok(!$hog->finish->{sqlstate}, 'and then succeeds');
 	$_->quit foreach $hog, @others;

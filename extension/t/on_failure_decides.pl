@@ -93,15 +93,6 @@ my %faults = (
 		qr/could not look for segment ".*": Permission denied/
 	]);
 
-sub look
-{
-	my ($sql) = @_;
-	my $answer = $watch->query($sql);
-
-	die "$sql: $answer->{message}" if $answer->{sqlstate};
-	return $answer->{rows}[0][0];
-}
-
 # Sessions, one of a superuser that is not recorded.
 sub begin
 {
@@ -124,7 +115,7 @@ sub client
 
 sub state
 {
-	return look('SELECT state FROM steno.status');
+	return $watch->value('SELECT state FROM steno.status');
 }
 
 # With the setting and the fault, once the server has noticed the fault.
@@ -134,11 +125,11 @@ sub break
 	my ($set, $unset, $message) = @{ $faults{$fault} };
 	my $start = -s $node->logfile;
 
-	look("ALTER SYSTEM SET steno.on_failure = '$policy'");
-	look('SELECT pg_reload_conf()');
+	$watch->value("ALTER SYSTEM SET steno.on_failure = '$policy'");
+	$watch->value('SELECT pg_reload_conf()');
 	wait_until 'the writer has it',
-	  sub { look(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
-	look('SELECT steno.flush()');
+	  sub { $watch->value(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
+	$watch->value('SELECT steno.flush()');
 	$set->();
 	return $start if $policy eq 'shutdown';
 	Steno::Client->new($node, user => 'app', application_name => 'numbers')->quit;
@@ -152,7 +143,7 @@ sub mend
 
 	$faults{$fault}[1]->();
 	wait_until 'it goes on by itself', sub { state() eq 'ok' };
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	return;
 }
 
@@ -198,7 +189,7 @@ sub check_numbers
 	my ($what, $dropped) = @_;
 	my (%seen, @wrong);
 
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	/'number (\d+)'/ && $seen{$1}++ foreach lines($node, '--kind', 'statement');
 	@wrong = grep { !$unanswered{$_} && ($seen{$_} // 0) != 1 } 1 .. $numbers;
 	is(scalar(grep { ($seen{$_} // 0) > 1 } 1 .. $numbers), 0, "$what: nothing is there twice");
@@ -215,7 +206,7 @@ FOR EACH ROW WHEN (new.n = 7) EXECUTE FUNCTION fire()');
 $node->stop;
 begin();
 
-my $function = look(q{SELECT 'now()'::regprocedure::oid});
+my $function = $watch->value(q{SELECT 'now()'::regprocedure::oid});
 my @names = grep { $_ ne 'closed' || $> != 0 } sort keys %faults;
 my $lost = 0;    # numbers that were dropped, on purpose
 
@@ -229,7 +220,7 @@ foreach my $fault (@names)
 	run_numbers($c, 2);
 	$open->query('BEGIN');
 	$open->query('INSERT INTO t VALUES (1)');
-	$refused = look('SELECT refused FROM steno.status');
+	$refused = $watch->value('SELECT refused FROM steno.status');
 	$start = break('error', $fault);
 
 	foreach my $sql (q{SELECT 'refused'}, 'BEGIN', 'CREATE TABLE u ()', 'COPY t TO STDOUT')
@@ -249,8 +240,8 @@ foreach my $fault (@names)
 	# any number of refusals does not keep others from ending
 	$c->query("SELECT 'refused', '" . 'x' x 400 . "'") foreach 1 .. 60;
 	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', "$what: also by who was refused often");
-	is(look('SELECT refused FROM steno.status') - $refused, 67, "$what: refusals are counted");
-	like(look('SELECT failure FROM steno.writers'),
+	is($watch->value('SELECT refused FROM steno.status') - $refused, 67, "$what: refusals are counted");
+	like($watch->value('SELECT failure FROM steno.writers'),
 		$faults{$fault}[3] // $faults{$fault}[2],
 		"$what: the view says what is the matter");
 
@@ -266,15 +257,15 @@ foreach my $fault (@names)
 # error: a running statement continues, with its nested statements, up to its commit.
 {
 	my $c = client();
-	my $number = look('SELECT count(*) FROM t');
+	my $number = $watch->value('SELECT count(*) FROM t');
 
-	look('SELECT pg_advisory_lock(1)');
+	$watch->value('SELECT pg_advisory_lock(1)');
 	$c->put('Q', "INSERT INTO t SELECT 7 FROM pg_advisory_lock_shared(1)\0")->send_all;
-	wait_until 'it waits', sub { look("SELECT count(*) FROM pg_locks WHERE pid = $c->{pid} AND NOT granted") };
+	wait_until 'it waits', sub { $watch->value("SELECT count(*) FROM pg_locks WHERE pid = $c->{pid} AND NOT granted") };
 	break('error', 'full');
-	look('SELECT pg_advisory_unlock(1)');
+	$watch->value('SELECT pg_advisory_unlock(1)');
 	is($c->finish->{tags}[0], 'INSERT 0 1', 'a statement that runs goes on, also in what fires at its commit');
-	is(look('SELECT count(*) FROM t') - $number, 1, 'and is committed');
+	is($watch->value('SELECT count(*) FROM t') - $number, 1, 'and is committed');
 	mend('full');
 	is(scalar(statements($node, text => 'SELECT 1 FROM fired', pid => $c->{pid})), 1, 'that had queries of its own');
 	$c->quit;
@@ -289,14 +280,14 @@ foreach my $fault (@names)
 
 	run_numbers($c, 2);
 	$start = break('wait', $fault);
-	$waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
+	$waits = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
 	# all of the others find space
 	foreach (1 .. ($fault eq 'not synced' ? 20 : 1000))
 	{
 		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 300 . "'\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
 			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
-			$waiting = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
+			$waiting = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
 			return $waiting;
 		};
 		last if $waiting;
@@ -327,9 +318,9 @@ foreach my $fault (@names)
 
 	run_numbers($c, 2);
 	$start = break('continue', $fault);
-	$drops = look("SELECT drops FROM steno.rings WHERE pid = $c->{pid}");
+	$drops = $watch->value("SELECT drops FROM steno.rings WHERE pid = $c->{pid}");
 	run_numbers($c, $fault eq 'not synced' ? 20 : 60);
-	$drops = look("SELECT drops FROM steno.rings WHERE pid = $c->{pid}") - $drops;
+	$drops = $watch->value("SELECT drops FROM steno.rings WHERE pid = $c->{pid}") - $drops;
 	if ($fault eq 'not synced')
 	{
 		is($drops, 0, "$what: nothing is dropped for a sync");
@@ -359,9 +350,9 @@ foreach my $fault (@names)
 	break('wait', 'full');
 	$c->query("SELECT 'filler', '" . 'x' x 300 . "'") foreach 1 .. 10;
 	$c->put('Q', "SELECT 'waiting', '" . 'x' x 15000 . "'\0")->send_all;
-	wait_until 'it waits', sub { look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > 0 };
-	look('ALTER SYSTEM SET steno.on_failure = continue');
-	look('SELECT pg_reload_conf()');
+	wait_until 'it waits', sub { $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > 0 };
+	$watch->value('ALTER SYSTEM SET steno.on_failure = continue');
+	$watch->value('SELECT pg_reload_conf()');
 	ok(!$c->finish->{sqlstate}, 'with continue instead of wait, who waits goes on');
 	$c->quit;
 	mend('full');

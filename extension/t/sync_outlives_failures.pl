@@ -24,24 +24,14 @@ steno.fsync_interval = -1
 });
 my $watch;
 
-# By a session that is not recorded.
-sub look
-{
-	my ($sql) = @_;
-	my $answer = $watch->query($sql);
-
-	die "$sql: $answer->{message}" if $answer->{sqlstate};
-	return $answer->{rows}[0][0];
-}
-
 sub policy
 {
 	my ($policy) = @_;
 
-	look("ALTER SYSTEM SET steno.on_failure = '$policy'");
-	look('SELECT pg_reload_conf()');
-	wait_until 'the setting is in force', sub { look(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
-	look('SELECT steno.flush()');
+	$watch->value("ALTER SYSTEM SET steno.on_failure = '$policy'");
+	$watch->value('SELECT pg_reload_conf()');
+	wait_until 'the setting is in force', sub { $watch->value(q{SELECT setting FROM pg_settings WHERE name = 'steno.on_failure'}) eq $policy };
+	$watch->value('SELECT steno.flush()');
 	return;
 }
 
@@ -58,7 +48,7 @@ sub waits
 	my ($c, $sql) = @_;
 
 	wait_until 'it waits', sub {
-		look("SELECT count(*) FROM pg_stat_activity WHERE query = '$sql' AND wait_event IN ('StenoSync', 'StenoRingFull')") == 1;
+		$watch->value("SELECT count(*) FROM pg_stat_activity WHERE query = '$sql' AND wait_event IN ('StenoSync', 'StenoRingFull')") == 1;
 	};
 	return !IO::Select->new($c->{socket})->can_read(0);
 }
@@ -82,9 +72,9 @@ policy('error');
 	$faults->unset('hold_sync');
 	$answer = $c->finish;
 	is($answer->{sqlstate}, '58S01', 'when the sync fails, it is refused');
-	is(look(q{SELECT count(*) FROM pg_class WHERE relname = 'refused'}), 0, 'and has had no effect');
+	is($watch->value(q{SELECT count(*) FROM pg_class WHERE relname = 'refused'}), 0, 'and has had no effect');
 	$faults->unset('sync_fails');
-	wait_until 'it goes on by itself', sub { look('SELECT state FROM steno.status') eq 'ok' };
+	wait_until 'it goes on by itself', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
 	is($c->query('CREATE TABLE accepted ()')->{sqlstate}, undef, 'the same session goes on');
 	$c->quit;
 }
@@ -97,18 +87,18 @@ policy('continue');
 
 	$faults->set('write_fails');
 	Steno::Client->new($node, application_name => 'x')->quit;
-	wait_until 'it is failing', sub { look('SELECT state FROM steno.status') eq 'failing' };
+	wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
 	foreach (1 .. 60)
 	{
 		$c->query("SELECT '" . 'x' x 1000 . "'");
 	}
-	cmp_ok(look('SELECT dropped FROM steno.status'), '>', 0, 'records that find no room are dropped');
+	cmp_ok($watch->value('SELECT dropped FROM steno.status'), '>', 0, 'records that find no room are dropped');
 	ask($c, 'CREATE TABLE waits ()');
 	ok(waits($c, 'CREATE TABLE waits ()'), 'but a statement of steno.sync waits');
 	$faults->unset('write_fails');
 	$answer = $c->finish;
 	is($answer->{sqlstate}, undef, 'until the trail can be written');
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	is(scalar(records($node, kind => 'start', text => 'CREATE TABLE waits ()')), 1, 'and its start record is there');
 	is(scalar(records($node, kind => 'statement', text => 'CREATE TABLE waits ()')), 1, 'and its record');
 	$c->quit;

@@ -37,14 +37,6 @@ sub begin
 	return;
 }
 
-# By a session that is not recorded.
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 sub session
 {
 	my ($name, $sync) = @_;
@@ -76,7 +68,7 @@ sub await_wait
 	my $pids = join ',', map { $_->{pid} } @clients;
 
 	wait_until 'it waits', sub {
-		look("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'StenoSync'") == @clients;
+		$watch->value("SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'StenoSync'") == @clients;
 	};
 	return;
 }
@@ -86,7 +78,7 @@ sub await_lock
 	my ($c) = @_;
 
 	wait_until 'it waits for a lock',
-	  sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'advisory'") };
+	  sub { $watch->value("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'advisory'") };
 	return;
 }
 
@@ -104,16 +96,16 @@ begin();
 	ask($c, q{INSERT INTO t SELECT nextval('s')});
 	await_wait($c);
 	ok(!is_answered($c), 'a statement waits for its start record');
-	is(look('SELECT is_called FROM s'), 'f', 'it has not begun');
+	is($watch->value('SELECT is_called FROM s'), 'f', 'it has not begun');
 	$faults->unset('hold_sync');
 	ok(!$c->finish->{sqlstate}, 'when that is on disk, it runs');
-	is(look('SELECT is_called FROM s'), 't', 'now it has');
+	is($watch->value('SELECT is_called FROM s'), 't', 'now it has');
 
 	$faults->set('hold_sync');
 	is($c->query('SELECT 1')->{rows}[0][0], '1', 'a statement of another class does not wait');
 	ask($c, 'CREATE TABLE u ()');
 	await_wait($c);
-	is(look("SELECT to_regclass('u') IS NULL"), 't', 'a utility statement does');
+	is($watch->value("SELECT to_regclass('u') IS NULL"), 't', 'a utility statement does');
 	$faults->unset('hold_sync');
 	ok(!$c->finish->{sqlstate}, 'and runs then');
 	ok($c->query('DROP TABLE u, nothing')->{sqlstate}, 'a statement that fails has waited, too');
@@ -127,36 +119,36 @@ begin();
 # written nothing.
 {
 	my $c = session('commit', 'write');
-	my $n = look('SELECT count(*) FROM t');
+	my $n = $watch->value('SELECT count(*) FROM t');
 
 	$c->query('BEGIN');
 	ok(!$c->query('INSERT INTO t VALUES (1)')->{sqlstate}, 'in a transaction, the end of a statement does not wait');
 	$faults->set('hold_sync');
 	ask($c, 'COMMIT');
 	await_wait($c);
-	is(look('SELECT count(*) FROM t'), $n + 1, 'it has committed');
+	is($watch->value('SELECT count(*) FROM t'), $n + 1, 'it has committed');
 	ok(!is_answered($c), 'and is not acknowledged');
 	$faults->unset('hold_sync');
 	is($c->finish->{tags}[0], 'COMMIT', 'when its records are on disk, it is');
 
-	look('SELECT pg_advisory_lock(1)');
+	$watch->value('SELECT pg_advisory_lock(1)');
 	ask($c, 'INSERT INTO t SELECT 2 FROM (SELECT pg_advisory_lock_shared(1)) x');
 	await_lock($c);
 	$faults->set('hold_sync');
-	look('SELECT pg_advisory_unlock(1)');
+	$watch->value('SELECT pg_advisory_unlock(1)');
 	await_wait($c);
-	is(look('SELECT count(*) FROM t'), $n + 2, 'without BEGIN: it has committed');
+	is($watch->value('SELECT count(*) FROM t'), $n + 2, 'without BEGIN: it has committed');
 	ok(!is_answered($c), 'and is not acknowledged');
 	$faults->unset('hold_sync');
 	is($c->finish->{tags}[0], 'INSERT 0 1', 'then it is');
 	$c->query('SELECT pg_advisory_unlock_all()');
 
 	$c->query(q{SET steno.sync = 'read'});
-	look('SELECT pg_advisory_lock(1)');
+	$watch->value('SELECT pg_advisory_lock(1)');
 	ask($c, 'SELECT pg_advisory_lock_shared(1)');
 	await_lock($c);
 	$faults->set('hold_sync');
-	look('SELECT pg_advisory_unlock(1)');
+	$watch->value('SELECT pg_advisory_unlock(1)');
 	await_wait($c);
 	$faults->unset('hold_sync');
 	is($c->finish->{tags}[0], 'SELECT 1', 'a read, too');
@@ -185,7 +177,7 @@ begin();
 	is($c->query('SELECT 1')->{rows}[0][0], '1', 'class transaction: a read does not wait');
 	ask($c, 'INSERT INTO t VALUES (5)');
 	await_wait($c);
-	is(look('SELECT count(*) FROM t WHERE i = 5'), 1, 'the commit does');
+	is($watch->value('SELECT count(*) FROM t WHERE i = 5'), 1, 'the commit does');
 	$faults->unset('hold_sync');
 	is($c->finish->{tags}[0], 'INSERT 0 1', 'then it is acknowledged');
 	$c->quit;
@@ -196,7 +188,7 @@ begin();
 {
 	my $c = session('overlap', 'write');
 	my $waits_for_standby = sub {
-		return look("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'SyncRep'");
+		return $watch->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'SyncRep'");
 	};
 
 	# the checkpointer tells sessions that there are standbys to wait for
@@ -210,7 +202,7 @@ begin();
 		$c->finish;
 		return 0;
 	};
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	$c->finish;
 	foreach my $how ('COMMIT', "PREPARE TRANSACTION 'overlap'")
 	{
@@ -221,13 +213,13 @@ begin();
 		($syncs, $waits) = @{ $watch->query('SELECT syncs, sync_waits FROM steno.writers')->{rows}[0] };
 		ask($c, $how);
 		wait_until 'it waits for the standby', $waits_for_standby;
-		wait_until 'the trail has been synced', sub { look('SELECT syncs FROM steno.writers') > $syncs };
+		wait_until 'the trail has been synced', sub { $watch->value('SELECT syncs FROM steno.writers') > $syncs };
 		ok(!is_answered($c), "$how: the trail is synced while the WAL is");
 		$faults->set('hold_sync');
-		look("SELECT pg_cancel_backend($c->{pid})");
+		$watch->value("SELECT pg_cancel_backend($c->{pid})");
 		is($c->finish->{tags}[0], $how =~ s/ '.*//r, 'and nothing else is waited for');
 		$faults->unset('hold_sync');
-		is(look('SELECT sync_waits FROM steno.writers') - $waits, 1, 'the sync was requested once');
+		is($watch->value('SELECT sync_waits FROM steno.writers') - $waits, 1, 'the sync was requested once');
 	}
 	$c->query('SET synchronous_commit = local');
 	$c->query("ROLLBACK PREPARED 'overlap'");
@@ -239,7 +231,7 @@ begin();
 	$faults->set('hold_sync');
 	ask($c, 'COMMIT');
 	await_wait($c);
-	is(look('SELECT count(*) FROM t WHERE i = 7'), 0, 'class transaction: COMMIT waits to start');
+	is($watch->value('SELECT count(*) FROM t WHERE i = 7'), 0, 'class transaction: COMMIT waits to start');
 	$faults->unset('hold_sync');
 	is($c->finish->{tags}[0], 'COMMIT', 'then it is acknowledged');
 	$c->quit;
@@ -252,10 +244,10 @@ begin();
 	my $before;
 
 	$faults->set('hold_sync');
-	$before = look('SELECT last_value FROM s');
+	$before = $watch->value('SELECT last_value FROM s');
 	ask($c, q{INSERT INTO t SELECT nextval('s') -- cancelled});
 	await_wait($c);
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '57014', 'a start is cancelled');
 	$c->query(q{SET statement_timeout = '50ms'});
 	is($c->query(q{INSERT INTO t SELECT nextval('s') -- timeout})->{sqlstate}, '57014', 'a start takes too long');
@@ -263,16 +255,16 @@ begin();
 	ask($c, q{DO $$ BEGIN INSERT INTO t SELECT nextval('s') /* nested */;
 		EXCEPTION WHEN query_canceled THEN RAISE WARNING 'caught'; END $$});
 	await_wait($c);
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	$node->wait_for_log(qr/WARNING:  caught/, $start);
 	$faults->unset('hold_sync');
 	is($c->finish->{notices}[0], 'caught', 'that of a nested statement is an error like any other');
 	$faults->set('hold_sync');
 	ask($c, q{INSERT INTO t SELECT nextval('s') -- terminated});
 	await_wait($c);
-	look("SELECT pg_terminate_backend($c->{pid})");
+	$watch->value("SELECT pg_terminate_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '57P01', 'a session is terminated');
-	is(look('SELECT last_value FROM s'), $before, 'nothing has begun');
+	is($watch->value('SELECT last_value FROM s'), $before, 'nothing has begun');
 	$faults->unset('hold_sync');
 	foreach my $how (qw(cancelled timeout terminated nested))
 	{
@@ -289,12 +281,12 @@ begin();
 # A function call without a statement.
 {
 	my $c = session('call', 'function');
-	my $before = look('SELECT last_value FROM s');
+	my $before = $watch->value('SELECT last_value FROM s');
 
 	$faults->set('hold_sync');
-	$c->put_call(look(q{SELECT 'nextval(regclass)'::regprocedure::oid}), 's')->send_all;
+	$c->put_call($watch->value(q{SELECT 'nextval(regclass)'::regprocedure::oid}), 's')->send_all;
 	await_wait($c);
-	is(look(q{SELECT last_value FROM s}), $before, 'a function call waits for its start record');
+	is($watch->value(q{SELECT last_value FROM s}), $before, 'a function call waits for its start record');
 	$faults->unset('hold_sync');
 	is($c->finish->{value}, $before + 1, 'and begins then');
 	$c->quit;
@@ -310,12 +302,12 @@ begin();
 	$faults->set('hold_sync');
 	ask($c, 'COMMIT');
 	await_wait($c);
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	$answer = $c->finish;
 	is($answer->{notices}[0], 'canceling wait for the audit trail due to user request', 'a wait of COMMIT is cancelled');
 	is($answer->{tags}[0], 'COMMIT', 'it stays committed');
 	$faults->unset('hold_sync');
-	is(look('SELECT count(*) FROM t WHERE i = 100'), 1, 'it is');
+	is($watch->value('SELECT count(*) FROM t WHERE i = 100'), 1, 'it is');
 	ok(!$c->query('INSERT INTO t VALUES (101)')->{sqlstate}, 'and the session goes on');
 
 	$c->query('BEGIN');
@@ -323,11 +315,11 @@ begin();
 	$faults->set('hold_sync');
 	ask($c, 'COMMIT');
 	await_wait($c);
-	look("SELECT pg_terminate_backend($c->{pid})");
+	$watch->value("SELECT pg_terminate_backend($c->{pid})");
 	$answer = $c->finish;
 	ok(!$answer || !@{ $answer->{tags} }, 'terminated in COMMIT: it is not acknowledged');
 	$faults->unset('hold_sync');
-	is(look('SELECT count(*) FROM t WHERE i = 102'), 1, 'but committed');
+	is($watch->value('SELECT count(*) FROM t WHERE i = 102'), 1, 'but committed');
 	is(scalar(records($node, application => 'cancelled commit', kind => 'transaction')), 3, 'all have their record');
 }
 
@@ -387,7 +379,7 @@ begin();
 # Statements that end transactions in other ways.
 {
 	my $c = session('kinds', 'all');
-	my $before = look('SELECT sync_waits FROM steno.writers');
+	my $before = $watch->value('SELECT sync_waits FROM steno.writers');
 
 	$c->query('CREATE PROCEDURE p() LANGUAGE plpgsql AS $$
 		BEGIN FOR i IN 1..3 LOOP INSERT INTO t VALUES (i); IF i = 2 THEN ROLLBACK; ELSE COMMIT; END IF; END LOOP; END $$');
@@ -404,16 +396,16 @@ begin();
 		ok(!$answer->{sqlstate}, "$sql runs") or diag($answer->{message});
 	}
 	ok(!$c->extended('INSERT INTO t VALUES ($1)', 1)->{sqlstate}, 'a statement with parameters runs');
-	cmp_ok(look('SELECT sync_waits FROM steno.writers'), '>', $before + 20, 'they have waited');
+	cmp_ok($watch->value('SELECT sync_waits FROM steno.writers'), '>', $before + 20, 'they have waited');
 
 	# the last statement of a procedure
-	look('SELECT pg_advisory_lock(1)');
+	$watch->value('SELECT pg_advisory_lock(1)');
 	$c->query('CREATE PROCEDURE q() LANGUAGE plpgsql AS $$ BEGIN COMMIT; PERFORM pg_advisory_lock(1); END $$');
 	$c->query(q{SET steno.sync = 'function'});
 	ask($c, 'CALL q()');
 	await_lock($c);
 	$faults->set('hold_sync');
-	look('SELECT pg_advisory_unlock(1)');
+	$watch->value('SELECT pg_advisory_unlock(1)');
 	await_wait($c);
 	ok(!is_answered($c), 'a procedure that has committed waits at its end, too');
 	$faults->unset('hold_sync');
@@ -436,9 +428,9 @@ begin();
 	await_wait(@clients);
 	$faults->unset('hold_sync');
 	ok(!(grep { $_->finish->{sqlstate} } @clients), 'one, and then 64');
-	is(look('SELECT syncs FROM steno.writers') - $syncs, 2, 'are two syncs');
-	cmp_ok(look('SELECT wakes FROM steno.writers') - $wakes, '<=', 2, 'and at most two system calls');
-	note('woken: ' . (look('SELECT woken FROM steno.writers') - $woken));
+	is($watch->value('SELECT syncs FROM steno.writers') - $syncs, 2, 'are two syncs');
+	cmp_ok($watch->value('SELECT wakes FROM steno.writers') - $wakes, '<=', 2, 'and at most two system calls');
+	note('woken: ' . ($watch->value('SELECT woken FROM steno.writers') - $woken));
 	$_->quit foreach @clients;
 }
 
@@ -448,7 +440,7 @@ begin();
 
 	$faults->set('sync_fails');
 	ask($c, q{INSERT INTO t VALUES (400)});
-	wait_until 'it has failed twice', sub { look('SELECT errors FROM steno.writers') >= 2 };
+	wait_until 'it has failed twice', sub { $watch->value('SELECT errors FROM steno.writers') >= 2 };
 	ok(!is_answered($c), 'a sync that fails is not taken for one');
 	$faults->unset('sync_fails');
 	ok(!$c->finish->{sqlstate}, 'a later one is');
@@ -540,9 +532,9 @@ foreach my $round (1 .. 3)
 
 	# records that were not synced are lost: this is a power failure
 	$plain = session("plain $round", 'none');
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$plain->query("INSERT INTO t VALUES ($round)");
-	wait_until 'it is written', sub { look('SELECT sum(lag_bytes) FROM steno.writers') == 0 };
+	wait_until 'it is written', sub { $watch->value('SELECT sum(lag_bytes) FROM steno.writers') == 0 };
 	kill_server($node);
 	cmp_ok(lose_power(trail($node)), '>', 0, 'something is lost');
 	begin();

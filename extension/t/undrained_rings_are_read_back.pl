@@ -41,18 +41,6 @@ sub contents
 		  grep { -f $_ } glob "$directory/* $directory/*/*" };
 }
 
-# A record without the fields that say who wrote it, and when.
-sub essence
-{
-	my ($r) = @_;
-	my %copy = %$r;
-
-	delete @copy{qw(stream segment block)};
-	delete @copy{qw(time duration_us)}
-	  if $r->{kind} eq 'gap' || $r->{kind} eq 'disconnect' && ($r->{outcome} // '') eq 'interrupted';
-	return $json->encode(\%copy);
-}
-
 # %told is what clients were told: text => [application, outcome, SQLSTATE, depth].
 sub compare_with_told
 {
@@ -115,8 +103,8 @@ sub recovered_as_by_server
 	$ours{ $_->{session} } = 1 foreach grep { $_->{kind} ne 'server' } @$ours;
 	$theirs = [ map { $json->decode($_) } lines($node) ];
 	is_deeply(
-		[ sort map { essence($_) } grep { $ours{ $_->{session} } && $_->{kind} ne 'server' } @$ours ],
-		[ sort map { essence($_) } grep { $ours{ $_->{session} } && $_->{kind} ne 'server' } @$theirs ],
+		[ sort map { without_origin($_) } grep { $ours{ $_->{session} } && $_->{kind} ne 'server' } @$ours ],
+		[ sort map { without_origin($_) } grep { $ours{ $_->{session} } && $_->{kind} ne 'server' } @$theirs ],
 		"$what: the server finds the same records");
 	($code, $report) = recover(trail($node), '--out', "$folder/drained", '--rings', "$folder/rings");
 	is($report->{ring_files}[0]{recovered_records}, 0, "$what: nothing more after that");

@@ -27,16 +27,9 @@ sub watch
 	return $c;
 }
 
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 sub writer
 {
-	return look('SELECT pid FROM steno.writers');
+	return $watch->value('SELECT pid FROM steno.writers');
 }
 
 # The disk is full except for some bytes; and no longer full.
@@ -68,7 +61,7 @@ sub statement
 sub run_until_waiting
 {
 	my ($c) = @_;
-	my $waits = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
+	my $waits = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}");
 
 	for (1 .. 1000)
 	{
@@ -77,7 +70,7 @@ sub run_until_waiting
 		$c->put('Q', statement() . "\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
 			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
-			$waiting = look("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
+			$waiting = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
 			return $waiting;
 		};
 		return if $waiting;
@@ -101,7 +94,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	pass('a statement waits when the disk and its ring are full');
 	$node->wait_for_log($failed, $start);
 	wait_until 'it tries again',
-	  sub { look('SELECT errors FROM steno.writers') >= 3 };
+	  sub { $watch->value('SELECT errors FROM steno.writers') >= 3 };
 	$log = slurp_file($node->logfile, $start);
 	is(scalar(my @lines = $log =~ /$failed/g), 1, 'reported in the log once');
 	like($log, qr/HINT:  .*The writer tries again every second and goes on by itself\./, 'and what comes');
@@ -124,9 +117,9 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	$c->query('SELECT 1');
 	fill_disk(1000);
 	run_until_waiting($c);
-	look("SELECT pg_terminate_backend($c->{pid})");
+	$watch->value("SELECT pg_terminate_backend($c->{pid})");
 	wait_until 'it is gone',
-	  sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid}") eq '0' };
+	  sub { $watch->value("SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid}") eq '0' };
 	pass('a session that waits for room can be terminated');
 	free_disk($pid);
 	flush($node);
@@ -153,8 +146,8 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	$node->wait_for_log($refused, $start);
 	flush($node);
 	pass('others are served');
-	$errors = look('SELECT errors FROM steno.writers');
-	wait_until 'it tries again', sub { look('SELECT errors FROM steno.writers') > $errors };
+	$errors = $watch->value('SELECT errors FROM steno.writers');
+	wait_until 'it tries again', sub { $watch->value('SELECT errors FROM steno.writers') > $errors };
 	$watch->query(statement()) for 1 .. 3;
 	flush($node);
 	ok(!IO::Select->new($c->{socket})->can_read(0), 'rotate() does not return before there is a new segment');
@@ -200,7 +193,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	$node->start;
 	$watch = watch();
 	flush($node);
-	wait_until 'nothing is left', sub { look('SELECT lag_bytes FROM steno.writers') == 0 };
+	wait_until 'nothing is left', sub { $watch->value('SELECT lag_bytes FROM steno.writers') == 0 };
 	($segment) = (sort glob trail($node) . '/0/*.steno')[-1];
 	$pid = writer();
 	system_or_bail('prlimit', '--pid', $pid, '--fsize=' . (-s $segment) . ':unlimited');

@@ -21,16 +21,9 @@ value($node, 'CREATE TABLE t (i int); CREATE TABLE big (i int)');
 my $watch = Steno::Client->new($node, application_name => 'watch');
 $watch->query(q{SET steno.log = 'none'});
 
-sub look
-{
-	my ($sql) = @_;
-
-	return $watch->query($sql)->{rows}[0][0];
-}
-
 sub stop_writer
 {
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	return;
 }
@@ -39,7 +32,7 @@ sub ring
 {
 	my ($client, $column) = @_;
 
-	return look("SELECT $column FROM steno.rings WHERE pid = $client->{pid}");
+	return $watch->value("SELECT $column FROM steno.rings WHERE pid = $client->{pid}");
 }
 
 # Runs statements until one waits; sql makes the n-th of them.  Returns its number.
@@ -110,24 +103,24 @@ foreach my $how (qw(cancel timeout terminate))
 	stop_writer();
 	$n = run_until_waiting($c, sub { "INSERT INTO t VALUES ($_[0]) -- end, $how, $pad" });
 	ok(!IO::Select->new($c->{socket})->can_read(0), "$how: statement $n waits") if $how ne 'timeout';
-	look("SELECT pg_cancel_backend($pid)") if $how eq 'cancel';
-	look("SELECT pg_terminate_backend($pid)") if $how eq 'terminate';
+	$watch->value("SELECT pg_cancel_backend($pid)") if $how eq 'cancel';
+	$watch->value("SELECT pg_terminate_backend($pid)") if $how eq 'terminate';
 	$answer = $c->finish;
 	is($answer->{sqlstate}, $code, "$how: it fails at once, the writer being stopped");
-	is(look("SELECT count(*) FROM t WHERE i = $n"), 0, "$how: it has done nothing");
-	is(look("SELECT count(*) FROM t WHERE i = $n - 1"), 1, "$how: the one before has");
+	is($watch->value("SELECT count(*) FROM t WHERE i = $n"), 0, "$how: it has done nothing");
+	is($watch->value("SELECT count(*) FROM t WHERE i = $n - 1"), 1, "$how: the one before has");
 	if ($how ne 'terminate')
 	{
 		is(ring($c, 'drops'), $drops, "$how: no record is dropped");
 		continue_process($writer);
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		ok(!$c->query("SELECT 'after'")->{sqlstate}, "$how: the session goes on");
 		$c->quit;
 	}
 	else
 	{
 		continue_process($writer);
-		wait_until 'it has gone', sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
+		wait_until 'it has gone', sub { $watch->value("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
 	}
 	@r = account("end $how", 0);
 	is_deeply([ map { "$_->{outcome} $_->{sqlstate}" } grep { ($_->{text} // '') =~ /^INSERT INTO t VALUES \($n\)/ } @r ],
@@ -146,10 +139,10 @@ foreach my $size (2000, 9000)
 
 	stop_writer();
 	$n = run_until_waiting($c, sub { "DO \$\$ BEGIN END \$\$ -- $_[0] " . 'x' x $size });
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '57014', "$size bytes: a utility statement is cancelled");
 	continue_process($writer);
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$c->query("SELECT 'after'");
 	$c->quit;
 	@r = account("room $size");
@@ -179,14 +172,14 @@ foreach my $size (2000, 9000)
 		END LOOP; END $$} . "\0")->send_all;
 	wait_until 'a nested statement waits', sub { ring($c, 'waits') > $waits };
 	$waits = ring($c, 'waits');
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	$node->wait_for_log(qr/WARNING:  caught at \d+/, $log);
 	wait_until 'the next one waits, too', sub { ring($c, 'waits') > $waits };
 	continue_process($writer);
 	$answer = $c->finish;
 	ok(!$answer->{sqlstate}, 'the function goes on');
 	my ($n) = $answer->{notices}[0] =~ /caught at (\d+)/;
-	is(look("SELECT count(*) FROM t WHERE i IN (-1, $n)"), 1, 'what was cancelled has done nothing');
+	is($watch->value("SELECT count(*) FROM t WHERE i IN (-1, $n)"), 1, 'what was cancelled has done nothing');
 	$c->quit;
 	@r = account('nested');
 	is(scalar(grep { ($_->{text} // '') =~ /^INSERT INTO t VALUES \($n\)/ && $_->{outcome} eq 'ok' } @r), 0, 'and has not succeeded');
@@ -201,10 +194,10 @@ foreach my $size (2000, 9000)
 
 	stop_writer();
 	$n = run_until_waiting($c, sub { "SELECT $_[0] / 0 -- $pad" });
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '22012', 'the record of a failure is waited for until that is cancelled');
 	continue_process($writer);
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	ok(!$c->query("SELECT 'after'")->{sqlstate}, 'then the session goes on');
 	$c->quit;
 	account('failed', 0);
@@ -217,11 +210,11 @@ foreach my $how (qw(cancel terminate))
 	my ($n, $answer, $pid);
 
 	$pid = $c->{pid};
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_writer();
 	$n = run_until_waiting($c, sub { "INSERT INTO t VALUES ($_[0])" });
-	look("SELECT pg_cancel_backend($pid)") if $how eq 'cancel';
-	look("SELECT pg_terminate_backend($pid)") if $how eq 'terminate';
+	$watch->value("SELECT pg_cancel_backend($pid)") if $how eq 'cancel';
+	$watch->value("SELECT pg_terminate_backend($pid)") if $how eq 'terminate';
 	$answer = $c->finish;
 	if ($how eq 'cancel')
 	{
@@ -229,7 +222,7 @@ foreach my $how (qw(cancel terminate))
 			'after the commit: a warning');
 		is($answer->{tags}[0], 'INSERT 0 1', 'and the statement has succeeded');
 		continue_process($writer);
-		look('SELECT steno.flush()');
+		$watch->value('SELECT steno.flush()');
 		ok(!$c->query('INSERT INTO t VALUES (-1)')->{sqlstate}, 'the session goes on');
 		$c->quit;
 	}
@@ -237,9 +230,9 @@ foreach my $how (qw(cancel terminate))
 	{
 		ok(!$answer || !@{ $answer->{tags} }, 'after the commit, terminated: it is not acknowledged');
 		continue_process($writer);
-		wait_until 'it has gone', sub { look("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
+		wait_until 'it has gone', sub { $watch->value("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 };
 	}
-	is(look("SELECT count(*) FROM t WHERE i = $n"), 1, "$how: it has committed");
+	is($watch->value("SELECT count(*) FROM t WHERE i = $n"), 1, "$how: it has committed");
 	account("commit $how", 0);
 	value($node, 'TRUNCATE t');
 }
@@ -252,14 +245,14 @@ foreach my $how (qw(cancel terminate))
 	stop_writer();
 	$n = run_until_waiting($c, sub { "INSERT INTO t VALUES ($_[0]); ROLLBACK" });
 	$c->put('Q', "SELECT 'follows'\0")->send_all;
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	$answer = $c->finish;
 	is($answer->{sqlstate}, undef, 'a ROLLBACK whose wait is canceled');
 	is_deeply($answer->{tags}, [ 'INSERT 0 1', 'ROLLBACK' ], 'has rolled back');
 	is($c->finish->{rows}[0][0], 'follows', 'and the next statement is not hit');
-	is(look("SELECT count(*) FROM t WHERE i = $n"), 0, 'which it has');
+	is($watch->value("SELECT count(*) FROM t WHERE i = $n"), 0, 'which it has');
 	continue_process($writer);
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$c->quit;
 	account('rollback');
 }
@@ -271,10 +264,10 @@ foreach my $how (qw(cancel terminate))
 
 	stop_writer();
 	$n = run_until_waiting($c, sub { "SELECT steno.note(repeat('x', 1500))" });
-	look("SELECT pg_cancel_backend($c->{pid})");
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
 	is($c->finish->{sqlstate}, '57014', 'a note is cancelled');
 	continue_process($writer);
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$c->query("SELECT 'after'");
 	$c->quit;
 	account('note');

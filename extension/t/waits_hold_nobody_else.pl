@@ -21,22 +21,13 @@ $watch->query(q{SET steno.log = 'none'});
 $watch->query('CREATE TABLE t (n int)');
 $watch->query(q{SET statement_timeout = '120s'});
 
-my $writer = look('SELECT pid FROM steno.writers');
-
-sub look
-{
-	my ($sql) = @_;
-	my $answer = $watch->query($sql);
-
-	die "$sql: $answer->{message}" if $answer->{sqlstate};
-	return $answer->{rows}[0][0];
-}
+my $writer = $watch->value('SELECT pid FROM steno.writers');
 
 sub wait_event
 {
 	my ($c) = @_;
 
-	return look("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE pid = $c->{pid}") // '';
+	return $watch->value("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE pid = $c->{pid}") // '';
 }
 
 # Whether the server is ready for the next statement: warnings, and failures, come before.
@@ -89,7 +80,7 @@ sub locks_are_released
 {
 	my ($what, $c) = @_;
 
-	is(look("SELECT count(*) FROM pg_locks WHERE pid = $c->{pid}"), 0, "$what: it holds no locks");
+	is($watch->value("SELECT count(*) FROM pg_locks WHERE pid = $c->{pid}"), 0, "$what: it holds no locks");
 	$watch->query('BEGIN');
 	is($watch->query('LOCK TABLE t IN ACCESS EXCLUSIVE MODE NOWAIT')->{sqlstate}, undef, "$what: others can lock the table");
 	$watch->query('COMMIT');
@@ -104,7 +95,7 @@ sub go_on
 	continue_process($writer);
 	$answer = $c->finish;
 	is($answer->{sqlstate}, undef, "$what: it goes on");
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	return;
 }
 
@@ -115,7 +106,7 @@ foreach my $sql ('INSERT INTO t VALUES (1)', 'CREATE TABLE u (n int); DROP TABLE
 	my $c = Steno::Client->new($node, application_name => 'disk');
 
 	$c->query(q{SET steno.sync = 'transaction'});
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	until_it_waits($c, $sql, 'StenoSync');
 	locks_are_released($what, $c);
@@ -128,14 +119,14 @@ foreach my $sql ('INSERT INTO t VALUES (1)', 'CREATE TABLE u (n int); DROP TABLE
 {
 	my $what = 'for room, at a commit';
 	my $c = Steno::Client->new($node, application_name => 'commit');
-	my $rows = look('SELECT count(*) FROM t');
+	my $rows = $watch->value('SELECT count(*) FROM t');
 	my $answered;
 
 	$c->query(q{SET steno.log = 'transaction'});
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	$answered = until_it_waits($c, 'INSERT INTO t VALUES (2)', 'StenoRingFull');
-	is(look('SELECT count(*) FROM t') - $rows, $answered + 1, "$what: it has committed");
+	is($watch->value('SELECT count(*) FROM t') - $rows, $answered + 1, "$what: it has committed");
 	locks_are_released($what, $c);
 	databases_are_dropped($what);
 	go_on($what, $c);
@@ -150,14 +141,14 @@ foreach my $how ('cancel', 'terminate')
 {
 	my $what = "for room, at a commit, $how";
 	my $c = Steno::Client->new($node, application_name => $what);
-	my $rows = look('SELECT count(*) FROM t');
+	my $rows = $watch->value('SELECT count(*) FROM t');
 	my ($answered, $answer);
 
 	$c->query(q{SET steno.log = 'transaction'});
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	$answered = until_it_waits($c, 'INSERT INTO t VALUES (3)', 'StenoRingFull');
-	look("SELECT pg_${how}_backend($c->{pid})");
+	$watch->value("SELECT pg_${how}_backend($c->{pid})");
 	$answer = $c->finish;
 	if ($how eq 'cancel')
 	{
@@ -168,9 +159,9 @@ foreach my $how ('cancel', 'terminate')
 	{
 		is($answer->{tags}[0], undef, "$what: it is not told of the commit");
 	}
-	is(look('SELECT count(*) FROM t') - $rows, $answered + 1, "$what: it has committed");
+	is($watch->value('SELECT count(*) FROM t') - $rows, $answered + 1, "$what: it has committed");
 	continue_process($writer);
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$c->quit if $how eq 'cancel';
 }
 
@@ -183,20 +174,20 @@ foreach my $case (
 	my ($name, $sql, $each) = @$case;
 	my $what = "for room, at the $name";
 	my $c = Steno::Client->new($node, application_name => $name);
-	my $rows = look('SELECT count(*) FROM t');
+	my $rows = $watch->value('SELECT count(*) FROM t');
 	my ($answered, @r);
 
 	$c->query(q{SET steno.log = 'transaction'});
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	$answered = until_it_waits($c, $sql, 'StenoRingFull');
 	locks_are_released($what, $c);
 	databases_are_dropped($what);
 	continue_process($writer);
 	$c->finish;
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	$c->quit;
-	is(look('SELECT count(*) FROM t'), $rows, "$what: nothing is left of it");
+	is($watch->value('SELECT count(*) FROM t'), $rows, "$what: nothing is left of it");
 	@r = grep { $_->{class} eq 'transaction' } records($node, application => $name);
 	is(scalar(grep { $_->{kind} eq 'transaction' && $_->{extra}{event} eq 'abort' } @r), $answered + 1, "$what: each transaction has its record");
 	is(scalar @r, $each * ($answered + 1), "$what: and each statement");
@@ -213,7 +204,7 @@ foreach my $case (
 	my $c = Steno::Client->new($node, application_name => $what);
 
 	$c->query("SET steno.log = '$class'");
-	look('SELECT steno.flush()');
+	$watch->value('SELECT steno.flush()');
 	stop_process($writer);
 	until_it_waits($c, $sql, 'StenoRingFull');
 	databases_are_dropped($what);

@@ -193,6 +193,16 @@ sub query
 	return $self->put('Q', "$sql\0")->finish;
 }
 
+# The first value that a query returns; dies if it fails.
+sub value
+{
+	my ($self, $sql) = @_;
+	my $answer = $self->query($sql);
+
+	die "$sql: $answer->{message}" if $answer->{sqlstate};
+	return $answer->{rows}[0][0];
+}
+
 sub parse
 {
 	my ($self, $name, $sql, @types) = @_;
