@@ -415,24 +415,49 @@ static StenoSubtransaction *begun;
 static int	begun_count;
 static int	begun_room;
 
-/* A subtransaction begins.  If there is no memory, this error aborts it. */
+/*
+ * The outermost subtransaction for which there was no memory, if there is one; nothing is known of
+ * it and those inside it.
+ */
+static SubTransactionId unknown_from = InvalidSubTransactionId;
+
+/* Make room for one more.  An error here would abort the client's subtransaction. */
+static bool
+grow_begun(void)
+{
+	int			room = Max(16, begun_room * 2);
+	StenoSubtransaction *more = MemoryContextAllocExtended(TopMemoryContext, room * sizeof(StenoSubtransaction),
+														   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+
+	if (more == NULL)
+		return false;
+	if (begun)
+	{
+		memcpy(more, begun, begun_count * sizeof(StenoSubtransaction));
+		pfree(begun);
+	}
+	begun = more;
+	begun_room = room;
+	return true;
+}
+
+/* A subtransaction begins. */
 static void
 remember_begin(SubTransactionId subid)
 {
 	StenoSubtransaction *last = begun + begun_count - 1;
 
+	if (unknown_from != InvalidSubTransactionId)
+		return;
 	if (begun_count > 0 && last->seq == steno_my.seq && last->statement == steno_my.statement &&
 		last->substatement == steno_my.substatements)
 		return;
-	if (begun_count == begun_room)
-	{
-		int			room = Max(16, begun_room * 2);
-
-		begun = begun ? repalloc_huge(begun, room * sizeof(StenoSubtransaction)) :
-			MemoryContextAlloc(TopMemoryContext, room * sizeof(StenoSubtransaction));
-		begun_room = room;
-	}
 	steno_my.subtransactions = true;
+	if (begun_count == begun_room && unlikely(!grow_begun()))
+	{
+		unknown_from = subid;
+		return;
+	}
 	begun[begun_count++] = (StenoSubtransaction) {subid, steno_my.substatements, steno_my.statement, steno_my.seq};
 }
 
@@ -442,6 +467,13 @@ forget_begin(SubTransactionId subid)
 {
 	StenoSubtransaction last = {.seq = steno_my.seq};
 
+	if (unlikely(unknown_from != InvalidSubTransactionId) && subid >= unknown_from)
+	{
+		if (subid == unknown_from)
+			unknown_from = InvalidSubTransactionId;
+		last.seq = STENO_SEQ_UNKNOWN;
+		return last;
+	}
 	while (begun_count > 0 && begun[begun_count - 1].subid > subid)
 		begun_count--;
 	if (begun_count > 0)
@@ -459,6 +491,7 @@ steno_forget_subtransactions(void)
 {
 	steno_my.subtransactions = false;
 	begun_count = 0;
+	unknown_from = InvalidSubTransactionId;
 }
 
 STENO_COLD static void

@@ -52,8 +52,10 @@ typedef struct StenoSubtransaction
 	SubTransactionId subid;		/* of the first one that has begun here */
 	uint32		substatement;	/* number of the last nested statement before it */
 	uint64		statement;		/* number of the last statement of the client */
-	uint64		seq;			/* number of the last record */
+	uint64		seq;			/* number of the last record; STENO_SEQ_UNKNOWN: nothing of this is known */
 } StenoSubtransaction;
+
+#define STENO_SEQ_UNKNOWN PG_UINT64_MAX
 
 extern void steno_forget_subtransactions(void);
 extern void steno_subtransaction_rolled_back(const StenoSubtransaction *begun);

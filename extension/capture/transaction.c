@@ -22,6 +22,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -199,15 +200,19 @@ steno_subtransaction_rolled_back(const StenoSubtransaction *begun)
 		return;
 	describe_session(XACT_EVENT_ABORT);
 	steno_record_init(&record, STENO_KIND_SUBTRANSACTION);
-	p = PUT_CONSTANT(p, "first_seq");
-	p = put_decimal(p, begun->seq + 1);
 	p = PUT_CONSTANT(p, "last_seq");
 	p = put_decimal(p, steno_my.seq);
-	p = PUT_CONSTANT(p, "after_statement");
-	p = put_decimal(p, begun->statement);
-	p = PUT_CONSTANT(p, "after_substatement");
-	p = put_decimal(p, begun->substatement);
-	record.extra_count = 4;
+	record.extra_count = 1;
+	if (likely(begun->seq != STENO_SEQ_UNKNOWN))
+	{
+		p = PUT_CONSTANT(p, "first_seq");
+		p = put_decimal(p, begun->seq + 1);
+		p = PUT_CONSTANT(p, "after_statement");
+		p = put_decimal(p, begun->statement);
+		p = PUT_CONSTANT(p, "after_substatement");
+		p = put_decimal(p, begun->substatement);
+		record.extra_count = 4;
+	}
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.time = GetCurrentTimestamp();
 	record.xid = steno_current_xid();
@@ -246,17 +251,19 @@ steno_transaction_statement(const TransactionStmt *statement)
 /* The transaction that COMMIT PREPARED or ROLLBACK PREPARED is about to end; 0: not known. */
 static TransactionId ending_prepared;
 
+/* The name of the transaction to look up. */
+static const char *ending_gid;
+
 /*
  * Look up the transaction with this name.  The server shows it in pg_prepared_xacts alone, whose
  * function returns one row per call.
  */
-static TransactionId
-find_prepared_transaction(const char *gid)
+static void
+find_prepared_transaction(void)
 {
 	LOCAL_FCINFO(call, 0);
 	FmgrInfo	function;
 	ReturnSetInfo rows = {.type = T_ReturnSetInfo, .allowedModes = SFRM_ValuePerCall, .returnMode = SFRM_ValuePerCall};
-	TransactionId found = InvalidTransactionId;
 
 	rows.econtext = CreateStandaloneExprContext();
 	fmgr_info(F_PG_PREPARED_XACT, &function);
@@ -271,13 +278,12 @@ find_prepared_transaction(const char *gid)
 		row = FunctionCallInvoke(call);
 		if (rows.isDone != ExprMultipleResult)
 			break;
-		if (!TransactionIdIsValid(found) &&
+		if (!TransactionIdIsValid(ending_prepared) &&
 			strcmp(text_to_cstring(DatumGetTextPP(GetAttributeByNum(DatumGetHeapTupleHeader(row), 2, &isnull))),
-				   gid) == 0)
-			found = DatumGetTransactionId(GetAttributeByNum(DatumGetHeapTupleHeader(row), 1, &isnull));
+				   ending_gid) == 0)
+			ending_prepared = DatumGetTransactionId(GetAttributeByNum(DatumGetHeapTupleHeader(row), 1, &isnull));
 	}
 	FreeExprContext(rows.econtext, true);
-	return found;
 }
 
 /* COMMIT PREPARED or ROLLBACK PREPARED begins: afterwards, nothing knows which transaction it has ended. */
@@ -285,8 +291,12 @@ STENO_COLD void
 steno_transaction_ends_prepared(const TransactionStmt *statement)
 {
 	ending_prepared = InvalidTransactionId;
-	if (steno_class_logged(STENO_CLASS_TRANSACTION) && IsTransactionState())
-		ending_prepared = find_prepared_transaction(statement->gid);
+	if (!steno_class_logged(STENO_CLASS_TRANSACTION) || !IsTransactionState())
+		return;
+	ending_gid = statement->gid;
+	/* without memory, the record has no ID; the function allocates with this lock, and takes no other */
+	if (!steno_call_guarded(find_prepared_transaction) && LWLockHeldByMe(TwoPhaseStateLock))
+		LWLockRelease(TwoPhaseStateLock);
 }
 
 /* It has succeeded, and nothing else has written WAL yet. */

@@ -1,6 +1,6 @@
 
-# There is no memory for the records at the end of a transaction: the server continues, a commit stays
-# a commit, and the statement has its record, without the parts for which there was no memory.
+# There is no memory for the records at the end of a transaction, or of a part of it: the server continues,
+# a commit stays a commit, and the statement has its record, without the parts for which there was no memory.
 
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ my $short = "$folder/short";
 
 system_or_bail($ENV{CC} // 'cc', '-O1', '-shared', '-fPIC', '-o', "$folder/memory.so", dirname(__FILE__) . '/memory.c');
 
-my $node = new_node('main', start => 0, conf => "steno.ring_size = 4MB\nsteno.log_nested = off\nsteno.mandatory = 'none'\nmax_prepared_transactions = 1\n");
+my $node = new_node('main', start => 0, conf => "steno.ring_size = 4MB\nsteno.log_nested = off\nsteno.mandatory = 'none'\nmax_prepared_transactions = 120\n");
 {
 	local $ENV{LD_PRELOAD} = "$folder/memory.so";
 	local $ENV{STENO_MEMORY} = $short;
@@ -89,6 +89,81 @@ foreach my $case (
 	ok($r->{class} && $r->{command}, "$what: with class and command");
 }
 $other->quit;
+
+# Runs statements of a session while it gets no memory of these sizes.
+sub run_between
+{
+	my ($c, $least, $most, @sql) = @_;
+	my @failed;
+
+	append_to_file("$short.new", "$c->{pid} $least $most\n");
+	rename "$short.new", $short or die;
+	foreach my $sql (@sql)
+	{
+		my $answer = $c->query($sql);
+
+		push @failed, [ $sql, $answer->{sqlstate} ] if $answer->{sqlstate};
+	}
+	is_deeply(\@failed, [], 'no statement fails');
+	cmp_ok(() = slurp_file($short) =~ /^refused$/mg, '>', 0, 'memory was short');
+	unlink $short;
+}
+
+# ---- subtransactions: the list of those that have begun, 24 bytes each, cannot grow ----
+{
+	my $c = Steno::Client->new($node, application_name => 'deep');
+	my %rolled_back;
+
+	$c->query($_) foreach 'CREATE TABLE deep (a int)', 'BEGIN', 'INSERT INTO deep VALUES (1)';
+	$c->query(join ';', map { "SAVEPOINT s$_" } 1 .. 8192);
+	run_between(
+		$c, 8192 * 2 * 24, 8192 * 2 * 24 + 200,
+		'INSERT INTO deep VALUES (2)',
+		'SAVEPOINT unknown',
+		'INSERT INTO deep VALUES (3)',
+		'SAVEPOINT inside',
+		'INSERT INTO deep VALUES (4)',
+		'ROLLBACK TO inside',
+		'INSERT INTO deep VALUES (5)',
+		'ROLLBACK TO unknown',
+		'INSERT INTO deep VALUES (6)',
+		'ROLLBACK TO s8192',
+		'INSERT INTO deep VALUES (7)',
+		'RELEASE s8192');
+	$c->query($_) foreach 'SAVEPOINT known', 'INSERT INTO deep VALUES (8)', 'ROLLBACK TO known', 'COMMIT';
+	$c->quit;
+	is(value($node, 'SELECT string_agg(a::text, $$ $$ ORDER BY a) FROM deep'), '1 7', 'what was rolled back');
+	foreach my $r (records($node, application => 'deep', kind => 'statement', text => qr/^INSERT/))
+	{
+		$rolled_back{ $r->{text} =~ /(\d)/ ? $1 : '' } = $r->{rolled_back} ? 1 : 0;
+	}
+	is_deeply(
+		\%rolled_back,
+		{ 1 => 0, 2 => 1, 3 => 1, 4 => 1, 5 => 1, 6 => 1, 7 => 0, 8 => 1 },
+		'the statements that the known ones took back, and no others') or diag explain \%rolled_back;
+	is(scalar(grep { !defined $_->{extra}{first_seq} } records($node, application => 'deep', kind => 'subtransaction')), 4,
+		'those that are not known have records that say so');
+}
+
+# ---- a prepared transaction, which is looked up in a list of all ----
+{
+	my $c = Steno::Client->new($node, application_name => 'prepared');
+	my @ends;
+
+	foreach my $n (1 .. 100)
+	{
+		$c->query($_) foreach 'BEGIN', "INSERT INTO deep VALUES (100 + $n)", "PREPARE TRANSACTION 'p$n'";
+	}
+	run_between($c, 20_000, 40_000, q{COMMIT PREPARED 'p7'}, q{ROLLBACK PREPARED 'p8'});
+	$c->query("COMMIT PREPARED 'p$_'") foreach 1 .. 6, 9 .. 100;
+	$c->quit;
+	is(value($node, 'SELECT count(*) FROM deep WHERE a > 100'), 99, 'they have their ends');
+	@ends = records($node, application => 'prepared', kind => 'transaction');
+	is_deeply(
+		[ sort map { $_->{extra}{gid} } grep { $_->{extra}{event} =~ / prepared$/ && !defined $_->{xid} } @ends ],
+		[ 'p7', 'p8' ],
+		'those that could not be looked up have no ID, and all others have one');
+}
 unlike(slurp_file($node->logfile), qr/PANIC|was terminated by signal|TRAP/, 'no process crashes');
 $node->stop;
 verify_ok($node, 'the trail is whole');

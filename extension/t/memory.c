@@ -3,8 +3,9 @@
  *		Memory that runs out, as ends_outlive_short_memory.pl asks for it.
  *
  * A library for LD_PRELOAD.  While the file STENO_MEMORY is there, the process whose id
- * is in it gets no piece of memory as large as it says, in bytes, or larger.  What was
- * refused is counted in the file's length: a line for each.
+ * is in it gets no piece of memory as large as it says, in bytes, or larger, up to the
+ * second size if there is one.  What was refused is counted in the file's length: a line
+ * for each.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,6 +29,7 @@ is_refused(size_t size)
 	char		text[64];
 	char	   *end;
 	ssize_t		n = 0;
+	long		most;
 	int			fd;
 	bool		refused;
 
@@ -38,7 +40,10 @@ is_refused(size_t size)
 	}
 	n = read(fd, text, sizeof(text) - 1);
 	text[n > 0 ? n : 0] = '\0';
-	refused = strtol(text, &end, 10) == getpid() && size >= (size_t) strtol(end, NULL, 10);
+	refused = strtol(text, &end, 10) == getpid() && size >= (size_t) strtol(end, &end, 10);
+	most = strtol(end, NULL, 10);
+	if (most > 0 && size > (size_t) most)
+		refused = false;
 	if (refused && write(fd, "refused\n", 8) != 8)
 		abort();
 	close(fd);
