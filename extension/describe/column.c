@@ -16,6 +16,7 @@
 #include "access/sysattr.h"
 #include "catalog/heap.h"
 #include "catalog/pg_class.h"
+#include "common/hashfn.h"
 #include "nodes/nodeFuncs.h"
 #include "port/pg_bitutils.h"
 #include "rewrite/prs2lock.h"
@@ -46,7 +47,12 @@ look_up_columns(StenoRelation *r)
 	for (i = 0; i < columns->natts; i++)
 		if (!TupleDescAttr(columns, i)->attisdropped)
 			size += strlen(quote_identifier(NameStr(TupleDescAttr(columns, i)->attname)));
-	names = steno_relation_alloc(size);
+	names = steno_relation_try_alloc(size);
+	if (names == NULL)
+	{
+		RelationClose(relation);
+		return;					/* columns are recorded by their numbers */
+	}
 	names->size = size;
 	names->count = columns->natts;
 	names->ends[0] = offsetof(StenoColumnNames, ends) + (columns->natts + 1) * sizeof(uint32);
@@ -116,8 +122,8 @@ look_up_view(StenoRelation *r)
 	steno_relation_forget_view(r);
 	if (in.permissions != NIL)
 	{
-		r->in_view = steno_relation_alloc(list_length(in.permissions) * sizeof(StenoViewRelation));
-		foreach(lc, in.permissions)
+		r->in_view = steno_relation_try_alloc(list_length(in.permissions) * sizeof(StenoViewRelation));
+		foreach(lc, r->in_view ? in.permissions : NIL)
 		{
 			const StenoPermission *p = lfirst(lc);
 			StenoViewRelation *v = &r->in_view[r->in_view_count];
@@ -182,6 +188,49 @@ steno_columns_add(const Bitmapset *mine, const Bitmapset *more)
 	return all;
 }
 
+/* ---- entries of a list by their key, for statements with many relations ---- */
+
+/* Shorter lists are searched from one end to the other. */
+#define MANY_RELATIONS 64
+
+/* Entries whose keys have the same hash, the last one first.  Numbers are indexes plus 1; 0: none. */
+typedef struct Chains
+{
+	uint32		mask;
+	int		   *heads;
+	int		   *next;			/* of each entry */
+} Chains;
+
+/* Chains for count entries; false if there is no memory for them. */
+static bool
+start_chains(Chains *c, int count)
+{
+	uint32		size = pg_nextpower2_32(count);
+
+	c->heads = steno_scratch((size + (Size) count) * sizeof(int));
+	if (c->heads == NULL)
+		return false;
+	memset(c->heads, 0, size * sizeof(int));
+	c->mask = size - 1;
+	c->next = c->heads + size;
+	return true;
+}
+
+static void
+add_to_chain(Chains *c, uint32 hash, int i)
+{
+	int		   *head = &c->heads[hash & c->mask];
+
+	c->next[i] = *head;
+	*head = i + 1;
+}
+
+static uint32
+hash_of_oids(Oid one, Oid other)
+{
+	return hash_combine(murmurhash32(one), murmurhash32(other));
+}
+
 /* ---- what a plan does with relations ---- */
 
 /* How well a permission of a plan fits a relation in a view; 0: not at all. */
@@ -237,6 +286,117 @@ find_through_view(const List *permissions, StenoAccess *found, int count, int vi
 }
 
 /*
+ * The last entry of a chain that fits so well, and that is not reached through a view yet.  Those that are
+ * leave the chain, so each of them is met once.
+ */
+static StenoAccess *
+take_last(Chains *c, uint32 hash, const StenoPermission *const *permissions, StenoAccess *found, int view,
+		  const StenoViewRelation *v, int fit)
+{
+	int		   *link = &c->heads[hash & c->mask];
+
+	while (*link != 0)
+	{
+		int			n = *link - 1;
+
+		if (OidIsValid(found[n].via))
+		{
+			*link = c->next[n];
+			continue;
+		}
+		if (n != view && fits(permissions[n], &found[n], v) >= fit)
+			return &found[n];
+		link = &c->next[n];
+	}
+	return NULL;
+}
+
+/*
+ * The same as find_through_view, of all views, in a time that grows with the number of relations
+ * instead of its square.  False if there is no memory for that.
+ */
+STENO_COLD static bool
+find_through_views(const List *list, StenoAccess *found, int count)
+{
+	const StenoPermission **permissions = steno_scratch(count * sizeof(StenoPermission *));
+	Chains		same;			/* by relation, user and columns that are read */
+	Chains		any;			/* by relation and user */
+	ListCell   *lc;
+	int			n = 0;
+	int			i;
+	int			view;
+
+	if (permissions == NULL || !start_chains(&same, count) || !start_chains(&any, count))
+		return false;
+	foreach(lc, list)
+	{
+		const StenoPermission *p = lfirst(lc);
+		uint32		hash = hash_of_oids(p->relid, p->checkAsUser);
+
+		if (!STENO_IS_PERMISSION(p))
+			continue;
+		if (n == count)
+			break;
+		permissions[n] = p;
+		add_to_chain(&same, hash_combine(hash, bms_hash_value(p->selectedCols)), n);
+		add_to_chain(&any, hash, n);
+		n++;
+	}
+	for (view = 0; view < count; view++)
+	{
+		const StenoRelation *r = steno_relation_find(found[view].relid);
+
+		for (i = 0; r && i < r->in_view_count; i++)
+		{
+			const StenoViewRelation *v = &r->in_view[i];
+			uint32		hash = hash_of_oids(v->relid, v->user_id);
+			StenoAccess *best = take_last(&same, hash_combine(hash, bms_hash_value(v->columns)),
+										  permissions, found, view, v, 2);
+
+			if (best == NULL)
+				best = take_last(&any, hash, permissions, found, view, v, 1);
+			if (best)
+				best->via = found[view].relid;
+		}
+	}
+	return true;
+}
+
+/* Merge entry i into entry j, the first one of its kind. */
+static inline void
+merge(StenoAccess *found, int j, int i)
+{
+	found[i].first = j;
+	found[i].next = found[j].next;
+	found[j].next = i;
+	found[j].access |= found[i].access;
+}
+
+/* Merge entries of the same relation and view; false if there is no memory to do so fast. */
+STENO_COLD static bool
+merge_many(StenoAccess *found, int count)
+{
+	Chains		firsts;
+	int			i;
+
+	if (!start_chains(&firsts, count))
+		return false;
+	for (i = 0; i < count; i++)
+	{
+		uint32		hash = hash_of_oids(found[i].relid, found[i].via);
+		int			j = firsts.heads[hash & firsts.mask];
+
+		while (j != 0 && (found[j - 1].relid != found[i].relid || found[j - 1].via != found[i].via))
+			j = firsts.next[j - 1];
+		if (j != 0)
+			merge(found, j - 1, i);
+		else
+			add_to_chain(&firsts, hash, i);
+	}
+	return true;
+}
+
+/*
  * Collect what a plan does with relations from its permissions; returns the number of entries, at
  * most room.
  */
@@ -263,17 +423,16 @@ steno_accesses_of(List *permissions, StenoAccess *found, int room)
 	}
 	if (likely(count < 2))
 		return count;
-	for (i = 0; i < count; i++)
-		find_through_view(permissions, found, count, i);
+	if (likely(count < MANY_RELATIONS) || !find_through_views(permissions, found, count))
+		for (i = 0; i < count; i++)
+			find_through_view(permissions, found, count, i);
+	if (unlikely(count >= MANY_RELATIONS) && merge_many(found, count))
+		return count;
 	for (i = 1; i < count; i++)
 		for (j = 0; j < i; j++)
 			if (found[j].relid == found[i].relid && found[j].via == found[i].via)
 			{
-				/* j has not been merged itself: it is the first one of its kind */
-				found[i].first = j;
-				found[i].next = found[j].next;
-				found[j].next = i;
-				found[j].access |= found[i].access;
+				merge(found, j, i);
 				break;
 			}
 	return count;
@@ -447,15 +606,47 @@ put_columns_of(Output *out, const StenoAccess *relations, int first, int *omitte
 	}
 }
 
+/* The relations that are put, by their OIDs, if there are many. */
+typedef struct Shown
+{
+	bool		many;
+	Chains		chains;			/* the first one of each relation */
+	int		   *indexes;		/* among those that are put, from 1 */
+} Shown;
+
+STENO_COLD static void
+index_many(Shown *shown, const StenoAccess *relations, int count)
+{
+	int			index = 0;
+	int			i;
+
+	shown->indexes = steno_scratch(count * sizeof(int));
+	if (shown->indexes == NULL || !start_chains(&shown->chains, count))
+		return;
+	shown->many = true;
+	for (i = 0; i < count; i++)
+		shown->indexes[i] = steno_relation_is_shown(relations, i) ? ++index : 0;
+	for (i = count - 1; i >= 0; i--)	/* so that the first one comes first */
+		if (shown->indexes[i] != 0)
+			add_to_chain(&shown->chains, murmurhash32(relations[i].relid), i);
+}
+
 /* The index of a view among the relations that are put, from 1; 0: it is not there. */
 static int
-index_of_view(const StenoAccess *relations, int count, Oid view)
+index_of_view(const Shown *shown, const StenoAccess *relations, int count, Oid view)
 {
 	int			index = 0;
 	int			i;
 
 	if (!OidIsValid(view))
 		return 0;
+	if (unlikely(shown->many))
+	{
+		for (i = shown->chains.heads[murmurhash32(view) & shown->chains.mask]; i != 0; i = shown->chains.next[i - 1])
+			if (relations[i - 1].relid == view)
+				return shown->indexes[i - 1];
+		return 0;
+	}
 	for (i = 0; i < count; i++)
 		if (steno_relation_is_shown(relations, i))
 		{
@@ -468,21 +659,30 @@ index_of_view(const StenoAccess *relations, int count, Oid view)
 
 /*
  * Put the columns of all relations that are shown, or only count the bytes, if p is NULL; returns
- * the number of bytes.  At most limit bytes are put, except for two lengths of each relation;
+ * the number of bytes.  They are at most limit, if it has STENO_COLUMNS_LEAST for each of these
+ * relations: what the later ones need at least is not used for the columns of the earlier ones.
  * *omitted is the number of columns that do not fit.
  */
 uint32
 steno_columns_put(uint8 *p, const StenoAccess *relations, int count, uint32 limit, int *omitted)
 {
 	Output		out = {p, 0, limit};
+	Shown		shown;
 	int			i;
 
+	shown.many = false;
+	if (unlikely(count >= MANY_RELATIONS))
+		index_many(&shown, relations, count);
 	*omitted = 0;
+	for (i = 0; i < count; i++)
+		if (steno_relation_is_shown(relations, i))
+			out.limit -= Min(out.limit, STENO_COLUMNS_LEAST);
 	for (i = 0; i < count; i++)
 	{
 		if (!steno_relation_is_shown(relations, i))
 			continue;
-		output_number(&out, index_of_view(relations, count, relations[i].via));
+		out.limit += STENO_COLUMNS_LEAST;
+		output_number(&out, index_of_view(&shown, relations, count, relations[i].via));
 		put_columns_of(&out, relations, i, omitted);
 	}
 	return out.size;

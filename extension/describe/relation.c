@@ -175,8 +175,8 @@ put_relation(uint8 *p, Oid relid, uint32 access)
 
 /*
  * Upper bound of the bytes that steno_relations_put writes for the relations that
- * are shown; *shown is their number.  If the bound would exceed limit, *count is
- * reduced, and the relations from there on are omitted.
+ * are shown; *shown is their number.  If the bound would exceed limit, together with what
+ * their columns need at least, *count is reduced, and the relations from there on are omitted.
  */
 STENO_HOT uint32
 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit)
@@ -192,7 +192,7 @@ steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint3
 		if (unlikely(!steno_relation_is_shown(relations, i)))
 			continue;
 		more = relation_size(relations[i].relid);
-		if (unlikely(size + more > limit))
+		if (unlikely(size + more + (n + 1) * STENO_COLUMNS_LEAST > limit))
 		{
 			*count = i;
 			break;

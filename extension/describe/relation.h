@@ -48,15 +48,30 @@ steno_relation_is_shown(const StenoAccess *relations, int i)
 
 /* ---- column.c ---- */
 
+/*
+ * Bytes that a relation takes at most in the list of columns if none of its columns fits: the number
+ * of the view (as many as two million relations), that of the entries, and one entry, which says that
+ * there are columns.
+ */
+#define STENO_COLUMNS_LEAST 6
+
 extern void steno_columns_cache(const StenoPermission *p);
 extern int	steno_accesses_of(List *permissions, StenoAccess *found, int room);
 extern const Bitmapset *steno_columns_add(const Bitmapset *mine, const Bitmapset *more);
 extern uint32 steno_columns_put(uint8 *p, const StenoAccess *relations, int count, uint32 limit, int *omitted);
 
-/* The columns of a permission, by the number of their set. */
+/*
+ * The columns of a permission, by the number of their set.  The server keeps some that it does not
+ * check: those that an automatically updatable view reads are still there when the statement only
+ * inserts.
+ */
 static inline const Bitmapset *
 steno_columns_of(const StenoPermission *p, int set)
 {
+	static const AclMode needed[STENO_COLUMN_SETS] = {ACL_SELECT, ACL_INSERT, ACL_UPDATE};
+
+	if (!(p->requiredPerms & needed[set]))
+		return NULL;
 	return set == 0 ? p->selectedCols : set == 1 ? p->insertedCols : p->updatedCols;
 }
 

@@ -246,11 +246,18 @@ steno_relation_find(Oid relid)
 	return table ? hash_search(table, &relid, HASH_FIND, NULL) : NULL;
 }
 
-/* Allocate memory that an entry points to. */
+/* Allocate memory that an entry points to, without which a statement could go unrecorded. */
 void *
 steno_relation_alloc(Size size)
 {
 	return MemoryContextAlloc(context, size);
+}
+
+/* The same for what records can do without; NULL if there is none. */
+void *
+steno_relation_try_alloc(Size size)
+{
+	return MemoryContextAllocExtended(context, size, MCXT_ALLOC_NO_OOM);
 }
 
 /* The session's rules have changed. */

@@ -83,6 +83,7 @@ extern void steno_relations_expect(int count);
 extern StenoRelation *steno_relation_enter(Oid relid);
 extern StenoRelation *steno_relation_find(Oid relid);
 extern void *steno_relation_alloc(Size size);
+extern void *steno_relation_try_alloc(Size size);
 extern void steno_relation_keep_columns(StenoRelation *r, StenoColumnNames *names);
 extern void steno_relation_forget_view(StenoRelation *r);
 extern void steno_relations_forget_rules(void);

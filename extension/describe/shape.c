@@ -96,14 +96,16 @@ count_omitted(const StenoShape *what, int count)
 static void
 size_columns(StenoRecord *record, const StenoShape *what, int count, uint32 room, ColumnList *columns)
 {
-	uint32		used = 0;
+	bool		any = false;	/* any columns or views */
 	int			omitted = 0;
 	int			i;
 
 	*columns = (ColumnList) {count, room, 0};
-	for (i = 0; i < count; i++)
-		used |= steno_relation_is_shown(what->relations, i) ? what->relations[i].access : 0;
-	if (!(used & (STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE)))
+	for (i = 0; i < count && !any; i++)
+		any = steno_relation_is_shown(what->relations, i) &&
+			((what->relations[i].access & (STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE)) ||
+			 OidIsValid(what->relations[i].via));
+	if (!any)
 		return;
 	columns->size = steno_columns_put(NULL, what->relations, count, room, &omitted);
 	if (unlikely(columns->size > room))
@@ -135,31 +137,30 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 {
 	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
 	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size;
+	uint32		limit = STENO_SHAPE_LIMIT;
 	uint8	   *p = usual_shape;
 	int			count = what->count;
 	int			shown = 0;
+	bool		cut;
 
 	if (count > 0)
 		room += steno_relations_size(what->relations, &count, &shown,
-								 STENO_SHAPE_LIMIT > room ? STENO_SHAPE_LIMIT - room : 0);
-	if (unlikely(count < what->count))
-	{
+								 limit > room ? limit - room : 0);
+	cut = count < what->count;
+	if (unlikely(cut))
 		steno_record_add_omitted(record, "relations_omitted", count_omitted(what, count));
-		room = Max(room, STENO_SHAPE_LIMIT);	/* objects do not fit either */
-	}
 	if (unlikely(what->objects != NULL))
 	{
-		uint32		limit = STENO_SHAPE_LIMIT;
+		uint32		used = room + shown * STENO_COLUMNS_LEAST;
 		int			omitted;
 
-		room += steno_objects_size(what->objects, limit > room ? limit - room : 0, &omitted);
+		/* after relations that do not fit, objects do not fit either */
+		room += steno_objects_size(what->objects, !cut && limit > used ? limit - used : 0, &omitted);
 		if (omitted > 0)
 			steno_record_add_omitted(record, "objects_omitted", omitted);
 	}
 	if (shown > 0)
 	{
-		uint32		limit = STENO_SHAPE_LIMIT;
-
 		size_columns(record, what, count, limit > room ? limit - room : 0, columns);
 		room += columns->size;
 	}

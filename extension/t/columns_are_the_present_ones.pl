@@ -136,7 +136,13 @@ INSERT INTO t (id, b) SELECT 1, 2 WHERE false
 	t insert(id,b)
 UPDATE va SET a = 3
 	va update(a)
-	t select(a) update(a) via va
+	t update(a) via va
+INSERT INTO va (a) SELECT 4 WHERE false
+	va insert(a)
+	t insert(a) via va
+DELETE FROM va WHERE false
+	va
+	t via va
 COPY (SELECT a FROM va) TO '/dev/null'
 	va select(a)
 	t select(a) via va
@@ -261,6 +267,50 @@ is($all->{relations}[0]{columns_omitted}, $all->{extra}{columns_omitted} ? 'sele
 	is_deeply([ map { map { shown($_) } @{ $_->{relations} } } statements($node, application => 'kept', text => qr/wide x/) ],
 		\@want, 'kept shapes have their columns');
 }
+
+# Many views of one table: each reaches it for itself.  If not everything fits, each relation says what is missing.
+$node->safe_psql('postgres', q{
+CREATE TABLE many (id int, c0 int, c1 int, c2 int, c3 int, c4 int);
+DO $$ BEGIN
+	FOR i IN 1 .. 600 LOOP
+		EXECUTE format('CREATE VIEW view_%s AS SELECT c%s FROM many WHERE id > 0', i, i % 5);
+	END LOOP;
+END $$});
+foreach my $n (20, 100, 600)
+{
+	my $sql = 'SELECT id, ARRAY[' . join(', ', map { sprintf '(SELECT c%d FROM view_%d LIMIT 1)', $_ % 5, $_ } 1 .. $n) . '] FROM many';
+	my $r;
+	my @wrong;
+	my %places;
+
+	$node->safe_psql('postgres', $sql);
+	($r) = grep { $_->{text} eq $sql } statements($node);
+	foreach my $one (@{ $r->{relations} })
+	{
+		my ($number) = ($one->{via} // $one->{name}) =~ /view_(\d+)$/;
+		my $names = join ',', @{ $one->{columns}{select} // [] };
+		my $wanted =
+			!defined $number ? 'id'
+		  : defined $one->{via} ? join(',', 'id', 'c' . $number % 5)
+		  : 'c' . $number % 5;
+
+		push @wrong, $one if $names ne $wanted && ($one->{columns_omitted} // '') ne 'select';
+		$places{ $one->{via} // '' }{ $one->{name} }++;
+	}
+	is_deeply(\@wrong, [], "$n views: the columns of each relation, or that there are more") or diag explain $wrong[0];
+	is(@{ $r->{relations} } + ($r->{extra}{relations_omitted} // 0), 2 * $n + 1, "$n views: relations and those that are left out");
+	next if $r->{extra}{relations_omitted};
+	is_deeply(
+		\%places,
+		{
+			(map { ("public.view_$_" => { 'public.many' => 1 }) } 1 .. $n),
+			'' => { 'public.many' => 1, map { ("public.view_$_" => 1) } 1 .. $n }
+		},
+		"$n views: each has its table");
+}
+is(scalar(grep { /view_600/ } map { decode_json($_)->{text} } lines($node, '--object', 'public.many.c3', '--kind', 'statement')), 1,
+	'the statement with columns that are left out is found by a column')
+  or diag explain [ map { substr decode_json($_)->{text}, 0, 80 } lines($node, '--object', 'public.many.c3') ];
 
 # The names of columns in a database with another encoding.
 $node->safe_psql('latin', "CREATE TABLE gehalt (\"Gr\xc3\xb6\xc3\x9fe\" int); SELECT * FROM gehalt",

@@ -42,7 +42,7 @@ SELECT * FROM vv
 	table s.t select select(a) via s.v
 UPDATE v SET a = 3
 	view s.v update update(a)
-	table s.t update select(a) update(a) via s.v
+	table s.t update update(a) via s.v
 SELECT * FROM m
 	materialized view s.m select select(a)
 REFRESH MATERIALIZED VIEW m

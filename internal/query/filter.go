@@ -428,10 +428,14 @@ func fits(re *regexp.Regexp, name []byte) bool {
 }
 
 // fitsColumn says whether the pattern names a column of a relation that is used. The whole
-// row is each of its columns, and so may be those that the record leaves out.
+// row is each of its columns, and so may be those that the record leaves out: all of them, in a
+// record that does not say which columns it reads and writes.
 func (p *objectPattern) fitsColumn(r *trail.Relation) bool {
-	if p.relation == nil || !r.HasColumns {
+	if p.relation == nil {
 		return false
+	}
+	if !r.HasColumns {
+		return r.Access&(trail.AccessSelect|trail.AccessInsert|trail.AccessUpdate) != 0 && fits(p.relation, r.Name)
 	}
 	if r.Omitted != 0 && fits(p.relation, r.Name) {
 		return true

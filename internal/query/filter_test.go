@@ -92,7 +92,8 @@ func TestColumnsAreFound(t *testing.T) {
 	whole := trail.Relation{Name: []byte(`hr."old.staff"`), HasColumns: true, Columns: column("*")}
 	part := trail.Relation{Name: []byte("hr.wide"), HasColumns: true, Columns: column("c1"), Omitted: trail.AccessSelect}
 	none := trail.Relation{Name: []byte("hr.none"), HasColumns: true}
-	old := trail.Relation{Name: []byte("hr.unknown")}
+	old := trail.Relation{Name: []byte("hr.unknown"), Access: trail.AccessSelect}
+	emptied := trail.Relation{Name: []byte("hr.emptied"), Access: trail.AccessTruncate}
 	for _, c := range []struct {
 		pattern  string
 		relation trail.Relation
@@ -115,7 +116,10 @@ func TestColumnsAreFound(t *testing.T) {
 		{"wide.c900", part, true},
 		{"narrow.c900", part, false},
 		{"none.id", none, false},
-		{"unknown.id", old, false},
+		{"unknown.id", old, true},
+		{"unknown.other", old, true},
+		{"other.id", old, false},
+		{"emptied.id", emptied, false},
 	} {
 		if got := usesObject(&trail.Shape{Relations: []trail.Relation{c.relation}}, objectPatterns([]string{c.pattern})); got != c.want {
 			t.Errorf("%s: %s: got %v", c.pattern, c.relation.Name, got)

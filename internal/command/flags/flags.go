@@ -30,7 +30,7 @@ func AddFilter(cmd *cobra.Command, o *query.FilterOptions) {
 	f.StringSliceVar(&o.Classes, "class", nil, "only these `classes` of statements: read, write, ddl, role ...")
 	f.StringSliceVar(&o.Kinds, "kind", nil, "only these `kinds` of records: statement, connect, auth_failed, setting ...")
 	f.StringSliceVar(&o.Commands, "command", nil, "only commands that begin with these `words`: SELECT, \"CREATE TABLE\", DROP")
-	f.StringArrayVar(&o.Objects, "object", nil, "only statements that use this `relation` or object; * matches any characters: public.staff, staff, hr.*")
+	f.StringArrayVar(&o.Objects, "object", nil, "only statements that use this `relation` or object, or this column of a relation; * matches any characters: public.staff, staff.salary, hr.*")
 	f.StringSliceVar(&o.Audited, "audited", nil, "only records that were written for these `reasons`: session, object, mandatory, rule")
 	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text, message or one of whose parameters matches this `regexp` (RE2; begin with (?i) to ignore case)")
 	f.StringSliceVar(&o.XIDs, "xid", nil, "only statements of transactions with these `IDs`, and the outcomes of the transactions")
