@@ -246,6 +246,7 @@ typedef struct Bench
 {
 	Session		sessions[SOURCES];
 	StenoBlock *block;
+	StenoIndex *index;			/* of the blocks, which no writer writes */
 	StenoCrypt *crypt;
 	uint8_t		data_key[STENO_KEY_SIZE];
 	uint64_t	blocks;
@@ -336,6 +337,7 @@ finish(Bench *b)
 	check(b, b->crypt);
 	b->blocks++;
 	b->nkept = 0;
+	steno_index_commit(b->index, 1, b->blocks, 20000);
 	steno_block_reset(b->block);
 }
 
@@ -451,6 +453,8 @@ one(Bench *b, Recipe *r)
 	put(b, s, (StenoMessage *) buffer);
 }
 
+static uint8_t indexed[STENO_INDEX_MAX];
+
 int
 steno_fuzz_records(const uint8_t *data, size_t size)
 {
@@ -461,7 +465,9 @@ steno_fuzz_records(const uint8_t *data, size_t size)
 	if (b.block == NULL)
 	{
 		b.block = steno_block_create(64 * 1024);
-		must(b.block != NULL);
+		b.index = steno_index_create();
+		must(b.block != NULL && b.index != NULL);
+		steno_block_set_index(b.block, b.index);
 		begin_encryption(&b);
 	}
 	steno_block_reset(b.block);
@@ -482,6 +488,7 @@ steno_fuzz_records(const uint8_t *data, size_t size)
 	for (i = 0; i < SOURCES; i++)
 		drain(&b, &b.sessions[i]);
 	finish(&b);
+	must(steno_index_take(b.index, indexed) <= sizeof(indexed));
 	return 0;
 }
 

@@ -28,8 +28,12 @@
 #define WORDS (STENO_INDEX_GROUPS / 64)
 #define FILTER_WORDS (STENO_INDEX_FILTER / 8)
 
-/* How many bytes of texts and messages of a block are looked at. */
+/*
+ * How many bytes of texts and messages of a block are looked at.  Each counts some more,
+ * because a block that has hundreds of texts that differ only a little probably has thousands.
+ */
 #define TEXT_BYTES (32 * 1024)
+#define TEXT_OVERHEAD 32
 
 /* Texts of the open block that others are compared with. */
 #define RECENT_TEXTS 64
@@ -397,13 +401,13 @@ add_trigrams(StenoIndex *index, const uint8_t *text, uint32_t len)
 
 	if (len < 3)
 		return;
-	if (len > TEXT_BYTES - index->text_bytes)
+	if (len + TEXT_OVERHEAD > TEXT_BYTES - index->text_bytes)
 	{
 		index->text_bytes = TEXT_BYTES;
 		omit(index, STENO_TERMS_TRIGRAMS);
 		return;
 	}
-	index->text_bytes += len;
+	index->text_bytes += len + TEXT_OVERHEAD;
 	index->filter_used = true;
 	for (i = 0; i < len; i++)
 	{

@@ -366,6 +366,8 @@ type BlockContents struct {
 	Trigrams [trigramBits / 8]byte
 	// Omitted says that the trigrams are not all, because texts are in data parts.
 	Omitted bool
+	// NoTexts says that trigrams are not wanted.
+	NoTexts bool
 }
 
 func (c *BlockContents) add(list Terms, value []byte) {
@@ -379,6 +381,9 @@ func (c *BlockContents) add(list Terms, value []byte) {
 }
 
 func (c *BlockContents) addText(s []byte) {
+	if c.NoTexts {
+		return
+	}
 	for i := range len(s) - 2 {
 		if bit, ok := trigramBit(s[i : i+3]); ok {
 			c.Trigrams[bit/8] |= 1 << (bit % 8)
@@ -465,6 +470,12 @@ func (c *Contents) find(list Terms, value string) Groups {
 		}
 	})
 	return c.byValue[list][value]
+}
+
+// HasTexts says whether the index says of a block which trigrams its texts have.
+func (c *Contents) HasTexts(block uint64) bool {
+	group, ok := c.GroupOf(block)
+	return ok && c.trigrams != nil && !c.trigrams.omitted.Has(group)
 }
 
 // Hides says what of a block an index hides; empty if nothing. It may be called by many

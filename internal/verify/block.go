@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -105,6 +106,9 @@ func (c *checker) items(f *finding) {
 	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
 	var r trail.Record
 	var has trail.BlockContents
+	covers := func(x *trail.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
+	indexed := slices.ContainsFunc(c.indexes, covers)
+	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *trail.Contents) bool { return x.HasTexts(h.Number) })
 	for {
 		err := b.Next(&r)
 		if err != nil {
@@ -119,7 +123,7 @@ func (c *checker) items(f *finding) {
 				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position())})
 			return
 		}
-		if len(c.indexes) > 0 {
+		if indexed {
 			has.Record(&r)
 		}
 		if r.Kind == trail.KindData {
@@ -162,7 +166,10 @@ func (c *checker) items(f *finding) {
 				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
-	c.checkIndexes(f, &has)
+	c.checkIndex(f)
+	if indexed {
+		c.checkIndexes(f, &has)
+	}
 	f.sealsOnly = len(f.seals) > 0 && !others
 	for i, o := range c.open {
 		if o.Last == 0 {
@@ -184,15 +191,16 @@ func (c *checker) items(f *finding) {
 	}
 }
 
-// checkIndexes checks that no index of the segment hides what the block contains, and the index that the block is.
-func (c *checker) checkIndexes(f *finding, has *trail.BlockContents) {
-	b := &c.block
-	if _, err := b.Contents(); err != nil {
+// checkIndex checks the index that the block is, if it is one.
+func (c *checker) checkIndex(f *finding) {
+	if _, err := c.block.Contents(); err != nil {
 		f.errs = append(f.errs, err)
 	}
-	if len(c.indexes) == 0 {
-		return
-	}
+}
+
+// checkIndexes checks that no index of the segment hides what the block contains.
+func (c *checker) checkIndexes(f *finding, has *trail.BlockContents) {
+	b := &c.block
 	has.Definitions(b)
 	for _, index := range c.indexes {
 		if what := index.Hides(b.Header.Number, has); what != "" {
