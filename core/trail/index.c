@@ -307,6 +307,26 @@ add_columns(StenoIndex *index, StenoBytes in, StenoBytes relations, uint64_t nre
 	return true;
 }
 
+/* A shape that does not list the columns of its relations: it may use any. */
+static bool
+add_any_columns(StenoIndex *index, StenoBytes relations, uint64_t nrelations)
+{
+	static const StenoBytes none = {(const uint8_t *) "", 0};
+	StenoBytes	relation;
+	uint8_t		type;
+	uint64_t	access;
+
+	for (; nrelations > 0; nrelations--)
+	{
+		if (!steno_take_relation(&relations, &type, &access, &relation))
+			return false;
+		access &= STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE;
+		if (access != 0)
+			add_named(index, STENO_TERMS_COLUMNS, access, &relation, &none);
+	}
+	return true;
+}
+
 static bool
 add_shape(StenoIndex *index, StenoBytes in)
 {
@@ -316,6 +336,7 @@ add_shape(StenoIndex *index, StenoBytes in)
 	uint64_t	n;
 	uint64_t	i;
 	uint64_t	number;
+	bool		columns = false;
 	uint32_t	reprs = 0;
 	uint8_t		last = 0;
 	uint8_t		byte;
@@ -349,9 +370,8 @@ add_shape(StenoIndex *index, StenoBytes in)
 		last = byte;
 		add_term(index, STENO_TERMS_VALUES, &byte, 1);
 	}
-	if (in.len == 0)
-		return true;
-	if (!steno_take_varint(&in, &n))
+	n = 0;
+	if (in.len > 0 && !steno_take_varint(&in, &n))
 		return false;
 	for (i = 0; i < n; i++)
 	{
@@ -365,10 +385,13 @@ add_shape(StenoIndex *index, StenoBytes in)
 	{
 		if (!steno_take_varint(&in, &number) || !steno_take_string(&in, &name))
 			return false;
-		if (number == STENO_LIST_COLUMNS && !add_columns(index, name, relations, nrelations))
+		if (number != STENO_LIST_COLUMNS)
+			continue;
+		if (!add_columns(index, name, relations, nrelations))
 			return false;
+		columns = true;
 	}
-	return true;
+	return columns || add_any_columns(index, relations, nrelations);
 }
 
 void

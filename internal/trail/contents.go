@@ -198,7 +198,7 @@ func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
 	}
 	out := c.Select(TermsRelations, func(v []byte) bool {
 		a, name := access(v)
-		return match(&Shape{Relations: []Relation{{Access: a, Name: name}}})
+		return match(&Shape{Relations: []Relation{{Access: a, Name: name, HasColumns: true}}}) // its columns follow
 	})
 	out.Or(c.Select(TermsColumns, func(v []byte) bool {
 		a, rest := access(v)
@@ -438,8 +438,12 @@ func (c *BlockContents) Definitions(b *Block) {
 			for _, one := range r.Columns {
 				column(one.Access, one.Name)
 			}
-			if r.Omitted != 0 {
-				column(r.Omitted, nil)
+			any := r.Omitted
+			if !r.HasColumns {
+				any = r.Access & (AccessSelect | AccessInsert | AccessUpdate)
+			}
+			if any != 0 {
+				column(any, nil)
 			}
 		}
 		for _, p := range s.Params {

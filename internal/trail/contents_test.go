@@ -234,6 +234,21 @@ func TestHexDigitsOfUndecodedBytesAreNoText(t *testing.T) {
 	}
 }
 
+// TestColumnsOfRelationsWithoutAListMayBeAny: a record that does not say which columns it
+// uses is found by each, and only by those of that relation.
+func TestColumnsOfRelationsWithoutAListMayBeAny(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch, Text: "SELECT", Shape: &trailtest.Shape{
+		Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Type: 1, Access: trail.AccessSelect, Name: "read"}, {Type: 1, Access: trail.AccessTruncate, Name: "emptied"}},
+	}})
+	var chain [32]byte
+	has := contentsOf(t, load(t, b.Finish(trail.CodecNone, 1, 1, &chain)))
+	if got := fmt.Sprintf("%q", slices.Collect(maps.Keys(has.Terms[trail.TermsColumns]))); got != `["\x01\x04read"]` {
+		t.Errorf("columns %s", got)
+	}
+}
+
 // TestAlphabetsAreWhole: no value consists of other characters than what is said of its
 // representation.
 func TestAlphabetsAreWhole(t *testing.T) {

@@ -316,6 +316,35 @@ TEST(index_is_never_too_long)
 	steno_index_destroy(index);
 }
 
+/* A shape that does not list the columns of its relations may use any. */
+TEST(index_has_columns_that_no_shape_lists)
+{
+	StenoIndex *index = steno_index_create();
+	uint8_t		shape[100];
+	uint8_t    *p = shape;
+	uint64_t	first;
+	uint64_t	blocks;
+	uint64_t	group;
+
+	p = steno_put_varint(p, STENO_CLASS_READ);
+	p = steno_put_varint(p, 0);
+	p = steno_put_string(p, "SELECT");
+	p = steno_put_varint(p, 2);
+	*p++ = 1;
+	p = steno_put_varint(p, STENO_ACCESS_SELECT | STENO_ACCESS_DELETE);
+	p = steno_put_string(p, "read");
+	*p++ = 1;
+	p = steno_put_varint(p, STENO_ACCESS_TRUNCATE);
+	p = steno_put_string(p, "emptied");
+	p = steno_put_varint(p, 0);
+	steno_index_shape(index, shape, (uint32_t) (p - shape));
+	steno_index_commit(index, SEGMENT, 1, 20000);
+	take(index, &first, &blocks, &group);
+	CHECK(may_be_in(STENO_TERMS_COLUMNS, "\1\4read", 0) && terms_of(STENO_TERMS_COLUMNS) == 1);
+	CHECK(terms_of(STENO_TERMS_RELATIONS) == 2);
+	steno_index_destroy(index);
+}
+
 /* A shape that is cut off anywhere is not hidden. */
 TEST(index_takes_damaged_definitions_for_anything)
 {
