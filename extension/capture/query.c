@@ -28,6 +28,7 @@
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
 #include "delivery/room.h"
+#include "describe/relation_cache.h"
 #include "filter/redact.h"
 #include "policy/audit_role.h"
 
@@ -138,27 +139,31 @@ is_kept_relation(const StenoKept *k, int relation, const StenoPermission *p)
 		 has_same_far_columns(k, relation, p));
 }
 
+static inline bool
+is_kept(const StenoKept *k, const ShapeKey *key)
+{
+	int			i;
+
+	if (k->query_id != key->query_id || k->operation != key->operation ||
+		k->class != key->class || k->count != key->count || k->len == 0)
+		return false;
+	for (i = 0; i < key->count; i++)
+		if (!is_kept_relation(k, i, key->relations[i]))
+			return false;
+	return true;
+}
+
 static inline StenoKept *
 find_kept(const StenoStatement *s)
 {
 	ShapeKey	key;
 	StenoKept  *k;
-	int			i;
 
 	if (!key_of(s, &key))
 		return NULL;
-
 	for (k = steno_my.kept; k < steno_my.kept + STENO_KEPT_SHAPES; k++)
-	{
-		if (k->query_id != key.query_id || k->operation != key.operation ||
-			k->class != key.class || k->count != key.count || k->len == 0)
-			continue;
-		for (i = 0; i < key.count; i++)
-			if (!is_kept_relation(k, i, key.relations[i]))
-				break;
-		if (i == key.count)
+		if (is_kept(k, &key))
 			return k;
-	}
 	return NULL;
 }
 
@@ -386,6 +391,35 @@ keep_columns(StenoKept *k, const ShapeKey *key)
 	return true;
 }
 
+/* Keep what a shape was made from; false if that is too much. */
+static bool
+keep_key(StenoKept *k, const ShapeKey *key)
+{
+	int			i;
+
+	/* clear the padding: the bytes of the stack must not be copied to shared memory */
+	memset(k, 0, offsetof(StenoKept, shape));
+	k->query_id = key->query_id;
+	k->operation = key->operation;
+	k->class = key->class;
+	k->count = key->count;
+	for (i = 0; i < key->count; i++)
+	{
+		k->relids[i] = key->relations[i]->relid;
+		k->permissions[i] = (uint32) key->relations[i]->requiredPerms;
+	}
+	return keep_columns(k, key);
+}
+
+/* Keep how long a shape is, and where its parameters are.  objects: where they end. */
+static void
+keep_len(StenoKept *k, const StenoRecord *record, uint32 objects)
+{
+	k->params_len = record->params ? record->params->shape_len : 1;
+	k->params = objects - k->params_len;
+	k->len = record->shape_len;
+}
+
 STENO_COLD static void
 keep_shape(const ShapeKey *key, const StenoRecord *record)
 {
@@ -401,24 +435,173 @@ keep_shape(const ShapeKey *key, const StenoRecord *record)
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
 			steno_forget_prepared(i);
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
-	/* clear the padding: the bytes of the stack must not be copied to shared memory */
-	memset(k, 0, offsetof(StenoKept, shape));
-	k->query_id = key->query_id;
-	k->operation = key->operation;
-	k->class = key->class;
-	k->count = key->count;
-	for (i = 0; i < key->count; i++)
-	{
-		k->relids[i] = key->relations[i]->relid;
-		k->permissions[i] = (uint32) key->relations[i]->requiredPerms;
-	}
-	if (!keep_columns(k, key))
+	if (!keep_key(k, key))
 		return;
-	k->params_len = record->params ? record->params->shape_len : 1;
-	k->params = objects - k->params_len;
 	memcpy(record->shape_len <= STENO_KEPT_ROOM ? k->shape : steno_kept_far[k - steno_my.kept].shape,
 		   record->shape, record->shape_len);
-	k->len = record->shape_len;
+	keep_len(k, record, objects);
+}
+
+/* ---- shapes of nested queries ---- */
+
+/*
+ * Queries of functions are planned once for many executions, as prepared ones are.  Their shapes
+ * are kept by the address of the plan, which only says where to look: what a shape was made from is
+ * compared, as it is for those of clients' queries.  They have a place of their own, so that a
+ * function with many queries does not take that of the clients'.  A plan whose shape is kept has
+ * run before, so queries that are planned anew each time do not pay for this.
+ *
+ * A shape is valid for as long as nothing has been invalidated in, or removed from, the cache of
+ * relations.  So the names of its relations are there, too, should the query fail.
+ */
+#define NESTED_SHAPES 64
+#define NESTED_ROOM 512
+#define NESTED_PARAMS 64
+
+typedef struct NestedShape
+{
+	const PlannedStmt *plan;	/* the last one that had this place: compared, never followed */
+	uint64		version;		/* of the cache of relations */
+	StenoKept	kept;			/* without its shape and far columns; len 0: nothing is kept */
+	uint8		shape[NESTED_ROOM];
+} NestedShape;
+
+static NestedShape nested_shapes[NESTED_SHAPES];
+
+static inline NestedShape *
+nested_place(const PlannedStmt *plan)
+{
+	return &nested_shapes[((uintptr_t) plan * UINT64CONST(0x9e3779b97f4a7c15)) >> 58];
+}
+
+StaticAssertDecl(NESTED_SHAPES == 1 << (64 - 58), "as many places as nested_place can return");
+
+/* key_of for a nested query; false also for a set of columns that is kept elsewhere. */
+static inline bool
+nested_key_of(const StenoStatement *s, ShapeKey *key)
+{
+	int			i;
+
+	if (!key_of(s, key))
+		return false;
+	for (i = 0; i < key->count; i++)
+	{
+		const StenoPermission *p = key->relations[i];
+
+		if (unlikely(is_wide(p->selectedCols) || is_wide(p->insertedCols) || is_wide(p->updatedCols)))
+			return false;
+	}
+	return true;
+}
+
+/* The kept shape of a nested query; NULL if there is none. */
+static inline StenoKept *
+find_nested(const StenoStatement *s)
+{
+	NestedShape *n = nested_place(s->query->plannedstmt);
+	ShapeKey	key;
+
+	if (n->plan != s->query->plannedstmt || n->kept.len == 0 || n->version != steno_relation_cache_version() ||
+		!nested_key_of(s, &key) || !is_kept(&n->kept, &key))
+		return NULL;
+	return &n->kept;
+}
+
+/* A nested query's record has been made: keep its shape if its plan has run before. */
+static void
+keep_nested(const StenoStatement *s, const StenoRecord *record)
+{
+	NestedShape *n = nested_place(s->query->plannedstmt);
+	ShapeKey	key;
+	uint32		objects;
+	uint32		others;
+
+	n->kept.len = 0;
+	if (n->plan != s->query->plannedstmt)
+	{
+		n->plan = s->query->plannedstmt;
+		return;
+	}
+	if (record->shape_len > NESTED_ROOM || record->extra_len > 0 || !nested_key_of(s, &key) ||
+		!steno_shape_find_objects(record->shape, record->shape_len, &objects, &others) ||
+		!keep_key(&n->kept, &key))
+		return;
+	memcpy(n->shape, record->shape, record->shape_len);
+	n->version = steno_relation_cache_version();
+	keep_len(&n->kept, record, objects);
+}
+
+/* Make the record of a nested query with its kept shape; false: its parameters have other types, or are too many. */
+static inline bool
+make_with_kept(StenoStatement *s, const NestedShape *n, StenoRecord *record, StenoParams *values)
+{
+	ParamListInfo params = s->query->params;
+	uint8		none = 0;
+	uint8		types[STENO_VARINT_MAX + NESTED_PARAMS * (STENO_VARINT_MAX + 1)];
+	const uint8 *begin = &none;
+	uint32		len = 1;
+
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	if (params != NULL && params->numParams > 0 && steno_my.log_parameter)
+	{
+		MemoryContext old;
+		uint8	   *end;
+
+		if (params->numParams > NESTED_PARAMS)
+			return false;
+		old = MemoryContextSwitchTo(steno_private.scratch);
+		end = steno_params_collect(params, false, types, values);
+		MemoryContextSwitchTo(old);
+		if (end == NULL)
+			return false;
+		begin = types;
+		len = end - types;
+		record->params = values;
+	}
+	if (len != n->kept.params_len || memcmp(begin, n->shape + n->kept.params, len) != 0)
+		return false;
+	record->shape = n->shape;
+	record->shape_len = n->kept.len;
+	record->time = s->time;
+	record->statement = s->statement;
+	record->substatement = s->substatement;
+	record->depth = s->depth;
+	record->text = s->text;
+	record->text_len = s->text_len;
+	steno_policy_apply(s, record);
+	return true;
+}
+
+/*
+ * Record a nested query that has succeeded, with the shape that is kept of it or, if its plan runs again,
+ * will be.  False if it has to be done the general way.
+ */
+static bool
+record_nested(StenoStatement *s)
+{
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
+	StenoKept  *kept;
+	StenoRecord record;
+	StenoParams values;
+
+	if (s->top_level || !s->recorded || s->state != STENO_NOT_MADE || s->copy != NULL || s->objects != NULL ||
+		s->policy != 0 || s->suspect || !steno_my.log_statement || !steno_session_ready())
+		return false;
+	steno_describe(s->user_id);
+	/* again: what it has run may have taken the place, or changed names */
+	kept = find_nested(s);
+	if (unlikely(s->kept != NULL && kept == NULL))
+		cache_relation_names(s->query->plannedstmt);
+	if (kept == NULL || !make_with_kept(s, nested_place(s->query->plannedstmt), &record, &values))
+	{
+		steno_make_query_record(s, &event, false, &record, &values);
+		keep_nested(s, &record);
+	}
+	/* the rows of a query that a rule has added are not counted */
+	if (steno_my.log_rows && (s->portal != NULL || s->query->plannedstmt->canSetTag))
+		record.rows = s->rows;
+	steno_put_ended(s, &record);
+	return true;
 }
 
 /* Make and stage a record.  cuts: where the text's secrets are, if that is known already. */
@@ -626,7 +809,7 @@ begin_query(QueryDesc *query)
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
 		steno_begin_also(s, STENO_CLASS_READ);
 
-	s->kept = s->top_level ? find_kept(s) : NULL;
+	s->kept = s->top_level ? find_kept(s) : find_nested(s);
 	if (unlikely(s->kept == NULL))
 		cache_relation_names(plan);
 	if (unlikely(steno_my.policy != 0))
@@ -926,7 +1109,8 @@ record_end(StenoStatement *s)
 
 	if (!is_acknowledged(s))
 		steno_record_may_fail(s);
-	steno_record_query(s, NULL, false);
+	if (!record_nested(s))
+		steno_record_query(s, NULL, false);
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
 	{
 		steno_fail_cancelled_query(s);

@@ -20,6 +20,8 @@
 
 uint64		steno_relation_invalidations STENO_SESSION_DATA;
 
+uint64		steno_relation_removals STENO_SESSION_DATA;
+
 static HTAB *table STENO_SESSION_DATA;				/* NULL: the cache is empty */
 static MemoryContext context STENO_SESSION_DATA;	/* of the table and the memory that entries point to */
 static long most = MOST_RELATIONS;
@@ -141,6 +143,7 @@ steno_relation_keep_columns(StenoRelation *r, StenoColumnNames *names)
 	free_names(r);
 	if (column_bytes + names->size > MOST_COLUMN_BYTES)
 	{
+		steno_relation_removals++;
 		hash_seq_init(&all, table);
 		while ((other = hash_seq_search(&all)) != NULL)
 			if (is_unused(other))
@@ -176,6 +179,7 @@ make_room_for_one(void)
 	HASH_SEQ_STATUS all;
 	StenoRelation *r;
 
+	steno_relation_removals++;
 	hash_seq_init(&all, table);
 	while ((r = hash_seq_search(&all)) != NULL)
 	{

@@ -79,6 +79,16 @@ typedef struct StenoRelation
  */
 extern uint64 steno_relation_invalidations;
 
+/* Number of times that something was removed although it was valid. */
+extern uint64 steno_relation_removals;
+
+/* Differs once anything has been invalidated or removed: what was valid before may be so no more. */
+static inline uint64
+steno_relation_cache_version(void)
+{
+	return steno_relation_invalidations + steno_relation_removals;
+}
+
 extern void steno_relations_expect(int count);
 extern StenoRelation *steno_relation_enter(Oid relid);
 extern StenoRelation *steno_relation_find(Oid relid);

@@ -240,6 +240,71 @@ alike(
 		'roles that are renamed');
 }
 
+# Queries of a function, whose plans run again and again, while names and settings change.
+value($node, q{
+CREATE TABLE s.n (id int, a int);
+INSERT INTO s.n SELECT i, i FROM generate_series(1, 9) i;
+CREATE FUNCTION nested(first int, last int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE x int;
+BEGIN
+	FOR i IN first .. last LOOP
+		SELECT n.id INTO x FROM s.n n WHERE n.id = i;
+		UPDATE s.n SET a = x WHERE n.id < i;
+	END LOOP;
+END $$});
+{
+	my (@want, @got);
+	my $round = 0;
+
+	# Four rounds of both queries: their relations, parameters and rows, as they must be recorded.
+	my $run = sub {
+		my ($column, %without) = @_;
+		my $first = $round + 1;
+
+		$round += 4;
+		$c->query("SELECT nested($first % 100, $round % 100)");
+		foreach my $i ($first .. $round)
+		{
+			push @want, map { join '; ', @$_ } [
+				$without{relations} ? '' : 's.n select id',
+				$without{parameters} ? '' : $i, $without{rows} ? 'none' : $i <= 9 ? 1 : 0
+			],
+			  [
+				$without{relations} ? '' : "s.n select id update $column",
+				$without{parameters} ? '' : join(',', $i, $i <= 9 ? $i : ()),
+				$without{rows} ? 'none' : $i <= 9 ? $i - 1 : 9
+			  ];
+		}
+	};
+
+	$c = Steno::Client->new($node);
+	$run->('a') for 1 .. 2;
+	$c->query('ALTER TABLE s.n RENAME a TO b; ALTER TABLE s.n RENAME b TO a');
+	$run->('a');
+	$c->query('SET steno.log_relation = off');
+	$run->('', relations => 1);
+	$c->query('SET steno.log_relation = on; SET steno.log_parameter = off');
+	$run->('a', parameters => 1);
+	$c->query('SET steno.log_parameter = on; SET steno.log_rows = off');
+	$run->('a', rows => 1);
+	$c->query('SET steno.log_rows = on');
+	$run->('a');
+	$c->quit;
+	@got = map {
+		my $r = $_;
+
+		join '; ', join(
+			' ',
+			map {
+				my $relation = $_;
+
+				($relation->{name}, map { ($_, join ',', @{ $relation->{columns}{$_} }) } sort keys %{ $relation->{columns} // {} })
+			} @{ $r->{relations} // [] }),
+		  join(',', sort { $a <=> $b } map { defined $_ ? $_ : () } @{ $r->{params} // [] }), $r->{rows} // 'none'
+	} sort { $a->{seq} <=> $b->{seq} } grep { $_->{depth} } statements($node, pid => $c->{pid});
+	is_deeply(\@got, \@want, 'queries of a function that run again');
+}
+
 $node->stop;
 verify_ok($node, 'the trail is whole');
 gapless($node, 'no session has gaps');
