@@ -4,6 +4,7 @@ package trail
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"strconv"
@@ -162,9 +163,38 @@ func sessionOf(c *cursor) SessionID {
 }
 
 // endOf reads what a transaction's record says: its id, and whether it was rolled back.
+// A prepared transaction ended for its session when it was prepared. What became of it
+// may be said much later, by any session, so no statement is marked by that: it would
+// depend on which block says it.
 func endOf(c *cursor) (xid uint64, undone bool) {
-	xid, undone, _ = endAndMask(c)
-	return xid, undone
+	xid, undone, mask := endAndMask(c)
+	return xid, undone && !wasPrepared(c, mask)
+}
+
+// wasPrepared says whether a transaction that was rolled back had been prepared. The cursor is
+// behind the transaction ID.
+func wasPrepared(c *cursor, mask Field) bool {
+	if mask&FieldCut != 0 {
+		c.varint()
+		c.bytes(sha256.Size)
+	}
+	if mask&FieldParts != 0 {
+		c.varint()
+		c.varint()
+		c.varint()
+	}
+	r := Record{}
+	if mask&FieldExtra != 0 && extra(c, &r) != "" {
+		return false
+	}
+	if mask&FieldAudited != 0 {
+		c.byte()
+	}
+	if mask&FieldEvent != 0 {
+		return Event(c.byte()) == EventRollbackPrepared
+	}
+	event, _ := r.ExtraValue("event") // as earlier versions of the server wrote it
+	return string(event) == EventRollbackPrepared.String()
 }
 
 func endAndMask(c *cursor) (xid uint64, undone bool, mask Field) {

@@ -116,6 +116,43 @@ func TestStatementsOfATransactionThatRolledBackAreUndone(t *testing.T) {
 	}
 }
 
+// TestPreparedTransactionsAreNotMarked has ROLLBACK PREPARED in the block of the statement, and behind it:
+// the statement is shown in the same way.
+func TestPreparedTransactionsAreNotMarked(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		dir := t.TempDir()
+		s := newScript(t, dir, 0)
+		one := trailtest.NewSession(trailtest.Epoch, 1)
+		class := &trailtest.Shape{Class: trail.ClassTransaction}
+		end := func(xid uint64, outcome trail.Outcome, event trail.Event, inExtra bool) {
+			r := trailtest.Record{Kind: trail.KindTransaction, Session: one, XID: xid, Outcome: outcome, Shape: class,
+				Audited: trail.AuditedSession, Extra: []string{"gid", "x"}}
+			if inExtra {
+				r.Extra = append(r.Extra, "event", event.String())
+			} else {
+				r.Fields, r.Unknown = trail.FieldEvent, []byte{byte(event)}
+			}
+			s.add(r)
+		}
+		for i, inExtra := range []bool{false, true} {
+			xid := uint64(10 + i)
+			s.statement(one, xid, "prepared")
+			end(xid, trail.OutcomeOk, trail.EventPrepare, inExtra)
+			if cut {
+				s.cut()
+			}
+			end(xid, trail.OutcomeError, trail.EventRollbackPrepared, inExtra)
+			s.statement(one, xid+10, "rolled back")
+			end(xid+10, trail.OutcomeError, trail.EventAbort, inExtra)
+		}
+		s.cut()
+		want := []string{"prepared", "rolled back undone", "prepared", "rolled back undone"}
+		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+			t.Errorf("cut %v: got %q", cut, got)
+		}
+	}
+}
+
 // TestRollbacksAreFoundWhereverTheyAre compares random trails with what is known of
 // them.
 func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
