@@ -305,6 +305,25 @@ END $$});
 	is_deeply(\@got, \@want, 'queries of a function that run again');
 }
 
+# A column that they do not name themselves is renamed.
+value($node, q{
+CREATE TABLE s.star (id int, a int);
+CREATE FUNCTION star() RETURNS void LANGUAGE plpgsql AS 'BEGIN FOR i IN 1 .. 4 LOOP PERFORM * FROM s.star; END LOOP; END'});
+{
+	$c = Steno::Client->new($node);
+	$c->query('SELECT star()');
+	$c->query('ALTER TABLE s.star RENAME a TO b');
+	$c->query('SELECT star()') for 1 .. 2;
+	$c->quit;
+	is_deeply(
+		[
+			map { join ',', @{ $_->{relations}[0]{columns}{select} } }
+			  sort { $a->{seq} <=> $b->{seq} } grep { $_->{depth} } statements($node, pid => $c->{pid})
+		],
+		[ ('id,a') x 4, ('id,b') x 8 ],
+		'columns of a query of a function that are renamed');
+}
+
 $node->stop;
 verify_ok($node, 'the trail is whole');
 gapless($node, 'no session has gaps');
