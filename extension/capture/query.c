@@ -139,7 +139,7 @@ is_kept_relation(const StenoKept *k, int relation, const StenoPermission *p)
 		 has_same_far_columns(k, relation, p));
 }
 
-static inline bool
+static pg_attribute_always_inline bool
 is_kept(const StenoKept *k, const ShapeKey *key)
 {
 	int			i;
