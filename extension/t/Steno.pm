@@ -20,7 +20,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
-  relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect
+  relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect steno_result
   without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
   refuses_to_start
 );
@@ -155,16 +155,25 @@ sub flush
 	return;
 }
 
+# steno with arguments: exit code, standard output, standard error.
+sub steno_result
+{
+	my (@args) = @_;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run([ $ENV{STENO}, @args ], '>', \$out, '2>', \$err);
+	die "steno @args ended by signal @{[ $? & 127 ]}: $err" if $? & 127;
+	return ($? >> 8, $out, $err);
+}
+
 # Lines of JSON from the trail of a server or in a directory.
 sub lines
 {
 	my ($node, @args) = @_;
 	my $directory = ref $node ? trail($node) : $node;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('cat', '--format', 'json', @args, $directory);
 
-	IPC::Run::run([ $ENV{STENO}, 'cat', '--format', 'json', @args, $directory ],
-		'>', \$out, '2>', \$err)
-	  or die "steno cat failed: $err";
+	die "steno cat failed: $err" if $code != 0;
 	return split /\n/, $out;
 }
 
@@ -270,12 +279,10 @@ sub verify_ok
 {
 	my ($node, $what) = @_;
 	my $directory = ref $node ? trail($node) : $node;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('verify', $directory);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $ok = IPC::Run::run([ $ENV{STENO}, 'verify', $directory ],
-		'>', \$out, '2>', \$err);
-	ok($ok, $what) or diag("steno verify: $out$err");
+	is($code, 0, $what) or diag("steno verify: $out$err");
 	return $out;
 }
 

@@ -62,7 +62,7 @@ sub whole
 my ($out, $err, $code, $report);
 
 load('first', 3);
-($out, $err, $code) = steno('slot', 'create', 'reader', $trail);
+($code, $out, $err) = steno_result('slot', 'create', 'reader', $trail);
 is("$out$err$code", '0', 'a slot needs no key');
 whole('with a slot');
 
@@ -83,8 +83,8 @@ whole('after another one');
 # the slot no longer needs them, and segments are deleted
 set_and_reload($node, 'steno.retention_size', '1MB');
 is((segments($node))[0], 1, 'nothing goes that the slot wants');
-my $end = (steno('slot', 'end', $trail))[0] =~ s/\n\z//r;
-($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', $end, $trail);
+my $end = (steno_result('slot', 'end', $trail))[1] =~ s/\n\z//r;
+($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', $end, $trail);
 is("$err$code", '0', 'the slot goes on');
 load('third', 2);
 wait_until 'segments of both streams go', sub { (segments($node, 0))[0] > 1 && (segments($node, 1))[0] > 1 };
@@ -124,10 +124,10 @@ whole('with the keys, the file is not needed');
 rename "$folder/retention", "$trail/retention" or die;
 
 # anchors, of seals or of blocks alone
-($out, $err, $code) = steno('seal', 'export', @keys, $trail);
+($code, $out, $err) = steno_result('seal', 'export', @keys, $trail);
 is(scalar(() = $out =~ /^pg_steno-anchor 1 .* signature=/mg), 2, 'anchors of sealed ends');
 append_to_file("$folder/anchors", $out);
-($out, $err, $code) = steno('seal', 'export', $trail);
+($code, $out, $err) = steno_result('seal', 'export', $trail);
 is("$err$code", '0', 'without the key, there are anchors, too');
 unlike($out, qr/signature/, 'which have no seals');
 append_to_file("$folder/anchors", $out);
@@ -136,7 +136,7 @@ is($code, 0, 'the trail has them all') or diag(whats($report->{problems}));
 is($report->{anchors}, 4, 'all four');
 
 # A copy that steno recover has made has a stream without seals.
-($out, $err, $code) = steno('recover', $trail, '--out', "$folder/copy");
+($code, $out, $err) = steno_result('recover', $trail, '--out', "$folder/copy");
 ($code, $report) = verified("$folder/copy", '--key', "$key.pub", @keys);
 is($code, 0, 'a copy of a trail from which nothing had to be recovered is sealed as that was') or diag(whats($report->{problems}));
 done_testing();

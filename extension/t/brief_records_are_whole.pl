@@ -6,7 +6,6 @@
 use strict;
 use warnings;
 
-use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
@@ -122,8 +121,8 @@ kill_server($node);
 my $saved = PostgreSQL::Test::Utils::tempdir();
 PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
 PostgreSQL::Test::RecursiveCopy::copypath(rings_of($node), "$saved/rings");
-IPC::Run::run([ $ENV{STENO}, 'recover', '--out', "$saved/copy", '--rings', "$saved/rings", "$saved/trail" ], '>', \my $out, '2>', \my $err);
-is($? >> 8, 0, 'steno recover reads the ring file') or diag $err;
+my ($code, undef, $err) = steno_result('recover', '--out', "$saved/copy", '--rings', "$saved/rings", "$saved/trail");
+is($code, 0, 'steno recover reads the ring file') or diag $err;
 verify_ok("$saved/copy", 'the copy is whole');
 is_deeply([ found("$saved/copy") ], \@told, 'what steno recover read from the ring');
 

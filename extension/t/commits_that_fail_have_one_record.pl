@@ -5,7 +5,6 @@
 use strict;
 use warnings;
 
-use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -282,8 +281,7 @@ is_deeply(recorded([], sub { $_[0]->extended('INSERT INTO child VALUES ($1::int)
 is_deeply(cursors(sub { $declare->($_[0], $broken, 'a') }),
 	[ '0 DECLARE CURSOR error 22012 - a', '1 SELECT error 22012 - a' ], 'a cursor WITH HOLD');
 
-my ($out, $err);
-IPC::Run::run([ $ENV{STENO}, 'cat', '--failed', '--class', 'write', '--format', 'json', trail($node) ], '>', \$out, '2>', \$err);
+my (undef, $out) = steno_result('cat', '--failed', '--class', 'write', '--format', 'json', trail($node));
 like($out, qr/\Q$bad\E/, 'steno cat --failed --class write finds it');
 
 gapless($node, 'numbers without gaps');

@@ -6,7 +6,6 @@
 use strict;
 use warnings;
 
-use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
@@ -50,13 +49,13 @@ sub number_at
 	return unpack($len == 8 ? 'Q<' : 'L<', substr($bytes, $at, $len));
 }
 
-sub run_steno
+# A command of steno that has a report: exit code, report.
+sub reported
 {
-	my (@command) = @_;
-	my ($out, $err) = ('', '');
+	my ($command, @args) = @_;
+	my ($code, $out) = steno_result($command, '--format', 'json', @args);
 
-	IPC::Run::run([ $ENV{STENO}, @command ], '>', \$out, '2>', \$err);
-	return ($? >> 8, $out ne '' ? $json->decode($out) : {}, $err);
+	return ($code, $out ne '' ? $json->decode($out) : {});
 }
 
 # Sessions whose records are in rings only, when all processes are gone.
@@ -163,7 +162,7 @@ sub damaged
 	# a clean stop has removed its directory
 	mkdir $name =~ s{/[^/]*$}{}r, 0700;
 	append_to_file($name, $changed);
-	($code, $report) = run_steno('recover', '--format', 'json', '--out', "$folder/copy", '--rings', $name, trail($node));
+	($code, $report) = reported('recover', '--out', "$folder/copy", '--rings', $name, trail($node));
 
 	$node->start;
 	wait_until 'the file is done with', sub { slurp_file($node->logfile, $start) =~ /recovered \d+ records of an earlier run|could not read ring file/ };
@@ -172,7 +171,7 @@ sub damaged
 	is(value($node, 'SELECT 1'), 1, "$what: the server runs");
 	$node->stop;
 	unlike(slurp_file($node->logfile, $start), qr/PANIC|terminated by signal|could not be restarted/, "$what: nothing has crashed");
-	($code, $verified) = run_steno('verify', '--format', 'json', trail($node));
+	($code, $verified) = reported('verify', trail($node));
 
 	# numbers in the rings' headers may be wrong: then only those of the records show it
 	is_deeply(

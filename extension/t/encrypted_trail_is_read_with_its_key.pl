@@ -6,7 +6,6 @@ use strict;
 use warnings;
 
 use Digest::SHA qw(sha256_hex);
-use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -36,16 +35,6 @@ put_key("$base/all", join "\n", map { $keys{$_} } sort keys %keys);
 put_key("$base/$_", $keys{$_}) foreach keys %keys;
 put_key($present, $keys{a});
 
-# steno with arguments: exit code, standard output, standard error.
-sub steno
-{
-	my (@args) = @_;
-	my ($out, $err) = ('', '');
-
-	IPC::Run::run([ $ENV{STENO}, @args ], '>', \$out, '2>', \$err);
-	return ($? >> 8, $out, $err);
-}
-
 # Whether any file of the trail contains this.
 sub trail_has
 {
@@ -58,7 +47,7 @@ sub trail_has
 sub segment_keys
 {
 	my ($node) = @_;
-	my ($code, $out) = steno('info', '--format', 'json', trail($node));
+	my ($code, $out) = steno_result('info', '--format', 'json', trail($node));
 
 	return join ' ', map { $_->{encryption_key} // '-' } @{ JSON::PP->new->decode($out)->{segments} };
 }
@@ -124,7 +113,7 @@ restart_after_crash = on
 
 			foreach my $command ([ 'cat', '--format', 'csv' ], [ 'tail', '-n', '5' ], [ 'info', '--detail' ])
 			{
-				my ($code, $out, $err) = steno(@$command, @args, trail($node));
+				my ($code, $out, $err) = steno_result(@$command, @args, trail($node));
 
 				is($code, 3, "$compression: $command->[0] $what fails");
 				unlike($out, qr/$marker|postgres|statement/, "$compression: and shows nothing of what is encrypted") if $command->[0] ne 'cat';
@@ -132,10 +121,10 @@ restart_after_crash = on
 				like($err, qr/^steno: unreadable: \S+: encrypted with key $ids{a}, which was not given/, "$compression: but which key it needs");
 			}
 		}
-		my ($code, $out, $err) = steno('verify', trail($node));
+		my ($code, $out, $err) = steno_result('verify', trail($node));
 		is($code, 0, "$compression: verify needs no key");
 		like($out, qr/warning: segments encrypted with key $ids{a}, which was not given: 2;/, "$compression: and says what it has not seen");
-		($code, $out, $err) = steno('cat', '--encryption-key-file', "$base/b", '--encryption-key-command', "cat $base/a", trail($node));
+		($code, $out, $err) = steno_result('cat', '--encryption-key-file', "$base/b", '--encryption-key-command', "cat $base/a", trail($node));
 		is($code, 0, "$compression: of several keys, the right one is taken");
 		like($out, qr/$marker first/, "$compression: and reads it");
 	}

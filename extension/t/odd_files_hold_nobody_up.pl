@@ -51,22 +51,22 @@ $node->start;
 fill($node, 3);
 foreach my $what (sort keys %odd)
 {
-	my ($out, $err, $code) = steno('slot', 'create', 'good', $trail);
+	my ($code, $out, $err) = steno_result('slot', 'create', 'good', $trail);
 
 	is("$err$code", '0', 'a slot');
 	$odd{$what}->("$trail/slots/$what");
-	($out, $err, $code) = steno('slot', 'list', $trail);
+	($code, $out, $err) = steno_result('slot', 'list', $trail);
 	is($code, 1, "a $what for a slot: the program says so");
 	like($out, qr/^$what +unreadable /m, "a $what for a slot: it is unreadable");
 	is(value($node, "SELECT state FROM steno.slots WHERE slot_name = '$what'"), 'unreadable', "a $what for a slot: for the view, too");
-	($out, $err, $code) = steno('slot', 'advance', $what, '--to', '0/2', $trail);
+	($code, $out, $err) = steno_result('slot', 'advance', $what, '--to', '0/2', $trail);
 	is($code, 3, "a $what for a slot: it is not advanced");
-	($out, $err, $code) = steno('cat', '--slot', $what, $trail);
+	($code, $out, $err) = steno_result('cat', '--slot', $what, $trail);
 	is($code, 3, "a $what for a slot: nothing is read for it");
-	($out, $err, $code) = steno('slot', 'drop', $what, $trail);
+	($code, $out, $err) = steno_result('slot', 'drop', $what, $trail);
 	is($code, $what eq 'directory' ? 3 : 0, "a $what for a slot: it is dropped, unless it is a directory");
 	rmdir "$trail/slots/$what";
-	steno('slot', 'drop', 'good', $trail);
+	steno_result('slot', 'drop', 'good', $trail);
 }
 
 # what is written beside the file that it replaces

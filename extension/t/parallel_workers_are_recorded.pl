@@ -64,10 +64,9 @@ sub run
 sub run_steno
 {
 	my ($format, @args) = @_;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('cat', '--format', $format, @args, trail($node));
 
-	IPC::Run::run([ $ENV{STENO}, 'cat', '--format', $format, @args, trail($node) ], '>', \$out, '2>', \$err)
-	  or die "steno cat failed: $err";
+	die "steno cat failed: $err" if $code != 0;
 	return $out;
 }
 

@@ -180,11 +180,9 @@ sub said_by_steno
 {
 	my ($node, $name, %settings) = @_;
 	my @options = map { ('--pgaudit', "$_=" . $settings{$_} =~ s/,//gr) } grep { $of_reader{$_} } sort keys %settings;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('cat', '--format', 'pgaudit', '--application', $name, @options, trail($node));
 
-	IPC::Run::run(
-		[ $ENV{STENO}, 'cat', '--format', 'pgaudit', '--application', $name, @options, trail($node) ],
-		'>', \$out, '2>', \$err) or die "steno cat failed: $err";
+	die "steno cat failed: $err" if $code != 0;
 
 	# but for the queries of pgaudit's own event triggers, which it keeps to itself
 	return grep { $_->{text} !~ /pg_catalog\.pg_event_trigger_(ddl_commands|dropped_objects)/ }

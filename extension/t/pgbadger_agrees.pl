@@ -87,9 +87,8 @@ sub badger
 	return JSON::PP->new->utf8->decode(slurp_file("$tmp/out.json"));
 }
 
-my ($csv, $err) = ('', '');
-IPC::Run::run([ $ENV{STENO}, 'cat', '--format', 'csvlog', trail($node) ], '>', \$csv, '2>', \$err)
-  or die "steno cat failed: $err";
+my ($code, $csv, $err) = steno_result('cat', '--format', 'csvlog', trail($node));
+die "steno cat failed: $err" if $code != 0;
 append_to_file("$tmp/trail.csv", $csv);
 my %log = (server => $node->data_dir . '/log/server.csv', trail => "$tmp/trail.csv");
 

@@ -5,7 +5,6 @@ use strict;
 use warnings;
 
 use File::Copy;
-use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno::Client;
@@ -85,10 +84,10 @@ use Test::More;
 
 	like(verify_ok($node, 'the trail is whole'), qr/deleted +segments 1 to 4 of stream 0, \d+ records, by retention \(size\)/,
 		'verify says what went by policy');
-	my ($out, $err, $code) = steno('info', trail($node));
+	my ($code, $out, $err) = steno_result('info', trail($node));
 	like($out, qr/deleted +segments 1 to 4 of stream 0.*by retention/, 'and info');
 	is($code, 0, 'info finds nothing wrong');
-	($out, $err, $code) = steno('cat', trail($node));
+	($code, $out, $err) = steno_result('cat', trail($node));
 	is("$err$code", '0', 'cat finds nothing wrong');
 
 	# the records of earlier deletions go, too
@@ -186,7 +185,7 @@ use Test::More;
 	my %streams = map { $_->{stream} => 1 } deletions($node);
 	is(join(' ', sort keys %streams), '0 1 2', 'all streams have lost segments');
 	verify_ok($node, 'the trail is whole');
-	my ($out, $err, $code) = steno('verify', trail($node) . '/2');
+	my ($code, $out, $err) = steno_result('verify', trail($node) . '/2');
 	is($code, 0, 'one stream alone is whole, too: its record is found in another');
 
 	# streams without a writer, and records of them that go with segments of stream 0

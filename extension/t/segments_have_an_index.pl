@@ -8,7 +8,6 @@ use warnings;
 use Digest::SHA qw(sha256_hex);
 use File::Copy qw(copy);
 use File::Path qw(make_path);
-use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -17,16 +16,6 @@ use Steno::Seals;
 use Test::More;
 
 my $keys = PostgreSQL::Test::Utils::tempdir();
-
-# steno with arguments: exit code, standard output, standard error.
-sub steno
-{
-	my (@args) = @_;
-	my ($out, $err) = ('', '');
-
-	IPC::Run::run([ $ENV{STENO}, @args ], '>', \$out, '2>', \$err);
-	return ($? >> 8, $out, $err);
-}
 
 # The blocks of a segment: offset, number, records and length.
 sub blocks
@@ -115,9 +104,9 @@ sub check_filters
 	$ignored = damaged_copy($trail, @without);
 	foreach my $filter (@filters)
 	{
-		my ($code, $out, $err) = steno('cat', '--format', 'json', @args, @$filter, $trail);
-		my (undef, $expected) = steno('cat', '--format', 'json', @args, @$filter, $ignored);
-		my ($tail_code, $tail) = steno('tail', '-n', '1000', '--format', 'json', @args, @$filter, $trail);
+		my ($code, $out, $err) = steno_result('cat', '--format', 'json', @args, @$filter, $trail);
+		my (undef, $expected) = steno_result('cat', '--format', 'json', @args, @$filter, $ignored);
+		my ($tail_code, $tail) = steno_result('tail', '-n', '1000', '--format', 'json', @args, @$filter, $trail);
 
 		is("$code $err", '0 ', "$what: @$filter ends well");
 		is($out, $expected, "$what: @$filter finds the same");
@@ -144,17 +133,17 @@ sub check_filters
 	check_filters($node, 'plain');
 
 	# Blocks that cannot match are not read: their damage is not noticed.
-	($code, $out) = steno('cat', '--format', 'json', '--user', 'rare', trail($node));
+	($code, $out) = steno_result('cat', '--format', 'json', '--user', 'rare', trail($node));
 	my %wanted = map { /"block":(\d+)/ ? ($1 => 1) : () } split /\n/, $out;
 	# the seal comes after the index, which says nothing about it
 	@others = grep { $_->{records} > 0 && !$wanted{ $_->{number} } } @blocks[ 0 .. $#blocks - 1 ];
 	is(scalar keys %wanted, 1, 'the user has one block');
 	cmp_ok(scalar @others, '>=', 11, 'and others have nothing of the user');
 	$copy = damaged_copy(trail($node), @others);
-	($code, my $same, $err) = steno('cat', '--format', 'json', '--user', 'rare', $copy);
+	($code, my $same, $err) = steno_result('cat', '--format', 'json', '--user', 'rare', $copy);
 	is("$code $err", '0 ', 'other blocks are not read');
 	is($same, $out, 'and what is wanted is found');
-	($code, undef, $err) = steno('cat', '--format', 'json', '--user', 'often', $copy);
+	($code, undef, $err) = steno_result('cat', '--format', 'json', '--user', 'often', $copy);
 	isnt($code, 0, 'blocks that may match are read');
 
 	# A clean stop leaves an index of what has followed, and the next run one of its own.
@@ -174,7 +163,7 @@ sub check_filters
 	value($node, 'SELECT steno.rotate()');
 	is(scalar(grep { $_->{records} == 0 } blocks(trail($node) . '/0/0000000003.steno')), 1,
 		'there is only one of the blocks after the kill');
-	($code, $out) = steno('cat', '--format', 'json', '--user', 'rare', '--kind', 'statement', trail($node) . '/0/0000000003.steno');
+	($code, $out) = steno_result('cat', '--format', 'json', '--user', 'rare', '--kind', 'statement', trail($node) . '/0/0000000003.steno');
 	is(scalar(my @lines = $out =~ /^\{/mg), 2, 'records of both runs are found');
 	($code, $report) = verified($node, '--key', "$key.pub");
 	is($code, 0, 'all is intact: ' . join ' | ', map { $_->{what} } @{ $report->{problems} });

@@ -19,7 +19,7 @@ my $trail = trail($node);
 # The slots, by name, as the program and the view have them.
 sub slots
 {
-	my ($out) = steno('slot', 'list', '--format', 'json', $trail);
+	my (undef, $out) = steno_result('slot', 'list', '--format', 'json', $trail);
 
 	return { map { $_->{name} => $_ } @{ $json->decode($out)->{slots} } };
 }
@@ -41,9 +41,9 @@ sub looked_log
 }
 
 fill($node, 3);
-my ($out, $err, $code) = steno('slot', 'create', 'reader', $trail);
+my ($code, $out, $err) = steno_result('slot', 'create', 'reader', $trail);
 is("$out$err$code", '0', 'a slot at the beginning');
-($out, $err, $code) = steno('slot', 'create', 'late', '--from', 'end', $trail);
+($code, $out, $err) = steno_result('slot', 'create', 'late', '--from', 'end', $trail);
 is("$out$err$code", '0', 'a slot at the end');
 is((stat "$trail/slots/reader")[2] & 0777, 0600, 'its file is for its owner alone');
 fill($node, 3);
@@ -58,17 +58,17 @@ set_and_reload($node, 'steno.retention_size', '1MB');
 fill($node, 2);
 is((segments($node))[0], 1, 'nothing goes that a slot wants');
 
-steno('slot', 'advance', 'reader', '--to', '0/3', $trail);
+steno_result('slot', 'advance', 'reader', '--to', '0/3', $trail);
 fill($node, 1);
 wait_until 'what it has read goes', sub { (segments($node))[0] == 3 };
 fill($node, 1);
 is((segments($node))[0], 3, 'and no more');
 
 # forwards only
-($out, $err, $code) = steno('slot', 'advance', 'late', '--to', '0/3', $trail);
+($code, $out, $err) = steno_result('slot', 'advance', 'late', '--to', '0/3', $trail);
 is($code, 3, 'not backwards');
 like($err, qr/slot "late" would move backwards in stream 0.*use --force/, 'and it says how');
-($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', '0/2', '--force', $trail);
+($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', '0/2', '--force', $trail);
 like($err, qr/segment 2 of stream 0 does not exist: there are segments 3 to/, 'not to what has gone');
 
 # limited
@@ -86,13 +86,13 @@ fill($node, 4);
 @said = slurp_file($node->logfile, $log) =~ /WARNING: +slot "(\w+)" of the trail is lost/g;
 is(scalar @said, 2, 'no more is said');
 verify_ok($node, 'the trail is whole');
-($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', '1h', $trail);
+($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', '1h', $trail);
 is($code, 3, 'a lost slot does not go on by chance');
 like($err, qr/slot "reader" is lost: .* use --force/, 'it says so');
-($out, $err, $code) = steno('slot', 'advance', 'reader', '--to', 'end', '--force', $trail);
+($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', 'end', '--force', $trail);
 is("$err$code", '0', 'it does when that is meant');
 is(slots()->{reader}{state}, 'active', 'and is active again');
-steno('slot', 'drop', $_, $trail) foreach 'reader', 'late';
+steno_result('slot', 'drop', $_, $trail) foreach 'reader', 'late';
 is_deeply(slots(), {}, 'dropped slots are none');
 
 # unreadable
@@ -106,15 +106,15 @@ is((segments($node))[0], $first, 'with a slot that cannot be read, nothing goes'
 @said = slurp_file($node->logfile, $log) =~ /slot is not understood/g;
 is(scalar @said, 1, 'that is said once');
 is(view('state', 'broken'), 'unreadable', 'shown in the view');
-($out, $err, $code) = steno('slot', 'list', $trail);
+($code, $out, $err) = steno_result('slot', 'list', $trail);
 is($code, 1, 'and the program');
-steno('slot', 'drop', 'broken', $trail);
+steno_result('slot', 'drop', 'broken', $trail);
 fill($node, 1);
 wait_until 'they go when it has gone', sub { (segments($node))[0] > $first };
 verify_ok($node, 'the trail is whole');
 
 $node->safe_psql('postgres', 'CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE nobody');
-steno('slot', 'create', 'seen', $trail);
+steno_result('slot', 'create', 'seen', $trail);
 is(value($node, 'SET ROLE watcher; SELECT slot_name FROM steno.slots'), 'seen', 'pg_monitor may look at slots');
 my ($result, $stdout, $stderr) = $node->psql('postgres', 'SET ROLE nobody; SELECT * FROM steno.slots');
 like($stderr, qr/permission denied/, 'others may not');

@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use Digest::SHA ();
-use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
@@ -26,10 +25,9 @@ my $rounds = 0;
 sub recover
 {
 	my (@args) = @_;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('recover', '--format', 'json', @args);
 
-	IPC::Run::run([ $ENV{STENO}, 'recover', '--format', 'json', @args ], '>', \$out, '2>', \$err);
-	return ($? >> 8, $out ne '' ? $json->decode($out) : {}, $err);
+	return ($code, $out ne '' ? $json->decode($out) : {}, $err);
 }
 
 # Name and hash of each file below a directory.

@@ -7,12 +7,11 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Utils;
 use Steno;
 
-our @EXPORT = qw(fill segments deletions steno verify_fails set_and_reload);
+our @EXPORT = qw(fill segments deletions verify_fails set_and_reload);
 
 my $json = JSON::PP->new->utf8;
 
@@ -48,21 +47,11 @@ sub deletions
 	  map { $json->decode($_)->{extra} // {} } lines($node, '--kind', 'server');
 }
 
-# The program's output and exit code.
-sub steno
-{
-	my (@args) = @_;
-	my ($out, $err) = ('', '');
-
-	IPC::Run::run([ $ENV{STENO}, @args ], '>', \$out, '2>', \$err);
-	return ($out, $err, $? >> 8);
-}
-
 # What is wrong with a trail; empty: nothing.
 sub verify_fails
 {
 	my ($directory) = @_;
-	my ($out) = steno('verify', '--format', 'json', $directory);
+	my (undef, $out) = steno_result('verify', '--format', 'json', $directory);
 
 	return join "\n", map { $_->{what} } @{ $json->decode($out)->{problems} };
 }

@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -18,10 +17,9 @@ our @EXPORT = qw(keygen seals verified seal_export);
 sub keygen
 {
 	my ($path) = @_;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('keygen', '--out', $path);
 
-	IPC::Run::run([ $ENV{STENO}, 'keygen', '--out', $path ], '>', \$out, '2>', \$err)
-	  or die "steno keygen failed: $err";
+	die "steno keygen failed: $err" if $code != 0;
 	my ($id) = $out =~ /^key id\s+([0-9a-f]{16})$/m or die "no key id in: $out";
 	return wantarray ? ($path, $id) : $path;
 }
@@ -39,22 +37,17 @@ sub seals
 sub verified
 {
 	my ($trail, @args) = @_;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('verify', '--format', 'json', @args, ref $trail ? trail($trail) : $trail);
 
-	$trail = trail($trail) if ref $trail;
-	IPC::Run::run([ $ENV{STENO}, 'verify', '--format', 'json', @args, $trail ],
-		'>', \$out, '2>', \$err);
-	my $code = $? >> 8;
 	return ($code, $out eq '' ? { what => $err } : JSON::PP->new->utf8->decode($out));
 }
 
 sub seal_export
 {
 	my ($node) = @_;
-	my ($out, $err) = ('', '');
+	my ($code, $out, $err) = steno_result('seal', 'export', ref $node ? trail($node) : $node);
 
-	IPC::Run::run([ $ENV{STENO}, 'seal', 'export', ref $node ? trail($node) : $node ], '>', \$out, '2>', \$err)
-	  or die "steno seal export failed: $err";
+	die "steno seal export failed: $err" if $code != 0;
 	return $out;
 }
 
