@@ -51,7 +51,7 @@ sub new_node
 	$node->append_conf('postgresql.conf', $o{conf}) if defined $o{conf};
 	return $node if defined $o{start} && !$o{start};
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION pg_steno', connstr => connstr($node));
+	value($node, 'CREATE EXTENSION pg_steno');
 	# the postmaster lets clients in while it starts its workers
 	wait_until('the writers run',
 		sub { value($node, 'SELECT bool_and(pid IS NOT NULL) FROM steno.writers') eq 't' });
@@ -112,12 +112,16 @@ sub can_connect
 	return PostgreSQL::Test::Utils::run_log([ 'psql', '-XAtq', '-d', $connstr // connstr($node), '-c', 'SELECT 1' ]);
 }
 
-# A single value from a session that records() leaves out.
+# A single value from a session that records() leaves out.  A statement that does not end, such as one
+# that waits for a writer that drains no ring, fails the test.
 sub value
 {
 	my ($node, $sql) = @_;
+	my $limit = $PostgreSQL::Test::Utils::timeout_default;
+	my $value = eval { $node->safe_psql('postgres', $sql, connstr => connstr($node), timeout => $limit) };
 
-	return $node->safe_psql('postgres', $sql, connstr => connstr($node));
+	die $@ =~ /^psql timed out/ ? "no answer within $limit seconds to: $sql" : $@ if !defined $value;
+	return $value;
 }
 
 # Whether the server's installation has a loadable module: contrib modules and pgaudit may be missing.
