@@ -234,4 +234,9 @@ steno_new_wait_event(const char *name)
 }
 #endif
 
+/* PostgreSQL 16 named this after what its argument is (d7e39d72ca1). */
+#if PG_VERSION_NUM < 160000
+#define pgstat_get_local_beentry_by_index(i) pgstat_fetch_stat_local_beentry(i)
+#endif
+
 #endif							/* STENO_COMPAT_H */

@@ -15,7 +15,6 @@
 #include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 #include "utils/wait_event.h"
@@ -29,6 +28,7 @@
 #include "policy/secret.h"
 #include "retention/retention.h"
 #include "session/session.h"
+#include "sql/show.h"
 
 /* Nobody waits longer for the answer of a writer that is not running. */
 #define GONE_SECONDS 10
@@ -42,26 +42,6 @@ PG_FUNCTION_INFO_V1(steno_sql_flush);
 PG_FUNCTION_INFO_V1(steno_sql_rotate);
 PG_FUNCTION_INFO_V1(steno_sql_note);
 PG_FUNCTION_INFO_V1(steno_sql_version);
-
-/*
- * A function that returns rows begins.  The database's declaration of it must be that of
- * this library: values are passed by position, and one of another type in its place would
- * be taken for a pointer.
- */
-static void
-begin_rows(FunctionCallInfo fcinfo, int columns)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	steno_require_active();
-	InitMaterializedSRF(fcinfo, 0);
-	if (rsinfo->setDesc->natts != columns)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("function \"%s\" was not created by this version of extension \"pg_steno\"",
-						get_func_name(fcinfo->flinfo->fn_oid)),
-				 errhint("Use DROP EXTENSION and CREATE EXTENSION in this database.")));
-}
 
 static Datum
 timestamp_or_null(int64 t, bool *isnull)
@@ -149,7 +129,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	int			n = 0;
 	uint32		i;
 
-	begin_rows(fcinfo, lengthof(values));
+	steno_rows_begin(fcinfo, lengthof(values), NULL);
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoHealth *t = &steno_control->writers[i].health;
@@ -188,7 +168,7 @@ steno_sql_writers(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	begin_rows(fcinfo, 22);
+	steno_rows_begin(fcinfo, 22, NULL);
 	for (i = 0; i < steno_rings.nwriters; i++)
 	{
 		StenoWriterControl *w = &steno_control->writers[i];
@@ -243,7 +223,7 @@ steno_sql_rings(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		i;
 
-	begin_rows(fcinfo, 11);
+	steno_rows_begin(fcinfo, 11, NULL);
 	for (i = 0; i < steno_rings.nrings; i++)
 	{
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
@@ -328,7 +308,7 @@ steno_sql_rules(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	StenoRules *rules;
 
-	begin_rows(fcinfo, 12);
+	steno_rows_begin(fcinfo, 12, NULL);
 	rules = steno_rules_now();
 	if (rules == NULL)
 		ereport(ERROR,
@@ -417,7 +397,7 @@ steno_sql_slots(PG_FUNCTION_ARGS)
 	StenoSlots	slots = {0};
 	StenoError	error = {0};
 
-	begin_rows(fcinfo, SLOT_COLUMNS);
+	steno_rows_begin(fcinfo, SLOT_COLUMNS, NULL);
 	/* the trail first: a slot that moves on meanwhile must not look lost */
 	if (!steno_kept_list(steno_directory, NULL, &kept, &error) ||
 		!steno_slots_read(steno_directory, &slots, &error))

@@ -175,7 +175,7 @@ func whatExists(t *testing.T) *named {
 	}
 	n := &named{
 		settings: names(`(?m)^STENO_SETTING_\w+\((\w+),`, contents(t, "extension/base/settings.def")),
-		sql:      names(`CREATE (?:VIEW|FUNCTION) steno\.(\w+)`, sql),
+		sql:      names(`CREATE (?:VIEW|FUNCTION|TYPE) steno\.(\w+)`, sql),
 		columns:  names(`OUT (\w+) `, sql),
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
 		root:     cli.New(streams),

@@ -4,6 +4,7 @@ CREATE EXTENSION pg_steno;
 \d steno.writers
 \d steno.rings
 \d steno.rules
+\d steno.in_flight
 SELECT p.oid::regprocedure, provolatile, proparallel, proisstrict, prosecdef
   FROM pg_proc p WHERE pronamespace = 'steno'::regnamespace ORDER BY 1;
 SELECT c.relname, obj_description(c.oid) FROM pg_class c
@@ -14,6 +15,13 @@ SELECT writer, pid IS NOT NULL AS running, stream, segment, lag_bytes >= 0 AS la
 SELECT writer, pid = pg_backend_pid() AS mine, size, fill BETWEEN 0 AND 1 AS fill,
     lag_bytes <= bytes AS lag, records > 0 AS records, drops
   FROM steno.rings WHERE pid = pg_backend_pid();
+
+SELECT pid = pg_backend_pid() AS mine, usename = current_user AS usename, datname = current_database() AS datname,
+    application_name, class, command, objects, params, running >= '0' AS running, xact_start = now() AS xact_start
+  FROM steno.in_flight WHERE pid = pg_backend_pid();
+PREPARE params AS SELECT params, (SELECT array_agg(r.name) FROM unnest(relations) r) AS relations
+  FROM steno.in_flight, pg_am WHERE pid = pg_backend_pid() AND amname = $1 LIMIT $2;
+EXECUTE params ('btree', 1);
 
 -- flush: what was recorded before is written, and synced
 SELECT records AS records_before, syncs AS syncs_before FROM steno.writers \gset
@@ -63,6 +71,8 @@ SELECT count(*) FROM steno.rings;
 SELECT count(*) FROM steno.writers();
 SELECT count(*) FROM steno.rings();
 SELECT count(*) FROM steno.rules();
+SELECT count(*) FROM steno.in_flight;
+SELECT count(*) FROM steno.in_flight();
 SELECT steno.flush();
 SELECT steno.rotate();
 SELECT steno.note('x');
@@ -74,6 +84,8 @@ GRANT pg_monitor TO regress_steno_role;
 SET ROLE regress_steno_role;
 SELECT count(*) FROM steno.writers;
 SELECT count(*) > 0 AS rings FROM steno.rings;
+SELECT count(*) FROM steno.in_flight;
+SELECT count(*) FROM steno.in_flight();
 SELECT count(*) FROM steno.rules;
 SELECT steno.flush();
 SELECT steno.rotate();
@@ -93,9 +105,11 @@ GRANT pg_monitor TO regress_steno_role;
 
 -- what was granted
 GRANT USAGE ON SCHEMA steno TO regress_steno_role;
-GRANT EXECUTE ON FUNCTION steno.note(text) TO regress_steno_role;
+GRANT EXECUTE ON FUNCTION steno.note(text), steno.in_flight() TO regress_steno_role;
+GRANT SELECT ON steno.in_flight TO regress_steno_role;
 SET ROLE regress_steno_role;
 SELECT steno.note('granted');
+SELECT count(*) > 0 AS in_flight FROM steno.in_flight;
 RESET ROLE;
 
 -- declared by another version
