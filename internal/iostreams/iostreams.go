@@ -54,6 +54,21 @@ func (s *IOStreams) IsErrTerminal() bool { return s.errTerminal }
 // variable NO_COLOR empty.
 func (s *IOStreams) ColorEnabled() bool { return s.color }
 
+// SetColor says when Out takes colour: auto, which is what ColorEnabled says otherwise, always
+// or never. Always is also for pipes.
+func (s *IOStreams) SetColor(when string) error {
+	switch when {
+	case "auto":
+	case "always":
+		s.color = true
+	case "never":
+		s.color = false
+	default:
+		return exit.Usagef("invalid value %q for --color: use auto, always or never", when)
+	}
+	return nil
+}
+
 // SetTerminal makes a test's streams look like a terminal of that width, or
 // not, with or without colour.
 func (s *IOStreams) SetTerminal(terminal, color bool, width int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,9 +62,9 @@ func TestIndexChangesNoResult(t *testing.T) {
 		return chosen
 	}
 	for range 600 {
-		var o FilterOptions
+		o := FilterOptions{Not: &FilterOptions{}}
 		for range 1 + rnd.IntN(2) {
-			switch rnd.IntN(10) {
+			switch rnd.IntN(15) {
 			case 0:
 				o.Users = some("alice", "bob", "carol", "dave", "eve", "")
 			case 1:
@@ -85,6 +86,18 @@ func TestIndexChangesNoResult(t *testing.T) {
 			case 9:
 				o.Grep = some("total", "(?i)TOTAL . 2", "rare", "id = .1", "exist$", "^SELECT", "disc[a]rded", "k.?ufer", "(orders|rename) W?", "not|parts'$",
 					"(?i)ſELECT", "after\n", "(se)?LECT", "(rare ){1,2}text", "x{0}rare", "1")
+				o.IgnoreCase = rnd.IntN(2) == 0
+			case 10:
+				o.SQLStates = some("42501", "42", "4", "22", "23505", "00000")
+				o.SQLStates = slices.DeleteFunc(o.SQLStates, func(s string) bool { return s == "4" })
+			case 11:
+				o.Not.Users, o.Not.Classes = some("alice", "bob", "carol", ""), some("read", "connect")
+			case 12:
+				o.Not.Objects, o.Not.Kinds = some("orders", "*.*", "x*"), some("statement", "connect")
+			case 13:
+				o.Not.Grep, o.Not.SQLStates = some("total", "SELECT", "rare"), some("42501", "23")
+			case 14:
+				o.MinDuration = "1ms"
 			}
 		}
 		filter, err := o.Filter(time.Now())

@@ -15,7 +15,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// FilterOptions choose records, in the words of the command line.
+// FilterOptions choose records, in the words of the command line. All conditions must hold;
+// of a list, one value must match.
 type FilterOptions struct {
 	Since, Until string
 	Users        []string
@@ -32,129 +33,229 @@ type FilterOptions struct {
 	Audited      []string
 	Grep         []string
 	XIDs         []string
+	SQLStates    []string
 	Failed       bool
+	// MinDuration is the least duration; without a unit, it is in milliseconds.
+	MinDuration string
+	// IgnoreCase makes no difference between upper and lower case in Grep.
+	IgnoreCase bool
+
+	// Not excludes what one of its lists matches; the rest of it means nothing.
+	Not *FilterOptions
+	// Zone is that of times that name none; nil is UTC.
+	Zone *time.Location
 }
 
 // Filter is the options made ready for use. It may be used by many goroutines.
 type Filter struct {
 	Since, Until int64
 	sessions     []func(*trail.Session) bool
-	shapes       []func(*trail.Shape) bool
-	kinds        []string
-	reasons      trail.Audited // any of these; 0: whatever they are
+	shapes       []func(*trail.Shape) bool // these are asked of records without a shape, too: nil
+	records      []func(*trail.Record) bool
 	grep         []*regexp.Regexp
-	failed       bool
-	xids         []uint64
+	notGrep      []*regexp.Regexp
 
 	// contents select what of a segment's index may match; all must.
 	contents []func(*trail.Contents) trail.Groups
 }
 
+// condition is what a filter asks of a session, a shape, which may be nil, or a record.
+type condition struct {
+	session func(*trail.Session) bool
+	shape   func(*trail.Shape) bool
+	record  func(*trail.Record) bool
+	// contents selects what of an index may have records for which it holds; nil: all.
+	contents func(*trail.Contents) trail.Groups
+}
+
+// negated holds for all other records. An index says what is in blocks, never what is not:
+// it cannot serve this.
+func (c condition) negated() condition {
+	switch {
+	case c.session != nil:
+		return condition{session: func(s *trail.Session) bool { return !c.session(s) }}
+	case c.shape != nil:
+		return condition{shape: func(s *trail.Shape) bool { return !c.shape(s) }}
+	default:
+		return condition{record: func(r *trail.Record) bool { return !c.record(r) }}
+	}
+}
+
+// add adds a condition that must hold.
+func (f *Filter) add(c condition) {
+	if c.session != nil {
+		f.sessions = append(f.sessions, c.session)
+	}
+	if c.shape != nil {
+		f.shapes = append(f.shapes, c.shape)
+	}
+	if c.record != nil {
+		f.records = append(f.records, c.record)
+	}
+	if c.contents != nil {
+		f.contents = append(f.contents, c.contents)
+	}
+}
+
 // Filter checks the options.
 func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
-	f := &Filter{Since: trail.MinTime, Until: trail.MaxTime, failed: o.Failed}
+	f := &Filter{Since: trail.MinTime, Until: trail.MaxTime}
 	var err error
 	if o.Since != "" {
-		if f.Since, err = ParseWhen(o.Since, now); err != nil {
+		if f.Since, err = ParseWhenIn(o.Since, now, o.Zone); err != nil {
 			return nil, exit.Usagef("--since: %w", err)
 		}
 	}
 	if o.Until != "" {
-		if f.Until, err = ParseWhen(o.Until, now); err != nil {
+		if f.Until, err = ParseWhenIn(o.Until, now, o.Zone); err != nil {
 			return nil, exit.Usagef("--until: %w", err)
 		}
 	}
 	if f.Until <= f.Since {
 		return nil, exit.Usagef("--until %s is not later than --since %s", o.Until, o.Since)
 	}
-	kinds, classes, _ := trail.Names()
-	if f.kinds, err = known("kind", o.Kinds, kinds); err != nil {
-		return nil, err
-	}
-	f.selectKinds()
-	wanted, err := known("class", o.Classes, classes)
+	conditions, err := o.conditions("--")
 	if err != nil {
 		return nil, err
 	}
-	if len(wanted) > 0 {
-		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && slices.Contains(wanted, s.Class.String()) })
-		f.selects(trail.TermsClasses, func(v []byte) bool {
-			class, n := binary.Uvarint(v)
-			return n != len(v) || slices.Contains(wanted, trail.Class(class).String())
+	for _, c := range conditions {
+		f.add(c)
+	}
+	if f.grep, err = o.patterns("--grep", o.Grep); err != nil {
+		return nil, err
+	}
+	if len(f.grep) > 0 {
+		f.contents = append(f.contents, grepContents(f.grep))
+	}
+	if o.Failed {
+		f.add(condition{record: (*trail.Record).Failed, contents: selectFailed})
+	}
+	if o.MinDuration != "" {
+		least, err := ParseDuration(o.MinDuration)
+		if err != nil {
+			return nil, exit.Usagef("--min-duration: %w", err)
+		}
+		f.add(condition{record: func(r *trail.Record) bool { return r.Has(trail.FieldDuration) && r.Duration >= least }})
+	}
+	if o.Not == nil {
+		return f, nil
+	}
+	if conditions, err = o.Not.conditions("--not-"); err != nil {
+		return nil, err
+	}
+	for _, c := range conditions {
+		f.add(c.negated())
+	}
+	f.notGrep, err = o.patterns("--not-grep", o.Not.Grep)
+	return f, err
+}
+
+// patterns compiles regular expressions.
+func (o *FilterOptions) patterns(flag string, patterns []string) (all []*regexp.Regexp, err error) {
+	for _, pattern := range patterns {
+		re, err := regexp.Compile(pattern)
+		if err == nil && o.IgnoreCase {
+			re, err = regexp.Compile("(?i)" + pattern)
+		}
+		if err != nil {
+			return nil, exit.Usagef("%s: %w", flag, err)
+		}
+		all = append(all, re)
+	}
+	return all, nil
+}
+
+// conditions are those of the lists but for Grep, each for itself. prefix stands before the
+// names of their flags.
+func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
+	kinds, classes, _ := trail.Names()
+	if len(o.Kinds) > 0 {
+		wanted, err := known(prefix+"kind", o.Kinds, kinds)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, isOfKind(wanted))
+	}
+	if len(o.Classes) > 0 {
+		wanted, err := known(prefix+"class", o.Classes, classes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, condition{
+			shape: func(s *trail.Shape) bool { return s != nil && slices.Contains(wanted, s.Class.String()) },
+			contents: selects(trail.TermsClasses, func(v []byte) bool {
+				class, n := binary.Uvarint(v)
+				return n != len(v) || slices.Contains(wanted, trail.Class(class).String())
+			}),
 		})
 	}
 	if len(o.Commands) > 0 {
-		f.shapes = append(f.shapes, func(s *trail.Shape) bool { return s != nil && hasCommand(o.Commands, string(s.Command)) })
-		f.selects(trail.TermsCommands, func(v []byte) bool { return hasCommand(o.Commands, string(v)) })
+		all = append(all, condition{
+			shape:    func(s *trail.Shape) bool { return s != nil && hasCommand(o.Commands, string(s.Command)) },
+			contents: selects(trail.TermsCommands, func(v []byte) bool { return hasCommand(o.Commands, string(v)) }),
+		})
 	}
 	if len(o.Objects) > 0 {
 		patterns := objectPatterns(o.Objects)
-		uses := func(s *trail.Shape) bool { return usesObject(s, patterns) }
-		f.shapes = append(f.shapes, uses)
-		f.contents = append(f.contents, func(c *trail.Contents) trail.Groups { return c.SelectShape(uses) })
+		uses := func(s *trail.Shape) bool { return s != nil && usesObject(s, patterns) }
+		all = append(all, condition{shape: uses, contents: func(c *trail.Contents) trail.Groups { return c.SelectShape(uses) }})
 	}
-	reasons, err := known("audited", o.Audited, trail.Reasons())
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range reasons {
-		f.reasons |= 1 << slices.Index(trail.Reasons(), r)
-	}
-	f.fact(trail.KeyUser, trail.TermsUsers, o.Users)
-	f.fact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)
-	f.fact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)
-	f.fact(trail.KeyApplication, trail.TermsApplications, o.Applications)
-	if len(o.Roles) > 0 {
-		f.sessions = append(f.sessions, func(s *trail.Session) bool {
-			role := s.Fact(trail.KeyRole)
-			if len(role) == 0 {
-				role = s.Fact(trail.KeyUser)
-			}
-			return slices.Contains(o.Roles, string(role))
-		})
-		if !slices.Contains(o.Roles, "") {
-			is := func(v []byte) bool { return slices.Contains(o.Roles, string(v)) }
-			f.contents = append(f.contents, func(c *trail.Contents) trail.Groups {
-				g := c.Select(trail.TermsRoles, is)
-				g.Or(c.Select(trail.TermsUsers, is))
-				return g
-			})
+	if len(o.Audited) > 0 {
+		names, err := known(prefix+"audited", o.Audited, trail.Reasons())
+		if err != nil {
+			return nil, err
 		}
+		reasons := trail.Audited(0)
+		for _, r := range names {
+			reasons |= 1 << slices.Index(trail.Reasons(), r)
+		}
+		all = append(all, condition{record: func(r *trail.Record) bool { return r.Reasons()&reasons != 0 }})
+	}
+	all = append(all, fact(trail.KeyUser, trail.TermsUsers, o.Users)...)
+	all = append(all, fact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)...)
+	all = append(all, fact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)...)
+	all = append(all, fact(trail.KeyApplication, trail.TermsApplications, o.Applications)...)
+	if len(o.Roles) > 0 {
+		all = append(all, hasRole(o.Roles))
 	}
 	for _, id := range o.Sessions {
 		if !trail.IsSessionID(id) {
-			return nil, exit.Usagef("--session: %q is not a session ID, such as 6b0202d9.fa1", id)
+			return nil, exit.Usagef("%ssession: %q is not a session ID, such as 6b0202d9.fa1", prefix, id)
 		}
 	}
 	if len(o.Sessions) > 0 {
-		f.sessions = append(f.sessions, func(s *trail.Session) bool {
+		all = append(all, condition{session: func(s *trail.Session) bool {
 			return slices.Contains(o.Sessions, s.ID().String()) || slices.Contains(o.Sessions, s.ClientID().String())
-		})
+		}})
 	}
-	if err := f.clients(o.Clients); err != nil {
-		return nil, err
-	}
-	for _, id := range o.XIDs {
-		n, err := strconv.ParseUint(id, 10, 64)
-		if err != nil || n == 0 {
-			return nil, exit.Usagef("--xid: %q is not a transaction ID", id)
-		}
-		f.xids = append(f.xids, n)
-	}
-	for _, pattern := range o.Grep {
-		re, err := regexp.Compile(pattern)
+	if len(o.Clients) > 0 {
+		c, err := clients(prefix+"client", o.Clients)
 		if err != nil {
-			return nil, exit.Usagef("--grep: %w", err)
+			return nil, err
 		}
-		f.grep = append(f.grep, re)
+		all = append(all, c)
 	}
-	if o.Failed {
-		f.contents = append(f.contents, selectFailed)
+	if len(o.XIDs) > 0 {
+		var xids []uint64
+		for _, id := range o.XIDs {
+			n, err := strconv.ParseUint(id, 10, 64)
+			if err != nil || n == 0 {
+				return nil, exit.Usagef("%sxid: %q is not a transaction ID", prefix, id)
+			}
+			xids = append(xids, n)
+		}
+		all = append(all, condition{record: func(r *trail.Record) bool {
+			return slices.Contains(xids, r.XID) || slices.Contains(xids, uint64(uint32(r.XID)))
+		}})
 	}
-	if len(o.Grep) > 0 {
-		f.contents = append(f.contents, grepContents(o.Grep))
+	if len(o.SQLStates) > 0 {
+		c, err := sqlstates(prefix+"sqlstate", o.SQLStates)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
 	}
-	return f, nil
+	return all, nil
 }
 
 // Contents selects the groups of blocks of a segment's index that may have matching
@@ -172,20 +273,68 @@ func (f *Filter) Contents() func(*trail.Contents) trail.Groups {
 	}
 }
 
-// selects adds the condition that a list of an index may have a term that matches.
-func (f *Filter) selects(list trail.Terms, match func([]byte) bool) {
-	f.contents = append(f.contents, func(c *trail.Contents) trail.Groups { return c.Select(list, match) })
+// selects selects the groups that may have a term of a list that matches.
+func selects(list trail.Terms, match func([]byte) bool) func(*trail.Contents) trail.Groups {
+	return func(c *trail.Contents) trail.Groups { return c.Select(list, match) }
 }
 
-// selectKinds adds the condition of --kind. An index does not have the kind of almost all
+// isOfKind is the condition of --kind. An index does not have the kind of almost all
 // records, statements.
-func (f *Filter) selectKinds() {
-	if len(f.kinds) == 0 || slices.Contains(f.kinds, trail.KindStatement.String()) {
-		return
+func isOfKind(names []string) condition {
+	var is [256]bool
+	for k := range is {
+		is[k] = slices.Contains(names, trail.Kind(k).String())
 	}
-	f.contents = append(f.contents, func(c *trail.Contents) trail.Groups {
-		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return slices.Contains(f.kinds, k.String()) })
-	})
+	c := condition{record: func(r *trail.Record) bool { return is[r.Kind] }}
+	if !is[trail.KindStatement] {
+		c.contents = func(x *trail.Contents) trail.Groups {
+			return x.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return is[k] })
+		}
+	}
+	return c
+}
+
+// hasRole is the condition of --role: the current role, which is the session user if no
+// other was set.
+func hasRole(roles []string) condition {
+	c := condition{session: func(s *trail.Session) bool {
+		role := s.Fact(trail.KeyRole)
+		if len(role) == 0 {
+			role = s.Fact(trail.KeyUser)
+		}
+		return slices.Contains(roles, string(role))
+	}}
+	if !slices.Contains(roles, "") {
+		is := func(v []byte) bool { return slices.Contains(roles, string(v)) }
+		c.contents = func(c *trail.Contents) trail.Groups {
+			g := c.Select(trail.TermsRoles, is)
+			g.Or(c.Select(trail.TermsUsers, is))
+			return g
+		}
+	}
+	return c
+}
+
+var sqlstateFormat = regexp.MustCompile(`^[0-9A-Z]{2}([0-9A-Z]{3})?$`)
+
+// sqlstates is the condition of --sqlstate: whole ones, and classes, their first two
+// characters.
+func sqlstates(flag string, values []string) (condition, error) {
+	var wanted []string
+	for _, v := range values {
+		upper := strings.ToUpper(v)
+		if !sqlstateFormat.MatchString(upper) {
+			return condition{}, exit.Usagef("%s: %q is neither an SQLSTATE, such as 42501, nor the class of some, such as 42", flag, v)
+		}
+		wanted = append(wanted, upper)
+	}
+	is := func(state []byte) bool {
+		return slices.ContainsFunc(wanted, func(w string) bool { return len(state) >= len(w) && string(state[:len(w)]) == w })
+	}
+	return condition{
+		record:   func(r *trail.Record) bool { return r.SQLState != nil && is(r.SQLState) },
+		contents: selects(trail.TermsSqlstates, is),
+	}, nil
 }
 
 // selectFailed selects groups that may have a record for which Record.Failed is true.
@@ -209,7 +358,7 @@ func known(flag string, names, list []string) ([]string, error) {
 	for _, n := range names {
 		lower := strings.ToLower(n)
 		if !slices.Contains(list, lower) {
-			return nil, exit.Usagef("--%s: %q is not one of %s", flag, n, strings.Join(list, ", "))
+			return nil, exit.Usagef("%s: %q is not one of %s", flag, n, strings.Join(list, ", "))
 		}
 		out = append(out, lower)
 	}
@@ -223,13 +372,17 @@ func hasCommand(wanted []string, tag string) bool {
 	})
 }
 
-func (f *Filter) fact(key trail.Key, list trail.Terms, values []string) {
-	if len(values) > 0 {
-		if !slices.Contains(values, "") { // of absent facts, an index says nothing
-			f.selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
-		}
-		f.sessions = append(f.sessions, func(s *trail.Session) bool { return slices.Contains(values, string(s.Fact(key))) })
+// fact is the condition that a fact of the session has one of the values; none when there
+// are no values.
+func fact(key trail.Key, list trail.Terms, values []string) []condition {
+	if len(values) == 0 {
+		return nil
 	}
+	c := condition{session: func(s *trail.Session) bool { return slices.Contains(values, string(s.Fact(key))) }}
+	if !slices.Contains(values, "") { // of absent facts, an index says nothing
+		c.contents = selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
+	}
+	return []condition{c}
 }
 
 // isAddress says whether a value of --client is one that a session can have.
@@ -239,25 +392,23 @@ func isAddress(s string) bool {
 	return s == "[local]" || address == nil || port == nil
 }
 
-func (f *Filter) clients(values []string) error {
-	if len(values) == 0 {
-		return nil
-	}
+// clients is the condition of --client: addresses and networks.
+func clients(flag string, values []string) (condition, error) {
 	var nets []netip.Prefix
 	for _, v := range values {
 		if !strings.Contains(v, "/") {
 			if !isAddress(v) {
-				return exit.Usagef("--client: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", v)
+				return condition{}, exit.Usagef("%s: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", flag, v)
 			}
 			continue
 		}
 		p, err := netip.ParsePrefix(v)
 		if err != nil {
-			return exit.Usagef("--client: %q is not a network", v)
+			return condition{}, exit.Usagef("%s: %q is not a network", flag, v)
 		}
 		nets = append(nets, p.Masked())
 	}
-	f.sessions = append(f.sessions, func(s *trail.Session) bool {
+	return condition{session: func(s *trail.Session) bool {
 		client := string(s.Fact(trail.KeyClient))
 		host := client
 		if i := strings.LastIndexByte(client, ':'); i >= 0 {
@@ -268,8 +419,7 @@ func (f *Filter) clients(values []string) error {
 		}
 		addr, err := netip.ParseAddr(host)
 		return err == nil && slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(addr.Unmap().WithZone("")) })
-	})
-	return nil
+	}}, nil
 }
 
 // verdict is what is kept of a definition that was looked at.
@@ -285,13 +435,14 @@ const (
 // definition is looked at once.
 type Matcher struct {
 	*Filter
-	sessionOK, shapeOK, textOK []verdict
-	param                      []byte
+	sessionOK, shapeOK []verdict
+	textOK, textNot    []verdict // of the texts, by --grep and by --not-grep
+	param              []byte
 }
 
 // Reset forgets the definitions of the block before.
 func (m *Matcher) Reset() {
-	m.sessionOK, m.shapeOK, m.textOK = m.sessionOK[:0], m.shapeOK[:0], m.textOK[:0]
+	m.sessionOK, m.shapeOK, m.textOK, m.textNot = m.sessionOK[:0], m.shapeOK[:0], m.textOK[:0], m.textNot[:0]
 }
 
 // once returns the verdict at an index, which is judged the first time.
@@ -324,51 +475,37 @@ func all[T any](tests []func(T) bool, v T) bool {
 
 // Keep says whether a record is chosen.
 func (m *Matcher) Keep(r *trail.Record) bool {
-	return m.Guess(r) && (len(m.grep) == 0 || m.textMatches(r) || m.matches(r.Message) || m.paramMatches(r))
+	return m.Guess(r) && (len(m.grep) == 0 || m.contains(r, m.grep, &m.textOK)) &&
+		(len(m.notGrep) == 0 || !m.contains(r, m.notGrep, &m.textNot))
 }
 
 // Guess is what of Keep does not look at text, message and parameters.
 func (m *Matcher) Guess(r *trail.Record) bool {
-	if m.failed && !r.Failed() {
-		return false
-	}
-	if len(m.xids) > 0 && !slices.Contains(m.xids, r.XID) && !slices.Contains(m.xids, uint64(uint32(r.XID))) {
-		return false
-	}
-	if len(m.kinds) > 0 && !slices.Contains(m.kinds, r.Kind.String()) {
-		return false
-	}
-	if m.reasons != 0 && r.Reasons()&m.reasons == 0 {
-		return false
-	}
-	if len(m.sessions) > 0 && !once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) }) {
-		return false
-	}
-	if len(m.shapes) > 0 {
-		if r.Shape == nil {
-			return false
-		}
-		if !once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) }) {
+	for _, test := range m.records {
+		if !test(r) {
 			return false
 		}
 	}
-	return true
+	return (len(m.sessions) == 0 || once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) })) &&
+		(len(m.shapes) == 0 || once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) }))
+}
+
+// contains says whether text, message or one of the parameters matches one of the patterns.
+func (m *Matcher) contains(r *trail.Record, patterns []*regexp.Regexp, texts *[]verdict) bool {
+	text := func() bool { return matches(patterns, r.Text) }
+	if r.Text != nil && r.TextIndex >= 0 && once(texts, r.TextIndex, text) || r.TextIndex < 0 && text() {
+		return true
+	}
+	return matches(patterns, r.Message) || m.paramMatches(r, patterns)
 }
 
 // matches says whether one of the patterns matches a string that is there.
-func (m *Matcher) matches(s []byte) bool {
-	return s != nil && slices.ContainsFunc(m.grep, func(re *regexp.Regexp) bool { return re.Match(s) })
-}
-
-func (m *Matcher) textMatches(r *trail.Record) bool {
-	if r.Text == nil || r.TextIndex < 0 {
-		return m.matches(r.Text)
-	}
-	return once(&m.textOK, r.TextIndex, func() bool { return m.matches(r.Text) })
+func matches(patterns []*regexp.Regexp, s []byte) bool {
+	return s != nil && slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.Match(s) })
 }
 
 // paramMatches looks at parameters as they are shown, each by itself.
-func (m *Matcher) paramMatches(r *trail.Record) bool {
+func (m *Matcher) paramMatches(r *trail.Record, patterns []*regexp.Regexp) bool {
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return false
 	}
@@ -378,7 +515,7 @@ func (m *Matcher) paramMatches(r *trail.Record) bool {
 			return true
 		}
 		m.param = trail.AppendParam(m.param[:0], p.Repr, value)
-		found = m.matches(m.param)
+		found = matches(patterns, m.param)
 		return !found
 	})
 	return found

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 func TestARollbackIsNoFailure(t *testing.T) {
@@ -123,6 +124,108 @@ func TestColumnsAreFound(t *testing.T) {
 	} {
 		if got := usesObject(&trail.Shape{Relations: []trail.Relation{c.relation}}, objectPatterns([]string{c.pattern})); got != c.want {
 			t.Errorf("%s: %s: got %v", c.pattern, c.relation.Name, got)
+		}
+	}
+}
+
+// kept is which of some records a filter keeps, by their texts.
+func kept(t *testing.T, o FilterOptions) string {
+	t.Helper()
+	filter, err := o.Filter(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := func(pid uint32, user string) *trailtest.Session {
+		return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: trail.KeyUser, Value: user})
+	}
+	alice, bob, nobody := session(1, "alice"), session(2, "bob"), trailtest.NewSession(trailtest.Epoch, 3)
+	read := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}}}
+	ddl := &trailtest.Shape{Class: trail.ClassDDL, Command: "DROP TABLE"}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for _, r := range []*trailtest.Record{
+		{Kind: trail.KindStatement, Session: alice, Text: "a", Shape: read, Values: []byte("\x06Straß"), Duration: 249_999},
+		{Kind: trail.KindStatement, Session: bob, Text: "b", Shape: ddl, Duration: 250_000, Outcome: trail.OutcomeError, SQLState: "42501", Message: "Zugriff verweigert"},
+		{Kind: trail.KindStatement, Session: alice, Text: "c", Outcome: trail.OutcomeError, SQLState: "23505", Message: "doppelter Schlüssel"},
+		{Kind: trail.KindNote, Session: nobody, Text: "d"},
+	} {
+		r.Time = trailtest.Epoch
+		b.Add(r)
+	}
+	var chain [32]byte
+	block := trail.Block{Image: b.Finish(trail.CodecNone, 1, 1, &chain)}
+	if err := block.Load(); err != nil {
+		t.Fatal(err)
+	}
+	m := Matcher{Filter: filter}
+	m.Reset()
+	out := ""
+	var r trail.Record
+	for block.Next(&r) == nil {
+		if m.Keep(&r) {
+			out += string(r.Text)
+		}
+	}
+	return out
+}
+
+func TestFiltersKeep(t *testing.T) {
+	for _, c := range []struct {
+		o    FilterOptions
+		want string
+	}{
+		{FilterOptions{}, "abcd"},
+		{FilterOptions{MinDuration: "250ms"}, "b"},
+		{FilterOptions{MinDuration: "0.249999s"}, "ab"},
+		{FilterOptions{MinDuration: "250"}, "b"},
+		{FilterOptions{SQLStates: []string{"42501"}}, "b"},
+		{FilterOptions{SQLStates: []string{"23", "42501"}}, "bc"},
+		{FilterOptions{SQLStates: []string{"00"}}, ""},
+		{FilterOptions{Not: &FilterOptions{SQLStates: []string{"42"}}}, "acd"},
+		{FilterOptions{Not: &FilterOptions{Users: []string{"alice"}}}, "bd"},
+		{FilterOptions{Not: &FilterOptions{Users: []string{""}}}, "abc"},
+		{FilterOptions{Not: &FilterOptions{Users: []string{"alice"}, Classes: []string{"ddl"}}}, "d"},
+		{FilterOptions{Classes: []string{"read", "ddl"}, Not: &FilterOptions{Users: []string{"bob"}}}, "a"},
+		{FilterOptions{Not: &FilterOptions{Kinds: []string{"note"}}}, "abc"},
+		{FilterOptions{Not: &FilterOptions{Commands: []string{"drop"}, Grep: []string{"c"}}}, "ad"},
+		{FilterOptions{Grep: []string{"zugriff"}}, ""},
+		{FilterOptions{Grep: []string{"zugriff"}, IgnoreCase: true}, "b"},
+		{FilterOptions{Grep: []string{"SCHLÜSSEL|strAẞ"}, IgnoreCase: true}, "ac"},
+		{FilterOptions{Not: &FilterOptions{Grep: []string{"SCHLÜSSEL"}}, IgnoreCase: true}, "abd"},
+		{FilterOptions{Grep: []string{"^[a-c]$"}, Not: &FilterOptions{Grep: []string{"verweigert", "Stra"}}}, "c"},
+	} {
+		if got := kept(t, c.o); got != c.want {
+			t.Errorf("%+v, not %+v: kept %q, want %q", c.o, c.o.Not, got, c.want)
+		}
+	}
+	for _, bad := range []FilterOptions{
+		{MinDuration: "fast"}, {MinDuration: "-5ms"}, {MinDuration: "" + " "}, {SQLStates: []string{"4250"}}, {SQLStates: []string{"42 01"}}, {SQLStates: []string{""}},
+		{Not: &FilterOptions{Classes: []string{"reed"}}}, {Not: &FilterOptions{Grep: []string{"("}}}, {Grep: []string{"a)(b"}, IgnoreCase: true},
+		{Not: &FilterOptions{Clients: []string{"nowhere"}}}, {Not: &FilterOptions{Sessions: []string{"x"}}},
+	} {
+		if _, err := bad.Filter(time.Now()); err == nil {
+			t.Errorf("%+v, not %+v: is accepted", bad, bad.Not)
+		}
+	}
+}
+
+func TestTimesAreReadInTheZoneThatIsAsked(t *testing.T) {
+	zone, err := ParseZone("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 23, 30, 0, 0, time.UTC) // the 22nd there
+	for in, want := range map[string]string{"08:00": "2026-11-22T07:00:00Z", "08:00Z": "2026-11-21T08:00:00Z", "today": "2026-11-21T23:00:00Z", "2026-07-01": "2026-06-30T22:00:00Z"} {
+		got, err := ParseWhenIn(in, now, zone)
+		if err != nil || time.Unix(got/1e6+946684800, 0).UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q: %d, %v, want %s", in, got, err, want)
+		}
+	}
+	if _, err := ParseWhenIn("2026-03-29 02:30", now, zone); err == nil {
+		t.Error("an hour that was skipped is accepted")
+	}
+	for _, bad := range []string{"", "Mars/Olympus", "CET", "EST5EDT", "../../etc/passwd", "/etc/passwd", "+25:00", "02:00"} {
+		if _, err := ParseZone(bad); err == nil {
+			t.Errorf("time zone %q is accepted", bad)
 		}
 	}
 }

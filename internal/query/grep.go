@@ -3,6 +3,7 @@
 package query
 
 import (
+	"regexp"
 	"regexp/syntax"
 	"unicode"
 
@@ -11,10 +12,10 @@ import (
 
 // grepContents selects the groups of an index in which one of the patterns may match a
 // text, a message, or a parameter.
-func grepContents(patterns []string) func(*trail.Contents) trail.Groups {
+func grepContents(patterns []*regexp.Regexp) func(*trail.Contents) trail.Groups {
 	var all []*syntax.Regexp
 	for _, p := range patterns {
-		re, err := syntax.Parse(p, syntax.Perl)
+		re, err := syntax.Parse(p.String(), syntax.Perl)
 		if err != nil {
 			return func(c *trail.Contents) trail.Groups { return c.All() }
 		}

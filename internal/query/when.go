@@ -18,8 +18,14 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // with an offset or a time zone behind them, UTC when there is none; "now", "today",
 // "yesterday", the latter two with a time of day or without; or an age, such as 10m,
 // -10m, "2h ago", 1d12h. The result is in microseconds since 2000-01-01 UTC.
-func ParseWhen(s string, now time.Time) (int64, error) {
-	t, err := parseWhen(strings.TrimSpace(s), now)
+func ParseWhen(s string, now time.Time) (int64, error) { return ParseWhenIn(s, now, nil) }
+
+// ParseWhenIn does the same; what names no zone is in the given one, or in UTC if that is nil.
+func ParseWhenIn(s string, now time.Time, zone *time.Location) (int64, error) {
+	if zone == nil {
+		zone = time.UTC
+	}
+	t, err := parseWhen(strings.TrimSpace(s), now, zone)
 	if err != nil {
 		return 0, err
 	}
@@ -27,7 +33,7 @@ func ParseWhen(s string, now time.Time) (int64, error) {
 	return (t.Unix()-epoch.Unix())*1e6 + int64(t.Nanosecond()/1000), nil
 }
 
-func parseWhen(s string, now time.Time) (time.Time, error) {
+func parseWhen(s string, now time.Time, zone *time.Location) (time.Time, error) {
 	lower := strings.ToLower(s)
 	if lower == "now" {
 		return now.UTC(), nil
@@ -35,7 +41,7 @@ func parseWhen(s string, now time.Time) (time.Time, error) {
 	if age, ok := parseAge(strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(lower, "-"), "ago"))); ok {
 		return now.Add(-age), nil
 	}
-	wall, zone, err := cutZone(s)
+	wall, zone, err := cutZone(s, zone)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -56,7 +62,7 @@ var (
 // cutZone takes the offset or zone off the end. Abbreviations are refused but for
 // that of UTC: most of them mean several zones, and Go and PostgreSQL do not agree on
 // the others.
-func cutZone(s string) (wall string, zone *time.Location, err error) {
+func cutZone(s string, otherwise *time.Location) (wall string, zone *time.Location, err error) {
 	if m := offsetFormat.FindStringSubmatch(s); m != nil {
 		for _, layout := range []string{"Z07:00", "Z0700", "Z07"} {
 			if t, err := time.Parse(layout, strings.ToUpper(m[2])); err == nil {
@@ -68,7 +74,7 @@ func cutZone(s string) (wall string, zone *time.Location, err error) {
 	}
 	m := zoneFormat.FindStringSubmatch(s)
 	if m == nil {
-		return s, time.UTC, nil
+		return s, otherwise, nil
 	}
 	if name := strings.ToUpper(m[2]); name == "UTC" || name == "GMT" || name == "Z" {
 		return m[1], time.UTC, nil
@@ -173,4 +179,41 @@ func parseAge(s string) (time.Duration, bool) {
 		s = strings.TrimLeft(s[letters:], " ")
 	}
 	return age, age >= 0
+}
+
+// ParseZone reads the time zone in which times are shown: a name of the IANA time zone
+// database, an offset such as +02:00, UTC, or local. As in times, abbreviations are refused.
+func ParseZone(s string) (*time.Location, error) {
+	switch strings.ToUpper(s) {
+	case "UTC", "GMT", "Z":
+		return time.UTC, nil
+	case "LOCAL":
+		return time.Local, nil
+	}
+	for _, layout := range []string{"-07:00", "-0700", "-07"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			_, seconds := t.Zone()
+			return time.FixedZone(s, seconds), nil
+		}
+	}
+	if strings.Contains(s, "/") {
+		if zone, err := time.LoadLocation(s); err == nil {
+			return zone, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown time zone %q; use a name of the IANA time zone database, such as Asia/Tokyo, an offset, such as +09:00, UTC or local", s)
+}
+
+// ParseDuration reads a duration, such as 250ms or 1m30s, in microseconds. Without a unit, it
+// is in milliseconds, like that of log_min_duration_statement.
+func ParseDuration(s string) (uint64, error) {
+	with := strings.TrimSpace(strings.ToLower(s))
+	if with != "" && strings.Trim(with, "0123456789.") == "" {
+		with += "ms"
+	}
+	d, ok := parseAge(with)
+	if !ok {
+		return 0, fmt.Errorf("invalid duration %q: use for example 250ms, 2s or 1m30s", s)
+	}
+	return uint64(d.Microseconds()), nil
 }

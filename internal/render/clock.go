@@ -4,6 +4,7 @@ package render
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -11,9 +12,12 @@ import (
 // clock prints times; it keeps the last second's text, for most records share
 // theirs with the one before.
 type clock struct {
+	zone   *time.Location // nil: UTC
 	second int64
 	text   []byte
+	offset []byte // how the zone is written behind the time
 	buf    [32]byte
+	behind [9]byte
 }
 
 // append appends a time with microseconds and without a zone, "T" or another
@@ -26,12 +30,60 @@ func (c *clock) append(dst []byte, usec int64, between byte) []byte {
 	}
 	if c.text == nil || second != c.second {
 		c.second = second
-		c.text = trail.AppendSecond(c.buf[:0], second, between)
+		seconds := 0
+		if c.zone != nil {
+			_, seconds = c.at(second).Zone()
+		}
+		c.text = trail.AppendSecond(c.buf[:0], second+int64(seconds), between)
+		c.offset = appendOffset(c.behind[:0], seconds, c.zone != nil)
 	}
 	dst = append(dst, c.text...)
 	return append(dst, '.',
 		byte('0'+rest/100000), byte('0'+rest/10000%10), byte('0'+rest/1000%10),
 		byte('0'+rest/100%10), byte('0'+rest/10%10), byte('0'+rest%10))
+}
+
+// at is a second of the trail in the clock's zone.
+func (c *clock) at(second int64) time.Time { return time.Unix(second+unixEpoch, 0).In(c.zone) }
+
+// name is a blank and the abbreviation of the zone at a time, as the server's log has it.
+func (c *clock) name(usec int64) string {
+	if c.zone == nil {
+		return " UTC"
+	}
+	name, _ := c.at(floorDiv(usec, 1e6)).Zone()
+	return " " + name
+}
+
+// unixEpoch is the trail's beginning of time, 2000-01-01, in seconds since 1970.
+const unixEpoch = 946684800
+
+// appendOffset appends what ISO 8601 has behind a time: Z in UTC, else the offset. Some
+// zones of the past have seconds in it, which it has no place for: PostgreSQL's does.
+func appendOffset(dst []byte, seconds int, shown bool) []byte {
+	if !shown {
+		return append(dst, 'Z')
+	}
+	sign := byte('+')
+	if seconds < 0 {
+		sign, seconds = '-', -seconds
+	}
+	two := func(n int) { dst = append(dst, byte('0'+n/10%10), byte('0'+n%10)) }
+	dst = append(dst, sign)
+	two(seconds / 3600)
+	dst = append(dst, ':')
+	two(seconds / 60 % 60)
+	if seconds%60 != 0 {
+		dst = append(dst, ':')
+		two(seconds % 60)
+	}
+	return dst
+}
+
+// stamp appends a time with microseconds and its zone.
+func (c *clock) stamp(dst []byte, usec int64, between byte) []byte {
+	dst = c.append(dst, usec, between)
+	return append(dst, c.offset...)
 }
 
 // Time is a time of the trail as JSON shows it.

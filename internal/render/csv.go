@@ -16,12 +16,13 @@ var Columns = []string{
 	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role", "app_user", "database",
 	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
 	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
-	"leader", "leader_substatement", "encoding", "rolled_back",
+	"leader", "leader_substatement", "encoding", "rolled_back", "host", "cluster_name", "system_identifier",
 }
 
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
 // CR LF. What is a list in JSON is that JSON in its column.
 type csvFormat struct {
+	origin        // host, cluster_name and system_identifier
 	safe     bool // cells are no formulas
 	clock    clock
 	ref      *trail.BlockRef
@@ -33,18 +34,23 @@ type csvFormat struct {
 	guarded  []byte
 }
 
-// csvHeader is the first line.
-func csvHeader() []byte { return []byte(strings.Join(Columns, ",") + "\r\n") }
-
 func (f *csvFormat) Start(ref *trail.BlockRef) {
 	f.ref = ref
 	f.contexts.reset()
 	f.shapes.reset()
 	f.texts.reset()
+	f.start(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
+		dst = f.cell(dst, []byte(s.Host))
+		dst = f.cell(dst, []byte(s.Cluster))
+		if systemID != 0 {
+			dst = strconv.AppendUint(dst, systemID, 10)
+		}
+		return dst
+	})
 }
 
 func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
-	dst = append(f.clock.append(dst, r.Time, 'T'), 'Z', ',')
+	dst = append(f.clock.stamp(dst, r.Time, 'T'), ',')
 	dst = append(append(dst, r.Kind.String()...), ',')
 	dst = append(r.Session.ID().Append(dst), ',')
 	dst = csvNumber(dst, r.Seq, r.Seq != 0)
@@ -122,19 +128,24 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 		f.nested = appendObjects(f.nested, r.Shape)
 	}
 	dst = f.cell(dst, f.nested)
-	sep := ""
-	for name := range r.Reasons().Names {
-		if r.Reasons() == trail.AuditedSession {
-			break
-		}
-		dst = append(append(dst, sep...), name...)
-		sep = " "
+	if r.Reasons() != trail.AuditedSession {
+		dst = appendWords(dst, r.Audited)
 	}
 	dst = f.cell(append(dst, ','), r.Session.Fact(trail.KeyLeader))
 	dst = append(append(dst, r.Session.Fact(trail.KeyLeaderSubstatement)...), ',')
 	dst = append(append(dst, r.Session.Fact(trail.KeyEncoding)...), ',')
 	if r.Undone {
 		dst = append(dst, "true"...)
+	}
+	return append(append(dst, ','), f.of(r)...)
+}
+
+// appendWords appends why a record was written, with blanks between.
+func appendWords(dst []byte, reasons trail.Audited) []byte {
+	sep := ""
+	for name := range reasons.Names {
+		dst = append(append(dst, sep...), name...)
+		sep = " "
 	}
 	return dst
 }

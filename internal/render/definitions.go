@@ -13,6 +13,7 @@ import (
 // definitions keeps what was made from the definitions of a block, for
 // renderers that share no more than that.
 type definitions struct {
+	origin
 	clock    clock
 	ref      *trail.BlockRef
 	contexts cache
@@ -27,9 +28,50 @@ func (d *definitions) Start(ref *trail.BlockRef) {
 	d.contexts.reset()
 	d.shapes.reset()
 	d.texts.reset()
-	dst := strconv.AppendUint(append(d.place[:0], `,"stream":`...), uint64(ref.Segment.Stream.Number), 10)
-	dst = strconv.AppendUint(append(dst, `,"segment":`...), ref.Segment.Number, 10)
-	d.place = strconv.AppendUint(append(dst, `,"block":`...), ref.Number, 10)
+	d.place = appendPlace(d.place[:0], ref)
+}
+
+// origin keeps what was made of a block's server: usually one, and several where a server
+// started in the middle of it.
+type origin struct {
+	servers *trail.Servers
+	made    []madeOf
+}
+
+type madeOf struct {
+	since int64
+	text  []byte
+}
+
+// start makes what fill makes of the servers of a block.
+func (o *origin) start(ref *trail.BlockRef, fill func(dst []byte, systemID uint64, s *trail.Server) []byte) {
+	all := o.servers.Of(ref)
+	for len(o.made) < len(all) {
+		o.made = append(o.made, madeOf{})
+	}
+	o.made = o.made[:len(all)]
+	for i := range all {
+		o.made[i] = madeOf{all[i].Since, fill(o.made[i].text[:0], ref.Segment.Header.SystemID, &all[i])}
+	}
+}
+
+// of is what was made of the record's server.
+func (o *origin) of(r *trail.Record) []byte {
+	i := len(o.made) - 1
+	for i > 0 && r.Time < o.made[i].since {
+		i--
+	}
+	return o.made[i].text
+}
+
+// appendOrigin appends the server as JSON fields.
+func appendOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
+	dst = appendField(dst, "host", []byte(s.Host))
+	dst = appendField(dst, "cluster_name", []byte(s.Cluster))
+	if systemID != 0 {
+		dst = append(strconv.AppendUint(append(dst, `,"system_identifier":"`...), systemID, 10), '"')
+	}
+	return dst
 }
 
 // context appends what fill makes of the record's session definition.

@@ -37,6 +37,24 @@ var ecsTypes = map[trail.Class]string{
 	trail.ClassRole:     `"category":["database","iam"],"type":["change","admin"`,
 }
 
+func (f *ecsFormat) Start(ref *trail.BlockRef) {
+	f.definitions.Start(ref)
+	f.start(ref, ecsOrigin)
+}
+
+// ecsOrigin appends the server. Those of a cluster have one service.id, and each its host.
+func ecsOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
+	if s.Host != "" {
+		dst = append(appendJSON(append(dst, `,"host":{"name":`...), s.Host), '}')
+	}
+	dst = append(dst, `,"service":{"type":"postgresql"`...)
+	dst = appendField(dst, "name", []byte(s.Cluster))
+	if systemID != 0 {
+		dst = append(strconv.AppendUint(append(dst, `,"id":"`...), systemID, 10), '"')
+	}
+	return append(dst, '}')
+}
+
 func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.clock.append(append(dst, `{"@timestamp":"`...), r.Time, 'T')
 	dst = append(dst, `Z","ecs":{"version":"`+ECSVersion+`"}`...)
@@ -44,6 +62,7 @@ func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
 		dst = f.text(append(dst, `,"message":`...), r, appendJSON[[]byte])
 	}
 	dst = f.event(dst, r)
+	dst = append(dst, f.of(r)...)
 	dst = f.context(dst, r, ecsContext)
 	if r.Has(trail.FieldError) {
 		dst = appendJSON(append(dst, `,"error":{"code":`...), r.SQLState)
@@ -110,7 +129,7 @@ func ecsOutcome(r *trail.Record) string {
 }
 
 func ecsContext(dst []byte, s *trail.Session) []byte {
-	dst = append(dst, `,"service":{"type":"postgresql"},"process":{"pid":`...)
+	dst = append(dst, `,"process":{"pid":`...)
 	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
 	user, role, appUser := s.Fact(trail.KeyUser), s.Fact(trail.KeyRole), s.Fact(trail.KeyAppUser)
 	if len(user) > 0 {

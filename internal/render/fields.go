@@ -82,7 +82,10 @@ var ecsFields = []Field{
 	{"event.end", "`time` and `duration_us` of a statement"},
 	{"event.module", "`pg_steno`"},
 	{"event.dataset", "`pg_steno.trail`"},
+	{"host.name", "`host`"},
 	{"service.type", "`postgresql`"},
+	{"service.name", "`cluster_name`"},
+	{"service.id", "`system_identifier`: the same for all servers of a cluster"},
 	{"process.pid", "`pid`"},
 	{"user.name", "`user`"},
 	{"user.effective.name", "`role`"},
@@ -144,6 +147,9 @@ var ocsfFields = []Field{
 	{"src_endpoint.ip", "`client`"},
 	{"src_endpoint.port", "`client`"},
 	{"src_endpoint.name", "`client`, when it is no address of the Internet: `[local]`; `server` for its own processes"},
+	{"dst_endpoint.hostname", "`host`; in Datastore Activity and Authentication, as the next two"},
+	{"dst_endpoint.svc_name", "`cluster_name`"},
+	{"dst_endpoint.uid", "`system_identifier`"},
 	{"query_info.query_string", "`text`"},
 	{"table.name", "the relation's name, when there is one relation"},
 	{"user.name", "`user`; in Authentication, as the rest up to `logon_type`"},
@@ -168,7 +174,10 @@ var ocsfFields = []Field{
 	{"unmapped.backend_type", "`backend_type`"},
 	{"unmapped.identity", "`identity`"},
 	{"unmapped.session", "`session`; in Base Event"},
-	{"unmapped.user", "`user`; in Base Event"},
+	{"unmapped.user", "`user`; in Base Event, as the next three"},
+	{"unmapped.host", "`host`"},
+	{"unmapped.cluster_name", "`cluster_name`"},
+	{"unmapped.system_identifier", "`system_identifier`"},
 	{"unmapped.database", "`database`; in Authentication and Base Event"},
 }
 
@@ -186,6 +195,9 @@ func restFields(prefix string) []Field {
 
 var otelFields = []Field{
 	{"resource service.name", "`postgresql`"},
+	{"resource host.name", "`host`"},
+	{"resource pg_steno.cluster_name", "`cluster_name`"},
+	{"resource pg_steno.system_identifier", "`system_identifier`"},
 	{"timeUnixNano", "`time`, in nanoseconds since 1970"},
 	{"observedTimeUnixNano", "the end of the statement or event, so too"},
 	{"severityNumber", "9; 17 for what failed and for `gap`, 13 for what was interrupted"},

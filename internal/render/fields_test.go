@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -57,6 +58,40 @@ func everything() []*trailtest.Record {
 		}
 	}
 	return records
+}
+
+// mixed is a place in a segment of a server that is known.
+var mixed = &trail.BlockRef{
+	Segment: &trail.Segment{Number: 2, Stream: &trail.Stream{Number: 1, Trail: "mixed"}, Header: trail.SegmentHeader{SystemID: 1<<64 - 1}},
+	Number:  7, FirstTime: trailtest.Epoch, LastEnd: trailtest.Epoch + 1e6,
+}
+
+func mixedServers() *trail.Servers {
+	s := &trail.Servers{}
+	s.Add("mixed", trail.Server{Since: trailtest.Epoch + 500_000, Host: "db2", Cluster: "after"})
+	s.Add("mixed", trail.Server{Since: trailtest.Epoch - 1, Host: "db1", Cluster: "=before,\"it\""})
+	s.Add("other", trail.Server{Since: trailtest.Epoch, Host: "db3", Cluster: "other"})
+	s.Add("mixed", trail.Server{Since: trailtest.Epoch + 2e6, Host: "db4", Cluster: "later"})
+	return s
+}
+
+func TestEachRecordNamesItsServer(t *testing.T) {
+	early := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "a"}
+	late := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch + 500_000, Text: "b"}
+	for format, want := range map[Format][2]string{
+		JSON: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"}`, `"host":"db2","cluster_name":"after",`},
+		CSV:  {`,db1,"'=before,""it""",18446744073709551615` + "\r\n", ",db2,after,18446744073709551615"},
+		ECS:  {`"host":{"name":"db1"},"service":{"type":"postgresql","name":"=before,\"it\"","id":"18446744073709551615"}`, `"host":{"name":"db2"}`},
+		OCSF: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"`, `"host":"db2"`},
+		OTel: {`{"key":"host.name","value":{"stringValue":"db1"}}`, `{"key":"host.name","value":{"stringValue":"db2"}}`},
+	} {
+		lines := strings.SplitAfter(renderAt(t, mixed, New(format, Options{Servers: mixedServers()}), early, late), "\n")
+		for i, w := range want {
+			if !strings.Contains(lines[i], w) {
+				t.Errorf("%s: line %d lacks %s: %s", format, i, w, lines[i])
+			}
+		}
+	}
 }
 
 // object parses one line of JSON.
@@ -109,15 +144,17 @@ func otelRecord(t testing.TB, line string) (record map[string]any, attributes ma
 		}
 		attributes[key] = value
 	}
-	resource := logs["resource"].(map[string]any)["attributes"].([]any)[0].(map[string]any)
-	attributes["resource "+resource["key"].(string)] = resource["value"]
+	for _, a := range logs["resource"].(map[string]any)["attributes"].([]any) {
+		resource := a.(map[string]any)
+		attributes["resource "+resource["key"].(string)] = resource["value"]
+	}
 	return record, attributes
 }
 
 func TestFieldsAreThoseOfTheRenderers(t *testing.T) {
 	found := map[Format]map[string]bool{ECS: {}, OCSF: {}, OTel: {}}
 	for f := range found {
-		for line := range strings.Lines(render(t, New(f, Options{}), everything()...)) {
+		for line := range strings.Lines(renderAt(t, mixed, New(f, Options{Servers: mixedServers()}), everything()...)) {
 			if f != OTel {
 				paths(found[f], "", object(t, line))
 				continue
@@ -340,5 +377,125 @@ func TestClientsAreTakenApart(t *testing.T) {
 		if got := [3]string{string(address), string(port), fmt.Sprint(ip)}; got != want {
 			t.Errorf("%q: got %q, want %q", client, got, want)
 		}
+	}
+}
+
+// TestSelectedFieldsAreThoseOfTheFormat: all fields by name, in the order of the format, make
+// the lines of the format.
+func TestSelectedFieldsAreThoseOfTheFormat(t *testing.T) {
+	all := func(f Format, fields []string) string {
+		return renderAt(t, mixed, New(f, Options{Servers: mixedServers(), Fields: fields}), everything()...)
+	}
+	if got, want := all(CSV, Columns), all(CSV, nil); got != want {
+		t.Errorf("csv:\n%s\nwant:\n%s", got, want)
+	}
+	selected, whole := strings.Split(all(JSON, Columns), "\n"), strings.Split(all(JSON, nil), "\n")
+	for i := range whole {
+		if whole[i] == "" {
+			continue
+		}
+		got, want := object(t, selected[i]), object(t, whole[i])
+		if a, b := fmt.Sprint(got), fmt.Sprint(want); a != b {
+			t.Fatalf("json: %s\nwant: %s", a, b)
+		}
+	}
+	for _, c := range slices.Backward(Columns) {
+		if _, ok := sources[c]; !ok {
+			t.Errorf("field %s comes from nowhere", c)
+		}
+	}
+}
+
+func TestSelectedFieldsAreInTheOrderAsked(t *testing.T) {
+	hostile := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "a\tb\n\x1b[31m=c\\\xff"}
+	fields := []string{"text", "seq", "user", "kind"}
+	for format, want := range map[Format]string{
+		Text: "a\\tb\\n\\x1b[31m=c\\\\xff\t1\t\tnote\n",
+		JSON: `{"text":"a\tb\n\u001b[31m=c\\\ufffd","seq":1,"kind":"note"}` + "\n",
+		CSV:  "\"a\tb\n\\x1b[31m=c\\\\xff\",1,,note\r\n",
+	} {
+		if got := render(t, New(format, Options{Fields: fields, Color: true}), hostile); got != want {
+			t.Errorf("%s: %q, want %q", format, got, want)
+		}
+	}
+	for _, bad := range [][]string{{"time", "user", "time"}, {"Time"}, {""}, {"time,user"}, {"usr"}} {
+		if err := CheckFields(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+	if err := CheckFields([]string{"durationus"}); err == nil || !strings.Contains(err.Error(), `"duration_us"`) {
+		t.Errorf("suggests %v", err)
+	}
+}
+
+// TestTimesInAZone: before, in and after the hour that clocks repeat.
+func TestTimesInAZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s string) int64 {
+		when, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return when.Unix()*1e6 - 946684800*1e6
+	}
+	for in, want := range map[string]string{
+		"2026-07-01T10:00:00Z": "2026-07-01T12:00:00.000000+02:00",
+		"2026-10-25T00:59:59Z": "2026-10-25T02:59:59.000000+02:00",
+		"2026-10-25T01:00:00Z": "2026-10-25T02:00:00.000000+01:00",
+		"2026-12-31T23:30:00Z": "2027-01-01T00:30:00.000000+01:00",
+		"1890-01-01T00:00:00Z": "1890-01-01T00:53:28.000000+00:53:28", // local mean time
+	} {
+		r := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: at(in), Text: "a"}
+		for format, form := range map[Format]string{JSON: `{"time":"%s",`, CSV: "%s,", Text: "%s "} {
+			want := fmt.Sprintf(form, want)
+			if format == Text {
+				want = strings.Replace(want, "T", " ", 1)
+			}
+			if got := render(t, New(format, Options{Zone: berlin}), r); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s, want %s", format, got, want)
+			}
+		}
+	}
+}
+
+func TestPgauditHasThePrefixOfTheLog(t *testing.T) {
+	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	r := &trailtest.Record{
+		Kind: trail.KindStatement, Time: trailtest.Epoch + 123456, XID: 1<<32 + 77, Text: "SELECT 1,\n2",
+		Session: trailtest.NewSession(trailtest.Epoch, 0xabc, fact(trail.KeyUser, "al\x1b\x01ice"), fact(trail.KeyDatabase, "shop"),
+			fact(trail.KeyClient, "10.0.0.1:5000"), fact(trail.KeyBackendType, "client backend"), fact(trail.KeyLeader, "6b0202d9.10")),
+		Shape: &trailtest.Shape{Class: trail.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT"},
+	}
+	line := func(prefix string) string {
+		p, err := ParseLinePrefix(prefix)
+		if err != nil {
+			t.Fatalf("%q: %v", prefix, err)
+		}
+		order := NewOrder(Pgaudit)
+		return string(order.Next([]byte(render(t, New(Pgaudit, Options{Pgaudit: PgauditDefaults, Prefix: p}), r))))
+	}
+	const rest = "LOG:  AUDIT: SESSION,1,1,READ,SELECT,,,\"SELECT 1,\n\t2\",<not logged>\n"
+	for prefix, want := range map[string]string{
+		"":                        "",
+		"%m [%p] %q%u@%d ":        `2026-11-21 20:45:13.123 UTC [2748] al\x1b\x01ice@shop `,
+		"%t|%n|%s|%c|":            "2026-11-21 20:45:13 UTC|1795293913.123|2026-11-21 20:45:13 UTC|6b0202d9.abc|",
+		"%r %h %a %b %P %x %Q %e": "10.0.0.1(5000) 10.0.0.1 [unknown] client backend 16 77 -5 00000",
+		"100%% %6p|%-6p|%i|":      "100%   2748|2748  |SELECT|",
+	} {
+		if got := line(prefix); got != want+rest {
+			t.Errorf("%q: got %q, want %q", prefix, got, want+rest)
+		}
+	}
+	for _, bad := range []string{"%", "%l", "%v", "%z", "%5", "%-", "%99999p", "%- p", "a\x01b", "\n"} {
+		if _, err := ParseLinePrefix(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+	r.Session = trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyBackendType, "autovacuum worker"))
+	if got := line("%p %q%u@%d "); got != "1 "+rest {
+		t.Errorf("of a process without a session: %q", got)
 	}
 }

@@ -11,9 +11,8 @@ import (
 // jsonFormat makes one JSON object a line. What comes from a definition of the
 // block is made once and kept by its index.
 type jsonFormat struct {
+	origin   // stream, segment, block, server and the end of the line
 	clock    clock
-	ref      *trail.BlockRef
-	place    []byte // stream, segment, block and the end of the line
 	sessions cache
 	contexts cache
 	shapes   cache
@@ -67,18 +66,20 @@ func (c *cache) put(i int, fill func(dst []byte) []byte) []byte {
 }
 
 func (f *jsonFormat) Start(ref *trail.BlockRef) {
-	f.ref = ref
 	f.sessions.reset()
 	f.contexts.reset()
 	f.shapes.reset()
 	f.texts.reset()
-	dst := append(f.place[:0], `,"stream":`...)
-	dst = strconv.AppendUint(dst, uint64(ref.Segment.Stream.Number), 10)
-	dst = append(dst, `,"segment":`...)
-	dst = strconv.AppendUint(dst, ref.Segment.Number, 10)
-	dst = append(dst, `,"block":`...)
-	dst = strconv.AppendUint(dst, ref.Number, 10)
-	f.place = append(dst, "}\n"...)
+	f.start(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
+		return append(appendOrigin(appendPlace(dst, ref), systemID, s), "}\n"...)
+	})
+}
+
+// appendPlace appends where a record is.
+func appendPlace(dst []byte, ref *trail.BlockRef) []byte {
+	dst = strconv.AppendUint(append(dst, `,"stream":`...), uint64(ref.Segment.Stream.Number), 10)
+	dst = strconv.AppendUint(append(dst, `,"segment":`...), ref.Segment.Number, 10)
+	return strconv.AppendUint(append(dst, `,"block":`...), ref.Number, 10)
 }
 
 func appendField(dst []byte, key string, value []byte) []byte {
@@ -110,8 +111,8 @@ func hasOutcome(k trail.Kind) bool {
 }
 
 func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
-	dst = f.clock.append(append(dst, `{"time":"`...), r.Time, 'T')
-	dst = append(append(dst, `Z","kind":"`...), r.Kind.String()...)
+	dst = f.clock.stamp(append(dst, `{"time":"`...), r.Time, 'T')
+	dst = append(append(dst, `","kind":"`...), r.Kind.String()...)
 	id := f.sessions.get(r.SessionIndex)
 	if len(id) == 0 {
 		id = f.sessions.put(r.SessionIndex, func(dst []byte) []byte {
@@ -340,7 +341,7 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 	if r.Reasons() != trail.AuditedSession {
 		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
 	}
-	return append(dst, f.place...)
+	return append(dst, f.of(r)...)
 }
 
 func appendExtra(dst []byte, r *trail.Record) []byte {

@@ -33,7 +33,31 @@ var ocsfClasses = map[trail.Class]int{trail.ClassRead: 1, trail.ClassWrite: 5}
 // ocsfFormat makes a JSON object a line after OCSF: statements are Datastore
 // Activity, how sessions begin and end is Authentication, the rest Base Event.
 // What a class has no attribute for stands in unmapped.
-type ocsfFormat struct{ definitions }
+type ocsfFormat struct {
+	definitions
+	own origin // the server, for Base Event
+}
+
+func (f *ocsfFormat) Start(ref *trail.BlockRef) {
+	f.definitions.Start(ref)
+	f.start(ref, ocsfOrigin)
+	f.own.start(ref, appendOrigin)
+}
+
+// ocsfOrigin appends the server, where sessions go.
+func ocsfOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
+	from := len(dst)
+	dst = appendField(dst, "hostname", []byte(s.Host))
+	dst = appendField(dst, "svc_name", []byte(s.Cluster))
+	if systemID != 0 {
+		dst = append(strconv.AppendUint(append(dst, `,"uid":"`...), systemID, 10), '"')
+	}
+	if len(dst) == from {
+		return dst
+	}
+	inside := string(dst[from+1:])
+	return append(append(append(dst[:from], `,"dst_endpoint":{`...), inside...), '}')
+}
 
 func ocsfClass(k trail.Kind) int {
 	switch {
@@ -87,6 +111,9 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.clock.append(append(dst, `,"original_time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"}`...)
+	if class != ocsfBase {
+		dst = append(dst, f.of(r)...)
+	}
 	switch class {
 	case ocsfDatastore:
 		dst = f.context(dst, r, ocsfDatastoreContext)
@@ -114,6 +141,7 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	case ocsfBase:
 		dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
 		dst = facts(dst, r.Session, trail.KeyUser, trail.KeyDatabase)
+		dst = append(dst, f.own.of(r)...)
 	case ocsfAuthentication:
 		dst = facts(dst, r.Session, trail.KeyDatabase)
 	}

@@ -20,8 +20,9 @@ type otelFormat struct{ definitions }
 
 const otelSchema = `"https://opentelemetry.io/schemas/` + OTelVersion + `"`
 
-const otelBegin = `{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"postgresql"}}]},` +
-	`"scopeLogs":[{"scope":{"name":"pg_steno"},"logRecords":[{"timeUnixNano":"`
+const otelBegin = `{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"postgresql"}}`
+
+const otelScope = `]},"scopeLogs":[{"scope":{"name":"pg_steno"},"logRecords":[{"timeUnixNano":"`
 
 const otelEnd = `],"schemaUrl":` + otelSchema + `}],"schemaUrl":` + otelSchema + "}]}\n"
 
@@ -32,8 +33,24 @@ const (
 	otelError = `,"severityNumber":17,"severityText":"ERROR"`
 )
 
+func (f *otelFormat) Start(ref *trail.BlockRef) {
+	f.definitions.Start(ref)
+	f.start(ref, otelOrigin)
+}
+
+// otelOrigin appends the resource, which is the server, up to the first value of a record.
+func otelOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
+	dst = append(dst, otelBegin...)
+	dst = otelString(dst, "host.name", []byte(s.Host))
+	dst = otelString(dst, "pg_steno.cluster_name", []byte(s.Cluster))
+	if systemID != 0 {
+		dst = otelString(dst, "pg_steno.system_identifier", strconv.AppendUint(nil, systemID, 10))
+	}
+	return append(dst, otelScope...)
+}
+
 func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
-	dst = appendNano(append(dst, otelBegin...), r.Time)
+	dst = appendNano(append(dst, f.of(r)...), r.Time)
 	dst = append(appendNano(append(dst, `","observedTimeUnixNano":"`...), r.End()), '"')
 	switch {
 	case failed(r) || r.Kind == trail.KindGap:

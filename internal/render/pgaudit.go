@@ -108,6 +108,9 @@ var PgauditSettings = []string{"log", "log_catalog", "log_parameter", "log_relat
 type pgauditFormat struct {
 	definitions
 	options PgauditOptions
+	prefix  *LinePrefix
+	started clock // of sessions
+	made    []byte
 	params  []byte
 	values  []byte
 }
@@ -155,6 +158,7 @@ func (f *pgauditFormat) Append(dst []byte, r *trail.Record) []byte {
 	if r.Depth > 0 {
 		marks |= pgauditNested
 	}
+	f.made = f.appendPrefix(f.made[:0], r)
 	dst = f.lines(append(dst, marks), r)
 	if len(dst) == from+pgauditHeader && marks&pgauditScript == 0 {
 		dst = dst[:from]
@@ -353,7 +357,8 @@ func (f *pgauditFormat) functions(r *trail.Record, put func(pgauditLine)) {
 
 // line appends a line; first says that it is the first of its item.
 func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine, first bool) []byte {
-	dst = append(dst, "AUDIT: "...)
+	from := len(dst)
+	dst = append(append(dst, f.made...), "AUDIT: "...)
 	if l.object {
 		dst = append(dst, "OBJECT,"...)
 	} else {
@@ -382,6 +387,12 @@ func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine, first b
 			rows = r.Rows
 		}
 		dst = strconv.AppendUint(append(dst, ','), rows, 10)
+	}
+	if f.prefix != nil {
+		// In its log, the server begins the further lines of a message with a tab.
+		if message := dst[from:]; bytes.IndexByte(message, '\n') >= 0 {
+			dst = append(dst[:from], bytes.ReplaceAll(message, []byte("\n"), []byte("\n\t"))...)
+		}
 	}
 	return append(dst, '\n')
 }

@@ -12,7 +12,9 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -46,6 +48,18 @@ func Parse(name string) (Format, error) {
 	return "", fmt.Errorf("invalid format %q: use %s or %s", name, strings.Join(Formats[:last], ", "), Formats[last])
 }
 
+// TakesZone says whether a format shows times in a time zone that was asked for. Those of the
+// others are in UTC, as their definitions, or the programs that read them, have it.
+func TakesZone(f Format) bool { return TakesFields(f) || f == Pgaudit }
+
+// NamesServer says whether lines name the server that recorded them.
+func NamesServer(f Format, fields []string) bool {
+	if fields != nil {
+		return slices.Contains(fields, "host") || slices.Contains(fields, "cluster_name")
+	}
+	return f != Text && f != CSVLog && f != Pgaudit
+}
+
 // A Renderer appends records as lines; see trail.Formatter. Of a record that a
 // format has no place for it appends nothing.
 type Renderer interface {
@@ -60,27 +74,40 @@ type Options struct {
 	// CSVUnsafe leaves CSV values as they are, also those that a spreadsheet takes
 	// for formulas.
 	CSVUnsafe bool
+	// Fields are those that text, json and csv show, in this order; nil: all. See CheckFields.
+	Fields []string
+	// Zone is that of the times in text, json, csv and pgaudit's prefix; nil is UTC.
+	Zone *time.Location
+	// Servers say which server recorded what a block has; nil: not known.
+	Servers *trail.Servers
+	// Prefix stands before each line of pgaudit; nil: none.
+	Prefix *LinePrefix
 }
 
 // New returns a renderer of a format.
 func New(f Format, o Options) Renderer {
+	d := definitions{origin: origin{servers: o.Servers}}
+	if o.Fields != nil && TakesFields(f) {
+		return newSelection(f, o)
+	}
 	switch f {
 	case JSON:
-		return &jsonFormat{}
+		return &jsonFormat{clock: clock{zone: o.Zone}, origin: d.origin}
 	case CSV:
-		return &csvFormat{safe: !o.CSVUnsafe}
+		return &csvFormat{clock: clock{zone: o.Zone}, origin: d.origin, safe: !o.CSVUnsafe}
 	case CSVLog:
-		return &csvlogFormat{}
+		return &csvlogFormat{definitions: d}
 	case Pgaudit:
-		return &pgauditFormat{options: o.Pgaudit}
+		d.clock.zone = o.Zone
+		return &pgauditFormat{definitions: d, options: o.Pgaudit, prefix: o.Prefix, started: d.clock}
 	case ECS:
-		return &ecsFormat{}
+		return &ecsFormat{d}
 	case OCSF:
-		return &ocsfFormat{}
+		return &ocsfFormat{d, d.origin}
 	case OTel:
-		return &otelFormat{}
+		return &otelFormat{d}
 	}
-	return &textFormat{color: o.Color}
+	return &textFormat{clock: clock{zone: o.Zone}, color: o.Color}
 }
 
 // An Order finishes what a renderer of the same format made, given all records
@@ -104,9 +131,13 @@ type asTheyAre struct{}
 func (asTheyAre) Next(record []byte) []byte { return record }
 
 // Header is what comes before the first line.
-func Header(f Format) []byte {
-	if f == CSV {
-		return csvHeader()
+func Header(f Format, o Options) []byte {
+	if f != CSV {
+		return nil
 	}
-	return nil
+	columns := o.Fields
+	if columns == nil {
+		columns = Columns
+	}
+	return []byte(strings.Join(columns, ",") + "\r\n")
 }

@@ -24,6 +24,12 @@ const undoneXID = 743
 // render makes the lines of records through a block.
 func render(t testing.TB, f Renderer, records ...*trailtest.Record) string {
 	t.Helper()
+	return renderAt(t, ref, f, records...)
+}
+
+// renderAt does so for a block at a place.
+func renderAt(t testing.TB, ref *trail.BlockRef, f Renderer, records ...*trailtest.Record) string {
+	t.Helper()
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	for _, r := range records {
 		b.Add(r)
@@ -117,7 +123,7 @@ func TestRecordsWithoutANumberShowNone(t *testing.T) {
 }
 
 func TestCSVHasAColumnForEachField(t *testing.T) {
-	out := string(Header(CSV)) + render(t, New(CSV, Options{}), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
+	out := string(Header(CSV, Options{})) + render(t, New(CSV, Options{}), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%d rows, %v\n%s", len(rows), err, out)
@@ -362,7 +368,7 @@ func TestAStatementThatWasRolledBackSaysSo(t *testing.T) {
 	other := *r
 	other.XID++
 	for format, want := range map[Format]string{
-		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true\r\n",
+		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true,,,\r\n",
 		ECS: `"rolled_back":true`, OCSF: `"rolled_back":true`, OTel: `{"key":"pg_steno.rolled_back","value":{"boolValue":true}}`,
 	} {
 		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {

@@ -49,7 +49,7 @@ func (f *textFormat) on(dst []byte, color string) []byte {
 
 func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.on(dst, dim)
-	dst = append(f.clock.append(dst, r.Time, ' '), 'Z')
+	dst = f.clock.stamp(dst, r.Time, ' ')
 	dst = f.on(dst, plainC)
 	dst = append(dst, ' ')
 	dst = f.who(dst, r)

@@ -368,3 +368,46 @@ func TestSlotsAreNotWrittenThroughLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestFeedsEndWhenTheirSlotIsMoved: two readers of one slot, or a slot that was moved by hand.
+func TestFeedsEndWhenTheirSlotIsMoved(t *testing.T) {
+	dir := writeTrail(t)
+	if _, err := run(t, "create", "a", dir); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *Feed {
+		t.Helper()
+		f, err := OpenFeed(dir, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	one, two := open(), open()
+	first := []trail.Place{{Stream: 0, Segment: 1, Block: 2}}
+	if err := one.Advance(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Advance(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Advance(first); err == nil || !strings.Contains(err.Error(), "was moved by another process") {
+		t.Errorf("the other reader: %v", err)
+	}
+	// A place before the slot leaves it where it is, in its stream alone.
+	if err := one.Advance([]trail.Place{{Stream: 0, Segment: 1, Block: 1}, {Stream: 7, Segment: 3, Block: 9}}); err != nil {
+		t.Fatal(err)
+	}
+	if p := positions(t, dir, "a"); !slices.Contains(p, Position{0, 1, 2}) || !slices.Contains(p, Position{7, 3, 9}) {
+		t.Errorf("the slot is at %v", p)
+	}
+	if n := open().From(7); n != 9 {
+		t.Errorf("a feed begins with block %d", n)
+	}
+	if _, err := run(t, "drop", "a", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Advance([]trail.Place{{Stream: 0, Segment: 1, Block: 3}}); err == nil || !strings.Contains(err.Error(), "was dropped") {
+		t.Errorf("without a slot: %v", err)
+	}
+}

@@ -214,7 +214,7 @@ func (b *Block) decrypt(stored []byte) ([]byte, error) {
 
 // MissingKeys says why segments that have records of a time cannot be decrypted: one
 // error for each key that is missing, and one for each segment with a damaged key part.
-func (x *Index) MissingKeys(since, until int64) []error { return x.missingKeys(since, until, nil) }
+func (x *Index) MissingKeys(since, until int64) []error { return x.missingKeys(since, until, nil, nil) }
 
 // hasWanted says whether a block of the segment that has records of a time is wanted.
 // Headers are not encrypted.
@@ -225,13 +225,13 @@ func (s *SegmentIndex) hasWanted(since, until int64, wanted func(*BlockRef) bool
 	})
 }
 
-// missingKeys does the same for segments that have a wanted block, if not all are.
-func (x *Index) missingKeys(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
+// missingKeys does the same for wanted segments that have a wanted block, if not all are.
+func (x *Index) missingKeys(since, until int64, segment func(*Segment) bool, wanted func(*BlockRef) bool) (errs []error) {
 	of := map[KeyID]*MissingKeyError{}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
 			s := &x.Streams[i].Segments[k]
-			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != MaxTime || s.Segment.KeyErr == nil || wanted != nil && !s.hasWanted(since, until, wanted) {
+			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != MaxTime || s.Segment.KeyErr == nil || segment != nil && !segment(s.Segment) || wanted != nil && !s.hasWanted(since, until, wanted) {
 				continue
 			}
 			var missing *MissingKeyError

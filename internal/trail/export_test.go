@@ -110,3 +110,10 @@ func MayContain(repr Repr, s string) bool {
 	c := &Contents{First: 1, Blocks: 1, Group: 1, lists: map[Terms]termList{TermsValues: {Groups{0}, []term{{[]byte{byte(repr)}, Groups{1}}}}}}
 	return c.SelectValue(s).Has(0)
 }
+
+// SetPartBytes changes the size of a part until the function that it returns is called.
+func SetPartBytes(n int64) (reset func()) {
+	old := partBytes
+	partBytes = n
+	return func() { partBytes = old }
+}

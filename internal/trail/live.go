@@ -31,14 +31,15 @@ type Live struct {
 }
 
 type liveStream struct {
-	index   int // in Live.index.Streams
-	segment *Segment
-	offset  int64         // after the last whole block
-	told    int64         // offset of the damage that was told, -1 for none
-	block   uint64        // number of the last block that was taken, 0 when it is not known
-	locked  *Segment      // the last one that was told to be encrypted with a missing key
-	before  uint64        // the same, 0 when it is in an earlier segment
-	near    SegmentHeader // of the last segment that could be read
+	index    int // in Live.index.Streams
+	segment  *Segment
+	offset   int64         // after the last whole block
+	unopened bool          // it was told that the segment cannot be opened
+	told     int64         // offset of the damage that was told, -1 for none
+	block    uint64        // number of the last block that was taken, 0 when it is not known
+	locked   *Segment      // the last one that was told to be encrypted with a missing key
+	before   uint64        // the same, 0 when it is in an earlier segment
+	near     SegmentHeader // of the last segment that could be read
 }
 
 type liveLine struct {
@@ -99,7 +100,7 @@ func (l *Live) discover() {
 			continue
 		}
 		l.known[number] = true
-		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name()), keys: l.index.keys}})
+		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name()), Trail: l.path, keys: l.index.keys}})
 		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1, told: -1})
 	}
 }
@@ -111,8 +112,12 @@ func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts Merg
 		// end: what is written between the two must not be overlooked.
 		next := l.next(s)
 		if s.segment != nil {
-			if err := l.segment(ctx, s, next != nil, f, opts, emit); err != nil {
+			read, err := l.segment(ctx, s, next != nil, f, opts, emit)
+			if err != nil {
 				return err
+			}
+			if !read {
+				return nil // it is tried again
 			}
 		}
 		if next == nil {
@@ -191,8 +196,10 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string) *
 }
 
 // segment takes all whole blocks from the current offset on. closed says that a
-// segment follows, so that what is not whole now never will be.
-func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+// segment follows, so that what is not whole now never will be. It returns false if the file
+// is there but cannot be opened, for lack of a permission or of file descriptors: it must not
+// be passed over.
+func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) (read bool, err error) {
 	seg := s.segment
 	if seg.Err != nil {
 		if s.told < 0 {
@@ -200,17 +207,25 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 			opts.Warn(seg.Err)
 		}
 		if seg.damaged == nil {
-			return nil
+			return true, nil
 		}
 	}
 	file, err := OpenFile(seg.Path)
 	if err != nil {
-		return nil
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
+		if !s.unopened {
+			s.unopened = true
+			opts.Warn(err)
+		}
+		return false, nil
 	}
+	s.unopened = false
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil
+		return false, nil
 	}
 	seg.Size = info.Size()
 	if seg.Size < s.offset {
@@ -218,16 +233,16 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		s.offset = max(seg.Size, seg.first())
 	}
 	w := window{r: file, size: seg.Size}
-	var read Overlap
+	var overlap Overlap
 	again := false
 	for s.offset < seg.Size {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
-		ref, err := l.whole(&w, &read, seg, s.offset)
+		ref, err := l.whole(&w, &overlap, seg, s.offset)
 		if err == nil {
 			if err := l.take(ctx, s, ref, f, opts, emit); err != nil {
-				return err
+				return false, err
 			}
 			s.offset += ref.Length()
 			s.block, s.before = ref.Number, ref.Number
@@ -243,11 +258,11 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 			continue
 		}
 		if !closed && w.unwritten(s.offset) {
-			return nil // room, as yet
+			return true, nil // room, as yet
 		}
 		next := w.behind(s.offset, s.before)
 		if next == seg.Size && !closed {
-			return nil // not whole yet
+			return true, nil // not whole yet
 		}
 		if next < seg.Size && !again {
 			// blocks are written in their order: it may be whole by now
@@ -262,7 +277,7 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		s.offset = next
 		again = false
 	}
-	return nil
+	return true, nil
 }
 
 // first is where the first block is, or is to be searched from.
@@ -310,6 +325,10 @@ func (l *Live) take(ctx context.Context, s *liveStream, ref *BlockRef, f Formatt
 	}
 	maybe := func(r *Record) bool { return due(r) && mayKeep(f, r) }
 	errs := (&joiner{ctx, l.index, l.files}).records(&l.block, ref, maybe, func(r *Record) {
+		if r.Kind == KindServer && opts.Servers != nil {
+			opts.Servers.Note(ref, r)
+			f.Start(ref) // with what is known of the server now
+		}
 		if !due(r) || !keeps(f, r) {
 			return
 		}

@@ -45,8 +45,13 @@ type MergeOptions struct {
 	// Progress is told how many bytes of the trail are done.
 	Progress func(done int64)
 
+	// Servers are told, while a trail is followed, which servers record it; it may be nil.
+	Servers *Servers
+
 	// Rollbacks says that records of statements are to have Undone set.
 	Rollbacks bool
+
+	segment func(*Segment) bool // which segments are wanted; nil: all
 
 	from *position // the first record that is shown; nil: that is for Since to say
 }
@@ -87,6 +92,13 @@ var ErrStop = errors.New("stop")
 // in time, whatever the durations. Of a block that has more records than maxLines, the
 // first are taken, and the rest when it is due.
 func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
+	if err := x.merge(ctx, opts, emit); !errors.Is(err, ErrStop) {
+		return err
+	}
+	return nil
+}
+
+func (x *Index) merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &merger{ctx: ctx, opts: opts, files: &Files{}}
 	m.joiner = &joiner{ctx, x, m.files}
@@ -99,12 +111,15 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 	for _, err := range x.Errs {
 		opts.Warn(err)
 	}
-	for _, err := range x.missingKeys(opts.Since, opts.Until, opts.Blocks) {
+	for _, err := range x.missingKeys(opts.Since, opts.Until, opts.segment, opts.Blocks) {
 		opts.Warn(err)
 	}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
 			s := &x.Streams[i].Segments[k]
+			if opts.segment != nil && !opts.segment(s.Segment) {
+				continue
+			}
 			if s.Segment.KeyErr == nil && s.Records > 0 && s.LastEnd >= opts.Since && s.FirstTime < opts.Until {
 				due := startOf(max(s.FirstTime, opts.Since))
 				m.queue = append(m.queue, task{segment: s, due: due, from: startOf(MinTime), whole: true})
@@ -112,11 +127,7 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 		}
 	}
 	heap.Init(&m.queue)
-	err := m.run(emit)
-	if errors.Is(err, ErrStop) {
-		return nil
-	}
-	return err
+	return m.run(emit)
 }
 
 // wide is how far early records must stand before the rest of their block for

@@ -173,3 +173,83 @@ func TestLongTextsOfManyRecordsAreNotHeldInMemory(t *testing.T) {
 		t.Errorf("%d lines, %v", got, err)
 	}
 }
+
+// TestMergingInParts: parts have all lines together, each in its order, and what a reader knows
+// after a part is where the next one begins.
+func TestMergingInParts(t *testing.T) {
+	dir := t.TempDir()
+	rng := rand.New(rand.NewPCG(3, 4))
+	var want []string
+	now := trailtest.Epoch
+	var streams []*trailtest.Stream
+	for n := range 3 {
+		streams = append(streams, trailtest.NewStream(t, dir, uint32(n)))
+	}
+	for range 60 {
+		n := rng.IntN(3)
+		b := trailtest.NewBuilder(now)
+		for range 1 + rng.IntN(5) {
+			now++
+			text := fmt.Sprintf("%d", now)
+			b.Add(note(trailtest.NewSession(trailtest.Epoch, uint32(now-trailtest.Epoch)), now, text))
+			want = append(want, text)
+		}
+		streams[n].Write(t, b)
+		if rng.IntN(4) == 0 {
+			streams[n].Rotate(t, now)
+		}
+	}
+	defer trail.SetPartBytes(2000)()
+	x := open(t, dir).Index()
+	from := map[uint32]uint64{}
+	var got []string
+	parts, order := 0, int64(0)
+	for round := 0; ; round++ { // each ends after one part, as if the reader had been killed
+		stop := errors.New("killed")
+		before := len(got)
+		order = 0
+		err := x.MergeInParts(context.Background(), func(n uint32) uint64 { return from[n] }, trail.MergeOptions{
+			Since: trail.MinTime, Until: trail.MaxTime,
+			NewFormatter: func() trail.Formatter { return &lines{} },
+			Warn:         func(err error) { t.Errorf("warning: %v", err) },
+		}, func(line []byte) error {
+			var at int64
+			var session, text string
+			var seq int
+			if _, err := fmt.Sscanf(string(line), "%d %s %d %s", &at, &session, &seq, &text); err != nil {
+				return err
+			}
+			if at < order {
+				t.Errorf("%s is not in its order", line)
+			}
+			order = at
+			got = append(got, text)
+			return nil
+		}, func(places []trail.Place) error {
+			parts++
+			for _, p := range places {
+				if p.Block < from[p.Stream] {
+					t.Errorf("stream %d goes back from block %d to %d", p.Stream, from[p.Stream], p.Block)
+				}
+				from[p.Stream] = p.Block
+			}
+			return stop
+		})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, stop) || len(got) == before {
+			t.Fatalf("round %d: %v, %d lines", round, err, len(got)-before)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || parts < 4 {
+		t.Errorf("%d parts have %d lines of %d\n%v\n%v", parts, len(got), len(want), got, want)
+	}
+	for _, p := range x.Places() {
+		if from[p.Stream] != p.Block {
+			t.Errorf("stream %d ends before block %d, the reader is at %d", p.Stream, p.Block, from[p.Stream])
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -26,8 +27,9 @@ type Options struct {
 	OutputFlags
 	query.KeyOptions
 	query.PositionOptions
-	Limit int
-	Now   time.Time
+	Advance bool
+	Limit   int
+	Now     time.Time
 }
 
 // NewCmdCat returns the command. Tests give a run function of their own.
@@ -42,24 +44,39 @@ $STENO_DIRECTORY, or else pg_steno in $PGDATA. You can also name single
 segments.
 
 Different filters must all match. Of several values of one filter, repeated or
-separated by commas, one must match. Names of users, databases and applications
+separated by commas, one must match. A filter whose name begins with "not-"
+excludes what the other one chooses. Names of users, databases and applications
 are case-sensitive; kinds, classes and commands are not. Times without a time
-zone are UTC.`,
+zone are UTC, or in that of --time-zone.
+
+--slot begins at a slot, and leaves it there unless --advance is given: then it is
+advanced when all lines have been written, with --output when they are on disk.`,
 		Example: `  steno cat --since 10m
   steno cat --failed --since yesterday /var/lib/postgresql/15/main/pg_steno
   steno cat --user alice,bob --class write,ddl --format json | jq .text
   steno cat --command "DROP" --grep "(?i)customers" --format csv > drops.csv
   steno cat --object public.staff --audited object,mandatory
+  steno cat --min-duration 2s --not-user backup,etl --time-zone Europe/Berlin
+  steno cat --sqlstate 42501,28 --grep iban -i --fields time,user,client,text
   steno cat --format pgaudit --pgaudit log_parameter,log_relation,log=all,-misc
-  steno cat --slot siem --before "$end" --format json > batch.json
+  steno cat --slot siem --advance --format json --output batch.json
   steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
 			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "slot", "before")...); err != nil {
 				return err
 			}
+			if err := opts.OutputFlags.complete(cmd); err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("limit") && opts.Limit < 1 {
 				return exit.Usagef("--limit must be at least 1")
+			}
+			if opts.Advance && opts.Slot == "" {
+				return exit.Usagef("--advance requires --slot")
+			}
+			if opts.Advance && (opts.Limit > 0 || opts.Since != "" || opts.Until != "") {
+				return exit.Usagef("--advance does not go with --limit, --since and --until: the slot would pass what was not shown")
 			}
 			if run != nil {
 				return run(cmd.Context(), opts)
@@ -71,12 +88,13 @@ zone are UTC.`,
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	flags.AddPositions(cmd, f, &opts.PositionOptions)
+	cmd.Flags().BoolVar(&opts.Advance, "advance", false, "advance the slot when all lines have been written")
 	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records, at least 1")
 	return cmdutil.ReadsOnly(cmd)
 }
 
 func catRun(ctx context.Context, opts *Options) error {
-	format, options, err := opts.options(opts.IO.ColorEnabled())
+	format, options, err := opts.options(opts.IO, &opts.FilterOptions)
 	if err != nil {
 		return err
 	}
@@ -92,16 +110,23 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
+	var feed *slot.Feed
+	if opts.Advance {
+		if feed, err = slot.OpenFeed(t.Path, opts.Slot); err != nil {
+			return err
+		}
+	}
 	index := t.Index()
+	opts.server(index, format, &options)
 	var bar *progress.Bar
 	if !opts.IO.IsTerminal() { // else the records on the terminal are progress enough
 		bar = progress.New(opts.IO, t.Size())
 	}
 	defer bar.Done()
 	w := &warner{io: opts.IO, before: bar.Clear}
-	out := writer(opts.IO.Out)
-	if !opts.NoHeader {
-		out.Write(render.Header(format))
+	out, err := opts.open(opts.IO, format, options, false)
+	if err != nil {
+		return err
 	}
 	shown := 0
 	order := render.NewOrder(format)
@@ -109,7 +134,7 @@ func catRun(ctx context.Context, opts *Options) error {
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
 		NewFormatter: newFormatter(filter, format, options),
-		Rollbacks:    showsRollbacks(format),
+		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
 			out.Flush()
@@ -129,8 +154,27 @@ func catRun(ctx context.Context, opts *Options) error {
 		}
 		return nil
 	})
-	if flushErr := out.Flush(); err == nil {
-		err = flushErr
+	if err == nil {
+		err = out.Keep()
+	}
+	if closeErr := out.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil && feed != nil && !w.unread {
+		places := index.Places()
+		if opts.Before != "" {
+			places = before(opts.Before)
+		}
+		err = feed.Advance(places)
 	}
 	return w.result(err)
+}
+
+// before are the places of --before, which was checked.
+func before(positions string) (places []trail.Place) {
+	all, _ := query.ParsePositions(positions)
+	for _, p := range all {
+		places = append(places, trail.Place(p))
+	}
+	return places
 }

@@ -1,5 +1,5 @@
-// The flags of cat and tail that say how records are shown, and the formatter that they
-// choose.
+// The flags of cat and tail that say how records are shown and where they go, and the formatter
+// that they choose.
 
 package cat
 
@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/query"
@@ -21,41 +24,171 @@ import (
 
 // OutputFlags say how records are shown, shared by cat and tail.
 type OutputFlags struct {
-	Format   string
-	NoHeader bool
-	Pgaudit  []string
-	CSVSafe  bool
+	Format        string
+	NoHeader      bool
+	Pgaudit       []string
+	LogLinePrefix string
+	CSVSafe       bool
+	Fields        []string
+	TimeZone      string
+	Color         string
+	NoPager       bool
+	Output        string
+	RotateSize    string
+	RotateKeep    int
+
+	prefixed bool // there is a --log-line-prefix, which may be empty
 }
 
 // Add adds the flags to a command.
 func (o *OutputFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
-	cmd.Flags().StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
-	cmd.Flags().BoolVar(&o.NoHeader, "no-header", false, "omit the line of column names in csv")
-	cmd.Flags().BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
-	_ = cmd.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return render.Formats, cobra.ShellCompDirectiveNoFileComp
-	})
-	_ = cmd.RegisterFlagCompletionFunc("pgaudit", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return render.PgauditSettings, cobra.ShellCompDirectiveNoFileComp
-	})
+	f := cmd.Flags()
+	f.StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
+	f.StringSliceVar(&o.Fields, "fields", nil, "these `fields`, in this order, in text, json or csv: time,user,command,text. They are those of json")
+	f.StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
+	f.StringVar(&o.LogLinePrefix, "log-line-prefix", "", "for format pgaudit, put a `prefix` before each line, as log_line_prefix of PostgreSQL: '%m [%p] %q%u@%d '")
+	f.BoolVar(&o.NoHeader, "no-header", false, "omit the line of column names in csv")
+	f.BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
+	f.StringVar(&o.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read those of --since and --until in it: Europe/Berlin, +02:00, local")
+	f.StringVar(&o.Color, "color", "auto", "`when` to color text: auto, which is on terminals unless NO_COLOR is set, always, or never")
+	f.BoolVar(&o.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
+	f.StringVar(&o.Output, "output", "", "append to this `file` instead of writing to standard output")
+	f.StringVar(&o.RotateSize, "rotate-size", "", "rename the file of --output to FILE.1 before it becomes larger than this `size`: 100MB")
+	f.IntVar(&o.RotateKeep, "rotate-keep", 5, "`number` of renamed files to keep")
+	fixed := func(flag string, values ...string) {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	fixed("format", render.Formats...)
+	fixed("pgaudit", render.PgauditSettings...)
+	fixed("fields", render.Columns...)
+	fixed("color", "auto", "always", "never")
 }
 
-// options checks the flags.
-func (o *OutputFlags) options(color bool) (render.Format, render.Options, error) {
-	format, err := render.Parse(o.Format)
-	if err != nil {
-		return "", render.Options{}, &exit.UsageError{Err: err}
+// complete notes which flags were given, and refuses empty ones.
+func (o *OutputFlags) complete(cmd *cobra.Command) error {
+	o.prefixed = cmd.Flags().Changed("log-line-prefix")
+	if o.Output == "" && (cmd.Flags().Changed("rotate-size") || cmd.Flags().Changed("rotate-keep")) {
+		return exit.Usagef("--rotate-size and --rotate-keep require --output")
 	}
-	pgaudit, err := render.ParsePgauditOptions(o.Pgaudit)
-	if err != nil {
-		return "", render.Options{}, exit.Usagef("--pgaudit: %w", err)
+	return cmdutil.RefuseEmpty(cmd, "fields", "time-zone", "output", "rotate-size")
+}
+
+// options checks the flags. The filter gets the time zone.
+func (o *OutputFlags) options(io *iostreams.IOStreams, filter *query.FilterOptions) (format render.Format, options render.Options, err error) {
+	if format, err = render.Parse(o.Format); err != nil {
+		return "", options, &exit.UsageError{Err: err}
+	}
+	if err := io.SetColor(o.Color); err != nil {
+		return "", options, err
+	}
+	options.Color, options.CSVUnsafe = io.ColorEnabled(), !o.CSVSafe
+	if o.Output != "" && o.Color == "auto" {
+		options.Color = false
+	}
+	if options.Pgaudit, err = render.ParsePgauditOptions(o.Pgaudit); err != nil {
+		return "", options, exit.Usagef("--pgaudit: %w", err)
 	}
 	if len(o.Pgaudit) > 0 && format != render.Pgaudit {
-		return "", render.Options{}, exit.Usagef("--pgaudit requires --format pgaudit")
+		return "", options, exit.Usagef("--pgaudit requires --format pgaudit")
 	}
-	return format, render.Options{Color: color, Pgaudit: pgaudit, CSVUnsafe: !o.CSVSafe}, nil
+	if o.prefixed {
+		if format != render.Pgaudit {
+			return "", options, exit.Usagef("--log-line-prefix requires --format pgaudit")
+		}
+		if options.Prefix, err = render.ParseLinePrefix(o.LogLinePrefix); err != nil {
+			return "", options, exit.Usagef("--log-line-prefix: %w", err)
+		}
+	}
+	if len(o.Fields) > 0 {
+		if !render.TakesFields(format) {
+			return "", options, exit.Usagef("--fields requires --format text, json or csv")
+		}
+		if err := render.CheckFields(o.Fields); err != nil {
+			return "", options, exit.Usagef("--fields: %w", err)
+		}
+		options.Fields = o.Fields
+	}
+	zone, err := query.ParseZone(o.TimeZone)
+	if err != nil {
+		return "", options, exit.Usagef("--time-zone: %w", err)
+	}
+	filter.Zone = zone
+	if zone.String() != "UTC" {
+		if !render.TakesZone(format) {
+			return "", options, exit.Usagef("--time-zone requires --format text, json, csv or pgaudit: the times of %s are in UTC", format)
+		}
+		options.Zone = zone
+	}
+	return format, options, nil
 }
+
+// server finds out which servers recorded a trail, if the format says so.
+func (o *OutputFlags) server(index *trail.Index, format render.Format, options *render.Options) {
+	if render.NamesServer(format, options.Fields) {
+		options.Servers = index.Servers()
+	}
+}
+
+// sink is where lines go.
+type sink interface {
+	io.Writer
+	Flush() error
+	// Keep makes what was written safe, as far as that can be done: in a file, on disk.
+	Keep() error
+	// Close ends it; nothing is written after it.
+	Close() error
+}
+
+// open opens the sink.
+func (o *OutputFlags) open(io *iostreams.IOStreams, format render.Format, options render.Options, follow bool) (sink, error) {
+	header := render.Header(format, options)
+	if o.NoHeader {
+		header = nil
+	}
+	if o.Output == "" {
+		s := &stream{wait: func() {}}
+		if !o.NoPager && !follow {
+			s.wait = io.StartPager()
+		}
+		s.Writer = bufio.NewWriterSize(io.Out, 256<<10)
+		_, err := s.Write(header)
+		return s, err
+	}
+	size := uint64(0)
+	if o.RotateSize != "" {
+		var err error
+		if size, err = humanize.ParseBytes(o.RotateSize); err != nil || size < 1000 || size > 1<<50 {
+			return nil, exit.Usagef("--rotate-size: %q is not a size of at least 1kB, such as 100MB", o.RotateSize)
+		}
+	}
+	if o.RotateKeep < 1 || o.RotateKeep > 10000 {
+		return nil, exit.Usagef("--rotate-keep must be between 1 and 10000")
+	}
+	f, err := iostreams.OpenRotatingFile(o.Output, int64(size), o.RotateKeep, header)
+	if err != nil {
+		return nil, query.OpenError(err)
+	}
+	return file{f}, nil
+}
+
+// stream is standard output, or the pager.
+type stream struct {
+	*bufio.Writer
+	wait func()
+}
+
+func (s *stream) Keep() error { return s.Flush() }
+
+func (s *stream) Close() error {
+	err := s.Flush()
+	s.wait()
+	return err
+}
+
+// file is that of --output.
+type file struct{ *iostreams.RotatingFile }
+
+func (f file) Keep() error { return f.Sync() }
 
 // formatter is a trail.Formatter made of a filter and a renderer.
 type formatter struct {
@@ -78,8 +211,11 @@ func (f *formatter) Notice(r *trail.Record) bool {
 	return f.counts && r.Kind == trail.KindDisconnect
 }
 
-// showsRollbacks says whether a format says of statements that they were rolled back.
-func showsRollbacks(format render.Format) bool {
+// showsRollbacks says whether lines say of statements that they were rolled back.
+func showsRollbacks(format render.Format, options render.Options) bool {
+	if options.Fields != nil {
+		return slices.Contains(options.Fields, "rolled_back")
+	}
 	return format != render.CSVLog && format != render.Pgaudit
 }
 
@@ -102,9 +238,6 @@ func contents(filter *query.Filter, format render.Format) func(*trail.Contents) 
 		return g
 	}
 }
-
-// writer buffers lines on their way out.
-func writer(out io.Writer) *bufio.Writer { return bufio.NewWriterSize(out, 256<<10) }
 
 // warner prints what is wrong in a trail and remembers whether it is damage.
 type warner struct {

@@ -4,6 +4,7 @@ package cat
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -24,6 +26,7 @@ type TailOptions struct {
 	query.FilterOptions
 	OutputFlags
 	query.KeyOptions
+	Slot   string
 	Follow bool
 	Lines  int
 	Now    time.Time
@@ -48,17 +51,31 @@ statement arrives when it has ended and the server has written its block, after
 steno.flush_interval.
 
 With --since, all records from that time on are shown first. The filters are
-those of "steno cat". Ctrl-C, or another signal, ends --follow.`,
+those of "steno cat". Ctrl-C, or another signal, ends --follow.
+
+With --slot, the command begins at a slot, and advances it whenever lines have
+been written: to standard output, or with --output to the disk. So nothing is
+lost, whenever the command, the program that reads its output, or the machine
+ends, and segments that are not read yet are not deleted; after such an end, the
+last lines are written again. What cannot be read for lack of a permission or a
+key ends the command, and the slot stays before it.`,
 		Example: `  steno tail -f
   steno tail -f --failed
   steno tail -n 100 --user alice --format json
   steno tail -f --since 5m --kind connect,disconnect,auth_failed
-  steno tail -f --format ecs | curl -sT - https://siem.example.org/ingest`,
+  steno tail -f --slot siem --format ecs | vector --config ship.yaml
+  steno tail -f --slot agent --format json --output /var/log/steno/trail.json --rotate-size 100MB`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, flags.FilterNames...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "slot")...); err != nil {
 				return err
+			}
+			if err := opts.OutputFlags.complete(cmd); err != nil {
+				return err
+			}
+			if opts.Slot != "" && (cmd.Flags().Changed("lines") || opts.Since != "" || opts.Until != "") {
+				return exit.Usagef("--slot does not go with --lines, --since and --until: the slot says where to begin")
 			}
 			if opts.Since != "" && !cmd.Flags().Changed("lines") {
 				opts.Lines = -1
@@ -72,13 +89,14 @@ those of "steno cat". Ctrl-C, or another signal, ends --follow.`,
 	flags.AddFilter(cmd, &opts.FilterOptions)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
+	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "continue with new records as they are written")
 	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "number of last records to show first, -1 for `all`")
 	return cmdutil.ReadsOnly(cmd)
 }
 
 func tailRun(ctx context.Context, opts *TailOptions) error {
-	format, options, err := opts.options(opts.IO.ColorEnabled())
+	format, options, err := opts.options(opts.IO, &opts.FilterOptions)
 	if err != nil {
 		return err
 	}
@@ -94,11 +112,18 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if err != nil {
 		return err
 	}
+	var feed *slot.Feed
+	if opts.Slot != "" {
+		if feed, err = slot.OpenFeed(t.Path, opts.Slot); err != nil {
+			return err
+		}
+	}
 	index := t.Index()
+	opts.server(index, format, &options)
 	w := &warner{io: opts.IO}
-	out := writer(opts.IO.Out)
-	if !opts.NoHeader {
-		out.Write(render.Header(format))
+	out, err := opts.open(opts.IO, format, options, opts.Follow)
+	if err != nil {
+		return err
 	}
 	order := render.NewOrder(format)
 	emit := func(line []byte) error {
@@ -106,12 +131,30 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return err
 	}
 	makeFormatter := newFormatter(filter, format, options)
-	f := makeFormatter()
-	merge := trail.MergeOptions{Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), NewFormatter: makeFormatter, Rollbacks: showsRollbacks(format), Warn: func(err error) {
-		out.Flush()
-		w.warn(err)
-	}}
-	if opts.Lines < 0 {
+	merge := trail.MergeOptions{
+		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), NewFormatter: makeFormatter,
+		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
+		Warn: func(err error) {
+			out.Flush()
+			w.warn(err)
+		},
+	}
+	// taken is called when lines up to these places have been written to out.
+	taken := func(places []trail.Place) error {
+		if feed == nil {
+			return out.Flush()
+		}
+		if w.unread {
+			return fmt.Errorf("slot %q is not advanced past what could not be read", opts.Slot)
+		}
+		if err := out.Keep(); err != nil {
+			return err
+		}
+		return feed.Advance(places)
+	}
+	if feed != nil {
+		err = index.MergeInParts(ctx, feed.From, merge, emit, taken)
+	} else if opts.Lines < 0 {
 		err = index.Merge(ctx, merge, emit)
 	} else if opts.Lines > 0 {
 		err = index.Last(ctx, opts.Lines, merge, emit)
@@ -122,12 +165,16 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if err == nil && opts.Follow {
 		live := index.Follow(t.Path)
 		defer live.Close()
+		f := makeFormatter()
 		err = follow(ctx, opts.Interval, func() error {
 			if err := live.Poll(ctx, f, merge, emit); err != nil {
 				return err
 			}
-			return out.Flush()
+			return taken(live.Places())
 		})
+	}
+	if closeErr := out.Close(); err == nil {
+		err = closeErr
 	}
 	if ctx.Err() != nil && opts.Follow {
 		return exit.ErrStopped

@@ -2,6 +2,8 @@
 package flags
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
@@ -9,41 +11,65 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// FilterNames are the flags that must have a value.
-var FilterNames = []string{
-	"since", "until", "user", "role", "app-user", "database", "application", "client", "session",
-	"class", "kind", "command", "object", "audited", "grep", "xid",
+// list is a filter with a list of values. Each has a flag that chooses, and one with "not-"
+// before its name that excludes.
+type list struct {
+	name, short string
+	usage       string // what follows "only" or "not"; the value's name is in backquotes
+	whole       bool   // commas are part of a value
+	of          func(*query.FilterOptions) *[]string
 }
+
+var lists = []list{
+	{"user", "u", "these session `users`", false, func(o *query.FilterOptions) *[]string { return &o.Users }},
+	{"role", "", "these current `roles`; the session user if no other role was set", false, func(o *query.FilterOptions) *[]string { return &o.Roles }},
+	{"app-user", "", "these end `users` behind a connection pool", false, func(o *query.FilterOptions) *[]string { return &o.AppUsers }},
+	{"database", "d", "these `databases`", false, func(o *query.FilterOptions) *[]string { return &o.Databases }},
+	{"application", "a", "these `application` names", false, func(o *query.FilterOptions) *[]string { return &o.Applications }},
+	{"client", "", "these client `addresses`, with or without a port, networks such as 10.0.0.0/8, or [local]", false, func(o *query.FilterOptions) *[]string { return &o.Clients }},
+	{"session", "", "these `sessions`, with their parallel workers", false, func(o *query.FilterOptions) *[]string { return &o.Sessions }},
+	{"class", "", "these `classes` of statements: read, write, ddl, role ...", false, func(o *query.FilterOptions) *[]string { return &o.Classes }},
+	{"kind", "", "these `kinds` of records: statement, connect, auth_failed, setting ...", false, func(o *query.FilterOptions) *[]string { return &o.Kinds }},
+	{"command", "", "commands that begin with these `words`: SELECT, \"CREATE TABLE\", DROP", false, func(o *query.FilterOptions) *[]string { return &o.Commands }},
+	{"object", "", "statements that use this `relation` or object, or this column of a relation; * matches any characters: public.staff, staff.salary, hr.*", true, func(o *query.FilterOptions) *[]string { return &o.Objects }},
+	{"audited", "", "records that were written for these `reasons`: session, object, mandatory, rule", false, func(o *query.FilterOptions) *[]string { return &o.Audited }},
+	{"grep", "", "records whose text, message or one of whose parameters matches this `regexp` (RE2)", true, func(o *query.FilterOptions) *[]string { return &o.Grep }},
+	{"xid", "", "statements of transactions with these `IDs`, and the outcomes of the transactions", false, func(o *query.FilterOptions) *[]string { return &o.XIDs }},
+	{"sqlstate", "", "records with these `SQLSTATEs`, or classes of them: 42501, 23", false, func(o *query.FilterOptions) *[]string { return &o.SQLStates }},
+}
+
+// FilterNames are the flags that must have a value.
+var FilterNames = func() []string {
+	names := []string{"since", "until", "min-duration"}
+	for _, l := range lists {
+		names = append(names, l.name, "not-"+l.name)
+	}
+	return names
+}()
 
 // AddFilter adds the flags that choose records.
 func AddFilter(cmd *cobra.Command, o *query.FilterOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
 	f.StringVar(&o.Until, "until", "", "only records that started before this `time`")
-	f.StringSliceVarP(&o.Users, "user", "u", nil, "only these session `users`")
-	f.StringSliceVar(&o.Roles, "role", nil, "only these current `roles`; the session user if no other role was set")
-	f.StringSliceVar(&o.AppUsers, "app-user", nil, "only these end `users` behind a connection pool")
-	f.StringSliceVarP(&o.Databases, "database", "d", nil, "only these `databases`")
-	f.StringSliceVarP(&o.Applications, "application", "a", nil, "only these `application` names")
-	f.StringSliceVar(&o.Clients, "client", nil, "only these client `addresses`, with or without a port, networks such as 10.0.0.0/8, or [local]")
-	f.StringSliceVar(&o.Sessions, "session", nil, "only these `sessions`, with their parallel workers")
-	f.StringSliceVar(&o.Classes, "class", nil, "only these `classes` of statements: read, write, ddl, role ...")
-	f.StringSliceVar(&o.Kinds, "kind", nil, "only these `kinds` of records: statement, connect, auth_failed, setting ...")
-	f.StringSliceVar(&o.Commands, "command", nil, "only commands that begin with these `words`: SELECT, \"CREATE TABLE\", DROP")
-	f.StringArrayVar(&o.Objects, "object", nil, "only statements that use this `relation` or object, or this column of a relation; * matches any characters: public.staff, staff.salary, hr.*")
-	f.StringSliceVar(&o.Audited, "audited", nil, "only records that were written for these `reasons`: session, object, mandatory, rule")
-	f.StringArrayVar(&o.Grep, "grep", nil, "only records whose text, message or one of whose parameters matches this `regexp` (RE2; begin with (?i) to ignore case)")
-	f.StringSliceVar(&o.XIDs, "xid", nil, "only statements of transactions with these `IDs`, and the outcomes of the transactions")
+	o.Not = &query.FilterOptions{}
+	for _, l := range lists {
+		add := f.StringSliceVarP
+		if l.whole {
+			add = f.StringArrayVarP
+		}
+		add(l.of(o), l.name, l.short, nil, "only "+l.usage)
+		add(l.of(o.Not), "not-"+l.name, "", nil, "not "+l.usage)
+	}
+	f.BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "make no difference between upper and lower case in --grep and --not-grep")
+	f.StringVar(&o.MinDuration, "min-duration", "", "only records with this `duration` or a longer one: 250ms, 2s")
 	f.BoolVar(&o.Failed, "failed", false, "only records of what failed, was refused or was interrupted")
 	kinds, classes, _ := trail.Names()
-	complete := func(values []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values, cobra.ShellCompDirectiveNoFileComp
+	for name, values := range map[string][]string{"kind": kinds, "class": classes, "audited": trail.Reasons()} {
+		for _, prefix := range []string{"", "not-"} {
+			_ = cmd.RegisterFlagCompletionFunc(prefix+name, cobra.FixedCompletions(slices.Clone(values), cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
-	_ = cmd.RegisterFlagCompletionFunc("kind", complete(kinds))
-	_ = cmd.RegisterFlagCompletionFunc("class", complete(classes))
-	_ = cmd.RegisterFlagCompletionFunc("audited", complete(trail.Reasons()))
 }
 
 // AddKeys adds the flags that say where keys of encrypted segments come from.

@@ -1,0 +1,323 @@
+// Fields that were asked for by name: --fields.
+
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// TakesFields says whether a format can show chosen fields.
+func TakesFields(f Format) bool { return f == Text || f == JSON || f == CSV }
+
+// CheckFields refuses names that are no fields, or that occur twice.
+func CheckFields(names []string) error {
+	for i, name := range names {
+		if !slices.Contains(Columns, name) {
+			if near := nearest(name, Columns); near != "" {
+				return fmt.Errorf("unknown field %q: did you mean %q?", name, near)
+			}
+			return fmt.Errorf("unknown field %q: the fields are %s", name, strings.Join(Columns, ", "))
+		}
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("field %q is named twice", name)
+		}
+	}
+	return nil
+}
+
+// nearest is the name that differs least from what was written, none when all differ much.
+func nearest(written string, names []string) string {
+	best, least := "", 1+len(written)/3
+	for _, name := range names {
+		if d := distance(strings.ToLower(written), name); d <= least && d < len(name) && (best == "" || d < least) {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is how many characters are to be inserted, removed or replaced.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := before
+			if a[i] != b[j] {
+				d = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}
+
+// field is where the value of a field comes from, by what it is. One of them is set.
+type field struct {
+	number func(r *trail.Record) (n uint64, shown bool)
+	word   func(s *selection, dst []byte, r *trail.Record) []byte // plain characters
+	quoted bool                                                   // JSON quotes the word
+	text   func(r *trail.Record) []byte                           // chosen by clients
+	nested func(s *selection, dst []byte, r *trail.Record) []byte // JSON
+}
+
+func ofFact(k trail.Key) field {
+	return field{text: func(r *trail.Record) []byte { return r.Session.Fact(k) }}
+}
+
+func ofConnection(k trail.Key) field {
+	return field{text: func(r *trail.Record) []byte {
+		if !isConnection(r.Kind) {
+			return nil
+		}
+		return r.Session.Fact(k)
+	}}
+}
+
+func ofNumber(of func(r *trail.Record) uint64) field {
+	return field{number: func(r *trail.Record) (uint64, bool) { n := of(r); return n, n != 0 }}
+}
+
+func ofPresent(f trail.Field, of func(r *trail.Record) uint64) field {
+	return field{number: func(r *trail.Record) (uint64, bool) { return of(r), r.Has(f) }}
+}
+
+func ofRef(of func(ref *trail.BlockRef) uint64) field {
+	return field{word: func(s *selection, dst []byte, _ *trail.Record) []byte { return strconv.AppendUint(dst, of(s.ref), 10) }}
+}
+
+// sources are all fields, by name.
+var sources = map[string]field{
+	"time":     {quoted: true, word: func(s *selection, dst []byte, r *trail.Record) []byte { return s.clock.stamp(dst, r.Time, 'T') }},
+	"kind":     {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte { return append(dst, r.Kind.String()...) }},
+	"session":  {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte { return r.Session.ID().Append(dst) }},
+	"seq":      ofNumber(func(r *trail.Record) uint64 { return r.Seq }),
+	"pid":      {number: func(r *trail.Record) (uint64, bool) { return uint64(r.Session.PID), true }},
+	"depth":    ofNumber(func(r *trail.Record) uint64 { return r.Depth }),
+	"xid":      ofNumber(func(r *trail.Record) uint64 { return r.XID }),
+	"rows":     ofPresent(trail.FieldRows, func(r *trail.Record) uint64 { return r.Rows }),
+	"stream":   ofRef(func(ref *trail.BlockRef) uint64 { return uint64(ref.Segment.Stream.Number) }),
+	"segment":  ofRef(func(ref *trail.BlockRef) uint64 { return ref.Segment.Number }),
+	"block":    ofRef(func(ref *trail.BlockRef) uint64 { return ref.Number }),
+	"user":     ofFact(trail.KeyUser),
+	"role":     ofFact(trail.KeyRole),
+	"app_user": ofFact(trail.KeyAppUser), "app_context": ofFact(trail.KeyAppContext),
+	"database": ofFact(trail.KeyDatabase), "application": ofFact(trail.KeyApplication),
+	"client": ofFact(trail.KeyClient), "leader": ofFact(trail.KeyLeader), "encoding": ofFact(trail.KeyEncoding),
+	"backend_type": ofConnection(trail.KeyBackendType), "auth_method": ofConnection(trail.KeyAuthMethod),
+	"identity":     ofConnection(trail.KeyIdentity),
+	"statement":    ofNumber(func(r *trail.Record) uint64 { return r.Statement }),
+	"substatement": ofNumber(func(r *trail.Record) uint64 { return r.Substatement }),
+	"duration_us":  ofPresent(trail.FieldDuration, func(r *trail.Record) uint64 { return r.Duration }),
+	"text_bytes":   ofPresent(trail.FieldCut, func(r *trail.Record) uint64 { return r.TextBytes }),
+	"leader_substatement": {number: func(r *trail.Record) (uint64, bool) {
+		n, err := strconv.ParseUint(string(r.Session.Fact(trail.KeyLeaderSubstatement)), 10, 32)
+		return n, err == nil
+	}},
+	"class": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if r.Shape == nil || r.Shape.Class == 0 {
+			return dst
+		}
+		return append(dst, r.Shape.Class.String()...)
+	}},
+	"command": {text: func(r *trail.Record) []byte {
+		if r.Shape == nil {
+			return nil
+		}
+		return r.Shape.Command
+	}},
+	"text":    {text: func(r *trail.Record) []byte { return r.Text }},
+	"message": {text: func(r *trail.Record) []byte { return r.Message }},
+	"sqlstate": {text: func(r *trail.Record) []byte {
+		if !r.Has(trail.FieldError) {
+			return nil
+		}
+		return r.SQLState
+	}},
+	"outcome": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
+			return dst
+		}
+		return append(dst, r.Outcome.String()...)
+	}},
+	"query_id": {word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if r.Shape == nil || r.Shape.QueryID == 0 {
+			return dst
+		}
+		return strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
+	}},
+	"rolled_back": {word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if !r.Undone {
+			return dst
+		}
+		return append(dst, "true"...)
+	}},
+	"relations": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if r.Shape == nil || len(r.Shape.Relations) == 0 {
+			return dst
+		}
+		return appendRelations(dst, r.Shape)
+	}},
+	"objects": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if r.Shape == nil || len(r.Shape.Objects) == 0 {
+			return dst
+		}
+		return appendObjects(dst, r.Shape)
+	}},
+	"params": {nested: func(s *selection, dst []byte, r *trail.Record) []byte {
+		if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+			return dst
+		}
+		return appendParamArray(dst, r, &s.scratch)
+	}},
+	"extra": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if !r.HasExtra() {
+			return dst
+		}
+		return appendExtra(dst, r)
+	}},
+	"audited": {word: func(s *selection, dst []byte, r *trail.Record) []byte {
+		if r.Reasons() == trail.AuditedSession {
+			return dst
+		}
+		if s.format == JSON {
+			return appendReasons(dst, r.Audited)
+		}
+		return appendWords(dst, r.Audited)
+	}},
+	"host":         {text: func(r *trail.Record) []byte { return nil }}, // see selection.server
+	"cluster_name": {text: func(r *trail.Record) []byte { return nil }},
+	"system_identifier": {quoted: true, word: func(s *selection, dst []byte, _ *trail.Record) []byte {
+		if s.ref.Segment.Header.SystemID == 0 {
+			return dst
+		}
+		return strconv.AppendUint(dst, s.ref.Segment.Header.SystemID, 10)
+	}},
+}
+
+// selection makes lines of the fields that were asked for. In text, tabs are between them,
+// and absent ones are empty; appendSafe leaves no tab in a value.
+type selection struct {
+	format  Format
+	names   []string
+	fields  []field
+	csv     csvFormat
+	clock   clock
+	ref     *trail.BlockRef
+	servers *trail.Servers
+	of      []trail.Server
+	value   []byte
+	scratch []byte
+}
+
+func newSelection(f Format, o Options) *selection {
+	s := &selection{format: f, names: o.Fields, csv: csvFormat{safe: !o.CSVUnsafe}, clock: clock{zone: o.Zone}, servers: o.Servers}
+	for _, name := range o.Fields {
+		one := sources[name]
+		switch name {
+		case "host":
+			one.text = func(r *trail.Record) []byte { return []byte(s.server(r).Host) }
+		case "cluster_name":
+			one.text = func(r *trail.Record) []byte { return []byte(s.server(r).Cluster) }
+		}
+		s.fields = append(s.fields, one)
+	}
+	return s
+}
+
+func (s *selection) Start(ref *trail.BlockRef) { s.ref, s.of = ref, s.servers.Of(ref) }
+
+func (s *selection) server(r *trail.Record) *trail.Server {
+	i := len(s.of) - 1
+	for i > 0 && r.Time < s.of[i].Since {
+		i--
+	}
+	return &s.of[i]
+}
+
+func (s *selection) Append(dst []byte, r *trail.Record) []byte {
+	switch s.format {
+	case JSON:
+		return s.json(dst, r)
+	case CSV:
+		for i := range s.fields {
+			dst = s.cell(dst, &s.fields[i], r)
+		}
+		return append(dst[:len(dst)-1], '\r', '\n')
+	}
+	for i := range s.fields {
+		if i > 0 {
+			dst = append(dst, '\t')
+		}
+		value, client := s.get(&s.fields[i], r)
+		if client {
+			dst = appendSafe(dst, value)
+		} else {
+			dst = append(dst, value...)
+		}
+	}
+	return append(dst, '\n')
+}
+
+// get is the value of a field, empty when it is absent; client says that clients choose its
+// characters.
+func (s *selection) get(f *field, r *trail.Record) (value []byte, client bool) {
+	switch {
+	case f.text != nil:
+		return f.text(r), true
+	case f.number != nil:
+		n, shown := f.number(r)
+		if !shown {
+			return nil, false
+		}
+		s.value = strconv.AppendUint(s.value[:0], n, 10)
+	case f.word != nil:
+		s.value = f.word(s, s.value[:0], r)
+	default:
+		s.value = f.nested(s, s.value[:0], r)
+	}
+	return s.value, false
+}
+
+func (s *selection) json(dst []byte, r *trail.Record) []byte {
+	dst = append(dst, '{')
+	from := len(dst)
+	for i := range s.fields {
+		f := &s.fields[i]
+		value, client := s.get(f, r)
+		if len(value) == 0 && (s.names[i] != "text" || value == nil) {
+			continue
+		}
+		if len(dst) > from {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), s.names[i]...), '"', ':')
+		switch {
+		case client:
+			dst = appendJSON(dst, value)
+		case f.quoted:
+			dst = append(append(append(dst, '"'), value...), '"')
+		default:
+			dst = append(dst, value...)
+		}
+	}
+	return append(dst, '}', '\n')
+}
+
+// cell appends a field as a value of csv and the comma after it.
+func (s *selection) cell(dst []byte, f *field, r *trail.Record) []byte {
+	value, client := s.get(f, r)
+	if client || f.nested != nil {
+		return s.csv.cell(dst, value)
+	}
+	return append(append(dst, value...), ',')
+}

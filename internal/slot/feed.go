@@ -1,0 +1,85 @@
+// A reader that begins at a slot, and advances it as it goes.
+
+package slot
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/private"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Feed is a reader of a slot. The slot is only moved when it is where the feed has left it: if
+// another process moves it, somebody else reads the same slot, and the feed ends rather than
+// overlook what the other one did not pass on, or move the slot back.
+type Feed struct {
+	opts Options
+	at   []Position // what the slot's file has
+}
+
+// OpenFeed finds a slot. One that is lost is refused: what it needs was deleted.
+func OpenFeed(path, name string) (*Feed, error) {
+	f := &Feed{opts: Options{Name: name, Trail: []string{path}}}
+	if err := f.opts.checkName(); err != nil {
+		return nil, err
+	}
+	t, err := f.opts.open()
+	if err != nil {
+		return nil, err
+	}
+	slots, err := readAll(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(slots, func(s Slot) bool { return s.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("slot %q does not exist; create it with \"steno slot create %s\"", name, name)
+	}
+	s := &slots[i]
+	if s.Err != nil {
+		return nil, s.Err
+	}
+	for _, stream := range t.Streams {
+		if p := s.wants(stream.Number); lost(stream, p) {
+			return nil, fmt.Errorf("slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d; use \"steno slot advance --force\" to continue with what is left", name, p.Segment, stream.Number, stream.Segments[0].Number)
+		}
+	}
+	f.at = s.Positions
+	return f, nil
+}
+
+// From is the number of the first block that the slot wants of a stream.
+func (f *Feed) From(stream uint32) uint64 { return (&Slot{Positions: f.at}).wants(stream).Block }
+
+// Advance moves the slot to the blocks that come next, in the streams that are named. It is on
+// disk when this returns. A stream in which that would be backwards stays where it is.
+func (f *Feed) Advance(to []trail.Place) error {
+	next := Slot{Positions: slices.Clone(f.at)}
+	for _, p := range to {
+		if p := Position(p); next.wants(p.Stream).before(p) {
+			next.set(p)
+		}
+	}
+	if slices.Equal(next.Positions, f.at) {
+		return nil
+	}
+	return f.opts.change(func(_ *trail.Trail, folder *private.Dir) error {
+		if !f.opts.exists(folder) {
+			return fmt.Errorf("slot %q was dropped by another process", f.opts.Name)
+		}
+		s, err := read(folder, f.opts.Name)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(s.Positions, f.at) {
+			return fmt.Errorf("slot %q was moved by another process", f.opts.Name)
+		}
+		s.Positions = next.Positions
+		if err := write(folder, &s); err != nil {
+			return err
+		}
+		f.at = next.Positions
+		return nil
+	})
+}

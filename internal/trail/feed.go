@@ -1,0 +1,112 @@
+// A trail that is read in parts, so that a reader can say how far it has got.
+
+package trail
+
+import (
+	"context"
+	"errors"
+	"math"
+)
+
+// Place is a block of a stream: all before it have been taken.
+type Place struct {
+	Stream  uint32
+	Segment uint64
+	Block   uint64
+}
+
+// partBytes is about how much of a trail is a part.
+var partBytes int64 = 64 << 20
+
+// MergeInParts does what Merge does, but for some segments after the other, in the order in
+// which these were written: a record stands before others of its part that began later. After
+// each part, taken is told which blocks come next. The blocks of a stream begin with number
+// from.
+func (x *Index) MergeInParts(ctx context.Context, from func(stream uint32) uint64, opts MergeOptions, emit func(line []byte) error, taken func([]Place) error) error {
+	next := make([]int, len(x.Streams)) // the segment of each stream
+	part := map[*Segment]bool{}
+	opts.segment = func(s *Segment) bool { return part[s] }
+	blocks := opts.Blocks
+	opts.Blocks = func(r *BlockRef) bool {
+		return r.Number >= from(r.Segment.Stream.Number) && (blocks == nil || blocks(r))
+	}
+	for _, err := range x.Errs { // each part would tell
+		opts.Warn(err)
+	}
+	quiet := &Index{Streams: x.Streams, keys: x.keys}
+	for {
+		clear(part)
+		var places []Place
+		for size := int64(0); size < partBytes; {
+			s := x.oldest(next)
+			if s < 0 {
+				break
+			}
+			one := &x.Streams[s].Segments[next[s]]
+			next[s]++
+			if one.Blocks == 0 || one.last.Number < from(x.Streams[s].Stream.Number) {
+				continue
+			}
+			part[one.Segment] = true
+			size += one.Segment.Size
+		}
+		if len(part) == 0 {
+			return nil
+		}
+		if err := quiet.merge(ctx, opts, emit); err != nil {
+			if errors.Is(err, ErrStop) {
+				return nil
+			}
+			return err
+		}
+		for i := range x.Streams {
+			if next[i] == 0 {
+				continue
+			}
+			if one := &x.Streams[i].Segments[next[i]-1]; one.Blocks > 0 && one.last.Number >= from(x.Streams[i].Stream.Number) {
+				places = append(places, Place{x.Streams[i].Stream.Number, one.Segment.Number, one.last.Number + 1})
+			}
+		}
+		if err := taken(places); err != nil {
+			return err
+		}
+	}
+}
+
+// oldest is the stream whose next segment was written first, -1 if none has any.
+func (x *Index) oldest(next []int) int {
+	found, end := -1, int64(math.MaxInt64)
+	for i := range x.Streams {
+		if next[i] == len(x.Streams[i].Segments) {
+			continue
+		}
+		if one := &x.Streams[i].Segments[next[i]]; found < 0 || one.LastEnd < end {
+			found, end = i, one.LastEnd
+		}
+	}
+	return found
+}
+
+// Places are the blocks that come next in the streams that have any.
+func (x *Index) Places() (all []Place) {
+	for i := range x.Streams {
+		segments := x.Streams[i].Segments
+		for k := len(segments) - 1; k >= 0; k-- {
+			if one := &segments[k]; one.Blocks > 0 {
+				all = append(all, Place{x.Streams[i].Stream.Number, one.Segment.Number, one.last.Number + 1})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// Places are the blocks that come next in the streams of which blocks are known.
+func (l *Live) Places() (all []Place) {
+	for _, s := range l.streams {
+		if s.segment != nil && s.block > 0 {
+			all = append(all, Place{l.index.Streams[s.index].Stream.Number, s.segment.Number, s.block + 1})
+		}
+	}
+	return all
+}
