@@ -1,9 +1,9 @@
-# pg_steno: the extension (extension/, on core/), steno, the program that reads what it records, and steno-lab, which
-# measures what recording costs.
+# pg_steno: the extension (extension/, on core/), steno, the program that reads what it records, steno-query, which
+# answers questions about it in SQL, and steno-lab, which measures what recording costs.
 #
 #	PG_CONFIG	the PostgreSQL to build for (scripts/pg-config says which by default)
 #	V=1		show every command
-#	PREFIX		where `make install` puts steno and steno-lab (DESTDIR is honoured)
+#	PREFIX		where `make install` puts the programs (DESTDIR is honoured)
 
 .DEFAULT_GOAL := help
 PREFIX ?= /usr/local
@@ -50,9 +50,9 @@ regress: bin/steno bin/steno-lab ## PostgreSQL's own suite, its log compared wit
 	@scripts/regress-postgres "$(SOURCE)"
 
 .PHONY: build
-build: build-core build-extension bin/steno bin/steno-lab ## core, the extension, bin/steno and bin/steno-lab
+build: build-core build-extension bin/steno bin/steno-query bin/steno-lab ## core, the extension, and the programs in bin
 
-.PHONY: build-core build-extension bin/steno bin/steno-lab
+.PHONY: build-core build-extension bin/steno bin/steno-query bin/steno-lab
 build-core: $(call setup,build)
 	@echo 'building core'
 	@$(MAKE) $(QUIET) -C core --no-print-directory all
@@ -61,20 +61,22 @@ build-extension: build-core
 	@echo "building the extension for $$(scripts/pg-config --describe '$(PG_CONFIG)' $(CHOSEN))"
 	@$(MAKE) $(QUIET) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
 
-bin/steno bin/steno-lab: $(call setup,build)
+# DuckDB is C++, which only steno-query links.
+bin/steno-query: CGO = 1
+bin/steno bin/steno-query bin/steno-lab: $(call setup,build)
 	@echo 'building $@'
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Commit=$(COMMIT)' -o $@ ./cmd/$(@F)
+	@CGO_ENABLED=$(or $(CGO),0) $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Commit=$(COMMIT)' -o $@ ./cmd/$(@F)
 
 .PHONY: install
-install: ## the extension into PG_CONFIG's PostgreSQL, steno and steno-lab into PREFIX/bin
+install: ## the extension into PG_CONFIG's PostgreSQL, the programs into PREFIX/bin
 	@$(MAKE) -C extension --no-print-directory install PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 bin/steno bin/steno-lab core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/steno bin/steno-query bin/steno-lab core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: uninstall
 uninstall: ## what install has put there; trails stay
 	@$(MAKE) -C extension --no-print-directory uninstall PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,steno steno-lab steno-ipc)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,steno steno-query steno-lab steno-ipc)
 	@echo 'Before a server starts again, remove pg_steno from its shared_preload_libraries. Its trail stays where it is.'
 
 .PHONY: packages

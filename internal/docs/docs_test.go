@@ -19,6 +19,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/command/program"
+	"github.com/pg-steno/pg_steno/internal/command/query"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/command"
 )
@@ -154,6 +155,7 @@ type named struct {
 	columns  map[string]bool // of views
 	classes  map[string]bool
 	root     *cobra.Command // steno
+	query    *cobra.Command // steno-query
 	lab      *cobra.Command // steno-lab
 }
 
@@ -179,24 +181,35 @@ func whatExists(t *testing.T) *named {
 		columns:  names(`OUT (\w+) `, sql),
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
 		root:     cli.New(streams),
+		query:    query.New(streams),
 		lab:      command.New(streams),
 	}
 	n.root.InitDefaultCompletionCmd()
 	n.root.InitDefaultHelpCmd()
-	n.lab.InitDefaultCompletionCmd()
-	n.lab.InitDefaultHelpCmd()
+	for _, other := range []*cobra.Command{n.query, n.lab} {
+		other.InitDefaultCompletionCmd()
+		other.InitDefaultHelpCmd()
+	}
 	if len(n.settings) < 20 || len(n.sql) < 5 || len(n.columns) < 10 || len(n.classes) < 10 {
 		t.Fatalf("definitions are not understood: %d settings, %d of SQL, %d columns, %d classes", len(n.settings), len(n.sql), len(n.columns), len(n.classes))
 	}
 	return n
 }
 
+// isElsewhere says whether steno has a command in another program.
+func isElsewhere(steno *cobra.Command, name string) bool {
+	c, _, err := steno.Find([]string{name})
+	return err == nil && program.IsElsewhere(c)
+}
+
 // wrongCommand says what is wrong in a command line of steno, "" if nothing.
 func (n *named) wrongCommand(line string) string {
 	words := strings.Fields(line)
 	root := n.root
-	if c, _, err := root.Find(words[1:]); err == nil && program.IsElsewhere(c) || words[0] == "steno-lab" {
-		root = n.lab
+	for _, other := range []*cobra.Command{n.query, n.lab} {
+		if c, _, err := other.Find(words[1:]); words[0] == other.Name() || words[0] == "steno" && err == nil && c != other && isElsewhere(n.root, words[1]) {
+			root = other
+		}
 	}
 	c := root
 	for _, w := range words[1:] {
@@ -237,7 +250,7 @@ func (n *named) wrongNames(text string) []string {
 	lines = append(lines, strings.Split(text, "\n")...) // of code
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
-		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
+		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-query ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
 			line, _, _ = strings.Cut(line, " # ")
 			line, _, _ = strings.Cut(line, "  ")
 			line, _, _ = strings.Cut(line, "|")
@@ -588,7 +601,7 @@ func TestGuaranteesAreChecked(t *testing.T) {
 
 // The two programs: their manual pages, help, and what the one says of the other.
 
-var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-lab": command.New}
+var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-query": query.New, "steno-lab": command.New}
 
 // The packages' manual pages are what "man" prints.
 func TestManualPagesHaveEveryCommandAndFlag(t *testing.T) {
@@ -634,9 +647,9 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	}
 }
 
-// TestStenoKnowsTheCommandsOfTheLab: steno, which links nothing of them, lists the
-// commands of steno-lab as steno-lab does.
-func TestStenoKnowsTheCommandsOfTheLab(t *testing.T) {
+// TestStenoKnowsTheCommandsOfOtherPrograms: steno, which links nothing of them, lists the
+// commands of steno-query and steno-lab as these do.
+func TestStenoKnowsTheCommandsOfOtherPrograms(t *testing.T) {
 	streams, _, _, _ := iostreams.Test()
 	known := map[string]string{}
 	for _, c := range cli.New(streams).Commands() {
@@ -644,16 +657,16 @@ func TestStenoKnowsTheCommandsOfTheLab(t *testing.T) {
 			known[c.Name()] = c.Short
 		}
 	}
-	for _, c := range command.New(streams).Commands() {
+	for _, c := range append(command.New(streams).Commands(), query.New(streams).Commands()...) {
 		if name := c.Name(); name != "version" && name != "man" {
 			if known[name] != c.Short {
-				t.Errorf("%s: steno says %q, steno-lab %q", name, known[name], c.Short)
+				t.Errorf("%s: steno says %q, its program %q", name, known[name], c.Short)
 			}
 			delete(known, name)
 		}
 	}
 	for name := range known {
-		t.Errorf("steno-lab has no command %s", name)
+		t.Errorf("no program has a command %s", name)
 	}
 }
 
@@ -741,7 +754,7 @@ func TestPackagedFilesNameWhatExists(t *testing.T) {
 
 // TestShellsComplete generates what the packages install for each shell.
 func TestShellsComplete(t *testing.T) {
-	for name, newRoot := range map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-lab": command.New} {
+	for name, newRoot := range programs {
 		for shell, want := range map[string]string{"bash": "complete -o default -F __start_%s %s", "zsh": "#compdef %s", "fish": "complete -c %s "} {
 			streams, _, out, _ := iostreams.Test()
 			root := newRoot(streams)

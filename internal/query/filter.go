@@ -128,7 +128,7 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 		f.contents = append(f.contents, grepContents(f.grep))
 	}
 	if o.Failed {
-		f.add(condition{record: (*trail.Record).Failed, contents: selectFailed})
+		f.add(condition{record: (*trail.Record).Failed, contents: SelectFailed})
 	}
 	if o.MinDuration != "" {
 		least, err := ParseDuration(o.MinDuration)
@@ -337,8 +337,8 @@ func sqlstates(flag string, values []string) (condition, error) {
 	}, nil
 }
 
-// selectFailed selects groups that may have a record for which Record.Failed is true.
-func selectFailed(c *trail.Contents) trail.Groups {
+// SelectFailed selects groups that may have a record for which Record.Failed is true.
+func SelectFailed(c *trail.Contents) trail.Groups {
 	ended := func(k trail.Kind, o trail.Outcome) bool {
 		r := trail.Record{Kind: k, Outcome: o}
 		return r.RolledBack()

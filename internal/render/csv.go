@@ -189,6 +189,13 @@ func (f *csvFormat) cell(dst, s []byte) []byte {
 	return csvString(dst, s)
 }
 
+// AppendCSV appends a value and the comma after it; if safe, one that a spreadsheet would take
+// for a formula has an apostrophe before it.
+func AppendCSV(dst, s []byte, safe bool) []byte {
+	f := csvFormat{safe: safe}
+	return f.cell(dst, s)
+}
+
 // csvString appends a value and the comma after it. Line breaks stay what they
 // are, as the RFC has it, but other controls and bytes that are not UTF-8 are
 // escaped as in text.

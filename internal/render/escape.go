@@ -205,3 +205,9 @@ func appendBetweenBars(dst, s []byte) []byte {
 
 // Name is a name as the text format shows it, quoted when it is not one plain word.
 func Name(s string) string { return string(appendName(nil, []byte(s))) }
+
+// AppendJSON appends a JSON string that is safe to print on a terminal.
+func AppendJSON(dst, s []byte) []byte { return appendJSON(dst, s) }
+
+// AppendSafe appends text as it may be printed on a terminal, on one line.
+func AppendSafe(dst, s []byte) []byte { return appendSafe(dst, s) }

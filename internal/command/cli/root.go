@@ -44,8 +44,9 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 statement, connection and failure of a server.
 
 "steno NAME" runs the program steno-NAME if steno has no such command, and the
-program is in the same directory or in PATH. Measurements and experiments are
-commands of steno-lab, which "steno" runs in the same way: see steno-lab(1).
+program is in the same directory or in PATH. SQL is the business of steno-query,
+and measurements and experiments are commands of steno-lab, which "steno" runs
+in the same way: see steno-query(1) and steno-lab(1).
 
 Exit codes: 0: success. 1: the trail is damaged, or a check failed. 2: wrong
 usage, such as a path that is not a trail. 3: the command could not do its work,
@@ -70,29 +71,40 @@ The trail that is read when none is named.
 .B PGDATA
 The data directory of a server; its pg_steno is the trail when STENO_DIRECTORY is not set.
 `)
-	addLabCommands(root)
+	addOthers(root)
 	return root
 }
 
-// ---- the commands of steno-lab, in the help of steno, and as programs that it starts ----
+// ---- the commands of other programs, in the help of steno, and as programs that it starts ----
 
-// labCommands are the commands of steno-lab, with what help says of them. Steno links
-// nothing of them.
-var labCommands = []struct{ name, short string }{
-	{"bench", "Measure what recording costs"},
-	{"profile", "Show where a running server's time goes, and what could be saved"},
-	{"demo", "Show pg_steno at work on throw-away servers"},
-	{"chaos", "Test the trail under random load and random faults"},
-	{"regress", "Compare a server's own log with its trail"},
+// others are the programs that come with steno, with what help says of their commands. Steno
+// links nothing of them.
+var others = []struct {
+	program  string
+	commands []struct{ name, short string }
+}{
+	{"steno-query", []struct{ name, short string }{
+		{"query", "Ask a trail in SQL"},
+	}},
+	{"steno-lab", []struct{ name, short string }{
+		{"bench", "Measure what recording costs"},
+		{"profile", "Show where a running server's time goes, and what could be saved"},
+		{"demo", "Show pg_steno at work on throw-away servers"},
+		{"chaos", "Test the trail under random load and random faults"},
+		{"regress", "Compare a server's own log with its trail"},
+	}},
 }
 
-func isOfLab(name string) bool {
-	for _, c := range labCommands {
-		if c.name == name {
-			return true
+// owner is the program that has a command; empty: steno itself, or none.
+func owner(name string) string {
+	for _, o := range others {
+		for _, c := range o.commands {
+			if c.name == name {
+				return o.program
+			}
 		}
 	}
-	return false
+	return ""
 }
 
 // findExternal returns the program that a command line is for when it is not for steno.
@@ -104,7 +116,7 @@ func findExternal(args []string) *program.External {
 	if len(args) > 1 && (name == "help" || name == "__complete" || name == "__completeNoDesc") {
 		name = args[1]
 	}
-	if !isOfLab(name) {
+	if owner(name) == "" {
 		root := New(iostreams.System())
 		root.InitDefaultHelpCmd()
 		root.InitDefaultCompletionCmd()
@@ -112,26 +124,29 @@ func findExternal(args []string) *program.External {
 			return nil
 		}
 	}
-	return program.FindExternal(args, isOfLab)
+	return program.FindExternal(args, owner)
 }
 
-// addLabCommands adds the commands of steno-lab for help and completion. They run when
-// steno-lab is not found.
-func addLabCommands(root *cobra.Command) {
-	const own, group = "own", "lab"
-	root.AddGroup(&cobra.Group{ID: own, Title: "Commands:"}, &cobra.Group{ID: group, Title: "Commands of steno-lab:"})
+// addOthers adds the commands of the other programs for help and completion. They run when
+// their program is not found.
+func addOthers(root *cobra.Command) {
+	const own = "own"
+	root.AddGroup(&cobra.Group{ID: own, Title: "Commands:"})
 	root.SetHelpCommandGroupID(own)
 	root.SetCompletionCommandGroupID(own)
 	for _, c := range root.Commands() {
 		c.GroupID = own
 	}
-	for _, c := range labCommands {
-		root.AddCommand(program.Elsewhere(&cobra.Command{
-			Use: c.name, Short: c.short, GroupID: group, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error {
-				return fmt.Errorf("\"%s\" is a command of steno-lab, which is neither beside steno nor in PATH: "+
-					"run \"make install\" in the source tree of pg_steno, or \"go install github.com/pg-steno/pg_steno/cmd/steno-lab@latest\"", c.name)
-			},
-		}))
+	for _, o := range others {
+		root.AddGroup(&cobra.Group{ID: o.program, Title: "Commands of " + o.program + ":"})
+		for _, c := range o.commands {
+			root.AddCommand(program.Elsewhere(&cobra.Command{
+				Use: c.name, Short: c.short, GroupID: o.program, DisableFlagParsing: true,
+				RunE: func(*cobra.Command, []string) error {
+					return fmt.Errorf("\"%s\" is a command of %s, which is neither beside steno nor in PATH: "+
+						"run \"make install\" in the source tree of pg_steno, or \"go install github.com/pg-steno/pg_steno/cmd/%s@latest\"", c.name, o.program, o.program)
+				},
+			}))
+		}
 	}
 }

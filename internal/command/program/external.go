@@ -54,10 +54,10 @@ type External struct {
 
 var commandName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// FindExternal says which program a command line of steno is meant for: steno-NAME, or
-// steno-lab where NAME is one of its commands. Nil: none that is installed. "steno help
-// NAME" and completions of NAME go there, too.
-func FindExternal(args []string, isOfLab func(name string) bool) *External {
+// FindExternal says which program a command line of steno is meant for: the one of which
+// NAME is a command, according to owner, or else steno-NAME. Nil: none that is installed.
+// "steno help NAME" and completions of NAME go there, too.
+func FindExternal(args []string, owner func(name string) string) *External {
 	at := 0
 	if len(args) > 2 && (args[0] == "__complete" || args[0] == "__completeNoDesc") {
 		at = 1
@@ -68,14 +68,13 @@ func FindExternal(args []string, isOfLab func(name string) bool) *External {
 		return nil
 	}
 	name := args[at]
-	if at == 0 {
+	if program := owner(name); program != "" {
+		if path, err := Find(program); err == nil {
+			return &External{path, args}
+		}
+	} else if at == 0 {
 		if path, err := Find("steno-" + name); err == nil {
 			return &External{path, args[1:]}
-		}
-	}
-	if isOfLab(name) {
-		if path, err := Find("steno-lab"); err == nil {
-			return &External{path, args}
 		}
 	}
 	return nil

@@ -1,0 +1,319 @@
+// The command query: SQL from its arguments, a file, or a shell.
+
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/sql"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Options are those of query.
+type Options struct {
+	IO   *iostreams.IOStreams
+	Args []string
+	query.KeyOptions
+	Since, Until string
+	File         string
+	Format       string
+	Output       string
+	NoHeader     bool
+	CSVSafe      bool
+	MemoryLimit  string
+	TempDir      string
+	TimeZone     string
+	AllowFiles   bool
+	Explain      bool
+	Now          time.Time
+}
+
+var formats = append(sql.Formats[:len(sql.Formats):len(sql.Formats)], "parquet")
+
+// NewCmdQuery returns the command. Tests give a run function of their own.
+func NewCmdQuery(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{IO: f.IO}
+	cmd := &cobra.Command{
+		Use:   "query [SQL] [TRAIL|SEGMENT|FILE.parquet]...",
+		Short: "Ask a trail in SQL",
+		Long: `Answer questions about a trail in SQL, in DuckDB's dialect, which is close to
+PostgreSQL's. The table trail has a row for each record; relations and columns
+have one for each relation and column that a statement uses; docs/query.md lists
+the other tables and views. There is no order without ORDER BY.
+
+The first argument is SQL unless it is the path of an existing file or directory.
+Further arguments are trails, as for "steno cat", and Parquet files, which are
+tables by the names of their files. Without SQL, a shell reads it from the
+terminal, or it is read from standard input.
+
+Only what is named on the command line is read, and nothing is written except
+--output, unless --allow-files allows it. If the trail is damaged, the answer is
+made of the rest, a warning names the damage, and the exit code is 1.`,
+		Example: `  steno query "SELECT class, count(*) FROM trail GROUP BY class ORDER BY 2 DESC"
+  steno query "SELECT DISTINCT \"user\", address FROM columns
+    WHERE relation = 'hr.staff' AND column_name IN ('salary', '*')" --since 30d
+  steno query --format csv "FROM failed_logins ORDER BY time" > failed.csv
+  steno query --format parquet --output day.parquet "FROM trail" --since yesterday
+  steno query --explain "FROM trail WHERE \"user\" = 'alice' ORDER BY time"
+  steno query --file report.sql /var/lib/postgresql/15/main/pg_steno people.parquet`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Args, opts.Now = args, time.Now()
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "output", "memory-limit", "temp-dir", "time-zone"); err != nil {
+				return err
+			}
+			if !slices.Contains(formats, opts.Format) {
+				last := len(formats) - 1
+				return exit.Usagef("invalid format %q: use %s or %s", opts.Format, strings.Join(formats[:last], ", "), formats[last])
+			}
+			if opts.Format == "parquet" && opts.Output == "" {
+				return exit.Usagef("--format parquet requires --output")
+			}
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return queryRun(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&opts.File, "file", "f", "", "read SQL from this `file`; - is standard input")
+	fl.StringVarP(&opts.Format, "format", "o", "table", "output `format`: "+strings.Join(formats, ", "))
+	fl.StringVar(&opts.Output, "output", "", "write to this `file`, which appears when it is complete")
+	fl.StringVar(&opts.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
+	fl.StringVar(&opts.Until, "until", "", "only records that started before this `time`")
+	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this `zone`, such as Europe/Berlin, and interpret them in SQL")
+	fl.StringVar(&opts.MemoryLimit, "memory-limit", "1GiB", "most `memory` that DuckDB may use: 512MiB, 4GiB")
+	fl.StringVar(&opts.TempDir, "temp-dir", "", "existing `directory` for what does not fit into memory; by default, such statements fail")
+	fl.BoolVar(&opts.NoHeader, "no-header", false, "omit the line of column names in csv")
+	fl.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
+	fl.BoolVar(&opts.AllowFiles, "allow-files", false, "let SQL read and write any file")
+	fl.BoolVar(&opts.Explain, "explain", false, "show on standard error which blocks were read and skipped")
+	flags.AddKeys(cmd, &opts.KeyOptions)
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return cmdutil.ReadsOnly(cmd)
+}
+
+// inputs are the arguments of the command by what they are.
+type inputs struct {
+	sql      string
+	hasSQL   bool
+	trails   []string
+	parquets []string
+}
+
+func (o *Options) inputs() (in inputs, err error) {
+	args := o.Args
+	if o.File == "" && len(args) > 0 {
+		if _, err := os.Stat(args[0]); err != nil {
+			in.sql, in.hasSQL, args = args[0], true, args[1:]
+			if !strings.ContainsAny(in.sql, " \t\n;()") {
+				return in, exit.Usagef("%q is neither SQL nor an existing file", render.Safe(in.sql))
+			}
+		}
+	}
+	for _, a := range args {
+		if strings.EqualFold(filepath.Ext(a), ".parquet") {
+			in.parquets = append(in.parquets, a)
+		} else {
+			in.trails = append(in.trails, a)
+		}
+	}
+	for _, p := range in.parquets {
+		if _, err := os.Stat(p); err != nil {
+			return in, &exit.UsageError{Err: query.OpenError(err)}
+		}
+	}
+	var b []byte
+	switch {
+	case in.hasSQL:
+		return in, nil
+	case o.File != "" && o.File != "-":
+		if b, err = os.ReadFile(o.File); err != nil {
+			return in, query.OpenError(err)
+		}
+	default:
+		if b, err = io.ReadAll(o.IO.In); err != nil {
+			return in, err
+		}
+	}
+	in.sql, in.hasSQL = string(b), true
+	return in, nil
+}
+
+func queryRun(ctx context.Context, o *Options) error {
+	in, err := o.inputs()
+	if err != nil {
+		return err
+	}
+	session, err := o.open(&in)
+	if err != nil {
+		return err
+	}
+	defer session.db.Close()
+	if err = session.run(ctx, in.sql); err == nil && o.Explain {
+		session.explain()
+	}
+	return exit.Verdict(exit.Found(session.damaged, session.unread), err)
+}
+
+// session is a database, and what is said of its trail.
+type session struct {
+	o       *Options
+	db      *sql.DB
+	damaged bool
+	unread  bool
+	partial string // the output as long as it is not complete
+}
+
+func (o *Options) open(in *inputs) (*session, error) {
+	s := &session{o: o}
+	options := sql.Options{
+		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir, Warn: s.warn,
+		Index: func() (*trail.Index, error) {
+			t, err := o.OpenEncrypted(in.trails)
+			if err != nil {
+				return nil, err
+			}
+			return t.Index(), nil
+		},
+	}
+	filter, err := (&query.FilterOptions{Since: o.Since, Until: o.Until}).Filter(o.Now)
+	if err != nil {
+		return nil, err
+	}
+	options.Since, options.Until = filter.Since, filter.Until
+	if options.Location, err = time.LoadLocation(o.TimeZone); err != nil || o.TimeZone == "Local" {
+		return nil, exit.Usagef("--time-zone: unknown time zone %q", o.TimeZone)
+	}
+	if o.Output != "" {
+		s.partial = o.Output + ".partial"
+		if o.Format == "parquet" {
+			options.Writable = s.partial
+		}
+	}
+	if s.db, err = sql.Open(options); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// warn prints what is wrong in the trail, and remembers whether it is damage.
+func (s *session) warn(err error) {
+	var torn *trail.TornError
+	var gone *trail.GoneError
+	var incomplete *trail.IncompleteError
+	var missing *trail.MissingKeyError
+	what := "damaged"
+	switch {
+	case errors.As(err, &torn) && torn.Last:
+		what = "unfinished"
+	case errors.As(err, &incomplete):
+		what = "incomplete"
+	case exit.IsUnreadable(err), errors.As(err, &missing):
+		what, s.unread = "unreadable", true
+	case errors.As(err, &gone) && gone.ByPolicy():
+		what = "deleted"
+	default:
+		s.damaged = true
+	}
+	fmt.Fprintf(s.o.IO.ErrOut, "steno: %s: %s\n", what, render.Safe(query.OpenError(err).Error()))
+}
+
+// run executes statements and writes what they return.
+func (s *session) run(ctx context.Context, statements string) (err error) {
+	o := s.o
+	out := o.IO.Out
+	if o.Format == "parquet" {
+		defer func() {
+			if err != nil {
+				os.Remove(s.partial)
+			}
+		}()
+		if err := s.db.Export(ctx, statements); err != nil {
+			return usage(err)
+		}
+		return s.complete()
+	}
+	if o.Output != "" {
+		file, err := os.OpenFile(s.partial, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+		if err != nil {
+			return query.OpenError(err)
+		}
+		defer func() {
+			if s.partial != "" {
+				os.Remove(s.partial)
+			}
+		}()
+		defer file.Close()
+		out = file
+	}
+	output := sql.Output{Format: o.Format, CSVUnsafe: !o.CSVSafe, NoHeader: o.NoHeader}
+	if o.IO.IsTerminal() && o.Output == "" {
+		output.MaxWidth = 200
+	}
+	err = s.db.Run(ctx, statements, func(r *sql.Result) error { return output.Write(out, r) })
+	if err != nil || o.Output == "" {
+		return usage(err)
+	}
+	return s.complete()
+}
+
+// complete gives the output its name.
+func (s *session) complete() error {
+	file, err := os.OpenFile(s.partial, os.O_WRONLY, 0)
+	if err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
+	if err == nil {
+		err = os.Rename(s.partial, s.o.Output)
+	}
+	if err == nil {
+		s.partial = ""
+	}
+	return err
+}
+
+// usage makes DuckDB's refusal of a statement a usage error.
+func usage(err error) error {
+	var refused *sql.Error
+	if errors.As(err, &refused) {
+		return &exit.UsageError{Err: errors.New(safeLines(refused.Message))}
+	}
+	return err
+}
+
+// safeLines is text of several lines that leaves a terminal alone.
+func safeLines(s string) string {
+	all := strings.Split(s, "\n")
+	for i := range all {
+		all[i] = render.Safe(all[i])
+	}
+	return strings.Join(all, "\n")
+}
+
+// explain says what the last statement has read.
+func (s *session) explain() {
+	for _, u := range s.db.Used() {
+		fmt.Fprintf(s.o.IO.ErrOut, "steno: %s: %d blocks read (%d bytes), %d skipped by their times, %d by indexes; %d records decoded",
+			u.Table, u.Read, u.Bytes, u.Outside, u.Skipped, u.Records)
+		if u.Conditions != "" {
+			fmt.Fprintf(s.o.IO.ErrOut, "; conditions %s", render.Safe(u.Conditions))
+		}
+		fmt.Fprintln(s.o.IO.ErrOut)
+	}
+}

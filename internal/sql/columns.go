@@ -1,0 +1,407 @@
+// The columns of the tables that are read from a trail: what each says, and how it is set.
+
+package sql
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Column is a column of a table.
+type Column struct {
+	Name string
+	Type *Type
+	Doc  string
+
+	by    key  // what the value depends on
+	needs need // what it takes to know it
+	set   func(r *row, v *vector, at int)
+}
+
+// key says from which definition of a block a value comes, by whose index it is kept.
+type key uint8
+
+const (
+	byRecord key = iota
+	bySession
+	byShape
+	byText
+	byBlock
+)
+
+// need is what only some columns need.
+type need uint8
+
+const (
+	needsParts need = 1 << iota
+	needsRollbacks
+	needsServers
+)
+
+// row is what a row is made of: a record; in the table relations, one of its relations, and
+// in columns, one of the relation's columns.
+type row struct {
+	*trail.Record
+	ref      *trail.BlockRef
+	servers  []trail.Server // of the block, if they are needed
+	relation *trail.Relation
+	column   *trail.Column // nil: not known
+	access   trail.Access  // to the column
+
+	scratch []byte
+}
+
+// epoch is the beginning of the trail's time, in DuckDB's.
+const epoch = 946684800 * 1e6
+
+func setTime(v *vector, at int, t int64) {
+	if t > math.MaxInt64-epoch-1 {
+		v.setNull(at)
+		return
+	}
+	v.setInt64(at, t+epoch)
+}
+
+// fact is a column with a fact of the session.
+func fact(name string, k trail.Key, doc string) Column {
+	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
+}
+
+// present sets a number that the record may not have.
+func present(v *vector, at int, n uint64, ok bool) {
+	if !ok {
+		v.setNull(at)
+		return
+	}
+	v.setCount(at, n)
+}
+
+// hasOutcome says whether a kind of record always has an outcome.
+func hasOutcome(k trail.Kind) bool {
+	switch k {
+	case trail.KindStatement, trail.KindStart, trail.KindConnect, trail.KindAuthFailed:
+		return true
+	}
+	return false
+}
+
+var (
+	columnType   = structOf(Field{"name", typeVarchar}, Field{"access", typeNames})
+	relationType = structOf(Field{"name", typeVarchar}, Field{"type", typeVarchar}, Field{"access", typeNames},
+		Field{"columns", listOf(columnType)}, Field{"columns_omitted", typeNames}, Field{"via", typeVarchar}, Field{"audited", typeBoolean})
+	objectType = structOf(Field{"name", typeVarchar}, Field{"type", typeVarchar}, Field{"action", typeVarchar}, Field{"to", typeVarchar})
+)
+
+// trailColumns are those of the table trail. Reading column 0 is what count(*) costs.
+var trailColumns = []Column{
+	{Name: "time", Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
+		set: func(r *row, v *vector, at int) { setTime(v, at, r.Time) }},
+	{Name: "kind", Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)",
+		set: func(r *row, v *vector, at int) { v.setName(at, r.Kind.String()) }},
+	{Name: "session", Type: typeVarchar, Doc: "ID of the session, as PostgreSQL's `%c` shows it", by: bySession,
+		set: func(r *row, v *vector, at int) {
+			r.scratch = r.Session.ID().Append(r.scratch[:0])
+			v.setText(at, r.scratch)
+		}},
+	{Name: "session_start", Type: typeTimestamptz, Doc: "when the session started",
+		set: func(r *row, v *vector, at int) { setTime(v, at, r.Session.Start) }},
+	{Name: "seq", Type: typeBigint, Doc: "sequence number of the record in its session, without gaps",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Seq, r.Seq != 0) }},
+	{Name: "statement", Type: typeBigint, Doc: "number of the top-level statement in the session",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Statement, r.Statement != 0) }},
+	{Name: "substatement", Type: typeBigint, Doc: "number of a nested statement in its top-level statement",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Substatement, r.Substatement != 0) }},
+	{Name: "depth", Type: typeBigint, Doc: "nesting depth of a statement; 0 is a client's own",
+		set: func(r *row, v *vector, at int) {
+			present(v, at, r.Depth, r.Kind == trail.KindStatement || r.Kind == trail.KindStart)
+		}},
+	{Name: "pid", Type: typeBigint, Doc: "process ID", set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.Session.PID)) }},
+	fact("user", trail.KeyUser, "session user"),
+	fact("role", trail.KeyRole, "current role, if it is not the session user"),
+	fact("app_user", trail.KeyAppUser, "end user behind a connection pool, as set by the application"),
+	fact("app_context", trail.KeyAppContext, "context as set by the application, such as a request ID"),
+	fact("database", trail.KeyDatabase, "database"),
+	fact("application", trail.KeyApplication, "`application_name`"),
+	fact("client", trail.KeyClient, "client address and port, or `[local]`"),
+	{Name: "address", Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, host(r.Session.Fact(trail.KeyClient))) }},
+	fact("backend_type", trail.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
+	fact("auth_method", trail.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
+	fact("identity", trail.KeyIdentity, "authenticated identity"),
+	fact("leader", trail.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
+	{Name: "leader_substatement", Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
+		set: func(r *row, v *vector, at int) {
+			n, err := strconv.ParseUint(string(r.Session.Fact(trail.KeyLeaderSubstatement)), 10, 32)
+			present(v, at, n, err == nil)
+		}},
+	fact("encoding", trail.KeyEncoding, "encoding of the database, if it is not UTF8"),
+	{Name: "class", Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)",
+		set: func(r *row, v *vector, at int) {
+			if r.Shape == nil || r.Shape.Class == 0 {
+				v.setNull(at)
+				return
+			}
+			v.setName(at, r.Shape.Class.String())
+		}},
+	{Name: "command", Type: typeVarchar, Doc: "command tag, such as `CREATE TABLE`", by: byShape,
+		set: func(r *row, v *vector, at int) {
+			if r.Shape == nil {
+				v.setNull(at)
+				return
+			}
+			v.setNonEmpty(at, r.Shape.Command)
+		}},
+	{Name: "relations", Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
+		set: setRelations},
+	{Name: "objects", Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
+		set: setObjects},
+	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText, needs: needsParts,
+		set: func(r *row, v *vector, at int) {
+			if r.Text == nil {
+				v.setNull(at)
+				return
+			}
+			v.setText(at, r.Text)
+		}},
+	{Name: "text_bytes", Type: typeBigint, Doc: "full length of a text that was truncated",
+		set: func(r *row, v *vector, at int) { present(v, at, r.TextBytes, r.Has(trail.FieldCut)) }},
+	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them", needs: needsParts, set: setParams},
+	{Name: "query_id", Type: typeBigint, Doc: "as `pg_stat_statements.queryid`",
+		set: func(r *row, v *vector, at int) {
+			if r.Shape == nil || r.Shape.QueryID == 0 {
+				v.setNull(at)
+				return
+			}
+			v.setInt64(at, int64(r.Shape.QueryID))
+		}},
+	{Name: "rows", Type: typeBigint, Doc: "rows returned or changed",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(trail.FieldRows)) }},
+	{Name: "duration", Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
+		set: func(r *row, v *vector, at int) {
+			if !r.Has(trail.FieldDuration) {
+				v.setNull(at)
+				return
+			}
+			v.setMicros(at, r.Duration)
+		}},
+	{Name: "duration_us", Type: typeBigint, Doc: "the same in microseconds",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Duration, r.Has(trail.FieldDuration)) }},
+	{Name: "outcome", Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
+		set: func(r *row, v *vector, at int) {
+			if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
+				v.setNull(at)
+				return
+			}
+			v.setName(at, r.Outcome.String())
+		}},
+	{Name: "failed", Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
+		set: func(r *row, v *vector, at int) { v.setBool(at, r.Failed()) }},
+	{Name: "sqlstate", Type: typeVarchar, Doc: "SQLSTATE of the failure",
+		set: func(r *row, v *vector, at int) {
+			if !r.Has(trail.FieldError) {
+				v.setNull(at)
+				return
+			}
+			v.setNonEmpty(at, r.SQLState)
+		}},
+	{Name: "message", Type: typeVarchar, Doc: "message of the failure", needs: needsParts,
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Message) }},
+	{Name: "xid", Type: typeBigint, Doc: "transaction ID of 64 bits",
+		set: func(r *row, v *vector, at int) { present(v, at, r.XID, r.XID != 0) }},
+	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](steno.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
+		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone) }},
+	{Name: "extra", Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
+	{Name: "audited", Type: typeNames, Doc: "why the record was written: `session`, `object`, `mandatory`, `rule`",
+		set: func(r *row, v *vector, at int) { v.setNames(at, r.Reasons().Names) }},
+	{Name: "stream", Type: typeBigint, Doc: "stream of the trail that has the record",
+		set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.ref.Segment.Stream.Number)) }},
+	{Name: "segment", Type: typeBigint, Doc: "number of the segment",
+		set: func(r *row, v *vector, at int) { v.setCount(at, r.ref.Segment.Number) }},
+	{Name: "block", Type: typeBigint, Doc: "number of the block",
+		set: func(r *row, v *vector, at int) { v.setCount(at, r.ref.Number) }},
+	{Name: "host", Type: typeVarchar, Doc: "host of the server", needs: needsServers,
+		set: func(r *row, v *vector, at int) { setString(v, at, r.server().Host) }},
+	{Name: "cluster_name", Type: typeVarchar, Doc: "`cluster_name` of the server", needs: needsServers,
+		set: func(r *row, v *vector, at int) { setString(v, at, r.server().Cluster) }},
+	{Name: "system_identifier", Type: typeVarchar, Doc: "system identifier of the server's cluster, a number", by: byBlock,
+		set: func(r *row, v *vector, at int) {
+			if r.ref.Segment.Header.SystemID == 0 {
+				v.setNull(at)
+				return
+			}
+			r.scratch = strconv.AppendUint(r.scratch[:0], r.ref.Segment.Header.SystemID, 10)
+			v.setText(at, r.scratch)
+		}},
+}
+
+// server is the one that recorded the row.
+func (r *row) server() *trail.Server {
+	i := len(r.servers) - 1
+	for i > 0 && r.Time < r.servers[i].Since {
+		i--
+	}
+	return &r.servers[i]
+}
+
+func setString(v *vector, at int, s string) {
+	if s == "" {
+		v.setNull(at)
+		return
+	}
+	v.setName(at, s)
+}
+
+// relationColumns come first in the table relations.
+var relationColumns = []Column{
+	{Name: "relation", Type: typeVarchar, Doc: "name of the relation with its schema",
+		set: func(r *row, v *vector, at int) { v.setText(at, r.relation.Name) }},
+	{Name: "relation_type", Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
+		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
+	{Name: "access", Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
+		set: func(r *row, v *vector, at int) { v.setNames(at, (r.relation.Access &^ trail.AccessAudited).Names) }},
+	{Name: "via", Type: typeVarchar, Doc: "the view through which it is reached",
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
+	{Name: "has_columns", Type: typeBoolean, Doc: "whether the record names the columns, all of them",
+		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.HasColumns && r.relation.Omitted == 0) }},
+	{Name: "audited_privilege", Type: typeBoolean, Doc: "whether `steno.role` has a privilege that was used",
+		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.Access&trail.AccessAudited != 0) }},
+}
+
+// columnColumns come first in the table columns.
+var columnColumns = []Column{
+	relationColumns[0],
+	{Name: "column_name", Type: typeVarchar, Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL stands for columns that are not named in the record",
+		set: func(r *row, v *vector, at int) {
+			if r.column == nil {
+				v.setNull(at)
+				return
+			}
+			v.setText(at, r.column.Name)
+		}},
+	{Name: "access", Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`",
+		set: func(r *row, v *vector, at int) { v.setNames(at, r.access.Names) }},
+	relationColumns[1],
+	relationColumns[3],
+}
+
+// host is a client's address without its port.
+func host(client []byte) []byte {
+	s := string(client)
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return client
+	}
+	return []byte(strings.Trim(s[:i], "[]"))
+}
+
+// via is the name of the view through which a relation is reached.
+func via(s *trail.Shape, r *trail.Relation) []byte {
+	if r.Via == 0 {
+		return nil
+	}
+	return s.Relations[r.Via-1].Name
+}
+
+func setRelations(r *row, v *vector, at int) {
+	if r.Shape == nil || len(r.Shape.Relations) == 0 {
+		v.setNull(at)
+		return
+	}
+	elements, i := v.setList(at, len(r.Shape.Relations))
+	for k := range r.Shape.Relations {
+		rel := &r.Shape.Relations[k]
+		f := elements.fields
+		f[0].setText(i, rel.Name)
+		f[1].setName(i, rel.Type.String())
+		f[2].setNames(i, (rel.Access &^ trail.AccessAudited).Names)
+		if rel.HasColumns {
+			columns, c := f[3].setList(i, len(rel.Columns))
+			for n := range rel.Columns {
+				columns.fields[0].setText(c, rel.Columns[n].Name)
+				columns.fields[1].setNames(c, rel.Columns[n].Access.Names)
+				c++
+			}
+		} else {
+			f[3].setNull(i)
+		}
+		if rel.Omitted != 0 {
+			f[4].setNames(i, rel.Omitted.Names)
+		} else {
+			f[4].setNull(i)
+		}
+		f[5].setNonEmpty(i, via(r.Shape, rel))
+		f[6].setBool(i, rel.Access&trail.AccessAudited != 0)
+		i++
+	}
+}
+
+func setObjects(r *row, v *vector, at int) {
+	if r.Shape == nil || len(r.Shape.Objects) == 0 {
+		v.setNull(at)
+		return
+	}
+	elements, i := v.setList(at, len(r.Shape.Objects))
+	for k := range r.Shape.Objects {
+		o := &r.Shape.Objects[k]
+		f := elements.fields
+		f[0].setText(i, o.Name)
+		f[1].setText(i, o.Type)
+		f[2].setName(i, o.Action.String())
+		f[3].setNonEmpty(i, o.To)
+		i++
+	}
+}
+
+func setParams(r *row, v *vector, at int) {
+	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+		v.setNull(at)
+		return
+	}
+	n := 0
+	r.Params(func(trail.ParamType, []byte, bool) bool { n++; return true })
+	elements, i := v.setList(at, n)
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		if null {
+			elements.setNull(i)
+		} else {
+			r.scratch = trail.AppendParam(r.scratch[:0], p.Repr, value)
+			elements.setText(i, r.scratch)
+		}
+		i++
+		return true
+	})
+}
+
+func setExtra(r *row, v *vector, at int) {
+	if !r.HasExtra() {
+		v.setNull(at)
+		return
+	}
+	var names []string // a map has each of them once
+	unique := func(yield func(name, value []byte) bool) {
+		names = names[:0]
+		for name, value := range r.ExtraPairs {
+			if slices.Contains(names, string(name)) {
+				continue
+			}
+			names = append(names, string(name))
+			if !yield(name, value) {
+				return
+			}
+		}
+	}
+	n := 0
+	for range unique {
+		n++
+	}
+	elements, i := v.setList(at, n)
+	for name, value := range unique {
+		elements.fields[0].setText(i, name)
+		elements.fields[1].setText(i, value)
+		i++
+	}
+}

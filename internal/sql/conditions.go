@@ -1,0 +1,154 @@
+// What a statement asks of the records of a table, as far as it says which blocks need not be
+// read. DuckDB checks all conditions again.
+
+package sql
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// condition is what records of interest have. It may hold for more records, never for fewer.
+// All that is set must hold.
+type condition struct {
+	Since        *int64   `json:"since,omitempty"` // microseconds of the trail's time
+	Until        *int64   `json:"until,omitempty"`
+	Users        []string `json:"users,omitempty"`
+	Roles        []string `json:"roles,omitempty"`
+	AppUsers     []string `json:"app_users,omitempty"`
+	Databases    []string `json:"databases,omitempty"`
+	Applications []string `json:"applications,omitempty"`
+	Classes      []string `json:"classes,omitempty"`
+	Commands     []string `json:"commands,omitempty"`
+	Kinds        []string `json:"kinds,omitempty"`
+	Outcomes     []string `json:"outcomes,omitempty"`
+	Sqlstates    []string `json:"sqlstates,omitempty"`
+	Relations    []string `json:"relations,omitempty"`
+	Contains     string   `json:"contains,omitempty"` // in text or message, in upper or lower case
+	Failed       bool     `json:"failed,omitempty"`
+	// Any are conditions of which one must hold.
+	Any []condition `json:"any,omitempty"`
+	// Always says that the command line's --since is not meant.
+	Always bool `json:"always,omitempty"`
+}
+
+// conditions must all hold. As text, they are JSON objects, one after the other.
+type conditions []condition
+
+func parseConditions(s string) (all conditions, err error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.DisallowUnknownFields()
+	for d.More() {
+		var c condition
+		if err := d.Decode(&c); err != nil {
+			return nil, fmt.Errorf("invalid conditions: %w", err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (cs conditions) String() string {
+	var out []string
+	for _, c := range cs {
+		b, _ := json.Marshal(c)
+		out = append(out, string(b))
+	}
+	return strings.Join(out, " ")
+}
+
+// bounds narrows a range of times.
+func (cs conditions) bounds(since, until int64) (int64, int64) {
+	for _, c := range cs {
+		if c.Always {
+			since = trail.MinTime
+		}
+	}
+	for _, c := range cs {
+		if c.Since != nil {
+			since = max(since, *c.Since)
+		}
+		if c.Until != nil {
+			until = min(until, *c.Until)
+		}
+	}
+	return since, until
+}
+
+// contents selects the groups of blocks that may have records of interest; nil: all.
+func (cs conditions) contents() func(*trail.Contents) trail.Groups {
+	if !slices.ContainsFunc(cs, condition.selects) {
+		return nil
+	}
+	return func(c *trail.Contents) trail.Groups {
+		g := c.All()
+		for i := range cs {
+			g.And(cs[i].groups(c))
+		}
+		return g
+	}
+}
+
+// lists are the lists of an index with a term for each value of a column.
+func (c *condition) lists() map[trail.Terms][]string {
+	return map[trail.Terms][]string{
+		trail.TermsUsers: c.Users, trail.TermsRoles: c.Roles, trail.TermsAppUsers: c.AppUsers, trail.TermsDatabases: c.Databases,
+		trail.TermsApplications: c.Applications, trail.TermsCommands: c.Commands, trail.TermsSqlstates: c.Sqlstates,
+	}
+}
+
+// selects says whether an index can tell anything of the condition.
+func (c condition) selects() bool {
+	for _, values := range c.lists() {
+		if values != nil {
+			return true
+		}
+	}
+	return c.Classes != nil || c.Kinds != nil || c.Outcomes != nil || c.Relations != nil || c.Contains != "" || c.Failed || c.Any != nil
+}
+
+func (c *condition) groups(of *trail.Contents) trail.Groups {
+	g := of.All()
+	for list, values := range c.lists() {
+		if values != nil {
+			g.And(of.Select(list, func(v []byte) bool { return slices.Contains(values, string(v)) }))
+		}
+	}
+	if c.Classes != nil {
+		g.And(of.Select(trail.TermsClasses, func(v []byte) bool {
+			return len(v) != 1 || v[0] >= 0x80 || slices.Contains(c.Classes, trail.Class(v[0]).String())
+		}))
+	}
+	// An index does not have the kind and outcome of statements that ended well.
+	if c.Kinds != nil && !slices.Contains(c.Kinds, trail.KindStatement.String()) {
+		g.And(of.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return slices.Contains(c.Kinds, k.String()) }))
+	}
+	if c.Outcomes != nil && !slices.Contains(c.Outcomes, trail.OutcomeOk.String()) {
+		g.And(of.SelectResult(func(_ trail.Kind, o trail.Outcome) bool { return slices.Contains(c.Outcomes, o.String()) }))
+	}
+	if c.Failed {
+		g.And(query.SelectFailed(of))
+	}
+	if c.Relations != nil {
+		g.And(of.SelectShape(func(s *trail.Shape) bool {
+			return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return slices.Contains(c.Relations, string(r.Name)) })
+		}))
+	}
+	if c.Contains != "" {
+		g.And(of.SelectText(c.Contains))
+	}
+	if c.Any != nil {
+		any := of.All()
+		clear(any)
+		for i := range c.Any {
+			any.Or(c.Any[i].groups(of))
+		}
+		g.And(any)
+	}
+	return g
+}

@@ -1,0 +1,432 @@
+// Finds in a statement what it asks of the records of each table, and passes it to the table
+// functions. DuckDB does not tell a table function of filters, so the parsed statement is changed
+// before it is executed: "FROM trail WHERE class = 'ddl'" reads from steno_trail('{"classes":["ddl"]}')
+// instead. DuckDB still applies all conditions itself; what is found here only saves reading.
+
+package sql
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// node is a node of DuckDB's parsed statements, as json_serialize_sql shows them.
+type node = map[string]any
+
+// push returns the statements with conditions passed down; ok is false if there are none, or if
+// they are not all SELECT.
+func (db *DB) push(statement string) (changed string, ok bool) {
+	serialized, err := db.scalar("SELECT json_serialize_sql(CAST($1 AS VARCHAR))", statement)
+	if err != nil {
+		return "", false
+	}
+	var tree node
+	d := json.NewDecoder(strings.NewReader(serialized))
+	d.UseNumber()
+	if d.Decode(&tree) != nil || tree["error"] != false {
+		return "", false
+	}
+	p := &pusher{db: db}
+	p.walk(tree)
+	if !p.found || p.hidden {
+		return "", false
+	}
+	b, err := json.Marshal(tree)
+	if err != nil {
+		return "", false
+	}
+	changed, err = db.scalar("SELECT json_deserialize_sql(CAST($1 AS JSON))", string(b))
+	return changed, err == nil
+}
+
+type pusher struct {
+	db     *DB
+	found  bool // a condition
+	hidden bool // one of our tables is hidden by a name in WITH
+}
+
+func (p *pusher) walk(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			p.walk(one)
+		}
+	case node:
+		if v["type"] == "SELECT_NODE" {
+			p.selected(v)
+		}
+		if with, ok := v["cte_map"].(node); ok {
+			entries, _ := with["map"].([]any)
+			for _, e := range entries {
+				if entry, ok := e.(node); ok {
+					p.hidden = p.hidden || tableNamed(stringOf(entry["key"])) != nil
+				}
+			}
+		}
+		for _, one := range v {
+			p.walk(one)
+		}
+	}
+}
+
+func stringOf(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func tableNamed(name string) *Table {
+	i := slices.IndexFunc(Tables, func(t Table) bool { return strings.EqualFold(t.Name, name) })
+	if i < 0 {
+		return nil
+	}
+	return &Tables[i]
+}
+
+// from is a table in a FROM clause.
+type from struct {
+	at    node
+	table *Table // nil: another one
+	alias string
+}
+
+// tables are those of a FROM clause; ok is false if a condition on one of them in WHERE might not
+// be one on its rows.
+func tables(v any) (all []from, ok bool) {
+	n, _ := v.(node)
+	switch n["type"] {
+	case "BASE_TABLE":
+		f := from{at: n, alias: stringOf(n["alias"])}
+		names, _ := n["column_name_alias"].([]any)
+		if n["sample"] == nil && n["at_clause"] == nil && len(names) == 0 && stringOf(n["schema_name"]) == "" && stringOf(n["catalog_name"]) == "" {
+			f.table = tableNamed(stringOf(n["table_name"]))
+		}
+		if f.alias == "" {
+			f.alias = stringOf(n["table_name"])
+		}
+		return []from{f}, true
+	case "JOIN":
+		if r := n["ref_type"]; r != "REGULAR" && r != "CROSS" {
+			return nil, false
+		}
+		switch n["join_type"] {
+		case "INNER", "LEFT", "RIGHT", "FULL", "OUTER":
+		default:
+			return nil, false
+		}
+		left, ok := tables(n["left"])
+		right, ok2 := tables(n["right"])
+		return append(left, right...), ok && ok2
+	}
+	return []from{{at: n, alias: stringOf(n["alias"])}}, true
+}
+
+func (p *pusher) selected(s node) {
+	all, ok := tables(s["from_table"])
+	if !ok || s["sample"] != nil {
+		return
+	}
+	for i := range all {
+		f := &all[i]
+		if f.table == nil || slices.ContainsFunc(all[:i], func(o from) bool { return strings.EqualFold(o.alias, f.alias) }) ||
+			slices.ContainsFunc(all[i+1:], func(o from) bool { return strings.EqualFold(o.alias, f.alias) }) {
+			continue
+		}
+		var found conditions
+		for _, c := range conjuncts(s["where_clause"]) {
+			if one, ok := p.condition(c, f, len(all) == 1); ok {
+				found = append(found, one)
+			}
+		}
+		if len(found) == 0 {
+			continue
+		}
+		var text strings.Builder
+		for _, one := range found {
+			b, _ := json.Marshal(one)
+			text.Write(b)
+		}
+		f.call(text.String())
+		p.found = true
+	}
+}
+
+// call makes a table a call of its function.
+func (f *from) call(conditions string) {
+	location := f.at["query_location"]
+	clear(f.at)
+	f.at["type"], f.at["alias"], f.at["sample"], f.at["query_location"] = "TABLE_FUNCTION", f.alias, nil, location
+	f.at["column_name_alias"], f.at["with_ordinality"] = []any{}, "WITHOUT_ORDINALITY"
+	f.at["function"] = node{
+		"class": "FUNCTION", "type": "FUNCTION", "alias": "", "query_location": location, "function_name": f.table.function(),
+		"schema": "", "catalog": "", "filter": nil, "order_bys": node{"type": "ORDER_MODIFIER", "orders": []any{}},
+		"distinct": false, "is_operator": false, "export_state": false,
+		"children": []any{node{
+			"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "query_location": location,
+			"value": node{"type": node{"id": "VARCHAR", "type_info": nil}, "is_null": false, "value": conditions},
+		}},
+	}
+}
+
+// conjuncts are the conditions that must all hold.
+func conjuncts(v any) (all []node) {
+	n, ok := v.(node)
+	if !ok {
+		return nil
+	}
+	if n["type"] == "CONJUNCTION_AND" {
+		children, _ := n["children"].([]any)
+		for _, c := range children {
+			all = append(all, conjuncts(c)...)
+		}
+		return all
+	}
+	return []node{n}
+}
+
+// column is the name of a column of the table that a node stands for.
+func (f *from) column(v any, alone bool) (name string, ok bool) {
+	n, _ := v.(node)
+	if n["type"] != "COLUMN_REF" {
+		return "", false
+	}
+	names, _ := n["column_names"].([]any)
+	switch {
+	case len(names) == 1 && alone:
+		name = stringOf(names[0])
+	case len(names) == 2 && strings.EqualFold(stringOf(names[0]), f.alias):
+		name = stringOf(names[1])
+	default:
+		return "", false
+	}
+	name = strings.ToLower(name)
+	return name, slices.Contains(f.table.passes, name)
+}
+
+// constant is a string that a node stands for.
+func constant(v any) (s string, ok bool) {
+	n, _ := v.(node)
+	value, _ := n["value"].(node)
+	if n["type"] != "VALUE_CONSTANT" || value["is_null"] != false {
+		return "", false
+	}
+	if t, _ := value["type"].(node); t["id"] != "VARCHAR" {
+		return "", false
+	}
+	s, ok = value["value"].(string)
+	return s, ok
+}
+
+// condition is what a node of WHERE says of a table's records.
+func (p *pusher) condition(n node, f *from, alone bool) (c condition, ok bool) {
+	children, _ := n["children"].([]any)
+	switch t := stringOf(n["type"]); t {
+	case "COLUMN_REF":
+		if name, ok := f.column(n, alone); ok && name == "failed" {
+			return condition{Failed: true}, true
+		}
+	case "COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO":
+		left, right := n["left"], n["right"]
+		name, ok := f.column(left, alone)
+		if !ok {
+			if name, ok = f.column(right, alone); !ok {
+				return c, false
+			}
+			left, right = right, left
+			t = mirrored(t)
+		}
+		if name == "time" {
+			return p.timeCondition(t, right)
+		}
+		if s, ok := constant(right); ok && t == "COMPARE_EQUAL" {
+			return equals(name, []string{s})
+		}
+	case "COMPARE_BETWEEN":
+		if name, ok := f.column(n["input"], alone); ok && name == "time" {
+			low, ok := p.timeCondition("COMPARE_GREATERTHANOREQUALTO", n["lower"])
+			high, ok2 := p.timeCondition("COMPARE_LESSTHANOREQUALTO", n["upper"])
+			return condition{Since: low.Since, Until: high.Until}, ok || ok2
+		}
+	case "COMPARE_IN":
+		if len(children) < 2 {
+			return c, false
+		}
+		name, ok := f.column(children[0], alone)
+		var values []string
+		for _, v := range children[1:] {
+			s, isConstant := constant(v)
+			ok = ok && isConstant
+			values = append(values, s)
+		}
+		if ok {
+			return equals(name, values)
+		}
+	case "CONJUNCTION_OR":
+		for _, child := range children {
+			one, ok := p.all(child, f, alone)
+			if !ok {
+				return c, false
+			}
+			c.Any = append(c.Any, one)
+		}
+		return c, len(c.Any) > 0
+	case "FUNCTION":
+		return p.call(stringOf(n["function_name"]), children, f, alone)
+	}
+	return c, false
+}
+
+// all is the condition of an operand of OR. Times are not looked at in these.
+func (p *pusher) all(v any, f *from, alone bool) (c condition, ok bool) {
+	for _, n := range conjuncts(v) {
+		if one, isOne := p.condition(n, f, alone); isOne && one.Since == nil && one.Until == nil {
+			return one, true
+		}
+	}
+	return c, false
+}
+
+// call is the condition of a call of a function that searches a text.
+func (p *pusher) call(name string, args []any, f *from, alone bool) (c condition, ok bool) {
+	if len(args) < 2 {
+		return c, false
+	}
+	column, ok := f.column(args[0], alone)
+	pattern, ok2 := constant(args[1])
+	if !ok || !ok2 || column != "text" && column != "message" {
+		return c, false
+	}
+	switch name {
+	case "contains", "starts_with", "prefix", "^@", "ends_with", "suffix":
+	case "~~", "~~*": // LIKE without ESCAPE, ILIKE
+		apart := "%_"
+		if name == "~~*" {
+			apart = "%_iIkK" // letters that are not ASCII have these as lower case
+		}
+		longest := ""
+		for _, part := range strings.FieldsFunc(pattern, func(r rune) bool { return strings.ContainsRune(apart, r) || r > 0x7e || r < 0x20 }) {
+			if len(part) > len(longest) {
+				longest = part
+			}
+		}
+		pattern = longest
+	default:
+		return c, false
+	}
+	if len(pattern) < 3 || strings.ContainsFunc(pattern, func(r rune) bool { return r > 0x7e || r < 0x20 }) {
+		return c, false
+	}
+	return condition{Contains: pattern}, true
+}
+
+func mirrored(comparison string) string {
+	if strings.Contains(comparison, "LESS") {
+		return strings.Replace(comparison, "LESS", "GREATER", 1)
+	}
+	return strings.Replace(comparison, "GREATER", "LESS", 1)
+}
+
+// equals is the condition that a column has one of some values.
+func equals(column string, values []string) (c condition, ok bool) {
+	lists := map[string]*[]string{
+		"user": &c.Users, "role": &c.Roles, "app_user": &c.AppUsers, "database": &c.Databases, "application": &c.Applications,
+		"class": &c.Classes, "command": &c.Commands, "kind": &c.Kinds, "outcome": &c.Outcomes, "sqlstate": &c.Sqlstates,
+		"relation": &c.Relations,
+	}
+	if to := lists[column]; to != nil && !slices.Contains(values, "") {
+		*to = values
+		return c, true
+	}
+	return c, false
+}
+
+// What a constant expression may call: functions without an effect whose value does not differ
+// between now and the execution, but for the moment that it is now.
+var constantFunctions = []string{
+	"+", "-", "*", "trunc", "to_years", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds", "to_milliseconds", "to_microseconds",
+	"date_trunc", "make_date", "make_timestamp", "make_timestamptz", "timezone",
+}
+
+var nowFunctions = []string{"now", "today", "current_date", "current_timestamp", "get_current_timestamp", "transaction_timestamp"}
+
+// isConstant says whether a value does not depend on rows; moving: but on the moment.
+func isConstant(v any) (ok, moving bool) {
+	n, _ := v.(node)
+	switch n["class"] {
+	case "CONSTANT":
+		return true, false
+	case "CAST":
+		return isConstant(n["child"])
+	case "COLUMN_REF": // current_timestamp is parsed as one
+		names, _ := n["column_names"].([]any)
+		return len(names) == 1 && slices.Contains(nowFunctions, strings.ToLower(stringOf(names[0]))), true
+	case "FUNCTION":
+		name := strings.ToLower(stringOf(n["function_name"]))
+		moving = slices.Contains(nowFunctions, name)
+		if !moving && !slices.Contains(constantFunctions, name) {
+			return false, false
+		}
+		children, _ := n["children"].([]any)
+		for _, c := range children {
+			one, moves := isConstant(c)
+			if !one {
+				return false, false
+			}
+			moving = moving || moves
+		}
+		return true, moving
+	}
+	return false, false
+}
+
+// timeCondition is that of comparing the time of records with a constant.
+func (p *pusher) timeCondition(comparison string, v any) (c condition, ok bool) {
+	ok, moving := isConstant(v)
+	lower := comparison != "COMPARE_LESSTHAN" && comparison != "COMPARE_LESSTHANOREQUALTO"
+	upper := comparison != "COMPARE_GREATERTHAN" && comparison != "COMPARE_GREATERTHANOREQUALTO"
+	// The statement will be executed a little later than this.
+	if !ok || moving && upper {
+		return c, false
+	}
+	t, err := p.db.moment(v)
+	if err != nil {
+		return c, false
+	}
+	if moving {
+		t -= 10e6
+	}
+	if lower {
+		c.Since = &t
+	}
+	if upper {
+		end := t + 1
+		c.Until = &end
+	}
+	return c, true
+}
+
+// moment evaluates a constant expression: in microseconds of the trail's time.
+func (db *DB) moment(v any) (int64, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	template := `{"error":false,"statements":[{"node":{"type":"SELECT_NODE","modifiers":[],"cte_map":{"map":[]},"select_list":[%s],` +
+		`"from_table":{"type":"EMPTY","alias":"","sample":null,"query_location":0},"where_clause":null,"group_expressions":[],"group_sets":[],` +
+		`"aggregate_handling":"STANDARD_HANDLING","having":null,"sample":null,"qualify":null},"named_param_map":[]}]}`
+	expression, err := db.scalar("SELECT json_deserialize_sql(CAST($1 AS JSON))", fmt.Sprintf(template, b))
+	if err != nil {
+		return 0, err
+	}
+	// A number is no moment, whatever it can be converted to.
+	s, err := db.scalar("SELECT CAST(epoch_us(CAST((" + expression + ") AS TIMESTAMPTZ)) AS VARCHAR)")
+	if err != nil {
+		return 0, err
+	}
+	var t int64
+	if _, err := fmt.Sscan(s, &t); err != nil {
+		return 0, err
+	}
+	return t - epoch, nil
+}

@@ -1,0 +1,310 @@
+// The table functions behind the tables trail, relations and columns, which DuckDB calls from
+// its threads.
+
+package sql
+
+/*
+#include <stdint.h>
+#include <stdlib.h>
+
+void steno_bind(void *);
+void steno_init(void *);
+void steno_local_init(void *);
+void steno_scan(void *, void *);
+void steno_delete(void *);
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/cgo"
+	"sync/atomic"
+	"unsafe"
+
+	duckdb "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// level is what a table has a row for.
+type level int
+
+const (
+	perRecord level = iota
+	perRelation
+	perColumn
+)
+
+// source is a table function.
+type source struct {
+	db      *DB
+	name    string
+	level   level
+	columns []Column
+}
+
+// sources are the table functions of a database.
+func (db *DB) sources() []*source {
+	without := func(name string) (out []Column) {
+		for _, c := range trailColumns {
+			if c.Name != name {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	return []*source{
+		{db, "steno_trail", perRecord, trailColumns},
+		{db, "steno_relations", perRelation, append(relationColumns[:len(relationColumns):len(relationColumns)], without("relations")...)},
+		{db, "steno_columns", perColumn, append(columnColumns[:len(columnColumns):len(columnColumns)], without("relations")...)},
+	}
+}
+
+// binding is a use of a table function in a statement.
+type binding struct {
+	*source
+	conditions conditions
+}
+
+// scanning is one execution of it.
+type scanning struct {
+	*binding
+	scan      *trail.Scan
+	projected []int // of the table's columns
+	needs     need
+}
+
+// worker is what one of DuckDB's threads has of a scanning.
+type worker struct {
+	*scanning
+	reader  *trail.ScanReader
+	ref     *trail.BlockRef
+	row     row
+	vectors []*vector
+	caches  []cache
+
+	relation, column int // the next ones of the record
+	pending          bool
+}
+
+// hold gives a Go value to DuckDB, as a pointer to C memory with the value's handle.
+func hold(v any) unsafe.Pointer {
+	p := C.malloc(C.size_t(unsafe.Sizeof(C.uintptr_t(0))))
+	*(*C.uintptr_t)(p) = C.uintptr_t(cgo.NewHandle(v))
+	return p
+}
+
+func held[T any](p unsafe.Pointer) T {
+	return cgo.Handle(*(*C.uintptr_t)(p)).Value().(T)
+}
+
+//export steno_delete
+func steno_delete(p unsafe.Pointer) {
+	h := cgo.Handle(*(*C.uintptr_t)(p))
+	if s, ok := h.Value().(*scanning); ok {
+		s.end()
+	}
+	h.Delete()
+	C.free(p)
+}
+
+// register makes the table function known.
+func (s *source) register(conn duckdb.Connection) error {
+	f := duckdb.CreateTableFunction()
+	defer duckdb.DestroyTableFunction(&f)
+	duckdb.TableFunctionSetName(f, s.name)
+	varchar := typeVarchar.logical()
+	defer duckdb.DestroyLogicalType(&varchar)
+	duckdb.TableFunctionAddParameter(f, varchar)
+	duckdb.TableFunctionSetExtraInfo(f, hold(s), unsafe.Pointer(C.steno_delete))
+	duckdb.TableFunctionSupportsProjectionPushdown(f, true)
+	duckdb.TableFunctionSetBind(f, unsafe.Pointer(C.steno_bind))
+	duckdb.TableFunctionSetInit(f, unsafe.Pointer(C.steno_init))
+	duckdb.TableFunctionSetLocalInit(f, unsafe.Pointer(C.steno_local_init))
+	duckdb.TableFunctionSetFunction(f, unsafe.Pointer(C.steno_scan))
+	if duckdb.RegisterTableFunction(conn, f) == duckdb.StateError {
+		return fmt.Errorf("could not register table function %s", s.name)
+	}
+	return nil
+}
+
+//export steno_bind
+func steno_bind(p unsafe.Pointer) {
+	info := duckdb.BindInfo{Ptr: p}
+	defer failing(func(text string) { duckdb.BindSetError(info, text) })
+	b := &binding{source: held[*source](duckdb.BindGetExtraInfo(info))}
+	value := duckdb.BindGetParameter(info, 0)
+	defer duckdb.DestroyValue(&value)
+	if !duckdb.IsNullValue(value) {
+		var err error
+		if b.conditions, err = parseConditions(duckdb.GetVarchar(value)); err != nil {
+			duckdb.BindSetError(info, err.Error())
+			return
+		}
+	}
+	for i := range b.columns {
+		c := &b.columns[i]
+		t := c.Type.logical()
+		duckdb.BindAddResultColumn(info, c.Name, t)
+		duckdb.DestroyLogicalType(&t)
+	}
+	duckdb.BindSetCardinality(info, duckdb.IdxT(b.db.records()), false)
+	duckdb.BindSetBindData(info, hold(b), unsafe.Pointer(C.steno_delete))
+}
+
+//export steno_init
+func steno_init(p unsafe.Pointer) {
+	info := duckdb.InitInfo{Ptr: p}
+	defer failing(func(text string) { duckdb.InitSetError(info, text) })
+	s := &scanning{binding: held[*binding](duckdb.InitGetBindData(info))}
+	for i := range int(duckdb.InitGetColumnCount(info)) {
+		index := int(duckdb.InitGetColumnIndex(info, duckdb.IdxT(i)))
+		if index < 0 || index >= len(s.columns) {
+			index = 0 // the row's own number, of which only the count matters
+		}
+		s.projected = append(s.projected, index)
+		s.needs |= s.columns[index].needs
+	}
+	s.scan = s.db.scan(s.binding, s.needs)
+	duckdb.InitSetMaxThreads(info, duckdb.IdxT(runtime.GOMAXPROCS(0)))
+	duckdb.InitSetInitData(info, hold(s), unsafe.Pointer(C.steno_delete))
+}
+
+// end ends a scanning, when no thread works on it any more.
+func (s *scanning) end() {
+	s.db.ended(s)
+	s.scan.Close()
+}
+
+//export steno_local_init
+func steno_local_init(p unsafe.Pointer) {
+	info := duckdb.InitInfo{Ptr: p}
+	duckdb.InitSetInitData(info, hold(&worker{}), unsafe.Pointer(C.steno_delete))
+}
+
+//export steno_scan
+func steno_scan(p, output unsafe.Pointer) {
+	info := duckdb.FunctionInfo{Ptr: p}
+	defer failing(func(text string) { duckdb.FunctionSetError(info, text) })
+	w := held[*worker](duckdb.FunctionGetLocalInitData(info))
+	if w.scanning == nil {
+		w.begin(held[*scanning](duckdb.FunctionGetInitData(info)))
+	}
+	chunk := duckdb.DataChunk{Ptr: output}
+	for i, v := range w.vectors {
+		v.start(duckdb.DataChunkGetVector(chunk, duckdb.IdxT(i)))
+		w.caches[i].reset()
+	}
+	n := w.fill()
+	for _, v := range w.vectors {
+		v.finish()
+	}
+	duckdb.DataChunkSetSize(chunk, duckdb.IdxT(n))
+	if err := w.db.failure.Load(); err != nil {
+		duckdb.FunctionSetError(info, (*err).Error())
+	}
+}
+
+// failing turns a panic into an error of DuckDB's: the stack of C cannot be unwound.
+func failing(set func(string)) {
+	if r := recover(); r != nil {
+		set(fmt.Sprintf("internal error: %v", r))
+	}
+}
+
+func (w *worker) begin(s *scanning) {
+	w.scanning, w.reader = s, s.scan.Reader()
+	w.caches = make([]cache, len(s.projected))
+	for i, c := range s.projected {
+		w.vectors = append(w.vectors, newVector(s.columns[c].Type))
+		w.caches[i].now = 1
+	}
+}
+
+// fill sets the rows of a chunk, and returns how many there are.
+func (w *worker) fill() int {
+	r := &w.row
+	for n := 0; ; n++ {
+		if n == chunkSize || !w.next() {
+			return n
+		}
+		for i, v := range w.vectors {
+			c := &w.columns[w.projected[i]]
+			index := -1
+			switch c.by {
+			case bySession:
+				index = r.SessionIndex
+			case byShape:
+				index = r.ShapeIndex
+			case byText:
+				index = r.TextIndex
+			case byBlock:
+				index = 0
+			}
+			if w.caches[i].get(v, n, index) {
+				continue
+			}
+			c.set(r, v, n)
+			w.caches[i].put(v, n, index)
+		}
+	}
+}
+
+// next goes to the next row.
+func (w *worker) next() bool {
+	for {
+		if w.pending && w.nextOfRecord() {
+			return true
+		}
+		if !w.reader.Next() {
+			return false
+		}
+		w.row.Record = &w.reader.Record
+		if w.reader.Ref != w.ref {
+			w.ref, w.row.ref = w.reader.Ref, w.reader.Ref
+			if w.needs&needsServers != 0 {
+				w.row.servers = w.db.servers().Of(w.ref)
+			}
+			for i := range w.caches {
+				w.caches[i].reset()
+			}
+		}
+		if w.level == perRecord {
+			return true
+		}
+		w.pending = w.row.Shape != nil
+		w.relation, w.column = 0, 0
+	}
+}
+
+// nextOfRecord goes to the record's next relation, or its next column.
+func (w *worker) nextOfRecord() bool {
+	r := &w.row
+	for w.relation < len(r.Shape.Relations) {
+		r.relation = &r.Shape.Relations[w.relation]
+		if w.level == perRelation {
+			w.relation++
+			return true
+		}
+		if w.column < len(r.relation.Columns) {
+			r.column = &r.relation.Columns[w.column]
+			r.access = r.column.Access
+			w.column++
+			return true
+		}
+		w.relation, w.column = w.relation+1, 0
+		r.column, r.access = nil, r.relation.Omitted
+		if !r.relation.HasColumns {
+			r.access = r.relation.Access & (trail.AccessSelect | trail.AccessInsert | trail.AccessUpdate)
+		}
+		if r.access != 0 {
+			return true
+		}
+	}
+	w.pending = false
+	return false
+}
+
+// failure is an error that ends all scans.
+type failure = atomic.Pointer[error]

@@ -1,0 +1,419 @@
+// Package sql answers questions about a trail in SQL, with DuckDB, which is part of the program.
+//
+// In the order in which a statement passes them:
+//
+//	tables.go      the tables and views
+//	pushdown.go    what a statement asks of the records of each table
+//	conditions.go  which blocks need not be read because of that
+//	scan.go        the table functions that DuckDB calls
+//	columns.go     the columns, made of a record
+//	vector.go      DuckDB's vectors
+//	value.go       the values of a result
+//	output.go      a result as a table, CSV, JSON or Markdown
+//
+// Nothing is read or written but the trail and the files that Options name, unless they allow it.
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	duckdb "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Options say what a database is made of.
+type Options struct {
+	// Index returns the index of the trail as it is now. It is called before each statement.
+	Index func() (*trail.Index, error)
+	// Since and Until bound the records' times.
+	Since, Until int64
+	// Files are Parquet files that are tables, by the names of files without their ends.
+	Files []string
+	// Writable is a file that Export may write; empty: none.
+	Writable string
+	// AllowFiles allows statements to read and write any file.
+	AllowFiles bool
+	// MemoryLimit is DuckDB's: 1GiB.
+	MemoryLimit string
+	// TempDirectory is for what does not fit into memory; empty: nothing is written.
+	TempDirectory string
+	// Location is the time zone of what statements make of times.
+	Location *time.Location
+	// Warn is told what is wrong in the trail, once. It is called by one goroutine at a time.
+	Warn func(error)
+}
+
+// DB is a database whose tables are read from a trail. It is for one goroutine.
+type DB struct {
+	options  Options
+	database duckdb.Database
+	conn     duckdb.Connection
+	failure  failure
+
+	mu     sync.Mutex // of what follows, which DuckDB's threads use
+	ctx    context.Context
+	index  *trail.Index
+	hosts  func() *trail.Servers // of the index
+	warned map[string]bool
+	used   []Use
+}
+
+// Use is what one use of a table in a statement has read.
+type Use struct {
+	Table      string
+	Conditions string // found in the statement, as JSON
+	trail.ScanStats
+}
+
+// Open makes a database.
+func Open(o Options) (*DB, error) {
+	db := &DB{options: o, warned: map[string]bool{}, ctx: context.Background()}
+	var config duckdb.Config
+	duckdb.CreateConfig(&config)
+	defer duckdb.DestroyConfig(&config)
+	settings := [][2]string{
+		{"autoinstall_known_extensions", "false"}, {"autoload_known_extensions", "false"}, {"allow_community_extensions", "false"},
+		{"allow_persistent_secrets", "false"}, {"preserve_insertion_order", "false"}, {"threads", strconv.Itoa(runtime.GOMAXPROCS(0))},
+		{"memory_limit", o.MemoryLimit}, {"temp_directory", o.TempDirectory},
+	}
+	for _, s := range settings {
+		if duckdb.SetConfig(config, s[0], s[1]) == duckdb.StateError {
+			return nil, fmt.Errorf("invalid value for %s: %q", s[0], s[1])
+		}
+	}
+	var message string
+	if duckdb.OpenExt(":memory:", &db.database, config, &message) == duckdb.StateError {
+		return nil, errors.New(reason(message))
+	}
+	if duckdb.Connect(db.database, &db.conn) == duckdb.StateError {
+		db.Close()
+		return nil, errors.New("could not connect to DuckDB")
+	}
+	if err := db.setUp(); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close ends the database.
+func (db *DB) Close() {
+	if db.conn.Ptr != nil {
+		duckdb.Disconnect(&db.conn)
+	}
+	duckdb.Close(&db.database)
+}
+
+func (db *DB) setUp() error {
+	for _, s := range db.sources() {
+		if err := s.register(db.conn); err != nil {
+			return err
+		}
+	}
+	index, err := db.options.Index()
+	if err != nil {
+		return err
+	}
+	db.setIndex(index)
+	statements := definitions()
+	if db.options.Since > trail.MinTime {
+		statements[0] = fmt.Sprintf("CREATE MACRO steno_since() AS make_timestamptz(%d)", db.options.Since+epoch)
+	}
+	statements = append(statements, "SET TimeZone = "+quoted(db.options.Location.String()))
+	allowed := slices.Clone(db.options.Files)
+	if db.options.Writable != "" {
+		allowed = append(allowed, db.options.Writable)
+	}
+	for i, path := range allowed {
+		if allowed[i], err = filepath.Abs(path); err != nil {
+			return err
+		}
+		allowed[i] = quoted(allowed[i])
+	}
+	for i, path := range db.options.Files {
+		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+		if tableNamed(name) != nil {
+			return fmt.Errorf("%s: there is a table %s already: rename the file", path, name)
+		}
+		statements = append(statements, fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)", identifier(name), allowed[i]))
+	}
+	if !db.options.AllowFiles {
+		statements = append(statements, fmt.Sprintf("SET allowed_paths = [%s]", strings.Join(allowed, ", ")),
+			"SET enable_external_access = false", "SET lock_configuration = true")
+	}
+	for _, s := range statements {
+		if err := db.exec(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quoted is a string of SQL, identifier a name in quotes.
+func quoted(s string) string     { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func identifier(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+
+// reason is DuckDB's message without its class, where that says nothing to people.
+func reason(message string) string {
+	return strings.TrimRight(message, "\n")
+}
+
+// exec executes a statement of the program's own.
+func (db *DB) exec(statement string) error {
+	var result duckdb.Result
+	state := duckdb.Query(db.conn, statement, &result)
+	defer duckdb.DestroyResult(&result)
+	if state == duckdb.StateError {
+		return errors.New(reason(duckdb.ResultError(&result)))
+	}
+	return nil
+}
+
+// scalar executes a statement of the program's own with strings as parameters, and returns its
+// one value, a string.
+func (db *DB) scalar(statement string, args ...string) (value string, err error) {
+	var prepared duckdb.PreparedStatement
+	defer duckdb.DestroyPrepare(&prepared)
+	if duckdb.Prepare(db.conn, statement, &prepared) == duckdb.StateError {
+		return "", errors.New(reason(duckdb.PrepareError(prepared)))
+	}
+	for i, a := range args {
+		if duckdb.BindVarchar(prepared, duckdb.IdxT(i+1), a) == duckdb.StateError {
+			return "", errors.New("could not bind a parameter")
+		}
+	}
+	var result duckdb.Result
+	state := duckdb.ExecutePrepared(prepared, &result)
+	defer duckdb.DestroyResult(&result)
+	if state == duckdb.StateError {
+		return "", errors.New(reason(duckdb.ResultError(&result)))
+	}
+	chunk := duckdb.FetchChunk(result)
+	if chunk.Ptr == nil {
+		return "", errors.New("no value")
+	}
+	defer duckdb.DestroyDataChunk(&chunk)
+	v := duckdb.DataChunkGetVector(chunk, 0)
+	if valid := duckdb.VectorGetValidity(v); valid != nil && !duckdb.ValidityRowIsValid(valid, 0) {
+		return "", errors.New("NULL")
+	}
+	return duckdb.StringTData((*duckdb.StringT)(duckdb.VectorGetData(v))), nil
+}
+
+// records is about how many records the trail has.
+func (db *DB) records() (n uint64) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for i := range db.index.Streams {
+		for k := range db.index.Streams[i].Segments {
+			n += db.index.Streams[i].Segments[k].Records
+		}
+	}
+	return n
+}
+
+func (db *DB) setIndex(index *trail.Index) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.index, db.hosts = index, sync.OnceValue(index.Servers)
+}
+
+// servers are those of the trail.
+func (db *DB) servers() *trail.Servers {
+	db.mu.Lock()
+	hosts := db.hosts
+	db.mu.Unlock()
+	return hosts()
+}
+
+// scan begins to read a table.
+func (db *DB) scan(b *binding, needs need) *trail.Scan {
+	db.mu.Lock()
+	index, ctx := db.index, db.ctx
+	db.mu.Unlock()
+	o := trail.ScanOptions{Parts: needs&needsParts != 0, Rollbacks: needs&needsRollbacks != 0, Contents: b.conditions.contents(), Warn: db.warn}
+	o.Since, o.Until = b.conditions.bounds(db.options.Since, db.options.Until)
+	return index.Scan(ctx, o)
+}
+
+// warn passes on what is wrong in the trail, each thing once.
+func (db *DB) warn(err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if text := err.Error(); !db.warned[text] {
+		db.warned[text] = true
+		db.options.Warn(err)
+	}
+}
+
+// ended notes what a scanning has read.
+func (db *DB) ended(s *scanning) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.used = append(db.used, Use{strings.TrimPrefix(s.name, "steno_"), s.conditions.String(), s.scan.Stats()})
+}
+
+// Used is what the last statement has read.
+func (db *DB) Used() []Use {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return slices.Clone(db.used)
+}
+
+// Run executes statements, one after the other, and calls show with the result of each that has
+// rows. It ends soon after its context.
+func (db *DB) Run(ctx context.Context, statements string, show func(*Result) error) error {
+	if changed, ok := db.prepare(ctx, statements); ok {
+		if err := db.run(ctx, changed, true, show); !errors.Is(err, errNotPrepared) {
+			return err
+		}
+	}
+	return db.run(ctx, statements, false, show)
+}
+
+// prepare brings the trail up to date, and passes conditions down.
+func (db *DB) prepare(ctx context.Context, statements string) (changed string, ok bool) {
+	db.mu.Lock()
+	db.ctx, db.used = ctx, nil
+	db.mu.Unlock()
+	if index, err := db.options.Index(); err == nil {
+		db.setIndex(index)
+	} else {
+		db.warn(err)
+	}
+	return db.push(statements)
+}
+
+// errNotPrepared says that changed statements cannot be executed, and that nothing was.
+var errNotPrepared = errors.New("not prepared")
+
+func (db *DB) run(ctx context.Context, statements string, changed bool, show func(*Result) error) error {
+	var extracted duckdb.ExtractedStatements
+	n := duckdb.ExtractStatements(db.conn, statements, &extracted)
+	defer duckdb.DestroyExtracted(&extracted)
+	if n == 0 {
+		message := duckdb.ExtractStatementsError(extracted)
+		if message == "" {
+			return nil // a comment
+		}
+		return db.error(message)
+	}
+	for i := range n {
+		if err := db.runOne(ctx, extracted, i, changed && i == 0, show); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Error is DuckDB's refusal of a statement.
+type Error struct{ Message string }
+
+func (e *Error) Error() string { return e.Message }
+
+func (db *DB) error(message string) error { return &Error{reason(message)} }
+
+func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duckdb.IdxT, changed bool, show func(*Result) error) error {
+	var prepared duckdb.PreparedStatement
+	defer duckdb.DestroyPrepare(&prepared)
+	if duckdb.PrepareExtractedStatement(db.conn, all, i, &prepared) == duckdb.StateError {
+		if changed {
+			return errNotPrepared
+		}
+		return db.error(duckdb.PrepareError(prepared))
+	}
+	if !db.options.AllowFiles {
+		switch duckdb.PreparedStatementType(prepared) {
+		case duckdb.StatementTypeCopy, duckdb.StatementTypeExport, duckdb.StatementTypeAttach, duckdb.StatementTypeLoad, duckdb.StatementTypeCopyDatabase, duckdb.StatementTypePragma:
+			return &Error{"COPY, EXPORT, ATTACH, LOAD and PRAGMA need --allow-files"}
+		}
+	}
+	return db.execute(ctx, prepared, show)
+}
+
+// execute executes a prepared statement.
+func (db *DB) execute(ctx context.Context, prepared duckdb.PreparedStatement, show func(*Result) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// DuckDB forgets an interruption that comes before it executes, so it is repeated.
+	ended := make(chan struct{})
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer close(ended)
+	watcher.Go(func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		for {
+			duckdb.Interrupt(db.conn)
+			select {
+			case <-ended:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	var pending duckdb.PendingResult
+	defer duckdb.DestroyPending(&pending)
+	if duckdb.PendingPreparedStreaming(prepared, &pending) == duckdb.StateError {
+		return db.failed(ctx, duckdb.PendingError(pending))
+	}
+	r := &Result{db: db, ctx: ctx}
+	state := duckdb.ExecutePending(pending, &r.result)
+	defer duckdb.DestroyResult(&r.result)
+	if state == duckdb.StateError {
+		return db.failed(ctx, duckdb.ResultError(&r.result))
+	}
+	if duckdb.ResultReturnType(r.result) != duckdb.ResultTypeQueryResult {
+		return nil
+	}
+	r.describe()
+	defer r.close()
+	return show(r)
+}
+
+// failed is the error of a statement that DuckDB has not finished.
+func (db *DB) failed(ctx context.Context, message string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return db.error(message)
+}
+
+// Export writes the result of a statement to the writable file, as Parquet.
+func (db *DB) Export(ctx context.Context, statement string) error {
+	path, err := filepath.Abs(db.options.Writable)
+	if err != nil {
+		return err
+	}
+	changed, ok := db.prepare(ctx, statement)
+	if !ok {
+		changed = strings.TrimRight(strings.TrimSpace(statement), ";")
+	}
+	copying := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd)", strings.TrimRight(strings.TrimSpace(changed), ";"), quoted(path))
+	var prepared duckdb.PreparedStatement
+	defer duckdb.DestroyPrepare(&prepared)
+	if duckdb.Prepare(db.conn, copying, &prepared) == duckdb.StateError {
+		return db.error(duckdb.PrepareError(prepared))
+	}
+	return db.execute(ctx, prepared, func(r *Result) error {
+		for {
+			if more, err := r.Next(); err != nil || !more {
+				return err
+			}
+		}
+	})
+}

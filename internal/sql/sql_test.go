@@ -1,0 +1,531 @@
+package sql
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// options are those of a database of a trail, which warns of nothing.
+func options(t *testing.T, path string) Options {
+	return Options{
+		Index: func() (*trail.Index, error) {
+			opened, err := trail.Open(path)
+			if err != nil {
+				return nil, err
+			}
+			return opened.Index(), nil
+		},
+		Since: trail.MinTime, Until: trail.MaxTime, MemoryLimit: "512MiB", Location: time.UTC,
+		Warn: func(err error) { t.Errorf("warning: %s", err) },
+	}
+}
+
+func open(t *testing.T, o Options) *DB {
+	t.Helper()
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// ask returns the answer in a format.
+func ask(t *testing.T, db *DB, o Output, statements string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := db.Run(t.Context(), statements, func(r *Result) error { return o.Write(&out, r) }); err != nil {
+		t.Fatalf("%s: %s", statements, err)
+	}
+	return out.String()
+}
+
+// values is the answer as CSV without header, with lines in order.
+func values(t *testing.T, db *DB, statements string) string {
+	t.Helper()
+	lines := strings.Split(strings.ReplaceAll(ask(t, db, Output{Format: "csv", NoHeader: true, CSVUnsafe: true}, statements), "\r\n", "\n"), "\n")
+	slices.Sort(lines)
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// catLines are the lines of "steno cat --format json", by stream and number.
+type catLines struct{ render.Renderer }
+
+func (catLines) Keep(*trail.Record) bool { return true }
+
+// TestTrailHasWhatCatShows compares all fields of all records of the golden trails.
+func TestTrailHasWhatCatShows(t *testing.T) {
+	golden := trailtest.Golden(t)
+	expected, _ := filepath.Glob(golden + "/*.expected")
+	if len(expected) < 9 {
+		t.Fatalf("only %d golden trails", len(expected))
+	}
+	fields := map[string]int{}
+	for _, path := range expected {
+		path = strings.TrimSuffix(path, ".expected")
+		name := filepath.Base(path)
+		if name == "encrypted" {
+			continue
+		}
+		o := options(t, path)
+		index, err := o.Index()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cat := map[string]map[string]any{}
+		key := func(r map[string]any) string {
+			return fmt.Sprint(r["stream"], r["block"], r["session"], r["seq"], r["statement"], r["substatement"], r["kind"], r["time"], r["text"])
+		}
+		object := func(line []byte) map[string]any {
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.UseNumber()
+			var r map[string]any
+			if err := d.Decode(&r); err != nil {
+				t.Fatalf("%s: %s", line, err)
+			}
+			return r
+		}
+		err = index.Merge(context.Background(), trail.MergeOptions{
+			Since: o.Since, Until: o.Until, Rollbacks: true, Warn: o.Warn,
+			NewFormatter: func() trail.Formatter {
+				return &catLines{render.New(render.JSON, render.Options{Servers: index.Servers()})}
+			},
+		}, func(line []byte) error {
+			r := object(line)
+			cat[key(r)] = r
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range bytes.Lines([]byte(ask(t, open(t, o), Output{Format: "json"}, "FROM trail"))) {
+			n++
+			got := object(line)
+			want := cat[key(got)]
+			if want == nil {
+				t.Errorf("%s: not shown by cat: %s", name, line)
+				continue
+			}
+			for field, value := range want {
+				switch field {
+				case "relations", "audited", "columns_omitted":
+					continue // lists instead of names with commas
+				}
+				fields[field]++
+				if g := got[field]; !reflect.DeepEqual(g, value) && field != "objects" && (g != nil || len(fmt.Sprint(value)) < 19) { // more than a BIGINT
+					t.Errorf("%s: %s is %v, of cat %v", name, field, g, value)
+				}
+			}
+			for field, value := range got {
+				if want[field] == nil && value != nil && trailHas(field) {
+					t.Errorf("%s: %s is %v, which cat does not show", name, field, value)
+				}
+			}
+		}
+		if n != len(cat) {
+			t.Errorf("%s: %d records, of cat %d", name, n, len(cat))
+		}
+	}
+	for _, c := range trailColumns {
+		if fields[c.Name] == 0 && !slices.Contains([]string{"session_start", "address", "relations", "audited", "failed", "duration", "text_bytes", "leader", "leader_substatement", "host", "cluster_name"}, c.Name) {
+			t.Errorf("no record had %s", c.Name)
+		}
+	}
+}
+
+// trailHas says whether cat shows a field whenever the table has it.
+func trailHas(field string) bool {
+	switch field {
+	case "session_start", "address", "failed", "duration", "audited", "depth", "rolled_back", "backend_type", "auth_method", "identity":
+		return false
+	}
+	return true
+}
+
+// direct is a statement that reads from the table functions themselves, without conditions.
+func direct(statement string) string {
+	for _, name := range []string{"trail", "relations", "columns"} {
+		statement = strings.ReplaceAll(statement, "FROM "+name+" ", "FROM steno_"+name+"('') AS "+name+" ")
+	}
+	return statement
+}
+
+// TestConditionsChangeNoAnswer compares answers with and without conditions that are passed
+// down, and counts the blocks that these save.
+func TestConditionsChangeNoAnswer(t *testing.T) {
+	db := open(t, options(t, trailtest.Golden(t)+"/index"))
+	for _, c := range []struct {
+		skipped int
+		where   string
+	}{
+		{7, `"user" = 'eve'`}, {7, `'eve' = "user"`}, {7, `class = 'role'`}, {7, `kind = 'note' AND depth IS NULL`}, {7, `database IN ('other')`},
+		{6, `"user" = 'bob'`}, {6, `role IN ('owner', 'nobody')`}, {6, `app_user = 'x'`}, {6, `application = 'psql'`}, {6, `class = 'ddl'`},
+		{6, `command = 'ALTER TABLE'`}, {6, `kind = 'disconnect'`}, {6, `failed`}, {7, `failed AND "user" = 'carol'`}, {5, `outcome = 'error'`},
+		{6, `text LIKE '%no such text%'`}, {6, `text ILIKE 'NO SUCH%TEXT'`}, {6, `contains(text, 'no such text')`}, {5, `starts_with(text, 'SELECT') AND contains(text, 'where total')`},
+		{6, `"user" = 'bob' OR "user" = 'eve'`}, {0, `"user" = 'bob' OR depth = 0`}, {0, `"user" != 'bob'`}, {0, `NOT failed`}, {0, `kind = 'statement'`},
+		{0, `lower("user") = 'bob'`}, {0, `outcome IN ('ok', 'error')`}, {0, `text LIKE '%a%'`}, {0, `"user" = database`}, {0, `"user" IS NULL`}, {0, `class = ''`},
+	} {
+		statement := `SELECT stream, block, session, seq, kind FROM trail WHERE ` + c.where
+		want := values(t, db, direct(statement))
+		if got := values(t, db, statement); got != want {
+			t.Errorf("%s: %q, without conditions %q", c.where, got, want)
+		}
+		if used := db.Used(); len(used) != 1 || used[0].Skipped != c.skipped {
+			t.Errorf("%s: want %d blocks skipped: %+v", c.where, c.skipped, used)
+		}
+	}
+	statement := `SELECT seq, column_name FROM columns WHERE relation = 'public.orders'`
+	if got, want := values(t, db, statement), values(t, db, direct(statement)); got != want || want == "" {
+		t.Errorf("columns: %q, without conditions %q", got, want)
+	}
+	if used := db.Used(); len(used) != 1 || used[0].Skipped > 0 {
+		t.Errorf("columns, directly: %+v", used)
+	}
+	values(t, db, statement)
+	if used := db.Used(); used[0].Skipped != 4 {
+		t.Errorf("columns: %+v", used)
+	}
+}
+
+// TestTimesAreBlocks: conditions on times skip blocks by their headers.
+func TestTimesAreBlocks(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 2 {
+		s := trailtest.NewStream(t, dir, uint32(n))
+		session := trailtest.NewSession(trailtest.Epoch, uint32(n+1))
+		for i := range int64(40) {
+			now := trailtest.Epoch + i*1e6
+			b := trailtest.NewBuilder(now)
+			for k := range int64(50) {
+				b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: now + k*10_000, Text: "SELECT"})
+			}
+			s.Write(t, b)
+			if i%10 == 9 {
+				s.Rotate(t, now)
+			}
+		}
+	}
+	db := open(t, options(t, dir))
+	third := values(t, db, `SELECT quantile_disc(time, 0.3) FROM trail`)
+	for _, where := range []string{
+		`time > '` + third + `'`, `time < TIMESTAMPTZ '` + third + `'`, `'` + third + `' <= time`, `time = '` + third + `'`,
+		`time BETWEEN '` + third + `' AND CAST('` + third + `' AS TIMESTAMPTZ) + INTERVAL 1 millisecond`,
+		`time >= now() - INTERVAL 1 minute`, `trail.time >= date_trunc('day', current_timestamp) AND pid > 0`, `time <= '2000-01-01'`,
+	} {
+		statement := `SELECT count(*), max(seq) FROM trail WHERE ` + where
+		got := values(t, db, statement)
+		used := db.Used()
+		if len(used) != 1 || used[0].Outside == 0 {
+			t.Errorf("%s: no block was skipped: %+v", where, used)
+		}
+		if want := values(t, db, direct(statement)); got != want {
+			t.Errorf("%s: %s, without conditions %s", where, got, want)
+		}
+	}
+	values(t, db, `SELECT count(*) FROM trail WHERE time < now()`)
+	if used := db.Used(); used[0].Conditions != "" {
+		t.Errorf("a moment that moves bounds the end: %+v", used)
+	}
+	o := options(t, dir)
+	when, err := time.Parse("2006-01-02 15:04:05.999999-07", third)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Since = when.UnixMicro() - epoch
+	if got, want := values(t, open(t, o), `SELECT count(*) FROM trail`), values(t, db, `SELECT count(*) FROM trail WHERE time >= '`+third+`'`); got != want {
+		t.Errorf("since: %s, want %s", got, want)
+	}
+}
+
+// TestConditionsOfStatements: what is found in which statements.
+func TestConditionsOfStatements(t *testing.T) {
+	db := open(t, options(t, trailtest.Golden(t)+"/index"))
+	for statement, want := range map[string]string{
+		`SELECT 1 FROM trail t WHERE t."user" = 'bob'`:                                                         `steno_trail('{"users":["bob"]}') AS t`,
+		`SELECT 1 FROM TRAIL WHERE "USER" = 'it''s'`:                                                           `steno_trail('{"users":["it''s"]}')`,
+		`SELECT 1 FROM failures WHERE "user" = 'bob'`:                                                          `steno_failures('{"users":["bob"]}')`,
+		`SELECT * FROM (SELECT * FROM trail WHERE class = 'ddl') WHERE "user" = 'bob'`:                         `steno_trail('{"classes":["ddl"]}')`,
+		`WITH x AS (SELECT * FROM trail WHERE class = 'ddl') SELECT * FROM x`:                                  `steno_trail('{"classes":["ddl"]}')`,
+		`SELECT 1 FROM trail a JOIN trail b ON a.xid = b.xid WHERE a.class = 'ddl' AND b.kind = 'transaction'`: `steno_trail('{"classes":["ddl"]}') AS a`,
+		`SELECT 1 FROM trail a LEFT JOIN trail b ON a.xid = b.xid WHERE b.class = 'ddl'`:                       `steno_trail('{"classes":["ddl"]}') AS b`,
+		`SELECT (SELECT count(*) FROM trail WHERE class = 'ddl')`:                                              `steno_trail('{"classes":["ddl"]}')`,
+		`SELECT 1 FROM trail WHERE class = 'ddl' UNION ALL SELECT 2`:                                           `steno_trail('{"classes":["ddl"]}')`,
+		`WITH trail AS (SELECT 'ddl' AS class) SELECT * FROM trail WHERE class = 'ddl'`:                        ``,
+		`SELECT 1 FROM trail AS t(class, kind) WHERE class = 'ddl'`:                                            ``,
+		`SELECT 1 FROM trail TABLESAMPLE 10% WHERE class = 'ddl'`:                                              ``,
+		`SELECT 1 FROM sessions WHERE "user" = 'bob'`:                                                          ``,
+		`SELECT 1 FROM trail a ASOF JOIN trail b ON a.time >= b.time WHERE b.class = 'ddl'`:                    ``,
+		`SELECT 1 FROM trail a JOIN trail b ON a.xid = b.xid WHERE class = 'ddl'`:                              ``,
+		`SELECT 1 FROM trail GROUP BY class HAVING class = 'ddl'`:                                              ``,
+		`SELECT 1 FROM trail WHERE class = (SELECT 'ddl')`:                                                     ``,
+		`SELECT 1 FROM trail WHERE time > CAST(random() * 1000 AS INT)::VARCHAR`:                               ``,
+		`SELECT 1 FROM trail WHERE text ILIKE '%Kind of%'`:                                                     `{"contains":"nd of"}`,
+		`SELECT 1 FROM trail WHERE text LIKE '%Kind of%'`:                                                      `{"contains":"Kind of"}`,
+		`CREATE TABLE x AS SELECT 1 FROM trail WHERE class = 'ddl'`:                                            ``,
+		`SELECT 1 FROM main.trail WHERE class = 'ddl'`:                                                         ``,
+		`SELECT 1 FROM trail WHERE class = 'ddl' COLLATE NOCASE`:                                               ``,
+		`SELECT 1 FROM trail WHERE "user" IN ('bob', NULL)`:                                                    ``,
+		`SELECT class AS "user" FROM trail WHERE "user" = 'bob' AND true OR class = 'ddl' AND false`:           `{"any":[{"users":["bob"]},{"classes":["ddl"]}]}`,
+		`SELECT 1 FROM trail a, trail b WHERE a.class = 'ddl' AND a.xid = b.xid`:                               `steno_trail('{"classes":["ddl"]}') AS a`,
+		`SELECT 1 FROM trail, trail WHERE trail.class = 'ddl'`:                                                 ``,
+	} {
+		changed, ok := db.push(statement)
+		if ok != (want != "") || !strings.Contains(changed, want) {
+			t.Errorf("%s: %t %s, want %s", statement, ok, changed, want)
+		}
+	}
+}
+
+// TestNothingElseIsReadOrWritten by default, and the configuration cannot be changed.
+func TestNothingElseIsReadOrWritten(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret.csv")
+	if err := os.WriteFile(secret, []byte("a,b\n1,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := trailtest.Golden(t) + "/index"
+	named := filepath.Join(dir, "named.parquet")
+	o := options(t, path)
+	o.Writable = named
+	if err := open(t, o).Export(t.Context(), "SELECT 42 AS answer;"); err != nil {
+		t.Fatal(err)
+	}
+	o = options(t, path)
+	o.Files = []string{named}
+	db := open(t, o)
+	if got := values(t, db, "SELECT answer FROM named, trail LIMIT 1"); got != "42" {
+		t.Errorf("named: %s", got)
+	}
+	for _, statement := range []string{
+		`SELECT * FROM read_csv('` + secret + `')`, `SELECT * FROM '` + secret + `'`, `SELECT * FROM read_text('` + secret + `')`, `SELECT * FROM glob('` + dir + `/*')`,
+		`COPY (SELECT 1) TO '` + dir + `/out.csv'`, `COPY (SELECT 1) TO '` + named + `' (FORMAT parquet)`, `EXPORT DATABASE '` + dir + `/db'`, `ATTACH '` + dir + `/x.db'`,
+		`INSTALL httpfs`, `LOAD httpfs`, `SET enable_external_access = true`, `SET allowed_paths = ['` + secret + `']`, `SET lock_configuration = false`, `RESET memory_limit`,
+		`SELECT * FROM read_parquet('https://example.org/x.parquet')`, `PRAGMA enable_profiling`, `CREATE SECRET s (TYPE s3)`,
+	} {
+		if err := db.Run(t.Context(), statement, func(r *Result) error {
+			for {
+				if more, err := r.Next(); err != nil || !more {
+					return err
+				}
+			}
+		}); err == nil {
+			t.Errorf("%s: not refused", statement)
+		}
+	}
+	if found, _ := filepath.Glob(dir + "/*"); len(found) != 2 {
+		t.Errorf("files: %s", found)
+	}
+	if got := values(t, db, "SELECT answer FROM named"); got != "42" {
+		t.Errorf("named was changed: %s", got)
+	}
+	o.AllowFiles = true
+	if got := values(t, open(t, o), `SELECT b FROM '`+secret+`'`); got != "2" {
+		t.Errorf("allowed: %s", got)
+	}
+}
+
+// TestValuesAreThoseOfDuckDB compares what is shown with what DuckDB makes of it.
+func TestValuesAreThoseOfDuckDB(t *testing.T) {
+	db := open(t, options(t, trailtest.Golden(t)+"/empty"))
+	for _, expression := range []string{
+		"true", "(-5)::TINYINT", "(-300)::SMALLINT", "-70000", "-1099511627776::BIGINT", "200::UTINYINT", "60000::USMALLINT", "4000000000::UINTEGER", "18446744073709551615::UBIGINT",
+		"(-170141183460469231731687303715884105727)::HUGEINT", "340282366920938463463374607431768211455::UHUGEINT", "1.5::FLOAT", "-0.25::DOUBLE",
+		"-0.05::DECIMAL(4,2)", "12345.678::DECIMAL(9,3)", "-1::DECIMAL(18,4)", "123456789012345678901.5::DECIMAL(38,1)",
+		"'text of more than twelve bytes'", "'short'", "''", "DATE '2026-11-21'", "DATE 'infinity'", "TIME '01:02:03.000450'", "TIMESTAMP '2026-11-21 20:45:13.5'", "TIMESTAMPTZ '2026-11-21 20:45:13.000001+00'",
+		"TIMESTAMPTZ '-infinity'", "TIMESTAMP_S '2026-11-21 20:45:13'", "TIMESTAMP_MS '2026-11-21 20:45:13.25'", "TIMESTAMP '1969-12-31 23:59:59.5'",
+		"INTERVAL '1 year 2 months 3 days 04:05:06.5'", "INTERVAL '-1 month'", "INTERVAL '36:00:00'", "INTERVAL '-00:00:01'", "INTERVAL '0 seconds'", "UUID '00112233-4455-6677-8899-aabbccddeeff'", "UUID 'ff112233-4455-6677-8899-aabbccddeeff'",
+		"'b'::ENUM('a', 'b')", "NULL",
+	} {
+		var got, want []byte
+		if err := db.Run(t.Context(), fmt.Sprintf("SELECT v, CAST(v AS VARCHAR) FROM (SELECT %s AS v)", expression), func(r *Result) error {
+			if more, err := r.Next(); err != nil || !more {
+				return fmt.Errorf("no row: %w", err)
+			}
+			got, want = r.Append(nil, 0), r.Append(nil, 1)
+			if r.IsNull(0) != (expression == "NULL") || !json.Valid(r.AppendJSON(nil, 0)) {
+				t.Errorf("%s: NULL, or not JSON: %s", expression, r.AppendJSON(nil, 0))
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("%s: %s", expression, err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s is %s, for DuckDB %s", expression, got, want)
+		}
+	}
+	for expression, want := range map[string]string{
+		"[1, NULL, 3]": "[1,null,3]", "{'b': 'x\"y', 'a': [1.5]}": `{"b":"x\"y","a":[1.5]}`, "MAP {'k': 1}": `{"k":1}`, "[1,2]::INTEGER[2]": "[1,2]",
+		"'\\xAA'::BLOB": `"\\xaa"`, "'nan'::DOUBLE": `"NaN"`, "[{'t': TIMESTAMPTZ '2026-11-21 20:45:13+00'}]": `[{"t":"2026-11-21T20:45:13.000000Z"}]`,
+	} {
+		if got := strings.TrimSpace(ask(t, db, Output{Format: "json"}, "SELECT "+expression+" AS v")); got != `{"v":`+want+`}` {
+			t.Errorf("%s is %s", expression, got)
+		}
+	}
+}
+
+// TestHostileTextsHaveNoEffect on terminals, spreadsheets and documents.
+func TestHostileTextsHaveNoEffect(t *testing.T) {
+	dir := t.TempDir()
+	text := "=cmd|' /C calc'!A1\x1b[31m\r\n\u202e<script>|`x`[a](b)\x00\u009b"
+	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "+SUM(1)"})
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, Text: text})
+	trailtest.NewStream(t, dir, 0).Write(t, b)
+	db := open(t, options(t, dir))
+	for format, want := range map[string]string{
+		"table":    `=cmd|' /C calc'!A1\x1b[31m\r\n\u202e<script>|` + "`x`" + `[a](b)\x00\u009b | +SUM(1)`,
+		"csv":      "\"'=cmd|' /C calc'!A1\\x1b[31m\r\n\\u202e<script>|`x`[a](b)\\x00\\u009b\",'+SUM(1),-5",
+		"json":     `{"text":"=cmd|' /C calc'!A1\u001b[31m\r\n\u202e<script>|` + "`x`" + `[a](b)\u0000\u009b","user":"+SUM(1)"`,
+		"markdown": `| =cmd\|' /C calc'!A1\\x1b\[31m\\r\\n\\u202e&lt;script&gt;\|` + "\\`x\\`" + `\[a\](b)\\x00\\u009b |`,
+	} {
+		got := ask(t, db, Output{Format: format}, `SELECT text, "user", -5 AS n FROM trail`)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %q lacks %q", format, got, want)
+		}
+		if strings.ContainsAny(got, "\x1b\x00\u202e\u009b") {
+			t.Errorf("%s: %q", format, got)
+		}
+	}
+}
+
+// TestRunEndsWithItsContext in the middle of a statement that would take hours.
+func TestRunEndsWithItsContext(t *testing.T) {
+	dir := t.TempDir()
+	trailtest.Pgbench(t, dir, 20_000, 4, 2)
+	db := open(t, options(t, dir))
+	for _, statement := range []string{
+		"SELECT count(*) FROM trail a, trail b, trail c WHERE a.seq + b.seq + c.seq = 7", "SELECT a.seq FROM trail a, trail b, trail c",
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		err := db.Run(ctx, statement, func(r *Result) error { return (&Output{Format: "json"}).Write(discard{}, r) })
+		if err == nil || ctx.Err() == nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+		if got := values(t, db, "SELECT 1"); got != "1" {
+			t.Errorf("afterwards: %s", got)
+		}
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+const manual = "../../docs/query.md"
+
+// tableDocs is what docs/query.md says of the tables.
+func tableDocs(t *testing.T, db *DB) string {
+	var out strings.Builder
+	row := func(name, kind, doc string) { fmt.Fprintf(&out, "| `%s` | `%s` | %s |\n", name, kind, doc) }
+	known := map[string]string{}
+	for i := range Tables {
+		table := &Tables[i]
+		fmt.Fprintf(&out, "### %s\n\n%s%s.\n", table.Name, strings.ToUpper(table.Doc[:1]), table.Doc[1:])
+		docs := map[string]string{}
+		for _, c := range table.Columns {
+			docs[c.Name] = c.Doc
+		}
+		for _, d := range table.docs {
+			docs[d[0]] = d[1]
+		}
+		type column struct {
+			Name string `json:"column_name"`
+			Type string `json:"column_type"`
+		}
+		var columns []column
+		same := true // all columns are those of trail
+		for line := range strings.Lines(ask(t, db, Output{Format: "json"}, "DESCRIBE "+table.Name)) {
+			var c column
+			if err := json.Unmarshal([]byte(line), &c); err != nil {
+				t.Fatal(err)
+			}
+			c.Type = strings.ReplaceAll(c.Type, "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
+			columns = append(columns, c)
+			same = same && docs[c.Name] == "" && known[c.Name] != ""
+		}
+		if table.Name == "trail" {
+			for _, c := range table.Columns {
+				known[c.Name] = c.Doc
+			}
+		}
+		if same && len(columns) == len(trailColumns) {
+			out.WriteString("The columns are those of `trail`.\n\n")
+			continue
+		}
+		out.WriteString("\n| column | type | meaning |\n|---|---|---|\n")
+		rest := table.Name == "relations" || table.Name == "columns"
+		for _, c := range columns {
+			doc := docs[c.Name]
+			if doc == "" {
+				doc = known[c.Name]
+			}
+			if doc == "" {
+				t.Errorf("%s.%s is not described", table.Name, c.Name)
+			}
+			if rest && known[c.Name] != "" && known[c.Name] == doc {
+				break
+			}
+			row(c.Name, c.Type, doc)
+		}
+		if rest {
+			out.WriteString("\nThese are followed by all columns of `trail` except `relations`.\n")
+		}
+		out.WriteString("\n")
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}
+
+// TestManualHasTheTables compares docs/query.md with the tables. STENO_UPDATE=1 writes it.
+func TestManualHasTheTables(t *testing.T) {
+	page, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(page), "<!-- TABLES -->\n")
+	_, tail, ok2 := strings.Cut(rest, "<!-- end -->\n")
+	if !ok || !ok2 {
+		t.Fatal("no place for the tables")
+	}
+	want := head + "<!-- TABLES -->\n" + tableDocs(t, open(t, options(t, trailtest.Golden(t)+"/empty"))) + "<!-- end -->\n" + tail
+	if want == string(page) {
+		return
+	}
+	if os.Getenv("STENO_UPDATE") == "" {
+		t.Fatal("docs/query.md differs from the tables; STENO_UPDATE=1 writes it")
+	}
+	if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQuestionsOfTheManualRun executes the SQL of docs/query.md.
+func TestQuestionsOfTheManualRun(t *testing.T) {
+	page, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, options(t, trailtest.Golden(t)+"/index"))
+	all := strings.Split(string(page), "```sql\n")[1:]
+	for _, s := range all {
+		s, _, _ = strings.Cut(s, "```")
+		ask(t, db, Output{Format: "json"}, s)
+	}
+	if len(all) < 5 {
+		t.Errorf("only %d questions", len(all))
+	}
+}

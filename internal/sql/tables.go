@@ -1,0 +1,171 @@
+// The tables and views of a trail.
+
+package sql
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Table is a table or a view.
+type Table struct {
+	Name string
+	Doc  string
+	// Columns are those of a table that is read from the trail itself.
+	Columns []Column
+	// query is that of a view. The conditions of a statement are appended to those of the table
+	// functions that it calls.
+	query string
+	// docs are what the columns of a view say, as far as these are not columns of trail.
+	docs [][2]string
+	// passes are the columns that a view has from the trail's records in such a way that a
+	// condition on them is one on the records.
+	passes []string
+}
+
+// ofRecords are the columns of records of which an index, or a block's header, says something.
+var ofRecords = []string{"time", "user", "role", "app_user", "database", "application", "class", "command", "kind", "outcome", "sqlstate", "text", "message", "failed"}
+
+var ofRelations = append(ofRecords[:len(ofRecords):len(ofRecords)], "relation")
+
+// who are the columns that say who did something.
+const who = `session, "user", role, app_user, database, application, client`
+
+// Tables are all tables and views.
+var Tables = []Table{
+	{Name: "trail", Doc: "a row for each record", Columns: trailColumns, passes: ofRecords},
+	{Name: "relations", Doc: "a row for each relation that a statement uses", passes: ofRelations,
+		Columns: append(relationColumns[:len(relationColumns):len(relationColumns)], trailColumns...)},
+	{Name: "columns", Doc: "a row for each column of a relation that a statement reads or writes", passes: ofRelations,
+		Columns: append(columnColumns[:len(columnColumns):len(columnColumns)], trailColumns...)},
+	{Name: "sessions", Doc: "a row for each session that has a record in the range",
+		query: `SELECT session, min(session_start) AS started, max(time) FILTER (kind = 'disconnect') AS ended,
+  max(duration) FILTER (kind = 'disconnect') AS duration, any_value(pid) AS pid,
+  arg_min("user", seq) AS "user", list(DISTINCT role) FILTER (role IS NOT NULL) AS roles,
+  list(DISTINCT app_user) FILTER (app_user IS NOT NULL) AS app_users, any_value(database) AS database,
+  list(DISTINCT application) FILTER (application IS NOT NULL) AS applications, any_value(client) AS client,
+  any_value(backend_type) AS backend_type, any_value(auth_method) AS auth_method, any_value(identity) AS identity,
+  count(*) FILTER (kind = 'statement') AS statements, count(*) FILTER (failed) AS failures,
+  sum("rows") FILTER (kind = 'statement' AND depth = 0) AS "rows", min(time) AS first_seen, max(time) AS last_seen
+FROM steno_trail(conditions) GROUP BY session`,
+		docs: [][2]string{{"session", "ID of the session"}, {"started", "when it started"}, {"ended", "when it ended; NULL: its end is not in the range"},
+			{"duration", "how long it lasted"}, {"pid", "process ID"}, {"user", "session user, of its first record"},
+			{"roles", "roles that it set"}, {"app_users", "end users that the application named"}, {"database", "database"},
+			{"applications", "values of `application_name`"}, {"client", "client address and port"}, {"backend_type", "type of the process"},
+			{"auth_method", "authentication method"}, {"identity", "authenticated identity"}, {"statements", "statements, nested ones too"},
+			{"failures", "records of what failed"}, {"rows", "rows returned or changed by the client's statements"},
+			{"first_seen", "time of its first record"}, {"last_seen", "time of its last record"}}},
+	{Name: "transactions", Doc: "a row for each end of a transaction that wrote, or was prepared", passes: []string{"user", "role", "app_user", "database", "application"},
+		query: `SELECT ` + who + `, xid, time - duration AS started, time AS ended, duration,
+  extra['event'] AS event, extra['event'] IN ('commit', 'commit prepared') AS committed,
+  TRY_CAST(extra['statements'] AS BIGINT) AS statements, extra['gid'] AS gid, extra['commit_lsn'] AS commit_lsn,
+  extra['end_lsn'] AS end_lsn, TRY_CAST(extra['timeline'] AS BIGINT) AS timeline, sqlstate, message
+FROM steno_trail(conditions || '{"kinds":["transaction"]}') WHERE kind = 'transaction'`,
+		docs: [][2]string{{"started", "when it started"}, {"ended", "when it ended"}, {"duration", "how long it lasted"},
+			{"event", "`commit`, `abort`, `prepare`, `commit prepared` or `rollback prepared`"}, {"committed", "whether it took effect"},
+			{"statements", "top-level statements up to its end"}, {"gid", "name of a prepared transaction"},
+			{"commit_lsn", "where the WAL record of the commit begins"}, {"end_lsn", "and ends"}, {"timeline", "timeline of the server"}}},
+	{Name: "statements", Doc: "a row for each fingerprint: statements that differ only in constants, if the server computes query identifiers", passes: []string{"user", "role", "app_user", "database", "application", "class", "command", "time"},
+		query: `SELECT coalesce(CAST(query_id AS VARCHAR), md5(text)) AS fingerprint, class, command, any_value(text) AS text,
+  count(*) AS calls, count(*) FILTER (failed) AS errors, sum("rows") AS "rows",
+  to_microseconds(CAST(sum(duration_us) AS BIGINT)) AS total, to_microseconds(CAST(approx_quantile(duration_us, 0.5) AS BIGINT)) AS p50,
+  to_microseconds(CAST(approx_quantile(duration_us, 0.99) AS BIGINT)) AS p99, to_microseconds(max(duration_us)) AS longest,
+  approx_count_distinct("user") AS users, min(time) AS first_seen, max(time) AS last_seen
+FROM steno_trail(conditions) WHERE kind = 'statement' GROUP BY ALL`,
+		docs: [][2]string{{"fingerprint", "`query_id`, or the MD5 of the text if there is none"}, {"text", "text of one of them"},
+			{"calls", "how often it ran"}, {"errors", "how often it failed"}, {"rows", "rows returned or changed by all"}, {"total", "duration of all"},
+			{"p50", "median of the durations, approximately"}, {"p99", "99th percentile, approximately"}, {"longest", "longest duration"},
+			{"users", "how many users ran it, approximately"}, {"first_seen", "when it first ran"}, {"last_seen", "when it last ran"}}},
+	{Name: "failed_logins", Doc: "refused connections", passes: ofRecords,
+		query: `SELECT time, "user", database, client, address, application, auth_method, identity, sqlstate, message, session, seq
+FROM steno_trail(conditions || '{"kinds":["auth_failed"]}') WHERE kind = 'auth_failed'`},
+	{Name: "failures", Doc: "what failed, was refused or was interrupted", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions || '{"failed":true}') WHERE failed`},
+	{Name: "privileged", Doc: "statements about roles, privileges, policies, extensions and the server's configuration", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions || '{"any":[{"classes":["role","setting"]},{"kinds":["setting"]},{"commands":[` + quotedList(privileged, `"`) + `]}]}')
+WHERE class IN ('role', 'setting') OR kind = 'setting' OR command IN (` + quotedList(privileged, `'`) + `)`},
+	{Name: "ddl", Doc: "statements of class `ddl`", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions || '{"classes":["ddl"]}') WHERE class = 'ddl'`},
+	{Name: "grants", Doc: "GRANT, REVOKE and ALTER DEFAULT PRIVILEGES", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions || '{"commands":[` + quotedList(grants, `"`) + `]}') WHERE command IN (` + quotedList(grants, `'`) + `)`},
+	{Name: "settings_changed", Doc: "changes of pg_steno's settings, ALTER SYSTEM, and SET and RESET", passes: ofRecords,
+		query: `SELECT time, kind, ` + who + `, command, text, extra['name'] AS name, extra['old'] AS old_value, extra['new'] AS new_value,
+  outcome, seq
+FROM steno_trail(conditions || '{"any":[{"kinds":["setting"]},{"classes":["misc_set"]},{"commands":["ALTER SYSTEM"]}]}')
+WHERE kind = 'setting' OR class = 'misc_set' OR command = 'ALTER SYSTEM'`,
+		docs: [][2]string{{"name", "name of a setting of pg_steno"}, {"old_value", "its value before"}, {"new_value", "its value from then on"}}},
+	{Name: "slow", Doc: "statements that took a second or longer", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions) WHERE kind = 'statement' AND duration_us >= 1000000`},
+	{Name: "access", Doc: "who uses which relation: a row for each user, role, database and relation", passes: []string{"user", "role", "database", "relation", "time"},
+		query: `SELECT "user", role, database, relation, any_value(relation_type) AS relation_type,
+  list_sort(list_distinct(flatten(list(DISTINCT access)))) AS access, count(*) AS statements, count(*) FILTER (failed) AS failures,
+  min(time) AS first_seen, max(time) AS last_seen
+FROM steno_relations(conditions) WHERE kind = 'statement' GROUP BY "user", role, database, relation`,
+		docs: accessDocs},
+	{Name: "new_access", Doc: "users and relations whose first access in the whole trail is in the range", passes: []string{"user", "database", "relation"},
+		query: `SELECT "user", database, relation, any_value(relation_type) AS relation_type,
+  list_sort(list_distinct(flatten(list(DISTINCT access)))) AS access, count(*) AS statements, count(*) FILTER (failed) AS failures,
+  min(time) AS first_seen, max(time) AS last_seen
+FROM steno_relations(conditions || '{"always":true}') WHERE kind = 'statement' GROUP BY "user", database, relation
+HAVING min(time) >= steno_since()`,
+		docs: accessDocs},
+	{Name: "off_hours", Doc: "clients' statements outside of Monday to Friday, 07:00 to 19:00, in the time zone of `--time-zone`", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions)
+WHERE kind = 'statement' AND depth = 0 AND (isodow(time) > 5 OR hour(time) < 7 OR hour(time) >= 19)`},
+	{Name: "bulk_reads", Doc: "statements of class `read` that returned 10,000 rows or more", passes: ofRecords,
+		query: `SELECT * FROM steno_trail(conditions || '{"classes":["read"]}') WHERE class = 'read' AND "rows" >= 10000`},
+	{Name: "gaps", Doc: "records that could not be written, with their numbers", passes: ofRecords,
+		query: `SELECT time, ` + who + `, seq, TRY_CAST(extra['count'] AS BIGINT) AS count, TRY_CAST(extra['first_seq'] AS BIGINT) AS first_seq,
+  TRY_CAST(extra['last_seq'] AS BIGINT) AS last_seq, extra['reason'] AS reason, extra
+FROM steno_trail(conditions || '{"kinds":["gap"]}') WHERE kind = 'gap'`,
+		docs: [][2]string{{"count", "how many records are missing"}, {"first_seq", "the first of their numbers"}, {"last_seq", "the last"}, {"reason", "why"}}},
+}
+
+var accessDocs = [][2]string{{"relation", "name of the relation with its schema"}, {"relation_type", "`table`, `view` …"}, {"access", "all kinds of access"}, {"statements", "how many statements used it"},
+	{"failures", "how many of them failed"}, {"first_seen", "time of the first"}, {"last_seen", "time of the last"}}
+
+var (
+	grants     = []string{"GRANT", "REVOKE", "GRANT ROLE", "REVOKE ROLE", "ALTER DEFAULT PRIVILEGES"}
+	privileged = []string{
+		"ALTER SYSTEM", "LOAD", "SECURITY LABEL", "CREATE EXTENSION", "ALTER EXTENSION", "DROP EXTENSION",
+		"CREATE POLICY", "ALTER POLICY", "DROP POLICY", "CREATE EVENT TRIGGER", "ALTER EVENT TRIGGER", "DROP EVENT TRIGGER",
+		"CREATE DATABASE", "ALTER DATABASE", "DROP DATABASE", "CREATE LANGUAGE", "ALTER LANGUAGE", "DROP LANGUAGE",
+		"CREATE SERVER", "ALTER SERVER", "DROP SERVER", "CREATE USER MAPPING", "ALTER USER MAPPING", "DROP USER MAPPING",
+		"CREATE PUBLICATION", "ALTER PUBLICATION", "DROP PUBLICATION", "CREATE SUBSCRIPTION", "ALTER SUBSCRIPTION", "DROP SUBSCRIPTION",
+	}
+)
+
+func quotedList(names []string, quote string) string {
+	return quote + strings.Join(names, quote+","+quote) + quote
+}
+
+func init() {
+	// relations has the relation itself, and not the list of all.
+	for i := range Tables {
+		if t := &Tables[i]; t.Name == "relations" || t.Name == "columns" {
+			kept := t.Columns[:0:0]
+			for _, c := range t.Columns {
+				if c.Name != "relations" {
+					kept = append(kept, c)
+				}
+			}
+			t.Columns = kept
+		}
+	}
+}
+
+// function is the table function, or the macro, that a table is made of.
+func (t *Table) function() string { return "steno_" + t.Name }
+
+// definitions are the statements that define the tables.
+func definitions() []string {
+	out := []string{"CREATE MACRO steno_since() AS CAST('-infinity' AS TIMESTAMPTZ)"}
+	for i := range Tables {
+		t := &Tables[i]
+		if t.query != "" {
+			out = append(out, fmt.Sprintf("CREATE MACRO %s(conditions) AS TABLE %s", t.function(), t.query))
+		}
+		out = append(out, fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM %s('')", t.Name, t.function()))
+	}
+	return out
+}

@@ -1,0 +1,240 @@
+// Reads records without an order, by many goroutines: for queries that look at all of a trail.
+
+package trail
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"sync"
+)
+
+// ScanOptions say what a scan reads.
+type ScanOptions struct {
+	// Since and Until bound the records' times: Since <= time < Until, or no end if Until is MaxTime.
+	Since, Until int64
+	// Contents selects the groups of blocks of a segment's index that may have wanted
+	// records; nil: all. Other blocks are not read.
+	Contents func(*Contents) Groups
+	// Parts says that texts, messages and parameters are wanted: those of big records
+	// are put together from their data parts, which may be in other blocks.
+	Parts bool
+	// Rollbacks says that records of statements are to have Undone set.
+	Rollbacks bool
+	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
+	Warn func(error)
+}
+
+// ScanStats are what a scan has done so far.
+type ScanStats struct {
+	// Read, Outside and Skipped count blocks that have records: those that were read,
+	// those outside the times, and those in which an index says is nothing wanted.
+	Read, Outside, Skipped int
+	// Bytes are those of the blocks read, as stored, and Records those decoded.
+	Bytes   int64
+	Records int64
+}
+
+// Scan hands out the blocks of an index to readers. The records are those that were
+// there when the index was made: what a server adds meanwhile is not of the scan.
+type Scan struct {
+	ctx       context.Context
+	opts      ScanOptions
+	files     *Files
+	joiner    *joiner
+	rollbacks *rollbacks
+
+	mu       sync.Mutex
+	segments []*SegmentIndex // to come
+	refs     []BlockRef      // to come of the segment before
+	stats    ScanStats
+}
+
+// Scan begins a scan, which ends early with its context. Segments and, in them, blocks
+// are handed out in the order of their times.
+func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
+	s := &Scan{ctx: ctx, opts: opts, files: &Files{}}
+	s.joiner = &joiner{ctx, x, s.files}
+	s.rollbacks = &rollbacks{index: x, files: s.files}
+	for _, err := range x.Errs {
+		opts.Warn(err)
+	}
+	for _, err := range x.missingKeys(opts.Since, opts.Until, nil, nil) {
+		opts.Warn(err)
+	}
+	for i := range x.Streams {
+		for k := range x.Streams[i].Segments {
+			one := &x.Streams[i].Segments[k]
+			switch {
+			case one.Segment.KeyErr != nil || one.Records == 0:
+			case one.LastEnd < opts.Since || one.FirstTime >= opts.Until && opts.Until != MaxTime:
+				s.stats.Outside += one.Blocks
+			default:
+				s.segments = append(s.segments, one)
+			}
+		}
+	}
+	slices.SortStableFunc(s.segments, func(a, b *SegmentIndex) int { return cmp.Compare(a.FirstTime, b.FirstTime) })
+	return s
+}
+
+// Close closes the files. No reader may be in use.
+func (s *Scan) Close() { s.files.Close() }
+
+// Stats are the scan's counters. They are complete when all readers have ended.
+func (s *Scan) Stats() ScanStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// take returns the next block that is to be read; nil at the end. The blocks read before had
+// that many records.
+func (s *Scan) take(decoded int64) *BlockRef {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Records += decoded
+	for len(s.refs) == 0 {
+		if len(s.segments) == 0 || s.ctx.Err() != nil {
+			return nil
+		}
+		next := s.segments[0]
+		s.segments = s.segments[1:]
+		refs, err := next.refs()
+		if err != nil {
+			s.opts.Warn(err)
+			continue
+		}
+		s.refs = s.wanted(refs)
+	}
+	ref := s.refs[0]
+	s.refs = s.refs[1:]
+	s.stats.Read++
+	s.stats.Bytes += ref.Length()
+	return &ref
+}
+
+// wanted are the blocks of a segment that may have wanted records.
+func (s *Scan) wanted(refs []BlockRef) []BlockRef {
+	inside := refs[:0:0]
+	for _, ref := range refs {
+		switch {
+		case ref.LastEnd < s.opts.Since || ref.FirstTime >= s.opts.Until && s.opts.Until != MaxTime:
+			if ref.Records > 0 {
+				s.stats.Outside++
+			} else {
+				inside = append(inside, ref) // it may be an index
+			}
+		default:
+			inside = append(inside, ref)
+		}
+	}
+	if !slices.ContainsFunc(inside, func(r BlockRef) bool { return r.Records > 0 }) {
+		return nil
+	}
+	skip := MergeOptions{Contents: s.opts.Contents, Skipped: func(ref *BlockRef) {
+		if ref.Records > 0 {
+			s.stats.Skipped++
+		}
+	}}
+	return slices.DeleteFunc(skip.skip(s.files, inside), func(r BlockRef) bool { return r.Records == 0 })
+}
+
+// warn tells of what a reader found.
+func (s *Scan) warn(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opts.Warn(err)
+}
+
+// ScanReader reads blocks of a scan, one after the other. It is for one goroutine;
+// several work in parallel.
+type ScanReader struct {
+	// Record is the current record. It and its bytes are valid until the next one.
+	Record Record
+	// Ref is the block that it is in, a new one for each block.
+	Ref *BlockRef
+
+	scan    *Scan
+	block   Block
+	here    parts
+	lookup  lookup
+	decoded int64
+}
+
+// Reader returns a new reader.
+func (s *Scan) Reader() *ScanReader { return &ScanReader{scan: s} }
+
+// Next reads the next record; it returns false at the end of the scan.
+func (r *ScanReader) Next() bool {
+	s := r.scan
+	for {
+		if r.Ref == nil && !r.nextBlock() {
+			return false
+		}
+		switch err := r.block.Next(&r.Record); {
+		case err == io.EOF:
+			r.Ref = nil
+			continue
+		case err != nil:
+			s.warn(err)
+			r.Ref = nil
+			continue
+		}
+		rec := &r.Record
+		if rec.Kind == KindData {
+			if s.opts.Parts {
+				if r.here == nil {
+					r.here = parts{}
+				}
+				r.here.add(rec)
+			}
+			continue
+		}
+		r.decoded++
+		if rec.Time < s.opts.Since || rec.Time >= s.opts.Until && s.opts.Until != MaxTime {
+			if s.opts.Parts && rec.Parts != [3]uint64{} {
+				delete(r.here, RecordID{rec.Session.ID(), rec.Seq})
+			}
+			continue
+		}
+		if s.opts.Parts && rec.Parts != [3]uint64{} {
+			if err := s.joiner.join(rec, r.Ref, r.here); err != nil {
+				s.warn(err)
+			}
+			delete(r.here, RecordID{rec.Session.ID(), rec.Seq})
+		}
+		if s.opts.Rollbacks {
+			r.lookup.mark(rec)
+		}
+		r.block.show(rec)
+		return true
+	}
+}
+
+// nextBlock loads the next block that can be read.
+func (r *ScanReader) nextBlock() bool {
+	s := r.scan
+	// What was unusually big is not kept.
+	if b := &r.block; cap(b.Image)+cap(b.buf)+cap(b.plain)+b.dictionary > large {
+		r.block = Block{}
+	}
+	r.here = nil
+	for {
+		ref := s.take(r.decoded)
+		r.decoded = 0
+		if ref == nil {
+			return false
+		}
+		if err := s.files.Read(ref, &r.block); err != nil {
+			s.warn(err)
+			continue
+		}
+		if s.opts.Rollbacks {
+			r.lookup.start(s.rollbacks, ref, &r.block)
+		}
+		r.Ref = ref
+		return true
+	}
+}
