@@ -178,6 +178,8 @@ var trailColumns = []Column{
 			}
 			v.setInt64(at, int64(r.Shape.QueryID))
 		}},
+	{Name: "fingerprint", Type: typeVarchar, Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text without constants",
+		by: byText, needs: needsParts, set: setFingerprint},
 	{Name: "rows", Type: typeBigint, Doc: "rows returned or changed",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(trail.FieldRows)) }},
 	{Name: "duration", Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
@@ -354,6 +356,25 @@ func setObjects(r *row, v *vector, at int) {
 		f[3].setNonEmpty(i, o.To)
 		i++
 	}
+}
+
+func setFingerprint(r *row, v *vector, at int) {
+	var n uint64
+	switch {
+	case r.Shape != nil && r.Shape.QueryID != 0:
+		n = r.Shape.QueryID
+	case r.Text != nil:
+		n = fingerprint(r.Text, &r.scratch)
+	default:
+		v.setNull(at)
+		return
+	}
+	const digits = "0123456789abcdef"
+	var b [16]byte
+	for i := range b {
+		b[i] = digits[n>>(60-4*i)&15]
+	}
+	v.setText(at, b[:])
 }
 
 func setParams(r *row, v *vector, at int) {

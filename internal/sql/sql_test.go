@@ -141,7 +141,7 @@ func TestTrailHasWhatCatShows(t *testing.T) {
 		}
 	}
 	for _, c := range trailColumns {
-		if fields[c.Name] == 0 && !slices.Contains([]string{"session_start", "address", "relations", "audited", "failed", "duration", "text_bytes", "leader", "leader_substatement", "host", "cluster_name"}, c.Name) {
+		if fields[c.Name] == 0 && !slices.Contains([]string{"session_start", "address", "relations", "audited", "failed", "duration", "text_bytes", "leader", "leader_substatement", "host", "cluster_name", "fingerprint"}, c.Name) {
 			t.Errorf("no record had %s", c.Name)
 		}
 	}
@@ -150,7 +150,7 @@ func TestTrailHasWhatCatShows(t *testing.T) {
 // trailHas says whether cat shows a field whenever the table has it.
 func trailHas(field string) bool {
 	switch field {
-	case "session_start", "address", "failed", "duration", "audited", "depth", "rolled_back", "backend_type", "auth_method", "identity":
+	case "session_start", "address", "failed", "duration", "audited", "depth", "rolled_back", "backend_type", "auth_method", "identity", "fingerprint":
 		return false
 	}
 	return true
@@ -527,5 +527,34 @@ func TestQuestionsOfTheManualRun(t *testing.T) {
 	}
 	if len(all) < 5 {
 		t.Errorf("only %d questions", len(all))
+	}
+}
+
+func TestFingerprintsIgnoreConstants(t *testing.T) {
+	var scratch []byte
+	for _, same := range [][]string{
+		{"SELECT * FROM t WHERE a = 1", "select  *\nfrom t where a=27.5e-3 -- x", "SELECT * FROM t /* 'x' /* y */ */ WHERE a = 'it''s';", "SELECT * FROM t WHERE a = E'it\\'s'", "SELECT * FROM t WHERE a = $q$ ' $ $q$", "SELECT * FROM t WHERE a = .5"},
+		{"SELECT * FROM t WHERE a IN (1)", "SELECT * FROM t WHERE a IN (1, 2, 'x')"},
+		{"SELECT * FROM t WHERE a = $1"}, {"SELECT * FROM t WHERE a = $2"}, {"SELECT * FROM t1 WHERE a = 1"}, {`SELECT * FROM "T" WHERE a = 1`}, {`SELECT * FROM "t" WHERE a = 1`},
+		{"SELECT * FROM t WHERE a = 1 + 1"}, {"SELECT * FROM tWHERE a = 1"}, {"SELECT a b FROM t"}, {"SELECT ab FROM t"}, {"SELECT 'unfinished", "SELECT 1", "SELECT $x$unfinished"}, {""}, {"$", "$;"}, {"SELECT e 'x'"},
+	} {
+		for i, text := range same {
+			if fingerprint([]byte(text), &scratch) != fingerprint([]byte(same[0]), &scratch) {
+				t.Errorf("%s (%d): %s", text, i, appendPlain(nil, []byte(text)))
+			}
+		}
+		for _, other := range []string{"SELECT * FROM t WHERE b = 1", "SELECT a, b FROM t"} {
+			if fingerprint([]byte(other), &scratch) == fingerprint([]byte(same[0]), &scratch) {
+				t.Errorf("%s is as %s", same[0], other)
+			}
+		}
+	}
+	known := map[uint64]string{}
+	for _, text := range []string{"SELECT * FROM t WHERE a = $1", "SELECT * FROM t WHERE a = $2", "SELECT * FROM t1 WHERE a = 1", `SELECT * FROM "T" WHERE a = 1`, `SELECT * FROM "t" WHERE a = 1`, "SELECT a b FROM t", "SELECT ab FROM t", "SELECT * FROM t WHERE a = 1 + 1", "SELECT 1a"} {
+		n := fingerprint([]byte(text), &scratch)
+		if known[n] != "" {
+			t.Errorf("%s is as %s", text, known[n])
+		}
+		known[n] = text
 	}
 }

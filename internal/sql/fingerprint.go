@@ -1,0 +1,164 @@
+// Fingerprints of statements whose server computed no query identifier: of their texts without
+// constants, comments and differences in white space.
+
+package sql
+
+import (
+	"bytes"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// fingerprint returns a number that statements have in common that differ only in constants, in
+// how many of them are in a list, in comments, white space, and upper or lower case outside of
+// quotes. Strings are read as with standard_conforming_strings.
+func fingerprint(text []byte, scratch *[]byte) uint64 {
+	*scratch = appendPlain((*scratch)[:0], text)
+	return xxhash.Sum64(*scratch)
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// appendPlain appends the text with ? for each constant and one blank where words meet.
+func appendPlain(dst, s []byte) []byte {
+	blank := false
+	constant := func() {
+		// one stands for a list of any length
+		if n := len(dst); n >= 2 && dst[n-1] == ',' && dst[n-2] == '?' {
+			dst = dst[:n-1]
+			return
+		}
+		if n := len(dst); blank && n > 0 && isWord(dst[n-1]) {
+			dst = append(dst, ' ')
+		}
+		dst, blank = append(dst, '?'), false
+	}
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == ' ' || c >= '\t' && c <= '\r':
+			blank = true
+			i++
+		case c == '-' && i+1 < len(s) && s[i+1] == '-':
+			if n := bytes.IndexAny(s[i:], "\r\n"); n >= 0 {
+				i += n
+			} else {
+				i = len(s)
+			}
+			blank = true
+		case c == '/' && i+1 < len(s) && s[i+1] == '*':
+			i, blank = afterComment(s, i), true
+		case c == '\'':
+			escapes := false
+			if n := len(dst); n > 0 && !blank && i > 0 { // a prefix: E'', B'', X'', N''
+				if p := s[i-1]; bytes.IndexByte([]byte("eEbBxXnN"), p) >= 0 && (i < 2 || !isWord(s[i-2])) {
+					escapes = p == 'e' || p == 'E'
+					dst = dst[:n-1]
+				}
+			}
+			i = afterQuote(s, i, escapes)
+			constant()
+		case c == '"':
+			end := afterQuote(s, i, false)
+			if n := len(dst); blank && n > 0 && isWord(dst[n-1]) {
+				dst = append(dst, ' ')
+			}
+			dst, blank = append(dst, s[i:end]...), false
+			i = end
+		case c == '$' && !(i > 0 && isWord(s[i-1])):
+			if end := afterDollars(s, i); end > 0 {
+				i = end
+				constant()
+				continue
+			}
+			dst = append(dst, c)
+			i++
+		case isDigit(c) || c == '.' && i+1 < len(s) && isDigit(s[i+1]) && !(i > 0 && isWord(s[i-1])):
+			if n := len(dst); n > 0 && dst[n-1] == '$' { // a parameter
+				for ; i < len(s) && isDigit(s[i]); i++ {
+					dst = append(dst, s[i])
+				}
+				continue
+			}
+			for i < len(s) && (isWord(s[i]) || s[i] == '.' || (s[i] == '+' || s[i] == '-') && (s[i-1] == 'e' || s[i-1] == 'E')) {
+				i++
+			}
+			constant()
+		case isWord(c):
+			if n := len(dst); blank && n > 0 && (isWord(dst[n-1]) || dst[n-1] == '"' || dst[n-1] == '?') {
+				dst = append(dst, ' ')
+			}
+			blank = false
+			for ; i < len(s) && (isWord(s[i]) || s[i] == '$'); i++ {
+				b := s[i]
+				if b >= 'A' && b <= 'Z' {
+					b += 'a' - 'A'
+				}
+				dst = append(dst, b)
+			}
+		default:
+			dst, blank = append(dst, c), false
+			i++
+		}
+	}
+	return bytes.TrimRight(dst, ";")
+}
+
+// afterQuote is behind the quoted text that begins at i.
+func afterQuote(s []byte, i int, escapes bool) int {
+	quote := s[i]
+	for i++; i < len(s); i++ {
+		switch {
+		case escapes && s[i] == '\\':
+			i++
+		case s[i] != quote:
+		case i+1 < len(s) && s[i+1] == quote:
+			i++
+		default:
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// afterComment is behind a comment, which may have others inside.
+func afterComment(s []byte, i int) int {
+	depth := 0
+	for i < len(s) {
+		switch {
+		case bytes.HasPrefix(s[i:], []byte("/*")):
+			depth++
+			i += 2
+		case bytes.HasPrefix(s[i:], []byte("*/")):
+			depth--
+			i += 2
+			if depth == 0 {
+				return i
+			}
+		default:
+			i++
+		}
+	}
+	return i
+}
+
+// afterDollars is behind a string in dollar quotes that begins at i; 0 if none does.
+func afterDollars(s []byte, i int) int {
+	end := i + 1
+	for end < len(s) && isWord(s[end]) && !(end == i+1 && isDigit(s[end])) {
+		end++
+	}
+	if end >= len(s) || s[end] != '$' {
+		return 0
+	}
+	tag := s[i : end+1]
+	n := bytes.Index(s[end+1:], tag)
+	if n < 0 {
+		return len(s)
+	}
+	return end + 1 + n + len(tag)
+}
