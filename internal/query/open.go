@@ -101,8 +101,9 @@ type KeyOptions struct {
 	Files    []string
 }
 
-// keys are asked for when they are needed.
-func (o *KeyOptions) keys() *trail.Keys {
+// Keys returns the keys that the options name, nil if there are none. They are read, or
+// their command is run, when the first encrypted segment is met.
+func (o *KeyOptions) Keys() *trail.Keys {
 	commands := o.Commands
 	if env := os.Getenv("STENO_ENCRYPTION_KEY_COMMAND"); env != "" && len(commands)+len(o.Files) == 0 {
 		commands = []string{env}
@@ -194,7 +195,7 @@ func parseKeys(text []byte) (keys [][trail.KeySize]byte, err error) {
 // OpenEncrypted opens trails and segments as OpenTrails does, with the keys of
 // the options.
 func (o *KeyOptions) OpenEncrypted(args []string) (*trail.Trail, error) {
-	keys := o.keys()
+	keys := o.Keys()
 	t, err := openTrails(args, keys)
 	if err == nil {
 		err = keys.Err()

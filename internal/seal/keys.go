@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,6 +21,33 @@ type Keys map[string]ed25519.PublicKey
 
 // PublicSuffix is what the names of public keys end with.
 const PublicSuffix = ".pub"
+
+// LoadTrust reads what --key and --anchor name: public keys, and files of anchors. An
+// anchor file named - is in.
+func LoadTrust(keyPaths, anchorFiles []string, in io.Reader) (keys Keys, anchors []*Anchor, err error) {
+	if len(keyPaths) > 0 {
+		if keys, err = LoadKeys(keyPaths); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range anchorFiles {
+		from := in
+		if name != "-" {
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, nil, exit.Usagef("anchor %w", err)
+			}
+			defer f.Close()
+			from = f
+		}
+		some, err := ParseAnchors(from, name)
+		if err != nil {
+			return nil, nil, exit.Usagef("anchor %w", err)
+		}
+		anchors = append(anchors, some...)
+	}
+	return keys, anchors, nil
+}
 
 // LoadKeys reads public keys from files, and from directories all files whose
 // names end with .pub.

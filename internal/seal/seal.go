@@ -4,6 +4,7 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -65,6 +67,28 @@ func (s *Seal) Bytes() []byte {
 		b = append(b, make([]byte, ed25519.PublicKeySize)...)
 	}
 	return append(append(b, s.Reason...), make([]byte, reasonMax-len(s.Reason))...)
+}
+
+// FromSigned returns the seal that was signed as these bytes, the opposite of Bytes, by
+// the key with that ID, in binary.
+func FromSigned(b, keyID, signature []byte) (*Seal, error) {
+	le := binary.LittleEndian
+	if len(b) != size || string(b[:len(domain)]) != domain || len(keyID) != 8 || len(signature) != ed25519.SignatureSize {
+		return nil, errors.New("not what is signed in a seal")
+	}
+	s := &Seal{
+		SystemID: le.Uint64(b[16:]), Stream: le.Uint32(b[24:]), Interval: le.Uint32(b[28:]), Segment: le.Uint64(b[32:]),
+		Block: le.Uint64(b[40:]), Record: le.Uint64(b[48:]), First: le.Uint64(b[56:]), Time: int64(le.Uint64(b[64:])),
+		Hash: [32]byte(b[72:]), Reason: strings.TrimRight(string(b[136:]), "\x00"),
+		Key: hex.EncodeToString(keyID), Signature: bytes.Clone(signature),
+	}
+	if next := b[104:136]; !bytes.Equal(next, make([]byte, ed25519.PublicKeySize)) {
+		s.NextKey = bytes.Clone(next)
+	}
+	if (s.NextKey != nil) != (s.Reason == ReasonKey) || !bytes.Equal(s.Bytes(), b) {
+		return nil, errors.New("not what is signed in a seal")
+	}
+	return s, nil
 }
 
 // Verify says whether the signature is that of a key.

@@ -39,6 +39,8 @@ type SegmentIndex struct {
 
 	last BlockRef // zero without blocks
 	end  int64    // behind the last block; what comes later is not of this index
+
+	copied []BlockRef // all blocks, if they do not stand in the segment's own file
 }
 
 // Index reads the headers of all blocks.
@@ -47,25 +49,30 @@ func (t *Trail) Index() *Index {
 	for _, s := range t.Streams {
 		si := StreamIndex{Stream: s}
 		for _, seg := range s.Segments {
-			one := SegmentIndex{Segment: seg, FirstTime: math.MaxInt64, LastEnd: math.MinInt64}
 			refs, errs := seg.Index()
 			x.Errs = append(x.Errs, errs...)
-			for i := range refs {
-				ref := &refs[i]
-				one.Blocks++
-				if ref.Records > 0 {
-					one.Records += uint64(ref.Records)
-					one.FirstTime, one.LastEnd = min(one.FirstTime, ref.FirstTime), max(one.LastEnd, ref.LastEnd)
-				}
-			}
-			if n := len(refs); n > 0 {
-				one.last, one.end = refs[n-1], refs[n-1].Offset+refs[n-1].Length()
-			}
-			si.Segments = append(si.Segments, one)
+			si.Segments = append(si.Segments, summarize(seg, refs))
 		}
 		x.Streams = append(x.Streams, si)
 	}
 	return x
+}
+
+// summarize sums up the blocks of a segment.
+func summarize(seg *Segment, refs []BlockRef) SegmentIndex {
+	one := SegmentIndex{Segment: seg, FirstTime: math.MaxInt64, LastEnd: math.MinInt64}
+	for i := range refs {
+		ref := &refs[i]
+		one.Blocks++
+		if ref.Records > 0 {
+			one.Records += uint64(ref.Records)
+			one.FirstTime, one.LastEnd = min(one.FirstTime, ref.FirstTime), max(one.LastEnd, ref.LastEnd)
+		}
+	}
+	if n := len(refs); n > 0 {
+		one.last, one.end = refs[n-1], refs[n-1].Offset+refs[n-1].Length()
+	}
+	return one
 }
 
 // refs reads a segment's blocks again: those that were there when it was indexed.
@@ -73,6 +80,9 @@ func (t *Trail) Index() *Index {
 func (s *SegmentIndex) refs() ([]BlockRef, error) {
 	if s.Blocks == 0 {
 		return nil, nil
+	}
+	if s.copied != nil {
+		return slices.Clone(s.copied), nil
 	}
 	f, err := OpenFile(s.Segment.Path)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/info"
 	"github.com/pg-steno/pg_steno/internal/command/keygen"
 	"github.com/pg-steno/pg_steno/internal/command/program"
+	"github.com/pg-steno/pg_steno/internal/command/prove"
 	recovery "github.com/pg-steno/pg_steno/internal/command/recover"
 	"github.com/pg-steno/pg_steno/internal/command/seal"
 	"github.com/pg-steno/pg_steno/internal/command/slot"
@@ -58,6 +59,7 @@ head", is not an error.`,
 		cat.NewCmdCat(f, nil),
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
+		prove.NewCmdProve(f, nil),
 		seal.NewCmdSeal(f),
 		keygen.NewCmdKeygen(f, nil),
 		recovery.NewCmdRecover(f, nil),

@@ -3,7 +3,6 @@ package verify
 
 import (
 	"context"
-	"os"
 
 	verifier "github.com/pg-steno/pg_steno/internal/verify"
 
@@ -81,10 +80,11 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
-	checks, err := opts.checks()
+	keys, anchors, err := seal.LoadTrust(opts.Keys, opts.Anchors, opts.IO.In)
 	if err != nil {
 		return err
 	}
+	checks := verifier.Checks{Keys: keys, Anchors: anchors}
 	report, err := verifyNow(ctx, opts, checks)
 	if err != nil {
 		return err
@@ -122,30 +122,4 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks) (*ver
 			return report, nil
 		}
 	}
-}
-
-// checks reads keys and anchors.
-func (opts *Options) checks() (checks verifier.Checks, err error) {
-	if len(opts.Keys) > 0 {
-		if checks.Keys, err = seal.LoadKeys(opts.Keys); err != nil {
-			return checks, err
-		}
-	}
-	for _, name := range opts.Anchors {
-		in := opts.IO.In
-		if name != "-" {
-			f, err := os.Open(name)
-			if err != nil {
-				return checks, exit.Usagef("anchor %w", err)
-			}
-			defer f.Close()
-			in = f
-		}
-		anchors, err := seal.ParseAnchors(in, name)
-		if err != nil {
-			return checks, exit.Usagef("anchor %w", err)
-		}
-		checks.Anchors = append(checks.Anchors, anchors...)
-	}
-	return checks, nil
 }

@@ -1,0 +1,345 @@
+// What a question asks of records, blocks and indexes. The one who makes a proof and the
+// one who checks it use the same functions, so that they agree.
+
+package proof
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// asked is a question made ready for use by one goroutine.
+type asked struct {
+	q            *Question
+	since, until int64
+	session      string // of a record question
+	seq          uint64
+
+	filter  *query.Filter
+	matcher query.Matcher
+	// Filters that ask for less: what a record must match that does not say which
+	// objects, or not even which class.
+	withoutObjects, withoutShape query.Matcher
+	objects, shapes, grep        bool
+	who                          query.Matcher // what the filter says about sessions as a whole
+
+	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
+}
+
+func ask(q *Question) (*asked, error) {
+	a := &asked{q: q, since: trail.MinTime, until: trail.MaxTime}
+	if q.Record != "" {
+		var err error
+		if a.session, a.seq, err = q.record(); err != nil {
+			return nil, err
+		}
+		a.filter, err = (&query.FilterOptions{Sessions: []string{a.session}}).Filter(time.Time{})
+		a.matcher.Filter = a.filter
+		return a, err
+	}
+	f, err := q.Filter.Filter(time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	a.filter, a.since, a.until = f, f.Since, f.Until
+	a.matcher.Filter, a.contents = f, f.Contents()
+	who := query.FilterOptions{Users: q.Filter.Users, Databases: q.Filter.Databases, Sessions: q.Filter.Sessions}
+	if a.who.Filter, err = who.Filter(time.Time{}); err != nil {
+		return nil, err
+	}
+	less := q.Filter
+	a.objects, a.grep = len(less.Objects) > 0, len(less.Grep) > 0
+	a.shapes = a.objects || len(less.Classes)+len(less.Commands) > 0
+	less.Objects = nil
+	if a.withoutObjects.Filter, err = less.Filter(time.Time{}); err != nil {
+		return nil, err
+	}
+	less.Classes, less.Commands = nil, nil
+	a.withoutShape.Filter, err = less.Filter(time.Time{})
+	return a, err
+}
+
+// reset is called before the records of another block.
+func (a *asked) reset() {
+	for _, m := range []*query.Matcher{&a.matcher, &a.withoutObjects, &a.withoutShape, &a.who} {
+		m.Reset()
+	}
+}
+
+// inRange says whether the question is about a record's time.
+func (a *asked) inRange(r *trail.Record) bool { return a.since <= r.Time && r.Time < a.until }
+
+// guess says whether a record may be asked for, whatever its text, message and parameters.
+func (a *asked) guess(r *trail.Record) bool {
+	if a.q.Record != "" {
+		return r.Seq == a.seq && r.Session.ID().String() == a.session
+	}
+	return a.inRange(r) && a.matcher.Guess(r)
+}
+
+// keep says whether a record is asked for.
+func (a *asked) keep(r *trail.Record) bool {
+	return a.guess(r) && (a.q.Record != "" || a.matcher.Keep(r))
+}
+
+// hides says why a record may be one that is asked for although it does not match: it does
+// not say enough. It is empty for all others.
+func (a *asked) hides(r *trail.Record) string {
+	if a.q.Record != "" || r.Kind != trail.KindStatement && r.Kind != trail.KindStart || !a.inRange(r) {
+		return ""
+	}
+	switch {
+	case a.matcher.Guess(r):
+		if a.grep && r.Has(trail.FieldCut) && !a.matcher.Keep(r) {
+			return "its text was truncated"
+		}
+	case r.Shape == nil:
+		if a.shapes && a.withoutShape.Guess(r) {
+			return "it does not state its class and relations"
+		}
+	case a.objects && a.withoutObjects.Guess(r):
+		if _, omitted := r.ExtraValue("relations_omitted"); omitted {
+			return "it leaves out relations"
+		}
+		if _, omitted := r.ExtraValue("objects_omitted"); omitted {
+			return "it leaves out objects"
+		}
+		unfinished := r.Kind == trail.KindStart || r.Outcome == trail.OutcomeInterrupted
+		if unfinished && len(r.Shape.Relations)+len(r.Shape.Objects) == 0 {
+			return "it does not state its relations, because the statement had not ended"
+		}
+	}
+	return ""
+}
+
+// changesRecording says whether records of a kind tell what the trail can lack. They are
+// part of every answer about a range.
+func changesRecording(k trail.Kind) bool {
+	return k == trail.KindServer || k == trail.KindSetting || k == trail.KindGap
+}
+
+// wanted selects the groups of an index whose blocks the answer needs. Before the range,
+// these are the ones that tell which settings were in effect when it began.
+func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
+	if before {
+		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindServer || k == trail.KindSetting })
+	}
+	if a.contents == nil || a.q.Full {
+		return c.All()
+	}
+	g := a.contents(c)
+	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
+		return changesRecording(k) || a.shapes && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
+	}))
+	return g
+}
+
+// selection is what of the blocks that an index covers an answer needs.
+type selection struct {
+	first, blocks, group uint64
+	inRange, before      trail.Groups
+
+	at uint64 // number of the block that is the index
+}
+
+func (a *asked) selects(c *trail.Contents, at uint64) selection {
+	return selection{c.First, c.Blocks, c.Group, a.wanted(c, false), a.wanted(c, true), at}
+}
+
+// excludes says whether a block has nothing that the answer needs, and up to which block,
+// exclusively, the same is true.
+func (s *selection) excludes(block uint64, before bool) (end uint64, ok bool) {
+	if block < s.first || block-s.first >= s.blocks {
+		return 0, false
+	}
+	group := (block - s.first) / s.group
+	wanted := s.inRange
+	if before {
+		wanted = s.before
+	}
+	if wanted.Has(int(group)) {
+		return 0, false
+	}
+	return min(s.first+(group+1)*s.group, s.first+s.blocks), true
+}
+
+// selections are those of the indexes of a stream, in the order of their blocks.
+type selections []selection
+
+func (all selections) sort() {
+	slices.SortFunc(all, func(a, b selection) int { return cmp.Compare(a.first, b.first) })
+}
+
+// excludes says the same for any of them. Those of a server do not overlap; of others, one
+// that is not looked at excludes nothing.
+func (all selections) excludes(block uint64, before bool) (end uint64, ok bool) {
+	i, found := slices.BinarySearchFunc(all, block, func(s selection, block uint64) int { return cmp.Compare(s.first, block) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return 0, false
+	}
+	return all[i].excludes(block, before)
+}
+
+// mayBeSeals says whether the filter may choose seals. They are of a writer's session, which
+// has no user, database or client, and have no text.
+func (a *asked) mayBeSeals() bool {
+	o := &a.q.Filter
+	if kinds := lowered(o.Kinds); len(kinds) > 0 && !slices.Contains(kinds, trail.KindSeal.String()) {
+		return false
+	}
+	for _, list := range [][]string{o.Users, o.Databases, o.Clients, o.AppUsers} {
+		if len(list) > 0 && !slices.Contains(list, "") {
+			return false
+		}
+	}
+	return !a.shapes && !a.grep && !o.Failed && len(o.XIDs) == 0
+}
+
+// skipsSealsAtEnds says whether blocks may be left out that contain only the seal for the
+// end of a segment.
+func (a *asked) skipsSealsAtEnds(before bool) bool {
+	return before || !a.q.Full && !a.mayBeSeals()
+}
+
+// ---- which settings can hide what is asked for ----
+
+// classes are those that must have been recorded; nil if the answer needs none.
+func (a *asked) classes() []string {
+	_, all, _ := trail.Names()
+	o := &a.q.Filter
+	kinds := lowered(o.Kinds)
+	statements := len(kinds) == 0 || slices.Contains(kinds, "statement") || slices.Contains(kinds, "start")
+	if statements {
+		if len(o.Classes) > 0 {
+			return lowered(o.Classes)
+		}
+		return all
+	}
+	var needed []string
+	for _, k := range kinds {
+		switch k {
+		case "connect", "disconnect", "auth_failed":
+			needed = append(needed, "connect")
+		case "transaction", "subtransaction":
+			needed = append(needed, "transaction")
+		case "setting":
+			needed = append(needed, "setting")
+		}
+	}
+	slices.Sort(needed)
+	return slices.Compact(needed)
+}
+
+func lowered(list []string) (out []string) {
+	for _, s := range list {
+		out = append(out, strings.ToLower(s))
+	}
+	return out
+}
+
+// ofStatements says whether statements are asked for.
+func (a *asked) ofStatements() bool {
+	return slices.ContainsFunc(a.classes(), func(c string) bool { return c != "connect" && c != "setting" })
+}
+
+// mayBeCatalog says whether the objects that are asked for may be in pg_catalog.
+func (a *asked) mayBeCatalog() bool {
+	if !a.objects {
+		return true
+	}
+	return slices.ContainsFunc(a.q.Filter.Objects, func(name string) bool {
+		schema, _, qualified := strings.Cut(name, ".")
+		return !qualified || strings.ContainsAny(schema, `*"`) || schema == "pg_catalog"
+	})
+}
+
+// defaults are the values that settings have if the configuration does not set them, of
+// those that decide what is recorded.
+var defaults = map[string]string{
+	"steno.log": "all", "steno.mandatory": "role, ddl, connect, setting",
+	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
+	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
+	"steno.rules_file": "0",
+}
+
+// leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
+// mandatory is that of steno.mandatory.
+func (a *asked) leavesOut(name, value, mandatory string) string {
+	off := !isOn(value)
+	switch name {
+	case "steno.log":
+		var missing []string
+		for _, class := range a.classes() {
+			if !listsClass(value, class) && !listsClass(mandatory, class) {
+				missing = append(missing, class)
+			}
+		}
+		if len(missing) > 0 {
+			return "statements and events of class " + strings.Join(missing, ", ")
+		}
+	case "steno.log_nested":
+		if off && a.ofStatements() {
+			return "statements in functions"
+		}
+	case "steno.log_catalog":
+		if off && a.ofStatements() && a.mayBeCatalog() {
+			return "queries of system catalogs"
+		}
+	case "steno.log_referential_checks":
+		if off && a.ofStatements() {
+			return "queries of foreign keys"
+		}
+	case "steno.log_extension_scripts":
+		if off && a.ofStatements() {
+			return "statements in scripts of extensions"
+		}
+	case "steno.log_relation":
+		if off && a.objects {
+			return "the relations of statements"
+		}
+	case "steno.log_statement":
+		if off && a.grep {
+			return "the texts of statements"
+		}
+	case "steno.log_parameter":
+		if off && a.grep {
+			return "the parameters of statements"
+		}
+	case "steno.log_parameter_max_size":
+		if value != "0" && a.grep {
+			return "large parameters"
+		}
+	case "steno.rules_file":
+		if value != "0" && a.ofStatements() {
+			return "statements that its rules skip or sample, and texts that they redact"
+		}
+	}
+	return ""
+}
+
+// listsClass says whether a value of a list of classes contains a class. Of a value that
+// is not such a list, it says no.
+func listsClass(list, class string) bool {
+	listed := false
+	for _, word := range strings.Split(list, ",") {
+		word = strings.ToLower(strings.Trim(strings.TrimSpace(word), `"`))
+		removed, minus := strings.CutPrefix(word, "-")
+		if removed == "all" || removed == class {
+			listed = !minus
+		}
+	}
+	return listed
+}
+
+// isOn says whether a value of a setting of type bool is true.
+func isOn(value string) bool {
+	return slices.Contains([]string{"on", "true", "yes", "1", "t", "y"}, strings.ToLower(value))
+}

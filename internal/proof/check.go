@@ -1,0 +1,684 @@
+// The check of a proof: what of it is proved, and by what.
+
+package proof
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Checks are what a proof is checked against.
+type Checks struct {
+	Keys    seal.Keys
+	Anchors []*seal.Anchor
+	// Encryption has the keys of encrypted blocks; nil: none.
+	Encryption *trail.Keys
+	// Question is the one that must be answered; nil: whichever the proof answers.
+	Question *Question
+	// Full says that a proof that relies on indexes is refused.
+	Full bool
+
+	// unsigned accepts seals by any key: for a proof that was just made without one.
+	unsigned bool
+}
+
+// refusal is why a proof proves nothing.
+type refusal struct{ reason string }
+
+func (e *refusal) Error() string { return e.reason }
+
+func refusef(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+
+// Check checks a proof. An error is that the file could not be read, or is none; what is
+// wrong with a proof is in the report.
+func Check(ctx context.Context, path string, checks Checks) (*Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c := &checker{path: path, checks: checks, report: &Report{File: path}, blocks: map[*trail.Segment][]trail.BlockRef{}, anchors: map[*seal.Anchor]bool{}}
+	err = c.file(ctx, f)
+	var format *FormatError
+	var refused *refusal
+	switch {
+	case errors.As(err, &format), errors.As(err, &refused):
+		c.problem("%s", err)
+	case err != nil:
+		return nil, err
+	default:
+		if err := c.answer(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.report.finish()
+	return c.report, nil
+}
+
+// CheckNew checks a proof that was just made. Without keys, it does not check signatures.
+func CheckNew(ctx context.Context, path string, checks Checks) (*Report, error) {
+	checks.unsigned = len(checks.Keys) == 0
+	return Check(ctx, path, checks)
+}
+
+type checker struct {
+	path   string
+	checks Checks
+	report *Report
+
+	asked   *asked
+	streams []*stream
+	block   trail.Block
+	image   []byte
+	blocks  map[*trail.Segment][]trail.BlockRef
+	told    *conditions
+	part    int                   // number of parts of streams without left-out blocks so far
+	anchors map[*seal.Anchor]bool // those whose blocks are in the proof
+}
+
+func (c *checker) problem(format string, args ...any) {
+	c.report.Problems = append(c.report.Problems, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) except(format string, args ...any) {
+	c.report.Exceptions = append(c.report.Exceptions, fmt.Sprintf(format, args...))
+}
+
+// stream is a stream of the proof, and where in its chain the check is.
+type stream struct {
+	system  uint64
+	number  uint32
+	copied  *trail.Stream
+	segment *trail.Segment
+
+	keys seal.Keys // trusted at this point
+
+	known   bool // whether the following are known
+	block   uint64
+	record  uint64
+	hash    [32]byte
+	pending bool // what is known is not sealed yet
+	begun   bool // a block was in the proof, or left out
+
+	from     int64 // the proof has all records that ended later ...
+	until    int64 // ... and were written before this time
+	fromOpen bool  // from is not known before the first block
+
+	seals   []*seal.Seal
+	indexes selections
+	leftOut []leftOut
+	blocks  uint64
+	skipped uint64
+	// skippedInRange counts left-out blocks that can have records of the range.
+	skippedInRange uint64
+	included       []trail.Span
+}
+
+// leftOut is a run of blocks that the proof does not have.
+type leftOut struct {
+	trail.Span
+	sealed int // index of the seal that follows
+}
+
+// file reads the file and follows the chain of each stream.
+func (c *checker) file(ctx context.Context, f *os.File) error {
+	r, err := newSectionReader(f)
+	if err != nil {
+		return err
+	}
+	first, err := r.next()
+	if err != nil {
+		return err
+	}
+	if first.kind != kindQuestion {
+		return &FormatError{first.offset, "the proof does not begin with its question"}
+	}
+	q, err := decodeQuestion(first.body)
+	if err != nil {
+		return &FormatError{first.offset, err.Error()}
+	}
+	c.report.Question = q
+	if want := c.checks.Question; want != nil && !want.same(q) {
+		return refusef("the proof answers another question: %s", q)
+	}
+	if c.checks.Full && !q.Full && q.Record == "" {
+		return refusef("the proof was made without --full: it relies on the indexes of the trail")
+	}
+	if c.asked, err = ask(q); err != nil {
+		return &FormatError{first.offset, err.Error()}
+	}
+	c.told = newConditions(c.asked)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s, err := r.next()
+		if err == io.EOF {
+			return c.leave()
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.section(&s); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *checker) section(s *section) error {
+	if s.kind == kindStream {
+		return c.enter(s)
+	}
+	if len(c.streams) == 0 {
+		return &FormatError{s.offset, "a section belongs to no stream"}
+	}
+	st := c.streams[len(c.streams)-1]
+	switch s.kind {
+	case kindSeal:
+		return c.seal(st, s.body)
+	case kindSegment, kindContext:
+		return c.segment(st, s)
+	case kindBlock:
+		return c.takeBlock(st, s)
+	case kindLeftOut:
+		return c.leaveOut(st, s.body)
+	}
+	return &FormatError{s.offset, "the proof has two questions"}
+}
+
+// enter begins a stream.
+func (c *checker) enter(s *section) error {
+	if err := c.leave(); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: trail.MaxTime, until: trail.MinTime, fromOpen: true}
+	if le.Uint32(s.body[12:]) != 0 {
+		return &FormatError{s.offset + 12, "reserved bytes are not zero"}
+	}
+	if n := len(c.streams); n > 0 {
+		switch last := c.streams[n-1]; {
+		case st.number <= last.number:
+			return refusef("stream %d follows stream %d", st.number, last.number)
+		case st.system != last.system:
+			return refusef("streams %d and %d are of different servers: the system identifiers are %d and %d", last.number, st.number, last.system, st.system)
+		}
+	}
+	for id, key := range c.checks.Keys {
+		st.keys[id] = key
+	}
+	st.copied = trail.CopiedStream(st.number, c.checks.Encryption)
+	c.streams = append(c.streams, st)
+	c.part++
+	return nil
+}
+
+// leave ends the current stream.
+func (c *checker) leave() error {
+	if len(c.streams) == 0 {
+		return nil
+	}
+	st := c.streams[len(c.streams)-1]
+	if st.pending || len(st.seals) == 0 {
+		return refusef("stream %d: no seal follows block %d: nothing proves the blocks up to it", st.number, st.block)
+	}
+	return nil
+}
+
+// seal checks a seal, and that it is of the block before.
+func (c *checker) seal(st *stream, b []byte) error {
+	s, err := seal.FromSigned(b[:signedSize], b[signedSize:signedSize+8], b[signedSize+8:])
+	if err != nil {
+		return refusef("stream %d: seal after block %d: %s", st.number, st.block, err)
+	}
+	if s.SystemID != st.system || s.Stream != st.number {
+		return refusef("stream %d: the seal of %s is of stream %d of the server with system identifier %d", st.number, render.Time(s.Time), s.Stream, s.SystemID)
+	}
+	if !c.checks.unsigned {
+		key, trusted := st.keys[s.Key]
+		if !trusted {
+			return refusef("stream %d: the seal of block %d is by key %s, which is not trusted: give its public key with --key", st.number, s.Block, s.Key)
+		}
+		if !s.Verify(key) {
+			return refusef("stream %d: the signature of the seal of block %d at %s is not that of key %s", st.number, s.Block, render.Time(s.Time), s.Key)
+		}
+	}
+	switch {
+	case !st.known || !st.begun && s.Block >= st.block && !st.pending:
+		st.from, st.fromOpen = s.Time, false // only seals so far: they link keys
+	case s.Block != st.block || s.Hash != st.hash:
+		return refusef("stream %d: block %d is not the one that was sealed at %s, block %d: blocks up to it are missing, or were changed", st.number, st.block, render.Time(s.Time), s.Block)
+	case s.Record != st.record:
+		return refusef("stream %d: block %d ends with record %d, but with %d in the seal of %s", st.number, st.block, st.record, s.Record, render.Time(s.Time))
+	}
+	if st.fromOpen {
+		st.from, st.fromOpen = s.Time, false
+	}
+	// A run of the writer begins behind all seals of the runs before.
+	if n := len(st.seals); n > 0 {
+		if last := st.seals[n-1]; s.First != last.First && s.First <= last.Block {
+			return refusef("stream %d: the seals of %s and %s cannot be of one stream: the run that made the later one began with block %d",
+				st.number, render.Time(last.Time), render.Time(s.Time), s.First)
+		}
+	}
+	st.known, st.pending = true, false
+	st.block, st.record, st.hash = s.Block, s.Record, s.Hash
+	if s.NextKey != nil {
+		st.keys[seal.KeyID(s.NextKey)] = s.NextKey
+	}
+	st.seals, st.until = append(st.seals, s), s.Time
+	return nil
+}
+
+// segment takes a segment's header: that of a segment that begins here in the chain, or
+// the one that contains the next block.
+func (c *checker) segment(st *stream, s *section) error {
+	seg, err := st.copied.CopiedSegment(c.path, s.body)
+	if err != nil {
+		return refusef("stream %d: segment header after block %d: %s", st.number, st.block, err)
+	}
+	h := &seg.Header
+	if h.SystemID != st.system || h.Stream != st.number {
+		return refusef("stream %d: segment header after block %d is of stream %d of the server with system identifier %d", st.number, st.block, h.Stream, h.SystemID)
+	}
+	if len(s.body) != int(h.Length()) {
+		return refusef("stream %d: segment header after block %d has %d bytes", st.number, st.block, len(s.body))
+	}
+	st.segment = seg
+	if s.kind == kindContext {
+		if !st.known || h.FirstBlock > st.block+1 {
+			return refusef("stream %d: block %d cannot be in segment %d, which begins with block %d", st.number, st.block+1, h.Number, h.FirstBlock)
+		}
+		return nil
+	}
+	switch {
+	case st.known:
+		if h.PreviousHash != st.hash || h.FirstBlock != st.block+1 || h.FirstRecord != st.record+1 {
+			return refusef("stream %d: segment %d does not follow from block %d", st.number, h.Number, st.block)
+		}
+	case h.FirstBlock == 0 || h.FirstRecord == 0:
+		return refusef("stream %d: segment %d begins with block 0", st.number, h.Number)
+	case h.Number == 1 && (h.PreviousHash != [32]byte{} || h.FirstBlock != 1 || h.FirstRecord != 1):
+		return refusef("stream %d: the header of segment 1 states that blocks precede it", st.number)
+	case h.Number == 1:
+		st.from, st.fromOpen = trail.MinTime, false
+	default:
+		st.from, st.fromOpen = h.Created, false
+	}
+	// In segment 1, nothing precedes what may be left out.
+	st.pending = st.known || h.Number > 1
+	st.known, st.block, st.record, st.hash = true, h.FirstBlock-1, h.FirstRecord-1, h.Hash
+	return nil
+}
+
+// takeBlock checks that a block follows in the chain, and reads its records.
+func (c *checker) takeBlock(st *stream, s *section) error {
+	if !st.known || st.segment == nil {
+		return refusef("stream %d: a block whose place in the chain is not stated", st.number)
+	}
+	c.image = append(c.image[:0], s.body...)
+	ref, err := c.block.LoadCopy(st.segment, s.offset, c.image)
+	h := &c.block.Header
+	if h.Number != st.block+1 || h.FirstRecord != st.record+1 {
+		return refusef("stream %d: found block %d where block %d is expected", st.number, h.Number, st.block+1)
+	}
+	if c.block.ChainHash(st.hash) != h.Chain {
+		return refusef("stream %d: block %d does not follow from block %d, or was changed", st.number, h.Number, st.block)
+	}
+	if missing := (*trail.MissingKeyError)(nil); errors.As(err, &missing) {
+		c.report.Unread = fmt.Sprintf("blocks are encrypted with key %s, which was not given: give it with --encryption-key-command or --encryption-key-file", missing.ID)
+	} else if err != nil {
+		return refusef("stream %d: block %d: %s", st.number, h.Number, err)
+	}
+	if st.fromOpen {
+		st.from, st.fromOpen = h.LastEnd, false // earlier blocks have records up to about this time
+	}
+	st.block, st.record, st.hash = h.Number, h.FirstRecord+uint64(h.Records)-1, h.Chain
+	st.pending, st.begun = true, true
+	st.blocks++
+	if n := len(st.included); n > 0 && st.included[n-1].Last+1 == h.Number {
+		st.included[n-1].Last++
+	} else {
+		st.included = append(st.included, trail.Span{First: h.Number, Last: h.Number})
+	}
+	for a := range c.anchored(st) {
+		c.anchors[a] = c.anchors[a] || a.Block == h.Number
+		if a.Block == h.Number && (a.Hash != h.Chain || a.SystemID != st.system || a.Record != st.record) {
+			return refusef("stream %d: block %d is not the one of anchor %s, of %s", st.number, h.Number, a.From, render.Time(a.Time))
+		}
+	}
+	c.blocks[st.segment] = append(c.blocks[st.segment], ref)
+	if err == nil {
+		return c.records(st)
+	}
+	return nil
+}
+
+// records reads the records of a block.
+func (c *checker) records(st *stream) error {
+	b := &c.block
+	if index, err := b.Contents(); err != nil {
+		return refusef("stream %d: %s", st.number, err)
+	} else if index != nil && c.asked.q.Record == "" {
+		st.indexes = append(st.indexes, c.asked.selects(index, b.Header.Number))
+	}
+	c.asked.reset()
+	var r trail.Record
+	for {
+		err := b.Next(&r)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return refusef("stream %d: %s", st.number, err)
+		}
+		if r.Kind != trail.KindData {
+			c.told.record(&r, st.number, b.Header.Number, c.part)
+		}
+	}
+}
+
+// leaveOut goes on behind blocks that are left out.
+func (c *checker) leaveOut(st *stream, b []byte) error {
+	le := binary.LittleEndian
+	last, record := le.Uint64(b), le.Uint64(b[8:])
+	switch {
+	case last == 0 || last == 1<<64-1 || record == 1<<64-1:
+		return refusef("stream %d: blocks up to %d are left out", st.number, last)
+	case !st.known:
+		if c.asked.q.Record == "" && last > 0 {
+			st.fromOpen = true
+		}
+	case st.pending:
+		return refusef("stream %d: no seal follows block %d, behind which blocks are left out: nothing proves the blocks up to it", st.number, st.block)
+	case last <= st.block || record < st.record:
+		return refusef("stream %d: blocks up to %d are left out after block %d", st.number, last, st.block)
+	default:
+		st.leftOut = append(st.leftOut, leftOut{trail.Span{First: st.block + 1, Last: last}, len(st.seals)})
+		st.skipped += last - st.block
+		st.begun = true
+	}
+	st.known, st.pending, st.block, st.record = true, true, last, record
+	copy(st.hash[:], b[16:])
+	c.part++
+	return nil
+}
+
+// anchored yields the anchors of a stream.
+func (c *checker) anchored(st *stream) func(yield func(*seal.Anchor) bool) {
+	return func(yield func(*seal.Anchor) bool) {
+		for _, a := range c.checks.Anchors {
+			if a.Stream == st.number && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// ---- what the chains prove, taken together ----
+
+// answer finds out what the blocks prove. They are all sealed.
+func (c *checker) answer(ctx context.Context) error {
+	r := c.report
+	if len(c.streams) == 0 {
+		c.problem("the proof has no stream")
+		return nil
+	}
+	defer func() {
+		for _, st := range c.streams {
+			r.addStream(st)
+		}
+	}()
+	r.System = c.streams[0].system
+	c.anchorsHold()
+	c.told.finish()
+	c.branchesHold()
+	if r.Unread != "" || len(r.Problems) > 0 {
+		return nil
+	}
+	if c.asked.q.Record == "" {
+		c.complete()
+	}
+	if err := c.match(ctx); err != nil || len(r.Problems) > 0 {
+		return err
+	}
+	if c.asked.q.Record != "" && r.Matches == 0 {
+		c.problem("the proof does not have the record")
+	}
+	return nil
+}
+
+// anchorsHold compares the proof with anchors that are not of one of its blocks.
+func (c *checker) anchorsHold() {
+	system := c.streams[0].system
+	for _, a := range c.checks.Anchors {
+		if a.SystemID != system {
+			c.problem("anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, system)
+			continue
+		}
+		if key, ok := c.checks.Keys[a.Key]; a.Signed && ok && !a.Verify(key) {
+			c.problem("anchor %s: its signature is not that of key %s", a.From, a.Key)
+		}
+		i := slices.IndexFunc(c.streams, func(st *stream) bool { return st.number == a.Stream })
+		if i < 0 {
+			if c.asked.q.Record == "" {
+				c.problem("the proof lacks stream %d, which anchor %s names", a.Stream, a.From)
+			}
+			continue
+		}
+		for _, s := range c.streams[i].seals {
+			c.anchors[a] = c.anchors[a] || a.Block == s.Block
+			if s.Block == a.Block && (s.Hash != a.Hash || s.Record != a.Record) {
+				c.problem("stream %d: block %d is not the one of anchor %s, of %s", a.Stream, a.Block, a.From, render.Time(a.Time))
+			}
+		}
+		if st := c.streams[i]; a.Block > st.block && c.asked.q.Record == "" && a.Time < c.asked.until && st.until < c.asked.until {
+			c.problem("stream %d of the proof ends with block %d, but it had block %d of anchor %s at %s", a.Stream, st.block, a.Block, a.From, render.Time(a.Time))
+		}
+		if c.anchors[a] {
+			c.report.Anchors++
+		}
+	}
+}
+
+// branchesHold checks that no block of the proof is one of those that the server found,
+// and that it had not written.
+func (c *checker) branchesHold() {
+	for _, b := range c.told.branches {
+		for _, st := range c.streams {
+			if st.number != b.Stream || st.number == b.in || b.Unused && b.Reason == trail.ReasonGone {
+				continue
+			}
+			foreign := func(s trail.Span) bool { return s.Last > b.Block }
+			if slices.ContainsFunc(st.included, foreign) || slices.ContainsFunc(st.leftOut, func(l leftOut) bool { return foreign(l.Span) }) {
+				c.problem("stream %d: blocks after block %d were not written by the server, according to the record of its start at %s (%s)", st.number, b.Block, render.Time(b.Time), b.Reason)
+			}
+			for _, s := range st.seals {
+				if s.Block == b.Block && s.Hash != b.Hash {
+					c.problem("stream %d: block %d is not the one that the server had written, according to the record of its start at %s", st.number, b.Block, render.Time(b.Time))
+				}
+			}
+		}
+	}
+}
+
+// complete finds what of the range the proof does not have.
+func (c *checker) complete() {
+	a := c.asked
+	c.allStreams()
+	until := int64(trail.MaxTime)
+	for _, st := range c.streams {
+		if !c.excluded(st) {
+			continue
+		}
+		if st.from > a.since {
+			c.uncovered("stream %d: nothing is proved about records that were written before %s", st.number, render.Time(st.from))
+		}
+		if st.until < a.until && !c.unused(st) {
+			c.uncovered("stream %d: nothing is proved about records that were written after its last seal in the proof, at %s", st.number, render.Time(st.until))
+			continue
+		}
+		if st.until >= a.until {
+			until = min(until, st.until)
+		}
+		c.found(st)
+	}
+	if until < trail.MaxTime {
+		c.report.AsOf = render.Time(until)
+	}
+	if base := c.told.base(); base != nil {
+		for _, st := range c.streams {
+			if st.from > base.time && st.from <= a.since {
+				c.except("stream %d: settings that sessions changed for themselves between %s and %s are not known", st.number, render.Time(base.time), render.Time(st.from))
+			}
+		}
+	}
+	t := c.told
+	t.recording(c.except)
+	t.downTimes(until, c.except)
+	t.losses(until, c.except)
+	c.report.Sessions = t.missing(c.problem)
+	t.obscure(c.except)
+	for _, b := range t.branches {
+		c.except("stream %d was begun at %s, because stream %d was not as the server had left it (%s)", b.in, render.Time(b.Time), b.Stream, b.Reason)
+	}
+	for _, what := range t.unread {
+		c.except("%s", what)
+	}
+}
+
+func (c *checker) uncovered(format string, args ...any) {
+	c.report.Uncovered = append(c.report.Uncovered, fmt.Sprintf(format, args...))
+}
+
+// allStreams checks that no stream of the trail was left out.
+func (c *checker) allStreams() {
+	next := uint32(0)
+	for _, st := range c.streams {
+		if st.number != next {
+			c.problem("stream %d is missing from the proof", next)
+		}
+		next = st.number + 1
+	}
+	stated := false
+	for _, one := range c.told.runs {
+		stated = stated || one.settings != nil
+		if one.writers > int(next) {
+			c.problem("the server had %d writers at %s, but the proof has only %d streams", one.writers, render.Time(one.time), next)
+		}
+	}
+	if !stated && len(c.checks.Anchors) == 0 {
+		c.except("how many streams the trail had is not proved: no record of a start of the server states it; give anchors with --anchor")
+	}
+}
+
+// excluded checks that indexes show that the blocks that are left out cannot have anything
+// that the answer needs.
+func (c *checker) excluded(st *stream) bool {
+	st.indexes.sort()
+	ends := map[uint64]bool{}
+	for _, s := range st.seals {
+		if s.Reason == seal.ReasonSegment {
+			ends[s.Block] = true
+		}
+	}
+	for _, l := range st.leftOut {
+		before := l.sealed < len(st.seals) && st.seals[l.sealed].Time <= c.asked.since
+		if !before {
+			st.skippedInRange += l.Last - l.First + 1
+		}
+		for block := l.First; block <= l.Last; {
+			next := block
+			if ends[block-1] && c.asked.skipsSealsAtEnds(before) {
+				next = block + 1 // it has only the seal for the end of the segment
+			}
+			if end, ok := st.indexes.excludes(block, before); ok {
+				next = end
+			}
+			if next == block {
+				c.problem("stream %d: block %d is left out, and no index in the proof shows that it has nothing of the answer", st.number, block)
+				return false
+			}
+			block = next
+		}
+	}
+	return true
+}
+
+// unused says whether no writer used a stream after its last seal: in all runs from then on,
+// there are as many other streams with seals as there were writers.
+func (c *checker) unused(st *stream) bool {
+	runs := c.told.runs
+	last := -1
+	for i := range runs {
+		if runs[i].time <= max(st.until, c.asked.since) {
+			last = i
+		}
+	}
+	if last < 0 || runs[last].settings == nil || runs[last].time <= st.until {
+		return false
+	}
+	for i := last; i < len(runs) && runs[i].time < c.asked.until; i++ {
+		end := int64(trail.MaxTime)
+		if i+1 < len(runs) {
+			end = runs[i+1].time
+		}
+		active := 0
+		for _, other := range c.streams {
+			if other != st && slices.ContainsFunc(other.seals, func(s *seal.Seal) bool { return runs[i].time <= s.Time && s.Time < end }) {
+				active++
+			}
+		}
+		if runs[i].settings == nil || active < runs[i].writers {
+			return false
+		}
+	}
+	return true
+}
+
+// found lists blocks that are sealed only by a later run than the one that wrote them.
+func (c *checker) found(st *stream) {
+	for i, s := range st.seals {
+		if i == 0 || s.Time <= c.asked.since {
+			continue
+		}
+		before := st.seals[i-1]
+		if s.First > before.Block+2 && before.Reason != seal.ReasonStop {
+			c.except("stream %d: blocks from %d to %d were sealed only at %s, as the next run of the server found them", st.number, before.Block+1, s.First-1, render.Time(s.Time))
+		}
+	}
+}
+
+// match counts the records that are asked for.
+func (c *checker) match(ctx context.Context) error {
+	r := c.report
+	r.asked, r.index = c.asked, c.index()
+	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched} }
+	err := r.merge(ctx, newCounter, func(err error) { c.except("%s", err) }, func([]byte) error { return nil })
+	r.Matches = r.matched.Load()
+	return err
+}
+
+func must(a *asked, err error) *asked {
+	if err != nil {
+		panic(err) // it was asked before
+	}
+	return a
+}
+
+func (c *checker) index() *trail.Index {
+	var streams []*trail.Stream
+	for _, st := range c.streams {
+		streams = append(streams, st.copied)
+	}
+	return trail.CopiedIndex(streams, c.blocks, c.checks.Encryption)
+}

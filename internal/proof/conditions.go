@@ -1,0 +1,535 @@
+// What the records of a proof tell about what the trail may lack: changes of settings,
+// gaps, and when the server was not recording. Missing sequence numbers.
+
+package proof
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// conditions collects what the records of a proof tell, one after the other.
+type conditions struct {
+	asked *asked
+
+	sessions map[trail.SessionID]*session
+	settings map[scope][]change
+	runs     []run
+	events   []event
+	gaps     []gap
+	branches []branch
+	opaque   map[statement]opaque
+	unread   []string // what could not be interpreted
+}
+
+// session is what is known about the records of a session.
+type session struct {
+	seen      []numbered
+	explained []trail.Span
+	user      string
+	ended     int64 // time of its end; MaxTime: not seen
+}
+
+// numbered are records of a session that follow each other in a part of a stream from
+// which no block is left out.
+type numbered struct {
+	trail.Span
+	part int
+}
+
+// scope is where a setting has a value: a session, or the server (a zero session).
+type scope struct {
+	session trail.SessionID
+	server  bool
+	name    string
+}
+
+// change is a change of a setting. old is known, except if a start sets it.
+type change struct {
+	time     int64
+	old, new string
+	source   string
+	// other says that the filter is about other sessions. A value that the session itself
+	// has set counts nevertheless: SET SESSION AUTHORIZATION can make it one of these.
+	other bool
+}
+
+// run is a start of the server.
+type run struct {
+	time     int64
+	stream   uint32
+	block    uint64
+	settings map[string]string // nil: the record does not state them
+	writers  int
+}
+
+// event is any other server record.
+type event struct {
+	time   int64
+	stream uint32
+	name   string
+	detail string
+}
+
+type gap struct {
+	time   int64
+	count  string
+	reason string
+	user   string
+}
+
+type branch struct {
+	trail.Branch
+	in uint32
+}
+
+// statement identifies a statement of a session.
+type statement struct {
+	session      trail.SessionID
+	number, part uint64
+}
+
+type opaque struct {
+	time int64
+	id   string
+	why  string
+	open bool // only its start record is known
+}
+
+func newConditions(a *asked) *conditions {
+	return &conditions{
+		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{},
+	}
+}
+
+func (c *conditions) session(r *trail.Record) *session {
+	s := c.sessions[r.Session.ID()]
+	if s == nil {
+		s = &session{ended: trail.MaxTime}
+		c.sessions[r.Session.ID()] = s
+	}
+	if s.user == "" {
+		s.user = string(r.Session.Fact(trail.KeyUser))
+	}
+	return s
+}
+
+// record takes a record of a block in a part of a stream.
+func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part int) {
+	s := c.session(r)
+	if r.Seq != 0 {
+		if n := len(s.seen); n > 0 && s.seen[n-1].part == part && s.seen[n-1].Last+1 == r.Seq {
+			s.seen[n-1].Last++
+		} else {
+			s.seen = append(s.seen, numbered{trail.Span{First: r.Seq, Last: r.Seq}, part})
+		}
+	}
+	text := func(name string) string {
+		v, _ := r.ExtraValue(name)
+		return string(v)
+	}
+	switch r.Kind {
+	case trail.KindStatement, trail.KindStart:
+		c.statement(r)
+	case trail.KindDisconnect:
+		s.ended = r.Time
+	case trail.KindGap:
+		c.gap(r, s, text)
+	case trail.KindSetting:
+		c.setting(r, text)
+	case trail.KindServer:
+		c.server(r, stream, block, text)
+	}
+}
+
+func (c *conditions) statement(r *trail.Record) {
+	key := statement{r.Session.ID(), r.Statement, r.Substatement}
+	why := c.asked.hides(r)
+	if why == "" {
+		if r.Kind == trail.KindStatement {
+			delete(c.opaque, key) // its start record said less
+		}
+		return
+	}
+	id := r.Session.ID().String() + "/" + strconv.FormatUint(r.Seq, 10)
+	c.opaque[key] = opaque{r.Time, id, why, r.Kind == trail.KindStart}
+}
+
+func (c *conditions) gap(r *trail.Record, s *session, text func(string) string) {
+	number := func(name string) uint64 {
+		n, _ := strconv.ParseUint(text(name), 10, 64)
+		return n
+	}
+	if first, last := number("first_seq"), number("last_seq"); first > 0 && last >= first {
+		s.explained = append(s.explained, trail.Span{First: first, Last: last})
+	}
+	c.gaps = append(c.gaps, gap{r.Time, text("count"), text("reason"), s.user})
+}
+
+func (c *conditions) setting(r *trail.Record, text func(string) string) {
+	at := scope{name: text("name"), server: text("source") == "server"}
+	if !at.server {
+		at.session = r.Session.ID()
+	}
+	one := change{time: r.Time, old: text("old"), new: text("new"), source: text("source")}
+	one.other = one.source != "session" && !c.asked.who.Guess(r)
+	c.settings[at] = append(c.settings[at], one)
+}
+
+func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text func(string) string) {
+	switch name := text("event"); name {
+	case "start":
+		one := run{time: r.Time, stream: stream, block: block, writers: 1}
+		if text("run") != "" {
+			one.settings = map[string]string{}
+			for name, value := range r.ExtraPairs {
+				if strings.HasPrefix(string(name), "steno.") {
+					one.settings[string(name)] = string(value)
+				}
+			}
+			if w, set := one.settings["steno.writers"]; set {
+				one.writers, _ = strconv.Atoi(w)
+			}
+		}
+		c.runs = append(c.runs, one)
+	case "branch":
+		if b, ok := trail.ParseBranch(r); ok {
+			c.branches = append(c.branches, branch{b, stream})
+		} else {
+			c.unread = append(c.unread, "the record of a branch at "+render.Time(r.Time)+" cannot be interpreted")
+		}
+	default:
+		var detail []string
+		for name, value := range r.ExtraPairs {
+			if n := string(name); n != "event" && n != "version" {
+				detail = append(detail, n+"="+string(value))
+			}
+		}
+		c.events = append(c.events, event{r.Time, stream, name, strings.Join(detail, " ")})
+	}
+}
+
+// finish sorts what was collected.
+func (c *conditions) finish() {
+	byTime := func(a, b event) int { return cmp.Compare(a.time, b.time) }
+	slices.SortStableFunc(c.events, byTime)
+	slices.SortStableFunc(c.runs, func(a, b run) int { return cmp.Compare(a.time, b.time) })
+	for _, changes := range c.settings {
+		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
+	}
+}
+
+// base is the last start before the range; nil if it is not known.
+func (c *conditions) base() *run {
+	var base *run
+	for i := range c.runs {
+		if c.runs[i].time <= c.asked.since {
+			base = &c.runs[i]
+		}
+	}
+	return base
+}
+
+// ---- settings ----
+
+// recording lists the settings that left out something of the answer, and when.
+func (c *conditions) recording(except func(format string, args ...any)) {
+	a := c.asked
+	base := c.base()
+	switch {
+	case base == nil:
+		except("which settings were in effect at the beginning of the range is not proved: there is no record of an earlier start of the server")
+	case base.settings == nil:
+		except("which settings were in effect at the beginning of the range is not proved: the record of the server's start does not state them")
+	}
+	// the periods of each setting of the server
+	mandatory := c.periods("steno.mandatory")
+	strictly := func(at int64) string {
+		value := ""
+		for _, p := range mandatory {
+			if p.from <= at {
+				value = p.value
+			}
+		}
+		return value
+	}
+	for _, p := range mandatory {
+		if p.to > a.since && p.from < a.until && !listsClass(p.value, "setting") {
+			except("changes of settings were not mandatory %s: steno.mandatory = %q; one that steno.log left out is not known", p.when(a), p.value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(defaults)) {
+		if name == "steno.mandatory" {
+			continue
+		}
+		for _, p := range c.periods(name) {
+			if what := a.leavesOut(name, p.value, strictly(p.from)); what != "" && p.to > a.since && p.from < a.until {
+				except("%s were not recorded %s: %s", what, p.when(a), settingText(name, p.value))
+			}
+		}
+	}
+	c.ofSessions(strictly, except)
+}
+
+func settingText(name, value string) string {
+	if name == "steno.rules_file" {
+		return "there were " + value + " rules"
+	}
+	return fmt.Sprintf("%s = %q", name, value)
+}
+
+// period is a time in which a setting has a value.
+type period struct {
+	from, to int64
+	value    string
+}
+
+// when is a period in words, as far as it is in the range.
+func (p *period) when(a *asked) string {
+	switch begins, ends := p.from <= a.since, p.to >= a.until; {
+	case begins && ends:
+		return "throughout"
+	case begins:
+		return "until " + render.Time(p.to)
+	case ends:
+		return "since " + render.Time(p.from)
+	}
+	return "from " + render.Time(p.from) + " until " + render.Time(p.to)
+}
+
+// periods are the values that the configuration gave a setting, from the last start before
+// the range on. Without a record of one, the first value is what the first change says.
+func (c *conditions) periods(name string) (all []period) {
+	put := func(from int64, value string) {
+		if n := len(all); n > 0 {
+			all[n-1].to = from
+		}
+		all = append(all, period{from, trail.MaxTime, value})
+	}
+	base := c.base()
+	changes := c.settings[scope{server: true, name: name}]
+	for i := range c.runs {
+		if one := &c.runs[i]; one.settings != nil {
+			value, set := one.settings[name]
+			if !set || name == "steno.rules_file" { // the record of a start has the name of the file
+				value = defaults[name]
+			}
+			if base == nil && len(all) == 0 && len(changes) > 0 && changes[0].time < one.time {
+				put(trail.MinTime, changes[0].old)
+			}
+			put(one.time, value)
+		}
+	}
+	if len(all) == 0 && len(changes) > 0 {
+		put(trail.MinTime, changes[0].old)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if len(changes) == 0 {
+		return all
+	}
+	merged := all
+	all = nil
+	i := 0
+	for _, p := range merged {
+		for ; i < len(changes) && changes[i].time < p.from; i++ {
+			put(changes[i].time, changes[i].new)
+		}
+		put(p.from, p.value)
+	}
+	for ; i < len(changes); i++ {
+		put(changes[i].time, changes[i].new)
+	}
+	return all
+}
+
+// ofSessions lists values that sessions had of their own.
+func (c *conditions) ofSessions(mandatory func(int64) string, except func(format string, args ...any)) {
+	a := c.asked
+	type group struct{ name, value, source, user, what string }
+	counted := map[group]int{}
+	var order []group
+	for _, at := range slices.SortedFunc(maps.Keys(c.settings), compareScopes) {
+		s := c.sessions[at.session]
+		if at.server || s == nil {
+			continue
+		}
+		changes := c.settings[at]
+		for i, one := range changes {
+			to := s.ended
+			if i+1 < len(changes) {
+				to = changes[i+1].time
+			}
+			if to <= a.since || one.time >= a.until || one.other {
+				continue
+			}
+			if _, decides := defaults[at.name]; !decides {
+				continue
+			}
+			if what := a.leavesOut(at.name, one.new, mandatory(one.time)); what != "" {
+				g := group{at.name, one.new, one.source, s.user, what}
+				if counted[g]++; counted[g] == 1 {
+					order = append(order, g)
+				}
+			}
+		}
+	}
+	for _, g := range order {
+		except("%s of user %q were not recorded in %s: %s, set by %s", g.what, g.user, count(counted[g], "session"), settingText(g.name, g.value), g.source)
+	}
+}
+
+func compareScopes(a, b scope) int {
+	return cmp.Or(a.session.Compare(b.session), strings.Compare(a.name, b.name))
+}
+
+// ---- when the server was not recording ----
+
+// downTimes lists when no server wrote the trail, and how runs ended.
+func (c *conditions) downTimes(until int64, except func(format string, args ...any)) {
+	a := c.asked
+	ended := func(after, before int64, names ...string) (found *event) {
+		for i := range c.events {
+			if e := &c.events[i]; after < e.time && e.time <= before && slices.Contains(names, e.name) {
+				found = e
+			}
+		}
+		return found
+	}
+	previous := int64(trail.MinTime)
+	for i, one := range c.runs {
+		next := int64(trail.MaxTime)
+		if i+1 < len(c.runs) {
+			next = c.runs[i+1].time
+		}
+		if one.time > a.since && one.time < until {
+			stop := ended(previous, one.time, "stop")
+			recovered := ended(previous, min(next, one.time+3600*1e6), "recover")
+			switch {
+			case stop != nil && stop.time < a.until:
+				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
+			case stop != nil:
+			case recovered != nil && one.time < a.until:
+				except("the server ended without stopping before %s; what its sessions had recorded until then was recovered", render.Time(one.time))
+			case one.time < a.until:
+				except("the server ended without stopping before %s, and nothing says that the last records were recovered", render.Time(one.time))
+			}
+		}
+		previous = one.time
+	}
+	if n := len(c.runs); n > 0 {
+		if stop := ended(c.runs[n-1].time, until, "stop"); stop != nil && stop.time < a.until {
+			except("nothing was recorded since %s: the server was stopped", render.Time(stop.time))
+		}
+	}
+	for _, e := range c.events {
+		if e.time < a.since || e.time >= until {
+			continue
+		}
+		switch e.name {
+		case "stop", "recover", "deleted", "restart", "salvage":
+		case "torn":
+			except("an unfinished block was cut off stream %d at %s (%s): records of the last moments before may be missing", e.stream, render.Time(e.time), e.detail)
+		default:
+			except("the server reported %q at %s (%s)", e.name, render.Time(e.time), e.detail)
+		}
+	}
+}
+
+// losses lists gap records.
+func (c *conditions) losses(until int64, except func(format string, args ...any)) {
+	type group struct{ reason, user string }
+	type total struct {
+		records, times int
+		unknown        bool
+		first, last    int64
+	}
+	all := map[group]*total{}
+	var order []group
+	for _, g := range c.gaps {
+		if g.time < c.asked.since || g.time >= until {
+			continue
+		}
+		k := group{g.reason, g.user}
+		t := all[k]
+		if t == nil {
+			t = &total{first: g.time, last: g.time}
+			all[k] = t
+			order = append(order, k)
+		}
+		n, err := strconv.Atoi(g.count)
+		t.records, t.times, t.unknown = t.records+n, t.times+1, t.unknown || err != nil
+		t.first, t.last = min(t.first, g.time), max(t.last, g.time)
+	}
+	for _, k := range order {
+		t := all[k]
+		what := count(t.records, "record") + " were lost"
+		if t.unknown {
+			what = "records of unknown number were lost"
+		}
+		whose := ""
+		if k.user != "" {
+			whose = fmt.Sprintf(" of sessions of user %q", k.user)
+		}
+		except("%s%s, between %s and %s (%s)", what, whose, render.Time(t.first), render.Time(t.last), k.reason)
+	}
+}
+
+// ---- sequence numbers ----
+
+// missing finds sequence numbers that no record has although there are records before and
+// after them in one part of a stream, from which no block is left out.
+func (c *conditions) missing(problem func(format string, args ...any)) (sessions int) {
+	for _, id := range slices.SortedFunc(maps.Keys(c.sessions), trail.SessionID.Compare) {
+		s := c.sessions[id]
+		if len(s.seen) == 0 {
+			continue
+		}
+		sessions++
+		slices.SortFunc(s.explained, trail.Span.Compare)
+		slices.SortFunc(s.seen, func(a, b numbered) int { return a.Compare(b.Span) })
+		next, part := s.seen[0].First, s.seen[0].part
+		for _, n := range s.seen {
+			if n.First < next {
+				problem("session %s: record %d is in the trail more than once", id, n.First)
+			}
+			for _, hole := range trail.Uncovered(s.explained, next, n.First) {
+				if n.part == part {
+					problem("session %s: records %d to %d are missing", id, hole.First, hole.Last)
+				}
+			}
+			next, part = max(next, n.Last+1), n.part
+		}
+	}
+	return sessions
+}
+
+// obscure lists records that may be ones that are asked for.
+func (c *conditions) obscure(except func(format string, args ...any)) {
+	all := slices.SortedFunc(maps.Values(c.opaque), func(a, b opaque) int { return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id)) })
+	const listed = 20
+	for i, o := range all {
+		if i == listed {
+			except("%s more may match", count(len(all)-listed, "record"))
+			break
+		}
+		except("record %s of %s may match: %s", o.id, render.Time(o.time), o.why)
+	}
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return humanize.Comma(int64(n)) + " " + what
+}

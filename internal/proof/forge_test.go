@@ -1,0 +1,437 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// What somebody can do to a proof who knows the format and has a whole trail, but not the
+// private key: any sections in any order, with a right checksum.
+
+func privateKey(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+// apart takes a proof apart.
+func apart(t testing.TB, path string) (all []section) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := newSectionReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		s, err := r.next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.body = bytes.Clone(s.body)
+		all = append(all, s)
+	}
+}
+
+// together writes a proof with these sections.
+func together(t testing.TB, all []section) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := newSectionWriter(&out)
+	for _, s := range all {
+		w.section(s.kind, s.body)
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "forged")
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// nth is the index of the nth section of a kind; -1 is the last.
+func nth(all []section, k kind, n int) int {
+	var found []int
+	for i := range all {
+		if all[i].kind == k {
+			found = append(found, i)
+		}
+	}
+	if n < 0 {
+		n += len(found)
+	}
+	return found[n]
+}
+
+// has is the index of the block with a text.
+func has(all []section, text string) int {
+	return slices.IndexFunc(all, func(s section) bool { return s.kind == kindBlock && bytes.Contains(s.body, []byte(text)) })
+}
+
+func without(all []section, i int) []section { return slices.Delete(slices.Clone(all), i, i+1) }
+
+func number(s *section) uint64 { return binary.LittleEndian.Uint64(s.body[24:]) }
+
+// asks changes the question.
+func asks(all []section, change func(q *Question)) []section {
+	q, err := decodeQuestion(all[0].body)
+	if err != nil {
+		panic(err)
+	}
+	change(q)
+	all[0].body, _ = json.Marshal(q)
+	return all
+}
+
+// rehash makes a block's checksums and chain hash right.
+func rehash(b []byte, previous []byte) []byte {
+	b = bytes.Clone(b)
+	binary.LittleEndian.PutUint64(b[64:], xxhash.Sum64(b[112:]))
+	sum := sha(previous, b[:72], b[112:])
+	copy(b[72:], sum)
+	trailtest.SealHeader(b)
+	return b
+}
+
+func TestForgedProofsAreRefused(t *testing.T) {
+	options := small{streams: 2, settings: []string{"steno.writers", "2"}}
+	dir := options.write(t)
+	// Another trail of the same server with the same key, as a clone can write it.
+	otherDir := small{streams: 2, settings: options.settings, extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
+		3: func(w *writer, alice *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{reads(alice, 3.5, "hr.clone")}
+		},
+	}}.write(t)
+	proofs := map[bool][]section{}
+	others := map[bool][]section{}
+	for _, full := range []bool{false, true} {
+		q := question(t, 22, 28, full, ofSalary)
+		for to, from := range map[*map[bool][]section]string{&proofs: dir, &others: otherDir} {
+			path, err := makeProof(t, from, q, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := checked(t, path, Checks{}); !r.Complete || r.Matches != 1 {
+				t.Fatalf("%+v", r)
+			}
+			(*to)[full] = apart(t, path)
+		}
+	}
+	const salary = "hr.salary"
+	for _, test := range []struct {
+		name  string
+		only  string // "full": a proof without indexes, "indexed": one with them
+		forge func(all, other []section) []section
+		wants string
+	}{
+		{"a payload changed", "", func(all, _ []section) []section {
+			i := has(all, salary)
+			all[i].body = bytes.ReplaceAll(all[i].body, []byte(salary), []byte("hr.garden"))
+			return all
+		}, `does not follow from block|was changed`},
+		{"a payload changed, and its checksums", "", func(all, _ []section) []section {
+			i := has(all, salary)
+			body := bytes.ReplaceAll(all[i].body, []byte(salary), []byte("hr.garden"))
+			all[i].body = rehash(body, before(all, i))
+			return all
+		}, `is not the one that was sealed|does not follow`},
+		{"the block that matches left out", "", func(all, _ []section) []section {
+			return without(all, has(all, salary))
+		}, `found block|is not the one that was sealed`},
+		{"the block that matches left out, and said so", "", func(all, _ []section) []section {
+			i := has(all, salary)
+			return leaveOut(all, i, i+1)
+		}, `no index in the proof shows|no seal follows`},
+		{"the block that matches and its seal left out, and said so", "", func(all, _ []section) []section {
+			i := has(all, salary)
+			end := i + 1
+			for all[end].kind != kindSeal {
+				end++
+			}
+			// behind the seal: what follows is said to follow from the left-out block
+			return slices.Concat(leaveOut(all, i, i+1)[:i+1], all[end:])
+		}, `no index in the proof shows|no seal follows`},
+		{"an index left out", "", func(all, _ []section) []section {
+			i := slices.IndexFunc(all, func(s section) bool { return s.kind == kindBlock && binary.LittleEndian.Uint32(s.body[16:]) == 0 })
+			return leaveOut(all, i, i+1)
+		}, `no index in the proof shows|no seal follows|left out`},
+		{"a seal left out", "", func(all, _ []section) []section { return without(all, nth(all, kindSeal, -1)) }, `no seal follows`},
+		{"all seals left out", "", func(all, _ []section) []section {
+			return slices.DeleteFunc(all, func(s section) bool { return s.kind == kindSeal })
+		}, `no seal follows`},
+		{"a segment header left out", "", func(all, _ []section) []section { return without(all, nth(all, kindSegment, 0)) }, `place in the chain is not stated|uncovered|left out`},
+		{"a stream left out", "", func(all, _ []section) []section { return all[:nth(all, kindStream, 1)] }, `had 2 writers .* only 1 streams`},
+		{"the first stream left out", "", func(all, _ []section) []section {
+			return slices.Delete(all, nth(all, kindStream, 0), nth(all, kindStream, 1))
+		}, `stream 0 is missing`},
+		{"all streams left out", "", func(all, _ []section) []section { return all[:1] }, `the proof has no stream`},
+		{"a stream twice", "", func(all, _ []section) []section {
+			i := nth(all, kindStream, 1)
+			return slices.Concat(all[:i], all[1:i])
+		}, `stream 0 follows stream 0`},
+		{"a stream under another number", "", func(all, _ []section) []section {
+			i := nth(all, kindStream, 1)
+			forged := slices.Concat(all[:i], []section{all[i]}, all[2:i])
+			forged[i].body = bytes.Clone(all[i].body)
+			return forged
+		}, `is of stream 0`},
+		{"the end cut off", "", func(all, _ []section) []section {
+			// up to the first seal of the last stream
+			return all[:nth(all[:], kindSeal, -1)]
+		}, `no seal follows|uncovered`},
+		{"the range made longer", "", func(all, _ []section) []section {
+			return asks(all, func(q *Question) { q.Filter.Until = when(40) })
+		}, `uncovered`},
+		{"the range begins earlier", "full", func(all, _ []section) []section {
+			return asks(all, func(q *Question) { q.Filter.Since = when(3) })
+		}, `no index in the proof shows`},
+		{"other filters", "indexed", func(all, _ []section) []section {
+			return asks(all, func(q *Question) { q.Filter.Objects = []string{"hr.staff"} })
+		}, `no index in the proof shows`},
+		{"filters that indexes do not know", "indexed", func(all, _ []section) []section {
+			return asks(all, func(q *Question) {
+				q.Filter = query.FilterOptions{Since: q.Filter.Since, Until: q.Filter.Until, XIDs: []string{"7"}}
+			})
+		}, `no index in the proof shows`},
+		{"indexes are relied on, but that is not said", "indexed", func(all, _ []section) []section {
+			return asks(all, func(q *Question) { q.Full = true })
+		}, `no index in the proof shows`},
+		{"seals are asked for, and some left out", "indexed", func(all, _ []section) []section {
+			return asks(all, func(q *Question) {
+				q.Filter = query.FilterOptions{Since: q.Filter.Since, Until: q.Filter.Until, Kinds: []string{"seal"}}
+			})
+		}, `no index in the proof shows`},
+		{"two chains mixed", "", func(all, other []section) []section {
+			// behind the block that matches, which stands before its seal
+			i, j := has(all, salary), has(other, salary)
+			return slices.Concat(all[:i+1], other[j+1:])
+		}, `is not the one that was sealed|does not follow|found block|left out`},
+		{"the seals of another run", "", func(all, _ []section) []section {
+			for i := nth(all, kindSeal, -1); all[i].kind == kindSeal; i-- {
+				all[i].body = bytes.Clone(all[i].body)
+				binary.LittleEndian.PutUint64(all[i].body[56:], 2)
+				resign(&all[i], private, seal.KeyID(public))
+			}
+			return all
+		}, `cannot be of one stream`},
+		{"a block of another chain", "", func(all, other []section) []section {
+			i, j := has(all, salary), has(other, salary)
+			all[i] = other[j]
+			return all
+		}, `found block|does not follow`},
+		{"times shifted", "", func(all, _ []section) []section {
+			i := has(all, salary)
+			body := bytes.Clone(all[i].body)
+			for _, at := range []int{40, 48, 56} {
+				t := binary.LittleEndian.Uint64(body[at:])
+				binary.LittleEndian.PutUint64(body[at:], t+3600*second)
+			}
+			all[i].body = rehash(body, before(all, i))
+			return all
+		}, `is not the one that was sealed`},
+		{"the time of a seal shifted", "", func(all, _ []section) []section {
+			i := nth(all, kindSeal, -1)
+			t := binary.LittleEndian.Uint64(all[i].body[64:])
+			binary.LittleEndian.PutUint64(all[i].body[64:], t+3600*second)
+			return all
+		}, `signature of the seal`},
+		{"seals by another key", "", func(all, _ []section) []section {
+			key := privateKey(9)
+			for i := range all {
+				if all[i].kind == kindSeal {
+					resign(&all[i], key, seal.KeyID(key.Public().(ed25519.PublicKey)))
+				}
+			}
+			return all
+		}, `is by key .*, which is not trusted`},
+		{"seals by another key, under the ID of the right one", "", func(all, _ []section) []section {
+			for i := range all {
+				if all[i].kind == kindSeal {
+					resign(&all[i], privateKey(9), seal.KeyID(public))
+				}
+			}
+			return all
+		}, `is not that of key`},
+		{"an older seal in the place of the last one", "", func(all, _ []section) []section {
+			all[nth(all, kindSeal, -1)] = all[nth(all, kindSeal, 0)]
+			return all
+		}, `is of stream|is not the one that was sealed`},
+		{"records of another session number", "", func(all, _ []section) []section {
+			return asks(all, func(q *Question) { *q = Question{Record: "6b0202d9.fa1/25000"} })
+		}, `does not have the record`},
+		{"blocks left out up to the last number", "", func(all, _ []section) []section {
+			i := nth(all, kindLeftOut, 0)
+			all[i].body = bytes.Clone(all[i].body)
+			binary.LittleEndian.PutUint64(all[i].body, 1<<64-1)
+			return all
+		}, `left out|place in the chain`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, full := range []bool{false, true} {
+				if test.only == "full" && !full || test.only == "indexed" && full {
+					continue
+				}
+				clone := func(all []section) (c []section) {
+					for _, s := range all {
+						c = append(c, section{kind: s.kind, body: bytes.Clone(s.body)})
+					}
+					return c
+				}
+				forged := test.forge(clone(proofs[full]), clone(others[full]))
+				if forged == nil {
+					continue
+				}
+				r := checked(t, together(t, forged), Checks{})
+				why := strings.Join(r.Problems, "\n")
+				for _, u := range r.Uncovered {
+					why += "\nuncovered: " + u
+				}
+				if r.Proved || !regexp.MustCompile(test.wants).MatchString(why) {
+					t.Errorf("full %v: proved %v, complete %v: %s", full, r.Proved, r.Complete, why)
+				}
+			}
+		})
+	}
+}
+
+// before is the hash that the block in a section is chained to.
+func before(all []section, i int) []byte {
+	for i--; ; i-- {
+		switch s := &all[i]; s.kind {
+		case kindBlock:
+			return s.body[72:104]
+		case kindLeftOut:
+			return s.body[16:]
+		case kindSeal:
+			return s.body[72:104]
+		case kindSegment:
+			return sha(s.body)
+		}
+	}
+}
+
+// leaveOut replaces sections by one that says that their blocks are left out.
+func leaveOut(all []section, i, end int) []section {
+	b := all[end-1].body
+	var out bytes.Buffer
+	w := &sectionWriter{out: &out, sum: newSum()}
+	le := binary.LittleEndian
+	w.leftOut(number(&all[end-1]), le.Uint64(b[32:])+uint64(le.Uint32(b[16:]))-1, [32]byte(b[72:104]))
+	return slices.Concat(all[:i], []section{{kind: kindLeftOut, body: out.Bytes()[sectionSize:]}}, all[end:])
+}
+
+func resign(s *section, key ed25519.PrivateKey, id string) {
+	one, err := seal.FromSigned(s.body[:signedSize], s.body[signedSize:signedSize+8], s.body[signedSize+8:])
+	if err != nil {
+		panic(err)
+	}
+	one.Key, one.Signature = id, ed25519.Sign(key, one.Bytes())
+	var out bytes.Buffer
+	w := &sectionWriter{out: &out, sum: newSum()}
+	w.seal(one)
+	s.body = out.Bytes()[sectionSize:]
+}
+
+// A question of the one who checks must be the one that is answered.
+func TestAnotherQuestionIsRefused(t *testing.T) {
+	dir := small{}.write(t)
+	q := question(t, 30, 50, false, ofSalary)
+	path, err := makeProof(t, dir, q, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := checked(t, path, Checks{Question: question(t, 30, 50, true, ofSalary)}); !r.Complete {
+		t.Errorf("%+v", r)
+	}
+	for _, other := range []*Question{
+		question(t, 30, 51, false, ofSalary), question(t, 30, 50, false, nil), {Record: "6b0202d9.fa1/1"},
+		question(t, 30, 50, false, func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"bob"} }),
+	} {
+		if r := checked(t, path, Checks{Question: other}); r.Proved || !strings.Contains(strings.Join(r.Problems, ""), "answers another question") {
+			t.Errorf("%s: %+v", other, r)
+		}
+	}
+	if r := checked(t, path, Checks{Full: true}); r.Proved {
+		t.Errorf("--full: %+v", r)
+	}
+}
+
+func TestAnchorsOfProofs(t *testing.T) {
+	dir := small{}.write(t)
+	path, err := makeProof(t, dir, question(t, 30, 50, false, ofSalary), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := seal.FromSigned(apart(t, path)[nth(apart(t, path), kindSeal, -1)].body[:signedSize], make([]byte, 8), make([]byte, 64))
+	anchor := func(change func(a *seal.Anchor)) Checks {
+		a := &seal.Anchor{Seal: *s, From: "anchors:1"}
+		change(a)
+		return Checks{Anchors: []*seal.Anchor{a}}
+	}
+	if r := checked(t, path, anchor(func(*seal.Anchor) {})); !r.Complete || r.Anchors != 1 {
+		t.Errorf("%+v", r)
+	}
+	for name, change := range map[string]func(a *seal.Anchor){
+		"hash": func(a *seal.Anchor) { a.Hash[3]++ }, "system": func(a *seal.Anchor) { a.SystemID++ }, "stream": func(a *seal.Anchor) { a.Stream++ },
+	} {
+		if r := checked(t, path, anchor(change)); r.Proved {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// Whatever the bytes are, the check ends, and nothing is proved that was not before.
+func FuzzCheck(f *testing.F) {
+	dir := small{}.write(f)
+	for _, q := range []*Question{question(f, 22, 28, false, ofSalary), question(f, 26, 27, true, nil), {Record: "6b0202d9.fa1/25"}} {
+		path, err := makeProof(f, dir, q, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(t.TempDir(), "proof")
+		// with a right checksum, so that more than that is tried
+		if n := len(b) - 32 - sectionSize; n >= headerSize && kind(b[n]) == kindEnd {
+			copy(b[n+sectionSize:], sha(b[:n]))
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Check(context.Background(), path, Checks{Keys: trusted})
+		if err == nil && r.Proved && r.Question.Record == "" && r.Matches == 0 {
+			// the trail has a read each minute, by alice
+			since, until := r.Question.Filter.Since, r.Question.Filter.Until
+			if len(r.Question.conditions()) == 0 && since < when(80) && until > when(25) && until > since[:17]+"99" {
+				t.Errorf("a forged proof: %+v", r)
+			}
+		}
+	})
+}

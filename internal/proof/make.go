@@ -1,0 +1,698 @@
+// Making a proof: which blocks the answer needs, and which seals prove them.
+
+package proof
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// settle is how long after the range its last seal should be, in microseconds: by then,
+// statements that ran at its end have start records (steno.start_after, 1 s by default, and
+// about one more second, and steno.flush_interval).
+const settle = 5 * 1e6
+
+// RefusedError is why there is no proof: the trail does not have what it takes.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+func refuse(format string, args ...any) error {
+	return &RefusedError{fmt.Sprintf(format, args...)}
+}
+
+// Make writes the proof of an answer. It is for the caller to check it: a trail can be
+// altered in ways that only the check finds.
+func Make(ctx context.Context, t *trail.Trail, q *Question, bar *progress.Bar, out io.Writer) error {
+	a, err := ask(q)
+	if err != nil {
+		return err
+	}
+	m := &maker{asked: a, bar: bar, parts: map[trail.RecordID][]place{}}
+	defer m.files.Close()
+	for _, err := range t.Errors {
+		return err
+	}
+	for _, s := range t.Streams {
+		if err := m.read(ctx, s); err != nil {
+			return err
+		}
+	}
+	if q.Record != "" {
+		err = m.chooseRecord()
+	} else {
+		err = m.chooseRange(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	encoded, err := q.encode()
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(out, 256<<10)
+	w := newSectionWriter(buffered)
+	w.section(kindQuestion, encoded)
+	for _, src := range m.sources {
+		if err := m.write(ctx, w, src); err != nil {
+			return err
+		}
+	}
+	if err := w.end(); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+type maker struct {
+	asked   *asked
+	bar     *progress.Bar
+	files   trail.Files
+	sources []*source
+	done    atomic.Int64
+
+	parts  map[trail.RecordID][]place // blocks with data parts of records
+	wanted []trail.RecordID           // records that may be asked for, and have data parts
+	opaque map[statement]bool         // that only start records tell about, and too little
+}
+
+type place struct {
+	source *source
+	block  int
+}
+
+// source is a stream of the trail.
+type source struct {
+	stream *trail.Stream
+	blocks []block
+	seals  []*seal.Seal
+	index  selections
+	errs   []error
+
+	// What the proof has: after the seal begin, or from blocks[first] on without one, up to
+	// the seal end. It is not in the proof if end is nil.
+	begin, end  *seal.Seal
+	first, last int // blocks[first:last]
+	emit        map[*seal.Seal]bool
+}
+
+// block is what is kept of a block.
+type block struct {
+	ref    trail.BlockRef
+	record uint64 // number of its last record
+	chain  [32]byte
+	err    error
+
+	match   bool // a record that may be asked for
+	changes bool // a record of what the trail can lack
+	hides   bool // a record that says too little
+	start   int64
+	needed  bool
+
+	// for the stream
+	seals  []*seal.Seal
+	index  *selection
+	parts  []trail.RecordID
+	wanted []trail.RecordID
+	opaque []statement
+}
+
+// read reads all blocks of a stream.
+func (m *maker) read(ctx context.Context, s *trail.Stream) error {
+	src := &source{stream: s, emit: map[*seal.Seal]bool{}}
+	for i, seg := range s.Segments {
+		refs, errs := seg.Index()
+		for _, err := range errs {
+			if torn := (*trail.TornError)(nil); !errors.As(err, &torn) || !torn.Last {
+				src.errs = append(src.errs, err)
+			}
+		}
+		if seg.KeyErr != nil {
+			return seg.KeyErr
+		}
+		if i > 0 && seg.Number != s.Segments[i-1].Number+1 {
+			src.errs = append(src.errs, fmt.Errorf("%s: segments %d to %d are missing", s.Path, s.Segments[i-1].Number+1, seg.Number-1))
+		}
+		for _, ref := range refs {
+			src.blocks = append(src.blocks, block{ref: ref, start: trail.MinTime})
+		}
+	}
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			r := &blockReader{files: &m.files, asked: must(ask(m.asked.q))}
+			for i := int(next.Add(1)) - 1; i < len(src.blocks) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				r.read(&src.blocks[i])
+				m.bar.Set(m.done.Add(src.blocks[i].ref.Length()))
+			}
+		})
+	}
+	wait.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.sources = append(m.sources, src)
+	for i := range src.blocks {
+		b := &src.blocks[i]
+		src.seals = append(src.seals, b.seals...)
+		if b.index != nil {
+			src.index = append(src.index, *b.index)
+		}
+		for _, id := range b.parts {
+			m.parts[id] = append(m.parts[id], place{src, i})
+		}
+		m.wanted = append(m.wanted, b.wanted...)
+		for _, st := range b.opaque {
+			if m.opaque == nil {
+				m.opaque = map[statement]bool{}
+			}
+			m.opaque[st] = true
+		}
+		b.seals, b.index, b.parts, b.wanted, b.opaque = nil, nil, nil, nil, nil
+	}
+	src.index.sort()
+	return nil
+}
+
+// blockReader reads blocks; each goroutine has one.
+type blockReader struct {
+	files *trail.Files
+	asked *asked
+	block trail.Block
+}
+
+func (r *blockReader) read(to *block) {
+	b := &r.block
+	if to.err = r.files.Read(&to.ref, b); to.err != nil {
+		return
+	}
+	h := &b.Header
+	to.record, to.chain = h.FirstRecord+uint64(h.Records)-1, h.Chain
+	if c, err := b.Contents(); err == nil && c != nil {
+		s := r.asked.selects(c, h.Number)
+		to.index = &s
+	}
+	r.asked.reset()
+	var rec trail.Record
+	for {
+		err := b.Next(&rec)
+		if err != nil {
+			if err != io.EOF {
+				to.err = err
+			}
+			return
+		}
+		r.record(&rec, to)
+	}
+}
+
+func (r *blockReader) record(rec *trail.Record, to *block) {
+	id := trail.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}
+	switch rec.Kind {
+	case trail.KindData:
+		if !slices.Contains(to.parts, id) {
+			to.parts = append(to.parts, id)
+		}
+		return
+	case trail.KindSeal:
+		if s, err := seal.Parse(rec, &to.ref.Segment.Header); err == nil {
+			to.seals = append(to.seals, s)
+		}
+	case trail.KindServer:
+		if event, _ := rec.ExtraValue("event"); string(event) == "start" {
+			to.start = rec.Time
+		}
+	}
+	to.changes = to.changes || changesRecording(rec.Kind)
+	if r.asked.guess(rec) {
+		if rec.Parts != [3]uint64{} {
+			to.match = true
+			to.wanted = append(to.wanted, id)
+		} else {
+			to.match = to.match || r.asked.keep(rec)
+		}
+	}
+	if r.asked.hides(rec) != "" {
+		to.hides = true
+		if rec.Kind == trail.KindStart {
+			to.opaque = append(to.opaque, statement{id.Session, rec.Statement, rec.Substatement})
+		}
+	}
+}
+
+// sealedBy is the first seal of a stream of a block or a later one; nil if there is none.
+func (src *source) sealedBy(number uint64) *seal.Seal {
+	i, _ := slices.BinarySearchFunc(src.seals, number, func(s *seal.Seal, n uint64) int { return cmp.Compare(s.Block, n) })
+	if i == len(src.seals) {
+		return nil
+	}
+	return src.seals[i]
+}
+
+// drag marks the blocks from one that is needed to the next sealed one.
+func (src *source) drag() {
+	until := uint64(0)
+	for i := src.first; i < src.last; i++ {
+		b := &src.blocks[i]
+		if b.needed {
+			until = max(until, src.sealedBy(b.ref.Number).Block)
+		}
+		b.needed = b.needed || b.ref.Number <= until
+	}
+}
+
+// ---- a record ----
+
+func (m *maker) chooseRecord() error {
+	found := false
+	for _, src := range m.sources {
+		for i := range src.blocks {
+			if src.blocks[i].match {
+				found, src.blocks[i].needed = true, true
+			}
+		}
+	}
+	if !found {
+		for _, src := range m.sources {
+			for _, err := range append(src.errs, src.blockErrors(0, len(src.blocks))...) {
+				return refuse("the trail does not have record %s, but it is damaged: %s", m.asked.q.Record, err)
+			}
+		}
+		return refuse("the trail does not have record %s", m.asked.q.Record)
+	}
+	m.needParts()
+	for _, src := range m.sources {
+		src.first = slices.IndexFunc(src.blocks, func(b block) bool { return b.needed })
+		if src.first < 0 {
+			continue
+		}
+		for i := src.first; i < len(src.blocks); i++ {
+			if src.blocks[i].needed {
+				number := src.blocks[i].ref.Number
+				if src.end = src.sealedBy(number); src.end == nil {
+					return src.unsealed(number)
+				}
+			}
+		}
+		src.last = src.indexOf(src.end.Block) + 1
+		src.drag()
+		if err := src.damage(); err != nil {
+			return err
+		}
+		src.emitKeys()
+	}
+	return nil
+}
+
+func (src *source) unsealed(number uint64) error {
+	if len(src.seals) == 0 {
+		return refuse("stream %d has no seal: nothing can be proved without steno.signing_key_file", src.stream.Number)
+	}
+	last := src.seals[len(src.seals)-1]
+	return refuse("block %d of stream %d is not sealed yet: the last seal, of %s, is of block %d", number, src.stream.Number, render.Time(last.Time), last.Block)
+}
+
+// indexOf is the index of a block that is there.
+func (src *source) indexOf(number uint64) int {
+	i, _ := slices.BinarySearchFunc(src.blocks, number, func(b block, n uint64) int { return cmp.Compare(b.ref.Number, n) })
+	return min(i, len(src.blocks)-1)
+}
+
+// needParts marks the blocks with the data parts of records that may be asked for.
+func (m *maker) needParts() {
+	for _, id := range m.wanted {
+		for _, p := range m.parts[id] {
+			p.source.blocks[p.block].needed = true
+		}
+	}
+}
+
+// blockErrors are what is wrong with blocks.
+func (src *source) blockErrors(first, last int) (errs []error) {
+	for i := first; i < last; i++ {
+		b := &src.blocks[i]
+		switch {
+		case b.err != nil:
+			errs = append(errs, b.err)
+		case i > first && b.ref.Number != src.blocks[i-1].ref.Number+1:
+			errs = append(errs, fmt.Errorf("%s: offset %d: found block %d where block %d is expected", b.ref.Segment.Path, b.ref.Offset, b.ref.Number, src.blocks[i-1].ref.Number+1))
+		}
+	}
+	return errs
+}
+
+// damage is why the blocks of the proof cannot be proved; nil if they are whole.
+func (src *source) damage() error {
+	var errs []error
+	begin, end := &src.blocks[src.first].ref, &src.blocks[src.last-1].ref
+	for _, err := range src.errs {
+		var c *trail.CorruptionError
+		if errors.As(err, &c) {
+			at := slices.IndexFunc(src.stream.Segments, func(seg *trail.Segment) bool { return seg.Path == c.File })
+			if at >= 0 {
+				n := src.stream.Segments[at].Number
+				if n < begin.Segment.Number || n > end.Segment.Number || n == begin.Segment.Number && c.Offset < begin.Offset || n == end.Segment.Number && c.Offset > end.Offset {
+					continue
+				}
+			}
+		}
+		errs = append(errs, err)
+	}
+	if errs = append(errs, src.blockErrors(src.first, src.last)...); len(errs) == 0 {
+		return nil
+	}
+	more := ""
+	if len(errs) > 1 {
+		more = fmt.Sprintf(", and %d more", len(errs)-1)
+	}
+	return refuse("the trail is damaged where the answer would have to be proved: %s%s", errs[0], more)
+}
+
+// emitKeys marks the seals that name new keys, up to the last one of the proof.
+func (src *source) emitKeys() {
+	for _, s := range src.seals {
+		if s.NextKey != nil && s.Block <= src.end.Block {
+			src.emit[s] = true
+		}
+	}
+	src.emit[src.end] = true
+}
+
+// ---- a range ----
+
+func (m *maker) chooseRange(ctx context.Context) error {
+	a := m.asked
+	// Settings are known from the last start before the range on.
+	base := int64(trail.MinTime)
+	var baseAt place
+	for _, src := range m.sources {
+		for i := range src.blocks {
+			if t := src.blocks[i].start; t <= a.since && t > base {
+				base, baseAt = t, place{src, i}
+			}
+		}
+	}
+	from := base
+	if baseAt.source == nil {
+		from = a.since
+	}
+	for _, src := range m.sources {
+		if len(src.blocks) == 0 {
+			continue
+		}
+		if len(src.seals) == 0 {
+			return src.unsealed(src.blocks[0].ref.Number)
+		}
+		src.choose(from, a.until, a.q.Full)
+		if baseAt.source == src && src.begin != nil && src.begin.Block >= src.blocks[baseAt.block].ref.Number {
+			src.choose(from-1, a.until, a.q.Full)
+		}
+		for i := src.first; i < src.last; i++ {
+			b := &src.blocks[i]
+			b.needed = b.needed || m.needs(src, b)
+		}
+	}
+	m.needParts()
+	for _, src := range m.sources {
+		for i := range src.blocks {
+			b := &src.blocks[i]
+			b.needed = b.needed && src.first <= i && i < src.last
+		}
+	}
+	if err := m.needEnds(ctx); err != nil {
+		return err
+	}
+	for _, src := range m.sources {
+		if src.end == nil {
+			continue
+		}
+		src.exclude(a)
+		src.drag()
+		if src.first < src.last {
+			if err := src.damage(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// choose finds the seals between which the proof has the stream.
+func (src *source) choose(from, until int64, full bool) {
+	src.begin, src.end = nil, src.seals[len(src.seals)-1]
+	existing := src.blocks[0].ref.Number
+	for _, s := range src.seals {
+		if s.Time <= from && s.Block+1 >= existing {
+			src.begin = s
+		}
+	}
+	for _, s := range src.seals {
+		if s.Time >= until+settle || s == src.end {
+			src.end = s
+			break
+		}
+	}
+	// An index that covers the end is shorter than all blocks of its segment up to there.
+	for i := range src.index {
+		s := &src.index[i]
+		if later := src.sealedBy(s.at); !full && later != nil && s.first <= src.end.Block && src.end.Block < s.at {
+			src.end = later
+			break
+		}
+	}
+	if src.begin == nil && src.end.Block < existing {
+		src.begin = src.end // it is of a block that does not exist any more
+	}
+	src.first, src.last = 0, src.indexOf(src.end.Block)+1
+	if src.begin != nil {
+		src.first = src.indexOf(src.begin.Block) + 1
+		if src.begin.Block+1 == existing {
+			src.first = 0
+		}
+		if src.end.Block < src.begin.Block {
+			src.end = src.begin
+		}
+		src.last = max(src.first, src.indexOf(src.end.Block)+1)
+		if src.end.Block < existing {
+			src.last = src.first
+		}
+	} else if src.blocks[0].ref.Segment.Number > 1 {
+		src.blocks[0].needed = true // nothing links it to a seal before it
+	}
+	clear(src.emit)
+	src.emitKeys()
+	if src.begin != nil {
+		src.emit[src.begin] = true
+	}
+}
+
+// needs says whether the answer needs a block.
+func (m *maker) needs(src *source, b *block) bool {
+	a := m.asked
+	if src.sealedBy(b.ref.Number).Time <= a.since {
+		return b.changes || b.hides || b.match
+	}
+	return a.q.Full || b.match || b.changes || b.hides
+}
+
+// needEnds marks the blocks with the statements of which only start records are known that
+// say too little.
+func (m *maker) needEnds(ctx context.Context) error {
+	if len(m.opaque) == 0 {
+		return nil
+	}
+	var b trail.Block
+	var r trail.Record
+	for _, src := range m.sources {
+		for i := src.first; i < src.last && src.end != nil; i++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			one := &src.blocks[i]
+			if one.needed || one.err != nil || m.files.Read(&one.ref, &b) != nil {
+				continue
+			}
+			for !one.needed && b.Next(&r) == nil {
+				one.needed = r.Kind == trail.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}]
+			}
+		}
+	}
+	return nil
+}
+
+// exclude marks the blocks that no index excludes, and the seals that it takes to show it.
+func (src *source) exclude(a *asked) {
+	var previous, early *seal.Seal
+	ends := map[uint64]bool{}
+	for _, s := range src.seals {
+		if src.begin != nil && s.Block < src.begin.Block || s.Block > src.end.Block {
+			continue
+		}
+		if s.Reason == seal.ReasonSegment {
+			src.emit[s], ends[s.Block] = true, true
+		}
+		if previous != nil && previous.First != s.First {
+			src.emit[previous], src.emit[s] = true, true
+		}
+		if s.Time <= a.since {
+			early = s
+		}
+		previous = s
+	}
+	if early != nil {
+		src.emit[early] = true
+	}
+	index := slices.DeleteFunc(slices.Clone(src.index), func(s selection) bool {
+		return s.at > src.end.Block || src.begin != nil && s.at <= src.begin.Block
+	})
+	for i := src.first; i < src.last; i++ {
+		b := &src.blocks[i]
+		before := src.sealedBy(b.ref.Number).Time <= a.since
+		if b.needed || ends[b.ref.Number-1] && a.skipsSealsAtEnds(before) {
+			continue
+		}
+		_, excluded := index.excludes(b.ref.Number, before)
+		b.needed = !excluded
+	}
+}
+
+// ---- the file ----
+
+// write writes what the proof has of a stream.
+func (m *maker) write(ctx context.Context, w *sectionWriter, src *source) error {
+	if src.end == nil {
+		return nil
+	}
+	s := &sourceWriter{maker: m, w: w, src: src}
+	w.stream(src.stream.Segments[0].Header.SystemID, src.stream.Number)
+	first := src.blocks[min(src.first, len(src.blocks)-1)].ref.Number
+	for len(src.seals) > 0 && (src.begin != nil || m.asked.q.Record != "") {
+		one := src.seals[0]
+		if src.begin != nil && one.Block > src.begin.Block || src.begin == nil && one.Block >= first {
+			break
+		}
+		if src.emit[one] {
+			w.seal(one)
+			s.known = true
+			s.at = one.Block
+		}
+		src.seals = src.seals[1:]
+	}
+	for i := src.first; i < src.last; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.block(i); err != nil {
+			return err
+		}
+	}
+	return w.err
+}
+
+// sourceWriter writes the blocks of a stream, or that they are left out.
+type sourceWriter struct {
+	*maker
+	w       *sectionWriter
+	src     *source
+	known   bool   // the proof has begun the chain
+	at      uint64 // the block that the chain is at
+	segment *trail.Segment
+	block_  trail.Block
+}
+
+func (s *sourceWriter) block(i int) error {
+	src := s.src
+	b := &src.blocks[i]
+	begins := i == 0 || src.blocks[i-1].ref.Segment != b.ref.Segment
+	if begins && b.ref.Number != b.ref.Segment.Header.FirstBlock {
+		return refuse("the trail is damaged where the answer would have to be proved: %s begins with block %d", b.ref.Segment.Path, b.ref.Number)
+	}
+	if b.needed {
+		if err := s.include(i, begins); err != nil {
+			return err
+		}
+	} else if !s.known && begins && b.ref.Segment.Number == 1 {
+		if err := s.header(kindSegment, b.ref.Segment); err != nil {
+			return err
+		}
+		s.known = true
+	}
+	for len(src.seals) > 0 && src.seals[0].Block <= b.ref.Number {
+		one := src.seals[0]
+		src.seals = src.seals[1:]
+		if one.Block == b.ref.Number && (src.emit[one] || b.needed) {
+			s.reach(i)
+			s.w.seal(one)
+		}
+	}
+	return nil
+}
+
+// reach leaves out the blocks up to one.
+func (s *sourceWriter) reach(i int) {
+	if i < 0 {
+		return
+	}
+	b := &s.src.blocks[i]
+	if !s.known || s.at < b.ref.Number {
+		s.w.leftOut(b.ref.Number, b.record, b.chain)
+		s.at, s.known = b.ref.Number, true
+	}
+}
+
+// include writes a block.
+func (s *sourceWriter) include(i int, begins bool) error {
+	b := &s.src.blocks[i]
+	switch {
+	case begins && (i > 0 || s.known):
+		s.reach(i - 1)
+		fallthrough
+	case begins:
+		if err := s.header(kindSegment, b.ref.Segment); err != nil {
+			return err
+		}
+	default:
+		s.reach(i - 1)
+		if s.segment != b.ref.Segment {
+			if err := s.header(kindContext, b.ref.Segment); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.files.Read(&b.ref, &s.block_); err != nil {
+		return err
+	}
+	s.w.section(kindBlock, s.block_.Image)
+	s.at, s.known = b.ref.Number, true
+	return s.w.err
+}
+
+// header writes a segment's header.
+func (s *sourceWriter) header(k kind, seg *trail.Segment) error {
+	f, err := trail.OpenFile(seg.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := make([]byte, seg.Header.Length())
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return err
+	}
+	s.w.section(k, b)
+	s.segment = seg
+	return nil
+}

@@ -1,0 +1,329 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// What is proved is what "steno cat" shows, whichever way it is proved.
+func TestProofsHaveTheRecordsOfTheTrail(t *testing.T) {
+	dir := small{streams: 2, settings: []string{"steno.writers", "2"}}.write(t)
+	filters := map[string]func(*query.FilterOptions){
+		"all": nil, "object": ofSalary,
+		"other":   func(o *query.FilterOptions) { o.Objects = []string{"hr.nothing"} },
+		"user":    func(o *query.FilterOptions) { o.Users = []string{"alice"} },
+		"kind":    func(o *query.FilterOptions) { o.Kinds = []string{"seal"} },
+		"class":   func(o *query.FilterOptions) { o.Classes = []string{"read", "ddl"} },
+		"grep":    func(o *query.FilterOptions) { o.Grep = []string{"salary"} },
+		"session": func(o *query.FilterOptions) { o.Sessions = []string{"6b0202d9.fa1"} },
+	}
+	for name, change := range filters {
+		for _, full := range []bool{false, true} {
+			q := question(t, 12.5, 47, full, change)
+			r := proved(t, dir, q)
+			if !r.Complete {
+				t.Errorf("%s: full %v: %+v", name, full, r)
+			}
+			if want := inTrail(t, dir, q); want != lines(t, r) || int64(strings.Count(want, "\n")) != r.Matches {
+				t.Errorf("%s: full %v: the proof has %d records:\n%s\nthe trail:\n%s", name, full, r.Matches, lines(t, r), want)
+			}
+			inRange := slices.ContainsFunc(r.Streams, func(s Stream) bool { return s.LeftOutInRange > 0 })
+			if full && inRange || !full && name == "other" && !inRange {
+				t.Errorf("%s: full %v: %+v", name, full, r.Streams)
+			}
+		}
+	}
+}
+
+type plain struct {
+	chosen
+	render.Renderer
+}
+
+func (p *plain) Start(ref *trail.BlockRef) { p.chosen.Start(ref); p.Renderer.Start(ref) }
+
+func newJSON() render.Renderer { return render.New(render.JSON, render.Options{}) }
+
+func inTrail(t *testing.T, dir string, q *Question) string {
+	t.Helper()
+	opened, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := must(ask(q))
+	var out strings.Builder
+	err = opened.Index().Merge(context.Background(), trail.MergeOptions{
+		Since: a.since, Until: a.until, Rollbacks: true, Warn: func(err error) { t.Error(err) },
+		NewFormatter: func() trail.Formatter { return &plain{chosen{must(ask(q))}, newJSON()} },
+	}, func(line []byte) error { out.Write(line); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func lines(t *testing.T, r *Report) string {
+	t.Helper()
+	var out strings.Builder
+	if err := r.Merge(context.Background(), newJSON, func(err error) { t.Error(err) }, func(line []byte) error { out.Write(line); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestARecordIsProved(t *testing.T) {
+	dir := small{}.write(t)
+	q, err := NewRecordQuestion("6b0202d9.fa1/25")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := proved(t, dir, q)
+	if !r.Proved || r.Matches != 1 || r.Streams[0].Blocks != 1 || !strings.Contains(lines(t, r), `"text":"SELECT * FROM hr.salary"`) {
+		t.Errorf("%+v\n%s", r, lines(t, r))
+	}
+	q.Record = "6b0202d9.fa1/2500"
+	if _, err := makeProof(t, dir, q, nil); err == nil || err.Error() != "the trail does not have record 6b0202d9.fa1/2500" {
+		t.Errorf("%v", err)
+	}
+}
+
+// What the trail tells about what it lacks makes a proof one with exceptions.
+func TestExceptions(t *testing.T) {
+	is := func(records ...*trailtest.Record) []*trailtest.Record { return records }
+	type extra = map[int]func(w *writer, alice *trailtest.Session) []*trailtest.Record
+	for _, test := range []struct {
+		name string
+		small
+		wants string // an exception; empty: none
+		ask   func(*query.FilterOptions)
+	}{
+		{name: "nothing"},
+		{name: "class off at the start", small: small{settings: []string{"steno.log", "write, ddl"}}, wants: `class read.* were not recorded throughout: steno.log = "write, ddl"`},
+		{name: "other class off", small: small{settings: []string{"steno.log", "read"}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }},
+		{name: "mandatory", small: small{settings: []string{"steno.log", "none", "steno.mandatory", "all"}}},
+		{name: "class off before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 5, "steno.log", "all", "none", "server"), setting(w.session, 5.1, "steno.log", "none", "all", "server"))
+		}}}},
+		{name: "class off since before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 5, "steno.log", "all", "all, -read", "server"))
+		}}}, wants: `class read were not recorded throughout: steno.log = "all, -read"`},
+		{name: "class off meanwhile", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 35, "steno.log", "all", "all, -read", "server"), setting(w.session, 35.2, "steno.log", "all, -read", "all", "server"))
+		}}}, wants: `class read were not recorded from .*20:13.000000Z until .*:25.000000Z`},
+		{name: "class off later", small: small{extra: extra{60: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 60, "steno.log", "all", "all, -read", "server"))
+		}}}},
+		{name: "class off in a session", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(setting(alice, 5, "steno.log", "all", "none", "session"))
+		}}}, wants: `of user "alice" were not recorded in 1 session: steno.log = "none", set by session`},
+		{name: "class off for another role", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(setting(client(9, "bob"), 5, "steno.log", "all", "none", "role"))
+		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }},
+		{name: "relations off", small: small{settings: []string{"steno.log_relation", "off"}}, wants: `the relations of statements were not recorded throughout`},
+		{name: "nested off", small: small{settings: []string{"steno.log_nested", "off"}}, wants: `statements in functions were not recorded`},
+		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},
+		{name: "settings not mandatory", small: small{settings: []string{"steno.mandatory", "ddl"}}, wants: `changes of settings were not mandatory throughout`},
+		{name: "rules", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 2, "steno.rules_file", "0", "3", "server"))
+		}}}, wants: `were not recorded throughout: there were 3 rules`},
+		{name: "gap", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
+		}}}, wants: `4 records were lost of sessions of user "alice", between .* \(ring full\)`},
+		{name: "gap before", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 10, Time: at(5.5), Extra: []string{"count", "4", "first_seq", "6", "last_seq", "9", "reason", "ring full"}})
+		}}}},
+		{name: "stopped", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.event(35.1, "stop"), w.starts(35.4))
+		}}}, wants: `nothing was recorded from .*:20:19.000000Z until .*:20:37.000000Z: the server was not running`},
+		{name: "crashed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.starts(35.4), w.event(35.41, "recover"))
+		}}}, wants: `ended without stopping before .* was recovered`},
+		{name: "lost power", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.starts(35.4))
+		}}}, wants: `ended without stopping before .* nothing says`},
+		{name: "torn", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.event(35.4, "torn", "bytes", "100"))
+		}}}, wants: `unfinished block was cut off stream 0 .* \(bytes=100\)`},
+		{name: "failure", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.event(35.4, "failure", "reason", "disk full"))
+		}}}, wants: `the server reported "failure" at .* \(reason=disk full\)`},
+		{name: "relations omitted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.Extra = []string{"relations_omitted", "9"}
+			return is(r)
+		}}}, wants: `record 6b0202d9.fa1/36 of .* may match: it leaves out relations`},
+		{name: "running", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(&trailtest.Record{Kind: trail.KindStart, Session: client(9, "bob"), Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"})
+		}}}, wants: `may match: it does not state its class and relations`},
+		{name: "running, and ended later", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			end := reads(alice, 35.4, "hr.other")
+			end.Statement = 36
+			return is(&trailtest.Record{Kind: trail.KindStart, Session: alice, Statement: 36, Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"}, end)
+		}}}},
+		{name: "interrupted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.Outcome, r.Shape.Relations = trail.OutcomeInterrupted, nil
+			return is(r)
+		}}}, wants: `may match: it does not state its relations`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := test.small.write(t)
+			change := test.ask
+			if change == nil {
+				change = ofSalary
+			}
+			for _, full := range []bool{false, true} {
+				r := proved(t, dir, question(t, 30, 50, full, change))
+				all := strings.Join(r.Exceptions, "\n")
+				switch {
+				case !r.Proved:
+					t.Errorf("full %v: not proved: %+v", full, r)
+				case test.wants == "" && !r.Complete:
+					t.Errorf("full %v: exceptions: %s", full, all)
+				case test.wants != "" && !regexp.MustCompile(test.wants).MatchString(all):
+					t.Errorf("full %v: %q is not among the exceptions: %s", full, test.wants, all)
+				}
+			}
+		})
+	}
+}
+
+// What the trail does not prove has no proof.
+func TestRefusals(t *testing.T) {
+	whole := small{}.write(t)
+	for _, test := range []struct {
+		name         string
+		since, until float64
+		change       func(t *testing.T, dir string)
+		wants        string
+	}{
+		{name: "the end is not sealed", since: 70, until: 95, wants: `uncovered: .*after its last seal in the proof`},
+		{name: "damage", since: 30, until: 50, wants: `damaged where the answer would have to be proved: .*0000000004.steno: offset \d+: checksum`, change: func(t *testing.T, dir string) {
+			flip(t, filepath.Join(dir, "0/0000000004.steno"), 1500)
+		}},
+		{name: "damage elsewhere", since: 30, until: 50, change: func(t *testing.T, dir string) {
+			flip(t, filepath.Join(dir, "0/0000000008.steno"), 1500)
+		}},
+		{name: "a missing segment", since: 30, until: 50, wants: `segments 4 to 4 are missing`, change: func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "0/0000000004.steno")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "a beginning that was deleted", since: 15, until: 50, wants: `uncovered: .*written before`, change: func(t *testing.T, dir string) {
+			for _, n := range []string{"1", "2", "3"} {
+				if err := os.Remove(filepath.Join(dir, "0/000000000"+n+".steno")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "trail")
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			if test.change != nil {
+				test.change(t, dir)
+			}
+			for _, full := range []bool{false, true} {
+				path, err := makeProof(t, dir, question(t, test.since, test.until, full, ofSalary), nil)
+				what := ""
+				if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+					what = refused.Reason
+				} else if err != nil {
+					t.Fatal(err)
+				} else if r := checked(t, path, Checks{}); !r.Proved {
+					what = "uncovered: " + strings.Join(r.Uncovered, ";") + strings.Join(r.Problems, ";")
+				}
+				if test.wants == "" && what != "" || !regexp.MustCompile(test.wants).MatchString(what) {
+					t.Errorf("full %v: %s", full, what)
+				}
+			}
+		})
+	}
+	unsealed := filepath.Join(t.TempDir(), "trail")
+	s := trailtest.NewStream(t, unsealed, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(reads(client(1, "bob"), 1, "hr.salary"))
+	s.Write(t, b)
+	if _, err := makeProof(t, unsealed, question(t, 0, 5, false, nil), nil); err == nil || !strings.Contains(err.Error(), "stream 0 has no seal") {
+		t.Error(err)
+	}
+}
+
+func flip(t *testing.T, path string, at int) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 4
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEncryptedTrailsNeedTheirKey(t *testing.T) {
+	key := [32]byte{1}
+	dir := small{key: &key}.write(t)
+	keys := trail.NewKeys(func() ([][trail.KeySize]byte, error) { return [][trail.KeySize]byte{key}, nil })
+	q := question(t, 20, 30, false, ofSalary)
+	path, err := makeProof(t, dir, q, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := checked(t, path, Checks{Encryption: keys}); !r.Complete || r.Matches != 1 {
+		t.Errorf("%+v", r)
+	}
+	if b, err := os.ReadFile(path); err != nil || bytes.Contains(b, []byte("alice")) {
+		t.Error("the proof shows what is encrypted in the trail", err)
+	}
+	other := trail.NewKeys(func() ([][trail.KeySize]byte, error) { return [][trail.KeySize]byte{{2}}, nil })
+	for _, keys := range []*trail.Keys{nil, other} {
+		if r := checked(t, path, Checks{Encryption: keys}); r.Proved || !strings.Contains(r.Unread, trail.IDOf(key).String()) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if _, err := makeProof(t, dir, q, nil); err == nil || !strings.Contains(err.Error(), "was not given") {
+		t.Error(err)
+	}
+}
+
+// A key that a trusted key names is trusted, from there on.
+func TestRotatedKeys(t *testing.T) {
+	next := privateKey(7)
+	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
+		15: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			w.seal(at(15.5), seal.ReasonKey, next)
+			return nil
+		},
+	}}.write(t)
+	q := question(t, 30, 50, false, ofSalary)
+	path, err := makeProof(t, dir, q, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := checked(t, path, Checks{}); !r.Complete {
+		t.Errorf("with the oldest key: %+v", r)
+	}
+	record, err := NewRecordQuestion("6b0202d9.fa1/40")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := proved(t, dir, record); !r.Proved {
+		t.Errorf("a record: %+v", r)
+	}
+}

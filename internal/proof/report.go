@@ -1,0 +1,236 @@
+// The verdict on a proof, as text and JSON, and the records of it.
+
+package proof
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Report is what a proof proves.
+type Report struct {
+	File   string `json:"file"`
+	Proved bool   `json:"proved"`
+	// Complete says that, in addition, nothing is known that the answer could lack.
+	Complete bool      `json:"complete"`
+	Question *Question `json:"question,omitempty"`
+	System   uint64    `json:"system_id,string,omitempty"`
+	Matches  int64     `json:"matches"`
+	Sessions int       `json:"sessions"`
+	// AsOf is the time of the seal up to which records of the range were searched.
+	AsOf    string   `json:"as_of,omitempty"`
+	Streams []Stream `json:"streams"`
+	// Anchors counts anchors that name a block of the proof.
+	Anchors int `json:"anchors"`
+
+	// Problems are why nothing is proved, Uncovered the parts of the range about which
+	// nothing is proved, and Exceptions what the answer may lack although everything else is
+	// proved. Unread is why records could not be read.
+	Problems   []string `json:"problems"`
+	Uncovered  []string `json:"uncovered"`
+	Exceptions []string `json:"exceptions"`
+	Unread     string   `json:"unreadable,omitempty"`
+
+	asked   *asked
+	index   *trail.Index
+	matched atomic.Int64
+}
+
+// Stream is what a proof has of a stream.
+type Stream struct {
+	Stream  uint32 `json:"stream"`
+	Blocks  uint64 `json:"blocks"`
+	LeftOut uint64 `json:"left_out"`
+	// LeftOutInRange counts those that can have records of the range.
+	LeftOutInRange uint64 `json:"left_out_in_range"`
+	From           string `json:"from,omitempty"` // absent: the stream's beginning
+	Until          string `json:"until"`
+	Block          uint64 `json:"sealed_block"` // by the last seal of the proof
+	Key            string `json:"key"`
+	Seals          int    `json:"seals"`
+}
+
+func (r *Report) addStream(st *stream) {
+	last := st.seals[len(st.seals)-1]
+	one := Stream{
+		Stream: st.number, Blocks: st.blocks, LeftOut: st.skipped, LeftOutInRange: st.skippedInRange, Until: render.Time(last.Time), Block: last.Block, Key: last.Key, Seals: len(st.seals),
+	}
+	if st.from != trail.MinTime {
+		one.From = render.Time(st.from)
+	}
+	r.Streams = append(r.Streams, one)
+}
+
+func (r *Report) finish() {
+	r.Proved = len(r.Problems)+len(r.Uncovered) == 0 && r.Unread == ""
+	r.Complete = r.Proved && len(r.Exceptions) == 0
+	for _, list := range []*[]string{&r.Problems, &r.Uncovered, &r.Exceptions} {
+		if *list == nil {
+			*list = []string{}
+		}
+		const most = 1000
+		if n := len(*list); n > most {
+			*list = append((*list)[:most:most], fmt.Sprintf("and %s more", humanize.Comma(int64(n-most))))
+		}
+	}
+}
+
+// WriteJSON writes the report as one line of JSON.
+func (r *Report) WriteJSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(out io.Writer, color bool) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, render.Safe(fmt.Sprintf(format, args...)))
+	}
+	row("proof", "%s", r.File)
+	if q := r.Question; q != nil {
+		row("question", "%s", q)
+		if r.System != 0 {
+			row("server", "system identifier %d", r.System)
+		}
+		for i := range r.Streams {
+			s := &r.Streams[i]
+			row("stream", "%s", s.line(q))
+		}
+		if r.Anchors > 0 {
+			row("anchors", "%s agree with the proof", count(r.Anchors, "anchor"))
+		}
+		switch {
+		case q.Record != "":
+		case r.indexed():
+			row("basis", "the server's own indexes, which are sealed, say that the blocks that are left out have nothing of the answer")
+		default:
+			row("basis", "all blocks of the range, in which the sequence numbers of %s have no gaps", count(r.Sessions, "session"))
+		}
+		if r.AsOf != "" {
+			row("as of", "%s: of a statement that had not ended then, only a start record can be found", r.AsOf)
+		}
+	}
+	list := func(title string, all []string) {
+		for _, one := range all {
+			row(title, "%s", one)
+		}
+	}
+	list("except:", r.Exceptions)
+	list("uncovered:", r.Uncovered)
+	list("problem:", r.Problems)
+	verdict, paint := r.verdict()
+	if color {
+		verdict = paint + verdict + "\x1b[0m"
+	}
+	fmt.Fprintf(&b, "%-9s %s\n", "verdict", verdict)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// indexed says whether the answer relies on indexes within the range.
+func (r *Report) indexed() bool {
+	return r.Question.Record == "" && slices.ContainsFunc(r.Streams, func(s Stream) bool { return s.LeftOutInRange > 0 })
+}
+
+func (r *Report) verdict() (text, paint string) {
+	const green, yellow, red = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+	switch {
+	case len(r.Problems) > 0:
+		return "NOT PROVED", red
+	case r.Unread != "":
+		return "NOT CHECKED: " + render.Safe(r.Unread), yellow
+	case r.Question.Record != "":
+		return "PROVED: the record is in the trail", green
+	}
+	what := fmt.Sprintf("there are exactly %s records that match", humanize.Comma(r.Matches))
+	switch r.Matches {
+	case 0:
+		what = "there is no record that matches"
+	case 1:
+		what = "there is exactly 1 record that matches"
+	}
+	switch {
+	case len(r.Uncovered) > 0:
+		return "NOT PROVED for the whole range: the proof has " + count(int(r.Matches), "record") + " that match, but see what is uncovered", red
+	case len(r.Exceptions) > 0:
+		return "PROVED, with exceptions: " + what + " in the trail, but see what it may lack", yellow
+	}
+	checked := "every seal, chain hash and sequence number is correct"
+	if r.indexed() {
+		checked = "every seal and chain hash is correct, the server's indexes exclude what is left out"
+	}
+	return "PROVED, complete: " + what + "; " + checked + ", nothing was lost, and what was asked for was recorded throughout", green
+}
+
+func (s *Stream) line(q *Question) string {
+	line := fmt.Sprintf("%d: %s blocks", s.Stream, humanize.Comma(int64(s.Blocks)))
+	if s.LeftOut > 0 {
+		line += fmt.Sprintf(", and %s left out", humanize.Comma(int64(s.LeftOut)))
+	}
+	if q.Record == "" {
+		from := "its beginning"
+		if s.From != "" {
+			from = s.From
+		}
+		line += ", from " + from
+	}
+	return line + fmt.Sprintf("; sealed up to block %s at %s by key %s", humanize.Comma(int64(s.Block)), s.Until, s.Key)
+}
+
+// ---- the records ----
+
+// Merge emits the lines of the records that are asked for, in the order of their times, as
+// a renderer makes them.
+func (r *Report) Merge(ctx context.Context, newRenderer func() render.Renderer, warn func(error), emit func([]byte) error) error {
+	if r.index == nil {
+		return nil
+	}
+	return r.merge(ctx, func() trail.Formatter { return &showing{chosen{must(ask(r.Question))}, newRenderer()} }, warn, emit)
+}
+
+func (r *Report) merge(ctx context.Context, newFormatter func() trail.Formatter, warn func(error), emit func([]byte) error) error {
+	return r.index.Merge(ctx, trail.MergeOptions{
+		Since: r.asked.since, Until: r.asked.until, NewFormatter: newFormatter, Rollbacks: true, Warn: warn,
+	}, emit)
+}
+
+// chosen keeps the records that are asked for.
+type chosen struct{ *asked }
+
+func (c chosen) Start(*trail.BlockRef)      { c.reset() }
+func (c chosen) Keep(r *trail.Record) bool  { return c.keep(r) }
+func (c chosen) Guess(r *trail.Record) bool { return c.guess(r) }
+
+// counting counts them.
+type counting struct {
+	chosen
+	to *atomic.Int64
+}
+
+func (c *counting) Append(dst []byte, _ *trail.Record) []byte {
+	c.to.Add(1)
+	return dst
+}
+
+// showing makes lines of them.
+type showing struct {
+	chosen
+	render.Renderer
+}
+
+func (s *showing) Start(ref *trail.BlockRef) {
+	s.chosen.Start(ref)
+	s.Renderer.Start(ref)
+}

@@ -1,0 +1,54 @@
+// Blocks that stand in another file than a segment: copies, as a proof has them.
+
+package trail
+
+// CopiedStream returns a stream whose blocks are copies in another file. It has no
+// segments until CopiedSegment adds them.
+func CopiedStream(number uint32, keys *Keys) *Stream {
+	return &Stream{Number: number, keys: keys}
+}
+
+// CopiedSegment adds a segment to a stream of copies. header is its segment header, and
+// path the file that has copies of some of its blocks.
+func (s *Stream) CopiedSegment(path string, header []byte) (*Segment, error) {
+	h, err := ParseSegmentHeader(header)
+	if err != nil {
+		return nil, err
+	}
+	seg := &Segment{Path: path, Stream: s, Number: h.Number, Header: h}
+	seg.unlock(header, false)
+	s.Segments = append(s.Segments, seg)
+	return seg, nil
+}
+
+// LoadCopy loads a block of a segment from its bytes, which stand at an offset of the
+// segment's Path. The block refers to them. The reference is right if the header could be
+// read, whatever the error.
+func (b *Block) LoadCopy(seg *Segment, offset int64, image []byte) (BlockRef, error) {
+	b.File, b.Offset, b.segment, b.zerosAfter = seg.Path, offset, seg, 0
+	b.Image, b.Header = image, BlockHeader{}
+	err := b.Load()
+	h := &b.Header
+	return BlockRef{
+		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
+		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
+	}, err
+}
+
+// CopiedIndex returns an index of copied blocks, which are given for each segment in
+// their order, so that they can be merged like those of a trail.
+func CopiedIndex(streams []*Stream, blocks map[*Segment][]BlockRef, keys *Keys) *Index {
+	x := &Index{keys: keys}
+	for _, s := range streams {
+		si := StreamIndex{Stream: s}
+		for _, seg := range s.Segments {
+			if refs := blocks[seg]; len(refs) > 0 {
+				one := summarize(seg, refs)
+				one.copied = refs
+				si.Segments = append(si.Segments, one)
+			}
+		}
+		x.Streams = append(x.Streams, si)
+	}
+	return x
+}
