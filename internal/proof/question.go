@@ -48,7 +48,7 @@ func NewRangeQuestion(filter query.FilterOptions, full bool, now time.Time) (*Qu
 	if f.Since == trail.MinTime || f.Until == trail.MaxTime {
 		return nil, exit.Usagef("a proof is about a range: give --since and --until, or --record")
 	}
-	filter.Since, filter.Until = render.Time(f.Since), render.Time(f.Until)
+	filter.Since, filter.Until, filter.Zone = render.Time(f.Since), render.Time(f.Until), nil
 	return &Question{Filter: filter, Full: full}, nil
 }
 
@@ -88,6 +88,10 @@ func decodeQuestion(b []byte) (*Question, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the question cannot be read: %w", err)
 	}
+	// What means nothing would look like a part of the question.
+	if not := q.Filter.Not; q.Filter.Zone != nil || not != nil && (not.Since+not.Until+not.MinDuration != "" || not.Failed || not.IgnoreCase || not.Not != nil || not.Zone != nil) {
+		return nil, fmt.Errorf("the question has filters that mean nothing")
+	}
 	// "yesterday" would mean another day each time.
 	if f.Since == trail.MinTime || f.Until == trail.MaxTime || render.Time(f.Since) != q.Filter.Since || render.Time(f.Until) != q.Filter.Until {
 		return nil, fmt.Errorf("the question has no range")
@@ -100,11 +104,25 @@ func (q *Question) conditions() map[string]any {
 	var all map[string]any
 	b, _ := json.Marshal(q.Filter)
 	_ = json.Unmarshal(b, &all)
-	maps.DeleteFunc(all, func(name string, v any) bool {
-		list, isList := v.([]any)
-		return name == "Since" || name == "Until" || v == nil || v == "" || v == false || v == 0.0 || isList && len(list) == 0
-	})
+	delete(all, "Since")
+	delete(all, "Until")
+	removeEmpty(all)
 	return all
+}
+
+// removeEmpty removes filters that are not set.
+func removeEmpty(all map[string]any) {
+	maps.DeleteFunc(all, func(_ string, v any) bool {
+		switch v := v.(type) {
+		case []any:
+			return len(v) == 0
+		case map[string]any:
+			removeEmpty(v)
+			return len(v) == 0
+		default:
+			return v == nil || v == "" || v == false || v == 0.0
+		}
+	})
 }
 
 // same says whether two questions are the same.
@@ -119,12 +137,7 @@ func (q *Question) String() string {
 	if q.Record != "" {
 		return "record " + q.Record
 	}
-	var words []string
-	conditions := q.conditions()
-	for _, name := range slices.Sorted(maps.Keys(conditions)) {
-		b, _ := json.Marshal(conditions[name])
-		words = append(words, flagOf(name)+" "+strings.Trim(string(b), "[]"))
-	}
+	words := describe("", q.conditions())
 	what := "all records"
 	if len(words) > 0 {
 		what = "records with " + strings.Join(words, ", and ")
@@ -132,17 +145,33 @@ func (q *Question) String() string {
 	return fmt.Sprintf("%s, that started from %s on and before %s", what, q.Filter.Since, q.Filter.Until)
 }
 
-// flagOf is the flag that a field of FilterOptions comes from, or close to it.
+// describe returns filters in words.
+func describe(prefix string, conditions map[string]any) (words []string) {
+	for _, name := range slices.Sorted(maps.Keys(conditions)) {
+		switch v := conditions[name].(type) {
+		case map[string]any:
+			words = append(words, describe(strings.ToLower(name)+"-", v)...)
+		case bool:
+			words = append(words, prefix+flagOf(name))
+		default:
+			b, _ := json.Marshal(v)
+			words = append(words, prefix+flagOf(name)+" "+strings.Trim(string(b), "[]"))
+		}
+	}
+	return words
+}
+
+// flagOf is the flag that a field of FilterOptions comes from.
 func flagOf(field string) string {
 	switch field {
-	case "AppUsers":
-		return "app-user"
-	case "XIDs":
-		return "xid"
 	case "Classes":
 		return "class"
-	case "Audited", "Grep", "Failed":
-		return strings.ToLower(field)
+	case "AppUsers":
+		return "app-user"
+	case "MinDuration":
+		return "min-duration"
+	case "IgnoreCase":
+		return "ignore-case"
 	}
 	return strings.TrimSuffix(strings.ToLower(field), "s")
 }

@@ -235,9 +235,9 @@ func check(ctx context.Context, opts *Options, checks proof.Checks) error {
 		return found
 	}
 	out := bufio.NewWriterSize(opts.IO.Out, 256<<10)
-	out.Write(render.Header(format))
-	order := render.NewOrder(format)
 	options := render.Options{Color: opts.IO.ColorEnabled()}
+	out.Write(render.Header(format, options))
+	order := render.NewOrder(format)
 	err = report.Merge(ctx, func() render.Renderer { return render.New(format, options) }, func(error) {}, func(line []byte) error {
 		_, err := out.Write(order.Next(line))
 		return err
