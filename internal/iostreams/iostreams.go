@@ -47,6 +47,12 @@ func Test() (s *IOStreams, in, out, errOut *bytes.Buffer) {
 // IsTerminal says whether Out is a terminal.
 func (s *IOStreams) IsTerminal() bool { return s.outTerminal }
 
+// IsInteractive says whether both In and Out are a terminal.
+func (s *IOStreams) IsInteractive() bool {
+	in, ok := s.In.(*os.File)
+	return ok && s.outTerminal && term.IsTerminal(int(in.Fd()))
+}
+
 // IsErrTerminal says whether ErrOut is a terminal.
 func (s *IOStreams) IsErrTerminal() bool { return s.errTerminal }
 

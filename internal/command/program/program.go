@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,16 +44,36 @@ func Main(newRoot func(*iostreams.IOStreams) *cobra.Command) int {
 	return Run(ctx, newRoot(iostreams.System()), os.Args[1:])
 }
 
+// signals are those that end the program.
+var signals = make(chan os.Signal, 1)
+
+// interrupted is what is called for SIGINT in place of that, if it is set.
+var interrupted atomic.Pointer[func()]
+
+// HandleInterrupt makes SIGINT call a function, for a program that goes on after it, until
+// the function that it returns is called.
+func HandleInterrupt(f func()) (reset func()) {
+	interrupted.Store(&f)
+	signal.Notify(signals, syscall.SIGINT) // a pager may have had it ignored
+	return func() { interrupted.Store(nil) }
+}
+
 // signalContext returns a context that the first SIGINT or SIGTERM cancels. The
 // second one ends the process at once.
 func signalContext() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		if s, ok := (<-signals).(syscall.Signal); ok {
-			signal.Reset(syscall.SIGINT, syscall.SIGTERM)
-			cancel(signaled{s})
+		for one := range signals {
+			if f := interrupted.Load(); f != nil && one == syscall.SIGINT {
+				(*f)()
+				continue
+			}
+			if s, ok := one.(syscall.Signal); ok {
+				signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+				cancel(signaled{s})
+			}
+			return
 		}
 	}()
 	return ctx, func() { cancel(nil) }

@@ -41,6 +41,7 @@ type Options struct {
 	TimeZone     string
 	AllowFiles   bool
 	Explain      bool
+	NoPager      bool
 	Now          time.Time
 }
 
@@ -103,6 +104,7 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 	fl.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
 	fl.BoolVar(&opts.AllowFiles, "allow-files", false, "let SQL read and write any file")
 	fl.BoolVar(&opts.Explain, "explain", false, "show on standard error which blocks were read and skipped")
+	fl.BoolVar(&opts.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmdutil.ReadsOnly(cmd)
@@ -142,6 +144,8 @@ func (o *Options) inputs() (in inputs, err error) {
 	switch {
 	case in.hasSQL:
 		return in, nil
+	case o.File == "" && o.IO.IsInteractive():
+		return in, nil
 	case o.File != "" && o.File != "-":
 		if b, err = os.ReadFile(o.File); err != nil {
 			return in, query.OpenError(err)
@@ -165,7 +169,9 @@ func queryRun(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer session.db.Close()
-	if err = session.run(ctx, in.sql); err == nil && o.Explain {
+	if !in.hasSQL {
+		err = session.interactive(ctx)
+	} else if err = session.run(ctx, in.sql); err == nil && o.Explain {
 		session.explain()
 	}
 	return exit.Verdict(exit.Found(session.damaged, session.unread), err)
@@ -265,12 +271,40 @@ func (s *session) run(ctx context.Context, statements string) (err error) {
 	output := sql.Output{Format: o.Format, CSVUnsafe: !o.CSVSafe, NoHeader: o.NoHeader}
 	if o.IO.IsTerminal() && o.Output == "" {
 		output.MaxWidth = 200
+		if !o.NoPager {
+			p := &pager{io: o.IO}
+			defer p.close()
+			out = p
+		}
 	}
 	err = s.db.Run(ctx, statements, func(r *sql.Result) error { return output.Write(out, r) })
 	if err != nil || o.Output == "" {
 		return usage(err)
 	}
 	return s.complete()
+}
+
+// pager starts one when there is something to show: until then, an interrupt is for the
+// statement.
+type pager struct {
+	io   *iostreams.IOStreams
+	wait func()
+}
+
+func (p *pager) Write(b []byte) (int, error) {
+	if p.wait == nil {
+		if os.Getenv("LESS") == "" {
+			os.Setenv("LESS", "FRSX") // lines of a table are not wrapped
+		}
+		p.wait = p.io.StartPager()
+	}
+	return p.io.Out.Write(b)
+}
+
+func (p *pager) close() {
+	if p.wait != nil {
+		p.wait()
+	}
 }
 
 // complete gives the output its name.
