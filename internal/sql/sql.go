@@ -59,6 +59,8 @@ type DB struct {
 	database duckdb.Database
 	conn     duckdb.Connection
 	failure  failure
+	fresh    bool // the index is that of a trail that no statement has read yet
+	changed  bool // a statement may have made tables that hide ours
 
 	mu     sync.Mutex // of what follows, which DuckDB's threads use
 	ctx    context.Context
@@ -125,6 +127,7 @@ func (db *DB) setUp() error {
 		return err
 	}
 	db.setIndex(index)
+	db.fresh = true
 	statements := definitions()
 	if db.options.Since > trail.MinTime {
 		statements[0] = fmt.Sprintf("CREATE MACRO steno_since() AS make_timestamptz(%d)", db.options.Since+epoch)
@@ -286,10 +289,15 @@ func (db *DB) prepare(ctx context.Context, statements string) (changed string, o
 	db.mu.Lock()
 	db.ctx, db.used = ctx, nil
 	db.mu.Unlock()
-	if index, err := db.options.Index(); err == nil {
+	if db.fresh {
+		db.fresh = false
+	} else if index, err := db.options.Index(); err == nil {
 		db.setIndex(index)
 	} else {
 		db.warn(err)
+	}
+	if db.changed {
+		return "", false
 	}
 	return db.push(statements)
 }
@@ -337,6 +345,11 @@ func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duck
 		case duckdb.StatementTypeCopy, duckdb.StatementTypeExport, duckdb.StatementTypeAttach, duckdb.StatementTypeLoad, duckdb.StatementTypeCopyDatabase, duckdb.StatementTypePragma:
 			return &Error{"COPY, EXPORT, ATTACH, LOAD and PRAGMA need --allow-files"}
 		}
+	}
+	switch duckdb.PreparedStatementType(prepared) {
+	case duckdb.StatementTypeSelect, duckdb.StatementTypeExplain:
+	default:
+		db.changed = true
 	}
 	return db.execute(ctx, prepared, show)
 }
@@ -403,7 +416,7 @@ func (db *DB) Export(ctx context.Context, statement string) error {
 	if !ok {
 		changed = strings.TrimRight(strings.TrimSpace(statement), ";")
 	}
-	copying := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd)", strings.TrimRight(strings.TrimSpace(changed), ";"), quoted(path))
+	copying := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)", strings.TrimRight(strings.TrimSpace(changed), ";"), quoted(path))
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.Prepare(db.conn, copying, &prepared) == duckdb.StateError {

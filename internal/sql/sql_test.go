@@ -290,6 +290,47 @@ func TestConditionsOfStatements(t *testing.T) {
 	}
 }
 
+// TestGrowingTrail: each statement reads what was there when it began, also while a block is
+// being written.
+func TestGrowingTrail(t *testing.T) {
+	dir := t.TempDir()
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	block := func() *trailtest.Builder {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, Text: "SELECT"})
+		return b
+	}
+	s := trailtest.NewStream(t, dir, 0)
+	s.Write(t, block())
+	o := options(t, dir)
+	unfinished := 0
+	o.Warn = func(error) { unfinished++ }
+	db := open(t, o)
+	for n := 1; n < 4; n++ {
+		if got := values(t, db, "SELECT count(*) FROM trail"); got != fmt.Sprint(n) {
+			t.Errorf("%s records, want %d", got, n)
+		}
+		image := s.Finish(block())
+		s.Raw(t, image[:len(image)/2])
+		if got := values(t, db, "SELECT count(*) FROM trail"); got != fmt.Sprint(n) {
+			t.Errorf("%s records, want %d and a half", got, n)
+		}
+		s.Raw(t, image[len(image)/2:])
+	}
+	if unfinished == 0 {
+		t.Error("nobody said that a block is unfinished")
+	}
+}
+
+// TestTablesOfTheUserHideOurs: conditions are not passed to a table that is not meant.
+func TestTablesOfTheUserHideOurs(t *testing.T) {
+	db := open(t, options(t, trailtest.Golden(t)+"/index"))
+	values(t, db, "CREATE TEMP TABLE trail AS SELECT 'ddl' AS class, 'mine' AS text")
+	if got := values(t, db, "SELECT text FROM trail WHERE class = 'ddl'"); got != "mine" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestNothingElseIsReadOrWritten by default, and the configuration cannot be changed.
 func TestNothingElseIsReadOrWritten(t *testing.T) {
 	dir := t.TempDir()

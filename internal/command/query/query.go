@@ -168,7 +168,7 @@ func queryRun(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	defer session.db.Close()
+	defer session.close()
 	if !in.hasSQL {
 		err = session.interactive(ctx)
 	} else if err = session.run(ctx, in.sql); err == nil && o.Explain {
@@ -207,15 +207,34 @@ func (o *Options) open(in *inputs) (*session, error) {
 		return nil, exit.Usagef("--time-zone: unknown time zone %q", o.TimeZone)
 	}
 	if o.Output != "" {
-		s.partial = o.Output + ".partial"
+		if info, err := os.Stat(o.Output); err == nil && !info.Mode().IsRegular() {
+			return nil, exit.Usagef("--output: %s is not a regular file", o.Output)
+		}
+		file, err := os.CreateTemp(filepath.Dir(o.Output), filepath.Base(o.Output)+".*.partial")
+		if err != nil {
+			return nil, query.OpenError(err)
+		}
+		file.Close()
+		s.partial = file.Name()
 		if o.Format == "parquet" {
 			options.Writable = s.partial
 		}
 	}
 	if s.db, err = sql.Open(options); err != nil {
+		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// close ends the session, and removes an output that is not complete.
+func (s *session) close() {
+	if s.db != nil {
+		s.db.Close()
+	}
+	if s.partial != "" {
+		os.Remove(s.partial)
+	}
 }
 
 // warn prints what is wrong in the trail, and remembers whether it is damage.
@@ -241,30 +260,20 @@ func (s *session) warn(err error) {
 }
 
 // run executes statements and writes what they return.
-func (s *session) run(ctx context.Context, statements string) (err error) {
+func (s *session) run(ctx context.Context, statements string) error {
 	o := s.o
 	out := o.IO.Out
 	if o.Format == "parquet" {
-		defer func() {
-			if err != nil {
-				os.Remove(s.partial)
-			}
-		}()
 		if err := s.db.Export(ctx, statements); err != nil {
 			return usage(err)
 		}
 		return s.complete()
 	}
 	if o.Output != "" {
-		file, err := os.OpenFile(s.partial, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+		file, err := os.OpenFile(s.partial, os.O_WRONLY, 0)
 		if err != nil {
 			return query.OpenError(err)
 		}
-		defer func() {
-			if s.partial != "" {
-				os.Remove(s.partial)
-			}
-		}()
 		defer file.Close()
 		out = file
 	}
@@ -277,7 +286,7 @@ func (s *session) run(ctx context.Context, statements string) (err error) {
 			out = p
 		}
 	}
-	err = s.db.Run(ctx, statements, func(r *sql.Result) error { return output.Write(out, r) })
+	err := s.db.Run(ctx, statements, func(r *sql.Result) error { return output.Write(out, r) })
 	if err != nil || o.Output == "" {
 		return usage(err)
 	}
