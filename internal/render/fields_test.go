@@ -499,3 +499,21 @@ func TestPgauditHasThePrefixOfTheLog(t *testing.T) {
 		t.Errorf("of a process without a session: %q", got)
 	}
 }
+
+// TestExtraIsWhatARecordHas: its two writers say the same.
+func TestExtraIsWhatARecordHas(t *testing.T) {
+	x := &trail.Record{Fields: trail.FieldEvent | trail.FieldStatements | trail.FieldCommit}
+	x.Ending = trail.Ending{Event: trail.EventCommit, Statements: 12, LSN: 0xab_0000_cdef, End: 1 << 63, Timeline: 3}
+	for _, fields := range []trail.Field{x.Fields, trail.FieldEvent, trail.FieldStatements, 0} {
+		r := *x
+		r.Fields = fields
+		want := map[string]string{}
+		for name, value := range r.ExtraPairs {
+			want[string(name)] = string(value)
+		}
+		got := map[string]string{}
+		if err := json.Unmarshal(appendExtra(nil, &r), &got); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%v, want %v: %v", got, want, err)
+		}
+	}
+}

@@ -16,6 +16,7 @@ type jsonFormat struct {
 	sessions cache
 	contexts cache
 	shapes   cache
+	queries  cache // query_id, by shape
 	texts    cache
 	scratch  []byte
 }
@@ -69,6 +70,7 @@ func (f *jsonFormat) Start(ref *trail.BlockRef) {
 	f.sessions.reset()
 	f.contexts.reset()
 	f.shapes.reset()
+	f.queries.reset()
 	f.texts.reset()
 	f.start(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
 		return append(appendOrigin(appendPlace(dst, ref), systemID, s), "}\n"...)
@@ -92,7 +94,7 @@ func appendField(dst []byte, key string, value []byte) []byte {
 
 func appendNumber(dst []byte, key string, n uint64) []byte {
 	dst = append(append(append(dst, ',', '"'), key...), '"', ':')
-	return strconv.AppendUint(dst, n, 10)
+	return trail.AppendUint(dst, n)
 }
 
 // isConnection says whether a record is about the beginning or end of a session, where
@@ -314,7 +316,13 @@ func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
 
 func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 	if r.Shape != nil && r.Shape.QueryID != 0 {
-		dst = strconv.AppendInt(append(dst, `,"query_id":`...), int64(r.Shape.QueryID), 10)
+		id := f.queries.get(r.ShapeIndex)
+		if len(id) == 0 {
+			id = f.queries.put(r.ShapeIndex, func(dst []byte) []byte {
+				return strconv.AppendInt(append(dst, `,"query_id":`...), int64(r.Shape.QueryID), 10)
+			})
+		}
+		dst = append(dst, id...)
 	}
 	if r.Has(trail.FieldRows) {
 		dst = appendNumber(dst, "rows", r.Rows)
@@ -346,10 +354,28 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 
 func appendExtra(dst []byte, r *trail.Record) []byte {
 	sep := byte('{')
-	for name, value := range r.ExtraPairs {
-		dst = appendJSON(append(dst, sep), name)
-		dst = appendJSON(append(dst, ':'), value)
-		sep = ','
+	if r.HasEnding() {
+		for i := 0; trail.EndingName(i) != ""; i++ {
+			from := len(dst)
+			dst = append(append(append(dst, sep, '"'), trail.EndingName(i)...), `":"`...)
+			begin := len(dst)
+			if dst = r.AppendEnding(dst, i); len(dst) == begin {
+				dst = dst[:from]
+				continue
+			}
+			dst = append(dst, '"')
+			sep = ','
+		}
+	}
+	if r.ExtraCount > 0 {
+		for name, value := range r.StoredPairs {
+			dst = appendJSON(append(dst, sep), name)
+			dst = appendJSON(append(dst, ':'), value)
+			sep = ','
+		}
+	}
+	if sep == '{' {
+		dst = append(dst, sep)
 	}
 	return append(dst, '}')
 }

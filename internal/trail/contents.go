@@ -92,7 +92,7 @@ func ParseContents(body []byte) (*Contents, error) {
 	case bits.OnesCount64(c.Group) != 1 || (c.Blocks-1)/c.Group >= maxGroups:
 		return nil, corruptf(0, "index has an invalid number of groups")
 	}
-	for len(cur.b) > 0 {
+	for cur.left() > 0 {
 		list, one := Terms(cur.varint()), cursor{b: cur.str()}
 		if cur.bad {
 			return nil, corruptf(0, "index %s", cutShort)
@@ -119,7 +119,7 @@ func (c *Contents) readTerms(list Terms, cur *cursor) bool {
 	size := uint64(len(c.none()))
 	l := termList{omitted: cur.bytes(size)}
 	n := cur.varint()
-	if n > uint64(len(cur.b))/(1+size) || n > maxTerms {
+	if n > uint64(cur.left())/(1+size) || n > maxTerms {
 		return false
 	}
 	l.terms = make([]term, n)
@@ -133,7 +133,7 @@ func (c *Contents) readTerms(list Terms, cur *cursor) bool {
 func (c *Contents) readTrigrams(cur *cursor) bool {
 	t := &trigramList{omitted: cur.bytes(uint64(len(c.none())))}
 	size := cur.varint()
-	if size > uint64(len(cur.b)) || size*8 != trigramBits {
+	if size > uint64(cur.left()) || size*8 != trigramBits {
 		return !cur.bad // of a later version
 	}
 	t.size = int(size)
@@ -194,7 +194,7 @@ func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
 	access := func(v []byte) (Access, []byte) {
 		cur := cursor{b: v}
 		a := Access(cur.varint())
-		return a, cur.b
+		return a, cur.rest()
 	}
 	out := c.Select(TermsRelations, func(v []byte) bool {
 		a, name := access(v)
@@ -204,7 +204,7 @@ func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
 		a, rest := access(v)
 		cur := cursor{b: rest}
 		r := Relation{Name: cur.str(), HasColumns: true}
-		if r.Columns = []Column{{a, cur.b}}; len(cur.b) == 0 {
+		if r.Columns = []Column{{a, cur.rest()}}; cur.left() == 0 {
 			r.Columns, r.Omitted = nil, a
 		}
 		return match(&Shape{Relations: []Relation{r}})
@@ -251,16 +251,15 @@ func isHexDigit(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF"
 func trigramBit(b []byte) (bit uint32, ok bool) {
 	v := uint32(0)
 	for _, c := range b {
-		if c < 0x20 || c > 0x7e {
+		if foldedASCII[c] == 0 {
 			return 0, false
 		}
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		v = v<<8 | uint32(c)
+		v = v<<8 | uint32(foldedASCII[c])
 	}
-	return v * 0x9e3779b1 >> 20, true
+	return hashTrigram(v), true
 }
+
+func hashTrigram(v uint32) uint32 { return v * 0x9e3779b1 >> 20 }
 
 // What values of a representation consist of, whatever they are; of others, nothing is
 // known.
@@ -368,9 +367,17 @@ type BlockContents struct {
 	Omitted bool
 	// NoTexts says that trigrams are not wanted.
 	NoTexts bool
+	// Known says of a term that it need not be collected; it may be nil.
+	Known func(list Terms, value []byte) bool
+
+	results [2]byte     // room for a term
+	seen    [64][8]bool // kinds and outcomes that were added
 }
 
 func (c *BlockContents) add(list Terms, value []byte) {
+	if c.Known != nil && c.Known(list, value) {
+		return
+	}
 	if c.Terms == nil {
 		c.Terms = map[Terms]map[string]bool{}
 	}
@@ -384,12 +391,31 @@ func (c *BlockContents) addText(s []byte) {
 	if c.NoTexts {
 		return
 	}
-	for i := range len(s) - 2 {
-		if bit, ok := trigramBit(s[i : i+3]); ok {
+	v, length := uint32(0), 0
+	for _, one := range s {
+		folded := foldedASCII[one]
+		if folded == 0 {
+			length = 0
+			continue
+		}
+		v = (v<<8 | uint32(folded)) & 0xffffff
+		if length++; length >= 3 {
+			bit := hashTrigram(v)
 			c.Trigrams[bit/8] |= 1 << (bit % 8)
 		}
 	}
 }
+
+// foldedASCII is each printable character of ASCII in lower case; of others, 0.
+var foldedASCII = func() (t [256]byte) {
+	for c := byte(' '); c < 0x7f; c++ {
+		t[c] = c
+		if c >= 'A' && c <= 'Z' {
+			t[c] += 'a' - 'A'
+		}
+	}
+	return t
+}()
 
 // Record adds a record of the block.
 func (c *BlockContents) Record(r *Record) {
@@ -397,7 +423,14 @@ func (c *BlockContents) Record(r *Record) {
 		return
 	}
 	if r.Kind != KindStatement || r.Outcome != OutcomeOk {
-		c.add(TermsResults, []byte{byte(r.Kind), byte(r.Outcome)})
+		kind, outcome := int(r.Kind), int(r.Outcome)
+		if known := kind < len(c.seen) && outcome < len(c.seen[0]); !known || !c.seen[kind][outcome] {
+			c.results = [2]byte{byte(r.Kind), byte(r.Outcome)}
+			c.add(TermsResults, c.results[:])
+			if known {
+				c.seen[kind][outcome] = true
+			}
+		}
 	}
 	if r.Has(FieldError) {
 		c.add(TermsSqlstates, r.SQLState)
@@ -463,7 +496,7 @@ func (c *BlockContents) Definitions(b *Block) {
 }
 
 // find returns the groups that contain a term; nil: none.
-func (c *Contents) find(list Terms, value string) Groups {
+func (c *Contents) find(list Terms, value []byte) Groups {
 	c.once.Do(func() {
 		c.byValue = map[Terms]map[string]Groups{}
 		for list, l := range c.lists {
@@ -473,13 +506,27 @@ func (c *Contents) find(list Terms, value string) Groups {
 			}
 		}
 	})
-	return c.byValue[list][value]
+	return c.byValue[list][string(value)]
 }
 
 // HasTexts says whether the index says of a block which trigrams its texts have.
 func (c *Contents) HasTexts(block uint64) bool {
 	group, ok := c.GroupOf(block)
 	return ok && c.trigrams != nil && !c.trigrams.omitted.Has(group)
+}
+
+// Has says whether an index does not hide a term of a block.
+func (c *Contents) Has(block uint64, list Terms, value []byte) bool {
+	group, ok := c.GroupOf(block)
+	if !ok {
+		return true
+	}
+	l, ok := c.lists[list]
+	if !ok || l.omitted.Has(group) {
+		return true
+	}
+	g := c.find(list, value)
+	return g != nil && g.Has(group)
 }
 
 // Hides says what of a block an index hides; empty if nothing. It may be called by many
@@ -496,7 +543,7 @@ func (c *Contents) Hides(block uint64, has *BlockContents) string {
 		}
 		missing := 0
 		for value := range values {
-			if g := c.find(list, value); g == nil || !g.Has(group) {
+			if g := c.find(list, []byte(value)); g == nil || !g.Has(group) {
 				missing++
 			}
 		}

@@ -213,6 +213,7 @@ type run struct {
 	block     Block
 	formatter Formatter
 	keys      []sortKey
+	other     []sortKey // room for sorting
 	lines     []entry
 	text      []byte
 	lazy      []Record
@@ -379,11 +380,11 @@ func (r *run) trim() {
 		r.formatter = nil
 	}
 	if len(r.lines) == 0 || r.next == len(r.keys) {
-		if cap(r.text) > large {
+		if cap(r.text) > 2*inMemory {
 			r.text = nil
 		}
 		if cap(r.keys) > maxLines/8 {
-			r.keys, r.lines = nil, nil
+			r.keys, r.other, r.lines = nil, nil, nil
 		}
 		r.lazy = nil
 	}
@@ -514,10 +515,50 @@ func (r *run) load(m *merger, t *task) {
 		return cmp.Or(r.lines[a.line].compare(&r.lines[b.line]), cmp.Compare(a.line, b.line))
 	}
 	if !slices.IsSortedFunc(r.keys, byTime) {
-		slices.SortFunc(r.keys, byTime)
+		r.sort()
+		for i := 0; i < len(r.keys); {
+			end := i + 1
+			for end < len(r.keys) && r.keys[end].time == r.keys[i].time {
+				end++
+			}
+			if end-i > 1 {
+				slices.SortFunc(r.keys[i:end], byTime)
+			}
+			i = end
+		}
 	}
 	if len(r.lazy) == 0 {
 		r.trim()
+	}
+}
+
+// sort orders the lines by time alone. The times of a block are close together, so two or
+// three passes over digits of 11 bits are enough, where comparing takes a dozen.
+func (r *run) sort() {
+	least, most := r.keys[0].time, r.keys[0].time
+	for _, k := range r.keys {
+		least, most = min(least, k.time), max(most, k.time)
+	}
+	const digit = 11
+	var count [1 << digit]int32
+	r.other = slices.Grow(r.other[:0], len(r.keys))[:len(r.keys)]
+	for shift := 0; shift < 64 && uint64(most-least)>>shift > 0; shift += digit {
+		of := func(k sortKey) uint64 { return uint64(k.time-least) >> shift & (1<<digit - 1) }
+		clear(count[:])
+		for _, k := range r.keys {
+			count[of(k)]++
+		}
+		at := int32(0)
+		for i, n := range count {
+			count[i] = at
+			at += n
+		}
+		for _, k := range r.keys {
+			d := of(k)
+			r.other[count[d]] = k
+			count[d]++
+		}
+		r.keys, r.other = r.other, r.keys
 	}
 }
 

@@ -27,7 +27,8 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 		var value []byte
 		if int(p.Repr) >= len(fixedSize) {
 			// Nobody knows where this value ends, nor the ones after it.
-			c.b, lost = nil, true
+			c.end()
+			lost = true
 		}
 		if lost {
 			p.Repr = unknownRepr
@@ -44,7 +45,7 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 			return true
 		}
 	}
-	return len(c.b) == 0
+	return c.left() == 0
 }
 
 // listedNull stands in a list of parameters with the representation of a NULL.
@@ -57,7 +58,7 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 	c := cursor{b: values.str()}
 	n := c.varint()
 	// Each takes two bytes at least, so a short list does not become a long one.
-	if values.bad || c.bad || len(values.b) > 0 || n > maxParams || n > uint64(len(c.b))/2 {
+	if values.bad || c.bad || values.left() > 0 || n > maxParams || n > uint64(c.left())/2 {
 		return false
 	}
 	lost := false
@@ -76,7 +77,8 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 		if !lost && !null {
 			if int(p.Repr) >= len(fixedSize) {
 				// Nobody knows where this value ends, nor what comes after it.
-				p.Repr, c.b, lost = unknownRepr, nil, true
+				p.Repr, lost = unknownRepr, true
+				c.end()
 			} else {
 				value = c.param(p.Repr)
 			}
@@ -91,7 +93,7 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 			return true
 		}
 	}
-	return len(c.b) == 0
+	return c.left() == 0
 }
 
 // HasParams says whether the record's parameters were taken down.

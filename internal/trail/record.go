@@ -107,9 +107,13 @@ func (r *Record) HasExtra() bool { return r.ExtraCount > 0 || r.Has(endingFields
 // ExtraPairs yields the record's further names and values: first those of a
 // transaction's end, which are not stored as text, then those of EXTRA.
 func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
-	if r.Has(endingFields) && !r.endingPairs(yield) {
-		return
+	if !r.Has(endingFields) || r.endingPairs(yield) {
+		r.StoredPairs(yield)
 	}
+}
+
+// StoredPairs yields those of EXTRA.
+func (r *Record) StoredPairs(yield func(name, value []byte) bool) {
 	c := cursor{b: r.Extra}
 	for range r.ExtraCount {
 		name, value := c.str(), c.str()
@@ -123,21 +127,52 @@ func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
 }
 
 func (r *Record) endingPairs(yield func(name, value []byte) bool) bool {
-	e := &r.Ending
 	var buf [24]byte
-	number := func(n uint64) []byte { return strconv.AppendUint(buf[:0], n, 10) }
-	return (!r.Has(FieldEvent) || yield([]byte("event"), []byte(e.Event.String()))) &&
-		(!r.Has(FieldStatements) || yield([]byte("statements"), number(e.Statements))) &&
-		(!r.Has(FieldCommit) ||
-			yield([]byte("commit_lsn"), appendLSN(buf[:0], e.LSN)) &&
-				yield([]byte("end_lsn"), appendLSN(buf[:0], e.End)) &&
-				yield([]byte("timeline"), number(e.Timeline)))
+	for i := range endingNames {
+		if value := r.AppendEnding(buf[:0], i); len(value) > 0 && !yield([]byte(endingNames[i]), value) {
+			return false
+		}
+	}
+	return true
 }
+
+// endingNames are the names of what Ending has, in their order.
+var endingNames = [...]string{"event", "statements", "commit_lsn", "end_lsn", "timeline"}
+
+// EndingName is the i-th name of those that ExtraPairs has for Ending, empty after the last.
+func EndingName(i int) string {
+	if i < len(endingNames) {
+		return endingNames[i]
+	}
+	return ""
+}
+
+// AppendEnding appends its value, nothing if the record does not have it. The characters of
+// these values are letters, digits, underscores and slashes.
+func (r *Record) AppendEnding(dst []byte, i int) []byte {
+	e := &r.Ending
+	switch {
+	case i == 0 && r.Has(FieldEvent):
+		return append(dst, e.Event.String()...)
+	case i == 1 && r.Has(FieldStatements):
+		return AppendUint(dst, e.Statements)
+	case i == 2 && r.Has(FieldCommit):
+		return appendLSN(dst, e.LSN)
+	case i == 3 && r.Has(FieldCommit):
+		return appendLSN(dst, e.End)
+	case i == 4 && r.Has(FieldCommit):
+		return AppendUint(dst, e.Timeline)
+	}
+	return dst
+}
+
+// HasEnding says whether the record has something of Ending.
+func (r *Record) HasEnding() bool { return r.Has(endingFields) }
 
 // appendLSN appends a position in the WAL as pg_lsn shows it.
 func appendLSN(dst []byte, lsn uint64) []byte {
-	dst = append(strconv.AppendUint(dst, lsn>>32, 16), '/')
-	return bytes.ToUpper(strconv.AppendUint(dst, lsn&0xffffffff, 16))
+	dst = append(appendDigits(dst, lsn>>32, "0123456789ABCDEF"), '/')
+	return appendDigits(dst, lsn&0xffffffff, "0123456789ABCDEF")
 }
 
 // ExtraValue is the value of one of the record's further names.
@@ -311,29 +346,41 @@ type ParamType struct {
 }
 
 // cursor reads values from bytes; bad is set, and stays set, when they end too
-// early.
+// early. Its position is a number: a slice that begins later each time would be a
+// pointer to write, which costs more while garbage is collected.
 type cursor struct {
 	b   []byte
+	at  int
 	bad bool
 }
 
+// left is how many bytes are left, rest are these.
+func (c *cursor) left() int    { return len(c.b) - c.at }
+func (c *cursor) rest() []byte { return c.b[c.at:] }
+
+// end leaves no bytes.
+func (c *cursor) end() { c.at = len(c.b) }
+
 func (c *cursor) varint() uint64 {
-	if len(c.b) > 0 && c.b[0] < 0x80 {
-		v := uint64(c.b[0])
-		c.b = c.b[1:]
-		return v
+	if at := c.at; at < len(c.b) && c.b[at] < 0x80 {
+		c.at = at + 1
+		return uint64(c.b[at])
 	}
 	return c.longVarint()
 }
 
 func (c *cursor) longVarint() uint64 {
-	v, n := binary.Uvarint(c.b)
+	if at := c.at; at+1 < len(c.b) && c.b[at+1] < 0x80 {
+		c.at = at + 2
+		return uint64(c.b[at]&0x7f) | uint64(c.b[at+1])<<7
+	}
+	v, n := binary.Uvarint(c.rest())
 	if n <= 0 {
 		c.bad = true
-		c.b = nil
+		c.end()
 		return 0
 	}
-	c.b = c.b[n:]
+	c.at += n
 	return v
 }
 
@@ -343,23 +390,23 @@ func (c *cursor) zigzag() int64 {
 }
 
 func (c *cursor) bytes(n uint64) []byte {
-	if n > uint64(len(c.b)) {
+	if n > uint64(c.left()) {
 		c.bad = true
-		c.b = nil
+		c.end()
 		return nil
 	}
-	s := c.b[:n:n]
-	c.b = c.b[n:]
-	return s
+	from, to := c.at, c.at+int(n)
+	c.at = to
+	return c.b[from:to:to]
 }
 
 func (c *cursor) byte() byte {
-	if len(c.b) == 0 {
+	if c.left() == 0 {
 		c.bad = true
 		return 0
 	}
-	v := c.b[0]
-	c.b = c.b[1:]
+	v := c.b[c.at]
+	c.at++
 	return v
 }
 
@@ -456,8 +503,8 @@ func (b *Block) Next(r *Record) error {
 		case kind == KindDefShape:
 			reason = b.defineShape(&c)
 		case kind == KindDefText:
-			b.textPlain = append(b.textPlain, isASCII(c.b))
-			if b.texts = append(b.texts, c.b); !b.grow(25) {
+			b.textPlain = append(b.textPlain, isASCII(c.rest()))
+			if b.texts = append(b.texts, c.rest()); !b.grow(25) {
 				reason = tooMuch
 			}
 		}
@@ -498,7 +545,7 @@ func (b *Block) defineSession(c *cursor) string {
 		s.Start = int64(binary.LittleEndian.Uint64(fixed))
 		s.PID = binary.LittleEndian.Uint32(fixed[8:])
 	}
-	for len(c.b) > 0 {
+	for c.left() > 0 {
 		key, value := c.byte(), c.str()
 		if int(key) < len(s.facts) {
 			s.facts[key] = value
@@ -516,7 +563,7 @@ func (b *Block) defineShape(c *cursor) string {
 	// A relation takes at least three bytes, a parameter two and an object
 	// four, so no count makes the dictionaries longer than the item itself.
 	n := c.varint()
-	if n > uint64(len(c.b))/3 {
+	if n > uint64(c.left())/3 {
 		return "more relations than fit"
 	}
 	from := len(b.relations)
@@ -529,7 +576,7 @@ func (b *Block) defineShape(c *cursor) string {
 		b.relations = append(b.relations, r)
 	}
 	s.Relations = b.relations[from:len(b.relations):len(b.relations)]
-	if n = c.varint(); n > uint64(len(c.b))/2 {
+	if n = c.varint(); n > uint64(c.left())/2 {
 		return "more parameters than fit"
 	}
 	if n > maxParams {
@@ -543,8 +590,8 @@ func (b *Block) defineShape(c *cursor) string {
 		b.params = append(b.params, ParamType{c.varint(), Repr(c.byte())})
 	}
 	s.Params = b.params[from:len(b.params):len(b.params)]
-	if len(c.b) > 0 {
-		if n = c.varint(); n > uint64(len(c.b))/4 {
+	if c.left() > 0 {
+		if n = c.varint(); n > uint64(c.left())/4 {
 			return "more objects than fit"
 		}
 		if !b.grow(int(unsafe.Sizeof(Object{})) * int(n)) {
@@ -570,7 +617,7 @@ func (b *Block) defineShape(c *cursor) string {
 // lists reads what follows a shape's objects: lists with their numbers and lengths. What
 // is none, or not known, is skipped.
 func (b *Block) lists(c *cursor, s *Shape) string {
-	for len(c.b) > 0 {
+	for c.left() > 0 {
 		list, body := List(c.varint()), c.str()
 		if c.bad {
 			break
@@ -592,7 +639,7 @@ func (b *Block) columnList(c *cursor, relations []Relation) string {
 		switch {
 		case via > uint64(len(relations)):
 			return "a view is none of the relations"
-		case n > uint64(len(c.b))/2:
+		case n > uint64(c.left())/2:
 			return "more columns than fit"
 		}
 		from := len(b.columns)
@@ -630,7 +677,7 @@ func (b *Block) data(c *cursor, r *Record) string {
 	if !b.grow(200) {
 		return tooMuch
 	}
-	*r = Record{Kind: KindData, SessionIndex: int(i), Session: &b.sessions[i], ShapeIndex: -1, TextIndex: -1, Seq: seq, Part: part, Data: c.b}
+	*r = Record{Kind: KindData, SessionIndex: int(i), Session: &b.sessions[i], ShapeIndex: -1, TextIndex: -1, Seq: seq, Part: part, Data: c.rest()}
 	return ""
 }
 
@@ -646,18 +693,17 @@ func (b *Block) record(c *cursor, kind Kind, r *Record) string {
 		return "its session is not defined"
 	}
 	s := &b.sessions[i]
-	*r = Record{
-		Kind: kind, Fields: Field(mask), Session: s,
-		SessionIndex: int(i), ShapeIndex: -1, TextIndex: -1,
-		Number: b.Header.FirstRecord + uint64(b.records),
-	}
+	*r = Record{} // not with its fields: that would make a second one, and copy it
+	r.Kind, r.Fields, r.Session = kind, Field(mask), s
+	r.SessionIndex, r.ShapeIndex, r.TextIndex = int(i), -1, -1
+	r.Number = b.Header.FirstRecord + uint64(b.records)
 	if reason := b.fields(c, r); reason != "" {
 		return reason
 	}
 	if c.bad {
 		return cutShort
 	}
-	if len(c.b) > 0 && mask&^knownFields == 0 {
+	if c.left() > 0 && mask&^knownFields == 0 {
 		return "bytes are left after its fields"
 	}
 	b.records++
@@ -684,33 +730,45 @@ func (b *Block) fields(c *cursor, r *Record) string {
 	if r.Kind == KindStatement || r.Kind == KindStart {
 		r.Statement = s.statement + 1
 	}
-	for mask := uint64(r.Fields) & knownFields; mask != 0; mask &= mask - 1 {
+	// The first fields, one after the other: most records have these and no others.
+	if r.Has(FieldShape) {
+		i := c.varint()
+		if i >= uint64(len(b.shapes)) {
+			return "its shape is not defined"
+		}
+		r.ShapeIndex, r.Shape = int(i), &b.shapes[i]
+	}
+	if r.Has(FieldText) {
+		i := c.varint()
+		if i >= uint64(len(b.texts)) {
+			return "its text is not defined"
+		}
+		r.TextIndex, r.Text = int(i), b.texts[i]
+	}
+	if r.Has(FieldRows) {
+		r.Rows = c.varint()
+	}
+	if r.Has(FieldTime) {
+		r.Time += c.zigzag()
+	}
+	if r.Has(FieldDuration) {
+		r.Duration = c.varint()
+	}
+	if r.Has(FieldNulls) {
+		if r.Shape == nil {
+			return "NULL parameters without a shape"
+		}
+		r.Nulls = c.bytes(uint64(len(r.Shape.Params)+7) / 8)
+	}
+	if r.Has(FieldValues) {
+		r.Values = c.str()
+	}
+	if c.bad {
+		return cutShort
+	}
+	const first = FieldShape | FieldText | FieldRows | FieldTime | FieldDuration | FieldNulls | FieldValues
+	for mask := uint64(r.Fields) & knownFields &^ uint64(first); mask != 0; mask &= mask - 1 {
 		switch Field(1) << bits.TrailingZeros64(mask) {
-		case FieldShape:
-			i := c.varint()
-			if i >= uint64(len(b.shapes)) {
-				return "its shape is not defined"
-			}
-			r.ShapeIndex, r.Shape = int(i), &b.shapes[i]
-		case FieldText:
-			i := c.varint()
-			if i >= uint64(len(b.texts)) {
-				return "its text is not defined"
-			}
-			r.TextIndex, r.Text = int(i), b.texts[i]
-		case FieldRows:
-			r.Rows = c.varint()
-		case FieldTime:
-			r.Time += c.zigzag()
-		case FieldDuration:
-			r.Duration = c.varint()
-		case FieldNulls:
-			if r.Shape == nil {
-				return "NULL parameters without a shape"
-			}
-			r.Nulls = c.bytes(uint64(len(r.Shape.Params)+7) / 8)
-		case FieldValues:
-			r.Values = c.str()
 		case FieldSeq:
 			r.Seq += uint64(c.zigzag())
 		case FieldStatement:
@@ -757,28 +815,56 @@ func (b *Block) fields(c *cursor, r *Record) string {
 
 func extra(c *cursor, r *Record) string {
 	n := c.varint()
-	if n > uint64(len(c.b))/2 {
+	if n > uint64(c.left())/2 {
 		return "more names and values than fit"
 	}
-	all := c.b
+	all := c.rest()
 	for range 2 * n {
 		c.str()
 	}
 	if c.bad {
 		return cutShort
 	}
-	r.ExtraCount, r.Extra = int(n), all[:len(all)-len(c.b)]
+	r.ExtraCount, r.Extra = int(n), all[:len(all)-c.left()]
 	return ""
 }
 
-func appendHex(dst []byte, v uint64) []byte {
-	const digits = "0123456789abcdef"
+func appendHex(dst []byte, v uint64) []byte { return appendDigits(dst, v, "0123456789abcdef") }
+
+func appendDigits(dst []byte, v uint64, digits string) []byte {
 	n := max(1, (bits.Len64(v)+3)/4)
 	for i := n - 1; i >= 0; i-- {
 		dst = append(dst, digits[v>>(4*i)&15])
 	}
 	return dst
 }
+
+// AppendUint appends a number in decimal. It is faster than strconv's, which writes into a
+// buffer of its own first.
+func AppendUint(dst []byte, n uint64) []byte {
+	if n < 10 {
+		return append(dst, byte('0'+n))
+	}
+	digits := 2
+	for limit := uint64(100); n >= limit; limit *= 10 {
+		if digits++; digits == 20 {
+			break
+		}
+	}
+	from := len(dst)
+	dst = slices.Grow(dst, digits)[:from+digits]
+	for i := from + digits - 1; i > from; i -= 2 {
+		pair := n % 100 * 2
+		n /= 100
+		dst[i], dst[i-1] = pairs[pair+1], pairs[pair]
+	}
+	if digits&1 != 0 {
+		dst[from] = byte('0' + n)
+	}
+	return dst
+}
+
+const pairs = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
 
 func floorDiv(a, b int64) int64 {
 	q := a / b

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -430,5 +431,20 @@ func TestParametersOfAListAreTakenInOrder(t *testing.T) {
 				t.Errorf("got %q %v, want %q %v", got, ok, tt.want, tt.ok)
 			}
 		})
+	}
+}
+
+func TestNumbersAreWrittenAsStrconvDoes(t *testing.T) {
+	numbers := []uint64{0, 1<<64 - 1, 1 << 63}
+	for n := uint64(1); ; n *= 10 {
+		numbers = append(numbers, n-1, n, n+1, 7*n)
+		if n == 1e19 {
+			break
+		}
+	}
+	for _, n := range numbers {
+		if got, want := string(trail.AppendUint([]byte("x"), n)), "x"+strconv.FormatUint(n, 10); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

@@ -250,6 +250,10 @@ func partOf(c *cursor) (xid uint64, one undonePart, ok bool) {
 	return xid, one, len(wanted) == 0 && one.first <= one.last
 }
 
+// spareBlocks are what blocks are read into that are wanted for their summary alone. Nothing of
+// a summary points into one.
+var spareBlocks = sync.Pool{New: func() any { return &Block{} }}
+
 // rollbacks looks up the ends of transactions. It is shared by goroutines.
 type rollbacks struct {
 	index *Index
@@ -282,7 +286,8 @@ func (x *rollbacks) of(ref *BlockRef, b *Block) *summary {
 	x.mu.Unlock()
 	s.once.Do(func() {
 		if b == nil {
-			b = &Block{}
+			b = spareBlocks.Get().(*Block)
+			defer spareBlocks.Put(b)
 			if x.files.Read(ref, b) != nil {
 				return // the merge tells, if it is wanted
 			}

@@ -68,12 +68,12 @@ type checker struct {
 	open    []trail.Span      // the current run of numbers of each session definition, by index
 }
 
-// check reads and checks one block. previous is the hash that it is chained to; known is false if that could not be
-// read.
-func (c *checker) check(ref *trail.BlockRef, indexes []*trail.Contents, previous [32]byte, known, last bool) *finding {
+// check reads and checks one block. before is the previous one in its segment, nil for the first.
+func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, last bool) *finding {
 	f := &finding{}
 	b := &c.block
 	c.indexes = indexes
+	previous, known := c.previous(ref, before)
 	c.segment = &ref.Segment.Header
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
@@ -97,6 +97,20 @@ func (c *checker) check(ref *trail.BlockRef, indexes []*trail.Contents, previous
 	return f
 }
 
+// previous finds the hash that a block is chained to; known is false if it cannot be read. It is the one that the
+// previous block states, so that each link is checked separately, and a broken one does not make all that follow appear
+// broken.
+func (c *checker) previous(ref, before *trail.BlockRef) (hash [32]byte, known bool) {
+	switch {
+	case ref.AfterDamage:
+		return hash, false
+	case before == nil:
+		return ref.Segment.Header.Hash, true
+	}
+	hash, err := c.files.ChainOf(before)
+	return hash, err == nil
+}
+
 // items decodes all items of the block.
 func (c *checker) items(f *finding) {
 	b := &c.block
@@ -105,7 +119,7 @@ func (c *checker) items(f *finding) {
 	c.open = c.open[:0]
 	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
 	var r trail.Record
-	var has trail.BlockContents
+	has := trail.BlockContents{Known: c.known}
 	covers := func(x *trail.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
 	indexed := slices.ContainsFunc(c.indexes, covers)
 	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *trail.Contents) bool { return x.HasTexts(h.Number) })
@@ -196,6 +210,16 @@ func (c *checker) checkIndex(f *finding) {
 	if _, err := c.block.Contents(); err != nil {
 		f.errs = append(f.errs, err)
 	}
+}
+
+// known says whether no index hides a term of the block.
+func (c *checker) known(list trail.Terms, value []byte) bool {
+	for _, index := range c.indexes {
+		if !index.Has(c.block.Header.Number, list, value) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkIndexes checks that no index of the segment hides what the block contains.

@@ -198,22 +198,24 @@ func (v *verifier) files() {
 	}
 }
 
-// job is a block on its way through the workers.
+// job is a block on its way through the workers, or something else to do when all blocks before it have been processed.
 type job struct {
-	ref      *trail.BlockRef
-	indexes  []*trail.Contents // of the segment
-	previous [32]byte
-	known    bool
-	last     bool
-	found    *finding
-	done     chan struct{}
+	state   *state
+	ref     *trail.BlockRef
+	before  *trail.BlockRef          // the previous block in the segment; nil: it is the first
+	indexes func() []*trail.Contents // of the segment
+	last    bool
+	found   *finding
+	done    chan struct{}
+	then    func() // instead of a block
 }
 
-// run has all blocks checked by the workers, and processes their findings in the order of the streams.
+// run has all blocks checked by the workers, and processes their findings in the order of the streams. While the last
+// blocks of a segment are being checked, the next one's are begun.
 func (v *verifier) run(ctx context.Context) error {
 	workers := runtime.GOMAXPROCS(0)
-	jobs := make(chan *job)
-	pending := make(chan *job, 2*workers)
+	jobs := make(chan *job, workers)
+	var pending []*job
 	files := &trail.Files{}
 	defer files.Close()
 	var wait sync.WaitGroup
@@ -223,10 +225,26 @@ func (v *verifier) run(ctx context.Context) error {
 		wait.Go(func() {
 			c := &checker{files: files}
 			for j := range jobs {
-				j.found = c.check(j.ref, j.indexes, j.previous, j.known, j.last)
+				j.found = c.check(j.ref, j.before, j.indexes(), j.last)
 				close(j.done)
 			}
 		})
+	}
+	// put queues a job, and processes the oldest ones when there are too many.
+	put := func(j *job) error {
+		pending = append(pending, j)
+		if j.then == nil {
+			select {
+			case jobs <- j:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		for len(pending) > 8*workers {
+			take(pending[0])
+			pending = pending[1:]
+		}
+		return nil
 	}
 	for _, s := range v.trail.Streams {
 		st := &state{v: v, stream: s, home: homeOf(s), seals: v.newSealState(s.Number)}
@@ -234,34 +252,47 @@ func (v *verifier) run(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			refs, errs := st.enter(seg, i)
-			indexes := files.Contents(refs)
-			// These are errors between blocks: they are reported after all blocks of the segment.
-			take := func(j *job) { <-j.done; st.take(j) }
+			refs, errs := seg.Index()
+			if err := put(&job{then: func() { st.enter(seg, i, refs, errs) }}); err != nil {
+				return err
+			}
+			indexes := sync.OnceValue(func() []*trail.Contents { return files.Contents(refs) })
 			for k := range refs {
-				j := &job{ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
-				j.previous, j.known = st.previous(seg, refs, k, files)
-				for len(pending) == cap(pending) {
-					take(<-pending)
+				j := &job{state: st, ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
+				if k > 0 {
+					j.before = &refs[k-1]
 				}
-				pending <- j
-				select {
-				case jobs <- j:
-				case <-ctx.Done():
-					return ctx.Err()
+				if err := put(j); err != nil {
+					return err
 				}
 			}
-			for len(pending) > 0 {
-				take(<-pending)
+			// Errors between blocks are reported after all blocks of the segment.
+			if err := put(&job{then: func() {
+				for _, err := range errs {
+					v.fail(err)
+				}
+				st.leave(seg, refs, errs)
+			}}); err != nil {
+				return err
 			}
-			for _, err := range errs {
-				v.fail(err)
-			}
-			st.leave(seg, refs, errs)
 		}
+		for _, j := range pending {
+			take(j)
+		}
+		pending = nil
 		st.seals.finish(s.Path)
 	}
 	return nil
+}
+
+// take processes a job.
+func take(j *job) {
+	if j.then != nil {
+		j.then()
+		return
+	}
+	<-j.done
+	j.state.take(j)
 }
 
 // state follows one stream.
@@ -278,10 +309,9 @@ type state struct {
 	seals      *sealState
 }
 
-// enter checks a segment's place in the stream and reads its index.
-func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
+// enter checks a segment's place in the stream.
+func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []error) {
 	v := st.v
-	refs, errs := seg.Index()
 	if st.stream.Whole {
 		expected := uint64(1)
 		if st.before != nil {
@@ -305,7 +335,7 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 	}
 	if seg.Err != nil {
 		st.known = false
-		return refs, errs
+		return
 	}
 	h := &seg.Header
 	v.key(seg)
@@ -339,7 +369,6 @@ func (st *state) enter(seg *trail.Segment, i int) ([]trail.BlockRef, []error) {
 		}
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
-	return refs, errs
 }
 
 // key notes an encrypted segment whose records cannot be checked.
@@ -349,19 +378,6 @@ func (v *verifier) key(seg *trail.Segment) {
 	} else if seg.KeyErr != nil {
 		v.fail(seg.KeyErr)
 	}
-}
-
-// previous finds the hash that a block is chained to. It is the one that the previous block states, so that each link
-// is checked separately, and a broken one does not make all that follow appear broken.
-func (st *state) previous(seg *trail.Segment, refs []trail.BlockRef, k int, files *trail.Files) ([32]byte, bool) {
-	switch {
-	case refs[k].AfterDamage:
-		return [32]byte{}, false
-	case k == 0:
-		return seg.Header.Hash, true
-	}
-	hash, err := files.ChainOf(&refs[k-1])
-	return hash, err == nil
 }
 
 // take processes the findings of a block.
