@@ -219,6 +219,7 @@ typedef struct StenoLevel
 	const char *command;
 	int			relations_count;
 	int			relations_room;
+	int			relations_missing;	/* that are not in the list, because there was no memory for them */
 	struct StenoAccess *relations;
 	struct StenoAccess *few;			/* where relations begins */
 } StenoLevel;

@@ -144,13 +144,14 @@ steno_rewritten_failed(const ErrorData *edata)
 	StenoAccess relations[32];
 	StenoStatement *s = &waiting.s;
 	int			count;
+	int			missing;
 
 	if (!waiting.begun)
 		return;
 	waiting.begun = false;
 	steno_my.reported = true;
 	steno_remember_end(s);
-	count = steno_plan_relations(waiting.own, relations, lengthof(relations));
+	count = steno_plan_relations(waiting.own, relations, lengthof(relations), &missing);
 	if (unlikely(steno_my.policy != 0) && !s->recorded)
 		steno_policy_judge_failure(s, relations, count);
 	if ((s->recorded || s->failures) && steno_session_ready())
@@ -161,6 +162,7 @@ steno_rewritten_failed(const ErrorData *edata)
 			.command = steno_query_command(waiting.own->commandType),
 			.relations = relations,
 			.count = count,
+			.missing = missing,
 			.params = waiting.params,
 			.failing = true
 		};

@@ -125,10 +125,39 @@ add_audited(List *permissions, StenoAccess *found, int count)
 	}
 }
 
-int
-steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room)
+/*
+ * How many of the permissions, after the first ones, would be in the record.  Those of one relation are
+ * not counted as one, which takes memory that is not there.
+ */
+STENO_COLD static int
+count_missing(const List *permissions, int first)
 {
-	return steno_accesses_of(STENO_PLAN_PERMISSIONS(plan), found, room);
+	ListCell   *lc;
+	int			n = 0;
+	int			missing = 0;
+
+	foreach(lc, permissions)
+	{
+		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
+
+		if (STENO_IS_PERMISSION(p) && n++ >= first &&
+			(steno_my.log_relation || (steno_my.role_set && steno_audit_known(p))))
+			missing++;
+	}
+	return missing;
+}
+
+/*
+ * What a plan does with relations, as far as there is room; *missing counts the others.  Returns the number
+ * of entries.
+ */
+int
+steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room, int *missing)
+{
+	List	   *permissions = STENO_PLAN_PERMISSIONS(plan);
+
+	*missing = unlikely(list_length(permissions) > room) ? count_missing(permissions, room) : 0;
+	return steno_accesses_of(permissions, found, room);
 }
 
 /* Add the failure of the statement to its record.  message has no secrets any more. */
@@ -240,6 +269,8 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 	int			count = 0;
 	StenoShape	shape;
 
+	shape.missing = 0;
+
 	if (!closed)
 	{
 		int			most = list_length(STENO_PLAN_PERMISSIONS(query->plannedstmt));
@@ -252,7 +283,7 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 			else
 				relations = few;
 		}
-		count = steno_plan_relations(query->plannedstmt, relations, room);
+		count = steno_plan_relations(query->plannedstmt, relations, room, &shape.missing);
 		if (unlikely(s->audited & STENO_AUDITED_OBJECT))
 			add_audited(STENO_PLAN_PERMISSIONS(query->plannedstmt), relations, count);
 	}
@@ -416,7 +447,10 @@ add_touched_relation(StenoLevel *level, const StenoAccess *access, const StenoPe
 													   MCXT_ALLOC_NO_OOM);
 
 		if (more == NULL)
+		{
+			level->relations_missing++;	/* once for each of its accesses */
 			return;
+		}
 		memcpy(more, level->relations, level->relations_count * sizeof(StenoAccess));
 		if (level->relations != level->few)
 			pfree(level->relations);
@@ -464,6 +498,8 @@ steno_add_relations(StenoLevel *level, List *permissions)
 		else
 			found = few;
 	}
+	if (unlikely(list_length(permissions) > room))
+		level->relations_missing += count_missing(permissions, room);
 	count = steno_accesses_of(permissions, found, room);
 	foreach(lc, permissions)
 	{
@@ -498,7 +534,8 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 	StenoShape	shape = {
 		.command = l->command,
 		.relations = l->relations,
-		.count = l->relations_count
+		.count = l->relations_count,
+		.missing = l->relations_missing
 	};
 
 	make_record(l->utility, event, &shape, record, NULL);

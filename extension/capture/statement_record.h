@@ -42,7 +42,7 @@ extern void steno_record_query(StenoStatement *s, const ErrorData *edata, bool c
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
 extern void steno_utility_ended(StenoLevel *l);
 extern void steno_copy_query(StenoStatement *s);
-extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room);
+extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room, int *missing);
 extern bool steno_open_has_holdable_cursor(void);
 extern bool steno_open_commits_alone(const StenoStatement *s);
 extern bool steno_open_defer_record(StenoStatement *s, const StenoRecord *record);

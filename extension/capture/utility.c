@@ -171,6 +171,7 @@ enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
 	l->relations_count = 0;
+	l->relations_missing = 0;
 	l->relations_room = FEW_RELATIONS;
 	l->few = few;
 	l->relations = few;

@@ -60,30 +60,20 @@ put_head(uint8 *p, const StenoShape *what, uint32 command_len)
 	return p + command_len;
 }
 
-/* Encode a shape without relations, parameters and objects, because there is no memory for them. */
-STENO_COLD static void
-encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_len)
-{
-	uint8	   *p = put_head(usual_shape, what, command_len);
-
-	memset(p, 0, 2);			/* no relations, parameters */
-	record->shape = usual_shape;
-	record->shape_len = p + 2 - usual_shape;
-}
-
 /* Columns of a shape that is being encoded. */
 typedef struct ColumnList
 {
 	int			count;			/* of relations that fit into the shape */
 	uint32		limit;			/* for steno_columns_put */
 	uint32		size;			/* bytes; 0: the shape has no columns */
+	int			omitted;
 } ColumnList;
 
 /* How many relations are left out, from index count on. */
 STENO_COLD static int
 count_omitted(const StenoShape *what, int count)
 {
-	int			omitted = 0;
+	int			omitted = what->missing;
 	int			i;
 
 	for (i = count; i < what->count; i++)
@@ -92,29 +82,52 @@ count_omitted(const StenoShape *what, int count)
 	return omitted;
 }
 
+/*
+ * Encode a shape without relations, parameters and objects, because there is no memory for them.
+ * The record counts them.
+ */
+STENO_COLD static void
+encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_len, bool has_params)
+{
+	uint8	   *p = put_head(usual_shape, what, command_len);
+	int			omitted;
+
+	memset(p, 0, 2);			/* no relations, parameters */
+	record->shape = usual_shape;
+	record->shape_len = p + 2 - usual_shape;
+	omitted = count_omitted(what, 0);
+	if (omitted > 0)
+		steno_record_add_omitted(record, "relations_omitted", omitted);
+	if (what->objects != NULL)
+	{
+		(void) steno_objects_size(what->objects, 0, &omitted);
+		if (omitted > 0)
+			steno_record_add_omitted(record, "objects_omitted", omitted);
+	}
+	if (has_params)
+		steno_record_add_omitted(record, "parameters_omitted", what->params->numParams);
+}
+
 /* Find out how many bytes the columns take, of room; count: relations in the shape. */
 static void
-size_columns(StenoRecord *record, const StenoShape *what, int count, uint32 room, ColumnList *columns)
+size_columns(const StenoShape *what, int count, uint32 room, ColumnList *columns)
 {
 	bool		any = false;	/* any columns or views */
-	int			omitted = 0;
 	int			i;
 
-	*columns = (ColumnList) {count, room, 0};
+	*columns = (ColumnList) {count, room, 0, 0};
 	for (i = 0; i < count && !any; i++)
 		any = steno_relation_is_shown(what->relations, i) &&
 			((what->relations[i].access & (STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE)) ||
 			 OidIsValid(what->relations[i].via));
 	if (!any)
 		return;
-	columns->size = steno_columns_put(NULL, what->relations, count, room, &omitted);
+	columns->size = steno_columns_put(NULL, what->relations, count, room, &columns->omitted);
 	if (unlikely(columns->size > room))
 	{
-		(void) steno_columns_put(NULL, what->relations, count, 0, &omitted);
+		(void) steno_columns_put(NULL, what->relations, count, 0, &columns->omitted);
 		columns->size = 0;
 	}
-	if (unlikely(omitted > 0))
-		steno_record_add_omitted(record, "columns_omitted", omitted);
 }
 
 /* Put the columns as a list of the shape. */
@@ -133,7 +146,8 @@ put_columns(uint8 *p, const StenoShape *what, const ColumnList *columns)
  * many the columns take.  NULL if out of memory.
  */
 static inline uint8 *
-put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_size, ColumnList *columns)
+put_before_params(StenoRecord *record, const StenoShape *what, bool has_params, uint32 params_size,
+				  ColumnList *columns)
 {
 	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
 	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size;
@@ -141,27 +155,23 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 	uint8	   *p = usual_shape;
 	int			count = what->count;
 	int			shown = 0;
+	int			objects_omitted = 0;
 	bool		cut;
 
 	if (count > 0)
 		room += steno_relations_size(what->relations, &count, &shown,
 								 limit > room ? limit - room : 0);
 	cut = count < what->count;
-	if (unlikely(cut))
-		steno_record_add_omitted(record, "relations_omitted", count_omitted(what, count));
 	if (unlikely(what->objects != NULL))
 	{
 		uint32		used = room + shown * STENO_COLUMNS_LEAST;
-		int			omitted;
 
 		/* after relations that do not fit, objects do not fit either */
-		room += steno_objects_size(what->objects, !cut && limit > used ? limit - used : 0, &omitted);
-		if (omitted > 0)
-			steno_record_add_omitted(record, "objects_omitted", omitted);
+		room += steno_objects_size(what->objects, !cut && limit > used ? limit - used : 0, &objects_omitted);
 	}
 	if (shown > 0)
 	{
-		size_columns(record, what, count, limit > room ? limit - room : 0, columns);
+		size_columns(what, count, limit > room ? limit - room : 0, columns);
 		room += columns->size;
 	}
 	if (unlikely(room > SHAPE_ROOM))
@@ -169,10 +179,16 @@ put_before_params(StenoRecord *record, const StenoShape *what, uint32 params_siz
 		p = steno_scratch(room);
 		if (p == NULL)
 		{
-			encode_head_alone(record, what, command_len);
+			encode_head_alone(record, what, command_len, has_params);
 			return NULL;
 		}
 	}
+	if (unlikely(cut || what->missing > 0))
+		steno_record_add_omitted(record, "relations_omitted", count_omitted(what, count));
+	if (unlikely(objects_omitted > 0))
+		steno_record_add_omitted(record, "objects_omitted", objects_omitted);
+	if (unlikely(columns->omitted > 0))
+		steno_record_add_omitted(record, "columns_omitted", columns->omitted);
 	record->shape = p;
 	p = put_head(p, what, command_len);
 	if (shown > 0)
@@ -211,7 +227,7 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 	uint32		params_size = has_params ? steno_params_shape_size(what->params) : 0;
 	bool		many = unlikely(params_size > STENO_SHAPE_LIMIT / 8 * 7);
 	ColumnList	columns = {0};
-	uint8	   *end = put_before_params(record, what, many ? STENO_LIST_SHAPE : params_size, &columns);
+	uint8	   *end = put_before_params(record, what, has_params, many ? STENO_LIST_SHAPE : params_size, &columns);
 	uint8	   *after = NULL;
 
 	if (end == NULL)

@@ -26,6 +26,7 @@ typedef struct StenoShape
 	const char *command;		/* tag; NULL: SELECT */
 	const StenoAccess *relations;
 	int			count;			/* of relations */
+	int			missing;		/* relations that are not in the list, because there was no memory for them */
 	ParamListInfo params;
 	bool		failing;		/* an error is being handled: values are encoded without calling
 								 * output functions */

@@ -1,6 +1,7 @@
 
-# There is no memory for the records at the end of a transaction, or of a part of it: the server continues,
-# a commit stays a commit, and the statement has its record, without the parts for which there was no memory.
+# There is no memory for the records at the end of a transaction, or of a part of it, or for what is to be known of a
+# statement's relations: the server continues, no statement fails, a commit stays a commit, and the statement has its
+# record, without the parts for which there was no memory.
 
 use strict;
 use warnings;
@@ -104,7 +105,7 @@ sub run_between
 
 		push @failed, [ $sql, $answer->{sqlstate} ] if $answer->{sqlstate};
 	}
-	is_deeply(\@failed, [], 'no statement fails');
+	is_deeply(\@failed, [], 'no statement fails') or diag explain \@failed;
 	cmp_ok(() = slurp_file($short) =~ /^refused$/mg, '>', 0, 'memory was short');
 	unlink $short;
 }
@@ -164,6 +165,43 @@ sub run_between
 		[ 'p7', 'p8' ],
 		'those that could not be looked up have no ID, and all others have one');
 }
+# ---- statements with many relations ----
+my $many = 600;
+my @names = map { sprintf 'many_relations_of_statements_%03d', $_ } 1 .. $many;
+
+value($node, join ';', map { "CREATE TABLE $_ (i int)" } @names);
+
+# Runs a statement while there is no memory of these sizes; returns its record.
+sub record_between
+{
+	my ($name, $least, $most, $sql, @before) = @_;
+	my $c = Steno::Client->new($node, application_name => $name);
+
+	$c->query($_) foreach 'SELECT 1', @before;
+	run_between($c, $least, $most, $sql);
+	$c->quit;
+	return the_record($node, $name, kind => 'statement', application => $name, text => $sql);
+}
+{
+	my $sql = 'SELECT ARRAY[' . join(', ', map { "(SELECT i FROM $_)" } @names) . ']';
+	my $access = 48;    # bytes that a session has for each relation of the statement
+	my $r = record_between('list', $many * $access, ($many + 2) * $access + 200, $sql);
+
+	is(scalar @{ $r->{relations} }, 32, 'no memory for the list of relations: the first ones are there');
+	is($r->{extra}{relations_omitted}, $many - 32, 'and the others are counted');
+
+	# a relation takes up to 47 bytes of the shape, and its column 5
+	$r = record_between('shape', $many * 52, $many * 52 + 500, $sql);
+	is_deeply($r->{relations} // [], [], 'no memory for the shape: there are no relations');
+	is($r->{extra}{relations_omitted}, $many, 'and all are counted');
+
+	# The list of those that a utility statement uses grows to 512.  The session has used the tables before, so what the
+	# server itself keeps of them need not grow.
+	$r = record_between('utility', 512 * $access, 512 * $access + 100, 'TRUNCATE ' . join(', ', @names), $sql);
+	is(scalar @{ $r->{relations} }, 256, 'a utility statement has those for which there was memory');
+	is($r->{extra}{relations_omitted}, $many - 256, 'and the others are counted');
+}
+
 unlike(slurp_file($node->logfile), qr/PANIC|was terminated by signal|TRAP/, 'no process crashes');
 $node->stop;
 verify_ok($node, 'the trail is whole');
