@@ -47,7 +47,7 @@ look_up_columns(StenoRelation *r)
 	for (i = 0; i < columns->natts; i++)
 		if (!TupleDescAttr(columns, i)->attisdropped)
 			size += strlen(quote_identifier(NameStr(TupleDescAttr(columns, i)->attname)));
-	names = steno_relation_try_alloc(size);
+	names = steno_relation_alloc(size);
 	if (names == NULL)
 	{
 		RelationClose(relation);
@@ -122,7 +122,7 @@ look_up_view(StenoRelation *r)
 	steno_relation_forget_view(r);
 	if (in.permissions != NIL)
 	{
-		r->in_view = steno_relation_try_alloc(list_length(in.permissions) * sizeof(StenoViewRelation));
+		r->in_view = steno_relation_alloc(list_length(in.permissions) * sizeof(StenoViewRelation));
 		foreach(lc, r->in_view ? in.permissions : NIL)
 		{
 			const StenoPermission *p = lfirst(lc);
@@ -150,6 +150,8 @@ steno_columns_cache(const StenoPermission *p)
 	if (!steno_my.log_relation && !steno_my.role_set)
 		return;
 	r = steno_relation_enter(p->relid);
+	if (r == NULL)
+		return;					/* columns are recorded by their numbers */
 	if (!(r->valid & STENO_RELATION_COLUMNS) && (p->selectedCols || p->insertedCols || p->updatedCols))
 		look_up_columns(r);
 	if (!(r->valid & STENO_RELATION_VIEW))

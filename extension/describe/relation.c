@@ -104,12 +104,17 @@ remember_name(const StenoRelation *r)
 	memcpy(near->name, r->name, r->name_len);
 }
 
-/* Look the name up, unless it is in the cache, and copy it to the state of the process. */
+/*
+ * Look the name up, unless it is in the cache, and copy it to the state of the process.  If there is no
+ * memory for it, the relation is recorded by its OID.
+ */
 STENO_COLD void
 steno_relation_load_name(Oid relid)
 {
 	StenoRelation *r = steno_relation_enter(relid);
 
+	if (r == NULL)
+		return;
 	if (!(r->valid & STENO_RELATION_NAME))
 		look_up_name(r);
 	remember_name(r);

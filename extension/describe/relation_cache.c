@@ -5,6 +5,7 @@
  */
 #include "base/steno.h"
 
+#include "miscadmin.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -219,25 +220,53 @@ steno_relations_expect(int count)
 }
 
 /*
- * Find or create the entry of a relation for the current statement.  Other entries
- * may be removed.
+ * Create an entry; NULL if there is no memory for it.  Nothing but that can raise an error here, which
+ * leaves the table as it is: the server's hash tables allocate before they change anything.
+ */
+STENO_COLD static StenoRelation *
+create_entry(Oid relid)
+{
+	MemoryContext old = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+	StenoRelation *volatile r = NULL;
+	bool		found;
+
+	PG_TRY();
+	{
+		if (table == NULL)
+			start_table();
+		r = hash_search(table, &relid, HASH_ENTER, &found);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old);
+		FlushErrorState();
+		InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
+		return NULL;
+	}
+	PG_END_TRY();
+	memset(r, 0, sizeof(*r));
+	r->oid = relid;
+	return r;
+}
+
+/*
+ * Find or create the entry of a relation for the current statement; NULL if there is no memory for it.
+ * Other entries may be removed.
  */
 StenoRelation *
 steno_relation_enter(Oid relid)
 {
 	StenoRelation *r = steno_relation_find(relid);
-	bool		found;
 
 	if (r == NULL)
 	{
 		register_invalidation();
 		if (table && hash_get_num_entries(table) >= most)
 			make_room_for_one();
-		if (table == NULL)
-			start_table();
-		r = hash_search(table, &relid, HASH_ENTER, &found);
-		memset(r, 0, sizeof(*r));
-		r->oid = relid;
+		r = create_entry(relid);
+		if (r == NULL)
+			return NULL;
 	}
 	r->used = steno_my.statement;
 	return r;
@@ -250,16 +279,9 @@ steno_relation_find(Oid relid)
 	return table ? hash_search(table, &relid, HASH_FIND, NULL) : NULL;
 }
 
-/* Allocate memory that an entry points to, without which a statement could go unrecorded. */
+/* Allocate memory that an entry points to; NULL if there is none. */
 void *
 steno_relation_alloc(Size size)
-{
-	return MemoryContextAlloc(context, size);
-}
-
-/* The same for what records can do without; NULL if there is none. */
-void *
-steno_relation_try_alloc(Size size)
 {
 	return MemoryContextAllocExtended(context, size, MCXT_ALLOC_NO_OOM);
 }

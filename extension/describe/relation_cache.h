@@ -60,6 +60,7 @@ typedef struct StenoRelation
 	uint8		valid;			/* STENO_RELATION_* */
 	uint8		type;			/* STENO_RELTYPE_* */
 	bool		in_catalog;		/* rules: whether it is in pg_catalog */
+	bool		any_column;		/* grants: there was no memory for columns; any of them may be meant */
 	uint16		name_len;
 	int			column_count;	/* grants: length of columns */
 	uint64		used;			/* number of the last top-level statement that used it */
@@ -93,7 +94,6 @@ extern void steno_relations_expect(int count);
 extern StenoRelation *steno_relation_enter(Oid relid);
 extern StenoRelation *steno_relation_find(Oid relid);
 extern void *steno_relation_alloc(Size size);
-extern void *steno_relation_try_alloc(Size size);
 extern void steno_relation_keep_columns(StenoRelation *r, StenoColumnNames *names);
 extern void steno_relation_forget_view(StenoRelation *r);
 extern void steno_relations_forget_rules(void);

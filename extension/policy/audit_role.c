@@ -12,6 +12,9 @@
  * Grants to PUBLIC do not count, nor does what ownership gives while no list
  * says it: else every relation would be audited.
  *
+ * If there is no memory for what the role has, the statement is audited: more may be recorded
+ * than was asked for, but nothing less.
+ *
  * Statements are judged when they start, when catalogs can be read.  Later, and in
  * failures, steno_audit_known reads the cache alone: an entry that was
  * invalidated keeps what it says until the next statement that asks.
@@ -137,6 +140,7 @@ look_up_grants(StenoRelation *r)
 	r->granted = 0;
 	r->granted_on_any = 0;
 	r->column_count = 0;
+	r->any_column = false;
 	if (HeapTupleIsValid(tuple))
 	{
 		attributes = ((Form_pg_class) GETSTRUCT(tuple))->relnatts;
@@ -153,20 +157,24 @@ look_up_grants(StenoRelation *r)
 
 		if (mode == 0)
 			continue;
+		r->granted_on_any |= mode;
+		if (r->any_column)
+			continue;
 		if (columns == NULL)
 		{
 			if (r->columns)
 				pfree(r->columns);
-			r->columns = NULL;
 			columns = steno_relation_alloc(sizeof(StenoGrantedColumn) *
 										   (attributes - FirstLowInvalidHeapAttributeNumber));
 			r->columns = columns;
+			r->any_column = columns == NULL;
+			if (r->any_column)
+				continue;
 		}
 		columns[r->column_count].member = attnum - FirstLowInvalidHeapAttributeNumber;
 		columns[r->column_count++].mode = mode;
-		r->granted_on_any |= mode;
 	}
-	if (steno_relation_invalidations == before)
+	if (steno_relation_invalidations == before && !r->any_column)
 		r->valid |= STENO_RELATION_GRANTS;
 }
 
@@ -193,20 +201,24 @@ look_up_audit_role(void)
 	return role;
 }
 
-/* What the role has on a relation, from the cache or the catalogs; NULL: no role. */
+/* What the role has on a relation, from the cache or the catalogs; NULL: there is no memory for it. */
 static const StenoRelation *
 relation_grants(Oid relid)
 {
-	StenoRelation *r;
+	StenoRelation *r = steno_relation_enter(relid);
 
-	steno_watch_roles();
-	if (!OidIsValid(look_up_audit_role()))
-		return NULL;
 	/* a failure on the way leaves an entry that is not valid */
-	r = steno_relation_enter(relid);
-	if (!(r->valid & STENO_RELATION_GRANTS))
+	if (r && !(r->valid & STENO_RELATION_GRANTS))
 		look_up_grants(r);
 	return r;
+}
+
+/* Whether there is a role.  From now on changes of roles are seen. */
+static bool
+has_audit_role(void)
+{
+	steno_watch_roles();
+	return OidIsValid(look_up_audit_role());
 }
 
 /* One of the columns of the set with one of the privileges?  No set, or the whole row, is all columns. */
@@ -217,7 +229,7 @@ covers_granted_column(const StenoRelation *r, const Bitmapset *columns, AclMode 
 
 	if ((r->granted_on_any & mode) == 0)
 		return false;
-	if (columns == NULL ||
+	if (columns == NULL || r->any_column ||
 		bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, columns))
 		return true;
 	for (i = 0; i < r->column_count; i++)
@@ -252,10 +264,10 @@ steno_audit_permission(const StenoPermission *p)
 {
 	const StenoRelation *r;
 
-	if (!STENO_IS_PERMISSION(p))
+	if (!STENO_IS_PERMISSION(p) || !has_audit_role())
 		return false;
 	r = relation_grants(p->relid);
-	return r != NULL && uses_granted(r, p);
+	return r == NULL || uses_granted(r, p);
 }
 
 /* As steno_audit_permission, of all permissions of a statement: is one audited? */
@@ -275,9 +287,12 @@ steno_audit_permissions(List *permissions)
 bool
 steno_audit_relation(Oid relid, AclMode mode)
 {
-	const StenoRelation *r = relation_grants(relid);
+	const StenoRelation *r;
 
-	return r != NULL && (r->granted & mode) != 0;
+	if (!has_audit_role())
+		return false;
+	r = relation_grants(relid);
+	return r == NULL || (r->granted & mode) != 0;
 }
 
 /* What steno_audit_permission has said of a permission.  Reads no catalog. */

@@ -14,6 +14,9 @@
  * utility statements at their end.  What rules have to know of a relation is
  * in the cache of relations, which alone is read when a statement has failed.
  * Classes of steno.mandatory are not touched.
+ *
+ * If there is no memory to find out which rule decides, a statement that a rule may ask for is recorded,
+ * and everything is hidden that one of the rules may hide (undecided_rule).
  */
 #include "base/steno.h"
 
@@ -156,8 +159,14 @@ steno_policy_switch(uint32 flag, bool on)
 
 /* ---- what rules know of relations ---- */
 
-/* Indexes of the choice's rules that name a relation. */
-static void
+/*
+ * The last top-level statement for which there was no memory for what rules need of one of its relations,
+ * numbered from 1; 0: none.  Entries that are not valid say nothing then.
+ */
+static uint64 unknown_at STENO_SESSION_DATA;
+
+/* Indexes of the choice's rules that name a relation; false: there is no memory for them. */
+static bool
 keep_matches(StenoRelation *r, const uint32 *indexes, uint32 count)
 {
 	uint32	   *kept = unconstify(uint32 *, r->matches.indexes);
@@ -166,39 +175,46 @@ keep_matches(StenoRelation *r, const uint32 *indexes, uint32 count)
 	if (kept)
 		pfree(kept);
 	if (count == 0)
-		return;
+		return true;
 	kept = steno_relation_alloc(count * sizeof(uint32));
+	if (kept == NULL)
+		return false;
 	memcpy(kept, indexes, count * sizeof(uint32));
 	r->matches = (StenoRuleMatches) {kept, count};
+	return true;
 }
 
-static void
+/* False: there is no memory for what is looked up, and the entry is not valid. */
+static bool
 look_up_rules(StenoRelation *r)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(r->oid));
 	Form_pg_class class;
 	char	   *namespace;
-	uint32	   *indexes;
+	bool		kept = true;
 
 	r->in_catalog = false;
 	r->matches.count = 0;
 	if (!HeapTupleIsValid(tuple))
-		return;
+		return true;
 	class = (Form_pg_class) GETSTRUCT(tuple);
 	r->in_catalog = class->relnamespace == PG_CATALOG_NAMESPACE;
 	namespace = choice.objects ? get_namespace_name(class->relnamespace) : NULL;
 	if (namespace)
 	{
-		uint32		count;
+		uint32	   *indexes = palloc_extended(Max(choice.count, 1) * sizeof(uint32),
+											  MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
 
-		indexes = palloc(Max(choice.count, 1) * sizeof(uint32));
-		count = steno_rules_of_object(&choice, namespace, NameStr(class->relname), indexes);
-		keep_matches(r, indexes, count);
-		pfree(indexes);
+		kept = indexes != NULL &&
+			keep_matches(r, indexes, steno_rules_of_object(&choice, namespace, NameStr(class->relname), indexes));
+		if (indexes)
+			pfree(indexes);
 		pfree(namespace);
 	}
 	ReleaseSysCache(tuple);
-	r->valid |= STENO_RELATION_RULES;
+	if (kept)
+		r->valid |= STENO_RELATION_RULES;
+	return kept;
 }
 
 /* While catalogs can be read: enter what rules need to know about a relation into the cache. */
@@ -210,8 +226,8 @@ steno_policy_cache_relation(Oid relid)
 	if (!choice.objects && !(steno_my.policy & STENO_POLICY_CATALOG))
 		return;
 	r = steno_relation_enter(relid);
-	if (!(r->valid & STENO_RELATION_RULES))
-		look_up_rules(r);
+	if (r == NULL || (!(r->valid & STENO_RELATION_RULES) && !look_up_rules(r)))
+		unknown_at = steno_my.statement + 1;
 }
 
 /* The same for all relations of a statement that the rules are about to be applied to. */
@@ -222,7 +238,7 @@ look_up_rules_of_all(const StenoAccess *relations, int count)
 
 	if (!IsTransactionState())
 		return;
-	if (choice.objects || (steno_my.policy & STENO_POLICY_CATALOG))
+	if (count > 0 && (choice.objects || (steno_my.policy & STENO_POLICY_CATALOG)))
 		steno_relations_expect(count);
 	for (i = 0; i < count; i++)
 		steno_policy_cache_relation(relations[i].relid);
@@ -296,9 +312,9 @@ choose_session_rules(void)
 	/* an error, or a cancel, while roles are looked up: all of this again with the next statement */
 	chosen = false;
 	steno_my.policy &= ~STENO_POLICY_STALE;
-	if (steno_rules_choose(steno_rules, &session, &choice))
+	chosen = steno_rules_choose(steno_rules, &session, &choice);
+	if (chosen)
 		steno_rules_prepare(&choice);
-	chosen = true;
 	if (user)
 		pfree(user);
 	if (database)
@@ -382,7 +398,7 @@ all_in_catalog(const StenoStatement *s, const StenoAccess *relations, int count)
 {
 	int			i;
 
-	if (s->class != STENO_CLASS_READ || count == 0)
+	if (s->class != STENO_CLASS_READ || count <= 0)
 		return false;
 	for (i = 0; i < count; i++)
 	{
@@ -394,6 +410,36 @@ all_in_catalog(const StenoStatement *s, const StenoAccess *relations, int count)
 	return true;
 }
 
+/*
+ * There is no memory to find out which rule decides: the statement is recorded if one of them may ask for
+ * that, is on disk as soon as any of them may want it to be, and has neither text nor parameters if any
+ * of them may hide these.  NULL: the settings alone decide.
+ */
+STENO_COLD static StenoRule *
+undecided_rule(int class)
+{
+	static StenoRule undecided;
+	uint32		i;
+
+	if (!(choice.may_record & BIT(class)))
+		return NULL;
+	memset(&undecided, 0, sizeof(undecided));
+	undecided.action = (choice.syncing & BIT(class)) ? STENO_RULE_SYNC : STENO_RULE_RECORD;
+	for (i = 0; i < choice.count; i++)
+	{
+		const StenoRule *rule = choice.rules[i];
+
+		if (!(rule->classes & BIT(class)))
+			continue;
+		undecided.no_text |= rule->no_text || rule->redact;
+		undecided.no_parameters |= rule->no_parameters;
+	}
+	return &undecided;
+}
+
+/* For the relations of a statement: there was no memory for them. */
+#define COUNT_UNKNOWN (-1)
+
 /* The rule that decides on the statement as one of the class; NULL: none. */
 static StenoRule *
 find_rule(int class, const StenoAccess *relations, int count, const char *text, size_t text_len)
@@ -404,18 +450,22 @@ find_rule(int class, const StenoAccess *relations, int count, const char *text, 
 
 	if (!choice.objects)
 		count = 0;
+	if (count == COUNT_UNKNOWN)
+		return undecided_rule(class);
 	if (count > (int) lengthof(few))
 	{
 		steno_my.scratch_used = true;
 		matches = MemoryContextAllocExtended(steno_private.scratch, count * sizeof(StenoRuleMatches),
 											 MCXT_ALLOC_NO_OOM);
 		if (matches == NULL)
-			return NULL;
+			return undecided_rule(class);
 	}
 	for (i = 0; i < count; i++)
 	{
 		const StenoRelation *r = steno_relation_find(relations[i].relid);
 
+		if (unlikely(unknown_at == steno_my.statement + 1) && (r == NULL || !(r->valid & STENO_RELATION_RULES)))
+			return undecided_rule(class);
 		matches[i].count = 0;
 		if (r)
 			matches[i] = r->matches;
@@ -562,13 +612,13 @@ steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed)
 		relations = MemoryContextAllocExtended(steno_private.scratch, most * sizeof(StenoAccess),
 											   MCXT_ALLOC_NO_OOM);
 		if (relations == NULL)
-			return;
+			count = COUNT_UNKNOWN;
 	}
 	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
 	{
 		StenoPermission *p = (StenoPermission *) lfirst(lc);
 
-		if (!STENO_IS_PERMISSION(p))
+		if (!STENO_IS_PERMISSION(p) || relations == NULL)
 			continue;
 		relations[count].relid = p->relid;
 		relations[count++].access = 0;

@@ -202,6 +202,57 @@ sub record_between
 	is($r->{extra}{relations_omitted}, $many - 256, 'and the others are counted');
 }
 
+# ---- what steno.role has been granted on columns, in a list with room for all of them ----
+{
+	my $columns = 1200;
+	my $size = (value($node, 'SHOW server_version_num') < 160000 ? 8 : 16) * ($columns + 7);    # with the system columns
+	my $c;
+
+	value($node, 'CREATE ROLE auditor; CREATE TABLE wide (' . join(', ', map { "c$_ bool" } 1 .. $columns) . ')');
+	value($node, 'GRANT INSERT (c1) ON wide TO auditor');
+	$c = Steno::Client->new($node, application_name => 'granted');
+	$c->query($_) foreach q{SET steno.log = 'none'}, q{SET steno.role = 'auditor'};
+	run_between($c, $size + 20, $size + 100, 'INSERT INTO wide (c2) VALUES (true)');    # the server allocates a little less
+	$c->query($_) foreach 'INSERT INTO wide (c3) VALUES (true)', 'INSERT INTO wide (c1) VALUES (true)';
+	$c->quit;
+	is_deeply(
+		[ map { $_->{text} } grep { $_->{text} =~ /wide/ } statements($node, application => 'granted') ],
+		[ 'INSERT INTO wide (c2) VALUES (true)', 'INSERT INTO wide (c1) VALUES (true)' ],
+		'no memory for the columns that are granted: any of them is audited, until there is memory again');
+}
+
+# ---- which rules name a relation, as a list of their numbers ----
+{
+	my $rules = 6000;
+	my $c;
+
+	append_to_file($node->data_dir . '/pg_steno_rules.conf',
+		"skip all all all all read public.deep\n" . "record all all all all read,error public.wide text=off\n" x $rules);
+	$node->reload;
+	wait_until 'the rules are there', sub { grep { $_->{extra}{name} eq 'steno.rules_file' } records($node, kind => 'setting') };
+	$c = Steno::Client->new($node, application_name => 'ruled');
+	$c->query(q{SET steno.log = 'none'});
+	run_between($c, 4 * $rules, 4 * $rules + 200, 'SELECT c2 FROM wide', 'SELECT 1 FROM deep');
+	$c->query($_) foreach 'SELECT c3 FROM wide', 'SELECT 2 FROM deep';
+	$c->quit;
+	is_deeply(
+		[ map { ($_->{text} // 'hidden') . ': ' . join ',', map { $_->{name} } @{ $_->{relations} } } statements($node, application => 'ruled', class => 'read') ],
+		[ 'hidden: public.wide', 'hidden: public.deep', 'hidden: public.wide' ],
+		'no memory for the rules that name a relation: what one of them may ask for is recorded, and what one may hide is hidden');
+
+	# The first relations of a session, and their places in its cache.  They have numbers instead of names.
+	$c = Steno::Client->new($node, application_name => 'first');
+	$c->query(q{SET steno.log = 'none'});
+	run_between($c, 14_000, 16_383, 'SELECT c2 FROM wide', 'SELECT 1 FROM deep');
+	$c->query('SELECT c3 FROM wide');
+	$c->quit;
+	is_deeply(
+		[ map { ($_->{text} // 'hidden') . ': ' . join ',', map { $_->{name} =~ s/^\d+$/number/r } @{ $_->{relations} } } statements($node, application => 'first', class => 'read') ],
+		[ 'hidden: number', 'hidden: number', 'hidden: public.wide' ],
+		'no memory for the relations: the same');
+	unlink $node->data_dir . '/pg_steno_rules.conf';
+}
+
 unlike(slurp_file($node->logfile), qr/PANIC|was terminated by signal|TRAP/, 'no process crashes');
 $node->stop;
 verify_ok($node, 'the trail is whole');

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Smaller ones are not asked for: every process would look at the file all the time. */
-#define LEAST 16384
+#define LEAST 9000
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_realloc(void *old, size_t size);
