@@ -274,7 +274,8 @@ append_converted(StringInfo out, int encoding, char *p, int len)
 		if (OidIsValid(conversion))
 		{
 			done = pg_do_encoding_conversion_buf(conversion, encoding, to, (unsigned char *) p, n,
-												 (unsigned char *) room, CONVERTED_AT_ONCE * MAX_CONVERSION_GROWTH + 1, true);
+												 (unsigned char *) room,
+												 CONVERTED_AT_ONCE * MAX_CONVERSION_GROWTH + 1, true);
 			appendStringInfoString(out, room);
 		}
 		if (done < n)
