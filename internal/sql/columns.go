@@ -31,6 +31,8 @@ const (
 	byShape
 	byText
 	byBlock
+	byKind
+	byOutcome
 )
 
 // need is what only some columns need.
@@ -40,6 +42,7 @@ const (
 	needsParts need = 1 << iota
 	needsRollbacks
 	needsServers
+	needsTexts // strings that clients chose, as they are shown
 )
 
 // row is what a row is made of: a record; in the table relations, one of its relations, and
@@ -68,7 +71,7 @@ func setTime(v *vector, at int, t int64) {
 
 // fact is a column with a fact of the session.
 func fact(name string, k trail.Key, doc string) Column {
-	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
+	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, needs: needsTexts, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
 }
 
 // present sets a number that the record may not have.
@@ -100,7 +103,7 @@ var (
 var trailColumns = []Column{
 	{Name: "time", Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Time) }},
-	{Name: "kind", Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)",
+	{Name: "kind", Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)", by: byKind,
 		set: func(r *row, v *vector, at int) { v.setName(at, r.Kind.String()) }},
 	{Name: "session", Type: typeVarchar, Doc: "ID of the session, as PostgreSQL's `%c` shows it", by: bySession,
 		set: func(r *row, v *vector, at int) {
@@ -127,19 +130,19 @@ var trailColumns = []Column{
 	fact("database", trail.KeyDatabase, "database"),
 	fact("application", trail.KeyApplication, "`application_name`"),
 	fact("client", trail.KeyClient, "client address and port, or `[local]`"),
-	{Name: "address", Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
+	{Name: "address", needs: needsTexts, Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, host(r.Session.Fact(trail.KeyClient))) }},
 	fact("backend_type", trail.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
 	fact("auth_method", trail.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
 	fact("identity", trail.KeyIdentity, "authenticated identity"),
 	fact("leader", trail.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
-	{Name: "leader_substatement", Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
+	{Name: "leader_substatement", needs: needsTexts, Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
 		set: func(r *row, v *vector, at int) {
 			n, err := strconv.ParseUint(string(r.Session.Fact(trail.KeyLeaderSubstatement)), 10, 32)
 			present(v, at, n, err == nil)
 		}},
 	fact("encoding", trail.KeyEncoding, "encoding of the database, if it is not UTF8"),
-	{Name: "class", Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)",
+	{Name: "class", Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.Class == 0 {
 				v.setNull(at)
@@ -147,7 +150,7 @@ var trailColumns = []Column{
 			}
 			v.setName(at, r.Shape.Class.String())
 		}},
-	{Name: "command", Type: typeVarchar, Doc: "command tag, such as `CREATE TABLE`", by: byShape,
+	{Name: "command", needs: needsTexts, Type: typeVarchar, Doc: "command tag, such as `CREATE TABLE`", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil {
 				v.setNull(at)
@@ -155,11 +158,11 @@ var trailColumns = []Column{
 			}
 			v.setNonEmpty(at, r.Shape.Command)
 		}},
-	{Name: "relations", Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
+	{Name: "relations", needs: needsTexts, Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
 		set: setRelations},
-	{Name: "objects", Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
+	{Name: "objects", needs: needsTexts, Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
 		set: setObjects},
-	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText, needs: needsParts,
+	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText, needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) {
 			if r.Text == nil {
 				v.setNull(at)
@@ -169,7 +172,7 @@ var trailColumns = []Column{
 		}},
 	{Name: "text_bytes", Type: typeBigint, Doc: "full length of a text that was truncated",
 		set: func(r *row, v *vector, at int) { present(v, at, r.TextBytes, r.Has(trail.FieldCut)) }},
-	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them", needs: needsParts, set: setParams},
+	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them", needs: needsParts | needsTexts, set: setParams},
 	{Name: "query_id", Type: typeBigint, Doc: "as `pg_stat_statements.queryid`",
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.QueryID == 0 {
@@ -179,7 +182,7 @@ var trailColumns = []Column{
 			v.setInt64(at, int64(r.Shape.QueryID))
 		}},
 	{Name: "fingerprint", Type: typeVarchar, Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text without constants",
-		by: byText, needs: needsParts, set: setFingerprint},
+		by: byText, needs: needsParts | needsTexts, set: setFingerprint},
 	{Name: "rows", Type: typeBigint, Doc: "rows returned or changed",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(trail.FieldRows)) }},
 	{Name: "duration", Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
@@ -192,7 +195,7 @@ var trailColumns = []Column{
 		}},
 	{Name: "duration_us", Type: typeBigint, Doc: "the same in microseconds",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Duration, r.Has(trail.FieldDuration)) }},
-	{Name: "outcome", Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
+	{Name: "outcome", by: byOutcome, Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
 		set: func(r *row, v *vector, at int) {
 			if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
 				v.setNull(at)
@@ -202,7 +205,7 @@ var trailColumns = []Column{
 		}},
 	{Name: "failed", Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Failed()) }},
-	{Name: "sqlstate", Type: typeVarchar, Doc: "SQLSTATE of the failure",
+	{Name: "sqlstate", needs: needsTexts, Type: typeVarchar, Doc: "SQLSTATE of the failure",
 		set: func(r *row, v *vector, at int) {
 			if !r.Has(trail.FieldError) {
 				v.setNull(at)
@@ -210,13 +213,13 @@ var trailColumns = []Column{
 			}
 			v.setNonEmpty(at, r.SQLState)
 		}},
-	{Name: "message", Type: typeVarchar, Doc: "message of the failure", needs: needsParts,
+	{Name: "message", Type: typeVarchar, Doc: "message of the failure", needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Message) }},
 	{Name: "xid", Type: typeBigint, Doc: "transaction ID of 64 bits",
 		set: func(r *row, v *vector, at int) { present(v, at, r.XID, r.XID != 0) }},
 	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](steno.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone) }},
-	{Name: "extra", Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
+	{Name: "extra", needs: needsTexts, Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
 	{Name: "audited", Type: typeNames, Doc: "why the record was written: `session`, `object`, `mandatory`, `rule`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, r.Reasons().Names) }},
 	{Name: "stream", Type: typeBigint, Doc: "stream of the trail that has the record",
@@ -259,13 +262,13 @@ func setString(v *vector, at int, s string) {
 
 // relationColumns come first in the table relations.
 var relationColumns = []Column{
-	{Name: "relation", Type: typeVarchar, Doc: "name of the relation with its schema",
+	{Name: "relation", needs: needsTexts, Type: typeVarchar, Doc: "name of the relation with its schema",
 		set: func(r *row, v *vector, at int) { v.setText(at, r.relation.Name) }},
 	{Name: "relation_type", Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
 		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
 	{Name: "access", Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, (r.relation.Access &^ trail.AccessAudited).Names) }},
-	{Name: "via", Type: typeVarchar, Doc: "the view through which it is reached",
+	{Name: "via", needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
 	{Name: "has_columns", Type: typeBoolean, Doc: "whether the record names the columns, all of them",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.HasColumns && r.relation.Omitted == 0) }},
@@ -276,7 +279,7 @@ var relationColumns = []Column{
 // columnColumns come first in the table columns.
 var columnColumns = []Column{
 	relationColumns[0],
-	{Name: "column_name", Type: typeVarchar, Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL stands for columns that are not named in the record",
+	{Name: "column_name", needs: needsTexts, Type: typeVarchar, Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL stands for columns that are not named in the record",
 		set: func(r *row, v *vector, at int) {
 			if r.column == nil {
 				v.setNull(at)

@@ -241,6 +241,13 @@ func (w *worker) fill() int {
 				index = r.TextIndex
 			case byBlock:
 				index = 0
+			case byKind:
+				index = int(r.Kind)
+			case byOutcome:
+				index = int(r.Outcome)
+				if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
+					index = -1
+				}
 			}
 			if w.caches[i].get(v, n, index) {
 				continue

@@ -244,7 +244,7 @@ func (db *DB) scan(b *binding, needs need) *trail.Scan {
 	db.mu.Lock()
 	index, ctx := db.index, db.ctx
 	db.mu.Unlock()
-	o := trail.ScanOptions{Parts: needs&needsParts != 0, Rollbacks: needs&needsRollbacks != 0, Contents: b.conditions.contents(), Warn: db.warn}
+	o := trail.ScanOptions{Parts: needs&needsParts != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Contents: b.conditions.contents(), Warn: db.warn}
 	o.Since, o.Until = b.conditions.bounds(db.options.Since, db.options.Until)
 	return index.Scan(ctx, o)
 }

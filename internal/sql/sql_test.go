@@ -599,3 +599,37 @@ func TestFingerprintsIgnoreConstants(t *testing.T) {
 		known[n] = text
 	}
 }
+
+// TestColumnsAreTheSameAlone: what a column needs is known without the others.
+func TestColumnsAreTheSameAlone(t *testing.T) {
+	golden := trailtest.Golden(t)
+	for _, name := range []string{"kinds", "columns", "objects", "parts", "values", "endings", "transactions", "index", "fields"} {
+		db := open(t, options(t, golden+"/"+name))
+		for _, table := range Tables[:3] {
+			all := map[string][]string{}
+			if err := db.Run(t.Context(), "FROM "+table.Name, func(r *Result) error {
+				for {
+					if more, err := r.Next(); err != nil || !more {
+						return err
+					}
+					for i, c := range r.Columns {
+						all[c.Name] = append(all[c.Name], string(r.AppendJSON(nil, i)))
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range table.Columns {
+				var alone []string
+				for line := range strings.Lines(ask(t, db, Output{Format: "json"}, fmt.Sprintf("SELECT %s AS v FROM %s", identifier(c.Name), table.Name))) {
+					alone = append(alone, strings.TrimSuffix(strings.TrimPrefix(line, `{"v":`), "}\n"))
+				}
+				slices.Sort(alone)
+				slices.Sort(all[c.Name])
+				if !slices.Equal(alone, all[c.Name]) {
+					t.Errorf("%s: %s.%s: %q, with others %q", name, table.Name, c.Name, alone, all[c.Name])
+				}
+			}
+		}
+	}
+}

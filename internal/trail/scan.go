@@ -20,6 +20,8 @@ type ScanOptions struct {
 	// Parts says that texts, messages and parameters are wanted: those of big records
 	// are put together from their data parts, which may be in other blocks.
 	Parts bool
+	// Raw says that no strings of records are looked at: what they are shown as is not made.
+	Raw bool
 	// Rollbacks says that records of statements are to have Undone set.
 	Rollbacks bool
 	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
@@ -208,7 +210,9 @@ func (r *ScanReader) Next() bool {
 		if s.opts.Rollbacks {
 			r.lookup.mark(rec)
 		}
-		r.block.show(rec)
+		if !s.opts.Raw {
+			r.block.show(rec)
+		}
 		return true
 	}
 }
