@@ -267,7 +267,7 @@ var defaults = map[string]string{
 	"steno.log": "all", "steno.mandatory": "role, ddl, connect, setting",
 	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
 	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
-	"steno.rules_file": "0",
+	"steno.rules_file": "0", "steno.delivery": "wait",
 }
 
 // leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
@@ -316,6 +316,10 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 	case "steno.log_parameter_max_size":
 		if value != "0" && a.grep {
 			return "large parameters"
+		}
+	case "steno.delivery":
+		if value != "wait" && len(a.classes()) > 0 {
+			return "records that found no space in their rings, of which gap records may come later,"
 		}
 	case "steno.rules_file":
 		if value != "0" && a.ofStatements() {

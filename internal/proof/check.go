@@ -46,8 +46,11 @@ func Check(ctx context.Context, path string, checks Checks) (*Report, error) {
 		return nil, err
 	}
 	defer f.Close()
-	c := &checker{path: path, checks: checks, report: &Report{File: path}, blocks: map[*trail.Segment][]trail.BlockRef{}, anchors: map[*seal.Anchor]bool{}}
-	err = c.file(ctx, f)
+	c := &checker{path: path, checks: checks, report: &Report{File: path}, anchors: map[*seal.Anchor]bool{}}
+	defer c.files.Close()
+	if err = c.file(ctx, f); err == nil {
+		err = c.read(ctx)
+	}
 	var format *FormatError
 	var refused *refusal
 	switch {
@@ -78,8 +81,7 @@ type checker struct {
 	asked   *asked
 	streams []*stream
 	block   trail.Block
-	image   []byte
-	blocks  map[*trail.Segment][]trail.BlockRef
+	files   trail.Files
 	told    *conditions
 	part    int                   // number of parts of streams without left-out blocks so far
 	anchors map[*seal.Anchor]bool // those whose blocks are in the proof
@@ -97,7 +99,7 @@ func (c *checker) except(format string, args ...any) {
 type stream struct {
 	system  uint64
 	number  uint32
-	copied  *trail.Stream
+	of      *trail.Stream // its copy
 	segment *trail.Segment
 
 	keys seal.Keys // trusted at this point
@@ -109,18 +111,33 @@ type stream struct {
 	pending bool // what is known is not sealed yet
 	begun   bool // a block was in the proof, or left out
 
-	from     int64 // the proof has all records that ended later ...
-	until    int64 // ... and were written before this time
-	fromOpen bool  // from is not known before the first block
+	from  int64 // the proof has all records that ended later ...
+	until int64 // ... and were written before this time
 
-	seals   []*seal.Seal
-	indexes selections
-	leftOut []leftOut
-	blocks  uint64
-	skipped uint64
+	seals    []*seal.Seal
+	indexes  selections
+	leftOut  []leftOut
+	blocks   []copied
+	unsealed int // index of the first block that is not sealed yet
+	skipped  uint64
 	// skippedInRange counts left-out blocks that can have records of the range.
 	skippedInRange uint64
 	included       []trail.Span
+	finds          []find
+}
+
+// find are blocks that a run of the writer found, and sealed.
+type find struct {
+	trail.Span
+	by *seal.Seal
+}
+
+// copied is a block of the proof.
+type copied struct {
+	ref      trail.BlockRef
+	previous [32]byte // the hash that it is chained to
+	part     int      // of a stream without left-out blocks
+	sealed   int      // index of the seal that proves it
 }
 
 // leftOut is a run of blocks that the proof does not have.
@@ -201,7 +218,7 @@ func (c *checker) enter(s *section) error {
 		return err
 	}
 	le := binary.LittleEndian
-	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: trail.MaxTime, until: trail.MinTime, fromOpen: true}
+	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: trail.MaxTime, until: trail.MinTime}
 	if le.Uint32(s.body[12:]) != 0 {
 		return &FormatError{s.offset + 12, "reserved bytes are not zero"}
 	}
@@ -216,7 +233,7 @@ func (c *checker) enter(s *section) error {
 	for id, key := range c.checks.Keys {
 		st.keys[id] = key
 	}
-	st.copied = trail.CopiedStream(st.number, c.checks.Encryption)
+	st.of = trail.CopiedStream(st.number, c.checks.Encryption)
 	c.streams = append(c.streams, st)
 	c.part++
 	return nil
@@ -254,14 +271,11 @@ func (c *checker) seal(st *stream, b []byte) error {
 	}
 	switch {
 	case !st.known || !st.begun && s.Block >= st.block && !st.pending:
-		st.from, st.fromOpen = s.Time, false // only seals so far: they link keys
+		st.from = s.Time // only seals so far: they link keys
 	case s.Block != st.block || s.Hash != st.hash:
 		return refusef("stream %d: block %d is not the one that was sealed at %s, block %d: blocks up to it are missing, or were changed", st.number, st.block, render.Time(s.Time), s.Block)
 	case s.Record != st.record:
 		return refusef("stream %d: block %d ends with record %d, but with %d in the seal of %s", st.number, st.block, st.record, s.Record, render.Time(s.Time))
-	}
-	if st.fromOpen {
-		st.from, st.fromOpen = s.Time, false
 	}
 	// A run of the writer begins behind all seals of the runs before.
 	if n := len(st.seals); n > 0 {
@@ -275,6 +289,9 @@ func (c *checker) seal(st *stream, b []byte) error {
 	if s.NextKey != nil {
 		st.keys[seal.KeyID(s.NextKey)] = s.NextKey
 	}
+	for ; st.unsealed < len(st.blocks); st.unsealed++ {
+		st.blocks[st.unsealed].sealed = len(st.seals)
+	}
 	st.seals, st.until = append(st.seals, s), s.Time
 	return nil
 }
@@ -282,7 +299,7 @@ func (c *checker) seal(st *stream, b []byte) error {
 // segment takes a segment's header: that of a segment that begins here in the chain, or
 // the one that contains the next block.
 func (c *checker) segment(st *stream, s *section) error {
-	seg, err := st.copied.CopiedSegment(c.path, s.body)
+	seg, err := st.of.CopiedSegment(c.path, s.body)
 	if err != nil {
 		return refusef("stream %d: segment header after block %d: %s", st.number, st.block, err)
 	}
@@ -310,9 +327,9 @@ func (c *checker) segment(st *stream, s *section) error {
 	case h.Number == 1 && (h.PreviousHash != [32]byte{} || h.FirstBlock != 1 || h.FirstRecord != 1):
 		return refusef("stream %d: the header of segment 1 states that blocks precede it", st.number)
 	case h.Number == 1:
-		st.from, st.fromOpen = trail.MinTime, false
+		st.from = trail.MinTime
 	default:
-		st.from, st.fromOpen = h.Created, false
+		st.from = h.Created
 	}
 	// In segment 1, nothing precedes what may be left out.
 	st.pending = st.known || h.Number > 1
@@ -325,26 +342,22 @@ func (c *checker) takeBlock(st *stream, s *section) error {
 	if !st.known || st.segment == nil {
 		return refusef("stream %d: a block whose place in the chain is not stated", st.number)
 	}
-	c.image = append(c.image[:0], s.body...)
-	ref, err := c.block.LoadCopy(st.segment, s.offset, c.image)
-	h := &c.block.Header
-	if h.Number != st.block+1 || h.FirstRecord != st.record+1 {
+	h, err := trail.ParseBlockHeader(s.body)
+	switch {
+	case err != nil:
+		return refusef("stream %d: the block after block %d: %s", st.number, st.block, err)
+	case h.Number != st.block+1 || h.FirstRecord != st.record+1:
 		return refusef("stream %d: found block %d where block %d is expected", st.number, h.Number, st.block+1)
+	case len(s.body) != trail.BlockHeaderSize+int(h.Stored):
+		return refusef("stream %d: block %d has %d bytes", st.number, h.Number, len(s.body))
 	}
+	c.block.Image = s.body
 	if c.block.ChainHash(st.hash) != h.Chain {
 		return refusef("stream %d: block %d does not follow from block %d, or was changed", st.number, h.Number, st.block)
 	}
-	if missing := (*trail.MissingKeyError)(nil); errors.As(err, &missing) {
-		c.report.Unread = fmt.Sprintf("blocks are encrypted with key %s, which was not given: give it with --encryption-key-command or --encryption-key-file", missing.ID)
-	} else if err != nil {
-		return refusef("stream %d: block %d: %s", st.number, h.Number, err)
-	}
-	if st.fromOpen {
-		st.from, st.fromOpen = h.LastEnd, false // earlier blocks have records up to about this time
-	}
+	st.blocks = append(st.blocks, copied{ref: st.segment.CopiedBlock(s.offset, &h), previous: st.hash, part: c.part})
 	st.block, st.record, st.hash = h.Number, h.FirstRecord+uint64(h.Records)-1, h.Chain
 	st.pending, st.begun = true, true
-	st.blocks++
 	if n := len(st.included); n > 0 && st.included[n-1].Last+1 == h.Number {
 		st.included[n-1].Last++
 	} else {
@@ -356,35 +369,7 @@ func (c *checker) takeBlock(st *stream, s *section) error {
 			return refusef("stream %d: block %d is not the one of anchor %s, of %s", st.number, h.Number, a.From, render.Time(a.Time))
 		}
 	}
-	c.blocks[st.segment] = append(c.blocks[st.segment], ref)
-	if err == nil {
-		return c.records(st)
-	}
 	return nil
-}
-
-// records reads the records of a block.
-func (c *checker) records(st *stream) error {
-	b := &c.block
-	if index, err := b.Contents(); err != nil {
-		return refusef("stream %d: %s", st.number, err)
-	} else if index != nil && c.asked.q.Record == "" {
-		st.indexes = append(st.indexes, c.asked.selects(index, b.Header.Number))
-	}
-	c.asked.reset()
-	var r trail.Record
-	for {
-		err := b.Next(&r)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return refusef("stream %d: %s", st.number, err)
-		}
-		if r.Kind != trail.KindData {
-			c.told.record(&r, st.number, b.Header.Number, c.part)
-		}
-	}
 }
 
 // leaveOut goes on behind blocks that are left out.
@@ -394,10 +379,9 @@ func (c *checker) leaveOut(st *stream, b []byte) error {
 	switch {
 	case last == 0 || last == 1<<64-1 || record == 1<<64-1:
 		return refusef("stream %d: blocks up to %d are left out", st.number, last)
+	case !st.known && c.asked.q.Record == "":
+		return refusef("stream %d does not begin with a seal or a segment", st.number)
 	case !st.known:
-		if c.asked.q.Record == "" && last > 0 {
-			st.fromOpen = true
-		}
 	case st.pending:
 		return refusef("stream %d: no seal follows block %d, behind which blocks are left out: nothing proves the blocks up to it", st.number, st.block)
 	case last <= st.block || record < st.record:
@@ -424,6 +408,73 @@ func (c *checker) anchored(st *stream) func(yield func(*seal.Anchor) bool) {
 	}
 }
 
+// ---- the records, after all of them have been proved ----
+
+// read reads the records of the blocks. By now, each of them is known to be what the server
+// has sealed: nothing else is decoded.
+func (c *checker) read(ctx context.Context) error {
+	for _, st := range c.streams {
+		for i := range st.blocks {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := c.readBlock(st, &st.blocks[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) readBlock(st *stream, one *copied) error {
+	b := &c.block
+	err := c.files.Read(&one.ref, b)
+	if missing := (*trail.MissingKeyError)(nil); errors.As(err, &missing) {
+		c.report.Unread = fmt.Sprintf("blocks are encrypted with key %s, which was not given: give it with --encryption-key-command or --encryption-key-file", missing.ID)
+		return nil
+	} else if err != nil {
+		return refusef("stream %d: block %d: %s", st.number, one.ref.Number, err)
+	}
+	if b.ChainHash(one.previous) != b.Header.Chain || b.Header.Number != one.ref.Number {
+		return refusef("stream %d: block %d was changed while it was being checked", st.number, one.ref.Number)
+	}
+	by := st.seals[one.sealed]
+	found := one.ref.Number < by.First // the run that sealed it did not write it
+	if index, err := b.Contents(); err != nil {
+		return refusef("stream %d: %s", st.number, err)
+	} else if index != nil && index.First >= by.First && c.asked.q.Record == "" {
+		// An index is about blocks of its own run. One that a later run found can be anybody's.
+		st.indexes = append(st.indexes, c.asked.selects(index, b.Header.Number))
+	}
+	c.asked.reset()
+	var r trail.Record
+	for {
+		err := b.Next(&r)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return refusef("stream %d: %s", st.number, err)
+		}
+		if found && r.Kind != trail.KindSeal && by.Time > c.asked.since {
+			st.found(one.ref.Number, by)
+			found = false
+		}
+		if r.Kind != trail.KindData {
+			c.told.record(&r, st.number, b.Header.Number, one.part)
+		}
+	}
+}
+
+// found notes that a block was sealed only by a later run than the one that wrote it.
+func (st *stream) found(number uint64, by *seal.Seal) {
+	if n := len(st.finds); n > 0 && st.finds[n-1].by == by {
+		st.finds[n-1].Last = number
+		return
+	}
+	st.finds = append(st.finds, find{trail.Span{First: number, Last: number}, by})
+}
+
 // ---- what the chains prove, taken together ----
 
 // answer finds out what the blocks prove. They are all sealed.
@@ -444,6 +495,11 @@ func (c *checker) answer(ctx context.Context) error {
 	c.branchesHold()
 	if r.Unread != "" || len(r.Problems) > 0 {
 		return nil
+	}
+	for _, st := range c.streams {
+		for _, f := range st.finds {
+			c.except("stream %d: blocks %d to %d were sealed only at %s, as the next run of the server found them: its seal proves nothing about what was there before", st.number, f.First, f.Last, render.Time(f.by.Time))
+		}
 	}
 	if c.asked.q.Record == "" {
 		c.complete()
@@ -520,7 +576,7 @@ func (c *checker) complete() {
 		if !c.excluded(st) {
 			continue
 		}
-		if st.from > a.since {
+		if st.from >= a.since {
 			c.uncovered("stream %d: nothing is proved about records that were written before %s", st.number, render.Time(st.from))
 		}
 		if st.until < a.until && !c.unused(st) {
@@ -529,15 +585,18 @@ func (c *checker) complete() {
 		}
 		if st.until >= a.until {
 			until = min(until, st.until)
+			last := st.seals[len(st.seals)-1]
+			if margin := c.told.flushes() + second; st.until < a.until+margin && last.Reason != seal.ReasonStop {
+				c.except("stream %d: its last seal in the proof is of %s: records of the last moments of the range may have been written later", st.number, render.Time(st.until))
+			}
 		}
-		c.found(st)
 	}
 	if until < trail.MaxTime {
 		c.report.AsOf = render.Time(until)
 	}
 	if base := c.told.base(); base != nil {
 		for _, st := range c.streams {
-			if st.from > base.time && st.from <= a.since {
+			if st.from > base.time && st.from < a.since {
 				c.except("stream %d: settings that sessions changed for themselves between %s and %s are not known", st.number, render.Time(base.time), render.Time(st.from))
 			}
 		}
@@ -592,7 +651,7 @@ func (c *checker) excluded(st *stream) bool {
 		}
 	}
 	for _, l := range st.leftOut {
-		before := l.sealed < len(st.seals) && st.seals[l.sealed].Time <= c.asked.since
+		before := l.sealed < len(st.seals) && st.seals[l.sealed].Time < c.asked.since
 		if !before {
 			st.skippedInRange += l.Last - l.First + 1
 		}
@@ -602,7 +661,7 @@ func (c *checker) excluded(st *stream) bool {
 				next = block + 1 // it has only the seal for the end of the segment
 			}
 			if end, ok := st.indexes.excludes(block, before); ok {
-				next = end
+				next = max(next, end)
 			}
 			if next == block {
 				c.problem("stream %d: block %d is left out, and no index in the proof shows that it has nothing of the answer", st.number, block)
@@ -645,19 +704,6 @@ func (c *checker) unused(st *stream) bool {
 	return true
 }
 
-// found lists blocks that are sealed only by a later run than the one that wrote them.
-func (c *checker) found(st *stream) {
-	for i, s := range st.seals {
-		if i == 0 || s.Time <= c.asked.since {
-			continue
-		}
-		before := st.seals[i-1]
-		if s.First > before.Block+2 && before.Reason != seal.ReasonStop {
-			c.except("stream %d: blocks from %d to %d were sealed only at %s, as the next run of the server found them", st.number, before.Block+1, s.First-1, render.Time(s.Time))
-		}
-	}
-}
-
 // match counts the records that are asked for.
 func (c *checker) match(ctx context.Context) error {
 	r := c.report
@@ -677,8 +723,13 @@ func must(a *asked, err error) *asked {
 
 func (c *checker) index() *trail.Index {
 	var streams []*trail.Stream
+	blocks := map[*trail.Segment][]trail.BlockRef{}
 	for _, st := range c.streams {
-		streams = append(streams, st.copied)
+		streams = append(streams, st.of)
+		for i := range st.blocks {
+			ref := st.blocks[i].ref
+			blocks[ref.Segment] = append(blocks[ref.Segment], ref)
+		}
 	}
-	return trail.CopiedIndex(streams, c.blocks, c.checks.Encryption)
+	return trail.CopiedIndex(streams, blocks, c.checks.Encryption)
 }

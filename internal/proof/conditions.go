@@ -353,6 +353,23 @@ func (c *conditions) periods(name string) (all []period) {
 	return all
 }
 
+// second is one, in microseconds.
+const second = 1_000_000
+
+// flushes is the longest time that a record stays in its ring before it is written, if the
+// writer keeps up: steno.flush_interval, in microseconds.
+func (c *conditions) flushes() int64 {
+	most := int64(200_000)
+	for _, p := range c.periods("steno.flush_interval") {
+		if ms, err := strconv.ParseInt(p.value, 10, 32); err == nil && p.value != "" {
+			most = max(most, ms*1000)
+		} else if p.value != "" {
+			most = 10 * second // the most that it can be
+		}
+	}
+	return most
+}
+
 // ofSessions lists values that sessions had of their own.
 func (c *conditions) ofSessions(mandatory func(int64) string, except func(format string, args ...any)) {
 	a := c.asked
@@ -427,10 +444,8 @@ func (c *conditions) downTimes(until int64, except func(format string, args ...a
 		}
 		previous = one.time
 	}
-	if n := len(c.runs); n > 0 {
-		if stop := ended(c.runs[n-1].time, until, "stop"); stop != nil && stop.time < a.until {
-			except("nothing was recorded since %s: the server was stopped", render.Time(stop.time))
-		}
+	if stop := ended(previous, until, "stop"); stop != nil && stop.time < a.until {
+		except("nothing was recorded since %s: the server was stopped", render.Time(stop.time))
 	}
 	for _, e := range c.events {
 		if e.time < a.since || e.time >= until {

@@ -173,6 +173,9 @@ func TestForgedProofsAreRefused(t *testing.T) {
 			// behind the seal: what follows is said to follow from the left-out block
 			return slices.Concat(leaveOut(all, i, i+1)[:i+1], all[end:])
 		}, `no index in the proof shows|no seal follows`},
+		{"the block that matches left out, without a trace", "indexed", func(all, _ []section) []section {
+			return hide(all, has(all, salary))
+		}, `block \d+ is left out, and no index in the proof shows`},
 		{"an index left out", "", func(all, _ []section) []section {
 			i := slices.IndexFunc(all, func(s section) bool { return s.kind == kindBlock && binary.LittleEndian.Uint32(s.body[16:]) == 0 })
 			return leaveOut(all, i, i+1)
@@ -332,6 +335,19 @@ func before(all []section, i int) []byte {
 	}
 }
 
+// hide removes a block up to its seal, and the blocks that are left out before: those that
+// are left out behind the seal are now said to begin there.
+func hide(all []section, i int) []section {
+	end := i
+	for all[end].kind != kindLeftOut {
+		end++
+	}
+	for all[i].kind != kindLeftOut {
+		i--
+	}
+	return slices.Delete(all, i, end)
+}
+
 // leaveOut replaces sections by one that says that their blocks are left out.
 func leaveOut(all []section, i, end int) []section {
 	b := all[end-1].body
@@ -352,6 +368,53 @@ func resign(s *section, key ed25519.PrivateKey, id string) {
 	w := &sectionWriter{out: &out, sum: newSum()}
 	w.seal(one)
 	s.body = out.Bytes()[sectionSize:]
+}
+
+// An index that the server only found when it started, behind the last seal, can have been
+// put there by anybody.
+func TestForgedIndexesExcludeNothing(t *testing.T) {
+	write := func(run bool) string {
+		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
+			27: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+				w.hides = "salary"
+				w.index()
+				w.hides = ""
+				if run {
+					w.restarts(27.5)
+				}
+				return nil
+			},
+		}}.write(t)
+	}
+	for _, found := range []bool{false, true} {
+		path, err := makeProof(t, write(found), question(t, 22, 26, false, ofSalary), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := checked(t, path, Checks{})
+		if !r.Proved || r.Matches != 1 {
+			t.Fatalf("%+v", r)
+		}
+		all := apart(t, path)
+		// a block between two seals
+		i := has(all, "hr.salary")
+		last := number(&all[i]) + 1 // with its seal's
+		if found {
+			// all blocks of the segment are in the proof: leave out the one, up to its seal
+			end := i + 1
+			for all[end].kind != kindSeal {
+				end++
+			}
+			_ = last
+			all = slices.Concat(leaveOut(all, i, i+1)[:i+1], all[end:])
+		} else {
+			all = hide(all, i)
+		}
+		r = checked(t, together(t, all), Checks{})
+		if found == r.Proved {
+			t.Errorf("found %v: %+v", found, r) // the server's own word counts, even if it is wrong
+		}
+	}
 }
 
 // A question of the one who checks must be the one that is answered.

@@ -406,9 +406,9 @@ func (m *maker) chooseRange(ctx context.Context) error {
 			}
 		}
 	}
-	from := base
+	from := min(base, a.since-1)
 	if baseAt.source == nil {
-		from = a.since
+		from = a.since - 1
 	}
 	for _, src := range m.sources {
 		if len(src.blocks) == 0 {
@@ -503,7 +503,7 @@ func (src *source) choose(from, until int64, full bool) {
 // needs says whether the answer needs a block.
 func (m *maker) needs(src *source, b *block) bool {
 	a := m.asked
-	if src.sealedBy(b.ref.Number).Time <= a.since {
+	if src.sealedBy(b.ref.Number).Time < a.since {
 		return b.changes || b.hides || b.match
 	}
 	return a.q.Full || b.match || b.changes || b.hides
@@ -548,7 +548,7 @@ func (src *source) exclude(a *asked) {
 		if previous != nil && previous.First != s.First {
 			src.emit[previous], src.emit[s] = true, true
 		}
-		if s.Time <= a.since {
+		if s.Time < a.since {
 			early = s
 		}
 		previous = s
@@ -557,11 +557,11 @@ func (src *source) exclude(a *asked) {
 		src.emit[early] = true
 	}
 	index := slices.DeleteFunc(slices.Clone(src.index), func(s selection) bool {
-		return s.at > src.end.Block || src.begin != nil && s.at <= src.begin.Block
+		return s.at > src.end.Block || src.begin != nil && s.at <= src.begin.Block || s.first < src.sealedBy(s.at).First
 	})
 	for i := src.first; i < src.last; i++ {
 		b := &src.blocks[i]
-		before := src.sealedBy(b.ref.Number).Time <= a.since
+		before := src.sealedBy(b.ref.Number).Time < a.since
 		if b.needed || ends[b.ref.Number-1] && a.skipsSealsAtEnds(before) {
 			continue
 		}

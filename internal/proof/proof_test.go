@@ -139,6 +139,11 @@ func TestExceptions(t *testing.T) {
 		{name: "rules", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.session, 2, "steno.rules_file", "0", "3", "server"))
 		}}}, wants: `were not recorded throughout: there were 3 rules`},
+		{name: "drops", small: small{settings: []string{"steno.delivery", "drop"}}, wants: `found no space in their rings`},
+		{name: "killed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			w.restarts(35.6)
+			return nil
+		}}}, wants: `blocks \d+ to \d+ were sealed only at .*:49.000000Z, as the next run`},
 		{name: "gap", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
 		}}}, wants: `4 records were lost of sessions of user "alice", between .* \(ring full\)`},
@@ -198,6 +203,21 @@ func TestExceptions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The last seal must be so much later than the range that all records of it were written.
+func TestASealSoonAfterTheRange(t *testing.T) {
+	path, err := makeProof(t, small{}.write(t), question(t, 22, 28, true, ofSalary), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for until, wants := range map[float64]bool{28.89: true, 28.85: false} { // the seal is of 28.9
+		all := asks(apart(t, path), func(q *Question) { q.Filter.Until = when(until) })
+		r := checked(t, together(t, all), Checks{})
+		if !r.Proved || r.Complete == wants || wants && !strings.Contains(r.Exceptions[0], "may have been written later") {
+			t.Errorf("%v: %+v", until, r)
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ type Stream struct {
 func (r *Report) addStream(st *stream) {
 	last := st.seals[len(st.seals)-1]
 	one := Stream{
-		Stream: st.number, Blocks: st.blocks, LeftOut: st.skipped, LeftOutInRange: st.skippedInRange, Until: render.Time(last.Time), Block: last.Block, Key: last.Key, Seals: len(st.seals),
+		Stream: st.number, Blocks: uint64(len(st.blocks)), LeftOut: st.skipped, LeftOutInRange: st.skippedInRange, Until: render.Time(last.Time), Block: last.Block, Key: last.Key, Seals: len(st.seals),
 	}
 	if st.from != trail.MinTime {
 		one.From = render.Time(st.from)
@@ -119,7 +119,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 			row("basis", "all blocks of the range, in which the sequence numbers of %s have no gaps", count(r.Sessions, "session"))
 		}
 		if r.AsOf != "" {
-			row("as of", "%s: of a statement that had not ended then, only a start record can be found", r.AsOf)
+			row("as of", "%s: what was written later is not in the answer; of a statement that was running then, only a start record can be", r.AsOf)
 		}
 	}
 	list := func(title string, all []string) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +21,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
-
-const second = 1_000_000
 
 var (
 	private = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -41,6 +40,7 @@ type writer struct {
 	record  uint64
 	hash    [32]byte
 	indexed int // blocks of the segment that an index covers
+	hides   string
 }
 
 func newWriter(t testing.TB, dir string, number uint32) *writer {
@@ -119,6 +119,9 @@ func (w *writer) index() {
 				terms[list] = map[string][]byte{}
 			}
 			for v := range values {
+				if w.hides != "" && strings.Contains(v, w.hides) {
+					continue
+				}
 				if terms[list][v] == nil {
 					terms[list][v] = make([]byte, size)
 				}
@@ -149,6 +152,13 @@ func (w *writer) rotate(at int64) {
 	w.seal(at, seal.ReasonSegment, nil)
 	w.Rotate(w.t, at)
 	w.segment, w.indexed = w.segment+1, 0
+}
+
+// restarts ends the run of the writer as a kill does, and begins another, which seals what it
+// finds.
+func (w *writer) restarts(minutes float64) {
+	w.first = w.block + 1
+	w.seal(at(minutes), seal.ReasonStart, nil)
 }
 
 // ---- a small trail ----

@@ -21,18 +21,13 @@ func (s *Stream) CopiedSegment(path string, header []byte) (*Segment, error) {
 	return seg, nil
 }
 
-// LoadCopy loads a block of a segment from its bytes, which stand at an offset of the
-// segment's Path. The block refers to them. The reference is right if the header could be
-// read, whatever the error.
-func (b *Block) LoadCopy(seg *Segment, offset int64, image []byte) (BlockRef, error) {
-	b.File, b.Offset, b.segment, b.zerosAfter = seg.Path, offset, seg, 0
-	b.Image, b.Header = image, BlockHeader{}
-	err := b.Load()
-	h := &b.Header
+// CopiedBlock returns a reference to a block of a segment, with this header, that stands at
+// an offset of the segment's Path.
+func (seg *Segment) CopiedBlock(offset int64, h *BlockHeader) BlockRef {
 	return BlockRef{
 		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
 		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
-	}, err
+	}
 }
 
 // CopiedIndex returns an index of copied blocks, which are given for each segment in
