@@ -95,6 +95,7 @@ Steno::configure($standby);
 	isnt($branch->{extra}{run}, $start->{run}, 'standby: runs have names of their own');
 	is($branch->{extra}{system_identifier}, $start->{system_identifier}, 'standby: the cluster is the same');
 	is($start->{data_directory}, $primary->data_dir, 'standby: a start says which server it is');
+	is($start->{cluster_name}, $primary->name, 'standby: and its cluster_name');
 	is($branch->{extra}{data_directory}, $standby->data_dir, 'standby: so does a branch');
 	is(problems($standby, @key, '--anchor', $anchors), '0 ', 'standby: the trail is whole, and has what was anchored before the backup');
 	is(problems($primary, @key, '--anchor', $anchors), '0 ', 'standby: so is the primary\'s');

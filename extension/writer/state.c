@@ -40,6 +40,7 @@
 #include "common/file_perm.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "utils/guc.h"
 
 #include "base/ring_folder.h"
 
@@ -668,6 +669,11 @@ steno_state_identity(const char **pairs)
 	pairs[n++] = header.host;
 	pairs[n++] = "data_directory";
 	pairs[n++] = DataDir;
+	if (cluster_name[0] != '\0')
+	{
+		pairs[n++] = "cluster_name";
+		pairs[n++] = cluster_name;
+	}
 	return n / 2;
 }
 

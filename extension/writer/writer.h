@@ -237,7 +237,7 @@ extern const StenoBranch *steno_state_branch(void);
 extern StenoUnused steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error);
 extern bool steno_state_settle_unused(int writer, const StenoBranch *branch, StenoError *error);
 
-#define STENO_IDENTITY_PAIRS 5
+#define STENO_IDENTITY_PAIRS 6
 extern int	steno_state_identity(const char **pairs);
 
 /* ---- output.c ---- */
