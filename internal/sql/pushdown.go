@@ -204,6 +204,17 @@ func (f *from) column(v any, alone bool) (name string, ok bool) {
 	return name, slices.Contains(f.table.passes, name)
 }
 
+// columnOrDate is column; the time may also be cast to a date.
+func (f *from) columnOrDate(v any, alone bool) (name string, date, ok bool) {
+	n, _ := v.(node)
+	if t, _ := n["cast_type"].(node); n["class"] == "CAST" && t["id"] == "DATE" {
+		name, ok = f.column(n["child"], alone)
+		return name, true, ok && name == "time"
+	}
+	name, ok = f.column(v, alone)
+	return name, false, ok
+}
+
 // constant is a string that a node stands for.
 func constant(v any) (s string, ok bool) {
 	n, _ := v.(node)
@@ -228,24 +239,24 @@ func (p *pusher) condition(n node, f *from, alone bool) (c condition, ok bool) {
 		}
 	case "COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO":
 		left, right := n["left"], n["right"]
-		name, ok := f.column(left, alone)
+		name, date, ok := f.columnOrDate(left, alone)
 		if !ok {
-			if name, ok = f.column(right, alone); !ok {
+			if name, date, ok = f.columnOrDate(right, alone); !ok {
 				return c, false
 			}
 			left, right = right, left
 			t = mirrored(t)
 		}
 		if name == "time" {
-			return p.timeCondition(t, right)
+			return p.timeCondition(t, right, date)
 		}
 		if s, ok := constant(right); ok && t == "COMPARE_EQUAL" {
 			return equals(name, []string{s})
 		}
 	case "COMPARE_BETWEEN":
-		if name, ok := f.column(n["input"], alone); ok && name == "time" {
-			low, ok := p.timeCondition("COMPARE_GREATERTHANOREQUALTO", n["lower"])
-			high, ok2 := p.timeCondition("COMPARE_LESSTHANOREQUALTO", n["upper"])
+		if name, date, ok := f.columnOrDate(n["input"], alone); ok && name == "time" {
+			low, ok := p.timeCondition("COMPARE_GREATERTHANOREQUALTO", n["lower"], date)
+			high, ok2 := p.timeCondition("COMPARE_LESSTHANOREQUALTO", n["upper"], date)
 			return condition{Since: low.Since, Until: high.Until}, ok || ok2
 		}
 	case "COMPARE_IN":
@@ -380,8 +391,8 @@ func isConstant(v any) (ok, moving bool) {
 	return false, false
 }
 
-// timeCondition is that of comparing the time of records with a constant.
-func (p *pusher) timeCondition(comparison string, v any) (c condition, ok bool) {
+// timeCondition is that of comparing the time of records, or its date, with a constant.
+func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition, ok bool) {
 	ok, moving := isConstant(v)
 	lower := comparison != "COMPARE_LESSTHAN" && comparison != "COMPARE_LESSTHANOREQUALTO"
 	upper := comparison != "COMPARE_GREATERTHAN" && comparison != "COMPARE_GREATERTHANOREQUALTO"
@@ -389,25 +400,41 @@ func (p *pusher) timeCondition(comparison string, v any) (c condition, ok bool) 
 	if !ok || moving && upper {
 		return c, false
 	}
-	t, err := p.db.moment(v)
+	moment := "CAST((%s) AS TIMESTAMPTZ)"
+	if date {
+		moment = "CAST(CAST((%s) AS DATE) AS TIMESTAMPTZ)"
+	}
+	begin, err := p.db.moment(v, moment)
 	if err != nil {
 		return c, false
 	}
+	end := begin + 1
+	if date {
+		if end, err = p.db.moment(v, "CAST(CAST((%s) AS DATE) + 1 AS TIMESTAMPTZ)"); err != nil {
+			return c, false
+		}
+		switch comparison { // days before, or after
+		case "COMPARE_LESSTHAN":
+			end = begin
+		case "COMPARE_GREATERTHAN":
+			begin = end
+		}
+	}
 	if moving {
-		t -= 10e6
+		begin -= 10e6
 	}
 	if lower {
-		c.Since = &t
+		c.Since = &begin
 	}
 	if upper {
-		end := t + 1
 		c.Until = &end
 	}
 	return c, true
 }
 
-// moment evaluates a constant expression: in microseconds of the trail's time.
-func (db *DB) moment(v any) (int64, error) {
+// moment evaluates what a format makes of a constant expression: in microseconds of the trail's
+// time.
+func (db *DB) moment(v any, format string) (int64, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return 0, err
@@ -419,8 +446,7 @@ func (db *DB) moment(v any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A number is no moment, whatever it can be converted to.
-	s, err := db.scalar("SELECT CAST(epoch_us(CAST((" + expression + ") AS TIMESTAMPTZ)) AS VARCHAR)")
+	s, err := db.scalar("SELECT CAST(epoch_us(" + strings.Replace(format, "%s", expression, 1) + ") AS VARCHAR)")
 	if err != nil {
 		return 0, err
 	}

@@ -209,6 +209,12 @@ func TestTimesAreBlocks(t *testing.T) {
 		session := trailtest.NewSession(trailtest.Epoch, uint32(n+1))
 		for i := range int64(40) {
 			now := trailtest.Epoch + i*1e6
+			switch { // the next day begins at 23:00 UTC in Berlin
+			case i >= 30:
+				now += 11_700e6
+			case i >= 20:
+				now += 8_500e6
+			}
 			b := trailtest.NewBuilder(now)
 			for k := range int64(50) {
 				b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: now + k*10_000, Text: "SELECT"})
@@ -225,6 +231,8 @@ func TestTimesAreBlocks(t *testing.T) {
 		`time > '` + third + `'`, `time < TIMESTAMPTZ '` + third + `'`, `'` + third + `' <= time`, `time = '` + third + `'`,
 		`time BETWEEN '` + third + `' AND CAST('` + third + `' AS TIMESTAMPTZ) + INTERVAL 1 millisecond`,
 		`time >= now() - INTERVAL 1 minute`, `trail.time >= date_trunc('day', current_timestamp) AND pid > 0`, `time <= '2000-01-01'`,
+		`time::DATE = '2026-11-22'`, `CAST(time AS DATE) BETWEEN DATE '2026-11-22' AND '2026-11-23'`, `time::DATE < '2026-11-22' AND seq > 0`, `'2026-11-21' < CAST(time AS DATE)`,
+		`time::DATE >= current_date - 2`,
 	} {
 		statement := `SELECT count(*), max(seq) FROM trail WHERE ` + where
 		got := values(t, db, statement)
@@ -234,6 +242,17 @@ func TestTimesAreBlocks(t *testing.T) {
 		}
 		if want := values(t, db, direct(statement)); got != want {
 			t.Errorf("%s: %s, without conditions %s", where, got, want)
+		}
+	}
+	local := options(t, dir)
+	if local.Location, _ = time.LoadLocation("Europe/Berlin"); local.Location == nil {
+		t.Fatal("no time zone")
+	}
+	berlin := open(t, local)
+	for _, where := range []string{`time::DATE = '2026-11-22'`, `time < '2026-11-22'`, `time::DATE > '2026-11-21'`} {
+		statement := `SELECT count(*) FROM trail WHERE ` + where
+		if got, want := values(t, berlin, statement), values(t, berlin, direct(statement)); got != want {
+			t.Errorf("%s in Berlin: %s, without conditions %s", where, got, want)
 		}
 	}
 	values(t, db, `SELECT count(*) FROM trail WHERE time < now()`)

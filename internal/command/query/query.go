@@ -334,6 +334,9 @@ func (s *session) complete() error {
 // usage makes DuckDB's refusal of a statement a usage error.
 func usage(err error) error {
 	var refused *sql.Error
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "Out of Memory Error") {
+		return errors.New("out of memory: use a greater --memory-limit, or --temp-dir")
+	}
 	if errors.As(err, &refused) {
 		return &exit.UsageError{Err: errors.New(safeLines(refused.Message))}
 	}
