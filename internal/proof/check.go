@@ -41,7 +41,7 @@ func refusef(format string, args ...any) error { return &refusal{fmt.Sprintf(for
 // Check checks a proof. An error is that the file could not be read, or is none; what is
 // wrong with a proof is in the report.
 func Check(ctx context.Context, path string, checks Checks) (*Report, error) {
-	f, err := os.Open(path)
+	f, err := trail.OpenFile(path) // nor does a pipe hold it up
 	if err != nil {
 		return nil, err
 	}
@@ -603,7 +603,8 @@ func (c *checker) complete() {
 	}
 	t := c.told
 	t.recording(c.except)
-	t.downTimes(until, c.except)
+	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != trail.MinTime })
+	t.downTimes(until, begins, c.except)
 	t.losses(until, c.except)
 	c.report.Sessions = t.missing(c.problem)
 	t.obscure(c.except)

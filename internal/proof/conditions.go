@@ -412,8 +412,9 @@ func compareScopes(a, b scope) int {
 
 // ---- when the server was not recording ----
 
-// downTimes lists when no server wrote the trail, and how runs ended.
-func (c *conditions) downTimes(until int64, except func(format string, args ...any)) {
+// downTimes lists when no server wrote the trail, and how runs ended. begins says that the
+// proof has the trail from its beginning.
+func (c *conditions) downTimes(until int64, begins bool, except func(format string, args ...any)) {
 	a := c.asked
 	ended := func(after, before int64, names ...string) (found *event) {
 		for i := range c.events {
@@ -433,6 +434,8 @@ func (c *conditions) downTimes(until int64, except func(format string, args ...a
 			stop := ended(previous, one.time, "stop")
 			recovered := ended(previous, min(next, one.time+3600*1e6), "recover")
 			switch {
+			case i == 0 && begins && stop == nil:
+				except("nothing was recorded before %s: the trail begins with this start of the server", render.Time(one.time))
 			case stop != nil && stop.time < a.until:
 				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
 			case stop != nil:

@@ -59,7 +59,7 @@ func Make(ctx context.Context, t *trail.Trail, q *Question, bar *progress.Bar, o
 	if err != nil {
 		return err
 	}
-	encoded, err := q.encode()
+	encoded, err := q.MarshalJSON()
 	if err != nil {
 		return err
 	}

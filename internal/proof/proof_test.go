@@ -206,6 +206,14 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
+// Before the trail began, nothing was recorded.
+func TestARangeBeforeTheTrail(t *testing.T) {
+	r := proved(t, small{}.write(t), question(t, -600, 30, false, ofSalary))
+	if !r.Proved || r.Complete || !strings.Contains(strings.Join(r.Exceptions, "\n"), "nothing was recorded before "+when(0)+": the trail begins") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // The last seal must be so much later than the range that all records of it were written.
 func TestASealSoonAfterTheRange(t *testing.T) {
 	path, err := makeProof(t, small{}.write(t), question(t, 22, 28, true, ofSalary), nil)

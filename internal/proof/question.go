@@ -62,8 +62,18 @@ func (q *Question) record() (session string, seq uint64, err error) {
 	return session, seq, nil
 }
 
-// encode returns the question as a proof has it.
-func (q *Question) encode() ([]byte, error) { return json.Marshal(q) }
+// MarshalJSON returns the question as a proof has it: without filters that are not set.
+func (q *Question) MarshalJSON() ([]byte, error) {
+	o := struct {
+		Record string         `json:"record,omitempty"`
+		Filter map[string]any `json:"filter,omitempty"`
+		Full   bool           `json:"full,omitempty"`
+	}{q.Record, q.conditions(), q.Full}
+	if q.Record == "" {
+		o.Filter["Since"], o.Filter["Until"] = q.Filter.Since, q.Filter.Until
+	}
+	return json.Marshal(o)
+}
 
 // decodeQuestion reads a question. One that this program does not know in every part would
 // be answered wrongly: it is refused.

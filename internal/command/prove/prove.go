@@ -151,6 +151,10 @@ func write(ctx context.Context, opts *Options, checks proof.Checks) error {
 	if err != nil {
 		return err
 	}
+	// A device, a pipe or a directory is not replaced by a file, nor is a link.
+	if info, err := os.Lstat(opts.Out); err == nil && !info.Mode().IsRegular() {
+		return exit.Usagef("--out %s: not a regular file", opts.Out)
+	}
 	f, err := os.CreateTemp(filepath.Dir(opts.Out), "."+filepath.Base(opts.Out)+".*")
 	if err != nil {
 		return query.OpenError(err)
