@@ -1,4 +1,4 @@
-/* pg_steno 0.1 to 0.9: the version of the loaded library, the statements that run now */
+/* pg_steno 0.1 to 0.9: the version of the loaded library, the statements that run now, the trail */
 
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION pg_steno UPDATE TO '0.9'" to load this file. \quit
@@ -69,3 +69,57 @@ COMMENT ON VIEW steno.in_flight IS 'recorded statements that are running now';
 
 -- texts of all users: nobody but superusers, until it is granted
 REVOKE ALL ON FUNCTION steno.in_flight() FROM PUBLIC;
+
+CREATE TYPE steno.trail_record AS (
+    "time" timestamptz,
+    session text,
+    seq int8,
+    kind text,
+    pid int4,
+    usename text,
+    role text,
+    datname text,
+    application_name text,
+    client text,
+    app_user text,
+    app_context text,
+    class text,
+    command text,
+    statement int8,
+    depth int4,
+    substatement int8,
+    outcome text,
+    sqlstate text,
+    message text,
+    duration interval,
+    rows int8,
+    relations steno.relation_use[],
+    objects steno.object_use[],
+    text text,
+    text_bytes int8,
+    params text[],
+    xid xid8,
+    audited text[],
+    extra jsonb,
+    stream int4,
+    segment int8,
+    block int8);
+
+CREATE FUNCTION steno.trail(
+    since timestamptz,
+    until timestamptz DEFAULT NULL,
+    usename text DEFAULT NULL,
+    datname text DEFAULT NULL,
+    application_name text DEFAULT NULL,
+    class text DEFAULT NULL,
+    object text DEFAULT NULL,
+    failed bool DEFAULT NULL,
+    contains text DEFAULT NULL)
+RETURNS SETOF steno.trail_record
+AS 'MODULE_PATHNAME', 'steno_sql_trail'
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON TYPE steno.trail_record IS 'a record of the trail';
+COMMENT ON FUNCTION steno.trail(timestamptz, timestamptz, text, text, text, text, text, bool, text) IS 'records of the trail';
+
+REVOKE ALL ON FUNCTION steno.trail(timestamptz, timestamptz, text, text, text, text, text, bool, text) FROM PUBLIC;

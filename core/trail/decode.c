@@ -13,22 +13,30 @@
 
 #include "trail/decode.h"
 
+/* What the definitions of any block may take of memory. */
+#define DEFINITIONS_LEAST (8 * 1024 * 1024)
+
 /* ---- definitions ---- */
 
 /*
- * Add a definition.  The memory is proportional to the input: room doubles, and
- * each definition takes at least two bytes of input.
+ * Add a definition; NULL if a block that a server wrote would not have as many, or
+ * out of memory.
  */
 static StenoDefinition *
-new_definition(StenoDefinitions *d)
+new_definition(StenoDecoder *decoder, StenoDefinitions *d)
 {
 	if (d->n == d->room)
 	{
 		uint32_t	room = d->room > 0 ? d->room * 2 : 64;
-		StenoDefinition *list = realloc(d->list, room * sizeof(StenoDefinition));
+		uint64_t	more = (room - d->room) * sizeof(StenoDefinition);
+		StenoDefinition *list;
 
+		if (more > decoder->memory)
+			return NULL;
+		list = realloc(d->list, room * sizeof(StenoDefinition));
 		if (list == NULL)
 			return NULL;
+		decoder->memory -= more;
 		d->list = list;
 		d->room = room;
 	}
@@ -64,7 +72,7 @@ define_session(StenoDecoder *d, StenoBytes in)
 	StenoDefinition *s;
 
 	if (!steno_take_varint(&in, &seq) || !steno_take_varint(&in, &statement) ||
-		!check_facts(in) || (s = new_definition(&d->sessions)) == NULL)
+		!check_facts(in) || (s = new_definition(d, &d->sessions)) == NULL)
 		return false;
 	s->body = in;
 	s->a = seq;
@@ -108,7 +116,7 @@ define_shape(StenoDecoder *d, StenoBytes in)
 	uint64_t	nparams;
 	StenoDefinition *s;
 
-	if (!check_shape(in, &nparams) || (s = new_definition(&d->shapes)) == NULL)
+	if (!check_shape(in, &nparams) || (s = new_definition(d, &d->shapes)) == NULL)
 		return false;
 	s->body = in;
 	s->a = nparams;
@@ -118,7 +126,7 @@ define_shape(StenoDecoder *d, StenoBytes in)
 static bool
 define_text(StenoDecoder *d, StenoBytes in)
 {
-	StenoDefinition *s = new_definition(&d->texts);
+	StenoDefinition *s = new_definition(d, &d->texts);
 
 	if (s == NULL)
 		return false;
@@ -297,6 +305,7 @@ steno_decoder_begin(StenoDecoder *d, const uint8_t *payload, size_t len, int64_t
 	d->end = payload + len;
 	d->time = first_time;
 	d->lsn = 0;
+	d->memory = DEFINITIONS_LEAST + 2 * (uint64_t) len;
 }
 
 void

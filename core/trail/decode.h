@@ -73,6 +73,7 @@ typedef struct StenoDecoder
 	const uint8_t *end;
 	int64_t		time;			/* time of the record before */
 	uint64_t	lsn;			/* where the WAL record of the last commit before ended */
+	uint64_t	memory;			/* bytes that definitions may still take: FORMAT.md */
 	StenoDefinitions sessions;
 	StenoDefinitions shapes;
 	StenoDefinitions texts;

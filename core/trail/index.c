@@ -720,3 +720,179 @@ steno_index_take(StenoIndex *index, uint8_t *to)
 	index->taken = true;
 	return (uint32_t) (end - to);
 }
+
+/* ---- reading ---- */
+
+static uint32_t
+groups_of(const StenoIndexReader *index)
+{
+	return (uint32_t) ((index->blocks - 1) / index->group + 1);
+}
+
+static uint32_t
+bytes_of_set(const StenoIndexReader *index)
+{
+	return (groups_of(index) + 7) / 8;
+}
+
+/* Take the beginning of a list of terms: which groups have more, and how many terms follow. */
+static bool
+take_list_head(const StenoIndexReader *index, StenoBytes *in, StenoBytes *omitted, uint64_t *n)
+{
+	return steno_take_bytes(in, bytes_of_set(index), omitted) && steno_take_varint(in, n);
+}
+
+static bool
+take_term(const StenoIndexReader *index, StenoBytes *in, StenoBytes *term, StenoBytes *set)
+{
+	return steno_take_string(in, term) && steno_take_bytes(in, bytes_of_set(index), set);
+}
+
+/* Take the filters of trigrams; false also if they have another length than this version's. */
+static bool
+take_filters(const StenoIndexReader *index, StenoBytes *in, StenoBytes *omitted, StenoBytes *filters)
+{
+	uint64_t	len;
+
+	return steno_take_bytes(in, bytes_of_set(index), omitted) && steno_take_varint(in, &len) &&
+		len == STENO_INDEX_FILTER &&
+		steno_take_bytes(in, (uint64_t) groups_of(index) * STENO_INDEX_FILTER, filters);
+}
+
+/* Whether a list is one, as far as this version knows it. */
+static bool
+check_list(const StenoIndexReader *index, uint64_t list, StenoBytes in)
+{
+	StenoBytes	skipped;
+	StenoBytes	set;
+	uint64_t	n;
+
+	if (list == 0 || list > TERM_LISTS)
+		return true;
+	if (!take_list_head(index, &in, &skipped, &n))
+		return false;
+	while (n-- > 0)
+		if (!take_term(index, &in, &skipped, &set))
+			return false;
+	return true;
+}
+
+bool
+steno_index_open(StenoIndexReader *index, StenoBytes body)
+{
+	StenoBytes	in;
+	StenoBytes	list;
+	uint64_t	number;
+
+	if (!steno_take_varint(&body, &index->first) || !steno_take_varint(&body, &index->blocks) ||
+		!steno_take_varint(&body, &index->group) || index->first == 0 || index->blocks == 0 ||
+		index->blocks > UINT64_MAX - index->first || index->group == 0 ||
+		(index->group & (index->group - 1)) != 0 ||
+		(index->blocks - 1) / index->group >= STENO_INDEX_GROUPS)
+		return false;
+	index->lists = body;
+	for (in = body; in.len > 0;)
+		if (!steno_take_varint(&in, &number) || !steno_take_string(&in, &list) ||
+			!check_list(index, number, list))
+			return false;
+	return true;
+}
+
+static bool
+find_list(const StenoIndexReader *index, int wanted, StenoBytes *list)
+{
+	StenoBytes	in = index->lists;
+	uint64_t	number;
+
+	while (in.len > 0 && steno_take_varint(&in, &number) && steno_take_string(&in, list))
+		if (number == (uint64_t) wanted)
+			return true;
+	return false;
+}
+
+static void
+add_set(StenoGroups groups, StenoBytes set)
+{
+	uint64_t	i;
+
+	for (i = 0; i < set.len && i < sizeof(StenoGroups); i++)
+		groups[i] |= set.p[i];
+}
+
+void
+steno_index_select(const StenoIndexReader *index, int list, StenoTermMatch match, void *of, StenoGroups groups)
+{
+	StenoBytes	in;
+	StenoBytes	set;
+	StenoBytes	term;
+	uint64_t	n;
+
+	/* of a list that does not exist, nothing is known */
+	if (!find_list(index, list, &in) || !take_list_head(index, &in, &set, &n))
+	{
+		memset(groups, 0xff, sizeof(StenoGroups));
+		return;
+	}
+	add_set(groups, set);
+	while (n-- > 0 && take_term(index, &in, &term, &set))
+		if (match(of, term))
+			add_set(groups, set);
+}
+
+/* A character as trigrams have it; 0: they do not. */
+static uint8_t
+fold(uint8_t c)
+{
+	if (c < 0x20 || c > 0x7e)
+		return 0;
+	return (uint8_t) (c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c);
+}
+
+/* Whether a filter has all trigrams of a text. */
+static bool
+filter_has(const uint8_t *filter, StenoBytes text)
+{
+	uint64_t	i;
+
+	for (i = 0; i + 2 < text.len; i++)
+	{
+		uint32_t	a = fold(text.p[i]);
+		uint32_t	b = fold(text.p[i + 1]);
+		uint32_t	c = fold(text.p[i + 2]);
+		uint32_t	bit = ((a << 16 | b << 8 | c) * UINT32_C(0x9E3779B1)) >> 20;
+
+		if (a != 0 && b != 0 && c != 0 && !(filter[bit / 8] & 1 << bit % 8))
+			return false;
+	}
+	return true;
+}
+
+void
+steno_index_select_text(const StenoIndexReader *index, StenoBytes text, StenoGroups groups)
+{
+	StenoBytes	in;
+	StenoBytes	omitted;
+	StenoBytes	filters;
+	uint32_t	i;
+
+	if (!find_list(index, STENO_TERMS_TRIGRAMS, &in) || !take_filters(index, &in, &omitted, &filters))
+	{
+		memset(groups, 0xff, sizeof(StenoGroups));
+		return;
+	}
+	add_set(groups, omitted);
+	for (i = 0; i < groups_of(index); i++)
+		if (filter_has(filters.p + (size_t) i * STENO_INDEX_FILTER, text))
+			groups[i / 8] |= (uint8_t) (1 << i % 8);
+}
+
+bool
+steno_index_may_have(const StenoIndexReader *index, const StenoGroups groups, uint64_t block)
+{
+	uint64_t	i;
+
+	if (block < index->first || block - index->first >= index->blocks)
+		return true;
+	i = (block - index->first) / index->group;
+	return groups[i / 8] & 1 << i % 8;
+}

@@ -65,4 +65,34 @@ extern bool steno_index_is_due(const StenoIndex *index, uint64_t segment);
  */
 extern uint32_t steno_index_take(StenoIndex *index, uint8_t *to);
 
+/* ---- reading ---- */
+
+/* An index of a trail.  Its lists are those bytes of its body that were checked. */
+typedef struct StenoIndexReader
+{
+	uint64_t	first;			/* number of the first block that it covers */
+	uint64_t	blocks;			/* how many, one after the other */
+	uint64_t	group;			/* blocks in a group */
+	StenoBytes	lists;
+} StenoIndexReader;
+
+/* A set of an index's groups. */
+typedef uint8_t StenoGroups[STENO_INDEX_GROUPS / 8];
+
+/* Whether a term is one that is looked for. */
+typedef bool (*StenoTermMatch) (void *of, StenoBytes term);
+
+/* Read the body of an index, which is not trusted; false if it is not one. */
+extern bool steno_index_open(StenoIndexReader *index, StenoBytes body);
+
+/* Add the groups to a set that may contain such a term of a list. */
+extern void steno_index_select(const StenoIndexReader *index, int list, StenoTermMatch match, void *of,
+							   StenoGroups groups);
+
+/* Add the groups to a set whose texts and messages may contain these bytes, in upper or lower case. */
+extern void steno_index_select_text(const StenoIndexReader *index, StenoBytes text, StenoGroups groups);
+
+/* Whether a set has the group of a block; also true if the index says nothing about the block. */
+extern bool steno_index_may_have(const StenoIndexReader *index, const StenoGroups groups, uint64_t block);
+
 #endif							/* STENO_INDEX_H */

@@ -1,7 +1,7 @@
 /*
  * core/trail/segment_look.c
  *		Reading a trail without changing it: which cluster it belongs to, which
- *		streams it has, and whether a stream has a block.
+ *		streams it has, whether a stream has a block, and the blocks of a segment.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -200,4 +200,121 @@ steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
 		steno_payload_is_good(fd, offset, &h);
 	close(fd);
 	return has;
+}
+
+/* ---- the blocks of a segment that may be open ---- */
+
+/*
+ * Behind damage, payloads of this many times the size of the file are hashed at most to find the
+ * next block: forged headers could say of the same bytes that they are the payload of each of them.
+ */
+#define HASHED_MOST 4
+
+void
+steno_segment_read(StenoSegmentReader *reader, int fd, uint64_t size, uint64_t begin, bool last)
+{
+	memset(reader, 0, sizeof(*reader));
+	reader->fd = fd;
+	reader->size = size;
+	reader->offset = begin;
+	reader->last = last;
+}
+
+/* The bytes of a header at an offset; NULL if they cannot be read.  Small blocks share a read. */
+static const uint8_t *
+header_bytes(StenoSegmentReader *r, uint64_t offset)
+{
+	uint64_t	n = r->size - offset < sizeof(r->window) ? r->size - offset : sizeof(r->window);
+
+	if (offset < r->base || offset + STENO_BLOCK_HEADER > r->base + r->filled)
+	{
+		r->filled = 0;
+		if (n < STENO_BLOCK_HEADER || !steno_read_at(r->fd, r->window, n, offset))
+			return NULL;
+		r->base = offset;
+		r->filled = (uint32_t) n;
+	}
+	return r->window + (offset - r->base);
+}
+
+/*
+ * Whether a header behind damage is that of a block.  It may stand in a text: so its number must be
+ * one that can come there, each block that was lost having had a header at least, and another block
+ * or the end must follow, or its payload must be whole.
+ */
+static bool
+is_block(StenoSegmentReader *r, uint64_t from, uint64_t at, const StenoBlockHeader *h)
+{
+	uint64_t	end = at + STENO_BLOCK_HEADER + h->stored;
+	uint8_t		bytes[STENO_BLOCK_HEADER];
+	StenoBlockHeader next;
+
+	if (h->stored > r->size - at - STENO_BLOCK_HEADER ||
+		(r->block > 0 && (h->block <= r->block || h->block - r->block - 1 > (at - from) / STENO_BLOCK_HEADER)))
+		return false;
+	if (end == r->size || (r->size - end >= STENO_BLOCK_HEADER && steno_read_at(r->fd, bytes, sizeof(bytes), end) &&
+						   steno_block_header_read(bytes, &next)))
+		return true;
+	if (h->stored > HASHED_MOST * r->size - r->hashed)
+		return false;
+	r->hashed += h->stored;
+	return steno_payload_is_good(r->fd, at, h);
+}
+
+/* The next block at or after an offset; the end if there is none. */
+static uint64_t
+find_next_block(StenoSegmentReader *r, uint64_t from)
+{
+	StenoWalk	w = {.fd = r->fd, .size = r->size};
+	uint64_t	at;
+
+	for (at = steno_walk_find_block(&w, from); at < r->size; at = steno_walk_find_block(&w, at + 1))
+	{
+		uint8_t		bytes[STENO_BLOCK_HEADER];
+		StenoBlockHeader h;
+
+		if (steno_read_at(r->fd, bytes, sizeof(bytes), at) && steno_block_header_read(bytes, &h) &&
+			is_block(r, from, at, &h))
+			return at;
+	}
+	return r->size;
+}
+
+/* What stands at the end cannot be read. */
+static StenoNext
+end_badly(StenoSegmentReader *r, uint64_t *offset, bool torn)
+{
+	*offset = r->offset;
+	r->offset = r->size;
+	return torn ? STENO_NEXT_END : STENO_NEXT_DAMAGED;
+}
+
+StenoNext
+steno_segment_next(StenoSegmentReader *r, uint64_t *offset, StenoBlockHeader *h)
+{
+	const uint8_t *bytes;
+	uint64_t	next;
+	bool		hole;
+
+	if (r->offset >= r->size)
+		return STENO_NEXT_END;
+	bytes = header_bytes(r, r->offset);
+	if (bytes == NULL)
+		return end_badly(r, offset, r->last);
+	if (steno_block_header_read(bytes, h))
+	{
+		if (h->stored > r->size - r->offset - STENO_BLOCK_HEADER)
+			return end_badly(r, offset, r->last);
+		*offset = r->offset;
+		r->offset += STENO_BLOCK_HEADER + h->stored;
+		r->block = h->block;
+		return STENO_NEXT_BLOCK;
+	}
+	hole = steno_has_hole(bytes, r->offset, STENO_BLOCK_HEADER, 0);
+	next = find_next_block(r, r->offset + 1);
+	if (next == r->size)
+		return end_badly(r, offset, r->last && hole);
+	*offset = r->offset;
+	r->offset = next;
+	return STENO_NEXT_DAMAGED;
 }

@@ -32,13 +32,9 @@ all_zeros(const uint8_t *p, size_t len)
 
 /* ---- torn or damaged ---- */
 
-/*
- * Whether these bytes of the file have a part that was never written: zeros at the
- * end, or a sector of zeros.  after is the number of zeros that follow in the file,
- * counted up to ZEROS_MIN.
- */
-static bool
-has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len, uint64_t after)
+/* Zeros at the end, or a sector of zeros.  after is counted up to ZEROS_MIN. */
+bool
+steno_has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len, uint64_t after)
 {
 	uint64_t	at = 0;
 
@@ -117,7 +113,7 @@ skip_bad_header(StenoWalk *w, uint64_t offset, const uint8_t *bytes)
 	uint64_t	next = steno_walk_find_block(w, offset + 1);
 
 	if (next == w->size &&
-		(has_hole(bytes, offset, STENO_BLOCK_HEADER, 0) || ends_with_zeros(w)))
+		(steno_has_hole(bytes, offset, STENO_BLOCK_HEADER, 0) || ends_with_zeros(w)))
 		return next;
 	note_damage(w, offset);
 	return next;
@@ -237,7 +233,7 @@ check_payload(int fd, uint64_t offset, const StenoBlockHeader *h)
 		state = PAYLOAD_UNREADABLE;
 	else if (XXH64(payload, h->stored, 0) == h->payload_sum)
 		state = PAYLOAD_GOOD;
-	else if (has_hole(payload, offset, h->stored, zeros_at(fd, offset + h->stored)))
+	else if (steno_has_hole(payload, offset, h->stored, zeros_at(fd, offset + h->stored)))
 		state = PAYLOAD_TORN;
 	free(payload);
 	return state;

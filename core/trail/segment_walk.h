@@ -66,4 +66,36 @@ extern uint64_t steno_walk_find_block(const StenoWalk *w, uint64_t from);
 /* Whether the checksum of the payload of the block at offset, which has this header, is correct. */
 extern bool steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h);
 
+/* ---- reading a segment that may be open ---- */
+
+/*
+ * Reads the headers of a segment's blocks, one after the other; the caller opens and closes the
+ * file, and reads what it wants of the payloads.  The file may grow meanwhile.
+ */
+typedef struct StenoSegmentReader
+{
+	int			fd;
+	uint64_t	size;			/* of the file when it was opened */
+	bool		last;			/* no segment follows: a torn end may be a write that is going on */
+	uint64_t	offset;			/* where the next block begins */
+	uint64_t	block;			/* number of the block before; 0: not known */
+	uint64_t	hashed;			/* bytes of payloads that were hashed to find blocks behind damage */
+	uint64_t	base;			/* offset of window */
+	uint32_t	filled;			/* bytes in window */
+	uint8_t		window[4096];
+} StenoSegmentReader;
+
+typedef enum StenoNext
+{
+	STENO_NEXT_BLOCK,
+	STENO_NEXT_DAMAGED,			/* between offset and reader->offset, no block can be read */
+	STENO_NEXT_END
+} StenoNext;
+
+extern void steno_segment_read(StenoSegmentReader *reader, int fd, uint64_t size, uint64_t begin, bool last);
+extern StenoNext steno_segment_next(StenoSegmentReader *reader, uint64_t *offset, StenoBlockHeader *h);
+
+/* Whether bytes have a part that was never written, with after zeros that follow in the file. */
+extern bool steno_has_hole(const uint8_t *bytes, uint64_t offset, uint64_t len, uint64_t after);
+
 #endif							/* STENO_SEGMENT_WALK_H */

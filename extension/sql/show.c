@@ -261,7 +261,8 @@ append_converted(StringInfo out, int encoding, char *p, int len)
 {
 	int			to = GetDatabaseEncoding();
 	Oid			conversion = FindDefaultConversionProc(encoding, to);
-	char	   *room = palloc(CONVERTED_AT_ONCE * MAX_CONVERSION_GROWTH + 1);
+	int			size = CONVERTED_AT_ONCE * MAX_CONVERSION_GROWTH + 1;
+	char	   *room = palloc(size);
 
 	while (len > 0)
 	{
@@ -274,8 +275,7 @@ append_converted(StringInfo out, int encoding, char *p, int len)
 		if (OidIsValid(conversion))
 		{
 			done = pg_do_encoding_conversion_buf(conversion, encoding, to, (unsigned char *) p, n,
-												 (unsigned char *) room,
-												 CONVERTED_AT_ONCE * MAX_CONVERSION_GROWTH + 1, true);
+												 (unsigned char *) room, size, true);
 			appendStringInfoString(out, room);
 		}
 		if (done < n)
