@@ -71,14 +71,27 @@ look_up_columns(StenoRelation *r)
 		r->valid |= STENO_RELATION_COLUMNS;
 }
 
-/* The relations in a view's query that are found so far. */
+/* The search for the relations in a view's query. */
 typedef struct InView
 {
 	Oid			view;
-	List	   *permissions;
+	StenoRelation *r;			/* to which they are added; NULL: they are only counted */
+	int			count;
 } InView;
 
-/* Add the permissions of a query, and of those in it. */
+static void
+add_in_view(StenoRelation *r, const StenoPermission *p)
+{
+	StenoViewRelation *v = &r->in_view[r->in_view_count];
+
+	v->relid = p->relid;
+	v->user_id = p->checkAsUser;
+	v->columns = NULL;
+	r->in_view_count++;
+	v->columns = unconstify(Bitmapset *, steno_columns_add(NULL, p->selectedCols));
+}
+
+/* Find the permissions of a query, and of those in it. */
 static bool
 find_in_view(Node *node, void *arg)
 {
@@ -95,49 +108,49 @@ find_in_view(Node *node, void *arg)
 			StenoPermission *p = (StenoPermission *) lfirst(lc);
 
 			/* before PostgreSQL 17, the query of a view has entries for the view itself */
-			if (STENO_IS_PERMISSION(p) && p->relid != in->view)
-				in->permissions = lappend(in->permissions, p);
+			if (!STENO_IS_PERMISSION(p) || p->relid == in->view)
+				continue;
+			in->count++;
+			if (in->r)
+				add_in_view(in->r, p);
 		}
 		return query_tree_walker((Query *) node, find_in_view, arg, 0);
 	}
 	return expression_tree_walker(node, find_in_view, arg);
 }
 
-/* Look up the relations in a view. */
+static void
+find_in_relation(Relation relation, InView *in)
+{
+	int			i;
+
+	if (relation->rd_rel->relkind == RELKIND_VIEW && relation->rd_rules)
+		for (i = 0; i < relation->rd_rules->numLocks; i++)
+			if (relation->rd_rules->rules[i]->event == CMD_SELECT)
+				(void) find_in_view((Node *) linitial(relation->rd_rules->rules[i]->actions), in);
+}
+
+/* Look up the relations in a view.  If there is no memory for them, the next statement tries again. */
 static void
 look_up_view(StenoRelation *r)
 {
 	uint64		before = steno_relation_invalidations;
 	Relation	relation = RelationIdGetRelation(r->oid);
-	InView		in = {r->oid, NIL};
-	ListCell   *lc;
-	int			i;
+	InView		in = {r->oid, NULL, 0};
 
 	if (relation == NULL)
 		return;
-	if (relation->rd_rel->relkind == RELKIND_VIEW && relation->rd_rules)
-		for (i = 0; i < relation->rd_rules->numLocks; i++)
-			if (relation->rd_rules->rules[i]->event == CMD_SELECT)
-				(void) find_in_view((Node *) linitial(relation->rd_rules->rules[i]->actions), &in);
+	find_in_relation(relation, &in);
 	steno_relation_forget_view(r);
-	if (in.permissions != NIL)
+	if (in.count > 0)
 	{
-		r->in_view = steno_relation_alloc(list_length(in.permissions) * sizeof(StenoViewRelation));
-		foreach(lc, r->in_view ? in.permissions : NIL)
-		{
-			const StenoPermission *p = lfirst(lc);
-			StenoViewRelation *v = &r->in_view[r->in_view_count];
-
-			v->relid = p->relid;
-			v->user_id = p->checkAsUser;
-			v->columns = NULL;
-			r->in_view_count++;
-			v->columns = unconstify(Bitmapset *, steno_columns_add(NULL, p->selectedCols));
-		}
+		r->in_view = steno_relation_alloc(in.count * sizeof(StenoViewRelation));
+		in.r = r;
+		if (r->in_view)
+			find_in_relation(relation, &in);
 	}
-	list_free(in.permissions);
 	RelationClose(relation);
-	if (steno_relation_invalidations == before)
+	if (steno_relation_invalidations == before && (in.count == 0 || r->in_view))
 		r->valid |= STENO_RELATION_VIEW;
 }
 

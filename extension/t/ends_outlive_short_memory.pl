@@ -202,6 +202,21 @@ sub record_between
 	is($r->{extra}{relations_omitted}, $many - 256, 'and the others are counted');
 }
 
+# ---- the relations in a view ----
+{
+	my $c = Steno::Client->new($node, application_name => 'view');
+	my $sql = 'SELECT count(a) FROM all_of_them';
+
+	value($node, 'CREATE VIEW all_of_them AS SELECT ARRAY[' . join(', ', map { "(SELECT i FROM $_)" } @names) . '] AS a');
+	run_between($c, 16 * $many + 20, 16 * $many + 100, "$sql -- without memory");
+	$c->query("$sql -- with memory");
+	$c->quit;
+	is_deeply(
+		[ map { scalar grep { ($_->{via} // '') eq 'public.all_of_them' } @{ $_->{relations} } } statements($node, application => 'view') ],
+		[ 0, $many ],
+		'no memory for the relations in a view: the next statement has them again');
+}
+
 # ---- what steno.role has been granted on columns, in a list with room for all of them ----
 {
 	my $columns = 1200;
