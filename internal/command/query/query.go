@@ -98,7 +98,7 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 	fl.StringVar(&opts.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
 	fl.StringVar(&opts.Until, "until", "", "only records that started before this `time`")
 	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this `zone`, such as Europe/Berlin, and interpret them in SQL")
-	fl.StringVar(&opts.MemoryLimit, "memory-limit", "1GiB", "most `memory` that DuckDB may use: 512MiB, 4GiB")
+	fl.StringVar(&opts.MemoryLimit, "memory-limit", "900MiB", "most `memory` that DuckDB may use: 512MiB, 4GiB")
 	fl.StringVar(&opts.TempDir, "temp-dir", "", "existing `directory` for what does not fit into memory; by default, such statements fail")
 	fl.BoolVar(&opts.NoHeader, "no-header", false, "omit the line of column names in csv")
 	fl.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
