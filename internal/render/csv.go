@@ -172,7 +172,7 @@ func (f *csvFormat) shape(dst []byte, s *trail.Shape) []byte {
 
 func csvNumber(dst []byte, n uint64, present bool) []byte {
 	if present {
-		dst = strconv.AppendUint(dst, n, 10)
+		dst = trail.AppendUint(dst, n)
 	}
 	return append(dst, ',')
 }

@@ -4,6 +4,7 @@ package render
 
 import (
 	"bytes"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -131,16 +132,18 @@ func Safe(s string) string { return string(appendSafe(nil, s)) }
 // line: blanks, quotes, brackets, bars, equals signs, commas, nor one of more.
 func plainWord(s []byte, more string) bool {
 	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if c <= ' ' || c == 0x7f || strings.IndexByte(`"'\[]()|=,`, c) >= 0 || strings.IndexByte(more, c) >= 0 {
+				return false
+			}
+			i++
+			continue
+		}
 		r, n := utf8.DecodeRune(s[i:])
-		i += n
-		switch {
-		case r == utf8.RuneError && n == 1, !unicode.IsPrint(r), r == ' ':
-			return false
-		case r == '"', r == '\'', r == '\\', r == '[', r == ']', r == '(', r == ')', r == '|', r == '=', r == ',':
-			return false
-		case bytes.ContainsRune([]byte(more), r):
+		if r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) {
 			return false
 		}
+		i += n
 	}
 	return len(s) > 0
 }

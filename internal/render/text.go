@@ -27,10 +27,15 @@ const (
 type textFormat struct {
 	clock   clock
 	color   bool
+	whos    cache // who, up to the sequence number
+	texts   cache
 	scratch []byte
 }
 
-func (f *textFormat) Start(*trail.BlockRef) {}
+func (f *textFormat) Start(*trail.BlockRef) {
+	f.whos.reset()
+	f.texts.reset()
+}
 
 // paint appends text in a colour.
 func (f *textFormat) paint(dst []byte, color, text string) []byte {
@@ -84,7 +89,16 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 		dst = f.on(dst, plainC)
 	}
 	if r.Text != nil {
-		dst = appendBetweenBars(append(dst, " | "...), r.Text)
+		dst = append(dst, " | "...)
+		if r.TextIndex < 0 {
+			dst = appendBetweenBars(dst, r.Text)
+		} else {
+			text := f.texts.get(r.TextIndex)
+			if len(text) == 0 {
+				text = f.texts.put(r.TextIndex, func(dst []byte) []byte { return appendBetweenBars(dst, r.Text) })
+			}
+			dst = append(dst, text...)
+		}
 		if r.Has(trail.FieldCut) {
 			dst = f.on(append(dst, ' '), yellow)
 			dst = append(dst, "... cut from "...)
@@ -103,7 +117,20 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 
 // who appends user@database, the roles that matter, and the session.
 func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
-	s := r.Session
+	made := f.whos.get(r.SessionIndex)
+	if len(made) == 0 {
+		made = f.whos.put(r.SessionIndex, func(dst []byte) []byte { return f.session(dst, r.Session) })
+	}
+	dst = append(dst, made...)
+	if r.Seq != 0 {
+		dst = trail.AppendUint(append(dst, ' '), r.Seq)
+	}
+	dst = append(dst, ']')
+	return f.on(dst, plainC)
+}
+
+// session appends what of who depends on the session alone.
+func (f *textFormat) session(dst []byte, s *trail.Session) []byte {
 	dst = f.on(dst, cyan)
 	if user := s.Fact(trail.KeyUser); len(user) > 0 {
 		dst = appendName(dst, user)
@@ -126,15 +153,11 @@ func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
 		dst = appendQuoted(append(dst, " app_context="...), context)
 	}
 	dst = f.on(append(dst, ' '), dim)
-	dst = r.Session.ID().Append(append(dst, '['))
-	if leader := r.Session.Fact(trail.KeyLeader); len(leader) > 0 {
+	dst = s.ID().Append(append(dst, '['))
+	if leader := s.Fact(trail.KeyLeader); len(leader) > 0 {
 		dst = appendSafe(append(dst, " of "...), leader)
 	}
-	if r.Seq != 0 {
-		dst = strconv.AppendUint(append(dst, ' '), r.Seq, 10)
-	}
-	dst = append(dst, ']')
-	return f.on(dst, plainC)
+	return dst
 }
 
 // what appends the mark of the outcome, and class and command or the kind.
