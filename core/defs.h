@@ -25,6 +25,9 @@
 #define STENO_HASH_SIZE 32
 #define STENO_MAX_RAW (16u * 1024 * 1024)
 
+/* How many bytes the variants of a block's texts have together. */
+#define STENO_VARIANTS_MAX (4u * 1024 * 1024)
+
 /* Maximum number of a statement's parameters in PostgreSQL's protocol. */
 #define STENO_MAX_PARAMS 65535
 

@@ -95,7 +95,10 @@ take_values(const StenoTrailRecord *r)
 			abort();
 }
 
-/* Decode everything; returns the number of records, their digest, and where decoding ended. */
+/*
+ * Decode everything; returns the number of records, their digest, and where decoding ended.
+ * Records of a malformed run are not counted.
+ */
 static StenoDecoded
 decode(const uint8_t *payload, size_t len, int64_t first_time, uint64_t *records,
 	   uint64_t *sum, size_t *end)
@@ -103,15 +106,21 @@ decode(const uint8_t *payload, size_t len, int64_t first_time, uint64_t *records
 	StenoDecoder d;
 	StenoTrailRecord r;
 	StenoDecoded result;
+	uint64_t	n = 0;
+	uint64_t	digest_all = 0;
 
 	*records = 0;
 	*sum = 0;
 	steno_decoder_begin(&d, payload, len, first_time);
 	while ((result = steno_decoder_next(&d, &r)) == STENO_DECODED_RECORD)
 	{
-		++*records;
-		*sum = digest(*sum, &r);
+		n++;
+		digest_all = digest(digest_all, &r);
 		take_values(&r);
+		if (d.run_left > 0)
+			continue;
+		*records = n;
+		*sum = digest_all;
 	}
 	*end = (size_t) (d.p - d.start);
 	if (*end > len || (result == STENO_DECODED_END && *end != len))

@@ -1053,6 +1053,100 @@ make_index(const char *folder)
 	end(&w);
 }
 
+/* ---- runs and variants ---- */
+
+static void
+brief(Maker *w, uint8_t template, const void *values, uint8_t len, uint32_t rows, uint64_t xid)
+{
+	uint64_t	buffer[16] = {0};
+	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
+
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | (template < STENO_TEMPLATES ? STENO_MESSAGE_VALUES : 0);
+	b->time = w->time += 40;
+	b->duration = 10 + rows;
+	b->rows = rows;
+	b->version = 1;
+	b->template = template;
+	b->values_len = len;
+	memcpy(b->values, values, len);
+	b->m.len = steno_brief_len(len);
+	if (xid != 0)
+	{
+		memcpy((uint8_t *) b + b->m.len, &xid, sizeof(xid));
+		b->m.flags |= STENO_MESSAGE_XID;
+		b->m.len += sizeof(xid);
+	}
+	add(w, b);
+	w->seq = w->source.seq;
+	w->statement = w->source.statement;
+}
+
+static void
+set_template(StenoTemplate *t, int class, const char *tag, const char *text)
+{
+	Shape		sh;
+
+	shape_begin(&sh, class, 5, tag, 1);
+	shape_relation(&sh, STENO_RELTYPE_TABLE, STENO_ACCESS_SELECT, "public.accounts");
+	shape_count(&sh, 1);
+	shape_param(&sh, 23, STENO_REPR_INT4);
+	t->version = 1;
+	t->shape_len = (uint16_t) (sh.p - sh.bytes);
+	t->text_len = (uint16_t) strlen(text);
+	memcpy(t->bytes, sh.bytes, t->shape_len);
+	memcpy(t->bytes + t->shape_len, text, t->text_len);
+}
+
+/*
+ * Records of prepared statements: a form with rows, and one without; transaction IDs that go
+ * forward and backward; runs that other items interrupt.  Texts that differ from an earlier
+ * one at the beginning, in the middle, at the end, or only in length.
+ */
+static void
+make_runs(const char *folder)
+{
+	static StenoTemplate templates[STENO_TEMPLATES];
+	const uint64_t xids[] = {0, UINT64_C(4294967300), UINT64_C(4294967300), 4294967295, 0};
+	Maker		w;
+	size_t		i;
+
+	begin(&w, folder, "runs", 0, STENO_CODEC_NONE);
+	set_template(&templates[0], STENO_CLASS_READ, "SELECT", "SELECT balance FROM accounts WHERE id = $1");
+	set_template(&templates[1], STENO_CLASS_WRITE, "UPDATE", "UPDATE accounts SET balance = 0 WHERE id = $1");
+	simple_session(&w, 1, "alice", NULL);
+	w.source.templates = templates;
+	statement(&w, "SELECT 'the first record has a time of its own'");
+	for (i = 0; i < 4; i++)
+		brief(&w, 0, "\1\0\0", 4, 1, 0);
+	/* another number of rows */
+	for (i = 0; i < 3; i++)
+		brief(&w, 0, "\0\1\2\3", 4, (uint32_t) i, 0);
+	for (i = 0; i < 5; i++)
+	{
+		brief(&w, STENO_BRIEF_BEGIN, i < 4 ? "BEGIN" : "begin work", i < 4 ? 5 : 10, STENO_NONE32, 0);
+		brief(&w, 1, "\5\0\0", 4, 1, xids[i]);
+		brief(&w, STENO_BRIEF_COMMIT, "COMMIT", 6, STENO_NONE32, xids[i]);
+	}
+	/* a sequence number is left out, and the session has another role */
+	w.seq += 2;
+	statement(&w, "SELECT 'the first record has a time of its own', after all");
+	brief(&w, 0, "\7\0\0", 4, 0, 0);
+	simple_session(&w, 1, "alice", "bob");
+	for (i = 0; i < 3; i++)
+		brief(&w, 0, "\7\0\0", 4, 0, 0);
+	write_block(&w);
+
+	statement(&w, "SELECT name FROM staff WHERE id = 1 ORDER BY name");
+	statement(&w, "SELECT name FROM staff WHERE id = 23 ORDER BY name");
+	statement(&w, "SELECT name FROM staff WHERE id = 1 ORDER BY name DESC");
+	statement(&w, "SELECT name FROM staff WHERE id = 1");
+	statement(&w, "SELECT name FROM staff WHERE id = 111 ORDER BY name");
+	statement(&w, "SELECT name FROM staff WHERE id = 23 ORDER BY name");
+	statement(&w, "SELECT name FROM nobody");
+	end(&w);
+}
+
 /* A block put together by hand. */
 static void
 craft(Maker *w, const uint8_t *payload, size_t len, uint32_t records)
@@ -1392,7 +1486,7 @@ golden_make(const char *folder)
 	}			trails[] =
 	{
 		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions}, {"endings", make_endings},
-		{"index", make_index},
+		{"index", make_index}, {"runs", make_runs},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};

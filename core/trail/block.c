@@ -7,7 +7,15 @@
  * message that does not fit changes nothing.  Its session, shape and text are
  * looked up in the block's dictionaries, and defined there if they are new.  The
  * item of the record follows, with their indexes and the values that differ from
- * those that a reader expects.  The payload is built behind space for the block
+ * those that a reader expects.
+ *
+ * What most servers execute most of the time are a few statements with different values.  For
+ * those, items are shorter, and so is what is compressed and hashed, which costs more than
+ * building it.  Records of a prepared statement that is executed more than once in the block refer to
+ * a form and are put into runs (add_to_run).  A text that is similar to one before is defined
+ * by the difference (define_variant).
+ *
+ * The payload is built behind space for the block
  * header, so that an uncompressed block is written from the buffer it was built in.
  */
 #include <stdlib.h>
@@ -20,10 +28,10 @@
 
 /*
  * Upper bound of what a message needs beyond its own bytes and its session
- * definition: three item heads, and a record whose varints all have their full
+ * definition: the heads of its items, a form, and a record whose varints all have their full
  * length.
  */
-#define OVERHEAD 320
+#define OVERHEAD 384
 
 /* What an index takes in addition to its body: its length and kind. */
 #define INDEX_HEAD 16
@@ -36,13 +44,38 @@
 /* The first record's time is known only when the block is finished. */
 #define PADDED_TIME STENO_VARINT_MAX
 
-/* A definition in the payload. */
+/*
+ * A run begins with its length, its kind, and the number of its records.  Length and number grow with each
+ * record, so they are varints of two bytes.
+ */
+#define RUN_HEAD 5
+#define RUN_MAX ((1 << 14) - 1)
+
+/* A record in a run without its values: five varints. */
+#define RUN_RECORD_MAX (5 * STENO_VARINT_MAX)
+
+/*
+ * Texts are compared with one that began with the same VARIANT_BEGINS bytes, if it is among
+ * the last ones.  A variant is defined if that saves at least half of the text.
+ */
+#define VARIANT_BASES 64
+#define VARIANT_BEGINS 16
+#define VARIANT_DIFFERENT 256	/* longest part of a text that differs */
+
+/*
+ * A definition in the payload.  The key of a variant is divided: "before" bytes of the text that ends at
+ * base_end and begins at base, the key's own bytes at offset, and the last "after" bytes of that text.
+ */
 typedef struct DictionaryEntry
 {
 	uint32_t	hash;
 	uint32_t	offset;			/* of the key in the payload */
 	uint32_t	len;
 	uint32_t	index;
+	uint32_t	base;
+	uint32_t	base_end;		/* 0: the key is not divided */
+	uint32_t	before;
+	uint32_t	after;
 } DictionaryEntry;
 
 /*
@@ -67,7 +100,17 @@ typedef struct Expected
 {
 	uint64_t	seq;
 	uint64_t	statement;
+	uint64_t	xid;			/* the last one */
 } Expected;
+
+/* A text that others may be variants of; it is whole in the payload. */
+typedef struct VariantBase
+{
+	uint64_t	generation;
+	uint32_t	offset;
+	uint32_t	len;
+	uint32_t	index;
+} VariantBase;
 
 struct StenoBlock
 {
@@ -89,12 +132,13 @@ struct StenoBlock
 	Dictionary	sessions;
 	Dictionary	shapes;
 	Dictionary	texts;
-	/* where the block of generation has the shapes of BEGIN and COMMIT */
-	struct
-	{
-		uint64_t	generation;
-		uint32_t	shape;
-	}			controls[2];
+	uint32_t	forms;			/* definitions in this block */
+	uint32_t	max_forms;
+	uint32_t	run_start;		/* of the run that was begun last */
+	uint32_t	run_end;
+	uint32_t	run_records;
+	VariantBase bases[VARIANT_BASES];
+	uint32_t	variants_bytes; /* bytes of all variants in this block, as a reader has them */
 	Expected   *expected;		/* by session definition */
 	uint32_t	max_sessions;
 	uint8_t    *packed;			/* header, then compressed or encrypted payload */
@@ -169,6 +213,7 @@ allocate_builder(StenoBlock *block, uint32_t capacity)
 	block->lz4 = malloc((size_t) LZ4_sizeofState());
 	block->sha = EVP_MD_CTX_new();
 	block->max_sessions = capacity / 64;
+	block->max_forms = capacity / 64;
 	block->expected = malloc(block->max_sessions * sizeof(Expected));
 	/* all texts and shapes of at least 64 bytes fit; for shorter ones, see add_definition() */
 	return dictionary_create(&block->sessions, power_of_two(capacity / 64)) &&
@@ -226,6 +271,9 @@ steno_block_reset(StenoBlock *block)
 	block->data_bytes = 0;
 	block->records = 0;
 	block->previous_lsn = 0;
+	block->forms = 0;
+	block->run_end = UINT32_MAX;
+	block->variants_bytes = 0;
 	block->generation++;
 	dictionary_reset(&block->sessions);
 	dictionary_reset(&block->shapes);
@@ -323,6 +371,18 @@ append_string(uint8_t *p, const uint8_t *bytes, uint32_t len)
 
 /* ---- dictionaries ---- */
 
+static bool
+has_key(const StenoBlock *block, const DictionaryEntry *e, const uint8_t *key)
+{
+	const uint8_t *payload = block->payload;
+
+	if (e->base_end == 0)
+		return memcmp(payload + e->offset, key, e->len) == 0;
+	return memcmp(payload + e->base, key, e->before) == 0 &&
+		memcmp(payload + e->offset, key + e->before, e->len - e->before - e->after) == 0 &&
+		memcmp(payload + e->base_end - e->after, key + e->len - e->after, e->after) == 0;
+}
+
 /*
  * The entry that has the key; NULL if there is none.  At most half of the slots are taken,
  * so the loops here end.
@@ -337,7 +397,7 @@ find_entry(const StenoBlock *block, const Dictionary *d, uint32_t hash,
 	{
 		const DictionaryEntry *e = &d->entries[d->slots[i] - 1];
 
-		if (e->hash == hash && e->len == len && memcmp(block->payload + e->offset, key, len) == 0)
+		if (e->hash == hash && e->len == len && has_key(block, e, key))
 			return e;
 	}
 	return NULL;
@@ -375,50 +435,158 @@ use_more_slots(Dictionary *d)
  * again if it occurs again.
  */
 static void
-add_definition(Dictionary *d, uint32_t hash, uint32_t offset, uint32_t len)
+add_definition(Dictionary *d, const DictionaryEntry *definition)
 {
-	DictionaryEntry *e = &d->entries[d->used];
-
 	if (d->used == d->room)
 		return;
-	e->hash = hash;
-	e->offset = offset;
-	e->len = len;
-	e->index = d->defined;
+	d->entries[d->used] = *definition;
+	d->entries[d->used].index = d->defined;
 	if (2 * d->used > d->mask)
 		use_more_slots(d);
 	take_slot(d, d->used++);
 }
 
-/* Add to the segment's index what a new definition of a shape or text, which is in the payload now, contains. */
-static void
-index_definition(StenoBlock *block, uint8_t kind, const uint8_t *key, uint32_t len)
+/* Define a key; returns where it is in the payload. */
+static const uint8_t *
+define_whole(StenoBlock *block, Dictionary *d, uint8_t kind, uint32_t hash, const uint8_t *key, uint32_t len)
 {
-	if (block->index == NULL)
-		return;
-	if (kind == STENO_KIND_DEF_TEXT)
-		steno_index_text(block->index, key, len);
-	else
-		steno_index_shape(block->index, key, len);
+	uint8_t    *p = begin_item(block, kind, len + 1);
+	DictionaryEntry e = {.hash = hash, .offset = (uint32_t) (p - block->payload), .len = len};
+
+	add_definition(d, &e);
+	end_item(block, len + 1, append_bytes(p, key, len));
+	d->defined++;
+	return p;
 }
 
-/* The index of a shape or text, which is defined now if it has not been. */
+/* The index of a shape, which is defined now if it has not been. */
 static inline uint32_t
-intern(StenoBlock *block, Dictionary *d, uint8_t kind, const uint8_t *key,
-	   uint32_t len)
+intern_shape(StenoBlock *block, const uint8_t *shape, uint32_t len)
 {
-	uint32_t	hash = (uint32_t) XXH3_64bits(key, len);
-	const DictionaryEntry *e = find_entry(block, d, hash, key, len);
-	uint8_t    *p;
+	uint32_t	hash = (uint32_t) XXH3_64bits(shape, len);
+	const DictionaryEntry *e = find_entry(block, &block->shapes, hash, shape, len);
 
 	if (e != NULL)
 		return e->index;
-	p = begin_item(block, kind, len + 1);
-	add_definition(d, hash, (uint32_t) (p - block->payload), len);
-	end_item(block, len + 1, append_bytes(p, key, len));
-	index_definition(block, kind, p, len);
-	return d->defined++;
+	shape = define_whole(block, &block->shapes, STENO_KIND_DEF_SHAPE, hash, shape, len);
+	if (block->index)
+		steno_index_shape(block->index, shape, len);
+	return block->shapes.defined - 1;
 }
+
+/* ---- texts ---- */
+
+/* How many bytes both begin with, at most n. */
+static inline uint32_t
+common_begin(const uint8_t *a, const uint8_t *b, uint32_t n)
+{
+	uint32_t	i = 0;
+
+	while (i + 8 <= n && memcmp(a + i, b + i, 8) == 0)
+		i += 8;
+	while (i < n && a[i] == b[i])
+		i++;
+	return i;
+}
+
+/* How many bytes both end with, at most n. */
+static inline uint32_t
+common_end(const uint8_t *a_end, const uint8_t *b_end, uint32_t n)
+{
+	uint32_t	i = 0;
+
+	while (i < n && a_end[-1 - (int64_t) i] == b_end[-1 - (int64_t) i])
+		i++;
+	return i;
+}
+
+/*
+ * Add the trigrams of a variant that its base does not have: those that contain at least
+ * one byte of what differs.
+ */
+static void
+index_variant(StenoBlock *block, const DictionaryEntry *e)
+{
+	const uint8_t *payload = block->payload;
+	uint32_t	different = e->len - e->before - e->after;
+	uint32_t	before = e->before < 2 ? e->before : 2;
+	uint32_t	after = e->after < 2 ? e->after : 2;
+	uint8_t		part[VARIANT_DIFFERENT + 4];
+	uint8_t    *p = part;
+
+	p = append_bytes(p, payload + e->base + e->before - before, before);
+	p = append_bytes(p, payload + e->offset, different);
+	p = append_bytes(p, payload + e->base_end - e->after, after);
+	steno_index_text(block->index, part, (uint32_t) (p - part));
+}
+
+/* Define a text as a variant of the base, if it is similar enough. */
+static bool
+define_variant(StenoBlock *block, const VariantBase *base, uint32_t hash, const uint8_t *text, uint32_t len)
+{
+	Dictionary *d = &block->texts;
+	const uint8_t *other = block->payload + base->offset;
+	uint32_t	least = len < base->len ? len : base->len;
+	uint32_t	before = common_begin(text, other, least);
+	uint32_t	after = common_end(text + len, other + base->len, least - before);
+	uint32_t	different = len - before - after;
+	uint32_t	guess = 5 + different;
+	DictionaryEntry e = {.hash = hash, .len = len, .before = before, .after = after,
+		.base = base->offset, .base_end = base->offset + base->len};
+	uint8_t    *p;
+
+	if (different > VARIANT_DIFFERENT || different > len / 2 || len > STENO_VARIANTS_MAX - block->variants_bytes)
+		return false;
+	p = begin_item(block, STENO_KIND_DEF_VARIANT, guess);
+	p = steno_put_varint(p, d->defined - base->index);
+	p = steno_put_varint(p, before);
+	p = steno_put_varint(p, after);
+	e.offset = (uint32_t) (p - block->payload);
+	p = append_bytes(p, text + before, different);
+	e.offset += (uint32_t) end_item(block, guess, p);
+	add_definition(d, &e);
+	d->defined++;
+	block->variants_bytes += len;
+	if (block->index)
+		index_variant(block, &e);
+	return true;
+}
+
+static uint32_t
+define_text(StenoBlock *block, uint32_t hash, const uint8_t *text, uint32_t len)
+{
+	VariantBase *base = NULL;
+	const uint8_t *p;
+
+	if (len >= VARIANT_BEGINS)
+	{
+		uint64_t	begin[VARIANT_BEGINS / 8];
+
+		memcpy(begin, text, sizeof(begin));
+		base = &block->bases[((begin[0] ^ begin[1] * 3) * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
+		if (base->generation == block->generation && define_variant(block, base, hash, text, len))
+			return block->texts.defined - 1;
+	}
+	p = define_whole(block, &block->texts, STENO_KIND_DEF_TEXT, hash, text, len);
+	if (base)
+		*base = (VariantBase) {block->generation, (uint32_t) (p - block->payload), len, block->texts.defined - 1};
+	if (block->index)
+		steno_index_text(block->index, p, len);
+	return block->texts.defined - 1;
+}
+_Static_assert(VARIANT_BASES == 1 << (64 - 58), "the upper bits of the product are a number of a base");
+
+/* The index of a text, which is defined now if it has not been. */
+static inline uint32_t
+intern_text(StenoBlock *block, const uint8_t *text, uint32_t len)
+{
+	uint32_t	hash = (uint32_t) XXH3_64bits(text, len);
+	const DictionaryEntry *e = find_entry(block, &block->texts, hash, text, len);
+
+	return e != NULL ? e->index : define_text(block, hash, text, len);
+}
+
+/* ---- sessions ---- */
 
 /*
  * The index of the source's session definition.  If the block has had this
@@ -440,15 +608,18 @@ intern_session(StenoBlock *block, StenoSource *source)
 		uint32_t	guess = len + 1 + steno_varint_size(source->seq) +
 			steno_varint_size(source->statement);
 		uint8_t    *p = begin_item(block, STENO_KIND_DEF_SESSION, guess);
+		DictionaryEntry new = {.hash = hash, .len = len};
 
 		p = steno_put_varint(p, source->seq);
 		p = steno_put_varint(p, source->statement);
-		add_definition(d, hash, (uint32_t) (p - block->payload), len);
+		new.offset = (uint32_t) (p - block->payload);
+		add_definition(d, &new);
 		end_item(block, guess, append_bytes(p, source->body, len));
 		if (block->index)
 			steno_index_session(block->index, source->body, len);
 		block->expected[d->defined].seq = source->seq;
 		block->expected[d->defined].statement = source->statement;
+		block->expected[d->defined].xid = 0;
 		source->index = d->defined++;
 	}
 	source->generation = block->generation;
@@ -697,9 +868,9 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	take_apart(&m, r);
 	mask = record_mask(&m);
 	if (mask & STENO_FIELD_SHAPE)
-		shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, m.shape, r->shape_len);
+		shape = intern_shape(block, m.shape, r->shape_len);
 	if (mask & STENO_FIELD_TEXT)
-		text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, m.text, r->text_len);
+		text = intern_text(block, m.text, r->text_len);
 	if (block->index &&
 		(r->m.kind != STENO_KIND_STATEMENT || mask & (STENO_FIELD_OUTCOME | STENO_FIELD_ERROR | STENO_FIELD_PARTS)))
 		steno_index_record(block->index, r, m.message);
@@ -742,6 +913,8 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		p = steno_put_varint(p, steno_zigzag(statement));
 	if (mask >= STENO_FIELD_NESTING)
 		p = append_rare_fields(block, p, mask, &m);
+	if (mask & STENO_FIELD_XID)
+		e->xid = steno_message_xid(r);
 	moved = end_item(block, guess, p);
 	if (first)
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
@@ -754,15 +927,28 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 		source->statement = e->statement;
 }
 
+/* ---- brief records ---- */
+
+static inline void
+begin_place(StenoTemplatePlace *k, uint64_t generation, uint32_t shape, uint32_t text)
+{
+	k->generation = generation;
+	k->shape = shape;
+	k->text = text;
+	k->used = false;
+	k->form = 0;
+}
+
 /*
  * Where the block has a brief record's shape and text.  NULL if the ring does not
  * have the template that the record refers to.
  */
-static inline const StenoTemplatePlace *
+static inline StenoTemplatePlace *
 template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
 	const StenoTemplate *t;
 	StenoTemplatePlace *k;
+	uint32_t	shape;
 
 	if (b->template >= STENO_TEMPLATES)
 		return NULL;
@@ -772,53 +958,147 @@ template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *
 	t = steno_brief_template(b, source->templates);
 	if (t == NULL)
 		return NULL;
-	k->shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, t->bytes, t->shape_len);
-	k->text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, t->bytes + t->shape_len, t->text_len);
-	k->generation = block->generation;
+	shape = intern_shape(block, t->bytes, t->shape_len);
+	begin_place(k, block->generation, shape, intern_text(block, t->bytes + t->shape_len, t->text_len));
 	k->version = b->version;
 	return k;
 }
 
-/* Where the block has the shape and the text of BEGIN or COMMIT. */
-static inline void
-control_place(StenoBlock *block, const StenoBriefMessage *b, StenoTemplatePlace *place)
+/* The same for BEGIN and COMMIT, whose text is in the record. */
+static inline StenoTemplatePlace *
+control_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
-	int			i = b->template - STENO_BRIEF_BEGIN;
+	StenoTemplatePlace *k = &source->places[STENO_TEMPLATES + b->template - STENO_BRIEF_BEGIN];
+	uint32_t	text = intern_text(block, b->values, b->values_len);
+	uint8_t		shape[STENO_CONTROL_SHAPE];
 
-	if (block->controls[i].generation != block->generation)
-	{
-		uint8_t		shape[STENO_CONTROL_SHAPE];
-		uint32_t	len = steno_control_shape(b->template, shape);
-
-		block->controls[i].shape = intern(block, &block->shapes, STENO_KIND_DEF_SHAPE, shape, len);
-		block->controls[i].generation = block->generation;
-	}
-	place->shape = block->controls[i].shape;
-	place->text = intern(block, &block->texts, STENO_KIND_DEF_TEXT, b->values, b->values_len);
+	if (k->generation != block->generation || k->text != text)
+		begin_place(k, block->generation,
+					intern_shape(block, shape, steno_control_shape(b->template, shape)), text);
+	return k;
 }
 
-/* Add a brief record.  The item is the same as add_record would make of its full form. */
+/*
+ * Define the form of records with the place's shape and text.  The rows of a form are those of
+ * the record that it is defined for; when a record has another number, the next form leaves them
+ * to its records.
+ */
+static void
+define_form(StenoBlock *block, StenoTemplatePlace *k, uint32_t session, uint32_t mask, uint64_t rows,
+			uint8_t values_len)
+{
+	uint32_t	guess = 16;
+	uint8_t    *p = begin_item(block, STENO_KIND_DEF_FORM, guess);
+
+	k->own_rows = k->form != 0 && k->session == session && k->mask == mask;
+	k->session = session;
+	k->mask = mask;
+	k->rows = rows;
+	k->values_len = values_len;
+	p = steno_put_varint(p, session);
+	p = steno_put_varint(p, mask);
+	p = steno_put_varint(p, k->shape);
+	p = steno_put_varint(p, k->text);
+	if (mask & STENO_FIELD_ROWS)
+		p = steno_put_varint(p, k->own_rows ? 0 : rows + 1);
+	if (mask & STENO_FIELD_VALUES)
+		p = steno_put_varint(p, values_len);
+	end_item(block, guess, p);
+	k->form = ++block->forms;
+}
+
+/*
+ * Whether the record can be put into a run.  A form is not worth its definition until the second
+ * record of the block that has it.
+ */
+static inline bool
+has_form(StenoBlock *block, StenoTemplatePlace *k, uint32_t session, uint32_t mask, uint64_t rows,
+		 uint8_t values_len)
+{
+	if (k->form != 0 && k->session == session && k->mask == mask && k->values_len == values_len &&
+		(k->own_rows || k->rows == rows))
+		return true;
+	if (!k->used || block->forms >= block->max_forms)
+	{
+		k->used = true;
+		return false;
+	}
+	/* one that sometimes has another mask or other values keeps the form that it has */
+	if (k->form != 0 && k->session == session && (k->mask != mask || k->values_len != values_len))
+		return false;
+	define_form(block, k, session, mask, rows, values_len);
+	return true;
+}
+
+/* A varint of two bytes, even if one is enough. */
+static inline uint8_t *
+put_two_bytes(uint8_t *p, uint32_t v)
+{
+	*p++ = (uint8_t) (v | 0x80);
+	*p++ = (uint8_t) (v >> 7);
+	return p;
+}
+
+/*
+ * Add a record to the run at the end of the payload, or begin one.  The length of the run is put in
+ * front of it each time, so that the payload is always complete.
+ */
+static void
+add_to_run(StenoBlock *block, const StenoTemplatePlace *k, const StenoBriefMessage *b, int64_t elapsed,
+		   uint64_t rows, uint64_t duration, uint64_t xid)
+{
+	Expected   *e = &block->expected[k->session];
+	uint8_t    *p;
+
+	if (block->run_end != block->used ||
+		block->used - block->run_start + RUN_RECORD_MAX + k->values_len > RUN_MAX)
+	{
+		block->run_start = block->used;
+		block->run_records = 0;
+		block->used += RUN_HEAD;
+	}
+	p = block->payload + block->used;
+	p = steno_put_varint(p, k->form - 1);
+	if (k->own_rows && k->mask & STENO_FIELD_ROWS)
+		p = steno_put_varint(p, rows);
+	p = steno_put_varint(p, steno_zigzag(elapsed));
+	if (k->mask & STENO_FIELD_DURATION)
+		p = steno_put_varint(p, duration);
+	if (k->mask & STENO_FIELD_VALUES)
+		p = append_bytes(p, b->values, k->values_len);
+	if (k->mask & STENO_FIELD_XID)
+	{
+		p = steno_put_varint(p, steno_zigzag((int64_t) (xid - e->xid)));
+		e->xid = xid;
+	}
+	block->used = (uint32_t) (p - block->payload);
+	block->run_end = block->used;
+	p = put_two_bytes(block->payload + block->run_start, block->used - block->run_start - 2);
+	*p++ = STENO_KIND_RUN;
+	put_two_bytes(p, ++block->run_records);
+}
+
+/*
+ * Add a brief record.  What it says is the same as what add_record would make of its full form;
+ * the item is shorter if the record has a form.
+ */
 static void
 add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
-	StenoTemplatePlace control;
-	const StenoTemplatePlace *k = &control;
-	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT;
+	StenoTemplatePlace *k = NULL;
+	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_TIME;
 	int64_t		elapsed = elapsed_since(block, b->time);
 	uint32_t	session;
 	int64_t		seq;
 	int64_t		statement;
 	StenoBriefNumbers n = steno_brief_numbers(b, source->statement + 1);
 	uint64_t	xid = steno_brief_xid(b);
-	uint32_t	guess = 24 + b->values_len;
+	uint8_t		values_len = b->values_len;
 	Expected   *e;
-	uint8_t    *p;
 
-	if (b->template >= STENO_BRIEF_BEGIN && block->records > 0)
-		control_place(block, b, &control);
-	else
-		k = template_place(block, source, b);
-	if (k == NULL || block->records == 0)
+	if (block->records > 0)
+		k = b->template >= STENO_BRIEF_BEGIN ? control_place(block, source, b) : template_place(block, source, b);
+	if (k == NULL)
 	{
 		StenoWhole	room;
 
@@ -832,40 +1112,45 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	statement = advance_statement(e, n.statement, true);
 	if (n.rows != STENO_NONE64)
 		mask |= STENO_FIELD_ROWS;
-	if (elapsed != 0)
-		mask |= STENO_FIELD_TIME;
 	if (n.duration != STENO_NONE64)
 		mask |= STENO_FIELD_DURATION;
 	if (b->m.flags & STENO_MESSAGE_VALUES)
 		mask |= STENO_FIELD_VALUES;
-	if (seq != 0)
-		mask |= STENO_FIELD_SEQ;
-	if (statement != 0)
-		mask |= STENO_FIELD_STATEMENT;
 	if (xid != 0)
 		mask |= STENO_FIELD_XID;
+	if ((seq | statement) == 0 && has_form(block, k, session, mask, n.rows, values_len))
+		add_to_run(block, k, b, elapsed, n.rows, n.duration, xid);
+	else
+	{
+		uint32_t	guess = 24 + values_len;
+		uint8_t    *p = begin_item(block, STENO_KIND_STATEMENT, guess);
 
-	p = begin_item(block, STENO_KIND_STATEMENT, guess);
-	p = steno_put_varint(p, session);
-	p = steno_put_varint(p, mask);
-	p = steno_put_varint(p, k->shape);
-	p = steno_put_varint(p, k->text);
-	if (mask & STENO_FIELD_ROWS)
-		p = steno_put_varint(p, n.rows);
-	if (mask & STENO_FIELD_TIME)
+		if (seq != 0)
+			mask |= STENO_FIELD_SEQ;
+		if (statement != 0)
+			mask |= STENO_FIELD_STATEMENT;
+		p = steno_put_varint(p, session);
+		p = steno_put_varint(p, mask);
+		p = steno_put_varint(p, k->shape);
+		p = steno_put_varint(p, k->text);
+		if (mask & STENO_FIELD_ROWS)
+			p = steno_put_varint(p, n.rows);
 		p = steno_put_varint(p, steno_zigzag(elapsed));
-	if (mask & STENO_FIELD_DURATION)
-		p = steno_put_varint(p, n.duration);
-	if (mask & STENO_FIELD_VALUES)
-		p = append_string(p, b->values, b->values_len);
-	if (mask & STENO_FIELD_SEQ)
-		p = steno_put_varint(p, steno_zigzag(seq));
-	if (mask & STENO_FIELD_STATEMENT)
-		p = steno_put_varint(p, steno_zigzag(statement));
-	if (mask & STENO_FIELD_XID)
-		p = steno_put_varint(p, xid);
-	end_item(block, guess, p);
-
+		if (mask & STENO_FIELD_DURATION)
+			p = steno_put_varint(p, n.duration);
+		if (mask & STENO_FIELD_VALUES)
+			p = append_string(p, b->values, values_len);
+		if (mask & STENO_FIELD_SEQ)
+			p = steno_put_varint(p, steno_zigzag(seq));
+		if (mask & STENO_FIELD_STATEMENT)
+			p = steno_put_varint(p, steno_zigzag(statement));
+		if (mask & STENO_FIELD_XID)
+		{
+			p = steno_put_varint(p, xid);
+			e->xid = xid;
+		}
+		end_item(block, guess, p);
+	}
 	widen_time_range(block, b->time, end_time(b->time, n.duration));
 	source->seq = e->seq;
 	source->statement = e->statement;

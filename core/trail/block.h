@@ -14,14 +14,27 @@
 #include "ring/message.h"
 #include "trail/index.h"
 
-/* Where the block of this generation has a template of a ring. */
+/*
+ * Where the block of this generation has a template of a ring, and the form of the records
+ * that are made from it.
+ */
 typedef struct StenoTemplatePlace
 {
 	uint64_t	generation;
 	uint32_t	shape;
 	uint32_t	text;
 	uint16_t	version;
+	bool		used;			/* a record of this block has it */
+	bool		own_rows;		/* records of the form have their own numbers of rows */
+	uint8_t		values_len;		/* of the form */
+	uint32_t	form;			/* its index, plus 1; 0: none */
+	uint32_t	session;		/* of the form */
+	uint32_t	mask;			/* of the form */
+	uint64_t	rows;			/* of the form, unless records have their own */
 } StenoTemplatePlace;
+
+/* After those of templates, the places of BEGIN and COMMIT. */
+#define STENO_PLACES (STENO_TEMPLATES + 2)
 
 /* What the writer knows about the producer of one ring. */
 typedef struct StenoSource
@@ -33,7 +46,7 @@ typedef struct StenoSource
 	uint64_t	statement;		/* last finished top-level statement */
 	const StenoTemplate *templates; /* of the ring; NULL: none */
 	const uint8_t *chunks;		/* of the ring file; NULL: no message refers to one */
-	StenoTemplatePlace	places[STENO_TEMPLATES];
+	StenoTemplatePlace	places[STENO_PLACES];
 	uint8_t		body[STENO_SESSION_MAX];
 } StenoSource;
 

@@ -134,6 +134,95 @@ define_text(StenoDecoder *d, StenoBytes in)
 	return true;
 }
 
+/* Memory for a text, until the decoder ends; NULL: none, or the block's variants are too long. */
+static uint8_t *
+variant_room(StenoDecoder *d, uint64_t len)
+{
+	StenoTexts *t = d->variants;
+	size_t		room;
+
+	if (len > STENO_VARIANTS_MAX - d->variants_bytes)
+		return NULL;
+	d->variants_bytes += len;
+	if (t == NULL || t->room - t->used < len)
+	{
+		room = len > 16384 ? (size_t) len : 16384;
+		t = malloc(sizeof(StenoTexts) + room);
+		if (t == NULL)
+			return NULL;
+		t->before = d->variants;
+		t->used = 0;
+		t->room = room;
+		d->variants = t;
+	}
+	t->used += (size_t) len;
+	return t->bytes + t->used - len;
+}
+
+/* Put the text together that begins and ends as an earlier one. */
+static bool
+define_variant(StenoDecoder *d, StenoBytes in)
+{
+	uint64_t	distance;
+	uint64_t	before;
+	uint64_t	after;
+	StenoBytes	base;
+	StenoDefinition *s;
+	uint8_t    *p;
+
+	if (!steno_take_varint(&in, &distance) || !steno_take_varint(&in, &before) || !steno_take_varint(&in, &after) ||
+		distance == 0 || distance > d->texts.n)
+		return false;
+	base = d->texts.list[d->texts.n - distance].body;
+	if (before > base.len || after > base.len - before ||
+		(p = variant_room(d, before + in.len + after)) == NULL || (s = new_definition(&d->texts)) == NULL)
+		return false;
+	s->body.p = p;
+	s->body.len = before + in.len + after;
+	if (before > 0)
+		memcpy(p, base.p, before);
+	if (in.len > 0)
+		memcpy(p + before, in.p, in.len);
+	if (after > 0)
+		memcpy(p + before + in.len, base.p + base.len - after, after);
+	return true;
+}
+
+/* The fields that records of a form may have. */
+#define FORM_FIELDS (STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_ROWS | STENO_FIELD_TIME | \
+					 STENO_FIELD_DURATION | STENO_FIELD_VALUES | STENO_FIELD_XID)
+
+static bool
+define_form(StenoDecoder *d, StenoBytes in)
+{
+	uint64_t	session;
+	uint64_t	mask;
+	StenoForm	form = {0};
+
+	if (!steno_take_varint(&in, &session) || session >= d->sessions.n ||
+		!steno_take_varint(&in, &mask) || mask & ~(uint64_t) FORM_FIELDS)
+		return false;
+	form.session = (uint32_t) session;
+	form.mask = (uint32_t) mask;
+	if ((mask & STENO_FIELD_SHAPE && (!steno_take_varint(&in, &form.shape) || form.shape >= d->shapes.n)) ||
+		(mask & STENO_FIELD_TEXT && (!steno_take_varint(&in, &form.text) || form.text >= d->texts.n)) ||
+		(mask & STENO_FIELD_ROWS && !steno_take_varint(&in, &form.rows)) ||
+		(mask & STENO_FIELD_VALUES && !steno_take_varint(&in, &form.values_len)))
+		return false;
+	if (d->nforms == d->forms_room)
+	{
+		uint32_t	room = d->forms_room > 0 ? d->forms_room * 2 : 64;
+		StenoForm  *forms = realloc(d->forms, room * sizeof(StenoForm));
+
+		if (forms == NULL)
+			return false;
+		d->forms = forms;
+		d->forms_room = room;
+	}
+	d->forms[d->nforms++] = form;
+	return true;
+}
+
 /* ---- records ---- */
 
 static bool
@@ -263,6 +352,8 @@ take_record(StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
 		return false;
 	if (r->mask & STENO_FIELD_COMMIT)
 		d->lsn = r->lsn_end;
+	if (r->mask & STENO_FIELD_XID)
+		s->c = r->xid;
 	r->session_index = (uint32_t) session;
 	r->session = s->body;
 	d->time = (int64_t) ((uint64_t) d->time + (uint64_t) elapsed);
@@ -277,6 +368,69 @@ take_record(StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
 		if (r->kind != STENO_KIND_STATEMENT || r->depth != 0)
 			s->b--;
 	}
+	return true;
+}
+
+static bool
+begin_run(StenoDecoder *d, StenoBytes in)
+{
+	uint64_t	n;
+
+	if (!steno_take_varint(&in, &n) || n == 0 || n > in.len)
+		return false;
+	d->run = in;
+	d->run_left = n;
+	d->run_start = d->p;
+	return true;
+}
+
+/* Take the next record of the run.  As in take_record, a malformed one changes nothing. */
+static bool
+take_from_run(StenoDecoder *d, StenoTrailRecord *r)
+{
+	StenoBytes	in = d->run;
+	const StenoForm *form;
+	StenoDefinition *s;
+	uint64_t	index;
+	int64_t		elapsed = 0;
+	int64_t		distance = 0;
+
+	memset(r, 0, sizeof(*r));
+	if (!steno_take_varint(&in, &index) || index >= d->nforms)
+		return false;
+	form = &d->forms[index];
+	s = &d->sessions.list[form->session];
+	r->kind = STENO_KIND_STATEMENT;
+	r->mask = form->mask;
+	r->rows = form->rows - 1;
+	if ((form->mask & STENO_FIELD_ROWS && form->rows == 0 && !steno_take_varint(&in, &r->rows)) ||
+		(form->mask & STENO_FIELD_TIME && !steno_take_signed(&in, &elapsed)) ||
+		(form->mask & STENO_FIELD_DURATION && !steno_take_varint(&in, &r->duration)) ||
+		(form->mask & STENO_FIELD_VALUES && !steno_take_bytes(&in, form->values_len, &r->values)) ||
+		(form->mask & STENO_FIELD_XID && !steno_take_signed(&in, &distance)) ||
+		(d->run_left == 1 && in.len > 0))
+		return false;
+	if (!(form->mask & STENO_FIELD_ROWS))
+		r->rows = 0;
+	if (form->mask & STENO_FIELD_SHAPE)
+	{
+		r->shape = d->shapes.list[form->shape].body;
+		r->nparams = d->shapes.list[form->shape].a;
+	}
+	if (form->mask & STENO_FIELD_TEXT)
+		r->text = d->texts.list[form->text].body;
+	if (form->mask & STENO_FIELD_XID)
+		r->xid = s->c += (uint64_t) distance;
+	r->session_index = form->session;
+	r->session = s->body;
+	d->time = (int64_t) ((uint64_t) d->time + (uint64_t) elapsed);
+	r->time = d->time;
+	r->seq = s->a + 1;
+	if (r->seq != 0)
+		s->a = r->seq;
+	r->statement = ++s->b;
+	d->run = in;
+	d->run_left--;
 	return true;
 }
 
@@ -314,13 +468,21 @@ steno_decoder_end(StenoDecoder *d)
 	free(d->sessions.list);
 	free(d->shapes.list);
 	free(d->texts.list);
+	free(d->forms);
+	while (d->variants != NULL)
+	{
+		StenoTexts *before = d->variants->before;
+
+		free(d->variants);
+		d->variants = before;
+	}
 	memset(d, 0, sizeof(*d));
 }
 
 StenoDecoded
 steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 {
-	while (d->p < d->end)
+	while (d->p < d->end || d->run_left > 0)
 	{
 		StenoBytes	rest = {d->p, (uint64_t) (d->end - d->p)};
 		StenoBytes	item;
@@ -328,6 +490,13 @@ steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 		bool		ok = true;
 		bool		found = false;
 
+		if (d->run_left > 0)
+		{
+			if (take_from_run(d, record))
+				return STENO_DECODED_RECORD;
+			d->p = d->run_start;
+			return STENO_DECODED_BAD;
+		}
 		if (!steno_take_string(&rest, &item) || !steno_take_byte(&item, &kind))
 			return STENO_DECODED_BAD;
 		if (kind == STENO_KIND_DEF_SESSION)
@@ -336,6 +505,12 @@ steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 			ok = define_shape(d, item);
 		else if (kind == STENO_KIND_DEF_TEXT)
 			ok = define_text(d, item);
+		else if (kind == STENO_KIND_DEF_VARIANT)
+			ok = define_variant(d, item);
+		else if (kind == STENO_KIND_DEF_FORM)
+			ok = define_form(d, item);
+		else if (kind == STENO_KIND_RUN)
+			ok = begin_run(d, item);
 		else if (kind > 0 && kind <= STENO_KIND_DATA)
 		{
 			memset(record, 0, sizeof(*record));

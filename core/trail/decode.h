@@ -3,8 +3,9 @@
  *		The decoder: reads blocks back, for tests and recovery.
  *
  * Its input is not trusted: whatever the bytes are, it reads nothing beyond them,
- * terminates, and allocates at most a small multiple of their number.  All strings
- * that it returns point into the payload that it was given.
+ * terminates, and allocates at most a small multiple of their number, and STENO_VARIANTS_MAX for
+ * texts.  All strings that it returns point into the payload that it was given, or, like
+ * some texts, into memory that steno_decoder_end frees.
  */
 #ifndef STENO_DECODE_H
 #define STENO_DECODE_H
@@ -57,7 +58,28 @@ typedef struct StenoDefinition
 	StenoBytes	body;
 	uint64_t	a;				/* session: last sequence number; shape: parameters */
 	uint64_t	b;				/* session: last finished statement */
+	uint64_t	c;				/* session: last transaction ID */
 } StenoDefinition;
+
+/* What records of one statement of a session have in common. */
+typedef struct StenoForm
+{
+	uint32_t	session;
+	uint32_t	mask;
+	uint64_t	shape;			/* indexes, if the mask has these fields */
+	uint64_t	text;
+	uint64_t	rows;			/* plus 1; 0: each record has its own number */
+	uint64_t	values_len;
+} StenoForm;
+
+/* Memory for texts that are not in the payload as a whole. */
+typedef struct StenoTexts
+{
+	struct StenoTexts *before;
+	size_t		used;
+	size_t		room;
+	uint8_t		bytes[];
+} StenoTexts;
 
 typedef struct StenoDefinitions
 {
@@ -77,13 +99,21 @@ typedef struct StenoDecoder
 	StenoDefinitions sessions;
 	StenoDefinitions shapes;
 	StenoDefinitions texts;
+	StenoForm  *forms;
+	uint32_t	nforms;
+	uint32_t	forms_room;
+	StenoBytes	run;			/* records of the last item that have not been taken ... */
+	uint64_t	run_left;		/* ... how many these are ... */
+	const uint8_t *run_start;	/* ... and where that item begins */
+	StenoTexts *variants;
+	uint64_t	variants_bytes;
 } StenoDecoder;
 
 typedef enum
 {
 	STENO_DECODED_END,
 	STENO_DECODED_RECORD,
-	STENO_DECODED_BAD			/* malformed item at d->p, or out of memory */
+	STENO_DECODED_BAD			/* malformed item at d->p, or out of memory; of a run, records may have been returned */
 } StenoDecoded;
 
 extern void steno_decoder_begin(StenoDecoder *d, const uint8_t *payload, size_t len,

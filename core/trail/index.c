@@ -35,9 +35,6 @@
 #define TEXT_BYTES (32 * 1024)
 #define TEXT_OVERHEAD 32
 
-/* Texts of the open block that others are compared with. */
-#define RECENT_TEXTS 64
-
 /* A group of less bytes than this is not worth being told from its neighbors. */
 #define GROUP_BYTES (16 * 1024)
 
@@ -101,11 +98,6 @@ struct StenoIndex
 	uint64_t	filter[FILTER_WORDS];
 	bool		filter_used;
 	uint32_t	text_bytes;		/* looked at */
-	struct
-	{
-		const uint8_t *text;
-		uint32_t	len;
-	}			recent[RECENT_TEXTS];
 
 	uint8_t		folded[256];	/* a character as trigrams have it; 0: they do not */
 };
@@ -415,8 +407,8 @@ steno_index_shape(StenoIndex *index, const uint8_t *body, uint32_t len)
  * TEXT_BYTES: in a block of many different texts, they would take time, and make the
  * filter useless.
  */
-static void
-add_trigrams(StenoIndex *index, const uint8_t *text, uint32_t len)
+void
+steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len)
 {
 	uint32_t	trigram = 0;
 	uint32_t	run = 0;
@@ -448,55 +440,6 @@ add_trigrams(StenoIndex *index, const uint8_t *text, uint32_t len)
 
 _Static_assert(STENO_INDEX_FILTER * 8 == 1 << 12, "the upper 12 bits of the product are a bit of the filter");
 
-/*
- * Statements that are not prepared often differ in a few constants only.  So a text is
- * compared with an earlier one that begins in the same way, and what both begin and
- * end with is not looked at again.
- */
-void
-steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len)
-{
-	uint32_t	from = 0;
-	uint32_t	to = len;
-	uint32_t	i = 0;
-
-	if (index->text_bytes == TEXT_BYTES)
-	{
-		if (len >= 3)
-			omit(index, STENO_TERMS_TRIGRAMS);
-		return;
-	}
-	if (len >= 16)
-	{
-		uint64_t	begin[2];
-		const uint8_t *other;
-		uint32_t	least;
-
-		memcpy(begin, text, sizeof(begin));
-		i = (uint32_t) (((begin[0] ^ begin[1] * 3) * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
-		other = index->recent[i].text;
-		least = index->recent[i].len < len ? index->recent[i].len : len;
-		if (other != NULL)
-		{
-			while (from + 8 <= least && memcmp(text + from, other + from, 8) == 0)
-				from += 8;
-			while (from < least && text[from] == other[from])
-				from++;
-			other += index->recent[i].len;
-			while (len - to < least - from && text[to - 1] == other[(int64_t) to - 1 - len])
-				to--;
-		}
-		index->recent[i].text = text;
-		index->recent[i].len = len;
-	}
-	/* a trigram that is new has at least one byte of what differs */
-	from = from > 2 ? from - 2 : 0;
-	to = len - to > 2 ? to + 2 : len;
-	add_trigrams(index, text + from, to - from);
-}
-
-_Static_assert(RECENT_TEXTS == 1 << (64 - 58), "the upper bits of the product are a number of a recent text");
-
 void
 steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message)
 {
@@ -510,7 +453,7 @@ steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t
 	if (r->sqlstate[0] != '\0')
 	{
 		add_term(index, STENO_TERMS_SQLSTATES, r->sqlstate, 5);
-		add_trigrams(index, message, r->message_len);
+		steno_index_text(index, message, r->message_len);
 	}
 	/* its text, or message, is in data parts, or begins there */
 	if (r->m.flags & STENO_MESSAGE_PARTS)
@@ -527,7 +470,6 @@ steno_index_discard(StenoIndex *index)
 		memset(index->filter, 0, sizeof(index->filter));
 	index->filter_used = false;
 	index->text_bytes = 0;
-	memset(index->recent, 0, sizeof(index->recent));
 }
 
 /* ---- committed blocks ---- */

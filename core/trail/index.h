@@ -43,7 +43,7 @@ extern void steno_index_session(StenoIndex *index, const uint8_t *body, uint32_t
 extern void steno_index_shape(StenoIndex *index, const uint8_t *body, uint32_t len);
 extern void steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message);
 
-/* The same for a text, whose bytes stay where they are until the block is committed or discarded. */
+/* The same for a text, or the part of it that differs from another one in the block, with two bytes on each side. */
 extern void steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len);
 
 /* The open block is empty again, and was not written. */

@@ -34,6 +34,12 @@ func (c *countingReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// MaxVariants is how many bytes the texts have together that a block defines as variants.
+const MaxVariants = maxVariants
+
+// InRun says whether records are left of the item that the last record was read from.
+func (b *Block) InRun() bool { return b.runLeft > 0 }
+
 // Unshown is the opposite for one who has what was shown, and the encoding: the bytes
 // that were recorded.
 func Unshown(text, name string) ([]byte, bool) {

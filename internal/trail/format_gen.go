@@ -19,10 +19,13 @@ const (
 	KindSeal           Kind = 11  // a signature of the hash chain up to the block before
 	KindSubtransaction Kind = 12  // a subtransaction that wrote, and in which statements were recorded, was rolled back
 	KindData           Kind = 64  // a part of the text, parameters or message of a record that is too big for the ring
+	KindRun            Kind = 65  // several records of statements, each of which has a form
 	KindDefSession     Kind = 128 // dictionary: a session and its context
 	KindDefShape       Kind = 129 // dictionary: what all executions of a statement have in common
 	KindDefText        Kind = 130 // dictionary: a text
 	KindDefIndex       Kind = 131 // which of the segment's blocks contain what
+	KindDefForm        Kind = 132 // dictionary: what records of one statement of a session have in common
+	KindDefVariant     Kind = 133 // dictionary: a text that differs from an earlier one in a few places
 )
 
 var namesKind = [...]string{
@@ -39,10 +42,13 @@ var namesKind = [...]string{
 	11:  "seal",
 	12:  "subtransaction",
 	64:  "data",
+	65:  "run",
 	128: "session",
 	129: "shape",
 	130: "text",
 	131: "index",
+	132: "form",
+	133: "variant",
 }
 
 // Field is a bit of a record's presence mask.

@@ -217,6 +217,7 @@ type Session struct {
 
 	seq       uint64 // of the last record
 	statement uint64 // last finished top-level statement
+	xid       uint64 // last transaction ID
 }
 
 // Fact is one fact of the session, empty when it is absent.
@@ -412,9 +413,23 @@ func (c *cursor) byte() byte {
 
 func (c *cursor) str() []byte { return c.bytes(c.varint()) }
 
+// form is what records of one statement of a session have in common.
+type form struct {
+	session, shape, text int // indexes; -1 for none
+	fields               Field
+	rows                 uint64 // plus 1; 0: each record has its own number
+	values               uint64 // length of the values
+}
+
+// formFields are those that records of a form may have.
+const formFields = FieldShape | FieldText | FieldRows | FieldTime | FieldDuration | FieldValues | FieldXID
+
 // decoder is the state of reading a block's items, and its dictionaries.
 type decoder struct {
 	pos      int
+	run      []byte // records of the item before pos that have not been read
+	runLeft  uint64 // and how many these are
+	runStart int    // where that item begins
 	records  uint32
 	lastTime int64
 	lastLSN  uint64 // where the WAL record of the last commit ended
@@ -423,6 +438,9 @@ type decoder struct {
 	shapes    []Shape
 	texts     [][]byte
 	textPlain []bool // that text is ASCII
+	forms     []form
+	variants  []byte // texts that are not in the payload as a whole; there may be others before it
+	varied    int    // how many bytes of such texts there are
 	view      view
 	relations []Relation
 	params    []ParamType
@@ -444,6 +462,9 @@ const (
 
 // maxParts is the longest text, message or list of values: PostgreSQL's MaxAllocSize.
 const maxParts = 1<<30 - 1
+
+// maxVariants is how many bytes the texts have together that a block defines as variants.
+const maxVariants = 4 << 20
 
 const tooMuch = "definitions take more memory than those in a block written by a server"
 
@@ -473,13 +494,21 @@ func (b *Block) Rewind() {
 	d.pos, d.records, d.lastTime, d.lastLSN, d.dictionary = 0, 0, b.Header.FirstTime, 0, 0
 	d.sessions, d.shapes, d.texts, d.textPlain, d.view = d.sessions[:0], d.shapes[:0], d.texts[:0], d.textPlain[:0], view{}
 	d.relations, d.params, d.objects, d.columns = d.relations[:0], d.params[:0], d.objects[:0], d.columns[:0]
+	d.run, d.runLeft, d.forms, d.variants, d.varied = nil, 0, d.forms[:0], d.variants[:0], 0
 }
 
 // Next reads the next record or data part into r. It returns io.EOF after the
 // last, and a *CorruptionError where an item is not understood; the items
 // after that one are lost, because the dictionaries may be wrong.
 func (b *Block) Next(r *Record) error {
-	for b.pos < len(b.raw) {
+	for b.pos < len(b.raw) || b.runLeft > 0 {
+		if b.runLeft > 0 {
+			if reason := b.fromRun(r); reason != "" {
+				b.pos = b.runStart
+				return b.corrupt(b.pos, KindRun.String()+": "+reason)
+			}
+			return nil
+		}
 		start := b.pos
 		n, w := uvarint(b.raw[start:])
 		if w <= 0 || n == 0 || n > uint64(len(b.raw)-start-w) {
@@ -503,10 +532,14 @@ func (b *Block) Next(r *Record) error {
 		case kind == KindDefShape:
 			reason = b.defineShape(&c)
 		case kind == KindDefText:
-			b.textPlain = append(b.textPlain, isASCII(c.rest()))
-			if b.texts = append(b.texts, c.rest()); !b.grow(25) {
-				reason = tooMuch
-			}
+			reason = b.defineText(c.rest())
+		case kind == KindDefVariant:
+			reason = b.defineVariant(&c)
+		case kind == KindDefForm:
+			reason = b.defineForm(&c)
+		case kind == KindRun:
+			b.runStart = start
+			reason = b.beginRun(&c)
 		}
 		if reason != "" {
 			b.pos = start
@@ -663,6 +696,160 @@ func (b *Block) columnList(c *cursor, relations []Relation) string {
 	return ""
 }
 
+func (b *Block) defineText(text []byte) string {
+	if !b.grow(25) {
+		return tooMuch
+	}
+	b.texts, b.textPlain = append(b.texts, text), append(b.textPlain, isASCII(text))
+	return ""
+}
+
+// defineVariant puts the text together that begins and ends as an earlier one.
+func (b *Block) defineVariant(c *cursor) string {
+	distance, before, after := c.varint(), c.varint(), c.varint()
+	if c.bad {
+		return cutShort
+	}
+	if distance == 0 || distance > uint64(len(b.texts)) {
+		return "the text that it varies is not defined"
+	}
+	base := b.texts[uint64(len(b.texts))-distance]
+	if before > uint64(len(base)) || after > uint64(len(base))-before {
+		return "it has more of another text than there is"
+	}
+	n := int(before) + c.left() + int(after)
+	if n > maxVariants-b.varied {
+		return "texts that vary others are longer than in a block written by a server"
+	}
+	b.varied += n
+	if cap(b.variants)-len(b.variants) < n {
+		b.variants = make([]byte, 0, max(n, 16<<10, min(2*cap(b.variants), 256<<10)))
+	}
+	from := len(b.variants)
+	b.variants = append(b.variants, base[:before]...)
+	b.variants = append(b.variants, c.rest()...)
+	b.variants = append(b.variants, base[len(base)-int(after):]...)
+	return b.defineText(b.variants[from:len(b.variants):len(b.variants)])
+}
+
+func (b *Block) defineForm(c *cursor) string {
+	session, mask := c.varint(), Field(c.varint())
+	f := form{shape: -1, text: -1, fields: mask}
+	if mask&^formFields != 0 {
+		return "it has fields that no form has"
+	}
+	if session >= uint64(len(b.sessions)) {
+		return "its session is not defined"
+	}
+	f.session = int(session)
+	if mask&FieldShape != 0 {
+		i := c.varint()
+		if i >= uint64(len(b.shapes)) {
+			return "its shape is not defined"
+		}
+		f.shape = int(i)
+	}
+	if mask&FieldText != 0 {
+		i := c.varint()
+		if i >= uint64(len(b.texts)) {
+			return "its text is not defined"
+		}
+		f.text = int(i)
+	}
+	if mask&FieldRows != 0 {
+		f.rows = c.varint()
+	}
+	if mask&FieldValues != 0 {
+		f.values = c.varint()
+	}
+	if c.bad {
+		return cutShort
+	}
+	if !b.grow(int(unsafe.Sizeof(f))) {
+		return tooMuch
+	}
+	b.forms = append(b.forms, f)
+	return ""
+}
+
+func (b *Block) beginRun(c *cursor) string {
+	b.runLeft, b.run = c.varint(), c.rest()
+	if b.runLeft == 0 || b.runLeft > uint64(len(b.run)) {
+		b.runLeft = 0
+		return "it has no records, or more than fit"
+	}
+	return ""
+}
+
+// fromRun reads the next record of a run: what its form does not say, in the order of
+// the fields.
+func (b *Block) fromRun(r *Record) string {
+	c := cursor{b: b.run}
+	i := c.varint()
+	if i >= uint64(len(b.forms)) {
+		return "its form is not defined"
+	}
+	f := &b.forms[i]
+	s := &b.sessions[f.session]
+	*r = Record{} // as in record
+	r.Kind, r.Fields, r.Session = KindStatement, f.fields, s
+	r.SessionIndex, r.ShapeIndex, r.TextIndex = f.session, f.shape, f.text
+	r.Number = b.Header.FirstRecord + uint64(b.records)
+	r.Seq, r.Statement, r.Time = s.seq+1, s.statement+1, b.lastTime
+	if f.shape >= 0 {
+		r.Shape = &b.shapes[f.shape]
+	}
+	if f.text >= 0 {
+		r.Text = b.texts[f.text]
+	}
+	if f.fields&FieldRows != 0 {
+		if r.Rows = f.rows - 1; f.rows == 0 {
+			r.Rows = c.varint()
+		}
+	}
+	if f.fields&FieldTime != 0 {
+		r.Time += c.zigzag()
+	}
+	if f.fields&FieldDuration != 0 {
+		r.Duration = c.varint()
+	}
+	if f.fields&FieldValues != 0 {
+		r.Values = c.bytes(f.values)
+	}
+	if f.fields&FieldXID != 0 {
+		r.XID = s.xid + uint64(c.zigzag())
+	}
+	if c.bad {
+		return cutShort
+	}
+	if b.runLeft == 1 && c.left() > 0 {
+		return "bytes are left after its records"
+	}
+	b.run = c.rest()
+	b.runLeft--
+	b.finish(r)
+	return ""
+}
+
+// finish lets the next records follow one that has been read.
+func (b *Block) finish(r *Record) {
+	s := r.Session
+	b.records++
+	b.lastTime = r.Time
+	if r.Has(FieldXID) {
+		s.xid = r.XID
+	}
+	if r.Seq != 0 {
+		s.seq = r.Seq
+	}
+	if r.Kind == KindStatement || r.Kind == KindStart {
+		s.statement = r.Statement
+		if r.Kind == KindStart || r.Depth > 0 {
+			s.statement--
+		}
+	}
+}
+
 func (b *Block) data(c *cursor, r *Record) string {
 	i := c.varint()
 	seq, part := c.varint(), PartKind(c.byte())
@@ -706,20 +893,10 @@ func (b *Block) record(c *cursor, kind Kind, r *Record) string {
 	if c.left() > 0 && mask&^knownFields == 0 {
 		return "bytes are left after its fields"
 	}
-	b.records++
-	b.lastTime = r.Time
 	if r.Has(FieldCommit) {
 		b.lastLSN = r.Ending.End
 	}
-	if r.Seq != 0 {
-		s.seq = r.Seq
-	}
-	if kind == KindStatement || kind == KindStart {
-		s.statement = r.Statement
-		if kind == KindStart || r.Depth > 0 {
-			s.statement--
-		}
-	}
+	b.finish(r)
 	return ""
 }
 

@@ -132,8 +132,8 @@ func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
 			b.Add(r)
 			want = append(want, r)
 			if rng.IntN(5) == 0 {
-				b.Item(trail.Kind(65+rng.IntN(60)), []byte("a part that is not known"))
-				b.Item(trail.Kind(131+rng.IntN(120)), []byte("a definition that is not known"))
+				b.Item(trail.Kind(66+rng.IntN(60)), []byte("a part that is not known"))
+				b.Item(trail.Kind(134+rng.IntN(120)), []byte("a definition that is not known"))
 			}
 		}
 		for _, codec := range []trail.Codec{trail.CodecNone, trail.CodecLz4} {
@@ -315,11 +315,24 @@ func TestReadingABlockAgainTakesNoMemory(t *testing.T) {
 	}
 }
 
+// endlessVariants are texts that take much more memory than their definitions.
+func endlessVariants(def func(trail.Kind, ...byte) []byte) []byte {
+	const long = 30_000
+	items := def(trail.KindDefText, make([]byte, long)...)
+	variant := append(binary.AppendUvarint([]byte{1}, long), 0)
+	for range trail.MaxVariants/long + 1 {
+		items = append(items, def(trail.KindDefVariant, variant...)...)
+	}
+	return items
+}
+
 func TestMalformedItemsAreCorruption(t *testing.T) {
 	def := func(kind trail.Kind, body ...byte) []byte {
 		return append(binary.AppendUvarint(nil, uint64(len(body)+1)), append([]byte{byte(kind)}, body...)...)
 	}
 	session := def(trail.KindDefSession, append([]byte{0, 0}, make([]byte, 12)...)...)
+	form := slices.Concat(session, def(trail.KindDefForm, 0, 4|8, 0))
+	text := def(trail.KindDefText, []byte("SELECT 1")...)
 	for name, c := range map[string]struct {
 		payload []byte
 		reason  string
@@ -339,6 +352,20 @@ func TestMalformedItemsAreCorruption(t *testing.T) {
 		"object too short":       {def(trail.KindDefShape, 1, 0, 0, 0, 0, 1, 1, 0, 3, 0), "ends too early"},
 		"endless extra":          {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x80, 2, 0xff, 0xff, 3)...), "more names and values than fit"},
 		"message longer than it": {append(slices.Clone(session), def(trail.KindStatement, 0, 0x80, 0x10, '4', '2', 'P', '0', '1', 90)...), "ends too early"},
+		"form without session":   {def(trail.KindDefForm, 0, 8), "session is not defined"},
+		"form without shape":     {slices.Concat(session, def(trail.KindDefForm, 0, 1, 0)), "shape is not defined"},
+		"form without text":      {slices.Concat(session, def(trail.KindDefForm, 0, 2, 0)), "text is not defined"},
+		"form of other fields":   {slices.Concat(session, def(trail.KindDefForm, 0, 0x80, 8)), "fields that no form has"},
+		"form too short":         {slices.Concat(session, def(trail.KindDefForm, 0, 4)), "ends too early"},
+		"run without records":    {slices.Concat(form, def(trail.KindRun, 0)), "no records"},
+		"run of too many":        {slices.Concat(form, def(trail.KindRun, 3, 0, 1)), "more than fit"},
+		"run without form":       {slices.Concat(session, def(trail.KindRun, 1, 0)), "form is not defined"},
+		"run too short":          {slices.Concat(form, def(trail.KindRun, 1, 0, 5)), "ends too early"},
+		"run too long":           {slices.Concat(form, def(trail.KindRun, 1, 0, 5, 6, 7)), "bytes are left"},
+		"variant of nothing":     {def(trail.KindDefVariant, 1, 0, 0), "text that it varies is not defined"},
+		"variant of itself":      {slices.Concat(text, def(trail.KindDefVariant, 0, 1, 1)), "text that it varies is not defined"},
+		"variant with too much":  {slices.Concat(text, def(trail.KindDefVariant, 1, 5, 4)), "more of another text"},
+		"endless variants":       {endlessVariants(def), "longer than in a block written by a server"},
 		"part of nothing":        {append(slices.Clone(session), def(trail.KindData, 0, 1, 7)...), "continues something unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {

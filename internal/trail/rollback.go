@@ -141,8 +141,12 @@ func (s *summary) sum(b *Block) {
 				}
 			}
 		}
-		if kind.IsRecord() {
+		switch {
+		case kind.IsRecord():
 			number++
+		case kind == KindRun:
+			c := cursor{b: b.raw[pos+w+1 : end : end]}
+			number += c.varint()
 		}
 		pos = end
 	}

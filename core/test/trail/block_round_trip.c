@@ -368,6 +368,165 @@ TEST(block_holds_unique_texts_beyond_its_dictionary)
 }
 
 /* The dictionary grows several times: what was defined before must be found after. */
+/*
+ * Texts that are made from a few by changing some bytes of them, at their ends, too: each must
+ * still be right, and found again.
+ */
+TEST(block_defines_similar_texts_as_variants)
+{
+	static const char *const patterns[] = {
+		"SELECT a, b, c FROM things WHERE a = 1 AND b = 2",
+		"SELECT a, b, c FROM things WHERE a = 1",
+		"SELECT a, b, c F",
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+		"INSERT INTO things VALUES ('............................................................................................"
+		"..........................................................................................................................')",
+	};
+	StenoBlock *block = steno_block_create(1024 * 1024);
+	static StenoSource source;
+	uint64_t	random = test_seed();
+	StenoDecoder d;
+	char		texts[2000][300];
+	uint32_t	lens[2000];
+	uint32_t	i;
+	uint32_t	j;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < 2000; i++)
+	{
+		const char *pattern = patterns[test_below(&random, 5)];
+		uint32_t	len = (uint32_t) strlen(pattern);
+		uint32_t	from = (uint32_t) test_below(&random, len + 1);
+		uint32_t	changed = (uint32_t) test_below(&random, 4);
+		uint32_t	kept = len - from - (uint32_t) test_below(&random, len - from + 1);
+
+		memcpy(texts[i], pattern, from);
+		for (j = 0; j < changed; j++)
+			texts[i][from + j] = (char) ('a' + test_below(&random, 3));
+		memcpy(texts[i] + from + changed, pattern + len - kept, kept);
+		lens[i] = from + changed + kept;
+		CHECK(add_text(block, &source, i + 1, texts[i], lens[i]));
+	}
+	for (i = 0; i < 2000; i++)
+		CHECK(add_text(block, &source, 2001 + i, texts[i], lens[i]));
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.variants_bytes > 1000);
+	/* none is defined twice */
+	for (i = 0; i < d.texts.n; i++)
+		for (j = 0; j < i; j++)
+			CHECK(d.texts.list[i].body.len != d.texts.list[j].body.len ||
+				  memcmp(d.texts.list[i].body.p, d.texts.list[j].body.p, d.texts.list[i].body.len) != 0);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* What a reader puts together of a few bytes each is bounded, so further texts are not variants. */
+TEST(block_defines_no_more_variants_than_a_reader_accepts)
+{
+	StenoBlock *block = steno_block_create(1024 * 1024);
+	static StenoSource source;
+	static char text[400];
+	StenoDecoder d;
+	StenoBlockHeader h;
+	StenoBytes	payload;
+	StenoTrailRecord r;
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	uint8_t    *buffer;
+	const uint8_t *bytes;
+	size_t		len;
+	uint32_t	n = 0;
+	uint32_t	seen = 0;
+
+	memset(text, 'x', sizeof(text));
+	announce(block, &source, 1, 0, 0);
+	do
+	{
+		memcpy(text + 200, &n, sizeof(n));
+		n++;
+		forget();
+	} while (add_text(block, &source, n, text, sizeof(text)));
+	n--;
+	CHECK(n > STENO_VARIANTS_MAX / sizeof(text));
+	bytes = steno_block_finish(block, STENO_CODEC_NONE, 1, 1, 0, chain, &len);
+	CHECK(steno_block_open(bytes, len, &h, &payload, &buffer));
+	steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+	while (steno_decoder_next(&d, &r) == STENO_DECODED_RECORD)
+	{
+		memcpy(text + 200, &seen, sizeof(seen));
+		CHECK(r.text.len == sizeof(text) && memcmp(r.text.p, text, sizeof(text)) == 0);
+		seen++;
+	}
+	CHECK(seen == n && d.variants_bytes <= STENO_VARIANTS_MAX);
+	CHECK(d.variants_bytes > STENO_VARIANTS_MAX - sizeof(text));
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/*
+ * Sessions that execute prepared statements again and again: their records are in runs, and
+ * take few bytes.
+ */
+TEST(block_puts_records_of_prepared_statements_into_runs)
+{
+	static StenoSource sources[NSOURCES];
+	static StenoTemplate templates[STENO_TEMPLATES];
+	StenoBlock *block = steno_block_create(1024 * 1024);
+	uint64_t	random = test_seed();
+	uint64_t	buffer[ROOM / 8];
+	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
+	int64_t		time = 1000;
+	StenoDecoder d;
+	uint32_t	s;
+	uint32_t	i;
+
+	forget();
+	for (i = 0; i < STENO_TEMPLATES; i++)
+		change_template(&templates[i], &random);
+	for (s = 0; s < NSOURCES; s++)
+	{
+		announce(block, &sources[s], s + 1, 0, 0);
+		sources[s].templates = templates;
+	}
+	for (i = 0; i < 20000; i++)
+	{
+		s = i / 2500 % NSOURCES;
+		memset(b, 0, STENO_BRIEF_FIXED);
+		b->m.kind = STENO_KIND_STATEMENT;
+		b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
+		b->time = time += 1 + (int64_t) test_below(&random, 60);
+		b->duration = (uint32_t) test_below(&random, 100);
+		b->template = (uint8_t) test_below(&random, STENO_TEMPLATES);
+		b->rows = b->template < 3 ? 1 : (uint32_t) test_below(&random, 100);
+		b->version = templates[b->template].version;
+		b->values_len = 4;
+		memcpy(b->values, &random, 4);
+		b->m.len = steno_brief_len(4);
+		CHECK(steno_block_add(block, &sources[s], &b->m));
+	}
+	/* number of the form, time, duration, rows of some, four bytes of values */
+	CHECK(steno_block_bytes(block) < 20000 * 8);
+	CHECK(steno_block_records(block) == 20000);
+	forget();
+	{
+		StenoBlockHeader h;
+		StenoBytes	payload;
+		StenoTrailRecord r;
+		uint8_t		chain[STENO_HASH_SIZE] = {0};
+		uint8_t    *unpacked;
+		size_t		len;
+		const uint8_t *bytes = steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 0, chain, &len);
+
+		CHECK(steno_block_open(bytes, len, &h, &payload, &unpacked));
+		steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+		for (i = 0; steno_decoder_next(&d, &r) == STENO_DECODED_RECORD; i++)
+			CHECK(r.session_index == i / 2500 % NSOURCES && r.text.len > 0 && r.values.len == 4);
+		CHECK(i == 20000 && r.time == time && d.nforms > NSOURCES * STENO_TEMPLATES);
+		steno_decoder_end(&d);
+		free(unpacked);
+	}
+	steno_block_destroy(block);
+}
+
 TEST(block_defines_many_texts_once)
 {
 	StenoBlock *block = steno_block_create(4 * 1024 * 1024);

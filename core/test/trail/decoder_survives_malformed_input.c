@@ -20,6 +20,51 @@ TEST(decoder_survives_the_corpus)
 	each_file(STENO_CORPUS "/decode", decode);
 }
 
+/* Records of a prepared statement, and statements with similar texts: a run, and variants. */
+static void
+add_similar(StenoBlock *block, StenoSource *source, uint64_t *random)
+{
+	static const char text[] = "SELECT name FROM staff WHERE id = 1";
+	static StenoTemplate templates[STENO_TEMPLATES];
+	uint64_t	buffer[64] = {0};
+	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
+	ModelStrings s = {0};
+	char		other[sizeof(text)];
+	uint64_t	i;
+
+	templates[0].version = 1;
+	templates[0].text_len = sizeof(text) - 1;
+	memcpy(templates[0].bytes, "\1\0\0\0\0\0", 6);
+	templates[0].shape_len = 6;
+	memcpy(templates[0].bytes + 6, text, sizeof(text) - 1);
+	source->templates = templates;
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES | STENO_MESSAGE_XID;
+	b->version = 1;
+	b->values_len = 4;
+	b->m.len = steno_brief_len(4) + sizeof(uint64_t);
+	for (i = 0; i < 5; i++)
+	{
+		b->time += (int64_t) test_below(random, 1000);
+		b->rows = (uint32_t) test_below(random, 2);
+		*(uint8_t *) &buffer[steno_brief_len(4) / 8] = (uint8_t) (1 + i);
+		CHECK(steno_block_add(block, source, &b->m));
+	}
+	for (i = 0; i < 3; i++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, source->seq + 1, b->time);
+
+		memcpy(other, text, sizeof(text));
+		other[test_below(random, sizeof(text) - 1)] = (char) ('0' + i);
+		r.statement = source->statement + 1;
+		s.text = other;
+		s.text_len = sizeof(text) - 1;
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, source, (StenoMessage *) buffer));
+		memset(buffer, 0, sizeof(buffer));
+	}
+}
+
 /* A block of random records, as the fuzz target takes a payload. */
 static uint32_t
 random_payload(uint8_t *to, uint64_t *random)
@@ -42,6 +87,7 @@ random_payload(uint8_t *to, uint64_t *random)
 		model_random(buffer, sizeof(buffer), random, ++seq, &statement);
 		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
 	}
+	add_similar(block, &source, random);
 	bytes = steno_block_finish(block, STENO_CODEC_NONE, 1, 1, 0, chain, &len);
 	memcpy(to, bytes + 40, 8);
 	memcpy(to + 8, bytes + STENO_BLOCK_HEADER, len - STENO_BLOCK_HEADER);
