@@ -65,7 +65,7 @@ check_facts(StenoBytes body)
 }
 
 static bool
-define_session(StenoDecoder *d, StenoBytes in)
+take_session_definition(StenoDecoder *d, StenoBytes in)
 {
 	uint64_t	seq;
 	uint64_t	statement;
@@ -111,7 +111,7 @@ check_shape(StenoBytes shape, uint64_t *nparams)
 }
 
 static bool
-define_shape(StenoDecoder *d, StenoBytes in)
+take_shape_definition(StenoDecoder *d, StenoBytes in)
 {
 	uint64_t	nparams;
 	StenoDefinition *s;
@@ -124,7 +124,7 @@ define_shape(StenoDecoder *d, StenoBytes in)
 }
 
 static bool
-define_text(StenoDecoder *d, StenoBytes in)
+take_text(StenoDecoder *d, StenoBytes in)
 {
 	StenoDefinition *s = new_definition(d, &d->texts);
 
@@ -161,7 +161,7 @@ variant_room(StenoDecoder *d, uint64_t len)
 
 /* Put the text together that begins and ends as an earlier one. */
 static bool
-define_variant(StenoDecoder *d, StenoBytes in)
+take_variant(StenoDecoder *d, StenoBytes in)
 {
 	uint64_t	distance;
 	uint64_t	before;
@@ -193,7 +193,7 @@ define_variant(StenoDecoder *d, StenoBytes in)
 					 STENO_FIELD_DURATION | STENO_FIELD_VALUES | STENO_FIELD_XID)
 
 static bool
-define_form(StenoDecoder *d, StenoBytes in)
+take_form(StenoDecoder *d, StenoBytes in)
 {
 	uint64_t	session;
 	uint64_t	mask;
@@ -372,7 +372,7 @@ take_record(StenoDecoder *d, StenoBytes in, StenoTrailRecord *r)
 }
 
 static bool
-begin_run(StenoDecoder *d, StenoBytes in)
+take_run(StenoDecoder *d, StenoBytes in)
 {
 	uint64_t	n;
 
@@ -500,17 +500,17 @@ steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 		if (!steno_take_string(&rest, &item) || !steno_take_byte(&item, &kind))
 			return STENO_DECODED_BAD;
 		if (kind == STENO_KIND_DEF_SESSION)
-			ok = define_session(d, item);
+			ok = take_session_definition(d, item);
 		else if (kind == STENO_KIND_DEF_SHAPE)
-			ok = define_shape(d, item);
+			ok = take_shape_definition(d, item);
 		else if (kind == STENO_KIND_DEF_TEXT)
-			ok = define_text(d, item);
+			ok = take_text(d, item);
 		else if (kind == STENO_KIND_DEF_VARIANT)
-			ok = define_variant(d, item);
+			ok = take_variant(d, item);
 		else if (kind == STENO_KIND_DEF_FORM)
-			ok = define_form(d, item);
+			ok = take_form(d, item);
 		else if (kind == STENO_KIND_RUN)
-			ok = begin_run(d, item);
+			ok = take_run(d, item);
 		else if (kind > 0 && kind <= STENO_KIND_DATA)
 		{
 			memset(record, 0, sizeof(*record));
