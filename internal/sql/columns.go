@@ -33,6 +33,7 @@ const (
 	byBlock
 	byKind
 	byOutcome
+	byRelation // of the shape
 )
 
 // need is what only some columns need.
@@ -52,6 +53,7 @@ type row struct {
 	ref      *trail.BlockRef
 	servers  []trail.Server // of the block, if they are needed
 	relation *trail.Relation
+	number   int           // of the relation in the shape
 	column   *trail.Column // nil: not known
 	access   trail.Access  // to the column
 
@@ -262,13 +264,13 @@ func setString(v *vector, at int, s string) {
 
 // relationColumns come first in the table relations.
 var relationColumns = []Column{
-	{Name: "relation", needs: needsTexts, Type: typeVarchar, Doc: "name of the relation with its schema",
+	{Name: "relation", by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "name of the relation with its schema",
 		set: func(r *row, v *vector, at int) { v.setText(at, r.relation.Name) }},
-	{Name: "relation_type", Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
+	{Name: "relation_type", by: byRelation, Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
 		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
-	{Name: "access", Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
+	{Name: "access", by: byRelation, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, (r.relation.Access &^ trail.AccessAudited).Names) }},
-	{Name: "via", needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
+	{Name: "via", by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
 	{Name: "has_columns", Type: typeBoolean, Doc: "whether the record names the columns, all of them",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.HasColumns && r.relation.Omitted == 0) }},

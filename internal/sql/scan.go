@@ -222,6 +222,9 @@ func (w *worker) begin(s *scanning) {
 	}
 }
 
+// relationsCached is of how many relations of a shape values are kept.
+const relationsCached = 8
+
 // fill sets the rows of a chunk, and returns how many there are.
 func (w *worker) fill() int {
 	r := &w.row
@@ -241,6 +244,10 @@ func (w *worker) fill() int {
 				index = r.TextIndex
 			case byBlock:
 				index = 0
+			case byRelation:
+				if r.ShapeIndex >= 0 && r.number < relationsCached {
+					index = r.ShapeIndex*relationsCached + r.number
+				}
 			case byKind:
 				index = int(r.Kind)
 			case byOutcome:
@@ -289,7 +296,7 @@ func (w *worker) next() bool {
 func (w *worker) nextOfRecord() bool {
 	r := &w.row
 	for w.relation < len(r.Shape.Relations) {
-		r.relation = &r.Shape.Relations[w.relation]
+		r.relation, r.number = &r.Shape.Relations[w.relation], w.relation
 		if w.level == perRelation {
 			w.relation++
 			return true
