@@ -281,11 +281,12 @@ func (e *IncompleteError) Error() string {
 }
 
 // lostBefore says whether a segment that can have parts of a block's records was
-// deleted by policy since the index was made.
+// deleted by policy since the index was made. The block's own segment can, too: the
+// block was read before.
 func (x *Index) lostBefore(ref *BlockRef) bool {
 	for i := range x.Streams {
 		for _, seg := range x.Streams[i].Stream.Segments {
-			if seg.Stream == ref.Segment.Stream && seg.Number >= ref.Segment.Number {
+			if seg.Stream == ref.Segment.Stream && seg.Number > ref.Segment.Number {
 				break
 			}
 			if _, err := os.Lstat(seg.Path); errors.Is(err, fs.ErrNotExist) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -143,6 +144,45 @@ func TestRecordsThatLostTheirFirstPartsAreIncomplete(t *testing.T) {
 	var incomplete *trail.IncompleteError
 	if err := warned(); !errors.As(err, &incomplete) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// deleting runs a function before the parts of a record are read.
+type deleting struct {
+	lines
+	before func()
+}
+
+func (d *deleting) Guess(*trail.Record) bool { d.before(); return true }
+
+func TestRecordsWhoseSegmentGoesBeforeTheirPartsAreReadAreIncomplete(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Data(session, 1, trail.PartText, "first part, ")
+	s.Write(t, b)
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	r := note(session, trailtest.Epoch, "rest")
+	r.Parts = [3]uint64{12, 0, 0}
+	b.Add(r)
+	s.Write(t, b)
+	s.Rotate(t, trailtest.Epoch+1)
+	var once sync.Once
+	goes := func() {
+		s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 1)
+		os.Remove(s.SegmentPath(1))
+	}
+	var warnings []error
+	opts := trail.MergeOptions{
+		Since: trail.MinTime, Until: trail.MaxTime,
+		NewFormatter: func() trail.Formatter { return &deleting{before: func() { once.Do(goes) }} },
+		Warn:         func(err error) { warnings = append(warnings, err) },
+	}
+	open(t, dir).Index().Merge(t.Context(), opts, func([]byte) error { return nil })
+	var incomplete *trail.IncompleteError
+	if len(warnings) != 1 || !errors.As(warnings[0], &incomplete) {
+		t.Errorf("got %v", warnings)
 	}
 }
 
