@@ -35,6 +35,9 @@ is($c->query('SELECT count(*) FROM t')->{rows}[0][0], '10', 'the standby serves 
 is($c->query('INSERT INTO t VALUES (11)')->{sqlstate}, '25006', 'and refuses writes');
 $c->query("SELECT steno.note('on the standby')");
 value($standby, 'SELECT steno.flush()');
+is(value($standby, q{SELECT count(*) FROM steno.trail(NULL) WHERE kind = 'server' AND extra->>'event' = 'start'}), '1',
+	'its trail is read in SQL');
+is(value($standby, 'SELECT text FROM steno.in_flight'), 'SELECT text FROM steno.in_flight', 'and so is what runs there');
 @r = records($trail, application => 'reader');
 is_deeply(
 	[ map { [ @$_{qw(kind text outcome sqlstate)} ] } grep { $_->{kind} ne 'note' } @r ],

@@ -211,6 +211,11 @@ sub check_filters
 		cmp_ok($out, '<', $all, 'records are missing');
 		cmp_ok($out, '>', $all / 2, 'others are there');
 
+		($out, $err) = asked($node, 'count(*)', q{steno.trail(NULL, usename => 'nobody')});
+		is(scalar(@warnings = $err =~ /WARNING/g), 1, 'blocks in which nothing is wanted are not read: their damage is not noticed');
+		($out, $err) = asked($node, 'count(*)', q{steno.trail(NULL, '2000-01-01')});
+		is(scalar(@warnings = $err =~ /WARNING/g), 1, 'nor are those of other times');
+
 		# a segment that is a link, another file, or empty
 		my $other = trail($node) . '/0';
 		rename $path, "$other/kept" or die;
@@ -229,6 +234,33 @@ sub check_filters
 		unlink $path;
 		rename "$other/kept", $path or die;
 	}
+	$node->stop;
+}
+
+# Encrypted: only the writers have the key.  Times before can be asked for.
+{
+	my $keys = PostgreSQL::Test::Utils::tempdir();
+
+	append_to_file("$keys/key", sha256_hex('key') . "\n");
+	chmod 0600, "$keys/key";
+	my $node = new_node('encrypted', conf => "steno.writers = 1\n");
+	$node->safe_psql('postgres', 'SELECT 4711');
+	flush($node);
+	$node->append_conf('postgresql.conf', "steno.encryption_key_command = 'cat $keys/key'");
+	$node->reload;
+	$node->wait_for_log(qr/encrypts the trail with key/);
+	my $since = value($node, 'SELECT clock_timestamp()');
+	$node->safe_psql('postgres', q{SELECT 'hush4712'});
+	flush($node);
+	foreach my $args ("'$since'", 'NULL', q{NULL, contains => 'hush'})
+	{
+		my ($out, $err) = asked($node, 'text', "steno.trail($args)");
+
+		like($err, qr/ERROR:  segment "pg_steno\/0\/0000000002\.steno" of the trail is encrypted\nDETAIL/, "an encrypted segment: error of steno.trail($args)");
+		unlike("$out$err", qr/hush4712/, 'and nothing of it is shown');
+	}
+	my ($out, $err) = asked($node, 'count(*) > 0', q{steno.trail(NULL, (SELECT max(time) FROM (SELECT pg_postmaster_start_time() + interval '1 microsecond' AS time) t))});
+	is($err, '', 'times before can be read');
 	$node->stop;
 }
 done_testing();
