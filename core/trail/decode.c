@@ -175,7 +175,7 @@ take_variant(StenoDecoder *d, StenoBytes in)
 		return false;
 	base = d->texts.list[d->texts.n - distance].body;
 	if (before > base.len || after > base.len - before ||
-		(p = variant_room(d, before + in.len + after)) == NULL || (s = new_definition(&d->texts)) == NULL)
+		(p = variant_room(d, before + in.len + after)) == NULL || (s = new_definition(d, &d->texts)) == NULL)
 		return false;
 	s->body.p = p;
 	s->body.len = before + in.len + after;
@@ -212,10 +212,15 @@ take_form(StenoDecoder *d, StenoBytes in)
 	if (d->nforms == d->forms_room)
 	{
 		uint32_t	room = d->forms_room > 0 ? d->forms_room * 2 : 64;
-		StenoForm  *forms = realloc(d->forms, room * sizeof(StenoForm));
+		uint64_t	more = (room - d->forms_room) * sizeof(StenoForm);
+		StenoForm  *forms;
 
+		if (more > d->memory)
+			return false;
+		forms = realloc(d->forms, room * sizeof(StenoForm));
 		if (forms == NULL)
 			return false;
+		d->memory -= more;
 		d->forms = forms;
 		d->forms_room = room;
 	}
