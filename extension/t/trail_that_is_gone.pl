@@ -34,9 +34,7 @@ sub written
 {
 	my ($want) = (@_, "'number $numbers'");
 
-	wait_until 'it is written', sub {
-		return grep { index(slurp_file($_), $want) >= 0 } glob "$trail/0/*.steno";
-	};
+	wait_until 'it is written', sub { grep { index($_, $want) >= 0 } lines($node, '--kind', 'statement') };
 	return;
 }
 
