@@ -276,6 +276,7 @@ my @differences = (
 	{
 		name => 'Composite types that are dropped',
 		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{kind} eq 'COMPOSITE TYPE' && $_[0]{command} eq 'DROP TYPE' },
+		only_pgaudit => sub { $_[0]{kind} eq 'COMPOSITE TYPE' && $_[0]{command} eq 'DROP EXTENSION' },
 	},
 	{
 		name => 'Defaults that are dropped',
