@@ -282,6 +282,14 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
+	hole := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+		r := reads(alice, 35.5, "hr.staff")
+		r.Seq = 40
+		return []*trailtest.Record{r}
+	}}}.write(t)
+	if r := proved(t, hole, question(t, 30, 50, true, ofSalary)); r.Proved || !strings.Contains(strings.Join(r.Problems, ""), "session 6b0202d9.fa1: records 36 to 39 are missing") {
+		t.Errorf("%+v", r)
+	}
 	unsealed := filepath.Join(t.TempDir(), "trail")
 	s := trailtest.NewStream(t, unsealed, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
