@@ -538,7 +538,7 @@ define_variant(StenoBlock *block, const VariantBase *base, uint32_t hash, const 
 	if (different > VARIANT_DIFFERENT || different > len / 2 || len > STENO_VARIANTS_MAX - block->variants_bytes)
 		return false;
 	p = begin_item(block, STENO_KIND_DEF_VARIANT, guess);
-	p = steno_put_varint(p, d->defined - base->index);
+	p = steno_put_varint(p, base->index);
 	p = steno_put_varint(p, before);
 	p = steno_put_varint(p, after);
 	e.offset = (uint32_t) (p - block->payload);

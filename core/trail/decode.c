@@ -163,17 +163,17 @@ variant_room(StenoDecoder *d, uint64_t len)
 static bool
 take_variant(StenoDecoder *d, StenoBytes in)
 {
-	uint64_t	distance;
+	uint64_t	index;
 	uint64_t	before;
 	uint64_t	after;
 	StenoBytes	base;
 	StenoDefinition *s;
 	uint8_t    *p;
 
-	if (!steno_take_varint(&in, &distance) || !steno_take_varint(&in, &before) || !steno_take_varint(&in, &after) ||
-		distance == 0 || distance > d->texts.n)
+	if (!steno_take_varint(&in, &index) || !steno_take_varint(&in, &before) || !steno_take_varint(&in, &after) ||
+		index >= d->texts.n)
 		return false;
-	base = d->texts.list[d->texts.n - distance].body;
+	base = d->texts.list[index].body;
 	if (before > base.len || after > base.len - before ||
 		(p = variant_room(d, before + in.len + after)) == NULL || (s = new_definition(d, &d->texts)) == NULL)
 		return false;

@@ -706,14 +706,14 @@ func (b *Block) defineText(text []byte) string {
 
 // defineVariant puts the text together that begins and ends as an earlier one.
 func (b *Block) defineVariant(c *cursor) string {
-	distance, before, after := c.varint(), c.varint(), c.varint()
+	i, before, after := c.varint(), c.varint(), c.varint()
 	if c.bad {
 		return cutShort
 	}
-	if distance == 0 || distance > uint64(len(b.texts)) {
+	if i >= uint64(len(b.texts)) {
 		return "the text that it varies is not defined"
 	}
-	base := b.texts[uint64(len(b.texts))-distance]
+	base := b.texts[i]
 	if before > uint64(len(base)) || after > uint64(len(base))-before {
 		return "it has more of another text than there is"
 	}

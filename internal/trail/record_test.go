@@ -319,7 +319,7 @@ func TestReadingABlockAgainTakesNoMemory(t *testing.T) {
 func endlessVariants(def func(trail.Kind, ...byte) []byte) []byte {
 	const long = 30_000
 	items := def(trail.KindDefText, make([]byte, long)...)
-	variant := append(binary.AppendUvarint([]byte{1}, long), 0)
+	variant := append(binary.AppendUvarint([]byte{0}, long), 0)
 	for range trail.MaxVariants/long + 1 {
 		items = append(items, def(trail.KindDefVariant, variant...)...)
 	}
@@ -362,9 +362,9 @@ func TestMalformedItemsAreCorruption(t *testing.T) {
 		"run without form":       {slices.Concat(session, def(trail.KindRun, 1, 0)), "form is not defined"},
 		"run too short":          {slices.Concat(form, def(trail.KindRun, 1, 0, 5)), "ends too early"},
 		"run too long":           {slices.Concat(form, def(trail.KindRun, 1, 0, 5, 6, 7)), "bytes are left"},
-		"variant of nothing":     {def(trail.KindDefVariant, 1, 0, 0), "text that it varies is not defined"},
-		"variant of itself":      {slices.Concat(text, def(trail.KindDefVariant, 0, 1, 1)), "text that it varies is not defined"},
-		"variant with too much":  {slices.Concat(text, def(trail.KindDefVariant, 1, 5, 4)), "more of another text"},
+		"variant of nothing":     {def(trail.KindDefVariant, 0, 0, 0), "text that it varies is not defined"},
+		"variant of itself":      {slices.Concat(text, def(trail.KindDefVariant, 1, 1, 1)), "text that it varies is not defined"},
+		"variant with too much":  {slices.Concat(text, def(trail.KindDefVariant, 0, 5, 4)), "more of another text"},
 		"endless variants":       {endlessVariants(def), "longer than in a block written by a server"},
 		"part of nothing":        {append(slices.Clone(session), def(trail.KindData, 0, 1, 7)...), "continues something unknown"},
 	} {
