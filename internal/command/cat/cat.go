@@ -123,7 +123,7 @@ func catRun(ctx context.Context, opts *Options) error {
 		bar = progress.New(opts.IO, t.Size())
 	}
 	defer bar.Done()
-	w := &warner{io: opts.IO, before: bar.Clear}
+	w := &cmdutil.Warner{IO: opts.IO, Before: bar.Clear}
 	out, err := opts.open(opts.IO, format, options, false)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func catRun(ctx context.Context, opts *Options) error {
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
 			out.Flush()
-			w.warn(err)
+			w.Warn(err)
 		},
 		Progress: bar.Set,
 	}, func(line []byte) error {
@@ -160,14 +160,14 @@ func catRun(ctx context.Context, opts *Options) error {
 	if closeErr := out.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && feed != nil && !w.unread {
+	if err == nil && feed != nil && !w.Unread() {
 		places := index.Places()
 		if opts.Before != "" {
 			places = before(opts.Before)
 		}
 		err = feed.Advance(places)
 	}
-	return w.result(err)
+	return w.Result(err)
 }
 
 // before are the places of --before, which was checked.

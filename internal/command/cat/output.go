@@ -5,8 +5,6 @@ package cat
 
 import (
 	"bufio"
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -237,51 +235,4 @@ func contents(filter *query.Filter, format render.Format) func(*trail.Contents) 
 		g.Or(c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindDisconnect })) // see Notice
 		return g
 	}
-}
-
-// warner prints what is wrong in a trail and remembers whether it is damage.
-type warner struct {
-	io      *iostreams.IOStreams
-	before  func() // cleans the line, when a progress bar is on it
-	damaged bool
-	unread  bool                    // something could not be read at all
-	gone    map[*trail.Segment]bool // told of
-}
-
-func (w *warner) warn(err error) {
-	var torn *trail.TornError
-	var gone *trail.GoneError
-	var incomplete *trail.IncompleteError
-	var missing *trail.MissingKeyError
-	level := "damaged"
-	switch {
-	case errors.As(err, &torn) && torn.Last:
-		level = "unfinished"
-	case errors.As(err, &incomplete):
-		level = "incomplete"
-	case exit.IsUnreadable(err), errors.As(err, &missing):
-		level = "unreadable"
-	case errors.As(err, &gone):
-		if w.gone[gone.Segment] {
-			return
-		}
-		if w.gone == nil {
-			w.gone = map[*trail.Segment]bool{}
-		}
-		w.gone[gone.Segment] = true
-		if gone.ByPolicy() {
-			level = "deleted"
-		}
-	}
-	w.damaged = w.damaged || level == "damaged"
-	w.unread = w.unread || level == "unreadable"
-	if w.before != nil {
-		w.before()
-	}
-	fmt.Fprintf(w.io.ErrOut, "steno: %s: %s\n", level, render.Safe(query.OpenError(err).Error()))
-}
-
-// result is the command's error after the trail was read.
-func (w *warner) result(err error) error {
-	return exit.Verdict(exit.Found(w.damaged, w.unread), err)
 }

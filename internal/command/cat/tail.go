@@ -120,7 +120,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	index := t.Index()
 	opts.server(index, format, &options)
-	w := &warner{io: opts.IO}
+	w := &cmdutil.Warner{IO: opts.IO}
 	out, err := opts.open(opts.IO, format, options, opts.Follow)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
 		Warn: func(err error) {
 			out.Flush()
-			w.warn(err)
+			w.Warn(err)
 		},
 	}
 	// taken is called when lines up to these places have been written to out.
@@ -144,7 +144,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		if feed == nil {
 			return out.Flush()
 		}
-		if w.unread {
+		if w.Unread() {
 			return fmt.Errorf("slot %q is not advanced past what could not be read", opts.Slot)
 		}
 		if err := out.Keep(); err != nil {
@@ -179,7 +179,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if ctx.Err() != nil && opts.Follow {
 		return exit.ErrStopped
 	}
-	return w.result(err)
+	return w.Result(err)
 }
 
 // follow calls poll until the context ends.

@@ -174,22 +174,21 @@ func queryRun(ctx context.Context, o *Options) error {
 	} else if err = session.run(ctx, in.sql); err == nil && o.Explain {
 		session.explain()
 	}
-	return exit.Verdict(exit.Found(session.damaged, session.unread), err)
+	return session.warner.Result(err)
 }
 
 // session is a database, and what is said of its trail.
 type session struct {
 	o       *Options
 	db      *sql.DB
-	damaged bool
-	unread  bool
+	warner  cmdutil.Warner
 	partial string // the output as long as it is not complete
 }
 
 func (o *Options) open(in *inputs) (*session, error) {
-	s := &session{o: o}
+	s := &session{o: o, warner: cmdutil.Warner{IO: o.IO}}
 	options := sql.Options{
-		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir, Warn: s.warn,
+		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir, Warn: s.warner.Warn,
 		Index: func() (*trail.Index, error) {
 			t, err := o.OpenEncrypted(in.trails)
 			if err != nil {
@@ -235,28 +234,6 @@ func (s *session) close() {
 	if s.partial != "" {
 		os.Remove(s.partial)
 	}
-}
-
-// warn prints what is wrong in the trail, and remembers whether it is damage.
-func (s *session) warn(err error) {
-	var torn *trail.TornError
-	var gone *trail.GoneError
-	var incomplete *trail.IncompleteError
-	var missing *trail.MissingKeyError
-	what := "damaged"
-	switch {
-	case errors.As(err, &torn) && torn.Last:
-		what = "unfinished"
-	case errors.As(err, &incomplete):
-		what = "incomplete"
-	case exit.IsUnreadable(err), errors.As(err, &missing):
-		what, s.unread = "unreadable", true
-	case errors.As(err, &gone) && gone.ByPolicy():
-		what = "deleted"
-	default:
-		s.damaged = true
-	}
-	fmt.Fprintf(s.o.IO.ErrOut, "steno: %s: %s\n", what, render.Safe(query.OpenError(err).Error()))
 }
 
 // run executes statements and writes what they return.
