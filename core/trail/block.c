@@ -41,6 +41,13 @@
 #define SAMPLE_BYTES 4096
 #define MIN_SAMPLED (4 * SAMPLES * SAMPLE_BYTES)
 
+/*
+ * After a block that compression has made smaller by less than a sixteenth, eight times as many bytes
+ * are not compressed: trying costs the more of the writer's time, the less there is to gain.
+ */
+#define MIN_SAVED(used) ((used) / 16)
+#define NOT_TRIED(used) (8 * (uint64_t) (used))
+
 /* The first record's time is known only when the block is finished. */
 #define PADDED_TIME STENO_VARINT_MAX
 
@@ -120,6 +127,8 @@ struct StenoBlock
 	uint32_t	room;			/* bytes of payload that are allocated: for an index, more than capacity */
 	uint32_t	used;
 	uint32_t	data_bytes;		/* of used, in data parts */
+	uint64_t	not_tried;		/* bytes of blocks that are not to be compressed, from this one on */
+	bool		incompressible;	/* this block has turned out to be */
 	uint32_t	records;
 	uint64_t	generation;
 	int64_t		previous_time;
@@ -267,6 +276,11 @@ steno_block_reset(StenoBlock *block)
 {
 	if (block->index)
 		steno_index_discard(block->index);
+	if (block->incompressible)
+		block->not_tried = NOT_TRIED(block->used);
+	else
+		block->not_tried -= block->not_tried < block->used ? block->not_tried : block->used;
+	block->incompressible = false;
 	block->used = 0;
 	block->data_bytes = 0;
 	block->records = 0;
@@ -1312,10 +1326,13 @@ compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 	int			n = 0;
 
 	*stored = block->used;
-	if (codec == STENO_CODEC_LZ4 && block->used > 0 && is_compressible(block, out))
+	if (codec == STENO_CODEC_LZ4 && block->used > block->not_tried && is_compressible(block, out))
+	{
 		n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload,
 									   (char *) out, (int) block->used,
 									   LZ4_compressBound((int) block->room), 1);
+		block->incompressible = n <= 0 || (uint32_t) n > block->used - MIN_SAVED(block->used);
+	}
 	if (n <= 0 || (uint32_t) n >= block->used)
 		return STENO_CODEC_NONE;
 	*stored = (uint32_t) n;

@@ -252,6 +252,7 @@ TEST(block_round_trip_of_random_records)
 	uint64_t	statement[NSOURCES] = {1, 1, 1, 1};
 	uint64_t	number = 1;
 	uint64_t	buffer[ROOM / 8];
+	const StenoMessage *m = (StenoMessage *) buffer;
 	uint8_t		body[STENO_SESSION_MAX];
 	static StenoTemplate templates[NSOURCES][STENO_TEMPLATES];
 	StenoBlock *block = steno_block_create(64 * 1024);
@@ -281,9 +282,9 @@ TEST(block_round_trip_of_random_records)
 			brief_record(buffer, templates[s], &random, statement[s]);
 		else
 			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);
-		CHECK(steno_message_is_whole((StenoMessage *) buffer, ROOM));
-		add(block, &sources[s], (StenoMessage *) buffer, &number);
-		if (((StenoMessage *) buffer)->flags & STENO_MESSAGE_BRIEF)
+		CHECK(steno_message_is_whole(m, ROOM));
+		add(block, &sources[s], m, &number);
+		if (m->flags & STENO_MESSAGE_BRIEF)
 		{
 			/* it has had the numbers after those of the last one, whatever comes next */
 			seq[s] = sources[s].seq;
@@ -481,7 +482,9 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 
 	forget();
 	for (i = 0; i < STENO_TEMPLATES; i++)
-		change_template(&templates[i], &random);
+		do
+			change_template(&templates[i], &random);
+		while (templates[i].text_len == 0);
 	for (s = 0; s < NSOURCES; s++)
 	{
 		announce(block, &sources[s], s + 1, 0, 0);
@@ -769,7 +772,48 @@ TEST(block_that_does_not_shrink_is_stored_as_it_is)
 	steno_block_destroy(block);
 }
 
-/* The end of a statement that lasts beyond what a time can say is the last time there is. */
+/*
+ * Build and finish a block with LZ4 of one data part of 8-byte words, which are random or all the same.
+ * Whether it became smaller.
+ */
+static bool
+words_shrink(StenoBlock *block, int words, uint64_t *random)
+{
+	static uint64_t buffer[2 * 1024];
+	uint64_t	bytes[1500];
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	StenoSource source = {.generation = UINT64_MAX};
+	StenoBlockHeader h;
+	size_t		len;
+	int			i;
+
+	for (i = 0; i < words; i++)
+		bytes[i] = random ? test_random(random) : 7;
+	model_encode_data(buffer, 1, 0, bytes, (uint32_t) words * 8);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	CHECK(steno_block_header_read(steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 5, chain, &len), &h));
+	steno_block_reset(block);
+	return h.stored < h.raw - h.raw / 16;
+}
+
+/* What does not become smaller is tried again after eight times as many bytes, or with a larger block. */
+TEST(block_after_one_that_does_not_shrink_is_not_compressed)
+{
+	StenoBlock *block = steno_block_create(64 * 1024);
+	uint64_t	random = test_seed();
+	int			skipped = 0;
+
+	CHECK(words_shrink(block, 100, NULL));
+	CHECK(!words_shrink(block, 100, &random));
+	while (!words_shrink(block, 100, NULL))
+		skipped++;
+	CHECK(skipped == 8);
+	CHECK(words_shrink(block, 100, NULL));
+	CHECK(!words_shrink(block, 100, &random));
+	CHECK(words_shrink(block, 1000, NULL));
+	steno_block_destroy(block);
+}
+
 /* Build and finish a block with LZ4 of one data part: a chunk whose bytes are at the given address. */
 static StenoBlockHeader
 finish_large(StenoBlock *block, const uint8_t *chunk)
@@ -816,6 +860,7 @@ TEST(block_of_large_values_is_compressed_if_its_samples_are)
 	steno_block_destroy(block);
 }
 
+/* The end of a statement that lasts beyond what a time can say is the last time there is. */
 TEST(block_last_end_does_not_overflow)
 {
 	StenoBlock *block = steno_block_create(64 * 1024);
