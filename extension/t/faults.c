@@ -26,7 +26,7 @@
  *		kill_before_begin.N	fsync of a segment that is begun or opened: SIGKILL before it
  *		kill_after_begin.N	SIGKILL after it
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
- *		clock_of_all		the same, in all processes
+ *		clock_of_all		the same, in all processes; time, too, so that pg_ctl recognizes a server that it starts
  *		hold_rmdir			rmdir waits, while the file is there, and "holding.rmdir" says so
  *
  * In a folder "durable", if there is one, it notes for each segment, in a file
@@ -458,4 +458,16 @@ gettimeofday(struct timeval *restrict now, void *restrict zone)
 	result = next(now, zone);
 	now->tv_sec += seconds_of("clock_of_all") + (is_writer ? seconds_of("clock") : 0);
 	return result;
+}
+
+time_t
+time(time_t *result)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	now.tv_sec += seconds_of("clock_of_all");
+	if (result != NULL)
+		*result = now.tv_sec;
+	return now.tv_sec;
 }

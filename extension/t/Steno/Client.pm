@@ -12,19 +12,20 @@ use IO::Socket::INET;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 
-# new($node, user => ..., database => ..., application_name => ..., tcp => 1)
+# new($node, user => ..., database => ..., application_name => ..., tcp => 1): over TCP also with address => ..., the
+# client's own, and password => ..., in clear text
 sub new
 {
 	my ($class, $node, %facts) = @_;
 	my $self = bless { buffer => '', out => '' }, $class;
 	my $packet = '';
-	my $tcp = delete $facts{tcp};
+	my ($tcp, $address, $password) = delete @facts{qw(tcp address password)};
 
 	$facts{user} //= $node->{steno_user} // getpwuid($>);
 	$facts{database} //= 'postgres';
 	$self->{socket} =
 	  $tcp
-	  ? IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $node->port)
+	  ? IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $node->port, defined $address ? (LocalAddr => $address) : ())
 	  : IO::Socket::UNIX->new(
 		Type => SOCK_STREAM,
 		Peer => $node->host . '/.s.PGSQL.' . $node->port);
@@ -33,6 +34,8 @@ sub new
 	$packet .= pack('Z* Z*', $_, $facts{$_}) foreach sort keys %facts;
 	$packet .= "\0";
 	$self->{out} .= pack('N N', length($packet) + 8, 0x30000) . $packet;
+	# the server reads it after it has asked for it
+	$self->put('p', "$password\0") if defined $password;
 	$self->{greeting} = $self->finish;
 	return if !$self->{greeting};
 	return $self;
