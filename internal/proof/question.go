@@ -178,6 +178,8 @@ func flagOf(field string) string {
 		return "class"
 	case "AppUsers":
 		return "app-user"
+	case "AppContexts":
+		return "app-context"
 	case "MinDuration":
 		return "min-duration"
 	case "IgnoreCase":

@@ -22,6 +22,7 @@ type FilterOptions struct {
 	Users        []string
 	Roles        []string
 	AppUsers     []string
+	AppContexts  []string
 	Databases    []string
 	Applications []string
 	Clients      []string
@@ -213,6 +214,11 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 	}
 	all = append(all, fact(trail.KeyUser, trail.TermsUsers, o.Users)...)
 	all = append(all, fact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)...)
+	if len(o.AppContexts) > 0 { // which no index has
+		all = append(all, condition{session: func(s *trail.Session) bool {
+			return slices.Contains(o.AppContexts, string(s.Fact(trail.KeyAppContext)))
+		}})
+	}
 	all = append(all, fact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)...)
 	all = append(all, fact(trail.KeyApplication, trail.TermsApplications, o.Applications)...)
 	if len(o.Roles) > 0 {
