@@ -20,6 +20,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/command/query"
+	screen "github.com/pg-steno/pg_steno/internal/command/top"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/command"
 )
@@ -156,6 +157,7 @@ type named struct {
 	classes  map[string]bool
 	root     *cobra.Command // steno
 	query    *cobra.Command // steno-query
+	screen   *cobra.Command // steno-top
 	lab      *cobra.Command // steno-lab
 }
 
@@ -182,11 +184,12 @@ func whatExists(t *testing.T) *named {
 		classes:  names(`(?m)^STENO_CLASS\(\d+, \w+, "(\w+)"`, contents(t, "format/records.def")),
 		root:     cli.New(streams),
 		query:    query.New(streams),
+		screen:   screen.New(streams),
 		lab:      command.New(streams),
 	}
 	n.root.InitDefaultCompletionCmd()
 	n.root.InitDefaultHelpCmd()
-	for _, other := range []*cobra.Command{n.query, n.lab} {
+	for _, other := range []*cobra.Command{n.query, n.screen, n.lab} {
 		other.InitDefaultCompletionCmd()
 		other.InitDefaultHelpCmd()
 	}
@@ -206,7 +209,7 @@ func isElsewhere(steno *cobra.Command, name string) bool {
 func (n *named) wrongCommand(line string) string {
 	words := strings.Fields(line)
 	root := n.root
-	for _, other := range []*cobra.Command{n.query, n.lab} {
+	for _, other := range []*cobra.Command{n.query, n.screen, n.lab} {
 		if c, _, err := other.Find(words[1:]); words[0] == other.Name() || words[0] == "steno" && err == nil && c != other && isElsewhere(n.root, words[1]) {
 			root = other
 		}
@@ -250,7 +253,7 @@ func (n *named) wrongNames(text string) []string {
 	lines = append(lines, strings.Split(text, "\n")...) // of code
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
-		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-query ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
+		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-query ") || strings.HasPrefix(line, "steno-top ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
 			line, _, _ = strings.Cut(line, " # ")
 			line, _, _ = strings.Cut(line, "  ")
 			line, _, _ = strings.Cut(line, "|")
@@ -601,7 +604,7 @@ func TestGuaranteesAreChecked(t *testing.T) {
 
 // The two programs: their manual pages, help, and what the one says of the other.
 
-var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-query": query.New, "steno-lab": command.New}
+var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-query": query.New, "steno-top": screen.New, "steno-lab": command.New}
 
 // The packages' manual pages are what "man" prints.
 func TestManualPagesHaveEveryCommandAndFlag(t *testing.T) {
@@ -648,7 +651,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 }
 
 // TestStenoKnowsTheCommandsOfOtherPrograms: steno, which links nothing of them, lists the
-// commands of steno-query and steno-lab as these do.
+// commands of the other programs as these do.
 func TestStenoKnowsTheCommandsOfOtherPrograms(t *testing.T) {
 	streams, _, _, _ := iostreams.Test()
 	known := map[string]string{}
@@ -657,7 +660,7 @@ func TestStenoKnowsTheCommandsOfOtherPrograms(t *testing.T) {
 			known[c.Name()] = c.Short
 		}
 	}
-	for _, c := range append(command.New(streams).Commands(), query.New(streams).Commands()...) {
+	for _, c := range slices.Concat(command.New(streams).Commands(), query.New(streams).Commands(), screen.New(streams).Commands()) {
 		if name := c.Name(); name != "version" && name != "man" {
 			if known[name] != c.Short {
 				t.Errorf("%s: steno says %q, its program %q", name, known[name], c.Short)

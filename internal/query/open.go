@@ -37,6 +37,16 @@ func DefaultTrail() (string, error) {
 // default one.
 func OpenTrails(args []string) (*trail.Trail, error) { return openTrails(args, nil) }
 
+// OpenTrail does the same with keys that were made before, so that a command that opens a trail
+// again asks for them once.
+func OpenTrail(args []string, keys *trail.Keys) (*trail.Trail, error) {
+	t, err := openTrails(args, keys)
+	if err == nil {
+		err = keys.Err()
+	}
+	return t, err
+}
+
 func openTrails(args []string, keys *trail.Keys) (*trail.Trail, error) {
 	if len(args) == 0 {
 		dir, err := DefaultTrail()
@@ -93,6 +103,26 @@ func OpenError(err error) error {
 		return fmt.Errorf("%s: %w", p.Path, p.Err)
 	}
 	return err
+}
+
+// Severity is what an error of a trail is called in a warning, whether it is damage, and whether
+// it says that something could not be read.
+func Severity(err error) (level string, damaged, unread bool) {
+	var torn *trail.TornError
+	var gone *trail.GoneError
+	var incomplete *trail.IncompleteError
+	var missing *trail.MissingKeyError
+	switch {
+	case errors.As(err, &torn) && torn.Last:
+		return "unfinished", false, false
+	case errors.As(err, &incomplete):
+		return "incomplete", false, false
+	case exit.IsUnreadable(err), errors.As(err, &missing):
+		return "unreadable", false, true
+	case errors.As(err, &gone) && gone.ByPolicy():
+		return "deleted", false, false
+	}
+	return "damaged", true, false
 }
 
 // KeyOptions say where the keys of encrypted segments come from.
@@ -195,12 +225,7 @@ func parseKeys(text []byte) (keys [][trail.KeySize]byte, err error) {
 // OpenEncrypted opens trails and segments as OpenTrails does, with the keys of
 // the options.
 func (o *KeyOptions) OpenEncrypted(args []string) (*trail.Trail, error) {
-	keys := o.Keys()
-	t, err := openTrails(args, keys)
-	if err == nil {
-		err = keys.Err()
-	}
-	return t, err
+	return OpenTrail(args, o.Keys())
 }
 
 // shell is a command that the system's shell runs.

@@ -79,6 +79,12 @@ func serverOf(path string, info os.FileInfo, postmaster uint32) int {
 	return 0
 }
 
+// InUse reports whether a postmaster that runs uses a ring file, which its header names, or may do so.
+func InUse(path string, info os.FileInfo, postmaster uint32) bool {
+	mapped, _, known := mapping(int(postmaster), path, info)
+	return mapped || !known
+}
+
 // writerOf returns the ID of a process that has a segment of the trail open, 0 if none can be found.
 func writerOf(dir string) int {
 	for _, pid := range processes() {

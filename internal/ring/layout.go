@@ -1,9 +1,10 @@
-// Package ring reads the ring file of a server that is no more. It knows the layout
+// Package ring reads the ring file of a server, mostly of one that is no more. It knows the layout
 // from format/RING.md alone.
 //
 //	layout.go   where things stand, by version
 //	file.go     the file: header, intents, rings
 //	message.go  what stands in a ring
+//	live.go     what the rings of a running server say now
 //
 // Nothing here trusts its input, and nothing is written.
 package ring

@@ -193,6 +193,31 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	t.Streams = append(t.Streams, s)
 }
 
+// Limit leaves out segments that were written before since or begun after until, so that an
+// index of the trail takes no longer the longer the trail is. Of each stream, the last one
+// stays, and one before the first for the parts of big records. Clocks that were set back can
+// make a segment look newer than its successor: it stays.
+func (t *Trail) Limit(since, until int64) {
+	for _, s := range t.Streams {
+		n := len(s.Segments)
+		first, end := 0, n
+		for i := n - 1; i >= 0; i-- {
+			if seg := s.Segments[i]; seg.Err == nil && seg.Header.Created < since {
+				first = max(0, i-1)
+				break
+			}
+		}
+		for end > first+1 && s.Segments[end-1].Err == nil && s.Segments[end-1].Header.Created > until {
+			end--
+		}
+		if last := s.Segments[n-min(n, 1):]; end < n {
+			s.Segments = slices.Concat(s.Segments[first:end], last)
+		} else {
+			s.Segments = s.Segments[first:]
+		}
+	}
+}
+
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

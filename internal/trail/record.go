@@ -591,6 +591,26 @@ func (b *Block) defineSession(c *cursor) string {
 	return ""
 }
 
+// ParseSession reads the body of a session's definition as it stands in a ring: from the start
+// time on.
+func ParseSession(body []byte) (*Session, bool) {
+	b := Block{raw: body}
+	if b.defineSession(&cursor{b: append([]byte{0, 0}, body...)}) != "" {
+		return nil, false
+	}
+	s := &b.sessions[0]
+	return s.shown(s.charset()), true
+}
+
+// ParseShape reads the body of a shape's definition as it stands in a ring.
+func ParseShape(body []byte) (*Shape, bool) {
+	b := Block{raw: body}
+	if b.defineShape(&cursor{b: body}) != "" {
+		return nil, false
+	}
+	return &b.shapes[0], true
+}
+
 func (b *Block) defineShape(c *cursor) string {
 	s := Shape{Class: Class(c.varint()), QueryID: c.varint(), Command: c.str()}
 	// A relation takes at least three bytes, a parameter two and an object

@@ -14,6 +14,8 @@ import (
 type ScanOptions struct {
 	// Since and Until bound the records' times: Since <= time < Until, or no end if Until is MaxTime.
 	Since, Until int64
+	// Ends says that a record's time is that at which it ended: see Record.End.
+	Ends bool
 	// Contents selects the groups of blocks of a segment's index that may have wanted
 	// records; nil: all. Other blocks are not read.
 	Contents func(*Contents) Groups
@@ -79,6 +81,15 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	}
 	slices.SortStableFunc(s.segments, func(a, b *SegmentIndex) int { return cmp.Compare(a.FirstTime, b.FirstTime) })
 	return s
+}
+
+// outside says whether a record is not in the bounds.
+func (o *ScanOptions) outside(r *Record) bool {
+	at := r.Time
+	if o.Ends {
+		at = r.End()
+	}
+	return at < o.Since || at >= o.Until && o.Until != MaxTime
 }
 
 // Close closes the files. No reader may be in use.
@@ -195,7 +206,7 @@ func (r *ScanReader) Next() bool {
 			continue
 		}
 		r.decoded++
-		if rec.Time < s.opts.Since || rec.Time >= s.opts.Until && s.opts.Until != MaxTime {
+		if s.opts.outside(rec) {
 			if s.opts.Parts && rec.Parts != [3]uint64{} {
 				delete(r.here, RecordID{rec.Session.ID(), rec.Seq})
 			}

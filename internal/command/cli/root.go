@@ -46,8 +46,9 @@ statement, connection and failure of a server.
 
 "steno NAME" runs the program steno-NAME if steno has no such command, and the
 program is in the same directory or in PATH. SQL is the business of steno-query,
-and measurements and experiments are commands of steno-lab, which "steno" runs
-in the same way: see steno-query(1) and steno-lab(1).
+the screen that shows a running server that of steno-top, and measurements and
+experiments are commands of steno-lab, which "steno" runs in the same way: see
+steno-query(1), steno-top(1) and steno-lab(1).
 
 Exit codes: 0: success. 1: the trail is damaged, or a check failed. 2: wrong
 usage, such as a path that is not a trail. 3: the command could not do its work,
@@ -87,6 +88,9 @@ var others = []struct {
 }{
 	{"steno-query", []struct{ name, short string }{
 		{"query", "Ask a trail in SQL"},
+	}},
+	{"steno-top", []struct{ name, short string }{
+		{"top", "Show on a terminal what happens now, or happened at a moment"},
 	}},
 	{"steno-lab", []struct{ name, short string }{
 		{"bench", "Measure what recording costs"},

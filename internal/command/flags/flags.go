@@ -53,6 +53,13 @@ func AddFilter(cmd *cobra.Command, o *query.FilterOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
 	f.StringVar(&o.Until, "until", "", "only records that started before this `time`")
+	AddConditions(cmd, o)
+}
+
+// AddConditions adds those of them that do not say when, for commands that have a time of their
+// own.
+func AddConditions(cmd *cobra.Command, o *query.FilterOptions) {
+	f := cmd.Flags()
 	o.Not = &query.FilterOptions{}
 	for _, l := range lists {
 		add := f.StringSliceVarP

@@ -13,6 +13,7 @@ import (
 var notInSteno = []string{
 	"net/http", "os/user", "github.com/jackc/", "github.com/google/pprof", "github.com/HdrHistogram/",
 	"html/template", "debug/elf", module + "internal/lab", module + "internal/sql", "github.com/duckdb/",
+	module + "internal/top", "charm.land/", "github.com/charmbracelet/",
 }
 
 const module = "github.com/pg-steno/pg_steno/"
@@ -62,7 +63,7 @@ func TestStenoLinksLittleFromOutside(t *testing.T) {
 	}
 }
 
-// TestStenoBuildsForEverySystem compiles steno without C for all systems that it reads and
+// TestStenoBuildsForEverySystem compiles steno and steno-top without C for all systems that it reads and
 // verifies trails on.
 func TestStenoBuildsForEverySystem(t *testing.T) {
 	if testing.Short() {
@@ -70,6 +71,6 @@ func TestStenoBuildsForEverySystem(t *testing.T) {
 	}
 	for _, system := range []string{"linux/" + runtime.GOARCH, "darwin/arm64", "windows/amd64"} {
 		goos, arch, _ := strings.Cut(system, "/")
-		run(t, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch}, "go", "build", module+"internal/command/cli")
+		run(t, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch}, "go", "build", module+"internal/command/cli", module+"internal/command/top")
 	}
 }

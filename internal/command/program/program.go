@@ -1,4 +1,4 @@
-// Package program is what steno and steno-lab have in common: their signals, the one
+// Package program is what steno and the programs beside it have in common: their signals, the one
 // place where errors become text and exit codes, their manual pages, and how one program
 // runs another.
 //

@@ -1,0 +1,104 @@
+// The terminal of the screen: it is given back as it was, however the program ends.
+
+package top
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"golang.org/x/term"
+
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/top"
+)
+
+// framesPerSecond bounds how often the terminal is written to; keys have to be answered sooner
+// than one notices.
+const framesPerSecond = 20
+
+// patience is how long the terminal may take to be given back after a signal, when nobody reads
+// what is written to it.
+const patience = time.Second
+
+// screen runs the screen until somebody quits it.
+func screen(ctx context.Context, io *iostreams.IOStreams, m *top.Model) error {
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(io.Out), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}
+	if !io.ColorEnabled() {
+		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
+	}
+	p := tea.NewProgram(m, options...)
+	saved := saveTerminal()
+	stop := context.AfterFunc(ctx, func() {
+		time.Sleep(patience)
+		saved()
+		os.Exit(exit.Error)
+	})
+	defer stop()
+	ended, done := handleSignals(p)
+	_, err := p.Run()
+	done()
+	ended() // by a signal that the program ended for, in its turn
+	switch {
+	case ctx.Err() != nil:
+		return exit.ErrStopped
+	case errors.Is(err, tea.ErrProgramPanic):
+		return errors.New("internal error, described above: please report it")
+	}
+	return err
+}
+
+// saveTerminal returns a function that gives the terminal its modes of now back.
+func saveTerminal() func() {
+	fd := int(os.Stdin.Fd())
+	state, err := term.GetState(fd)
+	if err != nil {
+		return func() {}
+	}
+	return func() { _ = term.Restore(fd, state) }
+}
+
+// handleSignals ends the program for the signals that end others without a word, and gives the
+// terminal back while it is stopped. ended passes a signal on that has ended the program; done
+// is called before it.
+func handleSignals(p *tea.Program) (ended, done func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, append(fatalSignals, stopSignals...)...)
+	quit := make(chan struct{})
+	var last os.Signal
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		for {
+			select {
+			case <-quit:
+				return
+			case one := <-signals:
+				if isStop(one) {
+					signal.Reset(one)
+					p.Send(tea.SuspendMsg{})
+					continue
+				}
+				last = one
+				p.Kill()
+				return
+			}
+		}
+	}()
+	done = func() {
+		signal.Stop(signals)
+		close(quit)
+		<-finished
+	}
+	ended = func() {
+		if last != nil {
+			pass(last)
+		}
+	}
+	return ended, done
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package top
+
+import "os"
+
+// There are none that a terminal has to be saved from.
+var fatalSignals, stopSignals []os.Signal
+
+func isStop(os.Signal) bool { return false }
+
+func pass(os.Signal) {}

@@ -1,0 +1,229 @@
+// Package top is the program steno-top: its command tree, and the command top.
+//
+// It is a program of its own because of what it links: a terminal's library, which an auditor
+// who verifies a trail need not trust.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
+	"github.com/pg-steno/pg_steno/internal/command/program"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/top"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Main is the program.
+func Main() int { return program.Main(New) }
+
+// New returns the root command with all subcommands.
+func New(streams *iostreams.IOStreams) *cobra.Command {
+	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion()}
+	root := &cobra.Command{
+		Use:   "steno-top",
+		Short: "Show what happens on a server, from its trail",
+		Long: `steno-top shows what happens on a PostgreSQL server, or what happened at a moment of
+the past, on a terminal. If it is in the same directory as steno or in PATH,
+"steno top" runs it.
+
+Exit codes: 0: success. 1: the trail is damaged; the rest is shown. 2: wrong
+usage. 3: the command could not do its work, for example because it may not read
+a file or lacks the key of a segment. 130 and 143: ended by SIGINT or SIGTERM.`,
+	}
+	root.AddCommand(NewCmdTop(f, nil))
+	return program.Group(root, f, `.TP
+.B STENO_DIRECTORY
+The trail that is read when none is named.
+.TP
+.B PGDATA
+The data directory of a server; its pg_steno is the trail when STENO_DIRECTORY is not set.
+.TP
+.B LC_ALL, LC_CTYPE, LANG
+If the first of these that is set does not name UTF-8, the screen has only ASCII characters.
+.TP
+.B COLUMNS, LINES
+The size of a screen that is not on a terminal; 80 and 24 if they are not set.
+`)
+}
+
+// Options are those of top.
+type Options struct {
+	IO     *iostreams.IOStreams
+	Trails []string
+	query.FilterOptions
+	query.KeyOptions
+	At       string
+	Window   time.Duration
+	Interval time.Duration
+	By       string
+	Rings    []string
+	TimeZone string
+	Once     bool
+	Now      func() time.Time
+}
+
+// NewCmdTop returns the command. Tests give a run function of their own.
+func NewCmdTop(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{IO: f.IO, Now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "top [TRAIL]",
+		Short: "Show on a terminal what happens now, or happened at a moment",
+		Long: `Show statements and failures per second, by user, database, application, client,
+class, table, session or SQLSTATE, with the slowest statements, as a screen that
+is drawn again every --interval. The figures are those of the last minute, or of
+another --window. With --at, they are those of a window around a moment of the
+past; the arrow keys step through time.
+
+What has not reached the trail yet is read from the rings of the server, if they
+are on this machine and may be read: what runs now, open sessions, how full the
+rings are, how long the oldest record has waited for the writer, waits and drops.
+
+Press ? for the keys. If standard output is not a terminal, or with --once, one
+screen is printed as text. With TERM=dumb, a screen is printed every --interval.
+
+The filters are those of "steno cat".`,
+		Example: `  steno top
+  steno top --failed --by error
+  steno top --user app --window 5m /var/lib/postgresql/15/main/pg_steno
+  steno top --at '2026-11-21 03:12' --by table
+  steno top --once | mail -s "what runs" dba`,
+		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Trails = args
+			if err := cmdutil.RefuseEmpty(cmd, append([]string{"at", "rings", "time-zone"}, without(flags.FilterNames, "since", "until")...)...); err != nil {
+				return err
+			}
+			if opts.Window < time.Second || opts.Window > 31*24*time.Hour {
+				return exit.Usagef("--window must be between 1s and 744h")
+			}
+			if opts.Interval < 100*time.Millisecond {
+				return exit.Usagef("--interval must be at least 100ms")
+			}
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return topRun(cmd.Context(), opts)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.At, "at", "", "show a past `moment`, with the window around it: '2026-11-21 03:12', 2h, yesterday")
+	fl.DurationVar(&opts.Window, "window", time.Minute, "`time` that the figures are of")
+	fl.DurationVar(&opts.Interval, "interval", time.Second, "`time` between two screens")
+	fl.StringVar(&opts.By, "by", "user", "group by this `dimension` first: "+strings.Join(top.Dimensions(), ", "))
+	fl.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
+	fl.BoolVar(&opts.Once, "once", false, "print one screen as text, and exit")
+	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read that of --at in it: Europe/Berlin, +02:00, local")
+	flags.AddConditions(cmd, &opts.FilterOptions)
+	flags.AddKeys(cmd, &opts.KeyOptions)
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(top.Dimensions(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func without(names []string, left ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(left, n) })
+}
+
+// question checks what is asked first.
+func (o *Options) question() (q top.Question, err error) {
+	q.Window = o.Window
+	by := slices.Index(top.Dimensions(), strings.ToLower(o.By))
+	if by < 0 {
+		return q, exit.Usagef("--by: %q is not one of %s", o.By, strings.Join(top.Dimensions(), ", "))
+	}
+	q.By = top.Dimension(by)
+	if o.Zone, err = query.ParseZone(o.TimeZone); err != nil {
+		return q, exit.Usagef("--time-zone: %w", err)
+	}
+	if o.At != "" {
+		if q.At, err = query.ParseWhenIn(o.At, o.Now(), o.Zone); err != nil {
+			return q, exit.Usagef("--at: %w", err)
+		}
+	}
+	return q, nil
+}
+
+func topRun(ctx context.Context, o *Options) error {
+	q, err := o.question()
+	if err != nil {
+		return err
+	}
+	filter, err := o.Filter(o.Now())
+	if err != nil {
+		return err
+	}
+	keys := o.Keys()
+	open := func() (*trail.Trail, error) { return query.OpenTrail(o.Trails, keys) }
+	t, err := open()
+	if err != nil {
+		return err
+	}
+	if t.Path == "" || !t.Whole {
+		return exit.Usagef("%s is a segment: name the directory of its trail", o.Trails[0])
+	}
+	reader := top.NewReader(ctx, top.Options{
+		Open: open, Filter: filter, Parts: len(o.Grep)+len(o.Not.Grep) > 0, Zone: o.Zone, Rings: o.Rings, Now: o.Now,
+	})
+	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.Zone, Charset: top.CharsetOf(os.Getenv)}
+	switch {
+	case o.Once || !o.IO.IsTerminal():
+		settings.Plain = true
+		err = once(o.IO.Out, reader, q, settings, o.IO.Width())
+	case os.Getenv("TERM") == "dumb":
+		settings.Plain = true
+		err = again(ctx, o, reader, q, settings)
+	default:
+		err = screen(ctx, o.IO, top.New(reader, q, settings))
+	}
+	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		err = exit.ErrStopped
+	}
+	texts, damaged, unread := reader.Found()
+	for _, text := range texts {
+		fmt.Fprintf(o.IO.ErrOut, "steno: %s\n", render.Safe(text))
+	}
+	return exit.Verdict(exit.Found(damaged, unread), err)
+}
+
+// once prints a screen.
+func once(out io.Writer, reader *top.Reader, q top.Question, s top.Settings, width int) error {
+	m := top.New(reader, q, s)
+	height, err := strconv.Atoi(os.Getenv("LINES"))
+	if err != nil || height < 1 {
+		height = 24
+	}
+	text, err := m.Once(width, height)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text+"\n")
+	return err
+}
+
+// again prints one screen after the other.
+func again(ctx context.Context, o *Options, reader *top.Reader, q top.Question, s top.Settings) error {
+	for {
+		if err := once(o.IO.Out, reader, q, s, o.IO.Width()); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return exit.ErrStopped
+		case <-time.After(o.Interval):
+		}
+	}
+}

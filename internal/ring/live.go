@@ -1,0 +1,159 @@
+// The rings of a server that is running: what they say now.
+
+package ring
+
+import (
+	"encoding/binary"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
+)
+
+// Live is what a ring says while its owner and its writer use it. Each number is right by
+// itself; together they can be of slightly different times.
+type Live struct {
+	Owner      uint32 // process id; 0: none
+	OwnerStart int64  // of its session; 0: not known
+	Head, Tail uint64
+	Records    uint64 // since the server's start, as the following
+	Waits      uint64 // of statements for room
+	WaitTime   uint64 // microseconds of these
+	Drops      uint64
+	Session    []byte   // body of the session at Tail, which may be one that ended
+	Running    *Running // nil: the owner runs no statement
+	Oldest     int64    // when the first record that is not in the trail ended; 0: none, or not known
+}
+
+// Running is a statement that a session runs.
+type Running struct {
+	Statement uint64
+	Time      int64
+	Text      []byte // as much of it as there is
+	TextLen   uint64 // its full length
+	Shape     []byte // body; empty: not known yet
+}
+
+// Used is how many published bytes wait for the writer.
+func (l *Live) Used() uint64 { return l.Head - min(l.Tail, l.Head) }
+
+// copyTries is how often an in-flight entry is copied that changes meanwhile. If that is not
+// enough, the session's statements are so short that none of them is running.
+const copyTries = 4
+
+// Live reads a ring of a server that may be running.
+func (f *File) Live(i int) (*Live, error) {
+	at := f.ringsAt + int64(i)*int64(f.layout.ringSize)
+	header := make([]byte, f.layout.ring["session"].offset+sessionMax)
+	version := header[f.layout.ring["inflight"].offset:][:4]
+	again := make([]byte, len(version))
+	var l *Live
+	for range copyTries {
+		if _, err := f.r.ReadAt(header, at); err != nil {
+			return nil, err
+		}
+		l = f.counters(header)
+		if l.Owner == 0 && l.Used() == 0 {
+			return l, nil
+		}
+		r := &Ring{size: uint64(f.Size), file: f, longXIDs: f.Version >= 6, shortBriefs: f.Version >= 7}
+		if err := f.readTemplates(r, i); err != nil {
+			return nil, err
+		}
+		running := f.running(r, header, l, i)
+		// The writers make a version odd before they change the entry, and even again after.
+		if _, err := f.r.ReadAt(again, at+int64(f.layout.ring["inflight"].offset)); err != nil {
+			return nil, err
+		}
+		if version[0]&1 == 0 && string(version) == string(again) {
+			l.Running = running
+			l.Oldest = f.oldest(r, l, i)
+			return l, nil
+		}
+	}
+	return l, nil
+}
+
+func (f *File) counters(header []byte) *Live {
+	s := bytesOf{header, f.layout.ring}
+	l := &Live{
+		Owner: uint32(s.uint("owner")), Tail: s.uint("tail"), Head: s.uint("head"),
+		Records: s.uint("records"), Waits: s.uint("waits"), WaitTime: s.uint("wait_us"), Drops: s.uint("drops"),
+	}
+	if f.Version >= 3 {
+		l.OwnerStart = int64(s.uint("owner_start"))
+	}
+	if n := s.uint("session_len"); n <= sessionMax {
+		l.Session = append([]byte(nil), s.bytes("session")[:n]...)
+	}
+	return l
+}
+
+// running reads the in-flight entry, and the record that is staged.
+func (f *File) running(r *Ring, header []byte, l *Live, i int) *Running {
+	s := bytesOf{bytesOf{header, f.layout.ring}.bytes("inflight"), f.layout.inFlight}
+	if l.Owner == 0 || s.uint("active") == 0 || s.uint("done") != 0 {
+		return nil
+	}
+	run := &Running{Statement: s.uint("statement"), Time: int64(s.uint("time")), TextLen: s.uint("text_len")}
+	if s.uint("staged") == 0 {
+		text := s.bytes("text")
+		run.Text = append(run.Text, text[:min(s.uint("text_kept"), uint64(len(text)))]...)
+		return run
+	}
+	m, ok := f.messageAt(r, i, s.uint("position"), run.Statement-1)
+	if ok && m.Kind == trail.KindStatement && m.Record.Statement == run.Statement && m.Record.Time == run.Time {
+		run.Text, run.TextLen, run.Shape = m.Record.Text, uint64(len(m.Record.Text)), m.Record.Shape
+		if m.Record.HasCut {
+			run.TextLen = m.Record.CutLength
+		}
+	}
+	return run
+}
+
+// messageAt reads the message at a position, in a copy of its own.
+func (f *File) messageAt(r *Ring, i int, position, statement uint64) (m Message, ok bool) {
+	offset := position % r.size
+	data := make([]byte, min(r.size-offset, r.size/share))
+	if offset%8 != 0 {
+		return m, false
+	}
+	if _, err := f.r.ReadAt(data, f.dataAt+int64(i)*int64(f.Size)+int64(offset)); err != nil {
+		return m, false
+	}
+	return r.parse(data, 0, statement)
+}
+
+// oldest is when the first record ended that waits for the writer. It is unknown if the writer
+// has taken it meanwhile: then its bytes may have been those of another.
+func (f *File) oldest(r *Ring, l *Live, i int) int64 {
+	const looked = 4 // messages: behind a filler, a session and a part there is a record, as a rule
+	position := l.Tail
+	for range looked {
+		if position >= l.Head {
+			return 0
+		}
+		m, ok := f.messageAt(r, i, position, 0)
+		if !ok {
+			return 0
+		}
+		if m.Kind.IsRecord() {
+			if !f.tailIs(l.Tail, i) {
+				return 0
+			}
+			if m.Kind == trail.KindStatement && m.Record.Duration != write.None {
+				return m.Record.Time + int64(m.Record.Duration)
+			}
+			return m.Record.Time
+		}
+		position += m.Length
+	}
+	return 0
+}
+
+// tailIs says whether the writer has freed nothing since the tail was read.
+func (f *File) tailIs(tail uint64, i int) bool {
+	field := f.layout.ring["tail"]
+	now := make([]byte, field.size)
+	_, err := f.r.ReadAt(now, f.ringsAt+int64(i)*int64(f.layout.ringSize)+int64(field.offset))
+	return err == nil && binary.LittleEndian.Uint64(now) == tail
+}

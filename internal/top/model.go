@@ -1,0 +1,478 @@
+// The state of the screen, and what keys do.
+
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Asker answers what the screen asks; see Reader.
+type Asker interface {
+	Ask(Question) (*Snapshot, error)
+	Records(Selection) ([]Line, error)
+	Fields(session trail.SessionID, seq uint64, end int64) ([]Field, error)
+}
+
+// Settings are those of a screen.
+type Settings struct {
+	Trail    string // its name on the screen
+	Interval time.Duration
+	Zone     *time.Location
+	Charset
+	// Plain says that the screen is text alone, without bold and the like.
+	Plain bool
+}
+
+// Keys are all keys, for the help and the manual.
+var Keys = []struct{ Keys, What string }{
+	{"1 … 8", "group by user, database, application, client, class, table, session, error"},
+	{"g, G", "next grouping, previous one"},
+	{"s, S", "sort by the next column, the previous one"},
+	{"↑ ↓ PgUp PgDn Home End", "choose a row, or scroll"},
+	{"Tab", "change between the rows and the statements below them"},
+	{"Enter", "records of the row; of a record, or a statement, all fields"},
+	{"Esc", "back; on the first screen, end the filter"},
+	{"/", "show only rows that contain a text"},
+	{"r", "statements: those that run now, or the slowest that have ended"},
+	{"← →", "one window back in time, or forward; of records, scroll their lines"},
+	{"[ ]", "ten windows back, or forward"},
+	{"+ -", "longer window, shorter one"},
+	{"o", "go to the last record of the trail"},
+	{"l", "live again"},
+	{"p", "pause, or go on"},
+	{"v", "records in columns, or as steno cat shows them"},
+	{"w", "what is wrong in the trail"},
+	{"?", "help"},
+	{"q, Ctrl-C", "quit"},
+	{"Ctrl-Z", "suspend"},
+}
+
+// windows are those of + and -.
+var windows = []time.Duration{
+	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+}
+
+// list is the place in a list that changes: the chosen row is found again by its key, unless
+// it is the first one, which stays the first.
+type list struct {
+	key        string
+	index, top int
+}
+
+// settle finds the chosen row again among so many, of which at shows some.
+func (l *list) settle(n, shown int, key func(i int) string) {
+	if l.key != "" {
+		for i := range n {
+			if key(i) == l.key {
+				l.index = i
+				break
+			}
+		}
+	}
+	l.index = max(min(l.index, n-1), 0)
+	l.top = max(min(l.top, l.index, n-shown), 0)
+	if shown > 0 && l.index >= l.top+shown {
+		l.top = l.index - shown + 1
+	}
+}
+
+// move chooses another row.
+func (l *list) move(by, n int, key func(i int) string) {
+	l.index = max(min(l.index+by, n-1), 0)
+	if l.key = ""; l.index > 0 {
+		l.key = key(l.index)
+	}
+}
+
+// Model is the screen.
+type Model struct {
+	Settings
+	asker Asker
+
+	width, height int
+	question      Question
+	snapshot      *Snapshot
+	err           error
+	asking        bool // an answer is on its way
+	again         bool // and it is not that to the present question
+	paused        bool
+	finished      bool // statements that have ended, though some run
+	below         bool // the statements have the focus
+	sort          int  // column
+	rows, slow    list
+	filter        string
+	typing        bool
+	pages         []*page // the last one is shown
+	number        int     // of the page that was opened last
+}
+
+// New makes a screen.
+func New(asker Asker, q Question, s Settings) *Model {
+	return &Model{Settings: s, asker: asker, question: q, width: 80, height: 24}
+}
+
+// Messages to the screen.
+type (
+	answered struct {
+		snapshot *Snapshot
+		err      error
+	}
+	ticked struct{}
+	// opened is the content of a page
+	opened struct {
+		page   int
+		lines  []Line
+		fields []Field
+		err    error
+	}
+)
+
+// Once is a screen of that size, when all has been read.
+func (m *Model) Once(width, height int) (string, error) {
+	m.width, m.height = width, height
+	for m.snapshot == nil || m.snapshot.Pending {
+		if m.snapshot, m.err = m.asker.Ask(m.question); m.err != nil {
+			return "", m.err
+		}
+	}
+	return m.Screen(), nil
+}
+
+// Init asks for the first time.
+func (m *Model) Init() tea.Cmd { return tea.Batch(m.ask(), m.tick()) }
+
+func (m *Model) tick() tea.Cmd {
+	return tea.Tick(m.Interval, func(time.Time) tea.Msg { return ticked{} })
+}
+
+// ask asks the present question, unless an answer is on its way.
+func (m *Model) ask() tea.Cmd {
+	if m.asking {
+		m.again = true
+		return nil
+	}
+	m.asking, m.again = true, false
+	q := m.question
+	q.Still = m.paused && m.snapshot != nil
+	return func() tea.Msg {
+		s, err := m.asker.Ask(q)
+		return answered{s, err}
+	}
+}
+
+// Update takes a message.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
+	case tea.KeyPressMsg:
+		return m, m.press(msg)
+	case ticked:
+		if m.paused || m.question.At != 0 && m.err == nil {
+			return m, m.tick()
+		}
+		return m, tea.Batch(m.ask(), m.tick())
+	case answered:
+		m.asking = false
+		if m.err = msg.err; m.err == nil {
+			m.snapshot = msg.snapshot
+		}
+		if m.again || m.err == nil && m.snapshot.Pending {
+			return m, m.ask()
+		}
+	case opened:
+		if p := m.page(); p != nil && p.number == msg.page {
+			p.fill(msg)
+		}
+	}
+	return m, nil
+}
+
+// page is the one that is shown, nil for the first screen.
+func (m *Model) page() *page {
+	if len(m.pages) == 0 {
+		return nil
+	}
+	return m.pages[len(m.pages)-1]
+}
+
+// press does what a key stands for.
+func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
+	key := msg.String()
+	switch {
+	case key == "ctrl+c":
+		return tea.Quit
+	case key == "ctrl+z":
+		return tea.Suspend
+	case m.typing:
+		m.typed(key, msg.Text)
+		return nil
+	case key == "q":
+		return tea.Quit
+	case key == "?":
+		m.open(&page{kind: helpPage})
+		return nil
+	case key == "/":
+		m.typing = true
+		m.setFilter("")
+		return nil
+	case m.page() != nil:
+		return m.pressPage(key)
+	}
+	return m.pressMain(key)
+}
+
+// filterOf is the filter of what is shown.
+func (m *Model) filterOf() *string {
+	if p := m.page(); p != nil {
+		return &p.filter
+	}
+	return &m.filter
+}
+
+func (m *Model) setFilter(s string) { *m.filterOf() = s }
+
+// typed takes a key of the filter.
+func (m *Model) typed(key, text string) {
+	f := *m.filterOf()
+	switch key {
+	case "enter":
+		m.typing = false
+	case "esc":
+		m.typing = false
+		m.setFilter("")
+	case "backspace":
+		_, n := utf8.DecodeLastRuneInString(f)
+		m.setFilter(f[:len(f)-n])
+	default:
+		if len(f)+len(text) < 200 {
+			m.setFilter(f + text)
+		}
+	}
+}
+
+// has says whether a text contains the filter, whatever the case.
+func has(filter string, texts ...string) bool {
+	if filter == "" {
+		return true
+	}
+	filter = strings.ToLower(filter)
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), filter) })
+}
+
+// steps is how far a key moves in a list of which so many rows are shown; 0: it is none of these.
+func steps(key string, shown int) int {
+	switch key {
+	case "up", "k":
+		return -1
+	case "down", "j":
+		return 1
+	case "pgup":
+		return -max(shown-1, 1)
+	case "pgdown", "space":
+		return max(shown-1, 1)
+	case "home":
+		return -1 << 30
+	case "end":
+		return 1 << 30
+	}
+	return 0
+}
+
+// pressMain does what a key of the first screen stands for.
+func (m *Model) pressMain(key string) tea.Cmd {
+	if len(key) == 1 && key[0] >= '1' && key[0] < '1'+byte(dimensions) {
+		return m.group(Dimension(key[0] - '1'))
+	}
+	l := m.layout()
+	if by := steps(key, m.shownOf(l)); by != 0 {
+		m.move(by)
+		return nil
+	}
+	switch key {
+	case "g":
+		return m.group((m.question.By + 1) % dimensions)
+	case "G":
+		return m.group((m.question.By + dimensions - 1) % dimensions)
+	case "s":
+		m.sort = (m.sort + 1) % len(m.columns())
+	case "S":
+		m.sort = (m.sort + len(m.columns()) - 1) % len(m.columns())
+	case "tab", "shift+tab":
+		m.below = !m.below
+	case "enter":
+		return m.enter()
+	case "esc":
+		m.filter = ""
+	case "r":
+		m.finished = !m.finished
+		m.slow = list{}
+	case "left", "right", "[", "]", "shift+left", "shift+right":
+		return m.step(map[string]int64{"left": -1, "right": 1, "[": -10, "]": 10, "shift+left": -10, "shift+right": 10}[key])
+	case "+", "=":
+		return m.zoom(1)
+	case "-":
+		return m.zoom(-1)
+	case "o":
+		if m.snapshot != nil && m.snapshot.Newest > trail.MinTime {
+			return m.goTo(m.snapshot.Newest - m.window()/2 + m.window()/slotsShown)
+		}
+	case "l":
+		m.paused = false
+		return m.goTo(0)
+	case "p":
+		if m.paused = !m.paused; !m.paused {
+			return m.ask()
+		}
+	case "w":
+		if m.snapshot != nil && len(m.snapshot.Problems) > 0 {
+			m.open(&page{kind: problemsPage})
+		}
+	}
+	return nil
+}
+
+func (m *Model) window() int64 { return m.question.Window.Microseconds() }
+
+func (m *Model) group(d Dimension) tea.Cmd {
+	m.question.By, m.below = d, false
+	m.rows = list{}
+	return m.ask()
+}
+
+// goTo shows another time; 0 is now.
+func (m *Model) goTo(at int64) tea.Cmd {
+	m.question.At = at
+	m.rows, m.slow = list{}, list{}
+	return m.ask()
+}
+
+// step shows so many windows later, or earlier.
+func (m *Model) step(by int64) tea.Cmd {
+	if m.snapshot == nil {
+		return nil
+	}
+	at := m.question.At
+	if at == 0 {
+		if by > 0 {
+			return nil
+		}
+		at = m.snapshot.To - m.window()/2
+	}
+	at += by * m.window()
+	if at+m.window()/2 >= m.snapshot.Now {
+		at = 0
+	}
+	return m.goTo(at)
+}
+
+// zoom takes the next longer window, or the next shorter one.
+func (m *Model) zoom(by int) tea.Cmd {
+	i, found := slices.BinarySearch(windows, m.question.Window)
+	if by > 0 && found {
+		i++
+	} else if by < 0 {
+		i--
+	}
+	if i < 0 || i >= len(windows) {
+		return nil
+	}
+	m.question.Window = windows[i]
+	return m.ask()
+}
+
+// rowsShown are the rows that the filter leaves, in their order.
+func (m *Model) rowsShown() (rows []Row) {
+	if m.snapshot == nil || m.snapshot.By != m.question.By {
+		return nil
+	}
+	for _, r := range m.snapshot.Rows {
+		if has(m.filter, r.Name, r.Note) {
+			rows = append(rows, r)
+		}
+	}
+	column := m.columns()[m.sort%len(m.columns())]
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(column.by(&b), column.by(&a)), cmp.Compare(b.Statements, a.Statements), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// statement is a row below: one that runs, or has ended.
+type statement struct {
+	key      string
+	duration uint64
+	when     string // process id, or the time
+	user, db string
+	text     string
+	failed   string // SQLSTATE
+	running  *Running
+	slow     *Slow
+}
+
+// running says whether the rows below are of what runs now.
+func (m *Model) running() bool {
+	return m.snapshot != nil && m.snapshot.Rings != nil && !m.finished
+}
+
+// statementsShown are the statements that the filter leaves.
+func (m *Model) statementsShown() (all []statement) {
+	if m.snapshot == nil {
+		return nil
+	}
+	if m.running() {
+		for i := range m.snapshot.Rings.Running {
+			all = append(all, m.runs(&m.snapshot.Rings.Running[i]))
+		}
+	} else {
+		for i := range m.snapshot.Slowest {
+			all = append(all, m.ended(&m.snapshot.Slowest[i]))
+		}
+	}
+	return slices.DeleteFunc(all, func(s statement) bool { return !has(m.filter, s.user, s.db, s.text, s.failed) })
+}
+
+// move moves in the list that has the focus.
+func (m *Model) move(by int) {
+	if m.below {
+		all := m.statementsShown()
+		m.slow.move(by, len(all), func(i int) string { return all[i].key })
+		return
+	}
+	rows := m.rowsShown()
+	m.rows.move(by, len(rows), func(i int) string { return rows[i].Name })
+}
+
+// enter opens what the chosen row stands for.
+func (m *Model) enter() tea.Cmd {
+	if m.snapshot == nil {
+		return nil
+	}
+	if m.below {
+		all := m.statementsShown()
+		m.slow.settle(len(all), 1, func(i int) string { return all[i].key })
+		if len(all) == 0 {
+			return nil
+		}
+		s := &all[m.slow.index]
+		if s.running != nil {
+			m.open(&page{kind: fieldsPage, title: "statement of process " + s.when, fields: m.fieldsOf(s.running), loaded: true})
+			return nil
+		}
+		return m.openFields(s.slow.Session, s.slow.Seq, s.slow.Start+int64(s.slow.Duration))
+	}
+	rows := m.rowsShown()
+	m.rows.settle(len(rows), 1, func(i int) string { return rows[i].Name })
+	if len(rows) == 0 {
+		return nil
+	}
+	return m.openRecords(&rows[m.rows.index])
+}

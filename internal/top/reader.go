@@ -1,0 +1,578 @@
+// What is read of a trail: the end of one that is being written, a moment of the past, and the
+// records behind a row.
+
+package top
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Options say what is read.
+type Options struct {
+	// Open opens the trail. It is called again for the past, so that segments that are new
+	// are found.
+	Open   func() (*trail.Trail, error)
+	Filter *query.Filter
+	// Parts says that the filter looks at texts, which of big records are in several blocks.
+	Parts bool
+	Zone  *time.Location
+	// Rings are the directories or files in which the rings of the server are looked for.
+	Rings []string
+	Now   func() time.Time
+}
+
+// Question is what a screen asks for.
+type Question struct {
+	Window time.Duration
+	At     int64 // the middle of the window; 0: it ends now
+	By     Dimension
+	// Still says that nothing new is read: what is counted is asked for in another order.
+	Still bool
+}
+
+// Snapshot answers a question.
+type Snapshot struct {
+	Question
+	Now        int64 // the time of the answer
+	From, To   int64 // the window
+	Covered    int64 // microseconds of the window that have been read
+	Newest     int64 // the last end of a record that was seen; MinTime: none
+	Pending    bool  // not all has been read; the next answer has more
+	Total      Count
+	Last       Count // of the last whole slot
+	Slot       int64
+	Spark      []Bar
+	Rows       []Row
+	Other      Count // of names that are not in Rows
+	Slowest    []Slow
+	Sessions   int
+	More       bool // there are more sessions than were counted
+	Rings      *Rings
+	NoRings    string // why there are none
+	Problems   []string
+	NoProblems int // how many there were, also those that are not in Problems
+}
+
+// Bar is a slot of the history.
+type Bar struct {
+	Count
+	Known    bool // it has been read
+	InWindow bool
+}
+
+// Reader reads a trail. Its methods may be called by several goroutines, and wait for each
+// other.
+type Reader struct {
+	Options
+
+	mu       sync.Mutex
+	ctx      context.Context
+	of       Question // of stats
+	stats    *Stats
+	matcher  query.Matcher
+	live     *trail.Live
+	past     *pastReader
+	rings    *ringReader
+	problems problems
+}
+
+// NewReader makes a reader, whose work ends with the context.
+func NewReader(ctx context.Context, o Options) *Reader {
+	return &Reader{Options: o, ctx: ctx, matcher: query.Matcher{Filter: o.Filter}}
+}
+
+// Microseconds is a moment in the trail's time.
+func Microseconds(t time.Time) int64 { return t.UnixMicro() - epoch }
+
+// epoch is the beginning of the trail's time, in microseconds since 1970.
+const epoch = 946684800 * 1e6
+
+// Clock is what a moment of the trail is elsewhere.
+func Clock(usec int64) time.Time { return time.UnixMicro(usec + epoch) }
+
+// Limits of what one answer may take.
+const (
+	budget      = 120 * time.Millisecond
+	maxBackfill = 3_000_000 // records that are read of before the start
+	slotsShown  = 12        // of a window
+	historyOf   = 10        // windows
+)
+
+// Ask answers a question. What takes long is answered in parts: see Snapshot.Pending.
+func (r *Reader) Ask(q Question) (*Snapshot, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := Microseconds(r.Now())
+	if r.stats == nil || q.Window != r.of.Window || q.At != r.of.At {
+		if err := r.begin(q, now); err != nil {
+			return nil, err
+		}
+	}
+	r.of = q
+	if q.At == 0 && !q.Still {
+		if err := r.poll(now); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.past.read(r, budget); err != nil {
+		return nil, err
+	}
+	return r.snapshot(q, now), nil
+}
+
+// begin forgets what was counted, and opens the trail for another window.
+func (r *Reader) begin(q Question, now int64) error {
+	if r.live != nil {
+		r.live.Close()
+	}
+	r.live, r.past = nil, nil
+	length := max(q.Window.Microseconds()/slotsShown, 1)
+	r.stats = NewStats(length, slotsShown, slotsShown*historyOf)
+	if q.At != 0 {
+		r.stats.Around(q.At)
+	} else {
+		r.stats.EndAt(now)
+	}
+	from, to := r.stats.before*length, (r.stats.after+1)*length
+	if q.At == 0 {
+		to = trail.MaxTime
+	}
+	index, path, err := r.index(from, to)
+	if err != nil {
+		return err
+	}
+	r.stats.newest = newestOf(index)
+	if q.At == 0 {
+		r.live = index.Follow(path)
+		end := r.end(now)
+		r.stats.EndAt(end)
+		window := r.stats.first * length
+		r.past = &pastReader{index: index, todo: []piece{{window, end + 1}, {from, window}}, most: maxBackfill}
+		return nil
+	}
+	window := piece{r.stats.first * length, (r.stats.last + 1) * length}
+	r.past = &pastReader{index: index, todo: []piece{window, {window.to, to}, {from, window.from}}, most: math.MaxInt64}
+	return nil
+}
+
+// maxAhead is how far the clock of a server may be ahead of ours.
+const maxAhead = int64(time.Hour / time.Microsecond)
+
+// end is where the window of a live trail ends: now, or later if the server's clock says so.
+func (r *Reader) end(now int64) int64 { return max(now, min(r.stats.newest, now+maxAhead)) }
+
+// index opens the trail and indexes what is of a time.
+func (r *Reader) index(from, to int64) (*trail.Index, string, error) {
+	t, err := r.Open()
+	if err != nil {
+		return nil, "", err
+	}
+	const late = int64(10 * time.Minute / time.Microsecond) // that a record may be written
+	if to < trail.MaxTime-late {
+		to += late
+	}
+	t.Limit(from, to)
+	if r.rings == nil {
+		r.rings = newRingReader(t, r.Options.Rings)
+	}
+	return t.Index(), t.Path, nil
+}
+
+// newestOf is when the last record of an index ended.
+func newestOf(x *trail.Index) int64 {
+	newest := int64(trail.MinTime)
+	for i := range x.Streams {
+		for _, s := range x.Streams[i].Segments {
+			if s.Records > 0 {
+				newest = max(newest, s.LastEnd)
+			}
+		}
+	}
+	return newest
+}
+
+// poll counts what is new in the trail.
+func (r *Reader) poll(now int64) error {
+	r.stats.EndAt(r.end(now))
+	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: r.problems.warn}
+	return r.live.Poll(r.ctx, (*counter)(r), opts, func([]byte) error { return nil })
+}
+
+// counter is the reader as a formatter that counts records, and makes no lines.
+type counter Reader
+
+func (c *counter) Start(*trail.BlockRef) {
+	c.matcher.Reset()
+	c.stats.Block()
+}
+
+func (c *counter) Keep(r *trail.Record) bool {
+	if c.matcher.Keep(r) {
+		c.stats.Add(r)
+	}
+	return false
+}
+
+// Guess counts a record whose text is in other blocks: unless the filter asks for it, nobody
+// wants to wait for that.
+func (c *counter) Guess(r *trail.Record) bool {
+	return c.matcher.Guess(r) && (c.Parts || c.Keep(r))
+}
+
+func (c *counter) Append(dst []byte, _ *trail.Record) []byte { return dst }
+
+// pastReader reads what was in the trail when it was opened, in pieces: of each span, the last
+// first.
+type pastReader struct {
+	index  *trail.Index
+	todo   []piece
+	most   int64 // records that are read; then the rest is left
+	length int64 // of the next piece
+}
+
+type piece struct{ from, to int64 }
+
+// pending says whether there is more to read.
+func (p *pastReader) pending() bool { return len(p.todo) > 0 && p.most > 0 }
+
+// knows says whether all of a time has been read.
+func (p *pastReader) knows(from, to int64) bool {
+	return !slices.ContainsFunc(p.todo, func(s piece) bool { return s.from < to && from < s.to })
+}
+
+// read reads pieces until some time is over.
+func (p *pastReader) read(r *Reader, budget time.Duration) error {
+	for start := time.Now(); p.pending() && time.Since(start) < budget; {
+		if p.length == 0 {
+			p.length = r.stats.Slot
+		}
+		s := &p.todo[0]
+		from := max(s.from, s.to-p.length)
+		began := time.Now()
+		n, err := p.count(r, from, s.to)
+		if err != nil {
+			return err
+		}
+		switch took := time.Since(began); {
+		case took < budget/8:
+			p.length *= 2
+		case took > budget/2:
+			p.length = max(p.length/2, 1)
+		}
+		p.most -= n
+		if s.to = from; s.to <= s.from {
+			p.todo = p.todo[1:]
+		}
+	}
+	return nil
+}
+
+// count counts the records that ended in a time.
+func (p *pastReader) count(r *Reader, since, until int64) (n int64, err error) {
+	scan := p.index.Scan(r.ctx, trail.ScanOptions{
+		Since: since, Until: until, Ends: true, Contents: r.Filter.Contents(), Parts: r.Parts, Warn: r.problems.warn,
+	})
+	defer scan.Close()
+	c := (*counter)(r)
+	var ref *trail.BlockRef
+	for reader := scan.Reader(); reader.Next(); n++ {
+		if reader.Ref != ref {
+			ref = reader.Ref
+			c.Start(ref)
+		}
+		c.Keep(&reader.Record)
+	}
+	return n, r.ctx.Err()
+}
+
+// snapshot sums up what is counted.
+func (r *Reader) snapshot(q Question, now int64) *Snapshot {
+	s := r.stats
+	out := &Snapshot{
+		Question: q, Now: now, Newest: s.newest, Pending: r.past.pending(), Slot: s.Slot,
+		From: s.first * s.Slot, To: (s.last + 1) * s.Slot, Total: s.Total(), Slowest: s.Slowest(),
+		Problems: r.problems.texts, NoProblems: r.problems.n,
+	}
+	if q.At == 0 {
+		out.To = r.end(now) + 1
+		if !q.Still {
+			r.rings.read(now)
+		}
+		out.Rings, out.NoRings = r.rings.last, r.rings.why
+	}
+	out.Covered = out.To - out.From
+	for _, left := range r.past.todo {
+		out.Covered -= max(0, min(left.to, out.To)-max(left.from, out.From))
+	}
+	if last := s.totals[s.last-1]; last != nil && q.At == 0 {
+		out.Last = *last
+	}
+	for n := s.before; n <= s.after; n++ {
+		b := Bar{Known: r.past.knows(n*s.Slot, (n+1)*s.Slot), InWindow: n >= s.first && n <= s.last}
+		if t := s.totals[n]; t != nil {
+			b.Count = *t
+		}
+		out.Spark = append(out.Spark, b)
+	}
+	out.Rows, out.Other = s.Rows(q.By)
+	out.Sessions, out.More = s.Sessions()
+	return out
+}
+
+// ---- the records behind a row ----
+
+// Line is a record in a list, and where it is found again.
+type Line struct {
+	Session  trail.SessionID
+	Seq      uint64
+	Time     int64
+	End      int64
+	Who      string // user@database
+	Duration string // of so many microseconds, in words; empty: none
+	Rows     string
+	What     string // command, or kind
+	SQLState string
+	Text     string // its beginning
+	Cat      string // the line of steno cat
+	Failed   bool
+}
+
+// lineOf makes one; cat is that of steno cat.
+func lineOf(r *trail.Record, cat []byte) Line {
+	l := Line{
+		Session: r.Session.ID(), Seq: r.Seq, Time: r.Time, End: r.End(), Failed: r.Failed(),
+		What: r.Kind.String(), SQLState: string(r.SQLState), Text: beginning(r.Text),
+		Cat: string(cat[:min(len(cat), maxLine)]),
+	}
+	l.Who = string(r.Session.Fact(trail.KeyUser))
+	if db := r.Session.Fact(trail.KeyDatabase); len(db) > 0 {
+		l.Who += "@" + string(db)
+	}
+	if r.Shape != nil && len(r.Shape.Command) > 0 {
+		l.What = string(r.Shape.Command)
+	}
+	if r.Has(trail.FieldDuration) {
+		l.Duration = duration(r.Duration)
+	}
+	if r.Has(trail.FieldRows) {
+		l.Rows = short(r.Rows)
+	}
+	if l.Text == "" {
+		l.Text = beginning(r.Message)
+	}
+	return l
+}
+
+func (l *Line) compare(o *Line) int {
+	return cmp.Or(cmp.Compare(l.Time, o.Time), l.Session.Compare(o.Session), cmp.Compare(l.Seq, o.Seq))
+}
+
+// Selection chooses the records of a row.
+type Selection struct {
+	From, To int64 // when they ended
+	By       Dimension
+	Name     string
+}
+
+// maxLines is how many records a page has, and maxLine the bytes of one.
+const (
+	maxLines = 1000
+	maxLine  = 4000
+)
+
+// Records returns the last records of a selection, in the order of their times.
+func (r *Reader) Records(sel Selection) (lines []Line, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	index, _, err := r.index(sel.From, sel.To)
+	if err != nil {
+		return nil, err
+	}
+	text := render.New(render.Text, render.Options{Zone: r.Zone})
+	length := int64(time.Second / time.Microsecond)
+	for high := sel.To; high > sel.From && len(lines) < maxLines; {
+		low := max(sel.From, high-length)
+		lines, err = r.lines(index, sel, low, high, text, lines)
+		if err != nil {
+			return nil, err
+		}
+		high, length = low, length*2
+	}
+	slices.SortStableFunc(lines, func(a, b Line) int { return a.compare(&b) })
+	return lines[max(0, len(lines)-maxLines):], nil
+}
+
+// lines appends those of a time, no more than the last twice maxLines.
+func (r *Reader) lines(index *trail.Index, sel Selection, since, until int64, text render.Renderer, lines []Line) ([]Line, error) {
+	scan := index.Scan(r.ctx, trail.ScanOptions{
+		Since: since, Until: until, Ends: true, Contents: sel.contents(r.Filter), Parts: r.Parts, Warn: r.problems.warn,
+	})
+	defer scan.Close()
+	m := query.Matcher{Filter: r.Filter}
+	var ref *trail.BlockRef
+	var buf []byte
+	for reader := scan.Reader(); reader.Next(); {
+		if reader.Ref != ref {
+			ref = reader.Ref
+			m.Reset()
+			text.Start(ref)
+		}
+		rec := &reader.Record
+		if !sel.has(rec) || !m.Keep(rec) {
+			continue
+		}
+		buf = bytes.TrimRight(text.Append(buf[:0], rec), "\n")
+		lines = append(lines, lineOf(rec, buf))
+		if len(lines) >= 4*maxLines {
+			slices.SortStableFunc(lines, func(a, b Line) int { return a.compare(&b) })
+			lines = slices.Clone(lines[len(lines)-maxLines:])
+		}
+	}
+	return lines, r.ctx.Err()
+}
+
+// contents selects the blocks that may have records of the selection.
+func (sel *Selection) contents(f *query.Filter) func(*trail.Contents) trail.Groups {
+	terms, ok := map[Dimension]trail.Terms{
+		ByUser: trail.TermsUsers, ByDatabase: trail.TermsDatabases, ByApplication: trail.TermsApplications,
+	}[sel.By]
+	of := f.Contents()
+	if !ok || sel.Name == "" {
+		return of
+	}
+	return func(c *trail.Contents) trail.Groups {
+		g := c.Select(terms, func(v []byte) bool { return string(v) == sel.Name })
+		if of != nil {
+			g.And(of(c))
+		}
+		return g
+	}
+}
+
+// has says whether a record is one of those that the row counts.
+func (sel *Selection) has(r *trail.Record) bool {
+	fact := func(k trail.Key) bool { return string(r.Session.Fact(k)) == sel.Name }
+	switch sel.By {
+	case ByUser:
+		return fact(trail.KeyUser)
+	case ByDatabase:
+		return fact(trail.KeyDatabase)
+	case ByApplication:
+		return fact(trail.KeyApplication)
+	case ByClient:
+		return string(host(r.Session.Fact(trail.KeyClient))) == sel.Name
+	case BySession:
+		return r.Session.ID().String() == sel.Name
+	case ByClass:
+		if r.Shape == nil {
+			return r.Kind.String() == sel.Name
+		}
+		return r.Shape.Class.String() == sel.Name
+	case ByTable:
+		return r.Shape != nil && slices.ContainsFunc(r.Shape.Relations, func(o trail.Relation) bool { return string(o.Name) == sel.Name })
+	default:
+		return r.Failed() && (string(r.SQLState) == sel.Name || len(r.SQLState) == 0 && r.Outcome.String() == sel.Name)
+	}
+}
+
+// Field is a field of a record.
+type Field struct{ Name, Value string }
+
+// errNotFound says that a record is no longer there.
+var errNotFound = errors.New("the record is no longer in the trail")
+
+// Fields returns all fields of a record that ended at a time, by the names of JSON.
+func (r *Reader) Fields(session trail.SessionID, seq uint64, end int64) (fields []Field, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	index, _, err := r.index(end, end+1)
+	if err != nil {
+		return nil, err
+	}
+	scan := index.Scan(r.ctx, trail.ScanOptions{Since: end, Until: end + 1, Ends: true, Parts: true, Warn: r.problems.warn})
+	defer scan.Close()
+	for reader := scan.Reader(); reader.Next(); {
+		if rec := &reader.Record; rec.Seq == seq && rec.Session.ID() == session {
+			j := render.New(render.JSON, render.Options{Zone: r.Zone})
+			j.Start(reader.Ref)
+			return fieldsOf(j.Append(nil, rec))
+		}
+	}
+	if err := r.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, errNotFound
+}
+
+// fieldsOf takes an object apart, in its order.
+func fieldsOf(object []byte) (fields []Field, err error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		text := string(value)
+		if value[0] == '"' {
+			if err := json.Unmarshal(value, &text); err != nil {
+				return nil, err
+			}
+		}
+		fields = append(fields, Field{name.(string), text})
+	}
+	return fields, nil
+}
+
+// ---- what is wrong in the trail ----
+
+// problems are what was found wrong, each once.
+type problems struct {
+	n               int
+	texts           []string
+	damaged, unread bool
+}
+
+// maxProblems is how many are kept.
+const maxProblems = 20
+
+func (p *problems) warn(err error) {
+	level, damaged, unread := query.Severity(err)
+	if level == "unfinished" || level == "deleted" {
+		return // a server writes, or has deleted what it was to delete
+	}
+	p.damaged, p.unread = p.damaged || damaged, p.unread || unread
+	text := level + ": " + render.Safe(query.OpenError(err).Error())
+	if slices.Contains(p.texts, text) {
+		return
+	}
+	p.n++
+	if len(p.texts) < maxProblems {
+		p.texts = append(slices.Clip(p.texts), text)
+	}
+}
+
+// Found are the problems of the trail, and whether something is damaged or could not be read.
+func (r *Reader) Found() (texts []string, damaged, unread bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problems.texts, r.problems.damaged, r.problems.unread
+}
