@@ -125,6 +125,11 @@ func (d *Dir) Rename(from, _ string) error { return d.unsupported("rename", from
 // Lock locks the directory until it is closed, on Unix.
 func (d *Dir) Lock() error { return d.unsupported("lock", ".") }
 
+// TryLock locks a file until it is closed, on Unix.
+func TryLock(f *os.File) (bool, error) {
+	return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: errors.ErrUnsupported}
+}
+
 // Sync makes the names in the directory durable, on Unix.
 func (d *Dir) Sync() error { return d.unsupported("sync", ".") }
 

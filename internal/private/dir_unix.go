@@ -209,6 +209,18 @@ func (d *Dir) Lock() error {
 	return d.at("lock", ".", func(dir int) error { return syscall.Flock(dir, syscall.LOCK_EX) })
 }
 
+// TryLock locks a file until it is closed, unless another process has it locked.
+func TryLock(f *os.File) (bool, error) {
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return false, nil
+	default:
+		return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+}
+
 // Alias is a path that leads to this very directory while it is open, whatever has
 // become of the path that it was opened by, which is all that there is on some systems.
 func (d *Dir) Alias() string {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
@@ -104,6 +105,37 @@ func loadKey(path string) (ed25519.PublicKey, error) {
 		return nil, exit.Usagef("key %s: %w", path, err)
 	}
 	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, exit.Usagef("key %s: not an Ed25519 key", path)
+	}
+	return key, nil
+}
+
+// LoadPrivate reads a private key, which only its owner may be able to read.
+func LoadPrivate(path string) (ed25519.PrivateKey, error) {
+	info, err := os.Stat(path)
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		if p, ok := err.(*fs.PathError); ok {
+			err = p.Err
+		}
+		return nil, exit.Usagef("key %s: %w", path, err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // modes say nothing there
+		return nil, fmt.Errorf("key %s is accessible by others than its owner: its mode is %04o, change it to 0600 or less", path, info.Mode().Perm())
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, exit.Usagef("key %s: not a private key in PEM format", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, exit.Usagef("key %s: %w", path, err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
 		return nil, exit.Usagef("key %s: not an Ed25519 key", path)
 	}

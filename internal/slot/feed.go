@@ -3,12 +3,16 @@
 package slot
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
+
+// ErrMoved is why a feed does not advance its slot.
+var ErrMoved = errors.New("was moved by another process")
 
 // Feed is a reader of a slot. The slot is only moved when it is where the feed has left it: if
 // another process moves it, somebody else reads the same slot, and the feed ends rather than
@@ -49,6 +53,25 @@ func OpenFeed(path, name string) (*Feed, error) {
 	return f, nil
 }
 
+// Positions are where the slot is, by stream.
+func (f *Feed) Positions() []Position { return slices.Clone(f.at) }
+
+// IsAt says whether the slot is where Advance leads from some positions to some places.
+func (f *Feed) IsAt(from []Position, to []trail.Place) bool {
+	next := Slot{Positions: slices.Clone(from)}
+	next.advance(to)
+	return slices.Equal(next.Positions, f.at)
+}
+
+// advance moves positions, but none backwards.
+func (s *Slot) advance(to []trail.Place) {
+	for _, p := range to {
+		if p := Position(p); s.wants(p.Stream).before(p) {
+			s.set(p)
+		}
+	}
+}
+
 // From is the number of the first block that the slot wants of a stream.
 func (f *Feed) From(stream uint32) uint64 { return (&Slot{Positions: f.at}).wants(stream).Block }
 
@@ -56,11 +79,7 @@ func (f *Feed) From(stream uint32) uint64 { return (&Slot{Positions: f.at}).want
 // disk when this returns. A stream in which that would be backwards stays where it is.
 func (f *Feed) Advance(to []trail.Place) error {
 	next := Slot{Positions: slices.Clone(f.at)}
-	for _, p := range to {
-		if p := Position(p); next.wants(p.Stream).before(p) {
-			next.set(p)
-		}
-	}
+	next.advance(to)
 	if slices.Equal(next.Positions, f.at) {
 		return nil
 	}
@@ -73,7 +92,7 @@ func (f *Feed) Advance(to []trail.Place) error {
 			return err
 		}
 		if !slices.Equal(s.Positions, f.at) {
-			return fmt.Errorf("slot %q was moved by another process", f.opts.Name)
+			return fmt.Errorf("slot %q %w", f.opts.Name, ErrMoved)
 		}
 		s.Positions = next.Positions
 		if err := write(folder, &s); err != nil {

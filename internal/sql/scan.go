@@ -24,6 +24,7 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -83,6 +84,8 @@ type worker struct {
 	row     row
 	vectors []*vector
 	caches  []cache
+	filter  *query.Matcher // nil: all records
+	rows    Rows           // of a table with a row for each record
 
 	relation, column int // the next ones of the record
 	pending          bool
@@ -220,6 +223,9 @@ func (w *worker) begin(s *scanning) {
 		w.vectors = append(w.vectors, newVector(s.columns[c].Type))
 		w.caches[i].now = 1
 	}
+	if f := s.db.options.Filter; f != nil {
+		w.filter = &query.Matcher{Filter: f}
+	}
 }
 
 // relationsCached is of how many relations of a shape values are kept.
@@ -272,6 +278,7 @@ func (w *worker) next() bool {
 			return true
 		}
 		if !w.reader.Next() {
+			w.db.count(&w.rows)
 			return false
 		}
 		w.row.Record = &w.reader.Record
@@ -283,8 +290,15 @@ func (w *worker) next() bool {
 			for i := range w.caches {
 				w.caches[i].reset()
 			}
+			if w.filter != nil {
+				w.filter.Reset()
+			}
+		}
+		if w.filter != nil && !w.filter.Keep(w.row.Record) {
+			continue
 		}
 		if w.level == perRecord {
+			w.rows.Add(w.row.Record)
 			return true
 		}
 		w.pending = w.row.Shape != nil

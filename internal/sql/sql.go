@@ -9,6 +9,7 @@
 //	columns.go     the columns, made of a record
 //	vector.go      DuckDB's vectors
 //	value.go       the values of a result
+//	export.go      all records as a Parquet file or a database
 //	output.go      a result as a table, CSV, JSON or Markdown
 //
 // Nothing is read or written but the trail and the files that Options name, unless they allow it.
@@ -28,6 +29,7 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -47,6 +49,9 @@ type Options struct {
 	MemoryLimit string
 	// TempDirectory is for what does not fit into memory; empty: nothing is written.
 	TempDirectory string
+	// Filter chooses records, and Blocks blocks, of all tables; nil: all.
+	Filter *query.Filter
+	Blocks func(*trail.BlockRef) bool
 	// Location is the time zone of what statements make of times.
 	Location *time.Location
 	// Warn is told what is wrong in the trail, once. It is called by one goroutine at a time.
@@ -68,6 +73,7 @@ type DB struct {
 	hosts  func() *trail.Servers // of the index
 	warned map[string]bool
 	used   []Use
+	rows   Rows
 }
 
 // Use is what one use of a table in a statement has read.
@@ -239,12 +245,31 @@ func (db *DB) servers() *trail.Servers {
 	return hosts()
 }
 
+// both selects what two selections have in common; nil selects all.
+func both(a, b func(*trail.Contents) trail.Groups) func(*trail.Contents) trail.Groups {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(c *trail.Contents) trail.Groups {
+		g := a(c)
+		g.And(b(c))
+		return g
+	}
+}
+
 // scan begins to read a table.
 func (db *DB) scan(b *binding, needs need) *trail.Scan {
 	db.mu.Lock()
 	index, ctx := db.index, db.ctx
 	db.mu.Unlock()
-	o := trail.ScanOptions{Parts: needs&needsParts != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Contents: b.conditions.contents(), Warn: db.warn}
+	o := trail.ScanOptions{Parts: needs&needsParts != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Blocks: db.options.Blocks, Contents: b.conditions.contents(), Warn: db.warn}
+	if f := db.options.Filter; f != nil {
+		o.Parts, o.Raw = true, false // it may look at all of a record
+		o.Contents = both(o.Contents, f.Contents())
+	}
 	o.Since, o.Until = b.conditions.bounds(db.options.Since, db.options.Until)
 	return index.Scan(ctx, o)
 }

@@ -19,6 +19,8 @@ type ScanOptions struct {
 	// Contents selects the groups of blocks of a segment's index that may have wanted
 	// records; nil: all. Other blocks are not read.
 	Contents func(*Contents) Groups
+	// Blocks says which blocks are wanted; nil: all.
+	Blocks func(*BlockRef) bool
 	// Parts says that texts, messages and parameters are wanted: those of big records
 	// are put together from their data parts, which may be in other blocks.
 	Parts bool
@@ -33,7 +35,7 @@ type ScanOptions struct {
 // ScanStats are what a scan has done so far.
 type ScanStats struct {
 	// Read, Outside and Skipped count blocks that have records: those that were read,
-	// those outside the times, and those in which an index says is nothing wanted.
+	// those outside the times or the wanted blocks, and those in which an index says is nothing wanted.
 	Read, Outside, Skipped int
 	// Bytes are those of the blocks read, as stored, and Records those decoded.
 	Bytes   int64
@@ -64,7 +66,7 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	for _, err := range x.Errs {
 		opts.Warn(err)
 	}
-	for _, err := range x.missingKeys(opts.Since, opts.Until, nil, nil) {
+	for _, err := range x.missingKeys(opts.Since, opts.Until, nil, opts.Blocks) {
 		opts.Warn(err)
 	}
 	for i := range x.Streams {
@@ -133,6 +135,8 @@ func (s *Scan) wanted(refs []BlockRef) []BlockRef {
 	inside := refs[:0:0]
 	for _, ref := range refs {
 		switch {
+		case s.opts.Blocks != nil && ref.Records > 0 && !s.opts.Blocks(&ref):
+			s.stats.Outside++
 		case ref.LastEnd < s.opts.Since || ref.FirstTime >= s.opts.Until && s.opts.Until != MaxTime:
 			if ref.Records > 0 {
 				s.stats.Outside++

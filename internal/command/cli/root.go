@@ -88,6 +88,7 @@ var others = []struct {
 }{
 	{"steno-query", []struct{ name, short string }{
 		{"query", "Ask a trail in SQL"},
+		{"export", "Export records as Parquet, CSV, JSON lines or a DuckDB database"},
 	}},
 	{"steno-top", []struct{ name, short string }{
 		{"top", "Show on a terminal what happens now, or happened at a moment"},

@@ -1,0 +1,520 @@
+// Package export writes the records of a trail to files for other programs, with a manifest
+// that says what they are, and checks files against their manifest.
+//
+// In the order in which an export passes them:
+//
+//	place.go     the directory, the names in it, and what may be there
+//	journal.go   the plan of the export and what of it is done, on disk
+//	range.go     the blocks and the days that it has, and their chain
+//	export.go    the files, one after the other, and the end
+//	write.go     a file in each format
+//	manifest.go  the manifest, its signature, and checks
+//
+// A file gets its name when it is complete and on disk, and then a line in the journal. The slot
+// is advanced when all files have their names, then comes the manifest, and the journal is
+// removed last. So whatever kills the process, and whenever: each step is either done, or it is
+// not, and is done again. The process that has the journal locked is the only one at work.
+package export
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/slot"
+	"github.com/pg-steno/pg_steno/internal/sql"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Formats are those of exports.
+var Formats = []string{"parquet", "csv", "jsonl", "duckdb"}
+
+// Compressions are those of Parquet files.
+var Compressions = []string{"zstd", "snappy"}
+
+// Request is what is asked for. An export is resumed by the same request only.
+type Request struct {
+	Format      string              `json:"format"`
+	Compression string              `json:"compression,omitempty"`
+	CSVSafe     bool                `json:"csv_safe,omitempty"`
+	Trails      []string            `json:"trails"`
+	Since       string              `json:"since,omitempty"`
+	Until       string              `json:"until,omitempty"`
+	Filters     map[string][]string `json:"filters,omitempty"` // as on the command line
+	Slot        string              `json:"slot,omitempty"`
+}
+
+// Options are a request, and how it is carried out.
+type Options struct {
+	Request
+	Path    string
+	Filter  query.FilterOptions
+	Keys    query.KeyOptions
+	Sign    ed25519.PrivateKey // nil: the manifest is not signed
+	Restart bool
+	Memory  string // limit of DuckDB's
+	Program string
+	Now     time.Time
+	// Say is told what people should know; Progress, how much of a trail's bytes is done.
+	Say      func(string)
+	Warn     func(Problem)
+	Progress func(done, all int64)
+
+	step func(name string) // called after each step that a kill may come after; for tests
+}
+
+// run is an export at work.
+type run struct {
+	*Options
+	*place
+	journal *journal
+	plan    *plan
+	trail   *trail.Trail
+	index   *trail.Index
+	filter  *query.Filter
+	feed    *slot.Feed
+	db      *sql.DB
+	servers func() *trail.Servers
+
+	seen   map[string]bool
+	found  []Problem // since the last line of the journal
+	unread error
+}
+
+// errNothing says that there is nothing new for a slot.
+var errNothing = errors.New("nothing new")
+
+// Run carries out an export, or what is left of it. The manifest is nil if there was nothing
+// new for the slot.
+func Run(ctx context.Context, o *Options) (m *Manifest, name string, err error) {
+	r := &run{Options: o, seen: map[string]bool{}}
+	if r.step == nil {
+		r.step = func(string) {}
+	}
+	if r.filter, err = o.Filter.Filter(o.Now); err != nil {
+		return nil, "", err
+	}
+	if r.trail, err = o.Keys.OpenEncrypted(o.Trails); err != nil {
+		return nil, "", err
+	}
+	if r.place, err = newPlace(o.Format, o.Path, o.Trails); err != nil {
+		return nil, "", err
+	}
+	if o.Slot != "" {
+		if !r.trail.Whole || r.trail.Path == "" {
+			return nil, "", exit.Usagef("--slot requires a single trail")
+		}
+		if r.feed, err = slot.OpenFeed(r.trail.Path, o.Slot); err != nil {
+			return nil, "", err
+		}
+	}
+	r.index = r.trail.Index()
+	r.servers = sync.OnceValue(r.index.Servers)
+	if err := r.begin(ctx); err != nil {
+		if errors.Is(err, errNothing) {
+			err = nil
+		}
+		return nil, "", err
+	}
+	defer r.journal.close()
+	if err := r.files(ctx); err != nil {
+		return nil, "", err
+	}
+	return r.finish()
+}
+
+// begin finds the plan of an unfinished export, or makes one.
+func (r *run) begin(ctx context.Context) (err error) {
+	made := false
+	if r.base == "" {
+		if err := os.Mkdir(r.dir, 0o700); err == nil {
+			made = true
+		} else if !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	info, err := os.Lstat(r.place.journal())
+	resumes := err == nil && info.Size() > 0
+	if err == nil && !info.Mode().IsRegular() {
+		return exit.Usagef("%s is not a regular file", r.place.journal())
+	}
+	if !resumes {
+		if _, err := r.inspect(r.Slot != ""); err != nil {
+			return err
+		}
+	}
+	if r.journal, err = openJournal(r.place.journal()); err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if r.journal.plan() == nil { // nothing was begun
+			r.journal.remove()
+			if made {
+				os.Remove(r.dir)
+			}
+		}
+		r.journal.close()
+	}()
+	if r.Restart {
+		if err := r.discard(); err != nil {
+			return err
+		}
+	}
+	if r.plan = r.journal.plan(); r.plan != nil {
+		if err = r.resume(ctx); err != nil {
+			return err
+		}
+		return r.sweep(r.plan.Number, r.done())
+	}
+	if err := r.newPlan(ctx); err != nil {
+		return err
+	}
+	if err := r.sweep(r.plan.Number, nil); err != nil {
+		return err
+	}
+	if err = r.journal.add(entry{Plan: r.plan}); err == nil {
+		err = syncDir(r.dir)
+	}
+	r.step("planned")
+	return err
+}
+
+// newPlan makes the plan of an export that begins.
+func (r *run) newPlan(ctx context.Context) error {
+	n, err := r.inspect(r.Slot != "")
+	if err != nil {
+		return err
+	}
+	if r.base != "" && r.Slot != "" {
+		n = 0
+	}
+	p := &plan{Request: r.Request, Created: r.Now.UTC().Format(time.RFC3339), Number: n, Since: r.filter.Since, Until: r.filter.Until}
+	var wanted func(*trail.BlockRef) bool
+	if r.feed != nil {
+		wanted = func(b *trail.BlockRef) bool { return b.Number >= r.feed.From(b.Segment.Stream.Number) }
+		p.SlotFrom, p.SlotTo = r.feed.Positions(), r.index.Places()
+		if r.feed.IsAt(p.SlotFrom, p.SlotTo) {
+			return errNothing
+		}
+	}
+	e, err := measure(ctx, r.index, r.filter, wanted)
+	if err != nil {
+		return err
+	}
+	p.Days, p.Streams, p.ChainDamage, p.Gaps = e.days, e.streams, e.damage, e.gaps
+	if paths := map[string]bool{}; slices.ContainsFunc(p.Streams, func(s Stream) bool {
+		twice := paths[s.Path]
+		paths[s.Path] = true
+		return twice
+	}) {
+		return exit.Usagef("a stream is named twice")
+	}
+	r.plan = p
+	return nil
+}
+
+// resume checks that an unfinished export is the one that is asked for, and that what it has
+// still to read is there.
+func (r *run) resume(ctx context.Context) error {
+	p := r.plan
+	asked, _ := json.Marshal(r.Request)
+	begun, _ := json.Marshal(p.Request)
+	if string(asked) != string(begun) {
+		return exit.Usagef("--out %s has an unfinished export with other options: %s; repeat these to resume it, or add --restart to discard it", r.path, begun)
+	}
+	if slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Moved }) {
+		return fmt.Errorf("slot %q was moved while this export was written: somebody else may have exported the same records; use --restart to discard it", r.Slot)
+	}
+	advanced := slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Advanced })
+	if r.feed != nil && !advanced && !reflect.DeepEqual(r.feed.Positions(), p.SlotFrom) &&
+		!(r.complete() && r.feed.IsAt(p.SlotFrom, p.SlotTo)) {
+		return fmt.Errorf("slot %q is not where the unfinished export in %s began; use --restart to discard that", r.Slot, r.path)
+	}
+	r.filter.Since, r.filter.Until = p.Since, p.Until
+	r.Say(fmt.Sprintf("resuming the export of %s: %d of %d files were written", p.Created, len(r.done()), max(1, len(p.Days))))
+	if r.complete() {
+		return nil
+	}
+	e, err := measure(ctx, r.index, r.filter, blocksOf(p.Streams))
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(e.streams, p.Streams) {
+		return errors.New("the trail no longer has the blocks that it had when this export began; use --restart to begin it again")
+	}
+	return nil
+}
+
+// discard gives up an unfinished export.
+func (r *run) discard() error {
+	p := r.journal.plan()
+	if p == nil {
+		return nil
+	}
+	if p.Request.Format != r.Format {
+		return exit.Usagef("--out %s has an unfinished export in format %s", r.path, p.Request.Format)
+	}
+	if _, err := os.Lstat(r.join(r.manifest(p.Number))); errors.Is(err, os.ErrNotExist) {
+		if err := r.sweep(p.Number, nil); err != nil {
+			return err
+		}
+	}
+	if err := r.journal.file.Truncate(0); err != nil {
+		return err
+	}
+	r.journal.lines = nil
+	_, err := r.journal.file.Seek(0, 0)
+	return err
+}
+
+// done are the files that have their names.
+func (r *run) done() (names []string) {
+	for _, e := range r.journal.lines {
+		if e.File != nil {
+			names = append(names, e.File.Name)
+		}
+	}
+	return names
+}
+
+// days are the files that the export has: one a day, or one.
+func (r *run) days() []int64 {
+	if r.base != "" {
+		return []int64{0}
+	}
+	return r.plan.Days
+}
+
+func (r *run) complete() bool { return len(r.done()) == len(r.days()) }
+
+// files writes the files that are missing.
+func (r *run) files(ctx context.Context) error {
+	defer func() {
+		if r.db != nil {
+			r.db.Close()
+		}
+	}()
+	for _, p := range r.plan.ChainDamage {
+		r.note(p)
+	}
+	for _, e := range r.journal.lines {
+		for _, p := range e.Problems {
+			r.note(p)
+		}
+	}
+	r.found = nil
+	done := r.done()
+	for i, d := range r.days() {
+		name := r.file(r.plan.Number, d)
+		if slices.Contains(done, name) {
+			continue
+		}
+		f, err := r.writeFile(ctx, name, d)
+		if err != nil {
+			return err
+		}
+		if err := r.journal.add(entry{File: f, Problems: r.found}); err != nil {
+			return err
+		}
+		r.found = nil
+		r.step("noted " + name)
+		r.Progress(int64(i+1), int64(len(r.days())))
+	}
+	return nil
+}
+
+// writeFile writes the file of a day, unless it would have no record.
+func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error) {
+	since, until := r.plan.Since, r.plan.Until
+	f := &File{Name: name}
+	if r.base == "" {
+		begin := (d - epochDay) * day
+		since, until = max(since, begin), min(until, begin+day)
+		f.Day = dayText(d)
+		if err := os.Mkdir(filepath.Dir(r.join(name)), 0o700); err == nil {
+			err = syncDir(r.dir)
+			if err != nil {
+				return nil, err
+			}
+		} else if !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+	}
+	final := r.join(name)
+	temporary, err := r.create(final)
+	if err != nil {
+		return nil, err
+	}
+	r.step("created " + name)
+	rows, err := r.write(ctx, temporary, since, until)
+	if err == nil {
+		err = r.unread
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil || rows.Count == 0 && r.base == "" {
+		os.RemoveAll(final + partial)
+		if r.base == "" {
+			os.Remove(filepath.Dir(final)) // unless it has files
+		}
+		return f, err
+	}
+	r.step("written " + name)
+	f.Rows = rows.Count
+	if rows.Count > 0 {
+		f.First, f.Last = record(&rows.First), record(&rows.Last)
+	}
+	if f.Bytes, f.SHA256, err = digest(temporary); err != nil {
+		return nil, err
+	}
+	if err := replace(temporary, final); err != nil {
+		return nil, err
+	}
+	r.step("named " + name)
+	if temporary != final+partial {
+		err = os.RemoveAll(final + partial)
+	}
+	return f, err
+}
+
+// create makes the file that becomes another one when it is complete. DuckDB makes its files
+// itself, readable by everybody: in a directory of which nobody else can read anything.
+func (r *run) create(final string) (temporary string, err error) {
+	if r.base != "" {
+		return filepath.Join(final+partial, r.base), os.Mkdir(final+partial, 0o700)
+	}
+	f, err := os.OpenFile(final+partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	return final + partial, f.Close()
+}
+
+func record(k *sql.Key) *Record {
+	return &Record{Time: render.Time(k.Time), Session: k.ID.Session.String(), Seq: k.ID.Seq}
+}
+
+// finish advances the slot and writes the manifest.
+func (r *run) finish() (*Manifest, string, error) {
+	if r.feed != nil && !slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Advanced }) {
+		if !r.feed.IsAt(r.plan.SlotFrom, r.plan.SlotTo) {
+			if err := r.feed.Advance(r.plan.SlotTo); errors.Is(err, slot.ErrMoved) {
+				return nil, "", errors.Join(err, r.journal.add(entry{Moved: true}))
+			} else if err != nil {
+				return nil, "", err
+			}
+		}
+		r.step("advanced")
+		if err := r.journal.add(entry{Advanced: true}); err != nil {
+			return nil, "", err
+		}
+		r.step("noted slot")
+	}
+	m := r.makeManifest()
+	text, err := m.encode(r.Sign)
+	if err != nil {
+		return nil, "", err
+	}
+	name := r.join(r.manifest(r.plan.Number))
+	if err := os.Remove(name + partial); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, "", err
+	}
+	f, err := os.OpenFile(name+partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, "", err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, "", err
+	}
+	r.step("manifest written")
+	if err := replace(name+partial, name); err != nil {
+		return nil, "", err
+	}
+	r.step("manifest named")
+	return m, name, r.journal.remove()
+}
+
+func (r *run) makeManifest() *Manifest {
+	p := r.plan
+	m := &Manifest{Version: ManifestVersion, Schema: sql.SchemaVersion, Program: r.Program, Created: p.Created, Export: p.Request,
+		Verdict: VerdictComplete, Problems: []Problem{}, Gaps: p.Gaps, Streams: p.Streams, Files: []File{}}
+	m.Range.Since, m.Range.Until = timeText(p.Since), timeText(p.Until)
+	problems := p.ChainDamage
+	for _, e := range r.journal.lines {
+		problems = append(problems, e.Problems...)
+		if e.File != nil && e.File.SHA256 != "" {
+			m.Files = append(m.Files, *e.File)
+			m.Rows += e.File.Rows
+		}
+	}
+	m.Files = sorted(m.Files)
+	for _, x := range problems {
+		if !slices.Contains(m.Problems, x) {
+			m.Problems = append(m.Problems, x)
+		}
+		if x.Kind == damaged {
+			m.Verdict = VerdictDamaged
+		}
+	}
+	return m
+}
+
+// timeText is a bound of a range; empty: none.
+func timeText(t int64) string {
+	if t == trail.MinTime || t == trail.MaxTime {
+		return ""
+	}
+	return render.Time(t)
+}
+
+// ---- what is wrong in the trail ----
+
+const damaged = "damaged"
+
+// warn is told what a reader finds.
+func (r *run) warn(err error) {
+	var torn *trail.TornError
+	var gone *trail.GoneError
+	var incomplete *trail.IncompleteError
+	var missing *trail.MissingKeyError
+	p := Problem{damaged, query.OpenError(err).Error()}
+	switch {
+	case errors.As(err, &torn) && torn.Last:
+		p.Kind = "unfinished"
+	case errors.As(err, &incomplete):
+		p.Kind = "incomplete"
+	case exit.IsUnreadable(err), errors.As(err, &missing):
+		// A file without what cannot be read would be taken for a complete one.
+		r.unread = query.OpenError(err)
+		return
+	case errors.As(err, &gone) && gone.ByPolicy():
+		p.Kind = "deleted"
+	}
+	r.note(p)
+}
+
+// note tells of a problem once.
+func (r *run) note(p Problem) {
+	if r.seen[p.Message] {
+		return
+	}
+	r.seen[p.Message] = true
+	r.found = append(r.found, p)
+	r.Warn(p)
+}

@@ -1,0 +1,236 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/exit"
+)
+
+// place is where an export goes: a directory with a directory for each day, or, with DuckDB,
+// one file. The names of all files follow from the format and the number of the export, so that
+// what another export, or somebody else, has put there is recognized.
+type place struct {
+	format string
+	path   string // as it was given
+	dir    string // that has the manifest
+	base   string // of a single file; empty: a directory
+}
+
+// extensions are the formats, and how the names of their files end.
+var extensions = map[string]string{"parquet": ".parquet", "csv": ".csv", "jsonl": ".jsonl", "duckdb": ".duckdb"}
+
+// isDirectory says whether an export in a format is a directory.
+func isDirectory(format string) bool { return format != "duckdb" }
+
+const (
+	partial     = ".partial" // what the name of an unfinished file ends with
+	journalName = ".unfinished"
+)
+
+var (
+	manifestName = regexp.MustCompile(`^manifest(-(\d{6}))?\.json$`)
+	dayName      = regexp.MustCompile(`^day=-?\d{4,}-\d\d-\d\d$`)
+	fileName     = regexp.MustCompile(`^trail(-\d{6})?\.(parquet|csv|jsonl)(\.partial)?$`)
+)
+
+// newPlace checks a path. Trails are read only: nothing is written into them.
+func newPlace(format, path string, trails []string) (*place, error) {
+	p := &place{format: format, path: path, dir: filepath.Clean(path)}
+	if !isDirectory(format) {
+		p.dir, p.base = filepath.Split(filepath.Clean(path))
+		p.dir = filepath.Clean(p.dir)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case p.base != "" && !info.Mode().IsRegular():
+		return nil, exit.Usagef("--out %s: not a regular file", path)
+	case p.base == "" && !info.IsDir():
+		return nil, exit.Usagef("--out %s: not a directory, which an export in format %s is", path, format)
+	}
+	above := filepath.Dir(filepath.Clean(path))
+	if info, err := os.Stat(above); err != nil || !info.IsDir() {
+		return nil, exit.Usagef("--out %s: %s is not an existing directory", path, above)
+	}
+	real := realPath(above)
+	for _, t := range trails {
+		if isIn(filepath.Join(real, filepath.Base(filepath.Clean(path))), realPath(t)) || isIn(realPath(path), realPath(t)) {
+			return nil, exit.Usagef("--out %s is inside of the trail %s", path, t)
+		}
+	}
+	return p, nil
+}
+
+func realPath(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+func isIn(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && (rel == "." || filepath.IsLocal(rel))
+}
+
+func (p *place) journal() string {
+	if p.base != "" {
+		return filepath.Join(p.dir, "."+p.base+journalName)
+	}
+	return filepath.Join(p.dir, journalName)
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("-%06d", n)
+}
+
+// manifest is the name of the manifest of an export with a number.
+func (p *place) manifest(n int) string {
+	if p.base != "" {
+		return p.base + ".manifest.json"
+	}
+	return "manifest" + number(n) + ".json"
+}
+
+// file is the name of the file of a day, with slashes.
+func (p *place) file(n int, d int64) string {
+	if p.base != "" {
+		return p.base
+	}
+	return "day=" + dayText(d) + "/trail" + number(n) + extensions[p.format]
+}
+
+func dayText(d int64) string { return time.Unix(d*86400, 0).UTC().Format(time.DateOnly) }
+
+// join is the path of a name in the export.
+func (p *place) join(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
+
+// inspect refuses a place that has anything else than exports, and returns the number that an
+// export from a slot has. resume says that an export is to be resumed, if there is one.
+func (p *place) inspect(fromSlot bool) (next int, err error) {
+	if p.base != "" {
+		for _, name := range []string{p.base, p.manifest(0)} {
+			if _, err := os.Lstat(p.join(name)); err == nil {
+				return 0, exit.Usagef("--out %s: %s exists, and is never overwritten", p.path, name)
+			}
+		}
+		return 0, nil
+	}
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		m := manifestName.FindStringSubmatch(e.Name())
+		switch {
+		case m != nil && (!fromSlot || m[2] == ""):
+			return 0, exit.Usagef("--out %s has a complete export already, with %s", p.path, e.Name())
+		case m != nil:
+			n, _ := strconv.Atoi(m[2])
+			next = max(next, n)
+		case dayName.MatchString(e.Name()) && e.IsDir():
+		case filepath.Join(p.dir, e.Name()) == p.journal() || strings.HasSuffix(e.Name(), ".json"+partial) && manifestName.MatchString(strings.TrimSuffix(e.Name(), partial)):
+		default:
+			return 0, exit.Usagef("--out %s: %s does not belong to an export", p.path, e.Name())
+		}
+	}
+	if !fromSlot {
+		return 0, nil
+	}
+	return next + 1, nil
+}
+
+// sweep removes what an export that ended early has left: files that are not complete, and
+// those that no journal and no manifest counts. keep are the files that are counted.
+func (p *place) sweep(n int, keep []string) error {
+	if p.base != "" {
+		leftovers := []string{p.base + partial, p.manifest(n) + partial}
+		if !slices.Contains(keep, p.base) {
+			leftovers = append(leftovers, p.base)
+		}
+		for _, name := range leftovers {
+			if err := os.RemoveAll(p.join(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	days, err := os.ReadDir(p.dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range days {
+		if manifestName.MatchString(strings.TrimSuffix(d.Name(), partial)) && strings.HasSuffix(d.Name(), partial) {
+			err = errors.Join(err, os.Remove(p.join(d.Name())))
+		}
+		if !dayName.MatchString(d.Name()) || !d.IsDir() {
+			continue
+		}
+		files, err := os.ReadDir(p.join(d.Name()))
+		if err != nil {
+			return err
+		}
+		left := len(files)
+		for _, f := range files {
+			name := d.Name() + "/" + f.Name()
+			whole := strings.TrimSuffix(f.Name(), partial)
+			switch {
+			case !fileName.MatchString(f.Name()) || !f.Type().IsRegular():
+				return exit.Usagef("--out %s: %s does not belong to an export", p.path, name)
+			case slices.Contains(keep, name):
+			case whole != f.Name(), whole == "trail"+number(n)+extensions[p.format]:
+				if err := os.Remove(p.join(name)); err != nil {
+					return err
+				}
+				left--
+			}
+		}
+		if left == 0 {
+			if err := os.Remove(p.join(d.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// replace gives a file that is complete its name, on disk.
+func replace(from, to string) error {
+	f, err := os.OpenFile(from, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}

@@ -1,0 +1,208 @@
+package export
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// extent is what of a trail an export reads: the blocks of each stream, and the days that they
+// have records of.
+type extent struct {
+	streams []Stream
+	days    []int64 // since 1970-01-01, in order
+	damage  []Problem
+	gaps    Gaps
+}
+
+// day is a day in the trail's microseconds, and epochDay the one that these begin with.
+const (
+	day      = 86400 * 1e6
+	epochDay = 10957
+)
+
+// dayOf is the day of a time, since 1970-01-01.
+func dayOf(t int64) int64 {
+	d := t / day
+	if t%day < 0 {
+		d--
+	}
+	return d + epochDay
+}
+
+// streamKey tells streams apart: two trails can have streams of the same numbers.
+func streamKey(s *trail.Stream) string {
+	path := s.Path
+	if !s.Whole {
+		path = s.Segments[0].Path
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// measure finds out what an export reads. Blocks outside from and to are of no interest; nil:
+// all are.
+func measure(ctx context.Context, x *trail.Index, filter *query.Filter, wanted func(*trail.BlockRef) bool) (*extent, error) {
+	e := &extent{}
+	files := &trail.Files{}
+	defer files.Close()
+	days := map[int64]bool{}
+	wide := map[*trail.Segment]map[uint64]bool{} // blocks with records of more than one day
+	for i := range x.Streams {
+		s := &x.Streams[i]
+		refs := s.Refs()
+		first, last := -1, -1
+		for k := range refs {
+			ref := &refs[k]
+			if ref.Records == 0 || ref.LastEnd < filter.Since || ref.FirstTime >= filter.Until && filter.Until != trail.MaxTime || wanted != nil && !wanted(ref) {
+				continue
+			}
+			if first < 0 {
+				first = k
+			}
+			last = k
+			if a, b := dayOf(max(ref.FirstTime, filter.Since)), dayOf(min(ref.LastEnd, filter.Until)); a == b {
+				days[a] = true
+			} else {
+				if wide[ref.Segment] == nil {
+					wide[ref.Segment] = map[uint64]bool{}
+				}
+				wide[ref.Segment][ref.Number] = true
+			}
+		}
+		if first < 0 {
+			continue
+		}
+		one, err := e.chain(ctx, files, s.Stream, refs, first, last)
+		if err != nil {
+			return nil, err
+		}
+		e.streams = append(e.streams, *one)
+	}
+	e.look(ctx, x, filter, wide, days)
+	e.days = slices.Sorted(maps.Keys(days))
+	return e, ctx.Err()
+}
+
+// chain follows the chain of a stream over some of its blocks.
+func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream, refs []trail.BlockRef, first, last int) (*Stream, error) {
+	s := &Stream{Path: streamKey(of), SystemID: strconv.FormatUint(refs[first].Segment.Header.SystemID, 10), Number: of.Number}
+	s.First = Point{Segment: refs[first].Segment.Number, Block: refs[first].Number}
+	s.Last = Point{Segment: refs[last].Segment.Number, Block: refs[last].Number}
+	var b trail.Block
+	var previous [32]byte
+	known := true
+	if ref := &refs[first]; first > 0 && refs[first-1].Segment == ref.Segment {
+		var err error
+		if previous, err = files.ChainOf(&refs[first-1]); err != nil {
+			return nil, err
+		}
+		s.Before = hex.EncodeToString(previous[:])
+	} else {
+		s.Before = hex.EncodeToString(ref.Segment.Header.PreviousHash[:])
+	}
+	for k := first; k <= last; k++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		ref := &refs[k]
+		begins := k == 0 || refs[k-1].Segment != ref.Segment
+		if k > first && begins && known && ref.Segment.Header.PreviousHash != previous && !ref.AfterDamage {
+			e.damaged(of, ref, "chain is broken: segment %d does not follow from what precedes it", ref.Segment.Number)
+		}
+		if k > first && ref.Number != refs[k-1].Number+1 && !e.deleted(of, refs[k-1].Segment.Number, ref.Segment.Number) {
+			e.damaged(of, ref, "blocks %d to %d are missing", refs[k-1].Number+1, ref.Number-1)
+		}
+		if begins {
+			previous = ref.Segment.Header.Hash
+		}
+		err := files.Read(ref, &b)
+		if b.Header.Number != ref.Number {
+			known = false // what the records are read for says why
+			continue
+		}
+		if (known || begins) && !ref.AfterDamage && (err == nil || err == ref.Segment.KeyErr) && b.ChainHash(previous) != b.Header.Chain {
+			e.damaged(of, ref, "chain is broken: block %d does not follow from what precedes it", ref.Number)
+		}
+		previous, known = b.Header.Chain, true
+		s.Blocks++
+		if k == first {
+			s.First.Hash = hex.EncodeToString(previous[:])
+		}
+		if k == last {
+			s.Last.Hash = hex.EncodeToString(previous[:])
+		}
+	}
+	return s, nil
+}
+
+func (e *extent) damaged(of *trail.Stream, ref *trail.BlockRef, format string, args ...any) {
+	e.damage = append(e.damage, Problem{"damaged", fmt.Sprintf("%s: offset %d: ", ref.Segment.Path, ref.Offset) + fmt.Sprintf(format, args...)})
+}
+
+// deleted says whether retention has deleted all segments between two.
+func (e *extent) deleted(of *trail.Stream, before, after uint64) bool {
+	deletions := of.Deletions()
+	for n := before + 1; n < after; n++ {
+		if !slices.ContainsFunc(deletions, func(d trail.Deletion) bool { return d.Stream == of.Number && d.Covers(n) }) {
+			return false
+		}
+	}
+	return after > before+1
+}
+
+// look reads blocks that have records of several days, and those that have gap records. What
+// cannot be read is told when the records are exported.
+func (e *extent) look(ctx context.Context, x *trail.Index, filter *query.Filter, wide map[*trail.Segment]map[uint64]bool, days map[int64]bool) {
+	read := func(o trail.ScanOptions, see func(*trail.Record)) {
+		o.Since, o.Until, o.Warn = filter.Since, filter.Until, func(error) {}
+		scan := x.Scan(ctx, o)
+		defer scan.Close()
+		for r := scan.Reader(); r.Next(); {
+			see(&r.Record)
+		}
+	}
+	inside := e.blocks()
+	if len(wide) > 0 {
+		read(trail.ScanOptions{Raw: true, Blocks: func(r *trail.BlockRef) bool { return wide[r.Segment][r.Number] }}, func(r *trail.Record) {
+			days[dayOf(r.Time)] = true
+		})
+	}
+	read(trail.ScanOptions{Raw: true, Blocks: inside, Contents: func(c *trail.Contents) trail.Groups {
+		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindGap })
+	}}, func(r *trail.Record) {
+		if r.Kind != trail.KindGap {
+			return
+		}
+		e.gaps.Records++
+		for name, value := range r.ExtraPairs {
+			if n, err := strconv.ParseUint(string(value), 10, 63); err == nil && string(name) == "count" {
+				e.gaps.Lost += n
+			}
+		}
+	})
+}
+
+// blocks says which blocks an export reads.
+func (e *extent) blocks() func(*trail.BlockRef) bool { return blocksOf(e.streams) }
+
+func blocksOf(streams []Stream) func(*trail.BlockRef) bool {
+	of := map[string]*Stream{}
+	for i := range streams {
+		of[streams[i].Path] = &streams[i]
+	}
+
+	return func(r *trail.BlockRef) bool {
+		s := of[streamKey(r.Segment.Stream)]
+		return s != nil && r.Number >= s.First.Block && r.Number <= s.Last.Block
+	}
+}

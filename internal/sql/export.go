@@ -1,0 +1,178 @@
+// Writes the records of a trail to a Parquet file or a database of DuckDB's.
+
+package sql
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	duckdb "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// SchemaVersion is that of the columns that exports have. Columns may be added to a version;
+// what a column means, and its type, does not change.
+const SchemaVersion = 1
+
+// Key names a record, in the order of the records of a trail.
+type Key struct {
+	Time int64
+	ID   trail.RecordID
+}
+
+// Rows counts records, and knows the first and the last of them.
+type Rows struct {
+	Count       uint64
+	First, Last Key
+}
+
+func (k *Key) before(o *Key) bool {
+	return k.Time < o.Time || k.Time == o.Time && k.ID.Compare(o.ID) < 0
+}
+
+// Add counts a record.
+func (r *Rows) Add(rec *trail.Record) {
+	r.Count++
+	if r.Count > 1 && rec.Time > r.First.Time && rec.Time < r.Last.Time {
+		return
+	}
+	k := Key{rec.Time, trail.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}}
+	if r.Count == 1 || k.before(&r.First) {
+		r.First = k
+	}
+	if r.Count == 1 || r.Last.before(&k) {
+		r.Last = k
+	}
+}
+
+// Join adds what others have counted.
+func (r *Rows) Join(o *Rows) {
+	switch {
+	case o.Count == 0:
+		return
+	case r.Count == 0:
+		*r = *o
+		return
+	}
+	r.Count += o.Count
+	if o.First.before(&r.First) {
+		r.First = o.First
+	}
+	if r.Last.before(&o.Last) {
+		r.Last = o.Last
+	}
+}
+
+// count takes what a worker has counted.
+func (db *DB) count(r *Rows) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.rows.Join(r)
+	*r = Rows{}
+}
+
+// ExportColumns are the columns of an export: those of the table trail but duration, of which
+// duration_us says the same in a type that every reader of Parquet has.
+func ExportColumns() (all []Column) {
+	for _, c := range trailColumns {
+		if c.Name != "duration" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+// Description says what a column means, without markup.
+func (c *Column) Description() string {
+	return strings.ReplaceAll(link.ReplaceAllString(c.Doc, "$1"), "`", "")
+}
+
+// exported are the names of the columns, and where they come from.
+func exported(since, until int64) string {
+	var names []string
+	for _, c := range ExportColumns() {
+		names = append(names, identifier(c.Name))
+	}
+	conditions, _ := json.Marshal(condition{Since: &since, Until: &until})
+	return fmt.Sprintf("SELECT %s FROM steno_trail(%s)", strings.Join(names, ", "), quoted(string(conditions)))
+}
+
+// metadata describes the columns in a Parquet file.
+func metadata() string {
+	type column struct {
+		Name        string `json:"name"`
+		Type        string `json:"type"`
+		Description string `json:"description"`
+	}
+	var all []column
+	for _, c := range ExportColumns() {
+		all = append(all, column{c.Name, c.Type.String(), c.Description()})
+	}
+	text, _ := json.Marshal(all)
+	return fmt.Sprintf("{'pg_steno.schema': '%d', 'pg_steno.columns': %s}", SchemaVersion, quoted(string(text)))
+}
+
+// Rows in a group of a Parquet file: few enough that the groups that are being made take little
+// memory, enough that dictionaries pay.
+const rowGroup = 40960
+
+// ExportParquet writes the records of a range of times to an existing file, in no order.
+func (db *DB) ExportParquet(ctx context.Context, path, compression string, since, until int64) (Rows, error) {
+	statement := fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION %s, ROW_GROUP_SIZE %d, USE_TMP_FILE false, KV_METADATA %s)",
+		exported(since, until), quoted(path), compression, rowGroup, metadata())
+	rows, err := db.export(ctx, statement)
+	if err != nil {
+		return rows, err
+	}
+	n, err := db.scalar("SELECT CAST(num_rows AS VARCHAR) FROM parquet_file_metadata($1)", path)
+	if err == nil && n != fmt.Sprint(rows.Count) {
+		err = fmt.Errorf("%s has %s rows of %d", path, n, rows.Count)
+	}
+	return rows, err
+}
+
+// ExportDatabase writes the records of a range of times to the table trail of a new database.
+func (db *DB) ExportDatabase(ctx context.Context, path string, since, until int64) (rows Rows, err error) {
+	statements := []string{fmt.Sprintf("ATTACH %s AS exported (TYPE duckdb)", quoted(path)), "CREATE TABLE exported.trail AS " + exported(since, until)}
+	for _, c := range ExportColumns() {
+		statements = append(statements, fmt.Sprintf("COMMENT ON COLUMN exported.trail.%s IS %s", identifier(c.Name), quoted(c.Description())))
+	}
+	for i, s := range append(statements, "CHECKPOINT exported", "DETACH exported") {
+		one, err := db.export(ctx, s)
+		if i == 1 {
+			rows = one
+		}
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// export executes a statement of the program's own, and counts the records that it reads.
+func (db *DB) export(ctx context.Context, statement string) (Rows, error) {
+	db.mu.Lock()
+	db.ctx, db.used, db.rows = ctx, nil, Rows{}
+	db.mu.Unlock()
+	var prepared duckdb.PreparedStatement
+	defer duckdb.DestroyPrepare(&prepared)
+	if duckdb.Prepare(db.conn, statement, &prepared) == duckdb.StateError {
+		return Rows{}, db.error(duckdb.PrepareError(prepared))
+	}
+	err := db.execute(ctx, prepared, func(r *Result) error {
+		for {
+			if more, err := r.Next(); err != nil || !more {
+				return err
+			}
+		}
+	})
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.rows, err
+}
