@@ -261,13 +261,16 @@ func (a *asked) mayBeCatalog() bool {
 	})
 }
 
+// noRules is the value of steno.rules_file in the record of a change, which has the number of rules, if there are none.
+const noRules = "0 rules"
+
 // defaults are the values that settings have if the configuration does not set them, of
 // those that decide what is recorded.
 var defaults = map[string]string{
 	"steno.log": "all", "steno.mandatory": "role, ddl, connect, setting",
 	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
 	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
-	"steno.rules_file": "0", "steno.delivery": "wait",
+	"steno.rules_file": noRules, "steno.delivery": "wait",
 }
 
 // leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
@@ -322,7 +325,7 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "records that found no space in their rings, of which gap records may come later,"
 		}
 	case "steno.rules_file":
-		if value != "0" && a.ofStatements() {
+		if value != noRules && a.ofStatements() {
 			return "statements that its rules skip or sample, and texts that they redact"
 		}
 	}

@@ -282,7 +282,10 @@ func (c *conditions) recording(except func(format string, args ...any)) {
 
 func settingText(name, value string) string {
 	if name == "steno.rules_file" {
-		return "there were " + value + " rules"
+		if value == "1 rules" {
+			return "there was 1 rule"
+		}
+		return "there were " + value
 	}
 	return fmt.Sprintf("%s = %q", name, value)
 }

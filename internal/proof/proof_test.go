@@ -137,8 +137,14 @@ func TestExceptions(t *testing.T) {
 		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},
 		{name: "settings not mandatory", small: small{settings: []string{"steno.mandatory", "ddl"}}, wants: `changes of settings were not mandatory throughout`},
 		{name: "rules", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 2, "steno.rules_file", "0", "3", "server"))
-		}}}, wants: `were not recorded throughout: there were 3 rules`},
+			return is(setting(w.session, 2, "steno.rules_file", "", "3 rules", "server"))
+		}}}, wants: `were not recorded throughout: there were 3 rules$`},
+		{name: "a rule", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 2, "steno.rules_file", "", "1 rules", "server"))
+		}}}, wants: `were not recorded throughout: there was 1 rule$`},
+		{name: "rules without effect", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 2, "steno.rules_file", "", "0 rules", "server"))
+		}}}},
 		{name: "drops", small: small{settings: []string{"steno.delivery", "drop"}}, wants: `found no space in their rings`},
 		{name: "killed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			w.restarts(35.6)
