@@ -60,10 +60,14 @@ func (x *Index) MergeInParts(ctx context.Context, from func(stream uint32) uint6
 			return err
 		}
 		for i := range x.Streams {
-			if next[i] == 0 {
+			last := next[i] - 1
+			for last >= 0 && x.Streams[i].Segments[last].Blocks == 0 { // as a segment has none when it has just been begun
+				last--
+			}
+			if last < 0 {
 				continue
 			}
-			if one := &x.Streams[i].Segments[next[i]-1]; one.Blocks > 0 && one.last.Number >= from(x.Streams[i].Stream.Number) {
+			if one := &x.Streams[i].Segments[last]; one.last.Number >= from(x.Streams[i].Stream.Number) {
 				places = append(places, Place{x.Streams[i].Stream.Number, one.Segment.Number, one.last.Number + 1})
 			}
 		}
