@@ -20,14 +20,14 @@ type Contents struct {
 	// another, and Group how many of them are told apart only as a group.
 	First, Blocks, Group uint64
 
-	lists    map[Terms]termList
+	lists    [len(namesTerms)]termList
 	trigrams *trigramList // nil: none
 	// ambiguous says that terms which are not ASCII may be shown as something else,
 	// because not all databases are in UTF-8.
 	ambiguous bool
 
 	once    sync.Once // byValue is made when it is needed
-	byValue map[Terms]map[string]Groups
+	byValue [len(namesTerms)]map[string]Groups
 }
 
 // Groups is a set of an index's groups of blocks.
@@ -54,7 +54,7 @@ func (g Groups) Or(o Groups) {
 func (g Groups) Empty() bool { return !slices.ContainsFunc(g, func(b byte) bool { return b != 0 }) }
 
 type termList struct {
-	omitted Groups // where there are more than the terms
+	omitted Groups // where there are more than the terms; nil: the index has no such list
 	terms   []term
 }
 
@@ -83,7 +83,7 @@ const (
 // ParseContents reads the body of an index.
 func ParseContents(body []byte) (*Contents, error) {
 	cur := cursor{b: body}
-	c := &Contents{First: cur.varint(), Blocks: cur.varint(), Group: cur.varint(), lists: map[Terms]termList{}}
+	c := &Contents{First: cur.varint(), Blocks: cur.varint(), Group: cur.varint()}
 	switch {
 	case cur.bad:
 		return nil, corruptf(0, "index %s", cutShort)
@@ -113,7 +113,7 @@ func ParseContents(body []byte) (*Contents, error) {
 }
 
 func (c *Contents) readTerms(list Terms, cur *cursor) bool {
-	if int(list) >= len(namesTerms) {
+	if list >= Terms(len(namesTerms)) {
 		return true // of a later version
 	}
 	size := uint64(len(c.none()))
@@ -160,10 +160,10 @@ func (c *Contents) All() Groups { return Groups(bytes.Repeat([]byte{0xff}, (c.Le
 
 // Select returns the groups that may contain a term that matches, as it is shown.
 func (c *Contents) Select(list Terms, match func(value []byte) bool) Groups {
-	l, ok := c.lists[list]
-	if !ok {
+	if list >= Terms(len(c.lists)) || c.lists[list].omitted == nil {
 		return c.All()
 	}
+	l := &c.lists[list]
 	out := slices.Clone(l.omitted)
 	for i := range l.terms {
 		t := &l.terms[i]
@@ -293,8 +293,8 @@ func (c *Contents) SelectValue(s string) Groups {
 
 // Contents reads the index that the block consists of; nil if it is not one.
 func (b *Block) Contents() (*Contents, error) {
-	n, w := uvarint(b.raw)
-	if w <= 0 || n == 0 || n > uint64(len(b.raw)-w) || Kind(b.raw[w]) != KindDefIndex {
+	n, w := varint(b.raw, 0)
+	if n == 0 || w > len(b.raw) || n > uint64(len(b.raw)-w) || Kind(b.raw[w]) != KindDefIndex {
 		return nil, nil
 	}
 	c, err := ParseContents(bytes.Clone(b.raw[w+1 : w+int(n)]))
@@ -498,9 +498,8 @@ func (c *BlockContents) Definitions(b *Block) {
 // find returns the groups that contain a term; nil: none.
 func (c *Contents) find(list Terms, value []byte) Groups {
 	c.once.Do(func() {
-		c.byValue = map[Terms]map[string]Groups{}
 		for list, l := range c.lists {
-			c.byValue[list] = map[string]Groups{}
+			c.byValue[list] = make(map[string]Groups, len(l.terms))
 			for _, t := range l.terms {
 				c.byValue[list][string(t.value)] = t.groups
 			}
@@ -521,8 +520,8 @@ func (c *Contents) Has(block uint64, list Terms, value []byte) bool {
 	if !ok {
 		return true
 	}
-	l, ok := c.lists[list]
-	if !ok || l.omitted.Has(group) {
+	l := &c.lists[list]
+	if l.omitted == nil || l.omitted.Has(group) {
 		return true
 	}
 	g := c.find(list, value)
@@ -537,8 +536,8 @@ func (c *Contents) Hides(block uint64, has *BlockContents) string {
 		return ""
 	}
 	for list, values := range has.Terms {
-		l, ok := c.lists[list]
-		if !ok || l.omitted.Has(group) {
+		l := &c.lists[list]
+		if l.omitted == nil || l.omitted.Has(group) {
 			continue
 		}
 		missing := 0

@@ -4,6 +4,7 @@ package trail
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -148,7 +149,7 @@ func (c *charset) shown(b []byte) []byte {
 
 func isASCII(b []byte) bool {
 	for len(b) >= 8 {
-		if (b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7])&0x80 != 0 {
+		if binary.LittleEndian.Uint64(b)&0x8080808080808080 != 0 {
 			return false
 		}
 		b = b[8:]

@@ -113,7 +113,7 @@ func FixedSizes() map[Repr]int {
 
 // MayContain says whether values of a representation may contain a string.
 func MayContain(repr Repr, s string) bool {
-	c := &Contents{First: 1, Blocks: 1, Group: 1, lists: map[Terms]termList{TermsValues: {Groups{0}, []term{{[]byte{byte(repr)}, Groups{1}}}}}}
+	c := &Contents{First: 1, Blocks: 1, Group: 1, lists: [len(namesTerms)]termList{TermsValues: {Groups{0}, []term{{[]byte{byte(repr)}, Groups{1}}}}}}
 	return c.SelectValue(s).Has(0)
 }
 
@@ -123,3 +123,9 @@ func SetPartBytes(n int64) (reset func()) {
 	partBytes = n
 	return func() { partBytes = old }
 }
+
+// Plain says whether all strings of a definition are ASCII.
+func (s *Session) Plain() bool { return s.plain }
+
+// Plain says whether all strings of a definition are ASCII.
+func (s *Shape) Plain() bool { return s.plain }

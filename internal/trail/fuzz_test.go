@@ -107,6 +107,7 @@ func FuzzBlock(f *testing.F) {
 		if used := after.TotalAlloc - before.TotalAlloc; used > 1<<16+200*uint64(len(payload))+2*trail.MaxVariants {
 			t.Errorf("%d bytes of payload took %d bytes of memory", len(payload), used)
 		}
+		sameReading(t, payload)
 		block.Rewind()
 		first, err1 := decodeAll(block, records+parts)
 		block.Rewind()

@@ -96,6 +96,30 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 	return c.left() == 0
 }
 
+// ParamsFit says whether the values are as their types say, as Params does.
+func (r *Record) ParamsFit() bool {
+	s := r.Shape
+	if s == nil || len(s.Params) == 0 || !r.HasParams() {
+		return true
+	}
+	if s.valuesSize >= 0 && !r.Has(FieldNulls) {
+		return len(r.Values) == s.valuesSize
+	}
+	return r.Params(func(ParamType, []byte, bool) bool { return true })
+}
+
+// fixedSize is the size of a shape's values, -1 if records with this shape may differ.
+func (s *Shape) fixedSize() int {
+	size := 0
+	for _, p := range s.Params {
+		if int(p.Repr) >= len(fixedSize) || fixedSize[p.Repr] < 0 {
+			return -1
+		}
+		size += int(fixedSize[p.Repr])
+	}
+	return size
+}
+
 // HasParams says whether the record's parameters were taken down.
 func (r *Record) HasParams() bool {
 	return r.Has(FieldValues) || r.Has(FieldNulls) || r.Parts[PartValues] > 0

@@ -412,6 +412,7 @@ type BlockRef struct {
 	Stored    uint32
 	Raw       uint32
 	Records   uint32
+	Chain     [32]byte
 	// AfterDamage says that what stands before the block could not be read, so
 	// that the chain cannot be followed to it.
 	AfterDamage bool
@@ -460,7 +461,7 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 			}
 			refs = append(refs, BlockRef{
 				Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
-				LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records, AfterDamage: damaged,
+				LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records, Chain: h.Chain, AfterDamage: damaged,
 			})
 			seg.begins(&h)
 			damaged, last = false, h.Number
@@ -775,15 +776,4 @@ func (fs *Files) Read(ref *BlockRef, b *Block) error {
 		return err
 	}
 	return nil
-}
-
-// ChainOf reads the chain hash that a block's header has.
-func (fs *Files) ChainOf(ref *BlockRef) (hash [32]byte, err error) {
-	o, err := fs.acquire(ref.Segment.Path)
-	if err != nil {
-		return hash, err
-	}
-	defer fs.release(o)
-	_, err = o.f.ReadAt(hash[:], ref.Offset+72)
-	return hash, err
 }

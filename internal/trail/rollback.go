@@ -111,14 +111,14 @@ func (s *summary) sum(b *Block) {
 	last := map[SessionID]uint64{}
 	number := b.Header.FirstRecord
 	for pos := 0; pos < len(b.raw); {
-		n, w := uvarint(b.raw[pos:])
-		if w <= 0 || n == 0 || n > uint64(len(b.raw)-pos-w) {
+		n, at := varint(b.raw, pos)
+		if n == 0 || at > len(b.raw) || n > uint64(len(b.raw)-at) {
 			break
 		}
-		kind := Kind(b.raw[pos+w])
-		end := pos + w + int(n)
+		kind := Kind(b.raw[at])
+		end := at + int(n)
 		if kind == KindSubtransaction {
-			c := cursor{b: b.raw[pos+w+1 : end : end]}
+			c := cursor{b: b.raw[at+1 : end : end]}
 			if i := c.varint(); i < uint64(len(ids)) && s.size < maxEnds {
 				if xid, one, ok := partOf(&c); ok {
 					if s.parts == nil {
@@ -131,7 +131,7 @@ func (s *summary) sum(b *Block) {
 			}
 		}
 		if kind == KindDefSession || kind == KindTransaction || kind == KindDisconnect {
-			c := cursor{b: b.raw[pos+w+1 : end : end]}
+			c := cursor{b: b.raw[at+1 : end : end]}
 			if kind == KindDefSession {
 				ids = append(ids, sessionOf(&c))
 			} else if i := c.varint(); i < uint64(len(ids)) && len(last) < maxEnds && len(s.rolled) < maxEnds {
@@ -145,7 +145,7 @@ func (s *summary) sum(b *Block) {
 		case kind.IsRecord():
 			number++
 		case kind == KindRun:
-			c := cursor{b: b.raw[pos+w+1 : end : end]}
+			c := cursor{b: b.raw[at+1 : end : end]}
 			number += c.varint()
 		}
 		pos = end

@@ -65,7 +65,10 @@ type checker struct {
 	segment *trail.SegmentHeader // segment that contains the block
 	block   trail.Block
 	indexes []*trail.Contents // of the segment that contains the block
-	open    []trail.Span      // the current run of numbers of each session definition, by index
+	tally   trail.Tally
+	all     bool // plain records are looked at, too, for tests
+	record  trail.Record
+	has     trail.BlockContents // what of the block's contents no index has
 }
 
 // check reads and checks one block. before is the previous one in its segment, nil for the first.
@@ -73,7 +76,7 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, 
 	f := &finding{}
 	b := &c.block
 	c.indexes = indexes
-	previous, known := c.previous(ref, before)
+	chained, known := previous(ref, before)
 	c.segment = &ref.Segment.Header
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
@@ -87,7 +90,7 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, 
 		f.errs = append(f.errs, err)
 		f.torn = last && b.HasHole()
 	}
-	if known && f.ok && !f.torn && b.ChainHash(previous) != b.Header.Chain {
+	if known && f.ok && !f.torn && b.ChainHash(chained) != b.Header.Chain {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 72,
 			Reason: fmt.Sprintf("chain is broken: block %d does not follow from what precedes it", ref.Number)})
 	}
@@ -97,34 +100,36 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, 
 	return f
 }
 
-// previous finds the hash that a block is chained to; known is false if it cannot be read. It is the one that the
-// previous block states, so that each link is checked separately, and a broken one does not make all that follow appear
-// broken.
-func (c *checker) previous(ref, before *trail.BlockRef) (hash [32]byte, known bool) {
+// previous is the hash that a block is chained to; known is false if what precedes it could not be read. It is the one
+// that the previous block states, so that each link is checked separately, and a broken one does not make all that follow
+// appear broken.
+func previous(ref, before *trail.BlockRef) (hash [32]byte, known bool) {
 	switch {
 	case ref.AfterDamage:
 		return hash, false
 	case before == nil:
 		return ref.Segment.Header.Hash, true
 	}
-	hash, err := c.files.ChainOf(before)
-	return hash, err == nil
+	return before.Chain, true
 }
 
-// items decodes all items of the block.
+// items decodes all items of the block. Its plain records are only counted: the loop does not see them.
 func (c *checker) items(f *finding) {
 	b := &c.block
 	h := &b.Header
 	others := false
-	c.open = c.open[:0]
-	firstTime, firstEnd, lastEnd := int64(trail.MaxTime), int64(trail.MaxTime), int64(trail.MinTime)
-	var r trail.Record
-	has := trail.BlockContents{Known: c.known}
+	t := &c.tally
+	t.Reset()
+	if b.Select(trail.Want{Tally: t}); c.all {
+		b.Select(trail.Want{})
+	}
+	r, has := &c.record, &c.has
+	*has = trail.BlockContents{Known: c.known}
 	covers := func(x *trail.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
 	indexed := slices.ContainsFunc(c.indexes, covers)
 	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *trail.Contents) bool { return x.HasTexts(h.Number) })
 	for {
-		err := b.Next(&r)
+		err := b.Next(r)
 		if err != nil {
 			if err != io.EOF {
 				f.errs = append(f.errs, err)
@@ -138,7 +143,7 @@ func (c *checker) items(f *finding) {
 			return
 		}
 		if indexed {
-			has.Record(&r)
+			has.Record(r)
 		}
 		if r.Kind == trail.KindData {
 			if f.parts == nil {
@@ -148,10 +153,7 @@ func (c *checker) items(f *finding) {
 			f.parts[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] += uint64(len(r.Data))
 			continue
 		}
-		for r.SessionIndex >= len(c.open) {
-			c.open = append(c.open, trail.Span{})
-		}
-		if o := &c.open[r.SessionIndex]; r.Seq == 0 {
+		if o := t.OpenOf(r.SessionIndex); r.Seq == 0 {
 			f.unnumbered++
 			if r.Kind != trail.KindStart {
 				f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
@@ -165,27 +167,27 @@ func (c *checker) items(f *finding) {
 			}
 			o.First, o.Last = r.Seq, r.Seq
 		}
-		end := r.End()
-		firstTime, firstEnd, lastEnd = min(firstTime, r.Time), min(firstEnd, end), max(lastEnd, end)
+		t.AddTimes(r)
 		if r.Kind == trail.KindSeal {
-			c.seal(f, &r)
+			c.seal(f, r)
 		} else {
 			others = true
 		}
 		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
-			c.noteRareRecord(f, &r)
+			c.noteRareRecord(f, r)
 		}
-		if r.Shape != nil && len(r.Shape.Params) > 0 && r.Parts[trail.PartValues] == 0 && !r.Params(anyParam) {
+		if r.Parts[trail.PartValues] == 0 && !r.ParamsFit() {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
 				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
 	c.checkIndex(f)
 	if indexed {
-		c.checkIndexes(f, &has)
+		c.checkIndexes(f, has)
 	}
-	f.sealsOnly = len(f.seals) > 0 && !others
-	for i, o := range c.open {
+	f.sealsOnly = len(f.seals) > 0 && !others && t.Records == 0
+	f.spans = slices.Grow(f.spans, len(t.Open))
+	for i, o := range t.Open {
 		if o.Last == 0 {
 			continue
 		}
@@ -198,8 +200,8 @@ func (c *checker) items(f *finding) {
 	if h.Records == 0 {
 		return
 	}
-	f.first, f.last = firstTime, lastEnd
-	if firstTime != h.FirstTime || firstEnd != h.FirstEnd || lastEnd != h.LastEnd {
+	f.first, f.last = t.FirstTime, t.LastEnd
+	if t.FirstTime != h.FirstTime || t.FirstEnd != h.FirstEnd || t.LastEnd != h.LastEnd {
 		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
 			Reason: fmt.Sprintf("block %d: times in the header do not match its records", h.Number)})
 	}
@@ -250,8 +252,6 @@ func (c *checker) seal(f *finding, r *trail.Record) {
 	}
 	f.seals = append(f.seals, one)
 }
-
-func anyParam(trail.ParamType, []byte, bool) bool { return true }
 
 // noteRareRecord keeps the records that are needed by the checks of all blocks.
 func (c *checker) noteRareRecord(f *finding, r *trail.Record) {

@@ -52,8 +52,6 @@ type branched struct {
 // settleBranches compares each replaced stream with the branch record: it must have all blocks up to the recorded one,
 // and none after it.
 func (v *verifier) settleBranches() {
-	files := &trail.Files{}
-	defer files.Close()
 	for _, b := range v.branches {
 		from := home{b.in.trail, b.Stream}
 		v.report.Branches = append(v.report.Branches, Branch{
@@ -68,7 +66,7 @@ func (v *verifier) settleBranches() {
 		case i < 0 || from == b.in:
 			v.warning(b.in.trail, nil, "stream %d began at %s without what the server had written before: stream %d up to block %d", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
 		default:
-			v.settleBranch(&b, v.trail.Streams[i], files)
+			v.settleBranch(&b, v.trail.Streams[i])
 		}
 	}
 }
@@ -81,7 +79,7 @@ func (v *verifier) beganAnew(b *branched) bool {
 	})
 }
 
-func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files) {
+func (v *verifier) settleBranch(b *branched, s *trail.Stream) {
 	last := v.lastBlock[homeOf(s)]
 	at := render.Time(b.Time)
 	when, after := fmt.Sprintf("when it began stream %d", b.in.stream), fmt.Sprintf(", did not seal them, and continued in stream %d", b.in.stream)
@@ -89,7 +87,7 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files
 	if b.Unused {
 		when, after, begun = "when the stream was no longer used by any writer", ", and did not seal them", "when it was no longer used by any writer, at "+at
 	}
-	switch there, right := v.hasBlock(s, b.Block, b.Hash, files); {
+	switch there, right := v.hasBlock(s, b.Block, b.Hash); {
 	case there && !right:
 		v.damage(s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, %s", b.Block, b.Stream, at, when)
 	case !there && b.Block > last:
@@ -111,7 +109,7 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream, files *trail.Files
 
 // hasBlock reports whether a stream has a block, and whether its hash is this one. Blocks that were deleted by policy
 // are not there.
-func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte, files *trail.Files) (there, right bool) {
+func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte) (there, right bool) {
 	if block == 0 {
 		return true, true
 	}
@@ -122,8 +120,7 @@ func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte, files 
 		refs, _ := seg.Index()
 		for i := range refs {
 			if refs[i].Number == block {
-				chain, err := files.ChainOf(&refs[i])
-				return err == nil, chain == hash
+				return true, refs[i].Chain == hash
 			}
 		}
 		if seg.Header.FirstBlock == block+1 {

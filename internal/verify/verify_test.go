@@ -454,12 +454,7 @@ func TestBlocksThatCannotBeDecryptedAreNotMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		refs, _ := tr.Streams[0].Segments[0].Index()
-		files := &trail.Files{}
-		defer files.Close()
-		hash, err := files.ChainOf(&refs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		hash := refs[0].Chain
 		stop := seal.Seal{SystemID: trailtest.SystemID, Segment: 1, Block: 1, Record: 1, First: 1, Interval: 60, Time: trailtest.Epoch, Hash: hash, Reason: seal.ReasonStop}
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		b.Add(&trailtest.Record{Kind: trail.KindSeal, Session: session, Time: trailtest.Epoch, Extra: []string{

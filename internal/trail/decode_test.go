@@ -1,0 +1,157 @@
+package trail_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// goldenPayloads are those of the golden trails' blocks.
+func goldenPayloads(t testing.TB) (all [][]byte) {
+	paths, _ := filepath.Glob(trailtest.Golden(t) + "/*/*/*.steno")
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ref := range trail.IndexBytes(data) {
+			var b trail.Block
+			if b.Image = data[ref.Offset:][:ref.Length()]; b.Load() == nil && len(b.Payload()) < 1<<15 {
+				all = append(all, bytes.Clone(b.Payload()))
+			}
+		}
+	}
+	return all
+}
+
+// mutated changes a payload in a few places.
+func mutated(r *rand.Rand, payload []byte) []byte {
+	p := bytes.Clone(payload)
+	for range 1 + r.IntN(3) {
+		if len(p) < 2 {
+			break
+		}
+		at := r.IntN(len(p))
+		n := min(1+r.IntN(20), len(p)-at)
+		switch r.IntN(6) {
+		case 0:
+			p[at] ^= 1 << r.IntN(8)
+		case 1:
+			p[at] = byte(r.Uint32())
+		case 2:
+			p[at] += byte(r.IntN(3)) - 1
+		case 3:
+			p = slices.Delete(p, at, at+n)
+		case 4:
+			p = slices.Insert(p, r.IntN(len(p)), p[at:at+n]...)
+		default:
+			p = p[:at]
+		}
+	}
+	return p
+}
+
+// uncounted is a block with a payload; its header counts no records, so the end of it is an error.
+func uncounted(t testing.TB, payload []byte) *trail.Block {
+	b := trailtest.NewBuilder(0)
+	b.Payload = payload
+	var chain [32]byte
+	return load(t, b.Finish(trail.CodecNone, 1, 1, &chain))
+}
+
+// records reads all records, and what is wrong.
+func records(b *trail.Block, next func(*trail.Block, *trail.Record) error) (all []trail.Record, err error) {
+	var r trail.Record
+	for {
+		if err := next(b, &r); err != nil {
+			return all, err
+		}
+		all = append(all, r)
+	}
+}
+
+// sameReading compares the decoder with the reference, and what it leaves out with what is
+// wanted.
+func sameReading(t testing.TB, payload []byte) {
+	b, reference := uncounted(t, payload), uncounted(t, payload)
+	var r, o trail.Record
+	for i := 0; ; i++ {
+		err, want := b.Next(&r), reference.ReferenceNext(&o)
+		if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() || b.Position() != reference.Position() {
+			t.Fatalf("record %d: at %d %v, want at %d %v", i, b.Position(), err, reference.Position(), want)
+		}
+		if err != nil {
+			break
+		}
+		if r.ParamsFit() != r.Params(func(trail.ParamType, []byte, bool) bool { return true }) {
+			t.Fatalf("record %d: parameters fit: %v", i, r.ParamsFit())
+		}
+		if !trail.Same(&r, &o) {
+			t.Fatalf("record %d: %+v, want %+v", i, r, o)
+		}
+	}
+	b.Rewind()
+	all, err := records(b, (*trail.Block).Next)
+	t.Helper()
+	for name, want := range map[string]trail.Want{
+		"some sessions": {Session: func(s *trail.Session) bool { return s.PID%2 == 0 }},
+		"some shapes":   {Shape: func(s *trail.Shape) bool { return s != nil && len(s.Command)%2 == 0 }},
+		"no shape":      {Shape: func(s *trail.Shape) bool { return s == nil }},
+		"shapes only":   {Fields: trail.FieldShape},
+		"times":         {Fields: trail.FieldTime},
+		"numbers":       {Fields: trail.FieldNesting},
+	} {
+		b := uncounted(t, payload)
+		b.Select(want)
+		got, err2 := records(b, (*trail.Block).Next)
+		wanted := slices.DeleteFunc(slices.Clone(all), func(r trail.Record) bool {
+			return r.Session.Plain() && want.Session != nil && !want.Session(r.Session) ||
+				want.Shape != nil && (r.Shape == nil || r.Shape.Plain()) && !want.Shape(r.Shape) && r.Kind != trail.KindData
+		})
+		if want.Fields == 0 && (err.Error() != err2.Error() || len(got) != len(wanted)) || len(got) < len(wanted) {
+			t.Fatalf("%s: %d records, %v, want %d, %v", name, len(got), err2, len(wanted), err)
+		}
+		for i := range wanted {
+			g, w := &got[i], &wanted[i]
+			if g.Kind != w.Kind || g.Number != w.Number || g.ShapeIndex != w.ShapeIndex ||
+				want.Fields != trail.FieldShape && g.Time != w.Time || want.Fields&(trail.FieldShape|trail.FieldTime) == 0 && (g.Seq != w.Seq || g.Statement != w.Statement) {
+				t.Fatalf("%s: record %d is %+v, want %+v", name, i, g, w)
+			}
+		}
+	}
+}
+
+// TestDecoderAgreesWithTheReference reads blocks that servers have written, and thousands that
+// were changed at random.
+func TestDecoderAgreesWithTheReference(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	payloads := goldenPayloads(t)
+	if len(payloads) < 20 {
+		t.Fatalf("only %d blocks", len(payloads))
+	}
+	for _, p := range payloads {
+		sameReading(t, p)
+		for range max(1, min(60, 300_000/(len(p)+1))) {
+			sameReading(t, mutated(r, p))
+		}
+	}
+}
+
+func TestParamsFitIfTheyAreAsTheirTypesSay(t *testing.T) {
+	for n := range 11 {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(&trailtest.Record{
+			Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Values: make([]byte, n),
+			Shape: &trailtest.Shape{Command: "SELECT", Params: []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 23, Repr: trail.ReprInt4}}},
+		})
+		if r := next(t, load(t, finish(b))); r.ParamsFit() != (n == 8) {
+			t.Errorf("%d bytes fit: %v", n, r.ParamsFit())
+		}
+	}
+}

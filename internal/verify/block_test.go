@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// findings are those of a payload whose records are checked one by one, or as far as they are
+// not plain.
+func findings(t *testing.T, payload []byte, records uint32, all bool) string {
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Payload = payload
+	var chain [32]byte
+	image := b.Finish(trail.CodecNone, 1, 1, &chain)
+	image[16], image[17] = byte(records), byte(records>>8)
+	trailtest.SealHeader(image)
+	c := &checker{all: all, segment: &trail.SegmentHeader{}}
+	c.block.Image = image
+	if err := c.block.Load(); err != nil {
+		t.Fatal(err)
+	}
+	f := &finding{}
+	c.items(f)
+	slices.SortStableFunc(f.spans, func(a, b span) int { return a.session.Compare(b.session) })
+	line := ""
+	for _, err := range f.errs[:min(len(f.errs), maxErrors)] {
+		line += err.Error() + "; "
+	}
+	for _, one := range f.seals {
+		line += fmt.Sprintf("%+v; ", *one)
+	}
+	f.errs, f.seals = nil, nil
+	return fmt.Sprintf("%s%+v", line, *f)
+}
+
+// TestPlainRecordsAreCheckedAsAllAre compares what is found in blocks of servers, and in some that were
+// changed at random, when plain records are only counted, with what is found when each is looked at.
+func TestPlainRecordsAreCheckedAsAllAre(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	paths, _ := filepath.Glob(trailtest.Golden(t) + "/*/*/*.steno")
+	found := map[string]bool{}
+	for _, path := range paths {
+		tr, err := trail.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs, _ := tr.Streams[0].Segments[0].Index()
+		for _, ref := range refs {
+			b := trail.Block{Image: data[ref.Offset:][:ref.Length()]}
+			if b.Load() != nil || ref.Raw == 0 || ref.Raw > 1<<15 {
+				continue
+			}
+			payload := b.Image[trail.BlockHeaderSize:]
+			if b.Header.Codec == trail.CodecLz4 {
+				payload = make([]byte, ref.Raw)
+				if _, err := lz4.UncompressBlock(b.Image[trail.BlockHeaderSize:], payload); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range max(2, min(60, 300_000/int(ref.Raw+1))) {
+				p := bytes.Clone(payload)
+				for range i {
+					if i < 4 {
+						p[r.IntN(len(p))] ^= 1 << r.IntN(8)
+					}
+				}
+				if at := r.IntN(len(p)); i >= 4 {
+					p = append(p[:at:at], slices.Concat(p[r.IntN(at+1):at], p[at:])...)
+				}
+				one, all := findings(t, p, ref.Records, false), findings(t, p, ref.Records, true)
+				if one != all {
+					t.Fatalf("%s: block %d:\n%s\nwant\n%s", path, ref.Number, one, all)
+				}
+				found[one] = true
+			}
+		}
+	}
+	if len(found) < 500 {
+		t.Errorf("only %d different findings", len(found))
+	}
+}
+
+// TestNumbersThatDoNotFollowAreNotPlain has a number that is too great for another to follow, and one that is the first.
+func TestNumbersThatDoNotFollowAreNotPlain(t *testing.T) {
+	for _, records := range [][]*trailtest.Record{
+		{{Kind: trail.KindStatement, Seq: math.MaxUint64}, {Kind: trail.KindStatement, Unnumbered: true}},
+		{{Kind: trail.KindStart, Unnumbered: true}, {Kind: trail.KindStatement}, {Kind: trail.KindStatement}},
+	} {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		s := trailtest.NewSession(trailtest.Epoch, 1)
+		for _, r := range records {
+			r.Session, r.Time = s, trailtest.Epoch
+			b.Add(r)
+		}
+		var chain [32]byte
+		payload := b.Finish(trail.CodecNone, 1, 1, &chain)[trail.BlockHeaderSize:]
+		if one, all := findings(t, payload, b.Records, false), findings(t, payload, b.Records, true); one != all {
+			t.Errorf("%s\nwant\n%s", one, all)
+		}
+	}
+}
