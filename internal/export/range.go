@@ -102,10 +102,7 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 	var previous [32]byte
 	known := true
 	if ref := &refs[first]; first > 0 && refs[first-1].Segment == ref.Segment {
-		var err error
-		if previous, err = files.ChainOf(&refs[first-1]); err != nil {
-			return nil, err
-		}
+		previous = refs[first-1].Chain
 		s.Before = hex.EncodeToString(previous[:])
 	} else {
 		s.Before = hex.EncodeToString(ref.Segment.Header.PreviousHash[:])
