@@ -14,6 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/command/prove"
 	recovery "github.com/pg-steno/pg_steno/internal/command/recover"
+	"github.com/pg-steno/pg_steno/internal/command/review"
 	"github.com/pg-steno/pg_steno/internal/command/seal"
 	"github.com/pg-steno/pg_steno/internal/command/slot"
 	"github.com/pg-steno/pg_steno/internal/command/verify"
@@ -61,6 +62,7 @@ head", is not an error.`,
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
 		prove.NewCmdProve(f, nil),
+		review.NewCmdReview(f),
 		seal.NewCmdSeal(f),
 		keygen.NewCmdKeygen(f, nil),
 		recovery.NewCmdRecover(f, nil),

@@ -1,0 +1,330 @@
+
+# steno review access: what it says of grants is what the server does without them.  Statements of several
+# roles are recorded; then the script of REVOKE is run, and each grant is revoked by itself and in random
+# combinations, and the same statements run again: what the dry run has predicted must be what fails.
+
+use strict;
+use warnings;
+
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Steno;
+use Test::More;
+
+my $node = new_node('main');
+my $json = JSON::PP->new->utf8;
+my $folder = PostgreSQL::Test::Utils::tempdir();
+my $version = value($node, 'SHOW server_version_num');
+
+$node->safe_psql('postgres', q{CREATE DATABASE shop});
+$node->safe_psql(
+	'shop', q{
+CREATE ROLE own NOLOGIN; CREATE ROLE viewer NOLOGIN;
+CREATE ROLE readers NOLOGIN; CREATE ROLE clerks NOLOGIN; CREATE ROLE "The Staff" NOLOGIN; CREATE ROLE idle_group NOLOGIN;
+CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE cid LOGIN NOINHERIT; CREATE ROLE dora LOGIN; CREATE ROLE eve LOGIN;
+CREATE ROLE sleepy LOGIN;
+CREATE SCHEMA app AUTHORIZATION own; CREATE SCHEMA "Odd" AUTHORIZATION own; CREATE SCHEMA idle AUTHORIZATION own;
+GRANT USAGE ON SCHEMA app TO viewer;
+SET ROLE own;
+CREATE TABLE app.customer (id serial PRIMARY KEY, name text, email text, "Credit" int);
+CREATE TABLE app.orders (id int, customer int REFERENCES app.customer, item text);
+CREATE TABLE app.log (at timestamptz, line text);
+CREATE TABLE app.secret (id int, owner text);
+CREATE TABLE app.wiped (id int);
+CREATE TABLE app.keyed (k int PRIMARY KEY, v int);
+CREATE TABLE app.parts (k int, v text) PARTITION BY LIST (k);
+CREATE TABLE app.part1 PARTITION OF app.parts FOR VALUES IN (1);
+CREATE TABLE "Odd"."T able" ("Select" int, b int);
+CREATE SEQUENCE app.numbers;
+CREATE VIEW app.names AS SELECT id, name FROM app.customer WHERE email IS NOT NULL;
+CREATE VIEW app.mine WITH (security_invoker) AS SELECT id, "Credit" FROM app.customer;
+CREATE VIEW app.twice AS SELECT id FROM app.names;
+CREATE MATERIALIZED VIEW app.sums AS SELECT count(*) AS n FROM app.orders;
+CREATE FUNCTION app.total() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN RETURN (SELECT count(*) FROM app.secret); END';
+CREATE FUNCTION app.lines() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(line) FROM app.log); END';
+CREATE FUNCTION app.inner_one() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+CREATE FUNCTION app.outer_one() RETURNS int LANGUAGE plpgsql AS 'DECLARE x int; BEGIN x := app.inner_one(); RETURN x; END';
+CREATE PROCEDURE app.proc() LANGUAGE plpgsql AS 'BEGIN INSERT INTO app.log (line) VALUES (''p''); END';
+CREATE FUNCTION app.never() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+INSERT INTO app.customer (name, email) VALUES ('a', 'a@example.org'); INSERT INTO app.secret VALUES (1, 'ann');
+RESET ROLE;
+CREATE VIEW app.foreign_view AS SELECT name FROM app.customer; ALTER VIEW app.foreign_view OWNER TO viewer;
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA app FROM PUBLIC; REVOKE EXECUTE ON ALL PROCEDURES IN SCHEMA app FROM PUBLIC;
+REVOKE ALL ON DATABASE shop FROM PUBLIC;
+});
+
+# Each line is a grant that is revoked by itself, too.
+my @grants = split /\n/, q{GRANT USAGE ON SCHEMA app TO readers
+GRANT USAGE ON SCHEMA app TO clerks
+GRANT USAGE ON SCHEMA app TO dora
+GRANT USAGE ON SCHEMA "Odd" TO PUBLIC
+GRANT USAGE ON SCHEMA idle TO ann
+GRANT CREATE ON SCHEMA app TO dora
+GRANT TEMPORARY ON DATABASE shop TO bob
+GRANT CREATE ON DATABASE shop TO bob
+GRANT SELECT ON app.customer TO readers
+GRANT SELECT (id, name) ON app.customer TO dora
+GRANT SELECT (name) ON app.customer TO viewer
+GRANT UPDATE (name) ON app.customer TO dora
+GRANT UPDATE ON app.customer TO readers
+GRANT INSERT ON app.customer TO clerks
+GRANT USAGE ON SEQUENCE app.customer_id_seq TO clerks
+GRANT USAGE ON SEQUENCE app.numbers TO clerks
+GRANT UPDATE ON SEQUENCE app.numbers TO clerks
+GRANT SELECT ON SEQUENCE app.numbers TO ann
+GRANT INSERT, DELETE ON app.orders TO clerks
+GRANT SELECT ON app.orders TO clerks
+GRANT TRUNCATE ON app.wiped TO clerks
+GRANT DELETE ON app.wiped TO clerks
+GRANT REFERENCES ON app.keyed TO dora
+GRANT INSERT, SELECT, UPDATE ON app.keyed TO clerks
+GRANT TRIGGER ON app.keyed TO clerks
+GRANT SELECT ON app.names TO readers
+GRANT UPDATE ON app.names TO readers
+GRANT SELECT ON app.mine TO readers
+GRANT SELECT ON app.twice TO dora
+GRANT SELECT ON app.sums TO dora
+GRANT SELECT ON app.foreign_view TO dora
+GRANT SELECT, INSERT ON app.parts TO clerks
+GRANT SELECT ON app.log TO clerks
+GRANT INSERT (line) ON app.log TO clerks
+GRANT SELECT ("Select") ON "Odd"."T able" TO PUBLIC
+GRANT INSERT ON "Odd"."T able" TO PUBLIC
+GRANT EXECUTE ON FUNCTION app.total() TO dora
+GRANT EXECUTE ON FUNCTION app.lines() TO clerks
+GRANT EXECUTE ON FUNCTION app.inner_one() TO clerks
+GRANT EXECUTE ON FUNCTION app.outer_one() TO clerks
+GRANT EXECUTE ON FUNCTION app.never() TO clerks
+GRANT EXECUTE ON PROCEDURE app.proc() TO clerks
+GRANT readers TO ann
+GRANT readers TO "The Staff"
+GRANT clerks TO bob
+GRANT clerks TO cid
+GRANT "The Staff" TO eve
+GRANT idle_group TO ann
+GRANT pg_read_all_data TO eve
+GRANT SELECT ON app.secret TO idle_group};
+my $always = q{GRANT CONNECT ON DATABASE shop TO PUBLIC};
+
+# User, and what he does in a session of its own.
+my @steps = (
+	[ ann => q{SELECT id, name FROM app.customer} ],
+	[ ann => q{SELECT count(*) FROM app.customer} ],
+	[ ann => q{SELECT c FROM app.customer c} ],
+	[ ann => q{UPDATE app.customer SET email = 'x'} ],
+	[ ann => q{UPDATE app.customer SET email = 'x' WHERE id = 1 RETURNING name} ],
+	[ ann => q{SELECT name FROM app.customer FOR UPDATE} ],
+	[ ann => q{SELECT name FROM app.names} ],
+	[ ann => q{UPDATE app.names SET name = 'n'} ],
+	[ ann => q{SELECT id FROM app.mine} ],
+	[ ann => q{SELECT "Select" FROM "Odd"."T able"} ],
+	[ ann => q{DO $$BEGIN PERFORM name, email FROM app.customer; END$$} ],
+	[ ann => q{SELECT relname FROM pg_class LIMIT 1} ],
+	[ ann => q{SELECT table_name FROM information_schema.tables LIMIT 1} ],
+	[ bob => q{INSERT INTO app.customer (name) VALUES ('b')} ],
+	[ bob => q{INSERT INTO app.customer (id, name, email) SELECT -count(*), 'c', 'd' FROM app.orders HAVING false} ],
+	[ bob => q{INSERT INTO app.orders VALUES (1, 1, 'i')} ],
+	[ bob => q{DELETE FROM app.orders WHERE id = 1} ],
+	[ bob => q{DELETE FROM app.wiped} ],
+	[ bob => q{TRUNCATE app.wiped} ],
+	[ bob => q{INSERT INTO app.keyed VALUES (1, 1) ON CONFLICT (k) DO UPDATE SET v = app.keyed.v + 1} ],
+	[ bob => q{MERGE INTO app.keyed t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = 2} ],
+	[ bob => q{INSERT INTO app.parts VALUES (1, 'x')} ],
+	[ bob => q{SELECT v FROM app.parts WHERE k = 1} ],
+	[ bob => q{SELECT app.lines()} ],
+	[ bob => q{SELECT app.outer_one()} ],
+	[ bob => q{CALL app.proc()} ],
+	[ bob => q{SELECT nextval('app.numbers')} ],
+	[ bob => q{SELECT setval('app.numbers', 5)} ],
+	[ bob => q{CREATE TEMP TABLE t AS SELECT item FROM app.orders} ],
+	[ bob => q{CREATE SCHEMA bobs; DROP SCHEMA bobs} ],
+	[ bob => q{COPY app.orders (id, item) TO STDOUT} ],
+	[ bob => q{BEGIN; DECLARE c CURSOR FOR SELECT line FROM app.log; FETCH 1 FROM c; COMMIT} ],
+	[ bob => q{PREPARE p AS SELECT customer FROM app.orders WHERE id = $1; EXECUTE p (1)} ],
+	[ bob => q{INSERT INTO "Odd"."T able" VALUES (1, 2)} ],
+	[ cid => q{SET ROLE clerks; SELECT id, item FROM app.orders} ],
+	[ dora => q{SELECT name FROM app.customer} ],
+	[ dora => q{SELECT id, name FROM app.customer WHERE id > 0} ],
+	[ dora => q{UPDATE app.customer SET name = 'd' WHERE id = 7} ],
+	[ dora => q{SELECT id FROM app.twice} ],
+	[ dora => q{SELECT n FROM app.sums} ],
+	[ dora => q{SELECT name FROM app.foreign_view} ],
+	[ dora => q{SELECT app.total()} ],
+	[ dora => q{CREATE TABLE app.doras (a int); DROP TABLE app.doras} ],
+	[ dora => q{CREATE TABLE app.referring (k int REFERENCES app.keyed (k)); DROP TABLE app.referring} ],
+	[ eve => q{SELECT owner FROM app.secret} ],
+	[ eve => q{UPDATE app.customer SET "Credit" = 1} ],
+);
+
+# Runs all steps, and returns the ones that failed.  A step is a session, which its application_name
+# identifies.
+sub run_steps
+{
+	my ($mark) = @_;
+	my $script = '';
+
+	foreach my $i (0 .. $#steps)
+	{
+		my ($user, $sql) = @{ $steps[$i] };
+
+		$script .= qq{\\connect "} . $node->connstr('shop') . qq{ user=$user application_name=$mark$i"\n\\set failed false\n};
+		$script .= "$_;\n\\if :ERROR\n\\set failed true\n\\endif\n" foreach split_statements($sql);
+		$script .= "\\echo step $i :failed\n";
+	}
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('shop') ], '<', \$script, '>', \$out, '2>', \$err);
+	my %failed = $out =~ /^step (\d+) (true|false)$/mg;
+	is(scalar(keys %failed), scalar(@steps), "$mark: all steps were run") or diag($err);
+	diag($err) if $mark eq 'first' && $err ne '';
+	return sort { $a <=> $b } grep { $failed{$_} eq 'true' } keys %failed;
+}
+
+sub split_statements
+{
+	my ($sql) = @_;
+
+	return $sql if $sql =~ /\$\$/;
+	return split /;\s*/, $sql;
+}
+
+sub write_to
+{
+	my ($name, $text) = @_;
+
+	open my $f, '>', "$folder/$name" or die $!;
+	print $f $text;
+	close $f or die $!;
+	return "$folder/$name";
+}
+
+sub inverse
+{
+	my ($grant) = @_;
+
+	$grant =~ s/^GRANT/REVOKE/;
+	$grant =~ s/ TO (?=[^ ]+$|"The Staff"$)/ FROM /;
+	return $grant;
+}
+
+sub steps_text
+{
+	return join "\n", map { "$_: @{ $steps[$_] }" } @_;
+}
+
+sub grant_all
+{
+	# what a step has left that could not drop it
+	$node->safe_psql('shop', join ";\n", 'SET client_min_messages = error', 'DROP TABLE IF EXISTS app.doras, app.referring', 'DROP SCHEMA IF EXISTS bobs', $always, @grants);
+	return;
+}
+
+grant_all();
+is_deeply([ run_steps('first') ], [], 'all steps work with all grants');
+flush($node);
+
+# The steps of the sessions.
+my %step_of;
+foreach my $line (lines($node, '--kind', 'connect'))
+{
+	my $r = $json->decode($line);
+	$step_of{ $r->{session} } = $1 if ($r->{application} // '') =~ /^first(\d+)$/;
+}
+my $until = value($node, q{SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')});
+
+my ($code, $out, $err) = steno_result('review', 'grants', '--dsn', $node->connstr('shop') . ' user=' . $node->safe_psql('shop', 'SELECT current_user'));
+is($code, 0, 'the grants are read') or diag($err);
+my $grants = write_to('grants.json', $out);
+my $revoke = "$folder/revoke.sql";
+
+sub review
+{
+	my (@args) = @_;
+	my ($status, $stdout, $stderr) = steno_result('review', 'access', '--until', $until, '--format', 'json', '--grants', @args, trail($node));
+	is($status, 0, "review access @args") or diag($stderr);
+	return $json->decode($stdout);
+}
+
+# What the dry run says of a script: steps that fail, steps that may.
+sub predicted
+{
+	my ($script, @more) = @_;
+	my (%fails, %may);
+
+	foreach my $row (@{ review($more[0] // $grants, '--dry-run', $script)->{dry_run} })
+	{
+		foreach my $record (@{ $row->{records} })
+		{
+			my ($session) = $record =~ m{^(.*)/};
+			my $step = $step_of{$session};
+			next if !defined $step;
+			$row->{verdict} eq 'fails' ? $fails{$step} = $row->{reason} : ($may{$step} = $row->{reason});
+		}
+	}
+	delete @may{ keys %fails };
+	return (\%fails, \%may);
+}
+
+# ---- what was not used ----
+
+my $answer = review($grants, '--script', $revoke);
+my %unused = map { join(' ', $_->{role}, $_->{privilege}, $_->{object}, $_->{column} // ()) => 1 } @{ $answer->{unused} };
+foreach my $expected ('ann USAGE idle', 'ann SELECT app.numbers', 'clerks TRIGGER app.keyed', 'clerks EXECUTE app.never()', 'idle_group SELECT app.secret')
+{
+	ok($unused{$expected} || (grep { "$_->{role} $_->{privilege} $_->{object}" eq $expected } @{ $answer->{undecided} }), "not used: $expected");
+}
+foreach my $needed ('readers SELECT app.customer', 'dora SELECT app.customer name', 'viewer SELECT app.customer name', 'clerks EXECUTE app.inner_one()', 'PUBLIC USAGE Odd', 'own USAGE app')
+{
+	ok(!$unused{$needed}, "used: $needed");
+}
+is_deeply([ sort map { "$_->{member} in $_->{role}" } @{ $answer->{memberships} } ], ['ann in idle_group'], 'members that never used a group');
+ok((grep { $_->{role} eq 'sleepy' } @{ $answer->{dormant} }), 'a dormant role');
+ok(!(grep { $_->{role} eq 'ann' } @{ $answer->{dormant} }), 'a role with sessions is not dormant');
+my ($narrow) = grep { $_->{role} eq 'readers' && $_->{object} eq 'app.mine' } @{ $answer->{columns} };
+is_deeply($narrow->{columns_never_used}, ['"Credit"'], 'columns that were not used');
+
+# A dump of the server says the same.
+my ($dumped) = run_command([ 'pg_dumpall', '--roles-only', '-d', $node->connstr('shop') ]);
+my ($inside) = run_command([ 'pg_dump', '--schema-only', '--create', '-d', $node->connstr('shop') ]);
+my $dump = write_to('dump.sql', "$dumped\n$inside");
+my $from_dump = review($dump);
+is_deeply(
+	[ sort map { "$_->{role} $_->{privilege} $_->{object}" } grep { $_->{role} ne 'PUBLIC' } @{ $from_dump->{unused} } ],
+	[ sort map { "$_->{role} $_->{privilege} $_->{object}" } grep { $_->{role} ne 'PUBLIC' } @{ $answer->{unused} } ],
+	'a dump says the same as the server');
+
+# Its own script refuses nothing, neither in the dry run nor on the server.
+my ($fails, $may) = predicted($revoke);
+is_deeply($fails, {}, 'the dry run of the script: nothing fails');
+is_deeply($may, {}, 'the dry run of the script: nothing may fail');
+$node->safe_psql('shop', PostgreSQL::Test::Utils::slurp_file($revoke) =~ s/^\\connect.*$//mgr);
+is_deeply([ run_steps('script') ], [], 'after the script, all steps work');
+ok($node->safe_psql('shop', q{SELECT has_function_privilege('bob', 'app.never()', 'EXECUTE')}) eq 'f', 'the script has revoked something');
+grant_all();
+
+# ---- the dry run against the server ----
+
+srand 16;
+my @rounds = map { [$_] } @grants;
+push @rounds, [ grep { rand() < 0.12 } @grants ] foreach 1 .. 12;
+my $maybes = 0;
+foreach my $round (@rounds)
+{
+	next if !@$round;
+	my $script = join('', map { inverse($_) . ";\n" } @$round);
+	my ($predicted, $unsure) = predicted(write_to('some.sql', $script));
+
+	$node->safe_psql('shop', $script);
+	my @failed = run_steps('again');
+	grant_all();
+	my %failed = map { $_ => 1 } @failed;
+	my @extra = grep { !$failed{$_} } sort { $a <=> $b } keys %$predicted;
+	my @missed = grep { !$predicted->{$_} && !$unsure->{$_} } @failed;
+	is_deeply(\@extra, [], "predicted, but did not fail, after: @$round") or diag(steps_text(@extra), "\n", explain $predicted);
+	is_deeply(\@missed, [], "failed, but was not predicted, after: @$round") or diag(steps_text(@missed));
+	$maybes += keys %$unsure;
+	note("may fail after @$round: ", explain $unsure) if %$unsure;
+}
+cmp_ok($maybes, '<=', 12, 'the dry run is seldom unsure');
+
+done_testing();

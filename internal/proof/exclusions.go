@@ -1,0 +1,58 @@
+// What a range of a trail may lack, for answers that are not written as proofs.
+
+package proof
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Exclusions collects what the records of a trail tell about what a range of it may lack, as the
+// verdict of a proof does. It may be used by many goroutines.
+type Exclusions struct {
+	mu sync.Mutex
+	c  *conditions
+}
+
+// Needs are what an answer depends on, besides statements and connections of all classes.
+type Needs struct {
+	Objects bool // the relations of statements, but for those of pg_catalog
+	Texts   bool // texts and parameters
+}
+
+// NewExclusions is for a range of times. Settings at its beginning are known from records before it.
+func NewExclusions(since, until int64, n Needs) *Exclusions {
+	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, shapes: true}
+	none, err := a.q.Filter.Filter(time.Time{})
+	if err != nil {
+		panic(err) // no filter is none that is wrong
+	}
+	a.who.Filter = none
+	return &Exclusions{c: newConditions(a)}
+}
+
+// Tells says whether records of a kind tell something.
+func Tells(k trail.Kind) bool { return changesRecording(k) }
+
+// Record takes a record of such a kind.
+func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.c.asked.who.Reset()
+	e.c.record(r, ref.Segment.Stream.Number, ref.Number, 0)
+}
+
+// List says what the range may lack, one sentence each. begins says that the trail was read from its beginning.
+func (e *Exclusions) List(begins bool) (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	except := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	e.c.finish()
+	e.c.recording(except)
+	e.c.losses(e.c.asked.until, except)
+	e.c.downTimes(e.c.asked.until, begins, except)
+	return append(all, e.c.unread...)
+}

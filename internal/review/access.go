@@ -1,0 +1,554 @@
+// Which of the privileges that were granted have been used, and by whom.
+
+package review
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// AccessOptions are what a review of access is about.
+type AccessOptions struct {
+	Source
+	Grants *Grants
+	// Roles are the only ones that the answer is about; empty: all.
+	Roles []string
+	// NewSince is from when on access is new that was not there before; trail.MinTime: the last tenth
+	// of the period.
+	NewSince int64
+	// Reduced are grants with which the recorded statements are tried; nil: none.
+	Reduced *Grants
+}
+
+// Access is a review of access, as far as it is needed to make a script of it.
+type Access struct {
+	*Document
+	policy   *policy
+	unused   []*grant
+	idle     []*membership // memberships that nothing has used
+	describe string
+}
+
+// rare is how many statements are few.
+const rare = 3
+
+// listed is how many rows of a table there are at most.
+const listed = 10_000
+
+// ReviewAccess reads the trail and compares it with the grants.
+func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
+	begin, end, _ := o.bounds()
+	visitors := make([]visitor, workers())
+	collectors := make([]*collector, len(visitors))
+	for i := range visitors {
+		collectors[i] = newCollector(o.Since)
+		visitors[i] = collectors[i]
+	}
+	var wrong once
+	warn := o.Warn
+	o.Warn = func(err error) {
+		if wrong.warn(err) {
+			warn(err)
+		}
+	}
+	// What is before the period tells when something unused was used last.
+	whole := o.Source
+	exclusions, err := whole.read(ctx, trail.ScanOptions{Since: trail.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
+	if err != nil {
+		return nil, err
+	}
+	a := &access{AccessOptions: &o, policy: newPolicy(o.Grants), found: joinCollectors(collectors)}
+	a.from, a.to = max(o.Since, begin), min(o.Until, end)
+	if o.NewSince == trail.MinTime {
+		a.NewSince = a.to - max(0, a.to-a.from)/10
+	}
+	a.evaluate()
+	doc := &Document{Review: "access", Incomplete: len(wrong.list) > 0}
+	doc.Facts = []Fact{
+		{"period from", stamp(a.from)}, {"period until", stamp(a.to)},
+		{"databases", o.Grants.Inside()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
+	}
+	out := &Access{Document: doc, policy: a.policy}
+	out.describe = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
+	doc.Sections = []*Section{
+		a.unusedGrants(out), a.unusedColumns(), a.undecided(), a.idleMembers(out), a.dormant(), a.newAccess(), a.rareAccess(), a.newAddresses(), a.refused(),
+	}
+	if o.Reduced != nil {
+		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced))}, doc.Sections...)
+	}
+	doc.Limits = append(append(wrong.list, a.limits()...), exclusions...)
+	return out, nil
+}
+
+// access is a review that is being made.
+type access struct {
+	*AccessOptions
+	policy   *policy
+	found    *used
+	from, to int64
+
+	active     map[string]bool // roles with statements, with those whose privileges they have
+	incomplete map[string]bool // roles of records that leave something out
+	unknown    map[[2]string]*uses
+	vague      map[string]bool // databases in which sequences are named by parameters
+}
+
+// evaluate marks what statements have used.
+func (a *access) evaluate() {
+	a.active, a.incomplete, a.unknown, a.vague = map[string]bool{}, map[string]bool{}, map[[2]string]*uses{}, map[string]bool{}
+	for _, s := range a.found.statements {
+		if s.worked.count == 0 {
+			continue
+		}
+		p := a.policy
+		roles := []string{s.role}
+		for r := range p.rolesOf(s.role, s.db, false) {
+			roles = append(roles, r)
+		}
+		for _, r := range append(roles, "") {
+			a.active[r+"\x00"+s.db] = true
+			if s.incomplete {
+				a.incomplete[r] = true
+			}
+		}
+		if s.command == "connect" && len(s.relations) == 0 {
+			p.check(&need{role: s.role, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}, s)
+			continue
+		}
+		if s.user != s.role && !p.superuser(s.user) {
+			p.useMembership(s.user, s.role, s.db, true, s)
+		}
+		if s.setRole != "" {
+			p.useMembership(s.user, s.setRole, s.db, true, s)
+		}
+		if slices.Contains(s.sequences, "") {
+			a.vague[s.db] = true
+		}
+		for _, n := range p.needs(s) {
+			p.check(&n, s)
+		}
+		a.noteUnknown(s)
+	}
+}
+
+// noteUnknown notes relations that the grants do not have.
+func (a *access) noteUnknown(s *statement) {
+	in := a.policy.inside[s.db]
+	if s.earlier || in == nil {
+		return
+	}
+	for _, r := range s.relations {
+		if in.relations[r.name] == nil && !isSystemSchema(schemaOf(r.name)) {
+			key := [2]string{s.db, r.name}
+			if a.unknown[key] == nil {
+				a.unknown[key] = &uses{}
+			}
+			a.unknown[key].take(s)
+		}
+	}
+}
+
+// wanted says whether the answer is about a role.
+func (a *access) wanted(role string) bool {
+	return len(a.Roles) == 0 || slices.Contains(a.Roles, role) || role == "" && slices.Contains(a.Roles, "PUBLIC")
+}
+
+// reviewed says whether the answer is about a grant: not about those of owners, superusers, the
+// system and extensions.
+func (a *access) reviewed(g *grant) bool {
+	return !g.extension && g.grantee != g.owner && !a.policy.superuser(g.grantee) && !strings.HasPrefix(g.grantee, "pg_") &&
+		a.wanted(g.grantee) && a.policy.inside[g.db] != nil
+}
+
+// doubt says why a trail cannot know that a grant was not used; empty if it can.
+func (a *access) doubt(g *grant) string {
+	if !a.active[g.grantee+"\x00"+g.db] && g.grantee != "" {
+		return ""
+	}
+	switch {
+	case a.incomplete[g.grantee]:
+		return "records of the role leave out relations or objects"
+	case g.kind == onSequence && (g.letter == 'U' || g.letter == 'w' || g.letter == 'r') && a.active[g.grantee+"\x00"+g.db]:
+		return "records do not name the sequences that functions, triggers and parameters use"
+	case g.kind == onFunction && g.sqlBody && a.active[g.grantee+"\x00"+g.db]:
+		return "functions in SQL that the planner inlines are not recorded"
+	}
+	return ""
+}
+
+func kindName(g *grant) string {
+	switch g.kind {
+	case onSequence:
+		return "sequence"
+	case onSchema:
+		return "schema"
+	case onDatabase:
+		return "database"
+	case onFunction:
+		if g.relkind == "p" {
+			return "procedure"
+		}
+		return "function"
+	}
+	switch g.relkind {
+	case "v":
+		return "view"
+	case "m":
+		return "materialized view"
+	case "f":
+		return "foreign table"
+	}
+	return "table"
+}
+
+func roleName(role string) string {
+	if role == "" {
+		return "PUBLIC"
+	}
+	return role
+}
+
+// sorted are the reviewed grants in the order of the answer.
+func (a *access) sorted() []*grant {
+	all := slices.DeleteFunc(slices.Clone(a.policy.grants), func(g *grant) bool { return !a.reviewed(g) })
+	slices.SortStableFunc(all, func(x, y *grant) int {
+		return cmp.Or(cmp.Compare(x.grantee, y.grantee), cmp.Compare(x.db, y.db), cmp.Compare(x.kind, y.kind), cmp.Compare(x.object, y.object), cmp.Compare(x.column, y.column))
+	})
+	return all
+}
+
+// lastUse is the last use before the period.
+func (u *uses) lastUse() any {
+	if u.earlier.count == 0 {
+		return nil
+	}
+	return stamp(u.earlier.last.Time)
+}
+
+func (a *access) unusedGrants(out *Access) *Section {
+	s := &Section{
+		Key: "unused", Title: "Granted and never used", Empty: "Every privilege was used.",
+		Note:    "No statement of the period needed these, as far as the trail can tell. An earlier use is one before the period.",
+		Columns: []string{"role", "database", "kind", "object", "column", "privilege", "grantor", "earlier_use", "record", "follow"},
+	}
+	for _, g := range a.sorted() {
+		if g.used.count > 0 || a.doubt(g) != "" {
+			continue
+		}
+		out.unused = append(out.unused, g)
+		s.add(roleName(g.grantee), g.db, kindName(g), g.object, orNil(g.column), privilegeName(g.letter), g.grantor, g.used.lastUse(), lastRecord(&g.used), a.follow(g))
+	}
+	return s
+}
+
+func lastRecord(u *uses) any {
+	if u.earlier.count == 0 {
+		return nil
+	}
+	return u.earlier.last
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// follow is the command that shows the records of a grant: whom they may be of, and what they use.
+func (a *access) follow(g *grant) string {
+	words := []string{"--database", g.db}
+	if g.grantee != "" {
+		words = append(words, "--role", g.grantee)
+		for m := range a.membersOf(g.grantee) {
+			words = append(words, "--role", m)
+		}
+	}
+	switch g.kind {
+	case onFunction:
+		name, _, _ := strings.Cut(g.object, "(")
+		words = append(words, "--object", name)
+	case onSchema:
+		words = append(words, "--object", g.object+".*")
+	case onRelation, onSequence:
+		object := g.object
+		if g.column != "" {
+			object += "." + g.column
+		}
+		words = append(words, "--object", object)
+	}
+	return a.cat(words...)
+}
+
+// membersOf are the roles that inherit a role's privileges, a few of them.
+func (a *access) membersOf(role string) map[string]bool {
+	found := map[string]bool{}
+	for _, e := range a.policy.edges {
+		if e.Role == role && e.inherits && len(found) < 8 {
+			found[e.Member] = true
+		}
+	}
+	return found
+}
+
+func (a *access) unusedColumns() *Section {
+	s := &Section{
+		Key: "columns", Title: "Columns that were never used under a privilege on the whole table", Empty: "None.",
+		Note:    "A privilege on the columns used would have been enough.",
+		Columns: []string{"role", "database", "object", "privilege", "columns_used", "columns_never_used", "statements", "last_use", "record"},
+	}
+	for _, g := range a.sorted() {
+		if g.kind != onRelation || g.column != "" || g.used.count == 0 || g.whole || g.blurred || strings.IndexByte("raw", g.letter) < 0 {
+			continue
+		}
+		r := a.policy.inside[g.db].relations[g.object]
+		var usedColumns, never []string
+		for _, c := range r.Columns {
+			if u := g.columns[c]; u != nil && u.count > 0 {
+				usedColumns = append(usedColumns, c)
+			} else {
+				never = append(never, c)
+			}
+		}
+		if len(never) > 0 {
+			s.add(roleName(g.grantee), g.db, g.object, privilegeName(g.letter), usedColumns, never, g.used.count, stamp(g.used.last.Time), g.used.last)
+		}
+	}
+	return s
+}
+
+func (a *access) undecided() *Section {
+	s := &Section{
+		Key: "undecided", Title: "Not seen, but the trail cannot know", Empty: "None.",
+		Columns: []string{"role", "database", "kind", "object", "privilege", "reason"},
+	}
+	for _, g := range a.sorted() {
+		if why := a.doubt(g); g.used.count == 0 && why != "" {
+			s.add(roleName(g.grantee), g.db, kindName(g), g.object, privilegeName(g.letter), why)
+		}
+	}
+	return s
+}
+
+// ---- roles ----
+
+// unseen are predefined roles whose rights do not show in records.
+func unseen(role string) bool {
+	return strings.HasPrefix(role, "pg_") && !slices.Contains([]string{"pg_read_all_data", "pg_write_all_data", "pg_database_owner"}, role)
+}
+
+func (a *access) idleMembers(out *Access) *Section {
+	s := &Section{
+		Key: "memberships", Title: "Members that never used a group's rights", Empty: "None.",
+		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor a right of its as an owner.",
+		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
+	}
+	for _, e := range a.policy.edges {
+		if e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] {
+			continue
+		}
+		out.idle = append(out.idle, e)
+		s.add(e.Role, e.Member, e.Admin, e.used.lastUse(), a.cat("--role", e.Member))
+	}
+	return s
+}
+
+func (a *access) dormant() *Section {
+	s := &Section{
+		Key: "dormant", Title: "Dormant roles", Empty: "None.",
+		Note:    "Roles that can log in and had no session, and roles that cannot and of which no privilege was used.",
+		Columns: []string{"role", "login", "superuser", "refused_logins", "last_refused"},
+	}
+	active := map[string]bool{}
+	for _, st := range a.found.statements {
+		if !st.earlier {
+			active[st.user], active[st.role] = true, true
+		}
+	}
+	for _, g := range a.policy.grants {
+		if g.used.count > 0 {
+			active[g.grantee] = true
+		}
+	}
+	for _, e := range a.policy.edges {
+		if e.used.count > 0 {
+			active[e.Role] = true
+		}
+	}
+	refused := map[string]*seen{}
+	for l, u := range a.found.logins {
+		if l.refused {
+			if refused[l.user] == nil {
+				refused[l.user] = &seen{}
+			}
+			refused[l.user].join(*u)
+		} else {
+			active[l.user] = true
+		}
+	}
+	for _, r := range a.Grants.Roles {
+		if active[r.Name] || strings.HasPrefix(r.Name, "pg_") || !a.wanted(r.Name) {
+			continue
+		}
+		if no := refused[r.Name]; no != nil {
+			s.add(r.Name, r.Login, r.Superuser, no.count, no.last)
+		} else {
+			s.add(r.Name, r.Login, r.Superuser, 0, nil)
+		}
+	}
+	return s
+}
+
+// ---- new and unusual access ----
+
+// tableUse is the access of a role to a relation.
+type tableUse struct{ db, role, name string }
+
+func (a *access) tables() (order []tableUse, all map[tableUse]*uses) {
+	all = map[tableUse]*uses{}
+	for _, s := range a.found.statements {
+		if s.worked.count == 0 || !a.wanted(s.role) {
+			continue
+		}
+		for _, r := range s.relations {
+			if isSystemSchema(schemaOf(r.name)) || len(r.access) == 0 {
+				continue
+			}
+			k := tableUse{s.db, s.role, r.name}
+			if all[k] == nil {
+				all[k] = &uses{}
+				order = append(order, k)
+			}
+			all[k].take(s)
+		}
+	}
+	slices.SortFunc(order, func(x, y tableUse) int {
+		return cmp.Or(cmp.Compare(x.db, y.db), cmp.Compare(x.role, y.role), cmp.Compare(x.name, y.name))
+	})
+	return order, all
+}
+
+func (a *access) newAccess() *Section {
+	s := &Section{
+		Key: "new", Title: "New access", Empty: "None.",
+		Note:    "First use of a relation by a role since " + text(stamp(a.NewSince)) + "; the role did not use it before.",
+		Columns: []string{"role", "database", "object", "statements", "first", "record", "follow"},
+	}
+	order, all := a.tables()
+	for _, k := range order {
+		if u := all[k]; u.count > 0 && u.earlier.count == 0 && u.first.Time >= a.NewSince {
+			s.add(k.role, k.db, k.name, u.count, stamp(u.first.Time), u.first, a.cat("--database", k.db, "--role", k.role, "--object", k.name))
+		}
+	}
+	return s
+}
+
+func (a *access) rareAccess() *Section {
+	s := &Section{
+		Key: "rare", Title: "Unusual access", Empty: "None.",
+		Note:    fmt.Sprintf("A role used a relation in at most %d statements.", rare),
+		Columns: []string{"role", "database", "object", "statements", "last", "record"},
+	}
+	order, all := a.tables()
+	for _, k := range order {
+		if u := all[k]; u.count > 0 && u.count+u.earlier.count <= rare && u.first.Time < a.NewSince {
+			s.add(k.role, k.db, k.name, u.count, stamp(u.last.Time), u.last)
+		}
+	}
+	return s
+}
+
+func (a *access) newAddresses() *Section {
+	s := &Section{
+		Key: "new_addresses", Title: "New addresses", Empty: "None.",
+		Note:    "A user logged in from an address since " + text(stamp(a.NewSince)) + ", and from others only before.",
+		Columns: []string{"user", "address", "sessions", "first", "record"},
+	}
+	before := map[string]bool{}
+	var fresh []login
+	for l, u := range a.found.logins {
+		if l.refused || !a.wanted(l.user) {
+			continue
+		}
+		if u.first.Time < a.NewSince {
+			before[l.user] = true
+		} else {
+			fresh = append(fresh, l)
+		}
+	}
+	slices.SortFunc(fresh, func(x, y login) int { return cmp.Or(cmp.Compare(x.user, y.user), cmp.Compare(x.client, y.client)) })
+	for _, l := range fresh {
+		if u := a.found.logins[l]; before[l.user] {
+			s.add(l.user, l.client, u.count, stamp(u.first.Time), u.first)
+		}
+	}
+	return s
+}
+
+func (a *access) refused() *Section {
+	s := &Section{
+		Key: "refused", Title: "Refused for lack of a privilege", Empty: "None.",
+		Columns: []string{"role", "database", "command", "objects", "statements", "last", "record"},
+	}
+	for _, st := range a.found.statements {
+		if st.refused.count == 0 || st.earlier || !a.wanted(st.role) {
+			continue
+		}
+		var names []string
+		for _, r := range st.relations {
+			names = append(names, r.name)
+		}
+		s.add(st.role, st.db, st.command, names, st.refused.count, stamp(st.refused.last.Time), st.refused.last)
+	}
+	return s
+}
+
+// ---- limits ----
+
+func (a *access) limits() (all []string) {
+	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	const day = 86400e6
+	if days := float64(a.to-a.from) / day; days < 92 {
+		say("The period is %.1f days long: what is used once a month, a quarter or a year may be missing in it.", days)
+	}
+	var dropped []string
+	for k := range a.unknown {
+		dropped = append(dropped, k[0]+": "+k[1])
+	}
+	if slices.Sort(dropped); len(dropped) > 0 {
+		say("%d relations that were used are not among the grants, because they were dropped or renamed: %s", len(dropped), strings.Join(dropped[:min(len(dropped), 10)], ", "))
+	}
+	changed := seen{}
+	for _, s := range a.found.statements {
+		if !s.earlier && s.class == "role" {
+			changed.join(s.worked)
+		}
+	}
+	if changed.count > 0 {
+		say("The grants are those of one moment. %d statements about roles and privileges changed them in the period, the last one at %s (%s).", changed.count, text(stamp(changed.last.Time)), changed.last)
+	}
+	if len(a.incomplete) > 0 {
+		say("Records that leave out relations or objects make the rights of some roles undecided.")
+	}
+	if in := a.Grants.Inside(); len(in) < len(a.Grants.Databases) {
+		say("Only databases %s were reviewed: the grants say nothing of the inside of others.", strings.Join(in, ", "))
+	}
+	var hidden []string
+	for _, e := range a.policy.edges {
+		if unseen(e.Role) && !strings.HasPrefix(e.Member, "pg_") && a.wanted(e.Member) {
+			hidden = append(hidden, e.Member+" in "+e.Role)
+		}
+	}
+	if slices.Sort(hidden); len(hidden) > 0 {
+		say("Whether rights of predefined roles were used does not show in records: %s", strings.Join(hidden, ", "))
+	}
+	say("Privileges on types, languages, foreign servers, tablespaces, parameters and large objects, and default privileges, are not reviewed.")
+	say("Memberships may matter where no record shows it: in pg_hba.conf, and in functions that ask for them.")
+	return all
+}

@@ -1,0 +1,107 @@
+// A dry run: the recorded statements with fewer grants.
+
+package review
+
+import "slices"
+
+// dryRun lists the statements that a reduced set of grants would have refused.
+func (a *access) dryRun(reduced *policy) *Section {
+	s := &Section{
+		Key: "dry_run", Title: "Dry run: statements that the reduced grants would have refused", Empty: "None: every recorded statement would have been allowed.",
+		Note:    `"may fail": the record does not tell whether the statement needs it. Statements of one shape are one line.`,
+		Columns: []string{"verdict", "user", "role", "database", "reason", "statements", "records", "last_record", "text"},
+	}
+	for _, st := range a.found.statements {
+		if st.earlier || st.fine == 0 || !a.wanted(st.role) {
+			continue
+		}
+		v, why := a.tried(st, reduced)
+		if v == allowed {
+			continue
+		}
+		word := "fails"
+		if v == uncertain {
+			word = "may fail"
+		}
+		var records []string
+		for _, id := range st.early {
+			records = append(records, id.String())
+		}
+		s.add(word, st.user, st.role, st.db, why, st.fine, records, st.worked.last, st.text)
+	}
+	slices.SortStableFunc(s.Rows, func(a, b []any) int {
+		if a[0] == b[0] {
+			return 0
+		} else if a[0] == "fails" {
+			return -1
+		}
+		return 1
+	})
+	return s
+}
+
+// tried says whether a statement would be refused, and why.
+func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
+	worse := func(to verdict, reason string) {
+		if to > v {
+			v, why = to, reason
+		}
+	}
+	if s.command == "connect" && len(s.relations) == 0 {
+		n := need{role: s.role, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}
+		worse(a.compare(&n, reduced))
+		return v, why
+	}
+	if s.setRole != "" && !canSet(reduced, s.user, s.setRole, s.db) {
+		if canSet(a.policy, s.user, s.setRole, s.db) {
+			return denied, "permission denied to set role " + QuoteName(s.setRole)
+		}
+		return uncertain, "permission denied to set role " + QuoteName(s.setRole)
+	}
+	moved := *s
+	other := s.user != s.role && !s.nested && canSet(a.policy, s.user, s.role, s.db) && !canSet(reduced, s.user, s.role, s.db)
+	if other { // it would run as the user, because SET ROLE was refused before
+		moved.role = s.user
+	}
+	for _, n := range a.policy.needs(&moved) {
+		if other {
+			if reduced.check(&n, nil) == denied {
+				worse(denied, "without SET ROLE "+QuoteName(s.role)+": "+message(&n))
+			}
+			continue
+		}
+		worse(a.compare(&n, reduced))
+	}
+	return v, why
+}
+
+func canSet(p *policy, user, role, db string) bool {
+	return user == role || p.superuser(user) || p.rolesOf(user, db, true)[role]
+}
+
+// compare checks a need with both sets of grants.
+func (a *access) compare(n *need, reduced *policy) (verdict, string) {
+	now := a.policy.check(n, nil)
+	switch then := reduced.check(n, nil); {
+	case then == allowed, then == now && now == uncertain:
+		return allowed, ""
+	case now == allowed && then == denied:
+		return denied, message(n)
+	case now == denied && !n.unsure:
+		// It was allowed when it ran: the grants have changed, and nobody knows by what it was allowed.
+		return uncertain, message(n) + ", as with the present grants"
+	case now == denied:
+		return allowed, ""
+	}
+	return uncertain, message(n)
+}
+
+// message is what the server would say.
+func message(n *need) string {
+	what := map[objectKind]string{onRelation: "table", onSequence: "sequence", onSchema: "schema", onDatabase: "database", onFunction: "function"}[n.kind]
+	object := n.object
+	if n.kind == onDatabase {
+		object = QuoteName(object)
+	}
+	return "permission denied for " + what + " " + object + ": " + privilegeName(n.letter) + " by " + QuoteName(n.role)
+}

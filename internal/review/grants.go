@@ -1,0 +1,494 @@
+// The grants of a server: what "steno review grants" reads with one query, and their JSON.
+
+package review
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Grants are the roles of a server and the privileges in one or more of its databases, as JSON.
+// Names are as SQL writes them, in quotes where that needs them, except those of roles and
+// databases, which are as they are. An ACL is a list of PostgreSQL's aclitem texts; where the
+// server has no list of its own for an object, it is the default one.
+type Grants struct {
+	Format      string       `json:"format"`
+	Taken       string       `json:"taken,omitempty"`
+	Version     int          `json:"server_version_num"`
+	Roles       []Role       `json:"roles"`
+	Memberships []Membership `json:"memberships"`
+	Databases   []Database   `json:"databases"`
+}
+
+// grantsFormat is Grants.Format.
+const grantsFormat = "pg_steno grants 1"
+
+// Role is one of pg_roles.
+type Role struct {
+	Name      string `json:"name"`
+	Superuser bool   `json:"superuser,omitempty"`
+	Inherit   bool   `json:"inherit"`
+	Login     bool   `json:"login,omitempty"`
+}
+
+// Membership is one of pg_auth_members. Before PostgreSQL 16, InheritOption and SetOption are nil.
+type Membership struct {
+	Role          string `json:"role"`
+	Member        string `json:"member"`
+	Grantor       string `json:"grantor,omitempty"`
+	Admin         bool   `json:"admin,omitempty"`
+	InheritOption *bool  `json:"inherit,omitempty"`
+	SetOption     *bool  `json:"set,omitempty"`
+}
+
+// Database is a database. Of one whose inside is not known, Inside is false.
+type Database struct {
+	Name      string     `json:"name"`
+	Owner     string     `json:"owner"`
+	ACL       []string   `json:"acl"`
+	Inside    bool       `json:"inside"`
+	Schemas   []Schema   `json:"schemas,omitempty"`
+	Relations []Relation `json:"relations,omitempty"`
+	Functions []Function `json:"functions,omitempty"`
+}
+
+// Schema is a schema.
+type Schema struct {
+	Name      string   `json:"name"`
+	Owner     string   `json:"owner"`
+	ACL       []string `json:"acl"`
+	Extension bool     `json:"extension,omitempty"`
+}
+
+// Relation is a table, view, sequence or the like.
+type Relation struct {
+	Name  string   `json:"name"` // with its schema
+	Kind  string   `json:"kind"` // pg_class.relkind
+	Owner string   `json:"owner"`
+	ACL   []string `json:"acl"`
+	// Columns are those of relations outside the system's schemas, ColumnACL the lists of those
+	// that have one.
+	Columns   []string            `json:"columns,omitempty"`
+	ColumnACL map[string][]string `json:"column_acl,omitempty"`
+	// Invoker says that a view checks privileges of the caller.
+	Invoker bool `json:"security_invoker,omitempty"`
+	// PolicyRoles are the roles of policies of row security, empty for PUBLIC; Rules says that
+	// there are rules beside that of a view.
+	PolicyRoles []string `json:"policy_roles,omitempty"`
+	Rules       bool     `json:"rules,omitempty"`
+	// Defaults are columns whose default calls nextval, each with its sequence.
+	Defaults  map[string]string `json:"defaults,omitempty"`
+	Extension bool              `json:"extension,omitempty"`
+}
+
+// Function is a function, procedure or aggregate outside the system's schemas.
+type Function struct {
+	Name      string   `json:"name"` // with its schema, without arguments
+	Arguments string   `json:"arguments"`
+	Kind      string   `json:"kind"` // pg_proc.prokind
+	Owner     string   `json:"owner"`
+	ACL       []string `json:"acl"`
+	// SQL says that it is in language SQL: the planner may inline it.
+	SQL       bool `json:"sql,omitempty"`
+	Extension bool `json:"extension,omitempty"`
+}
+
+// GrantsQuery is the script that makes psql print Grants. The columns of pg_auth_members differ
+// between versions, so they are looked up by name.
+const GrantsQuery = `BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL search_path = pg_catalog;
+SET LOCAL quote_all_identifiers = off;
+SET LOCAL client_encoding = 'UTF8';
+SELECT json_build_object(
+  'format', '` + grantsFormat + `', 'taken', now(), 'server_version_num', current_setting('server_version_num')::int,
+  'roles', (SELECT json_agg(json_build_object('name', rolname, 'superuser', rolsuper, 'inherit', rolinherit, 'login', rolcanlogin) ORDER BY rolname) FROM pg_roles),
+  'memberships', (SELECT coalesce(json_agg(json_build_object('role', g.rolname, 'member', m.rolname, 'grantor', u.rolname, 'admin', a.admin_option,
+      'inherit', to_jsonb(a)->'inherit_option', 'set', to_jsonb(a)->'set_option') ORDER BY g.rolname, m.rolname), '[]')
+    FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid JOIN pg_roles m ON m.oid = a.member LEFT JOIN pg_roles u ON u.oid = a.grantor),
+  'databases', (SELECT json_agg(to_jsonb(d) ORDER BY d.name) FROM (
+    SELECT datname AS name, pg_get_userbyid(datdba) AS owner, coalesce(datacl, acldefault('d', datdba))::text[] AS acl, datname = current_database() AS inside,
+      CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
+          'name', quote_ident(nspname), 'owner', pg_get_userbyid(nspowner), 'acl', coalesce(nspacl, acldefault('n', nspowner))::text[],
+          'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = n.oid AND deptype = 'e')) ORDER BY nspname)
+        FROM pg_namespace n WHERE nspname !~ '^pg_(toast|temp)') END AS schemas,
+      CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
+          'name', quote_ident(n.nspname) || '.' || quote_ident(c.relname), 'kind', c.relkind, 'owner', pg_get_userbyid(c.relowner),
+          'acl', coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner))::text[],
+          'columns', CASE WHEN c.relkind <> 'S' AND n.nspname NOT IN ('pg_catalog', 'information_schema') THEN
+            (SELECT json_agg(quote_ident(attname) ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) END,
+          'column_acl', (SELECT json_object_agg(quote_ident(attname), attacl::text[]) FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL AND NOT attisdropped),
+          'security_invoker', coalesce((SELECT option_value::bool FROM pg_options_to_table(c.reloptions) WHERE option_name = 'security_invoker' AND c.relkind = 'v'), false),
+          'policy_roles', CASE WHEN c.relrowsecurity THEN (SELECT json_agg(DISTINCT CASE WHEN r = 0 THEN '' ELSE pg_get_userbyid(r) END) FROM pg_policy, unnest(polroles) r WHERE polrelid = c.oid) END,
+          'rules', c.relhasrules AND EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND rulename <> '_RETURN'),
+          'defaults', (SELECT json_object_agg(quote_ident(a.attname), quote_ident(sn.nspname) || '.' || quote_ident(s.relname))
+            FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+              JOIN pg_depend p ON p.classid = 'pg_attrdef'::regclass AND p.objid = f.oid AND p.refclassid = 'pg_class'::regclass
+              JOIN pg_class s ON s.oid = p.refobjid AND s.relkind = 'S' JOIN pg_namespace sn ON sn.oid = s.relnamespace WHERE f.adrelid = c.oid),
+          'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')) ORDER BY n.nspname, c.relname)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_(toast|temp)') END AS relations,
+      CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
+          'name', quote_ident(n.nspname) || '.' || quote_ident(p.proname), 'arguments', pg_get_function_identity_arguments(p.oid), 'kind', p.prokind,
+          'owner', pg_get_userbyid(p.proowner), 'acl', coalesce(p.proacl, acldefault('f', p.proowner))::text[], 'sql', l.lanname = 'sql',
+          'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')) ORDER BY n.nspname, p.proname)
+        FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
+        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)') END AS functions
+    FROM pg_database WHERE datallowconn) d));
+COMMIT;
+`
+
+// ParseGrants reads the JSON of Grants.
+func ParseGrants(text []byte) (*Grants, error) {
+	g := &Grants{}
+	if err := json.Unmarshal(text, g); err != nil {
+		return nil, fmt.Errorf("invalid JSON: %w", err)
+	}
+	switch {
+	case g.Format == "":
+		return nil, errors.New(`it is not the output of "steno review grants"`)
+	case g.Format != grantsFormat:
+		return nil, fmt.Errorf("its format is %q: this program knows %q", g.Format, grantsFormat)
+	}
+	for _, d := range g.Databases {
+		if err := d.checkNames(); err != nil {
+			return nil, err
+		}
+		for _, list := range d.lists() {
+			for _, text := range list {
+				if _, err := parseACLItem(text); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return g, nil
+}
+
+// lists are all ACLs of a database.
+func (d *Database) lists() (all [][]string) {
+	all = append(all, d.ACL)
+	for i := range d.Schemas {
+		all = append(all, d.Schemas[i].ACL)
+	}
+	for i := range d.Relations {
+		all = append(all, d.Relations[i].ACL)
+		for _, list := range d.Relations[i].ColumnACL {
+			all = append(all, list)
+		}
+	}
+	for i := range d.Functions {
+		all = append(all, d.Functions[i].ACL)
+	}
+	return all
+}
+
+// ReadGrants reads grants in any of the forms that --grants takes: JSON, or the text of pg_dump
+// or pg_dumpall, whose objects are in database unless it says another one.
+func ReadGrants(r io.Reader, database string) (*Grants, error) {
+	const most = 1 << 30
+	text, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > most {
+		return nil, errors.New("it is larger than 1 GiB")
+	}
+	if t := strings.TrimSpace(string(text[:min(len(text), 64)])); strings.HasPrefix(t, "{") {
+		return ParseGrants(text)
+	}
+	g := &Grants{Format: grantsFormat}
+	if err := g.apply(string(text), database, true); err != nil {
+		return nil, err
+	}
+	if len(g.Databases) == 0 && len(g.Roles) == 0 {
+		return nil, errors.New(`it is neither the output of "steno review grants" nor that of pg_dump or pg_dumpall`)
+	}
+	return g, nil
+}
+
+// Join adds the grants of another database of the same server.
+func (g *Grants) Join(other *Grants) {
+	for _, r := range other.Roles {
+		if !slices.ContainsFunc(g.Roles, func(o Role) bool { return o.Name == r.Name }) {
+			g.Roles = append(g.Roles, r)
+		}
+	}
+	for _, m := range other.Memberships {
+		if !slices.ContainsFunc(g.Memberships, func(o Membership) bool { return o.Role == m.Role && o.Member == m.Member && o.Grantor == m.Grantor }) {
+			g.Memberships = append(g.Memberships, m)
+		}
+	}
+	for _, d := range other.Databases {
+		if here := g.database(d.Name); here == nil {
+			g.Databases = append(g.Databases, d)
+		} else if d.Inside && !here.Inside {
+			*here = d
+		}
+	}
+	g.Version = max(g.Version, other.Version)
+}
+
+func (g *Grants) database(name string) *Database {
+	for i := range g.Databases {
+		if g.Databases[i].Name == name {
+			return &g.Databases[i]
+		}
+	}
+	return nil
+}
+
+// Inside are the databases whose inside is known.
+func (g *Grants) Inside() (names []string) {
+	for i := range g.Databases {
+		if g.Databases[i].Inside {
+			names = append(names, g.Databases[i].Name)
+		}
+	}
+	return names
+}
+
+// ---- ACLs ----
+
+// aclItem is an element of an ACL. An empty grantee is PUBLIC.
+type aclItem struct {
+	grantee, grantor string
+	letters          string // of privileges
+	options          string // of those with grant option
+}
+
+// privilegeLetters are the letters of aclitem.
+var privilegeLetters = []struct {
+	letter byte
+	name   string
+}{
+	{'r', "SELECT"}, {'a', "INSERT"}, {'w', "UPDATE"}, {'d', "DELETE"}, {'D', "TRUNCATE"}, {'x', "REFERENCES"}, {'t', "TRIGGER"},
+	{'m', "MAINTAIN"}, {'X', "EXECUTE"}, {'U', "USAGE"}, {'C', "CREATE"}, {'T', "TEMPORARY"}, {'c', "CONNECT"}, {'s', "SET"}, {'A', "ALTER SYSTEM"},
+}
+
+func privilegeName(letter byte) string {
+	for _, p := range privilegeLetters {
+		if p.letter == letter {
+			return p.name
+		}
+	}
+	return "privilege " + string(rune(letter))
+}
+
+func privilegeLetter(name string) byte {
+	for _, p := range privilegeLetters {
+		if p.name == name {
+			return p.letter
+		}
+	}
+	return 0
+}
+
+// parseACLItem reads an aclitem: grantee=privileges/grantor. Names that are not of letters,
+// digits and underscores are in double quotes.
+func parseACLItem(s string) (a aclItem, err error) {
+	rest := s
+	name := func() string {
+		var out []byte
+		quoted := false
+		for i := 0; i < len(rest); i++ {
+			switch c := rest[i]; {
+			case c == '"' && quoted && i+1 < len(rest) && rest[i+1] == '"':
+				out = append(out, '"')
+				i++
+			case c == '"':
+				quoted = !quoted
+			case !quoted && (c == '=' || c == '/'):
+				rest = rest[i:]
+				return string(out)
+			default:
+				out = append(out, c)
+			}
+		}
+		rest = ""
+		return string(out)
+	}
+	a.grantee = name()
+	if !strings.HasPrefix(rest, "=") {
+		return a, fmt.Errorf("%q is not an element of an ACL", s)
+	}
+	rest = rest[1:]
+	for len(rest) > 0 && rest[0] != '/' {
+		a.letters += rest[:1]
+		if len(rest) > 1 && rest[1] == '*' {
+			a.options += rest[:1]
+			rest = rest[1:]
+		}
+		rest = rest[1:]
+	}
+	if rest != "" {
+		rest = rest[1:]
+		a.grantor = name()
+	}
+	return a, nil
+}
+
+func (a aclItem) String() string {
+	b := []byte(aclName(a.grantee) + "=")
+	for _, c := range []byte(a.letters) {
+		b = append(b, c)
+		if strings.IndexByte(a.options, c) >= 0 {
+			b = append(b, '*')
+		}
+	}
+	return string(b) + "/" + aclName(a.grantor)
+}
+
+// aclName is a name in an aclitem.
+func aclName(s string) string {
+	for _, c := range []byte(s) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_') {
+			return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+		}
+	}
+	return s
+}
+
+// grantACL adds privileges for a role to an ACL, and revokeACL removes them: those that the same
+// grantor has granted, as GRANT and REVOKE do.
+func grantACL(acl []string, grantee, grantor, letters string, options bool) []string {
+	for i, text := range acl {
+		a, err := parseACLItem(text)
+		if err != nil || a.grantee != grantee || a.grantor != grantor {
+			continue
+		}
+		for _, c := range letters {
+			if !strings.ContainsRune(a.letters, c) {
+				a.letters += string(c)
+			}
+			if options && !strings.ContainsRune(a.options, c) {
+				a.options += string(c)
+			}
+		}
+		acl = slices.Clone(acl)
+		acl[i] = a.String()
+		return acl
+	}
+	a := aclItem{grantee: grantee, grantor: grantor, letters: letters}
+	if options {
+		a.options = letters
+	}
+	return append(slices.Clip(acl), a.String())
+}
+
+func revokeACL(acl []string, grantee, grantor, letters string, onlyOption bool) (out []string) {
+	without := func(s string) string {
+		return strings.Map(func(c rune) rune {
+			if strings.ContainsRune(letters, c) {
+				return -1
+			}
+			return c
+		}, s)
+	}
+	for _, text := range acl {
+		a, err := parseACLItem(text)
+		if err == nil && a.grantee == grantee && a.grantor == grantor {
+			a.options = without(a.options)
+			if !onlyOption {
+				a.letters = without(a.letters)
+			}
+			if a.letters == "" {
+				continue
+			}
+			text = a.String()
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// Reduced are the grants of a file: saved ones, or these with a script of GRANT and REVOKE applied.
+func (g *Grants) Reduced(r io.Reader, database string) (*Grants, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(strings.TrimSpace(string(text[:min(len(text), 64)])), "{") {
+		return ParseGrants(text)
+	}
+	image, err := json.Marshal(g)
+	if err != nil {
+		return nil, err
+	}
+	out := &Grants{}
+	if err := json.Unmarshal(image, out); err != nil {
+		return nil, err
+	}
+	return out, out.apply(string(text), database, false)
+}
+
+// checkNames refuses names that are not as SQL writes them: they become part of a script.
+func (d *Database) checkNames() error {
+	var wrong string
+	check := func(s string, parts int) {
+		words, _ := (&script{text: s}).next()
+		r := &reading{words: words}
+		name := QuoteName(r.name())
+		for range parts - 1 {
+			if !r.take(".") {
+				wrong = s
+			}
+			name += "." + QuoteName(r.name())
+		}
+		// A keyword may be in quotes, or not.
+		plain := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
+		if len(r.words) > 0 || plain(name) != plain(s) {
+			wrong = s
+		}
+	}
+	for i := range d.Schemas {
+		check(d.Schemas[i].Name, 1)
+	}
+	for i := range d.Relations {
+		rel := &d.Relations[i]
+		check(rel.Name, 2)
+		for c := range rel.ColumnACL {
+			check(c, 1)
+		}
+	}
+	for i := range d.Functions {
+		f := &d.Functions[i]
+		check(f.Name, 2)
+		if !balanced(f.Arguments) {
+			wrong = f.Arguments
+		}
+	}
+	if wrong != "" {
+		return fmt.Errorf("%q is not a name as SQL writes it", wrong)
+	}
+	return nil
+}
+
+// balanced says whether the arguments of a function end no statement and no list.
+func balanced(arguments string) bool {
+	s := script{text: arguments}
+	depth := 0
+	for s.at < len(s.text) {
+		c := s.text[s.at]
+		switch {
+		case c == ' ':
+			s.at++
+			continue
+		case c == ';' || c == '\\' || c == '\n' || strings.HasPrefix(s.text[s.at:], "--") || strings.HasPrefix(s.text[s.at:], "/*"):
+			return false
+		}
+		w := s.word()
+		if w.is("(") {
+			depth++
+		} else if w.is(")") {
+			depth--
+		}
+		if w.str || depth < 0 {
+			return false
+		}
+	}
+	return depth == 0
+}

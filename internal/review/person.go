@@ -1,0 +1,654 @@
+// All that somebody did in a period.
+
+package review
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// PersonOptions say whom a dossier is about.
+type PersonOptions struct {
+	Source
+	Users, AppUsers []string
+	// Note is what notes begin with or contain as a word. The dossier is then about the sessions
+	// that wrote one, each from there to its end.
+	Note string
+	// Large is from how many rows on the result of a query is an export.
+	Large uint64
+}
+
+// dossierLines is how many lines a list of events has at most.
+const dossierLines = 1000
+
+// events are the first of many, by their times.
+type events struct {
+	rows  []event
+	total int64
+}
+
+type event struct {
+	id    RecordID
+	cells []any
+}
+
+func (e *events) add(id RecordID, cells ...any) {
+	e.total++
+	e.rows = append(e.rows, event{id, cells})
+	if len(e.rows) >= 2*dossierLines {
+		e.cut()
+	}
+}
+
+func (e *events) cut() {
+	slices.SortFunc(e.rows, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.id.Time, b.id.Time), a.id.Session.Compare(b.id.Session), cmp.Compare(a.id.Seq, b.id.Seq))
+	})
+	e.rows = e.rows[:min(len(e.rows), dossierLines)]
+}
+
+func (e *events) join(o *events) {
+	e.rows = append(e.rows, o.rows...)
+	e.total += o.total
+	e.cut()
+}
+
+// section makes a table of events, whose first columns are their times and records.
+func (e *events) section(key, title string, columns ...string) *Section {
+	e.cut()
+	s := &Section{Key: key, Title: title, Empty: "None.", Columns: append([]string{"time", "record"}, columns...), Left: e.total - int64(len(e.rows))}
+	for _, one := range e.rows {
+		s.add(append([]any{stamp(one.id.Time), one.id}, one.cells...)...)
+	}
+	return s
+}
+
+// noted is where a session wrote a note.
+type noted struct {
+	id   trail.SessionID
+	seq  uint64
+	time int64
+}
+
+// ReviewPerson makes a dossier.
+func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
+	var wrong once
+	warn := o.Warn
+	o.Warn = func(err error) {
+		if wrong.warn(err) {
+			warn(err)
+		}
+	}
+	choose := query.FilterOptions{Users: o.Users, AppUsers: o.AppUsers}
+	var notes []noted
+	if o.Note != "" {
+		var err error
+		if notes, err = o.findNotes(ctx, choose); err != nil {
+			return nil, err
+		}
+		if len(notes) == 0 {
+			return o.noNote(&wrong), nil
+		}
+		for _, n := range notes {
+			choose.Sessions = append(choose.Sessions, n.id.String())
+		}
+		choose.Users, choose.AppUsers = nil, nil // the session is followed, whoever it becomes
+	}
+	filter, err := choose.Filter(time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	visitors := make([]visitor, workers())
+	all := make([]*dossier, len(visitors))
+	for i := range visitors {
+		all[i] = newDossier(&o, filter, notes)
+		visitors[i] = all[i]
+	}
+	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true, Rollbacks: true}
+	exclusions, err := o.read(ctx, options, proof.Needs{Objects: true, Texts: true}, visitors)
+	if err != nil {
+		return nil, err
+	}
+	d := all[0]
+	for _, other := range all[1:] {
+		d.join(other)
+	}
+	doc := d.document(choose.Sessions)
+	doc.Incomplete = len(wrong.list) > 0
+	doc.Limits = append(append(wrong.list, personLimits(&o)...), exclusions...)
+	return doc, nil
+}
+
+// noNote is the answer if nobody wrote such a note.
+func (o *PersonOptions) noNote(wrong *once) *Document {
+	begin, end, _ := o.bounds()
+	return &Document{
+		Review: "person", Incomplete: len(wrong.list) > 0,
+		Facts: []Fact{
+			{"note", o.Note}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
+			{"all notes", o.cat("--kind", "note")},
+		},
+		Limits: append(wrong.list, "No session wrote such a note in the period."),
+	}
+}
+
+// findNotes finds the sessions that wrote a note, and the first one in each.
+func (o *PersonOptions) findNotes(ctx context.Context, who query.FilterOptions) ([]noted, error) {
+	who.Kinds = []string{trail.KindNote.String()}
+	filter, err := who.Filter(time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	visitors := make([]visitor, workers())
+	for i := range visitors {
+		visitors[i] = &noteFinder{Matcher: query.Matcher{Filter: filter}, note: o.Note, found: map[trail.SessionID]noted{}}
+	}
+	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true}
+	if _, err := o.scan(ctx, options, visitors); err != nil {
+		return nil, err
+	}
+	first := map[trail.SessionID]noted{}
+	for _, v := range visitors {
+		for id, n := range v.(*noteFinder).found {
+			if have, ok := first[id]; !ok || n.seq < have.seq {
+				first[id] = n
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(first), func(a, b noted) int { return cmp.Or(cmp.Compare(a.time, b.time), a.id.Compare(b.id)) }), nil
+}
+
+type noteFinder struct {
+	query.Matcher
+	note  string
+	found map[trail.SessionID]noted
+}
+
+func (n *noteFinder) Block(*trail.BlockRef) { n.Reset() }
+
+func (n *noteFinder) Record(r *trail.Record) {
+	if r.Kind != trail.KindNote || !n.Keep(r) || !hasWord(string(r.Text), n.note) {
+		return
+	}
+	id := r.Session.ID()
+	if have, ok := n.found[id]; !ok || r.Seq < have.seq {
+		n.found[id] = noted{id, r.Seq, r.Time}
+	}
+}
+
+// hasWord says whether a text has a word, which is not a part of a longer one: INC-7, not INC-70.
+func hasWord(text, word string) bool {
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(word)
+		if (i == 0 || !isWordByte(text[i-1])) && (end == len(text) || !isWordByte(text[end])) {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+// ---- collecting ----
+
+// personSession is a session of somebody.
+type personSession struct {
+	user, db, client, application, auth, identity string
+	appUsers                                      map[string]bool
+	first, last                                   RecordID
+	connected, ended                              bool
+	how                                           string
+	statements, failed                            int64
+}
+
+// personTable is what somebody did with a relation.
+type personTable struct {
+	seen
+	access  map[string]bool
+	columns map[string]map[string]bool // by access
+	via     map[string]bool
+}
+
+// dossier is what one goroutine has found.
+type dossier struct {
+	o       *PersonOptions
+	matcher query.Matcher
+	from    map[trail.SessionID]noted // nil: all records
+
+	sessions map[trail.SessionID]*personSession
+	tables   map[[2]string]*personTable
+	commands map[[2]string]*[3]int64 // by class and command: statements, failed, rolled back
+	endings  map[string]int64
+	roles    map[string]*seen
+
+	transactions, failures, exports, settings, switches, changes, notes, refused, gaps events
+}
+
+func newDossier(o *PersonOptions, filter *query.Filter, notes []noted) *dossier {
+	d := &dossier{
+		o: o, matcher: query.Matcher{Filter: filter}, sessions: map[trail.SessionID]*personSession{}, tables: map[[2]string]*personTable{},
+		commands: map[[2]string]*[3]int64{}, endings: map[string]int64{}, roles: map[string]*seen{},
+	}
+	if o.Note != "" {
+		d.from = map[trail.SessionID]noted{}
+		for _, n := range notes {
+			d.from[n.id] = n
+			d.from[trail.SessionID{Start: n.id.Start - mod(n.id.Start, 1e6), PID: n.id.PID}] = n // as workers name it
+		}
+	}
+	return d
+}
+
+func mod(a, b int64) int64 { return (a%b + b) % b }
+
+func (d *dossier) Block(*trail.BlockRef) { d.matcher.Reset() }
+
+// wanted says whether the dossier is about a record.
+func (d *dossier) wanted(r *trail.Record) bool {
+	if d.from != nil {
+		n, ok := d.from[r.Session.ID()]
+		if ok {
+			return r.Seq >= n.seq || r.Seq == 0 && r.Time >= n.time
+		}
+		n, ok = d.from[r.Session.ClientID()]
+		return ok && r.Time >= n.time
+	}
+	return d.matcher.Keep(r)
+}
+
+func fact(r *trail.Record, k trail.Key) string { return string(r.Session.Fact(k)) }
+
+// Record takes a record.
+func (d *dossier) Record(r *trail.Record) {
+	if !d.wanted(r) {
+		return
+	}
+	id := idOf(r)
+	if r.Kind == trail.KindAuthFailed {
+		d.refused.add(id, fact(r, trail.KeyUser), fact(r, trail.KeyDatabase), fact(r, trail.KeyClient), string(r.SQLState), brief(r.Message))
+		return
+	}
+	s := d.session(r, id)
+	switch r.Kind {
+	case trail.KindConnect:
+		s.connected = true
+	case trail.KindDisconnect:
+		s.ended, s.how = true, r.Outcome.String()
+	case trail.KindStatement, trail.KindStart:
+		d.statement(r, s, id)
+	case trail.KindTransaction, trail.KindSubtransaction:
+		d.transaction(r, id)
+	case trail.KindSetting:
+		d.settings.add(id, extra(r, "name")+" = "+extra(r, "new"), "set by "+extra(r, "source")+", before: "+extra(r, "old"))
+	case trail.KindNote:
+		d.notes.add(id, brief(r.Text))
+	case trail.KindGap:
+		d.gaps.add(id, extra(r, "count"), extra(r, "reason"))
+	}
+}
+
+func extra(r *trail.Record, name string) string {
+	v, _ := r.ExtraValue(name)
+	return string(v)
+}
+
+func (d *dossier) session(r *trail.Record, id RecordID) *personSession {
+	s := d.sessions[id.Session]
+	if s == nil {
+		s = &personSession{first: id, last: id, appUsers: map[string]bool{}}
+		d.sessions[id.Session] = s
+	}
+	if id.before(s.first) {
+		s.first = id
+	}
+	if s.last.before(id) {
+		s.last = id
+	}
+	for _, f := range []struct {
+		at  *string
+		key trail.Key
+	}{
+		{&s.user, trail.KeyUser}, {&s.db, trail.KeyDatabase}, {&s.client, trail.KeyClient}, {&s.application, trail.KeyApplication},
+		{&s.auth, trail.KeyAuthMethod}, {&s.identity, trail.KeyIdentity},
+	} {
+		if *f.at == "" {
+			*f.at = fact(r, f.key)
+		}
+	}
+	if a := r.Session.Fact(trail.KeyAppUser); len(a) > 0 && !s.appUsers[string(a)] {
+		s.appUsers[string(a)] = true
+	}
+	return s
+}
+
+func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
+	if r.Kind == trail.KindStart {
+		return // its statement record follows, or says that it was interrupted
+	}
+	class, command := "", ""
+	if r.Shape != nil {
+		class, command = r.Shape.Class.String(), string(r.Shape.Command)
+	}
+	key := [2]string{class, command}
+	c := d.commands[key]
+	if c == nil {
+		c = &[3]int64{}
+		d.commands[key] = c
+	}
+	c[0]++
+	if r.Undone {
+		c[2]++
+	}
+	if r.Depth == 0 {
+		s.statements++
+	}
+	role := fact(r, trail.KeyRole)
+	if role != "" && r.Depth == 0 {
+		if d.roles[role] == nil {
+			d.roles[role] = &seen{}
+		}
+		d.roles[role].take(id, 1)
+	}
+	if r.Failed() {
+		c[1]++
+		if r.Depth == 0 {
+			s.failed++
+		}
+		d.failures.add(id, string(r.SQLState), r.Outcome.String(), command, brief(r.Message), brief(r.Text))
+	}
+	if r.Shape == nil {
+		return
+	}
+	d.relations(r, id)
+	switch {
+	case r.Shape.Class == trail.ClassRead && command == "COPY":
+		d.exports.add(id, "COPY TO", relationNames(r.Shape), int64(r.Rows), r.Outcome.String(), brief(r.Text))
+	case r.Shape.Class == trail.ClassRead && r.Depth == 0 && r.Rows >= d.o.Large:
+		d.exports.add(id, "large result", relationNames(r.Shape), int64(r.Rows), r.Outcome.String(), brief(r.Text))
+	case r.Shape.Class == trail.ClassMiscSet && (roleSet(r.Text) != "" || isRoleSwitch(r.Text)):
+		d.switches.add(id, brief(r.Text), r.Outcome.String())
+	case r.Shape.Class == trail.ClassMiscSet, strings.HasPrefix(command, "ALTER SYSTEM"), command == "DISCARD ALL":
+		d.settings.add(id, brief(r.Text), r.Outcome.String())
+	case r.Shape.Class == trail.ClassDDL, r.Shape.Class == trail.ClassRole:
+		d.changes.add(id, class, command, objectNames(r.Shape), outcomeOf(r), brief(r.Text))
+	}
+}
+
+// isRoleSwitch says whether a statement sets or resets the role or the session user.
+func isRoleSwitch(text []byte) bool {
+	words, _ := (&script{text: brief(text)}).next()
+	r := &reading{Grants: &Grants{}, words: words}
+	if !r.take("set", "reset") {
+		return false
+	}
+	r.take("local")
+	return r.takeAll("session", "authorization") || r.takeAll("session", "session", "authorization") || r.take("role") || r.takeAll("session", "role")
+}
+
+func outcomeOf(r *trail.Record) string {
+	if r.Undone {
+		return "rolled back"
+	}
+	return r.Outcome.String()
+}
+
+func relationNames(s *trail.Shape) (names []string) {
+	for i := range s.Relations {
+		names = append(names, string(s.Relations[i].Name))
+	}
+	return names
+}
+
+func objectNames(s *trail.Shape) (names []string) {
+	for i := range s.Objects {
+		if s.Objects[i].Action != trail.ActionExecute {
+			names = append(names, s.Objects[i].Action.String()+" "+string(s.Objects[i].Name))
+		}
+	}
+	return names
+}
+
+func (d *dossier) relations(r *trail.Record, id RecordID) {
+	for i := range r.Shape.Relations {
+		rel := &r.Shape.Relations[i]
+		key := [2]string{fact(r, trail.KeyDatabase), string(rel.Name)}
+		t := d.tables[key]
+		if t == nil {
+			t = &personTable{access: map[string]bool{}, columns: map[string]map[string]bool{}, via: map[string]bool{}}
+			d.tables[key] = t
+		}
+		t.take(id, 1)
+		for name := range rel.Access.Names {
+			t.access[name] = true
+		}
+		if rel.Via > 0 && rel.Via <= len(r.Shape.Relations) {
+			t.via[string(r.Shape.Relations[rel.Via-1].Name)] = true
+		}
+		for _, c := range rel.Columns {
+			for name := range c.Access.Names {
+				if t.columns[name] == nil {
+					t.columns[name] = map[string]bool{}
+				}
+				if !t.columns[name][string(c.Name)] {
+					t.columns[name][string(c.Name)] = true
+				}
+			}
+		}
+	}
+}
+
+func (d *dossier) transaction(r *trail.Record, id RecordID) {
+	how := r.Ending.Event.String()
+	if r.Kind == trail.KindSubtransaction {
+		how = "subtransaction rolled back"
+	} else if !r.Has(trail.FieldEvent) {
+		how = r.Outcome.String()
+	}
+	d.endings[how]++
+	d.transactions.add(id, how, int64(r.XID), int64(r.Ending.Statements), orNil(extra(r, "commit_lsn")))
+}
+
+// join adds what another goroutine has found.
+func (d *dossier) join(o *dossier) {
+	for id, s := range o.sessions {
+		have := d.sessions[id]
+		if have == nil {
+			d.sessions[id] = s
+			continue
+		}
+		if s.first.before(have.first) {
+			have.first = s.first
+		}
+		if have.last.before(s.last) {
+			have.last = s.last
+		}
+		have.auth, have.identity = cmp.Or(have.auth, s.auth), cmp.Or(have.identity, s.identity)
+		have.client, have.application = cmp.Or(have.client, s.client), cmp.Or(have.application, s.application)
+		have.connected, have.ended, have.how = have.connected || s.connected, have.ended || s.ended, cmp.Or(have.how, s.how)
+		have.statements, have.failed = have.statements+s.statements, have.failed+s.failed
+		maps.Copy(have.appUsers, s.appUsers)
+	}
+	for k, t := range o.tables {
+		have := d.tables[k]
+		if have == nil {
+			d.tables[k] = t
+			continue
+		}
+		have.seen.join(t.seen)
+		maps.Copy(have.access, t.access)
+		maps.Copy(have.via, t.via)
+		for a, c := range t.columns {
+			if have.columns[a] == nil {
+				have.columns[a] = c
+			} else {
+				maps.Copy(have.columns[a], c)
+			}
+		}
+	}
+	for k, c := range o.commands {
+		have := d.commands[k]
+		if have == nil {
+			d.commands[k] = c
+			continue
+		}
+		for i := range c {
+			have[i] += c[i]
+		}
+	}
+	for k, n := range o.endings {
+		d.endings[k] += n
+	}
+	for k, s := range o.roles {
+		if d.roles[k] == nil {
+			d.roles[k] = &seen{}
+		}
+		d.roles[k].join(*s)
+	}
+	for _, pair := range [][2]*events{
+		{&d.transactions, &o.transactions}, {&d.failures, &o.failures}, {&d.exports, &o.exports}, {&d.settings, &o.settings},
+		{&d.switches, &o.switches}, {&d.changes, &o.changes}, {&d.notes, &o.notes}, {&d.refused, &o.refused}, {&d.gaps, &o.gaps},
+	} {
+		pair[0].join(pair[1])
+	}
+}
+
+// ---- the answer ----
+
+func (d *dossier) document(sessions []string) *Document {
+	o := d.o
+	var flags []string
+	for _, u := range o.Users {
+		flags = append(flags, "--user", u)
+	}
+	for _, u := range o.AppUsers {
+		flags = append(flags, "--app-user", u)
+	}
+	if o.Note != "" {
+		flags = nil
+		for _, s := range sessions[:min(len(sessions), 20)] {
+			flags = append(flags, "--session", s)
+		}
+	}
+	begin, end, _ := o.bounds()
+	doc := &Document{Review: "person", Facts: []Fact{
+		{"user", o.Users}, {"end user", o.AppUsers}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))},
+		{"trail", o.Trails}, {"all records", o.cat(flags...)},
+	}}
+	if o.Note != "" {
+		doc.Facts = slices.Insert(doc.Facts, 0, Fact{"note", o.Note})
+	}
+	follow := func(s *Section, more ...string) *Section {
+		if s.Left > 0 {
+			s.Note = "All of them: " + o.cat(append(slices.Clone(flags), more...)...)
+		}
+		return s
+	}
+	doc.Sections = []*Section{
+		d.sessionTable(),
+		follow(d.refused.section("refused_logins", "Refused logins", "user", "database", "address", "sqlstate", "message"), "--kind", "auth_failed"),
+		follow(d.notes.section("notes", "Notes", "text"), "--kind", "note"),
+		d.commandTable(),
+		d.tableTable(flags),
+		d.roleTable(),
+		follow(d.switches.section("role_switches", "Role switches", "statement", "outcome"), "--class", "misc_set"),
+		follow(d.exports.section("exports", "Exports", "how", "objects", "rows", "outcome", "text"), "--class", "read"),
+		follow(d.changes.section("changes", "DDL, roles and privileges", "class", "command", "objects", "outcome", "text"), "--class", "ddl,role"),
+		follow(d.settings.section("settings", "Settings changed", "what", "outcome"), "--class", "misc_set,setting"),
+		follow(d.failures.section("failures", "Failures", "sqlstate", "outcome", "command", "message", "text"), "--failed"),
+		d.endingTable(),
+		follow(d.transactions.section("transactions", "Transactions that wrote", "event", "xid", "statements", "commit_lsn"), "--kind", "transaction"),
+		d.gaps.section("gaps", "Records that were lost", "count", "reason"),
+	}
+	return doc
+}
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+func (d *dossier) sessionTable() *Section {
+	s := &Section{
+		Key: "sessions", Title: "Sessions", Empty: "None in the period.",
+		Columns: []string{"session", "from", "until", "user", "end_users", "database", "address", "application", "auth_method", "identity", "statements", "failed", "end", "follow"},
+	}
+	ids := slices.SortedFunc(maps.Keys(d.sessions), func(a, b trail.SessionID) int {
+		return cmp.Or(cmp.Compare(d.sessions[a].first.Time, d.sessions[b].first.Time), a.Compare(b))
+	})
+	s.Left = int64(max(0, len(ids)-listed))
+	for _, id := range ids[:min(len(ids), listed)] {
+		x := d.sessions[id]
+		end := "open, or ended after the period"
+		if x.ended {
+			end = cmp.Or(x.how, "ok")
+		}
+		s.add(id.String(), stamp(x.first.Time), stamp(x.last.Time), x.user, sorted(x.appUsers), x.db, x.client, x.application, x.auth, x.identity, x.statements, x.failed, end, d.o.cat("--session", id.String()))
+	}
+	return s
+}
+
+func (d *dossier) commandTable() *Section {
+	s := &Section{Key: "commands", Title: "Statements", Empty: "None.", Columns: []string{"class", "command", "statements", "failed", "rolled_back"}}
+	keys := slices.SortedFunc(maps.Keys(d.commands), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	for _, k := range keys {
+		c := d.commands[k]
+		s.add(k[0], orNil(k[1]), c[0], c[1], c[2])
+	}
+	return s
+}
+
+func (d *dossier) tableTable(flags []string) *Section {
+	s := &Section{
+		Key: "objects", Title: "Tables and columns", Empty: "None.",
+		Columns: []string{"database", "object", "access", "columns_read", "columns_written", "via", "statements", "first", "last", "record", "follow"},
+	}
+	keys := slices.SortedFunc(maps.Keys(d.tables), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	s.Left = int64(max(0, len(keys)-listed))
+	for _, k := range keys[:min(len(keys), listed)] {
+		t := d.tables[k]
+		written := maps.Clone(t.columns["insert"])
+		if written == nil {
+			written = map[string]bool{}
+		}
+		maps.Copy(written, t.columns["update"])
+		s.add(k[0], k[1], sorted(t.access), sorted(t.columns["select"]), sorted(written), sorted(t.via), t.count, stamp(t.first.Time), stamp(t.last.Time), t.last,
+			d.o.cat(append(slices.Clone(flags), "--database", k[0], "--object", k[1])...))
+	}
+	return s
+}
+
+func (d *dossier) roleTable() *Section {
+	s := &Section{Key: "roles", Title: "Other roles that statements ran as", Empty: "None.", Columns: []string{"role", "statements", "first", "last", "record"}}
+	for _, role := range slices.Sorted(maps.Keys(d.roles)) {
+		u := d.roles[role]
+		s.add(role, u.count, stamp(u.first.Time), stamp(u.last.Time), u.last)
+	}
+	return s
+}
+
+func (d *dossier) endingTable() *Section {
+	s := &Section{Key: "outcomes", Title: "Outcomes of transactions", Empty: "No transaction wrote.", Columns: []string{"event", "transactions"}}
+	for _, how := range slices.Sorted(maps.Keys(d.endings)) {
+		s.add(how, d.endings[how])
+	}
+	return s
+}
+
+func personLimits(o *PersonOptions) []string {
+	limits := []string{
+		"A user is who logged in: whoever knows a password or has a key is that user. An end user and an application are what the client claims.",
+		"Rows that were read are counted, not recorded; values in records are those of texts and parameters.",
+	}
+	if len(o.AppUsers) > 0 {
+		limits = append(limits, "Statements that the application ran without setting steno.app_user are not among them, nor are connect and disconnect records of the pool's sessions.")
+	}
+	return limits
+}

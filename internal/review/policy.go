@@ -1,0 +1,592 @@
+// What PostgreSQL would allow: the checks of its executor, over grants.
+
+package review
+
+import (
+	"slices"
+	"strings"
+)
+
+// grant is one privilege that a role has on an object.
+type grant struct {
+	db        string
+	kind      objectKind
+	object    string // functions have their arguments
+	column    string
+	letter    byte
+	grantee   string // empty: PUBLIC
+	grantor   string
+	owner     string // of the object
+	option    bool
+	relkind   string
+	sqlBody   bool // a function that the planner may inline
+	extension bool // of an extension, or of the system
+	virtual   bool // comes from a predefined role, not from an ACL
+
+	used uses
+	// columns are those of a table-level grant that statements have used; whole says that all were.
+	columns map[string]*uses
+	whole   bool
+	blurred bool // a record did not say which columns it used
+}
+
+// membership is a membership with what was used of it.
+type membership struct {
+	Membership
+	inherits, sets bool
+	used           uses
+}
+
+// relation is a relation with the privileges on it.
+type relation struct {
+	*Relation
+	table   []*grant
+	columns map[string][]*grant
+}
+
+// policy is a set of grants, made ready for checks. It is for one goroutine.
+type policy struct {
+	*Grants
+	roles     map[string]*Role
+	edges     []*membership
+	grants    []*grant
+	databases map[string][]*grant
+	inside    map[string]*inside
+
+	inherited map[string]map[string]bool
+	settable  map[string]map[string]bool
+}
+
+// inside is what is in a database.
+type inside struct {
+	relations map[string]*relation
+	schemas   map[string][]*grant
+	functions map[string][][]*grant // by the name without arguments: the grants of each
+	sequences map[string]bool
+}
+
+func newPolicy(g *Grants) *policy {
+	p := &policy{
+		Grants: g, roles: map[string]*Role{}, databases: map[string][]*grant{}, inside: map[string]*inside{},
+		inherited: map[string]map[string]bool{}, settable: map[string]map[string]bool{},
+	}
+	for i := range g.Roles {
+		p.roles[g.Roles[i].Name] = &g.Roles[i]
+	}
+	for _, m := range g.Memberships {
+		e := &membership{Membership: m, inherits: true, sets: true}
+		if member := p.roles[m.Member]; member != nil {
+			e.inherits = member.Inherit
+		}
+		if m.InheritOption != nil {
+			e.inherits = *m.InheritOption
+		}
+		if m.SetOption != nil {
+			e.sets = *m.SetOption
+		}
+		p.edges = append(p.edges, e)
+	}
+	for i := range g.Databases {
+		p.addDatabase(&g.Databases[i])
+	}
+	return p
+}
+
+// add makes grants of an ACL.
+func (p *policy) add(acl []string, base grant) (all []*grant) {
+	for _, text := range acl {
+		a, err := parseACLItem(text)
+		if err != nil {
+			continue
+		}
+		for _, c := range []byte(a.letters) {
+			one := base
+			one.letter, one.grantee, one.grantor = c, a.grantee, a.grantor
+			one.option = strings.IndexByte(a.options, c) >= 0
+			all = append(all, &one)
+		}
+	}
+	p.grants = append(p.grants, all...)
+	return all
+}
+
+func isSystemSchema(name string) bool {
+	return name == "pg_catalog" || name == "information_schema" || strings.HasPrefix(name, "pg_toast") || strings.HasPrefix(name, "pg_temp")
+}
+
+func (p *policy) addDatabase(d *Database) {
+	p.databases[d.Name] = p.add(d.ACL, grant{db: d.Name, kind: onDatabase, object: d.Name, owner: d.Owner})
+	if !d.Inside {
+		return
+	}
+	in := &inside{relations: map[string]*relation{}, schemas: map[string][]*grant{}, functions: map[string][][]*grant{}, sequences: map[string]bool{}}
+	p.inside[d.Name] = in
+	for i := range d.Schemas {
+		s := &d.Schemas[i]
+		in.schemas[s.Name] = p.add(s.ACL, grant{db: d.Name, kind: onSchema, object: s.Name, owner: s.Owner, extension: s.Extension || isSystemSchema(s.Name)})
+	}
+	for i := range d.Relations {
+		r := &d.Relations[i]
+		base := grant{db: d.Name, kind: onRelation, object: r.Name, owner: r.Owner, relkind: r.Kind, extension: r.Extension || isSystemSchema(schemaOf(r.Name))}
+		if r.Kind == "S" {
+			base.kind = onSequence
+			in.sequences[r.Name] = true
+		}
+		one := &relation{Relation: r, table: p.add(r.ACL, base), columns: map[string][]*grant{}}
+		for c, acl := range r.ColumnACL {
+			base.column = c
+			one.columns[c] = p.add(acl, base)
+		}
+		in.relations[r.Name] = one
+	}
+	for i := range d.Functions {
+		f := &d.Functions[i]
+		base := grant{db: d.Name, kind: onFunction, object: f.Name + "(" + f.Arguments + ")", owner: f.Owner, relkind: f.Kind, sqlBody: f.SQL, extension: f.Extension}
+		in.functions[f.Name] = append(in.functions[f.Name], p.add(f.ACL, base))
+	}
+}
+
+// ---- roles ----
+
+func (p *policy) superuser(role string) bool { return p.roles[role] != nil && p.roles[role].Superuser }
+
+// rolesOf are the roles whose privileges a role inherits, or to which it can SET ROLE, without itself.
+func (p *policy) rolesOf(role, db string, set bool) map[string]bool {
+	kept := p.inherited
+	if set {
+		kept = p.settable
+	}
+	key := role + "\x00" + db
+	if found := kept[key]; found != nil {
+		return found
+	}
+	found := map[string]bool{}
+	kept[key] = found
+	queue := []string{role}
+	for len(queue) > 0 {
+		member := queue[0]
+		queue = queue[1:]
+		for _, e := range p.edges {
+			if e.Member == member && (set && e.sets || !set && e.inherits) && !found[e.Role] && e.Role != role {
+				found[e.Role] = true
+				queue = append(queue, e.Role)
+			}
+		}
+		if d := p.database(db); d != nil && d.Owner == member && !found[databaseOwner] {
+			found[databaseOwner] = true
+			queue = append(queue, databaseOwner)
+		}
+	}
+	return found
+}
+
+const databaseOwner = "pg_database_owner"
+
+// has says whether a role has the privileges of another one.
+func (p *policy) has(role, other, db string) bool {
+	return other == "" || other == role || p.rolesOf(role, db, false)[other]
+}
+
+// useMembership marks the memberships through which a role has another one.
+func (p *policy) useMembership(role, other, db string, set bool, u *statement) {
+	if other == "" || other == role {
+		return
+	}
+	mine := p.rolesOf(role, db, set)
+	for _, e := range p.edges {
+		if (e.Member == role || mine[e.Member]) && (set && e.sets || !set && e.inherits) &&
+			(e.Role == other || p.rolesOf(e.Role, db, set)[other]) {
+			e.used.take(u)
+		}
+	}
+}
+
+// ---- checks ----
+
+// verdict is the result of a check.
+type verdict int
+
+const (
+	allowed verdict = iota
+	uncertain
+	denied
+)
+
+// need is a privilege that a statement needs.
+type need struct {
+	role   string // whose privileges are checked
+	db     string
+	kind   objectKind
+	object string
+	letter byte
+	// columns are those that need it; whole says that all do, and blurred that they are not known.
+	columns        []string
+	whole, blurred bool
+	// unsure says that it is not certain that the statement needs it, or that this role does.
+	unsure bool
+}
+
+// check checks a need. The grants that satisfy it are marked as used by u, unless that is nil.
+func (p *policy) check(n *need, u *statement) verdict {
+	if p.superuser(n.role) {
+		return allowed
+	}
+	if p.roles[n.role] == nil && len(p.roles) > 0 {
+		return uncertain // since dropped, or renamed
+	}
+	v := denied
+	in := p.inside[n.db]
+	switch n.kind {
+	case onDatabase:
+		list, known := p.databases[n.db]
+		if !known {
+			return uncertain
+		}
+		v = p.any(n, list, u)
+	case onSchema:
+		if in == nil || in.schemas[n.object] == nil {
+			return uncertain
+		}
+		v = p.any(n, in.schemas[n.object], u)
+	case onFunction:
+		if in == nil || in.functions[n.object] == nil {
+			return uncertain
+		}
+		for i, list := range in.functions[n.object] { // which of several was called is not recorded
+			if one := p.any(n, list, u); i == 0 {
+				v = one
+			} else if one != v {
+				v = uncertain
+			}
+		}
+	case onRelation, onSequence:
+		if in == nil || in.relations[n.object] == nil {
+			return uncertain
+		}
+		v = p.relation(n, in.relations[n.object], u)
+	}
+	if v == denied && n.unsure {
+		return uncertain
+	}
+	return v
+}
+
+// any checks a need of an object without columns.
+func (p *policy) any(n *need, list []*grant, u *statement) verdict {
+	v := denied
+	for _, g := range list {
+		if g.letter == n.letter && p.has(n.role, g.grantee, n.db) {
+			v = allowed
+			p.use(n, g, u)
+		}
+	}
+	if p.predefined(n, u) {
+		v = allowed
+	}
+	return v
+}
+
+// use marks a grant.
+func (p *policy) use(n *need, g *grant, u *statement) {
+	if u == nil {
+		return
+	}
+	if !g.virtual {
+		g.used.take(u)
+	}
+	p.useMembership(n.role, g.grantee, n.db, false, u)
+	if n.kind != onRelation || g.column != "" {
+		return
+	}
+	g.whole = g.whole || n.whole
+	g.blurred = g.blurred || n.blurred
+	for _, c := range n.columns {
+		if g.columns == nil {
+			g.columns = map[string]*uses{}
+		}
+		if g.columns[c] == nil {
+			g.columns[c] = &uses{}
+		}
+		g.columns[c].take(u)
+	}
+}
+
+// predefined checks the roles that have a privilege on everything.
+func (p *policy) predefined(n *need, u *statement) (ok bool) {
+	for _, r := range []struct{ role, relation, schema string }{
+		{"pg_read_all_data", "r", "U"}, {"pg_write_all_data", "awd", "U"}, {"pg_maintain", "m", ""},
+	} {
+		letters := r.relation
+		if n.kind == onSchema {
+			letters = r.schema
+		} else if n.kind != onRelation && n.kind != onSequence {
+			continue
+		}
+		if strings.IndexByte(letters, n.letter) >= 0 && p.has(n.role, r.role, n.db) {
+			ok = true
+			p.use(n, &grant{grantee: r.role, virtual: true}, u)
+		}
+	}
+	return ok
+}
+
+// relation checks a need of a relation, as ExecCheckOneRelPerms() does: the privilege on the table,
+// else on each column that needs it; on any column if none does.
+func (p *policy) relation(n *need, r *relation, u *statement) verdict {
+	v := p.any(n, r.table, u)
+	if n.letter == 'U' && r.Kind == "S" { // nextval() takes UPDATE, too
+		update := *n
+		update.letter = 'w'
+		v = min(v, p.any(&update, r.table, u))
+	}
+	if strings.IndexByte("rawx", n.letter) < 0 || len(r.columns) == 0 {
+		return v
+	}
+	onColumn := func(c string) bool {
+		ok := false
+		for _, g := range r.columns[c] {
+			if g.letter == n.letter && p.has(n.role, g.grantee, n.db) {
+				ok = true
+				p.use(n, g, u)
+			}
+		}
+		return ok
+	}
+	byColumns := denied
+	switch {
+	case n.blurred:
+		for c := range r.columns {
+			if onColumn(c) {
+				byColumns = uncertain
+			}
+		}
+	case n.whole:
+		byColumns = allowed
+		for _, c := range r.Columns {
+			if !onColumn(c) {
+				byColumns = denied
+			}
+		}
+		if len(r.Columns) == 0 && byColumns == allowed {
+			byColumns = uncertain // columns of a view in a dump
+		}
+	case len(n.columns) == 0:
+		for c := range r.columns {
+			if onColumn(c) {
+				byColumns = allowed
+			}
+		}
+	default:
+		byColumns = allowed
+		for _, c := range n.columns {
+			if !onColumn(c) {
+				byColumns = denied
+			}
+		}
+	}
+	return min(v, byColumns)
+}
+
+// ---- what a statement needs ----
+
+var accessLetters = []struct {
+	bit    string
+	letter byte
+}{{"select", 'r'}, {"insert", 'a'}, {"update", 'w'}, {"delete", 'd'}, {"truncate", 'D'}, {"references", 'x'}}
+
+// needs are the privileges that the server has checked for a statement.
+func (p *policy) needs(s *statement) (all []need) {
+	in := p.inside[s.db]
+	add := func(n need) {
+		n.db = s.db
+		all = append(all, n)
+	}
+	role := s.role
+	if s.command == "REFRESH MATERIALIZED VIEW" { // runs as the owner of the view
+		for _, o := range s.objects {
+			if r := in.relation(o.name); r != nil {
+				role = r.Owner
+			}
+		}
+	}
+	others := p.others(s, in, role)
+	for i := range s.relations {
+		r := &s.relations[i]
+		if schema := schemaOf(r.name); isSystemSchema(schema) && (in == nil || in.relations[r.name] == nil) || strings.HasPrefix(schema, "pg_temp") || r.kind == "toast table" || r.kind == "index" {
+			continue
+		}
+		checked, unsure := role, false
+		if r.via > 0 && r.via <= len(s.relations) {
+			view := in.relation(s.relations[r.via-1].name)
+			switch {
+			case view == nil:
+				unsure = true
+			case !view.Invoker:
+				checked = view.Owner
+			}
+		} else {
+			unsure = len(others) > 0
+			add(need{role: checked, kind: onSchema, object: schemaOf(r.name), letter: 'U', unsure: unsure})
+		}
+		p.useSequences(s, r, in, role, add)
+		for _, a := range accessLetters {
+			if r.access[a.bit] {
+				n := need{kind: onRelation, object: r.name, letter: a.letter, unsure: unsure}
+				n.columns, n.whole, n.blurred = r.columnsFor(a.bit)
+				n.role = checked
+				add(n)
+				for _, o := range others {
+					if unsure && r.via == 0 {
+						n.role, n.unsure = o, true
+						add(n)
+					}
+				}
+			}
+		}
+		if rel := in.relation(r.name); rel != nil && len(rel.PolicyRoles) > 0 {
+			for _, o := range rel.PolicyRoles {
+				if o != "" && p.has(role, o, s.db) {
+					p.useMembership(role, o, s.db, false, s)
+				}
+			}
+		}
+	}
+	for _, f := range s.executes {
+		add(need{role: role, kind: onFunction, object: f, letter: 'X'})
+		add(need{role: role, kind: onSchema, object: schemaOf(f), letter: 'U', unsure: !s.names(f) || len(s.relations) > 0})
+	}
+	for _, q := range s.sequences {
+		if name := in.resolve(q); name != "" {
+			letter := byte('U')
+			if s.sequenceFunction == "setval" {
+				letter = 'w'
+			}
+			add(need{role: role, kind: onSequence, object: name, letter: letter, unsure: s.sequenceFunction == ""})
+			add(need{role: role, kind: onSchema, object: schemaOf(name), letter: 'U', unsure: q != name})
+		}
+	}
+	p.objectNeeds(s, in, role, add)
+	return all
+}
+
+// others are roles that may be checked instead of the statement's own for relations that no view is
+// stated for: rules and policies of row security work with the rights of the owner of a table or view.
+func (p *policy) others(s *statement, in *inside, role string) (others []string) {
+	for i := range s.relations {
+		rel := in.relation(s.relations[i].name)
+		if rel == nil || !rel.Rules && (len(rel.PolicyRoles) == 0 || s.relations[i].via == 0) {
+			continue
+		}
+		owner := rel.Owner
+		if v := s.relations[i].via; v > 0 && v <= len(s.relations) {
+			if view := in.relation(s.relations[v-1].name); view != nil && !rel.Rules {
+				owner = view.Owner
+			}
+		}
+		if owner != role && !slices.Contains(others, owner) {
+			others = append(others, owner)
+		}
+	}
+	return others
+}
+
+// useSequences adds the sequences from which an INSERT takes the defaults of columns that it does not name.
+func (p *policy) useSequences(s *statement, r *usedRelation, in *inside, role string, add func(need)) {
+	rel := in.relation(r.name)
+	if rel == nil || !r.access["insert"] {
+		return
+	}
+	columns, whole, blurred := r.columnsFor("insert")
+	for column, sequence := range rel.Defaults {
+		// A column that is named can get DEFAULT, and rows that are not inserted need no value.
+		named := whole || blurred || slices.Contains(columns, column)
+		add(need{role: role, kind: onSequence, object: sequence, letter: 'U', unsure: named || s.rows == 0})
+	}
+}
+
+// objectNeeds adds what DDL and the like need.
+func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(need)) {
+	for _, o := range s.objects {
+		name := o.name
+		if o.kind == "trigger" || o.kind == "policy" || o.kind == "rule" || o.kind == "table column" || o.kind == "table constraint" {
+			if _, on, found := strings.Cut(name, " on "); found {
+				name = on
+			}
+		}
+		rel := in.relation(name)
+		schema := schemaOf(name)
+		switch {
+		case schema == "pg_temp" && o.action == "create":
+			add(need{role: role, kind: onDatabase, object: s.db, letter: 'T'})
+			continue
+		case o.kind == "schema" && o.action == "create":
+			add(need{role: role, kind: onDatabase, object: s.db, letter: 'C'})
+		case o.kind == "trigger" && o.action == "create":
+			add(need{role: role, kind: onRelation, object: name, letter: 't'})
+		case o.action == "create" && schema != "" && s.depth == 0 && slices.Contains(inSchemas, o.kind):
+			add(need{role: role, kind: onSchema, object: schema, letter: 'C'})
+		case (o.action == "rename" || o.action == "alter" || o.action == "create") && schema != "":
+			add(need{role: role, kind: onSchema, object: schema, letter: 'C', unsure: true})
+		}
+		if o.action != "create" && o.action != "use" && schema != "" { // what is named is looked up; what CASCADE reaches is not
+			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: !s.names(name)})
+		}
+		if o.action == "use" && rel != nil { // LOCK, VACUUM and the like: any of several privileges
+			for _, c := range []byte("rawdDm") {
+				add(need{role: role, kind: onRelation, object: name, letter: c, unsure: true, blurred: true})
+			}
+			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: true})
+		}
+		p.useOwnership(s, rel, role)
+	}
+}
+
+// names says whether the example of the statement's texts has the name of an object.
+func (s *statement) names(object string) bool {
+	name := strings.ToLower(strings.Trim(strings.TrimPrefix(object, schemaOf(object)+"."), `"`))
+	return name != "" && strings.Contains(strings.ToLower(s.text), name)
+}
+
+// inSchemas are types of objects whose creation needs CREATE on the schema.
+var inSchemas = []string{"table", "view", "materialized view", "sequence", "index", "function", "procedure", "aggregate", "type", "domain", "foreign table"}
+
+// useOwnership marks the memberships by which a role may have done what only owners may.
+func (p *policy) useOwnership(s *statement, rel *relation, role string) {
+	if p.superuser(role) {
+		return
+	}
+	if rel != nil {
+		p.useMembership(role, rel.Owner, s.db, false, s)
+		return
+	}
+	for other := range p.rolesOf(role, s.db, false) {
+		p.useMembership(role, other, s.db, false, s)
+	}
+}
+
+func (in *inside) relation(name string) *relation {
+	if in == nil {
+		return nil
+	}
+	return in.relations[name]
+}
+
+// resolve finds a sequence by the name that a statement has for it.
+func (in *inside) resolve(name string) string {
+	if in == nil {
+		return ""
+	}
+	if in.sequences[name] {
+		return name
+	}
+	found := ""
+	for s := range in.sequences {
+		if strings.HasSuffix(s, "."+name) {
+			if found != "" {
+				return ""
+			}
+			found = s
+		}
+	}
+	return found
+}

@@ -1,0 +1,169 @@
+// Package review answers the questions of people who review access: which privileges were granted and
+// never used, what somebody did, where a value was asked for, who changed a row.
+//
+//	grants.go   the grants of a server, as JSON; dump.go: as SQL
+//	policy.go   what PostgreSQL would allow with them
+//	scan.go     a pass over a trail, by all cores
+//	uses.go     what roles did, summed up by the shape of statements
+//	access.go   what of the grants was used; script.go: REVOKE for the rest; dryrun.go: what would fail
+//	person.go   all that somebody did
+//	subject.go  where a value was asked for; value.go: its forms
+//	change.go   who changed a row, with pgoutput.go and debezium.go
+//	document.go the answer as text, JSON and Markdown
+package review
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Source is the part of a trail that a review is about.
+type Source struct {
+	Index        *trail.Index
+	Trails       []string // as the command line names them, for the commands in the answer
+	Since, Until int64
+	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
+	Warn func(error)
+	// Progress is told how many blocks are read, and how many there are; it may be nil.
+	Progress func(done int64)
+}
+
+// visitor takes the records of one goroutine.
+type visitor interface {
+	Block(*trail.BlockRef)
+	Record(*trail.Record)
+}
+
+// scan reads records by all cores, each with a visitor of its own.
+func (s *Source) scan(ctx context.Context, o trail.ScanOptions, visitors []visitor) (trail.ScanStats, error) {
+	o.Warn = s.Warn
+	scan := s.Index.Scan(ctx, o)
+	defer scan.Close()
+	var wg sync.WaitGroup
+	for _, v := range visitors {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			var ref *trail.BlockRef
+			for r := scan.Reader(); r.Next(); {
+				if r.Ref != ref {
+					ref = r.Ref
+					v.Block(ref)
+					if s.Progress != nil {
+						s.Progress(ref.Length())
+					}
+				}
+				v.Record(&r.Record)
+			}
+		}()
+	}
+	wg.Wait()
+	return scan.Stats(), ctx.Err()
+}
+
+// workers is how many goroutines read.
+func workers() int { return max(1, runtime.GOMAXPROCS(0)) }
+
+// begin is the time of the first record of the trail, and end that of the end of the last one.
+func (s *Source) bounds() (begin, end int64, records uint64) {
+	begin, end = trail.MaxTime, trail.MinTime
+	for i := range s.Index.Streams {
+		for k := range s.Index.Streams[i].Segments {
+			if one := &s.Index.Streams[i].Segments[k]; one.Records > 0 {
+				begin, end, records = min(begin, one.FirstTime), max(end, one.LastEnd), records+one.Records
+			}
+		}
+	}
+	return begin, end, records
+}
+
+// limits collects what the trail may lack, and hands everything on to another visitor.
+type limits struct {
+	visitor
+	*proof.Exclusions
+	ref *trail.BlockRef
+}
+
+func (l *limits) Block(ref *trail.BlockRef) {
+	l.ref = ref
+	l.visitor.Block(ref)
+}
+
+func (l *limits) Record(r *trail.Record) {
+	if proof.Tells(r.Kind) {
+		l.Exclusions.Record(r, l.ref)
+	}
+	l.visitor.Record(r)
+}
+
+// nothing is a visitor that ignores records.
+type nothing struct{}
+
+func (nothing) Block(*trail.BlockRef) {}
+func (nothing) Record(*trail.Record)  {}
+
+// read makes a pass over the range, and finds what it may lack. Blocks without wanted records are left
+// out, except those that tell what may be lacking.
+func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (exclusions []string, err error) {
+	begin, _, _ := s.bounds()
+	from := max(s.Since, begin)
+	e := proof.NewExclusions(from, s.Until, needs)
+	all := make([]visitor, len(visitors))
+	for i, v := range visitors {
+		all[i] = &limits{visitor: v, Exclusions: e}
+	}
+	if contents := o.Contents; contents != nil {
+		o.Contents = func(c *trail.Contents) trail.Groups {
+			g := contents(c)
+			g.Or(tells(c))
+			return g
+		}
+	}
+	if o.Since > trail.MinTime { // what was set before
+		before := trail.ScanOptions{Since: trail.MinTime, Until: o.Since, Contents: tells}
+		if _, err := s.scan(ctx, before, []visitor{&limits{visitor: nothing{}, Exclusions: e}}); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.scan(ctx, o, all); err != nil {
+		return nil, err
+	}
+	return e.List(s.Since <= begin), nil
+}
+
+// tells selects blocks that may have records that tell what the trail may lack.
+func tells(c *trail.Contents) trail.Groups {
+	return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return proof.Tells(k) })
+}
+
+// once is a Warn that collects what is wrong, each thing once.
+type once struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	list []string
+}
+
+func (o *once) warn(err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen == nil {
+		o.seen = map[string]bool{}
+	}
+	text := err.Error()
+	if o.seen[text] {
+		return false
+	}
+	o.seen[text] = true
+	const most = 50
+	if len(o.list) < most {
+		o.list = append(o.list, "the trail is damaged or incomplete: "+text)
+	} else if len(o.list) == most {
+		o.list = append(o.list, fmt.Sprintf("and more: run %q", "steno verify"))
+	}
+	return true
+}

@@ -1,0 +1,144 @@
+// A script that revokes what was not used. It is for somebody to read and run; nothing here runs it.
+
+package review
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+)
+
+// WriteScript writes statements of REVOKE.
+func (a *Access) WriteScript(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "-- Privileges that no recorded statement needed, %s.\n", a.describe)
+	fmt.Fprintf(b, "-- Made by \"steno review access\". Nothing of it has been run. Run it with psql, as a superuser,\n-- after reading it, and what the review says of what the trail cannot know:\n")
+	for _, l := range a.Limits {
+		fmt.Fprintf(b, "--   %s\n", render.Safe(l))
+	}
+	fmt.Fprintf(b, "\\set ON_ERROR_STOP on\n")
+	for _, e := range a.idle {
+		statement := "REVOKE " + QuoteName(e.Role) + " FROM " + QuoteName(e.Member)
+		if e.Grantor != "" && a.policy.Version >= 160000 {
+			statement += " GRANTED BY " + QuoteName(e.Grantor)
+		}
+		if a.dependent(e) {
+			fmt.Fprintf(b, "\n-- %s has granted this role on with ADMIN OPTION:\n-- %s;\n", render.Safe(e.Member), render.Safe(statement))
+			continue
+		}
+		fmt.Fprintf(b, "\n-- never used in the period%s\n%s;\n", usedBefore(&e.used), statement)
+	}
+	db := ""
+	for _, group := range a.groups() {
+		g := group[0]
+		if g.db != db {
+			if db = g.db; strings.ContainsAny(db, "\n\r") {
+				fmt.Fprintf(b, "\n-- psql cannot connect to database %s\n\\quit\n", render.Safe(db))
+			}
+			fmt.Fprintf(b, "\n\\connect \"%s\"\n", strings.ReplaceAll(db, `"`, `""`))
+		}
+		a.revoke(b, group)
+	}
+	return b.Flush()
+}
+
+func usedBefore(u *uses) string {
+	if u.earlier.count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; last use before it: %s (%s)", render.Time(u.earlier.last.Time), u.earlier.last)
+}
+
+// groups are the unused grants that one statement revokes: of an object, from a role, by a grantor.
+func (a *Access) groups() (all [][]*grant) {
+	type key struct {
+		db              string
+		kind            objectKind
+		object          string
+		grantee, issuer string
+	}
+	at := map[key]int{}
+	sorted := slices.Clone(a.unused)
+	slices.SortStableFunc(sorted, func(x, y *grant) int { return strings.Compare(x.db, y.db) })
+	for _, g := range sorted {
+		k := key{g.db, g.kind, g.object, g.grantee, g.grantor}
+		i, ok := at[k]
+		if !ok {
+			i = len(all)
+			at[k] = i
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], g)
+	}
+	return all
+}
+
+// revoke writes the statement for a group.
+func (a *Access) revoke(b *bufio.Writer, group []*grant) {
+	g := group[0]
+	var names, kept []string
+	last := &uses{}
+	whole := map[byte]bool{}
+	for _, one := range group {
+		last.earlier.join(one.used.earlier)
+		if one.column == "" {
+			whole[one.letter] = true
+		}
+	}
+	for _, one := range group {
+		name := privilegeName(one.letter)
+		if one.column != "" {
+			if whole[one.letter] {
+				continue // goes with that of the table
+			}
+			name += " (" + one.column + ")"
+		}
+		if a.passedOn(one) {
+			kept = append(kept, name)
+		} else {
+			names = append(names, name)
+		}
+	}
+	word := strings.ToUpper(kindName(g))
+	switch {
+	case g.kind == onRelation:
+		word = "TABLE"
+	case g.kind == onDatabase:
+		g = &grant{kind: g.kind, object: QuoteName(g.object), grantee: g.grantee, grantor: g.grantor, owner: g.owner}
+	}
+	grantee := "PUBLIC"
+	if g.grantee != "" {
+		grantee = QuoteName(g.grantee)
+	}
+	statement := func(names []string) string {
+		return fmt.Sprintf("REVOKE %s ON %s %s FROM %s", strings.Join(names, ", "), word, g.object, grantee)
+	}
+	if len(kept) > 0 {
+		fmt.Fprintf(b, "\n-- the role has granted these on to others:\n-- %s;\n", render.Safe(statement(kept)))
+	}
+	if len(names) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n-- never used in the period%s\n", usedBefore(last))
+	if g.grantor != g.owner { // REVOKE takes only what the same role has granted
+		fmt.Fprintf(b, "SET ROLE %s;\n%s;\nRESET ROLE;\n", QuoteName(g.grantor), statement(names))
+	} else {
+		fmt.Fprintf(b, "%s;\n", statement(names))
+	}
+}
+
+// passedOn says whether a grantee has granted a privilege on.
+func (a *Access) passedOn(g *grant) bool {
+	return g.option && slices.ContainsFunc(a.policy.grants, func(o *grant) bool {
+		return o.grantor == g.grantee && o.db == g.db && o.kind == g.kind && o.object == g.object && o.letter == g.letter && o != g
+	})
+}
+
+// dependent says whether a member has granted the role on.
+func (a *Access) dependent(e *membership) bool {
+	return e.Admin && slices.ContainsFunc(a.policy.edges, func(o *membership) bool { return o.Role == e.Role && o.Grantor == e.Member })
+}

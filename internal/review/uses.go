@@ -1,0 +1,548 @@
+// What roles did: the records of a trail, summed up by who and by the shape of statements, in one
+// pass by all cores. Memory is that of the different statements, not that of the records.
+
+package review
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// RecordID is a record, as it can be looked up.
+type RecordID struct {
+	Session trail.SessionID
+	Seq     uint64
+	Time    int64
+}
+
+// seen is when something happened: how often, first and last.
+type seen struct {
+	count       int64
+	first, last RecordID
+}
+
+func (s *seen) take(id RecordID, n int64) {
+	if s.count == 0 || id.before(s.first) {
+		s.first = id
+	}
+	if s.count == 0 || s.last.before(id) {
+		s.last = id
+	}
+	s.count += n
+}
+
+func (s *seen) join(o seen) {
+	if o.count == 0 {
+		return
+	}
+	n := s.count
+	s.take(o.first, 0)
+	if n == 0 {
+		s.count = 1 // so that the last is compared with the first
+	}
+	s.take(o.last, 0)
+	s.count = n + o.count
+}
+
+func (r RecordID) before(o RecordID) bool {
+	return cmp.Or(cmp.Compare(r.Time, o.Time), r.Session.Compare(o.Session), cmp.Compare(r.Seq, o.Seq)) < 0
+}
+
+// uses is how statements have used a privilege, in the period and before it.
+type uses struct {
+	seen
+	earlier seen
+}
+
+func (u *uses) take(s *statement) {
+	if s.earlier {
+		u.earlier.join(s.worked)
+	} else {
+		u.join(s.worked)
+	}
+}
+
+// usedRelation is a relation of a statement.
+type usedRelation struct {
+	kind, name string
+	access     map[string]bool
+	columns    map[string][]string // by access
+	known      bool                // the columns are
+	omitted    map[string]bool     // access to columns that the record leaves out
+	via        int
+}
+
+// columnsFor are the columns that are accessed in a way.
+func (r *usedRelation) columnsFor(access string) (columns []string, whole, blurred bool) {
+	if !r.known || r.omitted[access] {
+		return r.columns[access], false, true
+	}
+	for _, c := range r.columns[access] {
+		if c == trail.WholeRow {
+			whole = true
+		} else if !systemColumn(c) || access != "select" {
+			columns = append(columns, c)
+		} else {
+			columns = append(columns, c) // needs the table's privilege, as there is none on it
+		}
+	}
+	return columns, whole, false
+}
+
+func systemColumn(name string) bool {
+	return slices.Contains([]string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, name)
+}
+
+// usedObject is what a statement did to an object.
+type usedObject struct{ action, kind, name string }
+
+// who is who ran statements, where.
+type who struct {
+	db, user, role string
+	nested         bool
+	earlier        bool // before the period
+}
+
+// statement is all executions of statements of one shape by one role.
+type statement struct {
+	who
+	shape
+	depth int
+	text  string
+
+	worked     seen  // those that the server did not refuse
+	refused    seen  // those that failed for lack of a privilege
+	fine       int64 // those that ended well
+	early      []RecordID
+	rows       uint64 // the most of one
+	incomplete bool   // a record left out relations or objects
+}
+
+// shape is what a statement does, as records tell it.
+type shape struct {
+	class, command   string
+	relations        []usedRelation
+	executes         []string
+	objects          []usedObject
+	sequences        []string // that its text names
+	sequenceFunction string   // by which, if it is one
+	setRole          string   // the role that SET ROLE names
+}
+
+// earlyKept is of how many executions the records are named.
+const earlyKept = 4
+
+func (s *statement) join(o *statement) {
+	s.worked.join(o.worked)
+	s.refused.join(o.refused)
+	s.early = append(s.early, o.early...)
+	s.trim()
+	s.fine += o.fine
+	s.rows = max(s.rows, o.rows)
+	s.incomplete = s.incomplete || o.incomplete
+	if o.worked.count > 0 && (s.text == "" || o.worked.first.before(s.worked.first)) {
+		s.text = o.text
+	}
+}
+
+func (s *statement) trim() {
+	slices.SortFunc(s.early, func(a, b RecordID) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), a.Session.Compare(b.Session), cmp.Compare(a.Seq, b.Seq))
+	})
+	s.early = s.early[:min(len(s.early), earlyKept)]
+}
+
+// collector sums up the records of one goroutine.
+type collector struct {
+	whos       map[who]uint32
+	shapes     map[string]uint32
+	shapeOf    []*shape
+	whoOf      []who
+	statements map[uint64]*statement
+
+	// by the indexes of the block's definitions; what is in them is one more than the number
+	sessions, shapesHere, texts []uint32
+	key                         []byte
+	logins                      map[login]*seen
+	since                       int64 // of the period
+}
+
+// login is a connection, or a refused one.
+type login struct {
+	user, client string
+	refused      bool
+}
+
+func newCollector(since int64) *collector {
+	return &collector{
+		since: since,
+		whos:  map[who]uint32{}, shapes: map[string]uint32{}, statements: map[uint64]*statement{}, logins: map[login]*seen{},
+	}
+}
+
+// Block says that records of another block follow.
+func (c *collector) Block(*trail.BlockRef) {
+	clear(c.sessions)
+	clear(c.shapesHere)
+	clear(c.texts)
+}
+
+// slot is an element of a list that grows.
+func slot(list *[]uint32, i int) *uint32 {
+	for len(*list) <= i {
+		*list = append(*list, 0)
+	}
+	return &(*list)[i]
+}
+
+// Record takes a record.
+func (c *collector) Record(r *trail.Record) {
+	switch r.Kind {
+	case trail.KindStatement, trail.KindStart:
+		if r.Shape != nil {
+			c.statement(r)
+		}
+	case trail.KindConnect, trail.KindAuthFailed:
+		if r.Time < c.since {
+			return
+		}
+		host := clientHost(string(r.Session.Fact(trail.KeyClient)))
+		l := login{string(r.Session.Fact(trail.KeyUser)), host, r.Kind == trail.KindAuthFailed}
+		if c.logins[l] == nil {
+			c.logins[l] = &seen{}
+		}
+		c.logins[l].take(idOf(r), 1)
+		if !l.refused {
+			c.put(who{db: string(r.Session.Fact(trail.KeyDatabase)), user: l.user, role: l.user}, "connect", r)
+		}
+	}
+}
+
+func idOf(r *trail.Record) RecordID { return RecordID{r.Session.ID(), r.Seq, r.Time} }
+
+// clientHost is an address without its port.
+func clientHost(client string) string {
+	if i := strings.LastIndexByte(client, ':'); i >= 0 {
+		return client[:i]
+	}
+	return client
+}
+
+// put takes a record that has no shape of its own.
+func (c *collector) put(w who, command string, r *trail.Record) {
+	id, ok := c.shapes["\x00"+command]
+	if !ok {
+		id = uint32(len(c.shapeOf))
+		c.shapes["\x00"+command] = id
+		c.shapeOf = append(c.shapeOf, &shape{class: "connect", command: command})
+	}
+	c.one(c.whoID(w), id, r)
+}
+
+func (c *collector) whoID(w who) uint32 {
+	id, ok := c.whos[w]
+	if !ok {
+		id = uint32(len(c.whoOf))
+		c.whos[w] = id
+		c.whoOf = append(c.whoOf, w)
+	}
+	return id
+}
+
+func (c *collector) statement(r *trail.Record) {
+	nested, earlier := r.Depth > 0, r.Time < c.since
+	index := 4 * r.SessionIndex
+	if nested {
+		index += 2
+	}
+	if earlier {
+		index++
+	}
+	here := slot(&c.sessions, index)
+	if *here == 0 {
+		w := who{earlier: earlier, db: string(r.Session.Fact(trail.KeyDatabase)), user: string(r.Session.Fact(trail.KeyUser)), role: string(r.Session.Fact(trail.KeyRole)), nested: nested}
+		if w.role == "" {
+			w.role = w.user
+		}
+		*here = c.whoID(w) + 1
+	}
+	id := slot(&c.shapesHere, r.ShapeIndex)
+	if *id == 0 {
+		*id = c.shapeID(r.Shape, "") + 1
+	}
+	number := *id - 1
+	if names := c.sequencesOf(r); names != "" {
+		number = c.shapeID(r.Shape, names)
+	}
+	c.one(*here-1, number, r)
+}
+
+// one counts an execution.
+func (c *collector) one(w, shape uint32, r *trail.Record) {
+	key := uint64(w)<<32 | uint64(shape)
+	s := c.statements[key]
+	if s == nil {
+		s = &statement{who: c.whoOf[w], shape: *c.shapeOf[shape]}
+		if s.nested {
+			s.depth = 1
+		}
+		c.statements[key] = s
+	}
+	id := idOf(r)
+	if r.Outcome == trail.OutcomeError && string(r.SQLState) == "42501" {
+		s.refused.take(id, 1)
+		return
+	}
+	if s.worked.count == 0 {
+		s.text = brief(r.Text)
+	}
+	s.worked.take(id, 1)
+	if r.Outcome == trail.OutcomeOk {
+		if s.fine++; len(s.early) < earlyKept {
+			s.early = append(s.early, id)
+		}
+	}
+	s.rows = max(s.rows, r.Rows)
+	if r.ExtraCount > 0 && !s.incomplete {
+		_, a := r.ExtraValue("relations_omitted")
+		_, b := r.ExtraValue("objects_omitted")
+		s.incomplete = a || b
+	}
+}
+
+// briefLength is of how many bytes of a text an example is.
+const briefLength = 300
+
+func brief(text []byte) string {
+	if len(text) > briefLength {
+		return string(text[:briefLength]) + " ..."
+	}
+	return string(text)
+}
+
+// sequencesOf are the arguments of nextval() and the like in a text, of which most have none.
+func (c *collector) sequencesOf(r *trail.Record) string {
+	if r.Text == nil {
+		return ""
+	}
+	find := func() string {
+		if r.Shape.Class == trail.ClassMiscSet {
+			return roleSet(r.Text)
+		}
+		return sequenceNames(r.Text)
+	}
+	if r.TextIndex < 0 {
+		return find()
+	}
+	at := slot(&c.texts, r.TextIndex)
+	switch *at {
+	case 0:
+		*at = 1
+		if found := find(); found != "" {
+			*at = 2
+			return found
+		}
+		return ""
+	case 1:
+		return ""
+	}
+	return find()
+}
+
+// roleSet returns the role that SET ROLE names.
+func roleSet(text []byte) string {
+	words, _ := (&script{text: brief(text)}).next()
+	r := &reading{Grants: &Grants{}, words: words}
+	if !r.take("set") {
+		return ""
+	}
+	r.take("session", "local")
+	if !r.take("role") || len(r.words) == 0 || r.words[0].is("none") {
+		return ""
+	}
+	return "role=" + r.words[0].text
+}
+
+// sequenceNames returns functions and names, as nextval=a.b, with line feeds between.
+func sequenceNames(text []byte) string {
+	lower := strings.ToLower(string(text))
+	if !strings.Contains(lower, "val") {
+		return ""
+	}
+	var found []string
+	for _, function := range []string{"nextval", "setval", "currval", "lastval"} {
+		rest, original := lower, string(text)
+		for {
+			i := strings.Index(rest, function)
+			if i < 0 || len(rest) != len(original) {
+				break
+			}
+			rest, original = rest[i+len(function):], original[i+len(function):]
+			name, ok := strings.CutPrefix(strings.TrimLeft(original, " \t\n"), "(")
+			if !ok {
+				continue
+			}
+			if name, ok = strings.CutPrefix(strings.TrimLeft(name, " \t\n"), "'"); ok {
+				name, _, _ = strings.Cut(name, "'")
+				found = append(found, function+"="+name)
+			}
+		}
+	}
+	slices.Sort(found)
+	return strings.Join(slices.Compact(found), "\n")
+}
+
+// shapeID numbers a shape with the sequences that a text names.
+func (c *collector) shapeID(s *trail.Shape, sequences string) uint32 {
+	k := append(c.key[:0], byte(s.Class))
+	str := func(b []byte) {
+		k = binary.AppendUvarint(k, uint64(len(b)))
+		k = append(k, b...)
+	}
+	str(s.Command)
+	for i := range s.Relations {
+		r := &s.Relations[i]
+		k = append(k, 1, byte(r.Type))
+		k = binary.AppendUvarint(k, uint64(r.Access))
+		k = binary.AppendUvarint(k, uint64(r.Omitted))
+		k = binary.AppendUvarint(k, uint64(r.Via))
+		str(r.Name)
+		if r.HasColumns {
+			k = append(k, 2)
+		}
+		for _, col := range r.Columns {
+			k = append(k, 3)
+			k = binary.AppendUvarint(k, uint64(col.Access))
+			str(col.Name)
+		}
+	}
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		k = append(k, 4, byte(o.Action))
+		str(o.Type)
+		str(o.Name)
+	}
+	k = append(append(k, 5), sequences...)
+	c.key = k
+	if id, ok := c.shapes[string(k)]; ok {
+		return id
+	}
+	id := uint32(len(c.shapeOf))
+	c.shapes[string(k)] = id
+	c.shapeOf = append(c.shapeOf, newShape(s, sequences))
+	return id
+}
+
+func accessSet(a trail.Access) map[string]bool {
+	set := map[string]bool{}
+	for name := range a.Names {
+		set[name] = true
+	}
+	return set
+}
+
+func newShape(s *trail.Shape, sequences string) *shape {
+	out := &shape{class: s.Class.String(), command: string(s.Command)}
+	for i := range s.Relations {
+		r := &s.Relations[i]
+		one := usedRelation{kind: r.Type.String(), name: string(r.Name), access: accessSet(r.Access), known: r.HasColumns, omitted: accessSet(r.Omitted), via: r.Via, columns: map[string][]string{}}
+		for _, col := range r.Columns {
+			for name := range col.Access.Names {
+				one.columns[name] = append(one.columns[name], string(col.Name))
+			}
+		}
+		out.relations = append(out.relations, one)
+	}
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		if o.Action == trail.ActionExecute {
+			if schemaOf(string(o.Name)) != "" {
+				out.executes = append(out.executes, string(o.Name))
+			}
+			continue
+		}
+		out.objects = append(out.objects, usedObject{o.Action.String(), string(o.Type), string(o.Name)})
+	}
+	for line := range strings.SplitSeq(sequences, "\n") {
+		function, name, ok := strings.Cut(line, "=")
+		if function == "role" {
+			out.setRole = name
+		} else if ok {
+			out.sequences = append(out.sequences, normalName(name))
+			switch {
+			case out.sequenceFunction == "" && len(out.sequences) == 1:
+				out.sequenceFunction = function
+			case out.sequenceFunction != function:
+				out.sequenceFunction = ""
+			}
+			if function == "currval" || function == "lastval" { // SELECT is enough, too
+				out.sequenceFunction = ""
+			}
+		}
+	}
+	return out
+}
+
+// normalName is a name in a string, as regclass reads it, as SQL writes it.
+func normalName(s string) string {
+	words, _ := (&script{text: s}).next()
+	r := &reading{Grants: &Grants{}, words: words}
+	first := r.name()
+	if r.take(".") {
+		return QuoteName(first) + "." + QuoteName(r.name())
+	}
+	return QuoteName(first)
+}
+
+// used is what a pass over a trail has found.
+type used struct {
+	statements []*statement
+	logins     map[login]*seen
+}
+
+// joinCollectors makes one of what several goroutines have collected.
+func joinCollectors(all []*collector) *used {
+	out := &used{logins: map[login]*seen{}}
+	type key struct {
+		who
+		shape string
+	}
+	byKey := map[key]*statement{}
+	for _, c := range all {
+		names := make([]string, len(c.shapeOf))
+		for k, id := range c.shapes {
+			names[id] = k
+		}
+		for k, s := range c.statements {
+			at := key{s.who, names[uint32(k)]}
+			if have := byKey[at]; have != nil {
+				have.join(s)
+				continue
+			}
+			s.trim()
+			byKey[at] = s
+			out.statements = append(out.statements, s)
+		}
+		for l, s := range c.logins {
+			if out.logins[l] == nil {
+				out.logins[l] = &seen{}
+			}
+			out.logins[l].join(*s)
+		}
+	}
+	slices.SortFunc(out.statements, func(a, b *statement) int {
+		x, y := a.worked.first, b.worked.first
+		if a.worked.count == 0 {
+			x = a.refused.first
+		}
+		if b.worked.count == 0 {
+			y = b.refused.first
+		}
+		return cmp.Or(cmp.Compare(x.Time, y.Time), x.Session.Compare(y.Session), cmp.Compare(x.Seq, y.Seq))
+	})
+	return out
+}
