@@ -266,7 +266,7 @@ func (a *access) follow(g *grant) string {
 	words := []string{"--database", g.db}
 	if g.grantee != "" {
 		words = append(words, "--role", g.grantee)
-		for m := range a.membersOf(g.grantee) {
+		for _, m := range a.membersOf(g.grantee) {
 			words = append(words, "--role", m)
 		}
 	}
@@ -287,11 +287,10 @@ func (a *access) follow(g *grant) string {
 }
 
 // membersOf are the roles that inherit a role's privileges, a few of them.
-func (a *access) membersOf(role string) map[string]bool {
-	found := map[string]bool{}
+func (a *access) membersOf(role string) (found []string) {
 	for _, e := range a.policy.edges {
 		if e.Role == role && e.inherits && len(found) < 8 {
-			found[e.Member] = true
+			found = append(found, e.Member)
 		}
 	}
 	return found

@@ -3,6 +3,7 @@
 package review
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -133,9 +134,9 @@ func (p *policy) addDatabase(d *Database) {
 			in.sequences[r.Name] = true
 		}
 		one := &relation{Relation: r, table: p.add(r.ACL, base), columns: map[string][]*grant{}}
-		for c, acl := range r.ColumnACL {
+		for _, c := range slices.Sorted(maps.Keys(r.ColumnACL)) {
 			base.column = c
-			one.columns[c] = p.add(acl, base)
+			one.columns[c] = p.add(r.ColumnACL[c], base)
 		}
 		in.relations[r.Name] = one
 	}
@@ -497,7 +498,8 @@ func (p *policy) useSequences(s *statement, r *usedRelation, in *inside, role st
 		return
 	}
 	columns, whole, blurred := r.columnsFor("insert")
-	for column, sequence := range rel.Defaults {
+	for _, column := range slices.Sorted(maps.Keys(rel.Defaults)) {
+		sequence := rel.Defaults[column]
 		// A column that is named can get DEFAULT, and rows that are not inserted need no value.
 		named := whole || blurred || slices.Contains(columns, column)
 		add(need{role: role, kind: onSequence, object: sequence, letter: 'U', unsure: named || s.rows == 0})
