@@ -28,7 +28,7 @@ my @varies = (
 	[ cluster => qr/\b\d{19}\b/ ],
 	[ hash => qr/\b[0-9a-f]{16,}\b/ ],                                     # also of keys
 	[ minute => qr/(?<=2026-\d\d-\d\d.\d\d):\d\d(?::\d\d(?:\.\d+)?)?/ ],    # days and hours are compared
-	[ duration => qr/\b(?:\d+[hm])*\d+(?:\.\d+)?(?:µs|ms|s)\b|\b\d\d:\d\d:\d\d(?:\.\d+)?/ ],
+	[ duration => qr/\b(?:\d+[hm])*\d+(?:\.\d+)?(?:µs|us|ms|s)\b|\b\d\d:\d\d:\d\d(?:\.\d+)?/ ],
 	[ port => qr/(?<=127\.0\.0\.\d\d):\d+/ ],
 	[ lsn => qr{\b[0-9A-F]+/[0-9A-F]{6,8}\b} ],
 	[ xid => qr/(?<=xid )\d+/ ],
