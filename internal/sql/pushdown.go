@@ -379,9 +379,10 @@ func isConstant(v any) (ok, moving bool) {
 			return false, false
 		}
 		children, _ := n["children"].([]any)
-		for _, c := range children {
+		for i, c := range children {
 			one, moves := isConstant(c)
-			if !one {
+			// A value must not become less while the moment goes on, nor faster than it.
+			if !one || moves && (name == "*" || name == "-" && i == len(children)-1) {
 				return false, false
 			}
 			moving = moving || moves
@@ -415,7 +416,12 @@ func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition
 		}
 		switch comparison { // days before, or after
 		case "COMPARE_LESSTHAN":
-			end = begin
+			// A day begins before other times of that day. A string is a date here, whatever it says.
+			if _, isString := constant(v); isString {
+				end = begin
+			} else if end, err = p.db.moment(v, "CAST(CAST((%s) AS DATE) + CAST(CAST((%s) AS DATE) < (%s) AS INTEGER) AS TIMESTAMPTZ)"); err != nil {
+				return c, false
+			}
 		case "COMPARE_GREATERTHAN":
 			begin = end
 		}
@@ -446,7 +452,7 @@ func (db *DB) moment(v any, format string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := db.scalar("SELECT CAST(epoch_us(" + strings.Replace(format, "%s", expression, 1) + ") AS VARCHAR)")
+	s, err := db.scalar("SELECT CAST(epoch_us(" + strings.ReplaceAll(format, "%s", expression) + ") AS VARCHAR)")
 	if err != nil {
 		return 0, err
 	}

@@ -249,7 +249,10 @@ func TestTimesAreBlocks(t *testing.T) {
 		t.Fatal("no time zone")
 	}
 	berlin := open(t, local)
-	for _, where := range []string{`time::DATE = '2026-11-22'`, `time < '2026-11-22'`, `time::DATE > '2026-11-21'`} {
+	for _, where := range []string{
+		`time::DATE = '2026-11-22'`, `time < '2026-11-22'`, `time::DATE > '2026-11-21'`,
+		`time::DATE < TIMESTAMP '2026-11-21 12:00'`, `TIMESTAMP_NS '2026-11-21 00:00:00.000000001' > time::DATE`, `time::DATE < DATE '2026-11-22'`,
+	} {
 		statement := `SELECT count(*) FROM trail WHERE ` + where
 		if got, want := values(t, berlin, statement), values(t, berlin, direct(statement)); got != want {
 			t.Errorf("%s in Berlin: %s, without conditions %s", where, got, want)
@@ -301,10 +304,32 @@ func TestConditionsOfStatements(t *testing.T) {
 		`SELECT class AS "user" FROM trail WHERE "user" = 'bob' AND true OR class = 'ddl' AND false`:           `{"any":[{"users":["bob"]},{"classes":["ddl"]}]}`,
 		`SELECT 1 FROM trail a, trail b WHERE a.class = 'ddl' AND a.xid = b.xid`:                               `steno_trail('{"classes":["ddl"]}') AS a`,
 		`SELECT 1 FROM trail, trail WHERE trail.class = 'ddl'`:                                                 ``,
+		`SELECT 1 FROM trail t WHERE EXISTS (SELECT 1 FROM failed_logins WHERE class = 'ddl')`:                 ``,
+		`SELECT 'x' AS "user" FROM statements WHERE "user" = 'x'`:                                              ``,
+		`SELECT 1 FROM trail WHERE time > TIMESTAMP '2026-01-01' - (now() - TIMESTAMP '2026-01-01')`:           ``,
 	} {
 		changed, ok := db.push(statement)
 		if ok != (want != "") || !strings.Contains(changed, want) {
 			t.Errorf("%s: %t %s, want %s", statement, ok, changed, want)
+		}
+	}
+}
+
+// TestConditionsAreOnColumns: what a table passes down are columns of it. A name that is none
+// of them is that of a column outside of a subquery, or of one that SELECT names.
+func TestConditionsAreOnColumns(t *testing.T) {
+	db := open(t, options(t, trailtest.Golden(t)+"/index"))
+	for _, table := range Tables {
+		columns := strings.Fields(values(t, db, "SELECT column_name FROM (DESCRIBE "+table.Name+")"))
+		for _, name := range table.passes {
+			if !slices.Contains(columns, name) {
+				t.Errorf("%s passes %s, which is no column of it", table.Name, name)
+			}
+		}
+	}
+	for _, name := range []string{`user`, `"user"`} {
+		if err := db.Run(t.Context(), `SELECT * FROM statements WHERE `+name+` = 'bob'`, func(*Result) error { return nil }); err == nil || !strings.Contains(err.Error(), `no table in FROM has a column "user"`) {
+			t.Errorf("%s, which statements does not have: %v", name, err)
 		}
 	}
 }

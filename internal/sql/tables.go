@@ -19,7 +19,8 @@ type Table struct {
 	// docs are what the columns of a view say, as far as these are not columns of trail.
 	docs [][2]string
 	// passes are the columns that a view has from the trail's records in such a way that a
-	// condition on them is one on the records.
+	// condition on them is one on the records. Of others, a name may be that of a column of
+	// another table, outside of a subquery.
 	passes []string
 }
 
@@ -65,7 +66,7 @@ FROM steno_trail(conditions || '{"kinds":["transaction"]}') WHERE kind = 'transa
 			{"event", "`commit`, `abort`, `prepare`, `commit prepared` or `rollback prepared`"}, {"committed", "whether it took effect"},
 			{"statements", "top-level statements up to its end"}, {"gid", "name of a prepared transaction"},
 			{"commit_lsn", "where the WAL record of the commit begins"}, {"end_lsn", "and ends"}, {"timeline", "timeline of the server"}}},
-	{Name: "statements", Doc: "a row for all statements that differ only in constants", passes: []string{"user", "role", "app_user", "database", "application", "class", "command", "time"},
+	{Name: "statements", Doc: "a row for all statements that differ only in constants", passes: []string{"class", "command"},
 		query: `SELECT fingerprint, class, command, any_value(text) AS text,
   count(*) AS calls, count(*) FILTER (failed) AS errors, sum("rows") AS "rows",
   to_microseconds(CAST(sum(duration_us) AS BIGINT)) AS total, to_microseconds(quantile_disc(duration_us, 0.5)) AS p50,
@@ -76,7 +77,7 @@ FROM steno_trail(conditions) WHERE kind = 'statement' GROUP BY fingerprint, clas
 			{"calls", "how often it ran"}, {"errors", "how often it failed"}, {"rows", "rows returned or changed by all"}, {"total", "duration of all"},
 			{"p50", "median of the durations"}, {"p99", "99th percentile"}, {"longest", "longest duration"},
 			{"first_seen", "when it first ran"}, {"last_seen", "when it last ran"}}},
-	{Name: "failed_logins", Doc: "refused connections", passes: ofRecords,
+	{Name: "failed_logins", Doc: "refused connections", passes: []string{"time", "user", "database", "application", "sqlstate", "message"},
 		query: `SELECT time, "user", database, client, address, application, auth_method, identity, sqlstate, message, session, seq
 FROM steno_trail(conditions || '{"kinds":["auth_failed"]}') WHERE kind = 'auth_failed'`},
 	{Name: "failures", Doc: "what failed, was refused or was interrupted", passes: ofRecords,
@@ -88,7 +89,8 @@ WHERE class IN ('role', 'setting') OR kind = 'setting' OR command IN (` + quoted
 		query: `SELECT * FROM steno_trail(conditions || '{"classes":["ddl"]}') WHERE class = 'ddl'`},
 	{Name: "grants", Doc: "GRANT, REVOKE and ALTER DEFAULT PRIVILEGES", passes: ofRecords,
 		query: `SELECT * FROM steno_trail(conditions || '{"commands":[` + quotedList(grants, `"`) + `]}') WHERE command IN (` + quotedList(grants, `'`) + `)`},
-	{Name: "settings_changed", Doc: "changes of pg_steno's settings, ALTER SYSTEM, and SET and RESET", passes: ofRecords,
+	{Name: "settings_changed", Doc: "changes of pg_steno's settings, ALTER SYSTEM, and SET and RESET",
+		passes: []string{"time", "user", "role", "app_user", "database", "application", "kind", "command", "text", "outcome"},
 		query: `SELECT time, kind, ` + who + `, command, text, extra['name'] AS name, extra['old'] AS old_value, extra['new'] AS new_value,
   outcome, seq
 FROM steno_trail(conditions || '{"any":[{"kinds":["setting"]},{"classes":["misc_set"]},{"commands":["ALTER SYSTEM"]}]}')
@@ -96,7 +98,7 @@ WHERE kind = 'setting' OR class = 'misc_set' OR command = 'ALTER SYSTEM'`,
 		docs: [][2]string{{"name", "name of a setting of pg_steno"}, {"old_value", "its value before"}, {"new_value", "its value from then on"}}},
 	{Name: "slow", Doc: "statements that took a second or longer", passes: ofRecords,
 		query: `SELECT * FROM steno_trail(conditions) WHERE kind = 'statement' AND duration_us >= 1000000`},
-	{Name: "access", Doc: "who uses which relation: a row for each user, role, database and relation", passes: []string{"user", "role", "database", "relation", "time"},
+	{Name: "access", Doc: "who uses which relation: a row for each user, role, database and relation", passes: []string{"user", "role", "database", "relation"},
 		query: `SELECT "user", role, database, relation, any_value(relation_type) AS relation_type,
   list_sort(list_distinct(flatten(list(DISTINCT access)))) AS access, count(*) AS statements, count(*) FILTER (failed) AS failures,
   min(time) AS first_seen, max(time) AS last_seen
@@ -114,7 +116,7 @@ HAVING min(time) >= steno_since()`,
 WHERE kind = 'statement' AND depth = 0 AND (isodow(time) > 5 OR hour(time) < 7 OR hour(time) >= 19)`},
 	{Name: "bulk_reads", Doc: "statements of class `read` that returned 10,000 rows or more", passes: ofRecords,
 		query: `SELECT * FROM steno_trail(conditions || '{"classes":["read"]}') WHERE class = 'read' AND "rows" >= 10000`},
-	{Name: "gaps", Doc: "records that could not be written, with their numbers", passes: ofRecords,
+	{Name: "gaps", Doc: "records that could not be written, with their numbers", passes: []string{"time", "user", "role", "app_user", "database", "application"},
 		query: `SELECT time, ` + who + `, seq, TRY_CAST(extra['count'] AS BIGINT) AS count, TRY_CAST(extra['first_seq'] AS BIGINT) AS first_seq,
   TRY_CAST(extra['last_seq'] AS BIGINT) AS last_seq, extra['reason'] AS reason, extra
 FROM steno_trail(conditions || '{"kinds":["gap"]}') WHERE kind = 'gap'`,
@@ -159,7 +161,11 @@ func (t *Table) function() string { return "steno_" + t.Name }
 
 // definitions are the statements that define the tables.
 func definitions() []string {
-	out := []string{"CREATE MACRO steno_since() AS CAST('-infinity' AS TIMESTAMPTZ)"}
+	out := []string{
+		"CREATE MACRO steno_since() AS CAST('-infinity' AS TIMESTAMPTZ)",
+		// Where no table has such a column, "user" would be DuckDB's function, and match nobody.
+		`CREATE MACRO user() AS error('no table in FROM has a column "user"')`,
+	}
 	for i := range Tables {
 		t := &Tables[i]
 		if t.query != "" {
